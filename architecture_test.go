@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// sources returns the program's own files, tests excepted, by the names of their packages without the module's: "j17" is
-// the root. They are parsed once for all tests, which must not change them.
+// sources returns the program's own files, tests excepted, by the names of their packages without the module's: "j17"
+// is the root. They are parsed once for all tests, which must not change them.
 func sources(tb testing.TB) map[string][]*ast.File {
 	tb.Helper()
 	all, err := parsed()
@@ -118,8 +118,8 @@ func quoted(text string) []string {
 	return all
 }
 
-// TestFloors checks that the tables of floors in ARCHITECTURE.md have every package once, and nothing else, each on the floor of its folder,
-// and that a package imports its own floor and those above it on the page only.
+// TestFloors checks that the tables of floors in ARCHITECTURE.md have every package once, and nothing else, each on the
+// floor of its folder, and that a package imports its own floor and those above it on the page only.
 func TestFloors(t *testing.T) {
 	packages := sources(t)
 
@@ -215,8 +215,8 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestLives checks that the functions, types and files that the steps of ARCHITECTURE.md name are there: a file by its name, a
-// function alone, or "a.B", which is B of the package or of the type a.
+// TestLives checks that the functions, types and files that the steps of ARCHITECTURE.md name are there: a file by its
+// name, a function alone, or "a.B", which is B of the package or of the type a.
 func TestLives(t *testing.T) {
 	there := declared(t)
 	_, lives, _ := strings.Cut(page(t, "ARCHITECTURE.md"), "\n## Life of ")
@@ -231,8 +231,8 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// declared returns the functions, types, methods, fields and values of the program, and the names of its files: a function alone, "a.B", which
-// is B of the package or of the type a, and files by their names.
+// declared returns the functions, types, methods, fields and values of the program, and the names of its files: a
+// function alone, "a.B", which is B of the package or of the type a, and files by their names.
 func declared(tb testing.TB) map[string]bool {
 	tb.Helper()
 	there := map[string]bool{}
@@ -325,8 +325,8 @@ func dir(tb testing.TB, name string) []string {
 	return names
 }
 
-// TestGlossary checks that each term has one meaning, in order below its floor, that a type with the name of a term is declared
-// only where the glossary says, that it is declared there, and that retired names are not identifiers.
+// TestGlossary checks that each term has one meaning, in order below its floor, that a type with the name of a term is
+// declared only where the glossary says, that it is declared there, and that retired names are not identifiers.
 func TestGlossary(t *testing.T) {
 	text := page(t, "GLOSSARY.md")
 	homes, terms := map[string][]string{}, map[string]bool{}
@@ -416,7 +416,8 @@ func TestSpacesAreAccounted(t *testing.T) {
 					if !strings.Contains(table, "`"+strings.Trim(space.Value, `"`)+"`") {
 						t.Errorf("%s: the space %s is missing in the table of docs/storage-format.md", name, space.Value)
 					}
-					if !strings.Contains(parts, " | "+strings.Trim(space.Value, `"`)+" ") && !strings.Contains(parts, " | "+strings.Trim(space.Value, `"`)+"\n") {
+					if !strings.Contains(parts, " | "+strings.Trim(space.Value, `"`)+" ") &&
+						!strings.Contains(parts, " | "+strings.Trim(space.Value, `"`)+"\n") {
 						t.Errorf("%s: no part declares the space %s; add it to the Spaces of the package's Part, and run TestParts of internal/server with -update", name, space.Value)
 					}
 				}

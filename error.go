@@ -87,8 +87,10 @@ func Codes() []Code {
 		CodeMissingField, CodeUnknownField, CodeInvalidField, CodeUndeclaredType, CodeReservedEventType,
 		CodeSkipOCCNotAllowed, CodeSchemaViolation, CodeUnauthorized, CodeWrongEnvironment, CodeWrongInstance,
 		CodeInsufficientScope, CodeForbidden, CodeForbiddenOrigin, CodeNotFound, CodeAggregateNotFound, CodeUnknownType,
-		CodeUnknownEventType, CodeMethodNotAllowed, CodeConflict, CodeGracePeriod, CodePreconditionFailed, CodeMisdirected, CodePayloadTooLarge, CodeHeaderTooLarge,
-		CodeInvalidIdentifier, CodeIdempotencyReuse, CodeIdempotencyErased, CodeInvalidSpec, CodeIncompatibleSpec, CodeRequirementFailed, CodeAlreadyExists,
+		CodeUnknownEventType, CodeMethodNotAllowed, CodeConflict, CodeGracePeriod, CodePreconditionFailed,
+		CodeMisdirected, CodePayloadTooLarge, CodeHeaderTooLarge,
+		CodeInvalidIdentifier, CodeIdempotencyReuse, CodeIdempotencyErased, CodeInvalidSpec, CodeIncompatibleSpec,
+		CodeRequirementFailed, CodeAlreadyExists,
 		CodeConditionFailed, CodeNotUnique, CodeInvalidOperand, CodeHandlerRejected, CodeImplicationFailed,
 		CodeImplicationLimit, CodeScheduleLimit, CodeCustomCodeFailed, CodeInvalidBlob, CodeBlobInUse, CodeRateLimited,
 		CodeInternal, CodeCorruption, CodeNoSpec, CodeStorageFull, CodeOutcomeUnknown, CodeUnavailable,
@@ -141,7 +143,8 @@ type Error struct {
 	Path string
 	// EventIndex is the position of the faulty event in a batch, counted from 0.
 	EventIndex *int
-	// WriteIndex is the position of the faulty write in a transaction, counted from 0; EventIndex is then within that write.
+	// WriteIndex is the position of the faulty write in a transaction, counted from 0; EventIndex is then within that
+	// write.
 	WriteIndex *int
 	// Details is marshalled to JSON as it is.
 	Details any
@@ -185,7 +188,8 @@ type located struct {
 // Unwrap returns the cause itself.
 func (l *located) Unwrap() error { return l.error }
 
-// Stack tells where the cause of the error was met, a function with its place on each line; "" for an error without a cause.
+// Stack tells where the cause of the error was met, a function with its place on each line; "" for an error without a
+// cause.
 func (e *Error) Stack() string {
 	met, ok := errors.AsType[*located](e.Err)
 	if !ok {
@@ -216,10 +220,11 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Record returns what may be kept or logged of an error, by whomever. A message may repeat what was sent or stored: where that was refused
-// no erasure could find it, and where it is erased nobody would look for it there. So of an *Error it is the code, where the fault is, and
-// the message if it is plain, else what its details have a method Record for; then the same of what was found and of its cause. Of an error that has a method Record it is what that returns, of any other one
-// its text.
+// Record returns what may be kept or logged of an error, by whomever. A message may repeat what was sent or stored:
+// where that was refused no erasure could find it, and where it is erased nobody would look for it there. So of an
+// *Error it is the code, where the fault is, and the message if it is plain, else what its details have a method Record
+// for; then the same of what was found and of its cause. Of an error that has a method Record it is what that returns,
+// of any other one its text.
 func Record(err error) string {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -258,11 +263,12 @@ func Record(err error) string {
 	return text
 }
 
-// IsPlain reports whether the error's message is plain, as those of some codes always are: they are about the spec, about
-// parameters, or about the state of the server.
+// IsPlain reports whether the error's message is plain, as those of some codes always are: they are about the spec,
+// about parameters, or about the state of the server.
 func (e *Error) IsPlain() bool {
 	switch e.Code { //nolint:exhaustive // all others may be about an event
-	case CodeInvalidSpec, CodeNoSpec, CodeBusy, CodeStateNotReady, CodeIndexNotReady, CodeStorageFull, CodeScheduleLimit, CodeRateLimited, CodeTooManyStreams,
+	case CodeInvalidSpec, CodeNoSpec, CodeBusy, CodeStateNotReady, CodeIndexNotReady, CodeStorageFull,
+		CodeScheduleLimit, CodeRateLimited, CodeTooManyStreams,
 		CodeInvalidParameter, CodeInvalidHeader:
 		return true
 	default:

@@ -42,8 +42,8 @@ func (e *Event) Clone() *Event {
 	return c
 }
 
-// CopyTo makes c a copy of the event that shares no bytes with it. Its Raw is appended to what it is given and returns: who copies many events
-// keeps them together.
+// CopyTo makes c a copy of the event that shares no bytes with it. Its Raw is appended to what it is given and returns:
+// who copies many events keeps them together.
 func (e *Event) CopyTo(c *Event, to []byte) []byte {
 	*c = *e
 	start := len(to)
@@ -55,8 +55,8 @@ func (e *Event) CopyTo(c *Event, to []byte) []byte {
 	return to
 }
 
-// Leaf returns the hash that stands for the event in chains, trees and proofs: that of its bytes, or of those that it had at
-// first.
+// Leaf returns the hash that stands for the event in chains, trees and proofs: that of its bytes, or of those that it
+// had at first.
 func (e *Event) Leaf() [sha256.Size]byte {
 	if e.Kept != nil {
 		return [sha256.Size]byte(e.Kept)
@@ -73,7 +73,8 @@ func Leaf(raw []byte) (leaf [sha256.Size]byte) {
 	return leaf
 }
 
-// Link returns the hash of a stream's chain that follows chain when an event with that leaf is added: SHA-256(chain || leaf).
+// Link returns the hash of a stream's chain that follows chain when an event with that leaf is added: SHA-256(chain ||
+// leaf).
 func Link(chain, leaf [sha256.Size]byte) [sha256.Size]byte {
 	var in [2 * sha256.Size]byte
 	copy(in[:], chain[:])
@@ -90,10 +91,12 @@ func TargetTag(a Agent) string { return "target:" + a.Type + ":" + a.ID }
 // maxTag is how long a tag may be, in bytes. History may hold longer ones, which no event of ours has.
 const maxTag = 1024
 
-// correlationTag begins the tag that an event has of its correlation id. No tag that a spec declares begins so, since it has a colon behind its name.
+// correlationTag begins the tag that an event has of its correlation id. No tag that a spec declares begins so, since
+// it has a colon behind its name.
 const correlationTag = "correlation="
 
-// CorrelationTag returns the tag that an event has of its correlation id, "" where that is no UUID. Letters of both cases are the same.
+// CorrelationTag returns the tag that an event has of its correlation id, "" where that is no UUID. Letters of both
+// cases are the same.
 func CorrelationTag(id string) string {
 	if len(id) != 36 {
 		return ""
@@ -113,8 +116,8 @@ func CorrelationTag(id string) string {
 // IsCorrelationTag reports whether a tag is one of CorrelationTag.
 func IsCorrelationTag(tag string) bool { return strings.HasPrefix(tag, correlationTag) }
 
-// MetadataTags returns the tags that canonical metadata give an event: those of its actor, its target and its correlation id. What is not in the
-// form in which events have it gives none.
+// MetadataTags returns the tags that canonical metadata give an event: those of its actor, its target and its
+// correlation id. What is not in the form in which events have it gives none.
 func MetadataTags(metadata []byte) []string {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(metadata, &members) != nil {
@@ -160,7 +163,9 @@ const metadataMember = `,"metadata":`
 // metadata stand in it, counted from the event's first byte. data is a compact JSON value; metadata a compact
 // JSON object without the member "timestamp", which AppendEvent adds. Types and ids are made of characters
 // that JSON strings hold unescaped; spec and identifier checks see to that.
-func AppendEvent(dst []byte, id StreamID, key Key, typ string, data, metadata []byte, timestamp int64) ([]byte, Layout) {
+func AppendEvent(
+	dst []byte, id StreamID, key Key, typ string, data, metadata []byte, timestamp int64,
+) ([]byte, Layout) {
 	start := len(dst)
 	dst = append(dst, `{"stream_id":"`...)
 	dst = id.Append(dst)

@@ -11,8 +11,9 @@ import (
 // errCanonical is the error of bytes that no event has.
 var errCanonical = errors.New("this is not an event in its canonical form")
 
-// ParseEvent reads canonical bytes, which the event keeps a view of. It accepts what AppendEvent writes and nothing else, but for white
-// space and the way of writing inside of data and metadata, which it leaves as they are. Version and Kept are not in the bytes.
+// ParseEvent reads canonical bytes, which the event keeps a view of. It accepts what AppendEvent writes and nothing
+// else, but for white space and the way of writing inside of data and metadata, which it leaves as they are. Version
+// and Kept are not in the bytes.
 func ParseEvent(raw []byte) (Event, error) {
 	e := Event{Raw: raw}
 	rest := raw
@@ -45,7 +46,8 @@ func ParseEvent(raw []byte) (Event, error) {
 	}
 	e.Data = rest[:end:end]
 	rest, ok = bytes.CutPrefix(rest[end:], []byte(metadataMember))
-	if !ok || len(rest) < len(`{"timestamp":0}}`) || rest[0] != '{' || valueEnd(rest) != len(rest)-1 || rest[len(rest)-1] != '}' {
+	if !ok || len(rest) < len(`{"timestamp":0}}`) || rest[0] != '{' || valueEnd(rest) != len(rest)-1 ||
+		rest[len(rest)-1] != '}' {
 		return Event{}, errCanonical
 	}
 	e.Metadata = rest[: len(rest)-1 : len(rest)-1]
@@ -83,7 +85,8 @@ func member(in []byte, before string) (text string, rest []byte, ok bool) {
 	return text, in[end+1:], true
 }
 
-// valueEnd returns where the JSON value ends that a text begins with; 0 where it does not end. It looks at brackets and strings alone.
+// valueEnd returns where the JSON value ends that a text begins with; 0 where it does not end. It looks at brackets and
+// strings alone.
 func valueEnd(in []byte) int {
 	depth := 0
 	for i := 0; i < len(in); i++ {

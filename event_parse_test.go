@@ -9,14 +9,17 @@ import (
 
 func TestParseEvent(t *testing.T) {
 	id, key := j17.StreamID{Ms: 1706789012345, Seq: 7}, j17.Key{Type: "order", ID: "a:b"}
-	for _, data := range []string{`{}`, `{"a":"}\"\\","b":[1,{"c":null}]}`, `"text, with \" and ]"`, `17`, `-0.5e3`, `null`, `[]`, `"\\"`} {
+	for _, data := range []string{
+		`{}`, `{"a":"}\"\\","b":[1,{"c":null}]}`, `"text, with \" and ]"`, `17`, `-0.5e3`, `null`, `[]`, `"\\"`,
+	} {
 		for _, metadata := range []string{`{}`, `{"actor":{"type":"user","id":"x"}}`, `{"timestamps":{"timestamp":3}}`, `{"text":",\"metadata\":{\"timestamp\":4}}"}`} {
 			raw, layout := j17.AppendEvent(nil, id, key, "was_placed", []byte(data), []byte(metadata), -12)
 			e, err := j17.ParseEvent(raw)
 			if err != nil {
 				t.Fatalf("%s: %v", raw, err)
 			}
-			if e.StreamID != id || e.Key != key || e.Type != "was_placed" || e.Timestamp != -12 || string(e.Data) != data || string(e.Metadata) != string(layout.MetadataOf(raw)) {
+			if e.StreamID != id || e.Key != key || e.Type != "was_placed" || e.Timestamp != -12 ||
+				string(e.Data) != data || string(e.Metadata) != string(layout.MetadataOf(raw)) {
 				t.Errorf("%s: %+v", raw, e)
 			}
 
@@ -71,14 +74,17 @@ func FuzzParseEvent(f *testing.F) {
 		// What was read is written the same way.
 		at := strings.LastIndex(string(e.Metadata), `"timestamp":`)
 		rest := strings.TrimSuffix(string(e.Metadata[:at]), ",") + "}"
-		if again, _ := j17.AppendEvent(nil, e.StreamID, e.Key, e.Type, e.Data, []byte(rest), e.Timestamp); string(again) != string(raw) {
+		if again, _ := j17.AppendEvent(
+			nil, e.StreamID, e.Key, e.Type, e.Data, []byte(rest), e.Timestamp,
+		); string(again) != string(raw) {
 			t.Errorf("%s was read, and is written as %s", raw, again)
 		}
 	})
 }
 
 func BenchmarkParseEvent(b *testing.B) {
-	raw, _ := j17.AppendEvent(nil, j17.StreamID{Ms: 1706789012345}, j17.Key{Type: "order", ID: "a0000000-0000-4000-a000-000000000001"}, "was_placed",
+	raw, _ := j17.AppendEvent(nil, j17.StreamID{Ms: 1706789012345},
+		j17.Key{Type: "order", ID: "a0000000-0000-4000-a000-000000000001"}, "was_placed",
 		[]byte(`{"sku":"A-1","text":"`+strings.Repeat("some text ", 10)+`","n":[1,2,3]}`), []byte(`{"actor":{"type":"user","id":"b0000000-0000-4000-a000-000000000002"}}`), 1706789012)
 	b.SetBytes(int64(len(raw)))
 	b.ReportAllocs()

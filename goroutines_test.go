@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// goroutinesOf returns the bodies of the goroutines that a function begins, nil for one whose body stands elsewhere: by go, and by Go of
-// whatever waits for them, but for panics.Parts.
+// goroutinesOf returns the bodies of the goroutines that a function begins, nil for one whose body stands elsewhere: by
+// go, and by Go of whatever waits for them, but for panics.Parts.
 func goroutinesOf(f *ast.FuncDecl) (bodies []*ast.BlockStmt) {
 	parts := map[string]bool{}
 	ast.Inspect(f.Body, func(n ast.Node) bool {
@@ -55,8 +55,9 @@ func isSelector(e ast.Expr, of, name string) bool {
 	return ok && x.Name == of
 }
 
-// recovers reports whether a goroutine takes panics down itself: it calls panics.Caught or panics.Logged, or defers a function that calls recover.
-// What functions do that stand in it counts for them alone: others may run them, or goroutines that it begins.
+// recovers reports whether a goroutine takes panics down itself: it calls panics.Caught or panics.Logged, or defers a
+// function that calls recover. What functions do that stand in it counts for them alone: others may run them, or
+// goroutines that it begins.
 func recovers(body *ast.BlockStmt) (does bool) {
 	if body == nil {
 		return false
@@ -90,8 +91,8 @@ func inItself(body *ast.BlockStmt, look func(ast.Node)) {
 	})
 }
 
-// TestWhoRecovers looks for goroutines in functions of a few lines: those that take panics down are told from those that only hold something
-// which does.
+// TestWhoRecovers looks for goroutines in functions of a few lines: those that take panics down are told from those
+// that only hold something which does.
 func TestWhoRecovers(t *testing.T) {
 	for code, want := range map[string]string{
 		`go func() { panics.Caught(do) }()`: "guarded",
@@ -124,14 +125,14 @@ func TestWhoRecovers(t *testing.T) {
 	}
 }
 
-// bareGoroutines are the functions of the server that begin goroutines on which no panic is taken down where they begin, as "package function",
-// each with how many and why:
+// bareGoroutines are the functions of the server that begin goroutines on which no panic is taken down where they
+// begin, as "package function", each with how many and why:
 //
 //   - waits: it waits for a moment, a signal or an end, and tells of it. Nobody's data are touched.
 //   - loops: it runs loops or queues of the worker kit, which takes panics of their rounds down.
 //   - inside: what it calls takes panics down.
-//   - commits: it changes what is stored, and what memory says of that. Behind a panic in the middle nobody knows how far it has come; the next
-//     start finds that out.
+//   - commits: it changes what is stored, and what memory says of that. Behind a panic in the middle nobody knows how
+//     far it has come; the next start finds that out.
 //   - process: it sees to a process of custom code, from the thread on that has started it.
 //   - begins: the server has not begun yet, or ends.
 func bareGoroutines() map[string]string {
@@ -168,7 +169,7 @@ func bareGoroutines() map[string]string {
 		"feed reader.pauseFor":                   "waits",
 		"feed reader.rests":                      "waits",
 		"httpapi nodeHandlers.pollChanges":       "waits",
-		"httpapi streams.beginWatch":                    "inside",
+		"httpapi streams.beginWatch":             "inside",
 		"index Service.At":                       "waits",
 		"index Service.awaitErased":              "waits",
 		"listener Service.Run":                   "loops waits inside",
@@ -198,13 +199,15 @@ func bareGoroutines() map[string]string {
 	}
 }
 
-// TestGoroutines checks that the goroutines of the server take panics down, or have a reason to do without: a panic that nobody takes down ends
-// the process for all tenants. The command line, and what else is one program for one user, may end.
+// TestGoroutines checks that the goroutines of the server take panics down, or have a reason to do without: a panic
+// that nobody takes down ends the process for all tenants. The command line, and what else is one program for one user,
+// may end.
 func TestGoroutines(t *testing.T) {
 	found, guarded := map[string]int{}, 0
 	for name, files := range sources(t) {
 		switch name {
-		case "internal/edge/client", "internal/edge/client/send", "internal/edge/mcp", "internal/base/panics", "internal/storage/storetest", "internal/base/work/worktest", "internal/core/engine/enginetest":
+		case "internal/edge/client", "internal/edge/client/send", "internal/edge/mcp", "internal/base/panics",
+			"internal/storage/storetest", "internal/base/work/worktest", "internal/core/engine/enginetest":
 			continue
 		}
 		for _, file := range files {
@@ -244,7 +247,8 @@ func TestGoroutines(t *testing.T) {
 	}
 }
 
-// belowFloor returns the folder of a package without internal and its floor: "backup/repository" of internal/custody/backup/repository.
+// belowFloor returns the folder of a package without internal and its floor: "backup/repository" of
+// internal/custody/backup/repository.
 func belowFloor(name string) string {
 	name = strings.TrimPrefix(name, "internal/")
 	if _, below, found := strings.Cut(name, "/"); found {

@@ -12,9 +12,9 @@ import (
 	"j17/docs"
 )
 
-// TestInternals checks that what the pages of docs/internals name in backquotes is there: files, tests, and "a.B" where a
-// is a package or a type of the program. Each page of a floor is named in a comment of the code, and no comment names a
-// page that is not there.
+// TestInternals checks that what the pages of docs/internals name in backquotes is there: files, tests, and "a.B" where
+// a is a package or a type of the program. Each page of a floor is named in a comment of the code, and no comment names
+// a page that is not there.
 func TestInternals(t *testing.T) {
 	pages, err := filepath.Glob("docs/internals/*.md")
 	if err != nil || len(pages) < 10 {
@@ -94,7 +94,8 @@ func walk(tb testing.TB, suffix string, each func(name, text string)) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules" || name != "." && strings.HasPrefix(d.Name(), ".")):
+		case d.IsDir() &&
+			(d.Name() == "testdata" || d.Name() == "node_modules" || name != "." && strings.HasPrefix(d.Name(), ".")):
 			return fs.SkipDir
 		case !d.IsDir() && strings.HasSuffix(name, suffix):
 			each(name, page(tb, name))

@@ -46,9 +46,12 @@ func TestStreamIDs(t *testing.T) {
 
 // TestPositions: the position before the first event is written "0", and read in either form.
 func TestPositions(t *testing.T) {
-	for text, want := range map[string]j17.StreamID{"0": {}, "1706789012345-17": {Ms: 1706789012345, Seq: 17}, "0000000000000-1": {Seq: 1}} {
+	for text, want := range map[string]j17.StreamID{
+		"0": {}, "1706789012345-17": {Ms: 1706789012345, Seq: 17}, "0000000000000-1": {Seq: 1},
+	} {
 		got, err := j17.ParsePosition(text)
-		if err != nil || got != want || got.PositionText() != text || string(got.AppendPosition([]byte("id: "))) != "id: "+text {
+		if err != nil || got != want || got.PositionText() != text ||
+			string(got.AppendPosition([]byte("id: "))) != "id: "+text {
 			t.Errorf("%q: %v, %v, written %q", text, got, err, got.PositionText())
 		}
 	}
@@ -78,7 +81,10 @@ func TestStreamIDOrder(t *testing.T) {
 
 func TestCanonicalEvents(t *testing.T) {
 	for _, metadata := range []string{`{}`, `{"actor":{"type":"user","id":"global"}}`} {
-		raw, at := j17.AppendEvent([]byte("before"), j17.StreamID{Ms: 7, Seq: 2}, j17.Key{Type: "order", ID: "ABC123XYZ"}, "was_placed", []byte(`{"n":1.10}`), []byte(metadata), 1700000000)
+		raw, at := j17.AppendEvent(
+			[]byte("before"), j17.StreamID{Ms: 7, Seq: 2}, j17.Key{Type: "order", ID: "ABC123XYZ"}, "was_placed",
+			[]byte(`{"n":1.10}`), []byte(metadata), 1700000000,
+		)
 		raw = raw[len("before"):]
 		var event struct {
 			StreamID string          `json:"stream_id"`
@@ -147,7 +153,8 @@ func TestEnvironments(t *testing.T) {
 	if j17.Prod.Title() != "Production" || j17.Staging.Title() != "Staging" || j17.Prod.LongName() != "production" {
 		t.Error("names for sentences")
 	}
-	if k, ok := j17.ParseKey("order:0b6e:2026"); !ok || k != (j17.Key{Type: "order", ID: "0b6e:2026"}) || k.String() != "order:0b6e:2026" {
+	if k, ok := j17.ParseKey("order:0b6e:2026"); !ok || k != (j17.Key{Type: "order", ID: "0b6e:2026"}) ||
+		k.String() != "order:0b6e:2026" {
 		t.Error(k, ok)
 	}
 	for _, bad := range []string{"", "order", "order:", ":x"} {
@@ -189,10 +196,16 @@ func TestMetadataTags(t *testing.T) {
 
 // TestClone checks that a copy of an event is one and has bytes of its own.
 func TestClone(t *testing.T) {
-	raw, at := j17.AppendEvent(nil, j17.StreamID{Ms: 1}, j17.Key{Type: "a", ID: "1"}, "e", []byte(`{"n":1}`), []byte(`{"by":2}`), 7)
-	e := j17.Event{StreamID: j17.StreamID{Ms: 1}, Key: j17.Key{Type: "a", ID: "1"}, Version: 3, Type: "e", Timestamp: 7, Raw: raw, Data: at.DataOf(raw), Metadata: at.MetadataOf(raw), Kept: make([]byte, 32)}
+	raw, at := j17.AppendEvent(
+		nil, j17.StreamID{Ms: 1}, j17.Key{Type: "a", ID: "1"}, "e", []byte(`{"n":1}`), []byte(`{"by":2}`), 7,
+	)
+	e := j17.Event{
+		StreamID: j17.StreamID{Ms: 1}, Key: j17.Key{Type: "a", ID: "1"}, Version: 3, Type: "e", Timestamp: 7, Raw: raw,
+		Data: at.DataOf(raw), Metadata: at.MetadataOf(raw), Kept: make([]byte, 32),
+	}
 	want := e
-	want.Raw, want.Data, want.Metadata, want.Kept = slices.Clone(e.Raw), slices.Clone(e.Data), slices.Clone(e.Metadata), slices.Clone(e.Kept)
+	want.Raw, want.Data, want.Metadata, want.Kept = slices.Clone(e.Raw), slices.Clone(e.Data), slices.Clone(e.Metadata),
+		slices.Clone(e.Kept)
 	c := e.Clone()
 	for i := range raw {
 		raw[i] = 'x'
@@ -214,7 +227,8 @@ func TestLeaf(t *testing.T) {
 	if !e.Erased() || e.Leaf() != leaf {
 		t.Errorf("leaf %x of an erased event, want %x", e.Leaf(), leaf)
 	}
-	if got, want := j17.Link([32]byte{1}, leaf), sha256.Sum256(append(append([]byte{1}, make([]byte, 31)...), leaf[:]...)); got != want {
+	if got, want := j17.Link([32]byte{1}, leaf),
+		sha256.Sum256(append(append([]byte{1}, make([]byte, 31)...), leaf[:]...)); got != want {
 		t.Errorf("link %x, want %x", got, want)
 	}
 }
@@ -228,15 +242,21 @@ func (quoting) Record() string { return "it failed" }
 // TestRecord checks that what is kept of errors has codes, places and plain sentences, and nothing that was sent.
 func TestRecord(t *testing.T) {
 	found := j17.Errorf(j17.CodeSchemaViolation, "Event data failed").At("data.n")
-	found.Errors = []j17.FieldError{{Pointer: "/data/n", Message: "It is secret."}, {Pointer: "/data/m", Message: "It is missing.", Plain: true}}
+	found.Errors = []j17.FieldError{
+		{Pointer: "/data/n", Message: "It is secret."}, {Pointer: "/data/m", Message: "It is missing.", Plain: true},
+	}
 	for want, err := range map[string]error{
 		"conflict":             j17.Errorf(j17.CodeConflict, "the handle %s is taken", "secret"),
 		"conflict: It is late": j17.Errorf(j17.CodeConflict, "It is late"),
 		"validation_failed at data.n: Event data failed /data/n; /data/m: It is missing.": fmt.Errorf("secret: %w", found),
-		"invalid_spec: The spec has 2 errors":                                             j17.Errorf(j17.CodeInvalidSpec, "The spec has %d errors", 2),
-		"custom_code_failed (it failed)":                                                  j17.Errorf(j17.CodeCustomCodeFailed, "it said %s", "secret").Because(quoting{}),
-		"it failed":                                                                       fmt.Errorf("secret: %w", quoting{}),
-		"the disk is full":                                                                errors.New("the disk is full"),
+		"invalid_spec: The spec has 2 errors": j17.Errorf(
+			j17.CodeInvalidSpec, "The spec has %d errors", 2,
+		),
+		"custom_code_failed (it failed)": j17.Errorf(
+			j17.CodeCustomCodeFailed, "it said %s", "secret",
+		).Because(quoting{}),
+		"it failed":        fmt.Errorf("secret: %w", quoting{}),
+		"the disk is full": errors.New("the disk is full"),
 	} {
 		if got := j17.Record(err); got != want {
 			t.Errorf("%v is kept as %q, want %q", err, got, want)

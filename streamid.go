@@ -90,8 +90,8 @@ func ParseStreamID(s string) (StreamID, error) {
 	return StreamID{Ms: int64(ms), Seq: uint32(seq)}, nil
 }
 
-// AppendPosition appends to dst the position up to which something looked or knows, as answers have it: the text form, and "0" before the
-// first event.
+// AppendPosition appends to dst the position up to which something looked or knows, as answers have it: the text form,
+// and "0" before the first event.
 func (s StreamID) AppendPosition(dst []byte) []byte {
 	if s.IsZero() {
 		return append(dst, '0')

@@ -1,4 +1,5 @@
-// Package dashboard has the files of the dashboard, as part of the program. They are built from the sources in this folder by `make dashboard`.
+// Package dashboard has the files of the dashboard, as part of the program. They are built from the sources in this
+// folder by `make dashboard`.
 package dashboard
 
 import (
@@ -94,8 +95,8 @@ func (f *Files) File(name string) (File, bool) {
 // Styles are the names of the style sheets that the page loads.
 func (f *Files) Styles() []string { return f.styles }
 
-// Page returns the page for a path that a proxy puts in front of all others, "" for none, with a nonce on everything in it that a policy may ask
-// one of. Neither may have characters that HTML needs for itself.
+// Page returns the page for a path that a proxy puts in front of all others, "" for none, with a nonce on everything in
+// it that a policy may ask one of. Neither may have characters that HTML needs for itself.
 func (f *Files) Page(public, nonce string) string {
 	return strings.NewReplacer(
 		`data-base="/ui/"`, `data-base="`+public+`/ui/"`,

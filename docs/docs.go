@@ -1,5 +1,5 @@
-// Package docs is the documentation as part of the program: the Markdown pages of this folder, found by name or by words,
-// and put together for assistants.
+// Package docs is the documentation as part of the program: the Markdown pages of this folder, found by name or by
+// words, and put together for assistants.
 package docs
 
 import (
@@ -214,8 +214,8 @@ func (p Page) Headings() []string {
 	return all
 }
 
-// Section returns the part of the page below a heading, with the headings under it. The heading may be given as its text
-// or as the anchor of a link, in any case.
+// Section returns the part of the page below a heading, with the headings under it. The heading may be given as its
+// text or as the anchor of a link, in any case.
 func (p Page) Section(heading string) (string, bool) {
 	want := Anchor(strings.TrimPrefix(heading, "#"))
 	var b strings.Builder
@@ -263,8 +263,8 @@ const (
 	maxLine  = 160
 )
 
-// Search returns the sections that hold all words of a query in any case, at most limit of them: those with the words in
-// their heading first, then those with the most of them.
+// Search returns the sections that hold all words of a query in any case, at most limit of them: those with the words
+// in their heading first, then those with the most of them.
 func (l *Library) Search(query string, limit int) []Hit {
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) > maxWords {

@@ -78,7 +78,8 @@ func TestEveryPageIsListedOnce(t *testing.T) {
 	}
 }
 
-// TestTablesHaveHeads looks for tables without the line below their heads, or with a part that a blank line has cut off: they are shown as text.
+// TestTablesHaveHeads looks for tables without the line below their heads, or with a part that a blank line has cut
+// off: they are shown as text.
 func TestTablesHaveHeads(t *testing.T) {
 	rule := regexp.MustCompile(`^\|[ :|-]+\|$`)
 	for _, p := range load(t).Pages() {
@@ -98,8 +99,10 @@ func TestTablesHaveHeads(t *testing.T) {
 func TestFind(t *testing.T) {
 	library := load(t)
 	for topic, want := range map[string]string{
-		"errors": "reference/errors", "reference/errors": "reference/errors", "docs/reference/Errors.md": "reference/errors",
-		"readme": "README", "tutorial": "tutorial", "": "", "nonsense": "", "../go.mod": "", "reference": "",
+		"errors": "reference/errors", "reference/errors": "reference/errors",
+		"docs/reference/Errors.md": "reference/errors",
+		"readme":                   "README", "tutorial": "tutorial", "": "", "nonsense": "", "../go.mod": "",
+		"reference": "",
 	} {
 		if p, ok := library.Find(topic); ok != (want != "") || p.Name != want {
 			t.Errorf("Find(%q) = %q, %t, want %q", topic, p.Name, ok, want)
@@ -132,7 +135,8 @@ func TestSearch(t *testing.T) {
 	}
 	for _, h := range hits {
 		text, ok := h.Page.Section(h.Heading)
-		if lower := strings.ToLower(text); !ok || !strings.Contains(lower, "idempotency") || !strings.Contains(lower, "retry") {
+		if lower := strings.ToLower(text); !ok || !strings.Contains(lower, "idempotency") ||
+			!strings.Contains(lower, "retry") {
 			t.Errorf("%s, %q does not hold the words", h.Page.Name, h.Heading)
 		}
 	}
@@ -146,7 +150,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestCorePages checks that llms-core.txt has each of its pages, and the words for which an assistant reads it, within its size.
+// TestCorePages checks that llms-core.txt has each of its pages, and the words for which an assistant reads it, within
+// its size.
 func TestCorePages(t *testing.T) {
 	text := load(t).LLMsCore()
 	if len(text) > docs.MaxCore {
@@ -161,7 +166,10 @@ func TestCorePages(t *testing.T) {
 	if pages != len(docs.CorePages()) {
 		t.Errorf("%d pages, want %d", pages, len(docs.CorePages()))
 	}
-	for _, word := range []string{"aggregate_types", "$.data", "cancel_on", "requires", "previous_length", "on_failed", "$coalesce", "$if", "$defs", "minItems", "Authorization: Bearer"} {
+	for _, word := range []string{
+		"aggregate_types", "$.data", "cancel_on", "requires", "previous_length", "on_failed", "$coalesce", "$if",
+		"$defs", "minItems", "Authorization: Bearer",
+	} {
 		if !strings.Contains(text, word) {
 			t.Errorf("%q is nowhere in it", word)
 		}

@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-// CorePages returns the pages that an assistant needs to write a spec and to call its API, in the order of reading. Together they have to
-// fit into MaxCore.
+// CorePages returns the pages that an assistant needs to write a spec and to call its API, in the order of reading.
+// Together they have to fit into MaxCore.
 func CorePages() []string {
 	return []string{
-		"guides/modeling", "reference/spec", "reference/handlers", "reference/computed-values", "reference/paths", "reference/json-schema",
+		"guides/modeling", "reference/spec", "reference/handlers", "reference/computed-values", "reference/paths",
+		"reference/json-schema",
 		"guides/refusing", "reference/implications", "guides/scheduled-events", "guides/sagas", "guides/projections",
 		"guides/writing-events", "guides/reading-states", "reference/lists",
 	}
@@ -38,8 +39,8 @@ func tokens(text string) string {
 	return fmt.Sprintf("%d,000", (len(text)/bytesPerToken+999)/1000)
 }
 
-// LLMs returns llms.txt (llmstxt.org): what the project is and a list of the pages. Links are relative to the root of the
-// repository.
+// LLMs returns llms.txt (llmstxt.org): what the project is and a list of the pages. Links are relative to the root of
+// the repository.
 func (l *Library) LLMs() string {
 	var b strings.Builder
 	b.WriteString(about)
@@ -61,7 +62,8 @@ func (l *Library) LLMsFull() string {
 	return joined("the whole documentation", l.pages)
 }
 
-// LLMsCore returns llms-core.txt: the pages that an assistant needs to write a spec and to call its API, one after another.
+// LLMsCore returns llms-core.txt: the pages that an assistant needs to write a spec and to call its API, one after
+// another.
 func (l *Library) LLMsCore() string {
 	var pages []Page
 	for _, name := range CorePages() {

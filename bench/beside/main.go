@@ -1,10 +1,10 @@
-// Command beside measures how much slower writes are while a full backup is made, and prints it beside its bar. It starts a development server of its
-// own on loopback, which ends with it, and loads it with events to be backed up.
+// Command beside measures how much slower writes are while a full backup is made, and prints it beside its bar. It
+// starts a development server of its own on loopback, which ends with it, and loads it with events to be backed up.
 //
 //	go run ./bench/beside -bin bin/j17 -time 8s
 //
-// Writes without and with a backup are counted in turns, since no machine is the same from minute to minute. Clients and server share its processors,
-// as does the backup: it is to rest while somebody writes.
+// Writes without and with a backup are counted in turns, since no machine is the same from minute to minute. Clients
+// and server share its processors, as does the backup: it is to rest while somebody writes.
 package main
 
 import (
@@ -67,7 +67,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer server.End()
-	m := &measurement{server: server, long: *long, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}}
+	m := &measurement{
+		server: server, long: *long, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}},
+	}
 	if err := m.load(ctx, *events); err != nil {
 		return fmt.Errorf("the events to be backed up: %w", err)
 	}
@@ -86,7 +88,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.share(), b.share()) })
 	mid := turns[len(turns)/2]
 	_, err = fmt.Fprintf(out, "| writes beside a full backup of %d events, %d clients, to writes without one, the median of %d turns (%.2f to %.2f) | %.2f (%.0f to %.0f a second) | %s |\n",
-		*events, clients, len(turns), turns[0].share(), turns[len(turns)-1].share(), mid.share(), mid.beside, mid.plain, bar)
+		*events, clients, len(turns), turns[0].share(), turns[len(turns)-1].share(), mid.share(), mid.beside, mid.plain,
+		bar)
 	return err
 }
 

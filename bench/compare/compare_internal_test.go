@@ -25,7 +25,9 @@ func TestRatios(t *testing.T) {
 }
 
 func TestStudent(t *testing.T) {
-	for degrees, want := range map[int]float64{1: 12.706, 9: 2.262, 30: 2.042, 40: 2.021, 60: 2.000, 120: 1.980, 1_000_000: 1.960} {
+	for degrees, want := range map[int]float64{
+		1: 12.706, 9: 2.262, 30: 2.042, 40: 2.021, 60: 2.000, 120: 1.980, 1_000_000: 1.960,
+	} {
 		if got := student(degrees); math.Abs(got-want) > 0.001 {
 			t.Errorf("%d degrees of freedom: %.4f, want %.3f", degrees, got, want)
 		}

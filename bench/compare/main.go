@@ -1,7 +1,8 @@
-// Command compare measures two versions of the program against each other: `compare [-rounds 10] [-each 2s] COMMIT`. Both are
-// built in the same way, run at the same time and are measured in turns, so that what else the machine does hits both. For
-// each path it prints the ratio of the working tree to the commit with its 95 % interval, and the processor time of a
-// request. It ends with 1 where an interval lies below the path's bar as a whole. It needs Linux, git and go.
+// Command compare measures two versions of the program against each other: `compare [-rounds 10] [-each 2s] COMMIT`.
+// Both are built in the same way, run at the same time and are measured in turns, so that what else the machine does
+// hits both. For each path it prints the ratio of the working tree to the commit with its 95 % interval, and the
+// processor time of a request. It ends with 1 where an interval lies below the path's bar as a whole. It needs Linux,
+// git and go.
 package main
 
 import (
@@ -31,8 +32,8 @@ func main() {
 
 const data = `"customer_id":"550e8400-e29b-41d4-a716-446655440003","currency":"EUR","lines":[{"sku":"LAMP-2","title":"Desk lamp","unit_price":39.90,"quantity":1}]`
 
-// long is the aggregate of a thousand events that a connection has for itself. Reads of one that come at the same time may
-// share the work.
+// long is the aggregate of a thousand events that a connection has for itself. Reads of one that come at the same time
+// may share the work.
 const long = "00000000-0000-4000-8000-000000CLIENT"
 
 func paths() []path {
@@ -40,7 +41,10 @@ func paths() []path {
 	plain := `{"data":{` + data + `},` + metadata + `}}`
 	return []path{
 		{name: "write, distinct aggregates", url: "/order/UUID/was_placed", body: plain, bar: 0.97},
-		{name: "write, one aggregate", url: "/order/global/was_placed", body: `{"data":{` + data + `},` + metadata + `,"skip_occ":true}}`, bar: 0.97},
+		{
+			name: "write, one aggregate", url: "/order/global/was_placed",
+			body: `{"data":{` + data + `},` + metadata + `,"skip_occ":true}}`, bar: 0.97,
+		},
 		{name: "write that implies three", url: "/order/UUID/was_spread", body: `{"data":{"parts":["OTHER","OTHER","OTHER"],` + data + `},` + metadata + `}}`, bar: 0.97},
 		{name: "read, cached", url: "/order/ABC123XYZ", bar: 0.97},
 		{name: "read, cold, 1,000 events", url: "/order/" + long + "?synchronous=true", bar: 0.97},
@@ -117,7 +121,9 @@ func command(ctx context.Context, stderr io.Writer, dir, name string, args ...st
 }
 
 // comparePrograms measures the paths, and returns how many are below their bar.
-func comparePrograms(ctx context.Context, dir string, sources [2]string, rounds int, each time.Duration, stdout, stderr io.Writer) (slow int, err error) {
+func comparePrograms(
+	ctx context.Context, dir string, sources [2]string, rounds int, each time.Duration, stdout, stderr io.Writer,
+) (slow int, err error) {
 	// Build and start both.
 	var programs [2]*target
 	for i, source := range sources {
@@ -126,7 +132,10 @@ func comparePrograms(ctx context.Context, dir string, sources [2]string, rounds 
 			return 0, err
 		}
 		// Both get the spec of the base: it may not know what this tree's spec declares.
-		t, stop, err := start(ctx, name, filepath.Join(sources[0], "bench", "spec.json"), filepath.Join(dir, "data-"+strconv.Itoa(i)), stderr)
+		t, stop, err := start(
+			ctx, name, filepath.Join(sources[0], "bench", "spec.json"), filepath.Join(dir, "data-"+strconv.Itoa(i)),
+			stderr,
+		)
 		if err != nil {
 			return 0, err
 		}
@@ -153,7 +162,8 @@ func comparePrograms(ctx context.Context, dir string, sources [2]string, rounds 
 		}
 		r, c := ratios(rate), ratios(processor)
 		_, _ = fmt.Fprintf(stdout, "| %s | %.3f (%.3f to %.3f)%s | %.0f, was %.0f | %v, was %v: %.3f (%.3f to %.3f) |\n", p.name, r.mean, r.low, r.high, verdict(r, p.bar, &slow),
-			last[1].perSecond, last[0].perSecond, last[1].processor.Round(time.Microsecond), last[0].processor.Round(time.Microsecond), c.mean, c.low, c.high)
+			last[1].perSecond, last[0].perSecond, last[1].processor.Round(time.Microsecond),
+			last[0].processor.Round(time.Microsecond), c.mean, c.low, c.high)
 	}
 	return slow, nil
 }
@@ -180,7 +190,11 @@ func start(ctx context.Context, program, spec, folder string, stderr io.Writer) 
 			return nil, nil, err
 		}
 	}
-	c := exec.CommandContext(ctx, program, "dev", spec, "--data", folder, "--listen", addresses[0], "--internal-listen", addresses[1], "--json") //nolint:gosec // built above
+	//nolint:gosec // built above
+	c := exec.CommandContext(
+		ctx, program, "dev", spec, "--data", folder, "--listen", addresses[0], "--internal-listen", addresses[1],
+		"--json",
+	)
 	c.Stderr = stderr
 	out, err := c.StdoutPipe()
 	if err != nil {
@@ -219,7 +233,10 @@ func (t *target) prepare() error {
 	}
 	for _, a := range all {
 		done := false
-		p := path{name: "preparation", url: a.url, body: `{"events":[` + strings.TrimSuffix(strings.Repeat(event+",", a.events), ",") + `],` + metadata}
+		p := path{
+			name: "preparation", url: a.url,
+			body: `{"events":[` + strings.TrimSuffix(strings.Repeat(event+",", a.events), ",") + `],` + metadata,
+		}
 		if _, err := t.client(p, a.client, func() bool { more := !done; done = true; return more }); err != nil {
 			return err
 		}
@@ -228,13 +245,17 @@ func (t *target) prepare() error {
 }
 
 // compareParts measures benchmarks, and returns how many are below their bar.
-func compareParts(ctx context.Context, dir string, sources [2]string, rounds int, stdout, stderr io.Writer) (slow int, err error) {
+func compareParts(
+	ctx context.Context, dir string, sources [2]string, rounds int, stdout, stderr io.Writer,
+) (slow int, err error) {
 	_, _ = fmt.Fprintln(stdout, "\n| part | ratio, 95 % interval | ns, was |\n|---|---|---|")
 	for n, p := range parts() {
 		var programs [2]string
 		for i, source := range sources {
 			programs[i] = filepath.Join(dir, fmt.Sprintf("part-%d-%d", n, i))
-			if err := command(ctx, stderr, source, "go", "test", "-c", "-o", programs[i], p.folderIn(source)); err != nil {
+			if err := command(
+				ctx, stderr, source, "go", "test", "-c", "-o", programs[i], p.folderIn(source),
+			); err != nil {
 				return slow, err
 			}
 		}
@@ -243,7 +264,9 @@ func compareParts(ctx context.Context, dir string, sources [2]string, rounds int
 		for round := range rounds {
 			for turn := range 2 {
 				i := (round + turn) % 2
-				if last[i], err = benchmark(ctx, programs[i], filepath.Join(sources[i], p.folderIn(sources[i])), p.pattern); err != nil {
+				if last[i], err = benchmark(
+					ctx, programs[i], filepath.Join(sources[i], p.folderIn(sources[i])), p.pattern,
+				); err != nil {
 					return slow, err
 				}
 			}
@@ -257,7 +280,8 @@ func compareParts(ctx context.Context, dir string, sources [2]string, rounds int
 
 // benchmark returns the nanoseconds of one operation.
 func benchmark(ctx context.Context, program, folder, pattern string) (float64, error) {
-	c := exec.CommandContext(ctx, program, "-test.run=^$", "-test.bench="+pattern, "-test.benchtime=300ms") //nolint:gosec // built above
+	//nolint:gosec // built above
+	c := exec.CommandContext(ctx, program, "-test.run=^$", "-test.bench="+pattern, "-test.benchtime=300ms")
 	c.Dir = folder
 	out, err := c.Output()
 	if err != nil {

@@ -5,8 +5,8 @@ import "math"
 // interval is a ratio with the bounds between which it lies with 95 % confidence.
 type interval struct{ mean, low, high float64 }
 
-// ratios returns the geometric mean of ratios that were measured in pairs, and Student's interval of their logarithms. Of
-// fewer than two ratios nothing is known: the interval is all there is.
+// ratios returns the geometric mean of ratios that were measured in pairs, and Student's interval of their logarithms.
+// Of fewer than two ratios nothing is known: the interval is all there is.
 func ratios(all []float64) interval {
 	n := float64(len(all))
 	if n < 2 {

@@ -13,14 +13,16 @@ import (
 	"j17/internal/base/clock"
 )
 
-// Client returns a client that takes less processor time than the usual one, so that less of what a benchmark measures is its own load: each
-// request is written and read by the goroutine that makes it, on one of the connections that are kept. Requests are over when their context ends.
-// It is for servers on loopback that keep their connections for longer than keptFor; an answer is to be read and closed before the next request.
+// Client returns a client that takes less processor time than the usual one, so that less of what a benchmark measures
+// is its own load: each request is written and read by the goroutine that makes it, on one of the connections that are
+// kept. Requests are over when their context ends. It is for servers on loopback that keep their connections for longer
+// than keptFor; an answer is to be read and closed before the next request.
 func Client(c clock.Clock) *http.Client {
 	return &http.Client{Transport: &transport{clock: c, idle: map[string][]*connection{}}}
 }
 
-// keptFor is for how long a connection is kept that nobody uses. Servers close such connections, which would fail a request.
+// keptFor is for how long a connection is kept that nobody uses. Servers close such connections, which would fail a
+// request.
 const keptFor = 10 * time.Second
 
 type transport struct {
@@ -81,7 +83,8 @@ func (t *transport) connection(ctx context.Context, host string) (*connection, e
 	return &connection{Conn: conn, in: bufio.NewReader(conn), out: bufio.NewWriter(conn)}, nil
 }
 
-// kept returns the connection that was used last, nil where there is none. Those that were not used for long are closed.
+// kept returns the connection that was used last, nil where there is none. Those that were not used for long are
+// closed.
 func (t *transport) kept(host string) *connection {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"j17/internal/base/clock"
 )
 
-// TestClient makes requests one after the other to two servers: each has one connection, and answers are its own. A request whose context has ended
-// is over, and takes its connection with it.
+// TestClient makes requests one after the other to two servers: each has one connection, and answers are its own. A
+// request whose context has ended is over, and takes its connection with it.
 func TestClient(t *testing.T) {
 	t.Parallel()
 	var opened atomic.Int64

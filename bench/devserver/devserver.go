@@ -37,7 +37,8 @@ type Server struct {
 	dir     string
 }
 
-// Start starts a program as a development server with the text of a spec and further flags, in a folder of its own. It is to be ended.
+// Start starts a program as a development server with the text of a spec and further flags, in a folder of its own. It
+// is to be ended.
 func Start(ctx context.Context, program, spec string, flags ...string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "j17-bench-*")
 	if err != nil {
@@ -58,7 +59,10 @@ func (s *Server) start(ctx context.Context, program, spec string, flags []string
 	}
 
 	// The process, which knows nothing of its user's home.
-	args := append([]string{"dev", file, "--data", filepath.Join(s.dir, "data"), "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0", "--json"}, flags...)
+	args := append([]string{
+		"dev", file, "--data", filepath.Join(s.dir, "data"), "--listen", "127.0.0.1:0", "--internal-listen",
+		"127.0.0.1:0", "--json",
+	}, flags...)
 	p := exec.CommandContext(ctx, program, args...) //nolint:gosec // the program that the caller names
 	p.Env = append(p.Environ(), "HOME="+s.dir, "XDG_CONFIG_HOME="+s.dir)
 	p.Cancel = func() error { return p.Process.Signal(os.Interrupt) }
@@ -133,9 +137,11 @@ func Answer(client *http.Client, r *http.Request) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// Administer sends a request about the environment prod to the internal listener, below whose path for it the path is, and returns what it is
-// answered. A refusal is an error.
-func (s *Server) Administer(ctx context.Context, client *http.Client, method, path string, body io.Reader) ([]byte, error) {
+// Administer sends a request about the environment prod to the internal listener, below whose path for it the path is,
+// and returns what it is answered. A refusal is an error.
+func (s *Server) Administer(
+	ctx context.Context, client *http.Client, method, path string, body io.Reader,
+) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, method, s.Internal+"/internal/instances/"+s.Instance+"/prod/"+path, body)
 	if err != nil {
 		return nil, err
@@ -145,8 +151,8 @@ func (s *Server) Administer(ctx context.Context, client *http.Client, method, pa
 	return Answer(client, r)
 }
 
-// WriteNew has so many clients write to a new order each time until the context ends, and returns how many requests were carried out. path is what
-// stands behind the order's own. That there were none is an error.
+// WriteNew has so many clients write to a new order each time until the context ends, and returns how many requests
+// were carried out. path is what stands behind the order's own. That there were none is an error.
 func (s *Server) WriteNew(ctx context.Context, client *http.Client, clients int, path, body string) (int, error) {
 	var written atomic.Int64
 	errs := make([]error, clients)
@@ -154,7 +160,9 @@ func (s *Server) WriteNew(ctx context.Context, client *http.Client, clients int,
 	for i := range clients {
 		all.Go(func() {
 			for errs[i] == nil && ctx.Err() == nil {
-				r, err := s.Request(ctx, "prod", http.MethodPost, "/order/"+uuid.NewString()+path, strings.NewReader(body))
+				r, err := s.Request(
+					ctx, "prod", http.MethodPost, "/order/"+uuid.NewString()+path, strings.NewReader(body),
+				)
 				if err == nil {
 					_, err = Answer(client, r)
 				}
@@ -195,7 +203,8 @@ func (s *Server) Processor() (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Behind the name of the program, which stands in parentheses: user and system time are the twelfth and thirteenth field, in ticks.
+	// Behind the name of the program, which stands in parentheses: user and system time are the twelfth and thirteenth
+	// field, in ticks.
 	const user, system, tick = 11, 12, 10 * time.Millisecond
 	_, rest, _ := strings.Cut(string(raw), ") ")
 	fields := strings.Fields(rest)

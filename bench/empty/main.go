@@ -1,6 +1,6 @@
-// Command empty is the yardstick of the HTTP benchmarks: a net/http server whose handler reads the body and answers a fixed
-// one. With the name of a file it is the least that a durable server can do: before it answers, the body is appended to the
-// file and the file synced, for all requests that wait at the same time together.
+// Command empty is the yardstick of the HTTP benchmarks: a net/http server whose handler reads the body and answers a
+// fixed one. With the name of a file it is the least that a durable server can do: before it answers, the body is
+// appended to the file and the file synced, for all requests that wait at the same time together.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command flame draws a processor profile as a flame graph: `flame TITLE <profile.pb.gz >graph.svg`. The width of a box is
-// the share of samples in which its function was on the stack; callers are below. The pointer shows names in full.
+// Command flame draws a processor profile as a flame graph: `flame TITLE <profile.pb.gz >graph.svg`. The width of a box
+// is the share of samples in which its function was on the stack; callers are below. The pointer shows names in full.
 package main
 
 import (
@@ -101,12 +101,15 @@ func (d *drawing) draw(f *frame, x float64, level int) {
 	}
 	y := titleHeight + d.height - (level+1)*rowHeight
 	fmt.Fprintf(&d.svg, `<g><title>%s: %.1f%%</title><rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s" rx="1"/>`,
-		html.EscapeString(f.name), 100*float64(f.value)/float64(d.total), x, y, max(w-0.4, 0.3), rowHeight-1, color(f.name))
+		html.EscapeString(f.name), 100*float64(f.value)/float64(d.total), x, y, max(w-0.4, 0.3), rowHeight-1,
+		color(f.name))
 	if fits := int((w - 4) / charWidth); fits >= 3 {
 		fmt.Fprintf(&d.svg, `<text x="%.1f" y="%d">%s</text>`, x+2, y+11, html.EscapeString(clip(short(f.name), fits)))
 	}
 	d.svg.WriteString("</g>\n")
-	for _, c := range slices.SortedFunc(maps.Values(f.calls), func(a, b *frame) int { return cmp.Compare(a.name, b.name) }) {
+	for _, c := range slices.SortedFunc(
+		maps.Values(f.calls), func(a, b *frame) int { return cmp.Compare(a.name, b.name) },
+	) {
 		d.draw(c, x, level+1)
 		x += float64(c.value) / float64(d.total) * width
 	}

@@ -46,15 +46,27 @@ func cases() []measure {
 	return []measure{
 		{
 			"lists", "98 streams of one key follow a list of 1,000 rows of 4 kB; one row changes", func(ctx context.Context, t *target) error {
-				return errors.Join(t.notes(ctx, liveRows, func(n int) string { return fmt.Sprintf(`{"n":%d,"text":%q}`, n, strings.Repeat("x", 4000)) }),
+				return errors.Join(t.notes(
+					ctx, liveRows,
+					func(n int) string { return fmt.Sprintf(`{"n":%d,"text":%q}`, n, strings.Repeat("x", 4000)) },
+				),
 					t.streams(ctx, liveStreams, func(int) string { return "/_projections/notes/_stream" }, true))
-			}, 100, 100 * time.Millisecond, func(ctx context.Context, t *target, n int) (int, error) { return t.change(ctx, n) },
+			}, 100, 100 * time.Millisecond,
+			func(ctx context.Context, t *target, n int) (int, error) { return t.change(ctx, n) },
 		},
 		{
 			"queries", "98 streams of one key follow 98 different lists of 1,000 rows of 4 kB; one row changes", func(ctx context.Context, t *target) error {
-				return errors.Join(t.notes(ctx, liveRows, func(n int) string { return fmt.Sprintf(`{"n":%d,"text":%q}`, n, strings.Repeat("x", 4000)) }),
-					t.streams(ctx, liveStreams, func(n int) string { return fmt.Sprintf("/_projections/notes/_stream?n.lt=%d", 10*liveRows+n) }, true))
-			}, 100, 100 * time.Millisecond, func(ctx context.Context, t *target, n int) (int, error) { return t.change(ctx, n) },
+				return errors.Join(t.notes(
+					ctx, liveRows,
+					func(n int) string { return fmt.Sprintf(`{"n":%d,"text":%q}`, n, strings.Repeat("x", 4000)) },
+				),
+					t.streams(
+						ctx, liveStreams, func(n int) string {
+							return fmt.Sprintf("/_projections/notes/_stream?n.lt=%d", 10*liveRows+n)
+						}, true,
+					))
+			}, 100, 100 * time.Millisecond,
+			func(ctx context.Context, t *target, n int) (int, error) { return t.change(ctx, n) },
 		},
 		{
 			"reverse", "the last page of 1,000 of 4,500 rows of 150 tags", tagged, 10, 0, func(ctx context.Context, t *target, _ int) (int, error) {
@@ -74,7 +86,8 @@ func cases() []measure {
 		{
 			"unread", "an event of 20 kB goes to 9,300 streams that nobody reads", func(ctx context.Context, t *target) error {
 				return t.streams(ctx, fanStreams, func(int) string { return "/_events/stream" }, false)
-			}, 20, 500 * time.Millisecond, func(ctx context.Context, t *target, _ int) (int, error) { return t.write(ctx, 20_000) },
+			}, 20, 500 * time.Millisecond,
+			func(ctx context.Context, t *target, _ int) (int, error) { return t.write(ctx, 20_000) },
 		},
 	}
 }
@@ -87,7 +100,8 @@ func caseNames() string {
 	return strings.Join(names, ", ")
 }
 
-// settleTime is how long a server has after what was prepared, and lastTime how long what was done goes on to be measured.
+// settleTime is how long a server has after what was prepared, and lastTime how long what was done goes on to be
+// measured.
 const (
 	settleTime = 5 * time.Second
 	lastTime   = 8 * time.Second
@@ -160,7 +174,8 @@ func runCase(ctx context.Context, bin, name string, out io.Writer) error {
 	light := (alone - start) * time.Duration(len(during)) / time.Duration(max(len(before), 1))
 	return json.NewEncoder(out).Encode(map[string]any{
 		"case": m.name, "about": m.about, "times": m.times, "seconds": took.Seconds(), "answers": answers.counts,
-		"processor_ms_each": milliseconds(used-alone-light) / float64(m.times), "light_alone": percentiles(before), "light": percentiles(during),
+		"processor_ms_each": milliseconds(used-alone-light) / float64(m.times), "light_alone": percentiles(before),
+		"light":      percentiles(during),
 		"memory_mib": memory, "peak_mib": peak,
 	})
 }
@@ -171,7 +186,10 @@ func percentiles(all []time.Duration) map[string]any {
 		return map[string]any{"n": 0}
 	}
 	slices.Sort(all)
-	return map[string]any{"n": len(all), "p50": milliseconds(all[len(all)/2]), "p99": milliseconds(all[len(all)*99/100]), "max": milliseconds(all[len(all)-1])}
+	return map[string]any{
+		"n": len(all), "p50": milliseconds(all[len(all)/2]), "p99": milliseconds(all[len(all)*99/100]),
+		"max": milliseconds(all[len(all)-1]),
+	}
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -182,7 +200,10 @@ func pause(ctx context.Context, d time.Duration) {
 // notes writes so many, with the data that they are given.
 func (t *target) notes(ctx context.Context, n int, data func(n int) string) error {
 	for i := range n {
-		status, err := t.send(ctx, "prod", http.MethodPost, "/note/"+item(i)+"/was_set", strings.NewReader(`{"data":`+data(i)+`,`+actor+`}`))
+		status, err := t.send(
+			ctx, "prod", http.MethodPost, "/note/"+item(i)+"/was_set",
+			strings.NewReader(`{"data":`+data(i)+`,`+actor+`}`),
+		)
 		if err != nil || status != http.StatusCreated {
 			return fmt.Errorf("note %d: %d %w", i, status, err)
 		}
@@ -197,7 +218,9 @@ func tagged(ctx context.Context, t *target) error {
 		tags = append(tags, fmt.Sprintf(`"x-tag-%03d"`, n))
 	}
 	list := strings.Join(tags, ",")
-	if err := t.notes(ctx, taggedRows, func(n int) string { return fmt.Sprintf(`{"n":%d,"tags":[%s]}`, n, list) }); err != nil {
+	if err := t.notes(
+		ctx, taggedRows, func(n int) string { return fmt.Sprintf(`{"n":%d,"tags":[%s]}`, n, list) },
+	); err != nil {
 		return err
 	}
 	for {
@@ -211,12 +234,18 @@ func tagged(ctx context.Context, t *target) error {
 
 // change changes one of the notes.
 func (t *target) change(ctx context.Context, n int) (int, error) {
-	return t.send(ctx, "prod", http.MethodPost, "/note/"+item(n%liveRows)+"/was_set", strings.NewReader(fmt.Sprintf(`{"data":{"n":%d},%s}`, liveRows+n, actor)))
+	return t.send(
+		ctx, "prod", http.MethodPost, "/note/"+item(n%liveRows)+"/was_set",
+		strings.NewReader(fmt.Sprintf(`{"data":{"n":%d},%s}`, liveRows+n, actor)),
+	)
 }
 
 // write writes an event of about so many bytes.
 func (t *target) write(ctx context.Context, size int) (int, error) {
-	return t.send(ctx, "prod", http.MethodPost, "/sum/_new/was_added", strings.NewReader(fmt.Sprintf(`{"data":{"by":1,"t":%q},%s}`, strings.Repeat("x", size), actor)))
+	return t.send(
+		ctx, "prod", http.MethodPost, "/sum/_new/was_added",
+		strings.NewReader(fmt.Sprintf(`{"data":{"by":1,"t":%q},%s}`, strings.Repeat("x", size), actor)),
+	)
 }
 
 // streams opens streams, which are read until ctx ends, or not at all. It returns when the answer to each has begun.

@@ -14,8 +14,8 @@ import (
 	"j17/bench/devserver"
 )
 
-// costly is one kind of long work that is measured by itself: what it takes of the processor, of time and of memory, and what a light client of
-// another environment notices meanwhile.
+// costly is one kind of long work that is measured by itself: what it takes of the processor, of time and of memory,
+// and what a light client of another environment notices meanwhile.
 type costly struct {
 	// prepare makes what the work is about, which is not measured.
 	prepare func(t *target, ctx context.Context, n int) error
@@ -88,11 +88,13 @@ func runLong(ctx context.Context, bin, name string, work costly, n int, out io.W
 		return err
 	}
 	result := map[string]any{
-		"case": name, "n": n, "wall_s": wall.Seconds(), "cpu_s": cpu.Seconds(), "memory_before_mib": before, "memory_peak_mib": peak,
+		"case": name, "n": n, "wall_s": wall.Seconds(), "cpu_s": cpu.Seconds(), "memory_before_mib": before,
+		"memory_peak_mib": peak,
 	}
 	if slices.Sort(latencies); len(latencies) > 0 {
 		result["light_requests"], result["light_p50_ms"] = len(latencies), milliseconds(latencies[len(latencies)/2])
-		result["light_p99_ms"], result["light_max_ms"] = milliseconds(latencies[len(latencies)*99/100]), milliseconds(latencies[len(latencies)-1])
+		result["light_p99_ms"], result["light_max_ms"] = milliseconds(latencies[len(latencies)*99/100]),
+			milliseconds(latencies[len(latencies)-1])
 	}
 	return json.NewEncoder(out).Encode(result)
 }
@@ -131,7 +133,9 @@ func (t *target) peak(ctx context.Context, most int) int {
 func (t *target) paced(ctx context.Context) (took []time.Duration) {
 	for rest(ctx, 10*time.Millisecond) == nil {
 		began := time.Now() //nolint:forbidigo // this program measures the real time
-		status, err := t.send(ctx, "staging", http.MethodPost, "/sum/_new/was_added", strings.NewReader(`{"data":{"by":1},`+actor+`}`))
+		status, err := t.send(
+			ctx, "staging", http.MethodPost, "/sum/_new/was_added", strings.NewReader(`{"data":{"by":1},`+actor+`}`),
+		)
 		if err == nil && status == http.StatusCreated {
 			took = append(took, time.Since(began)) //nolint:forbidigo // as above
 		}
@@ -185,7 +189,9 @@ func (t *target) manyStreams(ctx context.Context, n int) error {
 			key := "comment:" + item(i/perStream)
 			fmt.Fprintf(&b, "{\"key\":%q,\"type\":\"was_written\",\"data\":{\"n\":%d},\"metadata\":{\"actor\":{\"type\":\"user\",\"id\":%q}}}\n", key, i, subject)
 		}
-		if _, err := t.Administer(ctx, t.client, http.MethodPost, "import_jsonl", strings.NewReader(b.String())); err != nil {
+		if _, err := t.Administer(
+			ctx, t.client, http.MethodPost, "import_jsonl", strings.NewReader(b.String()),
+		); err != nil {
 			return err
 		}
 	}
@@ -206,7 +212,9 @@ func (t *target) erase(ctx context.Context, _ int) error {
 		return err
 	}
 	path := "tombstones/" + got.Tombstone.ID
-	if _, err := t.Administer(ctx, t.client, http.MethodPost, path+"/execute", strings.NewReader(`{"force":true}`)); err != nil {
+	if _, err := t.Administer(
+		ctx, t.client, http.MethodPost, path+"/execute", strings.NewReader(`{"force":true}`),
+	); err != nil {
 		return err
 	}
 	for got.Tombstone.Status != "completed" {
@@ -253,7 +261,10 @@ func (t *target) triangles(ctx context.Context, _ int) error {
 
 // digits gives the subject an array of digits that has a million bytes.
 func (t *target) digits(ctx context.Context, _ int) error {
-	return t.ask(ctx, http.MethodPost, "/text/"+subject+"/was_set", `{"data":{"digits":[`+strings.Repeat("7,", 450_000)+`7]},`+actor+`}`)
+	return t.ask(
+		ctx, http.MethodPost, "/text/"+subject+"/was_set",
+		`{"data":{"digits":[`+strings.Repeat("7,", 450_000)+`7]},`+actor+`}`,
+	)
 }
 
 // concat joins it with n others in one handler, until that is too much work.

@@ -1,21 +1,23 @@
-// Command hostile measures what a light client of a server notices while others send it the worst that they may. It starts
-// a development server of its own on loopback, and everything ends with it.
+// Command hostile measures what a light client of a server notices while others send it the worst that they may. It
+// starts a development server of its own on loopback, and everything ends with it.
 //
 //	go run ./bench/hostile -bin bin/j17 -time 20s
 //
-// Eight connections send, in turn: bodies of ten million digits, reads that fold everything anew, pages of large events,
-// implications over large arrays, lists of rows that are products of large arrays, one such row, polygons of ten thousand vertices over many
-// points, bodies that are announced and never sent. One client writes small events to an environment
-// of its own. The result is one line of JSON; the exit code is 1 when the light client's p99 or the memory is over its bound.
+// Eight connections send, in turn: bodies of ten million digits, reads that fold everything anew, pages of large
+// events, implications over large arrays, lists of rows that are products of large arrays, one such row, polygons of
+// ten thousand vertices over many points, bodies that are announced and never sent. One client writes small events to
+// an environment of its own. The result is one line of JSON; the exit code is 1 when the light client's p99 or the
+// memory is over its bound.
 //
 //	go run ./bench/hostile -bin bin/j17 -case lists
 //
-// measures one thing that costs much (cases.go): what of the processor and of the memory it takes, and the light client beside it.
+// measures one thing that costs much (cases.go): what of the processor and of the memory it takes, and the light client
+// beside it.
 //
 //	go run ./bench/hostile -bin bin/j17 -case erase -size 1000000
 //
-// measures one kind of long work by itself (long.go has them): the line has its time, its processor time, the memory, and what a light client of
-// another environment noticed.
+// measures one kind of long work by itself (long.go has them): the line has its time, its processor time, the memory,
+// and what a light client of another environment noticed.
 package main
 
 import (
@@ -128,8 +130,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	slices.Sort(latencies)
 	p99 := latencies[len(latencies)*99/100]
 	result := map[string]any{
-		"light_requests": len(latencies), "light_p50_ms": milliseconds(latencies[len(latencies)/2]), "light_p99_ms": milliseconds(p99),
-		"light_max_ms": milliseconds(latencies[len(latencies)-1]), "idle_mib": idle, "peak_mib": peak, "answers": answers.counts,
+		"light_requests": len(latencies), "light_p50_ms": milliseconds(latencies[len(latencies)/2]),
+		"light_p99_ms": milliseconds(p99),
+		"light_max_ms": milliseconds(latencies[len(latencies)-1]), "idle_mib": idle, "peak_mib": peak,
+		"answers": answers.counts,
 	}
 	if err := json.NewEncoder(out).Encode(result); err != nil {
 		return err
@@ -159,17 +163,27 @@ func (t *target) send(ctx context.Context, env, method, path string, body io.Rea
 // prepare writes what the reads of the attack read.
 func (t *target) prepare(ctx context.Context) error {
 	large := fmt.Sprintf(`{"data":{"t":%q},%s}`, strings.Repeat("x", 900_000), actor)
-	many := `{"events":[` + strings.TrimSuffix(strings.Repeat(`{"type":"was_added","data":{"by":1}},`, 10_000), ",") + `],` + actor + `}`
-	writes := []struct{ path, body string }{{"/pick/global/had_known", `{"data":{"ids":` + numbers(40_000, 0) + `},` + actor + `}`}}
-	for range 20 {
-		writes = append(writes, struct{ path, body string }{"/pile/global/was_piled", large}, struct{ path, body string }{"/sum/global", many})
+	many := `{"events":[` + strings.TrimSuffix(
+		strings.Repeat(`{"type":"was_added","data":{"by":1}},`, 10_000), ",",
+	) + `],` + actor + `}`
+	writes := []struct{ path, body string }{
+		{"/pick/global/had_known", `{"data":{"ids":` + numbers(40_000, 0) + `},` + actor + `}`},
 	}
-	items := `{"events":[` + strings.TrimSuffix(strings.Repeat(`{"type":"was_made","data":{"xs":`+numbers(1000, 0)+`,"at":{"lat":52,"lng":13}}},`, 2), ",") + `],` + actor + `}`
+	for range 20 {
+		writes = append(
+			writes, struct{ path, body string }{"/pile/global/was_piled", large},
+			struct{ path, body string }{"/sum/global", many},
+		)
+	}
+	items := `{"events":[` + strings.TrimSuffix(
+		strings.Repeat(`{"type":"was_made","data":{"xs":`+numbers(1000, 0)+`,"at":{"lat":52,"lng":13}}},`, 2), ",",
+	) + `],` + actor + `}`
 	for n := range rows {
 		writes = append(writes, struct{ path, body string }{"/item/" + item(n), items})
 	}
 	for _, w := range writes {
-		if status, err := t.send(ctx, "prod", http.MethodPost, w.path, strings.NewReader(w.body)); err != nil || status != http.StatusCreated {
+		if status, err := t.send(ctx, "prod", http.MethodPost, w.path, strings.NewReader(w.body)); err != nil ||
+			status != http.StatusCreated {
 			return fmt.Errorf("preparing %s: %d %w", w.path, status, err)
 		}
 	}
@@ -254,7 +268,9 @@ func (t *target) light(ctx context.Context) []time.Duration {
 	var took []time.Duration
 	for ctx.Err() == nil {
 		began := time.Now() //nolint:forbidigo // this program measures the real time
-		status, err := t.send(ctx, "staging", http.MethodPost, "/sum/_new/was_added", strings.NewReader(`{"data":{"by":1},`+actor+`}`))
+		status, err := t.send(
+			ctx, "staging", http.MethodPost, "/sum/_new/was_added", strings.NewReader(`{"data":{"by":1},`+actor+`}`),
+		)
 		if err == nil && status == http.StatusCreated {
 			took = append(took, time.Since(began)) //nolint:forbidigo // as above
 		}

@@ -27,27 +27,30 @@ var errTaken = errors.New("another event has become the next of this stream")
 
 // serveEvents answers POST /TYPE/ID/EVENT with 201 when the event is stored.
 func serveEvents(address string, add appender) error {
-	server := &http.Server{Addr: address, ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
-		var e event
-		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&e)
-		if err != nil || len(parts) != 3 || r.Method != http.MethodPost {
-			w.WriteHeader(http.StatusBadRequest)
-			return
-		}
-		reply, err := add(r.Context(), parts[0]+":"+parts[1], parts[2], e)
-		switch {
-		case errors.Is(err, errTaken):
-			w.WriteHeader(http.StatusConflict)
-			return
-		case err != nil:
-			w.WriteHeader(http.StatusInternalServerError)
-			return
-		}
-		w.Header()["Content-Type"] = []string{"application/json"}
-		w.WriteHeader(http.StatusCreated)
-		_ = json.NewEncoder(w).Encode(reply) // the client may have left
-	})}
+	server := &http.Server{
+		Addr: address, ReadHeaderTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
+			var e event
+			err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&e)
+			if err != nil || len(parts) != 3 || r.Method != http.MethodPost {
+				w.WriteHeader(http.StatusBadRequest)
+				return
+			}
+			reply, err := add(r.Context(), parts[0]+":"+parts[1], parts[2], e)
+			switch {
+			case errors.Is(err, errTaken):
+				w.WriteHeader(http.StatusConflict)
+				return
+			case err != nil:
+				w.WriteHeader(http.StatusInternalServerError)
+				return
+			}
+			w.Header()["Content-Type"] = []string{"application/json"}
+			w.WriteHeader(http.StatusCreated)
+			_ = json.NewEncoder(w).Encode(reply) // the client may have left
+		}),
+	}
 	return server.ListenAndServe()
 }
 
@@ -55,13 +58,15 @@ func serveEvents(address string, add appender) error {
 func serveRedis(address, database string) error {
 	client := redis.NewClient(&redis.Options{Addr: database, PoolSize: 64})
 	return serveEvents(address, func(ctx context.Context, stream, kind string, e event) (map[string]any, error) {
-		id, err := client.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: []any{"type", kind, "data", []byte(e.Data), "metadata", []byte(e.Metadata)}}).Result()
+		id, err := client.XAdd(ctx, &redis.XAddArgs{
+			Stream: stream, Values: []any{"type", kind, "data", []byte(e.Data), "metadata", []byte(e.Metadata)},
+		}).Result()
 		return map[string]any{"ok": true, "stream_id": id}, err
 	})
 }
 
-// servePostgres puts events into a table that it makes. A stream has each version once. With oneStatement the version is
-// found by the statement that inserts, otherwise in a transaction.
+// servePostgres puts events into a table that it makes. A stream has each version once. With oneStatement the version
+// is found by the statement that inserts, otherwise in a transaction.
 func servePostgres(ctx context.Context, address, database, table string, oneStatement bool) error {
 	settings, err := pgxpool.ParseConfig(database)
 	if err != nil {

@@ -2,10 +2,10 @@
 //
 //	peers run -j17 FILE -empty FILE [-rounds 5] [-each 4s] [-rest 1s]
 //
-// starts them all in a folder that is removed in the end, lets wrk send the body of bench/write.lua over 64 connections to
-// one after the other, and prints tables. The other commands are the parties that are written here: `peers pocketbase
-// ADDRESS FOLDER`, `peers redis ADDRESS DATABASE`, `peers postgres-tx ADDRESS DATABASE` and `peers postgres-one ADDRESS
-// DATABASE`. It is a module of its own, so that j17's does not depend on what it measures against.
+// starts them all in a folder that is removed in the end, lets wrk send the body of bench/write.lua over 64 connections
+// to one after the other, and prints tables. The other commands are the parties that are written here: `peers
+// pocketbase ADDRESS FOLDER`, `peers redis ADDRESS DATABASE`, `peers postgres-tx ADDRESS DATABASE` and `peers
+// postgres-one ADDRESS DATABASE`. It is a module of its own, so that j17's does not depend on what it measures against.
 package main
 
 import (

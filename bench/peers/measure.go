@@ -80,7 +80,10 @@ func (p *party) load(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	wrk := exec.CommandContext(ctx, "wrk", "-t1", "-c64", "-d"+strconv.Itoa(int(o.each.Seconds()))+"s", "--timeout", "20s", "--latency", "-s", "bench/write.lua", "http://"+p.address)
+	wrk := exec.CommandContext(
+		ctx, "wrk", "-t1", "-c64", "-d"+strconv.Itoa(int(o.each.Seconds()))+"s", "--timeout", "20s", "--latency", "-s",
+		"bench/write.lua", "http://"+p.address,
+	)
 	wrk.Env = append(os.Environ(), p.env...)
 	out, err := wrk.Output()
 	if err != nil {
@@ -232,7 +235,8 @@ func moduleVersion(path string) string {
 // print prints the tables in the form that docs/performance.md has them.
 func (p *parties) print(out io.Writer) error {
 	fmt.Fprintf(out, "PostgreSQL %s, Redis %s, PocketBase %s, %s, %d processors. %d rounds, in turns.\n\n",
-		p.version["PostgreSQL"], p.version["Redis"], p.version["PocketBase"], runtime.Version(), runtime.NumCPU(), len(p.list[0].rounds))
+		p.version["PostgreSQL"], p.version["Redis"], p.version["PocketBase"], runtime.Version(), runtime.NumCPU(),
+		len(p.list[0].rounds))
 	fmt.Fprintln(out, "| | writes a second | p50, ms | p99, ms | processor, µs a write | memory, MB, idle / after | disk, bytes an event, at once / 10 s later | writes refused or failed |")
 	fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|")
 	var own *party
@@ -242,7 +246,8 @@ func (p *parties) print(out io.Writer) error {
 		}
 		column := func(f func(round) float64) []float64 { return each(one.rounds, f) }
 		fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %d / %d | %s | %d of %d |\n", one.name,
-			spread(column(round.rate), "%.0f"), spread(column(round.median), "%.1f"), spread(column(round.late), "%.1f"), spread(column(round.cost), "%.0f"),
+			spread(column(round.rate), "%.0f"), spread(column(round.median), "%.1f"),
+			spread(column(round.late), "%.1f"), spread(column(round.cost), "%.0f"),
 			one.before.memory>>20, one.after.memory>>20, one.bytes(), one.wrong, one.answers)
 	}
 	if own == nil {

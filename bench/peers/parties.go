@@ -71,7 +71,9 @@ type starter struct {
 }
 
 // process starts a program, which is stopped in the end, and returns its number. What it prints goes to out.
-func (s starter) process(ctx context.Context, out io.Writer, as *syscall.Credential, program string, args ...string) (int, error) {
+func (s starter) process(
+	ctx context.Context, out io.Writer, as *syscall.Credential, program string, args ...string,
+) (int, error) {
 	c := exec.CommandContext(ctx, program, args...)
 	c.Dir, c.Stdout, c.Stderr = s.dir, out, s.stderr
 	c.Env = append(os.Environ(), "HOME="+s.dir, "XDG_CONFIG_HOME="+s.dir, "LC_ALL=C.UTF-8")
@@ -117,8 +119,8 @@ func await(ctx context.Context, address string) error {
 	}
 }
 
-// add adds a party that is a program with an address among its arguments, ADDRESS, and waits for it. others are processes
-// that belong to it too.
+// add adds a party that is a program with an address among its arguments, ADDRESS, and waits for it. others are
+// processes that belong to it too.
 func (s starter) add(ctx context.Context, p *party, program string, args []string, others ...int) error {
 	address, err := freeAddress()
 	if err != nil {
@@ -141,11 +143,15 @@ func folder(paths ...string) func(context.Context) (int64, error) {
 
 func (s starter) yardsticks(ctx context.Context) error {
 	const reply = `{"ok":true,"stream_id":"1706789012345-0","length":1}`
-	if err := s.add(ctx, &party{name: "empty net/http", disk: folder()}, s.empty, []string{"ADDRESS", "201", reply}); err != nil {
+	if err := s.add(ctx, &party{name: "empty net/http", disk: folder()}, s.empty, []string{
+		"ADDRESS", "201", reply,
+	}); err != nil {
 		return err
 	}
 	log := s.path("log")
-	return s.add(ctx, &party{name: "append and sync", disk: folder(log)}, s.empty, []string{"ADDRESS", "201", reply, log})
+	return s.add(ctx, &party{name: "append and sync", disk: folder(log)}, s.empty, []string{
+		"ADDRESS", "201", reply, log,
+	})
 }
 
 // program starts j17.
@@ -168,7 +174,9 @@ func (s starter) program(ctx context.Context) error {
 	}
 	defer r.Close()
 	data := s.path("j17")
-	pid, err := s.process(ctx, w, nil, s.j17, "dev", spec, "--data", data, "--listen", public, "--internal-listen", internal, "--json")
+	pid, err := s.process(
+		ctx, w, nil, s.j17, "dev", spec, "--data", data, "--listen", public, "--internal-listen", internal, "--json",
+	)
 	if err := errors.Join(err, w.Close()); err != nil {
 		return err
 	}
@@ -180,14 +188,19 @@ func (s starter) program(ctx context.Context) error {
 		return fmt.Errorf("j17 did not start: %w", err)
 	}
 	s.version["j17"] = ready.Version
-	s.list = append(s.list, &party{name: ours, address: public, env: []string{"KEY=" + ready.Keys.Prod.Write}, processes: []int{pid}, disk: folder(data)})
+	s.list = append(s.list, &party{
+		name: ours, address: public, env: []string{"KEY=" + ready.Keys.Prod.Write}, processes: []int{pid},
+		disk: folder(data),
+	})
 	return nil
 }
 
 func (s starter) pocketBase(ctx context.Context) error {
 	data := s.path("pocketbase")
 	s.version["PocketBase"] = moduleVersion("github.com/pocketbase/pocketbase")
-	return s.add(ctx, &party{name: "PocketBase", env: []string{"POCKETBASE=1"}, disk: folder(data)}, s.self, []string{"pocketbase", "ADDRESS", data})
+	return s.add(ctx, &party{name: "PocketBase", env: []string{"POCKETBASE=1"}, disk: folder(data)}, s.self, []string{
+		"pocketbase", "ADDRESS", data,
+	})
 }
 
 // postgres starts a cluster with the settings that it comes with, and two parties that use it.
@@ -220,7 +233,10 @@ func (s starter) postgres(ctx context.Context) error {
 			return err
 		}
 	}
-	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-instructions")
+	initdb := exec.CommandContext(
+		ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8",
+		"--locale=C.UTF-8", "--no-instructions",
+	)
 	initdb.Dir, initdb.SysProcAttr = s.dir, &syscall.SysProcAttr{Credential: as}
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
@@ -239,7 +255,10 @@ func (s starter) postgres(ctx context.Context) error {
 	defer log.Close()
 	quiet := s
 	quiet.stderr = log
-	pid, err := quiet.process(ctx, log, as, filepath.Join(bin, "postgres"), "-D", data, "-c", "listen_addresses=127.0.0.1", "-c", "port="+port, "-c", "unix_socket_directories="+data)
+	pid, err := quiet.process(
+		ctx, log, as, filepath.Join(bin, "postgres"), "-D", data, "-c", "listen_addresses=127.0.0.1", "-c",
+		"port="+port, "-c", "unix_socket_directories="+data,
+	)
 	if err != nil {
 		return err
 	}
@@ -253,11 +272,16 @@ func (s starter) postgres(ctx context.Context) error {
 	if on, err := ask[string](ctx, database, "SHOW synchronous_commit"); err != nil || on != "on" {
 		return fmt.Errorf("PostgreSQL has synchronous_commit=%s, %w", on, err)
 	}
-	for _, c := range []struct{ name, command, table string }{{"PostgreSQL, transaction", "postgres-tx", "events_tx"}, {"PostgreSQL, one statement", "postgres-one", "events_one"}} {
+	for _, c := range []struct{ name, command, table string }{
+		{"PostgreSQL, transaction", "postgres-tx", "events_tx"},
+		{"PostgreSQL, one statement", "postgres-one", "events_one"},
+	} {
 		size := func(ctx context.Context) (int64, error) {
 			return ask[int64](ctx, database, "SELECT pg_total_relation_size('"+c.table+"')")
 		}
-		if err := s.add(ctx, &party{name: c.name, disk: size}, s.self, []string{c.command, "ADDRESS", database}, pid); err != nil {
+		if err := s.add(
+			ctx, &party{name: c.name, disk: size}, s.self, []string{c.command, "ADDRESS", database}, pid,
+		); err != nil {
 			return err
 		}
 	}
@@ -303,12 +327,17 @@ func (s starter) redis(ctx context.Context) error {
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return err
 	}
-	pid, err := s.process(ctx, io.Discard, nil, program, "--bind", "127.0.0.1", "--port", port, "--dir", data, "--appendonly", "yes", "--appendfsync", "always", "--save", "")
+	pid, err := s.process(
+		ctx, io.Discard, nil, program, "--bind", "127.0.0.1", "--port", port, "--dir", data, "--appendonly", "yes",
+		"--appendfsync", "always", "--save", "",
+	)
 	if err != nil {
 		return err
 	}
 	if err := await(ctx, address); err != nil {
 		return err
 	}
-	return s.add(ctx, &party{name: "Redis XADD", disk: folder(data)}, s.self, []string{"redis", "ADDRESS", address}, pid)
+	return s.add(
+		ctx, &party{name: "Redis XADD", disk: folder(data)}, s.self, []string{"redis", "ADDRESS", address}, pid,
+	)
 }

@@ -8,10 +8,11 @@ import (
 	"github.com/pocketbase/pocketbase/tools/types"
 )
 
-// servePocketBase runs PocketBase with its defaults and one collection of events, into which anybody may write. A stream has
-// each version once.
+// servePocketBase runs PocketBase with its defaults and one collection of events, into which anybody may write. A
+// stream has each version once.
 func servePocketBase(address, folder string) error {
-	os.Args = []string{os.Args[0], "serve", "--http", address} // PocketBase reads its arguments from there, more than once
+	// PocketBase reads its arguments from there, more than once.
+	os.Args = []string{os.Args[0], "serve", "--http", address}
 	app := pocketbase.NewWithConfig(pocketbase.Config{DefaultDataDir: folder, HideStartBanner: true})
 	app.OnServe().BindFunc(func(e *core.ServeEvent) error {
 		e.InstallerFunc = nil // it would open a browser

@@ -1,12 +1,13 @@
-// Command upkeep measures what chains and the log of an environment take of the processor time of a server that is written to, and prints it
-// beside its bar. It starts a development server of its own on loopback, which ends with it.
+// Command upkeep measures what chains and the log of an environment take of the processor time of a server that is
+// written to, and prints it beside its bar. It starts a development server of its own on loopback, which ends with it.
 //
 //	go run ./bench/upkeep -bin bin/j17 -time 10s
 //
-// The server's own profile says in which functions its time went: the leaf of each event and its link to the chain of its stream, in the commit,
-// and the package that keeps the log, with all that it calls. Where the processors are what limits writes, that share is what would be won
-// without chains and log. What the profile counts to others, the table files that tiles of the log stand in and the collection of garbage, is in
-// what BenchmarkWrites of internal/custody/envlog compares.
+// The server's own profile says in which functions its time went: the leaf of each event and its link to the chain of
+// its stream, in the commit, and the package that keeps the log, with all that it calls. Where the processors are what
+// limits writes, that share is what would be won without chains and log. What the profile counts to others, the table
+// files that tiles of the log stand in and the collection of garbage, is in what BenchmarkWrites of
+// internal/custody/envlog compares.
 package main
 
 import (
@@ -63,7 +64,10 @@ func loads() []load {
 	const batch = 100
 	event := `{"type":"was_placed","data":` + data + `}`
 	return []load{
-		{"64 clients that write an event each", 64, "/was_placed", `{"data":` + data + `,"metadata":` + metadata + `}`, 1},
+		{
+			"64 clients that write an event each", 64, "/was_placed",
+			`{"data":` + data + `,"metadata":` + metadata + `}`, 1,
+		},
 		{"4 clients that write batches of 100 events", 4, "", `{"events":[` + strings.Repeat(event+",", batch-1) + event + `],"metadata":` + metadata + `}`, batch},
 	}
 }
@@ -105,7 +109,9 @@ func measure(ctx context.Context, bin string, l *load, long time.Duration, out i
 	if err != nil {
 		return err
 	}
-	text, unread := fetch(ctx, client, fmt.Sprintf("%s/debug/pprof/profile?seconds=%d", server.Internal, int(long.Seconds())))
+	text, unread := fetch(
+		ctx, client, fmt.Sprintf("%s/debug/pprof/profile?seconds=%d", server.Internal, int(long.Seconds())),
+	)
 	after, err := server.Processor()
 	over()
 	all.Wait()

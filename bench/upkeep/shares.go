@@ -35,8 +35,8 @@ const (
 	ofLog
 )
 
-// partOf tells what a sample counts to. What hashes in the commit of events makes leaves and chains; what keeps leaf hashes there does it for
-// the log, which need not read the events then.
+// partOf tells what a sample counts to. What hashes in the commit of events makes leaves and chains; what keeps leaf
+// hashes there does it for the log, which need not read the events then.
 func partOf(s *profile.Sample) int {
 	hashes, commits := false, false
 	for _, l := range s.Location {

@@ -12,7 +12,9 @@ func TestShares(t *testing.T) {
 	stack := func(cpu int64, names ...string) {
 		s := &profile.Sample{Value: []int64{1, cpu}}
 		for _, name := range names {
-			s.Location = append(s.Location, &profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: name}}}})
+			s.Location = append(s.Location, &profile.Location{
+				Line: []profile.Line{{Function: &profile.Function{Name: name}}},
+			})
 		}
 		p.Sample = append(p.Sample, s)
 	}

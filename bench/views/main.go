@@ -1,10 +1,10 @@
-// Command views measures lists, the upkeep of their indexes, live views and questions about places of a server, and prints them beside their
-// bars. It starts development servers of its own on loopback, which end with it.
+// Command views measures lists, the upkeep of their indexes, live views and questions about places of a server, and
+// prints them beside their bars. It starts development servers of its own on loopback, which end with it.
 //
 //	go run ./bench/views -bin bin/j17 -rows 1000000 -time 10s
 //
-// Aggregates are loaded by a cold start, one event each; then a projection with three indexes is posted. Writers are paced by the rates of
-// the bars, or as fast as 64 connections get.
+// Aggregates are loaded by a cold start, one event each; then a projection with three indexes is posted. Writers are
+// paced by the rates of the bars, or as fast as 64 connections get.
 package main
 
 import (
@@ -77,7 +77,10 @@ type target struct {
 
 // newTarget asks the environment prod of a server, which alone has the projection.
 func newTarget(server *devserver.Server) *target {
-	return &target{Server: server, env: "prod", client: devserver.Client(clock.System{}), told: &sync.Once{}, values: &atomic.Int64{}}
+	return &target{
+		Server: server, env: "prod", client: devserver.Client(clock.System{}), told: &sync.Once{},
+		values: &atomic.Int64{},
+	}
 }
 
 // in asks another environment of the same server.
@@ -114,7 +117,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := t.post(ctx); err != nil {
 		return err
 	}
-	t.row(fmt.Sprintf("index of %d rows of one event built", t.rows), fmt.Sprintf("%.1f s", now().Sub(began).Seconds()), "")
+	t.row(
+		fmt.Sprintf("index of %d rows of one event built", t.rows), fmt.Sprintf("%.1f s", now().Sub(began).Seconds()),
+		"",
+	)
 	if err := t.rest(ctx); err != nil {
 		return err
 	}
@@ -209,7 +215,8 @@ func (t *target) post(ctx context.Context) error {
 	}
 }
 
-// rest waits until the server has digested what was loaded and built: until it has been idle for a while, at most two minutes.
+// rest waits until the server has digested what was loaded and built: until it has been idle for a while, at most two
+// minutes.
 func (t *target) rest(ctx context.Context) error {
 	const (
 		look  = time.Second
@@ -269,7 +276,9 @@ func (k *took) p99() (time.Duration, string) {
 }
 
 // repeat lets so many ask again and again for a while.
-func repeat(ctx context.Context, each time.Duration, clients int, one func(ctx context.Context, n int) (time.Duration, bool)) *took {
+func repeat(
+	ctx context.Context, each time.Duration, clients int, one func(ctx context.Context, n int) (time.Duration, bool),
+) *took {
 	limited, stop := context.WithTimeout(ctx, each)
 	defer stop()
 	k := &took{}
@@ -344,14 +353,17 @@ func (t *target) writes(ctx context.Context, each time.Duration, typ string, rat
 }
 
 const (
-	// turns is how many turns two kinds of writes take that are compared, each of a part of the time of a measurement: how fast a turn is goes up
-	// and down by a third with the merges that fall on it.
+	// turns is how many turns two kinds of writes take that are compared, each of a part of the time of a measurement:
+	// how fast a turn is goes up and down by a third with the merges that fall on it.
 	turns    = 12
 	turnPart = 5
 )
 
-// against lets writes of one type and those of another one, perhaps elsewhere, take turns, and returns the median of the rates of each.
-func (t *target) against(ctx context.Context, each time.Duration, typ string, other *target, otherType string) (this, that float64) {
+// against lets writes of one type and those of another one, perhaps elsewhere, take turns, and returns the median of
+// the rates of each.
+func (t *target) against(
+	ctx context.Context, each time.Duration, typ string, other *target, otherType string,
+) (this, that float64) {
 	each /= turnPart
 	var these, those []float64
 	mine := func() { these = append(these, float64(len(t.writes(ctx, each, typ, 0).all))/each.Seconds()) }
@@ -374,7 +386,8 @@ func (t *target) against(ctx context.Context, each time.Duration, typ string, ot
 func (t *target) shown(ctx context.Context) time.Duration {
 	began := now()
 	for {
-		if _, status, err := t.ask(ctx, http.MethodGet, indexed, ""); ctx.Err() != nil || err == nil && status == http.StatusOK {
+		if _, status, err := t.ask(ctx, http.MethodGet, indexed, ""); ctx.Err() != nil ||
+			err == nil && status == http.StatusOK {
 			return now().Sub(began)
 		}
 	}
@@ -387,8 +400,8 @@ func (t *target) upkeep(ctx context.Context, each time.Duration) error {
 		return fmt.Sprintf("%.0f %% (%.0f to %.0f a second)", 100*(1-rate/than), than, rate)
 	}
 
-	// With the projection and without, which another environment is: that takes turns, since merges of what was written before fall on both. What is
-	// compared writes to the same aggregates, which are there.
+	// With the projection and without, which another environment is: that takes turns, since merges of what was written
+	// before fall on both. What is compared writes to the same aggregates, which are there.
 	without := t.in("staging")
 	for _, there := range []*target{t, without} {
 		there.writes(ctx, each/turnPart, "note", 0)

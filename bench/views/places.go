@@ -20,12 +20,13 @@ const placesSpec = `{"agent_types": ["user"], "geo_types": {"zone": {"type": "po
 	"area": {"events": {"was_drawn": {"schema": {"type": "object"}, "handler": [], "geo": {"type": "zone", "path": "$.data.area"}}}}}}`
 
 const (
-	// asking is how many clients ask about places at a time, areaEach of how many points there is one area, with so many corners.
+	// asking is how many clients ask about places at a time, areaEach of how many points there is one area, with so
+	// many corners.
 	asking   = 4
 	areaEach = 10
 	corners  = 20
-	// Of a million points over a square with sides of so many kilometres, some 900 are within 5 km; fewer ones have a smaller square. Its south
-	// west corner is at so many degrees.
+	// Of a million points over a square with sides of so many kilometres, some 900 are within 5 km; fewer ones have a
+	// smaller square. Its south west corner is at so many degrees.
 	million      = 1_000_000
 	side         = 300.0
 	south, west  = 48.0, 9.0
@@ -81,7 +82,10 @@ func places(ctx context.Context, bin string, out io.Writer, points int, each tim
 			return err
 		}
 		_, text := asked.p99()
-		t.row(question.what, fmt.Sprintf("%s, %.2f ms of a processor each", text, float64((after-before).Microseconds())/1000/float64(max(len(asked.all), 1))), question.bar)
+		t.row(question.what, fmt.Sprintf(
+			"%s, %.2f ms of a processor each", text,
+			float64((after-before).Microseconds())/1000/float64(max(len(asked.all), 1)),
+		), question.bar)
 	}
 	return ctx.Err()
 }

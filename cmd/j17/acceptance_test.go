@@ -25,8 +25,10 @@ func TestAcceptanceScript(t *testing.T) {
 		passes       bool
 		says         string
 	}{
-		"one that may fail":  {"ok    one\n" + mayFail + "1 passed, 1 failed\n", "1", true, "erased_words_leave_the_memory may fail: "},
-		"and another one":    {"ok    one\n" + mayFail + failed + "1 passed, 2 failed\n", "1", false, "--- gaps: FAILED"},
+		"one that may fail": {"ok    one\n" + mayFail + "1 passed, 1 failed\n", "1", true, "erased_words_leave_the_memory may fail: "},
+		"and another one": {
+			"ok    one\n" + mayFail + failed + "1 passed, 2 failed\n", "1", false, "--- gaps: FAILED",
+		},
 		"all pass":           {"ok    one\n1 passed, 0 failed\n", "0", true, "--- gaps: passed"},
 		"one fails":          {"ok    one\n" + failed + "1 passed, 1 failed\n", "1", false, "--- gaps: FAILED"},
 		"no case":            {"", "0", false, "gaps ran no case."},

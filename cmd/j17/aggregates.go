@@ -20,7 +20,8 @@ import (
 func aggregatesCommand(e *env) *cobra.Command {
 	return group(
 		"aggregates", "The aggregates of an environment, and how their states came to be",
-		aggregatesTypesCommand(e), aggregatesListCommand(e), aggregatesLengthCommand(e), aggregatesChangesCommand(e), aggregatesBlameCommand(e),
+		aggregatesTypesCommand(e), aggregatesListCommand(e), aggregatesLengthCommand(e), aggregatesChangesCommand(e),
+		aggregatesBlameCommand(e),
 	)
 }
 
@@ -48,16 +49,17 @@ those of earlier ones that have aggregates.`,
 		if err != nil {
 			return err
 		}
-		return printRows(e, answer.Types, asJSON, []string{"type", "aggregates", "in the spec", "events"}, func(t wire.AggregateType) []string {
-			count, declared := strconv.Itoa(t.Count), "yes"
-			if t.More {
-				count += " or more"
-			}
-			if !t.Declared {
-				declared = "no longer"
-			}
-			return []string{t.Type, count, declared, strings.Join(t.Events, ", ")}
-		})
+		return printRows(e, answer.Types, asJSON, []string{"type", "aggregates", "in the spec", "events"},
+			func(t wire.AggregateType) []string {
+				count, declared := strconv.Itoa(t.Count), "yes"
+				if t.More {
+					count += " or more"
+				}
+				if !t.Declared {
+					declared = "no longer"
+				}
+				return []string{t.Type, count, declared, strings.Join(t.Events, ", ")}
+			})
 	}
 	return cmd
 }
@@ -88,10 +90,12 @@ func (s *span) wanted(cmd *cobra.Command, things string) (uint64, error) {
 	return s.count, nil
 }
 
-// pages reads a list below an environment page by page, as much of it as is wanted (0 for all). take decodes a page and returns how many of the list
-// it has and with which parameters the next one is asked for, nil where it is the last one. It reports whether the list has more.
+// pages reads a list below an environment page by page, as much of it as is wanted (0 for all). take decodes a page and
+// returns how many of the list it has and with which parameters the next one is asked for, nil where it is the last
+// one. It reports whether the list has more.
 func (o *operating) pages(
-	ctx context.Context, path []string, query url.Values, most, wanted uint64, take func(raw json.RawMessage) (got int, next url.Values, err error),
+	ctx context.Context, path []string, query url.Values, most, wanted uint64,
+	take func(raw json.RawMessage) (got int, next url.Values, err error),
 ) (more bool, err error) {
 	path, err = o.opsPath(ctx, path...)
 	for left := wanted; err == nil; {
@@ -149,26 +153,28 @@ handle or public id begins so.`,
 		}
 		const most = 1000
 		rows := []json.RawMessage{}
-		more, err := o.pages(cmd.Context(), []string{"aggregates", args[0]}, query, most, wanted, func(raw json.RawMessage) (int, url.Values, error) {
-			page, err := decoded[struct {
-				Aggregates []json.RawMessage `json:"aggregates"`
-				Next       *string           `json:"next"`
-			}](raw)
-			rows = append(rows, page.Aggregates...)
-			if err != nil || page.Next == nil {
-				return 0, nil, err
-			}
-			return len(page.Aggregates), url.Values{"start": {*page.Next}}, nil
-		})
+		more, err := o.pages(cmd.Context(), []string{"aggregates", args[0]}, query, most, wanted,
+			func(raw json.RawMessage) (int, url.Values, error) {
+				page, err := decoded[struct {
+					Aggregates []json.RawMessage `json:"aggregates"`
+					Next       *string           `json:"next"`
+				}](raw)
+				rows = append(rows, page.Aggregates...)
+				if err != nil || page.Next == nil {
+					return 0, nil, err
+				}
+				return len(page.Aggregates), url.Values{"start": {*page.Next}}, nil
+			})
 		if err != nil {
 			return err
 		}
 		if more {
 			e.note("There are more than these; --count says how many are shown, --all shows all.\n")
 		}
-		return printRows(e, rows, asJSON, []string{"id", "handle", "public id", "length", "updated"}, func(a wire.AggregateRow) []string {
-			return []string{a.ID, a.Handle, a.PublicID, strconv.FormatUint(a.Length, 10), when(a.UpdatedAt)}
-		})
+		return printRows(e, rows, asJSON, []string{"id", "handle", "public id", "length", "updated"},
+			func(a wire.AggregateRow) []string {
+				return []string{a.ID, a.Handle, a.PublicID, strconv.FormatUint(a.Length, 10), when(a.UpdatedAt)}
+			})
 	}
 	return cmd
 }
@@ -241,17 +247,18 @@ Exit code 6: there is no such aggregate.`,
 		const most = 100
 		rows := []json.RawMessage{}
 		query := url.Values{"from": {strconv.FormatUint(from, 10)}}
-		more, err := o.pages(cmd.Context(), aggregatePath(key, "changes"), query, most, wanted, func(raw json.RawMessage) (int, url.Values, error) {
-			page, err := decoded[struct {
-				Changes []json.RawMessage `json:"changes"`
-				Next    *uint64           `json:"next"`
-			}](raw)
-			rows = append(rows, page.Changes...)
-			if err != nil || page.Next == nil {
-				return 0, nil, err
-			}
-			return len(page.Changes), url.Values{"from": {strconv.FormatUint(*page.Next, 10)}}, nil
-		})
+		more, err := o.pages(cmd.Context(), aggregatePath(key, "changes"), query, most, wanted,
+			func(raw json.RawMessage) (int, url.Values, error) {
+				page, err := decoded[struct {
+					Changes []json.RawMessage `json:"changes"`
+					Next    *uint64           `json:"next"`
+				}](raw)
+				rows = append(rows, page.Changes...)
+				if err != nil || page.Next == nil {
+					return 0, nil, err
+				}
+				return len(page.Changes), url.Values{"from": {strconv.FormatUint(*page.Next, 10)}}, nil
+			})
 		if err != nil {
 			return err
 		}

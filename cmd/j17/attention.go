@@ -15,7 +15,8 @@ import (
 func overviewCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "overview", Short: "Show what goes on in an environment", Args: noArgs, Example: "  j17 overview --env staging",
+		Use: "overview", Short: "Show what goes on in an environment", Args: noArgs,
+		Example: "  j17 overview --env staging",
 		Long: `Show what goes on in an environment: how many events were written in the last hour, who follows them and how far, what is due, and what was kept
 last. What your role may not read is left out.`,
 	}
@@ -41,7 +42,11 @@ func printOverview(e *env, o wire.Overview) error {
 	for _, n := range o.Rates {
 		hour += n
 	}
-	facts := [][]string{{"position", o.Position}, {"events", strconv.FormatUint(o.Events, 10)}, {"last hour", strconv.FormatInt(hour, 10)}}
+	facts := [][]string{
+		{"position", o.Position},
+		{"events", strconv.FormatUint(o.Events, 10)},
+		{"last hour", strconv.FormatInt(hour, 10)},
+	}
 	if s := o.Spec; s != nil {
 		facts = append(facts, []string{"spec", fmt.Sprintf("version %d, %s", s.Version, moment(s.DeployedAt))})
 	}
@@ -75,7 +80,9 @@ func printOverview(e *env, o wire.Overview) error {
 }
 
 func attentionCommand(e *env) *cobra.Command {
-	return group("attention", "What waits for a person, by its cause", attentionListCommand(e), attentionRetryCommand(e))
+	return group(
+		"attention", "What waits for a person, by its cause", attentionListCommand(e), attentionRetryCommand(e),
+	)
 }
 
 func attentionListCommand(e *env) *cobra.Command {
@@ -107,7 +114,9 @@ func printAttention(e *env, all wire.AttentionList) error {
 		if a.More {
 			count += " or more"
 		}
-		rows[i] = []string{a.Kind, a.Cause, count, momentOrNone(a.Since), momentOrNone(a.Newest), strings.Join(a.Actions, ", ")}
+		rows[i] = []string{
+			a.Kind, a.Cause, count, momentOrNone(a.Since), momentOrNone(a.Newest), strings.Join(a.Actions, ", "),
+		}
 	}
 	return e.printTable([]string{"kind", "cause", "count", "since", "newest", "actions"}, rows)
 }
@@ -138,7 +147,10 @@ Exit code 6: nothing waits for this cause.`,
 		if err != nil {
 			return err
 		}
-		raw, err := o.opsCall(cmd.Context(), http.MethodPost, wire.AttentionRetry{Kind: args[0], Cause: args[1], DryRun: dry}, "attention", "retry")
+		raw, err := o.opsCall(
+			cmd.Context(), http.MethodPost, wire.AttentionRetry{Kind: args[0], Cause: args[1], DryRun: dry},
+			"attention", "retry",
+		)
 		if err != nil {
 			return err
 		}

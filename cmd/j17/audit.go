@@ -44,7 +44,9 @@ func (a *auditFilter) check() error {
 
 func (a *auditFilter) query() url.Values {
 	q := url.Values{}
-	for name, v := range map[string]string{"actor": a.actor, "action": a.action, "target": a.target, "outcome": a.outcome, "from": a.from, "to": a.to} {
+	for name, v := range map[string]string{
+		"actor": a.actor, "action": a.action, "target": a.target, "outcome": a.outcome, "from": a.from, "to": a.to,
+	} {
 		if v != "" {
 			q.Set(name, v)
 		}
@@ -102,13 +104,17 @@ func auditListCommand(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printRows(e, rows, asJSON, []string{"at", "action", "who", "environment", "target", "outcome"}, func(a wire.Record) []string {
-			outcome := a.Outcome
-			if a.Code != "" {
-				outcome += " (" + string(a.Code) + ")"
-			}
-			return []string{when(a.At), a.Action, cmp.Or(a.Actor.Email, a.Actor.ID, a.Actor.Kind), string(a.Environment), a.Target, outcome}
-		})
+		return printRows(e, rows, asJSON, []string{"at", "action", "who", "environment", "target", "outcome"},
+			func(a wire.Record) []string {
+				outcome := a.Outcome
+				if a.Code != "" {
+					outcome += " (" + string(a.Code) + ")"
+				}
+				return []string{
+					when(a.At), a.Action, cmp.Or(a.Actor.Email, a.Actor.ID, a.Actor.Kind), string(a.Environment),
+					a.Target, outcome,
+				}
+			})
 	}
 	return cmd
 }

@@ -30,9 +30,10 @@ does, or else the login of an operator who may see the instance, such as an audi
 		if err := c.Audit(cmd.Context(), []string{"keys"}, nil, &answer); err != nil {
 			return c.explained(cmd.Context(), err)
 		}
-		return printRows(e, answer.Keys, asJSON, []string{"key", "status", "created", "retired"}, func(k wire.LogKey) []string {
-			return []string{k.VKey, k.Status, when(k.CreatedAt), when(k.RetiredAt)}
-		})
+		return printRows(e, answer.Keys, asJSON, []string{"key", "status", "created", "retired"},
+			func(k wire.LogKey) []string {
+				return []string{k.VKey, k.Status, when(k.CreatedAt), when(k.RetiredAt)}
+			})
 	}
 	return cmd
 }

@@ -98,7 +98,10 @@ Exit code 6: the log has no such event; 7: the proof does not hold.`,
 		}
 		e.note("The proof holds: the event is in the tree with this root.\n")
 		return e.printTable([]string{"what", "is"}, append([][]string{
-			{"index", strconv.FormatUint(p.Index, 10)}, {"size", strconv.FormatUint(p.Size, 10)}, {"leaf", p.LeafHash}, {"root", p.Root},
+			{"index", strconv.FormatUint(p.Index, 10)},
+			{"size", strconv.FormatUint(p.Size, 10)},
+			{"leaf", p.LeafHash},
+			{"root", p.Root},
 		}, nodesOf(p.Proof)...))
 	}
 	return cmd
@@ -128,7 +131,9 @@ Exit code 7: the proof does not hold.`,
 			return err
 		}
 		var p wire.ConsistencyProof
-		if err := c.Audit(cmd.Context(), []string{"proof", "consistency"}, numbersGiven(cmd, map[string]*uint64{"from": &from, "to": &to}), &p); err != nil {
+		if err := c.Audit(cmd.Context(), []string{"proof", "consistency"}, numbersGiven(cmd, map[string]*uint64{
+			"from": &from, "to": &to,
+		}), &p); err != nil {
 			return c.explained(cmd.Context(), err)
 		}
 		hashes, err := hashesOf(append([]string{p.FromRoot, p.ToRoot}, p.Proof...))
@@ -140,7 +145,10 @@ Exit code 7: the proof does not hold.`,
 		}
 		e.note("The proof holds: the larger tree begins with the smaller one.\n")
 		return e.printTable([]string{"what", "is"}, append([][]string{
-			{"from", strconv.FormatUint(p.From, 10)}, {"from root", p.FromRoot}, {"to", strconv.FormatUint(p.To, 10)}, {"to root", p.ToRoot},
+			{"from", strconv.FormatUint(p.From, 10)},
+			{"from root", p.FromRoot},
+			{"to", strconv.FormatUint(p.To, 10)},
+			{"to root", p.ToRoot},
 		}, nodesOf(p.Proof)...))
 	}
 	return cmd

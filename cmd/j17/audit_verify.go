@@ -56,7 +56,9 @@ It exits with 7 where something is wrong, and names the first event that is.`,
 				return usageError{fmt.Errorf("--key: %w, as GET /_audit/keys lists it", err)}
 			}
 		}
-		if err := stdinOnce(map[string]string{"FILE": args[0], "--checkpoint": v.checkpoint, "--streams": v.streams}); err != nil {
+		if err := stdinOnce(map[string]string{
+			"FILE": args[0], "--checkpoint": v.checkpoint, "--streams": v.streams,
+		}); err != nil {
 			return err
 		}
 		return v.run(cmd.Context(), args[0])
@@ -159,7 +161,8 @@ func told(r *proof.Report) string {
 			verb = "was"
 		}
 		fmt.Fprintf(&b, "The certificate holds: %s of %s %s erased on %s, asked for as %s (tombstone %s, %s), %s\n",
-			j17.Count(c.Events, "event"), j17.Count(r.Streams, "aggregate"), verb, when(c.ExecutedAt), c.Key, c.TombstoneID, cmp.Or(c.LegalBasis, "no legal basis given"), signed)
+			j17.Count(c.Events, "event"), j17.Count(r.Streams, "aggregate"), verb, when(c.ExecutedAt), c.Key,
+			c.TombstoneID, cmp.Or(c.LegalBasis, "no legal basis given"), signed)
 	case r.Kind == proof.CheckpointFile:
 		fmt.Fprintf(&b, "The checkpoint holds: %s has %s with the root %s, %s\n", r.Origin, j17.Count(r.Size, "event"), r.Root, signed)
 	case r.Whole:

@@ -22,7 +22,8 @@ import (
 
 func backupsCommand(e *env) *cobra.Command {
 	return group("backup", "Have a server make backups, and list, verify and restore them without one",
-		backupCreateCommand(e), backupSettingsCommand(e), backupListCommand(e), backupVerifyCommand(e), backupRestoreCommand(e), backupKeygenCommand(e))
+		backupCreateCommand(e), backupSettingsCommand(e), backupListCommand(e), backupVerifyCommand(e),
+		backupRestoreCommand(e), backupKeygenCommand(e))
 }
 
 // repositoryHelp says what FOLDER may be.
@@ -83,9 +84,15 @@ func (b *backups) bucket(place string) (repository.S3Options, error) {
 	if !ok {
 		return repository.S3Options{}, usageError{fmt.Errorf("%q is no bucket, which has the form s3://BUCKET/PREFIX", place)}
 	}
-	o := repository.S3Options{Endpoint: cmp.Or(b.endpoint, b.env.getenv("AWS_ENDPOINT_URL")), Region: cmp.Or(b.region, b.env.getenv("AWS_REGION"))}
+	o := repository.S3Options{
+		Endpoint: cmp.Or(b.endpoint, b.env.getenv("AWS_ENDPOINT_URL")),
+		Region:   cmp.Or(b.region, b.env.getenv("AWS_REGION")),
+	}
 	o.Bucket, o.Prefix, _ = strings.Cut(rest, "/")
-	for into, names := range map[*string][2]string{&o.AccessKey: {"J17_S3_ACCESS_KEY", "AWS_ACCESS_KEY_ID"}, &o.SecretKey: {"J17_S3_SECRET_KEY", "AWS_SECRET_ACCESS_KEY"}} {
+	for into, names := range map[*string][2]string{
+		&o.AccessKey: {"J17_S3_ACCESS_KEY", "AWS_ACCESS_KEY_ID"},
+		&o.SecretKey: {"J17_S3_SECRET_KEY", "AWS_SECRET_ACCESS_KEY"},
+	} {
 		own, err := b.env.secret(names[0], "the key")
 		if err != nil {
 			return o, err
@@ -136,7 +143,8 @@ type shownBackup struct {
 
 func showBackup(m *repository.Manifest) shownBackup {
 	s := shownBackup{
-		ID: m.ID, Status: "completed", Scope: m.Scope, Kind: m.Kind, Encrypted: m.Encrypted(), Recipients: m.Recipients, Bytes: m.Bytes, CreatedAt: m.CreatedAt, CompletedAt: m.CompletedAt,
+		ID: m.ID, Status: "completed", Scope: m.Scope, Kind: m.Kind, Encrypted: m.Encrypted(), Recipients: m.Recipients,
+		Bytes: m.Bytes, CreatedAt: m.CreatedAt, CompletedAt: m.CompletedAt,
 	}
 	if m.Parent != "" {
 		s.Parent = &m.Parent
@@ -296,8 +304,10 @@ func (e *env) readBar(what string) *readBar {
 	if !terminal(e.err) {
 		return nil
 	}
-	return &readBar{progressbar.NewOptions64(-1, progressbar.OptionSetWriter(e.terminalErr()), progressbar.OptionShowBytes(true),
-		progressbar.OptionThrottle(barInterval), progressbar.OptionSetDescription(what), progressbar.OptionClearOnFinish())}
+	return &readBar{progressbar.NewOptions64(-1, progressbar.OptionSetWriter(e.terminalErr()),
+		progressbar.OptionShowBytes(true),
+		progressbar.OptionThrottle(barInterval), progressbar.OptionSetDescription(what),
+		progressbar.OptionClearOnFinish())}
 }
 
 func (r *readBar) show(done, total int64) {
@@ -352,7 +362,9 @@ damaged; it is named.`,
 		if data == "" {
 			return usageError{errors.New("name the data folder to make with --data")}
 		}
-		o := server.RestoreOptions{Backup: b.id, Environment: environment, Dir: data, Clock: clock.System{}, Logger: quietLogger(e)}
+		o := server.RestoreOptions{
+			Backup: b.id, Environment: environment, Dir: data, Clock: clock.System{}, Logger: quietLogger(e),
+		}
 		var err error
 		if o.Until, err = until(at, position); err != nil {
 			return err
@@ -421,7 +433,9 @@ func (b *backups) restored(data string, out server.Restored, newest bool) error 
 		if t.Tenant == j17.System {
 			continue
 		}
-		rows = append(rows, restoredTenant{t.Tenant, t.Events, t.Position.PositionText(), fmt.Sprintf("%x", t.Root), t.Past, t.Erased})
+		rows = append(rows, restoredTenant{
+			t.Tenant, t.Events, t.Position.PositionText(), fmt.Sprintf("%x", t.Root), t.Past, t.Erased,
+		})
 		events, past, erased = events+t.Events, past || t.Past, erased+t.Erased
 	}
 	if b.asJSON {
@@ -470,7 +484,8 @@ backups.`,
 
 // writeIdentity writes a file that only its owner may read, and that was not there.
 func writeIdentity(name, text string) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the file that the caller names
+	//nolint:gosec // the file that the caller names
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s is there already, and may be the only key of some backups: name another file", fileName(name))
 	}
@@ -479,12 +494,15 @@ func writeIdentity(name, text string) error {
 	}
 	_, err = f.WriteString(text)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(fmt.Errorf("the file %s cannot be written: %w", fileName(name), pathless(err)), os.Remove(name))
+		return errors.Join(
+			fmt.Errorf("the file %s cannot be written: %w", fileName(name), pathless(err)), os.Remove(name),
+		)
 	}
 	return nil
 }
 
-// damagedBackup reports whether an error is about a file of a backup that is not as it should be, and locked whether it is about a key.
+// damagedBackup reports whether an error is about a file of a backup that is not as it should be, and locked whether it
+// is about a key.
 func damagedBackup(err error) (damaged, locked bool) {
 	_, damaged = errors.AsType[*repository.DamagedError](err)
 	_, locked = errors.AsType[*repository.IdentityError](err)

@@ -59,7 +59,10 @@ The command waits until the backup is made and shows the progress; --detach does
 		}
 		return showAnswer(e, raw, asJSON, func(m wire.BackupShown) string {
 			b := &m.Backup
-			return fmt.Sprintf("%s  %s, %s in %s, %s", b.ID, b.Status, b.Kind, b.Storage, j17.Count(uint64(max(b.Bytes, 0)), "new byte"))
+			return fmt.Sprintf(
+				"%s  %s, %s in %s, %s", b.ID, b.Status, b.Kind, b.Storage,
+				j17.Count(uint64(max(b.Bytes, 0)), "new byte"),
+			)
 		})
 	}
 	return cmd

@@ -23,7 +23,8 @@ import (
 	"j17/internal/base/clock"
 )
 
-// startS3 starts the S3 server that "make tools" has built, with a bucket "backups", and returns the socket where it listens.
+// startS3 starts the S3 server that "make tools" has built, with a bucket "backups", and returns the socket where it
+// listens.
 func startS3(t *testing.T) string {
 	t.Helper()
 	found, err := filepath.Glob("../../.tools/versitygw-*")
@@ -48,7 +49,8 @@ func startS3(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := startable(t, program, "--port", socket, "--access", "the-key", "--secret", "the-secret", "--region", "us-east-1",
+	cmd := startable(t, program, "--port", socket, "--access", "the-key", "--secret", "the-secret", "--region",
+		"us-east-1",
 		"posix", "--sidecar", filepath.Join(dir, "meta"), filepath.Join(dir, "root"))
 	out, err := said(cmd.StdoutPipe)
 	if err != nil {
@@ -70,7 +72,8 @@ func startS3(t *testing.T) string {
 	return ""
 }
 
-// shaky is a network in front of a server: it passes bytes on until it has passed so many, and then breaks or stands still.
+// shaky is a network in front of a server: it passes bytes on until it has passed so many, and then breaks or stands
+// still.
 type shaky struct {
 	url string
 
@@ -203,7 +206,9 @@ func fillNotes(t *testing.T, p *process, events, bytes int) {
 		some[i] = noise(bytes)
 	}
 	body := `{"events":[` + strings.Join(some, ",") + `],"metadata":{"actor":{"type":"user","id":"550e8400-e29b-41d4-a716-446655440001"}}}`
-	if s := requested(t, p, "POST", "prod", "/note/global", p.ready.Keys["prod"].Write, body, nil); s != http.StatusCreated {
+	if s := requested(
+		t, p, "POST", "prod", "/note/global", p.ready.Keys["prod"].Write, body, nil,
+	); s != http.StatusCreated {
 		t.Fatalf("a write: %d", s)
 	}
 }
@@ -214,7 +219,9 @@ func askBackup(t *testing.T, p *process, token string) string {
 	var asked struct {
 		Backup backupShown `json:"backup"`
 	}
-	if s := requested(t, p, "POST", "prod", "/_admin/backups", token, `{"kind":"full"}`, &asked); s != http.StatusAccepted {
+	if s := requested(
+		t, p, "POST", "prod", "/_admin/backups", token, `{"kind":"full"}`, &asked,
+	); s != http.StatusAccepted {
 		t.Fatalf("a backup: %d", s)
 	}
 	return asked.Backup.ID
@@ -228,7 +235,8 @@ func endOfBackup(t *testing.T, p *process, token, id string) (b backupShown) {
 		var shown struct {
 			Backup backupShown `json:"backup"`
 		}
-		if s := requested(t, p, "GET", "prod", "/_admin/backups/"+id, token, "", &shown); s != http.StatusOK || system.Now().After(deadline) {
+		if s := requested(t, p, "GET", "prod", "/_admin/backups/"+id, token, "", &shown); s != http.StatusOK ||
+			system.Now().After(deadline) {
 			t.Fatalf("the backup: %d, %+v", s, shown)
 		}
 		if shown.Backup.Status != "running" {
@@ -263,7 +271,9 @@ func TestSettingsTryTheBucket(t *testing.T) {
 	t.Cleanup(func() { _ = p.end(syscall.SIGTERM) })
 	settings := func(secret string, args ...string) (code int, out string) {
 		t.Helper()
-		cmd := startable(t, "j17", append([]string{"backup", "settings", "--data", filepath.Join(dir, "data")}, args...)...)
+		cmd := startable(
+			t, "j17", append([]string{"backup", "settings", "--data", filepath.Join(dir, "data")}, args...)...,
+		)
 		cmd.Env = append(cmd.Env, "J17_S3_ACCESS_KEY=the-key", "J17_S3_SECRET_KEY="+secret)
 		raw, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {
@@ -271,33 +281,42 @@ func TestSettingsTryTheBucket(t *testing.T) {
 		}
 		return cmd.ProcessState.ExitCode(), string(raw)
 	}
-	to := []string{"--s3", "s3://backups/j17", "--s3-endpoint", network.url, "--s3-region", "us-east-1", "--every-hours", "6"}
+	to := []string{
+		"--s3", "s3://backups/j17", "--s3-endpoint", network.url, "--s3-region", "us-east-1", "--every-hours", "6",
+	}
 	code, out := settings("wrong", to...)
 	if code != exitFailure || !strings.Contains(out, "No backup can be written to the bucket, so nothing was changed: the server refuses the access key") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
-	if code, out = settings(""); code != exitOK || !strings.Contains(out, "the server's folder") || !strings.Contains(out, "none by the clock") {
+	if code, out = settings(""); code != exitOK || !strings.Contains(out, "the server's folder") ||
+		!strings.Contains(out, "none by the clock") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
-	if code, out = settings("the-secret", append(to, "--json")...); code != exitOK || !strings.Contains(out, `"secret_key_set":true`) || strings.Contains(out, "the-secret") {
+	if code, out = settings("the-secret", append(to, "--json")...); code != exitOK ||
+		!strings.Contains(out, `"secret_key_set":true`) || strings.Contains(out, "the-secret") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
-	if code, out = settings("", "--keep-last", "3"); code != exitOK || !strings.Contains(out, "s3://backups/j17 at "+network.url+", with the access key the-key") {
+	if code, out = settings("", "--keep-last", "3"); code != exitOK ||
+		!strings.Contains(out, "s3://backups/j17 at "+network.url+", with the access key the-key") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
-	if code, out = settings("", "--s3", "none", "--every-hours", "0"); code != exitOK || !strings.Contains(out, "the server's folder") || !strings.Contains(out, "none by the clock") {
+	if code, out = settings("", "--s3", "none", "--every-hours", "0"); code != exitOK ||
+		!strings.Contains(out, "the server's folder") || !strings.Contains(out, "none by the clock") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }
 
-// TestBackupsToAShakyStore makes backups to a bucket, and restores them, while the network in front of it breaks and stands still.
+// TestBackupsToAShakyStore makes backups to a bucket, and restores them, while the network in front of it breaks and
+// stands still.
 func TestBackupsToAShakyStore(t *testing.T) {
 	t.Parallel()
 	network := newShaky(t, startS3(t))
 	dir := t.TempDir()
 	p, token := noteServer(t, dir, "--allow-private-backups")
 	settings := `{"s3":{"endpoint":"` + network.url + `","bucket":"backups","prefix":"j17","region":"us-east-1","access_key":"the-key","secret_key":"the-secret"}}`
-	if s := requested(t, p, "PUT", "control", "/api/instances/"+p.ready.Instance.ID+"/backup_settings", token, settings, nil); s != http.StatusOK {
+	if s := requested(
+		t, p, "PUT", "control", "/api/instances/"+p.ready.Instance.ID+"/backup_settings", token, settings, nil,
+	); s != http.StatusOK {
 		t.Fatalf("the settings: %d", s)
 	}
 	for range 5 {
@@ -306,7 +325,10 @@ func TestBackupsToAShakyStore(t *testing.T) {
 	tool := func(args ...string) (code int, out string) {
 		t.Helper()
 		cmd := startable(t, "j17", append([]string{"backup"}, args...)...)
-		cmd.Env = append(cmd.Env, "J17_S3_ACCESS_KEY=the-key", "J17_S3_SECRET_KEY=the-secret", "AWS_ENDPOINT_URL="+network.url, "AWS_REGION=us-east-1")
+		cmd.Env = append(
+			cmd.Env, "J17_S3_ACCESS_KEY=the-key", "J17_S3_SECRET_KEY=the-secret", "AWS_ENDPOINT_URL="+network.url,
+			"AWS_REGION=us-east-1",
+		)
 		raw, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {
 			t.Fatal(err)
@@ -318,7 +340,8 @@ func TestBackupsToAShakyStore(t *testing.T) {
 	// The network goes away in the middle: the backup has failed and says so, and there is none.
 	network.be(100_000, false, false)
 	b := endOfBackup(t, p, token, askBackup(t, p, token))
-	if b.Status != "failed" || !strings.Contains(b.Error, bucket) || !strings.Contains(b.Error, "broken the connection off") {
+	if b.Status != "failed" || !strings.Contains(b.Error, bucket) ||
+		!strings.Contains(b.Error, "broken the connection off") {
 		t.Errorf("%+v", b)
 	}
 	network.be(1<<40, false, false)
@@ -405,7 +428,9 @@ func TestTwoServersOneFolderOfBackups(t *testing.T) {
 		// The older ones go while the next are made.
 		for _, s := range servers {
 			if n := len(s.ids); n > 1 {
-				if code := requested(t, s.process, "DELETE", "prod", "/_admin/backups/"+s.ids[n-2], s.token, "", nil); code != http.StatusOK {
+				if code := requested(
+					t, s.process, "DELETE", "prod", "/_admin/backups/"+s.ids[n-2], s.token, "", nil,
+				); code != http.StatusOK {
 					t.Errorf("a deletion: %d", code)
 				}
 			}
@@ -429,7 +454,9 @@ func TestBackupsOnAFullFileSystem(t *testing.T) {
 	if err := errors.Join(os.WriteFile(specFile, []byte(plainSpec), 0o600), os.Mkdir(folder, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	p, inside := startOnVolume(t, dir, folder, "size=1g,nr_inodes=300", specFile, "--data", filepath.Join(dir, "data"), "--backups", folder)
+	p, inside := startOnVolume(
+		t, dir, folder, "size=1g,nr_inodes=300", specFile, "--data", filepath.Join(dir, "data"), "--backups", folder,
+	)
 	token := operatorToken(t, p)
 	files := func() (n int) {
 		err := filepath.WalkDir(filepath.Join(inside, "parts"), func(_ string, e fs.DirEntry, err error) error {

@@ -57,7 +57,9 @@ AWS_SECRET_ACCESS_KEY. The server keeps the secret key sealed and shows it to no
 		if bucket == "" && (f.Changed("s3-endpoint") || f.Changed("s3-region")) {
 			return usageError{errors.New("--s3-endpoint and --s3-region are of a bucket: name it with --s3")}
 		}
-		change, err := b.settingsChange(f, map[string]int{"every-hours": hours, "keep-last": last, "keep-days": days}, recipients, bucket)
+		change, err := b.settingsChange(
+			f, map[string]int{"every-hours": hours, "keep-last": last, "keep-days": days}, recipients, bucket,
+		)
 		if err != nil {
 			return err
 		}
@@ -91,7 +93,9 @@ AWS_SECRET_ACCESS_KEY. The server keeps the secret key sealed and shows it to no
 }
 
 // settingsChange is the body of a request that changes settings as flags say; null takes a setting away.
-func (b *backups) settingsChange(f *pflag.FlagSet, numbers map[string]int, recipients []string, bucket string) (map[string]any, error) {
+func (b *backups) settingsChange(
+	f *pflag.FlagSet, numbers map[string]int, recipients []string, bucket string,
+) (map[string]any, error) {
 	change := map[string]any{}
 	for name, n := range numbers {
 		switch {
@@ -120,7 +124,8 @@ func (b *backups) settingsChange(f *pflag.FlagSet, numbers map[string]int, recip
 			return nil, err
 		}
 		change["s3"] = wire.NewBackupS3{
-			Endpoint: at.Endpoint, Bucket: at.Bucket, Region: at.Region, Prefix: at.Prefix, AccessKey: at.AccessKey, SecretKey: at.SecretKey,
+			Endpoint: at.Endpoint, Bucket: at.Bucket, Region: at.Region, Prefix: at.Prefix, AccessKey: at.AccessKey,
+			SecretKey: at.SecretKey,
 		}
 	}
 	return change, nil

@@ -25,12 +25,17 @@ import (
 func smallBackup(t *testing.T, dir string, seal repository.Seal) string {
 	t.Helper()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	w, err := repository.OpenFolder(dir, clock.System{}).NewBackup(t.Context(), repository.Head{ID: "bak_1", Scope: repository.OfEnvironment, Kind: repository.Full, CreatedAt: now, Seal: seal})
+	w, err := repository.OpenFolder(dir, clock.System{}).NewBackup(t.Context(), repository.Head{
+		ID: "bak_1", Scope: repository.OfEnvironment, Kind: repository.Full, CreatedAt: now, Seal: seal,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Abort()
-	raw, _ := j17.AppendEvent(nil, j17.StreamID{Ms: now.UnixMilli()}, j17.Key{Type: "note", ID: "a"}, "was_written", []byte(`{}`), []byte(`{"actor":{"type":"user","id":"u"}}`), now.Unix())
+	raw, _ := j17.AppendEvent(
+		nil, j17.StreamID{Ms: now.UnixMilli()}, j17.Key{Type: "note", ID: "a"}, "was_written", []byte(`{}`),
+		[]byte(`{"actor":{"type":"user","id":"u"}}`), now.Unix(),
+	)
 	e, err := j17.ParseEvent(raw)
 	if err != nil {
 		t.Fatal(err)
@@ -39,9 +44,12 @@ func smallBackup(t *testing.T, dir string, seal repository.Seal) string {
 	var tree proof.Tree
 	tree.Add(e.Leaf())
 	tw := w.Tenant(repository.TenantHead{
-		Tenant: "ins_1/prod", Instance: "ins_1", Name: "app", InstanceCreatedAt: now, Environment: j17.Prod, Position: e.StreamID, Moment: e.StreamID, Time: now.UnixMilli(), Size: 1, Root: tree.Root(),
+		Tenant: "ins_1/prod", Instance: "ins_1", Name: "app", InstanceCreatedAt: now, Environment: j17.Prod,
+		Position: e.StreamID, Moment: e.StreamID, Time: now.UnixMilli(), Size: 1, Root: tree.Root(),
 	})
-	err = errors.Join(tw.Event(&e, nil), tw.Item(store.ArchivedItem{Space: "blob.heads", Item: store.Item{Key: "x", Rev: 1}}), tw.Close())
+	err = errors.Join(tw.Event(&e, nil), tw.Item(store.ArchivedItem{
+		Space: "blob.heads", Item: store.Item{Key: "x", Rev: 1},
+	}), tw.Close())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +72,8 @@ func backupCommand(t *testing.T, args ...string) (code int, out string) {
 	return cmd.ProcessState.ExitCode(), string(raw)
 }
 
-// TestKillInARestore kills a restoration that waits for a file in the middle of it: nothing is there, and the same command does it again.
+// TestKillInARestore kills a restoration that waits for a file in the middle of it: nothing is there, and the same
+// command does it again.
 func TestKillInARestore(t *testing.T) {
 	root := t.TempDir()
 	backups, data := filepath.Join(root, "backups"), filepath.Join(root, "data")
@@ -118,7 +127,8 @@ func TestKillInARestore(t *testing.T) {
 // TestBackupExitCodes has each kind of failure end with its code and name what it is about.
 func TestBackupExitCodes(t *testing.T) {
 	root := t.TempDir()
-	plain, sealed, identity := filepath.Join(root, "plain"), filepath.Join(root, "sealed"), filepath.Join(root, "identity")
+	plain, sealed, identity := filepath.Join(root, "plain"), filepath.Join(root, "sealed"),
+		filepath.Join(root, "identity")
 	code, recipient := backupCommand(t, "keygen", "-o", identity)
 	if code != exitOK || !strings.HasPrefix(recipient, "age1") {
 		t.Fatal(code, recipient)
@@ -134,7 +144,10 @@ func TestBackupExitCodes(t *testing.T) {
 	smallBackup(t, sealed, seal)
 	manifest := filepath.Join(plain, "manifests", "bak_1")
 	newer := filepath.Join(root, "newer")
-	if err := errors.Join(os.MkdirAll(filepath.Join(newer, "manifests"), 0o700), os.WriteFile(filepath.Join(newer, "manifests", "bak_9"), []byte(`{"format":9,"id":"bak_9"}`+"\n"), 0o600)); err != nil {
+	if err := errors.Join(
+		os.MkdirAll(filepath.Join(newer, "manifests"), 0o700),
+		os.WriteFile(filepath.Join(newer, "manifests", "bak_9"), []byte(`{"format":9,"id":"bak_9"}`+"\n"), 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
 
@@ -186,13 +199,16 @@ func TestBackupExitCodes(t *testing.T) {
 	}
 }
 
-// TestTheNewestBackupMayBeOfAnEnvironment: who wanted a server back learns that this is none, and who has named the backup knows it.
+// TestTheNewestBackupMayBeOfAnEnvironment: who wanted a server back learns that this is none, and who has named the
+// backup knows it.
 func TestTheNewestBackupMayBeOfAnEnvironment(t *testing.T) {
 	root := t.TempDir()
 	backups := filepath.Join(root, "backups")
 	smallBackup(t, backups, repository.Seal{})
 	for about, args := range map[string][]string{"newest": nil, "named": {"--backup", "bak_1"}} {
-		code, out := backupCommand(t, append([]string{"restore", backups, "--data", filepath.Join(root, about)}, args...)...)
+		code, out := backupCommand(
+			t, append([]string{"restore", backups, "--data", filepath.Join(root, about)}, args...)...,
+		)
 		if tells := strings.Contains(out, "of this environment alone"); code != exitOK || tells != (about == "newest") {
 			t.Errorf("%s: exit code %d: %s", about, code, out)
 		}
@@ -201,7 +217,9 @@ func TestTheNewestBackupMayBeOfAnEnvironment(t *testing.T) {
 
 // TestBackupsOfNothingHaveNoPosition: an environment without events has the position that the API says, which is none.
 func TestBackupsOfNothingHaveNoPosition(t *testing.T) {
-	empty := repository.TenantManifest{TenantHead: repository.TenantHead{Tenant: "ins_1/test", Instance: "ins_1", Environment: j17.Test}}
+	empty := repository.TenantManifest{
+		TenantHead: repository.TenantHead{Tenant: "ins_1/test", Instance: "ins_1", Environment: j17.Test},
+	}
 	for _, scope := range []repository.Scope{repository.OfEnvironment, repository.OfServer} {
 		b := showBackup(&repository.Manifest{ID: "bak_1", Scope: scope, Tenants: []repository.TenantManifest{empty}})
 		if text, err := json.Marshal(b); err != nil || b.Position != nil || b.Positions["ins_1"][j17.Test] != nil {

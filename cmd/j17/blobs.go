@@ -112,7 +112,9 @@ func (o *operating) putBlob(ctx context.Context, name string, file io.Reader) (j
 	var answer struct {
 		Blob json.RawMessage `json:"blob"`
 	}
-	err = o.change(ctx, true, func() error { return o.Upload(ctx, append([]string{"api"}, path...), name, file, &answer) })
+	err = o.change(
+		ctx, true, func() error { return o.Upload(ctx, append([]string{"api"}, path...), name, file, &answer) },
+	)
 	return answer.Blob, err
 }
 
@@ -147,9 +149,13 @@ func blobsListCommand(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printRows(e, rows, asJSON, []string{"name", "version", "size", "sha256", "created"}, func(b wire.Blob) []string {
-			return []string{b.Name, "v" + strconv.Itoa(b.Version), strconv.FormatInt(b.Size, 10), b.SHA256[:min(12, len(b.SHA256))], when(b.CreatedAt)}
-		})
+		return printRows(e, rows, asJSON, []string{"name", "version", "size", "sha256", "created"},
+			func(b wire.Blob) []string {
+				return []string{
+					b.Name, "v" + strconv.Itoa(b.Version), strconv.FormatInt(b.Size, 10),
+					b.SHA256[:min(12, len(b.SHA256))], when(b.CreatedAt),
+				}
+			})
 	}
 	return cmd
 }
@@ -201,7 +207,8 @@ func blobsGetCommand(e *env) *cobra.Command {
 	return cmd
 }
 
-// save has a download written to a file that does not exist yet, which is gone again if that fails, or to standard output for "".
+// save has a download written to a file that does not exist yet, which is gone again if that fails, or to standard
+// output for "".
 func (e *env) save(output string, write func(io.Writer) error) (err error) {
 	if output == "" {
 		return write(e.out)
@@ -225,7 +232,8 @@ func versionFlag(cmd *cobra.Command, version *uint64, without string) {
 
 const versionFlagType = "version"
 
-// versionNumber is the value of such a flag: 0 for one that was left out, which nobody can say, since versions count from 1.
+// versionNumber is the value of such a flag: 0 for one that was left out, which nobody can say, since versions count
+// from 1.
 type versionNumber uint64
 
 func (v *versionNumber) Type() string { return versionFlagType }

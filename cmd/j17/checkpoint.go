@@ -18,7 +18,8 @@ import (
 
 func checkpointsCommand(e *env) *cobra.Command {
 	return group("checkpoint", "States of aggregates, and roots of the log of all events, that are kept as of a position",
-		checkpointCreateCommand(e), checkpointListCommand(e), checkpointShowCommand(e), checkpointRestoreCommand(e), checkpointDeleteCommand(e), checkpointRootCommand(e))
+		checkpointCreateCommand(e), checkpointListCommand(e), checkpointShowCommand(e), checkpointRestoreCommand(e),
+		checkpointDeleteCommand(e), checkpointRootCommand(e))
 }
 
 // showAnswer prints an answer as JSON, or as a line for people.
@@ -135,7 +136,9 @@ func (o *operating) awaitCheckpoint(ctx context.Context, raw json.RawMessage) (j
 			raw, err = o.opsCall(ctx, http.MethodGet, nil, "checkpoints", c.ID)
 		}
 		if ctx.Err() != nil {
-			if _, failed := o.opsCall(context.WithoutCancel(ctx), http.MethodDelete, nil, "checkpoints", c.ID); failed == nil {
+			if _, failed := o.opsCall(
+				context.WithoutCancel(ctx), http.MethodDelete, nil, "checkpoints", c.ID,
+			); failed == nil {
 				o.env.note("The checkpoint was cancelled.\n")
 			}
 			return nil, interrupted(ctx, ctx.Err())
@@ -151,7 +154,10 @@ func checkpointListCommand(e *env) *cobra.Command {
 		short: "List the checkpoints of an environment, newest first", example: "  j17 checkpoint list --env staging",
 		path: "checkpoints", header: []string{"id", "name", "of", "status", "aggregates", "position", "created"},
 		describe: func(c wire.Checkpoint) []string {
-			return []string{c.ID, nameOf(&c), ofCheckpoint(&c), statusOf(&c), strconv.FormatUint(c.Aggregates, 10), c.Position, when(c.CreatedAt)}
+			return []string{
+				c.ID, nameOf(&c), ofCheckpoint(&c), statusOf(&c), strconv.FormatUint(c.Aggregates, 10), c.Position,
+				when(c.CreatedAt),
+			}
 		},
 	})
 }
@@ -163,9 +169,15 @@ func checkpointShowCommand(e *env) *cobra.Command {
 		show: onOneLine(func(m wire.CheckpointMade) string {
 			c := &m.Checkpoint
 			if c.Progress != nil {
-				return fmt.Sprintf("%s  %s, %s at %s, %s", c.ID, ofCheckpoint(c), cmp.Or(c.Error, statusOf(c)), c.Position, when(c.CreatedAt))
+				return fmt.Sprintf(
+					"%s  %s, %s at %s, %s", c.ID, ofCheckpoint(c), cmp.Or(c.Error, statusOf(c)), c.Position,
+					when(c.CreatedAt),
+				)
 			}
-			return fmt.Sprintf("%s  %s, %s at %s, %s, %s", c.ID, ofCheckpoint(c), j17.Count(c.Aggregates, "aggregate"), c.Position, c.StateHash, when(c.CreatedAt))
+			return fmt.Sprintf(
+				"%s  %s, %s at %s, %s, %s", c.ID, ofCheckpoint(c), j17.Count(c.Aggregates, "aggregate"), c.Position,
+				c.StateHash, when(c.CreatedAt),
+			)
 		}),
 	})
 }
@@ -225,7 +237,8 @@ func (o *operating) restoreCheckpoint(ctx context.Context, id string) (raw json.
 func checkpointDeleteCommand(e *env) *cobra.Command {
 	return verbCommand(e, verb[wire.CheckpointMade]{
 		use: "delete ID", short: "Delete a checkpoint, or cancel one that is being made", example: "  j17 checkpoint delete chk_4k7vx9tz2nqr8w3",
-		method: http.MethodDelete, path: "checkpoints/{}", show: onOneLine(func(m wire.CheckpointMade) string { return m.Checkpoint.ID + "  deleted" }),
+		method: http.MethodDelete, path: "checkpoints/{}",
+		show: onOneLine(func(m wire.CheckpointMade) string { return m.Checkpoint.ID + "  deleted" }),
 	})
 }
 
@@ -236,7 +249,10 @@ func checkpointRootCommand(e *env) *cobra.Command {
 
 // rootLine is a root checkpoint for people.
 func rootLine(r *wire.RootCheckpoint) string {
-	return fmt.Sprintf("%s  %s up to %s, %s, %s", r.ID, j17.Count(r.Size, "event"), r.Position, j17.Count(r.Aggregates, "aggregate"), r.Root)
+	return fmt.Sprintf(
+		"%s  %s up to %s, %s, %s", r.ID, j17.Count(r.Size, "event"), r.Position, j17.Count(r.Aggregates, "aggregate"),
+		r.Root,
+	)
 }
 
 func rootCreateCommand(e *env) *cobra.Command {
@@ -272,7 +288,8 @@ func rootListCommand(e *env) *cobra.Command {
 func rootDeleteCommand(e *env) *cobra.Command {
 	return verbCommand(e, verb[wire.RootCheckpointMade]{
 		use: "delete ID", short: "Delete a recorded root", example: "  j17 checkpoint root delete chk_4k7vx9tz2nqr8w3",
-		method: http.MethodDelete, path: "root-checkpoints/{}", show: onOneLine(func(m wire.RootCheckpointMade) string { return m.RootCheckpoint.ID + "  deleted" }),
+		method: http.MethodDelete, path: "root-checkpoints/{}",
+		show: onOneLine(func(m wire.RootCheckpointMade) string { return m.RootCheckpoint.ID + "  deleted" }),
 	})
 }
 
@@ -321,9 +338,15 @@ are new events; and how many of these roots are kept.`,
 		return showAnswer(e, raw, asJSON, func(m wire.RootCheckpointSettingsShown) string {
 			set := &m.Settings
 			if !set.Enabled {
-				return fmt.Sprintf("off (every %s, every %s, keep %d)", j17.Count(set.EveryEvents, "event"), j17.Count(set.EveryHours, "hour"), set.Keep)
+				return fmt.Sprintf(
+					"off (every %s, every %s, keep %d)", j17.Count(set.EveryEvents, "event"),
+					j17.Count(set.EveryHours, "hour"), set.Keep,
+				)
 			}
-			return fmt.Sprintf("every %s, every %s, keep %d", j17.Count(set.EveryEvents, "event"), j17.Count(set.EveryHours, "hour"), set.Keep)
+			return fmt.Sprintf(
+				"every %s, every %s, keep %d", j17.Count(set.EveryEvents, "event"), j17.Count(set.EveryHours, "hour"),
+				set.Keep,
+			)
 		})
 	}
 	return cmd

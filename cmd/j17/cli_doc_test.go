@@ -13,7 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestEveryCommandIsDocumented compares docs/reference/cli.md with the commands there are, and all pages with their flags:
+// TestEveryCommandIsDocumented compares docs/reference/cli.md with the commands there are, and all pages with their
+// flags:
 //
 //   - a command is named in a section of the reference, and each of its flags stands in that section,
 //   - what a page calls, in a block or between backticks, is a command that has the flags it is called with,
@@ -23,7 +24,8 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 	page := pageText(t, "../../docs/reference/cli.md")
 	sections := sectionsOf(page)
 
-	// From the program to the reference. The settings of a server have a page of their own, which another test holds against them.
+	// From the program to the reference. The settings of a server have a page of their own, which another test holds
+	// against them.
 	common := flagsIn(sections["Which server"] + "--json --help")
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -66,12 +68,14 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 		for _, call := range callsIn(pageText(t, name)) {
 			calls++
 			cmd, rest, err := root.Find(call)
-			if err != nil || cmd.HasAvailableSubCommands() && len(rest) > 0 && regexp.MustCompile(`^[a-z][a-z-]*$`).MatchString(rest[0]) {
+			if err != nil || cmd.HasAvailableSubCommands() && len(rest) > 0 &&
+				regexp.MustCompile(`^[a-z][a-z-]*$`).MatchString(rest[0]) {
 				t.Errorf("%s calls 'j17 %s': there is no such command", name, strings.Join(call, " "))
 				continue
 			}
 			for _, flag := range flagsIn(strings.Join(rest, " ")) {
-				if cmd.Flags().Lookup(flag) == nil && cmd.InheritedFlags().Lookup(flag) == nil && flag != "help" && flag != "version" {
+				if cmd.Flags().Lookup(flag) == nil && cmd.InheritedFlags().Lookup(flag) == nil && flag != "help" &&
+					flag != "version" {
 					t.Errorf("%s calls 'j17 %s': %q has no flag --%s", name, strings.Join(call, " "), cmd.CommandPath(), flag)
 				}
 			}
@@ -90,7 +94,10 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 		}
 		documented = append(documented, code)
 	}
-	want := []int{exitOK, exitFailure, exitUsage, exitInvalid, exitConflict, exitAuth, exitNotFound, exitVerifyFails, exitInterrupted}
+	want := []int{
+		exitOK, exitFailure, exitUsage, exitInvalid, exitConflict, exitAuth, exitNotFound, exitVerifyFails,
+		exitInterrupted,
+	}
 	if !slices.Equal(documented, want) {
 		t.Errorf("the table of exit codes has %v, and the program ends with %v", documented, want)
 	}
@@ -115,8 +122,8 @@ func sectionsOf(page string) map[string]string {
 	return sections
 }
 
-// sectionOf is the text of the section that names a command: the one that is called as it is, or else that of a command beside it or above
-// it which names it in full or, as in "`j17 operators list`, `create`", by its last word.
+// sectionOf is the text of the section that names a command: the one that is called as it is, or else that of a command
+// beside it or above it which names it in full or, as in "`j17 operators list`, `create`", by its last word.
 func sectionOf(sections map[string]string, cmd *cobra.Command) string {
 	path := strings.TrimPrefix(cmd.CommandPath(), "j17 ")
 	if text, ok := sections[path]; ok {
@@ -134,7 +141,8 @@ func sectionOf(sections map[string]string, cmd *cobra.Command) string {
 			return text
 		}
 	}
-	if text := sections[group]; word != "" && regexp.MustCompile("`(?:j17 "+group+" )?"+regexp.QuoteMeta(word)+"[` ]").MatchString(text) {
+	if text := sections[group]; word != "" &&
+		regexp.MustCompile("`(?:j17 "+group+" )?"+regexp.QuoteMeta(word)+"[` ]").MatchString(text) {
 		return text
 	}
 	return ""
@@ -149,7 +157,8 @@ func flagsIn(text string) []string {
 	return names
 }
 
-// callsIn lists what a page calls the program with: in blocks of a shell up to the end of the command, and between backticks.
+// callsIn lists what a page calls the program with: in blocks of a shell up to the end of the command, and between
+// backticks.
 func callsIn(page string) [][]string {
 	var calls [][]string
 	add := func(text string) {

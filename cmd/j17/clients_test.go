@@ -27,7 +27,8 @@ type generators struct {
 	dir, node, tools, codegen string
 }
 
-// clientTools finds what "make tools" has installed. Where something is missing the test is skipped, or fails in "make check".
+// clientTools finds what "make tools" has installed. Where something is missing the test is skipped, or fails in "make
+// check".
 func clientTools(t *testing.T) *generators {
 	t.Helper()
 	missing := t.Skip
@@ -65,7 +66,10 @@ func (g *generators) run(t *testing.T, dir, name string, args ...string) string 
 	}
 	cmd := startable(t, name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(cmd.Env, "GOCACHE="+cmp.Or(os.Getenv("GOCACHE"), filepath.Join(cache, "go-build")), "REDOCLY_TELEMETRY=off", "NO_UPDATE_NOTIFIER=1", "CGO_ENABLED=0", "GOFLAGS=-mod=vendor -trimpath", "GOPROXY=off", "GOWORK=off")
+	cmd.Env = append(
+		cmd.Env, "GOCACHE="+cmp.Or(os.Getenv("GOCACHE"), filepath.Join(cache, "go-build")), "REDOCLY_TELEMETRY=off",
+		"NO_UPDATE_NOTIFIER=1", "CGO_ENABLED=0", "GOFLAGS=-mod=vendor -trimpath", "GOPROXY=off", "GOWORK=off",
+	)
 	var errors strings.Builder
 	cmd.Stderr = &errors
 	out, err := cmd.Output()
@@ -132,7 +136,10 @@ func (g *generators) golang(t *testing.T, name string) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	g.run(t, g.dir, filepath.Join(g.codegen, "oapi-codegen"), "-generate", "types,client", "-package", name, "-o", filepath.Join(dir, "client.go"), name+".json")
+	g.run(
+		t, g.dir, filepath.Join(g.codegen, "oapi-codegen"), "-generate", "types,client", "-package", name, "-o",
+		filepath.Join(dir, "client.go"), name+".json",
+	)
 }
 
 // compiles checks that Go packages compile, without making code of them, which would take far longer.
@@ -140,7 +147,9 @@ func (g *generators) compiles(t *testing.T, names []string) {
 	t.Helper()
 	type listed struct{ ImportPath, Export string }
 	export := map[string]string{}
-	for d := json.NewDecoder(strings.NewReader(g.run(t, filepath.Join(g.dir, "go"), "go", "list", "-deps", "-export", "-json=ImportPath,Export", "./everything"))); ; {
+	for d := json.NewDecoder(strings.NewReader(g.run(
+		t, filepath.Join(g.dir, "go"), "go", "list", "-deps", "-export", "-json=ImportPath,Export", "./everything",
+	))); ; {
 		var l listed
 		if err := d.Decode(&l); err != nil {
 			break
@@ -148,17 +157,22 @@ func (g *generators) compiles(t *testing.T, names []string) {
 		export[l.ImportPath] = l.Export
 	}
 	for _, name := range names {
-		checkPackage(t, name, filepath.Join(g.dir, "go", name, "client.go"), func(path string) (io.ReadCloser, error) { return os.Open(export[path]) })
+		checkPackage(
+			t, name, filepath.Join(g.dir, "go", name, "client.go"),
+			func(path string) (io.ReadCloser, error) { return os.Open(export[path]) },
+		)
 	}
 }
 
-// TestClientsOfDocuments has the OpenAPI documents of all examples, of a spec with everything in it, of the administration and of the control
-// plane linted, makes clients of them with generators for two languages, and has compilers check these.
+// TestClientsOfDocuments has the OpenAPI documents of all examples, of a spec with everything in it, of the
+// administration and of the control plane linted, makes clients of them with generators for two languages, and has
+// compilers check these.
 func TestClientsOfDocuments(t *testing.T) {
 	g := clientTools(t)
 	names := []string{"everything", "counter"}
 	documents := []string{
-		g.document(t, "everything", clientFile(t, "everything.json"), false), g.document(t, "counter", examplePath("counter", "spec.json"), false),
+		g.document(t, "everything", clientFile(t, "everything.json"), false),
+		g.document(t, "counter", examplePath("counter", "spec.json"), false),
 		g.document(t, "control", "", false), g.document(t, "admin", "", true),
 	}
 	for _, app := range apps() {
@@ -168,7 +182,10 @@ func TestClientsOfDocuments(t *testing.T) {
 
 	// What the linter finds.
 	cli := filepath.Join(g.tools, "node_modules", "@redocly", "cli", "bin", "cli.js")
-	out := g.run(t, g.dir, g.node, append([]string{cli, "lint", "--format=json", "--config", clientFile(t, "redocly.yaml")}, documents...)...)
+	out := g.run(
+		t, g.dir, g.node,
+		append([]string{cli, "lint", "--format=json", "--config", clientFile(t, "redocly.yaml")}, documents...)...,
+	)
 	found := 0
 	for d := json.NewDecoder(strings.NewReader(out)); ; found++ {
 		var report struct {
@@ -208,7 +225,8 @@ func (g *generators) typescript(t *testing.T, documents []string, how ...string)
 	t.Helper()
 	copyClientFile(t, "use.ts", filepath.Join(g.dir, "use.ts"))
 	args := append([]string{
-		filepath.Join(g.tools, "node_modules", "typescript", "bin", "tsc"), "--strict", "--noUncheckedIndexedAccess", "--skipLibCheck", "--target", "es2022",
+		filepath.Join(g.tools, "node_modules", "typescript", "bin", "tsc"), "--strict", "--noUncheckedIndexedAccess",
+		"--skipLibCheck", "--target", "es2022",
 		"--lib", "es2022,dom", "--module", "esnext", "--moduleResolution", "bundler", "use.ts",
 	}, how...)
 	for _, d := range documents {
@@ -240,7 +258,9 @@ func TestClientsCall(t *testing.T) {
 
 	g.run(t, g.dir, g.node, clientFile(t, "generate.mjs"), g.tools, document)
 	g.typescript(t, []string{document}, "--outDir", "js")
-	if err := os.WriteFile(filepath.Join(g.dir, "js", "package.json"), []byte(`{"type": "module"}`), 0o600); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(g.dir, "js", "package.json"), []byte(`{"type": "module"}`), 0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	if out := g.run(t, g.dir, g.node, "js/use.js", p.url, key); out != "ok\n" {

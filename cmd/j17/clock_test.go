@@ -24,12 +24,26 @@ func TestTheClockCanBeMoved(t *testing.T) {
 	for _, tc := range []struct {
 		by   string
 		want int
-	}{{"-1h", 400}, {"soon", 400}, {"1000000h", 400}, {"", 400}, {"d", 400}, {"3651d", 400}, {"99999999999999999d", 400}, {"0d", 200}, {"25h", 200}} {
-		if s := requested(t, p, "POST", "prod", "/_dev/clock/advance", login.Token, `{"by":"`+tc.by+`"}`, nil); s != tc.want {
+	}{
+		{"-1h", 400},
+		{"soon", 400},
+		{"1000000h", 400},
+		{"", 400},
+		{"d", 400},
+		{"3651d", 400},
+		{"99999999999999999d", 400},
+		{"0d", 200},
+		{"25h", 200},
+	} {
+		if s := requested(
+			t, p, "POST", "prod", "/_dev/clock/advance", login.Token, `{"by":"`+tc.by+`"}`, nil,
+		); s != tc.want {
 			t.Errorf("%s: %d", tc.by, s)
 		}
 	}
-	if s := requested(t, p, "POST", "prod", "/_dev/clock/advance", login.Token, `{"by":"1h"}`, nil); s != http.StatusUnauthorized {
+	if s := requested(
+		t, p, "POST", "prod", "/_dev/clock/advance", login.Token, `{"by":"1h"}`, nil,
+	); s != http.StatusUnauthorized {
 		t.Errorf("a token of a day ago: %d", s)
 	}
 	if err := p.end(syscall.SIGTERM); err != nil {

@@ -39,9 +39,10 @@ func completeFlags(e *env, cmd *cobra.Command) {
 
 	// Contexts are known when they are asked for.
 	if cmd.Flags().Lookup("context") != nil {
-		_ = cmd.RegisterFlagCompletionFunc("context", func(cmd *cobra.Command, _ []string, to string) ([]string, cobra.ShellCompDirective) {
-			return completeContexts(e, cmd, nil, to)
-		})
+		_ = cmd.RegisterFlagCompletionFunc("context",
+			func(cmd *cobra.Command, _ []string, to string) ([]string, cobra.ShellCompDirective) {
+				return completeContexts(e, cmd, nil, to)
+			})
 	}
 
 	if cmd.ValidArgsFunction == nil && takesNoFiles(cmd) {
@@ -52,17 +53,23 @@ func completeFlags(e *env, cmd *cobra.Command) {
 	}
 }
 
-// takesNoFiles reports whether a command's arguments are names of things on a server, in whose place a shell would offer files.
+// takesNoFiles reports whether a command's arguments are names of things on a server, in whose place a shell would
+// offer files.
 func takesNoFiles(cmd *cobra.Command) bool {
 	words := strings.Fields(cmd.CommandPath())
 	if len(words) < 3 {
 		return false
 	}
-	return slices.Contains([]string{"aggregates", "audit", "checkpoint", "instances", "keys", "listener", "operators", "projection", "saga", "scheduled", "tombstone"}, words[1]) && cmd.CommandPath() != "j17 audit verify" || words[1] == "blobs" && words[2] != "put" || cmd.Name() == "export"
+	return slices.Contains(
+		[]string{
+			"aggregates", "audit", "checkpoint", "instances", "keys", "listener", "operators", "projection", "saga",
+			"scheduled", "tombstone",
+		}, words[1],
+	) && cmd.CommandPath() != "j17 audit verify" || words[1] == "blobs" && words[2] != "put" || cmd.Name() == "export"
 }
 
-// completeKeys completes the aggregate of a command and, where the command takes one, an event type after it, from the spec
-// file of the folder.
+// completeKeys completes the aggregate of a command and, where the command takes one, an event type after it, from the
+// spec file of the folder.
 func completeKeys(e *env, events bool) cobra.CompletionFunc {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	return func(_ *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {

@@ -22,7 +22,8 @@ type config struct {
 
 // serverContext is a server that somebody works with, and how they get in.
 type serverContext struct {
-	// Server is the address under whose host name the instances have theirs; without Instance it may be that of an instance.
+	// Server is the address under whose host name the instances have theirs; without Instance it may be that of an
+	// instance.
 	Server      string          `json:"server"`
 	Instance    string          `json:"instance,omitempty"`
 	Environment j17.Environment `json:"environment,omitempty"`
@@ -99,7 +100,8 @@ func (e *env) config() (*config, error) {
 	return c, nil
 }
 
-// saveConfig replaces the configuration file, or what a symbolic link in its place leads to, in one step. Only its owner may read it.
+// saveConfig replaces the configuration file, or what a symbolic link in its place leads to, in one step. Only its
+// owner may read it.
 func (e *env) saveConfig(c *config) (err error) {
 	name, err := e.configFile()
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 
 func contextsCommand(e *env) *cobra.Command {
 	cmd := group("context", "Servers that you work with, by name",
-		contextListCommand(e), contextUseCommand(e), contextShowCommand(e), contextSetCommand(e), contextDeleteCommand(e))
+		contextListCommand(e), contextUseCommand(e), contextShowCommand(e), contextSetCommand(e),
+		contextDeleteCommand(e))
 	cmd.Long = `A context is a server with an instance, an environment and your credentials, under a name. Commands use the current one, or that
 of --context. They are kept in $XDG_CONFIG_HOME/j17/config.json (~/.config/j17/config.json), which only you can read.
 
@@ -41,7 +42,10 @@ type contextRow struct {
 
 func (c *config) row(name string) contextRow {
 	ctx := c.Contexts[name]
-	row := contextRow{Name: name, Current: name == c.Current, Server: ctx.Server, Instance: ctx.Instance, Environment: ctx.Environment, CAFile: ctx.CAFile}
+	row := contextRow{
+		Name: name, Current: name == c.Current, Server: ctx.Server, Instance: ctx.Instance,
+		Environment: ctx.Environment, CAFile: ctx.CAFile,
+	}
 	if ctx.Login != nil {
 		row.Email, row.ExpiresAt = ctx.Login.Email, ctx.Login.ExpiresAt
 	}
@@ -81,7 +85,9 @@ func contextListCommand(e *env) *cobra.Command {
 				if row.Current {
 					mark = "*"
 				}
-				cells = append(cells, []string{mark, row.Name, row.Server, row.Instance, string(row.Environment), row.Email})
+				cells = append(cells, []string{
+					mark, row.Name, row.Server, row.Instance, string(row.Environment), row.Email,
+				})
 			}
 			return e.printTable([]string{" ", "name", "server", "instance", "environment", "logged in as"}, cells)
 		},
@@ -190,7 +196,15 @@ comes from. Secrets are shown by their first characters only.`,
 		for _, p := range []struct {
 			name string
 			sourced
-		}{{"context", s.context}, {"server", s.url}, {"instance", s.instance}, {"environment", s.env}, {"api key", key}, {"operator", token}, {"ca file", s.caFile}} {
+		}{
+			{"context", s.context},
+			{"server", s.url},
+			{"instance", s.instance},
+			{"environment", s.env},
+			{"api key", key},
+			{"operator", token},
+			{"ca file", s.caFile},
+		} {
 			rows = append(rows, row{p.name, p.value, p.from})
 		}
 		if asJSON {
@@ -205,7 +219,8 @@ comes from. Secrets are shown by their first characters only.`,
 	return cmd
 }
 
-// keepConfig saves the contexts and tells what has become of the one that the command is about: as JSON, or in a sentence.
+// keepConfig saves the contexts and tells what has become of the one that the command is about: as JSON, or in a
+// sentence.
 func (e *env) keepConfig(c *config, asJSON bool, result any, said string) error {
 	e.startChange()
 	if err := e.saveConfig(c); err != nil {
@@ -238,7 +253,8 @@ func contextSetCommand(e *env) *cobra.Command {
 instance and the environment of the context, or for the environment that the key names where the context has none.`,
 		Example: `  j17 context set shop --server https://example.com --instance shop --env staging
   j17 context set shop --key-stdin < key`,
-		Args: exactly("NAME"), ValidArgsFunction: func(a0 *cobra.Command, args []string, a2 string) ([]string, cobra.ShellCompDirective) {
+		Args: exactly("NAME"),
+		ValidArgsFunction: func(a0 *cobra.Command, args []string, a2 string) ([]string, cobra.ShellCompDirective) {
 			return completeContexts(e, a0, args, a2)
 		},
 	}
@@ -387,7 +403,8 @@ func contextDeleteCommand(e *env) *cobra.Command {
 		Use: "delete NAME", Short: "Forget a context and its credentials",
 		Long: `Forget a context and its credentials. Nothing changes on the server: run 'j17 logout' first to invalidate the login, and 'j17 keys revoke'
 for an API key.`,
-		Example: "  j17 context delete example.com", Args: exactly("NAME"), ValidArgsFunction: func(a0 *cobra.Command, args []string, a2 string) ([]string, cobra.ShellCompDirective) {
+		Example: "  j17 context delete example.com", Args: exactly("NAME"),
+		ValidArgsFunction: func(a0 *cobra.Command, args []string, a2 string) ([]string, cobra.ShellCompDirective) {
 			return completeContexts(e, a0, args, a2)
 		},
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -23,8 +23,8 @@ type backupShown struct {
 	Error  string `json:"error"`
 }
 
-// TestKillInABackup kills a server again and again while it makes a backup: what it was at has failed then, those that are completed hold, and
-// the next one is made.
+// TestKillInABackup kills a server again and again while it makes a backup: what it was at has failed then, those that
+// are completed hold, and the next one is made.
 func TestKillInABackup(t *testing.T) {
 	dir := t.TempDir()
 	specFile := filepath.Join(dir, "spec.json")
@@ -56,7 +56,9 @@ func TestKillInABackup(t *testing.T) {
 	for round := range rounds(2, 50) {
 		event := `{"type":"was_written","data":{"round":` + fmt.Sprint(round) + `,"fill":"` + strings.Repeat("x", 500) + `"}}`
 		body := `{"events":[` + strings.TrimSuffix(strings.Repeat(event+",", 400), ",") + `],"metadata":{"actor":{"type":"user","id":"550e8400-e29b-41d4-a716-446655440001"}}}`
-		if s := requested(t, p, "POST", "prod", "/note/global", p.ready.Keys["prod"].Write, body, nil); s != http.StatusCreated {
+		if s := requested(
+			t, p, "POST", "prod", "/note/global", p.ready.Keys["prod"].Write, body, nil,
+		); s != http.StatusCreated {
 			t.Fatalf("a write: %d", s)
 		}
 		create(p, token)
@@ -73,7 +75,8 @@ func TestKillInABackup(t *testing.T) {
 		Backups []backupShown `json:"backups"`
 	}
 	for deadline := system.Now().Add(patience); ; {
-		if s := requested(t, p, "GET", "prod", path, token, "", &all); s != http.StatusOK || system.Now().After(deadline) {
+		if s := requested(t, p, "GET", "prod", path, token, "", &all); s != http.StatusOK ||
+			system.Now().After(deadline) {
 			t.Fatalf("the backups: %d, %+v", s, all)
 		}
 		if all.Backups[0].ID != last.ID {

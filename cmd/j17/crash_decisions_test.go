@@ -16,8 +16,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// transferSpec is of accounts between which money is sent: by an event that the other side follows from, and by two events of a
-// transaction; and of holders of names that one alone may have. %[1]s are more guards, %[2]s is the value of a name.
+// transferSpec is of accounts between which money is sent: by an event that the other side follows from, and by two
+// events of a transaction; and of holders of names that one alone may have. %[1]s are more guards, %[2]s is the value
+// of a name.
 const transferSpec = `{
 	"agent_types": ["user"],
 	"aggregate_types": {"account": {"events": {
@@ -43,11 +44,13 @@ const (
 // books are the accounts as an order of transfers leaves them.
 type books struct{ balance, length [tills]int }
 
-// transfer is one that was asked for, and balances a look at all accounts, one after the other, while nothing is written.
+// transfer is one that was asked for, and balances a look at all accounts, one after the other, while nothing is
+// written.
 type (
 	transfer struct{ from, to, amount int }
 	balances struct{}
-	// moved are the lengths of both sides after a transfer, 0 where nobody has told, and refused what comes of one that is not covered.
+	// moved are the lengths of both sides after a transfer, 0 where nobody has told, and refused what comes of one that
+	// is not covered.
 	moved   struct{ from, to int }
 	refused struct{}
 )
@@ -73,7 +76,8 @@ func transferModel(from books) porcupine.Model {
 			b.length[in.from]++
 			b.length[in.to]++
 			out, ok := output.(moved)
-			return ok && b.balance[in.from] >= 0 && (out.from == 0 || out.from == b.length[in.from]) && (out.to == 0 || out.to == b.length[in.to]), b
+			return ok && b.balance[in.from] >= 0 && (out.from == 0 || out.from == b.length[in.from]) &&
+				(out.to == 0 || out.to == b.length[in.to]), b
 		},
 	}
 }
@@ -154,7 +158,9 @@ func (k *bank) read(t *testing.T, p *process) (b books, sides map[int]int) {
 		}
 		for start := ""; ; start = "&start=" + *page.Next {
 			page.Next = nil
-			if s := requested(t, p, "GET", "prod", "/account/"+id+"/events?count=1000"+start, p.ready.Keys["prod"].Read, "", &page); s != http.StatusOK {
+			if s := requested(
+				t, p, "GET", "prod", "/account/"+id+"/events?count=1000"+start, p.ready.Keys["prod"].Read, "", &page,
+			); s != http.StatusOK {
 				t.Fatalf("events of an account: %d", s)
 			}
 			for _, e := range page.Events {
@@ -176,14 +182,17 @@ func (k *bank) read(t *testing.T, p *process) (b books, sides map[int]int) {
 				Balance int `json:"balance"`
 			} `json:"data"`
 		}
-		if s := requested(t, p, "GET", "prod", "/account/"+id, p.ready.Keys["prod"].Read, "", &state); s != http.StatusOK || state.Data.Balance != b.balance[i] {
+		if s := requested(
+			t, p, "GET", "prod", "/account/"+id, p.ready.Keys["prod"].Read, "", &state,
+		); s != http.StatusOK || state.Data.Balance != b.balance[i] {
 			t.Fatalf("account %d: %d, %d where its events come to %d", i, s, state.Data.Balance, b.balance[i])
 		}
 	}
 	return b, sides
 }
 
-// settle compares what the writers of a round have heard with what is there, and looks for an order that explains all of it.
+// settle compares what the writers of a round have heard with what is there, and looks for an order that explains all
+// of it.
 func (k *bank) settle(t *testing.T, p *process, before books) books {
 	t.Helper()
 	after, sides := k.read(t, p)
@@ -213,17 +222,20 @@ func (k *bank) settle(t *testing.T, p *process, before books) books {
 		whole = append(whole, a.Operation)
 	}
 	k.tried = nil
-	whole = append(whole, porcupine.Operation{ClientId: -1, Input: balances{}, Output: after, Call: end + 1, Return: k.tick.Add(2)})
+	whole = append(whole, porcupine.Operation{
+		ClientId: -1, Input: balances{}, Output: after, Call: end + 1, Return: k.tick.Add(2),
+	})
 	if !porcupine.CheckOperations(transferModel(before), whole) {
 		t.Fatalf("no order explains the %d operations from %v to %v", len(whole), before, after)
 	}
 	return after
 }
 
-// TestKillKeepsTheSum kills the server with SIGKILL while writers transfer money between few accounts, none of which may be overdrawn, others
-// exchange unique names, and specs with other guards and another set of names are deployed, again and again on the same data folder. Then the
-// sum is what it was, no account was ever below zero, each transfer that was acknowledged is there, and there is an order that explains every
-// answer; no name has ever had two holders, and the server knows who holds it.
+// TestKillKeepsTheSum kills the server with SIGKILL while writers transfer money between few accounts, none of which
+// may be overdrawn, others exchange unique names, and specs with other guards and another set of names are deployed,
+// again and again on the same data folder. Then the sum is what it was, no account was ever below zero, each transfer
+// that was acknowledged is there, and there is an order that explains every answer; no name has ever had two holders,
+// and the server knows who holds it.
 func TestKillKeepsTheSum(t *testing.T) {
 	const writers, exchangers = 8, 4
 	dir := t.TempDir()
@@ -277,7 +289,10 @@ func TestKillKeepsTheSum(t *testing.T) {
 		token, deployed := operatorToken(t, p), 0
 		deploy := func() bool {
 			deployed++
-			s, _ := askOf(client, p, http.MethodPost, "control", "/api/instances/"+p.ready.Instance.ID+"/spec", token, `{"spec":`+specs[deployed%2]+`,"environment":"prod"}`)
+			s, _ := askOf(
+				client, p, http.MethodPost, "control", "/api/instances/"+p.ready.Instance.ID+"/spec", token,
+				`{"spec":`+specs[deployed%2]+`,"environment":"prod"}`,
+			)
 			return s == http.StatusOK || s == http.StatusCreated
 		}
 		untilKilled(t, p, 30+int(seed>>8+uint64(round)*17)%60, write, []func() bool{deploy})

@@ -17,8 +17,8 @@ import (
 	"j17/internal/base/clock"
 )
 
-// TestKillEndsNoErasure kills a server again and again while it erases an aggregate: the erasure goes on by itself and, once it says that it
-// is completed, nothing of what was erased is in the data folder.
+// TestKillEndsNoErasure kills a server again and again while it erases an aggregate: the erasure goes on by itself and,
+// once it says that it is completed, nothing of what was erased is in the data folder.
 func TestKillEndsNoErasure(t *testing.T) {
 	dir := t.TempDir()
 	specFile := filepath.Join(dir, "spec.json")
@@ -44,7 +44,9 @@ func TestKillEndsNoErasure(t *testing.T) {
 		event := `{"type":"had_visit","data":{"word":"` + word + `","fill":"` + strings.Repeat("x", 200) + `"}}`
 		body := `{"events":[` + strings.TrimSuffix(strings.Repeat(event+",", 500), ",") + `],"metadata":{"actor":{"type":"user","id":"550e8400-e29b-41d4-a716-446655440001"}}}`
 		for range 3 {
-			if s := requested(t, p, "POST", "prod", path, p.ready.Keys["prod"].Write, body, nil); s != http.StatusCreated {
+			if s := requested(
+				t, p, "POST", "prod", path, p.ready.Keys["prod"].Write, body, nil,
+			); s != http.StatusCreated {
 				t.Fatalf("a write: %d", s)
 			}
 		}
@@ -55,7 +57,9 @@ func TestKillEndsNoErasure(t *testing.T) {
 
 		// Kill it at some moments.
 		for range 3 {
-			if err := system.Wait(t.Context(), system.Now().Add(time.Duration(rng.IntN(100))*time.Millisecond)); err != nil {
+			if err := system.Wait(
+				t.Context(), system.Now().Add(time.Duration(rng.IntN(100))*time.Millisecond),
+			); err != nil {
 				t.Fatal(err)
 			}
 			_ = p.end(syscall.SIGKILL) // it ends by the signal
@@ -112,7 +116,8 @@ func awaitErasure(t *testing.T, p *process, token, at string) {
 	var row struct{ Tombstone struct{ Status string } }
 	system := clock.System{}
 	for deadline := system.Now().Add(patience); row.Tombstone.Status != "completed"; {
-		if s := requested(t, p, "GET", "prod", at, token, "", &row); s != http.StatusOK || system.Now().After(deadline) {
+		if s := requested(t, p, "GET", "prod", at, token, "", &row); s != http.StatusOK ||
+			system.Now().After(deadline) {
 			t.Fatalf("the erasure: %d, %+v", s, row)
 		}
 		if err := system.Wait(t.Context(), system.Now().Add(20*time.Millisecond)); err != nil {

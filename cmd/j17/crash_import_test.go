@@ -52,8 +52,9 @@ func sendFile(t *testing.T, p *process, token, route string, file io.Reader) (ro
 	return row, resp.StatusCode
 }
 
-// TestKillInAnImport kills a server in the middle of a large file: of an import as soon as some of it is stored, of a cold start when half of it has come. Of an import
-// there may be a part then, which counts when the same file is sent again; of a cold start there is nothing. Either way each event is there once in the end, in its order.
+// TestKillInAnImport kills a server in the middle of a large file: of an import as soon as some of it is stored, of a
+// cold start when half of it has come. Of an import there may be a part then, which counts when the same file is sent
+// again; of a cold start there is nothing. Either way each event is there once in the end, in its order.
 func TestKillInAnImport(t *testing.T) {
 	const events, aggregates = 14_000, 500 // more than what is all or nothing
 	for _, route := range []string{"import_jsonl", "cold_start"} {
@@ -135,7 +136,9 @@ func stored(t *testing.T, p *process) int {
 	var page struct {
 		Events []storedEvent `json:"events"`
 	}
-	if s := requested(t, p, "GET", "prod", "/_events?count=1&after=0", p.ready.Keys["prod"].Read, "", &page); s != http.StatusOK && s != http.StatusTooManyRequests {
+	if s := requested(
+		t, p, "GET", "prod", "/_events?count=1&after=0", p.ready.Keys["prod"].Read, "", &page,
+	); s != http.StatusOK && s != http.StatusTooManyRequests {
 		t.Fatalf("the feed: %d", s)
 	}
 	return len(page.Events)

@@ -108,9 +108,10 @@ type screens struct {
 	declared, posted editions
 }
 
-// TestKillLeavesListsRight kills the server with SIGKILL at random moments while tickets are written, lists are read, projections are
-// posted, prepared and built anew, and specs are deployed, again and again on the same data folder. Each time all lists, counts and
-// places are then what reading every ticket by id comes to, the indexes are what the events say, and what was deployed holds.
+// TestKillLeavesListsRight kills the server with SIGKILL at random moments while tickets are written, lists are read,
+// projections are posted, prepared and built anew, and specs are deployed, again and again on the same data folder.
+// Each time all lists, counts and places are then what reading every ticket by id comes to, the indexes are what the
+// events say, and what was deployed holds.
 func TestKillLeavesListsRight(t *testing.T) {
 	const writers, each = 4, 20
 	dir := t.TempDir()
@@ -152,8 +153,12 @@ func TestKillLeavesListsRight(t *testing.T) {
 			own := rand.New(rand.NewPCG(rng.Uint64(), 0))
 			writing = append(writing, func() bool { return s.change(t, w, own) })
 		}
-		naming, reading, posting := rand.New(rand.NewPCG(rng.Uint64(), 0)), rand.New(rand.NewPCG(rng.Uint64(), 0)), rand.New(rand.NewPCG(rng.Uint64(), 0))
-		others = append(others, func() bool { return s.rename(t, naming) }, func() bool { return s.read(t, reading) }, func() bool { return s.administer(t, posting) })
+		naming, reading, posting := rand.New(rand.NewPCG(rng.Uint64(), 0)), rand.New(rand.NewPCG(rng.Uint64(), 0)),
+			rand.New(rand.NewPCG(rng.Uint64(), 0))
+		others = append(
+			others, func() bool { return s.rename(t, naming) }, func() bool { return s.read(t, reading) },
+			func() bool { return s.administer(t, posting) },
+		)
 		untilKilled(t, s.p, rng.IntN(400)+30, writing, others)
 		s.client.CloseIdleConnections()
 	}
@@ -181,7 +186,8 @@ func (s *screens) get(t *testing.T, path string, into any) int {
 	return status
 }
 
-// answered reports whether a client goes on after an answer: not where there was none, nor after one that it does not expect.
+// answered reports whether a client goes on after an answer: not where there was none, nor after one that it does not
+// expect.
 func answered(t *testing.T, what string, status int, want ...int) bool {
 	t.Helper()
 	if status != 0 && !slices.Contains(want, status) {
@@ -201,14 +207,18 @@ func (s *screens) change(t *testing.T, writer int, rng *rand.Rand) bool {
 	t.Helper()
 	id := s.tickets[writer][rng.IntN(len(s.tickets[writer]))]
 	var next ticket
-	next.N, next.Status, next.Points, next.By = s.acked[writer][id]+1, []string{"open", "opened", "done"}[rng.IntN(3)], rng.IntN(10), s.customers[rng.IntN(len(s.customers))]
+	next.N, next.Status, next.Points, next.By = s.acked[writer][id]+1, []string{"open", "opened", "done"}[rng.IntN(3)],
+		rng.IntN(10), s.customers[rng.IntN(len(s.customers))]
 	next.At.Lat, next.At.Lng = 52+float64(rng.IntN(1000))/2000, 13+float64(rng.IntN(1000))/2000
 	data, err := json.Marshal(next)
 	if err != nil {
 		t.Error(err)
 		return false
 	}
-	written, raw := askOf(s.client, s.p, http.MethodPost, "prod", "/ticket/"+id+"/was_changed", s.p.ready.Keys["prod"].Write, `{"data":`+string(data)+`,`+byGlobal+`}`)
+	written, raw := askOf(
+		s.client, s.p, http.MethodPost, "prod", "/ticket/"+id+"/was_changed", s.p.ready.Keys["prod"].Write,
+		`{"data":`+string(data)+`,`+byGlobal+`}`,
+	)
 	if notWritten(written, raw) {
 		return true
 	}
@@ -224,7 +234,8 @@ func (s *screens) change(t *testing.T, writer int, rng *rand.Rand) bool {
 		path = fmt.Sprintf("/ticket/nearby?count=1000&radius=1&lat=%v&lng=%v", next.At.Lat, next.At.Lng)
 	}
 	status := s.get(t, path, &list)
-	if status == http.StatusOK && !slices.ContainsFunc(list.Rows, func(r screenRow) bool { return r.ID == id && r.Data.N == next.N }) {
+	if status == http.StatusOK &&
+		!slices.ContainsFunc(list.Rows, func(r screenRow) bool { return r.ID == id && r.Data.N == next.N }) {
 		t.Errorf("%s does not have %s as it was just written, with n=%d: %v", path, id, next.N, list.Rows)
 	}
 	return answered(t, path, status, http.StatusOK, http.StatusServiceUnavailable)
@@ -237,7 +248,10 @@ const byGlobal = `"metadata":{"actor":{"type":"user","id":"global"},"skip_occ":t
 func (s *screens) rename(t *testing.T, rng *rand.Rand) bool {
 	t.Helper()
 	id, name := s.customers[rng.IntN(len(s.customers))], []string{"Ann", "Bob", "Cid", "Dot", "Eve"}[rng.IntN(5)]
-	status, raw := askOf(s.client, s.p, http.MethodPost, "prod", "/customer/"+id+"/was_named", s.p.ready.Keys["prod"].Write, `{"data":{"name":"`+name+`"},`+byGlobal+`}`)
+	status, raw := askOf(
+		s.client, s.p, http.MethodPost, "prod", "/customer/"+id+"/was_named", s.p.ready.Keys["prod"].Write,
+		`{"data":{"name":"`+name+`"},`+byGlobal+`}`,
+	)
 	return notWritten(status, raw) || answered(t, "a name: "+string(raw), status, http.StatusCreated)
 }
 
@@ -256,7 +270,8 @@ func (s *screens) read(t *testing.T, rng *rand.Rand) bool {
 	return answered(t, path, status, http.StatusOK, http.StatusServiceUnavailable, http.StatusNotFound)
 }
 
-// administer posts a projection, or deploys the spec with another one, with or without preparing it, or builds indexes anew.
+// administer posts a projection, or deploys the spec with another one, with or without preparing it, or builds indexes
+// anew.
 func (s *screens) administer(t *testing.T, rng *rand.Rand) bool {
 	t.Helper()
 	switch rng.IntN(5) {
@@ -265,7 +280,10 @@ func (s *screens) administer(t *testing.T, rng *rand.Rand) bool {
 	case 1:
 		name := []string{"declared", "posted", "of_customer"}[rng.IntN(3)]
 		status, _ := askOf(s.client, s.p, http.MethodPost, "prod", "/_admin/projections/"+name+"/rebuild", s.token, "")
-		return answered(t, "rebuild "+name, status, http.StatusAccepted, http.StatusNotFound, http.StatusPreconditionFailed, http.StatusServiceUnavailable)
+		return answered(
+			t, "rebuild "+name, status, http.StatusAccepted, http.StatusNotFound, http.StatusPreconditionFailed,
+			http.StatusServiceUnavailable,
+		)
 	}
 	edition := s.posted.next()
 	query := ""
@@ -277,7 +295,10 @@ func (s *screens) administer(t *testing.T, rng *rand.Rand) bool {
 	if status == http.StatusOK || status == http.StatusCreated {
 		s.posted.inForce(edition)
 	}
-	return answered(t, "posting a projection: "+string(raw), status, http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusPreconditionFailed, http.StatusServiceUnavailable)
+	return answered(
+		t, "posting a projection: "+string(raw), status, http.StatusOK, http.StatusCreated, http.StatusAccepted,
+		http.StatusPreconditionFailed, http.StatusServiceUnavailable,
+	)
 }
 
 // deploy deploys the spec with the next edition of its list.
@@ -288,7 +309,9 @@ func (s *screens) deploy(t *testing.T, prepare bool) bool {
 	if prepare {
 		path += "&prepare=true"
 	}
-	status, raw := askOf(s.client, s.p, http.MethodPost, "control", path, s.token, fmt.Sprintf(screenSpec, screen(edition)))
+	status, raw := askOf(
+		s.client, s.p, http.MethodPost, "control", path, s.token, fmt.Sprintf(screenSpec, screen(edition)),
+	)
 	if status == http.StatusOK || status == http.StatusCreated {
 		s.declared.inForce(edition)
 	}
@@ -320,15 +343,17 @@ func screenQueries() map[string]struct {
 	}
 	every := func(*screenRow) bool { return true }
 	return map[string]query{
-		"":                      {every, byID},
-		"status=open":           {func(r *screenRow) bool { return r.Data.Status == "open" }, byID},
-		"status=done":           {func(r *screenRow) bool { return r.Data.Status == "done" }, byID},
-		"who=Ann":               {func(r *screenRow) bool { return r.Data.Who == "Ann" }, byWho},
-		"who=Bob&points.gte=5":  {func(r *screenRow) bool { return r.Data.Who == "Bob" && r.Data.Points >= 5 }, byWho},
-		"who=null":              {func(r *screenRow) bool { return r.Data.Who == "" }, byWho},
-		"order=who":             {every, byWho},
-		"order=points":          {every, byPoints},
-		"points.in=3%2C7":       {func(r *screenRow) bool { return r.Data.Points == 3 || r.Data.Points == 7 }, byPoints},
+		"":                     {every, byID},
+		"status=open":          {func(r *screenRow) bool { return r.Data.Status == "open" }, byID},
+		"status=done":          {func(r *screenRow) bool { return r.Data.Status == "done" }, byID},
+		"who=Ann":              {func(r *screenRow) bool { return r.Data.Who == "Ann" }, byWho},
+		"who=Bob&points.gte=5": {func(r *screenRow) bool { return r.Data.Who == "Bob" && r.Data.Points >= 5 }, byWho},
+		"who=null":             {func(r *screenRow) bool { return r.Data.Who == "" }, byWho},
+		"order=who":            {every, byWho},
+		"order=points":         {every, byPoints},
+		"points.in=3%2C7": {
+			func(r *screenRow) bool { return r.Data.Points == 3 || r.Data.Points == 7 }, byPoints,
+		},
 		"who.prefix=C":          {func(r *screenRow) bool { return strings.HasPrefix(r.Data.Who, "C") }, byWho},
 		"who=Eve&points.lt=3.5": {func(r *screenRow) bool { return r.Data.Who == "Eve" && r.Data.Points < 4 }, byWho},
 	}
@@ -349,7 +374,8 @@ func (s *screens) check(t *testing.T) {
 	s.checkVerified(t, "of_customer")
 }
 
-// rest waits until nothing is built or prepared any more: what the server before had begun goes on when its time is over.
+// rest waits until nothing is built or prepared any more: what the server before had begun goes on when its time is
+// over.
 func (s *screens) rest(t *testing.T) {
 	t.Helper()
 	system := clock.System{}
@@ -379,8 +405,8 @@ func (s *screens) rest(t *testing.T) {
 	}
 }
 
-// all reads all tickets by id. Each is as it was acknowledged, or has the one write more that was under way; and the customers have
-// counted as many changes as there are.
+// all reads all tickets by id. Each is as it was acknowledged, or has the one write more that was under way; and the
+// customers have counted as many changes as there are.
 func (s *screens) all(t *testing.T) map[string]ticket {
 	t.Helper()
 	tickets, changes := map[string]ticket{}, 0
@@ -394,7 +420,8 @@ func (s *screens) all(t *testing.T) map[string]ticket {
 			if status == http.StatusNotFound && acked == 0 {
 				continue
 			}
-			if status != http.StatusOK || found.Data.N < acked || found.Data.N > acked+1 || found.Data.N != found.Metadata.Length {
+			if status != http.StatusOK || found.Data.N < acked || found.Data.N > acked+1 ||
+				found.Data.N != found.Metadata.Length {
 				t.Fatalf("%s: %d, %+v, of which %d were acknowledged", id, status, found, acked)
 			}
 			tickets[id], s.acked[w][id] = found.Data, found.Data.N
@@ -581,5 +608,7 @@ func (s *screens) checkNearby(t *testing.T, tickets map[string]ticket) {
 func haversine(lat1, lng1, lat2, lng2 float64) float64 {
 	const degree = math.Pi / 180
 	half := func(degrees float64) float64 { return math.Pow(math.Sin(degrees*degree/2), 2) }
-	return 2 * 6_371_008.8 * math.Asin(math.Sqrt(half(lat2-lat1)+math.Cos(lat1*degree)*math.Cos(lat2*degree)*half(lng2-lng1)))
+	return 2 * 6_371_008.8 * math.Asin(
+		math.Sqrt(half(lat2-lat1)+math.Cos(lat1*degree)*math.Cos(lat2*degree)*half(lng2-lng1)),
+	)
 }

@@ -74,12 +74,13 @@ func (h *holding) of(keys []string, taken bool) (all [][]int) {
 	return all
 }
 
-// soon is how long what was under way may take to go on after a start: less than the shortest lease, which is 30 seconds and begins before the
-// start, and enough for a busy machine.
+// soon is how long what was under way may take to go on after a start: less than the shortest lease, which is 30
+// seconds and begins before the start, and enough for a busy machine.
 const soon = 25 * time.Second
 
-// TestKillHoldsNothingUp kills the server with SIGKILL while an endpoint is told of events, of a replay, and while scheduled events are written.
-// After the start all of it goes on at once, in order: nothing waits until what the killed process had claimed is given up.
+// TestKillHoldsNothingUp kills the server with SIGKILL while an endpoint is told of events, of a replay, and while
+// scheduled events are written. After the start all of it goes on at once, in order: nothing waits until what the
+// killed process had claimed is given up.
 func TestKillHoldsNothingUp(t *testing.T) {
 	dir := t.TempDir()
 	hook := &holding{got: map[string][]int{}}
@@ -87,7 +88,9 @@ func TestKillHoldsNothingUp(t *testing.T) {
 	endpoint := httptest.NewServer(hook)
 	t.Cleanup(endpoint.Close)
 	specFile := filepath.Join(dir, "spec.json")
-	if err := os.WriteFile(specFile, []byte(strings.ReplaceAll(restartSpec, "ENDPOINT", endpoint.URL)), 0o600); err != nil {
+	if err := os.WriteFile(
+		specFile, []byte(strings.ReplaceAll(restartSpec, "ENDPOINT", endpoint.URL)), 0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	start := func() *process {
@@ -145,7 +148,9 @@ func TestKillHoldsNothingUp(t *testing.T) {
 
 	// A replay.
 	letGo = hook.hold()
-	if s := requested(t, p, "POST", "prod", "/_admin/listeners/hook/replay", operatorToken(t, p), `{"after":"0"}`, nil); s != http.StatusAccepted {
+	if s := requested(
+		t, p, "POST", "prod", "/_admin/listeners/hook/replay", operatorToken(t, p), `{"after":"0"}`, nil,
+	); s != http.StatusAccepted {
 		t.Fatalf("replay: %d", s)
 	}
 	await(t, "an event of each order is told again", each(1))

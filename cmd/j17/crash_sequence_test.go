@@ -107,9 +107,9 @@ func (s *sequenced) get(t *testing.T, path string, into any) int {
 	return status
 }
 
-// TestKillLeavesNoGapInNumbers kills the server with SIGKILL while 32 writers create aggregates that take their numbers from
-// one counter. Afterwards the numbers are 1 to how many there are, each of one aggregate, which is the one whose creator was
-// told so.
+// TestKillLeavesNoGapInNumbers kills the server with SIGKILL while 32 writers create aggregates that take their numbers
+// from one counter. Afterwards the numbers are 1 to how many there are, each of one aggregate, which is the one whose
+// creator was told so.
 func TestKillLeavesNoGapInNumbers(t *testing.T) {
 	const writers = 32
 	total, kills := rounds(1_200, 10_000), rounds(3, 4)
@@ -206,7 +206,8 @@ func (s *sequenced) checkNumbers(t *testing.T) {
 	var none struct {
 		Code string `json:"code"`
 	}
-	if status := s.get(t, fmt.Sprintf("ticket/VNO-%d", total+1), &none); status != http.StatusNotFound || none.Code != "aggregate_not_found" {
+	if status := s.get(t, fmt.Sprintf("ticket/VNO-%d", total+1), &none); status != http.StatusNotFound ||
+		none.Code != "aggregate_not_found" {
 		t.Errorf("the number after the last one: %d %s", status, none.Code)
 	}
 	if found := s.count(t, "ticket") + s.count(t, "bill"); found != total {
@@ -214,8 +215,8 @@ func (s *sequenced) checkNumbers(t *testing.T) {
 	}
 }
 
-// checkAggregate reads what creation n has made by its public id: the events of every one, which is the cheapest that tells
-// an aggregate from others, and the state of some.
+// checkAggregate reads what creation n has made by its public id: the events of every one, which is the cheapest that
+// tells an aggregate from others, and the state of some.
 func (s *sequenced) checkAggregate(t *testing.T, n int) {
 	t.Helper()
 	want := s.told[n]

@@ -24,8 +24,8 @@ const crashSpec = `{
 	}}}}
 }`
 
-// TestKillLosesNothingAcknowledged kills the server with SIGKILL while 64 writers write, again and again on the same data
-// folder, and checks that every acknowledged event is there once, in order, and nothing is there in part.
+// TestKillLosesNothingAcknowledged kills the server with SIGKILL while 64 writers write, again and again on the same
+// data folder, and checks that every acknowledged event is there once, in order, and nothing is there in part.
 func TestKillLosesNothingAcknowledged(t *testing.T) {
 	const writers = 64
 	dir := t.TempDir()

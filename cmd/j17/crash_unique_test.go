@@ -14,7 +14,8 @@ const (
 	takeNames = 3
 )
 
-// register has several writers who let the same few holders take names, of which each has one holder at a time, and give them back.
+// register has several writers who let the same few holders take names, of which each has one holder at a time, and
+// give them back.
 type register struct {
 	mu sync.Mutex
 	// tried has the status of each write by its number, 0 for no answer, and the number of its events.
@@ -51,8 +52,8 @@ func (g *register) exchange(client *http.Client, p *process, rng *rand.Rand) boo
 	return status != 0
 }
 
-// settle compares what the writers have heard with what is there: nobody has taken what another one held, and what the server says of who holds
-// what follows from the events.
+// settle compares what the writers have heard with what is there: nobody has taken what another one held, and what the
+// server says of who holds what follows from the events.
 func (g *register) settle(t *testing.T, p *process) {
 	t.Helper()
 
@@ -73,7 +74,9 @@ func (g *register) settle(t *testing.T, p *process) {
 			}
 			Next *string
 		}
-		if s := requested(t, p, "GET", "prod", "/_events?type=holder&count=1000"+after, p.ready.Keys["prod"].Read, "", &page); s != http.StatusOK {
+		if s := requested(
+			t, p, "GET", "prod", "/_events?type=holder&count=1000"+after, p.ready.Keys["prod"].Read, "", &page,
+		); s != http.StatusOK {
 			t.Fatalf("events of holders: %d", s)
 		}
 		for _, e := range page.Events {

@@ -41,7 +41,8 @@ const workflowSpec = `{
 	"listeners": {"all": {"url": %q, "events": ["order.*", "reminder.*", "work.*"]}}
 }`
 
-// receiver is an endpoint that listeners tell. Until it is well it refuses one request in nine, and all about some events.
+// receiver is an endpoint that listeners tell. Until it is well it refuses one request in nine, and all about some
+// events.
 type receiver struct {
 	mu      sync.Mutex
 	heard   map[string]int // by stream_id
@@ -92,9 +93,10 @@ type storedEvent struct {
 	} `json:"data"`
 }
 
-// TestKillKeepsPromises kills the server with SIGKILL at random moments while orders are placed and the clock is moved, again and
-// again on the same data folder. In the end a listener was told of each committed event, or its delivery stands as failed and one
-// replay of what has failed tells it; each schedule has fired once; and no saga has repeated a step or left one out.
+// TestKillKeepsPromises kills the server with SIGKILL at random moments while orders are placed and the clock is moved,
+// again and again on the same data folder. In the end a listener was told of each committed event, or its delivery
+// stands as failed and one replay of what has failed tells it; each schedule has fired once; and no saga has repeated a
+// step or left one out.
 func TestKillKeepsPromises(t *testing.T) {
 	dir := t.TempDir()
 	hook, specFile := tellingOrders(t, dir)
@@ -130,19 +132,23 @@ func tellingOrders(t *testing.T, dir string) (hook *receiver, specFile string) {
 		events = append(events, fmt.Sprintf(`%q: {"schema": {"type": "object"}, "handler": [{"append": {"target": "log", "value": %q}}]}`, name, name))
 	}
 	specFile = filepath.Join(dir, "spec.json")
-	if err := os.WriteFile(specFile, fmt.Appendf(nil, workflowSpec, strings.Join(events, ", "), endpoint.URL), 0o600); err != nil {
+	if err := os.WriteFile(
+		specFile, fmt.Appendf(nil, workflowSpec, strings.Join(events, ", "), endpoint.URL), 0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	return hook, specFile
 }
 
-// settleWorkflows moves the clock of a server until all is done, in 72 hours even what was refused again and again, and checks what
-// became of the orders, of which as many as acked were acknowledged. It ends the server.
+// settleWorkflows moves the clock of a server until all is done, in 72 hours even what was refused again and again, and
+// checks what became of the orders, of which as many as acked were acknowledged. It ends the server.
 func settleWorkflows(t *testing.T, p *process, hook *receiver, acked int64) {
 	t.Helper()
 	token := operatorToken(t, p)
 	for _, by := range []string{"10m", "72h"} {
-		if s := requested(t, p, "POST", "prod", "/_dev/clock/advance", token, `{"by":"`+by+`"}`, nil); s != http.StatusOK {
+		if s := requested(
+			t, p, "POST", "prod", "/_dev/clock/advance", token, `{"by":"`+by+`"}`, nil,
+		); s != http.StatusOK {
 			t.Fatalf("moving the clock by %s: %d", by, s)
 		}
 	}
@@ -179,8 +185,8 @@ func placeUntilKilled(t *testing.T, p *process, after int, acked *atomic.Int64) 
 	client.CloseIdleConnections()
 }
 
-// untilKilled lets writers write and others do what they do, each again and again until it says that it cannot, and kills the server
-// when the writers have written so often.
+// untilKilled lets writers write and others do what they do, each again and again until it says that it cannot, and
+// kills the server when the writers have written so often.
 func untilKilled(t *testing.T, p *process, after int, writers, others []func() bool) {
 	t.Helper()
 	written := make(chan struct{}, 1000)
@@ -274,7 +280,9 @@ func allEvents(t *testing.T, p *process) (all []storedEvent) {
 			Events []storedEvent `json:"events"`
 			Next   *string       `json:"next"`
 		}
-		if s := requested(t, p, "GET", "prod", "/_events?count=1000&after="+after, p.ready.Keys["prod"].Read, "", &page); s != http.StatusOK {
+		if s := requested(
+			t, p, "GET", "prod", "/_events?count=1000&after="+after, p.ready.Keys["prod"].Read, "", &page,
+		); s != http.StatusOK {
 			t.Fatalf("the feed: %d", s)
 		}
 		all = append(all, page.Events...)
@@ -285,7 +293,8 @@ func allEvents(t *testing.T, p *process) (all []storedEvent) {
 	}
 }
 
-// checkWorkflows checks that each order has one reminder and one saga with all its steps, and returns how many orders there are.
+// checkWorkflows checks that each order has one reminder and one saga with all its steps, and returns how many orders
+// there are.
 func checkWorkflows(t *testing.T, all []storedEvent) (orders int) {
 	t.Helper()
 	of := map[string][]string{}
@@ -310,7 +319,8 @@ func checkWorkflows(t *testing.T, all []storedEvent) (orders int) {
 	return orders
 }
 
-// checkTold checks that a listener was told of all events, but for those whose deliveries have failed, and that a replay tells them.
+// checkTold checks that a listener was told of all events, but for those whose deliveries have failed, and that a
+// replay tells them.
 func checkTold(t *testing.T, p *process, hook *receiver, all []storedEvent) {
 	t.Helper()
 	token := operatorToken(t, p)
@@ -322,7 +332,9 @@ func checkTold(t *testing.T, p *process, hook *receiver, all []storedEvent) {
 	var replay struct {
 		Count int `json:"count"`
 	}
-	s := requested(t, p, "POST", "prod", "/_admin/listeners/all/replay", token, `{"after":"0","only":"failed"}`, &replay)
+	s := requested(
+		t, p, "POST", "prod", "/_admin/listeners/all/replay", token, `{"after":"0","only":"failed"}`, &replay,
+	)
 	// A try that the receiver has heard may have been lost with its answer, so there may be more.
 	if s != http.StatusAccepted || replay.Count < len(missing) {
 		t.Errorf("a replay of what has failed: %d, %d events; the listener was not told of %d, such as %v", s, replay.Count, len(missing), missing[:min(len(missing), 5)])
@@ -335,11 +347,13 @@ func checkTold(t *testing.T, p *process, hook *receiver, all []storedEvent) {
 	}
 }
 
-// checkProof checks what a server says about its subscriptions: it has compared what they have passed with the feed, and found no gap.
+// checkProof checks what a server says about its subscriptions: it has compared what they have passed with the feed,
+// and found no gap.
 func checkProof(t *testing.T, p *process) {
 	t.Helper()
 	text := metrics(t, p)
-	if !bytes.Contains(text, []byte("\nj17_subscription_gaps_total 0\n")) || !bytes.Contains(text, []byte("\nj17_subscription_checks_total ")) ||
+	if !bytes.Contains(text, []byte("\nj17_subscription_gaps_total 0\n")) ||
+		!bytes.Contains(text, []byte("\nj17_subscription_checks_total ")) ||
 		bytes.Contains(text, []byte("\nj17_subscription_checks_total 0\n")) {
 		t.Errorf("the proof of subscriptions:\n%s", text)
 	}

@@ -69,7 +69,9 @@ func sessionsCommand(e *env) *cobra.Command {
 
 func sessionsListCommand(e *env) *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "list", Short: "List your own sessions in browsers", Example: "  j17 sessions list", Args: noArgs}
+	cmd := &cobra.Command{
+		Use: "list", Short: "List your own sessions in browsers", Example: "  j17 sessions list", Args: noArgs,
+	}
 	r := serverFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -83,16 +85,20 @@ func sessionsListCommand(e *env) *cobra.Command {
 		if err := o.call(cmd.Context(), http.MethodGet, []string{"me", "sessions"}, nil, nil, &got); err != nil {
 			return err
 		}
-		return printRows(e, got.Sessions, asJSON, []string{"id", "begun", "used", "ends", "address"}, func(s wire.Session) []string {
-			return []string{s.ID, when(s.CreatedAt), when(s.UsedAt), when(s.ExpiresAt), s.Address}
-		})
+		return printRows(e, got.Sessions, asJSON, []string{"id", "begun", "used", "ends", "address"},
+			func(s wire.Session) []string {
+				return []string{s.ID, when(s.CreatedAt), when(s.UsedAt), when(s.ExpiresAt), s.Address}
+			})
 	}
 	return cmd
 }
 
 func sessionsEndCommand(e *env) *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "end ID", Short: "Sign out one of your browsers", Example: "  j17 sessions end 4f1d2c9a0b7e6638", Args: exactly("ID")}
+	cmd := &cobra.Command{
+		Use: "end ID", Short: "Sign out one of your browsers", Example: "  j17 sessions end 4f1d2c9a0b7e6638",
+		Args: exactly("ID"),
+	}
 	r := serverFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -101,7 +107,9 @@ func sessionsEndCommand(e *env) *cobra.Command {
 			return err
 		}
 		var raw json.RawMessage
-		if err := o.call(cmd.Context(), http.MethodDelete, []string{"me", "sessions", args[0]}, nil, nil, &raw); err != nil {
+		if err := o.call(
+			cmd.Context(), http.MethodDelete, []string{"me", "sessions", args[0]}, nil, nil, &raw,
+		); err != nil {
 			return err
 		}
 		if asJSON {
@@ -119,7 +127,8 @@ func openBrowser(cmd *cobra.Command, link string) error {
 	if runtime.GOOS == "darwin" {
 		program = "open"
 	}
-	if err := exec.CommandContext(cmd.Context(), program, link).Run(); err != nil { //nolint:gosec // one of two programs, and a link that the server has made
+	//nolint:gosec // one of two programs, and a link that the server has made
+	if err := exec.CommandContext(cmd.Context(), program, link).Run(); err != nil {
 		return errors.New("the browser could not be opened: " + err.Error() + ". Open the link yourself")
 	}
 	return nil

@@ -27,8 +27,8 @@ func dataCommand(e *env) *cobra.Command {
 type load struct {
 	env   *env
 	route string
-	// history tells that the events are stored as they were, and resumes that a file that was cut short goes on where it was: the server
-	// knows it by its content, so that it can be sent again at any time.
+	// history tells that the events are stored as they were, and resumes that a file that was cut short goes on where
+	// it was: the server knows it by its content, so that it can be sent again at any time.
 	history, resumes bool
 	yes, asJSON      bool
 }
@@ -159,8 +159,8 @@ func eventFileNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.
 	return []string{"jsonl", "ndjson", "json"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// open returns what a file has, and what to call once it is not needed any more. What can be read only once, such as standard
-// input, is kept in a temporary file: a request may have to be sent twice.
+// open returns what a file has, and what to call once it is not needed any more. What can be read only once, such as
+// standard input, is kept in a temporary file: a request may have to be sent twice.
 func (l *load) open(name string) (*client.Content, func() error, error) {
 	e, in := l.env, l.env.in
 
@@ -252,7 +252,8 @@ func (l *load) send(ctx context.Context, o *operating, path []string, name strin
 	var raw json.RawMessage
 	err := o.change(ctx, true, func() error {
 		err := o.Call(ctx, client.Request{
-			Method: http.MethodPost, Path: append([]string{"api"}, path...), Body: content, Repeatable: l.resumes, NothingIfBusy: l.whole(),
+			Method: http.MethodPost, Path: append([]string{"api"}, path...), Body: content, Repeatable: l.resumes,
+			NothingIfBusy: l.whole(),
 		}, &raw)
 		l.tell(name, err)
 		return err
@@ -273,7 +274,10 @@ func (l *load) send(ctx context.Context, o *operating, path []string, name strin
 	case l.history:
 		_, err = fmt.Fprintf(e.out, "%s of %s: %d stored, %d stored before\n", j17.Count(got.Events, "event"), j17.Count(got.Streams, "aggregate"), got.Stored, got.Known)
 	default:
-		_, err = fmt.Fprintf(e.out, "%s: %d stored; implied %s\n", j17.Count(got.Events, "event"), got.Stored, j17.Count(got.Implied, "event"))
+		_, err = fmt.Fprintf(
+			e.out, "%s: %d stored; implied %s\n", j17.Count(got.Events, "event"), got.Stored,
+			j17.Count(got.Implied, "event"),
+		)
 	}
 	return err
 }

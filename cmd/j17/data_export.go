@@ -228,8 +228,8 @@ func (s *seam) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// join compares the first line with the last one of the file, and takes what is behind that out of the file: half an event is what
-// a run that was stopped may leave. An event may have been erased since.
+// join compares the first line with the last one of the file, and takes what is behind that out of the file: half an
+// event is what a run that was stopped may leave. An event may have been erased since.
 func (s *seam) join(first []byte) error {
 	if s.last != nil {
 		e, err := readExported(first)

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestTheDataFolderIsClosed looks through all files of a data folder for secrets and headers of listeners, and at who may read the files, also
-// after a copy that has opened them to others.
+// TestTheDataFolderIsClosed looks through all files of a data folder for secrets and headers of listeners, and at who
+// may read the files, also after a copy that has opened them to others.
 func TestTheDataFolderIsClosed(t *testing.T) {
 	const word = "value-of-a-header"
 	withListener := strings.Replace(plainSpec, "{", `{"listeners":{"sink":{"url":"https://example.invalid/","events":["*"],"headers":{"X-Token":"`+word+`"}}},`, 1)

@@ -35,7 +35,8 @@ func describeDelivery(d wire.Delivery) []string {
 		next = when(*d.NextAttemptAt)
 	}
 	return []string{
-		d.ID, d.Listener, d.Status, strconv.Itoa(d.Attempts), answerOf(d.LastStatus, d.LastError), d.Event.Key + " " + d.Event.Type, when(d.CreatedAt), next,
+		d.ID, d.Listener, d.Status, strconv.Itoa(d.Attempts), answerOf(d.LastStatus, d.LastError),
+		d.Event.Key + " " + d.Event.Type, when(d.CreatedAt), next,
 	}
 }
 
@@ -76,7 +77,10 @@ func printDelivery(e *env, shown wire.DeliveryShown) error {
 	}
 	tries := make([][]string, len(d.Log))
 	for i, try := range d.Log {
-		tries[i] = []string{when(try.At), answerOf(try.Status, try.Error), strconv.FormatFloat(try.Millis, 'f', 1, 64) + " ms", try.Response}
+		tries[i] = []string{
+			when(try.At), answerOf(try.Status, try.Error), strconv.FormatFloat(try.Millis, 'f', 1, 64) + " ms",
+			try.Response,
+		}
 	}
 	return e.printFurther([]string{"at", "answer", "after", "response"}, tries)
 }

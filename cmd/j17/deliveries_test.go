@@ -24,7 +24,8 @@ const scheduleSpec = `{
 	"listeners": {"hook": {"url": "ENDPOINT", "events": ["cart.was_filled"]}}
 }`
 
-// TestRetriesFromTheCommandLine lets an endpoint and an aggregate refuse what they are told until it is given up, and tries it again.
+// TestRetriesFromTheCommandLine lets an endpoint and an aggregate refuse what they are told until it is given up, and
+// tries it again.
 func TestRetriesFromTheCommandLine(t *testing.T) {
 	var well atomic.Bool
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -37,7 +38,11 @@ func TestRetriesFromTheCommandLine(t *testing.T) {
 	p, specFile := started(t, strings.ReplaceAll(scheduleSpec, "ENDPOINT", endpoint.URL), "--allow-private-listeners")
 	j17 := func(args string) (out string, code int) {
 		t.Helper()
-		cmd := startable(t, "j17", append(strings.Fields(args), "--url", p.url, "--data", filepath.Join(filepath.Dir(specFile), "data"))...)
+		cmd := startable(
+			t, "j17", append(
+				strings.Fields(args), "--url", p.url, "--data", filepath.Join(filepath.Dir(specFile), "data"),
+			)...,
+		)
 		raw, _ := cmd.CombinedOutput() // the exit code tells
 		return string(raw), cmd.ProcessState.ExitCode()
 	}
@@ -58,7 +63,9 @@ func TestRetriesFromTheCommandLine(t *testing.T) {
 
 	// What is refused again and again is given up.
 	post("was_filled")
-	if s := requested(t, p, "POST", "prod", "/_dev/clock/advance", operatorToken(t, p), `{"by":"10m"}`, nil); s != http.StatusOK {
+	if s := requested(
+		t, p, "POST", "prod", "/_dev/clock/advance", operatorToken(t, p), `{"by":"10m"}`, nil,
+	); s != http.StatusOK {
 		t.Fatal(s)
 	}
 	const about = `cart:550e8400-e29b-41d4-a716-446655440000`
@@ -75,7 +82,10 @@ func TestRetriesFromTheCommandLine(t *testing.T) {
 	shows("listener deliveries retry "+delivery, `^dlv_\w+ +hook +pending +0 `)
 	shows("scheduled retry "+reminder+" --json", `^{"scheduled":{"scheduled_id":"sch_\w+","status":"pending",.*"attempts":0,"last_error":null`)
 	for list, status := range map[string]string{"listener deliveries list --status delivered --json": delivery, "scheduled list --status fired --json": reminder} {
-		await(t, list+" shows what was tried again", func() bool { out, _ := j17(list); return strings.Contains(out, status) })
+		await(
+			t, list+" shows what was tried again",
+			func() bool { out, _ := j17(list); return strings.Contains(out, status) },
+		)
 	}
 
 	// The listener itself is stopped, told again, and given another secret.

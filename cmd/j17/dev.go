@@ -93,7 +93,9 @@ import, the first are shown and the others counted. Each one that fails is shown
 			case asJSON:
 				err = json.NewEncoder(e.out).Encode(ready)
 			default:
-				err = printReady(e.out, ready, o.Dir, firstRequests(d.Spec(), specBeside(), d.URL(), ready.Keys[j17.Prod].Write))
+				err = printReady(
+					e.out, ready, o.Dir, firstRequests(d.Spec(), specBeside(), d.URL(), ready.Keys[j17.Prod].Write),
+				)
 			}
 			if err == nil {
 				err = runDev(cmd.Context(), d, &o, requests, stderr)
@@ -123,8 +125,8 @@ import, the first are shown and the others counted. Each one that fails is shown
 	return cmd
 }
 
-// usableSpec reports whether a server can start with a spec file, "" for none; it says what is wrong with one that it cannot
-// start with, before there is a data folder.
+// usableSpec reports whether a server can start with a spec file, "" for none; it says what is wrong with one that it
+// cannot start with, before there is a data folder.
 func usableSpec(e *env, file string) (bool, error) {
 	if file == "" {
 		return true, nil
@@ -189,7 +191,8 @@ func isPort(port string) bool {
 	return port != "" && (err != nil || n >= 0 && n <= math.MaxUint16)
 }
 
-// runDev runs the server, tells of requests that were counted, if requests are shown, and once when its spec file is gone.
+// runDev runs the server, tells of requests that were counted, if requests are shown, and once when its spec file is
+// gone.
 func runDev(ctx context.Context, d *server.Dev, o *server.DevOptions, requests *requestLog, stderr io.Writer) error {
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
@@ -209,8 +212,8 @@ func runDev(ctx context.Context, d *server.Dev, o *server.DevOptions, requests *
 	return err
 }
 
-// goneInterval is how often the spec file is looked for. It has to be missing twice in a row: some editors remove a file
-// and write it anew.
+// goneInterval is how often the spec file is looked for. It has to be missing twice in a row: some editors remove a
+// file and write it anew.
 const goneInterval = time.Second
 
 // watchGone tells of a file that is removed, until the context ends.
@@ -232,7 +235,8 @@ func backupFlags(f *pflag.FlagSet, o *server.Options) {
 	f.StringVar(&o.Backups, "backups", "", "`folder` for backups; the data folder's name with -backups behind it if not given")
 }
 
-// limitFlags declares the flags that bound what events may set off, how long requests wait, and how much memory caches take.
+// limitFlags declares the flags that bound what events may set off, how long requests wait, and how much memory caches
+// take.
 func limitFlags(f *pflag.FlagSet, o *server.Options) {
 	limitFlag(f, &o.ImplicationsMaxDepth, "implications-max-depth", decider.DefaultMaxDepth, "how many events long the chains may be that one event sets off")
 	limitFlag(f, &o.ImplicationsMaxTotal, "implications-max-total", decider.DefaultMaxImplied, "how many events one event may imply in all")

@@ -32,7 +32,9 @@ ends: scheduled events are written, sagas go on, deliveries are tried again. The
 		}
 		var raw json.RawMessage
 		err = o.change(cmd.Context(), true, func() error {
-			return o.Call(cmd.Context(), client.Request{Method: http.MethodPost, Path: []string{"_dev", "clock", "advance"}, Body: wire.Advance{By: args[0]}}, &raw)
+			return o.Call(cmd.Context(), client.Request{
+				Method: http.MethodPost, Path: []string{"_dev", "clock", "advance"}, Body: wire.Advance{By: args[0]},
+			}, &raw)
 		})
 		refused, ok := errors.AsType[*j17.Error](err)
 		switch {

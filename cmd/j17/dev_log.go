@@ -21,8 +21,8 @@ import (
 	"j17/internal/server"
 )
 
-// requestLog writes a line for each request. Of those that succeed and are alike, the first of a second have lines and the
-// others are counted. A request that fails always has its line.
+// requestLog writes a line for each request. Of those that succeed and are alike, the first of a second have lines and
+// the others are counted. A request that fails always has its line.
 type requestLog struct {
 	w       io.Writer
 	clock   clock.Clock
@@ -34,7 +34,8 @@ type requestLog struct {
 	runs  map[requestKind]*requestRun
 }
 
-// requestKind is what requests have in common that are alike. There are as many as routes, methods and environments allow.
+// requestKind is what requests have in common that are alike. There are as many as routes, methods and environments
+// allow.
 type requestKind struct {
 	method, route string
 	status        int
@@ -86,7 +87,8 @@ func (l *requestLog) observe(x server.Exchange) {
 	}
 
 	// All others are.
-	line := l.start(now, x.Status, x.Method) + (&url.URL{Path: x.Path}).EscapedPath() + " " + milliseconds(x.Duration) + ofEnvironment(x.Environment)
+	line := l.start(now, x.Status, x.Method) + (&url.URL{Path: x.Path}).EscapedPath() + " " + milliseconds(x.Duration) +
+		ofEnvironment(x.Environment)
 	if x.Code != "" {
 		line += fmt.Sprintf(" %s: %s", x.Code, printable(x.Detail))
 	}
@@ -100,12 +102,18 @@ func (l *requestLog) tell(now time.Time) {
 	}
 	stillGoing := now.Sub(l.since) < 2*alikeWithin
 	kinds := slices.SortedFunc(maps.Keys(l.runs), func(a, b requestKind) int {
-		return cmp.Or(strings.Compare(a.route, b.route), strings.Compare(a.method, b.method), cmp.Compare(a.status, b.status), cmp.Compare(a.environment, b.environment))
+		return cmp.Or(
+			strings.Compare(a.route, b.route), strings.Compare(a.method, b.method), cmp.Compare(a.status, b.status),
+			cmp.Compare(a.environment, b.environment),
+		)
 	})
 	for _, kind := range kinds {
 		run := l.runs[kind]
 		if run.counted > 0 {
-			_, _ = fmt.Fprintf(l.w, "%s%s: %d more like this%s\n", l.start(now, kind.status, kind.method), printable(kind.route), run.counted, ofEnvironment(kind.environment))
+			_, _ = fmt.Fprintf(
+				l.w, "%s%s: %d more like this%s\n", l.start(now, kind.status, kind.method), printable(kind.route),
+				run.counted, ofEnvironment(kind.environment),
+			)
 		}
 		if !stillGoing || run.counted <= maxAlike {
 			delete(l.runs, kind)
@@ -181,8 +189,8 @@ func printable(s string) string {
 // globalID is an id that every aggregate type and every agent type has.
 const globalID = "global"
 
-// firstRequests says what to try first: commands that write an event of the spec and read the state that it makes, or what
-// is missing for that.
+// firstRequests says what to try first: commands that write an event of the spec and read the state that it makes, or
+// what is missing for that.
 func firstRequests(c *spec.Compiled, beside, base, key string) string {
 	if c == nil && beside != "" {
 		return fmt.Sprintf("No spec is deployed, so no event can be written. 'j17 dev %s' runs the one in this folder, and deploys it again\nwhenever it changes.\n", beside)

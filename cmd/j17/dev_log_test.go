@@ -26,8 +26,8 @@ import (
 	"j17/internal/server"
 )
 
-// TestDevShowsWhatToDoNext runs the commands that a development server prints for each example, then finds its data folder
-// with the command line.
+// TestDevShowsWhatToDoNext runs the commands that a development server prints for each example, then finds its data
+// folder with the command line.
 func TestDevShowsWhatToDoNext(t *testing.T) {
 	specs, err := filepath.Glob("../../examples/*/spec.json")
 	if err != nil || len(specs) == 0 {
@@ -61,7 +61,8 @@ func TestDevShowsWhatToDoNext(t *testing.T) {
 				sh := startable(t, "sh", "-c", script)
 				sh.Dir = dir
 				reply, err := sh.Output()
-				if err != nil || i == 0 && !strings.Contains(string(reply), `"length":1`) || i > 0 && !strings.Contains(string(reply), `"created_at":`) {
+				if err != nil || i == 0 && !strings.Contains(string(reply), `"length":1`) ||
+					i > 0 && !strings.Contains(string(reply), `"created_at":`) {
 					t.Errorf("%s\nprints %s, %v", script, reply, err)
 				}
 			}
@@ -79,10 +80,15 @@ func TestDevShowsWhatToDoNext(t *testing.T) {
 
 func TestRequestLog(t *testing.T) {
 	at := clock.NewManual(time.Date(2026, 1, 31, 12, 0, 5, 0, time.Local))
-	x := server.Exchange{Method: "GET", Path: "/a\x1b[2J/ü", Status: 404, Duration: 1234567, Environment: j17.Test, Code: j17.CodeAggregateNotFound, Detail: "Nothing\nthere"}
+	x := server.Exchange{
+		Method: "GET", Path: "/a\x1b[2J/ü", Status: 404, Duration: 1234567, Environment: j17.Test,
+		Code: j17.CodeAggregateNotFound, Detail: "Nothing\nthere",
+	}
 	var b strings.Builder
 	(&requestLog{w: &b, clock: at}).observe(x)
-	(&requestLog{w: &b, clock: at, colored: true}).observe(server.Exchange{Method: "POST", Path: "/a", Status: 500, Environment: j17.Prod})
+	(&requestLog{w: &b, clock: at, colored: true}).observe(server.Exchange{
+		Method: "POST", Path: "/a", Status: 500, Environment: j17.Prod,
+	})
 	(&requestLog{w: &b, clock: at, colored: true}).observe(server.Exchange{Method: "GET", Path: "/livez", Status: 200})
 	want := "12:00:05 404 GET  /a%1B%5B2J/%C3%BC 1.2 ms [test] aggregate_not_found: Nothing\uFFFDthere\n12:00:05 \x1b[31m500\x1b[0m POST /a 0.0 ms\n"
 	if b.String() != want {
@@ -102,7 +108,10 @@ func TestRequestsThatAreAlike(t *testing.T) {
 		var now clock.System
 		l := &requestLog{w: &said, clock: now}
 		go l.follow(ctx)
-		post := server.Exchange{Method: "POST", Route: "/{type}/{id}/{event}", Path: "/note/a/was_written", Status: 201, Environment: j17.Staging}
+		post := server.Exchange{
+			Method: "POST", Route: "/{type}/{id}/{event}", Path: "/note/a/was_written", Status: 201,
+			Environment: j17.Staging,
+		}
 		failed := post
 		failed.Status, failed.Code, failed.Detail = 400, j17.CodeSchemaViolation, "text: it is missing"
 
@@ -144,7 +153,8 @@ func TestRequestsThatAreAlike(t *testing.T) {
 		stop()
 		synctest.Wait()
 		rest := strings.TrimPrefix(said.String(), text)
-		if strings.Count(rest, "/note/a/was_written") != maxAlike || !strings.HasSuffix(rest, ": 1 more like this [staging]\n") {
+		if strings.Count(rest, "/note/a/was_written") != maxAlike ||
+			!strings.HasSuffix(rest, ": 1 more like this [staging]\n") {
 			t.Error(rest)
 		}
 	})
@@ -168,7 +178,10 @@ func TestDeploymentsSayWhatChanged(t *testing.T) {
 			{Kind: compare.Changed, What: "project_key"},
 			{Kind: compare.Changed, What: "event type", Name: "order.was_placed", Keys: []string{"handler", "schema"}},
 		}}, "is deployed to prod, staging and test: event type order.was_paid added; project_key changed; event type order.was_placed changed (handler, schema)\n"},
-		{server.DeployAttempt{Compared: true, Changes: many}, "test: " + strings.Repeat("projection p\uFFFD removed; ", maxChangesShown) + "and 3 more\n"},
+		{
+			server.DeployAttempt{Compared: true, Changes: many},
+			"test: " + strings.Repeat("projection p\uFFFD removed; ", maxChangesShown) + "and 3 more\n",
+		},
 		{server.DeployAttempt{Unreached: []string{"bank", "search"}}, "is deployed to prod, staging and test\n" +
 			"Nothing is delivered to addresses of this machine, where the spec has listeners (bank, search), unless there is --allow-private-listeners.\n"},
 		{server.DeployAttempt{Err: server.ErrInvalidSpec}, "was not deployed; the spec before it, if any, stays in place\n"},
@@ -197,7 +210,9 @@ func TestNoFirstRequest(t *testing.T) {
 	if got := firstRequests(nil, "spec.json", "http://localhost:1", "k"); !strings.Contains(got, "'j17 dev spec.json' runs the one in this folder") || strings.Contains(got, "spec new") {
 		t.Error(got)
 	}
-	if got := firstRequests(compile(""), "", "http://localhost:1", "k"); !strings.Contains(got, "No data could be made up") ||
+	if got := firstRequests(
+		compile(""), "", "http://localhost:1", "k",
+	); !strings.Contains(got, "No data could be made up") ||
 		!strings.Contains(got, "curl http://localhost:1/note/global/was_hard ") || !strings.Contains(got, `{"data": DATA, "metadata": {"actor": {"type": "user", "id": "global"}}}`) {
 		t.Error(got)
 	}
@@ -280,7 +295,9 @@ func TestNamesOfOthers(t *testing.T) {
 	if diff := cmp.Diff(roles, operatorRoles()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{string(container.Bubblewrap), string(container.Runc), string(container.Docker), string(container.Podman)}, containerDrivers()); diff != "" {
+	if diff := cmp.Diff([]string{
+		string(container.Bubblewrap), string(container.Runc), string(container.Docker), string(container.Podman),
+	}, containerDrivers()); diff != "" {
 		t.Error(diff)
 	}
 }

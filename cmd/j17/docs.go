@@ -149,7 +149,9 @@ func printPage(e *env, library *docs.Library, topic string, asJSON bool) error {
 		}
 	}
 	if asJSON {
-		return json.NewEncoder(e.out).Encode(pageInfo{Topic: page.Topic(), Title: page.Title, Summary: page.Summary, Section: heading, Text: text})
+		return json.NewEncoder(e.out).Encode(pageInfo{
+			Topic: page.Topic(), Title: page.Title, Summary: page.Summary, Section: heading, Text: text,
+		})
 	}
 	_, err := io.WriteString(e.out, text)
 	return err
@@ -163,7 +165,9 @@ func searchDocs(e *env, library *docs.Library, words string, asJSON bool) error 
 	if asJSON {
 		list := make([]pageInfo, 0, len(hits))
 		for _, h := range hits {
-			list = append(list, pageInfo{Topic: h.Page.Topic(), Title: h.Page.Title, Summary: h.Line, Section: h.Heading})
+			list = append(list, pageInfo{
+				Topic: h.Page.Topic(), Title: h.Page.Title, Summary: h.Line, Section: h.Heading,
+			})
 		}
 		return json.NewEncoder(e.out).Encode(list)
 	}

@@ -21,12 +21,12 @@ import (
 //
 //	<!-- server: examples/orders/spec.json -->
 //
-// all blocks marked "sh run" are one session of a shell, in an empty folder, against a development server with that spec.
-// A name without a folder is that of a file which the blocks before the comment have written: the server starts there, and
-// when a later block changes the file, the next one runs once the server has deployed it.
-// The variables J17_URL, J17_KEY (a write key), J17_READ_KEY, J17_STAGING_KEY, J17_OPERATOR_EMAIL, J17_OPERATOR_PASSWORD and, for the program itself, a PATH with j17
-// on it are set. A block marked "reply" that follows one of them is what it prints; "…" stands for anything up to the next
-// character that is not.
+// all blocks marked "sh run" are one session of a shell, in an empty folder, against a development server with that
+// spec. A name without a folder is that of a file which the blocks before the comment have written: the server starts
+// there, and when a later block changes the file, the next one runs once the server has deployed it. The variables
+// J17_URL, J17_KEY (a write key), J17_READ_KEY, J17_STAGING_KEY, J17_OPERATOR_EMAIL, J17_OPERATOR_PASSWORD and, for the
+// program itself, a PATH with j17 on it are set. A block marked "reply" that follows one of them is what it prints; "…"
+// stands for anything up to the next character that is not.
 func TestDocs(t *testing.T) {
 	root := "../.."
 	pages := []string{filepath.Join(root, "README.md")}
@@ -193,7 +193,8 @@ func (sh *shell) serve(t *testing.T, specFile string) *process {
 	}
 	sh.deployed = 1
 	for name, v := range map[string]string{
-		"J17_URL": p.url, "J17_KEY": p.ready.Keys["prod"].Write, "J17_READ_KEY": p.ready.Keys["prod"].Read, "J17_STAGING_KEY": p.ready.Keys["staging"].Write,
+		"J17_URL": p.url, "J17_KEY": p.ready.Keys["prod"].Write, "J17_READ_KEY": p.ready.Keys["prod"].Read,
+		"J17_STAGING_KEY":    p.ready.Keys["staging"].Write,
 		"J17_OPERATOR_EMAIL": p.ready.Operator.Email, "J17_OPERATOR_PASSWORD": p.ready.Operator.Password,
 	} {
 		if _, err := fmt.Fprintf(sh.in, "export %s='%s'\n", name, v); err != nil {

@@ -147,9 +147,11 @@ func (r *dryRun) title() string {
 	return fileName(r.name)
 }
 
-// tryEvents reads a spec and events and runs them in memory. now is the time of events without one, nil for the present; blobs
-// are the custom code that is run.
-func tryEvents(ctx context.Context, e *env, specName, eventsName string, now *int64, blobs localBlobs) (*dryRun, error) {
+// tryEvents reads a spec and events and runs them in memory. now is the time of events without one, nil for the
+// present; blobs are the custom code that is run.
+func tryEvents(
+	ctx context.Context, e *env, specName, eventsName string, now *int64, blobs localBlobs,
+) (*dryRun, error) {
 	if specName == "-" && eventsName == "-" {
 		return nil, usageError{fmt.Errorf("only one of SPEC and EVENTS can be standard input")}
 	}
@@ -248,7 +250,9 @@ func (r *dryRun) printStates(w io.Writer) error {
 		if i == 0 {
 			gap = ""
 		}
-		if _, err := fmt.Fprintf(w, "%s%s (%s)\n%s", gap, s.Key, j17.Count(int(min(s.Length, 1<<31)), "event"), spec.FormatValue(s.Data)); err != nil {
+		if _, err := fmt.Fprintf(
+			w, "%s%s (%s)\n%s", gap, s.Key, j17.Count(int(min(s.Length, 1<<31)), "event"), spec.FormatValue(s.Data),
+		); err != nil {
 			return err
 		}
 	}
@@ -261,7 +265,8 @@ type eventFinding struct {
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
 	Path   string `json:"path"`
-	// Pointer is a place in the event, or in the spec where that forbids it or has brought about what is refused; Requirement is what a guard calls that.
+	// Pointer is a place in the event, or in the spec where that forbids it or has brought about what is refused;
+	// Requirement is what a guard calls that.
 	Pointer     string   `json:"pointer"`
 	Code        j17.Code `json:"code"`
 	Requirement string   `json:"requirement,omitempty"`
@@ -269,8 +274,8 @@ type eventFinding struct {
 	Hint        string   `json:"hint,omitempty"`
 }
 
-// handlerFault is an operation that changed nothing in the output of --json. Event, EventLine, Key and Type are those of
-// the event that it did not fit.
+// handlerFault is an operation that changed nothing in the output of --json. Event, EventLine, Key and Type are those
+// of the event that it did not fit.
 type handlerFault struct {
 	Event     int    `json:"event,omitempty"`
 	EventLine int    `json:"event_line,omitempty"`
@@ -312,15 +317,23 @@ func (r *dryRun) validation() validation {
 func eventFindings(found []trial.EventFinding) []eventFinding {
 	out := make([]eventFinding, 0, len(found))
 	for _, f := range found {
-		out = append(out, eventFinding{f.Event, f.Line, f.Column, f.Path, string(cmp.Or(f.Rule, f.Pointer)), f.Code, f.Requirement, f.Message, f.Hint})
+		out = append(out, eventFinding{
+			f.Event, f.Line, f.Column, f.Path, string(cmp.Or(f.Rule, f.Pointer)), f.Code, f.Requirement, f.Message,
+			f.Hint,
+		})
 	}
 	return out
 }
 
 func (r *dryRun) outcome() outcome {
-	o := outcome{validation: r.validation(), Faults: make([]handlerFault, 0, len(r.Faults)), Implied: impliedEvents(r.Implied), Scheduled: scheduledEvents(r.Scheduled), States: make([]stateEntry, 0, len(r.States))}
+	o := outcome{
+		validation: r.validation(), Faults: make([]handlerFault, 0, len(r.Faults)), Implied: impliedEvents(r.Implied),
+		Scheduled: scheduledEvents(r.Scheduled), States: make([]stateEntry, 0, len(r.States)),
+	}
 	for _, f := range r.Faults {
-		o.Faults = append(o.Faults, handlerFault{f.Event, f.EventLine, f.Key.String(), f.Type, string(f.Pointer), f.Line, f.Column, f.Message})
+		o.Faults = append(o.Faults, handlerFault{
+			f.Event, f.EventLine, f.Key.String(), f.Type, string(f.Pointer), f.Line, f.Column, f.Message,
+		})
 	}
 	for _, s := range r.States {
 		o.States = append(o.States, stateEntry{s.Key.String(), s.Length, s.Data})

@@ -22,7 +22,8 @@ import (
 // eventsOnlineCommands returns the commands of "j17 events" that talk to a server.
 func eventsOnlineCommands(e *env) []*cobra.Command {
 	return []*cobra.Command{
-		eventsPostCommand(e), eventsTransactionCommand(e), eventsListCommand(e), eventsTailCommand(e), eventsSendCommand(e),
+		eventsPostCommand(e), eventsTransactionCommand(e), eventsListCommand(e), eventsTailCommand(e),
+		eventsSendCommand(e),
 		oldWordCommand(e, "import FILE", "'j17 events import' is an old word for 'j17 events send', which writes events that happen now. To store history, use 'j17 data import'.", eventsSendCommand(e)),
 		oldWordCommand(e, "export", "'j17 events export' is an old word for 'j17 data export'.", dataExportCommand(e)),
 	}
@@ -144,17 +145,19 @@ func jsonArgument(e *env, from, arg string) (json.RawMessage, error) {
 	return json.RawMessage(arg), nil
 }
 
-// refusedEvent marks the error of an event that is itself at fault. That there is no such type, and that another write was
-// faster, have exit codes of their own.
+// refusedEvent marks the error of an event that is itself at fault. That there is no such type, and that another write
+// was faster, have exit codes of their own.
 func refusedEvent(err error) error {
 	code := j17.CodeOf(err)
-	if code == j17.CodeForbidden || code == j17.CodeUnknownType || code == j17.CodeUnknownEventType || !send.AboutEvents(code) {
+	if code == j17.CodeForbidden || code == j17.CodeUnknownType || code == j17.CodeUnknownEventType ||
+		!send.AboutEvents(code) {
 		return err
 	}
 	return eventError{err}
 }
 
-// explained lists the findings of a refusal on the error stream, and what its details tell, where there is more than the error itself says.
+// explained lists the findings of a refusal on the error stream, and what its details tell, where there is more than
+// the error itself says.
 func explained(e *env, err error) error {
 	if refused, ok := errors.AsType[*client.Error](err); ok && !e.machine {
 		for _, f := range refused.Problem.Errors {
@@ -206,7 +209,9 @@ func printReceipt(e *env, key j17.Key, r client.Receipt, asJSON bool) error {
 	}
 	key.ID = cmp.Or(r.ID, key.ID)
 	text := plain(key.String())
-	if names := slices.DeleteFunc([]string{r.Handle, r.PublicID}, func(s string) bool { return s == "" }); len(names) > 0 {
+	if names := slices.DeleteFunc(
+		[]string{r.Handle, r.PublicID}, func(s string) bool { return s == "" },
+	); len(names) > 0 {
 		text += " (" + plain(strings.Join(names, ", ")) + ")"
 	}
 	text += fmt.Sprintf(" %s as %s; length %d", was, strings.Join(r.StreamIDs, ", "), r.Length)

@@ -138,7 +138,8 @@ func (s *sending) check(batchGiven bool) error {
 func (s *sending) run(ctx context.Context, c *client.Client) (err error) {
 	e := s.env
 	o := send.Options{
-		Client: c, Title: fileName(s.file), Name: s.name, Journals: s.journals(), Batch: s.batch, Concurrency: s.concurrency, Note: e.note,
+		Client: c, Title: fileName(s.file), Name: s.name, Journals: s.journals(), Batch: s.batch,
+		Concurrency: s.concurrency, Note: e.note,
 	}
 	if s.continueOnError {
 		o.Refuse = s.refuse
@@ -173,7 +174,8 @@ func (s *sending) run(ctx context.Context, c *client.Client) (err error) {
 
 // bar shows how far something has got, total steps of it, -1 where that is not known.
 func (e *env) bar(total int, what string) *progressbar.ProgressBar {
-	return progressbar.NewOptions(total, progressbar.OptionSetWriter(e.terminalErr()), progressbar.OptionShowCount(), progressbar.OptionThrottle(barInterval),
+	return progressbar.NewOptions(total, progressbar.OptionSetWriter(e.terminalErr()), progressbar.OptionShowCount(),
+		progressbar.OptionThrottle(barInterval),
 		progressbar.OptionSetDescription(what), progressbar.OptionClearOnFinish())
 }
 

@@ -61,7 +61,9 @@ func (r sendRun) start(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) 
 // numbersOf reads what n the events of a note have, in order.
 func numbersOf(t *testing.T, p *process, id string) []int {
 	t.Helper()
-	cmd := startable(t, "j17", "events", "list", "note/"+id, "--all", "--json", "--url", p.url, "--key", p.ready.Keys["prod"].Read)
+	cmd := startable(
+		t, "j17", "events", "list", "note/"+id, "--all", "--json", "--url", p.url, "--key", p.ready.Keys["prod"].Read,
+	)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -101,8 +103,8 @@ func exactlyOnce(t *testing.T, p *process, file string) {
 	}
 }
 
-// ambush is a proxy that strikes at some of the requests that pass it: before they reach the server, or after the server
-// has carried them out and before the client hears of it.
+// ambush is a proxy that strikes at some of the requests that pass it: before they reach the server, or after the
+// server has carried them out and before the client hears of it.
 type ambush struct {
 	mu      sync.Mutex
 	passed  int
@@ -171,7 +173,9 @@ func TestSendSurvivesKills(t *testing.T) {
 		if err == nil {
 			t.Fatal("all was sent: nobody stopped it")
 		}
-		if sig == syscall.SIGINT && (cmd.ProcessState.ExitCode() != exitInterrupted || !strings.Contains(out.String(), "interrupted") || !strings.Contains(out.String(), "Run the same command again")) {
+		if sig == syscall.SIGINT && (cmd.ProcessState.ExitCode() != exitInterrupted || !strings.Contains(
+			out.String(), "interrupted",
+		) || !strings.Contains(out.String(), "Run the same command again")) {
 			t.Errorf("exit code %d\n%s", cmd.ProcessState.ExitCode(), out)
 		}
 	}
@@ -180,7 +184,8 @@ func TestSendSurvivesKills(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if !strings.Contains(out.String(), "Resuming from ") || !strings.Contains(out.String(), `"complete":true,"events":3000`) {
+	if !strings.Contains(out.String(), "Resuming from ") ||
+		!strings.Contains(out.String(), `"complete":true,"events":3000`) {
 		t.Errorf("%s", out)
 	}
 	exactlyOnce(t, p, lines)
@@ -268,7 +273,8 @@ func TestSendAfterCorrections(t *testing.T) {
 	}
 	for range 2 {
 		cmd, out = run.start(t, "notes.jsonl", "--continue-on-error", "--batch", "9")
-		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != exitInvalid || !strings.Contains(out.String(), "notes.jsonl:4: data.n: ") || !strings.Contains(out.String(), "4 refused") {
+		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != exitInvalid ||
+			!strings.Contains(out.String(), "notes.jsonl:4: data.n: ") || !strings.Contains(out.String(), "4 refused") {
 			t.Errorf("exit code %d\n%s", cmd.ProcessState.ExitCode(), out)
 		}
 		raw, err := os.ReadFile(file + ".errors.jsonl")
@@ -328,7 +334,9 @@ func TestSendOfNothingKnownBindsNothing(t *testing.T) {
 	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), `"stored":40`) {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "notes.jsonl"), []byte(strings.ReplaceAll(lines, noteID(0), noteID(1))), 0o600); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(dir, "notes.jsonl"), []byte(strings.ReplaceAll(lines, noteID(0), noteID(1))), 0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	// From the first place to a second one, where something is stored: the file is bound to that one.
@@ -338,7 +346,8 @@ func TestSendOfNothingKnownBindsNothing(t *testing.T) {
 	kill(run, &a, 1)
 	kill(second, &b, 3)
 	cmd, out = run.start(t, "notes.jsonl")
-	if err := cmd.Wait(); err == nil || !strings.Contains(out.String(), "this file is not sent to its end to "+second.url) {
+	if err := cmd.Wait(); err == nil ||
+		!strings.Contains(out.String(), "this file is not sent to its end to "+second.url) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }

@@ -108,7 +108,9 @@ It takes an API key, or where there is none the login of an operator with the ri
 
 		// Each event is a line.
 		if f.Changed("before") {
-			return c.explained(cmd.Context(), byType(printBefore(cmd.Context(), e, c.Client, filter, before, count, asJSON)))
+			return c.explained(
+				cmd.Context(), byType(printBefore(cmd.Context(), e, c.Client, filter, before, count, asJSON)),
+			)
 		}
 		if there {
 			return c.explained(cmd.Context(), byType(printThere(cmd.Context(), e, c.Client, filter, after, asJSON)))
@@ -130,7 +132,9 @@ It takes an API key, or where there is none the login of an operator with the ri
 }
 
 // printThere prints the events that are there after a position, and up to where that was looked for.
-func printThere(ctx context.Context, e *env, c *client.Client, filter client.FeedFilter, after string, asJSON bool) error {
+func printThere(
+	ctx context.Context, e *env, c *client.Client, filter client.FeedFilter, after string, asJSON bool,
+) error {
 	const atOnce = 1000
 	for {
 		page, err := c.Feed(ctx, filter, after, atOnce)
@@ -151,7 +155,9 @@ func printThere(ctx context.Context, e *env, c *client.Client, filter client.Fee
 }
 
 // printBefore prints up to count events before a position, the newest first.
-func printBefore(ctx context.Context, e *env, c *client.Client, filter client.FeedFilter, before string, count uint64, asJSON bool) error {
+func printBefore(
+	ctx context.Context, e *env, c *client.Client, filter client.FeedFilter, before string, count uint64, asJSON bool,
+) error {
 	const atOnce = 1000
 	for left := count; left > 0; {
 		page, err := c.FeedBefore(ctx, filter, before, min(left, atOnce))
@@ -199,5 +205,7 @@ func eventLine(raw json.RawMessage) (string, error) {
 	if err := json.Unmarshal(raw, &ev); err != nil {
 		return "", fmt.Errorf("the server sent an event that cannot be read: %w", err)
 	}
-	return printable(fmt.Sprintf("%s  %s  %s  %s  by %s:%s", ev.StreamID, ev.Key, ev.Type, ev.Data, ev.Metadata.Actor.Type, ev.Metadata.Actor.ID)), nil
+	return printable(fmt.Sprintf(
+		"%s  %s  %s  %s  by %s:%s", ev.StreamID, ev.Key, ev.Type, ev.Data, ev.Metadata.Actor.Type, ev.Metadata.Actor.ID,
+	)), nil
 }

@@ -67,7 +67,9 @@ func TestEventsTail(t *testing.T) {
 	write := func(n int) {
 		t.Helper()
 		body := fmt.Sprintf(`{"data":{"by":%d},"metadata":{"actor":{"type":"user","id":"global"}}}`, n)
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/note/global/was_written", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(
+			t.Context(), http.MethodPost, p.url+"/note/global/was_written", strings.NewReader(body),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -94,10 +94,14 @@ func printTransaction(e *env, r *client.TransactionReceipt, asJSON bool) error {
 	}
 	for _, w := range r.Writes {
 		text := plain(w.Key)
-		if names := slices.DeleteFunc([]string{w.As, w.Handle, w.PublicID}, func(s string) bool { return s == "" }); len(names) > 0 {
+		if names := slices.DeleteFunc(
+			[]string{w.As, w.Handle, w.PublicID}, func(s string) bool { return s == "" },
+		); len(names) > 0 {
 			text += " (" + plain(strings.Join(names, ", ")) + ")"
 		}
-		if _, err := fmt.Fprintf(e.out, "%s %s as %s; length %d\n", text, was, strings.Join(w.StreamIDs, ", "), w.Length); err != nil {
+		if _, err := fmt.Fprintf(
+			e.out, "%s %s as %s; length %d\n", text, was, strings.Join(w.StreamIDs, ", "), w.Length,
+		); err != nil {
 			return err
 		}
 	}

@@ -12,8 +12,11 @@ import (
 	"j17/internal/edge/client"
 )
 
-// tryWrite tells what a write would do, which try asks the server. Where it would be refused, the exit code is that of the refusal.
-func tryWrite(ctx context.Context, e *env, r *remote, asJSON bool, try func(*client.Client) (json.RawMessage, error)) error {
+// tryWrite tells what a write would do, which try asks the server. Where it would be refused, the exit code is that of
+// the refusal.
+func tryWrite(
+	ctx context.Context, e *env, r *remote, asJSON bool, try func(*client.Client) (json.RawMessage, error),
+) error {
 	c, err := e.connect(r)
 	if err != nil {
 		return err
@@ -56,7 +59,10 @@ func printTriedWrite(e *env, t *wire.WriteDryRun) error {
 
 	// What it leads to.
 	for i := range t.States {
-		fmt.Fprintf(&b, "%s would have %s: %s\n", plain(t.States[i].Key), j17.Count(int(min(t.States[i].Length, 1<<31)), "event"), shownData(t.States[i].Data))
+		fmt.Fprintf(
+			&b, "%s would have %s: %s\n", plain(t.States[i].Key),
+			j17.Count(int(min(t.States[i].Length, 1<<31)), "event"), shownData(t.States[i].Data),
+		)
 	}
 	for i := range t.Scheduled {
 		describeLater(&b, "To come at", &t.Scheduled[i])
@@ -111,7 +117,10 @@ func describeTriedEvents(b *strings.Builder, events []wire.TriedEvent, indent st
 }
 
 func describeLater(b *strings.Builder, what string, l *wire.TriedLater) {
-	fmt.Fprintf(b, "%s %s: %s:%s %s %s\n", what, plain(l.FireAt), plain(l.Emit.AggregateType), plain(l.Emit.ID), plain(l.Emit.EventType), shownData(l.Emit.Data))
+	fmt.Fprintf(
+		b, "%s %s: %s:%s %s %s\n", what, plain(l.FireAt), plain(l.Emit.AggregateType), plain(l.Emit.ID),
+		plain(l.Emit.EventType), shownData(l.Emit.Data),
+	)
 }
 
 // shownData is JSON for people, "…" where it was left out.

@@ -20,7 +20,9 @@ import (
 
 // apps are the examples that are whole applications. examples/counter is the first spec of README.md and nothing else.
 func apps() []string {
-	return []string{"booking", "checkout", "gather", "invoicer", "ledger", "orders", "reminders", "storefinder", "taskboard"}
+	return []string{
+		"booking", "checkout", "gather", "invoicer", "ledger", "orders", "reminders", "storefinder", "taskboard",
+	}
 }
 
 func examplePath(elem ...string) string {
@@ -74,8 +76,8 @@ func TestExampleAppsAreListed(t *testing.T) {
 	}
 }
 
-// TestSpecsAreFormatted holds the specs that people read and copy to the form of "spec fmt", and the first one of README.md
-// to the file that it shows.
+// TestSpecsAreFormatted holds the specs that people read and copy to the form of "spec fmt", and the first one of
+// README.md to the file that it shows.
 func TestSpecsAreFormatted(t *testing.T) {
 	files, err := filepath.Glob("templates/*.json")
 	if err != nil || len(files) == 0 {
@@ -98,7 +100,9 @@ func TestSpecsAreFormatted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shown := "```json spec\n" + readExample(t, "counter", "spec.json") + "```\n"; !strings.Contains(string(readme), shown) {
+	if shown := "```json spec\n" + readExample(t, "counter", "spec.json") + "```\n"; !strings.Contains(
+		string(readme), shown,
+	) {
 		t.Error("README.md does not show examples/counter/spec.json as it is")
 	}
 }
@@ -195,7 +199,9 @@ func checkSeed(t *testing.T, compiled *spec.Compiled, typ, id string, batch valu
 		t.Error(err)
 	}
 	const now = 1_900_000_000
-	stamped := value.ObjectValue(append(slices.Clone(metadata.Members()), value.Member{Key: "timestamp", Value: value.Int(now)})...)
+	stamped := value.ObjectValue(append(slices.Clone(metadata.Members()), value.Member{
+		Key: "timestamp", Value: value.Int(now),
+	})...)
 	ed, state := value.NewEditor(), value.ObjectValue()
 	for _, event := range batch.Get("events").Elems() {
 		name := event.Get("type").Str()
@@ -213,8 +219,13 @@ func checkSeed(t *testing.T, compiled *spec.Compiled, typ, id string, batch valu
 			t.Errorf("%s: %+v, %v", name, failures, err)
 		}
 		before := state.String()
-		ev := &tick.Event{Key: typ + ":" + id, Type: name, Timestamp: now, Data: tick.Parsed(data), Metadata: tick.Parsed(stamped)}
-		state, err = et.Handler.Apply(ed, state, ev, work.New(t.Context(), work.Replay), func(f tick.Fault) { t.Errorf("%s: %s: %s", name, f.Pointer, f.Message) })
+		ev := &tick.Event{
+			Key: typ + ":" + id, Type: name, Timestamp: now, Data: tick.Parsed(data), Metadata: tick.Parsed(stamped),
+		}
+		state, err = et.Handler.Apply(
+			ed, state, ev, work.New(t.Context(), work.Replay),
+			func(f tick.Fault) { t.Errorf("%s: %s: %s", name, f.Pointer, f.Message) },
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +235,8 @@ func checkSeed(t *testing.T, compiled *spec.Compiled, typ, id string, batch valu
 	}
 }
 
-// TestExamplesUseTheLanguage keeps the examples a tour of all that handlers can do. What there is, is read from the manual.
+// TestExamplesUseTheLanguage keeps the examples a tour of all that handlers can do. What there is, is read from the
+// manual.
 func TestExamplesUseTheLanguage(t *testing.T) {
 	manual, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "handlers.md"))
 	if err != nil {

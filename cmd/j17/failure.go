@@ -38,7 +38,8 @@ type failure struct {
 func failureOf(err error) failure {
 	f := failure{Error: readable(err).Error(), Code: failureCode(err), ExitCode: exitCode(err)}
 	if e, ok := errors.AsType[*j17.Error](err); ok {
-		f.Path, f.EventIndex, f.WriteIndex, f.Details, f.Errors = e.Path, e.EventIndex, e.WriteIndex, e.Details, e.Errors
+		f.Path, f.EventIndex, f.WriteIndex, f.Details, f.Errors = e.Path, e.EventIndex, e.WriteIndex, e.Details,
+			e.Errors
 	}
 	if e, ok := errors.AsType[*client.Error](err); ok {
 		f.Status, f.ErrorID = e.Status, e.ErrorID
@@ -86,14 +87,14 @@ func wantsJSON(cmd *cobra.Command, args []string) bool {
 	return slices.Contains(args, "--json")
 }
 
-// servesAtLast reports whether a command prints something only once it serves: whoever waits for that line must not take
-// another one for it.
+// servesAtLast reports whether a command prints something only once it serves: whoever waits for that line must not
+// take another one for it.
 func servesAtLast(cmd *cobra.Command) bool {
 	return cmd != nil && cmd.HasParent() && !cmd.Parent().HasParent() && (cmd.Name() == "dev" || cmd.Name() == "serve")
 }
 
-// tell says what came of a command that has failed: to people on standard error; to programs, which have asked for JSON, in
-// the place of the result, or on standard error where a part of the result is printed.
+// tell says what came of a command that has failed: to people on standard error; to programs, which have asked for
+// JSON, in the place of the result, or on standard error where a part of the result is printed.
 func (e *env) tell(err error, asJSON bool, out *output, called string) {
 	_, told := errors.AsType[silent](err)
 	if asJSON && out.err == nil {
@@ -138,13 +139,16 @@ func hintOf(err error) string {
 	return advice.Hint
 }
 
-// invalidFile shows what is wrong with a spec or a part of one and returns the error of it, for which nothing more is to be said to people.
+// invalidFile shows what is wrong with a spec or a part of one and returns the error of it, for which nothing more is
+// to be said to people.
 func (e *env) invalidFile(name string, source []byte, found []diag.Diagnostic, text string) error {
 	e.show(name, source, found)
 	problem := j17.Errorf(j17.CodeInvalidSpec, "%s", text)
 	for _, d := range found {
 		if d.Severity == diag.Error {
-			problem.Errors = append(problem.Errors, j17.FieldError{Pointer: string(d.Pointer), Message: d.Message, Hint: d.Hint, Line: d.Line, Column: d.Column})
+			problem.Errors = append(problem.Errors, j17.FieldError{
+				Pointer: string(d.Pointer), Message: d.Message, Hint: d.Hint, Line: d.Line, Column: d.Column,
+			})
 		}
 	}
 	return silent{problem}

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// replace writes a file all at once: whatever happens, the old content or the new one is there. What is no regular file,
-// such as a pipe, is written to as it is. A file that is not there yet gets the permissions perm.
+// replace writes a file all at once: whatever happens, the old content or the new one is there. What is no regular
+// file, such as a pipe, is written to as it is. A file that is not there yet gets the permissions perm.
 func replace(name string, content []byte, perm fs.FileMode) error {
 	target, err := linked(name)
 	if err != nil {
@@ -47,8 +47,8 @@ func replace(name string, content []byte, perm fs.FileMode) error {
 	return nil
 }
 
-// linked is the file that a name leads to, so that a symbolic link stays one when its file is replaced. A name that leads to none
-// is that of the file itself.
+// linked is the file that a name leads to, so that a symbolic link stays one when its file is replaced. A name that
+// leads to none is that of the file itself.
 func linked(name string) (string, error) {
 	target, err := filepath.EvalSymlinks(name)
 	if errors.Is(err, fs.ErrNotExist) {

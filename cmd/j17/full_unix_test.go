@@ -19,8 +19,8 @@ import (
 	"j17"
 )
 
-// startOnVolume starts a development server for which a folder is a volume of its own, mounted with options of tmpfs. It returns the
-// way to the volume from outside.
+// startOnVolume starts a development server for which a folder is a volume of its own, mounted with options of tmpfs.
+// It returns the way to the volume from outside.
 func startOnVolume(t *testing.T, dir, folder, options string, args ...string) (p *process, inside string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -37,9 +37,9 @@ func startOnVolume(t *testing.T, dir, folder, options string, args ...string) (p
 	return p, filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "root", folder)
 }
 
-// TestWorkflowsOnAFullVolume fills the volume of the data folder while orders are placed of which a listener is told, each with a saga
-// and a reminder. What is refused is refused in so many words, reads go on, and when there is room again all that was acknowledged is
-// carried out.
+// TestWorkflowsOnAFullVolume fills the volume of the data folder while orders are placed of which a listener is told,
+// each with a saga and a reminder. What is refused is refused in so many words, reads go on, and when there is room
+// again all that was acknowledged is carried out.
 func TestWorkflowsOnAFullVolume(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -54,7 +54,8 @@ func TestWorkflowsOnAFullVolume(t *testing.T) {
 	place := func() bool {
 		t.Helper()
 		id := uuid.New().String()
-		status, body := askOf(http.DefaultClient, p, http.MethodPost, "prod", "/order/"+id+"/was_placed", p.ready.Keys["prod"].Write,
+		status, body := askOf(http.DefaultClient, p, http.MethodPost, "prod", "/order/"+id+"/was_placed",
+			p.ready.Keys["prod"].Write,
 			`{"data":{},"metadata":{"actor":{"type":"user","id":"global"},"skip_occ":true}}`)
 		var refused struct {
 			Code j17.Code `json:"code"`
@@ -63,7 +64,8 @@ func TestWorkflowsOnAFullVolume(t *testing.T) {
 		case status == http.StatusCreated:
 			acked, last = acked+1, id
 			return true
-		case err != nil || status != http.StatusServiceUnavailable || refused.Code != j17.CodeStorageFull && refused.Code != j17.CodeOutcomeUnknown:
+		case err != nil || status != http.StatusServiceUnavailable ||
+			refused.Code != j17.CodeStorageFull && refused.Code != j17.CodeOutcomeUnknown:
 			t.Fatalf("a write to a full volume: %d %s %v", status, body, err)
 		}
 		return false

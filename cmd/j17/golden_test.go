@@ -38,7 +38,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// TestCommandLines compares all commands, their flags and the defaults of these with testdata/commands.txt. Texts of the help are left out.
+// TestCommandLines compares all commands, their flags and the defaults of these with testdata/commands.txt. Texts of
+// the help are left out.
 func TestCommandLines(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -84,13 +85,15 @@ func TestCommandLines(t *testing.T) {
 	golden(t, "commands.txt", b.String())
 }
 
-// TestErrorCodes compares the codes of all errors, the statuses that the API answers with and the exit codes that commands end with, with
-// testdata/errors.txt.
+// TestErrorCodes compares the codes of all errors, the statuses that the API answers with and the exit codes that
+// commands end with, with testdata/errors.txt.
 func TestErrorCodes(t *testing.T) {
 	t.Parallel()
 	var lines []string
 	for _, code := range j17.Codes() {
-		lines = append(lines, fmt.Sprintf("%s %d %d\n", code, httpapi.StatusOf(code), exitCode(j17.Errorf(code, "An error."))))
+		lines = append(
+			lines, fmt.Sprintf("%s %d %d\n", code, httpapi.StatusOf(code), exitCode(j17.Errorf(code, "An error."))),
+		)
 	}
 	slices.Sort(lines)
 	golden(t, "errors.txt", strings.Join(lines, ""))
@@ -121,7 +124,8 @@ func goldenMetrics(t *testing.T, answer string) {
 	golden(t, "metrics.txt", strings.Join(lines, ""))
 }
 
-// goldenWork compares the names of the work that a server does in the background, which are a label of metrics, with testdata/background.txt.
+// goldenWork compares the names of the work that a server does in the background, which are a label of metrics, with
+// testdata/background.txt.
 func goldenWork(t *testing.T, p *process) {
 	t.Helper()
 	want, err := os.ReadFile(filepath.Join("testdata", "background.txt"))

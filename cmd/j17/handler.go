@@ -64,7 +64,8 @@ nothing.`,
 				}
 			}
 			if err := stdinOnce(map[string]string{
-				"SPEC": args[0], "--state": fileOf(state), "--event-data": fileOf(data), "--metadata": fileOf(metadata), "--reads": fileOf(reads),
+				"SPEC": args[0], "--state": fileOf(state), "--event-data": fileOf(data), "--metadata": fileOf(metadata),
+				"--reads": fileOf(reads),
 			}); err != nil {
 				return err
 			}
@@ -78,7 +79,12 @@ nothing.`,
 			for _, d := range []struct {
 				flag, text string
 				into       *value.Value
-			}{{"--state", state, &t.State}, {"--event-data", data, &t.Data}, {"--metadata", metadata, &t.Metadata}, {"--reads", reads, &t.Reads}} {
+			}{
+				{"--state", state, &t.State},
+				{"--event-data", data, &t.Data},
+				{"--metadata", metadata, &t.Metadata},
+				{"--reads", reads, &t.Reads},
+			} {
 				if texts[d.flag], *d.into, err = jsonDocument(e, d.flag, d.text); err != nil {
 					return err
 				}
@@ -217,7 +223,10 @@ func trialOutcome(out trial.HandlerOutcome, eventType string) any {
 		Faults    []handlerFault   `json:"faults"`
 		Implied   []impliedEvent   `json:"implied"`
 		Scheduled []scheduledEvent `json:"scheduled"`
-	}{true, out.Key.String(), out.State, out.Changed, make([]handlerFault, 0, len(out.Faults)), impliedEvents(out.Implied), scheduledEvents(out.Scheduled)}
+	}{
+		true, out.Key.String(), out.State, out.Changed, make([]handlerFault, 0, len(out.Faults)),
+		impliedEvents(out.Implied), scheduledEvents(out.Scheduled),
+	}
 	for _, d := range out.Faults {
 		o.Faults = append(o.Faults, handlerFault{
 			Key: o.Key, Type: eventType, Pointer: string(d.Pointer), Line: d.Line, Column: d.Column, Message: d.Message,
@@ -254,7 +263,8 @@ func notTried(err error, c *spec.Compiled, t trial.HandlerTrial) error {
 	return withNames(err, c, t)
 }
 
-// withNames adds the names that there are to an error about a type that does not exist, unless the error says already which one was meant.
+// withNames adds the names that there are to an error about a type that does not exist, unless the error says already
+// which one was meant.
 func withNames(err error, c *spec.Compiled, t trial.HandlerTrial) error {
 	var word string
 	var known []string
@@ -291,16 +301,19 @@ func completeNames(e *env, cmd *cobra.Command) {
 		return of(c)
 	}
 	// The flags exist, so registering cannot fail.
-	_ = cmd.RegisterFlagCompletionFunc("aggregate", func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return names(args, func(c *spec.Compiled) []string { return slices.Sorted(maps.Keys(c.Types)) }), cobra.ShellCompDirectiveNoFileComp
-	})
-	_ = cmd.RegisterFlagCompletionFunc("event", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return names(args, func(c *spec.Compiled) []string {
-			t := c.Types[cmd.Flag("aggregate").Value.String()]
-			if t == nil {
-				return nil
-			}
-			return slices.Sorted(maps.Keys(t.Events))
-		}), cobra.ShellCompDirectiveNoFileComp
-	})
+	_ = cmd.RegisterFlagCompletionFunc("aggregate",
+		func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return names(args, func(c *spec.Compiled) []string { return slices.Sorted(maps.Keys(c.Types)) }),
+				cobra.ShellCompDirectiveNoFileComp
+		})
+	_ = cmd.RegisterFlagCompletionFunc("event",
+		func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return names(args, func(c *spec.Compiled) []string {
+				t := c.Types[cmd.Flag("aggregate").Value.String()]
+				if t == nil {
+					return nil
+				}
+				return slices.Sorted(maps.Keys(t.Events))
+			}), cobra.ShellCompDirectiveNoFileComp
+		})
 }

@@ -54,7 +54,8 @@ Exit code 0: it is ready. 1: it is not, or does not answer.`,
 			address = "http://" + host
 			if e.getenv("J17_INTERNAL_TLS_CERT") != "" {
 				address = "https://" + host
-				carrier.TLSClientConfig.InsecureSkipVerify = true // nothing secret is sent, and the certificate is for the name that other nodes use
+				// Nothing secret is sent, and the certificate is for the name that other nodes use.
+				carrier.TLSClientConfig.InsecureSkipVerify = true
 			}
 		}
 		if err := askHealth(cmd.Context(), carrier, address); err != nil {
@@ -78,7 +79,8 @@ func ownAddress(listen string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// askHealth returns nil where the server at an address says that it is ready, and else what it says, or that it says nothing.
+// askHealth returns nil where the server at an address says that it is ready, and else what it says, or that it says
+// nothing.
 func askHealth(ctx context.Context, carrier *http.Transport, address string) error {
 	base, err := client.ParseURL(address)
 	if err != nil {

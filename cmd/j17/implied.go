@@ -41,8 +41,8 @@ func impliedTree(implied []trial.ImpliedEvent) string {
 	return b.String()
 }
 
-// impliedEvent is an implied event in the output of --json. Event and EventLine are those of the event in the file at the
-// beginning of the chain.
+// impliedEvent is an implied event in the output of --json. Event and EventLine are those of the event in the file at
+// the beginning of the chain.
 type impliedEvent struct {
 	Event     int         `json:"event,omitempty"`
 	EventLine int         `json:"event_line,omitempty"`
@@ -56,7 +56,9 @@ type impliedEvent struct {
 func impliedEvents(implied []trial.ImpliedEvent) []impliedEvent {
 	out := make([]impliedEvent, 0, len(implied))
 	for _, o := range implied {
-		out = append(out, impliedEvent{o.Event, o.EventLine, o.Depth, o.Key.String(), o.Type, o.Data, string(o.Pointer)})
+		out = append(out, impliedEvent{
+			o.Event, o.EventLine, o.Depth, o.Key.String(), o.Type, o.Data, string(o.Pointer),
+		})
 	}
 	return out
 }
@@ -77,8 +79,8 @@ func scheduledLines(scheduled []trial.ScheduledEvent) string {
 
 func rfc3339(unix int64) string { return time.Unix(unix, 0).UTC().Format(time.RFC3339) }
 
-// scheduledEvent is an event that is to come later in the output of --json. Event and EventLine are those of the event in the file at
-// the beginning of the chain, CanceledBy is the line of the one that cancels it.
+// scheduledEvent is an event that is to come later in the output of --json. Event and EventLine are those of the event
+// in the file at the beginning of the chain, CanceledBy is the line of the one that cancels it.
 type scheduledEvent struct {
 	Event      int              `json:"event,omitempty"`
 	EventLine  int              `json:"event_line,omitempty"`
@@ -101,7 +103,9 @@ func scheduledEvents(scheduled []trial.ScheduledEvent) []scheduledEvent {
 			names = append(names, wire.EventName{AggregateType: on.Key.Type, ID: on.Key.ID, EventType: on.Type})
 		}
 		out = append(out, scheduledEvent{
-			s.Event, s.EventLine, rfc3339(s.FireAt), s.Key.String(), s.Type, s.Data, names, wire.Cause{Key: s.By.String(), EventType: s.ByType}, s.CanceledBy, string(s.Pointer),
+			s.Event, s.EventLine, rfc3339(s.FireAt), s.Key.String(), s.Type, s.Data, names,
+			wire.Cause{Key: s.By.String(), EventType: s.ByType},
+			s.CanceledBy, string(s.Pointer),
 		})
 	}
 	return out

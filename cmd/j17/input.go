@@ -57,8 +57,8 @@ func (notASpec) Is(target error) bool { return target == server.ErrInvalidSpec }
 // tooLarge is the error of a file of more bytes than are accepted.
 type tooLarge struct{ error }
 
-// readAll returns the content of a file, or of standard input for "-". One of more than limit bytes is refused; hint says
-// what to do then.
+// readAll returns the content of a file, or of standard input for "-". One of more than limit bytes is refused; hint
+// says what to do then.
 func (e *env) readAll(name string, limit int64, hint string) ([]byte, error) {
 	in := e.in
 	if name != "-" {
@@ -104,7 +104,8 @@ func isUTF16(raw []byte) bool {
 		return false
 	}
 	a, b := raw[0], raw[1]
-	return a == 0xFF && b == 0xFE || a == 0xFE && b == 0xFF || len(raw)%2 == 0 && (a == 0) != (b == 0) && a|b < utf8.RuneSelf
+	return a == 0xFF && b == 0xFE || a == 0xFE && b == 0xFF ||
+		len(raw)%2 == 0 && (a == 0) != (b == 0) && a|b < utf8.RuneSelf
 }
 
 // unreadable is the error of a file that cannot be read.
@@ -128,7 +129,8 @@ func pathless(err error) error {
 
 // fileName is the name of a file for messages: in quotes where it is empty or has characters that are not to be seen.
 func fileName(name string) string {
-	if name == "" || strings.ContainsFunc(name, func(c rune) bool { return c == utf8.RuneError || !unicode.IsPrint(c) }) {
+	if name == "" ||
+		strings.ContainsFunc(name, func(c rune) bool { return c == utf8.RuneError || !unicode.IsPrint(c) }) {
 		return strconv.Quote(name)
 	}
 	return name

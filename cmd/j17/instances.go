@@ -13,12 +13,17 @@ import (
 )
 
 func instancesCommand(e *env) *cobra.Command {
-	return group("instances", "The instances of a server", instancesListCommand(e), instancesCreateCommand(e), instancesShowCommand(e), instancesDeleteCommand(e))
+	return group(
+		"instances", "The instances of a server", instancesListCommand(e), instancesCreateCommand(e),
+		instancesShowCommand(e), instancesDeleteCommand(e),
+	)
 }
 
 func instancesListCommand(e *env) *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "list", Short: "List the instances that you may see", Example: "  j17 instances list", Args: noArgs}
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the instances that you may see", Example: "  j17 instances list", Args: noArgs,
+	}
 
 	r := serverFlags(cmd)
 	jsonFlag(cmd, &asJSON)
@@ -84,7 +89,9 @@ func printInstance(e *env, raw json.RawMessage, asJSON bool) error {
 		rows = append(rows, []string{string(env.Name), env.Host})
 	}
 	if i.Usage != nil {
-		rows = append(rows, []string{"events in " + i.Usage.Period, amount(i.Usage.Events)}, []string{"bytes stored", amount(i.Usage.Storage)})
+		rows = append(rows, []string{"events in " + i.Usage.Period, amount(i.Usage.Events)}, []string{
+			"bytes stored", amount(i.Usage.Storage),
+		})
 	}
 	return e.printTable([]string{"name", i.Name}, rows)
 }
@@ -164,7 +171,10 @@ func instancesDeleteCommand(e *env) *cobra.Command {
 			return err
 		}
 		var raw json.RawMessage
-		if err := o.call(cmd.Context(), http.MethodDelete, []string{"instances", i.ID}, nil, map[string]string{"confirm": i.Name}, &raw); err != nil {
+		if err := o.call(
+			cmd.Context(), http.MethodDelete, []string{"instances", i.ID}, nil, map[string]string{"confirm": i.Name},
+			&raw,
+		); err != nil {
 			return err
 		}
 

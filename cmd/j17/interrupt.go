@@ -12,8 +12,8 @@ import (
 // errInterrupted is the error of whatever the user has stopped.
 var errInterrupted = errors.New("interrupted")
 
-// interruptibleReader reads in. Its reads end with the context, though those of in may go on: nothing else can end a read of
-// a terminal or a pipe.
+// interruptibleReader reads in. Its reads end with the context, though those of in may go on: nothing else can end a
+// read of a terminal or a pipe.
 type interruptibleReader struct {
 	ctx context.Context //nolint:containedctx // io.Reader has no place for it
 	in  io.Reader
@@ -87,6 +87,6 @@ func (f *lateFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// keepOnWithoutReader makes it an error of a write when a pipe has lost its reader. Otherwise it is the end of the program,
-// which is right for those that only print.
+// keepOnWithoutReader makes it an error of a write when a pipe has lost its reader. Otherwise it is the end of the
+// program, which is right for those that only print.
 func keepOnWithoutReader() { signal.Ignore(syscall.SIGPIPE) }

@@ -11,8 +11,9 @@ import (
 	"j17/internal/base/value"
 )
 
-// TestDocumentedJSON compares what docs/reference/cli.md says that commands print with --json with what they print, both ways: a member that is
-// printed stands in a shape of the command's section, or is named beside it, and what stands in a shape is printed by one of the calls.
+// TestDocumentedJSON compares what docs/reference/cli.md says that commands print with --json with what they print,
+// both ways: a member that is printed stands in a shape of the command's section, or is named beside it, and what
+// stands in a shape is printed by one of the calls.
 func TestDocumentedJSON(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -25,8 +26,10 @@ func TestDocumentedJSON(t *testing.T) {
 						"cancel_on": [{"aggregate_type": "note", "id": "$.key", "event_type": "was_named"}]}}]},
 				"was_ended": {"schema": {}, "handler": [], "requires": [{"that": {"equals": ["$.state.n", 7]}, "message": "It is not done.", "code": "not_done"}]}}},
 			"page": {"events": {"was_filled": {"schema": {}, "handler": []}}}}}`,
-		"wrong.json":  `{"agent_types": ["user"], "aggregate_types": {"note": {"events": {"was_named": {"schema": {}, "handlr": []}}}}}`,
-		"good.jsonl":  event("was_named", `{"name":"x"}`) + event("was_raised", `{}`) + event("was_named", `{"name":"y"}`),
+		"wrong.json": `{"agent_types": ["user"], "aggregate_types": {"note": {"events": {"was_named": {"schema": {}, "handlr": []}}}}}`,
+		"good.jsonl": event("was_named", `{"name":"x"}`) + event("was_raised", `{}`) + event(
+			"was_named", `{"name":"y"}`,
+		),
 		"wrong.jsonl": event("was_raised", `{"by":"x"}`) + event("was_nmed", `{}`) + event("was_ended", `{}`),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -70,8 +73,8 @@ func TestDocumentedJSON(t *testing.T) {
 	}
 }
 
-// shapesIn lists the members of the shapes in a text, as paths: findings.line. A shape is an object of several members, or one member
-// of an object that has more.
+// shapesIn lists the members of the shapes in a text, as paths: findings.line. A shape is an object of several members,
+// or one member of an object that has more.
 func shapesIn(text string) map[string]bool {
 	said := map[string]bool{}
 	for _, m := range regexp.MustCompile("`({\"[^`]*|\"[a-z_]+\":\\[[^`]*)`").FindAllStringSubmatch(text, -1) {
@@ -96,7 +99,8 @@ func shapesIn(text string) map[string]bool {
 	return said
 }
 
-// printedIn adds the members of a value, but those of a member whose members no shape names: states and data are of any form.
+// printedIn adds the members of a value, but those of a member whose members no shape names: states and data are of any
+// form.
 func printedIn(v value.Value, prefix string, said, printed map[string]bool) {
 	for _, element := range v.Elems() {
 		printedIn(element, prefix, said, printed)

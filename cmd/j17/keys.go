@@ -21,7 +21,8 @@ import (
 
 func keysCommand(e *env) *cobra.Command {
 	return group("keys", "The API keys of an instance",
-		keysListCommand(e), keysCreateCommand(e), keysRotateCommand(e), keysRevokeCommand(e), keysScheduleRevocationCommand(e))
+		keysListCommand(e), keysCreateCommand(e), keysRotateCommand(e), keysRevokeCommand(e),
+		keysScheduleRevocationCommand(e))
 }
 
 func keysListCommand(e *env) *cobra.Command {
@@ -71,19 +72,22 @@ func keysListCommand(e *env) *cobra.Command {
 				return err
 			}
 			n := 0
-			raw = slices.DeleteFunc(raw, func(json.RawMessage) bool { n++; return string(rows[n-1].Environment) != r.env })
+			raw = slices.DeleteFunc(
+				raw, func(json.RawMessage) bool { n++; return string(rows[n-1].Environment) != r.env },
+			)
 		}
 
-		return printRows(e, raw, asJSON, []string{"id", "name", "environment", "scope", "prefix", "status", "last used"}, func(k wire.Key) []string {
-			if !k.RevokeAt.IsZero() && k.Status == "scheduled" {
-				k.Status = "until " + when(k.RevokeAt)
-			}
-			used := ""
-			if k.LastUsedAt != nil {
-				used = when(*k.LastUsedAt)
-			}
-			return []string{k.ID, k.Name, string(k.Environment), string(k.Scope), k.Prefix, k.Status, used}
-		})
+		return printRows(e, raw, asJSON,
+			[]string{"id", "name", "environment", "scope", "prefix", "status", "last used"}, func(k wire.Key) []string {
+				if !k.RevokeAt.IsZero() && k.Status == "scheduled" {
+					k.Status = "until " + when(k.RevokeAt)
+				}
+				used := ""
+				if k.LastUsedAt != nil {
+					used = when(*k.LastUsedAt)
+				}
+				return []string{k.ID, k.Name, string(k.Environment), string(k.Scope), k.Prefix, k.Status, used}
+			})
 	}
 	return cmd
 }
@@ -132,7 +136,9 @@ func keysCreateCommand(e *env) *cobra.Command {
 
 		var raw json.RawMessage
 		body := wire.NewKey{Name: args[0], Scope: j17.Scope(scope), Environment: env}
-		if err := o.call(cmd.Context(), http.MethodPost, []string{"instances", i.ID, "keys"}, nil, body, &raw); err != nil {
+		if err := o.call(
+			cmd.Context(), http.MethodPost, []string{"instances", i.ID, "keys"}, nil, body, &raw,
+		); err != nil {
 			return err
 		}
 		key, err := newKey(raw)
@@ -164,7 +170,8 @@ func newKey(raw json.RawMessage) (wire.MadeKey, error) {
 	return key, nil
 }
 
-// reportNewKey tells of a new key before anything is done with it; replaced is the id of the one whose place it takes, "" for none.
+// reportNewKey tells of a new key before anything is done with it; replaced is the id of the one whose place it takes,
+// "" for none.
 func reportNewKey(e *env, key *wire.MadeKey, replaced string) {
 	what := "the key " + plain(key.ID) + " exists"
 	if replaced != "" {
@@ -219,7 +226,9 @@ a while, create another key and schedule the revocation of the old one.`,
 		}
 
 		var raw json.RawMessage
-		if err := o.call(cmd.Context(), http.MethodPost, []string{"keys", args[0], "rotate"}, nil, nil, &raw); err != nil {
+		if err := o.call(
+			cmd.Context(), http.MethodPost, []string{"keys", args[0], "rotate"}, nil, nil, &raw,
+		); err != nil {
 			return err
 		}
 		key, err := newKey(raw)
@@ -268,7 +277,8 @@ func keysScheduleRevocationCommand(e *env) *cobra.Command {
 	var at string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "schedule-revocation KEY_ID --at TIME", Short: "Schedule the revocation of an API key", Args: exactly("KEY_ID"),
+		Use: "schedule-revocation KEY_ID --at TIME", Short: "Schedule the revocation of an API key",
+		Args:    exactly("KEY_ID"),
 		Example: "  j17 keys schedule-revocation key_4k7vx9tz2nqr8w3 --at 2026-12-01T00:00:00Z\n  j17 keys schedule-revocation key_4k7vx9tz2nqr8w3 --at 48h",
 	}
 

@@ -64,7 +64,8 @@ is answered.`,
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		fwd := &listener.Forward{URL: to, Mint: ident.NewMinter(clock.System{}.Now)}
-		if u, err := url.Parse(to); to == "" || err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		if u, err := url.Parse(to); to == "" || err != nil || u.Host == "" ||
+			u.Scheme != "http" && u.Scheme != "https" {
 			return usageError{fmt.Errorf("--forward-to must be a URL such as http://localhost:3000/hooks, not %q", to)}
 		}
 		for _, text := range patterns {
@@ -104,11 +105,14 @@ is answered.`,
 }
 
 // forwardEvents sends events on until the context ends.
-func forwardEvents(ctx context.Context, e *env, c *client.Client, fwd *listener.Forward, after string, asJSON bool) error {
+func forwardEvents(
+	ctx context.Context, e *env, c *client.Client, fwd *listener.Forward, after string, asJSON bool,
+) error {
 	var told error
 	ready := func() {
 		if asJSON {
-			told = json.NewEncoder(e.out).Encode(listenReady{Ready: true, ForwardTo: fwd.URL, Secret: fwd.Secret}) //nolint:gosec // G117: whoever runs it needs the secret to check signatures
+			//nolint:gosec // G117: whoever runs it needs the secret to check signatures
+			told = json.NewEncoder(e.out).Encode(listenReady{Ready: true, ForwardTo: fwd.URL, Secret: fwd.Secret})
 			return
 		}
 		_, told = fmt.Fprintf(e.out, "Forwarding the events of %s to %s.\nTheir secret is %s\n", fwd.Environment, fwd.URL, fwd.Secret)
@@ -177,7 +181,8 @@ func listenSecret(e *env, s *connection) (string, error) {
 		}
 		name = filepath.Join(filepath.Dir(file), "listen", url.PathEscape(of)+".secret")
 	}
-	raw, err := os.ReadFile(name) //nolint:gosec // in the folder of the user's own configuration, or in the data folder that he names
+	//nolint:gosec // in the folder of the user's own configuration, or in the data folder that he names
+	raw, err := os.ReadFile(name)
 	switch {
 	case err == nil:
 		return strings.TrimSpace(string(raw)), nil

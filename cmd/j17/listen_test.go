@@ -28,7 +28,8 @@ func endpoint(t *testing.T) (url string, got chan *http.Request) {
 	return s.URL, got
 }
 
-// TestListen forwards the events of an environment to an endpoint until it is interrupted, and sends a listener a sample.
+// TestListen forwards the events of an environment to an endpoint until it is interrupted, and sends a listener a
+// sample.
 func TestListen(t *testing.T) {
 	if signal.Ignored(os.Interrupt) {
 		t.Skip("the tests run under nohup, and so does what they start")
@@ -57,7 +58,8 @@ func TestListen(t *testing.T) {
 	if out, err := ghost.CombinedOutput(); err == nil || ghost.ProcessState.ExitCode() != exitNotFound {
 		t.Errorf("a listener that is not there: %v: %s", err, out)
 	}
-	if out, err := startable(t, "j17", "listener", "list", "--url", p.url, "--data", data).Output(); err != nil || !strings.Contains(string(out), "hook") {
+	if out, err := startable(t, "j17", "listener", "list", "--url", p.url, "--data", data).Output(); err != nil ||
+		!strings.Contains(string(out), "hook") {
 		t.Errorf("%v: %s", err, out)
 	}
 
@@ -65,7 +67,10 @@ func TestListen(t *testing.T) {
 	var secrets []string
 	for range 2 {
 		lines := new(heard)
-		cmd := startable(t, "j17", "listen", "--forward-to", url+"/forward", "--events", "note.*", "--json", "--url", p.url, "--data", data)
+		cmd := startable(
+			t, "j17", "listen", "--forward-to", url+"/forward", "--events", "note.*", "--json", "--url", p.url,
+			"--data", data,
+		)
 		f := &process{cmd: cmd}
 		cmd.Stdout, cmd.Stderr = lines, &f.err
 		if err := cmd.Start(); err != nil {
@@ -75,12 +80,15 @@ func TestListen(t *testing.T) {
 			t.Fatalf("it is not ready: %s", &f.err)
 		}
 		var ready listenReady
-		if err := json.Unmarshal([]byte(lines.String()), &ready); err != nil || !ready.Ready || ready.ForwardTo != url+"/forward" {
+		if err := json.Unmarshal([]byte(lines.String()), &ready); err != nil || !ready.Ready ||
+			ready.ForwardTo != url+"/forward" {
 			t.Errorf("%v: %s", err, lines)
 		}
 		secrets = append(secrets, ready.Secret)
 		body := `{"data":{"by":1},"metadata":{"actor":{"type":"user","id":"global"}}}`
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/note/global/was_written", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(
+			t.Context(), http.MethodPost, p.url+"/note/global/was_written", strings.NewReader(body),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +124,8 @@ func TestListen(t *testing.T) {
 		"listen": "--forward-to must be a URL", "listen --forward-to http://localhost:1/x --events note": "--events takes type.event",
 	} {
 		cmd := startable(t, "j17", append(strings.Fields(args), "--url", p.url, "--data", data)...)
-		if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), want) {
+		if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != exitUsage ||
+			!strings.Contains(string(out), want) {
 			t.Errorf("%s: %s", args, out)
 		}
 	}

@@ -17,7 +17,8 @@ import (
 )
 
 func listenersCommand(e *env) *cobra.Command {
-	return group("listener", "The listeners of an environment", listenerListCommand(e), listenerPauseCommand(e), listenerResumeCommand(e), listenerRotateCommand(e), listenerReplayCommand(e),
+	return group("listener", "The listeners of an environment", listenerListCommand(e), listenerPauseCommand(e),
+		listenerResumeCommand(e), listenerRotateCommand(e), listenerReplayCommand(e),
 		listenerTriggerCommand(e), listenerDeliveriesCommand(e))
 }
 
@@ -52,7 +53,8 @@ func listenerRotateCommand(e *env) *cobra.Command {
 	return verbCommand(e, verb[wire.ListenerChanged]{
 		use: "rotate-secret NAME", short: "Rotate the secret of a listener, and print the new one", example: "  j17 listener rotate-secret accounting --env prod",
 		long:   "Give a listener a new secret, and print it. For a day messages are signed with the previous one as well.",
-		method: http.MethodPost, path: "listeners/{}/rotate_secret", show: onOneLine(func(m wire.ListenerChanged) string { return m.Listener.Secret }),
+		method: http.MethodPost, path: "listeners/{}/rotate_secret",
+		show: onOneLine(func(m wire.ListenerChanged) string { return m.Listener.Secret }),
 	})
 }
 
@@ -118,7 +120,9 @@ and it is sent once.`,
 			return err
 		}
 		var raw json.RawMessage
-		if err := o.Call(cmd.Context(), client.Request{Method: http.MethodPost, Path: append([]string{"api"}, path...)}, &raw); err != nil {
+		if err := o.Call(
+			cmd.Context(), client.Request{Method: http.MethodPost, Path: append([]string{"api"}, path...)}, &raw,
+		); err != nil {
 			return err
 		}
 		var answer wire.Triggered
@@ -131,7 +135,9 @@ and it is sent once.`,
 		if asJSON {
 			err = e.printJSON(raw)
 		} else if try.Status != nil {
-			_, err = fmt.Fprintln(e.out, printable(fmt.Sprintf("%d after %.1f ms  %s", *try.Status, try.Millis, try.Response)))
+			_, err = fmt.Fprintln(
+				e.out, printable(fmt.Sprintf("%d after %.1f ms  %s", *try.Status, try.Millis, try.Response)),
+			)
 		}
 		if err == nil && !answer.Delivered {
 			reason := "the endpoint did not take it"

@@ -19,8 +19,8 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// localBlobs are files that stand for the blobs of an environment, as the values of a flag: NAME=FILE. The first file of a
-// name is its version 1, the next one version 2.
+// localBlobs are files that stand for the blobs of an environment, as the values of a flag: NAME=FILE. The first file
+// of a name is its version 1, the next one version 2.
 type localBlobs []localBlob
 
 type localBlob struct{ name, file string }
@@ -94,9 +94,11 @@ func (l *localCode) close(ctx context.Context) {
 	}
 }
 
-// loadCode compiles the modules that a spec names and that there are files of. Modules that cannot be used are reported with
-// their places in the spec, all at once.
-func loadCode(ctx context.Context, e *env, c *spec.Compiled, specName string, source []byte, blobs localBlobs) (*localCode, error) {
+// loadCode compiles the modules that a spec names and that there are files of. Modules that cannot be used are reported
+// with their places in the spec, all at once.
+func loadCode(
+	ctx context.Context, e *env, c *spec.Compiled, specName string, source []byte, blobs localBlobs,
+) (*localCode, error) {
 	l := &localCode{functions: decider.Functions{}, modules: map[string]*wasm.Module{}}
 	if len(blobs) == 0 {
 		return l, nil
@@ -141,7 +143,9 @@ func loadCode(ctx context.Context, e *env, c *spec.Compiled, specName string, so
 }
 
 // function returns the function of a use, and compiles its module if no other has needed it before.
-func (l *localCode) function(ctx context.Context, e *env, rt *wasm.Runtime, u spec.CodeUse, file string) (sandbox.Function, error) {
+func (l *localCode) function(
+	ctx context.Context, e *env, rt *wasm.Runtime, u spec.CodeUse, file string,
+) (sandbox.Function, error) {
 	m := l.modules[file]
 	if m == nil {
 		binary, err := e.readAll(file, wasm.MaxBinary, "Leave out what the module does not need, and build with optimisation for size.")

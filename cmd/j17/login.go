@@ -183,7 +183,9 @@ func readPassword(ctx context.Context, in *os.File) (string, error) {
 }
 
 // keepLogin puts a login into a context and makes it the current one.
-func keepLogin(ctx context.Context, e *env, s *connection, t target, name string, got wire.LoggedIn, asJSON bool) error {
+func keepLogin(
+	ctx context.Context, e *env, s *connection, t target, name string, got wire.LoggedIn, asJSON bool,
+) error {
 	if got.ExpiresAt == 0 {
 		return errors.New("the server's answer to the login has no time when it ends")
 	}
@@ -365,7 +367,9 @@ whole context.`,
 			return err
 		}
 		var answer json.RawMessage
-		err = (&operating{Client: c, connection: s, env: e}).call(cmd.Context(), http.MethodPost, []string{"logout"}, nil, nil, &answer)
+		err = (&operating{Client: c, connection: s, env: e}).call(
+			cmd.Context(), http.MethodPost, []string{"logout"}, nil, nil, &answer,
+		)
 		if err != nil && j17.CodeOf(err) != j17.CodeUnauthorized { // void already
 			return fmt.Errorf("the login is forgotten here, but the server could not be told, where it is valid until %s: %w", moment(l.expires()), err)
 		}
@@ -432,7 +436,9 @@ func whoamiCommand(e *env) *cobra.Command {
 			rows = append(rows, []string{"context", o.connection.context.value})
 		}
 		if !until.IsZero() {
-			rows = append(rows, []string{"until", fmt.Sprintf("%s (%s)", moment(until), until.Sub(clock.System{}.Now()).Round(time.Minute))})
+			rows = append(rows, []string{
+				"until", fmt.Sprintf("%s (%s)", moment(until), until.Sub(clock.System{}.Now()).Round(time.Minute)),
+			})
 		}
 		return e.printTable([]string{"email", me.Email}, rows)
 	}

@@ -68,7 +68,8 @@ type env struct {
 	err     io.Writer // everything else
 	// interruptible returns a reader of another one whose reads end when the command is interrupted.
 	interruptible func(io.Reader) io.Reader
-	// answers reports whether the development server of a data folder answers at its URL; nil stands for none that does.
+	// answers reports whether the development server of a data folder answers at its URL; nil stands for none that
+	// does.
 	answers func(server.DevAccess) bool
 	// machine is true for a command with --json: findings are a part of what it prints.
 	machine bool
@@ -84,10 +85,11 @@ type unknownFilter struct{ error }
 
 func (e unknownFilter) Unwrap() error { return e.error }
 
-// byType is the error of a command whose flags --type and --event become parameters. The API calls it a fault of the parameter where there
-// is no such type: the name is all that can be wrong with these two.
+// byType is the error of a command whose flags --type and --event become parameters. The API calls it a fault of the
+// parameter where there is no such type: the name is all that can be wrong with these two.
 func byType(err error) error {
-	if e, ok := errors.AsType[*j17.Error](err); ok && e.Code == j17.CodeInvalidParameter && (e.Path == "type" || e.Path == "event") {
+	if e, ok := errors.AsType[*j17.Error](err); ok && e.Code == j17.CodeInvalidParameter &&
+		(e.Path == "type" || e.Path == "event") {
 		return unknownFilter{err}
 	}
 	return err
@@ -103,7 +105,9 @@ type silent struct{ error }
 
 func (e silent) Unwrap() error { return e.error }
 
-func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
+func run(
+	ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer,
+) int {
 	out := &output{w: stdout}
 	e := &env{getenv: getenv, environ: os.Environ, in: stdin, out: out, err: lenientWriter{stderr}}
 	e.interruptible = func(in io.Reader) io.Reader { return &interruptibleReader{ctx: ctx, in: in} }
@@ -151,13 +155,17 @@ func exitCode(err error) int {
 	//nolint:exhaustive // all other codes are plain failures
 	switch j17.CodeOf(err) {
 	case j17.CodeInvalidSpec, j17.CodeIncompatibleSpec, j17.CodeSchemaViolation,
-		j17.CodeRequirementFailed, j17.CodeInvalidOperand, j17.CodeHandlerRejected, j17.CodeImplicationFailed, j17.CodeImplicationLimit, j17.CodeScheduleLimit:
+		j17.CodeRequirementFailed, j17.CodeInvalidOperand, j17.CodeHandlerRejected, j17.CodeImplicationFailed,
+		j17.CodeImplicationLimit, j17.CodeScheduleLimit:
 		return exitInvalid
-	case j17.CodeConflict, j17.CodeAlreadyExists, j17.CodeConditionFailed, j17.CodeNotUnique, j17.CodeGracePeriod, j17.CodeIdempotencyErased, j17.CodePreconditionFailed, j17.CodeCheckpointOutdated:
+	case j17.CodeConflict, j17.CodeAlreadyExists, j17.CodeConditionFailed, j17.CodeNotUnique, j17.CodeGracePeriod,
+		j17.CodeIdempotencyErased, j17.CodePreconditionFailed, j17.CodeCheckpointOutdated:
 		return exitConflict
-	case j17.CodeUnauthorized, j17.CodeForbidden, j17.CodeWrongEnvironment, j17.CodeWrongInstance, j17.CodeInsufficientScope:
+	case j17.CodeUnauthorized, j17.CodeForbidden, j17.CodeWrongEnvironment, j17.CodeWrongInstance,
+		j17.CodeInsufficientScope:
 		return exitAuth
-	case j17.CodeNotFound, j17.CodeAggregateNotFound, j17.CodeUnknownType, j17.CodeUnknownEventType, j17.CodeUnknownProjection, j17.CodeNoGeo:
+	case j17.CodeNotFound, j17.CodeAggregateNotFound, j17.CodeUnknownType, j17.CodeUnknownEventType,
+		j17.CodeUnknownProjection, j17.CodeNoGeo:
 		return exitNotFound
 	case j17.CodeCorruption:
 		return exitVerifyFails
@@ -181,7 +189,8 @@ func rootCommand(e *env) *cobra.Command {
 		},
 	}
 
-	// The version that cobra prints by itself goes through a template, for which the linker keeps every exported method of the program.
+	// The version that cobra prints by itself goes through a template, for which the linker keeps every exported method
+	// of the program.
 	version := root.Flags().BoolP("version", "v", false, "version for j17")
 	root.Args = func(cmd *cobra.Command, args []string) error {
 		if *version {
@@ -201,9 +210,18 @@ func rootCommand(e *env) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{flagError(cmd, err)} })
 
 	// Commands, in the order in which help shows them.
-	root.AddCommand(devCommand(e), specCommand(e), handlerCommand(e), eventsCommand(e), dataCommand(e), stateCommand(e), versionCommand(e))
+	root.AddCommand(
+		devCommand(e), specCommand(e), handlerCommand(e), eventsCommand(e), dataCommand(e), stateCommand(e),
+		versionCommand(e),
+	)
 	root.AddCommand(docsCommand(e), mcpCommand(e), wasmCommand(e), openAPICommand(e))
-	root.AddCommand(loginCommand(e), logoutCommand(e), whoamiCommand(e), contextsCommand(e), instancesCommand(e), keysCommand(e), operatorsCommand(e), dashboardCommand(e), sessionsCommand(e), auditLogCommand(e), backupsCommand(e), blobsCommand(e), projectionsCommand(e), placesCommand(e), listenersCommand(e), sagasCommand(e), scheduledCommand(e), overviewCommand(e), attentionCommand(e), aggregatesCommand(e), tombstonesCommand(e), listenCommand(e), checkpointsCommand(e), scrubCommand(e), testCommand(e))
+	root.AddCommand(
+		loginCommand(e), logoutCommand(e), whoamiCommand(e), contextsCommand(e), instancesCommand(e), keysCommand(e),
+		operatorsCommand(e), dashboardCommand(e), sessionsCommand(e), auditLogCommand(e), backupsCommand(e),
+		blobsCommand(e), projectionsCommand(e), placesCommand(e), listenersCommand(e), sagasCommand(e),
+		scheduledCommand(e), overviewCommand(e), attentionCommand(e), aggregatesCommand(e), tombstonesCommand(e),
+		listenCommand(e), checkpointsCommand(e), scrubCommand(e), testCommand(e),
+	)
 	root.AddCommand(serveCommand(e), healthCommand(e))
 	completeFlags(e, root)
 	// Of the commands that cobra adds, these two take any argument for one that asks for help.
@@ -277,7 +295,8 @@ func commandBelow(cmd *cobra.Command, name string) string {
 	var found []string
 	for _, group := range cmd.Commands() {
 		for _, c := range group.Commands() {
-			if c.IsAvailableCommand() && group.Name() != "completion" && (c.Name() == name || slices.Contains(c.SuggestFor, name)) {
+			if c.IsAvailableCommand() && group.Name() != "completion" &&
+				(c.Name() == name || slices.Contains(c.SuggestFor, name)) {
 				found = append(found, strconv.Quote(c.CommandPath()))
 			}
 		}

@@ -79,7 +79,8 @@ started with --allow-writes. Assistants start it themselves; 'j17 docs assistant
 
 		// What cannot write has no tool that does.
 		o := mcp.Options{
-			Version: programVersion, Docs: library, Reader: running, Files: files.FS(), Clock: clock.System{}, Hide: running.hide,
+			Version: programVersion, Docs: library, Reader: running, Files: files.FS(), Clock: clock.System{},
+			Hide: running.hide,
 		}
 		if allowWrites {
 			o.Writer = assistedWriter{running}
@@ -123,7 +124,8 @@ func (s *assistedServer) connect() (*client.Client, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.client != nil && s.leads.url == t.url && s.leads.host == t.host && s.leads.key == t.key && s.leads.roots.Equal(t.roots) {
+	if s.client != nil && s.leads.url == t.url && s.leads.host == t.host && s.leads.key == t.key &&
+		s.leads.roots.Equal(t.roots) {
 		return s.client, nil
 	}
 	o.URL, o.Host, o.Key, o.RootCAs = t.url, t.host, t.key, t.roots
@@ -174,7 +176,9 @@ func (s *assistedServer) State(ctx context.Context, key j17.Key, o client.StateO
 }
 
 // Events implements mcp.Reader.
-func (s *assistedServer) Events(ctx context.Context, key j17.Key, start string, count uint64) func(yield func(json.RawMessage, error) bool) {
+func (s *assistedServer) Events(
+	ctx context.Context, key j17.Key, start string, count uint64,
+) func(yield func(json.RawMessage, error) bool) {
 	c, err := s.connect()
 	if err != nil {
 		return func(yield func(json.RawMessage, error) bool) { yield(nil, err) }
@@ -183,7 +187,9 @@ func (s *assistedServer) Events(ctx context.Context, key j17.Key, start string, 
 }
 
 // IDs implements mcp.Reader.
-func (s *assistedServer) IDs(ctx context.Context, aggregateType, start string, count uint64) func(yield func(string, error) bool) {
+func (s *assistedServer) IDs(
+	ctx context.Context, aggregateType, start string, count uint64,
+) func(yield func(string, error) bool) {
 	c, err := s.connect()
 	if err != nil {
 		return func(yield func(string, error) bool) { yield("", err) }
@@ -192,7 +198,9 @@ func (s *assistedServer) IDs(ctx context.Context, aggregateType, start string, c
 }
 
 // Feed implements mcp.Reader.
-func (s *assistedServer) Feed(ctx context.Context, f client.FeedFilter, after string, count uint64) (client.FeedPage, error) {
+func (s *assistedServer) Feed(
+	ctx context.Context, f client.FeedFilter, after string, count uint64,
+) (client.FeedPage, error) {
 	c, err := s.connect()
 	if err != nil {
 		return client.FeedPage{}, err
@@ -201,7 +209,9 @@ func (s *assistedServer) Feed(ctx context.Context, f client.FeedFilter, after st
 }
 
 // Projection implements mcp.Reader.
-func (s *assistedServer) Projection(ctx context.Context, name, id string, o client.ProjectionOptions) (client.Projected, error) {
+func (s *assistedServer) Projection(
+	ctx context.Context, name, id string, o client.ProjectionOptions,
+) (client.Projected, error) {
 	c, err := s.connect()
 	if err != nil {
 		return client.Projected{}, err
@@ -228,7 +238,9 @@ func (s *assistedServer) CountRows(ctx context.Context, name string, q url.Value
 }
 
 // Places implements mcp.Reader.
-func (s *assistedServer) Places(ctx context.Context, aggregateType, question string, q url.Values) (client.RowPage, error) {
+func (s *assistedServer) Places(
+	ctx context.Context, aggregateType, question string, q url.Values,
+) (client.RowPage, error) {
 	c, err := s.connect()
 	if err != nil {
 		return client.RowPage{}, err
@@ -240,7 +252,9 @@ func (s *assistedServer) Places(ctx context.Context, aggregateType, question str
 type assistedWriter struct{ server *assistedServer }
 
 // PostEvent implements mcp.Writer.
-func (w assistedWriter) PostEvent(ctx context.Context, key j17.Key, ev client.NewEvent, o client.WriteOptions) (client.Receipt, error) {
+func (w assistedWriter) PostEvent(
+	ctx context.Context, key j17.Key, ev client.NewEvent, o client.WriteOptions,
+) (client.Receipt, error) {
 	c, err := w.server.connect()
 	if err != nil {
 		return client.Receipt{}, err
@@ -249,7 +263,9 @@ func (w assistedWriter) PostEvent(ctx context.Context, key j17.Key, ev client.Ne
 }
 
 // TryEvent implements mcp.Writer.
-func (w assistedWriter) TryEvent(ctx context.Context, key j17.Key, ev client.NewEvent, o client.WriteOptions) (json.RawMessage, error) {
+func (w assistedWriter) TryEvent(
+	ctx context.Context, key j17.Key, ev client.NewEvent, o client.WriteOptions,
+) (json.RawMessage, error) {
 	c, err := w.server.connect()
 	if err != nil {
 		return nil, err

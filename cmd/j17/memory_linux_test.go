@@ -15,8 +15,8 @@ import (
 
 const visitSpec = `{"agent_types":["user"],"aggregate_types":{"user":{"events":{"had_visit":{"schema":{"type":"object"},"handler":[{"set":{"target":"","value":"$.data"}}]}}}}}`
 
-// TestErasedDataLeaveTheMemory reads the memory of servers after an erasure. By itself the runtime leaves what stood in pages that it takes for
-// stacks and small objects: some copies. Where it overwrites what it frees, there are none.
+// TestErasedDataLeaveTheMemory reads the memory of servers after an erasure. By itself the runtime leaves what stood in
+// pages that it takes for stacks and small objects: some copies. Where it overwrites what it frees, there are none.
 func TestErasedDataLeaveTheMemory(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -48,7 +48,9 @@ func erasedDataLeaveTheMemory(t *testing.T, p *process, left int) {
 	event := `{"type":"had_visit","data":{"word":"` + word + `","fill":"` + strings.Repeat("x", 200) + `"}}`
 	body := `{"events":[` + strings.TrimSuffix(strings.Repeat(event+",", 150), ",") + `],"metadata":{"actor":{"type":"user","id":"550e8400-e29b-41d4-a716-446655440001"}}}`
 	for range 3 {
-		if s := requested(t, p, http.MethodPost, "prod", path, p.ready.Keys["prod"].Write, body, nil); s != http.StatusCreated {
+		if s := requested(
+			t, p, http.MethodPost, "prod", path, p.ready.Keys["prod"].Write, body, nil,
+		); s != http.StatusCreated {
 			t.Fatalf("a write: %d", s)
 		}
 	}
@@ -60,8 +62,8 @@ func erasedDataLeaveTheMemory(t *testing.T, p *process, left int) {
 	await(t, "erased data leave the memory", func() bool { return inMemory(t, p, word) <= before*left/100 })
 }
 
-// inMemory counts a word in the memory of a process that it may write to. It reads that in pieces, each of which begins with the end of the one before:
-// a mapping can be far larger than what is in use.
+// inMemory counts a word in the memory of a process that it may write to. It reads that in pieces, each of which begins
+// with the end of the one before: a mapping can be far larger than what is in use.
 func inMemory(t *testing.T, p *process, word string) (found int) {
 	t.Helper()
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.cmd.Process.Pid))
@@ -77,7 +79,8 @@ func inMemory(t *testing.T, p *process, word string) (found int) {
 	for lines := bufio.NewScanner(bytes.NewReader(maps)); lines.Scan(); {
 		var from, to int64
 		var rights string
-		if _, err := fmt.Sscanf(lines.Text(), "%x-%x %s", &from, &to, &rights); err != nil || !strings.HasPrefix(rights, "rw") {
+		if _, err := fmt.Sscanf(lines.Text(), "%x-%x %s", &from, &to, &rights); err != nil ||
+			!strings.HasPrefix(rights, "rw") {
 			continue
 		}
 		part := io.NewSectionReader(mem, from, to-from)

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEveryMetricIsDocumented compares the table of docs/operations.md with what a server prints, both ways: the names, and of each row the types
-// of what it names.
+// TestEveryMetricIsDocumented compares the table of docs/operations.md with what a server prints, both ways: the names,
+// and of each row the types of what it names.
 func TestEveryMetricIsDocumented(t *testing.T) {
 	p, _ := started(t, plainSpec)
 	metrics(t, p) // requests are counted from the first one on

@@ -23,7 +23,8 @@ GET /_openapi.json. The routes under /_admin have a document of their own, which
 		Args:    atMost("FILE"), ValidArgsFunction: jsonFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
 			// What is asked for.
-			if u, err := url.Parse(at); at != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "") {
+			if u, err := url.Parse(at); at != "" && (err != nil || u.Host == "" ||
+				u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "") {
 				return usageError{errors.New("--server must be a URL such as https://shop.example.com")}
 			}
 			if part != "" && part != "admin" {
@@ -48,6 +49,8 @@ GET /_openapi.json. The routes under /_admin have a document of their own, which
 	cmd.Flags().StringVar(&at, "server", "", "the `URL` at which the API is served; that of 'j17 dev' without it")
 	cmd.Flags().StringVar(&part, "part", "", "admin `part`: the routes under /_admin of an environment alone")
 	// The flag exists, so registering cannot fail.
-	_ = cmd.RegisterFlagCompletionFunc("part", cobra.FixedCompletions([]string{"admin\tthe routes under /_admin"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc(
+		"part", cobra.FixedCompletions([]string{"admin\tthe routes under /_admin"}, cobra.ShellCompDirectiveNoFileComp),
+	)
 	return cmd
 }

@@ -72,8 +72,8 @@ const (
 	controlAttempts = 3
 )
 
-// operate returns the connection of an operator who has logged in. For the development server of the data folder there is
-// no need to.
+// operate returns the connection of an operator who has logged in. For the development server of the data folder there
+// is no need to.
 func operate(e *env, cmd *cobra.Command, r *remote) (*operating, error) {
 	s, err := e.connection(r)
 	if err != nil {
@@ -106,8 +106,8 @@ func operate(e *env, cmd *cobra.Command, r *remote) (*operating, error) {
 // devLogin is the file in a data folder that keeps the token of its operator: checking a password is slow on purpose.
 const devLogin = "dev-login.json"
 
-// devToken is a token of the operator of the data folder: the one that is kept there, as long as the server takes it, or that
-// of a new login.
+// devToken is a token of the operator of the data folder: the one that is kept there, as long as the server takes it,
+// or that of a new login.
 func devToken(ctx context.Context, e *env, s *connection, t target) (string, error) {
 	const longest = 1 << 16
 	file := filepath.Join(s.folder, devLogin)
@@ -198,7 +198,8 @@ func (s *connection) control() (target, error) {
 // controlClient returns a client for the routes of operators.
 func controlClient(e *env, t target, timeout time.Duration) (*client.Client, error) {
 	c, err := client.New(client.Options{
-		URL: t.url, Host: t.host, Key: t.key, RootCAs: t.roots, Clock: clock.System{}, Timeout: timeout, Attempts: controlAttempts,
+		URL: t.url, Host: t.host, Key: t.key, RootCAs: t.roots, Clock: clock.System{}, Timeout: timeout,
+		Attempts: controlAttempts,
 		Retrying: e.retrying(clock.System{}),
 	})
 	if err != nil {
@@ -221,7 +222,9 @@ func logIn(ctx context.Context, c *client.Client, email, password string) (wire.
 // call sends a request below /api and decodes its answer.
 func (o *operating) call(ctx context.Context, method string, path []string, query url.Values, body, into any) error {
 	return o.change(ctx, method != http.MethodGet, func() error {
-		return o.Call(ctx, client.Request{Method: method, Path: append([]string{"api"}, path...), Query: query, Body: body}, into)
+		return o.Call(
+			ctx, client.Request{Method: method, Path: append([]string{"api"}, path...), Query: query, Body: body}, into,
+		)
 	})
 }
 
@@ -244,7 +247,9 @@ func (o *operating) change(ctx context.Context, changes bool, send func() error)
 }
 
 // rows gathers a list below /api; count is the most that is wanted, 0 for all.
-func (o *operating) rows(ctx context.Context, path []string, query url.Values, plural string, count int) ([]json.RawMessage, error) {
+func (o *operating) rows(
+	ctx context.Context, path []string, query url.Values, plural string, count int,
+) ([]json.RawMessage, error) {
 	all := []json.RawMessage{}
 	for row, err := range o.Rows(ctx, append([]string{"api"}, path...), query, plural, count) {
 		if err != nil {
@@ -260,7 +265,8 @@ func (o *operating) explained(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Problem.Code == j17.CodeUnauthorized && o.connection.token.value != "" {
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Problem.Code == j17.CodeUnauthorized &&
+		o.connection.token.value != "" {
 		again := "j17 login " + o.connection.url.value
 		if o.connection.context.value != "" {
 			again = "j17 login --context " + o.connection.context.value
@@ -283,10 +289,13 @@ func inCommands(e *env, err error) error {
 		"GET /_audit/checkpoint tells how large it is", "'j17 audit checkpoint' tells how large it is",
 		"GET tombstones lists them", "'j17 tombstone list' lists them",
 		"POST /_admin/blobs", "j17 blobs put FILE", "POST /api/login", "j17 login",
-		`ask with "again": true`, "ask with --again", "Wait, or force it", "Wait, or execute it with --force", `"force": true`, "--force",
+		`ask with "again": true`, "ask with --again", "Wait, or force it", "Wait, or execute it with --force",
+		`"force": true`, "--force",
 	}
 	if !e.machine { // who sees the errors above the message, and no member of that name
-		words = append(words, "'errors' says where", "It is said above where", "what 'errors' lists", "what is listed above")
+		words = append(
+			words, "'errors' says where", "It is said above where", "what 'errors' lists", "what is listed above",
+		)
 	}
 	refused.Problem.Message = strings.NewReplacer(words...).Replace(refused.Problem.Message)
 	return err
@@ -417,7 +426,8 @@ type listing[T any] struct {
 	short, example string
 	// note is told to people beside the table.
 	note string
-	// path is where the rows are below the environment. The member of the answer that has them is called the same, with "_" for "-".
+	// path is where the rows are below the environment. The member of the answer that has them is called the same, with
+	// "_" for "-".
 	path string
 	// filters are the flags that say which rows are asked for.
 	filters []rowFilter
@@ -437,7 +447,9 @@ type rowFilter struct {
 // withStatus is the flag for rows with one status.
 func withStatus(words ...string) rowFilter {
 	last := len(words) - 1
-	return rowFilter{"status", "only those with a `status`: " + strings.Join(words[:last], ", ") + " or " + words[last], words}
+	return rowFilter{
+		"status", "only those with a `status`: " + strings.Join(words[:last], ", ") + " or " + words[last], words,
+	}
 }
 
 // text declares the flag.
@@ -538,9 +550,11 @@ func (o *operating) opsRead(ctx context.Context, query url.Values, more ...strin
 	return raw, err
 }
 
-// opsAsk sends a spec, the text of a file, below the environment that the command is about, to a route that answers and changes nothing. The
-// findings of a refusal are shown at their places in the file.
-func (o *operating) opsAsk(ctx context.Context, query url.Values, name string, source []byte, more ...string) (json.RawMessage, error) {
+// opsAsk sends a spec, the text of a file, below the environment that the command is about, to a route that answers and
+// changes nothing. The findings of a refusal are shown at their places in the file.
+func (o *operating) opsAsk(
+	ctx context.Context, query url.Values, name string, source []byte, more ...string,
+) (json.RawMessage, error) {
 	path, err := o.opsPath(ctx, more...)
 	if err != nil {
 		return nil, err
@@ -553,7 +567,8 @@ func (o *operating) opsAsk(ctx context.Context, query url.Values, name string, s
 	return raw, o.explained(ctx, err)
 }
 
-// verb is a command about one thing of an environment, whose id or name is its argument: a request, and how its answer is printed.
+// verb is a command about one thing of an environment, whose id or name is its argument: a request, and how its answer
+// is printed.
 type verb[T any] struct {
 	use, short, long, example string
 	method                    string
@@ -568,7 +583,9 @@ type verb[T any] struct {
 func verbCommand[T any](e *env, v verb[T]) *cobra.Command {
 	var asJSON bool
 	yes := true
-	cmd := &cobra.Command{Use: v.use, Short: v.short, Long: v.long, Example: v.example, Args: exactly(strings.Fields(v.use)[1])}
+	cmd := &cobra.Command{
+		Use: v.use, Short: v.short, Long: v.long, Example: v.example, Args: exactly(strings.Fields(v.use)[1]),
+	}
 	r := blobFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 	if v.confirm != "" {

@@ -18,13 +18,16 @@ import (
 
 func operatorsCommand(e *env) *cobra.Command {
 	return group("operators", "The people who run a server",
-		operatorsListCommand(e), operatorsCreateCommand(e), operatorsRoleCommand(e), operatorsGrantCommand(e, true), operatorsGrantCommand(e, false),
+		operatorsListCommand(e), operatorsCreateCommand(e), operatorsRoleCommand(e), operatorsGrantCommand(e, true),
+		operatorsGrantCommand(e, false),
 		operatorsPasswordCommand(e), operatorsRevokeTokensCommand(e), operatorsDeleteCommand(e))
 }
 
 func operatorsListCommand(e *env) *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "list", Short: "List the operators of a server", Example: "  j17 operators list", Args: noArgs}
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the operators of a server", Example: "  j17 operators list", Args: noArgs,
+	}
 
 	r := serverFlags(cmd)
 	jsonFlag(cmd, &asJSON)
@@ -38,9 +41,10 @@ func operatorsListCommand(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printRows(e, rows, asJSON, []string{"email", "id", "role", "instances", "created"}, func(op wire.Operator) []string {
-			return []string{op.Email, op.ID, op.Role, strings.Join(op.Instances, ", "), when(op.CreatedAt)}
-		})
+		return printRows(e, rows, asJSON, []string{"email", "id", "role", "instances", "created"},
+			func(op wire.Operator) []string {
+				return []string{op.Email, op.ID, op.Role, strings.Join(op.Instances, ", "), when(op.CreatedAt)}
+			})
 	}
 	return cmd
 }
@@ -166,12 +170,17 @@ func printOperator(e *env, raw json.RawMessage, asJSON bool) error {
 	if err := json.Unmarshal(raw, &op); err != nil {
 		return err
 	}
-	return e.printTable([]string{"email", op.Email}, [][]string{{"id", op.ID}, {"role", op.Role}, {"instances", strings.Join(op.Instances, ", ")}})
+	return e.printTable([]string{"email", op.Email}, [][]string{
+		{"id", op.ID}, {"role", op.Role}, {"instances", strings.Join(op.Instances, ", ")},
+	})
 }
 
-// operatorChangeCommand is a command that changes one operator; request makes the request for the operator that it has found. done
-// is the sentence that is said, after the e-mail address, where the answer does not have the operator.
-func operatorChangeCommand(e *env, cmd *cobra.Command, asJSON *bool, done string, request func(o *operating, op wire.Operator, args []string) (method string, path []string, body any, err error)) *cobra.Command {
+// operatorChangeCommand is a command that changes one operator; request makes the request for the operator that it has
+// found. done is the sentence that is said, after the e-mail address, where the answer does not have the operator.
+func operatorChangeCommand(
+	e *env, cmd *cobra.Command, asJSON *bool, done string,
+	request func(o *operating, op wire.Operator, args []string) (method string, path []string, body any, err error),
+) *cobra.Command {
 	r := serverFlags(cmd)
 	jsonFlag(cmd, asJSON)
 
@@ -189,7 +198,9 @@ func operatorChangeCommand(e *env, cmd *cobra.Command, asJSON *bool, done string
 			return err
 		}
 		var raw json.RawMessage
-		if err := o.call(cmd.Context(), method, append([]string{"operators", op.ID}, path...), nil, body, &raw); err != nil {
+		if err := o.call(
+			cmd.Context(), method, append([]string{"operators", op.ID}, path...), nil, body, &raw,
+		); err != nil {
 			return err
 		}
 		if method == http.MethodPost || len(path) == 0 && method == http.MethodDelete { // answers without the operator
@@ -207,7 +218,8 @@ func operatorChangeCommand(e *env, cmd *cobra.Command, asJSON *bool, done string
 func operatorsRoleCommand(e *env) *cobra.Command {
 	var asJSON bool
 	return operatorChangeCommand(e, &cobra.Command{
-		Use: "set-role EMAIL|ID ROLE", Short: "Change the role of an operator", Args: func(cmd *cobra.Command, args []string) error {
+		Use: "set-role EMAIL|ID ROLE", Short: "Change the role of an operator",
+		Args: func(cmd *cobra.Command, args []string) error {
 			if err := exactly("EMAIL|ID", "ROLE")(cmd, args); err != nil {
 				return err
 			}
@@ -230,10 +242,11 @@ func operatorsGrantCommand(e *env, give bool) *cobra.Command {
 		cmd.Use, cmd.Short, cmd.Example = "withdraw EMAIL|ID INSTANCE", "Take an instance away from an operator", "  j17 operators withdraw ada@example.com shop"
 		method = http.MethodDelete
 	}
-	return operatorChangeCommand(e, cmd, &asJSON, "", func(o *operating, _ wire.Operator, args []string) (string, []string, any, error) {
-		i, err := o.instance(cmd.Context(), args[1])
-		return method, []string{"grants", i.ID}, nil, err
-	})
+	return operatorChangeCommand(e, cmd, &asJSON, "",
+		func(o *operating, _ wire.Operator, args []string) (string, []string, any, error) {
+			i, err := o.instance(cmd.Context(), args[1])
+			return method, []string{"grants", i.ID}, nil, err
+		})
 }
 
 func operatorsPasswordCommand(e *env) *cobra.Command {
@@ -266,7 +279,9 @@ func operatorsDeleteCommand(e *env) *cobra.Command {
 		Example: "  j17 operators delete ada@example.com",
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return operatorChangeCommand(e, cmd, &asJSON, "is no longer an operator", func(_ *operating, op wire.Operator, _ []string) (string, []string, any, error) {
-		return http.MethodDelete, nil, nil, e.confirm(cmd.Context(), yes, "Remove the operator "+plain(op.Email)+"?")
-	})
+	return operatorChangeCommand(e, cmd, &asJSON, "is no longer an operator",
+		func(_ *operating, op wire.Operator, _ []string) (string, []string, any, error) {
+			return http.MethodDelete, nil, nil,
+				e.confirm(cmd.Context(), yes, "Remove the operator "+plain(op.Email)+"?")
+		})
 }

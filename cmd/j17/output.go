@@ -17,8 +17,8 @@ type output struct {
 	err error
 	// written is true once there was something.
 	written bool
-	// done is what has been changed, as the beginning of a sentence, "" for nothing; hint says what to do where this could
-	// not be printed.
+	// done is what has been changed, as the beginning of a sentence, "" for nothing; hint says what to do where this
+	// could not be printed.
 	done, hint string
 }
 
@@ -69,11 +69,12 @@ func (l lenientWriter) Write(p []byte) (int, error) {
 // Unwrap returns the stream itself.
 func (l lenientWriter) Unwrap() io.Writer { return l.w }
 
-// startChange tells that the command is about to change something. From here on it lives without a reader of what it prints.
+// startChange tells that the command is about to change something. From here on it lives without a reader of what it
+// prints.
 func (e *env) startChange() { keepOnWithoutReader() }
 
-// reportChange tells that the command has changed something, with the beginning of a sentence such as "the key is revoked", which is
-// used where the result cannot be printed.
+// reportChange tells that the command has changed something, with the beginning of a sentence such as "the key is
+// revoked", which is used where the result cannot be printed.
 func (e *env) reportChange(format string, args ...any) {
 	keepOnWithoutReader()
 	if o, ok := e.out.(*output); ok {
@@ -99,8 +100,9 @@ func streamOf(stream any) any {
 	}
 }
 
-// shown is a text of several lines in which what terminals obey is written out: control characters, escape sequences, and marks that change the
-// direction of what follows. All messages go through it, whatever they repeat of files and of servers; cells of tables, which have one line, go through plain.
+// shown is a text of several lines in which what terminals obey is written out: control characters, escape sequences,
+// and marks that change the direction of what follows. All messages go through it, whatever they repeat of files and of
+// servers; cells of tables, which have one line, go through plain.
 func shown(s string) string {
 	obeyed := func(c rune) bool { return c != '\n' && c != '\t' && !unicode.IsPrint(c) }
 	if !strings.ContainsFunc(s, obeyed) {
@@ -128,7 +130,8 @@ func (e *env) terminalErr() io.Writer {
 
 // readable says what an error of the output means; its own text has the name of a device only.
 func readable(err error) error {
-	if path, ok := errors.AsType[*os.PathError](err); ok && path.Op == "write" && path.Path == os.Stdout.Name() && err.Error() == path.Error() {
+	if path, ok := errors.AsType[*os.PathError](err); ok && path.Op == "write" && path.Path == os.Stdout.Name() &&
+		err.Error() == path.Error() {
 		return fmt.Errorf("the output cannot be written: %w", path.Err)
 	}
 	return err

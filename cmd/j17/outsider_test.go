@@ -21,8 +21,8 @@ import (
 	"j17/internal/custody/proof"
 )
 
-// TestAnOutsiderVerifies has the program of examples/verify, which uses nothing of ours, look at the files of the script of "audit verify":
-// it comes to the same. It has no more than fifty lines, so that everybody can read it.
+// TestAnOutsiderVerifies has the program of examples/verify, which uses nothing of ours, look at the files of the
+// script of "audit verify": it comes to the same. It has no more than fifty lines, so that everybody can read it.
 func TestAnOutsiderVerifies(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")
@@ -44,7 +44,9 @@ func TestAnOutsiderVerifies(t *testing.T) {
 	vkey := regexp.MustCompile(`export\.ndjson --key '(\S+)'`).FindSubmatch(files.Comment)[1]
 	for i, file := range files.Files {
 		if file.Name == "export.ndjson" { // empty lines are passed over, as "audit verify" does
-			files.Files = append(files.Files, txtar.File{Name: "blank.ndjson", Data: bytes.ReplaceAll(files.Files[i].Data, []byte("}\n"), []byte("}\n\r\n\n"))})
+			files.Files = append(files.Files, txtar.File{
+				Name: "blank.ndjson", Data: bytes.ReplaceAll(files.Files[i].Data, []byte("}\n"), []byte("}\n\r\n\n")),
+			})
 			break
 		}
 	}
@@ -57,7 +59,8 @@ func TestAnOutsiderVerifies(t *testing.T) {
 		}
 		out, err := startable(t, python, examplePath("verify", "verify.py"), name, string(vkey)).CombinedOutput()
 		says[file.Name] = string(out)
-		if holds := file.Name == "export.ndjson" || file.Name == "blank.ndjson" || file.Name == "older.txt" || file.Name == "certificate.txt"; holds != (err == nil) {
+		if holds := file.Name == "export.ndjson" || file.Name == "blank.ndjson" || file.Name == "older.txt" ||
+			file.Name == "certificate.txt"; holds != (err == nil) {
 			t.Errorf("%s: %v: %s", file.Name, err, out)
 		} else if !holds && !strings.Contains(string(out), file.Name+" does not hold: ") {
 			t.Errorf("%s is refused without a reason: %s", file.Name, out)
@@ -77,7 +80,9 @@ func TestAnOutsiderVerifies(t *testing.T) {
 
 	// It says the same where python leaves assertions out.
 	for _, name := range []string{"export.ndjson", "changed.ndjson", "cut.ndjson", "empty"} {
-		out, err := startable(t, python, "-O", examplePath("verify", "verify.py"), filepath.Join(dir, name), string(vkey)).CombinedOutput()
+		out, err := startable(
+			t, python, "-O", examplePath("verify", "verify.py"), filepath.Join(dir, name), string(vkey),
+		).CombinedOutput()
 		if string(out) != says[name] || (err == nil) != (name == "export.ndjson") {
 			t.Errorf("%s: optimized it says %v: %s", name, err, out)
 		}
@@ -85,13 +90,14 @@ func TestAnOutsiderVerifies(t *testing.T) {
 
 	// Called the wrong way it says what it is called with.
 	out, err := startable(t, python, examplePath("verify", "verify.py")).CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitUsage || !strings.HasPrefix(string(out), "verify.py FILE VKEY [STREAMS]: ") {
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitUsage ||
+		!strings.HasPrefix(string(out), "verify.py FILE VKEY [STREAMS]: ") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
 
-// TestAnOutsiderVerifiesManyStreams: a certificate that lists only the first of its streams holds by itself, and the list of all is held against
-// the root that it has.
+// TestAnOutsiderVerifiesManyStreams: a certificate that lists only the first of its streams holds by itself, and the
+// list of all is held against the root that it has.
 func TestAnOutsiderVerifiesManyStreams(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")
@@ -104,7 +110,9 @@ func TestAnOutsiderVerifiesManyStreams(t *testing.T) {
 	var tree proof.Tree
 	for i := range 4 {
 		root := strings.Repeat(fmt.Sprintf("%02x", i), 32)
-		s := proof.ErasedStream{Key: fmt.Sprintf("note:%d", i), Events: 2, Action: "tombstoned", RootBefore: root, RootAfter: root}
+		s := proof.ErasedStream{
+			Key: fmt.Sprintf("note:%d", i), Events: 2, Action: "tombstoned", RootBefore: root, RootAfter: root,
+		}
 		row, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
@@ -113,8 +121,10 @@ func TestAnOutsiderVerifiesManyStreams(t *testing.T) {
 		all = append(all, s)
 	}
 	c := proof.Certificate{
-		ID: "tmb_1", TombstoneID: "tmb_1", Key: "note:1", Status: "completed", ExecutedAt: time.Unix(1_800_000_000, 0).UTC(), PreTombstoneRoot: strings.Repeat("ab", 32),
-		Events: 8, Streams: []proof.ErasedStream{all[1], all[0]}, AffectedCount: 4, AffectedRoot: fmt.Sprintf("%x", tree.Root()),
+		ID: "tmb_1", TombstoneID: "tmb_1", Key: "note:1", Status: "completed",
+		ExecutedAt: time.Unix(1_800_000_000, 0).UTC(), PreTombstoneRoot: strings.Repeat("ab", 32),
+		Events: 8, Streams: []proof.ErasedStream{all[1], all[0]}, AffectedCount: 4,
+		AffectedRoot: fmt.Sprintf("%x", tree.Root()),
 	}
 	private, vkey, err := note.GenerateKey(rand.Reader, "acme.example/prod")
 	if err != nil {
@@ -164,7 +174,9 @@ func TestAnOutsiderVerifiesManyStreams(t *testing.T) {
 			t.Errorf("it says %q, not %q", got, what)
 		}
 	}
-	if got := verify(func(all []proof.ErasedStream) []proof.ErasedStream { return all[:3] }); !strings.Contains(got, "these are not its streams") {
+	if got := verify(
+		func(all []proof.ErasedStream) []proof.ErasedStream { return all[:3] },
+	); !strings.Contains(got, "these are not its streams") {
 		t.Errorf("a list that lacks one: %s", got)
 	}
 }

@@ -41,8 +41,8 @@ func TestPackagedSettings(t *testing.T) {
 	}
 }
 
-// TestDockerfile looks at what can be known without building the image: that what it copies is there, and that its Go is not
-// older than the one of go.mod.
+// TestDockerfile looks at what can be known without building the image: that what it copies is there, and that its Go
+// is not older than the one of go.mod.
 func TestDockerfile(t *testing.T) {
 	text := readPackaging(t, "packaging", "Dockerfile")
 	copied := 0
@@ -68,8 +68,9 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// TestImageCanBeWritten looks whether the folders that the image's settings name belong to the server's user and survive the container, whether what is
-// asked for its health is a command, and whether what belongs into no image is left out by every builder.
+// TestImageCanBeWritten looks whether the folders that the image's settings name belong to the server's user and
+// survive the container, whether what is asked for its health is a command, and whether what belongs into no image is
+// left out by every builder.
 func TestImageCanBeWritten(t *testing.T) {
 	text, compose := readPackaging(t, "packaging", "Dockerfile"), readPackaging(t, "packaging", "compose.yaml")
 	user := regexp.MustCompile(`(?m)^USER (\S+)$`).FindStringSubmatch(text)
@@ -79,13 +80,15 @@ func TestImageCanBeWritten(t *testing.T) {
 		if user == nil || volumes == nil || folder == nil {
 			t.Fatalf("%s: user %v, volumes %v, folder %v", variable, user, volumes, folder)
 		}
-		if !strings.Contains(text, "--chown="+user[1]+" /out"+folder[1]+" "+folder[1]+"\n") || !slices.Contains(strings.Fields(volumes[1]), folder[1]) ||
+		if !strings.Contains(text, "--chown="+user[1]+" /out"+folder[1]+" "+folder[1]+"\n") ||
+			!slices.Contains(strings.Fields(volumes[1]), folder[1]) ||
 			!strings.Contains(compose, ":"+folder[1]+"\n") {
 			t.Errorf("%s names %s, which is no volume that belongs to %s", variable, folder[1], user[1])
 		}
 	}
 	var check []string
-	if m := regexp.MustCompile(`(?m)^HEALTHCHECK .* CMD (\[.*\])$`).FindStringSubmatch(text); m == nil || json.Unmarshal([]byte(m[1]), &check) != nil {
+	if m := regexp.MustCompile(`(?m)^HEALTHCHECK .* CMD (\[.*\])$`).FindStringSubmatch(text); m == nil ||
+		json.Unmarshal([]byte(m[1]), &check) != nil {
 		t.Fatal("the image has no health check")
 	}
 	root := rootCommand((&env{getenv: func(string) string { return "" }}))
@@ -100,12 +103,14 @@ func TestImageCanBeWritten(t *testing.T) {
 	}
 }
 
-// TestUnitCanWrite looks whether the unit has the folders of data and backups that the guide's settings name made for the server's user, and starts no
-// server again whose settings are wrong.
+// TestUnitCanWrite looks whether the unit has the folders of data and backups that the guide's settings name made for
+// the server's user, and starts no server again whose settings are wrong.
 func TestUnitCanWrite(t *testing.T) {
 	unit, guide := readPackaging(t, "packaging", "j17.service"), readPackaging(t, "docs", "guides", "self-hosting.md")
 	data := regexp.MustCompile(`"data": "/var/lib/(\S+)"`).FindStringSubmatch(guide)
-	if data == nil || !strings.Contains(unit, "\nStateDirectory="+data[1]+" "+filepath.Base(server.DefaultBackups("/var/lib/"+data[1]))+"\n") {
+	if data == nil || !strings.Contains(
+		unit, "\nStateDirectory="+data[1]+" "+filepath.Base(server.DefaultBackups("/var/lib/"+data[1]))+"\n",
+	) {
 		t.Errorf("the guide's settings have the data in %q, and the unit makes other folders", data)
 	}
 	if !strings.Contains(unit, fmt.Sprintf("\nRestartPreventExitStatus=%d\n", exitUsage)) {

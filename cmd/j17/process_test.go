@@ -25,25 +25,27 @@ import (
 	"j17/internal/base/work/worktest"
 )
 
-// What tests start has a home of its own, so that nobody's logins count; ends after a time, as does each read of what it
-// prints; and does not outlive the tests, however they end. This file is the only one that starts processes.
+// What tests start has a home of its own, so that nobody's logins count; ends after a time, as does each read of what
+// it prints; and does not outlive the tests, however they end. This file is the only one that starts processes.
 
 const (
-	// patience is how long a test waits for something that a process has to say. These bounds end what would never end; a slow machine with
-	// all its processors busy is not to reach them.
+	// patience is how long a test waits for something that a process has to say. These bounds end what would never end;
+	// a slow machine with all its processors busy is not to reach them.
 	patience = 5 * time.Minute
 	// lifetime is how long a process may run.
 	lifetime = 15 * time.Minute
 	// scriptsTime bounds all scripts of TestScripts together.
 	scriptsTime = 18 * time.Minute
-	// raceVariable has the options of the race detector, with which the program is built where the tests are. It makes every
-	// process sleep for a second before it ends, unless it is told not to.
+	// raceVariable has the options of the race detector, with which the program is built where the tests are. It makes
+	// every process sleep for a second before it ends, unless it is told not to.
 	raceVariable, noSleep = "GORACE", "atexit_sleep_ms=0"
-	// lifeline names the variable with the address that the program of the tests is connected to for as long as the tests run.
+	// lifeline names the variable with the address that the program of the tests is connected to for as long as the
+	// tests run.
 	lifeline = "J17_TEST_LIFELINE"
 	// unwatched names the variable that lets servers run without the race detector as well.
 	unwatched = "J17_TEST_UNWATCHED"
-	// watchedFolder is a folder beside the program of the tests. It holds the program under the race detector, where there are two.
+	// watchedFolder is a folder beside the program of the tests. It holds the program under the race detector, where
+	// there are two.
 	watchedFolder = "watched"
 )
 
@@ -58,7 +60,10 @@ type leading struct{ m *testing.M }
 func (l leading) Run() int {
 	ends, err := net.Listen("tcp", "127.0.0.1:0")
 	if err == nil {
-		err = errors.Join(os.Setenv(lifeline, ends.Addr().String()), os.Setenv(raceVariable, strings.TrimSpace(os.Getenv(raceVariable)+" "+noSleep)))
+		err = errors.Join(
+			os.Setenv(lifeline, ends.Addr().String()),
+			os.Setenv(raceVariable, strings.TrimSpace(os.Getenv(raceVariable)+" "+noSleep)),
+		)
 	}
 	if err == nil && worktest.RaceDetector && runtime.GOOS != "windows" { // where no process becomes another program
 		err = buildUnwatched()
@@ -80,15 +85,17 @@ func (l leading) Run() int {
 	return l.m.Run()
 }
 
-// buildUnwatched puts the program without the race detector before the one with it, which starts four times as slowly. It is compiled
-// as 'make build' does, so that most of it is there already.
+// buildUnwatched puts the program without the race detector before the one with it, which starts four times as slowly.
+// It is compiled as 'make build' does, so that most of it is there already.
 func buildUnwatched() error {
 	program, err := exec.LookPath("j17") // where testscript.Main has put it
 	if err != nil {
 		return err
 	}
 	folder := filepath.Join(filepath.Dir(program), watchedFolder)
-	if err := errors.Join(os.Mkdir(folder, 0o700), os.Rename(program, filepath.Join(folder, filepath.Base(program)))); err != nil {
+	if err := errors.Join(
+		os.Mkdir(folder, 0o700), os.Rename(program, filepath.Join(folder, filepath.Base(program))),
+	); err != nil {
 		return err
 	}
 	build := exec.Command("go", "test", "-c", "-race=false", "-trimpath", "-ldflags=-w", "-vet=off", "-o", program, ".")
@@ -99,8 +106,8 @@ func buildUnwatched() error {
 	return nil
 }
 
-// watched reports whether a command runs under the race detector, where the tests do: all but those that do one thing after the
-// other and end.
+// watched reports whether a command runs under the race detector, where the tests do: all but those that do one thing
+// after the other and end.
 func watched(args []string) bool {
 	command, verb := "", ""
 	if len(args) > 0 {
@@ -110,8 +117,10 @@ func watched(args []string) bool {
 		verb = args[1]
 	}
 	switch command {
-	case "__complete", "audit", "blobs", "checkpoint", "completion", "context", "docs", "handler", "health", "help", "instances", "keys", "login",
-		"logout", "openapi", "operators", "places", "projection", "saga", "scheduled", "scrub", "spec", "state", "tombstone", "version",
+	case "__complete", "audit", "blobs", "checkpoint", "completion", "context", "docs", "handler", "health", "help",
+		"instances", "keys", "login",
+		"logout", "openapi", "operators", "places", "projection", "saga", "scheduled", "scrub", "spec", "state",
+		"tombstone", "version",
 		"wasm", "whoami":
 		return false
 	case "data":
@@ -123,26 +132,31 @@ func watched(args []string) bool {
 	}
 }
 
-// oneByOne reports whether a test asks its servers one thing after the other, and nothing that scripts do not ask as well: it shows that what
-// is printed on a page, or by the program, is true, or looks through the memory of the server, of which the race detector makes many times as
-// much. Its servers run without the race detector. Those of scripts, and of all other tests, run under it.
+// oneByOne reports whether a test asks its servers one thing after the other, and nothing that scripts do not ask as
+// well: it shows that what is printed on a page, or by the program, is true, or looks through the memory of the server,
+// of which the race detector makes many times as much. Its servers run without the race detector. Those of scripts, and
+// of all other tests, run under it.
 func oneByOne(test string) bool {
 	test, _, _ = strings.Cut(test, "/")
-	return slices.Contains([]string{"TestDocs", "TestErasedDataLeaveTheMemory", "TestExamples", "TestDevShowsWhatToDoNext"}, test)
+	return slices.Contains(
+		[]string{"TestDocs", "TestErasedDataLeaveTheMemory", "TestExamples", "TestDevShowsWhatToDoNext"}, test,
+	)
 }
 
-// following runs the program, under the race detector where the command wants it and there is such a program. It ends when the
-// tests that have started it are gone.
+// following runs the program, under the race detector where the command wants it and there is such a program. It ends
+// when the tests that have started it are gone.
 func following() {
 	if program, err := os.Executable(); err == nil && watched(os.Args[1:]) && os.Getenv(unwatched) == "" {
 		program = filepath.Join(filepath.Dir(program), watchedFolder, filepath.Base(program))
-		if err := syscall.Exec(program, os.Args, os.Environ()); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
+		if err := syscall.Exec(program, os.Args, os.Environ()); !errors.Is(err, fs.ErrNotExist) &&
+			!errors.Is(err, errors.ErrUnsupported) {
 			_, _ = fmt.Fprintln(os.Stderr, "the program under the race detector:", err)
 			os.Exit(exitFailure)
 		}
 	}
 	var d net.Dialer
-	conn, err := d.DialContext(context.Background(), "tcp", os.Getenv(lifeline)) //nolint:forbidigo // there is no test here
+	//nolint:forbidigo // there is no test here
+	conn, err := d.DialContext(context.Background(), "tcp", os.Getenv(lifeline))
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "the tests have ended:", err)
 		os.Exit(exitFailure)
@@ -154,8 +168,8 @@ func following() {
 	main()
 }
 
-// rounds is how much of something that takes time the tests do: a little, which shows each kind of fault, or all of it where
-// J17_SOAK is set, as 'make soak' does.
+// rounds is how much of something that takes time the tests do: a little, which shows each kind of fault, or all of it
+// where J17_SOAK is set, as 'make soak' does.
 func rounds(little, all int) int {
 	if os.Getenv("J17_SOAK") != "" {
 		return all
@@ -163,7 +177,8 @@ func rounds(little, all int) int {
 	return little
 }
 
-// startable returns a program that a test may start. More variables than those of environment can be appended to its Env.
+// startable returns a program that a test may start. More variables than those of environment can be appended to its
+// Env.
 func startable(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := child(t.Context(), t.TempDir(), t.Cleanup, name, args...)
@@ -173,7 +188,8 @@ func startable(t *testing.T, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// child returns a program with a home and a limited time. At the end of the test it is killed with all that it has started.
+// child returns a program with a home and a limited time. At the end of the test it is killed with all that it has
+// started.
 func child(ctx context.Context, home string, atEnd func(func()), name string, args ...string) *exec.Cmd {
 	// The context of a test ends before its cleanups, which may want to end the program in an orderly way.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lifetime)
@@ -196,7 +212,8 @@ func environment(of []string, home string) []string {
 	vars := make([]string, 0, len(of)+1)
 	for _, v := range of {
 		name, _, _ := strings.Cut(v, "=")
-		if name == lifeline || name != "HOME" && name != "USERPROFILE" && !strings.HasPrefix(name, "XDG_") && !strings.HasPrefix(name, "J17_") {
+		if name == lifeline || name != "HOME" && name != "USERPROFILE" && !strings.HasPrefix(name, "XDG_") &&
+			!strings.HasPrefix(name, "J17_") {
 			vars = append(vars, v)
 		}
 	}
@@ -241,7 +258,9 @@ func begun(t *testing.T, cmd *exec.Cmd) (stdout, stderr io.Reader) {
 // TestProcessesHaveTheirOwnHome runs the tests' processes where somebody has logged in: none of them looks there.
 func TestProcessesHaveTheirOwnHome(t *testing.T) {
 	home, config := t.TempDir(), t.TempDir()
-	for _, file := range []string{filepath.Join(home, ".config", "j17", "config.json"), filepath.Join(config, "j17", "config.json")} {
+	for _, file := range []string{
+		filepath.Join(home, ".config", "j17", "config.json"), filepath.Join(config, "j17", "config.json"),
+	} {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +271,8 @@ func TestProcessesHaveTheirOwnHome(t *testing.T) {
 	}
 	for name, v := range map[string]string{
 		"HOME": home, "USERPROFILE": home, "XDG_CONFIG_HOME": config, "XDG_STATE_HOME": config,
-		"J17_CONTEXT": "elsewhere", "J17_URL": "https://elsewhere.example", "J17_KEY": "k", "J17_TOKEN": "t", "J17_ENV": "staging",
+		"J17_CONTEXT": "elsewhere", "J17_URL": "https://elsewhere.example", "J17_KEY": "k", "J17_TOKEN": "t",
+		"J17_ENV": "staging",
 	} {
 		t.Setenv(name, v)
 	}
@@ -275,8 +295,8 @@ func TestProcessesHaveTheirOwnHome(t *testing.T) {
 	}
 }
 
-// TestServersRunUnderTheRaceDetector looks at the programs that run where the tests are watched for races: that of a server is watched
-// as well, and that of a command which ends is not.
+// TestServersRunUnderTheRaceDetector looks at the programs that run where the tests are watched for races: that of a
+// server is watched as well, and that of a command which ends is not.
 func TestServersRunUnderTheRaceDetector(t *testing.T) {
 	if !worktest.RaceDetector || runtime.GOOS != "linux" {
 		t.Skip("the tests run without the race detector, or the system does not show what a process runs")
@@ -296,8 +316,10 @@ func TestServersRunUnderTheRaceDetector(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]bool{
-		"dev": true, "serve --check": true, "test": true, "mcp": true, "events send -": true, "events tail": true, "backup restore": true, "new-command": true, "": true,
-		"events post": false, "events list": false, "data import": true, "data export": false, "spec validate": false, "keys create": false, "docs": false,
+		"dev": true, "serve --check": true, "test": true, "mcp": true, "events send -": true, "events tail": true,
+		"backup restore": true, "new-command": true, "": true,
+		"events post": false, "events list": false, "data import": true, "data export": false, "spec validate": false,
+		"keys create": false, "docs": false,
 	} {
 		if got := watched(strings.Fields(args)); got != want {
 			t.Errorf("%q runs under the race detector: %t, want %t", args, got, want)
@@ -340,7 +362,8 @@ func TestOneFileStartsProcesses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if file != "process_test.go" && (strings.Contains(string(raw), "exec.Command") || strings.Contains(string(raw), "os.StartProcess")) {
+		if file != "process_test.go" &&
+			(strings.Contains(string(raw), "exec.Command") || strings.Contains(string(raw), "os.StartProcess")) {
 			t.Errorf("%s starts a process: command in process_test.go gives it a home and an end", file)
 		}
 	}

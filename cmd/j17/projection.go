@@ -30,7 +30,8 @@ import (
 
 func projectionsCommand(e *env) *cobra.Command {
 	return group("projection", "The projections of an environment: views over several aggregates",
-		projectionListCommand(e), projectionShowCommand(e), projectionGetCommand(e), projectionRowsCommand(e), projectionDeployCommand(e), projectionDryRunCommand(e), projectionRemoveCommand(e),
+		projectionListCommand(e), projectionShowCommand(e), projectionGetCommand(e), projectionRowsCommand(e),
+		projectionDeployCommand(e), projectionDryRunCommand(e), projectionRemoveCommand(e),
 		projectionRebuildCommand(e), projectionCancelCommand(e), projectionVerifyCommand(e))
 }
 
@@ -146,7 +147,9 @@ func readProjectionFile(e *env, name string) (*projectionFile, error) {
 			Hint: `write {"name": ..., "for_each": ..., "sources": ..., "select": ...}; 'j17 docs spec#projections' tells more`,
 		}
 		if wrong, ok := errors.AsType[*value.SyntaxError](err); ok && len(bytes.TrimSpace(source)) > 0 {
-			found = diag.Diagnostic{Severity: diag.Error, Line: wrong.Line, Column: wrong.Column, Message: wrong.Message}
+			found = diag.Diagnostic{
+				Severity: diag.Error, Line: wrong.Line, Column: wrong.Column, Message: wrong.Message,
+			}
 		}
 		return nil, e.invalidFile(name, source, []diag.Diagnostic{found}, "The file has no definition of a projection")
 	}
@@ -165,7 +168,8 @@ func (o *operating) postProjection(ctx context.Context, f *projectionFile, query
 	var raw json.RawMessage
 	err = o.change(ctx, !query.Has("dry_run"), func() error {
 		err := o.Call(ctx, client.Request{
-			Method: http.MethodPost, Path: append([]string{"api"}, path...), Query: query, Body: f.source, // as it is, since the server counts lines in it
+			// As it is, since the server counts lines in it.
+			Method: http.MethodPost, Path: append([]string{"api"}, path...), Query: query, Body: f.source,
 		}, &raw)
 		refused, ok := errors.AsType[*client.Error](err)
 		switch {
@@ -185,7 +189,9 @@ func (o *operating) postProjection(ctx context.Context, f *projectionFile, query
 func (f *projectionFile) findings(from []j17.FieldError, severity diag.Severity) []diag.Diagnostic {
 	var found []diag.Diagnostic
 	for _, at := range from {
-		d := diag.Diagnostic{Severity: severity, Pointer: diag.Pointer(f.within + at.Pointer), Message: at.Message, Hint: at.Hint}
+		d := diag.Diagnostic{
+			Severity: severity, Pointer: diag.Pointer(f.within + at.Pointer), Message: at.Message, Hint: at.Hint,
+		}
 		place, _ := value.Locate(string(f.source), string(d.Pointer))
 		d.Line, d.Column = value.Position(string(f.source), place.Key)
 		found = append(found, d)
@@ -193,7 +199,8 @@ func (f *projectionFile) findings(from []j17.FieldError, severity diag.Severity)
 	return found
 }
 
-// placed puts the places of findings, which the server counts from where the definition begins, to where they are in the file.
+// placed puts the places of findings, which the server counts from where the definition begins, to where they are in
+// the file.
 func (f *projectionFile) placed(from []j17.FieldError) []j17.FieldError {
 	if f.within == "" {
 		return from
@@ -213,8 +220,11 @@ func (f *projectionFile) placed(from []j17.FieldError) []j17.FieldError {
 	return placed
 }
 
-// answer is an answer of the server with the warnings about the definition at their places in the file, and with what else was said when it was posted.
-func (f *projectionFile) answer(raw json.RawMessage, warnings []j17.FieldError, more ...value.Member) (json.RawMessage, error) {
+// answer is an answer of the server with the warnings about the definition at their places in the file, and with what
+// else was said when it was posted.
+func (f *projectionFile) answer(
+	raw json.RawMessage, warnings []j17.FieldError, more ...value.Member,
+) (json.RawMessage, error) {
 	answer, err := value.Parse(raw)
 	if err != nil {
 		return nil, fmt.Errorf("the server's answer cannot be read: %w", err)
@@ -277,7 +287,8 @@ func (w *buildWatch) end() {
 	}
 }
 
-// await shows how far the build of a projection's index is until it ends, and returns what the server says of the projection then.
+// await shows how far the build of a projection's index is until it ends, and returns what the server says of the
+// projection then.
 func (o *operating) await(ctx context.Context, raw json.RawMessage, w *waiting) (json.RawMessage, error) {
 	e := o.env
 	p, err := decoded[wire.Projection](raw)
@@ -353,7 +364,9 @@ Exit code 0: deployed, 3: the definition is not valid, 4: the spec declares a pr
 			return err
 		}
 		if asJSON {
-			if raw, err = f.answer(raw, done.Warnings, value.Member{Key: "created", Value: value.BoolValue(done.Created)}); err != nil {
+			if raw, err = f.answer(raw, done.Warnings, value.Member{
+				Key: "created", Value: value.BoolValue(done.Created),
+			}); err != nil {
 				return err
 			}
 			return e.printAnswer(raw)
@@ -395,7 +408,9 @@ Exit code 0: it could be deployed, 3: the definition is not valid.`,
 		if err != nil {
 			return err
 		}
-		raw, err := o.postProjection(cmd.Context(), f, url.Values{"dry_run": {"true"}, "aggregates": {strconv.Itoa(aggregates)}})
+		raw, err := o.postProjection(cmd.Context(), f, url.Values{
+			"dry_run": {"true"}, "aggregates": {strconv.Itoa(aggregates)},
+		})
 		if err != nil {
 			return err
 		}
@@ -438,7 +453,9 @@ func describeTrial(b *strings.Builder, r *wire.Replay, price *wire.Price) {
 	}
 	fmt.Fprintf(b, "index: %s%s of %s, %.1f MiB, built in about %.1f s\n", about, j17.Count(price.Entries, "entry"), j17.Count(price.Rows, "row"), float64(price.Bytes)/(1<<20), price.Seconds)
 	if price.Widest != nil {
-		fmt.Fprintf(b, "widest: a change of %s changes %s\n", plain(price.Widest.Key), j17.Count(int(price.Widest.Rows), "row"))
+		fmt.Fprintf(
+			b, "widest: a change of %s changes %s\n", plain(price.Widest.Key), j17.Count(int(price.Widest.Rows), "row"),
+		)
 	}
 }
 
@@ -459,7 +476,9 @@ func projectionRemoveCommand(e *env) *cobra.Command {
 			return err
 		}
 		env := cmp.Or(o.connection.env.value, string(j17.Prod))
-		if err := e.confirm(cmd.Context(), yes, fmt.Sprintf("Remove the projection %s of %s?", plain(args[0]), env)); err != nil {
+		if err := e.confirm(
+			cmd.Context(), yes, fmt.Sprintf("Remove the projection %s of %s?", plain(args[0]), env),
+		); err != nil {
 			return err
 		}
 		if _, err := o.projectionCall(cmd.Context(), http.MethodDelete, args); err != nil {

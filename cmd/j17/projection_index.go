@@ -126,7 +126,10 @@ has the progress. Reads by id go on.`,
 		if asJSON {
 			err = e.printAnswer(raw)
 		} else if found.Verified {
-			_, err = fmt.Fprintf(e.out, "%s is what the events say: %s, %s.\n", plain(found.Name), j17.Count(found.Rows, "row"), j17.Count(found.Entries, "entry"))
+			_, err = fmt.Fprintf(
+				e.out, "%s is what the events say: %s, %s.\n", plain(found.Name), j17.Count(found.Rows, "row"),
+				j17.Count(found.Entries, "entry"),
+			)
 		}
 		if err != nil || found.Verified {
 			return err
@@ -144,8 +147,8 @@ has the progress. Reads by id go on.`,
 	return cmd
 }
 
-// compare has something compared with the events, a projection's index or all places, and returns the answer. The path is that of what is
-// compared. A terminal shows the progress.
+// compare has something compared with the events, a projection's index or all places, and returns the answer. The path
+// is that of what is compared. A terminal shows the progress.
 func (o *operating) compare(ctx context.Context, path []string) (answer json.RawMessage, err error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()

@@ -21,7 +21,8 @@ func projectionRowsCommand(e *env) *cobra.Command {
 	var limit int
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "rows NAME", SuggestFor: []string{"query", "search", "find"}, Short: "Print the rows of a projection", Args: exactly("NAME"),
+		Use: "rows NAME", SuggestFor: []string{"query", "search", "find"}, Short: "Print the rows of a projection",
+		Args: exactly("NAME"),
 		Long: `Print the rows of a projection, page by page: as a table, or with --json one object a line. Filters and orders are those of lists, as an
 index serves them.
 
@@ -62,7 +63,8 @@ Exit code 6: there is no such projection.`,
 
 // printPages prints up to so many rows, 0 for all, a page at a time. What tells which ones is in q.
 func printPages(e *env,
-	cmd *cobra.Command, r *remote, limit int, asJSON bool, q url.Values, read func(*client.Client, url.Values) (client.RowPage, error),
+	cmd *cobra.Command, r *remote, limit int, asJSON bool, q url.Values,
+	read func(*client.Client, url.Values) (client.RowPage, error),
 ) error {
 	if limit < 0 {
 		return usageError{errors.New("--limit must be 0 or more")}
@@ -93,8 +95,8 @@ func printPages(e *env,
 	}
 }
 
-// withoutRows says what to call for a projection that has no rows. The server does not know the number of rows there, which the command has
-// asked for itself and never wrongly.
+// withoutRows says what to call for a projection that has no rows. The server does not know the number of rows there,
+// which the command has asked for itself and never wrongly.
 func withoutRows(name string, err error) error {
 	refused, ok := errors.AsType[*client.Error](err)
 	if !ok || refused.Problem.Code != j17.CodeInvalidParameter || refused.Problem.Path != "count" {
@@ -107,8 +109,8 @@ func withoutRows(name string, err error) error {
 	return &said
 }
 
-// printRowsOf prints rows: one a line, or as a table that has columns for their names, how far away they are and where, if they say so, and one for each
-// member of the data of the first row that has any.
+// printRowsOf prints rows: one a line, or as a table that has columns for their names, how far away they are and where,
+// if they say so, and one for each member of the data of the first row that has any.
 func printRowsOf(e *env, rows []json.RawMessage, asJSON bool) error {
 	if asJSON {
 		for _, row := range rows {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestDeployedProjectionsAfterTheWait: what --json says of a definition whose index takes a while has all that it says of any other, and places of
-// the file.
+// TestDeployedProjectionsAfterTheWait: what --json says of a definition whose index takes a while has all that it says
+// of any other, and places of the file.
 func TestDeployedProjectionsAfterTheWait(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -37,7 +37,10 @@ func TestDeployedProjectionsAfterTheWait(t *testing.T) {
 	t.Cleanup(s.Close)
 	var out, said strings.Builder
 	getenv := func(name string) string { return map[string]string{"J17_TOKEN": "a-token", "HOME": home}[name] }
-	code := run(t.Context(), []string{"projection", "deploy", file, "--json", "--url", s.URL}, getenv, strings.NewReader(""), &out, &said)
+	code := run(
+		t.Context(), []string{"projection", "deploy", file, "--json", "--url", s.URL}, getenv, strings.NewReader(""),
+		&out, &said,
+	)
 	const want = `"build":{"status":"done","done":0,"total":1},"created":true,"warnings":[{"pointer":"/name","message":"one","line":2,"column":25},{"pointer":"/select/color","message":"<two>","line":3,"column":21}]}` + "\n"
 	if code != exitOK || !strings.HasSuffix(out.String(), want) {
 		t.Errorf("exit code %d: %s%s", code, out.String(), said.String())

@@ -80,8 +80,9 @@ type target struct {
 // sourced is a setting and where it comes from.
 type sourced struct{ value, from string }
 
-// connection is what a command uses: flags, then the context that a flag names, then variables, then the development server
-// of the folder if it runs, then the current context, then what a development server has left in its data folder.
+// connection is what a command uses: flags, then the context that a flag names, then variables, then the development
+// server of the folder if it runs, then the current context, then what a development server has left in its data
+// folder.
 type connection struct {
 	// context is the name of the context that counts, "" where none does.
 	context, url, instance, env, key, token, caFile sourced
@@ -132,7 +133,9 @@ func (e *env) connection(r *remote) (*connection, error) {
 	pick := func(flag, given, variable, inContext string) sourced {
 		v := e.getenv(variable)
 		ofContext := sourced{inContext, "context " + s.context.value}
-		for _, c := range []sourced{{given, "--" + flag}, sourcedIf(r.context != "", ofContext), {v, variable}, ofContext} {
+		for _, c := range []sourced{
+			{given, "--" + flag}, sourcedIf(r.context != "", ofContext), {v, variable}, ofContext,
+		} {
 			if c.value != "" {
 				return c
 			}
@@ -197,8 +200,8 @@ func (s *connection) choose(e *env, r *remote) error {
 	return nil
 }
 
-// beforeCurrent reports whether the development server of this folder counts before the current context: it runs, and the
-// context is for another server.
+// beforeCurrent reports whether the development server of this folder counts before the current context: it runs, and
+// the context is for another server.
 func (s *connection) beforeCurrent(e *env) bool {
 	if !s.hasDev || s.dev.URL == "" || e.answers == nil {
 		return false
@@ -213,8 +216,8 @@ func (s *connection) beforeCurrent(e *env) bool {
 // aMoment is how long a server on this machine may take to show that it is there.
 const aMoment = time.Second
 
-// devAnswers reports whether the server of a data folder answers at its URL, and no other that has its port by now. Who it is
-// it says without a credential.
+// devAnswers reports whether the server of a data folder answers at its URL, and no other that has its port by now. Who
+// it is it says without a credential.
 func devAnswers(ctx context.Context, dev server.DevAccess) bool {
 	u, err := url.Parse(dev.URL)
 	if err != nil || !local(u.Hostname()) {
@@ -333,10 +336,14 @@ func (s *connection) target() (target, error) {
 	if err != nil {
 		return target{}, usageError{err}
 	}
-	// The keys of a folder are for its server. Who names the folder beside an address on this machine says that it is this one.
+	// The keys of a folder are for its server. Who names the folder beside an address on this machine says that it is
+	// this one.
 	ours := s.hasDev && local(u.Hostname()) && (s.named || s.isDev())
 	if t.key == "" && ours && (s.instance.value == "" || s.instance.value == devInstance) {
-		s.key = sourced{s.dev.Keys[environmentOf(cmp.Or(t.host, u.Hostname()), want)].Write, "the data folder " + fileName(s.folder)}
+		s.key = sourced{
+			s.dev.Keys[environmentOf(cmp.Or(t.host, u.Hostname()), want)].Write,
+			"the data folder " + fileName(s.folder),
+		}
 		t.key = s.key.value
 	}
 	if t.key == "" {
@@ -495,8 +502,8 @@ func (e *env) connect(r *remote) (*client.Client, error) {
 	return c, err
 }
 
-// connectToWrite returns the client that a command writes through. Where it does not lead to the server of this folder, it
-// says where to.
+// connectToWrite returns the client that a command writes through. Where it does not lead to the server of this folder,
+// it says where to.
 func (e *env) connectToWrite(r *remote) (*client.Client, error) {
 	c, where, err := e.reach(r)
 	if err == nil && where != "" {
@@ -505,8 +512,8 @@ func (e *env) connectToWrite(r *remote) (*client.Client, error) {
 	return c, err
 }
 
-// reach returns a client for the environment that a command is about, and what to call it, "" if it is that of this folder's
-// server.
+// reach returns a client for the environment that a command is about, and what to call it, "" if it is that of this
+// folder's server.
 func (e *env) reach(r *remote) (*client.Client, string, error) {
 	s, err := e.connection(r)
 	if err != nil {

@@ -26,12 +26,14 @@ const bookingSpec = `{
 	}}}
 }`
 
-// TestDecisionsAfterARestore makes a backup and restores it. The first requests to the new server are judged by what is in it: a value that somebody has is taken, and
-// an event that must not have happened is seen, as soon as the tags of the restored events are there again. Until then such a write is asked to come again.
+// TestDecisionsAfterARestore makes a backup and restores it. The first requests to the new server are judged by what is
+// in it: a value that somebody has is taken, and an event that must not have happened is seen, as soon as the tags of
+// the restored events are there again. Until then such a write is asked to come again.
 func TestDecisionsAfterARestore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	data, restored, specFile := filepath.Join(dir, "data"), filepath.Join(dir, "restored"), filepath.Join(dir, "spec.json")
+	data, restored, specFile := filepath.Join(dir, "data"), filepath.Join(dir, "restored"),
+		filepath.Join(dir, "spec.json")
 	if err := os.WriteFile(specFile, []byte(bookingSpec), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -90,14 +92,16 @@ func TestDecisionsAfterARestore(t *testing.T) {
 	system := clock.System{}
 	var a answer
 	for deadline := system.Now().Add(patience); ; {
-		if status, a = seat(p, "Ben", "1", free("1", "")); a.Code != j17.CodeIndexNotReady || system.Now().After(deadline) {
+		if status, a = seat(p, "Ben", "1", free("1", "")); a.Code != j17.CodeIndexNotReady ||
+			system.Now().After(deadline) {
 			break
 		}
 		if err := system.Wait(t.Context(), system.Now().Add(20*time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if status != http.StatusConflict || a.Code != j17.CodeConditionFailed || !slices.Equal(a.Details.Matched, []string{first.StreamID}) {
+	if status != http.StatusConflict || a.Code != j17.CodeConditionFailed ||
+		!slices.Equal(a.Details.Matched, []string{first.StreamID}) {
 		t.Fatalf("a seat that is taken: %d, %+v; the first guest is at %s", status, a, first.StreamID)
 	}
 
@@ -122,12 +126,13 @@ const listedSpec = `{
 	"projections": {"seats": {"for_each": "guest", "sources": {"guest": "$key"}, "select": {"name": "$.guest.name"}, "index": ["name"]}}
 }`
 
-// TestErasureBehindAnIndex erases an aggregate after a backup whose index shows it. The backup can be verified and restored, where nobody keeps
-// indexes up to date, and the restored list does not show what was erased.
+// TestErasureBehindAnIndex erases an aggregate after a backup whose index shows it. The backup can be verified and
+// restored, where nobody keeps indexes up to date, and the restored list does not show what was erased.
 func TestErasureBehindAnIndex(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	data, restored, specFile := filepath.Join(dir, "data"), filepath.Join(dir, "restored"), filepath.Join(dir, "spec.json")
+	data, restored, specFile := filepath.Join(dir, "data"), filepath.Join(dir, "restored"),
+		filepath.Join(dir, "spec.json")
 	if err := os.WriteFile(specFile, []byte(listedSpec), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +143,9 @@ func TestErasureBehindAnIndex(t *testing.T) {
 	const erased, kept = "/guest/550e8400-e29b-41d4-a716-446655440001", "/guest/550e8400-e29b-41d4-a716-446655440002"
 	for path, name := range map[string]string{erased: "Quetzalcoatl", kept: "Ben"} {
 		body := fmt.Sprintf(`{"data":{"name":%q},"metadata":{"actor":{"type":"user","id":"global"}}}`, name)
-		if s := requested(t, p, "POST", "prod", path+"/was_seated", p.ready.Keys["prod"].Write, body, nil); s != http.StatusCreated {
+		if s := requested(
+			t, p, "POST", "prod", path+"/was_seated", p.ready.Keys["prod"].Write, body, nil,
+		); s != http.StatusCreated {
 			t.Fatalf("a write: %d", s)
 		}
 	}
@@ -211,8 +218,9 @@ func TestErasureBehindAnIndex(t *testing.T) {
 	}
 }
 
-// TestRepeatedRequestsAfterARestore erases an aggregate after a backup and restores that, as it was and as of a moment before its end. A client that repeats the
-// request by which the aggregate came to its data does not bring them back; one whose data are there gets its first reply.
+// TestRepeatedRequestsAfterARestore erases an aggregate after a backup and restores that, as it was and as of a moment
+// before its end. A client that repeats the request by which the aggregate came to its data does not bring them back;
+// one whose data are there gets its first reply.
 func TestRepeatedRequestsAfterARestore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -231,7 +239,9 @@ func TestRepeatedRequestsAfterARestore(t *testing.T) {
 	write := func(path, key, name string) (int, answer) {
 		t.Helper()
 		body := fmt.Sprintf(`{"data":{"name":%q},"metadata":{"actor":{"type":"user","id":"global"}}}`, name)
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+path+"/was_seated", strings.NewReader(body))
+		req, err := http.NewRequestWithContext(
+			t.Context(), http.MethodPost, p.url+path+"/was_seated", strings.NewReader(body),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +262,9 @@ func TestRepeatedRequestsAfterARestore(t *testing.T) {
 	}
 	const erased, kept, later = "/guest/550e8400-e29b-41d4-a716-446655440001", "/guest/550e8400-e29b-41d4-a716-446655440002", "/guest/550e8400-e29b-41d4-a716-446655440003"
 	var first answer
-	for _, w := range []struct{ path, key, name string }{{erased, "one", "Quetzalcoatl"}, {kept, "two", "Ben"}, {later, "three", "Cid"}} {
+	for _, w := range []struct{ path, key, name string }{
+		{erased, "one", "Quetzalcoatl"}, {kept, "two", "Ben"}, {later, "three", "Cid"},
+	} {
 		s, a := write(w.path, w.key, w.name)
 		if s != http.StatusCreated {
 			t.Fatalf("a write: %d, %+v", s, a)
@@ -275,13 +287,16 @@ func TestRepeatedRequestsAfterARestore(t *testing.T) {
 
 	for name, args := range map[string][]string{"whole": nil, "earlier": {"--position", first.StreamID}} {
 		restored := filepath.Join(dir, name)
-		if code, out := backupCommand(t, append([]string{"restore", data + "-backups", "--data", restored}, args...)...); code != exitOK {
+		if code, out := backupCommand(
+			t, append([]string{"restore", data + "-backups", "--data", restored}, args...)...,
+		); code != exitOK {
 			t.Fatal(name, code, out)
 		}
 		if p, err = startDev(t, dir, "--data", restored); err != nil {
 			t.Fatal(err)
 		}
-		if s, a := write(erased, "one", "Quetzalcoatl"); s != http.StatusConflict || a.Code != j17.CodeIdempotencyErased {
+		if s, a := write(erased, "one", "Quetzalcoatl"); s != http.StatusConflict ||
+			a.Code != j17.CodeIdempotencyErased {
 			t.Errorf("%s: what was erased, once more: %d, %+v", name, s, a)
 		}
 		if s, a := write(kept, "two", "Ben"); s != http.StatusCreated || a != first {

@@ -33,7 +33,8 @@ func TestExampleScenarios(t *testing.T) {
 	}
 }
 
-// TestConfigFile checks that contexts are kept where others cannot read them, and that a damaged file is not overwritten.
+// TestConfigFile checks that contexts are kept where others cannot read them, and that a damaged file is not
+// overwritten.
 func TestConfigFile(t *testing.T) {
 	dir := t.TempDir()
 	getenv := func(name string) string {
@@ -47,7 +48,9 @@ func TestConfigFile(t *testing.T) {
 		return run(t.Context(), args, getenv, strings.NewReader(stdin), io.Discard, &errs), errs.String()
 	}
 	const key = "j17_0_prod_g9ry51yhfdyytafas15b3m2jysvtw9r73ueu3gq"
-	if code, text := call(key+"\n", "context", "set", "shop", "--server", "https://example.com", "--instance", "shop", "--key-stdin"); code != exitOK {
+	if code, text := call(
+		key+"\n", "context", "set", "shop", "--server", "https://example.com", "--instance", "shop", "--key-stdin",
+	); code != exitOK {
 		t.Fatal(code, text)
 	}
 	name := filepath.Join(dir, "j17", "config.json")
@@ -70,7 +73,8 @@ func TestConfigFile(t *testing.T) {
 		if err := os.WriteFile(name, []byte(damaged), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if code, text := call("", "context", "set", "b", "--server", "https://example.com"); code != exitFailure || !strings.Contains(text, "is damaged") {
+		if code, text := call("", "context", "set", "b", "--server", "https://example.com"); code != exitFailure ||
+			!strings.Contains(text, "is damaged") {
 			t.Error(code, text)
 		}
 		if raw, err := os.ReadFile(name); err != nil || string(raw) != damaged {
@@ -92,7 +96,10 @@ func TestWhichContext(t *testing.T) {
 	e.getenv = func(name string) string { return variables[name] }
 	e.interruptible = func(in io.Reader) io.Reader { return in }
 	kept := &config{Current: "one", Contexts: map[string]*serverContext{
-		"one": {Server: "https://one.example", Instance: "shop", Environment: "staging", Keys: map[j17.Environment]string{"prod": "one-prod", "staging": "one-staging"}},
+		"one": {
+			Server: "https://one.example", Instance: "shop", Environment: "staging",
+			Keys: map[j17.Environment]string{"prod": "one-prod", "staging": "one-staging"},
+		},
 		"two": {Server: "https://two.example:8443", Instance: "shop"},
 	}}
 	if err := e.saveConfig(kept); err != nil {
@@ -106,11 +113,21 @@ func TestWhichContext(t *testing.T) {
 		err       string
 	}{
 		{name: "the current context", want: target{url: "https://shop-staging.one.example", key: "one-staging"}},
-		{name: "a flag for the environment", flags: remote{env: "prod"}, want: target{url: "https://shop.one.example", key: "one-prod"}},
-		{name: "a variable for the environment", variables: map[string]string{"J17_ENV": "prod"}, want: target{url: "https://shop.one.example", key: "one-prod"}},
+		{
+			name: "a flag for the environment", flags: remote{env: "prod"},
+			want: target{url: "https://shop.one.example", key: "one-prod"},
+		},
+		{
+			name: "a variable for the environment", variables: map[string]string{"J17_ENV": "prod"},
+			want: target{url: "https://shop.one.example", key: "one-prod"},
+		},
 		{name: "a key for another instance is not sent", flags: remote{instance: "bank"}, err: "there is no API key for https://bank-staging.one.example"},
 		{name: "an address stands alone", variables: map[string]string{"J17_URL": "https://shop.three.example"}, err: "there is no API key for https://shop.three.example"},
-		{name: "a context by flag is before variables", flags: remote{context: "one"}, variables: map[string]string{"J17_URL": "https://three.example", "J17_KEY": "variable", "J17_ENV": "test"}, want: target{url: "https://shop-staging.one.example", key: "one-staging"}},
+		{
+			name: "a context by flag is before variables", flags: remote{context: "one"}, variables: map[string]string{
+				"J17_URL": "https://three.example", "J17_KEY": "variable", "J17_ENV": "test",
+			}, want: target{url: "https://shop-staging.one.example", key: "one-staging"},
+		},
 		{name: "variables are before the current context", variables: map[string]string{"J17_KEY": "variable", "J17_CONTEXT": "two"}, want: target{url: "https://shop.two.example:8443", key: "variable"}},
 		{name: "a context that is not there", flags: remote{context: "three"}, err: `there is no context "three"`},
 		{name: "two servers at once", flags: remote{context: "one", url: "https://x.example"}, err: "give one of them"},

@@ -35,7 +35,10 @@ func describeScheduled(s wire.Scheduled) []string {
 		fault = *s.LastError
 	}
 	event := s.Emit.AggregateType + ":" + s.Emit.ID + " " + s.Emit.EventType
-	return []string{s.ScheduledID, s.Status, at, event, s.ImpliedBy.Key + " " + s.ImpliedBy.EventType, strconv.Itoa(s.Attempts), fault}
+	return []string{
+		s.ScheduledID, s.Status, at, event, s.ImpliedBy.Key + " " + s.ImpliedBy.EventType, strconv.Itoa(s.Attempts),
+		fault,
+	}
 }
 
 func scheduledCancelCommand(e *env) *cobra.Command {

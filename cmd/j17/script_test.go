@@ -25,14 +25,14 @@ import (
 
 // TestScripts runs testdata/script: the program as its users meet it. Beside the usual commands of testscript they have
 //
-//	dev [ARG...]                    start j17 dev on free ports with the data folder $WORK/data and wait until it is ready
+//	dev [ARG...]                    start j17 dev on free ports, its data in $WORK/data, and wait until it is ready
 //	serve [ARG...] | servelog       start j17 serve likewise; end it and put what it has logged on stdout
 //	certify                         write cert.pem and key.pem
 //	shutdown | crash                end it with SIGTERM, which must succeed, or with SIGKILL
 //	http METHOD PATH [HEADER...] [@FILE|BODY]   send a request; stdout gets the status, the headers and the body
 //
-// http sends $KEY as bearer token and $HOST as Host; SOON is an hour from now in Unix seconds; dev sets KEY, READKEY, STAGINGKEY, HOST, STAGINGHOST, TESTHOST,
-// CONTROLHOST, PASSWORD and EMAIL.
+// http sends $KEY as bearer token and $HOST as Host; SOON is an hour from now in Unix seconds; dev sets KEY, READKEY,
+// STAGINGKEY, HOST, STAGINGHOST, TESTHOST, CONTROLHOST, PASSWORD and EMAIL.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -177,14 +177,19 @@ func scriptDev(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("dev does not take !")
 	}
 	args = append([]string{"--data", ts.Getenv("WORK") + "/data"}, args...)
-	p, err := startDevAs(child(scriptContext(ts), ts.Getenv("WORK"), ts.Defer, "j17", devArgs(args)...), ts.Getenv("WORK"))
+	p, err := startDevAs(
+		child(scriptContext(ts), ts.Getenv("WORK"), ts.Defer, "j17", devArgs(args)...), ts.Getenv("WORK"),
+	)
 	ts.Check(err)
 	serverOf(ts).process = p
 	host := func(name string) string { return strings.TrimPrefix(p.ready.URLs[name], "http://") }
 	for name, v := range map[string]string{
-		"KEY": p.ready.Keys["prod"].Write, "READKEY": p.ready.Keys["prod"].Read, "STAGINGKEY": p.ready.Keys["staging"].Write,
-		"HOST": host("prod"), "STAGINGHOST": host("staging"), "TESTHOST": host("test"), "CONTROLHOST": host("control"),
-		"INSTANCEID": p.ready.Instance.ID, "EMAIL": p.ready.Operator.Email, "PASSWORD": p.ready.Operator.Password, "URL": p.url, "PORT": p.url[strings.LastIndexByte(p.url, ':')+1:], "INTERNAL": p.ready.URLs["internal"],
+		"KEY": p.ready.Keys["prod"].Write, "READKEY": p.ready.Keys["prod"].Read,
+		"STAGINGKEY": p.ready.Keys["staging"].Write,
+		"HOST":       host("prod"), "STAGINGHOST": host("staging"), "TESTHOST": host("test"),
+		"CONTROLHOST": host("control"),
+		"INSTANCEID":  p.ready.Instance.ID, "EMAIL": p.ready.Operator.Email, "PASSWORD": p.ready.Operator.Password,
+		"URL": p.url, "PORT": p.url[strings.LastIndexByte(p.url, ':')+1:], "INTERNAL": p.ready.URLs["internal"],
 	} {
 		ts.Setenv(name, v)
 	}

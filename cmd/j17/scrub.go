@@ -136,7 +136,9 @@ func printScrub(e *env, s *wire.Scrub) error {
 		return err
 	}
 	for _, d := range s.Damaged {
-		if _, err := fmt.Fprintln(e.out, printable(fmt.Sprintf("damaged %s  %s  %s: %s", d.What, d.Environment, d.Where, d.Error))); err != nil {
+		if _, err := fmt.Fprintln(
+			e.out, printable(fmt.Sprintf("damaged %s  %s  %s: %s", d.What, d.Environment, d.Where, d.Error)),
+		); err != nil {
 			return err
 		}
 	}

@@ -297,7 +297,8 @@ func logOptions(level slog.Leveler) *slog.HandlerOptions {
 	}}
 }
 
-// showSetup tells where to create the first operator. Whoever knows the URL can, so it goes to the terminal and to no log.
+// showSetup tells where to create the first operator. Whoever knows the URL can, so it goes to the terminal and to no
+// log.
 func showSetup(w io.Writer, url string, asJSON bool) {
 	text := fmt.Sprintf("\nThere is no operator yet. Create the first one at\n\n  %s\n\nThe URL works once, for a day. After that, restart the server for another one.\n\n", url)
 	if asJSON {
@@ -321,7 +322,8 @@ func showReady(w io.Writer, r server.ServeReady, asJSON bool) error {
 	return err
 }
 
-// hangups passes on each SIGHUP, which asks to read certificates anew. From then on it does not end the program any more.
+// hangups passes on each SIGHUP, which asks to read certificates anew. From then on it does not end the program any
+// more.
 func hangups() (<-chan struct{}, func()) {
 	signals, out, done := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
 	signal.Ignore(syscall.SIGHUP) // main takes it for an end; with Reset it would be one until the next line

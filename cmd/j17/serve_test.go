@@ -60,7 +60,8 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("SETUPTOKEN", "")
 }
 
-// scriptServeLog ends the server with SIGTERM, puts its standard error on stdout, and sets SETUPTOKEN to the token in it.
+// scriptServeLog ends the server with SIGTERM, puts its standard error on stdout, and sets SETUPTOKEN to the token in
+// it.
 func scriptServeLog(ts *testscript.TestScript, neg bool, _ []string) {
 	if neg {
 		ts.Fatalf("servelog does not take !")
@@ -94,7 +95,8 @@ func certify(certFile, keyFile string) error {
 	}
 	now := clock.System{}.Now()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example.test"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example.test"}, NotBefore: now.Add(-time.Hour),
+		NotAfter: now.Add(time.Hour),
 		DNSNames: []string{"example.test", "*.example.test"},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
@@ -111,15 +113,16 @@ func certify(certFile, keyFile string) error {
 	)
 }
 
-// TestHangupsDoNotEndServers: SIGHUP, which `systemctl reload` sends, has certificates read anew as often as it comes. It ends any other
-// command.
+// TestHangupsDoNotEndServers: SIGHUP, which `systemctl reload` sends, has certificates read anew as often as it comes.
+// It ends any other command.
 func TestHangupsDoNotEndServers(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	if err := certify(certFile, keyFile); err != nil {
 		t.Fatal(err)
 	}
-	cmd := startable(t, "j17", "serve", "--data", filepath.Join(dir, "data"), "--base-domain", "example.test", "--listen", "127.0.0.1:0",
+	cmd := startable(t, "j17", "serve", "--data", filepath.Join(dir, "data"), "--base-domain", "example.test",
+		"--listen", "127.0.0.1:0",
 		"--internal-listen", "127.0.0.1:0", "--http-listen", "", "--tls-cert", certFile, "--tls-key", keyFile)
 	stdout, stderr := begun(t, cmd)
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {

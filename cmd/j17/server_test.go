@@ -69,7 +69,8 @@ func TestStopAnswersWhatIsUnderWay(t *testing.T) {
 	body := `{"data":{"text":"last words"},"metadata":{"actor":{"type":"user","id":"global"}}}`
 	conn := dial(t, p, fmt.Sprintf("POST /note/global/was_written HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", p.ready.Keys["prod"].Write, len(body)))
 	r := bufio.NewReader(conn)
-	if line, err := r.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") { // the handler reads the body now
+	if line, err := r.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
+		// the handler reads the body now
 		t.Fatal(line, err)
 	}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -132,7 +133,10 @@ func TestTheSpecFollowsItsFile(t *testing.T) {
 		}
 	}
 	write(plainSpec)
-	cmd := startable(t, "j17", "dev", specFile, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0")
+	cmd := startable(
+		t, "j17", "dev", specFile, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--internal-listen",
+		"127.0.0.1:0",
+	)
 	stdout, stderr := begun(t, cmd)
 	defer func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -235,7 +239,9 @@ func TestTheDataFolderKeepsItsKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = again.end(syscall.SIGTERM) })
-	if fmt.Sprint(first.Keys, first.Operator, first.NodeSecret, first.Instance) != fmt.Sprint(again.ready.Keys, again.ready.Operator, again.ready.NodeSecret, again.ready.Instance) {
+	if fmt.Sprint(first.Keys, first.Operator, first.NodeSecret, first.Instance) != fmt.Sprint(
+		again.ready.Keys, again.ready.Operator, again.ready.NodeSecret, again.ready.Instance,
+	) {
 		t.Errorf("first %+v\nthen %+v", first, again.ready)
 	}
 	info, err := os.Stat(filepath.Join(filepath.Dir(specFile), "data", "dev.json"))
@@ -244,7 +250,8 @@ func TestTheDataFolderKeepsItsKeys(t *testing.T) {
 	}
 }
 
-// TestExitCodes calls the program without a process of its own; that one ends with the same code is in many of the scripts.
+// TestExitCodes calls the program without a process of its own; that one ends with the same code is in many of the
+// scripts.
 func TestExitCodes(t *testing.T) {
 	dir, home := t.TempDir(), t.TempDir()
 	t.Chdir(dir)

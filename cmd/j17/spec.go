@@ -21,8 +21,13 @@ func specCommand(e *env) *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(specValidateCommand(e), specFmtCommand(e), specDiffCommand(e), specNewCommand(e), specTypesCommand(e))
-	cmd.AddCommand(specDeployCommand(e), specPromoteCommand(e), specRollbackCommand(e), specHistoryCommand(e), specShowCommand(e), specTagsCommand(e), specCheckCommand(e), specStatesCommand(e))
+	cmd.AddCommand(
+		specValidateCommand(e), specFmtCommand(e), specDiffCommand(e), specNewCommand(e), specTypesCommand(e),
+	)
+	cmd.AddCommand(
+		specDeployCommand(e), specPromoteCommand(e), specRollbackCommand(e), specHistoryCommand(e), specShowCommand(e),
+		specTagsCommand(e), specCheckCommand(e), specStatesCommand(e),
+	)
 	return cmd
 }
 
@@ -69,7 +74,9 @@ func validateSpec(e *env, name string, several, strict, asJSON bool) (bool, erro
 	// What cannot be a spec at all is a finding without a place.
 	source, err := e.read(name)
 	if none, ok := errors.AsType[notASpec](err); ok && asJSON {
-		return false, writeFindings(e, name, several, false, []diag.Diagnostic{{Severity: diag.Error, Message: none.Error()}})
+		return false, writeFindings(e, name, several, false, []diag.Diagnostic{
+			{Severity: diag.Error, Message: none.Error()},
+		})
 	}
 	if err != nil {
 		return false, err
@@ -114,6 +121,9 @@ func renderFindings(e *env, name string, source []byte, compiled *spec.Compiled,
 	for _, t := range compiled.Types {
 		events += len(t.Events)
 	}
-	_, err := fmt.Fprintf(e.out, "%s is valid: %s, %s\n", name, j17.Count(len(compiled.Types), "aggregate type"), j17.Count(events, "event type"))
+	_, err := fmt.Fprintf(
+		e.out, "%s is valid: %s, %s\n", name, j17.Count(len(compiled.Types), "aggregate type"),
+		j17.Count(events, "event type"),
+	)
 	return err
 }

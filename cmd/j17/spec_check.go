@@ -48,7 +48,10 @@ Exit code 0: the spec is valid, 3: it is not, or, with --strict, there is a warn
 		var found []diag.Diagnostic
 		add := func(severity diag.Severity, from []j17.FieldError) {
 			for _, f := range from {
-				found = append(found, diag.Diagnostic{Severity: severity, Pointer: diag.Pointer(f.Pointer), Line: f.Line, Column: f.Column, Message: f.Message, Hint: f.Hint})
+				found = append(found, diag.Diagnostic{
+					Severity: severity, Pointer: diag.Pointer(f.Pointer), Line: f.Line, Column: f.Column,
+					Message: f.Message, Hint: f.Hint,
+				})
 			}
 		}
 		add(diag.Error, checked.Errors)

@@ -26,7 +26,8 @@ import (
 	"j17/internal/server"
 )
 
-// deployFlags are the flags of the commands that give an environment a spec: by a file, by a promotion or by a rollback.
+// deployFlags are the flags of the commands that give an environment a spec: by a file, by a promotion or by a
+// rollback.
 type deployFlags struct {
 	dryRun, force, yes, asJSON, prepare, strict bool
 	note                                        string
@@ -103,7 +104,8 @@ Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid
 
 		// What is shown first and then deployed has the same body.
 		q := deployRequest{
-			path: []string{"instances", i.ID, "spec"}, query: url.Values{"environment": {string(env)}}, body: envelope.Spec,
+			path: []string{"instances", i.ID, "spec"}, query: url.Values{"environment": {string(env)}},
+			body:     envelope.Spec,
 			instance: i, env: env, name: args[0], source: envelope.Spec,
 		}
 		if d.note != "" {
@@ -169,7 +171,11 @@ func specPromoteCommand(e *env) *cobra.Command {
 		if version > 0 {
 			body["version"] = version
 		}
-		return o.deploy(cmd.Context(), deployRequest{path: []string{"instances", i.ID, "spec", "promote"}, body: body, instance: i, env: into}, &d)
+		return o.deploy(
+			cmd.Context(), deployRequest{
+				path: []string{"instances", i.ID, "spec", "promote"}, body: body, instance: i, env: into,
+			}, &d,
+		)
 	}
 	return cmd
 }
@@ -207,7 +213,11 @@ func specRollbackCommand(e *env) *cobra.Command {
 		}
 
 		body := map[string]any{"version": version, "environment": env, "force": d.force, "note": d.note}
-		return o.deploy(cmd.Context(), deployRequest{path: []string{"instances", i.ID, "spec", "rollback"}, body: body, instance: i, env: env}, &d)
+		return o.deploy(
+			cmd.Context(), deployRequest{
+				path: []string{"instances", i.ID, "spec", "rollback"}, body: body, instance: i, env: env,
+			}, &d,
+		)
 	}
 	return cmd
 }
@@ -215,7 +225,10 @@ func specRollbackCommand(e *env) *cobra.Command {
 // deployed returns the entity tag of the deployed spec, "" where there is none.
 func (o *operating) deployed(ctx context.Context, i wire.Instance, env j17.Environment) (string, error) {
 	var answer wire.Spec
-	err := o.call(ctx, http.MethodGet, []string{"instances", i.ID, "spec"}, url.Values{"environment": {string(env)}}, nil, &answer)
+	err := o.call(
+		ctx, http.MethodGet, []string{"instances", i.ID, "spec"}, url.Values{"environment": {string(env)}}, nil,
+		&answer,
+	)
 	if j17.CodeOf(err) == j17.CodeNotFound {
 		return "", nil
 	}
@@ -297,7 +310,8 @@ func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployFlags)
 	return err
 }
 
-// judged is a server's answer to a dry run; with --strict it also says whether the spec passes, as that of validate does.
+// judged is a server's answer to a dry run; with --strict it also says whether the spec passes, as that of validate
+// does.
 func judged(raw json.RawMessage, strict, valid bool) json.RawMessage {
 	rest, ok := strings.CutPrefix(string(raw), `{"ok":true,`)
 	if !strict || !ok {
@@ -307,7 +321,9 @@ func judged(raw json.RawMessage, strict, valid bool) json.RawMessage {
 }
 
 // awaitSpec shows how far a spec is that is prepared, until it is deployed.
-func (o *operating) awaitSpec(ctx context.Context, q deployRequest, p *wire.PreparedSpec, raw json.RawMessage, asJSON bool) error {
+func (o *operating) awaitSpec(
+	ctx context.Context, q deployRequest, p *wire.PreparedSpec, raw json.RawMessage, asJSON bool,
+) error {
 	e := o.env
 	e.reportChange("the spec is prepared")
 	w := watchBuild(e, "building")
@@ -317,7 +333,10 @@ func (o *operating) awaitSpec(ctx context.Context, q deployRequest, p *wire.Prep
 			return interrupted(ctx, err)
 		}
 		shown := json.RawMessage(nil)
-		err := o.call(ctx, http.MethodGet, []string{"instances", q.instance.ID, "ops", string(q.env), "spec", "prepared"}, nil, nil, &shown)
+		err := o.call(
+			ctx, http.MethodGet, []string{"instances", q.instance.ID, "ops", string(q.env), "spec", "prepared"}, nil,
+			nil, &shown,
+		)
 		if j17.CodeOf(err) == j17.CodeNotFound {
 			w.end()
 			if asJSON {
@@ -343,7 +362,8 @@ func (o *operating) awaitSpec(ctx context.Context, q deployRequest, p *wire.Prep
 func (o *operating) send(ctx context.Context, q deployRequest, query url.Values, into *json.RawMessage) error {
 	return o.change(ctx, !query.Has("dry_run"), func() error {
 		err := o.Call(ctx, client.Request{
-			Method: http.MethodPost, Path: append([]string{"api"}, q.path...), Query: query, Body: q.body, IfMatch: q.current,
+			Method: http.MethodPost, Path: append([]string{"api"}, q.path...), Query: query, Body: q.body,
+			IfMatch: q.current,
 		}, into)
 		o.showRefusal(err, q.name, q.source)
 		return err

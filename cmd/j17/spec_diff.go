@@ -42,7 +42,9 @@ Exit code 0: NEW is compatible, 3: it is not, or one of the two is not valid.`,
 			changes, found := compare.Changes(old, next), compare.Compatibility(old, next)
 			refused, _ := diag.Count(found)
 			if asJSON {
-				err = e.printJSON(specDifference{append([]compare.Change{}, changes...), refused == 0, append([]diag.Diagnostic{}, found...)})
+				err = e.printJSON(specDifference{
+					append([]compare.Change{}, changes...), refused == 0, append([]diag.Diagnostic{}, found...),
+				})
 			} else {
 				err = printDiff(e, args[1], source, changes, found, old.Hash == next.Hash)
 			}

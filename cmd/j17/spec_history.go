@@ -42,21 +42,27 @@ func specHistoryCommand(e *env) *cobra.Command {
 			return err
 		}
 
-		rows, err := o.rows(cmd.Context(), []string{"instances", i.ID, "spec", "history"}, url.Values{"environment": {string(env)}}, "versions", 0)
+		rows, err := o.rows(
+			cmd.Context(), []string{"instances", i.ID, "spec", "history"}, url.Values{"environment": {string(env)}},
+			"versions", 0,
+		)
 		if err != nil {
 			return err
 		}
-		return printRows(e, rows, asJSON, []string{"version", "deployed", "by", "how", "hash", "note"}, func(d wire.Deployment) []string {
-			how := d.How
-			if d.From != nil {
-				how += fmt.Sprintf(" of %s v%d", d.From.Environment, d.From.Version)
-			}
-			if d.Forced {
-				how += ", forced"
-			}
-			by := cmp.Or(d.DeployedBy.Email, d.DeployedBy.ID, d.DeployedBy.Kind)
-			return []string{strconv.Itoa(d.Version), when(d.DeployedAt), by, how, d.Hash[:min(12, len(d.Hash))], d.Note}
-		})
+		return printRows(e, rows, asJSON, []string{"version", "deployed", "by", "how", "hash", "note"},
+			func(d wire.Deployment) []string {
+				how := d.How
+				if d.From != nil {
+					how += fmt.Sprintf(" of %s v%d", d.From.Environment, d.From.Version)
+				}
+				if d.Forced {
+					how += ", forced"
+				}
+				by := cmp.Or(d.DeployedBy.Email, d.DeployedBy.ID, d.DeployedBy.Kind)
+				return []string{
+					strconv.Itoa(d.Version), when(d.DeployedAt), by, how, d.Hash[:min(12, len(d.Hash))], d.Note,
+				}
+			})
 	}
 	return cmd
 }
@@ -94,7 +100,9 @@ func specShowCommand(e *env) *cobra.Command {
 			path = append(path, "versions", strconv.FormatUint(version, 10))
 		}
 		var raw json.RawMessage
-		if err := o.call(cmd.Context(), http.MethodGet, path, url.Values{"environment": {string(env)}}, nil, &raw); err != nil {
+		if err := o.call(
+			cmd.Context(), http.MethodGet, path, url.Values{"environment": {string(env)}}, nil, &raw,
+		); err != nil {
 			return err
 		}
 

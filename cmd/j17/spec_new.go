@@ -123,7 +123,8 @@ func templateSource(name string) ([]byte, error) {
 
 // create writes a file that must not exist.
 func create(name string, content []byte) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // the caller names the file; a spec is no secret
+	//nolint:gosec // the caller names the file; a spec is no secret
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s exists already and is left alone: choose another name, or remove it", name)
 	}

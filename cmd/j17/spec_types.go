@@ -64,7 +64,9 @@ unknown (TypeScript) or any (Go). Numbers in Go are json.Number, which keeps the
 	cmd.Flags().StringVar(&pkg, "package", "events", "the `name` of the Go package")
 	cmd.Flags().StringVar(&numbers, "numbers", "", "text `form` of numbers in TypeScript, which keeps their digits: text")
 	// The flag exists, so registering cannot fail.
-	_ = cmd.RegisterFlagCompletionFunc("lang", cobra.FixedCompletions([]string{"ts\tTypeScript", "go\tGo"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc(
+		"lang", cobra.FixedCompletions([]string{"ts\tTypeScript", "go\tGo"}, cobra.ShellCompDirectiveNoFileComp),
+	)
 	return cmd
 }
 

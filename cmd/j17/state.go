@@ -101,8 +101,8 @@ func printState(e *env, s client.State, asJSON bool) error {
 	return err
 }
 
-// parseTime reads Unix seconds, RFC 3339, a day, which is its beginning in UTC, or how long before now. A state is that of the
-// end of the second, so fractions are left out. flag is what the time was given with.
+// parseTime reads Unix seconds, RFC 3339, a day, which is its beginning in UTC, or how long before now. A state is that
+// of the end of the second, so fractions are left out. flag is what the time was given with.
 func parseTime(now time.Time, flag, s string) (int64, error) {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 		if n < 0 {

@@ -207,7 +207,8 @@ type scenarioWorld struct {
 	close  func() error
 }
 
-// serverWorld is an environment of a server. All scenarios share it, so it is never prod unless that is asked for by name.
+// serverWorld is an environment of a server. All scenarios share it, so it is never prod unless that is asked for by
+// name.
 func serverWorld(e *env, r *remote) (scenarioWorld, error) {
 	s, err := e.connection(r)
 	if err != nil {
@@ -226,9 +227,14 @@ func serverWorld(e *env, r *remote) (scenarioWorld, error) {
 	}
 	c, err := e.connect(&chosen)
 	if err == nil {
-		e.note("Running in %s of %s.\n", environmentOf(u.Hostname(), j17.Environment(cmp.Or(chosen.env, s.env.value))), c.URL())
+		e.note(
+			"Running in %s of %s.\n", environmentOf(u.Hostname(), j17.Environment(cmp.Or(chosen.env, s.env.value))),
+			c.URL(),
+		)
 	}
-	return scenarioWorld{func(context.Context, int) (*client.Client, error) { return c, nil }, func() error { return nil }}, err
+	return scenarioWorld{
+		func(context.Context, int) (*client.Client, error) { return c, nil }, func() error { return nil },
+	}, err
 }
 
 // scenarioResult is what came of a scenario.
@@ -241,7 +247,9 @@ type scenarioResult struct {
 	Failures []scenario.Failure `json:"failures,omitempty"`
 }
 
-func runScenarios(ctx context.Context, world scenarioWorld, all []*scenario.Scenario, parallel int) ([]scenarioResult, error) {
+func runScenarios(
+	ctx context.Context, world scenarioWorld, all []*scenario.Scenario, parallel int,
+) ([]scenarioResult, error) {
 	results := make([]scenarioResult, len(all))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -263,7 +271,9 @@ func runScenarios(ctx context.Context, world scenarioWorld, all []*scenario.Scen
 			case err != nil:
 				return fmt.Errorf("%s:%d: %w", fileName(s.File), s.Line, err)
 			}
-			results[i] = scenarioResult{s.Name, s.File, s.Line, len(failures) == 0, now.Now().Sub(start).Seconds(), failures}
+			results[i] = scenarioResult{
+				s.Name, s.File, s.Line, len(failures) == 0, now.Now().Sub(start).Seconds(), failures,
+			}
 			return nil
 		})
 	}
@@ -360,13 +370,19 @@ func writeJUnit(name string, results []scenarioResult) error {
 			out.Suites = append(out.Suites, junitSuite{Name: r.File})
 		}
 		suite := &out.Suites[len(out.Suites)-1]
-		c := junitCase{Name: r.Name, Class: strings.TrimSuffix(r.File, ".json"), File: r.File, Line: r.Line, Time: fmt.Sprintf("%.3f", r.Seconds)}
+		c := junitCase{
+			Name: r.Name, Class: strings.TrimSuffix(r.File, ".json"), File: r.File, Line: r.Line,
+			Time: fmt.Sprintf("%.3f", r.Seconds),
+		}
 		if !r.Passed {
 			var text strings.Builder
 			for _, f := range r.Failures {
 				fmt.Fprintf(&text, "%s:%d: %s\n", r.File, f.Line, f.Message)
 				if f.Expected != "" || f.Got != "" {
-					fmt.Fprintf(&text, "  expected %s\n  got      %s\n", cmp.Or(f.Expected, "nothing"), cmp.Or(f.Got, "nothing"))
+					fmt.Fprintf(
+						&text, "  expected %s\n  got      %s\n", cmp.Or(f.Expected, "nothing"),
+						cmp.Or(f.Got, "nothing"),
+					)
 				}
 			}
 			c.Failure = &junitFailure{r.Failures[0].Message, text.String()}

@@ -89,11 +89,14 @@ func (l *localServer) open(ctx context.Context, at string, operator server.Login
 	return err
 }
 
-// instance makes an instance for the nth scenario and returns its production environment, where nothing has happened yet.
+// instance makes an instance for the nth scenario and returns its production environment, where nothing has happened
+// yet.
 func (l *localServer) instance(ctx context.Context, n int) (*client.Client, error) {
 	var made wire.Instance
 	name := fmt.Sprintf("scenario-%d", n+1)
-	if err := l.call(ctx, http.MethodPost, []string{"instances"}, nil, wire.NewInstance{Name: name}, &made); err != nil {
+	if err := l.call(
+		ctx, http.MethodPost, []string{"instances"}, nil, wire.NewInstance{Name: name}, &made,
+	); err != nil {
 		return nil, err
 	}
 	for _, b := range l.blobs {

@@ -19,7 +19,8 @@ import (
 
 func tombstonesCommand(e *env) *cobra.Command {
 	return group(
-		"tombstone", "The erasure of personal data", tombstoneCreateCommand(e), tombstoneListCommand(e), tombstoneGetCommand(e), tombstoneCancelCommand(e), tombstoneExecuteCommand(e),
+		"tombstone", "The erasure of personal data", tombstoneCreateCommand(e), tombstoneListCommand(e),
+		tombstoneGetCommand(e), tombstoneCancelCommand(e), tombstoneExecuteCommand(e),
 		tombstoneStreamsCommand(e), tombstoneCertificateCommand(e),
 	)
 }
@@ -180,7 +181,9 @@ func triesOf(t wire.Tombstone) string {
 }
 
 // tombstoneCommand is a command about one tombstone, which do sends a request for.
-func tombstoneCommand(e *env, cmd *cobra.Command, do func(cmd *cobra.Command, o *operating, path []string) error) *cobra.Command {
+func tombstoneCommand(
+	e *env, cmd *cobra.Command, do func(cmd *cobra.Command, o *operating, path []string) error,
+) *cobra.Command {
 	cmd.Args = exactly("ID")
 	r := blobFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -237,7 +240,9 @@ server, the erasure goes on by itself; the same command watches it again.`,
 			return err
 		}
 		var raw json.RawMessage
-		if err := o.call(cmd.Context(), http.MethodPost, append(path, "execute"), nil, wire.ExecuteTombstone{Force: force}, &raw); err != nil {
+		if err := o.call(
+			cmd.Context(), http.MethodPost, append(path, "execute"), nil, wire.ExecuteTombstone{Force: force}, &raw,
+		); err != nil {
 			return err
 		}
 		if !detach {
@@ -299,9 +304,10 @@ func tombstoneStreamsCommand(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printRows(e, rows, asJSON, []string{"key", "events", "root before", "root after"}, func(s wire.AffectedStream) []string {
-			return []string{s.Key, strconv.FormatUint(s.EventCount, 10), s.RootBefore, s.RootAfter}
-		})
+		return printRows(e, rows, asJSON, []string{"key", "events", "root before", "root after"},
+			func(s wire.AffectedStream) []string {
+				return []string{s.Key, strconv.FormatUint(s.EventCount, 10), s.RootBefore, s.RootAfter}
+			})
 	})
 }
 

@@ -23,7 +23,8 @@ func variableOf(flag string) string {
 func otherVariables() []string {
 	return []string{
 		// Of the commands that talk to a server, and of those that read buckets.
-		"J17_CA_FILE", "J17_CONTEXT", "J17_DATA", "J17_ENV", "J17_INSTANCE", "J17_KEY", "J17_KEY_FILE", "J17_TOKEN", "J17_TOKEN_FILE", "J17_URL",
+		"J17_CA_FILE", "J17_CONTEXT", "J17_DATA", "J17_ENV", "J17_INSTANCE", "J17_KEY", "J17_KEY_FILE", "J17_TOKEN",
+		"J17_TOKEN_FILE", "J17_URL",
 		"J17_S3_ACCESS_KEY", "J17_S3_ACCESS_KEY_FILE", "J17_S3_SECRET_KEY", "J17_S3_SECRET_KEY_FILE",
 
 		// Of the documentation's examples, which are run with them.
@@ -35,8 +36,9 @@ func otherVariables() []string {
 	}
 }
 
-// unknownVariables says of each variable of the environment that is named like a setting that there is no such setting. environ
-// has the form of os.Environ, and flags are those of 'j17 serve'. An empty variable counts as one that is not set.
+// unknownVariables says of each variable of the environment that is named like a setting that there is no such setting.
+// environ has the form of os.Environ, and flags are those of 'j17 serve'. An empty variable counts as one that is not
+// set.
 func unknownVariables(environ []string, flags *pflag.FlagSet) []error {
 	known := otherVariables()
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -49,7 +51,8 @@ func unknownVariables(environ []string, flags *pflag.FlagSet) []error {
 	var found []error
 	for _, text := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(text, "=")
-		if value == "" || !strings.HasPrefix(name, variablePrefix) || slices.Contains(known, name) || ofService(name, value) {
+		if value == "" || !strings.HasPrefix(name, variablePrefix) || slices.Contains(known, name) ||
+			ofService(name, value) {
 			continue
 		}
 		hint := ""
@@ -66,8 +69,8 @@ func isSetting(f *pflag.Flag) bool {
 	return f.Name != configFlag && f.Name != checkFlag && f.Name != "help"
 }
 
-// ofService reports whether a variable is one of those that Kubernetes sets in each container for a service called j17, or
-// j17 with a hyphen and more.
+// ofService reports whether a variable is one of those that Kubernetes sets in each container for a service called j17,
+// or j17 with a hyphen and more.
 func ofService(name, value string) bool {
 	if regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?$`).MatchString(name) {
 		return true

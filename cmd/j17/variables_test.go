@@ -21,8 +21,10 @@ func TestUnknownVariables(t *testing.T) {
 		// These have an effect.
 		"J17_BASE_DOMAIN=example.com", "J17_CONFIG=j17.json", "J17_TOKEN_FILE=token",
 		// These Kubernetes sets for the services j17 and j17-headnode.
-		"J17_SERVICE_HOST=10.0.0.1", "J17_SERVICE_PORT=443", "J17_SERVICE_PORT_HTTPS=443", "J17_PORT=tcp://10.0.0.1:443",
-		"J17_PORT_443_TCP=tcp://10.0.0.1:443", "J17_PORT_443_TCP_PROTO=tcp", "J17_PORT_443_TCP_PORT=443", "J17_PORT_443_TCP_ADDR=10.0.0.1",
+		"J17_SERVICE_HOST=10.0.0.1", "J17_SERVICE_PORT=443", "J17_SERVICE_PORT_HTTPS=443",
+		"J17_PORT=tcp://10.0.0.1:443",
+		"J17_PORT_443_TCP=tcp://10.0.0.1:443", "J17_PORT_443_TCP_PROTO=tcp", "J17_PORT_443_TCP_PORT=443",
+		"J17_PORT_443_TCP_ADDR=10.0.0.1",
 		"J17_HEADNODE_SERVICE_HOST=10.0.0.1", "J17_HEADNODE_PORT=tcp://10.0.0.1:443",
 	}
 	var got []string
@@ -45,16 +47,19 @@ func TestAllVariablesAreKnown(t *testing.T) {
 	t.Parallel()
 	names := map[string]string{}
 	name := regexp.MustCompile(`\bJ17_[A-Z][A-Z0-9_]*[A-Z0-9]\b`)
-	invented := []string{"variables_test.go", "serve.txtar", "failures.txtar"} // these have names that do not exist, on purpose
+	// These have names that do not exist, on purpose.
+	invented := []string{"variables_test.go", "serve.txtar", "failures.txtar"}
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			if base := filepath.Base(path); err == nil && (base == ".git" || base == ".tools" || base == "bin" || base == "node_modules") {
+			if base := filepath.Base(path); err == nil &&
+				(base == ".git" || base == ".tools" || base == "bin" || base == "node_modules") {
 				return fs.SkipDir
 			}
 			return err
 		}
 		kind := filepath.Ext(path)
-		if slices.Contains(invented, filepath.Base(path)) || !slices.Contains([]string{"", ".go", ".md", ".sh", ".txtar", ".yaml", ".yml", ".service", ".py"}, kind) {
+		if slices.Contains(invented, filepath.Base(path)) ||
+			!slices.Contains([]string{"", ".go", ".md", ".sh", ".txtar", ".yaml", ".yml", ".service", ".py"}, kind) {
 			return nil
 		}
 		raw, err := os.ReadFile(path)

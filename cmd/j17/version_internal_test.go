@@ -10,7 +10,11 @@ import (
 func TestVersion(t *testing.T) {
 	program := "j17 0.1.0 (" + runtime.Version() + ", " + runtime.GOOS + "/" + runtime.GOARCH
 	clone := func(modified string) []debug.BuildSetting {
-		return []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: modified}}
+		return []debug.BuildSetting{
+			{Key: "vcs", Value: "git"},
+			{Key: "vcs.revision", Value: "0123456789abcdef"},
+			{Key: "vcs.modified", Value: modified},
+		}
 	}
 	for _, c := range []struct {
 		linked   string

@@ -254,7 +254,8 @@ func wasmFailure(e *env, err error, r wasmReport, asJSON bool) error {
 	}
 }
 
-// checkAnswer parses an answer and reports whether it is an error of the code's own. The error says what is wrong with it.
+// checkAnswer parses an answer and reports whether it is an error of the code's own. The error says what is wrong with
+// it.
 func checkAnswer(mode wasmMode, text string, out *value.Value) (rejected bool, err error) {
 	// What every answer is: JSON, and an error where the code says so.
 	v, err := value.ParseString(text)
@@ -285,7 +286,8 @@ func checkAnswer(mode wasmMode, text string, out *value.Value) (rejected bool, e
 		}
 		for i, a := range actions.Elems() {
 			emit := a.Get("emit")
-			if emit.Get("event_type").Kind() != value.String || emit.Get("key").IsMissing() && (emit.Get("aggregate_type").IsMissing() || emit.Get("id").IsMissing()) {
+			if emit.Get("event_type").Kind() != value.String ||
+				emit.Get("key").IsMissing() && (emit.Get("aggregate_type").IsMissing() || emit.Get("id").IsMissing()) {
 				return false, fmt.Errorf("action %d has no emit with an event_type and a key, or an aggregate_type and an id", i)
 			}
 		}

@@ -30,8 +30,8 @@ func (h home) run(t *testing.T, dir, stdin string, args ...string) (code int, st
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// TestTheFolderOfARunningServerGoesFirst logs in to another server and works in the folder of one's own: while that one runs,
-// it is meant; when it does not, the other one is, and says so.
+// TestTheFolderOfARunningServerGoesFirst logs in to another server and works in the folder of one's own: while that one
+// runs, it is meant; when it does not, the other one is, and says so.
 func TestTheFolderOfARunningServerGoesFirst(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "spec.json"), []byte(plainSpec), 0o600); err != nil {
@@ -45,7 +45,10 @@ func TestTheFolderOfARunningServerGoesFirst(t *testing.T) {
 	h := home(t.TempDir())
 	login := func(p *process) {
 		t.Helper()
-		if code, out, errs := h.run(t, t.TempDir(), p.ready.Operator.Password, "login", p.url, "--email", p.ready.Operator.Email, "--password-stdin"); code != exitOK {
+		if code, out, errs := h.run(
+			t, t.TempDir(), p.ready.Operator.Password, "login", p.url, "--email", p.ready.Operator.Email,
+			"--password-stdin",
+		); code != exitOK {
 			t.Fatal(out, errs)
 		}
 	}
@@ -56,20 +59,24 @@ func TestTheFolderOfARunningServerGoesFirst(t *testing.T) {
 	post := []string{"events", "post", "note/global", "was_written", `{"text":"x"}`, "--actor", "user:global"}
 	lengths := func() string {
 		count := func(p *process) string {
-			_, out, _ := h.run(t, t.TempDir(), "", "events", "list", "note/global", "--url", p.url, "--key", p.ready.Keys["prod"].Read)
+			_, out, _ := h.run(
+				t, t.TempDir(), "", "events", "list", "note/global", "--url", p.url, "--key", p.ready.Keys["prod"].Read,
+			)
 			return fmt.Sprint(strings.Count(out, "\n"))
 		}
 		return count(mine) + " here, " + count(other) + " there"
 	}
 
 	// In the folder nothing is said of where, for it is clear.
-	if code, out, errs := h.run(t, dir, "", post...); code != exitOK || errs != "" || !strings.Contains(out, "length 1") {
+	if code, out, errs := h.run(t, dir, "", post...); code != exitOK || errs != "" ||
+		!strings.Contains(out, "length 1") {
 		t.Fatal(code, out, errs)
 	}
 	if got := lengths(); got != "1 here, 0 there" {
 		t.Fatal(got)
 	}
-	if code, out, errs := h.run(t, dir, "", "keys", "create", "y"); code != exitOK || strings.Contains(errs, "Changing") || out == "" {
+	if code, out, errs := h.run(t, dir, "", "keys", "create", "y"); code != exitOK ||
+		strings.Contains(errs, "Changing") || out == "" {
 		t.Error(code, errs)
 	}
 
@@ -110,19 +117,23 @@ func TestTheFolderOfARunningServerGoesFirst(t *testing.T) {
 	}
 
 	// The keys of a folder are for its server only, even on the same machine.
-	if code, _, errs := h.run(t, dir, "", append(append([]string{}, post...), "--url", other.url)...); code != exitUsage || !strings.Contains(errs, "There is no API key") && !strings.Contains(errs, "there is no API key") {
+	if code, _, errs := h.run(
+		t, dir, "", append(append([]string{}, post...), "--url", other.url)...,
+	); code != exitUsage ||
+		!strings.Contains(errs, "There is no API key") && !strings.Contains(errs, "there is no API key") {
 		t.Error(code, errs)
 	}
 	if err := mine.end(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := h.run(t, dir, "", post...); code != exitOK || !strings.Contains(errs, "Writing to prod of ") || !strings.Contains(out, "length 3") {
+	if code, out, errs := h.run(t, dir, "", post...); code != exitOK ||
+		!strings.Contains(errs, "Writing to prod of ") || !strings.Contains(out, "length 3") {
 		t.Error(code, out, errs)
 	}
 }
 
-// TestAnotherServerAtTheAddressOfTheFolder has another server listen at the address of the folder's: the folder counts as one whose
-// server does not run, and its keys do not go there while there is a current context.
+// TestAnotherServerAtTheAddressOfTheFolder has another server listen at the address of the folder's: the folder counts
+// as one whose server does not run, and its keys do not go there while there is a current context.
 func TestAnotherServerAtTheAddressOfTheFolder(t *testing.T) {
 	dir := t.TempDir()
 	mine, err := startDev(t, dir, "--data", "j17-data")
@@ -170,17 +181,22 @@ func TestAnotherServerAtTheAddressOfTheFolder(t *testing.T) {
 	// The current context leads to a third one, and so does the folder now.
 	third, _ := started(t, plainSpec)
 	h := home(t.TempDir())
-	if code, out, errs := h.run(t, t.TempDir(), third.ready.Operator.Password, "login", third.url, "--email", third.ready.Operator.Email, "--password-stdin"); code != exitOK {
+	if code, out, errs := h.run(
+		t, t.TempDir(), third.ready.Operator.Password, "login", third.url, "--email", third.ready.Operator.Email,
+		"--password-stdin",
+	); code != exitOK {
 		t.Fatal(out, errs)
 	}
 	if code, _, errs := h.run(t, t.TempDir(), "", "keys", "create", "x", "--save"); code != exitOK {
 		t.Fatal(errs)
 	}
 	post := []string{"events", "post", "note/global", "was_written", `{"text":"x"}`, "--actor", "user:global"}
-	if code, out, errs := h.run(t, dir, "", post...); code != exitOK || !strings.Contains(out, "length 1") || !strings.HasPrefix(errs, "Writing to prod of ") {
+	if code, out, errs := h.run(t, dir, "", post...); code != exitOK || !strings.Contains(out, "length 1") ||
+		!strings.HasPrefix(errs, "Writing to prod of ") {
 		t.Error(code, out, errs)
 	}
-	if code, out, errs := h.run(t, elsewhere, "", post...); code != exitOK || !strings.Contains(out, "length 1") || errs != "" {
+	if code, out, errs := h.run(t, elsewhere, "", post...); code != exitOK || !strings.Contains(out, "length 1") ||
+		errs != "" {
 		t.Error(code, out, errs)
 	}
 	if err := other.end(syscall.SIGTERM); err != nil {
@@ -211,8 +227,10 @@ func TestHostsBelowLocalhost(t *testing.T) {
 		}
 	}
 	for address, want := range map[string]string{
-		"http://control.localhost:9": "http://localhost:9", "http://control.j17.localhost:9/": "http://j17.localhost:9", "http://[::1]:9": "http://[::1]:9",
-		"http://127.0.0.1:9": "http://127.0.0.1:9", "https://control.example.com": "https://example.com", "http://app.localhost:9": "http://localhost:9",
+		"http://control.localhost:9": "http://localhost:9", "http://control.j17.localhost:9/": "http://j17.localhost:9",
+		"http://[::1]:9":     "http://[::1]:9",
+		"http://127.0.0.1:9": "http://127.0.0.1:9", "https://control.example.com": "https://example.com",
+		"http://app.localhost:9": "http://localhost:9",
 	} {
 		if got, err := (&connection{url: sourced{value: address}}).base(); err != nil || got != want {
 			t.Errorf("%s: %s, %v", address, got, err)
@@ -220,8 +238,8 @@ func TestHostsBelowLocalhost(t *testing.T) {
 	}
 }
 
-// TestTheFolderKeepsALogin runs several commands of the folder's operator: they log in once, and again when the token does not
-// count any more.
+// TestTheFolderKeepsALogin runs several commands of the folder's operator: they log in once, and again when the token
+// does not count any more.
 func TestTheFolderKeepsALogin(t *testing.T) {
 	dir := t.TempDir()
 	p, err := startDev(t, dir, "--data", "j17-data")
@@ -260,7 +278,8 @@ func TestTheFolderKeepsALogin(t *testing.T) {
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := h.run(t, dir, "", "instances", "list"); code != exitFailure || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "no answer") {
+	if code, _, errs := h.run(t, dir, "", "instances", "list"); code != exitFailure || strings.Count(errs, "\n") != 1 ||
+		!strings.Contains(errs, "no answer") {
 		t.Error(code, errs)
 	}
 }

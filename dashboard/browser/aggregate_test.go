@@ -40,7 +40,8 @@ func (b *tab) version(n, of int) {
 			return false, err
 		}
 		s := all[0]
-		return strings.HasPrefix(s.property("valuetext"), fmt.Sprint(n)) && s.property("valuemin") == "1" && s.property("valuemax") == fmt.Sprint(of), nil
+		return strings.HasPrefix(s.property("valuetext"), fmt.Sprint(n)) && s.property("valuemin") == "1" &&
+			s.property("valuemax") == fmt.Sprint(of), nil
 	})
 }
 
@@ -124,7 +125,9 @@ func TestVersionsInTheAddress(t *testing.T) {
 	b.arrive(page("aggregates/counter/" + uid("a")))
 
 	// What is no version is the nearest one, or the newest.
-	for query, want := range map[string]int{"?length=99": 3, "?length=0": 3, "?length=x": 3, "?length=-1": 3, "?length=2": 2} {
+	for query, want := range map[string]int{
+		"?length=99": 3, "?length=0": 3, "?length=x": 3, "?length=-1": 3, "?length=2": 2,
+	} {
 		b.load(page("aggregates/counter/" + uid("a") + query))
 		b.settled("counter/" + uid("a"))
 		at := b.see("slider", "Version").property("valuetext")
@@ -153,7 +156,8 @@ func TestCopyAsCurl(t *testing.T) {
 	b.total("0.3")
 	for _, name := range []string{"clipboard-read", "clipboard-write"} {
 		if _, err := chromedp.CallBrowser(b.ctx, devtools.SetPermission, devtools.SetPermissionParams{
-			Permission: &devtools.PermissionDescriptor{Name: name}, Setting: devtools.PermissionSettingGranted, Origin: s.origin,
+			Permission: &devtools.PermissionDescriptor{Name: name}, Setting: devtools.PermissionSettingGranted,
+			Origin:           s.origin,
 			BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID,
 		}); err != nil {
 			t.Fatal(err)
@@ -163,7 +167,8 @@ func TestCopyAsCurl(t *testing.T) {
 	b.see("status", nil)
 	b.shows("Copied")
 	command := js[string](b, "navigator.clipboard.readText()")
-	if !strings.HasPrefix(command, "curl ") || !strings.Contains(command, "Bearer $J17_KEY") || strings.Contains(command, "j17_0_") {
+	if !strings.HasPrefix(command, "curl ") || !strings.Contains(command, "Bearer $J17_KEY") ||
+		strings.Contains(command, "j17_0_") {
 		t.Fatal(command)
 	}
 	address, err := url.Parse(strings.Trim(regexp.MustCompile(`'?http://[^\s']+'?`).FindString(command), "'"))
@@ -236,12 +241,21 @@ func TestVerifyChangedBytes(t *testing.T) {
 		change     func(string) string
 		says       string
 	}{
-		{"an event", "*/aggregates/counter/" + id + "/events?*", func(body string) string { return strings.Replace(body, `0.2`, `0.7`, 1) }, "Event 2"},
-		{"an event is left out", "*/aggregates/counter/" + id + "/events?*", func(body string) string { return body[strings.IndexByte(body, '\n')+1:] }, `\S`},
+		{
+			"an event", "*/aggregates/counter/" + id + "/events?*",
+			func(body string) string { return strings.Replace(body, `0.2`, `0.7`, 1) }, "Event 2",
+		},
+		{
+			"an event is left out", "*/aggregates/counter/" + id + "/events?*",
+			func(body string) string { return body[strings.IndexByte(body, '\n')+1:] }, `\S`,
+		},
 		{"the root", "*/audit/merkle-root/*", func(body string) string {
 			return regexp.MustCompile(`"root":"[0-9a-f]{4}`).ReplaceAllString(body, `"root":"0123`)
 		}, `\S`},
-		{"the checkpoint", "*/audit/checkpoint", func(body string) string { return strings.Replace(body, "\n", "1\n", 1) }, `\S`},
+		{
+			"the checkpoint", "*/audit/checkpoint",
+			func(body string) string { return strings.Replace(body, "\n", "1\n", 1) }, `\S`,
+		},
 		{"a proof of the log", "*/audit/proof/inclusion?*", func(body string) string {
 			return regexp.MustCompile(`"index":(\d+)`).ReplaceAllString(body, `"index":1$1`)
 		}, `\S`},

@@ -132,12 +132,17 @@ func (e *element) names(role string) []string {
 // call calls a function with the element as this.
 func call[T any](e *element, function string, args ...any) (T, error) {
 	var v T
-	object, err := ask(e.b, dom.ResolveNode, dom.ResolveNodeParams{BackendNodeID: e.node.BackendDOMNodeID, ObjectGroup: "found"})
+	object, err := ask(e.b, dom.ResolveNode, dom.ResolveNodeParams{
+		BackendNodeID: e.node.BackendDOMNodeID, ObjectGroup: "found",
+	})
 	if err != nil {
 		return v, err
 	}
 	yes := true
-	params := runtime.CallFunctionOnParams{ObjectID: object.Object.ObjectID, FunctionDeclaration: function, ReturnByValue: &yes, AwaitPromise: &yes, UserGesture: &yes}
+	params := runtime.CallFunctionOnParams{
+		ObjectID: object.Object.ObjectID, FunctionDeclaration: function, ReturnByValue: &yes, AwaitPromise: &yes,
+		UserGesture: &yes,
+	}
 	for _, a := range args {
 		raw, err := json.Marshal(a)
 		if err != nil {
@@ -189,7 +194,8 @@ func (e *element) text() (string, error) {
 	}`)
 }
 
-// shows waits until an element shows a text that matches. The element is looked for each time, as pages make elements anew.
+// shows waits until an element shows a text that matches. The element is looked for each time, as pages make elements
+// anew.
 func (e *element) shows(pattern string) {
 	e.b.tb.Helper()
 	p := regexp.MustCompile("(?s)" + pattern)
@@ -271,7 +277,9 @@ func (e *element) drag(by float64) {
 	e.b.tb.Helper()
 	x, y := e.at()
 	e.b.mouse(input.DispatchMouseEventParams{Type: "mouseMoved", X: x, Y: y})
-	e.b.mouse(input.DispatchMouseEventParams{Type: "mousePressed", X: x, Y: y, Button: "left", Buttons: 1, ClickCount: 1})
+	e.b.mouse(input.DispatchMouseEventParams{
+		Type: "mousePressed", X: x, Y: y, Button: "left", Buttons: 1, ClickCount: 1,
+	})
 	for i := 1.0; i <= 10; i++ {
 		e.b.mouse(input.DispatchMouseEventParams{Type: "mouseMoved", X: x + by*i/10, Y: y, Button: "left", Buttons: 1})
 	}
@@ -316,7 +324,8 @@ func (b *tab) type_(text string) {
 func (b *tab) press(keys ...string) {
 	b.tb.Helper()
 	codes := map[string]int64{
-		"Tab": 9, "Enter": 13, "Escape": 27, "Space": 32, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Delete": 46,
+		"Tab": 9, "Enter": 13, "Escape": 27, "Space": 32, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38,
+		"ArrowRight": 39, "ArrowDown": 40, "Delete": 46,
 	}
 	modifiers := map[string]int64{"Alt": 1, "Control": 2, "Meta": 4, "Shift": 8}
 	for _, k := range keys {

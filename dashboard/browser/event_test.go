@@ -14,7 +14,8 @@ func TestEvent(t *testing.T) {
 			StreamID string `json:"stream_id"`
 		}
 	}
-	if err := json.Unmarshal(s.ops("GET", "/aggregates/note/"+uid("a")+"/events", nil).body, &notes); err != nil || len(notes.Events) != 2 {
+	if err := json.Unmarshal(s.ops("GET", "/aggregates/note/"+uid("a")+"/events", nil).body, &notes); err != nil ||
+		len(notes.Events) != 2 {
 		t.Fatal(err, notes)
 	}
 	b := s.open(t, page("events/"+positions[0]))

@@ -71,7 +71,9 @@ func TestEventFilters(t *testing.T) {
 	b.arrive(page("events"))
 	table.shows("was_created")
 
-	for name, value := range map[string]string{"Actor": "user:" + user, "Correlation": read.Event.Metadata.Correlation} {
+	for name, value := range map[string]string{
+		"Actor": "user:" + user, "Correlation": read.Event.Metadata.Correlation,
+	} {
 		b.see("textbox", name).fill(value)
 		b.press("Enter")
 		b.arrive(page("events?" + strings.ToLower(name) + "=" + value))

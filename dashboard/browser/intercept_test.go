@@ -8,8 +8,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// intercept changes the bodies of answers from addresses that match a pattern with stars, on their way to the page. The returned function
-// says how many were changed.
+// intercept changes the bodies of answers from addresses that match a pattern with stars, on their way to the page. The
+// returned function says how many were changed.
 func (b *tab) intercept(pattern string, change func(body string) string) (changed func() int64) {
 	b.tb.Helper()
 	var count atomic.Int64
@@ -21,7 +21,9 @@ func (b *tab) intercept(pattern string, change func(body string) string) (change
 	}); err != nil {
 		b.tb.Fatal(err)
 	}
-	must(b, fetch.Enable, fetch.EnableParams{Patterns: []*fetch.RequestPattern{{URLPattern: pattern, RequestStage: fetch.RequestStageResponse}}})
+	must(b, fetch.Enable, fetch.EnableParams{
+		Patterns: []*fetch.RequestPattern{{URLPattern: pattern, RequestStage: fetch.RequestStageResponse}},
+	})
 	go func() {
 		for {
 			var e *fetch.EventRequestPaused

@@ -108,7 +108,9 @@ func TestKeys(t *testing.T) {
 // TestKeysOfEnvironments holds that the list is that of one environment, and that an auditor changes nothing.
 func TestKeysOfEnvironments(t *testing.T) {
 	s := newSite(t, "spec.json")
-	s.control("POST", "/api/instances/"+s.ready.Instance.ID+"/keys", map[string]string{"name": "of staging", "scope": "read", "environment": "staging"})
+	s.control("POST", "/api/instances/"+s.ready.Instance.ID+"/keys", map[string]string{
+		"name": "of staging", "scope": "read", "environment": "staging",
+	})
 	b := s.openAs(t, s.operator("auditor"), page("keys"))
 	b.settled("API keys")
 	b.see("table", "API keys").hides("of staging")

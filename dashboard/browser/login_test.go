@@ -40,7 +40,8 @@ func TestLogin(t *testing.T) {
 func TestNext(t *testing.T) {
 	s := newSite(t, "spec.json")
 	strangers := []string{
-		"https://evil.example/ui/", "//evil.example/ui/", `/\evil.example/ui/`, "/ui/../../evil", "javascript:alert(1)", "/ui//evil.example", "/api/me", "/ui/login?next=/ui/",
+		"https://evil.example/ui/", "//evil.example/ui/", `/\evil.example/ui/`, "/ui/../../evil", "javascript:alert(1)",
+		"/ui//evil.example", "/api/me", "/ui/login?next=/ui/",
 		"/ui/\t/evil.example", "http://control.localhost:1/ui/", "/ui/%2e%2e/%2e%2e/api/me",
 	}
 	b := s.openAsNobody(t, "/ui/login?next="+escaped(strangers[0]))

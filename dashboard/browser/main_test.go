@@ -1,5 +1,5 @@
-// The dashboard in Chromium, with a real server behind it. Elements are found by their roles and accessible names, as a screen reader finds
-// them; waiting is for what the page shows.
+// The dashboard in Chromium, with a real server behind it. Elements are found by their roles and accessible names, as a
+// screen reader finds them; waiting is for what the page shows.
 
 package browser_test
 
@@ -40,13 +40,15 @@ func run(m *testing.M) int {
 		chromedp.WindowSize(1280, 900),
 		chromedp.Flag("lang", "en-US"),
 		chromedp.Flag("no-proxy-server", true),
-		// Nothing but this machine can be reached, so that a request to anywhere else fails, and no test depends on a network.
+		// Nothing but this machine can be reached, so that a request to anywhere else fails, and no test depends on a
+		// network.
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE *.localhost, EXCLUDE 127.0.0.1"),
 	)
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
-	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...) //nolint:forbidigo // the browser outlives each test
+	//nolint:forbidigo // the browser outlives each test
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	defer stop()
 	var end context.CancelFunc
 	browser, end = chromedp.NewContext(allocator)

@@ -50,7 +50,10 @@ func TestShortcuts(t *testing.T) {
 	b.see("dialog", "Keyboard shortcuts").shows("Events")
 	b.press("Escape")
 	b.gone("dialog", "Keyboard shortcuts")
-	for key, heading := range map[string]string{"e": "Events", "a": "Aggregates", "n": "Needs attention", "s": "Spec", "k": "API keys", "u": "Usage", "o": "Overview"} {
+	for key, heading := range map[string]string{
+		"e": "Events", "a": "Aggregates", "n": "Needs attention", "s": "Spec", "k": "API keys", "u": "Usage",
+		"o": "Overview",
+	} {
 		b.press("g", key)
 		b.heading(heading)
 	}
@@ -165,7 +168,11 @@ func TestRoles(t *testing.T) {
 		links       []string
 		no          []string
 	}{
-		{"auditor", "Overview", []string{"Overview", "Events", "Aggregates", "Spec", "API keys", "Usage"}, []string{"attention"}},
+		{
+			"auditor", "Overview",
+			[]string{"Overview", "Events", "Aggregates", "Spec", "API keys", "Usage"},
+			[]string{"attention"},
+		},
 		{"privacy_officer", "", nil, []string{"overview", "events", "aggregates", "aggregates/counter/" + uid("a")}},
 	} {
 		who := s.operator(test.role)
@@ -197,7 +204,10 @@ func TestRoles(t *testing.T) {
 func TestNothingHere(t *testing.T) {
 	s := newSite(t, "spec.json")
 	b := s.open(t, "/ui/none")
-	for _, path := range []string{"/ui/none", page("none"), "/ui/i/none/prod/overview", "/ui/i/app/none/overview", page("events/1-0/more"), "/ui/account/more", "/ui/i/app/prod/%ff"} {
+	for _, path := range []string{
+		"/ui/none", page("none"), "/ui/i/none/prod/overview", "/ui/i/app/none/overview", page("events/1-0/more"),
+		"/ui/account/more", "/ui/i/app/prod/%ff",
+	} {
 		b.load(path)
 		b.heading("Nothing here")
 	}

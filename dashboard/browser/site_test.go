@@ -55,7 +55,8 @@ func newSite(tb testing.TB, specName string) *site {
 	}
 	return startSite(tb, server.DevOptions{
 		Options: server.Options{
-			Dir: tb.TempDir(), Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Version: "test", Clock: clock.System{},
+			Dir: tb.TempDir(), Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Version: "test",
+			Clock:  clock.System{},
 			Logger: slog.New(slog.DiscardHandler), PrivateListeners: true, DrainTime: time.Second,
 		},
 		SpecFile: file,
@@ -124,7 +125,9 @@ func (s *site) call(method, host, path, token string, body any) reply {
 			}
 		}
 	}
-	r, err := http.NewRequestWithContext(s.tb.Context(), method, "http://"+host+"."+s.address+path, bytes.NewReader(raw))
+	r, err := http.NewRequestWithContext(
+		s.tb.Context(), method, "http://"+host+"."+s.address+path, bytes.NewReader(raw),
+	)
 	if err != nil {
 		s.tb.Fatal(err)
 	}
@@ -135,10 +138,13 @@ func (s *site) call(method, host, path, token string, body any) reply {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	// Go asks a resolver for names below localhost, which may not know them.
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, network, s.options.Listen)
-	}}
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, network, s.options.Listen)
+		},
+	}
 	answer, err := (&http.Client{Transport: transport}).Do(r)
 	if err != nil {
 		s.tb.Fatal(err)
@@ -236,7 +242,9 @@ func (s *site) state(aggregate string) string {
 func (s *site) advance(by string) {
 	s.tb.Helper()
 	s.control("GET", "/api/me", nil) // there is a token now
-	if r := s.call("POST", "app", "/_dev/clock/advance", s.token, map[string]string{"by": by}); r.status != http.StatusOK {
+	if r := s.call(
+		"POST", "app", "/_dev/clock/advance", s.token, map[string]string{"by": by},
+	); r.status != http.StatusOK {
 		s.tb.Fatalf("the clock: %d %s", r.status, r.body)
 	}
 }
@@ -245,7 +253,9 @@ func (s *site) advance(by string) {
 func (s *site) operator(role string) server.Login {
 	s.tb.Helper()
 	who := server.Login{Email: role + "@example.com", Password: "a long password of " + role}
-	s.control("POST", "/api/operators", map[string]any{"email": who.Email, "password": who.Password, "role": role, "instances": []string{s.ready.Instance.ID}})
+	s.control("POST", "/api/operators", map[string]any{
+		"email": who.Email, "password": who.Password, "role": role, "instances": []string{s.ready.Instance.ID},
+	})
 	return who
 }
 

@@ -32,7 +32,8 @@ type tab struct {
 	ctx context.Context
 	s   *site
 	mu  sync.Mutex
-	// errors are those on the console, violations of the policy among them; foreign are the requests to somewhere else than the server.
+	// errors are those on the console, violations of the policy among them; foreign are the requests to somewhere else
+	// than the server.
 	errors, foreign []string
 	// reads has the status of each GET of the API.
 	reads map[string]int64
@@ -319,7 +320,9 @@ func (b *tab) media(scheme string) {
 // size sets the size of the window.
 func (b *tab) size(width, height int64) {
 	b.tb.Helper()
-	must(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 600})
+	must(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 600,
+	})
 }
 
 // signIn fills the form of the login page and sends it.

@@ -104,7 +104,9 @@ func check(t *testing.T, url string, got func() []string) {
 	now := outbound.New(outbound.Options{Clock: clock.System{}, Private: true})
 	before := outbound.New(outbound.Options{Clock: late{}, Private: true})
 	ours, other := key(secret), []byte("another key")
-	m := outbound.Message{URL: url, ID: "dlv_1", ContentType: "application/json", Body: []byte(`{"id":"dlv_1","event":{"n":1}}`)}
+	m := outbound.Message{
+		URL: url, ID: "dlv_1", ContentType: "application/json", Body: []byte(`{"id":"dlv_1","event":{"n":1}}`),
+	}
 	for _, c := range []struct {
 		about string
 		from  *outbound.Sender

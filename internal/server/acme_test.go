@@ -29,15 +29,16 @@ import (
 	"j17/internal/server"
 )
 
-// authority is a certificate authority with as much of ACME (RFC 8555) as a client needs. It proves that it was asked by who
-// answers for a name with TLS-ALPN-01 (RFC 8737) or HTTP-01, and does not check signatures.
+// authority is a certificate authority with as much of ACME (RFC 8555) as a client needs. It proves that it was asked
+// by who answers for a name with TLS-ALPN-01 (RFC 8737) or HTTP-01, and does not check signatures.
 type authority struct {
 	*httptest.Server
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
 	// left is how long its certificates are good for; 1000 hours of their life are over.
 	left time.Duration
-	// address is where names are looked for, plain where over plain HTTP. challenge is the kind of proof that it asks for.
+	// address is where names are looked for, plain where over plain HTTP. challenge is the kind of proof that it asks
+	// for.
 	address, plain, challenge string
 
 	mu     sync.Mutex
@@ -55,8 +56,9 @@ func newAuthority(tb testing.TB) *authority {
 	}
 	now := clock.System{}.Now()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(1000 * time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(1000 * time.Hour), IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -115,7 +117,8 @@ func (a *authority) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		return map[string]any{
 			"status": status, "identifiers": []map[string]string{{"type": "dns", "value": a.orders[number]}},
-			"authorizations": []string{at("authz", number)}, "finalize": at("finalize", number), "certificate": at("cert", number),
+			"authorizations": []string{at("authz", number)}, "finalize": at("finalize", number),
+			"certificate": at("cert", number),
 		}
 	}
 	challenge := func() map[string]any {
@@ -127,7 +130,9 @@ func (a *authority) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	switch what {
 	case "/dir":
-		reply(http.StatusOK, map[string]any{"newNonce": a.URL + "/nonce", "newAccount": a.URL + "/account", "newOrder": a.URL + "/order"})
+		reply(http.StatusOK, map[string]any{
+			"newNonce": a.URL + "/nonce", "newAccount": a.URL + "/account", "newOrder": a.URL + "/order",
+		})
 	case "/nonce":
 	case "/account":
 		w.Header().Set("Location", a.URL+"/account")
@@ -147,7 +152,8 @@ func (a *authority) serve(w http.ResponseWriter, r *http.Request) {
 			status = "valid"
 		}
 		reply(http.StatusOK, map[string]any{
-			"status": status, "identifier": map[string]string{"type": "dns", "value": a.orders[number]}, "challenges": []any{challenge()},
+			"status": status, "identifier": map[string]string{"type": "dns", "value": a.orders[number]},
+			"challenges": []any{challenge()},
 		})
 	case "/challenge":
 		if err := a.prove(r.Context(), a.orders[number]); err != nil {
@@ -179,7 +185,8 @@ func (a *authority) prove(ctx context.Context, name string) error {
 	if a.challenge == "http-01" {
 		return a.proveOverHTTP(ctx, name)
 	}
-	d := tls.Dialer{Config: &tls.Config{ServerName: name, NextProtos: []string{"acme-tls/1"}, InsecureSkipVerify: true}} // as RFC 8737 has it
+	// As RFC 8737 has it.
+	d := tls.Dialer{Config: &tls.Config{ServerName: name, NextProtos: []string{"acme-tls/1"}, InsecureSkipVerify: true}}
 	conn, err := d.DialContext(ctx, "tcp", a.address)
 	if err != nil {
 		return err
@@ -197,7 +204,9 @@ func (a *authority) prove(ctx context.Context, name string) error {
 }
 
 func (a *authority) proveOverHTTP(ctx context.Context, name string) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.plain+"/.well-known/acme-challenge/token", nil)
+	r, err := http.NewRequestWithContext(
+		ctx, http.MethodGet, "http://"+a.plain+"/.well-known/acme-challenge/token", nil,
+	)
 	if err != nil {
 		return err
 	}
@@ -228,7 +237,8 @@ func (a *authority) issue(csr, name string) ([]byte, error) {
 	}
 	now := clock.System{}.Now()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(int64(len(a.issued) + 2)), NotBefore: now.Add(-1000 * time.Hour), NotAfter: now.Add(a.left), DNSNames: request.DNSNames,
+		SerialNumber: big.NewInt(int64(len(a.issued) + 2)), NotBefore: now.Add(-1000 * time.Hour),
+		NotAfter: now.Add(a.left), DNSNames: request.DNSNames,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, request.PublicKey, a.key)
@@ -270,7 +280,8 @@ func (a *authority) customer(t *testing.T) server.ServeOptions {
 	t.Helper()
 	o := options(t)
 
-	// A renewal in the background may write its last file after the server has ended, which t.TempDir would call a failure.
+	// A renewal in the background may write its last file after the server has ended, which t.TempDir would call a
+	// failure.
 	dir, err := os.MkdirTemp("", "j17-acme") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
@@ -311,7 +322,9 @@ func TestACME(t *testing.T) {
 			t.Fatal(status, err)
 		}
 	}
-	for _, name := range []string{"none.example.test", "evil.test", "a.control.example.test", "example.test.evil.test"} {
+	for _, name := range []string{
+		"none.example.test", "evil.test", "a.control.example.test", "example.test.evil.test",
+	} {
 		if _, err := get(name); err == nil {
 			t.Errorf("%s has a certificate", name)
 		}
@@ -400,7 +413,8 @@ func TestACMEFailuresAreTold(t *testing.T) {
 			t.Fatal(status, err)
 		}
 	}
-	if got := log.String(); strings.Count(got, unrenewed) != 1 || !strings.Contains(got, "host=control.example.test expires=") {
+	if got := log.String(); strings.Count(got, unrenewed) != 1 ||
+		!strings.Contains(got, "host=control.example.test expires=") {
 		t.Errorf("the log: %s", got)
 	}
 }

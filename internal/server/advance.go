@@ -12,7 +12,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// stepper moves a clock from one moment at which something is due to the next, so that each piece of work sees its own time.
+// stepper moves a clock from one moment at which something is due to the next, so that each piece of work sees its own
+// time.
 type stepper struct {
 	clock *clock.Movable
 	feed  store.Feed
@@ -25,8 +26,9 @@ type stepper struct {
 	busy chan struct{}
 }
 
-// advance moves the clock forward by a duration and does what becomes due on the way. When the context ends the clock stays where
-// it got to, and so it does where what is done at one moment makes more to do at the same moment without end: that is CodeWorkLimit.
+// advance moves the clock forward by a duration and does what becomes due on the way. When the context ends the clock
+// stays where it got to, and so it does where what is done at one moment makes more to do at the same moment without
+// end: that is CodeWorkLimit.
 func (s *stepper) advance(ctx context.Context, by time.Duration) (time.Time, error) {
 	select {
 	case s.busy <- struct{}{}:
@@ -110,7 +112,8 @@ func (s *stepper) anyDue(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// changes returns the number of the last change of any environment's feed later than since, or since where there is none.
+// changes returns the number of the last change of any environment's feed later than since, or since where there is
+// none.
 func (s *stepper) changes(ctx context.Context, since uint64) (uint64, error) {
 	for {
 		const page = 1000

@@ -19,14 +19,16 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestTheClockStopsWhereSomethingIsDue moves a clock over a recurrence, something that makes another kind of work due, and what
-// cannot be done at all, and looks at the time that each piece of work has seen.
+// TestTheClockStopsWhereSomethingIsDue moves a clock over a recurrence, something that makes another kind of work due,
+// and what cannot be done at all, and looks at the time that each piece of work has seen.
 func TestTheClockStopsWhereSomethingIsDue(t *testing.T) {
 	const again, after, broken store.Space = "again", "after", "broken"
 	const tenant j17.Tenant = "i_prod"
 	clk := clock.NewMovable(clock.NewManual(time.Unix(1_700_000_000, 0)))
 	begin := clk.Now()
-	s, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: clk, MaxClockJump: 20 * 365 * 24 * time.Hour})
+	s, err := pebble.Open(pebble.Options{
+		Dir: "data", FS: vfs.NewMem(), Clock: clk, MaxClockJump: 20 * 365 * 24 * time.Hour,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,19 +48,29 @@ func TestTheClockStopsWhereSomethingIsDue(t *testing.T) {
 		}),
 		queue(again, func(ctx context.Context, c *worker.Claim) error {
 			seen = append(seen, fmt.Sprint("again ", clk.Now().Sub(begin)))
-			return s.Write(ctx, tenant, []store.Side{c.Replace(nil, clk.Now().Add(7*24*time.Hour)), put(after, "k", clk.Now())})
+			return s.Write(ctx, tenant, []store.Side{
+				c.Replace(nil, clk.Now().Add(7*24*time.Hour)), put(after, "k", clk.Now()),
+			})
 		}),
-		kit.Queue(worker.Work{Name: "broken", Store: s, Space: broken, Lease: time.Minute, Retry: worker.Backoff{Attempts: 3}, Do: func(context.Context, *worker.Claim) error { return errors.New("never") }}),
+		kit.Queue(worker.Work{
+			Name: "broken", Store: s, Space: broken, Lease: time.Minute, Retry: worker.Backoff{Attempts: 3},
+			Do: func(context.Context, *worker.Claim) error { return errors.New("never") },
+		}),
 	}
-	if err := s.Write(t.Context(), tenant, []store.Side{put(again, "k", begin.Add(7*24*time.Hour)), put(broken, "k", begin.Add(time.Hour))}); err != nil {
+	if err := s.Write(t.Context(), tenant, []store.Side{
+		put(again, "k", begin.Add(7*24*time.Hour)), put(broken, "k", begin.Add(time.Hour)),
+	}); err != nil {
 		t.Fatal(err)
 	}
 
 	var moved time.Duration
-	st := stepper{clock: clk, feed: s, works: worksOf(works), gate: newTurnstile(clk), busy: make(chan struct{}, 1), move: func(by time.Duration) error {
-		moved += by
-		return nil
-	}}
+	st := stepper{
+		clock: clk, feed: s, works: worksOf(works), gate: newTurnstile(clk), busy: make(chan struct{}, 1),
+		move: func(by time.Duration) error {
+			moved += by
+			return nil
+		},
+	}
 	const by = 29 * 24 * time.Hour
 	now, err := st.advance(t.Context(), by)
 	if err != nil || now.Sub(begin) != by || moved != by {
@@ -118,8 +130,12 @@ func TestTheClockStopsAtWorkWithoutEnd(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	work := &endless{clock: clk, from: begin.Add(time.Hour)}
-	st := stepper{clock: clk, feed: s, works: []part.Work{{NextDue: work.NextDue, Settle: work.Settle}}, gate: newTurnstile(clk), busy: make(chan struct{}, 1), move: func(time.Duration) error { return nil }}
-	if _, err := st.advance(t.Context(), 2*time.Hour); j17.CodeOf(err) != j17.CodeWorkLimit || clk.Now().Sub(begin) != time.Hour {
+	st := stepper{
+		clock: clk, feed: s, works: []part.Work{{NextDue: work.NextDue, Settle: work.Settle}}, gate: newTurnstile(clk),
+		busy: make(chan struct{}, 1), move: func(time.Duration) error { return nil },
+	}
+	if _, err := st.advance(t.Context(), 2*time.Hour); j17.CodeOf(err) != j17.CodeWorkLimit ||
+		clk.Now().Sub(begin) != time.Hour {
 		t.Errorf("the clock was moved by %s: %v", clk.Now().Sub(begin), err)
 	}
 

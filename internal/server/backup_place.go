@@ -15,7 +15,8 @@ import (
 type workPlace struct {
 	// target is the folder, work where it is made.
 	target, work string
-	// inside reports that the folder is there and cannot be replaced, as one that something is mounted on: then its content is made in it.
+	// inside reports that the folder is there and cannot be replaced, as one that something is mounted on: then its
+	// content is made in it.
 	inside bool
 	// mode is that of the empty folder that was there, 0 for none.
 	mode fs.FileMode
@@ -24,7 +25,8 @@ type workPlace struct {
 // workPrefix is what names of folders begin with in which something is restored that is not whole yet.
 const workPrefix = ".j17-restoring-"
 
-// newWorkPlace makes a place for a data folder that must not exist or be empty. What was left by restorations that were cut short is removed.
+// newWorkPlace makes a place for a data folder that must not exist or be empty. What was left by restorations that were
+// cut short is removed.
 func newWorkPlace(target string) (*workPlace, error) {
 	target, err := filepath.Abs(target)
 	if err != nil {

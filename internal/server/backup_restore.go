@@ -27,8 +27,8 @@ type RestoreOptions struct {
 	Identities repository.Identities
 	// Backup is the id of one; "" means the newest.
 	Backup string
-	// Environment restores one environment of a server's backup alone, named by the id or the name of its instance, a slash and its own; ""
-	// restores what the backup holds.
+	// Environment restores one environment of a server's backup alone, named by the id or the name of its instance, a
+	// slash and its own; "" restores what the backup holds.
 	Environment string
 	// Until is where the restored feeds end.
 	Until Until
@@ -121,7 +121,8 @@ func chosen(ctx context.Context, r *repository.Repository, id string) (repositor
 	return m, err
 }
 
-// wanted leaves in a manifest what is to be restored, and checks that there is something up to the cut, and that the backup reaches it.
+// wanted leaves in a manifest what is to be restored, and checks that there is something up to the cut, and that the
+// backup reaches it.
 func wanted(m *repository.Manifest, only string, cut *restore.Cut) error {
 	if only != "" {
 		i := slices.IndexFunc(m.Tenants, func(t repository.TenantManifest) bool {
@@ -171,7 +172,8 @@ type restoring struct {
 func (r *restoring) run(ctx context.Context) (Restored, error) {
 	out := Restored{Backup: *r.manifest}
 	st, err := pebble.Open(pebble.Options{
-		Dir: filepath.Join(r.dir, "store"), Clock: r.Clock, Logger: r.Logger, Sealed: sealedSpaces(), KeyFile: keyFileOf(r.dir),
+		Dir: filepath.Join(r.dir, "store"), Clock: r.Clock, Logger: r.Logger, Sealed: sealedSpaces(),
+		KeyFile: keyFileOf(r.dir),
 	})
 	if err != nil {
 		return out, err
@@ -208,14 +210,15 @@ func (r *restoring) run(ctx context.Context) (Restored, error) {
 	return out, r.forget(ctx, out.Tenants)
 }
 
-// forgottenAtOnce is how many aggregates are forgotten at a time: some of those who keep anything go through all that they have each time.
-// purgedAtOnce is of how many old bytes are removed at a time: tables are written again each time.
+// forgottenAtOnce is how many aggregates are forgotten at a time: some of those who keep anything go through all that
+// they have each time. purgedAtOnce is of how many old bytes are removed at a time: tables are written again each time.
 const (
 	forgottenAtOnce = 1000
 	purgedAtOnce    = 1 << 16
 )
 
-// forget has all parts that keep data beside events remove what was erased after the backup, as they do when it is erased.
+// forget has all parts that keep data beside events remove what was erased after the backup, as they do when it is
+// erased.
 func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err error) {
 	if !slices.ContainsFunc(reports, func(t restore.Report) bool { return t.Erased > 0 }) {
 		return nil
@@ -309,7 +312,9 @@ func (r *restoring) register(ctx context.Context, st *pebble.Store) error {
 		if _, ok := registry.Instances.ByID(t.Instance); ok {
 			continue
 		}
-		err := registry.Instances.Restore(ctx, control.Instance{ID: t.Instance, Name: t.Name, Plan: t.Plan, CreatedAt: t.InstanceCreatedAt})
+		err := registry.Instances.Restore(ctx, control.Instance{
+			ID: t.Instance, Name: t.Name, Plan: t.Plan, CreatedAt: t.InstanceCreatedAt,
+		})
 		if err != nil {
 			return err
 		}
@@ -333,8 +338,9 @@ type VerifyOptions struct {
 	Progress func(done, total int64)
 }
 
-// Verify checks backups: that each part holds what was stored, and that the events have the roots that the logs had. The newest one of the
-// server, and of each environment, is restored into a temporary folder. It returns those that were verified, the newest first.
+// Verify checks backups: that each part holds what was stored, and that the events have the roots that the logs had.
+// The newest one of the server, and of each environment, is restored into a temporary folder. It returns those that
+// were verified, the newest first.
 func Verify(ctx context.Context, o VerifyOptions) ([]repository.Manifest, error) {
 	// Which.
 	all, damaged, err := o.Repository.Manifests(ctx)
@@ -400,10 +406,14 @@ func Verify(ctx context.Context, o VerifyOptions) ([]repository.Manifest, error)
 }
 
 // trial restores a backup into a folder, compares the logs, and removes it.
-func (o *VerifyOptions) trial(ctx context.Context, m repository.Manifest, reader *repository.Reader, dir string) (err error) {
+func (o *VerifyOptions) trial(
+	ctx context.Context, m repository.Manifest, reader *repository.Reader, dir string,
+) (err error) {
 	r := restoring{
-		RestoreOptions: RestoreOptions{Repository: o.Repository, Identities: o.Identities, Clock: o.Clock, Logger: o.Logger, Progress: o.Progress},
-		manifest:       &m, reader: reader, dir: dir,
+		RestoreOptions: RestoreOptions{
+			Repository: o.Repository, Identities: o.Identities, Clock: o.Clock, Logger: o.Logger, Progress: o.Progress,
+		},
+		manifest: &m, reader: reader, dir: dir,
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -413,7 +423,8 @@ func (o *VerifyOptions) trial(ctx context.Context, m repository.Manifest, reader
 		return err
 	}
 	st, err := pebble.Open(pebble.Options{
-		Dir: filepath.Join(dir, "store"), Clock: o.Clock, Logger: o.Logger, Sealed: sealedSpaces(), KeyFile: keyFileOf(dir),
+		Dir: filepath.Join(dir, "store"), Clock: o.Clock, Logger: o.Logger, Sealed: sealedSpaces(),
+		KeyFile: keyFileOf(dir),
 	})
 	if err != nil {
 		return err

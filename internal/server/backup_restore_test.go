@@ -28,7 +28,9 @@ func backupTime() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.U
 func backUp(t *testing.T, dir string) (*repository.Repository, repository.Manifest) {
 	t.Helper()
 	r := repository.OpenFolder(dir, clock.System{})
-	w, err := r.NewBackup(t.Context(), repository.Head{ID: "bak_1", Scope: repository.OfEnvironment, Kind: repository.Full, CreatedAt: backupTime()})
+	w, err := r.NewBackup(t.Context(), repository.Head{
+		ID: "bak_1", Scope: repository.OfEnvironment, Kind: repository.Full, CreatedAt: backupTime(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +40,10 @@ func backUp(t *testing.T, dir string) (*repository.Repository, repository.Manife
 	var events []j17.Event
 	for i := range 10 {
 		at := j17.StreamID{Ms: backupTime().UnixMilli() + int64(i)*60_000}
-		raw, _ := j17.AppendEvent(nil, at, j17.Key{Type: "note", ID: "a"}, "was_written", []byte(`{}`), []byte(`{"actor":{"type":"user","id":"u"}}`), at.Ms/1000)
+		raw, _ := j17.AppendEvent(
+			nil, at, j17.Key{Type: "note", ID: "a"}, "was_written", []byte(`{}`),
+			[]byte(`{"actor":{"type":"user","id":"u"}}`), at.Ms/1000,
+		)
 		e, err := j17.ParseEvent(raw)
 		if err != nil {
 			t.Fatal(err)
@@ -48,15 +53,19 @@ func backUp(t *testing.T, dir string) (*repository.Repository, repository.Manife
 		tree.Add(e.Leaf())
 	}
 	tw := w.Tenant(repository.TenantHead{
-		Tenant: backedUp, Instance: "ins_1abc", Name: "shop", Plan: "gone", InstanceCreatedAt: backupTime(), Environment: j17.Staging,
-		Position: events[9].StreamID, Moment: events[9].StreamID, Time: events[9].StreamID.Ms + 5000, Size: 10, Root: tree.Root(),
+		Tenant: backedUp, Instance: "ins_1abc", Name: "shop", Plan: "gone", InstanceCreatedAt: backupTime(),
+		Environment: j17.Staging,
+		Position:    events[9].StreamID, Moment: events[9].StreamID, Time: events[9].StreamID.Ms + 5000, Size: 10,
+		Root: tree.Root(),
 	})
 	for i := range events {
 		if err := tw.Event(&events[i], nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := tw.Item(store.ArchivedItem{Space: "blob.heads", Item: store.Item{Key: "x", Value: []byte("y"), Rev: 1}}); err != nil {
+	if err := tw.Item(store.ArchivedItem{
+		Space: "blob.heads", Item: store.Item{Key: "x", Value: []byte("y"), Rev: 1},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := tw.Close(); err != nil {
@@ -69,7 +78,9 @@ func backUp(t *testing.T, dir string) (*repository.Repository, repository.Manife
 	return r, m
 }
 
-func restoreTo(t *testing.T, r *repository.Repository, dir string, change func(*server.RestoreOptions)) (server.Restored, error) {
+func restoreTo(
+	t *testing.T, r *repository.Repository, dir string, change func(*server.RestoreOptions),
+) (server.Restored, error) {
 	t.Helper()
 	o := server.RestoreOptions{Repository: r, Dir: dir, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
@@ -198,7 +209,8 @@ func TestARestoredEnvironmentIsServed(t *testing.T) {
 	}
 	for range 2 { // the second time with the credentials of the first
 		dev, err := server.OpenDev(t.Context(), server.DevOptions{Options: server.Options{
-			Dir: dir, Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
+			Dir: dir, Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Clock: clock.System{},
+			Logger: slog.New(slog.DiscardHandler),
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -238,19 +250,25 @@ func TestWhereARestorationEnds(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(*server.RestoreOptions){
-		"beyond":                      func(o *server.RestoreOptions) { o.Until.Position = last.Next() },
-		"long after":                  func(o *server.RestoreOptions) { o.Until.Time = backupTime().Add(time.Hour).UnixMilli() },
-		"before all":                  func(o *server.RestoreOptions) { o.Until.Time = 1999 },
-		"another backup":              func(o *server.RestoreOptions) { o.Backup = "bak_2" },
-		"another environment":         func(o *server.RestoreOptions) { o.Environment = "ins_1abc/prod" },
-		"a repository with no backup": func(o *server.RestoreOptions) { o.Repository = repository.OpenFolder(root, clock.System{}) },
+		"beyond": func(o *server.RestoreOptions) { o.Until.Position = last.Next() },
+		"long after": func(o *server.RestoreOptions) {
+			o.Until.Time = backupTime().Add(time.Hour).UnixMilli()
+		},
+		"before all":          func(o *server.RestoreOptions) { o.Until.Time = 1999 },
+		"another backup":      func(o *server.RestoreOptions) { o.Backup = "bak_2" },
+		"another environment": func(o *server.RestoreOptions) { o.Environment = "ins_1abc/prod" },
+		"a repository with no backup": func(o *server.RestoreOptions) {
+			o.Repository = repository.OpenFolder(root, clock.System{})
+		},
 	} {
 		_, err := restoreTo(t, r, filepath.Join(root, "none"), change)
 		if j17.CodeOf(err) != j17.CodeNotFound {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := restoreTo(t, r, filepath.Join(root, "named"), func(o *server.RestoreOptions) { o.Environment = "shop/staging" }); err != nil {
+	if _, err := restoreTo(
+		t, r, filepath.Join(root, "named"), func(o *server.RestoreOptions) { o.Environment = "shop/staging" },
+	); err != nil {
 		t.Error(err)
 	}
 	if slices.Contains(names(t, root), "none") {
@@ -283,20 +301,26 @@ func TestVerifyBackups(t *testing.T) {
 	}
 }
 
-// TestErasedAgainWithoutASpec: what was erased after a backup is not left in it because nobody knows any more what else shows it.
+// TestErasedAgainWithoutASpec: what was erased after a backup is not left in it because nobody knows any more what else
+// shows it.
 func TestErasedAgainWithoutASpec(t *testing.T) {
 	root := t.TempDir()
 	r, m := backUp(t, filepath.Join(root, "backups"))
 	key := j17.Key{Type: "note", ID: "a"}
 	at := m.Tenants[0].Position.Next()
-	raw, _ := j17.AppendEvent(nil, j17.StreamID{Ms: backupTime().UnixMilli()}, key, "_was_tombstoned", []byte(`{}`), []byte(`{}`), backupTime().Unix())
+	raw, _ := j17.AppendEvent(
+		nil, j17.StreamID{Ms: backupTime().UnixMilli()}, key, "_was_tombstoned", []byte(`{}`), []byte(`{}`),
+		backupTime().Unix(),
+	)
 	marker, err := j17.ParseEvent(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
 	marker.Version, marker.Kept = 1, make([]byte, 32)
 	err = r.PutErasure(t.Context(), repository.Erasure{
-		Tenant: backedUp, At: backupTime(), Note: store.Note{Position: at, Streams: []store.Generation{{Key: key, Number: 1}}}, Events: []*j17.Event{&marker},
+		Tenant: backedUp, At: backupTime(), Note: store.Note{
+			Position: at, Streams: []store.Generation{{Key: key, Number: 1}},
+		}, Events: []*j17.Event{&marker},
 	}, repository.Seal{})
 	if err != nil {
 		t.Fatal(err)

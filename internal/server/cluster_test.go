@@ -96,7 +96,9 @@ type reply struct {
 // send sends a request to the public listener of a node.
 func (n *node) send(tb testing.TB, method, host, path, token, body string) reply {
 	tb.Helper()
-	return request(tb, method, "http://"+n.serve.Ready().Addresses["public"]+path, host, body, map[string]string{"Authorization": "Bearer " + token})
+	return request(tb, method, "http://"+n.serve.Ready().Addresses["public"]+path, host, body, map[string]string{
+		"Authorization": "Bearer " + token,
+	})
 }
 
 func request(tb testing.TB, method, url, host, body string, headers map[string]string) reply {
@@ -181,7 +183,9 @@ func TestNodes(t *testing.T) {
 	first := start(t, workerOptions(t, "one", internal))
 	second := start(t, workerOptions(t, "two", internal))
 	const ctl = "control.example.test"
-	token := head.send(t, "POST", ctl, "/api/login", "", `{"email":"`+adminEmail+`","password":"`+adminPass+`"}`).want(t, "login", 200).text1(t, "token")
+	token := head.send(t, "POST", ctl, "/api/login", "", `{"email":"`+adminEmail+`","password":"`+adminPass+`"}`).want(
+		t, "login", 200,
+	).text1(t, "token")
 
 	type instance struct{ id, host, key, keyID string }
 	var instances []instance
@@ -196,7 +200,8 @@ func TestNodes(t *testing.T) {
 			}
 		}
 		list := head.send(t, "GET", ctl, "/api/instances/"+i.id+"/keys", token, "").want(t, "keys", 200)
-		i.keyID = list.body["keys"].([]any)[0].(map[string]any)["id"].(string) //nolint:forcetypeassert,errcheck // the test fails either way
+		//nolint:forcetypeassert,errcheck // the test fails either way
+		i.keyID = list.body["keys"].([]any)[0].(map[string]any)["id"].(string)
 		instances = append(instances, i)
 	}
 	alpha, beta := instances[0], instances[1]
@@ -205,15 +210,22 @@ func TestNodes(t *testing.T) {
 		first.send(t, "POST", alpha.host, counterPath+"/was_increased", alpha.key, increase).want(t, "write", 201)
 		second.send(t, "POST", beta.host, counterPath+"/was_increased", beta.key, increase).want(t, "write", 201)
 		for _, wrong := range []*node{second, head} {
-			r := wrong.send(t, "POST", alpha.host, counterPath+"/was_increased", alpha.key, increase).want(t, "elsewhere", 421)
-			if got, want := r.text1(t, "details", "url"), "http://"+first.serve.Ready().Addresses["public"]; got != want {
+			r := wrong.send(t, "POST", alpha.host, counterPath+"/was_increased", alpha.key, increase).want(
+				t, "elsewhere", 421,
+			)
+			if got, want := r.text1(t, "details", "url"),
+				"http://"+first.serve.Ready().Addresses["public"]; got != want {
 				t.Errorf("the worker is at %s and not at %s", got, want)
 			}
 		}
-		first.send(t, "POST", ctl, "/api/login", "", `{"email":"`+adminEmail+`","password":"`+adminPass+`"}`).want(t, "login at a worker", 421)
+		first.send(t, "POST", ctl, "/api/login", "", `{"email":"`+adminEmail+`","password":"`+adminPass+`"}`).want(
+			t, "login at a worker", 421,
+		)
 		first.send(t, "GET", alpha.host, "/_admin/tombstones", token, "").want(t, "an operator at a worker", 200)
 		first.send(t, "GET", beta.host, "/_admin/tombstones", token, "").want(t, "an operator at the wrong worker", 421)
-		if got := first.send(t, "GET", alpha.host, counterPath, alpha.key, "").want(t, "read", 200).text; !strings.Contains(got, `"total":2`) {
+		if got := first.send(t, "GET", alpha.host, counterPath, alpha.key, "").want(
+			t, "read", 200,
+		).text; !strings.Contains(got, `"total":2`) {
 			t.Errorf("state: %s", got)
 		}
 	})
@@ -222,7 +234,8 @@ func TestNodes(t *testing.T) {
 		for _, method := range []string{"POST", "GET"} {
 			got := head.send(t, method, ctl, "/api/scrub", token, "").want(t, "scrub", 200)
 			nodes, _ := got.body["nodes"].([]any)
-			if len(nodes) != 2 || strings.Count(got.text, `"damaged":[]`) != 3 || strings.Contains(got.text, `"error"`) {
+			if len(nodes) != 2 || strings.Count(got.text, `"damaged":[]`) != 3 ||
+				strings.Contains(got.text, `"error"`) {
 				t.Errorf("%s: %s", method, got.text)
 			}
 		}
@@ -241,8 +254,12 @@ func TestNodes(t *testing.T) {
 		if !strings.Contains(got.text, "error") || strings.Contains(got.text, "nothing at this path") {
 			t.Errorf("an escaped slash has led elsewhere: %s", got.text)
 		}
-		head.send(t, "GET", ctl, strings.Replace(ops, "/ops/", "/%6fps/", 1)+"tombstones", token, "").want(t, "an escaped letter", 200)
-		history := head.send(t, "GET", ctl, "/api/instances/"+alpha.id+"/spec/history", token, "").want(t, "history", 200)
+		head.send(t, "GET", ctl, strings.Replace(ops, "/ops/", "/%6fps/", 1)+"tombstones", token, "").want(
+			t, "an escaped letter", 200,
+		)
+		history := head.send(t, "GET", ctl, "/api/instances/"+alpha.id+"/spec/history", token, "").want(
+			t, "history", 200,
+		)
 		if !strings.Contains(history.text, adminEmail) {
 			t.Errorf("who has deployed is lost: %s", history.text)
 		}
@@ -261,7 +278,9 @@ func TestNodes(t *testing.T) {
 		}
 		form := "--x\r\nContent-Disposition: form-data; name=\"name\"\r\n\r\ncode\r\n--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\nhello\r\n--x--\r\n"
 		blob := request(t, "POST", "http://"+head.serve.Ready().Addresses["public"]+ops+"blobs", ctl, form,
-			map[string]string{"Authorization": "Bearer " + token, "Content-Type": "multipart/form-data; boundary=x"}).want(t, "upload", 201)
+			map[string]string{
+				"Authorization": "Bearer " + token, "Content-Type": "multipart/form-data; boundary=x",
+			}).want(t, "upload", 201)
 		if by := blob.text1(t, "blob", "created_by"); !strings.HasPrefix(by, "opr_") {
 			t.Errorf("the blob was uploaded by %q", by)
 		}
@@ -289,16 +308,22 @@ func TestNodes(t *testing.T) {
 	})
 
 	t.Run("errors of workers are found from the headnode", func(t *testing.T) {
-		failed := first.send(t, "GET", "alpha-test.example.test", "/counter", testKey(t, head, ctl, token, alpha.id), "").want(t, "no spec", 503)
+		failed := first.send(
+			t, "GET", "alpha-test.example.test", "/counter", testKey(t, head, ctl, token, alpha.id), "",
+		).want(t, "no spec", 503)
 		found := head.send(t, "GET", ctl, "/api/errors/"+failed.text1(t, "error_id"), token, "").want(t, "error", 200)
 		if got := found.text1(t, "failure", "request_id"); got != failed.header.Get("X-Request-Id") {
 			t.Errorf("the error is that of request %s: %s", got, found.text)
 		}
-		head.send(t, "GET", ctl, "/api/errors/err_111111111111111", token, "").want(t, "an error that nobody knows", 404)
+		head.send(t, "GET", ctl, "/api/errors/err_111111111111111", token, "").want(
+			t, "an error that nobody knows", 404,
+		)
 	})
 
 	t.Run("a refusal has the id of the request", func(t *testing.T) {
-		refused := head.send(t, "POST", ctl, "/api/instances/"+alpha.id+"/ops/prod/inject", token, `[]`).want(t, "test data in production", 403)
+		refused := head.send(t, "POST", ctl, "/api/instances/"+alpha.id+"/ops/prod/inject", token, `[]`).want(
+			t, "test data in production", 403,
+		)
 		records := head.send(t, "GET", ctl, "/api/audit?action=events.inject", token, "").want(t, "audit", 200)
 		if !strings.Contains(records.text, refused.header.Get("X-Request-Id")) {
 			t.Errorf("request %s is not in %s", refused.header.Get("X-Request-Id"), records.text)
@@ -321,7 +346,9 @@ func TestNodes(t *testing.T) {
 		with(first.internal(), nodeSecret).want(t, "too often, though right", 429)
 		for _, n := range []*node{head, first} {
 			for _, host := range []string{ctl, alpha.host, "internal", "127.0.0.1"} {
-				request(t, "GET", "http://"+n.serve.Ready().Addresses["public"]+path, host, "", map[string]string{"X-Node-Secret": nodeSecret}).want(t, "public, host "+host, 404)
+				request(t, "GET", "http://"+n.serve.Ready().Addresses["public"]+path, host, "", map[string]string{
+					"X-Node-Secret": nodeSecret,
+				}).want(t, "public, host "+host, 404)
 			}
 		}
 	})
@@ -352,10 +379,14 @@ func TestNodes(t *testing.T) {
 		options := first.options
 		first.end(t)
 		again := start(t, options)
-		again.send(t, "POST", alpha.host, counterPath+"/was_increased", alpha.key, increase).want(t, "write after a restart", 201)
+		again.send(t, "POST", alpha.host, counterPath+"/was_increased", alpha.key, increase).want(
+			t, "write after a restart", 201,
+		)
 		again.send(t, "GET", alpha.host, "/_admin/tombstones", token, "").want(t, "an operator", 200)
 		second.send(t, "GET", beta.host, counterPath, beta.key, "").want(t, "still revoked", 401)
-		if got := again.send(t, "GET", alpha.host, counterPath, alpha.key, "").want(t, "read", 200).text; !strings.Contains(got, `"total":6`) {
+		if got := again.send(t, "GET", alpha.host, counterPath, alpha.key, "").want(
+			t, "read", 200,
+		).text; !strings.Contains(got, `"total":6`) {
 			t.Errorf("state: %s", got)
 		}
 	})
@@ -365,14 +396,18 @@ func TestNodes(t *testing.T) {
 func TestAWorkerThatHangs(t *testing.T) {
 	head := headnode(t)
 	const ctl = "control.example.test"
-	token := head.send(t, "POST", ctl, "/api/login", "", `{"email":"`+adminEmail+`","password":"`+adminPass+`"}`).want(t, "login", 200).text1(t, "token")
+	token := head.send(t, "POST", ctl, "/api/login", "", `{"email":"`+adminEmail+`","password":"`+adminPass+`"}`).want(
+		t, "login", 200,
+	).text1(t, "token")
 	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close() //nolint:errcheck // of a test
 	poll := `{"node":{"name":"mute","identity":"0123456789abcdef0123456789abcdef","public_url":"http://127.0.0.1:1","internal_url":"http://` + silent.Addr().String() + `","version":"test"},"writable":true,"position":"","at_once":true}`
-	request(t, "POST", head.internal()+"/internal/control/changes", "", poll, map[string]string{"X-Node-Secret": nodeSecret}).want(t, "a node that polls", 200)
+	request(t, "POST", head.internal()+"/internal/control/changes", "", poll, map[string]string{
+		"X-Node-Secret": nodeSecret,
+	}).want(t, "a node that polls", 200)
 	made := head.send(t, "POST", ctl, "/api/instances", token, `{"name":"alpha"}`).want(t, "create", 201)
 	if made.text1(t, "node") != "mute" {
 		t.Fatalf("the instance is elsewhere: %s", made.text)
@@ -385,16 +420,21 @@ func TestAWorkerThatHangs(t *testing.T) {
 	if got := head.send(t, "GET", ctl, "/api/scrub", token, "").want(t, "the scrub", 200); !strings.Contains(got.text, `"nodes":[{"node":"mute","scrub":null,"error":"the worker does not answer"}]`) {
 		t.Errorf("its scrub: %s", got.text)
 	}
-	if got := head.send(t, "GET", ctl, "/api/instances/"+id, token, "").want(t, "the instance", 200); !strings.Contains(got.text, `"usage":null`) {
+	if got := head.send(t, "GET", ctl, "/api/instances/"+id, token, "").want(t, "the instance", 200); !strings.Contains(
+		got.text, `"usage":null`,
+	) {
 		t.Errorf("its usage: %s", got.text)
 	}
 }
 
-// TestAWorkerThatGoes checks what the headnode says where a worker ends before it has answered: of what changes something, that this may have been done.
+// TestAWorkerThatGoes checks what the headnode says where a worker ends before it has answered: of what changes
+// something, that this may have been done.
 func TestAWorkerThatGoes(t *testing.T) {
 	head := headnode(t)
 	const ctl = "control.example.test"
-	token := head.send(t, "POST", ctl, "/api/login", "", `{"email":"`+adminEmail+`","password":"`+adminPass+`"}`).want(t, "login", 200).text1(t, "token")
+	token := head.send(t, "POST", ctl, "/api/login", "", `{"email":"`+adminEmail+`","password":"`+adminPass+`"}`).want(
+		t, "login", 200,
+	).text1(t, "token")
 	worker := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/livez" {
 			panic(http.ErrAbortHandler)
@@ -402,16 +442,21 @@ func TestAWorkerThatGoes(t *testing.T) {
 	}))
 	defer worker.Close()
 	poll := `{"node":{"name":"brief","identity":"0123456789abcdef0123456789abcdef","public_url":"http://127.0.0.1:1","internal_url":"` + worker.URL + `","version":"test"},"writable":true,"position":"","at_once":true}`
-	request(t, "POST", head.internal()+"/internal/control/changes", "", poll, map[string]string{"X-Node-Secret": nodeSecret}).want(t, "a node that polls", 200)
+	request(t, "POST", head.internal()+"/internal/control/changes", "", poll, map[string]string{
+		"X-Node-Secret": nodeSecret,
+	}).want(t, "a node that polls", 200)
 	id := head.send(t, "POST", ctl, "/api/instances", token, `{"name":"alpha"}`).want(t, "create", 201).text1(t, "id")
 	for method, code := range map[string]string{"GET": "unavailable", "POST": "outcome_unknown"} {
-		if got := head.send(t, method, ctl, "/api/instances/"+id+"/ops/prod/root-checkpoints", token, "").want(t, method, 503).text1(t, "code"); got != code {
+		if got := head.send(t, method, ctl, "/api/instances/"+id+"/ops/prod/root-checkpoints", token, "").want(
+			t, method, 503,
+		).text1(t, "code"); got != code {
 			t.Errorf("%s: %s, want %s", method, got, code)
 		}
 	}
 }
 
-// TestAHeadnodeThatGoes checks what a deployment says where the headnode ends before it has answered the worker: that it may have been stored.
+// TestAHeadnodeThatGoes checks what a deployment says where the headnode ends before it has answered the worker: that
+// it may have been stored.
 func TestAHeadnodeThatGoes(t *testing.T) {
 	head := headnode(t)
 	const ctl = "control.example.test"
@@ -431,9 +476,13 @@ func TestAHeadnodeThatGoes(t *testing.T) {
 	defer between.Close()
 	worker := start(t, workerOptions(t, "one", between.URL))
 	defer worker.end(t)
-	token := head.send(t, "POST", ctl, "/api/login", "", `{"email":"`+adminEmail+`","password":"`+adminPass+`"}`).want(t, "login", 200).text1(t, "token")
+	token := head.send(t, "POST", ctl, "/api/login", "", `{"email":"`+adminEmail+`","password":"`+adminPass+`"}`).want(
+		t, "login", 200,
+	).text1(t, "token")
 	id := head.send(t, "POST", ctl, "/api/instances", token, `{"name":"alpha"}`).want(t, "create", 201).text1(t, "id")
-	got := head.send(t, "POST", ctl, "/api/instances/"+id+"/spec", token, counterSpec).want(t, "a deployment without an answer", 503)
+	got := head.send(t, "POST", ctl, "/api/instances/"+id+"/spec", token, counterSpec).want(
+		t, "a deployment without an answer", 503,
+	)
 	if code := got.text1(t, "code"); code != "outcome_unknown" {
 		t.Errorf("it is stored, and the answer is %s: %s", code, got.text)
 	}
@@ -476,7 +525,8 @@ func TestSetup(t *testing.T) {
 		t.Errorf("the token has changed with the restart: %s, %s", first, url)
 	}
 	page := n.send(t, "GET", "control.example.test", "/setup", "", "").want(t, "page", 200)
-	if !strings.Contains(page.header.Get("Content-Security-Policy"), "script-src 'sha256-") || !strings.Contains(page.text, "/api/setup") {
+	if !strings.Contains(page.header.Get("Content-Security-Policy"), "script-src 'sha256-") ||
+		!strings.Contains(page.text, "/api/setup") {
 		t.Errorf("page: %v %s", page.header, page.text)
 	}
 	body := `{"token":"` + token + `","email":"` + adminEmail + `","password":"` + adminPass + `"}`

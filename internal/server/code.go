@@ -15,11 +15,13 @@ import (
 	"j17/internal/plane/deploy"
 )
 
-// openCode opens what runs custom code. Machine code and what containers consist of are kept in the data folder; both can
-// be removed while the server is stopped, and are made again. Root's data folder is closed to the user whom containers run
-// as, so what they consist of is kept in /var/cache then.
+// openCode opens what runs custom code. Machine code and what containers consist of are kept in the data folder; both
+// can be removed while the server is stopped, and are made again. Root's data folder is closed to the user whom
+// containers run as, so what they consist of is kept in /var/cache then.
 func (s *Server) openCode(ctx context.Context) (deploy.Modules, deploy.Containers, error) {
-	runtime, err := wasm.New(wasm.Options{CacheDir: filepath.Join(s.options.Dir, "cache", "wasm"), Logger: s.options.Logger})
+	runtime, err := wasm.New(wasm.Options{
+		CacheDir: filepath.Join(s.options.Dir, "cache", "wasm"), Logger: s.options.Logger,
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -32,7 +34,8 @@ func (s *Server) openCode(ctx context.Context) (deploy.Modules, deploy.Container
 	}
 	s.runner, err = container.New(ctx, container.Options{
 		Driver: s.options.Containers, Dir: dir, Spare: spareFolder(dir),
-		BuildNetwork: s.options.ContainerBuildNetwork, Cgroup: s.options.ContainerCgroup, Images: s.options.ContainerImages, Clock: s.options.Clock, Logger: s.options.Logger,
+		BuildNetwork: s.options.ContainerBuildNetwork, Cgroup: s.options.ContainerCgroup,
+		Images: s.options.ContainerImages, Clock: s.options.Clock, Logger: s.options.Logger,
 		Processes: s.options.ContainerProcesses, Content: int64(s.options.ContainerDiskMiB) << 20,
 	})
 	if err != nil {
@@ -87,14 +90,18 @@ func (c containers) Image(ctx context.Context, reference string, archive *deploy
 }
 
 // Source returns the function of a file of source code.
-func (c containers) Source(ctx context.Context, runtime, file string, archive *deploy.Archive) (sandbox.Function, error) {
+func (c containers) Source(
+	ctx context.Context, runtime, file string, archive *deploy.Archive,
+) (sandbox.Function, error) {
 	return withArchive(ctx, archive, func(a container.Archive) (sandbox.Function, error) {
 		return c.runner.Source(ctx, runtime, a, file)
 	})
 }
 
 // withArchive opens an archive for as long as make needs it.
-func withArchive(ctx context.Context, archive *deploy.Archive, make func(container.Archive) (sandbox.Function, error)) (sandbox.Function, error) {
+func withArchive(
+	ctx context.Context, archive *deploy.Archive, make func(container.Archive) (sandbox.Function, error),
+) (sandbox.Function, error) {
 	var a container.Archive
 	if n, err := hex.Decode(a.SHA256[:], []byte(archive.SHA256)); err != nil || n != len(a.SHA256) {
 		return nil, errors.Join(errors.New("the hash of a blob is malformed"), err)

@@ -38,7 +38,8 @@ func constantModule(answer string) []byte {
 	}
 	const at = 2048
 	module := binary.LittleEndian.AppendUint32([]byte("\x00asm"), 1)
-	module = append(module, section(1, 2, 0x60, 1, 0x7f, 1, 0x7f, 0x60, 2, 0x7f, 0x7f, 1, 0x7e)...) // (i32) i32, (i32, i32) i64
+	// (i32) i32, (i32, i32) i64.
+	module = append(module, section(1, 2, 0x60, 1, 0x7f, 1, 0x7f, 0x60, 2, 0x7f, 0x7f, 1, 0x7e)...)
 	module = append(module, section(3, 2, 0, 1)...)
 	module = append(module, section(5, 1, 0, 1)...)
 	exports := append([]byte{3}, export("memory", 2, 0)...)
@@ -85,7 +86,8 @@ func TestModules(t *testing.T) {
 	if _, err := modules.Compile(t.Context(), []byte("text")); !isFault(err) {
 		t.Errorf("no module: %v", err)
 	}
-	if cached, err := filepath.Glob(filepath.Join(s.options.Dir, "cache", "wasm", "*")); err != nil || len(cached) == 0 {
+	if cached, err := filepath.Glob(filepath.Join(s.options.Dir, "cache", "wasm", "*")); err != nil ||
+		len(cached) == 0 {
 		t.Errorf("machine code is not kept: %v", err)
 	}
 }
@@ -97,7 +99,8 @@ func isFault(err error) bool {
 
 func TestContainerOptions(t *testing.T) {
 	s := &Server{options: Options{Dir: t.TempDir(), Containers: "rocket"}}
-	if _, _, err := s.openCode(t.Context()); err == nil || !strings.Contains(err.Error(), "bubblewrap, runc, docker or podman") {
+	if _, _, err := s.openCode(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "bubblewrap, runc, docker or podman") {
 		t.Errorf("%v", err)
 	}
 }
@@ -124,14 +127,17 @@ func TestSpareFolder(t *testing.T) {
 		}
 	})
 	var log strings.Builder
-	s := &Server{options: Options{Dir: data, Containers: container.Bubblewrap, Logger: slog.New(slog.NewTextHandler(&log, nil))}}
+	s := &Server{
+		options: Options{Dir: data, Containers: container.Bubblewrap, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+	}
 	if _, _, err := s.openCode(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.runner.Close(); err != nil {
 		t.Error(err)
 	}
-	if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "level=INFO") || !strings.Contains(log.String(), "folder="+spare) {
+	if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "level=INFO") ||
+		!strings.Contains(log.String(), "folder="+spare) {
 		t.Errorf("the log is %q", log.String())
 	}
 	for dir := spare; dir != "/var/cache"; dir = filepath.Dir(dir) {

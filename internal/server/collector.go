@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// gcPercent lets the heap grow to twice what is in use before the garbage collector runs. The caches of the store are part of
-	// the heap, so that more would make several times their documented size of them; see "Memory" in docs/operations.md.
+	// gcPercent lets the heap grow to twice what is in use before the garbage collector runs. The caches of the store
+	// are part of the heap, so that more would make several times their documented size of them; see "Memory" in
+	// docs/operations.md.
 	gcPercent = 100
-	// busyRoom is how much the heap of a busy server may grow before the collector runs, however little is in use. Full caches are larger,
-	// so that it does not add to what is documented.
+	// busyRoom is how much the heap of a busy server may grow before the collector runs, however little is in use. Full
+	// caches are larger, so that it does not add to what is documented.
 	busyRoom = 128 << 20
-	// leastLive is taken for what is in use where that is less: a few large requests would otherwise make it many times more before the next
-	// look, and the collector would wait for many times that.
+	// leastLive is taken for what is in use where that is less: a few large requests would otherwise make it many times
+	// more before the next look, and the collector would wait for many times that.
 	leastLive = 24 << 20
 	// busyBytes is how much a busy server allocates from one look to the next.
 	busyBytes = 24 << 20
@@ -25,8 +26,8 @@ const (
 	lookEvery = time.Second
 )
 
-// collector says when the garbage collector runs: on a busy server whose caches are not full yet, later than it would by itself. It would
-// otherwise go over the same little heap many times a second.
+// collector says when the garbage collector runs: on a busy server whose caches are not full yet, later than it would
+// by itself. It would otherwise go over the same little heap many times a second.
 type collector struct {
 	// usage returns how much of the heap is in use and how much was ever allocated, in bytes.
 	usage func() (live, allocated uint64)
@@ -54,7 +55,8 @@ func (c *collector) look() {
 		percent = int(busyRoom * 100 / max(live, leastLive))
 	}
 	// All threads stop for a moment when it is set: what hardly differs stays.
-	if differs := max(percent, c.percent) - min(percent, c.percent); differs > c.percent/4 || percent == gcPercent && differs > 0 {
+	if differs := max(percent, c.percent) - min(percent, c.percent); differs > c.percent/4 ||
+		percent == gcPercent && differs > 0 {
 		c.percent = percent
 		c.set(percent)
 	}

@@ -5,13 +5,16 @@ import (
 	"testing"
 )
 
-// TestTheCollectorLeavesABusyServerRoom goes through the life of a server second by second: what is in use, what was allocated since, and
-// what the collector was told.
+// TestTheCollectorLeavesABusyServerRoom goes through the life of a server second by second: what is in use, what was
+// allocated since, and what the collector was told.
 func TestTheCollectorLeavesABusyServerRoom(t *testing.T) {
 	const MB = 1 << 20
 	var live, allocated uint64
 	var told []int
-	c := &collector{usage: func() (uint64, uint64) { return live, allocated }, set: func(p int) { told = append(told, p) }, percent: gcPercent}
+	c := &collector{
+		usage: func() (uint64, uint64) { return live, allocated }, set: func(p int) { told = append(told, p) },
+		percent: gcPercent,
+	}
 	for i, s := range []struct {
 		live, more uint64
 		want       []int

@@ -19,12 +19,12 @@ import (
 	"j17/internal/plane/auth"
 )
 
-// connections bounds the open connections of a server, so that clients can never take the descriptors that the store needs.
-// At the bound, connections that nobody uses make room for new ones; where all are in use, new ones are closed.
+// connections bounds the open connections of a server, so that clients can never take the descriptors that the store
+// needs. At the bound, connections that nobody uses make room for new ones; where all are in use, new ones are closed.
 type connections struct {
 	logger *slog.Logger
-	// limit returns how many descriptors the process may have open. It is asked again for each connection: it can be changed
-	// from outside while the process runs.
+	// limit returns how many descriptors the process may have open. It is asked again for each connection: it can be
+	// changed from outside while the process runs.
 	limit func() int
 	// shared reports whether many clients may come from an address, so that its connections are not counted together.
 	shared func(netip.Addr) bool
@@ -48,11 +48,11 @@ type connection struct {
 	all *connections
 	// from is what the connection is counted by, the zero address if it is not.
 	from netip.Addr
-	// idle orders connections that nobody uses: those that never had a request have negative numbers, those that were left
-	// idle since positive ones. 0 is a connection that is in use.
+	// idle orders connections that nobody uses: those that never had a request have negative numbers, those that were
+	// left idle since positive ones. 0 is a connection that is in use.
 	idle atomic.Int64
-	// header is how many bytes were read since it was left idle, before the next request was there: of its header. long is how many of
-	// them count among those of all. Both are 0 where the connection is encrypted.
+	// header is how many bytes were read since it was left idle, before the next request was there: of its header. long
+	// is how many of them count among those of all. Both are 0 where the connection is encrypted.
 	header, long atomic.Int64
 	encrypted    bool
 	// unread is what was read and put back, late how long ago the request that begins with it has begun.
@@ -61,13 +61,13 @@ type connection struct {
 }
 
 const (
-	// shortHeader is how many bytes of a header are read without being counted, allLong how many all headers may have beyond that
-	// together: clients that send long ones slowly cannot take more memory.
+	// shortHeader is how many bytes of a header are read without being counted, allLong how many all headers may have
+	// beyond that together: clients that send long ones slowly cannot take more memory.
 	shortHeader = httpapi.MaxHeader + 16<<10
 	allLong     = 32 << 20
 
-	// mostReserved is how many descriptors are kept for others than connections, which is mostly the store. Where only few may
-	// be open at all, it is half of them.
+	// mostReserved is how many descriptors are kept for others than connections, which is mostly the store. Where only
+	// few may be open at all, it is half of them.
 	mostReserved = 1536
 	// addressShare is the part of all connections that one address may have.
 	addressShare = 2
@@ -75,12 +75,14 @@ const (
 	evictShare = 32
 )
 
-// newConnections returns connections of which those from trusted proxies and from this machine are not counted by address.
+// newConnections returns connections of which those from trusted proxies and from this machine are not counted by
+// address.
 func newConnections(logger *slog.Logger, trusted []netip.Prefix) *connections {
 	c := &connections{
 		logger: logger, limit: descriptorLimit, open: map[*connection]struct{}{}, byAddress: map[netip.Addr]int{},
 		shared: func(addr netip.Addr) bool {
-			return addr.IsLoopback() || slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(addr) })
+			return addr.IsLoopback() ||
+				slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(addr) })
 		},
 	}
 	c.mostLong.Store(allLong)
@@ -230,8 +232,8 @@ func (c *connections) endIdle() {
 	}
 }
 
-// end closes the connections on which no request has come whole yet, and lets no further ones in: nothing was promised to their clients. net/http would
-// wait for the first request of each; it does not wait for a later one.
+// end closes the connections on which no request has come whole yet, and lets no further ones in: nothing was promised
+// to their clients. net/http would wait for the first request of each; it does not wait for a later one.
 func (c *connections) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -283,12 +285,12 @@ func (n *connection) Read(b []byte) (int, error) {
 	return read, err
 }
 
-// Unread makes Read return b before anything else, without counting it again. The request that begins with b has taken late of its time. It is
-// not to be called while somebody reads.
+// Unread makes Read return b before anything else, without counting it again. The request that begins with b has taken
+// late of its time. It is not to be called while somebody reads.
 func (n *connection) Unread(b []byte, late time.Duration) { n.unread, n.late = b, late }
 
-// SetReadDeadline ends the wait for what the client sends. The head of a request, and all of it, have the time that the server gives them from the first
-// byte on, whatever has read that.
+// SetReadDeadline ends the wait for what the client sends. The head of a request, and all of it, have the time that the
+// server gives them from the first byte on, whatever has read that.
 func (n *connection) SetReadDeadline(at time.Time) error {
 	if !at.IsZero() && n.idle.Load() != 0 {
 		at = at.Add(-n.late)

@@ -42,7 +42,9 @@ func newCounted(t *testing.T, limit int, handle http.HandlerFunc) *counted {
 		t.Fatal(err)
 	}
 	c.address = l.Addr().String()
-	h := &http.Server{Handler: handle, ConnState: c.observe, ReadHeaderTimeout: headerTime, MaxHeaderBytes: httpapi.LongestHeader}
+	h := &http.Server{
+		Handler: handle, ConnState: c.observe, ReadHeaderTimeout: headerTime, MaxHeaderBytes: httpapi.LongestHeader,
+	}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = h.Serve(c.wrap(l)) }()
 	t.Cleanup(func() { _ = h.Close(); <-done })
@@ -112,7 +114,8 @@ func TestUnusedConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForHalfARequest ends the connections whose first request has not come, or only a part of it, while others are used.
+// TestNobodyWaitsForHalfARequest ends the connections whose first request has not come, or only a part of it, while
+// others are used.
 func TestNobodyWaitsForHalfARequest(t *testing.T) {
 	begun, proceed := make(chan struct{}), make(chan struct{})
 	c := newCounted(t, 40, func(w http.ResponseWriter, r *http.Request) {
@@ -256,8 +259,8 @@ func TestOneAddressHasAShare(t *testing.T) {
 	<-arrived // there is room for others
 }
 
-// TestLongHeadersAreCountedTogether holds one long header: another one for which there is no room ends its connection, short ones are
-// answered, and what was held is given back with the answer.
+// TestLongHeadersAreCountedTogether holds one long header: another one for which there is no room ends its connection,
+// short ones are answered, and what was held is given back with the answer.
 func TestLongHeadersAreCountedTogether(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	c := newCounted(t, 200, func(w http.ResponseWriter, r *http.Request) {
@@ -288,7 +291,8 @@ func TestLongHeadersAreCountedTogether(t *testing.T) {
 	}
 }
 
-// TestWhatIsPutBackIsReadAgain checks that bytes that were put back come first, count once among those of long headers, and are not kept.
+// TestWhatIsPutBackIsReadAgain checks that bytes that were put back come first, count once among those of long headers,
+// and are not kept.
 func TestWhatIsPutBackIsReadAgain(t *testing.T) {
 	c := newConnections(slog.New(slog.DiscardHandler), nil)
 	var config net.ListenConfig
@@ -332,8 +336,8 @@ func TestWhatIsPutBackIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestARequestThatWasBegunHasLessTime takes a request over that has come in part a while ago: until it is there, who reads it waits less long than he
-// says.
+// TestARequestThatWasBegunHasLessTime takes a request over that has come in part a while ago: until it is there, who
+// reads it waits less long than he says.
 func TestARequestThatWasBegunHasLessTime(t *testing.T) {
 	c := newCounted(t, 1000, answerOK)
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -376,8 +380,8 @@ func TestARequestThatWasBegunHasLessTime(t *testing.T) {
 	}
 }
 
-// TestAServerThatStopsEndsHalfARequest shuts a server of the program's down, and waits for nothing: net/http would close such a connection as well,
-// but only some seconds later, and not any longer where nobody waits for it.
+// TestAServerThatStopsEndsHalfARequest shuts a server of the program's down, and waits for nothing: net/http would
+// close such a connection as well, but only some seconds later, and not any longer where nobody waits for it.
 func TestAServerThatStopsEndsHalfARequest(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)
 	s := &Server{options: Options{Logger: logger}, connections: newConnections(logger, nil)}
@@ -399,7 +403,8 @@ func TestAServerThatStopsEndsHalfARequest(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	_ = h.Shutdown(ended)
-	if err := half.SetReadDeadline(clock.System{}.Now().Add(5 * time.Minute)); err != nil { // it ends what would never end
+	if err := half.SetReadDeadline(clock.System{}.Now().Add(5 * time.Minute)); err != nil {
+		// it ends what would never end
 		t.Fatal(err)
 	}
 	if _, err := half.in.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {

@@ -103,7 +103,8 @@ type credentials struct {
 	ClockOffset time.Duration `json:"clock_offset,omitempty"`
 	// URL is where the server listened last, so that clients in the same folder find it.
 	URL string `json:"url,omitempty"`
-	// Sign is what the server of this folder shows without a credential, so that they know it from another at the same address.
+	// Sign is what the server of this folder shows without a credential, so that they know it from another at the same
+	// address.
 	Sign string `json:"sign,omitempty"`
 }
 
@@ -209,8 +210,14 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 		}
 	}
 
-	d.steps = stepper{clock: d.clock, feed: d.server.store, works: d.server.timed(), move: d.keepOffset, gate: gate, busy: make(chan struct{}, 1)}
-	d.api = d.server.api(httpapi.Options{DefaultInstance: d.creds.Instance, AdvanceClock: d.advance, AwaitWrite: gate.pass, Observe: o.Observe, Sign: d.creds.Sign})
+	d.steps = stepper{
+		clock: d.clock, feed: d.server.store, works: d.server.timed(), move: d.keepOffset, gate: gate,
+		busy: make(chan struct{}, 1),
+	}
+	d.api = d.server.api(httpapi.Options{
+		DefaultInstance: d.creds.Instance, AdvanceClock: d.advance, AwaitWrite: gate.pass, Observe: o.Observe,
+		Sign: d.creds.Sign,
+	})
 	return d, nil
 }
 
@@ -236,7 +243,10 @@ func (d *Dev) Close() error { return d.server.Close() }
 
 // Ready returns what a person or a program needs to use the server, but for LoginLink.
 func (d *Dev) Ready() Ready {
-	r := Ready{Ready: true, Version: d.server.options.Version, Keys: d.creds.Keys, Operator: d.creds.Operator, NodeSecret: d.server.registry.Secrets.NodeSecret()}
+	r := Ready{
+		Ready: true, Version: d.server.options.Version, Keys: d.creds.Keys, Operator: d.creds.Operator,
+		NodeSecret: d.server.registry.Secrets.NodeSecret(),
+	}
 	name := devInstance
 	if i, ok := d.server.registry.Instances.ByID(d.creds.Instance); ok {
 		name = i.Name // which an operator may have changed
@@ -254,8 +264,8 @@ func (d *Dev) Ready() Ready {
 	return r
 }
 
-// LoginLink returns a link that signs the server's operator in to the dashboard, once, within an hour; "" where the dashboard is left out, or
-// an operator has removed that one.
+// LoginLink returns a link that signs the server's operator in to the dashboard, once, within an hour; "" where the
+// dashboard is left out, or an operator has removed that one.
 func (d *Dev) LoginLink(ctx context.Context) (string, error) {
 	op, ok := d.server.registry.Operators.ByEmail(d.creds.Operator.Email)
 	if !ok || d.server.screen == nil {
@@ -285,8 +295,8 @@ func (d *Dev) openCredentials(ctx context.Context) error {
 	if err := d.makeCredentials(ctx); err != nil {
 		return err
 	}
-	// Hashing the operator's password took more memory than all else that the server has: give it back, instead of with the next collection,
-	// which an idle server has after minutes.
+	// Hashing the operator's password took more memory than all else that the server has: give it back, instead of with
+	// the next collection, which an idle server has after minutes.
 	debug.FreeOSMemory()
 	return d.saveCredentials()
 }
@@ -325,7 +335,8 @@ func (d *Dev) advance(ctx context.Context, by time.Duration) (time.Time, error) 
 // makeCredentials makes what a development server needs. A crash before the file is written leaves an instance without
 // known keys; it gets new ones.
 func (d *Dev) makeCredentials(ctx context.Context) error {
-	// The instance, without keys of ours that nobody knows any longer. A folder that was restored may have one of another name.
+	// The instance, without keys of ours that nobody knows any longer. A folder that was restored may have one of
+	// another name.
 	registry := d.server.registry
 	instance, ok := registry.Instances.ByName(devInstance)
 	if !ok {
@@ -351,7 +362,9 @@ func (d *Dev) makeCredentials(ctx context.Context) error {
 	for _, env := range j17.Environments() {
 		var pair KeyPair
 		for scope, into := range map[j17.Scope]*string{j17.ScopeRead: &pair.Read, j17.ScopeWrite: &pair.Write} {
-			_, token, err := registry.Keys.Create(ctx, control.NewKey{Instance: instance.ID, Environment: env, Scope: scope, Name: devKeyPrefix + string(scope)})
+			_, token, err := registry.Keys.Create(ctx, control.NewKey{
+				Instance: instance.ID, Environment: env, Scope: scope, Name: devKeyPrefix + string(scope),
+			})
 			if err != nil {
 				return err
 			}
@@ -367,7 +380,9 @@ func (d *Dev) makeCredentials(ctx context.Context) error {
 			return registry.Operators.SetPassword(ctx, op.ID, d.creds.Operator.Password)
 		}
 	}
-	_, err := registry.Operators.Create(ctx, control.NewOperator{Email: devEmail, Password: d.creds.Operator.Password, Role: control.RolePlatformAdmin})
+	_, err := registry.Operators.Create(ctx, control.NewOperator{
+		Email: devEmail, Password: d.creds.Operator.Password, Role: control.RolePlatformAdmin,
+	})
 	return err
 }
 
@@ -446,7 +461,8 @@ func (d *Dev) deploySource(ctx context.Context, source []byte) error {
 			break
 		}
 
-		// Code that is missing is missing in each environment by itself, and uploaded to each. All else is the same everywhere.
+		// Code that is missing is missing in each environment by itself, and uploaded to each. All else is the same
+		// everywhere.
 		for _, finding := range r.Found {
 			if !slices.Contains(report.Found, finding) {
 				report.Found = append(report.Found, finding)
@@ -483,26 +499,28 @@ func (d *Dev) watch(ctx context.Context) error {
 		return nil
 	}
 	var seen os.FileInfo
-	d.server.worker.Every(ctx, worker.Loop{Name: "spec_file", Every: watchInterval, Do: func(ctx context.Context) error {
-		info, err := os.Stat(d.specFile)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && seen != nil && os.SameFile(seen, info) && seen.ModTime().Equal(info.ModTime()) && seen.Size() == info.Size() {
-			return nil // unchanged, or gone for the moment as editors do it
-		}
-		if err != nil {
-			return err
-		}
-		seen = info
-		source, err := os.ReadFile(d.specFile)
-		if err != nil {
-			seen = nil
-			return err
-		}
-		if bytes.Equal(source, d.last) {
+	d.server.worker.Every(ctx,
+		worker.Loop{Name: "spec_file", Every: watchInterval, Do: func(ctx context.Context) error {
+			info, err := os.Stat(d.specFile)
+			if errors.Is(err, fs.ErrNotExist) || err == nil && seen != nil && os.SameFile(seen, info) &&
+				seen.ModTime().Equal(info.ModTime()) && seen.Size() == info.Size() {
+				return nil // unchanged, or gone for the moment as editors do it
+			}
+			if err != nil {
+				return err
+			}
+			seen = info
+			source, err := os.ReadFile(d.specFile)
+			if err != nil {
+				seen = nil
+				return err
+			}
+			if bytes.Equal(source, d.last) {
+				return nil
+			}
+			d.last = source
+			_ = d.deploySource(ctx, source) // reported by the callback
 			return nil
-		}
-		d.last = source
-		_ = d.deploySource(ctx, source) // reported by the callback
-		return nil
-	}})
+		}})
 	return nil
 }

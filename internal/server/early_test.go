@@ -15,8 +15,8 @@ import (
 	"j17/internal/server"
 )
 
-// TestTheFirstListIsThere asks a server for a list, and for what needs one, as soon as it says that it is ready. Indexes of its first deployment are built before that is
-// answered.
+// TestTheFirstListIsThere asks a server for a list, and for what needs one, as soon as it says that it is ready.
+// Indexes of its first deployment are built before that is answered.
 func TestTheFirstListIsThere(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "spec.json")
 	if err := os.WriteFile(file, []byte(`{"agent_types": ["user"], "aggregate_types": {"item": {"events": {"was_made": {"schema": {}, "handler": []}}}},
@@ -25,7 +25,8 @@ func TestTheFirstListIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	dev, err := server.OpenDev(t.Context(), server.DevOptions{Options: server.Options{
-		Dir: t.TempDir(), Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Version: "test", Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
+		Dir: t.TempDir(), Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Version: "test", Clock: clock.System{},
+		Logger: slog.New(slog.DiscardHandler),
 	}, SpecFile: file})
 	if err != nil {
 		t.Fatal(err)

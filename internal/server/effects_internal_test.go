@@ -37,8 +37,10 @@ type hostileWrite struct {
 func drawHostile(t *rapid.T) hostileWrite {
 	some := func(label string, of ...int) int { return rapid.SampledFrom(of).Draw(t, label) }
 	return hostileWrite{
-		sagas: some("sagas", 0, 0, 1, 40, 100, 400), steps: some("steps", 1, 50), listeners: some("listeners", 0, 0, 3, 400),
-		implied: some("implied", 0, 0, 1, 90), scheduled: some("scheduled", 0, 0, 1, 90), cancels: some("cancels", 0, 10), unique: some("unique", 0, 0, 1, 5),
+		sagas: some("sagas", 0, 0, 1, 40, 100, 400), steps: some("steps", 1, 50),
+		listeners: some("listeners", 0, 0, 3, 400),
+		implied:   some("implied", 0, 0, 1, 90), scheduled: some("scheduled", 0, 0, 1, 90),
+		cancels: some("cancels", 0, 10), unique: some("unique", 0, 0, 1, 5),
 		tags: some("tags", 0, 0, 3, 100), place: rapid.Bool().Draw(t, "place"),
 		events: some("events", 1, 10, 100, 1000, 10_000), writes: some("writes", 1, 1, 100),
 	}
@@ -87,7 +89,9 @@ func (w *hostileWrite) spec() string {
 }
 
 func (w *hostileWrite) command(tenant j17.Tenant) (*engine.Command, error) {
-	c := &engine.Command{Tenant: tenant, Command: command.Command{Several: w.writes > 1, Actor: j17.Agent{Type: "user", ID: "0b6e9d4e-6f0a-4f3c-8c53-000000000001"}}}
+	c := &engine.Command{Tenant: tenant, Command: command.Command{
+		Several: w.writes > 1, Actor: j17.Agent{Type: "user", ID: "0b6e9d4e-6f0a-4f3c-8c53-000000000001"},
+	}}
 	words := joined(w.tags, func(i int) string { return fmt.Sprintf(`"%s%d"`, strings.Repeat("w", 200), i) })
 	for i := range w.writes {
 		write := command.Write{Type: "a", ID: fmt.Sprintf("0b6e9d4e-6f0a-4f3c-8c53-%012d", i), Batch: true}
@@ -103,9 +107,9 @@ func (w *hostileWrite) command(tenant j17.Tenant) (*engine.Command, error) {
 	return c, nil
 }
 
-// TestWhatAWriteStartsIsCounted writes events of hostile specs, which start sagas, schedule and imply events, and have places, tags, unique values
-// and listeners. A write that is too much is refused by what bounds its effects, or for the work that they would be, before anything is
-// stored, and never because its commit has become too large.
+// TestWhatAWriteStartsIsCounted writes events of hostile specs, which start sagas, schedule and imply events, and have
+// places, tags, unique values and listeners. A write that is too much is refused by what bounds its effects, or for the
+// work that they would be, before anything is stored, and never because its commit has become too large.
 func TestWhatAWriteStartsIsCounted(t *testing.T) {
 	const (
 		mostTime   = 3 * time.Second // much more than the second that it may take: others use the machine
@@ -190,7 +194,8 @@ func TestWhatAWriteStartsIsCounted(t *testing.T) {
 // TestTheTableOfEffectsHolds compares the bounds that the table of charges names with those that hold.
 func TestTheTableOfEffectsHolds(t *testing.T) {
 	for effect, most := range map[work.Effect]int{
-		work.Implied: decider.DefaultMaxImplied, work.Saga: DefaultSagasPerWrite, work.Answer: DefaultSagasMax, work.IndexEntry: index.MaxRowEntries,
+		work.Implied: decider.DefaultMaxImplied, work.Saga: DefaultSagasPerWrite, work.Answer: DefaultSagasMax,
+		work.IndexEntry: index.MaxRowEntries,
 	} {
 		if c := effect.Charge(); c.Most != most {
 			t.Errorf("the table bounds %q by %d, and it is %d", c.Name, c.Most, most)
@@ -202,7 +207,9 @@ func TestTheTableOfEffectsHolds(t *testing.T) {
 	}
 	for _, effect := range work.Effects() {
 		c := effect.Charge()
-		if row := fmt.Sprintf("| %s%s | %d |", strings.ToUpper(c.Name[:1]), c.Name[1:], c.Units); c.Name == "" || c.Units == 0 || !strings.Contains(string(page), row) {
+		if row := fmt.Sprintf(
+			"| %s%s | %d |", strings.ToUpper(c.Name[:1]), c.Name[1:], c.Units,
+		); c.Name == "" || c.Units == 0 || !strings.Contains(string(page), row) {
 			t.Errorf("operations.md has no row %q", row)
 		}
 	}

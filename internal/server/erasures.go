@@ -63,7 +63,10 @@ func actorOf(ctx context.Context) string {
 // recordErasure adds to the audit log what somebody has done with a tombstone.
 func (s *Server) recordErasure(ctx context.Context, t j17.Tenant, a *erasure.Act) error {
 	instance, env := instanceOf(t)
-	rec := control.Record{Action: a.Action, Instance: instance, Environment: env, Target: a.Tombstone, Details: map[string]string{"key": a.Key}}
+	rec := control.Record{
+		Action: a.Action, Instance: instance, Environment: env, Target: a.Tombstone,
+		Details: map[string]string{"key": a.Key},
+	}
 	if a.Action == erasure.ActionExecute {
 		rec.Details["forced"] = strconv.FormatBool(a.Forced)
 	}

@@ -34,12 +34,14 @@ var (
 	update = flag.Bool("update", false, "write what servers answer about frozen data into testdata/frozen")
 )
 
-// frozenFolder has, for each version that was released, a data folder with its backups, and what a server answers about it.
+// frozenFolder has, for each version that was released, a data folder with its backups, and what a server answers about
+// it.
 const frozenFolder = "testdata/frozen"
 
-// TestFrozenData opens the data folders of all released versions and reads all kinds of data in them: answers are, byte for byte, those of the
-// version that has written them. 'make frozen-data' writes that of a version that is about to be released. With -update the answers are written that
-// there are now, for a change that adds something to them; what the diff may not have is another root, proof, hash, chain or export.
+// TestFrozenData opens the data folders of all released versions and reads all kinds of data in them: answers are, byte
+// for byte, those of the version that has written them. 'make frozen-data' writes that of a version that is about to be
+// released. With -update the answers are written that there are now, for a change that adds something to them; what the
+// diff may not have is another root, proof, hash, chain or export.
 func TestFrozenData(t *testing.T) {
 	if *freeze != "" {
 		t.Run("write", func(t *testing.T) { writeFrozen(t, *freeze) })
@@ -93,7 +95,8 @@ func (p past) Wait(ctx context.Context, t time.Time) error {
 // pastOf is a clock that shows a time now.
 func pastOf(at time.Time) past { return past{behind: clock.System{}.Now().Sub(at)} }
 
-// frozenAt is when frozen data begins, and readAt the time for which it is read: within the time for which answers to repeated writes are kept.
+// frozenAt is when frozen data begins, and readAt the time for which it is read: within the time for which answers to
+// repeated writes are kept.
 func frozenAt() time.Time { return time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC) }
 func readAt() time.Time   { return frozenAt().Add(20 * time.Hour) }
 
@@ -110,7 +113,8 @@ func moveIn(t *testing.T, dir string, at time.Time) (h *house, moveOut func()) {
 	t.Helper()
 	dev, err := server.OpenDev(t.Context(), server.DevOptions{Options: server.Options{
 		Dir: dir, Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Version: "test", Clock: pastOf(at),
-		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), PrivateListeners: true,
+		Logger:           slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		PrivateListeners: true,
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -133,12 +137,15 @@ func moveIn(t *testing.T, dir string, at time.Time) (h *house, moveOut func()) {
 func (h *house) logIn() {
 	h.t.Helper()
 	var login struct{ Token string }
-	h.decode(h.ask("POST", "control", "/api/login", fmt.Sprintf(`{"email":%q,"password":%q}`, h.ready.Operator.Email, h.ready.Operator.Password)), &login)
+	h.decode(h.ask(
+		"POST", "control", "/api/login",
+		fmt.Sprintf(`{"email":%q,"password":%q}`, h.ready.Operator.Email, h.ready.Operator.Password),
+	), &login)
 	h.token = login.Token
 }
 
-// ask sends a request to a site, as an operator or, for what is not administration of an environment, with its key, and returns the answer, which
-// must not be a refusal.
+// ask sends a request to a site, as an operator or, for what is not administration of an environment, with its key, and
+// returns the answer, which must not be a refusal.
 func (h *house) ask(method, site, path, body string) []byte {
 	h.t.Helper()
 	status, answer := h.try(method, site, path, "application/json", body)
@@ -188,7 +195,10 @@ func (h *house) send(method, site, path, contentType, body, key string) (status 
 // repeatable writes an event whose answer is kept, and returns the answer.
 func (h *house) repeatable() []byte {
 	h.t.Helper()
-	status, answer := h.send("POST", "prod", "/order/"+numbered(21)+"/was_noted", "application/json", by(ada, `{"text":"once"}`), "repeated-1")
+	status, answer := h.send(
+		"POST", "prod", "/order/"+numbered(21)+"/was_noted", "application/json", by(ada, `{"text":"once"}`),
+		"repeated-1",
+	)
 	if status >= http.StatusBadRequest {
 		h.t.Fatalf("%s", answer)
 	}
@@ -210,7 +220,8 @@ func (h *house) completed(answer []byte, path string) {
 	h.t.Helper()
 	var asked, shown struct{ Backup struct{ ID, Status string } }
 	for h.decode(answer, &asked); shown.Backup.Status != "completed"; {
-		if h.decode(h.ask("GET", "prod", path+"/"+asked.Backup.ID, ""), &shown); shown.Backup.Status == "failed" || h.t.Context().Err() != nil {
+		if h.decode(h.ask("GET", "prod", path+"/"+asked.Backup.ID, ""), &shown); shown.Backup.Status == "failed" ||
+			h.t.Context().Err() != nil {
 			h.t.Fatalf("%s", answer)
 		}
 		h.advance("100ms")
@@ -235,12 +246,16 @@ func readFrozen(t *testing.T) string {
 	// Its backups, and the events on a restored server, whose log has a key of its own.
 	quiet := slog.New(slog.DiscardHandler)
 	repo := repository.OpenFolder(server.DefaultBackups("data"), clock.System{})
-	verified, err := server.Verify(t.Context(), server.VerifyOptions{Repository: repo, Temp: t.TempDir(), Clock: clock.System{}, Logger: quiet})
+	verified, err := server.Verify(t.Context(), server.VerifyOptions{
+		Repository: repo, Temp: t.TempDir(), Clock: clock.System{}, Logger: quiet,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(&b, "%d backups are verified\n", len(verified))
-	if _, err := server.Restore(t.Context(), server.RestoreOptions{Repository: repo, Dir: "restored", Clock: pastOf(readAt()), Logger: quiet}); err != nil {
+	if _, err := server.Restore(t.Context(), server.RestoreOptions{
+		Repository: repo, Dir: "restored", Clock: pastOf(readAt()), Logger: quiet,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	h, moveOut = moveIn(t, "restored", readAt())
@@ -261,7 +276,10 @@ func (h *house) read(b *strings.Builder) {
 	var instances struct{ Instances []struct{ ID string } }
 	h.decode(h.ask("GET", "control", "/api/instances", ""), &instances)
 	for _, i := range instances.Instances {
-		for _, path := range []string{"", "/operators", "/usage?from=2026-11-30&to=2026-12-02", "/keys", "/backup_settings", "/spec/history", "/spec"} {
+		for _, path := range []string{
+			"", "/operators", "/usage?from=2026-11-30&to=2026-12-02", "/keys", "/backup_settings", "/spec/history",
+			"/spec",
+		} {
 			h.show(b, "control", "/api/instances/"+i.ID+path)
 		}
 	}
@@ -301,11 +319,16 @@ func (h *house) readEnvironment(b *strings.Builder, env string) {
 	} {
 		h.show(b, env, path)
 	}
-	for _, path := range []string{"/_admin/projections/board/verify", "/_admin/projections/posted/verify", "/_admin/places/verify"} {
+	for _, path := range []string{
+		"/_admin/projections/board/verify", "/_admin/projections/posted/verify", "/_admin/places/verify",
+	} {
 		status, answer := h.try("POST", env, path, "application/json", "")
 		fmt.Fprintf(b, "%s %s: %d %s\n", env, path, status, bytes.TrimSpace(answer))
 	}
-	_, answer := h.try("POST", env, "/user/"+numbered(99)+"/was_registered", "application/json", registered(ada, "ADA@example.com", "Eve", "gold"))
+	_, answer := h.try(
+		"POST", env, "/user/"+numbered(99)+"/was_registered", "application/json",
+		registered(ada, "ADA@example.com", "Eve", "gold"),
+	)
 	var refused struct{ Code string }
 	h.decode(answer, &refused)
 	fmt.Fprintf(b, "%s: an address of somebody else: %s\n", env, refused.Code)
@@ -369,7 +392,9 @@ func (h *house) show(b *strings.Builder, site, path string) {
 // stable takes out of an answer when something was used last or was computed, and puts digests in the place of secrets.
 func stable(answer []byte) []byte {
 	answer = regexp.MustCompile(`"(last_used_at|cached_at)":\s*("[^"]*"|\w+),?`).ReplaceAll(answer, nil)
-	return regexp.MustCompile(`whsec_[\w+/=]+`).ReplaceAllFunc(answer, func(secret []byte) []byte { return fmt.Appendf(nil, "digest %x", sha256.Sum256(secret)) })
+	return regexp.MustCompile(`whsec_[\w+/=]+`).ReplaceAllFunc(
+		answer, func(secret []byte) []byte { return fmt.Appendf(nil, "digest %x", sha256.Sum256(secret)) },
+	)
 }
 
 // unpack writes the files of an archive into the present folder.
@@ -388,7 +413,9 @@ func unpack(t *testing.T, raw []byte) {
 			t.Fatal(err)
 		}
 		content, err := io.ReadAll(r)
-		if err := errors.Join(err, os.MkdirAll(filepath.Dir(header.Name), 0o700), os.WriteFile(header.Name, content, 0o600)); err != nil {
+		if err := errors.Join(
+			err, os.MkdirAll(filepath.Dir(header.Name), 0o700), os.WriteFile(header.Name, content, 0o600),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}

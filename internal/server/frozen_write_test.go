@@ -37,8 +37,8 @@ func registered(user, email, name, tier string) string {
 	return by(user, fmt.Sprintf(`{"email":%q,"name":%q,"tier":%q}`, email, name, tier))
 }
 
-// writeFrozen writes the data folder of a version, with all kinds of data that there are, and what a server answers about it. Whoever adds a kind of
-// data adds it here.
+// writeFrozen writes the data folder of a version, with all kinds of data that there are, and what a server answers
+// about it. Whoever adds a kind of data adds it here.
 func writeFrozen(t *testing.T, version string) {
 	t.Helper()
 	file, err := filepath.Abs(filepath.Join(frozenFolder, version))
@@ -152,7 +152,8 @@ func (h *house) events() {
 		"conditions":[{"fail_if_events_match":{"tags":["tier:none"]}}],"metadata":{"actor":{"type":"user","id":"`+ada+`"},"target":{"type":"user","id":"`+ben+`"}}}`)
 }
 
-// workflows lets events be scheduled, fired, refused and cancelled, sagas end in each way or wait, and listeners be told, paused and switched off.
+// workflows lets events be scheduled, fired, refused and cancelled, sagas end in each way or wait, and listeners be
+// told, paused and switched off.
 func (h *house) workflows() {
 	h.t.Helper()
 	for i, data := range []string{
@@ -162,11 +163,15 @@ func (h *house) workflows() {
 	}
 	h.ask("POST", "prod", "/ticket/"+numbered(31)+"/was_closed", by(ada, `{}`))
 	h.repeatable()
-	if status, answer := h.try("POST", "prod", "/ticket/"+numbered(30)+"/was_assigned", "application/json", by(ada, `{"to":"`+ada+`"}`)); status < 400 {
+	if status, answer := h.try(
+		"POST", "prod", "/ticket/"+numbered(30)+"/was_assigned", "application/json", by(ada, `{"to":"`+ada+`"}`),
+	); status < 400 {
 		h.t.Fatalf("an implied event that cannot be: %s", answer)
 	}
 	h.ask("POST", "prod", "/seat/"+numbered(43)+"/was_locked", by(ada, `{}`))
-	for i, deadline := range []string{"2026-12-01T20:00:00Z", "2027-11-01T00:00:00Z", "2026-12-01T09:30:00Z", "2026-12-01T09:30:00Z"} {
+	for i, deadline := range []string{
+		"2026-12-01T20:00:00Z", "2027-11-01T00:00:00Z", "2026-12-01T09:30:00Z", "2026-12-01T09:30:00Z",
+	} {
 		h.ask("POST", "prod", "/trip/"+numbered(40+i)+"/was_requested", by(ada, `{"deadline":"`+deadline+`"}`))
 	}
 	h.advance("10s")
@@ -262,13 +267,18 @@ func pack(t *testing.T, dir, file string) {
 		if err != nil {
 			return err
 		}
-		if err := w.WriteHeader(&tar.Header{Name: filepath.ToSlash(name), Mode: 0o600, Size: int64(len(content)), ModTime: frozenAt(), Format: tar.FormatUSTAR}); err != nil {
+		if err := w.WriteHeader(&tar.Header{
+			Name: filepath.ToSlash(name), Mode: 0o600, Size: int64(len(content)), ModTime: frozenAt(),
+			Format: tar.FormatUSTAR,
+		}); err != nil {
 			return err
 		}
 		_, err = w.Write(content)
 		return err
 	})
-	if err = errors.Join(err, w.Close(), zip.Close(), os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, b.Bytes(), 0o600)); err != nil {
+	if err = errors.Join(
+		err, w.Close(), zip.Close(), os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, b.Bytes(), 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
 }

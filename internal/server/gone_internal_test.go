@@ -11,7 +11,8 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// TestSpecsOfDeletedInstancesAreForgotten forgets an instance whose spec has tags, unique values, places and a list: nobody keeps the spec.
+// TestSpecsOfDeletedInstancesAreForgotten forgets an instance whose spec has tags, unique values, places and a list:
+// nobody keeps the spec.
 func TestSpecsOfDeletedInstancesAreForgotten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "spec.json")
 	if err := os.WriteFile(file, []byte(`{"agent_types": ["user"], "aggregate_types": {"seat": {"events": {

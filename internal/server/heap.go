@@ -7,28 +7,30 @@ import (
 )
 
 const (
-	// leastFilled is the size of the smallest objects that are overwritten. They have no room for a word themselves, but their pages may
-	// have had larger objects before.
+	// leastFilled is the size of the smallest objects that are overwritten. They have no room for a word themselves,
+	// but their pages may have had larger objects before.
 	leastFilled = 8
 	// headed is the size above which objects with pointers begin with a header of the runtime, of headerBytes.
 	headed, headerBytes = 512, 8
-	// fillBytes is how much of a size is allocated at a time, fillLooks for how many times in a row the heap has to grow by as much: then it has no
-	// free slots of this size. It may grow once for somebody else.
+	// fillBytes is how much of a size is allocated at a time, fillLooks for how many times in a row the heap has to
+	// grow by as much: then it has no free slots of this size. It may grow once for somebody else.
 	fillBytes, fillLooks = 64 << 10, 2
 )
 
-// forgetHeap overwrites what is on the heap and is no longer referred to. The runtime frees objects without touching their content: it can be
-// read in the memory of the process until the place is taken again.
+// forgetHeap overwrites what is on the heap and is no longer referred to. The runtime frees objects without touching
+// their content: it can be read in the memory of the process until the place is taken again.
 //
-//  1. Free pages are allocated once, which clears them: collections, and stacks of goroutines, would take them as they are.
-//  2. Two collections free what neither the program nor its pools refer to. The second one gives pages without objects back to the operating
-//     system, from which they come empty.
+//  1. Free pages are allocated once, which clears them: collections, and stacks of goroutines, would take them as they
+//     are.
+//  2. Two collections free what neither the program nor its pools refer to. The second one gives pages without objects
+//     back to the operating system, from which they come empty.
 //  3. The free slots in pages that have other objects are allocated once too.
 //  4. What that has taken is given back.
 //
-// What the runtime takes from pages that were freed, and does not clear, is out of reach: the unused part of stacks, and what is left over
-// behind the last object of a span that is still in use. With GODEBUG=clobberfree=1 there is nothing in these either, since the runtime
-// overwrites each object when it frees it. It takes as long as three collections, and for a moment about as much memory as is free on the heap.
+// What the runtime takes from pages that were freed, and does not clear, is out of reach: the unused part of stacks,
+// and what is left over behind the last object of a span that is still in use. With GODEBUG=clobberfree=1 there is
+// nothing in these either, since the runtime overwrites each object when it frees it. It takes as long as three
+// collections, and for a moment about as much memory as is free on the heap.
 func forgetHeap() {
 	fillPages()
 	runtime.GC()
@@ -54,8 +56,8 @@ func fillPages() {
 	runtime.KeepAlive(pages)
 }
 
-// fillHeap allocates all free slots of each size, for objects with pointers and for others: these are in different spans. The runtime takes free
-// slots before it takes more pages.
+// fillHeap allocates all free slots of each size, for objects with pointers and for others: these are in different
+// spans. The runtime takes free slots before it takes more pages.
 func fillHeap() {
 	sizes := []metrics.Sample{{Name: "/gc/heap/allocs-by-size:bytes"}}
 	metrics.Read(sizes)
@@ -80,11 +82,13 @@ func fillHeap() {
 	runtime.KeepAlive(pointers)
 }
 
-// untilGrown allocates objects of a size until the heap grows for them. It ends also when more was allocated than there were free slots.
+// untilGrown allocates objects of a size until the heap grows for them. It ends also when more was allocated than there
+// were free slots.
 func untilGrown(size int, allocate func()) {
 	inUse, free := heapInUse()
 	n := max(fillBytes/size, 1)
-	for taken, grown := uint64(0), 0; grown < fillLooks && taken < free+(fillLooks+1)*fillBytes; taken += uint64(n * size) {
+	for taken, grown := uint64(0),
+		0; grown < fillLooks && taken < free+(fillLooks+1)*fillBytes; taken += uint64(n * size) {
 		for range n {
 			allocate()
 		}
@@ -98,7 +102,9 @@ func untilGrown(size int, allocate func()) {
 
 // heapInUse returns how many bytes the spans in use have, and how many of these are free.
 func heapInUse() (inUse, free uint64) {
-	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}}
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"},
+	}
 	metrics.Read(samples)
 	free = samples[1].Value.Uint64()
 	return samples[0].Value.Uint64() + free, free

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestForgetHeap frees most objects of pages of several sizes, whose others stay in use, and looks at the memory where they were.
+// TestForgetHeap frees most objects of pages of several sizes, whose others stay in use, and looks at the memory where
+// they were.
 func TestForgetHeap(t *testing.T) {
 	mem, err := os.Open("/proc/self/mem")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"j17/internal/server"
 )
 
-// TestANewServerIsSmall makes a data folder, which takes a password hash of 19 MiB: no memory of it is held when the server is ready,
-// though nothing else makes the garbage collector run.
+// TestANewServerIsSmall makes a data folder, which takes a password hash of 19 MiB: no memory of it is held when the
+// server is ready, though nothing else makes the garbage collector run.
 func TestANewServerIsSmall(t *testing.T) {
 	inUse := func() uint64 {
 		var m runtime.MemStats

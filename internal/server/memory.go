@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Memory returns how many bytes of memory this process may use: what the machine has, or the limit of its control group (a
-// container's, or a unit's MemoryMax) where that is less. It returns 0 where that cannot be found out.
+// Memory returns how many bytes of memory this process may use: what the machine has, or the limit of its control group
+// (a container's, or a unit's MemoryMax) where that is less. It returns 0 where that cannot be found out.
 func Memory() int64 {
 	return memory("/")
 }
@@ -48,7 +48,8 @@ func memory(root string) int64 {
 	return least
 }
 
-// groupLimits returns the files with limits of memory of the control groups that the process is in, and of those around them.
+// groupLimits returns the files with limits of memory of the control groups that the process is in, and of those around
+// them.
 func groupLimits(root string) []string {
 	groups := filepath.Join(root, "sys/fs/cgroup")
 	files := []string{filepath.Join(groups, "memory.max"), filepath.Join(groups, "memory/memory.limit_in_bytes")}

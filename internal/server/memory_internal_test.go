@@ -16,7 +16,11 @@ func TestMemory(t *testing.T) {
 		{"nothing known", nil, 0},
 		{"machine", map[string]string{"proc/meminfo": machine}, 2000000 << 10},
 		{"container", map[string]string{"proc/meminfo": machine, "sys/fs/cgroup/memory.max": "536870912\n"}, 512 << 20},
-		{"container without a limit", map[string]string{"proc/meminfo": machine, "sys/fs/cgroup/memory.max": "max\n"}, 2000000 << 10},
+		{
+			"container without a limit",
+			map[string]string{"proc/meminfo": machine, "sys/fs/cgroup/memory.max": "max\n"},
+			2000000 << 10,
+		},
 		{"unit", map[string]string{
 			"proc/meminfo": machine, "proc/self/cgroup": "0::/system.slice/j17.service\n",
 			"sys/fs/cgroup/system.slice/j17.service/memory.max": "max\n", "sys/fs/cgroup/system.slice/memory.max": "1073741824\n",
@@ -45,7 +49,10 @@ func TestMemory(t *testing.T) {
 }
 
 func TestStoreCacheMiB(t *testing.T) {
-	for memory, want := range map[int64]int{0: 96, 512 << 20: 96, 1536 << 20: 96, 2 << 30: 128, 4 << 30: 256, 8 << 30: 512, 24 << 30: 1536, 32 << 30: 2048, 1 << 40: 2048} {
+	for memory, want := range map[int64]int{
+		0: 96, 512 << 20: 96, 1536 << 20: 96, 2 << 30: 128, 4 << 30: 256, 8 << 30: 512, 24 << 30: 1536, 32 << 30: 2048,
+		1 << 40: 2048,
+	} {
 		if got := storeCacheMiB(memory); got != want {
 			t.Errorf("of %d bytes of memory the store's cache has %d MiB, want %d", memory, got, want)
 		}

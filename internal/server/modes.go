@@ -10,7 +10,10 @@ import (
 // ownFiles are the files with secrets that the server makes in a data folder beside the store, which sees to its own.
 func ownFiles(dir string) []string {
 	files, _ := filepath.Glob(filepath.Join(dir, "acme", "*")) // the pattern is a valid one
-	return append(files, keyFileOf(dir), filepath.Join(dir, setupFile), filepath.Join(dir, credentialsFile), filepath.Join(dir, identityFile))
+	return append(
+		files, keyFileOf(dir), filepath.Join(dir, setupFile), filepath.Join(dir, credentialsFile),
+		filepath.Join(dir, identityFile),
+	)
 }
 
 // closeToOthers takes from others the right to read files of the data folder, which a copy may have given them.

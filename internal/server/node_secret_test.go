@@ -27,7 +27,8 @@ func (h *hearing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestTheNodeSecretIsChanged goes through the states of files with a node secret that the guide leads through: nodes know each other in all of them.
+// TestTheNodeSecretIsChanged goes through the states of files with a node secret that the guide leads through: nodes
+// know each other in all of them.
 func TestTheNodeSecretIsChanged(t *testing.T) {
 	const (
 		old   = nodeSecret
@@ -35,7 +36,16 @@ func TestTheNodeSecretIsChanged(t *testing.T) {
 	)
 	both, turned := old+"\n"+fresh+"\n", fresh+"\n"+old+"\n"
 	for i, state := range []struct{ head, worker string }{
-		{old, old}, {both, old}, {old, both}, {both, both}, {turned, both}, {both, turned}, {turned, turned}, {fresh, turned}, {turned, fresh}, {fresh, fresh},
+		{old, old},
+		{both, old},
+		{old, both},
+		{both, both},
+		{turned, both},
+		{both, turned},
+		{turned, turned},
+		{fresh, turned},
+		{turned, fresh},
+		{fresh, fresh},
 	} {
 		o := options(t)
 		o.Role, o.NodeSecretFile = server.RoleHeadnode, file(t, state.head)
@@ -56,7 +66,8 @@ func TestTheNodeSecretIsChanged(t *testing.T) {
 		head.end(t)
 	}
 	for name, content := range map[string]string{
-		"three secrets": strings.Repeat(old+"\n", 3), "a short second one": old + "\nshort\n", "none": "\n", "two in a line": old + " " + fresh,
+		"three secrets": strings.Repeat(old+"\n", 3), "a short second one": old + "\nshort\n", "none": "\n",
+		"two in a line": old + " " + fresh,
 	} {
 		o := options(t)
 		o.Role, o.NodeSecretFile = server.RoleHeadnode, file(t, content)

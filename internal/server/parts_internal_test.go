@@ -14,7 +14,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// hooks returns the names of the hooks that a group of a part has: of its functions that are not nil, and of what is true.
+// hooks returns the names of the hooks that a group of a part has: of its functions that are not nil, and of what is
+// true.
 func hooks(group any) string {
 	var names []string
 	v := reflect.ValueOf(group)
@@ -69,8 +70,8 @@ func table(t *testing.T, rows [][]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestParts compares the table of all parts with testdata/parts.txt: which hooks each has, in the order of the list, and which spaces. It
-// makes the list without a server that is open.
+// TestParts compares the table of all parts with testdata/parts.txt: which hooks each has, in the order of the list,
+// and which spaces. It makes the list without a server that is open.
 func TestParts(t *testing.T) {
 	parts := new(Server).parts()
 	rows := [][]string{{"part", "commit", "deploy", "erase", "work", "metrics"}}
@@ -121,7 +122,8 @@ func TestPartsStandAlone(t *testing.T) {
 	count := map[string]int{}
 	for _, p := range new(Server).parts() {
 		for name, has := range map[string]bool{
-			"Renew": p.Deploy.Renew != nil, "Fill": p.Deploy.Fill != nil, "Tagged": p.Commit.Tagged != nil, "Unique": p.Commit.Unique != nil,
+			"Renew": p.Deploy.Renew != nil, "Fill": p.Deploy.Fill != nil, "Tagged": p.Commit.Tagged != nil,
+			"Unique": p.Commit.Unique != nil,
 		} {
 			if has {
 				count[name]++

@@ -19,7 +19,8 @@ import (
 func openDev(t *testing.T, file string) *Dev {
 	t.Helper()
 	d, err := OpenDev(t.Context(), DevOptions{Options: Options{
-		Dir: t.TempDir(), Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Version: "test", Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
+		Dir: t.TempDir(), Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Version: "test", Clock: clock.System{},
+		Logger: slog.New(slog.DiscardHandler),
 	}, SpecFile: file})
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +28,8 @@ func openDev(t *testing.T, file string) *Dev {
 	return d
 }
 
-// TestAFirstDeploymentDoesNotWaitForIndexes opens a server with a spec whose lists need indexes. Nobody builds them before it runs.
+// TestAFirstDeploymentDoesNotWaitForIndexes opens a server with a spec whose lists need indexes. Nobody builds them
+// before it runs.
 func TestAFirstDeploymentDoesNotWaitForIndexes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		machine := clock.System{}
@@ -42,8 +44,8 @@ func TestAFirstDeploymentDoesNotWaitForIndexes(t *testing.T) {
 	})
 }
 
-// TestUniqueSetsAreAdoptedAgain takes away what is known of who holds unique values, and lets the server fail to find it out. It finds it out
-// once it goes on by itself, without another deployment.
+// TestUniqueSetsAreAdoptedAgain takes away what is known of who holds unique values, and lets the server fail to find
+// it out. It finds it out once it goes on by itself, without another deployment.
 func TestUniqueSetsAreAdoptedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sets = store.Space("unique.sets")
@@ -74,7 +76,9 @@ func TestUniqueSetsAreAdoptedAgain(t *testing.T) {
 
 		// It fails on a record that is damaged, and nothing is in force.
 		write := func(op store.SideOp, space store.Space, key, value string) {
-			if err := s.store.Write(t.Context(), tenant, []store.Side{{Op: op, Space: space, Key: key, Value: []byte(value)}}); err != nil {
+			if err := s.store.Write(t.Context(), tenant, []store.Side{
+				{Op: op, Space: space, Key: key, Value: []byte(value)},
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -24,7 +24,9 @@ func (s *Server) openProofs() error {
 	if err != nil {
 		return fmt.Errorf("the signed heads of logs cannot be kept: %w", err)
 	}
-	s.logs = envlog.New(envlog.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Origin: s.originOf, Anchor: anchor})
+	s.logs = envlog.New(envlog.Options{
+		Store: s.store, Clock: o.Clock, Worker: s.worker, Origin: s.originOf, Anchor: anchor,
+	})
 	return nil
 }
 
@@ -75,14 +77,17 @@ func anchorTo(o *Options) (func(context.Context, []byte) error, error) {
 	sender := outbound.New(outbound.Options{Clock: clock.System{}, Private: o.PrivateBackups})
 	return func(ctx context.Context, lines []byte) error {
 		id := sha256.Sum256(lines)
-		_, err := sender.Send(ctx, outbound.Message{URL: to, ID: "anchor_" + hex.EncodeToString(id[:12]), ContentType: "application/x-ndjson", Body: lines})
+		_, err := sender.Send(ctx, outbound.Message{
+			URL: to, ID: "anchor_" + hex.EncodeToString(id[:12]), ContentType: "application/x-ndjson", Body: lines,
+		})
 		return err
 	}, nil
 }
 
 // appendLines appends lines to a file, which is made where there is none. They are on disk when it returns.
 func appendLines(name string, lines []byte) (err error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644) //nolint:gosec // the operator has named it, and others are to read it
+	//nolint:gosec // the operator has named it, and others are to read it
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
 	}

@@ -16,8 +16,8 @@ import (
 	"j17/internal/plane/control"
 )
 
-// restoration hands the specs that were deployed before to the engine. It goes on while the server answers: an environment
-// whose turn has not come is not ready, and one that cannot be restored holds up no other.
+// restoration hands the specs that were deployed before to the engine. It goes on while the server answers: an
+// environment whose turn has not come is not ready, and one that cannot be restored holds up no other.
 type restoration struct {
 	server *Server
 	stop   context.CancelFunc
@@ -25,7 +25,8 @@ type restoration struct {
 	all, ended chan struct{}
 
 	mu sync.Mutex
-	// waiting are the environments that have not had their turn, failing those that could not be restored when they had it.
+	// waiting are the environments that have not had their turn, failing those that could not be restored when they had
+	// it.
 	waiting, failing map[j17.Tenant]bool
 }
 
@@ -36,7 +37,8 @@ type environment struct {
 }
 
 const (
-	// restoreTime is how long the start of a server waits for environments to be restored. Most servers have restored all by then.
+	// restoreTime is how long the start of a server waits for environments to be restored. Most servers have restored
+	// all by then.
 	restoreTime = 3 * time.Second
 	// The pauses before what could not be restored is tried again.
 	firstRetry, longestRetry = time.Second, time.Minute
@@ -44,7 +46,10 @@ const (
 
 // restore begins to restore the environments that this server has, and waits a little for them.
 func (s *Server) restore(ctx context.Context) {
-	r := &restoration{server: s, all: make(chan struct{}), ended: make(chan struct{}), waiting: map[j17.Tenant]bool{}, failing: map[j17.Tenant]bool{}}
+	r := &restoration{
+		server: s, all: make(chan struct{}), ended: make(chan struct{}), waiting: map[j17.Tenant]bool{},
+		failing: map[j17.Tenant]bool{},
+	}
 	environments := s.owned()
 	for _, e := range environments {
 		r.waiting[j17.TenantOf(e.instance, e.env)] = true
@@ -106,14 +111,14 @@ func (r *restoration) close() {
 	}
 }
 
-// handover hands the specs of environments to the engine. What fails holds up nothing else: it is logged, and tried again until
-// it succeeds.
+// handover hands the specs of environments to the engine. What fails holds up nothing else: it is logged, and tried
+// again until it succeeds.
 type handover struct {
 	hand   func(ctx context.Context, instance string, env j17.Environment) error
 	worker *worker.Kit
 	logger *slog.Logger
-	// tried, if not nil, is called, also by several at once, after each attempt with an environment, with whether it is tried
-	// again; and all after the first attempt with the last one.
+	// tried, if not nil, is called, also by several at once, after each attempt with an environment, with whether it is
+	// tried again; and all after the first attempt with the last one.
 	tried func(e environment, again bool)
 	all   func()
 }
@@ -122,28 +127,31 @@ func (s *Server) handover(tried func(e environment, again bool), all func()) *ha
 	return &handover{hand: s.deploy.Adopt, worker: s.worker, logger: s.options.Logger, tried: tried, all: all}
 }
 
-// handoverWorkers is how many environments are handed over at a time: one that is slow, as one whose code has to be compiled,
-// does not hold up all others.
+// handoverWorkers is how many environments are handed over at a time: one that is slow, as one whose code has to be
+// compiled, does not hold up all others.
 const handoverWorkers = 4
 
 // run hands over environments until all are, or until ctx ends.
 func (h *handover) run(ctx context.Context, environments []environment) {
 	ctx, done := context.WithCancel(ctx)
 	defer done()
-	h.worker.Every(ctx, worker.Loop{Name: "specs", Retry: worker.Backoff{First: firstRetry, Longest: longestRetry}, Do: func(ctx context.Context) error {
-		environments = h.round(ctx, environments)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if h.all != nil {
-			h.all()
-		}
-		h.all = nil
-		if len(environments) == 0 {
-			done()
-		}
-		return leftOver(environments)
-	}})
+	h.worker.Every(ctx, worker.Loop{
+		Name: "specs", Retry: worker.Backoff{First: firstRetry, Longest: longestRetry},
+		Do: func(ctx context.Context) error {
+			environments = h.round(ctx, environments)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if h.all != nil {
+				h.all()
+			}
+			h.all = nil
+			if len(environments) == 0 {
+				done()
+			}
+			return leftOver(environments)
+		},
+	})
 }
 
 // leftOver is the error of a round that some environments failed in.

@@ -22,7 +22,9 @@ func TestOneEnvironmentDoesNotHoldUpOthers(t *testing.T) {
 		var mu sync.Mutex
 		var tried, done []string
 		failures, all := 2, 0
-		h := &handover{worker: worker.New(clock.System{}, slog.New(slog.DiscardHandler)), logger: slog.New(slog.DiscardHandler)}
+		h := &handover{
+			worker: worker.New(clock.System{}, slog.New(slog.DiscardHandler)), logger: slog.New(slog.DiscardHandler),
+		}
 		h.hand = func(_ context.Context, instance string, _ j17.Environment) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -62,7 +64,9 @@ func TestOneEnvironmentDoesNotHoldUpOthers(t *testing.T) {
 func TestHandingOverEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		h := &handover{worker: worker.New(clock.System{}, slog.New(slog.DiscardHandler)), logger: slog.New(slog.DiscardHandler)}
+		h := &handover{
+			worker: worker.New(clock.System{}, slog.New(slog.DiscardHandler)), logger: slog.New(slog.DiscardHandler),
+		}
 		h.hand = func(context.Context, string, j17.Environment) error { return fmt.Errorf("never") }
 		done := make(chan struct{})
 		go func() { defer close(done); h.run(ctx, []environment{{"bad", j17.Prod}}) }()
@@ -76,7 +80,9 @@ func TestHandingOverEndsWithItsContext(t *testing.T) {
 func TestSlowEnvironmentsDoNotHoldUpOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		h := &handover{worker: worker.New(clock.System{}, slog.New(slog.DiscardHandler)), logger: slog.New(slog.DiscardHandler)}
+		h := &handover{
+			worker: worker.New(clock.System{}, slog.New(slog.DiscardHandler)), logger: slog.New(slog.DiscardHandler),
+		}
 		var done, running, most atomic.Int64
 		h.hand = func(ctx context.Context, instance string, _ j17.Environment) error {
 			most.Store(max(most.Load(), running.Add(1)))
@@ -103,11 +109,14 @@ func TestSlowEnvironmentsDoNotHoldUpOthers(t *testing.T) {
 	})
 }
 
-// TestAFaultOfOneEnvironment has one whose spec makes the program panic: it is tried again like others that fail, and holds up nobody.
+// TestAFaultOfOneEnvironment has one whose spec makes the program panic: it is tried again like others that fail, and
+// holds up nobody.
 func TestAFaultOfOneEnvironment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var done, faults atomic.Int64
-		h := &handover{worker: worker.New(clock.System{}, slog.New(slog.DiscardHandler)), logger: slog.New(slog.DiscardHandler)}
+		h := &handover{
+			worker: worker.New(clock.System{}, slog.New(slog.DiscardHandler)), logger: slog.New(slog.DiscardHandler),
+		}
 		h.hand = func(_ context.Context, instance string, _ j17.Environment) error {
 			if instance == "faulty" && faults.Add(1) < 3 {
 				panic("a fault")

@@ -125,11 +125,14 @@ func (u *upstream) PutSpec(ctx context.Context, d control.Deployment) (control.S
 }
 
 // SpecVersion reads a version of a spec from the headnode.
-func (u *upstream) SpecVersion(ctx context.Context, instance string, env j17.Environment, version int) (control.Spec, error) {
+func (u *upstream) SpecVersion(
+	ctx context.Context, instance string, env j17.Environment, version int,
+) (control.Spec, error) {
 	ctx, cancel := context.WithTimeout(ctx, nodeTime)
 	defer cancel()
 	var reply control.SpecAnswer
-	path := "/internal/control/specs/" + url.PathEscape(instance) + "/" + url.PathEscape(string(env)) + "/" + strconv.Itoa(version)
+	path := "/internal/control/specs/" + url.PathEscape(instance) + "/" + url.PathEscape(string(env)) + "/" +
+		strconv.Itoa(version)
 	err := u.call(ctx, http.MethodGet, path, nil, &reply)
 	return reply.Spec, err
 }
@@ -174,7 +177,10 @@ func (f *follower) poll(ctx context.Context, atOnce bool) error {
 		return err
 	}
 	asked := f.server.options.Clock.Now()
-	body := control.Poll{Node: f.self, Writable: f.server.store.Status().Writable, Position: position, AtOnce: atOnce, KeyUses: registry.Keys.Uses(f.reported)}
+	body := control.Poll{
+		Node: f.self, Writable: f.server.store.Status().Writable, Position: position, AtOnce: atOnce,
+		KeyUses: registry.Keys.Uses(f.reported),
+	}
 
 	limit := control.PollTime + nodeTime
 	if atOnce && position != "" {
@@ -213,15 +219,18 @@ func (f *follower) poll(ctx context.Context, atOnce bool) error {
 func (f *follower) run(ctx context.Context) error {
 	f.server.worker.Every(
 		ctx,
-		worker.Loop{Name: "headnode_changes", Jitter: 0.25, Retry: worker.Backoff{First: firstPause, Longest: longestPause}, Do: func(ctx context.Context) error {
-			if err := f.poll(ctx, false); err != nil {
-				return fmt.Errorf("the headnode at %s does not answer; this worker goes on with what it knows: %w", f.up.base, err)
-			}
-			if err := f.server.registry.Audit.SendUnsent(ctx); err != nil {
-				return fmt.Errorf("audit records could not be sent to the headnode: %w", err)
-			}
-			return nil
-		}},
+		worker.Loop{
+			Name: "headnode_changes", Jitter: 0.25,
+			Retry: worker.Backoff{First: firstPause, Longest: longestPause}, Do: func(ctx context.Context) error {
+				if err := f.poll(ctx, false); err != nil {
+					return fmt.Errorf("the headnode at %s does not answer; this worker goes on with what it knows: %w", f.up.base, err)
+				}
+				if err := f.server.registry.Audit.SendUnsent(ctx); err != nil {
+					return fmt.Errorf("audit records could not be sent to the headnode: %w", err)
+				}
+				return nil
+			},
+		},
 		worker.Loop{Name: "headnode_specs", Wake: f.arrived, Do: func(ctx context.Context) error {
 			f.round(ctx)
 			return nil
@@ -230,8 +239,8 @@ func (f *follower) run(ctx context.Context) error {
 	return nil
 }
 
-// round hands the specs of all environments of this server to the engine. What fails is tried again until more arrives, which
-// begins another round.
+// round hands the specs of all environments of this server to the engine. What fails is tried again until more arrives,
+// which begins another round.
 func (f *follower) round(ctx context.Context) {
 	round, stop := context.WithCancel(ctx)
 	defer stop()
@@ -260,7 +269,9 @@ func (s *Server) follow(ctx context.Context, o ServeOptions) error {
 	if err != nil {
 		return err
 	}
-	self := control.Node{Name: o.Node, Identity: identity, PublicURL: o.PublicURL, InternalURL: o.InternalURL, Version: o.Version}
+	self := control.Node{
+		Name: o.Node, Identity: identity, PublicURL: o.PublicURL, InternalURL: o.InternalURL, Version: o.Version,
+	}
 	if self.PublicURL == "" {
 		self.PublicURL = urlOf(s.public, o.encrypted())
 	}
@@ -292,8 +303,8 @@ func urlOf(l net.Listener, encrypted bool) string {
 
 var errSecret = errors.New("it takes a node secret of at least 32 characters without spaces, and while that is changed another one in a second line")
 
-// parseSecrets reads the content of a file with a node secret: the one that this server shows, and where there is a second line one that it takes as
-// well.
+// parseSecrets reads the content of a file with a node secret: the one that this server shows, and where there is a
+// second line one that it takes as well.
 func parseSecrets(raw []byte) ([]string, error) {
 	var secrets []string
 	for line := range strings.Lines(string(raw)) {
@@ -301,7 +312,8 @@ func parseSecrets(raw []byte) ([]string, error) {
 		if secret == "" {
 			continue
 		}
-		if len(secret) < 32 || len(secret) > 1024 || strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		if len(secret) < 32 || len(secret) > 1024 ||
+			strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			return nil, errSecret
 		}
 		secrets = append(secrets, secret)

@@ -23,7 +23,8 @@ import (
 	"j17/internal/plane/deploy"
 )
 
-// planned is the spec of each environment: one event schedules 34 others, another one starts a saga that waits for an answer for a day.
+// planned is the spec of each environment: one event schedules 34 others, another one starts a saga that waits for an
+// answer for a day.
 func planned(listeners string) []byte {
 	later := strings.Repeat(`{"schedule": {"delay": "2h", "emit": {"aggregate_type": "job", "id": "$.key", "event_type": "was_done", "data": {"n": 1}}}},`, scheduledEach)
 	return []byte(`{"agent_types": ["user"], "aggregate_types": {
@@ -40,10 +41,11 @@ const (
 	sagasEach     = 4
 )
 
-// BenchmarkScale fills a server with 300 environments, or as many as J17_ENVIRONMENTS says, each with 34 scheduled events, most with four sagas
-// that wait and every third with a listener, and reports what that takes while nothing happens: memory beyond that of the environments, and
-// processor time. Then all events come at once. 30,000 environments make a million scheduled events, 100,000 sagas and 10,000 listeners,
-// and take long: give it -benchtime=1x -timeout=1h.
+// BenchmarkScale fills a server with 300 environments, or as many as J17_ENVIRONMENTS says, each with 34 scheduled
+// events, most with four sagas that wait and every third with a listener, and reports what that takes while nothing
+// happens: memory beyond that of the environments, and processor time. Then all events come at once. 30,000
+// environments make a million scheduled events, 100,000 sagas and 10,000 listeners, and take long: give it
+// -benchtime=1x -timeout=1h.
 func BenchmarkScale(b *testing.B) {
 	for b.Loop() {
 		environments, err := strconv.Atoi(os.Getenv("J17_ENVIRONMENTS"))
@@ -131,7 +133,10 @@ func (s *scale) run() {
 func (s *scale) open(dir string) {
 	s.Helper()
 	var err error
-	s.server, err = Open(s.Context(), Options{Dir: dir, Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Clock: s.clock, Logger: slog.New(slog.DiscardHandler)})
+	s.server, err = Open(s.Context(), Options{
+		Dir: dir, Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Clock: s.clock,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -144,7 +149,10 @@ func (s *scale) work() (end func()) {
 	ctx, cancel := context.WithCancel(s.Context())
 	g, ctx := errgroup.WithContext(ctx)
 	v := s.server
-	for _, run := range []func(context.Context) error{v.engine.Run, v.sagas.Run, v.schedule.Run, v.feed.Run, v.builds.Run, v.indexes.Run, v.listeners.Run, v.usage.Run} {
+	for _, run := range []func(context.Context) error{
+		v.engine.Run, v.sagas.Run, v.schedule.Run, v.feed.Run, v.builds.Run, v.indexes.Run, v.listeners.Run,
+		v.usage.Run,
+	} {
 		g.Go(func() error { return run(ctx) })
 	}
 	return func() {
@@ -175,7 +183,9 @@ func (s *scale) each(many int, do func(ctx context.Context, n int) error) {
 // write writes a number of events of a type to an aggregate.
 func (s *scale) write(ctx context.Context, t j17.Tenant, aggregate, event string, many int) error {
 	const id = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
-	c := command.Command{Writes: []command.Write{{Type: aggregate, ID: id, Batch: many > 1}}, Actor: j17.Agent{Type: "user", ID: id}}
+	c := command.Command{
+		Writes: []command.Write{{Type: aggregate, ID: id, Batch: many > 1}}, Actor: j17.Agent{Type: "user", ID: id},
+	}
 	for range many {
 		c.Writes[0].Events = append(c.Writes[0].Events, command.Event{Type: event, Data: value.ObjectValue()})
 	}

@@ -35,8 +35,8 @@ import (
 // Role is the part that a server has among several.
 type Role string
 
-// The roles. A headnode has the operators, the instances, their keys and specs, and no events; a worker has the events of
-// some instances and follows its headnode in everything else.
+// The roles. A headnode has the operators, the instances, their keys and specs, and no events; a worker has the events
+// of some instances and follows its headnode in everything else.
 const (
 	RoleAll      Role = "all"
 	RoleHeadnode Role = "headnode"
@@ -51,7 +51,8 @@ type ServeOptions struct {
 	Proxies []string
 	// PlansFile holds plans as a JSON array, beside the built-in ones or in their place.
 	PlansFile string
-	// Webhook and Mail receive alerts when much of a plan is used up, where they have an address; their secrets are in files.
+	// Webhook and Mail receive alerts when much of a plan is used up, where they have an address; their secrets are in
+	// files.
 	Webhook           usage.WebhookOptions
 	WebhookSecretFile string
 	Mail              usage.MailOptions
@@ -59,13 +60,14 @@ type ServeOptions struct {
 	// DefaultInstance is the name of the instance that answers for the base domain itself; "" for none.
 	DefaultInstance string
 
-	// OperatorEmail and OperatorPasswordFile name a platform admin who is created unless there is one of that address. Without
-	// them, SetupURL is called with the URL at which the first operator can be created, until there is one.
+	// OperatorEmail and OperatorPasswordFile name a platform admin who is created unless there is one of that address.
+	// Without them, SetupURL is called with the URL at which the first operator can be created, until there is one.
 	OperatorEmail        string
 	OperatorPasswordFile string
 	SetupURL             func(url string)
 
-	// NoBackups lets the server make no backups by itself while nobody has set any, and start where their folder cannot be written.
+	// NoBackups lets the server make no backups by itself while nobody has set any, and start where their folder cannot
+	// be written.
 	NoBackups bool
 	// CheckOnly tells Check that no server is started: what one with data would warn of is wrong as well.
 	CheckOnly bool
@@ -79,14 +81,14 @@ type ServeOptions struct {
 	// Reload, if not nil, makes the server read its certificates again.
 	Reload <-chan struct{}
 
-	// NodeSecretFile holds the secret that nodes know each other by, and in a second line one that is taken from others as well; "" means one
-	// of the server's own making.
+	// NodeSecretFile holds the secret that nodes know each other by, and in a second line one that is taken from others
+	// as well; "" means one of the server's own making.
 	NodeSecretFile      string
 	InternalCertificate Certificate
 	// InternalCAFile holds the certificates by which those of other nodes are checked; "" means those of the system.
 	InternalCAFile string
-	// Node is the name of a worker, Headnode the URL of its headnode's internal listener, PublicURL and InternalURL where the
-	// worker's own listeners can be reached; "" means the addresses that they listen on.
+	// Node is the name of a worker, Headnode the URL of its headnode's internal listener, PublicURL and InternalURL
+	// where the worker's own listeners can be reached; "" means the addresses that they listen on.
 	Node, Headnode, PublicURL, InternalURL string
 }
 
@@ -98,8 +100,8 @@ type cluster struct {
 
 func (o *ServeOptions) encrypted() bool { return o.Certificate.given() || o.ACME.On }
 
-// Check reports everything that is wrong with the options, and opens nothing but the files that they name. It fills in what
-// follows from the rest.
+// Check reports everything that is wrong with the options, and opens nothing but the files that they name. It fills in
+// what follows from the rest.
 func (o *ServeOptions) Check() []error {
 	var c checks
 	c.addresses(o)
@@ -141,8 +143,8 @@ const (
 	mostSagasPerWrite = 1_000
 )
 
-// leastCacheMiB is what the store's cache has room for at the least, beside what was written lately, and mostCacheMiB bounds the settings
-// of caches.
+// leastCacheMiB is what the store's cache has room for at the least, beside what was written lately, and mostCacheMiB
+// bounds the settings of caches.
 const leastCacheMiB, mostCacheMiB = 80, 1 << 20
 
 // mostScheduled bounds the setting for how many scheduled events of an instance may wait.
@@ -235,7 +237,8 @@ func (c *checks) addresses(o *ServeOptions) {
 			c.add("%s: %q must be an address and a port, such as 127.0.0.1:17000 or :443", a.name, a.value)
 			continue
 		}
-		if n, err := strconv.Atoi(port); err == nil && (n < 0 || n > math.MaxUint16) { // names of ports are found out when they are listened on
+		if n, err := strconv.Atoi(port); err == nil && (n < 0 || n > math.MaxUint16) {
+			// names of ports are found out when they are listened on
 			c.add("%s: %q has no port from 0 to 65535 behind the colon", a.name, a.value)
 			continue
 		}
@@ -246,8 +249,8 @@ func (c *checks) addresses(o *ServeOptions) {
 	}
 }
 
-// folders tries to write where data and backups go. A server that has data starts without a place for backups, and warns of it: who restarts one in
-// need is not to be held up.
+// folders tries to write where data and backups go. A server that has data starts without a place for backups, and
+// warns of it: who restarts one in need is not to be held up.
 func (c *checks) folders(o *ServeOptions) {
 	if o.Dir == "" {
 		return // which has been reported
@@ -263,8 +266,8 @@ func (c *checks) folders(o *ServeOptions) {
 	}
 }
 
-// byDefault returns which backups a server makes while nobody has set anything: each day one of all that it has. A worker has no operators and no
-// registry of its own, so it makes one of each environment.
+// byDefault returns which backups a server makes while nobody has set anything: each day one of all that it has. A
+// worker has no operators and no registry of its own, so it makes one of each environment.
 func (o *ServeOptions) byDefault() func(instance string) backup.Settings {
 	if o.NoBackups {
 		return nil
@@ -534,7 +537,9 @@ func (c *checks) worker(o *ServeOptions) {
 		c.add("headnode: name the URL of the headnode's internal listener, such as https://headnode.internal:17001")
 	}
 	for _, u := range []struct{ name, value, listen string }{
-		{"headnode", o.Headnode, ""}, {"public-url", o.PublicURL, o.Listen}, {"internal-url", o.InternalURL, o.InternalListen},
+		{"headnode", o.Headnode, ""},
+		{"public-url", o.PublicURL, o.Listen},
+		{"internal-url", o.InternalURL, o.InternalListen},
 	} {
 		if u.value != "" {
 			if err := control.CheckNodeURL(u.value, u.name); err != nil {
@@ -654,14 +659,18 @@ func (s *Serve) warn(ctx context.Context) {
 	if !o.InternalCertificate.given() && !isLoopback(o.InternalListen) {
 		o.Logger.LogAttrs(ctx, slog.LevelWarn, "the internal listener can be reached over the network without TLS; keep it on a private network, or give --internal-tls-cert", slog.String("address", o.InternalListen))
 	}
-	if u, err := url.Parse(o.Headnode); err == nil && u.Scheme == "http" && !isLoopback(net.JoinHostPort(u.Hostname(), "0")) {
+	if u, err := url.Parse(o.Headnode); err == nil && u.Scheme == "http" &&
+		!isLoopback(net.JoinHostPort(u.Hostname(), "0")) {
 		o.Logger.LogAttrs(ctx, slog.LevelWarn, "the node secret goes to the headnode in clear; use https:// or a private network", slog.String("headnode", o.Headnode))
 	}
 }
 
 // Ready returns where the server can be reached.
 func (s *Serve) Ready() ServeReady {
-	r := ServeReady{Ready: true, Version: s.options.Version, Role: s.options.Role, Node: s.options.Node, URLs: map[string]string{}, Addresses: map[string]string{}}
+	r := ServeReady{
+		Ready: true, Version: s.options.Version, Role: s.options.Role, Node: s.options.Node, URLs: map[string]string{},
+		Addresses: map[string]string{},
+	}
 	if s.options.Role != RoleWorker {
 		r.URLs["control"] = s.controlURL()
 		if s.server.screen != nil {
@@ -669,7 +678,9 @@ func (s *Serve) Ready() ServeReady {
 		}
 	}
 	r.URLs["internal"] = urlOf(s.server.internal, s.options.InternalCertificate.given())
-	for name, l := range map[string]net.Listener{"public": s.server.public, "internal": s.server.internal, "http": s.server.plain} {
+	for name, l := range map[string]net.Listener{
+		"public": s.server.public, "internal": s.server.internal, "http": s.server.plain,
+	} {
 		if l != nil {
 			r.Addresses[name] = l.Addr().String()
 		}

@@ -33,7 +33,8 @@ func certificate(tb testing.TB, dir, commonName string, names ...string) (certFi
 	}
 	now := clock.System{}.Now()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: commonName}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: commonName}, NotBefore: now.Add(-time.Hour),
+		NotAfter: now.Add(time.Hour),
 		DNSNames: names, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
@@ -46,7 +47,9 @@ func certificate(tb testing.TB, dir, commonName string, names ...string) (certFi
 		tb.Fatal(err)
 	}
 	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for name, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: raw}} {
+	for name, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: raw},
+	} {
 		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
 			tb.Fatal(err)
 		}
@@ -57,7 +60,9 @@ func certificate(tb testing.TB, dir, commonName string, names ...string) (certFi
 // hello makes a TLS handshake and returns the name in the certificate and the version.
 func hello(tb testing.TB, address string, highest uint16) (name string, version uint16, err error) {
 	tb.Helper()
-	d := tls.Dialer{Config: &tls.Config{ServerName: "control.example.test", InsecureSkipVerify: true, MaxVersion: highest}}
+	d := tls.Dialer{
+		Config: &tls.Config{ServerName: "control.example.test", InsecureSkipVerify: true, MaxVersion: highest},
+	}
 	conn, err := d.DialContext(tb.Context(), "tcp", address)
 	if err != nil {
 		return "", 0, err
@@ -118,7 +123,8 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	client.CloseIdleConnections()
-	if resp.StatusCode != 200 || resp.ProtoMajor != 2 || !strings.HasPrefix(resp.Header.Get("Strict-Transport-Security"), "max-age=31536000") {
+	if resp.StatusCode != 200 || resp.ProtoMajor != 2 ||
+		!strings.HasPrefix(resp.Header.Get("Strict-Transport-Security"), "max-age=31536000") {
 		t.Errorf("%d %s %v", resp.StatusCode, resp.Proto, resp.Header)
 	}
 
@@ -212,10 +218,22 @@ func TestCheck(t *testing.T) {
 		{"good", func(*server.ServeOptions) {}, nil},
 		{"all interfaces in clear", func(o *server.ServeOptions) { o.Listen = ":0" }, []string{"without TLS"}},
 		{"an address in clear", func(o *server.ServeOptions) { o.Listen = "192.0.2.1:80" }, []string{"without TLS"}},
-		{"behind a proxy", func(o *server.ServeOptions) { o.Listen, o.Proxies = ":0", []string{"10.0.0.0/8", "192.0.2.1"} }, nil},
-		{"everyone is a proxy", func(o *server.ServeOptions) { o.Listen, o.Proxies = ":0", []string{"0.0.0.0/0"} }, []string{"every address"}},
-		{"no proxy", func(o *server.ServeOptions) { o.Proxies = []string{"proxy.example.com"} }, []string{`"proxy.example.com" is no network`}},
-		{"half a certificate", func(o *server.ServeOptions) { o.Certificate.CertFile = cert }, []string{"tls-key: it is missing"}},
+		{
+			"behind a proxy",
+			func(o *server.ServeOptions) { o.Listen, o.Proxies = ":0", []string{"10.0.0.0/8", "192.0.2.1"} }, nil,
+		},
+		{
+			"everyone is a proxy", func(o *server.ServeOptions) { o.Listen, o.Proxies = ":0", []string{"0.0.0.0/0"} },
+			[]string{"every address"},
+		},
+		{
+			"no proxy", func(o *server.ServeOptions) { o.Proxies = []string{"proxy.example.com"} },
+			[]string{`"proxy.example.com" is no network`},
+		},
+		{
+			"half a certificate", func(o *server.ServeOptions) { o.Certificate.CertFile = cert },
+			[]string{"tls-key: it is missing"},
+		},
 		{"no certificate", func(o *server.ServeOptions) {
 			o.HTTPListen = ":0"
 			o.Certificate = server.Certificate{CertFile: key, KeyFile: cert}
@@ -223,39 +241,99 @@ func TestCheck(t *testing.T) {
 		{"two certificates", func(o *server.ServeOptions) {
 			o.HTTPListen, o.ACME.On, o.Certificate = ":0", true, server.Certificate{CertFile: cert, KeyFile: key}
 		}, []string{"use one of the two"}},
-		{"ACME for no domain", func(o *server.ServeOptions) { o.HTTPListen, o.ACME.On, o.BaseDomain = ":0", true, "localhost" }, []string{"no authority"}},
+		{
+			"ACME for no domain", func(o *server.ServeOptions) {
+				o.HTTPListen, o.ACME.On, o.BaseDomain = ":0", true, "localhost"
+			}, []string{"no authority"},
+		},
 		{"ACME in clear", func(o *server.ServeOptions) {
 			o.HTTPListen, o.ACME.On, o.ACME.Directory = ":0", true, "http://example.com"
 		}, []string{"https://"}},
-		{"settings of ACME without it", func(o *server.ServeOptions) { o.ACME.Email = "a@example.com" }, []string{"add --acme"}},
+		{
+			"settings of ACME without it", func(o *server.ServeOptions) { o.ACME.Email = "a@example.com" },
+			[]string{"add --acme"},
+		},
 		{"TLS 1.1", func(o *server.ServeOptions) { o.TLSMin = "1.1" }, []string{"1.3 or 1.2"}},
-		{"a domain that is none", func(o *server.ServeOptions) { o.BaseDomain = "Example.com/" }, []string{"no domain name"}},
-		{"a domain that is an address", func(o *server.ServeOptions) { o.BaseDomain = "192.0.2.1" }, []string{"no domain name"}},
-		{"half an operator", func(o *server.ServeOptions) { o.OperatorEmail = adminEmail }, []string{"operator-password-file: it is missing"}},
-		{"a short password", func(o *server.ServeOptions) { o.OperatorEmail, o.OperatorPasswordFile = adminEmail, file(t, "short") }, []string{"the password in " + os.TempDir()}},
-		{"a short secret", func(o *server.ServeOptions) { o.NodeSecretFile = file(t, "short") }, []string{"node-secret-file: " + os.TempDir()}},
+		{
+			"a domain that is none", func(o *server.ServeOptions) { o.BaseDomain = "Example.com/" },
+			[]string{"no domain name"},
+		},
+		{
+			"a domain that is an address", func(o *server.ServeOptions) { o.BaseDomain = "192.0.2.1" },
+			[]string{"no domain name"},
+		},
+		{
+			"half an operator", func(o *server.ServeOptions) { o.OperatorEmail = adminEmail },
+			[]string{"operator-password-file: it is missing"},
+		},
+		{
+			"a short password", func(o *server.ServeOptions) {
+				o.OperatorEmail, o.OperatorPasswordFile = adminEmail, file(t, "short")
+			}, []string{"the password in " + os.TempDir()},
+		},
+		{
+			"a short secret", func(o *server.ServeOptions) { o.NodeSecretFile = file(t, "short") },
+			[]string{"node-secret-file: " + os.TempDir()},
+		},
 		{"no secret", func(o *server.ServeOptions) { o.Role = server.RoleHeadnode }, []string{"node-secret-file"}},
 		{"no such role", func(o *server.ServeOptions) { o.Role = "king" }, []string{"all, headnode or worker"}},
 		{"settings of a worker", func(o *server.ServeOptions) { o.Node = "one" }, []string{"settings of a worker"}},
 		{"plans", func(o *server.ServeOptions) { o.PlansFile = file(t, `[{"name":"pro","events_per_month":5}]`) }, nil},
 		{"no plans", func(o *server.ServeOptions) { o.PlansFile = file(t, `{"name":"pro"}`) }, []string{"JSON array"}},
-		{"a misspelt plan", func(o *server.ServeOptions) { o.PlansFile = file(t, `[{"name":"pro","events":5}]`) }, []string{`"events"`}},
-		{"a negative plan", func(o *server.ServeOptions) { o.PlansFile = file(t, `[{"name":"pro","storage_bytes":-5}]`) }, []string{"negative"}},
-		{"a webhook that is none", func(o *server.ServeOptions) { o.Webhook.URL = "example.com" }, []string{"alert-webhook"}},
-		{"a secret for no webhook", func(o *server.ServeOptions) { o.WebhookSecretFile = file(t, "x") }, []string{"alert-webhook: it is missing"}},
-		{"mail without a server", func(o *server.ServeOptions) { o.Mail.From = "a@example.com" }, []string{"alert-mail-host"}},
-		{"mail without a sender", func(o *server.ServeOptions) { o.Mail.Host = "mail.example.com" }, []string{"alert-mail"}},
+		{
+			"a misspelt plan", func(o *server.ServeOptions) { o.PlansFile = file(t, `[{"name":"pro","events":5}]`) },
+			[]string{`"events"`},
+		},
+		{
+			"a negative plan", func(o *server.ServeOptions) {
+				o.PlansFile = file(t, `[{"name":"pro","storage_bytes":-5}]`)
+			}, []string{"negative"},
+		},
+		{
+			"a webhook that is none", func(o *server.ServeOptions) { o.Webhook.URL = "example.com" },
+			[]string{"alert-webhook"},
+		},
+		{
+			"a secret for no webhook", func(o *server.ServeOptions) { o.WebhookSecretFile = file(t, "x") },
+			[]string{"alert-webhook: it is missing"},
+		},
+		{
+			"mail without a server", func(o *server.ServeOptions) { o.Mail.From = "a@example.com" },
+			[]string{"alert-mail-host"},
+		},
+		{
+			"mail without a sender", func(o *server.ServeOptions) { o.Mail.Host = "mail.example.com" },
+			[]string{"alert-mail"},
+		},
 		{"mail", func(o *server.ServeOptions) { o.Mail.Host, o.Mail.From = "mail.example.com", "a@example.com" }, nil},
-		{"one address twice", func(o *server.ServeOptions) { o.Listen, o.InternalListen = "127.0.0.1:1", "127.0.0.1:1" }, []string{"already"}},
-		{"negative limits", func(o *server.ServeOptions) { o.KeyRate, o.AddressRate = -1, -2 }, []string{"rate-limit-per-key: -1 is negative", "rate-limit-per-ip: -2 is negative"}},
+		{
+			"one address twice", func(o *server.ServeOptions) {
+				o.Listen, o.InternalListen = "127.0.0.1:1", "127.0.0.1:1"
+			}, []string{"already"},
+		},
+		{
+			"negative limits", func(o *server.ServeOptions) { o.KeyRate, o.AddressRate = -1, -2 },
+			[]string{"rate-limit-per-key: -1 is negative", "rate-limit-per-ip: -2 is negative"},
+		},
 		{"ports that are none", func(o *server.ServeOptions) { o.Listen, o.InternalListen = "127.0.0.1:99999", "127.0.0.1:-1" }, []string{"listen: \"127.0.0.1:99999\" has no port", "internal-listen: \"127.0.0.1:-1\" has no port"}},
 		{"waiting", func(o *server.ServeOptions) { o.WriteWait, o.ReadWait = time.Minute, time.Millisecond }, nil},
-		{"waiting for less than nothing", func(o *server.ServeOptions) { o.WriteWait, o.ReadWait = -1, -1 }, []string{"write-wait: ", "read-wait: "}},
-		{"waiting for too long", func(o *server.ServeOptions) { o.WriteWait, o.ReadWait = time.Hour, time.Hour }, []string{"write-wait: 1h", "read-wait: 1h"}},
-		{"caches without room", func(o *server.ServeOptions) { o.StoreCacheMiB, o.ProjectionCacheMiB = 79, -1 }, []string{"store-cache: 79", "projection-cache: -1"}},
+		{
+			"waiting for less than nothing", func(o *server.ServeOptions) { o.WriteWait, o.ReadWait = -1, -1 },
+			[]string{"write-wait: ", "read-wait: "},
+		},
+		{
+			"waiting for too long", func(o *server.ServeOptions) { o.WriteWait, o.ReadWait = time.Hour, time.Hour },
+			[]string{"write-wait: 1h", "read-wait: 1h"},
+		},
+		{
+			"caches without room", func(o *server.ServeOptions) { o.StoreCacheMiB, o.ProjectionCacheMiB = 79, -1 },
+			[]string{"store-cache: 79", "projection-cache: -1"},
+		},
 		{"everything at once", func(o *server.ServeOptions) {
 			o.Dir, o.BaseDomain, o.Listen, o.InternalListen, o.TLSMin, o.Role = "", "", "x", "y", "z", server.RoleWorker
-		}, []string{"data", "base-domain", "listen", "internal-listen", "tls-min", "node-secret-file", "node", "headnode"}},
+		}, []string{
+			"data", "base-domain", "listen", "internal-listen", "tls-min", "node-secret-file", "node", "headnode",
+		}},
 	} {
 		o := options(t)
 		test.change(&o)
@@ -275,7 +353,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestFoldersAreTried: where nothing can be written no server begins. One that has data starts without a place for backups, which --check finds.
+// TestFoldersAreTried: where nothing can be written no server begins. One that has data starts without a place for
+// backups, which --check finds.
 func TestFoldersAreTried(t *testing.T) {
 	o := options(t)
 	file := filepath.Join(t.TempDir(), "file")
@@ -313,7 +392,8 @@ func TestFoldersAreTried(t *testing.T) {
 	wants("the settings of a server with data", "backups: ")
 }
 
-// TestBackupsByDefault starts a server that nobody has told anything. It makes a backup, and goes on where there is no place for one.
+// TestBackupsByDefault starts a server that nobody has told anything. It makes a backup, and goes on where there is no
+// place for one.
 func TestBackupsByDefault(t *testing.T) {
 	o := options(t)
 	n := start(t, o)

@@ -59,8 +59,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// How long writes and reads wait, how many streams there may be, and how many sagas of an instance run at once, where the options do not
-// say.
+// How long writes and reads wait, how many streams there may be, and how many sagas of an instance run at once, where
+// the options do not say.
 const (
 	DefaultWriteWait = engine.DefaultWriteWait
 	DefaultReadWait  = engine.DefaultReadWait
@@ -71,8 +71,8 @@ const (
 	DefaultScheduledMax = schedule.DefaultMaxPerInstance
 	// DefaultProjectionCacheMiB is how many MiB are for values of projections that are kept.
 	DefaultProjectionCacheMiB = projection.DefaultCacheBytes >> 20
-	// LeastStoreCacheMiB and MostStoreCacheMiB are between how many MiB of the memory are for blocks of stored data and what was written lately where
-	// the options do not say: one in StoreCacheOf.
+	// LeastStoreCacheMiB and MostStoreCacheMiB are between how many MiB of the memory are for blocks of stored data and
+	// what was written lately where the options do not say: one in StoreCacheOf.
 	LeastStoreCacheMiB = pebble.DefaultCacheBytes >> 20
 	MostStoreCacheMiB  = 2048
 	StoreCacheOf       = 16
@@ -83,7 +83,8 @@ const (
 
 // Options configures a server.
 type Options struct {
-	// NoDashboard leaves the dashboard out. PublicPath is the path that a proxy puts in front of all others, "" for none.
+	// NoDashboard leaves the dashboard out. PublicPath is the path that a proxy puts in front of all others, "" for
+	// none.
 	NoDashboard bool
 	PublicPath  string
 	// Dir is the data folder. It is created if it does not exist.
@@ -98,22 +99,24 @@ type Options struct {
 	// KeyRate and AddressRate limit the requests a minute of each API key and each address; 0 means no limit.
 	KeyRate     int
 	AddressRate int
-	// TrustedProxies are the networks of the proxies in front of the server, ForwardedHeader the header in which they pass on
-	// the addresses of clients; "" means X-Forwarded-For.
+	// TrustedProxies are the networks of the proxies in front of the server, ForwardedHeader the header in which they
+	// pass on the addresses of clients; "" means X-Forwarded-For.
 	TrustedProxies  []netip.Prefix
 	ForwardedHeader httpapi.ForwardedHeader
-	// Containers is what runs containers; "" leaves them off. ContainerBuildNetwork lets the installation of dependencies,
-	// and nothing else, use the network.
+	// Containers is what runs containers; "" leaves them off. ContainerBuildNetwork lets the installation of
+	// dependencies, and nothing else, use the network.
 	Containers            container.Driver
 	ContainerBuildNetwork bool
-	// ContainerCgroup is a folder of the cgroup v2 file system for bubblewrap to make groups in, "" for none; ContainerImages are
-	// the images that docker and podman run source code in, by runtime ("node", "python", "ruby", "elixir").
+	// ContainerCgroup is a folder of the cgroup v2 file system for bubblewrap to make groups in, "" for none;
+	// ContainerImages are the images that docker and podman run source code in, by runtime ("node", "python", "ruby",
+	// "elixir").
 	ContainerCgroup string
 	ContainerImages map[string]string
-	// ContainerProcesses bounds the processes of all containers together, ContainerDiskMiB what they consist of; 0 means 16 and 8192.
+	// ContainerProcesses bounds the processes of all containers together, ContainerDiskMiB what they consist of; 0
+	// means 16 and 8192.
 	ContainerProcesses, ContainerDiskMiB int
-	// ImplicationsMaxDepth and ImplicationsMaxTotal bound how long the chains of events are that one event implies, and how
-	// many events these are; 0 means 5 and 100.
+	// ImplicationsMaxDepth and ImplicationsMaxTotal bound how long the chains of events are that one event implies, and
+	// how many events these are; 0 means 5 and 100.
 	ImplicationsMaxDepth, ImplicationsMaxTotal int
 	// SagasMax is how many sagas of an instance run at once; 0 means DefaultSagasMax.
 	SagasMax int
@@ -121,7 +124,8 @@ type Options struct {
 	SagasPerWrite int
 	// ProjectionCacheMiB is the memory for values of projections that are kept; 0 means DefaultProjectionCacheMiB.
 	ProjectionCacheMiB int
-	// StoreCacheMiB is the memory for blocks of stored data and what was written lately; 0 means a part of the memory, as StoreCacheOf says.
+	// StoreCacheMiB is the memory for blocks of stored data and what was written lately; 0 means a part of the memory,
+	// as StoreCacheOf says.
 	StoreCacheMiB int
 	// WriteWait is how long a write waits for others that look at the same states; 0 means DefaultWriteWait.
 	WriteWait time.Duration
@@ -139,11 +143,11 @@ type Options struct {
 	PrivateListeners bool
 	// Backups is the folder that backups go to; "" means DefaultBackups(Dir).
 	Backups string
-	// AuditAnchor is where signed heads of the logs of environments are kept: the name of a file that lines are appended to, or a URL that they
-	// are posted to; "" for nowhere.
+	// AuditAnchor is where signed heads of the logs of environments are kept: the name of a file that lines are
+	// appended to, or a URL that they are posted to; "" for nowhere.
 	AuditAnchor string
-	// PrivateBackups lets the object stores that instances name for their backups, and anchors, be at addresses of this machine and of the
-	// networks around it.
+	// PrivateBackups lets the object stores that instances name for their backups, and anchors, be at addresses of this
+	// machine and of the networks around it.
 	PrivateBackups bool
 	// Plans are added to the built-in ones, or replace them. Alerts are called when much of a plan is used up.
 	Plans  []control.Plan
@@ -153,8 +157,8 @@ type Options struct {
 	Clock        clock.Clock
 	Logger       *slog.Logger
 
-	// cluster is nil where this is the only server; nodeSecrets are empty where the server makes its own, and else the one that it shows and what it
-	// takes beside it.
+	// cluster is nil where this is the only server; nodeSecrets are empty where the server makes its own, and else the
+	// one that it shows and what it takes beside it.
 	cluster     *cluster
 	nodeSecrets []string
 	// mail is where alerts are mailed, if it has a host.
@@ -185,7 +189,8 @@ type Server struct {
 	// feed reads the feeds of environments for listeners and indexes, builds makes what follows from older events.
 	feed   *feed.Subscriptions
 	builds *build.Service
-	// building is set when the server runs: from then on builds are carried out. early are the environments that got a spec before.
+	// building is set when the server runs: from then on builds are carried out. early are the environments that got a
+	// spec before.
 	building  atomic.Bool
 	early     []j17.Tenant
 	indexes   *index.Service
@@ -215,9 +220,9 @@ type Server struct {
 	connections *connections
 	forgetting  forgetting
 
-	// The rest is set by OpenServe, where it is wanted: the wrapper of the public handler, the plain listener beside
-	// an encrypted one, certificates from files, what asks to read them again, those of an authority, and what keeps a worker
-	// in step.
+	// The rest is set by OpenServe, where it is wanted: the wrapper of the public handler, the plain listener beside an
+	// encrypted one, certificates from files, what asks to read them again, those of an authority, and what keeps a
+	// worker in step.
 	face         func(http.Handler) http.Handler
 	plain        net.Listener
 	plainHandler http.Handler
@@ -231,11 +236,12 @@ type Server struct {
 
 const defaultDrainTime = 20 * time.Second
 
-// Open opens the data folder and both listeners. What is deployed is not restored yet. The server answers once Run is called.
+// Open opens the data folder and both listeners. What is deployed is not restored yet. The server answers once Run is
+// called.
 func Open(ctx context.Context, o Options) (*Server, error) {
 	s := newServer(o)
-	// A new folder is made once the addresses are the server's, so that a port in use leaves none behind. An existing one may take long to open:
-	// clients are refused meanwhile, and not kept waiting.
+	// A new folder is made once the addresses are the server's, so that a port in use leaves none behind. An existing
+	// one may take long to open: clients are refused meanwhile, and not kept waiting.
 	steps := []func(context.Context) error{s.open, s.listen}
 	if _, err := os.Stat(s.storeFolder()); errors.Is(err, fs.ErrNotExist) {
 		slices.Reverse(steps)
@@ -250,7 +256,8 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 
 func newServer(o Options) *Server { return &Server{options: o, worker: worker.New(o.Clock, o.Logger)} }
 
-// open opens the data folder and makes everything that works on it. Whether it fails or not, Close releases what is open.
+// open opens the data folder and makes everything that works on it. Whether it fails or not, Close releases what is
+// open.
 func (s *Server) open(ctx context.Context) (err error) {
 	o := s.options
 	if !o.NoDashboard {
@@ -265,7 +272,8 @@ func (s *Server) open(ctx context.Context) (err error) {
 	}
 	closeToOthers(o.Dir, o.Logger)
 	opened, err := pebble.Open(pebble.Options{
-		Dir: s.storeFolder(), Clock: o.Clock, Logger: o.Logger, MaxClockJump: o.maxClockJump, Sealed: sealedSpaces(), KeyFile: keyFileOf(o.Dir),
+		Dir: s.storeFolder(), Clock: o.Clock, Logger: o.Logger, MaxClockJump: o.maxClockJump, Sealed: sealedSpaces(),
+		KeyFile:    keyFileOf(o.Dir),
 		CacheBytes: int64(cmp.Or(o.StoreCacheMiB, storeCacheMiB(Memory()))) << 20,
 	})
 	if err != nil {
@@ -273,7 +281,9 @@ func (s *Server) open(ctx context.Context) (err error) {
 	}
 	s.store = store.Whole(opened)
 	s.takeUp(ctx)
-	if s.registry, err = control.Open(ctx, control.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Plans: o.Plans}); err != nil {
+	if s.registry, err = control.Open(ctx, control.Options{
+		Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Plans: o.Plans,
+	}); err != nil {
 		return err
 	}
 	if len(o.nodeSecrets) > 0 {
@@ -293,7 +303,9 @@ func (s *Server) open(ctx context.Context) (err error) {
 		o.Alerts = append(slices.Clone(o.Alerts), mail)
 	}
 
-	s.usage = usage.New(usage.Options{Store: s.store, Registry: s.registry, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Channels: o.Alerts})
+	s.usage = usage.New(usage.Options{
+		Store: s.store, Registry: s.registry, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Channels: o.Alerts,
+	})
 
 	// The engine gets the store's roles one by one; what it writes is counted on the way.
 	s.engine = engine.New(engine.Options{
@@ -314,7 +326,8 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.deploy = deploy.New(deploy.Options{
-		Registry: s.registry, Engine: s.engine, Blobs: s.blobs, Modules: modules, Containers: containers, Clock: o.Clock, Logger: o.Logger,
+		Registry: s.registry, Engine: s.engine, Blobs: s.blobs, Modules: modules, Containers: containers,
+		Clock: o.Clock, Logger: o.Logger,
 		Settled: s.built, Store: s.store, Worker: s.worker,
 	})
 	if err := s.openServices(ctx); err != nil {
@@ -334,8 +347,12 @@ func (s *Server) openServices(ctx context.Context) error {
 	s.tail = tail.New(s.store)
 	s.feed = feed.New(feed.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Sole: true})
 	s.builds = build.New(build.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
-	s.indexes = index.New(index.Options{Store: s.store, Feed: s.feed, Build: s.builds, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
-	s.tagging = build.NewTagger(build.TaggerOptions{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Engine: s.engine})
+	s.indexes = index.New(index.Options{
+		Store: s.store, Feed: s.feed, Build: s.builds, Clock: o.Clock, Worker: s.worker, Logger: o.Logger,
+	})
+	s.tagging = build.NewTagger(build.TaggerOptions{
+		Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Engine: s.engine,
+	})
 	s.places = place.New(place.Options{
 		Store: s.store, Builds: s.builds, Engine: s.engine, Clock: o.Clock, Worker: s.worker, Logger: o.Logger,
 	})
@@ -357,7 +374,8 @@ func (s *Server) openServices(ctx context.Context) error {
 		Execute: s.engine.ExecuteInOrder, Restoring: s.restoring,
 	})
 	s.sagas = saga.New(saga.Options{
-		Store: s.store, Engine: s.engine, Specs: s.deploy, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Most: o.SagasMax,
+		Store: s.store, Engine: s.engine, Specs: s.deploy, Clock: o.Clock, Worker: s.worker, Logger: o.Logger,
+		Most:     o.SagasMax,
 		PerWrite: o.SagasPerWrite,
 	})
 	s.openListeners(ctx)
@@ -370,7 +388,8 @@ func (s *Server) openServices(ctx context.Context) error {
 		Store: s.store, Engine: s.engine, Log: s.logs, Clock: o.Clock, Logger: o.Logger, Worker: s.worker,
 	})
 	s.scrub = scrub.New(scrub.Options{
-		Store: s.store, Log: s.logs, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Committed: s.committed, Spaces: spaces(),
+		Store: s.store, Log: s.logs, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Committed: s.committed,
+		Spaces: spaces(),
 	})
 	if err := s.openBackups(ctx); err != nil {
 		return err
@@ -386,7 +405,8 @@ func (s *Server) restoring(t j17.Tenant) bool { return s.restoration.of(t) }
 // committed counts the events that were written since the start.
 func (s *Server) committed() uint64 { return s.engine.Stats().Events }
 
-// takeUp lets work go on that was under way when the last process on the store ended. Where it cannot, that work waits for its leases.
+// takeUp lets work go on that was under way when the last process on the store ended. Where it cannot, that work waits
+// for its leases.
 func (s *Server) takeUp(ctx context.Context) {
 	released, err := s.store.ReleaseClaims(ctx)
 	switch {
@@ -411,8 +431,8 @@ func (s *Server) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// Close releases what Open opened. It is safe to call more than once. It waits for readers of the store as long as for requests
-// at the end of run; those that take no step until then are left behind.
+// Close releases what Open opened. It is safe to call more than once. It waits for readers of the store as long as for
+// requests at the end of run; those that take no step until then are left behind.
 func (s *Server) Close() error {
 	var errs []error
 	for _, l := range []net.Listener{s.public, s.internal, s.plain} {
@@ -430,7 +450,8 @@ func (s *Server) Close() error {
 		s.runner = nil
 	}
 	if s.store != nil {
-		end, cancel := context.WithTimeout(context.Background(), s.drainTime()) //nolint:forbidigo // nobody waits for a server that closes
+		//nolint:forbidigo // nobody waits for a server that closes
+		end, cancel := context.WithTimeout(context.Background(), s.drainTime())
 		errs = append(errs, s.store.Shutdown(end))
 		cancel()
 		s.store = nil
@@ -457,7 +478,8 @@ func (s *Server) api(o httpapi.Options) *httpapi.API {
 		o.Restoring, o.RestoringAny = r.of, func() bool { return r.left() > 0 }
 	}
 	o.Dashboard, o.PublicPath = s.screen, s.options.PublicPath
-	o.Clock, o.Logger, o.Version, o.BaseDomain = s.options.Clock, s.options.Logger, s.options.Version, s.options.BaseDomain
+	o.Clock, o.Logger, o.Version, o.BaseDomain = s.options.Clock, s.options.Logger, s.options.Version,
+		s.options.BaseDomain
 	return httpapi.New(o)
 }
 
@@ -469,7 +491,8 @@ func rateLimit(perMinute int) *auth.RateLimit {
 }
 
 // run serves api until the context ends, then drains: it stops to say that it is ready, answers what is under way, and
-// returns. What is not answered by the end of drainTime is cut off. workers run beside it and are stopped after the listeners.
+// returns. What is not answered by the end of drainTime is cut off. workers run beside it and are stopped after the
+// listeners.
 func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(context.Context) error) error {
 	folder, err := os.Stat(s.storeFolder()) // before anybody is answered
 	if err != nil {
@@ -489,8 +512,8 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		servers[s.plain] = s.httpServer(requests, s.plain, s.plainHandler)
 	}
 
-	// Work and serve until the end, or until something fails. Clients wait for what a deployment before has begun to build, as they would have for
-	// its answer.
+	// Work and serve until the end, or until something fails. Clients wait for what a deployment before has begun to
+	// build, as they would have for its answer.
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	g, failed := errgroup.WithContext(ctx)
@@ -513,7 +536,9 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	for l, h := range servers {
 		public := l == s.public
 		if _, plain := l.(*watched); plain && public {
-			answered = direct.Before(l, h, func(method, path string) bool { return !waits.Load() && httpapi.Direct(method, path) })
+			answered = direct.Before(
+				l, h, func(method, path string) bool { return !waits.Load() && httpapi.Direct(method, path) },
+			)
 			l = answered
 		}
 		g.Go(func() error {
@@ -526,8 +551,8 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	}
 	<-failed.Done()
 
-	// Let requests end, but for those of which only a part has come, and nothing more does. Those that do not end: their contexts do, and their
-	// connections are closed under them.
+	// Let requests end, but for those of which only a part has come, and nothing more does. Those that do not end:
+	// their contexts do, and their connections are closed under them.
 	api.Drain()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drainTime())
 	defer cancel()
@@ -578,8 +603,8 @@ func (s *Server) storeFolder() string { return s.options.storeFolder() }
 
 func (o *Options) storeFolder() string { return filepath.Join(o.Dir, "store") }
 
-// watchFolder notices when the data folder is removed, or another one than the first put in its place, under the running server. The files
-// that are open stay readable, but what is written would be gone with the process.
+// watchFolder notices when the data folder is removed, or another one than the first put in its place, under the
+// running server. The files that are open stay readable, but what is written would be gone with the process.
 func (s *Server) watchFolder(ctx context.Context, api *httpapi.API, first fs.FileInfo) {
 	clk := clock.System{} // the folder does not care what the server's clock shows
 	for clk.Wait(ctx, clk.Now().Add(folderInterval)) == nil {
@@ -606,16 +631,19 @@ func (s *Server) settle(ctx context.Context) error {
 			s.handover(nil, nil).run(ctx, s.owned())
 			return nil
 		}},
-		worker.Loop{Name: "moved_specs", Wake: s.registry.Specs.Moved(), Eager: true, Do: func(ctx context.Context) error {
-			moved := failed
-			for _, at := range s.registry.Specs.TakeMoved() {
-				if i, ok := s.registry.Instances.ByID(at.Instance); ok && s.owns(i) {
-					moved = append(moved, environment{at.Instance, at.Environment})
+		worker.Loop{
+			Name: "moved_specs", Wake: s.registry.Specs.Moved(), Eager: true,
+			Do: func(ctx context.Context) error {
+				moved := failed
+				for _, at := range s.registry.Specs.TakeMoved() {
+					if i, ok := s.registry.Instances.ByID(at.Instance); ok && s.owns(i) {
+						moved = append(moved, environment{at.Instance, at.Environment})
+					}
 				}
-			}
-			failed = s.handover(nil, nil).round(ctx, moved)
-			return leftOver(failed)
-		}},
+				failed = s.handover(nil, nil).round(ctx, moved)
+				return leftOver(failed)
+			},
+		},
 	)
 	return nil
 }
@@ -635,8 +663,8 @@ const (
 	idleTime   = 120 * time.Second
 )
 
-// httpServer returns what serves the connections of a listener. Long headers are let in only where what they take is counted: HTTP/2, which
-// comes encrypted, reads those of many requests side by side.
+// httpServer returns what serves the connections of a listener. Long headers are let in only where what they take is
+// counted: HTTP/2, which comes encrypted, reads those of many requests side by side.
 func (s *Server) httpServer(requests context.Context, l net.Listener, h http.Handler) *http.Server {
 	longest := httpapi.MaxHeader
 	if _, plain := l.(*watched); plain {

@@ -39,7 +39,9 @@ func TestStoppingDoesNotWaitForASlowReader(t *testing.T) {
 	const actor = `"metadata":{"actor":{"type":"user","id":"global"}}`
 	event := fmt.Sprintf(`{"data":{"t":%q},%s}`, strings.Repeat("x", 900_000), actor)
 	for range 9 {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/note/global/was_written", strings.NewReader(event))
+		r, err := http.NewRequestWithContext(
+			t.Context(), http.MethodPost, base+"/note/global/was_written", strings.NewReader(event),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +97,8 @@ func TestARemovedFolderIsNoticed(t *testing.T) {
 	lost := make(chan struct{})
 	dev, err := server.OpenDev(t.Context(), server.DevOptions{Options: server.Options{
 		Dir: dir, Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Version: "test", Clock: clock.System{},
-		Logger: slog.New(&telling{Handler: slog.DiscardHandler, of: "the data folder is gone", told: lost}), DrainTime: time.Millisecond,
+		Logger:    slog.New(&telling{Handler: slog.DiscardHandler, of: "the data folder is gone", told: lost}),
+		DrainTime: time.Millisecond,
 	}, SpecFile: specFile(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +176,8 @@ func TestASpecWithErrorsLeavesNoFolder(t *testing.T) {
 	for _, file := range []string{wrong, wrong + ".typo"} {
 		dir := filepath.Join(t.TempDir(), "data")
 		_, err := server.OpenDev(t.Context(), server.DevOptions{Options: server.Options{
-			Dir: dir, Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
+			Dir: dir, Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Clock: clock.System{},
+			Logger: slog.New(slog.DiscardHandler),
 		}, SpecFile: file})
 		if err == nil {
 			t.Fatalf("%s: the server starts", file)

@@ -13,7 +13,8 @@ import (
 	"j17/internal/base/clock"
 )
 
-// drained is a clock that tells when somebody begins to wait for it who has a limited time, as all have who end a server.
+// drained is a clock that tells when somebody begins to wait for it who has a limited time, as all have who end a
+// server.
 type drained struct {
 	*clock.Manual
 	waits chan struct{}
@@ -29,8 +30,9 @@ func (c drained) Wait(ctx context.Context, t time.Time) error {
 	return c.Manual.Wait(ctx, t)
 }
 
-// TestAServerThatStopsEndsHalfABody stops a server while a body of which nothing more comes is waited for. Its client is told to send it again
-// when the clock has moved on a little, long before the rest of the server's time to stop is over.
+// TestAServerThatStopsEndsHalfABody stops a server while a body of which nothing more comes is waited for. Its client
+// is told to send it again when the clock has moved on a little, long before the rest of the server's time to stop is
+// over.
 func TestAServerThatStopsEndsHalfABody(t *testing.T) {
 	for name, encrypted := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +42,9 @@ func TestAServerThatStopsEndsHalfABody(t *testing.T) {
 			scheme := "http"
 			if encrypted {
 				scheme = "https"
-				o.Certificate.CertFile, o.Certificate.KeyFile = certificate(t, t.TempDir(), "first", "control.example.test")
+				o.Certificate.CertFile, o.Certificate.KeyFile = certificate(
+					t, t.TempDir(), "first", "control.example.test",
+				)
 			}
 			n := start(t, o)
 			address := n.serve.Ready().Addresses["public"]
@@ -48,7 +52,8 @@ func TestAServerThatStopsEndsHalfABody(t *testing.T) {
 			// A request whose body somebody waits for.
 			const patience = 5 * time.Minute
 			transport := &http.Transport{
-				TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, ExpectContinueTimeout: patience,
+				TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
+				ExpectContinueTimeout: patience,
 				DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 					var d net.Dialer
 					return d.DialContext(ctx, network, address)
@@ -60,7 +65,9 @@ func TestAServerThatStopsEndsHalfABody(t *testing.T) {
 			defer cancel()
 			body, sent := io.Pipe()
 			defer sent.Close() //nolint:errcheck // a pipe
-			r, err := http.NewRequestWithContext(httptrace.WithClientTrace(guard, &httptrace.ClientTrace{Got100Continue: func() { close(waited) }}),
+			r, err := http.NewRequestWithContext(httptrace.WithClientTrace(guard, &httptrace.ClientTrace{
+				Got100Continue: func() { close(waited) },
+			}),
 				http.MethodPost, scheme+"://control.example.test/api/login", body)
 			if err != nil {
 				t.Fatal(err)

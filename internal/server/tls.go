@@ -121,7 +121,8 @@ func (s *Server) watchCertificates(ctx context.Context) error {
 		}
 	}
 	loops := []worker.Loop{{
-		Name: "certificates", Every: certificateInterval, Retry: worker.Backoff{First: certificateInterval, Factor: 1}, Do: look(false),
+		Name: "certificates", Every: certificateInterval, Retry: worker.Backoff{First: certificateInterval, Factor: 1},
+		Do: look(false),
 	}}
 	if s.reload != nil {
 		loops = append(loops, worker.Loop{Name: "certificates_asked", Wake: s.reload, Eager: true, Do: look(true)})
@@ -145,7 +146,9 @@ func (s *Server) publicTLS(o ServeOptions) error {
 			return err
 		}
 		s.certificates = append(s.certificates, c)
-		s.public = tls.NewListener(s.public, &tls.Config{MinVersion: minimum, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}})
+		s.public = tls.NewListener(s.public, &tls.Config{
+			MinVersion: minimum, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"},
+		})
 	case o.ACME.On:
 		// Certificates from an authority, for the hosts that are served and no others.
 		client := &acme.Client{DirectoryURL: o.ACME.Directory, UserAgent: "j17/" + o.Version}
@@ -154,10 +157,14 @@ func (s *Server) publicTLS(o ServeOptions) error {
 			if err != nil {
 				return err
 			}
-			client.HTTPClient = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+			client.HTTPClient = &http.Client{Transport: &http.Transport{
+				Proxy:           http.ProxyFromEnvironment,
+				TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+			}}
 		}
 		s.acme = &autocert.Manager{
-			Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(filepath.Join(o.Dir, "acme")), Email: o.ACME.Email, Client: client,
+			Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(filepath.Join(o.Dir, "acme")), Email: o.ACME.Email,
+			Client: client,
 			HostPolicy: func(_ context.Context, host string) error {
 				if !s.hasHost(host) {
 					return fmt.Errorf("there is no %q here", host)
@@ -167,7 +174,10 @@ func (s *Server) publicTLS(o ServeOptions) error {
 		}
 		config := s.acme.TLSConfig()
 		config.MinVersion = minimum
-		got := &authorized{get: config.GetCertificate, answersFor: s.hasHost, clock: o.Clock, logger: o.Logger, told: map[string]time.Time{}}
+		got := &authorized{
+			get: config.GetCertificate, answersFor: s.hasHost, clock: o.Clock, logger: o.Logger,
+			told: map[string]time.Time{},
+		}
 		config.GetCertificate = got.certificate
 		s.public = tls.NewListener(s.public, config)
 	}
@@ -180,8 +190,8 @@ const (
 	unrenewedInterval = 6 * time.Hour
 )
 
-// authorized hands out certificates of an authority, and logs when there is none, or none that is new enough: a client that connects
-// learns no reason, and renewals fail where nobody sees it.
+// authorized hands out certificates of an authority, and logs when there is none, or none that is new enough: a client
+// that connects learns no reason, and renewals fail where nobody sees it.
 type authorized struct {
 	get        func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	answersFor func(host string) bool
@@ -213,7 +223,8 @@ func (a *authorized) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, 
 	return cert, err
 }
 
-// late reports whether half of the time is over in which a certificate is to be renewed: the last third of its life, at most 30 days.
+// late reports whether half of the time is over in which a certificate is to be renewed: the last third of its life, at
+// most 30 days.
 func (a *authorized) late(c *x509.Certificate) bool {
 	return c.NotAfter.Sub(a.clock.Now()) < min(c.NotAfter.Sub(c.NotBefore)/3, 30*24*time.Hour)/2
 }
@@ -232,7 +243,9 @@ func (a *authorized) due(host string, interval time.Duration) bool {
 
 // internalTLS makes the internal listener speak TLS, if it is to, and returns what reaches other nodes.
 func (s *Server) internalTLS(o ServeOptions) (*http.Transport, error) {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13}, IdleConnTimeout: idleTime, MaxIdleConnsPerHost: 16}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13}, IdleConnTimeout: idleTime, MaxIdleConnsPerHost: 16,
+	}
 	if o.InternalCAFile != "" {
 		pool, err := certPool(o.InternalCAFile)
 		if err != nil {
@@ -314,8 +327,8 @@ func secured(next http.Handler, encrypted bool, proxies []netip.Prefix) http.Han
 	})
 }
 
-// redirected is the handler of the plain listener beside an encrypted one: it leads readers to HTTPS, and refuses whatever
-// would send data again that has gone over the network in clear.
+// redirected is the handler of the plain listener beside an encrypted one: it leads readers to HTTPS, and refuses
+// whatever would send data again that has gone over the network in clear.
 func (s *Server) redirected(port string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
@@ -335,7 +348,8 @@ func (s *Server) redirected(port string) http.Handler {
 			host = net.JoinHostPort(host, port)
 		}
 		// The host is one of ours.
-		http.Redirect(w, r, "https://"+host+r.URL.RequestURI(), http.StatusPermanentRedirect) //nolint:gosec // see above
+		//nolint:gosec // see above
+		http.Redirect(w, r, "https://"+host+r.URL.RequestURI(), http.StatusPermanentRedirect)
 	})
 }
 

@@ -11,7 +11,8 @@ import (
 	"j17/internal/base/wire"
 )
 
-// TestTrace asks from each event of two graphs: one with a schedule that another request has cancelled, one with a circle of sagas.
+// TestTrace asks from each event of two graphs: one with a schedule that another request has cancelled, one with a
+// circle of sagas.
 func TestTrace(t *testing.T) {
 	h, moveOut := moveIn(t, t.TempDir(), frozenAt())
 	defer moveOut()

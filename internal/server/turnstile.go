@@ -8,9 +8,9 @@ import (
 	"j17/internal/base/clock"
 )
 
-// turnstile lets in what clients write while a clock is moved: at each moment some writes at once, and all others when it opens, each time after
-// a longer pause. So what is done at a moment comes to an end, however many write beside it. Nobody has to wait for the end of a move, so that
-// a listener which writes back before it answers gets its turn.
+// turnstile lets in what clients write while a clock is moved: at each moment some writes at once, and all others when
+// it opens, each time after a longer pause. So what is done at a moment comes to an end, however many write beside it.
+// Nobody has to wait for the end of a move, so that a listener which writes back before it answers gets its turn.
 type turnstile struct {
 	// clock is that of the machine, which nobody moves.
 	clock clock.Clock
@@ -20,7 +20,8 @@ type turnstile struct {
 	moving context.Context //nolint:containedctx // it is the signal that a move is over
 	// writes counts those that were let in at this moment without a pause.
 	writes int
-	// opens is when those are let in that wait, pause how long it stays closed the next time; 0 where there was no pause at this moment.
+	// opens is when those are let in that wait, pause how long it stays closed the next time; 0 where there was no
+	// pause at this moment.
 	opens time.Time
 	pause time.Duration
 }

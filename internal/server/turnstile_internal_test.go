@@ -16,7 +16,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// pauses is a clock that notes how long somebody wants to wait, and lets nobody wait: it moves by that, unless it is still.
+// pauses is a clock that notes how long somebody wants to wait, and lets nobody wait: it moves by that, unless it is
+// still.
 type pauses struct {
 	*clock.Manual
 	waits []time.Duration
@@ -108,7 +109,8 @@ func (s *standing) Wait(ctx context.Context, _ time.Time) error {
 	}
 }
 
-// beside is work that has nothing to do but at ten moments. It is never done before somebody else has written, or has to wait with that.
+// beside is work that has nothing to do but at ten moments. It is never done before somebody else has written, or has
+// to wait with that.
 type beside struct {
 	clock  clock.Clock
 	next   time.Time
@@ -141,7 +143,8 @@ func (b *beside) Settle(ctx context.Context) error {
 	return nil
 }
 
-// TestTheClockMovesBesideAWriter moves a clock over ten moments while somebody writes as fast as he can, and counts the rounds.
+// TestTheClockMovesBesideAWriter moves a clock over ten moments while somebody writes as fast as he can, and counts the
+// rounds.
 func TestTheClockMovesBesideAWriter(t *testing.T) {
 	const tenant j17.Tenant = "i_prod"
 	const moments = 10
@@ -161,7 +164,9 @@ func TestTheClockMovesBesideAWriter(t *testing.T) {
 	var total atomic.Int64
 	go func() {
 		for gate.pass(writing) == nil {
-			_, err := s.Append(t.Context(), tenant, []store.Append{{Events: []store.NewEvent{{Key: j17.Key{Type: "order", ID: "o"}, Type: "was_placed", Data: []byte(`{}`), Metadata: []byte(`{}`)}}}})
+			_, err := s.Append(t.Context(), tenant, []store.Append{{Events: []store.NewEvent{
+				{Key: j17.Key{Type: "order", ID: "o"}, Type: "was_placed", Data: []byte(`{}`), Metadata: []byte(`{}`)},
+			}}})
 			if err != nil {
 				ended <- err
 				return
@@ -176,7 +181,10 @@ func TestTheClockMovesBesideAWriter(t *testing.T) {
 	}()
 
 	work := &beside{clock: clk, next: begin.Add(time.Hour), left: moments, writes: wrote, waits: machine.waiting}
-	st := stepper{clock: clk, feed: s, works: []part.Work{{NextDue: work.NextDue, Settle: work.Settle}}, gate: gate, busy: make(chan struct{}, 1), move: func(time.Duration) error { return nil }}
+	st := stepper{
+		clock: clk, feed: s, works: []part.Work{{NextDue: work.NextDue, Settle: work.Settle}}, gate: gate,
+		busy: make(chan struct{}, 1), move: func(time.Duration) error { return nil },
+	}
 	now, err := st.advance(t.Context(), 24*time.Hour)
 	if err != nil || now.Sub(begin) != 24*time.Hour || work.left != 0 {
 		t.Errorf("the clock was moved by %s with %d moments left: %v", now.Sub(begin), work.left, err)

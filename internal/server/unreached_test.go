@@ -11,7 +11,8 @@ import (
 	"j17/internal/server"
 )
 
-// TestListenersOfThisMachine deploys listeners of all kinds of addresses: those that a development server does not reach are told.
+// TestListenersOfThisMachine deploys listeners of all kinds of addresses: those that a development server does not
+// reach are told.
 func TestListenersOfThisMachine(t *testing.T) {
 	const text = `{"agent_types": ["user"], "aggregate_types": {"note": {"events": {"was_written": {"schema": {}, "handler": []}}}}, "listeners": {
 		"search": {"url": {"prod": "https://search.example.com", "test": "http://[::1]:9/hooks"}, "events": ["note.*"]},
@@ -27,8 +28,9 @@ func TestListenersOfThisMachine(t *testing.T) {
 		var got []string
 		dev, err := server.OpenDev(t.Context(), server.DevOptions{
 			Options: server.Options{
-				Dir: filepath.Join(dir, "data"), Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", PrivateListeners: private,
-				Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
+				Dir: filepath.Join(dir, "data"), Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0",
+				PrivateListeners: private,
+				Clock:            clock.System{}, Logger: slog.New(slog.DiscardHandler),
 			},
 			SpecFile: file, Deployed: func(d server.DeployAttempt) { got = d.Unreached },
 		})

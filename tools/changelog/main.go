@@ -1,8 +1,10 @@
-// Command changelog makes the section of a release in CHANGELOG.md of the files in changelog/unreleased, and removes these:
+// Command changelog makes the section of a release in CHANGELOG.md of the files in changelog/unreleased, and removes
+// these:
 //
 //	changelog 0.2.0 2027-01-31
 //
-// Each file is about one change: its first line is the kind, the others are the text. It runs in the root of the repository.
+// Each file is about one change: its first line is the kind, the others are the text. It runs in the root of the
+// repository.
 package main
 
 import (
@@ -34,7 +36,8 @@ func main() {
 
 // run returns the exit code: 2 for wrong arguments, 1 for what cannot be read or written.
 func run(root string, args []string, stderr io.Writer) int {
-	if len(args) != 2 || !regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(args[0]) || !regexp.MustCompile(`^\d{4}-\d\d-\d\d$`).MatchString(args[1]) {
+	if len(args) != 2 || !regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(args[0]) ||
+		!regexp.MustCompile(`^\d{4}-\d\d-\d\d$`).MatchString(args[1]) {
 		_, _ = fmt.Fprintln(stderr, "Say the version and the date of the release, as in: changelog 0.2.0 2027-01-31")
 		return 2
 	}
@@ -70,7 +73,8 @@ func release(root, version, date string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(root, page), []byte(text), 0o644); err != nil { //nolint:gosec // a page that everybody reads
+	//nolint:gosec // a page that everybody reads
+	if err := os.WriteFile(filepath.Join(root, page), []byte(text), 0o644); err != nil {
 		return err
 	}
 	for _, file := range files {

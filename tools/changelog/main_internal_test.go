@@ -40,7 +40,8 @@ func contents(t *testing.T, file string) string {
 	return string(raw)
 }
 
-// TestRelease makes a section of three changes: by kind in a fixed order, by name within a kind, before the last release.
+// TestRelease makes a section of three changes: by kind in a fixed order, by name within a kind, before the last
+// release.
 func TestRelease(t *testing.T) {
 	root := repository(t, "# Changelog\n\nAbout it.\n\n## [0.1.0] - 2026-11-30\n\nThe first.\n", map[string]string{
 		".gitkeep": "", "b.md": "Fixed\nTwo lines,\nindented.\n", "c.md": "Fixed\nOne.\n", "z.md": "Added\nNew.\n",
@@ -88,20 +89,47 @@ func TestRefused(t *testing.T) {
 		code    int
 		want    string
 	}{
-		"no change":       {old, map[string]string{".gitkeep": ""}, []string{"0.2.0", "2027-01-31"}, 1, "there is no change"},
-		"unknown kind":    {old, map[string]string{"a.md": "Bugfix\nText."}, []string{"0.2.0", "2027-01-31"}, 1, `"Bugfix"`},
-		"no text":         {old, map[string]string{"a.md": "Fixed\n"}, []string{"0.2.0", "2027-01-31"}, 1, "the text of the change is missing"},
-		"a list":          {old, map[string]string{"a.md": "Fixed\n- One"}, []string{"0.2.0", "2027-01-31"}, 1, "one paragraph"},
-		"another name":    {old, map[string]string{"a.txt": "Fixed\nOne"}, []string{"0.2.0", "2027-01-31"}, 1, "ends in .md"},
-		"released before": {old, map[string]string{"a.md": "Fixed\nOne"}, []string{"0.1.0", "2027-01-31"}, 1, "has a section of 0.1.0 already"},
-		"no release":      {"# Changelog\n", map[string]string{"a.md": "Fixed\nOne"}, []string{"0.2.0", "2027-01-31"}, 1, "has no section"},
-		"no version":      {old, map[string]string{"a.md": "Fixed\nOne"}, []string{"", "2027-01-31"}, 2, "Say the version"},
-		"no date":         {old, map[string]string{"a.md": "Fixed\nOne"}, []string{"0.2.0"}, 2, "Say the version"},
+		"no change": {
+			old, map[string]string{".gitkeep": ""}, []string{"0.2.0", "2027-01-31"}, 1, "there is no change",
+		},
+		"unknown kind": {
+			old, map[string]string{"a.md": "Bugfix\nText."}, []string{"0.2.0", "2027-01-31"}, 1, `"Bugfix"`,
+		},
+		"no text": {
+			old,
+			map[string]string{"a.md": "Fixed\n"},
+			[]string{"0.2.0", "2027-01-31"},
+			1,
+			"the text of the change is missing",
+		},
+		"a list": {
+			old, map[string]string{"a.md": "Fixed\n- One"}, []string{"0.2.0", "2027-01-31"}, 1, "one paragraph",
+		},
+		"another name": {
+			old, map[string]string{"a.txt": "Fixed\nOne"}, []string{"0.2.0", "2027-01-31"}, 1, "ends in .md",
+		},
+		"released before": {
+			old,
+			map[string]string{"a.md": "Fixed\nOne"},
+			[]string{"0.1.0", "2027-01-31"},
+			1,
+			"has a section of 0.1.0 already",
+		},
+		"no release": {
+			"# Changelog\n",
+			map[string]string{"a.md": "Fixed\nOne"},
+			[]string{"0.2.0", "2027-01-31"},
+			1,
+			"has no section",
+		},
+		"no version": {old, map[string]string{"a.md": "Fixed\nOne"}, []string{"", "2027-01-31"}, 2, "Say the version"},
+		"no date":    {old, map[string]string{"a.md": "Fixed\nOne"}, []string{"0.2.0"}, 2, "Say the version"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := repository(t, test.page, test.changes)
 			var stderr bytes.Buffer
-			if code := run(root, test.args, &stderr); code != test.code || !strings.Contains(stderr.String(), test.want) {
+			if code := run(root, test.args, &stderr); code != test.code ||
+				!strings.Contains(stderr.String(), test.want) {
 				t.Errorf("exit code %d: %s", code, &stderr)
 			}
 			if got := contents(t, filepath.Join(root, page)); got != test.page {

@@ -18,7 +18,10 @@ func archive(folder string, modified time.Time, program []byte, files map[string
 	}
 	w := tar.NewWriter(zip)
 	add := func(name string, mode int64, content []byte) error {
-		header := &tar.Header{Name: folder + "/" + name, Mode: mode, Size: int64(len(content)), ModTime: modified, Format: tar.FormatUSTAR}
+		header := &tar.Header{
+			Name: folder + "/" + name, Mode: mode, Size: int64(len(content)), ModTime: modified,
+			Format: tar.FormatUSTAR,
+		}
 		if name == "" {
 			header.Typeflag = tar.TypeDir
 		}

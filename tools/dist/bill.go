@@ -33,15 +33,18 @@ type property struct {
 	Value string `json:"value"`
 }
 
-// bill returns the bill of materials of a program with this checksum: what is linked in, under which licences, and what needs what. Its number
-// follows from its content, and its time is that of the commit.
+// bill returns the bill of materials of a program with this checksum: what is linked in, under which licences, and what
+// needs what. Its number follows from its content, and its time is that of the commit.
 func (r *release) bill(platform string, sum [32]byte, linked map[string]*module) ([]byte, error) {
 	// The parts, by their names.
 	var parts, needs []any
 	var program component
 	for _, path := range slices.Sorted(maps.Keys(linked)) {
 		m := linked[path]
-		c := component{Ref: m.reference(), Type: "library", Name: m.path, Version: m.version, Licenses: m.terms(), PURL: m.reference()}
+		c := component{
+			Ref: m.reference(), Type: "library", Name: m.path, Version: m.version, Licenses: m.terms(),
+			PURL: m.reference(),
+		}
 		if m.sum != "" {
 			c.Properties = []property{{"j17:go.sum", m.sum}}
 		}

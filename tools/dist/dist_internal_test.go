@@ -19,7 +19,9 @@ import (
 // TestArchive reads an archive, whose bytes are the same for the same content.
 func TestArchive(t *testing.T) {
 	pack := func() []byte {
-		packed, err := archive("j17_1", time.Unix(1_700_000_000, 0), []byte("the program"), map[string][]byte{"b": []byte("B"), "a": nil, "C": []byte("c")})
+		packed, err := archive("j17_1", time.Unix(1_700_000_000, 0), []byte("the program"), map[string][]byte{
+			"b": []byte("B"), "a": nil, "C": []byte("c"),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +52,13 @@ func TestArchive(t *testing.T) {
 		}
 		got = append(got, entry{h.Name, h.Mode, string(content)})
 	}
-	want := []entry{{"j17_1/", 0o755, ""}, {"j17_1/C", 0o644, "c"}, {"j17_1/a", 0o644, ""}, {"j17_1/b", 0o644, "B"}, {"j17_1/j17", 0o755, "the program"}}
+	want := []entry{
+		{"j17_1/", 0o755, ""},
+		{"j17_1/C", 0o644, "c"},
+		{"j17_1/a", 0o644, ""},
+		{"j17_1/b", 0o644, "B"},
+		{"j17_1/j17", 0o755, "the program"},
+	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(entry{})); diff != "" {
 		t.Error(diff)
 	}
@@ -64,14 +72,20 @@ func TestLicences(t *testing.T) {
 		kinds []string
 		err   string
 	}{
-		"one":     {map[string]string{"LICENSE": mit, "other/LICENSE": "not of this package"}, []string{"MIT"}, ""},
-		"several": {map[string]string{"LICENCE.md": "Apache License\nVersion 2.0", "NOTICE": "by A.", "p/COPYING": mit, "licenses.go": "package x"}, []string{"MIT", "Apache-2.0"}, ""},
+		"one": {map[string]string{"LICENSE": mit, "other/LICENSE": "not of this package"}, []string{"MIT"}, ""},
+		"several": {map[string]string{
+			"LICENCE.md": "Apache License\nVersion 2.0", "NOTICE": "by A.", "p/COPYING": mit,
+			"licenses.go": "package x",
+		}, []string{"MIT", "Apache-2.0"}, ""},
 		"none":    {map[string]string{"README": mit}, nil, ""},
 		"unknown": {map[string]string{"LICENSE": "Pay first."}, nil, "has a licence in LICENSE that this program does not know"},
 	} {
 		top := t.TempDir()
 		for path, text := range c.files {
-			if err := errors.Join(os.MkdirAll(filepath.Join(top, filepath.Dir(path)), 0o700), os.WriteFile(filepath.Join(top, path), []byte(text), 0o600)); err != nil {
+			if err := errors.Join(
+				os.MkdirAll(filepath.Join(top, filepath.Dir(path)), 0o700),
+				os.WriteFile(filepath.Join(top, path), []byte(text), 0o600),
+			); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -93,7 +107,8 @@ func TestLicences(t *testing.T) {
 func TestKindsOfLicences(t *testing.T) {
 	const bsd = "Redistribution and use in source and  binary forms, with or without modification, are permitted."
 	for text, want := range map[string]string{
-		bsd: "BSD-2-Clause", bsd + " Neither the name of the author": "BSD-3-Clause", "Mozilla Public License Version 2.0": "MPL-2.0", "GNU General Public License": "",
+		bsd: "BSD-2-Clause", bsd + " Neither the name of the author": "BSD-3-Clause",
+		"Mozilla Public License Version 2.0": "MPL-2.0", "GNU General Public License": "",
 	} {
 		if got := strings.Join(kindsOf(text), " "); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
@@ -105,9 +120,14 @@ func TestKindsOfLicences(t *testing.T) {
 func TestBill(t *testing.T) {
 	r := &release{version: "1.2.3", revision: "abc", modified: time.Unix(1_700_000_000, 0)}
 	linked := map[string]*module{
-		"j17":           {path: "j17", version: "1.2.3", licences: []string{"Apache-2.0"}, needs: []string{"example.com/a", "std"}},
-		"example.com/a": {path: "example.com/a", version: "v1.0.0", sum: "h1:x", licences: []string{"BSD-3-Clause", "MIT"}, needs: []string{"std"}},
-		"std":           {path: "std", version: "1.26.8", licences: []string{"BSD-3-Clause"}},
+		"j17": {
+			path: "j17", version: "1.2.3", licences: []string{"Apache-2.0"}, needs: []string{"example.com/a", "std"},
+		},
+		"example.com/a": {
+			path: "example.com/a", version: "v1.0.0", sum: "h1:x", licences: []string{"BSD-3-Clause", "MIT"},
+			needs: []string{"std"},
+		},
+		"std": {path: "std", version: "1.26.8", licences: []string{"BSD-3-Clause"}},
 	}
 	raw, err := r.bill("linux/amd64", [32]byte{1}, linked)
 	if err != nil {
@@ -133,11 +153,14 @@ func TestBill(t *testing.T) {
 	if err := json.Unmarshal(raw, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.BOMFormat != "CycloneDX" || got.Metadata.Timestamp != "2023-11-14T22:13:20Z" || len(got.Components) != 2 || got.Components[0].PURL != "pkg:golang/example.com/a@v1.0.0" ||
-		len(got.Dependencies) != 3 || len(got.Dependencies[1].DependsOn) != 2 || !strings.HasPrefix(got.SerialNumber, "urn:uuid:") || len(got.Metadata.Component.Hashes) != 1 {
+	if got.BOMFormat != "CycloneDX" || got.Metadata.Timestamp != "2023-11-14T22:13:20Z" || len(got.Components) != 2 ||
+		got.Components[0].PURL != "pkg:golang/example.com/a@v1.0.0" ||
+		len(got.Dependencies) != 3 || len(got.Dependencies[1].DependsOn) != 2 ||
+		!strings.HasPrefix(got.SerialNumber, "urn:uuid:") || len(got.Metadata.Component.Hashes) != 1 {
 		t.Errorf("%s", raw)
 	}
-	if other, err := r.bill("linux/amd64", [32]byte{2}, linked); err != nil || bytes.Contains(other, []byte(got.SerialNumber)) {
+	if other, err := r.bill("linux/amd64", [32]byte{2}, linked); err != nil ||
+		bytes.Contains(other, []byte(got.SerialNumber)) {
 		t.Errorf("that of another program has the same number: %v", err)
 	}
 	if !strings.Contains(string(raw), `"expression": "BSD-3-Clause AND MIT"`) {

@@ -22,7 +22,8 @@ type module struct {
 	path, version, sum string
 	// needs are the paths of the modules that its packages import.
 	needs []string
-	// licences are the identifiers of the licences that its files are under, and files the texts by their paths in the module.
+	// licences are the identifiers of the licences that its files are under, and files the texts by their paths in the
+	// module.
 	licences []string
 	files    map[string][]byte
 }
@@ -38,8 +39,8 @@ type imported struct {
 	}
 }
 
-// linked lists the modules that are compiled into a program, by their paths, with the licences of the packages that are. It fails where a module
-// has no licence, or one of a kind that nobody has looked at.
+// linked lists the modules that are compiled into a program, by their paths, with the licences of the packages that
+// are. It fails where a module has no licence, or one of a kind that nobody has looked at.
 func (r *release) linked(ctx context.Context, goos, arch, program string) (map[string]*module, error) {
 	// The modules, as the program says.
 	info, err := buildinfo.ReadFile(program)
@@ -47,8 +48,10 @@ func (r *release) linked(ctx context.Context, goos, arch, program string) (map[s
 		return nil, err
 	}
 	all := map[string]*module{
-		"j17":           {path: "j17", version: r.version, files: map[string][]byte{}},
-		standardLibrary: {path: standardLibrary, version: strings.TrimPrefix(info.GoVersion, "go"), files: map[string][]byte{}},
+		"j17": {path: "j17", version: r.version, files: map[string][]byte{}},
+		standardLibrary: {
+			path: standardLibrary, version: strings.TrimPrefix(info.GoVersion, "go"), files: map[string][]byte{},
+		},
 	}
 	for _, m := range info.Deps {
 		if m.Replace != nil {
@@ -176,7 +179,9 @@ func texts(linked map[string]*module) []byte {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(m.files)) {
-			fmt.Fprintf(&b, "=== %s %s: %s\n\n%s\n", m.path, m.version, filepath.ToSlash(name), bytes.TrimSpace(m.files[name]))
+			fmt.Fprintf(
+				&b, "=== %s %s: %s\n\n%s\n", m.path, m.version, filepath.ToSlash(name), bytes.TrimSpace(m.files[name]),
+			)
 		}
 	}
 	return b.Bytes()

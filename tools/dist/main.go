@@ -1,10 +1,10 @@
-// Command dist builds a release into the folder dist: an archive for each platform with the program and all licences, a list of what is linked in
-// (CycloneDX), llms-full.txt, and the checksums of these files:
+// Command dist builds a release into the folder dist: an archive for each platform with the program and all licences, a
+// list of what is linked in (CycloneDX), llms-full.txt, and the checksums of these files:
 //
 //	dist [OS/ARCHITECTURE ...]
 //
-// The same commit gives the same bytes with the same version of Go, wherever it is built: paths are trimmed, and files have the commit's
-// time, fixed modes, no owner and a fixed order. It runs in the root of the repository.
+// The same commit gives the same bytes with the same version of Go, wherever it is built: paths are trimmed, and files
+// have the commit's time, fixed modes, no owner and a fixed order. It runs in the root of the repository.
 package main
 
 import (
@@ -77,7 +77,9 @@ func build(ctx context.Context, platforms, env []string, stdout, stderr io.Write
 		}
 	}
 
-	pages, err := r.command(ctx, runtime.GOOS, runtime.GOARCH, "run", "-trimpath", "-buildvcs=false", "./cmd/j17", "docs", "--llms-full")
+	pages, err := r.command(
+		ctx, runtime.GOOS, runtime.GOARCH, "run", "-trimpath", "-buildvcs=false", "./cmd/j17", "docs", "--llms-full",
+	)
 	if err != nil {
 		return err
 	}
@@ -107,7 +109,9 @@ func current(ctx context.Context, env []string) (*release, error) {
 	// Flags and architecture levels of a user's own would change the program.
 	r.env = slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return slices.Contains([]string{"GOFLAGS", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFIPS140", "CGO_ENABLED", "GOWORK"}, name)
+		return slices.Contains([]string{
+			"GOFLAGS", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFIPS140", "CGO_ENABLED", "GOWORK",
+		}, name)
 	})
 	r.env = append(r.env, "CGO_ENABLED=0", "GOENV=off", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0")
 
@@ -142,7 +146,9 @@ func (r *release) platform(ctx context.Context, goos, arch string, stderr io.Wri
 	defer func() { _ = os.RemoveAll(work) }()
 	file := filepath.Join(work, "j17")
 	flags := "-s -w -buildid= -X main.revision=" + r.revision
-	if _, err := r.command(ctx, goos, arch, "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", file, "./cmd/j17"); err != nil {
+	if _, err := r.command(
+		ctx, goos, arch, "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", file, "./cmd/j17",
+	); err != nil {
 		return err
 	}
 	program, err := os.ReadFile(file) //nolint:gosec // the file that was just made
@@ -173,7 +179,8 @@ func (r *release) platform(ctx context.Context, goos, arch string, stderr io.Wri
 		more = append(more, "packaging/j17.service")
 	}
 	for _, path := range more {
-		if files[filepath.Base(path)], err = os.ReadFile(path); err != nil { //nolint:gosec // the repository's own files
+		//nolint:gosec // the repository's own files
+		if files[filepath.Base(path)], err = os.ReadFile(path); err != nil {
 			return err
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Pebble checks itself wherever the race detector is on, and keeps a stack for each iterator: that is two fifths of the time of what uses a store
-// there. So the race detector gets a copy of it that does neither, and the tests of the store run once more with these checks, without the
-// race detector.
+// Pebble checks itself wherever the race detector is on, and keeps a stack for each iterator: that is two fifths of the
+// time of what uses a store there. So the race detector gets a copy of it that does neither, and the tests of the store
+// run once more with these checks, without the race detector.
 const (
 	engineModule = "github.com/cockroachdb/pebble/v2"
 	engineUser   = "j17/internal/storage/pebble"
@@ -33,8 +33,8 @@ func engineChanges() map[string][2]string {
 	}
 }
 
-// unchecked returns the flag by which packages are compiled with the copy of the engine. It makes the copy in .tools, beside go.mod, where there is
-// none of this version.
+// unchecked returns the flag by which packages are compiled with the copy of the engine. It makes the copy in .tools,
+// beside go.mod, where there is none of this version.
 func unchecked(ctx context.Context) (flag string, err error) {
 	mod, err := answer(ctx, "env", "GOMOD")
 	if err != nil {
@@ -64,7 +64,8 @@ func unchecked(ctx context.Context) (flag string, err error) {
 	}
 	text = append(text, "\nreplace "+engineModule+" => ./.tools/"+name+"\n"...)
 	file := filepath.Join(tools, "race.mod")
-	err = errors.Join(os.WriteFile(file, text, 0o600), os.WriteFile(filepath.Join(tools, "race.sum"), sums, 0o600)) //nolint:gosec // beside that module
+	//nolint:gosec // beside that module
+	err = errors.Join(os.WriteFile(file, text, 0o600), os.WriteFile(filepath.Join(tools, "race.sum"), sums, 0o600))
 	if err != nil {
 		return "", err
 	}
@@ -83,7 +84,8 @@ func answer(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// copyEngine copies the engine, but for its tests, and changes what is to be another way. Nothing is at the place where it fails.
+// copyEngine copies the engine, but for its tests, and changes what is to be another way. Nothing is at the place where
+// it fails.
 func copyEngine(from, to string) (err error) {
 	fresh := to + ".new"
 	if err := errors.Join(os.RemoveAll(fresh), os.MkdirAll(filepath.Dir(to), 0o750)); err != nil {

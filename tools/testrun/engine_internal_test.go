@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestTheCopyOfTheEngine copies the engine of the store as it is: what is changed is there, once, and its tests are left out.
+// TestTheCopyOfTheEngine copies the engine of the store as it is: what is changed is there, once, and its tests are
+// left out.
 func TestTheCopyOfTheEngine(t *testing.T) {
 	from, err := answer(t.Context(), "list", "-m", "-f", "{{.Dir}}", engineModule)
 	if err != nil {
@@ -28,7 +29,8 @@ func TestTheCopyOfTheEngine(t *testing.T) {
 	}
 }
 
-// TestAnotherEngine copies engines in which what is to be changed is not as it was, or not there: nothing is at the place of the copy.
+// TestAnotherEngine copies engines in which what is to be changed is not as it was, or not there: nothing is at the
+// place of the copy.
 func TestAnotherEngine(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"other text": {"internal/invariants/on.go": "//go:build invariants\n"},

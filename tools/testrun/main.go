@@ -1,17 +1,20 @@
 // Command testrun runs `go test` with the arguments it is given and tells of each package when it ends, with a running
-// count; `go test` itself keeps results back until all packages before them have ended. Packages with more test code are
-// begun earlier, so that in the end no long one runs alone. What failed is shown in full, and the slowest packages at the
-// end. It exits as `go test` does.
+// count; `go test` itself keeps results back until all packages before them have ended. Packages with more test code
+// are begun earlier, so that in the end no long one runs alone. What failed is shown in full, and the slowest packages
+// at the end. It exits as `go test` does.
 //
-// With -race, the tests of files with the line "//go:build !race" run in a pass of their own, without the race detector: they
-// compute for long in one goroutine, where it makes them many times slower and has nothing to find. A file with that line and without
-// tests changes what the other tests of its package do, which all run in such a pass as well. What has no race detector is compiled
-// as the program is, so that both share what they have compiled. These passes run one after the other, a package at a time, beside the one
-// under the race detector, so that the processors have work while a test waits for its disk or its last goroutine.
+// With -race, the tests of files with the line "//go:build !race" run in a pass of their own, without the race
+// detector: they compute for long in one goroutine, where it makes them many times slower and has nothing to find. A
+// file with that line and without tests changes what the other tests of its package do, which all run in such a pass as
+// well. What has no race detector is compiled as the program is, so that both share what they have compiled. These
+// passes run one after the other, a package at a time, beside the one under the race detector, so that the processors
+// have work while a test waits for its disk or its last goroutine.
 //
-// With -race, packages are compiled with a copy of Pebble, the engine of the store, that does not check itself; see unchecked.
+// With -race, packages are compiled with a copy of Pebble, the engine of the store, that does not check itself; see
+// unchecked.
 //
-// A package whose tests were cut short because the race detector itself has crashed runs a second time, and that counts; see ownCrash.
+// A package whose tests were cut short because the race detector itself has crashed runs a second time, and that
+// counts; see ownCrash.
 package main
 
 import (
@@ -41,8 +44,10 @@ func main() {
 // run returns the exit code of `go test`, or 1 where it did not run at all.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !isFlag(arg) })
-	list := exec.CommandContext(ctx, "go", slices.Concat([]string{"list", "-f", listFormat}, //nolint:gosec // the packages that make names
-		slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return flag != raceFlag }), slices.DeleteFunc(slices.Clone(args), isFlag))...)
+	//nolint:gosec // the packages that make names
+	list := exec.CommandContext(ctx, "go", slices.Concat([]string{"list", "-f", listFormat},
+		slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return flag != raceFlag }),
+		slices.DeleteFunc(slices.Clone(args), isFlag))...)
 	list.Stderr = stderr
 	found, err := list.Output()
 	if err != nil {
@@ -63,14 +68,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 	var plainly []*exec.Cmd
 	names, alone, whole := withoutRaceDetector(string(found), os.ReadFile)
-	plain := slices.Concat([]string{"-trimpath"}, slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return flag == raceFlag }))
-	some := slices.Insert(slices.Clone(plain), 0, "-run=^("+strings.Join(names, "|")+")$") // later flags count, so a -run of the caller is stronger
+	plain := slices.Concat(
+		[]string{"-trimpath"},
+		slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return flag == raceFlag }),
+	)
+	// Later flags count, so a -run of the caller is stronger.
+	some := slices.Insert(slices.Clone(plain), 0, "-run=^("+strings.Join(names, "|")+")$")
 	var checked []string
 	if len(last) > len(flags) && slices.Contains(all, engineUser) {
 		checked = []string{engineUser}
 		alone = slices.DeleteFunc(alone, func(name string) bool { return name == engineUser }) // all of its tests run
 	}
-	for _, pass := range []struct{ flags, packages []string }{{some, alone}, {plain, whole}, {append([]string{checksTag}, plain...), checked}} {
+	for _, pass := range []struct{ flags, packages []string }{
+		{some, alone}, {plain, whole}, {append([]string{checksTag}, plain...), checked},
+	} {
 		if len(pass.packages) > 0 {
 			without := goTest(ctx, slices.Insert(pass.flags, 0, "-p=1"), pass.packages)
 			without.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -103,12 +114,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // raceFlag turns the race detector on.
 const raceFlag = "-race"
 
-// listFormat makes lines with the name of a package, its folder, the names of its test files, and after an empty field those
-// of files that are not built, with tabs between them.
+// listFormat makes lines with the name of a package, its folder, the names of its test files, and after an empty field
+// those of files that are not built, with tabs between them.
 const listFormat = `{{.ImportPath}}{{"\t"}}{{.Dir}}{{range .TestGoFiles}}{{"\t"}}{{.}}{{end}}{{range .XTestGoFiles}}{{"\t"}}{{.}}{{end}}{{"\t"}}{{range .IgnoredGoFiles}}{{"\t"}}{{.}}{{end}}`
 
 func goTest(ctx context.Context, flags, packages []string) *exec.Cmd {
-	return exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-json"}, flags, packages)...) //nolint:gosec // the arguments that make gives
+	//nolint:gosec // the arguments that make gives
+	return exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-json"}, flags, packages)...)
 }
 
 // isFlag tells flags and their values from names of packages.
@@ -135,18 +147,22 @@ func inOrder(list string, size func(path string) int64) []string {
 			sizes[name] += size(file)
 		}
 	}
-	return slices.SortedFunc(maps.Keys(sizes), func(a, b string) int { return cmp.Or(cmp.Compare(sizes[b], sizes[a]), cmp.Compare(a, b)) })
+	return slices.SortedFunc(
+		maps.Keys(sizes), func(a, b string) int { return cmp.Or(cmp.Compare(sizes[b], sizes[a]), cmp.Compare(a, b)) },
+	)
 }
 
-// withoutRaceDetector returns the tests of files that are built without the race detector only, and their packages; but for packages of
-// which all tests run without it, because such a file has none. A file that cannot be read is for `go test` to tell of.
+// withoutRaceDetector returns the tests of files that are built without the race detector only, and their packages; but
+// for packages of which all tests run without it, because such a file has none. A file that cannot be read is for `go
+// test` to tell of.
 func withoutRaceDetector(list string, read func(path string) ([]byte, error)) (tests, packages, whole []string) {
 	test := regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)\w*)\(`)
 	for line := range strings.Lines(list) {
 		name, _, not := listed(line)
 		for _, file := range not {
 			text, err := read(file)
-			if err != nil || !strings.HasSuffix(file, "_test.go") || !strings.HasPrefix(string(text), "//go:build !race\n") {
+			if err != nil || !strings.HasSuffix(file, "_test.go") ||
+				!strings.HasPrefix(string(text), "//go:build !race\n") {
 				continue
 			}
 			found := test.FindAllStringSubmatch(string(text), -1)
@@ -230,8 +246,8 @@ func newReport(out io.Writer, all int) *report {
 	return &report{out: out, all: all, outputs: map[tested]*output{}, minutes: make(chan struct{})}
 }
 
-// follow runs queues of `go test` side by side, those of a queue one after the other, and reports their packages. It returns how they have
-// ended.
+// follow runs queues of `go test` side by side, those of a queue one after the other, and reports their packages. It
+// returns how they have ended.
 func (r *report) follow(stderr io.Writer, queues ...[]*exec.Cmd) []error {
 	lines, ended := make(chan line), make(chan error)
 	for n, queue := range queues {
@@ -394,15 +410,16 @@ func (o *output) text() string {
 var (
 	// detectorCheck is what the race detector says when it finds a fault in itself.
 	detectorCheck = regexp.MustCompile(`ThreadSanitizer: CHECK failed: tsan_`)
-	// detectorFault is how Go tells of a fault in C code that runs outside of all goroutines, as the race detector does.
+	// detectorFault is how Go tells of a fault in C code that runs outside of all goroutines, as the race detector
+	// does.
 	detectorFault = regexp.MustCompile(`(?m)^SIGSEGV: [^\n]*\n[^\n]*addr=0x0\n(?s:.{0,400})^runtime: g 0( gp=0x[0-9a-f]+)?: unknown pc `)
 	// failure is what tests that fail and data races say.
 	failure = regexp.MustCompile(`(?m)^\s*--- FAIL|WARNING: DATA RACE`)
 )
 
-// ownCrash reports whether the race detector has crashed before any test had failed. It does so now and then in bubbles of
-// testing/synctest, with a failed check or a nil pointer of its own (golang/go#78156, open for Go 1.26). That says nothing about the
-// code that was tested.
+// ownCrash reports whether the race detector has crashed before any test had failed. It does so now and then in bubbles
+// of testing/synctest, with a failed check or a nil pointer of its own (golang/go#78156, open for Go 1.26). That says
+// nothing about the code that was tested.
 func ownCrash(o *output) bool {
 	text := o.text()
 	return !failure.MatchString(text) && (detectorCheck.MatchString(text) || detectorFault.MatchString(text))

@@ -69,7 +69,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestQueuesRunSideBySide has a pass that does not end before one of the other queue has begun. A package is tested in both at a time.
+// TestQueuesRunSideBySide has a pass that does not end before one of the other queue has begun. A package is tested in
+// both at a time.
 func TestQueuesRunSideBySide(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	shell := func(script string) *exec.Cmd { return exec.CommandContext(t.Context(), "sh", "-c", script, pipe) }
@@ -96,7 +97,9 @@ func TestQueuesRunSideBySide(t *testing.T) {
 	if len(errs) != 3 || failed != 1 {
 		t.Errorf("they have ended with %v", errs)
 	}
-	for _, want := range []string{"] ok       0.0 s  j17/a\n", "] FAIL     0.0 s  j17/a\n    left\n", "] ok       0.0 s  j17/b\n", "[3/3]"} {
+	for _, want := range []string{
+		"] ok       0.0 s  j17/a\n", "] FAIL     0.0 s  j17/a\n    left\n", "] ok       0.0 s  j17/b\n", "[3/3]",
+	} {
 		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "right") {
 			t.Errorf("there is no %q, or what a test has said that passed:\n%s", want, out.String())
 		}
@@ -174,7 +177,8 @@ func TestACrashOfTheRaceDetector(t *testing.T) {
 			if n := strings.Count(string(runs), "run"); n != tc.runs || code != tc.code {
 				t.Errorf("%d runs, exit code %d, want %d and %d\n%s%s", n, code, tc.runs, tc.code, out.String(), errs.String())
 			}
-			if failed := strings.Contains(out.String(), "1 of 1 packages failed"); failed != (tc.code != 0) || !strings.Contains(out.String(), "[1/1]") {
+			if failed := strings.Contains(out.String(), "1 of 1 packages failed"); failed != (tc.code != 0) ||
+				!strings.Contains(out.String(), "[1/1]") {
 				t.Errorf("%s", out.String())
 			}
 		})
@@ -207,14 +211,17 @@ func TestWithoutRaceDetector(t *testing.T) {
 		}
 		return []byte(text), nil
 	})
-	if diff := cmp.Diff([][]string{{"FuzzX", "TestX", "TestY"}, {"j17/a", "j17/d"}, {"j17/e"}}, [][]string{tests, packages, whole}); diff != "" {
+	if diff := cmp.Diff([][]string{{"FuzzX", "TestX", "TestY"}, {"j17/a", "j17/d"}, {"j17/e"}}, [][]string{
+		tests, packages, whole,
+	}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 func TestRun(t *testing.T) {
 	var out, errs strings.Builder
-	if code := run(t.Context(), []string{"-run=^$", "j17/internal/base/work"}, &out, &errs); code != 0 || !strings.Contains(out.String(), "[1/1]") {
+	if code := run(t.Context(), []string{"-run=^$", "j17/internal/base/work"}, &out, &errs); code != 0 ||
+		!strings.Contains(out.String(), "[1/1]") {
 		t.Errorf("exit code %d, %s%s", code, out.String(), errs.String())
 	}
 	if code := run(t.Context(), []string{"j17/internal/nowhere"}, &out, &errs); code == 0 {

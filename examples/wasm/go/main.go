@@ -12,8 +12,8 @@ import (
 // main is not called: the module is built as a library (-buildmode=c-shared).
 func main() {}
 
-// init runs once, before the first call; all calls begin from the memory that it leaves. Running both functions here saves
-// each call what encoding/json does when it meets a type for the first time.
+// init runs once, before the first call; all calls begin from the memory that it leaves. Running both functions here
+// saves each call what encoding/json does when it meets a type for the first time.
 func init() {
 	for _, f := range []func([]byte) []byte{call(handle), call(imply)} {
 		f([]byte(`{"state":{"lines":[{}]},"event":{"data":{"unit_price":1,"quantity":1,"items":[{"quantity":1}]}}}`))
@@ -21,7 +21,8 @@ func init() {
 	}
 }
 
-// kept holds the blocks that j17 writes its input to, so that they are not collected. Memory is put back after each call.
+// kept holds the blocks that j17 writes its input to, so that they are not collected. Memory is put back after each
+// call.
 var kept [][]byte
 
 //go:wasmexport malloc

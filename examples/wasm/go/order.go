@@ -105,7 +105,9 @@ type Reservation struct {
 func imply(in ImplicationInput) ImplicationOutput {
 	out := ImplicationOutput{Actions: []Action{}}
 	for _, item := range in.Event.Data.Items {
-		out.Actions = append(out.Actions, Action{Emit{"inventory", item.ProductID, "was_reserved", Reservation{item.Quantity, in.Event.Key}}})
+		out.Actions = append(out.Actions, Action{
+			Emit{"inventory", item.ProductID, "was_reserved", Reservation{item.Quantity, in.Event.Key}},
+		})
 	}
 	return out
 }

@@ -1,5 +1,5 @@
-// Package apikey defines the form of API keys, by which they are generated, distinguished and looked up. It does not know which keys are valid:
-// code that inspects a key before it is stored or sent needs no control plane.
+// Package apikey defines the form of API keys, by which they are generated, distinguished and looked up. It does not
+// know which keys are valid: code that inspects a key before it is stored or sent needs no control plane.
 package apikey
 
 import (
@@ -11,8 +11,8 @@ import (
 	"j17"
 )
 
-// An API key is "j17_0_", the environment, "_", 32 random characters of 5 bits each, and 7 characters that
-// hold the CRC-32 of everything before them, so that a mistyped key is distinguished from a wrong one without a look-up.
+// An API key is "j17_0_", the environment, "_", 32 random characters of 5 bits each, and 7 characters that hold the
+// CRC-32 of everything before them, so that a mistyped key is distinguished from a wrong one without a look-up.
 const (
 	prefix         = "j17_0_"
 	alphabet       = "123456789abcdefghjkmnpqrstuvwxyz"
@@ -43,7 +43,8 @@ func New(env j17.Environment) (token, shown string) {
 // Is reports whether a credential is meant to be an API key, good or not.
 func Is(token string) bool { return strings.HasPrefix(token, prefix) }
 
-// Environment returns the environment that an API key is for; false for what cannot be one, by its form or its checksum. It does not allocate.
+// Environment returns the environment that an API key is for; false for what cannot be one, by its form or its
+// checksum. It does not allocate.
 func Environment(token string) (j17.Environment, bool) {
 	if len(token) > maxLength || !strings.HasPrefix(token, prefix) {
 		return "", false
@@ -65,7 +66,8 @@ func Environment(token string) (j17.Environment, bool) {
 	return env, true
 }
 
-// Hash returns the SHA-256 of an API key, which is all that is kept of it; false for what cannot be one. It does not allocate.
+// Hash returns the SHA-256 of an API key, which is all that is kept of it; false for what cannot be one. It does not
+// allocate.
 func Hash(token string) ([sha256.Size]byte, bool) {
 	if _, ok := Environment(token); !ok {
 		return [sha256.Size]byte{}, false

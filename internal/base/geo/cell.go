@@ -8,8 +8,8 @@ import (
 	"github.com/golang/geo/s2"
 )
 
-// Cell is a square of the sphere. The cells in it are its quarters and theirs, down to some square centimetres. Cells have names whose
-// order is that of a line which fills the sphere: what is in a cell is a range of names.
+// Cell is a square of the sphere. The cells in it are its quarters and theirs, down to some square centimetres. Cells
+// have names whose order is that of a line which fills the sphere: what is in a cell is a range of names.
 type Cell struct{ id s2.CellID }
 
 // World returns the six cells that are everything.
@@ -49,7 +49,8 @@ func appendName(dst []byte, id uint64) []byte {
 func CellNamed(text string) (Cell, bool) {
 	id, err := strconv.ParseUint(text, 16, 64)
 	c := Cell{s2.CellID(id)}
-	return c, err == nil && len(text) == NameDigits && c.id.IsValid() && string(c.AppendName(make([]byte, 0, NameDigits))) == text
+	return c, err == nil && len(text) == NameDigits && c.id.IsValid() &&
+		string(c.AppendName(make([]byte, 0, NameDigits))) == text
 }
 
 // Quarters returns the four cells that the cell is made of, none for one of the smallest.
@@ -73,15 +74,16 @@ func (c Cell) Around() []Cell {
 	return append(all, c)
 }
 
-// Reach returns bounds of how far what is in the cell is from a point, in metres: nothing is nearer than near, nothing farther than far.
+// Reach returns bounds of how far what is in the cell is from a point, in metres: nothing is nearer than near, nothing
+// farther than far.
 func (c Cell) Reach(p Point) (near, far float64) {
 	cell, v := s2.CellFromCellID(c.id), p.vector()
 	return bound(cell.Distance(v), -1), bound(cell.MaxDistance(v), 1)
 }
 
-// bound turns the square of a chord into metres, and rounds well beyond the errors of both. The distance to an edge is computed by way of the
-// square of the cosine of its angle: the error grows where that is nearly 0, a quarter of the Earth away, to some 40 centimetres, and where
-// it would be less than 0 there is no number at all.
+// bound turns the square of a chord into metres, and rounds well beyond the errors of both. The distance to an edge is
+// computed by way of the square of the cosine of its angle: the error grows where that is nearly 0, a quarter of the
+// Earth away, to some 40 centimetres, and where it would be less than 0 there is no number at all.
 func bound(chord s1.ChordAngle, sign float64) float64 {
 	const rounding, least = 2e-14, 1.5e-7
 	square := float64(chord)

@@ -9,11 +9,12 @@ import (
 	"github.com/golang/geo/s2"
 )
 
-// crossing finds edges of rings that cross each other or, within one ring, touch: a path to one of them, and where that is.
+// crossing finds edges of rings that cross each other or, within one ring, touch: a path to one of them, and where that
+// is.
 //
-// A meridian sweeps over the sphere, which was turned so that the poles are nowhere special, and meets edges in order from south to
-// north. Edges that cross are neighbours just before, so that only neighbours are compared (Shamos and Hoey): with n vertices that is n
-// times log n. Rings may share vertices where they do not cross in them.
+// A meridian sweeps over the sphere, which was turned so that the poles are nowhere special, and meets edges in order
+// from south to north. Edges that cross are neighbours just before, so that only neighbours are compared (Shamos and
+// Hoey): with n vertices that is n times log n. Rings may share vertices where they do not cross in them.
 func crossing(polygons [][]ring) (path string, at Point, found bool) {
 	s := newSweep(polygons)
 	if i, ok := s.meeting(); ok {
@@ -116,8 +117,8 @@ func (s *sweep) add(a, b int, e edge) {
 	s.vertices[a].ends, s.vertices[b].ends = append(s.vertices[a].ends, n), append(s.vertices[b].ends, n)
 }
 
-// meeting finds a vertex in which rings cross each other: going around it, the two edges of one ring enclose those of another one, or
-// none of them.
+// meeting finds a vertex in which rings cross each other: going around it, the two edges of one ring enclose those of
+// another one, or none of them.
 func (s *sweep) meeting() (int, bool) {
 	for id := range s.vertices {
 		v := &s.vertices[id]
@@ -192,7 +193,9 @@ func (s *sweep) run() (int, bool) {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(s.vertices[a].lng, s.vertices[b].lng), cmp.Compare(s.vertices[a].at.Z, s.vertices[b].at.Z))
+		return cmp.Or(
+			cmp.Compare(s.vertices[a].lng, s.vertices[b].lng), cmp.Compare(s.vertices[a].at.Z, s.vertices[b].at.Z),
+		)
 	})
 	for _, id := range order {
 		for _, n := range s.vertices[id].ends {
@@ -271,7 +274,8 @@ func (s *sweep) cross(i, j int32) bool {
 	w, e := s.side(a, b.west), s.side(a, b.east)
 	x, y := s.side(b, a.west), s.side(b, a.east)
 	if math.Abs(w) <= rounding || math.Abs(e) <= rounding || math.Abs(x) <= rounding || math.Abs(y) <= rounding {
-		return a.ring == b.ring && (s.on(a, b.west, w) || s.on(a, b.east, e) || s.on(b, a.west, x) || s.on(b, a.east, y))
+		return a.ring == b.ring &&
+			(s.on(a, b.west, w) || s.on(a, b.east, e) || s.on(b, a.west, x) || s.on(b, a.east, y))
 	}
 	// All four triangles have the same sense, so that the arcs meet, and not where one is continued around the sphere.
 	return w < 0 && e > 0 && x > 0 && y < 0 || w > 0 && e < 0 && x < 0 && y > 0

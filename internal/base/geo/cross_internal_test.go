@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTheSearchForCrossingsIsBounded counts the comparisons for rings that have as many vertices as are allowed, the worst that come
-// to mind among them.
+// TestTheSearchForCrossingsIsBounded counts the comparisons for rings that have as many vertices as are allowed, the
+// worst that come to mind among them.
 func TestTheSearchForCrossingsIsBounded(t *testing.T) {
 	t.Parallel()
 	const n = MaxVertices

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Cut returns the vertices of the polygons as GeoJSON has them on a map from longitude -180 to 180: each ring closed, the outer ones
-// counterclockwise and holes clockwise, with polygons cut along longitude 180 that cross it, and followed along the upper or lower edge of the map
-// where they have a pole (section 3.1.9 of RFC 7946).
+// Cut returns the vertices of the polygons as GeoJSON has them on a map from longitude -180 to 180: each ring closed,
+// the outer ones counterclockwise and holes clockwise, with polygons cut along longitude 180 that cross it, and
+// followed along the upper or lower edge of the map where they have a pole (section 3.1.9 of RFC 7946).
 func (s *Shape) Cut() [][][]Point {
 	var all [][][]Point
 	for _, rings := range s.polygons {
@@ -23,8 +23,8 @@ func (s *Shape) Cut() [][][]Point {
 
 // cutting draws one polygon on a map.
 type cutting struct {
-	// outer and holes are the rings that lie on the map as they are, lines what others become that leave it: each begins and ends at the edge of the
-	// map, and has the area to its left.
+	// outer and holes are the rings that lie on the map as they are, lines what others become that leave it: each
+	// begins and ends at the edge of the map, and has the area to its left.
 	outer, holes, lines [][]Point
 }
 
@@ -71,8 +71,8 @@ func (c *cutting) draw(r *ring, outer bool) {
 	c.lines = append(c.lines, lines...)
 }
 
-// seamWidth is how far from longitude 180, in degrees, a vertex is taken to lie on it, and how far two of them are taken to be one: 0.1 millimetres.
-// Programs that cut areas compute each side by itself.
+// seamWidth is how far from longitude 180, in degrees, a vertex is taken to lie on it, and how far two of them are
+// taken to be one: 0.1 millimetres. Programs that cut areas compute each side by itself.
 const seamWidth = 1e-9
 
 // onSeam returns a vertex at longitude 180 or -180 where it is close to that.
@@ -117,7 +117,8 @@ func eachDrawn(a, b Point, do func(from, to Point)) {
 	do(a, b)
 }
 
-// corners are those of the map, in the order in which its edge is gone along with the map to the left, from the first one on.
+// corners are those of the map, in the order in which its edge is gone along with the map to the left, from the first
+// one on.
 var corners = [...]Point{{-90, -180}, {-90, 180}, {90, 180}, {90, -180}} //nolint:gochecknoglobals // a constant
 
 // edgeAt returns how far along the edge of the map a point of it is, from the first corner on.
@@ -180,7 +181,9 @@ func (c *cutting) closed() (rings [][]Point) {
 	next := make([]int, len(c.lines))
 	used := make([]bool, len(c.lines))
 	for i, line := range c.lines {
-		n, _ := slices.BinarySearchFunc(begins, edgeAt(line[len(line)-1]), func(b begin, at float64) int { return cmp.Compare(b.at, at) })
+		n, _ := slices.BinarySearchFunc(
+			begins, edgeAt(line[len(line)-1]), func(b begin, at float64) int { return cmp.Compare(b.at, at) },
+		)
 		for used[n%len(begins)] {
 			n++
 		}
@@ -226,7 +229,8 @@ func along(line []Point, to Point) []Point {
 	return line
 }
 
-// signed returns twice the area that a closed ring has on the map, in square degrees: less than 0 where it runs clockwise.
+// signed returns twice the area that a closed ring has on the map, in square degrees: less than 0 where it runs
+// clockwise.
 func signed(ring []Point) (area float64) {
 	for i, a := range ring[:len(ring)-1] {
 		area += a.Lng*ring[i+1].Lat - ring[i+1].Lng*a.Lat

@@ -22,7 +22,8 @@ func geoJSON(polygons [][][]geo.Point) string {
 		for j, ring := range rings {
 			b.WriteString(strings.Repeat(",", min(j, 1)) + "[")
 			for k, p := range ring {
-				b.WriteString(strings.Repeat(",", min(k, 1)) + "[" + strconv.FormatFloat(p.Lng, 'f', -1, 64) + "," + strconv.FormatFloat(p.Lat, 'f', -1, 64) + "]")
+				b.WriteString(strings.Repeat(",", min(k, 1)) + "[" + strconv.FormatFloat(p.Lng, 'f', -1, 64) + "," +
+					strconv.FormatFloat(p.Lat, 'f', -1, 64) + "]")
 			}
 			b.WriteString("]")
 		}
@@ -95,8 +96,8 @@ func fine(ring []geo.Point, most float64) (all []geo.Point) {
 	return all
 }
 
-// TestAreasAreCutAndJoined draws areas on a map and reads them from there: what is cut at longitude 180 and at poles is what it was when it is
-// joined again, and what is on the map is what is in the area.
+// TestAreasAreCutAndJoined draws areas on a map and reads them from there: what is cut at longitude 180 and at poles is
+// what it was when it is joined again, and what is on the map is what is in the area.
 func TestAreasAreCutAndJoined(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -129,7 +130,10 @@ func TestAreasAreCutAndJoined(t *testing.T) {
 			t.Fatalf("%v; %s\n cut as %s", err, text, geoJSON(cut))
 		}
 		for range 20 {
-			p := away(center, rapid.Float64Range(0, 2*math.Pi).Draw(t, "direction"), size*rapid.Float64Range(0, 1.5).Draw(t, "how far"))
+			p := away(
+				center, rapid.Float64Range(0, 2*math.Pi).Draw(t, "direction"),
+				size*rapid.Float64Range(0, 1.5).Draw(t, "how far"),
+			)
 			clearOf, far := true, true
 			for _, rings := range polygons {
 				for _, ring := range rings {
@@ -158,8 +162,8 @@ func TestAreasAreCutAndJoined(t *testing.T) {
 // tiles are fields of a map of 20 degrees, by column and row, that an area has.
 type tiles [18][9]bool
 
-// rings traces what bounds the tiles on the map: outer rings run counterclockwise, holes clockwise. Where four tiles meet and two of them are
-// there, across, each has a corner of its own.
+// rings traces what bounds the tiles on the map: outer rings run counterclockwise, holes clockwise. Where four tiles
+// meet and two of them are there, across, each has a corner of its own.
 func (a *tiles) rings() (rings [][]geo.Point) {
 	has := func(x, y int) bool { return x >= 0 && x < 18 && y >= 0 && y < 9 && a[x][y] }
 	type spot struct{ x, y int }
@@ -210,12 +214,13 @@ func (a *tiles) rings() (rings [][]geo.Point) {
 	return rings
 }
 
-// TestAreasOfAMapAreJoined reads areas as maps have them, cut at longitude 180 and followed along the poles, whichever way round their rings
-// are: a point is in the area where its tile is.
+// TestAreasOfAMapAreJoined reads areas as maps have them, cut at longitude 180 and followed along the poles, whichever
+// way round their rings are: a point is in the area where its tile is.
 func TestAreasOfAMapAreJoined(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		// Tiles on both sides of longitude 180, so that no ring encloses half of the Earth, and all or none of those around a pole and beside it.
+		// Tiles on both sides of longitude 180, so that no ring encloses half of the Earth, and all or none of those
+		// around a pole and beside it.
 		var a tiles
 		rows := [2]int{rapid.IntRange(1, 4).Draw(t, "first"), rapid.IntRange(4, 7).Draw(t, "last")}
 		wide := rapid.IntRange(1, 3).Draw(t, "wide")

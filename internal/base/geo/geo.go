@@ -1,6 +1,7 @@
-// Package geo is the geometry of places: points and areas on the sphere that stands for the Earth. It is pure: it reads places out of
-// JSON values (read.go), refuses what is none (shape.go, cross.go), tells what contains what, how far away something is, and which cells
-// cover an area. Cells are those of S2: squares of six levels of detail and more, whose order on a line makes areas ranges of keys.
+// Package geo is the geometry of places: points and areas on the sphere that stands for the Earth. It is pure: it reads
+// places out of JSON values (read.go), refuses what is none (shape.go, cross.go), tells what contains what, how far
+// away something is, and which cells cover an area. Cells are those of S2: squares of six levels of detail and more,
+// whose order on a line makes areas ranges of keys.
 //
 // Coordinates are degrees of WGS84, distances are metres. Edges of areas are the shorter arcs of great circles.
 //
@@ -31,13 +32,15 @@ type Point struct{ Lat, Lng float64 }
 // Valid reports whether the coordinates are in their ranges.
 func (p Point) Valid() bool { return math.Abs(p.Lat) <= 90 && math.Abs(p.Lng) <= 180 }
 
-// Distance returns how far q is from p over the sphere, in metres. Two ways to write one point are the same distance from everything, 0 from each other.
+// Distance returns how far q is from p over the sphere, in metres. Two ways to write one point are the same distance
+// from everything, 0 from each other.
 func (p Point) Distance(q Point) float64 {
 	const radian = math.Pi / 180
 	p, q = p.unique(), q.unique()
 	lat, lng := math.Sin((q.Lat-p.Lat)*radian/2), math.Sin((q.Lng-p.Lng)*radian/2)
 	h := lat * lat
-	if math.Abs(p.Lat) != 90 && math.Abs(q.Lat) != 90 { // at a pole all longitudes are one; math.Cos is not quite 0 there
+	if math.Abs(p.Lat) != 90 && math.Abs(q.Lat) != 90 {
+		// at a pole all longitudes are one; math.Cos is not quite 0 there
 		h += math.Cos(p.Lat*radian) * math.Cos(q.Lat*radian) * lng * lng
 	}
 	return 2 * EarthRadius * math.Asin(math.Sqrt(min(1, h)))
@@ -46,7 +49,8 @@ func (p Point) Distance(q Point) float64 {
 // Cell returns the smallest cell that has the point.
 func (p Point) Cell() Cell { return Cell{s2.CellIDFromLatLng(p.latLng())} }
 
-// unique returns the one form of the point among those that mean the same: the date line is 180, a pole has the longitude 0.
+// unique returns the one form of the point among those that mean the same: the date line is 180, a pole has the
+// longitude 0.
 func (p Point) unique() Point {
 	if math.Abs(p.Lat) == 90 {
 		p.Lng = 0
@@ -99,7 +103,8 @@ func (d Disc) Cells() []Cell {
 	return cover(s2.CapFromCenterAngle(d.Center.vector(), angle), 8)
 }
 
-// Box is what lies between two parallels and two meridians, them included. It crosses the date line where West is greater than East.
+// Box is what lies between two parallels and two meridians, them included. It crosses the date line where West is
+// greater than East.
 type Box struct{ South, West, North, East float64 }
 
 // Valid reports whether the sides are in their ranges, and south is not north of north.
@@ -129,7 +134,8 @@ func (b Box) has(lng float64) bool {
 	return lng >= b.West && lng <= b.East
 }
 
-// polar is an angle around a pole, of some 60 metres, in which the edges of boxes along parallels are not exact enough to be compared with cells.
+// polar is an angle around a pole, of some 60 metres, in which the edges of boxes along parallels are not exact enough
+// to be compared with cells.
 const polar = 1e-5
 
 // Cells returns cells that cover the box.

@@ -29,7 +29,9 @@ func (a vector) cross(b vector) vector {
 func (a vector) norm() float64 { return math.Sqrt(a.dot(a)) }
 
 func degrees(v vector) geo.Point {
-	return geo.Point{Lat: math.Atan2(v[2], math.Hypot(v[0], v[1])) * 180 / math.Pi, Lng: math.Atan2(v[1], v[0]) * 180 / math.Pi}
+	return geo.Point{
+		Lat: math.Atan2(v[2], math.Hypot(v[0], v[1])) * 180 / math.Pi, Lng: math.Atan2(v[1], v[0]) * 180 / math.Pi,
+	}
 }
 
 // away returns the place so far from p, in radians, in a direction.
@@ -84,14 +86,22 @@ func clear(ring []geo.Point, p geo.Point) bool {
 	return true
 }
 
-// anywhere draws a place, more often than not where something is special: at the poles, the date line, borders of cells.
+// anywhere draws a place, more often than not where something is special: at the poles, the date line, borders of
+// cells.
 func anywhere() *rapid.Generator[geo.Point] {
 	return rapid.Custom(func(t *rapid.T) geo.Point {
-		lat := rapid.SampledFrom([]float64{90, -90, 89.9999, -89.9, 0, 45, 35.264389682754654, rapid.Float64Range(-90, 90).Draw(t, "lat")}).Draw(t, "a lat")
-		lng := rapid.SampledFrom([]float64{180, -180, 179.9999, -179.9999, 0, 45, -135, 90, rapid.Float64Range(-180, 180).Draw(t, "lng")}).Draw(t, "a lng")
+		lat := rapid.SampledFrom([]float64{
+			90, -90, 89.9999, -89.9, 0, 45, 35.264389682754654, rapid.Float64Range(-90, 90).Draw(t, "lat"),
+		}).Draw(t, "a lat")
+		lng := rapid.SampledFrom([]float64{
+			180, -180, 179.9999, -179.9999, 0, 45, -135, 90, rapid.Float64Range(-180, 180).Draw(t, "lng"),
+		}).Draw(t, "a lng")
 		p := geo.Point{Lat: lat, Lng: lng}
 		if rapid.Bool().Draw(t, "beside") {
-			p = away(p, rapid.Float64Range(0, 2*math.Pi).Draw(t, "direction"), math.Pow(10, rapid.Float64Range(-7, -0.5).Draw(t, "how far")))
+			p = away(
+				p, rapid.Float64Range(0, 2*math.Pi).Draw(t, "direction"),
+				math.Pow(10, rapid.Float64Range(-7, -0.5).Draw(t, "how far")),
+			)
 		}
 		return p
 	})
@@ -118,8 +128,8 @@ func covered(cells []geo.Cell, p geo.Point) bool {
 	return false
 }
 
-// TestContainsAgreesWithAWindingNumber compares shapes with a naive evaluator, on both sides of their edges, and sees that the cells
-// of a shape have all that is in it, whichever way round it was drawn.
+// TestContainsAgreesWithAWindingNumber compares shapes with a naive evaluator, on both sides of their edges, and sees
+// that the cells of a shape have all that is in it, whichever way round it was drawn.
 func TestContainsAgreesWithAWindingNumber(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -144,7 +154,10 @@ func TestContainsAgreesWithAWindingNumber(t *testing.T) {
 			t.Errorf("%d cells", len(cells))
 		}
 		for range 20 {
-			p := away(center, rapid.Float64Range(0, 2*math.Pi).Draw(t, "direction"), size*rapid.Float64Range(0, 1.5).Draw(t, "how far"))
+			p := away(
+				center, rapid.Float64Range(0, 2*math.Pi).Draw(t, "direction"),
+				size*rapid.Float64Range(0, 1.5).Draw(t, "how far"),
+			)
 			if !clear(ring, p) {
 				continue
 			}
@@ -212,7 +225,10 @@ func TestAreasAreCovered(t *testing.T) {
 		for i := range 20 {
 			p := anywhere().Draw(t, "p")
 			if i%2 == 0 {
-				p = away(a, rapid.Float64Range(0, 2*math.Pi).Draw(t, "direction"), disc.Radius/geo.EarthRadius*rapid.Float64Range(0.9, 1.01).Draw(t, "how far"))
+				p = away(
+					a, rapid.Float64Range(0, 2*math.Pi).Draw(t, "direction"),
+					disc.Radius/geo.EarthRadius*rapid.Float64Range(0.9, 1.01).Draw(t, "how far"),
+				)
 			}
 			if box.Contains(p) && !covered(in, p) {
 				t.Fatalf("%v is in %v, and in none of its cells", p, box)
@@ -269,7 +285,9 @@ func TestDistancesOfOnePoint(t *testing.T) {
 		if d := c.p.Distance(c.q); d != 0 {
 			t.Errorf("%v is %g m from %v", c.q, d, c.p)
 		}
-		for _, from := range []geo.Point{{Lat: 50, Lng: 10}, {Lat: 0.001, Lng: 179.999}, {Lat: -89, Lng: -100}, {Lat: 90, Lng: 1}} {
+		for _, from := range []geo.Point{
+			{Lat: 50, Lng: 10}, {Lat: 0.001, Lng: 179.999}, {Lat: -89, Lng: -100}, {Lat: 90, Lng: 1},
+		} {
 			if a, b := from.Distance(c.p), from.Distance(c.q); a != b || a != c.q.Distance(from) {
 				t.Errorf("%v is %g m from %v, and %v %g", c.p, a, from, c.q, b)
 			}
@@ -278,7 +296,9 @@ func TestDistancesOfOnePoint(t *testing.T) {
 
 	// What is on one parallel is as far from the pole.
 	for lng := -180.0; lng <= 180; lng += 0.5 {
-		if a, b := (geo.Point{Lat: 90}).Distance(geo.Point{Lat: 12.34, Lng: lng}), (geo.Point{Lat: 90}).Distance(geo.Point{Lat: 12.34}); a != b {
+		if a, b := (geo.Point{Lat: 90}).Distance(geo.Point{
+			Lat: 12.34, Lng: lng,
+		}), (geo.Point{Lat: 90}).Distance(geo.Point{Lat: 12.34}); a != b {
 			t.Errorf("%g is %g m from the pole, not %g", lng, a, b)
 		}
 	}
@@ -316,15 +336,20 @@ func TestReachBounds(t *testing.T) {
 	})
 }
 
-// TestReachBoundsAQuarterOfTheEarthAway does so with points that are as far from a pole as cells whose edges run along meridians: there the
-// distance to an edge is least exact.
+// TestReachBoundsAQuarterOfTheEarthAway does so with points that are as far from a pole as cells whose edges run along
+// meridians: there the distance to an edge is least exact.
 func TestReachBoundsAQuarterOfTheEarthAway(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		pole := geo.Point{Lat: rapid.SampledFrom([]float64{90, -90}).Draw(t, "pole")}
-		p := away(pole, rapid.Float64Range(0, 2*math.Pi).Draw(t, "direction"), rapid.Float64Range(0.01, 1).Draw(t, "metres")/geo.EarthRadius)
+		p := away(
+			pole, rapid.Float64Range(0, 2*math.Pi).Draw(t, "direction"),
+			rapid.Float64Range(0.01, 1).Draw(t, "metres")/geo.EarthRadius,
+		)
 		for range 20 {
-			q := geo.Point{Lat: rapid.Float64Range(-30, 30).Draw(t, "lat"), Lng: rapid.SampledFrom([]float64{0, 45, 90, -180, rapid.Float64Range(-180, 180).Draw(t, "lng")}).Draw(t, "a lng")}
+			q := geo.Point{Lat: rapid.Float64Range(-30, 30).Draw(t, "lat"), Lng: rapid.SampledFrom([]float64{
+				0, 45, 90, -180, rapid.Float64Range(-180, 180).Draw(t, "lng"),
+			}).Draw(t, "a lng")}
 			d := p.Distance(q)
 			for _, c := range q.Cell().Around() {
 				if near, far := c.Reach(p); !(near <= d && d <= far) {
@@ -340,10 +365,15 @@ func TestBoxesAtPolesAreCovered(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		lat := func(name string) float64 {
-			return rapid.SampledFrom([]float64{90, 90 - math.Pow(10, rapid.Float64Range(-9, -1).Draw(t, name)), 0}).Draw(t, "a "+name)
+			return rapid.SampledFrom([]float64{
+				90, 90 - math.Pow(10, rapid.Float64Range(-9, -1).Draw(t, name)), 0,
+			}).Draw(t, "a "+name)
 		}
 		a, b := lat("a"), lat("b")
-		box := geo.Box{South: min(a, b), North: max(a, b), West: rapid.Float64Range(-180, 180).Draw(t, "west"), East: rapid.Float64Range(-180, 180).Draw(t, "east")}
+		box := geo.Box{
+			South: min(a, b), North: max(a, b), West: rapid.Float64Range(-180, 180).Draw(t, "west"),
+			East: rapid.Float64Range(-180, 180).Draw(t, "east"),
+		}
 		south := rapid.Bool().Draw(t, "southern")
 		if south {
 			box.South, box.North = -box.North, -box.South
@@ -358,7 +388,10 @@ func TestBoxesAtPolesAreCovered(t *testing.T) {
 			}
 		}
 		for range 20 {
-			p := geo.Point{Lat: rapid.Float64Range(box.South, box.North).Draw(t, "lat"), Lng: rapid.Float64Range(-180, 180).Draw(t, "lng")}
+			p := geo.Point{
+				Lat: rapid.Float64Range(box.South, box.North).Draw(t, "lat"),
+				Lng: rapid.Float64Range(-180, 180).Draw(t, "lng"),
+			}
 			if box.Contains(p) && !covered(all, p) {
 				t.Fatalf("%v is in %v, and in none of its cells", p, box)
 			}
@@ -367,7 +400,9 @@ func TestBoxesAtPolesAreCovered(t *testing.T) {
 
 	wide := geo.Box{South: -89.99999988205522, West: -100, North: -89.99999979863412, East: 130}
 	turned := geo.Box{South: -89.99999988205522, West: 63.98, North: -89.99999979863412, East: 41.67}
-	for _, p := range []geo.Point{{Lat: -89.99999986956556, Lng: -67.36464196622033}, {Lat: -89.9999998432952, Lng: 123.26546293448888}} {
+	for _, p := range []geo.Point{
+		{Lat: -89.99999986956556, Lng: -67.36464196622033}, {Lat: -89.9999998432952, Lng: 123.26546293448888},
+	} {
 		for _, box := range []geo.Box{wide, turned} {
 			if !box.Contains(p) || !covered(box.Cells(), p) {
 				t.Errorf("%v is in none of the cells of %v", p, box)
@@ -376,14 +411,16 @@ func TestBoxesAtPolesAreCovered(t *testing.T) {
 	}
 }
 
-// TestManyPolygonsTakeNoMemory compares a point with thousands of triangles, none of which needs memory of its own: a look at one is no
-// dearer than one at as many vertices of a large ring.
+// TestManyPolygonsTakeNoMemory compares a point with thousands of triangles, none of which needs memory of its own: a
+// look at one is no dearer than one at as many vertices of a large ring.
 func TestManyPolygonsTakeNoMemory(t *testing.T) {
 	const n = 3000
 	triangles := make([]string, n)
 	for i := range triangles {
 		lng, lat := 13+float64(i%60)/60, 52+float64(i/60)/60
-		triangles[i] = fmt.Sprintf("[[[%f,%f],[%f,%f],[%f,%f],[%f,%f]]]", lng, lat, lng+0.01, lat, lng, lat+0.01, lng, lat)
+		triangles[i] = fmt.Sprintf(
+			"[[[%f,%f],[%f,%f],[%f,%f],[%f,%f]]]", lng, lat, lng+0.01, lat, lng, lat+0.01, lng, lat,
+		)
 	}
 	v, err := value.ParseString(`{"type":"MultiPolygon","coordinates":[` + strings.Join(triangles, ",") + `]}`)
 	if err != nil {
@@ -393,7 +430,10 @@ func TestManyPolygonsTakeNoMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for p, want := range map[geo.Point]bool{{Lat: 52.001, Lng: 13.001}: true, {Lat: 52.009, Lng: 13.009}: false, {Lat: 52 + 49./60 + 0.001, Lng: 13 + 59./60 + 0.001}: true} {
+	for p, want := range map[geo.Point]bool{
+		{Lat: 52.001, Lng: 13.001}: true, {Lat: 52.009, Lng: 13.009}: false,
+		{Lat: 52 + 49./60 + 0.001, Lng: 13 + 59./60 + 0.001}: true,
+	} {
 		if area.Contains(p) != want {
 			t.Errorf("%v is in it: %v", p, !want)
 		}

@@ -8,9 +8,10 @@ import (
 	"github.com/golang/geo/s2"
 )
 
-// joined puts areas together again that were cut along longitude 180, as section 3.1.9 of RFC 7946 has it: edges that two parts have there, on
-// both sides and in opposite directions, bound nothing on the sphere. They go, and the others make rings that cross that meridian or run around a
-// pole. What was not cut is returned as it is, and so is what does not fit together, which is refused later.
+// joined puts areas together again that were cut along longitude 180, as section 3.1.9 of RFC 7946 has it: edges that
+// two parts have there, on both sides and in opposite directions, bound nothing on the sphere. They go, and the others
+// make rings that cross that meridian or run around a pole. What was not cut is returned as it is, and so is what does
+// not fit together, which is refused later.
 func joined(polygons [][]placed) ([][]placed, error) {
 	j := joining{}
 	switch cut := j.look(polygons); {
@@ -34,12 +35,13 @@ type origin struct {
 
 // joining is the state of putting one area together.
 type joining struct {
-	// rings are all rings in the order in which they were given, and edges those of their edges that lie on the seam. A ring is opened where a part of
-	// one of these goes with its opposite, or where it meets itself there.
+	// rings are all rings in the order in which they were given, and edges those of their edges that lie on the seam. A
+	// ring is opened where a part of one of these goes with its opposite, or where it meets itself there.
 	rings  []*mapped
 	edges  []seamEdge
 	opened []bool
-	// lats are the latitudes between which edges lie on the seam, sides what lies between each and the next one at longitude 180 and -180.
+	// lats are the latitudes between which edges lie on the seam, sides what lies between each and the next one at
+	// longitude 180 and -180.
 	lats  []float64
 	sides [2][]seamPart
 }
@@ -52,7 +54,8 @@ type mapped struct {
 	turned bool
 }
 
-// seamEdge is an edge along longitude 180 or -180, between two of the latitudes. north reports that it leads north where the area is to its left.
+// seamEdge is an edge along longitude 180 or -180, between two of the latitudes. north reports that it leads north
+// where the area is to its left.
 type seamEdge struct {
 	ring, first int
 	side        int
@@ -80,7 +83,8 @@ func sideOf(a, b Point) int {
 	}
 }
 
-// look takes down what there is at the seam. It reports false where there is nothing to do: no edges on it, and no place by two names.
+// look takes down what there is at the seam. It reports false where there is nothing to do: no edges on it, and no
+// place by two names.
 func (j *joining) look(polygons [][]placed) (cut bool) {
 	for _, rings := range polygons {
 		for i := range rings {
@@ -94,8 +98,8 @@ func (j *joining) look(polygons [][]placed) (cut bool) {
 	return cut || len(j.edges) > 0
 }
 
-// lookAt takes down what there is of one ring at the seam. It reports whether the ring has a place by two names, and false for one that both
-// crosses the seam and has edges on it, which cannot be joined.
+// lookAt takes down what there is of one ring at the seam. It reports whether the ring has a place by two names, and
+// false for one that both crosses the seam and has edges on it, which cannot be joined.
 func (j *joining) lookAt(r *mapped) (cut, possible bool) {
 	n, on := len(j.rings), len(j.edges)
 	j.rings = append(j.rings, r)
@@ -213,7 +217,9 @@ func unrepeated(polygons [][]placed) [][]placed {
 // once returns a ring with each place once where it stood twice in a row by different names.
 func once(p *placed) placed {
 	before := func(i int) Point { return p.points[(i+len(p.points)-1)%len(p.points)] }
-	if !slices.ContainsFunc(p.points, func(at Point) bool { return math.Abs(at.Lng) == 180 || math.Abs(at.Lat) == 90 }) {
+	if !slices.ContainsFunc(
+		p.points, func(at Point) bool { return math.Abs(at.Lng) == 180 || math.Abs(at.Lat) == 90 },
+	) {
 		return *p
 	}
 	ring := placed{path: p.path}
@@ -269,8 +275,8 @@ func (j *joining) left() (edges []directed) {
 	return edges
 }
 
-// loops puts what is left of rings together. Where several edges meet, each is followed by the one that it encloses a part of the area with. It
-// reports false where they do not make loops.
+// loops puts what is left of rings together. Where several edges meet, each is followed by the one that it encloses a
+// part of the area with. It reports false where they do not make loops.
 func (j *joining) loops() (loops []placed, ok bool) {
 	edges := j.left()
 	ends, begins := map[Point][]int{}, map[Point][]int{}
@@ -328,8 +334,8 @@ func loop(edges []directed, line []int) placed {
 	return ring
 }
 
-// pair puts the edges that begin in a vertex into the order of those that end there and are continued by them: each by the first one clockwise
-// from where it comes from, since the area between the two is to the left of both.
+// pair puts the edges that begin in a vertex into the order of those that end there and are continued by them: each by
+// the first one clockwise from where it comes from, since the area between the two is to the left of both.
 func pair(edges []directed, at s2.Point, in, out []int) bool {
 	x := at.Ortho()
 	y := at.Cross(x)
@@ -349,7 +355,9 @@ func pair(edges []directed, at s2.Point, in, out []int) bool {
 	used := make([]bool, len(spokes))
 	for i, n := range in {
 		from := angle(edges[n].from)
-		k, _ := slices.BinarySearchFunc(spokes, from, func(s spoke, angle float64) int { return cmp.Compare(s.angle, angle) })
+		k, _ := slices.BinarySearchFunc(
+			spokes, from, func(s spoke, angle float64) int { return cmp.Compare(s.angle, angle) },
+		)
 		k = (k + len(spokes) - 1) % len(spokes)
 		if used[k] {
 			return false
@@ -359,8 +367,9 @@ func pair(edges []directed, at s2.Point, in, out []int) bool {
 	return true
 }
 
-// nest makes polygons of loops, and of the other rings of the polygons that these come from: a loop that has the area on its smaller side is an outer
-// ring, and one that has it on the larger side a hole. Polygons that were not cut stay what they are.
+// nest makes polygons of loops, and of the other rings of the polygons that these come from: a loop that has the area
+// on its smaller side is an outer ring, and one that has it on the larger side a hole. Polygons that were not cut stay
+// what they are.
 func (j *joining) nest(polygons [][]placed, loops []placed) (all [][]placed, err error) {
 	// Polygons that were not cut are done. Of the others the rings that were not cut stay what they are.
 	var outer []ring

@@ -103,8 +103,16 @@ func TestReadShape(t *testing.T) {
 		{"a square", ring(9, 9, 9, 11, 11, 11, 11, 9), []geo.Point{at(10, 10)}, []geo.Point{at(12, 10), at(-10, -170)}},
 		{"backward", ring(9, 9, 11, 9, 11, 11, 9, 11), []geo.Point{at(10, 10)}, []geo.Point{at(12, 10)}},
 		{"closed", ring(9, 9, 9, 11, 11, 11, 11, 9, 9, 9), []geo.Point{at(10, 10)}, []geo.Point{at(12, 10)}},
-		{"over the date line", ring(-31, 179, -31, -179, -29, -179, -29, 179), []geo.Point{at(-30, 179.5), at(-30, -179.5), at(-30, 180), at(-30, -180)}, []geo.Point{at(-30, 0), at(-30, 178)}},
-		{"long edges", ring(0, -100, 0, 0, 0, 100, 60, 180), []geo.Point{at(60, 0), at(90, 0), at(1, 20)}, []geo.Point{at(-1, 20), at(20, 180), at(-90, 0)}},
+		{
+			"over the date line", ring(-31, 179, -31, -179, -29, -179, -29, 179), []geo.Point{
+				at(-30, 179.5), at(-30, -179.5), at(-30, 180), at(-30, -180),
+			}, []geo.Point{at(-30, 0), at(-30, 178)},
+		},
+		{
+			"long edges", ring(0, -100, 0, 0, 0, 100, 60, 180),
+			[]geo.Point{at(60, 0), at(90, 0), at(1, 20)},
+			[]geo.Point{at(-1, 20), at(20, 180), at(-90, 0)},
+		},
 		{"over the date line in GeoJSON", polygon("[[170,40],[-170,40],[-170,50],[170,50],[170,40]]"), []geo.Point{at(45, 175), at(45, -175), at(45, 180)}, []geo.Point{at(45, 0), at(45, 169)}},
 		{"around a pole in GeoJSON", polygon("[[-180,-60],[-60,-65],[60,-62],[-180,-60]]"), []geo.Point{at(-90, 0), at(-70, 180)}, []geo.Point{at(90, 0), at(-50, 180)}},
 		{"cut at the date line", multi("[[[170,40],[180,40],[180,50],[170,50],[170,40]]]", "[[[-170,40],[-170,50],[-180,50],[-180,40],[-170,40]]]"), []geo.Point{at(45, 175), at(45, -175), at(45, 180)}, []geo.Point{at(45, 0), at(45, 169)}},
@@ -121,12 +129,36 @@ func TestReadShape(t *testing.T) {
 		{"along the edge of a map", polygon("[[-180,-90],[-180,-60],[-60,-65],[60,-62],[180,-60],[180,-90],[0,-90],[-180,-90]]"), []geo.Point{at(-90, 0), at(-70, 180), at(-89, 90)}, []geo.Point{at(90, 0), at(-50, 180)}},
 		{"a ring around a pole, cut", polygon("[[-180,60],[-90,60],[0,60],[90,60],[180,60],[180,80],[90,80],[0,80],[-90,80],[-180,80],[-180,60]]"), []geo.Point{at(75, 180), at(75, 10)}, []geo.Point{at(90, 0), at(85, 180), at(50, 180)}},
 		{"to a pole", polygon("[[0,80],[40,80],[40,90],[0,90],[0,80]]"), []geo.Point{at(85, 20), at(89.9, 20)}, []geo.Point{at(85, 60), at(85, -20)}},
-		{"around a pole", ring(80, 0, 80, 120, 80, -120), []geo.Point{at(90, 0), at(90, 17), at(89, -60)}, []geo.Point{at(-90, 0), at(79, 0)}},
-		{"with a hole", polygon(square(10, 10, 2), square(10, 10, 0.5)), []geo.Point{at(11, 10)}, []geo.Point{at(10, 10), at(13, 10)}},
-		{"a hole that touches", polygon(square(10, 10, 2), "[[8,8],[9,8.5],[9,9],[8,8]]"), []geo.Point{at(11, 10)}, []geo.Point{at(8.6, 8.8)}},
-		{"two", multi("["+square(0, 0, 1)+"]", "["+square(5, 5, 1)+","+square(5, 5, 0.5)+"]"), []geo.Point{at(0, 0), at(5.7, 5)}, []geo.Point{at(5, 5), at(3, 3)}},
-		{"two that touch", multi("["+square(0, 0, 1)+"]", "["+square(2, 2, 1)+"]"), []geo.Point{at(0, 0), at(2, 2)}, []geo.Point{at(0, 2)}},
-		{"an island in a hole", multi("["+square(5, 5, 2)+","+square(5, 5, 1)+"]", "["+square(5, 5, 0.5)+"]"), []geo.Point{at(5, 5), at(6.5, 5)}, []geo.Point{at(5.7, 5)}},
+		{
+			"around a pole", ring(80, 0, 80, 120, 80, -120),
+			[]geo.Point{at(90, 0), at(90, 17), at(89, -60)},
+			[]geo.Point{at(-90, 0), at(79, 0)},
+		},
+		{
+			"with a hole", polygon(square(10, 10, 2), square(10, 10, 0.5)),
+			[]geo.Point{at(11, 10)},
+			[]geo.Point{at(10, 10), at(13, 10)},
+		},
+		{
+			"a hole that touches", polygon(square(10, 10, 2), "[[8,8],[9,8.5],[9,9],[8,8]]"),
+			[]geo.Point{at(11, 10)},
+			[]geo.Point{at(8.6, 8.8)},
+		},
+		{
+			"two", multi("["+square(0, 0, 1)+"]", "["+square(5, 5, 1)+","+square(5, 5, 0.5)+"]"),
+			[]geo.Point{at(0, 0), at(5.7, 5)},
+			[]geo.Point{at(5, 5), at(3, 3)},
+		},
+		{
+			"two that touch", multi("["+square(0, 0, 1)+"]", "["+square(2, 2, 1)+"]"),
+			[]geo.Point{at(0, 0), at(2, 2)},
+			[]geo.Point{at(0, 2)},
+		},
+		{
+			"an island in a hole", multi("["+square(5, 5, 2)+","+square(5, 5, 1)+"]", "["+square(5, 5, 0.5)+"]"),
+			[]geo.Point{at(5, 5), at(6.5, 5)},
+			[]geo.Point{at(5.7, 5)},
+		},
 	} {
 		s, err := geo.ReadShape(parse(t, c.text))
 		if err != nil {

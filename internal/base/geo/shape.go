@@ -73,7 +73,8 @@ func newShape(polygons [][]placed) (*Shape, error) {
 		s.polygons = append(s.polygons, made)
 	}
 
-	// How they lie to each other. Rings that cross themselves may enclose as much on one side as on the other: that comes first.
+	// How they lie to each other. Rings that cross themselves may enclose as much on one side as on the other: that
+	// comes first.
 	if path, at, ok := crossing(s.polygons); ok {
 		hint := ""
 		if math.Abs(at.Lng) == 180 {
@@ -151,13 +152,15 @@ func newRing(p placed) (ring, error) {
 	return r, nil
 }
 
-// halves is by how much the sides of a ring have to differ at least, in steradians, so that one of them is the smaller one: roundings do not.
+// halves is by how much the sides of a ring have to differ at least, in steradians, so that one of them is the smaller
+// one: roundings do not.
 const halves = 1e-12
 
 // folds reports whether the edges ab and bc lie on each other.
 func folds(a, b, c s2.Point) bool {
 	back, on := a.Sub(b.Vector), c.Sub(b.Vector)
-	// The directions in which they leave b: chords of long edges lean towards each other even where the edges go straight on.
+	// The directions in which they leave b: chords of long edges lean towards each other even where the edges go
+	// straight on.
 	if back.Sub(b.Mul(back.Dot(b.Vector))).Dot(on.Sub(b.Mul(on.Dot(b.Vector)))) <= 0 {
 		return false
 	}
@@ -192,7 +195,8 @@ func (r *ring) inside() *inside {
 	return in
 }
 
-// has reports whether another ring is inside, which does not cross this one: it goes by a point that is no vertex of this one.
+// has reports whether another ring is inside, which does not cross this one: it goes by a point that is no vertex of
+// this one.
 func (in *inside) has(r *ring) bool {
 	for _, v := range r.vertices {
 		if !in.known[v] {
@@ -217,8 +221,8 @@ func (r *ring) encloses(way *s2.EdgeCrosser) bool {
 	return inside
 }
 
-// Contains reports whether a point is in one of the polygons and in none of its holes. A point of an edge that two areas share is in
-// one of them.
+// Contains reports whether a point is in one of the polygons and in none of its holes. A point of an edge that two
+// areas share is in one of them.
 func (s *Shape) Contains(p Point) bool {
 	way := wayTo(p.vector())
 	for _, rings := range s.polygons {
@@ -370,5 +374,7 @@ func AppendPoint(dst []byte, p Point) []byte {
 
 // ReadBinary takes a point off the front of bytes, of which there are enough.
 func ReadBinary(src []byte) (Point, []byte) {
-	return Point{math.Float64frombits(binary.BigEndian.Uint64(src)), math.Float64frombits(binary.BigEndian.Uint64(src[8:]))}, src[pointBytes:]
+	return Point{
+		math.Float64frombits(binary.BigEndian.Uint64(src)), math.Float64frombits(binary.BigEndian.Uint64(src[8:])),
+	}, src[pointBytes:]
 }

@@ -119,7 +119,9 @@ func TestCheckRejects(t *testing.T) {
 
 func TestUUIDVersionsCanBeWidened(t *testing.T) {
 	r := rules(t, []int{4, 5, 7})
-	for in, want := range map[string]ident.Kind{v4: ident.UUID, v5: ident.UUID, v7: ident.UUID, strings.ToUpper(v7) + ":x": ident.TaggedUUID, v1: 0} {
+	for in, want := range map[string]ident.Kind{
+		v4: ident.UUID, v5: ident.UUID, v7: ident.UUID, strings.ToUpper(v7) + ":x": ident.TaggedUUID, v1: 0,
+	} {
 		if _, kind, err := r.Check(in); kind != want || (err == nil) != (want != 0) {
 			t.Errorf("Check(%q) = %d, %v; want kind %d", in, kind, err, want)
 		}
@@ -134,7 +136,9 @@ func TestUUIDVersionsCanBeWidened(t *testing.T) {
 }
 
 func TestNewRulesReportsEveryFault(t *testing.T) {
-	_, err := ident.NewRules([]int{0, 4, 9}, []string{"", "fine", "_new", "..", "a b", "ü", `"`, strings.Repeat("x", 65)})
+	_, err := ident.NewRules([]int{0, 4, 9}, []string{
+		"", "fine", "_new", "..", "a b", "ü", `"`, strings.Repeat("x", 65),
+	})
 	want := strings.Join([]string{
 		`there are no UUIDs of version 0; versions run from 1 to 8`,
 		`there are no UUIDs of version 9; versions run from 1 to 8`,
@@ -197,7 +201,10 @@ func TestNormalizeIsIdempotentAndCheckIsStable(t *testing.T) {
 }
 
 func FuzzCheck(f *testing.F) {
-	for _, s := range []string{"", v1, v4, strings.ToUpper(v5), v7 + ":x", v4 + ":", "BLOCK01U9", "dashboard", "global", "ABC123XY!", "\xff", "{" + v4 + "}"} {
+	for _, s := range []string{
+		"", v1, v4, strings.ToUpper(v5), v7 + ":x", v4 + ":", "BLOCK01U9", "dashboard", "global", "ABC123XY!", "\xff",
+		"{" + v4 + "}",
+	} {
 		f.Add(s)
 	}
 	r := rules(f, nil, "dashboard", "ABC123XYZ", "twilio_webhook")
@@ -252,7 +259,9 @@ func BenchmarkCheck(b *testing.B) {
 }
 
 func TestReservedTokens(t *testing.T) {
-	for typ, want := range map[string]bool{"system_agent": true, "system_": true, "system": false, "user": false, "SYSTEM_agent": false} {
+	for typ, want := range map[string]bool{
+		"system_agent": true, "system_": true, "system": false, "user": false, "SYSTEM_agent": false,
+	} {
 		if got := ident.IsSystemActorType(typ); got != want {
 			t.Errorf("IsSystemActorType(%q) = %v", typ, got)
 		}

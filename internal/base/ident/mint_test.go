@@ -128,8 +128,10 @@ func TestHandles(t *testing.T) {
 		}
 	}
 	for _, s := range []string{
-		"", "_", "ins", "ins_", "ins_4k7vx9tz2nqr8w", "ins_4k7vx9tz2nqr8w33", "ins_4k7vx9tz2nqr8w0", "ins_4k7vx9tz2nqr8wl", "INS_4k7vx9tz2nqr8w3",
-		"in_4k7vx9tz2nqr8w3", "inst_4k7vx9tz2nqr8w3", "ins-4k7vx9tz2nqr8w3", "i1s_4k7vx9tz2nqr8w3", "ins_4k7vx9t_2nqr8w3", "ins_4k7vx9é2nqr8w3", v4,
+		"", "_", "ins", "ins_", "ins_4k7vx9tz2nqr8w", "ins_4k7vx9tz2nqr8w33", "ins_4k7vx9tz2nqr8w0",
+		"ins_4k7vx9tz2nqr8wl", "INS_4k7vx9tz2nqr8w3",
+		"in_4k7vx9tz2nqr8w3", "inst_4k7vx9tz2nqr8w3", "ins-4k7vx9tz2nqr8w3", "i1s_4k7vx9tz2nqr8w3",
+		"ins_4k7vx9t_2nqr8w3", "ins_4k7vx9é2nqr8w3", v4,
 	} {
 		p, err := ident.ParseHandle(s)
 		if p != "" || j17.CodeOf(err) != j17.CodeInvalidIdentifier {

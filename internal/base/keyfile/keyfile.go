@@ -1,5 +1,5 @@
-// Package keyfile seals texts with a key that is in a file beside the store: what is sealed is of no use to those who have only the store, or a
-// copy of it.
+// Package keyfile seals texts with a key that is in a file beside the store: what is sealed is of no use to those who
+// have only the store, or a copy of it.
 package keyfile
 
 import (

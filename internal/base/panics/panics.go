@@ -1,8 +1,9 @@
-// Package panics keeps a panic from ending the process where the goroutine that it happens on has no caller to recover it. A request, a subscription
-// and a build recover panics at their top, where they are logged and answered; a goroutine that one of them starts has no such top.
+// Package panics keeps a panic from ending the process where the goroutine that it happens on has no caller to recover
+// it. A request, a subscription and a build recover panics at their top, where they are logged and answered; a
+// goroutine that one of them starts has no such top.
 //
-// Code that starts a goroutine does it by Parts, calls Caught or Logged as the first thing on it, or has a reason to do neither: TestGoroutines
-// lists them all.
+// Code that starts a goroutine does it by Parts, calls Caught or Logged as the first thing on it, or has a reason to do
+// neither: TestGoroutines lists them all.
 package panics
 
 import (
@@ -24,12 +25,14 @@ func Caught(do func() error) error {
 	return err
 }
 
-// Logged is Caught for work whose errors are not returned, because a caller that needs the result repeats the work and meets them. A panic is logged,
-// with a description of the work.
+// Logged is Caught for work whose errors are not returned, because a caller that needs the result repeats the work and
+// meets them. A panic is logged, with a description of the work.
 func Logged(ctx context.Context, to *slog.Logger, what string, do func() error) error {
 	panicked, err := caught(do)
 	if panicked {
-		to.LogAttrs(ctx, slog.LevelError, "work in the background panicked", slog.String("work", what), slog.Any("error", err))
+		to.LogAttrs(
+			ctx, slog.LevelError, "work in the background panicked", slog.String("work", what), slog.Any("error", err),
+		)
 	}
 	return err
 }
@@ -43,8 +46,8 @@ func caught(do func() error) (panicked bool, err error) {
 	return false, do()
 }
 
-// where names the files and lines that led to the panic that is under way, in one line: it goes to logs with the error, and to whatever keeps
-// what went wrong.
+// where names the files and lines that led to the panic that is under way, in one line: it goes to logs with the error,
+// and to whatever keeps what went wrong.
 func where() string {
 	pcs := make([]uintptr, 4*mostFrames)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)]) // behind the function that recovers
@@ -58,8 +61,9 @@ func where() string {
 	return strings.Join(places, ", ")
 }
 
-// Parts are parts of one piece of work that run concurrently. Where one of them panics, so does the goroutine that waits for them: a fault is
-// reported where all others of the piece are reported, and the process goes on. The zero Parts has none.
+// Parts are parts of one piece of work that run concurrently. Where one of them panics, so does the goroutine that
+// waits for them: a fault is reported where all others of the piece are reported, and the process goes on. The zero
+// Parts has none.
 type Parts struct {
 	running sync.WaitGroup
 	mu      sync.Mutex

@@ -31,13 +31,15 @@ func TestParts(t *testing.T) {
 	for _, faults := range []int{0, 1, 3} {
 		done, thrown := do(faults)
 		err, _ := thrown.(error)
-		if told := err != nil && strings.Contains(err.Error(), "a fault") && strings.Contains(err.Error(), "panics/panics_test.go"); done != 10 || told != (faults > 0) {
+		if told := err != nil && strings.Contains(err.Error(), "a fault") &&
+			strings.Contains(err.Error(), "panics/panics_test.go"); done != 10 || told != (faults > 0) {
 			t.Errorf("%d faults: %d parts are done, and whoever waits has %v", faults, done, thrown)
 		}
 	}
 }
 
-// TestCaught looks at what Caught makes of a call: its error, or that of its panic, in one line with the places that led to it.
+// TestCaught looks at what Caught makes of a call: its error, or that of its panic, in one line with the places that
+// led to it.
 func TestCaught(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("failed")
@@ -53,7 +55,8 @@ func TestCaught(t *testing.T) {
 		"panic: runtime error: index out of range [1] ": func() error { none[1]++; return nil },
 	} {
 		err := panics.Caught(fault)
-		if err == nil || !strings.HasPrefix(err.Error(), name) || !strings.Contains(err.Error(), "in panics/panics_test.go:") || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.HasPrefix(err.Error(), name) ||
+			!strings.Contains(err.Error(), "in panics/panics_test.go:") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s became %v", name, err)
 		}
 	}
@@ -64,11 +67,14 @@ func TestLogged(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	logger, failed := slog.New(slog.NewTextHandler(&log, nil)), errors.New("failed")
-	if err := panics.Logged(t.Context(), logger, "making it", func() error { return failed }); !errors.Is(err, failed) || log.Len() > 0 {
+	if err := panics.Logged(
+		t.Context(), logger, "making it", func() error { return failed },
+	); !errors.Is(err, failed) || log.Len() > 0 {
 		t.Errorf("an error became %v, and was logged: %s", err, log.String())
 	}
 	err := panics.Logged(t.Context(), logger, "making it", func() error { panic("a fault") })
-	if err == nil || !strings.Contains(log.String(), `work="making it"`) || !strings.Contains(log.String(), err.Error()) {
+	if err == nil || !strings.Contains(log.String(), `work="making it"`) ||
+		!strings.Contains(log.String(), err.Error()) {
 		t.Errorf("%v was logged as: %s", err, log.String())
 	}
 }

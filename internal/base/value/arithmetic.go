@@ -45,8 +45,9 @@ var (
 	ErrMagnitude      = fmt.Errorf("the result would be larger than 1e%d or smaller than 1e-%d", maxMagnitude, maxMagnitude)
 )
 
-// The following compute exact decimals, which are written without an exponent and never as minus zero. Their results may be larger
-// than a result may be in the end, so that the order of operands does not matter: see Bounded. Errors are those above.
+// The following compute exact decimals, which are written without an exponent and never as minus zero. Their results
+// may be larger than a result may be in the end, so that the order of operands does not matter: see Bounded. Errors are
+// those above.
 
 // Sum returns a+b with the digits after the point of the more precise one: 1.10 + 2 is 3.10.
 func Sum(a, b Value) (Value, error) { return sum(a, b, false) }
@@ -159,8 +160,9 @@ func quotient(a, b wide, scale int, r Rounding) (Value, error) {
 	return wide{q, scale}.value()
 }
 
-// away reports whether a number that lies between two neighbours becomes the one that is further from zero. rest says whether the
-// rest is smaller than one half of the distance, that half, or more; odd is about the neighbour that is closer to zero.
+// away reports whether a number that lies between two neighbours becomes the one that is further from zero. rest says
+// whether the rest is smaller than one half of the distance, that half, or more; odd is about the neighbour that is
+// closer to zero.
 func (r Rounding) away(negative bool, rest int, odd bool) bool {
 	switch r {
 	case HalfUp:
@@ -180,7 +182,8 @@ func (r Rounding) away(negative bool, rest int, odd bool) bool {
 	return rest > 0 || rest == 0 && odd
 }
 
-// Quotient returns a/b with as many digits after the point as it needs, and ErrInexact where no number of them is enough.
+// Quotient returns a/b with as many digits after the point as it needs, and ErrInexact where no number of them is
+// enough.
 func Quotient(a, b Value) (Value, error) {
 	switch {
 	case a.Kind() != Number || b.Kind() != Number:
@@ -246,7 +249,8 @@ func smallExact(a, b Value) (Value, bool) {
 	return small(0, q, a.coef() < 0 != (b.coef() < 0), scale)
 }
 
-// takeFives divides n, which is not zero, by five as often as that leaves no rest, at most so often, and returns how often.
+// takeFives divides n, which is not zero, by five as often as that leaves no rest, at most so often, and returns how
+// often.
 func takeFives(n *big.Int, most int) int {
 	const word = 27 // times five fit a machine word
 	five, q, rest := new(big.Int), new(big.Int), new(big.Int)
@@ -287,8 +291,8 @@ func magnitude(n int64) uint64 {
 	return uint64(n)
 }
 
-// small returns the number that is the integer of two words, with a sign, times ten to the power of -scale. It reports false where
-// the value does not fit inline.
+// small returns the number that is the integer of two words, with a sign, times ten to the power of -scale. It reports
+// false where the value does not fit inline.
 func small(high, low uint64, negative bool, scale int) (Value, bool) {
 	if high != 0 || low > maxCoef || scale < 0 || scale >= maxInlineScale {
 		return Value{}, false
@@ -369,8 +373,8 @@ func Absolute(a Value) (Value, error) {
 	return Sum(Int(0), a)
 }
 
-// Bounded returns an error if the number v is none that arithmetic may have as its result: it has more than MaxDigits digits, or is
-// not zero and beyond 1e-400 and 1e400.
+// Bounded returns an error if the number v is none that arithmetic may have as its result: it has more than MaxDigits
+// digits, or is not zero and beyond 1e-400 and 1e400.
 func Bounded(v Value) error {
 	if !v.text() {
 		return nil
@@ -388,7 +392,8 @@ func Bounded(v Value) error {
 	return nil
 }
 
-// ProductWork and QuotientWork return about how many units of package work it takes to multiply a and b, and to divide a by b.
+// ProductWork and QuotientWork return about how many units of package work it takes to multiply a and b, and to divide
+// a by b.
 func ProductWork(a, b Value) int {
 	x, y := a.Digits(), b.Digits()
 	return (x+y)*unitsPerDigit/2 + x*y/productsPerUnit
@@ -404,8 +409,8 @@ func QuotientWork(a, b Value) int {
 	return (x+y)*unitsPerDigit/2 + x*y/quotientsPerUnit
 }
 
-// How many units it takes to read and write two digits, and how many pairs of digits are multiplied and divided in the time of one
-// unit.
+// How many units it takes to read and write two digits, and how many pairs of digits are multiplied and divided in the
+// time of one unit.
 const (
 	unitsPerDigit    = 3
 	productsPerUnit  = 4096

@@ -53,7 +53,10 @@ func TestDecimalCases(t *testing.T) {
 		cases[f[0]]++
 		checkCase(t, f[0], f[1], f[2], f[3], f[4])
 	}
-	for _, op := range []string{"add", "subtract", "multiply", "divide", "round", "add_to", "subtract_to", "multiply_to", "divide_to", "minus", "abs", "compare"} {
+	for _, op := range []string{
+		"add", "subtract", "multiply", "divide", "round", "add_to", "subtract_to", "multiply_to", "divide_to", "minus",
+		"abs", "compare",
+	} {
 		if cases[op] < 40 {
 			t.Errorf("there are %d cases of %s", cases[op], op)
 		}
@@ -105,7 +108,8 @@ func checkCase(t *testing.T, op, rounding, first, second, result string) {
 		t.Errorf("%s (%s) of %s and %s is %s (%v), want %s", op, rounding, first, second, got, err, result)
 		return
 	}
-	if digits, plain := pointed(got.String()); !plain || written && digits != scale || strings.HasPrefix(got.String(), "-0") && got.Sign() == 0 {
+	if digits, plain := pointed(got.String()); !plain || written && digits != scale ||
+		strings.HasPrefix(got.String(), "-0") && got.Sign() == 0 {
 		t.Errorf("%s of %s and %s is written %s, want the digits of %s", op, first, second, got, result)
 	}
 }
@@ -263,7 +267,8 @@ func TestBoundsOfArithmetic(t *testing.T) {
 	for text, want := range map[string]error{
 		"0": nil, "12.50": nil, "1e400": nil, "-1e400": nil, "1e-400": nil, "-10e399": nil, "0.1e-399": nil,
 		"1.1e400": value.ErrMagnitude, "-2e400": value.ErrMagnitude, "9e-401": value.ErrMagnitude,
-		long: nil, "-" + long: nil, "1" + strings.Repeat("0", 400): nil, "1" + strings.Repeat("0", 401): value.ErrMagnitude,
+		long: nil, "-" + long: nil, "1" + strings.Repeat("0", 400): nil,
+		"1" + strings.Repeat("0", 401):        value.ErrMagnitude,
 		"0." + strings.Repeat("0", 400) + "1": value.ErrMagnitude, "0." + strings.Repeat("0", 399) + "1": nil,
 		"0." + strings.Repeat("0", 9000): nil,
 	} {
@@ -283,7 +288,9 @@ func TestArithmeticOfLongNumbers(t *testing.T) {
 	fives := new(big.Int).Exp(big.NewInt(5), big.NewInt(13_000), nil).String()
 	twos := new(big.Int).Exp(big.NewInt(2), big.NewInt(30_000), nil).String()
 	threes := new(big.Int).Mul(big.NewInt(3), new(big.Int).Exp(big.NewInt(2), big.NewInt(30_000), nil)).String()
-	numbers := []string{long, "-" + long + "e400", "0." + long, "1e400", "1e-400", fives, twos, threes, "0", "-0.0", "3", "0e-400"}
+	numbers := []string{
+		long, "-" + long + "e400", "0." + long, "1e400", "1e-400", fives, twos, threes, "0", "-0.0", "3", "0e-400",
+	}
 	for _, first := range numbers {
 		for _, second := range numbers {
 			a, b := numeral(t, first), numeral(t, second)
@@ -294,7 +301,8 @@ func TestArithmeticOfLongNumbers(t *testing.T) {
 				func() (value.Value, error) { return value.QuotientTo(a, b, value.MaxScale, value.HalfUp) },
 			} {
 				v, err := f()
-				if known := errors.Is(err, value.ErrDigits) || errors.Is(err, value.ErrInexact) || errors.Is(err, value.ErrDivisionByZero); err != nil && !known {
+				if known := errors.Is(err, value.ErrDigits) || errors.Is(err, value.ErrInexact) ||
+					errors.Is(err, value.ErrDivisionByZero); err != nil && !known {
 					t.Errorf("%.20s and %.20s: %v", first, second, err)
 				}
 				if err == nil && v.Size() > 5*value.MaxDigits {
@@ -348,12 +356,17 @@ func BenchmarkArithmetic(b *testing.B) {
 		for b.Loop() {
 			_, _ = value.Product(long, long)
 		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(value.ProductWork(long, long)), "ns/unit")
+		b.ReportMetric(
+			float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(value.ProductWork(long, long)), "ns/unit",
+		)
 	})
 	b.Run("long quotient", func(b *testing.B) {
 		for b.Loop() {
 			_, _ = value.QuotientTo(long, numeral(b, "3"), 100, value.HalfUp)
 		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(value.QuotientWork(long, numeral(b, "3"))), "ns/unit")
+		b.ReportMetric(
+			float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(value.QuotientWork(long, numeral(b, "3"))),
+			"ns/unit",
+		)
 	})
 }

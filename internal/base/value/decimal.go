@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Digits returns about how many digits arithmetic has to go through for a number; 0 for those that fit a machine word and for
-// every other kind.
+// Digits returns about how many digits arithmetic has to go through for a number; 0 for those that fit a machine word
+// and for every other kind.
 func (v Value) Digits() int {
 	if v.Kind() != Number || !v.text() {
 		return 0
@@ -19,7 +19,8 @@ func (v Value) Digits() int {
 func abs(n int) int { return max(n, -n) }
 
 // parts are what numbers are compared by: sign times 0.d times ten to the power of mag, where d are the n digits at the
-// beginning of text, which may have a decimal point among them. The first and the last digit are not zero; zero has none.
+// beginning of text, which may have a decimal point among them. The first and the last digit are not zero; zero has
+// none.
 type parts struct {
 	sign int
 	mag  int32
@@ -52,8 +53,8 @@ func (v Value) parts(buf *[24]byte) parts {
 	return parts{sign: sign, mag: mag, n: len(bytes.TrimRight(digits, "0")), text: bytesText(digits)}
 }
 
-// AppendDigits appends the significant digits d of a number, which is sign times 0.d times ten to the power of magnitude: the same
-// for all texts of one number. Zero, and every other kind, has none and the sign 0.
+// AppendDigits appends the significant digits d of a number, which is sign times 0.d times ten to the power of
+// magnitude: the same for all texts of one number. Zero, and every other kind, has none and the sign 0.
 func (v Value) AppendDigits(dst []byte) (digits []byte, sign, magnitude int) {
 	if v.Kind() != Number {
 		return dst, 0, 0
@@ -69,8 +70,8 @@ func (v Value) AppendDigits(dst []byte) (digits []byte, sign, magnitude int) {
 	return dst, p.sign, int(p.mag)
 }
 
-// significant finds the significant digits in a number's text: the length of the text before the first, how many there are, and their
-// magnitude. It looks at the zeros around them alone.
+// significant finds the significant digits in a number's text: the length of the text before the first, how many there
+// are, and their magnitude. It looks at the zeros around them alone.
 func significant(s string) (before, digits int, mag int32) {
 	mantissa, exponent := splitExponent(s)
 	point := strings.IndexByte(mantissa, '.')
@@ -130,8 +131,8 @@ func compareDigits(x, y parts) int {
 	return cmp.Compare(x.n, y.n)
 }
 
-// decimalText is a decimal of any size: its digits as text without a point, times ten to the power of -scale. scale may be
-// negative.
+// decimalText is a decimal of any size: its digits as text without a point, times ten to the power of -scale. scale may
+// be negative.
 type decimalText struct {
 	negative bool
 	digits   string
@@ -155,7 +156,8 @@ func (v Value) decimal() decimalText {
 	return d
 }
 
-// aligned returns d over a scale that is not smaller than its own, in n digits, and the place of the first that is its own.
+// aligned returns d over a scale that is not smaller than its own, in n digits, and the place of the first that is its
+// own.
 func (d *decimalText) aligned(n, scale int) (digits []byte, from int) {
 	digits = make([]byte, n)
 	from = n - (scale - d.scale) - len(d.digits)

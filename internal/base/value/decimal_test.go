@@ -36,7 +36,8 @@ func TestNumbersAgainstRationals(t *testing.T) {
 		if got, _ := value.Compare(a, b); got != x.Cmp(y) || value.Equal(a, b) != (x.Cmp(y) == 0) {
 			t.Fatalf("%s and %s compare as %d", a, b, got)
 		}
-		if sum, ok := value.Add(a, b); !ok || rat(sum).Cmp(new(big.Rat).Add(x, y)) != 0 || sum.Size() != len(sum.String()) {
+		if sum, ok := value.Add(a, b); !ok || rat(sum).Cmp(new(big.Rat).Add(x, y)) != 0 ||
+			sum.Size() != len(sum.String()) {
 			t.Fatalf("%s + %s is %s", a, b, sum)
 		}
 		if sum, ok := value.Sub(a, b); !ok || rat(sum).Cmp(new(big.Rat).Sub(x, y)) != 0 {
@@ -55,7 +56,10 @@ func TestNumbersAgainstRationals(t *testing.T) {
 // What is looked up is what a search finds, while the array changes.
 func TestLookupsAgainstSearch(t *testing.T) {
 	scalar := rapid.Custom(func(t *rapid.T) value.Value {
-		return parse(t, rapid.SampledFrom([]string{`1`, `1.0`, `10e-1`, `2`, `"1"`, `"x"`, `null`, `true`, `[1]`, `[1.0]`, `{"a":1,"b":2}`, `{"b":2,"a":1.0}`, `123456789012345678901`, `123456789012345678901.0`}).Draw(t, "value"))
+		return parse(t, rapid.SampledFrom([]string{
+			`1`, `1.0`, `10e-1`, `2`, `"1"`, `"x"`, `null`, `true`, `[1]`, `[1.0]`, `{"a":1,"b":2}`, `{"b":2,"a":1.0}`,
+			`123456789012345678901`, `123456789012345678901.0`,
+		}).Draw(t, "value"))
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		ed := value.NewEditor()
@@ -86,7 +90,8 @@ func TestLookupsAgainstSearch(t *testing.T) {
 						found = append(found, i)
 					}
 				}
-				if one, _ := ed.Lookups().Find(arr, "id", steps, want, true, nil); len(one) != min(len(found), 1) || len(one) == 1 && one[0] != found[0] {
+				if one, _ := ed.Lookups().Find(arr, "id", steps, want, true, nil); len(one) != min(len(found), 1) ||
+					len(one) == 1 && one[0] != found[0] {
 					t.Fatalf("%s is found first at %v, and is at %v of %s", want, one, found, arr)
 				}
 				if len(hits) != len(found) {

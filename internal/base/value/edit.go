@@ -12,8 +12,8 @@ type token struct{ _ byte }
 // copied the first time. An Editor is for one goroutine. What it returns may be read by others once the editor
 // is frozen or no longer used.
 //
-// The weights of containers follow what is done to them. Where a container may have been changed in place before it is put back
-// where it stood, only the caller knows by how much, so methods that put something back take that as grown.
+// The weights of containers follow what is done to them. Where a container may have been changed in place before it is
+// put back where it stood, only the caller knows by how much, so methods that put something back take that as grown.
 type Editor struct {
 	own *token
 	// moved counts elements and members that were copied, or moved to other places.
@@ -28,9 +28,9 @@ func NewEditor() *Editor { return &Editor{own: new(token)} }
 // called before a container is kept in a second place.
 func (e *Editor) Freeze() { e.own = new(token) }
 
-// Release gives up what the editor owns of v: v will no longer change, while its container may still be changed in place. It
-// is what Freeze is, for a container of which it is known that all it has was put into it by the editor or is not the editor's at
-// all. It returns how many values it visited.
+// Release gives up what the editor owns of v: v will no longer change, while its container may still be changed in
+// place. It is what Freeze is, for a container of which it is known that all it has was put into it by the editor or is
+// not the editor's at all. It returns how many values it visited.
 func (e *Editor) Release(v Value) (visited int) {
 	switch v.Kind() {
 	case Array:
@@ -83,7 +83,8 @@ func (e *Editor) object(v Value) *object {
 	n := len(o.members)
 	e.moved += n + copyWork
 	return &object{
-		owner: e.own, members: append(make([]Member, 0, n+n/4+4), o.members...), index: o.index, weight: o.weight.clone(),
+		owner: e.own, members: append(make([]Member, 0, n+n/4+4), o.members...), index: o.index,
+		weight: o.weight.clone(),
 	}
 }
 
@@ -130,8 +131,8 @@ func (e *Editor) SetGrown(obj Value, key string, v Value, grown Weight) Value {
 	return objectOf(o)
 }
 
-// Set is SetMember in place, for a value of weight w. It tells by how much the object grew. It reports false, and changes nothing,
-// where obj is no object or there is not so much room.
+// Set is SetMember in place, for a value of weight w. It tells by how much the object grew. It reports false, and
+// changes nothing, where obj is no object or there is not so much room.
 func (e *Editor) Set(obj *Value, key string, v *Value, w, room Weight) (grown Weight, ok bool) {
 	if obj.Kind() != Object {
 		return Weight{}, false
@@ -170,8 +171,8 @@ func (e *Editor) owned(obj *Value) *object {
 	return o
 }
 
-// Add is Set with the sum of the member's value and by, or with the difference. It reports false, too, where there is no such
-// member, or it and by are not both small numbers.
+// Add is Set with the sum of the member's value and by, or with the difference. It reports false, too, where there is
+// no such member, or it and by are not both small numbers.
 func (e *Editor) Add(obj *Value, key string, by *Value, subtract bool, room Weight) (grown Weight, ok bool) {
 	if obj.Kind() != Object {
 		return Weight{}, false
@@ -206,8 +207,8 @@ type Way struct {
 	At *Value
 }
 
-// Way finds the value at the end of steps from root. It reports false where one of them is no key or leads nowhere, where one of
-// the objects on the way is not the editor's own, or where there are many.
+// Way finds the value at the end of steps from root. It reports false where one of them is no key or leads nowhere,
+// where one of the objects on the way is not the editor's own, or where there are many.
 func (e *Editor) Way(root *Value, steps []Step) (w Way, ok bool) {
 	if len(steps) > maxWay {
 		return w, false
@@ -316,7 +317,10 @@ func (e *Editor) Merge(dst, src Value) Value {
 func (e *Editor) copied(o *object) Value {
 	n := len(o.members)
 	e.moved += n + copyWork
-	out := &object{owner: e.own, members: append(make([]Member, 0, n+n/4+4), o.members...), index: o.index, weight: o.weight.clone()}
+	out := &object{
+		owner: e.own, members: append(make([]Member, 0, n+n/4+4), o.members...), index: o.index,
+		weight: o.weight.clone(),
+	}
 	if out.index != nil && out.index.owner != nil { // its editor may go on changing it
 		e.reindex(out)
 	}
@@ -351,8 +355,8 @@ func (e *Editor) RemoveElem(arr Value, i int) Value {
 	return arrayOf(a)
 }
 
-// Room returns what it takes to put a value at the end of steps, beside the value itself: the present value there, and what
-// new keys and containers on the way take when there is none. It reports false where Put does.
+// Room returns what it takes to put a value at the end of steps, beside the value itself: the present value there, and
+// what new keys and containers on the way take when there is none. It reports false where Put does.
 func Room(root Value, steps []Step) (old Value, room Weight, ok bool) {
 	for i := range steps {
 		s := &steps[i]
@@ -392,8 +396,8 @@ func Room(root Value, steps []Step) (old Value, room Weight, ok bool) {
 }
 
 // Put returns root with v at the end of steps, which makes it grow by grown. Missing and null containers on the way
-// become objects. It reports false, and changes nothing, when a step does not fit the value there: a key into anything but an
-// object, an index into anything but an array or out of its range.
+// become objects. It reports false, and changes nothing, when a step does not fit the value there: a key into anything
+// but an object, an index into anything but an array or out of its range.
 func (e *Editor) Put(root Value, steps []Step, v Value, grown Weight) (Value, bool) {
 	if len(steps) == 0 {
 		return v, true

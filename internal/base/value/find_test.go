@@ -94,7 +94,10 @@ func TestFinderDoesNotKeepTheText(t *testing.T) {
 
 func TestFinderRejectsBrokenText(t *testing.T) {
 	f := value.NewFinder([][]value.Step{steps("a/b"), steps("z")})
-	for _, src := range []string{``, `{`, `{"a"`, `{"a":`, `{"a":{"b":1`, `{"a":{"b":"x`, `{"a":{"b":"x\`, `{"a":{"b":nul}}`, `{"a":{"b":[1,}}`, `{"a":1;`, `{x`} {
+	for _, src := range []string{
+		``, `{`, `{"a"`, `{"a":`, `{"a":{"b":1`, `{"a":{"b":"x`, `{"a":{"b":"x\`, `{"a":{"b":nul}}`, `{"a":{"b":[1,}}`,
+		`{"a":1;`, `{x`,
+	} {
 		out := []value.Value{value.Int(1), value.Int(2)}
 		if _, ok := f.Find([]byte(src), out); ok {
 			t.Errorf("Find accepts %q", src)
@@ -125,13 +128,17 @@ func drawTree(t *rapid.T, depth int) value.Value {
 	case 1:
 		return value.BoolValue(rapid.Bool().Draw(t, "bool"))
 	case 2, 3:
-		v, err := value.ParseString(rapid.SampledFrom([]string{"0", "-1", "1.50", "-0", "1e5", "123456789012345678", "1234567890123456789", "0.1"}).Draw(t, "number"))
+		v, err := value.ParseString(rapid.SampledFrom([]string{
+			"0", "-1", "1.50", "-0", "1e5", "123456789012345678", "1234567890123456789", "0.1",
+		}).Draw(t, "number"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return v
 	case 4, 5:
-		return value.StringValue(rapid.SampledFrom([]string{"", "x", "{\"a\":1}", "\\", "]}\"", "é\n"}).Draw(t, "string"))
+		return value.StringValue(
+			rapid.SampledFrom([]string{"", "x", "{\"a\":1}", "\\", "]}\"", "é\n"}).Draw(t, "string"),
+		)
 	case 6:
 		elems := make([]value.Value, rapid.IntRange(0, 4).Draw(t, "length"))
 		for i := range elems {

@@ -77,7 +77,8 @@ type scanner struct {
 	places []Place
 }
 
-// value walks over the value that begins here, whose key stands at key, and notes the places of what is looked for in it.
+// value walks over the value that begins here, whose key stands at key, and notes the places of what is looked for in
+// it.
 func (s *scanner) value(n *sought, key int) {
 	place := Place{Key: key, Start: s.pos, Exact: true}
 	var found map[string]bool
@@ -97,8 +98,8 @@ func (s *scanner) value(n *sought, key int) {
 	}
 }
 
-// inside walks over the members or elements of the container that begins here, and returns which of those that are looked for
-// are there.
+// inside walks over the members or elements of the container that begins here, and returns which of those that are
+// looked for are there.
 func (s *scanner) inside(n *sought) map[string]bool {
 	// Nothing is inside a scalar.
 	if s.pos >= len(s.src) || s.src[s.pos] != '{' && s.src[s.pos] != '[' {
@@ -162,7 +163,8 @@ func (s *scanner) name() string {
 }
 
 func (s *scanner) space() {
-	for s.pos < len(s.src) && (s.src[s.pos] == ' ' || s.src[s.pos] == '\n' || s.src[s.pos] == '\t' || s.src[s.pos] == '\r') {
+	for s.pos < len(s.src) &&
+		(s.src[s.pos] == ' ' || s.src[s.pos] == '\n' || s.src[s.pos] == '\t' || s.src[s.pos] == '\r') {
 		s.pos++
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Lookups finds the elements of arrays that have a value, or whose member at some path does. An array that is searched again
-// and again gets an index. Lookups are for one goroutine, and either for arrays that do not change or part of the Editor that
-// changes them.
+// Lookups finds the elements of arrays that have a value, or whose member at some path does. An array that is searched
+// again and again gets an index. Lookups are for one goroutine, and either for arrays that do not change or part of the
+// Editor that changes them.
 type Lookups struct {
 	seed   maphash.Seed
 	recent [4]*lookup
@@ -29,8 +29,8 @@ type lookup struct {
 	// scanned is how many elements have been looked at without an index.
 	scanned int
 
-	// Elements are numbered in the order in which they came, so the numbers of those in the array ascend. at has them, by
-	// position. Elements with the same hash are a chain in that order, of which chains has both ends.
+	// Elements are numbered in the order in which they came, so the numbers of those in the array ascend. at has them,
+	// by position. Elements with the same hash are a chain in that order, of which chains has both ends.
 	at            []uint32
 	chains        map[uint64]chain
 	hashes        []uint64
@@ -43,9 +43,11 @@ type chain struct{ first, last uint32 }
 // none ends a chain.
 const none = 1<<32 - 1
 
-// Find appends to hits the positions, in order, of the elements of an array whose value at steps equals want; only the first
-// if first is set. field names the steps. work is about how many values were looked at.
-func (l *Lookups) Find(arr Value, field string, steps []Step, want Value, first bool, hits []int) (found []int, work int) {
+// Find appends to hits the positions, in order, of the elements of an array whose value at steps equals want; only the
+// first if first is set. field names the steps. work is about how many values were looked at.
+func (l *Lookups) Find(
+	arr Value, field string, steps []Step, want Value, first bool, hits []int,
+) (found []int, work int) {
 	// Few elements are looked through faster than looked up.
 	if arr.Kind() != Array {
 		return hits, 0
@@ -303,5 +305,7 @@ func (l *Lookups) number(v Value) uint64 {
 			text = append(text, p.text[i])
 		}
 	}
-	return maphash.Comparable(l.seed, [3]uint64{maphash.Bytes(l.seed, text), uint64(int64(p.mag)<<2 + int64(p.sign) + 1), uint64(p.n)})
+	return maphash.Comparable(l.seed, [3]uint64{
+		maphash.Bytes(l.seed, text), uint64(int64(p.mag)<<2 + int64(p.sign) + 1), uint64(p.n),
+	})
 }

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestIndexesCostNoMoreThanScans searches arrays of which many elements are alike, or hash alike, with an index and without one,
-// while they change. Both find the same, and the index takes no more than a few times what the scan takes.
+// TestIndexesCostNoMoreThanScans searches arrays of which many elements are alike, or hash alike, with an index and
+// without one, while they change. Both find the same, and the index takes no more than a few times what the scan takes.
 func TestIndexesCostNoMoreThanScans(t *testing.T) {
 	const most = 5
 	elements := []string{`1`, `1.0`, `"a"`, `{"n":1,"m":[1]}`, `{"n":1,"m":[2]}`, `[[1]]`, `[[2]]`, `{"n":2}`}

@@ -294,8 +294,8 @@ func (v Value) NumberEffort() int {
 	}
 }
 
-// CompareEffort returns about how many units of package work it takes to compare the numbers a and b, or to divide one by
-// the other.
+// CompareEffort returns about how many units of package work it takes to compare the numbers a and b, or to divide one
+// by the other.
 func CompareEffort(a, b Value) int {
 	if a.Kind() != Number || b.Kind() != Number {
 		return 0
@@ -313,8 +313,8 @@ func CompareEffort(a, b Value) int {
 	return wideEffort + a.textEffort() + b.textEffort()
 }
 
-// IsCheap reports whether v is a number that takes next to no work to compare with any other cheap one: its coefficient keeps
-// fitting at the scale of the other.
+// IsCheap reports whether v is a number that takes next to no work to compare with any other cheap one: its coefficient
+// keeps fitting at the scale of the other.
 func (v Value) IsCheap() bool {
 	return v.Kind() == Number && !v.text() && v.scale() <= 9 && v.n+1e9 < 2e9
 }

@@ -89,8 +89,8 @@ type parser struct {
 	objects []object
 	arrays  []array
 	spare   []Member
-	// extra is by how many bytes the text so far is longer than AppendJSON writes it: white space, and escapes that need not
-	// be. What is left of a container's text is its size.
+	// extra is by how many bytes the text so far is longer than AppendJSON writes it: white space, and escapes that
+	// need not be. What is left of a container's text is its size.
 	extra int
 	// values is how many values have been begun.
 	values int
@@ -346,7 +346,8 @@ func (p *parser) array() (Value, error) {
 			p.pos++
 			p.depth++
 
-			// A long array that fills its stack keeps it; others are copied out, so that none holds more memory than it needs.
+			// A long array that fills its stack keeps it; others are copied out, so that none holds more memory than it
+			// needs.
 			a := p.newArray()
 			a.weight = p.since(opened)
 			if n := len(p.elems) - base; n >= longArray && cap(p.elems)-base <= n+n/8 {
@@ -387,13 +388,15 @@ func (p *parser) newObject() *object {
 	return o
 }
 
-// spareMembers is how many members a slab has at most, and lookAhead in how many bytes of the text to come those are counted that it is for.
+// spareMembers is how many members a slab has at most, and lookAhead in how many bytes of the text to come those are
+// counted that it is for.
 const (
 	spareMembers = 16
 	lookAhead    = 512
 )
 
-// cut copies the members of an object from the stack: those of a small one to a slab, which it shares with its neighbours.
+// cut copies the members of an object from the stack: those of a small one to a slab, which it shares with its
+// neighbours.
 func (p *parser) cut(stacked []Member) []Member {
 	n := len(stacked)
 	if n > len(p.spare) {
@@ -533,8 +536,8 @@ func eightBytes(s string, i int) uint64 {
 		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
 }
 
-// special finds the bytes that have to be escaped in a JSON string: quotes, backslashes and control characters. The lowest
-// bit that is set is the highest of the first such byte; none is where there is no such byte.
+// special finds the bytes that have to be escaped in a JSON string: quotes, backslashes and control characters. The
+// lowest bit that is set is the highest of the first such byte; none is where there is no such byte.
 func special(x uint64) uint64 {
 	quote, slash := x^(ones*'"'), x^(ones*'\\')
 	return ((quote-ones)&^quote | (slash-ones)&^slash | (x-ones*0x20)&^x) & highs

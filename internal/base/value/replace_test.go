@@ -8,10 +8,13 @@ import (
 	"j17/internal/base/value"
 )
 
-// TestMembersAreReplacedInPlace compares Replace and Add with SetMember: what they make, how large it is, and what has been
-// frozen.
+// TestMembersAreReplacedInPlace compares Replace and Add with SetMember: what they make, how large it is, and what has
+// been frozen.
 func TestMembersAreReplacedInPlace(t *testing.T) {
-	texts := []string{`0`, `-1`, `9`, `99999`, `-100000`, `0.5`, `12.25`, `999999999999999999`, `-999999999999999999`, `1e3`, `"a\"b"`, `null`, `[1]`, `{"x":"y"}`}
+	texts := []string{
+		`0`, `-1`, `9`, `99999`, `-100000`, `0.5`, `12.25`, `999999999999999999`, `-999999999999999999`, `1e3`,
+		`"a\"b"`, `null`, `[1]`, `{"x":"y"}`,
+	}
 	parsed := func(s string) value.Value {
 		v, err := value.ParseString(s)
 		if err != nil {
@@ -58,7 +61,8 @@ func TestMembersAreReplacedInPlace(t *testing.T) {
 					continue
 				}
 				want := `{"a":true,"n":` + side.want.String() + `}`
-				if got := obj.String(); got != want || n != grown || obj.Size() != len(got) || obj.Weight() != before.Plus(n) {
+				if got := obj.String(); got != want || n != grown || obj.Size() != len(got) ||
+					obj.Weight() != before.Plus(n) {
 					t.Errorf("%s with %s is %s of %v, grown by %v", src, text, got, obj.Weight(), n)
 				}
 			}
@@ -68,12 +72,16 @@ func TestMembersAreReplacedInPlace(t *testing.T) {
 
 func TestOnlyMembersThatAreThereAreAddedTo(t *testing.T) {
 	ed, one := value.NewEditor(), value.Int(1)
-	for _, obj := range []value.Value{{}, value.NullValue(), value.ArrayValue(one), value.ObjectValue(value.Member{Key: "a", Value: one})} {
+	for _, obj := range []value.Value{{}, value.NullValue(), value.ArrayValue(one), value.ObjectValue(value.Member{
+		Key: "a", Value: one,
+	})} {
 		was := obj.String()
 		if _, ok := ed.Add(&obj, "b", &one, true, value.Weight{Bytes: 100, Values: 100}); ok || obj.String() != was {
 			t.Errorf("%s becomes %s", was, obj)
 		}
-		if _, ok := ed.Set(&obj, "b", &one, one.Weight(), value.Weight{Bytes: 100, Values: 100}); ok != (obj.Kind() == value.Object) || !ok && obj.String() != was {
+		if _, ok := ed.Set(&obj, "b", &one, one.Weight(), value.Weight{
+			Bytes: 100, Values: 100,
+		}); ok != (obj.Kind() == value.Object) || !ok && obj.String() != was {
 			t.Errorf("%s becomes %s", was, obj)
 		}
 	}
@@ -90,14 +98,17 @@ func TestMembersAreAdded(t *testing.T) {
 		for _, key := range []string{"b", "\"\u00fc\x01", "c"} {
 			v := value.StringValue("v")
 			was := obj.String()
-			grown := len(value.ObjectValue(append(obj.Members()[:obj.Len():obj.Len()], value.Member{Key: key, Value: v})...).String()) - len(was)
+			grown := len(value.ObjectValue(append(obj.Members()[:obj.Len():obj.Len()], value.Member{
+				Key: key, Value: v,
+			})...).String()) - len(was)
 			for _, room := range []value.Weight{{Bytes: grown - 1, Values: 1}, {Bytes: grown}} {
 				if _, ok := ed.Set(&obj, key, &v, v.Weight(), room); ok || obj.String() != was {
 					t.Errorf("%s grows by more than it may", was)
 				}
 			}
 			room := value.Weight{Bytes: grown, Values: 1}
-			if n, ok := ed.Set(&obj, key, &v, v.Weight(), room); !ok || n != room || obj.Weight() != (value.Weight{Bytes: len(was) + grown, Values: count(obj)}) {
+			if n, ok := ed.Set(&obj, key, &v, v.Weight(), room); !ok || n != room ||
+				obj.Weight() != (value.Weight{Bytes: len(was) + grown, Values: count(obj)}) {
 				t.Errorf("%s becomes %s of %v, grown by %v", was, obj, obj.Weight(), n)
 			}
 		}
@@ -120,7 +131,13 @@ func TestWay(t *testing.T) {
 		t.Error("there is a way through what the editor does not own")
 	}
 	root, _ = ed.Put(root, append(steps[:2:2], value.Step{Key: "c"}), value.Int(5), value.Weight{})
-	for _, wrong := range [][]value.Step{{{Key: "x"}}, {{Key: "e"}, {Key: "x"}}, {{IsIndex: true}}, {{Key: "a"}, {Key: "b"}, {Key: "d"}, {Key: "e"}}, make([]value.Step, 5)} {
+	for _, wrong := range [][]value.Step{
+		{{Key: "x"}},
+		{{Key: "e"}, {Key: "x"}},
+		{{IsIndex: true}},
+		{{Key: "a"}, {Key: "b"}, {Key: "d"}, {Key: "e"}},
+		make([]value.Step, 5),
+	} {
 		if _, ok := ed.Way(&root, wrong); ok {
 			t.Errorf("there is a way along %v", wrong)
 		}
@@ -159,7 +176,8 @@ func TestParsedContainersKnowTheirSize(t *testing.T) {
 func sized(t *testing.T, v value.Value) {
 	t.Helper()
 	w, work := v.Weigh()
-	if want := (value.Weight{Bytes: len(v.String()), Values: count(v)}); w != want || work != 0 && v.Kind() != value.String {
+	if want := (value.Weight{Bytes: len(v.String()), Values: count(v)}); w != want ||
+		work != 0 && v.Kind() != value.String {
 		t.Errorf("%s has %v and says %v after %d visits", v, want, w, work)
 	}
 	for _, elem := range v.Elems() {

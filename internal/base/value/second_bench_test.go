@@ -12,8 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// BenchmarkSecondOpinion reads the order of BenchmarkParse with other readers of JSON: encoding/json into a tree that keeps
-// the digits of numbers, and jsontext token by token, without a tree.
+// BenchmarkSecondOpinion reads the order of BenchmarkParse with other readers of JSON: encoding/json into a tree that
+// keeps the digits of numbers, and jsontext token by token, without a tree.
 func BenchmarkSecondOpinion(b *testing.B) {
 	b.Run("encoding_json", func(b *testing.B) {
 		b.SetBytes(int64(len(order)))

@@ -2,8 +2,8 @@ package value
 
 import "sync/atomic"
 
-// Weight is how large a value is, or by how much something grows: the number of bytes as JSON, as AppendJSON writes it, and the
-// number of values in it, itself included.
+// Weight is how large a value is, or by how much something grows: the number of bytes as JSON, as AppendJSON writes it,
+// and the number of values in it, itself included.
 type Weight struct{ Bytes, Values int }
 
 // Plus returns the sum of two weights.
@@ -50,7 +50,8 @@ func (k *known) grow(by Weight) {
 // Size returns the number of bytes that the value has as JSON; see Weight.
 func (v Value) Size() int { return v.Weight().Bytes }
 
-// Weight returns how large the value is. Containers remember theirs, so asking again costs nothing; an Editor keeps it up to date.
+// Weight returns how large the value is. Containers remember theirs, so asking again costs nothing; an Editor keeps it
+// up to date.
 func (v Value) Weight() Weight {
 	switch v.Kind() {
 	case String:
@@ -182,7 +183,8 @@ func digitsOf(n uint64) int {
 	return digits
 }
 
-// Nested reports whether the value is nested at most depth containers deep, and how many values were visited to find out.
+// Nested reports whether the value is nested at most depth containers deep, and how many values were visited to find
+// out.
 func (v Value) Nested(depth int) (ok bool, work int) {
 	if v.Kind() != Array && v.Kind() != Object {
 		return true, 0

@@ -57,8 +57,8 @@ type Value struct {
 	t tag
 }
 
-// tag is the kind of a value, in the lowest byte, and what else a number needs. It is one word, as the two beside it are, so that
-// compilers keep values in registers.
+// tag is the kind of a value, in the lowest byte, and what else a number needs. It is one word, as the two beside it
+// are, so that compilers keep values in registers.
 type tag uint64
 
 const (
@@ -66,8 +66,8 @@ const (
 	tagText tag = 1 << 8
 	// Above tagScale stands how many digits of a Number in n stand after the decimal point.
 	tagScale = 16
-	// Above tagMag stands, as an int32, the magnitude of a Number as text: it is 0.d times ten to the power of that, where d are
-	// its significant digits.
+	// Above tagMag stands, as an int32, the magnitude of a Number as text: it is 0.d times ten to the power of that,
+	// where d are its significant digits.
 	tagMag = 32
 )
 
@@ -75,8 +75,8 @@ func (v Value) text() bool   { return v.t&tagText != 0 }
 func (v Value) scale() uint8 { return uint8(v.t >> tagScale) }
 func (v Value) mag() int32   { return int32(v.t >> tagMag) }
 
-// A number's text is described by three lengths in n: that of the text, that of the part before the first significant digit,
-// and the number of significant digits, which is zero for zero.
+// A number's text is described by three lengths in n: that of the text, that of the part before the first significant
+// digit, and the number of significant digits, which is zero for zero.
 const (
 	lenBits    = 21
 	maxTextLen = 1<<lenBits - 1
@@ -101,9 +101,9 @@ type object struct {
 	weight  known
 }
 
-// index finds the members of a large object. It is shared by the versions of an object that have those members in the same
-// order: it covers the members that were the first n, but for those at the positions gone, which are sorted. Only the editor
-// that owns it may change it, as long as nobody else has a version.
+// index finds the members of a large object. It is shared by the versions of an object that have those members in the
+// same order: it covers the members that were the first n, but for those at the positions gone, which are sorted. Only
+// the editor that owns it may change it, as long as nobody else has a version.
 type index struct {
 	owner *token
 	at    map[string]int
@@ -327,8 +327,8 @@ func Equal(a, b Value) bool {
 	return EqualCounted(a, b, &work)
 }
 
-// EqualCounted is Equal, and adds to work about how many values and sixteens of bytes had to be compared. It does not count
-// a and b themselves.
+// EqualCounted is Equal, and adds to work about how many values and sixteens of bytes had to be compared. It does not
+// count a and b themselves.
 func EqualCounted(a, b Value, work *int) bool {
 	if a.Kind() != b.Kind() {
 		return false

@@ -375,7 +375,8 @@ func FuzzParse(f *testing.F) {
 }
 
 func ourLimit(err error) bool {
-	return err != nil && (strings.Contains(err.Error(), "nested too deeply") || strings.Contains(err.Error(), "exponent of a number must") || strings.Contains(err.Error(), "at most"))
+	return err != nil && (strings.Contains(err.Error(), "nested too deeply") ||
+		strings.Contains(err.Error(), "exponent of a number must") || strings.Contains(err.Error(), "at most"))
 }
 
 func oracle(src []byte) bool {
@@ -426,7 +427,8 @@ func TestInvalidUTF8IsFound(t *testing.T) {
 // TestAppendDigits: numbers that are equal have the same digits, whatever their text.
 func TestAppendDigits(t *testing.T) {
 	for text, want := range map[string]string{
-		"0": " 0 0", "-0.00": " 0 0", "1": "1 1 1", "1.0": "1 1 1", "10e-1": "1 1 1", "-120": "12 -1 3", "0.0012": "12 1 -2", "1e400": "1 1 401",
+		"0": " 0 0", "-0.00": " 0 0", "1": "1 1 1", "1.0": "1 1 1", "10e-1": "1 1 1", "-120": "12 -1 3",
+		"0.0012": "12 1 -2", "1e400": "1 1 401",
 		"100000000000000000000.50": "1000000000000000000005 1 21", `"1"`: " 0 0",
 	} {
 		v, err := value.ParseString(text)

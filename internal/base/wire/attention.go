@@ -14,8 +14,8 @@ type Overview struct {
 	Schedule  *Outlook     `json:"schedule,omitempty"`
 	Sagas     *SagaLoad    `json:"sagas,omitempty"`
 	Spec      *SpecInForce `json:"spec"`
-	// Backup is the last one that was completed, RootCheckpoint the last one that was recorded: null where there is none, and left out for those
-	// who may not read them.
+	// Backup is the last one that was completed, RootCheckpoint the last one that was recorded: null where there is
+	// none, and left out for those who may not read them.
 	Backup         **LastBackup `json:"backup,omitempty"`
 	RootCheckpoint **LastRoot   `json:"root_checkpoint,omitempty"`
 	// Builds are those that run.
@@ -30,7 +30,8 @@ type Consumer struct {
 	Kind   string `json:"kind"`
 	Name   string `json:"name"`
 	Status string `json:"status"`
-	// Lag is how many events it has not looked at yet; of sagas it is how many are queued, of the schedule how many events are overdue.
+	// Lag is how many events it has not looked at yet; of sagas it is how many are queued, of the schedule how many
+	// events are overdue.
 	Lag uint64 `json:"lag"`
 }
 
@@ -86,7 +87,8 @@ type Disk struct {
 type Attention struct {
 	// Kind is one of scheduled, saga, delivery, implication, listener, projection, place, spec, backup and erasure.
 	Kind string `json:"kind"`
-	// Cause has the code, the place and the type of what is concerned, and never data of events. It is the same in each answer.
+	// Cause has the code, the place and the type of what is concerned, and never data of events. It is the same in each
+	// answer.
 	Cause string `json:"cause"`
 	Title string `json:"title"`
 	// Count is how many there are, and More that only so many were looked at.

@@ -25,8 +25,8 @@ type Backup struct {
 	Error       *string        `json:"error"`
 	CreatedAt   time.Time      `json:"created_at"`
 	CompletedAt *time.Time     `json:"completed_at"`
-	// Position is that of the last event, Size how many there are, Root the one of the environment's log; null of a server, and as
-	// long as it is not known.
+	// Position is that of the last event, Size how many there are, Root the one of the environment's log; null of a
+	// server, and as long as it is not known.
 	Position *string `json:"position"`
 	Size     *uint64 `json:"size"`
 	Root     *string `json:"root"`
@@ -86,8 +86,8 @@ type BackupSettingsChange struct {
 	S3         *NewBackupS3 `json:"s3,omitempty"`
 }
 
-// NewBackupS3 says where backups are to go instead of the server's folder. Without a SecretKey the one that is known is kept, if endpoint and
-// access key are those that it is for.
+// NewBackupS3 says where backups are to go instead of the server's folder. Without a SecretKey the one that is known is
+// kept, if endpoint and access key are those that it is for.
 type NewBackupS3 struct {
 	Endpoint  string `json:"endpoint,omitempty"`
 	Bucket    string `json:"bucket,omitempty"`

@@ -30,7 +30,8 @@ type Checkpoint struct {
 	// Progress is how far it is while it is being made, Error why it has failed.
 	Progress *CheckpointProgress `json:"progress,omitempty"`
 	Error    string              `json:"error,omitempty"`
-	// Restoring is how far a restoration of it is, while there is one: each aggregate is compared first and used then, so that it counts twice.
+	// Restoring is how far a restoration of it is, while there is one: each aggregate is compared first and used then,
+	// so that it counts twice.
 	Restoring *CheckpointProgress `json:"restoring,omitempty"`
 }
 

@@ -44,7 +44,8 @@ type OperatorRights struct {
 	Rights Rights `json:"rights"`
 }
 
-// Rights are those of an operator: in the server, which are those in every instance too, and in single instances by their ids.
+// Rights are those of an operator: in the server, which are those in every instance too, and in single instances by
+// their ids.
 type Rights struct {
 	Server    []string            `json:"server"`
 	Instances map[string][]string `json:"instances"`

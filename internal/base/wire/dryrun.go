@@ -10,15 +10,18 @@ import (
 type WriteDryRun struct {
 	DryRun   bool `json:"dry_run"`
 	Accepted bool `json:"accepted"`
-	// Refusals are why it would be refused: the first is what the write would be answered with, of guards all that do not hold.
+	// Refusals are why it would be refused: the first is what the write would be answered with, of guards all that do
+	// not hold.
 	Refusals []Refusal `json:"refusals"`
 	// Events are those of the request, each with what it implies.
 	Events []TriedEvent `json:"events"`
 	// States are those of all aggregates with such events afterwards.
 	States []TriedState `json:"states"`
-	// Truncated reports that some of the events and states are listed without their data, because all of it is too much.
+	// Truncated reports that some of the events and states are listed without their data, because all of it is too
+	// much.
 	Truncated bool `json:"truncated,omitempty"`
-	// Scheduled are the events that would come later, Canceled those that would no longer come, and Sagas those that would begin or go on.
+	// Scheduled are the events that would come later, Canceled those that would no longer come, and Sagas those that
+	// would begin or go on.
 	Scheduled []TriedLater `json:"scheduled,omitempty"`
 	Canceled  []TriedLater `json:"cancelled,omitempty"`
 	Sagas     []TriedSaga  `json:"sagas,omitempty"`
@@ -36,8 +39,8 @@ type Refusal struct {
 	Errors     []j17.FieldError `json:"errors,omitempty"`
 }
 
-// TriedEvent is an event that would be written. Implied are those that it implies, each a TriedEvent itself: there are tools that cannot
-// read documents of the API in which a shape leads back to itself.
+// TriedEvent is an event that would be written. Implied are those that it implies, each a TriedEvent itself: there are
+// tools that cannot read documents of the API in which a shape leads back to itself.
 type TriedEvent struct {
 	Key     string            `json:"key"`
 	Type    string            `json:"type"`

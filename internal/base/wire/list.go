@@ -2,8 +2,8 @@ package wire
 
 import "strings"
 
-// SplitList takes a list apart whose elements have commas between them. In an element a comma and a backslash have a backslash before them;
-// before anything else a backslash is one.
+// SplitList takes a list apart whose elements have commas between them. In an element a comma and a backslash have a
+// backslash before them; before anything else a backslash is one.
 func SplitList(list string) []string {
 	var elems []string
 	var elem strings.Builder

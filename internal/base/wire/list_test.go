@@ -14,8 +14,9 @@ import (
 // TestLists takes lists apart, and makes lists that come out as what went in.
 func TestLists(t *testing.T) {
 	for list, want := range map[string][]string{
-		"": {""}, "a": {"a"}, "a,b": {"a", "b"}, `a\,b,c`: {"a,b", "c"}, ",": {"", ""}, `student:Smith\, J.`: {"student:Smith, J."},
-		`a\\,b`: {`a\`, "b"}, `a\\\,b`: {`a\,b`}, `a\\b`: {`a\b`}, `a\\`: {`a\`}, `\\\\,\,`: {`\\`, ","},
+		"": {""}, "a": {"a"}, "a,b": {"a", "b"}, `a\,b,c`: {"a,b", "c"}, ",": {"", ""},
+		`student:Smith\, J.`: {"student:Smith, J."},
+		`a\\,b`:              {`a\`, "b"}, `a\\\,b`: {`a\,b`}, `a\\b`: {`a\b`}, `a\\`: {`a\`}, `\\\\,\,`: {`\\`, ","},
 	} {
 		if got := wire.SplitList(list); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", list, got, want)
@@ -33,7 +34,8 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestDeliveriesHaveTheirLog: one that is shown by itself has a log, also before its first try; those of a list have none.
+// TestDeliveriesHaveTheirLog: one that is shown by itself has a log, also before its first try; those of a list have
+// none.
 func TestDeliveriesHaveTheirLog(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -3,7 +3,8 @@ package wire
 // Places are the kinds of places that aggregates of an environment have.
 type Places struct {
 	Places []PlacesOfKind `json:"places"`
-	// Verification is how far a comparison with the events is that somebody has asked for and that is under way. It counts aggregates and entries.
+	// Verification is how far a comparison with the events is that somebody has asked for and that is under way. It
+	// counts aggregates and entries.
 	Verification *Verification `json:"verification,omitempty"`
 }
 
@@ -21,8 +22,8 @@ type PlacesOfKind struct {
 // VerifiedPlaces is what a comparison of places with the events has found.
 type VerifiedPlaces struct {
 	Verified bool `json:"verified"`
-	// Position is that of the feed as of which the last of them were compared. Aggregates and Entries count what was compared, an aggregate once
-	// for each kind of places that its type has.
+	// Position is that of the feed as of which the last of them were compared. Aggregates and Entries count what was
+	// compared, an aggregate once for each kind of places that its type has.
 	Position   string `json:"position"`
 	Aggregates uint64 `json:"aggregates"`
 	Entries    uint64 `json:"entries"`

@@ -23,7 +23,8 @@ type Projection struct {
 	Problem string `json:"problem,omitempty"`
 	// Definition is as it was given.
 	Definition json.RawMessage `json:"projection"`
-	// Rows counts what its index has; null where it needs none, so that nothing counts them. Entries and Bytes are those of its indexes.
+	// Rows counts what its index has; null where it needs none, so that nothing counts them. Entries and Bytes are
+	// those of its indexes.
 	Rows    *uint64 `json:"rows"`
 	Entries uint64  `json:"entries,omitempty"`
 	Bytes   uint64  `json:"bytes,omitempty"`
@@ -32,7 +33,8 @@ type Projection struct {
 	// Lag is the number of events behind it that they have not taken up yet.
 	Lag   uint64 `json:"lag"`
 	Build *Build `json:"build,omitempty"`
-	// Verification is how far a comparison of its indexes with the events is that somebody has asked for and that is under way.
+	// Verification is how far a comparison of its indexes with the events is that somebody has asked for and that is
+	// under way.
 	Verification *Verification `json:"verification,omitempty"`
 }
 
@@ -63,8 +65,8 @@ type PostedProjection struct {
 
 // Price is what a projection costs.
 type Price struct {
-	// Rows and Entries are those that its index would have, Bytes what they take, Seconds what it takes to build them on this server. They
-	// follow from the rows that were tried; Exact reports that these were all.
+	// Rows and Entries are those that its index would have, Bytes what they take, Seconds what it takes to build them
+	// on this server. They follow from the rows that were tried; Exact reports that these were all.
 	Rows    uint64  `json:"rows"`
 	Entries uint64  `json:"entries"`
 	Bytes   uint64  `json:"bytes"`

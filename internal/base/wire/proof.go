@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// StreamRoot is the root of the tree over the events of a stream. Hashes are 64 hexadecimal digits, here and in all proofs.
+// StreamRoot is the root of the tree over the events of a stream. Hashes are 64 hexadecimal digits, here and in all
+// proofs.
 type StreamRoot struct {
 	Root string `json:"root"`
 	Size uint64 `json:"size"`
@@ -35,7 +36,8 @@ type Validity struct {
 	Valid bool `json:"valid"`
 }
 
-// ChainCheck reports whether the chain of a stream holds. Head is its last hash, as the events say; Problem what is wrong.
+// ChainCheck reports whether the chain of a stream holds. Head is its last hash, as the events say; Problem what is
+// wrong.
 type ChainCheck struct {
 	Valid   bool   `json:"valid"`
 	Length  uint64 `json:"length"`

@@ -37,7 +37,8 @@ type SagaStep struct {
 	CompletedAt  int64  `json:"completed_at,omitempty"`
 }
 
-// SagaError is why a saga has failed. Code is that of the API, or "await_timeout"; Requirement is the code of the guard that has refused an event.
+// SagaError is why a saga has failed. Code is that of the API, or "await_timeout"; Requirement is the code of the guard
+// that has refused an event.
 type SagaError struct {
 	Step        string `json:"step"`
 	Code        string `json:"code,omitempty"`

@@ -162,20 +162,21 @@ type Replay struct {
 	Failed  int `json:"failed"`
 	// Differences shows the first of both.
 	Differences []StateDifference `json:"differences"`
-	// Faults are operations of handlers under the new spec that did not fit the events, one for each place in the spec; they
-	// changed nothing. FaultsMore is how many times more one did not, in places that are not shown.
+	// Faults are operations of handlers under the new spec that did not fit the events, one for each place in the spec;
+	// they changed nothing. FaultsMore is how many times more one did not, in places that are not shown.
 	Faults     []ReplayFault `json:"faults,omitempty"`
 	FaultsMore int           `json:"faults_more,omitempty"`
 	// Beyond lists the events that take more work under the new spec than one may.
 	Beyond []ReplayedEvent `json:"beyond,omitempty"`
 }
 
-// SpecReplay is Replay with what the guards of event types that the new spec defines otherwise would have said to the stored events.
+// SpecReplay is Replay with what the guards of event types that the new spec defines otherwise would have said to the
+// stored events.
 type SpecReplay struct {
 	Replay
 
-	// Refused is how many they would have refused, and Refusals are the first of them. Unchecked is how many of these guards look at other
-	// aggregates, so that they were not asked.
+	// Refused is how many they would have refused, and Refusals are the first of them. Unchecked is how many of these
+	// guards look at other aggregates, so that they were not asked.
 	Refused   int             `json:"refused"`
 	Refusals  []ReplayRefusal `json:"refusals"`
 	Unchecked int             `json:"unchecked"`
@@ -213,7 +214,8 @@ type StateDifference struct {
 	Key     string        `json:"key"`
 	Length  uint64        `json:"length"`
 	Changes []ValueChange `json:"changes,omitempty"`
-	// Versions are the lengths at which the two states first and last differ, left out where finding out takes too much.
+	// Versions are the lengths at which the two states first and last differ, left out where finding out takes too
+	// much.
 	Versions []uint64 `json:"versions,omitempty"`
 	// More is how many changes are not shown.
 	More int `json:"more,omitempty"`
@@ -230,8 +232,8 @@ type ValueChange struct {
 	After  string `json:"after,omitempty"`
 }
 
-// VersionChange is one change that a version of an aggregate made to its state. Operation is a pointer into the spec: the operation of the handler
-// that made it.
+// VersionChange is one change that a version of an aggregate made to its state. Operation is a pointer into the spec:
+// the operation of the handler that made it.
 type VersionChange struct {
 	ValueChange
 	Operation string `json:"operation"`
@@ -245,7 +247,8 @@ type VersionChanges struct {
 	More    int             `json:"more,omitempty"`
 }
 
-// AggregateChanges is what versions of an aggregate changed. Length is that of the aggregate, Next the version that the next page begins with.
+// AggregateChanges is what versions of an aggregate changed. Length is that of the aggregate, Next the version that the
+// next page begins with.
 type AggregateChanges struct {
 	Length  uint64           `json:"length"`
 	Changes []VersionChanges `json:"changes"`
@@ -266,7 +269,8 @@ type Blame struct {
 	Truncated bool     `json:"truncated"`
 }
 
-// SpecChecked has all findings of a text that may become a spec. Formatted is the text in the usual form, where that was asked for and it is JSON.
+// SpecChecked has all findings of a text that may become a spec. Formatted is the text in the usual form, where that
+// was asked for and it is JSON.
 type SpecChecked struct {
 	Valid     bool             `json:"valid"`
 	Errors    []j17.FieldError `json:"errors"`

@@ -7,7 +7,8 @@ import (
 
 // NewTombstone asks for the erasure of an aggregate.
 type NewTombstone struct {
-	// LegalBasis and RequestID are what the operator wants to find again: why it is erased, and the number of the request.
+	// LegalBasis and RequestID are what the operator wants to find again: why it is erased, and the number of the
+	// request.
 	LegalBasis *string `json:"legal_basis,omitempty"`
 	RequestID  *string `json:"request_id,omitempty"`
 	// RequestedBy is an object that says who has asked for it.
@@ -44,8 +45,9 @@ type Tombstone struct {
 	// PreTombstoneRoot and PreTombstoneSize are those of the environment's log directly before the execution.
 	PreTombstoneRoot *string `json:"pre_tombstone_root"`
 	PreTombstoneSize *uint64 `json:"pre_tombstone_size"`
-	// AffectedStreams are the streams that were rewritten, the first of them where there are very many; AffectedCount is how many
-	// there are then, AffectedRoot the root of the tree over all of them, one leaf a line of tombstones/{id}/streams.
+	// AffectedStreams are the streams that were rewritten, the first of them where there are very many; AffectedCount
+	// is how many there are then, AffectedRoot the root of the tree over all of them, one leaf a line of
+	// tombstones/{id}/streams.
 	AffectedStreams []AffectedStream `json:"affected_streams"`
 	AffectedCount   uint64           `json:"affected_count,omitempty"`
 	AffectedRoot    string           `json:"affected_root,omitempty"`

@@ -1,8 +1,9 @@
-// Package wire has the shapes of requests and answers, once for the server, the client, the command line and the document that
-// describes the API. It knows nothing but the vocabulary: the packages that produce a shape define its content.
+// Package wire has the shapes of requests and answers, once for the server, the client, the command line and the
+// document that describes the API. It knows nothing but the vocabulary: the packages that produce a shape define its
+// content.
 //
-// A member of a request that has no omitempty or omitzero has to be given; one of an answer without it is always there. The tag
-// must says what a member has to be, where its type does not.
+// A member of a request that has no omitempty or omitzero has to be given; one of an answer without it is always there.
+// The tag must says what a member has to be, where its type does not.
 package wire
 
 import (
@@ -75,8 +76,8 @@ type WriteEvent struct {
 	Metadata   Metadata        `json:"metadata"`
 }
 
-// Condition says what must not have happened after a position, "" or "0" for the beginning: an event of one of the types, any without
-// them, that has all of the tags.
+// Condition says what must not have happened after a position, "" or "0" for the beginning: an event of one of the
+// types, any without them, that has all of the tags.
 type Condition struct {
 	FailIfEventsMatch Match  `json:"fail_if_events_match"`
 	After             string `json:"after,omitempty"`
@@ -102,8 +103,8 @@ type WriteTransaction struct {
 	Metadata   Agents      `json:"metadata"`
 }
 
-// NewWrite is what a transaction writes to one aggregate. Its key is type:id, type:name or type:_new; As is what later writes call the
-// id of a new one by, as in "$.new.name".
+// NewWrite is what a transaction writes to one aggregate. Its key is type:id, type:name or type:_new; As is what later
+// writes call the id of a new one by, as in "$.new.name".
 type NewWrite struct {
 	Key            string     `json:"key"`
 	As             string     `json:"as,omitempty"`
@@ -123,7 +124,8 @@ type Names struct {
 	PublicID string `json:"public_id,omitempty"`
 }
 
-// Written tells where events have been written. ID is given where the write made an aggregate or the aggregate has names.
+// Written tells where events have been written. ID is given where the write made an aggregate or the aggregate has
+// names.
 type Written struct {
 	Length       uint64 `json:"length"`
 	ImpliedCount int    `json:"implied_count,omitempty"`
@@ -184,8 +186,8 @@ type Projected struct {
 	Metadata ProjectedMetadata `json:"metadata"`
 }
 
-// ProjectedMetadata tells what is projected: the aggregate, and the position of the feed as of which it is exact, "0" where there is no
-// event.
+// ProjectedMetadata tells what is projected: the aggregate, and the position of the feed as of which it is exact, "0"
+// where there is no event.
 type ProjectedMetadata struct {
 	ID string `json:"id,omitempty"`
 	Names
@@ -203,7 +205,8 @@ type Rows struct {
 type Row struct {
 	ID string `json:"id"`
 	Names
-	// Distance is how far away it is in metres, where the list is one around a point, and Geo the kind of its place where that has a name.
+	// Distance is how far away it is in metres, where the list is one around a point, and Geo the kind of its place
+	// where that has a name.
 	Distance *float64 `json:"distance,omitempty"`
 	Geo      string   `json:"geo,omitempty"`
 
@@ -281,7 +284,8 @@ type Location struct {
 	Lng float64 `json:"lng"`
 }
 
-// PlaceKind is the name of a geo type, and the properties that it names. Points have it where their geo type names some.
+// PlaceKind is the name of a geo type, and the properties that it names. Points have it where their geo type names
+// some.
 type PlaceKind struct {
 	Geo        string          `json:"geo,omitempty"`
 	Properties json.RawMessage `json:"properties,omitempty"`
@@ -307,8 +311,8 @@ type Event struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
-// AggregateType is a type in the list of types. Declared tells whether the deployed spec has it; Count is at most 10,000, and More tells that
-// there are more.
+// AggregateType is a type in the list of types. Declared tells whether the deployed spec has it; Count is at most
+// 10,000, and More tells that there are more.
 type AggregateType struct {
 	Type     string   `json:"type"`
 	Declared bool     `json:"declared"`
@@ -337,7 +341,8 @@ type Aggregates struct {
 	Next       *string        `json:"next"`
 }
 
-// EventShown is an event with the version of its aggregate that it made, and the stream_ids of its neighbours in that aggregate.
+// EventShown is an event with the version of its aggregate that it made, and the stream_ids of its neighbours in that
+// aggregate.
 type EventShown struct {
 	Event    json.RawMessage `json:"event"`
 	Length   uint64          `json:"length"`
@@ -404,8 +409,8 @@ type Trace struct {
 	Truncated bool `json:"truncated"`
 }
 
-// TraceNode is an event, or something that has to do with events. ID is a stream_id where Kind is event, and that of the scheduled event, saga or
-// delivery where it is one of these.
+// TraceNode is an event, or something that has to do with events. ID is a stream_id where Kind is event, and that of
+// the scheduled event, saga or delivery where it is one of these.
 type TraceNode struct {
 	ID   string `json:"id"`
 	Kind string `json:"kind"`

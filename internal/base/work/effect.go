@@ -2,7 +2,8 @@ package work
 
 import "j17"
 
-// Effect is a kind of what a write brings about beside its own events: what is stored with them, and what follows from them.
+// Effect is a kind of what a write brings about beside its own events: what is stored with them, and what follows from
+// them.
 type Effect uint8
 
 // The effects.
@@ -14,13 +15,15 @@ const (
 	// Scheduled is an event that is to come later, or one that cancels it; Canceled is one that no longer comes.
 	Scheduled
 	Canceled
-	// Place, Tag and Unique are what an event says about where its aggregate is, what it can be found by, and what it takes or gives back.
+	// Place, Tag and Unique are what an event says about where its aggregate is, what it can be found by, and what it
+	// takes or gives back.
 	Place
 	Tag
 	Unique
 	// Delivery is a listener that is to receive an event.
 	Delivery
-	// IndexEntry is an entry of a row that an event changes. It is charged to the turn in which its environment makes it.
+	// IndexEntry is an entry of a row that an event changes. It is charged to the turn in which its environment makes
+	// it.
 	IndexEntry
 	// Item is anything that is stored beside events, for whichever of the above.
 	Item
@@ -32,8 +35,8 @@ type Charge struct {
 	Name string
 	// Units is what one costs. What is stored of it costs a unit for each BytesPerUnit bytes more.
 	Units int
-	// Most is how many there may be where nothing else is configured, of what Of says; one too many is refused with Code. 0 means that only the
-	// budget bounds them.
+	// Most is how many there may be where nothing else is configured, of what Of says; one too many is refused with
+	// Code. 0 means that only the budget bounds them.
 	Most int
 	Of   string
 	Code j17.Code
@@ -44,8 +47,9 @@ func Effects() []Effect {
 	return []Effect{Implied, Saga, Answer, Scheduled, Canceled, Place, Tag, Unique, Delivery, IndexEntry, Item}
 }
 
-// Charge returns the row of an effect in the table of all. The bytes of all that a write stores are charged too, to the budget of one Command: it
-// has fewer bytes than a unit of the store may have, so that nothing is refused for its size after it was made.
+// Charge returns the row of an effect in the table of all. The bytes of all that a write stores are charged too, to the
+// budget of one Command: it has fewer bytes than a unit of the store may have, so that nothing is refused for its size
+// after it was made.
 func (e Effect) Charge() Charge {
 	switch e {
 	case Implied:

@@ -10,8 +10,8 @@ import (
 	"j17/internal/base/work"
 )
 
-// TestWhatIsHeldIsWaitedFor lets one request hold memory that another one waits for: in vain, then until it is released. It gives
-// its turn on a processor back meanwhile.
+// TestWhatIsHeldIsWaitedFor lets one request hold memory that another one waits for: in vain, then until it is
+// released. It gives its turn on a processor back meanwhile.
 func TestWhatIsHeldIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, turns := work.NewPool(10, 8), work.NewPool(2, 1)

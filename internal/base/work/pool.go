@@ -6,9 +6,10 @@ import (
 	"sync"
 )
 
-// Pool is a bounded amount of something that requests need for a while, such as bytes of memory or turns on a processor.
-// A request that finds too little left waits. Tenants are served fairly: the one that has least goes first, among several the one that has waited longest, each
-// tenant's requests in the order in which they came, and no tenant may have more than its share, so that the others never wait for one alone.
+// Pool is a bounded amount of something that requests need for a while, such as bytes of memory or turns on a
+// processor. A request that finds too little left waits. Tenants are served fairly: the one that has least goes first,
+// among several the one that has waited longest, each tenant's requests in the order in which they came, and no tenant
+// may have more than its share, so that the others never wait for one alone.
 type Pool struct {
 	size, share int64
 
@@ -40,8 +41,8 @@ func NewPool(size, share int64) *Pool {
 	return &Pool{size: size, share: min(share, size), users: map[string]*user{}}
 }
 
-// Take takes n units for a tenant, at most its share, and returns how many it took: they have to be given back. It waits
-// until there are as many, or until ctx ends, whose error it returns then.
+// Take takes n units for a tenant, at most its share, and returns how many it took: they have to be given back. It
+// waits until there are as many, or until ctx ends, whose error it returns then.
 func (p *Pool) Take(ctx context.Context, tenant string, n int64) (int64, error) {
 	p.mu.Lock()
 	n = min(n, p.share)
@@ -53,8 +54,8 @@ func (p *Pool) Take(ctx context.Context, tenant string, n int64) (int64, error) 
 	return n, nil
 }
 
-// GiveWay is Give and Take in one step: waiting tenants come before the one that gives. After an error the tenant no longer has the n
-// units.
+// GiveWay is Give and Take in one step: waiting tenants come before the one that gives. After an error the tenant no
+// longer has the n units.
 func (p *Pool) GiveWay(ctx context.Context, tenant string, n int64) error {
 	p.mu.Lock()
 	u := p.users[tenant]
@@ -65,7 +66,8 @@ func (p *Pool) GiveWay(ctx context.Context, tenant string, n int64) error {
 	return p.wait(ctx, tenant, u, w)
 }
 
-// wait waits until a waiter has what it asked for; a nil one has it. When ctx ends first it leaves the line, and the error is that of ctx.
+// wait waits until a waiter has what it asked for; a nil one has it. When ctx ends first it leaves the line, and the
+// error is that of ctx.
 func (p *Pool) wait(ctx context.Context, tenant string, u *user, w *waiter) error {
 	if w == nil {
 		return nil
@@ -146,8 +148,8 @@ func (p *Pool) Give(tenant string, n int64) {
 	p.serve()
 }
 
-// Insist takes n units for a tenant at once, whether there are as many or not: for who cannot go without. Others wait until as many more have
-// been given back.
+// Insist takes n units for a tenant at once, whether there are as many or not: for who cannot go without. Others wait
+// until as many more have been given back.
 func (p *Pool) Insist(tenant string, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,8 +184,8 @@ func (p *Pool) grant(u *user, n int64) {
 	u.held += n
 }
 
-// serve lets those go on for whom there is enough now. The tenant that has least is next, and if there is not enough for its
-// first request nobody else overtakes it.
+// serve lets those go on for whom there is enough now. The tenant that has least is next, and if there is not enough
+// for its first request nobody else overtakes it.
 func (p *Pool) serve() {
 	for p.queued > 0 {
 		var next *user

@@ -201,8 +201,8 @@ func TestRestingGivesTheTurnBack(t *testing.T) {
 	}
 }
 
-// TestHeavyRequestsGiveWay lets a request that may do four turns' work meet another one that waits: that one has its turn before the first
-// one ends, and then it goes on.
+// TestHeavyRequestsGiveWay lets a request that may do four turns' work meet another one that waits: that one has its
+// turn before the first one ends, and then it goes on.
 func TestHeavyRequestsGiveWay(t *testing.T) {
 	for _, tenant := range []string{"a", "b"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -251,8 +251,8 @@ func TestHeavyRequestsGiveWay(t *testing.T) {
 	}
 }
 
-// TestManyBudgetsGiveWay lets a request do four turns' work with budgets of which each is light, one after the other, or several at a time:
-// another one that waits has its turn before the first one ends.
+// TestManyBudgetsGiveWay lets a request do four turns' work with budgets of which each is light, one after the other,
+// or several at a time: another one that waits has its turn before the first one ends.
 func TestManyBudgetsGiveWay(t *testing.T) {
 	for _, each := range []int{300, 1000, 100_000} {
 		for _, atOnce := range []int{1, 3} {
@@ -309,7 +309,8 @@ func TestManyBudgetsGiveWay(t *testing.T) {
 	}
 }
 
-// TestARequestThatLastsIsCountedAnew gives the turn back in two ways: what was done before counts for who goes on, and not for who begins again.
+// TestARequestThatLastsIsCountedAnew gives the turn back in two ways: what was done before counts for who goes on, and
+// not for who begins again.
 func TestARequestThatLastsIsCountedAnew(t *testing.T) {
 	p := work.NewPool(1, 1)
 	var s work.Slot
@@ -335,8 +336,8 @@ func TestARequestThatLastsIsCountedAnew(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsGoesInBetween lets requests of several tenants work four turns each, in the one turn that there is: none of them has its second
-// one before all had their first.
+// TestWhoWaitsGoesInBetween lets requests of several tenants work four turns each, in the one turn that there is: none
+// of them has its second one before all had their first.
 func TestWhoWaitsGoesInBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := work.NewPool(1, 1)
@@ -375,8 +376,8 @@ func TestWhoWaitsGoesInBetween(t *testing.T) {
 	})
 }
 
-// TestWhoGaveWayGoesOn lets the others never end: who gave way to them goes on when it has waited long enough, beyond what there is, and is
-// not refused, and neither is what else is done for it. Who has not begun yet is.
+// TestWhoGaveWayGoesOn lets the others never end: who gave way to them goes on when it has waited long enough, beyond
+// what there is, and is not refused, and neither is what else is done for it. Who has not begun yet is.
 func TestWhoGaveWayGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := work.NewPool(1, 1)
@@ -384,7 +385,8 @@ func TestWhoGaveWayGoesOn(t *testing.T) {
 		slot.Open(p, "a")
 		other.Open(p, "b")
 		late.Open(p, "c")
-		b, beside := work.New(slotted{t.Context(), &slot}, 4*work.Turn), work.New(slotted{t.Context(), &slot}, work.Command)
+		b, beside := work.New(slotted{t.Context(), &slot}, 4*work.Turn),
+			work.New(slotted{t.Context(), &slot}, work.Command)
 		if !spend(b, heavy) {
 			t.Fatal(b.Err())
 		}
@@ -472,8 +474,8 @@ func count(all []int, one int) (n int) {
 	return n
 }
 
-// TestPartsOfARequestShareItsTurn lets three goroutines of a request find at the same moment that it needs a turn: they have one, or wait for one in
-// vain, together.
+// TestPartsOfARequestShareItsTurn lets three goroutines of a request find at the same moment that it needs a turn: they
+// have one, or wait for one in vain, together.
 func TestPartsOfARequestShareItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := work.NewPool(1, 1)

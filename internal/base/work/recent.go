@@ -2,9 +2,10 @@ package work
 
 import "sync/atomic"
 
-// Recent remembers the hashes of what a cache was asked for lately. A cache that keeps only what it is asked for a second time survives
-// a scan, which asks for everything once. A hash takes four bytes and no pointer for the garbage collector to follow; another hash may
-// replace it, and two things may share one, so that only a cache may rely on the answers. It is safe for concurrent use.
+// Recent remembers the hashes of what a cache was asked for lately. A cache that keeps only what it is asked for a
+// second time survives a scan, which asks for everything once. A hash takes four bytes and no pointer for the garbage
+// collector to follow; another hash may replace it, and two things may share one, so that only a cache may rely on the
+// answers. It is safe for concurrent use.
 type Recent struct {
 	marks []atomic.Uint32
 	shift int

@@ -7,8 +7,8 @@ import (
 	"j17/internal/base/work"
 )
 
-// TestRecent checks that a thing is known from the second time on as long as few others came between, whatever its hash, and that what
-// came long ago is forgotten.
+// TestRecent checks that a thing is known from the second time on as long as few others came between, whatever its
+// hash, and that what came long ago is forgotten.
 func TestRecent(t *testing.T) {
 	for _, hash := range []uint64{0, 1, 2, 1 << 32, 1 << 63, ^uint64(0)} {
 		s := work.NewRecent(0)

@@ -8,12 +8,12 @@ import (
 	"j17"
 )
 
-// HeavyAfter is how many units a request may spend, with all of its budgets, before it needs a turn on a processor. Ordinary writes and reads
-// stay far below it.
+// HeavyAfter is how many units a request may spend, with all of its budgets, before it needs a turn on a processor.
+// Ordinary writes and reads stay far below it.
 const HeavyAfter = 256 << 10
 
-// Turn is how many units a request works in one turn on a processor while others wait for theirs: less than half a second. Then it gives
-// way to them.
+// Turn is how many units a request works in one turn on a processor while others wait for theirs: less than half a
+// second. Then it gives way to them.
 const Turn = 8 << 20
 
 // Wait is how long a request waits for a turn or for room before it is refused.
@@ -33,7 +33,8 @@ type Slot struct {
 	mu    sync.Mutex
 	held  bool
 	ended bool
-	// done is how many units were done for the request, worked how many of them in the turn. heavy reports that it is heavy from the first one on.
+	// done is how many units were done for the request, worked how many of them in the turn. heavy reports that it is
+	// heavy from the first one on.
 	done, worked int64
 	heavy        bool
 	// coming is the turn that one goroutine of the request waits for, nil for none.
@@ -72,7 +73,8 @@ func (s *Slot) Take(ctx context.Context) error {
 	}
 }
 
-// join returns the turn that is being waited for, nil where the request has one or needs none. The first one to join waits for it.
+// join returns the turn that is being waited for, nil where the request has one or needs none. The first one to join
+// waits for it.
 func (s *Slot) join() (c *coming, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,8 +125,9 @@ func (s *Slot) keep() {
 	s.held, s.worked = true, 0
 }
 
-// work notes that n units are done. A request that is heavy by now does them in its turn, which it takes if it has none. Where that has had its
-// units and others wait for theirs, the request gives way and goes on in its next turn. The error is that of Take.
+// work notes that n units are done. A request that is heavy by now does them in its turn, which it takes if it has
+// none. Where that has had its units and others wait for theirs, the request gives way and goes on in its next turn.
+// The error is that of Take.
 func (s *Slot) work(ctx context.Context, n int64) error {
 	if s.light(n) {
 		return nil
@@ -156,8 +159,8 @@ func (s *Slot) light(n int64) bool {
 	return s.done < HeavyAfter && !s.heavy
 }
 
-// giveWay hands the turn to those who wait and takes the next one behind them. Where it waits for that in vain it goes on all the same, as
-// one more than there may be: what has worked for so long is not thrown away.
+// giveWay hands the turn to those who wait and takes the next one behind them. Where it waits for that in vain it goes
+// on all the same, as one more than there may be: what has worked for so long is not thrown away.
 func (s *Slot) giveWay(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, Wait)
 	defer cancel()
@@ -184,7 +187,8 @@ func (s *Slot) Renew() {
 	s.renew(false)
 }
 
-// Rouse is Renew for what a request does that lasts since others have done something: it works in turns from its first unit on.
+// Rouse is Renew for what a request does that lasts since others have done something: it works in turns from its first
+// unit on.
 func (s *Slot) Rouse() { s.renew(true) }
 
 func (s *Slot) renew(heavy bool) {

@@ -1,10 +1,10 @@
 // Package work counts what a request costs the processor. One Budget goes with a command or a read through everything
-// that is done for it: schemas, conditions, templates, handlers. What is done is charged in units as it is done, and when
-// the budget is used up everything stops and the request is refused with j17.CodeWorkLimit.
+// that is done for it: schemas, conditions, templates, handlers. What is done is charged in units as it is done, and
+// when the budget is used up everything stops and the request is refused with j17.CodeWorkLimit.
 //
-// A unit is about what it takes to visit one element of an array and to do something simple with it: some twenty to fifty
-// nanoseconds on a current machine, the memory that it takes included.
-// Units are counted and not timed, so that a request is accepted or refused alike on every machine and at any load.
+// A unit is about what it takes to visit one element of an array and to do something simple with it: some twenty to
+// fifty nanoseconds on a current machine, the memory that it takes included. Units are counted and not timed, so that a
+// request is accepted or refused alike on every machine and at any load.
 //
 // The decisions behind it are in docs/internals/base.md.
 package work
@@ -20,8 +20,9 @@ const (
 	// Command is the budget of a write: all that is done to check its events and to find out what follows from them. It
 	// takes a fraction of a second.
 	Command = 4 << 20
-	// ReplayFactor is how many times the budget of a write the fold of one event may take. What was admitted can therefore
-	// always be replayed by the handlers that admitted it, also where the replay has to look up again what the write knew.
+	// ReplayFactor is how many times the budget of a write the fold of one event may take. What was admitted can
+	// therefore always be replayed by the handlers that admitted it, also where the replay has to look up again what
+	// the write knew.
 	ReplayFactor = 8
 	// Replay is the budget for folding one event.
 	Replay = ReplayFactor * Command
@@ -30,8 +31,8 @@ const (
 // BytesPerUnit is how many bytes of text are read or copied in the time of one unit.
 const BytesPerUnit = 16
 
-// lookEvery is how many units pass between two looks at the context. Where a slot has to know of them the first ones come earlier, since budgets
-// may be many and small: after firstLook, then each time as much again was done.
+// lookEvery is how many units pass between two looks at the context. Where a slot has to know of them the first ones
+// come earlier, since budgets may be many and small: after firstLook, then each time as much again was done.
 const (
 	lookEvery = 1 << 16
 	firstLook = 1 << 8
@@ -45,7 +46,8 @@ type Budget struct {
 	// ctx is nil where nothing but the count ends the budget.
 	ctx context.Context //nolint:containedctx // lives as long as one request
 	err error
-	// slot is the request's turn on a processor, nil where it needs none; spent is what was spent before the budget was filled last.
+	// slot is the request's turn on a processor, nil where it needs none; spent is what was spent before the budget was
+	// filled last.
 	slot  *Slot
 	spent int64
 	// told is the total spent when the slot was last updated, next the total at which the next update is due.
@@ -54,9 +56,10 @@ type Budget struct {
 	held []holding
 }
 
-// New returns a budget of limit units that also ends with ctx. Where ctx has a Slot, the budget takes a turn when HeavyAfter
-// units are spent of this one and the others with the Slot, and gives way to others after each Turn; one that waits for its first turn in
-// vain ends with the error of the Slot. Of what is spent of a budget the Slot knows at least the half, but of less than some hundred units.
+// New returns a budget of limit units that also ends with ctx. Where ctx has a Slot, the budget takes a turn when
+// HeavyAfter units are spent of this one and the others with the Slot, and gives way to others after each Turn; one
+// that waits for its first turn in vain ends with the error of the Slot. Of what is spent of a budget the Slot knows at
+// least the half, but of less than some hundred units.
 func New(ctx context.Context, limit int64) *Budget {
 	b := &Budget{ctx: ctx, slot: slotOf(ctx)}
 	if b.slot != nil {
@@ -83,8 +86,9 @@ func (b *Budget) Renew(limit int64) {
 	b.mark = max(0, limit-max(0, b.next-b.spent)) // however often it is filled
 }
 
-// Spend takes n units, which is not negative, from what is left, and reports whether there were as many. When it reports
-// false, Err says why, and every later Spend reports false too: the caller gives up, and nothing that it has found counts.
+// Spend takes n units, which is not negative, from what is left, and reports whether there were as many. When it
+// reports false, Err says why, and every later Spend reports false too: the caller gives up, and nothing that it has
+// found counts.
 func (b *Budget) Spend(n int) bool {
 	b.left -= int64(n)
 	return b.left >= b.mark || b.look()
@@ -115,7 +119,8 @@ func (b *Budget) look() bool {
 	return false
 }
 
-// turn tells the slot what was done since the last time. A heavy request works in a turn on a processor, for which it waits.
+// turn tells the slot what was done since the last time. A heavy request works in a turn on a processor, for which it
+// waits.
 func (b *Budget) turn() error {
 	all := b.spent + b.Spent()
 	b.err = b.slot.work(b.ctx, all-b.told)
@@ -123,8 +128,8 @@ func (b *Budget) turn() error {
 	return b.err
 }
 
-// Rest gives the turn back that the request may hold, before it waits for something that others may hold who wait for a turn. The
-// budget takes it again when it is spent from.
+// Rest gives the turn back that the request may hold, before it waits for something that others may hold who wait for a
+// turn. The budget takes it again when it is spent from.
 func (b *Budget) Rest() {
 	if b.slot != nil {
 		b.slot.Give()

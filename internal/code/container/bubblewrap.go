@@ -90,7 +90,8 @@ func override(base []string, with ...string) []string {
 
 func (b *bubblewrap) arguments(j *job) []string {
 	args := []string{
-		"--unshare-all", "--unshare-user", "--uid", strconv.Itoa(nobody), "--gid", strconv.Itoa(nobody), "--hostname", "sandbox",
+		"--unshare-all", "--unshare-user", "--uid", strconv.Itoa(nobody), "--gid", strconv.Itoa(nobody), "--hostname",
+		"sandbox",
 		"--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv",
 	}
 	if j.network {
@@ -205,7 +206,8 @@ func (b *bubblewrap) prepare(j *job) (*launch, error) {
 	}
 
 	// What bubblewrap is called with, and the files that it inherits.
-	filter, filterWrite, gate, gateWrite, status, statusWrite := pipes[0], pipes[1], pipes[2], pipes[3], pipes[4], pipes[5]
+	filter, filterWrite, gate, gateWrite, status, statusWrite := pipes[0], pipes[1], pipes[2], pipes[3], pipes[4],
+		pipes[5]
 	args := append(b.arguments(j), "--block-fd", "3", "--json-status-fd", "4")
 	inherited := []*os.File{gate, statusWrite}
 	if program := seccompFilter(j.network); program != nil {
@@ -269,8 +271,8 @@ func (b *bubblewrap) prepare(j *job) (*launch, error) {
 	return l, nil
 }
 
-// killUnbegun kills a bwrap that has not told yet which process is the first of its sandbox. That one waits for a word of bwrap's
-// and would wait for ever, so it goes first, while bwrap stands still and can neither start nor collect any.
+// killUnbegun kills a bwrap that has not told yet which process is the first of its sandbox. That one waits for a word
+// of bwrap's and would wait for ever, so it goes first, while bwrap stands still and can neither start nor collect any.
 func killUnbegun(bwrap *os.Process) {
 	_ = bwrap.Signal(syscall.SIGSTOP)
 	for _, child := range descendants(bwrap.Pid)[1:] {
@@ -284,8 +286,8 @@ func killUnbegun(bwrap *os.Process) {
 // dataAllowance is what the runtimes need in private memory that they reserve without using it.
 const dataAllowance = 64 << 20
 
-// limit bounds the process that waits to become the worker, and so all that it starts. The count of processes is per user
-// namespace, hence per worker.
+// limit bounds the process that waits to become the worker, and so all that it starts. The count of processes is per
+// user namespace, hence per worker.
 func (b *bubblewrap) limit(j *job, pid int, group *group) error {
 	args := []string{
 		"--pid", strconv.Itoa(pid), "--core=0", "--nofile=256", "--memlock=65536", "--msgqueue=0",

@@ -78,7 +78,9 @@ func TestOneCall(t *testing.T) {
 				t.Errorf("%s: %s\n%s", bad.word, fault.Detail, fault.Log)
 			}
 			// What it wrote to standard error is shown by traces, and is nowhere else.
-			if shows := strings.HasPrefix(fault.Hint, "Trace the calls to see "); shows != (bad.kind == sandbox.Exit || bad.kind == sandbox.Trap) {
+			if shows := strings.HasPrefix(
+				fault.Hint, "Trace the calls to see ",
+			); shows != (bad.kind == sandbox.Exit || bad.kind == sandbox.Trap) {
 				t.Errorf("%s: the hint is %s", bad.word, fault.Hint)
 			}
 		}
@@ -95,7 +97,8 @@ func guests(tb testing.TB, arg string) []string {
 	var starts []string
 	for _, e := range entries {
 		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if args := bytes.Split(line, []byte{0}); string(args[0]) != "/bin/guest" || !slices.ContainsFunc(args, func(a []byte) bool { return string(a) == arg }) {
+		if args := bytes.Split(line, []byte{0}); string(args[0]) != "/bin/guest" ||
+			!slices.ContainsFunc(args, func(a []byte) bool { return string(a) == arg }) {
 			continue
 		}
 		stat, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
@@ -106,7 +109,8 @@ func guests(tb testing.TB, arg string) []string {
 	return starts
 }
 
-// patience is how long a test waits for what a process has to do. It ends waits for what never happens, however slow the machine is.
+// patience is how long a test waits for what a process has to do. It ends waits for what never happens, however slow
+// the machine is.
 const patience = 5 * time.Minute
 
 // await waits until some number of such processes wait for a call.
@@ -161,7 +165,8 @@ func TestStartedAhead(t *testing.T) {
 	})
 }
 
-// inTurn makes a call, again and again where all processes are busy for longer than calls wait: so they are on a slow machine.
+// inTurn makes a call, again and again where all processes are busy for longer than calls wait: so they are on a slow
+// machine.
 func inTurn(ctx context.Context, f sandbox.Function) error {
 	for {
 		_, err := f.Call(ctx, []byte("1"))
@@ -294,7 +299,9 @@ func named(tb testing.TB, arg string) []string {
 	var lines []string
 	for _, e := range entries {
 		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if args := bytes.Split(line, []byte{0}); slices.ContainsFunc(args, func(a []byte) bool { return string(a) == arg }) {
+		if args := bytes.Split(line, []byte{0}); slices.ContainsFunc(
+			args, func(a []byte) bool { return string(a) == arg },
+		) {
 			lines = append(lines, string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
 		}
 	}

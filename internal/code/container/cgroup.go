@@ -28,7 +28,8 @@ func openCgroup(dir string) (*cgroup, error) {
 		if strings.Contains(" "+oneLine(string(text))+" ", " "+name+" ") {
 			continue
 		}
-		if err := os.WriteFile(control, []byte("+"+name), 0o644); err != nil { //nolint:gosec // a control file, it exists
+		//nolint:gosec // a control file, it exists
+		if err := os.WriteFile(control, []byte("+"+name), 0o644); err != nil {
 			return nil, &Error{Message: fmt.Sprintf("The control group %s does not hand on the controller %s (%v). Give the server a group of its own with memory, pids and cpu, as with Delegate=yes in its systemd unit, that has no processes itself.", dir, name, err), Err: err}
 		}
 	}
@@ -68,7 +69,8 @@ func (c *cgroup) create(j *job) (*group, error) {
 }
 
 func (g *group) add(pid int) error {
-	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644) //nolint:gosec // a control file
+	//nolint:gosec // a control file
+	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644)
 }
 
 // oom reports whether the kernel has killed a process of the group for its memory.

@@ -5,12 +5,12 @@
 // # Protocol
 //
 // The program of an image answers one call: it reads a request, a JSON text on one line, from its standard input, which
-// ends there, writes the answer, a JSON text on as many lines as it likes, to its standard output, and ends with status 0.
-// The process of the next call is started ahead and waits for its input.
+// ends there, writes the answer, a JSON text on as many lines as it likes, to its standard output, and ends with status
+// 0. The process of the next call is started ahead and waits for its input.
 //
-// A worker answers many calls: it reads one request a line and writes one answer a line, in order, writes nothing else to
-// standard output, and ends when its input does. Images with the label j17.calls=many are workers, and so is source code,
-// for which a script of this package speaks the protocol.
+// A worker answers many calls: it reads one request a line and writes one answer a line, in order, writes nothing else
+// to standard output, and ends when its input does. Images with the label j17.calls=many are workers, and so is source
+// code, for which a script of this package speaks the protocol.
 //
 // An answer that begins with "!" says that the call failed; a JSON string with the reason follows.
 //
@@ -56,9 +56,9 @@ type Options struct {
 	// containers' user cannot pass through the folders to Dir; "" for none. It is made where it does not exist, and not
 	// used where others than root can change it.
 	Spare string
-	// Timeout bounds the processor time of a call on a running worker; 1 s. Ten times that on a clock ends the call as well.
-	// docker and podman do not tell the processor time: there the clock counts. Starting a worker may take longer (10 s), and
-	// so may the wait for one that is free (10 s).
+	// Timeout bounds the processor time of a call on a running worker; 1 s. Ten times that on a clock ends the call as
+	// well. docker and podman do not tell the processor time: there the clock counts. Starting a worker may take longer
+	// (10 s), and so may the wait for one that is free (10 s).
 	Timeout time.Duration
 	// Memory bounds a worker, in bytes; 128 MiB.
 	Memory int64
@@ -72,15 +72,15 @@ type Options struct {
 	Workers int
 	// Processes bounds the processes of all functions together, and so, times Memory, what they may hold; 16.
 	Processes int
-	// Content bounds what unpacked images and built source code take of the disk together, in bytes; 8 GiB. What no function
-	// uses goes first.
+	// Content bounds what unpacked images and built source code take of the disk together, in bytes; 8 GiB. What no
+	// function uses goes first.
 	Content int64
 	// Idle is how long a process without calls lives on; 1 minute.
 	Idle time.Duration
 	// BuildNetwork lets the step that installs the dependencies of source code, and nothing else, use the network.
 	BuildNetwork bool
-	// Cgroup is a folder of the cgroup v2 file system that this process may make groups in, for bubblewrap. Without one,
-	// limits are those that a process can set, and a watch over the worker's memory.
+	// Cgroup is a folder of the cgroup v2 file system that this process may make groups in, for bubblewrap. Without
+	// one, limits are those that a process can set, and a watch over the worker's memory.
 	Cgroup string
 	// Images are the images that docker and podman run source code in, by runtime ("node", "python", "ruby", "elixir").
 	Images map[string]string
@@ -232,7 +232,8 @@ func writeShared(dir string) error {
 	return nil
 }
 
-// Dir returns the folder in use, an absolute path: that of the options, or the spare one. It is "" when containers are off.
+// Dir returns the folder in use, an absolute path: that of the options, or the spare one. It is "" when containers are
+// off.
 func (r *Runner) Dir() string {
 	if r.driver == nil {
 		return ""

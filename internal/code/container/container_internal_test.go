@@ -31,7 +31,8 @@ func TestSlot(t *testing.T) {
 		}
 		begin := time.Now()
 		var fault *sandbox.Fault
-		if err := f.slot(t.Context()); !errors.As(err, &fault) || fault.Kind != sandbox.Busy || fault.Hint == "" || time.Since(begin) != busyTimeout {
+		if err := f.slot(t.Context()); !errors.As(err, &fault) || fault.Kind != sandbox.Busy || fault.Hint == "" ||
+			time.Since(begin) != busyTimeout {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
 		begin = time.Now()
@@ -64,19 +65,25 @@ func TestMakeSafe(t *testing.T) {
 		}
 	}
 	at := func(names ...string) string { return filepath.Join(append([]string{top}, names...)...) }
-	do(os.Mkdir(at("closed"), 0o700), os.Mkdir(at("open"), 0o755), os.Mkdir(at("theirs"), 0o755), os.Mkdir(at("shared"), 0o755),
+	do(os.Mkdir(at("closed"), 0o700), os.Mkdir(at("open"), 0o755), os.Mkdir(at("theirs"), 0o755),
+		os.Mkdir(at("shared"), 0o755),
 		os.Mkdir(at("sticky"), 0o755), os.Mkdir(at("group"), 0o755))
-	do(os.Chown(at("theirs"), nobody, nobody), os.Chmod(at("shared"), 0o777), os.Chmod(at("sticky"), 0o777|os.ModeSticky), os.Chmod(at("group"), 0o775),
+	do(os.Chown(at("theirs"), nobody, nobody), os.Chmod(at("shared"), 0o777),
+		os.Chmod(at("sticky"), 0o777|os.ModeSticky), os.Chmod(at("group"), 0o775),
 		os.Symlink(at("open"), at("link")), os.WriteFile(at("file"), nil, 0o755))
-	for _, good := range []string{at("new"), at("new", "deeper"), at("open"), at("open", "a", "b"), at("sticky", "own"), at("new", "deeper")} {
+	for _, good := range []string{
+		at("new"), at("new", "deeper"), at("open"), at("open", "a", "b"), at("sticky", "own"), at("new", "deeper"),
+	} {
 		if err := makeSafe(good); err != nil {
 			t.Error(err)
-		} else if info, err := os.Lstat(good); err != nil || !info.IsDir() || good != at("open") && info.Mode().Perm() != 0o711 {
+		} else if info, err := os.Lstat(good); err != nil || !info.IsDir() ||
+			good != at("open") && info.Mode().Perm() != 0o711 {
 			t.Error(good, info, err)
 		}
 	}
 	for _, bad := range []string{
-		at("closed"), at("closed", "a"), at("theirs"), at("theirs", "a"), at("shared"), at("shared", "a"), at("sticky"), at("group"), at("group", "a"), at("link"), at("link", "a"), at("file"),
+		at("closed"), at("closed", "a"), at("theirs"), at("theirs", "a"), at("shared"), at("shared", "a"), at("sticky"),
+		at("group"), at("group", "a"), at("link"), at("link", "a"), at("file"),
 	} {
 		if makeSafe(bad) == nil {
 			t.Error(bad, "was accepted")
@@ -101,7 +108,8 @@ func TestNoPlaceIsBusy(t *testing.T) {
 		}
 		begin := time.Now()
 		var fault *sandbox.Fault
-		if err := r.place(t.Context()); !errors.As(err, &fault) || fault.Kind != sandbox.Busy || fault.Hint == "" || time.Since(begin) != busyTimeout {
+		if err := r.place(t.Context()); !errors.As(err, &fault) || fault.Kind != sandbox.Busy || fault.Hint == "" ||
+			time.Since(begin) != busyTimeout {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -120,7 +128,9 @@ func TestNoPlaceIsBusy(t *testing.T) {
 func TestAContainerThatEndsAtOnceHasStarted(t *testing.T) {
 	for name, writes := range map[string]bool{"with a process": true, "without one": false} {
 		over := false
-		pid, err := written(t.Context(), func() bool { over = true; return true }, func() (int, bool) { return 7, over && writes })
+		pid, err := written(
+			t.Context(), func() bool { over = true; return true }, func() (int, bool) { return 7, over && writes },
+		)
 		if writes != (err == nil && pid == 7) {
 			t.Errorf("%s: %d, %v", name, pid, err)
 		}
@@ -133,10 +143,15 @@ func TestLacksMemory(t *testing.T) {
 		pieces []string
 		lacks  bool
 	}{
-		"it says so":                   {[]string{"runtime: out of", " memory: cannot allocate", strings.Repeat("goroutine 7\n", 2000)}, true},
-		"the collector itself crashes": {[]string{"SIGSEGV: segmentation violation", "\n", "PC=", "0x43247d", " m=", "3", strings.Repeat("goroutine 7\n", 2000)}, true},
-		"the program crashes":          {[]string{"panic: runtime error: invalid memory address\n", "[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x4a1c20]\n"}, false},
-		"it says something else":       {[]string{"PC=1\n", "SIGSEGV"}, false},
+		"it says so": {
+			[]string{"runtime: out of", " memory: cannot allocate", strings.Repeat("goroutine 7\n", 2000)}, true,
+		},
+		"the collector itself crashes": {[]string{
+			"SIGSEGV: segmentation violation", "\n", "PC=", "0x43247d", " m=", "3",
+			strings.Repeat("goroutine 7\n", 2000),
+		}, true},
+		"the program crashes":    {[]string{"panic: runtime error: invalid memory address\n", "[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x4a1c20]\n"}, false},
+		"it says something else": {[]string{"PC=1\n", "SIGSEGV"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log tail
@@ -150,10 +165,14 @@ func TestLacksMemory(t *testing.T) {
 	}
 }
 
-// TestAPanicEndsAStart lets the start of a worker panic, in the background: it is logged, and its slot and its place are given back.
+// TestAPanicEndsAStart lets the start of a worker panic, in the background: it is logged, and its slot and its place
+// are given back.
 func TestAPanicEndsAStart(t *testing.T) {
 	var logged strings.Builder
-	r := &Runner{opts: Options{Workers: 1, Logger: slog.New(slog.NewTextHandler(&logged, nil))}.withDefaults(), life: t.Context(), places: make(chan struct{}, 1)}
+	r := &Runner{
+		opts: Options{Workers: 1, Logger: slog.New(slog.NewTextHandler(&logged, nil))}.withDefaults(),
+		life: t.Context(), places: make(chan struct{}, 1),
+	}
 	f := r.function(&job{})
 	r.opts.Clock = nil // which a start asks for the time
 	for n := range 2 {

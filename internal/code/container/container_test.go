@@ -192,7 +192,9 @@ var guestProgram = builtGuest()
 // guest returns the layer with the program of testdata/guest as /bin/guest.
 func guest(tb testing.TB) []byte {
 	tb.Helper()
-	return tarOf(tb, entry{Header: tar.Header{Name: "bin/guest", Mode: 0o755, Typeflag: tar.TypeReg}, content: guestProgram(tb)})
+	return tarOf(tb, entry{
+		Header: tar.Header{Name: "bin/guest", Mode: 0o755, Typeflag: tar.TypeReg}, content: guestProgram(tb),
+	})
 }
 
 func call(tb testing.TB, f sandbox.Function, input string) string {

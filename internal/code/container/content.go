@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// content returns the folder that holds what key stands for, and fills it where it does not exist yet. It stays until release
-// is called, which the caller owes where there is no error.
+// content returns the folder that holds what key stands for, and fills it where it does not exist yet. It stays until
+// release is called, which the caller owes where there is no error.
 func (r *Runner) content(
 	ctx context.Context, kind, key string, fill func(ctx context.Context, dir string) error,
 ) (dir string, release func(), err error) {
@@ -87,8 +87,8 @@ func (r *Runner) hold(name string) (release func()) {
 // sizeFile is the name of the file in which a folder of content has its own size.
 const sizeFile = "size"
 
-// makeRoom makes room for new content, which lies in a folder already: what was used least lately goes, and nothing that is
-// in use. The caller holds r.unpack.
+// makeRoom makes room for new content, which lies in a folder already: what was used least lately goes, and nothing
+// that is in use. The caller holds r.unpack.
 func (r *Runner) makeRoom(ctx context.Context, dir string) error {
 	size, err := sizeOf(ctx, dir)
 	if err != nil {
@@ -192,8 +192,8 @@ func sizeOf(ctx context.Context, dir string) (int64, error) {
 	return size, err
 }
 
-// discard removes content that is not in use, and reports whether it has. It first goes to where the next start removes it, so
-// that a crash never leaves half of it in its place.
+// discard removes content that is not in use, and reports whether it has. It first goes to where the next start removes
+// it, so that a crash never leaves half of it in its place.
 func (r *Runner) discard(name string) (bool, error) {
 	dir, done, err := r.stage()
 	if err != nil {

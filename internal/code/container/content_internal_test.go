@@ -25,7 +25,8 @@ func keeper(t *testing.T, content int64) (*Runner, *clock.Manual) {
 	t.Helper()
 	now := clock.NewManual(time.Unix(1_700_000_000, 0))
 	r := &Runner{
-		opts: Options{Dir: t.TempDir(), Content: content, Clock: now}.withDefaults(), life: t.Context(), unpack: make(chan struct{}, 1), held: map[string]int{},
+		opts: Options{Dir: t.TempDir(), Content: content, Clock: now}.withDefaults(), life: t.Context(),
+		unpack: make(chan struct{}, 1), held: map[string]int{},
 	}
 	for _, name := range []string{"images", "sources", "staging"} {
 		if err := os.Mkdir(filepath.Join(r.opts.Dir, name), 0o755); err != nil {
@@ -143,7 +144,10 @@ func TestSpareFoldersOfGoneServers(t *testing.T) {
 		return dir
 	}
 	removed := spare("gone", at("gone"))
-	kept := []string{spare("alive", at("alive")), spare("away", at("disk", "data")), spare("unknown", ""), spare("relative", "gone"), spare("other", at("gone")), spare("used", at("gone"))}
+	kept := []string{
+		spare("alive", at("alive")), spare("away", at("disk", "data")), spare("unknown", ""), spare("relative", "gone"),
+		spare("other", at("gone")), spare("used", at("gone")),
+	}
 	do(os.WriteFile(filepath.Join(kept[4], "letters"), nil, 0o600))
 	used, err := os.OpenFile(filepath.Join(kept[5], noteFile), os.O_RDWR, 0)
 	if err != nil || !lock(used) {
@@ -162,7 +166,8 @@ func TestSpareFoldersOfGoneServers(t *testing.T) {
 			t.Error(dir, "was removed")
 		}
 	}
-	if text, err := os.ReadFile(filepath.Join(r.opts.Spare, noteFile)); err != nil || string(text) != at("alive", "cache", "containers") {
+	if text, err := os.ReadFile(filepath.Join(r.opts.Spare, noteFile)); err != nil ||
+		string(text) != at("alive", "cache", "containers") {
 		t.Errorf("%q, %v", text, err)
 	}
 	// A server that is removed itself is known by the next one.

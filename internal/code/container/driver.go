@@ -44,11 +44,12 @@ type driver interface {
 
 // launch is a command to be started, with what goes with it. All functions may be nil.
 type launch struct {
-	cmd   *exec.Cmd
-	begun func() (root int, err error) // runs once the command has been started; root is the id of the first process within
-	kill  func()                       // ends all processes; the default is to kill the command
-	oom   func() bool                  // tells, after the end, whether there was too little memory
-	clean func()                       // removes what was made for this job
+	cmd *exec.Cmd
+	// Runs once the command has been started; root is the id of the first process within.
+	begun func() (root int, err error)
+	kill  func()      // ends all processes; the default is to kill the command
+	oom   func() bool // tells, after the end, whether there was too little memory
+	clean func()      // removes what was made for this job
 }
 
 func newDriver(r *Runner) (driver, error) {
@@ -254,7 +255,9 @@ func (r *Runner) spawn(j *job) (*process, error) {
 func (p *process) close() { _, _ = p.in.Close(), p.out.Close() }
 
 // output runs a job to its end and hands its standard output to read.
-func (r *Runner) output(ctx context.Context, j *job, timeout time.Duration, read func(io.Reader) error) (string, error) {
+func (r *Runner) output(
+	ctx context.Context, j *job, timeout time.Duration, read func(io.Reader) error,
+) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	p, err := r.spawn(j)

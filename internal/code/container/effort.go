@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// clockFactor is how many times its processor time a call may last on a clock. That long only calls last that wait, for
-	// which there is no reason, and those on a machine that is busy beyond help.
+	// clockFactor is how many times its processor time a call may last on a clock. That long only calls last that wait,
+	// for which there is no reason, and those on a machine that is busy beyond help.
 	clockFactor = 10
-	// look is the shortest pause between two looks at the processor time of a call, eagerness the number of processors that it
-	// is expected to use at most until the next one.
+	// look is the shortest pause between two looks at the processor time of a call, eagerness the number of processors
+	// that it is expected to use at most until the next one.
 	look      = 10 * time.Millisecond
 	eagerness = 4
 )
@@ -23,8 +23,8 @@ const (
 // errOverworked is the cause of a context that ends since the call has taken too much processor time.
 var errOverworked = errors.New("the processor time of the call is used up")
 
-// effort is what one call takes. Where the processor time of a worker can be read, that decides, so that the verdict does not
-// depend on what else the machine does.
+// effort is what one call takes. Where the processor time of a worker can be read, that decides, so that the verdict
+// does not depend on what else the machine does.
 type effort struct {
 	process  *process
 	measured bool          // processor time counts
@@ -39,7 +39,8 @@ type effort struct {
 // begin starts to count what a call takes. The context ends with what it may; the effort's stop has to be called.
 func (w *worker) begin(ctx context.Context, allowed sandbox.Allowance) (context.Context, *effort) {
 	p := w.process
-	var real clock.System // what a process does can only be measured; real time counts, whatever the server's clock shows
+	// What a process does can only be measured; real time counts, whatever the server's clock shows.
+	var real clock.System
 	e := &effort{process: p, measured: p.root != 0, code: allowed.Code, clock: allowed.Code, begun: real.Now()}
 	if e.measured {
 		e.clock = min(clockFactor*allowed.Code, allowed.Real)

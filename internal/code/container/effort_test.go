@@ -11,8 +11,8 @@ import (
 	"j17/internal/code/sandbox"
 )
 
-// TestProcessorTimeDecides has a call that lasts longer than its time without using it, as calls do on a busy machine, and one
-// that uses it.
+// TestProcessorTimeDecides has a call that lasts longer than its time without using it, as calls do on a busy machine,
+// and one that uses it.
 func TestProcessorTimeDecides(t *testing.T) {
 	drivers(t, func(t *testing.T, opts container.Options) {
 		t.Helper()
@@ -42,17 +42,19 @@ func TestProcessorTimeDecides(t *testing.T) {
 	})
 }
 
-// spun makes a call that does nothing but use the processor, until it is ended for having used so much of it. Where the processor has hardly
-// any time for it, the clock ends it before, which is as right.
+// spun makes a call that does nothing but use the processor, until it is ended for having used so much of it. Where the
+// processor has hardly any time for it, the clock ends it before, which is as right.
 func spun(ctx context.Context, t *testing.T, f sandbox.Function, limit string) {
 	t.Helper()
 	for tries := 1; ; tries++ {
 		_, err := f.Call(ctx, []byte(`{"do":"spin"}`))
 		fault, ok := errors.AsType[*sandbox.Fault](err)
-		if ok && fault.Kind == sandbox.Timeout && fault.Detail == "the call took more than "+limit+" of processor time" {
+		if ok && fault.Kind == sandbox.Timeout &&
+			fault.Detail == "the call took more than "+limit+" of processor time" {
 			return
 		}
-		if !ok || fault.Kind != sandbox.Timeout || !strings.HasPrefix(fault.Detail, "no answer came within ") || tries == 50 {
+		if !ok || fault.Kind != sandbox.Timeout || !strings.HasPrefix(fault.Detail, "no answer came within ") ||
+			tries == 50 {
 			t.Fatalf("%d tries: %v", tries, err)
 		}
 	}

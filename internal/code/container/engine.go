@@ -18,7 +18,8 @@ type engine struct {
 func (d *engine) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	text, err := exec.CommandContext(ctx, d.program, "version").CombinedOutput() //nolint:gosec // running programs is the purpose
+	//nolint:gosec // running programs is the purpose
+	text, err := exec.CommandContext(ctx, d.program, "version").CombinedOutput()
 	if err != nil {
 		return &Error{
 			Message: fmt.Sprintf("The container engine %s does not answer (%v: %s). Start it, and let the user that the server runs as use it.",
@@ -34,7 +35,8 @@ func (d *engine) inspect(ctx context.Context, reference string) (id string, many
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	format := `{{.Id}} {{with .Config}}{{index .Labels "` + callsLabel + `"}}{{end}}`
-	text, err := exec.CommandContext(ctx, d.program, "image", "inspect", "--format", format, "--", reference).Output() //nolint:gosec // running programs is the purpose
+	//nolint:gosec // running programs is the purpose
+	text, err := exec.CommandContext(ctx, d.program, "image", "inspect", "--format", format, "--", reference).Output()
 	if err != nil {
 		return "", false, &Error{
 			Message: fmt.Sprintf("The container engine on this server has no image %q. Images are never fetched: load it there with %s pull or %s load.",
@@ -59,7 +61,8 @@ func (d *engine) prepare(j *job) (*launch, error) {
 		return nil, err
 	}
 	name := "j17-" + filepath.Base(bundle)
-	cmd := exec.CommandContext(d.runner.life, d.program, d.arguments(j, name)...) //nolint:gosec // running programs is the purpose
+	//nolint:gosec // running programs is the purpose
+	cmd := exec.CommandContext(d.runner.life, d.program, d.arguments(j, name)...)
 	cmd.SysProcAttr = attributes(false)
 	return &launch{
 		cmd: cmd,
@@ -67,7 +70,8 @@ func (d *engine) prepare(j *job) (*launch, error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(d.runner.life), startTimeout)
 			defer cancel()
 			// The engine may not have begun with the container yet: then ending the command is what helps.
-			_ = exec.CommandContext(ctx, d.program, "kill", name).Run() //nolint:gosec // running programs is the purpose
+			//nolint:gosec // running programs is the purpose
+			_ = exec.CommandContext(ctx, d.program, "kill", name).Run()
 			_ = cmd.Process.Kill()
 		},
 		clean: done,
@@ -81,11 +85,13 @@ func (d *engine) arguments(j *job, name string) []string {
 		network = "bridge"
 	}
 	args := []string{
-		"run", "--rm", "--interactive", "--pull", "never", "--name", name, "--hostname", "sandbox", "--network", network,
+		"run", "--rm", "--interactive", "--pull", "never", "--name", name, "--hostname", "sandbox", "--network",
+		network,
 		"--read-only", "--tmpfs", "/tmp:rw,nosuid,nodev,noexec,size=" + strconv.FormatInt(j.scratch, 10),
 		"--memory", memory, "--memory-swap", memory, "--pids-limit", strconv.Itoa(j.tasks),
 		"--cpus", strconv.FormatFloat(j.cpus, 'f', -1, 64), "--user", fmt.Sprintf("%d:%d", nobody, nobody),
-		"--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--ulimit", "core=0:0", "--ulimit", "nofile=256:256",
+		"--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--ulimit", "core=0:0", "--ulimit",
+		"nofile=256:256",
 		"--log-driver", "none",
 	}
 	if j.build > 0 {

@@ -63,7 +63,8 @@ func TestEngine(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []string{
-			"run --rm --interactive --pull never ", " --network none ", " --read-only ", " --cap-drop ALL ", " --security-opt no-new-privileges ",
+			"run --rm --interactive --pull never ", " --network none ", " --read-only ", " --cap-drop ALL ",
+			" --security-opt no-new-privileges ",
 			" --user 65534:65534 ", " --memory 134217728 --memory-swap 134217728 ", " --pids-limit 64 ", " -- sha256:5a\n", " -- sha256:91\n",
 		} {
 			if !strings.Contains(string(log), want) {

@@ -39,7 +39,9 @@ func TestSpareFolder(t *testing.T) {
 	refused(t, err, "chmod o+x "+closed)
 	// Nor is one that is not needed.
 	fine := folder(t)
-	if r := open(t, container.Options{Driver: container.Bubblewrap, Dir: fine, Spare: filepath.Join(filepath.Dir(spare), "other")}); r.Dir() != fine {
+	if r := open(t, container.Options{
+		Driver: container.Bubblewrap, Dir: fine, Spare: filepath.Join(filepath.Dir(spare), "other"),
+	}); r.Dir() != fine {
 		t.Error("it uses", r.Dir())
 	}
 }

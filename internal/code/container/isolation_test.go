@@ -96,7 +96,10 @@ func TestIsolation(t *testing.T) {
 		if err := os.WriteFile(secret, []byte("secret"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		for _, path := range []string{"/etc/shadow", "/etc/passwd", secret, opts.Dir, "/root", "/proc/self/cwd/.." + secret, "/proc/1/root" + secret, "/proc/kcore", "/sys/kernel"} {
+		for _, path := range []string{
+			"/etc/shadow", "/etc/passwd", secret, opts.Dir, "/root", "/proc/self/cwd/.." + secret,
+			"/proc/1/root" + secret, "/proc/kcore", "/sys/kernel",
+		} {
 			if got := text(t, f, "read", path); !strings.HasPrefix(got, "[0,") || strings.HasSuffix(got, `"<nil>"]`) {
 				t.Errorf("%s can be read: %s", path, got)
 			}
@@ -104,7 +107,10 @@ func TestIsolation(t *testing.T) {
 		if got := text(t, f, "list", "/"); got != `[["bin","dev","proc","tmp"],"<nil>"]` {
 			t.Error("the root has", got)
 		}
-		for _, path := range []string{"/x", "/bin/guest", "/bin/x", "/dev/x", "/dev/shm/x", "/proc/sys/kernel/hostname", "/proc/self/oom_score_adj", "/proc/sysrq-trigger"} {
+		for _, path := range []string{
+			"/x", "/bin/guest", "/bin/x", "/dev/x", "/dev/shm/x", "/proc/sys/kernel/hostname",
+			"/proc/self/oom_score_adj", "/proc/sysrq-trigger",
+		} {
 			got := text(t, f, "write", path)
 			if got == `"<nil>"` && path != "/proc/self/oom_score_adj" {
 				t.Errorf("%s can be written", path)
@@ -124,7 +130,9 @@ func TestIsolation(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = listener.Close() }()
-		for _, address := range []string{"tcp " + listener.Addr().String(), "udp 1.1.1.1:53", "tcp 169.254.169.254:80", "unix /run/systemd/private"} {
+		for _, address := range []string{
+			"tcp " + listener.Addr().String(), "udp 1.1.1.1:53", "tcp 169.254.169.254:80", "unix /run/systemd/private",
+		} {
 			if got := text(t, f, "dial", address); got == `"<nil>"` {
 				t.Errorf("%s can be reached", address)
 			}
@@ -183,7 +191,9 @@ func TestHostile(t *testing.T) {
 				from = short
 			}
 			fault := fails(t, from, `{"do":"`+bad.do+`","with":"`+bad.with+`"}`, bad.kind)
-			if late := bad.do == "spin" && fault.Detail == "no answer came within 5s"; fault.Detail != bad.detail && !late { // on a busy machine
+			if late := bad.do == "spin" && fault.Detail == "no answer came within 5s"; fault.Detail != bad.detail &&
+				!late {
+				// on a busy machine
 				t.Errorf("%s: %s\n%s", bad.do, fault.Detail, fault.Log)
 			}
 			if !strings.Contains(fault.Log, bad.with) {
@@ -245,7 +255,9 @@ def compute_implications(input):
 			t.Fatal(err)
 		}
 		var counted []int
-		if err := json.Unmarshal([]byte(call(t, f, `{"kind":"count"}`)), &counted); err != nil || counted[0] < 5 || counted[0] >= 32 || counted[1] != 11 {
+		if err := json.Unmarshal(
+			[]byte(call(t, f, `{"kind":"count"}`)), &counted,
+		); err != nil || counted[0] < 5 || counted[0] >= 32 || counted[1] != 11 {
 			t.Fatalf("processes and error: %v %v", counted, err)
 		}
 		if n := processes(t, marker); n > 40 {
@@ -302,8 +314,8 @@ func (still) Wait(ctx context.Context, _ time.Time) error {
 	return clock.System{}.Wait(ctx, time.Now().Add(10*time.Millisecond))
 }
 
-// TestBackgroundWork ends a worker that goes on working after it has answered, for what it has taken of the processor: how long that takes
-// says nothing, so no time passes for the watch.
+// TestBackgroundWork ends a worker that goes on working after it has answered, for what it has taken of the processor:
+// how long that takes says nothing, so no time passes for the watch.
 func TestBackgroundWork(t *testing.T) {
 	drivers(t, func(t *testing.T, opts container.Options) {
 		t.Helper()

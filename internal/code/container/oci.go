@@ -24,7 +24,8 @@ import (
 type ImageSource struct {
 	// Reference names an image of docker or podman. It is never fetched.
 	Reference string
-	// Archive is an image as a tar file, in the OCI layout or as docker save writes it. It counts where Reference is "".
+	// Archive is an image as a tar file, in the OCI layout or as docker save writes it. It counts where Reference is
+	// "".
 	Archive Archive
 }
 
@@ -43,7 +44,8 @@ type imageConfig struct {
 	Labels     map[string]string `json:"Labels"`
 }
 
-// Image returns the function that a binary image is. The error is an *Error where the image or the options are at fault.
+// Image returns the function that a binary image is. The error is an *Error where the image or the options are at
+// fault.
 func (r *Runner) Image(ctx context.Context, source ImageSource) (sandbox.Function, error) {
 	if err := r.off(); err != nil {
 		return nil, err
@@ -70,7 +72,10 @@ func (r *Runner) Image(ctx context.Context, source ImageSource) (sandbox.Functio
 		return nil, refuse("The container driver %s has no images of its own, so %q means nothing to it. Upload the image's archive as a blob and name it as in \"blob:order-processor:v2\", or let the operator choose docker or podman.", r.opts.Driver, source.Reference)
 	}
 	key := hex.EncodeToString(source.Archive.SHA256[:])
-	dir, release, err := r.content(ctx, "images", key, func(ctx context.Context, dir string) error { return r.unpackImage(ctx, source.Archive, dir) })
+	dir, release, err := r.content(
+		ctx, "images", key,
+		func(ctx context.Context, dir string) error { return r.unpackImage(ctx, source.Archive, dir) },
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +231,8 @@ func splitImage(ctx context.Context, file io.ReadSeeker, dir string, limits unpa
 		// Only files become parts.
 		name := path.Clean(header.Name)
 		if header.Typeflag == tar.TypeSymlink { // docker save writes them for layers that are the same
-			links[name] = path.Join(path.Dir(name), header.Linkname) //nolint:gosec // a key of a map, never a path of this machine
+			//nolint:gosec // a key of a map, never a path of this machine
+			links[name] = path.Join(path.Dir(name), header.Linkname)
 		}
 		if header.Typeflag != tar.TypeReg {
 			continue

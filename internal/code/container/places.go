@@ -21,8 +21,8 @@ func (r *Runner) tryPlace() bool {
 	}
 }
 
-// place takes a place for a worker, which its end gives back. Where there is none, the worker of any function that has been
-// without calls for longest ends, and where all have calls, the first one that has answered.
+// place takes a place for a worker, which its end gives back. Where there is none, the worker of any function that has
+// been without calls for longest ends, and where all have calls, the first one that has answered.
 func (r *Runner) place(ctx context.Context) error {
 	if r.tryPlace() {
 		return nil

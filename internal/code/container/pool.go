@@ -111,8 +111,8 @@ func (f *function) slot(ctx context.Context) error {
 
 func (f *function) free() { <-f.slots }
 
-// startAhead starts the worker of a later call in the background. It hands the slot of the caller back when it is done, so
-// that the workers that wait and those that do not are never more than the slots.
+// startAhead starts the worker of a later call in the background. It hands the slot of the caller back when it is done,
+// so that the workers that wait and those that do not are never more than the slots.
 func (f *function) startAhead() {
 	if !f.runner.begin() {
 		f.free()
@@ -371,8 +371,8 @@ func (f *function) keep(w *worker) {
 	}
 }
 
-// kernelKilled reports whether the kernel has killed the process for its memory, as far as its status shows: with drivers
-// that leave the control groups to another program.
+// kernelKilled reports whether the kernel has killed the process for its memory, as far as its status shows: with
+// drivers that leave the control groups to another program.
 func (f *function) kernelKilled(p *process) bool {
 	const killed = 128 + int(syscall.SIGKILL)
 	return f.runner.opts.Driver != Bubblewrap && p.killedBy() == itself && exitCode(p.err) == killed

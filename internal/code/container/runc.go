@@ -41,10 +41,11 @@ func (d *runc) check(ctx context.Context) error {
 		d.remove(ctx, entry.Name())
 	}
 	var answer []byte
-	log, err := d.runner.output(ctx, d.runner.hostJob([]string{"/bin/sh", "-c", "echo works"}), startTimeout, func(out io.Reader) (err error) {
-		answer, err = io.ReadAll(io.LimitReader(out, 100))
-		return err
-	})
+	log, err := d.runner.output(ctx, d.runner.hostJob([]string{"/bin/sh", "-c", "echo works"}), startTimeout,
+		func(out io.Reader) (err error) {
+			answer, err = io.ReadAll(io.LimitReader(out, 100))
+			return err
+		})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -62,14 +63,16 @@ func (d *runc) check(ctx context.Context) error {
 func (d *runc) remove(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 	defer cancel()
-	_ = exec.CommandContext(ctx, d.program, "--root", d.state(), "delete", "--force", id).Run() //nolint:gosec // running programs is the purpose
+	//nolint:gosec // running programs is the purpose
+	_ = exec.CommandContext(ctx, d.program, "--root", d.state(), "delete", "--force", id).Run()
 }
 
-// removeGroups removes the control groups of a container that has ended. Where runc itself was killed while it started one, it
-// leaves them, and no longer knows of them.
+// removeGroups removes the control groups of a container that has ended. Where runc itself was killed while it started
+// one, it leaves them, and no longer knows of them.
 func (d *runc) removeGroups(id string) {
 	own, _ := os.ReadFile("/proc/self/cgroup")
-	for line := range strings.Lines("0::/\n" + string(own)) { // the groups of this process, below which runc makes its own
+	for line := range strings.Lines("0::/\n" + string(own)) {
+		// the groups of this process, below which runc makes its own
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) < 3 {
 			continue
@@ -113,7 +116,10 @@ func (d *runc) prepare(j *job) (*launch, error) {
 
 	// The command, and what ends it.
 	pidFile := filepath.Join(bundle, "pid")
-	cmd := exec.CommandContext(d.runner.life, d.program, "--root", d.state(), "run", "--bundle", bundle, "--pid-file", pidFile, id) //nolint:gosec // running programs is the purpose
+	//nolint:gosec // running programs is the purpose
+	cmd := exec.CommandContext(
+		d.runner.life, d.program, "--root", d.state(), "run", "--bundle", bundle, "--pid-file", pidFile, id,
+	)
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{"PATH=" + os.DevNull}, "/", attributes(false)
 	var mu sync.Mutex
 	var first *os.Process
@@ -187,17 +193,29 @@ func (d *runc) config(j *job, root, id string) map[string]any {
 	type object = map[string]any
 	mounts := []object{
 		{"destination": "/proc", "type": "proc", "source": "proc", "options": []string{"nosuid", "noexec", "nodev"}},
-		{"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "noexec", "mode=755", "size=65536"}},
-		{"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "nodev", "mode=1777", "size=" + strconv.FormatInt(j.scratch, 10)}},
+		{
+			"destination": "/dev", "type": "tmpfs", "source": "tmpfs",
+			"options": []string{"nosuid", "noexec", "mode=755", "size=65536"},
+		},
+		{
+			"destination": "/tmp", "type": "tmpfs", "source": "tmpfs",
+			"options": []string{"nosuid", "nodev", "mode=1777", "size=" + strconv.FormatInt(j.scratch, 10)},
+		},
 	}
 
 	if j.build > 0 {
-		mounts = append(mounts, object{"destination": "/build", "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "nodev", "mode=1777", "size=" + strconv.FormatInt(j.build, 10)}})
+		mounts = append(mounts, object{
+			"destination": "/build", "type": "tmpfs", "source": "tmpfs",
+			"options": []string{"nosuid", "nodev", "mode=1777", "size=" + strconv.FormatInt(j.build, 10)},
+		})
 	}
 
 	// What it sees: the programs of the machine, if it has no image, and its code.
 	bind := func(m mount) {
-		mounts = append(mounts, object{"destination": m.target, "type": "bind", "source": m.source, "options": []string{"bind", "ro", "nosuid", "nodev"}})
+		mounts = append(mounts, object{
+			"destination": m.target, "type": "bind", "source": m.source,
+			"options": []string{"bind", "ro", "nosuid", "nodev"},
+		})
 	}
 	if j.root == "" {
 		for _, m := range hostPrograms() {
@@ -230,17 +248,22 @@ func (d *runc) config(j *job, root, id string) map[string]any {
 		"mounts":     mounts,
 		"process": object{
 			"terminal": false, "noNewPrivileges": true, "args": j.args, "env": j.env, "cwd": j.dir,
-			"user":         object{"uid": nobody, "gid": nobody},
-			"capabilities": object{"bounding": []string{}, "effective": []string{}, "permitted": []string{}, "inheritable": []string{}, "ambient": []string{}},
+			"user": object{"uid": nobody, "gid": nobody},
+			"capabilities": object{
+				"bounding": []string{}, "effective": []string{}, "permitted": []string{}, "inheritable": []string{},
+				"ambient": []string{},
+			},
 			"rlimits": []object{
-				limit("RLIMIT_CORE", 0), limit("RLIMIT_NOFILE", 256), limit("RLIMIT_FSIZE", j.file), limit("RLIMIT_MEMLOCK", 65536),
+				limit("RLIMIT_CORE", 0), limit("RLIMIT_NOFILE", 256), limit("RLIMIT_FSIZE", j.file),
+				limit("RLIMIT_MEMLOCK", 65536),
 			},
 		},
 		"linux": object{
 			"cgroupsPath": id, // below the group of the server
 			"namespaces":  namespaces,
 			"maskedPaths": []string{
-				"/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
+				"/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
+				"/proc/sched_debug", "/proc/scsi", "/sys/firmware",
 			},
 			"readonlyPaths": []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"},
 			"resources": object{

@@ -148,13 +148,16 @@ func TestRuntimes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, word := range []string{`plain`, `quote \" and \\ and \/`, `€ ü 日本 \ud83d\ude00 \n\t\u0001`, strings.Repeat("long ", 20_000)} {
+			for _, word := range []string{
+				`plain`, `quote \" and \\ and \/`, `€ ü 日本 \ud83d\ude00 \n\t\u0001`, strings.Repeat("long ", 20_000),
+			} {
 				got := call(t, f, `{"do":"double","text":"`+word+`","n":21}`)
 				var same, want struct {
 					Text string
 					N    int
 				}
-				if err := errors.Join(decode(got, &same), decode(`{"text":"`+word+`","n":42}`, &want)); err != nil || same != want {
+				if err := errors.Join(decode(got, &same), decode(`{"text":"`+word+`","n":42}`, &want)); err != nil ||
+					same != want {
 					t.Fatalf("%.200s: %.200s: %v", word, got, err)
 				}
 			}
@@ -165,7 +168,8 @@ func TestRuntimes(t *testing.T) {
 			_ = fails(t, f, `{"do":"nothing"}`, sandbox.Trap)
 			_ = fails(t, f, `{"do":"shadow"}`, sandbox.Trap)
 			_ = fails(t, f, `{"do":"network"}`, sandbox.Trap)
-			if fault := fails(t, f, `{"do":"exit"}`, sandbox.Exit); !strings.Contains(fault.Detail, "status 3") || !strings.Contains(fault.Log, "called") {
+			if fault := fails(t, f, `{"do":"exit"}`, sandbox.Exit); !strings.Contains(fault.Detail, "status 3") ||
+				!strings.Contains(fault.Log, "called") {
 				t.Error(fault, fault.Log)
 			}
 			well := func() {
@@ -175,7 +179,9 @@ func TestRuntimes(t *testing.T) {
 				}
 			}
 			well()
-			short, err := open(t, container.Options{Driver: container.Bubblewrap, Timeout: scarce}).Source(t.Context(), l.runtime, sources(t, l.source()), l.file)
+			short, err := open(t, container.Options{Driver: container.Bubblewrap, Timeout: scarce}).Source(
+				t.Context(), l.runtime, sources(t, l.source()), l.file,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -325,7 +331,9 @@ func TestBuiltOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := open(t, container.Options{Driver: container.Bubblewrap, Dir: dir})
-	g, err := second.Source(t.Context(), "python", container.Archive{Reader: strings.NewReader("not read"), SHA256: archive.SHA256}, "a.py")
+	g, err := second.Source(
+		t.Context(), "python", container.Archive{Reader: strings.NewReader("not read"), SHA256: archive.SHA256}, "a.py",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,10 +342,13 @@ func TestBuiltOnce(t *testing.T) {
 	}
 	wrong := sources(t, map[string]string{"a.py": "def handler(n):\n  return 2\n"})
 	wrong.SHA256[0]++
-	if _, err := second.Source(t.Context(), "python", wrong, "a.py"); err == nil || !strings.Contains(err.Error(), "digest") {
+	if _, err := second.Source(t.Context(), "python", wrong, "a.py"); err == nil ||
+		!strings.Contains(err.Error(), "digest") {
 		t.Error(err)
 	}
-	h, err := second.Source(t.Context(), "python", sources(t, map[string]string{"a.py": "def handler(n):\n  return 2\n"}), "a.py")
+	h, err := second.Source(t.Context(), "python", sources(t, map[string]string{
+		"a.py": "def handler(n):\n  return 2\n",
+	}), "a.py")
 	if err != nil || h.Digest() == g.Digest() {
 		t.Error("another archive has the same digest", err)
 	}

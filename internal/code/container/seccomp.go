@@ -109,8 +109,8 @@ func families(network bool) []uint32 {
 	return []uint32{afUnix}
 }
 
-// seccompFilter returns a BPF program for the kernel, as an array of struct sock_filter. It is nil on architectures that
-// the table has no numbers for.
+// seccompFilter returns a BPF program for the kernel, as an array of struct sock_filter. It is nil on architectures
+// that the table has no numbers for.
 func seccompFilter(network bool) []byte {
 	var audit, clone, socket uint32
 	number := func(d denial) uint32 { return d.amd64 }
@@ -187,7 +187,9 @@ func seccompRules(network bool) map[string]any {
 	type object = map[string]any
 	rules := []object{}
 	for _, d := range denials() {
-		rules = append(rules, object{"names": []string{d.name}, "action": "SCMP_ACT_ERRNO", "errnoRet": uint32(d.errno)})
+		rules = append(rules, object{
+			"names": []string{d.name}, "action": "SCMP_ACT_ERRNO", "errnoRet": uint32(d.errno),
+		})
 	}
 	// Each bit of its own, for the specification can compare under a mask with one value only.
 	for bit := uint32(1); bit != 0; bit <<= 1 {

@@ -32,7 +32,9 @@ func programOf(runtime string) string {
 // Source returns the function of a file in an archive of source code (tar, tar.gz or zip) for a runtime: "node",
 // "python", "ruby" or "elixir". The dependencies that a lockfile names are installed once for each archive. The file is
 // loaded once to see that it can be. The error is an *Error where the archive or the options are at fault.
-func (r *Runner) Source(ctx context.Context, runtime string, archive Archive, entrypoint string) (sandbox.Function, error) {
+func (r *Runner) Source(
+	ctx context.Context, runtime string, archive Archive, entrypoint string,
+) (sandbox.Function, error) {
 	if err := r.off(); err != nil {
 		return nil, err
 	}
@@ -137,7 +139,9 @@ func (r *Runner) runtimeJob(runtime string) (*job, error) {
 		at, err := hostProgram(program)
 		if err != nil {
 			return nil, &Error{Message: fmt.Sprintf("The runtime %s is not installed on this server: there is no program %s below /usr. Install it, for example with: apt-get install %s",
-				runtime, program, map[string]string{"node": "nodejs", "python": "python3", "ruby": "ruby", "elixir": "elixir"}[runtime]), Err: err}
+				runtime, program, map[string]string{
+					"node": "nodejs", "python": "python3", "ruby": "ruby", "elixir": "elixir",
+				}[runtime]), Err: err}
 		}
 		program = at
 	}
@@ -152,7 +156,10 @@ func (r *Runner) runtimeJob(runtime string) (*job, error) {
 	case "python":
 		j.args = append(j.args, "-I", "-B", "-S")
 	case "ruby":
-		j.env = append(j.env, "BUNDLE_GEMFILE=/app/Gemfile", "BUNDLE_PATH=/app/vendor/bundle", "BUNDLE_FROZEN=true", "BUNDLE_APP_CONFIG=/tmp/.bundle")
+		j.env = append(
+			j.env, "BUNDLE_GEMFILE=/app/Gemfile", "BUNDLE_PATH=/app/vendor/bundle", "BUNDLE_FROZEN=true",
+			"BUNDLE_APP_CONFIG=/tmp/.bundle",
+		)
 	default:
 		// One scheduler, and no waiting for work in a loop.
 		j.env = append(j.env, "MIX_ENV=prod", "ELIXIR_ERL_OPTIONS=+S 1:1 +SDio 1 +A 1 +sbwt none +sbwtdcpu none +sbwtdio none +fnu")
@@ -234,8 +241,8 @@ func (t *tree) unpackSource(ctx context.Context, file *os.File) error {
 }
 
 // buildScript returns the commands that install what the lockfile of an application names, "" where there is nothing to
-// install. They run in a writable copy of the application and write their result, as a tar file, to standard output. Without
-// a network they do not try to reach one.
+// install. They run in a writable copy of the application and write their result, as a tar file, to standard output.
+// Without a network they do not try to reach one.
 func buildScript(runtime string, root *os.Root, network bool) (string, error) {
 	has := func(name string) bool {
 		_, err := root.Lstat(name)

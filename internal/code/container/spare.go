@@ -12,7 +12,8 @@ import (
 // noteFile is the name of the file in a spare folder that says whose place it takes. A server keeps it locked.
 const noteFile = "in-place-of"
 
-// ownSpare notes whose place the spare folder takes, and removes the spare folders beside it that nobody will use again.
+// ownSpare notes whose place the spare folder takes, and removes the spare folders beside it that nobody will use
+// again.
 func (r *Runner) ownSpare(instead string) error {
 	at := filepath.Join(r.opts.Spare, noteFile)
 	note, err := os.OpenFile(at, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // a file of ours
@@ -48,8 +49,8 @@ func (r *Runner) letGo() {
 	}
 }
 
-// removeSpare removes a spare folder whose data folder is gone. It has to be certain that a server has made it, that no server
-// uses it, and that nothing else is in it; otherwise it stays.
+// removeSpare removes a spare folder whose data folder is gone. It has to be certain that a server has made it, that no
+// server uses it, and that nothing else is in it; otherwise it stays.
 func removeSpare(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() || ownerOf(info) != os.Geteuid() {

@@ -8,8 +8,8 @@ import (
 
 const nobody = 65534
 
-// attributes returns how the driver's process starts: in a process group of its own, killed when the thread that started
-// it ends and, when drop is set and this process is root's, as nobody.
+// attributes returns how the driver's process starts: in a process group of its own, killed when the thread that
+// started it ends and, when drop is set and this process is root's, as nobody.
 func attributes(drop bool) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if drop && os.Geteuid() == 0 {

@@ -152,7 +152,8 @@ func (t *tree) file(name string, content io.Reader, executable bool) error {
 }
 
 func (t *tree) symlink(name, target string) error {
-	if !t.image && (path.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(name), target)) && path.Join(path.Dir(name), target) != ".") {
+	if !t.image && (path.IsAbs(target) ||
+		!filepath.IsLocal(path.Join(path.Dir(name), target)) && path.Join(path.Dir(name), target) != ".") {
 		return unpackError(name, "is a link out of the archive")
 	}
 	if err := t.clear(name, false); err != nil {

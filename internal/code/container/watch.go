@@ -21,8 +21,8 @@ const (
 	tick = 10 * time.Millisecond
 )
 
-// watch looks after the workers until the Runner closes: it ends those that were without calls for long, those that work
-// on without one, and, where no control group does it, those that use too much memory.
+// watch looks after the workers until the Runner closes: it ends those that were without calls for long, those that
+// work on without one, and, where no control group does it, those that use too much memory.
 func (r *Runner) watch() {
 	defer close(r.watcher)
 	for r.opts.Clock.Wait(r.life, r.opts.Clock.Now().Add(watchEvery)) == nil {
@@ -51,7 +51,8 @@ func (r *Runner) inspect(w *worker, now time.Time) {
 		return
 	}
 	all := descendants(w.process.root)
-	if r.opts.Driver == Bubblewrap && r.opts.Cgroup == "" && memoryOf(all, false) > r.opts.Memory && memoryOf(all, true) > r.opts.Memory {
+	if r.opts.Driver == Bubblewrap && r.opts.Cgroup == "" && memoryOf(all, false) > r.opts.Memory &&
+		memoryOf(all, true) > r.opts.Memory {
 		w.function.take(w)
 		w.end(memoryWatch)
 		return

@@ -212,12 +212,13 @@ func memoryFault(limit int64, log string) *sandbox.Fault {
 	}
 }
 
-// lacksMemory recognizes what runtimes say when they run out of memory. The last sign is what Go says where its own collector
-// crashes, since it does not look whether it got the memory for its queues.
+// lacksMemory recognizes what runtimes say when they run out of memory. The last sign is what Go says where its own
+// collector crashes, since it does not look whether it got the memory for its queues.
 func lacksMemory(text string) bool {
 	for _, sign := range []string{
 		"heap out of memory", "MemoryError", "NoMemoryError", "failed to allocate memory", "annot allocate memory",
-		"bad_alloc", "eheap_alloc", "out of memory", "cannot map pages", "cannot remap pages", "heap memory", "stack memory failed", "failed to reserve", "failed to create new OS thread", "Array buffer allocation failed",
+		"bad_alloc", "eheap_alloc", "out of memory", "cannot map pages", "cannot remap pages", "heap memory",
+		"stack memory failed", "failed to reserve", "failed to create new OS thread", "Array buffer allocation failed",
 		"SIGSEGV: segmentation violation\nPC=",
 	} {
 		if strings.Contains(text, sign) {
@@ -251,7 +252,9 @@ func (f *function) answer(line []byte, log *tail) ([]byte, error) {
 		if f.once {
 			hint = "Write one JSON text to standard output, and everything else to standard error."
 		}
-		return nil, &sandbox.Fault{Kind: sandbox.InvalidOutput, Detail: "the answer is no JSON text", Hint: hint, Log: log.String()}
+		return nil, &sandbox.Fault{
+			Kind: sandbox.InvalidOutput, Detail: "the answer is no JSON text", Hint: hint, Log: log.String(),
+		}
 	}
 	return line, nil
 }

@@ -7,21 +7,22 @@ import (
 	"time"
 )
 
-// What custom code may do is counted in code time: the time that it takes on a machine of a fixed, moderate speed. Sandboxes
-// count it by what the code does, so that a call is judged alike on every machine and at any load. Where they cannot, they
-// use the processor time that the code has taken. Real clocks are only there for code that waits.
+// What custom code may do is counted in code time: the time that it takes on a machine of a fixed, moderate speed.
+// Sandboxes count it by what the code does, so that a call is judged alike on every machine and at any load. Where they
+// cannot, they use the processor time that the code has taken. Real clocks are only there for code that waits.
 const (
-	// CommandTime is the code time that all calls for one command may take together, unless one of them may take more by
-	// itself.
+	// CommandTime is the code time that all calls for one command may take together, unless one of them may take more
+	// by itself.
 	CommandTime = time.Second
-	// ReplayFactor is how many times its code time a call may take whose event is stored already. A call that was accepted
-	// takes no longer in a replay, so that this is room for other versions of the code.
+	// ReplayFactor is how many times its code time a call may take whose event is stored already. A call that was
+	// accepted takes no longer in a replay, so that this is room for other versions of the code.
 	ReplayFactor = 10
-	// patience is how many times its code time a call may really take before it is given up, and maxPatience what may come
-	// on top of its code time at most.
+	// patience is how many times its code time a call may really take before it is given up, and maxPatience what may
+	// come on top of its code time at most.
 	patience    = 20
 	maxPatience = 30 * time.Second
-	// timePerByte is the code time for each byte that goes into a call or comes out of it, timePerCall that for the call.
+	// timePerByte is the code time for each byte that goes into a call or comes out of it, timePerCall that for the
+	// call.
 	timePerByte = 4 * time.Nanosecond
 	timePerCall = 10 * time.Microsecond
 )
@@ -61,8 +62,8 @@ type Allowance struct {
 	meter *meter
 }
 
-// Allow returns what a call with a limit of its own may take. The error is a *Fault of kind Exhausted where its command has
-// nothing left.
+// Allow returns what a call with a limit of its own may take. The error is a *Fault of kind Exhausted where its command
+// has nothing left.
 func Allow(ctx context.Context, limit time.Duration) (Allowance, error) {
 	m, _ := ctx.Value(meterKey{}).(*meter)
 	a := Allowance{Code: limit, meter: m}
@@ -86,7 +87,8 @@ func Allow(ctx context.Context, limit time.Duration) (Allowance, error) {
 	return a, nil
 }
 
-// Spend takes the code time of a call, with the bytes that went in and came out of it, from the allowance of the command.
+// Spend takes the code time of a call, with the bytes that went in and came out of it, from the allowance of the
+// command.
 func (a Allowance) Spend(code time.Duration, bytes int) {
 	if a.meter != nil {
 		a.meter.used.Add(int64(timePerCall + code + time.Duration(bytes)*timePerByte))

@@ -40,8 +40,8 @@ const (
 // Fault is a failure of custom code.
 type Fault struct {
 	Kind Kind
-	// Detail says what happened in one sentence without a full stop. Quotes reports that it quotes output of the code, which may be
-	// anything that the code was given.
+	// Detail says what happened in one sentence without a full stop. Quotes reports that it quotes output of the code,
+	// which may be anything that the code was given.
 	Detail string
 	Quotes bool
 	// Hint says what the author of the code can do about it, in one sentence.

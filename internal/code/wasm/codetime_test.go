@@ -16,13 +16,15 @@ import (
 // rounds answers its input after a number of rounds of a loop.
 func rounds(n int64) guest {
 	return guest{
-		entry:  i64(n) + set(2) + "\x03\x40" + get(2) + i64(-1) + i64add + "\x22\x02" + "\x50\x45\x0d\x00" + end + echo(), // tee, eqz, eqz, br_if
+		// Tee, eqz, eqz, br_if.
+		entry: i64(n) + set(2) + "\x03\x40" + get(2) + i64(-1) + i64add + "\x22\x02" + "\x50\x45\x0d\x00" + end +
+			echo(),
 		locals: "\x7e",
 	}
 }
 
-// counting is a clock that goes on a little with each look at it: as code looks at it with each tick, it shows how much work was done by all
-// calls together, however fast the machine is and whatever else it does.
+// counting is a clock that goes on a little with each look at it: as code looks at it with each tick, it shows how much
+// work was done by all calls together, however fast the machine is and whatever else it does.
 type counting struct{ looks *atomic.Int64 }
 
 const look = 200 * time.Microsecond // the code time of a tick
@@ -122,7 +124,9 @@ func TestCommandHasOneAllowance(t *testing.T) {
 	}
 	// One call that may take more by itself is not cut off by it.
 	slow := compile(t, runtime(t, stopped()), rounds(5_000_000*int64(most+1)).binary())
-	if _, err := slow.Run(sandbox.ForCommand(t.Context()), "apply_handler", 2*sandbox.CommandTime, []byte("{}")); err != nil {
+	if _, err := slow.Run(
+		sandbox.ForCommand(t.Context()), "apply_handler", 2*sandbox.CommandTime, []byte("{}"),
+	); err != nil {
 		t.Error(err)
 	}
 }
@@ -142,22 +146,29 @@ func TestBytesCount(t *testing.T) {
 	}
 }
 
-// TestHostFunctionsCount spends all the time in functions of the host. They cost what they do: a call of one is cut off for it, and takes at
-// least the code time that a fast machine needs for it.
+// TestHostFunctionsCount spends all the time in functions of the host. They cost what they do: a call of one is cut off
+// for it, and takes at least the code time that a fast machine needs for it.
 func TestHostFunctionsCount(t *testing.T) {
 	for name, host := range map[string]struct {
 		typ, args string
 		least     time.Duration
 	}{
-		"random_get":  {"\x60\x02\x7f\x7f\x01\x7f", i32(0) + i32(60<<20), time.Millisecond},                                       // 60 GB a second
-		"fd_write":    {"\x60\x04\x7f\x7f\x7f\x7f\x01\x7f", i32(1) + i32(4096) + i32(1024) + i32(0), 1024 * 10 * time.Nanosecond}, // vectors
-		"poll_oneoff": {"\x60\x04\x7f\x7f\x7f\x7f\x01\x7f", i32(0) + i32(1<<20) + i32(1024) + i32(0), 1024 * 10 * time.Nanosecond},
+		// 60 GB a second.
+		"random_get": {"\x60\x02\x7f\x7f\x01\x7f", i32(0) + i32(60<<20), time.Millisecond},
+		// Vectors.
+		"fd_write": {
+			"\x60\x04\x7f\x7f\x7f\x7f\x01\x7f", i32(1) + i32(4096) + i32(1024) + i32(0), 1024 * 10 * time.Nanosecond,
+		},
+		"poll_oneoff": {
+			"\x60\x04\x7f\x7f\x7f\x7f\x01\x7f", i32(0) + i32(1<<20) + i32(1024) + i32(0), 1024 * 10 * time.Nanosecond,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			calling := func(before, again string) *wasm.Module {
 				return compile(t, runtime(t, stopped()), guest{
-					pages: 1000, imports: []string{"wasi_snapshot_preview1 " + name}, importTypes: []string{host.typ}, locals: "\x7e",
-					entry: before + "\x03\x40" + host.args + call(0) + drop + again + "\x0d\x00" + end + echo(),
+					pages: 1000, imports: []string{"wasi_snapshot_preview1 " + name}, importTypes: []string{host.typ},
+					locals: "\x7e",
+					entry:  before + "\x03\x40" + host.args + call(0) + drop + again + "\x0d\x00" + end + echo(),
 				}.binary())
 			}
 			const calls = 20
@@ -167,7 +178,9 @@ func TestHostFunctionsCount(t *testing.T) {
 				t.Fatalf("%d calls took %v of code time, %v", calls, r.Code, err)
 			}
 			endless := calling("", i32(1))
-			if _, err := endless.Run(t.Context(), "apply_handler", 50*time.Millisecond, []byte("{}")); faultOf(t, err).Kind != sandbox.Timeout {
+			if _, err := endless.Run(
+				t.Context(), "apply_handler", 50*time.Millisecond, []byte("{}"),
+			); faultOf(t, err).Kind != sandbox.Timeout {
 				t.Error(err)
 			}
 		})

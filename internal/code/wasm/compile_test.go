@@ -20,14 +20,18 @@ func costly() map[string]func(n int) guest {
 	return map[string]func(n int) guest{
 		"ifs": func(n int) guest { return guest{entry: times(get(0)+"\x04\x40"+end, n) + echo()} },
 		"if, else": func(n int) guest {
-			return guest{locals: "\x7f", entry: times(get(0)+"\x04\x40"+get(0)+set(2)+"\x05"+get(1)+set(2)+end, n) + echo()}
+			return guest{
+				locals: "\x7f", entry: times(get(0)+"\x04\x40"+get(0)+set(2)+"\x05"+get(1)+set(2)+end, n) + echo(),
+			}
 		},
 		"nested ifs":   func(n int) guest { return guest{entry: times(get(0)+"\x04\x40", n) + times(end, n) + echo()} },
 		"blocks":       func(n int) guest { return guest{entry: times("\x02\x40"+end, n) + echo()} },
 		"loops":        func(n int) guest { return guest{entry: times("\x03\x40"+end, n) + echo()} },
 		"loops, br_if": func(n int) guest { return guest{entry: times("\x03\x40"+get(0)+"\x0d\x00"+end, n) + echo()} },
-		"nested loops": func(n int) guest { return guest{entry: times(times("\x03\x40", 400)+times(end, 400), n/400) + echo()} },
-		"br_if":        func(n int) guest { return guest{entry: "\x02\x40" + times(get(0)+"\x0d\x00", n) + end + echo()} },
+		"nested loops": func(n int) guest {
+			return guest{entry: times(times("\x03\x40", 400)+times(end, 400), n/400) + echo()}
+		},
+		"br_if": func(n int) guest { return guest{entry: "\x02\x40" + times(get(0)+"\x0d\x00", n) + end + echo()} },
 		"nested br_if": func(n int) guest {
 			var b strings.Builder
 			for i := range n {
@@ -35,10 +39,14 @@ func costly() map[string]func(n int) guest {
 			}
 			return guest{entry: times("\x02\x40", n) + b.String() + echo()}
 		},
-		"returns":     func(n int) guest { return guest{entry: times(get(0)+"\x04\x40"+i64(0)+"\x0f"+end, n) + echo()} },
+		"returns": func(n int) guest {
+			return guest{entry: times(get(0)+"\x04\x40"+i64(0)+"\x0f"+end, n) + echo()}
+		},
 		"unreachable": func(n int) guest { return guest{entry: times(get(0)+"\x04\x40"+unreachable+end, n) + echo()} },
 		"br_table": func(n int) guest {
-			return guest{entry: "\x02\x40" + get(0) + "\x0e" + uleb(uint64(n)) + times("\x00", n) + "\x00" + end + echo()}
+			return guest{
+				entry: "\x02\x40" + get(0) + "\x0e" + uleb(uint64(n)) + times("\x00", n) + "\x00" + end + echo(),
+			}
 		},
 		"many br_table": func(n int) guest {
 			return guest{entry: times("\x02\x40"+get(0)+"\x0e"+uleb(100)+times("\x00", 100)+"\x00"+end, n/100) + echo()}
@@ -50,9 +58,14 @@ func costly() map[string]func(n int) guest {
 		},
 		"divisions": func(n int) guest { return guest{entry: get(0) + times(i32(3)+"\x6d", n) + set(0) + echo()} },
 		"locals, loops": func(n int) guest {
-			return guest{locals: times("\x7f", 100), entry: times("\x03\x40"+get(20)+i32(1)+"\x6a"+"\x22\x15"+"\x0d\x00"+end, n) + echo()}
+			return guest{
+				locals: times("\x7f", 100),
+				entry:  times("\x03\x40"+get(20)+i32(1)+"\x6a"+"\x22\x15"+"\x0d\x00"+end, n) + echo(),
+			}
 		},
-		"functions": func(n int) guest { return guest{entry: echo(), more: strings.Split(times("\x01,", n)+"\x01", ",")} },
+		"functions": func(n int) guest {
+			return guest{entry: echo(), more: strings.Split(times("\x01,", n)+"\x01", ",")}
+		},
 		"large functions": func(n int) guest {
 			return guest{entry: echo(), more: strings.Split(times(times("\x03\x40"+end, 2000)+",", n/2000)+"\x01", ",")}
 		},
@@ -65,7 +78,8 @@ func TestCompileLimits(t *testing.T) {
 	for name, shape := range costly() {
 		t.Run(name, func(t *testing.T) {
 			_, err := rt.Compile(t.Context(), shape(200_000).binary())
-			if f := faultOf(t, err); f.Kind != sandbox.Start || !strings.Contains(f.Detail, "allowed") && !strings.Contains(f.Detail, "to be compiled in time") && !strings.Contains(f.Detail, "deep") {
+			if f := faultOf(t, err); f.Kind != sandbox.Start || !strings.Contains(f.Detail, "allowed") &&
+				!strings.Contains(f.Detail, "to be compiled in time") && !strings.Contains(f.Detail, "deep") {
 				t.Errorf("%#v", f)
 			}
 		})

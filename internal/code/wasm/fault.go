@@ -115,7 +115,8 @@ func trapHint(reason string) string {
 		return "Check pointers, lengths and the sizes of buffers."
 	case strings.Contains(reason, "divide by zero"):
 		return "Check the divisor before dividing."
-	case strings.Contains(reason, "table"), strings.Contains(reason, "indirect call"), strings.Contains(reason, "null reference"):
+	case strings.Contains(reason, "table"), strings.Contains(reason, "indirect call"),
+		strings.Contains(reason, "null reference"):
 		return "A function pointer does not point to a function of the expected type."
 	case strings.Contains(reason, "integer"):
 		return "Check the range of numbers before converting them."

@@ -163,7 +163,9 @@ func BenchmarkCall(b *testing.B) {
 // BenchmarkLoop runs a loop of ten million rounds, to see what it costs that loops can be interrupted.
 func BenchmarkLoop(b *testing.B) {
 	rounds := guest{
-		entry:  i64(10_000_000) + set(2) + "\x03\x40" + get(2) + i64(-1) + i64add + "\x22\x02" + "\x50\x45\x0d\x00" + end + echo(), // tee, eqz, eqz, br_if
+		// Tee, eqz, eqz, br_if.
+		entry: i64(10_000_000) + set(2) + "\x03\x40" + get(2) + i64(-1) + i64add + "\x22\x02" + "\x50\x45\x0d\x00" +
+			end + echo(),
 		locals: "\x7e",
 	}
 	m := compile(b, runtime(b, wasm.Options{}), rounds.binary())

@@ -64,9 +64,9 @@ func wasiRefused() []string {
 		path_unlink_file proc_raise sock_accept sock_recv sock_send sock_shutdown`)
 }
 
-// wasiFunction returns a function of WASI that does something, with its signature. There are no arguments, no variables and
-// no files but an empty standard input and an output that goes to the log. The clock stands still, and what is random
-// elsewhere is zero, so that a module's answer depends on its input alone.
+// wasiFunction returns a function of WASI that does something, with its signature. There are no arguments, no variables
+// and no files but an empty standard input and an output that goes to the log. The clock stands still, and what is
+// random elsewhere is zero, so that a module's answer depends on its input alone.
 func wasiFunction(name string) (hostFunction, instrument.Signature) {
 	i32s := func(n int) instrument.Signature {
 		return instrument.Signature{Params: strings.Repeat("\x7f", n), Results: "\x7f"}
@@ -83,7 +83,8 @@ func wasiFunction(name string) (hostFunction, instrument.Signature) {
 		return func(_ *run, mod api.Module, stack []uint64) { stack[0] = errno(putU64(mod, stack[1], 1)) }, i32s(2)
 	case "clock_time_get":
 		// Not zero, which Go takes for a broken clock.
-		return func(_ *run, mod api.Module, stack []uint64) { stack[0] = errno(putU64(mod, stack[2], 1)) }, instrument.Signature{Params: "\x7f\x7e\x7f", Results: "\x7f"}
+		return func(_ *run, mod api.Module, stack []uint64) { stack[0] = errno(putU64(mod, stack[2], 1)) },
+			instrument.Signature{Params: "\x7f\x7e\x7f", Results: "\x7f"}
 	case "random_get":
 		return func(r *run, mod api.Module, stack []uint64) {
 			b, ok := mod.Memory().Read(uint32(stack[0]), uint32(stack[1]))
@@ -132,7 +133,8 @@ func wasiFunction(name string) (hostFunction, instrument.Signature) {
 	case "sched_yield":
 		return constant(wasiOK), i32s(0)
 	case "proc_exit":
-		return func(_ *run, _ api.Module, stack []uint64) { panic(exit{uint32(stack[0])}) }, instrument.Signature{Params: "\x7f"}
+		return func(_ *run, _ api.Module, stack []uint64) { panic(exit{uint32(stack[0])}) },
+			instrument.Signature{Params: "\x7f"}
 	default:
 		return nil, instrument.Signature{}
 	}
@@ -250,8 +252,12 @@ func provide(ctx context.Context, rt wazero.Runtime, imports []instrument.Import
 			return
 		}
 		functions[i.Module][i.Name] = true
-		call := api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) { f(runOf(ctx), mod, stack) })
-		builders[i.Module].NewFunctionBuilder().WithGoModuleFunction(call, valueTypes(i.Signature.Params), valueTypes(i.Signature.Results)).Export(i.Name)
+		call := api.GoModuleFunc(
+			func(ctx context.Context, mod api.Module, stack []uint64) { f(runOf(ctx), mod, stack) },
+		)
+		builders[i.Module].NewFunctionBuilder().WithGoModuleFunction(
+			call, valueTypes(i.Signature.Params), valueTypes(i.Signature.Results),
+		).Export(i.Name)
 	}
 
 	// What the module asks for.
@@ -264,11 +270,12 @@ func provide(ctx context.Context, rt wazero.Runtime, imports []instrument.Import
 	}
 
 	// The tick, for every module.
-	add(instrument.Import{Module: instrument.TickModule, Name: instrument.TickName}, func(r *run, _ api.Module, _ []uint64) {
-		if err := r.tick(); err != nil {
-			panic(err)
-		}
-	})
+	add(instrument.Import{Module: instrument.TickModule, Name: instrument.TickName},
+		func(r *run, _ api.Module, _ []uint64) {
+			if err := r.tick(); err != nil {
+				panic(err)
+			}
+		})
 
 	for _, b := range builders {
 		if _, err := b.Instantiate(ctx); err != nil {

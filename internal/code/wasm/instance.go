@@ -60,8 +60,8 @@ type Result struct {
 	Memory uint32
 }
 
-// Run calls an entry point, which must be one of m.Entrypoints. The timeout is code time (sandbox.Allow), which is counted by
-// the instructions that run; 0 is DefaultTimeout. Errors are those of sandbox.Function.
+// Run calls an entry point, which must be one of m.Entrypoints. The timeout is code time (sandbox.Allow), which is
+// counted by the instructions that run; 0 is DefaultTimeout. Errors are those of sandbox.Function.
 func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Duration, input []byte) (Result, error) {
 	if len(input) > MaxInput {
 		return Result{}, &sandbox.Fault{
@@ -112,7 +112,9 @@ func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Durati
 	output, err := i.call(r, entrypoint, input)
 	now := m.rt.sched.clock.Now()
 	result := Result{Output: output, Log: r.log.text(), Used: r.used, Memory: i.mod.Memory().Size()}
-	result.Code = time.Duration(float64(r.work*instrument.Budget+int64(r.host)+before-i.counted()) / instrument.Budget * float64(tickTime))
+	result.Code = time.Duration(
+		float64(r.work*instrument.Budget+int64(r.host)+before-i.counted()) / instrument.Budget * float64(tickTime),
+	)
 	// To compare its memory with what it was, and put it back, takes time as well.
 	allowed.Spend(result.Code+time.Duration(result.Memory/bytesPerNanosecond), len(input)+len(output))
 
@@ -151,8 +153,8 @@ func busy(r *run) error {
 	}
 }
 
-// start runs the module's initialization once and keeps the state it leaves. Calls of others may have just the memory that its stack needs: then it
-// waits until it has what a stack may take, as far as there is so much, and begins again.
+// start runs the module's initialization once and keeps the state it leaves. Calls of others may have just the memory
+// that its stack needs: then it waits until it has what a stack may take, as far as there is so much, and begins again.
 func (m *Module) start(ctx context.Context) error {
 	denied, err := m.startWith(ctx, 0)
 	if ahead := min(mostStack, m.rt.memory.limit-int64(m.rt.pages)*pageSize); denied && ahead > 0 && ctx.Err() == nil {
@@ -276,7 +278,9 @@ func (m *Module) fresh(ctx context.Context) (*instance, error) {
 
 func (m *Module) instantiate(ctx context.Context) (*instance, error) {
 	var memory *linear
-	mod, err := m.wz.InstantiateModule(withLinear(ctx, &memory), m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	mod, err := m.wz.InstantiateModule(
+		withLinear(ctx, &memory), m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions(),
+	)
 	if err != nil {
 		if memory != nil {
 			memory.Free()

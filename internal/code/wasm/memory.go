@@ -39,8 +39,8 @@ func (m *memories) acquire(ctx context.Context, n int64) error {
 	}
 }
 
-// extend takes n bytes more for a call that has some already, if they are free. It does not wait: those who wait for each
-// other's memory would do so forever.
+// extend takes n bytes more for a call that has some already, if they are free. It does not wait: those who wait for
+// each other's memory would do so forever.
 func (m *memories) extend(n int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,8 +100,9 @@ func (l *linear) Free() {
 
 // withLinear makes the next instance that is made with the context have a memory that is put into place.
 func withLinear(ctx context.Context, place **linear) context.Context {
-	return experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(func(_, most uint64) experimental.LinearMemory {
-		*place = newLinear(most)
-		return *place
-	}))
+	return experimental.WithMemoryAllocator(ctx,
+		experimental.MemoryAllocatorFunc(func(_, most uint64) experimental.LinearMemory {
+			*place = newLinear(most)
+			return *place
+		}))
 }

@@ -22,7 +22,8 @@ func (rt *Runtime) Idle() int64 {
 	return n
 }
 
-// TestMemoriesAreWaitedFor: who begins waits for room, who has some already does not, and one that is alone gets any amount.
+// TestMemoriesAreWaitedFor: who begins waits for room, who has some already does not, and one that is alone gets any
+// amount.
 func TestMemoriesAreWaitedFor(t *testing.T) {
 	m := &memories{limit: 10}
 	if err := m.acquire(t.Context(), 7); err != nil {

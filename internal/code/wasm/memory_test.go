@@ -9,8 +9,8 @@ import (
 	"j17/internal/code/wasm"
 )
 
-// TestRunningMemoryIsLimited: a call that wants more than there is for all of them ends, whatever its code makes of that, and
-// what it has taken is given back.
+// TestRunningMemoryIsLimited: a call that wants more than there is for all of them ends, whatever its code makes of
+// that, and what it has taken is given back.
 func TestRunningMemoryIsLimited(t *testing.T) {
 	rt := runtime(t, wasm.Options{RunningBytes: 16 << 16})
 	greedy := compile(t, rt, guest{entry: i32(20) + grow + drop + echo()}.binary())
@@ -45,7 +45,9 @@ func TestRunningMemoryIsLimited(t *testing.T) {
 
 // TestUnusedMemoryIsNotKept: a module that begins with a lot of zeros costs what is not zero.
 func TestUnusedMemoryIsNotKept(t *testing.T) {
-	m := compile(t, runtime(t, wasm.Options{}), guest{pages: 1000, entry: echo(), data: "not zero", dataAt: 999 << 16}.binary())
+	m := compile(
+		t, runtime(t, wasm.Options{}), guest{pages: 1000, entry: echo(), data: "not zero", dataAt: 999 << 16}.binary(),
+	)
 	if n := m.ImageBytes(); n == 0 || n > 64<<10 {
 		t.Errorf("%d bytes are kept", n)
 	}
@@ -59,7 +61,10 @@ func TestUnusedMemoryIsNotKept(t *testing.T) {
 // BenchmarkGrow grows a memory page by page to the limit, and begins with a new instance each time.
 func BenchmarkGrow(b *testing.B) {
 	// Grow by a page until that is refused.
-	m := compile(b, runtime(b, wasm.Options{}), guest{entry: "\x03\x40" + i32(1) + grow + i32(-1) + "\x47\x0d\x00" + end + echo()}.binary())
+	m := compile(
+		b, runtime(b, wasm.Options{}),
+		guest{entry: "\x03\x40" + i32(1) + grow + i32(-1) + "\x47\x0d\x00" + end + echo()}.binary(),
+	)
 	for b.Loop() {
 		if got := answer(b, m, "{}"); got != "{}" {
 			b.Fatal(got)

@@ -8,10 +8,15 @@ import (
 	"j17/internal/code/wasm/instrument"
 )
 
-// TestAPanicEndsARefill lets the making of an instance panic, in the background: it is logged, and the next one can be made.
+// TestAPanicEndsARefill lets the making of an instance panic, in the background: it is logged, and the next one can be
+// made.
 func TestAPanicEndsARefill(t *testing.T) {
 	var logged strings.Builder
-	m := &Module{parsed: &instrument.Module{}, rt: &Runtime{pool: newPool(1), logger: slog.New(slog.NewTextHandler(&logged, nil))}} // it has nothing to make one of
+	// It has nothing to make one of.
+	m := &Module{
+		parsed: &instrument.Module{},
+		rt:     &Runtime{pool: newPool(1), logger: slog.New(slog.NewTextHandler(&logged, nil))},
+	}
 	for n := range 2 {
 		m.refill(t.Context())
 		m.active.Wait()

@@ -16,9 +16,9 @@ import (
 	"j17/internal/code/wasm"
 )
 
-// diary is a module that remembers all it can: each call adds its input to a sum in memory and to one in a global, appends
-// it to the memory behind the last one, and answers with both sums and all that it remembers. A byte 'G' grows the memory,
-// 'T' traps, 'L' never ends.
+// diary is a module that remembers all it can: each call adds its input to a sum in memory and to one in a global,
+// appends it to the memory behind the last one, and answers with both sums and all that it remembers. A byte 'G' grows
+// the memory, 'T' traps, 'L' never ends.
 func diary(more func(*guest)) []byte {
 	const sum, buffer = 2048, 4096
 	first := get(0) + load8
@@ -71,7 +71,9 @@ func TestPooledInstancesAnswerLikeFreshOnes(t *testing.T) {
 				t.Fatal(want)
 			}
 			rapid.Check(t, func(r *rapid.T) {
-				for _, input := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "a", "b", "G", "T", "L"}), 1, 20).Draw(r, "calls") {
+				for _, input := range rapid.SliceOfN(rapid.SampledFrom([]string{
+					"a", "b", "a", "b", "G", "T", "L",
+				}), 1, 20).Draw(r, "calls") {
 					if got := outcome(t, pooled, input); got != want[input] {
 						r.Fatalf("%s: got %q, want %q", input, got, want[input])
 					}
@@ -181,7 +183,10 @@ func TestCacheSurvivesDamage(t *testing.T) {
 		t.Fatalf("%d files", len(before))
 	}
 	for path, raw := range before {
-		for what, damaged := range map[string][]byte{"empty": nil, "cut": raw[:len(raw)/2], "flipped": bytes.Map(func(r rune) rune { return r ^ 1 }, raw), "longer": append(slices.Clip(raw), 0)} {
+		for what, damaged := range map[string][]byte{
+			"empty": nil, "cut": raw[:len(raw)/2], "flipped": bytes.Map(func(r rune) rune { return r ^ 1 }, raw),
+			"longer": append(slices.Clip(raw), 0),
+		} {
 			if err := os.WriteFile(path, damaged, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -215,7 +220,8 @@ func TestLogKeepsTheEnd(t *testing.T) {
 	}.binary())
 	_, err := m.Run(t.Context(), "apply_handler", 0, nil)
 	f := faultOf(t, err)
-	if f.Kind != sandbox.Trap || !strings.HasSuffix(f.Log, "last.") || !strings.HasPrefix(f.Log, "…") || len(f.Log) > 8<<10+3 {
+	if f.Kind != sandbox.Trap || !strings.HasSuffix(f.Log, "last.") || !strings.HasPrefix(f.Log, "…") ||
+		len(f.Log) > 8<<10+3 {
 		t.Errorf("%s, a log of %d bytes", f.Kind, len(f.Log))
 	}
 }

@@ -19,11 +19,11 @@ const (
 	tickTime = 200 * time.Microsecond
 )
 
-// scheduler shares the processors among calls. Every call begins in the quick queue, which has a place for each processor;
-// most calls end there. A call that runs on is parked until it gets one of the places for long calls, of which there is at
-// least one less than processors, and gives it up from time to time to those that wait. Waiting calls are served in the
-// order of arrival. So endless loops slow each other down, hold at most that many processors, and a quick call never
-// waits for more than the quick time of those before it. Waiting does not count as running.
+// scheduler shares the processors among calls. Every call begins in the quick queue, which has a place for each
+// processor; most calls end there. A call that runs on is parked until it gets one of the places for long calls, of
+// which there is at least one less than processors, and gives it up from time to time to those that wait. Waiting calls
+// are served in the order of arrival. So endless loops slow each other down, hold at most that many processors, and a
+// quick call never waits for more than the quick time of those before it. Waiting does not count as running.
 type scheduler struct {
 	clock       clock.Clock
 	quick, long chan struct{}
@@ -37,7 +37,8 @@ func newScheduler(c clock.Clock, processors int) *scheduler {
 type run struct {
 	ctx   context.Context
 	sched *scheduler
-	// limit is the time on a clock that it may be at work, most and work the budgets that it may use up and has used up.
+	// limit is the time on a clock that it may be at work, most and work the budgets that it may use up and has used
+	// up.
 	limit      time.Duration
 	most, work int64
 	// host counts what functions of the host have done since the last tick, in simple instructions.
@@ -129,8 +130,8 @@ func (r *run) may(code, real time.Duration) {
 	r.work, r.host, r.used, r.since = 0, 0, 0, r.sched.clock.Now()
 }
 
-// spend charges what a function of the host does in place of the module's own instructions, which nothing else counts. It
-// stops the run as a tick does.
+// spend charges what a function of the host does in place of the module's own instructions, which nothing else counts.
+// It stops the run as a tick does.
 func (r *run) spend(cost int) {
 	for r.host += cost; r.host >= instrument.Budget; r.host -= instrument.Budget {
 		if err := r.tick(); err != nil {

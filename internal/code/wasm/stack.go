@@ -10,16 +10,17 @@ import (
 // keptStacks is how many bytes of stacks an instance may keep for its next calls.
 const keptStacks = 1 << 20
 
-// freeStack is what a stack may count with before anything is taken for it, so that no call with a small one is refused.
+// freeStack is what a stack may count with before anything is taken for it, so that no call with a small one is
+// refused.
 const freeStack = 64 << 10
 
 // mostStack is what a stack counts with at most.
 const mostStack = 2 * 80 << 20
 
-// stackBytes returns what the stack of a function counts with: twice its size, since it is on the heap, which may grow to
-// twice of what is in use. It grows with the depth of calls, to 80 MiB at most, and stays for the function's next call.
-// wazero has no way to ask for it, so the field is read by its name; TestStacksAreLimited fails with a version of wazero that
-// has none of that name.
+// stackBytes returns what the stack of a function counts with: twice its size, since it is on the heap, which may grow
+// to twice of what is in use. It grows with the depth of calls, to 80 MiB at most, and stays for the function's next
+// call. wazero has no way to ask for it, so the field is read by its name; TestStacksAreLimited fails with a version of
+// wazero that has none of that name.
 func stackBytes(f api.Function) int64 {
 	v := reflect.Indirect(reflect.ValueOf(f))
 	if v.Kind() != reflect.Struct {

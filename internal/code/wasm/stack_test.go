@@ -11,12 +11,13 @@ import (
 
 // deep is a module whose calls go down as many functions as it is said, and come back.
 func deep(functions int64) guest {
-	down := gget(0) + i64(1) + i64add + gset(0) + gget(0) + i64(functions) + "\x53\x04\x40" + call(2) + end // i64.lt_s, if
+	// I64.lt_s, if.
+	down := gget(0) + i64(1) + i64add + gset(0) + gget(0) + i64(functions) + "\x53\x04\x40" + call(2) + end
 	return guest{entry: call(2) + echo(), more: []string{down}, globals: []int64{0}}
 }
 
-// TestStacksAreLimited: the stack of a call is memory as all other, and an instance that waits for its next call has no large
-// one.
+// TestStacksAreLimited: the stack of a call is memory as all other, and an instance that waits for its next call has no
+// large one.
 func TestStacksAreLimited(t *testing.T) {
 	options := stopped()
 	options.RunningBytes = 4 << 20
@@ -56,12 +57,14 @@ func TestStacksOfStart(t *testing.T) {
 	g := deep(200_000)
 	g.start = true
 	_, err := runtime(t, options).Compile(t.Context(), g.binary())
-	if fault := faultOf(t, err); fault.Kind != sandbox.Start || !strings.Contains(fault.Detail, "the memory for custom code") {
+	if fault := faultOf(t, err); fault.Kind != sandbox.Start ||
+		!strings.Contains(fault.Detail, "the memory for custom code") {
 		t.Errorf("%#v", fault)
 	}
 }
 
-// TestStartsWaitForMemory: a module that is started while calls of others have the memory that its stack needs waits for these, and is started then.
+// TestStartsWaitForMemory: a module that is started while calls of others have the memory that its stack needs waits
+// for these, and is started then.
 func TestStartsWaitForMemory(t *testing.T) {
 	options := stopped()
 	options.RunningBytes = 300 << 20
@@ -84,15 +87,19 @@ func TestStartsWaitForMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryOfStartIsCounted: a module that is started again for each call begins it with the memory that it has taken then.
+// TestMemoryOfStartIsCounted: a module that is started again for each call begins it with the memory that it has taken
+// then.
 func TestMemoryOfStartIsCounted(t *testing.T) {
 	options := wasm.Options{Clock: stopped().Clock, RunningBytes: 16 << 16}
 	call := func(more int64) error {
 		g := guest{
 			table: 1, start: true, more: []string{i32(10) + grow + drop},
-			entry: "\xd0\x70" + i32(1) + "\xfc\x0f\x00" + drop + i32(more) + grow + drop + echo(), // table.grow: no instance serves twice
+			// Table.grow: no instance serves twice.
+			entry: "\xd0\x70" + i32(1) + "\xfc\x0f\x00" + drop + i32(more) + grow + drop + echo(),
 		}
-		_, err := compile(t, runtime(t, options), g.binary()).Run(t.Context(), "apply_handler", time.Second, []byte("{}"))
+		_, err := compile(t, runtime(t, options), g.binary()).Run(
+			t.Context(), "apply_handler", time.Second, []byte("{}"),
+		)
 		return err
 	}
 	if err := call(5); err != nil {

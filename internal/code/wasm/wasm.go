@@ -1,14 +1,14 @@
 // Package wasm runs WebAssembly modules as custom code, with wazero.
 //
-// A module gets its input in a block of its memory that its export malloc has allocated, and answers with the place of its
-// output, as one i64: the pointer in the upper half, the length in the lower. It can reach nothing but that: there is no
-// clock, no randomness, no file, no network. Every call begins from the same memory and the same globals, those that the
-// module had after it was started, so an answer depends on the input alone.
+// A module gets its input in a block of its memory that its export malloc has allocated, and answers with the place of
+// its output, as one i64: the pointer in the upper half, the length in the lower. It can reach nothing but that: there
+// is no clock, no randomness, no file, no network. Every call begins from the same memory and the same globals, those
+// that the module had after it was started, so an answer depends on the input alone.
 //
-// Before a module is compiled it is instrumented so that it can be interrupted and put back; see (*instrument.Module).Instrument. The life
-// of a call: (*Module).Run waits for a place (scheduler), takes an instance (pool) or makes one, calls malloc and the entry
-// point (instance.call), copies the answer, puts the instance back into its first state and into the pool. An instance that
-// was stopped, that trapped or whose memory grew is thrown away.
+// Before a module is compiled it is instrumented so that it can be interrupted and put back; see
+// (*instrument.Module).Instrument. The life of a call: (*Module).Run waits for a place (scheduler), takes an instance
+// (pool) or makes one, calls malloc and the entry point (instance.call), copies the answer, puts the instance back into
+// its first state and into the pool. An instance that was stopped, that trapped or whose memory grew is thrown away.
 //
 // The decisions behind it are in docs/internals/code.md.
 package wasm
@@ -53,8 +53,8 @@ const (
 	compileTimeout = 2 * time.Minute
 	defaultIdle    = 256 << 20
 	defaultRunning = 1 << 30
-	// callsOfModule is how many calls of one module may have begun at once. The others wait, so that the waiting long calls
-	// of one module can take neither all memory nor the turns of the others.
+	// callsOfModule is how many calls of one module may have begun at once. The others wait, so that the waiting long
+	// calls of one module can take neither all memory nor the turns of the others.
 	callsOfModule = 8
 )
 
@@ -66,8 +66,9 @@ type Options struct {
 	MemoryPages uint32
 	// IdleBytes is how much memory instances may take that wait for their next call, 256 MiB if 0.
 	IdleBytes int64
-	// RunningBytes is how much memory all calls may take together that are running or wait for their turn, 1 GiB if 0. A call
-	// waits for what its module has to begin with; one that wants more than there is ends with a fault of kind Busy.
+	// RunningBytes is how much memory all calls may take together that are running or wait for their turn, 1 GiB if 0.
+	// A call waits for what its module has to begin with; one that wants more than there is ends with a fault of kind
+	// Busy.
 	RunningBytes int64
 	// Clock measures how long calls run: the machine's clock if nil, and never one that can be moved.
 	Clock clock.Clock
@@ -83,8 +84,8 @@ type Runtime struct {
 	sched  *scheduler
 	pool   *pool
 	memory *memories
-	// quick and long are the places for compilations that take little time and for those that take more, so that no small
-	// module waits for a large one.
+	// quick and long are the places for compilations that take little time and for those that take more, so that no
+	// small module waits for a large one.
 	quick, long chan struct{}
 }
 
@@ -109,8 +110,9 @@ func New(o Options) (*Runtime, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Runtime{
-		pages: o.MemoryPages, logger: o.Logger, cache: cache{o.CacheDir}, pool: newPool(o.IdleBytes), memory: &memories{limit: o.RunningBytes},
-		quick: make(chan struct{}, 2), long: make(chan struct{}, 1),
+		pages: o.MemoryPages, logger: o.Logger, cache: cache{o.CacheDir}, pool: newPool(o.IdleBytes),
+		memory: &memories{limit: o.RunningBytes},
+		quick:  make(chan struct{}, 2), long: make(chan struct{}, 1),
 		sched: newScheduler(o.Clock, runtime.GOMAXPROCS(0)),
 	}, nil
 }
@@ -136,9 +138,9 @@ type Module struct {
 	idle []*instance // guarded by the pool
 }
 
-// Compile checks a binary, compiles it and starts it once. The module must have the exports malloc and memory; that there
-// is an entry point is checked by Function. An error is a *sandbox.Fault of kind Start that says what is wrong with the
-// binary, or the context's.
+// Compile checks a binary, compiles it and starts it once. The module must have the exports malloc and memory; that
+// there is an entry point is checked by Function. An error is a *sandbox.Fault of kind Start that says what is wrong
+// with the binary, or the context's.
 func (rt *Runtime) Compile(ctx context.Context, binary []byte) (*Module, error) {
 	parsed, err := instrument.Parse(binary)
 	if err != nil {
@@ -162,7 +164,10 @@ func (rt *Runtime) Compile(ctx context.Context, binary []byte) (*Module, error) 
 	}
 	parsed.Release()
 
-	m := &Module{rt: rt, parsed: parsed, digest: sha256.Sum256(binary), size: int64(len(binary)), exports: out, calls: make(chan struct{}, callsOfModule)}
+	m := &Module{
+		rt: rt, parsed: parsed, digest: sha256.Sum256(binary), size: int64(len(binary)), exports: out,
+		calls: make(chan struct{}, callsOfModule),
+	}
 	if err := m.compileInTurn(ctx); err != nil {
 		return nil, errors.Join(err, m.Close(ctx))
 	}
@@ -287,8 +292,8 @@ func (m *Module) enter() bool {
 	return true
 }
 
-// Bytes is how much memory the module takes between calls, beside its machine code and the instances that wait: its binary
-// and the state that calls begin from, without the zeros in it.
+// Bytes is how much memory the module takes between calls, beside its machine code and the instances that wait: its
+// binary and the state that calls begin from, without the zeros in it.
 func (m *Module) Bytes() int64 { return m.size + int64(len(m.image.blocks))*block }
 
 // Entrypoints returns the names of the exports that can be called, sorted.

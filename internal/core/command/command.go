@@ -1,5 +1,6 @@
-// Package command holds what somebody asks to be written, in typed form, and reads it from the JSON of requests (read.go) and from files of
-// events (file.go). Nothing in it was compared with a spec, a stream or a store: package decider does that.
+// Package command holds what somebody asks to be written, in typed form, and reads it from the JSON of requests
+// (read.go) and from files of events (file.go). Nothing in it was compared with a spec, a stream or a store: package
+// decider does that.
 package command
 
 import (
@@ -7,10 +8,11 @@ import (
 	"j17/internal/base/value"
 )
 
-// Command asks for events, all or none. Whoever writes from inside the server fills one in; Read makes one of the body of a request.
+// Command asks for events, all or none. Whoever writes from inside the server fills one in; Read makes one of the body
+// of a request.
 type Command struct {
-	// Writes are what is to happen, in order: one write for each aggregate. Several tells that the caller sent them as a list, so that
-	// an error names the number of its write.
+	// Writes are what is to happen, in order: one write for each aggregate. Several tells that the caller sent them as
+	// a list, so that an error names the number of its write.
 	Writes  []Write
 	Several bool
 	// Actor is who causes the events, Target whom they concern, nil for nobody.
@@ -33,12 +35,12 @@ type Command struct {
 type Write struct {
 	// Type and ID name the aggregate as the caller wrote them. ID may be one of its public names.
 	Type, ID string
-	// New asks for an aggregate that does not exist yet; ID is "" then, until it is chosen (Named). As is what later writes call
-	// that by, "" for nothing.
+	// New asks for an aggregate that does not exist yet; ID is "" then, until it is chosen (Named). As is what later
+	// writes call that by, "" for nothing.
 	New bool
 	As  string
-	// Events are what is to happen, in order. Batch tells that the caller sent them as a list, so that an error names the
-	// number of its event.
+	// Events are what is to happen, in order. Batch tells that the caller sent them as a list, so that an error names
+	// the number of its event.
 	Events []Event
 	Batch  bool
 	// Length is the number of events that the aggregate has to have; nil: any.
@@ -73,8 +75,8 @@ type Cause struct {
 	Members []value.Member
 }
 
-// Step is a point in the order in which a command is checked. Its form is found wrong there and not before, so that a request
-// with several faults is told of the first in that order, whether finding it takes a spec or not.
+// Step is a point in the order in which a command is checked. Its form is found wrong there and not before, so that a
+// request with several faults is told of the first in that order, whether finding it takes a spec or not.
 type Step uint8
 
 // The steps.

@@ -22,7 +22,8 @@ type Condition struct {
 	After       j17.StreamID
 }
 
-// ReadConditions reads the conditions of a request. What is wrong with their form comes up when what is expected is checked.
+// ReadConditions reads the conditions of a request. What is wrong with their form comes up when what is expected is
+// checked.
 func (c *Command) ReadConditions(v value.Value) {
 	if v.IsMissing() || c.fault != nil {
 		return
@@ -87,7 +88,9 @@ func readTexts(v value.Value, path string, most int) ([]string, error) {
 	texts := make([]string, v.Len())
 	for i, e := range v.Elems() {
 		if e.Kind() != value.String {
-			return nil, j17.Errorf(j17.CodeInvalidField, "'%s' must be an array of texts", name).At(fmt.Sprintf("%s[%d]", path, i))
+			return nil, j17.Errorf(j17.CodeInvalidField, "'%s' must be an array of texts", name).At(
+				fmt.Sprintf("%s[%d]", path, i),
+			)
 		}
 		texts[i] = e.Str()
 	}

@@ -28,11 +28,11 @@ type FileText struct {
 // MaxFileText is how many bytes the text of one event in a file may have.
 const MaxFileText = 16 << 20
 
-// FileReader finds the events in a file, as people write it or as an export has it. Dry runs and imports read files through it alone,
-// so that what can be tried can be imported. The events are the elements of a JSON array, which may be the member "events" of an object, or else
-// one event a line with empty lines in between; a byte order mark at the start is passed over, and so is the signed checkpoint that an
-// export ends with. What an event looks like inside is the business of
-// ReadFileEvent.
+// FileReader finds the events in a file, as people write it or as an export has it. Dry runs and imports read files
+// through it alone, so that what can be tried can be imported. The events are the elements of a JSON array, which may
+// be the member "events" of an object, or else one event a line with empty lines in between; a byte order mark at the
+// start is passed over, and so is the signed checkpoint that an export ends with. What an event looks like inside is
+// the business of ReadFileEvent.
 type FileReader struct {
 	in      *bufio.Reader
 	started bool

@@ -21,16 +21,16 @@ type FileEvent struct {
 	StreamID j17.StreamID
 	// Names is what the aggregate was called where the event comes from, "" where the file does not say.
 	j17.Names
-	// Chain is the hash of the aggregate's chain up to the event, and Leaf the leaf hash of the bytes that an erased event had at first,
-	// as an export has them; nil where the file does not say.
+	// Chain is the hash of the aggregate's chain up to the event, and Leaf the leaf hash of the bytes that an erased
+	// event had at first, as an export has them; nil where the file does not say.
 	Chain, Leaf []byte
 	// Trusted lets the event name one of the platform's own actors.
 	Trusted bool
 }
 
 // ReadFileEvent takes an event of a file apart: an object with the members "type", "data", "metadata" and either "key"
-// ("order:global") or "aggregate_type" and "id", and maybe "stream_id", "handle", "public_id", "chain" and "leaf". It returns all that is
-// wrong with these, each a *j17.Error. Event.Command does the same for the metadata.
+// ("order:global") or "aggregate_type" and "id", and maybe "stream_id", "handle", "public_id", "chain" and "leaf". It
+// returns all that is wrong with these, each a *j17.Error. Event.Command does the same for the metadata.
 func ReadFileEvent(v value.Value) (FileEvent, []error) {
 	if v.Kind() != value.Object {
 		return FileEvent{}, []error{j17.Errorf(j17.CodeInvalidField, "An event must be a JSON object")}
@@ -38,7 +38,10 @@ func ReadFileEvent(v value.Value) (FileEvent, []error) {
 
 	// Members that are there must be known, and be text.
 	var faults []error
-	if err := OnlyMembers(v, "", "stream_id", "key", "aggregate_type", "id", "type", "data", "metadata", "handle", "public_id", "chain", "leaf"); err != nil {
+	if err := OnlyMembers(
+		v, "", "stream_id", "key", "aggregate_type", "id", "type", "data", "metadata", "handle", "public_id", "chain",
+		"leaf",
+	); err != nil {
 		faults = append(faults, err)
 	}
 	text := func(name string) string {
@@ -103,8 +106,9 @@ func ReadFileEvent(v value.Value) (FileEvent, []error) {
 	return e, faults
 }
 
-// Command returns the command that would write the event, and when the event has happened, in Unix seconds, nil where the file
-// does not say. The error is about what only a server writes; faults of form of what a caller writes are the command's.
+// Command returns the command that would write the event, and when the event has happened, in Unix seconds, nil where
+// the file does not say. The error is about what only a server writes; faults of form of what a caller writes are the
+// command's.
 func (e *FileEvent) Command() (Command, *int64, error) {
 	c := Command{
 		Writes: One(e.AggregateType, e.ID, e.Type, e.Data), Trusted: e.Stored || e.Trusted,
@@ -129,7 +133,9 @@ func (e *FileEvent) Command() (Command, *int64, error) {
 			timestamp = &n
 		case "correlation_id":
 			if m.Value.Kind() != value.String {
-				err = cmp.Or(err, error(j17.Errorf(j17.CodeInvalidField, "'correlation_id' must be a string").At("metadata.correlation_id")))
+				err = cmp.Or(err, error(
+					j17.Errorf(j17.CodeInvalidField, "'correlation_id' must be a string").At("metadata.correlation_id"),
+				))
 			}
 			if c.CorrelationID = m.Value.Str(); e.Stored || c.CorrelationID == "" {
 				c.CorrelationID, c.Members = "", append(c.Members, m)
@@ -153,7 +159,9 @@ func (e *FileEvent) WithActor(actor j17.Agent) {
 	if !e.Metadata.IsMissing() && e.Metadata.Kind() != value.Object || !e.Metadata.Get("actor").IsMissing() {
 		return
 	}
-	added := value.ObjectValue(value.Member{Key: "type", Value: value.StringValue(actor.Type)}, value.Member{Key: "id", Value: value.StringValue(actor.ID)})
+	added := value.ObjectValue(value.Member{Key: "type", Value: value.StringValue(actor.Type)}, value.Member{
+		Key: "id", Value: value.StringValue(actor.ID),
+	})
 	members := []value.Member{{Key: "actor", Value: added}}
 	e.Metadata = value.ObjectValue(append(members, e.Metadata.Members()...)...)
 }

@@ -13,9 +13,10 @@ import (
 // MaxBatch is the number of events that one batch may hold.
 const MaxBatch = 10_000
 
-// Read makes a command of the body of a request: {"data", "conditions", "metadata"} of an event whose type is named beside it, or for "" a
-// batch, {"events": [{"type", "data"}], "conditions", "metadata"}. The command has one write, whose aggregate is named beside it. What is wrong with
-// the form of the body is kept with the command and comes up when it is checked.
+// Read makes a command of the body of a request: {"data", "conditions", "metadata"} of an event whose type is named
+// beside it, or for "" a batch, {"events": [{"type", "data"}], "conditions", "metadata"}. The command has one write,
+// whose aggregate is named beside it. What is wrong with the form of the body is kept with the command and comes up
+// when it is checked.
 func Read(eventType string, body value.Value) Command {
 	c := Command{Writes: make([]Write, 1)}
 	if eventType != "" {
@@ -87,7 +88,8 @@ func batchEvent(v value.Value) (Event, error) {
 	return Event{Type: name.Str(), Data: data}, nil
 }
 
-// ReadMetadata reads who causes the events, whom they concern and what is expected, from the metadata of a request with one write.
+// ReadMetadata reads who causes the events, whom they concern and what is expected, from the metadata of a request with
+// one write.
 func (c *Command) ReadMetadata(meta value.Value) {
 	c.readAgents(meta, "actor", "target", "previous_length", "skip_occ")
 	if c.fault != nil {
@@ -185,18 +187,22 @@ func readAgent(v value.Value, path string) (j17.Agent, error) {
 	}{{"type", &agent.Type}, {"id", &agent.ID}} {
 		m := v.Get(member.name)
 		if m.IsMissing() {
-			return agent, j17.Errorf(j17.CodeMissingField, "Missing '%s' in '%s'", member.name, path).At(j17.JoinPath(path, member.name))
+			return agent, j17.Errorf(j17.CodeMissingField, "Missing '%s' in '%s'", member.name, path).At(
+				j17.JoinPath(path, member.name),
+			)
 		}
 		if m.Kind() != value.String {
-			return agent, j17.Errorf(j17.CodeInvalidField, "'%s' in '%s' must be a string", member.name, path).At(j17.JoinPath(path, member.name))
+			return agent, j17.Errorf(j17.CodeInvalidField, "'%s' in '%s' must be a string", member.name, path).At(
+				j17.JoinPath(path, member.name),
+			)
 		}
 		*member.into = m.Str()
 	}
 	return agent, nil
 }
 
-// OnlyMembers checks that v, which stands at path, "" for the whole body, is an object without members other than known.
-// Misspelt members would be lost silently.
+// OnlyMembers checks that v, which stands at path, "" for the whole body, is an object without members other than
+// known. Misspelt members would be lost silently.
 func OnlyMembers(v value.Value, path string, known ...string) error {
 	if v.Kind() != value.Object {
 		what := "The request body"
@@ -222,5 +228,7 @@ func UnknownField(path, name string, known []string) error {
 	if near := diag.Nearest(name, known); near != "" {
 		hint = "did you mean '" + near + "'?"
 	}
-	return j17.Errorf(j17.CodeUnknownField, "Unknown field '%s': %s", j17.Printable(name), hint).At(j17.JoinPath(path, j17.Printable(name)))
+	return j17.Errorf(j17.CodeUnknownField, "Unknown field '%s': %s", j17.Printable(name), hint).At(
+		j17.JoinPath(path, j17.Printable(name)),
+	)
 }

@@ -27,7 +27,8 @@ func TestEventsThatAreNoObjects(t *testing.T) {
 				t.Errorf("%s: %v", event, c.Fault())
 				continue
 			}
-			if e.Code != j17.CodeInvalidField || e.Path != path || !strings.HasPrefix(e.Message, "An event must be a JSON object") {
+			if e.Code != j17.CodeInvalidField || e.Path != path ||
+				!strings.HasPrefix(e.Message, "An event must be a JSON object") {
 				t.Errorf("%s: %+v", event, c.Fault())
 			}
 			if c == &batch && (e.EventIndex == nil || *e.EventIndex != 1) {

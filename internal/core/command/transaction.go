@@ -13,16 +13,17 @@ import (
 // MaxWrites is the number of writes that one transaction may hold.
 const MaxWrites = 100
 
-// The words of a transaction that stand for ids which are chosen when it is carried out: fresh, in the place of the id of a key, asks
-// for an aggregate that does not exist yet, and a text that is a name behind made is the id of the one that has taken the name with "as".
+// The words of a transaction that stand for ids which are chosen when it is carried out: fresh, in the place of the id
+// of a key, asks for an aggregate that does not exist yet, and a text that is a name behind made is the id of the one
+// that has taken the name with "as".
 const (
 	fresh = "_new"
 	made  = "$.new."
 )
 
 // ReadTransaction makes a command of the body of a request for several aggregates: {"writes": [{"key", "as", "events":
-// [{"type", "data"}], "previous_length"}], "conditions", "metadata": {"actor", "target"}}. What is wrong with the form of the body is kept with
-// the command and comes up when it is checked.
+// [{"type", "data"}], "previous_length"}], "conditions", "metadata": {"actor", "target"}}. What is wrong with the form
+// of the body is kept with the command and comes up when it is checked.
 func ReadTransaction(body value.Value) Command {
 	c := Command{Several: true}
 	c.transaction(body)
@@ -191,7 +192,8 @@ func notDeclared(name, at string) error {
 	return j17.Errorf(j17.CodeInvalidField, "No earlier write declares the name '%s' that '%s%s' stands for: \"as\": \"%s\" does, beside a key that ends with ':%s'.", name, made, name, name, fresh).At(at)
 }
 
-// unknownName finds the first text in v that stands for the id of an aggregate which is not among names, and the path to it from v.
+// unknownName finds the first text in v that stands for the id of an aggregate which is not among names, and the path
+// to it from v.
 func unknownName(v value.Value, names map[string]bool) (name, path string, found bool) {
 	switch v.Kind() { //nolint:exhaustive // others have no texts
 	case value.String:
@@ -213,8 +215,8 @@ func unknownName(v value.Value, names map[string]bool) (name, path string, found
 	return "", "", false
 }
 
-// Named returns the command with an id of mint for each aggregate that it makes, and with that id wherever a text stands for it. c stays
-// as it is.
+// Named returns the command with an id of mint for each aggregate that it makes, and with that id wherever a text
+// stands for it. c stays as it is.
 func (c *Command) Named(mint func() string) Command {
 	named := *c
 	if !c.makes() {

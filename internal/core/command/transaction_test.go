@@ -77,7 +77,9 @@ func TestNames(t *testing.T) {
 	}
 	single := command.Read("e", body)
 	single.Writes[0].Type, single.Writes[0].New = "a", true
-	if diff := cmp.Diff([]string{`a:id4 e{"a":"$.new.x"}`}, shown(single.Named(func() string { return "id4" }))); diff != "" {
+	if diff := cmp.Diff(
+		[]string{`a:id4 e{"a":"$.new.x"}`}, shown(single.Named(func() string { return "id4" })),
+	); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -116,7 +118,10 @@ func TestFaultsOfTransactions(t *testing.T) {
 		{`{"key":"a:b","skip_occ":true}`, "unknown_field", "writes[0].skip_occ"},
 		{many(101, `{"key":"a:_new","events":[{"type":"e"}]}`), "payload_too_large", "writes"},
 		{`{"key":"a:b","events":[` + many(10_001, `{"type":"e"}`) + `]}`, "payload_too_large", "writes[0].events"},
-		{ok + `,{"key":"a:b","events":[` + many(10_000, `{"type":"e"}`) + `]}`, "payload_too_large", "writes[1].events"},
+		{
+			ok + `,{"key":"a:b","events":[` + many(10_000, `{"type":"e"}`) + `]}`, "payload_too_large",
+			"writes[1].events",
+		},
 	} {
 		c := transaction(t, tc.writes)
 		e, isOurs := c.Fault().(*j17.Error) //nolint:errorlint // made by the reader
@@ -133,10 +138,12 @@ func TestFaultsOfTransactions(t *testing.T) {
 		`{"writes":{},` + meta + `}`: "invalid_field writes",
 		`{"writes":[` + ok + `],"x":1,` + meta + `}`: "unknown_field x",
 		`{"writes":[` + ok + `]}`:                    "missing_field metadata",
-		`{"writes":[` + ok + `],"metadata":{"actor":{"type":"u","id":"i"},"previous_length":1}}`:                   "unknown_field metadata.previous_length",
-		`{"writes":[` + ok + `],"metadata":{"actor":{"type":"u","id":"i"},"skip_occ":true}}`:                       "unknown_field metadata.skip_occ",
-		`{"writes":[` + ok + `],"metadata":{"actor":{"type":"u"}}}`:                                                "missing_field metadata.actor.id",
-		`{"writes":[` + ok + `],"conditions":[],` + meta + `}`:                                                     "invalid_field conditions",
+		`{"writes":[` + ok + `],"metadata":{"actor":{"type":"u","id":"i"},"previous_length":1}}`: "unknown_field metadata.previous_length",
+		`{"writes":[` + ok + `],"metadata":{"actor":{"type":"u","id":"i"},"skip_occ":true}}`:     "unknown_field metadata.skip_occ",
+		`{"writes":[` + ok +
+			`],"metadata":{"actor":{"type":"u"}}}`: "missing_field metadata.actor.id",
+		`{"writes":[` + ok + `],"conditions":[],` + meta +
+			`}`: "invalid_field conditions",
 		`{"writes":[` + ok + `],"conditions":[{"fail_if_events_match":{"tags":["a:b"]},"before":1}],` + meta + `}`: "unknown_field conditions[0].before",
 		`{"writes":[` + ok + `],"metadata":{"actor":{"type":"u","id":"i"},"target":1}}`:                            "invalid_field metadata.target",
 	} {

@@ -27,8 +27,8 @@ type Admitted struct {
 	Conditions []Condition
 	// several tells that the caller sent a list of writes.
 	several bool
-	// metadata is what all events of the command have. What events that they imply share with them are its first bytes, shared
-	// of them.
+	// metadata is what all events of the command have. What events that they imply share with them are its first bytes,
+	// shared of them.
 	metadata []byte
 	// tags are those that all events have: of the actor and of the target.
 	tags   []string
@@ -68,11 +68,12 @@ func (a *Admitted) InOwn(err error, own int) error {
 	return a.InWrite(err, n)
 }
 
-// Reacts reports whether an event of the command brings about more than itself, or may be refused for what it meets: by the spec, or by
-// its handler.
+// Reacts reports whether an event of the command brings about more than itself, or may be refused for what it meets: by
+// the spec, or by its handler.
 func (a *Admitted) Reacts() bool {
 	for i := range a.Events {
-		if et := a.Events[i].Spec; et.Implications != nil || decides(et) || MayRefuse(et, a.Events[i].Data.Size()+len(a.metadata)) {
+		if et := a.Events[i].Spec; et.Implications != nil || decides(et) ||
+			MayRefuse(et, a.Events[i].Data.Size()+len(a.metadata)) {
 			return true
 		}
 	}
@@ -82,10 +83,12 @@ func (a *Admitted) Reacts() bool {
 // maxErrors bounds the findings that a failed schema check reports.
 const maxErrors = 20
 
-// Admit checks a command in the order of the contract: aggregate types, event types, keys, metadata, data. resolve returns the key of
-// the aggregate of a write. The data of all events is checked at the cost of b; what is returned beside an error are events of which some
-// data are wrong, and nothing else.
-func (d *Decider) Admit(c *command.Command, b *work.Budget, resolve func(*command.Write) (j17.Key, error)) (*Admitted, error) {
+// Admit checks a command in the order of the contract: aggregate types, event types, keys, metadata, data. resolve
+// returns the key of the aggregate of a write. The data of all events is checked at the cost of b; what is returned
+// beside an error are events of which some data are wrong, and nothing else.
+func (d *Decider) Admit(
+	c *command.Command, b *work.Budget, resolve func(*command.Write) (j17.Key, error),
+) (*Admitted, error) {
 	// The types of aggregates and events, and the form of the body.
 	a := &Admitted{several: c.Several}
 	if a.Writes = a.oneWrite[:]; len(c.Writes) != 1 {
@@ -159,7 +162,8 @@ func (a *Admitted) apart() error {
 	return nil
 }
 
-// inBody gives a fault of the form of a write its place in the body of a request, where that has several: that of the key if it has none.
+// inBody gives a fault of the form of a write its place in the body of a request, where that has several: that of the
+// key if it has none.
 func (a *Admitted) inBody(err error, write int) error {
 	if e, ok := errors.AsType[*j17.Error](err); ok && a.several {
 		return e.At(j17.JoinPath(fmt.Sprintf("writes[%d]", write), cmp.Or(e.Path, "key")))
@@ -200,7 +204,9 @@ func (a *Admitted) types(d *Decider, w *command.Write, number int) error {
 		case err != nil:
 			return err
 		}
-		a.Events = append(a.Events, Event{Type: et.Name, Spec: et, Data: w.Events[i].Data, Cause: -1, Own: from + i, Write: number})
+		a.Events = append(a.Events, Event{
+			Type: et.Name, Spec: et, Data: w.Events[i].Data, Cause: -1, Own: from + i, Write: number,
+		})
 	}
 	return nil
 }
@@ -298,7 +304,9 @@ func admitActor(s *spec.Compiled, c *command.Command) (j17.Agent, error) {
 	return c.Actor, nil
 }
 
-func admitAgent(agent j17.Agent, path string, declared spec.NameSet, list string, rules *ident.Rules) (j17.Agent, error) {
+func admitAgent(
+	agent j17.Agent, path string, declared spec.NameSet, list string, rules *ident.Rules,
+) (j17.Agent, error) {
 	if !declared.Has(agent.Type) {
 		return agent, j17.Errorf(j17.CodeUndeclaredType, "Type '%s' is not declared in the spec's %s%s", j17.Printable(agent.Type), list, diag.Meant(agent.Type, slices.Values(declared.Sorted()))).At(path + ".type")
 	}
@@ -326,7 +334,8 @@ type schemaDetails struct {
 	Received   value.Value `json:"received"`
 }
 
-// check validates the data of an event against its schema and reads its place, at the cost of b. The error is b's where that ends.
+// check validates the data of an event against its schema and reads its place, at the cost of b. The error is b's where
+// that ends.
 func (o *Event) check(b *work.Budget) error {
 	if err := (&command.Event{Data: o.Data}).Fault(); err != nil {
 		return err
@@ -351,7 +360,9 @@ func (o *Event) check(b *work.Budget) error {
 func schemaError(failures []schema.Failure) error {
 	first := failures[0]
 	e := j17.Errorf(j17.CodeSchemaViolation, "Event data failed schema validation").At(j17.JoinPath("data", first.Path))
-	e.Details = schemaDetails{Field: first.Path, Constraint: first.Constraint, Expected: first.Expected, Received: first.Received}
+	e.Details = schemaDetails{
+		Field: first.Path, Constraint: first.Constraint, Expected: first.Expected, Received: first.Received,
+	}
 	for _, f := range failures[:min(len(failures), maxErrors)] {
 		e.Errors = append(e.Errors, j17.FieldError{Pointer: "/data" + f.Pointer, Message: f.Message, Plain: !f.Quotes})
 	}

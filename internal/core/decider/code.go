@@ -17,8 +17,9 @@ import (
 )
 
 // Custom code gets and returns JSON. A handler gets {"state", "event": {"key", "type", "data", "metadata"}} and returns
-// {"state"}; an implication gets {"event": {..., "state"}, "context"} and returns {"actions": [{"emit"}]}, or in transform
-// mode an object whose members are added to the context. Both may return {"error": {"type", "message", "code", "context"}}.
+// {"state"}; an implication gets {"event": {..., "state"}, "context"} and returns {"actions": [{"emit"}]}, or in
+// transform mode an object whose members are added to the context. Both may return {"error": {"type", "message",
+// "code", "context"}}.
 
 // rejectionDetails are the details of an error that custom code has returned.
 type rejectionDetails struct {
@@ -36,12 +37,14 @@ type faultDetails struct {
 	Entrypoint string       `json:"entrypoint,omitempty"`
 }
 
-// callWork is what a call of custom code costs beside the bytes that go in and out, in units of package work. What the code
-// itself may do is counted where it runs.
+// callWork is what a call of custom code costs beside the bytes that go in and out, in units of package work. What the
+// code itself may do is counted where it runs.
 const callWork = 512
 
 // Handle computes the state after an event with a handler in custom code. What goes in and out is charged to b.
-func (f Functions) Handle(ctx context.Context, code *spec.Code, state value.Value, ev *tick.Event, b *work.Budget) (value.Value, error) {
+func (f Functions) Handle(
+	ctx context.Context, code *spec.Code, state value.Value, ev *tick.Event, b *work.Budget,
+) (value.Value, error) {
 	in := append(make([]byte, 0, 1024), `{"state":`...)
 	in = state.OrNull().AppendJSON(in)
 	in = append(in, `,"event":`...)
@@ -97,7 +100,9 @@ func appendEvent(dst []byte, ev *tick.Event) []byte {
 }
 
 // call runs custom code and returns the object that it answers, and how many bytes that was.
-func (f Functions) call(ctx context.Context, code *spec.Code, in []byte, b *work.Budget) (out value.Value, size int, err error) {
+func (f Functions) call(
+	ctx context.Context, code *spec.Code, in []byte, b *work.Budget,
+) (out value.Value, size int, err error) {
 	function := f[code]
 	if function == nil {
 		return value.Value{}, 0, faulty(code, notLoaded(code))
@@ -115,7 +120,8 @@ func (f Functions) call(ctx context.Context, code *spec.Code, in []byte, b *work
 	out, err = value.Parse(raw)
 	if err != nil {
 		return value.Value{}, 0, faulty(code, &sandbox.Fault{
-			Kind: sandbox.InvalidOutput, Detail: "the answer is not valid JSON: " + err.Error(), Hint: "Return one JSON document in UTF-8.",
+			Kind: sandbox.InvalidOutput, Detail: "the answer is not valid JSON: " + err.Error(),
+			Hint: "Return one JSON document in UTF-8.",
 		})
 	}
 	if e := out.Get("error"); !e.IsMissing() && e.Kind() != value.Null {
@@ -136,7 +142,10 @@ func notLoaded(code *spec.Code) *sandbox.Fault {
 
 // rejection is the error that custom code has returned.
 func rejection(code *spec.Code, e value.Value) error {
-	d := rejectionDetails{Type: e.Get("type").Str(), Message: e.Get("message").Str(), Code: e.Get("code").Str(), Context: e.Get("context")}
+	d := rejectionDetails{
+		Type: e.Get("type").Str(), Message: e.Get("message").Str(), Code: e.Get("code").Str(),
+		Context: e.Get("context"),
+	}
 	if e.Get("type").Kind() != value.String || e.Get("message").Kind() != value.String {
 		return faulty(code, &sandbox.Fault{
 			Kind: sandbox.InvalidOutput, Detail: "the error that the code returned has no type or no message",
@@ -174,8 +183,8 @@ func faulty(code *spec.Code, err error) error {
 	return out.Because(fault)
 }
 
-// ReplayFailed is an error of custom code for an event that was accepted long ago: whoever asks for the state is not to blame.
-// length is that of the stream with the event.
+// ReplayFailed is an error of custom code for an event that was accepted long ago: whoever asks for the state is not to
+// blame. length is that of the stream with the event.
 func ReplayFailed(err error, ev *tick.Event, length uint64) error {
 	cause, ok := errors.AsType[*j17.Error](err)
 	if ok && cause.Code == j17.CodeWorkLimit {
@@ -202,8 +211,8 @@ type WorkDetails struct {
 	EventType string `json:"event_type"`
 	// Length is that of the stream with the event, where it is stored.
 	Length uint64 `json:"length,omitempty"`
-	// Pointer is the place of the implication, the handler or the schema in the spec, Chain leads from the command's own event
-	// to the event, and Details are those of a fault of custom code.
+	// Pointer is the place of the implication, the handler or the schema in the spec, Chain leads from the command's
+	// own event to the event, and Details are those of a fault of custom code.
 	Pointer diag.Pointer `json:"pointer,omitempty"`
 	Chain   []Link       `json:"chain,omitempty"`
 	Details any          `json:"details,omitempty"`
@@ -238,7 +247,9 @@ func (d replayDetails) Record() string {
 
 // imply runs an implication in custom code. In emit mode the result is the array of emits, in transform mode the object
 // that enriches the context.
-func (f Functions) imply(ctx context.Context, code *spec.Code, ev *tick.Event, state value.Value, more []value.Member, b *work.Budget) (value.Value, error) {
+func (f Functions) imply(
+	ctx context.Context, code *spec.Code, ev *tick.Event, state value.Value, more []value.Member, b *work.Budget,
+) (value.Value, error) {
 	in := append(make([]byte, 0, 1024), `{"event":`...)
 	in = appendEvent(in, ev)
 	in = append(in, `,"state":`...)

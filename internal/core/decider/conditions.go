@@ -51,7 +51,8 @@ func (d *Decider) conditions(given []command.Condition) ([]Condition, error) {
 	return list, nil
 }
 
-// Pattern reads which event types are meant, as listeners say it. What it names is in the spec; else it is CodeInvalidField.
+// Pattern reads which event types are meant, as listeners say it. What it names is in the spec; else it is
+// CodeInvalidField.
 func (d *Decider) Pattern(text string) (spec.Pattern, error) {
 	p, ok := spec.ParsePattern(text)
 	if !ok {
@@ -68,7 +69,8 @@ func (d *Decider) Pattern(text string) (spec.Pattern, error) {
 	return p, nil
 }
 
-// Tag returns a tag that somebody has written in the form in which events have it. One that no event can have is CodeInvalidField.
+// Tag returns a tag that somebody has written in the form in which events have it. One that no event can have is
+// CodeInvalidField.
 func (d *Decider) Tag(text string) (string, error) {
 	name, of, ok := strings.Cut(text, ":")
 	switch {
@@ -88,7 +90,8 @@ func (d *Decider) Tag(text string) (string, error) {
 func (d *Decider) agentTag(name, key string) (string, error) {
 	typ, id, ok := strings.Cut(key, ":")
 	if !ok || typ == "" || id == "" {
-		return "", j17.Errorf(j17.CodeInvalidField, "'%s' is no tag: write %s:type:id", j17.Printable(name+":"+key), name)
+		return "",
+			j17.Errorf(j17.CodeInvalidField, "'%s' is no tag: write %s:type:id", j17.Printable(name+":"+key), name)
 	}
 	agent, err := d.Agent(j17.Agent{Type: typ, ID: id})
 	if e, is := errors.AsType[*j17.Error](err); is {
@@ -100,7 +103,8 @@ func (d *Decider) agentTag(name, key string) (string, error) {
 	return j17.TargetTag(agent), err
 }
 
-// declared checks that events which are written now can have the tag of an actor or a target: a condition on a misspelt type would never fail.
+// declared checks that events which are written now can have the tag of an actor or a target: a condition on a misspelt
+// type would never fail.
 func (d *Decider) declared(tag string) error {
 	name, key, _ := strings.Cut(tag, ":")
 	typ, _, _ := strings.Cut(key, ":")
@@ -120,8 +124,8 @@ func (d *Decider) declared(tag string) error {
 // systemActor is the type of the actor of what the system itself has done.
 const systemActor = "system"
 
-// Agent returns an actor or a target in the form in which events have it, by the rules of the spec. Whether its type is declared does not
-// matter: events of earlier days may have it.
+// Agent returns an actor or a target in the form in which events have it, by the rules of the spec. Whether its type is
+// declared does not matter: events of earlier days may have it.
 func (d *Decider) Agent(a j17.Agent) (j17.Agent, error) {
 	if ident.IsSystemActorType(a.Type) || a.Type == systemActor {
 		return a, nil

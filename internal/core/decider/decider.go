@@ -1,8 +1,9 @@
-// Package decider decides: it turns a command into the events that it brings about, and events into a state. It is pure. States
-// that a decision looks at are handed in, time is a number, and what comes out is written by somebody else.
+// Package decider decides: it turns a command into the events that it brings about, and events into a state. It is
+// pure. States that a decision looks at are handed in, time is a number, and what comes out is written by somebody
+// else.
 //
-// Admit checks a command (admit.go), Expand adds what its events imply (imply.go) and Handle applies those whose handlers may refuse
-// them (code.go). Program.Apply is one step of a fold.
+// Admit checks a command (admit.go), Expand adds what its events imply (imply.go) and Handle applies those whose
+// handlers may refuse them (code.go). Program.Apply is one step of a fold.
 //
 // The decisions behind it are in docs/internals/core.md.
 package decider
@@ -27,7 +28,8 @@ import (
 // Functions has the function of each custom code of a spec.
 type Functions map[*spec.Code]sandbox.Function
 
-// Decider is a spec with the functions of its custom code. It decides what a command brings about and what events amount to.
+// Decider is a spec with the functions of its custom code. It decides what a command brings about and what events
+// amount to.
 type Decider struct {
 	*spec.Compiled
 
@@ -84,9 +86,11 @@ func (p *Program) First() *State {
 }
 
 // Apply takes one more event into the state. faults, if not nil, is told of the operations that did not fit. All work
-// is charged to b. The error is that of b or of custom code; the state is then what it was, but whoever goes on with it must
-// have frozen ed before.
-func (p *Program) Apply(ctx context.Context, f *State, ed *value.Editor, ev *tick.Event, b *work.Budget, faults func(tick.Fault)) error {
+// is charged to b. The error is that of b or of custom code; the state is then what it was, but whoever goes on with it
+// must have frozen ed before.
+func (p *Program) Apply(
+	ctx context.Context, f *State, ed *value.Editor, ev *tick.Event, b *work.Budget, faults func(tick.Fault),
+) error {
 	if et := p.Events[ev.Type]; et != nil {
 		switch {
 		case et.Handler != nil:
@@ -107,10 +111,11 @@ func (p *Program) Apply(ctx context.Context, f *State, ed *value.Editor, ev *tic
 	return nil
 }
 
-// Steps is Apply for callers that want to know what each operation of the handler does: step is told the place of the operation in the spec, or of
-// the handler where it is custom code, and the state after it.
+// Steps is Apply for callers that want to know what each operation of the handler does: step is told the place of the
+// operation in the spec, or of the handler where it is custom code, and the state after it.
 func (p *Program) Steps(
-	ctx context.Context, f *State, ed *value.Editor, ev *tick.Event, b *work.Budget, step func(at diag.Pointer, state value.Value),
+	ctx context.Context, f *State, ed *value.Editor, ev *tick.Event, b *work.Budget,
+	step func(at diag.Pointer, state value.Value),
 ) error {
 	et := p.Events[ev.Type]
 	if et == nil || et.Handler == nil {

@@ -25,8 +25,8 @@ import (
 
 var update = flag.Bool("update", false, "write what is decided into testdata")
 
-// TestDecide reads cases from testdata: given the states of aggregates, when a command comes, then these events are written, these
-// states were looked at, or this is the refusal. Neither a store nor a clock is there.
+// TestDecide reads cases from testdata: given the states of aggregates, when a command comes, then these events are
+// written, these states were looked at, or this is the refusal. Neither a store nor a clock is there.
 func TestDecide(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -61,8 +61,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// decided carries out one case: given has a line "key length state" for each aggregate, when a line "type/id[/event]" and the body
-// of a request.
+// decided carries out one case: given has a line "key length state" for each aggregate, when a line "type/id[/event]"
+// and the body of a request.
 func decided(t *testing.T, d *decider.Decider, given, when string) string {
 	t.Helper()
 	// Given: the states of aggregates.

@@ -22,7 +22,8 @@ type Examined struct {
 	Timestamp *int64
 }
 
-// Examine makes the checks of Admit and tells all that fails, not only the first. Each event has the budget of a command.
+// Examine makes the checks of Admit and tells all that fails, not only the first. Each event has the budget of a
+// command.
 func (d *Decider) Examine(ctx context.Context, c *command.FileEvent) (*Examined, []error) {
 	typ, err := d.AggregateType(c.AggregateType)
 	if err != nil {
@@ -80,6 +81,8 @@ func (d *Decider) Examine(ctx context.Context, c *command.FileEvent) (*Examined,
 }
 
 func withoutTimestamp(metadata value.Value) []byte {
-	members := slices.DeleteFunc(slices.Clone(metadata.Members()), func(m value.Member) bool { return m.Key == "timestamp" })
+	members := slices.DeleteFunc(
+		slices.Clone(metadata.Members()), func(m value.Member) bool { return m.Key == "timestamp" },
+	)
 	return value.ObjectValue(members...).AppendJSON(nil)
 }

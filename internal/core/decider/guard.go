@@ -25,8 +25,8 @@ func decides(et *spec.EventType) bool {
 	return et.Creates != spec.CreatesAny || et.Requires != nil || et.Reads != nil || exchanges(et)
 }
 
-// decide asks whether event number i may be written where it stands: whether its aggregate exists as it has to, what its guards
-// say, whether the values that it takes are free, and what its handler does.
+// decide asks whether event number i may be written where it stands: whether its aggregate exists as it has to, what
+// its guards say, whether the values that it takes are free, and what its handler does.
 func (x *Decision) decide(ctx context.Context, i int) error {
 	if err := x.ask(ctx, i); err != nil {
 		return err
@@ -56,7 +56,8 @@ func (x *Decision) exist(ctx context.Context, i int) error {
 		return nil
 	}
 
-	// An aggregate that exists goes on to do so, and who finds none sees to it that there is none when the event is stored.
+	// An aggregate that exists goes on to do so, and who finds none sees to it that there is none when the event is
+	// stored.
 	length := uint64(x.number(o.Key, i))
 	before, err := x.lengthBefore(ctx, o.Key)
 	if err != nil {
@@ -200,14 +201,18 @@ func (g *guarding) read(read *spec.Read) (key j17.Key, ok bool, err error) {
 	if id.OrNull().Kind() == value.Null {
 		return key, false, nil
 	}
-	key, err = g.identify(g.ctx, read.AggregateType, idText(id, o.Key.Type, read.AggregateType), id, "what the event reads")
+	key, err = g.identify(
+		g.ctx, read.AggregateType, idText(id, o.Key.Type, read.AggregateType), id, "what the event reads",
+	)
 	switch code := j17.CodeOf(err); {
 	case err == nil:
 		return key, true, nil
 	case code == j17.CodeAggregateNotFound:
 		return key, false, nil
 	case code == j17.CodeInvalidIdentifier:
-		return key, false, g.forbid(g.i, j17.At(err, placeOf(read.ID.Path)), RefusalDetails{Pointer: read.Pointer.Key("id")})
+		return key, false, g.forbid(g.i, j17.At(err, placeOf(read.ID.Path)), RefusalDetails{
+			Pointer: read.Pointer.Key("id"),
+		})
 	default:
 		return key, false, err
 	}
@@ -225,7 +230,8 @@ func placeOf(p *tick.Path) string {
 	return "data" + strings.TrimSuffix(rest, "?")
 }
 
-// holds asks one guard. One that cannot be evaluated, or that takes more work than there is, does not hold, for a cause.
+// holds asks one guard. One that cannot be evaluated, or that takes more work than there is, does not hold, for a
+// cause.
 func (g *guarding) holds(guard *spec.Guard) (holds bool, cause j17.Code, err error) {
 	if err := g.needState(guard.That.ReadsState()); err != nil {
 		return false, "", err
@@ -259,7 +265,8 @@ func (g *guarding) refused(guard *spec.Guard, cause j17.Code) error {
 	return g.forbid(g.i, err, RefusalDetails{Pointer: guard.Pointer, Requirement: guard.Code, Cause: cause})
 }
 
-// message is what a guard says of an event, a sentence of ours where it yields no text. What it costs is counted apart from the guard.
+// message is what a guard says of an event, a sentence of ours where it yields no text. What it costs is counted apart
+// from the guard.
 func message(guard *spec.Guard, ev *tick.Event, state value.Value, reads []value.Value) string {
 	env := tick.NewEnv(work.Counted(messageWork))
 	env.Renew(ev)
@@ -280,8 +287,9 @@ func message(guard *spec.Guard, ev *tick.Event, state value.Value, reads []value
 	return text
 }
 
-// Objection returns the first guard of an event's type that does not hold for an event on the state before it, and what it says; nil where all
-// hold that can be asked. Guards that look at other aggregates cannot. The error is that of a budget whose context has ended.
+// Objection returns the first guard of an event's type that does not hold for an event on the state before it, and what
+// it says; nil where all hold that can be asked. Guards that look at other aggregates cannot. The error is that of a
+// budget whose context has ended.
 func Objection(et *spec.EventType, ev *tick.Event, state value.Value, b *work.Budget) (*spec.Guard, string, error) {
 	env := tick.NewEnv(b)
 	env.Renew(ev)
@@ -305,16 +313,18 @@ type RefusalDetails struct {
 	EventType string `json:"event_type"`
 	// Pointer is the place in the spec of what forbids it.
 	Pointer diag.Pointer `json:"pointer"`
-	// Requirement is the code that the spec gives a guard. Cause is CodeInvalidOperand where it could not be evaluated, and CodeWorkLimit
-	// where it took more work than there was.
+	// Requirement is the code that the spec gives a guard. Cause is CodeInvalidOperand where it could not be evaluated,
+	// and CodeWorkLimit where it took more work than there was.
 	Requirement string   `json:"requirement,omitempty"`
 	Cause       j17.Code `json:"cause,omitempty"`
 	// Length is how many events the aggregate has.
 	Length uint64 `json:"length,omitempty"`
-	// Unique is the name of a set of unique values, and Holder the key of who has the value of it that the event would take.
+	// Unique is the name of a set of unique values, and Holder the key of who has the value of it that the event would
+	// take.
 	Unique string `json:"unique,omitempty"`
 	Holder string `json:"holder,omitempty"`
-	// Implication is the place in the spec of what has implied the event, and Chain leads to it from the event that was posted.
+	// Implication is the place in the spec of what has implied the event, and Chain leads to it from the event that was
+	// posted.
 	Implication diag.Pointer `json:"implication,omitempty"`
 	Chain       []Link       `json:"chain,omitempty"`
 }
@@ -367,11 +377,14 @@ func detailed(err error, details RefusalDetails) error {
 	return &out
 }
 
-// identify returns the key of an aggregate that a template names by its id or, where the type has them, by one of its names. id is how it was
-// written, and of says whose it is.
-func (x *Decision) identify(ctx context.Context, aggregateType, text string, id value.Value, of string) (j17.Key, error) {
+// identify returns the key of an aggregate that a template names by its id or, where the type has them, by one of its
+// names. id is how it was written, and of says whose it is.
+func (x *Decision) identify(
+	ctx context.Context, aggregateType, text string, id value.Value, of string,
+) (j17.Key, error) {
 	if text == "" {
-		return j17.Key{}, j17.Errorf(j17.CodeInvalidIdentifier, "The id of %s is %s, not an identifier", of, describe(id)).At("id")
+		return j17.Key{},
+			j17.Errorf(j17.CodeInvalidIdentifier, "The id of %s is %s, not an identifier", of, describe(id)).At("id")
 	}
 	if x.Resolve != nil && Named(x.d.Types[aggregateType]) {
 		key, err := x.Resolve(ctx, aggregateType, text)

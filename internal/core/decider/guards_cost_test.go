@@ -32,15 +32,21 @@ func heavy() map[string]struct {
 		elements       int
 		refused        bool
 	}{
-		"one guard takes it all":           {pairs, `"m"`, 10_000, true},
-		"all guards together take it":      {pairs, `"m"`, 200, false},
-		"deep predicates":                  {strings.Repeat(`{"not": `, 60) + pairs + strings.Repeat("}", 60), `"m"`, 200, false},
-		"a message of all there is":        {`{"exists": "$.data.none"}`, `{"concat": [` + strings.Repeat(`"$.state.list",`, 150) + `"$.reads.other.list"]}`, 20_000, true},
+		"one guard takes it all":      {pairs, `"m"`, 10_000, true},
+		"all guards together take it": {pairs, `"m"`, 200, false},
+		"deep predicates": {
+			strings.Repeat(`{"not": `, 60) + pairs + strings.Repeat("}", 60), `"m"`, 200, false,
+		},
+		"a message of all there is": {
+			`{"exists": "$.data.none"}`,
+			`{"concat": [` + strings.Repeat(`"$.state.list",`, 150) + `"$.reads.other.list"]}`, 20_000, true,
+		},
 		"a message that counts many times": {`{"exists": "$.data.none"}`, `{"concat": [` + strings.Repeat(`{"$count": "$.state.list", "where": {"gt": ["$item", 5]}},`, 40) + `"."]}`, 20_000, true},
 	}
 }
 
-// Guards and their messages are part of the work of one event, whatever they ask for: the guard that takes too much does not hold.
+// Guards and their messages are part of the work of one event, whatever they ask for: the guard that takes too much
+// does not hold.
 func TestGuardsAreBounded(t *testing.T) {
 	most := 10 * time.Second
 	if worktest.RaceDetector {
@@ -87,7 +93,8 @@ func TestGuardsAreBounded(t *testing.T) {
 
 				got := refusal(t, err)
 				first := strings.Contains(got, "/requires/0\n")
-				if !strings.HasPrefix(got, string(j17.CodeRequirementFailed)) || first != test.refused || len(got) > 1000 {
+				if !strings.HasPrefix(got, string(j17.CodeRequirementFailed)) || first != test.refused ||
+					len(got) > 1000 {
 					t.Errorf("%.1000s", got)
 				}
 				if e, _ := errors.AsType[*j17.Error](err); e != nil {

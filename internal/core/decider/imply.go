@@ -38,28 +38,30 @@ type Options struct {
 	MaxDepth, MaxImplied int
 	// Work is what all conditions, templates and handlers are charged to.
 	Work *work.Budget
-	// Lookup returns the present state of an aggregate. Length returns its number of events alone; nil where a state costs no more.
+	// Lookup returns the present state of an aggregate. Length returns its number of events alone; nil where a state
+	// costs no more.
 	Lookup func(context.Context, j17.Key) (*State, error)
 	Length func(context.Context, j17.Key) (uint64, error)
-	// Resolve, if not nil, returns the key of an aggregate by its id or a name of it; CodeAggregateNotFound for a name that nobody has.
+	// Resolve, if not nil, returns the key of an aggregate by its id or a name of it; CodeAggregateNotFound for a name
+	// that nobody has.
 	Resolve func(ctx context.Context, aggregateType, name string) (j17.Key, error)
 	// Holders says who holds unique values before the command; nil where nobody does.
 	Holders Holders
 	// All asks for all guards of a refused event that do not hold, not only the first.
 	All bool
-	// Alone tells that nothing is known of other aggregates: the spec is asked about the command's own events only, and Reads, if not nil, are
-	// the states that their type reads, in its order.
+	// Alone tells that nothing is known of other aggregates: the spec is asked about the command's own events only, and
+	// Reads, if not nil, are the states that their type reads, in its order.
 	Alone bool
 	Reads []value.Value
-	// Skipped, if not nil, is told of custom code that there is no function for; it implies nothing then, and leaves states as they are. Handlers
-	// that may refuse an event are then left to the caller.
+	// Skipped, if not nil, is told of custom code that there is no function for; it implies nothing then, and leaves
+	// states as they are. Handlers that may refuse an event are then left to the caller.
 	Skipped func(at diag.Pointer, code *spec.Code)
 }
 
-// Decision is what a command brings about: its own events, and behind them what they imply, breadth first. First what the
-// command's own events imply in their order, then what those events imply, and so on. Every event is checked as if it had come
-// from outside. Implications see the states before the command, whatever else it writes; what decides whether an event is written sees
-// those at the event's place.
+// Decision is what a command brings about: its own events, and behind them what they imply, breadth first. First what
+// the command's own events imply in their order, then what those events imply, and so on. Every event is checked as if
+// it had come from outside. Implications see the states before the command, whatever else it writes; what decides
+// whether an event is written sees those at the event's place.
 type Decision struct {
 	// Events are all events, the command's own first.
 	Events []Event
@@ -82,11 +84,11 @@ type Decision struct {
 	command *Admitted
 	// base is the metadata that the command's own events share with all others, without its closing brace.
 	base []byte
-	// env is what conditions, paths and templates are evaluated in: the same for all events, so that an array which is searched
-	// for each of them is known the next time.
+	// env is what conditions, paths and templates are evaluated in: the same for all events, so that an array which is
+	// searched for each of them is known the next time.
 	env *tick.Env
-	// running has the states at the places in the write that were looked at, of has the numbers of events by their aggregates, as far as
-	// they are numbered.
+	// running has the states at the places in the write that were looked at, of has the numbers of events by their
+	// aggregates, as far as they are numbered.
 	running  map[j17.Key]*running
 	of       map[j17.Key][]int
 	numbered int
@@ -107,24 +109,26 @@ type Event struct {
 	// JSON is Data as it is stored, and Metadata a compact object without the timestamp.
 	JSON     []byte
 	Metadata []byte
-	// Tags are those of the actor and the target, and those that its type declares, but for those of when the event happens (TagsAt).
+	// Tags are those of the actor and the target, and those that its type declares, but for those of when the event
+	// happens (TagsAt).
 	Tags []string
-	// Cause is the number of the event that implied it, -1 for one of the command's own; Own is the number of the command's
-	// event at the beginning of the chain, Write that of the write that has it, and Depth the number of links between them.
+	// Cause is the number of the event that implied it, -1 for one of the command's own; Own is the number of the
+	// command's event at the beginning of the chain, Write that of the write that has it, and Depth the number of links
+	// between them.
 	Cause, Own, Write, Depth int
 	// At is the implication's place in the spec.
 	At diag.Pointer
 	// Place is where the event says that its aggregate is, nil where it says nothing about that.
 	Place *Location
-	// Exchanges are the unique values that an event takes and gives back which has happened before; what happens now takes them when it is
-	// decided.
+	// Exchanges are the unique values that an event takes and gives back which has happened before; what happens now
+	// takes them when it is decided.
 	Exchanges []Exchange
 	// reads are the states of other aggregates that the event's type reads, as of the event's place.
 	reads []value.Value
 }
 
-// Expand decides what an admitted command brings about. What is returned beside an error has the states that were looked at, and
-// why the command was rejected.
+// Expand decides what an admitted command brings about. What is returned beside an error has the states that were
+// looked at, and why the command was rejected.
 func (d *Decider) Expand(ctx context.Context, a *Admitted, o Options) (*Decision, error) {
 	x := d.decision(a, o)
 	for i := range a.Events {
@@ -146,7 +150,8 @@ func (d *Decider) Expand(ctx context.Context, a *Admitted, o Options) (*Decision
 	return x, nil
 }
 
-// Ask asks the spec whether the command's own events may be written. Neither what they imply nor what their handlers do counts.
+// Ask asks the spec whether the command's own events may be written. Neither what they imply nor what their handlers do
+// counts.
 func (d *Decider) Ask(ctx context.Context, a *Admitted, o Options) error {
 	x := d.decision(a, o)
 	for i := range a.Events {
@@ -193,14 +198,16 @@ func (x *Decision) InOrder() []int {
 // seen returns the event as what it implies sees it. Its metadata are taken apart when something asks for them.
 func (o *Event) seen(timestamp int64) *tick.Event {
 	return &tick.Event{
-		Key: o.Key.String(), Type: o.Type, Timestamp: timestamp, Data: tick.Parsed(o.Data), Metadata: tick.Raw(appendTimestamp(o.Metadata, timestamp)),
+		Key: o.Key.String(), Type: o.Type, Timestamp: timestamp, Data: tick.Parsed(o.Data),
+		Metadata: tick.Raw(appendTimestamp(o.Metadata, timestamp)),
 	}
 }
 
 // Stored returns the event as a fold sees it. What is kept of it holds on to nothing else of the request.
 func (o *Event) Stored(timestamp int64) *tick.Event {
 	return &tick.Event{
-		Key: o.Key.String(), Type: o.Type, Timestamp: timestamp, Data: tick.Raw(o.JSON), Metadata: tick.Raw(appendTimestamp(o.Metadata, timestamp)),
+		Key: o.Key.String(), Type: o.Type, Timestamp: timestamp, Data: tick.Raw(o.JSON),
+		Metadata: tick.Raw(appendTimestamp(o.Metadata, timestamp)),
 	}
 }
 
@@ -355,7 +362,8 @@ func (s *scene) template(e *spec.Emit) (*Event, value.Value, error) {
 	misfit, unfit := errors.AsType[*tick.OperandError](err)
 	switch {
 	case unfit:
-		return nil, id, s.refuseAt(misfit.Pointer, invalidOperand(misfit, "the data of "+e.AggregateType+" "+e.EventType))
+		return nil, id,
+			s.refuseAt(misfit.Pointer, invalidOperand(misfit, "the data of "+e.AggregateType+" "+e.EventType))
 	case errors.Is(err, tick.ErrTooLarge):
 		return nil, id, s.refuseAt(e.Pointer, j17.Errorf(j17.CodePayloadTooLarge, "The data of %s %s would be larger than %d MiB or nested too deep", e.AggregateType, e.EventType, maxImpliedBytes>>20))
 	case err != nil || !ok:
@@ -391,10 +399,13 @@ func (s *scene) id(r *spec.Ref) (id value.Value, ok bool, err error) {
 }
 
 // brought returns an event that the scene's event brings about, with the id as it is written.
-func (s *scene) brought(aggregateType string, id value.Value, eventType string, data value.Value, at diag.Pointer) *Event {
+func (s *scene) brought(
+	aggregateType string, id value.Value, eventType string, data value.Value, at diag.Pointer,
+) *Event {
 	cause := &s.Events[s.cause]
 	return &Event{
-		Key: j17.Key{Type: aggregateType, ID: idText(id, cause.Key.Type, aggregateType)}, Type: eventType, Spec: s.d.EventType(aggregateType, eventType), Data: data,
+		Key: j17.Key{Type: aggregateType, ID: idText(id, cause.Key.Type, aggregateType)}, Type: eventType,
+		Spec: s.d.EventType(aggregateType, eventType), Data: data,
 		Tags: s.command.tags, Cause: s.cause, Own: cause.Own, Write: cause.Write, Depth: cause.Depth + 1, At: at,
 	}
 }
@@ -414,7 +425,10 @@ func (s *scene) add(o *Event, id value.Value) error {
 	if err := s.check(o, id); s.Work.Err() != nil {
 		return s.Work.Err()
 	} else if j17.CodeOf(err) == j17.CodeAggregateNotFound {
-		return s.forbidImplied(s.cause, Link{o.Key.Type + ":" + j17.Printable(o.Key.ID), o.Type}, o.At, err, RefusalDetails{Pointer: o.At.Key("id")})
+		return s.forbidImplied(
+			s.cause, Link{o.Key.Type + ":" + j17.Printable(o.Key.ID), o.Type}, o.At, err,
+			RefusalDetails{Pointer: o.At.Key("id")},
+		)
 	} else if err != nil {
 		return s.refuse(o, err)
 	}
@@ -494,8 +508,8 @@ func (s *scene) flat(o *Event) error {
 	return nil
 }
 
-// idText returns the text of an id, which may also be given as the key of an aggregate of one of two types: that of the emitting
-// event and that of the emitted one. It is "" for a value that cannot be an identifier.
+// idText returns the text of an id, which may also be given as the key of an aggregate of one of two types: that of the
+// emitting event and that of the emitted one. It is "" for a value that cannot be an identifier.
 func idText(id value.Value, emitting, emitted string) string {
 	text := id.Str()
 	if id.Kind() == value.Number {

@@ -25,8 +25,8 @@ type Location struct {
 	Properties value.Value
 }
 
-// Locate reads the place in an event's data. It is nil where there is none, so that the aggregate stays where it was. The error is a
-// *geo.Fault.
+// Locate reads the place in an event's data. It is nil where there is none, so that the aggregate stays where it was.
+// The error is a *geo.Fault.
 func Locate(g *spec.Geo, data value.Value) (*Location, error) {
 	v := data.At(g.Steps)
 	switch v.Kind() {
@@ -97,7 +97,10 @@ func (o *Event) locate(b *work.Budget) error {
 	}
 	path := j17.JoinPath(g.Where, fault.Path)
 	e := j17.Errorf(j17.CodeSchemaViolation, "Event data failed schema validation: %s", fault.Message).At(path)
-	e.Details = schemaDetails{Field: strings.TrimPrefix(path, "data."), Constraint: "geo", Expected: value.StringValue(g.Type.Name), Received: schema.Abridged(member(at, fault.Path))}
+	e.Details = schemaDetails{
+		Field: strings.TrimPrefix(path, "data."), Constraint: "geo", Expected: value.StringValue(g.Type.Name),
+		Received: schema.Abridged(member(at, fault.Path)),
+	}
 	e.Errors = []j17.FieldError{{Pointer: pointer(g.Steps, fault), Message: fault.Message}}
 	return e
 }
@@ -127,5 +130,7 @@ func pointer(steps []value.Step, f *geo.Fault) string {
 	if f.Path == "" {
 		return string(at)
 	}
-	return string(at) + "/" + strings.NewReplacer(".", "/", "][", "/", "[", "/", "]", "").Replace(strings.TrimPrefix(f.Path, "["))
+	return string(at) + "/" + strings.NewReplacer(".", "/", "][", "/", "[", "/", "]", "").Replace(
+		strings.TrimPrefix(f.Path, "["),
+	)
 }

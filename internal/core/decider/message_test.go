@@ -17,8 +17,8 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// TestMessagesAreKeptIfFixed: what may be kept of a refusal has the message of a guard only where nothing of the event or of a state can be in
-// it.
+// TestMessagesAreKeptIfFixed: what may be kept of a refusal has the message of a guard only where nothing of the event
+// or of a state can be in it.
 func TestMessagesAreKeptIfFixed(t *testing.T) {
 	for message, kept := range map[string]bool{
 		`"It is closed"`: true, `{"$literal": "$.data.secret is closed"}`: true,
@@ -42,20 +42,24 @@ func TestMessagesAreKeptIfFixed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = d.Expand(t.Context(), a, decider.Options{Work: b, Lookup: func(context.Context, j17.Key) (*decider.State, error) {
-			f := d.Program("t").First()
-			f.Data, f.Length = value.ObjectValue(value.Member{Key: "secret", Value: value.StringValue("hunter2")}), 1
-			return f, nil
-		}})
+		_, err = d.Expand(t.Context(), a,
+			decider.Options{Work: b, Lookup: func(context.Context, j17.Key) (*decider.State, error) {
+				f := d.Program("t").First()
+				f.Data, f.Length = value.ObjectValue(value.Member{
+					Key: "secret", Value: value.StringValue("hunter2"),
+				}), 1
+				return f, nil
+			}})
 		record := j17.Record(err)
-		if j17.CodeOf(err) != j17.CodeRequirementFailed || strings.Contains(record, "hunter2") || strings.Contains(record, "closed") != kept {
+		if j17.CodeOf(err) != j17.CodeRequirementFailed || strings.Contains(record, "hunter2") ||
+			strings.Contains(record, "closed") != kept {
 			t.Errorf("%s: %v, of which is kept: %s", message, err, record)
 		}
 	}
 }
 
-// TestRecordsOfReplaysNameTheEvent: what may be kept of a stored event that its custom code fails for or refuses has its place, by which an
-// erasure finds it, and nothing that the code has said.
+// TestRecordsOfReplaysNameTheEvent: what may be kept of a stored event that its custom code fails for or refuses has
+// its place, by which an erasure finds it, and nothing that the code has said.
 func TestRecordsOfReplaysNameTheEvent(t *testing.T) {
 	aborted := &sandbox.Fault{Kind: sandbox.Trap, Detail: "the code has aborted: hunter2", Quotes: true}
 	for name, cause := range map[string]*j17.Error{
@@ -64,7 +68,8 @@ func TestRecordsOfReplaysNameTheEvent(t *testing.T) {
 	} {
 		err := decider.ReplayFailed(cause, &tick.Event{Key: "note:7", Type: "was_made"}, 3)
 		record := j17.Record(err)
-		if strings.Contains(record, "hunter2") || !strings.Contains(record, "note:7") || !strings.Contains(record, "number 3, was_made") {
+		if strings.Contains(record, "hunter2") || !strings.Contains(record, "note:7") ||
+			!strings.Contains(record, "number 3, was_made") {
 			t.Errorf("%s: %v, of which is kept: %s", name, err, record)
 		}
 	}

@@ -22,13 +22,13 @@ type ImplicationFailure struct {
 	// Trigger is the event that was written; Chain leads from it to the event that was refused.
 	Trigger Link   `json:"trigger"`
 	Chain   []Link `json:"chain"`
-	// Pointer is the place of the implication in the spec; where the spec forbids the refused event it is the place of what does, and
-	// Implication that of the implication.
+	// Pointer is the place of the implication in the spec; where the spec forbids the refused event it is the place of
+	// what does, and Implication that of the implication.
 	Pointer     diag.Pointer `json:"pointer,omitempty"`
 	Implication diag.Pointer `json:"implication,omitempty"`
 	Code        j17.Code     `json:"code"`
-	// Error is what may be kept of the refused event's own error: j17.Record. Of an event that the spec forbids it is the code and the path
-	// alone: what a guard says is for who writes.
+	// Error is what may be kept of the refused event's own error: j17.Record. Of an event that the spec forbids it is
+	// the code and the path alone: what a guard says is for who writes.
 	Error string `json:"error"`
 	Path  string `json:"path,omitempty"`
 }
@@ -43,7 +43,8 @@ type implicationDetails struct {
 	Limit   int      `json:"limit,omitempty"`
 }
 
-// ImpliedBy returns the place in the spec of the implication by which a write was refused; "" where the error is of another kind.
+// ImpliedBy returns the place in the spec of the implication by which a write was refused; "" where the error is of
+// another kind.
 func ImpliedBy(err *j17.Error) diag.Pointer {
 	details, _ := err.Details.(implicationDetails)
 	return details.Pointer
@@ -68,7 +69,8 @@ func (s *scene) refuseAt(at diag.Pointer, err error) error {
 	return s.Reject(s.cause, nil, at, err)
 }
 
-// Reject rejects the write because of what event number i implies; refused is that, if it has got as far as to an event.
+// Reject rejects the write because of what event number i implies; refused is that, if it has got as far as to an
+// event.
 func (x *Decision) Reject(i int, refused *Link, at diag.Pointer, err error) error {
 	chain := x.chain(i)
 	if refused != nil {
@@ -95,7 +97,8 @@ func (x *Decision) Reject(i int, refused *Link, at diag.Pointer, err error) erro
 		out.Details = implicationDetails{Chain: chain, Pointer: at, Cause: cause.Code, Details: cause.Details}
 	}
 	x.Failure = &ImplicationFailure{
-		At: x.Timestamp, Trigger: chain[0], Chain: chain, Pointer: at, Code: cause.Code, Error: j17.Record(cause), Path: cause.Path,
+		At: x.Timestamp, Trigger: chain[0], Chain: chain, Pointer: at, Code: cause.Code, Error: j17.Record(cause),
+		Path: cause.Path,
 	}
 	if refused != nil && cause.Code == j17.CodeInvalidIdentifier {
 		// What is no identifier is a value like others, and is not kept.
@@ -105,8 +108,8 @@ func (x *Decision) Reject(i int, refused *Link, at diag.Pointer, err error) erro
 	return x.inOwn(out, i)
 }
 
-// tooMuch says of a budget that is used up, where nothing has said it yet, that the work for event number i took it up: for its
-// handler, or for the implication at a place of the spec. Other errors are returned as they are.
+// tooMuch says of a budget that is used up, where nothing has said it yet, that the work for event number i took it up:
+// for its handler, or for the implication at a place of the spec. Other errors are returned as they are.
 func (x *Decision) tooMuch(err error, i int, what string, at diag.Pointer) error {
 	cause, ok := errors.AsType[*j17.Error](err)
 	if !ok || cause.Code != j17.CodeWorkLimit {
@@ -120,9 +123,12 @@ func (x *Decision) tooMuch(err error, i int, what string, at diag.Pointer) error
 	chain := x.chain(i)
 	last := chain[len(chain)-1]
 	out := j17.Errorf(j17.CodeWorkLimit, "%s; it was used up by the event %s of %s, by %s at %s. Nothing was written.",
-		strings.TrimSuffix(strings.TrimSuffix(cause.Message, " Nothing was changed."), "."), last.EventType, last.Key, what, at)
+		strings.TrimSuffix(strings.TrimSuffix(cause.Message, " Nothing was changed."), "."), last.EventType, last.Key,
+		what, at)
 	out.Plain = cause.Plain
-	out.Details = WorkDetails{Key: last.Key, EventType: last.EventType, Pointer: at, Chain: chain, Details: cause.Details}
+	out.Details = WorkDetails{
+		Key: last.Key, EventType: last.EventType, Pointer: at, Chain: chain, Details: cause.Details,
+	}
 	return x.inOwn(out.Because(cause), i)
 }
 
@@ -133,7 +139,8 @@ func (x *Decision) inOwn(err error, i int) error { return x.command.InOwn(err, x
 func (s *scene) limit(o *Event, what string, limit int) error {
 	chain := append(s.chain(s.cause), Link{o.Key.Type + ":" + j17.Printable(o.Key.ID), o.Type})
 	s.Failure = &ImplicationFailure{
-		At: s.Timestamp, Trigger: chain[0], Chain: chain, Pointer: o.At, Code: j17.CodeImplicationLimit, Error: what + ".",
+		At: s.Timestamp, Trigger: chain[0], Chain: chain, Pointer: o.At, Code: j17.CodeImplicationLimit,
+		Error: what + ".",
 	}
 	err := j17.Errorf(j17.CodeImplicationLimit, "%s, so nothing was written. The chain is %s.", what, chainText(chain))
 	err.Details = implicationDetails{Chain: chain, Pointer: o.At, Limit: limit}

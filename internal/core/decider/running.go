@@ -11,8 +11,8 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// MayRefuse reports whether an event of so many bytes has to be applied before it is written: custom code may refuse it, and a
-// handler that may take more work than a replay has must not.
+// MayRefuse reports whether an event of so many bytes has to be applied before it is written: custom code may refuse
+// it, and a handler that may take more work than a replay has must not.
 func MayRefuse(et *spec.EventType, size int) bool {
 	return et.Code != nil || et.Handler != nil && et.Handler.Heavy(size)
 }
@@ -24,8 +24,8 @@ type Computed struct {
 	Editor *value.Editor
 }
 
-// running is the state of an aggregate at a place in the write: what was before the write, and those events of the aggregate that stand
-// before the place.
+// running is the state of an aggregate at a place in the write: what was before the write, and those events of the
+// aggregate that stand before the place.
 type running struct {
 	Computed
 	// passed is how many of the aggregate's events in the write the state has.
@@ -61,7 +61,8 @@ func (x *Decision) nth(key j17.Key, n int) int {
 	return x.of[key][n]
 }
 
-// at returns the state of an aggregate as event number i sees it. What comes out is good until somebody asks for a later one.
+// at returns the state of an aggregate as event number i sees it. What comes out is good until somebody asks for a
+// later one.
 func (x *Decision) at(ctx context.Context, key j17.Key, i int) (*running, error) {
 	r := x.running[key]
 	if r == nil {
@@ -116,7 +117,8 @@ func (x *Decision) handle(ctx context.Context, i int) error {
 	return err
 }
 
-// After returns the states after the commit of those aggregates that get an event and whose states the decision has had to compute.
+// After returns the states after the commit of those aggregates that get an event and whose states the decision has had
+// to compute.
 func (x *Decision) After(ctx context.Context) ([]*Computed, error) {
 	var all []*Computed
 	for _, key := range slices.SortedFunc(maps.Keys(x.running), j17.Key.Compare) {

@@ -14,8 +14,8 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// maxWaits bounds the events that one command schedules, with the events that cancel them. All of it is one commit, which
-// others wait for.
+// maxWaits bounds the events that one command schedules, with the events that cancel them. All of it is one commit,
+// which others wait for.
 const maxWaits = 10_000
 
 // Scheduled is an event that is to come later. Its data is checked against the schema when it does.
@@ -27,7 +27,8 @@ type Scheduled struct {
 	Type string
 	Data value.Value
 	JSON []byte
-	// Delay is how long after its cause it comes, unless it is Timed: then it comes at Time, in Unix seconds, or at once where that is over.
+	// Delay is how long after its cause it comes, unless it is Timed: then it comes at Time, in Unix seconds, or at
+	// once where that is over.
 	Delay time.Duration
 	Timed bool
 	Time  int64
@@ -51,7 +52,8 @@ type Awaited struct {
 	Type string
 }
 
-// schedule resolves the templates of an event that is to come later. Ids that are none are refused now: they would never do.
+// schedule resolves the templates of an event that is to come later. Ids that are none are refused now: they would
+// never do.
 func (s *scene) schedule(what *spec.Schedule) error {
 	due, ok, err := s.due(what)
 	if err != nil || !ok {
@@ -69,7 +71,10 @@ func (s *scene) schedule(what *spec.Schedule) error {
 	} else if err != nil {
 		return s.refuse(o, err)
 	}
-	later := Scheduled{Cause: s.cause, Key: o.Key, Type: o.Type, Data: o.Data, Delay: what.Delay, Timed: what.At != nil, Time: due, At: o.At}
+	later := Scheduled{
+		Cause: s.cause, Key: o.Key, Type: o.Type, Data: o.Data, Delay: what.Delay, Timed: what.At != nil, Time: due,
+		At: o.At,
+	}
 
 	// What cancels it.
 	for i := range what.CancelOn {
@@ -81,7 +86,9 @@ func (s *scene) schedule(what *spec.Schedule) error {
 		if !ok {
 			continue // an optional path that leads nowhere: there is no such aggregate
 		}
-		await := Awaited{j17.Key{Type: m.AggregateType, ID: idText(id, s.Events[s.cause].Key.Type, m.AggregateType)}, m.EventType}
+		await := Awaited{
+			j17.Key{Type: m.AggregateType, ID: idText(id, s.Events[s.cause].Key.Type, m.AggregateType)}, m.EventType,
+		}
 		if err := s.name(&await.Key, id, "an event of cancel_on"); err != nil {
 			return s.refuse(o, j17.At(err, fmt.Sprintf("cancel_on[%d].id", i)))
 		}
@@ -105,8 +112,8 @@ func (s *scene) schedule(what *spec.Schedule) error {
 	return nil
 }
 
-// due computes the time at which an event is to come, in Unix seconds, if the schedule has one. It is not ok where it is an optional path that
-// leads nowhere: then nothing is scheduled.
+// due computes the time at which an event is to come, in Unix seconds, if the schedule has one. It is not ok where it
+// is an optional path that leads nowhere: then nothing is scheduled.
 func (s *scene) due(what *spec.Schedule) (seconds int64, ok bool, err error) {
 	if what.At == nil {
 		return 0, true, nil
@@ -118,7 +125,8 @@ func (s *scene) due(what *spec.Schedule) (seconds int64, ok bool, err error) {
 	seconds += int64(what.Offset / time.Second)
 	misfit, unfit := errors.AsType[*tick.OperandError](err)
 	if err == nil && ok && seconds > s.Timestamp+int64(spec.MaxAhead/time.Second) {
-		misfit, unfit = &tick.OperandError{Pointer: what.At.Pointer, Message: "the time is more than ten years ahead"}, true
+		misfit, unfit = &tick.OperandError{Pointer: what.At.Pointer, Message: "the time is more than ten years ahead"},
+			true
 	}
 	if !unfit {
 		return seconds, ok, err

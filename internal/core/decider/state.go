@@ -20,7 +20,8 @@ type State struct {
 	JSON    []byte
 	// Loose is how many bytes of events were folded since Data was last copied: it may hold on to all of them.
 	Loose int
-	// Since is how many bytes of events, and Cost how many units of work, were folded since a state on the way was last kept.
+	// Since is how many bytes of events, and Cost how many units of work, were folded since a state on the way was last
+	// kept.
 	Since int
 	Cost  int64
 	// Snapshot is the length of the latest snapshot that was seen on the way here.

@@ -21,8 +21,8 @@ const (
 	maxTagValue = 256
 )
 
-// tag finds out which tags an event has beside those of its actor and its target, and those of when it happens. Its key, data and metadata
-// are known. A value that can be no tag is what wrong data are.
+// tag finds out which tags an event has beside those of its actor and its target, and those of when it happens. Its
+// key, data and metadata are known. A value that can be no tag is what wrong data are.
 func (o *Event) tag(agents []string, b *work.Budget) error {
 	o.Tags = agents
 	if o.Spec == nil || len(o.Spec.Tags) == 0 {
@@ -68,14 +68,18 @@ func (o *Event) TagsAt(timestamp int64) []string {
 	return tags
 }
 
-// DeclaredTags returns the tags that the spec gives an event which is stored, without those of its actor and its target. What can be no
-// tag gives none: the event may be older than what it is asked for. The error is that of the budget.
+// DeclaredTags returns the tags that the spec gives an event which is stored, without those of its actor and its
+// target. What can be no tag gives none: the event may be older than what it is asked for. The error is that of the
+// budget.
 func (d *Decider) DeclaredTags(stored *j17.Event, b *work.Budget) ([]string, error) {
 	typ := d.Types[stored.Key.Type]
 	if typ == nil || typ.Events[stored.Type] == nil || len(typ.Events[stored.Type].Tags) == 0 || stored.Erased() {
 		return nil, nil
 	}
-	ev := tick.Event{Key: stored.Key.String(), Type: stored.Type, Timestamp: stored.Timestamp, Data: tick.Raw(stored.Data), Metadata: tick.Raw(stored.Metadata)}
+	ev := tick.Event{
+		Key: stored.Key.String(), Type: stored.Type, Timestamp: stored.Timestamp, Data: tick.Raw(stored.Data),
+		Metadata: tick.Raw(stored.Metadata),
+	}
 	t := tagger{env: tick.NewEnv(b), work: b, lenient: true}
 	t.env.Renew(&ev)
 	for _, tag := range typ.Events[stored.Type].Tags {
@@ -95,8 +99,8 @@ type tagger struct {
 	lenient bool
 }
 
-// add adds the tags of one declaration: one for a text, a number or a boolean, one each for the elements of an array of them, none for
-// null.
+// add adds the tags of one declaration: one for a text, a number or a boolean, one each for the elements of an array of
+// them, none for null.
 func (t *tagger) add(tag *spec.Tag) error {
 	v, err := tag.Path.In(t.env)
 	if err != nil {
@@ -145,7 +149,10 @@ func (t *tagger) one(tag *spec.Tag, v value.Value, at string) error {
 
 func tagFault(tag *spec.Tag, at string, received value.Value, format string, args ...any) error {
 	e := j17.Errorf(j17.CodeSchemaViolation, "The event cannot have the tag '"+tag.Name+"': "+format, args...).At(at)
-	e.Details = schemaDetails{Field: strings.TrimPrefix(at, "data."), Constraint: "tags", Expected: value.StringValue(tag.Name), Received: received}
+	e.Details = schemaDetails{
+		Field: strings.TrimPrefix(at, "data."), Constraint: "tags", Expected: value.StringValue(tag.Name),
+		Received: received,
+	}
 	return e
 }
 
@@ -163,8 +170,8 @@ func tagText(v value.Value) (text string, ok bool) {
 	return "", false
 }
 
-// numberText is the one text that all texts of a number have in common: its digits, with a point where there are some behind it. What
-// would be too long for a tag ends behind that length.
+// numberText is the one text that all texts of a number have in common: its digits, with a point where there are some
+// behind it. What would be too long for a tag ends behind that length.
 func numberText(v value.Value) string {
 	digits, sign, magnitude := v.AppendDigits(nil)
 	switch {

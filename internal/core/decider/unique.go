@@ -26,8 +26,8 @@ type Holders interface {
 // Exchange is what an event does to one set of unique values.
 type Exchange struct {
 	Set *spec.UniqueSet
-	// Of is what the spec says of the value that the event takes for its aggregate, and Value its digest. Of is nil where the event gives
-	// back what the aggregate holds.
+	// Of is what the spec says of the value that the event takes for its aggregate, and Value its digest. Of is nil
+	// where the event gives back what the aggregate holds.
 	Of    *spec.UniqueValue
 	Value [32]byte
 }
@@ -38,10 +38,12 @@ const MaxUnique = 1 << 10
 // uniqueLimit is how large the JSON text of either may be before it is looked at: escapes make a text longer.
 const uniqueLimit = 8 * MaxUnique
 
-// Exchanges returns what an event gives back and what it takes, in this order. e is the environment of the event. Errors are those of e's
-// budget, CodeInvalidOperand for what is no value that can be unique, and CodeSchemaViolation for one that is too long; at says which of the
-// event type's values it was.
-func Exchanges(typ *spec.AggregateType, et *spec.EventType, e *tick.Env) (all []Exchange, at *spec.UniqueValue, err error) {
+// Exchanges returns what an event gives back and what it takes, in this order. e is the environment of the event.
+// Errors are those of e's budget, CodeInvalidOperand for what is no value that can be unique, and CodeSchemaViolation
+// for one that is too long; at says which of the event type's values it was.
+func Exchanges(
+	typ *spec.AggregateType, et *spec.EventType, e *tick.Env,
+) (all []Exchange, at *spec.UniqueValue, err error) {
 	all = releases(typ, et)
 	for _, u := range et.Unique {
 		digest, ok, err := takes(u, e)
@@ -106,11 +108,13 @@ func (x *Decision) exchange(ctx context.Context, i int) error {
 	if taken == nil || err != nil {
 		return err
 	}
-	return x.forbid(i, notUnique(taken), RefusalDetails{Pointer: taken.Of.Pointer, Unique: taken.Set.Name, Holder: holder.String()})
+	return x.forbid(i, notUnique(taken), RefusalDetails{
+		Pointer: taken.Of.Pointer, Unique: taken.Set.Name, Holder: holder.String(),
+	})
 }
 
-// Exchange keeps with an event that has happened at a Unix second what it takes and gives back. The errors are those of Exchanges, but for
-// the event's own type, which may be unknown.
+// Exchange keeps with an event that has happened at a Unix second what it takes and gives back. The errors are those of
+// Exchanges, but for the event's own type, which may be unknown.
 func (d *Decider) Exchange(ctx context.Context, o *Event, at int64) error {
 	if o.Spec == nil || !exchanges(o.Spec) {
 		return nil
@@ -122,7 +126,8 @@ func (d *Decider) Exchange(ctx context.Context, o *Event, at int64) error {
 	return err
 }
 
-// NotUnique is the error of an event that happened before and would take what another aggregate holds. The details get the set.
+// NotUnique is the error of an event that happened before and would take what another aggregate holds. The details get
+// the set.
 func NotUnique(taken *Exchange, details RefusalDetails) error {
 	details.Pointer, details.Unique = taken.Of.Pointer, taken.Set.Name
 	return detailed(notUnique(taken), details)
@@ -240,7 +245,8 @@ func (c *canonical) fault(err error) error {
 	return err
 }
 
-// Values is who holds which values while events take them and give them back, one after the other. It is for one goroutine.
+// Values is who holds which values while events take them and give them back, one after the other. It is for one
+// goroutine.
 type Values struct {
 	from Holders
 	// holders and held are what was looked at, as it is by now; the zero Key and nil stand for nobody and nothing.
@@ -263,9 +269,11 @@ func NewValues(from Holders) *Values {
 	return &Values{from: from, holders: map[ownedValue]j17.Key{}, held: map[ownerIn]*[32]byte{}}
 }
 
-// Apply lets an aggregate exchange values, in order. Where a value is another's, taken is the exchange for it, and holder has
-// it; what comes behind it is not done.
-func (v *Values) Apply(ctx context.Context, key j17.Key, exchanges []Exchange) (taken *Exchange, holder j17.Key, err error) {
+// Apply lets an aggregate exchange values, in order. Where a value is another's, taken is the exchange for it, and
+// holder has it; what comes behind it is not done.
+func (v *Values) Apply(
+	ctx context.Context, key j17.Key, exchanges []Exchange,
+) (taken *Exchange, holder j17.Key, err error) {
 	for i := range exchanges {
 		c := &exchanges[i]
 		own, err := v.heldBy(ctx, c.Set, key)

@@ -120,12 +120,30 @@ func TestExchanges(t *testing.T) {
 		{event: "was_registered", data: `{"email":[[{}]]}`, code: j17.CodeInvalidOperand, path: "data.email"},
 		{event: "was_registered", data: `{"building":{},"badge":1}`, code: j17.CodeInvalidOperand},
 		{event: "was_registered", data: `{"nick":"n","team":{}}`, code: j17.CodeInvalidOperand},
-		{event: "was_registered", data: `{"email":"` + strings.Repeat("x", decider.MaxUnique+1) + `"}`, code: j17.CodeSchemaViolation, path: "data.email"},
-		{event: "was_registered", data: `{"email":"` + strings.Repeat("ä", decider.MaxUnique/2+1) + `"}`, code: j17.CodeSchemaViolation, path: "data.email"},
-		{event: "was_registered", data: `{"email":` + strings.Repeat("1", decider.MaxUnique+1) + `}`, code: j17.CodeSchemaViolation, path: "data.email"},
-		{event: "was_registered", data: `{"email":"` + strings.Repeat("x", 100_000) + `"}`, code: j17.CodeSchemaViolation, path: "data.email"},
-		{event: "was_registered", data: `{"email":[` + strings.Repeat("[],", decider.MaxUnique+1) + `1]}`, code: j17.CodeSchemaViolation, path: "data.email"},
-		{event: "was_registered", data: `{"nick":1,"team":"` + strings.Repeat("x", decider.MaxUnique+1) + `"}`, code: j17.CodeSchemaViolation},
+		{
+			event: "was_registered", data: `{"email":"` + strings.Repeat("x", decider.MaxUnique+1) + `"}`,
+			code: j17.CodeSchemaViolation, path: "data.email",
+		},
+		{
+			event: "was_registered", data: `{"email":"` + strings.Repeat("ä", decider.MaxUnique/2+1) + `"}`,
+			code: j17.CodeSchemaViolation, path: "data.email",
+		},
+		{
+			event: "was_registered", data: `{"email":` + strings.Repeat("1", decider.MaxUnique+1) + `}`,
+			code: j17.CodeSchemaViolation, path: "data.email",
+		},
+		{
+			event: "was_registered", data: `{"email":"` + strings.Repeat("x", 100_000) + `"}`,
+			code: j17.CodeSchemaViolation, path: "data.email",
+		},
+		{
+			event: "was_registered", data: `{"email":[` + strings.Repeat("[],", decider.MaxUnique+1) + `1]}`,
+			code: j17.CodeSchemaViolation, path: "data.email",
+		},
+		{
+			event: "was_registered", data: `{"nick":1,"team":"` + strings.Repeat("x", decider.MaxUnique+1) + `"}`,
+			code: j17.CodeSchemaViolation,
+		},
 	} {
 		exchanges, err := exchange(t, typ, test.event, test.data)
 		if j17.CodeOf(err) != test.code && err != nil || (err != nil) != (test.code != "") {

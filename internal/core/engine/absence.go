@@ -10,8 +10,9 @@ import (
 	"j17/internal/core/decider"
 )
 
-// absences are what conditions have not found, as long as one spec is deployed: events do not get tags later on that conditions are compared
-// with, so what is not there will not come. Only those are kept that were much to look at, so that the next one looks at what is new.
+// absences are what conditions have not found, as long as one spec is deployed: events do not get tags later on that
+// conditions are compared with, so what is not there will not come. Only those are kept that were much to look at, so
+// that the next one looks at what is new.
 type absences struct {
 	mu    sync.Mutex
 	known map[[32]byte]absence
@@ -90,7 +91,8 @@ func (a *absences) keep(c *decider.Condition, from, to j17.StreamID) {
 	a.use(k, absence{from: from, to: to})
 }
 
-// leastUsed returns the one whose last use is the longest ago. To look at all of them is little beside what each was to look for.
+// leastUsed returns the one whose last use is the longest ago. To look at all of them is little beside what each was to
+// look for.
 func (a *absences) leastUsed() (least [32]byte) {
 	first := uint64(math.MaxUint64)
 	for k, found := range a.known {

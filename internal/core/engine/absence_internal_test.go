@@ -8,8 +8,8 @@ import (
 	"j17/internal/core/decider"
 )
 
-// TestTheLeastUsedAbsenceIsForgotten keeps more than there is room for: one is forgotten for each that is new, the one whose last use is the
-// longest ago. What goes on all the time is not forgotten.
+// TestTheLeastUsedAbsenceIsForgotten keeps more than there is room for: one is forgotten for each that is new, the one
+// whose last use is the longest ago. What goes on all the time is not forgotten.
 func TestTheLeastUsedAbsenceIsForgotten(t *testing.T) {
 	condition := func(n int) *decider.Condition { return &decider.Condition{Tags: []string{"n:" + strconv.Itoa(n)}} }
 	at := func(n int) j17.StreamID { return j17.StreamID{Ms: int64(n)} }

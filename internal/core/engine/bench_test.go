@@ -43,7 +43,9 @@ func newBench(b *testing.B) *engine.Engine {
 func head(b *testing.B, s *pebble.Store) store.Fence {
 	b.Helper()
 	f := store.Fence{Space: "spec.head", Key: "current"}
-	if err := s.Write(b.Context(), tenant, []store.Side{{Op: store.Put, Space: f.Space, Key: f.Key, Value: []byte(`{"version":1}`)}}); err != nil {
+	if err := s.Write(b.Context(), tenant, []store.Side{
+		{Op: store.Put, Space: f.Space, Key: f.Key, Value: []byte(`{"version":1}`)},
+	}); err != nil {
 		b.Fatal(err)
 	}
 	it, err := s.Get(b.Context(), tenant, f.Space, f.Key)
@@ -100,7 +102,9 @@ func BenchmarkLoad(b *testing.B) {
 		b.Run(fmt.Sprintf("replay=%v", replay), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := e.Load(b.Context(), tenant, "counter", id, engine.LoadOptions{Replay: replay}); err != nil {
+				if _, err := e.Load(b.Context(), tenant, "counter", id, engine.LoadOptions{
+					Replay: replay,
+				}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -112,7 +116,8 @@ func BenchmarkLoad(b *testing.B) {
 const placingSpec = `{"agent_types": ["user"], "aggregate_types": {"order": {"events": {"was_placed": {"schema": {"type": "object"},
 	"handler": [{"set": {"target": "", "value": "$.data"}}, {"set": {"target": "status", "value": "open"}}]}}}}}`
 
-// BenchmarkLoadObjects measures replays of one aggregate of 10,000 events whose handler sets the object that each brings.
+// BenchmarkLoadObjects measures replays of one aggregate of 10,000 events whose handler sets the object that each
+// brings.
 func BenchmarkLoadObjects(b *testing.B) {
 	e := newBench(b)
 	c, found := spec.Compile([]byte(placingSpec))
@@ -155,8 +160,8 @@ func BenchmarkWriteThenRead(b *testing.B) {
 	}
 }
 
-// implyingSpec has an event that implies nothing, one that implies three events in aggregates of their own, and one that
-// implies three in one that all share.
+// implyingSpec has an event that implies nothing, one that implies three events in aggregates of their own, and one
+// that implies three in one that all share.
 const implyingSpec = `{"agent_types": ["user"], "aggregate_types": {
   "order": {"events": {
     "was_noted": {"schema": {"type": "object"}, "handler": [{"set": {"target": "", "value": "$.data"}}]},
@@ -168,7 +173,8 @@ const implyingSpec = `{"agent_types": ["user"], "aggregate_types": {
   "entry": {"events": {"was_added": {"schema": {"type": "object"}, "handler": [{"increment": {"target": "n", "by": 1}}]}}}
 }}`
 
-// BenchmarkImply measures writes by 64 writers to aggregates of their own: plain ones, and ones that imply three events.
+// BenchmarkImply measures writes by 64 writers to aggregates of their own: plain ones, and ones that imply three
+// events.
 func BenchmarkImply(b *testing.B) {
 	for _, event := range []string{"was_noted", "was_spread", "was_shared"} {
 		b.Run(event, func(b *testing.B) {
@@ -181,8 +187,11 @@ func BenchmarkImply(b *testing.B) {
 			b.SetParallelism(32)
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					body := `{"data":{"ids":["` + uuid.NewString() + `","` + uuid.NewString() + `","` + uuid.NewString() + `"]},` + meta + `}`
-					if _, err := e.Execute(b.Context(), enginetest.Command(b, "order/"+uuid.NewString()+"/"+event, body)); err != nil {
+					body := `{"data":{"ids":["` + uuid.NewString() + `","` + uuid.NewString() + `","` +
+						uuid.NewString() + `"]},` + meta + `}`
+					if _, err := e.Execute(
+						b.Context(), enginetest.Command(b, "order/"+uuid.NewString()+"/"+event, body),
+					); err != nil {
 						b.Error(err)
 						return
 					}
@@ -204,7 +213,9 @@ func BenchmarkTurns(b *testing.B) {
 				b.Fatal(found)
 			}
 			e.Deploy(tenant, c, nil)
-			if _, err := e.Execute(b.Context(), enginetest.Command(b, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)); err != nil {
+			if _, err := e.Execute(
+				b.Context(), enginetest.Command(b, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`),
+			); err != nil {
 				b.Fatal(err)
 			}
 			pay := enginetest.Command(b, "account/"+id+"/"+event, paid())
@@ -230,8 +241,9 @@ const decidingSpec = `{"agent_types": ["user"], "aggregate_types": {"account": {
 		"requires": [{"that": {"gte": ["@.balance", 0]}, "message": "There is nothing"}]}
 }}}}`
 
-// BenchmarkDecisions measures what guards and transactions cost. Plain writes go to aggregates of their own, guarded ones to a thousand whose
-// states are warm, and transactions to three aggregates of their own, by 64 writers; the others are by 16 writers to one aggregate.
+// BenchmarkDecisions measures what guards and transactions cost. Plain writes go to aggregates of their own, guarded
+// ones to a thousand whose states are warm, and transactions to three aggregates of their own, by 64 writers; the
+// others are by 16 writers to one aggregate.
 func BenchmarkDecisions(b *testing.B) {
 	const warm = 1000
 	account := func(n int) string { return fmt.Sprintf("account/00000000-0000-4000-8000-%012x", n) }

@@ -45,7 +45,9 @@ func (f *fixture) deployAnswer(t *testing.T, answer string) *atomic.Int64 {
 func TestAStateFromCodeHasALimit(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	f.deployAnswer(t, `{"state":{"pad":"`+strings.Repeat("x", 9<<20)+`"}}`)
-	if _, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id+"/had_line", line("1"))); j17.CodeOf(err) != j17.CodeCustomCodeFailed {
+	if _, err := f.Execute(
+		t.Context(), enginetest.Command(t, "order/"+id+"/had_line", line("1")),
+	); j17.CodeOf(err) != j17.CodeCustomCodeFailed {
 		t.Errorf("got %v", err)
 	}
 	if n := f.Written(t, "order", id); n != 0 {

@@ -8,10 +8,12 @@ import (
 	"j17/internal/base/work"
 )
 
-// What a plan makes is charged to the budget of its command, by the table of package work: each effect as it is made, and all that is stored by its
-// bytes. The budget ends before a unit of the store is full, so that a write is refused before its commit was made, and not for its size after.
+// What a plan makes is charged to the budget of its command, by the table of package work: each effect as it is made,
+// and all that is stored by its bytes. The budget ends before a unit of the store is full, so that a write is refused
+// before its commit was made, and not for its size after.
 
-// chargeEvents takes what the events of a plan cost beside their decision: their bytes, and the listeners that are to be told of them.
+// chargeEvents takes what the events of a plan cost beside their decision: their bytes, and the listeners that are to
+// be told of them.
 func (p *plan) chargeEvents(b *work.Budget) error {
 	told := 0
 	for i := range p.unit.Events {

@@ -152,12 +152,15 @@ func TestHandlersInCustomCode(t *testing.T) {
 	if err := post("had_line", line("1")); j17.CodeOf(err) != j17.CodeCustomCodeFailed {
 		t.Errorf("without a function: %v", err)
 	}
-	if _, err := f.Load(t.Context(), tenant, "order", id, engine.LoadOptions{}); j17.CodeOf(err) != j17.CodeCustomCodeFailed {
+	if _, err := f.Load(
+		t.Context(), tenant, "order", id, engine.LoadOptions{},
+	); j17.CodeOf(err) != j17.CodeCustomCodeFailed {
 		t.Errorf("a read without a function: %v", err)
 	}
 }
 
-// TestStoredEventsThatCodeRefuses: whoever asks for a state is not to blame for code that no longer accepts the events there are.
+// TestStoredEventsThatCodeRefuses: whoever asks for a state is not to blame for code that no longer accepts the events
+// there are.
 func TestStoredEventsThatCodeRefuses(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	deployCoded(t, f, map[string]coded{"sum.wasm": summing("v1", 1)})
@@ -206,7 +209,10 @@ func TestImplicationsInCustomCode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return f.Execute(t.Context(), enginetest.Command(t, "order/"+id+"/"+event, `{"data":{"answer":`+string(quoted)+`},`+meta+`}`))
+		return f.Execute(
+			t.Context(),
+			enginetest.Command(t, "order/"+id+"/"+event, `{"data":{"answer":`+string(quoted)+`},`+meta+`}`),
+		)
 	}
 	for answer, implied := range map[string]int{
 		`{"actions":[]}`: 0,
@@ -238,7 +244,8 @@ func TestImplicationsInCustomCode(t *testing.T) {
 	// In a batch, the refusal names the event that it goes back to.
 	batch := `{"events":[{"type":"was_seen"},{"type":"was_judged","data":{"answer":"{\"actions\":[{\"key\":\"review:global\",\"event_type\":\"was_opened\",\"data\":{\"level\":\"high\"}}]}"}}],` + meta + `}`
 	_, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id, batch))
-	if e, ok := errors.AsType[*j17.Error](err); !ok || e.Code != j17.CodeImplicationFailed || e.EventIndex == nil || *e.EventIndex != 1 {
+	if e, ok := errors.AsType[*j17.Error](err); !ok || e.Code != j17.CodeImplicationFailed || e.EventIndex == nil ||
+		*e.EventIndex != 1 {
 		t.Errorf("the batch: %v", err)
 	}
 	if after, _ := f.Length(t.Context(), tenant, "order", id); after != before {
@@ -257,8 +264,8 @@ func TestImplicationsInCustomCode(t *testing.T) {
 	}
 }
 
-// TestStepsOfAPipelineAddToOneContext: what a later step says of a member replaces what an earlier one has said, for the
-// paths and conditions behind it as for the code.
+// TestStepsOfAPipelineAddToOneContext: what a later step says of a member replaces what an earlier one has said, for
+// the paths and conditions behind it as for the code.
 func TestStepsOfAPipelineAddToOneContext(t *testing.T) {
 	const src = `{"agent_types": ["user"], "aggregate_types": {
 	  "order": {"events": {"was_enriched": {"schema": {}, "handler": [], "implications": [{"pipeline": [
@@ -272,14 +279,17 @@ func TestStepsOfAPipelineAddToOneContext(t *testing.T) {
 	if c == nil {
 		t.Fatal(found)
 	}
-	answering := func(text string) coded { return coded{text, func(map[string]any) (string, error) { return text, nil }} }
+	answering := func(text string) coded {
+		return coded{text, func(map[string]any) (string, error) { return text, nil }}
+	}
 	echo := coded{"echo", func(in map[string]any) (string, error) {
 		raw, err := json.Marshal(map[string]any{"seen": in["context"]})
 		return string(raw), err
 	}}
 	f := newFixture(t, engine.Options{})
 	f.Deploy(tenant, c, functionsOf(c, map[string]coded{
-		"one.wasm": answering(`{"context":{"level":1,"desk":"a"}}`), "two.wasm": answering(`{"context":{"level":2}}`), "echo.wasm": echo,
+		"one.wasm": answering(`{"context":{"level":1,"desk":"a"}}`), "two.wasm": answering(`{"context":{"level":2}}`),
+		"echo.wasm": echo,
 	}))
 	if r := f.Post(t, "order/"+id+"/was_enriched", `{"data":{},`+meta+`}`); r.Implied != 1 {
 		t.Fatal(r)
@@ -291,7 +301,8 @@ func TestStepsOfAPipelineAddToOneContext(t *testing.T) {
 	if got := s.Data.Get("seen").String(); got != `{"desk":"a","level":2}` {
 		t.Errorf("the third step has seen %s", got)
 	}
-	if got := s.Data.Get("level").String() + s.Data.Get("desk").String() + s.Data.Get("all").Get("level").String(); got != `2"a"2` {
+	if got := s.Data.Get("level").String() + s.Data.Get("desk").String() +
+		s.Data.Get("all").Get("level").String(); got != `2"a"2` {
 		t.Errorf("the event has %s", s.JSON)
 	}
 }

@@ -19,15 +19,16 @@ type Command struct {
 	Fingerprint [32]byte
 	// IfMatch lists entity tags of which the aggregate must have one; "*" is any that exists. Empty: no condition.
 	IfMatch []string
-	// Side is written in the commit of the events, all or nothing: a claim that is finished, a cursor that moves on. A condition
-	// that does not hold any more refuses the command with CodeConflict; the *store.SideConflict is its cause.
+	// Side is written in the commit of the events, all or nothing: a claim that is finished, a cursor that moves on. A
+	// condition that does not hold any more refuses the command with CodeConflict; the *store.SideConflict is its
+	// cause.
 	Side []store.Side
-	// Effects, if not nil, says what else is to be written in that commit, as the effects of parts do: for what depends on what the command
-	// comes to.
+	// Effects, if not nil, says what else is to be written in that commit, as the effects of parts do: for what depends
+	// on what the command comes to.
 	Effects part.EffectsOf
 
-	// Depth is how many sagas and scheduled events have led to the command, each brought about by the one before and soon after it; 0 for what
-	// comes from elsewhere.
+	// Depth is how many sagas and scheduled events have led to the command, each brought about by the one before and
+	// soon after it; 0 for what comes from elsewhere.
 	Depth int
 }
 

@@ -13,13 +13,14 @@ import (
 const (
 	// maxMatched is how many of the events are named that a condition forbids.
 	maxMatched = 10
-	// workOfMatch and workOfStep are what it costs to look at an event that matches, and at a place of the index or the type of an event.
+	// workOfMatch and workOfStep are what it costs to look at an event that matches, and at a place of the index or the
+	// type of an event.
 	workOfMatch = 40
 	workOfStep  = 20
 	// workOfCondition is what a condition costs that nothing matches.
 	workOfCondition = 200
-	// workOfConditions is what all conditions of a command may take, which is enough for a million events with their tags. What they look at
-	// in vain is remembered, so that mostly it is done once.
+	// workOfConditions is what all conditions of a command may take, which is enough for a million events with their
+	// tags. What they look at in vain is remembered, so that mostly it is done once.
 	workOfConditions = 12 * work.Command
 )
 
@@ -62,7 +63,8 @@ func typesOf(c *decider.Condition) []store.TypePattern {
 	return types
 }
 
-// absent looks whether anything has happened that a condition of the command forbids. The commit looks at what comes after that.
+// absent looks whether anything has happened that a condition of the command forbids. The commit looks at what comes
+// after that.
 func (x *execution) absent(ctx context.Context, p *plan) error {
 	if len(x.a.Conditions) == 0 {
 		return nil
@@ -99,8 +101,8 @@ func (x *execution) absent(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// forbidden refuses a command for the events that one of its conditions forbids. What it costs depends on the events with the rarest of
-// its tags; what others have looked at in vain is not looked at again.
+// forbidden refuses a command for the events that one of its conditions forbids. What it costs depends on the events
+// with the rarest of its tags; what others have looked at in vain is not looked at again.
 func (x *execution) forbidden(ctx context.Context, p *plan, c *decider.Condition, number int, at j17.StreamID) error {
 	if !x.b.Spend(workOfCondition) {
 		return x.b.Err()
@@ -121,7 +123,9 @@ func (x *execution) forbidden(ctx context.Context, p *plan, c *decider.Condition
 		}
 		return x.b.Spend(steps * workOfStep)
 	}
-	for ev, err := range x.e.store.ReadTagged(ctx, x.d.env.tenant, store.Tagged{Tags: c.Tags, Types: typesOf(c)}, reached, all, looked) {
+	for ev, err := range x.e.store.ReadTagged(
+		ctx, x.d.env.tenant, store.Tagged{Tags: c.Tags, Types: typesOf(c)}, reached, all, looked,
+	) {
 		if err != nil {
 			return store.UserError(err)
 		}

@@ -19,9 +19,9 @@ import (
 	"j17/internal/storage/pebble"
 )
 
-// BenchmarkConditions measures synced writes into a feed of a million events, by 64 writers, each to an aggregate of its own: plain ones,
-// ones that forbid what has happened, with a tag of their own beside one that all of the million have, and ones that forbid what has
-// happened since the end of the feed was read. A turn is a thousand of each.
+// BenchmarkConditions measures synced writes into a feed of a million events, by 64 writers, each to an aggregate of
+// its own: plain ones, ones that forbid what has happened, with a tag of their own beside one that all of the million
+// have, and ones that forbid what has happened since the end of the feed was read. A turn is a thousand of each.
 func BenchmarkConditions(b *testing.B) {
 	const long, batch = 1_000_000, 10_000
 	s, err := pebble.Open(pebble.Options{Dir: b.TempDir()})
@@ -59,7 +59,9 @@ func BenchmarkConditions(b *testing.B) {
 					own.Writes = slices.Clone(c.Writes)
 					own.Writes[0].ID = uuid.NewString()
 					if kind != plain {
-						own.Conditions = []command.Condition{{Tags: []string{"course:other", fmt.Sprintf("student:new%d", seq.Add(1))}}}
+						own.Conditions = []command.Condition{
+							{Tags: []string{"course:other", fmt.Sprintf("student:new%d", seq.Add(1))}},
+						}
 					}
 					if kind == since {
 						extent, err := s.Extent(b.Context(), tenant)

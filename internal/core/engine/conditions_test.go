@@ -54,7 +54,9 @@ func unless(after, types string, tags ...string) string {
 // write posts an event of a booking, and returns its position, or the error's code and path.
 func (b bookings) write(t *testing.T, n int, event, data, conditions string) (id, code, path string) {
 	t.Helper()
-	r, err := b.Execute(t.Context(), enginetest.Command(t, "booking/"+bookingID(n)+"/"+event, `{"data":`+data+`,`+conditions+meta+`}`))
+	r, err := b.Execute(
+		t.Context(), enginetest.Command(t, "booking/"+bookingID(n)+"/"+event, `{"data":`+data+`,`+conditions+meta+`}`),
+	)
 	if err != nil {
 		e, _ := err.(*j17.Error) //nolint:errorlint // they are of this type
 		if e == nil {
@@ -128,13 +130,16 @@ func TestConditions(t *testing.T) {
 		t.Errorf("a guard answers before a condition: %s", code)
 	}
 	_, err := b.Execute(t.Context(), enginetest.Command(t, "booking/"+bookingID(1)+"/was_undone",
-		`{"data":{},`+unless("", "", "course:a")+strings.Replace(meta, `"metadata":{`, `"metadata":{"previous_length":7,`, 1)+`}`))
+		`{"data":{},`+unless("", "", "course:a")+strings.Replace(
+			meta, `"metadata":{`, `"metadata":{"previous_length":7,`, 1,
+		)+`}`))
 	if j17.CodeOf(err) != j17.CodeConflict {
 		t.Errorf("a condition answers before an expectation: %v", err)
 	}
 }
 
-// TestConditionsHaveOneWinner races writers that take one course each time: one has it, the others are told of its event.
+// TestConditionsHaveOneWinner races writers that take one course each time: one has it, the others are told of its
+// event.
 func TestConditionsHaveOneWinner(t *testing.T) {
 	b := newBookings(t)
 	const rounds, writers = 8, 12
@@ -182,9 +187,14 @@ func TestWrongTags(t *testing.T) {
 			t.Errorf("%s: %q at %q, want %q", data, code, path, want)
 		}
 	}
-	for tag, want := range map[string]int{"seat:1": 2, "seat:0.5": 1, "seat:0": 1, "seat:-1234": 1, "seat:100000000000000000000": 1, "course:\x00, <>": 1, "course:": 1, "student:false": 1} {
+	for tag, want := range map[string]int{
+		"seat:1": 2, "seat:0.5": 1, "seat:0": 1, "seat:-1234": 1, "seat:100000000000000000000": 1, "course:\x00, <>": 1,
+		"course:": 1, "student:false": 1,
+	} {
 		n := 0
-		for _, err := range b.Store.ReadTagged(t.Context(), tenant, store.Tagged{Tags: []string{tag}}, j17.StreamID{}, 99, nil) {
+		for _, err := range b.Store.ReadTagged(
+			t.Context(), tenant, store.Tagged{Tags: []string{tag}}, j17.StreamID{}, 99, nil,
+		) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,15 +206,20 @@ func TestWrongTags(t *testing.T) {
 	}
 
 	// An implied event that can have no tag is refused with what implies it.
-	if _, code, _ := b.write(t, 1, "was_chained", `{"to":"`+bookingID(9)+`","course":{}}`, ""); code != "implication_failed" {
+	if _, code, _ := b.write(
+		t, 1, "was_chained", `{"to":"`+bookingID(9)+`","course":{}}`, "",
+	); code != "implication_failed" {
 		t.Errorf("%q", code)
 	}
 }
 
-// TestConditionsAndKeys: a write with a key for idempotency is answered once more as it was, whatever has happened since.
+// TestConditionsAndKeys: a write with a key for idempotency is answered once more as it was, whatever has happened
+// since.
 func TestConditionsAndKeys(t *testing.T) {
 	b := newBookings(t)
-	c := enginetest.Command(t, "booking/"+bookingID(1)+"/was_made", `{"data":{"course":"a"},`+unless("", "", "course:a")+meta+`}`)
+	c := enginetest.Command(
+		t, "booking/"+bookingID(1)+"/was_made", `{"data":{"course":"a"},`+unless("", "", "course:a")+meta+`}`,
+	)
 	c.IdempotencyKey = "k"
 	for i := range 2 {
 		if r, err := b.Execute(t.Context(), c); err != nil || r.Replayed != (i == 1) {
@@ -213,20 +228,24 @@ func TestConditionsAndKeys(t *testing.T) {
 	}
 
 	// One that was refused leaves its key free.
-	c = enginetest.Command(t, "booking/"+bookingID(2)+"/was_made", `{"data":{"course":"a"},`+unless("", "", "course:a")+meta+`}`)
+	c = enginetest.Command(
+		t, "booking/"+bookingID(2)+"/was_made", `{"data":{"course":"a"},`+unless("", "", "course:a")+meta+`}`,
+	)
 	c.IdempotencyKey = "other"
 	if _, err := b.Execute(t.Context(), c); j17.CodeOf(err) != j17.CodeConditionFailed {
 		t.Error(err)
 	}
-	c = enginetest.Command(t, "booking/"+bookingID(2)+"/was_made", `{"data":{"course":"b"},`+unless("", "", "course:b")+meta+`}`)
+	c = enginetest.Command(
+		t, "booking/"+bookingID(2)+"/was_made", `{"data":{"course":"b"},`+unless("", "", "course:b")+meta+`}`,
+	)
 	c.IdempotencyKey = "other"
 	if _, err := b.Execute(t.Context(), c); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestTagsDeclaredKnowsWhatWasInBetween: a tag that goes and comes back is another one, since what was written between has it by another
-// rule; and what happens to other tags does not matter.
+// TestTagsDeclaredKnowsWhatWasInBetween: a tag that goes and comes back is another one, since what was written between
+// has it by another rule; and what happens to other tags does not matter.
 func TestTagsDeclaredKnowsWhatWasInBetween(t *testing.T) {
 	b := newBookings(t)
 	declared := func(tag string) [32]byte { return b.TagsDeclared(enginetest.Tenant, []string{tag}) }
@@ -245,7 +264,8 @@ func TestTagsDeclaredKnowsWhatWasInBetween(t *testing.T) {
 	}
 }
 
-// TestStepsOfAConditionAreCounted: tags that many events have and none both cost what it takes to see that, however few of them there are.
+// TestStepsOfAConditionAreCounted: tags that many events have and none both cost what it takes to see that, however few
+// of them there are.
 func TestStepsOfAConditionAreCounted(t *testing.T) {
 	t.Parallel()
 	b := newBookings(t)
@@ -254,7 +274,9 @@ func TestStepsOfAConditionAreCounted(t *testing.T) {
 		b.write(t, 1, "was_made", fmt.Sprintf(`{"student":"s%d"}`, n%2), "")
 	}
 	b.BoundConditions(each * 10)
-	if _, code, path := b.write(t, 2, "had_note", `{}`, unless("", "", "student:s0", "student:s1")); code != string(j17.CodeWorkLimit) || path != "conditions[0]" {
+	if _, code, path := b.write(
+		t, 2, "had_note", `{}`, unless("", "", "student:s0", "student:s1"),
+	); code != string(j17.CodeWorkLimit) || path != "conditions[0]" {
 		t.Errorf("%q at %q", code, path)
 	}
 	b.BoundConditions(each * 100)
@@ -263,14 +285,19 @@ func TestStepsOfAConditionAreCounted(t *testing.T) {
 	}
 }
 
-// TestPositionOfACondition: the position of a refusal is that of the last event looked at, so that nobody who goes on from there misses any.
+// TestPositionOfACondition: the position of a refusal is that of the last event looked at, so that nobody who goes on
+// from there misses any.
 func TestPositionOfACondition(t *testing.T) {
 	t.Parallel()
 	b := newBookings(t)
 	for n := range 15 {
 		b.write(t, n, "was_made", `{"course":"x"}`, "")
 	}
-	_, err := b.Execute(t.Context(), enginetest.Command(t, "booking/"+bookingID(99)+"/was_made", `{"data":{},`+unless("", "", "course:x")+meta+`}`))
+	_, err := b.Execute(
+		t.Context(), enginetest.Command(
+			t, "booking/"+bookingID(99)+"/was_made", `{"data":{},`+unless("", "", "course:x")+meta+`}`,
+		),
+	)
 	refused, is := errors.AsType[*j17.Error](err)
 	if !is {
 		t.Fatal(err)
@@ -283,10 +310,13 @@ func TestPositionOfACondition(t *testing.T) {
 		Matched  []string
 		Position string
 	}
-	if err := json.Unmarshal(details, &told); err != nil || len(told.Matched) != 10 || told.Position != told.Matched[9] {
+	if err := json.Unmarshal(details, &told); err != nil || len(told.Matched) != 10 ||
+		told.Position != told.Matched[9] {
 		t.Fatalf("%s, %v", details, err)
 	}
-	if _, code, _ := b.write(t, 99, "was_made", `{}`, unless(told.Position, "", "course:x")); code != string(j17.CodeConditionFailed) {
+	if _, code, _ := b.write(
+		t, 99, "was_made", `{}`, unless(told.Position, "", "course:x"),
+	); code != string(j17.CodeConditionFailed) {
 		t.Errorf("five events that nobody was told of are passed over: %q", code)
 	}
 }

@@ -38,8 +38,8 @@ func (h *hooked) Append(ctx context.Context, t j17.Tenant, u []store.Append) ([]
 	return do()
 }
 
-// TestAStateThatNeverWasIsNotKept: an event that brings about nothing is stored in turn behind one of a writer who saw no lane, so the
-// state that was computed with it must not be cached, nor decided on.
+// TestAStateThatNeverWasIsNotKept: an event that brings about nothing is stored in turn behind one of a writer who saw
+// no lane, so the state that was computed with it must not be cached, nor decided on.
 func TestAStateThatNeverWasIsNotKept(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	h := &hooked{Store: f.Store}
@@ -47,7 +47,10 @@ func TestAStateThatNeverWasIsNotKept(t *testing.T) {
 	f.DeploySource(t, accountSpec)
 	dep := func(n string) string { return `{"data":{"amount":` + n + `},` + meta + `}` }
 	raw := func(n string) {
-		_, err := f.Store.Append(t.Context(), tenant, []store.Append{{Timestamp: 1, Events: []store.NewEvent{{Key: j17.Key{Type: "account", ID: id}, Type: "was_deposited", Data: []byte(`{"amount":` + n + `}`), Metadata: []byte(`{}`)}}}})
+		_, err := f.Store.Append(t.Context(), tenant, []store.Append{{Timestamp: 1, Events: []store.NewEvent{{
+			Key: j17.Key{Type: "account", ID: id}, Type: "was_deposited", Data: []byte(`{"amount":` + n + `}`),
+			Metadata: []byte(`{}`),
+		}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +61,9 @@ func TestAStateThatNeverWasIsNotKept(t *testing.T) {
 	h.next(func(do func() ([]store.Result, error)) ([]store.Result, error) { close(reached); <-goOn; return do() })
 	go func() {
 		defer close(done)
-		if _, err := f.Execute(t.Context(), enginetest.Command(t, "account/"+id+"/was_deposited", dep("100"))); err != nil {
+		if _, err := f.Execute(
+			t.Context(), enginetest.Command(t, "account/"+id+"/was_deposited", dep("100")),
+		); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -69,7 +74,9 @@ func TestAStateThatNeverWasIsNotKept(t *testing.T) {
 	// W2 deposits in turn, W1 gets to the committer just before it.
 	h.next(func(do func() ([]store.Result, error)) ([]store.Result, error) { close(goOn); <-done; return do() })
 	f.Post(t, "account/"+id+"/was_deposited", dep("1000"))
-	served, truth := f.State(t, "account/"+id, engine.LoadOptions{}), f.State(t, "account/"+id, engine.LoadOptions{Replay: true})
+	served, truth := f.State(t, "account/"+id, engine.LoadOptions{}), f.State(t, "account/"+id, engine.LoadOptions{
+		Replay: true,
+	})
 	if served != truth {
 		t.Errorf("served %s, truth %s", served, truth)
 	}

@@ -16,12 +16,14 @@ import (
 
 // Outlook is what a command would come to if it was carried out now.
 type Outlook struct {
-	// Refusals are why it would be refused, each a *j17.Error: the first is what Execute would return, of guards all that do not hold.
-	// Without any it would be carried out.
+	// Refusals are why it would be refused, each a *j17.Error: the first is what Execute would return, of guards all
+	// that do not hold. Without any it would be carried out.
 	Refusals []error
-	// Events are all that would be written, in their order, as far as it was decided. Their causes are numbers in this list.
+	// Events are all that would be written, in their order, as far as it was decided. Their causes are numbers in this
+	// list.
 	Events []decider.Event
-	// States are those of all aggregates with such events afterwards, in the order of their first events; none where it would be refused.
+	// States are those of all aggregates with such events afterwards, in the order of their first events; none where it
+	// would be refused.
 	States []StateAfter
 	// Truncated tells that states stand there without JSON, because they are too many, too large or too much work.
 	Truncated bool
@@ -43,8 +45,8 @@ const (
 	maxStateBytesAfter = 8 << 20
 )
 
-// DryRun decides a command as Execute does, and stores nothing and keeps nothing. Errors are *j17.Error, of a command whose form is wrong or
-// of a server that cannot tell; why a command would be refused stands in the outlook.
+// DryRun decides a command as Execute does, and stores nothing and keeps nothing. Errors are *j17.Error, of a command
+// whose form is wrong or of a server that cannot tell; why a command would be refused stands in the outlook.
 func (e *Engine) DryRun(ctx context.Context, c *Command) (*Outlook, error) {
 	b := work.New(ctx, work.Command)
 	defer b.Release()
@@ -113,7 +115,8 @@ func refusing(events []decider.Event, err error) (*Outlook, error) {
 		return nil, err
 	}
 	switch refused.Code { //nolint:exhaustive // all others are about the command
-	case j17.CodeInternal, j17.CodeCorruption, j17.CodeUnavailable, j17.CodeBusy, j17.CodeStateNotReady, j17.CodeIndexNotReady, j17.CodeStorageFull,
+	case j17.CodeInternal, j17.CodeCorruption, j17.CodeUnavailable, j17.CodeBusy, j17.CodeStateNotReady,
+		j17.CodeIndexNotReady, j17.CodeStorageFull,
 		j17.CodeNoSpec, j17.CodeOutcomeUnknown:
 		return nil, err
 	}
@@ -185,7 +188,9 @@ func (x *execution) statesAfter(ctx context.Context, p *plan, o *Outlook) error 
 }
 
 // stateAfter returns the state of an aggregate after a plan.
-func (x *execution) stateAfter(ctx context.Context, p *plan, key j17.Key, events []*decider.Event) (*decider.State, error) {
+func (x *execution) stateAfter(
+	ctx context.Context, p *plan, key j17.Key, events []*decider.Event,
+) (*decider.State, error) {
 	for _, known := range p.after {
 		if known.Key == key {
 			f := known.State

@@ -23,7 +23,8 @@ func dryRun(t *testing.T, c *spec.Compiled, src string, now int64) trial.DryRunR
 	return r
 }
 
-// TestDryRunIsWhatTheEngineDoes writes events to an engine, feeds what it has stored to a dry run and compares the states.
+// TestDryRunIsWhatTheEngineDoes writes events to an engine, feeds what it has stored to a dry run and compares the
+// states.
 func TestDryRunIsWhatTheEngineDoes(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	for _, e := range [][3]string{
@@ -88,8 +89,11 @@ func TestDryRunRunsCustomCode(t *testing.T) {
 	event := func(key, typ, amount string) string {
 		return `{"key":"` + key + `","type":"` + typ + `","data":{"amount":` + amount + `},` + meta + "}\n"
 	}
-	r, err := trial.DryRun(t.Context(), c, functions, event("order:global", "had_line", "2")+event("order:global", "had_line", "-1")+
-		event("order:global", "was_doubled", "-1")+event("order:"+id, "was_doubled", "13")+event("order:global", "was_doubled", "3")+event("order:global", "was_seen", "0"), 1_700_000_000)
+	r, err := trial.DryRun(t.Context(), c, functions,
+		event("order:global", "had_line", "2")+event("order:global", "had_line", "-1")+
+			event("order:global", "was_doubled", "-1")+event("order:"+id, "was_doubled", "13")+event(
+			"order:global", "was_doubled", "3",
+		)+event("order:global", "was_seen", "0"), 1_700_000_000)
 	if err != nil || r.Accepted != 3 || len(r.Findings) != 3 || len(r.Implied) != 2 || len(r.Faults) != 0 {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -103,7 +107,9 @@ func TestDryRunRunsCustomCode(t *testing.T) {
 		states = append(states, fmt.Sprintf("%s %d %s", s.Key, s.Length, s.JSON))
 	}
 	const stamps = `"created_at":1700000000,"updated_at":1700000000`
-	want := []string{`order:global 4 {"total":5,` + stamps + `,"seen":true}`, `review:global 1 {"level":1,` + stamps + `}`}
+	want := []string{
+		`order:global 4 {"total":5,` + stamps + `,"seen":true}`, `review:global 1 {"level":1,` + stamps + `}`,
+	}
 	if diff := cmp.Diff(want, states); diff != "" {
 		t.Error(diff)
 	}

@@ -26,7 +26,9 @@ func (p *plan) derive(ctx context.Context, d *deployed, events []decider.Event) 
 }
 
 // derived returns what is kept of events, and what else whoever keeps it has asked for.
-func (d *deployed) derived(ctx context.Context, events []decider.Event) (sides []store.Side, entering *part.Entering, err error) {
+func (d *deployed) derived(
+	ctx context.Context, events []decider.Event,
+) (sides []store.Side, entering *part.Entering, err error) {
 	entering = &part.Entering{Tenant: d.env.tenant, Decider: d.Decider, Fences: d.fences, Events: events}
 	for _, of := range d.env.e.hooks.derived {
 		more, err := of(ctx, entering)
@@ -42,7 +44,8 @@ func (d *deployed) derived(ctx context.Context, events []decider.Event) (sides [
 	return sides, entering, nil
 }
 
-// Deployed returns what is deployed to a tenant, and what holds in the store as long as it is; CodeNoSpec where there is nothing.
+// Deployed returns what is deployed to a tenant, and what holds in the store as long as it is; CodeNoSpec where there
+// is nothing.
 func (e *Engine) Deployed(t j17.Tenant) (*decider.Decider, []store.Fence, error) {
 	d, err := e.deployed(t)
 	if err != nil {

@@ -29,15 +29,17 @@ func (f *fixture) item(tb testing.TB, space store.Space, key string) (string, ui
 
 func (f *fixture) putItem(tb testing.TB, space store.Space, key, value string) uint64 {
 	tb.Helper()
-	if err := f.Store.Write(tb.Context(), tenant, []store.Side{{Op: store.Put, Space: space, Key: key, Value: []byte(value)}}); err != nil {
+	if err := f.Store.Write(tb.Context(), tenant, []store.Side{
+		{Op: store.Put, Space: space, Key: key, Value: []byte(value)},
+	}); err != nil {
 		tb.Fatal(err)
 	}
 	_, rev := f.item(tb, space, key)
 	return rev
 }
 
-// TestSideWritesCommitWithTheirEvents finishes a claim and moves a cursor in the commit of an event: all of it or nothing, alone
-// and in turn, with events that imply others and with those that do not.
+// TestSideWritesCommitWithTheirEvents finishes a claim and moves a cursor in the commit of an event: all of it or
+// nothing, alone and in turn, with events that imply others and with those that do not.
 func TestSideWritesCommitWithTheirEvents(t *testing.T) {
 	for _, tc := range []struct {
 		name, event, body string
@@ -103,14 +105,16 @@ func TestSideWritesCommitWithTheirEvents(t *testing.T) {
 	}
 }
 
-// TestEffectsCommitWithTheirEvents counts events in an item that is read when they are decided. Where it has changed before they
-// are stored they are decided anew, so that the count is exact; what refuses an effect refuses its event.
+// TestEffectsCommitWithTheirEvents counts events in an item that is read when they are decided. Where it has changed
+// before they are stored they are decided anew, so that the count is exact; what refuses an effect refuses its event.
 func TestEffectsCommitWithTheirEvents(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	h := &hooked{Store: f.Store}
 	full := j17.Errorf(j17.CodeImplicationLimit, "There are too many.")
 	var asked []string
-	f.Engine = engine.New(engine.Options{Store: h, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)}).Use(enginetest.Effects(func(
+	f.Engine = engine.New(engine.Options{
+		Store: h, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler),
+	}).Use(enginetest.Effects(func(
 		_ context.Context, d *part.Decided,
 	) (part.Effects, error) {
 		types := ""
@@ -144,7 +148,9 @@ func TestEffectsCommitWithTheirEvents(t *testing.T) {
 		t.Error(diff)
 	}
 	length := f.Written(t, "account", id)
-	if _, err := f.Execute(t.Context(), enginetest.Command(t, "account/"+id+"/was_paid", paid())); !errors.Is(err, full) {
+	if _, err := f.Execute(
+		t.Context(), enginetest.Command(t, "account/"+id+"/was_paid", paid()),
+	); !errors.Is(err, full) {
 		t.Errorf("an effect that is refused: %v", err)
 	}
 	if n := f.Written(t, "account", id); n != length {
@@ -155,8 +161,8 @@ func TestEffectsCommitWithTheirEvents(t *testing.T) {
 	}
 }
 
-// TestEffectsOfACommand checks that the effects of one command see what it implies, stand behind its own side writes, and make it
-// decide anew where what they looked at has changed.
+// TestEffectsOfACommand checks that the effects of one command see what it implies, stand behind its own side writes,
+// and make it decide anew where what they looked at has changed.
 func TestEffectsOfACommand(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	h := &hooked{Store: f.Store}
@@ -219,7 +225,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestWhoKeepsWhatItReadIsToldThatItChanged fences on a revision that is kept and old: the command is decided anew, on what is new.
+// TestWhoKeepsWhatItReadIsToldThatItChanged fences on a revision that is kept and old: the command is decided anew, on
+// what is new.
 func TestWhoKeepsWhatItReadIsToldThatItChanged(t *testing.T) {
 	kept, told := uint64(0), 0
 	f := newFixture(t, engine.Options{}, enginetest.Effects(func(context.Context, *part.Decided) (part.Effects, error) {

@@ -1,9 +1,10 @@
 // Package engine turns commands into committed events and streams into states. It is the only writer of events:
 // whatever else wants to write one sends a command here.
 //
-// Writing: Execute (execute.go) admits a command, plans one atomic append (plan.go) and stores it (write.go), where writers are in each
-// other's way in groups (package groupcommit). Reading: Load (read.go) has streams folded (package fold). A state is served only when it was
-// folded up to the durable head of its stream under the spec that is deployed at that moment.
+// Writing: Execute (execute.go) admits a command, plans one atomic append (plan.go) and stores it (write.go), where
+// writers are in each other's way in groups (package groupcommit). Reading: Load (read.go) has streams folded (package
+// fold). A state is served only when it was folded up to the durable head of its stream under the spec that is deployed
+// at that moment.
 //
 // The decisions behind it are in docs/internals/core.md.
 package engine
@@ -39,18 +40,19 @@ type Options struct {
 	Logger *slog.Logger
 	// CacheBytes bounds the memory for states of aggregates; 0 means 64 MiB.
 	CacheBytes int64
-	// LookedBytes bounds the memory for large states that writes look at and that are not among those of CacheBytes; 0 means 128 MiB.
+	// LookedBytes bounds the memory for large states that writes look at and that are not among those of CacheBytes; 0
+	// means 128 MiB.
 	LookedBytes int64
-	// MaxDepth and MaxImplied bound what one event may imply: how long the chains and how many the events are; 0 means 5
-	// and 100.
+	// MaxDepth and MaxImplied bound what one event may imply: how long the chains and how many the events are; 0 means
+	// 5 and 100.
 	MaxDepth, MaxImplied int
 	// SnapshotEvery is the number of events after which a stream gets a new snapshot; 0 means 1000.
 	SnapshotEvery uint64
 	// WriteWait is how long a write waits for the locks of streams that others write to, before it is refused
 	// with CodeBusy; 0 means DefaultWriteWait.
 	WriteWait time.Duration
-	// ReadWait is how long a read waits for a state that takes long to fold, before it is refused with CodeStateNotReady; 0 means
-	// DefaultReadWait.
+	// ReadWait is how long a read waits for a state that takes long to fold, before it is refused with
+	// CodeStateNotReady; 0 means DefaultReadWait.
 	ReadWait time.Duration
 }
 
@@ -97,7 +99,8 @@ type counters struct{ events, conflicts, waited, replanned, busy atomic.Uint64 }
 const (
 	defaultCacheBytes  = 64 << 20
 	defaultLookedBytes = 128 << 20
-	// defaultSnapshotEvery is the distance of snapshots in events. Folding a thousand in the background costs about a microsecond a write.
+	// defaultSnapshotEvery is the distance of snapshots in events. Folding a thousand in the background costs about a
+	// microsecond a write.
 	defaultSnapshotEvery = 1000
 )
 
@@ -148,7 +151,8 @@ func New(o Options) *Engine {
 		failed: newFailureLog(o.Store, o.Clock, o.Logger),
 	}
 	e.states = fold.New(fold.Options{
-		Store: o.Store, Clock: o.Clock, Logger: o.Logger, CacheBytes: o.CacheBytes, SnapshotEvery: o.SnapshotEvery, ReadWait: o.ReadWait,
+		Store: o.Store, Clock: o.Clock, Logger: o.Logger, CacheBytes: o.CacheBytes, SnapshotEvery: o.SnapshotEvery,
+		ReadWait: o.ReadWait,
 		Program: func(t j17.Tenant, aggregateType string) *decider.Program {
 			if d := e.present(t); d != nil && d.Types[aggregateType] != nil {
 				return d.Program(aggregateType)
@@ -160,8 +164,8 @@ func New(o Options) *Engine {
 	return e
 }
 
-// Run makes snapshots and keeps states warm until the context ends. Then it ends the folds that nobody waits for, and returns when nothing
-// is under way in the background.
+// Run makes snapshots and keeps states warm until the context ends. Then it ends the folds that nobody waits for, and
+// returns when nothing is under way in the background.
 func (e *Engine) Run(ctx context.Context) error { return e.states.Run(ctx) }
 
 // Stats returns the counters.

@@ -65,34 +65,97 @@ func TestAdmission(t *testing.T) {
 		{"misspelt member", "counter/x/was_counted", `{"dta":{}}`, j17.CodeUnknownField, "dta", nil},
 		{"key before metadata", "counter/x/was_counted", `{"data":{}}`, j17.CodeInvalidIdentifier, "key", nil},
 		{"no metadata", "counter/global/was_counted", `{"data":{}}`, j17.CodeMissingField, "metadata", nil},
-		{"metadata is no object", "counter/global/was_counted", `{"data":{},"metadata":1}`, j17.CodeInvalidField, "metadata", nil},
-		{"unknown metadata", "counter/global/was_counted", with(`"previus_length":1`), j17.CodeUnknownField, "metadata.previus_length", nil},
-		{"no actor", "counter/global/was_counted", `{"data":{},"metadata":{}}`, j17.CodeMissingField, "metadata.actor", nil},
-		{"actor without type", "counter/global/was_counted", actor(`{"id":"` + user + `"}`), j17.CodeMissingField, "metadata.actor.type", nil},
-		{"actor without id", "counter/global/was_counted", actor(`{"type":"user"}`), j17.CodeMissingField, "metadata.actor.id", nil},
-		{"actor type no string", "counter/global/was_counted", actor(`{"type":1,"id":"global"}`), j17.CodeInvalidField, "metadata.actor.type", nil},
-		{"undeclared actor", "counter/global/was_counted", actor(`{"type":"robot","id":"x"}`), j17.CodeUndeclaredType, "metadata.actor.type", nil},
-		{"actor's id", "counter/global/was_counted", actor(`{"type":"user","id":"x"}`), j17.CodeInvalidIdentifier, "metadata.actor.id", nil},
-		{"system actor's id", "counter/global/was_counted", actor(`{"type":"system_agent","id":"x"}`), j17.CodeInvalidIdentifier, "metadata.actor.id", nil},
+		{
+			"metadata is no object", "counter/global/was_counted", `{"data":{},"metadata":1}`, j17.CodeInvalidField,
+			"metadata", nil,
+		},
+		{
+			"unknown metadata", "counter/global/was_counted", with(`"previus_length":1`), j17.CodeUnknownField,
+			"metadata.previus_length", nil,
+		},
+		{
+			"no actor", "counter/global/was_counted", `{"data":{},"metadata":{}}`, j17.CodeMissingField,
+			"metadata.actor", nil,
+		},
+		{
+			"actor without type", "counter/global/was_counted", actor(`{"id":"` + user + `"}`), j17.CodeMissingField,
+			"metadata.actor.type", nil,
+		},
+		{
+			"actor without id", "counter/global/was_counted", actor(`{"type":"user"}`), j17.CodeMissingField,
+			"metadata.actor.id", nil,
+		},
+		{
+			"actor type no string", "counter/global/was_counted", actor(`{"type":1,"id":"global"}`),
+			j17.CodeInvalidField, "metadata.actor.type", nil,
+		},
+		{
+			"undeclared actor", "counter/global/was_counted", actor(`{"type":"robot","id":"x"}`),
+			j17.CodeUndeclaredType, "metadata.actor.type", nil,
+		},
+		{
+			"actor's id", "counter/global/was_counted", actor(`{"type":"user","id":"x"}`), j17.CodeInvalidIdentifier,
+			"metadata.actor.id", nil,
+		},
+		{
+			"system actor's id", "counter/global/was_counted", actor(`{"type":"system_agent","id":"x"}`),
+			j17.CodeInvalidIdentifier, "metadata.actor.id", nil,
+		},
 		{"system actor", "counter/global/was_counted", actor(`{"type":"system_agent","id":"event_scheduler"}`), j17.CodeForbidden, "metadata.actor.type", nil},
-		{"undeclared target", "counter/global/was_counted", with(`"target":{"type":"x","id":"x"}`), j17.CodeUndeclaredType, "metadata.target.type", nil},
-		{"target's id", "counter/global/was_counted", with(`"target":{"type":"thing","id":"x"}`), j17.CodeInvalidIdentifier, "metadata.target.id", nil},
-		{"previous_length text", "counter/global/was_counted", with(`"previous_length":"5"`), j17.CodeInvalidField, "metadata.previous_length", nil},
-		{"previous_length negative", "counter/global/was_counted", with(`"previous_length":-1`), j17.CodeInvalidField, "metadata.previous_length", nil},
-		{"previous_length fraction", "counter/global/was_counted", with(`"previous_length":1.5`), j17.CodeInvalidField, "metadata.previous_length", nil},
-		{"skip_occ text", "counter/global/was_counted", with(`"skip_occ":"yes"`), j17.CodeInvalidField, "metadata.skip_occ", nil},
-		{"skip_occ with previous_length", "counter/global/was_counted", with(`"skip_occ":true,"previous_length":0`), j17.CodeInvalidField, "metadata.skip_occ", nil},
-		{"skip_occ not allowed", "counter/global/was_named", with(`"skip_occ":true`), j17.CodeSkipOCCNotAllowed, "metadata.skip_occ", nil},
+		{
+			"undeclared target", "counter/global/was_counted", with(`"target":{"type":"x","id":"x"}`),
+			j17.CodeUndeclaredType, "metadata.target.type", nil,
+		},
+		{
+			"target's id", "counter/global/was_counted", with(`"target":{"type":"thing","id":"x"}`),
+			j17.CodeInvalidIdentifier, "metadata.target.id", nil,
+		},
+		{
+			"previous_length text", "counter/global/was_counted", with(`"previous_length":"5"`), j17.CodeInvalidField,
+			"metadata.previous_length", nil,
+		},
+		{
+			"previous_length negative", "counter/global/was_counted", with(`"previous_length":-1`),
+			j17.CodeInvalidField, "metadata.previous_length", nil,
+		},
+		{
+			"previous_length fraction", "counter/global/was_counted", with(`"previous_length":1.5`),
+			j17.CodeInvalidField, "metadata.previous_length", nil,
+		},
+		{
+			"skip_occ text", "counter/global/was_counted", with(`"skip_occ":"yes"`), j17.CodeInvalidField,
+			"metadata.skip_occ", nil,
+		},
+		{
+			"skip_occ with previous_length", "counter/global/was_counted", with(`"skip_occ":true,"previous_length":0`),
+			j17.CodeInvalidField, "metadata.skip_occ", nil,
+		},
+		{
+			"skip_occ not allowed", "counter/global/was_named", with(`"skip_occ":true`), j17.CodeSkipOCCNotAllowed,
+			"metadata.skip_occ", nil,
+		},
 		{"no data", "counter/global/was_counted", `{` + meta + `}`, j17.CodeMissingField, "data", nil},
-		{"schema", "counter/global/was_counted", `{"data":{"by":"1"},` + meta + `}`, j17.CodeSchemaViolation, "data.by", nil},
-		{"schema, required", "counter/global/was_counted", `{"data":{},` + meta + `}`, j17.CodeSchemaViolation, "data.by", nil},
+		{
+			"schema", "counter/global/was_counted", `{"data":{"by":"1"},` + meta + `}`, j17.CodeSchemaViolation,
+			"data.by", nil,
+		},
+		{
+			"schema, required", "counter/global/was_counted", `{"data":{},` + meta + `}`, j17.CodeSchemaViolation,
+			"data.by", nil,
+		},
 		{"conflict last", "counter/global/was_counted", with(`"previous_length":7`), j17.CodeConflict, "", nil},
 		{"batch without events", "counter/global", `{` + meta + `}`, j17.CodeMissingField, "events", nil},
 		{"batch events no array", "counter/global", batch(`{}`), j17.CodeInvalidField, "events", nil},
 		{"batch empty", "counter/global", batch(`[]`), j17.CodeInvalidField, "events", nil},
 		{"batch event no object", "counter/global", batch(`[1]`), j17.CodeInvalidField, "", at(0)},
-		{"batch event without type", "counter/global", batch(`[` + ok + `,{"data":{}}]`), j17.CodeMissingField, "type", at(1)},
-		{"batch event of unknown type", "counter/global", batch(`[` + ok + `,{"type":"ghost"}]`), j17.CodeUnknownEventType, "type", at(1)},
+		{
+			"batch event without type", "counter/global", batch(`[` + ok + `,{"data":{}}]`), j17.CodeMissingField,
+			"type", at(1),
+		},
+		{
+			"batch event of unknown type", "counter/global", batch(`[` + ok + `,{"type":"ghost"}]`),
+			j17.CodeUnknownEventType, "type", at(1),
+		},
 		{"batch event with metadata", "counter/global", batch(`[{"type":"was_counted","metadata":{}}]`), j17.CodeUnknownField, "metadata", at(0)},
 		{"of two faults, the event's type before the next one's form", "counter/global", batch(`[{"type":"ghost"},1]`), j17.CodeUnknownEventType, "type", at(0)},
 		{"of two faults, the form of the events before the key", "counter/x", batch(`[1]`), j17.CodeInvalidField, "", at(0)},
@@ -100,12 +163,16 @@ func TestAdmission(t *testing.T) {
 		{"of two faults, the actor before the form of the target", "counter/global/was_counted", `{"data":{},"metadata":{"actor":{"type":"robot","id":"x"},"target":1}}`, j17.CodeUndeclaredType, "metadata.actor.type", nil},
 		{"of two faults, the target before the form of the length", "counter/global/was_counted", with(`"target":{"type":"x","id":"x"},"previous_length":"5"`), j17.CodeUndeclaredType, "metadata.target.type", nil},
 		{"of two faults, the form of the length before the data", "counter/global/was_counted", `{"metadata":{"actor":{"type":"user","id":"` + user + `"},"previous_length":"5"}}`, j17.CodeInvalidField, "metadata.previous_length", nil},
-		{"batch event fails schema", "counter/global", batch(`[` + ok + `,` + ok + `,{"type":"was_counted"}]`), j17.CodeSchemaViolation, "data.by", at(2)},
+		{
+			"batch event fails schema", "counter/global", batch(`[` + ok + `,` + ok + `,{"type":"was_counted"}]`),
+			j17.CodeSchemaViolation, "data.by", at(2),
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := f.Execute(t.Context(), enginetest.Command(t, tc.path, tc.body))
 			var e *j17.Error
-			if !errors.As(err, &e) || e.Code != tc.code || e.Path != tc.where || !cmp.Equal(e.EventIndex, tc.index) || e.Message == "" {
+			if !errors.As(err, &e) || e.Code != tc.code || e.Path != tc.where || !cmp.Equal(e.EventIndex, tc.index) ||
+				e.Message == "" {
 				t.Errorf("got %+v, want %s at %q", err, tc.code, tc.where)
 			}
 		})
@@ -130,8 +197,8 @@ func TestReservedEventTypes(t *testing.T) {
 	}
 }
 
-// TestACommandFromInside writes as a worker does: as one of the platform's own actors, with metadata of its own, which events
-// that are implied do not have.
+// TestACommandFromInside writes as a worker does: as one of the platform's own actors, with metadata of its own, which
+// events that are implied do not have.
 func TestACommandFromInside(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	f.DeploySource(t, `{"agent_types":["user"],"aggregate_types":{"a":{"events":{
@@ -140,13 +207,18 @@ func TestACommandFromInside(t *testing.T) {
 	c := &engine.Command{Tenant: tenant, Command: wanted.Command{
 		Writes: wanted.One("a", id, "was_started", value.ObjectValue()),
 		Actor:  j17.Agent{Type: "system_agent", ID: "saga_coordinator"},
-		Cause:  wanted.Cause{CorrelationID: user, Members: []value.Member{{Key: "saga", Value: value.ObjectValue(value.Member{Key: "step", Value: value.StringValue("pay")})}}},
+		Cause: wanted.Cause{CorrelationID: user, Members: []value.Member{
+			{Key: "saga", Value: value.ObjectValue(value.Member{Key: "step", Value: value.StringValue("pay")})},
+		}},
 	}}
 	if _, err := f.Execute(t.Context(), c); j17.CodeOf(err) != j17.CodeForbidden {
 		t.Errorf("an actor of the platform without trust: %v", err)
 	}
 	c.Trusted = true
-	if _, err := f.Execute(t.Context(), &engine.Command{Tenant: tenant, Command: wanted.Command{Writes: []wanted.Write{{Type: "a", ID: id}}, Actor: c.Actor, Trusted: true}}); j17.CodeOf(err) != j17.CodeInvalidField {
+	if _, err := f.Execute(t.Context(), &engine.Command{
+		Tenant:  tenant,
+		Command: wanted.Command{Writes: []wanted.Write{{Type: "a", ID: id}}, Actor: c.Actor, Trusted: true},
+	}); j17.CodeOf(err) != j17.CodeInvalidField {
 		t.Errorf("no events: %v", err)
 	}
 	if _, err := f.Execute(t.Context(), c); err != nil {
@@ -171,13 +243,16 @@ func TestACommandFromInside(t *testing.T) {
 
 func TestSchemaFailureDetails(t *testing.T) {
 	f := newFixture(t, engine.Options{})
-	_, err := f.Execute(t.Context(), enginetest.Command(t, "counter/global/was_counted", `{"data":{"by":"1","x":2},`+meta+`}`))
+	_, err := f.Execute(
+		t.Context(), enginetest.Command(t, "counter/global/was_counted", `{"data":{"by":"1","x":2},`+meta+`}`),
+	)
 	var e *j17.Error
 	if !errors.As(err, &e) {
 		t.Fatal(err)
 	}
 	raw := fmt.Sprintf("%+v", e.Details)
-	if !strings.Contains(raw, "Field:by Constraint:type") || len(e.Errors) != 2 || e.Errors[0].Pointer != "/data/by" || e.Errors[1].Pointer != "/data/x" {
+	if !strings.Contains(raw, "Field:by Constraint:type") || len(e.Errors) != 2 || e.Errors[0].Pointer != "/data/by" ||
+		e.Errors[1].Pointer != "/data/x" {
 		t.Errorf("details %s, errors %+v", raw, e.Errors)
 	}
 }
@@ -224,9 +299,15 @@ func TestReads(t *testing.T) {
 		{"none of them", "counter/" + id, "aggregate_not_found", engine.LoadOptions{Length: new(uint64(0))}},
 		{"at the very second", "counter/" + id, stamped(6, 20), engine.LoadOptions{Until: new(int64(1_700_000_020))}},
 		{"between two", "counter/" + id, stamped(6, 20), engine.LoadOptions{Until: new(int64(1_700_000_029))}},
-		{"before the first", "counter/" + id, "aggregate_not_found", engine.LoadOptions{Until: new(int64(1_699_999_999))}},
+		{
+			"before the first", "counter/" + id, "aggregate_not_found",
+			engine.LoadOptions{Until: new(int64(1_699_999_999))},
+		},
 		{"later than all", "counter/" + id, stamped(15, 40), engine.LoadOptions{Until: new(int64(1_800_000_000))}},
-		{"both", "counter/" + id, stamped(1, 0), engine.LoadOptions{Until: new(int64(1_700_000_020)), Length: new(uint64(1))}},
+		{
+			"both", "counter/" + id, stamped(1, 0),
+			engine.LoadOptions{Until: new(int64(1_700_000_020)), Length: new(uint64(1))},
+		},
 		{"replayed past", "counter/" + id, stamped(3, 10), engine.LoadOptions{Length: new(uint64(2)), Replay: true}},
 		{"absent", "counter/" + user, "aggregate_not_found", engine.LoadOptions{}},
 		{"singleton", "counter/global", "{}", engine.LoadOptions{}},
@@ -391,7 +472,9 @@ func TestConcurrentWriters(t *testing.T) {
 		writers.Go(func() { // each length is won by exactly one writer
 			for n := range each {
 				body := fmt.Sprintf(`{"data":{"by":1},"metadata":{"actor":{"type":"user","id":"%s"},"previous_length":%d}}`, user, n)
-				if _, err := f.Execute(t.Context(), enginetest.Command(t, "counter/"+id+"/was_counted", body)); err == nil {
+				if _, err := f.Execute(
+					t.Context(), enginetest.Command(t, "counter/"+id+"/was_counted", body),
+				); err == nil {
 					mu.Lock()
 					won[n]++
 					mu.Unlock()
@@ -476,7 +559,9 @@ func TestADeployTakesEffectAtOnce(t *testing.T) {
 	if !strings.HasPrefix(string(after.JSON), `{"n":-5,`) || after.EntityTag == before.EntityTag {
 		t.Errorf("%s with tag %s, before %s", after.JSON, after.EntityTag, before.EntityTag)
 	}
-	if same, _ := f.Load(t.Context(), tenant, "other", "global", engine.LoadOptions{}); same.EntityTag != other.EntityTag {
+	if same, _ := f.Load(
+		t.Context(), tenant, "other", "global", engine.LoadOptions{},
+	); same.EntityTag != other.EntityTag {
 		t.Error("the tag of a type whose definition did not change has changed")
 	}
 	if err := f.noSpec(t); j17.CodeOf(err) != j17.CodeNoSpec {
@@ -514,7 +599,9 @@ func TestSnapshots(t *testing.T) {
 	if replayed := f.State(t, "counter/"+id, engine.LoadOptions{Replay: true}); got != replayed {
 		t.Errorf("from the snapshot %s, replayed %s", got, replayed)
 	}
-	if past := f.State(t, "counter/"+id, engine.LoadOptions{Length: new(uint64(3))}); !strings.HasPrefix(past, `{"n":3,`) {
+	if past := f.State(t, "counter/"+id, engine.LoadOptions{
+		Length: new(uint64(3)),
+	}); !strings.HasPrefix(past, `{"n":3,`) {
 		t.Errorf("before the snapshot: %s", past)
 	}
 }

@@ -17,7 +17,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// environment is what the engine keeps of one tenant: its spec, its time, and the locks and pending appends of its writers.
+// environment is what the engine keeps of one tenant: its spec, its time, and the locks and pending appends of its
+// writers.
 type environment struct {
 	e       *Engine
 	tenant  j17.Tenant
@@ -39,12 +40,14 @@ type environment struct {
 type deployed struct {
 	*decider.Decider
 	env *environment
-	// fences hold as long as it is deployed, for all who write to the store; replaced is closed when this engine has another one.
+	// fences hold as long as it is deployed, for all who write to the store; replaced is closed when this engine has
+	// another one.
 	fences   []store.Fence
 	replaced chan struct{}
 	// absent is what conditions have not found.
 	absent absences
-	// retagged counts, by name, how often deployments have changed which events have a tag, since the environment was first deployed to.
+	// retagged counts, by name, how often deployments have changed which events have a tag, since the environment was
+	// first deployed to.
 	retagged map[string]uint64
 }
 
@@ -58,11 +61,11 @@ type renewal struct {
 // errRedeployed tells that a write was decided under a spec that is not deployed any more. Nothing was written.
 var errRedeployed = errors.New("engine: another spec has been deployed meanwhile")
 
-// Deploy makes c the spec of a tenant, with the functions of its custom code: event types whose code has none are refused
-// with CodeCustomCodeFailed. Reads and writes that begin afterwards see it; states that were folded with other handlers or
-// functions are not used any more. Whatever is decided with c is stored only while the fences hold: a fence on what says in the
-// store that c is deployed makes a deployment exact, whoever makes the next one. Writes whose fences do not hold any more are
-// decided anew with what the hook Renew deploys.
+// Deploy makes c the spec of a tenant, with the functions of its custom code: event types whose code has none are
+// refused with CodeCustomCodeFailed. Reads and writes that begin afterwards see it; states that were folded with other
+// handlers or functions are not used any more. Whatever is decided with c is stored only while the fences hold: a fence
+// on what says in the store that c is deployed makes a deployment exact, whoever makes the next one. Writes whose
+// fences do not hold any more are decided anew with what the hook Renew deploys.
 func (e *Engine) Deploy(t j17.Tenant, c *spec.Compiled, functions decider.Functions, fences ...store.Fence) {
 	d := &deployed{Decider: decider.New(c, functions), fences: fences, replaced: make(chan struct{})}
 	for {
@@ -220,8 +223,9 @@ func (env *environment) commit(ctx context.Context, units []store.Append) ([]sto
 	return env.e.store.Append(ctx, env.tenant, units)
 }
 
-// Hold calls do while this engine stores no events of a tenant, which nobody else can: the one process that has a store open locks it. Who is
-// about to store some waits until do has returned; what was decided before stays decided, so that do may change what it is fenced on.
+// Hold calls do while this engine stores no events of a tenant, which nobody else can: the one process that has a store
+// open locks it. Who is about to store some waits until do has returned; what was decided before stays decided, so that
+// do may change what it is fenced on.
 func (e *Engine) Hold(t j17.Tenant, do func() error) error {
 	found, ok := e.environments.Load(t)
 	if !ok {
@@ -251,8 +255,8 @@ func (d *deployed) RefusedBy(r *store.Result) bool {
 	})
 }
 
-// renew returns when something else is deployed than d, with which nothing can be decided any more: the engine is told by itself,
-// or it asks.
+// renew returns when something else is deployed than d, with which nothing can be decided any more: the engine is told
+// by itself, or it asks.
 func (d *deployed) renew(ctx context.Context) error {
 	env := d.env
 	env.mu.Lock()
@@ -296,7 +300,8 @@ func (env *environment) ask(ctx context.Context, r *renewal) {
 	close(r.done)
 }
 
-// now returns the time at which something is decided, in Unix seconds: the clock's, or that of the latest event if it is later.
+// now returns the time at which something is decided, in Unix seconds: the clock's, or that of the latest event if it
+// is later.
 func (env *environment) now() int64 { return max(env.e.clock.Now().Unix(), env.latest.Load()) }
 
 // observe notes that there are events of that time.

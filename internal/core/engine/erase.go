@@ -9,8 +9,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Erase removes the states of streams that were rewritten, on disk and in memory, the results of the commands that wrote their events, but that
-// they were carried out, and what is kept of writes that failed because of them, which has no values. A state that is folded at this moment is kept by nobody.
+// Erase removes the states of streams that were rewritten, on disk and in memory, the results of the commands that
+// wrote their events, but that they were carried out, and what is kept of writes that failed because of them, which has
+// no values. A state that is folded at this moment is kept by nobody.
 func (e *Engine) Erase(ctx context.Context, t j17.Tenant, er part.Erased) error {
 	// From here on nobody keeps a state of before.
 	if err := e.states.BeginErasure(ctx, t, &er); err != nil {

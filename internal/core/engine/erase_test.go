@@ -30,8 +30,9 @@ func (f *fixture) held(t *testing.T) (n int) {
 	return n
 }
 
-// TestErasure: states of an erased stream are gone from disk and from memory, and so are the results of the commands that wrote it and the
-// writes that have failed because of it. Those of others stay. A command that comes again would bring back what was erased.
+// TestErasure: states of an erased stream are gone from disk and from memory, and so are the results of the commands
+// that wrote it and the writes that have failed because of it. Those of others stay. A command that comes again would
+// bring back what was erased.
 func TestErasure(t *testing.T) {
 	f := newFixture(t, engine.Options{SnapshotEvery: 2})
 	f.DeploySource(t, enginetest.CounterSpec)
@@ -77,7 +78,9 @@ func TestErasure(t *testing.T) {
 	// Erase one of the two.
 	var gone []store.Rewritten
 	for version := uint64(1); version <= 4; version++ {
-		gone = append(gone, store.Rewritten{Version: version, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)})
+		gone = append(gone, store.Rewritten{
+			Version: version, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`),
+		})
 	}
 	if err := storetest.Erase(t.Context(), f.Store, tenant, key, gone); err != nil {
 		t.Fatal(err)
@@ -152,12 +155,15 @@ func (s *overtaken) Write(ctx context.Context, t j17.Tenant, side []store.Side, 
 	return err
 }
 
-// TestALateStateIsNotKept erases a stream when its state is about to be kept, which then is not. That of what is left may be kept behind it.
+// TestALateStateIsNotKept erases a stream when its state is about to be kept, which then is not. That of what is left
+// may be kept behind it.
 func TestALateStateIsNotKept(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	key := j17.Key{Type: "counter", ID: id}
 	slow := &overtaken{Store: f.Store, wrote: make(chan error, 1)}
-	late := on(engine.New(engine.Options{Store: slow, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), SnapshotEvery: 2}))
+	late := on(engine.New(engine.Options{
+		Store: slow, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), SnapshotEvery: 2,
+	}))
 	slow.before = func() {
 		gone := []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)}}
 		if err := storetest.Erase(t.Context(), f.Store, tenant, key, gone); err != nil {

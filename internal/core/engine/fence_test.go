@@ -68,8 +68,8 @@ const (
 	notes      = `,"implications":[{"condition":{"gte":["$.state.n",0]},"emit":{"aggregate_type":"account","id":"$.key","event_type":"was_noted","data":{}}}]`
 )
 
-// TestNoEventIsStoredUnderAFormerSpec deploys a spec elsewhere between the decision of a write and its commit: the event that the
-// new one does not know is not stored, and others are decided with the new one.
+// TestNoEventIsStoredUnderAFormerSpec deploys a spec elsewhere between the decision of a write and its commit: the
+// event that the new one does not know is not stored, and others are decided with the new one.
 func TestNoEventIsStoredUnderAFormerSpec(t *testing.T) {
 	for name, implied := range map[string]string{"alone": "", "implying": notes, "in turn": notes} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +78,9 @@ func TestNoEventIsStoredUnderAFormerSpec(t *testing.T) {
 			asked := 0
 			f := newFixture(t, engine.Options{})
 			d.Store = f.Store
-			e = engine.New(engine.Options{Store: d, Clock: f.Clock}).Use(renewing(func(ctx context.Context, _ j17.Tenant) error {
+			e = engine.New(engine.Options{
+				Store: d, Clock: f.Clock,
+			}).Use(renewing(func(ctx context.Context, _ j17.Tenant) error {
 				asked++
 				return d.adopt(ctx, e)
 			}))
@@ -114,7 +116,9 @@ func TestNoEventIsStoredUnderAFormerSpec(t *testing.T) {
 				t.Errorf("%d events, there were %d: %v", n, stored, err)
 			}
 			d.before = func() { d.put(t, fmt.Sprintf(firstSpec, "")) }
-			if _, err := e.Execute(t.Context(), enginetest.Command(t, "account/"+id+"/was_noted", `{"data":{},`+meta+`}`)); err != nil {
+			if _, err := e.Execute(
+				t.Context(), enginetest.Command(t, "account/"+id+"/was_noted", `{"data":{},`+meta+`}`),
+			); err != nil {
 				t.Errorf("an event of both specs: %v", err)
 			}
 			if asked != 2 {
@@ -128,7 +132,9 @@ func TestNoEventIsStoredUnderAFormerSpec(t *testing.T) {
 func TestASpecThatCannotBeTakenOver(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	d := &deployments{Store: f.Store}
-	e := engine.New(engine.Options{Store: d, Clock: f.Clock}).Use(renewing(func(context.Context, j17.Tenant) error { return nil }))
+	e := engine.New(engine.Options{Store: d, Clock: f.Clock}).Use(
+		renewing(func(context.Context, j17.Tenant) error { return nil }),
+	)
 	d.put(t, fmt.Sprintf(firstSpec, ""))
 	if err := d.adopt(t.Context(), e); err != nil {
 		t.Fatal(err)
@@ -146,7 +152,8 @@ func TestASpecThatCannotBeTakenOver(t *testing.T) {
 	}
 }
 
-// TestADeployIsExactAmongManyWriters lets writers go on while specs change: every event was stored under a spec that has it.
+// TestADeployIsExactAmongManyWriters lets writers go on while specs change: every event was stored under a spec that
+// has it.
 func TestADeployIsExactAmongManyWriters(t *testing.T) {
 	const servers, writers, rounds = 2, 8, 5
 	f := newFixture(t, engine.Options{})
@@ -154,7 +161,9 @@ func TestADeployIsExactAmongManyWriters(t *testing.T) {
 	d.put(t, fmt.Sprintf(firstSpec, notes))
 	engines := make([]*engine.Engine, servers)
 	for i := range engines {
-		engines[i] = engine.New(engine.Options{Store: d, Clock: f.Clock}).Use(renewing(func(ctx context.Context, _ j17.Tenant) error { return d.adopt(ctx, engines[i]) }))
+		engines[i] = engine.New(engine.Options{Store: d, Clock: f.Clock}).Use(
+			renewing(func(ctx context.Context, _ j17.Tenant) error { return d.adopt(ctx, engines[i]) }),
+		)
 		if err := d.adopt(t.Context(), engines[i]); err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +178,9 @@ func TestADeployIsExactAmongManyWriters(t *testing.T) {
 					return
 				default:
 				}
-				_, err := engines[w%servers].Execute(t.Context(), enginetest.Command(t, "account/"+id+"/was_paid", `{"data":{},`+meta+`}`))
+				_, err := engines[w%servers].Execute(
+					t.Context(), enginetest.Command(t, "account/"+id+"/was_paid", `{"data":{},`+meta+`}`),
+				)
 				if code := j17.CodeOf(err); err != nil && code != j17.CodeUnknownEventType && code != j17.CodeBusy {
 					t.Error(err)
 				}
@@ -184,7 +195,9 @@ func TestADeployIsExactAmongManyWriters(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 20 { // what was under way comes in among these
-			if err := d.Write(t.Context(), tenant, []store.Side{{Op: store.Put, Space: "test.other", Key: fmt.Sprint(i)}}); err != nil {
+			if err := d.Write(t.Context(), tenant, []store.Side{
+				{Op: store.Put, Space: "test.other", Key: fmt.Sprint(i)},
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}

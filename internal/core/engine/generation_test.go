@@ -33,15 +33,19 @@ func eraseAll(tb testing.TB, s *pebble.Store, key j17.Key) {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		stream.Events = append(stream.Events, store.Rewritten{Version: e.Version, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)})
+		stream.Events = append(stream.Events, store.Rewritten{
+			Version: e.Version, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`),
+		})
 	}
-	if _, err := s.Rewrite(tb.Context(), enginetest.Tenant, store.Rewrite{Streams: []store.RewrittenStream{stream}}); err != nil {
+	if _, err := s.Rewrite(tb.Context(), enginetest.Tenant, store.Rewrite{
+		Streams: []store.RewrittenStream{stream},
+	}); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// TestRewrittenStates reads states of a stream whose events were rewritten, which is as long as before: none is of what was there, be it
-// in memory or kept on disk.
+// TestRewrittenStates reads states of a stream whose events were rewritten, which is as long as before: none is of what
+// was there, be it in memory or kept on disk.
 func TestRewrittenStates(t *testing.T) {
 	t.Parallel()
 	f := enginetest.New(t, engine.Options{SnapshotEvery: 2})
@@ -62,7 +66,9 @@ func TestRewrittenStates(t *testing.T) {
 
 	look := func(when string) {
 		three, at := uint64(3), f.Clock.Now().Unix()
-		for name, o := range map[string]engine.LoadOptions{"now": {}, "anew": {Replay: true}, "length": {Length: &three}, "at": {Until: &at}} {
+		for name, o := range map[string]engine.LoadOptions{
+			"now": {}, "anew": {Replay: true}, "length": {Length: &three}, "at": {Until: &at},
+		} {
 			s, err := f.Load(t.Context(), enginetest.Tenant, key.Type, key.ID, o)
 			if err != nil || !strings.HasPrefix(string(s.JSON), `{"erased":true`) || s.EntityTag == old.EntityTag {
 				t.Errorf("%s, %s: %s has the tag %s, before it was %s; %v", when, name, s.JSON, s.EntityTag, old.EntityTag, err)
@@ -85,7 +91,8 @@ func TestRewrittenStates(t *testing.T) {
 		t.Errorf("a write on the tag of what was erased: %v", err)
 	}
 	f.Post(t, "profile/"+key.ID+"/was_filled", enginetest.Body(`{"n":7}`))
-	if got := f.State(t, "profile/"+key.ID, engine.LoadOptions{}); !strings.HasPrefix(got, `{"erased":true`) || !strings.Contains(got, `"n":7`) {
+	if got := f.State(t, "profile/"+key.ID, engine.LoadOptions{}); !strings.HasPrefix(got, `{"erased":true`) ||
+		!strings.Contains(got, `"n":7`) {
 		t.Errorf("after a new event there is %s", got)
 	}
 }
@@ -120,7 +127,8 @@ func TestDecidedOnErased(t *testing.T) {
 			t.Errorf("%s, %v", e.Raw, err)
 		}
 	}
-	if got := f.State(t, "profile/"+key.ID, engine.LoadOptions{}); strings.Contains(got, "secret") || !strings.Contains(got, "erased") {
+	if got := f.State(t, "profile/"+key.ID, engine.LoadOptions{}); strings.Contains(got, "secret") ||
+		!strings.Contains(got, "erased") {
 		t.Errorf("the state is %s", got)
 	}
 }

@@ -44,8 +44,8 @@ func (s *interrupted) Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) (
 	return s.Store.Heads(ctx, t, keys)
 }
 
-// TestRefusedForWhatWas: money moves from one purse to the other between the looks at both. An event that is refused is so for states
-// that were there at one moment.
+// TestRefusedForWhatWas: money moves from one purse to the other between the looks at both. An event that is refused is
+// so for states that were there at one moment.
 func TestRefusedForWhatWas(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	f.DeploySource(t, purseSpec)
@@ -61,7 +61,9 @@ func TestRefusedForWhatWas(t *testing.T) {
 	}
 	e := engine.New(engine.Options{Store: s, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
 	e.Deploy(tenant, enginetest.Compiled(t, purseSpec), nil)
-	if _, err := e.Execute(t.Context(), enginetest.Command(t, "purse/a/was_used", enginetest.Body(`{"n":10,"other":"b"}`))); err != nil || moves != 1 {
+	if _, err := e.Execute(
+		t.Context(), enginetest.Command(t, "purse/a/was_used", enginetest.Body(`{"n":10,"other":"b"}`)),
+	); err != nil || moves != 1 {
 		t.Errorf("after %d moves: %v", moves, err)
 	}
 
@@ -76,8 +78,8 @@ func TestRefusedForWhatWas(t *testing.T) {
 	}
 }
 
-// TestGuardsInARace lets many writers use and fill three purses, each event of which is guarded by two of them. Gone through in the order
-// of the feed, every event was allowed where it stands.
+// TestGuardsInARace lets many writers use and fill three purses, each event of which is guarded by two of them. Gone
+// through in the order of the feed, every event was allowed where it stands.
 func TestGuardsInARace(t *testing.T) {
 	const writers, rounds = 8, 25
 	f := newFixture(t, engine.Options{})
@@ -135,7 +137,8 @@ func TestGuardsInARace(t *testing.T) {
 	}
 }
 
-// late is a store in which something happens before it is looked for the first time what a command has come to, or before a unit is stored.
+// late is a store in which something happens before it is looked for the first time what a command has come to, or
+// before a unit is stored.
 type late struct {
 	*pebble.Store
 
@@ -160,8 +163,8 @@ func (s *late) Append(ctx context.Context, t j17.Tenant, units []store.Append) (
 	return s.Store.Append(ctx, t, units)
 }
 
-// TestRefusedForItself: another try of a command is stored while this one is decided, so that what forbids it is what it has written
-// itself. It is a repetition.
+// TestRefusedForItself: another try of a command is stored while this one is decided, so that what forbids it is what
+// it has written itself. It is a repetition.
 func TestRefusedForItself(t *testing.T) {
 	const src = `{"agent_types": ["user"], "aggregate_types": {"account": {"events": {
 		"was_noted": {"schema": {}, "tags": {"n": "$.data.n"}, "handler": []},
@@ -171,10 +174,14 @@ func TestRefusedForItself(t *testing.T) {
 	for name, body := range map[string]string{
 		"was_noted":           enginetest.Body(`{"n":1}`),
 		"was_noted/condition": `{"data":{"n":3},"conditions":[{"fail_if_events_match":{"tags":["n:3"]}}],` + enginetest.Meta + `}`,
-		"was_noted/length":    strings.Replace(enginetest.Body(`{}`), `"metadata":{`, `"metadata":{"previous_length":0,`, 1),
-		"was_opened":          enginetest.Body(`{}`),
-		"was_paid":            enginetest.Body(`{}`),
-		"was_paid/length":     strings.Replace(enginetest.Body(`{}`), `"metadata":{`, `"metadata":{"previous_length":0,`, 1),
+		"was_noted/length": strings.Replace(
+			enginetest.Body(`{}`), `"metadata":{`, `"metadata":{"previous_length":0,`, 1,
+		),
+		"was_opened": enginetest.Body(`{}`),
+		"was_paid":   enginetest.Body(`{}`),
+		"was_paid/length": strings.Replace(
+			enginetest.Body(`{}`), `"metadata":{`, `"metadata":{"previous_length":0,`, 1,
+		),
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, engine.Options{})
@@ -203,7 +210,8 @@ func TestRefusedForItself(t *testing.T) {
 	}
 }
 
-// TestNamesThatLeadNowhereAreLookedAt: an event is allowed because nobody is called so, and somebody is before it is stored.
+// TestNamesThatLeadNowhereAreLookedAt: an event is allowed because nobody is called so, and somebody is before it is
+// stored.
 func TestNamesThatLeadNowhereAreLookedAt(t *testing.T) {
 	const src = `{"agent_types": ["user"], "project_key": "VNO", "aggregate_types": {
 		"claim": {"events": {"was_made": {"schema": {}, "reads": {"ticket": {"aggregate_type": "ticket", "id": "$.data.ticket"}},
@@ -230,13 +238,16 @@ func TestNamesThatLeadNowhereAreLookedAt(t *testing.T) {
 	if _, err := e.Execute(t.Context(), claim("VNO-1")); j17.CodeOf(err) != j17.CodeRequirementFailed {
 		t.Errorf("a ticket that is filed meanwhile: %v", err)
 	}
-	row := f.ExecuteInOrder(t.Context(), tenant, []*engine.Command{filed(enginetest.User), claim("VNO-2"), claim("VNO-3")})
+	row := f.ExecuteInOrder(t.Context(), tenant, []*engine.Command{
+		filed(enginetest.User), claim("VNO-2"), claim("VNO-3"),
+	})
 	if row[0].Err != nil || j17.CodeOf(row[1].Err) != j17.CodeRequirementFailed || row[2].Err != nil {
 		t.Errorf("in a row: %v, %v, %v", row[0].Err, row[1].Err, row[2].Err)
 	}
 }
 
-// TestLengthsOfSeveral: a command with several writes that expect lengths is refused at once where one of them is another one.
+// TestLengthsOfSeveral: a command with several writes that expect lengths is refused at once where one of them is
+// another one.
 func TestLengthsOfSeveral(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	f.DeploySource(t, purseSpec)
@@ -278,7 +289,9 @@ func TestAGuardThatCannotBeAskedSaysSo(t *testing.T) {
 		{"had_line", `"2"`, j17.CodeInvalidOperand, true},
 		{"had_line", "1", "", false},
 	} {
-		_, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id+"/"+tc.event, `{"data":{"n":`+tc.n+`},`+meta+`}`))
+		_, err := f.Execute(
+			t.Context(), enginetest.Command(t, "order/"+id+"/"+tc.event, `{"data":{"n":`+tc.n+`},`+meta+`}`),
+		)
 		e, _ := errors.AsType[*j17.Error](err)
 		if (e != nil) != tc.refused {
 			t.Errorf("%s of %s: %v", tc.event, tc.n, err)

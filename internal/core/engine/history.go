@@ -22,17 +22,20 @@ type Step struct {
 	State value.Value
 }
 
-// Made is one version of an aggregate: its event, the state before and after it, and how its handler came from the one to the other.
+// Made is one version of an aggregate: its event, the state before and after it, and how its handler came from the one
+// to the other.
 type Made struct {
 	Event         *j17.Event
 	Before, After value.Value
 	Steps         []Step
 }
 
-// History hands the versions of an aggregate from one on, up to count of them, to each, and returns how many versions there are. All work is
-// charged to the budget. What each is handed is valid until it returns. The error of each ends it.
+// History hands the versions of an aggregate from one on, up to count of them, to each, and returns how many versions
+// there are. All work is charged to the budget. What each is handed is valid until it returns. The error of each ends
+// it.
 func (e *Engine) History(
-	ctx context.Context, t j17.Tenant, aggregateType, id string, from uint64, count int, b *work.Budget, each func(Made) error,
+	ctx context.Context, t j17.Tenant, aggregateType, id string, from uint64, count int, b *work.Budget,
+	each func(Made) error,
 ) (length uint64, err error) {
 	d, key, head, err := e.locate(ctx, t, aggregateType, id)
 	if err != nil {
@@ -50,7 +53,9 @@ func (e *Engine) History(
 	typ := d.Program(key.Type)
 	f := *typ.First()
 	if from > 1 {
-		s, err := e.states.State(ctx, t, typ, key, fold.Version{Length: from - 1, Generation: head.Generation}, true, false)
+		s, err := e.states.State(
+			ctx, t, typ, key, fold.Version{Length: from - 1, Generation: head.Generation}, true, false,
+		)
 		if err != nil {
 			return 0, store.UserError(err)
 		}
@@ -72,7 +77,10 @@ func (e *Engine) History(
 		if !b.SpendBytes(len(ev.Raw) + len(f.JSON)) {
 			return 0, b.Err()
 		}
-		te := tick.Event{Key: key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}
+		te := tick.Event{
+			Key: key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data),
+			Metadata: tick.Raw(ev.Metadata),
+		}
 		made := Made{Event: ev, Before: f.Data}
 		ed.Freeze()
 		step := func(at diag.Pointer, state value.Value) { made.Steps = append(made.Steps, Step{at, state}) }

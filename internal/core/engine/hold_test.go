@@ -11,8 +11,8 @@ import (
 	"j17/internal/core/engine/enginetest"
 )
 
-// TestHold lets writers write one event after the other, and now and then holds them back: nothing is stored meanwhile, and nothing is
-// refused for it.
+// TestHold lets writers write one event after the other, and now and then holds them back: nothing is stored meanwhile,
+// and nothing is refused for it.
 func TestHold(t *testing.T) {
 	const writers, rounds = 4, 20
 	f := newFixture(t, engine.Options{})
@@ -33,7 +33,9 @@ func TestHold(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := f.Execute(t.Context(), enginetest.Command(t, path, enginetest.Body(`{"by":1}`))); err != nil {
+				if _, err := f.Execute(
+					t.Context(), enginetest.Command(t, path, enginetest.Body(`{"by":1}`)),
+				); err != nil {
 					t.Error(err)
 					return
 				}

@@ -17,8 +17,8 @@ import (
 	"j17/internal/core/engine/enginetest"
 )
 
-// mostTime is much more than the second of the processor that a write or a read may take: the process does other things meanwhile,
-// and a machine that is busy takes longer for everything.
+// mostTime is much more than the second of the processor that a write or a read may take: the process does other things
+// meanwhile, and a machine that is busy takes longer for everything.
 const mostTime = 6 * time.Second
 
 func oneOf(t *rapid.T, label string, texts ...string) string {
@@ -27,7 +27,10 @@ func oneOf(t *rapid.T, label string, texts ...string) string {
 
 // hostileOperand draws an operand of a condition or a part of a template. bound are the names that it may use.
 func hostileOperand(t *rapid.T, bound []string) string {
-	return oneOf(t, "operand", append([]string{`"$.data.list"`, `"$.data.o"`, `"$.state.list"`, `"$.state.o?"`, `"$.data.text"`, `"$.key"`, `0`, `"x"`, `[1,2,{"n":1}]`}, bound...)...)
+	return oneOf(t, "operand", append([]string{
+		`"$.data.list"`, `"$.data.o"`, `"$.state.list"`, `"$.state.o?"`, `"$.data.text"`, `"$.key"`, `0`, `"x"`,
+		`[1,2,{"n":1}]`,
+	}, bound...)...)
 }
 
 // hostileList draws where a condition, a map or an operation takes its elements from.
@@ -135,14 +138,17 @@ func joined(t *rapid.T, label string, most int, draw func(t *rapid.T) string) st
 
 // hostileData draws the data of an event: long lists and objects of many members.
 func hostileData(t *rapid.T) string {
-	elem := oneOf(t, "element", `0`, `"x"`, `{}`, `{"n":1}`, `{"n":1,"m":[1,2,3]}`, `[[1],[2]]`, `"`+strings.Repeat("y", 300)+`"`)
+	elem := oneOf(
+		t, "element", `0`, `"x"`, `{}`, `{"n":1}`, `{"n":1,"m":[1,2,3]}`, `[[1],[2]]`, `"`+strings.Repeat("y", 300)+`"`,
+	)
 	n := rapid.SampledFrom([]int{1, 30, 2000, 40_000}).Draw(t, "elements")
 	members := rapid.SampledFrom([]int{1, 30, 3000}).Draw(t, "members")
-	return `{"list":[` + repeated(elem, n) + `],"o":{` + strings.TrimSuffix(manyMembers(members), ",") + `},"text":"` + strings.Repeat("z", members) + `"}`
+	return `{"list":[` + repeated(elem, n) + `],"o":{` + strings.TrimSuffix(manyMembers(members), ",") + `},"text":"` +
+		strings.Repeat("z", members) + `"}`
 }
 
-// TestRandomHostileSpecs writes events of random hostile specs and reads what became of them. Whatever the spec and the events
-// are, each takes about a second of the processor at most, and what was admitted can be folded.
+// TestRandomHostileSpecs writes events of random hostile specs and reads what became of them. Whatever the spec and the
+// events are, each takes about a second of the processor at most, and what was admitted can be folded.
 func TestRandomHostileSpecs(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	serial := 0

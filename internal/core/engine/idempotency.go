@@ -21,9 +21,10 @@ func commandID(key string) store.CommandID {
 	return store.CommandID(sum[:16])
 }
 
-// memo is what is kept with a command's result: the fingerprint of its request, and of its write the number of its own events, that of the
-// last event of its aggregate, and the aggregate's id. Where there are several, a 0 and their number stand before, and of each the number
-// of its first event and the length of its key as well, with the key in place of the id.
+// memo is what is kept with a command's result: the fingerprint of its request, and of its write the number of its own
+// events, that of the last event of its aggregate, and the aggregate's id. Where there are several, a 0 and their
+// number stand before, and of each the number of its first event and the length of its key as well, with the key in
+// place of the id.
 func memo(fingerprint [32]byte, p *plan) []byte {
 	b := fingerprint[:]
 	if len(p.writes) == 1 {
@@ -75,7 +76,9 @@ func readMemo(memo []byte, aggregateType string, events int) (*plan, error) {
 		}
 	}
 	if !ok || p.own == 0 {
-		return nil, store.UserError(&store.CorruptionError{Where: "the record of an idempotency key", Err: fmt.Errorf("%d own events of %d", p.own, events)})
+		return nil, store.UserError(&store.CorruptionError{
+			Where: "the record of an idempotency key", Err: fmt.Errorf("%d own events of %d", p.own, events),
+		})
 	}
 	return p, nil
 }

@@ -66,7 +66,8 @@ func TestAnAggregateIsTheSameUnderEachOfItsNames(t *testing.T) {
 	}
 	for _, name := range []string{first.Handle, first.PublicID, id} {
 		s, err := f.Load(t.Context(), tenant, "refund", name, engine.LoadOptions{})
-		if err != nil || s.Key != (j17.Key{Type: "refund", ID: id}) || s.Names != first.Names || s.Length != 4 || s.Data.Get("by").Str() != "2" {
+		if err != nil || s.Key != (j17.Key{Type: "refund", ID: id}) || s.Names != first.Names || s.Length != 4 ||
+			s.Data.Get("by").Str() != "2" {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 		if n := f.Written(t, "refund", name); n != 4 {
@@ -107,7 +108,9 @@ func TestTypesShareOneSequenceAndEnvironmentsDoNot(t *testing.T) {
 	if r, err := f.Execute(t.Context(), cmd); err != nil || r.Writes[0].PublicID != "VNO-1" {
 		t.Errorf("the first one of another environment: %+v, %v", r, err)
 	}
-	if _, err := f.Load(t.Context(), other, "ticket", "VNO-2", engine.LoadOptions{}); j17.CodeOf(err) != j17.CodeAggregateNotFound {
+	if _, err := f.Load(
+		t.Context(), other, "ticket", "VNO-2", engine.LoadOptions{},
+	); j17.CodeOf(err) != j17.CodeAggregateNotFound {
 		t.Errorf("a number of another environment: %v", err)
 	}
 }
@@ -146,7 +149,8 @@ func TestImpliedAggregatesTakeNamesToo(t *testing.T) {
 	// What exists keeps its number, whoever writes to it.
 	c := fresh()
 	f.Post(t, "payment/"+r.Handle+"/was_made", enginetest.Body(`{"tickets":["`+a+`","`+c+`"]}`))
-	if kept := f.Post(t, "ticket/"+a+"/was_filed", enginetest.Body(`{}`)); kept.PublicID != "VNO-2" || kept.Length != 3 {
+	if kept := f.Post(t, "ticket/"+a+"/was_filed", enginetest.Body(`{}`)); kept.PublicID != "VNO-2" ||
+		kept.Length != 3 {
 		t.Errorf("receipt %+v", kept)
 	}
 	// The command's own aggregate comes first, also if it is implied once more.
@@ -169,13 +173,24 @@ func TestRefusedWritesTakeNoNames(t *testing.T) {
 		match      string
 		code       j17.Code
 	}{
-		"length":          {"ticket/" + fresh() + "/was_filed", strings.Replace(enginetest.Body(`{}`), `"metadata":{`, `"metadata":{"previous_length":4,`, 1), "", j17.CodeConflict},
-		"entity tag":      {"ticket/" + fresh() + "/was_filed", enginetest.Body(`{}`), `"1-00000000"`, j17.CodePreconditionFailed},
-		"id":              {"ticket/nope/was_filed", enginetest.Body(`{}`), "", j17.CodeInvalidIdentifier},
-		"schema":          {"ticket/" + fresh() + "/was_filed", enginetest.Body(`{"n":"1"}`), "", j17.CodeSchemaViolation},
+		"length": {
+			"ticket/" + fresh() + "/was_filed", strings.Replace(
+				enginetest.Body(`{}`), `"metadata":{`, `"metadata":{"previous_length":4,`, 1,
+			), "", j17.CodeConflict,
+		},
+		"entity tag": {
+			"ticket/" + fresh() + "/was_filed", enginetest.Body(`{}`), `"1-00000000"`, j17.CodePreconditionFailed,
+		},
+		"id": {"ticket/nope/was_filed", enginetest.Body(`{}`), "", j17.CodeInvalidIdentifier},
+		"schema": {
+			"ticket/" + fresh() + "/was_filed", enginetest.Body(`{"n":"1"}`), "", j17.CodeSchemaViolation,
+		},
 		"event type":      {"ticket/" + fresh() + "/was_lost", enginetest.Body(`{}`), "", j17.CodeUnknownEventType},
 		"second of batch": {"ticket/" + fresh(), `{"events":[{"type":"was_filed"},{"type":"was_filed","data":{"n":"1"}}],` + meta + `}`, "", j17.CodeSchemaViolation},
-		"implied":         {"ticket/" + fresh() + "/was_split", enginetest.Body(`{"into":["` + fresh() + `","nope"]}`), "", j17.CodeImplicationFailed},
+		"implied": {
+			"ticket/" + fresh() + "/was_split", enginetest.Body(`{"into":["` + fresh() + `","nope"]}`), "",
+			j17.CodeImplicationFailed,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := enginetest.Command(t, c.path, c.body)
@@ -192,7 +207,8 @@ func TestRefusedWritesTakeNoNames(t *testing.T) {
 	}
 }
 
-// TestRetriesOfConflictsLeaveNoGap lets writers overtake each other: each payment looks at a state that all of them change.
+// TestRetriesOfConflictsLeaveNoGap lets writers overtake each other: each payment looks at a state that all of them
+// change.
 func TestRetriesOfConflictsLeaveNoGap(t *testing.T) {
 	const writers, each = 8, 25
 	f := naming(t)
@@ -203,7 +219,10 @@ func TestRetriesOfConflictsLeaveNoGap(t *testing.T) {
 		wg.Go(func() {
 			for range each {
 				ticket := fresh()
-				_, err := f.Execute(t.Context(), enginetest.Command(t, "payment/global/was_made", enginetest.Body(`{"tickets":["`+ticket+`"]}`)))
+				_, err := f.Execute(
+					t.Context(),
+					enginetest.Command(t, "payment/global/was_made", enginetest.Body(`{"tickets":["`+ticket+`"]}`)),
+				)
 				if err != nil && j17.CodeOf(err) != j17.CodeConflict {
 					t.Error(err)
 				}
@@ -286,11 +305,15 @@ func TestNamesThatLeadNowhere(t *testing.T) {
 	}
 	// A name is not an identifier of an actor. In what an event implies it leads nowhere as well.
 	body := strings.Replace(enginetest.Body(`{}`), user, payment.Handle, 1)
-	if _, err := f.Execute(t.Context(), enginetest.Command(t, "note/global/was_written", body)); j17.CodeOf(err) != j17.CodeInvalidIdentifier {
+	if _, err := f.Execute(
+		t.Context(), enginetest.Command(t, "note/global/was_written", body),
+	); j17.CodeOf(err) != j17.CodeInvalidIdentifier {
 		t.Errorf("a handle as the actor: %v", err)
 	}
 	body = enginetest.Body(`{"tickets":["VNO-1"]}`)
-	if _, err := f.Execute(t.Context(), enginetest.Command(t, "payment/global/was_made", body)); j17.CodeOf(err) != j17.CodeAggregateNotFound {
+	if _, err := f.Execute(
+		t.Context(), enginetest.Command(t, "payment/global/was_made", body),
+	); j17.CodeOf(err) != j17.CodeAggregateNotFound {
 		t.Errorf("a public id in an implication: %v", err)
 	}
 }
@@ -334,7 +357,8 @@ func TestNamesGoAlongWithACopy(t *testing.T) {
 	}
 	f.Deploy(other, c, nil)
 	for _, name := range []string{id, r.Handle, "VNO-2"} {
-		if s, err := f.Load(t.Context(), other, "refund", name, engine.LoadOptions{}); err != nil || s.Key.ID != id || s.Names != r.Names {
+		if s, err := f.Load(t.Context(), other, "refund", name, engine.LoadOptions{}); err != nil || s.Key.ID != id ||
+			s.Names != r.Names {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 	}
@@ -373,7 +397,8 @@ func TestNamesAreThereAfterARestart(t *testing.T) {
 	f.Open(t, engine.Options{})
 	f.DeploySource(t, enginetest.NamesSpec)
 	for _, name := range []string{id, r.Handle, r.PublicID} {
-		if s, err := f.Load(t.Context(), tenant, "refund", name, engine.LoadOptions{}); err != nil || s.Key.ID != id || s.Names != r.Names {
+		if s, err := f.Load(t.Context(), tenant, "refund", name, engine.LoadOptions{}); err != nil || s.Key.ID != id ||
+			s.Names != r.Names {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 	}
@@ -400,7 +425,8 @@ func TestAnAggregateOlderThanItsTypesIdentity(t *testing.T) {
 	}
 	// Who has a name keeps it when the prefix changes.
 	f.DeploySource(t, strings.ReplaceAll(withNames, `"rfd"`, `"ref"`))
-	if kept := f.Post(t, "refund/"+r.Handle+"/was_made", enginetest.Body(`{}`)); kept.Names != r.Names || kept.ID != id {
+	if kept := f.Post(t, "refund/"+r.Handle+"/was_made", enginetest.Body(`{}`)); kept.Names != r.Names ||
+		kept.ID != id {
 		t.Errorf("with another prefix: %+v, was %+v", kept, r)
 	}
 	if next := f.Create(t, "refund/_new/was_made", enginetest.Body(`{}`)); !isHandle("ref", next.Handle) {
@@ -413,7 +439,8 @@ func TestTheServerChoosesTheID(t *testing.T) {
 	for path, named := range map[string]bool{"refund/_new/was_made": true, "note/_new/was_written": false} {
 		r := f.Create(t, path, enginetest.Body(`{"v":1}`))
 		typ, _, _ := strings.Cut(path, "/")
-		if u, err := uuid.Parse(r.ID); err != nil || u.Version() != 4 || r.Length != 1 || (r.PublicID != "") != named || isHandle("rfd", r.Handle) != named {
+		if u, err := uuid.Parse(r.ID); err != nil || u.Version() != 4 || r.Length != 1 || (r.PublicID != "") != named ||
+			isHandle("rfd", r.Handle) != named {
 			t.Errorf("%s: %+v, %v", path, r, err)
 		}
 		if s := f.State(t, typ+"/"+r.ID, engine.LoadOptions{}); !strings.Contains(s, `"v":1`) {
@@ -437,16 +464,21 @@ func TestTheServerChoosesTheID(t *testing.T) {
 		}
 	}
 	batch := `{"events":[{"type":"was_made","data":{"v":1}},{"type":"was_made","data":{"v":2}}],` + meta + `}`
-	if r := f.Create(t, "refund/_new", batch); r.Length != 2 || len(r.IDs) != 2 || f.Written(t, "refund", r.Handle) != 2 {
+	if r := f.Create(t, "refund/_new", batch); r.Length != 2 || len(r.IDs) != 2 ||
+		f.Written(t, "refund", r.Handle) != 2 {
 		t.Errorf("a batch: %+v", r)
 	}
 	expecting := func(n int) string {
-		return strings.Replace(enginetest.Body(`{}`), `"metadata":{`, fmt.Sprintf(`"metadata":{"previous_length":%d,`, n), 1)
+		return strings.Replace(
+			enginetest.Body(`{}`), `"metadata":{`, fmt.Sprintf(`"metadata":{"previous_length":%d,`, n), 1,
+		)
 	}
 	if r := f.Create(t, "refund/_new/was_made", expecting(0)); r.Length != 1 {
 		t.Errorf("with previous_length 0: %+v", r)
 	}
-	if _, err := f.Execute(t.Context(), enginetest.Creation(t, "refund/_new/was_made", expecting(1))); j17.CodeOf(err) != j17.CodeConflict {
+	if _, err := f.Execute(
+		t.Context(), enginetest.Creation(t, "refund/_new/was_made", expecting(1)),
+	); j17.CodeOf(err) != j17.CodeConflict {
 		t.Errorf("with previous_length 1: %v", err)
 	}
 	c := enginetest.Creation(t, "refund/_new/was_made", enginetest.Body(`{}`))
@@ -497,7 +529,8 @@ func TestUUIDVersions(t *testing.T) {
 	}
 }
 
-// TestRetriesByAnotherName: a retry is one by whichever name it calls the aggregate, and another aggregate is another request.
+// TestRetriesByAnotherName: a retry is one by whichever name it calls the aggregate, and another aggregate is another
+// request.
 func TestRetriesByAnotherName(t *testing.T) {
 	f := naming(t)
 	f.Post(t, "refund/"+id+"/was_made", enginetest.Body(`{}`))
@@ -512,7 +545,8 @@ func TestRetriesByAnotherName(t *testing.T) {
 		retry := *c
 		retry.Writes = []command.Write{c.Writes[0]}
 		retry.Writes[0].ID = name
-		if r, err := f.Execute(t.Context(), &retry); err != nil || !r.Replayed || r.Writes[0].PublicID != first.PublicID {
+		if r, err := f.Execute(t.Context(), &retry); err != nil || !r.Replayed ||
+			r.Writes[0].PublicID != first.PublicID {
 			t.Errorf("%s: %v, %v", name, r, err)
 		}
 	}

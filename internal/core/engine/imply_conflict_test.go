@@ -15,9 +15,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// stockSpec has orders that ask a stock for things. What becomes of a request depends on the state of the stock, which is not
-// the aggregate that is written to: it is granted, or the order has to wait. Every order is also noted in a log that nobody
-// looks at.
+// stockSpec has orders that ask a stock for things. What becomes of a request depends on the state of the stock, which
+// is not the aggregate that is written to: it is granted, or the order has to wait. Every order is also noted in a log
+// that nobody looks at.
 const stockSpec = `{"agent_types": ["user"], "aggregate_types": {
 	"order": {"events": {
 		"was_placed": {"schema": {}, "handler": [{"set": {"target": "qty", "value": "$.data.qty"}}], "implications": [
@@ -81,7 +81,8 @@ func TestNoDecisionIsMadeOnAnOldState(t *testing.T) {
 		switch {
 		case !ok && length != 0:
 			t.Errorf("order %d was refused and has %d events", n, length)
-		case ok && n%4 == 0 && length != 1, ok && n%4 != 0 && taken["order:"+orderID(n)] && length != 1, ok && n%4 != 0 && !taken["order:"+orderID(n)] && length != 2:
+		case ok && n%4 == 0 && length != 1, ok && n%4 != 0 && taken["order:"+orderID(n)] && length != 1,
+			ok && n%4 != 0 && !taken["order:"+orderID(n)] && length != 2:
 			t.Errorf("order %d has %d events, taken %t", n, length, taken["order:"+orderID(n)])
 		}
 		if ok && length == 2 {
@@ -97,8 +98,8 @@ func TestNoDecisionIsMadeOnAnOldState(t *testing.T) {
 	t.Logf("%d asked, %d taken, %d put off: %+v", asked, len(taken), put, f.Stats())
 }
 
-// decisions goes through the stream of the stock and checks each decision in the state at that place. It returns how often
-// the stock was asked and which orders have got something.
+// decisions goes through the stream of the stock and checks each decision in the state at that place. It returns how
+// often the stock was asked and which orders have got something.
 func (f *fixture) decisions(t *testing.T, filled int) (asked int, taken map[string]bool) {
 	t.Helper()
 	taken = map[string]bool{}
@@ -186,8 +187,12 @@ func TestAnOvertakenWriteIsPlannedAnew(t *testing.T) {
 			f := newFixture(t, engine.Options{})
 			f.DeploySource(t, stockSpec)
 			f.Post(t, "stock/global/was_filled", `{"data":{"qty":5},`+meta+`}`)
-			overtaken := &rival{Store: f.Store, times: tc.times, by: func() { f.Post(t, tc.path, `{"data":`+tc.rival+`,`+meta+`}`) }}
-			slow := on(engine.New(engine.Options{Store: overtaken, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)}))
+			overtaken := &rival{
+				Store: f.Store, times: tc.times, by: func() { f.Post(t, tc.path, `{"data":`+tc.rival+`,`+meta+`}`) },
+			}
+			slow := on(engine.New(engine.Options{
+				Store: overtaken, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler),
+			}))
 			slow.DeploySource(t, stockSpec)
 			c := enginetest.Command(t, "order/"+id+"/was_placed", tc.body)
 			c.IdempotencyKey = "once"

@@ -21,10 +21,10 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// The specs of this test have the event types e0 to e7, spread over four aggregate types. An event type implies only such
-// with a higher number, so there are no circles, and chains of up to seven links. Data have the members "v" (an integer, of
-// which the schema takes up to maxV), "list" (of {"id", "v"}), "obj" (ids to integers), "to" (an id) and "ref" (a key). The
-// state counts the events ("n") and has the "v" of the last one ("last").
+// The specs of this test have the event types e0 to e7, spread over four aggregate types. An event type implies only
+// such with a higher number, so there are no circles, and chains of up to seven links. Data have the members "v" (an
+// integer, of which the schema takes up to maxV), "list" (of {"id", "v"}), "obj" (ids to integers), "to" (an id) and
+// "ref" (a key). The state counts the events ("n") and has the "v" of the last one ("last").
 const (
 	nodes = 8
 	maxV  = 40
@@ -64,8 +64,10 @@ func (g *ruleGenerator) of(what string, from ...any) any {
 func (g *ruleGenerator) condition(item string, depth int) any {
 	k := g.upTo(6, "k")
 	simple := []any{
-		object("gt", []any{"$.data.v", k}), object("lt", []any{"$.data.v", 4 * k}), object("equals", []any{"$.state.n", k}),
-		object("exists", "$.state.last"), object("equals", []any{"$.metadata.actor.id", user}), object("not_equals", []any{"$.id", "global"}),
+		object("gt", []any{"$.data.v", k}), object("lt", []any{"$.data.v", 4 * k}),
+		object("equals", []any{"$.state.n", k}),
+		object("exists", "$.state.last"), object("equals", []any{"$.metadata.actor.id", user}),
+		object("not_equals", []any{"$.id", "global"}),
 	}
 	if item != "" {
 		simple = append(simple, object("gt", []any{item, k}))
@@ -94,12 +96,23 @@ func (g *ruleGenerator) emit(node int, ids, numbers []any) jobject {
 	if g.upTo(5, "odd id") == 0 {
 		targets = []any{"$.data.to", "$.data.to?", "$.data.ref", "$.state.last", "$.data.v", "$.data.ref?"}
 	}
-	v := g.of("v", append([]any{"$.data.v", g.upTo(9, "v"), object("coalesce", []any{"$.state.n", "$.data.none?", "$.data.v"})}, numbers...)...)
+	v := g.of("v", append(
+		[]any{"$.data.v", g.upTo(9, "v"), object("coalesce", []any{"$.state.n", "$.data.none?", "$.data.v"})},
+		numbers...,
+	)...)
 	data := g.of("data",
 		object("v", v, "list", "$.data.list", "obj", "$.data.obj", "ref", "$.key"),
-		object("merge", []any{"$.data", "$.state.none", object("v", v, "note", object("concat", []any{"$.type", "/", "$.state.n", "/", v}))}),
-		object("v", v, "list", object("coalesce", []any{"$.data.list", []any{object("id", user, "v", 1)}}), "before", "$.state.n", "to", "$.data.to"),
-		object("v", v, "last", "$.state.last", "obj", object("$literal", object("global", 3, user, 4)), "plain", "$.state.n?"),
+		object("merge", []any{
+			"$.data", "$.state.none",
+			object("v", v, "note", object("concat", []any{"$.type", "/", "$.state.n", "/", v})),
+		}),
+		object("v", v, "list", object("coalesce", []any{
+			"$.data.list", []any{object("id", user, "v", 1)},
+		}), "before", "$.state.n", "to", "$.data.to"),
+		object(
+			"v", v, "last", "$.state.last", "obj", object("$literal", object("global", 3, user, 4)), "plain",
+			"$.state.n?",
+		),
 		object("v", v, "list", "$.data.list", "obj", "$.data.obj", "text", object("$literal", "$.key")),
 	)
 	emit := object("aggregate_type", homeOf(to), "id", g.of("id", targets...), "event_type", eventOf(to))
@@ -158,19 +171,21 @@ func numbersOf(more bool) []any {
 	return nil
 }
 
-// rules draws the implications of all event types. Most specs have a backbone: a chain of many links, or two that multiply
-// the elements of a list.
+// rules draws the implications of all event types. Most specs have a backbone: a chain of many links, or two that
+// multiply the elements of a list.
 func (g *ruleGenerator) rules() [nodes][]jobject {
 	var rules [nodes][]jobject
 	backbone := g.upTo(4, "backbone")
 	for node := range nodes - 1 {
 		if backbone == 4 && node < 2 {
-			rules[node] = append(rules[node], object("map", object("in", "$.data.list", "as", "$x", "emit", object("aggregate_type", homeOf(node+1),
-				"id", "$x.id", "event_type", eventOf(node+1), "data", object("v", "$x.v", "list", "$.data.list")))))
+			rules[node] = append(rules[node],
+				object("map", object("in", "$.data.list", "as", "$x", "emit", object("aggregate_type", homeOf(node+1),
+					"id", "$x.id", "event_type", eventOf(node+1), "data", object("v", "$x.v", "list", "$.data.list")))))
 		}
 		if backbone > 0 && backbone < 4 && (node < 5 || g.upTo(3, "longer") == 0) {
-			rules[node] = append(rules[node], object("emit", object("aggregate_type", homeOf(node+1), "id", g.of("id", "$.key", "global", "$.id"),
-				"event_type", eventOf(node+1), "data", "$.data")))
+			rules[node] = append(rules[node],
+				object("emit", object("aggregate_type", homeOf(node+1), "id", g.of("id", "$.key", "global", "$.id"),
+					"event_type", eventOf(node+1), "data", "$.data")))
 		}
 		for range g.upTo(2, "implications") {
 			rules[node] = append(rules[node], g.implication(node, false))
@@ -216,8 +231,12 @@ func specOf(tb rapid.TB, rules *[nodes][]jobject) string {
 			types[homeOf(node)] = home
 		}
 		events, _ := home["events"].(jobject)
-		et := object("schema", object("type", "object", "properties", object("v", object("type", "integer", "maximum", maxV))),
-			"handler", []any{object("increment", object("target", "n", "by", 1)), object("set", object("target", "last", "value", "$.data.v"))})
+		et := object("schema",
+			object("type", "object", "properties", object("v", object("type", "integer", "maximum", maxV))),
+			"handler", []any{
+				object("increment", object("target", "n", "by", 1)),
+				object("set", object("target", "last", "value", "$.data.v")),
+			})
 		if len(rules[node]) > 0 {
 			et["implications"] = rules[node]
 		}
@@ -368,7 +387,9 @@ func (o *oracle) emit(h happening, emit, doc jobject, item any) []happening {
 		panic(refused{j17.CodeImplicationFailed})
 	}
 	o.seen["depth "+strconv.Itoa(depth)]++
-	return []happening{{Key: home + ":" + to, Event: event, Data: data, By: &impliedBy{h.Key, h.Event, depth}, own: h.own}}
+	return []happening{
+		{Key: home + ":" + to, Event: event, Data: data, By: &impliedBy{h.Key, h.Event, depth}, own: h.own},
+	}
 }
 
 // look follows a path, or returns what stands for itself.
@@ -533,8 +554,8 @@ func more() coded {
 	}}
 }
 
-// TestImplicationsAgreeWithAnOracle draws specs and requests and compares what is written, in its order, with what a plain
-// evaluation of the same rules yields. A failure shows the seed, which the flag -rapid.seed takes.
+// TestImplicationsAgreeWithAnOracle draws specs and requests and compares what is written, in its order, with what a
+// plain evaluation of the same rules yields. A failure shows the seed, which the flag -rapid.seed takes.
 func TestImplicationsAgreeWithAnOracle(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	seen := map[string]int{}
@@ -572,7 +593,10 @@ func TestImplicationsAgreeWithAnOracle(t *testing.T) {
 		}
 	}
 	// What never comes about is not tested.
-	all := []string{"map", "pipeline", "depth 5", "depth", "total", "refused", "outcome ", "outcome implication_limit", "outcome implication_failed"}
+	all := []string{
+		"map", "pipeline", "depth 5", "depth", "total", "refused", "outcome ", "outcome implication_limit",
+		"outcome implication_failed",
+	}
 	missing := func() []string {
 		return slices.DeleteFunc(slices.Clone(all), func(what string) bool { return seen[what] > 0 })
 	}

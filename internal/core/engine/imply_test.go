@@ -81,11 +81,14 @@ func TestARejectedImplicationLeavesNothing(t *testing.T) {
 		path, data string
 		code       j17.Code
 	}{
-		"schema": {"order/" + id + "/was_placed", `{"items":[{"id":"` + user + `","qty":1},{"id":"` + user + `","qty":1.5}]}`, j17.CodeImplicationFailed},
-		"id":     {"order/" + id + "/was_placed", `{"items":[{"id":"no identifier","qty":1}]}`, j17.CodeImplicationFailed},
-		"no id":  {"order/" + id + "/was_placed", `{"items":[{"qty":1}]}`, j17.CodeImplicationFailed},
-		"total":  {"order/" + id + "/was_spread", `{"ids":[` + many + `]}`, j17.CodeImplicationLimit},
-		"depth":  {"c0/" + id + "/e", `{}`, j17.CodeImplicationLimit},
+		"schema": {
+			"order/" + id + "/was_placed", `{"items":[{"id":"` + user + `","qty":1},{"id":"` + user + `","qty":1.5}]}`,
+			j17.CodeImplicationFailed,
+		},
+		"id":    {"order/" + id + "/was_placed", `{"items":[{"id":"no identifier","qty":1}]}`, j17.CodeImplicationFailed},
+		"no id": {"order/" + id + "/was_placed", `{"items":[{"qty":1}]}`, j17.CodeImplicationFailed},
+		"total": {"order/" + id + "/was_spread", `{"ids":[` + many + `]}`, j17.CodeImplicationLimit},
+		"depth": {"c0/" + id + "/e", `{}`, j17.CodeImplicationLimit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := implying(t)
@@ -93,7 +96,9 @@ func TestARejectedImplicationLeavesNothing(t *testing.T) {
 			if j17.CodeOf(err) != c.code || !strings.Contains(err.Error(), " → ") {
 				t.Errorf("error %v, want %s with the chain", err, c.code)
 			}
-			for typ, id := range map[string]string{"order": id, "stock": user, "audit": "global", "tally": user, "c0": id, "c1": "global", "c6": "global"} {
+			for typ, id := range map[string]string{
+				"order": id, "stock": user, "audit": "global", "tally": user, "c0": id, "c1": "global", "c6": "global",
+			} {
 				if n := f.Written(t, typ, id); n != 0 {
 					t.Errorf("%s has %d events", typ, n)
 				}
@@ -113,8 +118,11 @@ func TestAChainNamesAggregatesByTheirKeys(t *testing.T) {
 		"[" + strings.Repeat("1,", 100) + "1]": j17.CodeImplicationLimit,
 		`[1,"two"]`:                            j17.CodeImplicationFailed,
 	} {
-		_, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id+"/was_spread", `{"data":{"list":`+list+`},`+meta+`}`))
-		if j17.CodeOf(err) != code || !strings.Contains(err.Error(), "order:"+id+" was_spread → tally:"+id+" was_counted") {
+		_, err := f.Execute(
+			t.Context(), enginetest.Command(t, "order/"+id+"/was_spread", `{"data":{"list":`+list+`},`+meta+`}`),
+		)
+		if j17.CodeOf(err) != code ||
+			!strings.Contains(err.Error(), "order:"+id+" was_spread → tally:"+id+" was_counted") {
 			t.Errorf("got %v", err)
 		}
 	}

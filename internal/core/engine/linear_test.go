@@ -32,7 +32,8 @@ type (
 		length  uint64
 		balance string
 	}
-	// ledger is an account: the number of its events, the sum of what was paid, and the sum of the balances that payments saw.
+	// ledger is an account: the number of its events, the sum of what was paid, and the sum of the balances that
+	// payments saw.
 	ledger struct {
 		length        uint64
 		balance, seen int64
@@ -80,8 +81,8 @@ func ledgerModel() porcupine.Model {
 	}
 }
 
-// TestTurnsAreLinearizable: payments that write down the balance they see, deposits with and without an expected length, imports and
-// reads of one account, all at the same time, are as if they had come one after the other.
+// TestTurnsAreLinearizable: payments that write down the balance they see, deposits with and without an expected
+// length, imports and reads of one account, all at the same time, are as if they had come one after the other.
 func TestTurnsAreLinearizable(t *testing.T) {
 	const clients, operations = 6, 20
 	f := newFixture(t, engine.Options{})
@@ -167,7 +168,8 @@ func (s *slowWrites) Write(ctx context.Context, t j17.Tenant, side []store.Side,
 	return s.Store.Write(ctx, t, side, fences...)
 }
 
-// TestManyRefusalsAreFewCommits: what is kept of refused writes takes a few commits, however many are refused while one is written.
+// TestManyRefusalsAreFewCommits: what is kept of refused writes takes a few commits, however many are refused while one
+// is written.
 func TestManyRefusalsAreFewCommits(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	slow := &slowWrites{Store: f.Store, open: make(chan struct{})}
@@ -177,7 +179,9 @@ func TestManyRefusalsAreFewCommits(t *testing.T) {
 		"was_refused":{"schema":{"type":"object","required":["x"]},"handler":[]}}}}}`)
 	const refused = 300
 	for range refused {
-		if _, err := e.Execute(t.Context(), enginetest.Command(t, "a/"+id+"/was_sent", `{"data":{},`+meta+`}`)); j17.CodeOf(err) != j17.CodeImplicationFailed {
+		if _, err := e.Execute(
+			t.Context(), enginetest.Command(t, "a/"+id+"/was_sent", `{"data":{},`+meta+`}`),
+		); j17.CodeOf(err) != j17.CodeImplicationFailed {
 			t.Fatal(err)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// maxCounted is how many aggregates of a type are counted, maxCountedInAll how many of all types that are asked for at once.
+// maxCounted is how many aggregates of a type are counted, maxCountedInAll how many of all types that are asked for at
+// once.
 const (
 	maxCounted      = 10_000
 	maxCountedInAll = 200_000
@@ -46,11 +47,14 @@ type Aggregate struct {
 	UpdatedAt time.Time
 }
 
-// Aggregates returns up to count aggregates of a type whose ids, handles or public ids begin with a prefix: first by id those whose ids do, then those
-// whose handles do, then those whose public ids do, each by that name. start is where the page begins, "" for the beginning: an id or a name that
-// an earlier page ended with. next is the start of what follows, "" where nothing does; where few aggregates of many have the type, a page may have
-// fewer than count, or none, and be followed by others. The type need not be declared, if it has aggregates.
-func (e *Engine) Aggregates(ctx context.Context, t j17.Tenant, typ, prefix, start string, count int) (found []Aggregate, next string, err error) {
+// Aggregates returns up to count aggregates of a type whose ids, handles or public ids begin with a prefix: first by id
+// those whose ids do, then those whose handles do, then those whose public ids do, each by that name. start is where
+// the page begins, "" for the beginning: an id or a name that an earlier page ended with. next is the start of what
+// follows, "" where nothing does; where few aggregates of many have the type, a page may have fewer than count, or
+// none, and be followed by others. The type need not be declared, if it has aggregates.
+func (e *Engine) Aggregates(
+	ctx context.Context, t j17.Tenant, typ, prefix, start string, count int,
+) (found []Aggregate, next string, err error) {
 	known, err := e.KnowsType(ctx, t, typ)
 	if err != nil {
 		return nil, "", err
@@ -143,14 +147,17 @@ func (l *listing) namesFrom(start string) (all []nameRange) {
 		return nil
 	}
 	if lead := string(typ.Handle) + "_"; typ.Handle != "" && alike(lead, l.prefix) {
-		r := nameRange{space: handleIndex, keys: store.Prefix(max(lead, l.prefix)), text: func(key string) string { return key }}
+		r := nameRange{
+			space: handleIndex, keys: store.Prefix(max(lead, l.prefix)), text: func(key string) string { return key },
+		}
 		if ident.IsHandle(start) {
 			r.start, r.keys = start, r.keys.After(start)
 		}
 		all = append(all, r)
 	}
 	if lead := l.d.ProjectKey + "-"; typ.Sequence && l.d.ProjectKey != "" && alike(lead, l.prefix) {
-		r := nameRange{space: numberIndex, keys: store.Range{From: "0", To: ":"}, text: l.d.PublicID} // all numbers; the space has other keys too
+		// All numbers; the space has other keys too.
+		r := nameRange{space: numberIndex, keys: store.Range{From: "0", To: ":"}, text: l.d.PublicID}
 		if digits := strings.TrimPrefix(l.prefix, lead); len(l.prefix) > len(lead) {
 			r.keys = store.Prefix(digits)
 		}

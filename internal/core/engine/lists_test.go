@@ -59,8 +59,10 @@ func TestListsByName(t *testing.T) {
 	}
 	for prefix, want := range map[string][]string{
 		"": ids, "5": ids, ids[7]: ids[7:8], ids[7][:35]: ids[:10],
-		"r": byName(handles, "rfd_"), "rfd": byName(handles, "rfd_"), "rfd_": byName(handles, "rfd_"), one[:5]: byName(handles, one[:5]), one: {handles[one]},
-		"V": byName(numbers, "VNO-"), "VNO-": byName(numbers, "VNO-"), "VNO-1": byName(numbers, "VNO-1"), "VNO-49": byName(numbers, "VNO-49"),
+		"r": byName(handles, "rfd_"), "rfd": byName(handles, "rfd_"), "rfd_": byName(handles, "rfd_"),
+		one[:5]: byName(handles, one[:5]), one: {handles[one]},
+		"V": byName(numbers, "VNO-"), "VNO-": byName(numbers, "VNO-"), "VNO-1": byName(numbers, "VNO-1"),
+		"VNO-49": byName(numbers, "VNO-49"),
 		"rfd_x!": nil, "VNO-x": nil, "VNO-latest": nil, "ticket": nil,
 	} {
 		for _, count := range []int{1, 3, 10, 25, 100} {
@@ -90,18 +92,23 @@ func TestListsByName(t *testing.T) {
 	}
 }
 
-// TestListsAmongOtherNames pages through numbers that are other types' for the most part: pages end after some work, and lead on.
+// TestListsAmongOtherNames pages through numbers that are other types' for the most part: pages end after some work,
+// and lead on.
 func TestListsAmongOtherNames(t *testing.T) {
 	f := naming(t)
 	id := fresh()
 	f.Post(t, "refund/"+id+"/was_made", enginetest.Body(`{}`)) // VNO-1
 	var others []store.Side
 	for i := range 25_000 {
-		others = append(others, store.Side{Op: store.Put, Space: "identity.number.index", Key: fmt.Sprintf("1%05d", i), Value: []byte("ticket:x")})
+		others = append(others, store.Side{
+			Op: store.Put, Space: "identity.number.index", Key: fmt.Sprintf("1%05d", i), Value: []byte("ticket:x"),
+		})
 	}
 	late := fresh()
 	f.Post(t, "refund/"+late+"/was_made", enginetest.Body(`{}`)) // VNO-2
-	others = append(others, store.Side{Op: store.Put, Space: "identity.number.index", Key: "199999", Value: []byte("refund:" + late)})
+	others = append(others, store.Side{
+		Op: store.Put, Space: "identity.number.index", Key: "199999", Value: []byte("refund:" + late),
+	})
 	if err := f.Store.Write(t.Context(), enginetest.Tenant, others); err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,9 @@ func (f *fixture) checkAccount(t *testing.T, balance, notes int64) {
 		t.Errorf("%d paid and %d noted, want %d and %d", sum, noted, balance, notes)
 	}
 	want := fmt.Sprintf(`{"balance":%d,"created_at":1700000000,"updated_at":1700000000,"notes":%d}`, balance, notes)
-	cached, folded := f.State(t, "account/"+id, engine.LoadOptions{}), f.State(t, "account/"+id, engine.LoadOptions{Replay: true})
+	cached, folded := f.State(t, "account/"+id, engine.LoadOptions{}), f.State(t, "account/"+id, engine.LoadOptions{
+		Replay: true,
+	})
 	if cached != want || folded != want {
 		t.Errorf("the state is %s, folded anew %s, want %s", cached, folded, want)
 	}
@@ -108,7 +110,9 @@ func TestATurnThatDoesNotCome(t *testing.T) {
 		f.Clock.Advance(time.Second)
 		f.Post(t, "account/"+id+"/was_deposited", paid())
 	}}
-	slow := on(engine.New(engine.Options{Store: overtaken, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), WriteWait: 3 * time.Second}))
+	slow := on(engine.New(engine.Options{
+		Store: overtaken, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), WriteWait: 3 * time.Second,
+	}))
 	slow.DeploySource(t, accountSpec)
 	_, err := slow.Execute(t.Context(), enginetest.Command(t, "account/"+id+"/was_paid", paid()))
 	if j17.CodeOf(err) != j17.CodeBusy || overtaken.appends < 3 || overtaken.appends > 6 {
@@ -130,7 +134,8 @@ func TestATurnThatDoesNotCome(t *testing.T) {
 const gatedSpec = `{"agent_types": ["user"], "aggregate_types": {"order": {"events": {
 	"was_checked": {"schema": {}, "handler": [{"increment": {"target": "n", "by": 1}}], "implications": [{"wasm": "sum.wasm"}]}}}}}`
 
-// TestWhoWaitsForATurnMayLeave: a turn that takes long keeps nobody whose context ends, and nobody else's turn is lost by it.
+// TestWhoWaitsForATurnMayLeave: a turn that takes long keeps nobody whose context ends, and nobody else's turn is lost
+// by it.
 func TestWhoWaitsForATurnMayLeave(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	reached, proceed := make(chan struct{}, 100), make(chan struct{})
@@ -176,8 +181,8 @@ func TestWhoWaitsForATurnMayLeave(t *testing.T) {
 	}
 }
 
-// TestADecisionIsStoredAtItsTime: what implications and custom code were told of the time is what is stored, also while the
-// clock is behind the latest event.
+// TestADecisionIsStoredAtItsTime: what implications and custom code were told of the time is what is stored, also while
+// the clock is behind the latest event.
 func TestADecisionIsStoredAtItsTime(t *testing.T) {
 	const stamped = `{"agent_types":["user"],"aggregate_types":{
 		"a":{"events":{"e":{"schema":{},"handler":[],"implications":[{"emit":{"aggregate_type":"b","id":"$.key","event_type":"f","data":{"at":"$.metadata.timestamp"}}}]}}},
@@ -188,7 +193,9 @@ func TestADecisionIsStoredAtItsTime(t *testing.T) {
 	f.Clock.Advance(time.Hour)
 	late := f.Clock.Now().Unix()
 	if _, err := f.Store.Append(t.Context(), tenant, []store.Append{{
-		Timestamp: late, Events: []store.NewEvent{{Key: j17.Key{Type: "b", ID: user}, Type: "f", Data: []byte(`{"at":0}`), Metadata: []byte(`{}`)}},
+		Timestamp: late, Events: []store.NewEvent{
+			{Key: j17.Key{Type: "b", ID: user}, Type: "f", Data: []byte(`{"at":0}`), Metadata: []byte(`{}`)},
+		},
 	}}); err != nil {
 		t.Fatal(err)
 	}
@@ -206,8 +213,8 @@ func TestADecisionIsStoredAtItsTime(t *testing.T) {
 	}
 }
 
-// TestCodeIsAskedAboutTheTimeThatIsStored: code that accepts an event at the clock's time and would refuse it at that of the
-// latest event is asked about the latter, so that what is stored can be replayed.
+// TestCodeIsAskedAboutTheTimeThatIsStored: code that accepts an event at the clock's time and would refuse it at that
+// of the latest event is asked about the latter, so that what is stored can be replayed.
 func TestCodeIsAskedAboutTheTimeThatIsStored(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	deployCoded(t, f, map[string]coded{"sum.wasm": {"gate", func(in map[string]any) (string, error) {
@@ -221,7 +228,9 @@ func TestCodeIsAskedAboutTheTimeThatIsStored(t *testing.T) {
 	f.Clock.Advance(6 * time.Second)
 	f.Post(t, "order/0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f11/was_seen", `{"data":{},`+meta+`}`)
 	f.Clock.Advance(-6 * time.Second)
-	if _, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id+"/had_line", line("1"))); j17.CodeOf(err) != j17.CodeHandlerRejected {
+	if _, err := f.Execute(
+		t.Context(), enginetest.Command(t, "order/"+id+"/had_line", line("1")),
+	); j17.CodeOf(err) != j17.CodeHandlerRejected {
 		t.Errorf("got %v, want a refusal", err)
 	}
 	if n := f.Written(t, "order", id); n != 0 {

@@ -24,8 +24,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestConditionsAreBounded: a condition that would have to look at too much at once is refused for its work. The next one goes on from there,
-// whoever asks; what was looked at in vain is not looked at again, and what was not is.
+// TestConditionsAreBounded: a condition that would have to look at too much at once is refused for its work. The next
+// one goes on from there, whoever asks; what was looked at in vain is not looked at again, and what was not is.
 func TestConditionsAreBounded(t *testing.T) {
 	b := newBookings(t)
 	first, _, _ := b.write(t, 99, "had_note", `{}`, "")
@@ -33,10 +33,14 @@ func TestConditionsAreBounded(t *testing.T) {
 		b.undo(t, n)
 	}
 	b.BoundConditions(work.Command)
-	if _, code, path := b.write(t, 1, "had_note", `{}`, unless("", "course.was_defined", "course:x")); code != "work_limit" || path != "conditions[0]" {
+	if _, code, path := b.write(
+		t, 1, "had_note", `{}`, unless("", "course.was_defined", "course:x"),
+	); code != "work_limit" || path != "conditions[0]" {
 		t.Errorf("%q at %q", code, path)
 	}
-	if _, code, _ := b.write(t, 1, "had_note", `{}`, unless("", "course.was_defined", "course:x", "student:nobody")); code != "" {
+	if _, code, _ := b.write(
+		t, 1, "had_note", `{}`, unless("", "course.was_defined", "course:x", "student:nobody"),
+	); code != "" {
 		t.Errorf("%q", code)
 	}
 	for range 2 {
@@ -51,7 +55,9 @@ func TestConditionsAreBounded(t *testing.T) {
 	}
 	b.Post(t, "course/"+bookingID(1)+"/was_defined", `{"data":{"course":"x"},`+meta+`}`)
 	for _, after := range []string{"", first} {
-		if _, code, _ := b.write(t, 1, "had_note", `{}`, unless(after, "course.was_defined", "course:x")); code != "condition_failed" {
+		if _, code, _ := b.write(
+			t, 1, "had_note", `{}`, unless(after, "course.was_defined", "course:x"),
+		); code != "condition_failed" {
 			t.Errorf("behind %q: %q", after, code)
 		}
 	}
@@ -74,8 +80,8 @@ func (b bookings) undo(t *testing.T, n int) {
 	b.Post(t, "booking/"+bookingID(n), `{"events":[`+repeated(event, 10_000)+`],`+meta+`}`)
 }
 
-// TestAnHonestConditionIsAnsweredAtOnce: a condition of one type under a tag that two hundred thousand events of other types have is answered
-// by the first request, and so is one that a single event matches at their end.
+// TestAnHonestConditionIsAnsweredAtOnce: a condition of one type under a tag that two hundred thousand events of other
+// types have is answered by the first request, and so is one that a single event matches at their end.
 func TestAnHonestConditionIsAnsweredAtOnce(t *testing.T) {
 	b := newBookings(t)
 	for n := range 20 {
@@ -93,10 +99,13 @@ func TestAnHonestConditionIsAnsweredAtOnce(t *testing.T) {
 		}
 	}
 
-	// All conditions of a write have one budget. What they have looked at in vain is done, so that the next try comes further.
+	// All conditions of a write have one budget. What they have looked at in vain is done, so that the next try comes
+	// further.
 	b.BoundConditions(20_000_000)
 	all := strings.TrimSuffix(unless("", "course.*", "course:x"), "],")
-	for _, types := range []string{"course.* booking.was_chained", "course.* booking.was_refused", "course.* booking.had_note"} {
+	for _, types := range []string{
+		"course.* booking.was_chained", "course.* booking.was_refused", "course.* booking.had_note",
+	} {
 		all += strings.TrimSuffix(strings.Replace(unless("", types, "course:x"), `"conditions":[`, ",", 1), "],")
 	}
 	all += "],"
@@ -115,8 +124,8 @@ func TestAnHonestConditionIsAnsweredAtOnce(t *testing.T) {
 	}
 }
 
-// TestPastStatesDoNotStartAtTheFirstEvent: states are kept along the way of a long fold, few enough, and a read of the past
-// starts from the nearest.
+// TestPastStatesDoNotStartAtTheFirstEvent: states are kept along the way of a long fold, few enough, and a read of the
+// past starts from the nearest.
 func TestPastStatesDoNotStartAtTheFirstEvent(t *testing.T) {
 	const events = 95_000
 	f := newFixture(t, engine.Options{ReadWait: time.Hour})
@@ -148,8 +157,8 @@ func TestPastStatesDoNotStartAtTheFirstEvent(t *testing.T) {
 	}
 }
 
-// TestWhatWasAdmittedCanBeRead: whatever loops and searches a handler is made of, what it was tried with and stored can be folded by
-// an engine that knows nothing yet.
+// TestWhatWasAdmittedCanBeRead: whatever loops and searches a handler is made of, what it was tried with and stored can
+// be folded by an engine that knows nothing yet.
 func TestWhatWasAdmittedCanBeRead(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	number := 0
@@ -183,9 +192,12 @@ func TestWhatWasAdmittedCanBeRead(t *testing.T) {
 		}
 		f.Post(t, path+"/was_set", `{"data":{`+list()+`},`+meta+`}`)
 		event := `{"type":"was_worked","data":{"one":2,` + list() + `}}`
-		_, err := f.Execute(t.Context(), enginetest.Command(t, path, `{"events":[`+repeated(event, rapid.IntRange(1, 3).Draw(r, "events"))+`],`+meta+`}`))
+		_, err := f.Execute(t.Context(), enginetest.Command(
+			t, path, `{"events":[`+repeated(event, rapid.IntRange(1, 3).Draw(r, "events"))+`],`+meta+`}`,
+		))
 		if err != nil {
-			if e, ok := errors.AsType[*j17.Error](err); !ok || e.Code != j17.CodeWorkLimit || e.EventIndex == nil && strings.Count(event, "was_worked") > 1 {
+			if e, ok := errors.AsType[*j17.Error](err); !ok || e.Code != j17.CodeWorkLimit ||
+				e.EventIndex == nil && strings.Count(event, "was_worked") > 1 {
 				r.Fatalf("%s: %v", spec, err)
 			}
 		}
@@ -208,8 +220,8 @@ const dearSpec = `{
 	}}}
 }`
 
-// TestABatchHasOneBudgetForItsSchemas checks that the work for all events of a write is counted together, also for those that it
-// implies, and that a write whose caller has left is given up.
+// TestABatchHasOneBudgetForItsSchemas checks that the work for all events of a write is counted together, also for
+// those that it implies, and that a write whose caller has left is given up.
 func TestABatchHasOneBudgetForItsSchemas(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	f.DeploySource(t, dearSpec)
@@ -224,7 +236,9 @@ func TestABatchHasOneBudgetForItsSchemas(t *testing.T) {
 		t.Errorf("a batch: %+v", err)
 	}
 	asked := `{"data":{"texts":[` + bait + strings.Repeat(","+bait, 59) + `]},` + meta + `}`
-	if _, err := f.Execute(t.Context(), enginetest.Command(t, "a/"+id+"/was_asked", asked)); j17.CodeOf(err) != j17.CodeWorkLimit {
+	if _, err := f.Execute(
+		t.Context(), enginetest.Command(t, "a/"+id+"/was_asked", asked),
+	); j17.CodeOf(err) != j17.CodeWorkLimit {
 		t.Errorf("implied events: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -263,7 +277,11 @@ func TestABatchThroughCodeHasABudget(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	passed := f.deployAnswer(t, `{"state":{"pad":"`+strings.Repeat("x", 1<<20)+`"}}`)
 	batch := func(n int) *engine.Command {
-		return enginetest.Command(t, "order/"+id, `{"events":[`+strings.TrimSuffix(strings.Repeat(`{"type":"had_line","data":{}},`, n), ",")+`],`+meta+`}`)
+		return enginetest.Command(
+			t, "order/"+id, `{"events":[`+strings.TrimSuffix(
+				strings.Repeat(`{"type":"had_line","data":{}},`, n), ",",
+			)+`],`+meta+`}`,
+		)
 	}
 	if _, err := f.Execute(t.Context(), batch(500)); j17.CodeOf(err) != j17.CodeWorkLimit {
 		t.Errorf("got %v", err)

@@ -21,8 +21,8 @@ const heavySpec = `{"agent_types": ["user"], "aggregate_types": {"account": {"ev
 	"was_noted": {"schema": {}, "handler": []}
 }}}}`
 
-// heavy is a fixture with aggregates whose states are large, and room for one of them among writes that look at them. A write in
-// the test's hands waits at the gate once it has looked.
+// heavy is a fixture with aggregates whose states are large, and room for one of them among writes that look at them. A
+// write in the test's hands waits at the gate once it has looked.
 type heavy struct {
 	*fixture
 	looked, gate chan struct{}
@@ -34,13 +34,14 @@ const atGate = "3d0c7e9a-5a51-4c5c-9a5e-0d6c1f0a7b11"
 func newHeavy(t *testing.T, ids ...string) *heavy {
 	t.Helper()
 	h := &heavy{looked: make(chan struct{}), gate: make(chan struct{})}
-	h.fixture = newFixture(t, engine.Options{CacheBytes: 1, LookedBytes: 1 << 20}, enginetest.Effects(func(_ context.Context, d *part.Decided) (part.Effects, error) {
-		if d.CorrelationID == atGate {
-			h.looked <- struct{}{}
-			<-h.gate
-		}
-		return part.Effects{}, nil
-	})...)
+	h.fixture = newFixture(t, engine.Options{CacheBytes: 1, LookedBytes: 1 << 20},
+		enginetest.Effects(func(_ context.Context, d *part.Decided) (part.Effects, error) {
+			if d.CorrelationID == atGate {
+				h.looked <- struct{}{}
+				<-h.gate
+			}
+			return part.Effects{}, nil
+		})...)
 	h.DeploySource(t, heavySpec)
 	for _, id := range ids {
 		size := 500_000
@@ -62,8 +63,9 @@ const (
 	small         = "00000000-0000-4000-8000-000000000003"
 )
 
-// TestLargeStatesThatWritesLookAtAreAccountedFor lets one write hold the state that it looks at. Another one that looks at a large
-// state waits for room in vain, one that looks at a small state does not; when the first has ended, there is room again.
+// TestLargeStatesThatWritesLookAtAreAccountedFor lets one write hold the state that it looks at. Another one that looks
+// at a large state waits for room in vain, one that looks at a small state does not; when the first has ended, there is
+// room again.
 func TestLargeStatesThatWritesLookAtAreAccountedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeavy(t, first, second, small)
@@ -102,8 +104,8 @@ func TestLargeStatesThatWritesLookAtAreAccountedFor(t *testing.T) {
 	})
 }
 
-// TestWritesInOrderDoNotWaitForEachOthersMemory looks at more large states in one row than there is room for. It ends without
-// waiting: nothing moves the clock of the bubble but waiting.
+// TestWritesInOrderDoNotWaitForEachOthersMemory looks at more large states in one row than there is room for. It ends
+// without waiting: nothing moves the clock of the bubble but waiting.
 func TestWritesInOrderDoNotWaitForEachOthersMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeavy(t, first, second, small)

@@ -14,7 +14,9 @@ func metrics(e *Engine) []part.Metric {
 			func() uint64 { return e.Stats().CacheHits }),
 		part.Counter("j17_conflicts_total", "Commands refused with a conflict.",
 			func() uint64 { return e.Stats().Conflicts }),
-		part.Counter("j17_turns_total", "Writes that waited for their turn.", func() uint64 { return e.Stats().Waited }),
+		part.Counter(
+			"j17_turns_total", "Writes that waited for their turn.", func() uint64 { return e.Stats().Waited },
+		),
 		part.Counter("j17_replanned_total", "Writes that conflicted with concurrent writes and were decided again.",
 			func() uint64 { return e.Stats().Replanned }),
 		part.Counter("j17_busy_total", "Writes refused because their turn had not come in time.",

@@ -27,8 +27,8 @@ func feedAfter(t *testing.T, f *enginetest.Fixture, after j17.StreamID) (events 
 	return events
 }
 
-// TestWhatWasLearnedIsNotRead tells an engine of events that follow the states which it has: these are served without being read. Where events
-// were rewritten since, or some are missing, they are read.
+// TestWhatWasLearnedIsNotRead tells an engine of events that follow the states which it has: these are served without
+// being read. Where events were rewritten since, or some are missing, they are read.
 func TestWhatWasLearnedIsNotRead(t *testing.T) {
 	f := enginetest.New(t, engine.Options{})
 	f.DeploySource(t, enginetest.CounterSpec)

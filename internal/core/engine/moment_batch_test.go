@@ -15,7 +15,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// reading is a store that counts the calls that read streams. once, if not nil, is called in the middle of the first that reads several.
+// reading is a store that counts the calls that read streams. once, if not nil, is called in the middle of the first
+// that reads several.
 type reading struct {
 	store.Store
 	single, several atomic.Int64
@@ -23,13 +24,17 @@ type reading struct {
 }
 
 // ReadStream is part of store.Store.
-func (r *reading) ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error] {
+func (r *reading) ReadStream(
+	ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64,
+) iter.Seq2[*j17.Event, error] {
 	r.single.Add(1)
 	return r.Store.ReadStream(ctx, t, key, from, to)
 }
 
 // ReadStreams is part of store.Store.
-func (r *reading) ReadStreams(ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64) iter.Seq2[*j17.Event, error] {
+func (r *reading) ReadStreams(
+	ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64,
+) iter.Seq2[*j17.Event, error] {
 	first := r.several.Add(1) == 1
 	events := r.Store.ReadStreams(ctx, t, keys, most)
 	return func(yield func(*j17.Event, error) bool) {
@@ -45,8 +50,8 @@ func (r *reading) ReadStreams(ctx context.Context, t j17.Tenant, keys []j17.Key,
 	}
 }
 
-// TestShortStreamsAreReadTogether loads aggregates of which some have no events, some a few and one more than are read together: what they
-// come to is what each comes to by itself, and those with few take one read.
+// TestShortStreamsAreReadTogether loads aggregates of which some have no events, some a few and one more than are read
+// together: what they come to is what each comes to by itself, and those with few take one read.
 func TestShortStreamsAreReadTogether(t *testing.T) {
 	f := enginetest.New(t, engine.Options{})
 	f.DeploySource(t, enginetest.CounterSpec)
@@ -64,7 +69,9 @@ func TestShortStreamsAreReadTogether(t *testing.T) {
 	now.Close()
 
 	// Somebody writes to one of them while they are read, and behind the moment.
-	r := &reading{Store: f.Store, once: func() { f.Post(t, "counter/"+keys[9].ID+"/was_counted", enginetest.Body(`{"by":1}`)) }}
+	r := &reading{
+		Store: f.Store, once: func() { f.Post(t, "counter/"+keys[9].ID+"/was_counted", enginetest.Body(`{"by":1}`)) },
+	}
 	e := engine.New(engine.Options{Store: r, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
 	e.Deploy(enginetest.Tenant, enginetest.Compiled(t, enginetest.CounterSpec), nil)
 	m, err := e.Moment(enginetest.Tenant, now.Position())
@@ -76,8 +83,8 @@ func TestShortStreamsAreReadTogether(t *testing.T) {
 		t.Errorf("the streams with few events were read in %d calls", r.several.Load())
 	}
 
-	// What was wanted once is not kept, but for the long one. What is wanted again is read together again, and served from memory from then
-	// on, but for the one that has gone on.
+	// What was wanted once is not kept, but for the long one. What is wanted again is read together again, and served
+	// from memory from then on, but for the one that has gone on.
 	if n := e.Stats().CacheStates; n != 1 {
 		t.Errorf("%d states are kept of what was wanted once", n)
 	}
@@ -98,8 +105,8 @@ func TestShortStreamsAreReadTogether(t *testing.T) {
 	}
 }
 
-// TestShortStreamsThatHaveGoneOnAreReadTogether loads aggregates whose states are kept, of which some have gone on since: those are read in one
-// call, but for the long one and those of which something was rewritten.
+// TestShortStreamsThatHaveGoneOnAreReadTogether loads aggregates whose states are kept, of which some have gone on
+// since: those are read in one call, but for the long one and those of which something was rewritten.
 func TestShortStreamsThatHaveGoneOnAreReadTogether(t *testing.T) {
 	f := enginetest.New(t, engine.Options{})
 	f.DeploySource(t, enginetest.CounterSpec)
@@ -146,7 +153,8 @@ func TestShortStreamsThatHaveGoneOnAreReadTogether(t *testing.T) {
 	matches(t, m, keys, lengths)
 }
 
-// TestARewriteMeetsAReadOfMany rewrites an event while the stream is read together with others: nothing is made of what was before.
+// TestARewriteMeetsAReadOfMany rewrites an event while the stream is read together with others: nothing is made of what
+// was before.
 func TestARewriteMeetsAReadOfMany(t *testing.T) {
 	f := enginetest.New(t, engine.Options{})
 	f.DeploySource(t, enginetest.CounterSpec)

@@ -22,8 +22,8 @@ func counters(n int) (keys []j17.Key) {
 	return keys
 }
 
-// TestAMomentIsExact counts with several counters while moments are taken: each shows every counter with just those events that stand up
-// to its position, whenever it is asked.
+// TestAMomentIsExact counts with several counters while moments are taken: each shows every counter with just those
+// events that stand up to its position, whenever it is asked.
 func TestAMomentIsExact(t *testing.T) {
 	f := enginetest.New(t, engine.Options{SnapshotEvery: 7})
 	f.DeploySource(t, enginetest.CounterSpec)
@@ -96,18 +96,21 @@ func matches(t *testing.T, m *fold.Moment, keys []j17.Key, lengths []uint64) {
 			t.Fatal(err)
 		}
 		for i, l := range loaded {
-			if l.Key != keys[i] || l.Version.Length != lengths[i] || l.Length != lengths[i] || versions[i] != l.Version {
+			if l.Key != keys[i] || l.Version.Length != lengths[i] || l.Length != lengths[i] ||
+				versions[i] != l.Version {
 				t.Fatalf("at %s %s has the version %+v, %+v by itself, want the length %d", m.At(), l.Key, l.Version, versions[i], lengths[i])
 			}
 			want := fmt.Sprint(lengths[i])
-			if n := l.Data.Get("n"); lengths[i] > 0 && string(n.AppendJSON(nil)) != want || lengths[i] == 0 && !l.Data.IsMissing() {
+			if n := l.Data.Get("n"); lengths[i] > 0 && string(n.AppendJSON(nil)) != want ||
+				lengths[i] == 0 && !l.Data.IsMissing() {
 				t.Fatalf("at %s %s has counted %s, want %s", m.At(), l.Key, l.JSON, want)
 			}
 		}
 	}
 }
 
-// TestAMomentUntilASecond looks at what was before a second, from the present position and from the one before the last event.
+// TestAMomentUntilASecond looks at what was before a second, from the present position and from the one before the last
+// event.
 func TestAMomentUntilASecond(t *testing.T) {
 	f := enginetest.New(t, engine.Options{})
 	f.DeploySource(t, enginetest.CounterSpec)
@@ -161,7 +164,8 @@ func TestAMomentNamesWhatCannotBeFolded(t *testing.T) {
 	}
 }
 
-// TestAMomentUnderAnotherSpec looks at aggregates as a spec would have them that is not deployed, and does not change what is.
+// TestAMomentUnderAnotherSpec looks at aggregates as a spec would have them that is not deployed, and does not change
+// what is.
 func TestAMomentUnderAnotherSpec(t *testing.T) {
 	f := enginetest.New(t, engine.Options{})
 	f.DeploySource(t, enginetest.CounterSpec)

@@ -59,8 +59,8 @@ func mintID(mint *ident.Minter, d *deployed) string {
 	return mint.UUIDv4()
 }
 
-// assign lets every aggregate of the unit that has none yet take its names. The names of the command's own aggregates stand
-// first, in the order of its writes.
+// assign lets every aggregate of the unit that has none yet take its names. The names of the command's own aggregates
+// stand first, in the order of its writes.
 func (p *plan) assign(d *deployed, mint *ident.Minter) {
 	var seen map[j17.Key]bool
 	for i := range p.unit.Events {
@@ -74,16 +74,20 @@ func (p *plan) assign(d *deployed, mint *ident.Minter) {
 		}
 		seen[key] = true
 		if typ.Handle != "" {
-			p.unit.Assign = append(p.unit.Assign, store.Assignment{Space: handles, Owner: key.String(), Index: handleIndex, Value: mint.Handle(typ.Handle)})
+			p.unit.Assign = append(p.unit.Assign, store.Assignment{
+				Space: handles, Owner: key.String(), Index: handleIndex, Value: mint.Handle(typ.Handle),
+			})
 		}
 		if typ.Sequence {
-			p.unit.Assign = append(p.unit.Assign, store.Assignment{Space: numbers, Owner: key.String(), Index: numberIndex, Counter: numberLatest})
+			p.unit.Assign = append(p.unit.Assign, store.Assignment{
+				Space: numbers, Owner: key.String(), Index: numberIndex, Counter: numberLatest,
+			})
 		}
 	}
 }
 
-// assigned returns the names that an aggregate of the command has after the commit, and the values of others, which stand behind
-// those of its own.
+// assigned returns the names that an aggregate of the command has after the commit, and the values of others, which
+// stand behind those of its own.
 func (d *deployed) assigned(aggregateType string, values []string) (j17.Names, []string) {
 	var id j17.Names
 	typ := d.Types[aggregateType]
@@ -105,8 +109,8 @@ func (n *names) name(ctx context.Context, t j17.Tenant, space store.Space, key s
 	return string(item.Value), store.UserError(err)
 }
 
-// Resolve returns the key of an aggregate by its id or one of its public names. An aggregate of an id need not exist; the error is
-// CodeUnknownType, CodeInvalidIdentifier or, for a name that nobody has, CodeAggregateNotFound.
+// Resolve returns the key of an aggregate by its id or one of its public names. An aggregate of an id need not exist;
+// the error is CodeUnknownType, CodeInvalidIdentifier or, for a name that nobody has, CodeAggregateNotFound.
 func (e *Engine) Resolve(ctx context.Context, t j17.Tenant, aggregateType, id string) (j17.Key, error) {
 	d, err := e.deployed(t)
 	if err != nil {
@@ -118,15 +122,17 @@ func (e *Engine) Resolve(ctx context.Context, t j17.Tenant, aggregateType, id st
 	return e.names.resolve(ctx, t, d, aggregateType, id)
 }
 
-// resolve turns what a caller calls an aggregate into its key. A handle or a public id of an aggregate type that has them
-// leads to an existing aggregate and is CodeAggregateNotFound otherwise; anything else is an id.
+// resolve turns what a caller calls an aggregate into its key. A handle or a public id of an aggregate type that has
+// them leads to an existing aggregate and is CodeAggregateNotFound otherwise; anything else is an id.
 func (n *names) resolve(ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string) (j17.Key, error) {
 	key, _, err := n.lookUp(ctx, t, d, aggregateType, id)
 	return key, err
 }
 
 // lookUp is resolve. For a name that nobody has it returns what holds as long as nobody has it.
-func (n *names) lookUp(ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string) (j17.Key, []store.Fence, error) {
+func (n *names) lookUp(
+	ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string,
+) (j17.Key, []store.Fence, error) {
 	typ := d.Types[aggregateType]
 	index, name := handleIndex, id
 	number, numbered := d.Number(id)
@@ -163,7 +169,8 @@ func isPublicID(id string) bool {
 	upper := func(r rune) bool { return r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' }
 	digit := func(r rune) bool { return r >= '0' && r <= '9' }
 	return ok && key != "" && number != "" && (number[0] != '0' || number == "0") && !digit(rune(key[0])) &&
-		!strings.ContainsFunc(key, func(r rune) bool { return !upper(r) }) && !strings.ContainsFunc(number, func(r rune) bool { return !digit(r) })
+		!strings.ContainsFunc(key, func(r rune) bool { return !upper(r) }) &&
+		!strings.ContainsFunc(number, func(r rune) bool { return !digit(r) })
 }
 
 func acceptsID(d *deployed, id string) bool {

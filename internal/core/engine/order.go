@@ -17,8 +17,9 @@ type Outcome struct {
 	Err error
 }
 
-// ExecuteInOrder carries out commands of one tenant as if each had been executed after the one before. Those that do not depend on
-// each other are stored together, so that many take few syncs. The outcomes stand in the order of the commands.
+// ExecuteInOrder carries out commands of one tenant as if each had been executed after the one before. Those that do
+// not depend on each other are stored together, so that many take few syncs. The outcomes stand in the order of the
+// commands.
 func (e *Engine) ExecuteInOrder(ctx context.Context, t j17.Tenant, commands []*Command) []Outcome {
 	outcomes := make([]Outcome, len(commands))
 	for from := 0; from < len(commands); {
@@ -57,15 +58,15 @@ type batch struct {
 	size       int
 	// touched are the streams that the commands write.
 	touched map[j17.Key]bool
-	// last is the budget of the last command. Where it holds memory, nobody comes behind it, so that none of a batch waits for memory that
-	// others of the batch hold.
+	// last is the budget of the last command. Where it holds memory, nobody comes behind it, so that none of a batch
+	// waits for memory that others of the batch hold.
 	last *work.Budget
 	// stopped tells that the next command has to be executed by itself.
 	stopped bool
 }
 
-// batchTime is how long commands are planned before those that are planned are stored. Where code makes each take long, a caller whose time
-// is over before all are planned gets somewhere.
+// batchTime is how long commands are planned before those that are planned are stored. Where code makes each take long,
+// a caller whose time is over before all are planned gets somewhere.
 const batchTime = time.Second
 
 // add plans a command and reports whether it goes with those before it.
@@ -78,8 +79,8 @@ func (r *batch) add(ctx context.Context, c *Command) bool {
 		return false
 	}
 
-	// The command is decided. What is refused, was done before, has a condition on entity tags, or may have to wait for locks is
-	// executed by itself when the batch is stored.
+	// The command is decided. What is refused, was done before, has a condition on entity tags, or may have to wait for
+	// locks is executed by itself when the batch is stored.
 	r.stopped = true
 	x := &execution{e: r.e, d: r.d, c: c, b: work.New(ctx, work.Command)}
 	r.last = x.b
@@ -121,8 +122,8 @@ func (r *batch) add(ctx context.Context, c *Command) bool {
 	return true
 }
 
-// store stores the batch and returns how many of its commands are done. The one behind them, if there is one, is then to be executed
-// by itself.
+// store stores the batch and returns how many of its commands are done. The one behind them, if there is one, is then
+// to be executed by itself.
 func (r *batch) store(ctx context.Context, outcomes []Outcome) (done int) {
 	if len(r.units) == 0 {
 		return 0

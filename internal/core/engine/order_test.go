@@ -43,8 +43,8 @@ func (f *fixture) history(tb testing.TB) (lines []string) {
 	return lines
 }
 
-// TestCommandsInOrderAreAsOneByOne draws commands of all kinds, some of which are refused, and compares what becomes of them with
-// what does when they are executed one after the other.
+// TestCommandsInOrderAreAsOneByOne draws commands of all kinds, some of which are refused, and compares what becomes of
+// them with what does when they are executed one after the other.
 func TestCommandsInOrderAreAsOneByOne(t *testing.T) {
 	const other = "1b671a64-40d5-491e-99b0-da01ff1f3341"
 	rapid.Check(t, func(rt *rapid.T) {
@@ -53,7 +53,9 @@ func TestCommandsInOrderAreAsOneByOne(t *testing.T) {
 		all.Engine = engine.New(engine.Options{Store: h, Clock: all.Clock, Logger: slog.New(slog.DiscardHandler)})
 		var paths, bodies []string
 		for range rapid.IntRange(1, 12).Draw(rt, "commands") {
-			what := rapid.SampledFrom([]string{"was_opened", "was_paid", "was_deposited", "was_told", "was_never"}).Draw(rt, "event")
+			what := rapid.SampledFrom([]string{
+				"was_opened", "was_paid", "was_deposited", "was_told", "was_never",
+			}).Draw(rt, "event")
 			length := rapid.SampledFrom([]string{"", `,"previous_length":1`, `,"previous_length":2`}).Draw(rt, "length")
 			paths = append(paths, "account/"+rapid.SampledFrom([]string{id, other}).Draw(rt, "id")+"/"+what)
 			bodies = append(bodies, `{"data":{"amount":1},"metadata":{"actor":{"type":"user","id":"`+user+`"}`+length+`}}`)
@@ -74,7 +76,8 @@ func TestCommandsInOrderAreAsOneByOne(t *testing.T) {
 		got := make([]string, len(paths))
 		for i, o := range all.ExecuteInOrder(t.Context(), tenant, commands) {
 			got[i] = string(j17.CodeOf(o.Err))
-			if o.Err == nil && (len(o.Receipt.Writes) != 1 || len(o.Receipt.Writes[0].IDs) != 1 || o.Receipt.Writes[0].Length == 0) {
+			if o.Err == nil &&
+				(len(o.Receipt.Writes) != 1 || len(o.Receipt.Writes[0].IDs) != 1 || o.Receipt.Writes[0].Length == 0) {
 				rt.Errorf("command %d: the receipt is %+v", i, o.Receipt)
 			}
 		}

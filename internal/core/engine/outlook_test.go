@@ -63,8 +63,10 @@ func TestADryRunIsWhatTheWriteDoes(t *testing.T) {
 	o := f.outlook(t, c)
 	stamps := `"created_at":1700000000,"updated_at":1700000000`
 	want := []string{
-		"-1 list:" + id + ` had_item {"n":30}`, "-1 list:" + id + ` had_item {"n":1}`, "-1 list:" + id + ` had_item {"n":7}`,
-		`0 tally:global was_raised {"by":30}`, `2 tally:global was_raised {"by":7}`, `3 tally:global was_capped {"at":20}`,
+		"-1 list:" + id + ` had_item {"n":30}`, "-1 list:" + id + ` had_item {"n":1}`,
+		"-1 list:" + id + ` had_item {"n":7}`,
+		`0 tally:global was_raised {"by":30}`, `2 tally:global was_raised {"by":7}`,
+		`3 tally:global was_capped {"at":20}`,
 		"list:" + id + ` 4 {"name":"a",` + stamps + `,"sum":38}`, `tally:global 4 {"n":40,` + stamps + `,"at":20}`,
 	}
 	if diff := cmp.Diff(want, lines(o)); diff != "" || len(o.Refusals) > 0 || o.Truncated {
@@ -81,7 +83,8 @@ func TestADryRunIsWhatTheWriteDoes(t *testing.T) {
 	}
 }
 
-// TestADryRunKeepsNothing tries commands that would make aggregates with names, under an idempotency key, and some that would be refused.
+// TestADryRunKeepsNothing tries commands that would make aggregates with names, under an idempotency key, and some that
+// would be refused.
 func TestADryRunKeepsNothing(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	f.DeploySource(t, tallySpec)
@@ -107,7 +110,8 @@ func TestADryRunKeepsNothing(t *testing.T) {
 	if failed, _, err := f.ImplicationFailures(t.Context(), tenant, 0, 10); err != nil || len(failed) > 0 {
 		t.Error(failed, err)
 	}
-	if after := f.Stats(); after.Events != before.Events || after.Conflicts != before.Conflicts || after.Replanned != before.Replanned {
+	if after := f.Stats(); after.Events != before.Events || after.Conflicts != before.Conflicts ||
+		after.Replanned != before.Replanned {
 		t.Errorf("%+v, before %+v", after, before)
 	}
 	r, err := f.Execute(t.Context(), c)
@@ -125,8 +129,8 @@ func TestADryRunKeepsNothing(t *testing.T) {
 	}
 }
 
-// TestADryRunTellsRefusalsFromFaults: what is wrong with the request is an error, what the write would be refused for is in the outlook, in
-// the words of the write.
+// TestADryRunTellsRefusalsFromFaults: what is wrong with the request is an error, what the write would be refused for
+// is in the outlook, in the words of the write.
 func TestADryRunTellsRefusalsFromFaults(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	f.DeploySource(t, tallySpec)
@@ -224,7 +228,8 @@ func (m *meddled) Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]st
 	return m.Store.Heads(ctx, t, keys)
 }
 
-// TestADryRunIsOfOneMoment overtakes a dry run between what it looks at and the end: it is told anew, and given up where there is no end of it.
+// TestADryRunIsOfOneMoment overtakes a dry run between what it looks at and the end: it is told anew, and given up
+// where there is no end of it.
 func TestADryRunIsOfOneMoment(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	f.DeploySource(t, accountSpec)
@@ -234,14 +239,16 @@ func TestADryRunIsOfOneMoment(t *testing.T) {
 	slow.Deploy(tenant, enginetest.Compiled(t, accountSpec), nil)
 	heads, overtaken := 0, 1
 	m.meddle = func() {
-		if heads++; heads%2 == 0 && overtaken > 0 { // the first look is at the state, the second one at what has become of it
+		if heads++; heads%2 == 0 && overtaken > 0 {
+			// the first look is at the state, the second one at what has become of it
 			overtaken--
 			f.Post(t, "account/"+id+"/was_deposited", enginetest.Body(`{"amount":5}`))
 		}
 	}
 	c := enginetest.Command(t, "account/"+id+"/was_paid", paid())
 	o, err := slow.DryRun(t.Context(), c)
-	if err != nil || string(o.Events[1].JSON) != `{"balance":5}` || o.States[0].Length != 4 || !strings.Contains(string(o.States[0].JSON), `"balance":6`) {
+	if err != nil || string(o.Events[1].JSON) != `{"balance":5}` || o.States[0].Length != 4 ||
+		!strings.Contains(string(o.States[0].JSON), `"balance":6`) {
 		t.Errorf("%+v, %v", o, err)
 	}
 	heads, overtaken = 0, 1000
@@ -259,7 +266,9 @@ func TestADryRunIsBounded(t *testing.T) {
 	for i := range n {
 		of = append(of, fmt.Sprintf(`"%08x-0000-4000-8000-000000000000"`, i))
 	}
-	o := f.outlook(t, enginetest.Command(t, "list/"+id+"/had_items", enginetest.Body(`{"of":[`+strings.Join(of, ",")+`]}`)))
+	o := f.outlook(
+		t, enginetest.Command(t, "list/"+id+"/had_items", enginetest.Body(`{"of":[`+strings.Join(of, ",")+`]}`)),
+	)
 	shown := 0
 	for _, s := range o.States {
 		if s.JSON != nil {

@@ -36,7 +36,8 @@ func survive(t *testing.T, do func()) {
 	do()
 }
 
-// turns returns an engine with an account whose writers take turns, because one of them was overtaken, and what the engine's store goes through.
+// turns returns an engine with an account whose writers take turns, because one of them was overtaken, and what the
+// engine's store goes through.
 func turns(t *testing.T, o engine.Options, parts ...part.Part) (*fixture, *hooked) {
 	t.Helper()
 	f := newFixture(t, engine.Options{})
@@ -53,7 +54,8 @@ func turns(t *testing.T, o engine.Options, parts ...part.Part) (*fixture, *hooke
 	return f, h
 }
 
-// TestPanicInTurn: a panic while a writer has the turn of an aggregate, which whoever called survives, does not keep others from theirs.
+// TestPanicInTurn: a panic while a writer has the turn of an aggregate, which whoever called survives, does not keep
+// others from theirs.
 func TestPanicInTurn(t *testing.T) {
 	t.Parallel()
 	panics := false
@@ -135,7 +137,8 @@ func loadAll(t *testing.T, m *fold.Moment, keys []j17.Key, synchronous bool) {
 	}
 }
 
-// TestPanicBesideOthers: a panic where short streams are read by several at a time is that of whoever has asked, and not the end of the process.
+// TestPanicBesideOthers: a panic where short streams are read by several at a time is that of whoever has asked, and
+// not the end of the process.
 func TestPanicBesideOthers(t *testing.T) {
 	t.Parallel()
 	f := enginetest.New(t, engine.Options{})
@@ -153,8 +156,8 @@ func TestPanicBesideOthers(t *testing.T) {
 	loadAll(t, m, keys, false)
 }
 
-// TestPanicWhileItIsStored: a panic of the store while it takes writes that took their turns, on a goroutine that stores for all of them: whoever
-// wrote is told that nobody knows what became of it, and the next one writes.
+// TestPanicWhileItIsStored: a panic of the store while it takes writes that took their turns, on a goroutine that
+// stores for all of them: whoever wrote is told that nobody knows what became of it, and the next one writes.
 func TestPanicWhileItIsStored(t *testing.T) {
 	t.Parallel()
 	f, h := turns(t, engine.Options{})
@@ -162,7 +165,9 @@ func TestPanicWhileItIsStored(t *testing.T) {
 	h.next(func(func() ([]store.Result, error)) ([]store.Result, error) { panic("a fault") })
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
-	if _, err := f.Execute(ctx, enginetest.Command(t, "account/"+id+"/was_paid", paid())); j17.CodeOf(err) != j17.CodeOutcomeUnknown || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "a fault") {
+	if _, err := f.Execute(
+		ctx, enginetest.Command(t, "account/"+id+"/was_paid", paid()),
+	); j17.CodeOf(err) != j17.CodeOutcomeUnknown || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "a fault") {
 		t.Errorf("whoever wrote is told %v", err)
 	}
 	if _, err := f.Execute(ctx, enginetest.Command(t, "account/"+id+"/was_paid", paid())); err != nil {
@@ -170,14 +175,17 @@ func TestPanicWhileItIsStored(t *testing.T) {
 	}
 }
 
-// TestPanicOfADeployment: a panic while the engine asks what is deployed, for all who write: they are told, and the next one asks again.
+// TestPanicOfADeployment: a panic while the engine asks what is deployed, for all who write: they are told, and the
+// next one asks again.
 func TestPanicOfADeployment(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, engine.Options{})
 	d := &deployments{Store: f.Store}
 	var e *engine.Engine
 	asked := 0
-	e = engine.New(engine.Options{Store: d, Clock: f.Clock}).Use(renewing(func(ctx context.Context, _ j17.Tenant) error {
+	e = engine.New(engine.Options{
+		Store: d, Clock: f.Clock,
+	}).Use(renewing(func(ctx context.Context, _ j17.Tenant) error {
 		if asked++; asked == 1 {
 			panic("a fault")
 		}
@@ -199,7 +207,8 @@ func TestPanicOfADeployment(t *testing.T) {
 	}
 }
 
-// snapless is a store that panics when it is to keep the first snapshot or the first rejection, and while it is told so, where a stream is read.
+// snapless is a store that panics when it is to keep the first snapshot or the first rejection, and while it is told
+// so, where a stream is read.
 type snapless struct {
 	store.Store
 	kept, read atomic.Bool
@@ -209,7 +218,8 @@ type snapless struct {
 // Write implements store.Store.
 func (s *snapless) Write(ctx context.Context, t j17.Tenant, sides []store.Side, fences ...store.Fence) error {
 	for i := range sides {
-		if (sides[i].Space == "snapshot" || sides[i].Space == "implication.failed") && s.kept.CompareAndSwap(false, true) {
+		if (sides[i].Space == "snapshot" || sides[i].Space == "implication.failed") &&
+			s.kept.CompareAndSwap(false, true) {
 			panic("a fault")
 		}
 	}
@@ -217,7 +227,9 @@ func (s *snapless) Write(ctx context.Context, t j17.Tenant, sides []store.Side, 
 }
 
 // ReadStream implements store.Store.
-func (s *snapless) ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error] {
+func (s *snapless) ReadStream(
+	ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64,
+) iter.Seq2[*j17.Event, error] {
 	if s.read.Load() {
 		s.met.Add(1)
 		panic("a fault")
@@ -225,12 +237,15 @@ func (s *snapless) ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, fr
 	return s.Store.ReadStream(ctx, t, key, from, to)
 }
 
-// TestPanicInTheBackground: a panic while a snapshot is made, which nobody waits for, ends nothing else: the next one is made.
+// TestPanicInTheBackground: a panic while a snapshot is made, which nobody waits for, ends nothing else: the next one
+// is made.
 func TestPanicInTheBackground(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, engine.Options{})
 	s := &snapless{Store: f.Store}
-	f.Engine = engine.New(engine.Options{Store: s, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), SnapshotEvery: 10})
+	f.Engine = engine.New(engine.Options{
+		Store: s, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), SnapshotEvery: 10,
+	})
 	f.DeploySource(t, enginetest.CounterSpec)
 	for i := range 20 {
 		f.Post(t, "counter/"+id+"/was_counted", count(i))
@@ -262,14 +277,16 @@ func TestPanicBesideFolds(t *testing.T) {
 	}
 	s.read.Store(true)
 	survive(t, func() { _, _ = m.Load(t.Context(), keys, true) })
-	if met, want := s.met.Load(), int64(min(len(keys), runtime.GOMAXPROCS(0))); met != want { // whoever has asked, and those beside it
+	if met, want := s.met.Load(), int64(min(len(keys), runtime.GOMAXPROCS(0))); met != want {
+		// whoever has asked, and those beside it
 		t.Errorf("%d of %d who fold have panicked by the time that whoever has asked does", met, want)
 	}
 	s.read.Store(false)
 	loadAll(t, m, keys, true)
 }
 
-// TestPanicWhileARejectionIsKept: a panic while a rejection is written down, which nobody waits for, ends nothing else: the next one is kept.
+// TestPanicWhileARejectionIsKept: a panic while a rejection is written down, which nobody waits for, ends nothing else:
+// the next one is kept.
 func TestPanicWhileARejectionIsKept(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, engine.Options{})
@@ -279,7 +296,9 @@ func TestPanicWhileARejectionIsKept(t *testing.T) {
 		"order": {"events": {"was_named": {"schema": {}, "handler": [], "implications": [{"emit": {"aggregate_type": "other", "id": "$.data.n", "event_type": "e"}}]}}},
 		"other": {"events": {"e": {"schema": {}, "handler": []}}}}}`)
 	refuse := func() {
-		_, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id+"/was_named", `{"data":{"n":"no id!"},`+meta+`}`))
+		_, err := f.Execute(
+			t.Context(), enginetest.Command(t, "order/"+id+"/was_named", `{"data":{"n":"no id!"},`+meta+`}`),
+		)
 		if j17.CodeOf(err) != j17.CodeImplicationFailed {
 			t.Fatal(err)
 		}

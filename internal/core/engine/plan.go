@@ -11,8 +11,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// plan is one atomic append that carries out a command or a unit of a recording: what is decided, what is checked at the commit, and what
-// is told afterwards.
+// plan is one atomic append that carries out a command or a unit of a recording: what is decided, what is checked at
+// the commit, and what is told afterwards.
 type plan struct {
 	unit store.Append
 	decision
@@ -26,8 +26,8 @@ type decision struct {
 	of *decider.Admitted
 	// events are those of the unit. A recording has them in its file.
 	events []decider.Event
-	// writes are the aggregates of the command, own is the number of the command's own events; they come first. A recording has
-	// neither.
+	// writes are the aggregates of the command, own is the number of the command's own events; they come first. A
+	// recording has neither.
 	writes []plannedWrite
 	own    int
 	// byKey has the numbers of several writes, once one is asked for.
@@ -43,7 +43,8 @@ type decision struct {
 	charged int
 	// failure describes why there is no plan, where that is worth knowing.
 	failure *decider.ImplicationFailure
-	// tried is set for a dry run: refusals are all guards that do not hold then, and consequences what the effects would do.
+	// tried is set for a dry run: refusals are all guards that do not hold then, and consequences what the effects
+	// would do.
 	tried        bool
 	refusals     []error
 	consequences part.Consequences
@@ -57,8 +58,8 @@ type checks struct {
 	unique *decider.Values
 	// lengths are those that were looked at without a state. They are no preconditions of the commit.
 	lengths []store.Pre
-	// side is what the caller wants to be written beside the events. A conflict with it is the caller's to resolve: planning again would
-	// change nothing.
+	// side is what the caller wants to be written beside the events. A conflict with it is the caller's to resolve:
+	// planning again would change nothing.
 	side []store.Side
 	// full return why the command is refused where the additions of its effects exceed a bound.
 	full []func(*store.SideConflict) error
@@ -108,7 +109,9 @@ func (x *execution) plan(ctx context.Context) (*plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: head.Length, Looked: true, Generation: head.Generation})
+		p.unit.Pre = append(p.unit.Pre, store.Pre{
+			Key: key, Length: head.Length, Looked: true, Generation: head.Generation,
+		})
 	}
 
 	// The events, what they imply, and what else comes with them.
@@ -181,7 +184,9 @@ func (x *execution) react(ctx context.Context, p *plan) error {
 	p.before, p.failure, p.refusals, p.events, p.unique = all.Before, all.Failure, all.Refusals, all.Events, all.Unique
 	for _, key := range all.Looked {
 		before := all.Before[key]
-		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: before.Length, Looked: true, Generation: before.Generation})
+		p.unit.Pre = append(p.unit.Pre, store.Pre{
+			Key: key, Length: before.Length, Looked: true, Generation: before.Generation,
+		})
 	}
 	for _, key := range all.Absent {
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key})
@@ -195,7 +200,8 @@ func (x *execution) react(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// expect compares the lengths that the caller expects with those that the writer sees: whether the spec allows an event is asked after that.
+// expect compares the lengths that the caller expects with those that the writer sees: whether the spec allows an event
+// is asked after that.
 func (x *execution) expect(ctx context.Context, p *plan) error {
 	for i := range p.writes {
 		w := &p.writes[i]
@@ -231,7 +237,8 @@ func (x *execution) matching(ctx context.Context, key j17.Key) (store.Head, erro
 	return store.Head{}, preconditionFailed()
 }
 
-// write adds events to the unit, which happened at a Unix second, or for nil happen when the unit does. What is tagged with that is decided at it.
+// write adds events to the unit, which happened at a Unix second, or for nil happen when the unit does. What is tagged
+// with that is decided at it.
 func (p *plan) write(events []decider.Event, at *int64) {
 	if len(events) == 1 && p.unit.Events == nil {
 		p.unit.Events = p.oneEvent[:0]

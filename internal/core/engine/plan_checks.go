@@ -12,9 +12,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// locks returns the locks that the plan needs: exclusive ones of the streams that it writes after it has looked at them, or at the unique
-// values that they hold, and of those that it only writes where others hold locks; shared ones of those that it only looks at. contended
-// reports whether one of them has a lock already. The result is never nil.
+// locks returns the locks that the plan needs: exclusive ones of the streams that it writes after it has looked at
+// them, or at the unique values that they hold, and of those that it only writes where others hold locks; shared ones
+// of those that it only looks at. contended reports whether one of them has a lock already. The result is never nil.
 func (p *plan) locks(q *groupcommit.Committer) (want groupcommit.Locks, contended bool) {
 	want = groupcommit.Locks{}
 	for key := range p.before {
@@ -84,8 +84,9 @@ func (p *plan) holds() map[j17.Key]map[*spec.UniqueSet]*[32]byte {
 	return all
 }
 
-// refusal is the error of a plan that was overtaken where the caller named a length or a revision that does not hold. In all other
-// cases a new plan from fresh state may succeed, or finds that no entity tag of the caller's matches any more.
+// refusal is the error of a plan that was overtaken where the caller named a length or a revision that does not hold.
+// In all other cases a new plan from fresh state may succeed, or finds that no entity tag of the caller's matches any
+// more.
 func (p *plan) refusal(r *store.Result) error {
 	for _, changed := range p.changed {
 		for i := range r.Sides {
@@ -129,7 +130,8 @@ func (p *plan) refusedSide(r *store.Result) *store.SideConflict {
 	for i := range r.Sides {
 		conflict := &r.Sides[i]
 		if slices.ContainsFunc(p.side, func(s store.Side) bool {
-			return (s.Cond != store.Always || conflict.Full && s.Most != 0) && s.Space == conflict.Space && s.Key == conflict.Key
+			return (s.Cond != store.Always || conflict.Full && s.Most != 0) && s.Space == conflict.Space &&
+				s.Key == conflict.Key
 		}) {
 			return conflict
 		}
@@ -137,8 +139,8 @@ func (p *plan) refusedSide(r *store.Result) *store.SideConflict {
 	return nil
 }
 
-// overtaken compares what a plan was made of with what it is now. The error is errOvertaken where they differ, or why the
-// caller's expectation does not hold.
+// overtaken compares what a plan was made of with what it is now. The error is errOvertaken where they differ, or why
+// the caller's expectation does not hold.
 func (x *execution) overtaken(ctx context.Context, p *plan) error {
 	// What the caller expects, and what was looked at.
 	var pre []store.Pre

@@ -26,7 +26,8 @@ func (e *Engine) Moment(t j17.Tenant, at j17.StreamID) (*fold.Moment, error) {
 	return e.states.Moment(t, d.Decider, at), nil
 }
 
-// Adopt makes a state that was folded before a base for folds of its aggregate. A state that is not of the deployed handlers is ignored.
+// Adopt makes a state that was folded before a base for folds of its aggregate. A state that is not of the deployed
+// handlers is ignored.
 func (e *Engine) Adopt(ctx context.Context, t j17.Tenant, key j17.Key, f *decider.State, generation uint64) error {
 	d, err := e.deployed(t)
 	if err != nil || d.Types[key.Type] == nil {
@@ -48,7 +49,9 @@ type LoadOptions struct {
 func notFound() error { return j17.Errorf(j17.CodeAggregateNotFound, "Aggregate not found") }
 
 // locate checks an aggregate's name from outside and returns its key and durable head.
-func (e *Engine) locate(ctx context.Context, t j17.Tenant, aggregateType, id string) (*deployed, j17.Key, store.Head, error) {
+func (e *Engine) locate(
+	ctx context.Context, t j17.Tenant, aggregateType, id string,
+) (*deployed, j17.Key, store.Head, error) {
 	d, err := e.deployed(t)
 	if err != nil {
 		return nil, j17.Key{}, store.Head{}, err
@@ -90,17 +93,24 @@ func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id strin
 	}
 	if length == 0 {
 		if o.Until == nil && o.Length == nil && d.IDs.IsSingleton(key.ID) {
-			return fold.State{Key: key, Data: value.ObjectValue(), JSON: []byte("{}"), EntityTag: d.Program(key.Type).EntityTag(0, 0)}, nil
+			return fold.State{
+				Key: key, Data: value.ObjectValue(), JSON: []byte("{}"), EntityTag: d.Program(key.Type).EntityTag(0, 0),
+			}, nil
 		}
 		return fold.State{}, notFound()
 	}
 
 	// The state, and what the aggregate is called.
-	s, err := e.states.State(ctx, t, d.Program(key.Type), key, fold.Version{Length: length, Generation: head.Generation}, past, o.Replay)
+	s, err := e.states.State(
+		ctx, t, d.Program(key.Type), key, fold.Version{Length: length, Generation: head.Generation}, past, o.Replay,
+	)
 	if err != nil {
 		return fold.State{}, store.UserError(err)
 	}
-	state := fold.State{Key: key, Data: s.Data, JSON: s.JSON, Length: s.Length, EntityTag: d.Program(key.Type).EntityTag(s.Length, s.Generation)}
+	state := fold.State{
+		Key: key, Data: s.Data, JSON: s.JSON, Length: s.Length,
+		EntityTag: d.Program(key.Type).EntityTag(s.Length, s.Generation),
+	}
 	if decider.Named(d.Types[key.Type]) {
 		state.Names, err = e.Names(ctx, t, d.Decider, key)
 	}
@@ -115,7 +125,9 @@ func (e *Engine) Length(ctx context.Context, t j17.Tenant, aggregateType, id str
 
 // Events yields up to count events of an aggregate that stand after a position, in order. The bytes of an event are
 // valid until the next step.
-func (e *Engine) Events(ctx context.Context, t j17.Tenant, aggregateType, id string, after j17.StreamID, count int) (iter.Seq2[*j17.Event, error], error) {
+func (e *Engine) Events(
+	ctx context.Context, t j17.Tenant, aggregateType, id string, after j17.StreamID, count int,
+) (iter.Seq2[*j17.Event, error], error) {
 	_, key, head, err := e.locate(ctx, t, aggregateType, id)
 	if err != nil {
 		return nil, err
@@ -140,7 +152,9 @@ func (e *Engine) Events(ctx context.Context, t j17.Tenant, aggregateType, id str
 }
 
 // IDs returns up to count ids of aggregates of one type in byte order, after the id given, and whether there are more.
-func (e *Engine) IDs(ctx context.Context, t j17.Tenant, aggregateType, after string, count int) (ids []string, more bool, err error) {
+func (e *Engine) IDs(
+	ctx context.Context, t j17.Tenant, aggregateType, after string, count int,
+) (ids []string, more bool, err error) {
 	d, err := e.deployed(t)
 	if err != nil {
 		return nil, false, err
@@ -202,8 +216,8 @@ func (e *Engine) Key(ctx context.Context, t j17.Tenant, aggregateType, id string
 	return key, err
 }
 
-// Agent returns an actor or a target in the form in which events have it, by the rules of the tenant's spec. Whether its type is
-// declared does not matter: events of earlier days may have it.
+// Agent returns an actor or a target in the form in which events have it, by the rules of the tenant's spec. Whether
+// its type is declared does not matter: events of earlier days may have it.
 func (e *Engine) Agent(t j17.Tenant, a j17.Agent) (j17.Agent, error) {
 	d, err := e.deployed(t)
 	if err != nil {
@@ -236,8 +250,9 @@ func (e *Engine) HasEvent(t j17.Tenant, eventType string) bool {
 	return false
 }
 
-// Pattern reads a pattern of event types, "type.event", "type.*" or "*". Of what the tenant's spec does not have, and no stored event
-// either, it is CodeInvalidField; known tells then whether the aggregate type is, so that an earlier spec may have had the event type.
+// Pattern reads a pattern of event types, "type.event", "type.*" or "*". Of what the tenant's spec does not have, and
+// no stored event either, it is CodeInvalidField; known tells then whether the aggregate type is, so that an earlier
+// spec may have had the event type.
 func (e *Engine) Pattern(ctx context.Context, t j17.Tenant, text string) (p spec.Pattern, known bool, err error) {
 	d, err := e.deployed(t)
 	if err != nil {
@@ -258,8 +273,8 @@ func (e *Engine) Pattern(ctx context.Context, t j17.Tenant, text string) (p spec
 	}
 }
 
-// TagsDeclared is another one whenever a deployment changes which events have the tags that somebody asks for, also where a later one
-// changes it back: what was written between them has its tags by another rule.
+// TagsDeclared is another one whenever a deployment changes which events have the tags that somebody asks for, also
+// where a later one changes it back: what was written between them has its tags by another rule.
 func (e *Engine) TagsDeclared(t j17.Tenant, given []string) (declared [32]byte) {
 	d, err := e.deployed(t)
 	if err != nil {
@@ -275,8 +290,8 @@ func (e *Engine) TagsDeclared(t j17.Tenant, given []string) (declared [32]byte) 
 	return [32]byte(h.Sum(nil))
 }
 
-// Tags returns tags that somebody asks for in the form in which events have them. One that no event can have is CodeInvalidField; where
-// older events do not have one yet it is CodeIndexNotReady.
+// Tags returns tags that somebody asks for in the form in which events have them. One that no event can have is
+// CodeInvalidField; where older events do not have one yet it is CodeIndexNotReady.
 func (e *Engine) Tags(ctx context.Context, t j17.Tenant, given []string) ([]string, error) {
 	d, err := e.deployed(t)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Recorder stores events that happened before, here or elsewhere, as they were: with their time, their actors and the names of
-// their aggregates. What they bring about, they have brought about then: nothing reacts to them. It works with the spec that was
-// deployed when it was made, and counts what it takes to try its events. It is for one goroutine.
+// Recorder stores events that happened before, here or elsewhere, as they were: with their time, their actors and the
+// names of their aggregates. What they bring about, they have brought about then: nothing reacts to them. It works with
+// the spec that was deployed when it was made, and counts what it takes to try its events. It is for one goroutine.
 type Recorder struct {
 	e *Engine
 	d *deployed
@@ -74,7 +74,8 @@ func (r *Recorder) Fences() []store.Fence { return r.d.fences }
 // Derivation is what is kept of events beside them, for whoever stores them by himself.
 type Derivation struct {
 	Sides []store.Side
-	// Stored are to be called once both are stored, which they are only where Fences hold. Of a fence that does not hold all of Changed are told.
+	// Stored are to be called once both are stored, which they are only where Fences hold. Of a fence that does not
+	// hold all of Changed are told.
 	Stored  []func()
 	Fences  []store.Fence
 	Changed []func(*store.SideConflict)
@@ -89,16 +90,19 @@ func (r *Recorder) Derived(ctx context.Context, events []decider.Event) (Derivat
 // Holding returns who holds unique values, nil where nobody does.
 func (r *Recorder) Holding() part.Holding { return r.d.holding(nil) }
 
-// Exchanged returns what is kept of a value that an aggregate takes or gives back, which has held another one, or nil, so far.
-func (r *Recorder) Exchanged(ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte) ([]store.Side, error) {
+// Exchanged returns what is kept of a value that an aggregate takes or gives back, which has held another one, or nil,
+// so far.
+func (r *Recorder) Exchanged(
+	ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte,
+) ([]store.Side, error) {
 	if h := r.d.holding(nil); h != nil {
 		return h.Exchanged(ctx, key, x, own)
 	}
 	return nil, nil
 }
 
-// Named returns what is kept of the names that an aggregate is to have. A handle that is "" is made up where its type has them; a public id
-// is not.
+// Named returns what is kept of the names that an aggregate is to have. A handle that is "" is made up where its type
+// has them; a public id is not.
 func (r *Recorder) Named(key j17.Key, names j17.Names) (sides []store.Side) {
 	typ := r.d.Types[key.Type]
 	if typ.Handle != "" {
@@ -145,7 +149,9 @@ func (r *Recorder) known(ctx context.Context, id store.CommandID) (bool, error) 
 
 // Reserve makes sure that from now on nobody is given a number up to that one. Whoever was given one before has it now.
 func (r *Recorder) Reserve(ctx context.Context, number uint64) error {
-	side := store.Side{Op: store.Raise, Space: numberIndex, Key: numberLatest, Value: strconv.AppendUint(nil, number, 10)}
+	side := store.Side{
+		Op: store.Raise, Space: numberIndex, Key: numberLatest, Value: strconv.AppendUint(nil, number, 10),
+	}
 	return store.UserError(r.e.store.Write(ctx, r.d.env.tenant, []store.Side{side}))
 }
 
@@ -167,8 +173,9 @@ func (r *Recorder) Owners(ctx context.Context, names j17.Names) (Owners, error) 
 	return o, err
 }
 
-// Store stores a unit, or finds that it is stored already. What one of its events is at fault for is an error with the number of
-// that event; a condition of its side writes that does not hold is CodeConflict with a *store.SideConflict as its cause.
+// Store stores a unit, or finds that it is stored already. What one of its events is at fault for is an error with the
+// number of that event; a condition of its side writes that does not hold is CodeConflict with a *store.SideConflict as
+// its cause.
 func (r *Recorder) Store(ctx context.Context, u *Past) (known bool, err error) {
 	for deadline := r.e.clock.Now().Add(r.e.writeWait); ; {
 		// Decide from what the store has now.
@@ -245,7 +252,9 @@ func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
 	// What has to hold of the aggregates, and what they are called.
 	last := make(map[j17.Key]int64, len(keys))
 	for i, key := range keys {
-		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: heads[i].Length, Looked: true, Generation: heads[i].Generation})
+		p.unit.Pre = append(p.unit.Pre, store.Pre{
+			Key: key, Length: heads[i].Length, Looked: true, Generation: heads[i].Generation,
+		})
 		last[key] = heads[i].LastTime
 		p.unit.Assign = append(p.unit.Assign, r.names(key, first[key].Names)...)
 	}
@@ -283,7 +292,9 @@ func (r *Recorder) exchange(ctx context.Context, u *Past, p *plan) error {
 			return err
 		}
 		if taken != nil {
-			return j17.InEvent(decider.NotUnique(taken, decider.RefusalDetails{Key: o.Key.String(), EventType: o.Type, Holder: holder.String()}), i)
+			return j17.InEvent(decider.NotUnique(taken, decider.RefusalDetails{
+				Key: o.Key.String(), EventType: o.Type, Holder: holder.String(),
+			}), i)
 		}
 	}
 	p.unique = after
@@ -297,7 +308,8 @@ func (r *Recorder) names(key j17.Key, names j17.Names) []store.Assignment {
 	typ := r.d.Types[key.Type]
 	if typ.Handle != "" {
 		all = append(all, store.Assignment{
-			Space: handles, Owner: key.String(), Index: handleIndex, Value: cmp.Or(names.Handle, r.e.mint.Handle(typ.Handle)),
+			Space: handles, Owner: key.String(), Index: handleIndex,
+			Value: cmp.Or(names.Handle, r.e.mint.Handle(typ.Handle)),
 		})
 	}
 	if typ.Sequence {
@@ -316,9 +328,9 @@ const maxTrying = 64 * work.Replay
 // mostTried is how much of it one event may be: less than a replay has, which may have to find anew what is known here.
 const mostTried = work.Replay / 2
 
-// try applies the events of a unit whose handlers may take more work than a replay has, and what else the file has for their
-// aggregates: an event that was stored and cannot be replayed would make its aggregate unreadable for good. The states that are
-// looked at are those that the plan expects.
+// try applies the events of a unit whose handlers may take more work than a replay has, and what else the file has for
+// their aggregates: an event that was stored and cannot be replayed would make its aggregate unreadable for good. The
+// states that are looked at are those that the plan expects.
 func (r *Recorder) try(ctx context.Context, u *Past, p *plan) error {
 	// Find the aggregates.
 	states := map[j17.Key]*decider.Computed{}
@@ -340,7 +352,10 @@ func (r *Recorder) try(ctx context.Context, u *Past, p *plan) error {
 		f := r.d.Program(pre.Key.Type).First()
 		if pre.Length > 0 {
 			var err error
-			if f, err = r.e.states.State(ctx, r.d.env.tenant, r.d.Program(pre.Key.Type), pre.Key, fold.Version{Length: pre.Length, Generation: pre.Generation}, false, false); err != nil {
+			if f, err = r.e.states.State(
+				ctx, r.d.env.tenant, r.d.Program(pre.Key.Type), pre.Key,
+				fold.Version{Length: pre.Length, Generation: pre.Generation}, false, false,
+			); err != nil {
 				return store.UserError(err)
 			}
 			if f.Length != pre.Length {
@@ -371,7 +386,9 @@ func (r *Recorder) try(ctx context.Context, u *Past, p *plan) error {
 			return r.untried(u, i)
 		case ctx.Err() != nil:
 			return ctx.Err()
-		default: // custom code is not asked what it says of the past; what a fold makes of it is seen when it is deployed anew
+		default:
+			// custom code is not asked what it says of the past; what a fold makes of it is seen when it is deployed
+			// anew
 			delete(states, o.Key)
 			continue
 		}

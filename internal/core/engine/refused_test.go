@@ -13,8 +13,8 @@ import (
 	"j17/internal/core/engine/enginetest"
 )
 
-// TestWhatWasRefusedIsNotKept has events imply others that are refused for their data or for what should be an identifier: neither is in
-// the list of those that failed, which no erasure looks through for values.
+// TestWhatWasRefusedIsNotKept has events imply others that are refused for their data or for what should be an
+// identifier: neither is in the list of those that failed, which no erasure looks through for values.
 func TestWhatWasRefusedIsNotKept(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	f.DeploySource(t, `{"agent_types": ["user"], "aggregate_types": {
@@ -24,7 +24,8 @@ func TestWhatWasRefusedIsNotKept(t *testing.T) {
 		"strict": {"events": {"e": {"schema": {"type": "object", "properties": {"n": {"type": "integer", "maximum": 10}}}, "handler": []}}}}}`)
 	for event, n := range map[string]string{"was_counted": "4711471147", "was_named": `"4711 471147"`} {
 		_, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id+"/"+event, `{"data":{"n":`+n+`},`+meta+`}`))
-		if j17.CodeOf(err) != j17.CodeImplicationFailed || !strings.Contains(err.Error(), "4711") && event == "was_named" {
+		if j17.CodeOf(err) != j17.CodeImplicationFailed ||
+			!strings.Contains(err.Error(), "4711") && event == "was_named" {
 			t.Errorf("%s: %v", event, err)
 		}
 	}
@@ -33,13 +34,14 @@ func TestWhatWasRefusedIsNotKept(t *testing.T) {
 		t.Fatal(list, err)
 	}
 	raw, err := json.Marshal(list)
-	if err != nil || strings.Contains(string(raw), "4711") || !strings.Contains(string(raw), "/data/n") || !strings.Contains(string(raw), "invalid_identifier") {
+	if err != nil || strings.Contains(string(raw), "4711") || !strings.Contains(string(raw), "/data/n") ||
+		!strings.Contains(string(raw), "invalid_identifier") {
 		t.Errorf("%s, %v", raw, err)
 	}
 }
 
-// TestWhatAGuardSaysIsNotListed has events imply others that the spec forbids: the list has the code, the place and the keys, and not what the
-// guard says, be it made of the data or not.
+// TestWhatAGuardSaysIsNotListed has events imply others that the spec forbids: the list has the code, the place and the
+// keys, and not what the guard says, be it made of the data or not.
 func TestWhatAGuardSaysIsNotListed(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	f.DeploySource(t, `{"agent_types": ["user"], "aggregate_types": {
@@ -47,7 +49,9 @@ func TestWhatAGuardSaysIsNotListed(t *testing.T) {
 		"strict": {"events": {"e": {"schema": {}, "handler": [], "reads": {"other": {"aggregate_type": "order", "id": "$.data.n"}}, "requires": [
 			{"that": {"equals": ["$.data.n", null]}, "message": "It is sealed.", "code": "sealed"}]}}}}}`)
 	for n, said := range map[string]string{`"` + id + `"`: "It is sealed.", `"no id!"`: "no id!"} {
-		_, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id+"/was_sent", `{"data":{"n":`+n+`},`+meta+`}`))
+		_, err := f.Execute(
+			t.Context(), enginetest.Command(t, "order/"+id+"/was_sent", `{"data":{"n":`+n+`},`+meta+`}`),
+		)
 		if err == nil || !strings.Contains(err.Error(), said) {
 			t.Errorf("%s: %v", n, err)
 		}
@@ -59,7 +63,9 @@ func TestWhatAGuardSaysIsNotListed(t *testing.T) {
 	for _, got := range list {
 		want := decider.ImplicationFailure{
 			At: got.At, Trigger: decider.Link{Key: "order:" + id, EventType: "was_sent"}, Pointer: "/aggregate_types/strict/events/e/requires/0",
-			Chain:       []decider.Link{{Key: "order:" + id, EventType: "was_sent"}, {Key: "strict:" + id, EventType: "e"}},
+			Chain: []decider.Link{
+				{Key: "order:" + id, EventType: "was_sent"}, {Key: "strict:" + id, EventType: "e"},
+			},
 			Implication: "/aggregate_types/order/events/was_sent/implications/0/emit", Code: j17.CodeRequirementFailed, Error: "requirement_failed",
 		}
 		if got.Code == j17.CodeInvalidIdentifier {

@@ -23,13 +23,14 @@ import (
 const failedImplications store.Space = "implication.failed"
 
 const (
-	// keptFailures is how many rejections are shown; some more are kept until the next clearing. failureAge is for how long.
+	// keptFailures is how many rejections are shown; some more are kept until the next clearing. failureAge is for how
+	// long.
 	keptFailures = 100
 	failureAge   = 7 * 24 * time.Hour
 )
 
-// failureLog has the rejections that are not stored yet, by tenant. One write at a time stores those of a tenant: what comes
-// meanwhile waits for the next one, and only the latest of it.
+// failureLog has the rejections that are not stored yet, by tenant. One write at a time stores those of a tenant: what
+// comes meanwhile waits for the next one, and only the latest of it.
 type failureLog struct {
 	store  Storage
 	clock  clock.Clock
@@ -43,7 +44,9 @@ type failureLog struct {
 }
 
 func newFailureLog(st Storage, c clock.Clock, logger *slog.Logger) *failureLog {
-	return &failureLog{store: st, clock: c, logger: logger, waiting: map[j17.Tenant][]store.Side{}, writing: map[j17.Tenant]bool{}}
+	return &failureLog{
+		store: st, clock: c, logger: logger, waiting: map[j17.Tenant][]store.Side{}, writing: map[j17.Tenant]bool{},
+	}
 }
 
 // keep stores a rejection for those who look into it later, soon. What goes wrong with that is logged, no more.
@@ -56,7 +59,9 @@ func (l *failureLog) keep(ctx context.Context, t j17.Tenant, f *decider.Implicat
 	key := fmt.Sprintf("%019d-%s", math.MaxInt64-now.UnixNano(), j17.StreamID{Seq: l.numbered.Add(1)})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	waiting := append(l.waiting[t], store.Side{Op: store.Put, Space: failedImplications, Key: key, Value: raw, Expires: now.Add(failureAge)})
+	waiting := append(l.waiting[t], store.Side{
+		Op: store.Put, Space: failedImplications, Key: key, Value: raw, Expires: now.Add(failureAge),
+	})
 	l.waiting[t] = waiting[max(0, len(waiting)-keptFailures):]
 	if !l.writing[t] {
 		l.writing[t] = true
@@ -78,14 +83,18 @@ func (l *failureLog) writeAll(ctx context.Context, t j17.Tenant) {
 		l.mu.Unlock()
 		err := panics.Caught(func() error {
 			err := l.store.Write(ctx, t, some)
-			if written += len(some); err == nil && (written >= keptFailures/4 || l.numbered.Load()%(keptFailures/4) == 0) {
+			if written += len(some); err == nil &&
+				(written >= keptFailures/4 || l.numbered.Load()%(keptFailures/4) == 0) {
 				written = 0
 				err = l.trim(ctx, t)
 			}
 			return err
 		})
 		if err != nil {
-			l.logger.LogAttrs(ctx, slog.LevelWarn, "rejections could not be kept", slog.String("tenant", string(t)), slog.Any("error", err))
+			l.logger.LogAttrs(
+				ctx, slog.LevelWarn, "rejections could not be kept", slog.String("tenant", string(t)),
+				slog.Any("error", err),
+			)
 		}
 		l.mu.Lock()
 		l.waiting[t] = slices.DeleteFunc(l.waiting[t], func(s store.Side) bool {
@@ -121,7 +130,9 @@ func (l *failureLog) trim(ctx context.Context, t j17.Tenant) error {
 
 // list returns up to limit of a tenant's latest rejections, the newest first, after the first offset of
 // them, and whether there are more. The latest hundred are kept, for seven days.
-func (l *failureLog) list(ctx context.Context, t j17.Tenant, offset, limit int) (found []decider.ImplicationFailure, more bool, err error) {
+func (l *failureLog) list(
+	ctx context.Context, t j17.Tenant, offset, limit int,
+) (found []decider.ImplicationFailure, more bool, err error) {
 	items := l.unwritten(t)
 	stored, err := l.store.Scan(ctx, t, failedImplications, store.Range{}, keptFailures)
 	if err != nil {
@@ -144,9 +155,11 @@ func (l *failureLog) list(ctx context.Context, t j17.Tenant, offset, limit int) 
 	return found, false, nil
 }
 
-// ImplicationFailures returns up to limit of a tenant's latest rejections, the newest first, after the first offset of them, and whether
-// there are more.
-func (e *Engine) ImplicationFailures(ctx context.Context, t j17.Tenant, offset, limit int) (list []decider.ImplicationFailure, more bool, err error) {
+// ImplicationFailures returns up to limit of a tenant's latest rejections, the newest first, after the first offset of
+// them, and whether there are more.
+func (e *Engine) ImplicationFailures(
+	ctx context.Context, t j17.Tenant, offset, limit int,
+) (list []decider.ImplicationFailure, more bool, err error) {
 	return e.failed.list(ctx, t, offset, limit)
 }
 
@@ -161,7 +174,8 @@ func (l *failureLog) erase(ctx context.Context, t j17.Tenant, keys []j17.Key) er
 		if err := json.Unmarshal(raw, &f); err != nil {
 			return false, &store.CorruptionError{Where: string(failedImplications), Err: err}
 		}
-		return gone[f.Trigger.Key] || slices.ContainsFunc(f.Chain, func(of decider.Link) bool { return gone[of.Key] }), nil
+		return gone[f.Trigger.Key] || slices.ContainsFunc(f.Chain, func(of decider.Link) bool { return gone[of.Key] }),
+			nil
 	}
 
 	const page = 1000

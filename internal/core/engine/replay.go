@@ -18,24 +18,27 @@ import (
 
 // Replayed is what Replay tells of the events of one aggregate. Each function may be nil.
 type Replayed struct {
-	// Before is called for each event with the state that it meets, before its handler is applied. An error of it ends the replay.
+	// Before is called for each event with the state that it meets, before its handler is applied. An error of it ends
+	// the replay.
 	Before func(id j17.StreamID, ev *tick.Event, state value.Value) error
 	// Fault is called for each operation of a handler that did not fit an event; length is the event's number. The
 	// diagnostic's pointer and place are those of the operation in the spec.
 	Fault func(length uint64, eventType string, d diag.Diagnostic)
-	// Beyond is called for each event that takes more work than one may. Where it answers true, the replay goes on without the
-	// event, to find the others; the error of the first one is returned all the same.
+	// Beyond is called for each event that takes more work than one may. Where it answers true, the replay goes on
+	// without the event, to find the others; the error of the first one is returned all the same.
 	Beyond func(length uint64, eventType string) bool
 }
 
 // Replay returns the state that the first length events of an aggregate fold to under a spec, which need not be the
 // deployed one, with the functions of its custom code. Nothing of it is kept.
 func (e *Engine) Replay(
-	ctx context.Context, t j17.Tenant, c *spec.Compiled, functions decider.Functions, key j17.Key, length uint64, told Replayed,
+	ctx context.Context, t j17.Tenant, c *spec.Compiled, functions decider.Functions, key j17.Key, length uint64,
+	told Replayed,
 ) (value.Value, error) {
 	typ := c.Types[key.Type]
 	if typ == nil {
-		return value.Value{}, j17.Errorf(j17.CodeUnknownType, "Aggregate type '%s' not found in spec", j17.Printable(key.Type))
+		return value.Value{},
+			j17.Errorf(j17.CodeUnknownType, "Aggregate type '%s' not found in spec", j17.Printable(key.Type))
 	}
 	if length == 0 {
 		return decider.NewProgram(typ, functions).First().Data, nil
@@ -53,7 +56,10 @@ func (e *Engine) Replay(
 		if f.Length%fold.ContextEvery == 0 && ctx.Err() != nil {
 			return value.Value{}, ctx.Err()
 		}
-		te := tick.Event{Key: key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}
+		te := tick.Event{
+			Key: key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data),
+			Metadata: tick.Raw(ev.Metadata),
+		}
 		var faults func(tick.Fault)
 		if told.Fault != nil {
 			faults = func(fault tick.Fault) { told.Fault(f.Length+1, te.Type, decider.Diagnose(c, fault)) }

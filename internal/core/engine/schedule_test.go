@@ -32,13 +32,15 @@ const laterSpec = `{"agent_types": ["user"], "aggregate_types": {
 		{"schedule": {"delay_ms": 300001, "emit": {"aggregate_type": "note", "id": "$.key", "event_type": "was_written", "data": {"late": true}}}}]}}},
 	"note": {"events": {"was_written": {"schema": {"type": "object", "properties": {"late": {"type": "string"}}}, "handler": []}}}}}`
 
-// TestEffectsSeeWhatIsScheduled: ids are resolved when events are scheduled, data is not compared with its schema, and nothing of it
-// counts as implied.
+// TestEffectsSeeWhatIsScheduled: ids are resolved when events are scheduled, data is not compared with its schema, and
+// nothing of it counts as implied.
 func TestEffectsSeeWhatIsScheduled(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	var got []string
 	var ids []j17.StreamID
-	f.Engine = engine.New(engine.Options{Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)}).Use(enginetest.Effects(
+	f.Engine = engine.New(engine.Options{
+		Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler),
+	}).Use(enginetest.Effects(
 		func(_ context.Context, d *part.Decided) (part.Effects, error) {
 			got = nil
 			for _, s := range d.Scheduled {
@@ -77,12 +79,19 @@ func TestEffectsSeeWhatIsScheduled(t *testing.T) {
 		event, data, text string
 		code              j17.Code
 	}{
-		"an id":        {"was_filled", `{"n":2,"to":"nobody"}`, "nobody", j17.CodeImplicationFailed},
-		"no id":        {"was_filled", `{"n":2}`, "null, not an identifier", j17.CodeImplicationFailed},
-		"what cancels": {"was_filled", `{"n":2,"to":"` + user + `","other":"x"}`, "cancel_on[2].id", j17.CodeImplicationFailed},
-		"too much":     {"was_stuffed", `{"ids":[` + strings.TrimSuffix(many.String(), ",") + `]}`, "more than 10000 events", j17.CodeImplicationLimit},
+		"an id": {"was_filled", `{"n":2,"to":"nobody"}`, "nobody", j17.CodeImplicationFailed},
+		"no id": {"was_filled", `{"n":2}`, "null, not an identifier", j17.CodeImplicationFailed},
+		"what cancels": {
+			"was_filled", `{"n":2,"to":"` + user + `","other":"x"}`, "cancel_on[2].id", j17.CodeImplicationFailed,
+		},
+		"too much": {
+			"was_stuffed", `{"ids":[` + strings.TrimSuffix(many.String(), ",") + `]}`, "more than 10000 events",
+			j17.CodeImplicationLimit,
+		},
 	} {
-		_, err := f.Execute(t.Context(), enginetest.Command(t, "cart/"+id+"/"+tc.event, `{"data":`+tc.data+`,`+meta+`}`))
+		_, err := f.Execute(
+			t.Context(), enginetest.Command(t, "cart/"+id+"/"+tc.event, `{"data":`+tc.data+`,`+meta+`}`),
+		)
 		if j17.CodeOf(err) != tc.code || !strings.Contains(err.Error(), tc.text) {
 			t.Errorf("%s: %v, want %s with %q", name, err, tc.code, tc.text)
 		}
@@ -92,12 +101,14 @@ func TestEffectsSeeWhatIsScheduled(t *testing.T) {
 	}
 }
 
-// TestTimesOfTheData schedules events at times that their causes name: those that are over come at once, and what is no time, or too far ahead,
-// refuses the write at the place in the spec.
+// TestTimesOfTheData schedules events at times that their causes name: those that are over come at once, and what is no
+// time, or too far ahead, refuses the write at the place in the spec.
 func TestTimesOfTheData(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	var got []int64
-	f.Engine = engine.New(engine.Options{Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)}).Use(enginetest.Effects(
+	f.Engine = engine.New(engine.Options{
+		Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler),
+	}).Use(enginetest.Effects(
 		func(_ context.Context, d *part.Decided) (part.Effects, error) {
 			got = nil
 			for i := range d.Scheduled {
@@ -107,14 +118,19 @@ func TestTimesOfTheData(t *testing.T) {
 		},
 	)...)
 	const at = `{"schedule": {"at": "$.data.%s"%s, "emit": {"aggregate_type": "note", "id": "$.key", "event_type": "was_written"}}}`
-	f.DeploySource(t, fmt.Sprintf(laterSpec, fmt.Sprintf(at, "due", "")+","+fmt.Sprintf(at, "due", `, "before": "24h"`)+","+fmt.Sprintf(at, "due", `, "after": "2h"`)+","+fmt.Sprintf(at, "never?", "")))
+	f.DeploySource(t, fmt.Sprintf(laterSpec, fmt.Sprintf(at, "due", "")+","+fmt.Sprintf(
+		at, "due", `, "before": "24h"`,
+	)+","+fmt.Sprintf(at, "due", `, "after": "2h"`)+","+fmt.Sprintf(at, "never?", "")))
 	now, stuff := f.Clock.Now().Unix(), func(due string) error {
-		_, err := f.Execute(t.Context(), enginetest.Command(t, "cart/"+id+"/was_stuffed", `{"data":{"due":`+due+`},`+meta+`}`))
+		_, err := f.Execute(
+			t.Context(), enginetest.Command(t, "cart/"+id+"/was_stuffed", `{"data":{"due":`+due+`},`+meta+`}`),
+		)
 		return err
 	}
 	const day, years = 24 * 60 * 60, 3653 * 24 * 60 * 60
 	for ahead, want := range map[int64][]int64{
-		3 * day: {3 * day, 2 * day, 3*day + 7200}, 3600: {3600, 0, 10800}, -3600: {0, 0, 3600}, -3 * day: {0, 0, 0}, -now: {0, 0, 0}, years - 7200: {years - 7200, years - 7200 - day, years},
+		3 * day: {3 * day, 2 * day, 3*day + 7200}, 3600: {3600, 0, 10800}, -3600: {0, 0, 3600}, -3 * day: {0, 0, 0},
+		-now: {0, 0, 0}, years - 7200: {years - 7200, years - 7200 - day, years},
 	} {
 		if err := stuff(strconv.FormatInt(now+ahead, 10)); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%d s ahead: %v, %v, want %v", ahead, got, err, want)
@@ -126,7 +142,9 @@ func TestTimesOfTheData(t *testing.T) {
 	} {
 		err := stuff(due)
 		refused, _ := errors.AsType[*j17.Error](err)
-		if j17.CodeOf(err) != j17.CodeImplicationFailed || !strings.Contains(fmt.Sprintf("%+v", refused.Details), place) || !strings.Contains(fmt.Sprintf("%+v", refused.Details), "invalid_operand") {
+		if j17.CodeOf(err) != j17.CodeImplicationFailed || !strings.Contains(
+			fmt.Sprintf("%+v", refused.Details), place,
+		) || !strings.Contains(fmt.Sprintf("%+v", refused.Details), "invalid_operand") {
 			t.Errorf("%s: %v, %+v", due, err, refused.Details)
 		}
 	}

@@ -68,12 +68,16 @@ func (f *fixture) put(tb testing.TB, to j17.Tenant, id, typ string, n int) {
 	tb.Helper()
 	var events []store.NewEvent
 	for range n {
-		events = append(events, store.NewEvent{Key: j17.Key{Type: "order", ID: id}, Type: typ, Data: []byte(`{}`), Metadata: []byte(`{}`)})
+		events = append(events, store.NewEvent{
+			Key: j17.Key{Type: "order", ID: id}, Type: typ, Data: []byte(`{}`), Metadata: []byte(`{}`),
+		})
 	}
 	for len(events) > 0 {
 		some := events[:min(len(events), 10_000)]
 		events = events[len(some):]
-		if r, err := f.Store.Append(tb.Context(), to, []store.Append{{Events: some, Timestamp: 1}}); err != nil || r[0].Outcome != store.Committed {
+		if r, err := f.Store.Append(tb.Context(), to, []store.Append{
+			{Events: some, Timestamp: 1},
+		}); err != nil || r[0].Outcome != store.Committed {
 			tb.Fatal(r, err)
 		}
 	}
@@ -118,8 +122,8 @@ func (a *asking) Done() <-chan struct{} {
 	return a.Context.Done()
 }
 
-// TestALongFoldGoesOnInTheBackground: who waits too long is told how far it is, who goes leaves the others their fold, and
-// neighbours do not notice.
+// TestALongFoldGoesOnInTheBackground: who waits too long is told how far it is, who goes leaves the others their fold,
+// and neighbours do not notice.
 func TestALongFoldGoesOnInTheBackground(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	g := newGate(40)
@@ -160,7 +164,8 @@ func TestALongFoldGoesOnInTheBackground(t *testing.T) {
 	}
 	details, err := json.Marshal(e.Details)
 	var progress struct{ Done, Total uint64 }
-	if err != nil || json.Unmarshal(details, &progress) != nil || progress.Total != 100 || progress.Done == 0 || progress.Done >= 100 {
+	if err != nil || json.Unmarshal(details, &progress) != nil || progress.Total != 100 || progress.Done == 0 ||
+		progress.Done >= 100 {
 		t.Errorf("details %s", details)
 	}
 	close(g.open)
@@ -282,16 +287,20 @@ func TestTheBackgroundIsShared(t *testing.T) {
 	}
 }
 
-// TestLargeStatesAreFoldedInTheBackground: many readers of different past states of an aggregate with a large state do not hold
-// as many trees in memory, since none of them folds himself.
+// TestLargeStatesAreFoldedInTheBackground: many readers of different past states of an aggregate with a large state do
+// not hold as many trees in memory, since none of them folds himself.
 func TestLargeStatesAreFoldedInTheBackground(t *testing.T) {
 	const readers = 12
 	f := newFixture(t, engine.Options{ReadWait: time.Hour})
 	f.DeploySource(t, `{"agent_types":["user"],"aggregate_types":{"order":{"events":{
 		"loaded":{"schema":{},"handler":[{"set":{"target":"x","value":"$.data.x"}}]},"fast":{"schema":{},"handler":[{"increment":{"target":"n","by":1}}]}}}}}`)
 	large := `{"x":[` + strings.Repeat("0,", 200_000) + `0]}`
-	event := store.NewEvent{Key: j17.Key{Type: "order", ID: id}, Type: "loaded", Data: []byte(large), Metadata: []byte(`{}`)}
-	if r, err := f.Store.Append(t.Context(), tenant, []store.Append{{Events: []store.NewEvent{event}, Timestamp: 1}}); err != nil || r[0].Outcome != store.Committed {
+	event := store.NewEvent{
+		Key: j17.Key{Type: "order", ID: id}, Type: "loaded", Data: []byte(large), Metadata: []byte(`{}`),
+	}
+	if r, err := f.Store.Append(t.Context(), tenant, []store.Append{
+		{Events: []store.NewEvent{event}, Timestamp: 1},
+	}); err != nil || r[0].Outcome != store.Committed {
 		t.Fatal(r, err)
 	}
 	f.put(t, tenant, id, "fast", readers)

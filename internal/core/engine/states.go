@@ -12,8 +12,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// look returns the present state of an aggregate, as the writer sees it. Where it is large, the writer reserves memory for it, and waits
-// for that without the state.
+// look returns the present state of an aggregate, as the writer sees it. Where it is large, the writer reserves memory
+// for it, and waits for that without the state.
 func (x *execution) look(ctx context.Context, key j17.Key) (*decider.State, error) {
 	for waited := false; ; waited = true {
 		if x.view != nil {
@@ -69,7 +69,8 @@ func (x *execution) storedState(ctx context.Context, key j17.Key) (*decider.Stat
 	return f, store.UserError(err)
 }
 
-// statesLeft computes the states that a plan leaves behind in the streams whose locks it holds alone, and what unique values are held there.
+// statesLeft computes the states that a plan leaves behind in the streams whose locks it holds alone, and what unique
+// values are held there.
 func (x *execution) statesLeft(ctx context.Context, p *plan) []groupcommit.State {
 	var after []groupcommit.State
 	held := p.holds()

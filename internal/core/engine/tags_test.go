@@ -21,9 +21,16 @@ func TestEventsAreTagged(t *testing.T) {
 	for _, c := range []struct {
 		tags []string
 		want int
-	}{{[]string{actor}, 2}, {[]string{target}, 2}, {[]string{j17.ActorTag(j17.Agent{Type: "user", ID: other})}, 2}, {[]string{"actor:user:" + other, target}, 0}} {
+	}{
+		{[]string{actor}, 2},
+		{[]string{target}, 2},
+		{[]string{j17.ActorTag(j17.Agent{Type: "user", ID: other})}, 2},
+		{[]string{"actor:user:" + other, target}, 0},
+	} {
 		n := 0
-		for ev, err := range f.Store.ReadTagged(t.Context(), tenant, store.Tagged{Tags: c.tags}, j17.StreamID{}, 9, nil) {
+		for ev, err := range f.Store.ReadTagged(
+			t.Context(), tenant, store.Tagged{Tags: c.tags}, j17.StreamID{}, 9, nil,
+		) {
 			if err != nil {
 				t.Fatal(err)
 			}

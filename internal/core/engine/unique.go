@@ -28,7 +28,9 @@ type pendingHolding struct {
 }
 
 // Held returns what an aggregate holds.
-func (h *pendingHolding) Held(ctx context.Context, set *spec.UniqueSet, key j17.Key) (value [32]byte, ok bool, err error) {
+func (h *pendingHolding) Held(
+	ctx context.Context, set *spec.UniqueSet, key j17.Key,
+) (value [32]byte, ok bool, err error) {
 	own, known := h.v.Held(set, key)
 	if !known {
 		return h.Holding.Held(ctx, set, key)

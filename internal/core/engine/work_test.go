@@ -20,8 +20,8 @@ func repeated(text string, n int) string {
 	return strings.TrimSuffix(strings.Repeat(text+",", n), ",")
 }
 
-// TestWhatTakesTooMuchIsNamed sends writes whose conditions, templates, maps and handlers multiply what stands in a small event.
-// Each is refused before anything is stored, and the error leads to what was too much.
+// TestWhatTakesTooMuchIsNamed sends writes whose conditions, templates, maps and handlers multiply what stands in a
+// small event. Each is refused before anything is stored, and the error leads to what was too much.
 func TestWhatTakesTooMuchIsNamed(t *testing.T) {
 	const nested = `{"some":{"in":"$.data.list","as":"$a","match":{"some":{"in":"$.data.list","as":"$b","match":{"eq":["$b","absent"]}}}}}`
 	implying := func(implications string) string {
@@ -47,7 +47,9 @@ func TestWhatTakesTooMuchIsNamed(t *testing.T) {
 			"/was_sent", "", one(numbers(10_000)), "was_sent", implication, -1,
 		},
 		"searches within searches": {
-			`{"condition":` + nested + `,` + emit(`{}`) + `}` + strings.Repeat(`,{"condition":`+nested+`,`+emit(`{}`)+`}`, 19),
+			`{"condition":` + nested + `,` + emit(`{}`) + `}` + strings.Repeat(
+				`,{"condition":`+nested+`,`+emit(`{}`)+`}`, 19,
+			),
 			"/was_sent", "", one(numbers(6_000)), "was_sent", implication, -1,
 		},
 		"many maps over many elements": {
@@ -89,7 +91,8 @@ func TestWhatTakesTooMuchIsNamed(t *testing.T) {
 			if err == nil {
 				err = json.Unmarshal(raw, &details)
 			}
-			if err != nil || details.Key != "a:"+id || details.EventType != tc.typ || !strings.HasPrefix(details.Pointer, tc.pointer) || len(details.Chain) != 1 {
+			if err != nil || details.Key != "a:"+id || details.EventType != tc.typ ||
+				!strings.HasPrefix(details.Pointer, tc.pointer) || len(details.Chain) != 1 {
 				t.Errorf("the details are %s", raw)
 			}
 			if !strings.Contains(e.Message, details.Pointer) || !strings.Contains(e.Message, tc.typ) {

@@ -15,13 +15,15 @@ import (
 
 // A write is stored in one of three ways.
 //
-// Optimistic: it is planned from what is stored, without a lock, and the commit checks that this has not changed. A write that nobody is in
-// the way of needs no more.
+// Optimistic: it is planned from what is stored, without a lock, and the commit checks that this has not changed. A
+// write that nobody is in the way of needs no more.
 //
-// Locked: a write that was overtaken, or that comes to streams where writers have been in each other's way lately, is planned under the
-// locks of the streams that it needs, on what earlier writers leave behind there, and is stored in a group with others.
+// Locked: a write that was overtaken, or that comes to streams where writers have been in each other's way lately, is
+// planned under the locks of the streams that it needs, on what earlier writers leave behind there, and is stored in a
+// group with others.
 //
-// Blind: events that bring about nothing more, for which no lock could be had in time, are appended without a look at any state.
+// Blind: events that bring about nothing more, for which no lock could be had in time, are appended without a look at
+// any state.
 
 // maxPlanning is how many times its budget a write may use for planning again.
 const maxPlanning = 8
@@ -29,11 +31,12 @@ const maxPlanning = 8
 // errOvertaken is returned where what a plan was made of has changed.
 var errOvertaken = errors.New("engine: what the write was decided on has changed")
 
-// errNoLock is returned by a locked write whose locks could not be had in time, or whose events bring about nothing and were overtaken.
+// errNoLock is returned by a locked write whose locks could not be had in time, or whose events bring about nothing and
+// were overtaken.
 var errNoLock = errors.New("engine: the locks could not be had in time")
 
-// write plans the command and stores its events, or finds that they are stored already. The error is errRedeployed where another spec was
-// deployed meanwhile.
+// write plans the command and stores its events, or finds that they are stored already. The error is errRedeployed
+// where another spec was deployed meanwhile.
 func (x *execution) write(ctx context.Context) (*plan, store.Result, error) {
 	var want groupcommit.Locks
 	for i := range x.a.Writes {
@@ -63,7 +66,8 @@ func (x *execution) write(ctx context.Context) (*plan, store.Result, error) {
 	}
 }
 
-// writeOptimistic is write without locks. want is not nil where others are in the way: then it is to be written under these locks.
+// writeOptimistic is write without locks. want is not nil where others are in the way: then it is to be written under
+// these locks.
 func (x *execution) writeOptimistic(ctx context.Context) (p *plan, r store.Result, want groupcommit.Locks, err error) {
 	for {
 		// Plan it.
@@ -106,7 +110,8 @@ func (x *execution) writeOptimistic(ctx context.Context) (p *plan, r store.Resul
 	}
 }
 
-// writeBlind is write for events that bring about nothing more. No state was looked at, so that nobody can overtake them.
+// writeBlind is write for events that bring about nothing more. No state was looked at, so that nobody can overtake
+// them.
 func (x *execution) writeBlind(ctx context.Context) (*plan, store.Result, error) {
 	for try := 1; ; try++ {
 		x.b.Renew(work.Command)
@@ -132,8 +137,8 @@ func (x *execution) writeBlind(ctx context.Context) (*plan, store.Result, error)
 	}
 }
 
-// writeLocked is write under locks. The error is errNoLock where they could not be had in time, or where an event that brings about nothing
-// was overtaken.
+// writeLocked is write under locks. The error is errNoLock where they could not be had in time, or where an event that
+// brings about nothing was overtaken.
 func (x *execution) writeLocked(ctx context.Context, want groupcommit.Locks) (*plan, store.Result, error) {
 	// Waiting ends by the clock, and planning by what it has cost.
 	queue := x.d.env.commits
@@ -142,7 +147,8 @@ func (x *execution) writeLocked(ctx context.Context, want groupcommit.Locks) (*p
 	defer stop()
 	spent := int64(0)
 	for waited := false; ; {
-		late := waiting.Err() != nil || !x.e.clock.Now().Before(deadline) // the clock is asked too: the context ends a little later
+		// The clock is asked too: the context ends a little later.
+		late := waiting.Err() != nil || !x.e.clock.Now().Before(deadline)
 		if spent > maxPlanning*work.Command || late && ctx.Err() == nil {
 			return nil, store.Result{}, errNoLock
 		}
@@ -208,9 +214,11 @@ func (x *execution) writeLocked(ctx context.Context, want groupcommit.Locks) (*p
 	}
 }
 
-// planLocked plans the command from what the view shows, and adds the plan to the pending appends. more is not nil where it needs locks that
-// it does not hold; the append is nil where what it was decided on has failed meanwhile.
-func (x *execution) planLocked(ctx context.Context) (p *plan, a *groupcommit.Append, more groupcommit.Locks, err error) {
+// planLocked plans the command from what the view shows, and adds the plan to the pending appends. more is not nil
+// where it needs locks that it does not hold; the append is nil where what it was decided on has failed meanwhile.
+func (x *execution) planLocked(
+	ctx context.Context,
+) (p *plan, a *groupcommit.Append, more groupcommit.Locks, err error) {
 	p, err = x.plan(ctx)
 	if err != nil {
 		if p != nil && (x.view.ShowsPending() || len(p.before) > 1 || p.unique != nil) {
@@ -242,7 +250,8 @@ func (x *execution) planLocked(ctx context.Context) (p *plan, a *groupcommit.App
 	return p, a, nil, nil
 }
 
-// missing returns the locks that the writer needs for a plan together with those that it holds, nil where it holds all that it needs.
+// missing returns the locks that the writer needs for a plan together with those that it holds, nil where it holds all
+// that it needs.
 func (x *execution) missing(p *plan) groupcommit.Locks {
 	want, _ := p.locks(x.d.env.commits)
 	held := x.view.Locks()
@@ -255,8 +264,8 @@ func (x *execution) missing(p *plan) groupcommit.Locks {
 	return want
 }
 
-// refusedAtOneMoment reports whether the refusal of a plan holds for what was stored at one moment. States that were looked at one after the
-// other need not have existed together, and what others are about to store may never be.
+// refusedAtOneMoment reports whether the refusal of a plan holds for what was stored at one moment. States that were
+// looked at one after the other need not have existed together, and what others are about to store may never be.
 func (x *execution) refusedAtOneMoment(ctx context.Context, p *plan) (bool, error) {
 	if x.view != nil && !x.view.Stored(ctx) {
 		return false, nil

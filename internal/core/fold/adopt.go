@@ -11,10 +11,12 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Adopt makes a state that was folded before, with the handlers of typ, a base for folds of its aggregate: in the cache if it is the present
-// one, and, where it is long enough for a snapshot, the latest one or among those along the way. A state that is not of the present
-// generation of the stream is ignored.
-func (l *Loader) Adopt(ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, f *decider.State, generation uint64) error {
+// Adopt makes a state that was folded before, with the handlers of typ, a base for folds of its aggregate: in the cache
+// if it is the present one, and, where it is long enough for a snapshot, the latest one or among those along the way. A
+// state that is not of the present generation of the stream is ignored.
+func (l *Loader) Adopt(
+	ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, f *decider.State, generation uint64,
+) error {
 	if typ.Fingerprint != f.Fingerprint {
 		return nil
 	}

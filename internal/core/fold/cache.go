@@ -76,7 +76,8 @@ func (c *cache) get(k StateKey) *decider.State {
 	return e.state
 }
 
-// put keeps f, unless the cache has a longer state of the same handlers already, or one of a later generation, or f alone would fill it.
+// put keeps f, unless the cache has a longer state of the same handlers already, or one of a later generation, or f
+// alone would fill it.
 func (c *cache) put(k StateKey, f *decider.State) {
 	size := Measure(f)
 	s := c.shard(k)
@@ -84,7 +85,8 @@ func (c *cache) put(k StateKey, f *decider.State) {
 	defer s.mu.Unlock()
 	if el := s.byKey[k]; el != nil {
 		old, _ := el.Value.(*entry)
-		if is := old.state; is.Generation > f.Generation || is.Generation == f.Generation && is.Fingerprint == f.Fingerprint && is.Length > f.Length {
+		if is := old.state; is.Generation > f.Generation ||
+			is.Generation == f.Generation && is.Fingerprint == f.Fingerprint && is.Length > f.Length {
 			return
 		}
 		s.remove(el)
@@ -99,8 +101,8 @@ func (c *cache) put(k StateKey, f *decider.State) {
 	}
 }
 
-// offer is put for a state that was little work and one of many: it is kept from the second time on. Whoever reads everything once drives
-// nothing out, and leaves no million small objects for the garbage collector to go over.
+// offer is put for a state that was little work and one of many: it is kept from the second time on. Whoever reads
+// everything once drives nothing out, and leaves no million small objects for the garbage collector to go over.
 func (c *cache) offer(k StateKey, f *decider.State) {
 	if c.passed.Again(c.hash(k)) {
 		c.put(k, f)

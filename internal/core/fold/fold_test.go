@@ -36,7 +36,8 @@ func newCounter(t *testing.T, events int) *counter {
 	}
 	c.count(t, events)
 	c.Loader = fold.New(fold.Options{
-		Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), CacheBytes: 1 << 20, SnapshotEvery: every, ReadWait: time.Second,
+		Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), CacheBytes: 1 << 20,
+		SnapshotEvery: every, ReadWait: time.Second,
 		Program: func(_ j17.Tenant, aggregateType string) *decider.Program { return c.d.Program(aggregateType) },
 		Names: func(context.Context, j17.Tenant, *decider.Decider, j17.Key) (j17.Names, error) {
 			return j17.Names{}, nil
@@ -55,7 +56,9 @@ func (c *counter) count(t *testing.T, events int) {
 // state returns the state after some events as text.
 func (c *counter) state(t *testing.T, length uint64, past bool) string {
 	t.Helper()
-	f, err := c.State(t.Context(), enginetest.Tenant, c.d.Program("counter"), c.key, fold.Version{Length: length}, past, false)
+	f, err := c.State(
+		t.Context(), enginetest.Tenant, c.d.Program("counter"), c.key, fold.Version{Length: length}, past, false,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +95,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestAdoptedStatesAreSnapshots: a state that another loader has folded is a base for folds, if its stream is long enough for a snapshot.
+// TestAdoptedStatesAreSnapshots: a state that another loader has folded is a base for folds, if its stream is long
+// enough for a snapshot.
 func TestAdoptedStatesAreSnapshots(t *testing.T) {
 	t.Parallel()
 	for events, snapshots := range map[int]uint64{every - 1: 0, every: 1} {

@@ -1,8 +1,8 @@
-// Package fold folds streams into states: with the handlers of a spec, from the first event on, from a snapshot, or from a state in the
-// cache. A fold that many want is shared, and one that takes long goes on in the background.
+// Package fold folds streams into states: with the handlers of a spec, from the first event on, from a snapshot, or
+// from a state in the cache. A fold that many want is shared, and one that takes long goes on in the background.
 //
-// A Loader serves a state only when it was folded from all events that were asked for, with the handlers that were asked for and of the
-// present generation of the stream: caches and snapshots save work, and decide nothing.
+// A Loader serves a state only when it was folded from all events that were asked for, with the handlers that were
+// asked for and of the present generation of the stream: caches and snapshots save work, and decide nothing.
 package fold
 
 import (
@@ -63,7 +63,8 @@ type Loader struct {
 // New returns a loader. Run must be called for snapshots and warm states to be made.
 func New(o Options) *Loader {
 	return &Loader{
-		store: o.Store, clock: o.Clock, logger: o.Logger, every: o.SnapshotEvery, readWait: o.ReadWait, program: o.Program, names: o.Names,
+		store: o.Store, clock: o.Clock, logger: o.Logger, every: o.SnapshotEvery, readWait: o.ReadWait,
+		program: o.Program, names: o.Names,
 		cache:     newCache(o.CacheBytes),
 		snapshots: &snapshots{store: o.Store, logger: o.Logger, every: o.SnapshotEvery},
 		shared:    sharedFolds{byKey: map[sharedKey]*sharedFold{}, queue: map[j17.Tenant][]*sharedFold{}},

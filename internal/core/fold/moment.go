@@ -13,7 +13,8 @@ import (
 )
 
 // Moment is what the aggregates of an environment are as of one position of its feed, under the spec that was deployed
-// when it was made. Streams only grow, so that it holds nothing and keeps no writer waiting. It is safe for concurrent use.
+// when it was made. Streams only grow, so that it holds nothing and keeps no writer waiting. It is safe for concurrent
+// use.
 type Moment struct {
 	l      *Loader
 	tenant j17.Tenant
@@ -25,8 +26,8 @@ type Moment struct {
 	until *int64
 }
 
-// Moment returns the moment of a position, of a store.Moment for instance, under the spec that is deployed to a tenant: all events up to
-// there, and none behind it.
+// Moment returns the moment of a position, of a store.Moment for instance, under the spec that is deployed to a tenant:
+// all events up to there, and none behind it.
 func (l *Loader) Moment(t j17.Tenant, d *decider.Decider, at j17.StreamID) *Moment {
 	return &Moment{l: l, tenant: t, d: d, present: true, at: at}
 }
@@ -43,7 +44,8 @@ func (m *Moment) Moved(at j17.StreamID) *Moment {
 	return &Moment{l: m.l, tenant: m.tenant, d: m.d, present: m.present, at: at}
 }
 
-// Under returns the same moment under another spec, which need not be deployed. What has to be folded for it is not kept.
+// Under returns the same moment under another spec, which need not be deployed. What has to be folded for it is not
+// kept.
 func (m *Moment) Under(d *decider.Decider) *Moment {
 	other := *m
 	other.d, other.present = d, false
@@ -69,8 +71,8 @@ type Version struct {
 	Length, Generation uint64
 }
 
-// Versions returns for each aggregate which events it has at the moment; the zero Version where it has none. Aggregates whose types are
-// not declared have none.
+// Versions returns for each aggregate which events it has at the moment; the zero Version where it has none. Aggregates
+// whose types are not declared have none.
 func (m *Moment) Versions(ctx context.Context, keys []j17.Key) ([]Version, error) {
 	parts, err := m.parts(ctx, keys)
 	versions := make([]Version, len(parts))
@@ -154,9 +156,9 @@ type Loaded struct {
 	Created int64
 }
 
-// Load returns aggregates as they are at the moment, without their names. Their keys are canonical, each stands there once. What has to be
-// folded is folded side by side. replay folds from the first event on, whatever is cached. The error is that of the first aggregate, in
-// the order of keys, that cannot be folded, as a *LoadError.
+// Load returns aggregates as they are at the moment, without their names. Their keys are canonical, each stands there
+// once. What has to be folded is folded side by side. replay folds from the first event on, whatever is cached. The
+// error is that of the first aggregate, in the order of keys, that cannot be folded, as a *LoadError.
 func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loaded, error) {
 	rewrites := m.l.store.Rewrites()
 	loaded := make([]Loaded, len(keys))
@@ -194,7 +196,8 @@ func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loade
 		return known != nil
 	})
 
-	// Of several that have gone on and are quite short, to read all their events together is less than to look for the new ones of each.
+	// Of several that have gone on and are quite short, to read all their events together is less than to look for the
+	// new ones of each.
 	if !replay {
 		rest = m.foldGrown(ctx, keys, rest, left, parts, rewrites, loaded)
 	}
@@ -240,7 +243,8 @@ func (m *Moment) fold(ctx context.Context, key j17.Key, p prefix, replay bool, i
 }
 
 func (l *Loaded) take(f *decider.State, p prefix) {
-	l.Data, l.JSON, l.Length, l.Version, l.Created = f.Data, f.JSON, f.Length, Version{p.Length, f.Generation}, f.Created
+	l.Data, l.JSON, l.Length, l.Version, l.Created = f.Data, f.JSON, f.Length, Version{p.Length, f.Generation},
+		f.Created
 }
 
 // LoadError tells which aggregate could not be folded.

@@ -10,9 +10,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Learn applies events to the cached states right before them, so that the next read of these need not read the events again.
-// They are some that follow each other in the feed, in its order, and were read when events had been rewritten so often. It is a help only:
-// where the state is not cached or the work would be large, the next read folds.
+// Learn applies events to the cached states right before them, so that the next read of these need not read the events
+// again. They are some that follow each other in the feed, in its order, and were read when events had been rewritten
+// so often. It is a help only: where the state is not cached or the work would be large, the next read folds.
 func (m *Moment) Learn(ctx context.Context, events []*j17.Event, rewrites uint64) error {
 	if !m.present {
 		return nil // what is not deployed is not for the cache
@@ -25,7 +25,8 @@ func (m *Moment) Learn(ctx context.Context, events []*j17.Event, rewrites uint64
 		if some := of[ev.Key]; some != nil {
 			of[ev.Key] = append(some, ev)
 		} else if m.d.Types[ev.Key.Type] != nil && m.l.cache.get(StateKey{m.tenant, ev.Key}) != nil {
-			key := j17.Key{Type: strings.Clone(ev.Key.Type), ID: strings.Clone(ev.Key.ID)} // it stays, the event does not
+			// It stays, the event does not.
+			key := j17.Key{Type: strings.Clone(ev.Key.Type), ID: strings.Clone(ev.Key.ID)}
 			keys, of[key] = append(keys, key), []*j17.Event{ev}
 		}
 	}
@@ -67,7 +68,9 @@ func (m *Moment) Learn(ctx context.Context, events []*j17.Event, rewrites uint64
 }
 
 // advanced returns the state after a base and events, nil where these do not follow it, or are much work.
-func (m *Moment) advanced(ctx context.Context, typ *decider.Program, key j17.Key, base *decider.State, events []*j17.Event) *decider.State {
+func (m *Moment) advanced(
+	ctx context.Context, typ *decider.Program, key j17.Key, base *decider.State, events []*j17.Event,
+) *decider.State {
 	if len(events) == 0 || base.Data.IsMissing() {
 		return nil
 	}

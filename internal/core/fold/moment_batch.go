@@ -14,20 +14,24 @@ import (
 const (
 	// maxBatchEvents is how many events an aggregate may have to be folded in a batch with others.
 	maxBatchEvents = 64
-	// maxGrownEvents is how many events an aggregate may have where folding all of them costs less than looking up the new ones.
+	// maxGrownEvents is how many events an aggregate may have where folding all of them costs less than looking up the
+	// new ones.
 	maxGrownEvents = 8
-	// minBatch is from how many such aggregates on they are folded in a batch, minParallelBatch from how many on the batch is divided among
-	// processors.
+	// minBatch is from how many such aggregates on they are folded in a batch, minParallelBatch from how many on the
+	// batch is divided among processors.
 	minBatch         = 4
 	minParallelBatch = 32
 	// maxLongStreams is how many longer streams a batch may meet before the rest of it is folded one by one.
 	maxLongStreams = 4
 )
 
-// foldBatch loads those of some aggregates, given by their places in keys, that are not cached and have few events. It reads their streams
-// together and without their heads, since reading a head is most of the work for a handful of events. It returns the places of those that it
-// has not loaded. rewrites is how often events had been rewritten before.
-func (m *Moment) foldBatch(ctx context.Context, keys []j17.Key, some []int, rewrites uint64, loaded []Loaded) (left []int) {
+// foldBatch loads those of some aggregates, given by their places in keys, that are not cached and have few events. It
+// reads their streams together and without their heads, since reading a head is most of the work for a handful of
+// events. It returns the places of those that it has not loaded. rewrites is how often events had been rewritten
+// before.
+func (m *Moment) foldBatch(
+	ctx context.Context, keys []j17.Key, some []int, rewrites uint64, loaded []Loaded,
+) (left []int) {
 	if len(some) < minBatch || m.until != nil {
 		return some
 	}
@@ -52,9 +56,12 @@ func (m *Moment) foldBatch(ctx context.Context, keys []j17.Key, some []int, rewr
 	return left
 }
 
-// foldGrown is foldBatch for aggregates that are cached and have new events, where they have very few events and none was rewritten. tried are
-// those that foldBatch has not loaded before. parts are the prefixes that belong to the moment.
-func (m *Moment) foldGrown(ctx context.Context, keys []j17.Key, rest, tried []int, parts []prefix, rewrites uint64, loaded []Loaded) (left []int) {
+// foldGrown is foldBatch for aggregates that are cached and have new events, where they have very few events and none
+// was rewritten. tried are those that foldBatch has not loaded before. parts are the prefixes that belong to the
+// moment.
+func (m *Moment) foldGrown(
+	ctx context.Context, keys []j17.Key, rest, tried []int, parts []prefix, rewrites uint64, loaded []Loaded,
+) (left []int) {
 	again := make([]bool, len(keys))
 	for _, i := range tried {
 		again[i] = true
@@ -74,7 +81,8 @@ func (m *Moment) foldGrown(ctx context.Context, keys []j17.Key, rest, tried []in
 type batchFold struct {
 	m *Moment
 	x *steps
-	// name is the aggregate, seen is how many of its events were read, and left is set where it has to be folded by itself.
+	// name is the aggregate, seen is how many of its events were read, and left is set where it has to be folded by
+	// itself.
 	name j17.Key
 	seen uint64
 	left bool
@@ -90,8 +98,9 @@ func (f *batchFold) begin(ctx context.Context, key j17.Key) {
 	f.name, f.seen, f.left = key, 0, false
 }
 
-// next takes the next event. An aggregate is left to a fold of its own where an event takes much work, which is done in slices there, and
-// where an event was erased, because the head has the generation. An event behind the moment only says that the stream goes on.
+// next takes the next event. An aggregate is left to a fold of its own where an event takes much work, which is done in
+// slices there, and where an event was erased, because the head has the generation. An event behind the moment only
+// says that the stream goes on.
 func (f *batchFold) next(ev *j17.Event, most uint64) {
 	f.seen++
 	et := f.x.typ.Events[ev.Type]
@@ -108,9 +117,11 @@ func (f *batchFold) state() *decider.State {
 	return &state
 }
 
-// foldTogether folds the aggregates at some places, in the order of their keys, and returns the places of those that it has not folded. An
-// aggregate without events is among these: only its head says that it has none.
-func (m *Moment) foldTogether(ctx context.Context, keys []j17.Key, some []int, rewrites uint64, loaded []Loaded) (left []int) {
+// foldTogether folds the aggregates at some places, in the order of their keys, and returns the places of those that it
+// has not folded. An aggregate without events is among these: only its head says that it has none.
+func (m *Moment) foldTogether(
+	ctx context.Context, keys []j17.Key, some []int, rewrites uint64, loaded []Loaded,
+) (left []int) {
 	most := min(maxBatchEvents, m.l.every-1) // what may have a snapshot is folded from there
 	wanted := make([]j17.Key, len(some))
 	for n, i := range some {

@@ -26,7 +26,9 @@ const (
 )
 
 func newRefreshQueue() refreshQueue {
-	return refreshQueue{byTenant: map[j17.Tenant][]StateKey{}, queued: map[StateKey]bool{}, filled: make(chan struct{}, 1)}
+	return refreshQueue{
+		byTenant: map[j17.Tenant][]StateKey{}, queued: map[StateKey]bool{}, filled: make(chan struct{}, 1),
+	}
 }
 
 // Refresh asks for an aggregate's state to be folded in the background, and for a snapshot if one is due. It drops the
@@ -100,7 +102,8 @@ func (l *Loader) refreshAll(ctx context.Context) {
 		for job, ok := l.refresh.next(); ok && ctx.Err() == nil; job, ok = l.refresh.next() {
 			if err := panics.Caught(func() error { return l.refreshOne(ctx, job) }); err != nil && ctx.Err() == nil {
 				l.logger.LogAttrs(ctx, slog.LevelWarn, "state refresh failed",
-					slog.String("tenant", string(job.Tenant)), slog.String("key", job.Key.String()), slog.Any("error", err))
+					slog.String("tenant", string(job.Tenant)), slog.String("key", job.Key.String()),
+					slog.Any("error", err))
 			}
 		}
 	}
@@ -116,7 +119,10 @@ func (l *Loader) refreshOne(ctx context.Context, job StateKey) error {
 	if err != nil || heads[0].Length == 0 {
 		return err
 	}
-	f, err := l.foldTo(ctx, sharedKey{StateKey: job, fingerprint: typ.Fingerprint, generation: heads[0].Generation}, typ, heads[0].Length, true)
+	f, err := l.foldTo(
+		ctx, sharedKey{StateKey: job, fingerprint: typ.Fingerprint, generation: heads[0].Generation}, typ,
+		heads[0].Length, true,
+	)
 	if j17.CodeOf(err) == j17.CodeStateNotReady {
 		return nil // it goes on, and comes back here when it is done
 	}

@@ -17,11 +17,13 @@ import (
 	"j17/internal/core/decider"
 )
 
-// A shared fold is one fold that all callers wait for who want its state. It begins in the goroutine of the first caller; a fold that takes
-// long, or more memory than many readers may take at once, goes on in the background, where the tenants take turns, a slice each. A caller
-// that has waited long enough is told how far the fold is, and finds it finished, or further on, at its next call.
+// A shared fold is one fold that all callers wait for who want its state. It begins in the goroutine of the first
+// caller; a fold that takes long, or more memory than many readers may take at once, goes on in the background, where
+// the tenants take turns, a slice each. A caller that has waited long enough is told how far the fold is, and finds it
+// finished, or further on, at its next call.
 
-// sharedKey names what is folded: the first length events of a generation, or for 0 all there are; replay is set for a fold from the first event, whatever is known.
+// sharedKey names what is folded: the first length events of a generation, or for 0 all there are; replay is set for a
+// fold from the first event, whatever is known.
 type sharedKey struct {
 	StateKey
 
@@ -31,8 +33,8 @@ type sharedKey struct {
 	replay      bool
 }
 
-// sharedFold is a fold under way. sharedFolds.mu guards what is not atomic, except for state, which belongs to the goroutine that folds
-// until the fold is finished.
+// sharedFold is a fold under way. sharedFolds.mu guards what is not atomic, except for state, which belongs to the
+// goroutine that folds until the fold is finished.
 type sharedFold struct {
 	sharedKey
 
@@ -59,7 +61,8 @@ type sharedFold struct {
 type sharedFolds struct {
 	mu    sync.Mutex
 	byKey map[sharedKey]*sharedFold
-	// unfetched are finished detached folds whose states nobody has fetched yet and which are in no cache, the oldest first.
+	// unfetched are finished detached folds whose states nobody has fetched yet and which are in no cache, the oldest
+	// first.
 	unfetched []*sharedFold
 	// unfetchedBytes is the size of their states as JSON.
 	unfetchedBytes int
@@ -76,19 +79,20 @@ type sharedFolds struct {
 }
 
 const (
-	// inlineWork is what a fold may cost, in units of package work, before it goes on in the background; sliceWork is what
-	// it may cost there before it is another one's turn.
+	// inlineWork is what a fold may cost, in units of package work, before it goes on in the background; sliceWork is
+	// what it may cost there before it is another one's turn.
 	inlineWork = 1 << 20
 	sliceWork  = 8 << 20
-	// InlineBytes is how large, as JSON, a state and the event that is folded into it may be for a reader to fold it itself. A
-	// tree takes up to some twenty times as much memory as its text, so what is larger is left to the background.
+	// InlineBytes is how large, as JSON, a state and the event that is folded into it may be for a reader to fold it
+	// itself. A tree takes up to some twenty times as much memory as its text, so what is larger is left to the
+	// background.
 	InlineBytes = 256 << 10
 	// maxLarge is how many folds with larger states are begun before others have to wait for one of them to finish.
 	maxLarge = 4
 	// foldWorkers is how many folds go on at once in the background.
 	foldWorkers = 2
-	// maxBegun is how many folds of one tenant may wait in the background with the state that they have got to; others begin again when it
-	// is their turn. maxShared bounds all of them.
+	// maxBegun is how many folds of one tenant may wait in the background with the state that they have got to; others
+	// begin again when it is their turn. maxShared bounds all of them.
 	maxBegun  = 16
 	maxShared = 1024
 	// maxUnfetched bounds the states that wait for being fetched.
@@ -109,9 +113,11 @@ type notReady struct {
 	Total uint64 `json:"total"`
 }
 
-// foldTo returns the state that k names, after target events or, where k names the present, after more. keep makes the fold go
-// on without the caller, which does not wait for one that takes long.
-func (l *Loader) foldTo(ctx context.Context, k sharedKey, typ *decider.Program, target uint64, keep bool) (*decider.State, error) {
+// foldTo returns the state that k names, after target events or, where k names the present, after more. keep makes the
+// fold go on without the caller, which does not wait for one that takes long.
+func (l *Loader) foldTo(
+	ctx context.Context, k sharedKey, typ *decider.Program, target uint64, keep bool,
+) (*decider.State, error) {
 	past := k.length > 0
 	for {
 		if !k.replay {
@@ -186,7 +192,9 @@ func (l *Loader) begin(ctx context.Context, fl *sharedFold, keep bool) {
 	var cost int64
 	if err == nil && base != nil {
 		fl.at.Store(base.Length)
-		base, cost, err = l.advance(ctx, fl.Tenant, fl.typ, fl.Key, base, fl.next(base.Length), bound{inlineWork, InlineBytes})
+		base, cost, err = l.advance(ctx, fl.Tenant, fl.typ, fl.Key, base, fl.next(base.Length), bound{
+			inlineWork, InlineBytes,
+		})
 	}
 	if err != nil && ctx.Err() != nil {
 		err = errAbandoned // the caller's own end; the others go on
@@ -263,8 +271,8 @@ func (s *sharedFolds) push(fl *sharedFold) {
 	s.queue[fl.Tenant] = append(waiting, fl)
 }
 
-// requeue puts a fold that is not finished behind the others of its tenant, but before them if it is large: it is to finish, and release its
-// memory, before the next one begins. The caller holds mu.
+// requeue puts a fold that is not finished behind the others of its tenant, but before them if it is large: it is to
+// finish, and release its memory, before the next one begins. The caller holds mu.
 func (s *sharedFolds) requeue(fl *sharedFold) {
 	if large := fl.state.Data.Size() > InlineBytes; large != fl.large {
 		s.setLarge(fl, large)
@@ -287,8 +295,8 @@ func (s *sharedFolds) setLarge(fl *sharedFold, large bool) {
 	fl.large = large
 }
 
-// pop returns the next fold, of the tenant whose turn it is; where there are enough large ones, of the first that has one of
-// them. The caller holds mu.
+// pop returns the next fold, of the tenant whose turn it is; where there are enough large ones, of the first that has
+// one of them. The caller holds mu.
 func (s *sharedFolds) pop() *sharedFold {
 	if len(s.turn) == 0 {
 		return nil
@@ -376,7 +384,9 @@ func (l *Loader) foldSome(fl *sharedFold) (more bool) {
 	}
 
 	// A part of the events, so that other folds get their turns.
-	f, cost, err := l.advance(fl.ctx, fl.Tenant, fl.typ, fl.Key, fl.state, fl.next(fl.state.Length), bound{sliceWork, math.MaxInt})
+	f, cost, err := l.advance(fl.ctx, fl.Tenant, fl.typ, fl.Key, fl.state, fl.next(fl.state.Length), bound{
+		sliceWork, math.MaxInt,
+	})
 	if err != nil {
 		if fl.ctx.Err() != nil {
 			err = errAbandoned

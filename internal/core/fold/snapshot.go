@@ -32,8 +32,8 @@ type snapshots struct {
 }
 
 // snapshotFormat is the first byte of a snapshot. Behind it stand the fingerprint of the handlers, the length and the
-// timestamp of the first event as varints, and the state as JSON. Of a stream of which events were rewritten the first byte is another
-// one, and the generation stands in front of the length.
+// timestamp of the first event as varints, and the state as JSON. Of a stream of which events were rewritten the first
+// byte is another one, and the generation stands in front of the length.
 const (
 	snapshotFormat          = 1
 	snapshotFormatRewritten = 2
@@ -53,7 +53,8 @@ func encodeSnapshot(f *decider.State) []byte {
 
 // decodeSnapshot reports false for a snapshot that other handlers or another version of this program made.
 func decodeSnapshot(b []byte, typ *decider.Program) (*decider.State, bool) {
-	if len(b) < 1+len(typ.Fingerprint) || b[0] != snapshotFormat && b[0] != snapshotFormatRewritten || [32]byte(b[1:]) != typ.Fingerprint {
+	if len(b) < 1+len(typ.Fingerprint) || b[0] != snapshotFormat && b[0] != snapshotFormatRewritten ||
+		[32]byte(b[1:]) != typ.Fingerprint {
 		return nil, false
 	}
 	f := &decider.State{Fingerprint: typ.Fingerprint}
@@ -79,9 +80,9 @@ func decodeSnapshot(b []byte, typ *decider.Program) (*decider.State, bool) {
 	return f, err == nil
 }
 
-// The states that are kept along the way of a long stream, so that past ones need not be folded from the first event: under
-// "type:id/fingerprint/length" in pastSpace, in the same format. Which there are stands in pastIndexSpace under the stream's key.
-// Whoever rewrites a stream removes both.
+// The states that are kept along the way of a long stream, so that past ones need not be folded from the first event:
+// under "type:id/fingerprint/length" in pastSpace, in the same format. Which there are stands in pastIndexSpace under
+// the stream's key. Whoever rewrites a stream removes both.
 const (
 	pastSpace      store.Space = "snapshot.past"
 	pastIndexSpace store.Space = "snapshot.past.index"
@@ -93,8 +94,8 @@ const (
 	// keptPast is how many of them a stream has at most: when there would be more, every other one goes and they lie
 	// twice as far apart.
 	keptPast = 64
-	// pastShare is how many times the size of a state the events since the last one must have for it to be kept, unless they
-	// took more than pastWork to fold.
+	// pastShare is how many times the size of a state the events since the last one must have for it to be kept, unless
+	// they took more than pastWork to fold.
 	pastShare = 4
 	pastWork  = 64 << 20
 )
@@ -111,9 +112,11 @@ func pastKey(key j17.Key, fingerprint [32]byte, length uint64) string {
 	return key.String() + "/" + hex.EncodeToString(fingerprint[:8]) + "/" + strconv.FormatUint(length, 10)
 }
 
-// load returns the longest stored state of the type's present handlers and of the generation that is not longer; that before the
-// first event where there is none, and nil where what is stored has more than most bytes.
-func (s *snapshots) load(ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, of Version, most int) (*decider.State, error) {
+// load returns the longest stored state of the type's present handlers and of the generation that is not longer; that
+// before the first event where there is none, and nil where what is stored has more than most bytes.
+func (s *snapshots) load(
+	ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, of Version, most int,
+) (*decider.State, error) {
 	length := of.Length
 	if length < s.every {
 		return typ.First(), nil
@@ -162,7 +165,9 @@ func (s *snapshots) load(ctx context.Context, t j17.Tenant, typ *decider.Program
 }
 
 // pastStates returns which states of a stream are kept along its way, and the revision of the item that says so.
-func (s *snapshots) pastStates(ctx context.Context, t j17.Tenant, key j17.Key) (index pastStates, rev uint64, err error) {
+func (s *snapshots) pastStates(
+	ctx context.Context, t j17.Tenant, key j17.Key,
+) (index pastStates, rev uint64, err error) {
 	item, err := s.store.Get(ctx, t, pastIndexSpace, key.String())
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -176,7 +181,8 @@ func (s *snapshots) pastStates(ctx context.Context, t j17.Tenant, key j17.Key) (
 	return index, item.Rev, nil
 }
 
-// keepPastIfDue keeps a state on the way of a fold where one is due. What goes wrong with it is only logged: the fold goes on.
+// keepPastIfDue keeps a state on the way of a fold where one is due. What goes wrong with it is only logged: the fold
+// goes on.
 func (s *snapshots) keepPastIfDue(ctx context.Context, t j17.Tenant, key j17.Key, f *decider.State) {
 	if f.Length%pastEvery != 0 && f.Cost < pastWork {
 		return
@@ -201,7 +207,9 @@ func (s *snapshots) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *
 	// States of other handlers, or of events that were rewritten since, are of no use any more.
 	var side []store.Side
 	drop := func(length uint64) {
-		side = append(side, store.Side{Op: store.Delete, Space: pastSpace, Key: pastKey(key, index.Fingerprint, length)})
+		side = append(side, store.Side{
+			Op: store.Delete, Space: pastSpace, Key: pastKey(key, index.Fingerprint, length),
+		})
 	}
 	if index.Fingerprint != f.Fingerprint || index.Generation != f.Generation {
 		for _, length := range index.Lengths {
@@ -212,7 +220,8 @@ func (s *snapshots) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *
 
 	// A state near another one is kept only if it was expensive, and so is one that is large for the events behind it.
 	i, found := slices.BinarySearch(index.Lengths, f.Length)
-	near := i > 0 && f.Length-index.Lengths[i-1] < index.Every || i < len(index.Lengths) && index.Lengths[i]-f.Length < index.Every
+	near := i > 0 && f.Length-index.Lengths[i-1] < index.Every ||
+		i < len(index.Lengths) && index.Lengths[i]-f.Length < index.Every
 	if found || near && f.Cost < pastWork {
 		return nil
 	}
@@ -223,7 +232,9 @@ func (s *snapshots) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *
 
 	kept := *f
 	kept.JSON = text
-	side = append(side, store.Side{Op: store.Put, Space: pastSpace, Key: pastKey(key, f.Fingerprint, f.Length), Value: encodeSnapshot(&kept)})
+	side = append(side, store.Side{
+		Op: store.Put, Space: pastSpace, Key: pastKey(key, f.Fingerprint, f.Length), Value: encodeSnapshot(&kept),
+	})
 	index.Lengths = slices.Insert(index.Lengths, i, f.Length)
 	if len(index.Lengths) > keptPast {
 		// Every other one goes; the latest stays.
@@ -259,14 +270,16 @@ func (s *snapshots) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *
 	return nil
 }
 
-// keep writes a finished state as the snapshot of its stream, and returns one that knows of that. One of a stream that was erased
-// since is not kept.
+// keep writes a finished state as the snapshot of its stream, and returns one that knows of that. One of a stream that
+// was erased since is not kept.
 func (s *snapshots) keep(ctx context.Context, job StateKey, f *decider.State) (*decider.State, error) {
 	kept := *f
 	if f.Length-f.Snapshot >= pastEvery || f.Length/pastEvery != f.Snapshot/pastEvery {
 		s.tryKeepPast(ctx, job.Tenant, job.Key, &kept)
 	}
-	err := s.write(ctx, job, f.Generation, []store.Side{{Op: store.Put, Space: snapshotSpace, Key: job.Key.String(), Value: encodeSnapshot(f)}})
+	err := s.write(ctx, job, f.Generation, []store.Side{
+		{Op: store.Put, Space: snapshotSpace, Key: job.Key.String(), Value: encodeSnapshot(f)},
+	})
 	if _, erased := errors.AsType[*store.SideConflict](err); erased {
 		return f, nil
 	}
@@ -285,8 +298,8 @@ const (
 	erasuresKey = "latest"
 )
 
-// write writes states of a stream of one generation, unless it was erased since, which is a *store.SideConflict: what was erased would
-// come back, and nobody would look for it.
+// write writes states of a stream of one generation, unless it was erased since, which is a *store.SideConflict: what
+// was erased would come back, and nobody would look for it.
 func (s *snapshots) write(ctx context.Context, of StateKey, generation uint64, sides []store.Side) error {
 	fence := store.Fence{Space: Erasures, Key: erasuresKey}
 	it, err := s.store.Get(ctx, of.Tenant, Erasures, erasuresKey)

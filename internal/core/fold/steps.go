@@ -13,10 +13,12 @@ import (
 	"j17/internal/storage/store"
 )
 
-// State returns the state after the first events of a stream, of a length and a generation. past is set where the stream
-// has more of them; such states are not cached. replay starts from nothing, whatever is known. Where events are rewritten meanwhile, the
-// state is that of the generation which they have then.
-func (l *Loader) State(ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, of Version, past, replay bool) (*decider.State, error) {
+// State returns the state after the first events of a stream, of a length and a generation. past is set where the
+// stream has more of them; such states are not cached. replay starts from nothing, whatever is known. Where events are
+// rewritten meanwhile, the state is that of the generation which they have then.
+func (l *Loader) State(
+	ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, of Version, past, replay bool,
+) (*decider.State, error) {
 	k := sharedKey{StateKey: StateKey{t, key}, fingerprint: typ.Fingerprint, generation: of.Generation, replay: replay}
 	if !replay {
 		if f := l.Cached(k.StateKey, typ, of, past); f != nil {
@@ -30,36 +32,38 @@ func (l *Loader) State(ctx context.Context, t j17.Tenant, typ *decider.Program, 
 	return l.foldTo(ctx, k, typ, of.Length, false)
 }
 
-// Cached returns the cached state of the type's present handlers and of the generation with at least so many events; exactly so many
-// when the caller wants the past.
+// Cached returns the cached state of the type's present handlers and of the generation with at least so many events;
+// exactly so many when the caller wants the past.
 func (l *Loader) Cached(k StateKey, typ *decider.Program, of Version, past bool) *decider.State {
 	f := l.cache.get(k)
-	if f == nil || f.Fingerprint != typ.Fingerprint || f.Generation != of.Generation || f.Length < of.Length || past && of.Length > 0 && f.Length != of.Length {
+	if f == nil || f.Fingerprint != typ.Fingerprint || f.Generation != of.Generation || f.Length < of.Length ||
+		past && of.Length > 0 && f.Length != of.Length {
 		return nil
 	}
 	return f
 }
 
 const (
-	// eventWork is what it costs to read an event, beside its bytes, and codeWork what a call of custom code may take: a guess,
-	// since what it takes is not counted in the same units.
+	// eventWork is what it costs to read an event, beside its bytes, and codeWork what a call of custom code may take:
+	// a guess, since what it takes is not counted in the same units.
 	eventWork = 32
 	codeWork  = 1 << 17
 	// ContextEvery is how many events a fold applies between two looks at its context.
 	ContextEvery = 256
 )
 
-// bound is how much of a fold is done at once: until it has cost work units, and as long as the state and the next event
-// together have at most so many bytes.
+// bound is how much of a fold is done at once: until it has cost work units, and as long as the state and the next
+// event together have at most so many bytes.
 type bound struct {
 	work  int64
 	bytes int
 }
 
-// advance applies events after base up to length, or until the portion is done. It returns what it has cost, in units of package
-// work. The state has no JSON until it is finished, unless it is base.
+// advance applies events after base up to length, or until the portion is done. It returns what it has cost, in units
+// of package work. The state has no JSON until it is finished, unless it is base.
 func (l *Loader) advance(
-	ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, base *decider.State, length uint64, most bound,
+	ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, base *decider.State, length uint64,
+	most bound,
 ) (*decider.State, int64, error) {
 	if base.Length == length {
 		return base, 0, nil
@@ -123,7 +127,9 @@ func (x *steps) begin(key j17.Key, base *decider.State) {
 
 // apply applies the next event.
 func (x *steps) apply(ev *j17.Event) error {
-	x.te = tick.Event{Key: x.te.Key, Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}
+	x.te = tick.Event{
+		Key: x.te.Key, Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata),
+	}
 	x.budget.Renew(work.Replay)
 	if err := x.typ.Apply(x.ctx, &x.f, x.ed, &x.te, x.budget, nil); err != nil {
 		return decider.ReplayFailed(err, &x.te, x.f.Length+1)

@@ -40,13 +40,13 @@ type Append struct {
 	state  appendState
 	result store.Result
 	err    error
-	// displaced is set where the unit was stored behind events that came in between, so that the states that were computed with it
-	// never existed.
+	// displaced is set where the unit was stored behind events that came in between, so that the states that were
+	// computed with it never existed.
 	displaced bool
 }
 
-// State is the state of one stream after an append, nil where it is not known, and what the aggregate holds in the sets of unique values
-// that its writer has looked at.
+// State is the state of one stream after an append, nil where it is not known, and what the aggregate holds in the sets
+// of unique values that its writer has looked at.
 type State struct {
 	Key   j17.Key
 	State *decider.State
@@ -74,8 +74,8 @@ func (a *Append) Result() *store.Result { return &a.result }
 // open reports whether the outcome of the append is not known yet. Committer.mu is held.
 func (a *Append) open() bool { return a.state == waiting || a.state == grouped }
 
-// exact reports whether a state that was computed with the append is the one that its events have left behind: an event that has no
-// precondition may be stored behind events of writers that hold no lock.
+// exact reports whether a state that was computed with the append is the one that its events have left behind: an event
+// that has no precondition may be stored behind events of writers that hold no lock.
 func (a *Append) exact(after State, r *store.Result) bool {
 	for i, length := range slices.Backward(r.Lengths) {
 		if a.Unit.Events[i].Key == after.Key {
@@ -85,8 +85,8 @@ func (a *Append) exact(after State, r *store.Result) bool {
 	return false
 }
 
-// View is what a writer that holds locks sees: the states that those before it leave behind, stored or not. It notes which appends it has
-// shown.
+// View is what a writer that holds locks sees: the states that those before it leave behind, stored or not. It notes
+// which appends it has shown.
 type View struct {
 	c     *Committer
 	held  Locks
@@ -118,7 +118,8 @@ func (v *View) State(ctx context.Context, key j17.Key) (*decider.State, error) {
 	return p.state, nil
 }
 
-// Peek returns the state that the last writer of a stream leaves behind without waiting for it. pending is false where all of it is stored.
+// Peek returns the state that the last writer of a stream leaves behind without waiting for it. pending is false where
+// all of it is stored.
 func (v *View) Peek(key j17.Key) (state *decider.State, pending bool) {
 	p := v.c.pendingOf(key)
 	if p == nil {
@@ -128,7 +129,8 @@ func (v *View) Peek(key j17.Key) (state *decider.State, pending bool) {
 	return p.state, true
 }
 
-// Settle waits until nothing of a stream is pending. A view that is nil, or does not hold the lock of the stream, has nothing to wait for.
+// Settle waits until nothing of a stream is pending. A view that is nil, or does not hold the lock of the stream, has
+// nothing to wait for.
 func (v *View) Settle(ctx context.Context, key j17.Key) error {
 	if v == nil {
 		return nil
@@ -146,7 +148,8 @@ func (v *View) Settle(ctx context.Context, key j17.Key) error {
 	return nil
 }
 
-// Held returns what an aggregate holds in a set, nil for nothing, once the appends before are stored; known is false where the store says it.
+// Held returns what an aggregate holds in a set, nil for nothing, once the appends before are stored; known is false
+// where the store says it.
 func (v *View) Held(set *spec.UniqueSet, key j17.Key) (own *[32]byte, known bool) {
 	if _, ok := v.held.Find(key); !ok {
 		return nil, false
@@ -159,7 +162,8 @@ func (v *View) Held(set *spec.UniqueSet, key j17.Key) (own *[32]byte, known bool
 	return p.own, true
 }
 
-// Stored waits for the outcomes of the appends that the view has shown, and reports whether all were stored as they were shown.
+// Stored waits for the outcomes of the appends that the view has shown, and reports whether all were stored as they
+// were shown.
 func (v *View) Stored(ctx context.Context) bool {
 	for _, a := range v.needs {
 		select {

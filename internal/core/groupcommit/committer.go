@@ -1,10 +1,11 @@
-// Package groupcommit lets the writers of one tenant that look at the same streams decide one after the other, each on the states that the
-// one before it leaves behind, and stores what they have decided in groups, each with one commit.
+// Package groupcommit lets the writers of one tenant that look at the same streams decide one after the other, each on
+// the states that the one before it leaves behind, and stores what they have decided in groups, each with one commit.
 //
-// A stream has a lock from the moment in which writers got in each other's way there until they have not for a while; streams without a
-// lock cost nothing. A writer holds locks while it decides, not while its events are stored. What was decided and is not stored yet is a
-// pending append: the next writer decides on the state that it leaves behind, and its own append is stored in the same group or a later
-// one, and only if those that it depends on were. So a stream takes as many writers a sync as come.
+// A stream has a lock from the moment in which writers got in each other's way there until they have not for a while;
+// streams without a lock cost nothing. A writer holds locks while it decides, not while its events are stored. What was
+// decided and is not stored yet is a pending append: the next writer decides on the state that it leaves behind, and
+// its own append is stored in the same group or a later one, and only if those that it depends on were. So a stream
+// takes as many writers a sync as come.
 package groupcommit
 
 import (
@@ -57,8 +58,8 @@ type Committer struct {
 // New returns a committer without locks and appends.
 func New(o Options) *Committer { return &Committer{o: o, locks: map[j17.Key]*streamLock{}} }
 
-// Add puts an append behind the others, and what it leaves behind into the locks, which the caller holds. It reports false where something
-// that the append depends on has failed.
+// Add puts an append behind the others, and what it leaves behind into the locks, which the caller holds. It reports
+// false where something that the append depends on has failed.
 func (c *Committer) Add(ctx context.Context, a *Append) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,8 +164,8 @@ func (c *Committer) commitGroup(ctx context.Context) bool {
 	return true
 }
 
-// nextGroup takes the next appends. Those that were decided on what is no longer valid, or on what was not stored, fail here. group is nil
-// where there were no appends at all; then nothing is committing any more.
+// nextGroup takes the next appends. Those that were decided on what is no longer valid, or on what was not stored, fail
+// here. group is nil where there were no appends at all; then nothing is committing any more.
 func (c *Committer) nextGroup() (group []*Append, units []store.Append) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -267,6 +268,7 @@ func ErrorOfEach(err error, units int) error {
 
 // refusedWhole reports whether an error of a commit says of all its units what became of them.
 func refusedWhole(err error) bool {
-	return errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrUnknown) ||
+	return errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrFailed) ||
+		errors.Is(err, store.ErrUnknown) ||
 		errors.Is(err, store.ErrClock)
 }

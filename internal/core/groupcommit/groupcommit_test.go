@@ -77,14 +77,17 @@ func add(t *testing.T, c *groupcommit.Committer, b groupcommit.Basis, key j17.Ke
 	if _, err := v.State(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
-	a := groupcommit.NewAppend(b, events(key), v, []groupcommit.State{{Key: key, State: &decider.State{Length: length}}})
+	a := groupcommit.NewAppend(b, events(key), v, []groupcommit.State{
+		{Key: key, State: &decider.State{Length: length}},
+	})
 	if !c.Add(t.Context(), a) {
 		t.Fatal("the append depends on one that has failed")
 	}
 	return a
 }
 
-// TestLocksAreGrantedInOrder: shared locks are held together, an exclusive one alone, and nobody overtakes a writer that waits.
+// TestLocksAreGrantedInOrder: shared locks are held together, an exclusive one alone, and nobody overtakes a writer
+// that waits.
 func TestLocksAreGrantedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c := newLog()
@@ -169,8 +172,8 @@ func TestLocksAreGivenUp(t *testing.T) {
 	}
 }
 
-// TestAGroupStoresWhatWasDecidedMeanwhile: appends that are decided while a commit is under way are stored in one group, each behind
-// those that it depends on, and the last state of each stream is cached.
+// TestAGroupStoresWhatWasDecidedMeanwhile: appends that are decided while a commit is under way are stored in one
+// group, each behind those that it depends on, and the last state of each stream is cached.
 func TestAGroupStoresWhatWasDecidedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, c := newLog()
@@ -210,7 +213,8 @@ func TestAGroupStoresWhatWasDecidedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestAFailureTakesDependentsDown: an append fails with the one that it was decided on, and one whose basis is stale is not stored.
+// TestAFailureTakesDependentsDown: an append fails with the one that it was decided on, and one whose basis is stale is
+// not stored.
 func TestAFailureTakesDependentsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, c := newLog()

@@ -23,7 +23,8 @@ const (
 // ErrTooManyWaiting is returned to a writer that would wait behind too many others.
 var ErrTooManyWaiting = errors.New("groupcommit: too many writers wait for the lock of a stream")
 
-// streamLock is the lock of one stream, with the writers that wait for it and what the last writer leaves behind. Committer.mu guards it.
+// streamLock is the lock of one stream, with the writers that wait for it and what the last writer leaves behind.
+// Committer.mu guards it.
 type streamLock struct {
 	key j17.Key
 	// shared is how many hold the lock together with others; exclusive is set while one holds it alone.
@@ -41,7 +42,8 @@ type pending struct {
 	by *Append
 	// state is nil where it is not known: a writer that needs it waits until it is stored.
 	state *decider.State
-	// held is what the aggregate holds in sets of unique values by writes that are not stored yet. For other sets, the store says it.
+	// held is what the aggregate holds in sets of unique values by writes that are not stored yet. For other sets, the
+	// store says it.
 	held map[*spec.UniqueSet]pendingValue
 }
 
@@ -57,7 +59,8 @@ type waiter struct {
 	granted   chan struct{}
 }
 
-// Lock is the lock of a stream that a writer needs: an exclusive one where it writes what it looks at, else a shared one.
+// Lock is the lock of a stream that a writer needs: an exclusive one where it writes what it looks at, else a shared
+// one.
 type Lock struct {
 	Key       j17.Key
 	Exclusive bool
@@ -116,8 +119,9 @@ func (c *Committer) lock(key j17.Key) *streamLock {
 	return l
 }
 
-// Lock waits until the caller holds all locks that it needs. It takes them in the order of their keys, which is the same for all writers, so
-// that there is no deadlock. waited reports whether it had to wait. The error is that of ctx, or ErrTooManyWaiting.
+// Lock waits until the caller holds all locks that it needs. It takes them in the order of their keys, which is the
+// same for all writers, so that there is no deadlock. waited reports whether it had to wait. The error is that of ctx,
+// or ErrTooManyWaiting.
 func (c *Committer) Lock(ctx context.Context, want Locks) (waited bool, err error) {
 	for i, need := range want {
 		w, err := c.join(need)
@@ -133,7 +137,8 @@ func (c *Committer) Lock(ctx context.Context, want Locks) (waited bool, err erro
 	return waited, nil
 }
 
-// join takes a lock, or a place behind those that wait for it. The waiter is nil where the caller holds the lock already.
+// join takes a lock, or a place behind those that wait for it. The waiter is nil where the caller holds the lock
+// already.
 func (c *Committer) join(need Lock) (*waiter, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,8 @@ func (l *Later) Wire() wire.TriedLater {
 		return wire.EventName{AggregateType: key.Type, ID: key.ID, EventType: eventType}
 	}
 	shape := wire.TriedLater{
-		ScheduledID: l.ID, FireAt: time.Unix(l.FireAt, 0).UTC().Format(time.RFC3339), Emit: wire.Emit{EventName: name(l.Key, l.Type), Data: l.JSON},
+		ScheduledID: l.ID, FireAt: time.Unix(l.FireAt, 0).UTC().Format(time.RFC3339),
+		Emit:     wire.Emit{EventName: name(l.Key, l.Type), Data: l.JSON},
 		CancelOn: []wire.EventName{}, ImpliedBy: wire.Cause{Key: l.By.String(), EventType: l.ByType},
 	}
 	for _, on := range l.CancelOn {

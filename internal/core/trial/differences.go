@@ -48,8 +48,8 @@ func show(r *wire.Replay, d wire.StateDifference) {
 	}
 }
 
-// Differences lists the places in which two states differ, without the times that the server keeps in them, and how many more than most there
-// are.
+// Differences lists the places in which two states differ, without the times that the server keeps in them, and how
+// many more than most there are.
 func Differences(was, is value.Value, most int) (changes []wire.ValueChange, more int) {
 	for _, c := range differences(was, is) {
 		switch {
@@ -63,8 +63,8 @@ func Differences(was, is value.Value, most int) (changes []wire.ValueChange, mor
 	return changes, more
 }
 
-// differences lists the places in which two values differ, as deep as they can be told apart: members by key, elements by
-// index.
+// differences lists the places in which two values differ, as deep as they can be told apart: members by key, elements
+// by index.
 func differences(was, is value.Value) []wire.ValueChange {
 	var c comparison
 	c.values("", was, is)

@@ -28,11 +28,11 @@ type DryRunResult struct {
 	Findings []EventFinding
 	// Faults lists the operations of handlers that changed nothing. At most diag.MaxKept are kept.
 	Faults []EventFault
-	// Implied lists what the events of the file brought about, those of one event after each other. At most diag.MaxKept
-	// are kept.
-	Implied []ImpliedEvent
-	// Scheduled lists what is to come later because of events of the file and what they imply, and whether later ones cancel it. At most
+	// Implied lists what the events of the file brought about, those of one event after each other. At most
 	// diag.MaxKept are kept.
+	Implied []ImpliedEvent
+	// Scheduled lists what is to come later because of events of the file and what they imply, and whether later ones
+	// cancel it. At most diag.MaxKept are kept.
 	Scheduled []ScheduledEvent
 	// Dropped is how many findings, faults, implied and scheduled events were not kept.
 	Dropped int
@@ -60,7 +60,8 @@ type EventFinding struct {
 	Code  j17.Code
 	// Path is the pointer in the form "data.items[0].sku".
 	Path string
-	// Rule is the place in the spec of what forbids the event where nothing is wrong with it by itself, and Requirement what a guard calls that.
+	// Rule is the place in the spec of what forbids the event where nothing is wrong with it by itself, and Requirement
+	// what a guard calls that.
 	Rule        diag.Pointer
 	Requirement string
 }
@@ -73,7 +74,8 @@ type ImpliedEvent struct {
 	Key              j17.Key
 	Type             string
 	Data             value.Value
-	// Depth is 1 for what an event implies itself, 2 for what that implies. An event stands behind the one that implies it.
+	// Depth is 1 for what an event implies itself, 2 for what that implies. An event stands behind the one that implies
+	// it.
 	Depth int
 	// Pointer is the implication's place in the spec.
 	Pointer diag.Pointer
@@ -90,20 +92,25 @@ type EventFault struct {
 }
 
 // DryRun checks the events of a text as Execute does and folds those that are valid, in memory and in the order of the
-// text. command.Split says how events stand in it. Each of them is an object with the members "type", "data", "metadata"
-// and either "key" ("order:global") or "aggregate_type" and "id"; "metadata" may have a timestamp (Unix seconds) and a
-// correlation id beside what a write may have.
+// text. command.Split says how events stand in it. Each of them is an object with the members "type", "data",
+// "metadata" and either "key" ("order:global") or "aggregate_type" and "id"; "metadata" may have a timestamp (Unix
+// seconds) and a correlation id beside what a write may have.
 //
 // An event with a "stream_id" was written before, by a server: ids have to ascend, the platform's own actors and event
 // types are accepted, and so is whatever else a server has put into the metadata. An event without a timestamp happens
 // at now, in Unix seconds, or with the latest event before it if that is later.
 //
-// functions are those of custom code, nil for none. Code without one is not run, which is a fault of the result; an event
-// that code refuses is not valid.
+// functions are those of custom code, nil for none. Code without one is not run, which is a fault of the result; an
+// event that code refuses is not valid.
 //
 // The only error is that of a context that ends before the last event.
-func DryRun(ctx context.Context, c *spec.Compiled, functions decider.Functions, src string, now int64) (DryRunResult, error) {
-	r := dryRun{Decider: decider.New(c, functions), src: src, latest: now, states: map[j17.Key]*simulated{}, unique: decider.NewValues(nil)}
+func DryRun(
+	ctx context.Context, c *spec.Compiled, functions decider.Functions, src string, now int64,
+) (DryRunResult, error) {
+	r := dryRun{
+		Decider: decider.New(c, functions), src: src, latest: now, states: map[j17.Key]*simulated{},
+		unique: decider.NewValues(nil),
+	}
 	for _, typ := range c.Types {
 		for _, et := range typ.Events {
 			r.refusing = r.refusing || decider.MayRefuse(et, math.MaxInt)
@@ -123,7 +130,8 @@ func DryRun(ctx context.Context, c *spec.Compiled, functions decider.Functions, 
 	for _, key := range slices.SortedFunc(maps.Keys(r.states), j17.Key.Compare) {
 		f := &r.states[key].State
 		r.States = append(r.States, State{
-			Key: key, Data: f.Data, JSON: f.Data.AppendJSON(nil), Length: f.Length, EntityTag: r.Program(key.Type).EntityTag(f.Length, f.Generation),
+			Key: key, Data: f.Data, JSON: f.Data.AppendJSON(nil), Length: f.Length,
+			EntityTag: r.Program(key.Type).EntityTag(f.Length, f.Generation),
 		})
 	}
 	r.Scheduled = r.later.list
@@ -245,8 +253,8 @@ func (r *dryRun) happen(ctx context.Context, text command.FileText, c *command.F
 	return nil
 }
 
-// mark returns a function that puts the states back that an event and what it implies are folded into. Only custom code and
-// heavy handlers refuse events then, so without any there is nothing to go back to.
+// mark returns a function that puts the states back that an event and what it implies are folded into. Only custom code
+// and heavy handlers refuse events then, so without any there is nothing to go back to.
 func (r *dryRun) mark(x *decider.Decision, own j17.Key) (undo func()) {
 	if !r.refusing {
 		return func() {}
@@ -273,13 +281,17 @@ func (r *dryRun) mark(x *decider.Decision, own j17.Key) (undo func()) {
 	}
 }
 
-// imply computes what an event brings about, nil for nothing. An event that was written before has brought it about then.
-func (r *dryRun) imply(ctx context.Context, text command.FileText, c *command.FileEvent, e *decider.Examined) (*decider.Decision, error) {
+// imply computes what an event brings about, nil for nothing. An event that was written before has brought it about
+// then.
+func (r *dryRun) imply(
+	ctx context.Context, text command.FileText, c *command.FileEvent, e *decider.Examined,
+) (*decider.Decision, error) {
 	if c.Stored || !e.Reacts() {
 		return nil, nil
 	}
 	x, err := r.Expand(ctx, &e.Admitted, decider.Options{
-		Timestamp: *e.Timestamp, MaxDepth: decider.DefaultMaxDepth, MaxImplied: decider.DefaultMaxImplied, Work: work.New(ctx, work.Command),
+		Timestamp: *e.Timestamp, MaxDepth: decider.DefaultMaxDepth, MaxImplied: decider.DefaultMaxImplied,
+		Work: work.New(ctx, work.Command),
 		Lookup: func(_ context.Context, key j17.Key) (*decider.State, error) {
 			s := r.states[key]
 			if s == nil {
@@ -342,7 +354,9 @@ func (r *dryRun) fold(ctx context.Context, text command.FileText, ev *tick.Event
 		s.Pass(s.ed, ev)
 		return nil
 	}
-	return p.Apply(ctx, &s.State, s.ed, ev, work.New(ctx, work.Replay), func(f tick.Fault) { r.fault(text, key, ev.Type, f) })
+	return p.Apply(
+		ctx, &s.State, s.ed, ev, work.New(ctx, work.Replay), func(f tick.Fault) { r.fault(text, key, ev.Type, f) },
+	)
 }
 
 // handlerAt is the place of a handler in a spec.
@@ -355,7 +369,10 @@ func (r *dryRun) fault(text command.FileText, key j17.Key, eventType string, f t
 		r.Dropped++
 		return
 	}
-	r.Faults = append(r.Faults, EventFault{Diagnostic: decider.Diagnose(r.Compiled, f), Event: text.Number, EventLine: text.Line, Key: key, Type: eventType})
+	r.Faults = append(r.Faults, EventFault{
+		Diagnostic: decider.Diagnose(r.Compiled, f), Event: text.Number, EventLine: text.Line, Key: key,
+		Type: eventType,
+	})
 }
 
 // syntax adds the finding of an event that is no JSON.
@@ -440,7 +457,10 @@ func findings(event value.Value, err error) []EventFinding {
 	all := make([]EventFinding, 0, len(e.Errors))
 	for _, f := range e.Errors {
 		p := diag.Pointer(f.Pointer)
-		all = append(all, EventFinding{Diagnostic: diag.Diagnostic{Pointer: p, Message: f.Message, Hint: f.Hint}, Code: e.Code, Path: command.PathIn(event, p)})
+		all = append(all, EventFinding{
+			Diagnostic: diag.Diagnostic{Pointer: p, Message: f.Message, Hint: f.Hint}, Code: e.Code,
+			Path: command.PathIn(event, p),
+		})
 	}
 	return all
 }

@@ -37,8 +37,8 @@ type later struct {
 	dropped int
 }
 
-// happened takes in events of one commit, which happens at a time in Unix seconds, and what they schedule. number and line are those of the
-// event in the file.
+// happened takes in events of one commit, which happens at a time in Unix seconds, and what they schedule. number and
+// line are those of the event in the file.
 func (l *later) happened(events []decider.Event, scheduled []decider.Scheduled, at int64, number, line int) {
 	for i, ev := range events {
 		// An event cancels what was scheduled before it.

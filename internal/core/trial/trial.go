@@ -22,18 +22,18 @@ type HandlerTrial struct {
 	AggregateType, ID, EventType string
 	// State is the state before the event, missing for that of a new aggregate.
 	State value.Value
-	// Reads has the states of the aggregates that the event reads by the names of its reads, which may also be null; those that are left out are
-	// null too. It is missing or an object.
+	// Reads has the states of the aggregates that the event reads by the names of its reads, which may also be null;
+	// those that are left out are null too. It is missing or an object.
 	Reads value.Value
 	// Data is the event's data, {} where it is missing.
 	Data value.Value
-	// Metadata are the event's metadata. An actor and a timestamp that are left out are made up: the first agent type of
-	// the spec with the id "global", and Now.
+	// Metadata are the event's metadata. An actor and a timestamp that are left out are made up: the first agent type
+	// of the spec with the id "global", and Now.
 	Metadata value.Value
 	// Now is the time in Unix seconds.
 	Now int64
-	// Functions are those of custom code. Implications in code without a function imply nothing, which is a fault of the
-	// outcome; a handler without one cannot be tried.
+	// Functions are those of custom code. Implications in code without a function imply nothing, which is a fault of
+	// the outcome; a handler without one cannot be tried.
 	Functions decider.Functions
 }
 
@@ -47,16 +47,17 @@ type HandlerOutcome struct {
 	Changed bool
 	// Faults lists the operations that changed nothing because they did not fit, with their places in the spec.
 	Faults []diag.Diagnostic
-	// Implied lists what the event brings about, where other aggregates have no events yet. Each stands behind the one that
-	// implies it.
+	// Implied lists what the event brings about, where other aggregates have no events yet. Each stands behind the one
+	// that implies it.
 	Implied []ImpliedEvent
 	// Scheduled lists what is to come later because of the event and what it implies.
 	Scheduled []ScheduledEvent
 }
 
 // TryHandler checks an event as Execute does and applies its handler to a state. The findings tell why it was not
-// applied: their pointers start with /data or /metadata, or are empty where the names are at fault; what the spec forbids has a Rule. The error
-// is that of Reads, of an aggregate type or an event type that does not exist, of an id, or of a handler that this program cannot run.
+// applied: their pointers start with /data or /metadata, or are empty where the names are at fault; what the spec
+// forbids has a Rule. The error is that of Reads, of an aggregate type or an event type that does not exist, of an id,
+// or of a handler that this program cannot run.
 func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerOutcome, []EventFinding, error) {
 	d := decider.New(c, t.Functions)
 	typ, err := d.AggregateType(t.AggregateType)
@@ -97,7 +98,9 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	// Check the event.
 	e, faults := d.Examine(ctx, &cand)
 	if len(faults) > 0 {
-		event := value.ObjectValue(value.Member{Key: "data", Value: t.Data}, value.Member{Key: "metadata", Value: cand.Metadata})
+		event := value.ObjectValue(value.Member{Key: "data", Value: t.Data}, value.Member{
+			Key: "metadata", Value: cand.Metadata,
+		})
 		var found []EventFinding
 		for _, f := range faults {
 			found = append(found, findings(event, f)...)
@@ -129,7 +132,9 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	ev := e.Events[0].Stored(*e.Timestamp)
 	switch {
 	case et.Handler != nil:
-		if out.State, err = et.Handler.Apply(value.NewEditor(), t.State, ev, work.New(ctx, work.Command), fault); err != nil {
+		if out.State, err = et.Handler.Apply(
+			value.NewEditor(), t.State, ev, work.New(ctx, work.Command), fault,
+		); err != nil {
 			return HandlerOutcome{}, nil, err
 		}
 	case et.Code != nil:
@@ -144,11 +149,14 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	return out, nil, err
 }
 
-// options are those of a world where the event's aggregate has the state, what the event reads is as it is said, and nothing is known of other
-// aggregates.
-func (t *HandlerTrial) options(ctx context.Context, d *decider.Decider, e *decider.Examined, et *spec.EventType) (decider.Options, error) {
+// options are those of a world where the event's aggregate has the state, what the event reads is as it is said, and
+// nothing is known of other aggregates.
+func (t *HandlerTrial) options(
+	ctx context.Context, d *decider.Decider, e *decider.Examined, et *spec.EventType,
+) (decider.Options, error) {
 	o := decider.Options{
-		Timestamp: *e.Timestamp, MaxDepth: decider.DefaultMaxDepth, MaxImplied: decider.DefaultMaxImplied, Work: work.New(ctx, work.Command), Alone: true,
+		Timestamp: *e.Timestamp, MaxDepth: decider.DefaultMaxDepth, MaxImplied: decider.DefaultMaxImplied,
+		Work: work.New(ctx, work.Command), Alone: true,
 	}
 
 	// An aggregate without a state may be a new one or not, as the event has it.
@@ -186,7 +194,9 @@ func (t *HandlerTrial) options(ctx context.Context, d *decider.Decider, e *decid
 }
 
 // implications adds what an event implies and schedules.
-func (out *HandlerOutcome) implications(ctx context.Context, d *decider.Decider, e *decider.Examined, o decider.Options, fault func(tick.Fault)) error {
+func (out *HandlerOutcome) implications(
+	ctx context.Context, d *decider.Decider, e *decider.Examined, o decider.Options, fault func(tick.Fault),
+) error {
 	o.Work = work.New(ctx, work.Command)
 	o.Skipped = func(at diag.Pointer, code *spec.Code) { fault(tick.Fault{Pointer: at, Message: notRun(code)}) }
 	x, err := d.Expand(ctx, &e.Admitted, o)

@@ -32,7 +32,9 @@ func dryRun(t *testing.T, c *spec.Compiled, src string, now int64) trial.DryRunR
 func TestDryRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if r, err := trial.DryRun(ctx, enginetest.Compiled(t, enginetest.CounterSpec), nil, "{}", 0); !errors.Is(err, context.Canceled) || r.Events > 0 {
+	if r, err := trial.DryRun(
+		ctx, enginetest.Compiled(t, enginetest.CounterSpec), nil, "{}", 0,
+	); !errors.Is(err, context.Canceled) || r.Events > 0 {
 		t.Error(r, err)
 	}
 }
@@ -64,7 +66,8 @@ func TestDryRunFindings(t *testing.T) {
 		{"an actor of the platform", `{"key":"counter:global","type":"was_seen","data":{},"metadata":{"actor":{"type":"system_agent","id":"saga_coordinator"}}}`, "1:81 forbidden metadata.actor.type"},
 		{"skip_occ", `{"key":"counter:global","type":"was_seen","data":{},"metadata":{"actor":{"type":"user","id":"global"},"skip_occ":true}}`, "1:114 skip_occ_not_allowed metadata.skip_occ"},
 		{
-			"previous_length", good + "\n" + strings.Replace(good, `"actor"`, `"previous_length":2,"actor"`, 1) + "\n" + strings.Replace(good, `"actor"`, `"previous_length":1,"actor"`, 1),
+			"previous_length", good + "\n" + strings.Replace(good, `"actor"`, `"previous_length":2,"actor"`, 1) + "\n" +
+				strings.Replace(good, `"actor"`, `"previous_length":1,"actor"`, 1),
 			"2:92 conflict metadata.previous_length",
 		},
 		{"a stream id that is none", `{"stream_id":"1-1","key":"counter:global","type":"was_seen","data":{},` + actor + `}`, "1:14 invalid_field stream_id"},
@@ -134,7 +137,8 @@ func TestDryRunFaults(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	f := r.Faults[0]
-	if f.Line != 5 || f.Column != 7 || f.EventLine != 2 || f.Event != 1 || f.Key.String() != "note:global" || f.Type != "was_written" ||
+	if f.Line != 5 || f.Column != 7 || f.EventLine != 2 || f.Event != 1 || f.Key.String() != "note:global" ||
+		f.Type != "was_written" ||
 		f.Pointer != "/aggregate_types/note/events/was_written/handler/1" {
 		t.Errorf("%+v", f)
 	}
@@ -160,7 +164,9 @@ func TestTryHandler(t *testing.T) {
 		}
 		return trial.TryHandler(t.Context(), c, h)
 	}
-	out, found, err := try(trial.HandlerTrial{State: body(t, `{"name":"old","x":1.0}`), Data: body(t, `{"name":"new"}`)})
+	out, found, err := try(trial.HandlerTrial{
+		State: body(t, `{"name":"old","x":1.0}`), Data: body(t, `{"name":"new"}`),
+	})
 	if err != nil || found != nil {
 		t.Fatal(found, err)
 	}
@@ -168,7 +174,10 @@ func TestTryHandler(t *testing.T) {
 	if out.State.String() != want || !out.Changed || len(out.Faults) != 1 || out.Faults[0].Line != 5 {
 		t.Errorf("%s %+v", out.State, out.Faults)
 	}
-	out, _, err = try(trial.HandlerTrial{State: out.State, Data: body(t, `{"name":"new"}`), ID: strings.ToUpper(id), Metadata: body(t, `{"timestamp":5}`)})
+	out, _, err = try(trial.HandlerTrial{
+		State: out.State, Data: body(t, `{"name":"new"}`), ID: strings.ToUpper(id),
+		Metadata: body(t, `{"timestamp":5}`),
+	})
 	if err != nil || out.Key.ID != id || !strings.Contains(out.State.String(), `,5,"note:`+id) {
 		t.Error(out, err)
 	}
@@ -248,21 +257,32 @@ const guardedSpec = `{"agent_types": ["user"], "aggregate_types": {"account": {"
   "was_paid_in": {"schema": {}, "creates": false, "handler": [{"increment": {"target": "balance", "by": "$.data.amount"}}],
     "requires": [{"that": {"lt": ["$.state.balance", 10]}, "message": "Full", "code": "full"}]}}}}}`
 
-// TestDryRunIsGuarded: events that the spec forbids where they stand are not valid, nor are those that imply such events. What a server has
-// written before is not asked.
+// TestDryRunIsGuarded: events that the spec forbids where they stand are not valid, nor are those that imply such
+// events. What a server has written before is not asked.
 func TestDryRunIsGuarded(t *testing.T) {
 	const other = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f11"
 	line := func(more, id, typ, data string) string {
 		return `{` + more + `"key":"account:` + id + `","type":"` + typ + `","data":` + data + `,"metadata":{"actor":{"type":"user","id":"global"}}}` + "\n"
 	}
-	src := line("", id, "was_paid_in", `{"amount":1}`) + line("", id, "was_opened", `{}`) + line("", id, "was_opened", `{}`) + line("", id, "was_paid_in", `{"amount":9}`) +
-		line("", id, "was_paid", `{"amount":10}`) + line("", id, "was_paid", `{"amount":4}`) + line("", id, "was_paid", `{"amount":4,"to":"`+other+`"}`) +
-		line("", other, "was_opened", `{}`) + line("", id, "was_paid", `{"amount":4,"to":"`+other+`"}`) + line("", other, "was_paid_in", `{"amount":9}`) +
-		line("", id, "was_paid", `{"amount":1,"to":"`+other+`"}`) + line(`"stream_id":"1700000000000-0",`, id, "was_paid", `{"amount":100}`)
+	src := line("", id, "was_paid_in", `{"amount":1}`) + line("", id, "was_opened", `{}`) + line(
+		"", id, "was_opened", `{}`,
+	) + line("", id, "was_paid_in", `{"amount":9}`) +
+		line("", id, "was_paid", `{"amount":10}`) + line("", id, "was_paid", `{"amount":4}`) + line(
+		"", id, "was_paid", `{"amount":4,"to":"`+other+`"}`,
+	) +
+		line("", other, "was_opened", `{}`) + line("", id, "was_paid", `{"amount":4,"to":"`+other+`"}`) + line(
+		"", other, "was_paid_in", `{"amount":9}`,
+	) +
+		line("", id, "was_paid", `{"amount":1,"to":"`+other+`"}`) + line(
+		`"stream_id":"1700000000000-0",`, id, "was_paid", `{"amount":100}`,
+	)
 	r := dryRun(t, enginetest.Compiled(t, guardedSpec), src, 1_700_000_000)
 	var got []string
 	for _, f := range r.Findings {
-		got = append(got, fmt.Sprintf("%d:%d %s %s %s %s %s", f.Line, f.Column, f.Code, f.Path, f.Requirement, strings.TrimPrefix(string(f.Rule), "/aggregate_types/account/events"), f.Message))
+		got = append(got, fmt.Sprintf(
+			"%d:%d %s %s %s %s %s", f.Line, f.Column, f.Code, f.Path, f.Requirement,
+			strings.TrimPrefix(string(f.Rule), "/aggregate_types/account/events"), f.Message,
+		))
 	}
 	want := []string{
 		"1:8 aggregate_not_found key  /was_paid_in/creates account:" + id + " does not exist, and was_paid_in cannot be its first event.",
@@ -326,20 +346,24 @@ func TestTryHandlerIsGuarded(t *testing.T) {
 	}
 }
 
-// TestTryHandlerTellsWhatCannotBeAsked: a guard that calculates with what is not there is told apart from one that does not hold.
+// TestTryHandlerTellsWhatCannotBeAsked: a guard that calculates with what is not there is told apart from one that does
+// not hold.
 func TestTryHandlerTellsWhatCannotBeAsked(t *testing.T) {
 	c := enginetest.Compiled(t, `{"agent_types": ["user"], "aggregate_types": {"a": {"events": {"e": {"schema": {}, "handler": [],
 		"requires": [{"that": {"gte": [{"$subtract": ["@.n", 1]}, 0]}, "message": "No"}]}}}}}`)
 	const at = "the spec forbids it here, at /aggregate_types/a/events/e/requires/0"
 	for state, want := range map[string]string{`{"n":0}`: at, `{}`: at + ", which cannot be evaluated: something that it calculates with is missing, or is of another kind"} {
-		_, found, err := trial.TryHandler(t.Context(), c, trial.HandlerTrial{AggregateType: "a", EventType: "e", Data: body(t, `{}`), State: body(t, state), Now: 1})
+		_, found, err := trial.TryHandler(t.Context(), c, trial.HandlerTrial{
+			AggregateType: "a", EventType: "e", Data: body(t, `{}`), State: body(t, state), Now: 1,
+		})
 		if err != nil || len(found) != 1 || found[0].Message != "No" || found[0].Hint != want {
 			t.Errorf("on %s: %+v, %v", state, found, err)
 		}
 	}
 }
 
-// TestDryRunKeepsValuesUnique: of the events of a file those are not valid that take what another aggregate holds by those before them.
+// TestDryRunKeepsValuesUnique: of the events of a file those are not valid that take what another aggregate holds by
+// those before them.
 func TestDryRunKeepsValuesUnique(t *testing.T) {
 	const other, src = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f11", `{"agent_types": ["user"], "aggregate_types": {"user": {"events": {
 		"was_named": {"schema": {}, "handler": [], "unique": {"name": {"value": "$.data.name"}}},
@@ -348,14 +372,20 @@ func TestDryRunKeepsValuesUnique(t *testing.T) {
 		return `{` + more + `"key":"user:` + id + `","type":"` + typ + `","data":` + data + `,"metadata":{"actor":{"type":"user","id":"global"}}}` + "\n"
 	}
 	r := dryRun(t, enginetest.Compiled(t, src), line(`"stream_id":"1700000000000-0",`, id, "was_named", `{"name":"a"}`)+
-		line("", other, "was_named", `{"name":"a"}`)+line("", id, "was_named", `{"name":"b"}`)+line("", other, "was_named", `{"name":"a"}`)+
-		line("", id, "was_named", `{"name":"a"}`)+line("", other, "has_left", `{}`)+line("", id, "was_named", `{"name":"a"}`), 1_700_000_000)
+		line("", other, "was_named", `{"name":"a"}`)+line("", id, "was_named", `{"name":"b"}`)+line(
+		"", other, "was_named", `{"name":"a"}`,
+	)+
+		line("", id, "was_named", `{"name":"a"}`)+line("", other, "has_left", `{}`)+line(
+		"", id, "was_named", `{"name":"a"}`,
+	), 1_700_000_000)
 	var got []string
 	for _, f := range r.Findings {
 		got = append(got, fmt.Sprint(f.Line, " ", f.Code, " ", f.Path, ": ", f.Hint))
 	}
 	const held = " not_unique data.name: the spec forbids it here, at /aggregate_types/user/events/was_named/unique/name; user:"
-	if diff := cmp.Diff([]string{"2" + held + id + " holds the value", "5" + held + other + " holds the value"}, got); diff != "" || r.Accepted != 5 {
+	if diff := cmp.Diff(
+		[]string{"2" + held + id + " holds the value", "5" + held + other + " holds the value"}, got,
+	); diff != "" || r.Accepted != 5 {
 		t.Error(diff, r.Accepted)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Attempts is what is known about the failed tries of an item. It stands before the item's value, from the first failure on:
-// whoever writes items writes plain values.
+// Attempts is what is known about the failed tries of an item. It stands before the item's value, from the first
+// failure on: whoever writes items writes plain values.
 type Attempts struct {
 	// Failed counts the tries that failed.
 	Failed int `json:"failed"`

@@ -30,10 +30,13 @@ func (c *Claim) Remove() store.Side {
 	return store.Side{Op: store.Delete, Space: c.space, Key: c.Key, Cond: store.IfRev, Rev: c.rev}
 }
 
-// Replace is the write that finishes the try with another value and due time; with the zero time the item stays and is not due
-// any more. It holds only as long as the claim does.
+// Replace is the write that finishes the try with another value and due time; with the zero time the item stays and is
+// not due any more. It holds only as long as the claim does.
 func (c *Claim) Replace(value []byte, due time.Time) store.Side {
-	return store.Side{Op: store.Put, Space: c.space, Key: c.Key, Value: value, Expires: c.Expires, Due: due, Cond: store.IfRev, Rev: c.rev}
+	return store.Side{
+		Op: store.Put, Space: c.space, Key: c.Key, Value: value, Expires: c.Expires, Due: due, Cond: store.IfRev,
+		Rev: c.rev,
+	}
 }
 
 // Fence is the condition that the claim holds, for commits that do not finish the item.
@@ -75,7 +78,10 @@ func (q *Queue) handle(ctx context.Context, t j17.Tenant, items []store.Item) {
 	for i := range items {
 		it := &items[i]
 		attempts, value, err := ReadAttempts(it.Value)
-		c := &Claim{Tenant: t, Key: it.Key, Value: value, Expires: it.Expires, Attempt: attempts.Failed + 1, space: q.Space, rev: it.Rev}
+		c := &Claim{
+			Tenant: t, Key: it.Key, Value: value, Expires: it.Expires, Attempt: attempts.Failed + 1, space: q.Space,
+			rev: it.Rev,
+		}
 		if err != nil {
 			c.Value = it.Value // which is kept as it is
 			q.failed(ctx, c, attempts, err, true)
@@ -109,10 +115,12 @@ func (q *Queue) handle(ctx context.Context, t j17.Tenant, items []store.Item) {
 // errLease is why the context of a try ends with its lease.
 var errLease = errors.New("the lease of the item is over")
 
-// Overdue reports whether the context of a try has ended because its lease is over: whatever was under way then has taken too long.
+// Overdue reports whether the context of a try has ended because its lease is over: whatever was under way then has
+// taken too long.
 func Overdue(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errLease) }
 
-// try calls DoAll with a context that ends with the lease, and turns a panic, which is not ok, into an error of each claim.
+// try calls DoAll with a context that ends with the lease, and turns a panic, which is not ok, into an error of each
+// claim.
 func (q *Queue) try(ctx context.Context, claims []*Claim, until time.Time) (errs []error, ok bool) {
 	limited, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
@@ -129,7 +137,8 @@ func (q *Queue) try(ctx context.Context, claims []*Claim, until time.Time) (errs
 	return q.DoAll(limited, claims), true
 }
 
-// failed makes an item due again after a pause, or gives it up: after its last attempt, or if this was final. All of it holds only if the claim still does.
+// failed makes an item due again after a pause, or gives it up: after its last attempt, or if this was final. All of it
+// holds only if the claim still does.
 func (q *Queue) failed(ctx context.Context, c *Claim, a Attempts, err error, final bool) {
 	now := q.kit.clock.Now()
 	side := c.Replace(c.Value, now)
@@ -163,7 +172,8 @@ func (q *Queue) failed(ctx context.Context, c *Claim, a Attempts, err error, fin
 	case dead:
 		q.count.failed.Add(1)
 		q.count.dead.Add(1)
-		q.kit.logger.LogAttrs(kept, slog.LevelError, "an item was given up", slog.String("work", q.Name), slog.String("tenant", string(c.Tenant)),
+		q.kit.logger.LogAttrs(kept, slog.LevelError, "an item was given up", slog.String("work", q.Name),
+			slog.String("tenant", string(c.Tenant)),
 			slog.String("key", c.Key), slog.Int("attempts", c.Attempt), slog.Any("error", err))
 	default:
 		q.count.failed.Add(1)
@@ -179,7 +189,8 @@ func (q *Queue) report(ctx context.Context, c *Claim, err error) {
 	q.mu.Unlock()
 	if !told {
 		q.kit.logger.LogAttrs(ctx, slog.LevelWarn, "an item failed; it is tried again", slog.String("work", q.Name),
-			slog.String("tenant", string(c.Tenant)), slog.String("key", c.Key), slog.Int("attempt", c.Attempt), slog.Any("error", err))
+			slog.String("tenant", string(c.Tenant)), slog.String("key", c.Key), slog.Int("attempt", c.Attempt),
+			slog.Any("error", err))
 	}
 }
 

@@ -18,22 +18,24 @@ type Work struct {
 	Name  string
 	Store store.Sides
 	Space store.Space
-	// Do handles one item. It finishes it with the claim's Remove or Replace, in the commit of what the item causes: then both
-	// happen or neither. After an error or a panic the item is due again after a pause, with the value that the claim has by
-	// then; one that is neither finished nor failed comes up again when its lease is over. So each item is handled at least
-	// once, several times where processes end or leases do, and finished once. Its context ends with the lease.
+	// Do handles one item. It finishes it with the claim's Remove or Replace, in the commit of what the item causes:
+	// then both happen or neither. After an error or a panic the item is due again after a pause, with the value that
+	// the claim has by then; one that is neither finished nor failed comes up again when its lease is over. So each
+	// item is handled at least once, several times where processes end or leases do, and finished once. Its context
+	// ends with the lease.
 	Do func(context.Context, *Claim) error
-	// DoAll, if not nil, stands in place of Do and handles up to Batch items of one tenant in one try, in the order in which they
-	// are due, so that many share a commit. It returns an error for each of them, or nil if it has finished all. Where it panics
-	// over several it is called for each of them alone.
+	// DoAll, if not nil, stands in place of Do and handles up to Batch items of one tenant in one try, in the order in
+	// which they are due, so that many share a commit. It returns an error for each of them, or nil if it has finished
+	// all. Where it panics over several it is called for each of them alone.
 	DoAll func(context.Context, []*Claim) []error
 	Batch int
 	// Lease is how long one try may take.
 	Lease time.Duration
-	// AtOnce and Each bound the tries under way, of all tenants and of one. With an Each of 1 a tenant's items are handled in
-	// order of their due times. 0 means 1. Tenants take turns.
+	// AtOnce and Each bound the tries under way, of all tenants and of one. With an Each of 1 a tenant's items are
+	// handled in order of their due times. 0 means 1. Tenants take turns.
 	AtOnce, Each int
-	// Retry says when failed items are tried again, and after how many attempts they are given up: they stay, and are not due.
+	// Retry says when failed items are tried again, and after how many attempts they are given up: they stay, and are
+	// not due.
 	Retry Backoff
 	// Freeing marks work that makes room: it goes on while the disk is full.
 	Freeing bool
@@ -67,7 +69,8 @@ type Queue struct {
 	failing map[j17.Tenant]string
 }
 
-// fault is a tenant whose items could not be claimed: how often in a row, what was logged, and until when it is left alone.
+// fault is a tenant whose items could not be claimed: how often in a row, what was logged, and until when it is left
+// alone.
 type fault struct {
 	failures int
 	told     string
@@ -81,7 +84,10 @@ func (k *Kit) Queue(w Work) *Queue {
 		w.Batch = 1
 		w.DoAll = func(ctx context.Context, claims []*Claim) []error { return []error{w.Do(ctx, claims[0])} }
 	}
-	q := &Queue{Work: w, kit: k, count: k.counter(w.Name), more: make(chan struct{}, 1), faulty: map[j17.Tenant]*fault{}, running: map[j17.Tenant]int{}, failing: map[j17.Tenant]string{}}
+	q := &Queue{
+		Work: w, kit: k, count: k.counter(w.Name), more: make(chan struct{}, 1), faulty: map[j17.Tenant]*fault{},
+		running: map[j17.Tenant]int{}, failing: map[j17.Tenant]string{},
+	}
 	q.ended.L = &q.mu
 	return q
 }
@@ -98,8 +104,8 @@ const (
 // drainTime is how long items that are under way may go on when a queue ends, before their contexts do.
 const drainTime = 5 * time.Second
 
-// Run hands out items until the context ends. Then it claims no more, and waits for those under way; what does not end by the
-// end of drainTime is cut off and due again at once.
+// Run hands out items until the context ends. Then it claims no more, and waits for those under way; what does not end
+// by the end of drainTime is cut off and due again at once.
 func (q *Queue) Run(ctx context.Context) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -125,9 +131,10 @@ func (q *Queue) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits until something is due. What is due already may have come since the last look: it returns at once for another one, and
-// true. Where that has left something too, there was no room for it, or its tenant is left alone for now: then it waits until an item
-// has ended, and a moment at most. looked tells that await has returned at once before.
+// await waits until something is due. What is due already may have come since the last look: it returns at once for
+// another one, and true. Where that has left something too, there was no room for it, or its tenant is left alone for
+// now: then it waits until an item has ended, and a moment at most. looked tells that await has returned at once
+// before.
 func (q *Queue) await(ctx context.Context, looked bool) (again bool, err error) {
 	next, err := q.Store.NextDue(ctx, q.Space)
 	if err != nil {
@@ -164,8 +171,8 @@ var ErrUnsettled = errors.New("worker: what is handled makes more due, again and
 // MaxRounds is how often in a row Settle looks for what is due. One round handles as much as may be under way at once.
 const MaxRounds = 10_000
 
-// Settle handles all that is due now and returns when nothing is due or under way any more; ErrUnsettled where that does not come to an
-// end.
+// Settle handles all that is due now and returns when nothing is due or under way any more; ErrUnsettled where that
+// does not come to an end.
 func (q *Queue) Settle(ctx context.Context) error {
 	for range MaxRounds {
 		claimed, err := q.claim(ctx, ctx)
@@ -190,8 +197,8 @@ func (q *Queue) wait() (crowded bool) {
 	return q.crowded
 }
 
-// claim claims items as long as there are due ones and room for them, and starts work on them. An error concerns the store as
-// a whole; the faults of single tenants are told, and hold up no others.
+// claim claims items as long as there are due ones and room for them, and starts work on them. An error concerns the
+// store as a whole; the faults of single tenants are told, and hold up no others.
 func (q *Queue) claim(ctx, work context.Context) (claimed int, err error) {
 	q.claiming.Lock()
 	defer q.claiming.Unlock()
@@ -268,7 +275,8 @@ func (q *Queue) turns(tenants []j17.Tenant) []j17.Tenant {
 	return append(sooner, later...)
 }
 
-// room returns how many tries of a tenant may be started, with an equal part of what is free for each of several tenants.
+// room returns how many tries of a tenant may be started, with an equal part of what is free for each of several
+// tenants.
 func (q *Queue) room(t j17.Tenant, tenants int) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -281,7 +289,9 @@ func (q *Queue) claimOf(ctx context.Context, t j17.Tenant, limit int) ([]store.I
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return q.Store.ClaimDue(context.WithoutCancel(ctx), t, store.Claim{Space: q.Space, Limit: limit, Lease: q.Lease, Freeing: q.Freeing})
+	return q.Store.ClaimDue(context.WithoutCancel(ctx), t, store.Claim{
+		Space: q.Space, Limit: limit, Lease: q.Lease, Freeing: q.Freeing,
+	})
 }
 
 // write applies one side write and tells whether its condition did not hold.
@@ -299,7 +309,10 @@ func (q *Queue) write(ctx context.Context, t j17.Tenant, side store.Side) (confl
 
 // ConcernsAll reports whether an error of the store is none of a single tenant.
 func ConcernsAll(err error) bool {
-	for _, of := range []error{store.ErrFull, store.ErrBusy, store.ErrClock, store.ErrFailed, store.ErrUnknown, store.ErrClosed, context.Canceled, context.DeadlineExceeded} {
+	for _, of := range []error{
+		store.ErrFull, store.ErrBusy, store.ErrClock, store.ErrFailed, store.ErrUnknown, store.ErrClosed,
+		context.Canceled, context.DeadlineExceeded,
+	} {
 		if errors.Is(err, of) {
 			return true
 		}
@@ -307,7 +320,8 @@ func ConcernsAll(err error) bool {
 	return false
 }
 
-// tell notes whether the items of a tenant could be claimed. The first of a row of failures is logged, and so is another error.
+// tell notes whether the items of a tenant could be claimed. The first of a row of failures is logged, and so is
+// another error.
 func (q *Queue) tell(ctx context.Context, t j17.Tenant, err error) {
 	if err == nil {
 		delete(q.faulty, t)

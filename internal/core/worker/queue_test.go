@@ -55,7 +55,9 @@ func inBubble(t *testing.T, test func(t *testing.T, h *house)) {
 // put makes an item due after a while.
 func (h *house) put(t j17.Tenant, key string, after time.Duration) {
 	h.tb.Helper()
-	side := store.Side{Op: store.Put, Space: space, Key: key, Value: []byte("value of " + key), Due: time.Now().Add(after)}
+	side := store.Side{
+		Op: store.Put, Space: space, Key: key, Value: []byte("value of " + key), Due: time.Now().Add(after),
+	}
 	if err := h.Write(h.tb.Context(), t, []store.Side{side}); err != nil {
 		h.tb.Fatal(err)
 	}
@@ -121,7 +123,9 @@ func TestOrder(t *testing.T) {
 		stop := h.run(q)
 		pass(t, time.Minute)
 		stop()
-		want := []string{"first value of first 1 999.999999ms", "second value of second 1 1s", "third value of third 1 2s"}
+		want := []string{
+			"first value of first 1 999.999999ms", "second value of second 1 1s", "third value of third 1 2s",
+		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -134,30 +138,33 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// TestBatches checks that items are handled together, in order and no more than a batch of one tenant at once, and that what panics
-// over several items fails the item that it is about and no other.
+// TestBatches checks that items are handled together, in order and no more than a batch of one tenant at once, and that
+// what panics over several items fails the item that it is about and no other.
 func TestBatches(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
 		var calls []string
-		q := h.queue(worker.Work{AtOnce: 4, Batch: 3, Retry: worker.Backoff{First: time.Hour}, DoAll: func(ctx context.Context, claims []*worker.Claim) []error {
-			keys, errs := "", make([]error, len(claims))
-			for i, c := range claims {
-				keys += c.Key
-				if c.Key == "e" && c.Attempt == 1 {
-					calls = append(calls, keys+"!")
-					panic("e")
+		q := h.queue(worker.Work{
+			AtOnce: 4, Batch: 3, Retry: worker.Backoff{First: time.Hour},
+			DoAll: func(ctx context.Context, claims []*worker.Claim) []error {
+				keys, errs := "", make([]error, len(claims))
+				for i, c := range claims {
+					keys += c.Key
+					if c.Key == "e" && c.Attempt == 1 {
+						calls = append(calls, keys+"!")
+						panic("e")
+					}
+					if errs[i] = h.finish(ctx, c); c.Key == "b" {
+						errs[i] = errors.New("late")
+					}
 				}
-				if errs[i] = h.finish(ctx, c); c.Key == "b" {
-					errs[i] = errors.New("late")
+				calls = append(calls, keys)
+				if keys == "ghi" {
+					return nil // all of them are finished
 				}
-			}
-			calls = append(calls, keys)
-			if keys == "ghi" {
-				return nil // all of them are finished
-			}
-			return errs
-		}})
+				return errs
+			},
+		})
 		for i, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {
 			h.put("a/prod", key, time.Second+time.Duration(i))
 		}
@@ -171,7 +178,8 @@ func TestBatches(t *testing.T) {
 		}
 		if it, ok := h.item("a/prod", "e"); !ok {
 			t.Error("the item that panicked is gone")
-		} else if a, value, err := worker.ReadAttempts(it.Value); err != nil || a.Failed != 1 || string(value) != "value of e" {
+		} else if a, value, err := worker.ReadAttempts(it.Value); err != nil || a.Failed != 1 ||
+			string(value) != "value of e" {
 			t.Errorf("%+v %q %v", a, value, err)
 		}
 		for _, key := range []string{"a", "d", "f", "j"} {
@@ -215,7 +223,8 @@ func TestAttempts(t *testing.T) {
 		}
 		it, _ := h.item("a/prod", "bad")
 		a, value, err := worker.ReadAttempts(it.Value)
-		if err != nil || a.Failed != 4 || a.Error != "refused" || time.Time.Sub(a.DeadAt, begin) != 155*time.Second || string(value) != "value of bad!!!!" || !it.Due.IsZero() {
+		if err != nil || a.Failed != 4 || a.Error != "refused" || time.Time.Sub(a.DeadAt, begin) != 155*time.Second ||
+			string(value) != "value of bad!!!!" || !it.Due.IsZero() {
 			t.Errorf("%+v, %q, due %v: %v", a, value, it.Due, err)
 		}
 		for text, n := range map[string]int{"an item failed": 3, "an item was given up": 1, "stack=": 1} {
@@ -229,8 +238,8 @@ func TestAttempts(t *testing.T) {
 	})
 }
 
-// TestOnePoisonedTenantHoldsUpNobody has a tenant with many items, all of which take all the time there is, and one whose claims
-// fail.
+// TestOnePoisonedTenantHoldsUpNobody has a tenant with many items, all of which take all the time there is, and one
+// whose claims fail.
 func TestOnePoisonedTenantHoldsUpNobody(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -251,18 +260,21 @@ func TestOnePoisonedTenantHoldsUpNobody(t *testing.T) {
 				most[t] = max(most[t], running[t])
 			}
 		}
-		q := h.queue(worker.Work{Store: &faulty{Store: h.Store, tenant: "d/prod"}, AtOnce: 4, Each: 3, Do: func(ctx context.Context, c *worker.Claim) error {
-			note(c, 1)
-			defer note(c, -1)
-			if c.Tenant == "a/prod" {
-				<-ctx.Done()
-				return context.Cause(ctx)
-			}
-			mu.Lock()
-			done[c.Tenant]++
-			mu.Unlock()
-			return h.finish(ctx, c)
-		}})
+		q := h.queue(worker.Work{
+			Store: &faulty{Store: h.Store, tenant: "d/prod"}, AtOnce: 4, Each: 3,
+			Do: func(ctx context.Context, c *worker.Claim) error {
+				note(c, 1)
+				defer note(c, -1)
+				if c.Tenant == "a/prod" {
+					<-ctx.Done()
+					return context.Cause(ctx)
+				}
+				mu.Lock()
+				done[c.Tenant]++
+				mu.Unlock()
+				return h.finish(ctx, c)
+			},
+		})
 		stop := h.run(q)
 		pass(t, 10*time.Second)
 		stop()
@@ -306,16 +318,19 @@ func (s *sudden) NextDue(ctx context.Context, space store.Space) (time.Time, err
 	return s.Sides.NextDue(ctx, space)
 }
 
-// TestNothingThatComesBetweenTwoLooksWaits writes an item that is due at once between a look at what is due and the question when to look
-// next: it is handled at once, though there was nothing to be done before.
+// TestNothingThatComesBetweenTwoLooksWaits writes an item that is due at once between a look at what is due and the
+// question when to look next: it is handled at once, though there was nothing to be done before.
 func TestNothingThatComesBetweenTwoLooksWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
 		begin, handled := time.Now(), make(chan time.Duration, 1)
-		q := h.queue(worker.Work{Store: &sudden{h.Store, func() { h.put("a/prod", "k", 0) }}, Do: func(ctx context.Context, c *worker.Claim) error {
-			handled <- time.Since(begin)
-			return h.finish(ctx, c)
-		}})
+		q := h.queue(worker.Work{
+			Store: &sudden{h.Store, func() { h.put("a/prod", "k", 0) }},
+			Do: func(ctx context.Context, c *worker.Claim) error {
+				handled <- time.Since(begin)
+				return h.finish(ctx, c)
+			},
+		})
 		stop := h.run(q)
 		if took := <-handled; took != 0 {
 			t.Errorf("it has waited for %s", took)
@@ -352,7 +367,8 @@ func TestTenantsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestLease lets a try take longer than its lease: its context ends, another one takes over, and the first cannot finish.
+// TestLease lets a try take longer than its lease: its context ends, another one takes over, and the first cannot
+// finish.
 func TestLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -388,8 +404,8 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// TestDrain checks what becomes of items under way when a queue ends: they may go on for a while, what is cut off is nobody's
-// failure and due at once, and nothing is claimed any more.
+// TestDrain checks what becomes of items under way when a queue ends: they may go on for a while, what is cut off is
+// nobody's failure and due at once, and nothing is claimed any more.
 func TestDrain(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -427,8 +443,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestAClockThatJumps moves a development server's clock over several moments at which something is due: all of it is handled at
-// once, in order, and a queue that sleeps is woken by an item that is due before the one that it sleeps for.
+// TestAClockThatJumps moves a development server's clock over several moments at which something is due: all of it is
+// handled at once, in order, and a queue that sleeps is woken by an item that is due before the one that it sleeps for.
 func TestAClockThatJumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.NewMovable(clock.System{})
@@ -552,7 +568,8 @@ func TestFullDisk(t *testing.T) {
 		if err := freeing.Settle(t.Context()); err != nil || done != 251 {
 			t.Errorf("%d items after the pause, %v", done, err)
 		}
-		if items, err := h.Scan(t.Context(), "a/prod", space, store.Range{}, 10); err != nil || len(items) != 1 || items[0].Key != "later" {
+		if items, err := h.Scan(t.Context(), "a/prod", space, store.Range{}, 10); err != nil || len(items) != 1 ||
+			items[0].Key != "later" {
 			t.Errorf("%d items are left: %v", len(items), err)
 		}
 	})
@@ -563,7 +580,9 @@ func TestDamagedAttempts(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
 		for key, value := range map[string]string{"no end": "\x01{}", "no JSON": "\x01{\nx"} {
-			if err := h.Write(t.Context(), "a/prod", []store.Side{{Op: store.Put, Space: space, Key: key, Value: []byte(value), Due: time.Now()}}); err != nil {
+			if err := h.Write(t.Context(), "a/prod", []store.Side{
+				{Op: store.Put, Space: space, Key: key, Value: []byte(value), Due: time.Now()},
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -572,7 +591,8 @@ func TestDamagedAttempts(t *testing.T) {
 			t.Fatal(err)
 		}
 		it, _ := h.item("a/prod", "no end")
-		if a, value, err := worker.ReadAttempts(it.Value); err != nil || string(value) != "\x01{}" || a.DeadAt.IsZero() || !it.Due.IsZero() {
+		if a, value, err := worker.ReadAttempts(it.Value); err != nil || string(value) != "\x01{}" ||
+			a.DeadAt.IsZero() || !it.Due.IsZero() {
 			t.Errorf("%+v, %q: %v", a, value, err)
 		}
 		if c := h.kit.Counts(); c[0].Dead != 2 {
@@ -581,9 +601,9 @@ func TestDamagedAttempts(t *testing.T) {
 	})
 }
 
-// TestHistory runs several nodes over one store for hours. Their tries fail, panic, outlive their leases and are cut off by
-// restarts; what they cause is an event in the commit that finishes the item. In the end each item was handled at least once
-// and caused exactly one event.
+// TestHistory runs several nodes over one store for hours. Their tries fail, panic, outlive their leases and are cut
+// off by restarts; what they cause is an event in the commit that finishes the item. In the end each item was handled
+// at least once and caused exactly one event.
 func TestHistory(t *testing.T) {
 	seeds := 1
 	if os.Getenv("J17_SOAK") != "" {
@@ -609,9 +629,13 @@ func TestHistory(t *testing.T) {
 					panic("poison")
 				case 2:
 					// It goes on after its lease, and may commit when another has the item.
-					_ = (clock.System{}).Wait(context.WithoutCancel(ctx), time.Now().Add(time.Duration(chance.IntN(200))*time.Second))
+					_ = (clock.System{}).Wait(
+						context.WithoutCancel(ctx), time.Now().Add(time.Duration(chance.IntN(200))*time.Second),
+					)
 				case 3:
-					if err := (clock.System{}).Wait(ctx, time.Now().Add(time.Duration(chance.IntN(100))*time.Second)); err != nil {
+					if err := (clock.System{}).Wait(
+						ctx, time.Now().Add(time.Duration(chance.IntN(100))*time.Second),
+					); err != nil {
 						return err
 					}
 				}
@@ -697,7 +721,8 @@ func TestSettleEnds(t *testing.T) {
 			done.Add(1)
 			return nil
 		}})
-		if err := q.Settle(t.Context()); !errors.Is(err, worker.ErrUnsettled) || done.Load() < worker.MaxRounds || int64(e.claims) != done.Load() {
+		if err := q.Settle(t.Context()); !errors.Is(err, worker.ErrUnsettled) || done.Load() < worker.MaxRounds ||
+			int64(e.claims) != done.Load() {
 			t.Errorf("after %d claims and %d tries: %v", e.claims, done.Load(), err)
 		}
 	})

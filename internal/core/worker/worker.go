@@ -102,10 +102,11 @@ func (b Backoff) After(failures int) time.Duration {
 type Loop struct {
 	// Name tells loops apart in the log and in metrics, such as "usage_flush".
 	Name string
-	// Every is the pause between rounds; the first one comes at once. With 0, rounds wait for Wake; without a Wake they follow
-	// each other at once, for a Do that waits by itself.
+	// Every is the pause between rounds; the first one comes at once. With 0, rounds wait for Wake; without a Wake they
+	// follow each other at once, for a Do that waits by itself.
 	Every time.Duration
-	// Jitter is the part of each pause, between 0 and 1, that is left to chance, so that many servers do not ask one at once.
+	// Jitter is the part of each pause, between 0 and 1, that is left to chance, so that many servers do not ask one at
+	// once.
 	Jitter float64
 	// Wake, if not nil, begins a round without a pause.
 	Wake <-chan struct{}
@@ -118,8 +119,9 @@ type Loop struct {
 	Final bool
 }
 
-// Every runs loops beside each other until the context ends, and returns when their last rounds have. A round that fails or
-// panics ends no loop: the first of a row of failures is logged, and so are another error and the end of the row.
+// Every runs loops beside each other until the context ends, and returns when their last rounds have. A round that
+// fails or panics ends no loop: the first of a row of failures is logged, and so are another error and the end of the
+// row.
 func (k *Kit) Every(ctx context.Context, loops ...Loop) {
 	var running sync.WaitGroup
 	for _, l := range loops {
@@ -134,14 +136,17 @@ func (k *Kit) every(ctx context.Context, l Loop) {
 	})
 	if l.Final {
 		final := context.WithoutCancel(ctx)
-		_, err := k.try(final, k.counter(l.Name), func(ctx context.Context) (time.Duration, error) { return 0, l.Do(ctx) })
+		_, err := k.try(
+			final, k.counter(l.Name), func(ctx context.Context) (time.Duration, error) { return 0, l.Do(ctx) },
+		)
 		if err != nil {
 			k.warn(final, l.Name, err)
 		}
 	}
 }
 
-// repeat runs a loop whose rounds say when the next one is due: 0 means when it is woken, or at once where nothing wakes it.
+// repeat runs a loop whose rounds say when the next one is due: 0 means when it is woken, or at once where nothing
+// wakes it.
 func (k *Kit) repeat(ctx context.Context, l Loop, wait bool, round func(context.Context) (time.Duration, error)) {
 	c := k.counter(l.Name)
 	if wait {
@@ -154,7 +159,10 @@ func (k *Kit) repeat(ctx context.Context, l Loop, wait bool, round func(context.
 		// What went well ends a row of failures.
 		if err == nil {
 			if failures > 0 {
-				k.logger.LogAttrs(ctx, slog.LevelInfo, "background work goes on", slog.String("work", l.Name), slog.Int("failures", failures))
+				k.logger.LogAttrs(
+					ctx, slog.LevelInfo, "background work goes on", slog.String("work", l.Name),
+					slog.Int("failures", failures),
+				)
 			}
 			failures, told = 0, ""
 			k.rest(ctx, k.spread(pause, l.Jitter), l.Wake)
@@ -178,7 +186,9 @@ func (k *Kit) repeat(ctx context.Context, l Loop, wait bool, round func(context.
 }
 
 // try does one round and turns a panic into an error.
-func (k *Kit) try(ctx context.Context, c *counter, round func(context.Context) (time.Duration, error)) (pause time.Duration, err error) {
+func (k *Kit) try(
+	ctx context.Context, c *counter, round func(context.Context) (time.Duration, error),
+) (pause time.Duration, err error) {
 	c.running.Add(1)
 	defer func() {
 		c.running.Add(-1)
@@ -196,7 +206,10 @@ func (k *Kit) try(ctx context.Context, c *counter, round func(context.Context) (
 
 // panicked logs where a panic came from, which its error cannot hold.
 func (k *Kit) panicked(ctx context.Context, p any) error {
-	k.logger.LogAttrs(ctx, slog.LevelError, "background work panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	k.logger.LogAttrs(
+		ctx, slog.LevelError, "background work panicked", slog.Any("panic", p),
+		slog.String("stack", string(debug.Stack())),
+	)
 	return fmt.Errorf("panic: %v", p)
 }
 
@@ -209,10 +222,12 @@ func (k *Kit) spread(pause time.Duration, jitter float64) time.Duration {
 	if jitter == 0 {
 		return pause
 	}
-	return pause - time.Duration(float64(pause)*jitter*rand.Float64()) //nolint:gosec // G404: spreads load, protects nothing
+	//nolint:gosec // G404: spreads load, protects nothing
+	return pause - time.Duration(float64(pause)*jitter*rand.Float64())
 }
 
-// rest waits for a pause to be over or for a signal; for a signal alone if the pause is 0. Without either it returns at once.
+// rest waits for a pause to be over or for a signal; for a signal alone if the pause is 0. Without either it returns at
+// once.
 func (k *Kit) rest(ctx context.Context, pause time.Duration, wake <-chan struct{}) {
 	switch {
 	case wake == nil && pause == 0:
@@ -228,7 +243,8 @@ func (k *Kit) rest(ctx context.Context, pause time.Duration, wake <-chan struct{
 	}
 }
 
-// until waits for a moment or for a signal. A clock that is set forward while the caller works out the moment is not missed.
+// until waits for a moment or for a signal. A clock that is set forward while the caller works out the moment is not
+// missed.
 func (k *Kit) until(ctx context.Context, at time.Time, wake <-chan struct{}) {
 	waiting, stop := context.WithCancel(ctx)
 	over := make(chan error, 1)

@@ -59,7 +59,11 @@ func TestBackoff(t *testing.T) {
 		want []int64 // in seconds
 	}{
 		{"the usual", worker.Backoff{}, []int64{1, 2, 4, 8, 16, 32, 60, 60}},
-		{"listeners", worker.Backoff{First: 5 * time.Second, Factor: 5, Longest: time.Hour}, []int64{5, 25, 125, 625, 3125, 3600}},
+		{
+			"listeners",
+			worker.Backoff{First: 5 * time.Second, Factor: 5, Longest: time.Hour},
+			[]int64{5, 25, 125, 625, 3125, 3600},
+		},
 		{"the same again", worker.Backoff{First: time.Minute, Factor: 1}, []int64{60, 60, 60}},
 		{"a first beyond the usual cap", worker.Backoff{First: time.Hour}, []int64{3600, 3600}},
 		{"a cap below the first", worker.Backoff{First: time.Hour, Longest: time.Minute}, []int64{60, 60}},
@@ -102,7 +106,10 @@ func TestEvery(t *testing.T) {
 			t.Errorf("rounds (-want +got):\n%s", diff)
 		}
 		// A row of failures is told when it begins, when the error is another one, and when it ends.
-		for text, n := range map[string]int{"error=\"no luck\"": 2, "error=\"panic: poison\"": 1, "stack=": 1, "background work goes on": 1, "level=WARN": 3} {
+		for text, n := range map[string]int{
+			"error=\"no luck\"": 2, "error=\"panic: poison\"": 1, "stack=": 1, "background work goes on": 1,
+			"level=WARN": 3,
+		} {
 			if got := log.count(text); got != n {
 				t.Errorf("%d lines with %s, want %d", got, text, n)
 			}
@@ -121,13 +128,16 @@ func TestWake(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		wake, rounds := make(chan struct{}, 1), make(chan time.Duration, 9)
 		var failing atomic.Bool
-		loop := worker.Loop{Name: "woken", Wake: wake, Retry: worker.Backoff{First: 5 * time.Second, Factor: 1}, Do: func(context.Context) error {
-			rounds <- time.Since(begin)
-			if failing.Load() {
-				return errors.New("not now")
-			}
-			return nil
-		}}
+		loop := worker.Loop{
+			Name: "woken", Wake: wake, Retry: worker.Backoff{First: 5 * time.Second, Factor: 1},
+			Do: func(context.Context) error {
+				rounds <- time.Since(begin)
+				if failing.Load() {
+					return errors.New("not now")
+				}
+				return nil
+			},
+		}
 		var ended sync.WaitGroup
 		ended.Go(func() { k.Every(ctx, loop) })
 		synctest.Wait()

@@ -1,5 +1,6 @@
-// Package attention tells operators what goes on in an environment: an overview that may be asked for all the time, and all that waits for a
-// person, by its cause. It asks the services that know, keeps nothing itself, and tries again what has failed for one cause.
+// Package attention tells operators what goes on in an environment: an overview that may be asked for all the time, and
+// all that waits for a person, by its cause. It asks the services that know, keeps nothing itself, and tries again what
+// has failed for one cause.
 //
 // The decisions behind it are in docs/internals/custody.md.
 package attention
@@ -77,7 +78,10 @@ const maxLooked = 10_000
 
 // New returns a service. Retries go on until Run ends.
 func New(ctx context.Context, o Options) *Service {
-	s := &Service{o: o, looked: maxLooked, surveys: map[j17.Tenant]*survey{}, retries: map[retry]bool{}, turns: map[j17.Tenant]*sync.Mutex{}}
+	s := &Service{
+		o: o, looked: maxLooked, surveys: map[j17.Tenant]*survey{}, retries: map[retry]bool{},
+		turns: map[j17.Tenant]*sync.Mutex{},
+	}
 	s.retrying, s.cut = context.WithCancel(context.WithoutCancel(ctx))
 	return s
 }
@@ -85,8 +89,8 @@ func New(ctx context.Context, o Options) *Service {
 // Part returns what the service is to the rest of the program.
 func (s *Service) Part() part.Part { return part.Part{Name: "attention", Work: part.Work{Run: s.Run}} }
 
-// Run waits for the context to end, and then for the retries under way, which it cuts off: what they have not come to waits for a person as
-// before.
+// Run waits for the context to end, and then for the retries under way, which it cuts off: what they have not come to
+// waits for a person as before.
 func (s *Service) Run(ctx context.Context) error {
 	<-ctx.Done()
 	s.mu.Lock()

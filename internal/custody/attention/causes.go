@@ -36,8 +36,10 @@ const (
 // titleOf returns what people call a kind.
 func titleOf(kind string) string {
 	return map[string]string{
-		kindScheduled: "Scheduled events", kindSaga: "Sagas", kindDelivery: "Deliveries", kindImplication: "Implications", kindListener: "Listeners",
-		kindProjection: "Projections", kindPlace: "Places", kindSpec: "Spec", kindBackup: "Backups", kindErasure: "Erasures",
+		kindScheduled: "Scheduled events", kindSaga: "Sagas", kindDelivery: "Deliveries",
+		kindImplication: "Implications", kindListener: "Listeners",
+		kindProjection: "Projections", kindPlace: "Places", kindSpec: "Spec", kindBackup: "Backups",
+		kindErasure: "Erasures",
 	}[kind]
 }
 
@@ -76,7 +78,9 @@ func (c *causes) add(x thing) {
 			c.more = true
 			return
 		}
-		g = &wire.Attention{Kind: c.kind, Cause: x.cause, Title: titleOf(c.kind), Actions: x.actions, Sample: []string{}}
+		g = &wire.Attention{
+			Kind: c.kind, Cause: x.cause, Title: titleOf(c.kind), Actions: x.actions, Sample: []string{},
+		}
 		c.all[x.cause] = g
 	}
 	g.Count++
@@ -93,11 +97,13 @@ func (c *causes) add(x thing) {
 	}
 }
 
-// Causes returns all that waits for a person, by its cause, what came about last first. Of each kind it looks at some thousand things.
+// Causes returns all that waits for a person, by its cause, what came about last first. Of each kind it looks at some
+// thousand things.
 func (s *Service) Causes(ctx context.Context, t j17.Tenant) ([]wire.Attention, error) {
 	all := []wire.Attention{}
 	for _, kind := range []string{
-		kindScheduled, kindSaga, kindDelivery, kindImplication, kindListener, kindProjection, kindPlace, kindSpec, kindBackup, kindErasure,
+		kindScheduled, kindSaga, kindDelivery, kindImplication, kindListener, kindProjection, kindPlace, kindSpec,
+		kindBackup, kindErasure,
 	} {
 		found := causes{kind: kind, all: map[string]*wire.Attention{}}
 		more, err := s.each(ctx, t, kind, func(x thing) bool { found.add(x); return true })
@@ -110,7 +116,9 @@ func (s *Service) Causes(ctx context.Context, t j17.Tenant) ([]wire.Attention, e
 		}
 	}
 	slices.SortFunc(all, func(a, b wire.Attention) int {
-		return cmp.Or(timeOf(b.Newest).Compare(timeOf(a.Newest)), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Cause, b.Cause))
+		return cmp.Or(
+			timeOf(b.Newest).Compare(timeOf(a.Newest)), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Cause, b.Cause),
+		)
 	})
 	return all, nil
 }
@@ -123,7 +131,8 @@ func timeOf(at *time.Time) time.Time {
 	return *at
 }
 
-// each passes the things of a kind, the newest first, until do reports false. more tells that there are others that it has not looked at.
+// each passes the things of a kind, the newest first, until do reports false. more tells that there are others that it
+// has not looked at.
 func (s *Service) each(ctx context.Context, t j17.Tenant, kind string, do func(thing) bool) (more bool, err error) {
 	looked := 0
 	pass := func(x thing) bool {
@@ -167,7 +176,10 @@ const unknownCode = "unknown"
 func retriable() []string { return []string{"retry", "open"} }
 
 func scheduledThing(g *schedule.GivenUp) thing {
-	return thing{g.ID, causeOf(cmp.Or(string(g.Code), unknownCode), g.AggregateType+"."+g.Event), g.At, []string{"retry", "delete", "open"}}
+	return thing{
+		g.ID, causeOf(cmp.Or(string(g.Code), unknownCode), g.AggregateType+"."+g.Event), g.At,
+		[]string{"retry", "delete", "open"},
+	}
 }
 
 func sagaThing(g *saga.Saga) thing {
@@ -225,7 +237,10 @@ func (s *Service) implications(ctx context.Context, t j17.Tenant) (all []thing, 
 		f := &rejected[i]
 		key, _ := j17.ParseKey(f.Trigger.Key)
 		at := cmp.Or(f.Implication, f.Pointer)
-		all = append(all, thing{f.Trigger.Key, causeOf(string(f.Code), string(at), key.Type+"."+f.Trigger.EventType), time.Unix(f.At, 0), []string{"open"}})
+		all = append(all, thing{
+			f.Trigger.Key, causeOf(string(f.Code), string(at), key.Type+"."+f.Trigger.EventType), time.Unix(f.At, 0),
+			[]string{"open"},
+		})
 	}
 	return all, err
 }
@@ -253,7 +268,9 @@ func (s *Service) projectionFaults(ctx context.Context, t j17.Tenant) (all []thi
 	projections, err := s.o.Projections.DescribeAll(ctx, t)
 	for i := range projections {
 		p := &projections[i]
-		for code, is := range map[string]bool{"invalid": p.Status == "invalid", "build_failed": p.Build != nil && p.Build.Status == string(build.Failed)} {
+		for code, is := range map[string]bool{
+			"invalid": p.Status == "invalid", "build_failed": p.Build != nil && p.Build.Status == string(build.Failed),
+		} {
 			if is {
 				all = append(all, thing{id: p.Name, cause: causeOf(code, p.Name), actions: []string{"open"}})
 			}
@@ -269,7 +286,9 @@ func (s *Service) placeFaults(ctx context.Context, t j17.Tenant) (all []thing, e
 	places, _, err := s.o.Places.Describe(ctx, t)
 	for i := range places {
 		if b := places[i].Build; b != nil && b.State == build.Failed {
-			all = append(all, thing{id: places[i].Type, cause: causeOf("build_failed", places[i].Type), actions: []string{"open"}})
+			all = append(all, thing{
+				id: places[i].Type, cause: causeOf("build_failed", places[i].Type), actions: []string{"open"},
+			})
 		}
 	}
 	return append(all, s.damage(t, "place")...), err
@@ -280,7 +299,8 @@ func (s *Service) damage(t j17.Tenant, spaces ...string) (all []thing) {
 	for _, f := range s.o.Scrub.Status().Damaged {
 		of, isItem := strings.CutPrefix(f.Where, "the side item ")
 		name, _, _ := strings.Cut(of, "/")
-		if f.Tenant == t && isItem && slices.ContainsFunc(spaces, func(space string) bool { return strings.HasPrefix(name, space) }) {
+		if f.Tenant == t && isItem &&
+			slices.ContainsFunc(spaces, func(space string) bool { return strings.HasPrefix(name, space) }) {
 			all = append(all, thing{cause: causeOf("damage", name), at: f.At, actions: []string{"open"}})
 		}
 	}
@@ -295,7 +315,9 @@ func (s *Service) specFaults(ctx context.Context, t j17.Tenant) ([]thing, error)
 	case err != nil || next.Failed == "":
 		return nil, err
 	}
-	return []thing{{next.Hash[:12], causeOf("prepare_failed", next.Hash[:12]), next.RequestedAt, []string{"delete", "open"}}}, nil
+	return []thing{
+		{next.Hash[:12], causeOf("prepare_failed", next.Hash[:12]), next.RequestedAt, []string{"delete", "open"}},
+	}, nil
 }
 
 func (s *Service) backupFaults(ctx context.Context, t j17.Tenant) (all []thing, err error) {
@@ -351,7 +373,9 @@ func (s *Service) erasureFaults(ctx context.Context, t j17.Tenant) (all []thing,
 				if of.Progress != nil {
 					phase = of.Progress.Phase
 				}
-				all = append(all, thing{of.ID, causeOf("failed", phase, key.Type), of.ExecutableAt, []string{"execute", "open"}})
+				all = append(all, thing{
+					of.ID, causeOf("failed", phase, key.Type), of.ExecutableAt, []string{"execute", "open"},
+				})
 			}
 		}
 	}

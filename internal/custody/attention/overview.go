@@ -31,7 +31,8 @@ type survey struct {
 	seen wire.Overview
 }
 
-// Overview tells what goes on in an environment. Position, events and rates are those of the moment, all else may be two seconds old.
+// Overview tells what goes on in an environment. Position, events and rates are those of the moment, all else may be
+// two seconds old.
 func (s *Service) Overview(ctx context.Context, t j17.Tenant) (wire.Overview, error) {
 	extent, err := s.o.Store.Extent(ctx, t)
 	if err != nil {
@@ -94,7 +95,9 @@ func (s *Service) spec(ctx context.Context, t j17.Tenant, o *wire.Overview) erro
 	}
 	switch next, err := s.o.Deploy.Prepared(ctx, t); {
 	case err == nil && next.Failed == "":
-		o.Builds = append(o.Builds, wire.RunningBuild{Kind: kindSpec, Name: next.Hash[:12], Done: next.Built, Total: next.Total})
+		o.Builds = append(o.Builds, wire.RunningBuild{
+			Kind: kindSpec, Name: next.Hash[:12], Done: next.Built, Total: next.Total,
+		})
 	case err != nil && j17.CodeOf(err) != j17.CodeNotFound:
 		return err
 	}
@@ -104,7 +107,9 @@ func (s *Service) spec(ctx context.Context, t j17.Tenant, o *wire.Overview) erro
 func (s *Service) listeners(ctx context.Context, t j17.Tenant, o *wire.Overview) error {
 	all, err := s.o.Listeners.Progress(ctx, t, maxConsumers)
 	for i := range all {
-		o.Consumers = append(o.Consumers, wire.Consumer{Kind: kindListener, Name: all[i].Name, Status: string(all[i].Status), Lag: all[i].Lag})
+		o.Consumers = append(o.Consumers, wire.Consumer{
+			Kind: kindListener, Name: all[i].Name, Status: string(all[i].Status), Lag: all[i].Lag,
+		})
 	}
 	return err
 }
@@ -114,10 +119,14 @@ func (s *Service) projections(ctx context.Context, t j17.Tenant, o *wire.Overvie
 	for i := range all {
 		p := &all[i]
 		if i < maxConsumers {
-			o.Consumers = append(o.Consumers, wire.Consumer{Kind: kindProjection, Name: p.Name, Status: p.Status, Lag: p.Lag})
+			o.Consumers = append(o.Consumers, wire.Consumer{
+				Kind: kindProjection, Name: p.Name, Status: p.Status, Lag: p.Lag,
+			})
 		}
 		if b := p.Build; b != nil && b.Status == string(build.Running) && len(o.Builds) < maxConsumers {
-			o.Builds = append(o.Builds, wire.RunningBuild{Kind: kindProjection, Name: p.Name, Done: b.Done, Total: b.Total})
+			o.Builds = append(o.Builds, wire.RunningBuild{
+				Kind: kindProjection, Name: p.Name, Done: b.Done, Total: b.Total,
+			})
 		}
 	}
 	return err
@@ -151,7 +160,9 @@ func (s *Service) tags(ctx context.Context, t j17.Tenant, o *wire.Overview) erro
 	all, err := s.o.Tagging.Tags(ctx, t)
 	for i := range all {
 		if !all[i].Ready && len(o.Builds) < maxConsumers {
-			o.Builds = append(o.Builds, wire.RunningBuild{Kind: "tag", Name: all[i].Name, Done: all[i].Done, Total: all[i].Total})
+			o.Builds = append(o.Builds, wire.RunningBuild{
+				Kind: "tag", Name: all[i].Name, Done: all[i].Done, Total: all[i].Total,
+			})
 		}
 	}
 	return err

@@ -15,8 +15,9 @@ import (
 const (
 	// MaxRetried is how many things one request retries.
 	MaxRetried = 1000
-	// restFactor is for how many times as long as a retry has taken the next one is put off. The retry is a quarter of the time, and what it
-	// lets go on is written meanwhile: that is at most another one. Half of the rate of writes is left to others.
+	// restFactor is for how many times as long as a retry has taken the next one is put off. The retry is a quarter of
+	// the time, and what it lets go on is written meanwhile: that is at most another one. Half of the rate of writes is
+	// left to others.
 	restFactor = 3
 )
 
@@ -26,8 +27,11 @@ type retry struct {
 	kind, cause string
 }
 
-// one returns what retries a thing of a kind, and the action that the audit log has of it; nil for a kind that cannot be retried.
-func (s *Service) one(kind string) (try func(context.Context, j17.Tenant, string) (map[string]string, error), action string) {
+// one returns what retries a thing of a kind, and the action that the audit log has of it; nil for a kind that cannot
+// be retried.
+func (s *Service) one(kind string) (
+	try func(context.Context, j17.Tenant, string) (map[string]string, error), action string,
+) {
 	switch kind {
 	case kindScheduled:
 		return func(ctx context.Context, t j17.Tenant, id string) (map[string]string, error) {
@@ -52,8 +56,8 @@ func (s *Service) one(kind string) (try func(context.Context, j17.Tenant, string
 	}
 }
 
-// Count returns how many things of a kind have a cause, as Causes counts them. Errors are *j17.Errors: CodeInvalidField for a kind that
-// cannot be retried, CodeNotFound where nothing has the cause.
+// Count returns how many things of a kind have a cause, as Causes counts them. Errors are *j17.Errors: CodeInvalidField
+// for a kind that cannot be retried, CodeNotFound where nothing has the cause.
 func (s *Service) Count(ctx context.Context, t j17.Tenant, kind, cause string) (int, error) {
 	ids, err := s.ids(ctx, t, kind, cause, s.looked)
 	return len(ids), err
@@ -77,9 +81,10 @@ func (s *Service) ids(ctx context.Context, t j17.Tenant, kind, cause string, lim
 	return ids, err
 }
 
-// Retry begins to retry up to MaxRetried things of a kind that have a cause, one after the other, and returns how many they are. It goes on when it has
-// returned, and ends with the process; what it has not come to by then waits as before. The audit log gets a record of the whole before it begins,
-// and one of each thing. Errors are those of Count, and CodeConflict while the same is under way.
+// Retry begins to retry up to MaxRetried things of a kind that have a cause, one after the other, and returns how many
+// they are. It goes on when it has returned, and ends with the process; what it has not come to by then waits as
+// before. The audit log gets a record of the whole before it begins, and one of each thing. Errors are those of Count,
+// and CodeConflict while the same is under way.
 func (s *Service) Retry(ctx context.Context, t j17.Tenant, kind, cause string) (int, error) {
 	of := retry{t, kind, cause}
 	turn, err := s.claim(of)
@@ -169,7 +174,8 @@ func (s *Service) all(ctx context.Context, of retry, ids []string) {
 			continue
 		default:
 			s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "something that waits for a person could not be retried",
-				slog.String("tenant", string(of.tenant)), slog.String("kind", of.kind), slog.String("id", id), slog.Any("error", err))
+				slog.String("tenant", string(of.tenant)), slog.String("kind", of.kind), slog.String("id", id),
+				slog.Any("error", err))
 		}
 		now := machine.Now()
 		if machine.Wait(ctx, now.Add(restFactor*now.Sub(began))) != nil {

@@ -1,9 +1,10 @@
-// Package backup makes backups of environments and of the whole server while they are in use: when somebody asks and by the clock, to a
-// folder or to an object store, and keeps them by rule. What a backup is made of, and how it is restored, is for the packages below it.
+// Package backup makes backups of environments and of the whole server while they are in use: when somebody asks and by
+// the clock, to a folder or to an object store, and keeps them by rule. What a backup is made of, and how it is
+// restored, is for the packages below it.
 //
-// A backup is made from what an environment holds as of one moment. What an earlier one has stored already is not stored again. Work goes
-// slowly while events are being written, so that writers hardly notice. What a crash or the end of the server cuts short has failed; what was stored
-// of it is found again by the next one, or removed.
+// A backup is made from what an environment holds as of one moment. What an earlier one has stored already is not
+// stored again. Work goes slowly while events are being written, so that writers hardly notice. What a crash or the end
+// of the server cuts short has failed; what was stored of it is found again by the next one, or removed.
 //
 // The decisions behind it are in docs/internals/custody.md.
 package backup
@@ -48,8 +49,8 @@ type Options struct {
 	Spaces []part.Space
 	// Folder is where backups go unless the settings say otherwise.
 	Folder string
-	// ByDefault, if not nil, returns the settings of an instance that nobody has set any for, or with "" those of the server. Where it is nil there
-	// are none, and it is not tried whether backups can be written to the folder.
+	// ByDefault, if not nil, returns the settings of an instance that nobody has set any for, or with "" those of the
+	// server. Where it is nil there are none, and it is not tried whether backups can be written to the folder.
 	ByDefault func(instance string) Settings
 	// KeyFile is the file of the key that secrets are sealed with.
 	KeyFile string
@@ -70,8 +71,8 @@ type Service struct {
 	spaces  map[store.Space]part.Space
 	mint    *ident.Minter
 	keyFile *keyfile.File
-	// settings are those of instances and of the server, rows the backups that are listed, places where they are, collector removes what no
-	// backup needs there.
+	// settings are those of instances and of the server, rows the backups that are listed, places where they are,
+	// collector removes what no backup needs there.
 	settings  *settingsStore
 	rows      rows
 	places    *places
@@ -109,8 +110,9 @@ type counts struct {
 type Stats struct {
 	// Completed and Failed count backups, Bytes what was newly stored for them.
 	Completed, Failed, Bytes uint64
-	// LastServer is when the last one of the whole server was completed, LastEnvironment when the last one of an environment, in Unix seconds; 0 for
-	// never. Those that were made before the start of the process count as soon as they have been found.
+	// LastServer is when the last one of the whole server was completed, LastEnvironment when the last one of an
+	// environment, in Unix seconds; 0 for never. Those that were made before the start of the process count as soon as
+	// they have been found.
 	LastServer, LastEnvironment int64
 	// FolderWritable reports whether the folder could be written when that was tried last; true where it is not tried.
 	FolderWritable bool
@@ -126,15 +128,18 @@ func (s *Service) Stats() Stats {
 	defer s.mu.Unlock()
 	return Stats{
 		Completed: s.counts.completed.Load(), Failed: s.counts.failed.Load(), Bytes: s.counts.bytes.Load(),
-		LastServer: s.counts.lastServer.Load(), LastEnvironment: s.counts.lastEnvironment.Load(), FolderWritable: !s.counts.unwritable.Load(), Noted: s.counts.noted.Load(), Running: len(s.active), Waiting: len(s.waiting),
+		LastServer: s.counts.lastServer.Load(), LastEnvironment: s.counts.lastEnvironment.Load(),
+		FolderWritable: !s.counts.unwritable.Load(), Noted: s.counts.noted.Load(), Running: len(s.active),
+		Waiting: len(s.waiting),
 	}
 }
 
 // New returns a service. Backups that were not finished when the server ended have failed by its return.
 func New(ctx context.Context, o Options) (*Service, error) {
 	s := &Service{
-		Options: o, spaces: part.ByName(o.Spaces), mint: ident.NewMinter(o.Clock.Now), keyFile: keyfile.At(o.KeyFile), active: map[j17.Tenant]*job{},
-		more: make(chan struct{}, 1), turns: map[string]uint64{},
+		Options: o, spaces: part.ByName(o.Spaces), mint: ident.NewMinter(o.Clock.Now), keyFile: keyfile.At(o.KeyFile),
+		active: map[j17.Tenant]*job{},
+		more:   make(chan struct{}, 1), turns: map[string]uint64{},
 	}
 	s.settings = &settingsStore{store: o.Store, keyFile: s.keyFile, byDefault: o.ByDefault}
 	s.rows = rows{o.Store}
@@ -148,11 +153,12 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	return s, s.countLast(ctx, []j17.Tenant{j17.System}) // of environments there may be many
 }
 
-// How many backups are made at a time. Those of one instance never are. One that goes to an object store and has taken slowAfter already does
-// not count among the atOnce, so that others need not wait for a store that somebody has chosen. There are never more than most, of which those
-// that go to object stores have at most mostRemote: however slow their stores are, those that go to a folder have atOnce left. Where others
-// wait for an object store, one that has gone to its own for turnTime waits again behind them: what it has stored it finds there. Each time it has twice as
-// long, so that it comes to its end however slow that is.
+// How many backups are made at a time. Those of one instance never are. One that goes to an object store and has taken
+// slowAfter already does not count among the atOnce, so that others need not wait for a store that somebody has chosen.
+// There are never more than most, of which those that go to object stores have at most mostRemote: however slow their
+// stores are, those that go to a folder have atOnce left. Where others wait for an object store, one that has gone to
+// its own for turnTime waits again behind them: what it has stored it finds there. Each time it has twice as long, so
+// that it comes to its end however slow that is.
 const (
 	atOnce     = 2
 	mostRemote = 3
@@ -170,7 +176,10 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	loops := []worker.Loop{
 		{Name: "backup_upkeep", Every: upkeepEvery, Do: s.upkeep},
-		{Name: "backup_collect", Wake: s.collector.wake, Do: s.collector.collectAll, Retry: worker.Backoff{First: firstCollect, Longest: longestCollect}},
+		{
+			Name: "backup_collect", Wake: s.collector.wake, Do: s.collector.collectAll,
+			Retry: worker.Backoff{First: firstCollect, Longest: longestCollect},
+		},
 	}
 	for range most {
 		loops = append(loops, worker.Loop{Name: "backups", Do: s.next})

@@ -67,14 +67,19 @@ func (l *logged) String() string {
 // newHouse returns a service that does not run yet.
 func newHouse(tb testing.TB, change func(*backup.Options)) *house {
 	tb.Helper()
-	h := &house{clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), folder: filepath.Join(tb.TempDir(), "backups"), log: &logged{}, stop: func() {}}
+	h := &house{
+		clock:  clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)),
+		folder: filepath.Join(tb.TempDir(), "backups"), log: &logged{}, stop: func() {},
+	}
 	var err error
 	if h.store, err = pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: h.clock}); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { h.stop(); _ = h.store.Close() })
 	logger := slog.New(slog.NewTextHandler(h.log, nil))
-	if h.registry, err = control.Open(tb.Context(), control.Options{Store: h.store, Clock: h.clock, Logger: logger, PasswordMemory: 64}); err != nil {
+	if h.registry, err = control.Open(tb.Context(), control.Options{
+		Store: h.store, Clock: h.clock, Logger: logger, PasswordMemory: 64,
+	}); err != nil {
 		tb.Fatal(err)
 	}
 	if h.app, err = h.registry.Instances.Create(tb.Context(), "app"); err != nil {
@@ -133,10 +138,12 @@ func (h *house) write(tb testing.TB, t j17.Tenant, id string, texts ...string) {
 	for _, text := range texts {
 		h.n++
 		unit.Events = append(unit.Events, store.NewEvent{
-			Key: j17.Key{Type: "note", ID: id}, Type: "was_written", Data: fmt.Appendf(nil, `{"n":%d,"text":%q}`, h.n, text), Metadata: []byte("{}"),
+			Key: j17.Key{Type: "note", ID: id}, Type: "was_written",
+			Data: fmt.Appendf(nil, `{"n":%d,"text":%q}`, h.n, text), Metadata: []byte("{}"),
 		})
 	}
-	if results, err := h.store.Append(tb.Context(), t, []store.Append{unit}); err != nil || results[0].Outcome != store.Committed {
+	if results, err := h.store.Append(tb.Context(), t, []store.Append{unit}); err != nil ||
+		results[0].Outcome != store.Committed {
 		tb.Fatal(results, err)
 	}
 }
@@ -144,7 +151,9 @@ func (h *house) write(tb testing.TB, t j17.Tenant, id string, texts ...string) {
 // put writes a side item.
 func (h *house) put(tb testing.TB, t j17.Tenant, space store.Space, key, value string) {
 	tb.Helper()
-	if err := h.store.Write(tb.Context(), t, []store.Side{{Op: store.Put, Space: space, Key: key, Value: []byte(value)}}); err != nil {
+	if err := h.store.Write(tb.Context(), t, []store.Side{
+		{Op: store.Put, Space: space, Key: key, Value: []byte(value)},
+	}); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -251,7 +260,8 @@ func TestBackups(t *testing.T) {
 	h.put(t, h.prod, "made.anew", "b", "B")
 	h.write(t, h.prod, "one", "first", "second")
 	a := h.make(t, h.prod, "")
-	if a.Status != backup.Completed || a.Kind != repository.Full || a.Parent != "" || a.Done != 2 || a.Total != 2 || a.Bytes == 0 || a.Encrypted || a.Storage() != h.folder {
+	if a.Status != backup.Completed || a.Kind != repository.Full || a.Parent != "" || a.Done != 2 || a.Total != 2 ||
+		a.Bytes == 0 || a.Encrypted || a.Storage() != h.folder {
 		t.Errorf("%+v", a)
 	}
 	if len(a.Moments) != 1 || a.Moments[0].Size != 2 || a.Moments[0].Tenant != h.prod || a.Moments[0].Root[0] != 1 {
@@ -298,7 +308,8 @@ func TestBackups(t *testing.T) {
 	if _, err := h.Get(t.Context(), j17.TenantOf(h.app.ID, j17.Test), c.ID); j17.CodeOf(err) != j17.CodeNotFound {
 		t.Error("another environment shows it:", err)
 	}
-	if got := h.Stats(); got.Completed != 3 || got.Failed != 0 || got.Bytes == 0 || got.LastEnvironment != h.clock.Now().Unix() {
+	if got := h.Stats(); got.Completed != 3 || got.Failed != 0 || got.Bytes == 0 ||
+		got.LastEnvironment != h.clock.Now().Unix() {
 		t.Errorf("%+v", got)
 	}
 }
@@ -346,18 +357,22 @@ func TestOpen(t *testing.T) {
 	for _, recipients := range [][]string{nil, {recipient}} {
 		h := newHouse(t, nil)
 		h.run(t)
-		if _, err := h.Change(t.Context(), h.app.ID, func(s *backup.Settings) { s.Recipients = recipients }); err != nil {
+		if _, err := h.Change(
+			t.Context(), h.app.ID, func(s *backup.Settings) { s.Recipients = recipients },
+		); err != nil {
 			t.Fatal(err)
 		}
 		h.write(t, h.prod, "one", "first")
 		if err := h.store.Write(t.Context(), h.prod, []store.Side{
-			{Op: store.Put, Space: "half", Key: "shown", Value: []byte("name secret 4711")}, {Op: store.Put, Space: "half", Key: "hidden", Value: []byte("4712")},
+			{Op: store.Put, Space: "half", Key: "shown", Value: []byte("name secret 4711")},
+			{Op: store.Put, Space: "half", Key: "hidden", Value: []byte("4712")},
 		}); err != nil {
 			t.Fatal(err)
 		}
 		b := h.make(t, h.prod, "")
 		text := h.readWith(t, b.ID, h.prod, identities)
-		if clear := recipients == nil; strings.Contains(text, "4711") == clear || strings.Contains(text, "4712") == clear || !strings.Contains(text, "name") {
+		if clear := recipients == nil; strings.Contains(text, "4711") == clear ||
+			strings.Contains(text, "4712") == clear || !strings.Contains(text, "name") {
 			t.Errorf("to %v: %s", recipients, text)
 		}
 	}
@@ -372,7 +387,9 @@ func TestErased(t *testing.T) {
 	a := h.make(t, h.prod, "")
 	key := j17.Key{Type: "note", ID: "ann"}
 	r, err := h.store.Rewrite(t.Context(), h.prod, store.Rewrite{Streams: []store.RewrittenStream{{
-		Key: key, Events: []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte("{}"), Metadata: []byte("{}")}},
+		Key: key, Events: []store.Rewritten{
+			{Version: 1, Type: "_was_tombstoned", Data: []byte("{}"), Metadata: []byte("{}")},
+		},
 	}}})
 	if err != nil {
 		t.Fatal(err)
@@ -380,7 +397,8 @@ func TestErased(t *testing.T) {
 	h.write(t, h.prod, "bob", "bob is 45", "bob is 46", "bob is 47")
 	b := h.make(t, h.prod, "")
 	text := h.read(t, b.ID, h.prod)
-	if b.Kind != repository.Incremental || strings.Contains(text, "ann is") || !strings.Contains(text, "_was_tombstoned") || !strings.Contains(text, "bob is 44") {
+	if b.Kind != repository.Incremental || strings.Contains(text, "ann is") ||
+		!strings.Contains(text, "_was_tombstoned") || !strings.Contains(text, "bob is 44") {
 		t.Errorf("%+v %s", b, text)
 	}
 	if text := h.read(t, a.ID, h.prod); !strings.Contains(text, "ann is 31") {
@@ -390,7 +408,9 @@ func TestErased(t *testing.T) {
 	// Only what is older needs a note.
 	note := func(at j17.StreamID) {
 		noted := h.Stats().Noted
-		if err := h.Erase(t.Context(), h.prod, part.Erased{Keys: []j17.Key{key}, Note: at, At: h.clock.Now()}); err != nil {
+		if err := h.Erase(t.Context(), h.prod, part.Erased{
+			Keys: []j17.Key{key}, Note: at, At: h.clock.Now(),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		h.await(t, func() bool { return h.Stats().Noted > noted })
@@ -428,7 +448,9 @@ func TestErased(t *testing.T) {
 func (h *house) replace(tb testing.TB, t j17.Tenant, key j17.Key) j17.StreamID {
 	tb.Helper()
 	r, err := h.store.Rewrite(tb.Context(), t, store.Rewrite{Streams: []store.RewrittenStream{{
-		Key: key, Events: []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte("{}"), Metadata: []byte("{}")}},
+		Key: key, Events: []store.Rewritten{
+			{Version: 1, Type: "_was_tombstoned", Data: []byte("{}"), Metadata: []byte("{}")},
+		},
 	}}})
 	if err != nil {
 		tb.Fatal(err)
@@ -446,7 +468,8 @@ func erasures(tb testing.TB, folder string) []string {
 	return all
 }
 
-// TestErasedBesideWhatCannotBeRead: a backup of a newer version may have what was erased, and whoever restores it with that version erases it again.
+// TestErasedBesideWhatCannotBeRead: a backup of a newer version may have what was erased, and whoever restores it with
+// that version erases it again.
 func TestErasedBesideWhatCannotBeRead(t *testing.T) {
 	h := newHouse(t, nil)
 	h.run(t)
@@ -459,7 +482,9 @@ func TestErasedBesideWhatCannotBeRead(t *testing.T) {
 	if err := os.WriteFile(newer, []byte(`{"format":99}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Erase(t.Context(), h.prod, part.Erased{Keys: []j17.Key{key}, Note: h.replace(t, h.prod, key), At: h.clock.Now()}); err != nil {
+	if err := h.Erase(t.Context(), h.prod, part.Erased{
+		Keys: []j17.Key{key}, Note: h.replace(t, h.prod, key), At: h.clock.Now(),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	h.await(t, func() bool { return h.Stats().Noted == 1 })
@@ -490,7 +515,9 @@ func TestErasedWhereOnePlaceIsAway(t *testing.T) {
 	h.open(t)
 	h.run(t)
 	key := j17.Key{Type: "note", ID: "ann"}
-	if err := h.Erase(t.Context(), h.prod, part.Erased{Keys: []j17.Key{key}, Note: h.replace(t, h.prod, key), At: h.clock.Now()}); err != nil {
+	if err := h.Erase(t.Context(), h.prod, part.Erased{
+		Keys: []j17.Key{key}, Note: h.replace(t, h.prod, key), At: h.clock.Now(),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	h.await(t, func() bool {
@@ -545,7 +572,8 @@ func (a heldArchive) Close() {
 	})
 }
 
-// TestErasedBeforeTheManifest erases what a backup has copied that is not there yet, of one environment and of the server.
+// TestErasedBeforeTheManifest erases what a backup has copied that is not there yet, of one environment and of the
+// server.
 func TestErasedBeforeTheManifest(t *testing.T) {
 	for _, server := range []bool{false, true} {
 		hold := held{read: make(chan struct{}), goOn: make(chan struct{}), once: new(sync.Once)}
@@ -570,7 +598,9 @@ func TestErasedBeforeTheManifest(t *testing.T) {
 		// It was noted before the backup is seen, so that at no time it is there without.
 		key := j17.Key{Type: "note", ID: "ann"}
 		note := h.replace(t, h.prod, key)
-		if err := h.Erase(t.Context(), h.prod, part.Erased{Keys: []j17.Key{key}, Note: note, At: h.clock.Now()}); err != nil {
+		if err := h.Erase(t.Context(), h.prod, part.Erased{
+			Keys: []j17.Key{key}, Note: note, At: h.clock.Now(),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		h.await(t, func() bool { return h.Stats().Noted == 1 })
@@ -586,7 +616,9 @@ func TestErasedBeforeTheManifest(t *testing.T) {
 			t.Fatal(err)
 		}
 		noted := 0
-		for e, err := range repository.OpenFolder(h.folder, clock.System{}).Erasures(t.Context(), h.prod, m.Of(h.prod).Moment, repository.Identities{}) {
+		for e, err := range repository.OpenFolder(h.folder, clock.System{}).Erasures(
+			t.Context(), h.prod, m.Of(h.prod).Moment, repository.Identities{},
+		) {
 			if err != nil || len(e.Events) != 1 {
 				t.Fatal(e, err)
 			}
@@ -642,7 +674,8 @@ func TestInterrupted(t *testing.T) {
 	}
 	failed := func(id string) {
 		t.Helper()
-		if b, err := h.Get(t.Context(), h.prod, id); err != nil || b.Status != backup.Failed || !strings.Contains(b.Error, "server was stopped") {
+		if b, err := h.Get(t.Context(), h.prod, id); err != nil || b.Status != backup.Failed ||
+			!strings.Contains(b.Error, "server was stopped") {
 			t.Errorf("%+v %v", b, err)
 		}
 	}
@@ -699,7 +732,10 @@ func TestCancelledWhileNobodyAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := h.Change(t.Context(), h.app.ID, func(s *backup.Settings) {
-		s.S3 = &backup.S3{Endpoint: "http://" + away.Addr().String(), Bucket: "bucket", Region: "us-east-1", AccessKey: "key", SecretKey: "secret"}
+		s.S3 = &backup.S3{
+			Endpoint: "http://" + away.Addr().String(), Bucket: "bucket", Region: "us-east-1", AccessKey: "key",
+			SecretKey: "secret",
+		}
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -791,7 +827,8 @@ func TestGuard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b := h.make(t, h.prod, ""); b.Status != backup.Failed || !strings.Contains(b.Error, "address not allowed") || strings.Contains(b.Error, "127.0.0.1") {
+	if b := h.make(t, h.prod, ""); b.Status != backup.Failed || !strings.Contains(b.Error, "address not allowed") ||
+		strings.Contains(b.Error, "127.0.0.1") {
 		t.Errorf("%+v", b)
 	}
 }

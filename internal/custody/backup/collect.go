@@ -18,7 +18,8 @@ type collector struct {
 	places *places
 
 	mu sync.Mutex
-	// loose are the places that have parts which no backup needs, by their names; wake is signalled when there are some.
+	// loose are the places that have parts which no backup needs, by their names; wake is signalled when there are
+	// some.
 	loose map[string]loosePlace
 	wake  chan struct{}
 	// gates keep backups at a place and the removal of parts there apart, by the names of places.
@@ -26,7 +27,9 @@ type collector struct {
 }
 
 func newCollector(p *places) *collector {
-	return &collector{places: p, loose: map[string]loosePlace{}, wake: make(chan struct{}, 1), gates: map[string]*sync.RWMutex{}}
+	return &collector{
+		places: p, loose: map[string]loosePlace{}, wake: make(chan struct{}, 1), gates: map[string]*sync.RWMutex{},
+	}
 }
 
 // resume begins to remove parts, if there are some that no backup needs.

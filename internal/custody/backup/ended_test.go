@@ -57,7 +57,8 @@ func (a interruptedArchive) Changes(ctx context.Context, after j17.StreamID) ite
 	}
 }
 
-// TestErasuresDoNotHoldUpBackups erases data of another environment after each event that a backup reads: it goes on with what it has.
+// TestErasuresDoNotHoldUpBackups erases data of another environment after each event that a backup reads: it goes on
+// with what it has.
 func TestErasuresDoNotHoldUpBackups(t *testing.T) {
 	for _, kind := range []repository.Kind{repository.Full, repository.Incremental} {
 		const events = 40
@@ -198,10 +199,12 @@ func TestABackupThatIsThereIsListed(t *testing.T) {
 	d.dead.Store(false)
 	h.open(t)
 	now, err := h.Get(t.Context(), h.prod, b.ID)
-	if err != nil || now.Status != backup.Completed || now.Error != "" || now.Bytes == 0 || now.Done != 1 || now.Total != 1 || now.CompletedAt.IsZero() {
+	if err != nil || now.Status != backup.Completed || now.Error != "" || now.Bytes == 0 || now.Done != 1 ||
+		now.Total != 1 || now.CompletedAt.IsZero() {
 		t.Fatalf("%+v, %v", now, err)
 	}
-	if len(now.Moments) != 1 || now.Moments[0].Tenant != h.prod || now.Moments[0].Size != 1 || now.Moments[0].Root[0] != 1 {
+	if len(now.Moments) != 1 || now.Moments[0].Tenant != h.prod || now.Moments[0].Size != 1 ||
+		now.Moments[0].Root[0] != 1 {
 		t.Errorf("%+v", now.Moments)
 	}
 
@@ -231,13 +234,15 @@ func (v *vanishing) Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]
 }
 
 // ReadStream is the same.
-func (v *vanishing) ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error] {
+func (v *vanishing) ReadStream(
+	ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64,
+) iter.Seq2[*j17.Event, error] {
 	v.stream()
 	return v.Storage.ReadStream(ctx, t, key, from, to)
 }
 
-// TestErasedAndRemoved removes an environment while it is noted what was erased in it: what is noted can be read, also beside a backup of the server that
-// has the environment.
+// TestErasedAndRemoved removes an environment while it is noted what was erased in it: what is noted can be read, also
+// beside a backup of the server that has the environment.
 func TestErasedAndRemoved(t *testing.T) {
 	for _, before := range []string{"heads", "stream"} {
 		v := &vanishing{heads: func() {}, stream: func() {}}
@@ -253,7 +258,9 @@ func TestErasedAndRemoved(t *testing.T) {
 		h.stop()
 		key := j17.Key{Type: "note", ID: "ann"}
 		note := h.replace(t, h.prod, key)
-		if err := h.Erase(t.Context(), h.prod, part.Erased{Keys: []j17.Key{key}, Note: note, At: h.clock.Now()}); err != nil {
+		if err := h.Erase(t.Context(), h.prod, part.Erased{
+			Keys: []j17.Key{key}, Note: note, At: h.clock.Now(),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if before == "heads" {

@@ -15,8 +15,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// erasedSpace holds erasures that are to be noted beside backups that still have what was erased, under their positions, the tombstones and the first
-// streams.
+// erasedSpace holds erasures that are to be noted beside backups that still have what was erased, under their
+// positions, the tombstones and the first streams.
 const erasedSpace store.Space = "backup.erased"
 
 // erased is an item there.
@@ -31,8 +31,8 @@ type erased struct {
 
 // begun is how far an erasure is noted at a place.
 type begun struct {
-	// Files is how many files are there, and the next one begins with this version of a stream. Its borders are those of the program that has stored
-	// them: another one may have others.
+	// Files is how many files are there, and the next one begins with this version of a stream. Its borders are those
+	// of the program that has stored them: another one may have others.
 	Files   int    `json:"files"`
 	Key     string `json:"key,omitempty"`
 	Version uint64 `json:"version,omitempty"`
@@ -51,8 +51,8 @@ const (
 	noteBytes  = 4 << 20
 )
 
-// Erase has it recorded beside the backups that streams were erased, so that a restore erases them again. It returns when that is
-// certain to happen; it may take until an object store answers.
+// Erase has it recorded beside the backups that streams were erased, so that a restore erases them again. It returns
+// when that is certain to happen; it may take until an object store answers.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	item := erased{At: e.At.UTC()}
 	for _, key := range e.Keys {
@@ -70,8 +70,9 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error 
 // notes are the erasures that are to be noted. They are never given up.
 func (s *Service) notes() worker.Work {
 	return worker.Work{
-		Name: "backup_erasures", Store: s.Store, Space: erasedSpace, Lease: noteLease, AtOnce: looksAtOnce, Do: s.note, Freeing: true,
-		Retry: worker.Backoff{Longest: longestNote},
+		Name: "backup_erasures", Store: s.Store, Space: erasedSpace, Lease: noteLease, AtOnce: looksAtOnce, Do: s.note,
+		Freeing: true,
+		Retry:   worker.Backoff{Longest: longestNote},
 	}
 }
 
@@ -91,7 +92,8 @@ func (s *Service) note(ctx context.Context, c *worker.Claim) error {
 		return err
 	}
 
-	// A place that does not answer holds up no other one. One that takes up the whole turn is the last at the next attempt.
+	// A place that does not answer holds up no other one. One that takes up the whole turn is the last at the next
+	// attempt.
 	turn, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
 	until := s.Clock.Now().Add(noteTurn)
@@ -140,8 +142,8 @@ func (e *erased) stored() (files int) {
 	return files
 }
 
-// placesOf lists where backups with a tenant may be: where its own and those of the server are, or are on their way to, and where they go
-// by the settings.
+// placesOf lists where backups with a tenant may be: where its own and those of the server are, or are on their way to,
+// and where they go by the settings.
 func (s *Service) placesOf(ctx context.Context, t j17.Tenant) ([]loosePlace, error) {
 	var all []loosePlace
 	add := func(p loosePlace) {
@@ -192,8 +194,8 @@ func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17
 		return err
 	}
 
-	// Those that have it, and who can read all of them. What one in clear shows anyway needs no encryption. One that is being made may have
-	// it too: it is looked for first, since its manifest is there when it is no longer being made.
+	// Those that have it, and who can read all of them. What one in clear shows anyway needs no encryption. One that is
+	// being made may have it too: it is looked for first, since its manifest is there when it is no longer being made.
 	var recipients []string
 	older, inClear := false, false
 	for _, scope := range []j17.Tenant{t, j17.System} {
@@ -254,7 +256,8 @@ func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17
 
 // putErasure writes the replacements of erased events, from where it has begun, and returns its progress.
 func (s *Service) putErasure(
-	ctx context.Context, repo *repository.Repository, t j17.Tenant, at j17.StreamID, item *erased, seal repository.Seal, of begun, tell func(begun),
+	ctx context.Context, repo *repository.Repository, t j17.Tenant, at j17.StreamID, item *erased, seal repository.Seal,
+	of begun, tell func(begun),
 ) error {
 	e := repository.Erasure{Tenant: t, Note: store.Note{Position: at}, At: item.At, Number: of.Files}
 	size := 0
@@ -268,8 +271,8 @@ func (s *Service) putErasure(
 		return err
 	}
 
-	// Each stream, with the events that were erased in it. One that goes on in the next file is named there again. One that has none is gone, with its
-	// environment.
+	// Each stream, with the events that were erased in it. One that goes on in the next file is named there again. One
+	// that has none is gone, with its environment.
 	for _, name := range item.Keys[max(slices.Index(item.Keys, of.Key), 0):] {
 		key, ok := j17.ParseKey(name)
 		if !ok {

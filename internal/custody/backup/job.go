@@ -28,15 +28,15 @@ type job struct {
 	// began is when it has begun, remote reports that it goes to an object store. The service's mu guards them.
 	began  time.Time
 	remote bool
-	// cut ends the work, with the reason; nil while it has not begun. cancelled reports that somebody has cancelled it, turns how often it has waited
-	// again. The service's mu guards them.
+	// cut ends the work, with the reason; nil while it has not begun. cancelled reports that somebody has cancelled it,
+	// turns how often it has waited again. The service's mu guards them.
 	cut       context.CancelCauseFunc
 	cancelled bool
 	turns     int
 	// patient is until when it leaves others their turns although it waits; the service's mu guards it.
 	patient time.Time
-	// to is where it goes, nil until that is known. From before the moment of the backup until its row says that it is completed, what is
-	// erased of its scope is noted there for it. The service's mu guards it.
+	// to is where it goes, nil until that is known. From before the moment of the backup until its row says that it is
+	// completed, what is erased of its scope is noted there for it. The service's mu guards it.
 	to *destination
 	// ended is closed when nothing is done for it any longer.
 	ended chan struct{}
@@ -58,7 +58,8 @@ var (
 	errTurn      = errors.New("others wait for their object stores")
 )
 
-// Create begins a backup of a tenant, and returns when it is certain to be made or to fail. With kind "" it is incremental if there is one to go on from.
+// Create begins a backup of a tenant, and returns when it is certain to be made or to fail. With kind "" it is
+// incremental if there is one to go on from.
 func (s *Service) Create(ctx context.Context, t j17.Tenant, kind repository.Kind) (Backup, error) {
 	b, err := s.create(ctx, t, kind)
 	if err != nil {
@@ -69,7 +70,9 @@ func (s *Service) Create(ctx context.Context, t j17.Tenant, kind repository.Kind
 		details["kind"] = string(kind)
 	}
 	instance, env := split(t)
-	return *b, s.Registry.Audit.Add(ctx, control.Record{Action: "backup.create", Instance: instance, Environment: env, Target: b.ID, Details: details})
+	return *b, s.Registry.Audit.Add(ctx, control.Record{
+		Action: "backup.create", Instance: instance, Environment: env, Target: b.ID, Details: details,
+	})
 }
 
 func (s *Service) create(ctx context.Context, t j17.Tenant, kind repository.Kind) (*Backup, error) {
@@ -176,9 +179,9 @@ func (s *Service) awaitMore(ctx context.Context, until time.Time) {
 	}
 }
 
-// take takes a job whose instance has none under way: of those whose instance has waited longest for its turn the first. One that goes to an
-// object store waits while mostRemote of them are under way. Where there is none it says when one may begin although none of those under way
-// has ended, the zero time for never.
+// take takes a job whose instance has none under way: of those whose instance has waited longest for its turn the
+// first. One that goes to an object store waits while mostRemote of them are under way. Where there is none it says
+// when one may begin although none of those under way has ended, the zero time for never.
 func (s *Service) take(ctx context.Context) (_ *job, _ context.Context, again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,8 +246,8 @@ func (s *Service) take(ctx context.Context) (_ *job, _ context.Context, again ti
 	return j, work, again
 }
 
-// endTurn has a backup wait again that has gone to its object store for as long as it may, where others wait for theirs, and says when the next one
-// has to. The caller holds mu.
+// endTurn has a backup wait again that has gone to its object store for as long as it may, where others wait for
+// theirs, and says when the next one has to. The caller holds mu.
 func (s *Service) endTurn(now time.Time) (next time.Time) {
 	var over *job
 	for _, j := range s.active {
@@ -315,7 +318,8 @@ func (s *Service) waitAgain(loop context.Context, j *job) bool {
 	}
 	delete(s.active, j.row.Scope)
 	j.cut, j.to, j.turns = nil, nil, j.turns+1
-	j.patient = s.Clock.Now().Add(turnTime) // else those that took their turns beside it would end each other's in a row
+	// Else those that took their turns beside it would end each other's in a row.
+	j.patient = s.Clock.Now().Add(turnTime)
 	j.done.Store(0)
 	j.total.Store(0)
 	j.row.Moments = nil
@@ -341,7 +345,9 @@ func (s *Service) end(ctx context.Context, j *job, err error) {
 	b.CompletedAt = s.Clock.Now().UTC().Truncate(time.Millisecond)
 	b.Done, b.Total, b.Bytes = j.done.Load(), j.total.Load(), j.bytes.Load()
 	b.Status = Completed
-	at := []slog.Attr{slog.String("backup", b.ID), slog.String("of", saidScope(b.Scope)), slog.String("storage", b.Storage())}
+	at := []slog.Attr{
+		slog.String("backup", b.ID), slog.String("of", saidScope(b.Scope)), slog.String("storage", b.Storage()),
+	}
 	switch {
 	case errors.Is(err, errCancelled):
 		b.Status, b.Error, b.Moments = Failed, err.Error(), nil
@@ -358,8 +364,9 @@ func (s *Service) end(ctx context.Context, j *job, err error) {
 		s.counts.completed.Add(1)
 		s.counts.bytes.Add(uint64(max(b.Bytes, 0)))
 		s.completed(&b)
-		s.Logger.LogAttrs(ctx, slog.LevelInfo, "a backup is completed", append(at, slog.String("kind", string(b.Kind)), slog.Int64("bytes", b.Bytes),
-			slog.Duration("took", b.CompletedAt.Sub(b.CreatedAt)))...)
+		s.Logger.LogAttrs(ctx, slog.LevelInfo, "a backup is completed",
+			append(at, slog.String("kind", string(b.Kind)), slog.Int64("bytes", b.Bytes),
+				slog.Duration("took", b.CompletedAt.Sub(b.CreatedAt)))...)
 	}
 
 	// It is stored on a full disk too, and what follows from it is looked at.
@@ -375,14 +382,16 @@ func (s *Service) end(ctx context.Context, j *job, err error) {
 	}
 }
 
-// Delete removes a backup of a tenant. One that is being made is cancelled. What no other backup needs is removed behind it.
+// Delete removes a backup of a tenant. One that is being made is cancelled. What no other backup needs is removed
+// behind it.
 func (s *Service) Delete(ctx context.Context, t j17.Tenant, id string) error {
 	b, err := s.rows.find(ctx, t, id)
 	if err != nil {
 		return failure(err)
 	}
 
-	// What has begun is ended, even if nobody waits for it any longer. The one that was cancelled may have been completed just before.
+	// What has begun is ended, even if nobody waits for it any longer. The one that was cancelled may have been
+	// completed just before.
 	ctx = context.WithoutCancel(ctx)
 	s.cancel(ctx, b)
 	if b, err = s.rows.find(ctx, t, id); err != nil {
@@ -392,10 +401,14 @@ func (s *Service) Delete(ctx context.Context, t j17.Tenant, id string) error {
 		return failure(err)
 	}
 	instance, env := split(t)
-	return s.Registry.Audit.Add(ctx, control.Record{Action: "backup.delete", Instance: instance, Environment: env, Target: id, Details: map[string]string{"storage": b.Storage()}})
+	return s.Registry.Audit.Add(ctx, control.Record{
+		Action: "backup.delete", Instance: instance, Environment: env, Target: id,
+		Details: map[string]string{"storage": b.Storage()},
+	})
 }
 
-// cancel ends the job of a backup, if there is one, and waits for that. Its row has failed then, unless it was completed first.
+// cancel ends the job of a backup, if there is one, and waits for that. Its row has failed then, unless it was
+// completed first.
 func (s *Service) cancel(ctx context.Context, b *Backup) {
 	s.mu.Lock()
 	if at := slices.IndexFunc(s.waiting, func(j *job) bool { return j.row.ID == b.ID }); at >= 0 {
@@ -525,8 +538,9 @@ func (s *Service) endInterruptedOf(ctx context.Context, t j17.Tenant) error {
 	return nil
 }
 
-// endInFolder sees to what there is of a backup that was cut short. One that has its manifest is whole: its process has ended before it could
-// note that. The mark that it is being written holds up who collects; it ends by itself where it cannot be removed now.
+// endInFolder sees to what there is of a backup that was cut short. One that has its manifest is whole: its process has
+// ended before it could note that. The mark that it is being written holds up who collects; it ends by itself where it
+// cannot be removed now.
 func (s *Service) endInFolder(ctx context.Context, b *Backup) {
 	repo := repository.OpenFolder(b.Place.Folder, s.Clock)
 	if err := repo.Abandon(ctx, b.ID); err != nil {
@@ -542,7 +556,9 @@ func (s *Service) endInFolder(ctx context.Context, b *Backup) {
 		of := &m.Tenants[i].TenantHead
 		b.Done, b.Total = b.Done+of.Size, b.Total+of.Size
 		if of.Tenant != j17.System {
-			b.Moments = append(b.Moments, Moment{Tenant: of.Tenant, Position: of.Position, Size: of.Size, Root: of.Root[:]})
+			b.Moments = append(b.Moments, Moment{
+				Tenant: of.Tenant, Position: of.Position, Size: of.Size, Root: of.Root[:],
+			})
 		}
 	}
 }

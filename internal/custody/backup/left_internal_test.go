@@ -13,18 +13,20 @@ import (
 	"j17/internal/storage/pebble"
 )
 
-// TestWhatIsMadeAgainIsNotCleared: a backup of which something may be left from its last turn is being made again. Whoever removes what others have
-// left keeps off it: with the mark that it is being written, what is stored of it would go.
+// TestWhatIsMadeAgainIsNotCleared: a backup of which something may be left from its last turn is being made again.
+// Whoever removes what others have left keeps off it: with the mark that it is being written, what is stored of it
+// would go.
 func TestWhatIsMadeAgainIsNotCleared(t *testing.T) {
 	t.Parallel()
 	b := &Backup{ID: "bak_1", Status: Running, Left: true}
-	if err := (&Service{}).removeAll(t.Context(), nil, []*Backup{b}); err != nil || !b.Left { // a service without a store removes nothing
+	if err := (&Service{}).removeAll(t.Context(), nil, []*Backup{b}); err != nil || !b.Left {
+		// a service without a store removes nothing
 		t.Errorf("%+v, %v", b, err)
 	}
 }
 
-// TestWhatMayBeThereIsNotForgotten: a backup that may be there from its last turn has its next one, and backups go elsewhere by now. It fails, and its
-// row names the place where something of it may be, so that this is removed.
+// TestWhatMayBeThereIsNotForgotten: a backup that may be there from its last turn has its next one, and backups go
+// elsewhere by now. It fails, and its row names the place where something of it may be, so that this is removed.
 func TestWhatMayBeThereIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	now := clock.NewManual(time.Date(2027, 1, 1, 10, 0, 0, 0, time.UTC))
@@ -33,7 +35,9 @@ func TestWhatMayBeThereIsNotForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = st.Close() })
-	s := &Service{Options: Options{Store: st, Clock: now, Folder: "new", Logger: slog.New(slog.DiscardHandler)}, rows: rows{st}}
+	s := &Service{
+		Options: Options{Store: st, Clock: now, Folder: "new", Logger: slog.New(slog.DiscardHandler)}, rows: rows{st},
+	}
 	s.settings = &settingsStore{store: st}
 	s.places = &places{settings: s.settings, clock: now, folder: "new"}
 	s.collector = newCollector(s.places)

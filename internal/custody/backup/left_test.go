@@ -33,14 +33,18 @@ type bucket struct {
 	mu      sync.Mutex
 	objects map[string][]byte
 	puts    map[string]int
-	// meet is called before each request for an object; a status other than 0 is the answer, after the request was carried out if late is set.
+	// meet is called before each request for an object; a status other than 0 is the answer, after the request was
+	// carried out if late is set.
 	meet func(method, name string) (status int, late bool)
 }
 
 // newBucket gives an instance an object store of its own.
 func (h *house) newBucket(t *testing.T, instance string) *bucket {
 	t.Helper()
-	b := &bucket{objects: map[string][]byte{}, puts: map[string]int{}, meet: func(string, string) (int, bool) { return 0, false }}
+	b := &bucket{
+		objects: map[string][]byte{}, puts: map[string]int{},
+		meet: func(string, string) (int, bool) { return 0, false },
+	}
 	b.Server = httptest.NewServer(http.HandlerFunc(b.serve))
 	t.Cleanup(b.Close)
 	if _, err := h.Change(t.Context(), instance, func(s *backup.Settings) {
@@ -110,7 +114,8 @@ func (b *bucket) do(w http.ResponseWriter, r *http.Request, name string, body []
 	return 0
 }
 
-// unchunked takes a body apart that was sent in pieces, each behind a line with its length in hexadecimal digits and its signature.
+// unchunked takes a body apart that was sent in pieces, each behind a line with its length in hexadecimal digits and
+// its signature.
 func unchunked(body []byte) (all []byte) {
 	for {
 		line, rest, ok := bytes.Cut(body, []byte("\r\n"))
@@ -143,7 +148,8 @@ func (b *bucket) names(prefix string) (names []string) {
 	return names
 }
 
-// TestWhatACrashLeavesInABucketGoes: a process has ended between the end of a backup and the note of it. It has failed, and what there is of it goes.
+// TestWhatACrashLeavesInABucketGoes: a process has ended between the end of a backup and the note of it. It has failed,
+// and what there is of it goes.
 func TestWhatACrashLeavesInABucketGoes(t *testing.T) {
 	d := &dying{}
 	h := newHouse(t, func(o *backup.Options) {
@@ -169,7 +175,8 @@ func TestWhatACrashLeavesInABucketGoes(t *testing.T) {
 		t.Fatalf("%d manifests", n)
 	}
 
-	// The start waits for no object store, also where it is away. What was erased meanwhile is noted beside what is left there.
+	// The start waits for no object store, also where it is away. What was erased meanwhile is noted beside what is
+	// left there.
 	d.dead.Store(false)
 	at.on(func(string, string) (int, bool) { return http.StatusForbidden, false })
 	h.options.Worker = worker.New(h.clock, h.options.Logger)
@@ -236,7 +243,8 @@ func TestWhatNobodyWasToldOfGoes(t *testing.T) {
 	}
 }
 
-// TestLongErasuresGoOn notes an erasure of which an object store takes only so much in one turn: each turn goes on from where the last one was.
+// TestLongErasuresGoOn notes an erasure of which an object store takes only so much in one turn: each turn goes on from
+// where the last one was.
 func TestLongErasuresGoOn(t *testing.T) {
 	const events, files = 3500, 4
 	h := newHouse(t, nil)
@@ -244,12 +252,16 @@ func TestLongErasuresGoOn(t *testing.T) {
 	h.run(t)
 	texts, gone := make([]string, events), make([]store.Rewritten, events)
 	for i := range gone {
-		gone[i] = store.Rewritten{Version: uint64(i + 1), Type: "_was_tombstoned", Data: []byte("{}"), Metadata: []byte("{}")}
+		gone[i] = store.Rewritten{
+			Version: uint64(i + 1), Type: "_was_tombstoned", Data: []byte("{}"), Metadata: []byte("{}"),
+		}
 	}
 	h.write(t, h.prod, "ann", texts...)
 	h.make(t, h.prod, "")
 	key := j17.Key{Type: "note", ID: "ann"}
-	r, err := h.store.Rewrite(t.Context(), h.prod, store.Rewrite{Streams: []store.RewrittenStream{{Key: key, Events: gone}}})
+	r, err := h.store.Rewrite(t.Context(), h.prod, store.Rewrite{
+		Streams: []store.RewrittenStream{{Key: key, Events: gone}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +282,9 @@ func TestLongErasuresGoOn(t *testing.T) {
 		return 0, false
 	})
 	t.Cleanup(func() { close(free) })
-	if err := h.Erase(t.Context(), h.prod, part.Erased{Keys: []j17.Key{key}, Note: r.IDs[0], At: h.clock.Now()}); err != nil {
+	if err := h.Erase(t.Context(), h.prod, part.Erased{
+		Keys: []j17.Key{key}, Note: r.IDs[0], At: h.clock.Now(),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for range hang {
@@ -291,15 +305,17 @@ func TestLongErasuresGoOn(t *testing.T) {
 	}
 }
 
-// TestErasuresGoOnWhereTheyAre goes on with an erasure of which a program with smaller files has stored some: the rest is stored, from the event on that
-// comes next.
+// TestErasuresGoOnWhereTheyAre goes on with an erasure of which a program with smaller files has stored some: the rest
+// is stored, from the event on that comes next.
 func TestErasuresGoOnWhereTheyAre(t *testing.T) {
 	const events = 12
 	h := newHouse(t, nil)
 	h.run(t)
 	texts, gone := make([]string, events), make([]store.Rewritten, events)
 	for i := range gone {
-		gone[i] = store.Rewritten{Version: uint64(i + 1), Type: "_was_tombstoned", Data: []byte("{}"), Metadata: []byte("{}")}
+		gone[i] = store.Rewritten{
+			Version: uint64(i + 1), Type: "_was_tombstoned", Data: []byte("{}"), Metadata: []byte("{}"),
+		}
 	}
 	keys := []j17.Key{{Type: "note", ID: "ann"}, {Type: "note", ID: "bob"}}
 	rewrite := store.Rewrite{}
@@ -315,13 +331,18 @@ func TestErasuresGoOnWhereTheyAre(t *testing.T) {
 
 	// Two files with five events each are there, and all of the second stream is left.
 	item := fmt.Sprintf(`{"keys":["note:ann","note:bob"],"at":"2027-01-01T10:00:00Z","begun":{%q:{"files":2,"seal":"","key":"note:ann","version":11}}}`, h.folder)
-	side := store.Side{Op: store.Put, Space: "backup.erased", Key: r.IDs[0].String() + "/note:ann", Value: []byte(item), Due: h.clock.Now()}
+	side := store.Side{
+		Op: store.Put, Space: "backup.erased", Key: r.IDs[0].String() + "/note:ann", Value: []byte(item),
+		Due: h.clock.Now(),
+	}
 	if err := h.store.Write(t.Context(), h.prod, []store.Side{side}); err != nil {
 		t.Fatal(err)
 	}
 	h.await(t, func() bool { return h.Stats().Noted == 1 })
 	var got []string
-	for e, err := range repository.OpenFolder(h.folder, clock.System{}).Erasures(t.Context(), h.prod, j17.StreamID{}, repository.Identities{}) {
+	for e, err := range repository.OpenFolder(h.folder, clock.System{}).Erasures(
+		t.Context(), h.prod, j17.StreamID{}, repository.Identities{},
+	) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -341,8 +362,9 @@ func TestErasuresGoOnWhereTheyAre(t *testing.T) {
 	}
 }
 
-// TestErasuresUnderOneNote asks for an aggregate by itself that went along with another one, before anything else was written: what is noted of both
-// stands under the same position, and neither takes the place of the other, whether that is stored already or waits.
+// TestErasuresUnderOneNote asks for an aggregate by itself that went along with another one, before anything else was
+// written: what is noted of both stands under the same position, and neither takes the place of the other, whether that
+// is stored already or waits.
 func TestErasuresUnderOneNote(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		h := newHouse(t, nil)
@@ -379,7 +401,9 @@ func TestErasuresUnderOneNote(t *testing.T) {
 			continue
 		}
 		noted := map[string]bool{}
-		for e, err := range repository.OpenFolder(h.folder, clock.System{}).Erasures(t.Context(), h.prod, j17.StreamID{}, repository.Identities{}) {
+		for e, err := range repository.OpenFolder(h.folder, clock.System{}).Erasures(
+			t.Context(), h.prod, j17.StreamID{}, repository.Identities{},
+		) {
 			if err != nil {
 				t.Fatal(err)
 			}

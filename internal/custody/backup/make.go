@@ -59,7 +59,8 @@ func (s *Service) make(ctx context.Context, j *job) error {
 	j.to = &destination{j.row.Place, seal}
 	s.mu.Unlock()
 	w, err := repo.NewBackup(ctx, repository.Head{
-		ID: j.row.ID, Scope: scope, Kind: j.row.Kind, Parent: j.row.Parent, CreatedAt: j.row.CreatedAt, Program: s.Program, Seal: seal,
+		ID: j.row.ID, Scope: scope, Kind: j.row.Kind, Parent: j.row.Parent, CreatedAt: j.row.CreatedAt,
+		Program: s.Program, Seal: seal,
 	})
 	if err != nil {
 		return err
@@ -110,7 +111,8 @@ func (s *Service) settlePlace(ctx context.Context, j *job, set *Settings) error 
 	return nil
 }
 
-// covered returns what the backup of a scope is of, the registry last: an instance that is in it has its environments in it too.
+// covered returns what the backup of a scope is of, the registry last: an instance that is in it has its environments
+// in it too.
 func (s *Service) covered(ctx context.Context, of j17.Tenant) (repository.Scope, []j17.Tenant, error) {
 	if of != j17.System {
 		return repository.OfEnvironment, []j17.Tenant{of}, nil
@@ -119,13 +121,15 @@ func (s *Service) covered(ctx context.Context, of j17.Tenant) (repository.Scope,
 	return repository.OfServer, tenants, err
 }
 
-// errMoved is the error of a backup that waits again although it may be there from its last turn, where backups go elsewhere by now.
+// errMoved is the error of a backup that waits again although it may be there from its last turn, where backups go
+// elsewhere by now.
 var errMoved = errors.New("backups go to another place since its last turn, which may have stored it at the one before. What is there is removed; make another one")
 
 // gateLook is how often it is looked whether parts are still being removed at the place of a backup.
 const gateLook = 100 * time.Millisecond
 
-// enter waits until no parts are removed at a place, or the context ends: where an object store hangs that can take a while.
+// enter waits until no parts are removed at a place, or the context ends: where an object store hangs that can take a
+// while.
 func enter(ctx context.Context, gate *sync.RWMutex) error {
 	for real := (clock.System{}); !gate.TryRLock(); {
 		if err := real.Wait(ctx, real.Now().Add(gateLook)); err != nil {
@@ -166,7 +170,9 @@ func (s *Service) parents(ctx context.Context, of *Backup) ([]*Backup, error) {
 const mostParents = 3
 
 // parent returns the newest backup that one can go on from, nil where there is none.
-func (s *Service) parent(ctx context.Context, repo *repository.Repository, of *Backup, seal repository.Seal) (*repository.Manifest, error) {
+func (s *Service) parent(
+	ctx context.Context, repo *repository.Repository, of *Backup, seal repository.Seal,
+) (*repository.Manifest, error) {
 	row := *of
 	row.Encrypted = seal.Encrypted()
 	all, err := s.parents(ctx, &row)

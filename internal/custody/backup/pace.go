@@ -9,7 +9,8 @@ import (
 	"j17/internal/base/clock"
 )
 
-// pace lets a backup go on fast while nobody writes, and slowly while somebody does; and it sees to it that there is room left.
+// pace lets a backup go on fast while nobody writes, and slowly while somebody does; and it sees to it that there is
+// room left.
 type pace struct {
 	ctx  context.Context
 	real clock.Clock // what is waited for is the machine, whatever the server's clock shows
@@ -27,14 +28,15 @@ type pace struct {
 }
 
 const (
-	// slice is how many bytes are gone through between two looks, entry what is added to the size of each event and item.
+	// slice is how many bytes are gone through between two looks, entry what is added to the size of each event and
+	// item.
 	slice = 512 << 10
 	entry = 128
 	// restShare is how many times as long as it works a backup rests while events are written, longestRest at most.
 	restShare   = 8
 	longestRest = time.Second
-	// quietAfter is how long nothing has to be written until nobody counts as writing any longer: a busy server writes events in groups, and several
-	// slices may go by between two of them.
+	// quietAfter is how long nothing has to be written until nobody counts as writing any longer: a busy server writes
+	// events in groups, and several slices may go by between two of them.
 	quietAfter = 250 * time.Millisecond
 	// roomSlice is how many bytes are gone through between two looks at the room.
 	roomSlice = 32 << 20
@@ -88,8 +90,8 @@ func (p *pace) step(size int) error {
 	return nil
 }
 
-// The room that a backup leaves in its folder, in bytes: the data folder may be on the same disk. It is twice what the store needs for itself, and a
-// tenth of a small disk.
+// The room that a backup leaves in its folder, in bytes: the data folder may be on the same disk. It is twice what the
+// store needs for itself, and a tenth of a small disk.
 const (
 	mostRoom  = 640 << 20
 	leastRoom = 160 << 20

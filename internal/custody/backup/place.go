@@ -60,7 +60,8 @@ func (ps *places) of(set *Settings) place {
 	return place{Folder: ps.folder}
 }
 
-// open opens a place. Credentials may have changed since it was noted: those of the settings count where they are for it.
+// open opens a place. Credentials may have changed since it was noted: those of the settings count where they are for
+// it.
 func (ps *places) open(p place, set *Settings) (*repository.Repository, error) {
 	if p.S3 == nil {
 		return repository.OpenFolder(p.Folder, ps.clock), nil
@@ -86,8 +87,8 @@ func (ps *places) open(p place, set *Settings) (*repository.Repository, error) {
 	return repository.OpenS3(o, ps.clock)
 }
 
-// sealOf returns to whom a backup of a tenant is encrypted. One of the whole server without recipients of its own, to all that
-// instances have: what one of them wants to be encrypted is nowhere in clear.
+// sealOf returns to whom a backup of a tenant is encrypted. One of the whole server without recipients of its own, to
+// all that instances have: what one of them wants to be encrypted is nowhere in clear.
 func (s *Service) sealOf(ctx context.Context, t j17.Tenant, set *Settings) (repository.Seal, error) {
 	recipients := set.Recipients
 	if t == j17.System && len(recipients) == 0 {

@@ -21,14 +21,33 @@ func TestRules(t *testing.T) {
 		gone       []int
 		next, made time.Duration // from now on; never stands for the zero time
 	}{
-		"no rules":                  {Settings{}, []*Backup{ago(1, Completed), ago(9000, Completed)}, nil, never, never},
-		"the last":                  {Settings{KeepLast: 2}, []*Backup{ago(1, Completed), ago(2, Failed), ago(3, Completed), ago(4, Completed), ago(5, Completed)}, []int{3, 4}, never, never},
-		"one that is made":          {Settings{KeepLast: 1}, []*Backup{ago(0, Running), ago(1, Completed)}, nil, never, never},
-		"days":                      {Settings{KeepDays: 1}, []*Backup{ago(1, Completed), ago(23, Completed), ago(24, Completed)}, []int{2}, time.Hour, never},
-		"the newest in any case":    {Settings{KeepDays: 1}, []*Backup{ago(100, Completed), ago(200, Completed)}, []int{1}, never, never},
-		"none yet":                  {Settings{EveryHours: 2}, nil, nil, never, 0},
-		"one an hour ago":           {Settings{EveryHours: 2}, []*Backup{ago(1, Completed), ago(9, Completed)}, nil, never, time.Hour},
-		"one that failed just now":  {Settings{EveryHours: 24}, []*Backup{ago(0, Failed), ago(30, Completed)}, nil, never, time.Hour},
+		"no rules": {
+			Settings{}, []*Backup{ago(1, Completed), ago(9000, Completed)}, nil, never, never,
+		},
+		"the last": {
+			Settings{KeepLast: 2}, []*Backup{
+				ago(1, Completed), ago(2, Failed), ago(3, Completed), ago(4, Completed), ago(5, Completed),
+			}, []int{3, 4}, never, never,
+		},
+		"one that is made": {
+			Settings{KeepLast: 1}, []*Backup{ago(0, Running), ago(1, Completed)}, nil, never, never,
+		},
+		"days": {
+			Settings{KeepDays: 1},
+			[]*Backup{ago(1, Completed), ago(23, Completed), ago(24, Completed)},
+			[]int{2},
+			time.Hour, never,
+		},
+		"the newest in any case": {
+			Settings{KeepDays: 1}, []*Backup{ago(100, Completed), ago(200, Completed)}, []int{1}, never, never,
+		},
+		"none yet": {Settings{EveryHours: 2}, nil, nil, never, 0},
+		"one an hour ago": {
+			Settings{EveryHours: 2}, []*Backup{ago(1, Completed), ago(9, Completed)}, nil, never, time.Hour,
+		},
+		"one that failed just now": {
+			Settings{EveryHours: 24}, []*Backup{ago(0, Failed), ago(30, Completed)}, nil, never, time.Hour,
+		},
 		"one that failed, at first": {Settings{EveryHours: 24}, []*Backup{ago(2, Failed)}, nil, never, -time.Hour},
 		"on its way":                {Settings{EveryHours: 1}, []*Backup{ago(0, Running)}, nil, never, time.Hour},
 	} {
@@ -96,7 +115,10 @@ func (s *stopwatch) Wait(_ context.Context, until time.Time) error {
 // TestPace checks that a backup rests while events are written and not otherwise, and that it looks at the room.
 func TestPace(t *testing.T) {
 	committed, looked, watch := uint64(0), 0, &stopwatch{now: time.Unix(1_700_000_000, 0)}
-	p := &pace{ctx: t.Context(), real: watch, committed: func() uint64 { return committed }, free: func() error { looked++; return nil }}
+	p := &pace{
+		ctx: t.Context(), real: watch, committed: func() uint64 { return committed },
+		free: func() error { looked++; return nil },
+	}
 	p.began = watch.Now()
 	for range 100 {
 		if err := p.step(slice); err != nil {

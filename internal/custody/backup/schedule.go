@@ -13,7 +13,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// dueSpace has, in each tenant with backups to be made or removed by rule, one item that is due when there is something to do.
+// dueSpace has, in each tenant with backups to be made or removed by rule, one item that is due when there is something
+// to do.
 const dueSpace store.Space = "backup.due"
 
 const dueKey = "look"
@@ -26,9 +27,11 @@ const (
 	firstCollect = time.Minute
 	// longestCollect is how long parts that nobody needs may stay while something hinders their removal.
 	longestCollect = time.Hour
-	// collectTime is how long it may take at one place before those behind it have their turn. What was removed by then is.
+	// collectTime is how long it may take at one place before those behind it have their turn. What was removed by then
+	// is.
 	collectTime = 30 * time.Minute
-	// retryFailed is how long after a scheduled backup that has failed it is tried again, where the next one is not due before.
+	// retryFailed is how long after a scheduled backup that has failed it is tried again, where the next one is not due
+	// before.
 	retryFailed = time.Hour
 	// keepFailed is how many failed ones are listed.
 	keepFailed = 20
@@ -36,7 +39,10 @@ const (
 
 // looks are the looks at what is to be done in a tenant.
 func (s *Service) looks() worker.Work {
-	return worker.Work{Name: "backup_schedule", Store: s.Store, Space: dueSpace, Lease: lookLease, AtOnce: looksAtOnce, Do: s.look, Freeing: true}
+	return worker.Work{
+		Name: "backup_schedule", Store: s.Store, Space: dueSpace, Lease: lookLease, AtOnce: looksAtOnce, Do: s.look,
+		Freeing: true,
+	}
 }
 
 // touch has the backups of a tenant looked at now.
@@ -91,8 +97,8 @@ func (s *Service) look(ctx context.Context, c *worker.Claim) error {
 	return err
 }
 
-// removeAll removes backups that are kept no longer, and what is left of those of all that have failed. A place that has failed once is left alone until
-// the next time.
+// removeAll removes backups that are kept no longer, and what is left of those of all that have failed. A place that
+// has failed once is left alone until the next time.
 func (s *Service) removeAll(ctx context.Context, gone, all []*Backup) error {
 	failed := map[string]error{}
 	for _, b := range gone {
@@ -104,10 +110,14 @@ func (s *Service) removeAll(ctx context.Context, gone, all []*Backup) error {
 			continue
 		}
 		b.Left = false
-		s.Logger.LogAttrs(ctx, slog.LevelInfo, "a backup was removed by rule", slog.String("backup", b.ID), slog.String("of", saidScope(b.Scope)))
+		s.Logger.LogAttrs(
+			ctx, slog.LevelInfo, "a backup was removed by rule", slog.String("backup", b.ID),
+			slog.String("of", saidScope(b.Scope)),
+		)
 	}
 	for _, b := range all {
-		if b.Status != Failed || !b.Left || failed[b.Place.name()] != nil { // one that is made again goes on where it was
+		if b.Status != Failed || !b.Left || failed[b.Place.name()] != nil {
+			// one that is made again goes on where it was
 			continue
 		}
 		if err := s.clear(ctx, b); err != nil {
@@ -125,7 +135,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// due returns when the next backup is to be made, the zero time where none is. all are those that there are, the newest first.
+// due returns when the next backup is to be made, the zero time where none is. all are those that there are, the newest
+// first.
 func (set *Settings) due(all []*Backup, now time.Time) time.Time {
 	if set.EveryHours == 0 {
 		return time.Time{}
@@ -150,8 +161,8 @@ func (set *Settings) due(all []*Backup, now time.Time) time.Time {
 	return now
 }
 
-// expired returns the backups that are kept no longer, and when the next one is no longer. all are those that there are, the newest
-// first. The newest completed one is always kept.
+// expired returns the backups that are kept no longer, and when the next one is no longer. all are those that there
+// are, the newest first. The newest completed one is always kept.
 func (set *Settings) expired(all []*Backup, now time.Time) (gone []*Backup, next time.Time) {
 	age := time.Duration(set.KeepDays) * 24 * time.Hour
 	completed, failed := 0, 0

@@ -14,18 +14,20 @@ import (
 	"j17/internal/storage/store"
 )
 
-// settingsSpace holds the settings of an instance in the tenant of its environment prod, and those of the server in that of the
-// registry, so that they go with what they are about.
+// settingsSpace holds the settings of an instance in the tenant of its environment prod, and those of the server in
+// that of the registry, so that they go with what they are about.
 const settingsSpace store.Space = "backup.settings"
 
 // settingsKey is the only key there.
 const settingsKey = "settings"
 
-// Settings are how backups of an instance, or of the whole server, are made and kept. 0 means that there is no such rule.
+// Settings are how backups of an instance, or of the whole server, are made and kept. 0 means that there is no such
+// rule.
 type Settings struct {
 	// EveryHours is how many hours after a backup the next one is made.
 	EveryHours int `json:"every_hours,omitempty"`
-	// KeepLast is how many completed ones are kept, KeepDays for how many days. The newest completed one is kept in any case.
+	// KeepLast is how many completed ones are kept, KeepDays for how many days. The newest completed one is kept in any
+	// case.
 	KeepLast int `json:"keep_last,omitempty"`
 	KeepDays int `json:"keep_days,omitempty"`
 	// Recipients are whom backups are encrypted to.
@@ -61,7 +63,11 @@ func (set *Settings) check() error {
 	for _, n := range []struct {
 		name        string
 		value, most int
-	}{{"every_hours", set.EveryHours, mostHours}, {"keep_last", set.KeepLast, mostKept}, {"keep_days", set.KeepDays, mostDays}} {
+	}{
+		{"every_hours", set.EveryHours, mostHours},
+		{"keep_last", set.KeepLast, mostKept},
+		{"keep_days", set.KeepDays, mostDays},
+	} {
 		if n.value < 0 || n.value > n.most {
 			return j17.Errorf(j17.CodeInvalidField, "'%s' must be a whole number from 1 to %d, or null", n.name, n.most).At(n.name)
 		}
@@ -75,10 +81,16 @@ func (set *Settings) check() error {
 
 	// Where S3 is. A secret key that cannot be opened here is not asked for again.
 	for _, text := range []struct{ name, value string }{
-		{"endpoint", set.S3.Endpoint}, {"region", set.S3.Region}, {"prefix", set.S3.Prefix}, {"access_key", set.S3.AccessKey}, {"secret_key", set.S3.SecretKey},
+		{"endpoint", set.S3.Endpoint},
+		{"region", set.S3.Region},
+		{"prefix", set.S3.Prefix},
+		{"access_key", set.S3.AccessKey},
+		{"secret_key", set.S3.SecretKey},
 	} {
 		if len(text.value) > mostText {
-			return j17.Errorf(j17.CodeInvalidField, "'%s' must not be longer than %d bytes", text.name, mostText).At("s3." + text.name)
+			return j17.Errorf(j17.CodeInvalidField, "'%s' must not be longer than %d bytes", text.name, mostText).At(
+				"s3." + text.name,
+			)
 		}
 	}
 	at := set.S3.options()
@@ -95,7 +107,8 @@ func (set *Settings) check() error {
 // options are what a repository needs to know.
 func (s *S3) options() repository.S3Options {
 	return repository.S3Options{
-		Endpoint: s.Endpoint, Bucket: s.Bucket, Region: s.Region, Prefix: s.Prefix, AccessKey: s.AccessKey, SecretKey: s.SecretKey,
+		Endpoint: s.Endpoint, Bucket: s.Bucket, Region: s.Region, Prefix: s.Prefix, AccessKey: s.AccessKey,
+		SecretKey: s.SecretKey,
 	}
 }
 
@@ -107,7 +120,8 @@ func home(instance string) j17.Tenant {
 	return j17.TenantOf(instance, j17.Prod)
 }
 
-// Settings returns the settings of an instance, or with "" those of the server. A secret key that cannot be opened is left out.
+// Settings returns the settings of an instance, or with "" those of the server. A secret key that cannot be opened is
+// left out.
 func (s *Service) Settings(ctx context.Context, instance string) (Settings, error) {
 	set, _, err := s.settings.load(ctx, instance)
 	return set, failure(err)
@@ -174,8 +188,8 @@ func (s *settingsStore) seal(at *S3) error {
 // place is what a secret key is for.
 func (s *S3) place() string { return s.Endpoint + "\n" + s.AccessKey }
 
-// Change changes the settings of an instance, or with "" those of the server, and returns them. A secret key that amend leaves empty
-// stays as it was if it is for the same endpoint and access key.
+// Change changes the settings of an instance, or with "" those of the server, and returns them. A secret key that amend
+// leaves empty stays as it was if it is for the same endpoint and access key.
 func (s *Service) Change(ctx context.Context, instance string, amend func(*Settings)) (Settings, error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -226,7 +240,8 @@ func (s *settingsStore) amended(ctx context.Context, instance string, amend func
 	return set, rev, set.check()
 }
 
-// scopesOf are the tenants whose backups the settings of an instance are about; those of the server are about all of it.
+// scopesOf are the tenants whose backups the settings of an instance are about; those of the server are about all of
+// it.
 func scopesOf(instance string) []j17.Tenant {
 	if instance == "" {
 		return []j17.Tenant{j17.System}

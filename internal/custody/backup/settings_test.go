@@ -36,7 +36,8 @@ func TestSettings(t *testing.T) {
 		return backup.S3{Endpoint: endpoint, Bucket: "bucket", Prefix: prefix, AccessKey: "key"}
 	}
 	moved := same("elsewhere", s3.Endpoint)
-	if set, err := change(func(s *backup.Settings) { s.S3 = &moved }); err != nil || set.S3.SecretKey != "very secret" || set.S3.Prefix != "elsewhere" {
+	if set, err := change(func(s *backup.Settings) { s.S3 = &moved }); err != nil ||
+		set.S3.SecretKey != "very secret" || set.S3.Prefix != "elsewhere" {
 		t.Errorf("the secret is not kept: %+v %v", set.S3, err)
 	}
 	other := same("", "https://other.example.com")
@@ -46,7 +47,9 @@ func TestSettings(t *testing.T) {
 	for name, amend := range map[string]func(*backup.Settings){
 		"a negative number": func(s *backup.Settings) { s.KeepDays = -1 },
 		"no recipient":      func(s *backup.Settings) { s.Recipients = []string{"age1nonsense"} },
-		"no bucket":         func(s *backup.Settings) { s.S3 = &backup.S3{Endpoint: s3.Endpoint, AccessKey: "a", SecretKey: "b"} },
+		"no bucket": func(s *backup.Settings) {
+			s.S3 = &backup.S3{Endpoint: s3.Endpoint, AccessKey: "a", SecretKey: "b"}
+		},
 		"no URL": func(s *backup.Settings) {
 			s.S3 = &backup.S3{Endpoint: "s3", Bucket: "b", AccessKey: "a", SecretKey: "b"}
 		},
@@ -90,7 +93,9 @@ func TestSchedule(t *testing.T) {
 	h := newHouse(t, nil)
 	h.run(t)
 	h.write(t, h.prod, "one", "first")
-	if _, err := h.Change(t.Context(), h.app.ID, func(s *backup.Settings) { s.EveryHours, s.KeepLast = 24, 2 }); err != nil {
+	if _, err := h.Change(
+		t.Context(), h.app.ID, func(s *backup.Settings) { s.EveryHours, s.KeepLast = 24, 2 },
+	); err != nil {
 		t.Fatal(err)
 	}
 	completed := func() (n int) {
@@ -127,7 +132,8 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// TestScheduleGoesOn checks that a backup that cannot be removed holds up neither the one that is due nor the removal of others.
+// TestScheduleGoesOn checks that a backup that cannot be removed holds up neither the one that is due nor the removal
+// of others.
 func TestScheduleGoesOn(t *testing.T) {
 	h := newHouse(t, nil)
 	h.run(t)
@@ -151,7 +157,9 @@ func TestScheduleGoesOn(t *testing.T) {
 	kept := h.make(t, h.prod, "")
 	h.stop()
 	h.open(t)
-	if _, err := h.Change(t.Context(), h.app.ID, func(s *backup.Settings) { s.EveryHours, s.KeepLast = 1, 1 }); err != nil {
+	if _, err := h.Change(
+		t.Context(), h.app.ID, func(s *backup.Settings) { s.EveryHours, s.KeepLast = 1, 1 },
+	); err != nil {
 		t.Fatal(err)
 	}
 	h.clock.Advance(3 * time.Hour)
@@ -178,7 +186,9 @@ func TestEncrypted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Change(t.Context(), h.app.ID, func(s *backup.Settings) { s.Recipients = []string{id.Recipient().String()} }); err != nil {
+	if _, err := h.Change(
+		t.Context(), h.app.ID, func(s *backup.Settings) { s.Recipients = []string{id.Recipient().String()} },
+	); err != nil {
 		t.Fatal(err)
 	}
 	a := h.make(t, h.prod, "")

@@ -11,8 +11,8 @@ import (
 	"j17/internal/custody/backup/repository"
 )
 
-// TestTwoServersShareAFolder has a server make a backup, delete another one and collect while a backup of another server is on its way in the
-// same folder, whose parts no manifest names yet.
+// TestTwoServersShareAFolder has a server make a backup, delete another one and collect while a backup of another
+// server is on its way in the same folder, whose parts no manifest names yet.
 func TestTwoServersShareAFolder(t *testing.T) {
 	hold := held{read: make(chan struct{}), goOn: make(chan struct{}), once: new(sync.Once)}
 	one := newHouse(t, func(o *backup.Options) {
@@ -57,7 +57,8 @@ func TestTwoServersShareAFolder(t *testing.T) {
 		t         j17.Tenant
 		has, lack string
 	}{{one, b.ID, one.prod, "of the first", "of the second"}, {two, fresh.ID, two.prod, "more", "of the first"}} {
-		if text := of.h.read(t, of.id, of.t); !strings.Contains(text, "what both servers have") || !strings.Contains(text, of.has) || strings.Contains(text, of.lack) {
+		if text := of.h.read(t, of.id, of.t); !strings.Contains(text, "what both servers have") ||
+			!strings.Contains(text, of.has) || strings.Contains(text, of.lack) {
 			t.Errorf("%s has %s", of.id, text)
 		}
 		if ids := of.h.ids(t, of.t); len(ids) != 1 || ids[0] != of.id {

@@ -33,12 +33,15 @@ type section struct {
 	anew bool
 }
 
-// tenant adds a tenant as it is now. An erasure, of whichever tenant, ends the archive that is read: then a new one shows the tenant as it is
-// by then, and what was copied of the feed stays but for what was erased. So a backup gets on, however many erasures there are.
+// tenant adds a tenant as it is now. An erasure, of whichever tenant, ends the archive that is read: then a new one
+// shows the tenant as it is by then, and what was copied of the feed stays but for what was erased. So a backup gets
+// on, however many erasures there are.
 func (p *pass) tenant(ctx context.Context, t j17.Tenant, parent *repository.Manifest) error {
 	var before repository.TenantManifest
 	if parent != nil {
-		if at := slices.IndexFunc(parent.Tenants, func(m repository.TenantManifest) bool { return m.Tenant == t }); at >= 0 {
+		if at := slices.IndexFunc(
+			parent.Tenants, func(m repository.TenantManifest) bool { return m.Tenant == t },
+		); at >= 0 {
 			before = parent.Tenants[at]
 		}
 	}
@@ -78,8 +81,8 @@ func (p *pass) tenant(ctx context.Context, t j17.Tenant, parent *repository.Mani
 	return fmt.Errorf("erasures have ended %d tries in a row to copy what %s has beside its events; try again when fewer are under way", mostIdle, t)
 }
 
-// goOn returns what is stored when an archive has ended that was as of a position: what was copied of it, and behind that what there was
-// before.
+// goOn returns what is stored when an archive has ended that was as of a position: what was copied of it, and behind
+// that what there was before.
 func goOn(have []section, got []repository.Segment, asOf j17.StreamID) []section {
 	all := make([]section, 0, len(got)+len(have))
 	var last j17.StreamID
@@ -96,9 +99,11 @@ func goOn(have []section, got []repository.Segment, asOf j17.StreamID) []section
 	return all
 }
 
-// try adds a tenant from one archive, and says as of what position that is. before is what the backup before has of it, have what is stored of
-// the feed.
-func (p *pass) try(ctx context.Context, t j17.Tenant, before repository.TenantManifest, have *[]section, first bool) (_ *repository.TenantWriter, asOf j17.StreamID, _ error) {
+// try adds a tenant from one archive, and says as of what position that is. before is what the backup before has of it,
+// have what is stored of the feed.
+func (p *pass) try(
+	ctx context.Context, t j17.Tenant, before repository.TenantManifest, have *[]section, first bool,
+) (_ *repository.TenantWriter, asOf j17.StreamID, _ error) {
 	taken := p.Clock.Now()
 	a, err := p.Store.Archive(ctx, t)
 	if err != nil {
@@ -187,13 +192,19 @@ func (p *pass) head(ctx context.Context, t j17.Tenant, a store.Archive) (reposit
 	if !ok {
 		return head, fmt.Errorf("the instance %s was deleted meanwhile", instance)
 	}
-	head.Instance, head.Name, head.Plan, head.InstanceCreatedAt, head.Environment = i.ID, i.Name, i.Plan, i.CreatedAt, env
-	p.job.row.Moments = append(p.job.row.Moments, Moment{Tenant: t, Position: extent.Last, Size: head.Size, Root: head.Root[:]})
+	head.Instance, head.Name, head.Plan, head.InstanceCreatedAt, head.Environment = i.ID, i.Name, i.Plan, i.CreatedAt,
+		env
+	p.job.row.Moments = append(p.job.row.Moments, Moment{
+		Tenant: t, Position: extent.Last, Size: head.Size, Root: head.Root[:],
+	})
 	return head, nil
 }
 
-// feed adds the events and notes of a tenant: those that are not stored, and again those of the sections that an erasure has changed.
-func (p *pass) feed(ctx context.Context, t j17.Tenant, a store.Archive, w *repository.TenantWriter, have []section) error {
+// feed adds the events and notes of a tenant: those that are not stored, and again those of the sections that an
+// erasure has changed.
+func (p *pass) feed(
+	ctx context.Context, t j17.Tenant, a store.Archive, w *repository.TenantWriter, have []section,
+) error {
 	if err := p.look(ctx, t, a, have); err != nil {
 		return err
 	}
@@ -262,8 +273,8 @@ func oldest(have []section) (at j17.StreamID) {
 	return at
 }
 
-// look finds the sections that hold events which were erased since they were stored. How far it has come is noted in them, so that the next
-// try goes on from there.
+// look finds the sections that hold events which were erased since they were stored. How far it has come is noted in
+// them, so that the next try goes on from there.
 func (p *pass) look(ctx context.Context, t j17.Tenant, a store.Archive, have []section) error {
 	if len(have) == 0 {
 		return nil
@@ -308,7 +319,9 @@ func (p *pass) erased(ctx context.Context, t j17.Tenant, key j17.Key, note j17.S
 		if !e.Erased() {
 			continue
 		}
-		at, _ := slices.BinarySearchFunc(have, e.StreamID, func(s section, id j17.StreamID) int { return s.Last.Compare(id) })
+		at, _ := slices.BinarySearchFunc(
+			have, e.StreamID, func(s section, id j17.StreamID) int { return s.Last.Compare(id) },
+		)
 		if at < len(have) && have[at].asOf.Compare(note) < 0 {
 			have[at].anew = true
 		}
@@ -323,8 +336,8 @@ func (p *pass) step(size int) error {
 	return p.pace.step(size)
 }
 
-// passedOver reports whether the items of a space are in no backup: what is rebuilt from events, what the list of backups itself
-// consists of, and secrets in a backup in clear.
+// passedOver reports whether the items of a space are in no backup: what is rebuilt from events, what the list of
+// backups itself consists of, and secrets in a backup in clear.
 func (p *pass) passedOver(t j17.Tenant, space store.Space) bool {
 	switch space {
 	case rowSpace, idSpace, unfinishedSpace, dueSpace, erasedSpace:

@@ -9,11 +9,14 @@ import (
 	"j17/internal/base/clock"
 )
 
-// TestTurnsDoNotEndInARow has three backups go to their object stores for longer than their turns, and one wait: one of them has to, and the other two go on until
-// that one has waited for a turn itself.
+// TestTurnsDoNotEndInARow has three backups go to their object stores for longer than their turns, and one wait: one of
+// them has to, and the other two go on until that one has waited for a turn itself.
 func TestTurnsDoNotEndInARow(t *testing.T) {
 	now := clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
-	s := &Service{Options: Options{Clock: now}, active: map[j17.Tenant]*job{}, turns: map[string]uint64{}, more: make(chan struct{}, 1)}
+	s := &Service{
+		Options: Options{Clock: now}, active: map[j17.Tenant]*job{}, turns: map[string]uint64{},
+		more: make(chan struct{}, 1),
+	}
 	works := map[*job]context.Context{}
 	begins := func(scope j17.Tenant) {
 		t.Helper()

@@ -66,14 +66,18 @@ func (h *house) away(t *testing.T, instance string) net.Listener {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	if _, err := h.Change(t.Context(), instance, func(s *backup.Settings) {
-		s.S3 = &backup.S3{Endpoint: "http://" + store.Addr().String(), Bucket: "bucket", Region: "us-east-1", AccessKey: "key", SecretKey: "secret"}
+		s.S3 = &backup.S3{
+			Endpoint: "http://" + store.Addr().String(), Bucket: "bucket", Region: "us-east-1", AccessKey: "key",
+			SecretKey: "secret",
+		}
 	}); err != nil {
 		t.Fatal(err)
 	}
 	return store
 }
 
-// TestSlowStoresHoldUpNobodyElse has two instances whose object stores do not answer take both turns: after a minute a third one has its own.
+// TestSlowStoresHoldUpNobodyElse has two instances whose object stores do not answer take both turns: after a minute a
+// third one has its own.
 func TestSlowStoresHoldUpNobodyElse(t *testing.T) {
 	h := newHouse(t, nil)
 	h.run(t)
@@ -104,7 +108,8 @@ func TestSlowStoresHoldUpNobodyElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := h.Get(t.Context(), others[2], quick.ID); err != nil || b.Status != backup.Running || h.Stats().Running != 2 {
+	if b, err := h.Get(t.Context(), others[2], quick.ID); err != nil || b.Status != backup.Running ||
+		h.Stats().Running != 2 {
 		t.Errorf("%+v, %v", b, err)
 	}
 
@@ -134,8 +139,9 @@ func stalling(t *testing.T) (h *house, reached chan j17.Tenant, goOn chan struct
 	return h, reached, goOn
 }
 
-// TestSlowStoresLeaveTheFolder has the object stores of more instances than may use one at a time not answer: two instances whose backups go to the
-// folder have theirs at the same time nevertheless, and the store that waited has its turn when another one has ended.
+// TestSlowStoresLeaveTheFolder has the object stores of more instances than may use one at a time not answer: two
+// instances whose backups go to the folder have theirs at the same time nevertheless, and the store that waited has its
+// turn when another one has ended.
 func TestSlowStoresLeaveTheFolder(t *testing.T) {
 	h, reached, goOn := stalling(t)
 	h.run(t)
@@ -172,7 +178,8 @@ func TestSlowStoresLeaveTheFolder(t *testing.T) {
 	h.clock.Advance(time.Minute)
 	create(quick)
 	h.await(t, func() bool { st := h.Stats(); return st.Running == 5 && st.Waiting == 1 })
-	if first, second := <-reached, <-reached; min(first, second) != min(quick[0], quick[1]) || max(first, second) != max(quick[0], quick[1]) {
+	if first, second := <-reached,
+		<-reached; min(first, second) != min(quick[0], quick[1]) || max(first, second) != max(quick[0], quick[1]) {
 		t.Errorf("%s and %s have begun", first, second)
 	}
 	close(goOn)
@@ -229,8 +236,9 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestSlowStoresTakeTurns has the object stores of more instances than may use one at a time take long: after a while one of them waits again, and the one
-// that has waited goes to its own. All of them can be cancelled, whether they wait or not.
+// TestSlowStoresTakeTurns has the object stores of more instances than may use one at a time take long: after a while
+// one of them waits again, and the one that has waited goes to its own. All of them can be cancelled, whether they wait
+// or not.
 func TestSlowStoresTakeTurns(t *testing.T) {
 	h := newHouse(t, nil)
 	h.run(t)

@@ -12,14 +12,15 @@ import (
 	"j17/internal/storage/store"
 )
 
-// upkeepEvery is how often it is tried whether backups can be written, and seen to it that all that are due by rule will be made.
+// upkeepEvery is how often it is tried whether backups can be written, and seen to it that all that are due by rule
+// will be made.
 const upkeepEvery = time.Hour
 
 // Daily are the settings of servers that nobody has set any for: a backup a day, of which a week's are kept.
 func Daily() Settings { return Settings{EveryHours: 24, KeepLast: 7} }
 
-// upkeep tries the folder, if backups go there by themselves, and has the backups of each tenant looked at that has a rule and no moment at which
-// to look: of those that have settings only by default nobody has asked for one.
+// upkeep tries the folder, if backups go there by themselves, and has the backups of each tenant looked at that has a
+// rule and no moment at which to look: of those that have settings only by default nobody has asked for one.
 func (s *Service) upkeep(ctx context.Context) error {
 	tenants, err := s.tenants(ctx)
 	if err != nil {
@@ -58,7 +59,8 @@ func (s *Service) upkeep(ctx context.Context) error {
 	return nil
 }
 
-// tryFolder notes whether backups can be written to the folder, where some are to go there, and tells when that changes.
+// tryFolder notes whether backups can be written to the folder, where some are to go there, and tells when that
+// changes.
 func (s *Service) tryFolder(ctx context.Context, wanted bool) {
 	var err error
 	if wanted {
@@ -106,7 +108,8 @@ func (s *Service) completed(b *Backup) {
 // tryTime is how long it may take to try a place.
 const tryTime = 30 * time.Second
 
-// Try finds out whether backups could be written, read, listed and removed where they would go after a change of the settings, and changes nothing.
+// Try finds out whether backups could be written, read, listed and removed where they would go after a change of the
+// settings, and changes nothing.
 func (s *Service) Try(ctx context.Context, instance string, amend func(*Settings)) error {
 	set, _, err := s.settings.amended(ctx, instance, amend)
 	if err != nil {

@@ -39,7 +39,8 @@ func TestByDefault(t *testing.T) {
 		if err != nil || dueErr != nil {
 			t.Fatal(err, dueErr)
 		}
-		return len(all) > 0 && all[0].Status == backup.Completed && stats.Running+stats.Waiting == 0 && next.Sub(h.clock.Now()) > time.Hour
+		return len(all) > 0 && all[0].Status == backup.Completed && stats.Running+stats.Waiting == 0 &&
+			next.Sub(h.clock.Now()) > time.Hour
 	}
 	h.await(t, ended)
 	for n := 2; n <= 9; n++ {
@@ -72,13 +73,16 @@ func TestSettingsCountBeforeTheDefault(t *testing.T) {
 	}
 	byDefault(&h.options)
 	h.open(t)
-	if set, err := h.Settings(t.Context(), ""); err != nil || set.EveryHours != 0 || set.KeepLast != 0 || set.KeepDays != 30 {
+	if set, err := h.Settings(t.Context(), ""); err != nil || set.EveryHours != 0 || set.KeepLast != 0 ||
+		set.KeepDays != 30 {
 		t.Errorf("%+v %v", set, err)
 	}
 
 	// What is not named in a change of the default stays.
 	h = newHouse(t, byDefault)
-	if set, err := h.Change(t.Context(), "", func(s *backup.Settings) { s.KeepLast = 3 }); err != nil || set.EveryHours != 24 || set.KeepLast != 3 {
+	if set, err := h.Change(
+		t.Context(), "", func(s *backup.Settings) { s.KeepLast = 3 },
+	); err != nil || set.EveryHours != 24 || set.KeepLast != 3 {
 		t.Errorf("%+v %v", set, err)
 	}
 }
@@ -108,7 +112,8 @@ func TestFolderThatCannotBeWritten(t *testing.T) {
 	}
 	h.run(t)
 	h.await(t, func() bool { return !h.Stats().FolderWritable })
-	again := func(is func() bool) { // The clock may have been moved before the round that is waited for has begun to wait.
+	again := func(is func() bool) {
+		// The clock may have been moved before the round that is waited for has begun to wait.
 		t.Helper()
 		h.await(t, func() bool {
 			h.clock.Advance(10 * time.Minute)
@@ -151,7 +156,9 @@ func TestTry(t *testing.T) {
 	if err := h.Try(t.Context(), h.app.ID, hourly); j17.CodeOf(err) != j17.CodeUnavailable {
 		t.Errorf("%v", err)
 	}
-	if err := h.Try(t.Context(), h.app.ID, func(s *backup.Settings) { s.KeepLast = -1 }); j17.CodeOf(err) != j17.CodeInvalidField {
+	if err := h.Try(
+		t.Context(), h.app.ID, func(s *backup.Settings) { s.KeepLast = -1 },
+	); j17.CodeOf(err) != j17.CodeInvalidField {
 		t.Errorf("%v", err)
 	}
 }

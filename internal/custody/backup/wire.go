@@ -12,8 +12,10 @@ import (
 // Wire returns the backup as people see it.
 func (b *Backup) Wire() wire.Backup {
 	shape := wire.Backup{
-		ID: b.ID, Status: string(b.Status), Scope: string(repository.OfEnvironment), Kind: string(b.Kind), Parent: wire.OrNull(b.Parent), Encrypted: b.Encrypted,
-		Storage: b.Storage(), Bytes: b.Bytes, Progress: wire.BackupProgress{Done: b.Done, Total: b.Total}, Error: wire.OrNull(b.Error),
+		ID: b.ID, Status: string(b.Status), Scope: string(repository.OfEnvironment), Kind: string(b.Kind),
+		Parent: wire.OrNull(b.Parent), Encrypted: b.Encrypted,
+		Storage: b.Storage(), Bytes: b.Bytes, Progress: wire.BackupProgress{Done: b.Done, Total: b.Total},
+		Error:     wire.OrNull(b.Error),
 		CreatedAt: b.CreatedAt.Truncate(time.Second),
 	}
 	if !b.CompletedAt.IsZero() {
@@ -30,7 +32,8 @@ func (b *Backup) Wire() wire.Backup {
 	if instance, env := b.Of(); instance != "" {
 		shape.Environment = &env
 		for i := range b.Moments {
-			shape.Position, shape.Size, shape.Root = position(&b.Moments[i]), &b.Moments[i].Size, new(hex.EncodeToString(b.Moments[i].Root))
+			shape.Position, shape.Size, shape.Root = position(&b.Moments[i]), &b.Moments[i].Size,
+				new(hex.EncodeToString(b.Moments[i].Root))
 		}
 		return shape
 	}
@@ -49,14 +52,16 @@ func (b *Backup) Wire() wire.Backup {
 // Wire returns the settings as people see them.
 func (set *Settings) Wire() wire.BackupSettings {
 	shape := wire.BackupSettings{
-		EveryHours: wire.OrNull(set.EveryHours), KeepLast: wire.OrNull(set.KeepLast), KeepDays: wire.OrNull(set.KeepDays), Recipients: set.Recipients,
+		EveryHours: wire.OrNull(set.EveryHours), KeepLast: wire.OrNull(set.KeepLast),
+		KeepDays: wire.OrNull(set.KeepDays), Recipients: set.Recipients,
 	}
 	if shape.Recipients == nil {
 		shape.Recipients = []string{}
 	}
 	if s := set.S3; s != nil {
 		shape.S3 = &wire.BackupS3{
-			Endpoint: s.Endpoint, Bucket: s.Bucket, Region: s.Region, Prefix: s.Prefix, AccessKey: s.AccessKey, SecretKeySet: s.SecretKey != "",
+			Endpoint: s.Endpoint, Bucket: s.Bucket, Region: s.Region, Prefix: s.Prefix, AccessKey: s.AccessKey,
+			SecretKeySet: s.SecretKey != "",
 		}
 	}
 	return shape

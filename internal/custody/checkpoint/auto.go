@@ -29,7 +29,9 @@ func defaultSettings() wire.RootCheckpointSettings {
 }
 
 // Set changes settings. What is enabled begins at once: with the events that are there, and with hours that begin now.
-func (s *Service) Set(ctx context.Context, t j17.Tenant, change wire.RootCheckpointSettingsChange) (wire.RootCheckpointSettings, error) {
+func (s *Service) Set(
+	ctx context.Context, t j17.Tenant, change wire.RootCheckpointSettingsChange,
+) (wire.RootCheckpointSettings, error) {
 	if err := validChange(&change); err != nil {
 		return wire.RootCheckpointSettings{}, err
 	}
@@ -53,7 +55,9 @@ func (s *Service) Set(ctx context.Context, t j17.Tenant, change wire.RootCheckpo
 	case !set.Enabled:
 		sides = append(sides, store.Side{Op: store.Delete, Space: hours, Key: settingsKey})
 	case !before.Enabled || before.EveryHours != set.EveryHours:
-		sides = append(sides, store.Side{Op: store.Put, Space: hours, Key: settingsKey, Due: s.Clock.Now().Add(period(&set))})
+		sides = append(sides, store.Side{
+			Op: store.Put, Space: hours, Key: settingsKey, Due: s.Clock.Now().Add(period(&set)),
+		})
 	}
 	if err := s.Store.Write(ctx, t, sides); err != nil {
 		return set, store.UserError(err)
@@ -108,8 +112,8 @@ func (s *Service) lastAuto(ctx context.Context, t j17.Tenant) (last *wire.RootCh
 	return last, err
 }
 
-// byItself makes a root checkpoint, if there are at least so many events more than with the last one that was made so, and any that no
-// root checkpoint has.
+// byItself makes a root checkpoint, if there are at least so many events more than with the last one that was made so,
+// and any that no root checkpoint has.
 func (s *Service) byItself(ctx context.Context, t j17.Tenant, set *wire.RootCheckpointSettings, events uint64) error {
 	extent, err := s.Store.Extent(ctx, t)
 	if err != nil {
@@ -138,8 +142,8 @@ func (s *Service) byItself(ctx context.Context, t j17.Tenant, set *wire.RootChec
 	return nil
 }
 
-// await notes after how many events the next root checkpoint of an environment is made, if any is, and has it looked at; the last one
-// had so many.
+// await notes after how many events the next root checkpoint of an environment is made, if any is, and has it looked
+// at; the last one had so many.
 func (s *Service) await(t j17.Tenant, set *wire.RootCheckpointSettings, last uint64, look bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +202,8 @@ func (s *Service) follow() func(context.Context) error {
 		for t, due := range s.toLook(changed) {
 			if err := s.enough(ctx, t, due); err != nil {
 				failed = append(failed, fmt.Errorf("%s: %w", t, err))
-				if _, damaged := errors.AsType[*store.CorruptionError](err); !damaged { // else a change of it is looked at again
+				if _, damaged := errors.AsType[*store.CorruptionError](err); !damaged {
+					// else a change of it is looked at again
 					s.again(t)
 				}
 			}
@@ -210,8 +215,8 @@ func (s *Service) follow() func(context.Context) error {
 // changedAtOnce is how many environments that have changed are looked at in one round.
 const changedAtOnce = 256
 
-// recall finds out for which of some environments root checkpoints are made by themselves, and returns those of which it cannot be known yet. One whose
-// settings are damaged is reported once.
+// recall finds out for which of some environments root checkpoints are made by themselves, and returns those of which
+// it cannot be known yet. One whose settings are damaged is reported once.
 func (s *Service) recall(ctx context.Context, of []j17.Tenant) (left []j17.Tenant, err error) {
 	var failed []error
 	for i, t := range of {
@@ -269,7 +274,8 @@ func (s *Service) awaitChange(ctx context.Context, seen uint64) error {
 	return err
 }
 
-// toLook returns the environments that are to be looked at, and with how many events their next root checkpoints are made.
+// toLook returns the environments that are to be looked at, and with how many events their next root checkpoints are
+// made.
 func (s *Service) toLook(changed []store.Change) map[j17.Tenant]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

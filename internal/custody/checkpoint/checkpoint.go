@@ -1,8 +1,10 @@
-// Package checkpoint keeps what an environment was at a position: the states of aggregates (named.go), from which they can be folded
-// on later, and roots of the log of its events (roots.go), with which somebody can show later that nothing was changed. It also
-// yields the states of all aggregates at one moment (states.go), which is what the hash of a checkpoint is of.
+// Package checkpoint keeps what an environment was at a position: the states of aggregates (named.go), from which they
+// can be folded on later, and roots of the log of its events (roots.go), with which somebody can show later that
+// nothing was changed. It also yields the states of all aggregates at one moment (states.go), which is what the hash of
+// a checkpoint is of.
 //
-// A kept state is stored under the key of its stream: an erasure of the stream finds it there, in whatever checkpoint it is.
+// A kept state is stored under the key of its stream: an erasure of the stream finds it there, in whatever checkpoint
+// it is.
 package checkpoint
 
 import (
@@ -24,17 +26,19 @@ import (
 
 // The side spaces of an environment.
 const (
-	// named and roots have the rows of checkpoints under numbers, in the order in which they were made; named and roots with ".ids" lead
-	// from their ids to these.
+	// named and roots have the rows of checkpoints under numbers, in the order in which they were made; named and roots
+	// with ".ids" lead from their ids to these.
 	named    store.Space = "checkpoints"
 	namedIDs store.Space = "checkpoints.ids"
 	roots    store.Space = "checkpoint.roots"
 	rootIDs  store.Space = "checkpoint.roots.ids"
 	// states has the states that checkpoints keep, each under the key of its stream and the id of the checkpoint.
 	states store.Space = "checkpoint.states"
-	// jobs has what is to be removed: the states of checkpoints that were deleted, or that their process did not live to finish.
+	// jobs has what is to be removed: the states of checkpoints that were deleted, or that their process did not live
+	// to finish.
 	jobs store.Space = "checkpoint.jobs"
-	// settings says when root checkpoints are made by themselves; hours has an item that is due when the hours are over.
+	// settings says when root checkpoints are made by themselves; hours has an item that is due when the hours are
+	// over.
 	settings store.Space = "checkpoint.settings"
 	hours    store.Space = "checkpoint.hours"
 	// counts has how many aggregates there were at a position.
@@ -65,23 +69,23 @@ type Options struct {
 type Service struct {
 	Options
 	*rootStore
-	// erasing is held while kept states of erased streams are removed, and shared by those who write states: a writer has looked
-	// at what was erased before, or its states are removed.
+	// erasing is held while kept states of erased streams are removed, and shared by those who write states: a writer
+	// has looked at what was erased before, or its states are removed.
 	erasing sync.RWMutex
 
 	removals, periods *worker.Queue
 
 	mu sync.Mutex
-	// making are the checkpoints that this process makes, or is about to, by their ids; waiting those of them that wait for their turn in the
-	// background, in their order; failed those that have failed there, the latest at the end.
+	// making are the checkpoints that this process makes, or is about to, by their ids; waiting those of them that wait
+	// for their turn in the background, in their order; failed those that have failed there, the latest at the end.
 	making          map[string]*making
 	waiting, failed []*making
 	// restoring are the restorations that are under way.
 	restoring map[*restoring]bool
 	// more is signalled when some wait.
 	more chan struct{}
-	// auto has the environments for which root checkpoints are made by themselves, and with how many events the next one is; look those
-	// that are to be looked at for it, and changed is signalled for these.
+	// auto has the environments for which root checkpoints are made by themselves, and with how many events the next
+	// one is; look those that are to be looked at for it, and changed is signalled for these.
 	auto    map[j17.Tenant]uint64
 	look    map[j17.Tenant]bool
 	changed chan struct{}
@@ -90,12 +94,20 @@ type Service struct {
 // New returns a service. Run must be called for what it does by itself.
 func New(o Options) *Service {
 	s := &Service{
-		Options:   o,
-		rootStore: &rootStore{store: o.Store, engine: o.Engine, log: o.Log, clock: o.Clock, mint: ident.NewMinter(o.Clock.Now)},
-		making:    map[string]*making{}, restoring: map[*restoring]bool{}, more: make(chan struct{}, atOnce), auto: map[j17.Tenant]uint64{}, look: map[j17.Tenant]bool{}, changed: make(chan struct{}, 1),
+		Options: o,
+		rootStore: &rootStore{
+			store: o.Store, engine: o.Engine, log: o.Log, clock: o.Clock, mint: ident.NewMinter(o.Clock.Now),
+		},
+		making: map[string]*making{}, restoring: map[*restoring]bool{}, more: make(chan struct{}, atOnce),
+		auto: map[j17.Tenant]uint64{}, look: map[j17.Tenant]bool{}, changed: make(chan struct{}, 1),
 	}
-	s.removals = o.Worker.Queue(worker.Work{Name: "checkpoint_removal", Store: o.Store, Space: jobs, Do: s.remove, Lease: removalLease, AtOnce: 2, Freeing: true})
-	s.periods = o.Worker.Queue(worker.Work{Name: "root_checkpoints", Store: o.Store, Space: hours, Do: s.hourly, Lease: rootLease, AtOnce: 2})
+	s.removals = o.Worker.Queue(worker.Work{
+		Name: "checkpoint_removal", Store: o.Store, Space: jobs, Do: s.remove, Lease: removalLease, AtOnce: 2,
+		Freeing: true,
+	})
+	s.periods = o.Worker.Queue(worker.Work{
+		Name: "root_checkpoints", Store: o.Store, Space: hours, Do: s.hourly, Lease: rootLease, AtOnce: 2,
+	})
 	return s
 }
 

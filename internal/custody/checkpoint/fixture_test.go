@@ -43,7 +43,8 @@ func (f *fixture) checkpointsOn(on checkpoint.Storage) *checkpoint.Service {
 	return checkpoint.New(checkpoint.Options{
 		Store: on, Engine: f.Engine, Clock: f.Clock, Logger: logger, Worker: kit,
 		Log: envlog.New(envlog.Options{
-			Store: f.Store, Clock: f.Clock, Worker: kit, Origin: func(t j17.Tenant) (string, error) { return string(t), nil },
+			Store: f.Store, Clock: f.Clock, Worker: kit,
+			Origin: func(t j17.Tenant) (string, error) { return string(t), nil },
 		}),
 	})
 }
@@ -62,8 +63,9 @@ func lines(ctx context.Context, t *testing.T, x *checkpoint.States) string {
 	return b.String()
 }
 
-// endingStore is a store on which something happens: at the write of states after so many of them, which end is called at and, with
-// broken, all writes from there on fail; or once, at the first look at heads of the checkpoints themselves.
+// endingStore is a store on which something happens: at the write of states after so many of them, which end is called
+// at and, with broken, all writes from there on fail; or once, at the first look at heads of the checkpoints
+// themselves.
 type endingStore struct {
 	checkpoint.Storage
 

@@ -10,9 +10,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// A kept state begins with keptFormat. Behind it stand the first half of the SHA-256 of the rest; the fingerprint of the handlers that
-// made the state; as numbers of 8 bytes the generation and the length of its stream and the timestamp of the first event; as numbers of
-// 4 bytes where in the line the state begins and how long it is; and the line.
+// A kept state begins with keptFormat. Behind it stand the first half of the SHA-256 of the rest; the fingerprint of
+// the handlers that made the state; as numbers of 8 bytes the generation and the length of its stream and the timestamp
+// of the first event; as numbers of 4 bytes where in the line the state begins and how long it is; and the line.
 const (
 	keptFormat = 1
 
@@ -53,13 +53,16 @@ func keep(st *State, fingerprint [32]byte) []byte {
 	return b
 }
 
-// readKept decodes a state that was kept; it shares the bytes of the item. What is not as it was written is a *store.CorruptionError.
+// readKept decodes a state that was kept; it shares the bytes of the item. What is not as it was written is a
+// *store.CorruptionError.
 func readKept(item *store.Item) (*kept, error) {
 	b := item.Value
 	if len(b) < keptLine || b[0] != keptFormat {
 		return nil, damagedState(item.Key, "it has another format")
 	}
-	if sum := sha256.Sum256(b[keptFingerprint:]); string(sum[:keptFingerprint-keptSum]) != string(b[keptSum:keptFingerprint]) {
+	if sum := sha256.Sum256(b[keptFingerprint:]); string(
+		sum[:keptFingerprint-keptSum],
+	) != string(b[keptSum:keptFingerprint]) {
 		return nil, damagedState(item.Key, "its checksum is wrong")
 	}
 	k := &kept{generation: binary.BigEndian.Uint64(b[keptGeneration:]), line: b[keptLine:]}

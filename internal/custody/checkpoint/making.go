@@ -22,21 +22,22 @@ const (
 )
 
 const (
-	// atOnce is how many checkpoints are made in the background at a time, mostUnfinished how many of one environment may be under way or wait
-	// there.
+	// atOnce is how many checkpoints are made in the background at a time, mostUnfinished how many of one environment
+	// may be under way or wait there.
 	atOnce         = 2
 	mostUnfinished = 4
 	// mostFailed is how many are remembered that have failed in the background.
 	mostFailed = 100
 )
 
-// making is a checkpoint on its way. What it keeps is not there before its end, and nothing is left of it where this process does not live to see
-// that.
+// making is a checkpoint on its way. What it keeps is not there before its end, and nothing is left of it where this
+// process does not live to see that.
 type making struct {
 	tenant j17.Tenant
 	ask    wire.NewCheckpoint
 	first  *States
-	// begun is the checkpoint as it was when it was begun, made its progress, which belongs to the goroutine that makes it.
+	// begun is the checkpoint as it was when it was begun, made its progress, which belongs to the goroutine that makes
+	// it.
 	begun wire.Checkpoint
 	made  row
 	// background reports that nobody waits for it.
@@ -45,7 +46,8 @@ type making struct {
 	done, total atomic.Uint64
 	// cancelled is closed when somebody no longer wants it, ended when nothing is done for it any longer.
 	cancelled, ended chan struct{}
-	// given is set where it is not going to be completed, and err says why. The service's mu guards them, and the closing of cancelled.
+	// given is set where it is not going to be completed, and err says why. The service's mu guards them, and the
+	// closing of cancelled.
 	given bool
 	err   error
 }
@@ -81,7 +83,8 @@ func told(err error) string {
 // errCancelled is the error of a checkpoint that somebody has cancelled.
 func errCancelled() error { return j17.Errorf(j17.CodeConflict, "The checkpoint was cancelled.") }
 
-// Create keeps the states that aggregates have now. It takes as long as it takes to fold them; when ctx ends nothing is kept.
+// Create keeps the states that aggregates have now. It takes as long as it takes to fold them; when ctx ends nothing is
+// kept.
 func (s *Service) Create(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoint) (wire.Checkpoint, error) {
 	m, err := s.begin(ctx, t, ask, false)
 	if err != nil {
@@ -91,7 +94,8 @@ func (s *Service) Create(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoi
 	return m.made.Checkpoint, m.err
 }
 
-// Start is Create in the background: it returns when it is certain that the checkpoint will be made, or fail. Get shows how far it is.
+// Start is Create in the background: it returns when it is certain that the checkpoint will be made, or fail. Get shows
+// how far it is.
 func (s *Service) Start(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoint) (wire.Checkpoint, error) {
 	m, err := s.begin(ctx, t, ask, true)
 	if err != nil {
@@ -113,8 +117,8 @@ func (s *Service) signal() {
 	}
 }
 
-// begin finds out what a checkpoint is of, and notes that it is about to be made. Whatever becomes of this process: what is not finished is
-// removed.
+// begin finds out what a checkpoint is of, and notes that it is about to be made. Whatever becomes of this process:
+// what is not finished is removed.
 func (s *Service) begin(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoint, background bool) (*making, error) {
 	if err := s.admit(ctx, t, ask.Name); err != nil {
 		return nil, err
@@ -123,9 +127,13 @@ func (s *Service) begin(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoin
 	if err != nil {
 		return nil, err
 	}
-	m := &making{tenant: t, ask: ask, first: first, background: background, cancelled: make(chan struct{}), ended: make(chan struct{})}
+	m := &making{
+		tenant: t, ask: ask, first: first, background: background, cancelled: make(chan struct{}),
+		ended: make(chan struct{}),
+	}
 	m.made = rowOf(first)
-	m.made.ID, m.made.Name, m.made.Status, m.made.CreatedAt, m.made.Position = s.mint.Handle(ident.CheckpointPrefix), ask.Name, running, s.now(), first.Position().PositionText()
+	m.made.ID, m.made.Name, m.made.Status, m.made.CreatedAt, m.made.Position = s.mint.Handle(ident.CheckpointPrefix),
+		ask.Name, running, s.now(), first.Position().PositionText()
 	m.begun = m.made.Checkpoint
 	if err := s.enter(m); err != nil {
 		return nil, err
@@ -186,7 +194,10 @@ func (s *Service) next(ctx context.Context) error {
 			s.signal() // for another one
 		}
 		if s.make(ctx, m); m.err != nil && !m.isCancelled() {
-			s.Logger.LogAttrs(ctx, slog.LevelError, "a checkpoint could not be made", slog.String("checkpoint", m.made.ID), slog.String("tenant", string(m.tenant)), slog.Any("error", m.err))
+			s.Logger.LogAttrs(
+				ctx, slog.LevelError, "a checkpoint could not be made", slog.String("checkpoint", m.made.ID),
+				slog.String("tenant", string(m.tenant)), slog.Any("error", m.err),
+			)
 		}
 	}
 	return nil
@@ -205,7 +216,10 @@ func (s *Service) make(ctx context.Context, m *making) {
 	}()
 	err := errCancelled()
 	if !m.isCancelled() {
-		err = panics.Logged(work, s.Logger, "making checkpoint "+m.made.ID+" of "+string(m.tenant), func() error { return s.keep(work, m) })
+		err = panics.Logged(
+			work, s.Logger, "making checkpoint "+m.made.ID+" of "+string(m.tenant),
+			func() error { return s.keep(work, m) },
+		)
 	}
 	if err != nil {
 		if m.isCancelled() {
@@ -302,7 +316,8 @@ func (s *Service) unfinishedOne(t j17.Tenant, id string) (wire.Checkpoint, bool)
 	return all[at], true
 }
 
-// cancel ends the making of a checkpoint and waits for that, or forgets that it has failed; nil where there is none, or it was completed first.
+// cancel ends the making of a checkpoint and waits for that, or forgets that it has failed; nil where there is none, or
+// it was completed first.
 func (s *Service) cancel(ctx context.Context, t j17.Tenant, id string) (*wire.Checkpoint, error) {
 	s.mu.Lock()
 	m := s.making[id]

@@ -28,8 +28,8 @@ func (f *fixture) running(t *testing.T) {
 	})
 }
 
-// stopping is a store at which the making of a checkpoint waits when it is about to write its first states, so that somebody can look; it goes on
-// when that is given free.
+// stopping is a store at which the making of a checkpoint waits when it is about to write its first states, so that
+// somebody can look; it goes on when that is given free.
 type stopping struct {
 	*endingStore
 	reached, free chan struct{}
@@ -47,8 +47,8 @@ func (f *fixture) stopping() *stopping {
 
 func background() wire.NewCheckpoint { return wire.NewCheckpoint{Name: new("slow"), Wait: new(bool)} }
 
-// TestCheckpointsShowHowFarTheyAre has a checkpoint made in the background: it is listed with its progress, and is like any other one when it is
-// completed.
+// TestCheckpointsShowHowFarTheyAre has a checkpoint made in the background: it is listed with its progress, and is like
+// any other one when it is completed.
 func TestCheckpointsShowHowFarTheyAre(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, enginetest.CounterSpec, engine.Options{})
@@ -62,14 +62,16 @@ func TestCheckpointsShowHowFarTheyAre(t *testing.T) {
 	}
 	<-s.reached
 	all, err := f.List(t.Context(), enginetest.Tenant, 0, 10)
-	if err != nil || len(all) != 2 || all[0].ID != begun.ID || all[0].Status != "running" || all[1].ID != before.ID || all[1].Status != "completed" || all[1].Progress != nil {
+	if err != nil || len(all) != 2 || all[0].ID != begun.ID || all[0].Status != "running" || all[1].ID != before.ID ||
+		all[1].Status != "completed" || all[1].Progress != nil {
 		t.Fatalf("listed are %+v, %v", all, err)
 	}
 	if p := all[0].Progress; p == nil || p.Done != 500 || p.Total != 600 {
 		t.Errorf("the progress is %+v", p)
 	}
 	for offset, want := range []string{begun.ID, before.ID} {
-		if page, err := f.List(t.Context(), enginetest.Tenant, offset, 1); err != nil || len(page) != 1 || page[0].ID != want {
+		if page, err := f.List(t.Context(), enginetest.Tenant, offset, 1); err != nil || len(page) != 1 ||
+			page[0].ID != want {
 			t.Errorf("page %d: %+v, %v", offset, page, err)
 		}
 	}
@@ -83,15 +85,16 @@ func TestCheckpointsShowHowFarTheyAre(t *testing.T) {
 			continue
 		}
 		want := f.made(t, wire.NewCheckpoint{})
-		if got.Status != "completed" || got.Aggregates != 600 || got.StateHash != want.StateHash || got.Progress != nil {
+		if got.Status != "completed" || got.Aggregates != 600 || got.StateHash != want.StateHash ||
+			got.Progress != nil {
 			t.Errorf("made was %+v, and is to be like %+v", got, want)
 		}
 		break
 	}
 }
 
-// TestCheckpointsAreCancelled cancels checkpoints that are made, for somebody who waits and in the background, and one that waits for its turn:
-// nothing is left of them.
+// TestCheckpointsAreCancelled cancels checkpoints that are made, for somebody who waits and in the background, and one
+// that waits for its turn: nothing is left of them.
 func TestCheckpointsAreCancelled(t *testing.T) {
 	t.Parallel()
 	for _, wait := range []bool{true, false} {
@@ -145,7 +148,8 @@ func TestCheckpointsAreCancelled(t *testing.T) {
 	}
 }
 
-// TestCheckpointsWaitForTheirTurn begins more than are made at a time, and more than may wait. One that waits is cancelled by itself.
+// TestCheckpointsWaitForTheirTurn begins more than are made at a time, and more than may wait. One that waits is
+// cancelled by itself.
 func TestCheckpointsWaitForTheirTurn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, enginetest.CounterSpec, engine.Options{})
@@ -203,12 +207,15 @@ func TestAFailedCheckpointTellsWhy(t *testing.T) {
 	}
 }
 
-// TestACheckpointThatDoesNotBegin: whoever asks for one that cannot begin hears of it at once, and it is not listed, also where several ask.
+// TestACheckpointThatDoesNotBegin: whoever asks for one that cannot begin hears of it at once, and it is not listed,
+// also where several ask.
 func TestACheckpointThatDoesNotBegin(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, enginetest.CounterSpec, engine.Options{})
 	f.counted(t, 3)
-	f.Service = f.checkpointsOn(&endingStore{Storage: f.Store, refused: "checkpoint.jobs", broken: errors.New("the disk is gone")})
+	f.Service = f.checkpointsOn(&endingStore{
+		Storage: f.Store, refused: "checkpoint.jobs", broken: errors.New("the disk is gone"),
+	})
 	var asking sync.WaitGroup
 	for range 4 {
 		asking.Go(func() {
@@ -277,7 +284,8 @@ func TestRestorationsShowHowFarTheyAre(t *testing.T) {
 	}()
 	<-s.reached
 	got, err := f.Get(t.Context(), enginetest.Tenant, made.ID)
-	if err != nil || got.Status != "completed" || got.Restoring == nil || got.Restoring.Done != 600 || got.Restoring.Total != 1200 {
+	if err != nil || got.Status != "completed" || got.Restoring == nil || got.Restoring.Done != 600 ||
+		got.Restoring.Total != 1200 {
 		t.Errorf("got %+v with %+v, %v", got, got.Restoring, err)
 	}
 	all, err := f.List(t.Context(), enginetest.Tenant, 0, 10)

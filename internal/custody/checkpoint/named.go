@@ -157,7 +157,9 @@ type keeping struct {
 
 func (k *keeping) add(st *State, id string, fingerprint [32]byte) {
 	value := keep(st, fingerprint)
-	k.sides = append(k.sides, store.Side{Op: store.Put, Space: states, Key: keptKey(st.Key, id), Value: value, Plain: true})
+	k.sides = append(k.sides, store.Side{
+		Op: store.Put, Space: states, Key: keptKey(st.Key, id), Value: value, Plain: true,
+	})
 	k.keys, k.generations = append(k.keys, st.Key), append(k.generations, st.Version.Generation)
 	k.bytes += len(value)
 }
@@ -223,7 +225,8 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*numbered[
 	return found, err
 }
 
-// List returns up to limit checkpoints behind the first offset ones: first those that are not completed, then the others, the newest first.
+// List returns up to limit checkpoints behind the first offset ones: first those that are not completed, then the
+// others, the newest first.
 func (s *Service) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]wire.Checkpoint, error) {
 	unfinished := s.unfinished(t)
 	all := append([]wire.Checkpoint{}, unfinished[min(offset, len(unfinished)):min(offset+limit, len(unfinished))]...)
@@ -234,7 +237,10 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]
 	page, err := s.named().page(ctx, t, offset, limit-len(all))
 	for i := range page {
 		c := page[i].Checkpoint
-		if c.Status = completed; !slices.ContainsFunc(unfinished, func(u wire.Checkpoint) bool { return u.ID == c.ID }) { // it may be by now
+		if c.Status = completed; !slices.ContainsFunc(
+			unfinished, func(u wire.Checkpoint) bool { return u.ID == c.ID },
+		) {
+			// it may be by now
 			all = append(all, s.restored(t, c))
 		}
 	}
@@ -269,8 +275,8 @@ const (
 
 // removing is a removal of what a checkpoint keeps.
 type removing struct {
-	// Key is that of the only aggregate; else Types are those whose streams are still to be gone through, those of the first one after
-	// an id.
+	// Key is that of the only aggregate; else Types are those whose streams are still to be gone through, those of the
+	// first one after an id.
 	Key   string   `json:"key,omitempty"`
 	Types []string `json:"types,omitempty"`
 	After string   `json:"after,omitempty"`
@@ -290,7 +296,10 @@ func (s *Service) giveUp(ctx context.Context, t j17.Tenant, id string) error {
 		return nil
 	}
 	if err == nil {
-		err = s.Store.WriteFreeing(ctx, t, []store.Side{{Op: store.Put, Space: jobs, Key: id, Value: item.Value, Due: s.Clock.Now(), Cond: store.IfRev, Rev: item.Rev}})
+		err = s.Store.WriteFreeing(ctx, t, []store.Side{{
+			Op: store.Put, Space: jobs, Key: id, Value: item.Value, Due: s.Clock.Now(), Cond: store.IfRev,
+			Rev: item.Rev,
+		}})
 	}
 	if _, ok := errors.AsType[*store.SideConflict](err); ok {
 		return nil // it has begun
@@ -298,11 +307,13 @@ func (s *Service) giveUp(ctx context.Context, t j17.Tenant, id string) error {
 	return store.UserError(err)
 }
 
-// remove carries out a part of a removal, as long as its claim holds: a checkpoint that was completed meanwhile has no removal any longer,
-// and keeps its states.
+// remove carries out a part of a removal, as long as its claim holds: a checkpoint that was completed meanwhile has no
+// removal any longer, and keeps its states.
 func (s *Service) remove(ctx context.Context, c *worker.Claim) error {
 	if s.isMaking(c.Key) {
-		return store.UserError(s.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(c.Value, s.Clock.Now().Add(unfinishedPause))}))
+		return store.UserError(s.Store.Write(ctx, c.Tenant, []store.Side{
+			c.Replace(c.Value, s.Clock.Now().Add(unfinishedPause)),
+		}))
 	}
 	var r removing
 	if err := json.Unmarshal(c.Value, &r); err != nil {
@@ -311,7 +322,9 @@ func (s *Service) remove(ctx context.Context, c *worker.Claim) error {
 
 	// One aggregate.
 	if r.Key != "" {
-		return s.Store.WriteFreeing(ctx, c.Tenant, []store.Side{{Op: store.Delete, Space: states, Key: r.Key + "/" + c.Key, Plain: true}, c.Remove()})
+		return s.Store.WriteFreeing(ctx, c.Tenant, []store.Side{
+			{Op: store.Delete, Space: states, Key: r.Key + "/" + c.Key, Plain: true}, c.Remove(),
+		})
 	}
 
 	// The next ones of many.

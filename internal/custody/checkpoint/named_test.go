@@ -51,11 +51,13 @@ func (f *fixture) left(t *testing.T) int {
 
 // remade is a spec under which counters count otherwise.
 func remade() string {
-	return strings.Replace(enginetest.CounterSpec, `{"target":"n","by":"$.data.by"}`, `{"target":"m","by":"$.data.by"}`, 1)
+	return strings.Replace(
+		enginetest.CounterSpec, `{"target":"n","by":"$.data.by"}`, `{"target":"m","by":"$.data.by"}`, 1,
+	)
 }
 
-// TestCheckpointsKeepStates makes checkpoints of one aggregate, of a type and of all, goes on, and has them restored: states are what they
-// were before.
+// TestCheckpointsKeepStates makes checkpoints of one aggregate, of a type and of all, goes on, and has them restored:
+// states are what they were before.
 func TestCheckpointsKeepStates(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, enginetest.CounterSpec, engine.Options{SnapshotEvery: 2})
@@ -90,7 +92,8 @@ func TestCheckpointsKeepStates(t *testing.T) {
 	} {
 		sum := sha256.Sum256([]byte(tc.want))
 		made := f.made(t, tc.ask)
-		if made.Scope != tc.scope || made.StateHash != hex.EncodeToString(sum[:]) || made.Aggregates != uint64(strings.Count(tc.want, "\n")) {
+		if made.Scope != tc.scope || made.StateHash != hex.EncodeToString(sum[:]) ||
+			made.Aggregates != uint64(strings.Count(tc.want, "\n")) {
 			t.Errorf("made %+v of %s", made, tc.want)
 		}
 		all = append([]wire.Checkpoint{made}, all...)
@@ -111,7 +114,8 @@ func TestCheckpointsKeepStates(t *testing.T) {
 		t.Errorf("listed are %+v, %v", got, err)
 	}
 	for _, c := range all {
-		if n, got, err := f.Restore(t.Context(), enginetest.Tenant, c.ID); err != nil || n != c.Aggregates || got.ID != c.ID {
+		if n, got, err := f.Restore(t.Context(), enginetest.Tenant, c.ID); err != nil || n != c.Aggregates ||
+			got.ID != c.ID {
 			t.Errorf("restoring %+v gives %d, %v", c, n, err)
 		}
 		if got := exported(""); got != before {
@@ -205,7 +209,9 @@ func TestOutdatedCheckpoints(t *testing.T) {
 	key := j17.Key{Type: "counter", ID: "00000000-0000-4000-a000-000000000001"}
 	one, two := f.made(t, wire.NewCheckpoint{Key: new(key.String())}), f.made(t, wire.NewCheckpoint{Key: new("counter:00000000-0000-4000-a000-000000000002")})
 	if _, err := f.Store.Rewrite(t.Context(), enginetest.Tenant, store.Rewrite{Streams: []store.RewrittenStream{{
-		Key: key, Events: []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte("null"), Metadata: []byte("{}")}},
+		Key: key, Events: []store.Rewritten{
+			{Version: 1, Type: "_was_tombstoned", Data: []byte("null"), Metadata: []byte("{}")},
+		},
 	}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -217,14 +223,17 @@ func TestOutdatedCheckpoints(t *testing.T) {
 		if err := f.Erase(t.Context(), enginetest.Tenant, part.Erased{Keys: []j17.Key{key}}); err != nil {
 			t.Fatal(err)
 		}
-		if held, err := store.HeldBy(t.Context(), f.Store, enginetest.Tenant, part.Declared(f.Part().Spaces), key); err != nil || len(held) > 0 {
+		if held, err := store.HeldBy(
+			t.Context(), f.Store, enginetest.Tenant, part.Declared(f.Part().Spaces), key,
+		); err != nil || len(held) > 0 {
 			t.Errorf("of what was erased there is %v, %v", held, err)
 		}
 	}
 	outdated(f.made(t, wire.NewCheckpoint{}), "")
 }
 
-// TestDamagedCheckpoints changes each byte of what a checkpoint keeps, and what its row says: it is said, and nothing is restored.
+// TestDamagedCheckpoints changes each byte of what a checkpoint keeps, and what its row says: it is said, and nothing
+// is restored.
 func TestDamagedCheckpoints(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, enginetest.CounterSpec, engine.Options{})
@@ -237,14 +246,17 @@ func TestDamagedCheckpoints(t *testing.T) {
 	}
 	put := func(space store.Space, key string, value []byte) {
 		t.Helper()
-		if err := f.Store.Write(t.Context(), enginetest.Tenant, []store.Side{{Op: store.Put, Space: space, Key: key, Value: value}}); err != nil {
+		if err := f.Store.Write(t.Context(), enginetest.Tenant, []store.Side{
+			{Op: store.Put, Space: space, Key: key, Value: value},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	damaged := func(what string, want string) {
 		t.Helper()
 		_, _, err := f.Restore(t.Context(), enginetest.Tenant, c.ID)
-		if cause, ok := errors.AsType[*store.CorruptionError](err); j17.CodeOf(err) != j17.CodeCorruption || !ok || !strings.Contains(cause.Where, want) {
+		if cause, ok := errors.AsType[*store.CorruptionError](err); j17.CodeOf(err) != j17.CodeCorruption || !ok ||
+			!strings.Contains(cause.Where, want) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -258,7 +270,9 @@ func TestDamagedCheckpoints(t *testing.T) {
 		put("checkpoint.states", key, item.Value[:n])
 		damaged(fmt.Sprintf("%d bytes", n), key)
 	}
-	if err := f.Store.Write(t.Context(), enginetest.Tenant, []store.Side{{Op: store.Delete, Space: "checkpoint.states", Key: key}}); err != nil {
+	if err := f.Store.Write(t.Context(), enginetest.Tenant, []store.Side{
+		{Op: store.Delete, Space: "checkpoint.states", Key: key},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	damaged("nothing", c.ID)
@@ -267,13 +281,17 @@ func TestDamagedCheckpoints(t *testing.T) {
 	if err != nil || len(rows) != 1 {
 		t.Fatal(rows, err)
 	}
-	put("checkpoints", rows[0].Key, []byte(strings.Replace(string(rows[0].Value), c.StateHash, strings.Repeat("0", 64), 1)))
+	put(
+		"checkpoints", rows[0].Key,
+		[]byte(strings.Replace(string(rows[0].Value), c.StateHash, strings.Repeat("0", 64), 1)),
+	)
 	damaged("another hash", c.ID)
 	put("checkpoints", rows[0].Key, []byte("{"))
 	damaged("no row", rows[0].Key)
 }
 
-// TestUnfinishedCheckpoints ends the making of a checkpoint in the middle, by its context and by the end of its process: nothing is left.
+// TestUnfinishedCheckpoints ends the making of a checkpoint in the middle, by its context and by the end of its
+// process: nothing is left.
 func TestUnfinishedCheckpoints(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"cancelled", "killed"} {
@@ -303,14 +321,16 @@ func TestUnfinishedCheckpoints(t *testing.T) {
 			}
 		}
 		jobs, err := f.Store.Count(t.Context(), enginetest.Tenant, "checkpoint.jobs", store.Range{}, 10)
-		if all, failed := f.List(t.Context(), enginetest.Tenant, 0, 10); failed != nil || err != nil || len(all) != 0 || f.left(t) != 0 || jobs != 0 {
+		if all, failed := f.List(
+			t.Context(), enginetest.Tenant, 0, 10,
+		); failed != nil || err != nil || len(all) != 0 || f.left(t) != 0 || jobs != 0 {
 			t.Errorf("%s: left are %+v, %d states and %d removals, %v %v", how, all, f.left(t), jobs, failed, err)
 		}
 	}
 }
 
-// TestAnErasureWhileACheckpointIsMade erases a stream after its state was loaded and before it is written: what is kept is what there is
-// then.
+// TestAnErasureWhileACheckpointIsMade erases a stream after its state was loaded and before it is written: what is kept
+// is what there is then.
 func TestAnErasureWhileACheckpointIsMade(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, enginetest.CounterSpec, engine.Options{})
@@ -318,7 +338,9 @@ func TestAnErasureWhileACheckpointIsMade(t *testing.T) {
 	key := j17.Key{Type: "counter", ID: "00000000-0000-4000-a000-000000000001"}
 	erasing := &endingStore{Storage: f.Store, atHeads: func() {
 		if _, err := f.Store.Rewrite(t.Context(), enginetest.Tenant, store.Rewrite{Streams: []store.RewrittenStream{{
-			Key: key, Events: []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte("null"), Metadata: []byte("{}")}},
+			Key: key, Events: []store.Rewritten{
+				{Version: 1, Type: "_was_tombstoned", Data: []byte("null"), Metadata: []byte("{}")},
+			},
 		}}}); err != nil {
 			t.Error(err)
 		}
@@ -334,8 +356,9 @@ func TestAnErasureWhileACheckpointIsMade(t *testing.T) {
 	}
 }
 
-// TestAnErasureAndADeploymentWhileACheckpointIsMade erases a stream after its state was loaded, and deploys a spec with a type more, or one less: there is no
-// checkpoint of one spec whose states are those of the other, and nothing is left of it.
+// TestAnErasureAndADeploymentWhileACheckpointIsMade erases a stream after its state was loaded, and deploys a spec with
+// a type more, or one less: there is no checkpoint of one spec whose states are those of the other, and nothing is left
+// of it.
 func TestAnErasureAndADeploymentWhileACheckpointIsMade(t *testing.T) {
 	t.Parallel()
 	one := enginetest.CounterSpec
@@ -349,15 +372,20 @@ func TestAnErasureAndADeploymentWhileACheckpointIsMade(t *testing.T) {
 		key := j17.Key{Type: "counter", ID: "00000000-0000-4000-a000-000000000001"}
 		erasing := &endingStore{Storage: f.Store, atHeads: func() {
 			f.DeploySource(t, specs[1])
-			if _, err := f.Store.Rewrite(t.Context(), enginetest.Tenant, store.Rewrite{Streams: []store.RewrittenStream{{
-				Key: key, Events: []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte("null"), Metadata: []byte("{}")}},
-			}}}); err != nil {
+			if _, err := f.Store.Rewrite(t.Context(), enginetest.Tenant,
+				store.Rewrite{Streams: []store.RewrittenStream{{
+					Key: key, Events: []store.Rewritten{
+						{Version: 1, Type: "_was_tombstoned", Data: []byte("null"), Metadata: []byte("{}")},
+					},
+				}}}); err != nil {
 				t.Error(err)
 			}
 		}}
 		f.Service = f.checkpointsOn(erasing)
 		f.running(t)
-		if _, err := f.Service.Create(t.Context(), enginetest.Tenant, wire.NewCheckpoint{}); j17.CodeOf(err) != j17.CodeBusy {
+		if _, err := f.Service.Create(
+			t.Context(), enginetest.Tenant, wire.NewCheckpoint{},
+		); j17.CodeOf(err) != j17.CodeBusy {
 			t.Errorf("it is made: %v", err)
 		}
 		c := f.made(t, wire.NewCheckpoint{})
@@ -367,19 +395,23 @@ func TestAnErasureAndADeploymentWhileACheckpointIsMade(t *testing.T) {
 	}
 }
 
-// TestACheckpointThatIsCompletedWhileItIsRemoved lets a removal begin that was planned for the case that a checkpoint does not come to its
-// end, and the checkpoint come to its end then: it keeps its states.
+// TestACheckpointThatIsCompletedWhileItIsRemoved lets a removal begin that was planned for the case that a checkpoint
+// does not come to its end, and the checkpoint come to its end then: it keeps its states.
 func TestACheckpointThatIsCompletedWhileItIsRemoved(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, enginetest.CounterSpec, engine.Options{})
 	f.counted(t, 3)
 	c := f.made(t, wire.NewCheckpoint{})
-	job := store.Side{Op: store.Put, Space: "checkpoint.jobs", Key: c.ID, Value: []byte(`{"types":["counter"]}`), Due: f.Clock.Now()}
+	job := store.Side{
+		Op: store.Put, Space: "checkpoint.jobs", Key: c.ID, Value: []byte(`{"types":["counter"]}`), Due: f.Clock.Now(),
+	}
 	if err := f.Store.Write(t.Context(), enginetest.Tenant, []store.Side{job}); err != nil {
 		t.Fatal(err)
 	}
 	completed := &endingStore{Storage: f.Store, atRemoval: func() {
-		if err := f.Store.Write(t.Context(), enginetest.Tenant, []store.Side{{Op: store.Delete, Space: job.Space, Key: job.Key}}); err != nil {
+		if err := f.Store.Write(t.Context(), enginetest.Tenant, []store.Side{
+			{Op: store.Delete, Space: job.Space, Key: job.Key},
+		}); err != nil {
 			t.Error(err)
 		}
 	}}
@@ -397,8 +429,8 @@ func TestACheckpointThatIsCompletedWhileItIsRemoved(t *testing.T) {
 	}
 }
 
-// TestTheLastCheckpoint lets another checkpoint be made, the last that there may be, while one is being made: that one is refused, and
-// leaves nothing.
+// TestTheLastCheckpoint lets another checkpoint be made, the last that there may be, while one is being made: that one
+// is refused, and leaves nothing.
 func TestTheLastCheckpoint(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, enginetest.CounterSpec, engine.Options{})
@@ -406,7 +438,9 @@ func TestTheLastCheckpoint(t *testing.T) {
 	add := func(from, to int) {
 		var sides []store.Side
 		for n := from; n <= to; n++ {
-			sides = append(sides, store.Side{Op: store.Put, Space: "checkpoints", Key: fmt.Sprintf("%016x/chk_%d", n, n), Value: []byte(`{}`)})
+			sides = append(sides, store.Side{
+				Op: store.Put, Space: "checkpoints", Key: fmt.Sprintf("%016x/chk_%d", n, n), Value: []byte(`{}`),
+			})
 		}
 		if err := f.Store.Write(t.Context(), enginetest.Tenant, sides); err != nil {
 			t.Error(err)
@@ -414,7 +448,9 @@ func TestTheLastCheckpoint(t *testing.T) {
 	}
 	add(1, 999)
 	f.Service = f.checkpointsOn(&endingStore{Storage: f.Store, atHeads: func() { add(1000, 1000) }})
-	if c, err := f.Service.Create(t.Context(), enginetest.Tenant, wire.NewCheckpoint{}); j17.CodeOf(err) != j17.CodeConflict {
+	if c, err := f.Service.Create(
+		t.Context(), enginetest.Tenant, wire.NewCheckpoint{},
+	); j17.CodeOf(err) != j17.CodeConflict {
 		t.Errorf("made is %+v, %v", c, err)
 	}
 	for _, q := range f.Queues() {

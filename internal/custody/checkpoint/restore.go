@@ -14,9 +14,10 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Restore makes the states of a checkpoint a base for replays, after all of them were compared with its hash: from there on they are
-// folded on, not from the first event. States never change by it. CodeCheckpointOutdated where the states would be others by now, since
-// handlers have changed or events were erased. When ctx ends, what was used by then stays used, and another restoration uses all.
+// Restore makes the states of a checkpoint a base for replays, after all of them were compared with its hash: from
+// there on they are folded on, not from the first event. States never change by it. CodeCheckpointOutdated where the
+// states would be others by now, since handlers have changed or events were erased. When ctx ends, what was used by
+// then stays used, and another restoration uses all.
 func (s *Service) Restore(ctx context.Context, t j17.Tenant, id string) (uint64, wire.Checkpoint, error) {
 	found, err := s.find(ctx, t, id)
 	if err != nil {
@@ -35,7 +36,8 @@ func (s *Service) Restore(ctx context.Context, t j17.Tenant, id string) (uint64,
 	return found.row.Aggregates, found.row.Checkpoint, nil
 }
 
-// adopt hands a state to the engine, unless its stream is being erased: an erasure comes here before it comes to the engine.
+// adopt hands a state to the engine, unless its stream is being erased: an erasure comes here before it comes to the
+// engine.
 func (s *Service) adopt(ctx context.Context, t j17.Tenant, key j17.Key, k *kept) error {
 	s.erasing.RLock()
 	defer s.erasing.RUnlock()
@@ -168,7 +170,8 @@ func outdated(why string) error {
 
 // Erase removes the kept states of streams that were rewritten, in whatever checkpoint they are.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
-	// A writer that looked at the streams before they were rewritten has written by now, and one that looks later sees that they were.
+	// A writer that looked at the streams before they were rewritten has written by now, and one that looks later sees
+	// that they were.
 	s.erasing.Lock()
 	defer s.erasing.Unlock()
 	for _, key := range e.Keys {

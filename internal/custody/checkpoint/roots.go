@@ -61,7 +61,9 @@ func (r *rootStore) RootOf(ctx context.Context, t j17.Tenant, ask wire.NewRootCh
 	return r.makeRoot(ctx, t, Manual, ask.AggregateType)
 }
 
-func (r *rootStore) makeRoot(ctx context.Context, t j17.Tenant, reason string, aggregateType *string) (wire.RootCheckpoint, error) {
+func (r *rootStore) makeRoot(
+	ctx context.Context, t j17.Tenant, reason string, aggregateType *string,
+) (wire.RootCheckpoint, error) {
 	// What it says.
 	head, err := r.log.Head(ctx, t)
 	if err != nil {
@@ -72,7 +74,8 @@ func (r *rootStore) makeRoot(ctx context.Context, t j17.Tenant, reason string, a
 		return wire.RootCheckpoint{}, store.UserError(err)
 	}
 	made := wire.RootCheckpoint{
-		ID: r.mint.Handle(ident.CheckpointPrefix), Reason: reason, Position: head.Position.PositionText(), Size: head.Size, Root: hex.EncodeToString(head.Root[:]),
+		ID: r.mint.Handle(ident.CheckpointPrefix), Reason: reason, Position: head.Position.PositionText(),
+		Size: head.Size, Root: hex.EncodeToString(head.Root[:]),
 		AggregateType: aggregateType, CreatedAt: r.now(),
 	}
 	for typ, n := range counted.Types {
@@ -103,7 +106,8 @@ func (r *rootStore) makeRoot(ctx context.Context, t j17.Tenant, reason string, a
 	return made, store.UserError(r.store.Write(ctx, t, sides))
 }
 
-// tooMany returns the writes that remove automatic checkpoints, so that with another one there are as many as are to be kept.
+// tooMany returns the writes that remove automatic checkpoints, so that with another one there are as many as are to be
+// kept.
 func (r *rootStore) tooMany(ctx context.Context, t j17.Tenant) (sides []store.Side, err error) {
 	set, err := r.Settings(ctx, t)
 	if err != nil {
@@ -179,12 +183,13 @@ const (
 	countKey = "streams"
 	// countPage is how many events, or ids, are read at a time.
 	countPage = 10_000
-	// countAttempts is how often aggregates are counted by their ids, if events are written meanwhile, before all events are gone through.
+	// countAttempts is how often aggregates are counted by their ids, if events are written meanwhile, before all
+	// events are gone through.
 	countAttempts = 3
 )
 
-// count counts the aggregates of the declared types that have events up to a position: from where they were counted last, by the first
-// events of those that are new.
+// count counts the aggregates of the declared types that have events up to a position: from where they were counted
+// last, by the first events of those that are new.
 func (r *rootStore) count(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (*counted, error) {
 	var types []string
 	d, unknown := r.engine.Decider(t)
@@ -192,7 +197,8 @@ func (r *rootStore) count(ctx context.Context, t j17.Tenant, upTo j17.StreamID) 
 		types = slices.Sorted(maps.Keys(d.Types))
 	}
 
-	// What was counted before, or is now. A type that the spec no longer has does not count, even if it was counted before.
+	// What was counted before, or is now. A type that the spec no longer has does not count, even if it was counted
+	// before.
 	c, err := r.counted(ctx, t)
 	if err != nil {
 		return nil, err
@@ -258,8 +264,8 @@ func (c *counted) has(types []string) bool {
 	})
 }
 
-// countIDs counts the aggregates of types by their ids, which are fewer than events. It is a count as of a position where no event is written
-// meanwhile; where there is no such moment, it is that of before the first event.
+// countIDs counts the aggregates of types by their ids, which are fewer than events. It is a count as of a position
+// where no event is written meanwhile; where there is no such moment, it is that of before the first event.
 func (r *rootStore) countIDs(ctx context.Context, t j17.Tenant, types []string) (*counted, error) {
 	for range countAttempts {
 		before, err := r.store.Extent(ctx, t)
@@ -318,7 +324,10 @@ const (
 
 // validChange checks a change of settings.
 func validChange(change *wire.RootCheckpointSettingsChange) error {
-	return cmp.Or(bounded("every_events", change.EveryEvents, mostEvents), bounded("every_hours", change.EveryHours, mostHours), bounded("keep", change.Keep, mostKept))
+	return cmp.Or(
+		bounded("every_events", change.EveryEvents, mostEvents), bounded("every_hours", change.EveryHours, mostHours),
+		bounded("keep", change.Keep, mostKept),
+	)
 }
 
 // now is the time that something is made at.

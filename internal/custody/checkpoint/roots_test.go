@@ -39,7 +39,8 @@ func (f *fixture) seen(t *testing.T, n int) {
 	f.Post(t, "counter/"+id, `{"events":[`+strings.TrimSuffix(events, ",")+`],`+enginetest.Meta+`}`)
 }
 
-// TestRootsByThemselves has root checkpoints made after so many events and so many hours, if there is something new, and keeps so many.
+// TestRootsByThemselves has root checkpoints made after so many events and so many hours, if there is something new,
+// and keeps so many.
 func TestRootsByThemselves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,7 +101,9 @@ func TestRootsByThemselves(t *testing.T) {
 		go func() { ended <- f.Run(ctx) }()
 		f.seen(t, 10)
 		expect("auto 42, auto 32, tombstone 22, auto 22")
-		if _, err := f.Set(t.Context(), enginetest.Tenant, wire.RootCheckpointSettingsChange{Enabled: new(false)}); err != nil {
+		if _, err := f.Set(t.Context(), enginetest.Tenant, wire.RootCheckpointSettingsChange{
+			Enabled: new(false),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		f.seen(t, 10)
@@ -113,13 +116,16 @@ func TestRootsByThemselves(t *testing.T) {
 	})
 }
 
-// TestRootsBesideDamagedSettings has an environment whose settings cannot be read, as at a start: those of others are made by themselves.
+// TestRootsBesideDamagedSettings has an environment whose settings cannot be read, as at a start: those of others are
+// made by themselves.
 func TestRootsBesideDamagedSettings(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, enginetest.CounterSpec, engine.Options{})
 		f.seen(t, 11)
-		if _, err := f.Set(t.Context(), enginetest.Tenant, wire.RootCheckpointSettingsChange{Enabled: new(true), EveryEvents: new(uint64(10))}); err != nil {
+		if _, err := f.Set(t.Context(), enginetest.Tenant, wire.RootCheckpointSettingsChange{
+			Enabled: new(true), EveryEvents: new(uint64(10)),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		damaged := store.Side{Op: store.Put, Space: "checkpoint.settings", Key: "root", Value: []byte("{")}
@@ -174,11 +180,14 @@ func TestRootsCountAggregates(t *testing.T) {
 			of.AggregateType = &ask
 		}
 		made, err := f.RootOf(t.Context(), enginetest.Tenant, of)
-		if err != nil || made.Aggregates != want || made.Size != 4 || made.Position != r.IDs[0].String() || made.Root == empty.Root {
+		if err != nil || made.Aggregates != want || made.Size != 4 || made.Position != r.IDs[0].String() ||
+			made.Root == empty.Root {
 			t.Errorf("of %q it is %+v, %v; want %d aggregates", ask, made, err, want)
 		}
 	}
-	if _, err := f.RootOf(t.Context(), enginetest.Tenant, wire.NewRootCheckpoint{AggregateType: new("ghost")}); j17.CodeOf(err) != j17.CodeUnknownType {
+	if _, err := f.RootOf(t.Context(), enginetest.Tenant, wire.NewRootCheckpoint{
+		AggregateType: new("ghost"),
+	}); j17.CodeOf(err) != j17.CodeUnknownType {
 		t.Errorf("of a type that there is not: %v", err)
 	}
 	for _, want := range []j17.Code{"", j17.CodeNotFound} {
@@ -205,12 +214,15 @@ func TestRootsCountAggregates(t *testing.T) {
 		t.Errorf("later it is %+v, %v; want %d aggregates", made, err, want)
 	}
 	f.DeploySource(t, enginetest.CounterSpec)
-	if made, err := f.RootOf(t.Context(), enginetest.Tenant, wire.NewRootCheckpoint{AggregateType: new("other")}); err != nil || made.Aggregates != 1 {
+	if made, err := f.RootOf(t.Context(), enginetest.Tenant, wire.NewRootCheckpoint{
+		AggregateType: new("other"),
+	}); err != nil || made.Aggregates != 1 {
 		t.Errorf("of a type that is there again: %+v, %v", made, err)
 	}
 }
 
-// TestRootsCountDeclaredTypes: how many aggregates there are does not depend on which specs there were when they were counted before.
+// TestRootsCountDeclaredTypes: how many aggregates there are does not depend on which specs there were when they were
+// counted before.
 func TestRootsCountDeclaredTypes(t *testing.T) {
 	t.Parallel()
 	const fewer = `{"agent_types": ["user"], "aggregate_types": {"counter": {"events": {"was_seen": {"schema": {}, "handler": []}}}}}`

@@ -19,8 +19,8 @@ type States struct {
 	s *Service
 	t j17.Tenant
 	m *fold.Moment
-	// types are those whose aggregates are meant, typed that it is one that was asked for; only is the one aggregate that is meant, if
-	// it is not the zero key.
+	// types are those whose aggregates are meant, typed that it is one that was asked for; only is the one aggregate
+	// that is meant, if it is not the zero key.
 	types []string
 	typed bool
 	only  j17.Key
@@ -80,8 +80,8 @@ func (x *States) one(ctx context.Context, key j17.Key) error {
 func (x *States) Position() j17.StreamID { return x.m.At() }
 
 const (
-	// idPage is how many ids are listed at a time, loadedAtOnce how many aggregates are loaded beside each other: as many as may have
-	// large states without filling the memory.
+	// idPage is how many ids are listed at a time, loadedAtOnce how many aggregates are loaded beside each other: as
+	// many as may have large states without filling the memory.
 	idPage       = 256
 	loadedAtOnce = 4
 )
@@ -105,9 +105,11 @@ func (x *States) pages(ctx context.Context, do func(keys []j17.Key) (bool, error
 	return x.s.streams(ctx, x.t, x.types, "", do)
 }
 
-// streams passes the keys of all streams of some types, in their order, to do until it reports false; of those of the first type only
-// those after an id.
-func (s *Service) streams(ctx context.Context, t j17.Tenant, types []string, after string, do func(keys []j17.Key) (bool, error)) error {
+// streams passes the keys of all streams of some types, in their order, to do until it reports false; of those of the
+// first type only those after an id.
+func (s *Service) streams(
+	ctx context.Context, t j17.Tenant, types []string, after string, do func(keys []j17.Key) (bool, error),
+) error {
 	keys := make([]j17.Key, 0, idPage)
 	for _, typ := range types {
 		for more := true; more; {

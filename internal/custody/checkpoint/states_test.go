@@ -26,7 +26,9 @@ func TestStatesAreThoseOfOneMoment(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, n := lines(t.Context(), t, x), 0
-	if strings.Count(want, "\n") != 21 || !strings.HasPrefix(want, `{"key":"counter:`+id(0)+`","length":1,"state":{"n":1,`) || !strings.Contains(want, "\n"+`{"key":"other:main",`) {
+	if strings.Count(want, "\n") != 21 || !strings.HasPrefix(
+		want, `{"key":"counter:`+id(0)+`","length":1,"state":{"n":1,`,
+	) || !strings.Contains(want, "\n"+`{"key":"other:main",`) {
 		t.Fatalf("the states are %s", want)
 	}
 	var got strings.Builder
@@ -45,7 +47,8 @@ func TestStatesAreThoseOfOneMoment(t *testing.T) {
 	if got.String() != want {
 		t.Errorf("the states have changed on the way:\n%s\nwere\n%s", got.String(), want)
 	}
-	if later, err := f.States(t.Context(), enginetest.Tenant, "counter"); err != nil || later.Position().Compare(x.Position()) <= 0 || strings.Count(lines(t.Context(), t, later), "\n") <= 20 {
+	if later, err := f.States(t.Context(), enginetest.Tenant, "counter"); err != nil ||
+		later.Position().Compare(x.Position()) <= 0 || strings.Count(lines(t.Context(), t, later), "\n") <= 20 {
 		t.Errorf("later the states are those of %v, %v", later.Position(), err)
 	}
 }
@@ -60,7 +63,8 @@ func TestStatesHaveNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := lines(t.Context(), t, x), `,"handle":"`+r.Handle+`","public_id":"`+r.PublicID+`"}`+"\n"; !strings.HasSuffix(got, want) || strings.Count(got, "\n") != 1 {
+	if got, want := lines(t.Context(), t, x), `,"handle":"`+r.Handle+`","public_id":"`+r.PublicID+`"}`+
+		"\n"; !strings.HasSuffix(got, want) || strings.Count(got, "\n") != 1 {
 		t.Errorf("the states are %s, without %s", got, want)
 	}
 	if _, err := f.States(t.Context(), enginetest.Tenant, "ghost"); j17.CodeOf(err) != j17.CodeUnknownType {

@@ -30,7 +30,8 @@ type anchored struct {
 
 // anchors has what was anchored.
 type anchors struct {
-	// seen is the number of the last change that was looked at, sizes what was anchored last of each environment since the start.
+	// seen is the number of the last change that was looked at, sizes what was anchored last of each environment since
+	// the start.
 	seen  uint64
 	sizes map[j17.Tenant]uint64
 }
@@ -38,11 +39,14 @@ type anchors struct {
 // anchorLoop anchors the heads of environments that have grown, each hour and when the server stops.
 func (s *Service) anchorLoop() worker.Loop {
 	a := &anchors{sizes: map[j17.Tenant]uint64{}}
-	return worker.Loop{Name: "log_anchors", Every: anchorPause, Final: true, Do: func(ctx context.Context) error { return s.anchorAll(ctx, a) }}
+	return worker.Loop{
+		Name: "log_anchors", Every: anchorPause, Final: true,
+		Do: func(ctx context.Context) error { return s.anchorAll(ctx, a) },
+	}
 }
 
-// anchorAll anchors the heads of all environments that have grown since they were anchored last. One that cannot be read holds up no other: it is
-// looked at again the next time, with those behind it.
+// anchorAll anchors the heads of all environments that have grown since they were anchored last. One that cannot be
+// read holds up no other: it is looked at again the next time, with those behind it.
 func (s *Service) anchorAll(ctx context.Context, a *anchors) error {
 	var failed error
 	for at := a.seen; ; {
@@ -64,7 +68,8 @@ func (s *Service) anchorAll(ctx context.Context, a *anchors) error {
 	}
 }
 
-// anchorSome anchors the heads of some environments with one call. failed is about those that could not be read, err about what concerns all.
+// anchorSome anchors the heads of some environments with one call. failed is about those that could not be read, err
+// about what concerns all.
 func (s *Service) anchorSome(ctx context.Context, a *anchors, changed []store.Change) (failed, err error) {
 	var lines []byte
 	sizes := map[j17.Tenant]uint64{}
@@ -117,6 +122,8 @@ func (s *Service) anchorLine(ctx context.Context, a *anchors, t j17.Tenant) (siz
 		return 0, nil, err
 	}
 	instance, env, _ := strings.Cut(string(t), "/")
-	line, err = json.Marshal(anchored{s.Clock.Now().UTC().Truncate(time.Second), instance, j17.Environment(env), signed})
+	line, err = json.Marshal(anchored{
+		s.Clock.Now().UTC().Truncate(time.Second), instance, j17.Environment(env), signed,
+	})
 	return head.Size, append(line, '\n'), err
 }

@@ -52,7 +52,8 @@ func (a *anchored) take(t *testing.T, vkey string) (sizes []uint64) {
 			At                                time.Time
 			Instance, Environment, Checkpoint string
 		}
-		if err := json.Unmarshal([]byte(line), &l); err != nil || l.At.IsZero() || l.Instance != "ins_test" || l.Environment != "prod" {
+		if err := json.Unmarshal([]byte(line), &l); err != nil || l.At.IsZero() || l.Instance != "ins_test" ||
+			l.Environment != "prod" {
 			t.Errorf("%q: %v", line, err)
 		}
 		text, _, err := proof.Open(l.Checkpoint, []string{vkey})
@@ -69,7 +70,8 @@ func (a *anchored) take(t *testing.T, vkey string) (sizes []uint64) {
 	return sizes
 }
 
-// TestAnchors has heads anchored each hour in which there was something new, when the server stops, and not again after a restart.
+// TestAnchors has heads anchored each hour in which there was something new, when the server stops, and not again after
+// a restart.
 func TestAnchors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -146,7 +148,8 @@ func TestAnchors(t *testing.T) {
 	})
 }
 
-// TestAnEnvironmentThatCannotBeAnchoredHoldsUpNoOther has more of them than are looked at together, before one that can.
+// TestAnEnvironmentThatCannotBeAnchoredHoldsUpNoOther has more of them than are looked at together, before one that
+// can.
 func TestAnEnvironmentThatCannotBeAnchoredHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -157,8 +160,12 @@ func TestAnEnvironmentThatCannotBeAnchoredHoldsUpNoOther(t *testing.T) {
 		}
 		defer f.store.Close() //nolint:errcheck // what counts was read
 		for n := range 150 {
-			event := store.NewEvent{Key: j17.Key{Type: "note", ID: "a"}, Type: "was_written", Data: []byte(`{}`), Metadata: []byte(`{}`)}
-			if _, err := f.store.Append(t.Context(), j17.Tenant(fmt.Sprintf("ins_%d/prod", n)), []store.Append{{Events: []store.NewEvent{event}}}); err != nil {
+			event := store.NewEvent{
+				Key: j17.Key{Type: "note", ID: "a"}, Type: "was_written", Data: []byte(`{}`), Metadata: []byte(`{}`),
+			}
+			if _, err := f.store.Append(t.Context(), j17.Tenant(fmt.Sprintf("ins_%d/prod", n)), []store.Append{
+				{Events: []store.NewEvent{event}},
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -115,7 +115,9 @@ func BenchmarkWrites(b *testing.B) {
 						if i > int64(b.N) {
 							return
 						}
-						if _, err := st.Append(b.Context(), tenant, []store.Append{benchUnit(int(i), unit)}); err != nil {
+						if _, err := st.Append(b.Context(), tenant, []store.Append{
+							benchUnit(int(i), unit),
+						}); err != nil {
 							b.Error(err)
 							return
 						}
@@ -139,7 +141,9 @@ func BenchmarkMade(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		s := envlog.New(envlog.Options{Store: st, Clock: clock.System{}, Worker: worker.New(clock.System{}, slog.New(slog.DiscardHandler))})
+		s := envlog.New(envlog.Options{
+			Store: st, Clock: clock.System{}, Worker: worker.New(clock.System{}, slog.New(slog.DiscardHandler)),
+		})
 		if err := st.Clear(b.Context(), tenant, "envlog.head", store.Range{}); err != nil {
 			b.Fatal(err)
 		}

@@ -1,5 +1,6 @@
-// Package envlog keeps a log of each environment: one tree of RFC 6962 over the leaves of all of its events in the order of the feed. Events that
-// are erased keep their leaves in it, so it only ever grows. It is made behind the commit, from the feed, and signed when somebody asks.
+// Package envlog keeps a log of each environment: one tree of RFC 6962 over the leaves of all of its events in the
+// order of the feed. Events that are erased keep their leaves in it, so it only ever grows. It is made behind the
+// commit, from the feed, and signed when somebody asks.
 //
 // The decisions behind it are in docs/internals/custody.md.
 package envlog
@@ -31,7 +32,8 @@ type Options struct {
 	Worker *worker.Kit
 	// Origin names the log of an environment, when its first key is made.
 	Origin func(j17.Tenant) (string, error)
-	// Anchor, if not nil, keeps signed heads elsewhere: lines of JSON, each with its line feed. It gets the same head again where it has failed.
+	// Anchor, if not nil, keeps signed heads elsewhere: lines of JSON, each with its line feed. It gets the same head
+	// again where it has failed.
 	Anchor func(ctx context.Context, lines []byte) error
 }
 
@@ -56,7 +58,8 @@ type Head struct {
 	Position j17.StreamID
 }
 
-// ErrBeyond is the error of what is asked about a tree that is larger than the log, or about an event that is not in the tree.
+// ErrBeyond is the error of what is asked about a tree that is larger than the log, or about an event that is not in
+// the tree.
 var ErrBeyond = errors.New("envlog: the log does not reach that far")
 
 // Head returns the head of a log. It covers every event that was acknowledged before the call.
@@ -90,7 +93,8 @@ type Inclusion struct {
 	Proof       [][sha256.Size]byte
 }
 
-// Include proves that the log has a leaf at an index, counted from 0, in the tree of size leaves; nil is the present one.
+// Include proves that the log has a leaf at an index, counted from 0, in the tree of size leaves; nil is the present
+// one.
 func (s *Service) Include(ctx context.Context, t j17.Tenant, index uint64, size *uint64) (p Inclusion, err error) {
 	err = s.with(ctx, t, func(r *tree) error {
 		p, err = r.include(index, size)
@@ -100,7 +104,9 @@ func (s *Service) Include(ctx context.Context, t j17.Tenant, index uint64, size 
 }
 
 // IncludeEvent is Include for the event at a position.
-func (s *Service) IncludeEvent(ctx context.Context, t j17.Tenant, id j17.StreamID, size *uint64) (p Inclusion, err error) {
+func (s *Service) IncludeEvent(
+	ctx context.Context, t j17.Tenant, id j17.StreamID, size *uint64,
+) (p Inclusion, err error) {
 	err = s.with(ctx, t, func(r *tree) error {
 		found, err := r.log.find(ctx, id)
 		if err != nil {

@@ -66,7 +66,10 @@ func (f *fixture) write(tb testing.TB, n, unit int) {
 		var events []store.NewEvent
 		for range min(n, unit) {
 			i := len(f.leaves) + len(events)
-			events = append(events, store.NewEvent{Key: j17.Key{Type: "note", ID: fmt.Sprint(i % 7)}, Type: "was_written", Data: fmt.Appendf(nil, `{"n":%d}`, i), Metadata: []byte(`{}`)})
+			events = append(events, store.NewEvent{
+				Key: j17.Key{Type: "note", ID: fmt.Sprint(i % 7)}, Type: "was_written",
+				Data: fmt.Appendf(nil, `{"n":%d}`, i), Metadata: []byte(`{}`),
+			})
 		}
 		if _, err := f.store.Append(tb.Context(), tenant, []store.Append{{Events: events}}); err != nil {
 			tb.Fatal(err)
@@ -131,7 +134,8 @@ func (f *fixture) includes(tb testing.TB, i, size int) {
 	root := proof.Root(f.leaves[:size])
 	at := uint64(size)
 	p, err := f.Include(tb.Context(), tenant, uint64(i), &at)
-	if err != nil || p.Leaf != f.leaves[i] || p.Root != root || !proof.CheckInclusion(uint64(i), at, p.Leaf, p.Proof, root) {
+	if err != nil || p.Leaf != f.leaves[i] || p.Root != root ||
+		!proof.CheckInclusion(uint64(i), at, p.Leaf, p.Proof, root) {
 		tb.Fatalf("event %d in a tree of %d: %+v, %v", i, size, p, err)
 	}
 	q, err := f.IncludeEvent(tb.Context(), tenant, f.ids[i], &at)
@@ -176,13 +180,16 @@ func TestKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if head, err := proof.ParseTreeHead(text); err != nil || head != (proof.TreeHead{Origin: "test.example/prod", Size: uint64(len(f.leaves)), Root: proof.Root(f.leaves)}) {
+		if head, err := proof.ParseTreeHead(text); err != nil || head != (proof.TreeHead{
+			Origin: "test.example/prod", Size: uint64(len(f.leaves)), Root: proof.Root(f.leaves),
+		}) {
 			t.Fatalf("the checkpoint is %q: %+v, %v", text, head, err)
 		}
 		return by
 	}
 	first := keys()
-	if len(first) != 1 || first[0].Status() != envlog.Active || first[0].Name != "test.example/prod" || !first[0].CreatedAt.Equal(f.clock.Now()) {
+	if len(first) != 1 || first[0].Status() != envlog.Active || first[0].Name != "test.example/prod" ||
+		!first[0].CreatedAt.Equal(f.clock.Now()) {
 		t.Fatalf("the first key: %+v", first)
 	}
 	f.write(t, 3, 1)
@@ -194,7 +201,8 @@ func TestKeys(t *testing.T) {
 	// Both sign for a day.
 	f.clock.Advance(time.Hour)
 	rotated, err := f.Rotate(t.Context(), tenant)
-	if all := keys(); err != nil || len(all) != 2 || all[0] != rotated || all[1].VKey != first[0].VKey || all[1].Status() != envlog.Retired {
+	if all := keys(); err != nil || len(all) != 2 || all[0] != rotated || all[1].VKey != first[0].VKey ||
+		all[1].Status() != envlog.Retired {
 		t.Fatalf("after a rotation: %+v, %v", keys(), err)
 	}
 	if by := signedBy(); len(by) != 2 || by[0] != rotated.VKey {
@@ -208,7 +216,8 @@ func TestKeys(t *testing.T) {
 	if diff := cmp.Diff([]string{rotated.VKey}, signedBy()); diff != "" {
 		t.Error(diff)
 	}
-	if items, err := f.store.Scan(t.Context(), tenant, envlog.KeySpace, store.Range{}, 10); err != nil || len(items) != 1 {
+	if items, err := f.store.Scan(t.Context(), tenant, envlog.KeySpace, store.Range{}, 10); err != nil ||
+		len(items) != 1 {
 		t.Errorf("%d private keys are left, %v", len(items), err)
 	}
 
@@ -219,7 +228,8 @@ func TestKeys(t *testing.T) {
 	if by := signedBy(); len(by) != 1 || by[0] == rotated.VKey {
 		t.Errorf("without the private key: %v", by)
 	}
-	if all := keys(); len(all) != 3 || all[1].VKey != rotated.VKey || all[1].Status() != envlog.Retired || all[0].Name != "test.example/prod" {
+	if all := keys(); len(all) != 3 || all[1].VKey != rotated.VKey || all[1].Status() != envlog.Retired ||
+		all[0].Name != "test.example/prod" {
 		t.Errorf("without the private key: %+v", all)
 	}
 

@@ -5,8 +5,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Filling makes the log of an environment that has no events yet and is filled at once (store.Load), from the leaves in the order of the feed: so
-// nobody has to read the events again for it.
+// Filling makes the log of an environment that has no events yet and is filled at once (store.Load), from the leaves in
+// the order of the feed: so nobody has to read the events again for it.
 type Filling struct {
 	log log
 	put func(store.ArchivedItem) error
@@ -40,7 +40,9 @@ func (f *Filling) End() error {
 	if l.stored == 0 {
 		return nil
 	}
-	return f.put(archived(&store.Side{Space: headSpace, Key: headItem, Value: sealed(headItem, l.appendHead(l.stored, l.storedTo))}))
+	return f.put(archived(&store.Side{
+		Space: headSpace, Key: headItem, Value: sealed(headItem, l.appendHead(l.stored, l.storedTo)),
+	}))
 }
 
 func archived(side *store.Side) store.ArchivedItem {

@@ -24,7 +24,9 @@ type counting struct {
 }
 
 // ReadLeaves reads leaves.
-func (c counting) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Leaf, error] {
+func (c counting) ReadLeaves(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[store.Leaf, error] {
 	return func(yield func(store.Leaf, error) bool) {
 		for leaf, err := range c.Store.ReadLeaves(ctx, t, after, limit) {
 			if t == *c.of {
@@ -37,14 +39,16 @@ func (c counting) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.Stream
 	}
 }
 
-// TestFilling fills environments with the events of another one, together with their logs: these say what that one says, and none of their tiles
-// is made from events again, whether or not somebody has asked for the log before there were any. What is written later goes on from there.
+// TestFilling fills environments with the events of another one, together with their logs: these say what that one
+// says, and none of their tiles is made from events again, whether or not somebody has asked for the log before there
+// were any. What is written later goes on from there.
 func TestFilling(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	read, to := 0, j17.Tenant("")
 	logs := envlog.New(envlog.Options{
-		Store: counting{f.store, &to, &read}, Clock: f.clock, Worker: worker.New(f.clock, slog.New(slog.DiscardHandler)),
+		Store: counting{f.store, &to, &read}, Clock: f.clock,
+		Worker: worker.New(f.clock, slog.New(slog.DiscardHandler)),
 		Origin: func(t j17.Tenant) (string, error) { return string(t), nil },
 	})
 	f.Service = logs
@@ -80,7 +84,10 @@ func TestFilling(t *testing.T) {
 		// It grows like any other one.
 		unit := store.Append{Events: make([]store.NewEvent, 0, 600)}
 		for j := range cap(unit.Events) {
-			unit.Events = append(unit.Events, store.NewEvent{Key: j17.Key{Type: "note", ID: "later"}, Type: "was_written", Data: fmt.Append(nil, j), Metadata: []byte("{}")})
+			unit.Events = append(unit.Events, store.NewEvent{
+				Key: j17.Key{Type: "note", ID: "later"}, Type: "was_written", Data: fmt.Append(nil, j),
+				Metadata: []byte("{}"),
+			})
 		}
 		for range 2 {
 			if _, err := f.store.Append(t.Context(), to, []store.Append{unit}); err != nil {
@@ -90,7 +97,8 @@ func TestFilling(t *testing.T) {
 		if _, err := logs.Upkeep(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
-		if grown, err := logs.Extend(t.Context(), to, uint64(n), nil); err != nil || grown.FromRoot != want.Root || grown.To != uint64(n)+1200 {
+		if grown, err := logs.Extend(t.Context(), to, uint64(n), nil); err != nil || grown.FromRoot != want.Root ||
+			grown.To != uint64(n)+1200 {
 			t.Errorf("%d events and more: %+v, %v", n, grown, err)
 		}
 	}

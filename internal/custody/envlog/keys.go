@@ -122,8 +122,8 @@ func (s *Service) signHead(ctx context.Context, t j17.Tenant, head Head) (signed
 	return string(raw), ring.Keys[0].VKey, err
 }
 
-// signers returns the keys of a log and those that sign now, the active one first. Where there is no active one whose private half is known, as
-// after a restore, there is a new one.
+// signers returns the keys of a log and those that sign now, the active one first. Where there is no active one whose
+// private half is known, as after a restore, there is a new one.
 func (s *Service) signers(ctx context.Context, t j17.Tenant) (ring keyRing, signers []note.Signer, err error) {
 	for {
 		if ring, err = s.ring(ctx, t); err != nil {
@@ -232,7 +232,10 @@ func (s *Service) replace(ctx context.Context, t j17.Tenant, ring keyRing) (Key,
 		item, err := s.Store.Get(ctx, t, KeySpace, old)
 		switch {
 		case err == nil:
-			sides = append(sides, store.Side{Op: store.Put, Space: KeySpace, Key: old, Value: item.Value, Expires: now.Add(overlap), Cond: store.IfRev, Rev: item.Rev})
+			sides = append(sides, store.Side{
+				Op: store.Put, Space: KeySpace, Key: old, Value: item.Value, Expires: now.Add(overlap),
+				Cond: store.IfRev, Rev: item.Rev,
+			})
 		case !errors.Is(err, store.ErrNotFound):
 			return Key{}, err
 		}
@@ -242,13 +245,17 @@ func (s *Service) replace(ctx context.Context, t j17.Tenant, ring keyRing) (Key,
 	if err != nil {
 		return Key{}, err
 	}
-	list := store.Side{Op: store.Put, Space: keySpace, Key: headItem, Value: sealed(headItem, append([]byte{formatVersion}, raw...)), Cond: store.IfAbsent}
+	list := store.Side{
+		Op: store.Put, Space: keySpace, Key: headItem, Value: sealed(headItem, append([]byte{formatVersion}, raw...)),
+		Cond: store.IfAbsent,
+	}
 	if ring.rev != 0 {
 		list.Cond, list.Rev = store.IfRev, ring.rev
 	}
 	hash := privateKey(public)
 	sides = append(sides, list, store.Side{
-		Op: store.Put, Space: KeySpace, Key: hash, Value: sealed(hash, append([]byte{formatVersion}, private...)), Cond: store.IfAbsent,
+		Op: store.Put, Space: KeySpace, Key: hash, Value: sealed(hash, append([]byte{formatVersion}, private...)),
+		Cond: store.IfAbsent,
 	})
 	return key, s.Store.Write(ctx, t, sides)
 }

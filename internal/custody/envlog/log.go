@@ -21,7 +21,8 @@ const (
 // readAtOnce is how many events are read without being asked before somebody else gets a turn.
 const readAtOnce = 1 << 15
 
-// mostFresh is how many tiles are kept in memory before they are stored, mostUnstored how many there may be where they cannot be.
+// mostFresh is how many tiles are kept in memory before they are stored, mostUnstored how many there may be where they
+// cannot be.
 const (
 	mostFresh    = 64
 	mostUnstored = 512
@@ -46,8 +47,8 @@ type log struct {
 	edges [][]tlog.Hash
 	// at has the positions of the events of edges[0].
 	at []j17.StreamID
-	// fresh are the full tiles that are not stored yet, in the order in which they became full; stored is how many of the lowest level are, and
-	// storedTo the position of the last event in those.
+	// fresh are the full tiles that are not stored yet, in the order in which they became full; stored is how many of
+	// the lowest level are, and storedTo the position of the last event in those.
 	fresh    []freshTile
 	stored   uint64
 	storedTo j17.StreamID
@@ -62,8 +63,8 @@ type freshTile struct {
 	at []j17.StreamID
 }
 
-// extent returns how far the events of the environment reach. What is known of another one does not count: the environment was removed and rebuilt,
-// or had no events and has got its log together with them.
+// extent returns how far the events of the environment reach. What is known of another one does not count: the
+// environment was removed and rebuilt, or had no events and has got its log together with them.
 func (l *log) extent(ctx context.Context) (store.Extent, error) {
 	extent, err := l.service.Store.Extent(ctx, l.tenant)
 	if err != nil || l.loaded && l.life == extent.Life {

@@ -14,7 +14,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestAnotherEnvironmentOfTheSameName removes an environment whose log is known and fills it again, with fewer, as many and more events than it had.
+// TestAnotherEnvironmentOfTheSameName removes an environment whose log is known and fills it again, with fewer, as many
+// and more events than it had.
 func TestAnotherEnvironmentOfTheSameName(t *testing.T) {
 	t.Parallel()
 	for _, had := range []int{10, 300, 1500} {
@@ -66,8 +67,8 @@ func TestThreeLevels(t *testing.T) {
 	f.extends(t, 65_535, 69_000)
 }
 
-// TestProofs proves events at random in trees at random, of a log of which a part is in tiles, a part in full tiles that are not stored, and a part in
-// neither.
+// TestProofs proves events at random in trees at random, of a log of which a part is in tiles, a part in full tiles
+// that are not stored, and a part in neither.
 func TestProofs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -135,7 +136,10 @@ func TestErasedEventsKeepTheirLeaves(t *testing.T) {
 			}
 		}
 		_, err := f.store.Rewrite(t.Context(), tenant, store.Rewrite{Streams: []store.RewrittenStream{{
-			Key: j17.Key{Type: "note", ID: "0"}, Events: []store.Rewritten{{Version: 1, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}, {Version: 200, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}},
+			Key: j17.Key{Type: "note", ID: "0"}, Events: []store.Rewritten{
+				{Version: 1, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)},
+				{Version: 200, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)},
+			},
 		}}})
 		if err != nil {
 			t.Fatal(err)
@@ -170,7 +174,8 @@ func TestADamagedLogIsNamedAndNotServed(t *testing.T) {
 			for _, at := range []int{0, len(item.Value) / 2, len(item.Value) - 1, -1} {
 				f.put(t, space, item.Key, item.Value, at)
 				f.forget()
-				if named := f.wrong(t, string(space), item.Key); !named && (item.Key != "current" || at >= 0) { // without a head it is rebuilt
+				if named := f.wrong(t, string(space), item.Key); !named && (item.Key != "current" || at >= 0) {
+					// without a head it is rebuilt
 					t.Fatalf("%s/%s is damaged at %d: nobody has noticed", space, item.Key, at)
 				}
 				f.put(t, space, item.Key, item.Value, len(item.Value))
@@ -182,7 +187,8 @@ func TestADamagedLogIsNamedAndNotServed(t *testing.T) {
 	f.includes(t, 3, 1800)
 }
 
-// wrong looks at all that rests on an item, and reports whether damage is met and named: what is served has to be right.
+// wrong looks at all that rests on an item, and reports whether damage is met and named: what is served has to be
+// right.
 func (f *fixture) wrong(tb testing.TB, space, key string) (named bool) {
 	tb.Helper()
 	note := func(what string, err error) {
@@ -198,7 +204,8 @@ func (f *fixture) wrong(tb testing.TB, space, key string) (named bool) {
 	size := uint64(len(f.leaves))
 	for i := 0; i < len(f.leaves); i += 100 {
 		p, err := f.IncludeEvent(tb.Context(), tenant, f.ids[i], nil)
-		if err == nil && (p.Leaf != f.leaves[i] || !proof.CheckInclusion(uint64(i), size, p.Leaf, p.Proof, proof.Root(f.leaves))) {
+		if err == nil &&
+			(p.Leaf != f.leaves[i] || !proof.CheckInclusion(uint64(i), size, p.Leaf, p.Proof, proof.Root(f.leaves))) {
 			tb.Fatalf("%s/%s is damaged: the proof of event %d is %+v", space, key, i, p)
 		}
 		note("a proof", err)

@@ -12,12 +12,14 @@ import (
 	"j17/internal/storage/store"
 )
 
-// mostRepaired is how many tiles, with their positions, are rebuilt at a time: they are in memory until all of the log was read.
+// mostRepaired is how many tiles, with their positions, are rebuilt at a time: they are in memory until all of the log
+// was read.
 const mostRepaired = 1024
 
-// Repair makes what is damaged of a stored log again: it computes the tiles from the leaves of all events, and where these come to the root
-// that the head says, it stores those that are missing or other than they should be. It returns how many items it has stored: at most a thousand
-// tiles, others are left to the next call. Where events, or the head itself, are damaged it stores nothing and is a *store.CorruptionError.
+// Repair makes what is damaged of a stored log again: it computes the tiles from the leaves of all events, and where
+// these come to the root that the head says, it stores those that are missing or other than they should be. It returns
+// how many items it has stored: at most a thousand tiles, others are left to the next call. Where events, or the head
+// itself, are damaged it stores nothing and is a *store.CorruptionError.
 func (s *Service) Repair(ctx context.Context, t j17.Tenant) (repaired int, err error) {
 	// What the head says, of what is stored.
 	says := &log{service: s, tenant: t}
@@ -82,7 +84,9 @@ func (s *Service) putTiles(ctx context.Context, t j17.Tenant, stored uint64, sid
 	if now, _, _, err := parseHead(item.Value); err != nil || now < stored {
 		return errReplaced
 	}
-	head := store.Side{Op: store.Put, Space: headSpace, Key: headItem, Value: item.Value, Cond: store.IfRev, Rev: item.Rev}
+	head := store.Side{
+		Op: store.Put, Space: headSpace, Key: headItem, Value: item.Value, Cond: store.IfRev, Rev: item.Rev,
+	}
 	return s.Store.Write(ctx, t, append(slices.Clone(sides), head))
 }
 

@@ -12,7 +12,8 @@ import (
 const (
 	// upkeepPause is the pause between two rounds in which logs catch up with what was written.
 	upkeepPause = 250 * time.Millisecond
-	// upkeepEvents is how many events a log may be behind before it is brought up to date without being asked: that long nobody waits.
+	// upkeepEvents is how many events a log may be behind before it is brought up to date without being asked: that
+	// long nobody waits.
 	upkeepEvents = 1024
 	// changedAtOnce is how many environments are looked up at a time.
 	changedAtOnce = 256
@@ -36,8 +37,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// Upkeep brings the logs of environments up to date whose feeds have changed later than since and which are far behind, and returns the number of
-// the last change that was seen to. Environments take turns.
+// Upkeep brings the logs of environments up to date whose feeds have changed later than since and which are far behind,
+// and returns the number of the last change that was seen to. Environments take turns.
 func (s *Service) Upkeep(ctx context.Context, since uint64) (seen uint64, err error) {
 	for at := since; ; {
 		changed, failed := s.Store.Changed(ctx, at, changedAtOnce)

@@ -14,7 +14,9 @@ import (
 const TileWidth = tileWidth
 
 // Tile returns the leaves of tile number n of the lowest level as they are stored; false where it is not stored yet.
-func (s *Service) Tile(ctx context.Context, t j17.Tenant, n uint64) (leaves [][sha256.Size]byte, stored bool, err error) {
+func (s *Service) Tile(
+	ctx context.Context, t j17.Tenant, n uint64,
+) (leaves [][sha256.Size]byte, stored bool, err error) {
 	err = s.with(ctx, t, func(r *tree) error {
 		if n >= r.log.stored {
 			return nil

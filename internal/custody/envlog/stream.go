@@ -57,7 +57,8 @@ func (s *Service) Stream(ctx context.Context, t j17.Tenant, key j17.Key) (of Str
 	return of, err
 }
 
-// StreamProof proves that a stream's own tree has the event with an index, counted from 0; ErrBeyond where there is none.
+// StreamProof proves that a stream's own tree has the event with an index, counted from 0; ErrBeyond where there is
+// none.
 func (s *Service) StreamProof(ctx context.Context, t j17.Tenant, key j17.Key, index uint64) (p Inclusion, err error) {
 	err = s.whole(ctx, t, key, func(head *store.Head, events func(func(*j17.Event) error) error) error {
 		if index >= head.Length {
@@ -71,7 +72,10 @@ func (s *Service) StreamProof(ctx context.Context, t j17.Tenant, key j17.Key, in
 			return err
 		}
 		if tree.Size() != head.Length {
-			return &store.CorruptionError{Where: "stream " + key.String(), Err: fmt.Errorf("it has %d events, %d are stored", head.Length, tree.Size())}
+			return &store.CorruptionError{
+				Where: "stream " + key.String(),
+				Err:   fmt.Errorf("it has %d events, %d are stored", head.Length, tree.Size()),
+			}
 		}
 		p = Inclusion{Index: index, Size: head.Length, Root: tree.Root()}
 		p.Leaf, p.Proof = tree.Proof()
@@ -83,8 +87,12 @@ func (s *Service) StreamProof(ctx context.Context, t j17.Tenant, key j17.Key, in
 // rewriteTries is how often a stream is read again that is rewritten while it is read.
 const rewriteTries = 3
 
-// whole calls do with the head of a stream and what reads its events up to there, again where events were rewritten meanwhile.
-func (s *Service) whole(ctx context.Context, t j17.Tenant, key j17.Key, do func(head *store.Head, events func(func(*j17.Event) error) error) error) error {
+// whole calls do with the head of a stream and what reads its events up to there, again where events were rewritten
+// meanwhile.
+func (s *Service) whole(
+	ctx context.Context, t j17.Tenant, key j17.Key,
+	do func(head *store.Head, events func(func(*j17.Event) error) error) error,
+) error {
 	for try := 1; ; try++ {
 		heads, err := s.Store.Heads(ctx, t, []j17.Key{key})
 		if err != nil {

@@ -32,7 +32,8 @@ func TestStream(t *testing.T) {
 		}
 		for i := range leaves {
 			p, err := f.StreamProof(t.Context(), tenant, key, uint64(i))
-			if err != nil || p.Leaf != leaves[i] || p.Root != of.Root || !proof.CheckInclusion(p.Index, p.Size, p.Leaf, p.Proof, p.Root) {
+			if err != nil || p.Leaf != leaves[i] || p.Root != of.Root ||
+				!proof.CheckInclusion(p.Index, p.Size, p.Leaf, p.Proof, p.Root) {
 				t.Errorf("event %d: %+v, %v", i, p, err)
 			}
 		}
@@ -42,12 +43,15 @@ func TestStream(t *testing.T) {
 	}
 	same()
 	if _, err := f.store.Rewrite(t.Context(), tenant, store.Rewrite{Streams: []store.RewrittenStream{{
-		Key: key, Events: []store.Rewritten{{Version: 2, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}},
+		Key:    key,
+		Events: []store.Rewritten{{Version: 2, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}},
 	}}}); err != nil {
 		t.Fatal(err)
 	}
 	same()
-	if of, err := f.Stream(t.Context(), tenant, j17.Key{Type: "note", ID: "none"}); err != nil || of.Length != 0 || of.Bad != nil {
+	if of, err := f.Stream(t.Context(), tenant, j17.Key{
+		Type: "note", ID: "none",
+	}); err != nil || of.Length != 0 || of.Bad != nil {
 		t.Errorf("a stream without events: %+v, %v", of, err)
 	}
 }

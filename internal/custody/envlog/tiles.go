@@ -16,16 +16,19 @@ import (
 
 // The spaces of logs. The first three are derived from the events.
 const (
-	// tileSpace has the full tiles: level, '/', number, as hexadecimal digits. A value is the nodes of the tile's lowest level.
+	// tileSpace has the full tiles: level, '/', number, as hexadecimal digits. A value is the nodes of the tile's
+	// lowest level.
 	tileSpace store.Space = "envlog.tiles"
-	// positionSpace has, under the position of the last event of each full tile of the lowest level, the tile's number and the positions of all
-	// of its events.
+	// positionSpace has, under the position of the last event of each full tile of the lowest level, the tile's number
+	// and the positions of all of its events.
 	positionSpace store.Space = "envlog.positions"
-	// headSpace has one item: how much of the log is in full tiles, and the nodes of the higher tiles that are not full.
+	// headSpace has one item: how much of the log is in full tiles, and the nodes of the higher tiles that are not
+	// full.
 	headSpace store.Space = "envlog.head"
 	// keySpace has one item: the public keys.
 	keySpace store.Space = "envlog.keys"
-	// KeySpace has the private keys, by the hashes of the public ones. What is copied to a place where others can read it leaves it out.
+	// KeySpace has the private keys, by the hashes of the public ones. What is copied to a place where others can read
+	// it leaves it out.
 	KeySpace store.Space = "envlog.private"
 	// anchorSpace has one item: the size of the head that was anchored last.
 	anchorSpace store.Space = "envlog.anchored"
@@ -34,7 +37,8 @@ const (
 // headItem is the key of the one item of a space that has one.
 const headItem = "current"
 
-// Each value begins with its version, and all but tiles, which the tree itself proves, end with a checksum over key and value.
+// Each value begins with its version, and all but tiles, which the tree itself proves, end with a checksum over key and
+// value.
 const (
 	formatVersion = 1
 	checksumBytes = crc32.Size
@@ -94,7 +98,10 @@ func (l *log) store(ctx context.Context) error {
 		l.loaded = false
 		return errReplaced
 	}
-	head := store.Side{Op: store.Put, Space: headSpace, Key: headItem, Cond: store.IfAbsent, Value: sealed(headItem, l.appendHead(stored, storedTo))}
+	head := store.Side{
+		Op: store.Put, Space: headSpace, Key: headItem, Cond: store.IfAbsent,
+		Value: sealed(headItem, l.appendHead(stored, storedTo)),
+	}
 	item, err := l.service.Store.Get(ctx, l.tenant, headSpace, headItem)
 	switch {
 	case err == nil:
@@ -125,7 +132,9 @@ func (f *freshTile) sides() []store.Side {
 	sides := []store.Side{{Op: store.Put, Space: tileSpace, Key: tileKey(f.level, f.n), Value: f.nodes, Plain: true}}
 	if f.level == 0 {
 		key := positionKey(f.at[len(f.at)-1])
-		sides = append(sides, store.Side{Op: store.Put, Space: positionSpace, Key: key, Value: sealed(key, appendPositions(f.n, f.at)), Plain: true})
+		sides = append(sides, store.Side{
+			Op: store.Put, Space: positionSpace, Key: key, Value: sealed(key, appendPositions(f.n, f.at)), Plain: true,
+		})
 	}
 	return sides
 }
@@ -142,8 +151,8 @@ func (l *log) appendHead(stored uint64, to j17.StreamID) []byte {
 	return b
 }
 
-// parseHead reads the value of a head: how many tiles of the lowest level are stored, the position up to which they reach, and the nodes of the
-// higher tiles that are not full.
+// parseHead reads the value of a head: how many tiles of the lowest level are stored, the position up to which they
+// reach, and the nodes of the higher tiles that are not full.
 func parseHead(value []byte) (stored uint64, to j17.StreamID, edges [][]tlog.Hash, err error) {
 	rest, err := opened(headItem, value)
 	if err != nil {
@@ -182,7 +191,8 @@ func appendNodes(dst []tlog.Hash, raw []byte) []tlog.Hash {
 
 // load begins with what is stored.
 func (l *log) load(ctx context.Context) error {
-	l.loaded, l.size, l.last, l.edges, l.at, l.fresh, l.stored, l.storedTo = false, 0, j17.StreamID{}, nil, nil, nil, 0, j17.StreamID{}
+	l.loaded, l.size, l.last, l.edges, l.at, l.fresh, l.stored, l.storedTo = false, 0, j17.StreamID{}, nil, nil, nil, 0,
+		j17.StreamID{}
 	item, err := l.service.Store.Get(ctx, l.tenant, headSpace, headItem)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -199,7 +209,8 @@ func (l *log) load(ctx context.Context) error {
 	return nil
 }
 
-// appendPositions returns the value that has the positions of the events of tile n, each as the difference to the one before it.
+// appendPositions returns the value that has the positions of the events of tile n, each as the difference to the one
+// before it.
 func appendPositions(n uint64, at []j17.StreamID) []byte {
 	b := binary.AppendUvarint([]byte{formatVersion}, n)
 	var before j17.StreamID

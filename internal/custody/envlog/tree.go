@@ -10,8 +10,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// tree reads the tree of a log while somebody has its turn. What it reads of the store is compared with what is in memory, from which all of the
-// tree hangs: a tile that was changed is an error that names it.
+// tree reads the tree of a log while somebody has its turn. What it reads of the store is compared with what is in
+// memory, from which all of the tree hangs: a tile that was changed is an error that names it.
 type tree struct {
 	ctx    context.Context //nolint:containedctx // tlog's readers know none, and it lives as long as one question
 	log    *log
@@ -128,7 +128,8 @@ func (r *tree) read(nodes []int64) ([]tlog.Hash, error) {
 	return nil, err
 }
 
-// answer calls ask with a reader of nodes, twice: first to find out which ones it needs, all of which are then read at once.
+// answer calls ask with a reader of nodes, twice: first to find out which ones it needs, all of which are then read at
+// once.
 func (r *tree) answer(ask func(tlog.HashReader) error) error {
 	var needed []int64
 	if err := ask(tlog.HashReaderFunc(func(nodes []int64) ([]tlog.Hash, error) {

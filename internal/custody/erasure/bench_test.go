@@ -16,10 +16,13 @@ import (
 	"j17/internal/storage/store"
 )
 
-// BenchmarkTombstone erases an aggregate of 10,000 events, whose actors are others, from a folder that has a million events.
+// BenchmarkTombstone erases an aggregate of 10,000 events, whose actors are others, from a folder that has a million
+// events.
 func BenchmarkTombstone(b *testing.B) {
 	const erased, others, unit = 10_000, 1_000_000, 20_000
-	s, err := pebble.Open(pebble.Options{Dir: b.TempDir(), Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler)})
+	s, err := pebble.Open(pebble.Options{
+		Dir: b.TempDir(), Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -41,7 +44,8 @@ func BenchmarkTombstone(b *testing.B) {
 	}
 	fill(others, func(i int) j17.Key { return j17.Key{Type: "user", ID: fmt.Sprintf("%08d", i/10)} })
 	tombs := erasure.New(erasure.Options{
-		Store: s, Clock: clock.System{}, Worker: worker.New(clock.System{}, slog.New(slog.DiscardHandler)), Logger: slog.New(slog.DiscardHandler),
+		Store: s, Clock: clock.System{}, Worker: worker.New(clock.System{}, slog.New(slog.DiscardHandler)),
+		Logger: slog.New(slog.DiscardHandler),
 		Resolve: func(_ context.Context, _ j17.Tenant, typ, id string) (j17.Key, error) {
 			return j17.Key{Type: typ, ID: id}, nil
 		},

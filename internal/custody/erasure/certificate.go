@@ -77,9 +77,12 @@ func (x *execution) certificate(ctx context.Context) (string, error) {
 	instance, env, _ := strings.Cut(string(x.tenant), "/")
 	r := x.row
 	c := proof.Certificate{
-		ID: r.id, TombstoneID: r.id, Instance: instance, Environment: j17.Environment(env), Key: r.Key, Status: string(r.Status),
-		CreatedAt: r.CreatedAt, ExecutableAt: r.ExecutableAt, ExecutedAt: r.StartedAt, CompletedAt: r.CompletedAt, Forced: r.Forced,
-		PreTombstoneRoot: r.Root, PreTombstoneSize: r.Size, Events: r.Events, AffectedCount: shown.AffectedCount, AffectedRoot: shown.AffectedRoot,
+		ID: r.id, TombstoneID: r.id, Instance: instance, Environment: j17.Environment(env), Key: r.Key,
+		Status:    string(r.Status),
+		CreatedAt: r.CreatedAt, ExecutableAt: r.ExecutableAt, ExecutedAt: r.StartedAt, CompletedAt: r.CompletedAt,
+		Forced:           r.Forced,
+		PreTombstoneRoot: r.Root, PreTombstoneSize: r.Size, Events: r.Events, AffectedCount: shown.AffectedCount,
+		AffectedRoot: shown.AffectedRoot,
 	}
 	if r.LegalBasis != nil {
 		c.LegalBasis = *r.LegalBasis
@@ -91,7 +94,9 @@ func (x *execution) certificate(ctx context.Context) (string, error) {
 		c.RequestedBy = r.RequestedBy
 	}
 	for _, s := range shown.AffectedStreams {
-		c.Streams = append(c.Streams, proof.ErasedStream{Key: s.Key, Events: s.EventCount, Action: s.Action, RootBefore: s.RootBefore, RootAfter: s.RootAfter})
+		c.Streams = append(c.Streams, proof.ErasedStream{
+			Key: s.Key, Events: s.EventCount, Action: s.Action, RootBefore: s.RootBefore, RootAfter: s.RootAfter,
+		})
 	}
 	return c.Text()
 }

@@ -19,8 +19,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestCrashes ends the process at each write of an execution, before it or directly after it: another process goes on, and in the end
-// everything was done once.
+// TestCrashes ends the process at each write of an execution, before it or directly after it: another process goes on,
+// and in the end everything was done once.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	for _, after := range []bool{false, true} {
@@ -60,7 +60,8 @@ func crashAt(t *testing.T, at int, after bool) bool {
 	for _, a := range f.tombstone(t, made.ID).AffectedStreams {
 		key, _ := j17.ParseKey(a.Key)
 		all := f.events(t, key.Type, key.ID)
-		if root := rootOf(all); !all[0].Erased() || a.EventCount != uint64(len(all)) || a.RootAfter != hex.EncodeToString(root[:]) {
+		if root := rootOf(all); !all[0].Erased() || a.EventCount != uint64(len(all)) ||
+			a.RootAfter != hex.EncodeToString(root[:]) {
 			t.Errorf("write %d, after %v: it shows %+v, whose events are %s", at, after, a, f.types(t, key.Type, key.ID))
 		}
 	}
@@ -74,7 +75,8 @@ func crashAt(t *testing.T, at int, after bool) bool {
 	if _, err := f.Store.ReleaseClaims(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.Clock.Advance(time.Minute) // the pause after a failure that the process has noted, which is much less than a lease
+	// The pause after a failure that the process has noted, which is much less than a lease.
+	f.Clock.Advance(time.Minute)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = f.tombs.Run(ctx) })
@@ -92,7 +94,8 @@ func crashAt(t *testing.T, at int, after bool) bool {
 	for _, a := range done.AffectedStreams {
 		key, _ := j17.ParseKey(a.Key)
 		heads, err := f.Store.Heads(t.Context(), tenant, []j17.Key{key})
-		if err != nil || heads[0].Generation != 1 || strings.ReplaceAll(f.types(t, key.Type, key.ID), " _was_tombstoned", "") != "_was_tombstoned" {
+		if err != nil || heads[0].Generation != 1 ||
+			strings.ReplaceAll(f.types(t, key.Type, key.ID), " _was_tombstoned", "") != "_was_tombstoned" {
 			t.Errorf("write %d, after %v: %s is %+v, %v", at, after, key, heads[0], err)
 		}
 	}
@@ -102,8 +105,8 @@ func crashAt(t *testing.T, at int, after bool) bool {
 	return true
 }
 
-// TestALongStreamGoesOnWhereItWas ends the process at each write of an execution over a stream of several parts, which shows how many events are
-// replaced. The next process replaces the others, and no event twice.
+// TestALongStreamGoesOnWhereItWas ends the process at each write of an execution over a stream of several parts, which
+// shows how many events are replaced. The next process replaces the others, and no event twice.
 func TestALongStreamGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	const events, part = 10, 3
@@ -138,7 +141,8 @@ func TestALongStreamGoesOnWhereItWas(t *testing.T) {
 		if err != nil || heads[0].Generation != (events+part-1)/part {
 			t.Errorf("write %d: the head is %+v, %v", at, heads, err)
 		}
-		if done := f.tombstone(t, made.ID); done.Status != "completed" || heads[0].Now() != chainOf(f.events(t, "user", alice)) {
+		if done := f.tombstone(t, made.ID); done.Status != "completed" ||
+			heads[0].Now() != chainOf(f.events(t, "user", alice)) {
 			t.Errorf("write %d: it is %+v", at, done)
 		}
 	}
@@ -171,8 +175,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestRestoring goes on with an erasure in a process that does not know the spec yet: it waits until it does, or those that go along would be
-// forgotten.
+// TestRestoring goes on with an erasure in a process that does not know the spec yet: it waits until it does, or those
+// that go along would be forgotten.
 func TestRestoring(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -219,7 +223,8 @@ func TestFailures(t *testing.T) {
 		f.write(t, "user/"+bob+"/was_created", `{}`, bob, "")
 	}
 	got := f.tombstone(t, made.ID)
-	if got.Status != "executing" || got.Progress == nil || got.Progress.Attempts != 3 || !strings.Contains(*got.Error, "a list is being built") {
+	if got.Status != "executing" || got.Progress == nil || got.Progress.Attempts != 3 ||
+		!strings.Contains(*got.Error, "a list is being built") {
 		t.Errorf("it is %+v, %+v", got, got.Progress)
 	}
 	f.settle(t)
@@ -259,7 +264,8 @@ func (s *choosy) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (st
 	return s.Store.Rewrite(ctx, t, r)
 }
 
-// TestBeside: what goes with the events of streams goes in the commit that replaces these, and an erasure does not fail for it.
+// TestBeside: what goes with the events of streams goes in the commit that replaces these, and an erasure does not fail
+// for it.
 func TestBeside(t *testing.T) {
 	t.Parallel()
 	const seen store.Space = "seen"
@@ -288,14 +294,17 @@ func TestBeside(t *testing.T) {
 				return st
 			})
 			f.write(t, "user/"+alice+"/was_created", `{}`, alice, "")
-			if err := f.Store.Write(t.Context(), tenant, []store.Side{{Op: store.Put, Space: seen, Key: c.key}}); err != nil {
+			if err := f.Store.Write(t.Context(), tenant, []store.Side{
+				{Op: store.Put, Space: seen, Key: c.key},
+			}); err != nil {
 				t.Fatal(err)
 			}
 			made := f.ask(t, alice)
 			f.force(t, made.ID)
 			f.holder.fail = errors.New("a list is being built")
 			f.settle(t)
-			if n, err := f.Store.Count(t.Context(), tenant, seen, store.Range{}, 2); err != nil || (n == 0) != c.goes || st.refused != c.refused {
+			if n, err := f.Store.Count(t.Context(), tenant, seen, store.Range{}, 2); err != nil || (n == 0) != c.goes ||
+				st.refused != c.refused {
 				t.Errorf("%d items are left, %v, and it was refused %d times", n, err, st.refused)
 			}
 			f.holder.fail = nil
@@ -323,8 +332,8 @@ func (s *overtaken) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) 
 	return s.Store.Rewrite(ctx, t, r)
 }
 
-// TestWriters erases a stream that somebody writes to all the time: what was there when the execution came to it is gone, and what is
-// written later stays.
+// TestWriters erases a stream that somebody writes to all the time: what was there when the execution came to it is
+// gone, and what is written later stays.
 func TestWriters(t *testing.T) {
 	t.Parallel()
 	for times, want := range map[int]string{
@@ -337,14 +346,17 @@ func TestWriters(t *testing.T) {
 		made := f.ask(t, alice)
 		f.force(t, made.ID)
 		f.open(t, func(s *pebble.Store) erasure.Storage {
-			return &overtaken{s, func() { f.write(t, "user/"+alice+"/was_renamed", `{"name":"later"}`, alice, "") }, times}
+			return &overtaken{
+				s, func() { f.write(t, "user/"+alice+"/was_renamed", `{"name":"later"}`, alice, "") }, times,
+			}
 		})
 		f.settle(t)
 		if got := f.types(t, "user", alice); got != want {
 			t.Errorf("somebody wrote up to %d times: %s, want %s", times, got, want)
 		}
 		events := strings.Count(want, "_was_tombstoned")
-		if got := f.tombstone(t, made.ID); got.Status != "completed" || got.AffectedStreams[0].EventCount != uint64(events) {
+		if got := f.tombstone(t, made.ID); got.Status != "completed" ||
+			got.AffectedStreams[0].EventCount != uint64(events) {
 			t.Errorf("it is %+v", got)
 		}
 
@@ -372,7 +384,9 @@ func (s *counting) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (
 	return s.Store.Rewrite(ctx, t, r)
 }
 
-func (s *counting) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName) error {
+func (s *counting) Purge(
+	ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName,
+) error {
 	s.purges++
 	return s.Store.Purge(ctx, t, keys, spaces, items)
 }
@@ -382,8 +396,9 @@ func (s *counting) Write(ctx context.Context, t j17.Tenant, side []store.Side, f
 	return s.Store.Write(ctx, t, side, fences...)
 }
 
-// TestBesideIsDecidedAnew: where what goes with the events was decided by something that others have changed since, it is asked for again, and given up
-// where that goes on and on. From the fourth time on others may write to the stream meanwhile, which is told. The execution stays this process's.
+// TestBesideIsDecidedAnew: where what goes with the events was decided by something that others have changed since, it
+// is asked for again, and given up where that goes on and on. From the fourth time on others may write to the stream
+// meanwhile, which is told. The execution stays this process's.
 func TestBesideIsDecidedAnew(t *testing.T) {
 	t.Parallel()
 	const seen store.Space = "seen"
@@ -401,26 +416,32 @@ func TestBesideIsDecidedAnew(t *testing.T) {
 					t.Errorf("asked for the %d. time, all of the stream is replaced: %v", asked, of[0].Last)
 				}
 				if asked <= c.changes {
-					if err := f.Store.Write(t.Context(), tenant, []store.Side{{Op: store.Put, Space: seen, Key: "count"}}); err != nil {
+					if err := f.Store.Write(t.Context(), tenant, []store.Side{
+						{Op: store.Put, Space: seen, Key: "count"},
+					}); err != nil {
 						return nil, nil, err
 					}
 				}
-				return []store.Side{{Op: store.Put, Space: seen, Key: "gone"}}, []store.Fence{{Space: seen, Key: "count", Rev: item.Rev}}, nil
+				return []store.Side{{Op: store.Put, Space: seen, Key: "gone"}},
+					[]store.Fence{{Space: seen, Key: "count", Rev: item.Rev}}, nil
 			}
 			f.open(t, nil)
 			f.write(t, "user/"+alice+"/was_created", `{}`, alice, "")
 			if got := f.erase(t); got.Status != "completed" || asked != c.asked {
 				t.Errorf("it is %+v, and was asked for %d times", got, asked)
 			}
-			if _, err := f.Store.Get(t.Context(), tenant, seen, "gone"); errors.Is(err, store.ErrNotFound) != (c.changes > c.asked) {
+			if _, err := f.Store.Get(
+				t.Context(), tenant, seen, "gone",
+			); errors.Is(err, store.ErrNotFound) != (c.changes > c.asked) {
 				t.Errorf("what goes with the events: %v", err)
 			}
 		})
 	}
 }
 
-// TestManyStreams erases somebody who is named in very many streams: what that costs in commits grows with their number divided by how many
-// are done at once. Who goes through all that he keeps whenever he is told of some is told seldom, of each stream once.
+// TestManyStreams erases somebody who is named in very many streams: what that costs in commits grows with their number
+// divided by how many are done at once. Who goes through all that he keeps whenever he is told of some is told seldom,
+// of each stream once.
 func TestManyStreams(t *testing.T) {
 	t.Parallel()
 	const streams = 1200
@@ -429,7 +450,8 @@ func TestManyStreams(t *testing.T) {
 	var unit store.Append
 	for n := range streams {
 		unit.Events = append(unit.Events, store.NewEvent{
-			Key: j17.Key{Type: "comment", ID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n)}, Type: "was_written", Data: []byte(`{}`),
+			Key: j17.Key{Type: "comment", ID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n)}, Type: "was_written",
+			Data:     []byte(`{}`),
 			Metadata: []byte(`{"actor":{"type":"user","id":"` + alice + `"}}`), Tags: []string{"actor:user:" + alice},
 		})
 	}
@@ -452,7 +474,8 @@ func TestManyStreams(t *testing.T) {
 	if count.rewrites != (streams+1+63)/64 || count.purges != 2 || count.writes > 60 {
 		t.Errorf("there were %d rewrites, %d purges, %d writes", count.rewrites, count.purges, count.writes)
 	}
-	if len(done.AffectedStreams) != 1000 || done.AffectedStreams[0].Key != "user:"+alice || done.AffectedCount != streams+1 || done.AffectedRoot == "" {
+	if len(done.AffectedStreams) != 1000 || done.AffectedStreams[0].Key != "user:"+alice ||
+		done.AffectedCount != streams+1 || done.AffectedRoot == "" {
 		t.Errorf("affected are %d of %d, the first is %+v, the root %q", len(done.AffectedStreams), done.AffectedCount, done.AffectedStreams[0], done.AffectedRoot)
 	}
 	var told []int
@@ -477,7 +500,9 @@ func TestLongStream(t *testing.T) {
 	for left := length; left > 0; {
 		var unit store.Append
 		for range min(left, 70) {
-			unit.Events = append(unit.Events, store.NewEvent{Key: key, Type: "was_renamed", Data: []byte(`{}`), Metadata: []byte(`{}`)})
+			unit.Events = append(unit.Events, store.NewEvent{
+				Key: key, Type: "was_renamed", Data: []byte(`{}`), Metadata: []byte(`{}`),
+			})
 		}
 		left -= len(unit.Events)
 		if _, err := f.Store.Append(t.Context(), tenant, []store.Append{unit}); err != nil {
@@ -497,7 +522,8 @@ func TestLongStream(t *testing.T) {
 	}
 	after := f.events(t, "user", alice)
 	rootBefore, rootAfter, chain := rootOf(before), rootOf(after), chainOf(before)
-	if own := done.AffectedStreams[0]; own.EventCount != length || own.RootBefore != fmt.Sprintf("%x", rootBefore) || own.RootAfter != fmt.Sprintf("%x", rootAfter) {
+	if own := done.AffectedStreams[0]; own.EventCount != length || own.RootBefore != fmt.Sprintf("%x", rootBefore) ||
+		own.RootAfter != fmt.Sprintf("%x", rootAfter) {
 		t.Errorf("affected is %+v", own)
 	}
 	if last := string(after[length-1].Data); !strings.Contains(last, fmt.Sprintf("%x", chain)) {
@@ -505,8 +531,8 @@ func TestLongStream(t *testing.T) {
 	}
 }
 
-// TestTogether carries out several tombstones of an environment: what they have left of old bytes goes at once, also where that fails at first, and
-// one of which a step fails holds up none of the others.
+// TestTogether carries out several tombstones of an environment: what they have left of old bytes goes at once, also
+// where that fails at first, and one of which a step fails holds up none of the others.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -568,7 +594,9 @@ func (s *unpurged) Write(ctx context.Context, t j17.Tenant, sides []store.Side, 
 	return s.counting.Write(ctx, t, sides, fences...)
 }
 
-func (s *unpurged) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName) error {
+func (s *unpurged) Purge(
+	ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName,
+) error {
 	if s.left--; s.left >= 0 {
 		return errors.New("no purge")
 	}

@@ -1,7 +1,7 @@
-// Package erasure removes personal data for good, and only it does. What a tombstone asks for is found, its events are replaced by
-// markers, data derived from them is removed, the old bytes are removed from disk, and what was done is
-// certified. Each step records its progress in the commit that does it, so that an execution goes on where it was, wherever a process
-// ends.
+// Package erasure removes personal data for good, and only it does. What a tombstone asks for is found, its events are
+// replaced by markers, data derived from them is removed, the old bytes are removed from disk, and what was done is
+// certified. Each step records its progress in the commit that does it, so that an execution goes on where it was,
+// wherever a process ends.
 //
 // The decisions behind it are in docs/internals/custody.md.
 package erasure
@@ -50,7 +50,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Resolve returns the key of the aggregate that somebody means by an id or a name.
 	Resolve func(ctx context.Context, t j17.Tenant, aggregateType, id string) (j17.Key, error)
-	// Spec returns what is deployed to an environment, nil for nothing; Restoring reports whether that is still to be restored.
+	// Spec returns what is deployed to an environment, nil for nothing; Restoring reports whether that is still to be
+	// restored.
 	Spec      func(j17.Tenant) *spec.Compiled
 	Restoring func(j17.Tenant) bool
 	// Root keeps what the log of an environment is now, and returns its root and size.
@@ -80,9 +81,12 @@ const tombstonePrefix = ident.TombstonePrefix
 
 // New returns a service. Run must be called for tombstones to be executed.
 func New(o Options) *Service {
-	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now), part: maxRewritten, kept: releasedAtOnce, purged: purgedAtOnce}
+	s := &Service{
+		o: o, mint: ident.NewMinter(o.Clock.Now), part: maxRewritten, kept: releasedAtOnce, purged: purgedAtOnce,
+	}
 	s.queue = o.Worker.Queue(worker.Work{
-		Name: "erasures", Store: o.Store, Space: executions, DoAll: s.executeAll, Batch: together, Lease: lease, AtOnce: atOnce,
+		Name: "erasures", Store: o.Store, Space: executions, DoAll: s.executeAll, Batch: together, Lease: lease,
+		AtOnce:  atOnce,
 		Freeing: true, // what waits for room is seen to wait, and goes on when there is some
 	})
 	return s

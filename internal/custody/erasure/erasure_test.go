@@ -52,11 +52,14 @@ func TestLife(t *testing.T) {
 
 	// It waits for its time, and for somebody who wants it executed.
 	basis, days := "gdpr_article_17", 7
-	made, err := f.tombs.Create(t.Context(), tenant, "user", alice, wire.NewTombstone{LegalBasis: &basis, GracePeriodDays: &days, RequestedBy: json.RawMessage(`{ "id": "dpo" }`)})
+	made, err := f.tombs.Create(t.Context(), tenant, "user", alice, wire.NewTombstone{
+		LegalBasis: &basis, GracePeriodDays: &days, RequestedBy: json.RawMessage(`{ "id": "dpo" }`),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made.Status != "pending" || made.ExecutableAt.Sub(made.CreatedAt) != 7*24*time.Hour || string(made.RequestedBy) != `{"id":"dpo"}` || *made.LegalBasis != basis {
+	if made.Status != "pending" || made.ExecutableAt.Sub(made.CreatedAt) != 7*24*time.Hour ||
+		string(made.RequestedBy) != `{"id":"dpo"}` || *made.LegalBasis != basis {
 		t.Errorf("made is %+v", made)
 	}
 	f.Clock.Advance(7*24*time.Hour - time.Second)
@@ -76,7 +79,8 @@ func TestLife(t *testing.T) {
 	// What stands there then.
 	got := f.tombstone(t, made.ID)
 	after := f.events(t, "user", alice)
-	if got.Status != "completed" || affected(got.AffectedStreams) != "user:"+alice+" 5" || *got.PreTombstoneSize != 6 || !got.ExecutedAt.Equal(f.Clock.Now().Truncate(time.Second)) {
+	if got.Status != "completed" || affected(got.AffectedStreams) != "user:"+alice+" 5" || *got.PreTombstoneSize != 6 ||
+		!got.ExecutedAt.Equal(f.Clock.Now().Truncate(time.Second)) {
 		t.Errorf("completed is %+v", got)
 	}
 	for i, e := range after {
@@ -87,18 +91,21 @@ func TestLife(t *testing.T) {
 		}
 		original, chain := sha256.Sum256(want.Raw), chainOf(before[:i+1])
 		if diff := cmp.Diff(data, map[string]string{
-			"original_hash": hex.EncodeToString(original[:]), "chain_hash": hex.EncodeToString(chain[:]), "original_type": "was_renamed",
-			"tombstone_id": made.ID, "tombstoned_at": got.ExecutedAt.Format(time.RFC3339),
+			"original_hash": hex.EncodeToString(original[:]), "chain_hash": hex.EncodeToString(chain[:]),
+			"original_type": "was_renamed",
+			"tombstone_id":  made.ID, "tombstoned_at": got.ExecutedAt.Format(time.RFC3339),
 		}); diff != "" {
 			t.Error(diff)
 		}
-		if e.Type != "_was_tombstoned" || e.StreamID != want.StreamID || e.Timestamp != want.Timestamp || e.Leaf() != want.Leaf() ||
+		if e.Type != "_was_tombstoned" || e.StreamID != want.StreamID || e.Timestamp != want.Timestamp ||
+			e.Leaf() != want.Leaf() ||
 			!strings.HasPrefix(string(e.Metadata), `{"actor":{"type":"system","id":"system"},"timestamp":`) {
 			t.Errorf("event %d is %s", i, e.Raw)
 		}
 	}
 	rootBefore, rootAfter := rootOf(before), rootOf(after)
-	if own := got.AffectedStreams[0]; own.RootBefore != hex.EncodeToString(rootBefore[:]) || own.RootAfter != hex.EncodeToString(rootAfter[:]) {
+	if own := got.AffectedStreams[0]; own.RootBefore != hex.EncodeToString(rootBefore[:]) ||
+		own.RootAfter != hex.EncodeToString(rootAfter[:]) {
 		t.Errorf("the roots are %+v", own)
 	}
 	heads, err := f.Store.Heads(t.Context(), tenant, []j17.Key{{Type: "user", ID: alice}})
@@ -107,7 +114,8 @@ func TestLife(t *testing.T) {
 	}
 
 	// Who was told.
-	if len(f.holder.erased) != 1 || f.holder.erased[0].Keys[0].ID != alice || f.holder.erased[0].TombstoneID != made.ID {
+	if len(f.holder.erased) != 1 || f.holder.erased[0].Keys[0].ID != alice ||
+		f.holder.erased[0].TombstoneID != made.ID {
 		t.Errorf("the holder was told of %+v", f.holder.erased)
 	}
 	if diff := cmp.Diff(f.acts, []erasure.Act{
@@ -131,7 +139,8 @@ func TestRequests(t *testing.T) {
 	f.write(t, "user/"+alice+"/was_created", `{}`, alice, "")
 	long, minus, far := strings.Repeat("x", 1001), -1, 3651
 	for path, ask := range map[string]wire.NewTombstone{
-		"legal_basis": {LegalBasis: &long}, "request_id": {RequestID: &long}, "requested_by": {RequestedBy: json.RawMessage(`"me"`)}, "grace_period_days": {GracePeriodDays: &minus},
+		"legal_basis": {LegalBasis: &long}, "request_id": {RequestID: &long},
+		"requested_by": {RequestedBy: json.RawMessage(`"me"`)}, "grace_period_days": {GracePeriodDays: &minus},
 	} {
 		_, err := f.tombs.Create(t.Context(), tenant, "user", alice, ask)
 		wantCode(t, err, j17.CodeInvalidField)
@@ -142,7 +151,8 @@ func TestRequests(t *testing.T) {
 	_, err := f.tombs.Create(t.Context(), tenant, "user", alice, wire.NewTombstone{GracePeriodDays: &far})
 	wantCode(t, err, j17.CodeInvalidField)
 	for where, want := range map[[2]string]j17.Code{
-		{"user", bob}: j17.CodeAggregateNotFound, {"ghost", bob}: j17.CodeUnknownType, {"user", "no-id"}: j17.CodeInvalidIdentifier, {"no\x00type", "\x00"}: j17.CodeUnknownType,
+		{"user", bob}: j17.CodeAggregateNotFound, {"ghost", bob}: j17.CodeUnknownType,
+		{"user", "no-id"}: j17.CodeInvalidIdentifier, {"no\x00type", "\x00"}: j17.CodeUnknownType,
 	} {
 		_, err := f.tombs.Create(t.Context(), tenant, where[0], where[1], wire.NewTombstone{})
 		wantCode(t, err, want)
@@ -238,8 +248,10 @@ func TestCascade(t *testing.T) {
 		t.Errorf("affected are %s\nwant %s", got, want)
 	}
 	for path, want := range map[[2]string]string{
-		{"comment", id(2)}: "was_written", {"mention", id(5)}: "was_made", {"order", id(6)}: "was_placed", {"plain", id(7)}: "was_written",
-		{"comment", id(1)}: "_was_tombstoned _was_tombstoned", {"comment", id(3)}: "_was_tombstoned _was_tombstoned", {"mention", id(4)}: "_was_tombstoned",
+		{"comment", id(2)}: "was_written", {"mention", id(5)}: "was_made", {"order", id(6)}: "was_placed",
+		{"plain", id(7)}:   "was_written",
+		{"comment", id(1)}: "_was_tombstoned _was_tombstoned", {"comment", id(3)}: "_was_tombstoned _was_tombstoned",
+		{"mention", id(4)}: "_was_tombstoned",
 	} {
 		if got := f.types(t, path[0], path[1]); got != want {
 			t.Errorf("%s has %s, want %s", path, got, want)
@@ -330,15 +342,18 @@ func TestCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(text, "\n")
-	if len(lines) != 3 || lines[0] != "j17 erasure certificate" || lines[2] != "signed by "+string(tenant) || strings.Contains(text, "secret") {
+	if len(lines) != 3 || lines[0] != "j17 erasure certificate" || lines[2] != "signed by "+string(tenant) ||
+		strings.Contains(text, "secret") {
 		t.Fatalf("the certificate is %s", text)
 	}
 	got, err := proof.ParseCertificate(lines[0] + "\n" + lines[1] + "\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.TombstoneID != done.ID || got.Key != done.Key || got.Instance != "ins_test" || got.Environment != j17.Prod || got.Events != 2 || !got.Forced ||
-		got.PreTombstoneRoot != *done.PreTombstoneRoot || got.PreTombstoneSize != 2 || !got.ExecutedAt.Equal(*done.ExecutedAt) || len(got.Streams) != 2 ||
+	if got.TombstoneID != done.ID || got.Key != done.Key || got.Instance != "ins_test" || got.Environment != j17.Prod ||
+		got.Events != 2 || !got.Forced ||
+		got.PreTombstoneRoot != *done.PreTombstoneRoot || got.PreTombstoneSize != 2 ||
+		!got.ExecutedAt.Equal(*done.ExecutedAt) || len(got.Streams) != 2 ||
 		got.Streams[0].RootAfter != done.AffectedStreams[0].RootAfter || string(got.Environment) != "prod" {
 		t.Errorf("certified is %+v", got)
 	}

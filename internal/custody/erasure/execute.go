@@ -20,22 +20,23 @@ const (
 	atOnce = 4
 	// together is how many tombstones of an environment are carried on in one try.
 	together = 32
-	// stepsPerTry is how many steps a try takes of a tombstone before others of the environment, and the lease, have their turn.
+	// stepsPerTry is how many steps a try takes of a tombstone before others of the environment, and the lease, have
+	// their turn.
 	stepsPerTry = 64
 	// streamsAtOnce is how many streams are rewritten between two notes of how far an execution is.
 	streamsAtOnce = 64
-	// purgedAtOnce is how many streams are purged between two of them. Each time the tables are written again that hold something of them, which
-	// have hundreds of thousands of short streams. Tombstones that have fewer do it together.
+	// purgedAtOnce is how many streams are purged between two of them. Each time the tables are written again that hold
+	// something of them, which have hundreds of thousands of short streams. Tombstones that have fewer do it together.
 	purgedAtOnce = 1 << 16
 	// readAtOnce is how many of them are read at a time.
 	readAtOnce = 1000
-	// releasedAtOnce is how many streams are rewritten before the parts that keep data of them remove it. Some of these go through all
-	// their data each time, however few streams it is about.
+	// releasedAtOnce is how many streams are rewritten before the parts that keep data of them remove it. Some of these
+	// go through all their data each time, however few streams it is about.
 	releasedAtOnce = 2048
 )
 
-// execution is a tombstone that is being executed. What it writes holds only as long as its claim does, so that of two processes one goes
-// on.
+// execution is a tombstone that is being executed. What it writes holds only as long as its claim does, so that of two
+// processes one goes on.
 type execution struct {
 	*Service
 	tenant j17.Tenant
@@ -51,7 +52,8 @@ func (s *Service) executeAll(ctx context.Context, claims []*worker.Claim) []erro
 	all, errs, begun := make([]*execution, len(claims)), make([]error, len(claims)), s.o.Clock.Now()
 	for i, c := range claims {
 		if s.o.Clock.Now().Sub(begun) > lease/2 {
-			errs[i] = s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(nil, s.o.Clock.Now())}) // the lease is for the others
+			// The lease is for the others.
+			errs[i] = s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(nil, s.o.Clock.Now())})
 			continue
 		}
 		if all[i], errs[i] = s.take(ctx, c); all[i] != nil {
@@ -63,7 +65,8 @@ func (s *Service) executeAll(ctx context.Context, claims []*worker.Claim) []erro
 	var some []*execution
 	streams := uint64(0)
 	for i, x := range all {
-		if errs[i] == nil && x != nil && x.row.Phase == purging && x.row.Cursor == "" && streams+x.row.Streams <= uint64(s.purged) {
+		if errs[i] == nil && x != nil && x.row.Phase == purging && x.row.Cursor == "" &&
+			streams+x.row.Streams <= uint64(s.purged) {
 			some, streams = append(some, x), streams+x.row.Streams
 		}
 	}
@@ -157,11 +160,13 @@ func (x *execution) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.Root, r.Size, r.StartedAt, r.Phase = hash(root).String(), size, x.o.Clock.Now().UTC().Truncate(time.Second), finding
+	r.Root, r.Size, r.StartedAt, r.Phase = hash(root).String(), size, x.o.Clock.Now().UTC().Truncate(time.Second),
+		finding
 	return x.save(ctx)
 }
 
-// rewriteSome rewrites the next streams, and has all parts that keep data of them remove it when there are enough of these.
+// rewriteSome rewrites the next streams, and has all parts that keep data of them remove it when there are enough of
+// these.
 func (x *execution) rewriteSome(ctx context.Context) error {
 	// What another attempt has begun to release comes first.
 	r, last := x.row, false
@@ -192,8 +197,9 @@ func (x *execution) rewriteSome(ctx context.Context) error {
 	return x.save(ctx)
 }
 
-// release has all parts that keep data of the streams that were rewritten since the last time remove it. Another attempt passes the
-// same streams and position: what they have recorded under it is not recorded again under a later one.
+// release has all parts that keep data of the streams that were rewritten since the last time remove it. Another
+// attempt passes the same streams and position: what they have recorded under it is not recorded again under a later
+// one.
 func (x *execution) release(ctx context.Context) error {
 	r := x.row
 	if r.Note == "" {
@@ -239,7 +245,8 @@ func (x *execution) release(ctx context.Context) error {
 	return nil
 }
 
-// spaces returns where parts may have data of streams: under the streams' own keys, and in an order that does not tell streams apart.
+// spaces returns where parts may have data of streams: under the streams' own keys, and in an order that does not tell
+// streams apart.
 func (s *Service) spaces() (ofStreams, whole []store.Declared) {
 	for i := range s.parts {
 		for _, d := range part.Declared(s.parts[i].Spaces) {
@@ -253,8 +260,8 @@ func (s *Service) spaces() (ofStreams, whole []store.Declared) {
 	return ofStreams, whole
 }
 
-// purgeTogether removes from disk what the streams of several tombstones have lost: tables are written again as a whole, however few streams it is about.
-// It returns what has failed, of one of them or of all.
+// purgeTogether removes from disk what the streams of several tombstones have lost: tables are written again as a
+// whole, however few streams it is about. It returns what has failed, of one of them or of all.
 func (s *Service) purgeTogether(ctx context.Context, some []*execution) (failed map[*execution]error) {
 	failed = map[*execution]error{}
 	var keys []j17.Key
@@ -286,7 +293,8 @@ func (s *Service) purgeTogether(ctx context.Context, some []*execution) (failed 
 	return failed
 }
 
-// purgeSome removes from disk what the next streams have lost, and at last what stood in spaces that do not tell streams apart.
+// purgeSome removes from disk what the next streams have lost, and at last what stood in spaces that do not tell
+// streams apart.
 func (x *execution) purgeSome(ctx context.Context) error {
 	r := x.row
 	spaces, whole := x.spaces()
@@ -309,7 +317,8 @@ func (x *execution) purgeSome(ctx context.Context) error {
 	return x.save(ctx)
 }
 
-// keys returns the streams of the tombstone behind one of them: a number of them or some more, or all that are left, which is last then.
+// keys returns the streams of the tombstone behind one of them: a number of them or some more, or all that are left,
+// which is last then.
 func (x *execution) keys(ctx context.Context, after string, enough int) (keys []j17.Key, last bool, err error) {
 	for !last && len(keys) < enough {
 		some, err := x.entries(ctx, x.tenant, x.row.id, after, readAtOnce)

@@ -12,8 +12,8 @@ import (
 // foundAtOnce is how many events that name somebody are looked at between two notes of how far the search is.
 const foundAtOnce = 1000
 
-// roles are how somebody may be named in events: what finds those that do so, and what the spec has to say of a type for its streams to go
-// along.
+// roles are how somebody may be named in events: what finds those that do so, and what the spec has to say of a type
+// for its streams to go along.
 func roles() []role {
 	return []role{
 		{j17.ActorTag, func(o *spec.OnTombstone) bool { return o.CascadeFromActor }},
@@ -40,12 +40,16 @@ func (r *role) types(c *spec.Compiled) map[string]bool {
 	return types
 }
 
-// name looks at up to foundAtOnce events behind a position that name an aggregate in a role, and returns the streams among them that go
-// along, each once. upTo is how far was looked; more reports that there may be more behind it.
-func (s *Service) name(ctx context.Context, t j17.Tenant, who j17.Key, in role, types map[string]bool, after j17.StreamID) (found []j17.Key, upTo j17.StreamID, more bool, err error) {
+// name looks at up to foundAtOnce events behind a position that name an aggregate in a role, and returns the streams
+// among them that go along, each once. upTo is how far was looked; more reports that there may be more behind it.
+func (s *Service) name(
+	ctx context.Context, t j17.Tenant, who j17.Key, in role, types map[string]bool, after j17.StreamID,
+) (found []j17.Key, upTo j17.StreamID, more bool, err error) {
 	seen, n := map[j17.Key]bool{}, 0
 	upTo = after
-	for e, err := range s.o.Store.ReadTagged(ctx, t, store.Tagged{Tags: []string{in.tag(j17.Agent(who))}}, after, foundAtOnce, nil) {
+	for e, err := range s.o.Store.ReadTagged(
+		ctx, t, store.Tagged{Tags: []string{in.tag(j17.Agent(who))}}, after, foundAtOnce, nil,
+	) {
 		if err != nil {
 			return nil, upTo, false, err
 		}
@@ -65,9 +69,11 @@ const (
 	maxTriedEvents = 100_000
 )
 
-// Try tells which streams an erasure would reach now, and stores nothing. What may be asked for, and of what, is as for Create, but that
-// another tombstone of the aggregate is in nobody's way.
-func (s *Service) Try(ctx context.Context, t j17.Tenant, aggregateType, id string, ask wire.NewTombstone) (wire.TombstoneDryRun, error) {
+// Try tells which streams an erasure would reach now, and stores nothing. What may be asked for, and of what, is as for
+// Create, but that another tombstone of the aggregate is in nobody's way.
+func (s *Service) Try(
+	ctx context.Context, t j17.Tenant, aggregateType, id string, ask wire.NewTombstone,
+) (wire.TombstoneDryRun, error) {
 	out := wire.TombstoneDryRun{DryRun: true}
 	if err := check(&ask); err != nil {
 		return out, err
@@ -107,12 +113,15 @@ func (s *Service) Try(ctx context.Context, t j17.Tenant, aggregateType, id strin
 		return out, err
 	}
 	for i := range keys {
-		out.AffectedStreams = append(out.AffectedStreams, wire.AffectedStream{Key: keys[i].String(), EventCount: heads[i].Length, Action: "tombstoned"})
+		out.AffectedStreams = append(out.AffectedStreams, wire.AffectedStream{
+			Key: keys[i].String(), EventCount: heads[i].Length, Action: "tombstoned",
+		})
 	}
 	return out, nil
 }
 
-// find looks for streams that go along, a part at a time, and notes those that it has found together with how far it is.
+// find looks for streams that go along, a part at a time, and notes those that it has found together with how far it
+// is.
 func (x *execution) find(ctx context.Context) error {
 	r := x.row
 	who := r.aggregate()

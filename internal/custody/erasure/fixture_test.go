@@ -68,7 +68,9 @@ type holder struct {
 
 // part is the holder as one of the parts of the program.
 func (h *holder) part() part.Part {
-	spaces := append((*engine.Engine)(nil).Part().Spaces, part.Space{Declared: store.Declared{Space: "whole", Whole: true}})
+	spaces := append((*engine.Engine)(nil).Part().Spaces, part.Space{
+		Declared: store.Declared{Space: "whole", Whole: true},
+	})
 	return part.Part{Spaces: spaces, Erase: part.Erase{Streams: h.erase}}
 }
 
@@ -85,12 +87,15 @@ func (h *holder) erase(_ context.Context, _ j17.Tenant, e part.Erased) error {
 // newFixture returns a fixture with people.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{Fixture: enginetest.New(t, engine.Options{}), holder: &holder{}, logs: &strings.Builder{}, source: people}
+	f := &fixture{
+		Fixture: enginetest.New(t, engine.Options{}), holder: &holder{}, logs: &strings.Builder{}, source: people,
+	}
 	f.open(t, nil)
 	return f
 }
 
-// open makes a new service on the present store, as a new process does; wrap, if not nil, puts something in front of the store.
+// open makes a new service on the present store, as a new process does; wrap, if not nil, puts something in front of
+// the store.
 func (f *fixture) open(t *testing.T, wrap func(*pebble.Store) erasure.Storage) {
 	t.Helper()
 	f.DeploySource(t, f.source)
@@ -122,7 +127,9 @@ func (f *fixture) open(t *testing.T, wrap func(*pebble.Store) erasure.Storage) {
 		Restoring: func(j17.Tenant) bool { return f.restoring },
 	})
 	holding := f.holder.part()
-	holding.Erase.Beside = func(_ context.Context, _ j17.Tenant, of []part.Replaced) ([]store.Side, []store.Fence, error) {
+	holding.Erase.Beside = func(
+		_ context.Context, _ j17.Tenant, of []part.Replaced,
+	) ([]store.Side, []store.Fence, error) {
 		if f.beside == nil {
 			return nil, nil, nil
 		}
@@ -222,8 +229,8 @@ func wantCode(t *testing.T, err error, want j17.Code) {
 	}
 }
 
-// failing is a store whose writes fail: the one with the number at, before or after it has been carried out, and all that follow while
-// stopped.
+// failing is a store whose writes fail: the one with the number at, before or after it has been carried out, and all
+// that follow while stopped.
 type failing struct {
 	*pebble.Store
 	mu    sync.Mutex
@@ -276,7 +283,9 @@ func (s *failing) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (r
 	return result, err
 }
 
-func (s *failing) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName) error {
+func (s *failing) Purge(
+	ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName,
+) error {
 	return s.do(func() error { return s.Store.Purge(ctx, t, keys, spaces, items) })
 }
 

@@ -9,8 +9,8 @@ import (
 	"j17/internal/base/value"
 )
 
-// CheckMarker reports what of an event's data and metadata no marker has that an execution writes. Importers ask, since anybody can write a
-// file. The error is a *j17.Error with the path of what is wrong.
+// CheckMarker reports what of an event's data and metadata no marker has that an execution writes. Importers ask, since
+// anybody can write a file. The error is a *j17.Error with the path of what is wrong.
 func CheckMarker(data, metadata value.Value) error {
 	for _, m := range data.Members() {
 		if markerText(m.Key) == nil {

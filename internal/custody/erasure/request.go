@@ -31,9 +31,11 @@ const (
 	ActionExecute = "tombstone.execute"
 )
 
-// Create asks for the erasure of an aggregate, by its id or by a name. It is CodeAggregateNotFound where that has no events, and
-// CodeConflict while there is another tombstone of it that was not cancelled.
-func (s *Service) Create(ctx context.Context, t j17.Tenant, aggregateType, id string, ask wire.NewTombstone) (wire.Tombstone, error) {
+// Create asks for the erasure of an aggregate, by its id or by a name. It is CodeAggregateNotFound where that has no
+// events, and CodeConflict while there is another tombstone of it that was not cancelled.
+func (s *Service) Create(
+	ctx context.Context, t j17.Tenant, aggregateType, id string, ask wire.NewTombstone,
+) (wire.Tombstone, error) {
 	if err := check(&ask); err != nil {
 		return wire.Tombstone{}, err
 	}
@@ -53,11 +55,14 @@ func (s *Service) Create(ctx context.Context, t j17.Tenant, aggregateType, id st
 		grace = max(grace, time.Duration(*ask.GracePeriodDays)*24*time.Hour)
 	}
 	r := &row{
-		id: s.mint.Handle(tombstonePrefix), Key: key.String(), Status: Pending, LegalBasis: ask.LegalBasis, RequestID: ask.RequestID,
+		id: s.mint.Handle(tombstonePrefix), Key: key.String(), Status: Pending, LegalBasis: ask.LegalBasis,
+		RequestID:   ask.RequestID,
 		RequestedBy: ask.RequestedBy, CreatedAt: now, ExecutableAt: now.Add(grace), Before: string(holds.Value),
 	}
 	holds.Value = []byte(r.id)
-	sides := append(r.list(), holds, store.Side{Op: store.Put, Space: rows, Key: r.id, Value: r.value(), Cond: store.IfAbsent})
+	sides := append(r.list(), holds, store.Side{
+		Op: store.Put, Space: rows, Key: r.id, Value: r.value(), Cond: store.IfAbsent,
+	})
 
 	// Of two that are asked for at once one is the second.
 	err = s.o.Store.Write(ctx, t, sides)
@@ -102,8 +107,8 @@ func check(ask *wire.NewTombstone) error {
 	return nil
 }
 
-// find returns the aggregate that somebody means, with its head. One that has events is found whether the spec still has its type or not:
-// aggregates whose type the spec no longer has can still be erased.
+// find returns the aggregate that somebody means, with its head. One that has events is found whether the spec still
+// has its type or not: aggregates whose type the spec no longer has can still be erased.
 func (s *Service) find(ctx context.Context, t j17.Tenant, aggregateType, id string) (j17.Key, store.Head, error) {
 	if s.restoring(t) {
 		return j17.Key{}, store.Head{}, j17.Errorf(j17.CodeUnavailable, "The server has just started and this environment is not ready yet. Try again in a moment.")
@@ -140,9 +145,11 @@ type conflictDetails struct {
 	Status      Status `json:"status"`
 }
 
-// vacant returns the write by which a new tombstone takes its aggregate, with the completed one that it follows, if any, for its value;
-// CodeConflict where another one has it.
-func (s *Service) vacant(ctx context.Context, t j17.Tenant, key j17.Key, head store.Head, again bool) (store.Side, error) {
+// vacant returns the write by which a new tombstone takes its aggregate, with the completed one that it follows, if
+// any, for its value; CodeConflict where another one has it.
+func (s *Service) vacant(
+	ctx context.Context, t j17.Tenant, key j17.Key, head store.Head, again bool,
+) (store.Side, error) {
 	take := store.Side{Op: store.Put, Space: aggregates, Key: key.String(), Cond: store.IfAbsent}
 	item, err := s.o.Store.Get(ctx, t, aggregates, key.String())
 	if errors.Is(err, store.ErrNotFound) {
@@ -181,8 +188,8 @@ func (s *Service) vacant(ctx context.Context, t j17.Tenant, key j17.Key, head st
 	return take, nil
 }
 
-// Cancel cancels a tombstone that is pending; for others it is CodeConflict. The completed one that it has followed is the last one of its
-// aggregate again.
+// Cancel cancels a tombstone that is pending; for others it is CodeConflict. The completed one that it has followed is
+// the last one of its aggregate again.
 func (s *Service) Cancel(ctx context.Context, t j17.Tenant, id string) (wire.Tombstone, error) {
 	r, err := s.load(ctx, t, id)
 	if err != nil {
@@ -224,8 +231,9 @@ type graceDetails struct {
 	ExecutableAt time.Time `json:"executable_at"`
 }
 
-// Execute lets the execution of a tombstone begin, which goes on in the background. Before its time it is CodeGracePeriod, unless it is
-// forced. One that is being executed already goes on at once if its last try has failed. For others than these it is CodeConflict.
+// Execute lets the execution of a tombstone begin, which goes on in the background. Before its time it is
+// CodeGracePeriod, unless it is forced. One that is being executed already goes on at once if its last try has failed.
+// For others than these it is CodeConflict.
 func (s *Service) Execute(ctx context.Context, t j17.Tenant, id string, force bool) (wire.Tombstone, error) {
 	r, err := s.load(ctx, t, id)
 	if err != nil {
@@ -301,9 +309,11 @@ func (s *Service) Get(ctx context.Context, t j17.Tenant, id string) (wire.Tombst
 // maxPage bounds the streams that a page of a list shows, over all of its tombstones.
 const maxPage = 20_000
 
-// List returns up to limit tombstones of a status, "" for any, the newest first and without the first offset ones. next is the offset of the
-// page behind it, 0 where there is none. A page ends early rather than become very large.
-func (s *Service) List(ctx context.Context, t j17.Tenant, of Status, offset, limit int) (page []wire.Tombstone, next int, err error) {
+// List returns up to limit tombstones of a status, "" for any, the newest first and without the first offset ones. next
+// is the offset of the page behind it, 0 where there is none. A page ends early rather than become very large.
+func (s *Service) List(
+	ctx context.Context, t j17.Tenant, of Status, offset, limit int,
+) (page []wire.Tombstone, next int, err error) {
 	if of == "" {
 		of = allOf
 	}
@@ -350,9 +360,11 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, of Status, offset, lim
 // skippedAtOnce is how many tombstones are passed over at a time.
 const skippedAtOnce = 1000
 
-// Streams returns up to limit streams that a tombstone has rewritten, in the order of their keys, after the key start. next is the start of
-// the page behind it, "" where there is none.
-func (s *Service) Streams(ctx context.Context, t j17.Tenant, id, start string, limit int) (page []wire.AffectedStream, next string, err error) {
+// Streams returns up to limit streams that a tombstone has rewritten, in the order of their keys, after the key start.
+// next is the start of the page behind it, "" where there is none.
+func (s *Service) Streams(
+	ctx context.Context, t j17.Tenant, id, start string, limit int,
+) (page []wire.AffectedStream, next string, err error) {
 	r, err := s.load(ctx, t, id)
 	if err != nil {
 		return nil, "", err

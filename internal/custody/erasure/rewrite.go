@@ -16,20 +16,22 @@ import (
 )
 
 const (
-	// maxRewritten is how many events are rewritten in one commit. A longer stream takes several. It is well below what the store takes, so
-	// that nobody waits long behind such a commit.
+	// maxRewritten is how many events are rewritten in one commit. A longer stream takes several. It is well below what
+	// the store takes, so that nobody waits long behind such a commit.
 	maxRewritten = 10_000
-	// tries is how often a stream is rewritten on the condition that nothing was written to it since it was read. What is written
-	// meanwhile stays then, as what is written a moment later does.
+	// tries is how often a stream is rewritten on the condition that nothing was written to it since it was read. What
+	// is written meanwhile stays then, as what is written a moment later does.
 	tries = 3
-	// triesBeside is how often what goes with the events is asked for because others have changed meanwhile what it depends on.
+	// triesBeside is how often what goes with the events is asked for because others have changed meanwhile what it
+	// depends on.
 	triesBeside = 10
 )
 
 // errLost reports that the execution is another's.
 var errLost = errors.New("another process goes on with the tombstone")
 
-// rewrite replaces the events of streams by markers: those of several short streams in one commit, those of a long one in parts.
+// rewrite replaces the events of streams by markers: those of several short streams in one commit, those of a long one
+// in parts.
 func (x *execution) rewrite(ctx context.Context, some []*entry) error {
 	for {
 		// As many as fit into a commit.
@@ -87,7 +89,8 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 			whole := next.Done && try <= tries // else something may be written meanwhile, and stays
 			after[i], replaced[i] = next, part.Replaced{Key: e.key, To: next.Events, Last: whole}
 			unit.Streams = append(unit.Streams, store.RewrittenStream{
-				Key: e.key, Events: markers, More: !next.Done, From: store.PresentChain{Version: e.Events, Chain: e.Present},
+				Key: e.key, Events: markers, More: !next.Done,
+				From: store.PresentChain{Version: e.Events, Chain: e.Present},
 			})
 			unit.Side = append(unit.Side, next.put(x.row.id))
 			if whole {
@@ -111,7 +114,8 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 			continue
 		case err != nil:
 			return err
-		case result.Outcome == store.Conflict && slices.ContainsFunc(result.Sides, func(c store.SideConflict) bool { return c.Space == executions }):
+		case result.Outcome == store.Conflict &&
+			slices.ContainsFunc(result.Sides, func(c store.SideConflict) bool { return c.Space == executions }):
 			return errLost
 		case result.Outcome == store.Conflict:
 			if try >= triesBeside {
@@ -136,12 +140,15 @@ func (x *execution) present(ctx context.Context) (j17.StreamID, error) {
 	return moment.Position(), nil
 }
 
-// markers returns what takes the place of a stream's next events, and the entry that the stream has then. Events that were erased before
-// stay as they are.
-func (x *execution) markers(ctx context.Context, e *entry, head *store.Head) (markers []store.Rewritten, next *entry, err error) {
+// markers returns what takes the place of a stream's next events, and the entry that the stream has then. Events that
+// were erased before stay as they are.
+func (x *execution) markers(
+	ctx context.Context, e *entry, head *store.Head,
+) (markers []store.Rewritten, next *entry, err error) {
 	to := min(head.Length, e.Events+x.part)
 	next = &entry{
-		key: e.key, Events: to, Done: to == head.Length, Chain: e.Chain, Present: e.Present, First: e.First, Before: e.Before.clone(), After: e.After.clone(), Last: e.Last,
+		key: e.key, Events: to, Done: to == head.Length, Chain: e.Chain, Present: e.Present, First: e.First,
+		Before: e.Before.clone(), After: e.After.clone(), Last: e.Last,
 	}
 	at := x.row.StartedAt.Format(time.RFC3339)
 	version, stands := e.Events, e.Present
@@ -153,13 +160,17 @@ func (x *execution) markers(ctx context.Context, e *entry, head *store.Head) (ma
 			version++
 			next.Last = ev.StreamID.String()
 			leaf := j17.Leaf(ev.Raw)
-			next.Chain, stands, next.First = j17.Link(next.Chain, leaf), j17.Link(stands, leaf), j17.Link(next.First, ev.Leaf())
+			next.Chain, stands, next.First = j17.Link(next.Chain, leaf), j17.Link(stands, leaf),
+				j17.Link(next.First, ev.Leaf())
 			next.Before.add(leaf)
 			if ev.Erased() {
 				next.replaced(leaf)
 				continue
 			}
-			m := store.Rewritten{Version: version, Type: ident.WasTombstoned, Data: marker(ev, next.Chain, x.row.id, at), Metadata: []byte(markerMetadata)}
+			m := store.Rewritten{
+				Version: version, Type: ident.WasTombstoned, Data: marker(ev, next.Chain, x.row.id, at),
+				Metadata: []byte(markerMetadata),
+			}
 			raw, _ := j17.AppendEvent(nil, ev.StreamID, e.key, m.Type, m.Data, m.Metadata, ev.Timestamp)
 			next.replaced(j17.Leaf(raw))
 			markers = append(markers, m)
@@ -175,7 +186,8 @@ func (x *execution) markers(ctx context.Context, e *entry, head *store.Head) (ma
 	// The whole stream was read: it has to be what the store says of it.
 	whole := e.Events == 0 || e.First != hash{} // entries of older versions do not say what their events were at first
 	if !head.Rewriting() && stands != hash(head.Now()) || whole && next.First != hash(head.Chain) {
-		return nil, nil, &store.CorruptionError{Where: e.key.String(), Err: errors.New("its events are not those of its chain")}
+		return nil, nil,
+			&store.CorruptionError{Where: e.key.String(), Err: errors.New("its events are not those of its chain")}
 	}
 	next.Chain, next.Present, next.First = hash{}, hash{}, hash{}
 	next.Before.Edge, next.After.Edge = []hash{next.Before.root()}, []hash{next.After.root()}
@@ -208,8 +220,11 @@ func marker(ev *j17.Event, chain hash, id, at string) []byte {
 	return append(b, `"}`...)
 }
 
-// beside returns the writes of all parts that belong into the commit that replaces events of streams, and what they rest on.
-func (s *Service) beside(ctx context.Context, t j17.Tenant, of []part.Replaced) (sides []store.Side, fences []store.Fence, err error) {
+// beside returns the writes of all parts that belong into the commit that replaces events of streams, and what they
+// rest on.
+func (s *Service) beside(
+	ctx context.Context, t j17.Tenant, of []part.Replaced,
+) (sides []store.Side, fences []store.Fence, err error) {
 	for i := range s.parts {
 		if beside := s.parts[i].Erase.Beside; beside != nil {
 			more, on, err := beside(ctx, t, of)

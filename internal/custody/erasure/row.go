@@ -70,12 +70,13 @@ type row struct {
 	ExecutableAt time.Time       `json:"executable_at"`
 	Forced       bool            `json:"forced,omitempty"`
 
-	// Before is the completed tombstone of the same aggregate that this one follows, which is its last one again if this is cancelled.
+	// Before is the completed tombstone of the same aggregate that this one follows, which is its last one again if
+	// this is cancelled.
 	Before string `json:"before,omitempty"`
 	// By is who has asked for the execution, until the audit log has it.
 	By string `json:"by,omitempty"`
-	// Phase is what the execution does, Cursor how far it is in it: the key of the last stream that is done. Role and Looked tell
-	// how far the search is.
+	// Phase is what the execution does, Cursor how far it is in it: the key of the last stream that is done. Role and
+	// Looked tell how far the search is.
 	Phase  phase  `json:"phase,omitempty"`
 	Cursor string `json:"cursor,omitempty"`
 	Role   int    `json:"role,omitempty"`
@@ -89,11 +90,13 @@ type row struct {
 	Size        uint64    `json:"size,omitempty"`
 	// Found is how many events the streams had when these were found.
 	Found uint64 `json:"found,omitempty"`
-	// Streams is how many streams were found, Done how many of them the phase is through with, Events how many events they have.
+	// Streams is how many streams were found, Done how many of them the phase is through with, Events how many events
+	// they have.
 	Streams uint64 `json:"streams,omitempty"`
 	Done    uint64 `json:"done,omitempty"`
 	Events  uint64 `json:"events,omitempty"`
-	// Released is how many of those that are rewritten nobody keeps anything of any longer, ReleasedTo the key of the last one of them.
+	// Released is how many of those that are rewritten nobody keeps anything of any longer, ReleasedTo the key of the
+	// last one of them.
 	Released   uint64 `json:"released,omitempty"`
 	ReleasedTo string `json:"released_to,omitempty"`
 	// AffectedRoot is that of the tree over all streams, where there are more than are listed.
@@ -161,15 +164,15 @@ type entry struct {
 	// Events is how many of its events are done. All of them are where Done is true.
 	Events uint64 `json:"events,omitempty"`
 	Done   bool   `json:"done,omitempty"`
-	// Chain is that of the events that are done, before they were replaced, Present that of what took their place, First that of what they were
-	// at first; Before and After are the trees over the first two.
+	// Chain is that of the events that are done, before they were replaced, Present that of what took their place,
+	// First that of what they were at first; Before and After are the trees over the first two.
 	Chain   hash `json:"chain,omitzero"`
 	Present hash `json:"present,omitzero"`
 	First   hash `json:"first,omitzero"`
 	Before  tree `json:"before,omitzero"`
 	After   tree `json:"after,omitzero"`
-	// Last is the position of the last event that is done, Seen where the feed ended when it was about to be. Entries of older versions have
-	// neither.
+	// Last is the position of the last event that is done, Seen where the feed ended when it was about to be. Entries
+	// of older versions have neither.
 	Last string `json:"last,omitempty"`
 	Seen string `json:"seen,omitempty"`
 }
@@ -233,19 +236,22 @@ func (s *Service) entries(ctx context.Context, t j17.Tenant, id, after string, l
 // shown is a stream as people see it.
 func (e *entry) shown() wire.AffectedStream {
 	return wire.AffectedStream{
-		Key: e.key.String(), EventCount: e.Events, Action: "tombstoned", RootBefore: e.Before.root().String(), RootAfter: e.After.root().String(),
+		Key: e.key.String(), EventCount: e.Events, Action: "tombstoned", RootBefore: e.Before.root().String(),
+		RootAfter: e.After.root().String(),
 	}
 }
 
 // maxListed is how many streams a tombstone shows by itself.
 const maxListed = 1000
 
-// shown is a tombstone as people see it, with its streams as far as they are rewritten: its aggregate first, the others in the order of
-// their keys.
+// shown is a tombstone as people see it, with its streams as far as they are rewritten: its aggregate first, the others
+// in the order of their keys.
 func (s *Service) shown(ctx context.Context, t j17.Tenant, r *row) (wire.Tombstone, error) {
 	out := wire.Tombstone{
-		ID: r.id, Key: r.Key, Status: string(r.Status), LegalBasis: r.LegalBasis, RequestID: r.RequestID, RequestedBy: r.RequestedBy,
-		CreatedAt: r.CreatedAt, ExecutableAt: r.ExecutableAt, Forced: r.Forced, AffectedStreams: []wire.AffectedStream{},
+		ID: r.id, Key: r.Key, Status: string(r.Status), LegalBasis: r.LegalBasis, RequestID: r.RequestID,
+		RequestedBy: r.RequestedBy,
+		CreatedAt:   r.CreatedAt, ExecutableAt: r.ExecutableAt, Forced: r.Forced,
+		AffectedStreams: []wire.AffectedStream{},
 	}
 	if r.RequestedBy == nil {
 		out.RequestedBy = json.RawMessage("null")
@@ -280,7 +286,8 @@ func (s *Service) shown(ctx context.Context, t j17.Tenant, r *row) (wire.Tombsto
 	return out, s.first(ctx, t, r, out.AffectedStreams)
 }
 
-// first moves the stream of the aggregate itself to the front, or puts it there in the place of the last one if it is done.
+// first moves the stream of the aggregate itself to the front, or puts it there in the place of the last one if it is
+// done.
 func (s *Service) first(ctx context.Context, t j17.Tenant, r *row, streams []wire.AffectedStream) error {
 	if len(streams) == 0 {
 		return nil

@@ -24,8 +24,8 @@ func (h *hash) UnmarshalText(text []byte) error {
 	return err
 }
 
-// tree is a Merkle tree of RFC 6962 that leaves are added to one by one. It holds only the roots of its full subtrees, the
-// largest first, so that it can be kept between two parts of a long stream.
+// tree is a Merkle tree of RFC 6962 that leaves are added to one by one. It holds only the roots of its full subtrees,
+// the largest first, so that it can be kept between two parts of a long stream.
 type tree struct {
 	Size uint64 `json:"size"`
 	Edge []hash `json:"edge"`

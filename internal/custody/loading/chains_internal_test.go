@@ -46,8 +46,8 @@ func TestChainsAreBounded(t *testing.T) {
 	}
 }
 
-// TestChainsOfAggregatesInTurns: events of 100,000 aggregates in turns find nearly all chains, and those of more than there is room for
-// some.
+// TestChainsOfAggregatesInTurns: events of 100,000 aggregates in turns find nearly all chains, and those of more than
+// there is room for some.
 func TestChainsOfAggregatesInTurns(t *testing.T) {
 	for _, tc := range []struct{ aggregates, least int }{{100_000, 99_000}, {2 * chainWays * 1 << 10, 1 << 10}} {
 		rows := chainRows(10 * uint64(tc.aggregates))

@@ -31,7 +31,8 @@ type Exported struct {
 	Chain [32]byte
 }
 
-// AppendLine appends the line of an export: the canonical bytes of the event, and behind its own members what is known of it.
+// AppendLine appends the line of an export: the canonical bytes of the event, and behind its own members what is known
+// of it.
 func (e *Exported) AppendLine(dst []byte) []byte {
 	dst = append(dst, e.Raw[:len(e.Raw)-1]...)
 	if e.Handle != "" {
@@ -51,7 +52,8 @@ func (e *Exported) AppendLine(dst []byte) []byte {
 
 // Export is the events of a tenant up to the last one that there was when it began.
 type Export struct {
-	// Events is how many there were in all when it began; the export has fewer where it is of one type, or begins later.
+	// Events is how many there were in all when it began; the export has fewer where it is of one type, or begins
+	// later.
 	Events uint64
 	// UpTo is the position of the last event that there was.
 	UpTo j17.StreamID
@@ -63,16 +65,20 @@ type Export struct {
 	from   j17.StreamID
 	write  func(dst []byte, e *Exported) []byte
 	chains chains
-	// sent is the position of the last event that was handed out, noted how far the feed was looked at for notes of erasures.
+	// sent is the position of the last event that was handed out, noted how far the feed was looked at for notes of
+	// erasures.
 	sent, noted j17.StreamID
 	found       uint64
 	// rewrites is how many erasures there had been when it was asked last whether they concern the export.
 	rewrites uint64
 }
 
-// Export begins an export of the events after a position, of one aggregate type or, for "", of all. write appends the form
-// of an event.
-func (l *Loader) Export(ctx context.Context, t j17.Tenant, aggregateType string, after j17.StreamID, write func(dst []byte, e *Exported) []byte) (*Export, error) {
+// Export begins an export of the events after a position, of one aggregate type or, for "", of all. write appends the
+// form of an event.
+func (l *Loader) Export(
+	ctx context.Context, t j17.Tenant, aggregateType string, after j17.StreamID,
+	write func(dst []byte, e *Exported) []byte,
+) (*Export, error) {
 	d, err := l.Engine.Decider(t)
 	if err != nil {
 		return nil, err
@@ -84,7 +90,8 @@ func (l *Loader) Export(ctx context.Context, t j17.Tenant, aggregateType string,
 	}
 	return &Export{
 		Events: extent.Events, UpTo: extent.Last,
-		l: l, t: t, d: d, typ: aggregateType, from: after, write: write, sent: after, noted: extent.Last, rewrites: rewrites,
+		l: l, t: t, d: d, typ: aggregateType, from: after, write: write, sent: after, noted: extent.Last,
+		rewrites: rewrites,
 	}, nil
 }
 
@@ -96,8 +103,8 @@ func (x *Export) Memory() int64 {
 // Whole reports whether the export has all events of the tenant.
 func (x *Export) Whole() bool { return x.typ == "" && x.from.IsZero() }
 
-// Checkpoint returns the signed checkpoint of the tenant's log at the end of the export, and the verifier key of its signer; "" where
-// there is none, or nothing to sign.
+// Checkpoint returns the signed checkpoint of the tenant's log at the end of the export, and the verifier key of its
+// signer; "" where there is none, or nothing to sign.
 func (x *Export) Checkpoint(ctx context.Context) (note, vkey string, err error) {
 	if x.l.Log == nil || x.UpTo.IsZero() {
 		return "", "", nil
@@ -109,15 +116,16 @@ func (x *Export) Checkpoint(ctx context.Context) (note, vkey string, err error) 
 const (
 	// pieceBytes is how much of an export is handed out at a time; the last event of a piece may exceed it.
 	pieceBytes = 256 << 10
-	// piecesAhead is how many pieces are made before they are asked for, and of how many more the events are read: reading, hashing and
-	// sending run concurrently.
+	// piecesAhead is how many pieces are made before they are asked for, and of how many more the events are read:
+	// reading, hashing and sending run concurrently.
 	piecesAhead = 2
 	readAhead   = 2
-	// mostReads and mostPieces are how many there are of both at a time: beside those that wait, the producer and the consumer have one each.
+	// mostReads and mostPieces are how many there are of both at a time: beside those that wait, the producer and the
+	// consumer have one each.
 	mostReads  = readAhead + 2
 	mostPieces = piecesAhead + 2
-	// readBytes and lineBytes are what they take, where events have some hundred bytes: a read has a second buffer for the event that does not
-	// go into the first one, and what leads to each; a line is longer than its event.
+	// readBytes and lineBytes are what they take, where events have some hundred bytes: a read has a second buffer for
+	// the event that does not go into the first one, and what leads to each; a line is longer than its event.
 	readBytes = 2*pieceBytes + pieceBytes/2
 	lineBytes = 2 * pieceBytes
 )
@@ -157,10 +165,11 @@ func (r *read) add(e *j17.Event) {
 	r.raw = e.CopyTo(&r.events[len(r.events)-1], r.raw)
 }
 
-// Pieces yields the export piece by piece, in the order in which events were stored; a piece is valid until the next step. While the consumer
-// is busy with one, nothing of the store is held but copies of the next ones, and these are rebuilt where events of theirs
-// are erased meanwhile. It ends with an error where events that were handed out already are erased (their chain would be that of no
-// moment), and where an export of the whole tenant has not found as many events as the store says there were.
+// Pieces yields the export piece by piece, in the order in which events were stored; a piece is valid until the next
+// step. While the consumer is busy with one, nothing of the store is held but copies of the next ones, and these are
+// rebuilt where events of theirs are erased meanwhile. It ends with an error where events that were handed out already
+// are erased (their chain would be that of no moment), and where an export of the whole tenant has not found as many
+// events as the store says there were.
 func (x *Export) Pieces(ctx context.Context) iter.Seq2[*Piece, error] {
 	return func(yield func(*Piece, error) bool) {
 		x.chains = newChains(chainRows(x.Events))
@@ -174,7 +183,8 @@ func (x *Export) Pieces(ctx context.Context) iter.Seq2[*Piece, error] {
 	}
 }
 
-// run makes pieces from where the export is, and hands them out. It reports whether it has to be called again, because of an erasure.
+// run makes pieces from where the export is, and hands them out. It reports whether it has to be called again, because
+// of an erasure.
 func (x *Export) run(ctx context.Context, yield func(*Piece) bool) (again bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	copied, ready := make(chan *read, readAhead), make(chan *Piece, piecesAhead)
@@ -201,7 +211,8 @@ func (x *Export) run(ctx context.Context, yield func(*Piece) bool) (again bool, 
 		if p.err != nil {
 			return false, store.UserError(p.err)
 		}
-		// What was made before an erasure may have what is erased, and what is made after it has to go with what was handed out.
+		// What was made before an erasure may have what is erased, and what is made after it has to go with what was
+		// handed out.
 		if now := x.l.Store.Rewrites(); now != p.rewrites || now != x.rewrites {
 			x.rewrites = now
 			keys, err := x.erased(ctx)
@@ -261,8 +272,8 @@ func (x *Export) read(ctx context.Context, copied chan<- *read, free <-chan *rea
 		return
 	}
 
-	// One page of the feed after the other: those of who reads on are large. What comes behind the end is not read, but for one event, so that
-	// one too many is seen.
+	// One page of the feed after the other: those of who reads on are large. What comes behind the end is not read, but
+	// for one event, so that one too many is seen.
 	size := 0
 	for ev, err := range x.l.Store.ReadFeed(ctx, x.t, x.sent, int(x.Events-x.found)+1) {
 		if err != nil {
@@ -293,7 +304,9 @@ func (x *Export) read(ctx context.Context, copied chan<- *read, free <-chan *rea
 }
 
 // make makes pieces of what was read, which is free then.
-func (x *Export) make(ctx context.Context, copied <-chan *read, freeReads chan<- *read, ready chan<- *Piece, free <-chan *Piece) {
+func (x *Export) make(
+	ctx context.Context, copied <-chan *read, freeReads chan<- *read, ready chan<- *Piece, free <-chan *Piece,
+) {
 	for r := range copied {
 		p, ok := next(ctx, free)
 		if !ok {
@@ -361,8 +374,8 @@ func (x *Export) before(ctx context.Context, e *j17.Event) (sum [32]byte, err er
 	return sum, nil
 }
 
-// erased returns the aggregates of the export that have lost events since it was asked last. It is an error where some of these were
-// handed out.
+// erased returns the aggregates of the export that have lost events since it was asked last. It is an error where some
+// of these were handed out.
 func (x *Export) erased(ctx context.Context) (keys []j17.Key, err error) {
 	for entry, err := range x.l.Store.ReadChanges(ctx, x.t, x.noted, math.MaxInt) {
 		if err != nil {
@@ -398,8 +411,8 @@ func (x *Export) erased(ctx context.Context) (keys []j17.Key, err error) {
 	return keys, nil
 }
 
-// complete checks that an export of the whole tenant has found all of it. An environment that was removed meanwhile no longer has
-// events.
+// complete checks that an export of the whole tenant has found all of it. An environment that was removed meanwhile no
+// longer has events.
 func (x *Export) complete(ctx context.Context) error {
 	if err := ctx.Err(); err != nil || !x.from.IsZero() || x.found == x.Events {
 		return err
@@ -409,27 +422,30 @@ func (x *Export) complete(ctx context.Context) error {
 		return nil
 	}
 	return store.UserError(&store.CorruptionError{
-		Where: "the events of " + string(x.t), Err: errors.Join(err, fmt.Errorf("%d were found of %d that were stored", x.found, x.Events)),
+		Where: "the events of " + string(x.t),
+		Err:   errors.Join(err, fmt.Errorf("%d were found of %d that were stored", x.found, x.Events)),
 	})
 }
 
-// Chains are remembered in rows of chainWays; there are mostRows at most, which is room for those of 262,144 aggregates.
+// Chains are remembered in rows of chainWays; there are mostRows at most, which is room for those of 262,144
+// aggregates.
 const (
 	chainWays = 8
 	mostRows  = 1 << 15
 	rowBytes  = chainWays * (8 + 8 + 32)
 )
 
-// chains remembers the chains of aggregates of which there may be more events. What is forgotten is read again. The hash of an aggregate names
-// the row of its chain. Where that is full, it takes the place of another one, which the hash names too: so where events of more
-// aggregates come in turns than there is room for, some stay known.
+// chains remembers the chains of aggregates of which there may be more events. What is forgotten is read again. The
+// hash of an aggregate names the row of its chain. Where that is full, it takes the place of another one, which the
+// hash names too: so where events of more aggregates come in turns than there is room for, some stay known.
 type chains struct {
 	seed maphash.Seed
 	rows []chainRow
 }
 
-// chainRow has chains up to a version, 0 where a place is free. Aggregates are distinguished by a hash: two with the same one that come to the same
-// version are as unlikely as a fault of the machine, and a verification of the export finds it.
+// chainRow has chains up to a version, 0 where a place is free. Aggregates are distinguished by a hash: two with the
+// same one that come to the same version are as unlikely as a fault of the machine, and a verification of the export
+// finds it.
 type chainRow struct {
 	hashes, versions [chainWays]uint64
 	sums             [chainWays][32]byte

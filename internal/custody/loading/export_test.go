@@ -82,7 +82,9 @@ func (f *fixture) erase(tb testing.TB, id string) {
 		}
 		s.Events = append(s.Events, store.Rewritten{Version: e.Version, Type: "_was_tombstoned", Data: []byte(erasedData), Metadata: []byte(`{"actor":{"type":"system","id":"system"}}`)})
 	}
-	if r, err := f.Fixture.Store.Rewrite(tb.Context(), tenant, store.Rewrite{Streams: []store.RewrittenStream{s}}); err != nil || r.Outcome != store.Committed {
+	if r, err := f.Fixture.Store.Rewrite(tb.Context(), tenant, store.Rewrite{
+		Streams: []store.RewrittenStream{s},
+	}); err != nil || r.Outcome != store.Committed {
 		tb.Fatalf("%+v, %v", r, err)
 	}
 }
@@ -110,7 +112,8 @@ func TestExportsHaveChains(t *testing.T) {
 			t.Errorf("line %d after %s: %+v, want %+v", i, third, e, want)
 		}
 	}
-	if notes := linesOf(t, f.export(t, tenant, "note", j17.StreamID{})); len(notes) != 30 || notes[29].Chain != whole[29].Chain {
+	if notes := linesOf(t, f.export(t, tenant, "note", j17.StreamID{})); len(notes) != 30 ||
+		notes[29].Chain != whole[29].Chain {
 		t.Errorf("%d notes", len(notes))
 	}
 	heads, err := f.Fixture.Store.Heads(t.Context(), tenant, []j17.Key{{Type: "note", ID: ids[2]}})
@@ -124,7 +127,8 @@ func TestExportsHaveChains(t *testing.T) {
 	checkChains(t, after)
 	for i, e := range after {
 		leaf := j17.Leaf(whole[i].raw)
-		if erased := i%3 == 1 && i < 30; erased != (e.Leaf == hex.EncodeToString(leaf[:])) || erased != (e.Type == "_was_tombstoned") {
+		if erased := i%3 == 1 && i < 30; erased != (e.Leaf == hex.EncodeToString(leaf[:])) ||
+			erased != (e.Type == "_was_tombstoned") {
 			t.Errorf("line %d: %+v", i, e)
 		}
 	}
@@ -153,12 +157,15 @@ type feedReads struct {
 }
 
 // ReadFeed implements store.Feed.
-func (r *feedReads) ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error] {
+func (r *feedReads) ReadFeed(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[*j17.Event, error] {
 	r.limits = append(r.limits, limit)
 	return r.Storage.ReadFeed(ctx, t, after, limit)
 }
 
-// TestAnExportReadsOn: an export reads the feed in one go, for which the store has large pages, and little beyond the end.
+// TestAnExportReadsOn: an export reads the feed in one go, for which the store has large pages, and little beyond the
+// end.
 func TestAnExportReadsOn(t *testing.T) {
 	f := naming(t)
 	for range 3 {
@@ -172,8 +179,8 @@ func TestAnExportReadsOn(t *testing.T) {
 	}
 }
 
-// TestErasureDuringAnExport: what was not handed out yet comes as it is after the erasure, however far ahead it was read; where some of
-// it was, the export ends with an error.
+// TestErasureDuringAnExport: what was not handed out yet comes as it is after the erasure, however far ahead it was
+// read; where some of it was, the export ends with an error.
 func TestErasureDuringAnExport(t *testing.T) {
 	const n = 24
 	for _, tc := range []struct {
@@ -275,7 +282,9 @@ func (f forgetful) Extent(ctx context.Context, t j17.Tenant) (store.Extent, erro
 func TestAnExportIsComplete(t *testing.T) {
 	f := naming(t)
 	whole := f.export(t, tenant, "", j17.StreamID{})
-	e := engine.New(engine.Options{Store: forgetful{f.Fixture.Store}, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+	e := engine.New(engine.Options{
+		Store: forgetful{f.Fixture.Store}, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler),
+	})
 	lacking := on(e, forgetful{f.Fixture.Store})
 	lacking.DeploySource(t, enginetest.NamesSpec)
 	for _, after := range []j17.StreamID{{}, {Ms: 1}} {
@@ -307,7 +316,9 @@ type faulty struct {
 }
 
 // ReadFeed implements store.Feed.
-func (f faulty) ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error] {
+func (f faulty) ReadFeed(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[*j17.Event, error] {
 	return func(yield func(*j17.Event, error) bool) {
 		n := 0
 		for ev, err := range f.Storage.ReadFeed(ctx, t, after, limit) {
@@ -321,8 +332,8 @@ func (f faulty) ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID, 
 	}
 }
 
-// TestAPanicEndsAnExport lets the reading and the making of pieces panic, on goroutines of their own: whoever takes the pieces panics, and does
-// not take what there is for all, also where nothing tells how many events there should be.
+// TestAPanicEndsAnExport lets the reading and the making of pieces panic, on goroutines of their own: whoever takes the
+// pieces panics, and does not take what there is for all, also where nothing tells how many events there should be.
 func TestAPanicEndsAnExport(t *testing.T) {
 	f := naming(t)
 	for range 12 {
@@ -345,7 +356,8 @@ func TestAPanicEndsAnExport(t *testing.T) {
 	f.Loader.Store = faulty{f.Fixture.Store, 7}
 	reading := export(line)
 	for what, thrown := range map[string]any{"making": making, "reading": reading} {
-		if err, _ := thrown.(error); err == nil || !strings.Contains(err.Error(), "a fault, in loading/export_test.go") {
+		if err, _ := thrown.(error); err == nil ||
+			!strings.Contains(err.Error(), "a fault, in loading/export_test.go") {
 			t.Errorf("%s: whoever takes the pieces has %v", what, thrown)
 		}
 	}

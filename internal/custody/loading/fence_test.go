@@ -36,14 +36,18 @@ func (l interruptedLoad) Commit(ctx context.Context, fences ...store.Fence) erro
 func TestADeploymentDuringAColdStart(t *testing.T) {
 	f := newFixture(t)
 	deploy := func() {
-		if err := f.Fixture.Store.Write(t.Context(), elsewhere, []store.Side{{Op: store.Put, Space: "test.specs", Key: "head"}}); err != nil {
+		if err := f.Fixture.Store.Write(t.Context(), elsewhere, []store.Side{
+			{Op: store.Put, Space: "test.specs", Key: "head"},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		item, err := f.Fixture.Store.Get(t.Context(), elsewhere, "test.specs", "head")
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.Deploy(elsewhere, enginetest.Compiled(t, enginetest.NamesSpec), nil, store.Fence{Space: "test.specs", Key: "head", Rev: item.Rev})
+		f.Deploy(elsewhere, enginetest.Compiled(t, enginetest.NamesSpec), nil, store.Fence{
+			Space: "test.specs", Key: "head", Rev: item.Rev,
+		})
 	}
 	deploy()
 	f.Loader.Store = interrupted{f.Fixture.Store, deploy}

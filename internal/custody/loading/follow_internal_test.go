@@ -15,13 +15,19 @@ import (
 
 // following is a file whose aggregates are gone through.
 func following(l *Loader) *recorder {
-	return &recorder{Loader: l, d: &decider.Decider{}, seed: maphash.MakeSeed(), streams: map[uint64]pastStream{}, claimed: map[uint64]uint64{}}
+	return &recorder{
+		Loader: l, d: &decider.Decider{}, seed: maphash.MakeSeed(), streams: map[uint64]pastStream{},
+		claimed: map[uint64]uint64{},
+	}
 }
 
 // follows goes through the first event of an aggregate, with a name or without one.
 func (c *recorder) follows(t *testing.T, n uint64, named bool) error {
 	t.Helper()
-	ev := &pastEvent{Examined: &decider.Examined{Key: j17.Key{Type: "user", ID: string(binary.BigEndian.AppendUint64(nil, n))}}, file: command.FileEvent{}}
+	ev := &pastEvent{
+		Examined: &decider.Examined{Key: j17.Key{Type: "user", ID: string(binary.BigEndian.AppendUint64(nil, n))}},
+		file:     command.FileEvent{},
+	}
 	if named {
 		ev.file.Handle = "h" + ev.Key.ID
 	}
@@ -32,7 +38,8 @@ func (c *recorder) follows(t *testing.T, n uint64, named bool) error {
 	return err
 }
 
-// TestMemoryOfAggregates goes through many aggregates: what is remembered of each, and of its name, is as much as the bound is made of.
+// TestMemoryOfAggregates goes through many aggregates: what is remembered of each, and of its name, is as much as the
+// bound is made of.
 func TestMemoryOfAggregates(t *testing.T) {
 	for _, named := range []bool{false, true} {
 		const aggregates = 300_000
@@ -54,8 +61,8 @@ func TestMemoryOfAggregates(t *testing.T) {
 	}
 }
 
-// TestAggregatesOfAllFilesAreBounded goes through two files at a time that together have more aggregates than memory is for: one is told to wait,
-// and goes on when the other one is through. One that has too many alone is refused.
+// TestAggregatesOfAllFilesAreBounded goes through two files at a time that together have more aggregates than memory is
+// for: one is told to wait, and goes on when the other one is through. One that has too many alone is refused.
 func TestAggregatesOfAllFilesAreBounded(t *testing.T) {
 	l := &Loader{Memory: 1}
 	l.followed.Store(fewFollowed - 3*takenAtOnce)

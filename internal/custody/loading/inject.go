@@ -14,7 +14,8 @@ import (
 
 // Injected tells what became of test data.
 type Injected struct {
-	// Events is the number of events in the file, Stored how many of them were written, Implied what they brought about.
+	// Events is the number of events in the file, Stored how many of them were written, Implied what they brought
+	// about.
 	Events  int `json:"events"`
 	Stored  int `json:"stored"`
 	Implied int `json:"implied"`
@@ -22,10 +23,13 @@ type Injected struct {
 	Imported int `json:"imported"`
 }
 
-// Inject writes the events of a file one by one, as if each had been posted: they happen now, and bring about what they imply.
-// Events without an actor are those of the platform's importer of test data. A file with faults is refused before anything is
-// written; what it returns beside a later error has been written. open begins to read the file, which is read twice.
-func (l *Loader) Inject(ctx context.Context, t j17.Tenant, correlationID string, open func() (*command.FileReader, error)) (Injected, error) {
+// Inject writes the events of a file one by one, as if each had been posted: they happen now, and bring about what they
+// imply. Events without an actor are those of the platform's importer of test data. A file with faults is refused
+// before anything is written; what it returns beside a later error has been written. open begins to read the file,
+// which is read twice.
+func (l *Loader) Inject(
+	ctx context.Context, t j17.Tenant, correlationID string, open func() (*command.FileReader, error),
+) (Injected, error) {
 	d, err := l.Engine.Decider(t)
 	if err != nil {
 		return Injected{}, err

@@ -18,15 +18,15 @@ type Loader struct {
 	Log Log
 	// Loaded, if not nil, is called with the number of events that were stored without the engine, and their size.
 	Loaded func(t j17.Tenant, events, bytes int64)
-	// Memory is how many bytes of memory this process may use, 0 where nobody knows. A fourth of it may be what is remembered of the
-	// aggregates of files.
+	// Memory is how many bytes of memory this process may use, 0 where nobody knows. A fourth of it may be what is
+	// remembered of the aggregates of files.
 	Memory int64
 
 	mu sync.Mutex
 	// starts are the instances that have a cold start under way.
 	starts map[string]bool
-	// remembered is how much there is room for that is remembered of the unique values of all files, holders and keepers counted by
-	// themselves.
+	// remembered is how much there is room for that is remembered of the unique values of all files, holders and
+	// keepers counted by themselves.
 	remembered atomic.Int64
 	// followed is the same for aggregates and their names.
 	followed atomic.Int64

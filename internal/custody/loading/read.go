@@ -35,7 +35,8 @@ type pastEvent struct {
 	file command.FileEvent
 	// What was found of it, nil where something is wrong with it by itself.
 	*decider.Examined
-	// raw is the canonical bytes of an event that keeps its position, layout where their parts are, and positioned that it has one.
+	// raw is the canonical bytes of an event that keeps its position, layout where their parts are, and positioned that
+	// it has one.
 	raw        []byte
 	layout     j17.Layout
 	positioned bool
@@ -59,8 +60,8 @@ type batch struct {
 	ready chan struct{}
 }
 
-// each reads a file and hands its events to do, in their order, a batch at a time. They are taken apart and examined by as many as there
-// are processors, while others are read and handed on; what is read ahead is bounded.
+// each reads a file and hands its events to do, in their order, a batch at a time. They are taken apart and examined by
+// as many as there are processors, while others are read and handed on; what is read ahead is bounded.
 func (c *recorder) each(ctx context.Context, in *command.FileReader, do func([]pastEvent) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	workers := runtime.GOMAXPROCS(0)
@@ -156,7 +157,8 @@ func (b *batch) fill(in *command.FileReader) (more bool) {
 	return true
 }
 
-// readAll takes the events of a batch apart and examines them. A panic is why the file cannot be read any further, and not the end of the process.
+// readAll takes the events of a batch apart and examines them. A panic is why the file cannot be read any further, and
+// not the end of the process.
 func (c *recorder) readAll(ctx context.Context, b *batch) {
 	err := panics.Caught(func() error {
 		for i := range b.texts {
@@ -197,7 +199,8 @@ func (c *recorder) read(ctx context.Context, text *command.FileText, ev *pastEve
 		}
 	}
 	if !c.keeps {
-		ev.file.Data, ev.file.Metadata, ev.Events[0].Data = value.Value{}, value.Value{}, value.Value{} // they were written down
+		// They were written down.
+		ev.file.Data, ev.file.Metadata, ev.Events[0].Data = value.Value{}, value.Value{}, value.Value{}
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 	"j17/internal/core/decider"
 )
 
-// TestAPanicEndsTheFile has a check of one event of many panic: the file is read no further, and whoever reads it gets to know why.
+// TestAPanicEndsTheFile has a check of one event of many panic: the file is read no further, and whoever reads it gets
+// to know why.
 func TestAPanicEndsTheFile(t *testing.T) {
 	t.Parallel()
 	const events, faulty = 2000, 700

@@ -20,13 +20,13 @@ import (
 	"j17/internal/storage/store"
 )
 
-// History is a file of events that happened before, here or elsewhere, and are to be stored as they were: with their time,
-// their actors and the names of their aggregates. What they bring about, they have brought about then: nothing reacts to
-// them.
+// History is a file of events that happened before, here or elsewhere, and are to be stored as they were: with their
+// time, their actors and the names of their aggregates. What they bring about, they have brought about then: nothing
+// reacts to them.
 type History struct {
 	Tenant j17.Tenant
-	// ID names the file by its content. A recording that was cut short goes on where it was when it is made again, and one
-	// that was complete stores nothing again.
+	// ID names the file by its content. A recording that was cut short goes on where it was when it is made again, and
+	// one that was complete stores nothing again.
 	ID [32]byte
 	// Open begins to read the file, which is read twice: nothing is stored of a file with faults.
 	Open func() (*command.FileReader, error)
@@ -48,13 +48,14 @@ const (
 	// recordEvents and recordBytes are what one unit of a recording holds at most.
 	recordEvents = 500
 	recordBytes  = 1 << 20
-	// wholeEvents and wholeBytes are what a recording has at most that is stored in one commit. Its units are counted all the same.
+	// wholeEvents and wholeBytes are what a recording has at most that is stored in one commit. Its units are counted
+	// all the same.
 	wholeEvents = 10_000
 	wholeBytes  = 16 << 20
 )
 
-// Import stores the events of a recording. A file with faults is refused as a whole, with the place of each. One that is not too large is
-// stored in one commit; of any other, what it returns beside a later error has been stored.
+// Import stores the events of a recording. A file with faults is refused as a whole, with the place of each. One that
+// is not too large is stored in one commit; of any other, what it returns beside a later error has been stored.
 func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 	past, err := l.Engine.Recorder(r.Tenant)
 	if err != nil {
@@ -70,7 +71,8 @@ func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 		return Imported{}, err
 	}
 	if c.highest > 0 {
-		// From here on no aggregate is given a number that the file has. One that was given such a number before has it now.
+		// From here on no aggregate is given a number that the file has. One that was given such a number before has it
+		// now.
 		if err := past.Reserve(ctx, c.highest); err != nil {
 			return Imported{}, err
 		}
@@ -93,7 +95,8 @@ func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 func (c *recorder) checkAll(ctx context.Context) error {
 	c.forget()
 	c.unfollow()
-	c.streams, c.claimed, c.values, c.known, c.highest = map[uint64]pastStream{}, map[uint64]uint64{}, newExchanged(), map[int]bool{}, 0
+	c.streams, c.claimed, c.values, c.known, c.highest = map[uint64]pastStream{}, map[uint64]uint64{}, newExchanged(),
+		map[int]bool{}, 0
 	if err := c.lookUp(ctx); err != nil {
 		return err
 	}
@@ -118,8 +121,8 @@ func (c *recorder) lookUp(ctx context.Context) error {
 	return nil
 }
 
-// recordedFiles holds how many units of a file are stored, under its name: for good, since a file of history that is stored
-// twice cannot be distinguished from history that has happened twice.
+// recordedFiles holds how many units of a file are stored, under its name: for good, since a file of history that is
+// stored twice cannot be distinguished from history that has happened twice.
 const recordedFiles store.Space = "engine.recorded"
 
 // file names the file in recordedFiles.
@@ -136,21 +139,23 @@ type recorder struct {
 	latest int64
 	// examine makes the checks of one event that need no other.
 	examine func(context.Context, *command.FileEvent) (*decider.Examined, error)
-	// finish, if not nil, ends the checks of an event that was examined; text is the event as the file has it. It is called by
-	// several at once, and so is examine.
+	// finish, if not nil, ends the checks of an event that was examined; text is the event as the file has it. It is
+	// called by several at once, and so is examine.
 	finish func(text string, ev *pastEvent) error
 	// keeps reports that events keep the trees of their data and metadata.
 	keeps bool
-	// seed makes hashes, by which aggregates and names are remembered: a file may have millions of them. Two with the same hash
-	// are as unlikely as a fault of the machine, and what is decided by them is checked again when it is stored.
+	// seed makes hashes, by which aggregates and names are remembered: a file may have millions of them. Two with the
+	// same hash are as unlikely as a fault of the machine, and what is decided by them is checked again when it is
+	// stored.
 	seed    maphash.Seed
 	streams map[uint64]pastStream
 	// claimed holds which aggregate of the file a name belongs to.
 	claimed map[uint64]uint64
-	// following is how many of both there is room for, out of that of all files; beside is what else is kept of aggregates, counted like them.
+	// following is how many of both there is room for, out of that of all files; beside is what else is kept of
+	// aggregates, counted like them.
 	following, beside int64
-	// values has what the events have done to unique values. exchanged, if not nil, is called for each exchange, with the value that the aggregate has
-	// held.
+	// values has what the events have done to unique values. exchanged, if not nil, is called for each exchange, with
+	// the value that the aggregate has held.
 	values    exchanged
 	exchanged func(ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte) error
 	// stored is how many units were stored when the file was last looked up.
@@ -161,7 +166,8 @@ type recorder struct {
 	highest uint64
 	faults  []error
 	done    Imported
-	// bytes is what the events of the file have come to, count the number of its units, and whole reports that they are stored as one.
+	// bytes is what the events of the file have come to, count the number of its units, and whole reports that they are
+	// stored as one.
 	bytes, count int
 	whole        bool
 	// checked is how many events there were when the file was checked.
@@ -256,7 +262,9 @@ func (c *recorder) examinePast(ctx context.Context, file *command.FileEvent) (*d
 func (c *recorder) examineAny(ctx context.Context, file *command.FileEvent) (*decider.Examined, error) {
 	file.Stored = true // as far as the rules for it go
 	if ident.IsReservedEventType(file.Type) && file.Type != ident.WasTombstoned {
-		return nil, j17.Errorf(j17.CodeReservedEventType, "'%s' is no event type of the platform", j17.Printable(file.Type)).At("type")
+		return nil, j17.Errorf(
+			j17.CodeReservedEventType, "'%s' is no event type of the platform", j17.Printable(file.Type),
+		).At("type")
 	}
 	if file.Type == ident.WasTombstoned {
 		if err := erasure.CheckMarker(file.Data, file.Metadata); err != nil {
@@ -281,8 +289,8 @@ func (c *recorder) examineAny(ctx context.Context, file *command.FileEvent) (*de
 	return x, checkNames(c.d, x.Key, file.Names)
 }
 
-// maxPastNumber is the highest number that an import may bring along: far beyond what anyone counts to, and far below where
-// the counter, which goes on after it, ends.
+// maxPastNumber is the highest number that an import may bring along: far beyond what anyone counts to, and far below
+// where the counter, which goes on after it, ends.
 const maxPastNumber = 1_000_000_000_000_000
 
 // checkNames checks the form of names that an aggregate is to have.
@@ -296,7 +304,8 @@ func checkNames(d *decider.Decider, key j17.Key, names j17.Names) error {
 	}
 	if names.PublicID != "" {
 		number, ok := d.Number(names.PublicID)
-		if n, err := strconv.ParseInt(number, 10, 64); !typ.Sequence || !ok || err != nil || n < 1 || n > maxPastNumber {
+		if n, err := strconv.ParseInt(number, 10, 64); !typ.Sequence || !ok || err != nil || n < 1 ||
+			n > maxPastNumber {
 			return j17.Errorf(j17.CodeInvalidField, "'%s' is no public id of aggregate type '%s'", j17.Printable(names.PublicID), typ.Name).At("public_id")
 		}
 	}
@@ -356,8 +365,8 @@ func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
 	return nil
 }
 
-// follow compares an event with those before it in the file and, where look is set, in the store. What contradicts them is kept. It
-// reports whether it is the first one of its aggregate in the file.
+// follow compares an event with those before it in the file and, where look is set, in the store. What contradicts them
+// is kept. It reports whether it is the first one of its aggregate in the file.
 func (c *recorder) follow(ctx context.Context, ev *pastEvent, look bool) (fresh bool, err error) {
 	// What is known of the aggregate.
 	hash := maphash.Comparable(c.seed, ev.Key)
@@ -419,7 +428,8 @@ func (c *recorder) follow(ctx context.Context, ev *pastEvent, look bool) (fresh 
 	return fresh, nil
 }
 
-// endsPlain reports whether the last event that the store has of a stream was not erased, where the event behind it is a marker.
+// endsPlain reports whether the last event that the store has of a stream was not erased, where the event behind it is
+// a marker.
 func (c *recorder) endsPlain(ctx context.Context, ev *pastEvent, length uint64) (plain bool, err error) {
 	if length == 0 || ev.file.Type != ident.WasTombstoned {
 		return false, nil
@@ -434,11 +444,12 @@ func (c *recorder) endsPlain(ctx context.Context, ev *pastEvent, length uint64) 
 }
 
 const (
-	// followedBytes is how many bytes are kept of an aggregate, or of one of its names, with what the maps need for room; the names of
-	// an aggregate count before it is known that it has some.
+	// followedBytes is how many bytes are kept of an aggregate, or of one of its names, with what the maps need for
+	// room; the names of an aggregate count before it is known that it has some.
 	followedBytes = 60
 	ofOneStream   = 3
-	// fewFollowed is how many there may be in all files however little memory there is, usuallyFollowed how many where it is not known.
+	// fewFollowed is how many there may be in all files however little memory there is, usuallyFollowed how many where
+	// it is not known.
 	fewFollowed, usuallyFollowed = 1_000_000, 30_000_000
 )
 
@@ -475,7 +486,8 @@ func (c *recorder) unfollow() {
 	c.streams, c.claimed, c.following, c.beside = nil, nil, 0, 0
 }
 
-// claim makes sure that names are free or the aggregate's own. Whether they are in the store is asked where look is set.
+// claim makes sure that names are free or the aggregate's own. Whether they are in the store is asked where look is
+// set.
 func (c *recorder) claim(ctx context.Context, key j17.Key, names j17.Names, s pastStream, look bool) error {
 	if names == (j17.Names{}) {
 		return nil
@@ -547,7 +559,9 @@ func (c *recorder) store(ctx context.Context, u *pastUnit) error {
 			return fmt.Errorf("%d events were checked and %d are to be stored", c.checked, len(u.events))
 		}
 	}
-	past.Side = []store.Side{{Op: store.Raise, Space: recordedFiles, Key: c.file(), Value: strconv.AppendInt(nil, int64(units), 10)}}
+	past.Side = []store.Side{
+		{Op: store.Raise, Space: recordedFiles, Key: c.file(), Value: strconv.AppendInt(nil, int64(units), 10)},
+	}
 	for i := range u.events {
 		past.Events[i] = engine.PastEvent{Examined: u.events[i].Examined, Names: u.events[i].file.Names}
 	}

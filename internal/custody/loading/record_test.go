@@ -89,7 +89,9 @@ func TestHistoryMovesToAnotherTenant(t *testing.T) {
 	var payment string
 	for i := range 5 {
 		tickets := `"` + fresh() + `","` + fresh() + `"`
-		r := f.Create(t, "payment/_new/was_made", enginetest.Body(fmt.Sprintf(`{"amount":%d.50,"tickets":[%s]}`, i, tickets)))
+		r := f.Create(
+			t, "payment/_new/was_made", enginetest.Body(fmt.Sprintf(`{"amount":%d.50,"tickets":[%s]}`, i, tickets)),
+		)
 		payment = r.ID
 		f.Clock.Advance(time.Minute)
 		f.Post(t, "payment/"+r.Handle+"/was_settled", enginetest.Body(`{"settled":true}`))
@@ -126,7 +128,9 @@ func TestHistoryMovesToAnotherTenant(t *testing.T) {
 	if err != nil || r.PublicID != "VNO-16" {
 		t.Errorf("the next number is %q, %v", r.PublicID, err)
 	}
-	if s, err := f.Load(t.Context(), elsewhere, "refund", "VNO-1", engine.LoadOptions{}); j17.CodeOf(err) != j17.CodeAggregateNotFound {
+	if s, err := f.Load(
+		t.Context(), elsewhere, "refund", "VNO-1", engine.LoadOptions{},
+	); j17.CodeOf(err) != j17.CodeAggregateNotFound {
 		t.Errorf("VNO-1, a ticket, is the refund %+v", s)
 	}
 	// The same again stores nothing.
@@ -135,11 +139,13 @@ func TestHistoryMovesToAnotherTenant(t *testing.T) {
 		t.Errorf("again: %+v, %v", again, err)
 	}
 	// One type, and what is new since.
-	if got := f.export(t, tenant, "note", j17.StreamID{}); strings.Count(got, "\n") != 5 || strings.Contains(got, "payment:") {
+	if got := f.export(t, tenant, "note", j17.StreamID{}); strings.Count(got, "\n") != 5 ||
+		strings.Contains(got, "payment:") {
 		t.Errorf("notes: %s", got)
 	}
 	last := f.Post(t, "payment/"+payment+"/was_settled", enginetest.Body(`{}`)).IDs[0]
-	if got := f.export(t, tenant, "", before(last)); strings.Count(got, "\n") != 1 || strings.Contains(got, `"handle"`) {
+	if got := f.export(t, tenant, "", before(last)); strings.Count(got, "\n") != 1 ||
+		strings.Contains(got, `"handle"`) {
 		t.Errorf("the last one: %s", got)
 	}
 }
@@ -185,7 +191,9 @@ func TestARecordingGoesOnWhereItWasCutShort(t *testing.T) {
 		}
 		stored[done.Stored] = true
 		more, err := f.Import(t.Context(), recording(b.String()))
-		if want := (loading.Imported{Events: 2300, Known: done.Stored, Stored: 2300 - done.Stored, Imported: 2300 - done.Stored, Streams: 1200}); err != nil || more != want {
+		if want := (loading.Imported{
+			Events: 2300, Known: done.Stored, Stored: 2300 - done.Stored, Imported: 2300 - done.Stored, Streams: 1200,
+		}); err != nil || more != want {
 			t.Errorf("after %d events: %+v, %v", done.Stored, more, err)
 		}
 		s, err := f.Load(t.Context(), elsewhere, "ticket", "VNO-8", engine.LoadOptions{})
@@ -207,29 +215,70 @@ func TestNothingOfAFaultyRecordingIsStored(t *testing.T) {
 		path string
 		at   int
 	}{
-		"no JSON":                    {good + "{\n", j17.CodeInvalidJSON, "", 1},
-		"an unclosed array":          {"[" + good, j17.CodeInvalidJSON, "", -1},
-		"more than events":           {`{"events":[` + good + `],"more":1}`, j17.CodeInvalidJSON, "", -1},
-		"an unknown type":            {good + event("nope:"+one, "was_written", `{}`, "", ""), j17.CodeUnknownType, "key", 1},
-		"an unknown event type":      {good + event("note:"+one, "was_eaten", `{}`, "", ""), j17.CodeUnknownEventType, "type", 1},
-		"a wrong id":                 {event("note:1", "was_written", `{}`, "", ""), j17.CodeInvalidIdentifier, "key", 0},
-		"wrong data":                 {good + event("ticket:"+one, "was_filed", `{"n":"x"}`, "", ""), j17.CodeSchemaViolation, "data.n", 1},
-		"an undeclared actor":        {good + strings.Replace(good, `"user"`, `"robot"`, 1), j17.CodeUndeclaredType, "metadata.actor.type", 1},
-		"time that runs backward":    {good + event("note:"+one, "was_written", `{}`, `,"timestamp":1600000099`, ""), j17.CodeInvalidField, "metadata.timestamp", 1},
-		"before what is there":       {event("note:"+id, "was_written", `{}`, `,"timestamp":1600000099`, ""), j17.CodeInvalidField, "metadata.timestamp", 0},
-		"the future":                 {event("note:"+one, "was_written", `{}`, `,"timestamp":1700000001`, ""), j17.CodeInvalidField, "metadata.timestamp", 0},
-		"an expected length":         {event("note:"+one, "was_written", `{}`, `,"previous_length":0`, ""), j17.CodeInvalidField, "metadata", 0},
-		"a handle without handles":   {event("note:"+one, "was_written", `{}`, "", `,"handle":"pmt_4k7vx9tz2nqr8w3"`), j17.CodeInvalidField, "handle", 0},
-		"a handle of another type":   {event("payment:"+one, "was_made", `{}`, "", `,"handle":"rfd_4k7vx9tz2nqr8w3"`), j17.CodeInvalidField, "handle", 0},
-		"a number of another spec":   {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"XYZ-1"`), j17.CodeInvalidField, "public_id", 0},
-		"number 0":                   {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-0"`), j17.CodeInvalidField, "public_id", 0},
-		"a number that leaves none":  {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-9223372036854775807"`), j17.CodeInvalidField, "public_id", 0},
-		"an event type of nobody's":  {good + event("note:"+one, "_was_x", `{}`, "", ""), j17.CodeReservedEventType, "type", 1},
-		"a number beyond all":        {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-99999999999999999999"`), j17.CodeInvalidField, "public_id", 0},
-		"a name given twice":         {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-9"`) + event("ticket:"+two, "was_filed", `{}`, "", `,"public_id":"VNO-9"`), j17.CodeConflict, "public_id", 1},
-		"a name that is another's":   {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-1"`), j17.CodeConflict, "public_id", 0},
-		"another name for the known": {event("ticket:"+id, "was_filed", `{}`, "", `,"public_id":"VNO-7"`), j17.CodeConflict, "public_id", 0},
-		"a name that comes late":     {event("ticket:"+one, "was_filed", `{}`, "", "") + event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-7"`), j17.CodeInvalidField, "key", 1},
+		"no JSON":           {good + "{\n", j17.CodeInvalidJSON, "", 1},
+		"an unclosed array": {"[" + good, j17.CodeInvalidJSON, "", -1},
+		"more than events":  {`{"events":[` + good + `],"more":1}`, j17.CodeInvalidJSON, "", -1},
+		"an unknown type": {
+			good + event("nope:"+one, "was_written", `{}`, "", ""), j17.CodeUnknownType, "key", 1,
+		},
+		"an unknown event type": {
+			good + event("note:"+one, "was_eaten", `{}`, "", ""), j17.CodeUnknownEventType, "type", 1,
+		},
+		"a wrong id": {
+			event("note:1", "was_written", `{}`, "", ""), j17.CodeInvalidIdentifier, "key", 0,
+		},
+		"wrong data": {
+			good + event("ticket:"+one, "was_filed", `{"n":"x"}`, "", ""), j17.CodeSchemaViolation, "data.n", 1,
+		},
+		"an undeclared actor": {
+			good + strings.Replace(good, `"user"`, `"robot"`, 1), j17.CodeUndeclaredType, "metadata.actor.type", 1,
+		},
+		"time that runs backward": {
+			good + event("note:"+one, "was_written", `{}`, `,"timestamp":1600000099`, ""), j17.CodeInvalidField,
+			"metadata.timestamp", 1,
+		},
+		"before what is there": {
+			event("note:"+id, "was_written", `{}`, `,"timestamp":1600000099`, ""), j17.CodeInvalidField,
+			"metadata.timestamp", 0,
+		},
+		"the future": {
+			event("note:"+one, "was_written", `{}`, `,"timestamp":1700000001`, ""), j17.CodeInvalidField,
+			"metadata.timestamp", 0,
+		},
+		"an expected length": {
+			event("note:"+one, "was_written", `{}`, `,"previous_length":0`, ""), j17.CodeInvalidField, "metadata", 0,
+		},
+		"a handle without handles": {
+			event("note:"+one, "was_written", `{}`, "", `,"handle":"pmt_4k7vx9tz2nqr8w3"`), j17.CodeInvalidField,
+			"handle", 0,
+		},
+		"a handle of another type": {
+			event("payment:"+one, "was_made", `{}`, "", `,"handle":"rfd_4k7vx9tz2nqr8w3"`), j17.CodeInvalidField,
+			"handle", 0,
+		},
+		"a number of another spec": {
+			event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"XYZ-1"`), j17.CodeInvalidField, "public_id", 0,
+		},
+		"number 0": {
+			event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-0"`), j17.CodeInvalidField, "public_id", 0,
+		},
+		"a number that leaves none": {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-9223372036854775807"`), j17.CodeInvalidField, "public_id", 0},
+		"an event type of nobody's": {
+			good + event("note:"+one, "_was_x", `{}`, "", ""), j17.CodeReservedEventType, "type", 1,
+		},
+		"a number beyond all": {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-99999999999999999999"`), j17.CodeInvalidField, "public_id", 0},
+		"a name given twice": {event(
+			"ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-9"`,
+		) + event("ticket:"+two, "was_filed", `{}`, "", `,"public_id":"VNO-9"`), j17.CodeConflict, "public_id", 1},
+		"a name that is another's": {
+			event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-1"`), j17.CodeConflict, "public_id", 0,
+		},
+		"another name for the known": {
+			event("ticket:"+id, "was_filed", `{}`, "", `,"public_id":"VNO-7"`), j17.CodeConflict, "public_id", 0,
+		},
+		"a name that comes late": {event("ticket:"+one, "was_filed", `{}`, "", "") + event(
+			"ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-7"`,
+		), j17.CodeInvalidField, "key", 1},
 	} {
 		f := historians(t)
 		for _, path := range []string{"ticket/" + id + "/was_filed", "note/" + id + "/was_written"} {
@@ -245,7 +294,8 @@ func TestNothingOfAFaultyRecordingIsStored(t *testing.T) {
 		switch {
 		case e == nil || e.Code != tc.code || e.Path != tc.path || done.Stored != 0:
 			t.Errorf("%s: %+v, %v", name, done, err)
-		case tc.at >= 0 && (e.EventIndex == nil || *e.EventIndex != tc.at || len(e.Errors) != 1 || !strings.HasPrefix(e.Errors[0].Pointer, fmt.Sprintf("/%d", tc.at))):
+		case tc.at >= 0 && (e.EventIndex == nil || *e.EventIndex != tc.at || len(e.Errors) != 1 ||
+			!strings.HasPrefix(e.Errors[0].Pointer, fmt.Sprintf("/%d", tc.at))):
 			t.Errorf("%s: the place is %v, %+v", name, e.EventIndex, e.Errors)
 		case !strings.HasPrefix(e.Message, "Line "):
 			t.Errorf("%s: %s", name, e.Message)
@@ -261,11 +311,13 @@ func TestAllFaultsOfARecordingAreListed(t *testing.T) {
 	bad := `{"key":"ticket:` + id + `","type":"was_filed","data":{"n":"x"},"metadata":{"actor":{"type":"user","id":"` + user + `"}}}` + "\n"
 	_, err := f.Import(t.Context(), recording("\n"+bad+"\n"+bad+bad))
 	e, _ := errors.AsType[*j17.Error](err)
-	if e == nil || len(e.Errors) != 3 || e.Errors[1].Pointer != "/1/data/n" || !strings.HasPrefix(e.Message, "Line 2: ") || !strings.Contains(e.Message, "2 more faults") {
+	if e == nil || len(e.Errors) != 3 || e.Errors[1].Pointer != "/1/data/n" ||
+		!strings.HasPrefix(e.Message, "Line 2: ") || !strings.Contains(e.Message, "2 more faults") {
 		t.Errorf("%+v", err)
 	}
 	_, err = f.Import(t.Context(), recording(strings.Repeat(bad, 100)))
-	if e, _ = errors.AsType[*j17.Error](err); e == nil || len(e.Errors) != 20 || !strings.Contains(e.Message, "At least 19 more faults") {
+	if e, _ = errors.AsType[*j17.Error](err); e == nil || len(e.Errors) != 20 ||
+		!strings.Contains(e.Message, "At least 19 more faults") {
 		t.Errorf("%+v", err)
 	}
 }
@@ -294,7 +346,8 @@ func TestTestDataHappenNow(t *testing.T) {
 		`{"key":"note:` + id + `","type":"was_written","data":{},"metadata":{"actor":{"type":"system_agent","id":"nobody"}}}`,
 		`{"key":"note:` + id + `","type":"_was_tombstoned","data":{}}`,
 	} {
-		if done, err := inject(`{"key":"note:` + id + `","type":"was_written","data":{}}` + "\n" + bad); err == nil || done.Stored != 0 {
+		if done, err := inject(`{"key":"note:` + id + `","type":"was_written","data":{}}` + "\n" + bad); err == nil ||
+			done.Stored != 0 {
 			t.Errorf("%s: %+v, %v", bad, done, err)
 		}
 	}
@@ -303,12 +356,14 @@ func TestTestDataHappenNow(t *testing.T) {
 	}
 	// What a state refuses is met while writing, and what was written before stays.
 	done, err = inject(`{"key":"note:` + id + `","type":"was_written","data":{}}` + "\n" + `{"key":"note:` + id + `","type":"was_written","data":{},"metadata":{"previous_length":1}}`)
-	if e, _ := errors.AsType[*j17.Error](err); e == nil || e.Code != j17.CodeConflict || *e.EventIndex != 1 || done.Stored != 1 {
+	if e, _ := errors.AsType[*j17.Error](err); e == nil || e.Code != j17.CodeConflict || *e.EventIndex != 1 ||
+		done.Stored != 1 {
 		t.Errorf("%+v, %v", done, err)
 	}
 }
 
-// TestNumbersThatAFileBringsAlongAreNotGivenAway imports numbered aggregates, some of them without a number, while others are created.
+// TestNumbersThatAFileBringsAlongAreNotGivenAway imports numbered aggregates, some of them without a number, while
+// others are created.
 func TestNumbersThatAFileBringsAlongAreNotGivenAway(t *testing.T) {
 	f := historians(t)
 	var b strings.Builder
@@ -336,7 +391,8 @@ func TestNumbersThatAFileBringsAlongAreNotGivenAway(t *testing.T) {
 	done, err := f.Import(t.Context(), recording(b.String()))
 	stop()
 	created.Wait()
-	if want := (loading.Imported{Events: 1202, Stored: 1202, Imported: 1202, Streams: 1202}); err != nil || done != want {
+	if want := (loading.Imported{Events: 1202, Stored: 1202, Imported: 1202, Streams: 1202}); err != nil ||
+		done != want {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	seen := map[string]string{}
@@ -364,7 +420,8 @@ func TestNumbersThatAFileBringsAlongAreNotGivenAway(t *testing.T) {
 	}
 }
 
-// TestAFileDoesNotTakeItsOwnNumbers imports an aggregate without a number long before one that has the next number to be given.
+// TestAFileDoesNotTakeItsOwnNumbers imports an aggregate without a number long before one that has the next number to
+// be given.
 func TestAFileDoesNotTakeItsOwnNumbers(t *testing.T) {
 	f := historians(t)
 	var b strings.Builder
@@ -379,7 +436,8 @@ func TestAFileDoesNotTakeItsOwnNumbers(t *testing.T) {
 	if done, err := f.Import(t.Context(), recording(b.String())); err != nil || done.Stored != 602 {
 		t.Errorf("%+v, %v", done, err)
 	}
-	if got := f.export(t, elsewhere, "ticket", j17.StreamID{}); !strings.Contains(got, `"public_id":"VNO-2"`) || !strings.Contains(got, `"public_id":"VNO-1"`) {
+	if got := f.export(t, elsewhere, "ticket", j17.StreamID{}); !strings.Contains(got, `"public_id":"VNO-2"`) ||
+		!strings.Contains(got, `"public_id":"VNO-1"`) {
 		t.Errorf("%s", got)
 	}
 }
@@ -472,7 +530,8 @@ func TestTheSameFileIsStoredOnce(t *testing.T) {
 	}
 }
 
-// TestTimeNeverRunsBackwardInAnImport: every event is compared with the one before it, at the time that it is stored with.
+// TestTimeNeverRunsBackwardInAnImport: every event is compared with the one before it, at the time that it is stored
+// with.
 func TestTimeNeverRunsBackwardInAnImport(t *testing.T) {
 	f := historians(t)
 	f.Clock.Advance(100 * time.Second)
@@ -485,7 +544,8 @@ func TestTimeNeverRunsBackwardInAnImport(t *testing.T) {
 	now := f.Clock.Now().Unix()
 	text := `{"key":"note:` + user + `","type":"was_written","data":{"n":1},` + meta + `}` + "\n" +
 		fmt.Sprintf(`{"key":"note:`+user+`","type":"was_written","data":{"n":2},"metadata":{"actor":{"type":"user","id":"`+user+`"},"timestamp":%d}}`, now) + "\n"
-	if done, err := f.Import(t.Context(), recording(text)); err == nil || done.Stored != 0 || !strings.Contains(err.Error(), "Line 2: ") {
+	if done, err := f.Import(t.Context(), recording(text)); err == nil || done.Stored != 0 ||
+		!strings.Contains(err.Error(), "Line 2: ") {
 		t.Errorf("%+v %v", done, err)
 	}
 	// The same behind an engine that has just started and does not know the latest time.
@@ -506,9 +566,15 @@ func TestFaultsOfAnImportHaveTheirPlaces(t *testing.T) {
 	schema := `{"key":"ticket:` + id + `","type":"was_filed","data":{"n":"x"},` + meta + `}`
 	index := 2
 	for text, want := range map[string]j17.FieldError{
-		good + "\n\n" + unknown + "\n":                  {Line: 3, Path: "type", Pointer: "/1/type", Code: j17.CodeUnknownEventType},
-		good + "\n" + schema + "\n":                     {Line: 2, Path: "data.n", Pointer: "/1/data/n", Code: j17.CodeSchemaViolation},
-		"[" + good + "," + good + ",\n" + unknown + "]": {Index: &index, Path: "type", Pointer: "/2/type", Code: j17.CodeUnknownEventType},
+		good + "\n\n" + unknown + "\n": {
+			Line: 3, Path: "type", Pointer: "/1/type", Code: j17.CodeUnknownEventType,
+		},
+		good + "\n" + schema + "\n": {
+			Line: 2, Path: "data.n", Pointer: "/1/data/n", Code: j17.CodeSchemaViolation,
+		},
+		"[" + good + "," + good + ",\n" + unknown + "]": {
+			Index: &index, Path: "type", Pointer: "/2/type", Code: j17.CodeUnknownEventType,
+		},
 	} {
 		_, err := f.Import(t.Context(), recording(text))
 		e, _ := errors.AsType[*j17.Error](err)
@@ -524,12 +590,14 @@ func TestFaultsOfAnImportHaveTheirPlaces(t *testing.T) {
 	}
 }
 
-// TestMarkersThatNoErasureHasMade: an import takes a marker in the form that an erasure writes, where one can stand, and no other.
+// TestMarkersThatNoErasureHasMade: an import takes a marker in the form that an erasure writes, where one can stand,
+// and no other.
 func TestMarkersThatNoErasureHasMade(t *testing.T) {
 	const actor, plain = `"actor":{"type":"system","id":"system"}`, `{"key":"note:%s","type":"was_written","data":{},"metadata":{"actor":{"type":"user","id":"` + user + `"}}}`
 	sum := strings.Repeat("0a", 32)
 	members := map[string]string{
-		"original_hash": sum, "chain_hash": sum, "original_type": "was_written", "tombstone_id": "tmb_4k7vx9tz2nqr8w3", "tombstoned_at": "2026-11-21T08:00:00Z",
+		"original_hash": sum, "chain_hash": sum, "original_type": "was_written", "tombstone_id": "tmb_4k7vx9tz2nqr8w3",
+		"tombstoned_at": "2026-11-21T08:00:00Z",
 	}
 	marker := func(name, text, metadata string) string {
 		data := maps.Clone(members)
@@ -550,7 +618,9 @@ func TestMarkersThatNoErasureHasMade(t *testing.T) {
 	}
 
 	// What stands in exports comes in.
-	for _, lines := range [][]string{{right}, {right, right, plain}, {marker("original_type", "_was_tombstoned", actor+`,"timestamp":1`)}} {
+	for _, lines := range [][]string{
+		{right}, {right, right, plain}, {marker("original_type", "_was_tombstoned", actor+`,"timestamp":1`)},
+	} {
 		if err := takes(lines...); err != nil {
 			t.Errorf("%s: %v", lines, err)
 		}
@@ -558,14 +628,20 @@ func TestMarkersThatNoErasureHasMade(t *testing.T) {
 
 	// What none of them can have does not.
 	for path, lines := range map[string][]string{
-		"data.original_hash": {marker("original_hash", strings.ToUpper(sum), actor)}, "data.chain_hash": {marker("chain_hash", sum[2:], actor)},
-		"data.original_type": {marker("original_type", "", actor)}, "data.tombstone_id": {marker("tombstone_id", "ins_4k7vx9tz2nqr8w3", actor)},
-		"data.tombstoned_at": {marker("tombstoned_at", "2026-11-21T08:00:00+00:00", actor)}, "data.n": {marker("n", "1", actor)},
-		"metadata.actor":  {marker("original_type", "was_written", `"actor":{"type":"user","id":"`+user+`"}`)},
-		"metadata.target": {marker("original_type", "was_written", actor+`,"target":{"type":"user","id":"`+user+`"}`)},
-		"type":            {right, plain, right},
+		"data.original_hash": {marker("original_hash", strings.ToUpper(sum), actor)},
+		"data.chain_hash":    {marker("chain_hash", sum[2:], actor)},
+		"data.original_type": {marker("original_type", "", actor)},
+		"data.tombstone_id":  {marker("tombstone_id", "ins_4k7vx9tz2nqr8w3", actor)},
+		"data.tombstoned_at": {marker("tombstoned_at", "2026-11-21T08:00:00+00:00", actor)},
+		"data.n":             {marker("n", "1", actor)},
+		"metadata.actor":     {marker("original_type", "was_written", `"actor":{"type":"user","id":"`+user+`"}`)},
+		"metadata.target": {
+			marker("original_type", "was_written", actor+`,"target":{"type":"user","id":"`+user+`"}`),
+		},
+		"type": {right, plain, right},
 	} {
-		if e, ok := errors.AsType[*j17.Error](takes(lines...)); !ok || e.Code != j17.CodeInvalidField || len(e.Errors) != 1 || e.Errors[0].Path != path {
+		if e, ok := errors.AsType[*j17.Error](takes(lines...)); !ok || e.Code != j17.CodeInvalidField ||
+			len(e.Errors) != 1 || e.Errors[0].Path != path {
 			t.Errorf("%s: %+v", path, e)
 		}
 	}

@@ -16,13 +16,13 @@ import (
 	"j17/internal/storage/store"
 )
 
-// mostStarts is how many cold starts there may be at a time, each of another instance: one takes some 100 MiB of memory, beside what is
-// remembered of aggregates and unique values, which is bounded for all files together.
+// mostStarts is how many cold starts there may be at a time, each of another instance: one takes some 100 MiB of
+// memory, beside what is remembered of aggregates and unique values, which is bounded for all files together.
 const mostStarts = 2
 
-// ColdStart fills a tenant that has no events with those of a file, which is read once: all of them, or none. Where they have positions,
-// these ascend and are kept, and so are the bytes of the events: chains, roots and names are those of where the file comes from, and the
-// chains that it has are checked. Otherwise events get positions of their own.
+// ColdStart fills a tenant that has no events with those of a file, which is read once: all of them, or none. Where
+// they have positions, these ascend and are kept, and so are the bytes of the events: chains, roots and names are those
+// of where the file comes from, and the chains that it has are checked. Otherwise events get positions of their own.
 func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *command.FileReader) (Imported, error) {
 	past, err := l.Engine.Recorder(t)
 	if err != nil {
@@ -70,7 +70,9 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *command.FileRe
 	if !past.Current() {
 		return Imported{}, errRedeployed()
 	}
-	if err := past.Storing(func() error { return load.Commit(ctx, slices.Concat(past.Fences(), s.fences)...) }); err != nil {
+	if err := past.Storing(
+		func() error { return load.Commit(ctx, slices.Concat(past.Fences(), s.fences)...) },
+	); err != nil {
 		return Imported{}, s.refused(err)
 	}
 	past.Loaded(c.done.Events)
@@ -110,8 +112,8 @@ type start struct {
 	load store.Load
 	// log is the log of the tenant.
 	log *envlog.Filling
-	// kept tells, once the first event was seen (begun), that events keep their positions, the last of which is at last; array that the
-	// file is one.
+	// kept tells, once the first event was seen (begun), that events keep their positions, the last of which is at
+	// last; array that the file is one.
 	begun, kept, array bool
 	last               j17.StreamID
 	// at is the position of the next event that has none in the file.
@@ -120,19 +122,21 @@ type start struct {
 	unnumbered []j17.Key
 	// bytes is what the events take, without their positions and times.
 	bytes int64
-	// events are those of a batch, current the one that is being added, and raw its bytes where it has no position in the file.
+	// events are those of a batch, current the one that is being added, and raw its bytes where it has no position in
+	// the file.
 	events  []decider.Event
 	current j17.Event
 	raw     []byte
-	// stored are to be called once all is stored, which it is only where fences hold; changed are called where one of these does not.
+	// stored are to be called once all is stored, which it is only where fences hold; changed are called where one of
+	// these does not.
 	stored  []func()
 	fences  []store.Fence
 	changed []func(*store.SideConflict)
 }
 
-// How far what a file brings along may lie ahead: positions of this server's clock, since that of another server, above all one for
-// development, may have been moved; times of events of their positions, which were made at the same moment. What is loaded is never undone,
-// and all events to come lie behind it.
+// How far what a file brings along may lie ahead: positions of this server's clock, since that of another server, above
+// all one for development, may have been moved; times of events of their positions, which were made at the same moment.
+// What is loaded is never undone, and all events to come lie behind it.
 const (
 	aheadDays   = 366
 	secondsADay = 24 * 60 * 60
@@ -159,11 +163,14 @@ func (c *recorder) canonical(text string, ev *pastEvent) error {
 		return j17.Errorf(j17.CodeInvalidField, "'timestamp' lies more than a day after the moment of the event's position, %d in Unix seconds: time never runs backward, so that all later events would have it too", ev.file.StreamID.Ms/1000).At("metadata.timestamp")
 	}
 
-	// They are those of the file, if these are what a server writes. What was laid out again keeps the order that its members have.
+	// They are those of the file, if these are what a server writes. What was laid out again keeps the order that its
+	// members have.
 	o := &ev.Events[0]
 	encode := func(data, metadata []byte) bool {
 		size := len(text) + len(`{"stream_id":"","key":":","type":"","data":,"metadata":}`)
-		ev.raw, ev.layout = j17.AppendEvent(make([]byte, 0, size), ev.file.StreamID, o.Key, o.Type, data, metadata, *ev.Timestamp)
+		ev.raw, ev.layout = j17.AppendEvent(
+			make([]byte, 0, size), ev.file.StreamID, o.Key, o.Type, data, metadata, *ev.Timestamp,
+		)
 		n := len(ev.raw) - 1
 		return len(text) > n && text[:n] == string(ev.raw[:n])
 	}
@@ -245,10 +252,13 @@ func (s *start) add(ctx context.Context, events []pastEvent) error {
 	return s.items(d.Sides)
 }
 
-// refused tells those who have asked for fences that one does not hold, and returns the error of that; any other one is as it was.
+// refused tells those who have asked for fences that one does not hold, and returns the error of that; any other one is
+// as it was.
 func (s *start) refused(err error) error {
 	conflict, is := errors.AsType[*store.SideConflict](err)
-	if !is || !slices.ContainsFunc(s.fences, func(f store.Fence) bool { return f.Space == conflict.Space && f.Key == conflict.Key }) {
+	if !is || !slices.ContainsFunc(
+		s.fences, func(f store.Fence) bool { return f.Space == conflict.Space && f.Key == conflict.Key },
+	) {
 		return s.named(err)
 	}
 	for _, changed := range s.changed {
@@ -297,7 +307,9 @@ func (s *start) event(ev *pastEvent, fresh bool) error {
 		s.at = s.at.Next()
 	}
 	e.Data, e.Metadata = ev.layout.DataOf(e.Raw), ev.layout.MetadataOf(e.Raw)
-	loaded := store.LoadedEvent{Event: e, Tags: o.TagsAt(e.Timestamp), Line: ev.index<<lineBits | min(ev.line, 1<<lineBits-1)}
+	loaded := store.LoadedEvent{
+		Event: e, Tags: o.TagsAt(e.Timestamp), Line: ev.index<<lineBits | min(ev.line, 1<<lineBits-1),
+	}
 	if e.Kept != nil {
 		loaded.Tags = nil
 	}
@@ -344,7 +356,10 @@ func (s *start) items(sides []store.Side) error {
 			}
 			continue
 		}
-		item := store.ArchivedItem{Space: w.Space, Item: store.Item{Key: w.Key, Value: w.Value, Expires: w.Expires, Due: w.Due}, Entries: w.Entries}
+		item := store.ArchivedItem{
+			Space: w.Space, Item: store.Item{Key: w.Key, Value: w.Value, Expires: w.Expires, Due: w.Due},
+			Entries: w.Entries,
+		}
 		if err := s.load.Item(item); err != nil {
 			return err
 		}

@@ -32,7 +32,9 @@ func (f *fixture) history(tb testing.TB) string {
 	tb.Helper()
 	var ids []string
 	for i := range 7 {
-		r := f.Create(tb, "payment/_new/was_made", enginetest.Body(fmt.Sprintf(`{"amount":%d.50,"tickets":["%s"]}`, i, fresh())))
+		r := f.Create(
+			tb, "payment/_new/was_made", enginetest.Body(fmt.Sprintf(`{"amount":%d.50,"tickets":["%s"]}`, i, fresh())),
+		)
 		f.Clock.Advance(time.Minute)
 		f.Post(tb, "payment/"+r.Handle+"/was_settled", enginetest.Body(`{"settled":true}`))
 		f.Create(tb, "refund/_new/was_made", enginetest.Body(`{"of":"`+r.Handle+`"}`))
@@ -50,10 +52,13 @@ func TestAColdStartKeepsEverything(t *testing.T) {
 	text := f.history(t)
 	events := strings.Count(text, "\n")
 	done, err := f.start(t, text+`{"checkpoint":"x","vkey":"y"}`+"\n")
-	if want := (loading.Imported{Events: events, Stored: events, Imported: events, Streams: 28}); err != nil || done != want {
+	if want := (loading.Imported{Events: events, Stored: events, Imported: events, Streams: 28}); err != nil ||
+		done != want {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	if diff := cmp.Diff(strings.Split(text, "\n"), strings.Split(f.export(t, elsewhere, "", j17.StreamID{}), "\n")); diff != "" {
+	if diff := cmp.Diff(
+		strings.Split(text, "\n"), strings.Split(f.export(t, elsewhere, "", j17.StreamID{}), "\n"),
+	); diff != "" {
 		t.Error(diff)
 	}
 	at := f.Clock.Now().Unix()
@@ -75,7 +80,8 @@ func TestAColdStartKeepsEverything(t *testing.T) {
 	}
 }
 
-// TestAColdStartMakesTheLog: the tiles of the log are stored with the events, so that nobody reads these again for them.
+// TestAColdStartMakesTheLog: the tiles of the log are stored with the events, so that nobody reads these again for
+// them.
 func TestAColdStartMakesTheLog(t *testing.T) {
 	f := historians(t)
 	var b strings.Builder
@@ -116,11 +122,13 @@ func TestAColdStartOfFreshHistory(t *testing.T) {
 		if err != nil || s.PublicID != want {
 			t.Errorf("%d is called %q, %v", i, s.PublicID, err)
 		}
-		if s, err := f.Load(t.Context(), elsewhere, "ticket", want, engine.LoadOptions{}); err != nil || s.Key.ID != tickets[i] {
+		if s, err := f.Load(t.Context(), elsewhere, "ticket", want, engine.LoadOptions{}); err != nil ||
+			s.Key.ID != tickets[i] {
 			t.Errorf("%s is %s, %v", want, s.Key, err)
 		}
 	}
-	if s, err := f.Load(t.Context(), elsewhere, "payment", tickets[0], engine.LoadOptions{}); err != nil || !strings.HasPrefix(s.Handle, "pmt_") {
+	if s, err := f.Load(t.Context(), elsewhere, "payment", tickets[0], engine.LoadOptions{}); err != nil ||
+		!strings.HasPrefix(s.Handle, "pmt_") {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
@@ -142,20 +150,29 @@ func TestWhatAColdStartRefuses(t *testing.T) {
 	swapped[3], swapped[4] = swapped[4], swapped[3]
 	made := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, `"amount":1.50`) })
 	erased := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, `"leaf"`) })
-	without := strings.ReplaceAll(lines[0], lines[0][strings.Index(lines[0], `"stream_id"`):strings.Index(lines[0], `"key"`)], "")
+	without := strings.ReplaceAll(
+		lines[0], lines[0][strings.Index(lines[0], `"stream_id"`):strings.Index(lines[0], `"key"`)], "",
+	)
 	for name, tc := range map[string]struct {
 		text string
 		at   int // the line, from 1
 	}{
-		"a changed amount":          {line(made, `"amount":1.50`, `"amount":1.5`), made + 1},
-		"another actor":             {line(5, user, id), 6},
-		"a changed chain":           {line(5, `"chain":"`, `"chain":"00`), 6},
-		"a chain of another":        {line(5, lines[5][strings.Index(lines[5], `"chain":"`):], lines[6][strings.Index(lines[6], `"chain":"`):]), 6},
-		"a changed leaf":            {line(erased, lines[erased][strings.Index(lines[erased], `"leaf":"`):], `"leaf":"00"}`+"\n"), erased + 1},
-		"a leaf of what is there":   {line(5, `"}`+"\n", `","leaf":"`+strings.Repeat("0", 64)+`"}`+"\n"), 6},
-		"an event left out":         {strings.Join(slices.Delete(slices.Clone(lines), 4, 5), ""), 5},
-		"events swapped":            {strings.Join(swapped, ""), 5},
-		"an event twice":            {strings.Join(append(slices.Clone(lines), lines[len(lines)-1]), ""), len(lines) + 1},
+		"a changed amount": {line(made, `"amount":1.50`, `"amount":1.5`), made + 1},
+		"another actor":    {line(5, user, id), 6},
+		"a changed chain":  {line(5, `"chain":"`, `"chain":"00`), 6},
+		"a chain of another": {
+			line(5, lines[5][strings.Index(lines[5], `"chain":"`):], lines[6][strings.Index(lines[6], `"chain":"`):]),
+			6,
+		},
+		"a changed leaf": {
+			line(erased, lines[erased][strings.Index(lines[erased], `"leaf":"`):], `"leaf":"00"}`+"\n"), erased + 1,
+		},
+		"a leaf of what is there": {line(5, `"}`+"\n", `","leaf":"`+strings.Repeat("0", 64)+`"}`+"\n"), 6},
+		"an event left out":       {strings.Join(slices.Delete(slices.Clone(lines), 4, 5), ""), 5},
+		"events swapped":          {strings.Join(swapped, ""), 5},
+		"an event twice": {
+			strings.Join(append(slices.Clone(lines), lines[len(lines)-1]), ""), len(lines) + 1,
+		},
 		"one without a position":    {text + without, len(lines) + 1},
 		"a chain without one":       {"\n" + without + lines[1], 2},
 		"one with a position":       {fmt.Sprintf(`{"key":"note:%s","type":"was_written","data":{},"metadata":{"actor":{"type":"user","id":"%s"}}}`+"\n", id, user) + lines[1], 2},
@@ -166,12 +183,14 @@ func TestWhatAColdStartRefuses(t *testing.T) {
 	} {
 		done, err := f.start(t, tc.text)
 		e, _ := errors.AsType[*j17.Error](err)
-		if e == nil || done.Stored != 0 || len(e.Errors) == 0 || e.Errors[0].Line != tc.at || !strings.HasPrefix(e.Message, "Line ") || !strings.Contains(e.Message, "Nothing was stored") {
+		if e == nil || done.Stored != 0 || len(e.Errors) == 0 || e.Errors[0].Line != tc.at ||
+			!strings.HasPrefix(e.Message, "Line ") || !strings.Contains(e.Message, "Nothing was stored") {
 			t.Errorf("%s: %+v, %+v", name, done, err)
 		}
 	}
 	_, err := f.start(t, `[`+strings.Join(strings.Split(strings.TrimSpace(line(5, user, id)), "\n"), ",")+`]`)
-	if e, _ := errors.AsType[*j17.Error](err); e == nil || len(e.Errors) != 1 || e.Errors[0].Index == nil || *e.Errors[0].Index != 5 {
+	if e, _ := errors.AsType[*j17.Error](err); e == nil || len(e.Errors) != 1 || e.Errors[0].Index == nil ||
+		*e.Errors[0].Index != 5 {
 		t.Errorf("in an array: %+v", err)
 	}
 	if _, err := f.start(t, " \n"); j17.CodeOf(err) != j17.CodeInvalidJSON {
@@ -206,15 +225,18 @@ func TestLaidOutAnew(t *testing.T) {
 // TestWhatIsDerivedIsLoaded: what is kept of events beside them comes with them, of each item what the last event says.
 func TestWhatIsDerivedIsLoaded(t *testing.T) {
 	const space store.Space = "test.last"
-	fx := enginetest.New(t, engine.Options{}, enginetest.Derived(func(_ context.Context, e *part.Entering) (sides []store.Side, err error) {
-		for i := range e.Events {
-			o := &e.Events[i]
-			sides = append(sides, store.Side{Op: store.Put, Space: space, Key: o.Key.String(), Value: o.JSON})
-		}
-		return sides, nil
-	})...)
+	fx := enginetest.New(t, engine.Options{},
+		enginetest.Derived(func(_ context.Context, e *part.Entering) (sides []store.Side, err error) {
+			for i := range e.Events {
+				o := &e.Events[i]
+				sides = append(sides, store.Side{Op: store.Put, Space: space, Key: o.Key.String(), Value: o.JSON})
+			}
+			return sides, nil
+		})...)
 	var events, bytes int64
-	f := &fixture{fx, &loading.Loader{Engine: fx.Engine, Store: fx.Store, Loaded: func(_ j17.Tenant, e, b int64) { events, bytes = e, b }}}
+	f := &fixture{fx, &loading.Loader{
+		Engine: fx.Engine, Store: fx.Store, Loaded: func(_ j17.Tenant, e, b int64) { events, bytes = e, b },
+	}}
 	f.Deploy(elsewhere, enginetest.Compiled(t, enginetest.NamesSpec), nil)
 	var b strings.Builder
 	for i := range 1000 { // several batches
@@ -229,25 +251,27 @@ func TestWhatIsDerivedIsLoaded(t *testing.T) {
 	}
 }
 
-// TestWhatIsDerivedIsFenced: where what the things beside events were decided by has changed since, nothing is stored, and who has asked for that is told.
+// TestWhatIsDerivedIsFenced: where what the things beside events were decided by has changed since, nothing is stored,
+// and who has asked for that is told.
 func TestWhatIsDerivedIsFenced(t *testing.T) {
 	const guard store.Space = "test.guard"
 	var fx *enginetest.Fixture
 	known, asked, told := uint64(0), 0, 0
-	fx = enginetest.New(t, engine.Options{}, enginetest.Derived(func(ctx context.Context, e *part.Entering) ([]store.Side, error) {
-		e.Require(store.Fence{Space: guard, Key: "k", Rev: known}, func() {
-			told++
-			item, err := fx.Store.Get(ctx, elsewhere, guard, "k")
-			if err != nil {
-				t.Error(err)
+	fx = enginetest.New(t, engine.Options{},
+		enginetest.Derived(func(ctx context.Context, e *part.Entering) ([]store.Side, error) {
+			e.Require(store.Fence{Space: guard, Key: "k", Rev: known}, func() {
+				told++
+				item, err := fx.Store.Get(ctx, elsewhere, guard, "k")
+				if err != nil {
+					t.Error(err)
+				}
+				known = item.Rev
+			})
+			if asked++; asked > 1 {
+				return nil, nil
 			}
-			known = item.Rev
-		})
-		if asked++; asked > 1 {
-			return nil, nil
-		}
-		return nil, fx.Store.Write(ctx, elsewhere, []store.Side{{Op: store.Put, Space: guard, Key: "k"}})
-	})...)
+			return nil, fx.Store.Write(ctx, elsewhere, []store.Side{{Op: store.Put, Space: guard, Key: "k"}})
+		})...)
 	f := &fixture{fx, &loading.Loader{Engine: fx.Engine, Store: fx.Store}}
 	f.Deploy(elsewhere, enginetest.Compiled(t, enginetest.NamesSpec), nil)
 	text := fmt.Sprintf(`{"key":"note:%s","type":"was_written","data":{},"metadata":{"actor":{"type":"user","id":"%s"}}}`+"\n", id, user)
@@ -259,8 +283,8 @@ func TestWhatIsDerivedIsFenced(t *testing.T) {
 	}
 }
 
-// TestRoomForUniqueValues loads and imports files that take unique values: there is no room for them while other files have it all, nothing is
-// stored then, and what a file has is there again when it ends, however it ends.
+// TestRoomForUniqueValues loads and imports files that take unique values: there is no room for them while other files
+// have it all, nothing is stored then, and what a file has is there again when it ends, however it ends.
 func TestRoomForUniqueValues(t *testing.T) {
 	const source = `{"agent_types": ["user"], "aggregate_types": {"note": {"events": {"was_written": {"schema": {}, "handler": [], "unique": {"n": {"value": "$.data.n"}}}}}}}`
 	line := func(n int) string {
@@ -269,7 +293,9 @@ func TestRoomForUniqueValues(t *testing.T) {
 	good, bad := line(1)+line(2), line(1)+line(1)
 	for name, load := range map[string]func(*fixture, string) (loading.Imported, error){
 		"cold start": func(f *fixture, text string) (loading.Imported, error) { return f.start(t, text) },
-		"import":     func(f *fixture, text string) (loading.Imported, error) { return f.Import(t.Context(), recording(text)) },
+		"import": func(f *fixture, text string) (loading.Imported, error) {
+			return f.Import(t.Context(), recording(text))
+		},
 	} {
 		f := newFixture(t)
 		f.Deploy(elsewhere, enginetest.Compiled(t, source), nil)
@@ -303,7 +329,8 @@ func TestAColdStartTakesNoFarFuture(t *testing.T) {
 		"'timestamp' lies more than a day after": line(now, now.Add(day+time.Minute)),
 		"position lies more than 366 days ahead": line(now.Add(366*day+time.Hour), now),
 	} {
-		if done, err := f.start(t, text); j17.CodeOf(err) != j17.CodeInvalidField || !strings.Contains(err.Error(), want) || done.Stored != 0 {
+		if done, err := f.start(t, text); j17.CodeOf(err) != j17.CodeInvalidField ||
+			!strings.Contains(err.Error(), want) || done.Stored != 0 {
 			t.Errorf("%s: %+v, %v", want, done, err)
 		}
 	}
@@ -329,7 +356,8 @@ func (d *during) Read(p []byte) (int, error) {
 // TestColdStartsAreShared: an instance has one at a time, and leaves room for another one.
 func TestColdStartsAreShared(t *testing.T) {
 	f := historians(t)
-	first, sibling, other, third := j17.TenantOf("ins_7", j17.Prod), j17.TenantOf("ins_7", j17.Test), j17.TenantOf("ins_8", j17.Prod), j17.TenantOf("ins_9", j17.Prod)
+	first, sibling, other, third := j17.TenantOf("ins_7", j17.Prod), j17.TenantOf("ins_7", j17.Test),
+		j17.TenantOf("ins_8", j17.Prod), j17.TenantOf("ins_9", j17.Prod)
 	for _, tn := range []j17.Tenant{first, sibling, other, third} {
 		f.Deploy(tn, enginetest.Compiled(t, enginetest.NamesSpec), nil)
 	}
@@ -343,7 +371,8 @@ func TestColdStartsAreShared(t *testing.T) {
 		ofSibling = begin(sibling, nil)
 		ofOther = begin(other, func() { ofThird = begin(third, nil) })
 	})
-	if j17.CodeOf(ofSibling) != j17.CodeBusy || j17.CodeOf(ofThird) != j17.CodeBusy || errors.Join(err, ofOther) != nil {
+	if j17.CodeOf(ofSibling) != j17.CodeBusy || j17.CodeOf(ofThird) != j17.CodeBusy ||
+		errors.Join(err, ofOther) != nil {
 		t.Errorf("%v; its sibling %v, another one %v, a third one %v", err, ofSibling, ofOther, ofThird)
 	}
 	if err := errors.Join(begin(sibling, nil), begin(third, nil)); err != nil {

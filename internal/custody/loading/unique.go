@@ -10,11 +10,12 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// exchanged is who holds which unique values after the events of a file that were gone through, of what was looked at. Aggregates and values
-// are known by their hashes, as in a recorder: a file may have millions of them. A value that is held takes 56 bytes, and what the maps need
-// for room.
+// exchanged is who holds which unique values after the events of a file that were gone through, of what was looked at.
+// Aggregates and values are known by their hashes, as in a recorder: a file may have millions of them. A value that is
+// held takes 56 bytes, and what the maps need for room.
 type exchanged struct {
-	// holders has who holds a value, 0 for nobody, and held what an aggregate holds in a set, the zero digest for nothing.
+	// holders has who holds a value, 0 for nobody, and held what an aggregate holds in a set, the zero digest for
+	// nothing.
 	holders map[uint64]uint64
 	held    map[uint64][32]byte
 	// most is how many values there are at most, holders and keepers counted by themselves.
@@ -24,13 +25,15 @@ type exchanged struct {
 }
 
 const (
-	// mostValues is how many unique values of one file are remembered: of each who holds it, and that he does, 100 bytes together.
+	// mostValues is how many unique values of one file are remembered: of each who holds it, and that he does, 100
+	// bytes together.
 	mostValues = 5_000_000
 	// allValues is how many those of all files of a server are together, which is 600 MB.
 	allValues = 6_000_000
 	// takenAtOnce is how much of that a file takes at a time, holders and keepers counted by themselves.
 	takenAtOnce = 4096
-	// ofOneExchange is how much one exchange adds at most: what is held, the holder of the value before and of the one after.
+	// ofOneExchange is how much one exchange adds at most: what is held, the holder of the value before and of the one
+	// after.
 	ofOneExchange = 3
 )
 
@@ -74,8 +77,8 @@ func newExchanged() exchanged {
 	return exchanged{holders: map[uint64]uint64{}, held: map[uint64][32]byte{}, most: mostValues}
 }
 
-// exchange lets an event of the file take values and give them back. A value that is another's is a fault of the event. h knows who holds what
-// is stored; nil where nothing is.
+// exchange lets an event of the file take values and give them back. A value that is another's is a fault of the event.
+// h knows who holds what is stored; nil where nothing is.
 func (c *recorder) exchange(ctx context.Context, ev *pastEvent, h part.Holding) (fault, err error) {
 	o := &ev.Events[0]
 	for i := range o.Exchanges {
@@ -126,8 +129,8 @@ func (c *recorder) exchange(ctx context.Context, ev *pastEvent, h part.Holding) 
 	return nil, nil
 }
 
-// free and release forget who holds a value and what an aggregate holds; where something else may be stored, that nobody and nothing does
-// is remembered.
+// free and release forget who holds a value and what an aggregate holds; where something else may be stored, that
+// nobody and nothing does is remembered.
 func (e *exchanged) free(value uint64, stored bool) {
 	if stored {
 		e.holders[value] = 0
@@ -145,7 +148,9 @@ func (e *exchanged) release(keeper uint64, stored bool) {
 }
 
 // heldBy returns what an aggregate holds, the zero digest for nothing.
-func (c *recorder) heldBy(ctx context.Context, set *spec.UniqueSet, key j17.Key, keeper uint64, h part.Holding) ([32]byte, error) {
+func (c *recorder) heldBy(
+	ctx context.Context, set *spec.UniqueSet, key j17.Key, keeper uint64, h part.Holding,
+) ([32]byte, error) {
 	if own, ok := c.values.held[keeper]; ok || h == nil {
 		return own, nil
 	}

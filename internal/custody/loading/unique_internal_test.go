@@ -12,15 +12,17 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// TestMemoryOfUniqueValues goes through events that take values, each aggregate one after the other: what is remembered is bounded for each
-// aggregate, however many values it has had. The documentation names the figure.
+// TestMemoryOfUniqueValues goes through events that take values, each aggregate one after the other: what is remembered
+// is bounded for each aggregate, however many values it has had. The documentation names the figure.
 func TestMemoryOfUniqueValues(t *testing.T) {
 	const aggregates, each, most = 50_000, 3, 200
 	set, of := &spec.UniqueSet{}, &spec.UniqueValue{}
 	c := &recorder{Loader: &Loader{}, seed: maphash.MakeSeed(), values: newExchanged()}
 	before := heap()
 	for n := range uint64(aggregates) {
-		key := j17.Key{Type: "user", ID: string(binary.BigEndian.AppendUint64([]byte("00000000-0000-4000-8000-0000"), n))}
+		key := j17.Key{
+			Type: "user", ID: string(binary.BigEndian.AppendUint64([]byte("00000000-0000-4000-8000-0000"), n)),
+		}
 		for i := range uint64(each) {
 			ev := &pastEvent{Examined: &decider.Examined{}}
 			value := sha256.Sum256(binary.BigEndian.AppendUint64(nil, n*each+i))
@@ -41,8 +43,8 @@ func TestMemoryOfUniqueValues(t *testing.T) {
 	runtime.KeepAlive(c)
 }
 
-// TestUniqueValuesAreBounded goes through more values than are remembered: those of aggregates that hold them, and in an import those that
-// were given back as well.
+// TestUniqueValuesAreBounded goes through more values than are remembered: those of aggregates that hold them, and in
+// an import those that were given back as well.
 func TestUniqueValuesAreBounded(t *testing.T) {
 	const most = 100
 	set, of := &spec.UniqueSet{}, &spec.UniqueValue{}
@@ -51,7 +53,10 @@ func TestUniqueValuesAreBounded(t *testing.T) {
 	for n := range uint64(2 * most) {
 		ev := &pastEvent{Examined: &decider.Examined{}}
 		ev.Events = []decider.Event{{
-			Key: j17.Key{Type: "user", ID: string(binary.BigEndian.AppendUint64(nil, n))}, Exchanges: []decider.Exchange{{Set: set, Of: of, Value: sha256.Sum256(binary.BigEndian.AppendUint64(nil, n))}},
+			Key: j17.Key{Type: "user", ID: string(binary.BigEndian.AppendUint64(nil, n))},
+			Exchanges: []decider.Exchange{
+				{Set: set, Of: of, Value: sha256.Sum256(binary.BigEndian.AppendUint64(nil, n))},
+			},
 		}}
 		fault, err := c.exchange(t.Context(), ev, nil)
 		switch refused := n > most; {
@@ -63,8 +68,8 @@ func TestUniqueValuesAreBounded(t *testing.T) {
 	}
 }
 
-// TestUniqueValuesOfAllFilesAreBounded goes through two files at a time that have room for a few values more together: one of them is told to
-// wait, and goes on when the other one is through.
+// TestUniqueValuesOfAllFilesAreBounded goes through two files at a time that have room for a few values more together:
+// one of them is told to wait, and goes on when the other one is through.
 func TestUniqueValuesOfAllFilesAreBounded(t *testing.T) {
 	set, of := &spec.UniqueSet{}, &spec.UniqueValue{}
 	l := &Loader{}
@@ -72,7 +77,10 @@ func TestUniqueValuesOfAllFilesAreBounded(t *testing.T) {
 	take := func(c *recorder, n uint64) error {
 		ev := &pastEvent{Examined: &decider.Examined{}}
 		ev.Events = []decider.Event{{
-			Key: j17.Key{Type: "user", ID: string(binary.BigEndian.AppendUint64(nil, n))}, Exchanges: []decider.Exchange{{Set: set, Of: of, Value: sha256.Sum256(binary.BigEndian.AppendUint64(nil, n))}},
+			Key: j17.Key{Type: "user", ID: string(binary.BigEndian.AppendUint64(nil, n))},
+			Exchanges: []decider.Exchange{
+				{Set: set, Of: of, Value: sha256.Sum256(binary.BigEndian.AppendUint64(nil, n))},
+			},
 		}}
 		fault, err := c.exchange(t.Context(), ev, nil)
 		if fault != nil {

@@ -11,8 +11,8 @@ import (
 	"j17/internal/core/engine"
 )
 
-// TestAnImportLeavesAggregatesReadable: history whose handlers would take more work than a replay has is refused at the event that
-// does, also where what came before it is in the file too, and what was stored before it can be read.
+// TestAnImportLeavesAggregatesReadable: history whose handlers would take more work than a replay has is refused at the
+// event that does, also where what came before it is in the file too, and what was stored before it can be read.
 func TestAnImportLeavesAggregatesReadable(t *testing.T) {
 	const heavySpec = `{"agent_types":["user"],"aggregate_types":{"a":{"events":{
 		"was_set":{"schema":{},"handler":[{"merge":{"target":"","value":"$.data"}}]},
@@ -25,7 +25,8 @@ func TestAnImportLeavesAggregatesReadable(t *testing.T) {
 		array    bool
 		refused  bool
 	}{
-		"little work": {100, false, false}, "too much": {30_000, false, true}, "too much, in an array": {30_000, true, true},
+		"little work": {100, false, false}, "too much": {30_000, false, true},
+		"too much, in an array": {30_000, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -48,10 +49,12 @@ func TestAnImportLeavesAggregatesReadable(t *testing.T) {
 				t.Fatalf("%+v, %v", done, err)
 			case tc.refused:
 				e, _ := errors.AsType[*j17.Error](err)
-				if e == nil || e.Code != j17.CodeWorkLimit || e.EventIndex == nil || *e.EventIndex != 501 || len(e.Errors) != 1 || done.Stored != 0 || !strings.Contains(e.Message, "Nothing was stored") {
+				if e == nil || e.Code != j17.CodeWorkLimit || e.EventIndex == nil || *e.EventIndex != 501 ||
+					len(e.Errors) != 1 || done.Stored != 0 || !strings.Contains(e.Message, "Nothing was stored") {
 					t.Fatalf("%+v, %+v", done, err)
 				}
-				if at := e.Errors[0]; at.Pointer != "/501" || tc.array != (at.Index != nil) || tc.array == (at.Line == 502) {
+				if at := e.Errors[0]; at.Pointer != "/501" || tc.array != (at.Index != nil) ||
+					tc.array == (at.Line == 502) {
 					t.Errorf("the place is %+v", at)
 				}
 				if !strings.Contains(e.Message, "/aggregate_types/a/events/was_mixed/handler") {
@@ -61,7 +64,9 @@ func TestAnImportLeavesAggregatesReadable(t *testing.T) {
 			if got, want := f.Written(t, "a", id), uint64(done.Stored); got != want {
 				t.Errorf("%d events, want %d", got, want)
 			}
-			if got := f.State(t, "a/"+id, engine.LoadOptions{Replay: true}); !tc.refused && !strings.HasPrefix(got, "{") {
+			if got := f.State(t, "a/"+id, engine.LoadOptions{
+				Replay: true,
+			}); !tc.refused && !strings.HasPrefix(got, "{") {
 				t.Errorf("the state is %s", got)
 			}
 		})

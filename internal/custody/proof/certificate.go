@@ -17,8 +17,8 @@ import (
 // certificateLine is the first line of a certificate.
 const certificateLine = "j17 erasure certificate"
 
-// Certificate says what was erased, when, on what grounds and at whose request. It holds nothing of what was erased. Signed by the log of the
-// environment it can be checked by anyone who has the key. Roots are 64 hexadecimal digits.
+// Certificate says what was erased, when, on what grounds and at whose request. It holds nothing of what was erased.
+// Signed by the log of the environment it can be checked by anyone who has the key. Roots are 64 hexadecimal digits.
 type Certificate struct {
 	ID          string          `json:"id"`
 	TombstoneID string          `json:"tombstone_id"`
@@ -43,8 +43,8 @@ type Certificate struct {
 	// Events is how many events were erased in all.
 	Events  uint64         `json:"events"`
 	Streams []ErasedStream `json:"affected_streams"`
-	// AffectedCount is how many streams were affected where they are too many to be listed, AffectedRoot the root of the tree over all of
-	// them, in the order of their keys, with the leaf hash of each as the list would have it.
+	// AffectedCount is how many streams were affected where they are too many to be listed, AffectedRoot the root of
+	// the tree over all of them, in the order of their keys, with the leaf hash of each as the list would have it.
 	AffectedCount uint64 `json:"affected_count,omitempty"`
 	AffectedRoot  string `json:"affected_root,omitempty"`
 }
@@ -77,7 +77,8 @@ func ParseCertificate(text string) (*Certificate, error) {
 	}
 	var compact bytes.Buffer
 	var c Certificate
-	if json.Compact(&compact, []byte(body)) != nil || compact.String() != body || json.Unmarshal([]byte(body), &c) != nil {
+	if json.Compact(&compact, []byte(body)) != nil || compact.String() != body ||
+		json.Unmarshal([]byte(body), &c) != nil {
 		return nil, errors.New("the second line of the certificate is not the compact JSON that a certificate has")
 	}
 
@@ -111,7 +112,8 @@ func ParseCertificate(text string) (*Certificate, error) {
 	return &c, nil
 }
 
-// checkStreams holds the list of all streams that were erased against the certificate. What does not hold is a *Failure.
+// checkStreams holds the list of all streams that were erased against the certificate. What does not hold is a
+// *Failure.
 func (c *Certificate) checkStreams(list io.Reader) error {
 	listed := map[string]ErasedStream{}
 	for _, s := range c.Streams {
@@ -150,7 +152,8 @@ func (c *Certificate) checkStreams(list io.Reader) error {
 	return nil
 }
 
-// eachStream passes the streams of a list: JSON arrays of them, or objects that have one as their member "streams", one behind the other.
+// eachStream passes the streams of a list: JSON arrays of them, or objects that have one as their member "streams", one
+// behind the other.
 func eachStream(list io.Reader, do func(ErasedStream) error) error {
 	d := json.NewDecoder(list)
 	rows := func() error {

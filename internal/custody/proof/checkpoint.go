@@ -56,8 +56,8 @@ func parseKey(vkey string) (note.Verifier, error) {
 	return v, nil
 }
 
-// Open returns the text of a signed note and the verifier keys, of those given, by which it is signed. A signature by one of them that is wrong
-// is an error, and so is a note without a signature by any.
+// Open returns the text of a signed note and the verifier keys, of those given, by which it is signed. A signature by
+// one of them that is wrong is an error, and so is a note without a signature by any.
 func Open(signed string, vkeys []string) (text string, by []string, err error) {
 	var known []note.Verifier
 	names := map[string]string{}
@@ -76,7 +76,8 @@ func Open(signed string, vkeys []string) (text string, by []string, err error) {
 		if len(known) == 0 {
 			return unknown.Note.Text, nil, ErrUnsigned
 		}
-		return unknown.Note.Text, nil, fmt.Errorf("%w: it is signed by %s", ErrUnsigned, signers(unknown.Note.UnverifiedSigs))
+		return unknown.Note.Text, nil,
+			fmt.Errorf("%w: it is signed by %s", ErrUnsigned, signers(unknown.Note.UnverifiedSigs))
 	}
 	if wrong, ok := errors.AsType[*note.InvalidSignatureError](err); ok {
 		return "", nil, fmt.Errorf("the signature by the key %s does not hold: the text is not the one that was signed", keyID(wrong.Name, wrong.Hash))

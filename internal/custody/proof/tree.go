@@ -1,5 +1,6 @@
-// Package proof has what proves that events are those that were stored: trees of RFC 6962, chains of streams, signed notes, and the
-// checking of exports, checkpoints and certificates. It is pure: it needs no store, no clock and no server.
+// Package proof has what proves that events are those that were stored: trees of RFC 6962, chains of streams, signed
+// notes, and the checking of exports, checkpoints and certificates. It is pure: it needs no store, no clock and no
+// server.
 package proof
 
 import (
@@ -8,8 +9,8 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Tree is a Merkle tree of RFC 6962 whose leaves are added one by one. It takes the same memory however many there are. The zero Tree has
-// no leaves.
+// Tree is a Merkle tree of RFC 6962 whose leaves are added one by one. It takes the same memory however many there are.
+// The zero Tree has no leaves.
 type Tree struct {
 	size int64
 	// edge has of each level the last node with an even number: what the root is made of.
@@ -79,7 +80,8 @@ func (t *Tree) Root() [sha256.Size]byte {
 	return root
 }
 
-// Proof returns the leaf that a Prover was made for and the proof that the tree has it. It panics before the tree has its size.
+// Proof returns the leaf that a Prover was made for and the proof that the tree has it. It panics before the tree has
+// its size.
 func (t *Tree) Proof() (leaf [sha256.Size]byte, proof [][sha256.Size]byte) {
 	if t.kept == nil || t.size != t.of {
 		panic("proof: Proof of a tree that is not a whole Prover")
@@ -106,14 +108,18 @@ func Root(leaves [][sha256.Size]byte) [sha256.Size]byte {
 	return t.Root()
 }
 
-// What no honest question goes beyond: tlog does not come to an end for trees with more than maxSize leaves, and a proof has a node a level.
+// What no honest question goes beyond: tlog does not come to an end for trees with more than maxSize leaves, and a
+// proof has a node a level.
 const (
 	maxSize  = 1 << 62
 	maxNodes = 64
 )
 
-// CheckInclusion reports whether a proof shows that the tree of size leaves with a root has a leaf at an index, counted from 0.
-func CheckInclusion(index, size uint64, leaf [sha256.Size]byte, proof [][sha256.Size]byte, root [sha256.Size]byte) bool {
+// CheckInclusion reports whether a proof shows that the tree of size leaves with a root has a leaf at an index, counted
+// from 0.
+func CheckInclusion(
+	index, size uint64, leaf [sha256.Size]byte, proof [][sha256.Size]byte, root [sha256.Size]byte,
+) bool {
 	if size > maxSize || index >= size || len(proof) > maxNodes {
 		return false
 	}
@@ -121,7 +127,8 @@ func CheckInclusion(index, size uint64, leaf [sha256.Size]byte, proof [][sha256.
 	return tlog.CheckRecord(nodes(proof), t, root, n, leaf) == nil
 }
 
-// CheckConsistency reports whether a proof shows that the tree of size to begins with the leaves of the tree of size from.
+// CheckConsistency reports whether a proof shows that the tree of size to begins with the leaves of the tree of size
+// from.
 func CheckConsistency(from, to uint64, proof [][sha256.Size]byte, fromRoot, toRoot [sha256.Size]byte) bool {
 	if to > maxSize || from < 1 || from > to || len(proof) > maxNodes {
 		return false

@@ -19,10 +19,13 @@ func leaves(n int) [][sha256.Size]byte {
 	return all
 }
 
-// TestRootsOfTheStandard compares roots with those of the eight entries that RFC 6962's reference implementation is tested with.
+// TestRootsOfTheStandard compares roots with those of the eight entries that RFC 6962's reference implementation is
+// tested with.
 func TestRootsOfTheStandard(t *testing.T) {
 	t.Parallel()
-	entries := []string{"", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"}
+	entries := []string{
+		"", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f",
+	}
 	roots := []string{
 		"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 		"6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
@@ -61,13 +64,16 @@ func TestInclusion(t *testing.T) {
 				tree.Add(leaf)
 			}
 			leaf, path := tree.Proof()
-			if leaf != all[i] || tree.Root() != root || !proof.CheckInclusion(uint64(i), uint64(size), leaf, path, root) {
+			if leaf != all[i] || tree.Root() != root ||
+				!proof.CheckInclusion(uint64(i), uint64(size), leaf, path, root) {
 				t.Fatalf("leaf %d of %d: %x, %x", i, size, leaf, path)
 			}
 
 			// Of another leaf, at another place, in another tree it proves nothing.
-			if proof.CheckInclusion(uint64(i), uint64(size), all[(i+1)%len(all)], path, root) || proof.CheckInclusion(uint64(i), uint64(size), leaf, append(path, leaf), root) ||
-				proof.CheckInclusion(uint64(i), uint64(size), leaf, path, leaf) && size > 1 || proof.CheckInclusion(uint64(i+1), uint64(size), leaf, path, root) && size > 1 ||
+			if proof.CheckInclusion(uint64(i), uint64(size), all[(i+1)%len(all)], path, root) ||
+				proof.CheckInclusion(uint64(i), uint64(size), leaf, append(path, leaf), root) ||
+				proof.CheckInclusion(uint64(i), uint64(size), leaf, path, leaf) && size > 1 ||
+				proof.CheckInclusion(uint64(i+1), uint64(size), leaf, path, root) && size > 1 ||
 				len(path) > 0 && proof.CheckInclusion(uint64(i), uint64(size), leaf, path[1:], root) {
 				t.Fatalf("leaf %d of %d: what does not hold is held to be true", i, size)
 			}
@@ -92,7 +98,9 @@ func TestSizesBeyondAllTrees(t *testing.T) {
 	for _, size := range []uint64{1<<62 + 1, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
 		for _, nodes := range []int{0, 1, 63, 64, 65, 1000} {
 			some := make([][sha256.Size]byte, nodes)
-			if proof.CheckInclusion(0, size, leaf, some, leaf) || proof.CheckInclusion(size-1, size, leaf, some, leaf) || proof.CheckConsistency(1, size, some, leaf, leaf) {
+			if proof.CheckInclusion(0, size, leaf, some, leaf) || proof.CheckInclusion(
+				size-1, size, leaf, some, leaf,
+			) || proof.CheckConsistency(1, size, some, leaf, leaf) {
 				t.Errorf("%d nodes hold for a tree of %d leaves", nodes, size)
 			}
 		}

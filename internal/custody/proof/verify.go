@@ -17,11 +17,13 @@ import (
 
 // VerifyOptions says what a file is held against.
 type VerifyOptions struct {
-	// Keys are verifier keys by one of which it has to be signed. Without any, an export is held against the key that it brings along.
+	// Keys are verifier keys by one of which it has to be signed. Without any, an export is held against the key that
+	// it brings along.
 	Keys []string
 	// Checkpoint, if not "", is an older checkpoint of the log, as a signed note: the export has to extend it.
 	Checkpoint string
-	// Streams, if not nil, is the list of all streams that an erasure has reached, as it is served: a certificate has to be about these.
+	// Streams, if not nil, is the list of all streams that an erasure has reached, as it is served: a certificate has
+	// to be about these.
 	Streams io.Reader
 	// Progress, if not nil, is called after each event.
 	Progress func()
@@ -44,27 +46,31 @@ type Report struct {
 	Events  uint64 `json:"events"`
 	Streams uint64 `json:"streams,omitempty"`
 	Erased  uint64 `json:"erased,omitempty"`
-	// Whole reports that an export has all events of the environment up to its end, and the signed head of the log over them. Of another one the chains
-	// alone were verified, and Partly counts the streams of which it does not have the beginning.
+	// Whole reports that an export has all events of the environment up to its end, and the signed head of the log over
+	// them. Of another one the chains alone were verified, and Partly counts the streams of which it does not have the
+	// beginning.
 	Whole  bool   `json:"whole"`
 	Partly uint64 `json:"streams_without_beginning,omitempty"`
 	// Origin, Size and Root are those of the signed head, Root as 64 hexadecimal digits.
 	Origin string `json:"origin,omitempty"`
 	Size   uint64 `json:"size,omitempty"`
 	Root   string `json:"root,omitempty"`
-	// SignedBy are the verifier keys whose signatures hold; OwnKey reports that it is the one that the export has brought along itself.
+	// SignedBy are the verifier keys whose signatures hold; OwnKey reports that it is the one that the export has
+	// brought along itself.
 	SignedBy []string `json:"signed_by,omitempty"`
 	OwnKey   bool     `json:"own_key,omitempty"`
 	// Extends is the size of the older checkpoint that the export extends.
 	Extends *uint64 `json:"extends,omitempty"`
-	// AllStreams reports that all streams that a certificate is about were held against it, and not only those that it lists itself.
+	// AllStreams reports that all streams that a certificate is about were held against it, and not only those that it
+	// lists itself.
 	AllStreams  bool         `json:"all_streams,omitempty"`
 	Certificate *Certificate `json:"certificate,omitempty"`
 }
 
 // Failure tells why a file does not prove what it says.
 type Failure struct {
-	// Line counts from 1; 0 where no single line is wrong. Position and Key are those of the event there, as far as they can be read.
+	// Line counts from 1; 0 where no single line is wrong. Position and Key are those of the event there, as far as
+	// they can be read.
 	Line     int
 	Position string
 	Key      string
@@ -86,13 +92,15 @@ func (f *Failure) Error() string {
 // ErrNoKey is the error of a checkpoint or a certificate that is to be verified without a key.
 var ErrNoKey = errors.New("a checkpoint or a certificate is verified by a key: give the verifier key of the log")
 
-// ErrDocument is the error of an export that is one JSON document, in which the bytes that were signed are not to be found line by line.
+// ErrDocument is the error of an export that is one JSON document, in which the bytes that were signed are not to be
+// found line by line.
 var ErrDocument = errors.New("the file is an export with format=json, which is one document: export the events one a line (format=ndjson), as 'j17 data export' does, and verify that")
 
 // isDocument reports whether the first line of a file begins a document with all events.
 func isDocument(line []byte) bool {
 	line = bytes.TrimSpace(line)
-	return bytes.Equal(line, []byte("{")) || bytes.HasPrefix(line, []byte(`{"ok":`)) || bytes.HasPrefix(line, []byte(`{"events":`)) ||
+	return bytes.Equal(line, []byte("{")) || bytes.HasPrefix(line, []byte(`{"ok":`)) ||
+		bytes.HasPrefix(line, []byte(`{"events":`)) ||
 		bytes.Equal(line, []byte("[")) || bytes.HasPrefix(line, []byte("[{"))
 }
 
@@ -146,7 +154,10 @@ func verifyNote(in io.Reader, o *VerifyOptions) (Report, error) {
 		if err != nil {
 			return Report{}, &Failure{Reason: err.Error()}
 		}
-		report := Report{Kind: CertificateFile, Whole: true, Events: c.Events, Streams: max(c.AffectedCount, uint64(len(c.Streams))), SignedBy: by, Certificate: c}
+		report := Report{
+			Kind: CertificateFile, Whole: true, Events: c.Events, Streams: max(c.AffectedCount, uint64(len(c.Streams))),
+			SignedBy: by, Certificate: c,
+		}
 		if o.Streams != nil {
 			if err := c.checkStreams(o.Streams); err != nil {
 				return report, err
@@ -167,8 +178,8 @@ func verifyNote(in io.Reader, o *VerifyOptions) (Report, error) {
 	return report, nil
 }
 
-// lineEnds says how the line ends of a note were changed that does not hold and would hold with those that it was signed with; "" where that is
-// not what is wrong.
+// lineEnds says how the line ends of a note were changed that does not hold and would hold with those that it was
+// signed with; "" where that is not what is wrong.
 func lineEnds(raw string, keys []string, err error) string {
 	if err == nil || errors.Is(err, ErrUnsigned) {
 		return ""
@@ -426,11 +437,13 @@ func (v *verifier) extends() (after string, err error) {
 type Line struct {
 	// Event has the canonical bytes, which are all that was stored.
 	Event j17.Event
-	// Chain is the chain of the event's stream up to it, Leaf what an erased event keeps in the log; nil where the line has none.
+	// Chain is the chain of the event's stream up to it, Leaf what an erased event keeps in the log; nil where the line
+	// has none.
 	Chain, Leaf *[sha256.Size]byte
 }
 
-// ReadLine reads a line of an export: the members of the event, then what exports add to them. The bytes of the event are a copy.
+// ReadLine reads a line of an export: the members of the event, then what exports add to them. The bytes of the event
+// are a copy.
 func ReadLine(line []byte) (l Line, err error) {
 	rest, ok := bytes.CutSuffix(line, []byte("}"))
 	if !ok {

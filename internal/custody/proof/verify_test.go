@@ -46,14 +46,18 @@ func (s signer) sign(tb testing.TB, text string) string {
 	return string(signed)
 }
 
-// exported is an export of 12 events of three streams, of one of which all events were erased, and the leaves of the log.
+// exported is an export of 12 events of three streams, of one of which all events were erased, and the leaves of the
+// log.
 func exported(tb testing.TB, s signer) (lines []string, leaves [][sha256.Size]byte) {
 	tb.Helper()
 	chains := map[string][sha256.Size]byte{}
 	for i := range 12 {
 		key := j17.Key{Type: "note", ID: fmt.Sprint(i % 3)}
 		id := j17.StreamID{Ms: 1_700_000_000_000 + int64(i)/2, Seq: uint32(i) % 2}
-		raw, _ := j17.AppendEvent(nil, id, key, "was_written", fmt.Appendf(nil, `{"n":%d,"s":",\"handle\":\"x"}`, i), []byte(`{"actor":{"type":"user","id":"u"}}`), 1_700_000_000)
+		raw, _ := j17.AppendEvent(
+			nil, id, key, "was_written", fmt.Appendf(nil, `{"n":%d,"s":",\"handle\":\"x"}`, i),
+			[]byte(`{"actor":{"type":"user","id":"u"}}`), 1_700_000_000,
+		)
 		leaf := j17.Leaf(raw)
 		leaves = append(leaves, leaf)
 		if i%3 == 2 {
@@ -98,20 +102,28 @@ func TestVerifyExport(t *testing.T) {
 	whole := strings.Join(lines, "")
 	root := proof.Root(leaves)
 	for size := 0; size <= len(leaves); size++ {
-		r, err := proof.Verify(strings.NewReader(whole), proof.VerifyOptions{Keys: []string{s.vkey}, Checkpoint: s.head(t, leaves[:size])})
-		if err != nil || r.Kind != proof.ExportFile || r.Events != 12 || r.Streams != 3 || r.Erased != 4 || !r.Whole || r.Size != 12 || r.Root != hex.EncodeToString(root[:]) || r.OwnKey || *r.Extends != uint64(size) {
+		r, err := proof.Verify(strings.NewReader(whole), proof.VerifyOptions{
+			Keys: []string{s.vkey}, Checkpoint: s.head(t, leaves[:size]),
+		})
+		if err != nil || r.Kind != proof.ExportFile || r.Events != 12 || r.Streams != 3 || r.Erased != 4 || !r.Whole ||
+			r.Size != 12 || r.Root != hex.EncodeToString(root[:]) || r.OwnKey || *r.Extends != uint64(size) {
 			t.Fatalf("against a checkpoint of %d: %+v, %v", size, r, err)
 		}
 	}
-	if r, err := proof.Verify(strings.NewReader(whole), proof.VerifyOptions{}); err != nil || !r.OwnKey || len(r.SignedBy) != 1 || r.SignedBy[0] != s.vkey {
+	if r, err := proof.Verify(strings.NewReader(whole), proof.VerifyOptions{}); err != nil || !r.OwnKey ||
+		len(r.SignedBy) != 1 || r.SignedBy[0] != s.vkey {
 		t.Errorf("by its own key: %+v, %v", r, err)
 	}
 
 	// A part of an export has chains alone.
-	if r, err := proof.Verify(strings.NewReader(strings.Join(lines[4:12], "")), proof.VerifyOptions{}); err != nil || r.Whole || r.Partly != 3 || r.Events != 8 {
+	if r, err := proof.Verify(
+		strings.NewReader(strings.Join(lines[4:12], "")), proof.VerifyOptions{},
+	); err != nil || r.Whole || r.Partly != 3 || r.Events != 8 {
 		t.Errorf("a part: %+v, %v", r, err)
 	}
-	if _, err := proof.Verify(strings.NewReader(strings.Join(lines[:12], "")), proof.VerifyOptions{Keys: []string{s.vkey}}); !isFailure(err) {
+	if _, err := proof.Verify(strings.NewReader(strings.Join(lines[:12], "")), proof.VerifyOptions{
+		Keys: []string{s.vkey},
+	}); !isFailure(err) {
 		t.Errorf("an export without its end, that has to be signed: %v", err)
 	}
 
@@ -138,14 +150,17 @@ func isFailure(err error) bool {
 	return ok
 }
 
-// TestEveryByteOfAnExportCounts changes each byte of an export, leaves each line out, doubles it, and swaps it with the next one.
+// TestEveryByteOfAnExportCounts changes each byte of an export, leaves each line out, doubles it, and swaps it with the
+// next one.
 func TestEveryByteOfAnExportCounts(t *testing.T) {
 	t.Parallel()
 	s := newSigner(t)
 	lines, _ := exported(t, s)
 	refused := func(what, content string) {
 		t.Helper()
-		if r, err := proof.Verify(strings.NewReader(content), proof.VerifyOptions{Keys: []string{s.vkey}}); !isFailure(err) || r.Whole {
+		if r, err := proof.Verify(strings.NewReader(content), proof.VerifyOptions{
+			Keys: []string{s.vkey},
+		}); !isFailure(err) || r.Whole {
 			t.Errorf("%s: %+v, %v", what, r, err)
 		}
 	}
@@ -179,7 +194,10 @@ func TestEveryByteOfAnExportCounts(t *testing.T) {
 		refused(fmt.Sprintf("without line %d", i+1), without)
 		refused(fmt.Sprintf("line %d twice", i+1), strings.Join(lines[:i+1], "")+strings.Join(lines[i:], ""))
 		if i < 11 {
-			refused(fmt.Sprintf("line %d behind the next one", i+1), strings.Join(lines[:i], "")+lines[i+1]+lines[i]+strings.Join(lines[i+2:], ""))
+			refused(
+				fmt.Sprintf("line %d behind the next one", i+1),
+				strings.Join(lines[:i], "")+lines[i+1]+lines[i]+strings.Join(lines[i+2:], ""),
+			)
 		}
 	}
 	refused("more behind the end", whole+lines[0])
@@ -203,7 +221,9 @@ func TestForgeries(t *testing.T) {
 	before, last := read(6), read(9)
 	forged := bytes.Replace(last.Event.Raw, []byte(`"n":9`), []byte(`"n":8`), 1)
 	line := fmt.Sprintf(`%s,"chain":"%x"`, forged[:len(forged)-1], j17.Link(*before.Chain, j17.Leaf(forged)))
-	for what, tail := range map[string]string{"": "}\n", "with the leaf": fmt.Sprintf(`,"leaf":"%x"}`+"\n", leaves[9])} {
+	for what, tail := range map[string]string{
+		"": "}\n", "with the leaf": fmt.Sprintf(`,"leaf":"%x"}`+"\n", leaves[9]),
+	} {
 		content := strings.Join(lines[:9], "") + line + tail + strings.Join(lines[10:], "")
 		_, err := proof.Verify(strings.NewReader(content), proof.VerifyOptions{Keys: []string{s.vkey}})
 		failure, ok := errors.AsType[*proof.Failure](err)
@@ -226,7 +246,8 @@ func TestForgeries(t *testing.T) {
 		{strings.Replace(strings.Join(lines, ""), strings.ToLower(large), large, 1), "1700000000002-0"},
 	} {
 		_, err := proof.Verify(strings.NewReader(tc.content), proof.VerifyOptions{})
-		if failure, ok := errors.AsType[*proof.Failure](err); !ok || failure.Position != tc.position || tc.position != "" && !strings.HasPrefix(failure.Key, "note:") {
+		if failure, ok := errors.AsType[*proof.Failure](err); !ok || failure.Position != tc.position ||
+			tc.position != "" && !strings.HasPrefix(failure.Key, "note:") {
 			t.Errorf("%v, want event %q", err, tc.position)
 		}
 	}
@@ -238,17 +259,24 @@ func TestVerifyNotes(t *testing.T) {
 	s := newSigner(t)
 	_, leaves := exported(t, s)
 	signed := s.head(t, leaves)
-	if r, err := proof.Verify(strings.NewReader(signed), proof.VerifyOptions{Keys: []string{s.vkey}}); err != nil || r.Kind != proof.CheckpointFile || r.Size != 12 || r.Origin != "test.example/prod" {
+	if r, err := proof.Verify(strings.NewReader(signed), proof.VerifyOptions{
+		Keys: []string{s.vkey},
+	}); err != nil || r.Kind != proof.CheckpointFile || r.Size != 12 || r.Origin != "test.example/prod" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if _, err := proof.Verify(strings.NewReader(signed), proof.VerifyOptions{}); !errors.Is(err, proof.ErrNoKey) {
 		t.Errorf("without a key: %v", err)
 	}
 	for _, content := range []string{
-		signed[1:], signed + "x", "x", strings.Replace(signed, "\n12\n", "\n13\n", 1), s.sign(t, "origin\n012\n"+base64.StdEncoding.EncodeToString(make([]byte, 32))+"\n"), s.sign(t, "one line\n"),
-		s.sign(t, "origin\n12\nAAAA\n"), s.sign(t, "j17 erasure certificate\n{}\n"), s.sign(t, "origin\n-1\n"+base64.StdEncoding.EncodeToString(make([]byte, 32))+"\n"),
+		signed[1:], signed + "x", "x", strings.Replace(signed, "\n12\n", "\n13\n", 1), s.sign(
+			t, "origin\n012\n"+base64.StdEncoding.EncodeToString(make([]byte, 32))+"\n",
+		), s.sign(t, "one line\n"),
+		s.sign(t, "origin\n12\nAAAA\n"), s.sign(t, "j17 erasure certificate\n{}\n"),
+		s.sign(t, "origin\n-1\n"+base64.StdEncoding.EncodeToString(make([]byte, 32))+"\n"),
 	} {
-		if _, err := proof.Verify(strings.NewReader(content), proof.VerifyOptions{Keys: []string{s.vkey}}); !isFailure(err) {
+		if _, err := proof.Verify(strings.NewReader(content), proof.VerifyOptions{
+			Keys: []string{s.vkey},
+		}); !isFailure(err) {
 			t.Errorf("%q: %v", content, err)
 		}
 	}
@@ -265,7 +293,8 @@ func FuzzVerify(f *testing.F) {
 	f.Add("j17 erasure certificate\n{}\n")
 	f.Fuzz(func(t *testing.T, content string) {
 		r, err := proof.Verify(strings.NewReader(content), proof.VerifyOptions{Keys: []string{s.vkey}})
-		if err == nil && (r.Kind != proof.ExportFile || r.Events != 12) && content != s.head(t, leaves) && !strings.HasPrefix(content, s.Name()) {
+		if err == nil && (r.Kind != proof.ExportFile || r.Events != 12) && content != s.head(t, leaves) &&
+			!strings.HasPrefix(content, s.Name()) {
 			t.Errorf("%+v", r)
 		}
 	})

@@ -62,8 +62,8 @@ func record(t *testing.T, db *engine.DB, kind byte, in string, n int) (key, valu
 	return nil, nil
 }
 
-// TestDamageIsFound changes what is stored, one byte at a time: in events, heads, entries of the feed and of tags, tiles of the log and kept
-// states. Each change is found and named until it is no longer there.
+// TestDamageIsFound changes what is stored, one byte at a time: in events, heads, entries of the feed and of tags,
+// tiles of the log and kept states. Each change is found and named until it is no longer there.
 func TestDamageIsFound(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -133,7 +133,8 @@ func TestDamageIsFound(t *testing.T) {
 	}
 }
 
-// TestTheLogIsMadeAnew damages what follows from events: it is rebuilt, and nothing is damaged then. Where an event is damaged too it is not.
+// TestTheLogIsMadeAnew damages what follows from events: it is rebuilt, and nothing is damaged then. Where an event is
+// damaged too it is not.
 func TestTheLogIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -209,8 +210,9 @@ func TestTheLogIsMadeAnew(t *testing.T) {
 	}
 }
 
-// TestItemsOfTheLogAreMendedTogether damages several items of a log that one repair mends, with one in front of them that is none of the log: that one
-// alone is damaged then. Where the log cannot be repaired, that is found out once in a pass.
+// TestItemsOfTheLogAreMendedTogether damages several items of a log that one repair mends, with one in front of them
+// that is none of the log: that one alone is damaged then. Where the log cannot be repaired, that is found out once in
+// a pass.
 func TestItemsOfTheLogAreMendedTogether(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -262,7 +264,8 @@ func TestALongStreamIsGoneOnWith(t *testing.T) {
 	var unit store.Append
 	for range 150 {
 		unit.Events = append(unit.Events, store.NewEvent{
-			Key: j17.Key{Type: "order", ID: "long"}, Type: "was_made", Data: []byte(`"` + strings.Repeat("x", 10_000) + `"`), Metadata: []byte(`{}`),
+			Key: j17.Key{Type: "order", ID: "long"}, Type: "was_made",
+			Data: []byte(`"` + strings.Repeat("x", 10_000) + `"`), Metadata: []byte(`{}`),
 		})
 	}
 	if _, err := f.store.Append(t.Context(), tenant, []store.Append{unit}); err != nil {

@@ -49,7 +49,8 @@ func (s *Service) enter(ctx context.Context) error {
 
 // again begins with an environment.
 func (st *state) anew(t j17.Tenant, life uint64) {
-	st.Phase, st.Tenant, st.Life, st.Position, st.Index, st.Item, st.Stream = events, t, life, "", 0, store.ItemName{}, nil
+	st.Phase, st.Tenant, st.Life, st.Position, st.Index, st.Item, st.Stream = events, t, life, "", 0, store.ItemName{},
+		nil
 	st.End, st.Total = "", 0
 }
 
@@ -137,7 +138,9 @@ func (s *Service) stepItems(ctx context.Context) error {
 		n++
 		space := s.spaces[it.Space]
 		if len(it.Value) == 0 && space.Void {
-			void = append(void, store.Side{Op: store.Delete, Space: it.Space, Key: it.Key, Cond: store.IfRev, Rev: it.Rev})
+			void = append(void, store.Side{
+				Op: store.Delete, Space: it.Space, Key: it.Key, Cond: store.IfRev, Rev: it.Rev,
+			})
 		}
 		if check := space.Check; check != nil {
 			bad := check(it.Key, it.Value)
@@ -173,7 +176,8 @@ func (s *Service) stepItems(ctx context.Context) error {
 // voidAtOnce is how many items are removed in one write.
 const voidAtOnce = 500
 
-// removeVoid removes items that say what no item says. Where somebody has written to one meanwhile, those beside it are left to the next pass.
+// removeVoid removes items that say what no item says. Where somebody has written to one meanwhile, those beside it are
+// left to the next pass.
 func (s *Service) removeVoid(ctx context.Context, t j17.Tenant, void []store.Side) error {
 	for some := range slices.Chunk(void, voidAtOnce) {
 		err := s.Store.WriteFreeing(ctx, t, some)
@@ -269,7 +273,10 @@ func (s *Service) endEvents(ctx context.Context) error {
 		return err
 	}
 	if t := s.state.Tenant; s.state.Total != s.state.Index && slices.Contains(all, t) {
-		s.found(ctx, "index", "the feed of "+string(t), fmt.Errorf("it has %d events, and %d are stored", s.state.Index, s.state.Total))
+		s.found(
+			ctx, "index", "the feed of "+string(t),
+			fmt.Errorf("it has %d events, and %d are stored", s.state.Index, s.state.Total),
+		)
 	}
 	return s.itemsNext()
 }
@@ -312,7 +319,9 @@ func (s *Service) event(ctx context.Context, e *store.Archived) error {
 
 // tag looks for an event under one of its tags.
 func (s *Service) tag(ctx context.Context, at j17.StreamID, tag, where string) error {
-	for ev, err := range s.Store.ReadTagged(ctx, s.state.Tenant, store.Tagged{Tags: []string{tag}}, before(at), 1, nil) {
+	for ev, err := range s.Store.ReadTagged(
+		ctx, s.state.Tenant, store.Tagged{Tags: []string{tag}}, before(at), 1, nil,
+	) {
 		switch {
 		case errors.Is(err, store.ErrIndexing):
 			return nil
@@ -353,12 +362,15 @@ func before(at j17.StreamID) j17.StreamID {
 
 // ofLog reports whether the items of a space follow from events, as tiles of a log.
 func (s *Service) ofLog(space store.Space) bool {
-	return s.spaces[space].Derived && slices.ContainsFunc(s.Log.Part().Spaces, func(of part.Space) bool { return of.Space == space })
+	return s.spaces[space].Derived &&
+		slices.ContainsFunc(s.Log.Part().Spaces, func(of part.Space) bool { return of.Space == space })
 }
 
-// mend has the log of an environment rebuilt if one of its items is bad, and returns what is wrong with the item then. What counts is what is
-// stored now: an item of before may have been mended together with another one.
-func (s *Service) mend(ctx context.Context, t j17.Tenant, name store.ItemName, check func(key string, value []byte) error) (bad, err error) {
+// mend has the log of an environment rebuilt if one of its items is bad, and returns what is wrong with the item then.
+// What counts is what is stored now: an item of before may have been mended together with another one.
+func (s *Service) mend(
+	ctx context.Context, t j17.Tenant, name store.ItemName, check func(key string, value []byte) error,
+) (bad, err error) {
 	now := func() (bad, err error) {
 		item, err := s.Store.Get(ctx, t, name.Space, name.Key)
 		switch {
@@ -380,8 +392,9 @@ func (s *Service) mend(ctx context.Context, t j17.Tenant, name store.ItemName, c
 	return now()
 }
 
-// repaired has the log of an environment rebuilt where it is damaged, and reports whether that could be done: the caller that has met damage then looks
-// again. That reads all of the log, so there is no other attempt in the same pass once one has failed or has mended nothing.
+// repaired has the log of an environment rebuilt where it is damaged, and reports whether that could be done: the
+// caller that has met damage then looks again. That reads all of the log, so there is no other attempt in the same pass
+// once one has failed or has mended nothing.
 func (s *Service) repaired(ctx context.Context, t j17.Tenant) bool {
 	if s.hopeless {
 		return false
@@ -400,12 +413,13 @@ type tile struct {
 	n      uint64
 	leaves [][32]byte
 	stored bool
-	// off reports that an event was not the one that the log has: those behind it are probably not in their places either.
+	// off reports that an event was not the one that the log has: those behind it are probably not in their places
+	// either.
 	off bool
 }
 
-// leaf compares an event with its leaf in the log of its environment, if that is stored: the first of each tile with a proof that the tile
-// is one of the tree.
+// leaf compares an event with its leaf in the log of its environment, if that is stored: the first of each tile with a
+// proof that the tile is one of the tree.
 func (s *Service) leaf(ctx context.Context, ev *j17.Event, where string) error {
 	if s.state.Tenant == j17.System || s.tile.off {
 		return nil

@@ -1,7 +1,7 @@
-// Package scrub looks for damage before somebody needs what is damaged. It reads all that is stored again and again, slowly: files against
-// their checksums, events against their own bytes, the chains of their streams, the index of tags and the log of their environment, and side
-// items against what their owners know of them. Its findings appear in metrics, in the readiness of the server and in notices to operators until a
-// later pass finds the data intact.
+// Package scrub looks for damage before somebody needs what is damaged. It reads all that is stored again and again,
+// slowly: files against their checksums, events against their own bytes, the chains of their streams, the index of tags
+// and the log of their environment, and side items against what their owners know of them. Its findings appear in
+// metrics, in the readiness of the server and in notices to operators until a later pass finds the data intact.
 package scrub
 
 import (
@@ -40,14 +40,15 @@ type Options struct {
 	Worker *worker.Kit
 	// Committed counts the events that were written since the start.
 	Committed func() uint64
-	// Spaces are those of all parts of the program. A pass removes items that say the same as none: an older version of the program may have left
-	// some, and their keys may tell what nobody may know any longer. Of spaces without a check it is only looked whether items can be read.
+	// Spaces are those of all parts of the program. A pass removes items that say the same as none: an older version of
+	// the program may have left some, and their keys may tell what nobody may know any longer. Of spaces without a
+	// check it is only looked whether items can be read.
 	Spaces []part.Space
 }
 
-// How much of the machine a pass may have, and how often there is one. An event costs as much as eventCost bytes beside its own: it
-// is looked up in its stream, in the index of tags and in the log. Where busyEvents were written since the round before, the pause is busyPauses
-// times as long: at four MiB a second a pass takes up to a sixth of a processor.
+// How much of the machine a pass may have, and how often there is one. An event costs as much as eventCost bytes beside
+// its own: it is looked up in its stream, in the index of tags and in the log. Where busyEvents were written since the
+// round before, the pause is busyPauses times as long: at four MiB a second a pass takes up to a sixth of a processor.
 const (
 	roundPause = 250 * time.Millisecond
 	busyPauses = 8
@@ -81,7 +82,8 @@ const (
 
 // Finding is something that is damaged.
 type Finding struct {
-	// What it is: a table, an event, a stream, an index, the log, or an item. Where says which one, Error what is wrong with it.
+	// What it is: a table, an event, a stream, an index, the log, or an item. Where says which one, Error what is wrong
+	// with it.
 	What  string `json:"what"`
 	Where string `json:"where"`
 	Error string `json:"error"`
@@ -108,21 +110,22 @@ type state struct {
 	// Last is the last pass that has come to its end.
 	Last  *Pass  `json:"last,omitempty"`
 	Phase string `json:"phase"`
-	// Table is the last table that was looked at; Tenant the environment that is, with its life (store.Extent) and the position and number of
-	// its last event, or its last item.
+	// Table is the last table that was looked at; Tenant the environment that is, with its life (store.Extent) and the
+	// position and number of its last event, or its last item.
 	Table    string     `json:"table,omitempty"`
 	Tenant   j17.Tenant `json:"tenant,omitempty"`
 	Life     uint64     `json:"life,omitempty"`
 	Position string     `json:"position,omitempty"`
 	Index    uint64     `json:"index,omitempty"`
-	// End is where the feed ended when the environment was begun, and Total how many events it had: what was written since is for the next pass, so
-	// that a pass ends however much is written.
+	// End is where the feed ended when the environment was begun, and Total how many events it had: what was written
+	// since is for the next pass, so that a pass ends however much is written.
 	End   string         `json:"end,omitempty"`
 	Total uint64         `json:"total,omitempty"`
 	Item  store.ItemName `json:"item,omitzero"`
 	// Stream is the stream that is being looked at, nil for none.
 	Stream *stream `json:"stream,omitempty"`
-	// Found is what this pass has found, Before what the one before had, which counts until this one has come to its end.
+	// Found is what this pass has found, Before what the one before had, which counts until this one has come to its
+	// end.
 	Found  []Finding `json:"found,omitempty"`
 	Before []Finding `json:"before,omitempty"`
 	// Next is when the next pass begins, while none is under way.
@@ -183,7 +186,9 @@ type Status struct {
 func (s *Service) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Status{Phase: s.state.Phase, Tenant: s.state.Tenant, Pass: s.state.Pass, Last: s.state.Last, Next: s.state.Next}
+	st := Status{
+		Phase: s.state.Phase, Tenant: s.state.Tenant, Pass: s.state.Pass, Last: s.state.Last, Next: s.state.Next,
+	}
 	if st.Phase == "" {
 		st.Phase = idle
 	}
@@ -211,7 +216,9 @@ func (s *Service) Begin() {
 }
 
 func contains(all []Finding, f *Finding) bool {
-	return slices.ContainsFunc(all, func(g Finding) bool { return g.What == f.What && g.Where == f.Where && g.Tenant == f.Tenant })
+	return slices.ContainsFunc(
+		all, func(g Finding) bool { return g.What == f.What && g.Where == f.Where && g.Tenant == f.Tenant },
+	)
 }
 
 // Round looks at a bounded part of what is stored, and then waits until the next one may be looked at.
@@ -231,7 +238,8 @@ func (s *Service) Round(ctx context.Context) error {
 			return err
 		}
 	}
-	// A file is looked at in one go, however large it is: what follows waits the longer. And it does where somebody writes.
+	// A file is looked at in one go, however large it is: what follows waits the longer. And it does where somebody
+	// writes.
 	pause := roundPause * time.Duration(max(s.looked/roundBytes, 1))
 	committed := s.Committed()
 	if committed-s.committed >= busyEvents {
@@ -301,7 +309,10 @@ func (s *Service) rest(ctx context.Context) error {
 	s.tile, s.hopeless = tile{}, false
 	s.change(func(st *state) {
 		before := st.Found
-		*st = state{Phase: tables, Last: st.Last, Before: before, Pass: Pass{Number: st.Pass.Number + 1, BeganAt: s.Clock.Now().UTC()}}
+		*st = state{
+			Phase: tables, Last: st.Last, Before: before,
+			Pass: Pass{Number: st.Pass.Number + 1, BeganAt: s.Clock.Now().UTC()},
+		}
 	})
 	return nil
 }
@@ -313,13 +324,15 @@ func (s *Service) change(do func(*state)) {
 	do(&s.state)
 }
 
-// found notes that something is damaged, and says so once; but not where it does not fit what was seen of an environment that no longer
-// exists.
+// found notes that something is damaged, and says so once; but not where it does not fit what was seen of an
+// environment that no longer exists.
 func (s *Service) found(ctx context.Context, what, where string, err error) {
 	if s.state.Phase != tables && s.replaced(ctx) {
 		return
 	}
-	f := Finding{What: what, Where: short(where), Error: short(err.Error()), Tenant: s.state.Tenant, At: s.Clock.Now().UTC()}
+	f := Finding{
+		What: what, Where: short(where), Error: short(err.Error()), Tenant: s.state.Tenant, At: s.Clock.Now().UTC(),
+	}
 	if cause, ok := errors.AsType[*store.CorruptionError](err); ok {
 		f.Where, f.Error = short(cause.Where), short(cause.Err.Error())
 	}
@@ -332,7 +345,8 @@ func (s *Service) found(ctx context.Context, what, where string, err error) {
 		st.Found = append(st.Found, f)
 	})
 	if fresh {
-		s.Logger.LogAttrs(ctx, slog.LevelError, "stored data are damaged", slog.String("what", what), slog.String("tenant", string(f.Tenant)),
+		s.Logger.LogAttrs(ctx, slog.LevelError, "stored data are damaged", slog.String("what", what),
+			slog.String("tenant", string(f.Tenant)),
 			slog.String("where", f.Where), slog.String("error", f.Error))
 	}
 }

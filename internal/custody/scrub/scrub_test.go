@@ -61,7 +61,9 @@ type counting struct {
 }
 
 // ReadLeaves reads leaves.
-func (c counting) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Leaf, error] {
+func (c counting) ReadLeaves(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[store.Leaf, error] {
 	if after == (j17.StreamID{}) {
 		*c.whole++
 	}
@@ -85,9 +87,13 @@ func (f *fixture) open(t *testing.T) {
 	}
 	logger := slog.New(slog.NewTextHandler(&f.log, nil))
 	kit := worker.New(f.clock, logger)
-	f.logs = envlog.New(envlog.Options{Store: counting{f.store, &f.whole}, Clock: f.clock, Worker: kit, Origin: func(t j17.Tenant) (string, error) { return string(t), nil }})
+	f.logs = envlog.New(envlog.Options{
+		Store: counting{f.store, &f.whole}, Clock: f.clock, Worker: kit,
+		Origin: func(t j17.Tenant) (string, error) { return string(t), nil },
+	})
 	f.Service = scrub.New(scrub.Options{
-		Store: f.store, Log: f.logs, Clock: hurried{f.clock}, Logger: logger, Worker: kit, Committed: func() uint64 { return f.committed },
+		Store: f.store, Log: f.logs, Clock: hurried{f.clock}, Logger: logger, Worker: kit,
+		Committed: func() uint64 { return f.committed },
 		Spaces: slices.Concat(
 			f.logs.Part().Spaces, (*checkpoint.Service)(nil).Part().Spaces,
 			[]part.Space{{Declared: store.Declared{Space: "void"}, Void: true}},
@@ -110,7 +116,8 @@ func (f *fixture) write(t *testing.T, n int) {
 		var unit store.Append
 		for j := range 4 {
 			unit.Events = append(unit.Events, store.NewEvent{
-				Key: j17.Key{Type: "order", ID: fmt.Sprint((i + j) % 37)}, Type: "was_made", Data: []byte(fmt.Sprintf(`{"n":%d}`, i+j)), Metadata: []byte(metadata),
+				Key: j17.Key{Type: "order", ID: fmt.Sprint((i + j) % 37)}, Type: "was_made",
+				Data: []byte(fmt.Sprintf(`{"n":%d}`, i+j)), Metadata: []byte(metadata),
 				Tags: j17.MetadataTags([]byte(metadata)),
 			})
 		}
@@ -138,14 +145,16 @@ func (f *fixture) pass(t *testing.T) scrub.Status {
 	return scrub.Status{}
 }
 
-// TestWholeDataHaveNoDamage looks at a store that is as it should be, with an erased event and a long stream, and goes on after the end of
-// its process where it was.
+// TestWholeDataHaveNoDamage looks at a store that is as it should be, with an erased event and a long stream, and goes
+// on after the end of its process where it was.
 func TestWholeDataHaveNoDamage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.write(t, 1200)
 	if _, err := f.store.Rewrite(t.Context(), tenant, store.Rewrite{Streams: []store.RewrittenStream{{
-		Key: j17.Key{Type: "order", ID: "3"}, Events: []store.Rewritten{{Version: 2, Type: "_was_tombstoned", Data: []byte("null"), Metadata: []byte("{}")}},
+		Key: j17.Key{Type: "order", ID: "3"}, Events: []store.Rewritten{
+			{Version: 2, Type: "_was_tombstoned", Data: []byte("null"), Metadata: []byte("{}")},
+		},
 	}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +162,8 @@ func TestWholeDataHaveNoDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := f.pass(t)
-	if len(st.Damaged) > 0 || st.Pass.Events < 1200 || st.Pass.Streams < 37 || st.Pass.Items < 300 || st.Pass.Bytes == 0 {
+	if len(st.Damaged) > 0 || st.Pass.Events < 1200 || st.Pass.Streams < 37 || st.Pass.Items < 300 ||
+		st.Pass.Bytes == 0 {
 		t.Errorf("after a pass: %+v", st)
 	}
 
@@ -175,7 +185,8 @@ func TestWholeDataHaveNoDamage(t *testing.T) {
 	if err := f.Round(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if now := f.Status(); now.Pass.Number != was.Pass.Number || now.Pass.Events+now.Pass.Items < was.Pass.Events+was.Pass.Items || now.Last == nil {
+	if now := f.Status(); now.Pass.Number != was.Pass.Number ||
+		now.Pass.Events+now.Pass.Items < was.Pass.Events+was.Pass.Items || now.Last == nil {
 		t.Errorf("it was %+v, and is %+v", was, now)
 	}
 	if st := f.pass(t); len(st.Damaged) > 0 {
@@ -191,10 +202,14 @@ func (large) CheckTables(context.Context, string, int64) (store.TablesChecked, e
 	return store.TablesChecked{Tables: 1, Bytes: 64 << 20}, nil
 }
 
-// TestALargeFileIsPaidFor looks at a file of 64 MiB in one go: what comes after it waits as long as for 64 files of 1 MiB.
+// TestALargeFileIsPaidFor looks at a file of 64 MiB in one go: what comes after it waits as long as for 64 files of 1
+// MiB.
 func TestALargeFileIsPaidFor(t *testing.T) {
 	f := newFixture(t)
-	f.Service = scrub.New(scrub.Options{Store: large{f.store}, Log: f.logs, Clock: hurried{f.clock}, Logger: slog.New(slog.DiscardHandler), Worker: worker.New(f.clock, slog.New(slog.DiscardHandler)), Committed: func() uint64 { return 0 }})
+	f.Service = scrub.New(scrub.Options{
+		Store: large{f.store}, Log: f.logs, Clock: hurried{f.clock}, Logger: slog.New(slog.DiscardHandler),
+		Worker: worker.New(f.clock, slog.New(slog.DiscardHandler)), Committed: func() uint64 { return 0 },
+	})
 	for f.Status().Pass.Tables == 0 {
 		began := f.clock.Now()
 		if err := f.Round(t.Context()); err != nil {
@@ -229,8 +244,8 @@ func TestItStandsBackForWriters(t *testing.T) {
 	}
 }
 
-// TestAnEnvironmentMadeAnewIsNoDamage removes an environment while a stream of it is looked at, and makes it again with other events under the
-// same keys: what was seen of the first one does not count.
+// TestAnEnvironmentMadeAnewIsNoDamage removes an environment while a stream of it is looked at, and makes it again with
+// other events under the same keys: what was seen of the first one does not count.
 func TestAnEnvironmentMadeAnewIsNoDamage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -238,7 +253,9 @@ func TestAnEnvironmentMadeAnewIsNoDamage(t *testing.T) {
 		t.Helper()
 		for i := range n {
 			unit := store.Append{Events: []store.NewEvent{{
-				Key: j17.Key{Type: "order", ID: "long"}, Type: "was_made", Data: fmt.Appendf(nil, `{"n":%d,"text":%q}`, i, strings.Repeat(text, 30_000)), Metadata: []byte("{}"),
+				Key: j17.Key{Type: "order", ID: "long"}, Type: "was_made", Data: fmt.Appendf(
+					nil, `{"n":%d,"text":%q}`, i, strings.Repeat(text, 30_000),
+				), Metadata: []byte("{}"),
 			}}}
 			if _, err := f.store.Append(t.Context(), tenant, []store.Append{unit}); err != nil {
 				t.Fatal(err)
@@ -273,7 +290,8 @@ func TestAnEnvironmentMadeAnewIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestVoidItemsAreRemoved looks at items without a value of a space in which these say nothing: they go, and others stay.
+// TestVoidItemsAreRemoved looks at items without a value of a space in which these say nothing: they go, and others
+// stay.
 func TestVoidItemsAreRemoved(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -281,7 +299,10 @@ func TestVoidItemsAreRemoved(t *testing.T) {
 	for i := range 1200 {
 		sides = append(sides, store.Side{Op: store.Put, Space: "void", Key: fmt.Sprint(i)})
 	}
-	sides = append(sides, store.Side{Op: store.Put, Space: "void", Key: "held", Value: []byte("by somebody")}, store.Side{Op: store.Put, Space: "marks", Key: "done"})
+	sides = append(
+		sides, store.Side{Op: store.Put, Space: "void", Key: "held", Value: []byte("by somebody")},
+		store.Side{Op: store.Put, Space: "marks", Key: "done"},
+	)
 	if err := f.store.Write(t.Context(), tenant, sides); err != nil {
 		t.Fatal(err)
 	}
@@ -295,8 +316,8 @@ func TestVoidItemsAreRemoved(t *testing.T) {
 	}
 }
 
-// TestEndsWhileOthersWrite looks at an environment to which more is written, as long as it is looked at, than a round looks at: the pass ends, and
-// finds nothing.
+// TestEndsWhileOthersWrite looks at an environment to which more is written, as long as it is looked at, than a round
+// looks at: the pass ends, and finds nothing.
 func TestEndsWhileOthersWrite(t *testing.T) {
 	t.Parallel()
 	const rate, before = 300, 250
@@ -326,12 +347,16 @@ func (full) Write(context.Context, j17.Tenant, []store.Side, ...store.Fence) err
 	return store.ErrFull
 }
 
-// TestAFullDiskIsNoFailureOfTheEnd ends the service where its state cannot be stored: the server has stopped in order all the same.
+// TestAFullDiskIsNoFailureOfTheEnd ends the service where its state cannot be stored: the server has stopped in order
+// all the same.
 func TestAFullDiskIsNoFailureOfTheEnd(t *testing.T) {
 	f := newFixture(t)
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	s := scrub.New(scrub.Options{Store: full{f.store}, Log: f.logs, Clock: hurried{f.clock}, Logger: logger, Worker: worker.New(f.clock, logger), Committed: func() uint64 { return 0 }})
+	s := scrub.New(scrub.Options{
+		Store: full{f.store}, Log: f.logs, Clock: hurried{f.clock}, Logger: logger, Worker: worker.New(f.clock, logger),
+		Committed: func() uint64 { return 0 },
+	})
 	if err := s.Round(t.Context()); err != nil && !strings.Contains(err.Error(), store.ErrFull.Error()) {
 		t.Fatal(err)
 	}

@@ -11,7 +11,8 @@ import (
 
 const width = envlog.TileWidth
 
-// stream is a stream that is being looked at from its first event on. It is replaced and never changed, since it is stored with the state.
+// stream is a stream that is being looked at from its first event on. It is replaced and never changed, since it is
+// stored with the state.
 type stream struct {
 	Key  j17.Key    `json:"key"`
 	Head store.Head `json:"head"`
@@ -44,7 +45,9 @@ func (s *Service) stepStream(ctx context.Context, left *int64) error {
 			return s.streamFailed(ctx, where, err)
 		}
 		if ev.StreamID.Compare(x.Last) <= 0 || ev.Timestamp < x.LastTime {
-			return s.streamFailed(ctx, where, &store.CorruptionError{Where: where, Err: errors.New("its events are not in their order")})
+			return s.streamFailed(ctx, where, &store.CorruptionError{
+				Where: where, Err: errors.New("its events are not in their order"),
+			})
 		}
 		x.Chain, x.Present = j17.Link(x.Chain, ev.Leaf()), j17.Link(x.Present, j17.Leaf(ev.Raw))
 		x.Last, x.LastTime = ev.StreamID, ev.Timestamp

@@ -1,7 +1,8 @@
-// Package build makes data that follow from the streams of an environment: a build goes through all streams of some types in the order
-// of their keys and lets its kind say what is to be written of each. What a page of streams comes to is committed together with how
-// far the build is, so that a crash at any point neither loses nor repeats anything. Builds are due items: whichever process has room
-// goes on with one, tenants take turns. What is no longer used is removed in the same manner, see removal.go.
+// Package build makes data that follow from the streams of an environment: a build goes through all streams of some
+// types in the order of their keys and lets its kind say what is to be written of each. What a page of streams comes to
+// is committed together with how far the build is, so that a crash at any point neither loses nor repeats anything.
+// Builds are due items: whichever process has room goes on with one, tenants take turns. What is no longer used is
+// removed in the same manner, see removal.go.
 package build
 
 import (
@@ -36,7 +37,8 @@ type Options struct {
 	Clock  clock.Clock
 	Worker *worker.Kit
 	Logger *slog.Logger
-	// Parallel is how many pages are made at a time, of all builds; 0 means one for each processor. While events are written it is one.
+	// Parallel is how many pages are made at a time, of all builds; 0 means one for each processor. While events are
+	// written it is one.
 	Parallel int
 }
 
@@ -44,18 +46,18 @@ type Options struct {
 type Kind struct {
 	// Name tells kinds apart in keys, such as "index". It has no '/'.
 	Name string
-	// Page returns what is to be written of some streams. It is called for several pages of a build at once, and again for a page whose
-	// writes were not committed, because of a crash or because one of their conditions did not hold. For ErrTooMuch, of a page of several
-	// streams, it is called for each half.
+	// Page returns what is to be written of some streams. It is called for several pages of a build at once, and again
+	// for a page whose writes were not committed, because of a crash or because one of their conditions did not hold.
+	// For ErrTooMuch, of a page of several streams, it is called for each half.
 	Page func(ctx context.Context, p *Page) ([]store.Side, error)
-	// Done, if not nil, is asked when all pages are committed. What it returns commits with the end of the build; after Later it is
-	// asked again.
+	// Done, if not nil, is asked when all pages are committed. What it returns commits with the end of the build; after
+	// Later it is asked again.
 	Done func(ctx context.Context, j *Job) ([]store.Side, error)
 	// PageSize is how many streams a page has at most; 0 means 256.
 	PageSize int
-	// Sorted reports that the writes of all pages are plain puts (store.Side.Plain), which come to the same however often they are made, and
-	// additions without a bound. Then what many pages come to is put in order and commits together. A crash, or a cancellation, may leave
-	// items of pages that do not count as gone through.
+	// Sorted reports that the writes of all pages are plain puts (store.Side.Plain), which come to the same however
+	// often they are made, and additions without a bound. Then what many pages come to is put in order and commits
+	// together. A crash, or a cancellation, may leave items of pages that do not count as gone through.
 	Sorted bool
 }
 
@@ -72,10 +74,12 @@ type Job struct {
 	turn store.Fence
 }
 
-// Fence is the condition that the build still runs and that it is this process that is at work on it, for what its kind writes by itself.
+// Fence is the condition that the build still runs and that it is this process that is at work on it, for what its kind
+// writes by itself.
 func (j *Job) Fence() store.Fence { return j.turn }
 
-// Page is some streams of a type that follow each other in the order of their ids: all that there are, those that began during the build too.
+// Page is some streams of a type that follow each other in the order of their ids: all that there are, those that began
+// during the build too.
 type Page struct {
 	*Job
 	Type string
@@ -91,7 +95,8 @@ type Later struct{ For time.Duration }
 // Error describes the pause.
 func (l Later) Error() string { return "the build ends in " + l.For.String() + " at the earliest" }
 
-// Failure is an error of a kind that no further try can mend: the build has failed. After every other error it is tried again.
+// Failure is an error of a kind that no further try can mend: the build has failed. After every other error it is tried
+// again.
 type Failure struct{ Err error }
 
 // Error is that of the cause.
@@ -116,16 +121,18 @@ const Canceled = "canceled"
 // Status is how far a build is.
 type Status struct {
 	State State
-	// Done is the number of streams that were gone through, Total the number of all when they were counted; 0 before that.
+	// Done is the number of streams that were gone through, Total the number of all when they were counted; 0 before
+	// that.
 	Done, Total uint64
-	// Error is why the build has failed, or what it waits for: why its last try has failed, or why nothing can be written.
+	// Error is why the build has failed, or what it waits for: why its last try has failed, or why nothing can be
+	// written.
 	Error string
 }
 
 // Stats counts what a service has done since it was made.
 type Stats struct {
-	// Streams counts the streams that were gone through, Ended and Failed the builds by how they ended, Removed the items that were
-	// removed because nothing uses them any longer.
+	// Streams counts the streams that were gone through, Ended and Failed the builds by how they ended, Removed the
+	// items that were removed because nothing uses them any longer.
 	Streams, Ended, Failed, Removed uint64
 	// Running is the number of builds that are at work in this process.
 	Running int64
@@ -133,8 +140,8 @@ type Stats struct {
 
 // The side spaces of an environment. None of their items holds data of streams.
 const (
-	// jobSpace has an item for each build that runs, under "kind/name", which is due; progressSpace how far it is, under the same key,
-	// also when it has ended.
+	// jobSpace has an item for each build that runs, under "kind/name", which is due; progressSpace how far it is,
+	// under the same key, also when it has ended.
 	jobSpace      store.Space = "build.jobs"
 	progressSpace store.Space = "build.progress"
 	// removalSpace has an item for each removal that runs.
@@ -169,7 +176,8 @@ type Service struct {
 		running                         atomic.Int64
 	}
 
-	// moved is closed, and replaced, when a build got on. made is how far builds are that are at work here, where that is not committed yet.
+	// moved is closed, and replaced, when a build got on. made is how far builds are that are at work here, where that
+	// is not committed yet.
 	mu    sync.Mutex
 	moved chan struct{}
 	made  map[buildKey]progress
@@ -187,8 +195,9 @@ func New(o Options) *Service {
 		o.Parallel = runtime.GOMAXPROCS(0)
 	}
 	s := &Service{
-		o: o, kinds: map[string]*Kind{}, slots: make(chan struct{}, o.Parallel), heldSides: heldSides, partBytes: partBytes,
-		moved: make(chan struct{}), made: map[buildKey]progress{},
+		o: o, kinds: map[string]*Kind{}, slots: make(chan struct{}, o.Parallel), heldSides: heldSides,
+		partBytes: partBytes,
+		moved:     make(chan struct{}), made: map[buildKey]progress{},
 	}
 	s.jobs = o.Worker.Queue(worker.Work{
 		Name: "builds", Store: o.Store, Space: jobSpace, Do: s.runPass, Lease: lease, AtOnce: atOnce, Each: each,
@@ -211,7 +220,8 @@ func (s *Service) Handle(k Kind) {
 func (s *Service) Stats() Stats {
 	c := &s.counts
 	return Stats{
-		Streams: c.streams.Load(), Ended: c.ended.Load(), Failed: c.failed.Load(), Removed: c.removed.Load(), Running: c.running.Load(),
+		Streams: c.streams.Load(), Ended: c.ended.Load(), Failed: c.failed.Load(), Removed: c.removed.Load(),
+		Running: c.running.Load(),
 	}
 }
 
@@ -229,7 +239,8 @@ func (s *Service) queues() worker.Queues { return worker.Queues{s.jobs, s.remova
 // key is that of a build's items.
 func key(kind, name string) string { return kind + "/" + name }
 
-// Start returns the writes that begin a build of a kind, in place of one of its name. They commit with what depends on it.
+// Start returns the writes that begin a build of a kind, in place of one of its name. They commit with what depends on
+// it.
 func (s *Service) Start(kind string, j *Job) []store.Side {
 	job := jobItem{Types: j.Types, At: store.AppendStamp(nil, j.At)}
 	at := key(kind, j.Name)
@@ -244,8 +255,8 @@ func (s *Service) Begin(ctx context.Context, kind string, j *Job) error {
 	return s.o.Store.Write(ctx, j.Tenant, s.Start(kind, j))
 }
 
-// Cancel ends a build that runs; store.ErrNotFound if there is none. What it has written stays. Where a fence does not hold the build goes
-// on, and the error is a *store.SideConflict.
+// Cancel ends a build that runs; store.ErrNotFound if there is none. What it has written stays. Where a fence does not
+// hold the build goes on, and the error is a *store.SideConflict.
 func (s *Service) Cancel(ctx context.Context, t j17.Tenant, kind, name string, fences ...store.Fence) error {
 	at := key(kind, name)
 	for {
@@ -368,7 +379,8 @@ func (s *Service) tell() {
 	s.moved = make(chan struct{})
 }
 
-// show lets Status tell how far a build is, though that is not committed yet; the zero progress is no further than what is committed.
+// show lets Status tell how far a build is, though that is not committed yet; the zero progress is no further than what
+// is committed.
 func (s *Service) show(t j17.Tenant, at string, made progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -388,8 +400,8 @@ type jobItem struct {
 // progress is how far a build is.
 type progress struct {
 	State State `json:"state"`
-	// Type is the number of the type that it is at, After the last id of that which was gone through. Behind the last type only the end
-	// is left.
+	// Type is the number of the type that it is at, After the last id of that which was gone through. Behind the last
+	// type only the end is left.
 	Type  int    `json:"type"`
 	After string `json:"after,omitempty"`
 	Done  uint64 `json:"done"`

@@ -64,7 +64,10 @@ func (h *house) streams(t j17.Tenant, typ string, n int) {
 	h.tb.Helper()
 	var events []store.NewEvent
 	for i := range n {
-		events = append(events, store.NewEvent{Key: j17.Key{Type: typ, ID: fmt.Sprintf("%06d", i)}, Type: "was_made", Data: []byte(`{}`), Metadata: []byte(`{}`)})
+		events = append(events, store.NewEvent{
+			Key: j17.Key{Type: typ, ID: fmt.Sprintf("%06d", i)}, Type: "was_made", Data: []byte(`{}`),
+			Metadata: []byte(`{}`),
+		})
 	}
 	if _, err := h.store.Append(h.tb.Context(), t, []store.Append{{Events: events}}); err != nil {
 		h.tb.Fatal(err)
@@ -75,7 +78,9 @@ func (h *house) streams(t j17.Tenant, typ string, n int) {
 func adding(size int) build.Kind {
 	return build.Kind{PageSize: size, Page: func(_ context.Context, p *build.Page) (sides []store.Side, err error) {
 		for _, id := range p.IDs {
-			sides = append(sides, store.Side{Op: store.Add, Space: made, Key: p.Name + "/" + p.Type + ":" + id, Value: []byte("1")})
+			sides = append(sides, store.Side{
+				Op: store.Add, Space: made, Key: p.Name + "/" + p.Type + ":" + id, Value: []byte("1"),
+			})
 		}
 		return sides, nil
 	}}
@@ -96,7 +101,9 @@ func (h *house) written(t j17.Tenant) (all []string) {
 
 func (h *house) begin(s *build.Service, t j17.Tenant, name string, types ...string) {
 	h.tb.Helper()
-	if err := s.Begin(h.tb.Context(), kind, &build.Job{Tenant: t, Name: name, Types: types, At: j17.StreamID{Ms: 7, Seq: 3}}); err != nil {
+	if err := s.Begin(h.tb.Context(), kind, &build.Job{
+		Tenant: t, Name: name, Types: types, At: j17.StreamID{Ms: 7, Seq: 3},
+	}); err != nil {
 		h.tb.Fatal(err)
 	}
 }
@@ -157,10 +164,12 @@ func TestBuild(t *testing.T) {
 	if err := s.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.Await(t.Context(), prod, kind, "one"); err != nil || got != (build.Status{State: build.Done, Done: 50, Total: 50}) {
+	if got, err := s.Await(t.Context(), prod, kind, "one"); err != nil ||
+		got != (build.Status{State: build.Done, Done: 50, Total: 50}) {
 		t.Errorf("at the end: %+v, %v", got, err)
 	}
-	if it, err := h.store.Get(t.Context(), prod, "ends", "one"); err != nil || string(it.Value) != "ended" || len(h.written(staging)) > 0 {
+	if it, err := h.store.Get(t.Context(), prod, "ends", "one"); err != nil || string(it.Value) != "ended" ||
+		len(h.written(staging)) > 0 {
 		t.Errorf("%q, %v", it.Value, err)
 	}
 	if next, err := s.NextDue(t.Context()); err != nil || !next.IsZero() {
@@ -174,8 +183,8 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestCrashes ends the process before and after each of its writes: what is built then is what is built without that, each stream once,
-// and what is removed is gone.
+// TestCrashes ends the process before and after each of its writes: what is built then is what is built without that,
+// each stream once, and what is removed is gone.
 func TestCrashes(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		crashes := 0
@@ -187,12 +196,18 @@ func TestCrashes(t *testing.T) {
 			s := h.service(m, adding(5))
 			alive := h.service(h.store, adding(5))
 			h.begin(alive, prod, "one", "a", "b")
-			old := []store.Side{alive.Remove("old", build.Range{Space: "old", Keys: store.Prefix("x/")}, build.Range{Space: "older"}, build.Range{Space: "plain", Keys: store.Prefix("x"), Plain: true})}
+			old := []store.Side{alive.Remove(
+				"old", build.Range{Space: "old", Keys: store.Prefix("x/")}, build.Range{Space: "older"},
+				build.Range{Space: "plain", Keys: store.Prefix("x"), Plain: true},
+			)}
 			for i := range 40 {
-				old = append(old, store.Side{Op: store.Put, Space: "old", Key: fmt.Sprintf("x/%d", i)}, store.Side{Op: store.Put, Space: "older", Key: fmt.Sprint(i)},
+				old = append(old, store.Side{Op: store.Put, Space: "old", Key: fmt.Sprintf("x/%d", i)},
+					store.Side{Op: store.Put, Space: "older", Key: fmt.Sprint(i)},
 					store.Side{Op: store.Put, Space: "plain", Key: fmt.Sprintf("x%d", i), Plain: true})
 			}
-			if err := h.store.Write(t.Context(), prod, append(old, store.Side{Op: store.Put, Space: "old", Key: "y"})); err != nil {
+			if err := h.store.Write(t.Context(), prod, append(old, store.Side{
+				Op: store.Put, Space: "old", Key: "y",
+			})); err != nil {
 				t.Fatal(err)
 			}
 			_ = s.Settle(t.Context()) // it may be the last that the process does
@@ -204,13 +219,17 @@ func TestCrashes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if diff := cmp.Diff(append(expected("one", 23, "a"), expected("one", 7, "b")...), h.written(prod)); diff != "" {
+			if diff := cmp.Diff(
+				append(expected("one", 23, "a"), expected("one", 7, "b")...), h.written(prod),
+			); diff != "" {
 				t.Fatalf("the process ends at write %d, stored: %v:\n%s", left, late, diff)
 			}
 			if got := h.status(alive, "one"); got != (build.Status{State: build.Done, Done: 30, Total: 30}) {
 				t.Fatalf("the process ends at write %d, stored: %v: %+v", left, late, got)
 			}
-			for space, want := range map[store.Space]int{"old": 1, "older": 0, "plain": 0, "build.jobs": 0, "build.removals": 0} {
+			for space, want := range map[store.Space]int{
+				"old": 1, "older": 0, "plain": 0, "build.jobs": 0, "build.removals": 0,
+			} {
 				if n, err := h.store.Count(t.Context(), prod, space, store.Range{}, 100); err != nil || n != want {
 					t.Fatalf("the process ends at write %d, stored: %v: %d items in %s, %v", left, late, n, space, err)
 				}
@@ -232,25 +251,30 @@ func TestConflicts(t *testing.T) {
 	h.streams(prod, "a", 30)
 	var calls atomic.Int64
 	once := sync.Once{}
-	s := h.service(h.store, build.Kind{PageSize: 10, Page: func(ctx context.Context, p *build.Page) (sides []store.Side, err error) {
-		calls.Add(1)
-		for _, id := range p.IDs {
-			it, err := h.store.Get(ctx, prod, made, id)
-			side := store.Side{Op: store.Put, Space: made, Key: id, Value: append(it.Value, 'b'), Cond: store.IfRev, Rev: it.Rev}
-			if errors.Is(err, store.ErrNotFound) {
-				side.Cond = store.IfAbsent
-			} else if err != nil {
-				return sides, err
+	s := h.service(h.store,
+		build.Kind{PageSize: 10, Page: func(ctx context.Context, p *build.Page) (sides []store.Side, err error) {
+			calls.Add(1)
+			for _, id := range p.IDs {
+				it, err := h.store.Get(ctx, prod, made, id)
+				side := store.Side{
+					Op: store.Put, Space: made, Key: id, Value: append(it.Value, 'b'), Cond: store.IfRev, Rev: it.Rev,
+				}
+				if errors.Is(err, store.ErrNotFound) {
+					side.Cond = store.IfAbsent
+				} else if err != nil {
+					return sides, err
+				}
+				sides = append(sides, side)
 			}
-			sides = append(sides, side)
-		}
-		if p.IDs[0] == "000010" {
-			once.Do(func() {
-				err = h.store.Write(ctx, prod, []store.Side{{Op: store.Put, Space: made, Key: "000015", Value: []byte("a")}})
-			})
-		}
-		return sides, err
-	}})
+			if p.IDs[0] == "000010" {
+				once.Do(func() {
+					err = h.store.Write(ctx, prod, []store.Side{
+						{Op: store.Put, Space: made, Key: "000015", Value: []byte("a")},
+					})
+				})
+			}
+			return sides, err
+		}})
 	h.begin(s, prod, "one", "a")
 	if err := s.Settle(t.Context()); err != nil {
 		t.Fatal(err)
@@ -310,7 +334,8 @@ func TestTries(t *testing.T) {
 	}
 }
 
-// TestWhatIsForgottenDoesNotFail: a build that finds out that it cannot go on since nobody wants it any longer has not failed.
+// TestWhatIsForgottenDoesNotFail: a build that finds out that it cannot go on since nobody wants it any longer has not
+// failed.
 func TestWhatIsForgottenDoesNotFail(t *testing.T) {
 	h := newHouse(t)
 	h.streams(prod, "a", 1)
@@ -368,7 +393,8 @@ func TestFullDisk(t *testing.T) {
 	if err := s.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := h.status(s, "one"); got.State != build.Running || got.Done == 0 || got.Done == 5000 || got.Error != "the disk is full" {
+	if got := h.status(s, "one"); got.State != build.Running || got.Done == 0 || got.Done == 5000 ||
+		got.Error != "the disk is full" {
 		t.Errorf("%+v", got)
 	}
 	f.left.Store(1_000_000)
@@ -421,7 +447,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestProcesses lets two sets of workers build for two tenants at once while streams begin. No more pages are made at once than may be.
+// TestProcesses lets two sets of workers build for two tenants at once while streams begin. No more pages are made at
+// once than may be.
 func TestProcesses(t *testing.T) {
 	h := newHouse(t)
 	for _, tenant := range []j17.Tenant{prod, staging} {
@@ -489,7 +516,8 @@ func TestUnknownKind(t *testing.T) {
 	if err := s.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.Status(t.Context(), prod, "other", "one"); err != nil || got.State != build.Running || !strings.Contains(got.Error, "other/one") {
+	if got, err := s.Status(t.Context(), prod, "other", "one"); err != nil || got.State != build.Running ||
+		!strings.Contains(got.Error, "other/one") {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

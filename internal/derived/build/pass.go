@@ -74,7 +74,10 @@ func (s *Service) runPass(ctx context.Context, c *worker.Claim) error {
 		t.p.State, t.p.Error = Failed, j17.Record(failure)
 		if err = s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Remove(), t.p.put(t.at)}); err == nil {
 			s.counts.failed.Add(1)
-			s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "a build has failed", slog.String("tenant", string(c.Tenant)), slog.String("build", c.Key), slog.Any("error", failure))
+			s.o.Logger.LogAttrs(
+				ctx, slog.LevelWarn, "a build has failed", slog.String("tenant", string(c.Tenant)),
+				slog.String("build", c.Key), slog.Any("error", failure),
+			)
 		}
 	}
 	switch {
@@ -240,7 +243,8 @@ func (t *pass) nextPage(ctx context.Context) (*pageRun, error) {
 	return nil, nil
 }
 
-// pageSize returns how many streams a page has. Tries that failed get smaller ones: what takes too long, or too much, is less then.
+// pageSize returns how many streams a page has. Tries that failed get smaller ones: what takes too long, or too much,
+// is less then.
 func (t *pass) pageSize() int { return max(t.kind.PageSize>>min(t.claim.Attempt-1, 30), 1) }
 
 // make makes a page, when there is room among those of all builds.
@@ -261,7 +265,8 @@ func (t *pass) make(ctx context.Context, f *pageRun) {
 	f.took = clock.System{}.Now().Sub(begin)
 }
 
-// commit commits the first page under way, with those after it that are ready, or takes it into what is committed later.
+// commit commits the first page under way, with those after it that are ready, or takes it into what is committed
+// later.
 func (t *pass) commit(ctx, making context.Context) error {
 	if err := t.await(ctx); err != nil {
 		return err
@@ -367,7 +372,9 @@ func (t *pass) end(ctx context.Context) error {
 		sides, err = t.kind.Done(ctx, t.job)
 		if later, is := errors.AsType[Later](err); is {
 			p := t.next
-			return t.s.o.Store.Write(ctx, t.job.Tenant, []store.Side{p.put(t.at), t.claim.Replace(t.claim.Value, t.s.o.Clock.Now().Add(later.For))})
+			return t.s.o.Store.Write(ctx, t.job.Tenant, []store.Side{
+				p.put(t.at), t.claim.Replace(t.claim.Value, t.s.o.Clock.Now().Add(later.For)),
+			})
 		}
 		if err != nil {
 			return err

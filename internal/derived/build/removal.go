@@ -37,8 +37,9 @@ const (
 	chunks = 40
 )
 
-// Remove returns the write that begins the removal of ranges, in which nothing is written from then on. It commits with what makes them
-// useless. They are removed in the background, also while the disk is full. Names tell removals of a tenant apart.
+// Remove returns the write that begins the removal of ranges, in which nothing is written from then on. It commits with
+// what makes them useless. They are removed in the background, also while the disk is full. Names tell removals of a
+// tenant apart.
 func (s *Service) Remove(name string, ranges ...Range) store.Side {
 	r := removal{Ranges: make([]removed, len(ranges))}
 	for i := range ranges {
@@ -59,13 +60,17 @@ func (s *Service) remove(ctx context.Context, c *worker.Claim) error {
 		}
 		first := &r.Ranges[0]
 		if first.Plain {
-			if err := s.o.Store.Clear(ctx, c.Tenant, first.Space, store.Range{From: first.From, To: string(first.To)}); err != nil {
+			if err := s.o.Store.Clear(ctx, c.Tenant, first.Space, store.Range{
+				From: first.From, To: string(first.To),
+			}); err != nil {
 				return err
 			}
 			r.Ranges = r.Ranges[1:]
 			continue
 		}
-		items, err := s.o.Store.Scan(ctx, c.Tenant, first.Space, store.Range{From: first.From, To: string(first.To)}, chunk)
+		items, err := s.o.Store.Scan(
+			ctx, c.Tenant, first.Space, store.Range{From: first.From, To: string(first.To)}, chunk,
+		)
 		if err != nil {
 			return err
 		}
@@ -91,8 +96,8 @@ func (s *Service) remove(ctx context.Context, c *worker.Claim) error {
 	return s.o.Store.WriteFreeing(ctx, c.Tenant, []store.Side{end})
 }
 
-// AwaitRemovals waits until nothing is left to be removed of a tenant whose removals have names that begin with a prefix; with the
-// context's error if that ends before.
+// AwaitRemovals waits until nothing is left to be removed of a tenant whose removals have names that begin with a
+// prefix; with the context's error if that ends before.
 func (s *Service) AwaitRemovals(ctx context.Context, t j17.Tenant, prefix string) error {
 	machine := clock.System{}
 	for {

@@ -11,14 +11,15 @@ import (
 	"j17/internal/storage/storetest"
 )
 
-// TestAnotherProcessGoesOnAtOnce ends a process in the middle of a build. Another one leaves that alone until the lease is over, and goes on with
-// it at once where the claim was given back.
+// TestAnotherProcessGoesOnAtOnce ends a process in the middle of a build. Another one leaves that alone until the lease
+// is over, and goes on with it at once where the claim was given back.
 func TestAnotherProcessGoesOnAtOnce(t *testing.T) {
 	h := newHouse(t)
 	h.streams(prod, "a", 23)
 	other := h.service(h.store, adding(5))
 	h.begin(other, prod, "one", "a")
-	_ = h.service(storetest.NewMortal(h.store, 2, false), adding(5)).Settle(t.Context()) // the last that the process does
+	// The last that the process does.
+	_ = h.service(storetest.NewMortal(h.store, 2, false), adding(5)).Settle(t.Context())
 	if err := other.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -9,13 +9,14 @@ import (
 	"j17/internal/storage/store"
 )
 
-// What pages of a kind come to whose writes are sorted is gathered, and commits as one part of the build: at the end of a pass, or when it
-// has so many bytes. What is more than a commit takes goes into a pile of the store.
+// What pages of a kind come to whose writes are sorted is gathered, and commits as one part of the build: at the end of
+// a pass, or when it has so many bytes. What is more than a commit takes goes into a pile of the store.
 
 const (
 	// partBytes is from how many bytes on a part is committed.
 	partBytes = 256 << 20
-	// heldSides is how many items of a part are held in memory. From there on, and from maxBytes on, they go into a pile.
+	// heldSides is how many items of a part are held in memory. From there on, and from maxBytes on, they go into a
+	// pile.
 	heldSides = maxSides
 )
 
@@ -37,7 +38,8 @@ type number struct {
 	key   string
 }
 
-// await waits until the first page under way is made. At the end of the pass it waits no longer with what was made before.
+// await waits until the first page under way is made. At the end of the pass it waits no longer with what was made
+// before.
 func (t *pass) await(ctx context.Context) error {
 	done := t.pages[0].done
 	if t.part.pages == 0 || t.pages[0].ready() {
@@ -91,8 +93,8 @@ func (t *pass) gather(ctx context.Context) error {
 	return t.commitPart(ctx)
 }
 
-// holds returns the conflict that the next commit would end with where somebody has cancelled the build, or has begun it again: until then
-// much may be made for nothing.
+// holds returns the conflict that the next commit would end with where somebody has cancelled the build, or has begun
+// it again: until then much may be made for nothing.
 func (t *pass) holds(ctx context.Context) error {
 	fence := t.claim.Fence()
 	it, err := t.s.o.Store.Get(ctx, t.job.Tenant, fence.Space, fence.Key)
@@ -148,7 +150,9 @@ func (t *pass) commitPart(ctx context.Context) error {
 	}
 	sides := append(p.held, p.after.put(t.at))
 	for at, n := range p.sums {
-		sides = append(sides, store.Side{Op: store.Add, Space: at.space, Key: at.key, Value: strconv.AppendInt(nil, n, 10)})
+		sides = append(sides, store.Side{
+			Op: store.Add, Space: at.space, Key: at.key, Value: strconv.AppendInt(nil, n, 10),
+		})
 	}
 	var err error
 	if p.pile != nil {

@@ -19,14 +19,21 @@ const things store.Space = "things"
 
 // sorting is a kind that puts three items for each stream, and counts the streams.
 func sorting() build.Kind {
-	return build.Kind{PageSize: 5, Sorted: true, Page: func(_ context.Context, p *build.Page) (sides []store.Side, err error) {
-		for _, id := range p.IDs {
-			for _, part := range []string{"c", "a", "b"} {
-				sides = append(sides, store.Side{Op: store.Put, Space: things, Key: part + "/" + p.Type + id, Value: []byte(p.Name), Plain: true})
+	return build.Kind{
+		PageSize: 5, Sorted: true,
+		Page: func(_ context.Context, p *build.Page) (sides []store.Side, err error) {
+			for _, id := range p.IDs {
+				for _, part := range []string{"c", "a", "b"} {
+					sides = append(sides, store.Side{
+						Op: store.Put, Space: things, Key: part + "/" + p.Type + id, Value: []byte(p.Name), Plain: true,
+					})
+				}
 			}
-		}
-		return append(sides, store.Side{Op: store.Add, Space: made, Key: "n", Value: fmt.Append(nil, len(p.IDs))}), nil
-	}}
+			return append(sides, store.Side{
+				Op: store.Add, Space: made, Key: "n", Value: fmt.Append(nil, len(p.IDs)),
+			}), nil
+		},
+	}
 }
 
 // sorted returns what a sorted build has put, and what is expected of n streams of the type a.
@@ -47,8 +54,8 @@ func (h *house) sorted(n int) (got, want []string) {
 	return got, want
 }
 
-// TestSortedCrashes ends the process before and after each of its writes, with parts that are held in memory, and with piles: whatever
-// happens everything is there in the end, and what is counted is counted once.
+// TestSortedCrashes ends the process before and after each of its writes, with parts that are held in memory, and with
+// piles: whatever happens everything is there in the end, and what is counted is counted once.
 func TestSortedCrashes(t *testing.T) {
 	for _, bound := range [][2]int{{1000, 1 << 20}, {1000, 200}, {4, 200}, {4, 1 << 20}} {
 		for _, late := range []bool{false, true} {
@@ -132,7 +139,8 @@ func TestAnErasureEndsAPile(t *testing.T) {
 	}
 }
 
-// roomless is a store without room for some piles: the first may not begin, the second gather, and the third be written.
+// roomless is a store without room for some piles: the first may not begin, the second gather, and the third be
+// written.
 type roomless struct {
 	store.Store
 	asked int
@@ -180,7 +188,8 @@ func TestSortedBuildsWaitForRoom(t *testing.T) {
 		if err := s.Settle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := h.status(s, "one"); got.State != build.Running || !strings.Contains(got.Error, store.ErrFull.Error()) {
+		if got := h.status(s, "one"); got.State != build.Running ||
+			!strings.Contains(got.Error, store.ErrFull.Error()) {
 			t.Errorf("without room for pile %d: %+v", st.asked, got)
 		}
 		h.clock.Advance(time.Minute)
@@ -199,7 +208,8 @@ func TestSortedBuildsWaitForRoom(t *testing.T) {
 	}
 }
 
-// TestACancelledPartIsDropped cancels a build from within one of its pages: no later page is made, and nothing of the part is written.
+// TestACancelledPartIsDropped cancels a build from within one of its pages: no later page is made, and nothing of the
+// part is written.
 func TestACancelledPartIsDropped(t *testing.T) {
 	h := newHouse(t)
 	h.streams(prod, "a", 400)
@@ -230,8 +240,8 @@ func TestACancelledPartIsDropped(t *testing.T) {
 	}
 }
 
-// TestWhatIsToldOfABuildBeforeItsFirstCommit: from the first page on it is known how many streams there are, so that nobody is told of a
-// part of nothing.
+// TestWhatIsToldOfABuildBeforeItsFirstCommit: from the first page on it is known how many streams there are, so that
+// nobody is told of a part of nothing.
 func TestWhatIsToldOfABuildBeforeItsFirstCommit(t *testing.T) {
 	h := newHouse(t)
 	h.streams(prod, "a", 23)

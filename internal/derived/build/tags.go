@@ -21,8 +21,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// tagSpace has one item, tagStateKey: which tags events have, and how far older ones are. It is due while there is something to do. It holds no
-// data of streams.
+// tagSpace has one item, tagStateKey: which tags events have, and how far older ones are. It is due while there is
+// something to do. It holds no data of streams.
 const tagSpace store.Space = "tagging"
 
 const tagStateKey = "tags"
@@ -44,9 +44,10 @@ type TaggerOptions struct {
 	Engine *engine.Engine
 }
 
-// Tagger gives all events the tags that the spec declares. New events are written with theirs; when a deployment adds, changes or drops
-// tags, older events get theirs in the background (tags_build.go). Until that is done, a search by a tag that has changed is refused with
-// CodeIndexNotReady. A Tagger is safe for concurrent use, and so are several of them over one store.
+// Tagger gives all events the tags that the spec declares. New events are written with theirs; when a deployment adds,
+// changes or drops tags, older events get theirs in the background (tags_build.go). Until that is done, a search by a
+// tag that has changed is refused with CodeIndexNotReady. A Tagger is safe for concurrent use, and so are several of
+// them over one store.
 type Tagger struct {
 	TaggerOptions
 	builds *worker.Queue
@@ -58,7 +59,9 @@ type Tagger struct {
 // NewTagger returns a tagger that does nothing before Run.
 func NewTagger(o TaggerOptions) *Tagger {
 	s := &Tagger{TaggerOptions: o}
-	s.builds = o.Worker.Queue(worker.Work{Name: "tagging", Store: o.Store, Space: tagSpace, Do: s.runPass, Lease: tagLease, AtOnce: 2, Each: 1})
+	s.builds = o.Worker.Queue(worker.Work{
+		Name: "tagging", Store: o.Store, Space: tagSpace, Do: s.runPass, Lease: tagLease, AtOnce: 2, Each: 1,
+	})
 	return s
 }
 
@@ -71,7 +74,8 @@ func (s *Tagger) Settle(ctx context.Context) error { return s.builds.Settle(ctx)
 // NextDue returns when something is to be done next, the zero time for nothing.
 func (s *Tagger) NextDue(ctx context.Context) (time.Time, error) { return s.builds.NextDue(ctx) }
 
-// TaggerStats counts what a tagger has done since it was made: older events that builds have looked at, and builds that have come to their end.
+// TaggerStats counts what a tagger has done since it was made: older events that builds have looked at, and builds that
+// have come to their end.
 type TaggerStats struct{ Events, Ended uint64 }
 
 // Stats returns the counters.
@@ -126,11 +130,12 @@ type deployedTags struct {
 
 // tagState says which tags the events of a tenant have.
 type tagState struct {
-	// Names are the declared tags, Pending those of them, and of others that nobody declares any longer, that older events do not all have,
-	// or still have.
+	// Names are the declared tags, Pending those of them, and of others that nobody declares any longer, that older
+	// events do not all have, or still have.
 	Names   map[string]tagDefinition `json:"names"`
 	Pending []string                 `json:"pending,omitempty"`
-	// Types are the aggregate types whose events are gone through, from Reached to End. Done of Total events were looked at.
+	// Types are the aggregate types whose events are gone through, from Reached to End. Done of Total events were
+	// looked at.
 	Types   []string `json:"types,omitempty"`
 	Reached string   `json:"reached,omitempty"`
 	End     string   `json:"end,omitempty"`
@@ -155,7 +160,9 @@ func tagDefinitions(d *decider.Decider) map[string]tagDefinition {
 
 // of reports whether the state is that of a spec's tags.
 func (st *tagState) of(names map[string]tagDefinition) bool {
-	return maps.EqualFunc(st.Names, names, func(a, b tagDefinition) bool { return bytes.Equal(a.Fingerprint, b.Fingerprint) })
+	return maps.EqualFunc(
+		st.Names, names, func(a, b tagDefinition) bool { return bytes.Equal(a.Fingerprint, b.Fingerprint) },
+	)
 }
 
 // side is the write that stores the state.
@@ -193,9 +200,11 @@ func (s *Tagger) load(ctx context.Context, t j17.Tenant) (st *tagState, rev uint
 	return st, it.Rev, err
 }
 
-// of returns what is known of the tags of what is deployed, which is written down before anything else is stored with it: so that no event
-// is missed, however often the spec goes back and forth.
-func (s *Tagger) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence) (*deployedTags, error) {
+// of returns what is known of the tags of what is deployed, which is written down before anything else is stored with
+// it: so that no event is missed, however often the spec goes back and forth.
+func (s *Tagger) of(
+	ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence,
+) (*deployedTags, error) {
 	if found, ok := s.known.Load(t); ok {
 		if k, _ := found.(*deployedTags); k.decider == d {
 			return k, nil
@@ -204,8 +213,11 @@ func (s *Tagger) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fence
 	for {
 		err := s.adopt(ctx, t, d, fences)
 		if conflict, ok := errors.AsType[*store.SideConflict](err); ok {
-			if slices.ContainsFunc(fences, func(f store.Fence) bool { return f.Space == conflict.Space && f.Key == conflict.Key }) {
-				return &deployedTags{decider: d}, nil // something else is deployed, and whatever follows from this is refused
+			if slices.ContainsFunc(
+				fences, func(f store.Fence) bool { return f.Space == conflict.Space && f.Key == conflict.Key },
+			) {
+				// Something else is deployed, and whatever follows from this is refused.
+				return &deployedTags{decider: d}, nil
 			}
 			continue
 		}
@@ -262,7 +274,8 @@ func (s *Tagger) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, fe
 	next := tagState{Names: names}
 	var due time.Time
 	if extent.Events > 0 {
-		next.Pending, next.Types, next.End, next.Total = st.Pending, slices.Compact(types), extent.Last.String(), extent.Events
+		next.Pending, next.Types, next.End, next.Total = st.Pending, slices.Compact(types), extent.Last.String(),
+			extent.Events
 		due = s.Clock.Now()
 	}
 	side := next.side(due)
@@ -272,7 +285,8 @@ func (s *Tagger) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, fe
 	return s.Store.Write(ctx, t, []store.Side{side}, fences...)
 }
 
-// Derive makes sure that the tags of what is deployed are known before anything is stored with it. It is one of an engine's Derived.
+// Derive makes sure that the tags of what is deployed are known before anything is stored with it. It is one of an
+// engine's Derived.
 func (s *Tagger) Derive(ctx context.Context, e *part.Entering) ([]store.Side, error) {
 	_, err := s.of(ctx, e.Tenant, e.Decider, e.Fences)
 	return nil, err
@@ -304,7 +318,9 @@ type tagProgress struct {
 }
 
 // Tagged is an engine's: it is an error of CodeIndexNotReady while events do not all have the tags of some names.
-func (s *Tagger) Tagged(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence, names []string) error {
+func (s *Tagger) Tagged(
+	ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence, names []string,
+) error {
 	k, err := s.of(ctx, t, d, fences)
 	if err != nil || k.ready.Load() {
 		return err
@@ -317,7 +333,9 @@ func (s *Tagger) Tagged(ctx context.Context, t j17.Tenant, d *decider.Decider, f
 		k.ready.Store(true)
 		return nil
 	}
-	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(st.Pending, name) })
+	missing := slices.DeleteFunc(
+		slices.Clone(names), func(name string) bool { return !slices.Contains(st.Pending, name) },
+	)
 	if len(missing) == 0 {
 		return nil
 	}

@@ -19,7 +19,8 @@ const (
 	// tagLease is how long a pass of a build may take, tagPassTime after how long it gives way to others.
 	tagLease    = 20 * time.Second
 	tagPassTime = 2 * time.Second
-	// tagPageEvents, tagPageBytes and maxPageTags bound how many events are tagged in one commit, which others wait for.
+	// tagPageEvents, tagPageBytes and maxPageTags bound how many events are tagged in one commit, which others wait
+	// for.
 	tagPageEvents = 256
 	tagPageBytes  = 1 << 20
 	maxPageTags   = 4000

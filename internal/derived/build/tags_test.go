@@ -47,21 +47,27 @@ func newTagHouse(tb testing.TB) *tagHouse {
 
 func (h *tagHouse) begin() {
 	log := slog.New(slog.DiscardHandler)
-	h.tagging = build.NewTagger(build.TaggerOptions{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log, Engine: h.Engine})
+	h.tagging = build.NewTagger(build.TaggerOptions{
+		Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log, Engine: h.Engine,
+	})
 	h.Use(h.tagging.Part())
 }
 
 // deploy deploys a spec, behind a fence on what says that it is deployed.
 func (h *tagHouse) deploy(booking, course string) {
 	h.tb.Helper()
-	if err := h.Store.Write(h.tb.Context(), enginetest.Tenant, []store.Side{{Op: store.Put, Space: head, Key: "head", Value: []byte(booking + course)}}); err != nil {
+	if err := h.Store.Write(h.tb.Context(), enginetest.Tenant, []store.Side{
+		{Op: store.Put, Space: head, Key: "head", Value: []byte(booking + course)},
+	}); err != nil {
 		h.tb.Fatal(err)
 	}
 	it, err := h.Store.Get(h.tb.Context(), enginetest.Tenant, head, "head")
 	if err != nil {
 		h.tb.Fatal(err)
 	}
-	h.Deploy(enginetest.Tenant, enginetest.Compiled(h.tb, spec(booking, course)), nil, store.Fence{Space: head, Key: "head", Rev: it.Rev})
+	h.Deploy(enginetest.Tenant, enginetest.Compiled(h.tb, spec(booking, course)), nil, store.Fence{
+		Space: head, Key: "head", Rev: it.Rev,
+	})
 	if err := h.tagging.Adopt(h.tb.Context(), enginetest.Tenant); err != nil {
 		h.tb.Fatal(err)
 	}
@@ -89,7 +95,9 @@ func (h *tagHouse) found(tag string) string {
 		return string(j17.CodeOf(err))
 	}
 	n := 0
-	for _, err := range h.Store.ReadTagged(h.tb.Context(), enginetest.Tenant, store.Tagged{Tags: tags}, j17.StreamID{}, 1<<20, nil) {
+	for _, err := range h.Store.ReadTagged(
+		h.tb.Context(), enginetest.Tenant, store.Tagged{Tags: tags}, j17.StreamID{}, 1<<20, nil,
+	) {
 		if err != nil {
 			h.tb.Fatal(err)
 		}
@@ -110,7 +118,8 @@ func (h *tagHouse) want(wants ...string) {
 
 const course, student = `"course":"$.data.course"`, `"student":"$.data.student"`
 
-// TestOlderEventsAreTagged adds, changes and drops tags, and asks for them before, while and after older events have them.
+// TestOlderEventsAreTagged adds, changes and drops tags, and asks for them before, while and after older events have
+// them.
 func TestOlderEventsAreTagged(t *testing.T) {
 	h := newTagHouse(t)
 	h.deploy(course, "")
@@ -135,7 +144,9 @@ func TestOlderEventsAreTagged(t *testing.T) {
 			`{"data":{},"conditions":[{"fail_if_events_match":{"tags":["`+tag+`"]}}],`+enginetest.Meta+`}`))
 		return string(j17.CodeOf(err))
 	}
-	if got := []string{write("more:y"), write("course:none"), write("course:a")}; !slices.Equal(got, []string{"index_not_ready", "", "condition_failed"}) {
+	if got := []string{write("more:y"), write("course:none"), write("course:a")}; !slices.Equal(got, []string{
+		"index_not_ready", "", "condition_failed",
+	}) {
 		t.Errorf("%q", got)
 	}
 	h.settle()
@@ -221,7 +232,9 @@ func TestTaggingIsCutShort(t *testing.T) {
 			}
 			cut := &interrupted{TaggerStorage: h.Store, left: 1}
 			log := slog.New(slog.DiscardHandler)
-			first := build.NewTagger(build.TaggerOptions{Store: cut, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log, Engine: h.Engine})
+			first := build.NewTagger(build.TaggerOptions{
+				Store: cut, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log, Engine: h.Engine,
+			})
 			h.tagging = first
 			h.deploy(course, "")
 			want := []string{"course:a 700", "student:s invalid_field"}
@@ -231,9 +244,13 @@ func TestTaggingIsCutShort(t *testing.T) {
 				want = []string{"student:s 700", "course:a invalid_field"}
 			case "erasure":
 				cut.after = func() {
-					erased := []store.Rewritten{{Version: 1, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}}
+					erased := []store.Rewritten{
+						{Version: 1, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)},
+					}
 					for _, n := range []int{0, 300, 699} {
-						if err := storetest.Erase(t.Context(), h.Store, enginetest.Tenant, j17.Key{Type: "booking", ID: id(n)}, erased); err != nil {
+						if err := storetest.Erase(
+							t.Context(), h.Store, enginetest.Tenant, j17.Key{Type: "booking", ID: id(n)}, erased,
+						); err != nil {
 							t.Error(err)
 						}
 					}
@@ -261,7 +278,8 @@ func TestTaggingIsCutShort(t *testing.T) {
 	}
 }
 
-// TestTagsOfBefore: after a restoration nobody knows which tags events have. Those of a type that declares none any longer are gone.
+// TestTagsOfBefore: after a restoration nobody knows which tags events have. Those of a type that declares none any
+// longer are gone.
 func TestTagsOfBefore(t *testing.T) {
 	h := newTagHouse(t)
 	h.deploy(`"course": "$.data.course"`, `"course": "$.data.course"`)
@@ -270,7 +288,9 @@ func TestTagsOfBefore(t *testing.T) {
 	h.want("course:a 1")
 
 	// The state is not part of a backup.
-	if err := h.Store.Write(t.Context(), enginetest.Tenant, []store.Side{{Op: store.Delete, Space: "tagging", Key: "tags"}}); err != nil {
+	if err := h.Store.Write(t.Context(), enginetest.Tenant, []store.Side{
+		{Op: store.Delete, Space: "tagging", Key: "tags"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	h.Fixture = &enginetest.Fixture{Store: h.Store, Clock: h.Clock, FS: h.FS}
@@ -299,7 +319,9 @@ func TestTagsOfBefore(t *testing.T) {
 
 	// What is erased has no tags any longer, and gets none.
 	erased := []store.Rewritten{{Version: 1, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}}
-	if err := storetest.Erase(t.Context(), h.Store, enginetest.Tenant, j17.Key{Type: "booking", ID: id(1)}, erased); err != nil {
+	if err := storetest.Erase(
+		t.Context(), h.Store, enginetest.Tenant, j17.Key{Type: "booking", ID: id(1)}, erased,
+	); err != nil {
 		t.Fatal(err)
 	}
 	condition("")
@@ -318,15 +340,17 @@ func (h *tagHouse) recorded(cold bool, text string) {
 		in, _ := open()
 		_, err = l.ColdStart(h.tb.Context(), enginetest.Tenant, in)
 	} else {
-		_, err = l.Import(h.tb.Context(), &loading.History{Tenant: enginetest.Tenant, ID: sha256.Sum256([]byte(text)), Open: open})
+		_, err = l.Import(h.tb.Context(), &loading.History{
+			Tenant: enginetest.Tenant, ID: sha256.Sum256([]byte(text)), Open: open,
+		})
 	}
 	if err != nil {
 		h.tb.Fatal(err)
 	}
 }
 
-// TestTagsOfTime finds events by the second in which they happened: written now, behind one whose clock is ahead, loaded, imported, and
-// tagged later.
+// TestTagsOfTime finds events by the second in which they happened: written now, behind one whose clock is ahead,
+// loaded, imported, and tagged later.
 func TestTagsOfTime(t *testing.T) {
 	const at, by = `"at":"$.metadata.timestamp"`, `"by":"$.metadata.actor.id"`
 	happened := func(n, second int) string {
@@ -341,7 +365,10 @@ func TestTagsOfTime(t *testing.T) {
 
 		// A write that was decided before the latest event is decided again.
 		if _, err := h.Store.Append(t.Context(), enginetest.Tenant, []store.Append{{
-			Events: []store.NewEvent{{Key: j17.Key{Type: "course", ID: id(1)}, Type: "was_defined", Data: []byte(`{}`), Metadata: []byte(`{}`)}}, Timestamp: 1_700_000_100,
+			Events: []store.NewEvent{{
+				Key: j17.Key{Type: "course", ID: id(1)}, Type: "was_defined", Data: []byte(`{}`),
+				Metadata: []byte(`{}`),
+			}}, Timestamp: 1_700_000_100,
 		}}); err != nil {
 			t.Fatal(err)
 		}

@@ -83,7 +83,9 @@ func (y *yard) start() {
 	kit := worker.New(clock.System{}, log)
 	y.feed = feed.New(feed.Options{Store: y.store, Clock: clock.System{}, Logger: log, Worker: kit})
 	y.build = build.New(build.Options{Store: y.store, Clock: clock.System{}, Worker: kit, Logger: log})
-	y.index = index.New(index.Options{Store: y.store, Feed: y.feed, Build: y.build, Clock: clock.System{}, Worker: kit, Logger: log})
+	y.index = index.New(index.Options{
+		Store: y.store, Feed: y.feed, Build: y.build, Clock: clock.System{}, Worker: kit, Logger: log,
+	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(y.tb.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { _ = y.feed.Run(ctx) })
@@ -116,7 +118,8 @@ func (y *yard) rows(ctx context.Context, t j17.Tenant, at j17.StreamID, ids []st
 		}
 		s := loaded[i].Data
 		rows[i].Entries = []index.Entry{
-			index.NewEntry(0), index.NewEntry(1, s.Get("status"), s.Get("at")), index.NewEntry(2, s.Get("customer")), index.NewEntry(3, s.Get("price")),
+			index.NewEntry(0), index.NewEntry(1, s.Get("status"), s.Get("at")), index.NewEntry(2, s.Get("customer")),
+			index.NewEntry(3, s.Get("price")),
 		}
 	}
 	return rows, nil
@@ -138,9 +141,11 @@ func orderID(n int) string {
 // order is an event of an order.
 func order(n, version int) store.NewEvent {
 	return store.NewEvent{
-		Key: j17.Key{Type: "order", ID: orderID(n)}, Type: "was_placed", Metadata: []byte(`{"actor":{"type":"user","id":"` + enginetest.User + `"}}`),
+		Key: j17.Key{Type: "order", ID: orderID(n)}, Type: "was_placed",
+		Metadata: []byte(`{"actor":{"type":"user","id":"` + enginetest.User + `"}}`),
 		Data: fmt.Appendf(nil, `{"status":%q,"at":%d,"customer":"customer-%d","price":%d.%02d,"version":%d}`,
-			[]string{"placed", "paid", "sent", "done", "void"}[(n+version)%5], 1_700_000_000+n*7, n%997, n%5000, n%100, version),
+			[]string{"placed", "paid", "sent", "done", "void"}[(n+version)%5], 1_700_000_000+n*7, n%997, n%5000, n%100,
+			version),
 	}
 }
 
@@ -238,7 +243,9 @@ func BenchmarkCount(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer v.Close()
-	r := index.All(1, 2).Equal(value.StringValue("paid")).Between(index.Bound{}, index.Bound{Value: value.Int(int64(1_700_000_000 + rows/2*7)), Exclusive: true})
+	r := index.All(1, 2).Equal(value.StringValue("paid")).Between(index.Bound{}, index.Bound{
+		Value: value.Int(int64(1_700_000_000 + rows/2*7)), Exclusive: true,
+	})
 	b.ReportAllocs()
 	b.ResetTimer()
 	counted := uint64(0)
@@ -353,19 +360,22 @@ func BenchmarkFresh(b *testing.B) {
 	b.ReportMetric(float64(took.Microseconds())/float64(b.N), "us-wait")
 }
 
-// BenchmarkWords counts rows by a word that all of them have and the beginning of a word of their own, 20,000 or J17_BENCH_ROWS of them, and by
-// such beginnings alone.
+// BenchmarkWords counts rows by a word that all of them have and the beginning of a word of their own, 20,000 or
+// J17_BENCH_ROWS of them, and by such beginnings alone.
 func BenchmarkWords(b *testing.B) {
 	y := newYard(b)
 	rows := benchRows(b)
-	y.d = &index.Definition{ID: "titles", Type: "order", Rows: func(_ context.Context, _ j17.Tenant, _ j17.StreamID, ids []string) ([]index.Row, error) {
-		made := make([]index.Row, len(ids))
-		for i, id := range ids {
-			words, _ := index.Words(1, "common p"+id[24:]+" q"+id[24:])
-			made[i] = index.Row{ID: id, Entries: words}
-		}
-		return made, nil
-	}}
+	y.d = &index.Definition{
+		ID: "titles", Type: "order",
+		Rows: func(_ context.Context, _ j17.Tenant, _ j17.StreamID, ids []string) ([]index.Row, error) {
+			made := make([]index.Row, len(ids))
+			for i, id := range ids {
+				words, _ := index.Words(1, "common p"+id[24:]+" q"+id[24:])
+				made[i] = index.Row{ID: id, Entries: words}
+			}
+			return made, nil
+		},
+	}
 	for first := 0; first < rows; first += 1000 {
 		var u store.Append
 		for n := first; n < min(first+1000, rows); n++ {

@@ -13,8 +13,8 @@ import (
 // plenty is a budget that does not end.
 func plenty() *work.Budget { return work.Counted(1 << 40) }
 
-// TestOneRowWithManyEntriesIsLookedUpOnce asks for the beginning of words of which one row has a thousand: what that takes grows with the
-// entries, not with their square, and ends where the budget ends.
+// TestOneRowWithManyEntriesIsLookedUpOnce asks for the beginning of words of which one row has a thousand: what that
+// takes grows with the entries, not with their square, and ends where the budget ends.
 func TestOneRowWithManyEntriesIsLookedUpOnce(t *testing.T) {
 	const words = 1000
 	inBubble(t, func(t *testing.T, h *house) {
@@ -61,7 +61,9 @@ func TestOneRowWithManyEntriesIsLookedUpOnce(t *testing.T) {
 				t.Errorf("%s with half of a unit an entry: %v", ask.name, err)
 			}
 		}
-		if hits, err := v.Scan(work.Counted(1000), index.Query{Lanes: [][]index.Range{{index.All(all, 0)}}}, "", 10); err != nil || len(hits) != 2 {
+		if hits, err := v.Scan(
+			work.Counted(1000), index.Query{Lanes: [][]index.Range{{index.All(all, 0)}}}, "", 10,
+		); err != nil || len(hits) != 2 {
 			t.Error(hits, err)
 		}
 	})

@@ -63,9 +63,11 @@ func failedWithout(err error) error {
 // slice is how many rows are computed before others may run.
 const slice = 16
 
-// compute calls a definition for rows and checks that it has given what it was asked for. It gives way between a few rows and the next
-// ones: as long as the processors have other work, such as writes, that comes first.
-func (s *Service) compute(ctx context.Context, t j17.Tenant, d *Definition, at j17.StreamID, ids []string) (rows []Row, err error) {
+// compute calls a definition for rows and checks that it has given what it was asked for. It gives way between a few
+// rows and the next ones: as long as the processors have other work, such as writes, that comes first.
+func (s *Service) compute(
+	ctx context.Context, t j17.Tenant, d *Definition, at j17.StreamID, ids []string,
+) (rows []Row, err error) {
 	rows = make([]Row, 0, len(ids))
 	for some := range slices.Chunk(ids, slice) {
 		runtime.Gosched()
@@ -79,7 +81,9 @@ func (s *Service) compute(ctx context.Context, t j17.Tenant, d *Definition, at j
 }
 
 // computeSome is compute for a few rows.
-func (s *Service) computeSome(ctx context.Context, t j17.Tenant, d *Definition, at j17.StreamID, ids []string) ([]Row, error) {
+func (s *Service) computeSome(
+	ctx context.Context, t j17.Tenant, d *Definition, at j17.StreamID, ids []string,
+) ([]Row, error) {
 	made, err := d.Rows(ctx, t, at, ids)
 	if err != nil {
 		return nil, err

@@ -16,33 +16,39 @@ import (
 )
 
 const (
-	// bulkSlice is how many rows are computed together, before others may run, as long as nothing is known of their size, and mostSlice how many
-	// of such as are small: to go over all levels of the store again for each few rows is a good part of their work.
+	// bulkSlice is how many rows are computed together, before others may run, as long as nothing is known of their
+	// size, and mostSlice how many of such as are small: to go over all levels of the store again for each few rows is
+	// a good part of their work.
 	bulkSlice, mostSlice = 128, 512
 	// bulkTurns is how many commits follow each other before others have their turn.
 	bulkTurns = 16
-	// leisure is how much longer than a commit takes those who write have the processors to themselves behind it, where nobody waits for the rows.
+	// leisure is how much longer than a commit takes those who write have the processors to themselves behind it, where
+	// nobody waits for the rows.
 	leisure = 1
 )
 
-// limits say when upkeep rests, and when events are worked off in bulk. They are the same for all services, but in tests.
+// limits say when upkeep rests, and when events are worked off in bulk. They are the same for all services, but in
+// tests.
 type limits struct {
-	// restFrom is how many events a slot is behind when its upkeep may rest, restEach how many more of them may be left for each second after
-	// restAfter in which nobody has asked for it, and restMost when it goes on whatever happens.
+	// restFrom is how many events a slot is behind when its upkeep may rest, restEach how many more of them may be left
+	// for each second after restAfter in which nobody has asked for it, and restMost when it goes on whatever happens.
 	restFrom, restEach, restMost uint64
-	// bulkFrom is how many events a slot is behind when they are worked off in the order of rows, and bulkMost how many of them are at a time,
-	// and how many rows that may be. bulkRows is how many rows change in one commit then.
+	// bulkFrom is how many events a slot is behind when they are worked off in the order of rows, and bulkMost how many
+	// of them are at a time, and how many rows that may be. bulkRows is how many rows change in one commit then.
 	bulkFrom           uint64
 	bulkMost, bulkRows int
 }
 
 // usual are the limits of a service.
 func usual() limits {
-	return limits{restFrom: 1 << 5, restEach: 10_000, restMost: 100_000, bulkFrom: 8 << 10, bulkMost: 128 << 10, bulkRows: 2 << 10}
+	return limits{
+		restFrom: 1 << 5, restEach: 10_000, restMost: 100_000, bulkFrom: 8 << 10, bulkMost: 128 << 10,
+		bulkRows: 2 << 10,
+	}
 }
 
-// bulk is what follows from a part of a feed: the rows that its events concern, in order. Many of them, taken in their order, are in blocks
-// of the store that are read once, where an event by itself reads blocks of its own.
+// bulk is what follows from a part of a feed: the rows that its events concern, in order. Many of them, taken in their
+// order, are in blocks of the store that are read once, where an event by itself reads blocks of its own.
 type bulk struct {
 	of  place
 	to  j17.StreamID
@@ -55,10 +61,12 @@ func (u *upkeep) far(behind uint64, at j17.StreamID) bool {
 		at.Compare(u.s.deferrals.singlyUpTo(u.t, u.slot.name)) > 0
 }
 
-// begunFirst is for how long nobody begins after somebody who has begun has found no turn: until that one is done its slot is not read.
+// begunFirst is for how long nobody begins after somebody who has begun has found no turn: until that one is done its
+// slot is not read.
 const begunFirst = 5 * catchUp
 
-// inBulk works off what follows in the feed. It does nothing where too many rows follow from it, or somebody else is at it or is to be.
+// inBulk works off what follows in the feed. It does nothing where too many rows follow from it, or somebody else is at
+// it or is to be.
 func (u *upkeep) inBulk(ctx context.Context) error {
 	waited := u.s.o.Clock.Now().Sub(time.Unix(0, u.s.begun.Load()))
 	if waited >= 0 && waited < begunFirst || !u.s.bulking.TryLock() {
@@ -86,7 +94,8 @@ func (u *upkeep) inBulk(ctx context.Context) error {
 	return u.goOn(ctx)
 }
 
-// errTooMany says that more rows follow from what was begun than are counted. It is tried again; a rebuild gets past it.
+// errTooMany says that more rows follow from what was begun than are counted. It is tried again; a rebuild gets past
+// it.
 var errTooMany = errors.New("more rows follow from a backlog than there were")
 
 // continued goes on with rows that are worked off in bulk. It leaves them for later where somebody else is at it.
@@ -113,8 +122,9 @@ func (u *upkeep) continued(ctx context.Context) error {
 	return u.goOn(ctx)
 }
 
-// collect finds the rows that follow from the events behind the slot: from all up to a position, or from as many as are worked off at a time for
-// the zero one. There are none where these are too many, which never happens for a change that was begun.
+// collect finds the rows that follow from the events behind the slot: from all up to a position, or from as many as are
+// worked off at a time for the zero one. There are none where these are too many, which never happens for a change that
+// was begun.
 func (u *upkeep) collect(ctx context.Context, to j17.StreamID) (b *bulk, last j17.StreamID, err error) {
 	// What has changed. One type mostly is all there is.
 	b = &bulk{of: place{u.t, u.slot.name}}
@@ -147,7 +157,8 @@ func (u *upkeep) collect(ctx context.Context, to j17.StreamID) (b *bulk, last j1
 		b.to = to
 	}
 
-	// What follows from it. What was begun is gone on with: the rows that follow from more by now are such as were rebuilt since.
+	// What follows from it. What was begun is gone on with: the rows that follow from more by now are such as were
+	// rebuilt since.
 	most := u.s.limits.bulkMost
 	if !to.IsZero() {
 		most = maxCounted
@@ -251,7 +262,8 @@ func (u *upkeep) events(ctx context.Context) uint64 {
 	return extent.Events
 }
 
-// unhurried reports whether a backlog may take its time: nobody waits for it, and it has not become much more than what may be left.
+// unhurried reports whether a backlog may take its time: nobody waits for it, and it has not become much more than what
+// may be left.
 func (u *upkeep) unhurried() bool {
 	return u.behind < 2*u.s.limits.restMost && !u.s.deferrals.isWanted(u.t, u.slot.name)
 }
@@ -276,14 +288,15 @@ func (u *upkeep) beside() pace {
 	return backgroundPace()
 }
 
-// pace is how rows are computed: on how many processors, 0 for all, and how many of them before others may run. Where it does not give way
-// others have to wait for a processor.
+// pace is how rows are computed: on how many processors, 0 for all, and how many of them before others may run. Where
+// it does not give way others have to wait for a processor.
 type pace struct {
 	on, slice int
 	givesWay  bool
 }
 
-// bulkPace is that of a backlog, backgroundPace that of what nobody waits for, and wantedPace that of what somebody does.
+// bulkPace is that of a backlog, backgroundPace that of what nobody waits for, and wantedPace that of what somebody
+// does.
 func bulkPace() pace       { return pace{slice: bulkSlice, givesWay: true} }
 func backgroundPace() pace { return pace{on: 1, slice: slice, givesWay: true} }
 func wantedPace() pace     { return pace{slice: slice} }

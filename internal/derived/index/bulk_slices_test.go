@@ -27,16 +27,22 @@ func TestSmallRowsAreComputedTogether(t *testing.T) {
 		}{"small": {"a", many}, "large": {strings.Repeat("long ", 20_000), few}} {
 			var mu sync.Mutex
 			most := 0
-			d := &index.Definition{ID: name, Type: "item", Rows: func(_ context.Context, _ j17.Tenant, _ j17.StreamID, ids []string) ([]index.Row, error) {
-				mu.Lock()
-				most = max(most, len(ids))
-				mu.Unlock()
-				rows := make([]index.Row, len(ids))
-				for i, id := range ids {
-					rows[i] = index.Row{ID: id, Entries: []index.Entry{index.NewEntry(0, value.StringValue(test.label)), index.NewEntry(1, value.StringValue(test.label))}}
-				}
-				return rows, nil
-			}}
+			d := &index.Definition{
+				ID: name, Type: "item",
+				Rows: func(_ context.Context, _ j17.Tenant, _ j17.StreamID, ids []string) ([]index.Row, error) {
+					mu.Lock()
+					most = max(most, len(ids))
+					mu.Unlock()
+					rows := make([]index.Row, len(ids))
+					for i, id := range ids {
+						rows[i] = index.Row{ID: id, Entries: []index.Entry{
+							index.NewEntry(0, value.StringValue(test.label)),
+							index.NewEntry(1, value.StringValue(test.label)),
+						}}
+					}
+					return rows, nil
+				},
+			}
 			p := h.start(h.disk)
 			h.ready(p, prod, d)
 			p.stop()

@@ -26,7 +26,9 @@ type named struct {
 }
 
 // ReadNames is part of store.Store.
-func (n *named) ReadNames(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+func (n *named) ReadNames(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[store.Entry, error] {
 	n.reads.Add(1)
 	return func(yield func(store.Entry, error) bool) {
 		for e, err := range n.Store.ReadNames(ctx, t, after, limit) {
@@ -38,9 +40,11 @@ func (n *named) ReadNames(ctx context.Context, t j17.Tenant, after j17.StreamID,
 	}
 }
 
-// TestAPanicInABacklogIsRepeated lets a definition panic for a row of a backlog, whoever computes it: that ends the turn and not the process.
+// TestAPanicInABacklogIsRepeated lets a definition panic for a row of a backlog, whoever computes it: that ends the
+// turn and not the process.
 func TestAPanicInABacklogIsRepeated(t *testing.T) {
-	for items, rows := range map[int]int{60: 7, 600: 600} { // the second commit, and one that all processors have a part of
+	for items, rows := range map[int]int{60: 7, 600: 600} {
+		// the second commit, and one that all processors have a part of
 		inBubble(t, func(t *testing.T, h *house) {
 			t.Helper()
 			h.hasty = true
@@ -99,8 +103,8 @@ func TestABacklogWithoutRowsIsReadOnce(t *testing.T) {
 	})
 }
 
-// TestABacklogThatChangesNothingIsReadOnce works off many events, behind many of other types, that leave all rows as they are: nothing is
-// written into the slot then, and what was handled before is not looked at again.
+// TestABacklogThatChangesNothingIsReadOnce works off many events, behind many of other types, that leave all rows as
+// they are: nothing is written into the slot then, and what was handled before is not looked at again.
 func TestABacklogThatChangesNothingIsReadOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -131,7 +135,8 @@ func TestABacklogThatChangesNothingIsReadOnce(t *testing.T) {
 	})
 }
 
-// TestABacklogIsGoneOnWithAsItWasBegun: a process that takes fewer events at a time goes on with all of what another one has begun.
+// TestABacklogIsGoneOnWithAsItWasBegun: a process that takes fewer events at a time goes on with all of what another
+// one has begun.
 func TestABacklogIsGoneOnWithAsItWasBegun(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -164,8 +169,8 @@ func TestABacklogIsGoneOnWithAsItWasBegun(t *testing.T) {
 	})
 }
 
-// TestWhoHasBegunComesBeforeWhoBegins lets an index with a backlog that was begun wait for another one that has much to do: that one begins with no
-// more before the first is done.
+// TestWhoHasBegunComesBeforeWhoBegins lets an index with a backlog that was begun wait for another one that has much to
+// do: that one begins with no more before the first is done.
 func TestWhoHasBegunComesBeforeWhoBegins(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -227,8 +232,8 @@ func TestWhoHasBegunComesBeforeWhoBegins(t *testing.T) {
 	})
 }
 
-// TestABacklogTakesItsTime: where others write and nobody waits for the rows of a backlog, the processors are theirs for as long as each part has
-// taken. Who asks in between waits no longer than the rows take.
+// TestABacklogTakesItsTime: where others write and nobody waits for the rows of a backlog, the processors are theirs
+// for as long as each part has taken. Who asks in between waits no longer than the rows take.
 func TestABacklogTakesItsTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -317,7 +322,8 @@ func (h *hurried) Hurry() func() {
 	}
 }
 
-// TestABacklogIsInAHurryWhereSomebodyWaits: the store is to do nothing else while somebody waits for the rows of a backlog, and only then.
+// TestABacklogIsInAHurryWhereSomebodyWaits: the store is to do nothing else while somebody waits for the rows of a
+// backlog, and only then.
 func TestABacklogIsInAHurryWhereSomebodyWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()

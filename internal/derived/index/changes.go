@@ -30,7 +30,8 @@ type changes struct {
 	rows, entries, bytes int64
 }
 
-// write is the write of one item, or its removal. It is a fifth as large as a write of the store: these are made once, in their order.
+// write is the write of one item, or its removal. It is a fifth as large as a write of the store: these are made once,
+// in their order.
 type write struct {
 	key   string
 	value []byte
@@ -56,11 +57,12 @@ func (c *changes) each(rows int) (n [allSpaces]int) {
 // writeBytes is how large a write is by itself, on a machine of 64 bits.
 const writeBytes = 48
 
-// mostRoom is for how many more writes into one space room is made at most. In all spaces together they take as much memory as is too much
-// for one commit, without their content.
+// mostRoom is for how many more writes into one space room is made at most. In all spaces together they take as much
+// memory as is too much for one commit, without their content.
 const mostRoom = maxBytes / writeBytes / allSpaces
 
-// grow makes room for more rows with so many writes each. Where rows are large there is less: what is gathered ends before all of them come.
+// grow makes room for more rows with so many writes each. Where rows are large there is less: what is gathered ends
+// before all of them come.
 func (c *changes) grow(rows int, each [allSpaces]int) {
 	for in := range c.of {
 		c.of[in] = slices.Grow(c.of[in], min(rows*each[in], mostRoom))
@@ -233,7 +235,9 @@ func (c *changes) writes() []store.Side {
 	}
 	for name, n := range map[string]int64{countRows: c.rows, countEntries: c.entries, countBytes: c.bytes} {
 		if n != 0 {
-			sides = append(sides, store.Side{Op: store.Add, Space: countSpace, Key: c.slot + "/" + name, Value: decimal(n)})
+			sides = append(sides, store.Side{
+				Op: store.Add, Space: countSpace, Key: c.slot + "/" + name, Value: decimal(n),
+			})
 		}
 	}
 	return sides

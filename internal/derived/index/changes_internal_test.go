@@ -11,7 +11,8 @@ import (
 // What several have gathered is written in the order in which the store has it, and counted together.
 func TestMergedChanges(t *testing.T) {
 	t.Parallel()
-	a, b := &changes{slot: "s", rows: 1, entries: 2, bytes: 30, size: 4}, &changes{slot: "s", rows: 1, entries: -1, bytes: 3, size: 5}
+	a, b := &changes{slot: "s", rows: 1, entries: 2, bytes: 30, size: 4},
+		&changes{slot: "s", rows: 1, entries: -1, bytes: 3, size: 5}
 	a.put(inRows, "s/2", []byte("two"))
 	a.put(inEntries, "s/y\x012", nil)
 	a.remove(inEntries, "s/x\x012")
@@ -37,8 +38,8 @@ func TestMergedChanges(t *testing.T) {
 	}
 }
 
-// TestRoomForChangesIsBounded: behind rows with as many entries as a row may have, no more room is made for the next ones than for what one
-// commit takes. Where rows are small all of it is made at once.
+// TestRoomForChangesIsBounded: behind rows with as many entries as a row may have, no more room is made for the next
+// ones than for what one commit takes. Where rows are small all of it is made at once.
 func TestRoomForChangesIsBounded(t *testing.T) {
 	c := &changes{slot: "s"}
 	c.grow(mostSlice, [allSpaces]int{inEntries: MaxRowEntries, inRows: 1, inSources: 100})

@@ -2,7 +2,8 @@ package index
 
 import "strings"
 
-// Cost returns how many of some rows are there, how many entries an index has of them, and the bytes that are stored for both.
+// Cost returns how many of some rows are there, how many entries an index has of them, and the bytes that are stored
+// for both.
 func Cost(rows []Row) (there, entries, bytes uint64) {
 	c := &changes{slot: strings.Repeat("x", nameBytes)}
 	for i := range rows {

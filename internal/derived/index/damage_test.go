@@ -58,7 +58,9 @@ func (r *rotten) Get(ctx context.Context, t j17.Tenant, space store.Space, key s
 	return r.Store.Get(ctx, t, space, key)
 }
 
-func (r *rotten) GetEach(ctx context.Context, t j17.Tenant, space store.Space, keys []string, do func(i int, value []byte) error) error {
+func (r *rotten) GetEach(
+	ctx context.Context, t j17.Tenant, space store.Space, keys []string, do func(i int, value []byte) error,
+) error {
 	for _, key := range keys {
 		if err := r.damaged(space, key); err != nil {
 			return err
@@ -67,7 +69,9 @@ func (r *rotten) GetEach(ctx context.Context, t j17.Tenant, space store.Space, k
 	return r.Store.GetEach(ctx, t, space, keys, do)
 }
 
-func (r *rotten) Scan(ctx context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int) ([]store.Item, error) {
+func (r *rotten) Scan(
+	ctx context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int,
+) ([]store.Item, error) {
 	if err := r.damaged(space, keys.From); err != nil {
 		return nil, err
 	}
@@ -130,12 +134,15 @@ func (h *house) mended(p *process) {
 	h.accounted(p)
 }
 
-// TestDamageIsMended: whoever finds that something of an index cannot be read, a reader or the upkeep, has it rebuilt. Nobody is told
-// that there are no rows, and nobody waits for the next look through all indexes.
+// TestDamageIsMended: whoever finds that something of an index cannot be read, a reader or the upkeep, has it rebuilt.
+// Nobody is told that there are no rows, and nobody waits for the next look through all indexes.
 func TestDamageIsMended(t *testing.T) {
 	all := index.Query{Lanes: [][]index.Range{{index.All(all, 0)}}}
 	for name, find := range map[string]func(h *house, p *process, v *index.View) error{
-		"scan":  func(_ *house, _ *process, v *index.View) error { _, err := v.Scan(plenty(), all, "", 10); return err },
+		"scan": func(_ *house, _ *process, v *index.View) error {
+			_, err := v.Scan(plenty(), all, "", 10)
+			return err
+		},
 		"count": func(_ *house, _ *process, v *index.View) error { _, err := v.Count(plenty(), all); return err },
 		"words": func(_ *house, _ *process, v *index.View) error {
 			_, err := v.Words(plenty(), titles, []string{"red", "gr"}, "", 10)
@@ -169,7 +176,10 @@ func TestDamageIsMended(t *testing.T) {
 				st := &rotten{Store: h.disk}
 				p := h.start(st)
 				for n := range 20 {
-					h.write(prod, event("item", "i"+string(rune('0'+n/10))+string(rune('0'+n%10)), some("item", n)), event("shop", "s0", some("shop", n)))
+					h.write(
+						prod, event("item", "i"+string(rune('0'+n/10))+string(rune('0'+n%10)), some("item", n)),
+						event("shop", "s0", some("shop", n)),
+					)
 				}
 				h.ready(p, prod, source{h.disk}.definition(nil))
 				v, err := p.At(t.Context(), prod, "one", h.end(prod))
@@ -190,7 +200,8 @@ func TestDamageIsMended(t *testing.T) {
 	}
 }
 
-// heldBuilds is a definition whose builds wait as long as they are held: a build makes several rows at a time, the upkeep one of a test's.
+// heldBuilds is a definition whose builds wait as long as they are held: a build makes several rows at a time, the
+// upkeep one of a test's.
 func heldBuilds(h *house, held *atomic.Bool) *index.Definition {
 	return source{h.disk}.definition(func(ctx context.Context, ids []string) error {
 		for len(ids) > 1 && held.Load() && ctx.Err() == nil {
@@ -200,8 +211,8 @@ func heldBuilds(h *house, held *atomic.Bool) *index.Definition {
 	})
 }
 
-// TestDamageOfWhatServesDuringABuild: the upkeep of what serves meets damage while another build runs. What serves is dropped, and not
-// read as if it had what it could not handle; the build that runs is the one that mends it.
+// TestDamageOfWhatServesDuringABuild: the upkeep of what serves meets damage while another build runs. What serves is
+// dropped, and not read as if it had what it could not handle; the build that runs is the one that mends it.
 func TestDamageOfWhatServesDuringABuild(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -241,7 +252,8 @@ func TestDamageOfWhatServesDuringABuild(t *testing.T) {
 	})
 }
 
-// TestDamageOfWhatIsBuilt: what is being built meets damage when it catches up. It begins again, and what serves goes on to.
+// TestDamageOfWhatIsBuilt: what is being built meets damage when it catches up. It begins again, and what serves goes
+// on to.
 func TestDamageOfWhatIsBuilt(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -276,14 +288,16 @@ func TestDamageOfWhatIsBuilt(t *testing.T) {
 		h.pass(time.Minute)
 		h.mended(p)
 		items, err := h.disk.Scan(t.Context(), prod, "index.slots", store.Range{}, 10)
-		if err != nil || len(items) != 1 || items[0].Key == building || items[0].Key == serving || p.Stats().Differences != 1 {
+		if err != nil || len(items) != 1 || items[0].Key == building || items[0].Key == serving ||
+			p.Stats().Differences != 1 {
 			t.Errorf("%v, %v, %+v", items, err, p.Stats())
 		}
 		p.stop()
 	})
 }
 
-// TestDamageOfWhatDoesNotServeAnyMore: a reader who has an old view meets damage when another build serves already, which is left alone.
+// TestDamageOfWhatDoesNotServeAnyMore: a reader who has an old view meets damage when another build serves already,
+// which is left alone.
 func TestDamageOfWhatDoesNotServeAnyMore(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -305,7 +319,8 @@ func TestDamageOfWhatDoesNotServeAnyMore(t *testing.T) {
 		if _, is := errors.AsType[*index.NotReadyError](err); !is {
 			t.Error(err)
 		}
-		if status, err := p.Status(t.Context(), prod, "one"); err != nil || !status.Ready || p.Stats().Differences != 0 {
+		if status, err := p.Status(t.Context(), prod, "one"); err != nil || !status.Ready ||
+			p.Stats().Differences != 0 {
 			t.Errorf("%+v, %v, %+v", status, err, p.Stats())
 		}
 		h.at(p, prod)
@@ -317,8 +332,8 @@ func TestDamageOfWhatDoesNotServeAnyMore(t *testing.T) {
 	})
 }
 
-// TestDamageBehindTheFirstRows: a change concerns more rows than are computed for one commit, and only what names the ones behind them
-// is damaged.
+// TestDamageBehindTheFirstRows: a change concerns more rows than are computed for one commit, and only what names the
+// ones behind them is damaged.
 func TestDamageBehindTheFirstRows(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -351,8 +366,8 @@ func TestDamageBehindTheFirstRows(t *testing.T) {
 	})
 }
 
-// TestDamagedEventsAreNoDamageOfTheIndex: the look through all indexes comes upon an event that cannot be read. The index is as it should
-// be, could not be rebuilt either, and serves on.
+// TestDamagedEventsAreNoDamageOfTheIndex: the look through all indexes comes upon an event that cannot be read. The
+// index is as it should be, could not be rebuilt either, and serves on.
 func TestDamagedEventsAreNoDamageOfTheIndex(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()

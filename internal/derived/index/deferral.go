@@ -15,17 +15,20 @@ import (
 const (
 	// restCalm is for how long nothing is written that concerns a slot when deferred upkeep goes on.
 	restCalm = 250 * time.Millisecond
-	// wantedFor is for how long a slot is wanted after somebody has asked for it, and restAfter for how long it does not rest then.
+	// wantedFor is for how long a slot is wanted after somebody has asked for it, and restAfter for how long it does
+	// not rest then.
 	wantedFor, restAfter = time.Second, 5 * time.Second
 )
 
-// deferral is what is known of a slot whose upkeep may be deferred. While many events come, and nobody asks for the slot, they
-// are left for later: many of them take much less work an event (bulk.go), and those who write have the processors meanwhile. A client that reads every few
-// seconds finds nothing left. The longer the index was not read, the more may be: the next read waits for a fraction of that time.
+// deferral is what is known of a slot whose upkeep may be deferred. While many events come, and nobody asks for the
+// slot, they are left for later: many of them take much less work an event (bulk.go), and those who write have the
+// processors meanwhile. A client that reads every few seconds finds nothing left. The longer the index was not read,
+// the more may be: the next read waits for a fraction of that time.
 type deferral struct {
 	// asked is when somebody asked for the slot last.
 	asked time.Time
-	// deferred is set while the upkeep is deferred. end is where the last event is that concerns the slot, and since when it has been that one.
+	// deferred is set while the upkeep is deferred. end is where the last event is that concerns the slot, and since
+	// when it has been that one.
 	deferred bool
 	end      j17.StreamID
 	since    time.Time
@@ -60,8 +63,8 @@ func (d *deferrals) of(t j17.Tenant, slot string) *deferral {
 	return r
 }
 
-// mayDefer says for how long the upkeep of a slot may be deferred, unless the feed grows or somebody asks for it: 0 for not at all. behind is how many
-// events concern it that it has not passed, end where the last of them is.
+// mayDefer says for how long the upkeep of a slot may be deferred, unless the feed grows or somebody asks for it: 0 for
+// not at all. behind is how many events concern it that it has not passed, end where the last of them is.
 func (d *deferrals) mayDefer(t j17.Tenant, slot string, behind uint64, end j17.StreamID) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,10 +85,13 @@ func (d *deferrals) mayDefer(t j17.Tenant, slot string, behind uint64, end j17.S
 
 // left returns how many events may be left for later where nobody has asked for so long.
 func (l limits) left(unasked time.Duration) uint64 {
-	return min(uint64(max(unasked-restAfter, 0)/time.Millisecond)*l.restEach/uint64(time.Second/time.Millisecond), l.restMost)
+	return min(
+		uint64(max(unasked-restAfter, 0)/time.Millisecond)*l.restEach/uint64(time.Second/time.Millisecond), l.restMost,
+	)
 }
 
-// isWanted reports whether somebody has asked for a slot lately: then its rows are not computed beside other work, but before it.
+// isWanted reports whether somebody has asked for a slot lately: then its rows are not computed beside other work, but
+// before it.
 func (d *deferrals) isWanted(t j17.Tenant, slot string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -97,7 +103,8 @@ func (d *deferrals) isWanted(t j17.Tenant, slot string) bool {
 	return unasked >= 0 && unasked < wantedFor
 }
 
-// end notes that the upkeep of a slot is no longer deferred: how long events wait for it is known from those that are handled. The caller holds mu.
+// end notes that the upkeep of a slot is no longer deferred: how long events wait for it is known from those that are
+// handled. The caller holds mu.
 func (d *deferrals) end(t j17.Tenant, slot string, r *deferral) {
 	if r.deferred {
 		r.deferred = false

@@ -9,11 +9,13 @@ import (
 	"j17/internal/base/clock"
 )
 
-// TestMayRest asks whether upkeep may rest, at times that have nothing to do with each other: the clock of a machine may be set.
+// TestMayRest asks whether upkeep may rest, at times that have nothing to do with each other: the clock of a machine
+// may be set.
 func TestMayRest(t *testing.T) {
 	began := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
-		// asked and grew are how long before now somebody has asked and the feed has grown, as the clock says by then. Nobody has asked for 0.
+		// asked and grew are how long before now somebody has asked and the feed has grown, as the clock says by then.
+		// Nobody has asked for 0.
 		asked, grew time.Duration
 		behind      uint64
 		busy, rests bool
@@ -51,7 +53,8 @@ func TestMayRest(t *testing.T) {
 			}
 			for range 2 {
 				left := s.mayDefer(at.tenant, at.name, test.behind, end)
-				if left > 0 != test.rests || left > restCalm || r.deferred != test.rests || s.waiting[at].IsZero() == test.rests {
+				if left > 0 != test.rests || left > restCalm || r.deferred != test.rests ||
+					s.waiting[at].IsZero() == test.rests {
 					t.Errorf("it may rest for %s; %+v, %v", left, r, s.waiting)
 				}
 			}
@@ -64,7 +67,9 @@ func TestAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := place{"acme", "one"}
 		most := usual()
-		s := &deferrals{clock: clock.System{}, limits: &most, slots: map[place]*deferral{at: {}}, waiting: map[place]time.Time{}}
+		s := &deferrals{
+			clock: clock.System{}, limits: &most, slots: map[place]*deferral{at: {}}, waiting: map[place]time.Time{},
+		}
 		took := func(slot string, meanwhile func()) time.Duration {
 			began, done := time.Now(), make(chan time.Duration, 1)
 			go func() {
@@ -81,7 +86,8 @@ func TestAPause(t *testing.T) {
 		if d := took(at.name, func() { s.asked(t.Context(), at.tenant, at.name) }); d != 0 {
 			t.Errorf("it went on for %s after somebody had asked", d)
 		}
-		if d := took("another", func() { s.asked(t.Context(), at.tenant, at.name) }); d != time.Hour || s.slots[place{"acme", "another"}] != nil {
+		if d := took("another", func() { s.asked(t.Context(), at.tenant, at.name) }); d != time.Hour ||
+			s.slots[place{"acme", "another"}] != nil {
 			t.Errorf("the pause of another slot took %s, %v", d, s.slots)
 		}
 		if s.slots[at].hurry != nil {

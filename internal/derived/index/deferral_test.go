@@ -17,8 +17,8 @@ func (h *house) unasked() {
 	h.pass(18 * time.Second)
 }
 
-// burst writes some events of items in each of some rounds, which follow each other soon, and returns how far behind the index was at most
-// after one.
+// burst writes some events of items in each of some rounds, which follow each other soon, and returns how far behind
+// the index was at most after one.
 func (h *house) burst(p *process, rounds, each int) (most uint64) {
 	h.tb.Helper()
 	for round := range rounds {
@@ -67,8 +67,9 @@ func (h *house) busily(what string, do func()) {
 	writing.Wait()
 }
 
-// TestUpkeepRests: while events come fast and nobody asks for an index, its upkeep leaves them for later, up to a number. It goes on when
-// writes pause, or somebody asks. Slow writes are followed at once, and so are all writes where somebody has asked lately.
+// TestUpkeepRests: while events come fast and nobody asks for an index, its upkeep leaves them for later, up to a
+// number. It goes on when writes pause, or somebody asks. Slow writes are followed at once, and so are all writes where
+// somebody has asked lately.
 func TestUpkeepRests(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -90,7 +91,8 @@ func TestUpkeepRests(t *testing.T) {
 		// Fast ones. When they end, each row is rebuilt once, but for what came first.
 		h.unasked()
 		rows := p.Stats().Rows
-		if most, lag := h.burst(p, 20, 6), p.Stats().Lag; most < 100 || p.Stats().Rows-rows > 24 || lag < 150*time.Millisecond || lag > 220*time.Millisecond {
+		if most, lag := h.burst(p, 20, 6), p.Stats().Lag; most < 100 || p.Stats().Rows-rows > 24 ||
+			lag < 150*time.Millisecond || lag > 220*time.Millisecond {
 			t.Errorf("%d events behind, %d rows were made, events wait for %s", most, p.Stats().Rows-rows, lag)
 		}
 		h.pass(300 * time.Millisecond)
@@ -119,7 +121,8 @@ func TestUpkeepRests(t *testing.T) {
 	})
 }
 
-// TestUpkeepThatRestsIsNeeded: upkeep that rests goes on where another process asks, an erasure waits for it, or another process takes over.
+// TestUpkeepThatRestsIsNeeded: upkeep that rests goes on where another process asks, an erasure waits for it, or
+// another process takes over.
 func TestUpkeepThatRestsIsNeeded(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -172,7 +175,8 @@ func TestUpkeepThatRestsIsNeeded(t *testing.T) {
 	})
 }
 
-// TestManyRowsFollowFromABacklog has rows that follow from an event of a backlog, first some and then too many to be worked off in bulk.
+// TestManyRowsFollowFromABacklog has rows that follow from an event of a backlog, first some and then too many to be
+// worked off in bulk.
 func TestManyRowsFollowFromABacklog(t *testing.T) {
 	for _, items := range []int{100, 160} {
 		inBubble(t, func(t *testing.T, h *house) {
@@ -201,8 +205,8 @@ func TestManyRowsFollowFromABacklog(t *testing.T) {
 	}
 }
 
-// TestABacklogThatWasBegunIsGoneOnWith ends the process at each of its writes while it works off a backlog in bulk: the next one goes on with the
-// rows that are left.
+// TestABacklogThatWasBegunIsGoneOnWith ends the process at each of its writes while it works off a backlog in bulk: the
+// next one goes on with the rows that are left.
 func TestABacklogThatWasBegunIsGoneOnWith(t *testing.T) {
 	begun := 0
 	for left := 1; left < 25; left++ {
@@ -212,7 +216,11 @@ func TestABacklogThatWasBegunIsGoneOnWith(t *testing.T) {
 			const items = 60
 			write := func(label string) {
 				for n := range items {
-					h.write(prod, event("item", fmt.Sprintf("x%03d", n), `{"shop":"s`+strconv.Itoa(n%2)+`","label":"`+label+`"}`))
+					h.write(
+						prod, event(
+							"item", fmt.Sprintf("x%03d", n), `{"shop":"s`+strconv.Itoa(n%2)+`","label":"`+label+`"}`,
+						),
+					)
 				}
 			}
 			write("before")

@@ -34,13 +34,15 @@ const (
 const (
 	// tupleBytes bounds the values of an entry, so that there is room for the name of the index and the id of the row.
 	tupleBytes = 780
-	// cutBytes is the overhead around the part of a value that was cut: its kind, the mark, a hash, the end, and the rest of a letter.
+	// cutBytes is the overhead around the part of a value that was cut: its kind, the mark, a hash, the end, and the
+	// rest of a letter.
 	cutBytes = 1 + len(cut) + hashBytes + len(end) + 4
 	// hashBytes is the length of the hash of a long value.
 	hashBytes = 26
 	// maxWhole bounds what is kept of a long value. Beyond that only its hash tells it from others.
 	maxWhole = 12 << 10
-	// MaxRowEntries is how many entries a row may have, over all indexes of a definition. Entries and Words give none beyond it.
+	// MaxRowEntries is how many entries a row may have, over all indexes of a definition. Entries and Words give none
+	// beyond it.
 	MaxRowEntries = 10_000
 	// MaxRowBytes is how many bytes they may have together.
 	MaxRowBytes = 1 << 20
@@ -50,9 +52,10 @@ const (
 	MaxFields = 5
 )
 
-// Entry is the place of a row in an index: under values in their order. Null and what is missing come before false, then true, numbers
-// by their values, texts by their bytes, and everything else as one. Long texts and numbers are distinguished, and found, by their full
-// content, but ordered by their first 120 bytes in an index of five fields and by 740 in an index of one.
+// Entry is the place of a row in an index: under values in their order. Null and what is missing come before false,
+// then true, numbers by their values, texts by their bytes, and everything else as one. Long texts and numbers are
+// distinguished, and found, by their full content, but ordered by their first 120 bytes in an index of five fields and
+// by 740 in an index of one.
 type Entry struct {
 	// text is the number of the index and the values. whole has them uncut, where any was.
 	text, whole string
@@ -82,8 +85,8 @@ func NewEntry(n int, values ...value.Value) Entry {
 	return e
 }
 
-// Entries returns the entries under all combinations of elements of arrays among values, each once. It reports false, and no entries,
-// where there are more than MaxRowEntries, or MaxRowBytes of them.
+// Entries returns the entries under all combinations of elements of arrays among values, each once. It reports false,
+// and no entries, where there are more than MaxRowEntries, or MaxRowBytes of them.
 func Entries(n int, values ...value.Value) (entries []Entry, ok bool) {
 	// What each value stands for.
 	combinations := 1
@@ -116,8 +119,9 @@ func Entries(n int, values ...value.Value) (entries []Entry, ok bool) {
 	return entries, true
 }
 
-// Measure returns how many entries Entries gives for values, and how many bytes they have together, without making them: it looks at each element
-// once. It is charged to b. It reports false where Entries gives none, and where b is used up.
+// Measure returns how many entries Entries gives for values, and how many bytes they have together, without making
+// them: it looks at each element once. It is charged to b. It reports false where Entries gives none, and where b is
+// used up.
 func Measure(b *work.Budget, values ...value.Value) (entries, bytes int, ok bool) {
 	// Of each value: how many choices it has, and the bytes of all of them, as in entries and uncut.
 	type field struct{ all, allBytes, allWhole, short, shortWhole int }
@@ -153,8 +157,8 @@ func Measure(b *work.Budget, values ...value.Value) (entries, bytes int, ok bool
 		}
 	}
 
-	// Each choice is in as many entries as the others make combinations, and each begins with the number of the index. An entry has its values
-	// uncut too, unless all of them are short.
+	// Each choice is in as many entries as the others make combinations, and each begins with the number of the index.
+	// An entry has its values uncut too, unless all of them are short.
 	short := 1
 	for i := range fields {
 		short *= fields[i].short
@@ -204,7 +208,8 @@ func appendNumber(dst []byte, n int) []byte {
 	return append(dst, byte('0'+n))
 }
 
-// appendValue appends a value so that bytes are in the order of values. It reports false where it had to be cut to fit into room.
+// appendValue appends a value so that bytes are in the order of values. It reports false where it had to be cut to fit
+// into room.
 func appendValue(dst []byte, v value.Value, room int) (_ []byte, short bool) {
 	switch v.Kind() {
 	case value.Missing, value.Null:
@@ -226,7 +231,8 @@ func appendValue(dst []byte, v value.Value, room int) (_ []byte, short bool) {
 // offset makes magnitudes positive. They have five digits: numbers that are parsed stay far below.
 const offset = 50_000
 
-// appendDecimal appends a number: its sign, its magnitude, its digits. Those of a negative number are counted down from nine.
+// appendDecimal appends a number: its sign, its magnitude, its digits. Those of a negative number are counted down from
+// nine.
 func appendDecimal(dst []byte, v value.Value, room int) ([]byte, bool) {
 	var buf [32]byte
 	digits, sign, magnitude := v.AppendDigits(buf[:0])
@@ -314,7 +320,8 @@ type Range struct {
 // test is about the entries that begin with a text: what of them was cut has to be within bounds.
 type test struct {
 	begin string
-	// low and high bound the value, prefix is what it begins with. Values that are equal to a bound are in if the flag is set.
+	// low and high bound the value, prefix is what it begins with. Values that are equal to a bound are in if the flag
+	// is set.
 	low, high, prefix string
 	with              bool
 }
@@ -365,8 +372,8 @@ type Bound struct {
 	Exclusive bool
 }
 
-// Between returns the entries of the range whose next value is between bounds, of the kind that these have. One that is missing is open;
-// bounds of two kinds have nothing between them.
+// Between returns the entries of the range whose next value is between bounds, of the kind that these have. One that is
+// missing is open; bounds of two kinds have nothing between them.
 func (r Range) Between(low, high Bound) Range {
 	given := low
 	if given.Value.IsMissing() {

@@ -30,7 +30,10 @@ func scalars() *rapid.Generator[value.Value] {
 		case 3, 4, 5:
 			digits := rapid.StringMatching(`[0-9]{1,4}`).Draw(t, "digits")
 			if rapid.IntRange(0, 9).Draw(t, "long") == 0 {
-				digits += strings.Repeat(rapid.SampledFrom([]string{"0", "9", "12"}).Draw(t, "repeated"), 40+rapid.IntRange(0, 80).Draw(t, "times"))
+				digits += strings.Repeat(
+					rapid.SampledFrom([]string{"0", "9", "12"}).Draw(t, "repeated"),
+					40+rapid.IntRange(0, 80).Draw(t, "times"),
+				)
 			}
 			text := strings.TrimLeft(digits, "0")
 			if text == "" {
@@ -99,8 +102,8 @@ func shown(a, b value.Value, room int) bool {
 	return short || too || groupOf(x) != groupOf(y)
 }
 
-// TestEntriesHaveTheOrderOfValues: entries are ordered as their values are, except for what was cut, and are the same for equal values
-// only. All are keys that a store takes.
+// TestEntriesHaveTheOrderOfValues: entries are ordered as their values are, except for what was cut, and are the same
+// for equal values only. All are keys that a store takes.
 func TestEntriesHaveTheOrderOfValues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fields := rapid.IntRange(1, MaxFields).Draw(t, "fields")
@@ -119,7 +122,8 @@ func TestEntriesHaveTheOrderOfValues(t *testing.T) {
 		if (got == 0) != (want == 0) || all && got != want {
 			t.Fatalf("%v and %v: %d, want %d\n%q\n%q", a, b, got, want, x.text, y.text)
 		}
-		if key := entryKey("0123456789", x.text, strings.Repeat("i", 200)); len(key) > store.MaxNameBytes || !utf8.ValidString(key) || strings.Contains(key, "\x00") {
+		if key := entryKey("0123456789", x.text, strings.Repeat("i", 200)); len(key) > store.MaxNameBytes ||
+			!utf8.ValidString(key) || strings.Contains(key, "\x00") {
 			t.Fatalf("a key of %d bytes, %q", len(key), key)
 		}
 		for i := range a {
@@ -193,8 +197,8 @@ func TestRanges(t *testing.T) {
 	})
 }
 
-// TestOthers: what is neither a scalar nor an array of scalars stands in one place, behind all others; elements of arrays stand for
-// themselves, each once.
+// TestOthers: what is neither a scalar nor an array of scalars stands in one place, behind all others; elements of
+// arrays stand for themselves, each once.
 func TestOthers(t *testing.T) {
 	parse := func(text string) value.Value {
 		v, err := value.ParseString(text)
@@ -212,7 +216,8 @@ func TestOthers(t *testing.T) {
 		}
 	}
 	other := NewEntry(1, parse(`[]`))
-	if other != NewEntry(1, parse(`{"a": 1}`)) || other.text < NewEntry(1, value.StringValue("\U0010FFFF")).text || other == NewEntry(1, value.NullValue()) {
+	if other != NewEntry(1, parse(`{"a": 1}`)) || other.text < NewEntry(1, value.StringValue("\U0010FFFF")).text ||
+		other == NewEntry(1, value.NullValue()) {
 		t.Errorf("others are %q", other)
 	}
 	many := value.ArrayValue(slices.Collect(func(yield func(value.Value) bool) {
@@ -274,7 +279,10 @@ func TestRecords(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var row Row
 		for range rapid.IntRange(0, 4).Draw(t, "entries") {
-			row.Entries = append(row.Entries, NewEntry(rapid.IntRange(0, 3).Draw(t, "n"), scalars().Draw(t, "v"), scalars().Draw(t, "w")))
+			row.Entries = append(
+				row.Entries,
+				NewEntry(rapid.IntRange(0, 3).Draw(t, "n"), scalars().Draw(t, "v"), scalars().Draw(t, "w")),
+			)
 		}
 		for _, id := range rapid.SliceOfN(rapid.StringMatching("[a-z]{1,3}"), 0, 3).Draw(t, "sources") {
 			row.Sources = append(row.Sources, j17.Key{Type: "source", ID: id})
@@ -297,7 +305,9 @@ func TestMeasureAgreesWithEntries(t *testing.T) {
 		for i := range values {
 			values[i] = scalars().Draw(t, "value")
 			if rapid.Bool().Draw(t, "array") {
-				values[i] = value.ArrayValue(rapid.SliceOfN(scalars(), 0, rapid.SampledFrom([]int{3, 30, 200}).Draw(t, "most")).Draw(t, "elements")...)
+				values[i] = value.ArrayValue(rapid.SliceOfN(
+					scalars(), 0, rapid.SampledFrom([]int{3, 30, 200}).Draw(t, "most"),
+				).Draw(t, "elements")...)
 			}
 		}
 		entries, ok := Entries(1, values...)

@@ -11,9 +11,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Erase waits until no row shows what streams were before they were rewritten. Indexes that follow the feed get there by themselves, by
-// the notes in it. A build that has not come so far begins again, since some of its rows may be of before; what a build has left that has
-// failed goes.
+// Erase waits until no row shows what streams were before they were rewritten. Indexes that follow the feed get there
+// by themselves, by the notes in it. A build that has not come so far begins again, since some of its rows may be of
+// before; what a build has left that has failed goes.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	for keys := (store.Range{}); ; {
 		const page = 100
@@ -97,8 +97,8 @@ func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, no
 	}
 }
 
-// beginAnew removes a slot that does not follow the feed, in one commit with the beginning of another one where it was being built. Whose
-// definition is not known here is built when somebody asks for it.
+// beginAnew removes a slot that does not follow the feed, in one commit with the beginning of another one where it was
+// being built. Whose definition is not known here is built when somebody asks for it.
 func (s *Service) beginAnew(ctx context.Context, t j17.Tenant, sl *slot) error {
 	h, err := s.head(ctx, t, sl.ID)
 	if err != nil {

@@ -32,8 +32,8 @@ func (h *house) holds(p *process) bool {
 	return false
 }
 
-// TestErasure erases what an index shows, and what a build has made already while it is in the middle of others. When Erase has returned
-// nothing is left of it, though neither the build nor anybody else was waited for in vain.
+// TestErasure erases what an index shows, and what a build has made already while it is in the middle of others. When
+// Erase has returned nothing is left of it, though neither the build nor anybody else was waited for in vain.
 func TestErasure(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -100,8 +100,8 @@ func TestErasure(t *testing.T) {
 	})
 }
 
-// TestErasureOfWhatIsReadAndFollowsNothing erases what an index shows that does not follow the feed, as after a crash in the middle of its removal, while another
-// one is built in its place: nobody is told that it can be read.
+// TestErasureOfWhatIsReadAndFollowsNothing erases what an index shows that does not follow the feed, as after a crash
+// in the middle of its removal, while another one is built in its place: nobody is told that it can be read.
 func TestErasureOfWhatIsReadAndFollowsNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -128,14 +128,17 @@ func TestErasureOfWhatIsReadAndFollowsNothing(t *testing.T) {
 		<-reached
 		item, err := h.disk.Get(t.Context(), prod, "index.heads", d.ID)
 		var head struct{ Serving, Building string }
-		if err != nil || json.Unmarshal(item.Value, &head) != nil || head.Serving == "" || head.Serving == head.Building {
+		if err != nil || json.Unmarshal(item.Value, &head) != nil || head.Serving == "" ||
+			head.Serving == head.Building {
 			t.Fatalf("%+v, %v", head, err)
 		}
 		if err := p.feed.Unsubscribe(t.Context(), prod, "index", head.Serving); err != nil {
 			t.Fatal(err)
 		}
 		h.erase(prod, "i001")
-		if err := p.Erase(t.Context(), prod, part.Erased{Keys: []j17.Key{{Type: "item", ID: "i001"}}, Note: h.end(prod)}); err != nil {
+		if err := p.Erase(t.Context(), prod, part.Erased{
+			Keys: []j17.Key{{Type: "item", ID: "i001"}}, Note: h.end(prod),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if status, err := p.Status(t.Context(), prod, d.ID); err != nil || status.Ready || h.holds(p) {

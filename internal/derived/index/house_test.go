@@ -32,7 +32,8 @@ const (
 	staging = j17.Tenant("shop/staging")
 )
 
-// house is a store in a bubble of its own time. What an aggregate is at a position is the data of its last event up to there.
+// house is a store in a bubble of its own time. What an aggregate is at a position is the data of its last event up to
+// there.
 type house struct {
 	tb   testing.TB
 	fs   *vfs.MemFS
@@ -89,7 +90,9 @@ func (h *house) start(st store.Store, with ...func(*feed.Options)) *process {
 		feed:  feed.New(o),
 		build: build.New(build.Options{Store: st, Clock: clock.System{}, Worker: kit, Logger: h.logger, Parallel: 2}),
 	}
-	p.Service = index.New(index.Options{Store: st, Feed: p.feed, Build: p.build, Clock: clock.System{}, Worker: kit, Logger: h.logger, Scrub: h.scrub})
+	p.Service = index.New(index.Options{
+		Store: st, Feed: p.feed, Build: p.build, Clock: clock.System{}, Worker: kit, Logger: h.logger, Scrub: h.scrub,
+	})
 	if h.hasty {
 		p.Hasten()
 	}
@@ -127,7 +130,9 @@ func event(typ, id, data string) store.NewEvent {
 // write stores events in one unit.
 func (h *house) write(t j17.Tenant, events ...store.NewEvent) {
 	h.tb.Helper()
-	if _, err := h.disk.Append(h.tb.Context(), t, []store.Append{{Events: events, Timestamp: time.Now().Unix()}}); err != nil {
+	if _, err := h.disk.Append(h.tb.Context(), t, []store.Append{
+		{Events: events, Timestamp: time.Now().Unix()},
+	}); err != nil {
 		h.tb.Fatal(err)
 	}
 }
@@ -170,8 +175,8 @@ type row struct {
 	keys   []j17.Key
 }
 
-// The indexes of items: all of them (0), their labels and the names of their shops (1), the words of their titles (2), how many notes there
-// are about them (3).
+// The indexes of items: all of them (0), their labels and the names of their shops (1), the words of their titles (2),
+// how many notes there are about them (3).
 const (
 	all = iota
 	labels
@@ -347,13 +352,17 @@ func parse(tb testing.TB, text string) value.Value {
 func (h *house) queries() (queries []wanted) {
 	text := value.StringValue
 	queries = append(queries, wanted{
-		name: "all", n: all, query: index.Query{Lanes: [][]index.Range{{index.All(all, 0)}}}, has: func([]value.Value) bool { return true },
+		name: "all", n: all, query: index.Query{Lanes: [][]index.Range{{index.All(all, 0)}}},
+		has: func([]value.Value) bool { return true },
 	}, wanted{
-		name: "by label", n: labels, query: index.Query{Lanes: [][]index.Range{{index.All(labels, 2)}}}, has: func([]value.Value) bool { return true },
+		name: "by label", n: labels, query: index.Query{Lanes: [][]index.Range{{index.All(labels, 2)}}},
+		has: func([]value.Value) bool { return true },
 	}, wanted{
 		name: "with notes", n: notes,
-		query: index.Query{Lanes: [][]index.Range{{index.All(notes, 1).Between(index.Bound{Value: value.Int(0), Exclusive: true}, index.Bound{})}}},
-		has:   func(v []value.Value) bool { return v[0].Sign() > 0 },
+		query: index.Query{Lanes: [][]index.Range{
+			{index.All(notes, 1).Between(index.Bound{Value: value.Int(0), Exclusive: true}, index.Bound{})},
+		}},
+		has: func(v []value.Value) bool { return v[0].Sign() > 0 },
 	})
 	for _, label := range []string{`null`, `true`, `1`, `"a"`, `"ab"`, `[]`} {
 		v := parse(h.tb, label)
@@ -371,12 +380,14 @@ func (h *house) queries() (queries []wanted) {
 			{index.All(labels, 2).Equal(one[1]).Between(index.Bound{Value: text("b")}, index.Bound{})},
 		}},
 		has: func(values []value.Value) bool {
-			return (compare(values[0], one[0]) == 0 || compare(values[0], one[1]) == 0) && values[1].Kind() == value.String && values[1].Str() >= "b"
+			return (compare(values[0], one[0]) == 0 || compare(values[0], one[1]) == 0) &&
+				values[1].Kind() == value.String && values[1].Str() >= "b"
 		},
 	}, wanted{
 		name: "label a..., or numbers up to 1", n: labels,
 		query: index.Query{Lanes: [][]index.Range{{
-			index.All(labels, 2).Between(index.Bound{}, index.Bound{Value: value.Int(1)}), index.All(labels, 2).Prefix("a"),
+			index.All(labels, 2).Between(index.Bound{}, index.Bound{Value: value.Int(1)}),
+			index.All(labels, 2).Prefix("a"),
 		}}},
 		has: func(values []value.Value) bool {
 			c, _ := value.Compare(values[0], value.Int(1))
@@ -419,7 +430,9 @@ func (h *house) check(t j17.Tenant, v *index.View) {
 			h.tb.Fatalf("%s: %d rows, %v, want %d", w.name, n, err, len(want))
 		}
 	}
-	for _, words := range []string{"red", "re", "red green", "red gr", "green re", "red blue gr", "red red", "re re", "red green re red"} {
+	for _, words := range []string{
+		"red", "re", "red green", "red gr", "green re", "red blue gr", "red red", "re re", "red green re red",
+	} {
 		h.checkWords(v, rows, index.AskedWords(words))
 	}
 }
@@ -449,7 +462,9 @@ func (h *house) checkWords(v *index.View, rows []*row, words []string) {
 	for _, r := range rows {
 		found := true
 		for i, word := range words {
-			found = found && slices.ContainsFunc(r.words, func(w string) bool { return w == word || i == len(words)-1 && strings.HasPrefix(w, word) })
+			found = found && slices.ContainsFunc(
+				r.words, func(w string) bool { return w == word || i == len(words)-1 && strings.HasPrefix(w, word) },
+			)
 		}
 		if found {
 			want = append(want, r.id)
@@ -471,7 +486,8 @@ func (h *house) checkWords(v *index.View, rows []*row, words []string) {
 	if len(words) == 1 {
 		slices.Sort(got) // they come in the order of the words
 	}
-	if n, err := v.CountWords(plenty(), titles, words); err != nil || !slices.Equal(got, want) || n != uint64(len(want)) {
+	if n, err := v.CountWords(plenty(), titles, words); err != nil || !slices.Equal(got, want) ||
+		n != uint64(len(want)) {
 		h.tb.Fatalf("words %v: %v, %d of them, %v, want %v", words, got, n, err, want)
 	}
 }
@@ -538,7 +554,10 @@ func (h *house) same(p *process, t j17.Tenant, id string) {
 func some(typ string, n int) string {
 	switch typ {
 	case "item":
-		label := []string{`null`, `true`, `false`, `1`, `1.0`, `"1"`, `"a"`, `"ab"`, `[]`, `{"a":1}`, `["a","ab",1]`, `[1,"1",1.0]`, `-2.5`, `["b"]`}
+		label := []string{
+			`null`, `true`, `false`, `1`, `1.0`, `"1"`, `"a"`, `"ab"`, `[]`, `{"a":1}`, `["a","ab",1]`, `[1,"1",1.0]`,
+			`-2.5`, `["b"]`,
+		}
 		title := []string{"Red green", "blue", "green, RED!", "great red blue", "", "Greens and reds"}
 		return fmt.Sprintf(`{"label":%s,"title":%q,"shop":"s%d"}`, label[n%len(label)], title[n/3%len(title)], n/7%3)
 	case "shop":

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// mostIDs and mostIDBytes bound the ids that are held in memory. Only as many questions at a time as there are places hold more than
-	// fewIDs, see View.room.
+	// mostIDs and mostIDBytes bound the ids that are held in memory. Only as many questions at a time as there are
+	// places hold more than fewIDs, see View.room.
 	fewIDs      = 1 << 16
 	mostIDs     = 1 << 20
 	mostIDBytes = 40 << 20
@@ -75,8 +75,8 @@ type ids struct {
 	// text has them one behind the other, ends where each ends.
 	text []byte
 	ends []uint32
-	// places has of each the upper half of its hash and, in its lower half, its number from 1 on, at the first free place from that of its hash
-	// on. There are at least twice as many.
+	// places has of each the upper half of its hash and, in its lower half, its number from 1 on, at the first free
+	// place from that of its hash on. There are at least twice as many.
 	places []uint64
 	marks  []bool
 	// most bounds them.

@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestIDsInMemory adds ids, some of them twice, and marks some: they are there once, in the order in which they came, up to the bound.
+// TestIDsInMemory adds ids, some of them twice, and marks some: they are there once, in the order in which they came,
+// up to the bound.
 func TestIDsInMemory(t *testing.T) {
 	const n = 5000
 	held := newIDs(n)
@@ -61,7 +62,10 @@ func TestUUIDs(t *testing.T) {
 			}
 		}
 	})
-	for _, text := range []string{"", "global", "0B6E9D4E-6f0a-4f3c-8c53-000000000001", "0b6e9d4e06f0a-4f3c-8c53-000000000001", "0b6e9d4e-6f0a-4f3c-8c53-00000000000", "0b6e9d4e-6f0a-4f3c-8c53-00000000000g"} {
+	for _, text := range []string{
+		"", "global", "0B6E9D4E-6f0a-4f3c-8c53-000000000001", "0b6e9d4e06f0a-4f3c-8c53-000000000001",
+		"0b6e9d4e-6f0a-4f3c-8c53-00000000000", "0b6e9d4e-6f0a-4f3c-8c53-00000000000g",
+	} {
 		if u, ok := uuidOf(text); ok {
 			t.Errorf("%q is taken for the UUID %s", text, u)
 		}

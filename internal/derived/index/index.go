@@ -1,10 +1,11 @@
-// Package index keeps the rows of an environment in order, by values that the declaration of an index gives for each of them, and finds
-// them as of one position. It knows nothing of what rows are: a Definition computes them.
+// Package index keeps the rows of an environment in order, by values that the declaration of an index gives for each of
+// them, and finds them as of one position. It knows nothing of what rows are: a Definition computes them.
 //
-// A definition's first build (build.go) goes through all aggregates of its type. From there a subscription of the feed (upkeep.go) finds
-// what each event can change, by what the rows were made from, and commits the new entries together with its checkpoint. So an index is
-// always as of one position, and a View (view.go) that waits for a position is exact. Entries are side items whose keys have the order of
-// values (entry.go). What a build has made is a slot: another build of the same index has its own, and takes over when it has caught up.
+// A definition's first build (build.go) goes through all aggregates of its type. From there a subscription of the feed
+// (upkeep.go) finds what each event can change, by what the rows were made from, and commits the new entries together
+// with its checkpoint. So an index is always as of one position, and a View (view.go) that waits for a position is
+// exact. Entries are side items whose keys have the order of values (entry.go). What a build has made is a slot:
+// another build of the same index has its own, and takes over when it has caught up.
 //
 // The decisions behind it are in docs/internals/derived.md.
 package index
@@ -44,18 +45,20 @@ type Row struct {
 
 // Definition says what is in an index.
 type Definition struct {
-	// ID tells indexes of an environment apart: another one is another index. It has to change with everything that decides entries.
+	// ID tells indexes of an environment apart: another one is another index. It has to change with everything that
+	// decides entries.
 	ID string
-	// Type is the one whose aggregates are rows. Types are further ones whose events can change rows: those of sources. Where
-	// rows are made from other rows, Types includes Type.
+	// Type is the one whose aggregates are rows. Types are further ones whose events can change rows: those of sources.
+	// Where rows are made from other rows, Types includes Type.
 	Type  string
 	Types []string
-	// Rows returns rows as they are at a position, one for each id in the same order. An error is tried again: that a row cannot be
-	// computed is none, but something to give entries for.
+	// Rows returns rows as they are at a position, one for each id in the same order. An error is tried again: that a
+	// row cannot be computed is none, but something to give entries for.
 	Rows func(ctx context.Context, t j17.Tenant, at j17.StreamID, ids []string) ([]Row, error)
-	// Learn, if not nil, is called with events before the rows that they change are computed, so that what these are made from need not be read
-	// again. They follow each other in the feed, all of the types that count, and were read when events had been rewritten so often, by the
-	// store's count. They are valid until it returns. Its errors count like those of Rows.
+	// Learn, if not nil, is called with events before the rows that they change are computed, so that what these are
+	// made from need not be read again. They follow each other in the feed, all of the types that count, and were read
+	// when events had been rewritten so often, by the store's count. They are valid until it returns. Its errors count
+	// like those of Rows.
 	Learn func(ctx context.Context, t j17.Tenant, events []*j17.Event, rewrites uint64) error
 }
 
@@ -85,7 +88,8 @@ type Options struct {
 	Scrub time.Duration
 }
 
-// Service keeps indexes and looks things up in them. It is safe for concurrent use, and so are several of them over one store.
+// Service keeps indexes and looks things up in them. It is safe for concurrent use, and so are several of them over one
+// store.
 type Service struct {
 	o      Options
 	counts counters
@@ -108,8 +112,8 @@ type Service struct {
 	waiters   *waiters
 	deferrals *deferrals
 
-	// bulking is held while many events are processed together; bulk is what was processed last if it is not done. begun is when somebody who has
-	// begun has found no turn, in nanoseconds.
+	// bulking is held while many events are processed together; bulk is what was processed last if it is not done.
+	// begun is when somebody who has begun has found no turn, in nanoseconds.
 	bulking sync.Mutex
 	bulk    *bulk
 	begun   atomic.Int64
@@ -121,8 +125,8 @@ type place struct {
 	name   string
 }
 
-// reach says that a slot, as it is in a revision, shows all events up to a position. It says nothing of any other revision: another
-// process that has taken the upkeep over may have gone on from an earlier position.
+// reach says that a slot, as it is in a revision, shows all events up to a position. It says nothing of any other
+// revision: another process that has taken the upkeep over may have gone on from an earlier position.
 type reach struct {
 	rev uint64
 	at  j17.StreamID
@@ -135,16 +139,18 @@ type counters struct {
 
 // Stats counts what a service has done since it was made.
 type Stats struct {
-	// Rows counts the rows that were computed because of events, Writes those of side items, Batches the parts of feeds that were
-	// handled.
+	// Rows counts the rows that were computed because of events, Writes those of side items, Batches the parts of feeds
+	// that were handled.
 	Rows, Writes, Batches uint64
-	// Views counts the views that were opened, Waited those that had to wait for events, Late the ones that did so in vain.
+	// Views counts the views that were opened, Waited those that had to wait for events, Late the ones that did so in
+	// vain.
 	Views, Waited, Late uint64
 	// Differences counts the indexes that were found not to be as they should.
 	Differences uint64
 	// Fanouts is the number of changes of many rows that are under way.
 	Fanouts int64
-	// Lag is for how long the event has waited that waits longest for an index to show it, of those that this process keeps.
+	// Lag is for how long the event has waited that waits longest for an index to show it, of those that this process
+	// keeps.
 	Lag time.Duration
 }
 
@@ -164,8 +170,12 @@ func New(o Options) *Service {
 		limits: usual(),
 	}
 	s.waiters = &waiters{clock: o.Clock, slots: map[place]*slotWaiters{}}
-	s.deferrals = &deferrals{clock: o.Clock, feed: o.Feed, limits: &s.limits, slots: map[place]*deferral{}, waiting: map[place]time.Time{}}
-	o.Feed.Handle(feed.Kind{Name: kind, Types: s.types, Notes: true, Do: s.hand, Batch: maxBatch, Rest: s.deferrals.mayDefer})
+	s.deferrals = &deferrals{
+		clock: o.Clock, feed: o.Feed, limits: &s.limits, slots: map[place]*deferral{}, waiting: map[place]time.Time{},
+	}
+	o.Feed.Handle(feed.Kind{
+		Name: kind, Types: s.types, Notes: true, Do: s.hand, Batch: maxBatch, Rest: s.deferrals.mayDefer,
+	})
 	o.Build.Handle(build.Kind{Name: kind, Page: s.page, Done: s.built, PageSize: buildPage, Sorted: true})
 	return s
 }
@@ -174,8 +184,9 @@ func New(o Options) *Service {
 func (s *Service) Stats() Stats {
 	c := &s.counts
 	stats := Stats{
-		Rows: c.rows.Load(), Writes: c.writes.Load(), Batches: c.batches.Load(), Views: c.views.Load(), Waited: c.waited.Load(),
-		Late: c.late.Load(), Differences: c.differences.Load(), Fanouts: c.fanouts.Load(),
+		Rows: c.rows.Load(), Writes: c.writes.Load(), Batches: c.batches.Load(), Views: c.views.Load(),
+		Waited: c.waited.Load(),
+		Late:   c.late.Load(), Differences: c.differences.Load(), Fanouts: c.fanouts.Load(),
 	}
 	stats.Lag = s.deferrals.lag()
 	return stats
@@ -215,7 +226,8 @@ func (s *Service) Ensure(ctx context.Context, t j17.Tenant, d *Definition) (Stat
 	}
 }
 
-// learn makes a definition known to this process as another one than it was, so that who is about to forget that one does not forget this.
+// learn makes a definition known to this process as another one than it was, so that who is about to forget that one
+// does not forget this.
 func (s *Service) learn(t j17.Tenant, d *Definition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,8 +262,8 @@ func conflict(err error) bool {
 	return is
 }
 
-// Know makes a definition known to this process, without a look at the index. It costs next to nothing where it is known already; what
-// has waited for it goes on.
+// Know makes a definition known to this process, without a look at the index. It costs next to nothing where it is
+// known already; what has waited for it goes on.
 func (s *Service) Know(ctx context.Context, t j17.Tenant, d *Definition) {
 	s.mu.Lock()
 	if s.known[place{t, d.ID}] != nil {
@@ -309,7 +321,10 @@ func (s *Service) starting(ctx context.Context, t j17.Tenant, d *Definition, h *
 	if err != nil {
 		return nil, err
 	}
-	sl := &slot{name: strings.ToLower(rand.Text()[:nameBytes]), ID: d.ID, Types: d.types(), After: writePosition(at), Old: h.Serving}
+	sl := &slot{
+		name: strings.ToLower(rand.Text()[:nameBytes]), ID: d.ID, Types: d.types(), After: writePosition(at),
+		Old: h.Serving,
+	}
 	h.Building = sl.name
 	return append(
 		s.o.Build.Start(kind, &build.Job{Tenant: t, Name: sl.name, Types: []string{d.Type}, At: at}),
@@ -330,15 +345,15 @@ func (s *Service) present(ctx context.Context, t j17.Tenant) (j17.StreamID, erro
 // removalPrefix begins the names of removals.
 const removalPrefix = "index/"
 
-// Rebuild builds an index again. What is there serves until the new one has caught up. It does nothing while a build runs;
-// store.ErrNotFound means that there is no such index, or that its definition is not known here.
+// Rebuild builds an index again. What is there serves until the new one has caught up. It does nothing while a build
+// runs; store.ErrNotFound means that there is no such index, or that its definition is not known here.
 func (s *Service) Rebuild(ctx context.Context, t j17.Tenant, id string) error {
 	_, err := s.rebuild(ctx, t, id, "")
 	return err
 }
 
-// rebuild is Rebuild. A slot that is unfit to be read, "" for none, is dropped at once, whatever is under way; it reports whether that was
-// done. Where the slot is not of the index, or no longer, it does nothing.
+// rebuild is Rebuild. A slot that is unfit to be read, "" for none, is dropped at once, whatever is under way; it
+// reports whether that was done. Where the slot is not of the index, or no longer, it does nothing.
 func (s *Service) rebuild(ctx context.Context, t j17.Tenant, id, unfit string) (dropped bool, err error) {
 	d := s.knows(t, id)
 	if d == nil {
@@ -362,8 +377,8 @@ func (s *Service) rebuild(ctx context.Context, t j17.Tenant, id, unfit string) (
 			return false, nil
 		}
 
-		// What is in the way goes, and the build begins unless a suitable one runs. A faster process has changed the head, which is
-		// examined again.
+		// What is in the way goes, and the build begins unless a suitable one runs. A faster process has changed the
+		// head, which is examined again.
 		sides, err := s.clear(ctx, t, &h, unfit, running)
 		if err != nil {
 			return false, err
@@ -383,9 +398,11 @@ func (s *Service) rebuild(ctx context.Context, t j17.Tenant, id, unfit string) (
 	}
 }
 
-// clear returns the writes that remove what is in the way of a build, and takes it out of a head: a build that has ended badly, and what
-// is unfit to be read.
-func (s *Service) clear(ctx context.Context, t j17.Tenant, h *head, unfit string, running bool) (sides []store.Side, err error) {
+// clear returns the writes that remove what is in the way of a build, and takes it out of a head: a build that has
+// ended badly, and what is unfit to be read.
+func (s *Service) clear(
+	ctx context.Context, t j17.Tenant, h *head, unfit string, running bool,
+) (sides []store.Side, err error) {
 	var names []string
 	if unfit != "" && unfit == h.Serving && unfit == h.Building && running {
 		// It has just taken over. What it was to remove at its end goes with it.
@@ -447,12 +464,14 @@ func (s *Service) drop(ctx context.Context, t j17.Tenant, name string) ([]store.
 	sides := append(s.o.Build.Forget(kind, name), store.Side{Op: store.Delete, Space: slotSpace, Key: name})
 	keys := store.Prefix(name + "/")
 	return append(sides, s.o.Build.Remove(
-		removalPrefix+name, build.Range{Space: entrySpace, Keys: keys, Plain: true}, build.Range{Space: rowSpace, Keys: keys, Plain: true},
+		removalPrefix+name, build.Range{Space: entrySpace, Keys: keys, Plain: true},
+		build.Range{Space: rowSpace, Keys: keys, Plain: true},
 		build.Range{Space: sourceSpace, Keys: keys, Plain: true}, build.Range{Space: countSpace, Keys: keys},
 	)), nil
 }
 
-// Remove removes an index, with what is being built of it; removing what is not there is no fault. Its entries go in the background.
+// Remove removes an index, with what is being built of it; removing what is not there is no fault. Its entries go in
+// the background.
 func (s *Service) Remove(ctx context.Context, t j17.Tenant, id string) error {
 	for {
 		d := s.knows(t, id)
@@ -493,8 +512,8 @@ func (s *Service) Remove(ctx context.Context, t j17.Tenant, id string) error {
 	}
 }
 
-// forget releases what is known of an index that was removed, unless somebody has begun it again meanwhile and knows another definition
-// than was known before.
+// forget releases what is known of an index that was removed, unless somebody has begun it again meanwhile and knows
+// another definition than was known before.
 func (s *Service) forget(t j17.Tenant, id string, d *Definition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -534,11 +553,12 @@ type Status struct {
 	Ready bool
 	// Rows, Entries and Bytes are how many rows are there, and what is stored of them.
 	Rows, Entries, Bytes uint64
-	// Position is that of the last event that the rows show, or that does not concern them; Lag the number of events behind it.
+	// Position is that of the last event that the rows show, or that does not concern them; Lag the number of events
+	// behind it.
 	Position j17.StreamID
 	Lag      uint64
-	// Build is how far the last build is, nil if that is no longer known; Fanout how far a change of many rows is that is under way,
-	// else nil.
+	// Build is how far the last build is, nil if that is no longer known; Fanout how far a change of many rows is that
+	// is under way, else nil.
 	Build  *build.Status
 	Fanout *build.Status
 }
@@ -570,7 +590,9 @@ func (s *Service) Status(ctx context.Context, t j17.Tenant, id string) (Status, 
 		return status, err
 	}
 	status.Position, status.Fanout = sl.after(), sl.Fanout.status()
-	for name, into := range map[string]*uint64{countRows: &status.Rows, countEntries: &status.Entries, countBytes: &status.Bytes} {
+	for name, into := range map[string]*uint64{
+		countRows: &status.Rows, countEntries: &status.Entries, countBytes: &status.Bytes,
+	} {
 		if *into, err = s.number(ctx, t, sl.name+"/"+name); err != nil {
 			return status, err
 		}

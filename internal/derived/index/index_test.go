@@ -55,7 +55,9 @@ func (h *house) rewrite(t j17.Tenant, id, data string) {
 	}
 	r := store.Rewrite{Streams: []store.RewrittenStream{{Key: key}}}
 	for n := range heads[0].Length {
-		r.Streams[0].Events = append(r.Streams[0].Events, store.Rewritten{Version: n + 1, Type: "was_erased", Data: []byte(data), Metadata: []byte(`{}`)})
+		r.Streams[0].Events = append(r.Streams[0].Events, store.Rewritten{
+			Version: n + 1, Type: "was_erased", Data: []byte(data), Metadata: []byte(`{}`),
+		})
 	}
 	if len(r.Streams[0].Events) == 0 {
 		return
@@ -65,8 +67,9 @@ func (h *house) rewrite(t j17.Tenant, id, data string) {
 	}
 }
 
-// TestHistories makes up histories of writes, erasures, rebuilds, restarts and new indexes, and of times in which nobody asks. Every view is
-// what a look at all aggregates at its position gives, also where upkeep rests and works in bulk after a handful of events.
+// TestHistories makes up histories of writes, erasures, rebuilds, restarts and new indexes, and of times in which
+// nobody asks. Every view is what a look at all aggregates at its position gives, also where upkeep rests and works in
+// bulk after a handful of events.
 func TestHistories(t *testing.T) {
 	seeds := 2
 	if os.Getenv("J17_SOAK") != "" {
@@ -143,18 +146,22 @@ func (h *house) accounted(p *process) {
 		}
 		counts[space] = len(items)
 	}
-	if status.Rows != uint64(counts["index.rows"]) || status.Entries != uint64(counts["index.entries"]) || status.Bytes != uint64(bytes) {
+	if status.Rows != uint64(counts["index.rows"]) || status.Entries != uint64(counts["index.entries"]) ||
+		status.Bytes != uint64(bytes) {
 		h.tb.Errorf("%+v, and there are %v in %d bytes", status, counts, bytes)
 	}
-	for space, want := range map[store.Space]int{"index.slots": 1, "index.heads": 1, "index.counts": 3, "build.jobs": 0, "build.removals": 0, "feed.subscriptions": 1} {
+	for space, want := range map[store.Space]int{
+		"index.slots": 1, "index.heads": 1, "index.counts": 3, "build.jobs": 0, "build.removals": 0,
+		"feed.subscriptions": 1,
+	} {
 		if n, err := h.disk.Count(ctx, prod, space, store.Range{}, 100); err != nil || n != want {
 			h.tb.Errorf("%d items in %s, %v, want %d", n, space, err, want)
 		}
 	}
 }
 
-// TestCrashes ends the process before and after each of its writes while an index is built, follows events and is rebuilt: what the
-// next one has is exact, and nothing is left over. Outside of soaks it is some of the writes.
+// TestCrashes ends the process before and after each of its writes while an index is built, follows events and is
+// rebuilt: what the next one has is exact, and nothing is left over. Outside of soaks it is some of the writes.
 func TestCrashes(t *testing.T) {
 	stride := 13
 	if os.Getenv("J17_SOAK") != "" {
@@ -227,7 +234,8 @@ func live(ctx context.Context, p *process, d *index.Definition) {
 	_, _ = p.Await(short, prod, d.ID) // it ends with the store at the latest
 }
 
-// TestUnderWriters reads an index while events are written, from two processes that share its upkeep. One of them ends in between.
+// TestUnderWriters reads an index while events are written, from two processes that share its upkeep. One of them ends
+// in between.
 func TestUnderWriters(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -282,8 +290,8 @@ func (h *house) pause(d time.Duration) {
 	<-timer.C
 }
 
-// TestFanout changes what thousands of rows are made from: they are worked off in parts, which a crash does not lose, while another index
-// is not held up, and nobody sees some rows before the others.
+// TestFanout changes what thousands of rows are made from: they are worked off in parts, which a crash does not lose,
+// while another index is not held up, and nobody sees some rows before the others.
 func TestFanout(t *testing.T) {
 	const rows = 2200
 	definition := func(h *house, id string) *index.Definition {
@@ -294,7 +302,10 @@ func TestFanout(t *testing.T) {
 				shop := j17.Key{Type: "shop", ID: "s"}
 				of, err := s.state(ctx, t, at, shop)
 				for _, id := range ids {
-					rows = append(rows, index.Row{ID: id, Entries: []index.Entry{index.NewEntry(0), index.NewEntry(1, of.Get("name"))}, Sources: []j17.Key{shop}})
+					rows = append(rows, index.Row{
+						ID: id, Entries: []index.Entry{index.NewEntry(0), index.NewEntry(1, of.Get("name"))},
+						Sources: []j17.Key{shop},
+					})
 				}
 				return rows, err
 			},
@@ -330,7 +341,8 @@ func TestFanout(t *testing.T) {
 			}
 			v, err := p.At(t.Context(), prod, "wide", h.end(prod))
 			for errors.As(err, new(*index.NotReadyError)) {
-				v, err = p.At(t.Context(), prod, "wide", h.end(prod)) // until the lease of the one that has ended is over
+				// Until the lease of the one that has ended is over.
+				v, err = p.At(t.Context(), prod, "wide", h.end(prod))
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -350,14 +362,15 @@ func TestFanout(t *testing.T) {
 	}
 }
 
-// TestFanoutIsNotSeenInPart waits in the middle of a change of many rows: the index is not read then, says how far it is, and goes on.
+// TestFanoutIsNotSeenInPart waits in the middle of a change of many rows: the index is not read then, says how far it
+// is, and goes on.
 func TestFanoutIsNotSeenInPart(t *testing.T) {
 	testFanoutIsNotSeenInPart(t, 3000, 2048, 128) // in bulk
 	testFanoutIsNotSeenInPart(t, 2999, 1024, 16)  // too many rows for that
 }
 
-// testFanoutIsNotSeenInPart has 3000 rows of which so many change in bulk; it waits behind the first commit of so many of them, which are computed
-// in slices.
+// testFanoutIsNotSeenInPart has 3000 rows of which so many change in bulk; it waits behind the first commit of so many
+// of them, which are computed in slices.
 func testFanoutIsNotSeenInPart(t *testing.T, most int, commit uint64, slice int64) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, h *house) {
@@ -377,7 +390,9 @@ func testFanoutIsNotSeenInPart(t *testing.T, most int, commit uint64, slice int6
 					<-held
 				}
 				for _, id := range ids {
-					rows = append(rows, index.Row{ID: id, Entries: []index.Entry{index.NewEntry(0)}, Sources: []j17.Key{shop}})
+					rows = append(rows, index.Row{
+						ID: id, Entries: []index.Entry{index.NewEntry(0)}, Sources: []j17.Key{shop},
+					})
 				}
 				return rows, ctx.Err()
 			},
@@ -396,7 +411,8 @@ func testFanoutIsNotSeenInPart(t *testing.T, most int, commit uint64, slice int6
 		}
 		close(held)
 		h.pass(time.Second)
-		if status, err := p.Status(t.Context(), prod, "wide"); err != nil || status.Fanout != nil || status.Lag != 0 || status.Rows != 3000 {
+		if status, err := p.Status(t.Context(), prod, "wide"); err != nil || status.Fanout != nil || status.Lag != 0 ||
+			status.Rows != 3000 {
 			t.Errorf("%+v, %v", status, err)
 		}
 		p.stop()
@@ -431,8 +447,8 @@ func TestQuietTypes(t *testing.T) {
 	})
 }
 
-// TestNotReady: an index that was not built yet says how far it is; one that cannot be built says why; one that does not get on is waited
-// for and then not served.
+// TestNotReady: an index that was not built yet says how far it is; one that cannot be built says why; one that does
+// not get on is waited for and then not served.
 func TestNotReady(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -460,8 +476,11 @@ func TestNotReady(t *testing.T) {
 		if _, err := p.Ensure(t.Context(), prod, d); err != nil {
 			t.Fatal(err)
 		}
-		h.notReady(p, "at the second page", func(e *index.NotReadyError) bool { return e.Done == 256 && e.Total == 600 })
-		if status, err := p.Status(t.Context(), prod, "one"); err != nil || status.Ready || status.Build.State != build.Running {
+		h.notReady(
+			p, "at the second page", func(e *index.NotReadyError) bool { return e.Done == 256 && e.Total == 600 },
+		)
+		if status, err := p.Status(t.Context(), prod, "one"); err != nil || status.Ready ||
+			status.Build.State != build.Running {
 			t.Errorf("%+v, %v", status, err)
 		}
 
@@ -482,7 +501,8 @@ func TestNotReady(t *testing.T) {
 		h.write(prod, event("item", "i000", `{"label":1}`))
 		begin := time.Now()
 		_, err := p.At(t.Context(), prod, "one", h.end(prod))
-		if notReady, is := errors.AsType[*index.NotReadyError](err); !is || notReady.Total == 0 || time.Since(begin) < 5*time.Second || time.Since(begin) > 10*time.Second {
+		if notReady, is := errors.AsType[*index.NotReadyError](err); !is || notReady.Total == 0 ||
+			time.Since(begin) < 5*time.Second || time.Since(begin) > 10*time.Second {
 			t.Errorf("behind by %+v: %v after %v", notReady, err, time.Since(begin))
 		}
 		v, err := p.At(t.Context(), prod, "one", j17.StreamID{})
@@ -506,7 +526,10 @@ func TestVerify(t *testing.T) {
 		t.Helper()
 		p := h.start(h.disk)
 		for n := range 30 {
-			h.write(prod, event("item", fmt.Sprintf("i%02d", n), some("item", n)), event("shop", fmt.Sprintf("s%d", n%3), some("shop", n)))
+			h.write(
+				prod, event("item", fmt.Sprintf("i%02d", n), some("item", n)),
+				event("shop", fmt.Sprintf("s%d", n%3), some("shop", n)),
+			)
 		}
 		d := source{h.disk}.definition(nil)
 		h.ready(p, prod, d)
@@ -525,7 +548,8 @@ func TestVerify(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if first, last := said[0], said[len(said)-1]; !slices.IsSorted(said) || first != 0 || last != status.Rows+status.Entries {
+		if first, last := said[0],
+			said[len(said)-1]; !slices.IsSorted(said) || first != 0 || last != status.Rows+status.Entries {
 			t.Errorf("it was at %v of %+v", said, status)
 		}
 
@@ -535,7 +559,9 @@ func TestVerify(t *testing.T) {
 				return store.Side{Op: store.Put, Space: space, Key: key, Value: v}
 			}
 			for what, harm := range map[string]func(it *store.Item) store.Side{
-				"removed": func(it *store.Item) store.Side { return store.Side{Op: store.Delete, Space: space, Key: it.Key} },
+				"removed": func(it *store.Item) store.Side {
+					return store.Side{Op: store.Delete, Space: space, Key: it.Key}
+				},
 				"added":   func(it *store.Item) store.Side { return put(it.Key+"x", it.Value) },
 				"changed": func(it *store.Item) store.Side { return put(it.Key, append([]byte("s"), it.Value...)) },
 			} {
@@ -586,7 +612,9 @@ func TestScrub(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := h.disk.Write(t.Context(), prod, []store.Side{{Op: store.Delete, Space: "index.entries", Key: items[0].Key}}); err != nil {
+		if err := h.disk.Write(t.Context(), prod, []store.Side{
+			{Op: store.Delete, Space: "index.entries", Key: items[0].Key},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		wait.Store(true)
@@ -629,7 +657,8 @@ func TestKnow(t *testing.T) {
 	})
 }
 
-// TestTotals: what all indexes have together is what each says, and how far the last one is behind while nobody keeps it up to date.
+// TestTotals: what all indexes have together is what each says, and how far the last one is behind while nobody keeps
+// it up to date.
 func TestTotals(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -648,7 +677,8 @@ func TestTotals(t *testing.T) {
 			if err != nil || status.Rows == 0 || status.Entries == 0 || status.Bytes == 0 {
 				t.Fatalf("%+v, %v", status, err)
 			}
-			want.Rows, want.Entries, want.Bytes = want.Rows+status.Rows, want.Entries+status.Entries, want.Bytes+status.Bytes
+			want.Rows, want.Entries, want.Bytes = want.Rows+status.Rows, want.Entries+status.Entries,
+				want.Bytes+status.Bytes
 		}
 		if got, err := p.Totals(t.Context()); err != nil || got != want {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
@@ -665,8 +695,8 @@ func TestTotals(t *testing.T) {
 	})
 }
 
-// TestNobodyWaitsForWhatIsGone: events that wait for a slot do so no longer when another one has taken its place, or when the index or the
-// environment is removed.
+// TestNobodyWaitsForWhatIsGone: events that wait for a slot do so no longer when another one has taken its place, or
+// when the index or the environment is removed.
 func TestNobodyWaitsForWhatIsGone(t *testing.T) {
 	for name, goes := range map[string]func(ctx context.Context, h *house, p *process) error{
 		"replaced": func(ctx context.Context, _ *house, p *process) error { return p.Rebuild(ctx, prod, "one") },

@@ -10,8 +10,9 @@ import (
 	"j17"
 )
 
-// TestADefinitionLearnsEvents writes events that concern an index, some that do not, and a rewrite between them: before rows are asked for, the
-// definition is told of each event that concerns them, in order, and of the count of rewrites. Rows that are built are learned from nothing.
+// TestADefinitionLearnsEvents writes events that concern an index, some that do not, and a rewrite between them: before
+// rows are asked for, the definition is told of each event that concerns them, in order, and of the count of rewrites.
+// Rows that are built are learned from nothing.
 func TestADefinitionLearnsEvents(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -24,7 +25,8 @@ func TestADefinitionLearnsEvents(t *testing.T) {
 			defer mu.Unlock()
 			for _, id := range ids {
 				asked[id] = true
-				if id != "before" && !slices.ContainsFunc(learned, func(text string) bool { return text == "item:"+id+"@1" }) {
+				if id != "before" &&
+					!slices.ContainsFunc(learned, func(text string) bool { return text == "item:"+id+"@1" }) {
 					t.Errorf("the row %s is asked for before its event is told of", id)
 				}
 			}

@@ -37,7 +37,10 @@ func (h *house) load(t j17.Tenant, items int) {
 		at = at.Next()
 		key := j17.Key{Type: typ, ID: id}
 		raw, layout := j17.AppendEvent(nil, at, key, "was_set", []byte(data), []byte(`{}`), 900_000_000)
-		e := j17.Event{StreamID: at, Key: key, Type: "was_set", Timestamp: 900_000_000, Raw: raw, Data: layout.DataOf(raw), Metadata: layout.MetadataOf(raw)}
+		e := j17.Event{
+			StreamID: at, Key: key, Type: "was_set", Timestamp: 900_000_000, Raw: raw, Data: layout.DataOf(raw),
+			Metadata: layout.MetadataOf(raw),
+		}
 		if _, err := l.Event(store.LoadedEvent{Event: &e}); err != nil {
 			h.tb.Fatal(err)
 		}
@@ -52,8 +55,8 @@ func (h *house) load(t j17.Tenant, items int) {
 	}
 }
 
-// TestAColdStartMeetsABuild fills an environment before an index of it is built, while that is looked at, and behind it: in each case the
-// index has all of it, and what comes later.
+// TestAColdStartMeetsABuild fills an environment before an index of it is built, while that is looked at, and behind
+// it: in each case the index has all of it, and what comes later.
 func TestAColdStartMeetsABuild(t *testing.T) {
 	const items = 24
 	for _, moment := range []string{"before", "in the middle", "behind"} {

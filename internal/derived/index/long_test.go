@@ -10,15 +10,18 @@ import (
 	"j17/internal/derived/index"
 )
 
-// TestSeveralLongValues looks for several values that are cut at the same place, among others: each row is found once, at its first value, page by
-// page and counted.
+// TestSeveralLongValues looks for several values that are cut at the same place, among others: each row is found once,
+// at its first value, page by page and counted.
 func TestSeveralLongValues(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
 		long := strings.Repeat("x", 1000)
 		a, b, c := long+"a", long+"b", long+"c"
 		list := func(values ...string) string { return `["` + strings.Join(values, `","`) + `"]` }
-		lists := []string{list(a), list(b), list(c), list(a, b), list(c, b, a), list("k", b), list("z", a), list("xx"), list(long), list("k", "z")}
+		lists := []string{
+			list(a), list(b), list(c), list(a, b), list(c, b, a), list("k", b), list("z", a), list("xx"), list(long),
+			list("k", "z"),
+		}
 		for n, label := range lists {
 			h.write(prod, event("item", fmt.Sprintf("i%02d", n), `{"label":`+label+`}`))
 		}
@@ -38,7 +41,8 @@ func TestSeveralLongValues(t *testing.T) {
 			var want []string
 			for _, text := range wanted {
 				for n, label := range lists {
-					if id := fmt.Sprintf("i%02d", n); strings.Contains(label, `"`+text+`"`) && !slices.Contains(want, id) {
+					if id := fmt.Sprintf("i%02d", n); strings.Contains(label, `"`+text+`"`) &&
+						!slices.Contains(want, id) {
 						want = append(want, id)
 					}
 				}

@@ -14,9 +14,10 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestManyValuesInEitherDirection goes through rows with many values each, of which a question lets through all but the first: at the end of the
-// index nearly every entry is one of a row that stands before. Both directions have the same rows, page by page and in one search, and no page
-// costs more than a few passes through all records, however many entries there are.
+// TestManyValuesInEitherDirection goes through rows with many values each, of which a question lets through all but the
+// first: at the end of the index nearly every entry is one of a row that stands before. Both directions have the same
+// rows, page by page and in one search, and no page costs more than a few passes through all records, however many
+// entries there are.
 func TestManyValuesInEitherDirection(t *testing.T) {
 	const rows, values, page = 4500, 20, 1000
 	inBubble(t, func(t *testing.T, h *house) {

@@ -15,7 +15,8 @@ import (
 const (
 	// fewEntries bounds the entries of a beginning of words whose rows are put in order in memory.
 	fewEntries = 4096
-	// mostWords bounds the words with one beginning whose rows are read side by side, leastPage the rows that are read of each at a time.
+	// mostWords bounds the words with one beginning whose rows are read side by side, leastPage the rows that are read
+	// of each at a time.
 	mostWords = 256
 	leastPage = 16
 	// heldIDs is about how many ids of them are read ahead together.
@@ -26,8 +27,9 @@ const (
 	fewLooks = 512
 )
 
-// Words returns up to limit rows, behind a cursor, that have all of some words in index n, the last one as the beginning of a word. They
-// come in the order of ids; where there is one word only, in that of the words found and then of ids. words are those of SplitWords.
+// Words returns up to limit rows, behind a cursor, that have all of some words in index n, the last one as the
+// beginning of a word. They come in the order of ids; where there is one word only, in that of the words found and then
+// of ids. words are those of SplitWords.
 func (v *View) Words(b *work.Budget, n int, words []string, after string, limit int) (hits []Hit, err error) {
 	if len(words) == 1 {
 		return v.Scan(b, wordQuery(n, words[0]), after, limit)
@@ -65,8 +67,8 @@ func wordQuery(n int, word string) Query {
 	return Query{Lanes: [][]Range{{All(n, 1).Prefix(word)}}}
 }
 
-// lists returns the rows of each of some words, the last one as the beginning of a word: where too many words begin so, its rows are in no
-// list, and rest is where their entries are.
+// lists returns the rows of each of some words, the last one as the beginning of a word: where too many words begin so,
+// its rows are in no list, and rest is where their entries are.
 func (v *View) lists(b *work.Budget, n int, words []string) (lists []rows, rest *Range, err error) {
 	if len(words) == 0 {
 		return nil, nil, nil
@@ -84,15 +86,17 @@ func (v *View) lists(b *work.Budget, n int, words []string) (lists []rows, rest 
 	return append(lists, list), nil, nil
 }
 
-// eachMatch passes the ids of rows that are in all of some lists, and have an entry in the rest if there is one, in order until do reports
-// false. For the rest a few records are read, which often is enough for a page. Then its rows become a list too, and where they are too many
-// for that its entries are gone through, as often as there are more rows in the lists than are held in memory.
+// eachMatch passes the ids of rows that are in all of some lists, and have an entry in the rest if there is one, in
+// order until do reports false. For the rest a few records are read, which often is enough for a page. Then its rows
+// become a list too, and where they are too many for that its entries are gone through, as often as there are more rows
+// in the lists than are held in memory.
 func (v *View) eachMatch(b *work.Budget, lists []rows, rest *Range, after string, do func(id string) bool) error {
 	if rest == nil {
 		return eachCommon(b, lists, after, do)
 	}
 
-	// The first rows that the lists have in common are looked at one by one, which is all there is to do where there are few.
+	// The first rows that the lists have in common are looked at one by one, which is all there is to do where there
+	// are few.
 	var failed error
 	looked, most, more := 0, fewLooks, true
 	look := func(id string) bool {
@@ -124,7 +128,8 @@ func (v *View) eachMatch(b *work.Budget, lists []rows, rest *Range, after string
 		return eachCommon(b, append(lists, list), after, do)
 	}
 
-	// They do not: as many rows of the lists as fit are held, and all entries of the rest passed for them, part by part.
+	// They do not: as many rows of the lists as fit are held, and all entries of the rest passed for them, part by
+	// part.
 	for more {
 		some := newIDs(v.held)
 		err := eachCommon(b, lists, after, func(id string) bool {
@@ -367,7 +372,8 @@ func (v *View) gathered(b *work.Budget, of *Range) (rows, error) {
 	return &either{words: []*word{{rows: &list}, {rows: &odd}}}, nil
 }
 
-// either are the rows of several words, each once. The first one is the one whose next row comes first: they are a heap.
+// either are the rows of several words, each once. The first one is the one whose next row comes first: they are a
+// heap.
 type either struct {
 	words []*word
 	begun bool
@@ -380,7 +386,8 @@ type word struct {
 	next string
 }
 
-// either returns the rows that have an entry under one of some texts. The more there are the less is read of each at a time.
+// either returns the rows that have an entry under one of some texts. The more there are the less is read of each at a
+// time.
 func (v *View) either(b *work.Budget, texts []string) *either {
 	e := &either{}
 	most := min(max(heldIDs/max(len(texts), 1), leastPage), lastPage)
@@ -410,7 +417,8 @@ func (e *either) seek(id string) (string, error) {
 	return e.words[0].next, nil
 }
 
-// advance takes one of the words to an id, or removes it where it has no further rows. All behind it are in their places, and it is afterwards.
+// advance takes one of the words to an id, or removes it where it has no further rows. All behind it are in their
+// places, and it is afterwards.
 func (e *either) advance(i int, id string) (err error) {
 	w := e.words[i]
 	if w.next, err = w.seek(id); err != nil {

@@ -11,7 +11,9 @@ func metrics(s *Service) []part.Metric {
 			func() uint64 { return s.Stats().Writes }),
 		part.Counter("j17_index_batches_total", "Parts of feeds that indexes were brought up to date with.",
 			func() uint64 { return s.Stats().Batches }),
-		part.Counter("j17_index_views_total", "Views of indexes that were opened.", func() uint64 { return s.Stats().Views }),
+		part.Counter(
+			"j17_index_views_total", "Views of indexes that were opened.", func() uint64 { return s.Stats().Views },
+		),
 		part.Counter("j17_index_waits_total", "Views that had to wait until an index was up to date.",
 			func() uint64 { return s.Stats().Waited }),
 		part.Counter("j17_index_late_total", "Views whose wait for an index timed out.",

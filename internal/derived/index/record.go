@@ -21,8 +21,9 @@ const (
 	// slotSpace has an item for each slot under its name: how far it is; countSpace numbers of it under "slot/name".
 	slotSpace  store.Space = "index.slots"
 	countSpace store.Space = "index.counts"
-	// entrySpace has the entries under "slot/entry" with an end and the row's id behind it; rowSpace what a row has, and was made from,
-	// under "slot/id"; sourceSpace under "slot/source", with an end behind it, the ids of the rows that were made from the source.
+	// entrySpace has the entries under "slot/entry" with an end and the row's id behind it; rowSpace what a row has,
+	// and was made from, under "slot/id"; sourceSpace under "slot/source", with an end behind it, the ids of the rows
+	// that were made from the source.
 	entrySpace  store.Space = "index.entries"
 	rowSpace    store.Space = "index.rows"
 	sourceSpace store.Space = "index.sources"
@@ -53,12 +54,14 @@ type slot struct {
 	rev  uint64
 }
 
-// fanout is a change of so many rows that they are worked off in several commits. Until it is done the slot is not read.
+// fanout is a change of so many rows that they are worked off in several commits. Until it is done the slot is not
+// read.
 type fanout struct {
 	// To is the position that the rows will be as of.
 	To []byte `json:"to"`
-	// Sources are what has changed, in order. At is the number of the one whose rows are being made, Row the last of these. With Feed there are
-	// none: the rows are those that follow from the events up to To, and Row is the last one of all.
+	// Sources are what has changed, in order. At is the number of the one whose rows are being made, Row the last of
+	// these. With Feed there are none: the rows are those that follow from the events up to To, and Row is the last one
+	// of all.
 	Sources []string `json:"sources"`
 	Feed    bool     `json:"feed,omitempty"`
 	At      int      `json:"at,omitempty"`
@@ -80,7 +83,9 @@ func writePosition(at j17.StreamID) []byte { return store.AppendStamp(nil, at) }
 
 // put returns the write of a slot in place of the one that it was read as.
 func (s *slot) put() store.Side {
-	return store.Side{Op: store.Put, Space: slotSpace, Key: s.name, Value: encode(s), Cond: condition(s.rev), Rev: s.rev}
+	return store.Side{
+		Op: store.Put, Space: slotSpace, Key: s.name, Value: encode(s), Cond: condition(s.rev), Rev: s.rev,
+	}
 }
 
 // put returns the write of a head in place of the one that it was read as.
@@ -127,7 +132,8 @@ func readSlot(get getter, name string) (*slot, error) {
 	}
 	s := &slot{name: name, rev: it.Rev}
 	if err := json.Unmarshal(it.Value, s); err != nil {
-		return nil, unreadable{&store.CorruptionError{Where: "what is kept of the slot " + name + " of an index", Err: err}}
+		return nil,
+			unreadable{&store.CorruptionError{Where: "what is kept of the slot " + name + " of an index", Err: err}}
 	}
 	return s, nil
 }

@@ -30,15 +30,18 @@ func (s *interrupted) Write(ctx context.Context, t j17.Tenant, sides []store.Sid
 	return err
 }
 
-// TestRemovedWhileManyRowsFollow: another process removes an index between two commits of rows, of a backlog and of a source of many: the slot is gone
-// when its upkeep looks at it again. The upkeep ends without a fault, and nothing is left.
+// TestRemovedWhileManyRowsFollow: another process removes an index between two commits of rows, of a backlog and of a
+// source of many: the slot is gone when its upkeep looks at it again. The upkeep ends without a fault, and nothing is
+// left.
 func TestRemovedWhileManyRowsFollow(t *testing.T) {
 	shop := j17.Key{Type: "shop", ID: "s"}
 	d := &index.Definition{
 		ID: "one", Type: "item", Types: []string{"shop"},
 		Rows: func(_ context.Context, _ j17.Tenant, _ j17.StreamID, ids []string) (rows []index.Row, err error) {
 			for _, id := range ids {
-				rows = append(rows, index.Row{ID: id, Entries: []index.Entry{index.NewEntry(0)}, Sources: []j17.Key{shop}})
+				rows = append(rows, index.Row{
+					ID: id, Entries: []index.Entry{index.NewEntry(0)}, Sources: []j17.Key{shop},
+				})
 			}
 			return rows, nil
 		},
@@ -80,8 +83,12 @@ func TestRemovedWhileManyRowsFollow(t *testing.T) {
 					if strings.Contains(h.log.String(), "ERROR") || strings.Contains(h.log.String(), "WARN") {
 						t.Errorf("removed after %d writes: %s", left, h.log)
 					}
-					for _, space := range []store.Space{"index.slots", "index.heads", "index.counts", "index.entries", "index.rows", "index.sources", "feed.subscriptions"} {
-						if n, err := h.disk.Count(t.Context(), prod, space, store.Range{}, 10); err != nil || n != 0 && st.left.Load() < 1 {
+					for _, space := range []store.Space{
+						"index.slots", "index.heads", "index.counts", "index.entries", "index.rows", "index.sources",
+						"feed.subscriptions",
+					} {
+						if n, err := h.disk.Count(t.Context(), prod, space, store.Range{}, 10); err != nil ||
+							n != 0 && st.left.Load() < 1 {
 							t.Errorf("removed after %d writes: %d items in %s, %v", left, n, space, err)
 						}
 					}

@@ -27,8 +27,9 @@ func keptDamage(err error) error {
 // resetEvery is the least time between two times that all indexes of an environment are thrown away.
 const resetEvery = time.Minute
 
-// reset throws away all indexes of an environment where an error is that heads or slots cannot be read: what is stored of an index is known to
-// them alone. The error is store.ErrNotFound then, since a query of a missing index has it built. Any other error stays.
+// reset throws away all indexes of an environment where an error is that heads or slots cannot be read: what is stored
+// of an index is known to them alone. The error is store.ErrNotFound then, since a query of a missing index has it
+// built. Any other error stays.
 func (s *Service) reset(ctx context.Context, t j17.Tenant, err error) error {
 	if _, is := errors.AsType[unreadable](err); !is {
 		return err
@@ -40,7 +41,8 @@ func (s *Service) reset(ctx context.Context, t j17.Tenant, err error) error {
 		return &NotReadyError{} // somebody has seen the same, and done it
 	}
 
-	// Nobody is to write what belongs to nothing: a build or a subscription, which looks for its slot by itself where it is not known here.
+	// Nobody is to write what belongs to nothing: a build or a subscription, which looks for its slot by itself where
+	// it is not known here.
 	ctx = context.WithoutCancel(ctx)
 	for _, name := range s.slotsOf(t) {
 		if failed := s.o.Feed.Unsubscribe(ctx, t, kind, name); failed != nil {
@@ -50,7 +52,9 @@ func (s *Service) reset(ctx context.Context, t j17.Tenant, err error) error {
 	}
 	sides, failed := s.o.Build.ForgetAll(ctx, t, kind)
 	if failed == nil {
-		failed = s.o.Store.Empty(ctx, t, []store.Space{headSpace, slotSpace, countSpace, entrySpace, rowSpace, sourceSpace}, sides)
+		failed = s.o.Store.Empty(
+			ctx, t, []store.Space{headSpace, slotSpace, countSpace, entrySpace, rowSpace, sourceSpace}, sides,
+		)
 	}
 	if failed != nil {
 		return errors.Join(err, failed)

@@ -36,14 +36,18 @@ func (s *spoiled) Get(ctx context.Context, t j17.Tenant, space store.Space, key 
 	return s.Store.Get(ctx, t, space, key)
 }
 
-func (s *spoiled) Scan(ctx context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int) ([]store.Item, error) {
+func (s *spoiled) Scan(
+	ctx context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int,
+) ([]store.Item, error) {
 	if err := s.damaged(space); err != nil {
 		return nil, err
 	}
 	return s.Store.Scan(ctx, t, space, keys, limit)
 }
 
-func (s *spoiled) Empty(ctx context.Context, t j17.Tenant, spaces []store.Space, side []store.Side, fences ...store.Fence) error {
+func (s *spoiled) Empty(
+	ctx context.Context, t j17.Tenant, spaces []store.Space, side []store.Side, fences ...store.Fence,
+) error {
 	err := s.Store.Empty(ctx, t, spaces, side, fences...)
 	if of := s.space.Load(); err == nil && of != nil && slices.Contains(spaces, *of) {
 		s.space.Store(nil)
@@ -59,7 +63,9 @@ func (h *house) garble(space store.Space) {
 		h.tb.Fatal(items, err)
 	}
 	for _, it := range items {
-		if err := h.disk.Write(h.tb.Context(), prod, []store.Side{{Op: store.Put, Space: space, Key: it.Key, Value: []byte(`{"`)}}); err != nil {
+		if err := h.disk.Write(h.tb.Context(), prod, []store.Side{
+			{Op: store.Put, Space: space, Key: it.Key, Value: []byte(`{"`)},
+		}); err != nil {
 			h.tb.Fatal(err)
 		}
 	}
@@ -68,19 +74,24 @@ func (h *house) garble(space store.Space) {
 // bare fails where something of an index is stored.
 func (h *house) bare() {
 	h.tb.Helper()
-	for _, space := range []store.Space{"index.heads", "index.slots", "index.counts", "index.entries", "index.rows", "index.sources"} {
+	for _, space := range []store.Space{
+		"index.heads", "index.slots", "index.counts", "index.entries", "index.rows", "index.sources",
+	} {
 		if items, err := h.disk.Scan(h.tb.Context(), prod, space, store.Range{}, 10); err != nil || len(items) > 0 {
 			h.tb.Errorf("%s has %d items, %v", space, len(items), err)
 		}
 	}
 }
 
-// TestDamagedHeadsAndSlots: it cannot be read which slots there are, or how far one is. Whoever finds that, a reader, a comparison, an erasure,
-// a build that goes on, has all indexes of the environment thrown away; they are rebuilt when somebody asks for them, and nothing is left of
-// what was there.
+// TestDamagedHeadsAndSlots: it cannot be read which slots there are, or how far one is. Whoever finds that, a reader, a
+// comparison, an erasure, a build that goes on, has all indexes of the environment thrown away; they are rebuilt when
+// somebody asks for them, and nothing is left of what was there.
 func TestDamagedHeadsAndSlots(t *testing.T) {
 	for name, find := range map[string]func(h *house, p *process) error{
-		"reader": func(h *house, p *process) error { _, err := p.At(h.tb.Context(), prod, "one", h.end(prod)); return err },
+		"reader": func(h *house, p *process) error {
+			_, err := p.At(h.tb.Context(), prod, "one", h.end(prod))
+			return err
+		},
 		"list": func(h *house, p *process) error {
 			if _, err := p.List(h.tb.Context(), prod); err != nil {
 				return err
@@ -88,7 +99,10 @@ func TestDamagedHeadsAndSlots(t *testing.T) {
 			_, err := p.Status(h.tb.Context(), prod, "one")
 			return err
 		},
-		"comparison": func(h *house, p *process) error { _, err := p.Verify(h.tb.Context(), prod, "one", nil); return err },
+		"comparison": func(h *house, p *process) error {
+			_, err := p.Verify(h.tb.Context(), prod, "one", nil)
+			return err
+		},
 		"erasure": func(h *house, p *process) error {
 			// An erasure waits for what it does not know about.
 			if err := p.Erase(h.tb.Context(), prod, part.Erased{Note: h.end(prod)}); err != nil {
@@ -109,7 +123,10 @@ func TestDamagedHeadsAndSlots(t *testing.T) {
 					t.Helper()
 					st := &spoiled{Store: h.disk}
 					p := h.start(st)
-					h.write(prod, event("shop", "s0", some("shop", 0)), event("item", "i00", some("item", 0)), event("item", "i01", some("item", 1)))
+					h.write(
+						prod, event("shop", "s0", some("shop", 0)), event("item", "i00", some("item", 0)),
+						event("item", "i01", some("item", 1)),
+					)
 					d := source{h.disk}.definition(nil)
 					h.ready(p, prod, d)
 					damage(h, st)
@@ -131,8 +148,8 @@ func TestDamagedHeadsAndSlots(t *testing.T) {
 	}
 }
 
-// TestUpkeepMeetsADamagedSlot: it cannot be read how far a slot is that events are to be brought into. That is mended though nobody asks for the
-// index, which is rebuilt when somebody does.
+// TestUpkeepMeetsADamagedSlot: it cannot be read how far a slot is that events are to be brought into. That is mended
+// though nobody asks for the index, which is rebuilt when somebody does.
 func TestUpkeepMeetsADamagedSlot(t *testing.T) {
 	for what, damage := range map[string]func(h *house, st *spoiled){
 		"garbled":    func(h *house, _ *spoiled) { h.garble("index.slots") },
@@ -182,7 +199,8 @@ func TestUpkeepMeetsADamagedSlot(t *testing.T) {
 	}
 }
 
-// TestADamagedSlotThatIsBuilt: a build cannot read its own slot any longer. It ends, and nothing of what it has made is left.
+// TestADamagedSlotThatIsBuilt: a build cannot read its own slot any longer. It ends, and nothing of what it has made is
+// left.
 func TestADamagedSlotThatIsBuilt(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()

@@ -16,7 +16,8 @@ import (
 	"j17/internal/storage/storetest"
 )
 
-// copied is a store whose environment is copied, as a backup is made of it, when a build has come to it for the nth time.
+// copied is a store whose environment is copied, as a backup is made of it, when a build has come to it for the nth
+// time.
 type copied struct {
 	store.Store
 	left *atomic.Int64
@@ -41,8 +42,8 @@ func (c copied) come() {
 	}
 }
 
-// TestARestorationMeetsABuild restores what an environment held at each moment of the build of an index: where that was under way it goes on, or begins
-// again, and the index has all of what was restored and what comes later.
+// TestARestorationMeetsABuild restores what an environment held at each moment of the build of an index: where that was
+// under way it goes on, or begins again, and the index has all of what was restored and what comes later.
 func TestARestorationMeetsABuild(t *testing.T) {
 	moments := 0
 	for ended := false; !ended; moments++ {

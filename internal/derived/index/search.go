@@ -11,11 +11,12 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Search goes through the rows that a query finds, a page at a time. It is for one goroutine, and only as long as its view is open.
+// Search goes through the rows that a query finds, a page at a time. It is for one goroutine, and only as long as its
+// view is open.
 //
-// It reads entries in their order and leaves out those whose row has an earlier one in the query. Where most of what it reads is left out, as
-// at the end of an index of lists of tags, it goes through the records of all rows instead: that takes as long as there are rows, however
-// many entries they have.
+// It reads entries in their order and leaves out those whose row has an earlier one in the query. Where most of what it
+// reads is left out, as at the end of an index of lists of tags, it goes through the records of all rows instead: that
+// takes as long as there are rows, however many entries they have.
 type Search struct {
 	v *View
 	b *work.Budget
@@ -25,10 +26,12 @@ type Search struct {
 
 	lanes []*lane
 	seen  firsts
-	// hits are those behind the start of the latest page; last is the cursor of the last one that was found, or where the search has begun.
+	// hits are those behind the start of the latest page; last is the cursor of the last one that was found, or where
+	// the search has begun.
 	hits []Hit
 	last string
-	// wasted is what entries have cost that were left out, in units of work; bound is how much that may be, 0 until it is known.
+	// wasted is what entries have cost that were left out, in units of work; bound is how much that may be, 0 until it
+	// is known.
 	wasted, bound int64
 	// byRecord reports that the records are gone through, ended that there are no further rows.
 	byRecord, ended bool
@@ -53,8 +56,9 @@ func (v *View) Scan(b *work.Budget, q Query, after string, limit int) ([]Hit, er
 	return v.Search(b, q, after, limit).Next(after, limit)
 }
 
-// Next returns up to limit rows behind the cursor of one of the page before, or from where the search has begun. What is looked at is work of the
-// budget. The error is a *NotReadyError where what is stored is damaged: the index is rebuilt then, and is not read before that is done.
+// Next returns up to limit rows behind the cursor of one of the page before, or from where the search has begun. What
+// is looked at is work of the budget. The error is a *NotReadyError where what is stored is damaged: the index is
+// rebuilt then, and is not read before that is done.
 func (s *Search) Next(after string, limit int) ([]Hit, error) {
 	if i := slices.IndexFunc(s.hits, func(h Hit) bool { return h.Cursor == after }); i >= 0 {
 		s.hits = s.hits[i+1:]
@@ -206,8 +210,8 @@ func (q *Query) ranges() (n int) {
 	return n
 }
 
-// firsts remembers, of rows that have several entries, which is the first that a question finds: who has a thousand of them is looked
-// up once.
+// firsts remembers, of rows that have several entries, which is the first that a question finds: who has a thousand of
+// them is looked up once.
 type firsts map[string]foundAt
 
 // foundAt is the place of an entry among those of all lanes.
@@ -257,7 +261,8 @@ func (r *record) cost(ranges int) int {
 // recordCost is what it takes to find a record, whatever it holds.
 const recordCost = 150
 
-// firstOf returns the first entry of the record that a query finds. Entries are in order, and so are those of each lane.
+// firstOf returns the first entry of the record that a query finds. Entries are in order, and so are those of each
+// lane.
 func (r *record) firstOf(q *Query, id string) (at foundAt, ok bool) {
 	for n, ranges := range q.Lanes {
 		for i := range r.entries {

@@ -26,7 +26,9 @@ type behindHand struct {
 }
 
 // ReadChanges ends behind the end.
-func (s *behindHand) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+func (s *behindHand) ReadChanges(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		for e, err := range s.Store.ReadChanges(ctx, t, after, limit) {
 			if end := s.end.Load(); err == nil && end != nil && e.Event != nil && e.Event.StreamID.Compare(*end) > 0 {
@@ -39,8 +41,9 @@ func (s *behindHand) ReadChanges(ctx context.Context, t j17.Tenant, after j17.St
 	}
 }
 
-// TestWhoHasLostTheUpkeepKnowsNothing: a process has handled two events that together change nothing, so that it has written nothing, and is
-// taken over by one that goes on between them. What the first one knows of its own is not true of what the index shows then.
+// TestWhoHasLostTheUpkeepKnowsNothing: a process has handled two events that together change nothing, so that it has
+// written nothing, and is taken over by one that goes on between them. What the first one knows of its own is not true
+// of what the index shows then.
 func TestWhoHasLostTheUpkeepKnowsNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -94,7 +97,10 @@ func TestWhoHasLostTheUpkeepKnowsNothing(t *testing.T) {
 		defer stop()
 		v, err = first.At(moment, prod, "one", h.end(prod))
 		if err == nil {
-			hits, err := v.Scan(plenty(), index.Query{Lanes: [][]index.Range{{index.All(labels, 2).Equal(value.StringValue("a"))}}}, "", 10)
+			hits, err := v.Scan(
+				plenty(), index.Query{Lanes: [][]index.Range{{index.All(labels, 2).Equal(value.StringValue("a"))}}}, "",
+				10,
+			)
 			t.Errorf("there is a view as of %s, of %s; %v have the label, %v", v.Position(), h.end(prod), hits, err)
 			v.Close()
 		}
@@ -107,8 +113,8 @@ func TestWhoHasLostTheUpkeepKnowsNothing(t *testing.T) {
 	})
 }
 
-// TestRemovedWhileABuildTakesOver ends a process before and after each write with which an index is rebuilt, and removes the index, or
-// cancels the build and removes it then: nothing is left of either slot.
+// TestRemovedWhileABuildTakesOver ends a process before and after each write with which an index is rebuilt, and
+// removes the index, or cancels the build and removes it then: nothing is left of either slot.
 func TestRemovedWhileABuildTakesOver(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		for left, over := 0, false; !over; left++ {
@@ -135,7 +141,8 @@ func TestRemovedWhileABuildTakesOver(t *testing.T) {
 				}
 				h.pass(time.Minute)
 				for _, space := range []store.Space{
-					"index.slots", "index.heads", "index.counts", "index.entries", "index.rows", "index.sources", "build.jobs", "build.progress",
+					"index.slots", "index.heads", "index.counts", "index.entries", "index.rows", "index.sources",
+					"build.jobs", "build.progress",
 					"build.removals", "feed.subscriptions",
 				} {
 					if n, err := h.disk.Count(t.Context(), prod, space, store.Range{}, 100); err != nil || n != 0 {
@@ -168,8 +175,8 @@ func (s *told) Write(ctx context.Context, t j17.Tenant, sides []store.Side, fenc
 	return err
 }
 
-// TestCancelledWhileABuildTakesOver cancels a build before it takes over, and while it does: either it is cancelled or it serves, and nothing
-// is left that nobody knows of.
+// TestCancelledWhileABuildTakesOver cancels a build before it takes over, and while it does: either it is cancelled or
+// it serves, and nothing is left that nobody knows of.
 func TestCancelledWhileABuildTakesOver(t *testing.T) {
 	for _, meanwhile := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, h *house) {
@@ -181,8 +188,8 @@ func TestCancelledWhileABuildTakesOver(t *testing.T) {
 			h.ready(canceller, prod, d)
 			canceller.stop()
 
-			// The build's process waits before it takes over until the build is cancelled; or, until somebody is about to do that, who
-			// waits until it has.
+			// The build's process waits before it takes over until the build is cancelled; or, until somebody is about
+			// to do that, who waits until it has.
 			once, about, over, done := sync.Once{}, make(chan struct{}), make(chan struct{}), make(chan error, 1)
 			other.before = func(of store.Space) {
 				if of == "build.jobs" && meanwhile {
@@ -261,8 +268,8 @@ func TestRemovedWhileItIsWanted(t *testing.T) {
 	})
 }
 
-// TestWantedWhileItIsRemoved begins an index again right after it was removed, before the process that has removed it has let go of what it
-// knows: the index is built.
+// TestWantedWhileItIsRemoved begins an index again right after it was removed, before the process that has removed it
+// has let go of what it knows: the index is built.
 func TestWantedWhileItIsRemoved(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -292,8 +299,8 @@ func TestWantedWhileItIsRemoved(t *testing.T) {
 	})
 }
 
-// TestAnotherProcessTakesOver has two processes know an index: one of them keeps it, and both show it. That one ends without giving anything back,
-// and the other one keeps it when the lease is over; until then it shows what is there.
+// TestAnotherProcessTakesOver has two processes know an index: one of them keeps it, and both show it. That one ends
+// without giving anything back, and the other one keeps it when the lease is over; until then it shows what is there.
 func TestAnotherProcessTakesOver(t *testing.T) {
 	const lease = 30 * time.Second
 	inBubble(t, func(t *testing.T, h *house) {
@@ -352,8 +359,8 @@ func TestAnotherProcessTakesOver(t *testing.T) {
 	})
 }
 
-// TestAProcessEndsWhileItHandlesAnEvent ends a process before and after each write with which it handles what changes some rows, after which nothing
-// touches them: the index has what follows from it none the less, once.
+// TestAProcessEndsWhileItHandlesAnEvent ends a process before and after each write with which it handles what changes
+// some rows, after which nothing touches them: the index has what follows from it none the less, once.
 func TestAProcessEndsWhileItHandlesAnEvent(t *testing.T) {
 	for _, hasty := range []bool{false, true} {
 		for _, late := range []bool{false, true} {
@@ -373,7 +380,10 @@ func TestAProcessEndsWhileItHandlesAnEvent(t *testing.T) {
 					m := storetest.NewMortal(h.disk, left, late)
 					second := h.start(m)
 					second.Know(t.Context(), prod, d)
-					h.write(prod, event("item", "i01", `{"label":"b","shop":"s0"}`), event("note", "n0", `{"about":"i02"}`), event("shop", "s0", `{"name":"c"}`))
+					h.write(
+						prod, event("item", "i01", `{"label":"b","shop":"s0"}`), event("note", "n0", `{"about":"i02"}`),
+						event("shop", "s0", `{"name":"c"}`),
+					)
 					h.pass(time.Second)
 					if over = !m.IsDead(); !over {
 						ends++

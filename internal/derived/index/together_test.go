@@ -21,22 +21,27 @@ func (s source) wide(id string, computing func(rows int)) *index.Definition {
 			computing(len(ids))
 			of, err := s.state(ctx, t, at, shop)
 			for _, id := range ids {
-				rows = append(rows, index.Row{ID: id, Entries: []index.Entry{index.NewEntry(0), index.NewEntry(1, of.Get("name"))}, Sources: []j17.Key{shop}})
+				rows = append(rows, index.Row{
+					ID: id, Entries: []index.Entry{index.NewEntry(0), index.NewEntry(1, of.Get("name"))},
+					Sources: []j17.Key{shop},
+				})
 			}
 			return rows, err
 		},
 	}
 }
 
-// TestBurstsOfASource: a burst of events of an aggregate on which many rows depend makes them again once, and not for each batch of the burst, with
-// many other aggregates in between too. Where that are more rows than change in bulk, it is once for each part of it.
+// TestBurstsOfASource: a burst of events of an aggregate on which many rows depend makes them again once, and not for
+// each batch of the burst, with many other aggregates in between too. Where that are more rows than change in bulk, it
+// is once for each part of it.
 func TestBurstsOfASource(t *testing.T) {
 	testBurstOfASource(t, 1, 1<<20, 1)
 	testBurstOfASource(t, 2600, 1<<20, 1)
 	testBurstOfASource(t, 2600, 1000, 4)
 }
 
-// testBurstOfASource has new rows come in the burst. It bounds how often a row is rebuilt where so many of them change in bulk.
+// testBurstOfASource has new rows come in the burst. It bounds how often a row is rebuilt where so many of them change
+// in bulk.
 func testBurstOfASource(t *testing.T, items, most int, times int64) {
 	t.Helper()
 	const rows, burst = 1100, 600
@@ -84,8 +89,8 @@ func testBurstOfASource(t *testing.T, items, most int, times int64) {
 	})
 }
 
-// TestABurstHoldsUpNobody lets the rows of one index wait in the middle of a burst: another index on the same source, and one that the burst does not
-// concern, show what is there meanwhile.
+// TestABurstHoldsUpNobody lets the rows of one index wait in the middle of a burst: another index on the same source,
+// and one that the burst does not concern, show what is there meanwhile.
 func TestABurstHoldsUpNobody(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -120,7 +125,9 @@ func TestABurstHoldsUpNobody(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", id, err)
 			}
-			if n, err := v.Count(plenty(), index.Query{Lanes: [][]index.Range{{index.All(0, 0)}}}); err != nil || n != want {
+			if n, err := v.Count(plenty(), index.Query{
+				Lanes: [][]index.Range{{index.All(0, 0)}},
+			}); err != nil || n != want {
 				t.Errorf("%s: %d rows, %v, want %d", id, n, err, want)
 			}
 			v.Close()
@@ -168,8 +175,8 @@ func (s slowly) Moment(ctx context.Context, t j17.Tenant) (store.Moment, error) 
 	return s.Store.Moment(ctx, t)
 }
 
-// TestWhoWaitsForAHotSourceSeesEachState lets a source of many rows change all the time: whoever has waited for a change of all of them finds the
-// index as it is behind it, before the next change begins.
+// TestWhoWaitsForAHotSourceSeesEachState lets a source of many rows change all the time: whoever has waited for a
+// change of all of them finds the index as it is behind it, before the next change begins.
 func TestWhoWaitsForAHotSourceSeesEachState(t *testing.T) {
 	for _, most := range []int{1 << 20, 400} { // in bulk, and too many rows for that
 		inBubble(t, func(t *testing.T, h *house) {
@@ -198,7 +205,8 @@ func TestWhoWaitsForAHotSourceSeesEachState(t *testing.T) {
 					t.Fatal(err)
 				}
 				v.Close()
-				if rows := p.Stats().Rows - before; rows > 2*items+slice { // the first ones of a third change are computed before it is told of
+				if rows := p.Stats().Rows - before; rows > 2*items+slice {
+					// the first ones of a third change are computed before it is told of
 					t.Errorf("%d rows of %d were computed until it was read", rows, items)
 				}
 			}

@@ -38,11 +38,13 @@ func (s *Service) types(ctx context.Context, t j17.Tenant, name string) ([]strin
 	return sl.Types, nil
 }
 
-// hand brings a slot up to the end of a batch. The position in the slot says what was done: what comes again after a crash is passed over.
+// hand brings a slot up to the end of a batch. The position in the slot says what was done: what comes again after a
+// crash is passed over.
 func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	sl, err := s.slot(ctx, b.Tenant, b.Name)
 	if errors.Is(err, store.ErrNotFound) {
-		return s.o.Feed.Unsubscribe(ctx, b.Tenant, kind, b.Name) // the slot was removed, by somebody who did not get any further
+		// The slot was removed, by somebody who did not get any further.
+		return s.o.Feed.Unsubscribe(ctx, b.Tenant, kind, b.Name)
 	}
 	if err != nil {
 		return err
@@ -58,7 +60,10 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	if sl.Fanout == nil && b.After.Compare(sl.after()) > 0 {
 		sl.After = writePosition(b.After)
 	}
-	u := &upkeep{s: s, t: b.Tenant, d: d, slot: sl, behind: b.Behind, attempt: b.Attempt, size: max(maxRows>>min(b.Attempt-1, 10), 1)}
+	u := &upkeep{
+		s: s, t: b.Tenant, d: d, slot: sl, behind: b.Behind, attempt: b.Attempt,
+		size: max(maxRows>>min(b.Attempt-1, 10), 1),
+	}
 	defer func() {
 		s.deferrals.setBusy(b.Tenant, u.slot.name, u.slot.Fanout != nil)
 		s.waiters.wake(b.Tenant, u.slot.name)
@@ -109,9 +114,9 @@ type damage struct{ error }
 // Unwrap returns what could not be read.
 func (d damage) Unwrap() error { return d.error }
 
-// mend ends the subscription of a slot that was removed, and lets the index be rebuilt where something of it cannot be read any longer: its
-// subscription goes with the slot then. Nothing of the batch counts as handled: where the slot is still there, somebody is about to remove it, and
-// until then it shows what it has shown.
+// mend ends the subscription of a slot that was removed, and lets the index be rebuilt where something of it cannot be
+// read any longer: its subscription goes with the slot then. Nothing of the batch counts as handled: where the slot is
+// still there, somebody is about to remove it, and until then it shows what it has shown.
 func (u *upkeep) mend(ctx context.Context, err error) error {
 	if errors.Is(err, errRemoved) {
 		u.slot.Fanout = nil // nobody waits for it
@@ -155,15 +160,15 @@ type upkeep struct {
 	slot *slot
 	// behind is how many events follow.
 	behind uint64
-	// attempt counts the tries, from 1; size is how many rows are computed for a commit. light reports that the last ones had few bytes, and writes
-	// is how many writes each of them had into each of the spaces.
+	// attempt counts the tries, from 1; size is how many rows are computed for a commit. light reports that the last
+	// ones had few bytes, and writes is how many writes each of them had into each of the spaces.
 	attempt, size int
 	light         bool
 	writes        [allSpaces]int
 }
 
-// batch makes the rows again that some aggregates can have changed, as they are at a position. done returns the writes that say so to the
-// feed.
+// batch makes the rows again that some aggregates can have changed, as they are at a position. done returns the writes
+// that say so to the feed.
 func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, done func() []store.Side) error {
 	sources := u.sources(touched)
 	ids, all, err := u.rows(ctx, sources, u.size)
@@ -188,8 +193,8 @@ func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, 
 	return u.s.o.Store.Write(ctx, u.t, append(append(c.writes(), u.slot.put()), done()...))
 }
 
-// many begins a change of many rows, with what follows in the feed: in bulk, which computes each row once however many aggregates have changed. Where
-// that is not to be had, what has changed is taken down by name.
+// many begins a change of many rows, with what follows in the feed: in bulk, which computes each row once however many
+// aggregates have changed. Where that is not to be had, what has changed is taken down by name.
 func (u *upkeep) many(ctx context.Context, touched []j17.Key, sources []string, to j17.StreamID) error {
 	u.s.waiters.show(ctx, u.t, u.slot.name)
 	if u.attempt == 1 && to.Compare(u.s.deferrals.singlyUpTo(u.t, u.slot.name)) > 0 {
@@ -233,7 +238,8 @@ func (u *upkeep) sources(touched []j17.Key) (names []string) {
 	return slices.Compact(names)
 }
 
-// rows returns the ids of the rows that follow from sources, if there are not more than a number. It reports whether these are all.
+// rows returns the ids of the rows that follow from sources, if there are not more than a number. It reports whether
+// these are all.
 func (u *upkeep) rows(ctx context.Context, sources []string, limit int) (ids []string, all bool, err error) {
 	seen := map[string]bool{}
 	for _, name := range sources {
@@ -288,9 +294,11 @@ func recordDamage(slot, id string, err error) error {
 // maxTogether is of how many aggregates the events are that make one change of many rows.
 const maxTogether = 2 << 10
 
-// together takes what follows into a change of many rows: these would be rebuilt for each batch of a burst else, and nobody could read the slot
-// meanwhile. It returns what has changed, and up to where.
-func (u *upkeep) together(ctx context.Context, touched []j17.Key, sources []string, to j17.StreamID) ([]string, j17.StreamID, error) {
+// together takes what follows into a change of many rows: these would be rebuilt for each batch of a burst else, and
+// nobody could read the slot meanwhile. It returns what has changed, and up to where.
+func (u *upkeep) together(
+	ctx context.Context, touched []j17.Key, sources []string, to j17.StreamID,
+) ([]string, j17.StreamID, error) {
 	if u.attempt > 1 {
 		return sources, to, nil
 	}
@@ -354,7 +362,8 @@ func (u *upkeep) large(ctx context.Context, rows uint64) {
 // maxCounted bounds the rows of one source that are counted beforehand.
 const maxCounted = 10_000_000
 
-// fanout goes on with a change of many rows. When it is done the slot is at its position; else it asks for another turn.
+// fanout goes on with a change of many rows. When it is done the slot is at its position; else it asks for another
+// turn.
 func (u *upkeep) fanout(ctx context.Context) error {
 	if u.slot.Fanout.Feed {
 		return u.continued(ctx)

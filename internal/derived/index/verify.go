@@ -41,13 +41,16 @@ type verification struct {
 	done  uint64
 }
 
-// Verify computes all rows again and compares them with the index: each row that should be there with what is kept of it and all of its
-// entries, and all entries with the rows that they are of. Events that are written meanwhile do not matter: each page is compared as of
-// one position. Nor do events that are rewritten: a row that differs is looked at again when the index has handled them. It returns the
-// first difference, nil if there is none. An index of which something cannot be read is one as well, of no row. An index that differs is no
-// longer read, and is rebuilt. progress, if not nil, is called with how many rows and entries were compared, and about how many there are. The error is a *NotReadyError
-// where the index is too far behind for that.
-func (s *Service) Verify(ctx context.Context, t j17.Tenant, id string, progress func(done, total uint64)) (*Difference, error) {
+// Verify computes all rows again and compares them with the index: each row that should be there with what is kept of
+// it and all of its entries, and all entries with the rows that they are of. Events that are written meanwhile do not
+// matter: each page is compared as of one position. Nor do events that are rewritten: a row that differs is looked at
+// again when the index has handled them. It returns the first difference, nil if there is none. An index of which
+// something cannot be read is one as well, of no row. An index that differs is no longer read, and is rebuilt.
+// progress, if not nil, is called with how many rows and entries were compared, and about how many there are. The error
+// is a *NotReadyError where the index is too far behind for that.
+func (s *Service) Verify(
+	ctx context.Context, t j17.Tenant, id string, progress func(done, total uint64),
+) (*Difference, error) {
 	status, err := s.Status(ctx, t, id)
 	if err != nil {
 		return nil, err
@@ -84,13 +87,14 @@ func damageOf(err error) error {
 }
 
 const (
-	// scrubEvery is the time between two looks through all indexes where the options do not say, scrubPause what each page of them waits.
+	// scrubEvery is the time between two looks through all indexes where the options do not say, scrubPause what each
+	// page of them waits.
 	scrubEvery = 6 * time.Hour
 	scrubPause = 50 * time.Millisecond
 )
 
-// Run looks through all indexes from time to time, slowly, until the context ends. One that is not as it should be is no longer read, and is
-// rebuilt.
+// Run looks through all indexes from time to time, slowly, until the context ends. One that is not as it should be is
+// no longer read, and is rebuilt.
 func (s *Service) Run(ctx context.Context) error {
 	s.o.Worker.Every(ctx, worker.Loop{Name: "index_scrub", Do: func(ctx context.Context) error {
 		if err := s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(s.o.Scrub)); err != nil {
@@ -127,14 +131,15 @@ func (s *Service) scrub(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// replace drops a slot of an index because of what was found in it, and lets the index be rebuilt. Nothing is done, and said, where
-// somebody has done that already.
+// replace drops a slot of an index because of what was found in it, and lets the index be rebuilt. Nothing is done, and
+// said, where somebody has done that already.
 func (s *Service) replace(ctx context.Context, of place, slot string, what *Difference) error {
 	dropped, err := s.rebuild(ctx, of.tenant, of.name, slot)
 	if dropped || err != nil {
 		s.counts.differences.Add(1)
 		s.o.Logger.LogAttrs(ctx, slog.LevelError, "an index differs from the events: it is no longer read, and is rebuilt",
-			slog.String("tenant", string(of.tenant)), slog.String("index", of.name), slog.String("row", what.Row), slog.String("what", what.What))
+			slog.String("tenant", string(of.tenant)), slog.String("index", of.name), slog.String("row", what.Row),
+			slog.String("what", what.What))
 	}
 	s.waiters.wake(of.tenant, slot)
 	return err
@@ -147,7 +152,9 @@ var errEvents = errors.New("rows cannot be computed from events")
 var errMoved = errors.New("another build of the index serves by now")
 
 // verify is Verify, and returns what served when it began.
-func (s *Service) verify(ctx context.Context, t j17.Tenant, id string, pause func(done uint64) error) (slot string, _ *Difference, _ error) {
+func (s *Service) verify(
+	ctx context.Context, t j17.Tenant, id string, pause func(done uint64) error,
+) (slot string, _ *Difference, _ error) {
 	for {
 		d := s.knows(t, id)
 		if d == nil {
@@ -198,8 +205,8 @@ func (v *verification) rows(ctx context.Context) (*Difference, error) {
 	}
 }
 
-// page compares the rows behind an id, and returns the last that was compared, "" at the end. It ends early behind a row that it had to look
-// at again.
+// page compares the rows behind an id, and returns the last that was compared, "" at the end. It ends early behind a
+// row that it had to look at again.
 func (v *verification) page(ctx context.Context, after string) (last string, difference *Difference, err error) {
 	view, err := v.view(ctx, j17.StreamID{})
 	if err != nil {
@@ -265,9 +272,9 @@ func (v *verification) page(ctx context.Context, after string) (last string, dif
 	return upTo, nil, nil
 }
 
-// again compares a row that differs once more. The row of before was made from events as they are now: where some were rewritten and the
-// index has not handled that yet, it shows what they were. So now the index is waited for, and what counts is a comparison during which
-// nothing was rewritten.
+// again compares a row that differs once more. The row of before was made from events as they are now: where some were
+// rewritten and the index has not handled that yet, it shows what they were. So now the index is waited for, and what
+// counts is a comparison during which nothing was rewritten.
 func (v *verification) again(ctx context.Context, id string) (*Difference, error) {
 	for {
 		rewrites := v.s.o.Store.Rewrites()
@@ -356,7 +363,9 @@ func (v *verification) owners(ctx context.Context, space store.Space) (*Differen
 }
 
 // ownersOf looks at a page of entries, and returns the last key of it, "" at the end.
-func (v *verification) ownersOf(ctx context.Context, space store.Space, keys store.Range) (last string, difference *Difference, err error) {
+func (v *verification) ownersOf(
+	ctx context.Context, space store.Space, keys store.Range,
+) (last string, difference *Difference, err error) {
 	view, err := v.view(ctx, j17.StreamID{})
 	if err != nil {
 		return "", nil, err

@@ -13,8 +13,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestVerifyTakesTurns compares an index on a turn on a processor. Somebody else who waits for one has it before all is compared, and where
-// there is none nothing is.
+// TestVerifyTakesTurns compares an index on a turn on a processor. Somebody else who waits for one has it before all is
+// compared, and where there is none nothing is.
 func TestVerifyTakesTurns(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()

@@ -16,8 +16,9 @@ import (
 // looking marks the context of who verifies.
 type looking struct{}
 
-// TestVerifyDuringErasures: events are rewritten between the view of rows that are compared and the rows that they are compared with, and
-// once more while the row that differs is looked at again. A sound index is not found to be wrong by that, one that is wrong still is.
+// TestVerifyDuringErasures: events are rewritten between the view of rows that are compared and the rows that they are
+// compared with, and once more while the row that differs is looked at again. A sound index is not found to be wrong by
+// that, one that is wrong still is.
 func TestVerifyDuringErasures(t *testing.T) {
 	for _, scrub := range []bool{false, true} {
 		for _, harmed := range []bool{false, true} {
@@ -78,8 +79,8 @@ func TestVerifyDuringErasures(t *testing.T) {
 	}
 }
 
-// TestADifferenceIsNotServed: who compares an index finds that it differs. Nobody reads it from then on, until another one is there that is as
-// it should be; nothing has to be asked for.
+// TestADifferenceIsNotServed: who compares an index finds that it differs. Nobody reads it from then on, until another
+// one is there that is as it should be; nothing has to be asked for.
 func TestADifferenceIsNotServed(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -92,7 +93,9 @@ func TestADifferenceIsNotServed(t *testing.T) {
 		if err != nil || len(items) != 1 {
 			t.Fatal(items, err)
 		}
-		if err := h.disk.Write(t.Context(), prod, []store.Side{{Op: store.Delete, Space: "index.entries", Key: items[0].Key}}); err != nil {
+		if err := h.disk.Write(t.Context(), prod, []store.Side{
+			{Op: store.Delete, Space: "index.entries", Key: items[0].Key},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		difference, err := p.Verify(t.Context(), prod, "one", nil)

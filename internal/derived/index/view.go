@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// patience is how long a reader waits for an index to be up to date, lookEvery how often it looks by itself: another process
-	// may be the one that brings it up to date.
+	// patience is how long a reader waits for an index to be up to date, lookEvery how often it looks by itself:
+	// another process may be the one that brings it up to date.
 	patience  = 5 * time.Second
 	lookEvery = 20 * time.Millisecond
 	// quietEvents is how many events of other types are looked through before a reader waits for the feed.
@@ -61,8 +61,8 @@ type View struct {
 	told func(err error) error
 }
 
-// At returns an index as it is at a position or a later one, and waits up to five seconds until it is; for the zero position as it is.
-// The error is a *NotReadyError while it cannot be read, store.ErrNotFound if there is none.
+// At returns an index as it is at a position or a later one, and waits up to five seconds until it is; for the zero
+// position as it is. The error is a *NotReadyError while it cannot be read, store.ErrNotFound if there is none.
 func (s *Service) At(ctx context.Context, t j17.Tenant, id string, p j17.StreamID) (*View, error) {
 	machine := clock.System{}
 	waiting, stop := context.WithCancel(ctx)
@@ -130,7 +130,8 @@ func (s *Service) late(ctx context.Context, t j17.Tenant, id string) error {
 	return &NotReadyError{Total: status.Lag}
 }
 
-// open opens a view, unless the index is not at the position yet: then it returns the turn to wait for, which the caller leaves.
+// open opens a view, unless the index is not at the position yet: then it returns the turn to wait for, which the
+// caller leaves.
 func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.StreamID) (v *View, next *wait, err error) {
 	// How far it is is asked before the moment is opened: what was handled before is in it.
 	h, err := s.head(ctx, t, id)
@@ -185,10 +186,13 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 		reached = p
 	}
 	told := func(err error) error { return s.noticed(context.WithoutCancel(ctx), t, id, sl.name, err) }
-	return &View{moment: m, slot: sl, at: reached, held: mostIDs, few: fewIDs, large: s.large, tenant: string(t), told: told}, nil, nil
+	return &View{
+		moment: m, slot: sl, at: reached, held: mostIDs, few: fewIDs, large: s.large, tenant: string(t), told: told,
+	}, nil, nil
 }
 
-// noticed lets an index be rebuilt where something that is stored of a slot is damaged: until then it is not ready. Any other error stays.
+// noticed lets an index be rebuilt where something that is stored of a slot is damaged: until then it is not ready. Any
+// other error stays.
 func (s *Service) noticed(ctx context.Context, t j17.Tenant, id, slot string, err error) error {
 	damage, is := errors.AsType[*store.CorruptionError](err)
 	if !is {
@@ -236,7 +240,8 @@ func (s *Service) handled(ctx context.Context, t j17.Tenant, name string) (known
 		known = reach{rev: sl.rev}
 	}
 
-	// The subscription is asked after the slot was read: where the slot is still the same later, nobody has written it in between.
+	// The subscription is asked after the slot was read: where the slot is still the same later, nobody has written it
+	// in between.
 	status, err := s.o.Feed.Status(ctx, t, kind, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return known, nil // it does not follow the feed yet, or no longer
@@ -256,8 +261,8 @@ func (r reach) of(sl *slot) j17.StreamID {
 	return at
 }
 
-// quiet reports whether no event or note between two positions concerns a slot, as far as that is seen soon. It looks at a few first: where
-// much is written, one of them does.
+// quiet reports whether no event or note between two positions concerns a slot, as far as that is seen soon. It looks
+// at a few first: where much is written, one of them does.
 func (s *Service) quiet(ctx context.Context, t j17.Tenant, sl *slot, after, upTo j17.StreamID) (bool, error) {
 	for _, some := range []int{quietFirst, quietEvents - quietFirst} {
 		n := 0
@@ -281,9 +286,11 @@ func (s *Service) quiet(ctx context.Context, t j17.Tenant, sl *slot, after, upTo
 	return false, nil
 }
 
-// Touched returns the aggregates of some types that have events after one position and up to another. It looks at so many events of
-// the feed, and reports false if there are more.
-func (s *Service) Touched(ctx context.Context, t j17.Tenant, types []string, after, upTo j17.StreamID, most int) (keys []j17.Key, ok bool, err error) {
+// Touched returns the aggregates of some types that have events after one position and up to another. It looks at so
+// many events of the feed, and reports false if there are more.
+func (s *Service) Touched(
+	ctx context.Context, t j17.Tenant, types []string, after, upTo j17.StreamID, most int,
+) (keys []j17.Key, ok bool, err error) {
 	seen, n := map[j17.Key]bool{}, 0
 	for e, err := range s.o.Store.ReadChanges(ctx, t, after, most+1) {
 		if err != nil {
@@ -336,9 +343,10 @@ func (v *View) room(b *work.Budget, n int) error {
 
 // Query says which entries of an index are looked for.
 type Query struct {
-	// Lanes are sets of ranges of one index. The ranges of a lane have the same values given, ascend, and have no value in common; all lanes
-	// have the same number of values given, each other ones. Entries of all lanes come in the order of the values behind the given
-	// ones, then of ids. A row that has several entries in them is found once, at the first of these.
+	// Lanes are sets of ranges of one index. The ranges of a lane have the same values given, ascend, and have no value
+	// in common; all lanes have the same number of values given, each other ones. Entries of all lanes come in the
+	// order of the values behind the given ones, then of ids. A row that has several entries in them is found once, at
+	// the first of these.
 	Lanes [][]Range
 	// Backward is the exact reverse.
 	Backward bool
@@ -388,7 +396,8 @@ func (v *View) lanes(q *Query) []*lane {
 			keys := ranges[j].in(v.slot.name)
 			keys.Backward = q.Backward
 			if n := len(l.left); n > 0 && keys.From < l.left[n-1].To {
-				l.left[n-1].To = max(l.left[n-1].To, keys.To) // both are looked through for values that are cut at the same place
+				// Both are looked through for values that are cut at the same place.
+				l.left[n-1].To = max(l.left[n-1].To, keys.To)
 				continue
 			}
 			l.left = append(l.left, keys)
@@ -498,12 +507,14 @@ func (v *View) each(b *work.Budget, keys store.Range, do func(key, value []byte)
 
 // eachIn passes items of a space, as long as the budget lasts.
 func (v *View) eachIn(b *work.Budget, space store.Space, keys store.Range, do func(key, value []byte) bool) error {
-	err := v.moment.Each(space, keys, func(key, value []byte) bool { return b.SpendBytes(len(key)+len(value)) && do(key, value) })
+	err := v.moment.Each(
+		space, keys, func(key, value []byte) bool { return b.SpendBytes(len(key)+len(value)) && do(key, value) },
+	)
 	return cmp.Or(err, b.Err())
 }
 
-// Count returns how many rows a query finds. Its errors are those of Scan. Rows that have several entries are held in memory, so that each is
-// counted once, and looked up where these are too many.
+// Count returns how many rows a query finds. Its errors are those of Scan. Rows that have several entries are held in
+// memory, so that each is counted once, and looked up where these are too many.
 func (v *View) Count(b *work.Budget, q Query) (n uint64, err error) {
 	defer func() { err = v.told(err) }()
 	seen, some := firsts{}, newIDs(v.held)

@@ -23,7 +23,8 @@ type slotWaiters struct {
 type wait struct {
 	ws *waiters
 	of place
-	// moved is closed when it has; waiting is how many wait for that. woken is set once it has. All is under mu of waiters.
+	// moved is closed when it has; waiting is how many wait for that. woken is set once it has. All is under mu of
+	// waiters.
 	moved   chan struct{}
 	waiting int
 	woken   bool
@@ -37,8 +38,8 @@ type waiters struct {
 	slots map[place]*slotWaiters
 }
 
-// next returns the wait for the next step of a slot, for a reader that looks at the slot now and waits then. The reader leaves it after its next
-// look.
+// next returns the wait for the next step of a slot, for a reader that looks at the slot now and waits then. The reader
+// leaves it after its next look.
 func (w *waiters) next(t j17.Tenant, slot string) *wait {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,8 +110,8 @@ func (w *waiters) onLooked(t j17.Tenant, slot string, looked func()) bool {
 // lookTime is for how long a change of many rows waits at most for those to look who wait for the slot.
 const lookTime = time.Second
 
-// show lets those look at a slot who wait for it, before it is not read for a while: they would not find it as it is between two changes of many
-// rows else.
+// show lets those look at a slot who wait for it, before it is not read for a while: they would not find it as it is
+// between two changes of many rows else.
 func (w *waiters) show(ctx context.Context, t j17.Tenant, slot string) {
 	w.wake(t, slot)
 	looking, end := context.WithCancel(ctx)

@@ -11,17 +11,18 @@ import (
 	"j17/internal/base/value"
 )
 
-// WordsVersion tells apart what texts are divided into words by: under another one the same text may have other words, so that entries
-// that were made under it are not found. The number counts the changes here, and those of what divides texts.
+// WordsVersion tells apart what texts are divided into words by: under another one the same text may have other words,
+// so that entries that were made under it are not found. The number counts the changes here, and those of what divides
+// texts.
 func WordsVersion() string { return "2 " + norm.Version + " " + cases.UnicodeVersion }
 
-// SplitWords returns the words of a text in their order, each once, as Unicode divides it (UAX 29), in the one form that all ways to write
-// them have in common: letters are composed (NFC), and without differences of case, also where these are of length ("ß", "SS"). What has
-// neither a letter nor a digit is no word.
+// SplitWords returns the words of a text in their order, each once, as Unicode divides it (UAX 29), in the one form
+// that all ways to write them have in common: letters are composed (NFC), and without differences of case, also where
+// these are of length ("ß", "SS"). What has neither a letter nor a digit is no word.
 func SplitWords(text string) []string { return once(eachWord(text)) }
 
-// AskedWords returns the words of a question, as View.Words takes them: each once, and behind them the last of the text, which is the beginning
-// of a word, also where it occurs in the text before.
+// AskedWords returns the words of a question, as View.Words takes them: each once, and behind them the last of the
+// text, which is the beginning of a word, also where it occurs in the text before.
 func AskedWords(text string) []string {
 	words := eachWord(text)
 	if len(words) == 0 {
@@ -67,8 +68,8 @@ func commonForm(text string) string {
 	return norm.NFC.String(folded) // folding takes some letters apart
 }
 
-// Words returns the entries of a text in index n, one for each of its words. It reports false, and no entries, for more than
-// MaxRowEntries, or MaxRowBytes of them.
+// Words returns the entries of a text in index n, one for each of its words. It reports false, and no entries, for more
+// than MaxRowEntries, or MaxRowBytes of them.
 func Words(n int, text string) (entries []Entry, ok bool) {
 	words := SplitWords(text)
 	if len(words) > MaxRowEntries {

@@ -14,9 +14,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestManyRowsAreFoundByWords compares questions about so many rows that they are not put in order in memory with a look at each, while no
-// record of a row can be read: only where thousands of words of rows with ids of all lengths have the beginning that is asked for they are. It
-// looks for long, one question after the other.
+// TestManyRowsAreFoundByWords compares questions about so many rows that they are not put in order in memory with a
+// look at each, while no record of a row can be read: only where thousands of words of rows with ids of all lengths
+// have the beginning that is asked for they are. It looks for long, one question after the other.
 func TestManyRowsAreFoundByWords(t *testing.T) {
 	const rows = 1800
 	inBubble(t, func(t *testing.T, h *house) {
@@ -24,7 +24,8 @@ func TestManyRowsAreFoundByWords(t *testing.T) {
 		var events []store.NewEvent
 		said := map[string][]string{}
 		for i := range rows {
-			id, title := fmt.Sprintf("%08x-0000-4000-8000-%012x", i*7919%rows, i), []string{"the", fmt.Sprintf("red%d", i%40), fmt.Sprintf("red%d", 40+i%7)}
+			id, title := fmt.Sprintf("%08x-0000-4000-8000-%012x", i*7919%rows, i),
+				[]string{"the", fmt.Sprintf("red%d", i%40), fmt.Sprintf("red%d", 40+i%7)}
 			if i%2 == 0 {
 				title = append(title, "red")
 			}
@@ -100,7 +101,9 @@ func TestManyRowsAreFoundByWords(t *testing.T) {
 			}
 			check(c.words)
 		}
-		if _, err := v.CountWords(work.Counted(rows), titles, []string{"red", "the"}); j17.CodeOf(err) != j17.CodeWorkLimit {
+		if _, err := v.CountWords(work.Counted(rows), titles, []string{
+			"red", "the",
+		}); j17.CodeOf(err) != j17.CodeWorkLimit {
 			t.Errorf("with a unit for each row: %v", err)
 		}
 	})
@@ -111,7 +114,9 @@ func found(said map[string][]string, words []string) (ids []string) {
 	for id, title := range said {
 		has := true
 		for i, word := range words {
-			has = has && slices.ContainsFunc(title, func(w string) bool { return w == word || i == len(words)-1 && strings.HasPrefix(w, word) })
+			has = has && slices.ContainsFunc(
+				title, func(w string) bool { return w == word || i == len(words)-1 && strings.HasPrefix(w, word) },
+			)
 		}
 		if has {
 			ids = append(ids, id)

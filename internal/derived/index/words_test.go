@@ -14,21 +14,24 @@ import (
 
 // titled is an index of the words of items, and of nothing else.
 func (s source) titled() *index.Definition {
-	return &index.Definition{ID: "one", Type: "item", Rows: func(ctx context.Context, t j17.Tenant, at j17.StreamID, ids []string) (rows []index.Row, err error) {
-		for _, id := range ids {
-			state, err := s.state(ctx, t, at, j17.Key{Type: "item", ID: id})
-			if err != nil {
-				return nil, err
+	return &index.Definition{
+		ID: "one", Type: "item",
+		Rows: func(ctx context.Context, t j17.Tenant, at j17.StreamID, ids []string) (rows []index.Row, err error) {
+			for _, id := range ids {
+				state, err := s.state(ctx, t, at, j17.Key{Type: "item", ID: id})
+				if err != nil {
+					return nil, err
+				}
+				words, _ := index.Words(titles, state.Get("title").Str())
+				rows = append(rows, index.Row{ID: id, Entries: words})
 			}
-			words, _ := index.Words(titles, state.Get("title").Str())
-			rows = append(rows, index.Row{ID: id, Entries: words})
-		}
-		return rows, nil
-	}}
+			return rows, nil
+		},
+	}
 }
 
-// TestQuestionsThatHoldManyRowsTakePlaces has as many questions hold many rows in memory as one environment may: each further one waits until
-// one of them is over, whichever way it holds them.
+// TestQuestionsThatHoldManyRowsTakePlaces has as many questions hold many rows in memory as one environment may: each
+// further one waits until one of them is over, whichever way it holds them.
 func TestQuestionsThatHoldManyRowsTakePlaces(t *testing.T) {
 	const rows = 600
 	inBubble(t, func(t *testing.T, h *house) {
@@ -39,7 +42,9 @@ func TestQuestionsThatHoldManyRowsTakePlaces(t *testing.T) {
 			for n := range 15 {
 				title += fmt.Sprintf(" x%d", n*rows+i)
 			}
-			events = append(events, event("item", fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i), `{"title":"`+title+`"}`))
+			events = append(
+				events, event("item", fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i), `{"title":"`+title+`"}`),
+			)
 		}
 		h.write(prod, events...)
 		p := h.start(h.disk)
@@ -64,7 +69,8 @@ func TestQuestionsThatHoldManyRowsTakePlaces(t *testing.T) {
 				return v.CountWords(b, titles, []string{"the", "x"})
 			},
 		} {
-			// It takes a place once, however often it is asked, and waits where there is none: until it is refused, or has left.
+			// It takes a place once, however often it is asked, and waits where there is none: until it is refused, or
+			// has left.
 			first, second := open(), open()
 			for range 2 {
 				if n, err := ask(first, plenty()); err != nil || n != rows {

@@ -13,7 +13,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Within yields the aggregates whose points are in an area as of a moment, by id, behind a mark. Now and then it yields a mark.
+// Within yields the aggregates whose points are in an area as of a moment, by id, behind a mark. Now and then it yields
+// a mark.
 func (k *Kinds) Within(ctx context.Context, m store.Moment, area geo.Area, after Mark) iter.Seq2[Found, error] {
 	return k.guarded(ctx, m, k.within(ctx, m, area, after))
 }
@@ -23,7 +24,8 @@ func (k *Kinds) within(ctx context.Context, m store.Moment, area geo.Area, after
 		q := &sieve{looking: k.look(ctx, m), after: after}
 		defer q.end()
 
-		// Where the area has few points they are put in order, else the ids are gone through in theirs: of so many, enough are in it.
+		// Where the area has few points they are put in order, else the ids are gone through in theirs: of so many,
+		// enough are in it.
 		rows, whole, err := q.inside(area)
 		switch {
 		case err != nil:
@@ -52,9 +54,9 @@ type sieve struct {
 const (
 	// verticesOfUnit is how many vertices of an area a point is compared with for one unit of work.
 	verticesOfUnit = 4
-	// fewCompared is what it may take to compare points with an area before they are put in order, in units of work, and mostCompared what it may
-	// take before a mark is passed on. With both of them a page that ends at the first mark stays below half of a turn on a processor, and what
-	// lies between two marks below the budget.
+	// fewCompared is what it may take to compare points with an area before they are put in order, in units of work,
+	// and mostCompared what it may take before a mark is passed on. With both of them a page that ends at the first
+	// mark stays below half of a turn on a processor, and what lies between two marks below the budget.
 	fewCompared  = 1 << 19
 	mostCompared = 3 << 20
 )
@@ -211,7 +213,8 @@ func (q *sieve) byID(area geo.Area, yield func(Found, error) bool) {
 	}
 }
 
-// Containing yields the aggregates whose areas have a point as of a moment, by id, behind a mark. Now and then it yields a mark.
+// Containing yields the aggregates whose areas have a point as of a moment, by id, behind a mark. Now and then it
+// yields a mark.
 func (k *Kinds) Containing(ctx context.Context, m store.Moment, p geo.Point, after Mark) iter.Seq2[Found, error] {
 	return k.guarded(ctx, m, k.containing(ctx, m, p, after))
 }
@@ -246,7 +249,9 @@ func (k *Kinds) containing(ctx context.Context, m store.Moment, p geo.Point, aft
 				err = q.pass(next)
 			}
 			if err != nil || l.Shape == nil {
-				yield(Found{}, cmp.Or(err, error(&store.CorruptionError{Where: "the place of " + next.slot.key(mark.ID), Err: errRecord})))
+				yield(Found{}, cmp.Or(err, error(&store.CorruptionError{
+					Where: "the place of " + next.slot.key(mark.ID), Err: errRecord,
+				})))
 				return
 			}
 			if err := q.count(l.Shape.Vertices() / 20); err != nil {
@@ -278,8 +283,9 @@ type lane struct {
 
 func (l *lane) mark() Mark { return Mark{ID: l.ids[0], Slot: l.slot.ID} }
 
-// around returns the lanes of the cells around a point that have something in them, behind the mark. The cells are asked in the order of
-// their names: what follows the entries of one shows which of the others have none, and most of them have none.
+// around returns the lanes of the cells around a point that have something in them, behind the mark. The cells are
+// asked in the order of their names: what follows the entries of one shows which of the others have none, and most of
+// them have none.
 func (q *sieve) around(p geo.Point) ([]*lane, error) {
 	names := make([]string, 0, geo.MaxAround)
 	for _, c := range p.Cell().Around() {
@@ -330,7 +336,8 @@ func (q *sieve) pass(l *lane) error {
 	return err
 }
 
-// load gets the next ids of a lane. Where it has none it returns the first key behind them, "" if there is none before the end.
+// load gets the next ids of a lane. Where it has none it returns the first key behind them, "" if there is none before
+// the end.
 func (q *sieve) load(l *lane, from, end string) (behind string, err error) {
 	n := 0
 	err = q.each(store.Range{From: l.prefix + from, To: end}, func(key []byte) bool {

@@ -31,7 +31,9 @@ func (h *house) fill(typ, event string, n int, data func(i int) string) {
 	if err != nil {
 		h.tb.Fatal(err)
 	}
-	metadata, err := value.ParseString(`{"actor":{"type":"user","id":"` + enginetest.User + `"},"timestamp":1600000000}`)
+	metadata, err := value.ParseString(
+		`{"actor":{"type":"user","id":"` + enginetest.User + `"},"timestamp":1600000000}`,
+	)
 	if err != nil {
 		h.tb.Fatal(err)
 	}
@@ -44,7 +46,9 @@ func (h *house) fill(typ, event string, n int, data func(i int) string) {
 			if err != nil {
 				h.tb.Fatal(err)
 			}
-			e, faults := past.Decider().Examine(h.tb.Context(), &command.FileEvent{AggregateType: typ, ID: id(i), Type: event, Data: v, Metadata: metadata})
+			e, faults := past.Decider().Examine(h.tb.Context(), &command.FileEvent{
+				AggregateType: typ, ID: id(i), Type: event, Data: v, Metadata: metadata,
+			})
 			if len(faults) > 0 {
 				h.tb.Fatal(faults)
 			}
@@ -77,7 +81,8 @@ func (h *house) ask(b *testing.B, question func(r *rand.Rand) *place.Ask) {
 		r := rand.New(rand.NewPCG(1, seeds.Add(1)))
 		var own []time.Duration
 		for pb.Next() {
-			// A connection waits for its next request. Go would leave whoever never waits on a processor for 10 ms at a time.
+			// A connection waits for its next request. Go would leave whoever never waits on a processor for 10 ms at a
+			// time.
 			runtime.Gosched()
 			began := machine.Now()
 			page, err := h.places.Page(b.Context(), enginetest.Tenant, question(r))
@@ -109,13 +114,18 @@ func BenchmarkPlaces(b *testing.B) {
 		text := `{"name":"n","area":[`
 		for i := range 20 {
 			a := 2 * math.Pi * float64(i) / 20
-			text += fmt.Sprintf(`%s{"lat":%g,"lng":%g}`, []string{"", ","}[min(i, 1)], center.Lat+radius*math.Sin(a), center.Lng+radius*math.Cos(a))
+			text += fmt.Sprintf(
+				`%s{"lat":%g,"lng":%g}`, []string{"", ","}[min(i, 1)], center.Lat+radius*math.Sin(a),
+				center.Lng+radius*math.Cos(a),
+			)
 		}
 		return text + "]}"
 	})
 	near := func(radius float64, count int) func(r *rand.Rand) *place.Ask {
 		return func(r *rand.Rand) *place.Ask {
-			return &place.Ask{Type: "shop", Near: &place.Near{Center: field(r), Radius: radius}, Count: count, Bare: true}
+			return &place.Ask{
+				Type: "shop", Near: &place.Near{Center: field(r), Radius: radius}, Count: count, Bare: true,
+			}
 		}
 	}
 	b.Run("of=nearby-5km-100", func(b *testing.B) { h.ask(b, near(5000, 100)) })
@@ -129,12 +139,18 @@ func BenchmarkPlaces(b *testing.B) {
 	b.Run("of=within-5km", func(b *testing.B) {
 		h.ask(b, func(r *rand.Rand) *place.Ask {
 			p := field(r)
-			return &place.Ask{Type: "shop", In: geo.Box{South: p.Lat - 0.02, North: p.Lat + 0.02, West: p.Lng - 0.03, East: p.Lng + 0.03}, Count: 100, Bare: true}
+			return &place.Ask{
+				Type: "shop", In: geo.Box{
+					South: p.Lat - 0.02, North: p.Lat + 0.02, West: p.Lng - 0.03, East: p.Lng + 0.03,
+				}, Count: 100, Bare: true,
+			}
 		})
 	})
 	b.Run("of=within-all", func(b *testing.B) {
 		h.ask(b, func(*rand.Rand) *place.Ask {
-			return &place.Ask{Type: "shop", In: geo.Box{South: -90, North: 90, West: -180, East: 180}, Count: 100, Bare: true}
+			return &place.Ask{
+				Type: "shop", In: geo.Box{South: -90, North: 90, West: -180, East: 180}, Count: 100, Bare: true,
+			}
 		})
 	})
 	m := h.moment()
@@ -156,7 +172,9 @@ func BenchmarkWrites(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				r := rand.New(rand.NewPCG(1, n.Add(1)))
 				for pb.Next() {
-					c := enginetest.Command(b, "shop/"+id(int(r.Uint32N(100_000)))+"/"+event, enginetest.Body(at(field(r))))
+					c := enginetest.Command(
+						b, "shop/"+id(int(r.Uint32N(100_000)))+"/"+event, enginetest.Body(at(field(r))),
+					)
 					if _, err := h.Execute(b.Context(), c); err != nil {
 						b.Error(err)
 						return

@@ -15,15 +15,15 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The kinds of builds: one reads the places of older events, the other one removes what is in a slot that nobody needs any longer. Their
-// names are those of slots.
+// The kinds of builds: one reads the places of older events, the other one removes what is in a slot that nobody needs
+// any longer. Their names are those of slots.
 const (
 	filling  = "place"
 	emptying = "place-removal"
 )
 
-// What a build comes to for a slot that is not one of what is deployed: it ends where nobody needs the slot any longer, and goes on with a
-// process that has heard of the latest deployment where this one has not.
+// What a build comes to for a slot that is not one of what is deployed: it ends where nobody needs the slot any longer,
+// and goes on with a process that has heard of the latest deployment where this one has not.
 var (
 	errUnneeded = errors.New("place: the slot is no longer needed")
 	errBehind   = errors.New("place: this process has not heard of the slot yet")
@@ -81,14 +81,20 @@ func (s *Service) fill(ctx context.Context, p *build.Page) ([]store.Side, error)
 	return sides, nil
 }
 
-// last returns the last place that the events of an aggregate have, nil where none has one. Those that do not fit are passed over.
-func (s *Service) last(ctx context.Context, t j17.Tenant, typ *spec.AggregateType, sl *slot, id string) (*decider.Location, error) {
+// last returns the last place that the events of an aggregate have, nil where none has one. Those that do not fit are
+// passed over.
+func (s *Service) last(
+	ctx context.Context, t j17.Tenant, typ *spec.AggregateType, sl *slot, id string,
+) (*decider.Location, error) {
 	l, _, err := s.lastOf(ctx, t, typ, sl, id, 1, 0)
 	return l, err
 }
 
-// lastOf is last of the events of versions from and to, or of all from there on for 0, and tells the version of the one that has it.
-func (s *Service) lastOf(ctx context.Context, t j17.Tenant, typ *spec.AggregateType, sl *slot, id string, from, to uint64) (found *decider.Location, version uint64, err error) {
+// lastOf is last of the events of versions from and to, or of all from there on for 0, and tells the version of the one
+// that has it.
+func (s *Service) lastOf(
+	ctx context.Context, t j17.Tenant, typ *spec.AggregateType, sl *slot, id string, from, to uint64,
+) (found *decider.Location, version uint64, err error) {
 	// The later ones are looked at first, of which there are not many before one that fits.
 	const most = 64
 	type candidate struct {

@@ -17,7 +17,8 @@ import (
 const (
 	// comparedPage is how many aggregates, or entries, are compared as of one position.
 	comparedPage = 256
-	// comparedAgain is after how long a stream that was rewritten is looked at once more: it differs until its places were erased, too.
+	// comparedAgain is after how long a stream that was rewritten is looked at once more: it differs until its places
+	// were erased, too.
 	comparedAgain = time.Minute
 )
 
@@ -26,7 +27,8 @@ var errEvents = errors.New("the events of an aggregate cannot be read")
 
 // Difference is the first thing in the places of an environment that is not as it follows from events.
 type Difference struct {
-	// Type and ID are those of the aggregate, Geo is the name of the geo type; ID is "" where something cannot be read. What is a sentence.
+	// Type and ID are those of the aggregate, Geo is the name of the geo type; ID is "" where something cannot be read.
+	// What is a sentence.
 	Type, ID, Geo, What string
 }
 
@@ -69,7 +71,8 @@ func (c *comparison) page(ctx context.Context, done int) (store.Moment, error) {
 	return m, nil
 }
 
-// all compares the records of all aggregates with their events, and all entries with the records. It returns the first difference, nil for none.
+// all compares the records of all aggregates with their events, and all entries with the records. It returns the first
+// difference, nil for none.
 func (c *comparison) all(ctx context.Context) (*Difference, error) {
 	done := 0
 	for after := ""; ; {
@@ -131,8 +134,8 @@ func (c *comparison) some(ctx context.Context, done int, ids []string) (*Differe
 	return nil, nil
 }
 
-// again compares an aggregate once more, as of now: what is read of events is as they are now, also where they were rewritten since the moment of
-// the page. Its places are erased a moment after it.
+// again compares an aggregate once more, as of now: what is read of events is as they are now, also where they were
+// rewritten since the moment of the page. Its places are erased a moment after it.
 func (c *comparison) again(ctx context.Context, id string) (what string, err error) {
 	key := j17.Key{Type: c.slot.typ, ID: id}
 	for waited := false; ; waited = true {
@@ -201,7 +204,8 @@ func (c *comparison) aggregate(ctx context.Context, m store.Moment, id string, h
 	if err != nil {
 		return "", err
 	}
-	if should, _, _ := store.ReadEntries(c.slot.record(id, want).Value); len(keys) == 0 || want.Point != nil && !slices.EqualFunc(keys, should, bytes.Equal) {
+	if should, _, _ := store.ReadEntries(c.slot.record(id, want).Value); len(keys) == 0 ||
+		want.Point != nil && !slices.EqualFunc(keys, should, bytes.Equal) {
 		return "the entries that are kept of its place are not those of the place", nil
 	}
 	for _, key := range keys {
@@ -239,8 +243,11 @@ func equal(a, b *decider.Location) bool {
 // entryParts is how many parts the key of an entry has; the last one is the id.
 const entryParts = 4
 
-// owners looks whether each of a page of entries is that of the aggregate that it names. last is the last one, n how many there were.
-func (c *comparison) owners(ctx context.Context, done int, keys store.Range) (last string, n int, _ *Difference, err error) {
+// owners looks whether each of a page of entries is that of the aggregate that it names. last is the last one, n how
+// many there were.
+func (c *comparison) owners(
+	ctx context.Context, done int, keys store.Range,
+) (last string, n int, _ *Difference, err error) {
 	m, err := c.page(ctx, done)
 	if err != nil {
 		return "", 0, nil, err

@@ -13,8 +13,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Erase puts streams that were rewritten where the events say that they have now, which mostly is nowhere. What a build has read before
-// does not come back.
+// Erase puts streams that were rewritten where the events say that they have now, which mostly is nowhere. What a build
+// has read before does not come back.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	return s.met(ctx, t, s.erase(ctx, t, e))
 }
@@ -48,7 +48,9 @@ func (s *Service) erase(ctx context.Context, t j17.Tenant, e part.Erased) error 
 			if slotted[item.Key] {
 				continue
 			}
-			if err := s.Store.Write(ctx, t, []store.Side{{Op: store.Delete, Space: places, Key: item.Key, Entries: cells}}, fences...); err != nil {
+			if err := s.Store.Write(
+				ctx, t, []store.Side{{Op: store.Delete, Space: places, Key: item.Key, Entries: cells}}, fences...,
+			); err != nil {
 				return store.UserError(err)
 			}
 		}
@@ -56,10 +58,12 @@ func (s *Service) erase(ctx context.Context, t j17.Tenant, e part.Erased) error 
 	return nil
 }
 
-// Leave returns the writes by which streams are where the events say that an erasure leaves, which mostly is nowhere: who replaces their events
-// commits them too, so that nobody is shown a place of what is erased. The writes are of the slots that there are as long as the fences hold. Erase
-// is called all the same: a build may have read it before.
-func (s *Service) Leave(ctx context.Context, t j17.Tenant, of []part.Replaced) (sides []store.Side, fences []store.Fence, err error) {
+// Leave returns the writes by which streams are where the events say that an erasure leaves, which mostly is nowhere:
+// who replaces their events commits them too, so that nobody is shown a place of what is erased. The writes are of the
+// slots that there are as long as the fences hold. Erase is called all the same: a build may have read it before.
+func (s *Service) Leave(
+	ctx context.Context, t j17.Tenant, of []part.Replaced,
+) (sides []store.Side, fences []store.Fence, err error) {
 	k, fences, err := s.fenced(ctx, t)
 	if err != nil {
 		return nil, nil, err
@@ -81,8 +85,8 @@ func (s *Service) Leave(ctx context.Context, t j17.Tenant, of []part.Replaced) (
 	return sides, append(fences, store.Fence{Space: resets, Key: resetKey, Rev: k.rev}), nil
 }
 
-// fenced returns the slots as they are now of what is deployed to a tenant, and what holds as long as it is: another process may have begun them
-// again, or builds of them, that must not bring back what they have read before.
+// fenced returns the slots as they are now of what is deployed to a tenant, and what holds as long as it is: another
+// process may have begun them again, or builds of them, that must not bring back what they have read before.
 func (s *Service) fenced(ctx context.Context, t j17.Tenant) (*known, []store.Fence, error) {
 	s.known.Delete(t)
 	d, fences, err := s.Engine.Deployed(t)
@@ -93,9 +97,11 @@ func (s *Service) fenced(ctx context.Context, t j17.Tenant) (*known, []store.Fen
 	return k, slices.Clone(fences), store.UserError(err)
 }
 
-// parting returns the write that puts a stream where it is when the first events are replaced, nil where it stays. Where a build has not come to it
-// there is a record as well, so that it does not bring back what it has read before.
-func (s *Service) parting(ctx context.Context, t j17.Tenant, k *known, sl *slot, of *part.Replaced) (*store.Side, error) {
+// parting returns the write that puts a stream where it is when the first events are replaced, nil where it stays.
+// Where a build has not come to it there is a record as well, so that it does not bring back what it has read before.
+func (s *Service) parting(
+	ctx context.Context, t j17.Tenant, k *known, sl *slot, of *part.Replaced,
+) (*store.Side, error) {
 	// Where it is now. An aggregate without a place has none among the events that are left either.
 	item, err := s.Store.Get(ctx, t, places, sl.key(of.Key.ID))
 	absent := errors.Is(err, store.ErrNotFound)
@@ -126,15 +132,15 @@ func (s *Service) parting(ctx context.Context, t j17.Tenant, k *known, sl *slot,
 	return &side, nil
 }
 
-// staying has, for an aggregate whose events are replaced in parts, which of them has the last place, by the keys of its records: so that the rest of a
-// long stream is not read again with each part.
+// staying has, for an aggregate whose events are replaced in parts, which of them has the last place, by the keys of
+// its records: so that the rest of a long stream is not read again with each part.
 type staying struct {
 	key j17.Key
 	at  map[string]uint64
 }
 
-// forgetParts releases what is known of one of some aggregates: all of its events are replaced. Where something is written to it over and over no
-// part was announced as the last one.
+// forgetParts releases what is known of one of some aggregates: all of its events are replaced. Where something is
+// written to it over and over no part was announced as the last one.
 func (s *Service) forgetParts(t j17.Tenant, keys []j17.Key) {
 	found, ok := s.staying.Load(t)
 	if !ok {
@@ -146,7 +152,9 @@ func (s *Service) forgetParts(t j17.Tenant, keys []j17.Key) {
 }
 
 // left returns the last place that the events have which are left, nil where none has one.
-func (s *Service) left(ctx context.Context, t j17.Tenant, k *known, sl *slot, of *part.Replaced) (*decider.Location, error) {
+func (s *Service) left(
+	ctx context.Context, t j17.Tenant, k *known, sl *slot, of *part.Replaced,
+) (*decider.Location, error) {
 	typ, record := k.decider.Types[of.Key.Type], sl.key(of.Key.ID)
 	at := map[string]uint64{}
 	if found, ok := s.staying.Load(t); ok {
@@ -174,7 +182,9 @@ const maxOvertaken = 100
 var errOvertaken = errors.New("place: the aggregate moves over and over; it is tried again")
 
 // locate writes where an aggregate is by the events that it has now.
-func (s *Service) locate(ctx context.Context, t j17.Tenant, d *decider.Decider, sl *slot, key j17.Key, fences []store.Fence) error {
+func (s *Service) locate(
+	ctx context.Context, t j17.Tenant, d *decider.Decider, sl *slot, key j17.Key, fences []store.Fence,
+) error {
 	for range maxOvertaken {
 		item, err := s.Store.Get(ctx, t, places, sl.key(key.ID))
 		if err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -18,8 +18,8 @@ import (
 	"j17/internal/storage/storetest"
 )
 
-// TestErasure erases one of two shops at the same place, then one that was opened again, and one while older places are read: only what
-// the events have now is found, and no key nor value has a trace of the rest.
+// TestErasure erases one of two shops at the same place, then one that was opened again, and one while older places are
+// read: only what the events have now is found, and no key nor value has a trace of the rest.
 func TestErasure(t *testing.T) {
 	h := newHouse(t, shops)
 	for n := range 3 {
@@ -30,7 +30,9 @@ func TestErasure(t *testing.T) {
 		key := j17.Key{Type: "shop", ID: id(n)}
 		var gone []store.Rewritten
 		for v := uint64(1); v <= upTo; v++ {
-			gone = append(gone, store.Rewritten{Version: v, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)})
+			gone = append(gone, store.Rewritten{
+				Version: v, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`),
+			})
 		}
 		if err := storetest.Erase(t.Context(), h.Store, enginetest.Tenant, key, gone); err != nil {
 			t.Fatal(err)
@@ -68,19 +70,25 @@ func (o outrun) Moment(ctx context.Context, t j17.Tenant) (store.Moment, error) 
 	return m, err
 }
 
-// TestWhatIsErasedIsNotFound: the commit that replaces the events of shops has the places of these go too. A page that was begun before and is
-// completed behind it leaves them out.
+// TestWhatIsErasedIsNotFound: the commit that replaces the events of shops has the places of these go too. A page that
+// was begun before and is completed behind it leaves them out.
 func TestWhatIsErasedIsNotFound(t *testing.T) {
 	h := settled(t)
 	erase := func(n int) {
 		t.Helper()
 		key := j17.Key{Type: "shop", ID: id(n)}
-		sides, fences, err := h.places.Leave(t.Context(), enginetest.Tenant, []part.Replaced{{Key: key, To: 1, Last: true}})
+		sides, fences, err := h.places.Leave(t.Context(), enginetest.Tenant, []part.Replaced{
+			{Key: key, To: 1, Last: true},
+		})
 		if err != nil || len(sides) != 1 {
 			t.Fatalf("%d writes, %v", len(sides), err)
 		}
-		gone := []store.RewrittenStream{{Key: key, Events: []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)}}}}
-		if r, err := h.Store.Rewrite(t.Context(), enginetest.Tenant, store.Rewrite{Streams: gone, Fences: fences, Side: sides}); err != nil || r.Outcome != store.Committed {
+		gone := []store.RewrittenStream{{Key: key, Events: []store.Rewritten{
+			{Version: 1, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)},
+		}}}
+		if r, err := h.Store.Rewrite(t.Context(), enginetest.Tenant, store.Rewrite{
+			Streams: gone, Fences: fences, Side: sides,
+		}); err != nil || r.Outcome != store.Committed {
 			t.Fatal(r, err)
 		}
 	}
@@ -117,7 +125,10 @@ func TestWhatIsErasedIsNotFound(t *testing.T) {
 			t.Errorf("bare %v: it is found", bare)
 		}
 	}
-	nowhere := []part.Replaced{{Key: j17.Key{Type: "shop", ID: id(6)}, To: 1, Last: true}, {Key: j17.Key{Type: "shop", ID: id(77)}, Last: true}}
+	nowhere := []part.Replaced{
+		{Key: j17.Key{Type: "shop", ID: id(6)}, To: 1, Last: true},
+		{Key: j17.Key{Type: "shop", ID: id(77)}, Last: true},
+	}
 	if sides, _, err := h.places.Leave(t.Context(), enginetest.Tenant, nowhere); err != nil || len(sides) > 0 {
 		t.Errorf("%d writes, %v", len(sides), err)
 	}
@@ -127,7 +138,9 @@ func TestWhatIsErasedIsNotFound(t *testing.T) {
 func (h *house) replaceUpTo(n int, from, to uint64, last bool) store.Result {
 	h.tb.Helper()
 	key := j17.Key{Type: "shop", ID: id(n)}
-	sides, fences, err := h.places.Leave(h.tb.Context(), enginetest.Tenant, []part.Replaced{{Key: key, To: to, Last: last}})
+	sides, fences, err := h.places.Leave(h.tb.Context(), enginetest.Tenant, []part.Replaced{
+		{Key: key, To: to, Last: last},
+	})
 	if err != nil {
 		h.tb.Fatal(err)
 	}
@@ -136,9 +149,13 @@ func (h *house) replaceUpTo(n int, from, to uint64, last bool) store.Result {
 	}
 	gone := store.RewrittenStream{Key: key}
 	for v := from; v <= to; v++ {
-		gone.Events = append(gone.Events, store.Rewritten{Version: v, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)})
+		gone.Events = append(gone.Events, store.Rewritten{
+			Version: v, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`),
+		})
 	}
-	r, err := h.Store.Rewrite(h.tb.Context(), enginetest.Tenant, store.Rewrite{Streams: []store.RewrittenStream{gone}, Fences: fences, Side: sides})
+	r, err := h.Store.Rewrite(h.tb.Context(), enginetest.Tenant, store.Rewrite{
+		Streams: []store.RewrittenStream{gone}, Fences: fences, Side: sides,
+	})
 	if err != nil {
 		h.tb.Fatal(err)
 	}
@@ -153,7 +170,9 @@ type reads struct {
 }
 
 // ReadStream is part of place.Storage.
-func (r reads) ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error] {
+func (r reads) ReadStream(
+	ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64,
+) iter.Seq2[*j17.Event, error] {
 	return func(yield func(*j17.Event, error) bool) {
 		for ev, err := range r.Storage.ReadStream(ctx, t, key, from, to) {
 			*r.events++
@@ -164,7 +183,8 @@ func (r reads) ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, 
 	}
 }
 
-// TestPlacesWhileEventsGoInParts: an aggregate of many events is where the last event says that is left. What is left is not read with each part.
+// TestPlacesWhileEventsGoInParts: an aggregate of many events is where the last event says that is left. What is left
+// is not read with each part.
 func TestPlacesWhileEventsGoInParts(t *testing.T) {
 	h := newHouse(t, shops)
 	const named = 100
@@ -210,15 +230,17 @@ func TestPlacesWhileEventsGoInParts(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptOfAnErasureInParts: what is known of an aggregate whose last part may have had others behind it is let go of when it is
-// erased, and not when another one is.
+// TestNothingIsKeptOfAnErasureInParts: what is known of an aggregate whose last part may have had others behind it is
+// let go of when it is erased, and not when another one is.
 func TestNothingIsKeptOfAnErasureInParts(t *testing.T) {
 	h := newHouse(t, shops)
 	h.put("shop", 1, "was_opened", at(geo.Point{Lat: 1, Lng: 1}))
 	h.put("shop", 1, "was_opened", at(geo.Point{Lat: 2, Lng: 1}))
 	erased := func(n int) bool {
 		t.Helper()
-		if err := h.places.Erase(t.Context(), enginetest.Tenant, part.Erased{Keys: []j17.Key{{Type: "shop", ID: id(n)}}}); err != nil {
+		if err := h.places.Erase(t.Context(), enginetest.Tenant, part.Erased{
+			Keys: []j17.Key{{Type: "shop", ID: id(n)}},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		return !h.places.Remembers(enginetest.Tenant)
@@ -236,14 +258,16 @@ func TestNothingIsKeptOfAnErasureInParts(t *testing.T) {
 	}
 }
 
-// TestPartingHoldsOnWhatItWasDecidedBy: what moves a shop, or throws the slots away, between the decision of where it is then and its commit lets this
-// be decided again.
+// TestPartingHoldsOnWhatItWasDecidedBy: what moves a shop, or throws the slots away, between the decision of where it
+// is then and its commit lets this be decided again.
 func TestPartingHoldsOnWhatItWasDecidedBy(t *testing.T) {
 	away := func(h *house) {
 		h.tb.Helper()
 		other := h.over(h.Engine)
 		h.garble(`{"slot":""}`)
-		if _, err := other.places.Page(h.tb.Context(), enginetest.Tenant, everywhere()); j17.CodeOf(err) != j17.CodeIndexNotReady {
+		if _, err := other.places.Page(
+			h.tb.Context(), enginetest.Tenant, everywhere(),
+		); j17.CodeOf(err) != j17.CodeIndexNotReady {
 			h.tb.Fatal(err)
 		}
 		other.settle()
@@ -259,7 +283,9 @@ func TestPartingHoldsOnWhatItWasDecidedBy(t *testing.T) {
 		house     func(*testing.T) *house
 		meanwhile func(*house)
 	}{
-		"moves":                 {settled, func(h *house) { h.put("shop", 7, "was_opened", at(geo.Point{Lat: 70, Lng: 1})) }},
+		"moves": {
+			settled, func(h *house) { h.put("shop", 7, "was_opened", at(geo.Point{Lat: 70, Lng: 1})) },
+		},
 		"thrown away":           {settled, away},
 		"thrown away, building": {building, away},
 	} {
@@ -287,7 +313,8 @@ func TestPartingHoldsOnWhatItWasDecidedBy(t *testing.T) {
 	}
 }
 
-// TestErasureBehindADeployment: a process that has not heard of what is deployed removes nothing of what stands in the slots of that.
+// TestErasureBehindADeployment: a process that has not heard of what is deployed removes nothing of what stands in the
+// slots of that.
 func TestErasureBehindADeployment(t *testing.T) {
 	without := strings.ReplaceAll(shops, `, "geo": {"type": "point", "path": "$.data.at"}`, "")
 	h := newHouse(t, "")
@@ -296,14 +323,18 @@ func TestErasureBehindADeployment(t *testing.T) {
 		e   *engine.Engine
 		src string
 	}{{behind.Engine, without}, {h.Engine, shops}} {
-		if err := h.Store.Write(t.Context(), enginetest.Tenant, []store.Side{{Op: store.Put, Space: "deployed", Key: "spec"}}); err != nil {
+		if err := h.Store.Write(t.Context(), enginetest.Tenant, []store.Side{
+			{Op: store.Put, Space: "deployed", Key: "spec"},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		item, err := h.Store.Get(t.Context(), enginetest.Tenant, "deployed", "spec")
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.e.Deploy(enginetest.Tenant, enginetest.Compiled(t, d.src), nil, store.Fence{Space: "deployed", Key: "spec", Rev: item.Rev})
+		d.e.Deploy(enginetest.Tenant, enginetest.Compiled(t, d.src), nil, store.Fence{
+			Space: "deployed", Key: "spec", Rev: item.Rev,
+		})
 	}
 	h.put("shop", 1, "was_opened", at(geo.Point{Lat: 1, Lng: 1}))
 	if r := h.replaceUpTo(1, 1, 1, true); r.Outcome != store.Committed {

@@ -13,8 +13,8 @@ import (
 	"j17/internal/custody/loading"
 )
 
-// TestPlacesOfAColdStart: aggregates that are loaded past the engine are where their last events say, also where the slots were there
-// before, and nowhere else.
+// TestPlacesOfAColdStart: aggregates that are loaded past the engine are where their last events say, also where the
+// slots were there before, and nowhere else.
 func TestPlacesOfAColdStart(t *testing.T) {
 	h := newHouse(t, shops)
 	if err := h.places.Adopt(t.Context(), enginetest.Tenant); err != nil {
@@ -32,7 +32,9 @@ func TestPlacesOfAColdStart(t *testing.T) {
 		opened(n, near)
 	}
 	l := &loading.Loader{Engine: h.Engine, Store: h.Store}
-	if done, err := l.ColdStart(t.Context(), enginetest.Tenant, command.NewFileReader(strings.NewReader(b.String()))); err != nil || done.Streams != 600 {
+	if done, err := l.ColdStart(
+		t.Context(), enginetest.Tenant, command.NewFileReader(strings.NewReader(b.String())),
+	); err != nil || done.Streams != 600 {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	if diff := cmp.Diff([]int{3, 5, 599}, h.near(near, 1000, 10)); diff != "" {

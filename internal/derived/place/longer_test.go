@@ -14,8 +14,8 @@ import (
 // Of the areas as many points are looked at as take long to compare, around a point as many as are passed over quickly.
 const fewLooked, manyLooked = 5000, 15_000
 
-// TestPagesThatLookForLonger ask for more than a page looks at, up to all there is: each ends early or with the last row, also where more is
-// compared than one page may compare. Where it ends the next page goes on.
+// TestPagesThatLookForLonger ask for more than a page looks at, up to all there is: each ends early or with the last
+// row, also where more is compared than one page may compare. Where it ends the next page goes on.
 func TestPagesThatLookForLonger(t *testing.T) {
 	none := many{geo.MaxVertices, func(geo.Point) bool { return false }}
 	last := many{geo.MaxVertices, func(p geo.Point) bool { return p.Lat > 10+(fewLooked-1.5)/1e5 }}
@@ -35,7 +35,9 @@ func TestPagesThatLookForLonger(t *testing.T) {
 		},
 	} {
 		h := newHouse(t, shops)
-		h.fill("shop", "was_opened", ask.n, func(i int) string { return at(geo.Point{Lat: 10 + float64(i)/1e5, Lng: 10}) })
+		h.fill(
+			"shop", "was_opened", ask.n, func(i int) string { return at(geo.Point{Lat: 10 + float64(i)/1e5, Lng: 10}) },
+		)
 		ask.bound(h.places)
 		pages := map[int]int{}
 		for _, longer := range []int{0, 1, 4, 100} {

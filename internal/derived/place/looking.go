@@ -29,7 +29,8 @@ func (k *Kinds) look(ctx context.Context, m store.Moment) looking {
 // budget is what a search may take up to its first mark, and from each mark to the next, in units of work.
 func (k *Kinds) budget() int64 { return int64(k.s.most) * ofEntry }
 
-// passOn yields a mark. Going on behind it costs as much as a search that begins there, so the caller has to bound how many marks it takes.
+// passOn yields a mark. Going on behind it costs as much as a search that begins there, so the caller has to bound how
+// many marks it takes.
 func (l *looking) passOn(m Mark, yield func(Found, error) bool) bool {
 	if !yield(Found{Mark: m}, nil) {
 		return false

@@ -14,9 +14,9 @@ import (
 	"j17/internal/derived/place"
 )
 
-// TestManyPointsInOneSquare pages through many points in a square of a centimetre, some of which have many aggregates, from near, from afar
-// and from where all are equally far away; also where few of them are held at a time. What a page looks at does not grow with the pages
-// before it.
+// TestManyPointsInOneSquare pages through many points in a square of a centimetre, some of which have many aggregates,
+// from near, from afar and from where all are equally far away; also where few of them are held at a time. What a page
+// looks at does not grow with the pages before it.
 func TestManyPointsInOneSquare(t *testing.T) {
 	h := newHouse(t, shops)
 	const side, n = 40, 40*40 + 300
@@ -36,7 +36,9 @@ func TestManyPointsInOneSquare(t *testing.T) {
 	for _, center := range []geo.Point{{Lat: 48.137, Lng: 11.575}, {Lat: 48.14, Lng: 11.6}, {Lat: 90}} {
 		// A page does not end behind the look at the square: what was found there comes first.
 		near := func() (rows int, looked uint64) {
-			some, looked := h.page(&place.Ask{Type: "shop", Near: &place.Near{Center: center, Radius: math.Inf(1)}, Count: 10, Bare: true})
+			some, looked := h.page(&place.Ask{
+				Type: "shop", Near: &place.Near{Center: center, Radius: math.Inf(1)}, Count: 10, Bare: true,
+			})
 			return len(some), looked
 		}
 		_, looked := near()
@@ -49,7 +51,9 @@ func TestManyPointsInOneSquare(t *testing.T) {
 			h.places.Crowded(crowd, 1<<20)
 			want, pages := naive(points, center, math.Inf(1)), 0
 			var got []int
-			for ask := (&place.Ask{Type: "shop", Near: &place.Near{Center: center, Radius: math.Inf(1)}, Count: 400, Bare: true}); pages == 0 || ask.Start != ""; pages++ {
+			for ask := (&place.Ask{
+				Type: "shop", Near: &place.Near{Center: center, Radius: math.Inf(1)}, Count: 400, Bare: true,
+			}); pages == 0 || ask.Start != ""; pages++ {
 				some, looked := h.page(ask)
 				if looked > most {
 					t.Fatalf("a page has looked at %d entries of %d", looked, n)
@@ -63,8 +67,8 @@ func TestManyPointsInOneSquare(t *testing.T) {
 	}
 }
 
-// TestManyAtOneAddress has very many aggregates at one point, and asks for the nearest ten and the first hundred: what is looked at does not
-// depend on how many there are.
+// TestManyAtOneAddress has very many aggregates at one point, and asks for the nearest ten and the first hundred: what
+// is looked at does not depend on how many there are.
 func TestManyAtOneAddress(t *testing.T) {
 	h := newHouse(t, shops)
 	const n = 20_000
@@ -72,7 +76,9 @@ func TestManyAtOneAddress(t *testing.T) {
 	h.fill("shop", "was_opened", n, func(int) string { return at(spot) })
 	for _, center := range []geo.Point{spot, {Lat: 48.137, Lng: 11.6}} {
 		for _, count := range []int{10, 100} {
-			ask := &place.Ask{Type: "shop", Near: &place.Near{Center: center, Radius: math.Inf(1)}, Count: count, Bare: true}
+			ask := &place.Ask{
+				Type: "shop", Near: &place.Near{Center: center, Radius: math.Inf(1)}, Count: count, Bare: true,
+			}
 			for page := range 3 {
 				got, looked := h.page(ask)
 				if len(got) != count || got[0] != page*count || !slices.IsSorted(got) {
@@ -86,15 +92,17 @@ func TestManyAtOneAddress(t *testing.T) {
 	}
 }
 
-// TestSearchesAreGivenUp puts more points where they are equally far away than may be compared: a search that needs all of them is refused,
-// and tells what to do. Those that do not are answered.
+// TestSearchesAreGivenUp puts more points where they are equally far away than may be compared: a search that needs all
+// of them is refused, and tells what to do. Those that do not are answered.
 func TestSearchesAreGivenUp(t *testing.T) {
 	h := newHouse(t, shops)
 	const n = 3000
 	h.fill("shop", "was_opened", n, func(i int) string { return at(geo.Point{Lat: 60, Lng: 0.01 * float64(i)}) })
 	h.places.Crowded(100, 5*n)
 	ask := func(center geo.Point) error {
-		_, err := h.places.Page(t.Context(), enginetest.Tenant, &place.Ask{Type: "shop", Near: &place.Near{Center: center, Radius: math.Inf(1)}, Count: 10, Bare: true})
+		_, err := h.places.Page(t.Context(), enginetest.Tenant, &place.Ask{
+			Type: "shop", Near: &place.Near{Center: center, Radius: math.Inf(1)}, Count: 10, Bare: true,
+		})
 		return err
 	}
 	pole := geo.Point{Lat: 90}

@@ -18,15 +18,17 @@ import (
 const (
 	// maxReplacing bounds how often it is tried to begin places again because others have changed the slots meanwhile.
 	maxReplacing = 10
-	// replaceEvery is the least time between two such beginnings that the background asks for: what cannot be made is not begun over and over.
+	// replaceEvery is the least time between two such beginnings that the background asks for: what cannot be made is
+	// not begun over and over.
 	replaceEvery = time.Minute
 )
 
 // errMoved reports that the places of an environment were begun again since a question began.
 var errMoved = errors.New("place: the slots have changed")
 
-// guarded yields what a question finds in a moment. Where the slots are not those that the moment shows, or something in them cannot be read,
-// nothing is taken for an answer: the error is one of CodeIndexNotReady, and what is damaged is rebuilt.
+// guarded yields what a question finds in a moment. Where the slots are not those that the moment shows, or something
+// in them cannot be read, nothing is taken for an answer: the error is one of CodeIndexNotReady, and what is damaged is
+// rebuilt.
 func (k *Kinds) guarded(ctx context.Context, m store.Moment, found iter.Seq2[Found, error]) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		if err := k.current(m); err != nil {
@@ -83,9 +85,10 @@ func notReady(aggregateType string, anew bool, of build.Status) *j17.Error {
 	return e
 }
 
-// replace throws away all places of an environment and has them rebuilt: in one commit, since which nobody reads them before that is done,
-// while writers go on. All slots go together: their records are interleaved, and what is damaged has to be removed without
-// being read. Nothing is done where one of the given slots is not as it was, since somebody has done it already.
+// replace throws away all places of an environment and has them rebuilt: in one commit, since which nobody reads them
+// before that is done, while writers go on. All slots go together: their records are interleaved, and what is damaged
+// has to be removed without being read. Nothing is done where one of the given slots is not as it was, since somebody
+// has done it already.
 func (s *Service) replace(ctx context.Context, t j17.Tenant, of []*slot, what string) error {
 	ctx = context.WithoutCancel(ctx)
 	for try := 1; ; try++ {
@@ -106,11 +109,16 @@ func (s *Service) replace(ctx context.Context, t j17.Tenant, of []*slot, what st
 		var sides []store.Side
 		for _, list := range k.slots {
 			for _, sl := range list {
-				anew := &slot{ID: sl.ID, Fingerprint: sl.Fingerprint, Built: true, Rebuilt: sl.Rebuilt + 1, Resets: sl.Resets, typ: sl.typ, place: sl.place}
+				anew := &slot{
+					ID: sl.ID, Fingerprint: sl.Fingerprint, Built: true, Rebuilt: sl.Rebuilt + 1, Resets: sl.Resets,
+					typ: sl.typ, place: sl.place,
+				}
 				put := anew.put()
 				put.Cond, put.Was = store.IfValue, string(sl.stored)
 				sides = append(sides, put)
-				sides = append(sides, s.Builds.Start(filling, &build.Job{Tenant: t, Name: sl.ID, Types: []string{sl.typ}})...)
+				sides = append(sides, s.Builds.Start(filling, &build.Job{
+					Tenant: t, Name: sl.ID, Types: []string{sl.typ},
+				})...)
 			}
 		}
 		err = s.Store.Empty(ctx, t, []store.Space{places, cells}, sides, fences...)
@@ -145,8 +153,8 @@ type damagedSlots struct {
 // Unwrap returns what could not be read.
 func (d damagedSlots) Unwrap() error { return d.error }
 
-// resetCount is how often slots were thrown away, and the revision of that number. It is lost where it cannot be read: it goes on from the time in
-// milliseconds then, which is more than it can have been.
+// resetCount is how often slots were thrown away, and the revision of that number. It is lost where it cannot be read:
+// it goes on from the time in milliseconds then, which is more than it can have been.
 type resetCount struct {
 	n, rev uint64
 	lost   bool
@@ -173,16 +181,20 @@ func (s *Service) countResets(ctx context.Context, t j17.Tenant) (resetCount, er
 	return resetCount{n: n, rev: item.Rev}, err
 }
 
-// reset throws away all slots, which cannot be read, and all places with them: what a slot is called is known to itself alone. It reports false
-// where somebody else has done that.
+// reset throws away all slots, which cannot be read, and all places with them: what a slot is called is known to itself
+// alone. It reports false where somebody else has done that.
 func (s *Service) reset(ctx context.Context, t j17.Tenant, damage damagedSlots) (done bool, err error) {
-	count := store.Side{Op: store.Put, Space: resets, Key: resetKey, Value: strconv.AppendUint(nil, damage.before.n+1, 10), Cond: store.IfAbsent}
+	count := store.Side{
+		Op: store.Put, Space: resets, Key: resetKey, Value: strconv.AppendUint(nil, damage.before.n+1, 10),
+		Cond: store.IfAbsent,
+	}
 	if damage.before.rev != 0 {
 		count.Cond, count.Rev = store.IfRev, damage.before.rev
 	}
 	ctx = context.WithoutCancel(ctx)
 	if damage.before.lost {
-		// What is stored of the number goes as well: how else would it be overwritten. A process in between counts from 0, under names of its own.
+		// What is stored of the number goes as well: how else would it be overwritten. A process in between counts from
+		// 0, under names of its own.
 		if err = s.Store.Empty(ctx, t, []store.Space{slots, places, cells, resets}, nil); err == nil {
 			err = s.Store.Write(ctx, t, []store.Side{count})
 		}
@@ -210,10 +222,13 @@ func (s *Service) former(t j17.Tenant, now *known) *known {
 
 // has reports whether a slot is as it was.
 func (k *known) has(sl *slot) bool {
-	return slices.ContainsFunc(k.slots[sl.typ], func(one *slot) bool { return one.ID == sl.ID && bytes.Equal(one.stored, sl.stored) })
+	return slices.ContainsFunc(
+		k.slots[sl.typ], func(one *slot) bool { return one.ID == sl.ID && bytes.Equal(one.stored, sl.stored) },
+	)
 }
 
-// met begins places again because the background has met damage of them, unless that was done just now. It returns the error.
+// met begins places again because the background has met damage of them, unless that was done just now. It returns the
+// error.
 func (s *Service) met(ctx context.Context, t j17.Tenant, err error) error {
 	damage, is := errors.AsType[*store.CorruptionError](err)
 	if !is {
@@ -227,8 +242,8 @@ func (s *Service) met(ctx context.Context, t j17.Tenant, err error) error {
 	return errors.Join(err, s.replace(ctx, t, nil, damage.Error()))
 }
 
-// Mend has places rebuilt where one of them that a write has to know cannot be read. It reports whether the write may be tried again. It is
-// an engine's Mend.
+// Mend has places rebuilt where one of them that a write has to know cannot be read. It reports whether the write may
+// be tried again. It is an engine's Mend.
 func (s *Service) Mend(ctx context.Context, t j17.Tenant, damaged store.ItemName) bool {
 	if damaged.Space == resets {
 		return s.mendResets(ctx, t)
@@ -246,19 +261,26 @@ func (s *Service) Mend(ctx context.Context, t j17.Tenant, damaged store.ItemName
 	}
 	err = s.replace(ctx, t, nil, damage.Error())
 	if err != nil {
-		s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged places cannot be rebuilt", slog.String("tenant", string(t)), slog.Any("error", store.UserError(err)))
+		s.Logger.LogAttrs(
+			ctx, slog.LevelWarn, "damaged places cannot be rebuilt", slog.String("tenant", string(t)),
+			slog.Any("error", store.UserError(err)),
+		)
 	}
 	return err == nil
 }
 
-// mendResets throws all slots away where it cannot be read how often that was done. It reports whether the write may be tried again.
+// mendResets throws all slots away where it cannot be read how often that was done. It reports whether the write may be
+// tried again.
 func (s *Service) mendResets(ctx context.Context, t j17.Tenant) bool {
 	_, err := s.countResets(ctx, t)
 	if damage, is := errors.AsType[damagedSlots](err); is {
 		_, err = s.reset(ctx, t, damage)
 	}
 	if err != nil {
-		s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged places cannot be rebuilt", slog.String("tenant", string(t)), slog.Any("error", store.UserError(err)))
+		s.Logger.LogAttrs(
+			ctx, slog.LevelWarn, "damaged places cannot be rebuilt", slog.String("tenant", string(t)),
+			slog.Any("error", store.UserError(err)),
+		)
 	}
 	return err == nil
 }

@@ -105,7 +105,8 @@ func item(tb testing.TB, db *raw.DB, space store.Space, part string) (key, value
 	}
 	defer func() { _ = it.Close() }()
 	for it.First(); it.Valid(); it.Next() {
-		if k := string(it.Key()); strings.Contains(k, string(space)+"\x00") && strings.Contains(k, part) && strings.Contains(k, slot) {
+		if k := string(it.Key()); strings.Contains(k, string(space)+"\x00") && strings.Contains(k, part) &&
+			strings.Contains(k, slot) {
 			return bytes.Clone(it.Key()), bytes.Clone(it.Value())
 		}
 	}
@@ -166,17 +167,21 @@ func (h *house) dump() (all []string) {
 
 // everywhere is a question about all shops that there are.
 func everywhere() *place.Ask {
-	return &place.Ask{Type: "shop", Near: &place.Near{Center: geo.Point{Lat: 48}, Radius: math.Inf(1)}, Count: 1000, Bare: true}
+	return &place.Ask{
+		Type: "shop", Near: &place.Near{Center: geo.Point{Lat: 48}, Radius: math.Inf(1)}, Count: 1000, Bare: true,
+	}
 }
 
 // questions ask about all places of the house, each in a way of its own.
 func questions() map[string]*place.Ask {
 	box := geo.Box{South: -89, West: -179, North: 89, East: 179}
 	return map[string]*place.Ask{
-		"shops around":  everywhere(),
-		"people around": {Type: "person", Near: &place.Near{Center: geo.Point{Lat: 48}, Radius: math.Inf(1)}, Count: 1000, Bare: true},
-		"people in":     {Type: "person", In: box, AreaText: "box", Count: 1000, Bare: true},
-		"areas":         {Type: "area", Having: &geo.Point{Lat: 0.5, Lng: 0.5}, Count: 1000, Bare: true},
+		"shops around": everywhere(),
+		"people around": {
+			Type: "person", Near: &place.Near{Center: geo.Point{Lat: 48}, Radius: math.Inf(1)}, Count: 1000, Bare: true,
+		},
+		"people in": {Type: "person", In: box, AreaText: "box", Count: 1000, Bare: true},
+		"areas":     {Type: "area", Having: &geo.Point{Lat: 0.5, Lng: 0.5}, Count: 1000, Bare: true},
 	}
 }
 
@@ -221,13 +226,16 @@ func settled(t *testing.T) *house {
 	return h
 }
 
-// TestDamageIsMended: whoever comes upon damage of places, a reader, a writer, an erasure, or the look through all of them, has them rebuilt
-// from the events. Nobody is told meanwhile that there is nothing, or what may be wrong, and writes go on.
+// TestDamageIsMended: whoever comes upon damage of places, a reader, a writer, an erasure, or the look through all of
+// them, has them rebuilt from the events. Nobody is told meanwhile that there is nothing, or what may be wrong, and
+// writes go on.
 func TestDamageIsMended(t *testing.T) {
 	ask := func(name string) func(*house) {
 		return func(h *house) {
 			h.tb.Helper()
-			if _, err := h.places.Page(h.tb.Context(), enginetest.Tenant, questions()[name]); j17.CodeOf(err) != j17.CodeIndexNotReady {
+			if _, err := h.places.Page(
+				h.tb.Context(), enginetest.Tenant, questions()[name],
+			); j17.CodeOf(err) != j17.CodeIndexNotReady {
 				h.tb.Errorf("who meets it: %v", err)
 			}
 		}
@@ -304,8 +312,8 @@ func (h *house) look() {
 	}
 }
 
-// mended lets places that were begun again be made, and compares the answers with those of before, and the places with the events. It returns all that is
-// stored of them.
+// mended lets places that were begun again be made, and compares the answers with those of before, and the places with
+// the events. It returns all that is stored of them.
 func (h *house) mended(want map[string][]string) []string {
 	h.tb.Helper()
 	h.settle()
@@ -328,7 +336,8 @@ func (h *house) compare(p *place.Service) {
 	}
 }
 
-// TestRightPlacesAreLeftAlone looks through places that are as they should be, those of old events and of erased ones among them.
+// TestRightPlacesAreLeftAlone looks through places that are as they should be, those of old events and of erased ones
+// among them.
 func TestRightPlacesAreLeftAlone(t *testing.T) {
 	h := settled(t)
 	stored := h.dump()
@@ -341,7 +350,10 @@ func TestRightPlacesAreLeftAlone(t *testing.T) {
 func TestMendingIsGoneOnWith(t *testing.T) {
 	h := newHouse(t, shops)
 	const n = 2000
-	h.fill("shop", "was_opened", n, func(i int) string { return at(geo.Point{Lat: float64(i%90) + 0.5, Lng: float64(i / 90)}) })
+	h.fill(
+		"shop", "was_opened", n,
+		func(i int) string { return at(geo.Point{Lat: float64(i%90) + 0.5, Lng: float64(i / 90)}) },
+	)
 	want := h.dump()
 	h.spoil(func(db *raw.DB) { cut("places", "shop:"+id(7)+"/")(t, db) })
 	h.put("shop", 7, "was_opened", at(geo.Point{Lat: 7.5}))
@@ -369,12 +381,15 @@ func TestMendingIsGoneOnWith(t *testing.T) {
 	}
 }
 
-// TestMendingBesideWriters moves aggregates while their places are rebuilt, by two processes over one store: one has found the damage, the
-// other one has known all places to be whole.
+// TestMendingBesideWriters moves aggregates while their places are rebuilt, by two processes over one store: one has
+// found the damage, the other one has known all places to be whole.
 func TestMendingBesideWriters(t *testing.T) {
 	h := newHouse(t, shops)
 	const n = 600
-	h.fill("shop", "was_opened", n, func(i int) string { return at(geo.Point{Lat: float64(i%80) + 0.5, Lng: float64(i / 80)}) })
+	h.fill(
+		"shop", "was_opened", n,
+		func(i int) string { return at(geo.Point{Lat: float64(i%80) + 0.5, Lng: float64(i / 80)}) },
+	)
 	points := map[int]geo.Point{}
 	for i := range n {
 		points[i] = geo.Point{Lat: float64(i%80) + 0.5, Lng: float64(i / 80)}
@@ -394,7 +409,9 @@ func TestMendingBesideWriters(t *testing.T) {
 	// What the other one writes and erases is not overtaken by what is read meanwhile.
 	h.places = other.places
 	key := j17.Key{Type: "shop", ID: id(9)}
-	if err := storetest.Erase(t.Context(), h.Store, enginetest.Tenant, key, []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)}}); err != nil {
+	if err := storetest.Erase(t.Context(), h.Store, enginetest.Tenant, key, []store.Rewritten{
+		{Version: 1, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := other.places.Erase(t.Context(), enginetest.Tenant, part.Erased{Keys: []j17.Key{key}}); err != nil {
@@ -425,7 +442,8 @@ func TestMendingBesideWriters(t *testing.T) {
 	h.settle()
 	for _, p := range []*place.Service{found, other.places} {
 		h.places = p
-		if want, got := naive(points, geo.Point{Lat: 3}, math.Inf(1)), h.near(geo.Point{Lat: 3}, math.Inf(1), n); !slices.Equal(got, want) {
+		if want, got := naive(points, geo.Point{Lat: 3}, math.Inf(1)),
+			h.near(geo.Point{Lat: 3}, math.Inf(1), n); !slices.Equal(got, want) {
 			t.Errorf("%v\nwant %v", got, want)
 		}
 		h.compare(p)

@@ -14,7 +14,8 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// TestPlacesAgreeWithANaiveEvaluator moves shops about, often to where others are, and asks for them in pages of all sizes.
+// TestPlacesAgreeWithANaiveEvaluator moves shops about, often to where others are, and asks for them in pages of all
+// sizes.
 func TestPlacesAgreeWithANaiveEvaluator(t *testing.T) {
 	h := newHouse(t, shops)
 	placed := map[int]bool{}

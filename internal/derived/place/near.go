@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// page is how many entries are looked at in one step, and how many points a cell may have that is not looked at by its quarters.
+	// page is how many entries are looked at in one step, and how many points a cell may have that is not looked at by
+	// its quarters.
 	page = 64
 	// ofScan is what a scan costs, in entries.
 	ofScan = 8
@@ -24,7 +25,8 @@ const (
 	ofEntry = 8
 	// mostEntries is how many entries, and what costs as much, a search looks at without a mark before it is given up.
 	mostEntries = 1 << 20
-	// manyLooks is how many times more is looked at before a mark is passed on where points were found: most often they are what comes next.
+	// manyLooks is how many times more is looked at before a mark is passed on where points were found: most often they
+	// are what comes next.
 	manyLooks = 16
 	// crowd is how many groups of points are held at a time: the nearest ones.
 	crowd = 16 << 10
@@ -32,7 +34,8 @@ const (
 	groupsAtOnce = 16
 )
 
-// The rings in which a search goes outward: the first one, in metres, and how many times larger each is than the one before it.
+// The rings in which a search goes outward: the first one, in metres, and how many times larger each is than the one
+// before it.
 const (
 	firstRing = 1000
 	widening  = 8
@@ -50,9 +53,9 @@ type Near struct {
 	After Mark
 }
 
-// Nearby yields the aggregates around a point as of a moment, by their distance and then by id. Now and then it yields a mark. What it
-// looks at lies in rings that widen: where the rows that are wanted are found, everything farther is left alone. The error is one of
-// CodeWorkLimit where too many points have to be compared to tell which come next.
+// Nearby yields the aggregates around a point as of a moment, by their distance and then by id. Now and then it yields
+// a mark. What it looks at lies in rings that widen: where the rows that are wanted are found, everything farther is
+// left alone. The error is one of CodeWorkLimit where too many points have to be compared to tell which come next.
 func (k *Kinds) Nearby(ctx context.Context, m store.Moment, n Near) iter.Seq2[Found, error] {
 	return k.guarded(ctx, m, k.nearby(ctx, m, n))
 }
@@ -82,13 +85,14 @@ func (k *Kinds) nearby(ctx context.Context, m store.Moment, n Near) iter.Seq2[Fo
 	}
 }
 
-// search looks for the nearest points. It holds cells and groups of points that are still to be looked at, by how near they can be.
+// search looks for the nearest points. It holds cells and groups of points that are still to be looked at, by how near
+// they can be.
 type search struct {
 	looking
 
 	center geo.Point
-	// after is where the search goes on, limit the last place that may be found for now: the end of the ring, or a place before it where the
-	// ring is crowded, which is where it has more groups than are held.
+	// after is where the search goes on, limit the last place that may be found for now: the end of the ring, or a
+	// place before it where the ring is crowded, which is where it has more groups than are held.
 	after, limit Mark
 	crowded      bool
 
@@ -141,7 +145,8 @@ func (q *search) run(yield func(Found, error) bool) bool {
 	return true
 }
 
-// due returns where the search is before a cell that is so near, and whether that is to be reported: enough was looked at since the last mark.
+// due returns where the search is before a cell that is so near, and whether that is to be reported: enough was looked
+// at since the last mark.
 func (q *search) due(near float64) (mark Mark, due bool) {
 	mark = q.last
 	if near > mark.Distance {
@@ -197,8 +202,8 @@ func (q *search) advance(next step) error {
 	return nil
 }
 
-// add puts a cell among what is to be looked at, if there can be something in it that is wanted. keys are those of all its entries where
-// they are known.
+// add puts a cell among what is to be looked at, if there can be something in it that is wanted. keys are those of all
+// its entries where they are known.
 func (q *search) add(sl *slot, c geo.Cell, keys []string) {
 	near, far := c.Reach(q.center)
 	if near > q.limit.Distance || far < q.after.Distance {
@@ -222,7 +227,8 @@ func (q *search) expand(sl *slot, c geo.Cell) error {
 		return q.takeAll(sl, c, keys)
 	}
 
-	// The entries are in the order of the quarters. Those of the last one that is reached may go on behind what was read.
+	// The entries are in the order of the quarters. Those of the last one that is reached may go on behind what was
+	// read.
 	for _, quarter := range quarters {
 		behind := sl.keysIn(quarter).To
 		if some[len(some)-1] >= behind {
@@ -282,8 +288,8 @@ func (q *search) group(g group) *group {
 	return &q.room[len(q.room)-1]
 }
 
-// takeAll adds the points of one of the smallest cells, a square of a centimetre, which are many. The entries of one point follow each
-// other; those behind the first few are passed over.
+// takeAll adds the points of one of the smallest cells, a square of a centimetre, which are many. The entries of one
+// point follow each other; those behind the first few are passed over.
 func (q *search) takeAll(sl *slot, c geo.Cell, keys store.Range) error {
 	head := len(sl.ID) + len("/") + len(c.Name()) + len("/") // of the prefix of the point
 	for again := true; again; {
@@ -347,8 +353,8 @@ func (q *search) put(sl *slot, g *group, d float64) {
 	q.push(s)
 }
 
-// push adds a group unless nothing more is wanted of it. Where there are too many then, the farther half of them goes, and what is as far:
-// it is looked for again when the nearer half is done.
+// push adds a group unless nothing more is wanted of it. Where there are too many then, the farther half of them goes,
+// and what is as far: it is looked for again when the nearer half is done.
 func (q *search) push(s step) {
 	if len(s.ids) == 0 || s.mark().compare(q.limit) > 0 {
 		return

@@ -52,7 +52,8 @@ type Page struct {
 type Row struct {
 	Found
 	Names j17.Names
-	// State is the state as JSON, as of the position of the page; nil where Ask leaves it out or Err tells why there is none.
+	// State is the state as JSON, as of the position of the page; nil where Ask leaves it out or Err tells why there is
+	// none.
 	State []byte
 	Err   error
 }
@@ -66,8 +67,9 @@ const (
 	fewRows, manyRows = 8, 128
 )
 
-// Page answers a question with a page: all rows and their states are those of one position, at which everything has been that was
-// acknowledged before. A page whose rows have taken much looking has fewer than it may, maybe none, and a next one.
+// Page answers a question with a page: all rows and their states are those of one position, at which everything has
+// been that was acknowledged before. A page whose rows have taken much looking has fewer than it may, maybe none, and a
+// next one.
 func (s *Service) Page(ctx context.Context, t j17.Tenant, a *Ask) (*Page, error) {
 	shape := spec.Point
 	if a.Having != nil {
@@ -108,8 +110,8 @@ func (s *Service) page(ctx context.Context, t j17.Tenant, kinds *Kinds, a *Ask, 
 	return p, nil
 }
 
-// leaveErased removes rows from a page whose events were rewritten since they were found, and whose place is another one since: of these the states are
-// those of now.
+// leaveErased removes rows from a page whose events were rewritten since they were found, and whose place is another
+// one since: of these the states are those of now.
 func (s *Service) leaveErased(ctx context.Context, t j17.Tenant, a *Ask, m store.Moment, p *Page) error {
 	keys := make([]j17.Key, len(p.Rows))
 	for i := range p.Rows {

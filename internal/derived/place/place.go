@@ -1,9 +1,10 @@
-// Package place keeps where aggregates are, and finds them by it. What an event says of a place depends on the event alone, so that its
-// entries are written in the event's own commit (Derive): nothing is ever behind. Events that are older than the spec's wish to know
-// about places are gone through in the background (build.go). Queries see one moment of the store (near.go, area.go).
+// Package place keeps where aggregates are, and finds them by it. What an event says of a place depends on the event
+// alone, so that its entries are written in the event's own commit (Derive): nothing is ever behind. Events that are
+// older than the spec's wish to know about places are gone through in the background (build.go). Queries see one moment
+// of the store (near.go, area.go).
 //
-// Each kind of place of an aggregate type, as the spec defines it, has a slot. A definition that changes gets a new one; what is in the old
-// one is removed.
+// Each kind of place of an aggregate type, as the spec defines it, has a slot. A definition that changes gets a new
+// one; what is in the old one is removed.
 //
 // The decisions behind it are in docs/internals/derived.md.
 package place
@@ -41,7 +42,8 @@ const (
 	places store.Space = "places"
 	// cells has entries, without values: "slot/cell/point/id" for points, "slot/cell//id" for areas.
 	cells store.Space = "place.cells"
-	// resets has one item, which counts how often slots were thrown away with all that is in them, since they could not be read.
+	// resets has one item, which counts how often slots were thrown away with all that is in them, since they could not
+	// be read.
 	resets store.Space = "place.resets"
 )
 
@@ -74,13 +76,14 @@ type Options struct {
 // Service keeps and finds places. It is safe for concurrent use, and so are several of them over one store.
 type Service struct {
 	Options
-	// few is how many points are put in order. Of a million aggregates, a page of those that are among more is found by going through
-	// about as many records. enough is how many entries and records are looked at before a mark is passed on, most how many without one.
-	// crowd is how many groups of points are held at a time.
+	// few is how many points are put in order. Of a million aggregates, a page of those that are among more is found by
+	// going through about as many records. enough is how many entries and records are looked at before a mark is passed
+	// on, most how many without one. crowd is how many groups of points are held at a time.
 	few, enough, most, crowd int
 
 	known sync.Map // of *known by j17.Tenant
-	// latest is what was known last, a *known by j17.Tenant: slots that can no longer be read keep their names, which writers may be about to use.
+	// latest is what was known last, a *known by j17.Tenant: slots that can no longer be read keep their names, which
+	// writers may be about to use.
 	latest sync.Map
 	// replaced is when this process had places rebuilt last, a time.Time by j17.Tenant.
 	replaced sync.Map
@@ -94,8 +97,8 @@ type Service struct {
 
 // Stats counts what a service has done since it was made.
 type Stats struct {
-	// Written counts the places that were written, Queries the pages that were asked for and Scanned the entries and records that were
-	// looked at for them.
+	// Written counts the places that were written, Queries the pages that were asked for and Scanned the entries and
+	// records that were looked at for them.
 	Written, Queries, Scanned uint64
 	// Rebuilt counts how often places were not what follows from events, and were rebuilt.
 	Rebuilt uint64
@@ -106,7 +109,10 @@ func New(o Options) *Service {
 	if o.Scrub == 0 {
 		o.Scrub = scrubEvery
 	}
-	s := &Service{Options: o, few: 8000, enough: 20_000, most: mostEntries, crowd: crowd, verifying: verifications{all: map[j17.Tenant]*Progress{}}}
+	s := &Service{
+		Options: o, few: 8000, enough: 20_000, most: mostEntries, crowd: crowd,
+		verifying: verifications{all: map[j17.Tenant]*Progress{}},
+	}
 	o.Builds.Handle(build.Kind{Name: filling, Page: s.fill})
 	o.Builds.Handle(build.Kind{Name: emptying, Page: s.empty})
 	return s
@@ -114,7 +120,10 @@ func New(o Options) *Service {
 
 // Stats returns the counters.
 func (s *Service) Stats() Stats {
-	return Stats{Written: s.counts.written.Load(), Queries: s.counts.queries.Load(), Scanned: s.counts.scanned.Load(), Rebuilt: s.counts.rebuilt.Load()}
+	return Stats{
+		Written: s.counts.written.Load(), Queries: s.counts.queries.Load(), Scanned: s.counts.scanned.Load(),
+		Rebuilt: s.counts.rebuilt.Load(),
+	}
 }
 
 // slot is where the places of a kind are kept.
@@ -125,7 +134,8 @@ type slot struct {
 	Built bool `json:"built,omitempty"`
 	// Rebuilt counts how often what was in it was thrown away, since it was damaged, and begun again.
 	Rebuilt uint64 `json:"rebuilt,omitempty"`
-	// Resets is how often slots had been thrown away when this one was made, so that it is distinguished from an earlier one.
+	// Resets is how often slots had been thrown away when this one was made, so that it is distinguished from an
+	// earlier one.
 	Resets uint64 `json:"resets,omitempty"`
 
 	typ   string
@@ -144,18 +154,19 @@ func (s *Service) Forget(t j17.Tenant) {
 	s.staying.Delete(t)
 }
 
-// known is the slots of what is deployed to a tenant. Which ones these are does not change: that takes a deployment. What is in them may have
-// been begun again meanwhile, which readers check (Kinds.current).
+// known is the slots of what is deployed to a tenant. Which ones these are does not change: that takes a deployment.
+// What is in them may have been begun again meanwhile, which readers check (Kinds.current).
 type known struct {
 	decider *decider.Decider
 	// slots are those of aggregate types, in the order of the names of their geo types.
 	slots map[string][]*slot
-	// resets is how often slots had been thrown away, and rev the revision of the item that says so, 0 while there is none.
+	// resets is how often slots had been thrown away, and rev the revision of the item that says so, 0 while there is
+	// none.
 	resets, rev uint64
 }
 
-// of returns the slots of a tenant for what is deployed, which is written down before anything else is stored with it: so that a slot
-// has missed nothing, however often the spec goes back and forth.
+// of returns the slots of a tenant for what is deployed, which is written down before anything else is stored with it:
+// so that a slot has missed nothing, however often the spec goes back and forth.
 func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence) (*known, error) {
 	if found, ok := s.known.Load(t); ok {
 		if k, _ := found.(*known); k.decider == d {
@@ -173,7 +184,9 @@ func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fenc
 			err = s.Store.Write(ctx, t, sides, fences...)
 		}
 		if conflict, ok := errors.AsType[*store.SideConflict](err); ok {
-			if slices.ContainsFunc(fences, func(f store.Fence) bool { return f.Space == conflict.Space && f.Key == conflict.Key }) {
+			if slices.ContainsFunc(
+				fences, func(f store.Fence) bool { return f.Space == conflict.Space && f.Key == conflict.Key },
+			) {
 				return k, nil // something else is deployed, and whatever follows from this is refused
 			}
 			continue
@@ -211,9 +224,11 @@ func (s *Service) kept(ctx context.Context, t j17.Tenant) (map[string]keptSlot, 
 	return all, nil
 }
 
-// adopt returns the slots that a spec needs, and what is to be written so that there are those and no others. reset reports that all were thrown
-// away just now. The error is a damagedSlots where slots cannot be read.
-func (s *Service) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, reset bool) (*known, []store.Side, error) {
+// adopt returns the slots that a spec needs, and what is to be written so that there are those and no others. reset
+// reports that all were thrown away just now. The error is a damagedSlots where slots cannot be read.
+func (s *Service) adopt(
+	ctx context.Context, t j17.Tenant, d *decider.Decider, reset bool,
+) (*known, []store.Side, error) {
 	before, err := s.countResets(ctx, t)
 	if err != nil {
 		return nil, nil, err
@@ -243,11 +258,15 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, r
 				}
 				sides = append(sides, s.leave(t, name, kept.slot)...)
 			}
-			fresh := &slot{ID: strings.ToLower(rand.Text()[:16]), Fingerprint: p.Fingerprint[:], Resets: before.n, typ: name, place: p}
+			fresh := &slot{
+				ID: strings.ToLower(rand.Text()[:16]), Fingerprint: p.Fingerprint[:], Resets: before.n, typ: name,
+				place: p,
+			}
 			if reset {
 				fresh.Rebuilt = 1
 			}
-			if was := former.slotOf(name, p.Type); was != nil && !is && string(was.Fingerprint) == string(fresh.Fingerprint) {
+			if was := former.slotOf(name, p.Type); was != nil && !is &&
+				string(was.Fingerprint) == string(fresh.Fingerprint) {
 				fresh.ID, fresh.Rebuilt = was.ID, was.Rebuilt+1
 				sides = append(sides, s.Builds.Forget(emptying, was.ID)...)
 			}
@@ -256,7 +275,9 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, r
 				return nil, nil, err
 			}
 			if fresh.Built = len(first) > 0; fresh.Built {
-				sides = append(sides, s.Builds.Start(filling, &build.Job{Tenant: t, Name: fresh.ID, Types: []string{name}})...)
+				sides = append(sides, s.Builds.Start(filling, &build.Job{
+					Tenant: t, Name: fresh.ID, Types: []string{name},
+				})...)
 			}
 			put := fresh.put()
 			if put.Cond = store.IfAbsent; is {
@@ -278,7 +299,9 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, r
 
 // leave returns the writes that begin the removal of what is in a slot.
 func (s *Service) leave(t j17.Tenant, aggregateType string, old *slot) []store.Side {
-	return append(s.Builds.Forget(filling, old.ID), s.Builds.Start(emptying, &build.Job{Tenant: t, Name: old.ID, Types: []string{aggregateType}})...)
+	return append(s.Builds.Forget(filling, old.ID), s.Builds.Start(emptying, &build.Job{
+		Tenant: t, Name: old.ID, Types: []string{aggregateType},
+	})...)
 }
 
 var errNameless = errors.New("it has no name")
@@ -323,8 +346,8 @@ func (k *known) slotOf(aggregateType string, g *spec.GeoType) *slot {
 	return nil
 }
 
-// Derive says what is kept of events: of all that one unit has about an aggregate, the last place counts. It is one of an engine's
-// Derived.
+// Derive says what is kept of events: of all that one unit has about an aggregate, the last place counts. It is one of
+// an engine's Derived.
 func (s *Service) Derive(ctx context.Context, e *part.Entering) ([]store.Side, error) {
 	k, err := s.of(ctx, e.Tenant, e.Decider, e.Fences)
 	if err != nil || len(k.slots) == 0 {
@@ -358,7 +381,9 @@ func (s *Service) Derive(ctx context.Context, e *part.Entering) ([]store.Side, e
 	if n := uint64(len(sides)); n > 0 {
 		e.WhenStored(func() { s.counts.written.Add(n) })
 		// Another server may throw the slots away, and not know what they were called.
-		e.Require(store.Fence{Space: resets, Key: resetKey, Rev: k.rev}, func() { s.known.CompareAndDelete(e.Tenant, k) })
+		e.Require(
+			store.Fence{Space: resets, Key: resetKey, Rev: k.rev}, func() { s.known.CompareAndDelete(e.Tenant, k) },
+		)
 	}
 	return sides, nil
 }
@@ -435,8 +460,8 @@ type Kinds struct {
 	slots  []*slot
 }
 
-// Kinds returns the places of a shape, spec.Point or spec.Polygon, that the aggregates of a type have. Errors are of CodeUnknownType,
-// CodeNoGeo where it has none, and CodeIndexNotReady.
+// Kinds returns the places of a shape, spec.Point or spec.Polygon, that the aggregates of a type have. Errors are of
+// CodeUnknownType, CodeNoGeo where it has none, and CodeIndexNotReady.
 func (s *Service) Kinds(ctx context.Context, t j17.Tenant, aggregateType, shape string) (*Kinds, error) {
 	k, err := s.present(ctx, t)
 	if err != nil {
@@ -479,7 +504,8 @@ type Found struct {
 	Mark Mark
 }
 
-// Mark is a place in the order of what is found. What comes after it is neither skipped nor repeated, as long as it stays where it is.
+// Mark is a place in the order of what is found. What comes after it is neither skipped nor repeated, as long as it
+// stays where it is.
 type Mark struct {
 	Distance float64
 	ID       string

@@ -64,7 +64,9 @@ func newHouse(tb testing.TB, src string) *house {
 	)...)
 	log, pauses := slog.New(slog.DiscardHandler), &hasty{now: time.Unix(1_700_000_000, 0)}
 	h.builds = build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
-	h.places = place.New(place.Options{Store: h.Store, Builds: h.builds, Engine: h.Engine, Clock: pauses, Worker: worker.New(pauses, log), Logger: log})
+	h.places = place.New(place.Options{
+		Store: h.Store, Builds: h.builds, Engine: h.Engine, Clock: pauses, Worker: worker.New(pauses, log), Logger: log,
+	})
 	if src != "" {
 		h.DeploySource(tb, src)
 	}
@@ -193,8 +195,8 @@ func (h *house) page(ask *place.Ask) (numbers []int, looked uint64) {
 	return numbers, h.places.Stats().Scanned - before
 }
 
-// TestManyPointsAround has so many points around a place that cells are looked at by their quarters: what was read of a cell counts for
-// those of its quarters that are whole in it.
+// TestManyPointsAround has so many points around a place that cells are looked at by their quarters: what was read of a
+// cell counts for those of its quarters that are whole in it.
 func TestManyPointsAround(t *testing.T) {
 	h := newHouse(t, shops)
 	const n = 800
@@ -204,7 +206,9 @@ func TestManyPointsAround(t *testing.T) {
 		points[i] = geo.Point{Lat: 48.1 + 0.1*r.Float64(), Lng: 11.5 + 0.15*r.Float64()}
 	}
 	h.fill("shop", "was_opened", n, func(i int) string { return at(points[i]) })
-	for _, center := range []geo.Point{{Lat: 48.15, Lng: 11.575}, {Lat: 48.101, Lng: 11.501}, {Lat: 47, Lng: 12}, points[7]} {
+	for _, center := range []geo.Point{
+		{Lat: 48.15, Lng: 11.575}, {Lat: 48.101, Lng: 11.501}, {Lat: 47, Lng: 12}, points[7],
+	} {
 		for _, radius := range []float64{400, 5000, math.Inf(1)} {
 			for _, size := range []int{7, n} {
 				if got, want := h.near(center, radius, size), naive(points, center, radius); !slices.Equal(got, want) {
@@ -215,7 +219,8 @@ func TestManyPointsAround(t *testing.T) {
 	}
 }
 
-// TestPlacesFollowTheEvents goes through what an event can say of a place: of one unit the last counts, also of what is implied.
+// TestPlacesFollowTheEvents goes through what an event can say of a place: of one unit the last counts, also of what is
+// implied.
 func TestPlacesFollowTheEvents(t *testing.T) {
 	h := newHouse(t, shops)
 	h.put("depot", 1, "was_planned", `{"at":{"lat":1,"lng":1}}`)
@@ -236,11 +241,15 @@ func TestPlacesFollowTheEvents(t *testing.T) {
 	m := h.moment()
 	defer m.Close()
 	var got []string
-	for found, err := range h.kinds("person", spec.Point).Nearby(t.Context(), m, place.Near{Center: geo.Point{Lat: 10, Lng: 10}, Radius: math.Inf(1)}) {
+	for found, err := range h.kinds("person", spec.Point).Nearby(t.Context(), m, place.Near{
+		Center: geo.Point{Lat: 10, Lng: 10}, Radius: math.Inf(1),
+	}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, fmt.Sprintf("%s %v %s %.0f", found.Geo, *found.Location.Point, found.Properties, found.Distance))
+		got = append(
+			got, fmt.Sprintf("%s %v %s %.0f", found.Geo, *found.Location.Point, found.Properties, found.Distance),
+		)
 	}
 	if want := []string{"point {10 10}  0", `home {20 20} {"name":"cottage"} 1544760`}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -297,8 +306,8 @@ func TestContaining(t *testing.T) {
 	}
 }
 
-// TestOlderEventsCount adds places to a spec that had none, takes them away and adds them again, with writes in between: what is found is
-// what the events say, and nothing is left of what is not needed.
+// TestOlderEventsCount adds places to a spec that had none, takes them away and adds them again, with writes in
+// between: what is found is what the events say, and nothing is left of what is not needed.
 func TestOlderEventsCount(t *testing.T) {
 	without := strings.ReplaceAll(shops, `, "geo": {"type": "point", "path": "$.data.at"}`, "")
 	h := newHouse(t, without)
@@ -313,10 +322,13 @@ func TestOlderEventsCount(t *testing.T) {
 		if err := h.places.Adopt(t.Context(), enginetest.Tenant); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.places.Kinds(t.Context(), enginetest.Tenant, "shop", spec.Point); j17.CodeOf(err) != j17.CodeIndexNotReady {
+		if _, err := h.places.Kinds(
+			t.Context(), enginetest.Tenant, "shop", spec.Point,
+		); j17.CodeOf(err) != j17.CodeIndexNotReady {
 			t.Fatalf("round %d: before the build: %v", round, err)
 		}
-		h.put("shop", 5, "was_opened", at(geo.Point{Lat: -50, Lng: float64(round)})) // it is written while older ones are gone through
+		// It is written while older ones are gone through.
+		h.put("shop", 5, "was_opened", at(geo.Point{Lat: -50, Lng: float64(round)}))
 		h.put("shop", 6, "was_opened", `{"at":null}`)
 		h.settle()
 		got := h.near(geo.Point{Lat: -90}, math.Inf(1), 7)
@@ -329,7 +341,9 @@ func TestOlderEventsCount(t *testing.T) {
 		}
 		h.DeploySource(t, without)
 		h.put("shop", 7, "was_named", `{}`)
-		if _, err := h.places.Kinds(t.Context(), enginetest.Tenant, "shop", spec.Point); j17.CodeOf(err) != j17.CodeNoGeo {
+		if _, err := h.places.Kinds(
+			t.Context(), enginetest.Tenant, "shop", spec.Point,
+		); j17.CodeOf(err) != j17.CodeNoGeo {
 			t.Errorf("round %d: without places: %v", round, err)
 		}
 		h.settle()
@@ -352,7 +366,9 @@ func TestThePastHasPlaces(t *testing.T) {
 	}
 	u := &engine.Past{ID: store.CommandID{1}}
 	for _, lat := range []float64{1, 2} {
-		metadata, err := value.ParseString(`{"actor":{"type":"user","id":"` + enginetest.User + `"},"timestamp":1600000000}`)
+		metadata, err := value.ParseString(
+			`{"actor":{"type":"user","id":"` + enginetest.User + `"},"timestamp":1600000000}`,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -360,7 +376,9 @@ func TestThePastHasPlaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, faults := past.Decider().Examine(t.Context(), &command.FileEvent{AggregateType: "shop", ID: id(1), Type: "was_opened", Data: data, Metadata: metadata})
+		e, faults := past.Decider().Examine(t.Context(), &command.FileEvent{
+			AggregateType: "shop", ID: id(1), Type: "was_opened", Data: data, Metadata: metadata,
+		})
 		if len(faults) > 0 {
 			t.Fatal(faults)
 		}
@@ -419,7 +437,9 @@ func (h *house) over(e *engine.Engine) *house {
 func (h *house) onto(e *engine.Engine, st place.Storage) (*build.Service, *place.Service) {
 	log, pauses := slog.New(slog.DiscardHandler), &hasty{now: time.Unix(1_700_000_000, 0)}
 	builds := build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
-	return builds, place.New(place.Options{Store: st, Builds: builds, Engine: e, Clock: pauses, Worker: worker.New(pauses, log), Logger: log})
+	return builds, place.New(place.Options{
+		Store: st, Builds: builds, Engine: e, Clock: pauses, Worker: worker.New(pauses, log), Logger: log,
+	})
 }
 
 // settle carries out the builds.
@@ -437,7 +457,9 @@ func TestManyMoveOne(t *testing.T) {
 	for w := range 16 {
 		writers.Go(func() {
 			for i := range 10 {
-				c := enginetest.Command(t, "shop/"+id(1)+"/was_opened", enginetest.Body(at(geo.Point{Lat: float64(w), Lng: float64(i)})))
+				c := enginetest.Command(
+					t, "shop/"+id(1)+"/was_opened", enginetest.Body(at(geo.Point{Lat: float64(w), Lng: float64(i)})),
+				)
 				if _, err := h.Execute(t.Context(), c); err != nil {
 					t.Error(err)
 				}
@@ -454,7 +476,10 @@ func TestManyMoveOne(t *testing.T) {
 func TestQueriesAreBounded(t *testing.T) {
 	h := newHouse(t, shops)
 	const n = 800
-	h.fill("shop", "was_opened", n, func(i int) string { return at(geo.Point{Lat: 40 + float64(i/100)/15, Lng: float64(i%100) / 100}) })
+	h.fill(
+		"shop", "was_opened", n,
+		func(i int) string { return at(geo.Point{Lat: 40 + float64(i/100)/15, Lng: float64(i%100) / 100}) },
+	)
 	scanned := func(f func()) uint64 {
 		before := h.places.Stats().Scanned
 		f()
@@ -486,8 +511,8 @@ func TestQueriesAreBounded(t *testing.T) {
 	}
 }
 
-// TestAreasOfManyPoints pages through an area that has more points than are put in order: the ids are gone through in theirs, a page
-// looks at a bounded number of them, and one that has found too little says where to go on.
+// TestAreasOfManyPoints pages through an area that has more points than are put in order: the ids are gone through in
+// theirs, a page looks at a bounded number of them, and one that has found too little says where to go on.
 func TestAreasOfManyPoints(t *testing.T) {
 	h := newHouse(t, shops)
 	h.places.Bound(300, 1000)
@@ -519,7 +544,8 @@ func TestAreasOfManyPoints(t *testing.T) {
 		}
 		more, ask.Start = page.Next != "", page.Next
 	}
-	if len(got) != many+1 || got[0] != id(0) || got[many-1] != id(many-1) || got[many] != id(n-1) || !slices.IsSorted(got) {
+	if len(got) != many+1 || got[0] != id(0) || got[many-1] != id(many-1) || got[many] != id(n-1) ||
+		!slices.IsSorted(got) {
 		t.Errorf("%d rows from %s to %s", len(got), got[0], got[len(got)-1])
 	}
 	if pages != 6 || short != 0 {
@@ -536,11 +562,14 @@ func TestAreasOfManyPoints(t *testing.T) {
 	// One that may look for longer goes on.
 	longer := *ask
 	longer.Longer = 1
-	if page, err := h.places.Page(t.Context(), enginetest.Tenant, &longer); err != nil || len(page.Rows) != 1 || page.Next != "" || page.Early {
+	if page, err := h.places.Page(
+		t.Context(), enginetest.Tenant, &longer,
+	); err != nil || len(page.Rows) != 1 || page.Next != "" || page.Early {
 		t.Errorf("longer: %d rows, next %q, early %v: %v", len(page.Rows), page.Next, page.Early, err)
 	}
 	ask.Start = page.Next
-	if page, err = h.places.Page(t.Context(), enginetest.Tenant, ask); err != nil || len(page.Rows) != 1 || page.Rows[0].ID != id(n-1) || page.Next != "" {
+	if page, err = h.places.Page(t.Context(), enginetest.Tenant, ask); err != nil || len(page.Rows) != 1 ||
+		page.Rows[0].ID != id(n-1) || page.Next != "" {
 		t.Errorf("%d rows, next %q: %v", len(page.Rows), page.Next, err)
 	}
 }
@@ -552,8 +581,8 @@ func (stripes) Contains(p geo.Point) bool { return p.Lat == 10+1199/1e5 }
 func (stripes) Cells() []geo.Cell         { return geo.World() }
 func (stripes) Vertices() int             { return 0 }
 
-// TestAreasOfManyVertices pages through an area with which it takes long to compare a point: what a page compares is bounded, whether it finds
-// something or not, and no point is left out.
+// TestAreasOfManyVertices pages through an area with which it takes long to compare a point: what a page compares is
+// bounded, whether it finds something or not, and no point is left out.
 func TestAreasOfManyVertices(t *testing.T) {
 	h := newHouse(t, shops)
 	const n, vertices = 1000, 100_000
@@ -594,8 +623,8 @@ func (a many) Contains(p geo.Point) bool { return a.contains(p) }
 func (many) Cells() []geo.Cell           { return geo.World() }
 func (a many) Vertices() int             { return a.vertices }
 
-// TestPlacesAreCountedOnce counts the places of a command that is decided again, since another spec was deployed meanwhile, and of one that is
-// only tried.
+// TestPlacesAreCountedOnce counts the places of a command that is decided again, since another spec was deployed
+// meanwhile, and of one that is only tried.
 func TestPlacesAreCountedOnce(t *testing.T) {
 	h := newHouse(t, shops)
 	decided := 0

@@ -11,7 +11,8 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// TestNearbyAtAPole asks for what is near from centimetres beside a pole, in small pages: cells a quarter of the Earth away come in their turn.
+// TestNearbyAtAPole asks for what is near from centimetres beside a pole, in small pages: cells a quarter of the Earth
+// away come in their turn.
 func TestNearbyAtAPole(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, shops)
@@ -30,7 +31,9 @@ func TestNearbyAtAPole(t *testing.T) {
 			add(geo.Point{Lng: lng})
 		}
 	}
-	for _, center := range []geo.Point{{Lat: -89.99999978601896, Lng: 129.85248788903868}, {Lat: 89.99999999, Lng: 13}, {Lat: -90}} {
+	for _, center := range []geo.Point{
+		{Lat: -89.99999978601896, Lng: 129.85248788903868}, {Lat: 89.99999999, Lng: 13}, {Lat: -90},
+	} {
 		want := naive(points, center, math.Inf(1))
 		for size := 1; size <= 3; size++ {
 			if got := h.near(center, math.Inf(1), size); !slices.Equal(got, want) {
@@ -44,7 +47,9 @@ func TestNearbyAtAPole(t *testing.T) {
 func TestBoxesAtAPole(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, shops)
-	for n, p := range []geo.Point{{Lat: -89.99999986956556, Lng: -67.36464196622033}, {Lat: -89.9999998432952, Lng: 123.26546293448888}} {
+	for n, p := range []geo.Point{
+		{Lat: -89.99999986956556, Lng: -67.36464196622033}, {Lat: -89.9999998432952, Lng: 123.26546293448888},
+	} {
 		h.put("shop", n, "was_opened", at(p))
 	}
 	k, m := h.kinds("shop", spec.Point), h.moment()

@@ -19,8 +19,8 @@ const (
 	aShape  = 's'
 )
 
-// record is the write that puts an aggregate where an event says that it is. One that is nowhere has a record as well, so that no
-// build finds an older place for it.
+// record is the write that puts an aggregate where an event says that it is. One that is nowhere has a record as well,
+// so that no build finds an older place for it.
 func (sl *slot) record(id string, l *decider.Location) store.Side {
 	// Its entries, whose keys are parts of one text.
 	var own [1][]byte

@@ -11,13 +11,14 @@ import (
 )
 
 const (
-	// scrubEvery is the time between two looks through all places where the options do not say, scrubPause what each page of them waits.
+	// scrubEvery is the time between two looks through all places where the options do not say, scrubPause what each
+	// page of them waits.
 	scrubEvery = 6 * time.Hour
 	scrubPause = 50 * time.Millisecond
 )
 
-// Run looks through all places from time to time, slowly, until the context ends. Those that differ from the events are no longer read,
-// and are rebuilt.
+// Run looks through all places from time to time, slowly, until the context ends. Those that differ from the events are
+// no longer read, and are rebuilt.
 func (s *Service) Run(ctx context.Context) error {
 	s.Worker.Every(ctx, worker.Loop{Name: "place_scrub", Do: func(ctx context.Context) error {
 		if err := s.Clock.Wait(ctx, s.Clock.Now().Add(s.Scrub)); err != nil {

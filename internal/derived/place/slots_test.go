@@ -37,7 +37,9 @@ type rotten struct {
 	reading, read func(j17.Key)
 }
 
-func (r *rotten) ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error] {
+func (r *rotten) ReadStream(
+	ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64,
+) iter.Seq2[*j17.Event, error] {
 	return func(yield func(*j17.Event, error) bool) {
 		if r.reading != nil {
 			r.reading(key)
@@ -60,7 +62,9 @@ func (r *rotten) damage(space store.Space) error {
 	return nil
 }
 
-func (r *rotten) Scan(ctx context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int) ([]store.Item, error) {
+func (r *rotten) Scan(
+	ctx context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int,
+) ([]store.Item, error) {
 	if err := r.damage(space); err != nil {
 		return nil, err
 	}
@@ -74,7 +78,9 @@ func (r *rotten) Get(ctx context.Context, t j17.Tenant, space store.Space, key s
 	return r.Storage.Get(ctx, t, space, key)
 }
 
-func (r *rotten) Empty(ctx context.Context, t j17.Tenant, spaces []store.Space, side []store.Side, fences ...store.Fence) error {
+func (r *rotten) Empty(
+	ctx context.Context, t j17.Tenant, spaces []store.Space, side []store.Side, fences ...store.Fence,
+) error {
 	err := r.Storage.Empty(ctx, t, spaces, side, fences...)
 	if err == nil && slices.Contains(spaces, slotSpace) && (!r.all || slices.Contains(spaces, resetSpace)) {
 		r.harmed.Store(false)
@@ -109,19 +115,23 @@ func (h *house) garble(value string) {
 	}
 }
 
-// TestDamagedSlotsAreMended: what the places of a kind are kept under cannot be read. Whoever comes upon it has all places rebuilt from the
-// events, and writes go on.
+// TestDamagedSlotsAreMended: what the places of a kind are kept under cannot be read. Whoever comes upon it has all
+// places rebuilt from the events, and writes go on.
 func TestDamagedSlotsAreMended(t *testing.T) {
 	ask := func(h *house) {
 		h.tb.Helper()
-		if page, err := h.places.Page(h.tb.Context(), enginetest.Tenant, everywhere()); j17.CodeOf(err) != j17.CodeIndexNotReady {
+		if page, err := h.places.Page(
+			h.tb.Context(), enginetest.Tenant, everywhere(),
+		); j17.CodeOf(err) != j17.CodeIndexNotReady {
 			h.tb.Errorf("who meets it: %v, %v", page, err)
 		}
 	}
 	write := func(h *house) { h.put("shop", 7, "was_opened", at(geo.Point{Lat: 7, Lng: 1})) }
 	erase := func(h *house) {
 		h.tb.Helper()
-		if err := h.places.Erase(h.tb.Context(), enginetest.Tenant, part.Erased{Keys: []j17.Key{{Type: "shop", ID: id(7)}}}); err != nil {
+		if err := h.places.Erase(h.tb.Context(), enginetest.Tenant, part.Erased{
+			Keys: []j17.Key{{Type: "shop", ID: id(7)}},
+		}); err != nil {
 			h.tb.Error(err)
 		}
 	}
@@ -165,14 +175,16 @@ func TestDamagedSlotsAreMended(t *testing.T) {
 	}
 }
 
-// TestADamagedCountOfResets: how often slots were thrown away cannot be read by a process that begins. All places are rebuilt, and the number goes
-// on from more than it was.
+// TestADamagedCountOfResets: how often slots were thrown away cannot be read by a process that begins. All places are
+// rebuilt, and the number goes on from more than it was.
 func TestADamagedCountOfResets(t *testing.T) {
 	for _, unreadable := range []bool{false, true} {
 		h := settled(t)
 		want := h.answers(h.places)
 		h.garble(`{"slot":`)
-		if _, err := h.places.Page(t.Context(), enginetest.Tenant, everywhere()); j17.CodeOf(err) != j17.CodeIndexNotReady {
+		if _, err := h.places.Page(
+			t.Context(), enginetest.Tenant, everywhere(),
+		); j17.CodeOf(err) != j17.CodeIndexNotReady {
 			t.Fatal(err)
 		}
 		stored := h.mended(want)
@@ -189,7 +201,9 @@ func TestADamagedCountOfResets(t *testing.T) {
 			}
 		}
 		h.builds, h.places = h.onto(h.Engine, st)
-		if _, err := h.places.Page(t.Context(), enginetest.Tenant, everywhere()); j17.CodeOf(err) != j17.CodeIndexNotReady {
+		if _, err := h.places.Page(
+			t.Context(), enginetest.Tenant, everywhere(),
+		); j17.CodeOf(err) != j17.CodeIndexNotReady {
 			t.Fatalf("who meets it: %v", err)
 		}
 		h.put("shop", 7, "was_opened", at(geo.Point{Lat: 7, Lng: 1}))
@@ -213,14 +227,17 @@ func (h *house) resets() *big.Int {
 	return n
 }
 
-// TestSlotsAreMendedBesideWriters: one server finds the damage, and another one, which does not know of it, goes on to write.
+// TestSlotsAreMendedBesideWriters: one server finds the damage, and another one, which does not know of it, goes on to
+// write.
 func TestSlotsAreMendedBesideWriters(t *testing.T) {
 	t.Parallel()
 	h := settled(t)
 	other := h.over(h.Engine)
 	other.answers(other.places)
 	h.garble(`{"slot":""}`)
-	if _, err := other.places.Page(t.Context(), enginetest.Tenant, everywhere()); j17.CodeOf(err) != j17.CodeIndexNotReady {
+	if _, err := other.places.Page(
+		t.Context(), enginetest.Tenant, everywhere(),
+	); j17.CodeOf(err) != j17.CodeIndexNotReady {
 		t.Fatal(err)
 	}
 	other.settle()
@@ -239,8 +256,8 @@ func TestSlotsAreMendedBesideWriters(t *testing.T) {
 	}
 }
 
-// TestSlotsDamagedBeforeTheStart: a process that knows nothing yet finds a slot that cannot be read. No place of before is left under names
-// that nobody knows.
+// TestSlotsDamagedBeforeTheStart: a process that knows nothing yet finds a slot that cannot be read. No place of before
+// is left under names that nobody knows.
 func TestSlotsDamagedBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	h := settled(t)
@@ -259,8 +276,8 @@ func TestSlotsDamagedBeforeTheStart(t *testing.T) {
 	}
 }
 
-// TestAnErasureOvertakesABuild: one server has places rebuilt and has read a stream, which is rewritten then; another server, which has known
-// all places to be whole, erases what is kept of it. What was read before does not come back.
+// TestAnErasureOvertakesABuild: one server has places rebuilt and has read a stream, which is rewritten then; another
+// server, which has known all places to be whole, erases what is kept of it. What was read before does not come back.
 func TestAnErasureOvertakesABuild(t *testing.T) {
 	t.Parallel()
 	h := settled(t)
@@ -282,7 +299,9 @@ func TestAnErasureOvertakesABuild(t *testing.T) {
 	}}
 	other := &house{tb: t, Fixture: h.Fixture}
 	other.builds, other.places = h.onto(h.Engine, st)
-	if err := h.Store.Write(t.Context(), enginetest.Tenant, []store.Side{{Op: store.Delete, Space: "places", Key: h.record("area", 7)}}); err != nil {
+	if err := h.Store.Write(t.Context(), enginetest.Tenant, []store.Side{
+		{Op: store.Delete, Space: "places", Key: h.record("area", 7)},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := other.places.Compare(t.Context(), enginetest.Tenant); err != nil {
@@ -308,14 +327,16 @@ func (h *house) record(typ string, n int) string {
 	return items[0].Key
 }
 
-// TestSlotsAreMendedByANewcomer: a server that has just begun finds the damage, and another one, which has known the slots before, goes on to
-// write.
+// TestSlotsAreMendedByANewcomer: a server that has just begun finds the damage, and another one, which has known the
+// slots before, goes on to write.
 func TestSlotsAreMendedByANewcomer(t *testing.T) {
 	t.Parallel()
 	h := settled(t)
 	other := h.over(h.Engine)
 	h.garble(`{"slot":""}`)
-	if _, err := other.places.Page(t.Context(), enginetest.Tenant, everywhere()); j17.CodeOf(err) != j17.CodeIndexNotReady {
+	if _, err := other.places.Page(
+		t.Context(), enginetest.Tenant, everywhere(),
+	); j17.CodeOf(err) != j17.CodeIndexNotReady {
 		t.Fatal(err)
 	}
 	other.settle()
@@ -328,7 +349,8 @@ func TestSlotsAreMendedByANewcomer(t *testing.T) {
 	}
 }
 
-// TestAWriteMeetsADamagedCountOfResets: the store cannot read how often slots were thrown away when a write wants to know.
+// TestAWriteMeetsADamagedCountOfResets: the store cannot read how often slots were thrown away when a write wants to
+// know.
 func TestAWriteMeetsADamagedCountOfResets(t *testing.T) {
 	t.Parallel()
 	h := settled(t)

@@ -2,8 +2,8 @@ package place
 
 import "j17/internal/base/geo"
 
-// step is something to look at: a cell, with the keys of its entries where they are known, or a group of points at one place, from its next
-// id on.
+// step is something to look at: a cell, with the keys of its entries where they are known, or a group of points at one
+// place, from its next id on.
 type step struct {
 	near float64
 	slot *slot
@@ -21,8 +21,8 @@ type group struct {
 	more   bool
 }
 
-// steps is a heap: what is nearest first, cells before points, points by id. (Package container/heap would take memory for each step that
-// comes and goes.)
+// steps is a heap: what is nearest first, cells before points, points by id. (Package container/heap would take memory
+// for each step that comes and goes.)
 type steps []step
 
 // mark is that of the next aggregate of a group; a cell has one that is before those of all that can be in it.

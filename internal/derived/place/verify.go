@@ -47,8 +47,8 @@ const mostVerified = 4
 // ofCompared is about what it takes to compare an aggregate or an entry, in units of work.
 const ofCompared = 1 << 9
 
-// begin shows a comparison until it is over. The error is one of CodeConflict where the environment is compared already, and of CodeBusy where
-// as many are as may be.
+// begin shows a comparison until it is over. The error is one of CodeConflict where the environment is compared
+// already, and of CodeBusy where as many are as may be.
 func (v *verifications) begin(t j17.Tenant) (over func(), err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -83,9 +83,10 @@ func (v *verifications) of(t j17.Tenant) *Progress {
 	return new(*v.all[t])
 }
 
-// Verify compares all places of an environment with what follows from events, and all entries with the places: each page of them as of one
-// position, so that what is written meanwhile does not matter. Places that differ are no longer read, and are rebuilt. Errors are of CodeNoGeo where
-// there are none, CodeIndexNotReady where some are being made, CodeConflict and CodeBusy.
+// Verify compares all places of an environment with what follows from events, and all entries with the places: each
+// page of them as of one position, so that what is written meanwhile does not matter. Places that differ are no longer
+// read, and are rebuilt. Errors are of CodeNoGeo where there are none, CodeIndexNotReady where some are being made,
+// CodeConflict and CodeBusy.
 func (s *Service) Verify(ctx context.Context, t j17.Tenant) (Verified, error) {
 	// What there is to compare.
 	s.known.Delete(t)
@@ -182,8 +183,8 @@ func (k *known) inOrder() (all []*slot) {
 	return all
 }
 
-// Describe tells which places there are and how they are, by the names of aggregate types, and how far a comparison is that is under way, nil for
-// none.
+// Describe tells which places there are and how they are, by the names of aggregate types, and how far a comparison is
+// that is under way, nil for none.
 func (s *Service) Describe(ctx context.Context, t j17.Tenant) ([]Described, *Progress, error) {
 	k, err := s.present(ctx, t)
 	if err != nil {

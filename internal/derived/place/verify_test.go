@@ -11,8 +11,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestVerify compares places that are as they should be, then some that are not: the first difference is named, nobody reads them from then on,
-// and they are rebuilt.
+// TestVerify compares places that are as they should be, then some that are not: the first difference is named, nobody
+// reads them from then on, and they are rebuilt.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	const point = "/00000000-0000-4000-8000-000000000007"
@@ -22,11 +22,19 @@ func TestVerify(t *testing.T) {
 		of, from, to string
 		want         place.Difference
 	}{
-		"nothing":           {want: place.Difference{}},
-		"a missing place":   {"places", "shop:" + id(7) + "/", "", "", place.Difference{Type: "shop", ID: id(7), Geo: "point", What: "its place is missing"}},
-		"a place too many":  {"places", "person:" + id(7) + "/", id(7), id(21), place.Difference{Type: "person", ID: id(7), Geo: "home", What: "its place is missing"}},
-		"a missing entry":   {"place.cells", point, "", "", place.Difference{What: "an entry of its place is missing"}},
-		"an entry too many": {"place.cells", point, "/" + id(7), "/" + id(77), place.Difference{What: "an entry of its place is missing"}},
+		"nothing": {want: place.Difference{}},
+		"a missing place": {
+			"places", "shop:" + id(7) + "/", "", "",
+			place.Difference{Type: "shop", ID: id(7), Geo: "point", What: "its place is missing"},
+		},
+		"a place too many": {
+			"places", "person:" + id(7) + "/", id(7), id(21),
+			place.Difference{Type: "person", ID: id(7), Geo: "home", What: "its place is missing"},
+		},
+		"a missing entry": {"place.cells", point, "", "", place.Difference{What: "an entry of its place is missing"}},
+		"an entry too many": {
+			"place.cells", point, "/" + id(7), "/" + id(77), place.Difference{What: "an entry of its place is missing"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,19 +48,22 @@ func TestVerify(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.space == "" {
-				if v.Difference != nil || v.Aggregates != 20+20+21+21 || v.Entries < 60 || v.Position != h.end() || h.places.Stats().Rebuilt != 0 {
+				if v.Difference != nil || v.Aggregates != 20+20+21+21 || v.Entries < 60 || v.Position != h.end() ||
+					h.places.Stats().Rebuilt != 0 {
 					t.Errorf("%+v, %+v", v, v.Difference)
 				}
 				return
 			}
-			if d := v.Difference; d == nil || d.What != c.want.What || c.want.ID != "" && *d != c.want || d.ID != id(7) {
+			if d := v.Difference; d == nil || d.What != c.want.What || c.want.ID != "" && *d != c.want ||
+				d.ID != id(7) {
 				t.Fatalf("%+v, want %+v", d, c.want)
 			}
 			h.refused(h.places)
 			if _, err := h.places.Verify(t.Context(), enginetest.Tenant); j17.CodeOf(err) != j17.CodeIndexNotReady {
 				t.Errorf("while they are made: %v", err)
 			}
-			if all, _, err := h.places.Describe(t.Context(), enginetest.Tenant); err != nil || len(all) != 4 || all[0].Ready || all[0].Build == nil {
+			if all, _, err := h.places.Describe(t.Context(), enginetest.Tenant); err != nil || len(all) != 4 ||
+				all[0].Ready || all[0].Build == nil {
 				t.Errorf("%+v, %v", all, err)
 			}
 			h.settle()
@@ -75,7 +86,8 @@ func TestVerifyNothing(t *testing.T) {
 	if _, err := h.places.Verify(t.Context(), enginetest.Tenant); j17.CodeOf(err) != j17.CodeNoGeo {
 		t.Error(err)
 	}
-	if all, under, err := h.places.Describe(t.Context(), enginetest.Tenant); err != nil || len(all) > 0 || under != nil {
+	if all, under, err := h.places.Describe(t.Context(), enginetest.Tenant); err != nil || len(all) > 0 ||
+		under != nil {
 		t.Errorf("%+v, %v, %v", all, under, err)
 	}
 }
@@ -95,8 +107,8 @@ func TestVerifyEntriesOfNobody(t *testing.T) {
 	}
 }
 
-// TestVerifyBesideWriters: an aggregate that gets another place whenever its events are read, after it was looked at how many there are, is no
-// difference.
+// TestVerifyBesideWriters: an aggregate that gets another place whenever its events are read, after it was looked at
+// how many there are, is no difference.
 func TestVerifyBesideWriters(t *testing.T) {
 	t.Parallel()
 	h := settled(t)
@@ -104,7 +116,10 @@ func TestVerifyBesideWriters(t *testing.T) {
 	st := &rotten{Storage: h.Store, reading: func(key j17.Key) {
 		if key.Type == "shop" {
 			moves++
-			h.Post(h.tb, key.Type+"/"+key.ID+"/was_opened", enginetest.Body(at(geo.Point{Lat: float64(moves % 80), Lng: 3})))
+			h.Post(
+				h.tb, key.Type+"/"+key.ID+"/was_opened",
+				enginetest.Body(at(geo.Point{Lat: float64(moves % 80), Lng: 3})),
+			)
 		}
 	}}
 	_, p := h.onto(h.Engine, st)
@@ -143,7 +158,9 @@ func (h *house) misplace(space store.Space, part, from, to string) {
 	}
 	sides := []store.Side{{Op: store.Delete, Space: space, Key: key}}
 	if to != "" {
-		sides = append(sides, store.Side{Op: store.Put, Space: space, Key: strings.Replace(key, from, to, 1), Value: item.Value})
+		sides = append(sides, store.Side{
+			Op: store.Put, Space: space, Key: strings.Replace(key, from, to, 1), Value: item.Value,
+		})
 	}
 	if err := h.Store.Write(h.tb.Context(), enginetest.Tenant, sides); err != nil {
 		h.tb.Fatal(err)

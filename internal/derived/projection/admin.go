@@ -58,8 +58,8 @@ func (s *Service) survey(ctx context.Context, t j17.Tenant) (*survey, error) {
 	return v, store.UserError(err)
 }
 
-// DescribeAll returns the projections of an environment: those of the spec in its order, then the posted ones by name; none where no spec
-// is deployed.
+// DescribeAll returns the projections of an environment: those of the spec in its order, then the posted ones by name;
+// none where no spec is deployed.
 func (s *Service) DescribeAll(ctx context.Context, t j17.Tenant) ([]wire.Projection, error) {
 	v, err := s.survey(ctx, t)
 	if err != nil || v == nil {
@@ -157,9 +157,9 @@ type Posting struct {
 	Prepare bool
 }
 
-// PostDefinition puts a definition beside the spec of an environment, in the place of the one that was posted under its name before. Errors
-// are *j17.Errors: CodeInvalidSpec with all that is wrong, CodeConflict where the spec declares a projection of that name. The answer's
-// build is that of the definition if it is still to take its place.
+// PostDefinition puts a definition beside the spec of an environment, in the place of the one that was posted under its
+// name before. Errors are *j17.Errors: CodeInvalidSpec with all that is wrong, CodeConflict where the spec declares a
+// projection of that name. The answer's build is that of the definition if it is still to take its place.
 func (s *Service) PostDefinition(ctx context.Context, t j17.Tenant, p Posting) (wire.PostedProjection, error) {
 	var answer wire.PostedProjection
 	var next *posting
@@ -170,7 +170,9 @@ func (s *Service) PostDefinition(ctx context.Context, t j17.Tenant, p Posting) (
 		}
 		next = admitted
 		old := there.find(next.Name)
-		answer = wire.PostedProjection{Projection: wire.Projection{Name: next.Name}, Created: old == nil, Warnings: diag.FieldErrors(found)}
+		answer = wire.PostedProjection{
+			Projection: wire.Projection{Name: next.Name}, Created: old == nil, Warnings: diag.FieldErrors(found),
+		}
 		if p.Prepare {
 			side, err := s.preparation(ctx, t, next)
 			return nil, []store.Side{side}, err
@@ -215,12 +217,13 @@ func (s *Service) admit(p *Posting, in *spec.Compiled) (*posting, []diag.Diagnos
 		return nil, nil, ofSpec(made.Name, "deployed")
 	}
 	return &posting{
-		Name: made.Name, Definition: made.Definition.AppendJSON(nil), PostedAt: s.clock.Now().UTC().Truncate(time.Second), PostedBy: p.By,
+		Name: made.Name, Definition: made.Definition.AppendJSON(nil),
+		PostedAt: s.clock.Now().UTC().Truncate(time.Second), PostedBy: p.By,
 	}, found, nil
 }
 
-// Remove removes what was posted under a name. Errors are *j17.Errors: CodeUnknownProjection where there is none of that name,
-// CodeConflict where the spec declares it.
+// Remove removes what was posted under a name. Errors are *j17.Errors: CodeUnknownProjection where there is none of
+// that name, CodeConflict where the spec declares it.
 func (s *Service) Remove(ctx context.Context, t j17.Tenant, name string) error {
 	err := s.change(ctx, t, func(in *spec.Compiled, there *postings) (map[string]*posting, []store.Side, error) {
 		switch {

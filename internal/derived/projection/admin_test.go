@@ -36,8 +36,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// server is all that deploys specs and projections to an environment, over a store in memory at a time that stands still. Nothing is built
-// until build is called.
+// server is all that deploys specs and projections to an environment, over a store in memory at a time that stands
+// still. Nothing is built until build is called.
 type server struct {
 	fs    vfs.FS
 	clock *clock.Manual
@@ -53,7 +53,8 @@ type server struct {
 	tenant   j17.Tenant
 	// ready, if not nil, is called once, after it was looked whether a spec is ready, right before that is told.
 	ready func() error
-	// preparing, if not nil, is called once, before it is looked whether a spec is ready, and asked whenever an index is looked up.
+	// preparing, if not nil, is called once, before it is looked whether a spec is ready, and asked whenever an index
+	// is looked up.
 	preparing, asked func()
 	// looked, if not nil, is called once, before the streams of a type are looked through for an index.
 	looked func()
@@ -96,7 +97,9 @@ func (s *server) open(tb testing.TB) {
 	s.engine = engine.New(engine.Options{Store: st, Clock: s.clock, Logger: logger})
 	feeds := feed.New(feed.Options{Store: st, Clock: s.clock, Logger: logger, Worker: kit})
 	s.builds = build.New(build.Options{Store: st, Clock: s.clock, Worker: kit, Logger: logger, Parallel: 2})
-	s.indexes = index.New(index.Options{Store: looked{st, s}, Feed: feeds, Build: s.builds, Clock: s.clock, Worker: kit, Logger: logger})
+	s.indexes = index.New(index.Options{
+		Store: looked{st, s}, Feed: feeds, Build: s.builds, Clock: s.clock, Worker: kit, Logger: logger,
+	})
 	s.views = projection.New(projection.Options{
 		Store: st, Engine: s.engine, Indexes: s.indexes, Clock: s.clock, Logger: logger, Worker: kit,
 		SpecPrepared: func(ctx context.Context, t j17.Tenant) (bool, error) { return deploy.IsPrepared(ctx, st, t) },
@@ -106,7 +109,8 @@ func (s *server) open(tb testing.TB) {
 	})
 	s.views.SettleIn(20 * time.Millisecond)
 	s.specs = deploy.New(deploy.Options{
-		Registry: s.registry, Engine: s.engine, Blobs: blob.New(blob.Options{Store: st, Clock: s.clock, Worker: kit}), Clock: s.clock, Logger: logger,
+		Registry: s.registry, Engine: s.engine, Blobs: blob.New(blob.Options{Store: st, Clock: s.clock, Worker: kit}),
+		Clock: s.clock, Logger: logger,
 		Settled: s.views.Settled, Store: st, Worker: kit,
 	})
 	views := s.views.Part()
@@ -191,7 +195,9 @@ func (s *server) deploy(tb testing.TB, source string, change ...func(*deploy.Req
 // post posts a definition, which has to be taken.
 func (s *server) post(tb testing.TB, definition string, prepare bool) wire.PostedProjection {
 	tb.Helper()
-	p, err := s.views.PostDefinition(tb.Context(), s.tenant, projection.Posting{Definition: []byte(definition), Prepare: prepare})
+	p, err := s.views.PostDefinition(tb.Context(), s.tenant, projection.Posting{
+		Definition: []byte(definition), Prepare: prepare,
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -242,7 +248,9 @@ func (s *server) write(tb testing.TB) {
 // found returns how many notes of a color a projection finds.
 func (s *server) found(tb testing.TB, name, color string) int {
 	tb.Helper()
-	r, err := s.views.Read(tb.Context(), s.tenant, &projection.Ask{Name: name, Params: map[string]string{"color": color}})
+	r, err := s.views.Read(tb.Context(), s.tenant, &projection.Ask{
+		Name: name, Params: map[string]string{"color": color},
+	})
 	if err != nil {
 		tb.Fatalf("%s: %v", name, err)
 	}
@@ -290,7 +298,8 @@ func TestDeploymentsBuildAndRemoveIndexes(t *testing.T) {
 	}
 }
 
-// TestIndexesAreKnownAfterARestart finds what is posted, and its index, after the process has ended in the middle of the build.
+// TestIndexesAreKnownAfterARestart finds what is posted, and its index, after the process has ended in the middle of
+// the build.
 func TestIndexesAreKnownAfterARestart(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -347,7 +356,8 @@ func TestPreparedDefinitions(t *testing.T) {
 	s.post(t, first, false)
 
 	// The one before answers until the index is there, also after a restart.
-	if p := s.post(t, byColors, true); p.Created || p.Build == nil || string(p.Build.Prepared) != byColors || string(p.Definition) != first {
+	if p := s.post(t, byColors, true); p.Created || p.Build == nil || string(p.Build.Prepared) != byColors ||
+		string(p.Definition) != first {
 		t.Fatalf("%+v", p)
 	}
 	s.restart(t)
@@ -362,7 +372,8 @@ func TestPreparedDefinitions(t *testing.T) {
 	}
 
 	// What is built already counts at once, and what a spec has made invalid meanwhile never does.
-	if p := s.post(t, strings.Replace(byColors, `"posted"`, `"second"`, 1), true); !p.Created || p.Build.Prepared != nil {
+	if p := s.post(t, strings.Replace(byColors, `"posted"`, `"second"`, 1), true); !p.Created ||
+		p.Build.Prepared != nil {
 		t.Fatalf("%+v", p)
 	}
 }
@@ -395,7 +406,8 @@ func TestPreparationsAreGivenUp(t *testing.T) {
 	}
 }
 
-// TestSpecsTakeTheNamesOfPreparations deploys a spec that declares the name of what is prepared: it is given up, and the deployment says so once.
+// TestSpecsTakeTheNamesOfPreparations deploys a spec that declares the name of what is prepared: it is given up, and
+// the deployment says so once.
 func TestSpecsTakeTheNamesOfPreparations(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -414,7 +426,8 @@ func TestSpecsTakeTheNamesOfPreparations(t *testing.T) {
 		}
 		s.post(t, byColors, true)
 		result := s.deploy(t, notes(keep, `"posted":{"sources":[{"aggregate":"note","id":"$.note"}]}`))
-		if len(result.Incompatible) != 1 || result.Incompatible[0].Severity != diag.Warning || result.Incompatible[0].Message != c.says || result.Incompatible[0].Pointer != "/projections/posted" {
+		if len(result.Incompatible) != 1 || result.Incompatible[0].Severity != diag.Warning ||
+			result.Incompatible[0].Message != c.says || result.Incompatible[0].Pointer != "/projections/posted" {
 			t.Errorf("posted %t: %+v", c.posted, result.Incompatible)
 		}
 		s.settle(t)
@@ -428,15 +441,18 @@ func TestSpecsTakeTheNamesOfPreparations(t *testing.T) {
 	}
 }
 
-// TestPreparationsWithoutRoom fills what may be posted to an environment while a definition is prepared, and before another one whose index is
-// there already.
+// TestPreparationsWithoutRoom fills what may be posted to an environment while a definition is prepared, and before
+// another one whose index is there already.
 func TestPreparationsWithoutRoom(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.deploy(t, notes(keep, ""))
 	s.write(t)
 	s.post(t, byColors, true)
-	full := store.Side{Op: store.Put, Space: "projections.head", Key: "head", Value: fmt.Appendf(nil, `{"count":%d,"bytes":1}`, projection.MaxPosted)}
+	full := store.Side{
+		Op: store.Put, Space: "projections.head", Key: "head",
+		Value: fmt.Appendf(nil, `{"count":%d,"bytes":1}`, projection.MaxPosted),
+	}
 	if err := s.store.Write(t.Context(), s.tenant, []store.Side{full}); err != nil {
 		t.Fatal(err)
 	}
@@ -459,7 +475,9 @@ func TestPreparationsWithoutRoom(t *testing.T) {
 	}
 
 	// Once there is room, it is posted again.
-	if err := s.store.Write(t.Context(), s.tenant, []store.Side{{Op: store.Delete, Space: full.Space, Key: full.Key}}); err != nil {
+	if err := s.store.Write(t.Context(), s.tenant, []store.Side{
+		{Op: store.Delete, Space: full.Space, Key: full.Key},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if p := s.post(t, second, true); p.Build == nil || p.Build.Prepared != nil || s.found(t, "second", "red") != 20 {
@@ -467,8 +485,8 @@ func TestPreparationsWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestNothingIsBuiltForWhatHasGone gives up what is prepared, and deploys a spec without a projection that is to be rebuilt, right before the
-// indexes are begun that they need: nobody would ever remove these.
+// TestNothingIsBuiltForWhatHasGone gives up what is prepared, and deploys a spec without a projection that is to be
+// rebuilt, right before the indexes are begun that they need: nobody would ever remove these.
 func TestNothingIsBuiltForWhatHasGone(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -487,7 +505,9 @@ func TestNothingIsBuiltForWhatHasGone(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	r := deploy.Request{Instance: s.instance, Environment: j17.Prod, Source: []byte(notes(keep, `"mine":`+byColor)), Prepare: true}
+	r := deploy.Request{
+		Instance: s.instance, Environment: j17.Prod, Source: []byte(notes(keep, `"mine":`+byColor)), Prepare: true,
+	}
 	if _, err := s.specs.Deploy(t.Context(), r); j17.CodeOf(err) != j17.CodeConflict {
 		t.Error(err)
 	}
@@ -541,7 +561,8 @@ func TestPreparedSpecs(t *testing.T) {
 	if _, err := s.specs.Prepared(t.Context(), s.tenant); j17.CodeOf(err) != j17.CodeNotFound {
 		t.Fatal(err)
 	}
-	if s.shows(t, "mine") != "ready, done, "+byColor || s.found(t, "mine", "blue") != 20 || s.found(t, "mine", "red") != 0 {
+	if s.shows(t, "mine") != "ready, done, "+byColor || s.found(t, "mine", "blue") != 20 ||
+		s.found(t, "mine", "red") != 0 {
 		t.Fatal(s.shows(t, "mine"))
 	}
 
@@ -574,7 +595,8 @@ func TestPreparedSpecsAreGivenUp(t *testing.T) {
 	}
 }
 
-// TestPreparedSpecsAreGivenUpLate cancels one, and deploys another, right before the one that is prepared would be deployed.
+// TestPreparedSpecsAreGivenUpLate cancels one, and deploys another, right before the one that is prepared would be
+// deployed.
 func TestPreparedSpecsAreGivenUpLate(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -584,7 +606,8 @@ func TestPreparedSpecsAreGivenUpLate(t *testing.T) {
 	cancel := func() error { return s.specs.CancelPrepared(t.Context(), s.tenant) }
 	nothing := func() {
 		t.Helper()
-		if _, err := s.specs.Prepared(t.Context(), s.tenant); j17.CodeOf(err) != j17.CodeNotFound || s.shows(t, "mine") != "" || s.known(t) != 0 {
+		if _, err := s.specs.Prepared(t.Context(), s.tenant); j17.CodeOf(err) != j17.CodeNotFound ||
+			s.shows(t, "mine") != "" || s.known(t) != 0 {
 			t.Fatal(err, s.shows(t, "mine"), s.known(t))
 		}
 	}
@@ -597,7 +620,9 @@ func TestPreparedSpecsAreGivenUpLate(t *testing.T) {
 	nothing()
 
 	// Before it is answered.
-	other := deploy.Request{Instance: s.instance, Environment: j17.Prod, Source: []byte(notes(`[]`, "")), Prepare: true, Force: true}
+	other := deploy.Request{
+		Instance: s.instance, Environment: j17.Prod, Source: []byte(notes(`[]`, "")), Prepare: true, Force: true,
+	}
 	s.ready = cancel
 	if _, err := s.specs.Deploy(t.Context(), other); j17.CodeOf(err) != j17.CodeConflict {
 		t.Fatal(err)
@@ -648,7 +673,10 @@ func TestThePriceOfAProjection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := wire.Price{Rows: 20, Entries: 40, Bytes: tried.Price.Bytes, Exact: true, Widest: &wire.Fanout{Key: "note:" + id(1), Rows: 9}}
+	want := wire.Price{
+		Rows: 20, Entries: 40, Bytes: tried.Price.Bytes, Exact: true,
+		Widest: &wire.Fanout{Key: "note:" + id(1), Rows: 9},
+	}
 	if diff := cmp.Diff(want, tried.Price); diff != "" || tried.Replay.Aggregates != 10 || tried.Replay.Complete {
 		t.Fatal(diff, tried.Replay)
 	}
@@ -660,7 +688,8 @@ func TestThePriceOfAProjection(t *testing.T) {
 	}
 }
 
-// TestWhatIsTriedLeavesNoIndex: a dry run that has to build an index for its queries releases it, unless others need it.
+// TestWhatIsTriedLeavesNoIndex: a dry run that has to build an index for its queries releases it, unless others need
+// it.
 func TestWhatIsTriedLeavesNoIndex(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -740,7 +769,8 @@ func TestAVerificationIsSeen(t *testing.T) {
 		t.Fatal(v, err)
 	}
 	all := v.Rows + v.Entries
-	if !seen[wire.Verification{Done: 0, Total: all}] || !seen[wire.Verification{Done: v.Rows, Total: all}] || !seen[wire.Verification{Done: all, Total: all}] {
+	if !seen[wire.Verification{Done: 0, Total: all}] || !seen[wire.Verification{Done: v.Rows, Total: all}] ||
+		!seen[wire.Verification{Done: all, Total: all}] {
 		t.Errorf("of %+v there was seen %v", v, seen)
 	}
 	if p := described(); p.Verification != nil {

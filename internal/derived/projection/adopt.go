@@ -16,7 +16,8 @@ import (
 // settleTime is how long a change of definitions waits for the indexes that it needs before it is answered.
 const settleTime = 2 * time.Second
 
-// needs returns the indexes that a projection needs: that of its rows, and those of its queries, which others may need as well.
+// needs returns the indexes that a projection needs: that of its rows, and those of its queries, which others may need
+// as well.
 func (s *Service) needs(r *reading, d *definition) []*index.Definition {
 	var all []*index.Definition
 	if s.indexes == nil {
@@ -41,8 +42,8 @@ func (t *turns) take(tenant j17.Tenant) (done func()) {
 	return mu.Unlock
 }
 
-// Adopted brings the indexes of an environment in line with what is deployed to it, now or earlier: those that are missing are built in
-// the background, those that nobody needs any longer are removed.
+// Adopted brings the indexes of an environment in line with what is deployed to it, now or earlier: those that are
+// missing are built in the background, those that nobody needs any longer are removed.
 func (s *Service) Adopted(ctx context.Context, t j17.Tenant) {
 	if err := s.adopt(ctx, t); err != nil {
 		s.logger.LogAttrs(ctx, slog.LevelError, "the indexes of an environment could not be brought in line with its projections; deploy its spec again, or restart the server",
@@ -168,8 +169,8 @@ func (s *Service) rebuild(ctx context.Context, t j17.Tenant, name string) error 
 	return store.ErrNotFound
 }
 
-// CancelBuild gives up what is being built for a projection: a definition that is prepared, or a rebuild of its indexes. Errors are
-// *j17.Errors: CodeConflict where nothing is being built that can be given up.
+// CancelBuild gives up what is being built for a projection: a definition that is prepared, or a rebuild of its
+// indexes. Errors are *j17.Errors: CodeConflict where nothing is being built that can be given up.
 func (s *Service) CancelBuild(ctx context.Context, t j17.Tenant, name string) error {
 	v, err := s.survey(ctx, t)
 	if err != nil {
@@ -181,7 +182,9 @@ func (s *Service) CancelBuild(ctx context.Context, t j17.Tenant, name string) er
 
 	// What is prepared goes away, with the indexes that only it needs.
 	if p := v.prepared[name]; p != nil {
-		err := s.store.Write(ctx, t, []store.Side{{Op: store.Delete, Space: preparedSpace, Key: name, Cond: store.IfRev, Rev: p.rev}})
+		err := s.store.Write(ctx, t, []store.Side{
+			{Op: store.Delete, Space: preparedSpace, Key: name, Cond: store.IfRev, Rev: p.rev},
+		})
 		if _, over := errors.AsType[*store.SideConflict](err); !over {
 			if err == nil {
 				err = s.adopt(context.WithoutCancel(ctx), t)

@@ -30,7 +30,10 @@ func TestParameters(t *testing.T) {
 
 	// What is there, and what is not.
 	f.wants(t, projection.Ask{Name: "pair", Params: params("one", id(1), "other", id(2))}, `{"a":`+account+`,"b":null}`)
-	f.wants(t, projection.Ask{Name: "pair", Params: params("one", id(2), "other", strings.ToUpper(id(1)))}, `{"a":null,"b":`+account+`}`)
+	f.wants(
+		t, projection.Ask{Name: "pair", Params: params("one", id(2), "other", strings.ToUpper(id(1)))},
+		`{"a":null,"b":`+account+`}`,
+	)
 	order := `{"id":"` + id(1) + `","lines":[{"product_id":"` + id(4) + `"},{"product_id":"` + id(3) + `"}]` + stamps
 	f.wants(t, projection.Ask{Name: "of_key", ID: strings.ToUpper(id(1))},
 		`{"order":`+order+`,"product":[{"id":"`+id(4)+`","name":"P"`+stamps+`,{"id":"`+id(3)+`","name":"Q"`+stamps+`]}`)
@@ -51,8 +54,15 @@ func TestParameters(t *testing.T) {
 		{projection.Ask{Name: "pair"}, j17.CodeInvalidParameter, "one"},
 		{projection.Ask{Name: "pair", ID: id(1)}, j17.CodeInvalidParameter, "key"},
 		{projection.Ask{Name: "pair", Params: params("one", id(1))}, j17.CodeInvalidParameter, "other"},
-		{projection.Ask{Name: "pair", Params: params("one", id(1), "other", id(1), "more", "1")}, j17.CodeInvalidParameter, "more"},
-		{projection.Ask{Name: "pair", Params: params("one", id(1), "other", "abc")}, j17.CodeInvalidIdentifier, "other"},
+		{
+			projection.Ask{Name: "pair", Params: params("one", id(1), "other", id(1), "more", "1")},
+			j17.CodeInvalidParameter, "more",
+		},
+		{
+			projection.Ask{Name: "pair", Params: params("one", id(1), "other", "abc")},
+			j17.CodeInvalidIdentifier,
+			"other",
+		},
 		{projection.Ask{Name: "pair", Params: params("one", "", "other", id(1))}, j17.CodeInvalidIdentifier, "one"},
 		{projection.Ask{Name: "of_key"}, j17.CodeInvalidParameter, "key"},
 		{projection.Ask{Name: "of_key", ID: "abc"}, j17.CodeInvalidIdentifier, "key"},
@@ -79,7 +89,9 @@ func TestHandlesStandForIDs(t *testing.T) {
 	f := newFixture(t, shopSpec, projection.Options{})
 	handle := f.make(t, "bill", id(1), `{"n":1}`).Handle
 	for _, of := range []string{handle, id(1)} {
-		if v := f.view(t, projection.Ask{Name: "bills", ID: of}); string(v.Data) != `{"n":1}` || v.Key.ID != id(1) || v.Handle != handle {
+		if v := f.view(t, projection.Ask{
+			Name: "bills", ID: of,
+		}); string(v.Data) != `{"n":1}` || v.Key.ID != id(1) || v.Handle != handle {
 			t.Errorf("%s: %s of %+v, %+v", of, v.Data, v.Key, v.Names)
 		}
 	}
@@ -156,7 +168,8 @@ func TestLargeDataNamesItsSource(t *testing.T) {
 	}
 	f.view(t, projection.Ask{Name: "ten", ID: id(2)})
 	_, err := f.Read(t.Context(), enginetest.Tenant, &projection.Ask{Name: "ten", ID: id(1)})
-	if e, ok := errors.AsType[*j17.Error](err); !ok || e.Code != j17.CodeProjectionLimit || !strings.Contains(e.Message, "'s9'") {
+	if e, ok := errors.AsType[*j17.Error](err); !ok || e.Code != j17.CodeProjectionLimit ||
+		!strings.Contains(e.Message, "'s9'") {
 		t.Errorf("%v", err)
 	}
 }
@@ -176,14 +189,22 @@ func TestWorkIsBounded(t *testing.T) {
 
 // FuzzParams reads with whatever parameters: each answer is a value or a refusal that is documented.
 func FuzzParams(f *testing.F) {
-	for _, seed := range [][3]string{{"who", "global", ""}, {"who", "\x00", id(1)}, {"order", "=", "&"}, {"", "", ""}, {"who", strings.Repeat("x", 300), "\xff"}} {
+	for _, seed := range [][3]string{
+		{"who", "global", ""},
+		{"who", "\x00", id(1)},
+		{"order", "=", "&"},
+		{"", "", ""},
+		{"who", strings.Repeat("x", 300), "\xff"},
+	} {
 		f.Add(seed[0], seed[1], seed[2])
 	}
 	x := newFixture(f, shopSpec, projection.Options{})
 	x.make(f, "customer", "global", `{}`)
 	f.Fuzz(func(t *testing.T, name, text, id string) {
 		for _, p := range []string{"pair", "of_key", "of_customer", "details", text} {
-			_, err := x.Read(t.Context(), enginetest.Tenant, &projection.Ask{Name: p, ID: id, Params: map[string]string{name: text}})
+			_, err := x.Read(t.Context(), enginetest.Tenant, &projection.Ask{
+				Name: p, ID: id, Params: map[string]string{name: text},
+			})
 			var known *j17.Error
 			if err != nil && (!errors.As(err, &known) || known.Code == j17.CodeInternal) {
 				t.Errorf("%s: %v", p, err)

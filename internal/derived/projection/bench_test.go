@@ -25,8 +25,8 @@ func tenSpec() string {
 		"projections":{"ten":{"for_each":"a","sources":{` + sources + `},"select":{"all":[` + all + `]}}}}`
 }
 
-// BenchmarkRead computes values of ten sources, nothing of which is kept: for four clients from states that the engine has, and for one
-// from a thousand events a source. A bar is on the 99th percentile.
+// BenchmarkRead computes values of ten sources, nothing of which is kept: for four clients from states that the engine
+// has, and for one from a thousand events a source. A bar is on the 99th percentile.
 func BenchmarkRead(b *testing.B) {
 	for name, c := range map[string]struct {
 		events, clients int
@@ -35,7 +35,9 @@ func BenchmarkRead(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			f := &fixture{Fixture: enginetest.New(b, engine.Options{CacheBytes: c.cache})}
 			f.DeploySource(b, tenSpec())
-			f.Service = projection.New(projection.Options{Store: f.Store, Engine: f.Engine, Clock: f.Clock, CacheBytes: 1})
+			f.Service = projection.New(projection.Options{
+				Store: f.Store, Engine: f.Engine, Clock: f.Clock, CacheBytes: 1,
+			})
 			var refs string
 			for i := range 9 {
 				refs += `"` + id(100+i) + `",`
@@ -61,7 +63,9 @@ func BenchmarkRead(b *testing.B) {
 					var own []time.Duration
 					for range b.N/c.clients + min(1, n) {
 						start := stopwatch.Now()
-						if _, err := f.Read(b.Context(), enginetest.Tenant, &projection.Ask{Name: "ten", ID: id(1), Synchronous: c.events > 1}); err != nil {
+						if _, err := f.Read(b.Context(), enginetest.Tenant, &projection.Ask{
+							Name: "ten", ID: id(1), Synchronous: c.events > 1,
+						}); err != nil {
 							b.Error(err)
 						}
 						own = append(own, stopwatch.Now().Sub(start))

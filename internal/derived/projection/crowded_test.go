@@ -24,8 +24,9 @@ func row(n int) string {
 	return fmt.Sprintf(`{"k":1,"n":[1%s]}`, strings.Repeat(",1", n-1))
 }
 
-// TestRowsDoNotDependOnThoseBesideThem lists rows each of which takes a good part of the work that a value may take, and one that takes more
-// than that: each shows in a list what it shows by its id, a page takes work within a bound, and all of them come.
+// TestRowsDoNotDependOnThoseBesideThem lists rows each of which takes a good part of the work that a value may take,
+// and one that takes more than that: each shows in a list what it shows by its id, a page takes work within a bound,
+// and all of them come.
 func TestRowsDoNotDependOnThoseBesideThem(t *testing.T) {
 	const rows, large, tooLarge = 10, 900, 3000
 	f := newFixture(t, sumsSpec, projection.Options{})
@@ -39,7 +40,9 @@ func TestRowsDoNotDependOnThoseBesideThem(t *testing.T) {
 		want[id(n)] = fmt.Sprintf(`{"k":1,"sum":%d}`, size*size)
 	}
 	want[id(5)] = string(j17.CodeWorkLimit)
-	if _, err := f.Read(t.Context(), enginetest.Tenant, &projection.Ask{Name: "sums", ID: id(5)}); j17.CodeOf(err) != j17.CodeWorkLimit {
+	if _, err := f.Read(t.Context(), enginetest.Tenant, &projection.Ask{
+		Name: "sums", ID: id(5),
+	}); j17.CodeOf(err) != j17.CodeWorkLimit {
 		t.Fatalf("the large one: %v", err)
 	}
 
@@ -64,8 +67,8 @@ func TestRowsDoNotDependOnThoseBesideThem(t *testing.T) {
 	}
 }
 
-// TestPagesOfHeavyRowsEndEarly lists rows of which each takes most of the work that a value may take: a page ends where they took as much as
-// it may, and the next one goes on there.
+// TestPagesOfHeavyRowsEndEarly lists rows of which each takes most of the work that a value may take: a page ends where
+// they took as much as it may, and the next one goes on there.
 func TestPagesOfHeavyRowsEndEarly(t *testing.T) {
 	const rows = 32
 	f := newFixture(t, sumsSpec, projection.Options{CacheBytes: 1})

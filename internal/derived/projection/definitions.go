@@ -20,13 +20,14 @@ import (
 	"j17/internal/storage/store"
 )
 
-// inForce is all projections of an environment under one spec and one revision of the posted definitions. It is immutable.
+// inForce is all projections of an environment under one spec and one revision of the posted definitions. It is
+// immutable.
 type inForce struct {
 	compiled *spec.Compiled
 	posted   *postings
 	all      map[string]*definition
-	// invalid says of posted definitions why they are not valid under the spec. They are not in force. No deployment leaves such ones
-	// behind, but another version of the program may find them wrong.
+	// invalid says of posted definitions why they are not valid under the spec. They are not in force. No deployment
+	// leaves such ones behind, but another version of the program may find them wrong.
 	invalid map[string]string
 	// deployed reports that it was read from the environment, and is not what is tried or prepared.
 	deployed bool
@@ -49,8 +50,8 @@ type identity struct {
 	sum [sha256.Size]byte
 }
 
-// identity changes whenever the same events may yield other values than before: with the definition, and with the handlers of the types
-// that it reads.
+// identity changes whenever the same events may yield other values than before: with the definition, and with the
+// handlers of the types that it reads.
 func (d *definition) identity(of *decider.Decider) [sha256.Size]byte {
 	if known := d.identified.Load(); known != nil && known.of == of {
 		return known.sum
@@ -91,7 +92,10 @@ func (s *readings) inForce(t j17.Tenant, compiled *spec.Compiled, sm store.Momen
 
 // newInForce compiles what is posted. What an earlier set has compiled of the same text is taken from there.
 func newInForce(compiled *spec.Compiled, posted *postings, known *inForce) *inForce {
-	in := &inForce{compiled: compiled, posted: posted, all: make(map[string]*definition, len(compiled.Projections)+len(posted.all)), invalid: map[string]string{}}
+	in := &inForce{
+		compiled: compiled, posted: posted,
+		all: make(map[string]*definition, len(compiled.Projections)+len(posted.all)), invalid: map[string]string{},
+	}
 	in.key = sync.OnceValue(in.digest)
 	if known != nil && known.compiled != compiled {
 		known = nil
@@ -137,7 +141,8 @@ func (in *inForce) digest() string {
 	return in.compiled.Hash + " " + hex.EncodeToString(h.Sum(nil))
 }
 
-// Declared is what an environment has: its spec, and the projections that are in force, those of the spec and those that were posted.
+// Declared is what an environment has: its spec, and the projections that are in force, those of the spec and those
+// that were posted.
 type Declared struct {
 	Spec        *spec.Compiled
 	Projections map[string]*spec.Projection
@@ -188,7 +193,8 @@ func (in *inForce) names() ([]string, error) {
 	return names, nil
 }
 
-// nearest is a sentence with the projection that is called nearly so, or with all of them where none is and there are few.
+// nearest is a sentence with the projection that is called nearly so, or with all of them where none is and there are
+// few.
 func (in *inForce) nearest(name string) string {
 	const few = 12
 	all := slices.Sorted(maps.Keys(in.all))

@@ -27,8 +27,8 @@ const (
 	maxTriedSources = 200_000
 )
 
-// Try tells what a definition would make of the rows that there are, up to so many, and what it would cost; nothing changes. Errors are
-// those of PostDefinition.
+// Try tells what a definition would make of the rows that there are, up to so many, and what it would cost; nothing
+// changes. Errors are those of PostDefinition.
 func (s *Service) Try(ctx context.Context, t j17.Tenant, p Posting, most int) (wire.ProjectionDryRun, error) {
 	r, err := s.readings.now(ctx, t)
 	if err != nil {
@@ -40,16 +40,21 @@ func (s *Service) Try(ctx context.Context, t j17.Tenant, p Posting, most int) (w
 	}
 	made, _ := spec.CompileProjection(next.Definition, r.in.compiled)
 	before := r.in.all[next.Name]
-	answer := wire.ProjectionDryRun{DryRun: true, Name: next.Name, Created: before == nil, Warnings: diag.FieldErrors(found)}
-	trial := dryRun{s: s, before: r, was: before, after: r, is: &definition{Projection: made, posted: next}, pricing: newPricing()}
+	answer := wire.ProjectionDryRun{
+		DryRun: true, Name: next.Name, Created: before == nil, Warnings: diag.FieldErrors(found),
+	}
+	trial := dryRun{
+		s: s, before: r, was: before, after: r, is: &definition{Projection: made, posted: next}, pricing: newPricing(),
+	}
 	defer s.letGo(ctx, r, trial.is)
 	err = trial.run(ctx, most, trial.pricing.share(1))
 	answer.Replay, answer.Price = trial.replay, trial.price
 	return answer, err
 }
 
-// letGo removes the indexes that reads of what was tried have begun, unless others need them. Those that are still being built stay: who tries
-// again finds them further on, and whatever changes the projections of the environment removes them.
+// letGo removes the indexes that reads of what was tried have begun, unless others need them. Those that are still
+// being built stay: who tries again finds them further on, and whatever changes the projections of the environment
+// removes them.
 func (s *Service) letGo(ctx context.Context, r *reading, tried ...*definition) {
 	if s.indexes == nil {
 		return
@@ -75,16 +80,20 @@ func (s *Service) letGo(ctx context.Context, r *reading, tried ...*definition) {
 }
 
 // try is TrySpec for a dry run of a deployment; there is nothing to try where nothing is deployed.
-func (s *Service) try(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) (trial part.Trial, err error) {
+func (s *Service) try(
+	ctx context.Context, t j17.Tenant, after *decider.Decider, most int,
+) (trial part.Trial, err error) {
 	if s.engine.Spec(t) != nil {
 		trial.Projections, err = s.TrySpec(ctx, t, after, most)
 	}
 	return trial, err
 }
 
-// TrySpec tells what a spec would make of the projections of an environment, with up to so many rows of all of them together: of those
-// that would yield something else, by name.
-func (s *Service) TrySpec(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) ([]wire.ProjectionTrial, error) {
+// TrySpec tells what a spec would make of the projections of an environment, with up to so many rows of all of them
+// together: of those that would yield something else, by name.
+func (s *Service) TrySpec(
+	ctx context.Context, t j17.Tenant, after *decider.Decider, most int,
+) ([]wire.ProjectionTrial, error) {
 	r, err := s.readings.now(ctx, t)
 	if err != nil {
 		return nil, err
@@ -262,7 +271,8 @@ func (t *dryRun) widest() {
 	var widest wire.Fanout
 	for _, of := range []map[j17.Key]uint64{t.indexed, t.of} {
 		for key, rows := range of {
-			if name := key.String(); rows > widest.Rows || rows == widest.Rows && strings.Compare(name, widest.Key) < 0 {
+			if name := key.String(); rows > widest.Rows ||
+				rows == widest.Rows && strings.Compare(name, widest.Key) < 0 {
 				widest = wire.Fanout{Key: name, Rows: rows}
 			}
 		}

@@ -7,8 +7,8 @@ import (
 	"j17/internal/core/part"
 )
 
-// Erase releases the values of an environment that are kept. One that is computed at this moment is no longer good when it is asked
-// for, since the streams that it was made of have other generations.
+// Erase releases the values of an environment that are kept. One that is computed at this moment is no longer good when
+// it is asked for, since the streams that it was made of have other generations.
 func (s *Service) Erase(_ context.Context, t j17.Tenant, _ part.Erased) error {
 	s.values.kept.drop(t)
 	return nil

@@ -75,8 +75,8 @@ type Value struct {
 	// Computed is when it was computed, in Unix seconds, At as of which position.
 	Computed int64
 	At       j17.StreamID
-	// Sources are all aggregates that were read, also those that were not there, each once, in the order of their keys; Versions what they
-	// had, the zero Version where there was nothing. Sets are what queries have found.
+	// Sources are all aggregates that were read, also those that were not there, each once, in the order of their keys;
+	// Versions what they had, the zero Version where there was nothing. Sets are what queries have found.
 	Sources  []j17.Key
 	Versions []fold.Version
 	Sets     []Set
@@ -115,14 +115,14 @@ type evaluator struct {
 	lookups *indexReader
 	clock   clock.Clock
 	kept    *keptValues
-	// maxStates is how many bytes the states may have that one evaluation looks at together, memory what those of all may have, beyond
-	// the small ones.
+	// maxStates is how many bytes the states may have that one evaluation looks at together, memory what those of all
+	// may have, beyond the small ones.
 	maxStates int
 	memory    *work.Pool
 }
 
-// evaluation computes values of one projection as of one moment, of many rows together: what rows have in common is loaded once, and
-// what they need of one stage side by side. It is for one goroutine, and is to be closed.
+// evaluation computes values of one projection as of one moment, of many rows together: what rows have in common is
+// loaded once, and what they need of one stage side by side. It is for one goroutine, and is to be closed.
 type evaluation struct {
 	s *evaluator
 	r *reading
@@ -150,9 +150,12 @@ func (s *evaluator) evaluation(r *reading, d *definition, b *work.Budget) *evalu
 // close gives the memory back that states were accounted for.
 func (e *evaluation) close() { e.b.Release() }
 
-// each computes rows of the named form, as many together as there is memory for, and calls done for each of them in their order. All work
-// is charged to b. The error is one of all.
-func (s *evaluator) each(ctx context.Context, r *reading, d *definition, b *work.Budget, ids []string, stages [][]int, done func(e *evaluation, i int, of *row)) error {
+// each computes rows of the named form, as many together as there is memory for, and calls done for each of them in
+// their order. All work is charged to b. The error is one of all.
+func (s *evaluator) each(
+	ctx context.Context, r *reading, d *definition, b *work.Budget, ids []string, stages [][]int,
+	done func(e *evaluation, i int, of *row),
+) error {
 	e := s.evaluation(r, d, b)
 	defer e.close()
 	rows := make([]*row, len(ids))
@@ -177,8 +180,8 @@ func (s *evaluator) each(ctx context.Context, r *reading, d *definition, b *work
 	return nil
 }
 
-// gather loads what rows need of some stages. What is wrong with one row is its error; the error is one of all: errTooMuch, of several
-// rows, asks for fewer at a time.
+// gather loads what rows need of some stages. What is wrong with one row is its error; the error is one of all:
+// errTooMuch, of several rows, asks for fewer at a time.
 func (e *evaluation) gather(ctx context.Context, rows []*row, stages [][]int) error {
 	// A row of the named form is that of an aggregate.
 	if e.d.IsNamed() {
@@ -321,11 +324,12 @@ func (e *evaluation) fill(r *row, place int, ids []string) {
 }
 
 const (
-	// firstChunk and maxChunk are how many aggregates are loaded at once: few as long as nothing is known of their size.
+	// firstChunk and maxChunk are how many aggregates are loaded at once: few as long as nothing is known of their
+	// size.
 	firstChunk = 16
 	maxChunk   = 256
-	// smallShare is which part of the states that may be looked at together is not accounted for, and largeShare which part makes the
-	// next chunk smaller.
+	// smallShare is which part of the states that may be looked at together is not accounted for, and largeShare which
+	// part makes the next chunk smaller.
 	smallShare = 64
 	largeShare = 16
 	// chunkSteps is how many times as many things are taken on together the next time, or fewer.
@@ -467,7 +471,8 @@ func (e *evaluation) result(r *row) (value.Value, error) {
 	return tree, nil
 }
 
-// heaviest returns the name of the source with which the data of a row of the array form is too large; "" in the named form.
+// heaviest returns the name of the source with which the data of a row of the array form is too large; "" in the named
+// form.
 func (e *evaluation) heaviest(r *row) string {
 	if e.d.IsNamed() {
 		return ""
@@ -483,7 +488,10 @@ func (e *evaluation) heaviest(r *row) string {
 
 // value finishes a row.
 func (e *evaluation) value(r *row) *Value {
-	v := &Value{At: e.r.m.At(), Computed: e.s.clock.Now().Unix(), Sets: r.sets, Err: r.err, identity: e.d.identity(e.r.m.Decider())}
+	v := &Value{
+		At: e.r.m.At(), Computed: e.s.clock.Now().Unix(), Sets: r.sets, Err: r.err,
+		identity: e.d.identity(e.r.m.Decider()),
+	}
 	if r.id != "" {
 		v.Key = j17.Key{Type: e.d.ForEach, ID: r.id}
 	}

@@ -31,8 +31,8 @@ func listOf(index string) string {
 	return `{"name":"posted","for_each":"note","sources":{"n":"$key"},"select":{"color":"$.n.color","size":"$.n.size"},"index":[` + index + `]}`
 }
 
-// TestReadsBeginAnew: a read that had begun when another definition took its place, and the index went, begins again. It does not build the
-// index again, which nobody would remove.
+// TestReadsBeginAnew: a read that had begun when another definition took its place, and the index went, begins again.
+// It does not build the index again, which nobody would remove.
 func TestReadsBeginAnew(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -41,7 +41,9 @@ func TestReadsBeginAnew(t *testing.T) {
 	s.write(t)
 	s.post(t, listOf(`"color"`), false)
 	s.built(t)
-	over, err := s.views.ViewAfter(t.Context(), s.tenant, "posted", func() { s.post(t, listOf(`"size","color"`), false) })
+	over, err := s.views.ViewAfter(
+		t.Context(), s.tenant, "posted", func() { s.post(t, listOf(`"size","color"`), false) },
+	)
 	if err != nil || !over || s.known(t) != 1 {
 		t.Errorf("%v, %v, %d indexes are there", over, err, s.known(t))
 	}
@@ -64,7 +66,9 @@ func TestReadsBeginAnew(t *testing.T) {
 	if err != nil || n != 20 {
 		t.Error(n, err)
 	}
-	if _, err := s.views.List(t.Context(), s.tenant, projection.ListAsk{Name: "posted", Filters: map[string]string{"points": "1"}, Count: 1}); j17.CodeOf(err) != j17.CodeNotIndexed {
+	if _, err := s.views.List(t.Context(), s.tenant, projection.ListAsk{
+		Name: "posted", Filters: map[string]string{"points": "1"}, Count: 1,
+	}); j17.CodeOf(err) != j17.CodeNotIndexed {
 		t.Error(err)
 	}
 }
@@ -102,8 +106,8 @@ func (f *fixture) deployNames(tb testing.TB, code codedNames) {
 	f.Deploy(enginetest.Tenant, c, functions)
 }
 
-// TestSourcesThatFail: where custom code fails for a source, a read by id has the error of that aggregate. In lists the row stands with the
-// error, in the order of null, and all others are as ever.
+// TestSourcesThatFail: where custom code fails for a source, a read by id has the error of that aggregate. In lists the
+// row stands with the error, in the order of null, and all others are as ever.
 func TestSourcesThatFail(t *testing.T) {
 	f := newListed(t)
 	f.deployNames(t, codedNames{"nobody"})
@@ -160,7 +164,9 @@ func (s *server) load(tb testing.TB, from, to int, color string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	metadata, err := value.ParseString(`{"actor":{"type":"user","id":"` + enginetest.User + `"},"timestamp":1600000000}`)
+	metadata, err := value.ParseString(
+		`{"actor":{"type":"user","id":"` + enginetest.User + `"},"timestamp":1600000000}`,
+	)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -172,7 +178,9 @@ func (s *server) load(tb testing.TB, from, to int, color string) {
 	binary.BigEndian.PutUint64(unit.ID[:], uint64(from))
 	copy(unit.ID[8:], color)
 	for n := from; n < to; n++ {
-		e, faults := past.Decider().Examine(tb.Context(), &command.FileEvent{AggregateType: "note", ID: id(n), Type: "was_made", Data: data, Metadata: metadata})
+		e, faults := past.Decider().Examine(tb.Context(), &command.FileEvent{
+			AggregateType: "note", ID: id(n), Type: "was_made", Data: data, Metadata: metadata,
+		})
 		if len(faults) > 0 {
 			tb.Fatal(faults)
 		}
@@ -183,7 +191,8 @@ func (s *server) load(tb testing.TB, from, to int, color string) {
 	}
 }
 
-// caughtUp waits until all indexes have what came in while they were built. The builds look again and again whether that is so.
+// caughtUp waits until all indexes have what came in while they were built. The builds look again and again whether
+// that is so.
 func (s *server) caughtUp(tb testing.TB) {
 	tb.Helper()
 	there, err := s.indexes.List(tb.Context(), s.tenant)
@@ -206,8 +215,8 @@ func (s *server) caughtUp(tb testing.TB) {
 	}
 }
 
-// TestImportsDuringABuild loads thousands of events while an index is built: of rows that the build has passed, of those that it comes to,
-// and of new ones. In the end it has all of them once.
+// TestImportsDuringABuild loads thousands of events while an index is built: of rows that the build has passed, of
+// those that it comes to, and of new ones. In the end it has all of them once.
 func TestImportsDuringABuild(t *testing.T) {
 	t.Parallel()
 	const before, after, each = 1000, 2000, 500
@@ -224,7 +233,9 @@ func TestImportsDuringABuild(t *testing.T) {
 	}
 	s.caughtUp(t)
 	for color, want := range map[string]uint64{"red": 0, "blue": after, "green": before} {
-		if n, err := s.views.Count(t.Context(), s.tenant, "posted", map[string]string{"color": color}); err != nil || n != want {
+		if n, err := s.views.Count(t.Context(), s.tenant, "posted", map[string]string{
+			"color": color,
+		}); err != nil || n != want {
 			t.Errorf("%d rows are %s, want %d: %v", n, color, want, err)
 		}
 	}
@@ -244,7 +255,8 @@ func (s *server) goOn(tb testing.TB) {
 	}
 }
 
-// deployed waits until the spec that is prepared is deployed. No time passes: the lease of who was about to do that is not over.
+// deployed waits until the spec that is prepared is deployed. No time passes: the lease of who was about to do that is
+// not over.
 func (s *server) deployed(tb testing.TB) {
 	tb.Helper()
 	for {
@@ -258,8 +270,9 @@ func (s *server) deployed(tb testing.TB) {
 	}
 }
 
-// TestAServerEndsWhileASpecIsPrepared ends a server before and after each write with which a spec is prepared, built for and deployed: it is deployed
-// with its index, or it never was. It is deployed in the end where somebody was told that it is prepared, and at once where the claims of the one that ended were given back.
+// TestAServerEndsWhileASpecIsPrepared ends a server before and after each write with which a spec is prepared, built
+// for and deployed: it is deployed with its index, or it never was. It is deployed in the end where somebody was told
+// that it is prepared, and at once where the claims of the one that ended were given back.
 func TestAServerEndsWhileASpecIsPrepared(t *testing.T) {
 	t.Parallel()
 	painted := notes(`[{"set":{"target":"color","value":"blue"}}]`, `"mine":`+byColor)
@@ -280,7 +293,9 @@ func TestAServerEndsWhileASpecIsPrepared(t *testing.T) {
 			if err := s.specs.Adopt(t.Context(), s.instance, j17.Prod); err != nil {
 				t.Fatal(err)
 			}
-			_, told := s.specs.Deploy(t.Context(), deploy.Request{Instance: s.instance, Environment: j17.Prod, Source: []byte(painted), Prepare: true})
+			_, told := s.specs.Deploy(t.Context(), deploy.Request{
+				Instance: s.instance, Environment: j17.Prod, Source: []byte(painted), Prepare: true,
+			})
 			s.goOn(t)
 			if over = !m.IsDead(); !over {
 				ends++
@@ -292,13 +307,15 @@ func TestAServerEndsWhileASpecIsPrepared(t *testing.T) {
 			is := func() bool {
 				t.Helper()
 				shown := s.shows(t, "mine")
-				if shown != "" && (shown != "ready, done, "+byColor || s.found(t, "mine", "blue") != 20 || s.found(t, "mine", "red") != 0) {
+				if shown != "" && (shown != "ready, done, "+byColor || s.found(t, "mine", "blue") != 20 ||
+					s.found(t, "mine", "red") != 0) {
 					t.Errorf("after %d writes (late %v): %s", left, late, shown)
 				}
 				return shown != ""
 			}
 			before := is()
-			if it, err := s.store.Get(t.Context(), s.tenant, "spec.prepared", "next"); err == nil && it.Due.Sub(s.clock.Now()) > time.Minute {
+			if it, err := s.store.Get(t.Context(), s.tenant, "spec.prepared", "next"); err == nil &&
+				it.Due.Sub(s.clock.Now()) > time.Minute {
 				claimed++
 				if n, err := s.store.ReleaseClaims(t.Context()); err != nil || n == 0 {
 					t.Fatal(n, err)
@@ -309,7 +326,8 @@ func TestAServerEndsWhileASpecIsPrepared(t *testing.T) {
 			s.goOn(t)
 			after := is()
 			_, err := s.specs.Prepared(t.Context(), s.tenant)
-			if before && !after || told == nil && !after || j17.CodeOf(err) != j17.CodeNotFound || !after && s.known(t) != 0 {
+			if before && !after || told == nil && !after || j17.CodeOf(err) != j17.CodeNotFound ||
+				!after && s.known(t) != 0 {
 				t.Errorf("after %d writes (late %v): deployed %v, then %v; it was told %v; what is prepared: %v; %d indexes", left, late, before, after, told, err, s.known(t))
 			}
 			if after {

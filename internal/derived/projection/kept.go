@@ -21,9 +21,9 @@ type subject struct {
 	of string
 }
 
-// keptValues holds what projections have yielded, bounded in bytes. It never decides whether a value is current: the reader compares
-// what it was made of. Values that were asked for once are in a queue of their own, of a fifth of the memory, so that a client that reads
-// everything once evicts nothing that is asked for again and again.
+// keptValues holds what projections have yielded, bounded in bytes. It never decides whether a value is current: the
+// reader compares what it was made of. Values that were asked for once are in a queue of their own, of a fifth of the
+// memory, so that a client that reads everything once evicts nothing that is asked for again and again.
 type keptValues struct {
 	mu    sync.Mutex
 	limit int64
@@ -193,8 +193,8 @@ func (v *Value) charge() int64 {
 
 // Stats counts what a service has done since it was made.
 type Stats struct {
-	// Hits are values that were served as they were kept, Misses those that were computed, Shared how often somebody has waited for a
-	// computation of somebody else.
+	// Hits are values that were served as they were kept, Misses those that were computed, Shared how often somebody
+	// has waited for a computation of somebody else.
 	Hits, Misses, Shared uint64
 	// KeptBytes is the memory that kept values are charged for, Kept how many they are.
 	KeptBytes int64
@@ -206,10 +206,14 @@ func (s *Service) Stats() Stats {
 	k := s.values.kept
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return Stats{Hits: k.counts.hits, Misses: k.counts.misses, Shared: k.counts.shared, KeptBytes: k.once.used + k.often.used, Kept: len(k.all)}
+	return Stats{
+		Hits: k.counts.hits, Misses: k.counts.misses, Shared: k.counts.shared, KeptBytes: k.once.used + k.often.used,
+		Kept: len(k.all),
+	}
 }
 
-// computation is the computation of one value that all callers wait for who want it. value and err count once done is closed.
+// computation is the computation of one value that all callers wait for who want it. value and err count once done is
+// closed.
 type computation struct {
 	// at is the position that it computes the value of.
 	at    j17.StreamID
@@ -218,7 +222,8 @@ type computation struct {
 	err   error
 }
 
-// join returns the computation of a value that is under way, and whether the caller has to carry it out, as of a position.
+// join returns the computation of a value that is under way, and whether the caller has to carry it out, as of a
+// position.
 func (k *keptValues) join(of subject, at j17.StreamID) (c *computation, lead bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

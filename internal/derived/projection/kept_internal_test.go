@@ -12,8 +12,8 @@ import (
 	"j17/internal/core/engine/enginetest"
 )
 
-// TestAScanDrivesNothingOut keeps more values than there is room for: the room is never exceeded, and what is asked for again and again
-// stays while many others are asked for once.
+// TestAScanDrivesNothingOut keeps more values than there is room for: the room is never exceeded, and what is asked for
+// again and again stays while many others are asked for once.
 func TestAScanDrivesNothingOut(t *testing.T) {
 	const room = 1 << 20
 	k := newKeptValues(room)
@@ -86,8 +86,8 @@ func TestWhatIsChargedGrowsWithSources(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded reads more states than may be looked at together: of one value that is an error, of several it is done in parts. All
-// that was accounted for is given back.
+// TestMemoryIsBounded reads more states than may be looked at together: of one value that is an error, of several it is
+// done in parts. All that was accounted for is given back.
 func TestMemoryIsBounded(t *testing.T) {
 	f := enginetest.New(t, engine.Options{})
 	f.DeploySource(t, `{"agent_types":["user"],"aggregate_types":{"a":{"events":{"was_made":{"schema":{},"handler":[{"set":{"target":"","value":"$.data"}}]}}}},
@@ -118,7 +118,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	for n, code := range map[int]j17.Code{fits: "", count: j17.CodeProjectionLimit} {
 		f.Post(t, "a/"+other+"/was_made", enginetest.Body(`{"refs":[`+strings.Join(refs[:n], ",")+`]}`))
 		err := read(&Ask{Name: "many", ID: other})
-		if e, ok := errors.AsType[*j17.Error](err); j17.CodeOf(err) != code || ok && e.Details != any(limitDetails{"all", states}) {
+		if e, ok := errors.AsType[*j17.Error](err); j17.CodeOf(err) != code ||
+			ok && e.Details != any(limitDetails{"all", states}) {
 			t.Errorf("%d states of %d bytes: %v", n, size, err)
 		}
 	}
@@ -132,12 +133,13 @@ func TestMemoryIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.values.each(t.Context(), r, d, work.New(t.Context(), maxWork), ids, d.Stages, func(e *evaluation, i int, of *row) {
-		most = max(most, s.values.memory.Used())
-		if v := e.value(of); v.Err != nil || string(v.Data) != fmt.Sprintf(`{"n":%d}`, i) || v.Key.ID != ids[i] {
-			t.Errorf("row %d: %s of %s, %v", i, v.Data, v.Key, v.Err)
-		}
-	})
+	err = s.values.each(t.Context(), r, d, work.New(t.Context(), maxWork), ids, d.Stages,
+		func(e *evaluation, i int, of *row) {
+			most = max(most, s.values.memory.Used())
+			if v := e.value(of); v.Err != nil || string(v.Data) != fmt.Sprintf(`{"n":%d}`, i) || v.Key.ID != ids[i] {
+				t.Errorf("row %d: %s of %s, %v", i, v.Data, v.Key, v.Err)
+			}
+		})
 	if used := s.values.memory.Used(); err != nil || used != 0 || most == 0 || most > states {
 		t.Errorf("%v; %d bytes were accounted for, %d are", err, most, used)
 	}

@@ -13,8 +13,8 @@ import (
 	"j17/internal/derived/projection"
 )
 
-// The operations of TestReadsAreLinearizable: a transfer moves 1 from one of three accounts to the next in one commit, a look shows them
-// all.
+// The operations of TestReadsAreLinearizable: a transfer moves 1 from one of three accounts to the next in one commit,
+// a look shows them all.
 type (
 	transfer struct{ from int }
 	look     struct{ synchronous bool }
@@ -39,9 +39,9 @@ func (b bank) text() string {
 	return `{"all":[` + strings.Join(parts, ",") + `]}`
 }
 
-// TestReadsAreLinearizable reads three accounts as one while each commit changes two of them, from many clients: all reads and writes are
-// as if they had come one after the other, so that no commit is half seen and nothing acknowledged is missing, also where readers share a
-// computation.
+// TestReadsAreLinearizable reads three accounts as one while each commit changes two of them, from many clients: all
+// reads and writes are as if they had come one after the other, so that no commit is half seen and nothing acknowledged
+// is missing, also where readers share a computation.
 func TestReadsAreLinearizable(t *testing.T) {
 	spec := `{"agent_types":["user"],"aggregate_types":{"account":{"events":{
 		"had_amount_received":{"schema":{},"handler":[{"increment":{"target":"balance","by":1}}]},
@@ -83,7 +83,9 @@ func TestReadsAreLinearizable(t *testing.T) {
 				} else {
 					in := look{synchronous: n%7 == 0}
 					op.Input = in
-					op.Output = string(f.view(t, projection.Ask{Name: "bank", ID: id(0), Synchronous: in.synchronous}).Data)
+					op.Output = string(
+						f.view(t, projection.Ask{Name: "bank", ID: id(0), Synchronous: in.synchronous}).Data,
+					)
 				}
 				op.Return = tick.Add(1)
 				all[c] = append(all[c], op)

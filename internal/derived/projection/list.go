@@ -30,7 +30,8 @@ type ListAsk struct {
 // List is a page of a list: what all its rows were as of one position.
 type List struct {
 	Rows []Row
-	// Next is where the page after this one starts, "" for the last one. Early reports that looking ended the page, and not its rows.
+	// Next is where the page after this one starts, "" for the last one. Early reports that looking ended the page, and
+	// not its rows.
 	Next     string
 	Early    bool
 	Position j17.StreamID
@@ -87,7 +88,9 @@ func (s *Service) list(ctx context.Context, t j17.Tenant, ask *ListAsk) (*List, 
 	g := &page{s: s, d: d, list: list, count: ask.Count}
 	if p.index == byID {
 		g.at = r
-		return g.fill(ctx, after, func(after string, limit int) ([]found, error) { return s.rowsByID(ctx, r, d, after, limit) })
+		return g.fill(
+			ctx, after, func(after string, limit int) ([]found, error) { return s.rowsByID(ctx, r, d, after, limit) },
+		)
 	}
 
 	// Rows are computed as of the position that the index has.
@@ -166,14 +169,16 @@ func planFor(d *definition, filters map[string]string, order *string) (plan, err
 	return planQuery(d.Projection, q)
 }
 
-// identity says what list of a definition a plan makes: pages of another one have other cursors, also where an index of the same fields has other values
-// in them.
+// identity says what list of a definition a plan makes: pages of another one have other cursors, also where an index of
+// the same fields has other values in them.
 func (p *plan) identity(d *definition) string {
 	by := ""
 	if p.index != byID {
 		by = hex.EncodeToString(d.IndexFingerprint[:])
 	}
-	return d.Name + " " + by + " " + strconv.Itoa(len(p.fields)) + " " + strconv.Quote(strings.Join(p.fields, " ")) + " " + p.query.canonical()
+	return d.Name + " " + by + " " + strconv.Itoa(len(p.fields)) + " " + strconv.Quote(
+		strings.Join(p.fields, " "),
+	) + " " + p.query.canonical()
 }
 
 // as returns the reading of another position with the same projections and the same spec.
@@ -191,7 +196,8 @@ func (s *Service) as(r *reading, at j17.StreamID) (*reading, error) {
 	return r.as(m), nil
 }
 
-// found is a row that belongs to a list, with its place in it. nulls reports that it was found where all fields of its index are null.
+// found is a row that belongs to a list, with its place in it. nulls reports that it was found where all fields of its
+// index are null.
 type found struct {
 	id, place string
 	nulls     bool
@@ -212,7 +218,9 @@ type page struct {
 }
 
 // fill computes the rows of a page: scan returns up to limit places of rows after one, fewer only at the end.
-func (g *page) fill(ctx context.Context, after string, scan func(after string, limit int) ([]found, error)) (*List, error) {
+func (g *page) fill(
+	ctx context.Context, after string, scan func(after string, limit int) ([]found, error),
+) (*List, error) {
 	l := &List{Position: g.at.m.At(), Types: g.d.Types()}
 	for step := firstRows; ; {
 		limit := min(g.count-len(l.Rows), step)
@@ -245,8 +253,8 @@ func (g *page) nextStep(rows int) int {
 	return max(step, 1)
 }
 
-// add computes rows and adds them to the page, and moves after behind the last of them. It reports true where a limit of the page leaves
-// the rest, or all further ones, to the next page.
+// add computes rows and adds them to the page, and moves after behind the last of them. It reports true where a limit
+// of the page leaves the rest, or all further ones, to the next page.
 func (g *page) add(ctx context.Context, l *List, some []found, after *string) (full bool, err error) {
 	ids := make([]string, len(some))
 	for i := range some {
@@ -284,8 +292,8 @@ func (g *page) add(ctx context.Context, l *List, some []found, after *string) (f
 	return len(values) < len(some), nil
 }
 
-// values computes rows, as many as the page may take work for, but one at least. What is too much work for some rows together is computed
-// fewer at a time, so that what a row shows does not depend on those beside it.
+// values computes rows, as many as the page may take work for, but one at least. What is too much work for some rows
+// together is computed fewer at a time, so that what a row shows does not depend on those beside it.
 func (g *page) values(ctx context.Context, ids []string) (values []*Value, err error) {
 	if g.budget == nil {
 		g.budget = work.New(ctx, maxWork)
@@ -320,8 +328,8 @@ func crowded(b *work.Budget, rows int) bool {
 	return rows > 1 && j17.CodeOf(b.Err()) == j17.CodeWorkLimit
 }
 
-// rowsByID returns up to limit aggregates of the projection's type after one, in order of their ids. Those that came after the reading's
-// position are among them.
+// rowsByID returns up to limit aggregates of the projection's type after one, in order of their ids. Those that came
+// after the reading's position are among them.
 func (s *Service) rowsByID(ctx context.Context, r *reading, d *definition, after string, limit int) ([]found, error) {
 	ids, err := s.store.Streams(ctx, r.t, d.ForEach, after, limit)
 	if err != nil {
@@ -337,8 +345,8 @@ func (s *Service) rowsByID(ctx context.Context, r *reading, d *definition, after
 // streamsAtOnce is how many streams are counted at a time.
 const streamsAtOnce = 10_000
 
-// countStreams counts the aggregates of a type as of the reading's position. Streams never end, so that those that have begun since are
-// all that is to be left out; the feed tells which.
+// countStreams counts the aggregates of a type as of the reading's position. Streams never end, so that those that have
+// begun since are all that is to be left out; the feed tells which.
 func (s *Service) countStreams(ctx context.Context, r *reading, aggregateType string) (count uint64, err error) {
 	b := work.New(ctx, work.Replay)
 	begun, at := map[string]struct{}{}, r.m.At()
@@ -373,17 +381,20 @@ func (s *Service) countStreams(ctx context.Context, r *reading, aggregateType st
 	}
 }
 
-// Lasting reports whether an error is that of a row as it is: the same row comes to the same error again. Its fields count as null then.
+// Lasting reports whether an error is that of a row as it is: the same row comes to the same error again. Its fields
+// count as null then.
 func Lasting(err error) bool {
 	switch j17.CodeOf(err) { //nolint:exhaustive // the others pass, or are of the server
-	case j17.CodeCustomCodeFailed, j17.CodeProjectionLimit, j17.CodeWorkLimit, j17.CodeCorruption, j17.CodeHandlerRejected, j17.CodeInvalidOperand, j17.CodeImplicationFailed, j17.CodeImplicationLimit:
+	case j17.CodeCustomCodeFailed, j17.CodeProjectionLimit, j17.CodeWorkLimit, j17.CodeCorruption,
+		j17.CodeHandlerRejected, j17.CodeInvalidOperand, j17.CodeImplicationFailed, j17.CodeImplicationLimit:
 		return true
 	default:
 		return false
 	}
 }
 
-// errRedeployed reports that another spec was deployed, or other projections posted, while a read was under way: it begins again.
+// errRedeployed reports that another spec was deployed, or other projections posted, while a read was under way: it
+// begins again.
 var errRedeployed = errors.New("projection: other projections have come into force meanwhile")
 
 // settled does a read until nothing was deployed meanwhile.

@@ -9,8 +9,8 @@ import (
 	"j17"
 )
 
-// A cursor says behind which place of a list a page begins: an ordered key of the index, or an id. It carries a digest of the place
-// and of what the list is, so that it fits no other list, and a changed one none at all.
+// A cursor says behind which place of a list a page begins: an ordered key of the index, or an id. It carries a digest
+// of the place and of what the list is, so that it fits no other list, and a changed one none at all.
 const (
 	digestBytes = 9
 	// maxPlace bounds the place that a cursor may name: keys of side items are not longer.
@@ -28,9 +28,11 @@ func placeOf(list, cursor string) (string, error) {
 	if cursor == "" {
 		return "", nil
 	}
-	if raw, err := base64.RawURLEncoding.Strict().DecodeString(cursor); err == nil && len(raw) > digestBytes && len(raw) <= digestBytes+maxPlace {
+	if raw, err := base64.RawURLEncoding.Strict().DecodeString(cursor); err == nil && len(raw) > digestBytes &&
+		len(raw) <= digestBytes+maxPlace {
 		place := string(raw[digestBytes:])
-		if sum := digest(list, place); string(sum[:digestBytes]) == string(raw[:digestBytes]) && utf8.ValidString(place) && strings.IndexByte(place, 0) < 0 {
+		if sum := digest(list, place); string(sum[:digestBytes]) == string(raw[:digestBytes]) &&
+			utf8.ValidString(place) && strings.IndexByte(place, 0) < 0 {
 			return place, nil
 		}
 	}

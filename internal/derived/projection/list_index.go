@@ -18,9 +18,9 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// rowIndexID names the index of a projection's rows by what decides their entries: what is indexed, how texts are divided into words where
-// some are, and how the states come about that this depends on. So a program that finds other words begins another index when it starts,
-// and removes the one before it. It is "" where there are no indexes.
+// rowIndexID names the index of a projection's rows by what decides their entries: what is indexed, how texts are
+// divided into words where some are, and how the states come about that this depends on. So a program that finds other
+// words begins another index when it starts, and removes the one before it. It is "" where there are no indexes.
 func rowIndexID(of *decider.Decider, d *definition) string {
 	if len(d.Indexes) == 0 {
 		return ""
@@ -48,7 +48,9 @@ func (s *Service) rowIndex(r *reading, d *definition) *index.Definition {
 	}
 	return &index.Definition{
 		ID: id, Type: d.ForEach,
-		Types: slices.DeleteFunc(d.IndexTypes(), func(name string) bool { return name == d.ForEach && !readsOthers(d) }),
+		Types: slices.DeleteFunc(
+			d.IndexTypes(), func(name string) bool { return name == d.ForEach && !readsOthers(d) },
+		),
 		Rows: func(ctx context.Context, _ j17.Tenant, at j17.StreamID, ids []string) ([]index.Row, error) {
 			return s.indexRows(ctx, r.as(r.m.Moved(at)), d, ids)
 		},
@@ -70,29 +72,30 @@ func readsOthers(d *definition) bool {
 	return false
 }
 
-// indexRows returns the entries of rows in the indexes of a projection, each as of the reading's moment. What is too much work for all of them
-// together is computed in halves.
+// indexRows returns the entries of rows in the indexes of a projection, each as of the reading's moment. What is too
+// much work for all of them together is computed in halves.
 func (s *Service) indexRows(ctx context.Context, r *reading, d *definition, ids []string) ([]index.Row, error) {
 	all := make([]index.Row, len(ids))
 	var failed error
 	tooMuch := false
-	err := s.values.each(ctx, r, d, work.New(ctx, work.Replay), ids, d.IndexStages, func(e *evaluation, i int, of *row) {
-		all[i].ID = ids[i]
-		tooMuch = tooMuch || len(ids) > 1 && j17.CodeOf(of.err) == j17.CodeWorkLimit
-		entries, err := e.entries(of)
-		switch {
-		case j17.CodeOf(err) == j17.CodeAggregateNotFound:
-			return
-		case err != nil && !Lasting(err):
-			failed = cmp.Or(failed, err)
-			return
-		case err != nil:
-			entries = nullEntries(d)
-		}
-		own := j17.Key{Type: d.ForEach, ID: ids[i]}
-		all[i].Entries = entries
-		all[i].Sources = slices.DeleteFunc(slices.Clone(of.read), func(key j17.Key) bool { return key == own })
-	})
+	err := s.values.each(ctx, r, d, work.New(ctx, work.Replay), ids, d.IndexStages,
+		func(e *evaluation, i int, of *row) {
+			all[i].ID = ids[i]
+			tooMuch = tooMuch || len(ids) > 1 && j17.CodeOf(of.err) == j17.CodeWorkLimit
+			entries, err := e.entries(of)
+			switch {
+			case j17.CodeOf(err) == j17.CodeAggregateNotFound:
+				return
+			case err != nil && !Lasting(err):
+				failed = cmp.Or(failed, err)
+				return
+			case err != nil:
+				entries = nullEntries(d)
+			}
+			own := j17.Key{Type: d.ForEach, ID: ids[i]}
+			all[i].Entries = entries
+			all[i].Sources = slices.DeleteFunc(slices.Clone(of.read), func(key j17.Key) bool { return key == own })
+		})
 	switch {
 	case tooMuch || len(ids) > 1 && j17.CodeOf(err) == j17.CodeWorkLimit:
 		first, err := s.indexRows(ctx, r, d, ids[:len(ids)/2])
@@ -141,7 +144,8 @@ func overfull(d *definition, data value.Value) error {
 	return overfullWithin(work.Counted(maxListWork), d, data)
 }
 
-// overfullWithin is overfull, charged to a budget, whose error it returns where it is used up before that is known. Entries are counted and not made.
+// overfullWithin is overfull, charged to a budget, whose error it returns where it is used up before that is known.
+// Entries are counted and not made.
 func overfullWithin(b *work.Budget, d *definition, data value.Value) error {
 	entries, size := 0, 0
 	for place := range d.Indexes {
@@ -184,8 +188,8 @@ func entriesOf(x *spec.Index, number int, values []value.Value) ([]index.Entry, 
 	return index.Words(number, textIn(values[0]))
 }
 
-// sizeOf returns how many entries entriesOf gives, and how many bytes they have together, charged to a budget. It reports false where there are none, and
-// where that is used up.
+// sizeOf returns how many entries entriesOf gives, and how many bytes they have together, charged to a budget. It
+// reports false where there are none, and where that is used up.
 func sizeOf(b *work.Budget, x *spec.Index, number int, values []value.Value) (entries, size int, ok bool) {
 	if !x.Words {
 		return index.Measure(b, values...)

@@ -54,7 +54,10 @@ func ticketsWith(tb testing.TB, indexes []spec.Index) *spec.Projection {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &spec.Projection{Name: "tickets", Definition: of, Sources: []spec.Source{{Name: "t", Key: true}, {Name: "settings", Included: true}}, Indexes: indexes}
+	return &spec.Projection{
+		Name: "tickets", Definition: of,
+		Sources: []spec.Source{{Name: "t", Key: true}, {Name: "settings", Included: true}}, Indexes: indexes,
+	}
 }
 
 func planOf(tb testing.TB, indexes []spec.Index, text string) (plan, error) {
@@ -65,7 +68,9 @@ func planOf(tb testing.TB, indexes []spec.Index, text string) (plan, error) {
 
 // TestPlans asks which index serves a list, and how.
 func TestPlans(t *testing.T) {
-	indexes := indexesOf("status", "points", "team points", "team status points", "labels", "place.floor", "words:title", "a.gt", "a")
+	indexes := indexesOf(
+		"status", "points", "team points", "team status points", "labels", "place.floor", "words:title", "a.gt", "a",
+	)
 	for _, c := range []struct{ query, want string }{
 		{"", "by id"},
 		{"status=open", "0 status"},
@@ -157,7 +162,8 @@ func TestWhatNoIndexServes(t *testing.T) {
 		if len(details.Indexes) != 3 {
 			t.Errorf("%s: the indexes are %s", c.query, details.Indexes)
 		}
-		if c.declare != "" && (!strings.Contains(e.Message, c.declare) || !strings.Contains(e.Message, `["team","points"]`)) {
+		if c.declare != "" &&
+			(!strings.Contains(e.Message, c.declare) || !strings.Contains(e.Message, `["team","points"]`)) {
 			t.Errorf("%s: %s", c.query, e.Message)
 		}
 	}
@@ -181,14 +187,15 @@ func TestWhatMayBeMeant(t *testing.T) {
 		}
 	}
 	for _, query := range []string{"count.gt=1", "other=1", "order=title"} {
-		if _, err := planOf(t, indexes, query); err == nil || strings.Contains(err.Error(), "meant") || strings.Contains(err.Error(), "words with") || strings.Contains(err.Error(), "alone") {
+		if _, err := planOf(t, indexes, query); err == nil || strings.Contains(err.Error(), "meant") ||
+			strings.Contains(err.Error(), "words with") || strings.Contains(err.Error(), "alone") {
 			t.Errorf("%s: %v", query, err)
 		}
 	}
 }
 
-// TestIndexesThatCannotBeDeclared are not in the hint: it says why in the words of a deployment that would refuse them. What cannot be asked for
-// is not said to be possible.
+// TestIndexesThatCannotBeDeclared are not in the hint: it says why in the words of a deployment that would refuse them.
+// What cannot be asked for is not said to be possible.
 func TestIndexesThatCannotBeDeclared(t *testing.T) {
 	for query, says := range map[string]string{
 		"nobody=x":              `there is no field "nobody" in select`,
@@ -206,7 +213,8 @@ func TestIndexesThatCannotBeDeclared(t *testing.T) {
 	} {
 		_, err := planOf(t, indexesOf("team points"), query)
 		e, ok := err.(*j17.Error) //nolint:errorlint // it is that, and nothing around it
-		if !ok || e.Code != j17.CodeNotIndexed || !strings.Contains(e.Message, says) || strings.Contains(e.Message, "add ") {
+		if !ok || e.Code != j17.CodeNotIndexed || !strings.Contains(e.Message, says) ||
+			strings.Contains(e.Message, "add ") {
 			t.Errorf("%s: %v", query, err)
 			continue
 		}
@@ -220,12 +228,16 @@ func TestIndexesThatCannotBeDeclared(t *testing.T) {
 func TestWrongFilters(t *testing.T) {
 	many := strings.Repeat("1,", maxAmong) + "1"
 	for query, at := range map[string]string{
-		"order=": "order", "order=-": "order", "points.in=" + many: "points.in", "points=" + strings.Repeat("x", maxOperand+1): "points",
-		"points.gte=1e5000": "points.gte", "points.lt=-1.5E%2B401": "points.lt", "points.gt=1e-401": "points.gt",
-		`points.in="open`: "points.in", `points.in="`: "points.in", `points.in=a,"b,c`: "points.in", `points.in="a","b`: "points.in", `points.in="a\"`: "points.in",
+		"order=": "order", "order=-": "order", "points.in=" + many: "points.in",
+		"points=" + strings.Repeat("x", maxOperand+1): "points",
+		"points.gte=1e5000":                           "points.gte", "points.lt=-1.5E%2B401": "points.lt",
+		"points.gt=1e-401": "points.gt",
+		`points.in="open`:  "points.in", `points.in="`: "points.in", `points.in=a,"b,c`: "points.in",
+		`points.in="a","b`: "points.in", `points.in="a\"`: "points.in",
 	} {
 		_, err := planOf(t, indexesOf("points"), query)
-		if e, ok := err.(*j17.Error); !ok || e.Code != j17.CodeInvalidParameter || e.Path != at { //nolint:errorlint // it is that
+		//nolint:errorlint // it is that
+		if e, ok := err.(*j17.Error); !ok || e.Code != j17.CodeInvalidParameter || e.Path != at {
 			t.Errorf("%.40s: %#v", query, err)
 		}
 	}
@@ -233,7 +245,8 @@ func TestWrongFilters(t *testing.T) {
 	for i := range hundreds {
 		hundreds[i] = fmt.Sprintf("f%d=%d", i, i)
 	}
-	if _, err := planOf(t, indexesOf("f1"), strings.Join(hundreds, "&")); j17.CodeOf(err) != j17.CodeNotIndexed || len(err.Error()) > 1000 {
+	if _, err := planOf(t, indexesOf("f1"), strings.Join(hundreds, "&")); j17.CodeOf(err) != j17.CodeNotIndexed ||
+		len(err.Error()) > 1000 {
 		t.Errorf("hundreds of filters: %.2000v", err)
 	}
 }
@@ -327,8 +340,10 @@ func TestListsAreToldApart(t *testing.T) {
 	indexes := indexesOf("a b", "b a", "a", "words:w")
 	seen := map[string]string{}
 	for _, query := range []string{
-		"a=1", `a="1"`, "a=2", "a.in=1", "a.in=1,2", "a.in=12", "a.gt=1", "a.gte=1", "a.lt=1", "a.lte=1", "a.prefix=1", "order=a", "order=-a", "a=1&order=-a", "a=1&order=b", "a=1&order=-b",
-		"a=1&b=2", "a=2&b=1", "b=1", "b.gt=1", "a.gt=1&a.lt=2", "a.gt=1&a.lte=2", "w.words=a", "w.words=b", "a=1&b.gt=2", "a=1&b.gte=2",
+		"a=1", `a="1"`, "a=2", "a.in=1", "a.in=1,2", "a.in=12", "a.gt=1", "a.gte=1", "a.lt=1", "a.lte=1", "a.prefix=1",
+		"order=a", "order=-a", "a=1&order=-a", "a=1&order=b", "a=1&order=-b",
+		"a=1&b=2", "a=2&b=1", "b=1", "b.gt=1", "a.gt=1&a.lt=2", "a.gt=1&a.lte=2", "w.words=a", "w.words=b",
+		"a=1&b.gt=2", "a=1&b.gte=2",
 	} {
 		p, err := planOf(t, indexes, query)
 		if err != nil {
@@ -350,11 +365,14 @@ func TestListsAreToldApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, after := &definition{Projection: &spec.Projection{Name: "t"}}, &definition{Projection: &spec.Projection{Name: "t", IndexFingerprint: [32]byte{1}}}
+	before, after := &definition{Projection: &spec.Projection{Name: "t"}},
+		&definition{Projection: &spec.Projection{Name: "t", IndexFingerprint: [32]byte{1}}}
 	if p.identity(before) == p.identity(after) {
 		t.Error("lists by an index that has other values now are one list")
 	}
-	for _, pair := range [][2]string{{"a=1&b=2", "b=2&a=1"}, {"a=x", "a=x&order=a"}, {"a=1&order=a", "a.in=1&order=a"}, {"a.in=2,1,1", "a.in=1,2"}} {
+	for _, pair := range [][2]string{
+		{"a=1&b=2", "b=2&a=1"}, {"a=x", "a=x&order=a"}, {"a=1&order=a", "a.in=1&order=a"}, {"a.in=2,1,1", "a.in=1,2"},
+	} {
 		if !same(pair[0], pair[1]) {
 			t.Errorf("%q are two lists", pair)
 		}
@@ -396,7 +414,8 @@ func FuzzLists(f *testing.F) {
 	})
 }
 
-// TestTellingOverfullRowsIsCounted: to find out whether a row has more entries than it may have is what a page takes work for, and ends with its caller.
+// TestTellingOverfullRowsIsCounted: to find out whether a row has more entries than it may have is what a page takes
+// work for, and ends with its caller.
 func TestTellingOverfullRowsIsCounted(t *testing.T) {
 	t.Parallel()
 	numbers := strings.Repeat("1,", 99_999) + "1"
@@ -415,8 +434,8 @@ func TestTellingOverfullRowsIsCounted(t *testing.T) {
 	}
 }
 
-// TestSuggestedIndexesCanBeDeclared: a list that no index serves suggests none that a deployment would refuse, also where the field was indexed before that
-// came to be refused.
+// TestSuggestedIndexesCanBeDeclared: a list that no index serves suggests none that a deployment would refuse, also
+// where the field was indexed before that came to be refused.
 func TestSuggestedIndexesCanBeDeclared(t *testing.T) {
 	t.Parallel()
 	of, err := value.ParseString(`{"select":{"heartbeat":"$.t.x"}}`)

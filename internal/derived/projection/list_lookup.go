@@ -18,8 +18,8 @@ func numberOf(place int) int { return place + 1 }
 // allRows is the number of the index that has every row once.
 const allRows = 0
 
-// lookup is the plan as the index carries it out: for each reading of the equalities a lane, with the ranges of the next field in their
-// order.
+// lookup is the plan as the index carries it out: for each reading of the equalities a lane, with the ranges of the
+// next field in their order.
 func (p *plan) lookup() index.Query {
 	all := index.All(p.number(), len(p.fields))
 	lanes := [][]value.Value{nil}
@@ -49,7 +49,9 @@ func (c *condition) ranges(of index.Range) []index.Range {
 	case c.op == prefix:
 		return []index.Range{of.Prefix(c.text)}
 	case c.isRange():
-		return []index.Range{of.Between(index.Bound{Value: c.low.value, Exclusive: c.low.open}, index.Bound{Value: c.high.value, Exclusive: c.high.open})}
+		return []index.Range{of.Between(index.Bound{Value: c.low.value, Exclusive: c.low.open}, index.Bound{
+			Value: c.high.value, Exclusive: c.high.open,
+		})}
 	}
 	ranges := make([]index.Range, len(c.values))
 	for i, v := range c.values {
@@ -63,9 +65,11 @@ func (s *Service) view(ctx context.Context, r *reading, d *definition) (*index.V
 	return s.lookups.indexAt(ctx, r, s.rowIndex(r, d), r.m.At())
 }
 
-// pages returns what reads up to limit rows after a place, page after page, in the order of the plan. About most are wanted of all of them, behind
-// the place where the first page begins.
-func (p *plan) pages(b *work.Budget, view *index.View, begin string, most int) func(after string, limit int) ([]found, error) {
+// pages returns what reads up to limit rows after a place, page after page, in the order of the plan. About most are
+// wanted of all of them, behind the place where the first page begins.
+func (p *plan) pages(
+	b *work.Budget, view *index.View, begin string, most int,
+) func(after string, limit int) ([]found, error) {
 	var next func(after string, limit int) ([]index.Hit, error)
 	switch asked := p.words(); {
 	case asked == nil:
@@ -82,7 +86,10 @@ func (p *plan) pages(b *work.Budget, view *index.View, begin string, most int) f
 		hits, err := next(after, limit)
 		some := make([]found, len(hits))
 		for i := range hits {
-			some[i] = found{id: hits[i].ID, place: hits[i].Cursor, nulls: nulls && index.AllNull(hits[i].Cursor, len(p.fields)-len(p.equal))}
+			some[i] = found{
+				id: hits[i].ID, place: hits[i].Cursor,
+				nulls: nulls && index.AllNull(hits[i].Cursor, len(p.fields)-len(p.equal)),
+			}
 		}
 		return some, indexNotReady(err)
 	}
@@ -103,8 +110,8 @@ func (p *plan) asksNulls() bool {
 	})
 }
 
-// fitting returns a row that was found where all fields of its index are null, with an error in the place of its data where that is since it has more
-// entries than a row may have.
+// fitting returns a row that was found where all fields of its index are null, with an error in the place of its data
+// where that is since it has more entries than a row may have.
 func (g *page) fitting(v *Value) (*Value, error) {
 	data, err := g.parsed(v)
 	if err != nil {
@@ -126,8 +133,8 @@ func (g *page) parsed(v *Value) (value.Value, error) {
 	return value.ParseStored(string(v.Data))
 }
 
-// unlessOverfull returns a row with its data or, where it has more entries than a row may have, with an error in the place of that. To find out is what the
-// page takes work for; a row for which that is too much has the error of that.
+// unlessOverfull returns a row with its data or, where it has more entries than a row may have, with an error in the
+// place of that. To find out is what the page takes work for; a row for which that is too much has the error of that.
 func (g *page) unlessOverfull(v *Value, data value.Value) (*Value, error) {
 	g.budget.Renew(maxListWork)
 	err := overfullWithin(g.budget, g.d, data)
@@ -143,7 +150,10 @@ func (g *page) unlessOverfull(v *Value, data value.Value) (*Value, error) {
 
 // failed returns the value as one that could not be computed.
 func (v *Value) failed(err error) *Value {
-	return &Value{Key: v.Key, Names: v.Names, Computed: v.Computed, At: v.At, Sources: v.Sources, Versions: v.Versions, Sets: v.Sets, Err: err}
+	return &Value{
+		Key: v.Key, Names: v.Names, Computed: v.Computed, At: v.At, Sources: v.Sources, Versions: v.Versions,
+		Sets: v.Sets, Err: err,
+	}
 }
 
 // countIn counts the rows of the plan.

@@ -46,12 +46,16 @@ func newListed(tb testing.TB) *fixture {
 	}
 	tb.Cleanup(func() { _ = store.Close() })
 	clk, logger := clock.System{}, slog.New(slog.DiscardHandler)
-	f := &fixture{Fixture: &enginetest.Fixture{Store: store, Engine: engine.New(engine.Options{Store: store, Clock: clk, Logger: logger})}}
+	f := &fixture{Fixture: &enginetest.Fixture{
+		Store: store, Engine: engine.New(engine.Options{Store: store, Clock: clk, Logger: logger}),
+	}}
 	f.DeploySource(tb, listSpec)
 	kit := worker.New(clk, logger)
 	feeds := feed.New(feed.Options{Store: store, Clock: clk, Logger: logger, Worker: kit})
 	builds := build.New(build.Options{Store: store, Clock: clk, Worker: kit, Logger: logger, Parallel: 2})
-	o.Indexes = index.New(index.Options{Store: store, Feed: feeds, Build: builds, Clock: clk, Worker: kit, Logger: logger})
+	o.Indexes = index.New(index.Options{
+		Store: store, Feed: feeds, Build: builds, Clock: clk, Worker: kit, Logger: logger,
+	})
 	ctx, cancel := context.WithCancel(tb.Context())
 	var running sync.WaitGroup
 	for _, run := range []func(context.Context) error{feeds.Run, builds.Run, o.Indexes.Run} {
@@ -68,7 +72,15 @@ func newListed(tb testing.TB) *fixture {
 
 // listIndexes are those of listSpec, but for that of words.
 func listIndexes() [][]string {
-	return [][]string{{"status"}, {"points"}, {"team", "points"}, {"team", "status", "points"}, {"labels"}, {"who"}, {"place.floor", "labels"}}
+	return [][]string{
+		{"status"},
+		{"points"},
+		{"team", "points"},
+		{"team", "status", "points"},
+		{"labels"},
+		{"who"},
+		{"place.floor", "labels"},
+	}
 }
 
 // ticketModel is what lists show, without indexes: every row with its fields.
@@ -83,7 +95,10 @@ type ticketModel struct {
 // written values: of one kind mostly, and sometimes of any.
 func someValue(rt *rapid.T, of ...string) string {
 	if rapid.IntRange(0, 4).Draw(rt, "odd") == 0 {
-		of = []string{`null`, `true`, `false`, `5`, `5.0`, `"5"`, `-3`, `1e2`, `10.5`, `"red"`, `"redder"`, `""`, `[]`, `{}`, `{"a":1}`, `[1,"red",1.0]`, `["x",["y"],null]`, `"null"`, `"é"`, `"ünï"`}
+		of = []string{
+			`null`, `true`, `false`, `5`, `5.0`, `"5"`, `-3`, `1e2`, `10.5`, `"red"`, `"redder"`, `""`, `[]`, `{}`,
+			`{"a":1}`, `[1,"red",1.0]`, `["x",["y"],null]`, `"null"`, `"é"`, `"ünï"`,
+		}
 	}
 	return rapid.SampledFrom(of).Draw(rt, "value")
 }
@@ -94,8 +109,10 @@ func (m *ticketModel) write(tb testing.TB, rt *rapid.T) {
 	id := id(rapid.IntRange(0, 30).Draw(rt, "row"))
 	by := id[:len(id)-2] + rapid.SampledFrom([]string{"f1", "f2", "f3"}).Draw(rt, "by")
 	fields := map[string]string{
-		"team": someValue(rt, `"red"`, `"blue"`), "status": someValue(rt, `"open"`, `"opened"`, `"done"`), "points": someValue(rt, `1`, `2`, `10`, `10.5`, `100`, `-3`),
-		"labels": someValue(rt, `[]`, `["ui"]`, `["ui","db"]`, `["db",7]`), "floor": someValue(rt, `1`, `2`, `3`), "title": `"t"`,
+		"team": someValue(rt, `"red"`, `"blue"`), "status": someValue(rt, `"open"`, `"opened"`, `"done"`),
+		"points": someValue(rt, `1`, `2`, `10`, `10.5`, `100`, `-3`),
+		"labels": someValue(rt, `[]`, `["ui"]`, `["ui","db"]`, `["db",7]`), "floor": someValue(rt, `1`, `2`, `3`),
+		"title": `"t"`,
 	}
 	if drop := rapid.SampledFrom([]string{"", "", "", "team", "points", "labels"}).Draw(rt, "without"); drop != "" {
 		delete(fields, drop)
@@ -190,7 +207,9 @@ func (f *modelFilter) passes(v value.Value) bool {
 	case "":
 		return slices.ContainsFunc(of, equals)
 	case ".in":
-		return slices.ContainsFunc(strings.Split(f.text, ","), func(text string) bool { return slices.ContainsFunc(readings(text), equals) })
+		return slices.ContainsFunc(
+			strings.Split(f.text, ","), func(text string) bool { return slices.ContainsFunc(readings(text), equals) },
+		)
 	case ".prefix":
 		return v.Kind() == value.String && strings.HasPrefix(v.Str(), f.text)
 	case ".gt":
@@ -219,7 +238,10 @@ type modelQuery struct {
 func someQuery(rt *rapid.T) modelQuery {
 	var q modelQuery
 	x := rapid.SampledFrom(listIndexes()).Draw(rt, "index")
-	operands := []string{"red", "blue", "open", "opened", "done", "1", "2", "10.50", "100", "5", `"5"`, "null", "true", "ui", "db", "7", "Ann", "Bob", "é", "-3", ""}
+	operands := []string{
+		"red", "blue", "open", "opened", "done", "1", "2", "10.50", "100", "5", `"5"`, "null", "true", "ui", "db", "7",
+		"Ann", "Bob", "é", "-3", "",
+	}
 	operand := func() string { return rapid.SampledFrom(operands).Draw(rt, "operand") }
 	k := rapid.IntRange(0, len(x)).Draw(rt, "equal")
 	for _, field := range x[:k] {
@@ -230,11 +252,15 @@ func someQuery(rt *rapid.T) modelQuery {
 		case 0:
 			q.next = []modelFilter{{x[k], ".in", operand() + "," + operand()}}
 		case 1:
-			q.next = []modelFilter{{x[k], ".prefix", rapid.SampledFrom([]string{"o", "open", "red", "", "é"}).Draw(rt, "prefix")}}
+			q.next = []modelFilter{
+				{x[k], ".prefix", rapid.SampledFrom([]string{"o", "open", "red", "", "é"}).Draw(rt, "prefix")},
+			}
 		case 2, 3:
 			q.next = []modelFilter{{x[k], rapid.SampledFrom([]string{".gt", ".gte"}).Draw(rt, "low"), operand()}}
 			if kind == 3 {
-				q.next = append(q.next, modelFilter{x[k], rapid.SampledFrom([]string{".lt", ".lte"}).Draw(rt, "high"), operand()})
+				q.next = append(q.next, modelFilter{
+					x[k], rapid.SampledFrom([]string{".lt", ".lte"}).Draw(rt, "high"), operand(),
+				})
 			}
 		case 4:
 			q.next = []modelFilter{{x[k], ".lt", operand()}}
@@ -256,7 +282,8 @@ func someQuery(rt *rapid.T) modelQuery {
 			q.same = by.field
 			q.backward = rapid.Bool().Draw(rt, "backward")
 		} else if len(q.next) == 0 && by == q.equal[k-1] {
-			// Of several readings it is a list of values, which takes an index where its field comes behind those of the equal ones.
+			// Of several readings it is a list of values, which takes an index where its field comes behind those of
+			// the equal ones.
 			k--
 			q.equal, q.next, q.order = q.equal[:k], []modelFilter{by}, by.field
 			q.backward = rapid.Bool().Draw(rt, "backward")
@@ -276,7 +303,8 @@ func someQuery(rt *rapid.T) modelQuery {
 			asked = append(asked, f.field)
 		}
 		slices.Sort(asked)
-		if slices.Equal(first, asked) && (behind == "" || k < len(x) && x[k] == behind) && (q.index == nil || len(x) < len(q.index)) {
+		if slices.Equal(first, asked) && (behind == "" || k < len(x) && x[k] == behind) &&
+			(q.index == nil || len(x) < len(q.index)) {
 			q.index = x
 		}
 	}
@@ -336,8 +364,9 @@ func (m *ticketModel) find(q *modelQuery) (ids []string) {
 	return ids
 }
 
-// TestListsAgreeWithAScan asks for random lists of random rows right after random writes, and compares with what filtering and sorting all
-// rows comes to. Between pages further rows change: those that stay come exactly once, in their order.
+// TestListsAgreeWithAScan asks for random lists of random rows right after random writes, and compares with what
+// filtering and sorting all rows comes to. Between pages further rows change: those that stay come exactly once, in
+// their order.
 func TestListsAgreeWithAScan(t *testing.T) {
 	m := &ticketModel{fixture: newListed(t), rows: map[string]map[string]value.Value{}, by: map[string]string{}}
 	m.names = map[string]string{}
@@ -374,7 +403,8 @@ func TestListsAgreeWithAScan(t *testing.T) {
 			}
 		})
 		for id := range m.rows {
-			if was, ok := before[id]; !ok || !maps.EqualFunc(was, m.rows[id], func(a, b value.Value) bool { return value.Equal(a, b) }) {
+			if was, ok := before[id]; !ok ||
+				!maps.EqualFunc(was, m.rows[id], func(a, b value.Value) bool { return value.Equal(a, b) }) {
 				moved[id] = true
 			}
 		}
@@ -413,9 +443,15 @@ func TestListsOfWords(t *testing.T) {
 	}
 	f.make(t, "ticket", id(6), `{"title":["blue","kite"]}`)
 	f.make(t, "ticket", id(7), `{"title":5}`)
-	for words, want := range map[string]string{"blue kit": "0 1 6", "KITE": "0 3 5 6 4", "grüne ki": "2", "ky": "", "sky blue": "1", "kit": "1 0 3 5 6 4", "": "", "!": "", "5": "4"} {
+	for words, want := range map[string]string{
+		"blue kit": "0 1 6", "KITE": "0 3 5 6 4", "grüne ki": "2", "ky": "", "sky blue": "1", "kit": "1 0 3 5 6 4",
+		"": "", "!": "", "5": "4",
+	} {
 		for _, count := range []int{2, 100} {
-			if got := numbers(f.pages(t, projection.ListAsk{Name: "tickets", Count: count, Filters: map[string]string{"title.words": words}}, func() {})); got != want {
+			if got := numbers(f.pages(
+				t, projection.ListAsk{Name: "tickets", Count: count, Filters: map[string]string{"title.words": words}},
+				func() {},
+			)); got != want {
 				t.Errorf("%q: %s, want %s", words, got, want)
 			}
 		}
@@ -424,7 +460,9 @@ func TestListsOfWords(t *testing.T) {
 		}
 	}
 	many := strings.TrimSpace(strings.Repeat("a b c d e f g h i j k l m n o p q r s t u v ", 1))
-	if _, err := f.Count(t.Context(), enginetest.Tenant, "tickets", map[string]string{"title.words": many}); j17.CodeOf(err) != j17.CodeInvalidParameter {
+	if _, err := f.Count(t.Context(), enginetest.Tenant, "tickets", map[string]string{
+		"title.words": many,
+	}); j17.CodeOf(err) != j17.CodeInvalidParameter {
 		t.Error(err)
 	}
 }
@@ -438,8 +476,10 @@ func TestListsOfLongTexts(t *testing.T) {
 	}
 	f.make(t, "ticket", id(9), `{"status":"`+long[:600]+`"}`)
 	for filter, want := range map[string][]string{
-		"status=" + long: {id(0)}, "status=" + long + "b": {id(2)}, "status=" + long + "x": nil, "status.prefix=" + long + "b": {id(2), id(3)},
-		"status.prefix=" + long: {id(0), id(1), id(2), id(3)}, "status.gt=" + long + "a": {id(2), id(3)}, "status.lte=" + long + "a": {id(0), id(1), id(9)},
+		"status=" + long: {id(0)}, "status=" + long + "b": {id(2)}, "status=" + long + "x": nil,
+		"status.prefix=" + long + "b": {id(2), id(3)},
+		"status.prefix=" + long:       {id(0), id(1), id(2), id(3)}, "status.gt=" + long + "a": {id(2), id(3)},
+		"status.lte=" + long + "a": {id(0), id(1), id(9)},
 	} {
 		name, text, _ := strings.Cut(filter, "=")
 		filters := map[string]string{name: text}
@@ -453,11 +493,14 @@ func TestListsOfLongTexts(t *testing.T) {
 	}
 }
 
-// TestListsFollowSources: a row moves when what it is made of changes, and one that cannot be computed stands where nulls do.
+// TestListsFollowSources: a row moves when what it is made of changes, and one that cannot be computed stands where
+// nulls do.
 func TestListsFollowSources(t *testing.T) {
 	f := newListed(t)
 	who := func(name string) string {
-		return numbers(f.pages(t, projection.ListAsk{Name: "tickets", Count: 10, Filters: map[string]string{"who": name}}, func() {}))
+		return numbers(f.pages(
+			t, projection.ListAsk{Name: "tickets", Count: 10, Filters: map[string]string{"who": name}}, func() {},
+		))
 	}
 	for n := range 3 {
 		f.make(t, "ticket", id(n), `{"by":"`+id(100+n/2)+`"}`)

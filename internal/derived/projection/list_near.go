@@ -46,7 +46,11 @@ func (s *Service) listNear(ctx context.Context, t j17.Tenant, ask *ListAsk) (*Li
 	}
 
 	// Where it goes on.
-	g := &page{s: s, at: r, d: d, list: p.identity(d) + " near " + strconv.FormatFloat(ask.Near.Center.Lat, 'g', -1, 64) + " " + strconv.FormatFloat(ask.Near.Center.Lng, 'g', -1, 64) + " " + strconv.FormatFloat(ask.Near.Radius, 'g', -1, 64), count: ask.Count}
+	g := &page{s: s, at: r, d: d, list: p.identity(d) + " near " + strconv.FormatFloat(
+		ask.Near.Center.Lat, 'g', -1, 64,
+	) + " " + strconv.FormatFloat(ask.Near.Center.Lng, 'g', -1, 64) + " " + strconv.FormatFloat(
+		ask.Near.Radius, 'g', -1, 64,
+	), count: ask.Count}
 	after, err := placeOf(g.list, ask.Start)
 	if err != nil {
 		return nil, err
@@ -87,9 +91,11 @@ func (s *Service) listNear(ctx context.Context, t j17.Tenant, ask *ListAsk) (*Li
 	return l, err
 }
 
-// addNear adds those of a batch to the page that the filters let through. It reports true where the page is full, or as much was looked at as may be for
-// one, and there is more.
-func (g *page) addNear(ctx context.Context, l *List, p *plan, steps [][]value.Step, batch []place.Found) (full bool, err error) {
+// addNear adds those of a batch to the page that the filters let through. It reports true where the page is full, or as
+// much was looked at as may be for one, and there is more.
+func (g *page) addNear(
+	ctx context.Context, l *List, p *plan, steps [][]value.Step, batch []place.Found,
+) (full bool, err error) {
 	ids := make([]string, len(batch))
 	for i := range batch {
 		ids[i] = batch[i].ID
@@ -124,7 +130,10 @@ func (g *page) addNear(ctx context.Context, l *List, p *plan, steps [][]value.St
 			l.Next = cursorTo(g.list, behind)
 			return true, nil
 		}
-		l.Rows = append(l.Rows, Row{ID: ids[i], Names: v.Names, Data: v.Data, Tag: v.Tag, Err: v.Err, Distance: batch[i].Distance, Geo: batch[i].Geo})
+		l.Rows = append(l.Rows, Row{
+			ID: ids[i], Names: v.Names, Data: v.Data, Tag: v.Tag, Err: v.Err, Distance: batch[i].Distance,
+			Geo: batch[i].Geo,
+		})
 	}
 	if full = len(values) < len(batch); full {
 		l.Next, l.Early = cursorTo(g.list, textOfMark(batch[len(values)-1].Mark)), true
@@ -145,8 +154,9 @@ func fieldSteps(p *plan) ([][]value.Step, error) {
 	return steps, nil
 }
 
-// filtered returns a row as the equalities of the plan let it through, nil where they do not. All fields of one that cannot be computed are null to them, and
-// so are those of one that has more entries than a row may have, which has an error in the place of its data then, as where an index finds it.
+// filtered returns a row as the equalities of the plan let it through, nil where they do not. All fields of one that
+// cannot be computed are null to them, and so are those of one that has more entries than a row may have, which has an
+// error in the place of its data then, as where an index finds it.
 func (g *page) filtered(p *plan, v *Value, steps [][]value.Step) (*Value, error) {
 	if len(p.equal) == 0 {
 		return v, nil

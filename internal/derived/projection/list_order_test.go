@@ -6,8 +6,8 @@ import (
 	"j17/internal/derived/projection"
 )
 
-// TestTheOrderOfEqualValues: rows that a filter finds by the text and by the value that its own text spells come in the order of the field, if that is asked
-// for, as those of a list of values do.
+// TestTheOrderOfEqualValues: rows that a filter finds by the text and by the value that its own text spells come in the
+// order of the field, if that is asked for, as those of a list of values do.
 func TestTheOrderOfEqualValues(t *testing.T) {
 	f := newListed(t)
 	f.make(t, "ticket", id(1), `{"team":"red","points":"5"}`)
@@ -21,7 +21,8 @@ func TestTheOrderOfEqualValues(t *testing.T) {
 		{map[string]string{"points.in": "5"}, "points", "2 1"},
 		{map[string]string{"points": "5", "team": "red"}, "points", "2 1"},
 		{map[string]string{"points": "5"}, "", "1 2"},
-		{map[string]string{"team": "red"}, "team", "2 1"}, // of one value: by the points that the shortest index that begins with it has
+		// Of one value: by the points that the shortest index that begins with it has.
+		{map[string]string{"team": "red"}, "team", "2 1"},
 	} {
 		ask := projection.ListAsk{Name: "tickets", Filters: c.filters, Count: 1}
 		if c.order != "" {

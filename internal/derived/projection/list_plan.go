@@ -16,7 +16,8 @@ type plan struct {
 	index int
 	// fields are those of the index.
 	fields []string
-	// equal are the conditions on the first fields, in the order of the index; next is that on the field behind them, nil for none.
+	// equal are the conditions on the first fields, in the order of the index; next is that on the field behind them,
+	// nil for none.
 	equal []*condition
 	next  *condition
 }
@@ -24,8 +25,9 @@ type plan struct {
 // byID is the index of a plan that needs none.
 const byID = -1
 
-// planQuery finds the index that serves a query: equality on its first fields, one other condition or the order on the next one. Of
-// several it is the shortest, of those the first. What no index serves is refused with the index that would.
+// planQuery finds the index that serves a query: equality on its first fields, one other condition or the order on the
+// next one. Of several it is the shortest, of those the first. What no index serves is refused with the index that
+// would.
 func planQuery(of *spec.Projection, q listQuery) (plan, error) {
 	if len(q.conditions) == 0 && q.order == "" {
 		return plan{query: q, index: byID}, nil
@@ -58,7 +60,8 @@ func serves(x *spec.Index, q listQuery) (p plan, ok bool) {
 		}
 	}
 	if x.Words || p.next != nil && p.next.op == words {
-		return p, x.Words && p.next != nil && p.next.op == words && len(p.equal) == 0 && q.order == "" && p.next.field == p.fields[0]
+		return p, x.Words && p.next != nil && p.next.op == words && len(p.equal) == 0 && q.order == "" &&
+			p.next.field == p.fields[0]
 	}
 
 	// The fields of the equalities are the first ones, in whatever order they are asked for.
@@ -71,7 +74,9 @@ func serves(x *spec.Index, q listQuery) (p plan, ok bool) {
 			return p, false
 		}
 	}
-	slices.SortFunc(p.equal, func(a, b *condition) int { return slices.Index(p.fields, a.field) - slices.Index(p.fields, b.field) })
+	slices.SortFunc(
+		p.equal, func(a, b *condition) int { return slices.Index(p.fields, a.field) - slices.Index(p.fields, b.field) },
+	)
 
 	// What is asked of another field, and the order, is about the next one.
 	var behind string
@@ -140,8 +145,8 @@ func notIndexed(of *spec.Projection, q listQuery) error {
 	return e.At(j17.Printable(q.conditions[0].field))
 }
 
-// noSuchFilter begins the refusal of a query. Of a field in an index with a word behind it that is no filter, it first says which there are:
-// who writes that hardly means a member of that name.
+// noSuchFilter begins the refusal of a query. Of a field in an index with a word behind it that is no filter, it first
+// says which there are: who writes that hardly means a member of that name.
 func noSuchFilter(of *spec.Projection, q listQuery) string {
 	for i := range q.conditions {
 		c := &q.conditions[i]
@@ -170,7 +175,8 @@ func meant(of *spec.Projection, q listQuery) string {
 // maxIndexFields is how many fields an index has at most.
 const maxIndexFields = 5
 
-// wantedIndex returns the fields of the index that would serve a query, whether the result has them or not; none where no index can.
+// wantedIndex returns the fields of the index that would serve a query, whether the result has them or not; none where
+// no index can.
 func wantedIndex(q listQuery) (fields []string, isWords bool) {
 	next := q.order
 	for i := range q.conditions {

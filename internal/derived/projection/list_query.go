@@ -30,7 +30,9 @@ const (
 
 // operators are the words that stand for operators behind the name of a field.
 func operators() map[string]operator {
-	return map[string]operator{"in": among, "prefix": prefix, "gt": above, "gte": least, "lt": below, "lte": most, "words": words}
+	return map[string]operator{
+		"in": among, "prefix": prefix, "gt": above, "gte": least, "lt": below, "lte": most, "words": words,
+	}
 }
 
 // Limits of a query.
@@ -43,8 +45,8 @@ const (
 	maxOperand = 4 << 10
 )
 
-// condition is what a query asks of one field. Which members count depends on the kind of the first operator: an equality or a
-// list of values has values; a prefix or words a text; and a range its bounds.
+// condition is what a query asks of one field. Which members count depends on the kind of the first operator: an
+// equality or a list of values has values; a prefix or words a text; and a range its bounds.
 type condition struct {
 	field string
 	op    operator
@@ -52,8 +54,8 @@ type condition struct {
 	values []value.Value
 	// text is the prefix, or all words.
 	text string
-	// low and high are the bounds of a range, missing where it has none; never reports that they are of different kinds, so that no
-	// value is between them.
+	// low and high are the bounds of a range, missing where it has none; never reports that they are of different
+	// kinds, so that no value is between them.
 	low, high bound
 	never     bool
 }
@@ -68,14 +70,14 @@ type bound struct {
 // listQuery is what a list is asked for. Its conditions are in the order of their fields.
 type listQuery struct {
 	conditions []condition
-	// order is the field by which rows are to come, "" where that is not said, or where all rows have the same value in it; backward asks for
-	// the reverse.
+	// order is the field by which rows are to come, "" where that is not said, or where all rows have the same value in
+	// it; backward asks for the reverse.
 	order    string
 	backward bool
 }
 
-// readQuery reads the filters of a list and its order; indexes are those of the projection. What is wrong with a value is an error of
-// the parameter; whether an index serves the query is the planner's business.
+// readQuery reads the filters of a list and its order; indexes are those of the projection. What is wrong with a value
+// is an error of the parameter; whether an index serves the query is the planner's business.
 func readQuery(indexes []spec.Index, filters map[string]string, order *string) (listQuery, error) {
 	var q listQuery
 	if order != nil {
@@ -105,8 +107,8 @@ func readQuery(indexes []spec.Index, filters map[string]string, order *string) (
 		}
 	}
 
-	// What all rows share orders nothing. Where an equal value has several readings, such as 5 and "5", rows come in the order of these, as those of a
-	// list of values do.
+	// What all rows share orders nothing. Where an equal value has several readings, such as 5 and "5", rows come in
+	// the order of these, as those of a list of values do.
 	if c := byField[q.order]; c != nil && c.op == equal {
 		if len(c.values) == 1 {
 			q.order = ""
@@ -147,11 +149,13 @@ func (b *bound) narrow(with *bound, end int) {
 	}
 }
 
-// readCondition reads one parameter. A name that is an indexed field as it stands means that field; else its last step may be an
-// operator.
+// readCondition reads one parameter. A name that is an indexed field as it stands means that field; else its last step
+// may be an operator.
 func readCondition(indexes []spec.Index, name, text string) (condition, error) {
 	c := condition{field: name}
-	indexed := slices.ContainsFunc(indexes, func(x spec.Index) bool { return !x.Words && slices.Contains(fieldNames(&x), name) })
+	indexed := slices.ContainsFunc(
+		indexes, func(x spec.Index) bool { return !x.Words && slices.Contains(fieldNames(&x), name) },
+	)
 	if dot := strings.LastIndexByte(name, '.'); dot > 0 && !indexed {
 		if op, ok := operators()[name[dot+1:]]; ok {
 			c.field, c.op = name[:dot], op
@@ -175,7 +179,9 @@ func readCondition(indexes []spec.Index, name, text string) (condition, error) {
 		c.text = literalText(text)
 	case words:
 		if c.text = text; len(index.AskedWords(text)) > maxWords {
-			return c, j17.Errorf(j17.CodeInvalidParameter, "More than %d words are looked for", maxWords).At(j17.Printable(name))
+			return c, j17.Errorf(j17.CodeInvalidParameter, "More than %d words are looked for", maxWords).At(
+				j17.Printable(name),
+			)
 		}
 	case above, below, least, most:
 		if isHugeNumber(text) {
@@ -188,8 +194,8 @@ func readCondition(indexes []spec.Index, name, text string) (condition, error) {
 	return c, nil
 }
 
-// setBound sets the end of the range that the operator is about. A text that spells a scalar of JSON means that: a bound finds values of
-// its own kind.
+// setBound sets the end of the range that the operator is about. A text that spells a scalar of JSON means that: a
+// bound finds values of its own kind.
 func (c *condition) setBound(text string, open bool) {
 	b := bound{value: value.StringValue(literalText(text)), open: open}
 	if v, err := value.ParseString(text); err == nil && isScalar(v) {
@@ -217,8 +223,8 @@ func literalText(text string) string {
 	return text
 }
 
-// splitList takes a list of values apart at its commas, but for those in quotes. It is closed unless a value begins with a quote that no
-// other one ends.
+// splitList takes a list of values apart at its commas, but for those in quotes. It is closed unless a value begins
+// with a quote that no other one ends.
 func splitList(text string) (parts []string, closed bool) {
 	for {
 		end := strings.IndexByte(text, ',')
@@ -240,8 +246,8 @@ func splitList(text string) (parts []string, closed bool) {
 	}
 }
 
-// quotedPrefix returns the length of the JSON string that a list begins with, 0 where it begins with none that is a whole value, and -1
-// where it has no end.
+// quotedPrefix returns the length of the JSON string that a list begins with, 0 where it begins with none that is a
+// whole value, and -1 where it has no end.
 func quotedPrefix(text string) int {
 	if !strings.HasPrefix(text, `"`) {
 		return 0
@@ -269,7 +275,8 @@ func isScalar(v value.Value) bool {
 	return false
 }
 
-// rank orders kinds as rows come: null and what is missing, false, true, numbers, texts, and then what has no order of its own.
+// rank orders kinds as rows come: null and what is missing, false, true, numbers, texts, and then what has no order of
+// its own.
 func rank(v value.Value) int {
 	switch v.Kind() {
 	case value.Missing, value.Null:

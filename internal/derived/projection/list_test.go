@@ -22,8 +22,8 @@ func (f *fixture) list(tb testing.TB, ask projection.ListAsk) *projection.List {
 	return l
 }
 
-// patiently asks again where an index is not ready: on a machine that has much else to do, it takes longer than a reader waits. Each question
-// waits for some seconds by itself.
+// patiently asks again where an index is not ready: on a machine that has much else to do, it takes longer than a
+// reader waits. Each question waits for some seconds by itself.
 func patiently[T any](ask func() (T, error)) (got T, err error) {
 	const most = 12
 	for range most {
@@ -64,7 +64,9 @@ func (f *fixture) count(tb testing.TB, name string, filters map[string]string) u
 // TestListsByID pages through rows while there come more: none that stays is skipped or comes twice.
 func TestListsByID(t *testing.T) {
 	f := newFixture(t, shopSpec, projection.Options{})
-	if l := f.list(t, projection.ListAsk{Name: "details", Count: 5}); len(l.Rows) > 0 || l.Next != "" || !l.Position.IsZero() {
+	if l := f.list(t, projection.ListAsk{
+		Name: "details", Count: 5,
+	}); len(l.Rows) > 0 || l.Next != "" || !l.Position.IsZero() {
 		t.Errorf("an empty environment has %+v", l)
 	}
 	var want []string
@@ -92,13 +94,15 @@ func TestListsByID(t *testing.T) {
 	if row := l.Rows[1]; row.ID != id(2) || string(row.Data) != `{"total":99,"customer":null,"vat":null,"products":[]}` || l.Position.Compare(written.IDs[0]) < 0 {
 		t.Errorf("%+v", l)
 	}
-	if n, all := f.count(t, "details", nil), f.pages(t, projection.ListAsk{Name: "details", Count: 1000}, nil); n != uint64(len(all)) {
+	if n, all := f.count(t, "details", nil),
+		f.pages(t, projection.ListAsk{Name: "details", Count: 1000}, nil); n != uint64(len(all)) {
 		t.Errorf("%d rows are counted of %d", n, len(all))
 	}
 
 	// Handles stand there, and what a row cannot be computed for.
 	f.make(t, "bill", id(1), `{"n":1}`)
-	if row := f.list(t, projection.ListAsk{Name: "bills", Count: 1}).Rows[0]; !strings.HasPrefix(row.Handle, "bil_") || string(row.Data) != `{"n":1}` {
+	if row := f.list(t, projection.ListAsk{Name: "bills", Count: 1}).Rows[0]; !strings.HasPrefix(row.Handle, "bil_") ||
+		string(row.Data) != `{"n":1}` {
 		t.Errorf("%+v", row)
 	}
 	var lines string
@@ -112,8 +116,8 @@ func TestListsByID(t *testing.T) {
 	}
 }
 
-// TestRowsAreKeptFromTheSecondTimeOn lists rows again and again: what was asked for once leaves nothing behind, and from the third time on
-// nothing is computed. A row that is read by itself is kept at once.
+// TestRowsAreKeptFromTheSecondTimeOn lists rows again and again: what was asked for once leaves nothing behind, and
+// from the third time on nothing is computed. A row that is read by itself is kept at once.
 func TestRowsAreKeptFromTheSecondTimeOn(t *testing.T) {
 	f := newFixture(t, shopSpec, projection.Options{})
 	const rows = 10
@@ -126,7 +130,8 @@ func TestRowsAreKeptFromTheSecondTimeOn(t *testing.T) {
 		f.list(t, projection.ListAsk{Name: "details", Count: rows})
 		after := f.Stats()
 		kept, hits := after.Kept, int(after.Hits-before.Hits)
-		if (kept > few) != (n > 0) || (hits > few) != (n > 1) || kept > rows || hits+int(after.Misses-before.Misses) != rows {
+		if (kept > few) != (n > 0) || (hits > few) != (n > 1) || kept > rows ||
+			hits+int(after.Misses-before.Misses) != rows {
 			t.Errorf("list %d: %d of its rows were kept and %d are", n, hits, kept)
 		}
 	}

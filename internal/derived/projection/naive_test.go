@@ -8,8 +8,8 @@ import (
 	"j17/internal/base/value"
 )
 
-// naive evaluates definitions of the named form as their text says, one step after the other: it shares nothing with the compiled plan but
-// values.
+// naive evaluates definitions of the named form as their text says, one step after the other: it shares nothing with
+// the compiled plan but values.
 type naive struct {
 	// state returns the state of an aggregate, missing where it has no events.
 	state func(aggregateType, id string) value.Value
@@ -218,7 +218,9 @@ func entriesOf(v value.Value) value.Value {
 	case value.Object:
 		var all []value.Value
 		for _, m := range v.Members() {
-			all = append(all, value.ObjectValue(value.Member{Key: "key", Value: value.StringValue(m.Key)}, value.Member{Key: "value", Value: m.Value}))
+			all = append(all, value.ObjectValue(value.Member{Key: "key", Value: value.StringValue(m.Key)}, value.Member{
+				Key: "value", Value: m.Value,
+			}))
 		}
 		return value.ArrayValue(all...)
 	default:

@@ -25,8 +25,8 @@ func numbersTo(n int) string {
 	return "[" + strings.Join(all, ",") + "]"
 }
 
-// TestOverfullRows: a row that has more entries than a row may have is found as if all of its fields were null, and says so in the place of its data. One
-// whose fields are null, or have nulls in them, does not.
+// TestOverfullRows: a row that has more entries than a row may have is found as if all of its fields were null, and
+// says so in the place of its data. One whose fields are null, or have nulls in them, does not.
 func TestOverfullRows(t *testing.T) {
 	t.Parallel()
 	f := newIndexed(t, overfullSpec)
@@ -39,11 +39,13 @@ func TestOverfullRows(t *testing.T) {
 		want    []string
 		failed  string
 	}{
-		"found by its title":   {map[string]string{"title": "fits"}, []string{id(2)}, ""},
-		"where it is not":      {map[string]string{"title": "large"}, nil, ""},
-		"where it is":          {map[string]string{"title": "null"}, []string{id(1), id(3), id(4)}, id(1)},
-		"in the compound one":  {map[string]string{"tags": "null"}, []string{id(1), id(3), id(4)}, id(1)},
-		"by both of its parts": {map[string]string{"tags": "null", "people": "null"}, []string{id(1), id(3), id(4)}, id(1)},
+		"found by its title":  {map[string]string{"title": "fits"}, []string{id(2)}, ""},
+		"where it is not":     {map[string]string{"title": "large"}, nil, ""},
+		"where it is":         {map[string]string{"title": "null"}, []string{id(1), id(3), id(4)}, id(1)},
+		"in the compound one": {map[string]string{"tags": "null"}, []string{id(1), id(3), id(4)}, id(1)},
+		"by both of its parts": {
+			map[string]string{"tags": "null", "people": "null"}, []string{id(1), id(3), id(4)}, id(1),
+		},
 	} {
 		var got []string
 		for _, r := range f.list(t, projection.ListAsk{Name: "tags", Filters: c.filters, Count: 10}).Rows {
@@ -60,7 +62,8 @@ func TestOverfullRows(t *testing.T) {
 	// Trying the definition tells of it.
 	definition := `{"name":"again","for_each":"item","sources":{"i":"$key"},"select":{"tags":"$.i.tags","people":"$.i.people"},"index":[["tags","people"]]}`
 	tried, err := f.Try(t.Context(), enginetest.Tenant, projection.Posting{Definition: []byte(definition)}, 10)
-	if err != nil || tried.Replay.Failed != 1 || len(tried.Replay.Differences) != 1 || tried.Replay.Differences[0].Key != "item:"+id(1) {
+	if err != nil || tried.Replay.Failed != 1 || len(tried.Replay.Differences) != 1 ||
+		tried.Replay.Differences[0].Key != "item:"+id(1) {
 		t.Errorf("tried: %+v, %v", tried.Replay, err)
 	}
 }
@@ -75,7 +78,8 @@ func newNearlyOverfull(tb testing.TB, rows int) *fixture {
 	return f
 }
 
-// TestOverfullRowsAreToldWithoutTheirEntries: to tell rows whose fields are null from those that have too many entries makes none of these.
+// TestOverfullRowsAreToldWithoutTheirEntries: to tell rows whose fields are null from those that have too many entries
+// makes none of these.
 func TestOverfullRowsAreToldWithoutTheirEntries(t *testing.T) {
 	const rows, mostEach = 4, 3000
 	f := newNearlyOverfull(t, rows)

@@ -30,7 +30,8 @@ const (
 const headKey = "head"
 
 const (
-	// MaxPosted is how many definitions may be posted to an environment, maxPostedBytes how many bytes they may have together.
+	// MaxPosted is how many definitions may be posted to an environment, maxPostedBytes how many bytes they may have
+	// together.
 	MaxPosted      = 1000
 	maxPostedBytes = 8 << 20
 	// maxChanges is how often a change is tried again that others have overtaken.
@@ -106,14 +107,16 @@ func (s *Service) posted(ctx context.Context, t j17.Tenant) (*postings, error) {
 
 // find returns the definition that is posted under a name, nil for none.
 func (p *postings) find(name string) *posting {
-	if i, ok := slices.BinarySearchFunc(p.all, name, func(d posting, name string) int { return strings.Compare(d.Name, name) }); ok {
+	if i, ok := slices.BinarySearchFunc(
+		p.all, name, func(d posting, name string) int { return strings.Compare(d.Name, name) },
+	); ok {
 		return &p.all[i]
 	}
 	return nil
 }
 
-// write returns the writes that replace what is posted under some names, nil for what goes away. They hold if nobody else has changed
-// anything since.
+// write returns the writes that replace what is posted under some names, nil for what goes away. They hold if nobody
+// else has changed anything since.
 func (p *postings) write(change map[string]*posting) ([]store.Side, error) {
 	head, sides := p.head, []store.Side{}
 	for _, name := range slices.Sorted(maps.Keys(change)) {
@@ -151,9 +154,12 @@ func (p *postings) write(change map[string]*posting) ([]store.Side, error) {
 	return append(sides, side), nil
 }
 
-// change changes what is posted to an environment under the spec that is deployed to it: decide says what replaces what, nil for
-// nothing. It is asked again when others were faster.
-func (s *Service) change(ctx context.Context, t j17.Tenant, decide func(*spec.Compiled, *postings) (map[string]*posting, []store.Side, error)) error {
+// change changes what is posted to an environment under the spec that is deployed to it: decide says what replaces
+// what, nil for nothing. It is asked again when others were faster.
+func (s *Service) change(
+	ctx context.Context, t j17.Tenant,
+	decide func(*spec.Compiled, *postings) (map[string]*posting, []store.Side, error),
+) error {
 	var err error
 	for range maxChanges {
 		err = s.hold(ctx, t, func(compiled *spec.Compiled, deployed store.Fence) error {
@@ -242,8 +248,8 @@ func ofSpec(name, action string) error {
 	return j17.Errorf(j17.CodeConflict, "The spec declares the projection '%s', so it cannot be %s here. Change the spec and deploy it.", name, action)
 }
 
-// Beside tells what a spec would mean for what was posted to an environment: what it declares itself is taken over, and what is not
-// valid under it goes away if it is deployed by force.
+// Beside tells what a spec would mean for what was posted to an environment: what it declares itself is taken over, and
+// what is not valid under it goes away if it is deployed by force.
 func (s *Service) Beside(ctx context.Context, t j17.Tenant, after *spec.Compiled) (part.Beside, error) {
 	there, err := s.posted(ctx, t)
 	if err != nil {

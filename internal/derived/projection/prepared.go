@@ -20,8 +20,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// preparedSpace has the definitions that take the place of the present ones once their indexes are built, under their names. They are due
-// when it is to be looked whether that is so; one that cannot be is no longer due, and says why.
+// preparedSpace has the definitions that take the place of the present ones once their indexes are built, under their
+// names. They are due when it is to be looked whether that is so; one that cannot be is no longer due, and says why.
 const preparedSpace store.Space = "projections.prepared"
 
 const (
@@ -58,7 +58,8 @@ func preparedAt(sm store.Moment, in *inForce) (map[string]*prepared, error) {
 		if err != nil {
 			return nil, err
 		}
-		if made, _ := spec.CompileProjection(p.Definition, in.compiled); made != nil && in.compiled.Projections[p.Name] == nil {
+		if made, _ := spec.CompileProjection(p.Definition, in.compiled); made != nil &&
+			in.compiled.Projections[p.Name] == nil {
 			p.definition = &definition{Projection: made, posted: &p.posting}
 		}
 		all[p.Name] = p
@@ -85,15 +86,19 @@ func (s *Service) preparation(ctx context.Context, t j17.Tenant, next *posting) 
 	if err != nil {
 		return store.Side{}, err
 	}
-	if len(items) == maxPrepared && !slices.ContainsFunc(items, func(it store.Item) bool { return it.Key == next.Name }) {
+	if len(items) == maxPrepared &&
+		!slices.ContainsFunc(items, func(it store.Item) bool { return it.Key == next.Name }) {
 		return store.Side{}, j17.Errorf(j17.CodeConflict, "%d projections of the environment are being prepared, which is the most at a time. Wait for one, or cancel one.", maxPrepared)
 	}
 	raw, err := json.Marshal(prepared{posting: *next})
-	return store.Side{Op: store.Put, Space: preparedSpace, Key: next.Name, Value: raw, Due: s.clock.Now().Add(settleTime + preparedPause)}, err
+	return store.Side{
+		Op: store.Put, Space: preparedSpace, Key: next.Name, Value: raw,
+		Due: s.clock.Now().Add(settleTime + preparedPause),
+	}, err
 }
 
-// prepare begins to build what a prepared definition needs, waits a little, and lets it take its place if that was enough. Else that
-// is left to the background.
+// prepare begins to build what a prepared definition needs, waits a little, and lets it take its place if that was
+// enough. Else that is left to the background.
 func (s *Service) prepare(ctx context.Context, t j17.Tenant, next *posting) error {
 	s.Adopted(ctx, t)
 	s.Settled(ctx, t)
@@ -112,7 +117,9 @@ func (s *Service) prepare(ctx context.Context, t j17.Tenant, next *posting) erro
 	if err != nil || failed != "" || !built {
 		return err // the background says what has failed
 	}
-	err = s.take(ctx, t, p, store.Side{Op: store.Delete, Space: preparedSpace, Key: p.Name, Cond: store.IfRev, Rev: p.rev})
+	err = s.take(ctx, t, p, store.Side{
+		Op: store.Delete, Space: preparedSpace, Key: p.Name, Cond: store.IfRev, Rev: p.rev,
+	})
 	if noRoom(err) != "" {
 		return nil // the same
 	}
@@ -132,7 +139,9 @@ func (s *Service) built(ctx context.Context, t j17.Tenant, p *prepared) (done bo
 	case r.in.compiled.Projections[p.Name] != nil:
 		return false, "A spec that declares a projection of that name has been deployed meanwhile.", nil
 	}
-	if done, failed, err = s.allBuilt(ctx, t, s.needs(r, &definition{Projection: made, posted: &p.posting})); err != nil {
+	if done, failed, err = s.allBuilt(ctx, t, s.needs(r, &definition{
+		Projection: made, posted: &p.posting,
+	})); err != nil {
 		return false, "", err
 	}
 
@@ -145,7 +154,9 @@ func (s *Service) built(ctx context.Context, t j17.Tenant, p *prepared) (done bo
 }
 
 // allBuilt reports whether indexes are built, or why they cannot be. Those that nobody has begun are begun.
-func (s *Service) allBuilt(ctx context.Context, t j17.Tenant, needs []*index.Definition) (done bool, failed string, err error) {
+func (s *Service) allBuilt(
+	ctx context.Context, t j17.Tenant, needs []*index.Definition,
+) (done bool, failed string, err error) {
 	done = true
 	for _, x := range needs {
 		status, err := s.indexes.Ensure(ctx, t, x)
@@ -160,8 +171,8 @@ func (s *Service) allBuilt(ctx context.Context, t j17.Tenant, needs []*index.Def
 	return done, "", nil
 }
 
-// take lets a prepared definition take its place: from one position on it counts, with its indexes. finish is the write that ends its
-// preparation.
+// take lets a prepared definition take its place: from one position on it counts, with its indexes. finish is the write
+// that ends its preparation.
 func (s *Service) take(ctx context.Context, t j17.Tenant, p *prepared, finish store.Side) error {
 	err := s.change(ctx, t, func(in *spec.Compiled, _ *postings) (map[string]*posting, []store.Side, error) {
 		it, err := s.store.Get(ctx, t, preparedSpace, p.Name)
@@ -210,7 +221,8 @@ func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 	}
 }
 
-// noRoom says that there is no room for a definition among those that are posted, where that is why it could not take its place; else "".
+// noRoom says that there is no room for a definition among those that are posted, where that is why it could not take
+// its place; else "".
 func noRoom(err error) string {
 	if refused, ok := errors.AsType[*j17.Error](err); ok && refused.Code == j17.CodePayloadTooLarge {
 		return "There was no room for it: " + refused.Message
@@ -276,7 +288,8 @@ func (n *nextSpecs) needs(s *Service, t j17.Tenant) []*index.Definition {
 	return all
 }
 
-// Ready begins to build the indexes that a spec needs which is to be deployed, waits a little, and tells how far they are.
+// Ready begins to build the indexes that a spec needs which is to be deployed, waits a little, and tells how far they
+// are.
 func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decider) (part.Readiness, error) {
 	r, err := s.readings.now(ctx, t)
 	if err != nil {

@@ -40,8 +40,8 @@ func (p *pricing) spend(made pricing) {
 	p.bytes -= min(made.bytes, p.bytes)
 }
 
-// next is how many rows are made in the next step of an index when so much was made of it, 0 where it is enough. The first step has one row,
-// the others as many as there is room for when they are like those before.
+// next is how many rows are made in the next step of an index when so much was made of it, 0 where it is enough. The
+// first step has one row, the others as many as there is room for when they are like those before.
 func (p *pricing) next(made pricing, last int) int {
 	if made.rows == 0 {
 		return 1
@@ -118,7 +118,8 @@ func (t *dryRun) costOf(ctx context.Context, x *index.Definition, room pricing) 
 	return made, nil
 }
 
-// rowsOf makes rows of an index, fewer at a time where they are too much together. A row that is too much by itself is left out.
+// rowsOf makes rows of an index, fewer at a time where they are too much together. A row that is too much by itself is
+// left out.
 func (t *dryRun) rowsOf(ctx context.Context, x *index.Definition, ids []string) ([]index.Row, error) {
 	rows, err := x.Rows(ctx, t.before.t, t.after.m.At(), ids)
 	switch middle := len(ids) / 2; {

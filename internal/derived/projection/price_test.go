@@ -45,8 +45,8 @@ func labelled(labels int) string {
 	return `{"k":1,"by":"` + id(0) + `","labels":[` + strings.Join(all, ",") + `]}`
 }
 
-// byLabels is a definition whose rows have an entry for each label. All of them are made of the first note, too: the widest says how many were
-// made beside it.
+// byLabels is a definition whose rows have an entry for each label. All of them are made of the first note, too: the
+// widest says how many were made beside it.
 const byLabels = `"for_each":"note","sources":{"n":"$key","first":{"type":"note","id":"$.n.by"}},
 	"select":{"k":"$.n.k","labels":"$.n.labels[*].n","n":"$.n.k","first":"$.first.k"},"index":["k",["labels","n"],"first"]}`
 
@@ -66,7 +66,9 @@ func TestThePriceIsBounded(t *testing.T) {
 			t.Errorf("%+v, want %d rows of %d entries", p, rows, labels+3)
 		}
 	}
-	tried, err := s.views.Try(t.Context(), s.tenant, projection.Posting{Definition: []byte(`{"name":"listed",` + byLabels)}, 1)
+	tried, err := s.views.Try(
+		t.Context(), s.tenant, projection.Posting{Definition: []byte(`{"name":"listed",` + byLabels)}, 1,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,14 +93,17 @@ func TestThePriceIsBounded(t *testing.T) {
 	}
 }
 
-// TestThePriceOfManySmallRowsIsExact: several projections of some thousand rows with a handful of entries are made whole.
+// TestThePriceOfManySmallRowsIsExact: several projections of some thousand rows with a handful of entries are made
+// whole.
 func TestThePriceOfManySmallRowsIsExact(t *testing.T) {
 	t.Parallel()
 	const rows = 2000
 	s := newServer(t)
 	s.deploy(t, notes(keep, ""))
 	s.makeNotes(t, rows, labelled(10))
-	trials, err := s.views.TrySpec(t.Context(), s.tenant, compiled(t, notes(keep, `"a":{`+byLabels+`,"b":{`+byLabels+`,"c":{`+byLabels)), 1)
+	trials, err := s.views.TrySpec(
+		t.Context(), s.tenant, compiled(t, notes(keep, `"a":{`+byLabels+`,"b":{`+byLabels+`,"c":{`+byLabels)), 1,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,9 @@
-// Package projection answers reads of projections: views over several aggregates that a spec declares, or that were posted to an
-// environment. Whatever is read is what all aggregates were as of one position of the feed, and that position is not before any write
-// that was acknowledged when the request came.
+// Package projection answers reads of projections: views over several aggregates that a spec declares, or that were
+// posted to an environment. Whatever is read is what all aggregates were as of one position of the feed, and that
+// position is not before any write that was acknowledged when the request came.
 //
-// Reading: now takes the position (projection.go), evaluate.go loads sources stage by stage and puts the result together, kept.go holds
-// results as long as nothing that they were made of has changed (read.go).
+// Reading: now takes the position (projection.go), evaluate.go loads sources stage by stage and puts the result
+// together, kept.go holds results as long as nothing that they were made of has changed (read.go).
 //
 // The decisions behind it are in docs/internals/derived.md.
 package projection
@@ -46,14 +46,15 @@ type Options struct {
 	Logger *slog.Logger
 	// CacheBytes bounds the memory for values that are kept; 0 means DefaultCacheBytes.
 	CacheBytes int64
-	// Hold calls f while no spec is deployed to an environment, with the spec that is deployed there and what holds as long as it is: that
-	// of the service that deploys, which is made after this one.
+	// Hold calls f while no spec is deployed to an environment, with the spec that is deployed there and what holds as
+	// long as it is: that of the service that deploys, which is made after this one.
 	Hold func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
 	// SpecPrepared, if not nil, reports whether a spec of an environment waits for its indexes to be built.
 	SpecPrepared func(ctx context.Context, t j17.Tenant) (bool, error)
 	// Worker does what goes on in the background.
 	Worker *worker.Kit
-	// Changed, if not nil, is called for environments whose projections or handlers have changed: code that shows their values reads them again.
+	// Changed, if not nil, is called for environments whose projections or handlers have changed: code that shows their
+	// values reads them again.
 	Changed func(j17.Tenant)
 }
 
@@ -72,8 +73,8 @@ type Service struct {
 	changed      func(j17.Tenant)
 	specPrepared func(ctx context.Context, t j17.Tenant) (bool, error)
 
-	// waiting hands out the definitions that are prepared, adopting has whose turn it is to change the indexes of an environment, specs has
-	// the specs that are prepared.
+	// waiting hands out the definitions that are prepared, adopting has whose turn it is to change the indexes of an
+	// environment, specs has the specs that are prepared.
 	waiting  *worker.Queue
 	adopting turns
 	specs    nextSpecs
@@ -94,25 +95,28 @@ func New(o Options) *Service {
 		o.SpecPrepared = func(context.Context, j17.Tenant) (bool, error) { return false, nil }
 	}
 	s := &Service{
-		store: o.Store, engine: o.Engine, indexes: o.Indexes, places: o.Places, clock: o.Clock, logger: o.Logger, hold: o.Hold, changed: o.Changed, specPrepared: o.SpecPrepared, settle: settleTime,
+		store: o.Store, engine: o.Engine, indexes: o.Indexes, places: o.Places, clock: o.Clock, logger: o.Logger,
+		hold: o.Hold, changed: o.Changed, specPrepared: o.SpecPrepared, settle: settleTime,
 		verifying: newVerifications(),
 	}
 	s.readings = &readings{store: o.Store, engine: o.Engine}
 	s.lookups = &indexReader{indexes: o.Indexes, readings: s.readings, adopting: &s.adopting}
 	s.values = &evaluator{
-		engine: o.Engine, indexes: o.Indexes, lookups: s.lookups, clock: o.Clock, kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)),
+		engine: o.Engine, indexes: o.Indexes, lookups: s.lookups, clock: o.Clock,
+		kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)),
 	}
 	s.values.bound(maxStates)
 	if o.Worker != nil {
 		s.waiting = o.Worker.Queue(worker.Work{
-			Name: "prepared_projections", Store: o.Store, Space: preparedSpace, Do: s.carryOn, Lease: preparedLease, AtOnce: preparedAtOnce,
+			Name: "prepared_projections", Store: o.Store, Space: preparedSpace, Do: s.carryOn, Lease: preparedLease,
+			AtOnce: preparedAtOnce,
 		})
 	}
 	return s
 }
 
-// bound says how many bytes of states may be looked at together; all evaluations may have twice as many, and those of one environment
-// three quarters of that.
+// bound says how many bytes of states may be looked at together; all evaluations may have twice as many, and those of
+// one environment three quarters of that.
 func (s *evaluator) bound(states int) {
 	s.maxStates, s.memory = states, work.NewPool(2*int64(states), int64(states)*3/2)
 }

@@ -19,9 +19,10 @@ import (
 	"j17/internal/storage/store"
 )
 
-// A query finds the aggregates of a type by a field of their states. All queries of an environment about the same field share one index
-// over the states. It tells who may be meant: those that it shows, and those with events between its position and that of the read. All of
-// these are loaded as of the position of the read, and their states decide. So a query is exact without waiting for the index.
+// A query finds the aggregates of a type by a field of their states. All queries of an environment about the same field
+// share one index over the states. It tells who may be meant: those that it shows, and those with events between its
+// position and that of the read. All of these are loaded as of the position of the read, and their states decide. So a
+// query is exact without waiting for the index.
 
 // What the first value of an entry in such an index says of the second one.
 const (
@@ -33,7 +34,8 @@ const (
 // querySemantics is the version of the content of such indexes.
 const querySemantics = "1"
 
-// maxTouched is how many events between the position of an index and that of a read are looked at before the read waits for the index.
+// maxTouched is how many events between the position of an index and that of a read are looked at before the read waits
+// for the index.
 const maxTouched = 1000
 
 // indexReader finds aggregates by the indexes of queries.
@@ -43,7 +45,8 @@ type indexReader struct {
 	adopting *turns
 }
 
-// queryIndex is the index that answers queries about a field of the states of a type, as the spec of a moment makes them.
+// queryIndex is the index that answers queries about a field of the states of a type, as the spec of a moment makes
+// them.
 func (s *indexReader) queryIndex(m *fold.Moment, q *spec.Query) *index.Definition {
 	name, field := q.AggregateType, q.Field
 	handlers := m.Decider().Program(name).Fingerprint
@@ -61,7 +64,9 @@ func (s *indexReader) queryIndex(m *fold.Moment, q *spec.Query) *index.Definitio
 }
 
 // queryRows computes the entries in the index of a field, of a bounded number of aggregates at a time.
-func queryRows(ctx context.Context, m *fold.Moment, name string, steps []value.Step, ids []string) ([]index.Row, error) {
+func queryRows(
+	ctx context.Context, m *fold.Moment, name string, steps []value.Step, ids []string,
+) ([]index.Row, error) {
 	rows := make([]index.Row, 0, len(ids))
 	for chunk := range slices.Chunk(ids, maxChunk) {
 		some, err := querySome(ctx, m, name, steps, chunk)
@@ -74,7 +79,9 @@ func queryRows(ctx context.Context, m *fold.Moment, name string, steps []value.S
 }
 
 // querySome is queryRows for a few.
-func querySome(ctx context.Context, m *fold.Moment, name string, steps []value.Step, ids []string) ([]index.Row, error) {
+func querySome(
+	ctx context.Context, m *fold.Moment, name string, steps []value.Step, ids []string,
+) ([]index.Row, error) {
 	keys := make([]j17.Key, len(ids))
 	for i, id := range ids {
 		keys[i] = j17.Key{Type: name, ID: id}
@@ -108,14 +115,17 @@ func querySome(ctx context.Context, m *fold.Moment, name string, steps []value.S
 // fieldOf follows the steps of a query, where "id" is the aggregate's own unless its state has one.
 func fieldOf(s *fold.Loaded, steps []value.Step) value.Value {
 	if len(steps) == 1 && s.Data.Kind() == value.Object {
-		if shown := value.ObjectValue(value.Member{Key: "id", Value: value.StringValue(s.Key.ID)}); s.Data.Get("id").IsMissing() && !shown.At(steps).IsMissing() {
+		if shown := value.ObjectValue(value.Member{
+			Key: "id", Value: value.StringValue(s.Key.ID),
+		}); s.Data.Get("id").IsMissing() && !shown.At(steps).IsMissing() {
 			return shown.At(steps)
 		}
 	}
 	return s.Data.At(steps)
 }
 
-// fieldEntries are those of an aggregate with a value in the field: for the value itself, and for the elements of an array.
+// fieldEntries are those of an aggregate with a value in the field: for the value itself, and for the elements of an
+// array.
 func fieldEntries(field value.Value) []index.Entry {
 	const most = 10_000
 	if field.Len() > most {
@@ -150,7 +160,8 @@ func entryValues(v value.Value) []value.Value {
 	return []value.Value{value.Int(hashedValue), value.StringValue(hex.EncodeToString(sum[:]))}
 }
 
-// appendCanonical appends a text that equal values have in common: members are in the order of their names, numbers by their worth.
+// appendCanonical appends a text that equal values have in common: members are in the order of their names, numbers by
+// their worth.
 func appendCanonical(b []byte, v value.Value) []byte {
 	switch v.Kind() {
 	case value.Array:
@@ -160,7 +171,9 @@ func appendCanonical(b []byte, v value.Value) []byte {
 		}
 		return append(b, ']')
 	case value.Object:
-		members := slices.SortedFunc(slices.Values(v.Members()), func(a, b value.Member) int { return strings.Compare(a.Key, b.Key) })
+		members := slices.SortedFunc(
+			slices.Values(v.Members()), func(a, b value.Member) int { return strings.Compare(a.Key, b.Key) },
+		)
 		b = append(b, '{')
 		for _, m := range members {
 			b = append(value.AppendString(b, m.Key), ':')
@@ -221,7 +234,8 @@ func (e *evaluation) wanted(r *row, q *spec.Query) ([]value.Value, error) {
 	return []value.Value{found.OrNull()}, err
 }
 
-// candidates returns the ids, in order, of all aggregates that may be what the query of a source looks for at the moment of the evaluation.
+// candidates returns the ids, in order, of all aggregates that may be what the query of a source looks for at the
+// moment of the evaluation.
 func (e *evaluation) candidates(ctx context.Context, src *spec.Source, wanted []value.Value) ([]string, error) {
 	view, touched, err := e.s.lookups.near(ctx, e.r, src.Query)
 	if err != nil {
@@ -254,8 +268,8 @@ func (e *evaluation) candidates(ctx context.Context, src *spec.Source, wanted []
 	return slices.Compact(ids), nil
 }
 
-// near opens the index of a query, with the aggregates that have events between its position and that of a reading. Where there are too
-// many, it waits for the index.
+// near opens the index of a query, with the aggregates that have events between its position and that of a reading.
+// Where there are too many, it waits for the index.
 func (s *indexReader) near(ctx context.Context, r *reading, q *spec.Query) (*index.View, []j17.Key, error) {
 	d := s.queryIndex(r.m, q)
 	var wait j17.StreamID
@@ -283,9 +297,12 @@ func (s *indexReader) near(ctx context.Context, r *reading, q *spec.Query) (*ind
 	}
 }
 
-// indexAt opens an index that a reading needs, which has everything up to a position. One that nobody has begun to build is begun. The
-// error is errRedeployed where the index has gone because the reading's projections are no longer in force.
-func (s *indexReader) indexAt(ctx context.Context, r *reading, d *index.Definition, at j17.StreamID) (*index.View, error) {
+// indexAt opens an index that a reading needs, which has everything up to a position. One that nobody has begun to
+// build is begun. The error is errRedeployed where the index has gone because the reading's projections are no longer
+// in force.
+func (s *indexReader) indexAt(
+	ctx context.Context, r *reading, d *index.Definition, at j17.StreamID,
+) (*index.View, error) {
 	s.indexes.Know(ctx, r.t, d) // after a start nobody does
 	view, err := s.indexes.At(ctx, r.t, d.ID, at)
 	if errors.Is(err, store.ErrNotFound) {
@@ -391,8 +408,8 @@ func (s *evaluator) unmoved(ctx context.Context, r *reading, d *definition, v *V
 		return true, nil
 	}
 
-	// What was touched is in the sets that it was in before: those that are not in a set have to stay out of it, and the others are among
-	// the sources, whose versions have been compared.
+	// What was touched is in the sets that it was in before: those that are not in a set have to stay out of it, and
+	// the others are among the sources, whose versions have been compared.
 	e := s.evaluation(r, d, work.New(ctx, maxWork))
 	defer e.close()
 	if err := e.load(ctx, touched); errors.Is(err, errTooMuch) {

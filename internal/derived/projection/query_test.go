@@ -29,7 +29,9 @@ func newIndexed(tb testing.TB, source string) *fixture {
 	kit := worker.New(f.Clock, logger)
 	feeds := feed.New(feed.Options{Store: f.Store, Clock: f.Clock, Logger: logger, Worker: kit})
 	builds := build.New(build.Options{Store: f.Store, Clock: f.Clock, Worker: kit, Logger: logger, Parallel: 2})
-	indexes := index.New(index.Options{Store: f.Store, Feed: feeds, Build: builds, Clock: f.Clock, Worker: kit, Logger: logger})
+	indexes := index.New(index.Options{
+		Store: f.Store, Feed: feeds, Build: builds, Clock: f.Clock, Worker: kit, Logger: logger,
+	})
 	ctx, cancel := context.WithCancel(tb.Context())
 	var running sync.WaitGroup
 	for _, run := range []func(context.Context) error{feeds.Run, builds.Run, indexes.Run} {
@@ -75,7 +77,10 @@ func TestQueriesFindWhatIsThere(t *testing.T) {
 	f := newIndexed(t, querySpec)
 	tickets := "ticket"
 	long := strings.Repeat("é", 3000)
-	for i, v := range []string{`5`, `"5"`, `5.5`, `[5,"x"]`, `{"n":5}`, `null`, `true`, `"true"`, `[]`, `[[5]]`, `"` + long + `"`, `"` + long + `x"`, `[null]`, `-0.0`} {
+	for i, v := range []string{
+		`5`, `"5"`, `5.5`, `[5,"x"]`, `{"n":5}`, `null`, `true`, `"true"`, `[]`, `[[5]]`, `"` + long + `"`,
+		`"` + long + `x"`, `[null]`, `-0.0`,
+	} {
 		f.make(t, "ticket", id(i), `{"v":`+v+`}`)
 		f.ids(t, projection.Ask{Name: "by_v", ID: "5"}, tickets)
 	}
@@ -88,15 +93,21 @@ func TestQueriesFindWhatIsThere(t *testing.T) {
 		return ids
 	}
 	for given, want := range map[string][]string{
-		"5": append(some(0, 1, 3), "own"), "5.0": append(some(0, 3), "own"), "50e-1": append(some(0, 3), "own"), `"5"`: some(1), "5.50": some(2), "x": some(3), "null": some(5, 12, 14),
-		"true": some(6, 7), "[]": nil, "": nil, long: some(10), long + "x": some(11), "0": some(13), "{}": nil, " 5": nil,
+		"5": append(some(0, 1, 3), "own"), "5.0": append(some(0, 3), "own"), "50e-1": append(some(0, 3), "own"),
+		`"5"`: some(1), "5.50": some(2), "x": some(3), "null": some(5, 12, 14),
+		"true": some(6, 7), "[]": nil, "": nil, long: some(10), long + "x": some(11), "0": some(13), "{}": nil,
+		" 5": nil,
 	} {
-		if got := f.ids(t, projection.Ask{Name: "by_v", Params: map[string]string{"v": given}}, tickets); !slices.Equal(got, want) {
+		if got := f.ids(
+			t, projection.Ask{Name: "by_v", Params: map[string]string{"v": given}}, tickets,
+		); !slices.Equal(got, want) {
 			t.Errorf("%.20q finds %v, want %v", given, got, want)
 		}
 	}
 	for given, want := range map[string][]string{id(3): some(3), "own": {"own"}, "main": nil, id(99): nil} {
-		if got := f.ids(t, projection.Ask{Name: "by_id", Params: map[string]string{"id": given}}, tickets); !slices.Equal(got, want) {
+		if got := f.ids(
+			t, projection.Ask{Name: "by_id", Params: map[string]string{"id": given}}, tickets,
+		); !slices.Equal(got, want) {
 			t.Errorf("id %s finds %v, want %v", given, got, want)
 		}
 	}
@@ -125,8 +136,8 @@ func TestQueriesFindWhatIsThere(t *testing.T) {
 	}
 }
 
-// TestQueriesAreExact compares what queries find with all states there are, after each of many writes, some by several clients at the
-// same time. Kept values are among them.
+// TestQueriesAreExact compares what queries find with all states there are, after each of many writes, some by several
+// clients at the same time. Kept values are among them.
 func TestQueriesAreExact(t *testing.T) {
 	f := newIndexed(t, querySpec)
 	values := []string{"1", "2", "1.0", `"1"`, `[1,2]`, `[2,"1"]`, "null", `[{"a":1}]`, "true"}
@@ -152,7 +163,9 @@ func TestQueriesAreExact(t *testing.T) {
 			})
 		}
 		clients.Wait()
-		for given, wanted := range map[string][]string{"1": {`1`, `"1"`}, "null": {`null`, `"null"`}, `"1"`: {`"1"`}, "true": {"true", `"true"`}} {
+		for given, wanted := range map[string][]string{
+			"1": {`1`, `"1"`}, "null": {`null`, `"null"`}, `"1"`: {`"1"`}, "true": {"true", `"true"`},
+		} {
 			var want []string
 			for i, v := range states {
 				if slices.ContainsFunc(wanted, func(w string) bool { return holds(t, v, w) }) {
@@ -208,7 +221,8 @@ func TestQueriesHaveLimits(t *testing.T) {
 	}
 }
 
-// TestQueriesThatFindTooMuchAreNamed finds so much that no state is looked at: the source is called what the definition calls it.
+// TestQueriesThatFindTooMuchAreNamed finds so much that no state is looked at: the source is called what the definition
+// calls it.
 func TestQueriesThatFindTooMuchAreNamed(t *testing.T) {
 	called := `"by_v":{"sources":[{"aggregate":"ticket","as":"found","query":"v = $.v"}]}`
 	f := newIndexed(t, strings.Replace(querySpec, `"by_v":{"sources":[{"aggregate":"ticket","query":"v = $.v"}]}`, called, 1))

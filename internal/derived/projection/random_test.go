@@ -14,8 +14,8 @@ import (
 	"j17/internal/derived/projection"
 )
 
-// generator draws definitions of the named form and states that they have something to do with: "ref" is mostly an id, "refs" an array of
-// them, "lines" an array of objects with "ref", "n" and "tags".
+// generator draws definitions of the named form and states that they have something to do with: "ref" is mostly an id,
+// "refs" an array of them, "lines" an array of objects with "ref", "n" and "tags".
 type generator struct {
 	*rapid.T
 	// sources may be used in paths, bindings as well.
@@ -92,7 +92,9 @@ func (g *generator) definition() string {
 	for i := range 1 + g.upTo(4) {
 		name, src := fmt.Sprintf("s%d", i), `"$key"`
 		if i > 0 {
-			ref := g.pick("$key", id(1), "$."+g.pick(g.sources...)+g.pick(".ref", ".ref", ".refs", ".refs[*]", ".lines[*].ref", ".lines[0].ref", ".o.b.c"))
+			ref := g.pick("$key", id(1), "$."+g.pick(g.sources...)+g.pick(
+				".ref", ".ref", ".refs", ".refs[*]", ".lines[*].ref", ".lines[0].ref", ".o.b.c",
+			))
 			mode := g.pick("", `,"mode":"array"`)
 			if strings.Contains(ref, "[*]") {
 				mode = `,"mode":"array"`
@@ -116,7 +118,11 @@ func (g *generator) path() string {
 	if len(g.bindings) > 0 && g.upTo(2) > 0 {
 		p = "$" + g.pick(g.bindings...)
 	}
-	p += g.pick("", ".ref", ".n", ".refs", ".lines", ".o", ".o.b.c", ".id", ".lines[0].n", ".lines[-1]", ".refs[1]", ".lines[*].n", ".lines[*].tags[*]", "[*].lines[*].ref", ".o.$entries", ".lines.$entries", ".lines[*].$entries", ".lines[*].tags[*].$entries", "[*].o.$entries", ".nowhere")
+	p += g.pick(
+		"", ".ref", ".n", ".refs", ".lines", ".o", ".o.b.c", ".id", ".lines[0].n", ".lines[-1]", ".refs[1]",
+		".lines[*].n", ".lines[*].tags[*]", "[*].lines[*].ref", ".o.$entries", ".lines.$entries", ".lines[*].$entries",
+		".lines[*].tags[*].$entries", "[*].o.$entries", ".nowhere",
+	)
 	return p
 }
 
@@ -149,14 +155,16 @@ func (g *generator) template() string {
 		return `{"$map":"` + in + `","as":"$` + name + `","to":` + to + `}`
 	case 4:
 		of := g.pick("", `,"select":"$.n"`, `,"select":{"x":"$.ref","y":["$.tags"]}`)
-		return `{"$lookup":"` + g.path() + `","where":{"` + g.pick("ref", "n", "id") + `":` + g.pick(`"`+g.path()+`"`, "1", `"`+id(1)+`"`) + `}` + of + `}`
+		return `{"$lookup":"` + g.path() + `","where":{"` + g.pick("ref", "n", "id") + `":` + g.pick(
+			`"`+g.path()+`"`, "1", `"`+id(1)+`"`,
+		) + `}` + of + `}`
 	default:
 		return `"` + g.path() + g.pick("", "?") + `"`
 	}
 }
 
-// TestValuesAreWhatDefinitionsSay compares values with those of a naive evaluation, of random definitions and states, before and after
-// something has changed: kept values are among them.
+// TestValuesAreWhatDefinitionsSay compares values with those of a naive evaluation, of random definitions and states,
+// before and after something has changed: kept values are among them.
 func TestValuesAreWhatDefinitionsSay(t *testing.T) {
 	f := newFixture(t, "", projection.Options{})
 	set := `{"events":{"was_made":{"schema":{},"handler":[{"set":{"target":"","value":"$.data"}}]}}}`

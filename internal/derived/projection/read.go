@@ -21,7 +21,8 @@ type Ask struct {
 	Name string
 	// ID is the id in the path, "" where there is none.
 	ID string
-	// Params are the parameters that are none of ours, Takes the names of ours that the request may have, for messages about misspelt ones.
+	// Params are the parameters that are none of ours, Takes the names of ours that the request may have, for messages
+	// about misspelt ones.
 	Params map[string]string
 	Takes  []string
 	// Until, if not nil, leaves out events later than that Unix second.
@@ -48,9 +49,9 @@ func (s *Service) IsNamed(ctx context.Context, t j17.Tenant, name string) (bool,
 	return err == nil && d.IsNamed(), err
 }
 
-// Read returns what a projection yields: it is exact as of a position that has all that was acknowledged before the call. Its errors are
-// CodeUnknownProjection, CodeAggregateNotFound, CodeInvalidIdentifier, CodeInvalidParameter, CodeProjectionLimit and CodeWorkLimit, those
-// of folding a source, and CodeIndexNotReady where a source is a query.
+// Read returns what a projection yields: it is exact as of a position that has all that was acknowledged before the
+// call. Its errors are CodeUnknownProjection, CodeAggregateNotFound, CodeInvalidIdentifier, CodeInvalidParameter,
+// CodeProjectionLimit and CodeWorkLimit, those of folding a source, and CodeIndexNotReady where a source is a query.
 func (s *Service) Read(ctx context.Context, t j17.Tenant, ask *Ask) (*Reply, error) {
 	return settled(ctx, func() (*Reply, error) { return s.read(ctx, t, ask) })
 }
@@ -111,8 +112,8 @@ func (s *evaluator) shared(ctx context.Context, r *reading, d *definition, want 
 			return nil, store.UserError(ctx.Err())
 		}
 
-		// A value as of a later position is valid for earlier requests. An earlier one may be valid too: the value that is
-		// cached now shows it. If not, the next computation is a later one.
+		// A value as of a later position is valid for earlier requests. An earlier one may be valid too: the value that
+		// is cached now shows it. If not, the next computation is a later one.
 		if running.at.Compare(r.m.At()) >= 0 && !errors.Is(running.err, errAbandoned) {
 			return &Reply{Value: running.value, Position: running.at}, running.err
 		}
@@ -120,7 +121,9 @@ func (s *evaluator) shared(ctx context.Context, r *reading, d *definition, want 
 }
 
 // lead carries a computation out.
-func (s *evaluator) lead(ctx context.Context, r *reading, d *definition, want wanted, of subject, running *computation) error {
+func (s *evaluator) lead(
+	ctx context.Context, r *reading, d *definition, want wanted, of subject, running *computation,
+) error {
 	defer s.kept.finish(of, running)
 	v, err := s.compute(ctx, r, d, want, false)
 	if err != nil && ctx.Err() != nil {
@@ -196,10 +199,12 @@ func (s *evaluator) compute(ctx context.Context, r *reading, d *definition, want
 	return v, v.Err
 }
 
-// rows returns the values of rows of the named form as of a moment, in the order of their ids, which are canonical. What is kept and good
-// is taken. What is wrong with one row is its Err. All of them together may cost what b has: where that is not enough for several, some of them
-// or all have CodeWorkLimit for it.
-func (s *evaluator) rows(ctx context.Context, b *work.Budget, r *reading, d *definition, ids []string) ([]*Value, error) {
+// rows returns the values of rows of the named form as of a moment, in the order of their ids, which are canonical.
+// What is kept and good is taken. What is wrong with one row is its Err. All of them together may cost what b has:
+// where that is not enough for several, some of them or all have CodeWorkLimit for it.
+func (s *evaluator) rows(
+	ctx context.Context, b *work.Budget, r *reading, d *definition, ids []string,
+) ([]*Value, error) {
 	values := s.kept.rows(r.t, d.Name, ids)
 	var missing []int
 	var others []string
@@ -334,8 +339,8 @@ func keyed(d *definition) (types []string) {
 	return types
 }
 
-// identifier returns the canonical form of a text that identifies an aggregate, and every other text as it is. The public names of aggregates
-// identify them; one that no aggregate has identifies nothing.
+// identifier returns the canonical form of a text that identifies an aggregate, and every other text as it is. The
+// public names of aggregates identify them; one that no aggregate has identifies nothing.
 func (s *evaluator) identifier(ctx context.Context, r *reading, p *spec.Param, text string) (string, error) {
 	var fault error
 	for _, typ := range p.IDOf {
@@ -354,8 +359,8 @@ func (s *evaluator) identifier(ctx context.Context, r *reading, p *spec.Param, t
 	return text, fault
 }
 
-// unknownParameter is the error of a parameter that a projection does not take: known are its own, but for the one in the path, and
-// those of ours that the request may have and the projection does not refuse.
+// unknownParameter is the error of a parameter that a projection does not take: known are its own, but for the one in
+// the path, and those of ours that the request may have and the projection does not refuse.
 func unknownParameter(name string, d *definition, ask *Ask, inPath *spec.Param) error {
 	known := make([]string, 0, len(d.Params)+len(ask.Takes))
 	for i := range d.Params {

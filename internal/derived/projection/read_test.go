@@ -83,7 +83,8 @@ func (f *fixture) wants(tb testing.TB, ask projection.Ask, want string) {
 func (f *fixture) refused(tb testing.TB, ask projection.Ask, code j17.Code, path string) {
 	tb.Helper()
 	_, err := f.Read(tb.Context(), enginetest.Tenant, &ask)
-	if e, ok := err.(*j17.Error); !ok || e.Code != code || e.Path != path { //nolint:errorlint // the error itself has the path
+	//nolint:errorlint // the error itself has the path
+	if e, ok := err.(*j17.Error); !ok || e.Code != code || e.Path != path {
 		tb.Errorf("%+v: %v, want %s at %q", ask, err, code, path)
 	}
 }

@@ -35,8 +35,8 @@ type verified struct {
 	name   string
 }
 
-// begin shows a comparison until it is over. The error is one of CodeConflict where the projection is compared already, and of CodeBusy where
-// as many are as may be.
+// begin shows a comparison until it is over. The error is one of CodeConflict where the projection is compared already,
+// and of CodeBusy where as many are as may be.
 func (v *verifications) begin(of verified) (progress *wire.Verification, over func(), err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -74,9 +74,9 @@ func (v *verifications) of(of verified) *wire.Verification {
 	return new(*v.all[of])
 }
 
-// Verify makes the rows of a projection again and compares them with its indexes, and all entries of these with the rows. What has not been
-// built yet, or is lost meanwhile, is CodeIndexNotReady. It is CodeConflict while the projection is compared already, and CodeBusy while too
-// many others are. Describe shows how far it is.
+// Verify makes the rows of a projection again and compares them with its indexes, and all entries of these with the
+// rows. What has not been built yet, or is lost meanwhile, is CodeIndexNotReady. It is CodeConflict while the
+// projection is compared already, and CodeBusy while too many others are. Describe shows how far it is.
 func (s *Service) Verify(ctx context.Context, t j17.Tenant, name string) (wire.VerifiedProjection, error) {
 	v, err := s.survey(ctx, t)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// looked is a store that says when the streams of a type are looked through: comparing an index begins each page of rows with that.
+// looked is a store that says when the streams of a type are looked through: comparing an index begins each page of
+// rows with that.
 type looked struct {
 	store.Store
 
@@ -35,15 +36,16 @@ func (l looked) Get(ctx context.Context, t j17.Tenant, space store.Space, key st
 	return l.Store.Get(ctx, t, space, key)
 }
 
-// TestAnIndexThatIsLostMeanwhile is dropped because of damage, while it is compared with events: that is no fault of the server, and there is
-// nothing to compare before it is built again.
+// TestAnIndexThatIsLostMeanwhile is dropped because of damage, while it is compared with events: that is no fault of
+// the server, and there is nothing to compare before it is built again.
 func TestAnIndexThatIsLostMeanwhile(t *testing.T) {
 	t.Parallel()
 	const rows = 600 // several pages
 	s := newServer(t)
 	s.deploy(t, notes(keep, ""))
 	s.load(t, 0, rows, "red")
-	c := enginetest.Command(t, "note/"+id(7)+"/was_made", enginetest.Body(`{"color":["green","blue"]}`)) // its record is read to list it once
+	// Its record is read to list it once.
+	c := enginetest.Command(t, "note/"+id(7)+"/was_made", enginetest.Body(`{"color":["green","blue"]}`))
 	c.Tenant = s.tenant
 	if _, err := s.engine.Execute(t.Context(), c); err != nil {
 		t.Fatal(err)
@@ -59,17 +61,22 @@ func TestAnIndexThatIsLostMeanwhile(t *testing.T) {
 		}
 		for i := range rows {
 			if strings.HasSuffix(rows[i].Key, "/"+id(7)) {
-				side := store.Side{Op: store.Put, Space: "index.rows", Key: rows[i].Key, Value: []byte("\xff\xff"), Plain: true}
+				side := store.Side{
+					Op: store.Put, Space: "index.rows", Key: rows[i].Key, Value: []byte("\xff\xff"), Plain: true,
+				}
 				if err := s.store.Write(t.Context(), s.tenant, []store.Side{side}); err != nil {
 					t.Error(err)
 				}
 			}
 		}
-		if _, err := s.views.List(t.Context(), s.tenant, projection.ListAsk{Name: "posted", Filters: map[string]string{"color": "blue"}, Count: 1}); j17.CodeOf(err) != j17.CodeIndexNotReady {
+		if _, err := s.views.List(t.Context(), s.tenant, projection.ListAsk{
+			Name: "posted", Filters: map[string]string{"color": "blue"}, Count: 1,
+		}); j17.CodeOf(err) != j17.CodeIndexNotReady {
 			t.Errorf("the index is still there: %v", err)
 		}
 	}
-	if v, err := s.views.Verify(t.Context(), s.tenant, "posted"); j17.CodeOf(err) != j17.CodeIndexNotReady || s.looked != nil {
+	if v, err := s.views.Verify(t.Context(), s.tenant, "posted"); j17.CodeOf(err) != j17.CodeIndexNotReady ||
+		s.looked != nil {
 		t.Errorf("%+v, %v", v, err)
 	}
 	s.build(t)
@@ -78,7 +85,8 @@ func TestAnIndexThatIsLostMeanwhile(t *testing.T) {
 	}
 }
 
-// TestComparisonsAreBounded begins one comparison within another: of a projection there is one at a time, of an environment a few.
+// TestComparisonsAreBounded begins one comparison within another: of a projection there is one at a time, of an
+// environment a few.
 func TestComparisonsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

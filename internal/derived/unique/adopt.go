@@ -11,9 +11,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Adopt puts the sets of what is deployed to a tenant into force, where they are not: after a restoration to an earlier moment, or with a
-// version of the program that makes other values. Of several aggregates with one value the first one has it. It removes what a deployment
-// has left behind whose process has ended. What it fails at is left for AdoptLeft.
+// Adopt puts the sets of what is deployed to a tenant into force, where they are not: after a restoration to an earlier
+// moment, or with a version of the program that makes other values. Of several aggregates with one value the first one
+// has it. It removes what a deployment has left behind whose process has ended. What it fails at is left for AdoptLeft.
 func (s *Service) Adopt(ctx context.Context, t j17.Tenant) error {
 	err := s.adopt(ctx, t)
 	if err == nil || gone(err) {

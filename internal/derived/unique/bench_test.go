@@ -30,8 +30,8 @@ func newDisk(b *testing.B, src string) *house {
 	return h
 }
 
-// BenchmarkUnique measures synced writes by 64 writers, each to an aggregate of its own or all to one: events that take a unique value, and the
-// same events where nothing is unique.
+// BenchmarkUnique measures synced writes by 64 writers, each to an aggregate of its own or all to one: events that take
+// a unique value, and the same events where nothing is unique.
 func BenchmarkUnique(b *testing.B) {
 	for _, to := range []string{"distinct", "one"} {
 		for _, of := range []string{"plain", "unique"} {
@@ -63,7 +63,8 @@ func BenchmarkUnique(b *testing.B) {
 	}
 }
 
-// BenchmarkFilling measures the deployment of a set over a million events, each of which takes a value for an aggregate of its own.
+// BenchmarkFilling measures the deployment of a set over a million events, each of which takes a value for an aggregate
+// of its own.
 func BenchmarkFilling(b *testing.B) {
 	const long, batch = 1_000_000, 1000
 	h := newDisk(b, plain)
@@ -71,7 +72,8 @@ func BenchmarkFilling(b *testing.B) {
 		unit := store.Append{Timestamp: h.Clock.Now().Unix()}
 		for i := range batch {
 			unit.Events = append(unit.Events, store.NewEvent{
-				Key: j17.Key{Type: "user", ID: id(n + i)}, Type: "was_registered", Data: fmt.Appendf(nil, `{"email":"a%d"}`, n+i),
+				Key: j17.Key{Type: "user", ID: id(n + i)}, Type: "was_registered",
+				Data:     fmt.Appendf(nil, `{"email":"a%d"}`, n+i),
 				Metadata: []byte(`{"actor":{"type":"user","id":"global"}}`),
 			})
 		}

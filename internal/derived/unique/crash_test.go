@@ -48,13 +48,15 @@ func (c *crashes) MaybeError(op errorfs.Op) error {
 	defer c.mu.Unlock()
 	if c.writes++; c.writes%6 == 0 {
 		acknowledged := c.acknowledged.Load()
-		c.copies = append(c.copies, crash{c.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: c.r.IntN(101), RNG: c.r}), acknowledged})
+		c.copies = append(c.copies, crash{
+			c.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: c.r.IntN(101), RNG: c.r}), acknowledged,
+		})
 	}
 	return nil
 }
 
-// TestCrashes takes the power away while users take addresses, transfer them, and sets are deployed over what they have: whatever is on disk then,
-// all that was acknowledged is there, and those hold values who do by the events.
+// TestCrashes takes the power away while users take addresses, transfer them, and sets are deployed over what they
+// have: whatever is on disk then, all that was acknowledged is there, and those hold values who do by the events.
 func TestCrashes(t *testing.T) {
 	const looked = 100
 	c := &crashes{fs: vfs.NewCrashableMem(), r: rand.New(rand.NewPCG(7, 7))}
@@ -97,7 +99,8 @@ func TestCrashes(t *testing.T) {
 	enforced := 0
 	for i, at := range c.copies[:min(len(c.copies), looked)] {
 		again := &house{tb: t}
-		again.Fixture = &enginetest.Fixture{Clock: clock.NewManual(time.Unix(1_700_000_100, 0)), FS: at.fs} // leases are over
+		// Leases are over.
+		again.Fixture = &enginetest.Fixture{Clock: clock.NewManual(time.Unix(1_700_000_100, 0)), FS: at.fs}
 		again.Open(t, engine.Options{})
 		again.open()
 		err := again.adopt()
@@ -124,7 +127,8 @@ func TestCrashes(t *testing.T) {
 			held, _ := again.replay()
 			again.check(held, fmt.Sprint("copy ", i))
 			for email, n := range held {
-				if holder, no := refused(t, again.post(9, "was_registered", `{"email":"`+email+`"}`)); !no || holder != "user:"+id(n) {
+				if holder, no := refused(t, again.post(9, "was_registered", `{"email":"`+email+`"}`)); !no ||
+					holder != "user:"+id(n) {
 					t.Fatalf("copy %d: %s is refused for %q, and %d holds it", i, email, holder, n)
 				}
 			}
@@ -140,15 +144,17 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// TestSetsThatAreMissing puts sets into force that what is deployed should have: as after a restoration to an earlier moment, which brings no
-// items along. Until then nothing is written that would take a value.
+// TestSetsThatAreMissing puts sets into force that what is deployed should have: as after a restoration to an earlier
+// moment, which brings no items along. Until then nothing is written that would take a value.
 func TestSetsThatAreMissing(t *testing.T) {
 	h := newHouse(t, unlike)
 	h.must(1, "was_registered", `{"email":"a"}`)
 	h.must(2, "was_registered", `{"email":"b"}`)
 	for _, space := range []store.Space{"unique.sets", "unique.value", "unique.held"} {
 		for key := range h.items(space) {
-			if err := h.Store.Write(t.Context(), enginetest.Tenant, []store.Side{{Op: store.Delete, Space: space, Key: key}}); err != nil {
+			if err := h.Store.Write(t.Context(), enginetest.Tenant, []store.Side{
+				{Op: store.Delete, Space: space, Key: key},
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -23,7 +23,8 @@ const (
 	prepared   = "prepared"
 )
 
-// emptying is the kind of builds that remove what is in a generation that nobody needs any longer. Their names are those of generations.
+// emptying is the kind of builds that remove what is in a generation that nobody needs any longer. Their names are
+// those of generations.
 const emptying = "unique-removal"
 
 // wanted is what has to change for a spec: the generations that are missing, and those that are left.
@@ -96,7 +97,9 @@ func (g *generation) removal(item *store.Item) ([]store.Side, error) {
 	case err != nil || h == nil:
 		return sides, err
 	case h.waits != (j17.StreamID{}):
-		return append(sides, store.Side{Op: store.Delete, Space: waiting, Key: g.linePrefix(h.digest) + store.StampedKey(h.waits, "")}), nil
+		return append(sides, store.Side{
+			Op: store.Delete, Space: waiting, Key: g.linePrefix(h.digest) + store.StampedKey(h.waits, ""),
+		}), nil
 	}
 	return append(sides, store.Side{Op: store.Delete, Space: values, Key: g.valueKey(h.digest)}), nil
 }
@@ -111,10 +114,11 @@ func (s *Service) discard(t j17.Tenant, key string, rev uint64, generations []*g
 	return sides
 }
 
-// Deploy calls commit, which is to store a spec as that of a tenant, with the writes that put its sets into force. Sets that the tenant does
-// not have yet are filled before, while events go on; those that come last are stored before commit is called, or after it has returned.
-// found has what the comparison with history has to say: where it is not empty, and commit returns nil, the first aggregate has what several
-// have. What commit does not store leaves nothing behind.
+// Deploy calls commit, which is to store a spec as that of a tenant, with the writes that put its sets into force. Sets
+// that the tenant does not have yet are filled before, while events go on; those that come last are stored before
+// commit is called, or after it has returned. found has what the comparison with history has to say: where it is not
+// empty, and commit returns nil, the first aggregate has what several have. What commit does not store leaves nothing
+// behind.
 func (s *Service) Deploy(ctx context.Context, t j17.Tenant, after *decider.Decider, commit part.CommitSpec) error {
 	w, err := s.wants(ctx, t, after)
 	if err != nil {
@@ -186,7 +190,8 @@ func (f *filling) follow(ctx context.Context) (total uint64, err error) {
 	return extent.Events, nil
 }
 
-// finish goes to the end of the feed, and returns the writes that put the generations into force, with what is to be said of them.
+// finish goes to the end of the feed, and returns the writes that put the generations into force, with what is to be
+// said of them.
 func (f *filling) finish(ctx context.Context) (sides []store.Side, found []diag.Diagnostic, err error) {
 	for ended := false; !ended; {
 		if ended, err = f.page(ctx); err != nil {
@@ -294,14 +299,15 @@ func (s *Service) remove(ctx context.Context, t j17.Tenant, key string) error {
 	return store.UserError(err)
 }
 
-// maxTried is how much a trial remembers: the items that it would change. maxLooked is how many elements of the feed it looks at, which are
-// as many as a dry run replays.
+// maxTried is how much a trial remembers: the items that it would change. maxLooked is how many elements of the feed it
+// looks at, which are as many as a dry run replays.
 const (
 	maxTried  = 500_000
 	maxLooked = 500_000
 )
 
-// Try tells what a deployment of a spec would find, and changes nothing. It is partial where history is too long for that.
+// Try tells what a deployment of a spec would find, and changes nothing. It is partial where history is too long for
+// that.
 func (s *Service) Try(ctx context.Context, t j17.Tenant, after *decider.Decider, _ int) (trial part.Trial, err error) {
 	w, err := s.wants(ctx, t, after)
 	if err != nil || len(w.missing) == 0 {

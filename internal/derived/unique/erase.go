@@ -55,8 +55,8 @@ func (s *Service) again(do func() error) error {
 	return errOvertaken
 }
 
-// eraseHeld takes what a stream has in a generation that is in force, unless the events that it has now have taken it. What is in none that
-// is needed goes away.
+// eraseHeld takes what a stream has in a generation that is in force, unless the events that it has now have taken it.
+// What is in none that is needed goes away.
 func (s *Service) eraseHeld(ctx context.Context, t j17.Tenant, key j17.Key, item *store.Item) error {
 	g := &generation{ID: item.Key[strings.LastIndexByte(item.Key, '/')+1:]}
 	filled, err := s.filled(ctx, t, g.ID)
@@ -105,7 +105,9 @@ func (s *Service) filled(ctx context.Context, t j17.Tenant, id string) (bool, er
 }
 
 // stands reports whether the events that a stream has now have taken what it holds.
-func (s *Service) stands(ctx context.Context, t j17.Tenant, g *generation, key j17.Key, item *store.Item) (bool, error) {
+func (s *Service) stands(
+	ctx context.Context, t j17.Tenant, g *generation, key j17.Key, item *store.Item,
+) (bool, error) {
 	h, err := readHolding(item)
 	if h == nil || err != nil {
 		return false, err
@@ -122,8 +124,9 @@ func (s *Service) stands(ctx context.Context, t j17.Tenant, g *generation, key j
 	return last != nil && last.Value == h.digest, err
 }
 
-// eraseFilled brings what streams hold in the sets of a filling in line with the events that they have now, as far as it has come. Where the
-// spec that it is for is not known, since nobody has gone on with it after a start of the program, it begins again.
+// eraseFilled brings what streams hold in the sets of a filling in line with the events that they have now, as far as
+// it has come. Where the spec that it is for is not known, since nobody has gone on with it after a start of the
+// program, it begins again.
 func (s *Service) eraseFilled(ctx context.Context, t j17.Tenant, key string, keys []j17.Key) error {
 	item, err := s.get(ctx, t, fillings, key)
 	if err != nil || item.Rev == 0 {

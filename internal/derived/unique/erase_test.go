@@ -29,7 +29,9 @@ func (h *house) erase(n int) {
 // told tells the service that the events of a user were replaced.
 func (h *house) told(n int) {
 	h.tb.Helper()
-	if err := h.unique.Erase(h.tb.Context(), enginetest.Tenant, part.Erased{Keys: []j17.Key{{Type: "user", ID: id(n)}}}); err != nil {
+	if err := h.unique.Erase(h.tb.Context(), enginetest.Tenant, part.Erased{
+		Keys: []j17.Key{{Type: "user", ID: id(n)}},
+	}); err != nil {
 		h.tb.Fatal(err)
 	}
 }
@@ -44,7 +46,9 @@ func (h *house) rewrite(n int) {
 	}
 	var gone []store.Rewritten
 	for v := range heads[0].Length {
-		gone = append(gone, store.Rewritten{Version: v + 1, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)})
+		gone = append(gone, store.Rewritten{
+			Version: v + 1, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`),
+		})
 	}
 	if len(gone) == 0 {
 		return
@@ -66,7 +70,8 @@ func (h *house) traces(n int) (all []string) {
 	return all
 }
 
-// TestErasuresGiveBack erases users who hold something, in sets that are in force, that are being filled and that nobody needs any longer.
+// TestErasuresGiveBack erases users who hold something, in sets that are in force, that are being filled and that
+// nobody needs any longer.
 func TestErasuresGiveBack(t *testing.T) {
 	h := newHouse(t, unlike)
 	h.must(1, "was_registered", `{"email":"a","house":1,"badge":1}`)
@@ -96,7 +101,8 @@ func TestErasuresGiveBack(t *testing.T) {
 	}
 }
 
-// TestErasuresWhileSetsAreFilled erases users at random moments of a filling, and compares what comes of it with a list of who holds what.
+// TestErasuresWhileSetsAreFilled erases users at random moments of a filling, and compares what comes of it with a list
+// of who holds what.
 func TestErasuresWhileSetsAreFilled(t *testing.T) {
 	compiled, _ := spec.Compile([]byte(unlike))
 	after := decider.New(compiled, nil)
@@ -156,8 +162,8 @@ func TestErasuresWhileSetsAreFilled(t *testing.T) {
 	}
 }
 
-// TestLateErasuresOfFillings tells of an erasure when the filling has come past its note already: what is taken behind the markers stays with
-// who has taken it, also before somebody who waits for it.
+// TestLateErasuresOfFillings tells of an erasure when the filling has come past its note already: what is taken behind
+// the markers stays with who has taken it, also before somebody who waits for it.
 func TestLateErasuresOfFillings(t *testing.T) {
 	compiled, _ := spec.Compile([]byte(unlike))
 	after := decider.New(compiled, nil)
@@ -190,14 +196,17 @@ func TestLateErasuresOfFillings(t *testing.T) {
 	}
 }
 
-// meddled is a store where something happens between what a filling reads first and its end, and before its first page is written.
+// meddled is a store where something happens between what a filling reads first and its end, and before its first page
+// is written.
 type meddled struct {
 	unique.Storage
 
 	read, write func()
 }
 
-func (m *meddled) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+func (m *meddled) ReadChanges(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		for e, err := range m.Storage.ReadChanges(ctx, t, after, limit) {
 			if !yield(e, err) {
@@ -225,7 +234,9 @@ func TestErasureBeforeTheFirstPage(t *testing.T) {
 	m := &meddled{Storage: h.Store}
 	m.read = func() { h.must(1, "was_registered", `{"email":"a"}`) }
 	m.write = func() { h.erase(1) }
-	h.unique = unique.New(unique.Options{Store: m, Builds: h.builds, Engine: h.Engine, Logger: slog.New(slog.DiscardHandler)})
+	h.unique = unique.New(unique.Options{
+		Store: m, Builds: h.builds, Engine: h.Engine, Logger: slog.New(slog.DiscardHandler),
+	})
 	h.Use(h.part())
 	if err := h.deploy(unlike, false); err != nil {
 		t.Fatal(err)

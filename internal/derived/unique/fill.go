@@ -18,15 +18,18 @@ import (
 	"j17/internal/storage/store"
 )
 
-// filling goes through the feed for sets that a spec has and an environment does not have yet. Of several aggregates with one value the first
-// one in the feed has it, the others wait for it in their order: where it is given back, the next one gets it.
+// filling goes through the feed for sets that a spec has and an environment does not have yet. Of several aggregates
+// with one value the first one in the feed has it, the others wait for it in their order: where it is given back, the
+// next one gets it.
 type filling struct {
 	s *Service
 	t j17.Tenant
 	d *decider.Decider
-	// fences hold as long as that is deployed which was when the filling began, so that nothing is written to an environment that is gone.
+	// fences hold as long as that is deployed which was when the filling began, so that nothing is written to an
+	// environment that is gone.
 	fences []store.Fence
-	// key is that of its item in fillings, "" where nothing is written; rev is the item's revision, 0 before the first page is written.
+	// key is that of its item in fillings, "" where nothing is written; rev is the item's revision, 0 before the first
+	// page is written.
 	key string
 	rev uint64
 
@@ -42,7 +45,8 @@ type filling struct {
 	holdings map[string]*holding
 	lines    map[string]*line
 	items    int
-	// written, if not nil, has the keys of all holders and holdings that were ever written: where all of it was by this filling.
+	// written, if not nil, has the keys of all holders and holdings that were ever written: where all of it was by this
+	// filling.
 	written *filter
 }
 
@@ -63,8 +67,11 @@ type fillingItem struct {
 	Done        uint64        `json:"done"`
 }
 
-// begin returns a filling of sets, which goes on where one of the same sets has ended: that of its own item, or another one.
-func (s *Service) begin(ctx context.Context, t j17.Tenant, d *decider.Decider, key string, missing []*generation) (*filling, error) {
+// begin returns a filling of sets, which goes on where one of the same sets has ended: that of its own item, or another
+// one.
+func (s *Service) begin(
+	ctx context.Context, t j17.Tenant, d *decider.Decider, key string, missing []*generation,
+) (*filling, error) {
 	f := &filling{s: s, t: t, d: d, key: key, generations: missing}
 	_, fences, err := s.Engine.Deployed(t)
 	if err != nil && j17.CodeOf(err) != j17.CodeNoSpec {
@@ -106,7 +113,8 @@ func (f *filling) resume(item *store.Item, began *fillingItem) (err error) {
 	return err
 }
 
-// know finds the sets of the generations, makes it known for what spec something of them is stored, and forgets what is not written.
+// know finds the sets of the generations, makes it known for what spec something of them is stored, and forgets what is
+// not written.
 func (f *filling) know() {
 	f.sets = map[*spec.UniqueSet]*generation{}
 	for _, g := range f.generations {
@@ -122,7 +130,8 @@ func (f *filling) know() {
 func readFilling(item *store.Item) (*fillingItem, error) {
 	began := &fillingItem{}
 	if err := json.Unmarshal(item.Value, began); err != nil || len(began.Generations) == 0 {
-		return nil, &store.CorruptionError{Where: "the filling of unique sets " + item.Key, Err: errors.Join(errRecord, err)}
+		return nil,
+			&store.CorruptionError{Where: "the filling of unique sets " + item.Key, Err: errors.Join(errRecord, err)}
 	}
 	return began, nil
 }
@@ -142,11 +151,14 @@ func (i *fillingItem) same(missing []*generation) bool {
 
 // newGeneration returns an empty generation for a set.
 func newGeneration(aggregateType string, set *spec.UniqueSet) *generation {
-	return &generation{ID: strings.ToLower(rand.Text()[:16]), Type: aggregateType, Name: set.Name, Fingerprint: set.Fingerprint[:], set: set}
+	return &generation{
+		ID: strings.ToLower(rand.Text()[:16]), Type: aggregateType, Name: set.Name, Fingerprint: set.Fingerprint[:],
+		set: set,
+	}
 }
 
-// page goes on with the filling for a page, and reports whether it was at the end of the feed: there is nothing more to be written then. What
-// it writes may be of events that were rewritten meanwhile: the note of that is on the next page.
+// page goes on with the filling for a page, and reports whether it was at the end of the feed: there is nothing more to
+// be written then. What it writes may be of events that were rewritten meanwhile: the note of that is on the next page.
 func (f *filling) page(ctx context.Context) (ended bool, err error) {
 	n := 0
 	for e, err := range f.s.Store.ReadChanges(ctx, f.t, f.at, f.s.pageEvents) {
@@ -265,7 +277,10 @@ func (f *filling) event(ctx context.Context, ev *j17.Event) error {
 // exchanges returns what an event that is stored has taken and given back.
 func exchanges(ctx context.Context, typ *spec.AggregateType, et *spec.EventType, ev *j17.Event) []decider.Exchange {
 	e := tick.NewEnv(work.New(ctx, work.Command))
-	e.Renew(&tick.Event{Key: ev.Key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)})
+	e.Renew(&tick.Event{
+		Key: ev.Key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data),
+		Metadata: tick.Raw(ev.Metadata),
+	})
 	return decider.PastExchanges(typ, et, e)
 }
 
@@ -436,9 +451,11 @@ func (f *filling) rewritten(ctx context.Context, key j17.Key, upTo j17.StreamID)
 	return nil
 }
 
-// last returns the exchange for the value that an aggregate has by its events up to a position, and since when, if nobody else has it; nil for
-// none.
-func (s *Service) last(ctx context.Context, t j17.Tenant, d *decider.Decider, set *spec.UniqueSet, key j17.Key, upTo j17.StreamID) (last *decider.Exchange, at j17.StreamID, err error) {
+// last returns the exchange for the value that an aggregate has by its events up to a position, and since when, if
+// nobody else has it; nil for none.
+func (s *Service) last(
+	ctx context.Context, t j17.Tenant, d *decider.Decider, set *spec.UniqueSet, key j17.Key, upTo j17.StreamID,
+) (last *decider.Exchange, at j17.StreamID, err error) {
 	typ := d.Types[key.Type]
 	for ev, err := range s.Store.ReadStream(ctx, t, key, 1, 0) {
 		if err != nil {
@@ -506,7 +523,10 @@ func (f *filling) conflicts(ctx context.Context) (all []conflict, err error) {
 		}
 	}
 	slices.SortFunc(all, func(a, b conflict) int {
-		return cmp.Or(strings.Compare(a.Type, b.Type), strings.Compare(a.Name, b.Name), strings.Compare(a.holder, b.holder), strings.Compare(a.other, b.other))
+		return cmp.Or(
+			strings.Compare(a.Type, b.Type), strings.Compare(a.Name, b.Name), strings.Compare(a.holder, b.holder),
+			strings.Compare(a.other, b.other),
+		)
 	})
 	return all, nil
 }

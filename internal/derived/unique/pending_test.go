@@ -83,7 +83,9 @@ func newGate(t *testing.T) (*house, *gate) {
 	g := &gate{Store: h.Store, arrived: make(chan struct{}, 100), decided: make(chan struct{}, 10_000)}
 	h.Engine = engine.New(engine.Options{Store: g, Clock: h.Clock, Logger: slog.New(slog.DiscardHandler)})
 	h.open()
-	h.Use(part.Part{Commit: part.Commit{Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) part.Holding {
+	h.Use(part.Part{Commit: part.Commit{Unique: func(
+		t j17.Tenant, d *decider.Decider, fences []store.Fence,
+	) part.Holding {
 		return watched{h.unique.Look(t, d, fences), g}
 	}}})
 	if err := h.deploy(unlike, false); err != nil {
@@ -124,8 +126,9 @@ func exchangesOfOne(n int) (path, body string) {
 	return "user/" + id(1), `{"events":[` + strings.Join(events[n%len(events)], ",") + `],` + enginetest.Meta + `}`
 }
 
-// TestExchangesOfOneAggregateShareCommits holds up the store, until many writers that exchange the values of one aggregate have decided, each on
-// what the one before it leaves behind. All of it is stored in one go. Where the first of them is not stored, all others decide again.
+// TestExchangesOfOneAggregateShareCommits holds up the store, until many writers that exchange the values of one
+// aggregate have decided, each on what the one before it leaves behind. All of it is stored in one go. Where the first
+// of them is not stored, all others decide again.
 func TestExchangesOfOneAggregateShareCommits(t *testing.T) {
 	const writers = 24
 	for _, failure := range []error{nil, store.ErrBusy} {
@@ -161,8 +164,8 @@ func TestExchangesOfOneAggregateShareCommits(t *testing.T) {
 			open()
 			all.Wait()
 
-			// The last one may have come too late for the others, and so may the three who exchange nothing. Who is notified of the failure first
-			// decides again first.
+			// The last one may have come too late for the others, and so may the three who exchange nothing. Who is
+			// notified of the failure first decides again first.
 			if failure == nil && g.appends > 6 {
 				t.Errorf("%d exchanges took %d commits", exchanging, g.appends)
 			}
@@ -175,9 +178,9 @@ func TestExchangesOfOneAggregateShareCommits(t *testing.T) {
 	}
 }
 
-// TestHistoriesOfExchanges lets writers take and give back few values of few aggregates at random, several at once in batches, while others
-// only add to them. By the order of the feed nobody takes what another one holds, and whoever was refused was so for one who held the value at
-// some time between question and answer.
+// TestHistoriesOfExchanges lets writers take and give back few values of few aggregates at random, several at once in
+// batches, while others only add to them. By the order of the feed nobody takes what another one holds, and whoever was
+// refused was so for one who held the value at some time between question and answer.
 func TestHistoriesOfExchanges(t *testing.T) {
 	const writers, each, users, emails = 12, 40, 3, 4
 	h := newHouse(t, unlike)
@@ -213,7 +216,8 @@ func TestHistoriesOfExchanges(t *testing.T) {
 				}
 				c := enginetest.Command(t, "user/"+id(n), `{"events":[`+events+`],`+enginetest.Meta+`}`)
 				if r.IntN(4) == 0 { // another one gives back what he has
-					c = transaction(t, `{"writes":[{"key":"user:`+id((n+1)%users)+`","events":[`+leave+`]},{"key":"user:`+id(n)+`","events":[`+events+`]}],`+enginetest.Meta+`}`)
+					c = transaction(t, `{"writes":[{"key":"user:`+id((n+1)%users)+`","events":[`+leave+
+						`]},{"key":"user:`+id(n)+`","events":[`+events+`]}],`+enginetest.Meta+`}`)
 				}
 				from := end()
 				_, err := h.Execute(t.Context(), c)
@@ -234,7 +238,8 @@ func TestHistoriesOfExchanges(t *testing.T) {
 	for _, no := range refusals {
 		had := false
 		for _, at := range tenures[no.email] {
-			had = had || "user:"+id(at.who) == no.holder && at.from.Compare(no.to) <= 0 && (at.to == (j17.StreamID{}) || at.to.Compare(no.from) > 0)
+			had = had || "user:"+id(at.who) == no.holder && at.from.Compare(no.to) <= 0 &&
+				(at.to == (j17.StreamID{}) || at.to.Compare(no.from) > 0)
 		}
 		if !had {
 			t.Errorf("%s was refused for %s between %s and %s: %+v", no.email, no.holder, no.from, no.to, tenures[no.email])
@@ -259,7 +264,8 @@ type tenure struct {
 	from, to j17.StreamID
 }
 
-// replayed returns who holds which address by the events of the feed, and who held it when; no event may take what another one holds.
+// replayed returns who holds which address by the events of the feed, and who held it when; no event may take what
+// another one holds.
 func (h *house) replayed() (held map[string]int, tenures map[string][]tenure) {
 	h.tb.Helper()
 	held, tenures = map[string]int{}, map[string][]tenure{}

@@ -6,9 +6,10 @@ import (
 	"testing"
 )
 
-// TestManyWritersOfOneAggregate lets many writers take values for one aggregate, at whose state nobody looks. They take turns, and nobody is
-// refused, also where all take the same value. A write is overtaken at most once before it takes turns, and who gets ahead of others without a
-// turn does so once: so there are no more plans that were overtaken than writes.
+// TestManyWritersOfOneAggregate lets many writers take values for one aggregate, at whose state nobody looks. They take
+// turns, and nobody is refused, also where all take the same value. A write is overtaken at most once before it takes
+// turns, and who gets ahead of others without a turn does so once: so there are no more plans that were overtaken than
+// writes.
 func TestManyWritersOfOneAggregate(t *testing.T) {
 	const writers, rounds = 200, 3
 	for name, email := range map[string]func(n, round int) string{

@@ -1,8 +1,10 @@
-// Package unique keeps who holds values that one aggregate alone may have. What an event takes for its aggregate, or gives back, is written
-// in the event's own commit, on the condition that nothing has changed of what was looked at (Look). A set of values that a deployment adds
-// or changes is filled from the feed before the deployment is stored (fill.go, deploy.go), beside the one that is in force.
+// Package unique keeps who holds values that one aggregate alone may have. What an event takes for its aggregate, or
+// gives back, is written in the event's own commit, on the condition that nothing has changed of what was looked at
+// (Look). A set of values that a deployment adds or changes is filled from the feed before the deployment is stored
+// (fill.go, deploy.go), beside the one that is in force.
 //
-// Values are kept as digests. Each set has a generation of its own: a set that changes gets a new one, and what is in the old one is removed.
+// Values are kept as digests. Each set has a generation of its own: a set that changes gets a new one, and what is in
+// the old one is removed.
 //
 // The decisions behind it are in docs/internals/derived.md.
 package unique
@@ -27,14 +29,15 @@ import (
 
 // The side spaces of an environment.
 const (
-	// values has the key of the aggregate that holds a value, under "generation/digest"; held the digest, under "type:id/generation". A value without a
-	// text is nobody's, and so is an empty digest none.
+	// values has the key of the aggregate that holds a value, under "generation/digest"; held the digest, under
+	// "type:id/generation". A value without a text is nobody's, and so is an empty digest none.
 	values store.Space = "unique.value"
 	held   store.Space = "unique.held"
-	// waiting has who has a value that another one was the first to take, under "generation/digest/position": of a set that is being
-	// filled. Whose value waits has the position behind the digest in held, and does not hold it.
+	// waiting has who has a value that another one was the first to take, under "generation/digest/position": of a set
+	// that is being filled. Whose value waits has the position behind the digest in held, and does not hold it.
 	waiting store.Space = "unique.waiting"
-	// sets has an item for each generation that is in force, under its id, and fillings one for each attempt to fill some.
+	// sets has an item for each generation that is in force, under its id, and fillings one for each attempt to fill
+	// some.
 	sets     store.Space = "unique.sets"
 	fillings store.Space = "unique.fillings"
 )
@@ -57,14 +60,16 @@ type Options struct {
 	Engine *engine.Engine
 	Worker *worker.Kit
 	Logger *slog.Logger
-	// Hold calls a function while nothing is deployed to a tenant. Where there is nothing any longer, its error has CodeNoSpec or CodeNotFound.
+	// Hold calls a function while nothing is deployed to a tenant. Where there is nothing any longer, its error has
+	// CodeNoSpec or CodeNotFound.
 	Hold func(ctx context.Context, t j17.Tenant, f func() error) error
 }
 
 // Service keeps who holds unique values. It is safe for concurrent use.
 type Service struct {
 	Options
-	// pageEvents is how many elements of the feed a page of a filling reads at most, pageItems from how many changed items on it is written.
+	// pageEvents is how many elements of the feed a page of a filling reads at most, pageItems from how many changed
+	// items on it is written.
 	pageEvents, pageItems int
 	// maxLooked bounds what a trial looks at.
 	maxLooked uint64
@@ -79,7 +84,9 @@ type Service struct {
 
 // New returns a service, and adds its kind of builds to Options.Builds.
 func New(o Options) *Service {
-	s := &Service{Options: o, pageEvents: 10_000, pageItems: 2_000, maxLooked: maxLooked, failed: make(chan struct{}, 1)}
+	s := &Service{
+		Options: o, pageEvents: 10_000, pageItems: 2_000, maxLooked: maxLooked, failed: make(chan struct{}, 1),
+	}
 	o.Builds.Handle(build.Kind{Name: emptying, Page: s.empty})
 	return s
 }
@@ -147,8 +154,8 @@ type known struct {
 	generations map[*spec.UniqueSet]*generation
 }
 
-// of returns the generations of what is deployed to a tenant. Where one is missing, it is an error of CodeIndexNotReady; but where the
-// fences no longer hold, so that whatever follows is refused, nothing is known.
+// of returns the generations of what is deployed to a tenant. Where one is missing, it is an error of
+// CodeIndexNotReady; but where the fences no longer hold, so that whatever follows is refused, nothing is known.
 func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence) (*known, error) {
 	if found, ok := s.known.Load(t); ok {
 		if k, _ := found.(*known); k.decider == d {
@@ -244,7 +251,8 @@ func (s *Service) get(ctx context.Context, t j17.Tenant, space store.Space, key 
 	return item, err
 }
 
-// Look looks up who holds values while one command is decided, and notes what it has seen. It is one of an engine's options.
+// Look looks up who holds values while one command is decided, and notes what it has seen. It is one of an engine's
+// options.
 func (s *Service) Look(t j17.Tenant, d *decider.Decider, fences []store.Fence) part.Holding {
 	return &look{s: s, t: t, d: d, fences: fences} // of most commands nothing is asked
 }
@@ -271,8 +279,8 @@ type heldOf struct {
 	key j17.Key
 }
 
-// seen is what an item has said, and what it has to hold when what was decided on that is stored: which writer has written it, and how often,
-// does not matter.
+// seen is what an item has said, and what it has to hold when what was decided on that is stored: which writer has
+// written it, and how often, does not matter.
 type seen[T any] struct {
 	was   T
 	value string
@@ -302,8 +310,9 @@ func (l *look) Holder(ctx context.Context, set *spec.UniqueSet, digest [32]byte)
 	}
 	key, err := readHolder(&item)
 	if own, looked := l.held[heldOf{set, key}]; looked && (own.was == nil || *own.was != digest) {
-		// It gives the value back by a write that is not stored yet, and goes before this one, or has taken it since it was looked at what it
-		// holds. It is not in its own way: what is decided on that is only stored when nobody has the value.
+		// It gives the value back by a write that is not stored yet, and goes before this one, or has taken it since it
+		// was looked at what it holds. It is not in its own way: what is decided on that is only stored when nobody has
+		// the value.
 		key, item.Value = j17.Key{}, nil
 	}
 	l.values[valueOf{set, digest}] = seen[j17.Key]{key, string(item.Value)}
@@ -346,7 +355,8 @@ func (l *look) Saw(ctx context.Context, set *spec.UniqueSet, key j17.Key, own *[
 	return nil
 }
 
-// Effects returns what is to be written so that those hold values who do after a decision, and fences on what was only looked at.
+// Effects returns what is to be written so that those hold values who do after a decision, and fences on what was only
+// looked at.
 func (l *look) Effects(after *decider.Values) (e part.Effects) {
 	if l.k == nil {
 		return e // nothing was looked at, or all of it is refused
@@ -386,7 +396,9 @@ func (l *look) Effects(after *decider.Values) (e part.Effects) {
 }
 
 // Exchanged returns the writes after which an aggregate has exchanged a value, of an environment that is loaded.
-func (l *look) Exchanged(ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte) (sides []store.Side, err error) {
+func (l *look) Exchanged(
+	ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte,
+) (sides []store.Side, err error) {
 	g, err := l.generation(ctx, x.Set)
 	if g == nil {
 		return nil, store.UserError(err)
@@ -397,7 +409,9 @@ func (l *look) Exchanged(ctx context.Context, key j17.Key, x *decider.Exchange, 
 	}
 	if x.Of != nil {
 		mine.Op, mine.Value = store.Put, x.Value[:]
-		sides = append(sides, store.Side{Op: store.Put, Space: values, Key: g.valueKey(x.Value), Value: []byte(key.String())})
+		sides = append(sides, store.Side{
+			Op: store.Put, Space: values, Key: g.valueKey(x.Value), Value: []byte(key.String()),
+		})
 	}
 	return append(sides, mine), nil
 }

@@ -107,25 +107,28 @@ func (h *house) deploy(src string, force bool) error {
 	if compiled == nil {
 		h.tb.Fatal(found)
 	}
-	return h.unique.Deploy(h.tb.Context(), enginetest.Tenant, decider.New(compiled, nil), func(sides []store.Side, found []diag.Diagnostic) error {
-		if len(found) > 0 && !force {
-			return shared(found)
-		}
-		if h.pause != nil {
-			h.pause()
-		}
+	return h.unique.Deploy(h.tb.Context(), enginetest.Tenant, decider.New(compiled, nil),
+		func(sides []store.Side, found []diag.Diagnostic) error {
+			if len(found) > 0 && !force {
+				return shared(found)
+			}
+			if h.pause != nil {
+				h.pause()
+			}
 
-		// As the control plane does it: what is decided with another spec is no longer stored.
-		extent, err := h.Store.Extent(h.tb.Context(), enginetest.Tenant)
-		if err != nil {
-			return err
-		}
-		at := store.AppendStamp(nil, extent.Last)
-		if err := h.Store.Write(h.tb.Context(), enginetest.Tenant, append(sides, store.Side{Op: store.Put, Space: head().Space, Key: head().Key, Value: append(at, src...)})); err != nil {
-			return err
-		}
-		return h.adopt()
-	})
+			// As the control plane does it: what is decided with another spec is no longer stored.
+			extent, err := h.Store.Extent(h.tb.Context(), enginetest.Tenant)
+			if err != nil {
+				return err
+			}
+			at := store.AppendStamp(nil, extent.Last)
+			if err := h.Store.Write(h.tb.Context(), enginetest.Tenant, append(sides, store.Side{
+				Op: store.Put, Space: head().Space, Key: head().Key, Value: append(at, src...),
+			})); err != nil {
+				return err
+			}
+			return h.adopt()
+		})
 }
 
 // head says in the store what is deployed.
@@ -197,7 +200,8 @@ func (h *house) generations() map[string]string {
 	return all
 }
 
-// check compares who holds addresses with a list of it, of which each address has one digest, and makes sure that nothing else is kept.
+// check compares who holds addresses with a list of it, of which each address has one digest, and makes sure that
+// nothing else is kept.
 func (h *house) check(wanted map[string]int, why string) {
 	h.tb.Helper()
 	generation := h.generations()["email"]
@@ -308,13 +312,17 @@ func TestHistoryIsFilledIn(t *testing.T) {
 			t.Fatalf("seed %d: the trial finds %v, not %d: %v", seed, found, conflicts, err)
 		}
 		err = h.deploy(unlike, false)
-		if told, _ := err.(shared); len(told) != conflicts || conflicts == 0 && err != nil || fmt.Sprint([]diag.Diagnostic(told)) != fmt.Sprint(found) { //nolint:errorlint // it is one, or nothing
+		//nolint:errorlint // it is one, or nothing
+		if told, _ := err.(shared); len(told) != conflicts || conflicts == 0 && err != nil ||
+			fmt.Sprint([]diag.Diagnostic(told)) != fmt.Sprint(found) {
 			t.Fatalf("seed %d: the deployment finds %v, not %d, as the trial: %v", seed, err, conflicts, found)
 		}
 		for email, waiting := range l.waiting {
 			for _, n := range waiting {
 				pair := "user:" + id(l.held[email]) + " and user:" + id(n)
-				if !slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return strings.Contains(d.Message, pair) }) {
+				if !slices.ContainsFunc(
+					found, func(d diag.Diagnostic) bool { return strings.Contains(d.Message, pair) },
+				) {
 					t.Fatalf("seed %d: %v does not name %s", seed, found, pair)
 				}
 			}
@@ -323,7 +331,9 @@ func TestHistoryIsFilledIn(t *testing.T) {
 		// A deployment that has failed leaves nothing; by force the first one has it.
 		if conflicts > 0 {
 			h.settle()
-			for _, space := range []store.Space{"unique.value", "unique.held", "unique.waiting", "unique.sets", "unique.fillings"} {
+			for _, space := range []store.Space{
+				"unique.value", "unique.held", "unique.waiting", "unique.sets", "unique.fillings",
+			} {
 				if left := h.items(space); len(left) > 0 {
 					t.Fatalf("seed %d: %s has %v after a deployment that has failed", seed, space, left)
 				}
@@ -406,7 +416,9 @@ func TestOneHolds(t *testing.T) {
 func TestBatches(t *testing.T) {
 	h := newHouse(t, unlike)
 	batch := func(n int, events string) error {
-		_, err := h.Execute(t.Context(), enginetest.Command(t, "user/"+id(n), `{"events":[`+events+`],`+enginetest.Meta+`}`))
+		_, err := h.Execute(
+			t.Context(), enginetest.Command(t, "user/"+id(n), `{"events":[`+events+`],`+enginetest.Meta+`}`),
+		)
 		return err
 	}
 	take := func(email string) string { return `{"type":"was_registered","data":{"email":"` + email + `"}}` }
@@ -434,7 +446,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestRaces lets writers take the same values at once: each has one holder, whoever was told that he has it, and everybody else was refused.
+// TestRaces lets writers take the same values at once: each has one holder, whoever was told that he has it, and
+// everybody else was refused.
 func TestRaces(t *testing.T) {
 	h := newHouse(t, unlike)
 	const writers, rounds = 8, 25
@@ -508,12 +521,14 @@ func (h *house) recorded(text string, cold bool) error {
 		_, err = l.ColdStart(h.tb.Context(), enginetest.Tenant, in)
 		return err
 	}
-	_, err := l.Import(h.tb.Context(), &loading.History{Tenant: enginetest.Tenant, ID: sha256.Sum256([]byte(text)), Open: open})
+	_, err := l.Import(h.tb.Context(), &loading.History{
+		Tenant: enginetest.Tenant, ID: sha256.Sum256([]byte(text)), Open: open,
+	})
 	return err
 }
 
-// TestRecordedHistory compares random files, imported and loaded, with a list of who holds what: the first event that takes what another one
-// holds is a fault of the file, of which nothing is stored then.
+// TestRecordedHistory compares random files, imported and loaded, with a list of who holds what: the first event that
+// takes what another one holds is a fault of the file, of which nothing is stored then.
 func TestRecordedHistory(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 4))
@@ -552,7 +567,8 @@ func TestRecordedHistory(t *testing.T) {
 			switch {
 			case fault < 0 && err == nil:
 				holders, has = now, mine
-			case fault < 0, !errors.As(err, &e), e.Code != j17.CodeNotUnique, len(e.Errors) == 0, e.Errors[0].Pointer != fmt.Sprintf("/%d/data/email", fault):
+			case fault < 0, !errors.As(err, &e), e.Code != j17.CodeNotUnique, len(e.Errors) == 0,
+				e.Errors[0].Pointer != fmt.Sprintf("/%d/data/email", fault):
 				t.Fatalf("seed %d, file %d: the fault is not in event %d: %v\n%s", seed, file, fault, err, text.String())
 			default:
 				cold = false
@@ -576,10 +592,13 @@ func TestRecordedHistory(t *testing.T) {
 	}
 }
 
-// TestLoadedHistoryLeavesNothing loads values that were given back and taken by others: nothing is kept of what nobody holds any longer.
+// TestLoadedHistoryLeavesNothing loads values that were given back and taken by others: nothing is kept of what nobody
+// holds any longer.
 func TestLoadedHistoryLeavesNothing(t *testing.T) {
 	h := newHouse(t, unlike)
-	text := happened(1, "was_registered", `{"email":"a"}`) + happened(1, "was_registered", `{"email":"b"}`) + happened(2, "was_registered", `{"email":"a"}`) +
+	text := happened(1, "was_registered", `{"email":"a"}`) + happened(1, "was_registered", `{"email":"b"}`) + happened(
+		2, "was_registered", `{"email":"a"}`,
+	) +
 		happened(3, "was_registered", `{"email":"c"}`) + happened(3, "was_deleted", `{}`)
 	if err := h.recorded(text, true); err != nil {
 		t.Fatal(err)
@@ -602,8 +621,8 @@ func TestLoadedHistoryLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestDeploymentsAmongWriters deploys sets while writers go on: from the commit on nothing is stored that takes what another one holds, and
-// before it nothing that was written is forgotten.
+// TestDeploymentsAmongWriters deploys sets while writers go on: from the commit on nothing is stored that takes what
+// another one holds, and before it nothing that was written is forgotten.
 func TestDeploymentsAmongWriters(t *testing.T) {
 	const writers, deployments = 4, 6
 	h := newHouse(t, plain)
@@ -688,8 +707,9 @@ func TestDeploymentsAmongWriters(t *testing.T) {
 	h.check(held, "in the end")
 }
 
-// replay returns who holds which address by the events of the feed: after those up to the last deployment of unique addresses the first one
-// of several has it, and no event behind it may take what another one holds. behind is how many of these there are.
+// replay returns who holds which address by the events of the feed: after those up to the last deployment of unique
+// addresses the first one of several has it, and no event behind it may take what another one holds. behind is how many
+// of these there are.
 func (h *house) replay() (held map[string]int, behind int) {
 	h.tb.Helper()
 	l := &line{held: map[string]int{}, waiting: map[string][]int{}, has: map[int]string{}}
@@ -729,7 +749,8 @@ func (h *house) replay() (held map[string]int, behind int) {
 	return l.held, behind
 }
 
-// TestATrialIsBounded tries a spec on history that is longer than a trial looks at: it tells what it has found until then, and that it is not all.
+// TestATrialIsBounded tries a spec on history that is longer than a trial looks at: it tells what it has found until
+// then, and that it is not all.
 func TestATrialIsBounded(t *testing.T) {
 	h := newHouse(t, plain)
 	for n, email := range []string{"a", "a", "", "", "", "", "b", "b"} {

@@ -26,9 +26,10 @@ func (o *Options) carrier(name string) *http.Client {
 	}
 }
 
-// NewTransport returns what carries requests over the network. Names below localhost are names of this machine: they are not looked up, since few
-// systems know them, and no proxy is asked for them. Certificates have to be for name, or where it is "" for the name in the URL, and from
-// roots, or where these are nil from an authority that the machine trusts.
+// NewTransport returns what carries requests over the network. Names below localhost are names of this machine: they
+// are not looked up, since few systems know them, and no proxy is asked for them. Certificates have to be for name, or
+// where it is "" for the name in the URL, and from roots, or where these are nil from an authority that the machine
+// trusts.
 func NewTransport(roots *x509.CertPool, name string) *http.Transport {
 	return &http.Transport{
 		Proxy: func(r *http.Request) (*url.URL, error) {

@@ -36,7 +36,9 @@ func certified(t *testing.T, answers http.Handler, names ...string) (port string
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(answers)
-	s.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	s.TLS = &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+	}
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	_, port, err = net.SplitHostPort(s.Listener.Addr().String())
@@ -52,7 +54,8 @@ func certified(t *testing.T, answers http.Handler, names ...string) (port string
 	return port, roots
 }
 
-// TestNamesOfThisMachine: a name below localhost is reached on this machine, and the certificate is checked against it and no other.
+// TestNamesOfThisMachine: a name below localhost is reached on this machine, and the certificate is checked against it
+// and no other.
 func TestNamesOfThisMachine(t *testing.T) {
 	var asked []string
 	port, roots := certified(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -64,7 +67,9 @@ func TestNamesOfThisMachine(t *testing.T) {
 		"localhost": "not localhost", "shop.localhost": "not shop.localhost", "127.0.0.1": "127.0.0.1",
 	} {
 		asked = nil
-		c, err := client.New(client.Options{URL: "https://" + name + ":" + port, Clock: clock.System{}, RootCAs: roots, Attempts: 1})
+		c, err := client.New(client.Options{
+			URL: "https://" + name + ":" + port, Clock: clock.System{}, RootCAs: roots, Attempts: 1,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,14 +84,17 @@ func TestNamesOfThisMachine(t *testing.T) {
 
 	// No proxy is asked for them, whatever the environment says.
 	for _, name := range []string{"localhost", "shop.localhost", "127.0.0.1", "[::1]"} {
-		proxy, err := client.NewTransport(nil, "").Proxy(&http.Request{URL: &url.URL{Scheme: "http", Host: name + ":17000"}})
+		proxy, err := client.NewTransport(nil, "").Proxy(&http.Request{
+			URL: &url.URL{Scheme: "http", Host: name + ":17000"},
+		})
 		if proxy != nil || err != nil {
 			t.Errorf("%s: the proxy %v, %v", name, proxy, err)
 		}
 	}
 }
 
-// TestTheNodeThatDoesNotAnswer: where a request is led on to another node, and that one does not answer, its address is named.
+// TestTheNodeThatDoesNotAnswer: where a request is led on to another node, and that one does not answer, its address is
+// named.
 func TestTheNodeThatDoesNotAnswer(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
@@ -99,7 +107,8 @@ func TestTheNodeThatDoesNotAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Length(t.Context(), note); err == nil || !strings.HasPrefix(err.Error(), "There is no answer from "+node+": ") {
+	if _, err := c.Length(t.Context(), note); err == nil ||
+		!strings.HasPrefix(err.Error(), "There is no answer from "+node+": ") {
 		t.Error(err)
 	}
 }

@@ -38,13 +38,13 @@ type Options struct {
 	Clock clock.Clock
 	// Around, if not nil, returns what carries requests in the place of what would without it.
 	Around func(http.RoundTripper) http.RoundTripper
-	// Attempts is how often a request that may be repeated is sent at most; 0 means 6. To a server that refuses connections
-	// and has not answered before it is sent twice at most.
+	// Attempts is how often a request that may be repeated is sent at most; 0 means 6. To a server that refuses
+	// connections and has not answered before it is sent twice at most.
 	Attempts int
 	// Retrying, if not nil, is called before each wait of some length.
 	Retrying func(err error, wait time.Duration)
-	// Advice, if not nil, returns sentences that a refusal with a code ends with, "" for none: what the server cannot know, such as where
-	// the key is from.
+	// Advice, if not nil, returns sentences that a refusal with a code ends with, "" for none: what the server cannot
+	// know, such as where the key is from.
 	Advice func(code j17.Code) string
 }
 
@@ -62,7 +62,8 @@ const (
 // Client sends requests to one environment of one instance. It is safe for concurrent use.
 type Client struct {
 	o Options
-	// first is where the options say that the server is, node where the instance turned out to be, nil for there as well.
+	// first is where the options say that the server is, node where the instance turned out to be, nil for there as
+	// well.
 	first *place
 	node  atomic.Pointer[place]
 	// answered is true once there was a reply.
@@ -157,8 +158,9 @@ func (o WriteOptions) metadata() wire.Metadata {
 	return m
 }
 
-// kept is the error of a name of an aggregate type or of an aggregate that nothing can have, since such paths are the server's own routes: their
-// replies would not be about what was asked for, and some never end. It is nil for all other names.
+// kept is the error of a name of an aggregate type or of an aggregate that nothing can have, since such paths are the
+// server's own routes: their replies would not be about what was asked for, and some never end. It is nil for all other
+// names.
 func kept(code j17.Code, what, name string) error {
 	if !strings.HasPrefix(name, "_") {
 		return nil
@@ -191,12 +193,13 @@ func eventRequest(key j17.Key, ev NewEvent, o WriteOptions) (request, error) {
 		Conditions json.RawMessage `json:"conditions,omitempty"`
 	}{wire.WriteEvent{Data: ev.Data, Metadata: o.metadata()}, o.Conditions})
 	return request{
-		method: http.MethodPost, path: []string{key.Type, key.ID, ev.Type}, body: body, idempotencyKey: o.IdempotencyKey, correlationID: o.CorrelationID,
+		method: http.MethodPost, path: []string{key.Type, key.ID, ev.Type}, body: body,
+		idempotencyKey: o.IdempotencyKey, correlationID: o.CorrelationID,
 	}, err
 }
 
-// TryEvent asks what PostEvent would do, and writes nothing. It returns a wire.WriteDryRun as the server sent it: why the event would be refused
-// is no error.
+// TryEvent asks what PostEvent would do, and writes nothing. It returns a wire.WriteDryRun as the server sent it: why
+// the event would be refused is no error.
 func (c *Client) TryEvent(ctx context.Context, key j17.Key, ev NewEvent, o WriteOptions) (json.RawMessage, error) {
 	r, err := eventRequest(key, ev, o)
 	if err != nil {
@@ -231,7 +234,9 @@ func (c *Client) PostBatch(ctx context.Context, key j17.Key, events []NewEvent, 
 	if err != nil {
 		return Receipt{}, err
 	}
-	return c.write(ctx, request{path: []string{key.Type, key.ID}, body: body, idempotencyKey: o.IdempotencyKey, correlationID: o.CorrelationID})
+	return c.write(ctx, request{
+		path: []string{key.Type, key.ID}, body: body, idempotencyKey: o.IdempotencyKey, correlationID: o.CorrelationID,
+	})
 }
 
 // TransactionOptions is what goes with a transaction. Its fields are those of WriteOptions.
@@ -248,8 +253,11 @@ type TransactionReceipt struct {
 	Replayed bool
 }
 
-// Transaction writes events of several aggregates, all or none. body is the JSON of a wire.WriteTransaction, and is sent as it is.
-func (c *Client) Transaction(ctx context.Context, body json.RawMessage, o TransactionOptions) (TransactionReceipt, error) {
+// Transaction writes events of several aggregates, all or none. body is the JSON of a wire.WriteTransaction, and is
+// sent as it is.
+func (c *Client) Transaction(
+	ctx context.Context, body json.RawMessage, o TransactionOptions,
+) (TransactionReceipt, error) {
 	reply, err := c.do(ctx, transactionRequest(body, o))
 	if err != nil {
 		return TransactionReceipt{}, err
@@ -267,12 +275,15 @@ func (c *Client) Transaction(ctx context.Context, body json.RawMessage, o Transa
 // transactionRequest returns the request that writes a transaction.
 func transactionRequest(body json.RawMessage, o TransactionOptions) request {
 	return request{
-		method: http.MethodPost, path: []string{"_transaction"}, body: body, idempotencyKey: o.IdempotencyKey, correlationID: o.CorrelationID,
+		method: http.MethodPost, path: []string{"_transaction"}, body: body, idempotencyKey: o.IdempotencyKey,
+		correlationID: o.CorrelationID,
 	}
 }
 
 // TryTransaction asks what Transaction would do, as TryEvent does for an event.
-func (c *Client) TryTransaction(ctx context.Context, body json.RawMessage, o TransactionOptions) (json.RawMessage, error) {
+func (c *Client) TryTransaction(
+	ctx context.Context, body json.RawMessage, o TransactionOptions,
+) (json.RawMessage, error) {
 	return c.try(ctx, transactionRequest(body, o))
 }
 
@@ -295,7 +306,9 @@ func (c *Client) write(ctx context.Context, r request) (Receipt, error) {
 	if len(b.StreamIDs) == 0 {
 		return Receipt{}, notOurs(reply, errors.New("it has no stream_id"))
 	}
-	return Receipt{b.StreamIDs, b.Length, b.ImpliedCount, b.ID, b.Handle, b.PublicID, reply.header.Get(headerReplayed) == "true"}, nil
+	return Receipt{
+		b.StreamIDs, b.Length, b.ImpliedCount, b.ID, b.Handle, b.PublicID, reply.header.Get(headerReplayed) == "true",
+	}, nil
 }
 
 // StateOptions picks a state other than the present one. At most one of At and Length is set.
@@ -364,7 +377,8 @@ type Projected struct {
 	Metadata json.RawMessage
 }
 
-// Projection reads what a projection yields for an aggregate, or in the array form for parameters; id is "" where there is none.
+// Projection reads what a projection yields for an aggregate, or in the array form for parameters; id is "" where there
+// is none.
 func (c *Client) Projection(ctx context.Context, name, id string, o ProjectionOptions) (Projected, error) {
 	if err := kept(j17.CodeInvalidIdentifier, "aggregate", id); err != nil {
 		return Projected{}, err
@@ -404,8 +418,8 @@ func (c *Client) Projection(ctx context.Context, name, id string, o ProjectionOp
 	return Projected{b.Data, b.CachedAt, b.Metadata}, nil
 }
 
-// RowPage is a page of rows, each as the server has it. Next is the start of the next page, "" on the last one; Position is the one of the
-// feed that all rows are as of.
+// RowPage is a page of rows, each as the server has it. Next is the start of the next page, "" on the last one;
+// Position is the one of the feed that all rows are as of.
 type RowPage struct {
 	Rows     []json.RawMessage
 	Next     string
@@ -417,7 +431,8 @@ func (c *Client) ProjectionRows(ctx context.Context, name string, q url.Values) 
 	return c.rowPage(ctx, []string{"_projections", name}, q)
 }
 
-// Places reads a page of what is where a question asks for, which is nearby, within or containing; q has where that is, count and start.
+// Places reads a page of what is where a question asks for, which is nearby, within or containing; q has where that is,
+// count and start.
 func (c *Client) Places(ctx context.Context, aggregateType, question string, q url.Values) (RowPage, error) {
 	if err := keptType(aggregateType); err != nil {
 		return RowPage{}, err
@@ -474,7 +489,9 @@ func (c *Client) Length(ctx context.Context, key j17.Key) (uint64, error) {
 	if err := keptType(key.Type); err != nil {
 		return 0, err
 	}
-	err := c.get(ctx, c.route(key.Type, key.ID, "length"), nil, &b, func() error { return needs(b.Length != nil, "length") })
+	err := c.get(
+		ctx, c.route(key.Type, key.ID, "length"), nil, &b, func() error { return needs(b.Length != nil, "length") },
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -486,7 +503,9 @@ const maxPage = 1000
 
 // Events goes through the events of an aggregate after start, "" for all, oldest first: at most count of them, 0 for no
 // limit. Each is handed over as its canonical bytes. It ends after an error.
-func (c *Client) Events(ctx context.Context, key j17.Key, start string, count uint64) func(yield func(json.RawMessage, error) bool) {
+func (c *Client) Events(
+	ctx context.Context, key j17.Key, start string, count uint64,
+) func(yield func(json.RawMessage, error) bool) {
 	return func(yield func(json.RawMessage, error) bool) {
 		if err := keptType(key.Type); err != nil {
 			yield(nil, err)
@@ -534,9 +553,11 @@ func (c *Client) Events(ctx context.Context, key j17.Key, start string, count ui
 	}
 }
 
-// IDs goes through the ids of an aggregate type after start in byte order: at most count of them, 0 for no limit. It ends
-// after an error.
-func (c *Client) IDs(ctx context.Context, aggregateType, start string, count uint64) func(yield func(string, error) bool) {
+// IDs goes through the ids of an aggregate type after start in byte order: at most count of them, 0 for no limit. It
+// ends after an error.
+func (c *Client) IDs(
+	ctx context.Context, aggregateType, start string, count uint64,
+) func(yield func(string, error) bool) {
 	return func(yield func(string, error) bool) {
 		if err := keptType(aggregateType); err != nil {
 			yield("", err)
@@ -548,7 +569,10 @@ func (c *Client) IDs(ctx context.Context, aggregateType, start string, count uin
 				size = min(left, maxPage)
 			}
 			var page wire.IDs
-			if err := c.get(ctx, []string{aggregateType}, pageQuery(start, size), &page, func() error { return needs(page.IDs != nil, "ids") }); err != nil {
+			if err := c.get(
+				ctx, []string{aggregateType}, pageQuery(start, size), &page,
+				func() error { return needs(page.IDs != nil, "ids") },
+			); err != nil {
 				yield("", err)
 				return
 			}
@@ -574,8 +598,8 @@ func pageQuery(start string, size uint64) url.Values {
 	return q
 }
 
-// get reads the reply to a GET into a value, which complete looks at then: not all that is JSON is a reply of ours. An *Error of complete is
-// about one that is.
+// get reads the reply to a GET into a value, which complete looks at then: not all that is JSON is a reply of ours. An
+// *Error of complete is about one that is.
 func (c *Client) get(ctx context.Context, path []string, query url.Values, into any, complete func() error) error {
 	reply, err := c.do(ctx, request{method: http.MethodGet, path: path, query: query})
 	if err != nil {
@@ -754,7 +778,10 @@ func (c *Client) request(ctx context.Context, to *place, r request, body io.Read
 	if to.host != "" {
 		req.Host = to.host
 	}
-	for name, v := range map[string]string{headerIdempotencyKey: r.idempotencyKey, headerCorrelationID: r.correlationID, headerIfMatch: r.ifMatch, headerLastEvent: r.lastEventID} {
+	for name, v := range map[string]string{
+		headerIdempotencyKey: r.idempotencyKey, headerCorrelationID: r.correlationID, headerIfMatch: r.ifMatch,
+		headerLastEvent: r.lastEventID,
+	} {
 		if v != "" {
 			req.Header.Set(name, v)
 		}

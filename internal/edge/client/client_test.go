@@ -20,8 +20,8 @@ import (
 	"j17/internal/edge/client"
 )
 
-// served returns a client of a server that answers with the handler, and the waits that it has announced. Its clock stands
-// still.
+// served returns a client of a server that answers with the handler, and the waits that it has announced. Its clock
+// stands still.
 func served(t *testing.T, handle http.HandlerFunc, change func(*client.Options)) (*client.Client, *[]time.Duration) {
 	t.Helper()
 	s := httptest.NewServer(handle)
@@ -70,15 +70,20 @@ func TestPostEvent(t *testing.T) {
 		if got := r.Method + " " + r.URL.EscapedPath(); got != "POST /note/a%2Fb:c/was_written" {
 			t.Error(got)
 		}
-		if r.Host != "app-test.localhost" || r.Header.Get("Authorization") != "Bearer secret" || r.Header.Get("Idempotency-Key") != "k" || r.Header.Get("Content-Type") != "application/json" {
+		if r.Host != "app-test.localhost" || r.Header.Get("Authorization") != "Bearer secret" ||
+			r.Header.Get("Idempotency-Key") != "k" || r.Header.Get("Content-Type") != "application/json" {
 			t.Error(r.Host, r.Header)
 		}
 		w.Header().Set("X-Idempotency-Replayed", "true")
 		answer(w, 201, `{"ok":true,"stream_id":"1700000000000-0","length":7,"implied_count":2,"id":"u","handle":"nte_1","public_id":"N-1"}`)
 	}, func(o *client.Options) { o.Host = "app-test.localhost" })
 	var zero uint64
-	got, err := c.PostEvent(t.Context(), j17.Key{Type: "note", ID: "a/b:c"}, client.NewEvent{Type: "was_written", Data: json.RawMessage(`{"n": 0.10, "s":"<&>"}`)},
-		client.WriteOptions{Actor: j17.Agent{Type: "user", ID: "u:tag"}, Target: &j17.Agent{Type: "room", ID: "r"}, PreviousLength: &zero, SkipOCC: true, IdempotencyKey: "k"})
+	got, err := c.PostEvent(t.Context(), j17.Key{Type: "note", ID: "a/b:c"},
+		client.NewEvent{Type: "was_written", Data: json.RawMessage(`{"n": 0.10, "s":"<&>"}`)},
+		client.WriteOptions{
+			Actor: j17.Agent{Type: "user", ID: "u:tag"}, Target: &j17.Agent{Type: "room", ID: "r"},
+			PreviousLength: &zero, SkipOCC: true, IdempotencyKey: "k",
+		})
 	if err != nil || fmt.Sprint(got) != "{[1700000000000-0] 7 2 u nte_1 N-1 true}" {
 		t.Error(got, err)
 	}
@@ -92,7 +97,8 @@ func TestTransaction(t *testing.T) {
 	}
 	c, _ := served(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if string(body) != sent || r.Method+" "+r.URL.Path != "POST /_transaction" || r.Header.Get("Idempotency-Key") != "k" || r.Header.Get("X-Correlation-ID") != "c" {
+		if string(body) != sent || r.Method+" "+r.URL.Path != "POST /_transaction" ||
+			r.Header.Get("Idempotency-Key") != "k" || r.Header.Get("X-Correlation-ID") != "c" {
 			t.Error(r.Method, r.URL, r.Header, string(body))
 		}
 		w.Header().Set("X-Idempotency-Replayed", "true")
@@ -121,7 +127,8 @@ func TestTryEvent(t *testing.T) {
 		answers = answers[1:]
 	}, nil)
 	o := client.WriteOptions{Actor: j17.Agent{Type: "user", ID: "u"}, Conditions: json.RawMessage(`[{"odd":1}]`)}
-	key, ev := j17.Key{Type: "note", ID: "global"}, client.NewEvent{Type: "was_written", Data: json.RawMessage(`{"n":0.10}`)}
+	key, ev := j17.Key{Type: "note", ID: "global"},
+		client.NewEvent{Type: "was_written", Data: json.RawMessage(`{"n":0.10}`)}
 	want := answers[0]
 	if got, err := c.TryEvent(t.Context(), key, ev, o); err != nil || string(got) != want {
 		t.Error(string(got), err)
@@ -131,7 +138,8 @@ func TestTryEvent(t *testing.T) {
 	}
 }
 
-// TestTryTransaction checks that a dry run of a transaction has no idempotency key but the caller's, and may be repeated all the same.
+// TestTryTransaction checks that a dry run of a transaction has no idempotency key but the caller's, and may be
+// repeated all the same.
 func TestTryTransaction(t *testing.T) {
 	const sent = `{"writes": []}`
 	const want = `{"ok":true,"dry_run":true,"accepted":true}`
@@ -139,7 +147,8 @@ func TestTryTransaction(t *testing.T) {
 	waiting := &stepped{}
 	c, _ := served(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if string(body) != sent || r.Method+" "+r.URL.String() != "POST /_transaction?dry_run=true" || r.Header.Get("Idempotency-Key") != "" {
+		if string(body) != sent || r.Method+" "+r.URL.String() != "POST /_transaction?dry_run=true" ||
+			r.Header.Get("Idempotency-Key") != "" {
 			t.Error(r.Method, r.URL, r.Header, string(body))
 		}
 		if calls.Add(1) == 1 {
@@ -162,7 +171,8 @@ func TestErrors(t *testing.T) {
 	_, err := c.PostBatch(t.Context(), note, []client.NewEvent{{Type: "x"}}, client.WriteOptions{IdempotencyKey: "k"})
 	e, ok := errors.AsType[*j17.Error](err)
 	refused, ok2 := errors.AsType[*client.Error](err)
-	if !ok || !ok2 || e.Code != j17.CodeSchemaViolation || e.Path != "data.n" || *e.EventIndex != 3 || e.Errors[0].Message != "Too small." || refused.Status != 400 {
+	if !ok || !ok2 || e.Code != j17.CodeSchemaViolation || e.Path != "data.n" || *e.EventIndex != 3 ||
+		e.Errors[0].Message != "Too small." || refused.Status != 400 {
 		t.Fatalf("%+v", err)
 	}
 	if raw, _ := e.Details.(json.RawMessage); string(raw) != `{"field":"n"}` {
@@ -184,14 +194,23 @@ func TestRetries(t *testing.T) {
 		ok        bool
 		wantWaits []time.Duration
 	}{
-		{name: "safe with a key", status: []int{0, 503, 502, 201}, key: "k", want: 4, ok: true, wantWaits: []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second}},
+		{
+			name: "safe with a key", status: []int{0, 503, 502, 201}, key: "k", want: 4, ok: true,
+			wantWaits: []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second},
+		},
 		{name: "not safe without", status: []int{503, 201}, want: 1},
 		{name: "lost without a key", status: []int{0, 201}, want: 1},
-		{name: "refused for the rate", status: []int{429, 201}, header: "7", want: 2, ok: true, wantWaits: []time.Duration{7 * time.Second}},
+		{
+			name: "refused for the rate", status: []int{429, 201}, header: "7", want: 2, ok: true,
+			wantWaits: []time.Duration{7 * time.Second},
+		},
 		{name: "the server asks for more time than is sensible", status: []int{503, 201}, key: "k", header: "99999", want: 2, ok: true, wantWaits: []time.Duration{2 * time.Minute}},
 		{name: "a fault is not looked for again", status: []int{500, 201}, key: "k", want: 1},
 		{name: "a conflict stays one", status: []int{409, 201}, key: "k", want: 1},
-		{name: "it gives up", status: []int{503, 503, 503, 503, 503, 503, 201}, key: "k", want: 6, wantWaits: []time.Duration{250e6, 500e6, 1e9, 2e9, 4e9}},
+		{
+			name: "it gives up", status: []int{503, 503, 503, 503, 503, 503, 201}, key: "k", want: 6,
+			wantWaits: []time.Duration{250e6, 500e6, 1e9, 2e9, 4e9},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var count atomic.Int32
@@ -210,8 +229,11 @@ func TestRetries(t *testing.T) {
 				}
 				answer(w, status, `{"ok":false,"error":"No.","code":"unavailable"}`)
 			}, func(o *client.Options) { o.Clock, o.Retrying = waiting, nil })
-			_, err := c.PostEvent(t.Context(), note, client.NewEvent{Type: "x"}, client.WriteOptions{IdempotencyKey: tc.key})
-			if requests := int(count.Load()); requests != tc.want || (err == nil) != tc.ok || !slices.Equal(waiting.waits, tc.wantWaits) {
+			_, err := c.PostEvent(t.Context(), note, client.NewEvent{Type: "x"}, client.WriteOptions{
+				IdempotencyKey: tc.key,
+			})
+			if requests := int(count.Load()); requests != tc.want || (err == nil) != tc.ok ||
+				!slices.Equal(waiting.waits, tc.wantWaits) {
 				t.Errorf("%d requests, waits %v, %v", requests, waiting.waits, err)
 			}
 		})
@@ -240,7 +262,8 @@ func TestPages(t *testing.T) {
 		if strings.HasSuffix(r.URL.Path, "/events") {
 			next := "null"
 			for i := n + 1; i <= 1500; i++ {
-				if len(rows) == 700 || fmt.Sprint(len(rows)) == q.Get("count") { // a page may end before it has as many as were asked for
+				if len(rows) == 700 || fmt.Sprint(len(rows)) == q.Get("count") {
+					// a page may end before it has as many as were asked for
 					next = fmt.Sprintf(`"%d"`, i-1)
 					break
 				}
@@ -290,7 +313,8 @@ func TestPages(t *testing.T) {
 // TestOtherServers checks what a reply that is none of ours becomes.
 func TestOtherServers(t *testing.T) {
 	c, _ := served(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, 404, "<html>nothing here</html>") }, nil)
-	if _, err := c.State(t.Context(), note, client.StateOptions{}); j17.CodeOf(err) != j17.CodeInternal || !strings.Contains(err.Error(), "not that of a j17 server") {
+	if _, err := c.State(t.Context(), note, client.StateOptions{}); j17.CodeOf(err) != j17.CodeInternal ||
+		!strings.Contains(err.Error(), "not that of a j17 server") {
 		t.Error(err)
 	}
 	c, _ = served(t, func(w http.ResponseWriter, r *http.Request) {
@@ -356,21 +380,25 @@ func TestAddressesThatWillNotAnswer(t *testing.T) {
 		"http://" + raw.Addr().String():                 "no HTTP server",
 	} {
 		c, err := client.New(client.Options{
-			URL: address, Key: "k", Clock: clock.System{}, Retrying: func(err error, _ time.Duration) { t.Errorf("tried again after %v", err) },
+			URL: address, Key: "k", Clock: clock.System{},
+			Retrying: func(err error, _ time.Duration) { t.Errorf("tried again after %v", err) },
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.State(t.Context(), note, client.StateOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := c.State(t.Context(), note, client.StateOptions{}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
 }
 
-// TestAMissingServer checks that somebody who has no server running is told at once, and that a server which has answered
-// is waited for.
+// TestAMissingServer checks that somebody who has no server running is told at once, and that a server which has
+// answered is waited for.
 func TestAMissingServer(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, `{"ok":true,"length":0}`) }))
+	s := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, `{"ok":true,"length":0}`) }),
+	)
 	told := 0
 	for _, tc := range []struct {
 		answered bool
@@ -381,7 +409,9 @@ func TestAMissingServer(t *testing.T) {
 		{false, []time.Duration{250e6}, 0},
 	} {
 		waiting := &stepped{}
-		c, err := client.New(client.Options{URL: s.URL, Clock: waiting, Retrying: func(error, time.Duration) { told++ }})
+		c, err := client.New(client.Options{
+			URL: s.URL, Clock: waiting, Retrying: func(error, time.Duration) { told++ },
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -391,7 +421,8 @@ func TestAMissingServer(t *testing.T) {
 			}
 		}
 		s.Close()
-		if _, err := c.Length(t.Context(), note); err == nil || !strings.Contains(err.Error(), "Is the server running") {
+		if _, err := c.Length(t.Context(), note); err == nil ||
+			!strings.Contains(err.Error(), "Is the server running") {
 			t.Error(err)
 		}
 		if !slices.Equal(waiting.waits, tc.waits) || told != tc.told {
@@ -401,8 +432,8 @@ func TestAMissingServer(t *testing.T) {
 	}
 }
 
-// TestAnotherNode has the first node name another one, which is asked in its place where it is certain to be one of the same
-// servers.
+// TestAnotherNode has the first node name another one, which is asked in its place where it is certain to be one of the
+// same servers.
 func TestAnotherNode(t *testing.T) {
 	var asked []string
 	worker := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -412,7 +443,8 @@ func TestAnotherNode(t *testing.T) {
 	plain, secure := httptest.NewServer(worker), httptest.NewTLSServer(worker) // with a certificate for example.com
 	t.Cleanup(plain.Close)
 	t.Cleanup(secure.Close)
-	roots := secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs //nolint:forcetypeassert,errcheck // what net/http/httptest makes
+	//nolint:forcetypeassert,errcheck // what net/http/httptest makes
+	roots := secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	misdirecting := func(node string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			answer(w, 421, `{"ok":false,"error":"The instance is on another node.","code":"misdirected","details":{"url":"`+node+`"}}`)
@@ -439,7 +471,9 @@ func TestAnotherNode(t *testing.T) {
 				first = httptest.NewTLSServer(misdirecting(tc.node))
 			}
 			t.Cleanup(first.Close)
-			c, err := client.New(client.Options{URL: first.URL, Host: tc.host, Key: "k", Clock: clock.System{}, RootCAs: roots, Attempts: 1})
+			c, err := client.New(client.Options{
+				URL: first.URL, Host: tc.host, Key: "k", Clock: clock.System{}, RootCAs: roots, Attempts: 1,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -448,7 +482,8 @@ func TestAnotherNode(t *testing.T) {
 				if (err == nil && n == 3) != tc.ok {
 					t.Errorf("%d, %v", n, err)
 				}
-				if refused, ok := errors.AsType[*client.Error](err); ok && !strings.Contains(err.Error(), refused.Node) {
+				if refused, ok := errors.AsType[*client.Error](err); ok &&
+					!strings.Contains(err.Error(), refused.Node) {
 					t.Error(err)
 				}
 			}
@@ -502,7 +537,9 @@ func TestRoutesOfTheServer(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := c.Projection(t.Context(), "card", "_stream", client.ProjectionOptions{}); j17.CodeOf(err) != j17.CodeInvalidIdentifier {
+	if _, err := c.Projection(
+		t.Context(), "card", "_stream", client.ProjectionOptions{},
+	); j17.CodeOf(err) != j17.CodeInvalidIdentifier {
 		t.Error(err)
 	}
 }
@@ -527,7 +564,8 @@ func TestState(t *testing.T) {
 		answer(w, 200, `{"ok":true,"data":{"n":0.10},"metadata":{"length":3,"handle":"nte_1"}}`)
 	}, func(o *client.Options) { o.URL += "/base/" })
 	s, err := c.State(t.Context(), note, client.StateOptions{At: "5", Synchronous: true})
-	if err != nil || string(s.Data) != `{"n":0.10}` || s.Length != 3 || string(s.Metadata) != `{"length":3,"handle":"nte_1"}` {
+	if err != nil || string(s.Data) != `{"n":0.10}` || s.Length != 3 ||
+		string(s.Metadata) != `{"length":3,"handle":"nte_1"}` {
 		t.Errorf("%+v %v", s, err)
 	}
 }

@@ -24,9 +24,11 @@ type Request struct {
 	Query url.Values
 	// Body is sent as JSON, bytes as they are, a *Content as what it says it is; nil sends none.
 	Body any
-	// Repeatable tells that a request which changes something may be sent again where it is not known what has become of it.
+	// Repeatable tells that a request which changes something may be sent again where it is not known what has become
+	// of it.
 	Repeatable bool
-	// NothingIfBusy tells that nothing has come of a request that the server answers with CodeBusy, so that it may be sent again.
+	// NothingIfBusy tells that nothing has come of a request that the server answers with CodeBusy, so that it may be
+	// sent again.
 	NothingIfBusy bool
 	// IfMatch is the entity tag that must be current, "" where that does not matter.
 	IfMatch string
@@ -72,7 +74,10 @@ func (r *contentReader) Read(p []byte) (int, error) {
 
 // Call sends a request and decodes the reply, a JSON object, into a value. Reads are repeated like those of Client.
 func (c *Client) Call(ctx context.Context, r Request, into any) error {
-	wire := request{method: r.Method, path: r.Path, query: r.Query, ifMatch: r.IfMatch, repeatable: r.Repeatable, nothingIfBusy: r.NothingIfBusy}
+	wire := request{
+		method: r.Method, path: r.Path, query: r.Query, ifMatch: r.IfMatch, repeatable: r.Repeatable,
+		nothingIfBusy: r.NothingIfBusy,
+	}
 	if wire.method == "" {
 		wire.method = http.MethodGet
 	}
@@ -105,7 +110,9 @@ func (c *Client) Call(ctx context.Context, r Request, into any) error {
 }
 
 // Rows goes through the rows of a list, page by page: at most count of them, 0 for no limit. It ends after an error.
-func (c *Client) Rows(ctx context.Context, path []string, query url.Values, plural string, count int) iter.Seq2[json.RawMessage, error] {
+func (c *Client) Rows(
+	ctx context.Context, path []string, query url.Values, plural string, count int,
+) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		q := url.Values{}
 		maps.Copy(q, query)

@@ -24,7 +24,8 @@ func TestCall(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if got := r.Method + " " + r.URL.RequestURI() + " " + r.Header.Get("If-Match") + " " + string(raw); got != `POST /api/a%2Fb?x=1 "h" {"n": 1}` {
+		if got := r.Method + " " + r.URL.RequestURI() + " " + r.Header.Get("If-Match") + " " +
+			string(raw); got != `POST /api/a%2Fb?x=1 "h" {"n": 1}` {
 			t.Error(got)
 		}
 		answer(w, 201, `{"ok":true,"id":"i"}`)
@@ -33,7 +34,8 @@ func TestCall(t *testing.T) {
 		ID string `json:"id"`
 	}
 	err := c.Call(t.Context(), client.Request{
-		Method: http.MethodPost, Path: []string{"api", "a/b"}, Query: map[string][]string{"x": {"1"}}, Body: []byte(`{"n": 1}`), IfMatch: `"h"`,
+		Method: http.MethodPost, Path: []string{"api", "a/b"}, Query: map[string][]string{"x": {"1"}},
+		Body: []byte(`{"n": 1}`), IfMatch: `"h"`,
 	}, &got)
 	if err != nil || got.ID != "i" {
 		t.Error(got, err)
@@ -41,7 +43,8 @@ func TestCall(t *testing.T) {
 	for _, body := range []string{`{}`, `[]`, ``, `{"ok":false}`} {
 		c, _ := served(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, body) }, nil)
 		var raw json.RawMessage
-		if err := c.Call(t.Context(), client.Request{Path: []string{"api"}}, &raw); err == nil || !strings.Contains(err.Error(), "not that of a j17 server") {
+		if err := c.Call(t.Context(), client.Request{Path: []string{"api"}}, &raw); err == nil ||
+			!strings.Contains(err.Error(), "not that of a j17 server") {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
@@ -63,7 +66,9 @@ func TestWithoutKey(t *testing.T) {
 
 // TestRows checks that lists go on by offsets and by cursors, and end.
 func TestRows(t *testing.T) {
-	for name, next := range map[string][]string{"offsets": {"2", "4", "null"}, "cursors": {`"b"`, `"c"`, "null"}, "no next": {"1", "2", ""}} {
+	for name, next := range map[string][]string{
+		"offsets": {"2", "4", "null"}, "cursors": {`"b"`, `"c"`, "null"}, "no next": {"1", "2", ""},
+	} {
 		page := 0
 		c, _ := served(t, func(w http.ResponseWriter, r *http.Request) {
 			q := r.URL.Query()
@@ -100,8 +105,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestContent checks that a body which is not kept in memory is sent whole, again where that is safe, and never short of what
-// it was.
+// TestContent checks that a body which is not kept in memory is sent whole, again where that is safe, and never short
+// of what it was.
 func TestContent(t *testing.T) {
 	const text = "one line\nand another\n"
 	for _, tc := range []struct {
@@ -114,7 +119,8 @@ func TestContent(t *testing.T) {
 			var requests atomic.Int32
 			c, _ := served(t, func(w http.ResponseWriter, r *http.Request) {
 				raw, err := io.ReadAll(r.Body)
-				if err != nil || string(raw) != text || r.ContentLength != int64(len(text)) || r.Header.Get("Content-Type") != "application/x-ndjson" {
+				if err != nil || string(raw) != text || r.ContentLength != int64(len(text)) ||
+					r.Header.Get("Content-Type") != "application/x-ndjson" {
 					t.Errorf("%q %v %d %v", raw, err, r.ContentLength, r.Header)
 				}
 				if requests.Add(1) < 3 {
@@ -123,10 +129,16 @@ func TestContent(t *testing.T) {
 				answer(w, 200, `{"ok":true,"stored":2}`)
 			}, func(o *client.Options) { o.Clock, o.Retrying = &stepped{}, nil })
 			var sent int64
-			content := &client.Content{From: strings.NewReader(text), Size: int64(len(text)), Type: "application/x-ndjson", Sent: func(n int64) { sent = n }}
+			content := &client.Content{
+				From: strings.NewReader(text), Size: int64(len(text)), Type: "application/x-ndjson",
+				Sent: func(n int64) { sent = n },
+			}
 			var got struct{ Stored int }
-			err := c.Call(t.Context(), client.Request{Method: http.MethodPost, Path: []string{"import"}, Body: content, Repeatable: tc.repeatable}, &got)
-			if (err == nil) != tc.ok || tc.ok && got.Stored != 2 || requests.Load() != tc.requests || sent != int64(len(text)) {
+			err := c.Call(t.Context(), client.Request{
+				Method: http.MethodPost, Path: []string{"import"}, Body: content, Repeatable: tc.repeatable,
+			}, &got)
+			if (err == nil) != tc.ok || tc.ok && got.Stored != 2 || requests.Load() != tc.requests ||
+				sent != int64(len(text)) {
 				t.Errorf("%v %+v, %d requests, %d bytes sent", err, got, requests.Load(), sent)
 			}
 		})
@@ -140,12 +152,15 @@ func TestContent(t *testing.T) {
 	}, nil)
 	var raw json.RawMessage
 	shrunk := &client.Content{From: strings.NewReader(text[:5]), Size: int64(len(text)), Type: "application/x-ndjson"}
-	if err := c.Call(t.Context(), client.Request{Method: http.MethodPost, Path: []string{"import"}, Body: shrunk}, &raw); err == nil {
+	if err := c.Call(
+		t.Context(), client.Request{Method: http.MethodPost, Path: []string{"import"}, Body: shrunk}, &raw,
+	); err == nil {
 		t.Error("a file that has become shorter was sent")
 	}
 }
 
-// TestBusyLoads: a load of which nothing is stored when the server is busy is sent again then, and not where it is not known what has become of it.
+// TestBusyLoads: a load of which nothing is stored when the server is busy is sent again then, and not where it is not
+// known what has become of it.
 func TestBusyLoads(t *testing.T) {
 	for name, tc := range map[string]struct {
 		nothing  bool
@@ -168,7 +183,9 @@ func TestBusyLoads(t *testing.T) {
 			}, func(o *client.Options) { o.Clock, o.Retrying = &stepped{}, nil })
 			content := &client.Content{From: strings.NewReader("a line"), Size: 6, Type: "application/x-ndjson"}
 			var got struct{ Stored int }
-			err := c.Call(t.Context(), client.Request{Method: http.MethodPost, Path: []string{"cold_start"}, Body: content, NothingIfBusy: tc.nothing}, &got)
+			err := c.Call(t.Context(), client.Request{
+				Method: http.MethodPost, Path: []string{"cold_start"}, Body: content, NothingIfBusy: tc.nothing,
+			}, &got)
 			if (err == nil) != (tc.requests == 3) || requests.Load() != tc.requests {
 				t.Errorf("%v %+v, %d requests", err, got, requests.Load())
 			}
@@ -196,7 +213,8 @@ func TestUpload(t *testing.T) {
 			Version int `json:"version"`
 		} `json:"blob"`
 	}
-	if err := c.Upload(t.Context(), []string{"blobs"}, "a.wasm", bytes.NewReader(content), &got); err != nil || got.Blob.Version != 1 {
+	if err := c.Upload(t.Context(), []string{"blobs"}, "a.wasm", bytes.NewReader(content), &got); err != nil ||
+		got.Blob.Version != 1 {
 		t.Error(got, err)
 	}
 	c, _ = served(t, func(w http.ResponseWriter, r *http.Request) {
@@ -205,13 +223,17 @@ func TestUpload(t *testing.T) {
 		}
 		answer(w, 400, `{"ok":false,"code":"invalid_request","error":"No."}`)
 	}, nil)
-	if err := c.Upload(t.Context(), []string{"blobs"}, "a.wasm", io.MultiReader(strings.NewReader("x"), torn{}), &got); err == nil || !strings.Contains(err.Error(), "could not be sent whole") {
+	if err := c.Upload(
+		t.Context(), []string{"blobs"}, "a.wasm", io.MultiReader(strings.NewReader("x"), torn{}), &got,
+	); err == nil || !strings.Contains(err.Error(), "could not be sent whole") {
 		t.Error(err)
 	}
 	c, _ = served(t, func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, 403, `{"ok":false,"code":"forbidden","error":"No."}`)
 	}, nil)
-	if err := c.Upload(t.Context(), []string{"blobs"}, "a.wasm", strings.NewReader("x"), &got); j17.CodeOf(err) != j17.CodeForbidden {
+	if err := c.Upload(
+		t.Context(), []string{"blobs"}, "a.wasm", strings.NewReader("x"), &got,
+	); j17.CodeOf(err) != j17.CodeForbidden {
 		t.Error(err)
 	}
 }
@@ -247,7 +269,9 @@ func TestDownload(t *testing.T) {
 
 // TestAuthorities checks that a certificate is trusted whose authority is given, and no other one.
 func TestAuthorities(t *testing.T) {
-	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, `{"ok":true}`) }))
+	secure := httptest.NewTLSServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, `{"ok":true}`) }),
+	)
 	t.Cleanup(secure.Close)
 	known := x509.NewCertPool()
 	known.AddCert(secure.Certificate())

@@ -77,7 +77,8 @@ func (e *Unreachable) lasting() string {
 		return "It does not speak HTTPS there: try the address with http:// in front."
 	}
 	// net/http has no type for these. The second is that of a server that speaks before it is asked.
-	if text := e.Err.Error(); strings.Contains(text, "malformed HTTP") || strings.Contains(text, "readLoopPeekFailLocked: %!w(<nil>)") {
+	if text := e.Err.Error(); strings.Contains(text, "malformed HTTP") ||
+		strings.Contains(text, "readLoopPeekFailLocked: %!w(<nil>)") {
 		return "What answers there is no HTTP server. Check scheme and port of the address."
 	}
 	return ""
@@ -93,8 +94,11 @@ func (c *Client) failure(r reply) error {
 		return notOurs(r, err)
 	}
 	e := &Error{
-		Problem: &j17.Error{Code: b.Code, Message: b.Error, Path: b.Path, EventIndex: b.EventIndex, WriteIndex: b.WriteIndex, Errors: b.Errors},
-		Status:  r.status, ErrorID: b.ErrorID, RetryAfter: retryHeader(r),
+		Problem: &j17.Error{
+			Code: b.Code, Message: b.Error, Path: b.Path, EventIndex: b.EventIndex, WriteIndex: b.WriteIndex,
+			Errors: b.Errors,
+		},
+		Status: r.status, ErrorID: b.ErrorID, RetryAfter: retryHeader(r),
 	}
 	if len(b.Details) > 0 {
 		e.Problem.Details = b.Details
@@ -112,8 +116,8 @@ func (c *Client) failure(r reply) error {
 }
 
 // nodeOf is where a refusal says that the instance is, nil where it does not say or what is sent there might not reach
-// the same set of servers. Over HTTPS that is certain: who answers there has to show a certificate for the host name that
-// the request is for. Without, only this machine and the same host are near enough.
+// the same set of servers. Over HTTPS that is certain: who answers there has to show a certificate for the host name
+// that the request is for. Without, only this machine and the same host are near enough.
 func (c *Client) nodeOf(err error) *place {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Node == "" {

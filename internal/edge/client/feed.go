@@ -23,13 +23,15 @@ import (
 type FeedFilter struct {
 	// Type is the aggregate type, Event the event type.
 	Type, Event string
-	// Types are patterns of which one has to fit, such as order.was_placed or order.*; Tags are tags of which an event has to have all.
+	// Types are patterns of which one has to fit, such as order.was_placed or order.*; Tags are tags of which an event
+	// has to have all.
 	Types, Tags []string
 	// Actor and Target are nil where any will do.
 	Actor, Target *j17.Agent
 	// Correlation is a correlation id, a UUID.
 	Correlation string
-	// Since is a time in Unix seconds or as RFC 3339: events before it are not meant. It counts where reading does not begin at a position.
+	// Since is a time in Unix seconds or as RFC 3339: events before it are not meant. It counts where reading does not
+	// begin at a position.
 	Since string
 }
 
@@ -74,8 +76,8 @@ func (c *Client) Feed(ctx context.Context, f FeedFilter, after string, count uin
 	return c.feedPage(ctx, q)
 }
 
-// FeedBefore reads up to count events of the environment before a position, the newest first; "now" stands for the end. Next of the page is the
-// position of the page behind it.
+// FeedBefore reads up to count events of the environment before a position, the newest first; "now" stands for the end.
+// Next of the page is the position of the page behind it.
 func (c *Client) FeedBefore(ctx context.Context, f FeedFilter, before string, count uint64) (FeedPage, error) {
 	q := f.query()
 	q.Set("count", strconv.FormatUint(count, 10))
@@ -104,15 +106,17 @@ const (
 	maxLine = 64 << 20
 )
 
-// Follow hands over the events of the environment as they come: those after a position, or without one those from now on. Each is
-// in its canonical bytes. Where the stream breaks off it connects again, for as long as it takes, and goes on after the last
-// event. It ends after an error.
+// Follow hands over the events of the environment as they come: those after a position, or without one those from now
+// on. Each is in its canonical bytes. Where the stream breaks off it connects again, for as long as it takes, and goes
+// on after the last event. It ends after an error.
 func (c *Client) Follow(ctx context.Context, f FeedFilter, after string) func(yield func(json.RawMessage, error) bool) {
 	return c.FollowReady(ctx, f, after, func() {})
 }
 
 // FollowReady is Follow that calls ready when it is connected for the first time: from then on nothing is missed.
-func (c *Client) FollowReady(ctx context.Context, f FeedFilter, after string, ready func()) func(yield func(json.RawMessage, error) bool) {
+func (c *Client) FollowReady(
+	ctx context.Context, f FeedFilter, after string, ready func(),
+) func(yield func(json.RawMessage, error) bool) {
 	return func(yield func(json.RawMessage, error) bool) {
 		s := &follower{client: c, query: f.query(), last: after, ready: sync.OnceFunc(ready)}
 		if after != "" {
@@ -130,12 +134,14 @@ func (c *Client) FollowReady(ctx context.Context, f FeedFilter, after string, re
 				return
 			}
 
-			// What is wrong with the request stays wrong. A server that was never there is not waited for longer than elsewhere.
+			// What is wrong with the request stays wrong. A server that was never there is not waited for longer than
+			// elsewhere.
 			if s.lines > lines {
 				attempt, wait = 0, firstWait
 			}
 			asked, again := retryAfter(err, true)
-			if err != nil && (!again || s.lines == 0 && attempt >= c.o.Attempts || refused(err) && !c.answered.Load() && attempt > 1) {
+			if err != nil && (!again || s.lines == 0 && attempt >= c.o.Attempts ||
+				refused(err) && !c.answered.Load() && attempt > 1) {
 				yield(nil, err)
 				return
 			}
@@ -166,11 +172,15 @@ type follower struct {
 	ready func()
 }
 
-// run connects once and hands over what comes. It reports false when nothing more is wanted; without an error the stream has ended.
+// run connects once and hands over what comes. It reports false when nothing more is wanted; without an error the
+// stream has ended.
 func (s *follower) run(ctx context.Context, yield func(json.RawMessage, error) bool) (more bool, err error) {
 	attempt, cancel := context.WithCancel(ctx)
 	defer cancel()
-	resp, err := s.client.open(attempt, request{method: http.MethodGet, path: s.client.route("_events", "stream"), query: s.query, lastEventID: s.last, endless: true})
+	resp, err := s.client.open(attempt, request{
+		method: http.MethodGet, path: s.client.route("_events", "stream"), query: s.query, lastEventID: s.last,
+		endless: true,
+	})
 	if err != nil {
 		return true, err
 	}

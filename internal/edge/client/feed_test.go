@@ -28,8 +28,12 @@ func TestFeed(t *testing.T) {
 		}
 		answer(w, 200, `{"ok":true,"events":[{"n":1.0}],"next":null,"position":"1700000000000-9"}`)
 	}, nil)
-	got, err := c.Feed(t.Context(), client.FeedFilter{Type: "note", Actor: &j17.Agent{Type: "user", ID: "u:tag"}}, "1700000000000-0", 7)
-	if err != nil || len(got.Events) != 1 || string(got.Events[0]) != `{"n":1.0}` || got.Next != nil || got.Position != "1700000000000-9" {
+	got, err := c.Feed(
+		t.Context(), client.FeedFilter{Type: "note", Actor: &j17.Agent{Type: "user", ID: "u:tag"}}, "1700000000000-0",
+		7,
+	)
+	if err != nil || len(got.Events) != 1 || string(got.Events[0]) != `{"n":1.0}` || got.Next != nil ||
+		got.Position != "1700000000000-9" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -47,7 +51,8 @@ func (s silent) Read([]byte) (int, error) {
 	return 0, s.ctx.Err()
 }
 
-// TestFollow has a stream break off in all sorts of ways. It goes on after the last event each time, until it may no more.
+// TestFollow has a stream break off in all sorts of ways. It goes on after the last event each time, until it may no
+// more.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type connection struct {
@@ -69,12 +74,14 @@ func TestFollow(t *testing.T) {
 		at := 0
 		var told int
 		c, err := client.New(client.Options{
-			URL: "http://j17.example", Key: "secret", Clock: clock.System{}, Retrying: func(error, time.Duration) { told++ },
+			URL: "http://j17.example", Key: "secret", Clock: clock.System{},
+			Retrying: func(error, time.Duration) { told++ },
 			Around: func(http.RoundTripper) http.RoundTripper {
 				return carried(func(r *http.Request) (*http.Response, error) {
 					step := script[at]
 					at++
-					if got := r.Header.Get("Last-Event-ID"); r.URL.Path != "/_events/stream" || r.URL.Query().Get("type") != "note" || got != step.last || r.Header.Get("Authorization") != "Bearer secret" {
+					if got := r.Header.Get("Last-Event-ID"); r.URL.Path != "/_events/stream" || r.URL.Query().
+						Get("type") != "note" || got != step.last || r.Header.Get("Authorization") != "Bearer secret" {
 						t.Errorf("connection %d: %s after %q", at, r.URL, got)
 					}
 					if step.fails != nil {
@@ -84,7 +91,10 @@ func TestFollow(t *testing.T) {
 					if step.silent {
 						body = io.MultiReader(body, silent{r.Context()})
 					}
-					return &http.Response{StatusCode: max(step.status, http.StatusOK), Header: http.Header{}, Body: io.NopCloser(body), Request: r}, nil
+					return &http.Response{
+						StatusCode: max(step.status, http.StatusOK), Header: http.Header{}, Body: io.NopCloser(body),
+						Request: r,
+					}, nil
 				})
 			},
 		})
@@ -98,7 +108,8 @@ func TestFollow(t *testing.T) {
 			}
 		}
 		want := []string{`{"n":2}`, `{"n":3}`, "{\"n\":4,\n\"m\":1}", `{"s":"` + long + `"}`}
-		if j17.CodeOf(err) != j17.CodeUnauthorized || !slices.Equal(got, want) || at != len(script) || told != len(script)-1 {
+		if j17.CodeOf(err) != j17.CodeUnauthorized || !slices.Equal(got, want) || at != len(script) ||
+			told != len(script)-1 {
 			t.Errorf("%d connections, %d waits, %.200q, %v", at, told, got, err)
 		}
 	})
@@ -109,12 +120,15 @@ func TestFollowEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		follow := func(answer carried) (connections int, err error) {
-			c, err := client.New(client.Options{URL: "http://j17.example", Clock: clock.System{}, Attempts: 3, Around: func(http.RoundTripper) http.RoundTripper {
-				return carried(func(r *http.Request) (*http.Response, error) {
-					connections++
-					return answer(r)
-				})
-			}})
+			c, err := client.New(client.Options{
+				URL: "http://j17.example", Clock: clock.System{}, Attempts: 3,
+				Around: func(http.RoundTripper) http.RoundTripper {
+					return carried(func(r *http.Request) (*http.Response, error) {
+						connections++
+						return answer(r)
+					})
+				},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,12 +137,15 @@ func TestFollowEnds(t *testing.T) {
 			}
 			return connections, err
 		}
-		if n, err := follow(func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }); n != 3 || err == nil {
+		if n, err := follow(func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }); n != 3 ||
+			err == nil {
 			t.Errorf("%d connections, %v", n, err)
 		}
 		n, err := follow(func(r *http.Request) (*http.Response, error) {
 			cancel()
-			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(silent{r.Context()}), Request: r}, nil
+			return &http.Response{
+				StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(silent{r.Context()}), Request: r,
+			}, nil
 		})
 		if n != 1 || err == nil || ctx.Err() == nil {
 			t.Errorf("%d connections, %v", n, err)
@@ -136,7 +153,8 @@ func TestFollowEnds(t *testing.T) {
 	})
 }
 
-// TestOperatorsRead has a client read by the routes of operators: the same as with an API key, below the administration of the environment.
+// TestOperatorsRead has a client read by the routes of operators: the same as with an API key, below the administration
+// of the environment.
 func TestOperatorsRead(t *testing.T) {
 	var asked []string
 	c, _ := served(t, func(w http.ResponseWriter, r *http.Request) {
@@ -152,7 +170,8 @@ func TestOperatorsRead(t *testing.T) {
 			err = errors.Join(err, eventsErr)
 		}
 		_, feedErr := c.Feed(t.Context(), client.FeedFilter{Since: "17"}, "", 1)
-		_, pageErr := c.Feed(t.Context(), client.FeedFilter{Since: "17"}, "9-0", 1) // goes on where the page before ended
+		// Goes on where the page before ended.
+		_, pageErr := c.Feed(t.Context(), client.FeedFilter{Since: "17"}, "9-0", 1)
 		_, beforeErr := c.FeedBefore(t.Context(), client.FeedFilter{Correlation: "x"}, "now", 2)
 		var keys any
 		keysErr := c.Audit(t.Context(), []string{"keys"}, nil, &keys)
@@ -160,7 +179,10 @@ func TestOperatorsRead(t *testing.T) {
 		if err := errors.Join(err, lengthErr, feedErr, pageErr, beforeErr, keysErr, checkpointErr); err != nil {
 			t.Error(err)
 		}
-		for _, err := range []error{kept(c.State(t.Context(), j17.Key{Type: "_events", ID: "x"}, client.StateOptions{})), kept(c.Length(t.Context(), j17.Key{Type: "_events", ID: "x"}))} {
+		for _, err := range []error{
+			kept(c.State(t.Context(), j17.Key{Type: "_events", ID: "x"}, client.StateOptions{})),
+			kept(c.Length(t.Context(), j17.Key{Type: "_events", ID: "x"})),
+		} {
 			if j17.CodeOf(err) != j17.CodeUnknownType {
 				t.Errorf("a name of the server's own: %v", err)
 			}
@@ -168,9 +190,11 @@ func TestOperatorsRead(t *testing.T) {
 	}
 	below := "/api/instances/ins_1/ops/prod"
 	want := []string{
-		"/note/a%2Fb?", "/note/a%2Fb/length?", "/note/a%2Fb/events?count=1", "/_events?count=1&since=17", "/_events?after=9-0&count=1",
+		"/note/a%2Fb?", "/note/a%2Fb/length?", "/note/a%2Fb/events?count=1", "/_events?count=1&since=17",
+		"/_events?after=9-0&count=1",
 		"/_events?before=now&correlation=x&count=2", "/_audit/keys?", "/_audit/checkpoint?",
-		below + "/aggregates/note/a%2Fb?", below + "/aggregates/note/a%2Fb/length?", below + "/aggregates/note/a%2Fb/events?count=1",
+		below + "/aggregates/note/a%2Fb?", below + "/aggregates/note/a%2Fb/length?",
+		below + "/aggregates/note/a%2Fb/events?count=1",
 		below + "/events?count=1&since=17", below + "/events?after=9-0&count=1",
 		below + "/events?before=now&correlation=x&count=2", below + "/audit/keys?", below + "/audit/checkpoint?",
 	}

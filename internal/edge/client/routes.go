@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// ForOperator returns a client with the credential of c that reads an environment by the routes of operators: its aggregates, its feed and what
-// proves its log. at is where the administration of the environment is, in segments.
+// ForOperator returns a client with the credential of c that reads an environment by the routes of operators: its
+// aggregates, its feed and what proves its log. at is where the administration of the environment is, in segments.
 func (c *Client) ForOperator(at []string) *Client {
 	return &Client{o: c.o, first: c.first, administration: at}
 }
 
-// route returns where a read is: at a path of API keys, or for an operator at the same one below the administration of the environment, where
-// aggregates stand below "aggregates" and no name begins with an underscore.
+// route returns where a read is: at a path of API keys, or for an operator at the same one below the administration of
+// the environment, where aggregates stand below "aggregates" and no name begins with an underscore.
 func (c *Client) route(path ...string) []string {
 	if c.administration == nil {
 		return path

@@ -8,17 +8,21 @@ import (
 	"time"
 )
 
-// smallAnswer is how much of an answer is put together in memory, and keptAnswer the room that is kept for the next one.
+// smallAnswer is how much of an answer is put together in memory, and keptAnswer the room that is kept for the next
+// one.
 const smallAnswer, keptAnswer = 16 << 10, 4 << 10
 
-// answer is the http.ResponseWriter of one request. An answer goes out in one piece at the end, or, where it is long, behind its head.
+// answer is the http.ResponseWriter of one request. An answer goes out in one piece at the end, or, where it is long,
+// behind its head.
 type answer struct {
 	conn   *connection
 	header http.Header
 	status int
-	// length is what the handler says that the body has, -1 where it does not; written is what it has brought of it, or wanted to.
+	// length is what the handler says that the body has, -1 where it does not; written is what it has brought of it, or
+	// wanted to.
 	length, written int64
-	// buffered is what there is of the body while the head has not been sent. head tells that it has, failed that something could not be.
+	// buffered is what there is of the body while the head has not been sent. head tells that it has, failed that
+	// something could not be.
 	buffered     []byte
 	head, failed bool
 	// late tells that a part of the request's body is missing.
@@ -28,7 +32,8 @@ type answer struct {
 // Header returns the header, as of http.ResponseWriter.
 func (w *answer) Header() http.Header { return w.header }
 
-// SetReadDeadline is for http.ResponseController: until when a body is waited for of which a part is missing. Others are there.
+// SetReadDeadline is for http.ResponseController: until when a body is waited for of which a part is missing. Others
+// are there.
 func (w *answer) SetReadDeadline(at time.Time) error {
 	if !w.late {
 		return http.ErrNotSupported

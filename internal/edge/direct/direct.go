@@ -1,6 +1,7 @@
-// Package direct answers plain requests on their connections: those that came whole, with nothing unusual about them. Every connection on
-// which anything else comes goes to net/http's server, with all that was read of it, for the rest of its life. So net/http decides whatever
-// there is to decide about HTTP, and this package knows only what it does not have to ask about.
+// Package direct answers plain requests on their connections: those that came whole, with nothing unusual about them.
+// Every connection on which anything else comes goes to net/http's server, with all that was read of it, for the rest
+// of its life. So net/http decides whatever there is to decide about HTTP, and this package knows only what it does not
+// have to ask about.
 //
 // The decisions behind it are in docs/internals/edge.md.
 package direct
@@ -20,22 +21,23 @@ import (
 // Conn is a connection that takes back what was read from it.
 type Conn interface {
 	net.Conn
-	// Unread makes Read return b before anything else. It keeps b. The request that begins with b has taken late so far: until its server
-	// says that it is active, deadlines for reading are earlier by that than asked for.
+	// Unread makes Read return b before anything else. It keeps b. The request that begins with b has taken late so
+	// far: until its server says that it is active, deadlines for reading are earlier by that than asked for.
 	Unread(b []byte, late time.Duration)
 }
 
 const (
-	// longest is how many bytes a request may have to be answered directly, and mostReads in how many pieces it may come.
+	// longest is how many bytes a request may have to be answered directly, and mostReads in how many pieces it may
+	// come.
 	longest   = 4 << 10
 	mostReads = 4
-	// slack is how much later than asked for a connection may end that nobody uses, or whose client reads nothing: a deadline that is
-	// moved for each request costs as much as reading it.
+	// slack is how much later than asked for a connection may end that nobody uses, or whose client reads nothing: a
+	// deadline that is moved for each request costs as much as reading it.
 	slack = 16
 )
 
-// Front answers what it can of the connections of another listener, and hands out the others. The connections are to be of the type Conn;
-// any others are handed out as they come.
+// Front answers what it can of the connections of another listener, and hands out the others. The connections are to be
+// of the type Conn; any others are handed out as they come.
 type Front struct {
 	net.Listener
 	server *http.Server
@@ -46,7 +48,8 @@ type Front struct {
 	// handed are connections for net/http, failed what went wrong with accepting one.
 	handed chan net.Conn
 	failed chan error
-	// ending is closed when no more requests are to be answered, halted when all who waited for one then wait no longer.
+	// ending is closed when no more requests are to be answered, halted when all who waited for one then wait no
+	// longer.
 	ending, halted chan struct{}
 
 	mu   sync.Mutex
@@ -55,13 +58,15 @@ type Front struct {
 	work sync.WaitGroup
 }
 
-// Before returns a listener for server.Serve, and begins to answer: with the server's own handler, limits of time, contexts and states. takes
-// reports whether a request, by its method and path, may be answered without net/http: nobody notices that its client leaves, its context ends
-// with the connection and not with the answer, and the answer can be neither flushed nor hijacked.
+// Before returns a listener for server.Serve, and begins to answer: with the server's own handler, limits of time,
+// contexts and states. takes reports whether a request, by its method and path, may be answered without net/http:
+// nobody notices that its client leaves, its context ends with the connection and not with the answer, and the answer
+// can be neither flushed nor hijacked.
 func Before(l net.Listener, server *http.Server, takes func(method, path string) bool) *Front {
 	f := &Front{
 		Listener: l, server: server, takes: takes, connected: server.BaseContext(l),
-		handed: make(chan net.Conn), failed: make(chan error), ending: make(chan struct{}), halted: make(chan struct{}), open: map[Conn]struct{}{},
+		handed: make(chan net.Conn), failed: make(chan error), ending: make(chan struct{}), halted: make(chan struct{}),
+		open: map[Conn]struct{}{},
 	}
 	go f.accept()
 	return f
@@ -79,8 +84,8 @@ func (f *Front) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends listening. Requests that are there are still answered; their connections end after them, and all others at once, half a request
-// or not.
+// Close ends listening. Requests that are there are still answered; their connections end after them, and all others at
+// once, half a request or not.
 func (f *Front) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,8 +125,8 @@ func (f *Front) Abort() {
 	}
 }
 
-// accept takes connections until the listener is closed. An error waits until somebody accepts: whoever serves knows how long to wait before
-// the next try.
+// accept takes connections until the listener is closed. An error waits until somebody accepts: whoever serves knows
+// how long to wait before the next try.
 func (f *Front) accept() {
 	for {
 		c, err := f.Listener.Accept()
@@ -187,7 +192,8 @@ type connection struct {
 	front *Front
 	// in is what comes, body what is gathered of an answer, out what goes.
 	in, body, out []byte
-	// like is what all requests of the connection have in common, also the context, which lives as long as the connection does.
+	// like is what all requests of the connection have in common, also the context, which lives as long as the
+	// connection does.
 	like *http.Request
 	// readBy and writeBy are the deadlines that are set.
 	readBy, writeBy time.Time
@@ -210,7 +216,9 @@ func (f *Front) serve(n Conn) {
 	ctx, cancel := context.WithCancel(f.connected)
 	defer cancel()
 	c := &connection{Conn: n, front: f, in: make([]byte, longest)}
-	c.like = (&http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: n.RemoteAddr().String()}).WithContext(f.server.ConnContext(ctx, n))
+	c.like = (&http.Request{
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: n.RemoteAddr().String(),
+	}).WithContext(f.server.ConnContext(ctx, n))
 
 	idle := f.server.ReadHeaderTimeout // of one that has never asked for anything
 	for {
@@ -230,7 +238,8 @@ func (f *Front) serve(n Conn) {
 				_ = n.Close() // its client has gone, or has nothing to ask
 				return
 			}
-			_, _ = n.SetReadDeadline(time.Time{}), n.SetWriteDeadline(time.Time{}) // a connection that has ended says so when it is read
+			// A connection that has ended says so when it is read.
+			_, _ = n.SetReadDeadline(time.Time{}), n.SetWriteDeadline(time.Time{})
 			n.Unread(rest, c.late())
 			f.handOn(n)
 			return
@@ -246,8 +255,9 @@ func (f *Front) serve(n Conn) {
 	}
 }
 
-// receive waits for a request. Where there is none that is to be answered directly, it returns what was read instead. When the server ends it waits no
-// longer for a request whose head has come: whoever answers that waits for the rest of its body.
+// receive waits for a request. Where there is none that is to be answered directly, it returns what was read instead.
+// When the server ends it waits no longer for a request whose head has come: whoever answers that waits for the rest of
+// its body.
 func (c *connection) receive(idle time.Duration) (*request, []byte) {
 	if at := now(); c.readBy.Sub(at) < idle || c.readBy.Sub(at) > idle+idle/slack {
 		c.readBy = at.Add(idle + idle/slack)
@@ -291,7 +301,8 @@ func (c *connection) receive(idle time.Duration) (*request, []byte) {
 	}
 }
 
-// last returns a request of which a part of the body is missing, to be answered all the same, where the server ends; else nil.
+// last returns a request of which a part of the body is missing, to be answered all the same, where the server ends;
+// else nil.
 func (c *connection) last(begun *request) *request {
 	if begun == nil || !c.front.ended() {
 		return nil
@@ -330,7 +341,8 @@ func (c *connection) answer(p *request) (again bool) {
 	return w.end()
 }
 
-// writable sees to it that a request has the server's time to be answered: all of the answer, however many pieces it comes in.
+// writable sees to it that a request has the server's time to be answered: all of the answer, however many pieces it
+// comes in.
 func (c *connection) writable() {
 	limit := c.front.server.WriteTimeout
 	if at := now(); c.writeBy.Sub(at) < limit {

@@ -93,7 +93,8 @@ func start(t *testing.T, directly bool, handle http.HandlerFunc, change ...func(
 	}
 	f := &fixture{address: l.Addr().String(), served: make(chan error, 1), logged: &lines{}}
 	f.Server = &http.Server{
-		Handler: handle, ReadHeaderTimeout: long, IdleTimeout: long, WriteTimeout: long, ErrorLog: slog.NewLogLogger(slog.NewTextHandler(f.logged, nil), slog.LevelError),
+		Handler: handle, ReadHeaderTimeout: long, IdleTimeout: long, WriteTimeout: long,
+		ErrorLog:    slog.NewLogLogger(slog.NewTextHandler(f.logged, nil), slog.LevelError),
 		BaseContext: func(net.Listener) context.Context { return t.Context() },
 		ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return ctx },
 		ConnState: func(_ net.Conn, s http.ConnState) {
@@ -257,20 +258,23 @@ func TestAnswersAreThoseOfNetHTTP(t *testing.T) {
 				for _, c := range []*client{got, want} {
 					_, _ = io.WriteString(c, get(path)) // it may have ended
 				}
-				if got, want := got.answer(t, "GET"), want.answer(t, "GET"); got != want && (!ended(got) || !ended(want)) {
+				if got, want := got.answer(t, "GET"),
+					want.answer(t, "GET"); got != want && (!ended(got) || !ended(want)) {
 					t.Errorf("got\n%.300s\nnet/http answers\n%.300s", got, want)
 				}
 			}
 		})
 	}
-	if text := front.logged.String(); !strings.Contains(text, "panic serving 127.0.0.1:") || !strings.Contains(text, "oh") || strings.Contains(text, "abort") {
+	if text := front.logged.String(); !strings.Contains(text, "panic serving 127.0.0.1:") ||
+		!strings.Contains(text, "oh") || strings.Contains(text, "abort") {
 		t.Errorf("logged was %q", text)
 	}
 }
 
 // ended reports whether there was no answer, since the connection had ended.
 func ended(answer string) bool {
-	return answer == io.ErrUnexpectedEOF.Error() || answer == io.EOF.Error() || strings.Contains(answer, "reset by peer")
+	return answer == io.ErrUnexpectedEOF.Error() || answer == io.EOF.Error() ||
+		strings.Contains(answer, "reset by peer")
 }
 
 // TestWhoAnswers checks which requests go to net/http, with all that was read of them, and that what follows them does.
@@ -289,11 +293,19 @@ func TestWhoAnswers(t *testing.T) {
 		want []string
 	}{
 		{"whole", []string{posted("a"), get("/"), posted("b")}, []string{"direct a", "direct ", "direct b"}},
-		{"not one of those", []string{posted("a"), get("/net/http"), posted("b")}, []string{"direct a", "net/http ", "net/http b"}},
+		{
+			"not one of those",
+			[]string{posted("a"), get("/net/http"), posted("b")},
+			[]string{"direct a", "net/http ", "net/http b"},
+		},
 		{"unusual", []string{get("/?a"), get("/")}, []string{"net/http ", "net/http "}},
 		{"chunked", []string{"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"}, []string{"net/http a"}},
 		{"long", []string{posted(long)}, []string{"net/http " + long}},
-		{"an end of a line behind a body", []string{posted("a"), "\r\n" + posted("b"), "\r\n" + get("/"), get("/")}, []string{"direct a", "direct b", "direct ", "direct "}},
+		{
+			"an end of a line behind a body",
+			[]string{posted("a"), "\r\n" + posted("b"), "\r\n" + get("/"), get("/")},
+			[]string{"direct a", "direct b", "direct ", "direct "},
+		},
 		{"other ends of lines", []string{"GET / HTTP/1.1\nHost: x\n\n"}, []string{"net/http "}},
 		{"two at once", []string{posted("a") + posted("b"), ""}, []string{"net/http a", "net/http b"}},
 	} {
@@ -340,14 +352,16 @@ func TestStates(t *testing.T) {
 	c.answer(t, "GET")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	want := []http.ConnState{http.StateActive, http.StateIdle, http.StateActive, http.StateIdle, http.StateNew, http.StateActive}
+	want := []http.ConnState{
+		http.StateActive, http.StateIdle, http.StateActive, http.StateIdle, http.StateNew, http.StateActive,
+	}
 	if len(f.states) < len(want) || !reflect.DeepEqual(f.states[:len(want)], want) {
 		t.Errorf("got %v, want %v", f.states, want)
 	}
 }
 
-// TestTheContextEndsWithTheConnection checks that what a handler has left behind is told that nobody waits for it, at the latest when its
-// client has gone.
+// TestTheContextEndsWithTheConnection checks that what a handler has left behind is told that nobody waits for it, at
+// the latest when its client has gone.
 func TestTheContextEndsWithTheConnection(t *testing.T) {
 	contexts := make(chan context.Context, 2)
 	f := start(t, true, func(_ http.ResponseWriter, r *http.Request) { contexts <- r.Context() })
@@ -365,7 +379,8 @@ func TestTheContextEndsWithTheConnection(t *testing.T) {
 	<-second.Done()
 }
 
-// TestClientsHaveLimitedTime checks that connections end whose clients ask nothing, go on with nothing, or read nothing.
+// TestClientsHaveLimitedTime checks that connections end whose clients ask nothing, go on with nothing, or read
+// nothing.
 func TestClientsHaveLimitedTime(t *testing.T) {
 	const short = 10 * time.Millisecond
 	end := func(t *testing.T, c *client) {
@@ -420,8 +435,8 @@ func TestClientsHaveLimitedTime(t *testing.T) {
 	})
 }
 
-// TestShutdown stops a server: connections without a request end at once, a request is answered and ends its connection, and nothing else is
-// accepted.
+// TestShutdown stops a server: connections without a request end at once, a request is answered and ends its
+// connection, and nothing else is accepted.
 func TestShutdown(t *testing.T) {
 	began, goOn := make(chan struct{}), make(chan struct{})
 	f := start(t, true, func(http.ResponseWriter, *http.Request) {

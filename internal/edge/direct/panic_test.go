@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestAPanicEndsItsConnection lets the reading of a request panic: its connection ends, that is logged, and others are served.
+// TestAPanicEndsItsConnection lets the reading of a request panic: its connection ends, that is logged, and others are
+// served.
 func TestAPanicEndsItsConnection(t *testing.T) {
 	f := start(t, true, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
 	broken, other := f.dial(t), f.dial(t)

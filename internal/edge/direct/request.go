@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// request is one that came whole, with nothing unusual about it. It has room for the forms in which handlers get it and answer it.
+// request is one that came whole, with nothing unusual about it. It has room for the forms in which handlers get it and
+// answer it.
 type request struct {
 	method, path, host string
 	header             http.Header
@@ -78,11 +79,12 @@ func (p *request) http(like *http.Request) *http.Request {
 	return r
 }
 
-// parse reads a request, nil where it is not one to be answered directly. more tells that the rest of it may still come: only of the body, where there
-// is a request.
+// parse reads a request, nil where it is not one to be answered directly. more tells that the rest of it may still
+// come: only of the body, where there is a request.
 //
-// What it takes is a small part of what HTTP allows, and of that all servers agree what it means: GET without a body, or POST with a length; a
-// path of plain letters; one field a line, each only once, with plain text behind one space; a host. FuzzParse holds it against net/http.
+// What it takes is a small part of what HTTP allows, and of that all servers agree what it means: GET without a body,
+// or POST with a length; a path of plain letters; one field a line, each only once, with plain text behind one space; a
+// host. FuzzParse holds it against net/http.
 func parse(b []byte) (p *request, more bool) {
 	// The whole of the head is there.
 	end := bytes.Index(b, []byte("\r\n\r\n"))
@@ -132,7 +134,8 @@ func parse(b []byte) (p *request, more bool) {
 			if value != "keep-alive" {
 				return nil, false
 			}
-		case "Transfer-Encoding", "Te", "Trailer", "Expect", "Upgrade", "Http2-Settings", "Keep-Alive", "Proxy-Connection", "Pragma":
+		case "Transfer-Encoding", "Te", "Trailer", "Expect", "Upgrade", "Http2-Settings", "Keep-Alive",
+			"Proxy-Connection", "Pragma":
 			return nil, false // they change how a request or its connection is to be treated, or did once
 		}
 		if p.header[name] != nil {
@@ -157,8 +160,8 @@ func parse(b []byte) (p *request, more bool) {
 	return p, p.missing > 0
 }
 
-// plainSoFar reports whether what there is of a head may become that of a request to be answered directly. Where it cannot, whoever has sent it may
-// wait for an answer already.
+// plainSoFar reports whether what there is of a head may become that of a request to be answered directly. Where it
+// cannot, whoever has sent it may wait for an answer already.
 func plainSoFar(b []byte) bool {
 	line, _, whole := bytes.Cut(b, []byte("\r\n"))
 	if whole && !bytes.HasSuffix(line, []byte(" HTTP/1.1")) {

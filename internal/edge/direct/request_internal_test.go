@@ -50,7 +50,8 @@ func FuzzParse(f *testing.F) {
 		if !bytes.Equal(gotBody, wantBody) || in.Buffered() > 0 {
 			t.Errorf("the body is %q, net/http says %q and leaves %d bytes", gotBody, wantBody, in.Buffered())
 		}
-		if whole, ok := got.Body.(interface{ Text() string }); ok != (len(wantBody) > 0) || ok && whole.Text() != string(wantBody) {
+		if whole, ok := got.Body.(interface{ Text() string }); ok != (len(wantBody) > 0) ||
+			ok && whole.Text() != string(wantBody) {
 			t.Errorf("the body as a text is not %q", wantBody)
 		}
 		got.Body, want.Body = nil, nil
@@ -96,13 +97,17 @@ func unusual() []string {
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET a HTTP/1.1\r\nHost: x\r\n\r\n", "GET //a HTTP/1.1\r\nHost: x\r\n\r\n", "GET http://x/a HTTP/1.1\r\nHost: x\r\n\r\n",
 		"GET /a%2Fb HTTP/1.1\r\nHost: x\r\n\r\n", "GET /a?b HTTP/1.1\r\nHost: x\r\n\r\n", "GET /a#b HTTP/1.1\r\nHost: x\r\n\r\n", "GET /ä HTTP/1.1\r\nHost: x\r\n\r\n",
 		"GET  /a HTTP/1.1\r\nHost: x\r\n\r\n", "GET /a HTTP/1.1 \r\nHost: x\r\n\r\n", "GET /a HTTP/1.1\nHost: x\n\r\n\r\n", "\r\nGET /a HTTP/1.1\r\nHost: x\r\n\r\n",
-		// To these an answer may be expected before an empty line has come: other ends of lines, other versions, a client that begins with TLS.
-		"GET /a HTTP/1.1\nHost: x\n\n", "GET /a HTTP/1.1\r\nHost: x\n\n", "GET /a HTTP/1.1\rHost: x\r\r", "GET /a\r\n", "PING\r\n", "GET /a HTTP/1.0\r\n", "\x16\x03\x01\x02\x00\x01",
+		// To these an answer may be expected before an empty line has come: other ends of lines, other versions, a
+		// client that begins with TLS.
+		"GET /a HTTP/1.1\nHost: x\n\n", "GET /a HTTP/1.1\r\nHost: x\n\n", "GET /a HTTP/1.1\rHost: x\r\r", "GET /a\r\n",
+		"PING\r\n", "GET /a HTTP/1.0\r\n", "\x16\x03\x01\x02\x00\x01",
 	}
 	for _, field := range []string{
-		"Transfer-Encoding: chunked", "transfer-encoding: identity", "Expect: 100-continue", "Connection: close", "Connection: keep-alive, upgrade",
+		"Transfer-Encoding: chunked", "transfer-encoding: identity", "Expect: 100-continue", "Connection: close",
+		"Connection: keep-alive, upgrade",
 		"Connection: keep-alive\r\nConnection: keep-alive", "Upgrade: h2c", "Trailer: X", "Te: trailers", "Pragma: no-cache", "Host: y", "Content-Length: 2",
-		"A : b", "A\t: b", " a: b", "A: b\r\n c", "A:  b", "A: b ", "A: \tb", "A: \x00", "A: ä", "A", ": b", "A: b\r\na: c", "A: b\nC: d", "A: b\rC: d",
+		"A : b", "A\t: b", " a: b", "A: b\r\n c", "A:  b", "A: b ", "A: \tb", "A: \x00", "A: ä", "A", ": b",
+		"A: b\r\na: c", "A: b\nC: d", "A: b\rC: d",
 	} {
 		all = append(all, with(field))
 	}

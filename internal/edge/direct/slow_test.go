@@ -38,8 +38,8 @@ func (l *single) Close() error {
 	return nil
 }
 
-// TestSlowReadersHaveLimitedTime reads a piece of a long answer now and then: the time for the answer is that of all its pieces together. The next
-// request, of a client that reads on, has its own.
+// TestSlowReadersHaveLimitedTime reads a piece of a long answer now and then: the time for the answer is that of all
+// its pieces together. The next request, of a client that reads on, has its own.
 func TestSlowReadersHaveLimitedTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,8 +102,8 @@ func TestSlowReadersHaveLimitedTime(t *testing.T) {
 	})
 }
 
-// TestARequestHasItsTimeFromItsFirstByte sends requests that never come whole, the second ones of their connections: net/http, which gets them
-// sooner or later, gives them no more time than is left.
+// TestARequestHasItsTimeFromItsFirstByte sends requests that never come whole, the second ones of their connections:
+// net/http, which gets them sooner or later, gives them no more time than is left.
 func TestARequestHasItsTimeFromItsFirstByte(t *testing.T) {
 	t.Parallel()
 	const head, whole = 10 * time.Second, time.Minute
@@ -173,7 +173,8 @@ func TestARequestHasItsTimeFromItsFirstByte(t *testing.T) {
 	}
 }
 
-// TestAnEndOfALineByItself comes behind the body of a POST, as from some clients: it is no request, and no part of one that has to come whole soon.
+// TestAnEndOfALineByItself comes behind the body of a POST, as from some clients: it is no request, and no part of one
+// that has to come whole soon.
 func TestAnEndOfALineByItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -283,27 +284,31 @@ func TestHalfARequestIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestABodyIsWaitedForAtTheEnd ends a server when a request has come but for a part of its body: whoever answers it has the rest when it comes, and
-// decides how long to wait for it. Its connection ends with the answer.
+// TestABodyIsWaitedForAtTheEnd ends a server when a request has come but for a part of its body: whoever answers it has
+// the rest when it comes, and decides how long to wait for it. Its connection ends with the answer.
 func TestABodyIsWaitedForAtTheEnd(t *testing.T) {
 	t.Parallel()
 	const patience = 5 * time.Second
 	const rest = "56789"
 	text := strings.TrimSuffix(posted("01234"+rest), rest)
 	for _, when := range []string{"at the same moment", "later"} {
-		for then, want := range map[string]string{"it comes": "0123456789 <nil>", "nothing comes": "01234 i/o timeout", "its client goes": "01234 unexpected EOF"} {
+		for then, want := range map[string]string{
+			"it comes": "0123456789 <nil>", "nothing comes": "01234 i/o timeout",
+			"its client goes": "01234 unexpected EOF",
+		} {
 			t.Run(when+", "+then, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var clk clock.System
 					read := make(chan string, 1)
-					front, here := halted(t, &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-						_ = http.NewResponseController(w).SetReadDeadline(clk.Now().Add(patience))
-						body, err := io.ReadAll(r.Body)
-						read <- fmt.Sprintf("%s %v", body, err)
-						if r.ContentLength != int64(len("01234"+rest)) {
-							t.Errorf("the length is %d", r.ContentLength)
-						}
-					})}, when, text)
+					front, here := halted(t,
+						&http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+							_ = http.NewResponseController(w).SetReadDeadline(clk.Now().Add(patience))
+							body, err := io.ReadAll(r.Body)
+							read <- fmt.Sprintf("%s %v", body, err)
+							if r.ContentLength != int64(len("01234"+rest)) {
+								t.Errorf("the length is %d", r.ContentLength)
+							}
+						})}, when, text)
 					_ = front.Close()
 
 					// What becomes of the body, and of the answer where somebody is there.
@@ -317,11 +322,13 @@ func TestABodyIsWaitedForAtTheEnd(t *testing.T) {
 					}
 					if then != "its client goes" {
 						c := &client{here, bufio.NewReader(here)}
-						if got := c.answer(t, http.MethodPost); !strings.HasPrefix(got, "200 OK|") || !strings.Contains(got, "|true|") {
+						if got := c.answer(t, http.MethodPost); !strings.HasPrefix(got, "200 OK|") ||
+							!strings.Contains(got, "|true|") {
 							t.Errorf("got %s, want one that ends the connection", got)
 						}
 					}
-					if got := <-read; !strings.HasPrefix(got, strings.Fields(want)[0]+" ") || !strings.HasSuffix(got, strings.SplitN(want, " ", 2)[1]) {
+					if got := <-read; !strings.HasPrefix(got, strings.Fields(want)[0]+" ") ||
+						!strings.HasSuffix(got, strings.SplitN(want, " ", 2)[1]) {
 						t.Errorf("the handler has read %s, want %s", got, want)
 					}
 					if err := front.Shutdown(t.Context()); err != nil {
@@ -347,8 +354,8 @@ func (c *told) SetReadDeadline(at time.Time) error {
 	return c.conn.SetReadDeadline(at)
 }
 
-// TestABodyIsWaitedForWhileTheServerEnds lets a request without the rest of its body come when the server has begun to end, and its connection does not
-// know it yet: what tells it does not end the wait for the body.
+// TestABodyIsWaitedForWhileTheServerEnds lets a request without the rest of its body come when the server has begun to
+// end, and its connection does not know it yet: what tells it does not end the wait for the body.
 func TestABodyIsWaitedForWhileTheServerEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -54,17 +54,22 @@ func (h *accountHandlers) login(c *call, w http.ResponseWriter) error {
 		return err
 	}
 	c.principal = j17.Principal{Kind: j17.Operator, ID: s.Operator.ID, Role: string(s.Operator.Role)}
-	if err := h.registry.Audit.Add(c.actorContext(), control.Record{Action: "operator.login", Target: s.Operator.ID}); err != nil {
+	if err := h.registry.Audit.Add(c.actorContext(), control.Record{
+		Action: "operator.login", Target: s.Operator.ID,
+	}); err != nil {
 		c.notAudited("operator.login", err) // A full disk must not keep out who comes to make room.
 	}
-	return c.answer(w, http.StatusOK, wire.LoggedIn{Token: s.Token, ExpiresAt: s.ExpiresAt, Operator: s.Operator.Wire()})
+	return c.answer(w, http.StatusOK, wire.LoggedIn{
+		Token: s.Token, ExpiresAt: s.ExpiresAt, Operator: s.Operator.Wire(),
+	})
 }
 
 // loginFailed records an attempt to log in that failed.
 func (h *accountHandlers) loginFailed(c *call, email string, err error) {
 	code := j17.CodeOf(err)
 	c.api.Logger.LogAttrs(c.request.Context(), slog.LevelWarn, "login failed",
-		slog.String("address", c.clientAddress().String()), slog.String("code", string(code)), slog.String("request_id", c.requestID))
+		slog.String("address", c.clientAddress().String()), slog.String("code", string(code)),
+		slog.String("request_id", c.requestID))
 	if code != j17.CodeUnauthorized {
 		return // The password was not looked at.
 	}
@@ -81,7 +86,8 @@ func (h *accountHandlers) setup(c *call, w http.ResponseWriter) error {
 	op, err := h.auth.Setup(c.actorContext(), body.Token, body.Email, body.Password, c.clientAddress())
 	if err != nil {
 		c.api.Logger.LogAttrs(c.request.Context(), slog.LevelWarn, "setup failed",
-			slog.String("address", c.clientAddress().String()), slog.String("code", string(j17.CodeOf(err))), slog.String("request_id", c.requestID))
+			slog.String("address", c.clientAddress().String()), slog.String("code", string(j17.CodeOf(err))),
+			slog.String("request_id", c.requestID))
 		return err
 	}
 	return c.answer(w, http.StatusCreated, wire.SetUp{Operator: op.Wire()})

@@ -35,7 +35,8 @@ type administration struct {
 	*fixture
 	blobs *blob.Store
 	log   *bytes.Buffer
-	// admin is a platform admin's token, viewer that of an auditor of the instance, stranger that of one of no instance.
+	// admin is a platform admin's token, viewer that of an auditor of the instance, stranger that of one of no
+	// instance.
 	admin, viewer, stranger string
 }
 
@@ -53,15 +54,21 @@ func administerWith(tb testing.TB, change func(*httpapi.Options)) *administratio
 		if !ok {
 			tb.Fatal("the fixture's store is not whole")
 		}
-		a.blobs = blob.New(blob.Options{Store: st, Clock: o.Clock, MaxBytes: 1 << 20, Worker: worker.New(o.Clock, logger)})
+		a.blobs = blob.New(blob.Options{
+			Store: st, Clock: o.Clock, MaxBytes: 1 << 20, Worker: worker.New(o.Clock, logger),
+		})
 		o.Blobs = a.blobs
-		deploying(tb, o, deploy.Options{Registry: o.Registry, Engine: o.Engine, Blobs: o.Blobs, Clock: o.Clock, Logger: logger})
+		deploying(tb, o, deploy.Options{
+			Registry: o.Registry, Engine: o.Engine, Blobs: o.Blobs, Clock: o.Clock, Logger: logger,
+		})
 		if change != nil {
 			change(o)
 		}
 	})
 	login := func(email string, role control.Role, grants ...string) string {
-		op, err := a.registry.Operators.Create(tb.Context(), control.NewOperator{Email: email, Password: "a long password", Role: role})
+		op, err := a.registry.Operators.Create(tb.Context(), control.NewOperator{
+			Email: email, Password: "a long password", Role: role,
+		})
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -103,7 +110,8 @@ func deploying(tb testing.TB, o *httpapi.Options, d deploy.Options) {
 // erasing is what erases in a fixture; it is executed when its queue is asked to.
 func erasing(o *httpapi.Options, st store.Store, e *engine.Engine, parts ...part.Part) *erasure.Service {
 	s := erasure.New(erasure.Options{
-		Store: st, Clock: o.Clock, Worker: worker.New(o.Clock, o.Logger), Logger: o.Logger, Resolve: e.Resolve, Spec: e.Spec,
+		Store: st, Clock: o.Clock, Worker: worker.New(o.Clock, o.Logger), Logger: o.Logger, Resolve: e.Resolve,
+		Spec: e.Spec,
 		Root: func(ctx context.Context, t j17.Tenant) (root [32]byte, size uint64, err error) {
 			extent, err := st.Extent(ctx, t)
 			return root, extent.Events, err
@@ -114,7 +122,9 @@ func erasing(o *httpapi.Options, st store.Store, e *engine.Engine, parts ...part
 			return string(a.Kind)
 		},
 		Record: func(ctx context.Context, _ j17.Tenant, a *erasure.Act) error {
-			return o.Registry.Audit.Add(ctx, control.Record{Action: a.Action, Target: a.Tombstone, Actor: control.Actor{Kind: control.ActorKind(a.By)}})
+			return o.Registry.Audit.Add(ctx, control.Record{
+				Action: a.Action, Target: a.Tombstone, Actor: control.Actor{Kind: control.ActorKind(a.By)},
+			})
 		},
 	})
 	s.Use(append(parts, o.Tail.Part())...)
@@ -124,7 +134,9 @@ func erasing(o *httpapi.Options, st store.Store, e *engine.Engine, parts ...part
 // ask sends a request to a host with a token.
 func (a *administration) ask(tb testing.TB, token, method, host, target, body string, headers ...string) answer {
 	tb.Helper()
-	return a.do(tb, method, target, body, append([]string{"Host: " + host, "Authorization: Bearer " + token}, headers...)...)
+	return a.do(
+		tb, method, target, body, append([]string{"Host: " + host, "Authorization: Bearer " + token}, headers...)...,
+	)
 }
 
 // control asks the control host as a platform admin.
@@ -196,12 +208,15 @@ func TestAdminMounts(t *testing.T) {
 		{"a wrong offset", a.admin, app, "/_admin/tombstones?offset=-1", 400},
 		{"a status where there is none", a.admin, app, "/_admin/tombstones?status=x", 400},
 	} {
-		got := a.ask(t, tc.token, http.MethodGet, tc.host, tc.target, "", "X-Node-Secret: "+a.registry.Secrets.NodeSecret())
+		got := a.ask(
+			t, tc.token, http.MethodGet, tc.host, tc.target, "", "X-Node-Secret: "+a.registry.Secrets.NodeSecret(),
+		)
 		if got.status != tc.want || tc.want == 200 && got.body != empty {
 			t.Errorf("%s: %d %s, want %d", tc.what, got.status, got.body, tc.want)
 		}
 	}
-	if got := a.ask(t, a.admin, http.MethodPut, app, "/_admin/tombstones", ""); got.status != 405 || got.header.Get("Allow") != "GET, HEAD, OPTIONS" {
+	if got := a.ask(t, a.admin, http.MethodPut, app, "/_admin/tombstones", ""); got.status != 405 ||
+		got.header.Get("Allow") != "GET, HEAD, OPTIONS" {
 		t.Errorf("another method: %d, %q", got.status, got.header.Get("Allow"))
 	}
 
@@ -278,7 +293,8 @@ func TestBlobs(t *testing.T) {
 	if again := a.upload(t, "name", "a.txt", "@file", "A"); again.status != 200 || again.body != first.body {
 		t.Errorf("the same again: %d %s", again.status, again.body)
 	}
-	if second := a.upload(t, "name", "a.txt", "file", "<b>"); second.status != 201 || !strings.Contains(second.body, `"version":2`) {
+	if second := a.upload(t, "name", "a.txt", "file", "<b>"); second.status != 201 ||
+		!strings.Contains(second.body, `"version":2`) {
 		t.Errorf("a file without a file name: %d %s", second.status, second.body)
 	}
 	a.upload(t, "name", "b", "@file", "b")
@@ -287,15 +303,18 @@ func TestBlobs(t *testing.T) {
 		!strings.HasSuffix(got.body, `"versions":2}],"next":1}`) {
 		t.Errorf("a page: %d %s", got.status, got.body)
 	}
-	if got := a.ops(t, "GET", "blobs?limit=1&offset=1", ""); !strings.Contains(got.body, `"name":"b"`) || !strings.HasSuffix(got.body, `"next":null}`) {
+	if got := a.ops(t, "GET", "blobs?limit=1&offset=1", ""); !strings.Contains(got.body, `"name":"b"`) ||
+		!strings.HasSuffix(got.body, `"next":null}`) {
 		t.Errorf("the next page: %d %s", got.status, got.body)
 	}
-	if got := a.ops(t, "GET", "blobs/a.txt/versions", ""); got.status != 200 || strings.Count(got.body, `"sha256"`) != 2 {
+	if got := a.ops(t, "GET", "blobs/a.txt/versions", ""); got.status != 200 ||
+		strings.Count(got.body, `"sha256"`) != 2 {
 		t.Errorf("its versions: %d %s", got.status, got.body)
 	}
 
 	got := a.ops(t, "GET", "blobs/a.txt", "")
-	if got.status != 200 || got.body != "<b>" || got.header.Get("X-Blob-Version") != "2" || got.header.Get("Content-Length") != "3" {
+	if got.status != 200 || got.body != "<b>" || got.header.Get("X-Blob-Version") != "2" ||
+		got.header.Get("Content-Length") != "3" {
 		t.Errorf("the latest: %d %q %v", got.status, got.body, got.header)
 	}
 	for name, want := range map[string]string{
@@ -306,16 +325,21 @@ func TestBlobs(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, v, want)
 		}
 	}
-	if again := a.ops(t, "GET", "blobs/a.txt", "", "If-None-Match: "+got.header.Get("Etag")); again.status != 304 || again.body != "" {
+	if again := a.ops(t, "GET", "blobs/a.txt", "", "If-None-Match: "+got.header.Get("Etag")); again.status != 304 ||
+		again.body != "" {
 		t.Errorf("unchanged: %d %s", again.status, again.body)
 	}
-	if head := a.ops(t, "HEAD", "blobs/a.txt", ""); head.status != 200 || head.body != "" || head.header.Get("Content-Length") != "3" {
+	if head := a.ops(t, "HEAD", "blobs/a.txt", ""); head.status != 200 || head.body != "" ||
+		head.header.Get("Content-Length") != "3" {
 		t.Errorf("HEAD: %d %q %v", head.status, head.body, head.header)
 	}
 	for target, want := range map[string]int{
-		"blobs/a.txt?version=1": 200, "blobs/a.txt:v1": 200, "blobs/a.txt:v2": 200, "blobs/a.txt?version=3": 404, "blobs/a.txt:v3": 404,
-		"blobs/a.txt?version=0": 400, "blobs/a.txt?version=01": 400, "blobs/a.txt:v": 400, "blobs/a.txt:vx": 400, "blobs/a.txt:v1?version=1": 400,
-		"blobs/a.txt?vresion=1": 400, "blobs/c": 404, "blobs/c/versions": 404, "blobs/%2e%2e%2fa": 404, "blobs/a%00": 404, "blobs/a%2fb": 404,
+		"blobs/a.txt?version=1": 200, "blobs/a.txt:v1": 200, "blobs/a.txt:v2": 200, "blobs/a.txt?version=3": 404,
+		"blobs/a.txt:v3":        404,
+		"blobs/a.txt?version=0": 400, "blobs/a.txt?version=01": 400, "blobs/a.txt:v": 400, "blobs/a.txt:vx": 400,
+		"blobs/a.txt:v1?version=1": 400,
+		"blobs/a.txt?vresion=1":    400, "blobs/c": 404, "blobs/c/versions": 404, "blobs/%2e%2e%2fa": 404,
+		"blobs/a%00": 404, "blobs/a%2fb": 404,
 	} {
 		if got := a.ops(t, "GET", target, ""); got.status != want {
 			t.Errorf("%s: %d %s, want %d", target, got.status, got.body, want)
@@ -326,7 +350,9 @@ func TestBlobs(t *testing.T) {
 	}
 
 	// Environments share nothing.
-	if got := a.ask(t, a.admin, "GET", "app-staging.j17.example", "/_admin/blobs", ""); got.body != `{"ok":true,"blobs":[],"next":null}` {
+	if got := a.ask(
+		t, a.admin, "GET", "app-staging.j17.example", "/_admin/blobs", "",
+	); got.body != `{"ok":true,"blobs":[],"next":null}` {
 		t.Errorf("elsewhere: %s", got.body)
 	}
 	// Code is for those who run the instance.
@@ -340,7 +366,9 @@ func TestBlobs(t *testing.T) {
 		}
 	}
 
-	for target, want := range map[string]int{"blobs/a.txt?version=1": 200, "blobs/b": 200, "blobs/c": 404, "blobs/a:b": 404, "blobs/a.txt:v0": 400} {
+	for target, want := range map[string]int{
+		"blobs/a.txt?version=1": 200, "blobs/b": 200, "blobs/c": 404, "blobs/a:b": 404, "blobs/a.txt:v0": 400,
+	} {
 		if got := a.ops(t, "DELETE", target, ""); got.status != want {
 			t.Errorf("DELETE %s: %d %s, want %d", target, got.status, got.body, want)
 		}
@@ -348,7 +376,8 @@ func TestBlobs(t *testing.T) {
 	if got := a.ops(t, "DELETE", "blobs/a.txt:v1", ""); got.status != 404 {
 		t.Errorf("deleted twice: %d %s", got.status, got.body)
 	}
-	if got := a.ops(t, "GET", "blobs", ""); strings.Count(got.body, `"name"`) != 1 || !strings.Contains(got.body, `"versions":1`) {
+	if got := a.ops(t, "GET", "blobs", ""); strings.Count(got.body, `"name"`) != 1 ||
+		!strings.Contains(got.body, `"versions":1`) {
 		t.Errorf("what is left: %s", got.body)
 	}
 }
@@ -472,15 +501,19 @@ func TestDebug(t *testing.T) {
 	if got := a.ask(t, a.admin, "GET", "app-test.j17.example", "/_admin/debug", ""); got.body != off {
 		t.Errorf("elsewhere: %s", got.body)
 	}
-	if got := a.ops(t, "POST", "debug", `{"wasm_trace":true}`); !strings.Contains(got.body, `"until":"2023-11-14T23:13:20Z"`) {
+	if got := a.ops(t, "POST", "debug", `{"wasm_trace":true}`); !strings.Contains(
+		got.body, `"until":"2023-11-14T23:13:20Z"`,
+	) {
 		t.Errorf("without a time: %s", got.body)
 	}
 	if got := a.ops(t, "POST", "debug", `{"wasm_trace":false}`); got.body != off {
 		t.Errorf("switched off: %s", got.body)
 	}
 	for body, want := range map[string]int{
-		`{}`: 400, `{"wasm_trace":"yes"}`: 400, `{"wasm_trace":true,"minutes":0}`: 400, `{"wasm_trace":true,"minutes":61}`: 400,
-		`{"wasm_trace":true,"minutes":1.5}`: 400, `{"wasm_trace":null}`: 400, `{"wasm_trace":true,"hours":1}`: 400, `[]`: 400, `x`: 400,
+		`{}`: 400, `{"wasm_trace":"yes"}`: 400, `{"wasm_trace":true,"minutes":0}`: 400,
+		`{"wasm_trace":true,"minutes":61}`:  400,
+		`{"wasm_trace":true,"minutes":1.5}`: 400, `{"wasm_trace":null}`: 400, `{"wasm_trace":true,"hours":1}`: 400,
+		`[]`: 400, `x`: 400,
 	} {
 		if got := a.ops(t, "POST", "debug", body); got.status != want {
 			t.Errorf("%s: %d %s", body, got.status, got.body)
@@ -494,8 +527,11 @@ func TestDebug(t *testing.T) {
 	if got := a.ops(t, "GET", "debug", ""); got.body != off {
 		t.Errorf("at last: %s", got.body)
 	}
-	records, _, err := a.registry.Audit.List(t.Context(), control.AuditQuery{Instance: a.instance.ID, Action: "debug"}, 10)
-	if err != nil || len(records) != 4 || records[0].Outcome != control.Refused || records[3].Actor.Email != "admin@example.com" {
+	records, _, err := a.registry.Audit.List(
+		t.Context(), control.AuditQuery{Instance: a.instance.ID, Action: "debug"}, 10,
+	)
+	if err != nil || len(records) != 4 || records[0].Outcome != control.Refused ||
+		records[3].Actor.Email != "admin@example.com" {
 		t.Errorf("the audit log: %+v, %v", records, err)
 	}
 }

@@ -16,7 +16,8 @@ import (
 // smallAnswer is how large an answer is put together in memory, since one call of the system is cheaper than several.
 const smallAnswer = 16 << 10
 
-// write sends an answer of one or more parts whose headers are set. Large parts are not copied: they may belong to a cache.
+// write sends an answer of one or more parts whose headers are set. Large parts are not copied: they may belong to a
+// cache.
 func (c *call) write(w http.ResponseWriter, status int, parts ...[]byte) {
 	size := 0
 	for _, part := range parts {
@@ -79,8 +80,8 @@ func (c *call) done(w http.ResponseWriter, status int, shape any, err error) err
 	return c.answer(w, status, shape)
 }
 
-// listing is the part of a list that is asked for. Handlers gather limit+1 rows from offset on, if there are as many, and hand
-// them to list.
+// listing is the part of a list that is asked for. Handlers gather limit+1 rows from offset on, if there are as many,
+// and hand them to list.
 type listing struct{ limit, offset int }
 
 // listing returns the part that the parameters say.
@@ -88,14 +89,15 @@ func (c *call) listing() listing {
 	return listing{c.query.number("limit", defaultCount), c.query.number("offset", 0)}
 }
 
-// list answers with the part l of a list, of whose rows there is one more than it has where there are any behind it. An error is the
-// answer where there is one.
+// list answers with the part l of a list, of whose rows there is one more than it has where there are any behind it. An
+// error is the answer where there is one.
 func list[T any](c *call, w http.ResponseWriter, plural string, l listing, rows []T, err error) error {
 	rows, next := cut(rows, l)
 	return page(c, w, plural, rows, next, err)
 }
 
-// cut returns the rows of the part l, where there may be one more, and the offset of the part behind it; 0 where there is none.
+// cut returns the rows of the part l, where there may be one more, and the offset of the part behind it; 0 where there
+// is none.
 func cut[T any](rows []T, l listing) (part []T, next int) {
 	if len(rows) > l.limit {
 		return rows[:l.limit], l.offset + l.limit
@@ -103,8 +105,8 @@ func cut[T any](rows []T, l listing) (part []T, next int) {
 	return rows, 0
 }
 
-// page answers {"ok":true,"<plural>":[...],"next":...} with the rows of a page. next is where the page behind it starts: an offset, or a
-// text that only the list itself understands; the zero value is sent as null.
+// page answers {"ok":true,"<plural>":[...],"next":...} with the rows of a page. next is where the page behind it
+// starts: an offset, or a text that only the list itself understands; the zero value is sent as null.
 func page[T any, N int | string](c *call, w http.ResponseWriter, plural string, rows []T, next N, err error) error {
 	if err != nil {
 		return err

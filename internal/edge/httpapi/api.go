@@ -87,8 +87,8 @@ type Options struct {
 	// Keys and Addresses limit the rate of requests; nil means no limit.
 	Keys      *auth.RateLimit
 	Addresses *auth.RateLimit
-	// TrustedProxies are the networks of the proxies in front of the server, ForwardedHeader the one in which they pass on
-	// the address of a client; "" means X-Forwarded-For.
+	// TrustedProxies are the networks of the proxies in front of the server, ForwardedHeader the one in which they pass
+	// on the address of a client; "" means X-Forwarded-For.
 	TrustedProxies  []netip.Prefix
 	ForwardedHeader ForwardedHeader
 	// Encrypted tells that the public listener takes connections over TLS only.
@@ -129,17 +129,19 @@ type Options struct {
 	MaxEventBytes  int64
 	MaxBatchBytes  int64
 	MaxImportBytes int64
-	// Restoring, if not nil, reports whether the spec of an environment is still to be restored, RestoringAny whether that of any is.
+	// Restoring, if not nil, reports whether the spec of an environment is still to be restored, RestoringAny whether
+	// that of any is.
 	Restoring    func(j17.Tenant) bool
 	RestoringAny func() bool
 	// AdvanceClock, if not nil, moves a development server's clock and returns the new time once due work has run.
 	AdvanceClock func(context.Context, time.Duration) (time.Time, error)
-	// AwaitWrite, if not nil, waits until a command for events may be carried out; its only error is that of the context.
+	// AwaitWrite, if not nil, waits until a command for events may be carried out; its only error is that of the
+	// context.
 	AwaitWrite func(context.Context) error
 	// Observe, if not nil, is called after every request on the public listener.
 	Observe func(Exchange)
-	// Sign, if not "", is shown at /livez in HeaderSign, without a credential: a development server's clients know by it whether
-	// it is the one of their data folder. It is no secret.
+	// Sign, if not "", is shown at /livez in HeaderSign, without a credential: a development server's clients know by
+	// it whether it is the one of their data folder. It is no secret.
 	Sign string
 }
 
@@ -202,7 +204,10 @@ func New(o Options) *API {
 		o.MaxImportBytes = defaultMaxImport
 	}
 	o.StreamsPerKey, o.Streams = cmp.Or(o.StreamsPerKey, DefaultStreamsPerKey), cmp.Or(o.Streams, DefaultStreams)
-	a := &API{Options: o, mint: ident.NewMinter(o.Clock.Now), draining: make(chan struct{}), resources: newResources(), arrivals: arrivals{all: map[*arrival]struct{}{}}}
+	a := &API{
+		Options: o, mint: ident.NewMinter(o.Clock.Now), draining: make(chan struct{}), resources: newResources(),
+		arrivals: arrivals{all: map[*arrival]struct{}{}},
+	}
 	a.chunks.New = func() any { return new([chunkSize]byte) }
 	if a.Tail == nil {
 		a.Tail = tail.New(o.Store)
@@ -218,8 +223,8 @@ func New(o Options) *API {
 	return a
 }
 
-// Drain makes the server say that it is not ready, so that load balancers turn away before it stops, and ends what would not end by
-// itself.
+// Drain makes the server say that it is not ready, so that load balancers turn away before it stops, and ends what
+// would not end by itself.
 func (a *API) Drain() {
 	close(a.draining)
 	a.streams.endAll()
@@ -237,10 +242,14 @@ func errLost() error {
 func (a *API) Public() http.Handler {
 	crossOrigin := cors.New(cors.Options{
 		AllowedOrigins: []string{"*"},
-		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
-		AllowedHeaders: []string{"*"}, // credentials are in a header that a page has to know, so there is nothing to protect
+		AllowedMethods: []string{
+			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		},
+		// Credentials are in a header that a page has to know, so there is nothing to protect.
+		AllowedHeaders: []string{"*"},
 		ExposedHeaders: []string{
-			"ETag", "Retry-After", headerIdempotencyReplayed, headerCorrelationID, headerRequestID, headerNext, headerPosition,
+			"ETag", "Retry-After", headerIdempotencyReplayed, headerCorrelationID, headerRequestID, headerNext,
+			headerPosition,
 			headerRateLimit, headerRateRemaining, headerRateScope, headerRate, headerRatePolicy,
 		},
 		MaxAge: int((24 * time.Hour).Seconds()),
@@ -274,7 +283,8 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, err)
 		return
 	}
-	if public := a.PublicPath; public != "" && strings.HasPrefix(r.URL.Path, public+"/") { // of a proxy that leaves it in the path
+	if public := a.PublicPath; public != "" && strings.HasPrefix(r.URL.Path, public+"/") {
+		// of a proxy that leaves it in the path
 		http.StripPrefix(public, http.HandlerFunc(a.dispatch)).ServeHTTP(w, r)
 		return
 	}

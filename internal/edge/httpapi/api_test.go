@@ -68,13 +68,17 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = s.Close() })
-	if f.registry, err = control.Open(tb.Context(), control.Options{Store: s, Clock: f.clock, PasswordMemory: 64}); err != nil {
+	if f.registry, err = control.Open(tb.Context(), control.Options{
+		Store: s, Clock: f.clock, PasswordMemory: 64,
+	}); err != nil {
 		tb.Fatal(err)
 	}
 	if f.instance, err = f.registry.Instances.Create(tb.Context(), "app"); err != nil {
 		tb.Fatal(err)
 	}
-	_, f.key, err = f.registry.Keys.Create(tb.Context(), control.NewKey{Instance: f.instance.ID, Environment: j17.Prod, Scope: j17.ScopeWrite, Name: "k"})
+	_, f.key, err = f.registry.Keys.Create(tb.Context(), control.NewKey{
+		Instance: f.instance.ID, Environment: j17.Prod, Scope: j17.ScopeWrite, Name: "k",
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -88,7 +92,9 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 		func(ctx context.Context, e *part.Entering) ([]store.Side, error) { return places.Derive(ctx, e) },
 	)...)
 	builds := build.New(build.Options{Store: s, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger)})
-	places = place.New(place.Options{Store: s, Engine: e, Builds: builds, Clock: f.clock, Worker: worker.New(f.clock, logger), Logger: logger})
+	places = place.New(place.Options{
+		Store: s, Engine: e, Builds: builds, Clock: f.clock, Worker: worker.New(f.clock, logger), Logger: logger,
+	})
 	e.Deploy(j17.TenantOf(f.instance.ID, j17.Prod), compiled, nil)
 	follow := tail.New(s)
 	logs := envlog.New(envlog.Options{
@@ -97,13 +103,20 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 		},
 	})
 	o := httpapi.Options{
-		Tail: follow, Engine: e, Loader: &loading.Loader{Engine: e, Store: s}, Store: s, Registry: f.registry, Auth: auth.New(f.registry, f.clock), Clock: f.clock, Logger: logger,
-		Places:      places,
-		Tagging:     build.NewTagger(build.TaggerOptions{Store: s, Engine: e, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger)}),
-		Checkpoints: checkpoint.New(checkpoint.Options{Store: s, Engine: e, Log: logs, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger)}),
-		Projections: projection.New(projection.Options{Store: s, Engine: e, Places: places, Clock: f.clock, Logger: logger, Changed: follow.Stir}),
-		Logs:        logs,
-		Version:     "test", BaseDomain: "j17.example", DefaultInstance: f.instance.ID,
+		Tail: follow, Engine: e, Loader: &loading.Loader{Engine: e, Store: s}, Store: s, Registry: f.registry,
+		Auth: auth.New(f.registry, f.clock), Clock: f.clock, Logger: logger,
+		Places: places,
+		Tagging: build.NewTagger(build.TaggerOptions{
+			Store: s, Engine: e, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger),
+		}),
+		Checkpoints: checkpoint.New(checkpoint.Options{
+			Store: s, Engine: e, Log: logs, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger),
+		}),
+		Projections: projection.New(projection.Options{
+			Store: s, Engine: e, Places: places, Clock: f.clock, Logger: logger, Changed: follow.Stir,
+		}),
+		Logs:    logs,
+		Version: "test", BaseDomain: "j17.example", DefaultInstance: f.instance.ID,
 	}
 	if change != nil {
 		change(&o)
@@ -117,7 +130,8 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 // metricsOf returns what the parts count whose services an API has.
 func metricsOf(o *httpapi.Options) (all []part.Metric) {
 	parts := []part.Part{
-		o.Engine.Part(), o.Tail.Part(), o.Places.Part(), o.Tagging.Part(), o.Projections.Part(), o.Sagas.Part(), o.Schedule.Part(),
+		o.Engine.Part(), o.Tail.Part(), o.Places.Part(), o.Tagging.Part(), o.Projections.Part(), o.Sagas.Part(),
+		o.Schedule.Part(),
 		o.Listeners.Part(), o.Indexes.Part(), o.Backups.Part(), o.Scrub.Part(),
 	}
 	for i, has := range []bool{
@@ -215,20 +229,35 @@ func TestHostileBodies(t *testing.T) {
 		want             int
 		code             string
 	}{
-		{"nested arrays", "was_written", event(`{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`), 400, "invalid_json"},
-		{"nested objects", "was_written", event(strings.Repeat(`{"a":`, 50_000) + "1" + strings.Repeat("}", 50_000)), 400, "invalid_json"},
+		{
+			"nested arrays", "was_written",
+			event(`{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`), 400, "invalid_json",
+		},
+		{
+			"nested objects", "was_written", event(strings.Repeat(`{"a":`, 50_000) + "1" + strings.Repeat("}", 50_000)),
+			400, "invalid_json",
+		},
 		{"unclosed", "was_written", strings.Repeat("[", 500_000), 400, "invalid_json"},
 		{"huge number", "was_written", event(`{"n":` + strings.Repeat("9", 500_000) + `}`), 400, "invalid_json"},
 		{"huge exponent", "was_written", event(`{"n":1e30000000}`), 400, "invalid_json"},
 		{"many keys", "was_written", event(keys(50_000)), 201, ""},
-		{"one key twice among many", "was_written", event(strings.Replace(keys(50_000), `"k49999"`, `"k7"`, 1)), 400, "invalid_json"},
+		{
+			"one key twice among many", "was_written", event(strings.Replace(keys(50_000), `"k49999"`, `"k7"`, 1)), 400,
+			"invalid_json",
+		},
 		{"invalid UTF-8", "was_written", event("{\"a\":\"\xff\xfe\"}"), 400, "invalid_json"},
 		{"lone surrogate", "was_written", event(`{"a":"\ud800"}`), 400, "invalid_json"},
 		{"NUL in a key", "was_written", event(`{"a\u0000b":1}`), 201, ""},
 		{"byte order mark", "was_written", "\ufeff" + event(`{}`), 400, "invalid_json"},
-		{"regular expression bomb", "was_coded", event(`{"code":"` + strings.Repeat("a", 5_000) + `!"}`), 400, "validation_failed"},
+		{
+			"regular expression bomb", "was_coded", event(`{"code":"` + strings.Repeat("a", 5_000) + `!"}`), 400,
+			"validation_failed",
+		},
 		{"not an object", "was_written", `"x"`, 400, "invalid_field"},
-		{"over the limit", "was_written", event(`{"a":"` + strings.Repeat("a", 1<<20) + `"}`), 413, "payload_too_large"},
+		{
+			"over the limit", "was_written", event(`{"a":"` + strings.Repeat("a", 1<<20) + `"}`), 413,
+			"payload_too_large",
+		},
 		{"empty", "was_written", " ", 400, "invalid_json"},
 		{"prototype pollution", "was_written", event(`{"__proto__":{"x":1},"constructor":2}`), 201, ""},
 	} {
@@ -247,14 +276,17 @@ func TestHostileBodies(t *testing.T) {
 	}
 }
 
-// TestTooLargeBodiesAreReadToTheirEnd: a client that sends everything before it reads gets the reply, and no broken connection.
+// TestTooLargeBodiesAreReadToTheirEnd: a client that sends everything before it reads gets the reply, and no broken
+// connection.
 func TestTooLargeBodiesAreReadToTheirEnd(t *testing.T) {
 	f := newFixture(t, func(o *httpapi.Options) { o.MaxBatchBytes = 2000 })
 	server := httptest.NewServer(f.handler)
 	defer server.Close()
 	const size = 32 << 20 // more than the system keeps for a connection
 	chunk := bytes.Repeat([]byte("x"), 1<<20)
-	for name, head := range map[string]string{"length": fmt.Sprintf("Content-Length: %d", size), "chunks": "Transfer-Encoding: chunked"} {
+	for name, head := range map[string]string{
+		"length": fmt.Sprintf("Content-Length: %d", size), "chunks": "Transfer-Encoding: chunked",
+	} {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -301,7 +333,9 @@ func TestBodyWithoutLength(t *testing.T) {
 		if tc.path == "/note/global" {
 			body = `{"events":[{"type":"was_written","data":{"x":"` + strings.Repeat("x", tc.size) + `"}}],` + actor + `}`
 		}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://app.j17.example"+tc.path, io.MultiReader(strings.NewReader(body)))
+		r := httptest.NewRequestWithContext(
+			t.Context(), http.MethodPost, "http://app.j17.example"+tc.path, io.MultiReader(strings.NewReader(body)),
+		)
 		r.ContentLength = -1
 		r.Header.Set("Authorization", "Bearer "+f.key)
 		r.Header.Set("Content-Type", "application/json")
@@ -335,13 +369,18 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 	first := f.do(t, "POST", "/note/global/was_written", body, "Idempotency-Key: k")
 	again := f.do(t, "POST", "/note/global/was_written", body, "X-Idempotency-Key: k")
-	if first.body != again.body || first.header.Get("X-Idempotency-Replayed") != "" || again.header.Get("X-Idempotency-Replayed") != "true" {
+	if first.body != again.body || first.header.Get("X-Idempotency-Replayed") != "" ||
+		again.header.Get("X-Idempotency-Replayed") != "true" {
 		t.Errorf("first %+v, again %+v", first, again)
 	}
-	if both := f.do(t, "POST", "/note/global/was_written", body, "Idempotency-Key: k", "X-Idempotency-Key: k"); both.body != first.body {
+	if both := f.do(
+		t, "POST", "/note/global/was_written", body, "Idempotency-Key: k", "X-Idempotency-Key: k",
+	); both.body != first.body {
 		t.Errorf("both headers: %d %s", both.status, both.body)
 	}
-	if two := f.do(t, "POST", "/note/global/was_written", body, "Idempotency-Key: k", "X-Idempotency-Key: l"); two.status != 400 {
+	if two := f.do(
+		t, "POST", "/note/global/was_written", body, "Idempotency-Key: k", "X-Idempotency-Key: l",
+	); two.status != 400 {
 		t.Errorf("two keys: %d %s", two.status, two.body)
 	}
 	if other := f.do(t, "POST", "/note/ABC123XYZ/was_written", body, "X-Idempotency-Key: k"); other.status != 422 {
@@ -353,11 +392,14 @@ func TestRateLimits(t *testing.T) {
 	f := newFixture(t, func(o *httpapi.Options) { o.Keys = auth.NewRateLimit(3); o.Addresses = auth.NewRateLimit(5) })
 	for i := range 3 {
 		got := f.do(t, "GET", "/note", "")
-		if got.status != 200 || got.header.Get("X-RateLimit-Limit") != "3" || got.header.Get("X-RateLimit-Remaining") != fmt.Sprint(2-i) || got.header.Get("X-RateLimit-Scope") != "api-key" {
+		if got.status != 200 || got.header.Get("X-RateLimit-Limit") != "3" || got.header.Get(
+			"X-RateLimit-Remaining",
+		) != fmt.Sprint(2-i) || got.header.Get("X-RateLimit-Scope") != "api-key" {
 			t.Errorf("%d: %d %v", i, got.status, got.header)
 		}
 	}
-	if got := f.do(t, "GET", "/note", ""); got.status != 429 || got.header.Get("Retry-After") != "60" || got.header.Get("X-RateLimit-Scope") != "api-key" {
+	if got := f.do(t, "GET", "/note", ""); got.status != 429 || got.header.Get("Retry-After") != "60" ||
+		got.header.Get("X-RateLimit-Scope") != "api-key" {
 		t.Errorf("%d %v", got.status, got.header)
 	}
 	f.do(t, "GET", "/", "")
@@ -402,25 +444,31 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 
 func TestCrossOrigin(t *testing.T) {
 	f := newFixture(t, nil)
-	pre := f.do(t, "OPTIONS", "/note/global/was_written", "", "Origin: https://app.example", "Access-Control-Request-Method: POST",
+	pre := f.do(t, "OPTIONS", "/note/global/was_written", "", "Origin: https://app.example",
+		"Access-Control-Request-Method: POST",
 		"Access-Control-Request-Headers: authorization, Content-Type, x-idempotency-key, if-match, x-correlation-id")
-	if pre.status >= 300 || pre.header.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(pre.header.Get("Access-Control-Allow-Headers"), "x-idempotency-key") {
+	if pre.status >= 300 || pre.header.Get("Access-Control-Allow-Origin") != "*" ||
+		!strings.Contains(pre.header.Get("Access-Control-Allow-Headers"), "x-idempotency-key") {
 		t.Errorf("%d %v", pre.status, pre.header)
 	}
-	if got := f.do(t, "GET", "/note/nope", "", "Origin: https://app.example"); got.status != 422 || got.header.Get("Access-Control-Allow-Origin") != "*" {
+	if got := f.do(t, "GET", "/note/nope", "", "Origin: https://app.example"); got.status != 422 ||
+		got.header.Get("Access-Control-Allow-Origin") != "*" {
 		t.Errorf("%d %v", got.status, got.header)
 	}
 }
 
 func TestReadiness(t *testing.T) {
 	f := newFixture(t, nil)
-	for target, want := range map[string]int{"/readyz": 200, "/readyz?for=reads": 200, "/readyz?for=writes": 200, "/readyz?for=tea": 400} {
+	for target, want := range map[string]int{
+		"/readyz": 200, "/readyz?for=reads": 200, "/readyz?for=writes": 200, "/readyz?for=tea": 400,
+	} {
 		if got := f.do(t, "GET", target, ""); got.status != want {
 			t.Errorf("%s: %d %s", target, got.status, got.body)
 		}
 	}
 	f.Drain()
-	if got := f.do(t, "GET", "/readyz", ""); got.status != 503 || !strings.HasPrefix(got.member(t, "error_id"), "err_") {
+	if got := f.do(t, "GET", "/readyz", ""); got.status != 503 ||
+		!strings.HasPrefix(got.member(t, "error_id"), "err_") {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	if got := f.do(t, "GET", "/livez", ""); got.status != 200 {
@@ -453,7 +501,9 @@ func TestReadinessForReadsAndForWrites(t *testing.T) {
 		{store.Status{Reason: "closed"}, 503, 503, 503},
 	} {
 		s.says = tc.says
-		for target, want := range map[string]int{"/readyz": tc.all, "/readyz?for=reads": tc.reads, "/readyz?for=writes": tc.writes} {
+		for target, want := range map[string]int{
+			"/readyz": tc.all, "/readyz?for=reads": tc.reads, "/readyz?for=writes": tc.writes,
+		} {
 			if got := f.do(t, "GET", target, ""); got.status != want {
 				t.Errorf("%+v: %s: %d %s", tc.says, target, got.status, got.body)
 			}
@@ -474,8 +524,13 @@ func TestAnEnvironmentThatIsStillRestored(t *testing.T) {
 		target string
 		status int
 		code   string
-	}{{"/note/global", 503, "unavailable"}, {"/readyz", 503, "unavailable"}, {"/readyz?for=reads", 503, "unavailable"}} {
-		if got := f.do(t, "GET", tc.target, ""); got.status != tc.status || got.member(t, "code") != tc.code || got.header.Get("Retry-After") == "" {
+	}{
+		{"/note/global", 503, "unavailable"},
+		{"/readyz", 503, "unavailable"},
+		{"/readyz?for=reads", 503, "unavailable"},
+	} {
+		if got := f.do(t, "GET", tc.target, ""); got.status != tc.status || got.member(t, "code") != tc.code ||
+			got.header.Get("Retry-After") == "" {
 			t.Errorf("%s: %d %s", tc.target, got.status, got.body)
 		}
 	}
@@ -490,7 +545,8 @@ func TestAnEnvironmentThatIsStillRestored(t *testing.T) {
 
 func TestEveryCodeHasAStatus(t *testing.T) {
 	for _, code := range j17.Codes() {
-		if s := httpapi.StatusOf(code); s < 400 || s == 500 && code != j17.CodeInternal && code != j17.CodeCorruption && code != j17.CodeCustomCodeFailed {
+		if s := httpapi.StatusOf(code); s < 400 ||
+			s == 500 && code != j17.CodeInternal && code != j17.CodeCorruption && code != j17.CodeCustomCodeFailed {
 			t.Errorf("%s has status %d", code, s)
 		}
 	}
@@ -500,14 +556,20 @@ func TestEveryCodeHasAStatus(t *testing.T) {
 func FuzzRequest(f *testing.F) {
 	f.Add("POST", "/note/global/was_written", `{"data":{},`+actor+`}`, "application/json", "key", "*")
 	f.Add("GET", "/note/global?at=1&length=2&synchronous", "", "", "", `"1-00000000", W/"x"`)
-	f.Add("POST", "/note/global", `{"events":[{"type":"was_written"}],`+actor+`}`, "application/json; charset=utf-8", "", "")
+	f.Add(
+		"POST", "/note/global", `{"events":[{"type":"was_written"}],`+actor+`}`, "application/json; charset=utf-8", "",
+		"",
+	)
 	f.Add("GET", "/note/global/events?start=1706789012345-0&count=3", "", "", "", "")
 	f.Add("DELETE", "/%2e%2e/..//note", "", "", "", "")
 	f.Fuzz(func(t *testing.T, method, target, body, contentType, key, tags string) {
-		if !strings.HasPrefix(target, "/") || strings.ContainsAny(target, " \r\n#") || strings.ContainsAny(method, " \r\n/:") || method == "" || method == "CONNECT" {
+		if !strings.HasPrefix(target, "/") || strings.ContainsAny(target, " \r\n#") ||
+			strings.ContainsAny(method, " \r\n/:") || method == "" || method == "CONNECT" {
 			t.Skip("no request line")
 		}
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://app.j17.example"+target, strings.NewReader(body))
+		r, err := http.NewRequestWithContext(
+			t.Context(), method, "http://app.j17.example"+target, strings.NewReader(body),
+		)
 		if err != nil {
 			t.Skip("no URL")
 		}
@@ -525,7 +587,8 @@ func FuzzRequest(f *testing.F) {
 		if w.Code >= 500 {
 			t.Errorf("%s %s: %d %s", method, target, w.Code, w.Body)
 		}
-		if ct := w.Header().Get("Content-Type"); w.Body.Len() > 0 && strings.HasPrefix(ct, "application/") && ct != "application/x-ndjson" && !json.Valid(w.Body.Bytes()) {
+		if ct := w.Header().Get("Content-Type"); w.Body.Len() > 0 && strings.HasPrefix(ct, "application/") &&
+			ct != "application/x-ndjson" && !json.Valid(w.Body.Bytes()) {
 			t.Errorf("%s %s: the answer is not JSON: %s", method, target, w.Body)
 		}
 	})

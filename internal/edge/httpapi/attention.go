@@ -18,7 +18,8 @@ type attentionHandlers struct {
 
 // routes tell what goes on.
 func (h *attentionHandlers) routes() []route {
-	read, inspect, operate := need{control.RightRead, instance}, need{control.RightInspect, instance}, need{control.RightOperate, instance}
+	read, inspect, operate := need{control.RightRead, instance}, need{control.RightInspect, instance},
+		need{control.RightOperate, instance}
 	return []route{
 		{0, get, "overview", operator, read, "", h.getOverview, operation{
 			id: "getOverview", about: "Get what goes on in an environment: rates, consumers, what is due, what runs", gives: wire.Overview{},
@@ -51,7 +52,8 @@ func (h *attentionHandlers) getOverview(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, o)
 }
 
-// may reports whether who asks has a right in the instance. A node asks for an operator, whom it names; where it names nobody it may itself.
+// may reports whether who asks has a right in the instance. A node asks for an operator, whom it names; where it names
+// nobody it may itself.
 func (h *attentionHandlers) may(c *call, right control.Right) bool {
 	if c.principal.Kind == j17.Node && c.principal.ID == "" {
 		return true

@@ -13,8 +13,9 @@ import (
 	"j17/internal/plane/control"
 )
 
-// attempts bounds how many refused attempts each operator adds to the audit log, which keeps its records: of what an operator
-// is refused for the same reason, attemptsKept an hour are recorded one by one, and the next record tells how many were not.
+// attempts bounds how many refused attempts each operator adds to the audit log, which keeps its records: of what an
+// operator is refused for the same reason, attemptsKept an hour are recorded one by one, and the next record tells how
+// many were not.
 type attempts struct {
 	mu    sync.Mutex
 	known map[attempt]*tally
@@ -36,7 +37,8 @@ type tally struct {
 const (
 	attemptsKept = 20
 	attemptsTime = time.Hour
-	// attemptsKnown bounds the memory; there are as many operators times actions times codes on a server that is not abused.
+	// attemptsKnown bounds the memory; there are as many operators times actions times codes on a server that is not
+	// abused.
 	attemptsKnown = 10_000
 )
 
@@ -74,15 +76,16 @@ func withSilent(details map[string]string, silent int) map[string]string {
 	return all
 }
 
-// recordFailure adds an attempt to the audit log, unless it was malformed or one of many like it. Should that fail too, there is nothing to add to
-// the error itself.
+// recordFailure adds an attempt to the audit log, unless it was malformed or one of many like it. Should that fail too,
+// there is nothing to add to the error itself.
 func (g *guard) recordFailure(c *call, rec control.Record, err error) {
 	rec.Code, rec.Outcome = j17.CodeOf(err), control.Refused
 	rec.Target = g.registry.Faults.Redact(rec.Target) // which may be a token, pasted where its id belongs
 	switch status := StatusOf(rec.Code); {
 	case status >= http.StatusInternalServerError:
 		rec.Outcome = control.Failed
-	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge, status == http.StatusTooManyRequests:
+	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge,
+		status == http.StatusTooManyRequests:
 		return
 	}
 	if _, ok := g.registry.Instances.ByID(rec.Target); ok {
@@ -98,8 +101,8 @@ func (g *guard) recordFailure(c *call, rec control.Record, err error) {
 	c.addRecord(rec)
 }
 
-// attempted makes the audit log tell of an attempt at an action that came to nothing; "" is none. The dry run of a deployment is
-// no attempt.
+// attempted makes the audit log tell of an attempt at an action that came to nothing; "" is none. The dry run of a
+// deployment is no attempt.
 func (g *guard) attempted(c *call, action string, err error) {
 	if action == "" {
 		return

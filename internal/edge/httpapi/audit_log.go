@@ -33,9 +33,14 @@ func (h *auditHandlers) routes() []route {
 			id: "exportInstanceRecords", about: "Export the audit log of an instance, one record per line", query: audited(),
 			gives: linesOf{wire.Record{}},
 		}},
-		{controlSite, get, "/api/" + faultPattern, operator, need{control.RightOperate, aServer}, "", h.getFault, operation{
-			id: "getError", about: "Get the error of a failed request", gives: wire.Failed{},
-		}},
+		{
+			controlSite, get, "/api/" + faultPattern, operator,
+			need{control.RightOperate, aServer},
+			"", h.getFault,
+			operation{
+				id: "getError", about: "Get the error of a failed request", gives: wire.Failed{},
+			},
+		},
 	}
 }
 
@@ -53,8 +58,9 @@ func (h *auditHandlers) adminRoutes() []route {
 func (*auditHandlers) auditQuery(c *call) control.AuditQuery {
 	q := control.AuditQuery{
 		Instance: cmp.Or(c.instance, c.query["instance"]), // also one that is deleted: the log outlives it
-		Actor:    c.query["actor"], Action: c.query["action"], Target: c.query["target"], Outcome: control.Outcome(c.query["outcome"]),
-		From: c.query.day("from"), To: c.query.day("to"), Start: c.query["start"],
+		Actor:    c.query["actor"], Action: c.query["action"], Target: c.query["target"],
+		Outcome: control.Outcome(c.query["outcome"]),
+		From:    c.query.day("from"), To: c.query.day("to"), Start: c.query["start"],
 	}
 	if c.instance == "" && !c.api.guard.may(c, "", control.RightAudit) {
 		q.Visible = func(instance string) bool { return c.api.guard.may(c, instance, control.RightAudit) }
@@ -64,7 +70,9 @@ func (*auditHandlers) auditQuery(c *call) control.AuditQuery {
 
 // listAudit is GET /api/audit and GET /api/instances/{id}/audit: the newest records first.
 func (h *auditHandlers) listAudit(c *call, w http.ResponseWriter) error {
-	records, next, err := h.registry.Audit.List(c.request.Context(), h.auditQuery(c), c.query.number("limit", defaultCount))
+	records, next, err := h.registry.Audit.List(
+		c.request.Context(), h.auditQuery(c), c.query.number("limit", defaultCount),
+	)
 	return page(c, w, "records", wire.Each(records, (*control.Record).Wire), next, err)
 }
 

@@ -29,10 +29,13 @@ func (c *call) actorContext() context.Context {
 
 // record adds what was done to the audit log, with the environment that the request is about.
 func (c *call) record(action, target string, details map[string]string) {
-	c.addRecord(control.Record{Action: action, Instance: c.instance, Environment: c.env, Target: target, Details: details})
+	c.addRecord(control.Record{
+		Action: action, Instance: c.instance, Environment: c.env, Target: target, Details: details,
+	})
 }
 
-// addRecord adds a record to the audit log, also where the client has gone. Where that fails it is logged: what was done is done.
+// addRecord adds a record to the audit log, also where the client has gone. Where that fails it is logged: what was
+// done is done.
 func (c *call) addRecord(rec control.Record) {
 	if err := c.api.Registry.Audit.Add(context.WithoutCancel(c.actorContext()), rec); err != nil {
 		c.notAudited(rec.Action, err)

@@ -43,7 +43,8 @@ func (h *backupHandlers) adminRoutes() []route {
 
 // routes are the backups of the whole server, and the settings.
 func (h *backupHandlers) routes() []route {
-	inspect, server, one := need{control.RightInspect, aServer}, need{control.RightOperate, aServer}, need{control.RightOperate, instance}
+	inspect, server, one := need{control.RightInspect, aServer}, need{control.RightOperate, aServer},
+		need{control.RightOperate, instance}
 	const settings = "/api/instances/{id}/backup_settings"
 	return []route{
 		{controlSite, get, "/api/backups", operator, inspect, "", h.listBackups, operation{
@@ -64,18 +65,26 @@ func (h *backupHandlers) routes() []route {
 			id: "getServerBackupSettings", about: "Get the backup settings of the whole server",
 			gives: wire.BackupSettingsShown{},
 		}},
-		{controlSite, put, "/api/backup_settings", operator, server, "backup_settings.change", h.changeBackupSettings, operation{
-			id: "changeServerBackupSettings", about: "Change the backup settings of the whole server",
-			query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
-		}},
+		{
+			controlSite, put, "/api/backup_settings", operator, server, "backup_settings.change",
+			h.changeBackupSettings,
+			operation{
+				id: "changeServerBackupSettings", about: "Change the backup settings of the whole server",
+				query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
+			},
+		},
 		{controlSite, get, settings, operator, one, "", onWorker("backup_settings", h.getBackupSettings), operation{
 			id: "getBackupSettings", about: "Get the backup settings of an instance",
 			gives: wire.BackupSettingsShown{},
 		}},
-		{controlSite, put, settings, operator, one, "backup_settings.change", onWorker("backup_settings", h.changeBackupSettings), operation{
-			id: "changeBackupSettings", about: "Change the backup settings of an instance",
-			query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
-		}},
+		{
+			controlSite, put, settings, operator, one, "backup_settings.change",
+			onWorker("backup_settings", h.changeBackupSettings),
+			operation{
+				id: "changeBackupSettings", about: "Change the backup settings of an instance",
+				query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
+			},
+		},
 	}
 }
 
@@ -123,8 +132,8 @@ func (h *backupHandlers) getBackupSettings(c *call, w http.ResponseWriter) error
 	return c.done(w, http.StatusOK, wire.BackupSettingsShown{Settings: set.Wire()}, err)
 }
 
-// changeBackupSettings is PUT /api/instances/{id}/backup_settings and PUT /api/backup_settings: what is given is changed, null takes it away. With
-// try=true nothing is changed where no backup could be written.
+// changeBackupSettings is PUT /api/instances/{id}/backup_settings and PUT /api/backup_settings: what is given is
+// changed, null takes it away. With try=true nothing is changed where no backup could be written.
 func (h *backupHandlers) changeBackupSettings(c *call, w http.ResponseWriter) error {
 	// What is given, checked.
 	var body wire.BackupSettingsChange
@@ -140,7 +149,9 @@ func (h *backupHandlers) changeBackupSettings(c *call, w http.ResponseWriter) er
 			}
 		}
 	}
-	for name, n := range map[string]*int{"every_hours": body.EveryHours, "keep_last": body.KeepLast, "keep_days": body.KeepDays} {
+	for name, n := range map[string]*int{
+		"every_hours": body.EveryHours, "keep_last": body.KeepLast, "keep_days": body.KeepDays,
+	} {
 		if n != nil && *n < 1 {
 			return j17.Errorf(j17.CodeInvalidField, "'%s' must be a whole number from 1 on, or null", name).At(name)
 		}
@@ -161,7 +172,10 @@ func (h *backupHandlers) changeBackupSettings(c *call, w http.ResponseWriter) er
 			case "s3":
 				set.S3 = nil
 				if s := body.S3; s != nil {
-					set.S3 = &backup.S3{Endpoint: s.Endpoint, Bucket: s.Bucket, Region: s.Region, Prefix: s.Prefix, AccessKey: s.AccessKey, SecretKey: s.SecretKey}
+					set.S3 = &backup.S3{
+						Endpoint: s.Endpoint, Bucket: s.Bucket, Region: s.Region, Prefix: s.Prefix,
+						AccessKey: s.AccessKey, SecretKey: s.SecretKey,
+					}
 				}
 			}
 		}

@@ -23,7 +23,9 @@ func (d *discarded) WriteHeader(status int)      { d.status = status }
 // handled makes a request and, unless want is 0, has it answered with that status.
 func (f *fixture) handled(tb testing.TB, want int, method, target, body string) {
 	tb.Helper()
-	r := httptest.NewRequestWithContext(tb.Context(), method, "http://app.j17.example"+target, whole{strings.NewReader(body)})
+	r := httptest.NewRequestWithContext(tb.Context(), method, "http://app.j17.example"+target, whole{
+		strings.NewReader(body),
+	})
 	r.Header.Set("Authorization", "Bearer "+f.key)
 	r.Header.Set("Content-Type", "application/json")
 	w := &discarded{header: http.Header{}}
@@ -44,7 +46,9 @@ func (whole) Close() error { return nil }
 // TestAReadTakesFewAllocations counts those of a cached read beside those of its request: 13 when this was written.
 func TestAReadTakesFewAllocations(t *testing.T) {
 	f := newFixture(t, nil)
-	f.handled(t, http.StatusCreated, http.MethodPost, "/note/"+noteID+"/was_written", `{"data":{"text":"a note"},`+actor+`}`)
+	f.handled(
+		t, http.StatusCreated, http.MethodPost, "/note/"+noteID+"/was_written", `{"data":{"text":"a note"},`+actor+`}`,
+	)
 	count := func(want int) float64 {
 		return testing.AllocsPerRun(200, func() { f.handled(t, want, http.MethodGet, "/note/"+noteID, "") })
 	}
@@ -53,8 +57,8 @@ func TestAReadTakesFewAllocations(t *testing.T) {
 	}
 }
 
-// TestAWriteTakesFewAllocations counts those of a write beside those of its request: 38 when this was written, with those of the store's
-// goroutines.
+// TestAWriteTakesFewAllocations counts those of a write beside those of its request: 38 when this was written, with
+// those of the store's goroutines.
 func TestAWriteTakesFewAllocations(t *testing.T) {
 	f := newFixture(t, nil)
 	n := 0
@@ -69,8 +73,8 @@ func TestAWriteTakesFewAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkHandler measures the public handler alone, without a connection. What the request itself takes is part of it:
-// BenchmarkHandler/request.
+// BenchmarkHandler measures the public handler alone, without a connection. What the request itself takes is part of
+// it: BenchmarkHandler/request.
 func BenchmarkHandler(b *testing.B) {
 	f := newFixture(b, nil)
 	event := `{"data":{"text":"a note"},` + actor + `}`

@@ -162,8 +162,8 @@ func tooLargeUpload(limit int64) error {
 	return j17.Errorf(j17.CodePayloadTooLarge, "The file is larger than %d bytes", limit).At("file")
 }
 
-// open reads the fields up to the file, and returns the name and the file. The file's reader fails where anything follows
-// that does not belong there.
+// open reads the fields up to the file, and returns the name and the file. The file's reader fails where anything
+// follows that does not belong there.
 func (f *uploadForm) open() (name string, file io.Reader, err error) {
 	named := false
 
@@ -300,7 +300,8 @@ func (h *blobHandlers) getBlob(c *call, w http.ResponseWriter) error {
 
 	c.allowTime(w, transferTime)
 
-	// What has been sent cannot be taken back, so that an error before the first byte is an answer and one after it an end.
+	// What has been sent cannot be taken back, so that an error before the first byte is an answer and one after it an
+	// end.
 	for chunk, err := range chunks {
 		if err != nil {
 			if c.bytes == 0 {

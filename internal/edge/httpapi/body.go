@@ -20,8 +20,8 @@ import (
 // chunkSize is how much of a body is read at once.
 const chunkSize = 8 << 10
 
-// readBody returns a JSON request's body, as the string that parsed values will share. The content type is checked before a
-// byte is read.
+// readBody returns a JSON request's body, as the string that parsed values will share. The content type is checked
+// before a byte is read.
 func (c *call) readBody(w http.ResponseWriter, limit int64) (string, error) {
 	return c.readBodyOf(w, limit, typeJSON)
 }
@@ -54,8 +54,8 @@ func (c *call) readBodyOf(w http.ResponseWriter, limit int64, types ...string) (
 // growth is how much larger the memory for a body becomes when it is full.
 const growth = 4
 
-// text reads the body. Memory is taken for what has arrived, not for what was announced, and the room for all of it when more
-// than a little has.
+// text reads the body. Memory is taken for what has arrived, not for what was announced, and the room for all of it
+// when more than a little has.
 func (c *call) text(w http.ResponseWriter, limit int64) (string, error) {
 	r := c.request
 	if whole, ok := r.Body.(interface{ Text() string }); ok {
@@ -138,7 +138,8 @@ func invalidJSON(err error) error {
 // maxSmallBody bounds the bodies of requests that carry no events.
 const maxSmallBody = 16 << 10
 
-// decode reads a small JSON object into a shape: with the members that it has only, and with all that it cannot do without.
+// decode reads a small JSON object into a shape: with the members that it has only, and with all that it cannot do
+// without.
 func (c *call) decode(w http.ResponseWriter, into any) error {
 	_, err := c.decodeGiven(w, into)
 	return err
@@ -170,7 +171,10 @@ func (c *call) decodeGiven(w http.ResponseWriter, into any) (parsed value.Value,
 	// Types.
 	if err := json.Unmarshal([]byte(raw), into); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
-			return parsed, j17.Errorf(j17.CodeInvalidField, "'%s' must be %s, not %s", wrong.Field, wantedKind(wrong.Type), givenKind(wrong.Value)).At(wrong.Field)
+			return parsed, j17.Errorf(
+				j17.CodeInvalidField, "'%s' must be %s, not %s", wrong.Field, wantedKind(wrong.Type),
+				givenKind(wrong.Value),
+			).At(wrong.Field)
 		}
 		return parsed, j17.Errorf(j17.CodeInvalidField, "The request body has not the form that is asked for")
 	}
@@ -190,7 +194,8 @@ func (c *call) decodeGiven(w http.ResponseWriter, into any) (parsed value.Value,
 	return parsed, nil
 }
 
-// decodeChange is decode for the settings that are to change. None of them can be taken away, so null is no value of any.
+// decodeChange is decode for the settings that are to change. None of them can be taken away, so null is no value of
+// any.
 func (c *call) decodeChange(w http.ResponseWriter, into any) error {
 	given, err := c.decodeGiven(w, into)
 	if err != nil {

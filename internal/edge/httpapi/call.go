@@ -107,8 +107,9 @@ func (a *API) observed(next http.Handler) http.Handler {
 		c.show(h, headerRequestID, c.requestID)
 		c.show(h, headerCorrelationID, c.correlationID)
 		if len(r.TransferEncoding) > 0 && r.ProtoMajor == 1 {
-			// It may have had a length as well, which net/http leaves out without a word. Then another server on its way may have
-			// seen its end elsewhere (RFC 9112, 6.1), and what follows on the connection is not to be trusted.
+			// It may have had a length as well, which net/http leaves out without a word. Then another server on its
+			// way may have seen its end elsewhere (RFC 9112, 6.1), and what follows on the connection is not to be
+			// trusted.
 			h["Connection"] = []string{"close"}
 		}
 
@@ -121,7 +122,10 @@ func (a *API) observed(next http.Handler) http.Handler {
 				if p == http.ErrAbortHandler { //nolint:errorlint // a panic value, compared as net/http does
 					panic(p)
 				}
-				a.Logger.LogAttrs(c.request.Context(), slog.LevelError, "handler panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+				a.Logger.LogAttrs(
+					c.request.Context(), slog.LevelError, "handler panicked", slog.Any("panic", p),
+					slog.String("stack", string(debug.Stack())),
+				)
 				if broken = c.status != 0; !broken {
 					c.fail(w, fmt.Errorf("panic: %v", p))
 				}
@@ -153,13 +157,17 @@ func (a *API) finish(c *call, took time.Duration) {
 	a.metrics.observe(c, took)
 	if a.Logger.Enabled(c.request.Context(), slog.LevelDebug) {
 		a.Logger.LogAttrs(c.request.Context(), slog.LevelDebug, "request",
-			slog.String("method", a.Registry.Faults.Redact(c.request.Method)), slog.String("host", a.Registry.Faults.Redact(c.request.Host)), slog.String("path", a.Registry.Faults.Redact(c.api.faults.loggedPath(c))),
+			slog.String("method", a.Registry.Faults.Redact(c.request.Method)), slog.String(
+				"host", a.Registry.Faults.Redact(c.request.Host),
+			), slog.String("path", a.Registry.Faults.Redact(c.api.faults.loggedPath(c))),
 			slog.Int("status", c.status), slog.Int64("bytes", c.bytes), slog.Duration("duration", took),
-			slog.String("request_id", c.requestID), slog.String("correlation_id", c.correlationID), slog.String("principal", c.principal.ID))
+			slog.String("request_id", c.requestID), slog.String("correlation_id", c.correlationID),
+			slog.String("principal", c.principal.ID))
 	}
 	if a.Observe != nil {
 		x := Exchange{
-			Method: c.request.Method, Host: c.request.Host, Path: a.Registry.Faults.Redact(c.request.URL.Path), Route: c.route, Status: c.status, Bytes: c.bytes,
+			Method: c.request.Method, Host: c.request.Host, Path: a.Registry.Faults.Redact(c.request.URL.Path),
+			Route: c.route, Status: c.status, Bytes: c.bytes,
 			Duration: took, Environment: c.env,
 		}
 		if c.failure != nil {
@@ -169,8 +177,8 @@ func (a *API) finish(c *call, took time.Duration) {
 	}
 }
 
-// described is an error with the place that it is about and the first thing that was found wrong there, as far as its message
-// does not say them. What may repeat a value is left out: that is for the one who sent it.
+// described is an error with the place that it is about and the first thing that was found wrong there, as far as its
+// message does not say them. What may repeat a value is left out: that is for the one who sent it.
 func described(e *j17.Error) string {
 	var first j17.FieldError
 	if len(e.Errors) > 0 {

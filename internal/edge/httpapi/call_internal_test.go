@@ -10,12 +10,14 @@ import (
 	"j17/internal/base/wire"
 )
 
-// TestRowsDoNotShowCauses: a row that cannot be computed says why in the words of its error, and not what that came from.
+// TestRowsDoNotShowCauses: a row that cannot be computed says why in the words of its error, and not what that came
+// from.
 func TestRowsDoNotShowCauses(t *testing.T) {
 	cause := errors.New("block 7 of /data/000012.sst: checksum mismatch")
 	says := j17.Errorf(j17.CodeCorruption, "Stored data is damaged.").At("$.by")
 	for _, err := range []error{says.Because(cause), fmt.Errorf("of customer:1: %w", says.Because(cause))} {
-		if got, want := rowError(err), (wire.RowError{Code: j17.CodeCorruption, Error: "$.by: Stored data is damaged."}); got != want {
+		if got, want := rowError(err),
+			(wire.RowError{Code: j17.CodeCorruption, Error: "$.by: Stored data is damaged."}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}

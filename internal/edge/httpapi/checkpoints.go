@@ -17,7 +17,8 @@ type checkpointHandlers struct {
 
 // routes are the rows of checkpoints in the administration of an environment.
 func (h *checkpointHandlers) routes() []route {
-	inspect, operate, audit := need{control.RightInspect, instance}, need{control.RightOperate, instance}, need{control.RightAudit, instance}
+	inspect, operate, audit := need{control.RightInspect, instance}, need{control.RightOperate, instance},
+		need{control.RightAudit, instance}
 	return []route{
 		// Of states.
 		{0, get, "checkpoints", operator, inspect, "", h.listCheckpoints, operation{
@@ -32,10 +33,13 @@ func (h *checkpointHandlers) routes() []route {
 		{0, get, "checkpoints/{checkpoint}", operator, inspect, "", h.getCheckpoint, operation{
 			id: "getCheckpoint", about: "Get a checkpoint of states", gives: wire.CheckpointMade{},
 		}},
-		{0, post, "checkpoints/{checkpoint}/restore", operator, operate, "checkpoint.restore", h.restoreCheckpoint, operation{
-			id: "restoreCheckpoint", about: "Make the states of a checkpoint the base of replays", body: struct{}{},
-			optional: true, gives: wire.CheckpointRestored{},
-		}},
+		{
+			0, post, "checkpoints/{checkpoint}/restore", operator, operate, "checkpoint.restore", h.restoreCheckpoint,
+			operation{
+				id: "restoreCheckpoint", about: "Make the states of a checkpoint the base of replays", body: struct{}{},
+				optional: true, gives: wire.CheckpointRestored{},
+			},
+		},
 		{0, remove, "checkpoints/{checkpoint}", operator, operate, "checkpoint.delete", h.deleteCheckpoint, operation{
 			id: "deleteCheckpoint", about: "Delete a checkpoint of states, or cancel one that is being made",
 			gives: wire.CheckpointMade{},
@@ -56,17 +60,24 @@ func (h *checkpointHandlers) routes() []route {
 		{0, get, "root-checkpoints/{checkpoint}", operator, audit, "", h.getRootCheckpoint, operation{
 			id: "getRootCheckpoint", about: "Get a recorded root", gives: wire.RootCheckpointMade{},
 		}},
-		{0, remove, "root-checkpoints/{checkpoint}", operator, operate, "root_checkpoint.delete", h.deleteRootCheckpoint, operation{
-			id: "deleteRootCheckpoint", about: "Delete a recorded root", gives: wire.RootCheckpointMade{},
-		}},
+		{
+			0, remove, "root-checkpoints/{checkpoint}", operator, operate, "root_checkpoint.delete",
+			h.deleteRootCheckpoint,
+			operation{
+				id: "deleteRootCheckpoint", about: "Delete a recorded root", gives: wire.RootCheckpointMade{},
+			},
+		},
 		{0, get, "root-checkpoint-settings", operator, audit, "", h.getRootCheckpointSettings, operation{
 			id: "getRootCheckpointSettings", about: "Get when roots are recorded automatically",
 			gives: wire.RootCheckpointSettingsShown{},
 		}},
-		{0, put, "root-checkpoint-settings", operator, operate, "root_checkpoint.set", h.setRootCheckpointSettings, operation{
-			id: "setRootCheckpointSettings", about: "Change when roots are recorded automatically",
-			body: wire.RootCheckpointSettingsChange{}, gives: wire.RootCheckpointSettingsShown{},
-		}},
+		{
+			0, put, "root-checkpoint-settings", operator, operate, "root_checkpoint.set", h.setRootCheckpointSettings,
+			operation{
+				id: "setRootCheckpointSettings", about: "Change when roots are recorded automatically",
+				body: wire.RootCheckpointSettingsChange{}, gives: wire.RootCheckpointSettingsShown{},
+			},
+		},
 	}
 }
 
@@ -96,7 +107,8 @@ func (h *checkpointHandlers) createCheckpoint(c *call, w http.ResponseWriter) er
 		return err
 	}
 	c.record("checkpoint.create", made.ID, map[string]string{
-		"scope": made.Scope, "position": made.Position, "aggregates": strconv.FormatUint(made.Aggregates, 10), "state_hash": made.StateHash,
+		"scope": made.Scope, "position": made.Position, "aggregates": strconv.FormatUint(made.Aggregates, 10),
+		"state_hash": made.StateHash,
 	})
 	return c.answer(w, http.StatusCreated, wire.CheckpointMade{Checkpoint: made})
 }
@@ -115,7 +127,9 @@ func (h *checkpointHandlers) restoreCheckpoint(c *call, w http.ResponseWriter) e
 	if err != nil {
 		return err
 	}
-	c.record("checkpoint.restore", from.ID, map[string]string{"position": from.Position, "aggregates": strconv.FormatUint(n, 10)})
+	c.record("checkpoint.restore", from.ID, map[string]string{
+		"position": from.Position, "aggregates": strconv.FormatUint(n, 10),
+	})
 	return c.answer(w, http.StatusOK, wire.CheckpointRestored{Restored: n, Checkpoint: from})
 }
 

@@ -30,7 +30,8 @@ func TestCheckpointsOverHTTP(t *testing.T) {
 	sum := sha256.Sum256([]byte(exported.body))
 	var made, again shapes.CheckpointMade
 	into(a.ops(t, "POST", "checkpoints", ""), 201, &made)
-	if c := made.Checkpoint; c.Scope != "environment" || c.Name != nil || c.Aggregates != 1 || c.StateHash != hex.EncodeToString(sum[:]) || c.Position != exported.header.Get("X-J17-Position") {
+	if c := made.Checkpoint; c.Scope != "environment" || c.Name != nil || c.Aggregates != 1 ||
+		c.StateHash != hex.EncodeToString(sum[:]) || c.Position != exported.header.Get("X-J17-Position") {
 		t.Errorf("made was %+v of %s", c, exported.body)
 	}
 	into(a.ops(t, "POST", "checkpoints", `{"name":"one","key":"note:global"}`), 201, &again)
@@ -52,12 +53,15 @@ func TestCheckpointsOverHTTP(t *testing.T) {
 	// Of roots.
 	var root shapes.RootCheckpointMade
 	into(a.ops(t, "POST", "root-checkpoints", `{"aggregate_type":"note"}`), 201, &root)
-	if r := root.RootCheckpoint; r.Reason != "manual" || r.Size != 3 || r.Aggregates != 1 || r.AggregateType == nil || len(r.Root) != 64 {
+	if r := root.RootCheckpoint; r.Reason != "manual" || r.Size != 3 || r.Aggregates != 1 || r.AggregateType == nil ||
+		len(r.Root) != 64 {
 		t.Errorf("the root is %+v", r)
 	}
 	for _, target := range []string{"latest", root.RootCheckpoint.ID} {
 		var found shapes.RootCheckpointMade
-		if into(a.ops(t, "GET", "root-checkpoints/"+target, ""), 200, &found); found.RootCheckpoint.ID != root.RootCheckpoint.ID {
+		if into(
+			a.ops(t, "GET", "root-checkpoints/"+target, ""), 200, &found,
+		); found.RootCheckpoint.ID != root.RootCheckpoint.ID {
 			t.Errorf("%s is %+v", target, found)
 		}
 	}
@@ -70,7 +74,9 @@ func TestCheckpointsOverHTTP(t *testing.T) {
 
 	// Who did that is in the audit log.
 	for action, want := range map[string]int{"checkpoint": 4, "root_checkpoint": 3} {
-		records, _, err := a.registry.Audit.List(t.Context(), control.AuditQuery{Instance: a.instance.ID, Action: action}, 10)
+		records, _, err := a.registry.Audit.List(
+			t.Context(), control.AuditQuery{Instance: a.instance.ID, Action: action}, 10,
+		)
 		if err != nil || len(records) != want {
 			t.Errorf("%s: %+v, %v", action, records, err)
 		}
@@ -82,14 +88,20 @@ func TestWhatIsNoCheckpointOverHTTP(t *testing.T) {
 	a := administer(t)
 	for target, bodies := range map[string]map[string]int{
 		"POST checkpoints": {`{"name":5}`: 400, `{"nonsense":1}`: 400, `{"key":"note"}`: 400, `{"key":"note:global"}`: 404, `{"aggregate_type":"ghost"}`: 404, `{"key":"note:global","aggregate_type":"note"}`: 400},
-		"POST checkpoints/chk_zzzzzzzzzzzzzzz/restore":   {"": 404, `{"x":1}`: 400},
-		"GET checkpoints/chk_zzzzzzzzzzzzzzz":            {"": 404},
-		"DELETE checkpoints/chk_zzzzzzzzzzzzzzz":         {"": 404},
-		"POST root-checkpoints":                          {`{"aggregate_type":"ghost"}`: 404, `{"aggregate_type":1}`: 400, `{"reason":"auto"}`: 400},
-		"GET root-checkpoints/latest":                    {"": 404},
-		"DELETE root-checkpoints/chk_zzzzzzzzzzzzzzz":    {"": 404},
-		"GET root-checkpoints?status=x":                  {"": 400},
-		"PUT root-checkpoint-settings":                   {`{"every_events":0}`: 400, `{"every_events":"5"}`: 400, `{"every_hours":-1}`: 400, `{"keep":0}`: 400, `{"keep":1.5}`: 400, `{"enabled":"yes"}`: 400, `{"nonsense":1}`: 400, `{"keep":null}`: 400, `{"enabled":null}`: 400},
+		"POST checkpoints/chk_zzzzzzzzzzzzzzz/restore": {"": 404, `{"x":1}`: 400},
+		"GET checkpoints/chk_zzzzzzzzzzzzzzz":          {"": 404},
+		"DELETE checkpoints/chk_zzzzzzzzzzzzzzz":       {"": 404},
+		"POST root-checkpoints": {
+			`{"aggregate_type":"ghost"}`: 404, `{"aggregate_type":1}`: 400, `{"reason":"auto"}`: 400,
+		},
+		"GET root-checkpoints/latest":                 {"": 404},
+		"DELETE root-checkpoints/chk_zzzzzzzzzzzzzzz": {"": 404},
+		"GET root-checkpoints?status=x":               {"": 400},
+		"PUT root-checkpoint-settings": {
+			`{"every_events":0}`: 400, `{"every_events":"5"}`: 400, `{"every_hours":-1}`: 400, `{"keep":0}`: 400,
+			`{"keep":1.5}`: 400, `{"enabled":"yes"}`: 400, `{"nonsense":1}`: 400, `{"keep":null}`: 400,
+			`{"enabled":null}`: 400,
+		},
 		"GET export?of=aggregates&after=1700000000000-0": {"": 400},
 		"GET export?of=aggregates&type=ghost":            {"": 400},
 	} {

@@ -39,14 +39,17 @@ func TestPerPlanAndExemptRates(t *testing.T) {
 		t.Error(rate)
 	}
 	plan := "free"
-	if _, err := p.registry.Instances.Change(t.Context(), p.instance.ID, control.InstanceChange{Plan: &plan}); err != nil {
+	if _, err := p.registry.Instances.Change(
+		t.Context(), p.instance.ID, control.InstanceChange{Plan: &plan},
+	); err != nil {
 		t.Fatal(err)
 	}
 	if got := p.do(t, "GET", "/note", ""); got.header.Get("X-RateLimit-Limit") != "100" {
 		t.Errorf("the plan's limit: %v", got.header)
 	}
 	for range 5 {
-		if got := p.control(t, "GET", "/api/me", "", p.admin); got.status != 200 || got.header.Get("X-RateLimit-Remaining") != "1000" || got.header.Get("RateLimit") != `"ip";r=1000;t=0` {
+		if got := p.control(t, "GET", "/api/me", "", p.admin); got.status != 200 ||
+			got.header.Get("X-RateLimit-Remaining") != "1000" || got.header.Get("RateLimit") != `"ip";r=1000;t=0` {
 			t.Errorf("a platform admin: %d %v", got.status, got.header)
 		}
 	}
@@ -59,7 +62,9 @@ func TestPerPlanAndExemptRates(t *testing.T) {
 	}
 	// Refusals, dead ends and unknown hosts carry the headers too.
 	for _, got := range []answer{
-		p.do(t, "GET", "/note", "", "Authorization: Bearer x"), p.do(t, "GET", "/a/b/c/d/e", ""), p.do(t, "GET", "/internal/x", ""), p.do(t, "GET", "/", "", "Host: nowhere.j17.example"), p.do(t, "GET", "/", ""),
+		p.do(t, "GET", "/note", "", "Authorization: Bearer x"), p.do(t, "GET", "/a/b/c/d/e", ""), p.do(
+			t, "GET", "/internal/x", "",
+		), p.do(t, "GET", "/", "", "Host: nowhere.j17.example"), p.do(t, "GET", "/", ""),
 	} {
 		if got.header.Get("X-RateLimit-Scope") != "ip" || got.header.Get("RateLimit-Policy") != `"ip";q=1000;w=60` {
 			t.Errorf("%d %v", got.status, got.header)
@@ -83,7 +88,8 @@ func TestBadKeysUseUpTheBudgetOfTheAddress(t *testing.T) {
 	for line := range strings.Lines(p.log.String()) {
 		if strings.Contains(line, `"request refused"`) {
 			lines++
-			if strings.Contains(line, "j17_0_prod_x") || !strings.Contains(line, `"address":"192.0.2.1"`) || lines == 2 && !strings.Contains(line, `"not_logged_before":29`) {
+			if strings.Contains(line, "j17_0_prod_x") || !strings.Contains(line, `"address":"192.0.2.1"`) ||
+				lines == 2 && !strings.Contains(line, `"not_logged_before":29`) {
 				t.Error(line)
 			}
 		}
@@ -102,7 +108,9 @@ func TestEachKindOfAbuseIsLogged(t *testing.T) {
 	if got := p.do(t, "POST", "/note/global", strings.Repeat("x", 2000)); got.status != 413 {
 		t.Fatal(got)
 	}
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/internal/instances/"+p.instance.ID+"/prod/blobs", nil)
+	r := httptest.NewRequestWithContext(
+		t.Context(), http.MethodGet, "http://127.0.0.1/internal/instances/"+p.instance.ID+"/prod/blobs", nil,
+	)
 	r.Header.Set("X-Node-Secret", "a guess")
 	w := httptest.NewRecorder()
 	p.Internal().ServeHTTP(w, r)
@@ -131,24 +139,50 @@ func TestClientAddresses(t *testing.T) {
 		h      http.Header
 		want   string
 	}{
-		"no proxy":              {"192.0.2.1:1", "", http.Header{"X-Forwarded-For": {"203.0.113.9"}, "Forwarded": {"for=203.0.113.9"}}, "192.0.2.1"},
-		"one proxy":             {"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {"203.0.113.9"}}, "203.0.113.9"},
-		"a spoofed one":         {"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {"1.1.1.1, 203.0.113.9"}}, "203.0.113.9"},
-		"two proxies":           {"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {"1.1.1.1, 203.0.113.9, 10.9.9.9"}}, "203.0.113.9"},
-		"several lines":         {"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {"1.1.1.1", "203.0.113.9", "10.9.9.9"}}, "203.0.113.9"},
-		"with a port":           {"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {"203.0.113.9:4711"}}, "203.0.113.9"},
-		"the other header":      {"10.0.0.1:1", "", http.Header{"Forwarded": {"for=203.0.113.9"}}, "10.0.0.1"},
-		"no header":             {"10.0.0.1:1", "", nil, "10.0.0.1"},
-		"garbage":               {"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {"203.0.113.9, <script>"}}, "10.0.0.1"},
-		"nothing":               {"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {", ,"}}, "10.0.0.1"},
-		"only proxies":          {"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {"10.0.0.3, 10.0.0.2"}}, "10.0.0.3"},
-		"forwarded":             {"10.0.0.1:1", httpapi.Forwarded, http.Header{"Forwarded": {`for=1.1.1.1, for="203.0.113.9:80";proto=https;by=10.0.0.1`}}, "203.0.113.9"},
-		"forwarded, IPv6":       {"[fd00::1]:1", httpapi.Forwarded, http.Header{"Forwarded": {`For="[2001:db8::17]:4711"`}}, "2001:db8::17"},
-		"forwarded, hidden":     {"10.0.0.1:1", httpapi.Forwarded, http.Header{"Forwarded": {`for=1.1.1.1, for=_hidden`}}, "10.0.0.1"},
-		"forwarded, not X":      {"10.0.0.1:1", httpapi.Forwarded, http.Header{"X-Forwarded-For": {"203.0.113.9"}}, "10.0.0.1"},
-		"IPv6":                  {"[fd00::1]:1", "", http.Header{"X-Forwarded-For": {"2001:db8::1"}}, "2001:db8::1"},
-		"a very long header":    {"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {strings.Repeat("10.0.0.2,", 3000) + "10.0.0.2"}}, "10.0.0.2"},
-		"an IPv4 mapped client": {"[::ffff:10.0.0.1]:1", "", http.Header{"X-Forwarded-For": {"::ffff:203.0.113.9"}}, "203.0.113.9"},
+		"no proxy": {
+			"192.0.2.1:1", "",
+			http.Header{"X-Forwarded-For": {"203.0.113.9"}, "Forwarded": {"for=203.0.113.9"}},
+			"192.0.2.1",
+		},
+		"one proxy": {"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {"203.0.113.9"}}, "203.0.113.9"},
+		"a spoofed one": {
+			"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {"1.1.1.1, 203.0.113.9"}}, "203.0.113.9",
+		},
+		"two proxies": {
+			"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {"1.1.1.1, 203.0.113.9, 10.9.9.9"}}, "203.0.113.9",
+		},
+		"several lines": {
+			"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {"1.1.1.1", "203.0.113.9", "10.9.9.9"}}, "203.0.113.9",
+		},
+		"with a port": {
+			"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {"203.0.113.9:4711"}}, "203.0.113.9",
+		},
+		"the other header": {"10.0.0.1:1", "", http.Header{"Forwarded": {"for=203.0.113.9"}}, "10.0.0.1"},
+		"no header":        {"10.0.0.1:1", "", nil, "10.0.0.1"},
+		"garbage": {
+			"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {"203.0.113.9, <script>"}}, "10.0.0.1",
+		},
+		"nothing":      {"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {", ,"}}, "10.0.0.1"},
+		"only proxies": {"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {"10.0.0.3, 10.0.0.2"}}, "10.0.0.3"},
+		"forwarded":    {"10.0.0.1:1", httpapi.Forwarded, http.Header{"Forwarded": {`for=1.1.1.1, for="203.0.113.9:80";proto=https;by=10.0.0.1`}}, "203.0.113.9"},
+		"forwarded, IPv6": {
+			"[fd00::1]:1", httpapi.Forwarded, http.Header{"Forwarded": {`For="[2001:db8::17]:4711"`}}, "2001:db8::17",
+		},
+		"forwarded, hidden": {
+			"10.0.0.1:1", httpapi.Forwarded, http.Header{"Forwarded": {`for=1.1.1.1, for=_hidden`}}, "10.0.0.1",
+		},
+		"forwarded, not X": {
+			"10.0.0.1:1", httpapi.Forwarded, http.Header{"X-Forwarded-For": {"203.0.113.9"}}, "10.0.0.1",
+		},
+		"IPv6": {"[fd00::1]:1", "", http.Header{"X-Forwarded-For": {"2001:db8::1"}}, "2001:db8::1"},
+		"a very long header": {
+			"10.0.0.1:1", "",
+			http.Header{"X-Forwarded-For": {strings.Repeat("10.0.0.2,", 3000) + "10.0.0.2"}},
+			"10.0.0.2",
+		},
+		"an IPv4 mapped client": {
+			"[::ffff:10.0.0.1]:1", "", http.Header{"X-Forwarded-For": {"::ffff:203.0.113.9"}}, "203.0.113.9",
+		},
 	} {
 		p := planes[c.header]
 		p.admin = p.login(t, "admin@example.com")
@@ -228,8 +262,14 @@ func TestHostsCannotBeSmuggled(t *testing.T) {
 		{403, []string{"GET http://other.j17.example/note HTTP/1.1", "Host: app.j17.example", key}},
 		{200, []string{"GET http://app.j17.example/note HTTP/1.1", "Host: other.j17.example", key}},
 		{404, []string{"GET http://control.j17.example/note HTTP/1.1", "Host: app.j17.example", key}},
-		{403, []string{"GET /note HTTP/1.1", "Host: other.j17.example", "X-Forwarded-Host: app.j17.example", "Forwarded: host=app.j17.example", key}},
-		{200, []string{"GET /note HTTP/1.1", "Host: app.j17.example", "X-Forwarded-Host: other.j17.example", "X-Host: other.j17.example", "X-Original-URL: /x", key}},
+		{403, []string{
+			"GET /note HTTP/1.1", "Host: other.j17.example", "X-Forwarded-Host: app.j17.example",
+			"Forwarded: host=app.j17.example", key,
+		}},
+		{200, []string{
+			"GET /note HTTP/1.1", "Host: app.j17.example", "X-Forwarded-Host: other.j17.example",
+			"X-Host: other.j17.example", "X-Original-URL: /x", key,
+		}},
 		{400, []string{"GET /note HTTP/1.1", "Host: app.j17.example", "Host: other.j17.example", key}},
 		{400, []string{"GET /note HTTP/1.1", key}},
 		{400, []string{"GET /note HTTP/1.1", "Host: app.j17.example other.j17.example", key}},
@@ -248,8 +288,14 @@ func TestHostsCannotBeSmuggled(t *testing.T) {
 		{401, []string{"GET /api/instances HTTP/1.1", "Host: control.j17.example", key}},
 		{200, []string{"GET /api/instances HTTP/1.1", "Host: Control.J17.Example", admin}},
 		{401, []string{"GET /api/instances HTTP/1.1", "Host: app.j17.example", admin}},
-		{404, []string{"GET /internal/instances/" + p.instance.ID + "/prod/tombstones HTTP/1.1", "Host: control.j17.example", "X-Node-Secret: " + p.registry.Secrets.NodeSecret()}},
-		{404, []string{"GET /internal/instances/" + p.instance.ID + "/prod/tombstones HTTP/1.1", "Host: 127.0.0.1", "X-Node-Secret: " + p.registry.Secrets.NodeSecret()}},
+		{404, []string{
+			"GET /internal/instances/" + p.instance.ID + "/prod/tombstones HTTP/1.1", "Host: control.j17.example",
+			"X-Node-Secret: " + p.registry.Secrets.NodeSecret(),
+		}},
+		{404, []string{
+			"GET /internal/instances/" + p.instance.ID + "/prod/tombstones HTTP/1.1", "Host: 127.0.0.1",
+			"X-Node-Secret: " + p.registry.Secrets.NodeSecret(),
+		}},
 	} {
 		if got, body := send(c.lines...); got != c.want {
 			t.Errorf("%q: %d %s; want %d", c.lines, got, body, c.want)
@@ -266,22 +312,31 @@ func TestAbuse(t *testing.T) {
 	}
 	p.operator(t, "ia@example.com", control.RoleInstanceAdmin, p.instance.ID)
 	mine := p.login(t, "ia@example.com")
-	_, staging, err := p.registry.Keys.Create(t.Context(), control.NewKey{Instance: p.instance.ID, Environment: j17.Staging, Scope: j17.ScopeWrite, Name: "k"})
+	_, staging, err := p.registry.Keys.Create(t.Context(), control.NewKey{
+		Instance: p.instance.ID, Environment: j17.Staging, Scope: j17.ScopeWrite, Name: "k",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs, foreign, err := p.registry.Keys.Create(t.Context(), control.NewKey{Instance: other.ID, Environment: j17.Prod, Scope: j17.ScopeWrite, Name: "k"})
+	theirs, foreign, err := p.registry.Keys.Create(t.Context(), control.NewKey{
+		Instance: other.ID, Environment: j17.Prod, Scope: j17.ScopeWrite, Name: "k",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, keys := range map[int][]string{403: {staging, foreign}, 401: {mine, p.admin, "", p.key + "x", strings.ToUpper(p.key)}} {
+	for want, keys := range map[int][]string{
+		403: {staging, foreign}, 401: {mine, p.admin, "", p.key + "x", strings.ToUpper(p.key)},
+	} {
 		for _, key := range keys {
 			if got := p.do(t, "GET", "/note", "", "Authorization: Bearer "+key); got.status != want {
 				t.Errorf("a key of elsewhere: %d %s; want %d", got.status, got.body, want)
 			}
 		}
 	}
-	for _, path := range []string{"/api/keys/" + theirs.ID + "/rotate", "/api/keys/" + theirs.ID + "/schedule_revocation", "/api/instances/" + other.ID + "/keys"} {
+	for _, path := range []string{
+		"/api/keys/" + theirs.ID + "/rotate", "/api/keys/" + theirs.ID + "/schedule_revocation",
+		"/api/instances/" + other.ID + "/keys",
+	} {
 		if got := p.control(t, "POST", path, "{}", mine); got.status != 404 {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
@@ -291,7 +346,9 @@ func TestAbuse(t *testing.T) {
 	}
 
 	big := `{"name":"` + strings.Repeat("x", 20<<10) + `"}`
-	for _, path := range []string{"/api/login", "/api/setup", "/api/instances", "/api/instances/" + p.instance.ID + "/keys"} {
+	for _, path := range []string{
+		"/api/login", "/api/setup", "/api/instances", "/api/instances/" + p.instance.ID + "/keys",
+	} {
 		if got := p.control(t, "POST", path, big, p.admin); got.status != 413 {
 			t.Errorf("%s with %d bytes: %d", path, len(big), got.status)
 		}
@@ -332,7 +389,10 @@ func TestAbuse(t *testing.T) {
 	// A key in the wrong place.
 	p.do(t, "GET", "/"+p.key, "")
 	p.do(t, "GET", "/note/"+p.key+"?key="+p.key, "")
-	p.do(t, "POST", "/note/global/"+p.key, `{"data":{"key":"`+p.key+`"},`+actor+`}`, "X-Correlation-ID: "+p.key, "X-Idempotency-Key: "+p.key)
+	p.do(
+		t, "POST", "/note/global/"+p.key, `{"data":{"key":"`+p.key+`"},`+actor+`}`, "X-Correlation-ID: "+p.key,
+		"X-Idempotency-Key: "+p.key,
+	)
 	p.control(t, "GET", "/api/instances/"+p.key+"/"+p.admin, "", p.admin)
 	p.control(t, "GET", "/api/instances?"+p.admin, "", p.admin)
 
@@ -340,7 +400,9 @@ func TestAbuse(t *testing.T) {
 	if !strings.Contains(log, "login failed") || !strings.Contains(log, "203.0.113.5") {
 		t.Error("guesses leave no trace in the log")
 	}
-	for _, secret := range []string{p.key, p.admin, mine, staging, foreign, testPassword, "guess\"", p.registry.Secrets.NodeSecret()} {
+	for _, secret := range []string{
+		p.key, p.admin, mine, staging, foreign, testPassword, "guess\"", p.registry.Secrets.NodeSecret(),
+	} {
 		if strings.Contains(log, secret) {
 			t.Errorf("the log holds a secret: %.12s", secret)
 		}
@@ -350,7 +412,10 @@ func TestAbuse(t *testing.T) {
 // TestEveryControlRouteNeedsAToken finds routes that were added without one.
 func TestEveryControlRouteNeedsAToken(t *testing.T) {
 	p := newPlane(t, nil)
-	free := []string{"POST /api/login", "POST /api/setup", "GET /setup", "GET /_openapi.json", "GET /llms-core.txt", "POST /api/sessions", "GET /api/session", "DELETE /api/session"}
+	free := []string{
+		"POST /api/login", "POST /api/setup", "GET /setup", "GET /_openapi.json", "GET /llms-core.txt",
+		"POST /api/sessions", "GET /api/session", "DELETE /api/session",
+	}
 	for _, r := range p.ControlRoutes() {
 		method, path, _ := strings.Cut(r, " ")
 		if slices.Contains(free, r) {
@@ -365,7 +430,8 @@ func TestEveryControlRouteNeedsAToken(t *testing.T) {
 	}
 }
 
-// TestTokensInTheWrongPlace checks that a token that was pasted where an id, a name or a value belongs is repeated nowhere.
+// TestTokensInTheWrongPlace checks that a token that was pasted where an id, a name or a value belongs is repeated
+// nowhere.
 func TestTokensInTheWrongPlace(t *testing.T) {
 	p := newPlane(t, nil)
 	key, jwt := p.key, p.admin
@@ -374,10 +440,14 @@ func TestTokensInTheWrongPlace(t *testing.T) {
 	for _, token := range []string{key, strings.ToUpper(key), jwt} {
 		answers = append(
 			answers,
-			p.control(t, "DELETE", "/api/keys/"+token, "", p.admin), p.control(t, "POST", "/api/keys/"+token+"/rotate", "", p.admin),
-			p.control(t, "DELETE", "/api/operators/"+token, "", p.admin), p.control(t, "DELETE", "/api/instances/"+token, `{"confirm":"x"}`, p.admin),
-			p.control(t, "GET", "/api/errors/"+token, "", p.admin), p.control(t, "GET", "/api/audit?actor="+token+"&nope=1", "", p.admin),
-			p.do(t, "GET", "/"+token, ""), p.do(t, "GET", "/note/"+token, ""), p.do(t, "POST", "/note/global/"+token, "{}"), p.do(t, "GET", "/note?"+token+"=1", ""),
+			p.control(t, "DELETE", "/api/keys/"+token, "", p.admin),
+			p.control(t, "POST", "/api/keys/"+token+"/rotate", "", p.admin),
+			p.control(t, "DELETE", "/api/operators/"+token, "", p.admin),
+			p.control(t, "DELETE", "/api/instances/"+token, `{"confirm":"x"}`, p.admin),
+			p.control(t, "GET", "/api/errors/"+token, "", p.admin),
+			p.control(t, "GET", "/api/audit?actor="+token+"&nope=1", "", p.admin),
+			p.do(t, "GET", "/"+token, ""), p.do(t, "GET", "/note/"+token, ""),
+			p.do(t, "POST", "/note/global/"+token, "{}"), p.do(t, "GET", "/note?"+token+"=1", ""),
 		)
 	}
 	answers = append(
@@ -386,7 +456,8 @@ func TestTokensInTheWrongPlace(t *testing.T) {
 		p.do(t, "POST", "/note/global/was_written", body(`{"data":{},"metadata":{"actor":{"type":"user","id":"$"}}}`)), p.control(t, "POST", "/api/instances", body(`{"name":"$"}`), p.admin),
 	)
 	for _, got := range answers {
-		if got.status < 400 || strings.Contains(strings.ToLower(got.body), strings.ToLower(key)) || strings.Contains(got.body, jwt) || !json.Valid([]byte(got.body)) {
+		if got.status < 400 || strings.Contains(strings.ToLower(got.body), strings.ToLower(key)) ||
+			strings.Contains(got.body, jwt) || !json.Valid([]byte(got.body)) {
 			t.Errorf("%d %s", got.status, got.body)
 		}
 	}
@@ -414,10 +485,14 @@ func TestBodiesOfTheControlPlaneAreExact(t *testing.T) {
 		{"/api/login", `[]`, "JSON object"},
 		{"/api/login?x=1", `{"email":"a@example.com","password":"x"}`, "query parameter"},
 		{"/api/signing_keys/rotate", `null`, "JSON object"},
-		{"/api/me/password", `{"current_password":"` + testPassword + `","new_password":"short"}`, `"path":"new_password"`},
+		{
+			"/api/me/password", `{"current_password":"` + testPassword + `","new_password":"short"}`,
+			`"path":"new_password"`,
+		},
 		{"/api/instances?x=1", `{"name":"other"}`, "query parameter"},
 	} {
-		if got := p.control(t, "POST", c.path, c.body, p.admin); got.status != 400 || !strings.Contains(got.body, c.want) {
+		if got := p.control(t, "POST", c.path, c.body, p.admin); got.status != 400 ||
+			!strings.Contains(got.body, c.want) {
 			t.Errorf("%s %s: %d %s", c.path, c.body, got.status, got.body)
 		}
 	}
@@ -426,7 +501,8 @@ func TestBodiesOfTheControlPlaneAreExact(t *testing.T) {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 	}
-	if got := p.do(t, "GET", "/api/me", "", "Host: control.j17.example", "Authorization: "); got.status != 401 || strings.Contains(got.body, "API key") {
+	if got := p.do(t, "GET", "/api/me", "", "Host: control.j17.example", "Authorization: "); got.status != 401 ||
+		strings.Contains(got.body, "API key") {
 		t.Errorf("without a token: %s", got.body)
 	}
 }

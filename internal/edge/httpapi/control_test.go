@@ -59,7 +59,10 @@ func newPlane(tb testing.TB, change func(*httpapi.Options)) *plane {
 	p := &plane{log: &lockedBuffer{}}
 	p.fixture = newFixture(tb, func(o *httpapi.Options) {
 		o.Logger = slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		o.Usage = usage.New(usage.Options{Store: o.Store, Registry: o.Registry, Clock: o.Clock, Logger: o.Logger, Worker: worker.New(o.Clock, o.Logger)})
+		o.Usage = usage.New(usage.Options{
+			Store: o.Store, Registry: o.Registry, Clock: o.Clock, Logger: o.Logger,
+			Worker: worker.New(o.Clock, o.Logger),
+		})
 		o.DefaultInstance = ""
 		deploying(tb, o, deploy.Options{Registry: o.Registry, Engine: o.Engine, Clock: o.Clock, Logger: o.Logger})
 		var ok bool
@@ -77,7 +80,9 @@ func newPlane(tb testing.TB, change func(*httpapi.Options)) *plane {
 
 func (p *plane) operator(tb testing.TB, email string, role control.Role, instances ...string) control.Operator {
 	tb.Helper()
-	op, err := p.registry.Operators.Create(tb.Context(), control.NewOperator{Email: email, Password: testPassword, Role: role, Instances: instances})
+	op, err := p.registry.Operators.Create(tb.Context(), control.NewOperator{
+		Email: email, Password: testPassword, Role: role, Instances: instances,
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -96,7 +101,10 @@ func (p *plane) login(tb testing.TB, email string) string {
 // control sends a request to the control plane.
 func (p *plane) control(tb testing.TB, method, path, body, token string, headers ...string) answer {
 	tb.Helper()
-	return p.do(tb, method, path, body, append([]string{"Host: control.j17.example", "Authorization: Bearer " + token}, headers...)...)
+	return p.do(
+		tb, method, path, body,
+		append([]string{"Host: control.j17.example", "Authorization: Bearer " + token}, headers...)...,
+	)
 }
 
 // must sends a request as the platform admin that has to get a status.
@@ -138,7 +146,10 @@ func TestInstancesOverHTTP(t *testing.T) {
 		}
 	}
 	p.must(t, 409, "POST", "/api/instances", `{"name":"shop"}`)
-	for _, bad := range []string{`{}`, `{"name":7}`, `{"name":"UP"}`, `{"name":"x-test"}`, `{"name":"a","plan":"gold"}`, `{"nam":"a"}`, `[]`, `{`, `"x"`, `null`} {
+	for _, bad := range []string{
+		`{}`, `{"name":7}`, `{"name":"UP"}`, `{"name":"x-test"}`, `{"name":"a","plan":"gold"}`, `{"nam":"a"}`, `[]`,
+		`{`, `"x"`, `null`,
+	} {
 		p.must(t, 400, "POST", "/api/instances", bad)
 	}
 	for body, want := range map[string]string{
@@ -152,13 +163,15 @@ func TestInstancesOverHTTP(t *testing.T) {
 	if all := rows(p.must(t, 200, "GET", "/api/instances", ""), "instances"); len(all) != 2 {
 		t.Errorf("%v", all)
 	}
-	if all := p.must(t, 200, "GET", "/api/instances?limit=1", ""); len(rows(all, "instances")) != 1 || all["next"] != 1.0 {
+	if all := p.must(t, 200, "GET", "/api/instances?limit=1", ""); len(rows(all, "instances")) != 1 ||
+		all["next"] != 1.0 {
 		t.Errorf("%v", all)
 	}
 	got := p.must(t, 200, "GET", "/api/instances/"+id, "")
 	used, _ := got["usage"].(map[string]any)
 	limits, _ := got["limits"].(map[string]any)
-	if events, _ := used["events"].(map[string]any); events["limit"] != 1000.0 || events["used"] != 0.0 || limits["requests_per_minute"] != 100.0 {
+	if events, _ := used["events"].(map[string]any); events["limit"] != 1000.0 || events["used"] != 0.0 ||
+		limits["requests_per_minute"] != 100.0 {
 		t.Errorf("%v", got)
 	}
 	p.must(t, 200, "PATCH", "/api/instances/"+id, `{"name":"store","plan":"self-hosted"}`)
@@ -235,7 +248,9 @@ func TestRolesOverHTTP(t *testing.T) {
 	p.operator(t, "po@example.com", control.RolePrivacyOfficer, p.instance.ID)
 	p.operator(t, "no@example.com", control.RoleInstanceAdmin)
 	victim := p.operator(t, "victim@example.com", control.RoleAuditor)
-	key, _, err := p.registry.Keys.Create(t.Context(), control.NewKey{Instance: p.instance.ID, Environment: j17.Test, Scope: j17.ScopeRead, Name: "k"})
+	key, _, err := p.registry.Keys.Create(t.Context(), control.NewKey{
+		Instance: p.instance.ID, Environment: j17.Test, Scope: j17.ScopeRead, Name: "k",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +271,10 @@ func TestRolesOverHTTP(t *testing.T) {
 		{"GET", base + "/audit/export", "", 200, 200, 403, 404},
 		{"GET", "/api/audit", "", 200, 200, 403, 403},
 		{"POST", base + "/keys", `{"name":"k","scope":"read","environment":"prod"}`, 201, 403, 403, 404},
-		{"POST", "/api/keys/" + key.ID + "/schedule_revocation", `{"revoke_at":"2030-01-01T00:00:00Z"}`, 200, 403, 403, 404},
+		{
+			"POST", "/api/keys/" + key.ID + "/schedule_revocation", `{"revoke_at":"2030-01-01T00:00:00Z"}`, 200, 403,
+			403, 404,
+		},
 		{"GET", "/api/keys/" + key.ID, "", 200, 200, 403, 404},
 		{"GET", base + "/spec/history?environment=prod", "", 200, 200, 200, 404},
 		{"GET", base + "/projections", "", 200, 200, 200, 404},
@@ -301,7 +319,10 @@ func TestRolesOverHTTP(t *testing.T) {
 
 func TestOperatorsOverHTTP(t *testing.T) {
 	p := newPlane(t, nil)
-	op := p.must(t, 201, "POST", "/api/operators", `{"email":"b@example.com","password":"`+testPassword+`","role":"instance_admin"}`)
+	op := p.must(
+		t, 201, "POST", "/api/operators",
+		`{"email":"b@example.com","password":"`+testPassword+`","role":"instance_admin"}`,
+	)
 	id := fmt.Sprint(op["id"])
 	p.must(t, 409, "POST", "/api/operators", `{"email":"B@example.com","password":"`+testPassword+`","role":"auditor"}`)
 	p.must(t, 400, "POST", "/api/operators", `{"email":"c@example.com","password":"`+testPassword+`","role":"root"}`)
@@ -392,7 +413,9 @@ func TestSetupOverHTTP(t *testing.T) {
 }
 
 func TestAuditOverHTTP(t *testing.T) {
-	p := newPlane(t, func(o *httpapi.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} })
+	p := newPlane(
+		t, func(o *httpapi.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} },
+	)
 	got := p.control(t, "POST", "/api/instances/"+p.instance.ID+"/keys", `{"name":"k","scope":"read","environment":"prod"}`, p.admin, "X-Forwarded-For: 6.6.6.6, 203.0.113.7")
 	if got.status != 201 {
 		t.Fatal(got)
@@ -403,7 +426,8 @@ func TestAuditOverHTTP(t *testing.T) {
 	}
 	r, _ := records[0].(map[string]any)
 	actor, _ := r["actor"].(map[string]any)
-	if actor["email"] != "admin@example.com" || actor["address"] != "203.0.113.7" || r["outcome"] != "done" || r["target"] != got.member(t, "id") || r["request_id"] != got.header.Get("X-Request-Id") {
+	if actor["email"] != "admin@example.com" || actor["address"] != "203.0.113.7" || r["outcome"] != "done" ||
+		r["target"] != got.member(t, "id") || r["request_id"] != got.header.Get("X-Request-Id") {
 		t.Errorf("%v", r)
 	}
 	wrong := p.control(t, "POST", "/api/login", `{"email":"admin@example.com","password":"wrong"}`, "")
@@ -418,7 +442,8 @@ func TestAuditOverHTTP(t *testing.T) {
 	}
 	// An outcome that there is not has no records, which reads as if nothing had been refused.
 	for _, path := range []string{"/api/audit", "/api/audit/export"} {
-		if none := p.control(t, "GET", path+"?outcome=denied", "", p.admin); none.status != 400 || none.member(t, "path") != "outcome" {
+		if none := p.control(t, "GET", path+"?outcome=denied", "", p.admin); none.status != 400 ||
+			none.member(t, "path") != "outcome" {
 			t.Errorf("%s with an unknown outcome: %v", path, none)
 		}
 	}
@@ -441,7 +466,9 @@ func TestAuditOverHTTP(t *testing.T) {
 	if fmt.Sprint(first["records"]) == fmt.Sprint(second["records"]) {
 		t.Error("both pages are the same")
 	}
-	for _, bad := range []string{"limit=0", "limit=x", "limit=5000", "start=x", "from=yesterday", "to=1", "actors=x", "limit=1&limit=2"} {
+	for _, bad := range []string{
+		"limit=0", "limit=x", "limit=5000", "start=x", "from=yesterday", "to=1", "actors=x", "limit=1&limit=2",
+	} {
 		p.must(t, 400, "GET", "/api/audit?"+bad, "")
 	}
 	// An auditor sees their instances only.
@@ -462,7 +489,9 @@ func TestUsageOverHTTP(t *testing.T) {
 	}
 	p.do(t, "GET", "/note", "", "Authorization: Bearer wrong")
 	p.do(t, "POST", "/note/global/was_written", `{"data":{},`+actor+`}`)
-	got := fmt.Sprint(p.must(t, 200, "GET", "/api/instances/"+p.instance.ID+"/usage?from=2023-11-14&to=2023-11-15", "")["days"])
+	got := fmt.Sprint(
+		p.must(t, 200, "GET", "/api/instances/"+p.instance.ID+"/usage?from=2023-11-14&to=2023-11-15", "")["days"],
+	)
 	if got != "[map[date:2023-11-14 environment:prod events:0 reads:3 requests:4 storage_bytes:0]]" {
 		t.Error(got)
 	}
@@ -470,8 +499,8 @@ func TestUsageOverHTTP(t *testing.T) {
 	p.must(t, 400, "GET", "/api/instances/"+p.instance.ID+"/usage?from=0001-01-01", "")
 }
 
-// TestUsageOfASingletonCalledWithin writes to an aggregate at the path where places are asked for elsewhere: that is a write, and a key that only
-// reads is refused before anything is counted.
+// TestUsageOfASingletonCalledWithin writes to an aggregate at the path where places are asked for elsewhere: that is a
+// write, and a key that only reads is refused before anything is counted.
 func TestUsageOfASingletonCalledWithin(t *testing.T) {
 	p := newPlane(t, func(o *httpapi.Options) {
 		compiled, found := spec.Compile([]byte(`{"agent_types":["user"],"singletons":["within"],"aggregate_types":{"note":{"events":{"was_written":{"schema":{},"handler":[]}}}}}`))
@@ -491,7 +520,9 @@ func TestUsageOfASingletonCalledWithin(t *testing.T) {
 		{"POST", "/note/within", p.reader(t), 403},
 		{"GET", "/note/within", p.key, 200},
 	} {
-		r := httptest.NewRequestWithContext(t.Context(), c.method, "http://app.j17.example"+c.target, strings.NewReader(events))
+		r := httptest.NewRequestWithContext(
+			t.Context(), c.method, "http://app.j17.example"+c.target, strings.NewReader(events),
+		)
 		r.Header.Set("Authorization", "Bearer "+c.key)
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
@@ -499,7 +530,9 @@ func TestUsageOfASingletonCalledWithin(t *testing.T) {
 			t.Errorf("%s %s: %d %s", c.method, c.target, w.Code, w.Body)
 		}
 	}
-	got := fmt.Sprint(p.must(t, 200, "GET", "/api/instances/"+p.instance.ID+"/usage?from=2023-11-14&to=2023-11-14", "")["days"])
+	got := fmt.Sprint(
+		p.must(t, 200, "GET", "/api/instances/"+p.instance.ID+"/usage?from=2023-11-14&to=2023-11-14", "")["days"],
+	)
 	if got != "[map[date:2023-11-14 environment:prod events:0 reads:2 requests:3 storage_bytes:0]]" {
 		t.Error(got)
 	}
@@ -516,7 +549,9 @@ func TestErrorLookup(t *testing.T) {
 		}
 	})
 	secret = p.key
-	for by, cause := range map[string]string{"1s": "the disk of [redacted] is on fire", "1h": "panic: boom [redacted]"} {
+	for by, cause := range map[string]string{
+		"1s": "the disk of [redacted] is on fire", "1h": "panic: boom [redacted]",
+	} {
 		failed := p.do(t, "POST", "/_dev/clock/advance", `{"by":"`+by+`"}`, "Authorization: Bearer "+p.admin)
 		id := failed.member(t, "error_id")
 		if failed.status != 500 || strings.Contains(failed.body, "fire") || strings.Contains(failed.body, "boom") {
@@ -528,8 +563,10 @@ func TestErrorLookup(t *testing.T) {
 			t.Fatal(got, err)
 		}
 		f := body.Failure
-		if f.Cause != cause || f.Route != "/_dev/clock/advance" || f.RequestID != failed.header.Get("X-Request-Id") || f.Status != 500 ||
-			f.Environment != j17.Prod || f.Instance != p.instance.ID || !strings.Contains(f.Stack, "httpapi") || f.Version != "test" {
+		if f.Cause != cause || f.Route != "/_dev/clock/advance" || f.RequestID != failed.header.Get("X-Request-Id") ||
+			f.Status != 500 ||
+			f.Environment != j17.Prod || f.Instance != p.instance.ID || !strings.Contains(f.Stack, "httpapi") ||
+			f.Version != "test" {
 			t.Errorf("%+v", f)
 		}
 		if strings.Contains(got.body, secret) || strings.Contains(p.log.String(), p.admin) {
@@ -553,7 +590,8 @@ func TestBusyIsNoFault(t *testing.T) {
 			}
 		})
 		got := p.do(t, "POST", "/_dev/clock/advance", `{"by":"1s"}`, "Authorization: Bearer "+p.admin)
-		if got.status != 503 || got.header.Get("Retry-After") == "" || got.member(t, "code") != string(code) || strings.Contains(got.body, "error_id") {
+		if got.status != 503 || got.header.Get("Retry-After") == "" || got.member(t, "code") != string(code) ||
+			strings.Contains(got.body, "error_id") {
 			t.Errorf("%d %v %s", got.status, got.header, got.body)
 		}
 		if list := p.control(t, "GET", "/api/errors", "", p.admin); strings.Contains(list.body, string(code)) {

@@ -19,8 +19,8 @@ type dashboardHandlers struct {
 	files *dashboard.Files
 	// public is the path that a proxy puts in front of all others.
 	public string
-	// packed has what was compressed, by encoding and name. Each file is, once, when it is first asked for: a build's files are few, and their
-	// compressed forms would make the program half as large again as they are themselves.
+	// packed has what was compressed, by encoding and name. Each file is, once, when it is first asked for: a build's
+	// files are few, and their compressed forms would make the program half as large again as they are themselves.
 	packed *sync.Map
 }
 
@@ -61,7 +61,8 @@ func (h *dashboardHandlers) serve(c *call, w http.ResponseWriter) error {
 	if f, ok := h.files.File(name); ok {
 		return h.file(c, w, name, f)
 	}
-	if first, below, _ := strings.Cut(name, "/"); first == "assets" || below == "" && strings.Contains(first, ".") { // no page has such an address
+	if first, below, _ := strings.Cut(name, "/"); first == "assets" || below == "" && strings.Contains(first, ".") {
+		// no page has such an address
 		return j17.Errorf(j17.CodeNotFound, "The dashboard has no such file. A page of an earlier version of the server asks for it; load the page again.")
 	}
 

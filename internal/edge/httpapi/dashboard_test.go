@@ -31,7 +31,8 @@ func TestPageOfTheDashboard(t *testing.T) {
 		t.Errorf("%d %s", page.status, policy)
 	}
 	for name, want := range map[string]string{
-		"Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+		"Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
+		"Referrer-Policy":            "no-referrer",
 		"Cross-Origin-Opener-Policy": "same-origin", "Set-Cookie": "",
 	} {
 		if got := page.header.Get(name); got != want {
@@ -43,18 +44,21 @@ func TestPageOfTheDashboard(t *testing.T) {
 			t.Errorf("%s has no nonce", tag)
 		}
 	}
-	if regexp.MustCompile(`(?:src|href)="(?:https?:)?//`).MatchString(page.body) || regexp.MustCompile(`<script[^>]*>[^<]`).MatchString(page.body) {
+	if regexp.MustCompile(`(?:src|href)="(?:https?:)?//`).MatchString(page.body) ||
+		regexp.MustCompile(`<script[^>]*>[^<]`).MatchString(page.body) {
 		t.Errorf("an inline script or an address elsewhere: %s", page.body)
 	}
 	if again := p.browse(t, "GET", "/ui/", "", ""); again.header.Get("Content-Security-Policy") == policy {
 		t.Error("two pages have the same nonce")
 	}
-	if document := p.browse(t, "GET", "/_openapi.json", "", ""); document.status != 200 || strings.Contains(document.body, `"/ui`) {
+	if document := p.browse(t, "GET", "/_openapi.json", "", ""); document.status != 200 ||
+		strings.Contains(document.body, `"/ui`) {
 		t.Errorf("the document of the API has the dashboard's files: %d", document.status)
 	}
 	// Every page has one address, and says itself where there is nothing.
 	for _, path := range []string{"/ui/login?next=/ui/account", "/ui/i/app/prod/aggregates/counter/a.b?length=7", "/ui/nothing", "/ui/i/app/prod/aggregates/index.js"} {
-		if got := p.browse(t, "GET", path, "", ""); got.status != 200 || got.header.Get("Content-Type") != "text/html; charset=utf-8" {
+		if got := p.browse(t, "GET", path, "", ""); got.status != 200 ||
+			got.header.Get("Content-Type") != "text/html; charset=utf-8" {
 			t.Errorf("%s: %d %v", path, got.status, got.header)
 		}
 	}
@@ -70,13 +74,17 @@ func TestFilesOfTheDashboard(t *testing.T) {
 	for _, m := range named {
 		path := m[1]
 		plain := p.browse(t, "GET", path, "", "", "Accept-Encoding: ")
-		if plain.status != 200 || plain.header.Get("Content-Encoding") != "" || plain.header.Get("X-Content-Type-Options") != "nosniff" || strings.HasPrefix(plain.header.Get("Content-Type"), "text/html") {
+		if plain.status != 200 || plain.header.Get("Content-Encoding") != "" || plain.header.Get(
+			"X-Content-Type-Options",
+		) != "nosniff" || strings.HasPrefix(plain.header.Get("Content-Type"), "text/html") {
 			t.Errorf("%s: %d %v", path, plain.status, plain.header)
 		}
 		if strings.Contains(path, "/assets/") != strings.Contains(plain.header.Get("Cache-Control"), "immutable") {
 			t.Errorf("%s: %v", path, plain.header)
 		}
-		for accepted, want := range map[string]string{"gzip": "gzip", "gzip, deflate, br, zstd": "zstd", "br": "", "gzip;q=0": "", "zstd;q=0, gzip;q=0.5": "gzip"} {
+		for accepted, want := range map[string]string{
+			"gzip": "gzip", "gzip, deflate, br, zstd": "zstd", "br": "", "gzip;q=0": "", "zstd;q=0, gzip;q=0.5": "gzip",
+		} {
 			got := p.browse(t, "GET", path, "", "", "Accept-Encoding: "+accepted)
 			body, err := unpacked(got)
 			if err != nil || got.header.Get("Content-Encoding") != want || body != plain.body {
@@ -86,11 +94,14 @@ func TestFilesOfTheDashboard(t *testing.T) {
 				t.Errorf("%s as %s: %d bytes of %d", path, want, len(got.body), len(plain.body))
 			}
 		}
-		if head := p.browse(t, "HEAD", path, "", ""); head.status != 200 || head.body != "" && head.header.Get("Content-Length") == "" {
+		if head := p.browse(t, "HEAD", path, "", ""); head.status != 200 ||
+			head.body != "" && head.header.Get("Content-Length") == "" {
 			t.Errorf("HEAD %s: %d", path, head.status)
 		}
 	}
-	for _, path := range []string{"/ui/assets/none-0000.js", "/ui/assets/", "/ui/robots.txt", "/ui/index.html", "/ui/assets/../index.html"} {
+	for _, path := range []string{
+		"/ui/assets/none-0000.js", "/ui/assets/", "/ui/robots.txt", "/ui/index.html", "/ui/assets/../index.html",
+	} {
 		if got := p.browse(t, "GET", path, "", ""); got.status != 404 {
 			t.Errorf("%s: %d", path, got.status)
 		}
@@ -119,7 +130,8 @@ func TestWhereTheDashboardIs(t *testing.T) {
 		t.Errorf("a browser: %d %v", got.status, got.header)
 	}
 	for _, accept := range []string{"", "*/*", "application/json"} {
-		if got := p.browse(t, "GET", "/", "", "", "Accept: "+accept); got.status != 200 || !strings.Contains(got.body, `"service":"j17"`) {
+		if got := p.browse(t, "GET", "/", "", "", "Accept: "+accept); got.status != 200 ||
+			!strings.Contains(got.body, `"service":"j17"`) {
 			t.Errorf("%q: %d %s", accept, got.status, got.body)
 		}
 	}
@@ -139,12 +151,15 @@ func TestWhereTheDashboardIs(t *testing.T) {
 	}
 }
 
-// TestPublicPath asks as a proxy does that has the server below a path: one that takes the path away, and one that leaves it.
+// TestPublicPath asks as a proxy does that has the server below a path: one that takes the path away, and one that
+// leaves it.
 func TestPublicPath(t *testing.T) {
 	p := newScreen(t, "/tools/j17")
 	for _, prefix := range []string{"", "/tools/j17"} {
 		page := p.browse(t, "GET", prefix+"/ui/login", "", "")
-		for _, part := range []string{`data-base="/tools/j17/ui/"`, `data-api="/tools/j17/api/"`, `src="/tools/j17/ui/assets/`} {
+		for _, part := range []string{
+			`data-base="/tools/j17/ui/"`, `data-api="/tools/j17/api/"`, `src="/tools/j17/ui/assets/`,
+		} {
 			if page.status != 200 || !strings.Contains(page.body, part) {
 				t.Errorf("%s: %d no %s in %s", prefix, page.status, part, page.body)
 			}
@@ -153,13 +168,15 @@ func TestPublicPath(t *testing.T) {
 			t.Errorf("an address without the path: %s", page.body)
 		}
 		for path, status := range map[string]int{"/ui": 307, "/": 303} {
-			if got := p.browse(t, "GET", prefix+path, "", "", "Accept: text/html"); got.status != status || got.header.Get("Location") != "/tools/j17/ui/" {
+			if got := p.browse(t, "GET", prefix+path, "", "", "Accept: text/html"); got.status != status ||
+				got.header.Get("Location") != "/tools/j17/ui/" {
 				t.Errorf("%s%s: %d %v", prefix, path, got.status, got.header)
 			}
 		}
 		in := p.browse(t, "POST", prefix+"/api/sessions", `{"email":"admin@example.com","password":"`+testPassword+`"}`, "", ofPage)
 		c := in.cookie(t)
-		if in.status != 201 || c.Path != "/" || p.browse(t, "GET", prefix+"/api/me", "", c.Name+"="+c.Value).status != 200 {
+		if in.status != 201 || c.Path != "/" ||
+			p.browse(t, "GET", prefix+"/api/me", "", c.Name+"="+c.Value).status != 200 {
 			t.Errorf("%s: %d %s", prefix, in.status, in.body)
 		}
 		if got := p.browse(t, "POST", prefix+"/api/me/login_codes", "", "", "Authorization: Bearer "+p.admin); !strings.HasPrefix(got.member(t, "link"), "http://control.j17.example/tools/j17/ui/#login=") {
@@ -169,8 +186,11 @@ func TestPublicPath(t *testing.T) {
 			t.Errorf("what nodes ask for: %d", got.status)
 		}
 	}
-	asset := regexp.MustCompile(`src="(/tools/j17/ui/assets/[^"]+)"`).FindStringSubmatch(p.browse(t, "GET", "/ui/", "", "").body)
-	if asset == nil || p.browse(t, "GET", asset[1], "", "").status != 200 || p.browse(t, "GET", strings.TrimPrefix(asset[1], "/tools/j17"), "", "").status != 200 {
+	asset := regexp.MustCompile(`src="(/tools/j17/ui/assets/[^"]+)"`).FindStringSubmatch(
+		p.browse(t, "GET", "/ui/", "", "").body,
+	)
+	if asset == nil || p.browse(t, "GET", asset[1], "", "").status != 200 ||
+		p.browse(t, "GET", strings.TrimPrefix(asset[1], "/tools/j17"), "", "").status != 200 {
 		t.Errorf("the script: %v", asset)
 	}
 	if got := p.browse(t, "GET", "/tools/j17x/ui/", "", ""); got.status != 404 {
@@ -196,7 +216,8 @@ func TestSetupPage(t *testing.T) {
 			}
 		}
 		policy := page.header.Get("Content-Security-Policy")
-		if strings.Contains(head, c.not) || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "script-src 'sha256-") || !strings.Contains(policy, "frame-ancestors 'none'") {
+		if strings.Contains(head, c.not) || strings.Contains(policy, "unsafe") ||
+			!strings.Contains(policy, "script-src 'sha256-") || !strings.Contains(policy, "frame-ancestors 'none'") {
 			t.Errorf("%s\n%s", policy, head)
 		}
 		for _, m := range regexp.MustCompile(`href="(ui/[^"]+)"`).FindAllStringSubmatch(head, -1) {

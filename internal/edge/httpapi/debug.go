@@ -27,7 +27,8 @@ func (h *debugHandlers) routes() []route {
 			id: "getDebug", about: "Get the trace settings", gives: wire.DebugState{},
 		}},
 		{0, post, "debug", operator, operate, "debug.set", h.setDebug, operation{
-			id: "setDebug", about: "Trace custom code for a limited time", body: wire.Debugging{}, gives: wire.DebugState{},
+			id: "setDebug", about: "Trace custom code for a limited time", body: wire.Debugging{},
+			gives: wire.DebugState{},
 		}},
 		{0, get, "implications/failed", operator, inspect, "", h.listFailedImplications, operation{
 			id: "listFailedImplications", about: "List the writes that were refused because of implied events", query: paged(),
@@ -54,7 +55,10 @@ func (h *debugHandlers) setDebug(c *call, w http.ResponseWriter) error {
 		}
 		length = time.Duration(*m) * time.Minute
 	}
-	record := control.Record{Action: "debug.set", Instance: c.instance, Environment: c.env, Target: "wasm_trace", Details: map[string]string{"on": "true"}}
+	record := control.Record{
+		Action: "debug.set", Instance: c.instance, Environment: c.env, Target: "wasm_trace",
+		Details: map[string]string{"on": "true"},
+	}
 	if !body.WASMTrace {
 		length, record.Details["on"] = 0, "false"
 	}

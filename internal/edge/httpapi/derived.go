@@ -33,7 +33,8 @@ func (h *derivedHandlers) controlRoutes() []route {
 
 // routes administer projections, places and tags.
 func (h *derivedHandlers) routes() []route {
-	view, operate, change := need{control.RightView, instance}, need{control.RightOperate, instance}, need{control.RightDeploy, instance}
+	view, operate, change := need{control.RightView, instance}, need{control.RightOperate, instance},
+		need{control.RightDeploy, instance}
 	return []route{
 		{0, get, "projections", operator, view, "", h.listProjections, operation{
 			id: "listProjections", about: "List the projections, both of the spec and posted",
@@ -97,7 +98,8 @@ func (h *derivedHandlers) getProjection(c *call, w http.ResponseWriter) error {
 	return c.done(w, http.StatusOK, p, err)
 }
 
-// maxDefinitionBody is the size of the text of a definition with what may stand around it, as it comes from an editor: as large as that of a spec.
+// maxDefinitionBody is the size of the text of a definition with what may stand around it, as it comes from an editor:
+// as large as that of a spec.
 const maxDefinitionBody = spec.MaxSize
 
 // postProjection is POST projections: a definition, or an envelope around it.
@@ -190,7 +192,9 @@ func (h *derivedHandlers) describePlaces(c *call, w http.ResponseWriter) error {
 			kind.Status = "building"
 		}
 		if d.Build != nil {
-			kind.Build = &wire.Build{Status: string(d.Build.State), Error: d.Build.Error, Done: d.Build.Done, Total: d.Build.Total}
+			kind.Build = &wire.Build{
+				Status: string(d.Build.State), Error: d.Build.Error, Done: d.Build.Done, Total: d.Build.Total,
+			}
 		}
 		answer.Places = append(answer.Places, kind)
 	}
@@ -209,7 +213,10 @@ func (h *derivedHandlers) verifyPlaces(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	answer := wire.VerifiedPlaces{Verified: found.Difference == nil, Position: found.Position.PositionText(), Aggregates: found.Aggregates, Entries: found.Entries}
+	answer := wire.VerifiedPlaces{
+		Verified: found.Difference == nil, Position: found.Position.PositionText(), Aggregates: found.Aggregates,
+		Entries: found.Entries,
+	}
 	if d := found.Difference; d != nil {
 		answer.Difference = &wire.PlaceDifference{Type: d.Type, ID: d.ID, Geo: d.Geo, What: d.What}
 	}
@@ -225,7 +232,8 @@ func (h *derivedHandlers) listTags(c *call, w http.ResponseWriter) error {
 	for i, tag := range all {
 		out.Tags[i] = wire.DeclaredTag{Name: tag.Name, AggregateTypes: tag.Types, Status: "ready"}
 		if !tag.Ready {
-			out.Tags[i].Status, out.Tags[i].Build = "building", &wire.Build{Status: "running", Done: tag.Done, Total: tag.Total}
+			out.Tags[i].Status, out.Tags[i].Build = "building",
+				&wire.Build{Status: "running", Done: tag.Done, Total: tag.Total}
 		}
 	}
 	return c.answer(w, http.StatusOK, out)

@@ -59,7 +59,10 @@ func TestProjectionsAreListed(t *testing.T) {
 	a.control(t, "GET", "/projections?environment=staging", "").wants(t, 200, rows)
 	a.staging(t, "GET", "projections", "").wants(t, 200, rows)
 	a.control(t, "GET", "/ops/staging/projections", "").wants(t, 200, rows)
-	a.inside(t, "GET", "/internal/instances/"+a.instance.ID+"/staging/projections", "X-Node-Secret: "+a.registry.Secrets.NodeSecret()).wants(t, 200, rows)
+	a.inside(
+		t, "GET", "/internal/instances/"+a.instance.ID+"/staging/projections",
+		"X-Node-Secret: "+a.registry.Secrets.NodeSecret(),
+	).wants(t, 200, rows)
 	a.staging(t, "GET", "projections?limit=1", "").wants(t, 200, `"name":"second"`, `"next":1`)
 	a.staging(t, "GET", "projections?limit=1&offset=1", "").wants(t, 200, `"name":"first"`, `"next":null`)
 	a.staging(t, "GET", "projections/first", "").wants(t, 200, fmt.Sprintf(`{"ok":true,`+row[1:], "first"))
@@ -72,7 +75,9 @@ func TestPostedProjections(t *testing.T) {
 	a.staging(t, "POST", "projections", summary).wants(t, 503, `"no_spec_deployed"`)
 	a.deploySpec(t, ordersSpec(`"chain":`+chain)).wants(t, 201)
 	key := "/_projections/summary/" + "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
-	_, write, err := a.registry.Keys.Create(t.Context(), control.NewKey{Instance: a.instance.ID, Environment: j17.Staging, Scope: j17.ScopeWrite, Name: "app"})
+	_, write, err := a.registry.Keys.Create(t.Context(), control.NewKey{
+		Instance: a.instance.ID, Environment: j17.Staging, Scope: j17.ScopeWrite, Name: "app",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,26 +92,34 @@ func TestPostedProjections(t *testing.T) {
 	a.staging(t, "POST", "projections", `{"projection":`+summary+`}`).wants(t, 201, `"name":"summary","origin":"admin","status":"ready","projection":`+summary, `"created":true`, `"warnings":[]`)
 	read().wants(t, 200, `"data":{"total":5,"who":null}`)
 	a.staging(t, "POST", "projections", summary).wants(t, 200, `"created":false`)
-	a.staging(t, "POST", "projections", strings.Replace(summary, `"who":"$.customer.name"`, `"n":"$.order.total"`, 1)).wants(t, 200)
+	a.staging(
+		t, "POST", "projections", strings.Replace(summary, `"who":"$.customer.name"`, `"n":"$.order.total"`, 1),
+	).wants(t, 200)
 	read().wants(t, 200, `"data":{"total":5,"n":5}`)
 
 	// White space does not count, as in a spec.
 	wide := strings.Replace(summary, `"select"`, strings.Repeat("\n", 1<<20)+`"select"`, 1)
 	a.staging(t, "POST", "projections", wide).wants(t, 200, `"projection":`+summary)
-	a.staging(t, "POST", "projections", strings.Replace(wide, `"for_each"`, `"more":1,"for_each"`, 1)).wants(t, 422, `"pointer":"/more"`)
+	a.staging(t, "POST", "projections", strings.Replace(wide, `"for_each"`, `"more":1,"for_each"`, 1)).wants(
+		t, 422, `"pointer":"/more"`,
+	)
 	a.staging(t, "GET", "projections", "").wants(t, 200, `"chain"`, `"summary"`)
 	a.ask(t, a.admin, "GET", "app-test.j17.example", "/_admin/projections", "").wants(t, 200, `"projections":[]`)
 
 	// Who may, and what is recorded.
 	for _, token := range []string{a.viewer, a.stranger} {
-		if got := a.ask(t, token, "POST", "app-staging.j17.example", "/_admin/projections", summary); got.status != 403 {
+		if got := a.ask(
+			t, token, "POST", "app-staging.j17.example", "/_admin/projections", summary,
+		); got.status != 403 {
 			t.Fatal(got)
 		}
 	}
 	a.staging(t, "DELETE", "projections/summary", "").wants(t, 200)
 	read().wants(t, 404)
 	a.staging(t, "DELETE", "projections/summary", "").wants(t, 404, `"unknown_projection"`)
-	records, _, err := a.registry.Audit.List(t.Context(), control.AuditQuery{Instance: a.instance.ID, Action: "projection"}, 20)
+	records, _, err := a.registry.Audit.List(
+		t.Context(), control.AuditQuery{Instance: a.instance.ID, Action: "projection"}, 20,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,10 +136,15 @@ func TestWrongDefinitionsAreRefused(t *testing.T) {
 	a := administer(t)
 	a.deploySpec(t, ordersSpec("")).wants(t, 201)
 	got := a.staging(t, "POST", "projections", `{"projection":{"name":"wrong","for_each":"odrer","sources":{"order":"$key","x":{"type":"ghost","id":"$.order.x"}},"select":{"a":"$.nobody.x"}}}`)
-	got.wants(t, 422, `"invalid_spec"`, `"pointer":"/for_each"`, `"pointer":"/sources/x/type"`, `"pointer":"/select/a"`, "order")
+	got.wants(
+		t, 422, `"invalid_spec"`, `"pointer":"/for_each"`, `"pointer":"/sources/x/type"`, `"pointer":"/select/a"`,
+		"order",
+	)
 	for _, bad := range []string{
-		`{}`, `[]`, `"x"`, `{"projection":[]}`, `{"projection":null}`, `{"projection":` + strings.Replace(summary, `"summary"`, `null`, 1) + `}`,
-		strings.Replace(summary, `"summary"`, `"Bad-Name"`, 1), `{"projection":` + summary + `,"more":1}`, `{"projection":`, ``,
+		`{}`, `[]`, `"x"`, `{"projection":[]}`, `{"projection":null}`,
+		`{"projection":` + strings.Replace(summary, `"summary"`, `null`, 1) + `}`,
+		strings.Replace(summary, `"summary"`, `"Bad-Name"`, 1), `{"projection":` + summary + `,"more":1}`,
+		`{"projection":`, ``,
 		`{"name":"` + strings.Repeat("x", 1<<20) + `"}`,
 	} {
 		if got := a.staging(t, "POST", "projections", bad); got.status < 400 || got.status > 422 {
@@ -166,8 +184,9 @@ func TestPostedProjectionsOutliveDeployments(t *testing.T) {
 	a.staging(t, "GET", "projections/summary", "").wants(t, 404)
 }
 
-// TestPostsRaceWithDeployments posts what one of two specs does not allow while these are deployed by turns: no deployment leaves
-// anything behind that is not valid under it, and a post whose projection is taken away at once is told so.
+// TestPostsRaceWithDeployments posts what one of two specs does not allow while these are deployed by turns: no
+// deployment leaves anything behind that is not valid under it, and a post whose projection is taken away at once is
+// told so.
 func TestPostsRaceWithDeployments(t *testing.T) {
 	a := administer(t)
 	a.deploySpec(t, ordersSpec("")).wants(t, 201)
@@ -177,7 +196,8 @@ func TestPostsRaceWithDeployments(t *testing.T) {
 		posts.Go(func() {
 			for i := range 15 {
 				body := strings.Replace(summary, `"summary"`, fmt.Sprintf(`"summary_%d_%d"`, n, i), 1)
-				if got := a.staging(t, "POST", "projections", body); got.status != 201 && got.status != 422 && got.status != 409 {
+				if got := a.staging(t, "POST", "projections", body); got.status != 201 && got.status != 422 &&
+					got.status != 409 {
 					t.Errorf("%d %s", got.status, got.body)
 				}
 			}
@@ -208,14 +228,18 @@ func TestPostsRaceWithDeployments(t *testing.T) {
 // writer returns what writes orders and customers to staging, by id.
 func (a *administration) writer(tb testing.TB) func(path, data string) {
 	tb.Helper()
-	_, write, err := a.registry.Keys.Create(tb.Context(), control.NewKey{Instance: a.instance.ID, Environment: j17.Staging, Scope: j17.ScopeWrite, Name: "app"})
+	_, write, err := a.registry.Keys.Create(tb.Context(), control.NewKey{
+		Instance: a.instance.ID, Environment: j17.Staging, Scope: j17.ScopeWrite, Name: "app",
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return func(path, data string) {
 		tb.Helper()
 		body := `{"data":` + data + `,"metadata":{"actor":{"type":"user","id":"` + orderID(0) + `"}}}`
-		a.do(tb, "POST", "/"+path+"/was_made", body, "Host: app-staging.j17.example", "Authorization: Bearer "+write).wants(tb, 201)
+		a.do(
+			tb, "POST", "/"+path+"/was_made", body, "Host: app-staging.j17.example", "Authorization: Bearer "+write,
+		).wants(tb, 201)
 	}
 }
 
@@ -242,7 +266,9 @@ func TestDryRunsOfProjections(t *testing.T) {
 	never := strings.Replace(summary, `"summary"`, `"never"`, 1)
 	a.staging(t, "POST", "projections?dry_run=true", never).wants(t, 200, `"created":true`, `"changed":0,"failed":0`)
 	a.staging(t, "GET", "projections/never", "").wants(t, 404)
-	a.staging(t, "POST", "projections?dry_run=true", strings.Replace(never, `"order","sources"`, `"ghost","sources"`, 1)).wants(t, 422)
+	a.staging(
+		t, "POST", "projections?dry_run=true", strings.Replace(never, `"order","sources"`, `"ghost","sources"`, 1),
+	).wants(t, 422)
 	a.staging(t, "POST", "projections?aggregates=2", never).wants(t, 400)
 
 	// A spec tells of its projections too: of changed definitions, and of changed handlers of what they read.

@@ -31,16 +31,22 @@ func (h *documentHandlers) routes() []route {
 			id: "getCorePages", about: "Get the documentation that an assistant needs to write a spec and call its API",
 			gives: file{typeText}, tagged: true,
 		}},
-		{dataSite, get, openAPIPath, reader, need{control.RightView, instance}, "", h.openAPI(InstanceDocument), operation{
-			id: "getOpenAPI", about: "Get this document", query: inParts(), gives: file{typeJSON}, tagged: true,
-		}},
+		{
+			dataSite, get, openAPIPath, reader,
+			need{control.RightView, instance},
+			"", h.openAPI(InstanceDocument),
+			operation{
+				id: "getOpenAPI", about: "Get this document", query: inParts(), gives: file{typeJSON}, tagged: true,
+			},
+		},
 		{internalSite, get, openAPIPath, free, need{}, "", h.openAPI(InternalDocument), operation{
 			id: "getOpenAPI", about: "Get this document", gives: file{typeJSON}, tagged: true,
 		}},
 	}
 }
 
-// documents keeps the documents that were made: that of an environment as long as it has the same spec and the same projections.
+// documents keeps the documents that were made: that of an environment as long as it has the same spec and the same
+// projections.
 type documents struct {
 	mu   sync.Mutex
 	made map[string]tagged
@@ -58,8 +64,8 @@ type tagged struct {
 // maxDocuments bounds the memory for documents, in bytes.
 const maxDocuments = 32 << 20
 
-// of returns a document that is kept, or makes it. Those who ask for one that is being made wait for it, and try it themselves
-// where that fails.
+// of returns a document that is kept, or makes it. Those who ask for one that is being made wait for it, and try it
+// themselves where that fails.
 func (d *documents) of(ctx context.Context, key string, build func() ([]byte, error)) (tagged, error) {
 	// Find it, or be the one who makes it.
 	for {
@@ -112,8 +118,9 @@ func (d *documents) end(key string, ended chan struct{}) {
 	close(ended)
 }
 
-// openAPI is GET /_openapi.json: the document of this host, or of its administration. It is made once for each deployed spec with the
-// projections beside it, on a turn on a processor; what it says of the server's URL is what the request has asked.
+// openAPI is GET /_openapi.json: the document of this host, or of its administration. It is made once for each deployed
+// spec with the projections beside it, on a turn on a processor; what it says of the server's URL is what the request
+// has asked.
 func (h *documentHandlers) openAPI(d Document) handler {
 	return func(c *call, w http.ResponseWriter) error {
 		d := d

@@ -16,7 +16,9 @@ func TestADocumentIsMadeOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				doc, err := d.of(t.Context(), "spec", func() ([]byte, error) { made++; <-goOn; return []byte("{}"), nil })
+				doc, err := d.of(
+					t.Context(), "spec", func() ([]byte, error) { made++; <-goOn; return []byte("{}"), nil },
+				)
 				if err != nil || string(doc.body) != "{}" || doc.tag == "" {
 					t.Errorf("%v %v", doc, err)
 				}
@@ -24,12 +26,15 @@ func TestADocumentIsMadeOnce(t *testing.T) {
 		}
 		synctest.Wait()
 
-		if doc, err := d.of(t.Context(), "other", func() ([]byte, error) { return []byte("[]"), nil }); err != nil || string(doc.body) != "[]" {
+		if doc, err := d.of(t.Context(), "other", func() ([]byte, error) { return []byte("[]"), nil }); err != nil ||
+			string(doc.body) != "[]" {
 			t.Errorf("another one: %v %v", doc, err)
 		}
 		gone, leave := context.WithCancel(t.Context())
 		leave()
-		if _, err := d.of(gone, "spec", func() ([]byte, error) { return nil, errors.New("made by one who has left") }); !errors.Is(err, context.Canceled) {
+		if _, err := d.of(
+			gone, "spec", func() ([]byte, error) { return nil, errors.New("made by one who has left") },
+		); !errors.Is(err, context.Canceled) {
 			t.Errorf("one who has left: %v", err)
 		}
 
@@ -52,7 +57,8 @@ func TestADocumentThatFailedIsTriedAgain(t *testing.T) {
 		defer func() { _ = recover() }()
 		_, _ = d.of(t.Context(), "spec", func() ([]byte, error) { panic("wrong") })
 	}()
-	if doc, err := d.of(t.Context(), "spec", func() ([]byte, error) { return []byte("{}"), nil }); err != nil || string(doc.body) != "{}" {
+	if doc, err := d.of(t.Context(), "spec", func() ([]byte, error) { return []byte("{}"), nil }); err != nil ||
+		string(doc.body) != "{}" {
 		t.Errorf("%v %v", doc, err)
 	}
 }

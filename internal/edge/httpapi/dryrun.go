@@ -11,7 +11,8 @@ import (
 	"j17/internal/core/engine"
 )
 
-// maxTriedBytes is how many bytes the data of the events of a dry run may have together. The states have a limit of their own.
+// maxTriedBytes is how many bytes the data of the events of a dry run may have together. The states have a limit of
+// their own.
 const maxTriedBytes = 8 << 20
 
 // tryWrite answers what a command would do, as far as it could be read.
@@ -27,7 +28,8 @@ func (h *writeHandlers) tryWrite(c *call, w http.ResponseWriter, cmd *engine.Com
 		w.Header().Set(headerIdempotencyReplayed, "true")
 	}
 	t := tried{WriteDryRun: wire.WriteDryRun{
-		DryRun: true, Accepted: len(o.Refusals) == 0, Events: []wire.TriedEvent{}, States: []wire.TriedState{}, Truncated: o.Truncated,
+		DryRun: true, Accepted: len(o.Refusals) == 0, Events: []wire.TriedEvent{}, States: []wire.TriedState{},
+		Truncated: o.Truncated,
 	}}
 	t.refuse(c, o.Refusals)
 	if err := t.show(o); err != nil {
@@ -68,8 +70,9 @@ func (t *tried) refuse(c *call, refusals []error) {
 			continue // refusals are errors of ours
 		}
 		r := wire.Refusal{
-			Status: problemOf(e.Code).status, Code: e.Code, Error: e.Message, Path: e.Path, EventIndex: e.EventIndex, WriteIndex: e.WriteIndex,
-			Details: e.Details, Errors: e.Errors,
+			Status: problemOf(e.Code).status, Code: e.Code, Error: e.Message, Path: e.Path, EventIndex: e.EventIndex,
+			WriteIndex: e.WriteIndex,
+			Details:    e.Details, Errors: e.Errors,
 		}
 		t.Refusals = append(t.Refusals, c.api.faults.redacted(&r, func() any {
 			r.Details, r.Errors = nil, nil
@@ -110,7 +113,9 @@ func (t *tried) show(o *engine.Outlook) error {
 		t.Canceled = append(t.Canceled, o.Canceled[i].Wire())
 	}
 	for _, m := range o.Sagas {
-		t.Sagas = append(t.Sagas, wire.TriedSaga{SagaID: m.ID, Type: m.Type, Status: m.Status, By: wire.Cause{Key: m.By.String(), EventType: m.ByType}})
+		t.Sagas = append(t.Sagas, wire.TriedSaga{
+			SagaID: m.ID, Type: m.Type, Status: m.Status, By: wire.Cause{Key: m.By.String(), EventType: m.ByType},
+		})
 	}
 	return nil
 }
@@ -118,7 +123,9 @@ func (t *tried) show(o *engine.Outlook) error {
 // event returns the shape of an event with those that it implies, whose numbers children has.
 func (t *tried) event(events []decider.Event, children [][]int, i int) (*wire.TriedEvent, error) {
 	ev := &events[i]
-	shape := &wire.TriedEvent{Key: ev.Key.String(), Type: ev.Type, Data: t.data(ev), Implied: make([]json.RawMessage, 0, len(children[i]))}
+	shape := &wire.TriedEvent{
+		Key: ev.Key.String(), Type: ev.Type, Data: t.data(ev), Implied: make([]json.RawMessage, 0, len(children[i])),
+	}
 	for _, n := range children[i] {
 		child, err := t.event(events, children, n)
 		if err != nil {

@@ -54,8 +54,12 @@ func TestWritesAreTried(t *testing.T) {
 			func(ctx context.Context, d *part.Decided) (part.Effects, error) { return sagas.Effects(ctx, d) },
 		)...)
 		w := worker.New(o.Clock, o.Logger)
-		later = schedule.New(schedule.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Worker: w, Execute: e.ExecuteInOrder})
-		sagas = saga.New(saga.Options{Store: st, Engine: e, Specs: oneSpec{c}, Clock: o.Clock, Logger: o.Logger, Worker: w, Most: 3})
+		later = schedule.New(schedule.Options{
+			Store: st, Clock: o.Clock, Logger: o.Logger, Worker: w, Execute: e.ExecuteInOrder,
+		})
+		sagas = saga.New(saga.Options{
+			Store: st, Engine: e, Specs: oneSpec{c}, Clock: o.Clock, Logger: o.Logger, Worker: w, Most: 3,
+		})
 		o.Engine, o.Schedule, o.Sagas = e, later, sagas
 	})
 	a.Engine.Deploy(j17.TenantOf(a.instance.ID, j17.Prod), c, nil)
@@ -66,7 +70,8 @@ func TestWritesAreTried(t *testing.T) {
 	try := func(target, body string) (parts map[string]json.RawMessage) {
 		t.Helper()
 		got := a.do(t, "POST", target, body)
-		if err := json.Unmarshal([]byte(got.body), &parts); err != nil || got.status != 200 || string(parts["dry_run"]) != "true" {
+		if err := json.Unmarshal([]byte(got.body), &parts); err != nil || got.status != 200 ||
+			string(parts["dry_run"]) != "true" {
 			t.Fatal(got, err)
 		}
 		return parts
@@ -104,7 +109,8 @@ func TestWritesAreTried(t *testing.T) {
 	}
 	for range 2 {
 		got = try("/order/"+id+"?dry_run=true", `{"events":[{"type":"was_paid"},{"type":"was_placed","data":{"n":1}},{"type":"was_paid"}],"metadata":{"actor":{"type":"user","id":"global"}}}`)
-		if cancelled := string(got["cancelled"]); strings.Count(cancelled, `"fire_at"`) != 2 || strings.Count(cancelled, `"scheduled_id":"sch_`) != 1 || got["scheduled"] != nil {
+		if cancelled := string(got["cancelled"]); strings.Count(cancelled, `"fire_at"`) != 2 ||
+			strings.Count(cancelled, `"scheduled_id":"sch_`) != 1 || got["scheduled"] != nil {
 			t.Errorf("%s, scheduled %s", cancelled, got["scheduled"])
 		}
 		got = try("/shop/main/was_answered?dry_run=true", body(`{}`))
@@ -124,7 +130,8 @@ func TestWritesAreTried(t *testing.T) {
 		t.Error(r)
 	}
 	for target, want := range map[string]int{
-		"/order/" + id + "/was_placed?dry_run=perhaps": 400, "/order/" + id + "/was_placed?dry_run=": 400, "/order/" + id + "/nothing?dry_run=true": 404, "/order/_new?dry_run=true": 400,
+		"/order/" + id + "/was_placed?dry_run=perhaps": 400, "/order/" + id + "/was_placed?dry_run=": 400,
+		"/order/" + id + "/nothing?dry_run=true": 404, "/order/_new?dry_run=true": 400,
 	} {
 		if got := a.do(t, "POST", target, body(`{}`)); got.status != want {
 			t.Errorf("%s: %v", target, got)

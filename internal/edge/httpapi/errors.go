@@ -165,28 +165,30 @@ func problemOf(code j17.Code) problem {
 	}
 }
 
-// maxDrained is how much is read of a body that is too large, for the sake of its sender: many clients read no reply before they
-// have sent everything, and a connection that is closed meanwhile is all that they would see of it.
+// maxDrained is how much is read of a body that is too large, for the sake of its sender: many clients read no reply
+// before they have sent everything, and a connection that is closed meanwhile is all that they would see of it.
 const maxDrained = 64 << 20
 
 // drainTime is how long the sender of a body that is refused may take to send what is drained.
 const drainTime = 10 * time.Second
 
-// drain sends what has been answered and then reads what is left of the body, unless its sender waits for permission to send
-// it.
+// drain sends what has been answered and then reads what is left of the body, unless its sender waits for permission to
+// send it.
 func drain(c *call, w http.ResponseWriter) {
 	control := http.NewResponseController(w)
 	_ = control.Flush() // the client may be gone, there is nobody to tell
 	if strings.EqualFold(c.request.Header.Get("Expect"), "100-continue") {
 		return
 	}
-	_ = control.SetReadDeadline(clock.System{}.Now().Add(drainTime)) // of the connection, whatever the server's clock shows
+	// Of the connection, whatever the server's clock shows.
+	_ = control.SetReadDeadline(clock.System{}.Now().Add(drainTime))
 	_, _ = io.CopyN(io.Discard, c.request.Body, maxDrained)
 }
 
 // passes reports whether an error means that nothing is wrong: whoever comes again gets an answer.
 func passes(code j17.Code) bool {
-	return code == j17.CodeBusy || code == j17.CodeStateNotReady || code == j17.CodeIndexNotReady || code == j17.CodeTooManyStreams
+	return code == j17.CodeBusy || code == j17.CodeStateNotReady || code == j17.CodeIndexNotReady ||
+		code == j17.CodeTooManyStreams
 }
 
 // fail answers with an error and logs it if the fault is the server's.
@@ -194,8 +196,9 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 	e, body := c.api.faults.problem(c, err)
 	if e.Code == j17.CodePayloadTooLarge {
 		c.api.guard.refusals.note(c, e)
-		_ = http.NewResponseController(w).EnableFullDuplex() // else the server reads on before it answers; HTTP/2 does not
-		c.release()                                          // what is drained is kept nowhere
+		// Else the server reads on before it answers; HTTP/2 does not.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		c.release() // what is drained is kept nowhere
 		defer drain(c, w)
 	}
 

@@ -23,11 +23,12 @@ const (
 // headerNext says where the next page starts, for pages that have no member to say it.
 const headerNext = "X-J17-Next"
 
-// eventPage is one page of the events of an aggregate, or of an environment: up to count of them and up to maxPage bytes, and at least one.
+// eventPage is one page of the events of an aggregate, or of an environment: up to count of them and up to maxPage
+// bytes, and at least one.
 //
-// What a page is stands before its first byte: its length, its entity tag, where the next one starts. So a page that does
-// not fit in one piece is read twice, once to find that out and once more, piece by piece, to be written. Between two
-// pieces nothing holds on to the store, however slow the client is.
+// What a page is stands before its first byte: its length, its entity tag, where the next one starts. So a page that
+// does not fit in one piece is read twice, once to find that out and once more, piece by piece, to be written. Between
+// two pieces nothing holds on to the store, however slow the client is.
 type eventPage struct {
 	c *call
 	// read yields the events after a position: count of them at least, if there are as many.
@@ -50,7 +51,8 @@ type eventPage struct {
 	position j17.StreamID
 	digest   hash.Hash // of the events
 
-	// piece holds the next events that are to be written, done of them have been added so far, the last at the position at.
+	// piece holds the next events that are to be written, done of them have been added so far, the last at the position
+	// at.
 	piece []byte
 	done  int
 	at    j17.StreamID

@@ -32,7 +32,8 @@ func TestLargePagesHaveEntityTags(t *testing.T) {
 	if a := f.do(t, "GET", target, "", "If-None-Match: "+tag); a.status != http.StatusNotModified || tag == "" {
 		t.Errorf("%d for the tag %q", a.status, tag)
 	}
-	if a := f.do(t, "HEAD", target, ""); a.body != "" || a.header.Get("Content-Length") != fmt.Sprint(len(first.body)) || a.header.Get("ETag") != tag {
+	if a := f.do(t, "HEAD", target, ""); a.body != "" ||
+		a.header.Get("Content-Length") != fmt.Sprint(len(first.body)) || a.header.Get("ETag") != tag {
 		t.Errorf("HEAD: %v with a body of %d bytes", a.header, len(a.body))
 	}
 	writeLarge(t, f, 1, 10)

@@ -25,30 +25,31 @@ const (
 )
 
 const (
-	// patience is how long a client may take nothing while there is something for it. Where nobody can tell what it has taken, that is how
-	// long it may take for what is written at a time.
+	// patience is how long a client may take nothing while there is something for it. Where nobody can tell what it has
+	// taken, that is how long it may take for what is written at a time.
 	patience = 5 * time.Second
 	// holdPatience is how long a client that takes little may keep a part of the memory that all streams share.
 	holdPatience = 5 * time.Minute
-	// pulseInterval is how often streams are looked at, checkInterval how often each is asked whether its key still counts while no right has changed.
+	// pulseInterval is how often streams are looked at, checkInterval how often each is asked whether its key still
+	// counts while no right has changed.
 	pulseInterval = 500 * time.Millisecond
 	checkInterval = 5 * time.Second
 	// reservedShare is the part of all streams that no single environment can take.
 	reservedShare = 16
-	// socketBytes is how much the system may hold for a client that takes nothing, writeBytes how much is written at a time, and sharedBytes
-	// how much where other answers share the connection.
+	// socketBytes is how much the system may hold for a client that takes nothing, writeBytes how much is written at a
+	// time, and sharedBytes how much where other answers share the connection.
 	socketBytes = 128 << 10
 	writeBytes  = 16 << 10
 	sharedBytes = 4 << 10
-	// wokenAtOnce is how many streams that have something due are woken together, and wakeRest the time between that and the next of them.
-	// hungUpAtOnce is how many connections of clients that take nothing are closed at a time.
+	// wokenAtOnce is how many streams that have something due are woken together, and wakeRest the time between that
+	// and the next of them. hungUpAtOnce is how many connections of clients that take nothing are closed at a time.
 	wokenAtOnce  = 128
 	wakeRest     = 5 * time.Millisecond
 	hungUpAtOnce = 16
 )
 
-// streams are the answers under way that have no end of their own: event streams, and pages that wait for an event. One goroutine
-// looks after all of them, while there are any.
+// streams are the answers under way that have no end of their own: event streams, and pages that wait for an event. One
+// goroutine looks after all of them, while there are any.
 type streams struct {
 	api       *API
 	sent, cut atomic.Uint64
@@ -90,20 +91,21 @@ type stream struct {
 	// frame is where events are put together; pending tells that there is something to flush.
 	frame   []byte
 	pending bool
-	// wrote is when something was written last, in Unix nanoseconds; told the position that the client knows; failure what became
-	// of a write.
+	// wrote is when something was written last, in Unix nanoseconds; told the position that the client knows; failure
+	// what became of a write.
 	wrote   atomic.Int64
 	told    j17.StreamID
 	placed  bool // a position was told
 	failure error
-	// conn is its connection, nil where others share it or there is none; writing is since when a write is under way, in Unix
-	// nanoseconds, 0 while none is.
+	// conn is its connection, nil where others share it or there is none; writing is since when a write is under way,
+	// in Unix nanoseconds, 0 while none is.
 	conn    net.Conn
 	writing atomic.Int64
-	// holding is since when what is being written has a part of the memory that all streams share, in Unix nanoseconds, 0 while it has none.
+	// holding is since when what is being written has a part of the memory that all streams share, in Unix nanoseconds,
+	// 0 while it has none.
 	holding atomic.Int64
-	// The rest belongs to the goroutine that looks after streams. checked is when the stream's key was looked at last, taken what its client
-	// had taken of the write that was under way since looked.
+	// The rest belongs to the goroutine that looks after streams. checked is when the stream's key was looked at last,
+	// taken what its client had taken of the write that was under way since looked.
 	checked time.Time
 	looked  int64
 	taken   uint64
@@ -114,7 +116,8 @@ type stream struct {
 
 func newStreams(a *API, alterations func() uint64) *streams {
 	return &streams{
-		api: a, taken: taken, ends: work.NewPool(hungUpAtOnce, hungUpAtOnce/2), passes: livePasses{all: map[string]*question{}},
+		api: a, taken: taken, ends: work.NewPool(hungUpAtOnce, hungUpAtOnce/2),
+		passes:      livePasses{all: map[string]*question{}},
 		alterations: alterations, relays: map[*relay]struct{}{},
 		running: map[*stream]struct{}{}, byKey: map[string]*keyStreams{}, byEnvironment: map[j17.Tenant]int{},
 	}
@@ -184,7 +187,8 @@ func (all *streams) endWatch() {
 	}
 }
 
-// relay is an answer without an end of its own that another node gives, and this one passes on. This node alone knows whether who asked still may.
+// relay is an answer without an end of its own that another node gives, and this one passes on. This node alone knows
+// whether who asked still may.
 type relay struct {
 	call    *call
 	checked time.Time
@@ -194,8 +198,8 @@ type relay struct {
 // errStopping is why relays end with the server.
 var errStopping = errors.New("the server stops")
 
-// relay ends what a call is answered with, by its context, when who asked may not any more, or the server is about to stop. done has to be called at
-// the end.
+// relay ends what a call is answered with, by its context, when who asked may not any more, or the server is about to
+// stop. done has to be called at the end.
 func (all *streams) relay(c *call, end context.CancelCauseFunc) (done func()) {
 	r := &relay{c, clock.System{}.Now(), end}
 	all.mu.Lock()
@@ -256,8 +260,8 @@ func (s *stream) close() {
 	}
 }
 
-// hangUp closes the connection of a client that has taken nothing. Where one event was too much for very many of them, they are not all
-// closed at the same moment.
+// hangUp closes the connection of a client that has taken nothing. Where one event was too much for very many of them,
+// they are not all closed at the same moment.
 func (s *stream) hangUp() {
 	c := s.call
 	n, err := s.all.ends.Take(context.WithoutCancel(c.request.Context()), string(c.tenant), 1)
@@ -293,8 +297,8 @@ func (all *streams) list(into []*stream, ended <-chan struct{}) []*stream {
 	return into
 }
 
-// look wakes a stream for what is due, and ends it where its key counts no more, for which it asks at once where rights were altered. It reports
-// whether it did either.
+// look wakes a stream for what is due, and ends it where its key counts no more, for which it asks at once where rights
+// were altered. It reports whether it did either.
 func (s *stream) look(now time.Time, altered bool) (woken bool) {
 	if altered || now.Sub(s.checked) >= checkInterval {
 		s.checked = now
@@ -332,7 +336,10 @@ func (all *streams) watch(ctx context.Context) {
 				return nil
 			})
 			if err != nil { // it is not known whether it may go on
-				all.api.Logger.LogAttrs(ctx, slog.LevelError, "a live stream was ended", slog.String("tenant", string(s.call.tenant)), slog.Any("error", err))
+				all.api.Logger.LogAttrs(
+					ctx, slog.LevelError, "a live stream was ended", slog.String("tenant", string(s.call.tenant)),
+					slog.Any("error", err),
+				)
 				s.end()
 			}
 			if woken == wokenAtOnce {
@@ -416,8 +423,9 @@ func (s *stream) hold(has bool) {
 	s.holding.Store(since)
 }
 
-// attend gives a client more time that has taken something of what is being written, however little: without end as long as that is in nobody's
-// way. A connection says that it can be written to only when much of what it holds was taken, which takes a slow client longer than its time.
+// attend gives a client more time that has taken something of what is being written, however little: without end as
+// long as that is in nobody's way. A connection says that it can be written to only when much of what it holds was
+// taken, which takes a slow client longer than its time.
 func (s *stream) attend(now time.Time) {
 	since := s.writing.Load()
 	if held := s.holding.Load(); held != 0 && now.Sub(time.Unix(0, held)) > holdPatience {
@@ -540,8 +548,8 @@ func (c *call) startStream(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// sleep waits until a channel is closed or has something, and sends heartbeats meanwhile, each with the position that at returns. It
-// reports false at the end of the stream, which at can bring about.
+// sleep waits until a channel is closed or has something, and sends heartbeats meanwhile, each with the position that
+// at returns. It reports false at the end of the stream, which at can bring about.
 func (s *stream) sleep(ctx context.Context, until <-chan struct{}, at func() (position j17.StreamID, alive bool)) bool {
 	for {
 		select {
@@ -593,7 +601,8 @@ func (s *stream) events(events []tail.Event) {
 	s.all.sent.Add(uint64(len(events)))
 }
 
-// event adds an event to what send writes: its name, "" for none, the position that it brings the client to, and its data in parts.
+// event adds an event to what send writes: its name, "" for none, the position that it brings the client to, and its
+// data in parts.
 func (s *stream) event(name string, at j17.StreamID, data ...[]byte) {
 	s.told, s.placed = at, true
 	if name != "" {

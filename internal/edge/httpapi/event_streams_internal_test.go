@@ -24,7 +24,8 @@ func manyStreams(t *testing.T, n int, conn func() net.Conn) (*streams, []*stream
 	for range n {
 		c := &call{request: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)}
 		s := &stream{
-			all: all, call: c, control: http.NewResponseController(httptest.NewRecorder()), conn: conn(), heartbeat: time.Second, checked: now,
+			all: all, call: c, control: http.NewResponseController(httptest.NewRecorder()), conn: conn(),
+			heartbeat: time.Second, checked: now,
 			pulse: make(chan struct{}, 1), failure: os.ErrDeadlineExceeded,
 		}
 		all.running[s] = struct{}{}
@@ -80,7 +81,8 @@ func (s *slowToClose) Close() error {
 	return nil
 }
 
-// TestManyClientsAreHungUpOn: of very many clients that take nothing at the same time, a few connections are closed at a time.
+// TestManyClientsAreHungUpOn: of very many clients that take nothing at the same time, a few connections are closed at
+// a time.
 func TestManyClientsAreHungUpOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 5 * hungUpAtOnce

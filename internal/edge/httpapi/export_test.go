@@ -36,7 +36,8 @@ func (a *API) OperatorRoutes() []string {
 func (a *API) Careless() []string {
 	var all []string
 	for _, r := range a.routes() {
-		if asks := r.access == operator || r.access == reader; r.access == unstated || asks && r.need.in == nowhere || !asks && r.access != node && r.need != (need{}) {
+		if asks := r.access == operator || r.access == reader; r.access == unstated || asks && r.need.in == nowhere ||
+			!asks && r.access != node && r.need != (need{}) {
 			all = append(all, r.method+" "+r.pattern)
 		}
 	}
@@ -64,7 +65,10 @@ func (a *API) ServeBroken() http.Handler {
 
 // Sites are the hosts of the documents.
 func Sites() map[Document]site {
-	return map[Document]site{ControlDocument: controlSite, InstanceDocument: dataSite | viewSite, AdminDocument: adminSite, InternalDocument: internalSite}
+	return map[Document]site{
+		ControlDocument: controlSite, InstanceDocument: dataSite | viewSite, AdminDocument: adminSite,
+		InternalDocument: internalSite,
+	}
 }
 
 // Described lists the rows of the table that a document is about, and those of them that nobody has described.
@@ -87,8 +91,8 @@ func (a *API) Describe(d Document) ([]byte, error) {
 	return append(raw, openapi.At("https://j17.example")...), err
 }
 
-// OperationOf returns the document that describes what a request on the public listener asks for, and the path that it has
-// there; "" where nothing is asked for that is described.
+// OperationOf returns the document that describes what a request on the public listener asks for, and the path that it
+// has there; "" where nothing is asked for that is described.
 func (a *API) OperationOf(r *http.Request) (Document, string) {
 	switch name, _ := hostname(r.Host); {
 	case name == "control."+a.BaseDomain:

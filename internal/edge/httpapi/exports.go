@@ -17,7 +17,9 @@ import (
 func (h *exportHandlers) exportEvents(c *call, w http.ResponseWriter, aggregateType string) error {
 	format := c.query["format"]
 	out := &lines{c: c, w: w, of: "events", whole: format == "json"}
-	x, err := h.loader.Export(c.request.Context(), c.tenant, aggregateType, c.query.streamID("after"), h.exportFormat(c, format))
+	x, err := h.loader.Export(
+		c.request.Context(), c.tenant, aggregateType, c.query.streamID("after"), h.exportFormat(c, format),
+	)
 	if err != nil {
 		return err
 	}
@@ -112,7 +114,8 @@ func (h *exportHandlers) export(c *call, w http.ResponseWriter) error {
 	}
 }
 
-// exportAggregates is GET export?of=aggregates: the states of all aggregates at one moment, one a line or as one document.
+// exportAggregates is GET export?of=aggregates: the states of all aggregates at one moment, one a line or as one
+// document.
 func (h *exportHandlers) exportAggregates(c *call, w http.ResponseWriter, aggregateType string) error {
 	switch {
 	case c.query["after"] != "":

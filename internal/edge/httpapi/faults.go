@@ -74,9 +74,9 @@ func (h *auditHandlers) faultHere(c *call) bool {
 	return err == nil && f.Instance == c.instance && f.Environment == c.env
 }
 
-// keptPath is the path of a request as it is kept of a failure. What stands behind the name of a projection is the id of an aggregate
-// only where the projection is for each of a type. Elsewhere it is a value that events are looked for by: it belongs to no stream, and
-// no erasure could find it.
+// keptPath is the path of a request as it is kept of a failure. What stands behind the name of a projection is the id
+// of an aggregate only where the projection is for each of a type. Elsewhere it is a value that events are looked for
+// by: it belongs to no stream, and no erasure could find it.
 func (fl *faultLog) keptPath(c *call) string {
 	path := c.request.URL.Path
 	name, id, ok := strings.Cut(strings.TrimPrefix(path, viewPrefix), "/")
@@ -95,8 +95,8 @@ func (fl *faultLog) keptPath(c *call) string {
 	return path
 }
 
-// loggedPath is the path of a request as it is logged, where no erasure looks for anything: as it is kept of a failure, and where an identifier is
-// none, which may be anything that somebody takes for one, the pattern of the route.
+// loggedPath is the path of a request as it is logged, where no erasure looks for anything: as it is kept of a failure,
+// and where an identifier is none, which may be anything that somebody takes for one, the pattern of the route.
 func (fl *faultLog) loggedPath(c *call) string {
 	if c.failure != nil && c.failure.Code == j17.CodeInvalidIdentifier {
 		return c.route
@@ -134,7 +134,8 @@ type faultLog struct {
 
 func newFaultLog(o *Options, mint *ident.Minter) *faultLog {
 	return &faultLog{
-		registry: o.Registry, projections: o.Projections, restoring: o.Restoring, mint: mint, logger: o.Logger, version: o.Version,
+		registry: o.Registry, projections: o.Projections, restoring: o.Restoring, mint: mint, logger: o.Logger,
+		version: o.Version,
 	}
 }
 
@@ -155,7 +156,8 @@ func (fl *faultLog) problem(c *call, err error) (*j17.Error, *wire.Problem) {
 	c.failure = e
 	p := problemOf(e.Code)
 	body := &wire.Problem{
-		Type: "urn:j17:error:" + string(e.Code), Title: p.title, Status: p.status, Detail: e.Message, Error: e.Message, Code: e.Code,
+		Type: "urn:j17:error:" + string(e.Code), Title: p.title, Status: p.status, Detail: e.Message, Error: e.Message,
+		Code: e.Code,
 		Path: e.Path, EventIndex: e.EventIndex, WriteIndex: e.WriteIndex, Details: e.Details, Errors: e.Errors,
 	}
 	if p.status < http.StatusInternalServerError || passes(e.Code) {
@@ -169,8 +171,10 @@ func (fl *faultLog) problem(c *call, err error) (*j17.Error, *wire.Problem) {
 		level = slog.LevelDebug // the state of the server, which it has logged when it came about
 	}
 	fl.logger.LogAttrs(c.request.Context(), level, "request failed",
-		slog.String("error_id", body.ErrorID), slog.String("code", string(e.Code)), slog.String("request_id", c.requestID),
-		slog.String("method", c.request.Method), slog.String("path", fl.registry.Faults.Redact(path)), slog.String("error", fl.registry.Faults.Redact(j17.Record(err))))
+		slog.String("error_id", body.ErrorID), slog.String("code", string(e.Code)),
+		slog.String("request_id", c.requestID),
+		slog.String("method", c.request.Method), slog.String("path", fl.registry.Faults.Redact(path)),
+		slog.String("error", fl.registry.Faults.Redact(j17.Record(err))))
 	stack := e.Stack()
 	if stack == "" {
 		stack = string(debug.Stack())
@@ -186,8 +190,8 @@ func (fl *faultLog) redactedProblem(body *wire.Problem) []byte {
 	})
 }
 
-// redacted encodes what is said of an error. Details come from everywhere: where they cannot be encoded, less returns the same without
-// them. Errors quote what was sent, and that may be a token, pasted where it does not belong.
+// redacted encodes what is said of an error. Details come from everywhere: where they cannot be encoded, less returns
+// the same without them. Errors quote what was sent, and that may be a token, pasted where it does not belong.
 func (fl *faultLog) redacted(body any, less func() any) []byte {
 	raw, err := marshal(body)
 	if err != nil {

@@ -42,7 +42,8 @@ func (h *feedHandlers) routes() []route {
 			gives: either{wire.FeedPage{}, linesOf{wire.Event{}}}, headers: feedHeaders(),
 		}},
 		{dataSite, get, "/_events/stream", read, need{}, "", h.feedStream, operation{
-			id: "streamFeed", about: "Stream the events of the environment", query: streamed(append(filtered(), sinceParameter())...),
+			id: "streamFeed", about: "Stream the events of the environment",
+			query: streamed(append(filtered(), sinceParameter())...),
 			gives: file{typeStream},
 		}},
 	}
@@ -53,14 +54,16 @@ func (h *feedHandlers) adminRoutes() []route {
 	look := need{control.RightRead, instance}
 	return []route{
 		{0, get, "aggregates/{type}/{id}/events/stream", operator, look, "", h.aggregateStream, operation{
-			id: "streamAggregateEvents", about: "Stream the events of an aggregate", query: streamed(filtered()[0]), gives: file{typeStream},
+			id: "streamAggregateEvents", about: "Stream the events of an aggregate", query: streamed(filtered()[0]),
+			gives: file{typeStream},
 		}},
 		{0, get, "events", operator, look, "", h.feed, operation{
 			id: "listEventsOfEnvironment", about: "Read the events of the environment, from a position on or the newest first", query: fed(),
 			gives: either{wire.FeedPage{}, linesOf{wire.Event{}}}, headers: feedHeaders(),
 		}},
 		{0, get, "events/stream", operator, look, "", h.feedStream, operation{
-			id: "streamEventsOfEnvironment", about: "Stream the events of the environment", query: streamed(append(filtered(), sinceParameter())...),
+			id: "streamEventsOfEnvironment", about: "Stream the events of the environment",
+			query: streamed(append(filtered(), sinceParameter())...),
 			gives: file{typeStream},
 		}},
 		{0, get, "events/{position}", operator, look, "", h.event, operation{
@@ -69,7 +72,8 @@ func (h *feedHandlers) adminRoutes() []route {
 	}
 }
 
-// begin is the position behind which to begin: that of the parameter after, or the one in front of the first event since a time.
+// begin is the position behind which to begin: that of the parameter after, or the one in front of the first event
+// since a time.
 func (c *call) begin() (j17.StreamID, error) {
 	since := c.moment("since")
 	if since == nil {
@@ -104,7 +108,9 @@ func (h *feedHandlers) backwards(c *call, w http.ResponseWriter, given string) e
 	if given != "now" {
 		before = c.query.streamID("before")
 	}
-	page, err := h.tail.Before(ctx, c.tenant, f, before, c.query.number("count", defaultCount), work.New(ctx, h.pageWork))
+	page, err := h.tail.Before(
+		ctx, c.tenant, f, before, c.query.number("count", defaultCount), work.New(ctx, h.pageWork),
+	)
 	if err != nil {
 		return store.UserError(err)
 	}
@@ -207,12 +213,13 @@ func (h *feedHandlers) feed(c *call, w http.ResponseWriter) error {
 		if !retagged() {
 			return page.write(w)
 		}
-		// Part of it was looked for by the tags of one spec, and part by those of another: it is looked for anew, as if asked now.
+		// Part of it was looked for by the tags of one spec, and part by those of another: it is looked for anew, as if
+		// asked now.
 	}
 }
 
-// awaitPage returns a page of the events that a filter lets through. Where there is none it waits for one, but not beyond a deployment that
-// changes which events have the tags.
+// awaitPage returns a page of the events that a filter lets through. Where there is none it waits for one, but not
+// beyond a deployment that changes which events have the tags.
 func (h *feedHandlers) awaitPage(
 	c *call, w http.ResponseWriter, f tail.Filter, after j17.StreamID, wait time.Duration, retagged func() bool,
 ) (*eventPage, error) {
@@ -231,7 +238,8 @@ func (h *feedHandlers) awaitPage(
 	return page, page.measure()
 }
 
-// aggregateType reads the parameter type, "" for none: a type of the spec, or of an earlier one of which there are events.
+// aggregateType reads the parameter type, "" for none: a type of the spec, or of an earlier one of which there are
+// events.
 func (h *feedHandlers) aggregateType(c *call) (string, error) {
 	name := c.query["type"]
 	if name == "" {
@@ -336,7 +344,8 @@ func (h *feedHandlers) agentTag(c *call, name string, tag func(j17.Agent) string
 	return tag(agent), err
 }
 
-// knowsEvent reports whether the spec has an event type, or an earlier version of it may have had it. The markers of erased events need no spec.
+// knowsEvent reports whether the spec has an event type, or an earlier version of it may have had it. The markers of
+// erased events need no spec.
 func (h *feedHandlers) knowsEvent(c *call, name string) (bool, error) {
 	if name == ident.WasTombstoned || h.engine.HasEvent(c.tenant, name) {
 		return true, nil
@@ -344,8 +353,9 @@ func (h *feedHandlers) knowsEvent(c *call, name string) (bool, error) {
 	return h.hadEvent(c, name, false)
 }
 
-// hadEvent reports whether a version of the spec may have had an event type: events of that type may be stored then. It looks for the name
-// in the text of those versions, from the newest on, as long as that takes little; earlier leaves the newest one out.
+// hadEvent reports whether a version of the spec may have had an event type: events of that type may be stored then. It
+// looks for the name in the text of those versions, from the newest on, as long as that takes little; earlier leaves
+// the newest one out.
 func (h *feedHandlers) hadEvent(c *call, name string, earlier bool) (bool, error) {
 	ctx := c.request.Context()
 	versions, err := h.registry.Specs.History(ctx, c.instance, c.env, 1, allEvents)
@@ -374,7 +384,10 @@ func (h *feedHandlers) hadEvent(c *call, name string, earlier bool) (bool, error
 
 // feedPage returns a page of the events that a filter lets through.
 func (h *feedHandlers) feedPage(c *call, f tail.Filter, after j17.StreamID, retagged func() bool) *eventPage {
-	p := &eventPage{c: c, after: after, count: c.query.number("count", defaultCount), lines: acceptsLines(c.request.Header), ofFeed: true, outdated: retagged}
+	p := &eventPage{
+		c: c, after: after, count: c.query.number("count", defaultCount), lines: acceptsLines(c.request.Header),
+		ofFeed: true, outdated: retagged,
+	}
 	p.read = func(after j17.StreamID, count int) (iter.Seq2[*j17.Event, error], error) {
 		p.walk = h.tail.Walk(c.tenant, f, after)
 		limit := count
@@ -398,9 +411,11 @@ func failing(events iter.Seq2[*j17.Event, error]) iter.Seq2[*j17.Event, error] {
 	}
 }
 
-// awaitEvent waits until there is an event that a filter lets through, and returns how far it has looked: up to the event, or up
-// to where there was none when the time was over, or when other events have the tags.
-func (h *feedHandlers) awaitEvent(c *call, w http.ResponseWriter, f tail.Filter, after j17.StreamID, wait time.Duration, retagged func() bool) (j17.StreamID, error) {
+// awaitEvent waits until there is an event that a filter lets through, and returns how far it has looked: up to the
+// event, or up to where there was none when the time was over, or when other events have the tags.
+func (h *feedHandlers) awaitEvent(
+	c *call, w http.ResponseWriter, f tail.Filter, after j17.StreamID, wait time.Duration, retagged func() bool,
+) (j17.StreamID, error) {
 	c.slot.Renew()
 	c.allowTime(w, wait+readGrace)
 	s, err := c.api.streams.open(c, w, 0)
@@ -481,7 +496,8 @@ const (
 	pieceBytes = 16 << 10
 )
 
-// streamFrom returns the position after which a stream begins: what the client had last, or the parameter, or what is there now.
+// streamFrom returns the position after which a stream begins: what the client had last, or the parameter, or what is
+// there now.
 func (h *feedHandlers) streamFrom(c *call) (j17.StreamID, error) {
 	if last := c.request.Header.Get(headerLastEvent); last != "" {
 		id, err := j17.ParsePosition(last)
@@ -498,8 +514,8 @@ func (h *feedHandlers) streamFrom(c *call) (j17.StreamID, error) {
 	return head, store.UserError(err)
 }
 
-// stream answers with events as they come, until the client goes, takes nothing, or has no right to them any more, or the server
-// stops.
+// stream answers with events as they come, until the client goes, takes nothing, or has no right to them any more, or
+// the server stops.
 func (h *feedHandlers) stream(c *call, w http.ResponseWriter, f tail.Filter) error {
 	after, err := h.streamFrom(c)
 	if err != nil {
@@ -569,8 +585,8 @@ func (h *feedHandlers) stream(c *call, w http.ResponseWriter, f tail.Filter) err
 	}
 }
 
-// retagged returns what tells whether other events have the tags that the caller asks for than when it was called. Whoever asks anew is told
-// when older events have them too.
+// retagged returns what tells whether other events have the tags that the caller asks for than when it was called.
+// Whoever asks anew is told when older events have them too.
 func (h *feedHandlers) retagged(c *call) (func() bool, error) {
 	text, ok := c.query["tags"]
 	if !ok {

@@ -18,8 +18,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// BenchmarkStreamLatency writes 5,000 events a second, to disk, and measures how long it takes until a client of server-sent events
-// has each: from its commit on, and with the commit.
+// BenchmarkStreamLatency writes 5,000 events a second, to disk, and measures how long it takes until a client of
+// server-sent events has each: from its commit on, and with the commit.
 func BenchmarkStreamLatency(b *testing.B) {
 	const perSecond, writers, everyMs = 5000, 64, 2
 	f := newFixture(b, nil)

@@ -93,8 +93,11 @@ func TestFeedPages(t *testing.T) {
 
 	// The same as lines, and with a filter.
 	lines := f.do(t, "GET", "/_events?type=note&event=was_written&actor=user:global&count=39", "", "Accept: application/x-ndjson")
-	if n := strings.Count(lines.body, "\n"); n != 39 || lines.header.Get("X-J17-Next") != want[38] || lines.header.Get("X-J17-Position") != want[38] {
-		t.Errorf("%d lines, next %s, position %s", n, lines.header.Get("X-J17-Next"), lines.header.Get("X-J17-Position"))
+	if n := strings.Count(lines.body, "\n"); n != 39 || lines.header.Get("X-J17-Next") != want[38] ||
+		lines.header.Get("X-J17-Position") != want[38] {
+		t.Errorf(
+			"%d lines, next %s, position %s", n, lines.header.Get("X-J17-Next"), lines.header.Get("X-J17-Position"),
+		)
 	}
 	for accept, want := range map[string]string{
 		"APPLICATION/X-NDJSON": "application/x-ndjson", "application/json, application/x-ndjson; q=0.5": "application/json", "application/json; q=0.4, application/x-ndjson; q=0.5": "application/x-ndjson", "application/x-ndjson;q=0": "application/json",
@@ -146,31 +149,43 @@ func TestFeedRefusals(t *testing.T) {
 	f := newFixture(t, nil)
 	f.write(t, "global/was_written", `{}`)
 	for query, path := range map[string]string{
-		"after=x": "after", "after=": "after", "count=0": "count", "count=1001": "count", "wait=61s": "wait", "wait=-1s": "wait", "wait=5": "wait", "type=ghost": "type",
-		"event=ghost": "event", "actor=user": "actor", "actor=user:x": "actor", "target=:x": "target", "heartbeat=1s": "heartbeat", "start=0": "start",
-		"types=": "types", "types=was_written": "types", "types=ghost.*": "types", "types=note.*,note.ghost": "types", "types=note.*,": "types",
-		"types=" + strings.Repeat("note.*,", 20) + "note.*": "types", "tags=": "tags", "tags=nope:1": "tags", "tags=actor:user": "tags", "tags=actor:user:x": "tags",
-		"tags=" + strings.Repeat("actor:user:global,", 10) + "actor:user:global": "tags", "correlation=": "correlation", "correlation=x": "correlation",
+		"after=x": "after", "after=": "after", "count=0": "count", "count=1001": "count", "wait=61s": "wait",
+		"wait=-1s": "wait", "wait=5": "wait", "type=ghost": "type",
+		"event=ghost": "event", "actor=user": "actor", "actor=user:x": "actor", "target=:x": "target",
+		"heartbeat=1s": "heartbeat", "start=0": "start",
+		"types=": "types", "types=was_written": "types", "types=ghost.*": "types", "types=note.*,note.ghost": "types",
+		"types=note.*,": "types",
+		"types=" + strings.Repeat("note.*,", 20) + "note.*": "types", "tags=": "tags", "tags=nope:1": "tags",
+		"tags=actor:user": "tags", "tags=actor:user:x": "tags",
+		"tags=" + strings.Repeat("actor:user:global,", 10) + "actor:user:global": "tags", "correlation=": "correlation",
+		"correlation=x": "correlation",
 		"correlation={0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10}": "correlation",
 	} {
-		if got := f.do(t, "GET", "/_events?"+query, ""); got.status != http.StatusBadRequest || got.member(t, "path") != path {
+		if got := f.do(t, "GET", "/_events?"+query, ""); got.status != http.StatusBadRequest ||
+			got.member(t, "path") != path {
 			t.Errorf("%s: %d %s", query, got.status, got.body)
 		}
 	}
 	for _, path := range []string{"/_events/stream", "/note/global/events/stream"} {
-		for _, query := range []string{"after=x", "heartbeat=0s", "heartbeat=61s", "heartbeat=x", "count=1", "wait=1s"} {
+		for _, query := range []string{
+			"after=x", "heartbeat=0s", "heartbeat=61s", "heartbeat=x", "count=1", "wait=1s",
+		} {
 			if got := f.do(t, "GET", path+"?"+query, ""); got.status != http.StatusBadRequest {
 				t.Errorf("%s?%s: %d %s", path, query, got.status, got.body)
 			}
 		}
-		if got := f.do(t, "GET", path, "", "Last-Event-ID: x"); got.status != http.StatusBadRequest || got.member(t, "code") != "invalid_header" {
+		if got := f.do(t, "GET", path, "", "Last-Event-ID: x"); got.status != http.StatusBadRequest ||
+			got.member(t, "code") != "invalid_header" {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
-		if got := f.do(t, "HEAD", path, ""); got.status != http.StatusOK || got.header.Get("Content-Type") != "text/event-stream" {
+		if got := f.do(t, "HEAD", path, ""); got.status != http.StatusOK ||
+			got.header.Get("Content-Type") != "text/event-stream" {
 			t.Errorf("HEAD %s: %d %v", path, got.status, got.header)
 		}
 	}
-	for path, code := range map[string]string{"/ghost/global/events/stream": "unknown_aggregate_type", "/note/x/events/stream": "invalid_identifier"} {
+	for path, code := range map[string]string{
+		"/ghost/global/events/stream": "unknown_aggregate_type", "/note/x/events/stream": "invalid_identifier",
+	} {
 		if got := f.do(t, "GET", path, ""); got.member(t, "code") != code {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
@@ -183,12 +198,16 @@ func TestTypesOfEarlierSpecs(t *testing.T) {
 	tenant := j17.TenantOf(f.instance.ID, j17.Prod)
 	f.write(t, "global/was_coded", `{}`)
 	for i, source := range []string{apiSpec, `{"agent_types":["user"],"aggregate_types":{"doc":{"events":{"was_read":{"schema":{"type":"object"},"handler":[]}}}}}`} {
-		if _, err := f.registry.Specs.Put(t.Context(), control.Deployment{Instance: f.instance.ID, Environment: j17.Prod, Source: []byte(source), Base: i}); err != nil {
+		if _, err := f.registry.Specs.Put(t.Context(), control.Deployment{
+			Instance: f.instance.ID, Environment: j17.Prod, Source: []byte(source), Base: i,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	f.Engine.Deploy(tenant, specOf(t, `{"agent_types":["user"],"aggregate_types":{"doc":{"events":{"was_read":{"schema":{"type":"object"},"handler":[]}}}}}`), nil)
-	for query, want := range map[string]int{"type=note": 1, "event=was_coded": 1, "type=note&event=was_coded": 1, "type=doc": 0, "event=was_read": 0} {
+	for query, want := range map[string]int{
+		"type=note": 1, "event=was_coded": 1, "type=note&event=was_coded": 1, "type=doc": 0, "event=was_read": 0,
+	} {
 		if p := f.feed(t, "?"+query); len(p.Events) != want {
 			t.Errorf("%s: %+v", query, p)
 		}
@@ -200,7 +219,8 @@ func TestTypesOfEarlierSpecs(t *testing.T) {
 	}
 }
 
-// TestFeedWaits: a page waits for an event that the filter lets through, for as long as it was told to, or until the server stops.
+// TestFeedWaits: a page waits for an event that the filter lets through, for as long as it was told to, or until the
+// server stops.
 func TestFeedWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
@@ -270,7 +290,10 @@ func (f *fixture) serve(tb testing.TB) *pipes {
 func (f *fixture) serveBy(tb testing.TB, spoken *http.Protocols) *pipes {
 	tb.Helper()
 	p := &pipes{connections: make(chan net.Conn), closed: make(chan struct{})}
-	s := &http.Server{Handler: f.handler, ConnContext: httpapi.ConnContext, ReadTimeout: time.Minute, WriteTimeout: 2 * time.Minute, Protocols: spoken}
+	s := &http.Server{
+		Handler: f.handler, ConnContext: httpapi.ConnContext, ReadTimeout: time.Minute, WriteTimeout: 2 * time.Minute,
+		Protocols: spoken,
+	}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(p) }()
 	tb.Cleanup(func() {
@@ -314,7 +337,8 @@ func (f *fixture) connect(tb testing.TB, conn net.Conn, path string, headers ...
 		tb.Fatal(err)
 	}
 	c := &client{conn: conn}
-	if c.resp, err = http.ReadResponse(bufio.NewReader(conn), r); err != nil { //nolint:bodyclose // it has no end: its connection is closed
+	//nolint:bodyclose // it has no end: its connection is closed
+	if c.resp, err = http.ReadResponse(bufio.NewReader(conn), r); err != nil {
 		tb.Fatal(err)
 	}
 	c.body = bufio.NewReader(c.resp.Body)
@@ -327,7 +351,8 @@ func (f *fixture) stream(tb testing.TB, p *pipes, path string, headers ...string
 	tb.Cleanup(func() { _ = here.Close() })
 	p.connections <- there
 	c := f.connect(tb, here, path, headers...)
-	if c.resp.StatusCode != http.StatusOK || c.resp.Header.Get("Content-Type") != "text/event-stream" || c.resp.Header.Get("Content-Encoding") != "" {
+	if c.resp.StatusCode != http.StatusOK || c.resp.Header.Get("Content-Type") != "text/event-stream" ||
+		c.resp.Header.Get("Content-Encoding") != "" {
 		tb.Fatalf("%s: %d %v", path, c.resp.StatusCode, c.resp.Header)
 	}
 	f.hold(tb, c.resp.Request, answer{c.resp.StatusCode, c.resp.Header, ""}) // what it sends has no end
@@ -395,7 +420,9 @@ func TestCorrelation(t *testing.T) {
 				t.Errorf("%s became %s", id, got)
 			}
 		}
-		for _, query := range []string{of, strings.ToUpper(of), of + "&type=note&actor=user:global", of + "&tags=actor:user:global"} {
+		for _, query := range []string{
+			of, strings.ToUpper(of), of + "&type=note&actor=user:global", of + "&tags=actor:user:global",
+		} {
 			got := f.do(t, "GET", "/_events?correlation="+query, "", "Accept: application/x-ndjson")
 			if got.status != http.StatusOK || strings.Count(got.body, "\n") != 2 || strings.Contains(got.body, other) {
 				t.Errorf("%s: %d %s", query, got.status, got.body)
@@ -542,8 +569,8 @@ func (s *slow) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestWhoTakesLittleIsNotCutOff: a client that takes a few bytes a second gets all that there is. When it takes nothing any more it is cut
-// off.
+// TestWhoTakesLittleIsNotCutOff: a client that takes a few bytes a second gets all that there is. When it takes nothing
+// any more it is cut off.
 func TestWhoTakesLittleIsNotCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
@@ -609,7 +636,9 @@ func TestStreamsEndWithTheirKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
 		p := f.serve(t)
-		key, token, err := f.registry.Keys.Create(t.Context(), control.NewKey{Instance: f.instance.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "r"})
+		key, token, err := f.registry.Keys.Create(t.Context(), control.NewKey{
+			Instance: f.instance.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "r",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -668,13 +697,16 @@ func TestNumbersOfStreams(t *testing.T) {
 			t.Helper()
 			for _, path := range []string{"/_events/stream", "/note/global/events/stream", "/_events?wait=1s"} {
 				got := f.do(t, "GET", path, "", headers...)
-				if got.status != http.StatusTooManyRequests || got.member(t, "code") != "too_many_streams" || !strings.Contains(got.body, `"of":"`+of+`"`) || got.header.Get("Retry-After") == "" {
+				if got.status != http.StatusTooManyRequests || got.member(t, "code") != "too_many_streams" ||
+					!strings.Contains(got.body, `"of":"`+of+`"`) || got.header.Get("Retry-After") == "" {
 					t.Errorf("%s: %d %s", path, got.status, got.body)
 				}
 			}
 		}
 		refused("api-key")
-		_, token, err := f.registry.Keys.Create(t.Context(), control.NewKey{Instance: f.instance.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "r"})
+		_, token, err := f.registry.Keys.Create(t.Context(), control.NewKey{
+			Instance: f.instance.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "r",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

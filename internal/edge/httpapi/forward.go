@@ -32,8 +32,8 @@ func newForwarder(o *Options) *forwarder {
 // forwardTime is how long a worker may take for what the headnode passes on: as long as the longest of its routes.
 const forwardTime = transferTime
 
-// workerOf reports whether this is a headnode and a worker has the instance, whose name it returns; "" where none has it
-// yet.
+// workerOf reports whether this is a headnode and a worker has the instance, whose name it returns; "" where none has
+// it yet.
 func (a *API) workerOf(instance string) (control.Node, bool) {
 	if a.Cluster == nil || a.Cluster.Node != "" {
 		return control.Node{}, false
@@ -43,9 +43,11 @@ func (a *API) workerOf(instance string) (control.Node, bool) {
 	return n, true
 }
 
-// forwarded answers what needs the events of an environment with handle, and on a headnode by passing the request on to the
-// worker that has them, at an escaped path on its internal listener. Who asks has been found to have the right.
-func (fw *forwarder) forwarded(c *call, w http.ResponseWriter, path string, handle func(*call, http.ResponseWriter) error) error {
+// forwarded answers what needs the events of an environment with handle, and on a headnode by passing the request on to
+// the worker that has them, at an escaped path on its internal listener. Who asks has been found to have the right.
+func (fw *forwarder) forwarded(
+	c *call, w http.ResponseWriter, path string, handle func(*call, http.ResponseWriter) error,
+) error {
 	// Who has the events.
 	n, ok := c.api.workerOf(c.instance)
 	if !ok {
@@ -75,7 +77,8 @@ func (fw *forwarder) forwarded(c *call, w http.ResponseWriter, path string, hand
 	var failed error
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.URL.Path, p.Out.URL.RawPath = target.Scheme, target.Host, plain, path
+			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.URL.Path, p.Out.URL.RawPath = target.Scheme, target.Host, plain,
+				path
 			p.Out.URL.RawQuery = p.In.URL.RawQuery
 			p.Out.Host = target.Host
 			for name := range p.Out.Header {
@@ -116,7 +119,8 @@ func (fw *forwarder) forwarded(c *call, w http.ResponseWriter, path string, hand
 		return nil
 	case refused != nil:
 		return refused
-	case operation != nil && operation.Op == "dial", c.request.Method == http.MethodGet, c.request.Method == http.MethodHead:
+	case operation != nil && operation.Op == "dial", c.request.Method == http.MethodGet,
+		c.request.Method == http.MethodHead:
 		return j17.Errorf(j17.CodeUnavailable, "The worker %s, which has the instance, cannot be reached. Try again.", n.Name).Because(failed)
 	default:
 		return j17.Errorf(j17.CodeOutcomeUnknown, "The worker %s, which has the instance, has gone before it answered: whether it has done what was asked is not known. Look before you try again.", n.Name).Because(failed)
@@ -153,7 +157,9 @@ func (fw *forwarder) askNode(ctx context.Context, method string, n control.Node,
 }
 
 // askShape asks another node as askNode does, for a shape that has at most so many bytes.
-func (fw *forwarder) askShape(ctx context.Context, method string, n control.Node, path string, most int64, into any) error {
+func (fw *forwarder) askShape(
+	ctx context.Context, method string, n control.Node, path string, most int64, into any,
+) error {
 	resp, err := fw.askNode(ctx, method, n, path)
 	if err != nil {
 		return errors.New("the worker does not answer")
@@ -168,8 +174,8 @@ func (fw *forwarder) askShape(ctx context.Context, method string, n control.Node
 	return nil
 }
 
-// opsPath is the path on the internal listener of what /api/instances/{id}/ops/{env}/ has. What follows stays escaped as it was, so
-// that it means the same row to the worker.
+// opsPath is the path on the internal listener of what /api/instances/{id}/ops/{env}/ has. What follows stays escaped
+// as it was, so that it means the same row to the worker.
 func (*forwarder) opsPath(c *call) string {
 	parts := strings.SplitN(c.request.URL.EscapedPath(), "/", 7) // "", api, instances, id, ops, environment, the rest
 	return "/internal/instances/" + c.instance + "/" + string(c.env) + "/" + parts[len(parts)-1]
@@ -178,7 +184,8 @@ func (*forwarder) opsPath(c *call) string {
 // passedOn reports whether a header of an operator's request means something to a worker. Credentials do not.
 func passedOn(name string) bool {
 	switch name {
-	case "Content-Type", "Content-Length", "Accept", "If-Match", "If-None-Match", "Range", "Last-Event-Id", headerIdempotencyKey, headerIdempotencyKeyOld:
+	case "Content-Type", "Content-Length", "Accept", "If-Match", "If-None-Match", "Range", "Last-Event-Id",
+		headerIdempotencyKey, headerIdempotencyKeyOld:
 		return true
 	default:
 		return strings.HasPrefix(name, "Content-")
@@ -193,8 +200,8 @@ type Cluster struct {
 	Transport http.RoundTripper
 }
 
-// headerActor tells a worker for whom the headnode asks: a control.Actor as JSON in base64. It counts only with the node
-// secret.
+// headerActor tells a worker for whom the headnode asks: a control.Actor as JSON in base64. It counts only with the
+// node secret.
 const headerActor = "X-J17-Actor"
 
 // replicaTime is how long a change waits for the workers that are connected.

@@ -31,7 +31,8 @@ func (f *fixture) wire(t *testing.T) *wire {
 	return &wire{conn, bufio.NewReader(conn)}
 }
 
-// post sends a request with headers and a body as they are. It returns the status of the answer, and whether that closes the connection.
+// post sends a request with headers and a body as they are. It returns the status of the answer, and whether that
+// closes the connection.
 func (c *wire) post(t *testing.T, f *fixture, path, headers, body string) (status int, closes bool) {
 	t.Helper()
 	_, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: app.j17.example\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n%s\r\n\r\n%s", path, f.key, headers, body)
@@ -47,13 +48,15 @@ func (c *wire) post(t *testing.T, f *fixture, path, headers, body string) (statu
 	return resp.StatusCode, resp.Close
 }
 
-// TestTooLargeIsSaidBeforeTheBodyComes announces bodies that are too large and sends nothing of them. Without an answer the
-// test would not end.
+// TestTooLargeIsSaidBeforeTheBodyComes announces bodies that are too large and sends nothing of them. Without an answer
+// the test would not end.
 func TestTooLargeIsSaidBeforeTheBodyComes(t *testing.T) {
 	f := newFixture(t, func(o *httpapi.Options) { o.MaxEventBytes = 1000 })
 	for _, announced := range []int{1001, 200_000, 2_000_000} {
 		c := f.wire(t)
-		if status, _ := c.post(t, f, "/note/global/was_written", fmt.Sprintf("Content-Length: %d", announced), ""); status != http.StatusRequestEntityTooLarge {
+		if status, _ := c.post(
+			t, f, "/note/global/was_written", fmt.Sprintf("Content-Length: %d", announced), "",
+		); status != http.StatusRequestEntityTooLarge {
 			t.Errorf("%d bytes: %d", announced, status)
 		}
 		_ = c.Close()
@@ -69,7 +72,8 @@ func TestChunkedRequestsEndTheirConnection(t *testing.T) {
 		"both": fmt.Sprintf("Content-Length: %d\r\nTransfer-Encoding: chunked", len(chunks)), "chunked": "Transfer-Encoding: chunked",
 	} {
 		c := f.wire(t)
-		if status, closes := c.post(t, f, "/note/global/was_written", headers, chunks); status != http.StatusCreated || !closes {
+		if status, closes := c.post(t, f, "/note/global/was_written", headers, chunks); status != http.StatusCreated ||
+			!closes {
 			t.Errorf("%s: %d, closes: %v", name, status, closes)
 		}
 		if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
@@ -78,7 +82,9 @@ func TestChunkedRequestsEndTheirConnection(t *testing.T) {
 	}
 	c := f.wire(t)
 	for range 2 {
-		if status, closes := c.post(t, f, "/note/global/was_written", fmt.Sprintf("Content-Length: %d", len(event)), event); status != http.StatusCreated || closes {
+		if status, closes := c.post(
+			t, f, "/note/global/was_written", fmt.Sprintf("Content-Length: %d", len(event)), event,
+		); status != http.StatusCreated || closes {
 			t.Errorf("a request with a length: %d, closes: %v", status, closes)
 		}
 	}

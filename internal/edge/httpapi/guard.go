@@ -79,7 +79,9 @@ func (g *guard) authenticate(c *call, need access) error {
 	if err != nil {
 		if e, ok := errors.AsType[*j17.Error](err); ok && need == operator {
 			as := *e
-			as.Message = strings.NewReplacer("an API key", "the token of POST /api/login", "<key>", "<token>").Replace(e.Message)
+			as.Message = strings.NewReplacer(
+				"an API key", "the token of POST /api/login", "<key>", "<token>",
+			).Replace(e.Message)
 			err = &as
 		}
 		return err
@@ -183,7 +185,8 @@ func (*guard) triesOnly(c *call) bool {
 	return dry == "true" || dry == "1"
 }
 
-// badSecrets is the number of wrong node secrets that an address may send a minute before it is not listened to any more.
+// badSecrets is the number of wrong node secrets that an address may send a minute before it is not listened to any
+// more.
 const badSecrets = 60
 
 // onThisNode reports whether this server has an instance. Where another one has it, the error says which.
@@ -222,7 +225,8 @@ func (*guard) actFor(c *call) {
 	}
 }
 
-// stillAllowed asks again what the call was asked at first: whether this server has the environment, and the key its rights.
+// stillAllowed asks again what the call was asked at first: whether this server has the environment, and the key its
+// rights.
 func (g *guard) stillAllowed(c *call) bool {
 	switch c.principal.Kind {
 	case j17.Node: // the headnode asks again

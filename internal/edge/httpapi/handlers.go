@@ -50,10 +50,16 @@ func newHandlers(o *Options) handlers {
 		documents: documentHandlers{engine: o.Engine, projections: o.Projections, documents: &documents{}},
 		reads:     readHandlers{engine: o.Engine, registry: o.Registry},
 		histories: historyHandlers{engine: o.Engine},
-		writes:    writeHandlers{await: o.AwaitWrite, engine: o.Engine, maxBatch: o.MaxBatchBytes, maxEvent: o.MaxEventBytes},
-		feeds:     feedHandlers{engine: o.Engine, registry: o.Registry, store: o.Store, tail: o.Tail, pageWork: work.Command},
+		writes: writeHandlers{
+			await: o.AwaitWrite, engine: o.Engine, maxBatch: o.MaxBatchBytes, maxEvent: o.MaxEventBytes,
+		},
+		feeds: feedHandlers{
+			engine: o.Engine, registry: o.Registry, store: o.Store, tail: o.Tail, pageWork: work.Command,
+		},
 		traces: traceHandlers{
-			trace: trace.New(trace.Options{Store: o.Store, Schedule: o.Schedule, Sagas: o.Sagas, Listeners: o.Listeners}), registry: o.Registry,
+			trace: trace.New(trace.Options{
+				Store: o.Store, Schedule: o.Schedule, Sagas: o.Sagas, Listeners: o.Listeners,
+			}), registry: o.Registry,
 		},
 		places:      placeHandlers{engine: o.Engine, places: o.Places},
 		projections: projectionHandlers{projections: o.Projections},
@@ -74,11 +80,14 @@ func newHandlers(o *Options) handlers {
 		sessions:    sessionHandlers{auth: o.Auth, public: o.PublicPath, registry: o.Registry},
 		dashboard:   dashboardHandlers{files: o.Dashboard, public: o.PublicPath, packed: new(sync.Map)},
 		operators:   operatorHandlers{registry: o.Registry},
-		instances:   instanceHandlers{defaultInstance: o.DefaultInstance, deploy: o.Deploy, indexes: o.Indexes, registry: o.Registry, usage: o.Usage},
-		keys:        keyHandlers{registry: o.Registry},
-		audits:      auditHandlers{registry: o.Registry},
-		nodes:       nodeHandlers{registry: o.Registry},
-		scrubs:      scrubHandlers{scrub: o.Scrub},
-		attention:   attentionHandlers{attention: o.Attention, registry: o.Registry},
+		instances: instanceHandlers{
+			defaultInstance: o.DefaultInstance, deploy: o.Deploy, indexes: o.Indexes, registry: o.Registry,
+			usage: o.Usage,
+		},
+		keys:      keyHandlers{registry: o.Registry},
+		audits:    auditHandlers{registry: o.Registry},
+		nodes:     nodeHandlers{registry: o.Registry},
+		scrubs:    scrubHandlers{scrub: o.Scrub},
+		attention: attentionHandlers{attention: o.Attention, registry: o.Registry},
 	}
 }

@@ -35,8 +35,8 @@ const (
 // maxIdempotencyKey is the length of the longest idempotency key.
 const maxIdempotencyKey = 255
 
-// idempotencyKey returns the key that a request is repeated with, "" where it has none. It may stand in either of two headers,
-// or in both.
+// idempotencyKey returns the key that a request is repeated with, "" where it has none. It may stand in either of two
+// headers, or in both.
 func idempotencyKey(h http.Header) (string, error) {
 	key := ""
 	for _, name := range []string{headerIdempotencyKey, headerIdempotencyKeyOld} {
@@ -65,8 +65,8 @@ func validKey(key string) bool {
 	return key != "" && len(key) <= maxIdempotencyKey
 }
 
-// entityTags reads a list of strong entity tags or "*". Weak tags are left out: they never match a strong comparison, so
-// a list of nothing else matches nothing.
+// entityTags reads a list of strong entity tags or "*". Weak tags are left out: they never match a strong comparison,
+// so a list of nothing else matches nothing.
 func entityTags(h http.Header, name string) ([]string, error) {
 	values := h.Values(name)
 	if len(values) == 0 {
@@ -113,7 +113,8 @@ func entityTags(h http.Header, name string) ([]string, error) {
 // acceptsLines reports whether the client asks for one event a line.
 func acceptsLines(h http.Header) bool { return accepts(h, typeLines) }
 
-// accepts reports whether the client asks for a media type by its name, and would not rather have JSON, which is what it gets otherwise.
+// accepts reports whether the client asks for a media type by its name, and would not rather have JSON, which is what
+// it gets otherwise.
 func accepts(h http.Header, wanted string) bool {
 	q, asked := quality(h, wanted)
 	if !asked || q == 0 {
@@ -127,7 +128,8 @@ func accepts(h http.Header, wanted string) bool {
 	return true
 }
 
-// quality returns how much a client wants a media type that it asks for by this name, from 0, which is not at all, to 1.
+// quality returns how much a client wants a media type that it asks for by this name, from 0, which is not at all, to
+// 1.
 func quality(h http.Header, name string) (q float64, asked bool) {
 	for _, v := range h["Accept"] {
 		for part := range strings.SplitSeq(v, ",") {

@@ -53,18 +53,22 @@ func (h *historyHandlers) changes(c *call, w http.ResponseWriter) error {
 	from, count := uint64(c.query.number("from", 1)), c.query.number("count", maxVersions)
 	answer := wire.AggregateChanges{Changes: []wire.VersionChanges{}}
 	b := work.New(r.Context(), work.Command)
-	length, err := h.engine.History(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"), from, count, b, func(m engine.Made) error {
-		found, more := trial.Differences(m.Before, m.After, maxVersionChanges)
-		of := wire.VersionChanges{Length: m.Event.Version, Event: slices.Clone(m.Event.Raw), Changes: make([]wire.VersionChange, len(found)), More: more}
-		for i, change := range found {
-			if !b.Spend(1 + len(m.Steps)) {
-				return b.Err()
+	length, err := h.engine.History(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"), from, count, b,
+		func(m engine.Made) error {
+			found, more := trial.Differences(m.Before, m.After, maxVersionChanges)
+			of := wire.VersionChanges{
+				Length: m.Event.Version, Event: slices.Clone(m.Event.Raw),
+				Changes: make([]wire.VersionChange, len(found)), More: more,
 			}
-			of.Changes[i] = wire.VersionChange{ValueChange: change, Operation: madeBy(&m, change.Pointer)}
-		}
-		answer.Changes = append(answer.Changes, of)
-		return nil
-	})
+			for i, change := range found {
+				if !b.Spend(1 + len(m.Steps)) {
+					return b.Err()
+				}
+				of.Changes[i] = wire.VersionChange{ValueChange: change, Operation: madeBy(&m, change.Pointer)}
+			}
+			answer.Changes = append(answer.Changes, of)
+			return nil
+		})
 	if err != nil {
 		return err
 	}
@@ -112,7 +116,8 @@ func valueAt(v value.Value, pointer string) value.Value {
 	return v
 }
 
-// blame is GET aggregates/{type}/{id}/blame: it goes back from the version that is asked for until each leaf has been accounted for.
+// blame is GET aggregates/{type}/{id}/blame: it goes back from the version that is asked for until each leaf has been
+// accounted for.
 func (h *historyHandlers) blame(c *call, w http.ResponseWriter) error {
 	r := c.request
 	o := engine.LoadOptions{}
@@ -154,21 +159,23 @@ func (h *historyHandlers) blame(c *call, w http.ResponseWriter) error {
 			id     string
 		}
 		set := map[int]at{} // leaves by their index, the newest version of the page
-		_, err := h.engine.History(r.Context(), c.tenant, typ, id, from, int(last-from+1), b, func(m engine.Made) error {
-			for i := range answer.Blame {
-				if answer.Blame[i].Length > 0 {
-					continue
+		_, err := h.engine.History(r.Context(), c.tenant, typ, id, from, int(last-from+1), b,
+			func(m engine.Made) error {
+				for i := range answer.Blame {
+					if answer.Blame[i].Length > 0 {
+						continue
+					}
+					if !b.Spend(1) {
+						return b.Err()
+					}
+					pointer := answer.Blame[i].Pointer
+					if before, after := valueAt(m.Before, pointer),
+						valueAt(m.After, pointer); !value.Equal(before, after) {
+						set[i] = at{m.Event.Version, m.Event.StreamID.String()}
+					}
 				}
-				if !b.Spend(1) {
-					return b.Err()
-				}
-				pointer := answer.Blame[i].Pointer
-				if before, after := valueAt(m.Before, pointer), valueAt(m.After, pointer); !value.Equal(before, after) {
-					set[i] = at{m.Event.Version, m.Event.StreamID.String()}
-				}
-			}
-			return nil
-		})
+				return nil
+			})
 		if err != nil {
 			return err
 		}
@@ -181,7 +188,8 @@ func (h *historyHandlers) blame(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, answer)
 }
 
-// leaves calls each with the pointers of the leaves of a value in its order, until that answers false. An empty object or list is a leaf.
+// leaves calls each with the pointers of the leaves of a value in its order, until that answers false. An empty object
+// or list is a leaf.
 func leaves(at string, v value.Value, each func(pointer string) bool) bool {
 	switch {
 	case v.Kind() == value.Object && v.Len() > 0:

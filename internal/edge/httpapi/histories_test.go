@@ -20,7 +20,9 @@ func TestHistories(t *testing.T) {
 	}
 	get := func(path string) answer {
 		t.Helper()
-		return p.control(t, http.MethodGet, "/api/instances/"+p.instance.ID+"/ops/prod/aggregates/note/"+id+path, "", auditor)
+		return p.control(
+			t, http.MethodGet, "/api/instances/"+p.instance.ID+"/ops/prod/aggregates/note/"+id+path, "", auditor,
+		)
 	}
 
 	all := get("/changes")

@@ -13,8 +13,8 @@ import (
 // controlHost is the label of the control plane's host.
 const controlHost = "control"
 
-// resolveHost finds out what a request's host names: the control plane, or an environment of an instance. Only the host of
-// the request itself counts, never what headers such as X-Forwarded-Host say about it.
+// resolveHost finds out what a request's host names: the control plane, or an environment of an instance. Only the host
+// of the request itself counts, never what headers such as X-Forwarded-Host say about it.
 func (a *API) resolveHost(c *call, host string) error {
 	host, ok := hostname(host)
 	if !ok {
@@ -75,7 +75,8 @@ func (a *API) hostOf(instance string, env j17.Environment) string {
 	return instance + "." + a.BaseDomain
 }
 
-// origin is where the client has sent the request to: the host with its port, over TLS where this server or the proxy in front of it has it.
+// origin is where the client has sent the request to: the host with its port, over TLS where this server or the proxy
+// in front of it has it.
 func (c *call) origin() string {
 	if c.encrypted() {
 		return "https://" + c.request.Host
@@ -85,7 +86,8 @@ func (c *call) origin() string {
 
 // encrypted reports whether the client's request came over TLS: to this server, or to the proxy in front of it.
 func (c *call) encrypted() bool {
-	return c.api.Encrypted || c.api.trusted(c.peer()) && strings.EqualFold(c.request.Header.Get("X-Forwarded-Proto"), "https")
+	return c.api.Encrypted ||
+		c.api.trusted(c.peer()) && strings.EqualFold(c.request.Header.Get("X-Forwarded-Proto"), "https")
 }
 
 // hostname is the host without port, trailing dot and capitals; false where its port is none.
@@ -116,8 +118,8 @@ func isAddress(host string) bool {
 // ForwardedHeader names the header in which trusted proxies pass on the addresses of clients.
 type ForwardedHeader string
 
-// The headers there are. A proxy sets one of them and passes on whatever a client puts into the other, so that only the one
-// that the proxies are known to set may be read.
+// The headers there are. A proxy sets one of them and passes on whatever a client puts into the other, so that only the
+// one that the proxies are known to set may be read.
 const (
 	XForwardedFor ForwardedHeader = "X-Forwarded-For"
 	Forwarded     ForwardedHeader = "Forwarded"
@@ -127,8 +129,8 @@ const (
 const maxForwarded = 32
 
 // clientAddress is the address that the request came from: the peer's, or, where the peer is a trusted proxy, the
-// right-most one in the proxies' header that is not trusted itself. What stands to the left of that was sent by the client
-// and may say anything.
+// right-most one in the proxies' header that is not trusted itself. What stands to the left of that was sent by the
+// client and may say anything.
 func (c *call) clientAddress() netip.Addr {
 	ap, err := netip.ParseAddrPort(c.request.RemoteAddr)
 	if err != nil {
@@ -166,8 +168,8 @@ func (a *API) trusted(addr netip.Addr) bool {
 	return false
 }
 
-// forwardedFor returns the hops that the header lists, the client's first. Several headers are one list, and empty elements of it mean nothing
-// (RFC 9110, 5.6.1).
+// forwardedFor returns the hops that the header lists, the client's first. Several headers are one list, and empty
+// elements of it mean nothing (RFC 9110, 5.6.1).
 func forwardedFor(h http.Header, name ForwardedHeader) []string {
 	if name == "" {
 		name = XForwardedFor

@@ -8,7 +8,10 @@ import (
 
 // FuzzHostname checks that a name is never made up: it stands in the host as it was sent, but for capitals.
 func FuzzHostname(f *testing.F) {
-	for _, seed := range []string{"", "app.localhost", "APP.localhost.:80", "[::1]:80", "::1", "a:b:c", "a:99999", ":80", "[", "]", "..", "127.0.0.1:1", "[fe80::1%eth0]:1"} {
+	for _, seed := range []string{
+		"", "app.localhost", "APP.localhost.:80", "[::1]:80", "::1", "a:b:c", "a:99999", ":80", "[", "]", "..",
+		"127.0.0.1:1", "[fe80::1%eth0]:1",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, host string) {

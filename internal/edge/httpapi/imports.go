@@ -132,8 +132,8 @@ func (h *importHandlers) injectEvents(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, wire.Injected(done))
 }
 
-// inFile is an error about an event of a file. A type that the event names and the spec does not have is a fault of the body;
-// with 404 it would look as if there were nothing at the path.
+// inFile is an error about an event of a file. A type that the event names and the spec does not have is a fault of the
+// body; with 404 it would look as if there were nothing at the path.
 func inFile(err error) error {
 	e, ok := errors.AsType[*j17.Error](err)
 	if !ok || e.EventIndex == nil || StatusOf(e.Code) != http.StatusNotFound {

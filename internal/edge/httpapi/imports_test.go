@@ -41,10 +41,12 @@ func TestEventsMoveBetweenEnvironments(t *testing.T) {
 		a.do(t, "POST", "/note/global/was_written", fmt.Sprintf(`{"data":{"text":"<%d>"},%s}`, i, actor))
 	}
 	exported := a.ops(t, "GET", "export", "")
-	if exported.status != 200 || exported.header.Get("Content-Type") != "application/x-ndjson" || strings.Count(exported.body, "\n") != 3 {
+	if exported.status != 200 || exported.header.Get("Content-Type") != "application/x-ndjson" ||
+		strings.Count(exported.body, "\n") != 3 {
 		t.Fatalf("%d %v %s", exported.status, exported.header, exported.body)
 	}
-	if at := exported.header.Get("X-J17-Position"); at == "" || exported.header.Get("Trailer") != "X-J17-Position" || !strings.Contains(exported.body[strings.LastIndex(exported.body[:len(exported.body)-1], "\n")+1:], at) {
+	if at := exported.header.Get("X-J17-Position"); at == "" || exported.header.Get("Trailer") != "X-J17-Position" ||
+		!strings.Contains(exported.body[strings.LastIndex(exported.body[:len(exported.body)-1], "\n")+1:], at) {
 		t.Errorf("the export ends at %q: %s", at, exported.body)
 	}
 	one := a.ops(t, "GET", "export?format=json&type=note", "")
@@ -52,7 +54,8 @@ func TestEventsMoveBetweenEnvironments(t *testing.T) {
 		OK     bool
 		Events []json.RawMessage
 	}
-	if err := json.Unmarshal([]byte(one.body), &document); err != nil || !document.OK || len(document.Events) != 3 || one.header.Get("Content-Type") != "application/json" {
+	if err := json.Unmarshal([]byte(one.body), &document); err != nil || !document.OK || len(document.Events) != 3 ||
+		one.header.Get("Content-Type") != "application/json" {
 		t.Errorf("%v: %s", err, one.body)
 	}
 	if got := a.ops(t, "GET", "export?of=aggregates", ""); !strings.HasPrefix(got.body, `{"key":"note:global","length":3,"state":{`) || strings.Count(got.body, "\n") != 1 {
@@ -75,15 +78,20 @@ func TestEventsMoveBetweenEnvironments(t *testing.T) {
 		if got.status != 200 || got.member(t, "events") != "3" || got.member(t, "aggregates") != "1" {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
-		if there := a.ask(t, a.admin, "GET", host, "/_admin/export?of=aggregates", ""); !strings.Contains(there.body, `"length":3,"state":{`) {
+		if there := a.ask(
+			t, a.admin, "GET", host, "/_admin/export?of=aggregates", "",
+		); !strings.Contains(there.body, `"length":3,"state":{`) {
 			t.Errorf("%s: %s", name, there.body)
 		}
 	}
 	if got := a.ask(t, a.admin, "POST", staging, "/_admin/cold_start", note("ABC123XYZ", "x", "")); got.status != 409 {
 		t.Errorf("an environment with events is loaded for the first time: %d %s", got.status, got.body)
 	}
-	records, _, err := a.registry.Audit.List(t.Context(), control.AuditQuery{Instance: a.instance.ID, Action: "events"}, 10)
-	if err != nil || len(records) != 3 || records[0].Action != "events.cold_start" && records[0].Outcome != control.Refused {
+	records, _, err := a.registry.Audit.List(
+		t.Context(), control.AuditQuery{Instance: a.instance.ID, Action: "events"}, 10,
+	)
+	if err != nil || len(records) != 3 ||
+		records[0].Action != "events.cold_start" && records[0].Outcome != control.Refused {
 		t.Errorf("the audit log: %+v, %v", records, err)
 	}
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) != 0 {
@@ -99,28 +107,43 @@ func TestWhatCannotBeLoaded(t *testing.T) {
 		want                                 int
 		in                                   string
 	}{
-		"by an auditor":          {a.viewer, "", "import", "application/json", good, 403, "operate"},
-		"by a stranger":          {a.stranger, "", "import", "application/json", good, 403, ""},
-		"with an API key":        {a.key, "", "import", "application/json", good, 401, ""},
-		"without a type":         {a.admin, "", "import", "", good, 400, "x-ndjson"},
-		"text":                   {a.admin, "", "import", "text/plain", good, 400, "x-ndjson"},
-		"nothing":                {a.admin, "", "import", "application/json", "", 400, "empty"},
-		"too much":               {a.admin, "", "import", "application/x-ndjson", strings.Repeat(good+"\n", 20), 413, "1000"},
-		"one fault":              {a.admin, "", "import_jsonl", "application/x-ndjson", good + "\n" + note("1", "x", ""), 422, `"event_index":1`},
-		"a fault in the schema":  {a.admin, "", "import_jsonl", "application/x-ndjson", strings.Replace(good, `{"text":"x"}`, "7", 1), 400, `"pointer":"/0/data"`},
-		"an unknown type":        {a.admin, "", "import_jsonl", "application/x-ndjson", good + "\n" + strings.Replace(good, "note:", "nota:", 1), 400, `"line":2`},
+		"by an auditor":   {a.viewer, "", "import", "application/json", good, 403, "operate"},
+		"by a stranger":   {a.stranger, "", "import", "application/json", good, 403, ""},
+		"with an API key": {a.key, "", "import", "application/json", good, 401, ""},
+		"without a type":  {a.admin, "", "import", "", good, 400, "x-ndjson"},
+		"text":            {a.admin, "", "import", "text/plain", good, 400, "x-ndjson"},
+		"nothing":         {a.admin, "", "import", "application/json", "", 400, "empty"},
+		"too much": {
+			a.admin, "", "import", "application/x-ndjson", strings.Repeat(good+"\n", 20), 413, "1000",
+		},
+		"one fault": {
+			a.admin, "", "import_jsonl", "application/x-ndjson", good + "\n" + note("1", "x", ""), 422,
+			`"event_index":1`,
+		},
+		"a fault in the schema": {
+			a.admin, "", "import_jsonl", "application/x-ndjson", strings.Replace(good, `{"text":"x"}`, "7", 1), 400,
+			`"pointer":"/0/data"`,
+		},
+		"an unknown type": {
+			a.admin, "", "import_jsonl", "application/x-ndjson",
+			good + "\n" + strings.Replace(good, "note:", "nota:", 1), 400, `"line":2`,
+		},
 		"a parameter":            {a.admin, "", "import?dry=1", "application/json", good, 400, ""},
 		"test data, production":  {a.admin, "", "inject", "application/json", good, 403, "staging and test"},
 		"test data with a time":  {a.admin, "-test", "inject", "application/json", good, 400, "history"},
 		"nothing is deployed to": {a.admin, "-none", "import", "application/json", good, 404, ""},
 	} {
-		got := a.ask(t, tc.token, "POST", "app"+tc.env+".j17.example", "/_admin/"+tc.route, tc.body, "Content-Type: "+tc.contentType)
+		got := a.ask(
+			t, tc.token, "POST", "app"+tc.env+".j17.example", "/_admin/"+tc.route, tc.body,
+			"Content-Type: "+tc.contentType,
+		)
 		if got.status != tc.want || !strings.Contains(got.body, tc.in) {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
 	}
 	for _, target := range []string{"export", "export?after=0"} {
-		if got := a.ops(t, "GET", target, ""); got.status != 200 || got.body != "" || got.header.Get("X-J17-Position") != "0" {
+		if got := a.ops(t, "GET", target, ""); got.status != 200 || got.body != "" ||
+			got.header.Get("X-J17-Position") != "0" {
 			t.Errorf("%s: something was stored: %d %s", target, got.status, got.body)
 		}
 	}
@@ -136,7 +159,8 @@ func TestWhatCannotBeLoaded(t *testing.T) {
 		t.Errorf("a dry run that there is not: %d", got.status)
 	}
 	for _, query := range []string{"type=nope", "of=aggregates&type=nope"} {
-		if got := a.ops(t, "GET", "export?"+query, ""); got.status != 400 || got.member(t, "path") != "type" || !strings.Contains(got.body, "'nope'") {
+		if got := a.ops(t, "GET", "export?"+query, ""); got.status != 400 || got.member(t, "path") != "type" ||
+			!strings.Contains(got.body, "'nope'") {
 			t.Errorf("a type that is not there: %d %s", got.status, got.body)
 		}
 	}
@@ -151,11 +175,16 @@ func TestWhatCannotBeLoaded(t *testing.T) {
 func TestTestDataOverHTTP(t *testing.T) {
 	a := importing(t, nil)
 	body := `[{"key":"note:global","type":"was_written","data":{"text":"one"}},` + note("global", "two", "") + `]`
-	got := a.ask(t, a.admin, http.MethodPost, "control.j17.example", "/api/instances/"+a.instance.ID+"/ops/staging/inject", body)
+	got := a.ask(
+		t, a.admin, http.MethodPost, "control.j17.example", "/api/instances/"+a.instance.ID+"/ops/staging/inject", body,
+	)
 	if got.status != 200 || got.body != `{"ok":true,"events":2,"stored":2,"implied":0,"imported":2}` {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	got = a.ask(t, a.admin, "POST", "app-staging.j17.example", "/_admin/inject", note("global", "three", "")+"\n"+note("global", "four", `,"previous_length":2`))
+	got = a.ask(
+		t, a.admin, "POST", "app-staging.j17.example", "/_admin/inject",
+		note("global", "three", "")+"\n"+note("global", "four", `,"previous_length":2`),
+	)
 	if got.status != 409 || !strings.Contains(got.body, "1 event was stored before. Send the others to go on.") || !strings.Contains(got.body, `"event_index":1`) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
@@ -168,10 +197,12 @@ func TestExportFormats(t *testing.T) {
 		a.do(t, "POST", "/note/global/was_written", fmt.Sprintf(`{"data":{"text":"<%d>"},%s}`, i, actor))
 	}
 	lines := strings.Split(strings.TrimSpace(a.ops(t, "GET", "export", "").body), "\n")
-	if want, got := `{"ok":true,"events":[`+strings.Join(lines, ",\n")+"]}", a.ops(t, "GET", "export?format=json", "").body; got != want {
+	if want, got := `{"ok":true,"events":[`+strings.Join(lines, ",\n")+"]}",
+		a.ops(t, "GET", "export?format=json", "").body; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got := a.ops(t, "GET", "export?type=other&format=json", ""); got.status != 400 && got.body != `{"ok":true,"events":[]}` {
+	if got := a.ops(t, "GET", "export?type=other&format=json", ""); got.status != 400 &&
+		got.body != `{"ok":true,"events":[]}` {
 		t.Errorf("nothing: %d %s", got.status, got.body)
 	}
 	got := a.ops(t, "GET", "export?format=cloudevents", "")
@@ -195,7 +226,9 @@ func TestTypesOfThePastAreExported(t *testing.T) {
 		t.Fatal(found)
 	}
 	a.Engine.Deploy(j17.TenantOf(a.instance.ID, j17.Prod), later, nil)
-	for query, want := range map[string]int{"": 200, "?type=note": 200, "?type=note&format=json": 200, "?type=doc": 400, "?of=aggregates&type=note": 404} {
+	for query, want := range map[string]int{
+		"": 200, "?type=note": 200, "?type=note&format=json": 200, "?type=doc": 400, "?of=aggregates&type=note": 404,
+	} {
 		got := a.ops(t, "GET", "export"+query, "")
 		if got.status != want || want == 200 && strings.Count(got.body, `"key":"note:global"`) != 1 {
 			t.Errorf("export%s: %d %s", query, got.status, got.body)
@@ -211,12 +244,16 @@ func TestFaultsOfFilesAreSaidAlike(t *testing.T) {
 		"no JSON":         {"import_jsonl", good + "\n{not json\n", `"code":"invalid_json","line":2,"path":""`},
 		"half a document": {"import", `{"events":[` + good + `,{"key":`, `"code":"invalid_json","line":1,"path":""`},
 		"no object":       {"import", `{"events":[` + good + `,7]}`, `"index":1,"path":""`},
-		"an unknown type": {"import", `{"events":[` + strings.Replace(good, "was_written", "was_lost", 1) + `]}`, `"index":0,"path":"type"`},
-		"the schema":      {"import_jsonl", strings.Replace(good, `{"text":"x"}`, "7", 1), `"line":1,"path":"data"`},
+		"an unknown type": {
+			"import", `{"events":[` + strings.Replace(good, "was_written", "was_lost", 1) + `]}`,
+			`"index":0,"path":"type"`,
+		},
+		"the schema": {"import_jsonl", strings.Replace(good, `{"text":"x"}`, "7", 1), `"line":1,"path":"data"`},
 	} {
 		got := a.ops(t, "POST", tc.route, tc.body)
 		var said struct{ Errors []map[string]any }
-		if err := json.Unmarshal([]byte(got.body), &said); err != nil || got.status != 400 || len(said.Errors) == 0 || !strings.Contains(got.body, tc.want) {
+		if err := json.Unmarshal([]byte(got.body), &said); err != nil || got.status != 400 || len(said.Errors) == 0 ||
+			!strings.Contains(got.body, tc.want) {
 			t.Errorf("%s: %d %s, want %s", name, got.status, got.body, tc.want)
 		}
 		for _, e := range said.Errors {
@@ -235,14 +272,18 @@ func TestSecondZeroIsATime(t *testing.T) {
 	at := func(id, text, seconds string) string {
 		return strings.Replace(note(id, text, ""), `"metadata":{`, `"metadata":{"timestamp":`+seconds+`,`, 1)
 	}
-	if got := a.ops(t, "POST", "import_jsonl", at("global", "old", "0")+"\n"+at("global", "new", "1")); got.status != 200 {
+	if got := a.ops(
+		t, "POST", "import_jsonl", at("global", "old", "0")+"\n"+at("global", "new", "1"),
+	); got.status != 200 {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	if got := a.do(t, "GET", "/note/global?at=0", ""); !strings.Contains(got.body, `"text":"old"`) || !strings.Contains(got.body, `"created_at":0,`) {
+	if got := a.do(t, "GET", "/note/global?at=0", ""); !strings.Contains(got.body, `"text":"old"`) ||
+		!strings.Contains(got.body, `"created_at":0,`) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	for _, seconds := range []string{"-1", "1.5", "null", `"0"`, "99999999999"} {
-		if got := a.ops(t, "POST", "import", `{"events":[`+at("global", "x", seconds)+`]}`); got.status != 400 || !strings.Contains(got.body, "'timestamp' must be") {
+		if got := a.ops(t, "POST", "import", `{"events":[`+at("global", "x", seconds)+`]}`); got.status != 400 ||
+			!strings.Contains(got.body, "'timestamp' must be") {
 			t.Errorf("%s: %d %s", seconds, got.status, got.body)
 		}
 	}

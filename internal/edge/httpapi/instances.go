@@ -71,7 +71,11 @@ func (h *instanceHandlers) listInstances(c *call, w http.ResponseWriter) error {
 			visible = append(visible, i)
 		}
 	}
-	return list(c, w, "instances", l, wire.Each(portion(visible, l), func(i *control.Instance) wire.Instance { return i.Wire(c.api.hostOf) }), nil)
+	return list(
+		c, w, "instances", l, wire.Each(
+			portion(visible, l), func(i *control.Instance) wire.Instance { return i.Wire(c.api.hostOf) },
+		), nil,
+	)
 }
 
 func (h *instanceHandlers) createInstance(c *call, w http.ResponseWriter) error {
@@ -112,7 +116,9 @@ func (h *instanceHandlers) changeInstance(c *call, w http.ResponseWriter) error 
 			return err
 		}
 	}
-	i, err := h.registry.Instances.Change(c.actorContext(), id, control.InstanceChange{Name: body.Name, Plan: body.Plan})
+	i, err := h.registry.Instances.Change(c.actorContext(), id, control.InstanceChange{
+		Name: body.Name, Plan: body.Plan,
+	})
 	return c.done(w, http.StatusOK, i.Wire(c.api.hostOf), err)
 }
 
@@ -152,7 +158,8 @@ func (h *instanceHandlers) listPlans(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, answer)
 }
 
-// usageDays is GET /api/instances/{id}/usage: what each environment has used on each day, by default those of this month.
+// usageDays is GET /api/instances/{id}/usage: what each environment has used on each day, by default those of this
+// month.
 func (h *instanceHandlers) usageDays(c *call, w http.ResponseWriter) error {
 	from, to := c.query.day("from"), c.query.day("to")
 	if c.query["to"] == "" {
@@ -203,8 +210,8 @@ func (h *instanceHandlers) usageMonth(c *call, w http.ResponseWriter) error {
 	return c.done(w, http.StatusOK, wire.Used{Usage: used}, err)
 }
 
-// instanceOperators is GET /api/instances/{id}/operators: those who have a grant for the instance. Only what concerns it
-// is shown of them.
+// instanceOperators is GET /api/instances/{id}/operators: those who have a grant for the instance. Only what concerns
+// it is shown of them.
 func (h *instanceHandlers) instanceOperators(c *call, w http.ResponseWriter) error {
 	id := c.request.PathValue("id")
 	l := c.listing()

@@ -20,7 +20,8 @@ func (h *keyHandlers) routes() []route {
 	manage := need{control.RightManage, instanceOfKey}
 	return []route{
 		{controlSite, get, "/api/instances/{id}/keys", operator, audit, "", h.listKeys, operation{
-			id: "listKeys", about: "List the API keys of an instance", query: pagedKeys(), gives: rows{"keys", wire.Key{}},
+			id: "listKeys", about: "List the API keys of an instance", query: pagedKeys(),
+			gives: rows{"keys", wire.Key{}},
 		}},
 		{controlSite, post, "/api/instances/{id}/keys", operator, create, "key.create", h.createKey, operation{
 			id: "createKey", about: "Create an API key", body: wire.NewKey{}, gives: wire.MadeKey{}, made: true,
@@ -32,10 +33,14 @@ func (h *keyHandlers) routes() []route {
 			id: "rotateKey", about: "Replace an API key with a new one", body: struct{}{}, optional: true,
 			gives: wire.MadeKey{}, made: true,
 		}},
-		{controlSite, post, "/api/keys/{id}/schedule_revocation", operator, manage, "key.schedule_revocation", h.scheduleRevocation, operation{
-			id: "scheduleRevocation", about: "Schedule the revocation of an API key", body: wire.Revocation{},
-			gives: wire.Key{},
-		}},
+		{
+			controlSite, post, "/api/keys/{id}/schedule_revocation", operator, manage, "key.schedule_revocation",
+			h.scheduleRevocation,
+			operation{
+				id: "scheduleRevocation", about: "Schedule the revocation of an API key", body: wire.Revocation{},
+				gives: wire.Key{},
+			},
+		},
 		{controlSite, remove, "/api/keys/{id}", operator, manage, "key.revoke", h.revokeKey, operation{
 			id: "revokeKey", about: "Revoke an API key", gives: wire.Key{},
 		}},
@@ -60,7 +65,9 @@ func (h *keyHandlers) createKey(c *call, w http.ResponseWriter) error {
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	key, token, err := h.registry.Keys.Create(c.actorContext(), control.NewKey{Instance: id, Environment: body.Environment, Scope: body.Scope, Name: body.Name})
+	key, token, err := h.registry.Keys.Create(c.actorContext(), control.NewKey{
+		Instance: id, Environment: body.Environment, Scope: body.Scope, Name: body.Name,
+	})
 	return c.done(w, http.StatusCreated, wire.MadeKey{Token: token, Key: key.Wire(c.api.Clock.Now())}, err)
 }
 
@@ -75,7 +82,9 @@ func (h *keyHandlers) rotateKey(c *call, w http.ResponseWriter) error {
 		return err
 	}
 	key, token, err := h.registry.Keys.Rotate(c.actorContext(), old)
-	return c.done(w, http.StatusCreated, wire.MadeKey{Token: token, Replaces: old, Key: key.Wire(c.api.Clock.Now())}, err)
+	return c.done(
+		w, http.StatusCreated, wire.MadeKey{Token: token, Replaces: old, Key: key.Wire(c.api.Clock.Now())}, err,
+	)
 }
 
 func (h *keyHandlers) scheduleRevocation(c *call, w http.ResponseWriter) error {

@@ -30,8 +30,8 @@ func (c *call) startLines(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// lines is an answer of many objects, one a line or, as one document, in an array. What is wrong before the first one is
-// answered as an error; later, only breaking the answer off tells that it is not whole.
+// lines is an answer of many objects, one a line or, as one document, in an array. What is wrong before the first one
+// is answered as an error; later, only breaking the answer off tells that it is not whole.
 type lines struct {
 	c     *call
 	w     http.ResponseWriter
@@ -40,8 +40,8 @@ type lines struct {
 	begun bool
 	// members, if not nil, stand in the document behind the array: a comma and members.
 	members []byte
-	// position is where an export of events has got to. Where it ends is not known before it does, so that this can only be a
-	// trailer: an export has no end to look ahead to.
+	// position is where an export of events has got to. Where it ends is not known before it does, so that this can
+	// only be a trailer: an export has no end to look ahead to.
 	position j17.StreamID
 }
 
@@ -64,8 +64,8 @@ func (l *lines) pass(objects []byte) {
 	l.c.put(l.w, objects)
 }
 
-// passInTurn sends a piece of an export, which it took some units of work to make. The request makes the next one in a turn with others, for which
-// it waits as long as that takes: what the client has is not thrown away.
+// passInTurn sends a piece of an export, which it took some units of work to make. The request makes the next one in a
+// turn with others, for which it waits as long as that takes: what the client has is not thrown away.
 func (l *lines) passInTurn(piece []byte, units int) error {
 	l.c.slot.Give() // what follows takes as long as the client likes
 	l.pass(piece)

@@ -38,7 +38,8 @@ func TestDeliveriesAreCounted(t *testing.T) {
 			Send: func(_ context.Context, m outbound.Message) (outbound.Answer, error) {
 				switch {
 				case strings.HasSuffix(m.URL, "/bad"):
-					return outbound.Answer{Status: http.StatusInternalServerError}, errors.New("the answer has the status 500")
+					return outbound.Answer{Status: http.StatusInternalServerError},
+						errors.New("the answer has the status 500")
 				case strings.HasSuffix(m.URL, "/gone"):
 					return outbound.Answer{Status: http.StatusGone}, errors.New("the answer has the status 410")
 				}
@@ -52,7 +53,9 @@ func TestDeliveriesAreCounted(t *testing.T) {
 	for _, name := range []string{"good", "bad", "gone"} {
 		listeners = append(listeners, fmt.Sprintf(`%q: {"url": "https://example.com/%s", "events": ["note.*"]}`, name, name))
 	}
-	f.Engine.Deploy(tenant, specOf(t, strings.TrimSuffix(strings.TrimSpace(apiSpec), "}")+`, "listeners": {`+strings.Join(listeners, ",")+`}}`), nil)
+	f.Engine.Deploy(tenant, specOf(
+		t, strings.TrimSuffix(strings.TrimSpace(apiSpec), "}")+`, "listeners": {`+strings.Join(listeners, ",")+`}}`,
+	), nil)
 	service.Adopted(ctx, tenant)
 	go func() { ended <- events.Run(ctx) }()
 	go func() { ended <- service.Run(ctx) }()
@@ -71,8 +74,10 @@ func TestDeliveriesAreCounted(t *testing.T) {
 		f.clock.Advance(10 * time.Second)
 	}
 	for name, want := range map[string]float64{
-		"j17_deliveries_delivered_total": 1, "j17_deliveries_retried_total": 3, "j17_deliveries_failed_total": 2, "j17_listeners_disabled_total": 1,
-		"j17_deliveries_in_flight": 0, "j17_subscription_handled_total": 3, "j17_subscription_gaps_total": 0, "j17_subscription_failed_total": 0,
+		"j17_deliveries_delivered_total": 1, "j17_deliveries_retried_total": 3, "j17_deliveries_failed_total": 2,
+		"j17_listeners_disabled_total": 1,
+		"j17_deliveries_in_flight":     0, "j17_subscription_handled_total": 3, "j17_subscription_gaps_total": 0,
+		"j17_subscription_failed_total": 0,
 	} {
 		if got := f.metric(t, name); got != want {
 			t.Errorf("%s is %v, not %v", name, got, want)

@@ -32,10 +32,13 @@ func (h *listenerHandlers) routes() []route {
 			id: "resumeListener", about: "Resume a listener where it was paused", body: struct{}{}, optional: true,
 			gives: wire.ListenerChanged{},
 		}},
-		{0, post, "listeners/{name}/rotate_secret", operator, operate, "listener.rotate_secret", h.rotateListener, operation{
-			id: "rotateListenerSecret", about: "Rotate the secret of a listener", body: struct{}{}, optional: true,
-			gives: wire.ListenerChanged{},
-		}},
+		{
+			0, post, "listeners/{name}/rotate_secret", operator, operate, "listener.rotate_secret", h.rotateListener,
+			operation{
+				id: "rotateListenerSecret", about: "Rotate the secret of a listener", body: struct{}{}, optional: true,
+				gives: wire.ListenerChanged{},
+			},
+		},
 		{0, post, "listeners/{name}/replay", operator, operate, "listener.replay", h.replayListener, operation{
 			id: "replayListener", about: "Replay events to a listener, or count them", body: wire.ListenerReplay{},
 			gives: wire.ListenerReplayed{}, accepted: wire.ListenerReplayed{},
@@ -77,7 +80,9 @@ func (h *listenerHandlers) rotateListener(c *call, w http.ResponseWriter) error 
 }
 
 // changeListener changes a listener, records it and answers with what the listener is then.
-func (h *listenerHandlers) changeListener(c *call, w http.ResponseWriter, action string, change func(context.Context, j17.Tenant, string) error) error {
+func (h *listenerHandlers) changeListener(
+	c *call, w http.ResponseWriter, action string, change func(context.Context, j17.Tenant, string) error,
+) error {
 	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
 	}
@@ -95,7 +100,9 @@ func (h *listenerHandlers) changeListener(c *call, w http.ResponseWriter, action
 
 // recordListener adds what was done to a listener to the audit log.
 func (h *listenerHandlers) recordListener(c *call, action, target string, details map[string]string) error {
-	return h.registry.Audit.Add(context.WithoutCancel(c.actorContext()), control.Record{Action: action, Instance: c.instance, Environment: c.env, Target: target, Details: details})
+	return h.registry.Audit.Add(context.WithoutCancel(c.actorContext()), control.Record{
+		Action: action, Instance: c.instance, Environment: c.env, Target: target, Details: details,
+	})
 }
 
 func (h *listenerHandlers) replayListener(c *call, w http.ResponseWriter) error {
@@ -114,7 +121,8 @@ func (h *listenerHandlers) replayListener(c *call, w http.ResponseWriter) error 
 			continue
 		}
 		id, err := j17.ParseStreamID(at.value)
-		if err != nil || at.none == "" && id.IsZero() { // nothing is up to before the first event, and no end at all is to be meant by it
+		if err != nil || at.none == "" && id.IsZero() {
+			// nothing is up to before the first event, and no end at all is to be meant by it
 			return j17.Errorf(j17.CodeInvalidField, "'%s' must be the stream_id of an event, such as 1706789012345-0", at.name).At(at.name)
 		}
 		*at.into = id

@@ -13,15 +13,18 @@ import (
 )
 
 const (
-	// livePace is how long what live views show is not read again after it was read: what changes meanwhile is sent as what it has come to.
+	// livePace is how long what live views show is not read again after it was read: what changes meanwhile is sent as
+	// what it has come to.
 	livePace = 50 * time.Millisecond
-	// paidUnits is how many units of work a second the live views of one API key may take: about a tenth of a processor.
+	// paidUnits is how many units of work a second the live views of one API key may take: about a tenth of a
+	// processor.
 	paidUnits = work.Command
 	// lookUnits is what a stream is charged for being woken, beside what it reads and sends.
 	lookUnits = 1000
 )
 
-// pace is how fast the live views of one API key may read one after the other: as fast as what they have cost is paid for.
+// pace is how fast the live views of one API key may read one after the other: as fast as what they have cost is paid
+// for.
 type pace struct {
 	mu sync.Mutex
 	// paid is when everything so far will be paid for.
@@ -68,11 +71,13 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// livePasses are the questions of all live views that are open. What one of them shows is read in one pass for all streams that ask the same.
+// livePasses are the questions of all live views that are open. What one of them shows is read in one pass for all
+// streams that ask the same.
 type livePasses struct {
 	mu  sync.Mutex
 	all map[string]*question
-	// read counts passes, shared how often a stream got what another one has read, compared the rows that were compared to find what has changed.
+	// read counts passes, shared how often a stream got what another one has read, compared the rows that were compared
+	// to find what has changed.
 	read, shared, compared atomic.Uint64
 }
 
@@ -88,7 +93,8 @@ type question struct {
 	// next is when it may be read again at the earliest, cost what reading has taken the last time.
 	next time.Time
 	cost int64
-	// round is what the streams wait for that want to see it, last what was read the last time, at a time: for a moment it is kept for those that come late.
+	// round is what the streams wait for that want to see it, last what was read the last time, at a time: for a moment
+	// it is kept for those that come late.
 	round, last *round
 	at          time.Time
 }
@@ -97,7 +103,8 @@ type question struct {
 type round struct {
 	waiting int
 	groups  []chan struct{}
-	// turn is what the reader had been told of when the pass began, state what it has read. Both are zero where it has left without.
+	// turn is what the reader had been told of when the pass began, state what it has read. Both are zero where it has
+	// left without.
 	turn  uint64
 	state *liveState
 	err   error
@@ -140,7 +147,8 @@ func (all *livePasses) leave(of string, q *question) {
 	}
 }
 
-// join lets a stream wait for the next pass, or for none where it came late for the one before: then there is nothing to wait for. Where it is to make that pass itself it leads, from start on: nobody reads, and nobody would earlier.
+// join lets a stream wait for the next pass, or for none where it came late for the one before: then there is nothing
+// to wait for. Where it is to make that pass itself it leads, from start on: nobody reads, and nobody would earlier.
 func (q *question) join(l *living, now time.Time) (r *round, done <-chan struct{}, leads bool, start time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -161,8 +169,8 @@ func (q *question) join(l *living, now time.Time) (r *round, done <-chan struct{
 	return r, r.groups[len(r.groups)-1], false, start
 }
 
-// begin begins the pass of a stream, and reports false where another one makes it. What was reserved for the pass is given back: it is charged by what
-// it costs.
+// begin begins the pass of a stream, and reports false where another one makes it. What was reserved for the pass is
+// given back: it is charged by what it costs.
 func (q *question) begin(l *living) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -171,7 +179,8 @@ func (q *question) begin(l *living) bool {
 	return q.reading
 }
 
-// land hands what a pass has read to the streams that wait for it, or tells them that there is none: one of them reads then.
+// land hands what a pass has read to the streams that wait for it, or tells them that there is none: one of them reads
+// then.
 func (q *question) land(r *round, cost int64, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -224,7 +233,8 @@ func (r *round) wake(ctx context.Context) {
 	}
 }
 
-// next returns the next pass over what the stream shows, which it makes itself where no other stream does. It reports false at the end of the stream.
+// next returns the next pass over what the stream shows, which it makes itself where no other stream does. It reports
+// false at the end of the stream.
 func (l *living) next(ctx context.Context) (*round, bool) {
 	for {
 		r, done, leads, start := l.question.join(l, l.now())
@@ -270,8 +280,9 @@ func (l *living) make(ctx context.Context, r *round) {
 	}
 }
 
-// read reads what there is, in one of the places that there are for streams that read the store, and in a turn of the environment: it counts as heavy
-// from its first unit of work on. It returns what it has cost, which is charged to the key.
+// read reads what there is, in one of the places that there are for streams that read the store, and in a turn of the
+// environment: it counts as heavy from its first unit of work on. It returns what it has cost, which is charged to the
+// key.
 func (l *living) read(ctx context.Context) (*liveState, int64, error) {
 	c := l.call
 	got, err := c.api.resources.looks.Take(ctx, string(c.tenant), 1)
@@ -288,7 +299,8 @@ func (l *living) read(ctx context.Context) (*liveState, int64, error) {
 	return state, units, err
 }
 
-// wait waits until a channel is closed, and keeps the client posted that the stream lives. It reports false at the end of the stream.
+// wait waits until a channel is closed, and keeps the client posted that the stream lives. It reports false at the end
+// of the stream.
 func (l *living) wait(ctx context.Context, until <-chan struct{}) bool {
 	return l.sleep(ctx, until, func() (j17.StreamID, bool) { return maxPosition(l.seen, l.told), true })
 }

@@ -50,8 +50,8 @@ func after(t *testing.T, d time.Duration) {
 	synctest.Wait()
 }
 
-// TestLiveListsShareTheirPasses follows one list with many streams of two keys: each write has it read and compared once, whatever the order of their
-// parameters and how often they have heartbeats, and all get the row.
+// TestLiveListsShareTheirPasses follows one list with many streams of two keys: each write has it read and compared
+// once, whatever the order of their parameters and how often they have heartbeats, and all get the row.
 func TestLiveListsShareTheirPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const streams, notes, writes = 40, 50, 10
@@ -85,14 +85,16 @@ func TestLiveListsShareTheirPasses(t *testing.T) {
 		if shared := f.metric(t, "j17_live_shared_total"); shared != writes*(streams-1) {
 			t.Errorf("%v times shared", shared)
 		}
-		if compared = f.metric(t, "j17_live_rows_compared_total") - compared; compared > (streams+writes)*notes { // at first each has rows of its own
+		if compared = f.metric(t, "j17_live_rows_compared_total") - compared; compared > (streams+writes)*notes {
+			// at first each has rows of its own
 			t.Errorf("%v rows compared for %d writes in %d rows", compared, writes, notes)
 		}
 	})
 }
 
-// TestLiveListsAreReadAtTheirPace follows many different lists with one key, each of which takes much to read, while somebody writes all the time: how
-// often they are read depends on what that costs, and in the end each shows what there is.
+// TestLiveListsAreReadAtTheirPace follows many different lists with one key, each of which takes much to read, while
+// somebody writes all the time: how often they are read depends on what that costs, and in the end each shows what
+// there is.
 func TestLiveListsAreReadAtTheirPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const streams, notes, size, seconds = 20, 200, 4000, 3
@@ -119,7 +121,8 @@ func TestLiveListsAreReadAtTheirPace(t *testing.T) {
 		}
 		passes := f.metric(t, "j17_live_passes_total") - before
 
-		// A pass reads the text of each note at least, of which a key pays four million units a second, with 16 bytes a unit.
+		// A pass reads the text of each note at least, of which a key pays four million units a second, with 16 bytes a
+		// unit.
 		most := time.Since(began).Seconds()*float64(4<<20)/float64(notes*size/16) + streams
 		if passes > most || passes < streams {
 			t.Errorf("%v passes in %s, want at most %v", passes, time.Since(began), most)

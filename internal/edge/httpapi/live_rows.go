@@ -13,7 +13,8 @@ import (
 	"j17/internal/base/value"
 )
 
-// rowSet is what is kept of the rows of a list that a client has: enough to see what has changed. All streams that have got the same rows share it.
+// rowSet is what is kept of the rows of a list that a client has: enough to see what has changed. All streams that have
+// got the same rows share it.
 type rowSet struct{ rows []liveRow }
 
 // liveRow is what is kept of a row.
@@ -29,7 +30,8 @@ type liveList struct {
 
 	// data returns what is sent of the row with a number.
 	data func(n int) ([][]byte, error)
-	// whole tells that there are no more rows, early that there may be, since too much would have to be looked at for them.
+	// whole tells that there are no more rows, early that there may be, since too much would have to be looked at for
+	// them.
 	whole, early bool
 
 	mu sync.Mutex
@@ -48,8 +50,8 @@ func (l *liveList) add(id, geo string, mark []byte) {
 	l.rows = append(l.rows, liveRow{strings.Clone(id), geo, [12]byte(sum[:12])})
 }
 
-// eventsSince returns the events that make this list of what a client has, nil for nothing. For all clients that have the same they are made once;
-// compared counts the rows that this takes.
+// eventsSince returns the events that make this list of what a client has, nil for nothing. For all clients that have
+// the same they are made once; compared counts the rows that this takes.
 func (l *liveList) eventsSince(had *rowSet, compared *atomic.Uint64) ([]liveEvent, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,8 +74,8 @@ func (l *liveList) eventsSince(had *rowSet, compared *atomic.Uint64) ([]liveEven
 	return events, nil
 }
 
-// compare returns what has gone, and what has come or changed. Whoever has several places has a row of each: when one of these is not there any
-// more, all go, and those that are there come again.
+// compare returns what has gone, and what has come or changed. Whoever has several places has a row of each: when one
+// of these is not there any more, all go, and those that are there come again.
 func (l *liveList) compare(before []liveRow) (events []liveEvent, err error) {
 	had, now := map[string][]liveRow{}, map[string][]liveRow{}
 	for _, row := range before {
@@ -87,7 +89,9 @@ func (l *liveList) compare(before []liveRow) (events []liveEvent, err error) {
 		after := now[id]
 		changes := len(before) == 1 && len(after) == 1 // where nothing tells rows apart, this is the same one
 		gone[id] = len(before) > len(after) || slices.ContainsFunc(before, func(was liveRow) bool {
-			return !slices.ContainsFunc(after, func(is liveRow) bool { return was == is || was.geo == is.geo && (is.geo != "" || changes) })
+			return !slices.ContainsFunc(
+				after, func(is liveRow) bool { return was == is || was.geo == is.geo && (is.geo != "" || changes) },
+			)
 		})
 	}
 	for _, id := range slices.Sorted(maps.Keys(had)) {
@@ -111,7 +115,8 @@ func (l *liveList) compare(before []liveRow) (events []liveEvent, err error) {
 const (
 	// maxLiveRows is how many rows a live list may have.
 	maxLiveRows = 1000
-	// longerLooks is how many times as much as for a page is looked at for one that follows a place: what is to be shown has to be found as a whole.
+	// longerLooks is how many times as much as for a page is looked at for one that follows a place: what is to be
+	// shown has to be found as a whole.
 	longerLooks = 4
 )
 

@@ -16,8 +16,8 @@ import (
 type liveView interface {
 	// read reads what there is to see at this moment, for this stream and all others that ask the same.
 	read(ctx context.Context) (*liveState, error)
-	// show makes what was read what the client sees, and returns what is to be sent of it: nothing where the client sees no difference, and everything the
-	// first time.
+	// show makes what was read what the client sees, and returns what is to be sent of it: nothing where the client
+	// sees no difference, and everything the first time.
 	show(state *liveState) ([]liveEvent, error)
 }
 
@@ -47,7 +47,8 @@ func (ev *liveEvent) size() (size int) {
 	return size
 }
 
-// follow answers with a view as it changes, until the client goes, takes nothing, or has no right to it any more, or the server stops.
+// follow answers with a view as it changes, until the client goes, takes nothing, or has no right to it any more, or
+// the server stops.
 func (all *streams) follow(c *call, w http.ResponseWriter, v liveView) error {
 	// What is wrong with the request is an error.
 	if last := c.request.Header.Get(headerLastEvent); last != "" {
@@ -96,7 +97,8 @@ type living struct {
 	*stream
 	view  liveView
 	watch *tail.Watch
-	// question is what it has in common with other streams, reserved what is charged for the pass that it is about to make.
+	// question is what it has in common with other streams, reserved what is charged for the pass that it is about to
+	// make.
 	question *question
 	reserved int64
 	// keys and types are what the watch follows, at the position of what is shown, seen how far was looked.
@@ -109,8 +111,8 @@ type living struct {
 	begun bool
 }
 
-// show makes what was read what the client sees, and returns what is to be sent. A view that gets no memory for that ends: it takes for sent what it
-// has found.
+// show makes what was read what the client sees, and returns what is to be sent. A view that gets no memory for that
+// ends: it takes for sent what it has found.
 func (l *living) show(state *liveState) ([]liveEvent, error) {
 	events, err := l.view.show(state)
 	if err != nil {
@@ -138,7 +140,8 @@ func (l *living) show(state *liveState) ([]liveEvent, error) {
 	return events, nil
 }
 
-// follow makes the watch follow what the view is made of. Where something of that may have changed since it was read, it is to be read again.
+// follow makes the watch follow what the view is made of. Where something of that may have changed since it was read,
+// it is to be read again.
 func (l *living) follow(state *liveState) {
 	if slices.Equal(state.keys, l.keys) && slices.Equal(state.types, l.types) {
 		return
@@ -212,8 +215,8 @@ func (l *living) fail(ctx context.Context, err error) {
 	_ = l.flush() // the stream is at its end
 }
 
-// await waits until something has changed that the view is made of, and keeps the client posted that the stream lives. It reports false at the end of the
-// stream.
+// await waits until something has changed that the view is made of, and keeps the client posted that the stream lives.
+// It reports false at the end of the stream.
 func (l *living) await(ctx context.Context) bool {
 	if l.pending && l.flush() != nil {
 		return false

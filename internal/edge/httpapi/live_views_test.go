@@ -58,7 +58,8 @@ const liveSpec = `{
 	}
 }`
 
-const noteA, noteB, ann, bob = "0b6e9d4e-6f0a-4f3c-8c53-00000000000a", "0b6e9d4e-6f0a-4f3c-8c53-00000000000b", "0b6e9d4e-6f0a-4f3c-8c53-0000000000aa", "0b6e9d4e-6f0a-4f3c-8c53-0000000000bb"
+const noteA, noteB, ann, bob = "0b6e9d4e-6f0a-4f3c-8c53-00000000000a", "0b6e9d4e-6f0a-4f3c-8c53-00000000000b",
+	"0b6e9d4e-6f0a-4f3c-8c53-0000000000aa", "0b6e9d4e-6f0a-4f3c-8c53-0000000000bb"
 
 // name writes what an author is called.
 func (f *fixture) name(tb testing.TB, id, name string) string {
@@ -77,7 +78,8 @@ func (ev *liveEvent) shows(tb testing.TB, data, since string) {
 		Data     json.RawMessage
 		Metadata struct{ Position string }
 	}
-	if err := json.Unmarshal([]byte(ev.data), &got); err != nil || ev.name != "value" || string(got.Data) != data || got.Metadata.Position != ev.id || ev.id < since {
+	if err := json.Unmarshal([]byte(ev.data), &got); err != nil || ev.name != "value" || string(got.Data) != data ||
+		got.Metadata.Position != ev.id || ev.id < since {
 		tb.Errorf("%+v, %v, not %s since %s", *ev, err, data, since)
 	}
 }
@@ -114,7 +116,8 @@ func TestLiveValues(t *testing.T) {
 
 		// The other form.
 		form := f.stream(t, p, "/_projections/by_id/"+noteB+"/stream")
-		if ev := form.live(t); ev.name != "value" || !strings.HasPrefix(ev.data, `{"data":{"note":{"id":"`+noteB+`","text":"other"`) {
+		if ev := form.live(t); ev.name != "value" ||
+			!strings.HasPrefix(ev.data, `{"data":{"note":{"id":"`+noteB+`","text":"other"`) {
 			t.Errorf("%+v", ev)
 		}
 	})
@@ -214,8 +217,11 @@ func TestLiveValuesFollowTheSpec(t *testing.T) {
 func TestLiveRefusals(t *testing.T) {
 	f := newRows(t, liveSpec)
 	for path, want := range map[string]string{
-		"notes/" + noteA + "/stream": "aggregate_not_found ", "ghost/" + noteA + "/stream": "unknown_projection ", "notes/x/stream": "invalid_identifier key",
-		"notes/" + noteA + "/stream?heartbeat=61s": "invalid_parameter heartbeat", "notes/" + noteA + "/stream?at=1": "invalid_parameter at", "by_id/global/stream?x=1": "invalid_parameter x",
+		"notes/" + noteA + "/stream": "aggregate_not_found ", "ghost/" + noteA + "/stream": "unknown_projection ",
+		"notes/x/stream": "invalid_identifier key",
+		"notes/" + noteA + "/stream?heartbeat=61s": "invalid_parameter heartbeat",
+		"notes/" + noteA + "/stream?at=1":          "invalid_parameter at",
+		"by_id/global/stream?x=1":                  "invalid_parameter x",
 	} {
 		code, at, _ := strings.Cut(want, " ")
 		got := f.do(t, "GET", "/_projections/"+path, "")
@@ -224,10 +230,13 @@ func TestLiveRefusals(t *testing.T) {
 		}
 	}
 	f.write(t, noteA+"/was_written", `{}`)
-	if got := f.do(t, "GET", "/_projections/notes/"+noteA+"/stream", "", "Last-Event-ID: x"); got.member(t, "code") != "invalid_header" {
+	if got := f.do(
+		t, "GET", "/_projections/notes/"+noteA+"/stream", "", "Last-Event-ID: x",
+	); got.member(t, "code") != "invalid_header" {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	if got := f.do(t, "HEAD", "/_projections/notes/"+noteA+"/stream", ""); got.status != http.StatusOK || got.header.Get("Content-Type") != "text/event-stream" {
+	if got := f.do(t, "HEAD", "/_projections/notes/"+noteA+"/stream", ""); got.status != http.StatusOK ||
+		got.header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("%d %v", got.status, got.header)
 	}
 }
@@ -258,15 +267,20 @@ func TestLiveRows(t *testing.T) {
 		}
 		f.name(t, bob, "Bob") // of whom there is no note
 		since := f.name(t, ann, "Ann")
-		if ev := c.live(t); ev.name != "row" || ev.data != `{"id":"`+noteA+`","data":{"text":"one","by":"Ann"}}` || ev.id < since {
+		if ev := c.live(t); ev.name != "row" || ev.data != `{"id":"`+noteA+`","data":{"text":"one","by":"Ann"}}` ||
+			ev.id < since {
 			t.Errorf("%+v", ev)
 		}
 		f.write(t, noteB+"/was_written", `{"text":"two","by":"`+bob+`"}`)
 		if ev := c.live(t); ev.name != "row" || ev.data != `{"id":"`+noteB+`","data":{"text":"two","by":"Bob"}}` {
 			t.Errorf("%+v", ev)
 		}
-		for path, want := range map[string]string{"?count=1": "count", "?order=text": "order", "?start=x": "start", "?at=1": "at", "?text=x": "text", "?near=1,1": "radius"} {
-			if got := f.do(t, "GET", "/_projections/notes/_stream"+path, ""); got.status != http.StatusBadRequest || got.member(t, "path") != want {
+		for path, want := range map[string]string{
+			"?count=1": "count", "?order=text": "order", "?start=x": "start", "?at=1": "at", "?text=x": "text",
+			"?near=1,1": "radius",
+		} {
+			if got := f.do(t, "GET", "/_projections/notes/_stream"+path, ""); got.status != http.StatusBadRequest ||
+				got.member(t, "path") != want {
 				t.Errorf("%s: %d %s", path, got.status, got.body)
 			}
 		}
@@ -286,7 +300,8 @@ func TestLiveRowsSayWhyTheyEnd(t *testing.T) {
 				Error  string
 				Status int
 			}
-			if err := json.Unmarshal([]byte(ev.data), &body); err != nil || ev.name != "error" || body.Code != code || body.Status != httpapi.StatusOf(code) || body.Error == "" {
+			if err := json.Unmarshal([]byte(ev.data), &body); err != nil || ev.name != "error" || body.Code != code ||
+				body.Status != httpapi.StatusOf(code) || body.Error == "" {
 				t.Errorf("%s %.300s, %v", ev.name, ev.data, err)
 			}
 			if rest, err := io.ReadAll(c.body); len(rest) > 0 || err != nil {
@@ -315,7 +330,10 @@ func TestLiveRowsSayWhyTheyEnd(t *testing.T) {
 
 		// More than goes into it.
 		large := func(n int) string {
-			return f.write(t, fmt.Sprintf("%s%02d/was_written", noteA[:len(noteA)-2], n), `{"text":"`+strings.Repeat("x", 900<<10)+`"}`)
+			return f.write(
+				t, fmt.Sprintf("%s%02d/was_written", noteA[:len(noteA)-2], n),
+				`{"text":"`+strings.Repeat("x", 900<<10)+`"}`,
+			)
 		}
 		const fit = 9
 		for n := range fit {
@@ -350,7 +368,8 @@ func TestZones(t *testing.T) {
 		f := newRows(t, placesSpec)
 		p := f.serve(t)
 		draw := func(south string) string {
-			return f.post(t, "area", 1, "was_drawn", `{"name":"North","area":[{"lat":`+south+`,"lng":-75},{"lat":`+south+`,"lng":-73},{"lat":41,"lng":-74}]}`)
+			return f.post(t, "area", 1, "was_drawn", `{"name":"North","area":[{"lat":`+south+`,"lng":-75},{"lat":`+
+				south+`,"lng":-73},{"lat":41,"lng":-74}]}`)
 		}
 		id := draw("40")
 		c := f.stream(t, p, "/area/containing/stream?lat=40.2&lng=-74")
@@ -397,7 +416,9 @@ func TestGeofences(t *testing.T) {
 
 		// The same as a list, with a filter.
 		move(noteB, "50.02", "b")
-		for query, want := range map[string]string{"": noteA + " " + noteB, "&text=b": noteB, "&text=c": "", "&count=1": noteA} {
+		for query, want := range map[string]string{
+			"": noteA + " " + noteB, "&text=b": noteB, "&text=c": "", "&count=1": noteA,
+		} {
 			got := f.do(t, "GET", "/_projections/vans?near=50,10&radius=5000"+query, "")
 			var page struct {
 				Rows []struct {
@@ -430,17 +451,23 @@ func TestGeofences(t *testing.T) {
 			}
 		}
 		for query, want := range map[string]string{
-			"near=50,10": "radius", "radius=5": "near", "near=50&radius=5": "near", "near=95,1&radius=5": "near", "near=1,x&radius=5": "near", "near=50,10&radius=0": "radius", "near=50,10&radius=5&order=text": "order",
+			"near=50,10": "radius", "radius=5": "near", "near=50&radius=5": "near", "near=95,1&radius=5": "near",
+			"near=1,x&radius=5": "near", "near=50,10&radius=0": "radius", "near=50,10&radius=5&order=text": "order",
 			"near=50,10&radius=5&text.gt=a": "text",
 		} {
-			if got := f.do(t, "GET", "/_projections/vans?"+query, ""); got.status != http.StatusBadRequest || got.member(t, "path") != want {
+			if got := f.do(t, "GET", "/_projections/vans?"+query, ""); got.status != http.StatusBadRequest ||
+				got.member(t, "path") != want {
 				t.Errorf("%s: %d %s", query, got.status, got.body)
 			}
 		}
 
 		// A filter that cannot stand there is refused with the indexes that there are, and so are two of one field.
-		for _, query := range []string{"?near=50,10&radius=5&text.gt=a", "?text=a&text.in=b", "/_stream?text=a&text.in=b", "/_count?text=a&text.in=b"} {
-			if got := f.do(t, "GET", "/_projections/vans"+query, ""); got.member(t, "code") != "not_indexed" || !strings.Contains(got.body, `"details":{"indexes":["text"]}`) {
+		for _, query := range []string{
+			"?near=50,10&radius=5&text.gt=a", "?text=a&text.in=b", "/_stream?text=a&text.in=b",
+			"/_count?text=a&text.in=b",
+		} {
+			if got := f.do(t, "GET", "/_projections/vans"+query, ""); got.member(t, "code") != "not_indexed" ||
+				!strings.Contains(got.body, `"details":{"indexes":["text"]}`) {
 				t.Errorf("%s: %d %s", query, got.status, got.body)
 			}
 		}
@@ -458,8 +485,8 @@ const peopleSpec = `{
 	"projections": {"people": {"for_each": "note", "sources": {"note": "$key"}, "select": {"id": "$.note.id"}}}
 }`
 
-// TestGeofencesOfSeveralPlaces follows aggregates that are in an area twice: what has not changed is not sent again, and that one of the two
-// places is left is told.
+// TestGeofencesOfSeveralPlaces follows aggregates that are in an area twice: what has not changed is not sent again,
+// and that one of the two places is left is told.
 func TestGeofencesOfSeveralPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newRows(t, peopleSpec)

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// eventNumbers reads all events of the aggregate page by page and returns what their data count, and how many pages there
-// were.
+// eventNumbers reads all events of the aggregate page by page and returns what their data count, and how many pages
+// there were.
 func eventNumbers(tb testing.TB, f *fixture, count string, most int, headers ...string) (seen []int, pages int) {
 	tb.Helper()
 	type event struct {
@@ -150,8 +150,8 @@ func TestAPageIsNotHeldInMemory(t *testing.T) {
 	}
 }
 
-// TestPostedProjectionsAreDescribed: the OpenAPI document of an environment has the projections that were posted to it, with the filters that
-// their indexes allow, from the next request on and as long as they are there.
+// TestPostedProjectionsAreDescribed: the OpenAPI document of an environment has the projections that were posted to it,
+// with the filters that their indexes allow, from the next request on and as long as they are there.
 func TestPostedProjectionsAreDescribed(t *testing.T) {
 	a := administer(t)
 	a.deploySpec(t, ordersSpec(`"chain":`+chain)).wants(t, 201)

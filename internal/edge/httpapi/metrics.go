@@ -52,20 +52,26 @@ func newMetrics(a *API) *metrics {
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
 		}, []string{"method", "route"}),
 	}
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.requests, m.seconds)
+	m.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.requests,
+		m.seconds,
+	)
 	if a.Worker != nil {
 		m.registry.MustRegister(backgroundWork{a.Worker})
 	}
 
 	// What the parts of the server count by themselves, read when somebody asks.
 	counter := func(name, help string, read func() uint64) {
-		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(read()) }))
+		m.registry.MustRegister(prometheus.NewCounterFunc(
+			prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(read()) },
+		))
 	}
 	gauge := func(name, help string, read func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
 	}
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "j17_build_info", Help: "1, with the version of the program.", ConstLabels: prometheus.Labels{"version": a.Version},
+		Name: "j17_build_info", Help: "1, with the version of the program.",
+		ConstLabels: prometheus.Labels{"version": a.Version},
 	}, func() float64 { return 1 }))
 	counter("j17_stream_events_total", "Events sent to streams.", a.streams.sent.Load)
 	counter("j17_streams_cut_total", "Streams that ended because the client did not read.", a.streams.cut.Load)
@@ -83,8 +89,14 @@ func newMetrics(a *API) *metrics {
 		return 0
 	})
 
-	gauge("j17_store_free_bytes", "Free space of the store's volume.", func() float64 { return float64(a.Store.Status().FreeBytes) })
-	gauge("j17_store_disk_bytes", "What the store occupies on disk.", func() float64 { return float64(a.Store.DiskBytes()) })
+	gauge(
+		"j17_store_free_bytes", "Free space of the store's volume.",
+		func() float64 { return float64(a.Store.Status().FreeBytes) },
+	)
+	gauge(
+		"j17_store_disk_bytes", "What the store occupies on disk.",
+		func() float64 { return float64(a.Store.DiskBytes()) },
+	)
 	gauge("j17_store_filter_bytes", "Memory of the store's filters of tags and streams.", func() float64 { return float64(a.Store.FilterBytes()) })
 	return m
 }
@@ -92,12 +104,15 @@ func newMetrics(a *API) *metrics {
 // collectorOf shows a number that a part of the program counts or measures.
 func collectorOf(m *part.Metric) prometheus.Collector {
 	if m.Counter {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: m.Name, Help: m.Help, ConstLabels: m.Labels}, m.Read)
+		return prometheus.NewCounterFunc(
+			prometheus.CounterOpts{Name: m.Name, Help: m.Help, ConstLabels: m.Labels}, m.Read,
+		)
 	}
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: m.Name, Help: m.Help, ConstLabels: m.Labels}, m.Read)
 }
 
-// metricsHandler answers with all metrics: those that are registered, and what indexes have, which is read for each request.
+// metricsHandler answers with all metrics: those that are registered, and what indexes have, which is read for each
+// request.
 func (a *API) metricsHandler() http.Handler {
 	if a.Indexes == nil {
 		return promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{})
@@ -130,7 +145,10 @@ func (m *metrics) of(a answered) counters {
 	if ok {
 		return in
 	}
-	in = counters{m.requests.WithLabelValues(a.method, a.route, strconv.Itoa(a.status)), m.seconds.WithLabelValues(a.method, a.route)}
+	in = counters{
+		m.requests.WithLabelValues(a.method, a.route, strconv.Itoa(a.status)),
+		m.seconds.WithLabelValues(a.method, a.route),
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.known[a] = in
@@ -151,7 +169,10 @@ func backgroundMetrics() []backgroundMetric {
 	return []backgroundMetric{
 		{"j17_background_done_total", "Rounds and items of background work that went well.", prometheus.CounterValue, func(c worker.Counts) float64 { return float64(c.Done) }},
 		{"j17_background_failed_total", "Rounds and items of background work that failed.", prometheus.CounterValue, func(c worker.Counts) float64 { return float64(c.Failed) }},
-		{"j17_background_dead_total", "Items that were given up.", prometheus.CounterValue, func(c worker.Counts) float64 { return float64(c.Dead) }},
+		{
+			"j17_background_dead_total", "Items that were given up.", prometheus.CounterValue,
+			func(c worker.Counts) float64 { return float64(c.Dead) },
+		},
 		{"j17_background_lost_total", "Items whose lease was over before they were finished.", prometheus.CounterValue, func(c worker.Counts) float64 { return float64(c.Lost) }},
 		{"j17_background_running", "Rounds and items of background work under way.", prometheus.GaugeValue, func(c worker.Counts) float64 { return float64(c.Running) }},
 	}
@@ -177,8 +198,8 @@ func (b backgroundWork) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// indexTotals shows what all indexes have, read once for one request, as long as that waits for it. Where it cannot be read the metrics are
-// left out.
+// indexTotals shows what all indexes have, read once for one request, as long as that waits for it. Where it cannot be
+// read the metrics are left out.
 type indexTotals struct {
 	api *API
 	ctx context.Context //nolint:containedctx // that of the request, which a Collector is not given

@@ -24,7 +24,9 @@ func TestBackgroundWorkIsShown(t *testing.T) {
 	f := newFixture(t, func(o *httpapi.Options) { o.Worker = kit })
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	kit.Every(ctx, worker.Loop{Name: "made_up", Every: 1, Final: true, Do: func(context.Context) error { return errors.New("no luck") }})
+	kit.Every(ctx, worker.Loop{
+		Name: "made_up", Every: 1, Final: true, Do: func(context.Context) error { return errors.New("no luck") },
+	})
 	w := httptest.NewRecorder()
 	f.Internal().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
 	for _, want := range []string{
@@ -56,7 +58,8 @@ func TestWhatIndexesHaveIsShown(t *testing.T) {
 	f.write(t, a+"/was_written", `{}`)
 	f.write(t, b+"/was_written", `{}`)
 	if _, err := f.Indexes.Ensure(t.Context(), j17.TenantOf(f.instance.ID, j17.Prod), &index.Definition{
-		ID: "notes", Type: "note", Rows: func(_ context.Context, _ j17.Tenant, _ j17.StreamID, ids []string) (rows []index.Row, err error) {
+		ID: "notes", Type: "note",
+		Rows: func(_ context.Context, _ j17.Tenant, _ j17.StreamID, ids []string) (rows []index.Row, err error) {
 			for _, id := range ids {
 				rows = append(rows, index.Row{ID: id, Entries: []index.Entry{index.NewEntry(0)}})
 			}
@@ -71,7 +74,9 @@ func TestWhatIndexesHaveIsShown(t *testing.T) {
 	for range 3 {
 		f.write(t, a+"/was_written", `{}`)
 	}
-	for name, want := range map[string]float64{"j17_index_stored_rows": 2, "j17_index_stored_entries": 2, "j17_index_lag_events": 3} {
+	for name, want := range map[string]float64{
+		"j17_index_stored_rows": 2, "j17_index_stored_entries": 2, "j17_index_lag_events": 3,
+	} {
 		if got := f.metric(t, name); got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
@@ -85,7 +90,8 @@ func TestWhatIndexesHaveIsShown(t *testing.T) {
 	leave()
 	w := httptest.NewRecorder()
 	f.Internal().ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/metrics", nil))
-	if w.Code != 200 || strings.Contains(w.Body.String(), "j17_index_stored_rows") || !strings.Contains(w.Body.String(), "\nj17_store_writable 1\n") {
+	if w.Code != 200 || strings.Contains(w.Body.String(), "j17_index_stored_rows") ||
+		!strings.Contains(w.Body.String(), "\nj17_store_writable 1\n") {
 		t.Errorf("%d %.2000s", w.Code, w.Body)
 	}
 }

@@ -17,8 +17,8 @@ const overfullShopsSpec = `{
 	"projections": {"shops": {"for_each": "shop", "sources": {"shop": "$key"}, "select": {"title": "$.shop.title", "a": "$.shop.a", "b": "$.shop.b"}, "index": ["title", ["a", "b"]]}}
 }`
 
-// TestOverfullRowsAroundAPoint: around a point a row that has more entries than a row may have is found as if all of its fields were null, and has an
-// error.
+// TestOverfullRowsAroundAPoint: around a point a row that has more entries than a row may have is found as if all of
+// its fields were null, and has an error.
 func TestOverfullRowsAroundAPoint(t *testing.T) {
 	f := newRows(t, overfullShopsSpec)
 	open := func(n int, title string, items int) string {
@@ -58,8 +58,8 @@ func TestOverfullRowsAroundAPoint(t *testing.T) {
 	}
 }
 
-// TestPagesAroundAPointReadAsMuchAsOthers: a page around a point ends where the aggregates are read that may be for one, also those of rows that filters
-// leave out, and the next one goes on.
+// TestPagesAroundAPointReadAsMuchAsOthers: a page around a point ends where the aggregates are read that may be for
+// one, also those of rows that filters leave out, and the next one goes on.
 func TestPagesAroundAPointReadAsMuchAsOthers(t *testing.T) {
 	const shops, sources, most = 60, 1000, 50_000
 	f := newRows(t, `{

@@ -35,15 +35,21 @@ func (a *API) nodeRoutes() []route {
 	case a.Cluster.Node == "":
 		return []route{
 			{internalSite, post, prefix + "changes", node, need{}, "", a.nodes.pollChanges, operation{
-				id: "pollChanges", about: "Wait for changes of the registry", body: control.Poll{}, gives: control.Update{},
+				id: "pollChanges", about: "Wait for changes of the registry", body: control.Poll{},
+				gives: control.Update{},
 			}},
 			{internalSite, post, prefix + "specs", node, need{}, "", a.nodes.putSpecOfWorker, operation{
 				id: "putSpec", about: "Store a spec that a worker has accepted", body: control.SpecPut{},
 				gives: control.SpecAnswer{},
 			}},
-			{internalSite, get, prefix + "specs/{instance}/{env}/{version}", node, need{}, "", a.nodes.specOfHeadnode, operation{
-				id: "getSpecForWorker", about: "Get a version of a spec", gives: control.SpecAnswer{},
-			}},
+			{
+				internalSite, get, prefix + "specs/{instance}/{env}/{version}", node,
+				need{},
+				"", a.nodes.specOfHeadnode,
+				operation{
+					id: "getSpecForWorker", about: "Get a version of a spec", gives: control.SpecAnswer{},
+				},
+			},
 			{internalSite, post, prefix + "audit", node, need{}, "", a.nodes.auditOfWorker, operation{
 				id: "addRecord", about: "Add a record to the audit log", body: control.Record{},
 			}},
@@ -56,28 +62,58 @@ func (a *API) nodeRoutes() []route {
 				body: file{typeJSON}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{},
 				accepted: wire.SpecPrepared{}, headers: specTag(),
 			}},
-			{internalSite, post, path + "spec/rollback", node, need{in: instance}, "spec.rollback", a.specs.rollBackSpec, operation{
-				id: "rollBackOnWorker", about: "Roll back to an earlier version of the spec", query: trying(),
-				body: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
-			}},
-			{internalSite, post, path + "spec/promote", node, need{in: instance}, "spec.promote", a.specs.promoteSpec, operation{
-				id: "promoteOnWorker", about: "Copy a spec from one environment to another", query: trying(),
-				body: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
-			}},
-			{internalSite, get, path + "projections", node, need{in: instance}, "", a.derived.listProjections, operation{
-				id: "listProjectionsOfWorker", about: "List the projections of an environment", query: inEnvironment(paged()...),
-				gives: wire.Projections{},
-			}},
-			{internalSite, get, path + "backup_settings", node, need{in: instance}, "", a.backups.getBackupSettings, operation{
-				id: "getBackupSettingsOfWorker", about: "Get the backup settings of an instance",
-				gives: wire.BackupSettingsShown{},
-			}},
-			{internalSite, put, path + "backup_settings", node, need{in: instance}, "backup_settings.change", a.backups.changeBackupSettings, operation{
-				id: "changeBackupSettingsOfWorker", about: "Change the backup settings of an instance",
-				query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
-			}},
+			{
+				internalSite, post, path + "spec/rollback", node,
+				need{in: instance},
+				"spec.rollback",
+				a.specs.rollBackSpec,
+				operation{
+					id: "rollBackOnWorker", about: "Roll back to an earlier version of the spec", query: trying(),
+					body: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{},
+					headers: specTag(),
+				},
+			},
+			{
+				internalSite, post, path + "spec/promote", node,
+				need{in: instance},
+				"spec.promote", a.specs.promoteSpec,
+				operation{
+					id: "promoteOnWorker", about: "Copy a spec from one environment to another", query: trying(),
+					body: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{},
+					headers: specTag(),
+				},
+			},
+			{
+				internalSite, get, path + "projections", node,
+				need{in: instance},
+				"", a.derived.listProjections,
+				operation{
+					id: "listProjectionsOfWorker", about: "List the projections of an environment", query: inEnvironment(paged()...),
+					gives: wire.Projections{},
+				},
+			},
+			{
+				internalSite, get, path + "backup_settings", node,
+				need{in: instance},
+				"", a.backups.getBackupSettings,
+				operation{
+					id: "getBackupSettingsOfWorker", about: "Get the backup settings of an instance",
+					gives: wire.BackupSettingsShown{},
+				},
+			},
+			{
+				internalSite, put, path + "backup_settings", node,
+				need{in: instance},
+				"backup_settings.change",
+				a.backups.changeBackupSettings,
+				operation{
+					id: "changeBackupSettingsOfWorker", about: "Change the backup settings of an instance",
+					query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
+				},
+			},
 			{internalSite, get, path + "usage", node, need{in: instance}, "", a.instances.usageDays, operation{
-				id: "getUsageOfWorker", about: "Get the usage of an instance, by day", query: span(), gives: wire.Days{},
+				id: "getUsageOfWorker", about: "Get the usage of an instance, by day", query: span(),
+				gives: wire.Days{},
 			}},
 			{internalSite, get, path + "month", node, need{in: instance}, "", a.instances.usageMonth, operation{
 				id: "getMonthOfWorker", about: "Get the usage of an instance against its plan", gives: wire.Used{},
@@ -90,8 +126,9 @@ func (a *API) nodeRoutes() []route {
 				gives: wire.ScrubShown{},
 			}},
 			{internalSite, post, prefix + "scrub", node, need{}, "", a.scrubs.beginScrubOfWorker, operation{
-				id: "beginScrubOfWorker", about: "Start a search for damage on a worker", body: struct{}{}, optional: true,
-				gives: wire.ScrubShown{},
+				id: "beginScrubOfWorker", about: "Start a search for damage on a worker", body: struct{}{},
+				optional: true,
+				gives:    wire.ScrubShown{},
 			}},
 		}
 	}
@@ -164,7 +201,9 @@ func (h *nodeHandlers) specOfHeadnode(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return j17.Errorf(j17.CodeNotFound, "Versions of specs are numbered from 1 on.")
 	}
-	s, err := h.registry.Specs.Version(c.request.Context(), c.request.PathValue("instance"), j17.Environment(c.request.PathValue("env")), version)
+	s, err := h.registry.Specs.Version(
+		c.request.Context(), c.request.PathValue("instance"), j17.Environment(c.request.PathValue("env")), version,
+	)
 	return c.done(w, http.StatusOK, control.SpecAnswer{Spec: s}, err)
 }
 
@@ -187,7 +226,10 @@ func (h *nodeHandlers) listNodes(c *call, w http.ResponseWriter) error {
 	}
 	rows := make([]wire.Node, 0)
 	for _, n := range h.registry.Nodes.All() {
-		row := wire.Node{Name: n.Name, PublicURL: n.PublicURL, InternalURL: n.InternalURL, Version: n.Version, Instances: load[n.Name]}
+		row := wire.Node{
+			Name: n.Name, PublicURL: n.PublicURL, InternalURL: n.InternalURL, Version: n.Version,
+			Instances: load[n.Name],
+		}
 		if !n.SeenAt.IsZero() {
 			seen := n.SeenAt.UTC().Truncate(time.Second)
 			row.SeenAt, row.Writable = &seen, &n.Writable

@@ -15,10 +15,19 @@ func TestObservedFailures(t *testing.T) {
 		method, path, body, route string
 		want                      []string
 	}{
-		{"POST", "/note/global/was_coded", `{"data":{"code":7},` + actor + `}`, "/{type}/{id}/{event}", []string{"data.code: ", "string"}},
+		{
+			"POST", "/note/global/was_coded", `{"data":{"code":7},` + actor + `}`, "/{type}/{id}/{event}",
+			[]string{"data.code: ", "string"},
+		},
 		{"POST", "/note/global", `{"events":[{"type":"was_written","data":{}},{"type":"was_coded","data":{"code":7}}],` + actor + `}`, "/{type}/{id}", []string{": event 1 of the request, counted from 0: data.code: ", "string"}},
-		{"POST", "/note/global/was_written", `{"data":{},"metadata":{}}`, "/{type}/{id}/{event}", []string{"metadata.actor: Missing 'actor'"}},
-		{"POST", "/note/global/secret", `{"data":{},` + actor + `}`, "/{type}/{id}/{event}", []string{"the reply says what is wrong"}},
+		{
+			"POST", "/note/global/was_written", `{"data":{},"metadata":{}}`, "/{type}/{id}/{event}",
+			[]string{"metadata.actor: Missing 'actor'"},
+		},
+		{
+			"POST", "/note/global/secret", `{"data":{},` + actor + `}`, "/{type}/{id}/{event}",
+			[]string{"the reply says what is wrong"},
+		},
 		{"GET", "/note/global?at=x", "", "/{type}/{id}", []string{"'at' must"}},
 		{"GET", "/livez", "", "/livez", nil},
 	} {

@@ -21,15 +21,15 @@ import (
 // openAPIPath is where each host describes itself.
 const openAPIPath = "/_openapi.json"
 
-// maxOwnEvents is how many event types a spec may have for each to have paths of its own in the document. Those of a larger one are
-// described by the general routes of their types, and their schemas stand there all the same.
+// maxOwnEvents is how many event types a spec may have for each to have paths of its own in the document. Those of a
+// larger one are described by the general routes of their types, and their schemas stand there all the same.
 const maxOwnEvents = 2000
 
 // Document is which of the documents there are.
 type Document uint8
 
-// The documents: of the control host, of the hosts of an environment without and with their administration alone, and of the internal
-// listener.
+// The documents: of the control host, of the hosts of an environment without and with their administration alone, and
+// of the internal listener.
 const (
 	ControlDocument Document = iota
 	InstanceDocument
@@ -37,8 +37,9 @@ const (
 	InternalDocument
 )
 
-// OpenAPI returns the OpenAPI document of a host that is reached at a URL; that of an environment with the types of its spec, nil for none.
-// Its size, and what it costs, grows with the spec's text and with the number of paths, which has a bound.
+// OpenAPI returns the OpenAPI document of a host that is reached at a URL; that of an environment with the types of its
+// spec, nil for none. Its size, and what it costs, grows with the spec's text and with the number of paths, which has a
+// bound.
 func OpenAPI(d Document, version, server string, c *spec.Compiled) ([]byte, error) {
 	of := &projection.Declared{Spec: c}
 	if c != nil {
@@ -48,10 +49,13 @@ func OpenAPI(d Document, version, server string, c *spec.Compiled) ([]byte, erro
 	return append(raw, openapi.At(server)...), err
 }
 
-// describe makes a document of the routes that this server has, and of what an environment has; of nothing but the routes without a spec.
-// Its end is missing, which openapi.At has.
+// describe makes a document of the routes that this server has, and of what an environment has; of nothing but the
+// routes without a spec. Its end is missing, which openapi.At has.
 func (a *API) describe(d Document, of *projection.Declared) ([]byte, error) {
-	info := openapi.Info{Version: cmp.Or(a.Version, "dev"), Statuses: StatusOf, Title: "j17", About: "Errors are in the form of RFC 9457."}
+	info := openapi.Info{
+		Version: cmp.Or(a.Version, "dev"), Statuses: StatusOf, Title: "j17",
+		About: "Errors are in the form of RFC 9457.",
+	}
 	info.Headers, info.Problems = headersOfAll(), headersOfProblems()
 	var sites site
 	switch d {
@@ -73,7 +77,8 @@ func (a *API) describe(d Document, of *projection.Declared) ([]byte, error) {
 
 	all := a.routes()
 	for i := range all {
-		if all[i].sites&sites != 0 && !strings.HasPrefix(all[i].pattern, screenPath) { // the dashboard's own files are nothing to program against
+		if all[i].sites&sites != 0 && !strings.HasPrefix(all[i].pattern, screenPath) {
+			// the dashboard's own files are nothing to program against
 			w.add(&all[i])
 		}
 	}
@@ -137,7 +142,8 @@ func (w *describer) add(r *route) {
 			one.Body = &openapi.Content{typeJSON: map[string]any{
 				"type": "object", "additionalProperties": false, "required": []string{"data", "metadata"},
 				"properties": map[string]any{
-					"data": reference(typegen.DataComponent(name, event)), "metadata": w.b.Schema(reflect.TypeFor[wire.Metadata]()),
+					"data":       reference(typegen.DataComponent(name, event)),
+					"metadata":   w.b.Schema(reflect.TypeFor[wire.Metadata]()),
 					"conditions": w.b.Schema(reflect.TypeFor[[]wire.Condition]()),
 				},
 			}}
@@ -158,7 +164,9 @@ func (w *describer) describe(r *route, of *data) openapi.Operation {
 	}
 	headers := headersOf(r)
 	answer := func(status int, about string, content openapi.Content) {
-		described.Answers = append(described.Answers, openapi.Answer{Status: status, About: about, Content: content, Headers: headers})
+		described.Answers = append(described.Answers, openapi.Answer{
+			Status: status, About: about, Content: content, Headers: headers,
+		})
 	}
 	if r.gives != nil || r.accepted == nil {
 		status, about := http.StatusOK, "OK"
@@ -186,8 +194,8 @@ func (w *describer) describe(r *route, of *data) openapi.Operation {
 	return described
 }
 
-// tagOf is the group of operations that a pattern belongs to, where it is about no aggregate type: the first part of its path that names
-// what it is about.
+// tagOf is the group of operations that a pattern belongs to, where it is about no aggregate type: the first part of
+// its path that names what it is about.
 func tagOf(pattern string) string {
 	for _, mount := range []string{adminPrefix, "/api/instances/{instance_}/ops/{env_}/", "/internal/instances/{instance_}/{env_}/", "/internal/control/", "/api/"} {
 		if rest, ok := strings.CutPrefix(pattern, mount); ok {
@@ -233,7 +241,9 @@ func (w *describer) schemas() {
 func agentSchema(types spec.NameSet) any {
 	return map[string]any{
 		"type": "object", "required": []string{"type", "id"},
-		"properties": map[string]any{"type": map[string]any{"type": "string", "enum": types.Sorted()}, "id": map[string]any{"type": "string"}},
+		"properties": map[string]any{
+			"type": map[string]any{"type": "string", "enum": types.Sorted()}, "id": map[string]any{"type": "string"},
+		},
 	}
 }
 
@@ -250,7 +260,8 @@ func (*describer) state(name string) *data {
 
 func reference(schema string) any { return map[string]any{"$ref": "#/components/schemas/" + schema} }
 
-// content describes a shape as a body: of an answer with "ok" before its members. Data that it has are of a schema, nil for any.
+// content describes a shape as a body: of an answer with "ok" before its members. Data that it has are of a schema, nil
+// for any.
 func (w *describer) content(shape any, answer bool, of *data) openapi.Content {
 	schema := func(s any) any {
 		if s == nil {
@@ -268,7 +279,10 @@ func (w *describer) content(shape any, answer bool, of *data) openapi.Content {
 	case form:
 		return openapi.Content{"multipart/form-data": map[string]any{
 			"type": "object", "required": []string{"name", "file"},
-			"properties": map[string]any{"name": map[string]any{"type": "string"}, "file": map[string]any{"type": "string", "contentMediaType": "application/octet-stream"}},
+			"properties": map[string]any{
+				"name": map[string]any{"type": "string"},
+				"file": map[string]any{"type": "string", "contentMediaType": "application/octet-stream"},
+			},
 		}}
 	case linesOf:
 		return openapi.Content{typeLines: schema(s.row)}
@@ -277,7 +291,9 @@ func (w *describer) content(shape any, answer bool, of *data) openapi.Content {
 			"type": "object", "required": []string{s.plural, "next"},
 			"properties": map[string]any{
 				s.plural: map[string]any{"type": "array", "items": schema(s.row)},
-				"next":   map[string]any{"type": []string{"integer", "null"}, "description": "The offset of the next page."},
+				"next": map[string]any{
+					"type": []string{"integer", "null"}, "description": "The offset of the next page.",
+				},
 			},
 		})}
 	case either:
@@ -301,8 +317,10 @@ func (w *describer) shape(t reflect.Type, of *data) any {
 		return w.b.Schema(t)
 	}
 	row, ok := map[reflect.Type]reflect.Type{
-		reflect.TypeFor[wire.Rows](): reflect.TypeFor[wire.Row](), reflect.TypeFor[wire.Nearby](): reflect.TypeFor[wire.NearbyRow](),
-		reflect.TypeFor[wire.Within](): reflect.TypeFor[wire.WithinRow](), reflect.TypeFor[wire.Containing](): reflect.TypeFor[wire.ContainingRow](),
+		reflect.TypeFor[wire.Rows]():       reflect.TypeFor[wire.Row](),
+		reflect.TypeFor[wire.Nearby]():     reflect.TypeFor[wire.NearbyRow](),
+		reflect.TypeFor[wire.Within]():     reflect.TypeFor[wire.WithinRow](),
+		reflect.TypeFor[wire.Containing](): reflect.TypeFor[wire.ContainingRow](),
 	}[t]
 	switch {
 	case ok:
@@ -353,7 +371,9 @@ func areaSchema() map[string]any {
 	rings := list(list(position, vertices), 1)
 	polygon := object("Polygon", map[string]any{"coordinates": rings})
 	several := object("MultiPolygon", map[string]any{"coordinates": list(rings, 1)})
-	return map[string]any{"oneOf": []any{polygon, several, object("Feature", map[string]any{"geometry": map[string]any{"oneOf": []any{polygon, several}}})}}
+	return map[string]any{"oneOf": []any{polygon, several, object("Feature", map[string]any{
+		"geometry": map[string]any{"oneOf": []any{polygon, several}},
+	})}}
 }
 
 // headersOf are the headers that the answer to a route may have beside those of all answers.
@@ -447,11 +467,17 @@ func (p *parameter) schema() map[string]any {
 	case day:
 		return map[string]any{"type": "string", "examples": []string{"2026-11-21", "2026-11-21T08:00:00Z"}}
 	case position:
-		return map[string]any{"type": "string", "pattern": `^[0-9]{13}-[0-9]+$`, "examples": []string{"1706789012345-0"}}
+		return map[string]any{
+			"type": "string", "pattern": `^[0-9]{13}-[0-9]+$`, "examples": []string{"1706789012345-0"},
+		}
 	case positionOrZero:
-		return map[string]any{"type": "string", "pattern": `^(0|[0-9]{13}-[0-9]+)$`, "examples": []string{"0", "1706789012345-0"}}
+		return map[string]any{
+			"type": "string", "pattern": `^(0|[0-9]{13}-[0-9]+)$`, "examples": []string{"0", "1706789012345-0"},
+		}
 	case positionOrNow:
-		return map[string]any{"type": "string", "pattern": `^(now|[0-9]{13}-[0-9]+)$`, "examples": []string{"now", "1706789012345-0"}}
+		return map[string]any{
+			"type": "string", "pattern": `^(now|[0-9]{13}-[0-9]+)$`, "examples": []string{"now", "1706789012345-0"},
+		}
 	case agent:
 		return map[string]any{"type": "string", "pattern": "^[^:]+:.+$", "examples": []string{"user:global"}}
 	case uuidText:

@@ -27,7 +27,8 @@ import (
 	"j17/internal/edge/openapi"
 )
 
-// valid checks a document with somebody else's validator: against the schema of OpenAPI 3.1, and that all references lead somewhere.
+// valid checks a document with somebody else's validator: against the schema of OpenAPI 3.1, and that all references
+// lead somewhere.
 func valid(tb testing.TB, raw []byte) {
 	tb.Helper()
 	doc, err := libopenapi.NewDocument(raw)
@@ -65,8 +66,9 @@ type promise struct {
 	answers  responses.ResponseBodyValidator
 }
 
-// promises has the documents that answers are held against, that of the internal listener once for who has workers and once for a worker.
-// Each is read once for all tests, when the first asks for it, since that takes far longer than to hold an answer against it.
+// promises has the documents that answers are held against, that of the internal listener once for who has workers and
+// once for a worker. Each is read once for all tests, when the first asks for it, since that takes far longer than to
+// hold an answer against it.
 type promises struct{ control, instance, admin, headnode, worker func() (*promise, error) }
 
 var promised = promises{
@@ -80,7 +82,8 @@ var promised = promises{
 // strictly says how answers are held against a document: every header but those of the transport has to be described.
 func strictly() []config.Option {
 	return []config.Option{config.WithStrictMode(), config.WithFormatAssertions(), config.WithStrictIgnoredHeadersExtra(
-		"Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Content-Encoding", "Content-Security-Policy", "Referrer-Policy", "Trailer",
+		"Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Content-Encoding", "Content-Security-Policy",
+		"Referrer-Policy", "Trailer",
 		"X-Content-Type-Options", "Cross-Origin-Opener-Policy",
 		"Access-Control-Allow-Headers", "Access-Control-Allow-Methods", "Access-Control-Max-Age",
 	)}
@@ -90,7 +93,8 @@ func strictly() []config.Option {
 func reader(d httpapi.Document, cluster *httpapi.Cluster) func() (*promise, error) {
 	return sync.OnceValues(func() (*promise, error) {
 		api := httpapi.API{Options: httpapi.Options{
-			Cluster: cluster, AdvanceClock: func(context.Context, time.Duration) (time.Time, error) { return time.Time{}, nil },
+			Cluster:      cluster,
+			AdvanceClock: func(context.Context, time.Duration) (time.Time, error) { return time.Time{}, nil },
 		}}
 		raw, err := api.Describe(d)
 		if err != nil {
@@ -111,8 +115,8 @@ func reader(d httpapi.Document, cluster *httpapi.Cluster) func() (*promise, erro
 	})
 }
 
-// withTrials is a document in which what comes in place of a success where nothing is written is an answer of each operation that has it, so
-// that answers are held against it too.
+// withTrials is a document in which what comes in place of a success where nothing is written is an answer of each
+// operation that has it, so that answers are held against it too.
 func withTrials(raw []byte) ([]byte, error) {
 	type operation = map[string]any
 	var d map[string]any
@@ -125,14 +129,18 @@ func withTrials(raw []byte) ([]byte, error) {
 	if err := stderrors.Join(json.Unmarshal(raw, &d), json.Unmarshal(raw, &of)); err != nil {
 		return nil, err
 	}
-	ok := map[string]any{"type": "object", "required": []string{"ok"}, "properties": map[string]any{"ok": map[string]any{"const": true}}}
+	ok := map[string]any{
+		"type": "object", "required": []string{"ok"}, "properties": map[string]any{"ok": map[string]any{"const": true}},
+	}
 	for _, path := range of.Paths {
 		for _, op := range path {
 			answers, given := op["responses"].(map[string]any)
 			if trial := op[openapi.Trial]; trial != nil && given {
 				answers["200"] = map[string]any{
 					"description": "OK", "headers": of.Components.Responses["writeEvent.201"]["headers"],
-					"content": map[string]any{"application/json": map[string]any{"schema": map[string]any{"allOf": []any{ok, trial}}}},
+					"content": map[string]any{
+						"application/json": map[string]any{"schema": map[string]any{"allOf": []any{ok, trial}}},
+					},
 				}
 			}
 		}
@@ -188,8 +196,9 @@ func holdTo(tb testing.TB, of func() (*promise, error), r *http.Request, path st
 	}
 }
 
-// broken tells where an answer is not what is said of the operation at a path: its status, its headers, its media type, and its
-// body, which has no member that is not described. At "" nothing is described, and the answer has to be an error like those of others.
+// broken tells where an answer is not what is said of the operation at a path: its status, its headers, its media type,
+// and its body, which has no member that is not described. At "" nothing is described, and the answer has to be an
+// error like those of others.
 func (p *promise) broken(r *http.Request, path string, a answer) []string {
 	// What is not described is as it is everywhere.
 	if path == "" {
@@ -284,7 +293,8 @@ func (p *promise) head(r *http.Request, get *v3.Operation, path string, a answer
 	}
 	var all []string
 	media, _, _ := strings.Cut(a.header.Get("Content-Type"), ";")
-	if known := orderedmap.Len(said.Content) > 0 && said.Content.GetOrZero(media) != nil; !known && (media != "" || orderedmap.Len(said.Content) > 0) {
+	if known := orderedmap.Len(said.Content) > 0 && said.Content.GetOrZero(media) != nil; !known &&
+		(media != "" || orderedmap.Len(said.Content) > 0) {
 		all = append(all, fmt.Sprintf("HEAD %s, %s: the content type %q is not described", path, status, media))
 	}
 	if a.body != "" {
@@ -293,7 +303,8 @@ func (p *promise) head(r *http.Request, get *v3.Operation, path string, a answer
 	return append(all, headers(r, said.Headers, path, a)...)
 }
 
-// methods tells where the answer to OPTIONS, which nothing describes by itself, is none that says which methods there are.
+// methods tells where the answer to OPTIONS, which nothing describes by itself, is none that says which methods there
+// are.
 func (p *promise) methods(r *http.Request, a answer) []string {
 	var all []string
 	if a.status != http.StatusNoContent || a.body != "" || a.header.Get("Content-Type") != "" {

@@ -24,8 +24,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the documents have into testdata")
 
-// TestOpenAPIStaysTheSame compares the documents of all kinds with a file in testdata, texts left out. A line is an operation, a component or a
-// property of one, and begins with the letters of the documents that have it.
+// TestOpenAPIStaysTheSame compares the documents of all kinds with a file in testdata, texts left out. A line is an
+// operation, a component or a property of one, and begins with the letters of the documents that have it.
 func TestOpenAPIStaysTheSame(t *testing.T) {
 	var head strings.Builder
 	in := map[string][]byte{}
@@ -45,12 +45,17 @@ func TestOpenAPIStaysTheSame(t *testing.T) {
 		o.AdvanceClock = func(context.Context, time.Duration) (time.Time, error) { return time.Time{}, nil }
 		o.Cluster = &httpapi.Cluster{}
 	})
-	for i, d := range []httpapi.Document{httpapi.ControlDocument, httpapi.InstanceDocument, httpapi.AdminDocument, httpapi.InternalDocument} {
+	for i, d := range []httpapi.Document{
+		httpapi.ControlDocument, httpapi.InstanceDocument, httpapi.AdminDocument, httpapi.InternalDocument,
+	} {
 		raw, err := f.Describe(d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		add(i, []string{"the control plane", "an environment", "the administration of one", "the internal listener"}[i], raw)
+		add(
+			i, []string{"the control plane", "an environment", "the administration of one", "the internal listener"}[i],
+			raw,
+		)
 	}
 
 	// What the parts of a spec add.

@@ -16,12 +16,14 @@ import (
 	"j17/internal/edge/httpapi"
 )
 
-// TestAnswersOfAllReads asks for everything that can be read on each of the listeners: as it is, compressed, only for its head, and for the
-// methods that there are. Each answer is held against what its document says of it.
+// TestAnswersOfAllReads asks for everything that can be read on each of the listeners: as it is, compressed, only for
+// its head, and for the methods that there are. Each answer is held against what its document says of it.
 func TestAnswersOfAllReads(t *testing.T) {
 	a := administer(t)
 	text := strings.Repeat("all work and no play ", 100) // enough to be compressed
-	a.do(t, "POST", "/note/"+noteID+"/was_written", `{"data":{"text":"`+text+`"},`+actor+`}`).wants(t, http.StatusCreated)
+	a.do(t, "POST", "/note/"+noteID+"/was_written", `{"data":{"text":"`+text+`"},`+actor+`}`).wants(
+		t, http.StatusCreated,
+	)
 	given, compressed := 0, 0
 	for d := range httpapi.Sites() {
 		for _, pattern := range a.reads(t, d) {
@@ -31,7 +33,9 @@ func TestAnswersOfAllReads(t *testing.T) {
 			} else if strings.HasPrefix(pattern, "/_admin/") {
 				token = a.admin
 			}
-			for _, c := range []struct{ method, accept string }{{"GET", "identity"}, {"GET", "zstd"}, {"HEAD", "identity"}, {"OPTIONS", "identity"}} {
+			for _, c := range []struct{ method, accept string }{
+				{"GET", "identity"}, {"GET", "zstd"}, {"HEAD", "identity"}, {"OPTIONS", "identity"},
+			} {
 				if c.method == "GET" && strings.HasSuffix(pattern, "/stream") {
 					continue // it has no end
 				}
@@ -39,7 +43,10 @@ func TestAnswersOfAllReads(t *testing.T) {
 				if d == httpapi.InternalDocument {
 					got = a.inside(t, c.method, a.target(pattern), "X-Node-Secret: "+a.registry.Secrets.NodeSecret())
 				} else {
-					got = a.do(t, c.method, a.target(pattern), "", "Host: "+host, "Authorization: Bearer "+token, "Accept-Encoding: "+c.accept)
+					got = a.do(
+						t, c.method, a.target(pattern), "", "Host: "+host, "Authorization: Bearer "+token,
+						"Accept-Encoding: "+c.accept,
+					)
 				}
 				if got.status < 300 {
 					given++
@@ -56,7 +63,8 @@ func TestAnswersOfAllReads(t *testing.T) {
 	}
 }
 
-// TestMoreThatSucceeds asks for what other tests have no reason to ask for. Each answer is held against what its document says of it.
+// TestMoreThatSucceeds asks for what other tests have no reason to ask for. Each answer is held against what its
+// document says of it.
 func TestMoreThatSucceeds(t *testing.T) {
 	a := administer(t)
 	event := `"data":{"text":"x"},` + actor
@@ -72,7 +80,9 @@ func TestMoreThatSucceeds(t *testing.T) {
 	given := a.ops(t, "GET", "audit/merkle-proof/"+of+"/0", "")
 	given.wants(t, 200)
 	p := decoded[shapes.InclusionProof](t, given, 200)
-	check, err := json.Marshal(map[string]any{"leaf_hash": p.LeafHash, "index": p.Index, "size": p.Size, "proof": p.Proof, "root": p.Root})
+	check, err := json.Marshal(map[string]any{
+		"leaf_hash": p.LeafHash, "index": p.Index, "size": p.Size, "proof": p.Proof, "root": p.Root,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +114,8 @@ func TestAnswersToNodes(t *testing.T) {
 				continue // they are there without nodes
 			}
 			for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
-				if got := a.inside(t, method, a.target(pattern), secret); got.status == http.StatusUnauthorized || got.status == http.StatusForbidden {
+				if got := a.inside(t, method, a.target(pattern), secret); got.status == http.StatusUnauthorized ||
+					got.status == http.StatusForbidden {
 					t.Errorf("%s %s: %d %s", method, pattern, got.status, got.body)
 				}
 			}
@@ -140,24 +151,42 @@ func TestOtherAnswersBreakThePromise(t *testing.T) {
 		answer
 		breaks bool
 	}{
-		"as described":               {"GET", path, answer{200, head("application/json", "Etag"), body}, false},
-		"an error":                   {"GET", path, answer{404, head("application/problem+json"), problem}, false},
-		"current":                    {"GET", path, answer{304, head("", "Etag"), ""}, false},
-		"an error of no route":       {"GET", "", answer{404, head("application/problem+json"), problem}, false},
-		"another status":             {"GET", path, answer{201, head("application/json"), body}, true},
-		"another media type":         {"GET", path, answer{200, head("text/plain"), body}, true},
-		"a member too few":           {"GET", path, answer{200, head("application/json"), `{"ok":true}`}, true},
-		"a member too many":          {"GET", path, answer{200, head("application/json"), `{"ok":true,"length":1,"size":1}`}, true},
-		"another kind":               {"GET", path, answer{200, head("application/json"), `{"ok":true,"length":"1"}`}, true},
-		"another header":             {"GET", path, answer{200, head("application/json", "X-J17-Next"), body}, true},
-		"another code":               {"GET", path, answer{404, head("application/problem+json"), strings.Replace(problem, "not_found", "gone", 1)}, true},
-		"no route, and no error":     {"GET", "", answer{200, head("application/json"), `{"ok":true,"data":1}`}, true},
-		"no path":                    {"GET", "/{type}/x", answer{200, head("application/json"), body}, true},
-		"a line that is none":        {"GET", "/{type}/{id}/events", answer{200, head("application/x-ndjson"), `{"stream_id":"1"}` + "\n"}, true},
-		"compressed":                 {"GET", path, zipped(body), false},
-		"compressed, and too many":   {"GET", path, zipped(`{"ok":true,"length":1,"size":1}`), true},
-		"not what it says":           {"GET", path, answer{200, http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {"zstd"}}, body}, true},
-		"an unknown encoding":        {"GET", path, answer{200, http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {"br"}}, body}, true},
+		"as described":         {"GET", path, answer{200, head("application/json", "Etag"), body}, false},
+		"an error":             {"GET", path, answer{404, head("application/problem+json"), problem}, false},
+		"current":              {"GET", path, answer{304, head("", "Etag"), ""}, false},
+		"an error of no route": {"GET", "", answer{404, head("application/problem+json"), problem}, false},
+		"another status":       {"GET", path, answer{201, head("application/json"), body}, true},
+		"another media type":   {"GET", path, answer{200, head("text/plain"), body}, true},
+		"a member too few":     {"GET", path, answer{200, head("application/json"), `{"ok":true}`}, true},
+		"a member too many": {
+			"GET", path, answer{200, head("application/json"), `{"ok":true,"length":1,"size":1}`}, true,
+		},
+		"another kind": {
+			"GET", path, answer{200, head("application/json"), `{"ok":true,"length":"1"}`}, true,
+		},
+		"another header": {"GET", path, answer{200, head("application/json", "X-J17-Next"), body}, true},
+		"another code": {
+			"GET", path,
+			answer{404, head("application/problem+json"), strings.Replace(problem, "not_found", "gone", 1)},
+			true,
+		},
+		"no route, and no error": {"GET", "", answer{200, head("application/json"), `{"ok":true,"data":1}`}, true},
+		"no path":                {"GET", "/{type}/x", answer{200, head("application/json"), body}, true},
+		"a line that is none": {
+			"GET", "/{type}/{id}/events", answer{200, head("application/x-ndjson"), `{"stream_id":"1"}` + "\n"}, true,
+		},
+		"compressed":               {"GET", path, zipped(body), false},
+		"compressed, and too many": {"GET", path, zipped(`{"ok":true,"length":1,"size":1}`), true},
+		"not what it says": {
+			"GET", path, answer{
+				200, http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {"zstd"}}, body,
+			}, true,
+		},
+		"an unknown encoding": {
+			"GET", path,
+			answer{200, http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {"br"}}, body},
+			true,
+		},
 		"a head":                     {"HEAD", path, answer{200, head("application/json", "Etag"), ""}, false},
 		"a head of an error":         {"HEAD", path, answer{404, head("application/problem+json"), ""}, false},
 		"a head of what is current":  {"HEAD", path, answer{304, head("", "Etag"), ""}, false},
@@ -166,10 +195,12 @@ func TestOtherAnswersBreakThePromise(t *testing.T) {
 		"a head, another header":     {"HEAD", path, answer{200, head("application/json", "X-J17-Next"), ""}, true},
 		"a head, another media type": {"HEAD", path, answer{200, head("text/plain"), ""}, true},
 		"a head without a type":      {"HEAD", path, answer{200, http.Header{}, ""}, true},
-		"the methods":                {"OPTIONS", "", answer{204, http.Header{"Allow": {"GET"}, "Access-Control-Max-Age": {"1"}}, ""}, false},
-		"the methods of nothing":     {"OPTIONS", "", answer{404, head("application/problem+json"), problem}, false},
-		"the methods, with a body":   {"OPTIONS", "", answer{204, http.Header{"Allow": {"GET"}}, "GET"}, true},
-		"the methods, a header":      {"OPTIONS", "", answer{204, http.Header{"X-Allow": {"GET"}}, ""}, true},
+		"the methods": {
+			"OPTIONS", "", answer{204, http.Header{"Allow": {"GET"}, "Access-Control-Max-Age": {"1"}}, ""}, false,
+		},
+		"the methods of nothing":   {"OPTIONS", "", answer{404, head("application/problem+json"), problem}, false},
+		"the methods, with a body": {"OPTIONS", "", answer{204, http.Header{"Allow": {"GET"}}, "GET"}, true},
+		"the methods, a header":    {"OPTIONS", "", answer{204, http.Header{"X-Allow": {"GET"}}, ""}, true},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), c.method, "/note/x/length", nil)
 		if got := instance.broken(r, c.path, c.answer); (got != nil) != c.breaks {

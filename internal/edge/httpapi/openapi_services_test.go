@@ -36,7 +36,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// provided is an API with all that a server as a whole has. It is made in a bubble of synctest, so that nobody waits in real time.
+// provided is an API with all that a server as a whole has. It is made in a bubble of synctest, so that nobody waits in
+// real time.
 type provided struct {
 	*administration
 	kit       *worker.Kit
@@ -60,19 +61,31 @@ func provide(tb testing.TB) *provided {
 		}
 		p.store, p.kit = st, worker.New(o.Clock, o.Logger)
 		o.Worker = p.kit
-		o.Usage = usage.New(usage.Options{Store: st, Registry: o.Registry, Clock: o.Clock, Logger: o.Logger, Worker: p.kit})
-		o.Scrub = scrub.New(scrub.Options{Store: whole, Log: o.Logs, Clock: o.Clock, Logger: o.Logger, Worker: p.kit, Committed: func() uint64 { return 0 }})
+		o.Usage = usage.New(usage.Options{
+			Store: st, Registry: o.Registry, Clock: o.Clock, Logger: o.Logger, Worker: p.kit,
+		})
+		o.Scrub = scrub.New(scrub.Options{
+			Store: whole, Log: o.Logs, Clock: o.Clock, Logger: o.Logger, Worker: p.kit,
+			Committed: func() uint64 { return 0 },
+		})
 		o.AdvanceClock = func(context.Context, time.Duration) (time.Time, error) { return o.Clock.Now(), nil }
 		p.events = feed.New(feed.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Worker: p.kit})
 		p.indexed(o)
 		p.told(tb.Context(), o)
 		p.kept(tb, o, backups)
-		o.Schedule = schedule.New(schedule.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Worker: p.kit, Execute: o.Engine.ExecuteInOrder})
-		o.Sagas = saga.New(saga.Options{Store: st, Engine: o.Engine, Specs: oneSpec{}, Clock: o.Clock, Logger: o.Logger, Worker: p.kit, Most: 3})
+		o.Schedule = schedule.New(schedule.Options{
+			Store: st, Clock: o.Clock, Logger: o.Logger, Worker: p.kit, Execute: o.Engine.ExecuteInOrder,
+		})
+		o.Sagas = saga.New(saga.Options{
+			Store: st, Engine: o.Engine, Specs: oneSpec{}, Clock: o.Clock, Logger: o.Logger, Worker: p.kit, Most: 3,
+		})
 		o.Attention = attention.New(tb.Context(), attention.Options{
-			Store: st, Engine: o.Engine, Registry: o.Registry, Deploy: o.Deploy, Usage: o.Usage, Schedule: o.Schedule, Sagas: o.Sagas, Listeners: o.Listeners,
-			Projections: o.Projections, Places: o.Places, Tagging: o.Tagging, Backups: o.Backups, Checkpoints: o.Checkpoints, Erasures: o.Erasures,
-			Scrub: o.Scrub, Disk: func() (free, total uint64, err error) { return 1 << 40, 1 << 41, nil }, Clock: o.Clock, Logger: o.Logger,
+			Store: st, Engine: o.Engine, Registry: o.Registry, Deploy: o.Deploy, Usage: o.Usage, Schedule: o.Schedule,
+			Sagas: o.Sagas, Listeners: o.Listeners,
+			Projections: o.Projections, Places: o.Places, Tagging: o.Tagging, Backups: o.Backups,
+			Checkpoints: o.Checkpoints, Erasures: o.Erasures,
+			Scrub: o.Scrub, Disk: func() (free, total uint64, err error) { return 1 << 40, 1 << 41, nil },
+			Clock: o.Clock, Logger: o.Logger,
 		})
 	})
 	return p
@@ -81,19 +94,25 @@ func provide(tb testing.TB) *provided {
 // indexed adds projections with indexes, and deployments that wait for them.
 func (p *provided) indexed(o *httpapi.Options) {
 	p.builds = build.New(build.Options{Store: p.store, Clock: o.Clock, Worker: p.kit, Logger: o.Logger})
-	o.Indexes = index.New(index.Options{Store: p.store, Feed: p.events, Build: p.builds, Clock: o.Clock, Worker: p.kit, Logger: o.Logger})
+	o.Indexes = index.New(index.Options{
+		Store: p.store, Feed: p.events, Build: p.builds, Clock: o.Clock, Worker: p.kit, Logger: o.Logger,
+	})
 	p.views = projection.New(projection.Options{
-		Store: p.store, Engine: o.Engine, Indexes: o.Indexes, Places: o.Places, Clock: o.Clock, Logger: o.Logger, Worker: p.kit,
+		Store: p.store, Engine: o.Engine, Indexes: o.Indexes, Places: o.Places, Clock: o.Clock, Logger: o.Logger,
+		Worker: p.kit,
 		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
 			return o.Deploy.Hold(ctx, t, f)
 		},
 	})
 	o.Projections = p.views
 	o.Deploy = deploy.New(deploy.Options{
-		Registry: o.Registry, Engine: o.Engine, Blobs: o.Blobs, Clock: o.Clock, Logger: o.Logger, Store: p.store, Worker: p.kit,
+		Registry: o.Registry, Engine: o.Engine, Blobs: o.Blobs, Clock: o.Clock, Logger: o.Logger, Store: p.store,
+		Worker:  p.kit,
 		Settled: p.views.Settled,
 	})
-	o.Deploy.Use(p.views.Part(), part.Part{Deploy: part.Deploy{Adopt: func(ctx context.Context, t j17.Tenant) { p.listeners.Adopted(ctx, t) }}})
+	o.Deploy.Use(p.views.Part(), part.Part{
+		Deploy: part.Deploy{Adopt: func(ctx context.Context, t j17.Tenant) { p.listeners.Adopted(ctx, t) }},
+	})
 }
 
 // told adds listeners.
@@ -119,7 +138,8 @@ func (p *provided) kept(tb testing.TB, o *httpapi.Options, st backup.Storage) {
 			extent, err := p.store.Extent(ctx, t)
 			return extent.Events, root, err
 		},
-		Folder: filepath.Join(tb.TempDir(), "backups"), KeyFile: filepath.Join(tb.TempDir(), "backup.key"), Private: true,
+		Folder: filepath.Join(tb.TempDir(), "backups"), KeyFile: filepath.Join(tb.TempDir(), "backup.key"),
+		Private:   true,
 		Free:      func(string) (free, total uint64, err error) { return 1 << 40, 1 << 41, nil },
 		Committed: func() uint64 { return 0 },
 	})
@@ -152,7 +172,8 @@ type asked struct {
 	method, target, body string
 }
 
-// all asks for one thing after the other, and returns the last answer. Each is held against what its document says of it.
+// all asks for one thing after the other, and returns the last answer. Each is held against what its document says of
+// it.
 func all(tb testing.TB, ask func(tb testing.TB, method, target, body string) answer, requests ...asked) (last answer) {
 	tb.Helper()
 	for _, r := range requests {
@@ -169,7 +190,9 @@ func TestNodesAreAnswered(t *testing.T) {
 		p := provide(t)
 		inside := func(tb testing.TB, method, target, body string) answer {
 			tb.Helper()
-			return p.insideWith(tb, method, "/internal/control/"+target, body, "X-Node-Secret: "+p.registry.Secrets.NodeSecret())
+			return p.insideWith(
+				tb, method, "/internal/control/"+target, body, "X-Node-Secret: "+p.registry.Secrets.NodeSecret(),
+			)
 		}
 		id := p.instance.ID
 		text := func(v any) string {
@@ -184,14 +207,24 @@ func TestNodesAreAnswered(t *testing.T) {
 		// The first that a headnode hears of a worker lets it have the instance.
 		p.Cluster = &httpapi.Cluster{}
 		all(t, inside,
-			asked{200, "POST", "changes", text(control.Poll{Node: control.Node{Name: "n", Identity: "i", Version: "test", PublicURL: "http://n.example", InternalURL: "http://10.0.0.1:17001"}, AtOnce: true})},
-			asked{200, "POST", "specs", text(control.SpecPut{Deployment: control.Deployment{Instance: id, Environment: j17.Prod, Source: []byte(noted(keep, ""))}})},
+			asked{200, "POST", "changes", text(control.Poll{Node: control.Node{
+				Name: "n", Identity: "i", Version: "test", PublicURL: "http://n.example",
+				InternalURL: "http://10.0.0.1:17001",
+			}, AtOnce: true})},
+			asked{200, "POST", "specs", text(control.SpecPut{
+				Deployment: control.Deployment{Instance: id, Environment: j17.Prod, Source: []byte(noted(keep, ""))},
+			})},
 			asked{200, "GET", "specs/" + id + "/prod/1", ""},
-			asked{200, "POST", "audit", text(control.Record{Action: "debug.set", Instance: id, Environment: j17.Prod, Outcome: control.Done})},
+			asked{200, "POST", "audit", text(control.Record{
+				Action: "debug.set", Instance: id, Environment: j17.Prod, Outcome: control.Done,
+			})},
 		)
 
 		p.Cluster = &httpapi.Cluster{Node: "n"}
-		p.registry.Faults.Report(control.Fault{ID: "err_1", Code: j17.CodeInternal, Status: 500, Message: "m", Method: "GET", Route: "/{type}", Path: "/note", Instance: id, Environment: j17.Prod})
+		p.registry.Faults.Report(control.Fault{
+			ID: "err_1", Code: j17.CodeInternal, Status: 500, Message: "m", Method: "GET", Route: "/{type}",
+			Path: "/note", Instance: id, Environment: j17.Prod,
+		})
 		of := "instances/" + id + "/"
 		all(t, inside,
 			asked{201, "POST", of + "spec?environment=staging", noted(keep, "")},
@@ -258,8 +291,8 @@ const indexedSpec = `{"agent_types":["user"],"aggregate_types":{
 	"note":{"events":{"was_written":{"schema":{"type":"object"},"handler":[]}}}},
 	"projections":{"totals":{"for_each":"order","sources":{"order":"$key"},"select":{"total":"$.order.total"},"index":["total"]}}}`
 
-// TestPreparationsAreAnswered prepares a spec and a definition, which wait for their indexes, gives them up, and does all else that takes
-// its time.
+// TestPreparationsAreAnswered prepares a spec and a definition, which wait for their indexes, gives them up, and does
+// all else that takes its time.
 func TestPreparationsAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := provide(t)
@@ -271,7 +304,10 @@ func TestPreparationsAreAnswered(t *testing.T) {
 		all(t, p.staging,
 			asked{200, "GET", "spec/prepared", ""},
 			asked{200, "DELETE", "spec/prepared", ""},
-			asked{202, "POST", "projections?prepare=true", strings.Replace(summary, `"select"`, `"index":["total"],"select"`, 1)},
+			asked{
+				202, "POST", "projections?prepare=true",
+				strings.Replace(summary, `"select"`, `"index":["total"],"select"`, 1),
+			},
 			asked{200, "DELETE", "projections/summary/build", ""},
 			asked{201, "POST", "projections", strings.Replace(summary, `"select"`, `"index":["total"],"select"`, 1)},
 		)
@@ -294,7 +330,10 @@ func TestPlacesAreCompared(t *testing.T) {
 		p.staging(t, "GET", "places", "").wants(t, 200,
 			`{"ok":true,"places":[{"type":"area","geo":"zone","shape":"polygon","status":"ready"},{"type":"shop","geo":"point","shape":"point","status":"ready"}]}`)
 		p.staging(t, "POST", "places/verify", "").wants(t, 200, `{"ok":true,"verified":true,"position":"0","aggregates":0,"entries":0}`)
-		p.inside(t, "GET", "/internal/instances/"+p.instance.ID+"/staging/places", "X-Node-Secret: "+p.registry.Secrets.NodeSecret()).wants(t, 200, `"shape":"polygon"`)
+		p.inside(
+			t, "GET", "/internal/instances/"+p.instance.ID+"/staging/places",
+			"X-Node-Secret: "+p.registry.Secrets.NodeSecret(),
+		).wants(t, 200, `"shape":"polygon"`)
 	})
 }
 
@@ -334,9 +373,14 @@ func TestOthersAreAnswered(t *testing.T) {
 		all(t, ctl,
 			asked{200, "POST", "/_dev/clock/advance", `{"by":"0s"}`},
 			asked{201, "POST", "/api/instances/" + p.instance.ID + "/spec?environment=staging", ordersSpec("")},
-			asked{200, "POST", "/api/instances/" + p.instance.ID + "/spec/rollback?dry_run=true", `{"version":1,"environment":"staging"}`},
+			asked{
+				200, "POST", "/api/instances/" + p.instance.ID + "/spec/rollback?dry_run=true",
+				`{"version":1,"environment":"staging"}`,
+			},
 		)
-		made := decoded[shapes.CheckpointMade](t, all(t, p.staging, asked{202, "POST", "checkpoints", `{"wait":false}`}), 202)
+		made := decoded[shapes.CheckpointMade](t, all(t, p.staging, asked{
+			202, "POST", "checkpoints", `{"wait":false}`,
+		}), 202)
 		all(t, p.staging,
 			asked{200, "GET", "checkpoints/" + made.Checkpoint.ID, ""},
 			asked{200, "GET", "audit/keys", ""},

@@ -13,8 +13,8 @@ import (
 // succeeded has the successes that answers of tests had.
 var succeeded sync.Map
 
-// TestMain runs all tests, and looks then whether each success that the documents describe was the answer to one of them: what no test has
-// asked for may be other than described, or never come.
+// TestMain runs all tests, and looks then whether each success that the documents describe was the answer to one of
+// them: what no test has asked for may be other than described, or never come.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 && held && allRun() {
@@ -48,7 +48,9 @@ func successOf(method, path, status string) string {
 
 // unheld tells of the successes that no answer had.
 func unheld() (complaints []string) {
-	for _, of := range []func() (*promise, error){promised.control, promised.instance, promised.admin, promised.headnode, promised.worker} {
+	for _, of := range []func() (*promise, error){
+		promised.control, promised.instance, promised.admin, promised.headnode, promised.worker,
+	} {
 		p, err := of()
 		if err != nil {
 			return []string{err.Error()}
@@ -57,7 +59,8 @@ func unheld() (complaints []string) {
 			for method, operation := range item.GetOperations().FromOldest() {
 				for status := range operation.Responses.Codes.KeysFromOldest() {
 					success := successOf(strings.ToUpper(method), path, status)
-					if _, found := succeeded.Load(success); !found && strings.HasPrefix(status, "2") && !bySuite(success) {
+					if _, found := succeeded.Load(success); !found && strings.HasPrefix(status, "2") &&
+						!bySuite(success) {
 						complaints = append(complaints, success+": no test has this answer, so nothing holds it against the document")
 					}
 				}
@@ -68,8 +71,8 @@ func unheld() (complaints []string) {
 	return slices.Compact(complaints)
 }
 
-// bySuite reports whether a success is had by the acceptance suite 'dashboard' alone: a retry takes what was given up after its last try, which no
-// fixture here has.
+// bySuite reports whether a success is had by the acceptance suite 'dashboard' alone: a retry takes what was given up
+// after its last try, which no fixture here has.
 func bySuite(success string) bool {
 	return success == "POST attention/retry 200" || success == "POST attention/retry 202"
 }

@@ -51,7 +51,8 @@ func TestOpenAPIOfAllRoutes(t *testing.T) {
 	}
 }
 
-// TestOpenAPIOfAnInstance checks the document of the hosts of an environment: who gets it, and that it has the types of the spec.
+// TestOpenAPIOfAnInstance checks the document of the hosts of an environment: who gets it, and that it has the types of
+// the spec.
 func TestOpenAPIOfAnInstance(t *testing.T) {
 	p := newPlane(t, nil)
 	for _, c := range []struct {
@@ -67,14 +68,17 @@ func TestOpenAPIOfAnInstance(t *testing.T) {
 		{"app-test.j17.example", p.key, 403},
 		{"app-test.j17.example", p.admin, 503},
 	} {
-		if got := p.do(t, "GET", "/_openapi.json", "", "Host: "+c.host, "Authorization: Bearer "+c.token); c.token != "" && got.status != c.want {
+		if got := p.do(
+			t, "GET", "/_openapi.json", "", "Host: "+c.host, "Authorization: Bearer "+c.token,
+		); c.token != "" && got.status != c.want {
 			t.Errorf("%s with %.8q: %d %.200s", c.host, c.token, got.status, got.body)
 		}
 	}
 	first := p.do(t, "GET", "/_openapi.json", "")
 	valid(t, []byte(first.body))
 	d := parsed(t, []byte(first.body))
-	if d.OpenAPI != "3.1.0" || d.Paths["/note/{id}/was_written"]["post"] == nil || d.Components["schemas"]["note.was_written"] == nil || d.Paths["/{type}"] != nil {
+	if d.OpenAPI != "3.1.0" || d.Paths["/note/{id}/was_written"]["post"] == nil ||
+		d.Components["schemas"]["note.was_written"] == nil || d.Paths["/{type}"] != nil {
 		t.Errorf("%.2000s", first.body)
 	}
 	if again := p.do(t, "GET", "/_openapi.json", "", "If-None-Match: "+first.header.Get("ETag")); again.status != 304 {
@@ -85,17 +89,23 @@ func TestOpenAPIOfAnInstance(t *testing.T) {
 	}
 }
 
-// TestCorePages reads the documentation for assistants on the control host, without a credential, and finds it nowhere else.
+// TestCorePages reads the documentation for assistants on the control host, without a credential, and finds it nowhere
+// else.
 func TestCorePages(t *testing.T) {
 	p := newPlane(t, nil)
 	first := p.do(t, "GET", "/llms-core.txt", "", "Host: control.j17.example")
-	if first.status != 200 || first.header.Get("Content-Type") != "text/plain" || len(first.body) > docs.MaxCore || !strings.Contains(first.body, "\nPage: docs/reference/spec.md\n") {
+	if first.status != 200 || first.header.Get("Content-Type") != "text/plain" || len(first.body) > docs.MaxCore ||
+		!strings.Contains(first.body, "\nPage: docs/reference/spec.md\n") {
 		t.Errorf("%d %v %.200s", first.status, first.header, first.body)
 	}
-	if again := p.do(t, "GET", "/llms-core.txt", "", "Host: control.j17.example", "If-None-Match: "+first.header.Get("ETag")); again.status != 304 {
+	if again := p.do(
+		t, "GET", "/llms-core.txt", "", "Host: control.j17.example", "If-None-Match: "+first.header.Get("ETag"),
+	); again.status != 304 {
 		t.Errorf("%d", again.status)
 	}
-	if got := p.do(t, "GET", "/llms-core.txt", "", "Host: app.j17.example", "Authorization: Bearer "+p.key); got.status != 404 {
+	if got := p.do(
+		t, "GET", "/llms-core.txt", "", "Host: app.j17.example", "Authorization: Bearer "+p.key,
+	); got.status != 404 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 }
@@ -123,9 +133,12 @@ func TestOpenAPIOfExamples(t *testing.T) {
 	}
 }
 
-// TestOpenAPIOfLargeSpecs bounds what a document costs, by its size: of the specs with the most types and the most event types.
+// TestOpenAPIOfLargeSpecs bounds what a document costs, by its size: of the specs with the most types and the most
+// event types.
 func TestOpenAPIOfLargeSpecs(t *testing.T) {
-	for _, c := range []struct{ types, events, most int }{{1000, 2, 14 << 20}, {1000, 10, 14 << 20}, {1, 10_000, 3 << 20}, {1, 2000, 7 << 20}} {
+	for _, c := range []struct{ types, events, most int }{
+		{1000, 2, 14 << 20}, {1000, 10, 14 << 20}, {1, 10_000, 3 << 20}, {1, 2000, 7 << 20},
+	} {
 		var b strings.Builder
 		b.WriteString(`{"agent_types":["user"],"aggregate_types":{`)
 		for i := range c.types {
@@ -150,8 +163,8 @@ func TestOpenAPIOfLargeSpecs(t *testing.T) {
 	}
 }
 
-// TestOpenAPIOfReferences: a schema that is little but references to itself does not grow by the name of its component in each of
-// them, and what they lead to is found all the same.
+// TestOpenAPIOfReferences: a schema that is little but references to itself does not grow by the name of its component
+// in each of them, and what they lead to is found all the same.
 func TestOpenAPIOfReferences(t *testing.T) {
 	for name, c := range map[string]struct {
 		references int
@@ -194,7 +207,11 @@ func TestOpenAPIForClients(t *testing.T) {
 		"projections":{"placed":{"for_each":"order","sources":{"order":"$key"},"select":{"sku":"$.order.sku"}}},
 		"listeners":{"books":{"url":"https://example.com/","events":["order.*"]},"search":{"url":"https://example.com/","events":["order.was_paid"],"format":"cloudevents"}}}`).wants(t, 201)
 	ask := func(target string, headers ...string) answer {
-		return a.do(t, "GET", target, "", append([]string{"Host: app-staging.j17.example:8443", "Authorization: Bearer " + a.admin}, headers...)...)
+		return a.do(
+			t, "GET", target, "", append(
+				[]string{"Host: app-staging.j17.example:8443", "Authorization: Bearer " + a.admin}, headers...,
+			)...,
+		)
 	}
 	got := ask("/_openapi.json")
 	got.wants(t, 200)
@@ -213,7 +230,8 @@ func TestOpenAPIForClients(t *testing.T) {
 	}
 	for path, operations := range d.Paths {
 		for _, op := range operations {
-			if len(op.Tags) != 1 || op.Tags[0] == "" || strings.HasPrefix(path, "/order/") != (op.Tags[0] == "order") && path != "/order" {
+			if len(op.Tags) != 1 || op.Tags[0] == "" ||
+				strings.HasPrefix(path, "/order/") != (op.Tags[0] == "order") && path != "/order" {
 				t.Errorf("%s: %v", path, op.Tags)
 			}
 		}
@@ -236,7 +254,8 @@ func TestOpenAPIForClients(t *testing.T) {
 	}
 	books, _ := json.Marshal(d.Webhooks["books"])
 	search, _ := json.Marshal(d.Webhooks["search"])
-	if !strings.Contains(string(books), `"oneOf"`) || !strings.Contains(string(books), "schemas/order.was_placed\"") || !strings.Contains(string(search), `"application/cloudevents+json"`) {
+	if !strings.Contains(string(books), `"oneOf"`) || !strings.Contains(string(books), "schemas/order.was_placed\"") ||
+		!strings.Contains(string(search), `"application/cloudevents+json"`) {
 		t.Errorf("%s\n%s", books, search)
 	}
 
@@ -246,7 +265,9 @@ func TestOpenAPIForClients(t *testing.T) {
 			t.Error("there is no", want)
 		}
 	}
-	if state, _ := json.Marshal(d.Components.Schemas["order._state"]); !strings.Contains(string(state), `"sku":{"type":["string","null"]}`) {
+	if state, _ := json.Marshal(d.Components.Schemas["order._state"]); !strings.Contains(
+		string(state), `"sku":{"type":["string","null"]}`,
+	) {
 		t.Errorf("%s", state)
 	}
 
@@ -259,10 +280,13 @@ func TestOpenAPIForClients(t *testing.T) {
 	}
 	ask("/_openapi.json?part=all").wants(t, 400)
 	ask("/_openapi.json", "If-None-Match: "+got.header.Get("ETag")).wants(t, 304)
-	ask("/_openapi.json", "Host: app-staging.j17.example", "If-None-Match: "+got.header.Get("ETag")).wants(t, 200, `"http://app-staging.j17.example"`)
+	ask("/_openapi.json", "Host: app-staging.j17.example", "If-None-Match: "+got.header.Get("ETag")).wants(
+		t, 200, `"http://app-staging.j17.example"`,
+	)
 }
 
-// TestOpenAPIOfEncryptedServers: the scheme of a server's URL is that of the client's request, which a trusted proxy passes on.
+// TestOpenAPIOfEncryptedServers: the scheme of a server's URL is that of the client's request, which a trusted proxy
+// passes on.
 func TestOpenAPIOfEncryptedServers(t *testing.T) {
 	for _, c := range []struct {
 		encrypted bool

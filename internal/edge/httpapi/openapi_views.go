@@ -60,8 +60,8 @@ func (*describer) result(name string) *data {
 	return &data{name, reference(typegen.ResultComponent(name))}
 }
 
-// takes reports whether lists of a projection take a parameter of ours: there are orders where there are indexes of values, and rows are
-// somewhere where their aggregates have places.
+// takes reports whether lists of a projection take a parameter of ours: there are orders where there are indexes of
+// values, and rows are somewhere where their aggregates have places.
 func (w *describer) takes(p *spec.Projection, name string) bool {
 	switch name {
 	case "order":
@@ -78,7 +78,9 @@ func filtersOf(p *spec.Projection) []openapi.Parameter {
 	var filters []openapi.Parameter
 	add := func(name, about string) {
 		if !slices.ContainsFunc(filters, func(f openapi.Parameter) bool { return f.Name == name }) {
-			filters = append(filters, openapi.Parameter{Name: name, In: "query", About: about, Schema: map[string]any{"type": "string"}})
+			filters = append(filters, openapi.Parameter{
+				Name: name, In: "query", About: about, Schema: map[string]any{"type": "string"},
+			})
 		}
 	}
 	for i := range p.Indexes {
@@ -90,7 +92,9 @@ func filtersOf(p *spec.Projection) []openapi.Parameter {
 			add(field.Name, "Rows with this value in the field.")
 			add(field.Name+".in", "Rows with one of these values, with commas between them.")
 			add(field.Name+".prefix", "Rows whose text begins so.")
-			for suffix, about := range map[string]string{"gt": "greater than", "gte": "not less than", "lt": "less than", "lte": "not greater than"} {
+			for suffix, about := range map[string]string{
+				"gt": "greater than", "gte": "not less than", "lt": "less than", "lte": "not greater than",
+			} {
 				add(field.Name+"."+suffix, "Rows whose value is "+about+" this one.")
 			}
 		}

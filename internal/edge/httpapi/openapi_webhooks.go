@@ -11,8 +11,8 @@ import (
 	"j17/internal/lang/typegen"
 )
 
-// maxOwnWebhooks is how many listeners a spec may have for each to have a webhook of its own in the document, and maxToldEvents how many
-// event types a listener may be told of for each to be described.
+// maxOwnWebhooks is how many listeners a spec may have for each to have a webhook of its own in the document, and
+// maxToldEvents how many event types a listener may be told of for each to be described.
 const (
 	maxOwnWebhooks = 200
 	maxToldEvents  = 50
@@ -50,13 +50,17 @@ func header(name, about string, required bool) openapi.Parameter {
 // message is the schema of what a listener is told in the format of ours.
 func (w *describer) message(l *spec.Listener) any {
 	stored := func(typ, data any) any {
-		return objectSchema(map[string]any{"stream_id": textSchema(), "key": textSchema(), "type": typ, "data": data, "metadata": map[string]any{"type": "object"}})
+		return objectSchema(map[string]any{
+			"stream_id": textSchema(), "key": textSchema(), "type": typ, "data": data,
+			"metadata": map[string]any{"type": "object"},
+		})
 	}
 	event := w.told(l, func(aggregateType, event string) any {
 		return stored(constSchema(event), reference(typegen.DataComponent(aggregateType, event)))
 	}, stored(textSchema(), map[string]any{}))
 	return objectSchema(map[string]any{
-		"id": textSchema(), "listener": constSchema(l.Name), "environment": w.b.Schema(reflect.TypeFor[j17.Environment]()), "event": event,
+		"id": textSchema(), "listener": constSchema(l.Name),
+		"environment": w.b.Schema(reflect.TypeFor[j17.Environment]()), "event": event,
 	})
 }
 
@@ -64,8 +68,10 @@ func (w *describer) message(l *spec.Listener) any {
 func (w *describer) cloudEvent(l *spec.Listener) any {
 	of := func(typ, data any) any {
 		event := objectSchema(map[string]any{
-			"specversion": constSchema("1.0"), "id": textSchema(), "source": textSchema(), "type": typ, "subject": textSchema(),
-			"time": map[string]any{"type": "string", "format": "date-time"}, "datacontenttype": constSchema(typeJSON), "data": data,
+			"specversion": constSchema("1.0"), "id": textSchema(), "source": textSchema(), "type": typ,
+			"subject":         textSchema(),
+			"time":            map[string]any{"type": "string", "format": "date-time"},
+			"datacontenttype": constSchema(typeJSON), "data": data,
 		})
 		properties, _ := event["properties"].(map[string]any)
 		for _, name := range []string{"actor", "target", "correlationid"} {
@@ -84,7 +90,8 @@ func (w *describer) told(l *spec.Listener, each func(aggregateType, event string
 	for _, name := range slices.Sorted(maps.Keys(w.spec.Types)) {
 		t := w.spec.Types[name]
 		for _, event := range slices.Sorted(maps.Keys(t.Events)) {
-			if t.Events[event].System || !slices.ContainsFunc(l.Events, func(p spec.Pattern) bool { return p.Matches(name, event) }) {
+			if t.Events[event].System ||
+				!slices.ContainsFunc(l.Events, func(p spec.Pattern) bool { return p.Matches(name, event) }) {
 				continue
 			}
 			if all = append(all, each(name, event)); len(all) > maxToldEvents {

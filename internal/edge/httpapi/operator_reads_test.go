@@ -24,7 +24,8 @@ func TestOperatorsRead(t *testing.T) {
 
 	// States, as the data plane has them.
 	own := p.do(t, http.MethodGet, "/note/"+id+"0", "")
-	if got := get("aggregates/note/" + id + "0"); got.status != http.StatusOK || got.body != own.body || got.header.Get("ETag") != own.header.Get("ETag") {
+	if got := get("aggregates/note/" + id + "0"); got.status != http.StatusOK || got.body != own.body ||
+		got.header.Get("ETag") != own.header.Get("ETag") {
 		t.Errorf("%d %s, the data plane says %s", got.status, got.body, own.body)
 	}
 	get("aggregates/note/"+id+"0/length").wants(t, http.StatusOK, `"length":3`)
@@ -49,7 +50,8 @@ func TestOperatorsRead(t *testing.T) {
 	}
 	p.do(t, http.MethodGet, "/_events?before="+at[1], "").wants(t, http.StatusOK, at[0], `"next":null`)
 	for query, says := range map[string]string{
-		"before=now&after=0": "'before'", "before=now&wait=1s": "'before'", "before=now&since=1": "'before'", "since=1&after=0": "'since'", "before=soon": "or now",
+		"before=now&after=0": "'before'", "before=now&wait=1s": "'before'", "before=now&since=1": "'before'",
+		"since=1&after=0": "'since'", "before=soon": "or now",
 	} {
 		get("events?"+query).wants(t, http.StatusBadRequest, says)
 	}

@@ -34,21 +34,40 @@ func (h *operatorHandlers) routes() []route {
 		{controlSite, remove, "/api/operators/{id}", operator, manage, "operator.delete", h.deleteOperator, operation{
 			id: "deleteOperator", about: "Delete an operator",
 		}},
-		{controlSite, post, "/api/operators/{id}/password", operator, manage, "operator.set_password", h.resetPassword, operation{
-			id: "resetPassword", about: "Set the password of an operator", body: wire.NewPassword{},
-		}},
-		{controlSite, post, "/api/operators/{id}/revoke_tokens", operator, themselves, "operator.revoke_tokens", h.revokeTokens, operation{
-			id: "revokeTokens", about: "Invalidate all tokens of an operator",
-		}},
-		{controlSite, put, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.grant", h.grant, operation{
-			id: "grantInstance", about: "Grant an operator access to an instance", gives: wire.Operator{},
-		}},
-		{controlSite, remove, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.withdraw", h.withdraw, operation{
-			id: "withdrawInstance", about: "Revoke an operator's access to an instance", gives: wire.Operator{},
-		}},
-		{controlSite, post, "/api/signing_keys/rotate", operator, manage, "signing_key.rotate", h.rotateSigningKey, operation{
-			id: "rotateSigningKey", about: "Rotate the key that signs tokens", body: wire.KeyRotation{}, optional: true,
-		}},
+		{
+			controlSite, post, "/api/operators/{id}/password", operator, manage, "operator.set_password",
+			h.resetPassword,
+			operation{
+				id: "resetPassword", about: "Set the password of an operator", body: wire.NewPassword{},
+			},
+		},
+		{
+			controlSite, post, "/api/operators/{id}/revoke_tokens", operator, themselves, "operator.revoke_tokens",
+			h.revokeTokens,
+			operation{
+				id: "revokeTokens", about: "Invalidate all tokens of an operator",
+			},
+		},
+		{
+			controlSite, put, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.grant", h.grant,
+			operation{
+				id: "grantInstance", about: "Grant an operator access to an instance", gives: wire.Operator{},
+			},
+		},
+		{
+			controlSite, remove, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.withdraw",
+			h.withdraw,
+			operation{
+				id: "withdrawInstance", about: "Revoke an operator's access to an instance", gives: wire.Operator{},
+			},
+		},
+		{
+			controlSite, post, "/api/signing_keys/rotate", operator, manage, "signing_key.rotate", h.rotateSigningKey,
+			operation{
+				id: "rotateSigningKey", about: "Rotate the key that signs tokens", body: wire.KeyRotation{},
+				optional: true,
+			},
+		},
 	}
 }
 
@@ -63,7 +82,9 @@ func (h *operatorHandlers) createOperator(c *call, w http.ResponseWriter) error 
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	op, err := h.registry.Operators.Create(c.actorContext(), control.NewOperator{Email: body.Email, Password: body.Password, Role: control.Role(body.Role), Instances: body.Instances})
+	op, err := h.registry.Operators.Create(c.actorContext(), control.NewOperator{
+		Email: body.Email, Password: body.Password, Role: control.Role(body.Role), Instances: body.Instances,
+	})
 	return c.done(w, http.StatusCreated, op.Wire(), err)
 }
 
@@ -119,7 +140,10 @@ func (h *operatorHandlers) withdraw(c *call, w http.ResponseWriter) error {
 	return h.changeGrant(c, w, h.registry.Operators.Withdraw)
 }
 
-func (*operatorHandlers) changeGrant(c *call, w http.ResponseWriter, change func(ctx context.Context, operatorID, instanceID string) (control.Operator, error)) error {
+func (*operatorHandlers) changeGrant(
+	c *call, w http.ResponseWriter,
+	change func(ctx context.Context, operatorID, instanceID string) (control.Operator, error),
+) error {
 	op, err := change(c.actorContext(), c.request.PathValue("id"), c.request.PathValue("instance"))
 	return c.done(w, http.StatusOK, op.Wire(), err)
 }

@@ -16,7 +16,8 @@ import (
 // none counts no alterations.
 func none() uint64 { return 0 }
 
-// TestAStreamThatCannotBeLookedAt lets the regular look at one live stream panic: that one is ended, and the others are looked at.
+// TestAStreamThatCannotBeLookedAt lets the regular look at one live stream panic: that one is ended, and the others are
+// looked at.
 func TestAStreamThatCannotBeLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newStreams(&API{Options: Options{Logger: slog.New(slog.DiscardHandler)}}, none)
@@ -24,7 +25,10 @@ func TestAStreamThatCannotBeLookedAt(t *testing.T) {
 		var open []*stream
 		for range 4 {
 			conn, _ := net.Pipe()
-			s := &stream{all: all, call: &call{}, control: http.NewResponseController(httptest.NewRecorder()), conn: conn, checked: now, pulse: make(chan struct{}, 1)}
+			s := &stream{
+				all: all, call: &call{}, control: http.NewResponseController(httptest.NewRecorder()), conn: conn,
+				checked: now, pulse: make(chan struct{}, 1),
+			}
 			s.writing.Store(now.UnixNano())
 			all.running[s] = struct{}{}
 			open = append(open, s)

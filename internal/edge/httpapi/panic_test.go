@@ -18,11 +18,14 @@ type panicking struct{}
 // RoundTrip panics.
 func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic("a fault") }
 
-// TestPanicsOfQuestionsToWorkers lets the question to a worker panic, on a goroutine of its own: it is the failure of that request alone.
+// TestPanicsOfQuestionsToWorkers lets the question to a worker panic, on a goroutine of its own: it is the failure of
+// that request alone.
 func TestPanicsOfQuestionsToWorkers(t *testing.T) {
 	p := newPlane(t, nil)
 	p.Cluster = &httpapi.Cluster{Transport: panicking{}}
-	node := control.Node{Name: "n", Identity: "i", Version: "test", PublicURL: "http://n.example", InternalURL: "http://10.0.0.1:17001"}
+	node := control.Node{
+		Name: "n", Identity: "i", Version: "test", PublicURL: "http://n.example", InternalURL: "http://10.0.0.1:17001",
+	}
 	if err := p.registry.Nodes.Register(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +33,8 @@ func TestPanicsOfQuestionsToWorkers(t *testing.T) {
 	p.must(t, 500, "GET", "/api/scrub", "")
 }
 
-// TestAnAnswerThatBreaksOff lets a handler panic behind the beginning of its answer: the client is not told that it has all of it.
+// TestAnAnswerThatBreaksOff lets a handler panic behind the beginning of its answer: the client is not told that it has
+// all of it.
 func TestAnAnswerThatBreaksOff(t *testing.T) {
 	f := newFixture(t, nil)
 	s := httptest.NewUnstartedServer(f.ServeBroken())

@@ -46,8 +46,8 @@ const (
 	further             // parameters of any other name, which are not ours but those of what is read
 )
 
-// parameter is one of the query of a route. It has one reader, by its kind, and the sentence that says what is wrong with a
-// value stands there.
+// parameter is one of the query of a route. It has one reader, by its kind, and the sentence that says what is wrong
+// with a value stands there.
 type parameter struct {
 	name string
 	kind kind
@@ -90,13 +90,17 @@ func paged() []parameter {
 
 func pagedKeys() []parameter {
 	statuses := words(control.KeyActive, control.KeyScheduled, control.KeyRevoked)
-	return append(paged(), parameter{name: "status", kind: choice, choices: statuses, about: "Only keys with this status."})
+	return append(paged(), parameter{
+		name: "status", kind: choice, choices: statuses, about: "Only keys with this status.",
+	})
 }
 
 func pagedSagas() []parameter {
 	return inEnvironment(append(
 		paged(),
-		parameter{name: "status", kind: choice, choices: words(saga.Statuses()...), about: "Only sagas with this status."},
+		parameter{
+			name: "status", kind: choice, choices: words(saga.Statuses()...), about: "Only sagas with this status.",
+		},
 		parameter{name: "type", about: "Only sagas with this name in the spec."},
 	)...)
 }
@@ -112,7 +116,9 @@ func pagedDeliveries() []parameter {
 }
 
 func pagedScheduled() []parameter {
-	return append(paged(), parameter{name: "status", kind: choice, choices: words(schedule.Statuses()...), about: "Only events with this status."})
+	return append(paged(), parameter{
+		name: "status", kind: choice, choices: words(schedule.Statuses()...), about: "Only events with this status.",
+	})
 }
 
 func cursor() parameter {
@@ -159,7 +165,9 @@ func readiness() []parameter {
 }
 
 func span() []parameter {
-	return []parameter{{name: "from", kind: day, about: "The first time."}, {name: "to", kind: day, about: "The last time."}}
+	return []parameter{
+		{name: "from", kind: day, about: "The first time."}, {name: "to", kind: day, about: "The last time."},
+	}
 }
 
 // audited select records of the audit log.
@@ -180,7 +188,10 @@ func anyInstance() parameter {
 
 // inEnvironment adds the environment that a route is about to its other parameters.
 func inEnvironment(more ...parameter) []parameter {
-	return append(more, parameter{name: "environment", kind: choice, choices: words(j17.Environments()...), about: "The environment; prod by default."})
+	return append(more, parameter{
+		name: "environment", kind: choice, choices: words(j17.Environments()...),
+		about: "The environment; prod by default.",
+	})
 }
 
 func compared() []parameter {
@@ -407,7 +418,8 @@ func (p *parameter) fault(v string, now time.Time) string {
 			return "a number of metres greater than 0"
 		}
 	case duration:
-		if d, err := time.ParseDuration(v); err != nil || d < time.Duration(p.least)*time.Second || d > time.Duration(p.most)*time.Second {
+		if d, err := time.ParseDuration(v); err != nil || d < time.Duration(p.least)*time.Second ||
+			d > time.Duration(p.most)*time.Second {
 			return durationFault(p)
 		}
 	}
@@ -499,7 +511,8 @@ func momentOf(v string, now time.Time) (seconds int64, says string) {
 		return 0, must + ". This one looks like milliseconds: divide it by 1000"
 	case err != nil:
 		t, err := time.Parse(time.RFC3339, strings.ToUpper(v))
-		if _, unescaped := time.Parse(time.RFC3339, strings.Replace(strings.ToUpper(v), " ", "+", 1)); err != nil && unescaped == nil {
+		if _, unescaped := time.Parse(time.RFC3339, strings.Replace(strings.ToUpper(v), " ", "+", 1)); err != nil &&
+			unescaped == nil {
 			return 0, must + `. The "+" of an offset is written as %2B in a URL`
 		}
 		if err != nil {

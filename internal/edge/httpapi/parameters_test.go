@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestMoments asks for states and values at times in all forms. The clock of the fixture is at 1,700,000,000, which is 2023-11-14T22:13:20Z.
+// TestMoments asks for states and values at times in all forms. The clock of the fixture is at 1,700,000,000, which is
+// 2023-11-14T22:13:20Z.
 func TestMoments(t *testing.T) {
 	f := newRows(t, rowsSpec)
 	now := f.clock.Now().Unix()
@@ -42,7 +43,9 @@ func TestMoments(t *testing.T) {
 		"2300-01-01T00:00:00Z":        "at most a day ahead",
 		"9999-12-31T23:59:59.999999Z": "at most a day ahead",
 	} {
-		for _, path := range []string{"/note/" + noteA, "/_projections/notes/" + noteA, "/_projections/by_id?note=" + noteA} {
+		for _, path := range []string{
+			"/note/" + noteA, "/_projections/notes/" + noteA, "/_projections/by_id?note=" + noteA,
+		} {
 			sep := "?"
 			if strings.Contains(path, sep) {
 				sep = "&"
@@ -76,27 +79,32 @@ func TestParametersOfOtherSystems(t *testing.T) {
 		"/_projections/notes?note.text=5":            "No index of the projection",
 		"/_projections/by_id?note=global&as_of=2023": "did you mean 'at'?",
 	} {
-		if got := f.do(t, http.MethodGet, target, ""); got.status != http.StatusBadRequest || !strings.Contains(got.member(t, "detail"), says) {
+		if got := f.do(t, http.MethodGet, target, ""); got.status != http.StatusBadRequest ||
+			!strings.Contains(got.member(t, "detail"), says) {
 			t.Errorf("%s: %d %s, want %q", target, got.status, got.body, says)
 		}
 	}
 }
 
-// TestEmptyElementsOfLists sends headers that are lists as proxies make them that join several: empty elements mean nothing.
+// TestEmptyElementsOfLists sends headers that are lists as proxies make them that join several: empty elements mean
+// nothing.
 func TestEmptyElementsOfLists(t *testing.T) {
 	f := newRows(t, rowsSpec)
 	f.write(t, noteA+"/was_written", `{"text":"first"}`)
 	tag := f.do(t, http.MethodGet, "/note/"+noteA, "").header.Get("ETag")
 	for list, want := range map[string]int{
-		", " + tag: 304, `"x",,` + tag: 304, `"x" , , ` + tag + ",": 304, ",," + tag: 304, " \t" + tag + "\t,": 304, `, "x",`: 200,
-		",": 400, " , ,": 400, `"x" "y"`: 400, ", *": 400, "*": 304,
+		", " + tag: 304, `"x",,` + tag: 304, `"x" , , ` + tag + ",": 304, ",," + tag: 304, " \t" + tag + "\t,": 304,
+		`, "x",`: 200,
+		",":      400, " , ,": 400, `"x" "y"`: 400, ", *": 400, "*": 304,
 	} {
 		if got := f.do(t, http.MethodGet, "/note/"+noteA, "", "If-None-Match: "+list); got.status != want {
 			t.Errorf("If-None-Match: %s: %d %s, want %d", list, got.status, got.body, want)
 		}
 	}
 	write := func(list string) int {
-		return f.do(t, http.MethodPost, "/note/"+noteA+"/was_written", `{"data":{},`+actor+`}`, "If-Match: "+list).status
+		return f.do(
+			t, http.MethodPost, "/note/"+noteA+"/was_written", `{"data":{},`+actor+`}`, "If-Match: "+list,
+		).status
 	}
 	if got := write(`, "x",`); got != http.StatusConflict && got != http.StatusPreconditionFailed {
 		t.Errorf("If-Match with another tag: %d", got)
@@ -110,11 +118,13 @@ func TestEmptyElementsOfLists(t *testing.T) {
 func TestPathsThatAreAlmostRight(t *testing.T) {
 	f := newRows(t, rowsSpec)
 	for _, path := range []string{"/note/", "/note/" + noteA + "/", "/_events/", "/_projections/notes/"} {
-		if got := f.do(t, http.MethodGet, path, ""); got.status != http.StatusNotFound || !strings.Contains(got.body, "it ends with a slash") {
+		if got := f.do(t, http.MethodGet, path, ""); got.status != http.StatusNotFound ||
+			!strings.Contains(got.body, "it ends with a slash") {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 	}
-	if got := f.do(t, http.MethodPost, "/_admin/spec", "{}"); got.status != http.StatusMethodNotAllowed || !strings.Contains(got.body, "POST /api/instances/{instance}/spec") {
+	if got := f.do(t, http.MethodPost, "/_admin/spec", "{}"); got.status != http.StatusMethodNotAllowed ||
+		!strings.Contains(got.body, "POST /api/instances/{instance}/spec") {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 }

@@ -135,8 +135,8 @@ func (h *placeHandlers) withinArea(c *call, w http.ResponseWriter) error {
 	return h.answer(c, w, rowsOfPlaces(), func(c *call, a *place.Ask) error { return h.readArea(c, w, a) })
 }
 
-// maxAreaBody bounds the body that has an area. One of as many vertices as there may be has some 400 KiB where each stands in a line of its own
-// with nine digits behind the point.
+// maxAreaBody bounds the body that has an area. One of as many vertices as there may be has some 400 KiB where each
+// stands in a line of its own with nine digits behind the point.
 const maxAreaBody = 2 << 20
 
 // readArea reads the area of the body: GeoJSON, which may be a feature.
@@ -265,7 +265,9 @@ func readPolygon(v string) (geo.Area, error) {
 }
 
 // answer answers a question about places.
-func (h *placeHandlers) answer(c *call, w http.ResponseWriter, takes []parameter, read func(*call, *place.Ask) error) error {
+func (h *placeHandlers) answer(
+	c *call, w http.ResponseWriter, takes []parameter, read func(*call, *place.Ask) error,
+) error {
 	r := c.request
 	a := &place.Ask{Type: r.PathValue("type"), Count: c.query.number("count", defaultCount), Start: c.query["start"]}
 	if word := h.placeWord(c); h.isSingleton(c, word) {
@@ -307,13 +309,15 @@ func (*placeHandlers) placeWord(c *call) string {
 	return c.request.URL.Path[strings.LastIndexByte(c.request.URL.Path, '/')+1:]
 }
 
-// isSingleton reports whether a word for places is that of a singleton, of a spec that has no places: an aggregate like any other.
+// isSingleton reports whether a word for places is that of a singleton, of a spec that has no places: an aggregate like
+// any other.
 func (h *placeHandlers) isSingleton(c *call, word string) bool {
 	sp := h.engine.Spec(c.tenant)
 	return sp != nil && sp.IDs.IsSingleton(word)
 }
 
-// unplaced answers as if the path had no word for places: with the state, or where events are written, which takes a key that may.
+// unplaced answers as if the path had no word for places: with the state, or where events are written, which takes a
+// key that may.
 func (*placeHandlers) unplaced(c *call, w http.ResponseWriter) error {
 	c.query, c.further = nil, nil
 	takes, do := moments(), c.api.reads.aggregate
@@ -331,7 +335,9 @@ func (*placeHandlers) unplaced(c *call, w http.ResponseWriter) error {
 
 // found reads a page.
 func (h *placeHandlers) found(c *call, a *place.Ask) (*place.Page, error) {
-	return fitting(c, func() (*place.Page, error) { return h.places.Page(c.request.Context(), c.tenant, a) }, sizeOfPlaces)
+	return fitting(
+		c, func() (*place.Page, error) { return h.places.Page(c.request.Context(), c.tenant, a) }, sizeOfPlaces,
+	)
 }
 
 // sizeOfPlaces is about how many bytes the answer with a page has.
@@ -352,7 +358,8 @@ func sizeOfPlaces(page *place.Page) int {
 func (*placeHandlers) pageOfPlaces(c *call, w http.ResponseWriter, b []byte, page *place.Page, media string) error {
 	b = appendNext(b, page.Next)
 
-	// The entity tag is that of the rows: a position that has moved on does not change them. What was asked for in a body has none.
+	// The entity tag is that of the rows: a position that has moved on does not change them. What was asked for in a
+	// body has none.
 	sum := sha256.Sum256(b)
 	b = append(b, `,"metadata":{"position":"`...)
 	b = append(page.Position.AppendPosition(b), `"}}`...)
@@ -488,21 +495,25 @@ func (h *placeHandlers) stream(read func(*call, *place.Ask) error) handler {
 		}
 		_, said := c.query["data"]
 		a.Bare = said && !c.query.isSet("data")
-		return c.api.streams.follow(c, w, newLiveRows(c, "Ask for a smaller radius or area.", func(ctx context.Context) (*liveState, error) {
-			page, err := h.places.Page(ctx, c.tenant, a)
-			if err != nil {
-				return nil, err
-			}
-			raws := make([][]byte, len(page.Rows))
-			l := &liveList{whole: page.Next == "", early: page.Early, data: func(n int) ([][]byte, error) { return [][]byte{raws[n]}, nil }}
-			for i := range page.Rows {
-				if raws[i], err = h.appendPlace(c, nil, a, &page.Rows[i]); err != nil {
+		return c.api.streams.follow(c, w,
+			newLiveRows(c, "Ask for a smaller radius or area.", func(ctx context.Context) (*liveState, error) {
+				page, err := h.places.Page(ctx, c.tenant, a)
+				if err != nil {
 					return nil, err
 				}
-				l.add(page.Rows[i].ID, page.Rows[i].Geo, raws[i])
-			}
-			return &liveState{at: page.Position, types: []string{a.Type}, list: l}, nil
-		}))
+				raws := make([][]byte, len(page.Rows))
+				l := &liveList{
+					whole: page.Next == "", early: page.Early,
+					data: func(n int) ([][]byte, error) { return [][]byte{raws[n]}, nil },
+				}
+				for i := range page.Rows {
+					if raws[i], err = h.appendPlace(c, nil, a, &page.Rows[i]); err != nil {
+						return nil, err
+					}
+					l.add(page.Rows[i].ID, page.Rows[i].Geo, raws[i])
+				}
+				return &liveState{at: page.Position, types: []string{a.Type}, list: l}, nil
+			}))
 	}
 }
 

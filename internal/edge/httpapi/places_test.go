@@ -28,7 +28,9 @@ const placesSpec = `{
 func (f *fixture) post(tb testing.TB, typ string, n int, event, data string) string {
 	tb.Helper()
 	id := fmt.Sprintf("0b6e9d4e-6f0a-4f3c-8c53-%012d", n)
-	if got := f.do(tb, "POST", "/"+typ+"/"+id+"/"+event, `{"data":`+data+`,`+actor+`}`); got.status != http.StatusCreated {
+	if got := f.do(
+		tb, "POST", "/"+typ+"/"+id+"/"+event, `{"data":`+data+`,`+actor+`}`,
+	); got.status != http.StatusCreated {
 		tb.Fatalf("%d %s", got.status, got.body)
 	}
 	return id
@@ -81,7 +83,9 @@ func TestPlaces(t *testing.T) {
 	if !strings.Contains(second.body, b) || second.member(t, "next") != "<nil>" {
 		t.Errorf("%d %s", second.status, second.body)
 	}
-	if got := f.do(t, "GET", "/shop/nearby?lat=40.8&lng=-74&start="+url.QueryEscape(next), ""); got.status != http.StatusBadRequest || got.member(t, "path") != "start" {
+	if got := f.do(
+		t, "GET", "/shop/nearby?lat=40.8&lng=-74&start="+url.QueryEscape(next), "",
+	); got.status != http.StatusBadRequest || got.member(t, "path") != "start" {
 		t.Errorf("the cursor of another question: %d %s", got.status, got.body)
 	}
 
@@ -117,7 +121,8 @@ func TestWrongPlaces(t *testing.T) {
 		}
 		got := f.do(t, "POST", target, `{"data":`+data+`,`+actor+`}`)
 		var is struct{ Details json.RawMessage }
-		if err := json.Unmarshal([]byte(got.body), &is); err != nil || got.status != http.StatusBadRequest || string(is.Details) != want {
+		if err := json.Unmarshal([]byte(got.body), &is); err != nil || got.status != http.StatusBadRequest ||
+			string(is.Details) != want {
 			t.Errorf("%s: %d %s, want %s", data, got.status, got.body, want)
 		}
 	}
@@ -142,11 +147,13 @@ func TestFeatures(t *testing.T) {
 	read := func(target string) collection {
 		t.Helper()
 		got := f.do(t, "GET", target, "", "Accept: application/geo+json, application/json;q=0.5")
-		if got.status != http.StatusOK || got.header.Get("Content-Type") != "application/geo+json" || !strings.Contains(strings.Join(got.header.Values("Vary"), ","), "Accept") {
+		if got.status != http.StatusOK || got.header.Get("Content-Type") != "application/geo+json" ||
+			!strings.Contains(strings.Join(got.header.Values("Vary"), ","), "Accept") {
 			t.Fatalf("%d %v %s", got.status, got.header, got.body)
 		}
 		var c collection
-		if err := json.Unmarshal([]byte(got.body), &c); err != nil || c.Type != "FeatureCollection" || c.Metadata.Position == "" {
+		if err := json.Unmarshal([]byte(got.body), &c); err != nil || c.Type != "FeatureCollection" ||
+			c.Metadata.Position == "" {
 			t.Fatalf("%v %s", err, got.body)
 		}
 		return c
@@ -173,18 +180,33 @@ func TestFeatures(t *testing.T) {
 func TestRefusedPlaces(t *testing.T) {
 	f := newRows(t, placesSpec)
 	for target, want := range map[string]string{
-		"/shop/nearby?lng=1": "invalid_parameter lat", "/shop/nearby?lat=1": "invalid_parameter lng", "/shop/nearby?lat=90.1&lng=0": "invalid_parameter lat",
-		"/shop/nearby?lat=0&lng=-181": "invalid_parameter lng", "/shop/nearby?lat=NaN&lng=0": "invalid_parameter lat", "/shop/nearby?lat=1e400&lng=0": "invalid_parameter lat",
-		"/shop/nearby?lat=0x1p3&lng=0": "invalid_parameter lat", "/shop/nearby?lat=&lng=0": "invalid_parameter lat", "/shop/nearby?lat=0&lng=0&radius=0": "invalid_parameter radius",
-		"/shop/nearby?lat=0&lng=0&radius=Inf": "invalid_parameter radius", "/shop/nearby?lat=0&lng=0&radius=1e400": "invalid_parameter radius", "/shop/nearby?lat=0&lng=0&radius=-1": "invalid_parameter radius",
-		"/shop/nearby?lat=0&lng=0&count=0": "invalid_parameter count", "/shop/nearby?lat=0&lng=0&start=x": "invalid_parameter start", "/shop/nearby?lat=0&lng=0&zoom=3": "invalid_parameter zoom",
-		"/shop/nearby?lat=0&lng=0&lat=1": "invalid_parameter lat", "/shop/nearby?lat=0&lng=0&data=maybe": "invalid_parameter data",
+		"/shop/nearby?lng=1": "invalid_parameter lat", "/shop/nearby?lat=1": "invalid_parameter lng",
+		"/shop/nearby?lat=90.1&lng=0": "invalid_parameter lat",
+		"/shop/nearby?lat=0&lng=-181": "invalid_parameter lng", "/shop/nearby?lat=NaN&lng=0": "invalid_parameter lat",
+		"/shop/nearby?lat=1e400&lng=0": "invalid_parameter lat",
+		"/shop/nearby?lat=0x1p3&lng=0": "invalid_parameter lat", "/shop/nearby?lat=&lng=0": "invalid_parameter lat",
+		"/shop/nearby?lat=0&lng=0&radius=0":     "invalid_parameter radius",
+		"/shop/nearby?lat=0&lng=0&radius=Inf":   "invalid_parameter radius",
+		"/shop/nearby?lat=0&lng=0&radius=1e400": "invalid_parameter radius",
+		"/shop/nearby?lat=0&lng=0&radius=-1":    "invalid_parameter radius",
+		"/shop/nearby?lat=0&lng=0&count=0":      "invalid_parameter count",
+		"/shop/nearby?lat=0&lng=0&start=x":      "invalid_parameter start",
+		"/shop/nearby?lat=0&lng=0&zoom=3":       "invalid_parameter zoom",
+		"/shop/nearby?lat=0&lng=0&lat=1":        "invalid_parameter lat",
+		"/shop/nearby?lat=0&lng=0&data=maybe":   "invalid_parameter data",
 		"/area/containing?lat=0&lng=0&radius=1": "invalid_parameter radius",
-		"/shop/within":                          "invalid_parameter box", "/shop/within?box=1,2,3": "invalid_parameter box", "/shop/within?box=1,2,3,4,5": "invalid_parameter box", "/shop/within?box=2,0,1,1": "invalid_parameter box",
-		"/shop/within?box=0,0,1,181": "invalid_parameter box", "/shop/within?box=0,0,1,x": "invalid_parameter box", "/shop/within?box=0,0,1,1&polygon=0,0,0,1,1,1": "invalid_parameter polygon",
-		"/shop/within?polygon=0,0,1,1": "invalid_parameter polygon", "/shop/within?polygon=0,0,1,1,1,0,0,1": "invalid_parameter polygon", "/shop/within?polygon=0,0,0,1,1": "invalid_parameter polygon",
-		"/shop/within?polygon=0,0,0,1,91,1": "invalid_parameter polygon", "/shop/within?polygon=": "invalid_parameter polygon",
-		"/note/nearby?lat=0&lng=0": "no_geo <nil>", "/area/nearby?lat=0&lng=0": "no_geo <nil>", "/shop/containing?lat=0&lng=0": "no_geo <nil>", "/area/within?box=0,0,1,1": "no_geo <nil>",
+		"/shop/within":                          "invalid_parameter box",
+		"/shop/within?box=1,2,3":                "invalid_parameter box",
+		"/shop/within?box=1,2,3,4,5":            "invalid_parameter box",
+		"/shop/within?box=2,0,1,1":              "invalid_parameter box",
+		"/shop/within?box=0,0,1,181":            "invalid_parameter box", "/shop/within?box=0,0,1,x": "invalid_parameter box", "/shop/within?box=0,0,1,1&polygon=0,0,0,1,1,1": "invalid_parameter polygon",
+		"/shop/within?polygon=0,0,1,1":         "invalid_parameter polygon",
+		"/shop/within?polygon=0,0,1,1,1,0,0,1": "invalid_parameter polygon",
+		"/shop/within?polygon=0,0,0,1,1":       "invalid_parameter polygon",
+		"/shop/within?polygon=0,0,0,1,91,1":    "invalid_parameter polygon",
+		"/shop/within?polygon=":                "invalid_parameter polygon",
+		"/note/nearby?lat=0&lng=0":             "no_geo <nil>", "/area/nearby?lat=0&lng=0": "no_geo <nil>",
+		"/shop/containing?lat=0&lng=0": "no_geo <nil>", "/area/within?box=0,0,1,1": "no_geo <nil>",
 		"/ghost/nearby?lat=0&lng=0": "unknown_aggregate_type <nil>",
 	} {
 		got := f.do(t, "GET", target, "")
@@ -198,7 +220,9 @@ func TestRefusedPlaces(t *testing.T) {
 
 	// A singleton may be called so where there are no places.
 	f = newRows(t, `{"agent_types":["user"],"singletons":["nearby"],"aggregate_types":{"note":{"events":{"was_written":{"schema":{},"handler":[{"set":{"target":"","value":"$.data"}}]}}}}}`)
-	if got := f.do(t, "POST", "/note/nearby/was_written", `{"data":{"n":1},`+actor+`}`); got.status != http.StatusCreated {
+	if got := f.do(
+		t, "POST", "/note/nearby/was_written", `{"data":{"n":1},`+actor+`}`,
+	); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://app.j17.example/note/nearby?length=1", nil)
@@ -212,8 +236,8 @@ func TestRefusedPlaces(t *testing.T) {
 	}
 }
 
-// TestLongPolygons asks with as many vertices as events may have, and with one more: both are answered as everything else is. Nothing but a
-// polygon is as long.
+// TestLongPolygons asks with as many vertices as events may have, and with one more: both are answered as everything
+// else is. Nothing but a polygon is as long.
 func TestLongPolygons(t *testing.T) {
 	f := newRows(t, placesSpec)
 	in := f.post(t, "shop", 1, "was_opened", `{"at":{"lat":40.70,"lng":-74}}`)
@@ -235,13 +259,23 @@ func TestLongPolygons(t *testing.T) {
 	for name, c := range map[string]struct {
 		method, target, header, want string
 	}{
-		"a vertex too many":           {"GET", "/shop/within?polygon=" + circle(10_001), "", "400 invalid_parameter polygon"},
-		"a long question":             {"GET", "/shop/nearby?lat=0&lng=0&start=" + long, "", "431 header_too_large <nil>"},
-		"a long path":                 {"GET", "/" + long + "/within?box=0,0,1,1", "", "431 header_too_large <nil>"},
-		"a long polygon of a stream":  {"GET", "/shop/within/stream?polygon=" + circle(10_000), "", "431 header_too_large <nil>"},
-		"a long write":                {"POST", "/shop/within?x=" + long, "", "431 header_too_large <nil>"},
-		"a long field":                {"GET", "/shop/nearby?lat=0&lng=0", "X-Note: " + long, "431 header_too_large <nil>"},
-		"a long field with a polygon": {"GET", "/shop/within?polygon=" + circle(10_000), "X-Note: " + long, "431 header_too_large <nil>"},
+		"a vertex too many": {
+			"GET", "/shop/within?polygon=" + circle(10_001), "", "400 invalid_parameter polygon",
+		},
+		"a long question": {
+			"GET", "/shop/nearby?lat=0&lng=0&start=" + long, "", "431 header_too_large <nil>",
+		},
+		"a long path": {"GET", "/" + long + "/within?box=0,0,1,1", "", "431 header_too_large <nil>"},
+		"a long polygon of a stream": {
+			"GET", "/shop/within/stream?polygon=" + circle(10_000), "", "431 header_too_large <nil>",
+		},
+		"a long write": {"POST", "/shop/within?x=" + long, "", "431 header_too_large <nil>"},
+		"a long field": {
+			"GET", "/shop/nearby?lat=0&lng=0", "X-Note: " + long, "431 header_too_large <nil>",
+		},
+		"a long field with a polygon": {
+			"GET", "/shop/within?polygon=" + circle(10_000), "X-Note: " + long, "431 header_too_large <nil>",
+		},
 	} {
 		var headers []string
 		if c.header != "" {
@@ -251,7 +285,8 @@ func TestLongPolygons(t *testing.T) {
 		if is := fmt.Sprint(got.status, " ", got.member(t, "code"), " ", got.member(t, "path")); is != c.want {
 			t.Errorf("%s: %s, want %s", name, is, c.want)
 		}
-		if says := got.member(t, "error"); strings.HasPrefix(c.target, "/shop/within/stream") && (strings.Contains(says, "POST") || !strings.Contains(says, "fewer vertices")) {
+		if says := got.member(t, "error"); strings.HasPrefix(c.target, "/shop/within/stream") &&
+			(strings.Contains(says, "POST") || !strings.Contains(says, "fewer vertices")) {
 			t.Errorf("%s: %s", name, says)
 		}
 	}

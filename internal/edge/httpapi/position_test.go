@@ -7,7 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// TestBeforeTheFirstEvent: the position before the first event is "0" in all answers, and may be spelt as those of events in requests.
+// TestBeforeTheFirstEvent: the position before the first event is "0" in all answers, and may be spelt as those of
+// events in requests.
 func TestBeforeTheFirstEvent(t *testing.T) {
 	a := administer(t)
 	for _, query := range []string{"", "?after=0", "?after=0000000000000-0"} {
@@ -16,14 +17,16 @@ func TestBeforeTheFirstEvent(t *testing.T) {
 		}
 	}
 	for what, got := range map[string]answer{
-		"lines": a.do(t, "GET", "/_events", "", "Accept: application/x-ndjson"), "states": a.ops(t, "GET", "export?of=aggregates", ""),
+		"lines":  a.do(t, "GET", "/_events", "", "Accept: application/x-ndjson"),
+		"states": a.ops(t, "GET", "export?of=aggregates", ""),
 	} {
 		if at := got.header.Get("X-J17-Position"); got.status != http.StatusOK || at != "0" {
 			t.Errorf("%s: %d, position %q", what, got.status, at)
 		}
 	}
 	for _, kind := range []string{"checkpoints", "root-checkpoints"} {
-		if got := a.ops(t, "POST", kind, ""); got.status != http.StatusCreated || !strings.Contains(got.body, `"position":"0"`) {
+		if got := a.ops(t, "POST", kind, ""); got.status != http.StatusCreated ||
+			!strings.Contains(got.body, `"position":"0"`) {
 			t.Errorf("%s: %d %s", kind, got.status, got.body)
 		}
 	}
@@ -31,7 +34,8 @@ func TestBeforeTheFirstEvent(t *testing.T) {
 		f := newFixture(t, nil)
 		p := f.serve(t)
 		for path, last := range map[string]string{
-			"/_events/stream": "", "/_events/stream?after=0000000000000-0": "", "/note/global/events/stream": "", "/_events/stream?event=was_coded": "0",
+			"/_events/stream": "", "/_events/stream?after=0000000000000-0": "", "/note/global/events/stream": "",
+			"/_events/stream?event=was_coded":   "0",
 			"/_events/stream?event=was_written": "0000000000000-0",
 		} {
 			var headers []string

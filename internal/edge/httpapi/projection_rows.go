@@ -88,7 +88,10 @@ func (h *projectionHandlers) rows(c *call, w http.ResponseWriter) error {
 
 // listAsk reads which list is asked for.
 func (*projectionHandlers) listAsk(c *call) (projection.ListAsk, error) {
-	ask := projection.ListAsk{Name: c.request.PathValue("name"), Filters: c.further, Count: c.query.number("count", defaultCount), Start: c.query["start"]}
+	ask := projection.ListAsk{
+		Name: c.request.PathValue("name"), Filters: c.further, Count: c.query.number("count", defaultCount),
+		Start: c.query["start"],
+	}
 	if order, ok := c.query["order"]; ok {
 		ask.Order = &order
 	}
@@ -117,7 +120,9 @@ func (h *projectionHandlers) list(c *call) (*projection.List, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
-	list, err := fitting(c, func() (*projection.List, error) { return h.projections.List(c.request.Context(), c.tenant, ask) }, sizeOf)
+	list, err := fitting(
+		c, func() (*projection.List, error) { return h.projections.List(c.request.Context(), c.tenant, ask) }, sizeOf,
+	)
 	return list, ask.Near != nil, orParameter(err)
 }
 
@@ -185,7 +190,10 @@ func (h *projectionHandlers) rowsStream(c *call, w http.ResponseWriter) error {
 		if err != nil {
 			return nil, err
 		}
-		l := &liveList{whole: list.Next == "", early: list.Early, data: func(n int) ([][]byte, error) { return h.rowParts(c, &list.Rows[n], near) }}
+		l := &liveList{
+			whole: list.Next == "", early: list.Early,
+			data: func(n int) ([][]byte, error) { return h.rowParts(c, &list.Rows[n], near) },
+		}
 		var mark []byte
 		for i := range list.Rows {
 			row := &list.Rows[i]
@@ -204,7 +212,8 @@ func (h *projectionHandlers) rowParts(c *call, row *projection.Row, near bool) (
 	return [][]byte{head, row.Data, []byte("}")}, err
 }
 
-// orParameter adds to the refusal of a filter that it may have been meant for a parameter of lists, which has another name here.
+// orParameter adds to the refusal of a filter that it may have been meant for a parameter of lists, which has another
+// name here.
 func orParameter(err error) error {
 	refused, ok := errors.AsType[*j17.Error](err)
 	if !ok || refused.Code != j17.CodeNotIndexed {
@@ -215,13 +224,16 @@ func orParameter(err error) error {
 		return err
 	}
 	said := *refused
-	said.Message = "Did you mean the parameter '" + meant + "' of lists? '" + refused.Path + "' is taken for a filter of a field. " + said.Message
+	said.Message = "Did you mean the parameter '" + meant + "' of lists? '" + refused.Path +
+		"' is taken for a filter of a field. " + said.Message
 	return &said
 }
 
 // streamedRows are the parameters of a live list; its filters stand beside them.
 func streamedRows() []parameter {
-	return streamed(slices.DeleteFunc(listed(), func(p parameter) bool { return p.name == "order" || p.name == "count" || p.name == "start" })...)
+	return streamed(slices.DeleteFunc(
+		listed(), func(p parameter) bool { return p.name == "order" || p.name == "count" || p.name == "start" },
+	)...)
 }
 
 // countRows is GET /_projections/{name}/_count: how many rows there are, or pass the filters.
@@ -237,7 +249,8 @@ func (h *projectionHandlers) countRows(c *call, w http.ResponseWriter) error {
 	return c.page(w, append(b, '}'))
 }
 
-// onlyFilters refuses what other reads of projections take as parameters, and this one, which takes some, would take for filters.
+// onlyFilters refuses what other reads of projections take as parameters, and this one, which takes some, would take
+// for filters.
 func (*projectionHandlers) onlyFilters(c *call, takes []parameter) error {
 	for _, p := range viewedOrListed() {
 		if _, given := c.further[p.name]; given {

@@ -55,7 +55,8 @@ func TestRows(t *testing.T) {
 	if want := `{"ok":true,"rows":[{"id":"` + b + `","data":{"text":"B","team":1.50}}],"next":null,"metadata":{"position":"`; second.status != http.StatusOK || !strings.HasPrefix(second.body, want) {
 		t.Errorf("%d %s", second.status, second.body)
 	}
-	if got := f.do(t, "GET", "/_projections/notes/_count", ""); got.status != http.StatusOK || got.body != `{"ok":true,"count":2}` {
+	if got := f.do(t, "GET", "/_projections/notes/_count", ""); got.status != http.StatusOK ||
+		got.body != `{"ok":true,"count":2}` {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	if got := f.do(t, "HEAD", "/_projections/notes", ""); got.status != http.StatusOK || got.body != "" {
@@ -65,12 +66,15 @@ func TestRows(t *testing.T) {
 	// What does not change the rows leaves the entity tag.
 	tag := first.header.Get("ETag")
 	f.write(t, b+"/was_written", `{"text":"C"}`)
-	if got := f.do(t, "GET", "/_projections/notes?count=1", "", "If-None-Match: "+tag); got.status != http.StatusNotModified {
+	if got := f.do(
+		t, "GET", "/_projections/notes?count=1", "", "If-None-Match: "+tag,
+	); got.status != http.StatusNotModified {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 
 	// The other form has its own parameters.
-	if got := f.do(t, "GET", "/_projections/by_id?note="+a, ""); got.status != http.StatusOK || !strings.Contains(got.body, `"<A>"`) {
+	if got := f.do(t, "GET", "/_projections/by_id?note="+a, ""); got.status != http.StatusOK ||
+		!strings.Contains(got.body, `"<A>"`) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 }
@@ -79,12 +83,18 @@ func TestRows(t *testing.T) {
 func TestRefusedRows(t *testing.T) {
 	f := newRows(t, rowsSpec)
 	for path, want := range map[string]string{
-		"notes?count=0": "invalid_parameter count", "notes?count=1001": "invalid_parameter count", "notes?count=x": "invalid_parameter count", "notes?start=x": "invalid_parameter start",
-		"notes?order=": "invalid_parameter order", "notes?order=text": "not_indexed order", "notes?text=x": "not_indexed text", "notes?text=x&text=y": "invalid_parameter text",
-		"notes?at=1": "invalid_parameter at", "notes?synchronous": "invalid_parameter synchronous", "by_id?note=global&count=1": "invalid_parameter count",
-		"by_id?note=global&order=a": "invalid_parameter order", "ghost": "unknown_projection", "ghost/_count": "unknown_projection", "by_id/_count": "not_found",
-		"notes/_count?text=x": "not_indexed text", "notes/_count?order=text": "invalid_parameter order", "notes/_count?count=1": "invalid_parameter count", "notes/_count?at=1": "invalid_parameter at",
-		"notes/_stream?order=text": "invalid_parameter order", "notes/_stream?count=1": "invalid_parameter count", "notes/_stream?at=1": "invalid_parameter at", "notes/_stream?text=x": "not_indexed text",
+		"notes?count=0": "invalid_parameter count", "notes?count=1001": "invalid_parameter count",
+		"notes?count=x": "invalid_parameter count", "notes?start=x": "invalid_parameter start",
+		"notes?order=": "invalid_parameter order", "notes?order=text": "not_indexed order",
+		"notes?text=x": "not_indexed text", "notes?text=x&text=y": "invalid_parameter text",
+		"notes?at=1": "invalid_parameter at", "notes?synchronous": "invalid_parameter synchronous",
+		"by_id?note=global&count=1": "invalid_parameter count",
+		"by_id?note=global&order=a": "invalid_parameter order", "ghost": "unknown_projection",
+		"ghost/_count": "unknown_projection", "by_id/_count": "not_found",
+		"notes/_count?text=x": "not_indexed text", "notes/_count?order=text": "invalid_parameter order",
+		"notes/_count?count=1": "invalid_parameter count", "notes/_count?at=1": "invalid_parameter at",
+		"notes/_stream?order=text": "invalid_parameter order", "notes/_stream?count=1": "invalid_parameter count",
+		"notes/_stream?at=1": "invalid_parameter at", "notes/_stream?text=x": "not_indexed text",
 	} {
 		code, at, _ := strings.Cut(want, " ")
 		got := f.do(t, "GET", "/_projections/"+path, "")
@@ -141,12 +151,14 @@ func TestRowsThatCannotBeComputed(t *testing.T) {
 	}
 }
 
-// TestParametersThatAreNoText: a parameter whose name is no UTF-8 is refused for that, also where parameters are filters.
+// TestParametersThatAreNoText: a parameter whose name is no UTF-8 is refused for that, also where parameters are
+// filters.
 func TestParametersThatAreNoText(t *testing.T) {
 	f := newRows(t, rowsSpec)
 	for _, path := range []string{"/_projections/notes?%ff=1", "/_projections/notes/_count?te%ffxt=1"} {
 		got := f.do(t, "GET", path, "")
-		if got.status != http.StatusBadRequest || got.member(t, "code") != "invalid_parameter" || !strings.Contains(got.member(t, "error"), "not UTF-8") {
+		if got.status != http.StatusBadRequest || got.member(t, "code") != "invalid_parameter" ||
+			!strings.Contains(got.member(t, "error"), "not UTF-8") {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 	}

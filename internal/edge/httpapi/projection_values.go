@@ -50,7 +50,10 @@ func (h *projectionHandlers) routes() []route {
 func (h *projectionHandlers) projection(c *call, w http.ResponseWriter) error {
 	// What is wanted.
 	r := c.request
-	ask := &projection.Ask{Name: r.PathValue("name"), ID: r.PathValue("id"), Params: c.further, Takes: namesOf(viewed()), Synchronous: c.query.isSet("synchronous"), Until: c.moment("at")}
+	ask := &projection.Ask{
+		Name: r.PathValue("name"), ID: r.PathValue("id"), Params: c.further, Takes: namesOf(viewed()),
+		Synchronous: c.query.isSet("synchronous"), Until: c.moment("at"),
+	}
 	v, err := h.project(c, ask)
 	if err != nil {
 		return h.unlessRows(c, err)
@@ -71,7 +74,8 @@ func (h *projectionHandlers) projection(c *call, w http.ResponseWriter) error {
 	return nil
 }
 
-// unlessRows adds to the refusal of an id, which is the last step of a path, that there is a path of the rows which is almost the same.
+// unlessRows adds to the refusal of an id, which is the last step of a path, that there is a path of the rows which is
+// almost the same.
 func (h *projectionHandlers) unlessRows(c *call, err error) error {
 	name, id := c.request.PathValue("name"), c.request.PathValue("id")
 	refused, ok := errors.AsType[*j17.Error](err)
@@ -132,7 +136,9 @@ type liveProjection struct {
 // projectionStream is GET /_projections/{name}/{id}/stream: what a projection yields, as it changes.
 func (h *projectionHandlers) projectionStream(c *call, w http.ResponseWriter) error {
 	r := c.request
-	ask := projection.Ask{Name: r.PathValue("name"), ID: r.PathValue("id"), Params: c.further, Takes: namesOf(streamedView())}
+	ask := projection.Ask{
+		Name: r.PathValue("name"), ID: r.PathValue("id"), Params: c.further, Takes: namesOf(streamedView()),
+	}
 	return c.api.streams.follow(c, w, &liveProjection{projections: h.projections, call: c, ask: ask})
 }
 

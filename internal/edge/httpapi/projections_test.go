@@ -32,18 +32,22 @@ func newBaskets(tb testing.TB) (*fixture, string) {
 	f.Engine.Deploy(j17.TenantOf(f.instance.ID, j17.Prod), enginetest.Compiled(tb, basketSpec), nil)
 	var lines []string
 	for i := range 12 {
-		f.handled(tb, http.StatusCreated, http.MethodPost, "/item/"+itemID(i)+"/was_made", `{"data":{"name":"item `+fmt.Sprint(i)+`"},`+actor+`}`)
+		f.handled(
+			tb, http.StatusCreated, http.MethodPost, "/item/"+itemID(i)+"/was_made",
+			`{"data":{"name":"item `+fmt.Sprint(i)+`"},`+actor+`}`,
+		)
 		if i >= 2 {
 			lines = append(lines, `{"product_id":"`+itemID(i)+`"}`)
 		}
 	}
 	handle := f.do(tb, http.MethodPost, "/basket/"+noteID+"/was_made",
-		`{"data":{"customer_id":"`+itemID(0)+`","shop_id":"`+itemID(1)+`","total":12.50,"lines":[`+strings.Join(lines, ",")+`]},`+actor+`}`).member(tb, "handle")
+		`{"data":{"customer_id":"`+itemID(0)+`","shop_id":"`+itemID(1)+`","total":12.50,"lines":[`+
+			strings.Join(lines, ",")+`]},`+actor+`}`).member(tb, "handle")
 	return f, handle
 }
 
-// BenchmarkProjection measures the public handler alone with a projection of four sources, one of them an array of ten: kept, and
-// with one write to a source in a hundred requests.
+// BenchmarkProjection measures the public handler alone with a projection of four sources, one of them an array of ten:
+// kept, and with one write to a source in a hundred requests.
 func BenchmarkProjection(b *testing.B) {
 	f, _ := newBaskets(b)
 	b.Run("kept", func(b *testing.B) {
@@ -56,7 +60,10 @@ func BenchmarkProjection(b *testing.B) {
 		b.ReportAllocs()
 		for n := 0; b.Loop(); n++ {
 			if n%100 == 0 {
-				f.handled(b, http.StatusCreated, http.MethodPost, "/item/"+itemID(5)+"/was_made", `{"data":{"n":1},`+actor+`}`)
+				f.handled(
+					b, http.StatusCreated, http.MethodPost, "/item/"+itemID(5)+"/was_made",
+					`{"data":{"n":1},`+actor+`}`,
+				)
 			}
 			f.handled(b, http.StatusOK, http.MethodGet, "/_projections/basket/"+noteID, "")
 		}
@@ -74,7 +81,8 @@ func TestProjectionsAreRead(t *testing.T) {
 	at := last()
 	want := `{"ok":true,"data":` + data + `,"cached_at":1700000000,"metadata":{"id":"` + noteID + `","handle":"` + handle + `","position":"` + at + `"}}`
 	first := f.do(t, http.MethodGet, path+noteID, "")
-	if first.status != http.StatusOK || first.body != want || first.header.Get("Content-Type") != "application/json" || first.header.Get("Etag") == "" {
+	if first.status != http.StatusOK || first.body != want || first.header.Get("Content-Type") != "application/json" ||
+		first.header.Get("Etag") == "" {
 		t.Errorf("%d %v\n%s\nwant\n%s", first.status, first.header, first.body, want)
 	}
 	for _, same := range []string{handle, strings.ToUpper(noteID), noteID + "?synchronous", noteID + "?synchronous=1"} {
@@ -86,20 +94,25 @@ func TestProjectionsAreRead(t *testing.T) {
 	if got := f.do(t, http.MethodGet, path+noteID+"?at=1700000000", ""); got.body != past {
 		t.Errorf("in the past: %s", got.body)
 	}
-	if got := f.do(t, http.MethodHead, path+noteID, ""); got.status != http.StatusOK || got.body != "" || got.header.Get("Content-Length") != fmt.Sprint(len(want)) {
+	if got := f.do(t, http.MethodHead, path+noteID, ""); got.status != http.StatusOK || got.body != "" ||
+		got.header.Get("Content-Length") != fmt.Sprint(len(want)) {
 		t.Errorf("HEAD: %d %q %v", got.status, got.body, got.header)
 	}
 	pair := f.do(t, http.MethodGet, "/_projections/pair?one="+itemID(1)+"&other="+itemID(99), "")
 	if !strings.Contains(pair.body, `"b":null},"cached_at":1700000000,"metadata":{"position":"`+at+`"}}`) {
 		t.Errorf("%s", pair.body)
 	}
-	if got := f.do(t, http.MethodGet, "/_projections/pair?at=1700000000&one="+itemID(1)+"&other="+itemID(99), ""); !strings.HasSuffix(got.body, `"metadata":{}}`) {
+	if got := f.do(
+		t, http.MethodGet, "/_projections/pair?at=1700000000&one="+itemID(1)+"&other="+itemID(99), "",
+	); !strings.HasSuffix(got.body, `"metadata":{}}`) {
 		t.Errorf("%s", got.body)
 	}
 
 	// The entity tag is that of the data.
 	tag := "If-None-Match: " + first.header.Get("Etag")
-	f.handled(t, http.StatusCreated, http.MethodPost, "/item/"+itemID(0)+"/was_made", `{"data":{"nickname":"x"},`+actor+`}`)
+	f.handled(
+		t, http.StatusCreated, http.MethodPost, "/item/"+itemID(0)+"/was_made", `{"data":{"nickname":"x"},`+actor+`}`,
+	)
 	if got := f.do(t, http.MethodGet, path+noteID, "", tag); got.status != http.StatusNotModified || got.body != "" {
 		t.Errorf("%d %s", got.status, got.body)
 	}
@@ -107,7 +120,8 @@ func TestProjectionsAreRead(t *testing.T) {
 		t.Errorf("%s is not as of %s", got.body, last())
 	}
 	f.handled(t, http.StatusCreated, http.MethodPost, "/item/"+itemID(0)+"/was_made", `{"data":{"name":"y"},`+actor+`}`)
-	if got := f.do(t, http.MethodGet, path+noteID, "", tag); got.status != http.StatusOK || !strings.Contains(got.body, `"customer":"y"`) {
+	if got := f.do(t, http.MethodGet, path+noteID, "", tag); got.status != http.StatusOK ||
+		!strings.Contains(got.body, `"customer":"y"`) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 }
@@ -147,11 +161,14 @@ func TestProjectionsRefuse(t *testing.T) {
 		}
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
-		if got := f.do(t, method, "/_projections/basket/"+noteID, ""); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "GET, HEAD, OPTIONS" {
+		if got := f.do(t, method, "/_projections/basket/"+noteID, ""); got.status != http.StatusMethodNotAllowed ||
+			got.header.Get("Allow") != "GET, HEAD, OPTIONS" {
 			t.Errorf("%s: %d %v", method, got.status, got.header)
 		}
 	}
-	if got := f.do(t, http.MethodGet, "/_projections/nothing/x", "", "Authorization: Bearer nonsense"); got.status != http.StatusUnauthorized {
+	if got := f.do(
+		t, http.MethodGet, "/_projections/nothing/x", "", "Authorization: Bearer nonsense",
+	); got.status != http.StatusUnauthorized {
 		t.Errorf("%d without a key", got.status)
 	}
 }
@@ -174,7 +191,8 @@ func TestReservedPaths(t *testing.T) {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 			got := f.do(t, method, target, "")
 			detail := got.member(t, "detail")
-			if got.status != http.StatusNotFound || got.member(t, "code") != "not_found" || !strings.Contains(detail, says) {
+			if got.status != http.StatusNotFound || got.member(t, "code") != "not_found" ||
+				!strings.Contains(detail, says) {
 				t.Errorf("%s %s: %d %s, want %q", method, target, got.status, got.body, says)
 			}
 			if says == "" && detail != "There is nothing at this path" {
@@ -203,10 +221,12 @@ func TestPathsOfRows(t *testing.T) {
 		"ghost/stream":   "",
 	} {
 		got := f.do(t, http.MethodGet, "/_projections/"+target, "")
-		if meant := strings.Contains(got.member(t, "detail"), "/_"); meant != (says != "") || !strings.Contains(got.member(t, "detail"), says) {
+		if meant := strings.Contains(got.member(t, "detail"), "/_"); meant != (says != "") ||
+			!strings.Contains(got.member(t, "detail"), says) {
 			t.Errorf("%s: %s, want %q", target, got.body, says)
 		}
-		if says != "" && (got.status != http.StatusUnprocessableEntity || got.member(t, "code") != "invalid_identifier") {
+		if says != "" &&
+			(got.status != http.StatusUnprocessableEntity || got.member(t, "code") != "invalid_identifier") {
 			t.Errorf("%s: %d %s", target, got.status, got.body)
 		}
 	}
@@ -256,8 +276,10 @@ func TestOpenAPIOfProjections(t *testing.T) {
 		got[strings.TrimPrefix(path, "/_projections/")] = strings.Join(names, " ")
 	}
 	for path, want := range map[string]string{
-		"basket/{id}": "at synchronous", "listed/{id}": "at synchronous", "of_key/{id}": "at synchronous", "found/{id}": "synchronous",
-		"pair": "at one! other! synchronous", "found": "name! synchronous", "of_both/{id}": "name! synchronous", "of_both/{id}/stream": "heartbeat name!", "found/{id}/stream": "heartbeat",
+		"basket/{id}": "at synchronous", "listed/{id}": "at synchronous", "of_key/{id}": "at synchronous",
+		"found/{id}": "synchronous",
+		"pair":       "at one! other! synchronous", "found": "name! synchronous", "of_both/{id}": "name! synchronous",
+		"of_both/{id}/stream": "heartbeat name!", "found/{id}/stream": "heartbeat",
 	} {
 		if given, ok := got[path]; !ok || given != want {
 			t.Errorf("%s takes %q, want %q", path, given, want)
@@ -275,8 +297,8 @@ func TestOpenAPIOfProjections(t *testing.T) {
 	}
 }
 
-// TestValuesOfPathsAreNotKept: the record of a failure and the log have the id of an aggregate, which an erasure finds, and no value that a
-// projection looks for.
+// TestValuesOfPathsAreNotKept: the record of a failure and the log have the id of an aggregate, which an erasure finds,
+// and no value that a projection looks for.
 func TestValuesOfPathsAreNotKept(t *testing.T) {
 	const spec = `{"agent_types":["user"],"aggregate_types":{"item":{"events":{"was_made":{"schema":{},"handler":%s}}}},"projections":{
 		"each":{"for_each":"item","sources":{"item":"$key"},"select":{"name":"$.item.name"}},

@@ -90,14 +90,21 @@ func (h *proofHandlers) adminRoutes() []route {
 			id: "getConsistencyProofOf", about: "Prove that the environment's log has only grown",
 			query: consistent(), gives: wire.ConsistencyProof{}, tagged: true,
 		}},
-		// The keys are public. They are for whoever may see the instance, be it to audit it or to check the certificates of erasures.
+		// The keys are public. They are for whoever may see the instance, be it to audit it or to check the
+		// certificates of erasures.
 		{0, get, "audit/keys", operator, need{control.RightView, instance}, "", h.logKeys, operation{
 			id: "listLogKeysOf", about: "List the public keys of the environment's log", gives: wire.LogKeys{}, tagged: true,
 		}},
-		{0, post, "audit/keys/rotate", operator, need{control.RightManage, instance}, "audit_key.rotate", h.rotateLogKey, operation{
-			id: "rotateLogKey", about: "Rotate the key that signs the environment's log", body: struct{}{}, optional: true,
-			gives: wire.LogKeyMade{}, made: true,
-		}},
+		{
+			0, post, "audit/keys/rotate", operator,
+			need{control.RightManage, instance},
+			"audit_key.rotate",
+			h.rotateLogKey,
+			operation{
+				id: "rotateLogKey", about: "Rotate the key that signs the environment's log", body: struct{}{}, optional: true,
+				gives: wire.LogKeyMade{}, made: true,
+			},
+		},
 	}
 }
 
@@ -220,7 +227,9 @@ func (*proofHandlers) verifyProof(c *call, w http.ResponseWriter) error {
 			return err
 		}
 	}
-	return c.answer(w, http.StatusOK, wire.Validity{Valid: proof.CheckInclusion(*body.Index, *body.Size, leaf, path, root)})
+	return c.answer(w, http.StatusOK, wire.Validity{
+		Valid: proof.CheckInclusion(*body.Index, *body.Size, leaf, path, root),
+	})
 }
 
 // hashOf reads a hash that stands in a member of a body.
@@ -308,7 +317,8 @@ func (h *proofHandlers) logConsistency(c *call, w http.ResponseWriter) error {
 		return store.UserError(err)
 	}
 	return h.proved(c, w, wire.ConsistencyProof{
-		From: p.From, To: p.To, Proof: wire.Hexes(p.Proof), FromRoot: hex.EncodeToString(p.FromRoot[:]), ToRoot: hex.EncodeToString(p.ToRoot[:]),
+		From: p.From, To: p.To, Proof: wire.Hexes(p.Proof), FromRoot: hex.EncodeToString(p.FromRoot[:]),
+		ToRoot: hex.EncodeToString(p.ToRoot[:]),
 	})
 }
 
@@ -330,7 +340,8 @@ func (h *proofHandlers) rotateLogKey(c *call, w http.ResponseWriter) error {
 // mostBehind is how many events a log may be behind for a request to wait until they are in it.
 const mostBehind = 1 << 20
 
-// logReady is an error while the log of the environment lacks more events than a request waits for, as after an upgrade.
+// logReady is an error while the log of the environment lacks more events than a request waits for, as after an
+// upgrade.
 func (h *proofHandlers) logReady(c *call) error {
 	behind, err := h.logs.Behind(c.request.Context(), c.tenant)
 	if err != nil {

@@ -55,34 +55,45 @@ func TestProofsOfAStream(t *testing.T) {
 		leaves, chain = append(leaves, leaf), j17.Link(chain, leaf)
 	}
 	root := proof.Root(leaves)
-	if got := decoded[shapes.StreamRoot](t, f.do(t, "GET", proven+"/audit/merkle-root", ""), 200); got != (shapes.StreamRoot{Root: hex.EncodeToString(root[:]), Size: 5}) {
+	if got := decoded[shapes.StreamRoot](
+		t, f.do(t, "GET", proven+"/audit/merkle-root", ""), 200,
+	); got != (shapes.StreamRoot{Root: hex.EncodeToString(root[:]), Size: 5}) {
 		t.Errorf("the root is %+v", got)
 	}
-	if got := decoded[shapes.ChainCheck](t, f.do(t, "GET", proven+"/audit/verify-chain", ""), 200); got != (shapes.ChainCheck{Valid: true, Length: 5, Head: hex.EncodeToString(chain[:])}) {
+	if got := decoded[shapes.ChainCheck](
+		t, f.do(t, "GET", proven+"/audit/verify-chain", ""), 200,
+	); got != (shapes.ChainCheck{Valid: true, Length: 5, Head: hex.EncodeToString(chain[:])}) {
 		t.Errorf("the chain is %+v", got)
 	}
 	for i := range leaves {
 		a := f.do(t, "GET", fmt.Sprint(proven, "/audit/merkle-proof/", i), "")
 		p := decoded[shapes.InclusionProof](t, a, 200)
-		if p.Index != uint64(i) || p.Size != 5 || hashed(t, p.LeafHash)[0] != leaves[i] || !proof.CheckInclusion(p.Index, p.Size, leaves[i], hashed(t, p.Proof...), root) {
+		if p.Index != uint64(i) || p.Size != 5 || hashed(t, p.LeafHash)[0] != leaves[i] ||
+			!proof.CheckInclusion(p.Index, p.Size, leaves[i], hashed(t, p.Proof...), root) {
 			t.Errorf("the proof of event %d is %+v", i, p)
 		}
 		body := strings.Replace(a.body, `"ok":true,`, "", 1)
 		if v := decoded[shapes.Validity](t, f.do(t, "POST", proven+"/audit/merkle-verify", body), 200); !v.Valid {
 			t.Errorf("the proof of event %d does not hold", i)
 		}
-		if v := decoded[shapes.Validity](t, f.do(t, "POST", proven+"/audit/merkle-verify", strings.Replace(body, p.Root[:8], "00000000", 1)), 200); v.Valid {
+		if v := decoded[shapes.Validity](
+			t, f.do(t, "POST", proven+"/audit/merkle-verify", strings.Replace(body, p.Root[:8], "00000000", 1)), 200,
+		); v.Valid {
 			t.Errorf("the proof of event %d holds for another root", i)
 		}
 	}
 
 	const zero = "0000000000000000000000000000000000000000000000000000000000000000"
 	for body, path := range map[string]string{
-		`{}`: "index", `{"index":2}`: "size", `{"index":"2","size":5,"leaf_hash":"` + zero + `","proof":[],"root":"` + zero + `"}`: "index",
-		`{"index":-1,"size":5,"leaf_hash":"` + zero + `","proof":[],"root":"` + zero + `"}`: "index", `{"index":0,"size":0,"leaf_hash":"` + zero + `","proof":[],"root":"` + zero + `"}`: "size",
-		`{"index":0,"size":5,"leaf_hash":"zz","proof":[],"root":"` + zero + `"}`: "leaf_hash", `{"index":0,"size":5,"leaf_hash":"` + zero + `","proof":"` + zero + `","root":"` + zero + `"}`: "proof",
-		`{"index":0,"size":5,"leaf_hash":"` + zero + `","proof":[1],"root":"` + zero + `"}`: "proof", `{"index":0,"size":5,"leaf_hash":"` + zero + `","proof":["00"],"root":"` + zero + `"}`: "proof[0]",
-		`{"index":0,"size":5,"leaf_hash":"` + zero + `","proof":[],"root":"` + zero[:62] + `zz"}`: "root", `{"index":0,"more":1}`: "more",
+		`{}`: "index", `{"index":2}`: "size",
+		`{"index":"2","size":5,"leaf_hash":"` + zero + `","proof":[],"root":"` + zero + `"}`: "index",
+		`{"index":-1,"size":5,"leaf_hash":"` + zero + `","proof":[],"root":"` + zero + `"}`:  "index",
+		`{"index":0,"size":0,"leaf_hash":"` + zero + `","proof":[],"root":"` + zero + `"}`:   "size",
+		`{"index":0,"size":5,"leaf_hash":"zz","proof":[],"root":"` + zero + `"}`:             "leaf_hash", `{"index":0,"size":5,"leaf_hash":"` + zero + `","proof":"` + zero + `","root":"` + zero + `"}`: "proof",
+		`{"index":0,"size":5,"leaf_hash":"` + zero + `","proof":[1],"root":"` + zero + `"}`:       "proof",
+		`{"index":0,"size":5,"leaf_hash":"` + zero + `","proof":["00"],"root":"` + zero + `"}`:    "proof[0]",
+		`{"index":0,"size":5,"leaf_hash":"` + zero + `","proof":[],"root":"` + zero[:62] + `zz"}`: "root",
+		`{"index":0,"more":1}`: "more",
 	} {
 		if a := f.do(t, "POST", proven+"/audit/merkle-verify", body); a.status != 400 || a.member(t, "path") != path {
 			t.Errorf("%s: %d %s, want 400 at %s", body, a.status, a.body, path)
@@ -129,18 +140,23 @@ func TestProofsOfTheLog(t *testing.T) {
 	for i, id := range ids {
 		for _, query := range []string{fmt.Sprint("index=", i), "stream_id=" + id} {
 			p := decoded[shapes.InclusionProof](t, f.do(t, "GET", "/_audit/proof/inclusion?"+query, ""), 200)
-			if p.Index != uint64(i) || p.Size != 4 || !proof.CheckInclusion(p.Index, p.Size, hashed(t, p.LeafHash)[0], hashed(t, p.Proof...), heads[3].Root) {
+			if p.Index != uint64(i) || p.Size != 4 ||
+				!proof.CheckInclusion(p.Index, p.Size, hashed(t, p.LeafHash)[0], hashed(t, p.Proof...), heads[3].Root) {
 				t.Errorf("%s: %+v", query, p)
 			}
 		}
-		p := decoded[shapes.ConsistencyProof](t, f.do(t, "GET", fmt.Sprint("/_audit/proof/consistency?from=", i+1), ""), 200)
+		p := decoded[shapes.ConsistencyProof](
+			t, f.do(t, "GET", fmt.Sprint("/_audit/proof/consistency?from=", i+1), ""), 200,
+		)
 		if p.To != 4 || !proof.CheckConsistency(p.From, p.To, hashed(t, p.Proof...), heads[i].Root, heads[3].Root) {
 			t.Errorf("from %d: %+v", i+1, p)
 		}
 	}
 	for query, status := range map[string]int{
-		"inclusion": 400, "inclusion?index=x": 400, "inclusion?index=4": 404, "inclusion?index=0&stream_id=" + ids[0]: 400, "inclusion?stream_id=1-0": 404, "inclusion?stream_id=" + ids[3] + "&size=3": 404,
-		"inclusion?index=0&size=5": 404, "inclusion?index=0&size=0": 400, "inclusion?index=3&size=4": 200, "consistency": 400, "consistency?from=0": 400, "consistency?from=5": 404, "consistency?from=1&to=5": 404,
+		"inclusion": 400, "inclusion?index=x": 400, "inclusion?index=4": 404, "inclusion?index=0&stream_id=" +
+			ids[0]: 400, "inclusion?stream_id=1-0": 404, "inclusion?stream_id=" + ids[3] + "&size=3": 404,
+		"inclusion?index=0&size=5": 404, "inclusion?index=0&size=0": 400, "inclusion?index=3&size=4": 200,
+		"consistency": 400, "consistency?from=0": 400, "consistency?from=5": 404, "consistency?from=1&to=5": 404,
 		"consistency?from=3&to=2": 400, "consistency?from=3&to=3": 200, "inclusion?stream_id=1700000000000-4000000000": 404,
 	} {
 		if a := f.do(t, "GET", "/_audit/proof/"+query, ""); a.status != status {

@@ -16,9 +16,9 @@ const (
 	scopeAddress = "ip"
 )
 
-// limit counts the request against the limit of its address and, where it came with an API key, against that of the key.
-// X-RateLimit headers tell about the narrower of the two that decided, the others about both. Platform admins are exempt: they
-// are shown a limit that nothing was taken from.
+// limit counts the request against the limit of its address and, where it came with an API key, against that of the
+// key. X-RateLimit headers tell about the narrower of the two that decided, the others about both. Platform admins are
+// exempt: they are shown a limit that nothing was taken from.
 func (g *guard) limit(c *call, w http.ResponseWriter) error {
 	if c.principal.Kind == j17.Operator && c.principal.Role == string(control.RolePlatformAdmin) {
 		if l := g.addresses; l != nil {
@@ -33,7 +33,9 @@ func (g *guard) limit(c *call, w http.ResponseWriter) error {
 		}
 	}
 	if l := g.keys; l != nil && c.principal.Kind == j17.APIKey {
-		return g.charge(c, w, scopeKey, l.Take(c.principal.ID, g.registry.Instances.PlanOf(c.instance).RequestsPerMinute, now))
+		return g.charge(
+			c, w, scopeKey, l.Take(c.principal.ID, g.registry.Instances.PlanOf(c.instance).RequestsPerMinute, now),
+		)
 	}
 	return nil
 }

@@ -132,13 +132,17 @@ func (h *readHandlers) types(c *call, w http.ResponseWriter) error {
 // list is GET aggregates/{type}: by id, those whose ids, handles or public ids begin with a text.
 func (h *readHandlers) list(c *call, w http.ResponseWriter) error {
 	count := c.query.number("count", defaultCount)
-	found, next, err := h.engine.Aggregates(c.request.Context(), c.tenant, c.request.PathValue("type"), c.query["prefix"], c.query["start"], count)
+	found, next, err := h.engine.Aggregates(
+		c.request.Context(), c.tenant, c.request.PathValue("type"), c.query["prefix"], c.query["start"], count,
+	)
 	if err != nil {
 		return err
 	}
 	rows := make([]wire.AggregateRow, len(found))
 	for i, a := range found {
-		rows[i] = wire.AggregateRow{ID: a.ID, Handle: a.Names.Handle, PublicID: a.Names.PublicID, Length: a.Length, UpdatedAt: a.UpdatedAt}
+		rows[i] = wire.AggregateRow{
+			ID: a.ID, Handle: a.Names.Handle, PublicID: a.Names.PublicID, Length: a.Length, UpdatedAt: a.UpdatedAt,
+		}
 	}
 	answer := wire.Aggregates{Aggregates: rows}
 	if next != "" {
@@ -164,7 +168,9 @@ func (h *readHandlers) listOrSingleton(c *call, w http.ResponseWriter) error {
 		}
 	}
 
-	ids, more, err := h.engine.IDs(c.request.Context(), c.tenant, name, c.query["start"], c.query.number("count", defaultCount))
+	ids, more, err := h.engine.IDs(
+		c.request.Context(), c.tenant, name, c.query["start"], c.query.number("count", defaultCount),
+	)
 	if err != nil {
 		return err
 	}
@@ -270,7 +276,10 @@ func (h *readHandlers) length(c *call, w http.ResponseWriter) error {
 // events is GET /{type}/{id}/events: a page of the stream, each event as its canonical bytes.
 func (h *readHandlers) events(c *call, w http.ResponseWriter) error {
 	r := c.request
-	page := &eventPage{c: c, after: c.query.streamID("start"), count: c.query.number("count", defaultCount), lines: acceptsLines(r.Header)}
+	page := &eventPage{
+		c: c, after: c.query.streamID("start"), count: c.query.number("count", defaultCount),
+		lines: acceptsLines(r.Header),
+	}
 	page.read = func(after j17.StreamID, count int) (iter.Seq2[*j17.Event, error], error) {
 		return h.engine.Events(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"), after, count)
 	}

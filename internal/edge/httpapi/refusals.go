@@ -8,8 +8,8 @@ import (
 	"j17"
 )
 
-// refusals tells the log of requests that nobody honest sends often, such as those with wrong credentials: of the first with
-// each code, and then at most once a second, with how many there were in between.
+// refusals tells the log of requests that nobody honest sends often, such as those with wrong credentials: of the first
+// with each code, and then at most once a second, with how many there were in between.
 type refusals struct {
 	mu     sync.Mutex
 	byCode map[j17.Code]*refusal
@@ -47,6 +47,8 @@ func (r *refusals) note(c *call, err error) {
 		return // Someone is shown every request.
 	}
 	c.api.Logger.LogAttrs(c.request.Context(), slog.LevelInfo, "request refused",
-		slog.String("code", string(code)), slog.String("address", c.clientAddress().String()), slog.String("route", c.route),
-		slog.String("instance_id", c.instance), slog.String("principal", c.principal.ID), slog.String("request_id", c.requestID), slog.Int("not_logged_before", silent))
+		slog.String("code", string(code)), slog.String("address", c.clientAddress().String()),
+		slog.String("route", c.route),
+		slog.String("instance_id", c.instance), slog.String("principal", c.principal.ID),
+		slog.String("request_id", c.requestID), slog.Int("not_logged_before", silent))
 }

@@ -12,7 +12,8 @@ import (
 func Refuse(w http.ResponseWriter, code j17.Code, message string) {
 	p := problemOf(code)
 	raw, _ := json.Marshal(wire.Problem{ // strings and numbers only
-		Type: "urn:j17:error:" + string(code), Title: p.title, Status: p.status, Detail: message, Error: message, Code: code,
+		Type: "urn:j17:error:" + string(code), Title: p.title, Status: p.status, Detail: message, Error: message,
+		Code: code,
 	})
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")

@@ -10,8 +10,8 @@ import (
 	"j17/internal/base/work"
 )
 
-// resources are what all requests at work share: memory and processors. Each part is shared out fairly among environments, and
-// one that finds too little left waits for work.Wait and is then refused with j17.CodeBusy.
+// resources are what all requests at work share: memory and processors. Each part is shared out fairly among
+// environments, and one that finds too little left waits for work.Wait and is then refused with j17.CodeBusy.
 type resources struct {
 	// bodies is the text of requests that arrives or is worked on.
 	bodies *work.Pool
@@ -28,14 +28,17 @@ type resources struct {
 }
 
 const (
-	// unaccounted is how large a body or a reply is that is not accounted for: most are smaller, and connections are bounded.
+	// unaccounted is how large a body or a reply is that is not accounted for: most are smaller, and connections are
+	// bounded.
 	unaccounted = 8 << 10
 	// heavyBody is how large a body is that is parsed only when it is the request's turn.
 	heavyBody = 256 << 10
-	// treeFactor is what one value of a JSON text takes in memory while it is parsed and worked on, in bytes, measured with
-	// arrays of digits and of small objects: 24 to 56 for what is kept, the rest for the parser's stack, which grows.
+	// treeFactor is what one value of a JSON text takes in memory while it is parsed and worked on, in bytes, measured
+	// with arrays of digits and of small objects: 24 to 56 for what is kept, the rest for the parser's stack, which
+	// grows.
 	treeFactor = 96
-	// maxValues is how many values a body may have. A body of 10 MiB has some 1.5 million where it is made of short numbers.
+	// maxValues is how many values a body may have. A body of 10 MiB has some 1.5 million where it is made of short
+	// numbers.
 	maxValues = 2 << 20
 )
 
@@ -113,8 +116,8 @@ func (c *call) tryTake(pool *work.Pool, n int64) bool {
 	return ok
 }
 
-// fitting reads a reply for which there is room. Where there is none it waits without the reply, which would be in memory meanwhile, and
-// reads it again.
+// fitting reads a reply for which there is room. Where there is none it waits without the reply, which would be in
+// memory meanwhile, and reads it again.
 func fitting[T any](c *call, read func() (T, error), size func(T) int) (none T, err error) {
 	for waited := false; ; waited = true {
 		v, err := read()
@@ -147,7 +150,8 @@ func (c *call) parsing(text string) error {
 	if len(text) <= unaccounted {
 		return nil
 	}
-	// Each value but the first stands behind a comma or is the first one in its container. Some of these may stand in texts.
+	// Each value but the first stands behind a comma or is the first one in its container. Some of these may stand in
+	// texts.
 	values := 1 + strings.Count(text, ",") + strings.Count(text, "[") + strings.Count(text, "{")
 	if values > maxValues {
 		if values = countValues(text); values > maxValues {
@@ -163,7 +167,8 @@ func (c *call) parsing(text string) error {
 	return c.slot.Take(c.request.Context())
 }
 
-// countValues returns how many values a JSON text has at most; exactly as many where it is valid and has no empty containers.
+// countValues returns how many values a JSON text has at most; exactly as many where it is valid and has no empty
+// containers.
 func countValues(text string) int {
 	n := 1
 	for i := 0; i < len(text); i++ {

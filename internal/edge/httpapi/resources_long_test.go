@@ -41,7 +41,8 @@ func TestBodiesThatArriveSlowlyTakeWhatThereIs(t *testing.T) {
 		synctest.Wait()
 
 		large := f.do(t, http.MethodPost, "/note/global", batchOf(9<<20))
-		if large.status != http.StatusServiceUnavailable || large.member(t, "code") != "busy" || large.header.Get("Retry-After") == "" {
+		if large.status != http.StatusServiceUnavailable || large.member(t, "code") != "busy" ||
+			large.header.Get("Retry-After") == "" {
 			t.Errorf("one more: %d %.200s", large.status, large.body)
 		}
 		if strings.Contains(large.body, "error_id") {
@@ -54,13 +55,17 @@ func TestBodiesThatArriveSlowlyTakeWhatThereIs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, key, err := f.registry.Keys.Create(t.Context(), control.NewKey{Instance: other.ID, Environment: j17.Prod, Scope: j17.ScopeWrite, Name: "k"})
+		_, key, err := f.registry.Keys.Create(t.Context(), control.NewKey{
+			Instance: other.ID, Environment: j17.Prod, Scope: j17.ScopeWrite, Name: "k",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		body := batchOf(9 << 20)
 		w := httptest.NewRecorder()
-		f.handler.ServeHTTP(w, f.request(t, "http://other.j17.example/note/global", key, strings.NewReader(body), int64(len(body))))
+		f.handler.ServeHTTP(
+			w, f.request(t, "http://other.j17.example/note/global", key, strings.NewReader(body), int64(len(body))),
+		)
 		if !strings.Contains(w.Body.String(), "no_spec") { // it has none, but was read
 			t.Errorf("another environment: %d %s", w.Code, w.Body)
 		}
@@ -72,10 +77,12 @@ func TestBodiesThatArriveSlowlyTakeWhatThereIs(t *testing.T) {
 	})
 }
 
-// TestExportsTakeTurns exports much while heavy requests of others have all turns on a processor: the export waits in its middle, for as long as that
-// takes, and is whole in the end.
+// TestExportsTakeTurns exports much while heavy requests of others have all turns on a processor: the export waits in
+// its middle, for as long as that takes, and is whole in the end.
 func TestExportsTakeTurns(t *testing.T) {
-	for target, states := range map[string]int{"export?of=aggregates": 30, "export?of=aggregates&format=json": 30, "export": 5, "export?format=json": 5} {
+	for target, states := range map[string]int{
+		"export?of=aggregates": 30, "export?of=aggregates&format=json": 30, "export": 5, "export?format=json": 5,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			a := administer(t)
 			for range states {
@@ -106,7 +113,9 @@ func TestExportsTakeTurns(t *testing.T) {
 			}
 			got := <-answered
 			if n := strings.Count(got.body, `"key":`); got.status != http.StatusOK || n != states {
-				t.Errorf("%s: %d with %d of %d, %s", target, got.status, n, states, got.body[max(0, len(got.body)-200):])
+				t.Errorf(
+					"%s: %d with %d of %d, %s", target, got.status, n, states, got.body[max(0, len(got.body)-200):],
+				)
 			}
 			if strings.Contains(target, "json") && !json.Valid([]byte(got.body)) {
 				t.Errorf("%s is no document", target)

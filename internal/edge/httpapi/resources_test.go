@@ -46,7 +46,9 @@ func TestABodyTakesMemoryAsItArrives(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for range 20 {
 		w := httptest.NewRecorder()
-		f.handler.ServeHTTP(w, f.request(t, "http://app.j17.example/note/global", f.key, strings.NewReader(strings.Repeat(" ", 20_000)), 10<<20))
+		f.handler.ServeHTTP(w, f.request(
+			t, "http://app.j17.example/note/global", f.key, strings.NewReader(strings.Repeat(" ", 20_000)), 10<<20,
+		))
 		if w.Code != http.StatusBadRequest {
 			t.Fatal(w.Code, w.Body)
 		}

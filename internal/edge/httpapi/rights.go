@@ -5,8 +5,8 @@ import (
 	"j17/internal/plane/control"
 )
 
-// entitled finds what a route is about and reports whether the operator who asks has the right to it. For a node, which has
-// asked about the operator, it reports whether this server has the instance.
+// entitled finds what a route is about and reports whether the operator who asks has the right to it. For a node, which
+// has asked about the operator, it reports whether this server has the instance.
 func (g *guard) entitled(c *call, r *route) error {
 	// Whose rights count on this route.
 	switch r.access {

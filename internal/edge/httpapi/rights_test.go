@@ -15,21 +15,26 @@ import (
 	"j17/internal/plane/control"
 )
 
-// TestRights asks for every route of operators as an operator of each role and compares who was let in with a table that is there
-// to be read. Every request has a parameter that no route knows: who has the right is told so, and nothing is done.
+// TestRights asks for every route of operators as an operator of each role and compares who was let in with a table
+// that is there to be read. Every request has a parameter that no route knows: who has the right is told so, and
+// nothing is done.
 func TestRights(t *testing.T) {
 	p := newPlane(t, func(o *httpapi.Options) {
 		o.AdvanceClock = func(context.Context, time.Duration) (time.Time, error) {
 			return time.Time{}, fmt.Errorf("not to be reached")
 		}
 	})
-	key, _, err := p.registry.Keys.Create(t.Context(), control.NewKey{Instance: p.instance.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+	key, _, err := p.registry.Keys.Create(t.Context(), control.NewKey{
+		Instance: p.instance.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	other := p.operator(t, "other@example.com", control.RoleAuditor)
 	tokens := []string{p.admin}
-	for i, role := range []control.Role{control.RoleInstanceAdmin, control.RoleAuditor, control.RolePrivacyOfficer, control.RoleInstanceAdmin} {
+	for i, role := range []control.Role{
+		control.RoleInstanceAdmin, control.RoleAuditor, control.RolePrivacyOfficer, control.RoleInstanceAdmin,
+	} {
 		email := fmt.Sprintf("op%d@example.com", i)
 		granted := []string{p.instance.ID}
 		if i == 3 {
@@ -49,14 +54,17 @@ func TestRights(t *testing.T) {
 		} else if strings.HasPrefix(pattern, "/api/keys") {
 			id = key.ID
 		}
-		path := strings.NewReplacer("{id}", id, "{instance}", p.instance.ID, "{instance_}", p.instance.ID, "{env_}", "prod").Replace(pattern)
+		path := strings.NewReplacer(
+			"{id}", id, "{instance}", p.instance.ID, "{instance_}", p.instance.ID, "{env_}", "prod",
+		).Replace(pattern)
 		line := ""
 		for i, token := range tokens {
 			answer := p.do(t, method, path+"?no_such_parameter=1", "", "Host: "+host, "Authorization: Bearer "+token)
 			switch {
 			case answer.status == 400 && answer.member(t, "code") == "invalid_parameter":
 				line += "PIAOS"[i : i+1]
-			case answer.status == 403 && answer.member(t, "code") == "forbidden", answer.status == 404 && answer.member(t, "code") == "not_found":
+			case answer.status == 403 && answer.member(t, "code") == "forbidden",
+				answer.status == 404 && answer.member(t, "code") == "not_found":
 				line += "-"
 			default:
 				t.Errorf("%s: %d %s", row, answer.status, answer.body)
@@ -66,7 +74,8 @@ func TestRights(t *testing.T) {
 	}
 	for _, row := range p.ControlRoutes() {
 		switch row {
-		case "POST /api/login", "POST /api/setup", "GET /setup", "GET /_openapi.json", "GET /llms-core.txt": // open to everybody
+		case "POST /api/login", "POST /api/setup", "GET /setup", "GET /_openapi.json", "GET /llms-core.txt":
+			// open to everybody
 		case "POST /api/sessions", "GET /api/session", "DELETE /api/session", "GET /ui", "GET /ui/{path...}":
 		default:
 			ask(row, "control.j17.example")

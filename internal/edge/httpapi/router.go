@@ -10,8 +10,8 @@ import (
 	"j17/internal/lang/diag"
 )
 
-// router is the handler of one site: one mux a method, so that patterns of different methods cannot get into each other's
-// way. Whatever matches no route gets a JSON answer too.
+// router is the handler of one site: one mux a method, so that patterns of different methods cannot get into each
+// other's way. Whatever matches no route gets a JSON answer too.
 type router struct {
 	methods map[string]*http.ServeMux
 	// own are the methods of the paths without wildcards, which are not those of aggregates for other methods.
@@ -66,7 +66,8 @@ func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // ofAggregates reports whether a pattern is one of aggregates, which begins with their type.
 func ofAggregates(pattern string) bool { return strings.HasPrefix(pattern, "/{type}") }
 
-// reserved reports whether a path cannot be that of an aggregate: names that start with an underscore are the server's own.
+// reserved reports whether a path cannot be that of an aggregate: names that start with an underscore are the server's
+// own.
 func reserved(path string) bool { return strings.HasPrefix(path, "/_") }
 
 // unlessReserved serves the paths of aggregates, and finds nothing at those that look like them and cannot be.
@@ -80,7 +81,8 @@ func (rt *router) unlessReserved(serve http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// meant says which of the server's own paths somebody may have meant who has asked for one that is not there; "" where that is not plain.
+// meant says which of the server's own paths somebody may have meant who has asked for one that is not there; "" where
+// that is not plain.
 func (rt *router) meant(path string) string {
 	if strings.HasPrefix(path, "/api/instances/") && strings.HasSuffix(path, "/spec/prepared") {
 		return ". A spec that is prepared is one of an environment: at '/api/instances/{instance}/ops/{environment}/spec/prepared'."
@@ -146,8 +148,8 @@ func normal(p string) bool {
 	return p == "/" || p != "" && p[0] == '/' && path.Clean(p) == strings.TrimSuffix(p, "/")
 }
 
-// serve lets a route's callers in, reads its parameters, calls its handler and writes its errors. Whoever may not do what the route
-// does is told so before anything else of the request is looked at.
+// serve lets a route's callers in, reads its parameters, calls its handler and writes its errors. Whoever may not do
+// what the route does is told so before anything else of the request is looked at.
 func (a *API) serve(r route) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		c := callOf(req)

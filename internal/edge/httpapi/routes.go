@@ -42,14 +42,15 @@ type need struct {
 type subject uint8
 
 const (
-	nowhere          subject = iota // what no operator may, so that no route for operators can do without saying what it needs
-	oneself                         // any operator may: the route is about who asks, or shows only what they may see
-	aServer                         // the whole server
-	instance                        // the instance that the path or the host names
-	instanceOfServer                // the same one has to be visible, and the right is one in the server
-	instanceOfKey                   // the instance of the API key that the path names
-	self                            // who the path names is who asks, or the right is one in the server
-	someInstance                    // any instance at all
+	// What no operator may, so that no route for operators can do without saying what it needs.
+	nowhere          subject = iota
+	oneself                  // any operator may: the route is about who asks, or shows only what they may see
+	aServer                  // the whole server
+	instance                 // the instance that the path or the host names
+	instanceOfServer         // the same one has to be visible, and the right is one in the server
+	instanceOfKey            // the instance of the API key that the path names
+	self                     // who the path names is who asks, or the right is one in the server
+	someInstance             // any instance at all
 )
 
 // handler carries out a request that has been let in and whose parameters have been read.
@@ -62,8 +63,8 @@ type route struct {
 	pattern string
 	access  access
 	need    need
-	// action is what the audit log calls an attempt that comes to nothing; "" for what only reads. What succeeds is recorded where
-	// it happens.
+	// action is what the audit log calls an attempt that comes to nothing; "" for what only reads. What succeeds is
+	// recorded where it happens.
 	action string
 	handle handler
 	operation
@@ -72,14 +73,18 @@ type route struct {
 // routes is the table of all routes.
 func (a *API) routes() []route {
 	return slices.Concat(
-		a.server.routes(), a.documents.routes(), a.reads.routes(), a.places.routes(), a.feeds.routes(), a.writes.routes(),
-		a.proofs.routes(), a.projections.routes(), a.accounts.routes(), a.sessions.routes(), a.dashboard.routes(), a.scrubs.routes(), a.operators.routes(), a.nodes.routes(),
-		a.instances.routes(), a.keys.routes(), a.specs.routes(), a.derived.controlRoutes(), a.audits.routes(), a.devRoutes(),
+		a.server.routes(), a.documents.routes(), a.reads.routes(), a.places.routes(), a.feeds.routes(),
+		a.writes.routes(),
+		a.proofs.routes(), a.projections.routes(), a.accounts.routes(), a.sessions.routes(), a.dashboard.routes(),
+		a.scrubs.routes(), a.operators.routes(), a.nodes.routes(),
+		a.instances.routes(), a.keys.routes(), a.specs.routes(), a.derived.controlRoutes(), a.audits.routes(),
+		a.devRoutes(),
 		mounted(slices.Concat(
 			a.tombstones.routes(), a.audits.adminRoutes(), a.specs.adminRoutes(), a.derived.routes(),
 			a.blobs.routes(), a.debug.routes(), a.sagas.routes(), a.listeners.routes(), a.schedules.routes(),
 			a.reads.adminRoutes(), a.histories.routes(), a.feeds.adminRoutes(), a.traces.adminRoutes(),
-			a.attention.routes(), a.exports.routes(), a.imports.routes(), a.proofs.adminRoutes(), a.checkpoints.routes(),
+			a.attention.routes(), a.exports.routes(), a.imports.routes(), a.proofs.adminRoutes(),
+			a.checkpoints.routes(),
 		)),
 		a.nodeRoutes(), mounted(a.backups.adminRoutes()), a.backups.routes(),
 	)
@@ -100,10 +105,11 @@ const viewPrefix = "/_projections/"
 // since "/_admin/x/{name}" and "/{type}/{id}/length" cannot stand side by side in one.
 const adminPrefix = "/_admin/"
 
-// mounted makes each row of the administration of an environment reachable in three ways: on the hosts of the environment and
-// on the control host with an operator's token, and on the internal listener with the node secret. Their patterns lack what the paths begin
-// with, and may name their wildcards as they like, but for instance_ and env_. Their handlers find the environment in instance, env and
-// tenant of the call and who asks in its principal, whichever way the request came.
+// mounted makes each row of the administration of an environment reachable in three ways: on the hosts of the
+// environment and on the control host with an operator's token, and on the internal listener with the node secret.
+// Their patterns lack what the paths begin with, and may name their wildcards as they like, but for instance_ and env_.
+// Their handlers find the environment in instance, env and tenant of the call and who asks in its principal, whichever
+// way the request came.
 func mounted(rows []route) []route {
 	var all []route
 	for _, row := range rows {
@@ -126,7 +132,8 @@ func fromHeadnode(row route) handler {
 	}
 }
 
-// onWorker passes a request about an instance on to the worker that has it, at a path that the internal listener has for it.
+// onWorker passes a request about an instance on to the worker that has it, at a path that the internal listener has
+// for it.
 func onWorker(path string, handle handler) handler {
 	return func(c *call, w http.ResponseWriter) error {
 		return c.api.forward.forwarded(c, w, "/internal/control/instances/"+c.instance+"/"+path, handle)

@@ -32,8 +32,8 @@ func (h *sagaHandlers) routes() []route {
 	}
 }
 
-// listSagas is GET sagas: those of the environment that the path or the host names, or of the instance's environment that is asked
-// for.
+// listSagas is GET sagas: those of the environment that the path or the host names, or of the instance's environment
+// that is asked for.
 func (h *sagaHandlers) listSagas(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	t := j17.TenantOf(c.instance, cmp.Or(j17.Environment(c.query["environment"]), c.env))

@@ -43,7 +43,8 @@ func (s oneSpec) Compiled(context.Context, j17.Tenant, int) (*spec.Compiled, err
 	return s.compiled, nil
 }
 
-// TestSagasOverHTTP lists sagas that end in all ways, shows and retries them, refuses what their status does not allow, and counts them.
+// TestSagasOverHTTP lists sagas that end in all ways, shows and retries them, refuses what their status does not allow,
+// and counts them.
 func TestSagasOverHTTP(t *testing.T) {
 	var service *saga.Service
 	c, found := spec.Compile([]byte(sagaSpec))
@@ -58,7 +59,10 @@ func TestSagasOverHTTP(t *testing.T) {
 		e := engine.New(engine.Options{Store: st, Clock: o.Clock, Logger: o.Logger}).Use(enginetest.Effects(
 			func(ctx context.Context, d *part.Decided) (part.Effects, error) { return service.Effects(ctx, d) },
 		)...)
-		service = saga.New(saga.Options{Store: st, Engine: e, Specs: oneSpec{c}, Clock: o.Clock, Logger: o.Logger, Worker: worker.New(o.Clock, o.Logger), Most: 3})
+		service = saga.New(saga.Options{
+			Store: st, Engine: e, Specs: oneSpec{c}, Clock: o.Clock, Logger: o.Logger,
+			Worker: worker.New(o.Clock, o.Logger), Most: 3,
+		})
 		o.Engine, o.Sagas = e, service
 	})
 	a.Engine.Deploy(j17.TenantOf(a.instance.ID, j17.Prod), c, nil)
@@ -75,9 +79,15 @@ func TestSagasOverHTTP(t *testing.T) {
 		}
 	}
 
-	// Four of which three may run: one completes, one fails, one is given up because it cannot be undone, and one is not answered.
-	const completes, fails, stays, waits = "0b6e9d4e-6f0a-4f3c-8c53-000000000001", "0b6e9d4e-6f0a-4f3c-8c53-000000000002", "0b6e9d4e-6f0a-4f3c-8c53-000000000003", "0b6e9d4e-6f0a-4f3c-8c53-000000000004"
-	for _, data := range []string{`{"desk":"` + completes + `","undo":1}`, `{"desk":"` + fails + `","undo":1}`, `{"desk":"` + stays + `","undo":"x"}`, `{"desk":"` + waits + `"}`} {
+	// Four of which three may run: one completes, one fails, one is given up because it cannot be undone, and one is
+	// not answered.
+	const completes, fails, stays, waits = "0b6e9d4e-6f0a-4f3c-8c53-000000000001",
+		"0b6e9d4e-6f0a-4f3c-8c53-000000000002", "0b6e9d4e-6f0a-4f3c-8c53-000000000003",
+		"0b6e9d4e-6f0a-4f3c-8c53-000000000004"
+	for _, data := range []string{
+		`{"desk":"` + completes + `","undo":1}`, `{"desk":"` + fails + `","undo":1}`,
+		`{"desk":"` + stays + `","undo":"x"}`, `{"desk":"` + waits + `"}`,
+	} {
 		write("/trip/global/was_asked", data)
 	}
 	settle()
@@ -111,13 +121,15 @@ func TestSagasOverHTTP(t *testing.T) {
 	for _, g := range list("sagas") {
 		statuses = append(statuses, g.Status)
 	}
-	if diff := cmp.Diff([]string{"failed", "dead_lettered", "failed", "completed"}, statuses); diff != "" || page.Next != nil {
+	if diff := cmp.Diff([]string{"failed", "dead_lettered", "failed", "completed"}, statuses); diff != "" ||
+		page.Next != nil {
 		t.Fatal(diff)
 	}
 	if first := list("sagas?limit=1&type=trip"); len(first) != 1 || page.Next == nil || *page.Next != 1 {
 		t.Errorf("a page: %v, the next one at %v", first, page.Next)
 	}
-	dead, completed := "sagas/"+list("sagas?status=dead_lettered")[0].SagaID, "sagas/"+list("sagas?status=completed")[0].SagaID
+	dead, completed := "sagas/"+list("sagas?status=dead_lettered")[0].SagaID,
+		"sagas/"+list("sagas?status=completed")[0].SagaID
 
 	// What may be done with them.
 	for _, tc := range []struct {
@@ -142,7 +154,8 @@ func TestSagasOverHTTP(t *testing.T) {
 	w := httptest.NewRecorder()
 	a.Internal().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
 	for _, line := range []string{
-		"sagas_started_total 4", "sagas_queued_total 1", "sagas_completed_total 1", "sagas_failed_total 2", "sagas_dead_lettered_total 1", "sagas_retried_total 1",
+		"sagas_started_total 4", "sagas_queued_total 1", "sagas_completed_total 1", "sagas_failed_total 2",
+		"sagas_dead_lettered_total 1", "sagas_retried_total 1",
 		"saga_events_total 8", "saga_compensations_total 1", "saga_timeouts_total 1",
 	} {
 		if !strings.Contains(w.Body.String(), "\nj17_"+line+"\n") {

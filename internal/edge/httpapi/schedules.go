@@ -34,10 +34,13 @@ func (h *scheduleHandlers) routes() []route {
 		{0, remove, "scheduled/{scheduled_id}", operator, operate, "scheduled.cancel", h.cancelScheduled, operation{
 			id: "cancelScheduled", about: "Cancel a scheduled event", gives: wire.ScheduledEvent{},
 		}},
-		{0, post, "scheduled/{scheduled_id}/cancel", operator, operate, "scheduled.cancel", h.cancelScheduled, operation{
-			id: "postCancelScheduled", about: "Cancel a scheduled event, as DELETE does", body: struct{}{},
-			optional: true, gives: wire.ScheduledEvent{},
-		}},
+		{
+			0, post, "scheduled/{scheduled_id}/cancel", operator, operate, "scheduled.cancel", h.cancelScheduled,
+			operation{
+				id: "postCancelScheduled", about: "Cancel a scheduled event, as DELETE does", body: struct{}{},
+				optional: true, gives: wire.ScheduledEvent{},
+			},
+		},
 		{0, post, "scheduled/{scheduled_id}/retry", operator, operate, "scheduled.retry", h.retryScheduled, operation{
 			id: "retryScheduled", about: "Retry a scheduled event that was given up or refused", body: struct{}{},
 			optional: true, gives: wire.ScheduledEvent{},
@@ -73,7 +76,10 @@ func (h *scheduleHandlers) retryScheduled(c *call, w http.ResponseWriter) error 
 }
 
 // changeScheduled changes a scheduled event and keeps who did.
-func (*scheduleHandlers) changeScheduled(c *call, w http.ResponseWriter, action string, change func(context.Context, j17.Tenant, string) (wire.Scheduled, error)) error {
+func (*scheduleHandlers) changeScheduled(
+	c *call, w http.ResponseWriter, action string,
+	change func(context.Context, j17.Tenant, string) (wire.Scheduled, error),
+) error {
 	changed, err := change(c.request.Context(), c.tenant, c.request.PathValue("scheduled_id"))
 	if err != nil {
 		return err

@@ -38,7 +38,9 @@ func TestScheduledOverHTTP(t *testing.T) {
 				return e.ExecuteInOrder(ctx, t, commands)
 			},
 		})
-		e = engine.New(engine.Options{Store: st, Clock: o.Clock, Logger: o.Logger}).Use(enginetest.Effects(service.Effects)...)
+		e = engine.New(engine.Options{
+			Store: st, Clock: o.Clock, Logger: o.Logger,
+		}).Use(enginetest.Effects(service.Effects)...)
 		o.Engine, o.Schedule = e, service
 	})
 	c, found := spec.Compile([]byte(laterSpec))
@@ -72,7 +74,8 @@ func TestScheduledOverHTTP(t *testing.T) {
 
 	// A page, the one behind it, and changes.
 	first, rest := list("scheduled?status=pending&limit=1"), list("scheduled?limit=2&offset=1")
-	if len(first.Scheduled) != 1 || first.Next == nil || *first.Next != 1 || string(first.Scheduled[0].Emit.Data) != `{"n":"three"}` ||
+	if len(first.Scheduled) != 1 || first.Next == nil || *first.Next != 1 ||
+		string(first.Scheduled[0].Emit.Data) != `{"n":"three"}` ||
 		len(rest.Scheduled) != 2 || rest.Next != nil || string(rest.Scheduled[0].Emit.Data) != `{"n":2}` {
 		t.Fatalf("%+v %+v", first, rest)
 	}
@@ -88,7 +91,8 @@ func TestScheduledOverHTTP(t *testing.T) {
 		a.clock.Advance(time.Minute)
 	}
 	dead := list("scheduled/dead")
-	if again := list("scheduled/dead_letters"); len(dead.Scheduled) != 1 || dead.Scheduled[0].Attempts != 10 || len(again.Scheduled) != 1 || len(list("scheduled?status=fired").Scheduled) != 1 {
+	if again := list("scheduled/dead_letters"); len(dead.Scheduled) != 1 || dead.Scheduled[0].Attempts != 10 ||
+		len(again.Scheduled) != 1 || len(list("scheduled?status=fired").Scheduled) != 1 {
 		t.Fatalf("%+v %+v", dead, again)
 	}
 	three := "scheduled/" + dead.Scheduled[0].ScheduledID
@@ -116,7 +120,9 @@ func TestScheduledOverHTTP(t *testing.T) {
 	// What is counted.
 	w := httptest.NewRecorder()
 	a.Internal().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
-	for _, line := range []string{"created_total 3", "fired_total 1", "canceled_total 2", "dead_lettered_total 1", "refused_total 0"} {
+	for _, line := range []string{
+		"created_total 3", "fired_total 1", "canceled_total 2", "dead_lettered_total 1", "refused_total 0",
+	} {
 		if !strings.Contains(w.Body.String(), "\nj17_scheduled_"+line+"\n") {
 			t.Errorf("no %s among the metrics", line)
 		}

@@ -25,7 +25,8 @@ func (h *scrubHandlers) routes() []route {
 			gives: wire.ScrubShown{},
 		}},
 		{controlSite, post, "/api/scrub", operator, operate, "scrub.begin", h.beginScrub, operation{
-			id: "beginScrub", about: "Start a search for damage", body: struct{}{}, optional: true, gives: wire.ScrubShown{},
+			id: "beginScrub", about: "Start a search for damage", body: struct{}{}, optional: true,
+			gives: wire.ScrubShown{},
 		}},
 	}
 }

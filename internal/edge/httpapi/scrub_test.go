@@ -25,8 +25,8 @@ type restless struct{ clock.Clock }
 // Wait returns at once.
 func (restless) Wait(ctx context.Context, _ time.Time) error { return ctx.Err() }
 
-// TestDamageIsTold has an item that contradicts what its owner knows of it: operators are told which, readiness and metrics that there is
-// damage, until a later pass finds it whole.
+// TestDamageIsTold has an item that contradicts what its owner knows of it: operators are told which, readiness and
+// metrics that there is damage, until a later pass finds it whole.
 func TestDamageIsTold(t *testing.T) {
 	broken := true
 	var s *scrub.Service
@@ -42,13 +42,17 @@ func TestDamageIsTold(t *testing.T) {
 			return nil
 		}
 		s = scrub.New(scrub.Options{
-			Store: whole, Log: o.Logs, Clock: restless{o.Clock}, Logger: o.Logger, Worker: worker.New(o.Clock, slog.New(slog.DiscardHandler)),
-			Committed: func() uint64 { return 0 }, Spaces: []part.Space{{Declared: store.Declared{Space: "looked.at"}, Check: check}},
+			Store: whole, Log: o.Logs, Clock: restless{o.Clock}, Logger: o.Logger,
+			Worker:    worker.New(o.Clock, slog.New(slog.DiscardHandler)),
+			Committed: func() uint64 { return 0 },
+			Spaces:    []part.Space{{Declared: store.Declared{Space: "looked.at"}, Check: check}},
 		})
 		o.Scrub = s
 	})
 	prod := j17.TenantOf(p.instance.ID, j17.Prod)
-	if err := p.store.Write(t.Context(), prod, []store.Side{{Op: store.Put, Space: "looked.at", Key: "a"}}); err != nil {
+	if err := p.store.Write(t.Context(), prod, []store.Side{
+		{Op: store.Put, Space: "looked.at", Key: "a"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	state := func() string { return fmt.Sprint(p.must(t, 200, "GET", "/api/scrub", "")["scrub"]) }
@@ -67,12 +71,14 @@ func TestDamageIsTold(t *testing.T) {
 	}
 
 	pass()
-	if said := state(); !strings.Contains(said, "looked.at/a") || !strings.Contains(said, "it is not what it was") || !strings.Contains(said, string(prod)) {
+	if said := state(); !strings.Contains(said, "looked.at/a") || !strings.Contains(said, "it is not what it was") ||
+		!strings.Contains(said, string(prod)) {
 		t.Errorf("what was found: %s", said)
 	}
 	for target, want := range map[string]int{"/readyz": 503, "/readyz?for=writes": 503, "/readyz?for=reads": 200} {
 		got := p.do(t, "GET", target, "")
-		if got.status != want || want == 503 && !strings.Contains(got.body, "damaged") || strings.Contains(got.body, "looked.at") {
+		if got.status != want || want == 503 && !strings.Contains(got.body, "damaged") ||
+			strings.Contains(got.body, "looked.at") {
 			t.Errorf("%s: %d %s", target, got.status, got.body)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"j17/internal/plane/control"
 )
 
-// TestStreamsEndWithTheirSession opens streams with the cookie of a session, and ends what let them in: each stream ends within a second, those of
-// others go on.
+// TestStreamsEndWithTheirSession opens streams with the cookie of a session, and ends what let them in: each stream
+// ends within a second, those of others go on.
 func TestStreamsEndWithTheirSession(t *testing.T) {
 	const other = "another long password"
 	for name, end := range map[string]func(t *testing.T, p *plane, op control.Operator, cookie string){
@@ -38,7 +38,10 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 		},
 		"a password of one's own": func(t *testing.T, p *plane, _ control.Operator, cookie string) {
 			t.Helper()
-			got := p.browse(t, "POST", "/api/me/password", `{"current_password":"`+testPassword+`","new_password":"`+other+`"}`, cookie, ofPage)
+			got := p.browse(
+				t, "POST", "/api/me/password", `{"current_password":"`+testPassword+`","new_password":"`+other+`"}`,
+				cookie, ofPage,
+			)
 			if got.status != 200 {
 				t.Error(got.status, got.body)
 			}
@@ -71,8 +74,13 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 				cookie := p.signIn(t, "op@example.com")
 				pipes, ops := p.serve(t), "/api/instances/"+p.instance.ID+"/ops/prod/"
 				by := []string{"Host: control.j17.example", "Authorization: ", "Cookie: " + cookie}
-				ended := []*client{p.stream(t, pipes, ops+"events/stream", by...), p.stream(t, pipes, ops+"aggregates/note/global/events/stream", by...)}
-				kept := p.stream(t, pipes, ops+"events/stream", "Host: control.j17.example", "Authorization: Bearer "+p.admin)
+				ended := []*client{
+					p.stream(t, pipes, ops+"events/stream", by...),
+					p.stream(t, pipes, ops+"aggregates/note/global/events/stream", by...),
+				}
+				kept := p.stream(
+					t, pipes, ops+"events/stream", "Host: control.j17.example", "Authorization: Bearer "+p.admin,
+				)
 				synctest.Wait()
 				end(t, p, op, cookie)
 				begin := time.Now()
@@ -99,7 +107,10 @@ func TestStreamsOutliveWhatTheySurvive(t *testing.T) {
 		p := newPlane(t, nil)
 		op := p.operator(t, "op@example.com", control.RoleInstanceAdmin, p.instance.ID)
 		cookie := p.signIn(t, "op@example.com")
-		c := p.stream(t, p.serve(t), "/api/instances/"+p.instance.ID+"/ops/prod/events/stream", "Host: control.j17.example", "Authorization: ", "Cookie: "+cookie)
+		c := p.stream(
+			t, p.serve(t), "/api/instances/"+p.instance.ID+"/ops/prod/events/stream", "Host: control.j17.example",
+			"Authorization: ", "Cookie: "+cookie,
+		)
 		p.must(t, 200, "PATCH", "/api/operators/"+op.ID, `{"role":"auditor"}`)
 		p.must(t, 200, "POST", "/api/signing_keys/rotate", "")
 		p.signIn(t, "op@example.com")

@@ -63,7 +63,8 @@ func (c *call) cookieName() string {
 // setCookie makes the client keep the token of a session until it expires, or forget it where the token is "".
 func (c *call) setCookie(w http.ResponseWriter, token string, lifetime time.Duration) {
 	cookie := &http.Cookie{ //nolint:gosec // Secure is set wherever the connection allows it
-		Name: c.cookieName(), Value: token, Path: "/", MaxAge: int(lifetime / time.Second), HttpOnly: true, Secure: c.encrypted(), SameSite: http.SameSiteStrictMode,
+		Name: c.cookieName(), Value: token, Path: "/", MaxAge: int(lifetime / time.Second), HttpOnly: true,
+		Secure: c.encrypted(), SameSite: http.SameSiteStrictMode,
 	}
 	if token == "" {
 		cookie.MaxAge = -1
@@ -71,7 +72,8 @@ func (c *call) setCookie(w http.ResponseWriter, token string, lifetime time.Dura
 	http.SetCookie(w, cookie)
 }
 
-// sessionToken is the token of the session's cookie, "" where the request has none. With more than one of that name the first counts, as in net/http.
+// sessionToken is the token of the session's cookie, "" where the request has none. With more than one of that name the
+// first counts, as in net/http.
 func (c *call) sessionToken() string {
 	cookie, err := c.request.Cookie(c.cookieName())
 	if err != nil {
@@ -80,8 +82,8 @@ func (c *call) sessionToken() string {
 	return cookie.Value
 }
 
-// sameOrigin reports whether a request that goes by a cookie comes from a page of this very host. What only reads may come from the address line
-// as well.
+// sameOrigin reports whether a request that goes by a cookie comes from a page of this very host. What only reads may
+// come from the address line as well.
 func (c *call) sameOrigin() error {
 	r := c.request
 	site, said := r.Header.Get("Sec-Fetch-Site"), len(r.Header["Sec-Fetch-Site"]) > 0
@@ -106,9 +108,11 @@ func isJSON(contentType string) bool {
 	return err == nil && (media == "application/json" || media == "application/x-ndjson")
 }
 
-// bySession reports whether a request goes by the cookie of a session: below /api/ of the control host, and where it has no other credential.
+// bySession reports whether a request goes by the cookie of a session: below /api/ of the control host, and where it
+// has no other credential.
 func (c *call) bySession() bool {
-	return c.control && len(c.request.Header["Authorization"]) == 0 && strings.HasPrefix(c.request.URL.Path, "/api/") && c.sessionToken() != ""
+	return c.control && len(c.request.Header["Authorization"]) == 0 && strings.HasPrefix(c.request.URL.Path, "/api/") &&
+		c.sessionToken() != ""
 }
 
 // session lets in who has the cookie of a session.
@@ -153,7 +157,9 @@ func (h *sessionHandlers) begin(c *call, w http.ResponseWriter) error {
 	}
 
 	c.principal = j17.Principal{Kind: j17.Operator, ID: op.ID, Role: string(op.Role)}
-	if err := h.registry.Audit.Add(c.actorContext(), control.Record{Action: "operator.login", Target: op.ID, Details: map[string]string{"session": s.ID}}); err != nil {
+	if err := h.registry.Audit.Add(c.actorContext(), control.Record{
+		Action: "operator.login", Target: op.ID, Details: map[string]string{"session": s.ID},
+	}); err != nil {
 		c.notAudited("operator.login", err) // as for a token
 	}
 	c.setCookie(w, token, control.SessionLifetime)
@@ -175,7 +181,9 @@ func (h *sessionHandlers) show(c *call, w http.ResponseWriter) error {
 	for in, of := range instances {
 		rights.Instances[in] = rightNames(of)
 	}
-	return c.answer(w, http.StatusOK, wire.SessionShown{Operator: &wire.OperatorRights{Operator: op.Wire(), Rights: rights}, ExpiresAt: s.ExpiresAt})
+	return c.answer(w, http.StatusOK, wire.SessionShown{
+		Operator: &wire.OperatorRights{Operator: op.Wire(), Rights: rights}, ExpiresAt: s.ExpiresAt,
+	})
 }
 
 func rightNames(rights []control.Right) []string {
@@ -205,7 +213,8 @@ func (h *sessionHandlers) end(c *call, w http.ResponseWriter) error {
 
 // signOut ends the session of who asks.
 func (h *sessionHandlers) signOut(c *call, id string) error {
-	if err := h.registry.Sessions.End(c.actorContext(), c.principal.ID, id); err != nil && j17.CodeOf(err) != j17.CodeNotFound {
+	if err := h.registry.Sessions.End(c.actorContext(), c.principal.ID, id); err != nil &&
+		j17.CodeOf(err) != j17.CodeNotFound {
 		return err
 	}
 	c.record("operator.logout", c.principal.ID, map[string]string{"session": id})
@@ -216,7 +225,8 @@ func (h *sessionHandlers) list(c *call, w http.ResponseWriter) error {
 	all := []wire.Session{}
 	for _, s := range h.registry.Sessions.List(c.principal.ID) {
 		all = append(all, wire.Session{
-			ID: s.ID, CreatedAt: s.CreatedAt, UsedAt: s.UsedAt, ExpiresAt: s.ExpiresAt, Address: s.Address, Current: s.ID == c.session,
+			ID: s.ID, CreatedAt: s.CreatedAt, UsedAt: s.UsedAt, ExpiresAt: s.ExpiresAt, Address: s.Address,
+			Current: s.ID == c.session,
 		})
 	}
 	return c.answer(w, http.StatusOK, wire.Sessions{Sessions: all})
@@ -241,5 +251,7 @@ func (h *sessionHandlers) createCode(c *call, w http.ResponseWriter) error {
 		return err
 	}
 	c.record("operator.create_login_code", op.ID, nil)
-	return c.answer(w, http.StatusCreated, wire.LoginCode{Code: code, Link: strings.TrimSuffix(c.origin(), "/") + h.public + "/ui/#login=" + code, ExpiresAt: expires})
+	return c.answer(w, http.StatusCreated, wire.LoginCode{
+		Code: code, Link: strings.TrimSuffix(c.origin(), "/") + h.public + "/ui/#login=" + code, ExpiresAt: expires,
+	})
 }

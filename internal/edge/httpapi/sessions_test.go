@@ -24,7 +24,9 @@ func (p *plane) browse(tb testing.TB, method, path, body, cookie string, headers
 
 func (p *plane) browseFrom(tb testing.TB, peer, method, path, body, cookie string, headers ...string) answer {
 	tb.Helper()
-	r := httptest.NewRequestWithContext(tb.Context(), method, "http://control.j17.example"+path, strings.NewReader(body))
+	r := httptest.NewRequestWithContext(
+		tb.Context(), method, "http://control.j17.example"+path, strings.NewReader(body),
+	)
 	r.RemoteAddr = peer
 	if method != http.MethodGet && method != http.MethodDelete {
 		r.Header.Set("Content-Type", "application/json")
@@ -46,7 +48,8 @@ func (p *plane) browseFrom(tb testing.TB, peer, method, path, body, cookie strin
 	w := httptest.NewRecorder()
 	p.handler.ServeHTTP(w, r)
 	a := answer{w.Code, w.Header(), w.Body.String()}
-	if strings.HasPrefix(path, "/api/") || path == "/setup" { // the dashboard's own files are nothing to program against
+	if strings.HasPrefix(path, "/api/") || path == "/setup" {
+		// the dashboard's own files are nothing to program against
 		p.hold(tb, r, a)
 	}
 	return a
@@ -91,7 +94,10 @@ func TestSessionOfABrowser(t *testing.T) {
 	}
 	cookie := c.Name + "=" + c.Value
 	session := p.browse(t, "GET", "/api/session", "", cookie)
-	for _, part := range []string{`"email":"admin@example.com"`, `"rights":{"server":["view","read",`, `"instances":{}`, `"expires_at":"2023-11-15T`} {
+	for _, part := range []string{
+		`"email":"admin@example.com"`, `"rights":{"server":["view","read",`, `"instances":{}`,
+		`"expires_at":"2023-11-15T`,
+	} {
 		if !strings.Contains(session.body, part) {
 			t.Errorf("%s: no %s", session.body, part)
 		}
@@ -100,7 +106,8 @@ func TestSessionOfABrowser(t *testing.T) {
 		t.Error(session.header)
 	}
 	list := p.browse(t, "GET", "/api/me/sessions", "", cookie)
-	if strings.Count(list.body, `"id":`) != 1 || !strings.Contains(list.body, `"current":true`) || !strings.Contains(list.body, `"address":"192.0.2.1"`) {
+	if strings.Count(list.body, `"id":`) != 1 || !strings.Contains(list.body, `"current":true`) ||
+		!strings.Contains(list.body, `"address":"192.0.2.1"`) {
 		t.Error(list.body)
 	}
 	if made := p.browse(t, "POST", "/api/instances", `{"name":"shop"}`, cookie, ofPage); made.status != 201 {
@@ -119,7 +126,8 @@ func TestSessionOfABrowser(t *testing.T) {
 	if out := p.browse(t, "POST", "/api/logout", "", other, ofPage); out.status != 200 || p.signedIn(t, other) {
 		t.Errorf("logout with a cookie: %d %s", out.status, out.body)
 	}
-	if strings.Contains(p.log.String(), c.Value) || strings.Contains(p.log.String(), strings.TrimPrefix(other, "j17_session=")) {
+	if strings.Contains(p.log.String(), c.Value) ||
+		strings.Contains(p.log.String(), strings.TrimPrefix(other, "j17_session=")) {
 		t.Error("the log has the token of a session")
 	}
 	records := p.control(t, "GET", "/api/audit", "", p.admin).body
@@ -139,12 +147,20 @@ func TestForgedRequests(t *testing.T) {
 		headers []string
 		want    int
 	}{
-		"own page":                    {"POST", []string{"Sec-Fetch-Site: same-origin", "Origin: http://control.j17.example"}, 201},
-		"own page, older browser":     {"POST", []string{"Origin: http://control.j17.example"}, 201},
-		"other site":                  {"POST", []string{"Sec-Fetch-Site: cross-site", "Origin: https://evil.example"}, 403},
-		"an instance's host":          {"POST", []string{"Sec-Fetch-Site: same-site", "Origin: http://app.j17.example"}, 403},
-		"an instance's, older":        {"POST", []string{"Origin: http://app.j17.example"}, 403},
-		"same origin as one says":     {"POST", []string{"Sec-Fetch-Site: cross-site", "Origin: http://control.j17.example"}, 403},
+		"own page": {
+			"POST", []string{"Sec-Fetch-Site: same-origin", "Origin: http://control.j17.example"}, 201,
+		},
+		"own page, older browser": {"POST", []string{"Origin: http://control.j17.example"}, 201},
+		"other site": {
+			"POST", []string{"Sec-Fetch-Site: cross-site", "Origin: https://evil.example"}, 403,
+		},
+		"an instance's host": {
+			"POST", []string{"Sec-Fetch-Site: same-site", "Origin: http://app.j17.example"}, 403,
+		},
+		"an instance's, older": {"POST", []string{"Origin: http://app.j17.example"}, 403},
+		"same origin as one says": {
+			"POST", []string{"Sec-Fetch-Site: cross-site", "Origin: http://control.j17.example"}, 403,
+		},
 		"address line":                {"POST", []string{"Sec-Fetch-Site: none"}, 403},
 		"frame without an origin":     {"POST", []string{"Origin: null"}, 403},
 		"other port":                  {"POST", []string{"Origin: http://control.j17.example:81"}, 403},
@@ -218,17 +234,23 @@ func TestSessionOpensTheControlAPIAlone(t *testing.T) {
 	}
 	p.operator(t, "auditor@example.com", control.RoleAuditor)
 	token := p.login(t, "auditor@example.com")
-	if got := p.browse(t, "GET", "/api/me", "", cookie, "Authorization: Bearer "+token, "Sec-Fetch-Site: cross-site"); !strings.Contains(got.body, "auditor@example.com") {
+	if got := p.browse(
+		t, "GET", "/api/me", "", cookie, "Authorization: Bearer "+token, "Sec-Fetch-Site: cross-site",
+	); !strings.Contains(got.body, "auditor@example.com") {
 		t.Errorf("with the token of another operator: %d %s", got.status, got.body)
 	}
-	for _, wrong := range []string{"j17_session=", "j17_session=" + strings.Repeat("x", 4000), "j17_session=" + p.admin, "__Host-" + cookie, strings.ToLower(cookie)} {
+	for _, wrong := range []string{
+		"j17_session=", "j17_session=" + strings.Repeat("x", 4000), "j17_session=" + p.admin, "__Host-" + cookie,
+		strings.ToLower(cookie),
+	} {
 		if p.signedIn(t, wrong) {
 			t.Errorf("let in by %.40s", wrong)
 		}
 	}
 }
 
-// TestSessionOverTLS checks the name of the cookie where the client's connection is encrypted, at this server or at a proxy in front of it.
+// TestSessionOverTLS checks the name of the cookie where the client's connection is encrypted, at this server or at a
+// proxy in front of it.
 func TestSessionOverTLS(t *testing.T) {
 	const in = `{"email":"admin@example.com","password":"` + testPassword + `"}`
 	secure := func(p *plane, peer string, headers ...string) string {
@@ -247,12 +269,15 @@ func TestSessionOverTLS(t *testing.T) {
 	}
 	p = newPlane(t, func(o *httpapi.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
 	secure(p, "10.0.0.1:1", "X-Forwarded-Proto: https", "Origin: https://control.j17.example")
-	if got := p.browse(t, "POST", "/api/sessions", in, "", "X-Forwarded-Proto: https", ofPage); got.cookie(t).Name != "j17_session" {
+	if got := p.browse(
+		t, "POST", "/api/sessions", in, "", "X-Forwarded-Proto: https", ofPage,
+	); got.cookie(t).Name != "j17_session" {
 		t.Error("a client that says that it is a proxy is believed")
 	}
 }
 
-// TestSessionsEndWithTokens checks the next request after whatever makes tokens void, and after the changes that a session survives.
+// TestSessionsEndWithTokens checks the next request after whatever makes tokens void, and after the changes that a
+// session survives.
 func TestSessionsEndWithTokens(t *testing.T) {
 	p := newPlane(t, nil)
 	op := p.operator(t, "op@example.com", control.RoleInstanceAdmin, p.instance.ID)
@@ -291,7 +316,10 @@ func TestSessionsEndWithTokens(t *testing.T) {
 		name string
 		do   func()
 	}{
-		{"a password that an admin sets", func() { p.must(t, 200, "POST", ops+"/password", `{"password":"`+testPassword+`"}`) }},
+		{
+			"a password that an admin sets",
+			func() { p.must(t, 200, "POST", ops+"/password", `{"password":"`+testPassword+`"}`) },
+		},
 		{"revoke_tokens", func() { p.must(t, 200, "POST", ops+"/revoke_tokens", "") }},
 		{"a signing key that is revoked", func() {
 			p.must(t, 200, "POST", "/api/signing_keys/rotate", `{"revoke":true}`)
@@ -307,7 +335,10 @@ func TestSessionsEndWithTokens(t *testing.T) {
 		}},
 		{"2 hours without use", func() { p.clock.Advance(2 * time.Hour) }},
 		{"a change of one's own password", func() {
-			if got := p.browse(t, "POST", "/api/me/password", `{"current_password":"`+testPassword+`","new_password":"`+other+`"}`, cookie, ofPage); got.status != 200 {
+			if got := p.browse(
+				t, "POST", "/api/me/password", `{"current_password":"`+testPassword+`","new_password":"`+other+`"}`,
+				cookie, ofPage,
+			); got.status != 200 {
 				t.Error(got.status, got.body)
 			}
 			p.must(t, 200, "POST", ops+"/password", `{"password":"`+testPassword+`"}`)
@@ -341,10 +372,12 @@ func TestSessionsOfOneself(t *testing.T) {
 		_, after, _ := strings.Cut(list(cookie), `"id":"`)
 		return after[:strings.IndexByte(after, '"')]
 	}
-	if got := p.browse(t, "DELETE", "/api/me/sessions/"+id(mine), "", theirs, ofPage); got.status != 404 || !p.signedIn(t, mine) {
+	if got := p.browse(t, "DELETE", "/api/me/sessions/"+id(mine), "", theirs, ofPage); got.status != 404 ||
+		!p.signedIn(t, mine) {
 		t.Errorf("another operator's session: %d %s", got.status, got.body)
 	}
-	if got := p.control(t, "DELETE", "/api/me/sessions/"+id(mine), "", p.admin); got.status != 200 || p.signedIn(t, mine) {
+	if got := p.control(t, "DELETE", "/api/me/sessions/"+id(mine), "", p.admin); got.status != 200 ||
+		p.signedIn(t, mine) {
 		t.Errorf("one's own, by a token: %d %s", got.status, got.body)
 	}
 	if strings.Contains(list(theirs), strings.TrimPrefix(theirs, "j17_session=")) {
@@ -362,7 +395,8 @@ func TestSessionsOfOneself(t *testing.T) {
 	}
 	p.clock.Advance(time.Minute)
 	last := p.signIn(t, "other@example.com")
-	if p.signedIn(t, first) || !p.signedIn(t, theirs) || !p.signedIn(t, last) || strings.Count(list(last), `"id":`) != control.MaxSessions {
+	if p.signedIn(t, first) || !p.signedIn(t, theirs) || !p.signedIn(t, last) ||
+		strings.Count(list(last), `"id":`) != control.MaxSessions {
 		t.Errorf("more than %d sessions: %s", control.MaxSessions, list(last))
 	}
 }
@@ -373,7 +407,8 @@ func TestLoginCodes(t *testing.T) {
 	newCode := func() string {
 		got := p.control(t, "POST", "/api/me/login_codes", "", p.admin)
 		code := got.member(t, "code")
-		if got.status != 201 || len(code) < 24 || got.member(t, "link") != "http://control.j17.example/ui/#login="+code {
+		if got.status != 201 || len(code) < 24 ||
+			got.member(t, "link") != "http://control.j17.example/ui/#login="+code {
 			t.Fatal(got.status, got.body)
 		}
 		codes = append(codes, code)
@@ -403,7 +438,10 @@ func TestLoginCodes(t *testing.T) {
 	}
 	p.admin = p.login(t, "admin@example.com")
 	fresh := newCode()
-	for _, body := range []string{`{"code":"` + fresh + `","email":"admin@example.com"}`, `{}`, `{"code":7}`, `{"code":"` + fresh + `","next":"/"}`} {
+	for _, body := range []string{
+		`{"code":"` + fresh + `","email":"admin@example.com"}`, `{}`, `{"code":7}`,
+		`{"code":"` + fresh + `","next":"/"}`,
+	} {
 		if got := p.browse(t, "POST", "/api/sessions", body, "", ofPage); got.status != 400 {
 			t.Errorf("%s: %d %s", body, got.status, got.body)
 		}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// setupScript reads the token from the fragment of the URL, which browsers send to nobody, creates the first operator and signs them in. What it
-// asks for is named relative to the page, so that it works below any path.
+// setupScript reads the token from the fragment of the URL, which browsers send to nobody, creates the first operator
+// and signs them in. What it asks for is named relative to the page, so that it works below any path.
 const setupScript = `
 const form = document.querySelector("form"), button = form.querySelector("button"), says = document.querySelector("[role=alert]");
 const dark = matchMedia("(prefers-color-scheme: dark)"), root = document.documentElement;
@@ -50,7 +50,8 @@ form.addEventListener("submit", async (event) => {
 });
 `
 
-// setupStyle is what the page has beside the style sheets of the dashboard, and without them. Colours are theirs where they are there.
+// setupStyle is what the page has beside the style sheets of the dashboard, and without them. Colours are theirs where
+// they are there.
 const setupStyle = `
 html { color-scheme: light dark }
 main { width: min(360px, calc(100vw - 32px)); margin: 0 auto; padding: 14vh 0 0; display: flex; flex-direction: column; gap: 12px; align-items: flex-start; font-family: var(--sans, system-ui, sans-serif) }
@@ -88,7 +89,8 @@ const setupHTML = `<!DOCTYPE html>
 </html>
 `
 
-// setupPage is GET /setup on the control host: a form for what POST /api/setup takes. It ends at the dashboard, signed in, where there is one.
+// setupPage is GET /setup on the control host: a form for what POST /api/setup takes. It ends at the dashboard, signed
+// in, where there is one.
 func (*accountHandlers) setupPage(c *call, w http.ResponseWriter) error {
 	digest := func(text string) string {
 		sum := sha256.Sum256([]byte(text))

@@ -15,8 +15,8 @@ import (
 	"j17/internal/edge/httpapi"
 )
 
-// TestManyStreamsOverSockets opens many streams over real connections, with J17_SOAK as many as descriptors allow. All of them get what is
-// written, and when they go nothing of them is left.
+// TestManyStreamsOverSockets opens many streams over real connections, with J17_SOAK as many as descriptors allow. All
+// of them get what is written, and when they go nothing of them is left.
 func TestManyStreamsOverSockets(t *testing.T) {
 	streams := 150
 	if os.Getenv("J17_SOAK") != "" {

@@ -18,12 +18,17 @@ func TestCheckSpec(t *testing.T) {
 	auditor := p.login(t, "auditor@example.com")
 	check := func(body string) answer {
 		t.Helper()
-		return p.control(t, http.MethodPost, "/api/instances/"+p.instance.ID+"/ops/prod/spec/check", body, auditor, "Content-Type: application/json")
+		return p.control(
+			t, http.MethodPost, "/api/instances/"+p.instance.ID+"/ops/prod/spec/check", body, auditor,
+			"Content-Type: application/json",
+		)
 	}
 	good := fmt.Sprintf(keeping, "here")
 	check(good).wants(t, http.StatusOK, `"valid":true`, `"errors":[]`)
 	check(`{"spec":`+good+`}`).wants(t, http.StatusOK, `"valid":true`, `"errors":[]`)
-	check(strings.Replace(good, `"handler"`, "\n\"handlr\"", 1)).wants(t, http.StatusOK, `"valid":false`, `handlr`, `"line":2,"column":1`)
+	check(strings.Replace(good, `"handler"`, "\n\"handlr\"", 1)).wants(
+		t, http.StatusOK, `"valid":false`, `handlr`, `"line":2,"column":1`,
+	)
 	check("{\n  \"a\": ").wants(t, http.StatusOK, `"valid":false`, `"line":2`)
 	check("").wants(t, http.StatusOK, `"valid":false`, `"line":1,"column":1`)
 	check("\xff\xfe{").wants(t, http.StatusOK, `"valid":false`, `"line":1,"column":1`)
@@ -44,7 +49,10 @@ func TestSpecStates(t *testing.T) {
 	p.write(t, id+"/was_written", `{"a":2}`)
 	states := func(token, query, body string) answer {
 		t.Helper()
-		return p.control(t, http.MethodPost, "/api/instances/"+p.instance.ID+"/ops/prod/spec/states"+query, body, token, "Content-Type: application/json")
+		return p.control(
+			t, http.MethodPost, "/api/instances/"+p.instance.ID+"/ops/prod/spec/states"+query, body, token,
+			"Content-Type: application/json",
+		)
 	}
 	next := fmt.Sprintf(keeping, "here")
 	states(auditor, "?key=note:"+id+"&length=1", next).wants(t, http.StatusOK, `"now":{"length":1,"data":{"a":1.10`, `"then":{"length":1,"data":{"here":{"a":1.10}`,

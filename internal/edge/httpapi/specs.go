@@ -27,27 +27,40 @@ func (h *specHandlers) routes() []route {
 	const path = "/api/instances/{instance_}/"
 	return []route{
 		{controlSite, post, path + "spec", operator, change, "spec.deploy", onWorker("spec", h.deploySpec), operation{
-			id: "deploySpec", about: "Deploy a spec, or test a deployment", query: preparing(deploying()...), body: file{typeJSON},
+			id: "deploySpec", about: "Deploy a spec, or test a deployment", query: preparing(deploying()...),
+			body:  file{typeJSON},
 			gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, accepted: wire.SpecPrepared{},
 			headers: specTag(),
 		}},
-		{controlSite, post, path + "spec/rollback", operator, change, "spec.rollback", onWorker("spec/rollback", h.rollBackSpec), operation{
-			id: "rollBackSpec", about: "Roll back to an earlier version of the spec", query: trying(),
-			body: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
-		}},
-		{controlSite, post, path + "spec/promote", operator, change, "spec.promote", onWorker("spec/promote", h.promoteSpec), operation{
-			id: "promoteSpec", about: "Copy a spec from one environment to another", query: trying(),
-			body: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
-		}},
+		{
+			controlSite, post, path + "spec/rollback", operator, change, "spec.rollback",
+			onWorker("spec/rollback", h.rollBackSpec),
+			operation{
+				id: "rollBackSpec", about: "Roll back to an earlier version of the spec", query: trying(),
+				body: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{},
+				headers: specTag(),
+			},
+		},
+		{
+			controlSite, post, path + "spec/promote", operator, change, "spec.promote",
+			onWorker("spec/promote", h.promoteSpec),
+			operation{
+				id: "promoteSpec", about: "Copy a spec from one environment to another", query: trying(),
+				body: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{},
+				headers: specTag(),
+			},
+		},
 		{controlSite, get, path + "spec", operator, view, "", h.getSpec, operation{
-			id: "getInstanceSpec", about: "Get the deployed spec", query: inEnvironment(), gives: wire.Spec{}, tagged: true,
+			id: "getInstanceSpec", about: "Get the deployed spec", query: inEnvironment(), gives: wire.Spec{},
+			tagged: true,
 		}},
 		{controlSite, get, path + "spec/history", operator, view, "", h.listSpecs, operation{
 			id: "listInstanceSpecs", about: "List all versions of the spec", query: inEnvironment(paged()...),
 			gives: rows{"versions", wire.Deployment{}},
 		}},
 		{controlSite, get, path + "spec/versions/{version}", operator, view, "", h.getSpecVersion, operation{
-			id: "getInstanceSpecVersion", about: "Get a version of the spec", query: inEnvironment(), gives: wire.Spec{},
+			id: "getInstanceSpecVersion", about: "Get a version of the spec", query: inEnvironment(),
+			gives:  wire.Spec{},
 			tagged: true,
 		}},
 		{controlSite, get, path + "spec/diff", operator, view, "", h.diffSpecs, operation{
@@ -156,7 +169,9 @@ func (h *specHandlers) listSpecs(c *call, w http.ResponseWriter) error {
 	c.inEnvironment()
 	l := c.listing()
 	specs, err := h.registry.Specs.History(c.request.Context(), c.instance, c.env, l.offset, l.limit+1)
-	return list(c, w, "versions", l, wire.Each(specs, func(s *control.Spec) wire.Deployment { return s.Wire(c.env) }), err)
+	return list(
+		c, w, "versions", l, wire.Each(specs, func(s *control.Spec) wire.Deployment { return s.Wire(c.env) }), err,
+	)
 }
 
 // diffSpecs is GET spec/diff: what a version says differently than another one.
@@ -174,7 +189,9 @@ func (h *specHandlers) diffSpecs(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, wire.Differences{From: d.From, To: d.To, Changes: deploy.Changes(d.Changes), Incompatible: d.Incompatible})
+	return c.answer(w, http.StatusOK, wire.Differences{
+		From: d.From, To: d.To, Changes: deploy.Changes(d.Changes), Incompatible: d.Incompatible,
+	})
 }
 
 // dryRunOf returns how many aggregates to replay, 0 for a real deployment.
@@ -191,7 +208,9 @@ func dryRunOf(c *call) (int, error) {
 // deploySpec is POST spec: the spec itself, or an envelope around it.
 func (h *specHandlers) deploySpec(c *call, w http.ResponseWriter) error {
 	c.env = j17.Environment(c.query["environment"])
-	r := deploy.Request{Instance: c.instance, Environment: c.env, Note: c.query["note"], Prepare: c.query.isSet("prepare")}
+	r := deploy.Request{
+		Instance: c.instance, Environment: c.env, Note: c.query["note"], Prepare: c.query.isSet("prepare"),
+	}
 	var err error
 	if r.Aggregates, err = dryRunOf(c); err != nil {
 		return err
@@ -272,12 +291,15 @@ func (h *specHandlers) deployed(c *call, w http.ResponseWriter, r deploy.Result)
 	warnings, incompatible := diag.FieldErrors(r.Warnings()), diag.FieldErrors(r.Breaks())
 	if r.Replay != nil {
 		return c.answer(w, http.StatusOK, wire.DryRun{
-			DryRun: true, Environment: r.Environment, Compatible: len(incompatible) == 0, Changes: deploy.Changes(r.Changes),
+			DryRun: true, Environment: r.Environment, Compatible: len(incompatible) == 0,
+			Changes:      deploy.Changes(r.Changes),
 			Incompatible: incompatible, Warnings: warnings, Replay: *r.Replay, Projections: r.Projections,
 		})
 	}
 	if r.Prepared != nil {
-		return c.answer(w, http.StatusAccepted, wire.SpecPrepared{Prepared: r.Prepared.Wire(c.env), Incompatible: incompatible, Warnings: warnings})
+		return c.answer(w, http.StatusAccepted, wire.SpecPrepared{
+			Prepared: r.Prepared.Wire(c.env), Incompatible: incompatible, Warnings: warnings,
+		})
 	}
 	status := http.StatusOK
 	if r.Created {
@@ -321,7 +343,8 @@ func (h *specHandlers) rollBackSpec(c *call, w http.ResponseWriter) error {
 	c.env = env
 	c.allowTime(w, deployTime)
 	result, err := h.deploy.Rollback(c.actorContext(), deploy.Rollback{
-		Instance: c.instance, Environment: env, Version: body.Version, Force: body.Force, Note: body.Note, Aggregates: aggregates,
+		Instance: c.instance, Environment: env, Version: body.Version, Force: body.Force, Note: body.Note,
+		Aggregates: aggregates,
 	})
 	if err != nil {
 		return err
@@ -347,7 +370,9 @@ func (h *specHandlers) promoteSpec(c *call, w http.ResponseWriter) error {
 		return err
 	}
 	c.env = to
-	promotion := deploy.Promotion{Instance: c.instance, From: from, To: to, Force: body.Force, Note: body.Note, Aggregates: aggregates}
+	promotion := deploy.Promotion{
+		Instance: c.instance, From: from, To: to, Force: body.Force, Note: body.Note, Aggregates: aggregates,
+	}
 	if body.Version != nil {
 		if promotion.Version = *body.Version; promotion.Version < 1 {
 			return j17.Errorf(j17.CodeInvalidField, "'version' must be the number of a version, from 1 on").At("version")

@@ -23,8 +23,10 @@ func TestSpecsOverHTTP(t *testing.T) {
 		t.Errorf("before the first: %d %s", got.status, got.body)
 	}
 	first := a.control(t, "POST", "/spec?note=the+first", one)
-	if first.status != 201 || !strings.Contains(first.body, `"version":1`) || !strings.Contains(first.body, `"environment":"prod"`) ||
-		!strings.Contains(first.body, `"note":"the first"`) || !strings.Contains(first.body, `"email":"admin@example.com"`) ||
+	if first.status != 201 || !strings.Contains(first.body, `"version":1`) ||
+		!strings.Contains(first.body, `"environment":"prod"`) ||
+		!strings.Contains(first.body, `"note":"the first"`) ||
+		!strings.Contains(first.body, `"email":"admin@example.com"`) ||
 		strings.Contains(first.body, `"source"`) {
 		t.Errorf("the first: %d %s", first.status, first.body)
 	}
@@ -37,7 +39,8 @@ func TestSpecsOverHTTP(t *testing.T) {
 		Spec       json.RawMessage
 		Deployment struct{ Version int }
 	}
-	if err := json.Unmarshal([]byte(current.body), &answer); err != nil || current.status != 200 || string(answer.Spec) != one || answer.Deployment.Version != 1 {
+	if err := json.Unmarshal([]byte(current.body), &answer); err != nil || current.status != 200 ||
+		string(answer.Spec) != one || answer.Deployment.Version != 1 {
 		t.Errorf("GET: %d %s %v", current.status, current.body, err)
 	}
 	tag := current.header.Get("Etag")
@@ -58,11 +61,13 @@ func TestSpecsOverHTTP(t *testing.T) {
 	if got := a.control(t, "POST", "/spec", two, `If-Match: "other"`); got.status != 412 {
 		t.Errorf("onto another spec: %d %s", got.status, got.body)
 	}
-	if got := a.control(t, "POST", "/spec", two, "If-Match: "+tag); got.status != 201 || got.member(t, "created") != "true" {
+	if got := a.control(t, "POST", "/spec", two, "If-Match: "+tag); got.status != 201 ||
+		got.member(t, "created") != "true" {
 		t.Errorf("the second: %d %s", got.status, got.body)
 	}
 	refused := a.control(t, "POST", "/spec", one)
-	if refused.status != 422 || refused.member(t, "code") != "spec_incompatible" || !strings.Contains(refused.body, `"errors":[{"pointer":"`) {
+	if refused.status != 422 || refused.member(t, "code") != "spec_incompatible" ||
+		!strings.Contains(refused.body, `"errors":[{"pointer":"`) {
 		t.Errorf("back: %d %s", refused.status, refused.body)
 	}
 	if got := a.control(t, "POST", "/spec/rollback", `{"version":1}`); got.status != 422 {
@@ -75,7 +80,8 @@ func TestSpecsOverHTTP(t *testing.T) {
 	if got := a.control(t, "POST", "/spec/promote", `{"from":"prod","to":"test","version":2}`); got.status != 201 || !strings.Contains(got.body, `"environment":"test"`) {
 		t.Errorf("a promotion: %d %s", got.status, got.body)
 	}
-	if got := a.control(t, "POST", "/spec", `{"spec":`+one+`,"environment":"staging"}`); got.status != 201 || !strings.Contains(got.body, `"environment":"staging"`) {
+	if got := a.control(t, "POST", "/spec", `{"spec":`+one+`,"environment":"staging"}`); got.status != 201 ||
+		!strings.Contains(got.body, `"environment":"staging"`) {
 		t.Errorf("to staging: %d %s", got.status, got.body)
 	}
 	if got := a.control(t, "GET", "/spec?environment=staging", ""); got.status != 200 {
@@ -83,20 +89,24 @@ func TestSpecsOverHTTP(t *testing.T) {
 	}
 
 	history := a.control(t, "GET", "/spec/history?limit=2", "")
-	if history.status != 200 || strings.Count(history.body, `"version":3`) != 1 || !strings.HasSuffix(history.body, `"next":2}`) || strings.Contains(history.body, "agent_types") {
+	if history.status != 200 || strings.Count(history.body, `"version":3`) != 1 ||
+		!strings.HasSuffix(history.body, `"next":2}`) || strings.Contains(history.body, "agent_types") {
 		t.Errorf("the history: %d %s", history.status, history.body)
 	}
-	if got := a.ops(t, "GET", "spec/history?offset=2", ""); !strings.Contains(got.body, `"version":1`) || !strings.HasSuffix(got.body, `"next":null}`) {
+	if got := a.ops(t, "GET", "spec/history?offset=2", ""); !strings.Contains(got.body, `"version":1`) ||
+		!strings.HasSuffix(got.body, `"next":null}`) {
 		t.Errorf("its end: %d %s", got.status, got.body)
 	}
-	if got := a.control(t, "GET", "/spec/versions/2", ""); got.status != 200 || !strings.Contains(got.body, "was_read") {
+	if got := a.control(t, "GET", "/spec/versions/2", ""); got.status != 200 ||
+		!strings.Contains(got.body, "was_read") {
 		t.Errorf("version 2: %d %s", got.status, got.body)
 	}
 	if got := a.control(t, "GET", "/spec/diff?from=1&to=2", ""); got.status != 200 ||
 		got.body != `{"ok":true,"from":1,"to":2,"changes":[{"change":"added","what":"event type","name":"note.was_read"}],"incompatible":[]}` {
 		t.Errorf("a difference: %d %s", got.status, got.body)
 	}
-	if got := a.control(t, "GET", "/spec/diff", ""); got.status != 200 || !strings.Contains(got.body, `"from":2,"to":3`) || !strings.Contains(got.body, `"incompatible":[{"pointer"`) {
+	if got := a.control(t, "GET", "/spec/diff", ""); got.status != 200 ||
+		!strings.Contains(got.body, `"from":2,"to":3`) || !strings.Contains(got.body, `"incompatible":[{"pointer"`) {
 		t.Errorf("the latest difference: %d %s", got.status, got.body)
 	}
 
@@ -104,7 +114,8 @@ func TestSpecsOverHTTP(t *testing.T) {
 	if dry.status != 200 || dry.member(t, "dry_run") != "true" || dry.member(t, "compatible") != "true" || !strings.Contains(dry.body, `"replay":{"types":["note"],"aggregates":0,`) {
 		t.Errorf("a dry run: %d %s", dry.status, dry.body)
 	}
-	if got := a.control(t, "POST", "/spec/promote?dry_run=true", `{"from":"prod","to":"test"}`); got.status != 200 || got.member(t, "compatible") != "false" {
+	if got := a.control(t, "POST", "/spec/promote?dry_run=true", `{"from":"prod","to":"test"}`); got.status != 200 ||
+		got.member(t, "compatible") != "false" {
 		t.Errorf("a dry promotion: %d %s", got.status, got.body)
 	}
 	if got := a.control(t, "GET", "/spec/history", ""); strings.Count(got.body, `"id":"dep_`) != 3 {
@@ -168,7 +179,9 @@ func TestSpecsOverHTTP(t *testing.T) {
 func TestRightsOnSpecs(t *testing.T) {
 	a := administer(t)
 	ask := func(token, method, target string) int {
-		return a.ask(t, token, method, "control.j17.example", "/api/instances/"+a.instance.ID+target, `{"version":1}`).status
+		return a.ask(
+			t, token, method, "control.j17.example", "/api/instances/"+a.instance.ID+target, `{"version":1}`,
+		).status
 	}
 	for _, target := range []string{"/spec", "/spec/rollback", "/spec/promote"} {
 		if got := ask(a.viewer, "POST", target); got != 403 {

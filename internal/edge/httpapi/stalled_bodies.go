@@ -15,7 +15,8 @@ import (
 // stallTime is how long nothing of a body may arrive once the server is about to stop.
 const stallTime = 5 * time.Second
 
-// arrivals are the bodies of requests under way, so that none of which nothing comes any more holds up the end of the server.
+// arrivals are the bodies of requests under way, so that none of which nothing comes any more holds up the end of the
+// server.
 type arrivals struct {
 	mu  sync.Mutex
 	all map[*arrival]struct{}
@@ -29,7 +30,8 @@ type arrival struct {
 	came    atomic.Int64
 	// seen is what came was at the last look, -1 before the first; the mutex of all guards it.
 	seen int64
-	// over tells that the handler has ended: what still comes is read so that the connection can be used again, and for nothing else.
+	// over tells that the handler has ended: what still comes is read so that the connection can be used again, and for
+	// nothing else.
 	over atomic.Bool
 	// cut is set when nobody waits any longer.
 	cut atomic.Bool
@@ -51,7 +53,8 @@ func (s *arrivals) remove(a *arrival) {
 	delete(s.all, a)
 }
 
-// look ends the waiting for bodies of which nothing has come since the last look, and for those that nobody wants any more.
+// look ends the waiting for bodies of which nothing has come since the last look, and for those that nobody wants any
+// more.
 func (s *arrivals) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +71,8 @@ func (s *arrivals) look() {
 	}
 }
 
-// EndStalled ends requests of whose bodies nothing comes for a while, and those that wait for what they do not want, until the context ends. It is for
-// a server that is about to stop: bodies that go on arriving are read to their ends.
+// EndStalled ends requests of whose bodies nothing comes for a while, and those that wait for what they do not want,
+// until the context ends. It is for a server that is about to stop: bodies that go on arriving are read to their ends.
 func (a *API) EndStalled(ctx context.Context) {
 	for {
 		a.arrivals.look()
@@ -83,8 +86,8 @@ func (a *API) EndStalled(ctx context.Context) {
 type arriving struct {
 	io.ReadCloser
 	*arrival
-	// left is how much of it is still to come, as far as its client has said; ended tells that no more comes. Only Read changes them, and
-	// only the request's own goroutine reads.
+	// left is how much of it is still to come, as far as its client has said; ended tells that no more comes. Only Read
+	// changes them, and only the request's own goroutine reads.
 	left  int64
 	ended bool
 }
@@ -103,12 +106,14 @@ func (b *arriving) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// maxPassedOver is how much of a body that the handler has not read may come behind it, as in net/http (maxPostHandlerReadBytes).
+// maxPassedOver is how much of a body that the handler has not read may come behind it, as in net/http
+// (maxPostHandlerReadBytes).
 const maxPassedOver = 256 << 10
 
-// passOver reads what a request's handler has left of its body, as net/http would do over HTTP/1.1 before it sends the answer: many clients read
-// no answer before they have sent all. Only here is it known that they are waited for. Where a client has asked whether to send a body, net/http
-// answers at once and ends the connection, but only when the body has come: such a client may as well send nothing more, and has drainTime.
+// passOver reads what a request's handler has left of its body, as net/http would do over HTTP/1.1 before it sends the
+// answer: many clients read no answer before they have sent all. Only here is it known that they are waited for. Where
+// a client has asked whether to send a body, net/http answers at once and ends the connection, but only when the body
+// has come: such a client may as well send nothing more, and has drainTime.
 func (b *arriving) passOver(w http.ResponseWriter, r *http.Request) {
 	if b.ended || b.left >= maxPassedOver || r.ProtoMajor != 1 || r.Close {
 		return // net/http does not wait for the rest either
@@ -118,7 +123,8 @@ func (b *arriving) passOver(w http.ResponseWriter, r *http.Request) {
 		_ = b.control.Flush() // the answer waits for nothing where its connection ends; who has gone needs none
 	}
 	if asked {
-		_ = b.control.SetReadDeadline(clock.System{}.Now().Add(drainTime)) // of the connection, whatever the server's clock shows
+		// Of the connection, whatever the server's clock shows.
+		_ = b.control.SetReadDeadline(clock.System{}.Now().Add(drainTime))
 	}
 	b.over.Store(true)
 	_, _ = io.CopyN(io.Discard, b, maxPassedOver+1)

@@ -13,10 +13,13 @@ import (
 	"time"
 )
 
-// TestAServerThatStopsWaitsForBodiesThatArrive: a body of which nothing comes for a while is cut off, and its client told to send it again; one of
-// which a little comes each time is read to its end. With HTTP/2, all of them share a connection.
+// TestAServerThatStopsWaitsForBodiesThatArrive: a body of which nothing comes for a while is cut off, and its client
+// told to send it again; one of which a little comes each time is read to its end. With HTTP/2, all of them share a
+// connection.
 func TestAServerThatStopsWaitsForBodiesThatArrive(t *testing.T) {
-	for name, speak := range map[string]func(*http.Protocols, bool){"HTTP/1.1": (*http.Protocols).SetHTTP1, "HTTP/2": (*http.Protocols).SetUnencryptedHTTP2} {
+	for name, speak := range map[string]func(*http.Protocols, bool){
+		"HTTP/1.1": (*http.Protocols).SetHTTP1, "HTTP/2": (*http.Protocols).SetUnencryptedHTTP2,
+	} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testStalledBodies(t, speak) }) })
 	}
 }
@@ -27,16 +30,20 @@ func testStalledBodies(t *testing.T, speak func(*http.Protocols, bool)) {
 	spoken := &http.Protocols{}
 	speak(spoken, true)
 	p, dialled := f.serveBy(t, spoken), 0
-	transport := &http.Transport{Protocols: spoken, DialContext: func(context.Context, string, string) (net.Conn, error) {
-		here, there := net.Pipe()
-		p.connections <- there
-		dialled++
-		return here, nil
-	}}
+	transport := &http.Transport{
+		Protocols: spoken,
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			here, there := net.Pipe()
+			p.connections <- there
+			dialled++
+			return here, nil
+		},
+	}
 	defer transport.CloseIdleConnections()
 	body := `{"data":{"text":"` + strings.Repeat("x", 20_000) + `"},` + actor + `}`
 
-	// half sends the first half of a request and returns how to send pieces of the rest, and how it is answered in the end.
+	// half sends the first half of a request and returns how to send pieces of the rest, and how it is answered in the
+	// end.
 	half := func() (rest func(n int), answered <-chan int) {
 		arriving, sent := io.Pipe()
 		t.Cleanup(func() { _ = sent.Close() })
@@ -147,8 +154,8 @@ func (p *pipes) refused(t *testing.T, fields, body string) exchange {
 	return x
 }
 
-// TestAServerThatStopsDoesNotReadWhatItHasRefused: a request that is refused before its body has come waits for the rest as net/http does, so that
-// its connection can be used again, but not once the server is about to stop.
+// TestAServerThatStopsDoesNotReadWhatItHasRefused: a request that is refused before its body has come waits for the
+// rest as net/http does, so that its connection can be used again, but not once the server is about to stop.
 func TestAServerThatStopsDoesNotReadWhatItHasRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
@@ -166,7 +173,9 @@ func TestAServerThatStopsDoesNotReadWhatItHasRefused(t *testing.T) {
 		asked := post(known+"\r\nExpect: 100-continue", half)
 		large := post(fmt.Sprintf("Content-Length: %d", 1<<20), "")
 		synctest.Wait()
-		if got, want := [5]int{len(whole.statuses), len(left.statuses), len(chunked.statuses), len(asked.statuses), len(large.statuses)}, [5]int{0, 0, 1, 1, 1}; got != want {
+		if got, want := [5]int{
+			len(whole.statuses), len(left.statuses), len(chunked.statuses), len(asked.statuses), len(large.statuses),
+		}, [5]int{0, 0, 1, 1, 1}; got != want {
 			t.Errorf("%d answers have come, want %d", got, want)
 		}
 		whole.send(t, half+"GET /note/global HTTP/1.1\r\nHost: app.j17.example\r\n\r\n")
@@ -204,8 +213,8 @@ func TestAServerThatStopsDoesNotReadWhatItHasRefused(t *testing.T) {
 	})
 }
 
-// TestWhoAsksWhetherToSendABody: a request that is refused is answered at once, and its connection ends soon, whether its client has sent nothing of
-// the body or a part that it was not asked for.
+// TestWhoAsksWhetherToSendABody: a request that is refused is answered at once, and its connection ends soon, whether
+// its client has sent nothing of the body or a part that it was not asked for.
 func TestWhoAsksWhetherToSendABody(t *testing.T) {
 	for name, c := range map[string]struct{ fields, sent string }{
 		"nothing":          {"Content-Length: 100", ""},

@@ -43,10 +43,15 @@ func (a *API) devRoutes() []route {
 	if a.AdvanceClock == nil {
 		return nil
 	}
-	return []route{{dataSite | controlSite, post, "/_dev/clock/advance", operator, need{control.RightManage, aServer}, "", a.server.advanceClock, operation{
-		id: "advanceClock", about: "Move the clock of a development server", body: wire.Advance{},
-		gives: wire.Advanced{},
-	}}}
+	return []route{{
+		dataSite | controlSite, post, "/_dev/clock/advance", operator,
+		need{control.RightManage, aServer},
+		"", a.server.advanceClock,
+		operation{
+			id: "advanceClock", about: "Move the clock of a development server", body: wire.Advance{},
+			gives: wire.Advanced{},
+		},
+	}}
 }
 
 // root is GET /: what this server is, and for a browser on the control host the way to the dashboard.
@@ -69,7 +74,8 @@ func (h *serverHandlers) live(c *call, w http.ResponseWriter) error {
 	return c.reply(w, http.StatusOK, []byte(`{"ok":true}`))
 }
 
-// ready is GET /readyz: the server takes writes, and with for=reads: it answers reads. It looks at nothing that costs time.
+// ready is GET /readyz: the server takes writes, and with for=reads: it answers reads. It looks at nothing that costs
+// time.
 func (h *serverHandlers) ready(c *call, w http.ResponseWriter) error {
 	purpose := c.query["for"]
 	select {

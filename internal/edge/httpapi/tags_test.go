@@ -15,8 +15,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestStreamsEndWithTheirTags: a stream that asks for a tag ends when a deployment gives it to other events, before any of those is sent, or with
-// a heartbeat; all else goes on.
+// TestStreamsEndWithTheirTags: a stream that asks for a tag ends when a deployment gives it to other events, before any
+// of those is sent, or with a heartbeat; all else goes on.
 func TestStreamsEndWithTheirTags(t *testing.T) {
 	spec := func(declared string) string {
 		return `{"agent_types": ["user"], "singletons": ["global"], "aggregate_types": {"note": {"events": {
@@ -68,8 +68,8 @@ func TestStreamsEndWithTheirTags(t *testing.T) {
 	}
 }
 
-// TestPagesThatWaitEndWithTheirTags: a page that waits for a tag while a deployment gives it to other events is looked for anew: it has those that
-// were passed meanwhile.
+// TestPagesThatWaitEndWithTheirTags: a page that waits for a tag while a deployment gives it to other events is looked
+// for anew: it has those that were passed meanwhile.
 func TestPagesThatWaitEndWithTheirTags(t *testing.T) {
 	spec := func(from string) string {
 		return `{"agent_types": ["user"], "singletons": ["global"], "aggregate_types": {"note": {"events": {

@@ -14,7 +14,8 @@ type tombstoneHandlers struct {
 	erasures *erasure.Service
 }
 
-// routes are those of the erasure of personal data. What an aggregate is called is no {id}: it is not what the audit log is to name.
+// routes are those of the erasure of personal data. What an aggregate is called is no {id}: it is not what the audit
+// log is to name.
 func (h *tombstoneHandlers) routes() []route {
 	view, erase := need{control.RightView, instance}, need{control.RightErase, instance}
 	return []route{
@@ -40,10 +41,13 @@ func (h *tombstoneHandlers) routes() []route {
 		{0, remove, "tombstones/{tombstone}", operator, erase, erasure.ActionCancel, h.cancelTombstone, operation{
 			id: "cancelTombstone", about: "Cancel a tombstone that is pending", gives: wire.TombstoneShown{},
 		}},
-		{0, post, "tombstones/{tombstone}/execute", operator, erase, erasure.ActionExecute, h.executeTombstone, operation{
-			id: "executeTombstone", about: "Carry out an erasure, in the background", query: forced(),
-			body: wire.ExecuteTombstone{}, optional: true, accepted: wire.TombstoneShown{},
-		}},
+		{
+			0, post, "tombstones/{tombstone}/execute", operator, erase, erasure.ActionExecute, h.executeTombstone,
+			operation{
+				id: "executeTombstone", about: "Carry out an erasure, in the background", query: forced(),
+				body: wire.ExecuteTombstone{}, optional: true, accepted: wire.TombstoneShown{},
+			},
+		},
 	}
 }
 
@@ -56,7 +60,9 @@ func forced() []parameter {
 }
 
 func pagedTombstones() []parameter {
-	return append(paged(), parameter{name: "status", kind: choice, choices: words(erasure.Statuses()...), about: "Only tombstones with this status."})
+	return append(paged(), parameter{
+		name: "status", kind: choice, choices: words(erasure.Statuses()...), about: "Only tombstones with this status.",
+	})
 }
 
 func (h *tombstoneHandlers) createTombstone(c *call, w http.ResponseWriter) error {
@@ -78,7 +84,9 @@ func (h *tombstoneHandlers) createTombstone(c *call, w http.ResponseWriter) erro
 
 func (h *tombstoneHandlers) listTombstones(c *call, w http.ResponseWriter) error {
 	l := c.listing()
-	rows, next, err := h.erasures.List(c.request.Context(), c.tenant, erasure.Status(c.query["status"]), l.offset, l.limit)
+	rows, next, err := h.erasures.List(
+		c.request.Context(), c.tenant, erasure.Status(c.query["status"]), l.offset, l.limit,
+	)
 	return page(c, w, "tombstones", rows, next, store.UserError(err))
 }
 
@@ -89,7 +97,9 @@ func (h *tombstoneHandlers) getTombstone(c *call, w http.ResponseWriter) error {
 
 func (h *tombstoneHandlers) listTombstoneStreams(c *call, w http.ResponseWriter) error {
 	id := c.request.PathValue("tombstone")
-	rows, next, err := h.erasures.Streams(c.request.Context(), c.tenant, id, c.query["start"], c.query.number("limit", defaultCount))
+	rows, next, err := h.erasures.Streams(
+		c.request.Context(), c.tenant, id, c.query["start"], c.query.number("limit", defaultCount),
+	)
 	return page(c, w, "streams", rows, next, store.UserError(err))
 }
 
@@ -114,7 +124,9 @@ func (h *tombstoneHandlers) executeTombstone(c *call, w http.ResponseWriter) err
 	if err := c.decodeOptional(w, &ask); err != nil {
 		return err
 	}
-	got, err := h.erasures.Execute(c.actorContext(), c.tenant, c.request.PathValue("tombstone"), ask.Force || c.query.isSet("force"))
+	got, err := h.erasures.Execute(
+		c.actorContext(), c.tenant, c.request.PathValue("tombstone"), ask.Force || c.query.isSet("force"),
+	)
 	return h.tombstone(c, w, http.StatusAccepted, got, err)
 }
 

@@ -23,8 +23,8 @@ func holding(do func() error) part.Part {
 	return part.Part{Erase: part.Erase{Streams: func(context.Context, j17.Tenant, part.Erased) error { return do() }}}
 }
 
-// TestErasedPlacesGo follows what is around a point while an aggregate there is erased. Its events are replaced first, which its followers are
-// told; that its place is let go of after that is no event, and they hear of it all the same.
+// TestErasedPlacesGo follows what is around a point while an aggregate there is erased. Its events are replaced first,
+// which its followers are told; that its place is let go of after that is no event, and they hear of it all the same.
 func TestErasedPlacesGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		compiled, found := spec.Compile([]byte(geofenceSpec))
@@ -55,7 +55,9 @@ func TestErasedPlacesGo(t *testing.T) {
 		p := a.serve(t)
 		for _, path := range []string{"/note/nearby/stream?lat=50&lng=10&radius=5000", "/note/within/stream?box=49.9,9,50.1,11", "/_projections/vans/_stream?near=50,10&radius=5000"} {
 			c := a.stream(t, p, path)
-			if got := []string{c.nextRow(t), c.nextRow(t), c.nextRow(t)}; !slices.Equal(got, []string{"row " + noteA, "row " + noteB, "ready"}) {
+			if got := []string{c.nextRow(t), c.nextRow(t), c.nextRow(t)}; !slices.Equal(got, []string{
+				"row " + noteA, "row " + noteB, "ready",
+			}) {
 				t.Fatalf("%s: %q", path, got)
 			}
 			views = append(views, c)
@@ -108,8 +110,9 @@ func TestTombstones(t *testing.T) {
 		t.Errorf("%d %s\nwant %s", dry.status, dry.body, want)
 	}
 	for body, path := range map[string]string{
-		`{"grace_period_days":-1}`: "grace_period_days", `{"grace_period_days":"7"}`: "grace_period_days", `{"legal_basis":5}`: "legal_basis",
-		`{"nonsense":1}`: "nonsense", `{"requested_by":"me"}`: "requested_by", `{"again":1}`: "again",
+		`{"grace_period_days":-1}`: "grace_period_days", `{"grace_period_days":"7"}`: "grace_period_days",
+		`{"legal_basis":5}`: "legal_basis",
+		`{"nonsense":1}`:    "nonsense", `{"requested_by":"me"}`: "requested_by", `{"again":1}`: "again",
 	} {
 		if got := a.ops(t, "POST", "tombstone/note/"+who, body); got.status != 400 || got.member(t, "path") != path {
 			t.Errorf("%s: %d %s", body, got.status, got.body)
@@ -132,11 +135,13 @@ func TestTombstones(t *testing.T) {
 
 	// Its life.
 	made := ask("POST", "tombstone/note/"+who, `{"request_id":"R1"}`, 201)
-	if got := a.ops(t, "POST", "tombstone/note/"+who, ""); got.status != 409 || got.member(t, "code") != "conflict" || !strings.Contains(got.body, made.ID) {
+	if got := a.ops(t, "POST", "tombstone/note/"+who, ""); got.status != 409 || got.member(t, "code") != "conflict" ||
+		!strings.Contains(got.body, made.ID) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	early := a.ops(t, "POST", "tombstones/"+made.ID+"/execute", "")
-	if raw, _ := json.Marshal(made.ExecutableAt); early.status != 409 || early.member(t, "code") != "grace_period" || !strings.Contains(early.body, string(raw)) {
+	if raw, _ := json.Marshal(made.ExecutableAt); early.status != 409 || early.member(t, "code") != "grace_period" ||
+		!strings.Contains(early.body, string(raw)) {
 		t.Errorf("%d %s", early.status, early.body)
 	}
 	if got := a.ops(t, "GET", "tombstones/"+made.ID+"/certificate", ""); got.status != 409 {
@@ -147,7 +152,8 @@ func TestTombstones(t *testing.T) {
 			t.Errorf("%q: %d %s", query, got.status, got.body)
 		}
 	}
-	if begun := ask("POST", "tombstones/"+made.ID+"/execute?force=true", "", 202); begun.Status != "executing" || !begun.Forced {
+	if begun := ask("POST", "tombstones/"+made.ID+"/execute?force=true", "", 202); begun.Status != "executing" ||
+		!begun.Forced {
 		t.Errorf("begun is %+v", begun)
 	}
 	if err := a.Erasures.Settle(t.Context()); err != nil {
@@ -157,7 +163,8 @@ func TestTombstones(t *testing.T) {
 		t.Errorf("done is %+v", done)
 	}
 	note := a.ops(t, "GET", "tombstones/"+made.ID+"/certificate", "")
-	if note.status != 200 || note.header.Get("Content-Type") != "text/plain; charset=utf-8" || !strings.HasPrefix(note.body, "j17 erasure certificate\n{") {
+	if note.status != 200 || note.header.Get("Content-Type") != "text/plain; charset=utf-8" ||
+		!strings.HasPrefix(note.body, "j17 erasure certificate\n{") {
 		t.Errorf("%d %v %s", note.status, note.header, note.body)
 	}
 	if got := a.ops(t, "GET", "tombstones/"+made.ID+"/streams", ""); !strings.Contains(got.body, `{"ok":true,"streams":[{"key":"note:`+who+`","event_count":1,"action":"tombstoned","root_before":"`) || !strings.HasSuffix(got.body, `"next":null}`) {
@@ -166,7 +173,10 @@ func TestTombstones(t *testing.T) {
 	if got := a.ops(t, "DELETE", "tombstones/"+made.ID, ""); got.status != 409 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	for _, query := range []string{"event=_was_tombstoned", "type=note&event=_was_tombstoned", "types=note._was_tombstoned"} { // no spec mentions it
+	for _, query := range []string{
+		"event=_was_tombstoned", "type=note&event=_was_tombstoned", "types=note._was_tombstoned",
+	} {
+		// no spec mentions it
 		if got := a.do(t, "GET", "/_events?"+query, ""); got.status != 200 || strings.Count(got.body, made.ID) != 1 {
 			t.Errorf("%s: %d %s", query, got.status, got.body)
 		}
@@ -179,7 +189,10 @@ func TestTombstones(t *testing.T) {
 	if got := a.ops(t, "GET", "tombstones?status=nonsense", ""); got.status != 400 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	for _, at := range []string{"GET tombstones/x", "DELETE tombstones/x", "POST tombstones/x/execute", "GET tombstones/x/certificate", "GET tombstones/x/streams", "POST tombstone/note/" + strings.Replace(who, "9", "8", 1)} {
+	for _, at := range []string{
+		"GET tombstones/x", "DELETE tombstones/x", "POST tombstones/x/execute", "GET tombstones/x/certificate",
+		"GET tombstones/x/streams", "POST tombstone/note/" + strings.Replace(who, "9", "8", 1),
+	} {
 		method, target, _ := strings.Cut(at, " ")
 		if got := a.ops(t, method, target, ""); got.status != 404 {
 			t.Errorf("%s: %d %s", at, got.status, got.body)

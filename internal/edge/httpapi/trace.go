@@ -32,7 +32,8 @@ func (h *traceHandlers) getTrace(c *call, w http.ResponseWriter) error {
 	}
 
 	// A node asks for an operator, whom it names; where it names nobody it may itself.
-	inspects := c.principal.Kind == j17.Node && c.principal.ID == "" || h.registry.Operators.May(c.principal.ID, c.instance, control.RightInspect)
+	inspects := c.principal.Kind == j17.Node && c.principal.ID == "" ||
+		h.registry.Operators.May(c.principal.ID, c.instance, control.RightInspect)
 	graph, err := h.trace.Graph(c.request.Context(), c.tenant, at, inspects)
 	if err != nil {
 		return err

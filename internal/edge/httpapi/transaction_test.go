@@ -61,7 +61,8 @@ func TestTransactions(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	made, other, journal := got.Writes[0], got.Writes[1], got.Writes[2]
-	if made.Key != "account:"+made.ID || made.As != "a" || made.PublicID != "LED-1" || made.Handle == "" || made.Count != 2 || made.Length != 2 || len(made.StreamIDs) != 2 {
+	if made.Key != "account:"+made.ID || made.As != "a" || made.PublicID != "LED-1" || made.Handle == "" ||
+		made.Count != 2 || made.Length != 2 || len(made.StreamIDs) != 2 {
 		t.Errorf("%+v", made)
 	}
 	if other.ID != anAccount || other.As != "" || other.PublicID != "LED-2" || other.Count != 1 || other.Length != 1 {
@@ -74,7 +75,8 @@ func TestTransactions(t *testing.T) {
 	if diff := cmp.Diff(first.body, again.body); diff != "" || again.header.Get("X-Idempotency-Replayed") != "true" {
 		t.Error(diff, again.header)
 	}
-	if reused := f.transact(t, writes+" ", "Idempotency-Key: k"); reused.status != 422 || reused.member(t, "code") != "idempotency_key_reused" {
+	if reused := f.transact(t, writes+" ", "Idempotency-Key: k"); reused.status != 422 ||
+		reused.member(t, "code") != "idempotency_key_reused" {
 		t.Error(reused)
 	}
 	for path, want := range map[string]string{
@@ -89,8 +91,11 @@ func TestTransactions(t *testing.T) {
 
 	// Names lead to what is there.
 	move := `[{"type":"had_move","data":{"amount":1}}]`
-	named := f.transact(t, `{"key":"account:LED-2","events":`+move+`},{"key":"account:`+made.Handle+`","events":`+move+`}`)
-	if err := json.Unmarshal([]byte(named.body), &got); err != nil || named.status != 201 || got.Writes[0].ID != anAccount || got.Writes[1].ID != made.ID || got.Writes[1].Length != 3 {
+	named := f.transact(
+		t, `{"key":"account:LED-2","events":`+move+`},{"key":"account:`+made.Handle+`","events":`+move+`}`,
+	)
+	if err := json.Unmarshal([]byte(named.body), &got); err != nil || named.status != 201 ||
+		got.Writes[0].ID != anAccount || got.Writes[1].ID != made.ID || got.Writes[1].Length != 3 {
 		t.Errorf("%v %s", err, named.body)
 	}
 }
@@ -107,12 +112,21 @@ func TestRefusedTransactions(t *testing.T) {
 		writes string
 		want   string // status, code, path, number of the write, number of the event
 	}{
-		{fresh + `{"key":"account:` + anotherAccount + `","events":` + move + `}`, "400 validation_failed data.amount 1 1"},
-		{fresh + `{"key":"account:` + anotherAccount + `","events":[{"type":"nothing"}]}`, "404 unknown_event_type type 1 0"},
+		{
+			fresh + `{"key":"account:` + anotherAccount + `","events":` + move + `}`,
+			"400 validation_failed data.amount 1 1",
+		},
+		{
+			fresh + `{"key":"account:` + anotherAccount + `","events":[{"type":"nothing"}]}`,
+			"404 unknown_event_type type 1 0",
+		},
 		{fresh + `{"key":"nothing:` + anotherAccount + `","events":` + opened + `}`, "404 unknown_aggregate_type writes[1].key <nil> <nil>"},
 		{fresh + `{"key":"account:no id","events":` + opened + `}`, "422 invalid_identifier writes[1].key <nil> <nil>"},
 		{fresh + `{"key":"account:LED-99","events":` + opened + `}`, "404 aggregate_not_found writes[1].key <nil> <nil>"},
-		{fresh + `{"key":"account:` + anAccount + `","previous_length":0,"events":` + opened + `}`, "409 conflict <nil> 1 <nil>"},
+		{
+			fresh + `{"key":"account:` + anAccount + `","previous_length":0,"events":` + opened + `}`,
+			"409 conflict <nil> 1 <nil>",
+		},
 		{`{"key":"account:` + anAccount + `","events":` + opened + `},{"key":"account:LED-1","events":` + opened + `}`, "400 invalid_field writes[1].key <nil> <nil>"},
 		{`{"key":"account:` + anAccount + `","events":` + opened + `},{"key":"account:` + strings.ToUpper(anAccount) + `","events":` + opened + `}`, "400 invalid_field writes[1].key <nil> <nil>"},
 	} {
@@ -121,13 +135,17 @@ func TestRefusedTransactions(t *testing.T) {
 		if err := json.Unmarshal([]byte(a.body), &m); err != nil {
 			t.Fatal(err)
 		}
-		got := strings.Join([]string{a.member(t, "status"), a.member(t, "code"), a.member(t, "path"), a.member(t, "write_index"), a.member(t, "event_index")}, " ")
+		got := strings.Join([]string{
+			a.member(t, "status"), a.member(t, "code"), a.member(t, "path"), a.member(t, "write_index"),
+			a.member(t, "event_index"),
+		}, " ")
 		if got != tc.want {
 			t.Errorf("%s: %s, want %s\n%s", tc.writes, got, tc.want, a.body)
 		}
 	}
 	for _, header := range []string{`If-Match: "x"`, `If-None-Match: *`} {
-		if a := f.transact(t, fresh[:len(fresh)-1], header); a.status != 400 || a.member(t, "code") != "invalid_header" {
+		if a := f.transact(t, fresh[:len(fresh)-1], header); a.status != 400 ||
+			a.member(t, "code") != "invalid_header" {
 			t.Error(header, a)
 		}
 	}
@@ -151,7 +169,8 @@ func TestTriedTransactions(t *testing.T) {
 	fresh := `{"key":"account:_new","as":"a","events":[{"type":"was_opened"}]}`
 	good := try(fresh + `,{"key":"account:` + anAccount + `","events":[{"type":"was_opened","data":{"by":"$.new.a"}}]}`)
 	var tried shapes.WriteDryRun
-	if err := json.Unmarshal([]byte(good.body), &tried); err != nil || good.status != 200 || !tried.Accepted || len(tried.States) != 2 || len(tried.Events) != 2 {
+	if err := json.Unmarshal([]byte(good.body), &tried); err != nil || good.status != 200 || !tried.Accepted ||
+		len(tried.States) != 2 || len(tried.Events) != 2 {
 		t.Fatalf("%v %s", err, good.body)
 	}
 	_, id, _ := strings.Cut(tried.Events[0].Key, ":")
@@ -159,7 +178,8 @@ func TestTriedTransactions(t *testing.T) {
 		t.Errorf("%s and %s", tried.Events[0].Key, tried.Events[1].Data)
 	}
 	bad := try(fresh + `,{"key":"account:` + anAccount + `","previous_length":3,"events":[{"type":"was_opened"}]}`)
-	if bad.status != 200 || !strings.Contains(bad.body, `"accepted":false`) || !strings.Contains(bad.body, `"code":"conflict"`) || !strings.Contains(bad.body, `"write_index":1`) {
+	if bad.status != 200 || !strings.Contains(bad.body, `"accepted":false`) ||
+		!strings.Contains(bad.body, `"code":"conflict"`) || !strings.Contains(bad.body, `"write_index":1`) {
 		t.Error(bad.body)
 	}
 	if a := f.do(t, "GET", "/account", ""); !strings.Contains(a.body, `"ids":[]`) {

@@ -161,7 +161,9 @@ func (h *writeHandlers) awaitWrite(c *call) error {
 }
 
 // command reads the request.
-func (h *writeHandlers) command(c *call, w http.ResponseWriter, eventType string, limit int64) (*engine.Command, error) {
+func (h *writeHandlers) command(
+	c *call, w http.ResponseWriter, eventType string, limit int64,
+) (*engine.Command, error) {
 	r := c.request
 	cmd, body, err := h.asked(c, w, limit, r.PathValue("type"), strconv.FormatBool(c.fresh), eventType)
 	if err != nil {
@@ -174,9 +176,11 @@ func (h *writeHandlers) command(c *call, w http.ResponseWriter, eventType string
 	return cmd, nil
 }
 
-// asked reads the body of a request for events, and the headers that change what it means. about is what else tells two requests with
-// the same idempotency key apart.
-func (*writeHandlers) asked(c *call, w http.ResponseWriter, limit int64, about ...string) (cmd *engine.Command, body value.Value, err error) {
+// asked reads the body of a request for events, and the headers that change what it means. about is what else tells two
+// requests with the same idempotency key apart.
+func (*writeHandlers) asked(
+	c *call, w http.ResponseWriter, limit int64, about ...string,
+) (cmd *engine.Command, body value.Value, err error) {
 	h := c.request.Header
 	cmd = &engine.Command{Tenant: c.tenant}
 	if c.api.lost.Load() {

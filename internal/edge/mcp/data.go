@@ -203,7 +203,9 @@ func (s *Server) readProjection(ctx context.Context, in projectionIn) (any, erro
 	if in.Name == "" {
 		return nil, sentencef("\"name\" must not be empty.")
 	}
-	v, err := s.o.Reader.Projection(ctx, in.Name, in.ID, client.ProjectionOptions{Params: in.Parameters, At: string(in.At)})
+	v, err := s.o.Reader.Projection(ctx, in.Name, in.ID, client.ProjectionOptions{
+		Params: in.Parameters, At: string(in.At),
+	})
 	if err != nil {
 		return nil, withTool(err, "ask for its rows", "list_rows lists them.")
 	}
@@ -429,7 +431,9 @@ func (s *Server) postEvent(ctx context.Context, in postIn) (any, error) {
 	if in.Event == "" {
 		return nil, sentencef("The argument \"event\" must not be empty.")
 	}
-	o := client.WriteOptions{Actor: j17.Agent(in.Actor), PreviousLength: in.PreviousLength, IdempotencyKey: in.IdempotencyKey}
+	o := client.WriteOptions{
+		Actor: j17.Agent(in.Actor), PreviousLength: in.PreviousLength, IdempotencyKey: in.IdempotencyKey,
+	}
 	if in.Target != nil {
 		target := j17.Agent(*in.Target)
 		o.Target = &target
@@ -443,7 +447,10 @@ func (s *Server) postEvent(ctx context.Context, in postIn) (any, error) {
 		return nil, err
 	}
 	called := names{cmp.Or(receipt.ID, key.ID), receipt.Handle, receipt.PublicID}
-	out := postOut{Key: called.keyOf(key), names: called, Length: receipt.Length, ImpliedCount: receipt.ImpliedCount, Replayed: receipt.Replayed}
+	out := postOut{
+		Key: called.keyOf(key), names: called, Length: receipt.Length, ImpliedCount: receipt.ImpliedCount,
+		Replayed: receipt.Replayed,
+	}
 	if len(receipt.StreamIDs) > 0 {
 		out.StreamID = receipt.StreamIDs[0]
 	}

@@ -19,7 +19,10 @@ func (d draining) Connect(ctx context.Context) (sdk.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &drainingConn{Connection: conn, pending: map[jsonrpc.ID]struct{}{}, answered: make(chan struct{}, 1), closed: make(chan struct{})}, nil
+	return &drainingConn{
+		Connection: conn, pending: map[jsonrpc.ID]struct{}{}, answered: make(chan struct{}, 1),
+		closed: make(chan struct{}),
+	}, nil
 }
 
 type drainingConn struct {
@@ -51,7 +54,8 @@ func (c *drainingConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 
 // endsSoon reports whether calls of a method are answered without waiting for anything but a bounded piece of work.
 func endsSoon(method string) bool {
-	return method == "initialize" || method == "ping" || strings.HasPrefix(method, "tools/") || strings.HasPrefix(method, "resources/")
+	return method == "initialize" || method == "ping" || strings.HasPrefix(method, "tools/") ||
+		strings.HasPrefix(method, "resources/")
 }
 
 // drain waits until all calls are answered or the connection is closed.

@@ -22,12 +22,16 @@ func TestReadFeed(t *testing.T) {
 	if len(got.Events) != 3 || got.Position != "1795300000000-2" {
 		t.Errorf("%+v", got)
 	}
-	want := client.FeedFilter{Type: "counter", Event: "was_raised", Actor: &j17.Agent{Type: "user", ID: "a:b"}, Target: &j17.Agent{Type: "user", ID: "c"}, Types: []string{"counter.*"}, Tags: []string{"a:b,c"}}
+	want := client.FeedFilter{
+		Type: "counter", Event: "was_raised", Actor: &j17.Agent{Type: "user", ID: "a:b"},
+		Target: &j17.Agent{Type: "user", ID: "c"}, Types: []string{"counter.*"}, Tags: []string{"a:b,c"},
+	}
 	if diff := cmp.Diff(want, r.filter); diff != "" {
 		t.Error(diff)
 	}
 	r.padding = 200 << 10
-	if large := answer[page](t, s, "read_feed", `{}`); len(large.Events) != 2 || large.Next == nil || *large.Next != "1795300000000-1" || large.Position != *large.Next {
+	if large := answer[page](t, s, "read_feed", `{}`); len(large.Events) != 2 || large.Next == nil ||
+		*large.Next != "1795300000000-1" || large.Position != *large.Next {
 		t.Errorf("%d large events, %s", len(large.Events), large.Position)
 	}
 	refusal(t, s, "read_feed", `{"actor":"user"}`, "type:id")

@@ -172,11 +172,14 @@ func (s *Server) listRows(ctx context.Context, in listIn) (any, error) {
 		q.Set("near", in.Lat.String()+","+in.Lng.String())
 		q.Set("radius", in.Radius.String())
 	}
-	rows, err := s.rows(in.page, q, func(q url.Values) (client.RowPage, error) { return s.o.Reader.ProjectionRows(ctx, in.Name, q) })
+	rows, err := s.rows(
+		in.page, q, func(q url.Values) (client.RowPage, error) { return s.o.Reader.ProjectionRows(ctx, in.Name, q) },
+	)
 	return rows, withoutRows(in.Name, err)
 }
 
-// withoutRows names the tool for a projection that has no rows. The server refuses it for the number of rows, which this program has asked for by itself.
+// withoutRows names the tool for a projection that has no rows. The server refuses it for the number of rows, which
+// this program has asked for by itself.
 func withoutRows(name string, err error) error {
 	refused, ok := errors.AsType[*client.Error](err)
 	if !ok || !strings.Contains(refused.Problem.Message, "has no rows") {
@@ -227,7 +230,9 @@ func placesBy(s *Server, question string, check func(*placesIn) error) func(cont
 			}
 		}
 		q := url.Values{}
-		for name, n := range map[string][]json.Number{"lat": {in.Lat}, "lng": {in.Lng}, "radius": {in.Radius}, "box": in.Box, "polygon": in.Polygon} {
+		for name, n := range map[string][]json.Number{
+			"lat": {in.Lat}, "lng": {in.Lng}, "radius": {in.Radius}, "box": in.Box, "polygon": in.Polygon,
+		} {
 			if len(n) > 0 && n[0] != "" {
 				q.Set(name, joined(n))
 			}
@@ -235,7 +240,10 @@ func placesBy(s *Server, question string, check func(*placesIn) error) func(cont
 		if in.Data != nil {
 			q.Set("data", strconv.FormatBool(*in.Data))
 		}
-		return s.rows(in.page, q, func(q url.Values) (client.RowPage, error) { return s.o.Reader.Places(ctx, in.Type, question, q) })
+		return s.rows(
+			in.page, q,
+			func(q url.Values) (client.RowPage, error) { return s.o.Reader.Places(ctx, in.Type, question, q) },
+		)
 	}
 }
 

@@ -115,7 +115,9 @@ func TestLists(t *testing.T) {
 			t.Errorf("%s tells of a parameter that nobody has given: %s", tool, text)
 		}
 	}
-	r.err = &client.Error{Problem: j17.Errorf(j17.CodeInvalidParameter, "Say which one, or ask for its rows."), Status: 200}
+	r.err = &client.Error{
+		Problem: j17.Errorf(j17.CodeInvalidParameter, "Say which one, or ask for its rows."), Status: 200,
+	}
 	refusal(t, s, "read_projection", `{"name":"x"}`, "or ask for its rows. list_rows lists them.")
 }
 

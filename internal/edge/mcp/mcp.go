@@ -108,7 +108,8 @@ func (s *Server) Connect(ctx context.Context, t sdk.Transport) (*sdk.ServerSessi
 // maxMessage is how many bytes one message of a client may have: a spec of the largest size, escaped, fits.
 const maxMessage = 16 << 20
 
-// Run serves one client over in and out, until in ends, with every call answered, or the context does. Neither is an error.
+// Run serves one client over in and out, until in ends, with every call answered, or the context does. Neither is an
+// error.
 func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	err := s.sdk.Run(ctx, draining{stdio{in: in, out: out, longest: maxMessage}})
 	if ended := ctx.Err() != nil || errors.Is(err, io.EOF); err == nil || ended {
@@ -141,7 +142,8 @@ const uriPrefix = "j17://docs/"
 func (s *Server) addResources() {
 	for _, p := range s.o.Docs.Pages() {
 		r := &sdk.Resource{
-			URI: uriPrefix + p.Name, Name: p.Topic(), Title: p.Title, Description: p.Summary, MIMEType: "text/markdown", Size: int64(len(p.Text)),
+			URI: uriPrefix + p.Name, Name: p.Topic(), Title: p.Title, Description: p.Summary, MIMEType: "text/markdown",
+			Size: int64(len(p.Text)),
 		}
 		contents := []*sdk.ResourceContents{{URI: r.URI, MIMEType: r.MIMEType, Text: p.Text}}
 		s.sdk.AddResource(r, func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {

@@ -55,7 +55,8 @@ type running struct {
 	with     []client.WriteOptions
 	// filter is what the feed was asked for last.
 	filter client.FeedFilter
-	// projected is which value of a projection was asked for last, rows what is there of a list, and listed what was asked of it.
+	// projected is which value of a projection was asked for last, rows what is there of a list, and listed what was
+	// asked of it.
 	projected string
 	rows      []json.RawMessage
 	listed    []string
@@ -72,7 +73,9 @@ func (r *running) State(_ context.Context, _ j17.Key, o client.StateOptions) (cl
 	return client.State{Data: r.state, Length: length, Metadata: r.metadata}, nil
 }
 
-func (r *running) Events(_ context.Context, key j17.Key, start string, count uint64) func(yield func(json.RawMessage, error) bool) {
+func (r *running) Events(
+	_ context.Context, key j17.Key, start string, count uint64,
+) func(yield func(json.RawMessage, error) bool) {
 	return func(yield func(json.RawMessage, error) bool) {
 		if r.err != nil {
 			yield(nil, r.err)
@@ -113,7 +116,9 @@ func (r *running) IDs(_ context.Context, _, start string, count uint64) func(yie
 	}
 }
 
-func (r *running) Feed(ctx context.Context, f client.FeedFilter, after string, count uint64) (p client.FeedPage, err error) {
+func (r *running) Feed(
+	ctx context.Context, f client.FeedFilter, after string, count uint64,
+) (p client.FeedPage, err error) {
 	p.Events, p.Position = []json.RawMessage{}, after
 	for ev, err := range r.Events(ctx, j17.Key{Type: f.Type, ID: "global"}, after, count) {
 		if err != nil {
@@ -126,7 +131,9 @@ func (r *running) Feed(ctx context.Context, f client.FeedFilter, after string, c
 	return p, nil
 }
 
-func (r *running) PostEvent(_ context.Context, _ j17.Key, ev client.NewEvent, o client.WriteOptions) (client.Receipt, error) {
+func (r *running) PostEvent(
+	_ context.Context, _ j17.Key, ev client.NewEvent, o client.WriteOptions,
+) (client.Receipt, error) {
 	if r.err != nil {
 		return client.Receipt{}, r.err
 	}
@@ -145,8 +152,11 @@ func options(t *testing.T, r *running) mcp.Options {
 	}
 	return mcp.Options{
 		Version: "1.2.3", Docs: library, Reader: r, Clock: clock.NewManual(time.Unix(1_795_300_000, 0)),
-		Files: fstest.MapFS{"counter.json": {Data: []byte(counter)}, "folder": {Mode: fs.ModeDir}, "large.json": {Data: make([]byte, 5<<20)}},
-		Hide:  func(text string) string { return strings.ReplaceAll(text, secret, "[API key]") },
+		Files: fstest.MapFS{
+			"counter.json": {Data: []byte(counter)}, "folder": {Mode: fs.ModeDir},
+			"large.json": {Data: make([]byte, 5<<20)},
+		},
+		Hide: func(text string) string { return strings.ReplaceAll(text, secret, "[API key]") },
 	}
 }
 
@@ -158,7 +168,9 @@ func connect(t *testing.T, o mcp.Options) *sdk.ClientSession {
 	if err != nil {
 		t.Fatal(err)
 	}
-	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), clientSide, nil)
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(
+		t.Context(), clientSide, nil,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +227,9 @@ func refusal(t *testing.T, s *sdk.ClientSession, tool, arguments string, want ..
 		}
 	}
 	first, _, _ := strings.Cut(text, "\n")
-	if strings.ToUpper(first[:1]) != first[:1] && !strings.HasPrefix(first, tool) || strings.HasPrefix(first, strings.ToUpper(tool[:1])+tool[1:]) || !strings.HasSuffix(first, ".") && !strings.HasSuffix(first, "?") {
+	if strings.ToUpper(first[:1]) != first[:1] && !strings.HasPrefix(first, tool) || strings.HasPrefix(
+		first, strings.ToUpper(tool[:1])+tool[1:],
+	) || !strings.HasSuffix(first, ".") && !strings.HasSuffix(first, "?") {
 		t.Errorf("%s(%.200s) does not answer with a sentence: %q", tool, arguments, first)
 	}
 }
@@ -234,7 +248,8 @@ func TestToolsAndResources(t *testing.T) {
 	for _, writes := range []bool{false, true} {
 		o := options(t, r)
 		want := []string{
-			"count_rows", "dry_run_events", "explain_error", "find_containing", "find_nearby", "find_within", "list_ids", "list_rows",
+			"count_rows", "dry_run_events", "explain_error", "find_containing", "find_nearby", "find_within",
+			"list_ids", "list_rows",
 			"read_doc", "read_events", "read_feed", "read_projection", "read_state", "search_docs", "validate_spec",
 		}
 		if writes {
@@ -313,10 +328,12 @@ func TestPostEvent(t *testing.T) {
 	if got.Key != "counter:global" || got.StreamID == "" || got.Length != 1 {
 		t.Errorf("answer %+v", got)
 	}
-	if len(r.written) != 1 || r.written[0].Type != "was_counted" || string(r.written[0].Data) != `{"z":12345678901234567890.10,"a":1}` {
+	if len(r.written) != 1 || r.written[0].Type != "was_counted" ||
+		string(r.written[0].Data) != `{"z":12345678901234567890.10,"a":1}` {
 		t.Fatalf("written %s", r.written)
 	}
-	if w := r.with[0]; w.Actor.Type != "user" || w.Target == nil || w.Target.ID != "other" || w.PreviousLength == nil || *w.PreviousLength != 0 || w.IdempotencyKey != "k" {
+	if w := r.with[0]; w.Actor.Type != "user" || w.Target == nil || w.Target.ID != "other" || w.PreviousLength == nil ||
+		*w.PreviousLength != 0 || w.IdempotencyKey != "k" {
 		t.Errorf("written with %+v", w)
 	}
 	for arguments, want := range map[string]string{
@@ -353,14 +370,21 @@ type validation struct {
 func TestValidateSpec(t *testing.T) {
 	o := options(t, &running{})
 	s := connect(t, o)
-	for _, arguments := range []string{`{"spec":` + counter + `}`, `{"spec":` + quoted(t, counter) + `}`, `{"file":"counter.json"}`, `{"file":"./folder/../counter.json"}`} {
+	for _, arguments := range []string{
+		`{"spec":` + counter + `}`, `{"spec":` + quoted(t, counter) + `}`, `{"file":"counter.json"}`,
+		`{"file":"./folder/../counter.json"}`,
+	} {
 		got := answer[validation](t, s, "validate_spec", arguments)
 		if !got.Valid || got.Errors != 0 || !slices.Equal(got.Types["counter"], []string{"was_broken", "was_counted"}) {
 			t.Errorf("%.40s: %+v", arguments, got)
 		}
 	}
 	slip := `{"agent_types":["user"],"aggregate_types":{"a":{"events":{"e":{"schema":{"type":"object"},"handler":{"set":{"target":"x","value":"data.n"}}}}}}}`
-	for arguments, valid := range map[string]bool{`{"spec":` + slip + `}`: true, `{"spec":` + slip + `,"strict":false}`: true, `{"spec":` + slip + `,"strict":true}`: false, `{"spec":` + strings.Replace(slip, "data.n", "$.data.n", 1) + `,"strict":true}`: true} {
+	for arguments, valid := range map[string]bool{
+		`{"spec":` + slip + `}`: true, `{"spec":` + slip + `,"strict":false}`: true,
+		`{"spec":` + slip + `,"strict":true}`:                                           false,
+		`{"spec":` + strings.Replace(slip, "data.n", "$.data.n", 1) + `,"strict":true}`: true,
+	} {
 		got := answer[validation](t, s, "validate_spec", arguments)
 		if got.Valid != valid || got.Errors != 0 {
 			t.Errorf("%.200s: %+v", arguments, got)
@@ -378,14 +402,16 @@ func TestValidateSpec(t *testing.T) {
 	) bool {
 		return f.Pointer == "/agnt_types"
 	})
-	if i < 0 || got.Findings[i].Line != 2 || got.Findings[i].Column != 2 || !strings.Contains(got.Findings[i].Hint, "agent_types") || got.Findings[i].Severity != "error" {
+	if i < 0 || got.Findings[i].Line != 2 || got.Findings[i].Column != 2 ||
+		!strings.Contains(got.Findings[i].Hint, "agent_types") || got.Findings[i].Severity != "error" {
 		t.Errorf("findings %+v", got.Findings)
 	}
 	many := `{"a":1`
 	for i := range 500 {
 		many += fmt.Sprintf(`,"unknown%d":1`, i)
 	}
-	if got := answer[validation](t, s, "validate_spec", `{"spec":`+many+`}}`); len(got.Findings) != 100 || got.Omitted < 400 {
+	if got := answer[validation](t, s, "validate_spec", `{"spec":`+many+`}}`); len(got.Findings) != 100 ||
+		got.Omitted < 400 {
 		t.Errorf("%d findings, %d omitted", len(got.Findings), got.Omitted)
 	}
 	for arguments, want := range map[string]string{
@@ -474,7 +500,8 @@ func TestNames(t *testing.T) {
 	o.Writer = r
 	s := connect(t, o)
 	names := `{"key":"counter:` + id + `","id":"` + id + `","handle":"acc_1","public_id":"BANK-1",`
-	if text, failed := call(t, s, "read_state", `{"type":"counter","id":"BANK-1"}`); failed || text != names+`"state":{},"length":1}` {
+	if text, failed := call(t, s, "read_state", `{"type":"counter","id":"BANK-1"}`); failed ||
+		text != names+`"state":{},"length":1}` {
 		t.Error(text)
 	}
 	text, failed := call(t, s, "post_event", `{"type":"counter","id":"_new","event":"was_counted","actor":{"type":"user","id":"global"}}`)
@@ -504,7 +531,10 @@ func TestReadState(t *testing.T) {
 	}
 	r.state = json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
 	refusal(t, s, "read_state", `{"type":"counter","id":"global"}`, "1024 KiB")
-	r.err = &client.Error{Problem: j17.Errorf(j17.CodeConflict, "The key %s is shown here", secret).At("metadata.previous_length"), Status: 409, ErrorID: "e-1"}
+	r.err = &client.Error{
+		Problem: j17.Errorf(j17.CodeConflict, "The key %s is shown here", secret).At("metadata.previous_length"),
+		Status:  409, ErrorID: "e-1",
+	}
 	refusal(t, s, "read_state", `{"type":"counter","id":"global"}`, "The key [API key] is shown here.", "Code: conflict", "Place: metadata.previous_length", "What to do: Read again and decide again.", "e-1")
 	r.err = errors.New("there is no API key: pass --key")
 	refusal(t, s, "read_state", `{"type":"counter","id":"global"}`, "There is no API key: pass --key.")
@@ -528,11 +558,14 @@ func TestReadEvents(t *testing.T) {
 		t.Errorf("%+v", second)
 	}
 	r.padding = 300 << 10
-	if large := answer[page](t, s, "read_events", `{"type":"counter","id":"global"}`); len(large.Events) != 1 || large.Next == nil {
+	if large := answer[page](t, s, "read_events", `{"type":"counter","id":"global"}`); len(large.Events) != 1 ||
+		large.Next == nil {
 		t.Errorf("%d large events", len(large.Events))
 	}
 	r.events = 0
-	if none := answer[page](t, s, "read_events", `{"type":"counter","id":"global"}`); none.Events == nil || len(none.Events) != 0 || none.Next != nil {
+	if none := answer[page](
+		t, s, "read_events", `{"type":"counter","id":"global"}`,
+	); none.Events == nil || len(none.Events) != 0 || none.Next != nil {
 		t.Errorf("%+v", none)
 	}
 	for _, count := range []string{"0", "201", "-1"} {
@@ -552,7 +585,9 @@ func TestListIDs(t *testing.T) {
 	if !slices.Equal(first.IDs, []string{"A", "B"}) || first.Next == nil || *first.Next != "B" {
 		t.Errorf("%+v", first)
 	}
-	if rest := answer[page](t, s, "list_ids", `{"type":"counter","start":"B"}`); !slices.Equal(rest.IDs, []string{"C"}) || rest.Next != nil {
+	if rest := answer[page](
+		t, s, "list_ids", `{"type":"counter","start":"B"}`,
+	); !slices.Equal(rest.IDs, []string{"C"}) || rest.Next != nil {
 		t.Errorf("%+v", rest)
 	}
 	refusal(t, s, "list_ids", `{}`, `needs the argument "type"`)
@@ -572,14 +607,16 @@ func TestExplainError(t *testing.T) {
 	}
 	for _, code := range j17.Codes() {
 		got := answer[explanation](t, s, "explain_error", `{"error":"`+string(code)+`"}`)
-		if got.Code != string(code) || got.Status < 400 || got.When == "" || got.WhatToDo == "" || strings.Contains(got.WhatToDo, "](") {
+		if got.Code != string(code) || got.Status < 400 || got.When == "" || got.WhatToDo == "" ||
+			strings.Contains(got.WhatToDo, "](") {
 			t.Errorf("%s: %+v", code, got)
 		}
 	}
 	body := `{"type":"urn:j17:error:conflict","code":"conflict","error":"It moved on","path":"metadata.previous_length","details":{"expected":1,"actual":2},"new":true}`
 	for _, arguments := range []string{`{"error":` + body + `}`, `{"error":` + quoted(t, body) + `}`} {
 		got := answer[explanation](t, s, "explain_error", arguments)
-		if got.Status != 409 || got.Message != "It moved on" || got.Path != "metadata.previous_length" || string(got.Details) != `{"expected":1,"actual":2}` {
+		if got.Status != 409 || got.Message != "It moved on" || got.Path != "metadata.previous_length" ||
+			string(got.Details) != `{"expected":1,"actual":2}` {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -613,7 +650,8 @@ func TestDocs(t *testing.T) {
 	if text, failed := call(t, s, "read_doc", `{"topic":"errors"}`); failed || !strings.HasPrefix(text, "# Errors\n") {
 		t.Errorf("%.200s", text)
 	}
-	if text, failed := call(t, s, "read_doc", `{"topic":"cli#exit-codes"}`); failed || !strings.HasPrefix(text, "## Exit codes\n") {
+	if text, failed := call(t, s, "read_doc", `{"topic":"cli#exit-codes"}`); failed ||
+		!strings.HasPrefix(text, "## Exit codes\n") {
 		t.Errorf("%.200s", text)
 	}
 	refusal(t, s, "read_doc", `{"topic":"cli#xyzzy"}`, "Its sections are")
@@ -631,7 +669,8 @@ func TestRunEndsWithItsInput(t *testing.T) {
 		t.Errorf("an empty input: %v, %q", err, out.String())
 	}
 	broken := errors.New("broken")
-	if err := mcp.New(o).Run(t.Context(), iotest.ErrReader(broken), &out); !errors.Is(err, broken) || !strings.Contains(err.Error(), "connection to the assistant") {
+	if err := mcp.New(o).Run(t.Context(), iotest.ErrReader(broken), &out); !errors.Is(err, broken) ||
+		!strings.Contains(err.Error(), "connection to the assistant") {
 		t.Errorf("an input that cannot be read: %v", err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -686,7 +725,8 @@ func TestEveryCallBeforeTheEndIsAnswered(t *testing.T) {
 // TestAnswersHaveTheIDAsItCame calls with ids of all kinds of JSON, alone, in a batch, and in what is refused.
 func TestAnswersHaveTheIDAsItCame(t *testing.T) {
 	ids := []string{
-		"0", "7", "-1", "1.5", "1", "9007199254740993", "12345678901234567890", "-9223372036854775809", "1e2", "100", `"a"`, `""`, `"7"`, `"<é \n\u0041>"`,
+		"0", "7", "-1", "1.5", "1", "9007199254740993", "12345678901234567890", "-9223372036854775809", "1e2", "100",
+		`"a"`, `""`, `"7"`, `"<é \n\u0041>"`,
 		"true", "null", `[1, "x"]`, `{"a" : 1}`,
 	}
 	answers := func(in string) string {
@@ -701,7 +741,9 @@ func TestAnswersHaveTheIDAsItCame(t *testing.T) {
 	for _, id := range ids {
 		all = append(all, `{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`)
 	}
-	for name, got := range map[string]string{"one a line": answers(strings.Join(all, "\n") + "\n"), "a batch": answers("[" + strings.Join(all, ",") + "]\n")} {
+	for name, got := range map[string]string{
+		"one a line": answers(strings.Join(all, "\n") + "\n"), "a batch": answers("[" + strings.Join(all, ",") + "]\n"),
+	} {
 		for _, id := range ids {
 			if n := strings.Count(got, `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`); n != 1 {
 				t.Errorf("%s: %s is answered %d times: %s", name, id, n, got)

@@ -59,7 +59,10 @@ func (s *Server) errorRows() map[j17.Code]errorRow {
 			continue
 		}
 		code := j17.Code(m[1])
-		rows[code] = errorRow{Code: code, Status: status, When: link.ReplaceAllString(m[3], "$1"), WhatToDo: link.ReplaceAllString(m[4], "$1")}
+		rows[code] = errorRow{
+			Code: code, Status: status, When: link.ReplaceAllString(m[3], "$1"),
+			WhatToDo: link.ReplaceAllString(m[4], "$1"),
+		}
 	}
 	return rows
 }
@@ -115,7 +118,8 @@ func (s *Server) explainError(_ context.Context, in struct {
 		p.Errors = p.Errors[:maxFindings]
 	}
 	return explanation{
-		errorRow: row, Message: p.Error, Path: p.Path, EventIndex: p.EventIndex, WriteIndex: p.WriteIndex, Details: p.Details, Errors: p.Errors,
+		errorRow: row, Message: p.Error, Path: p.Path, EventIndex: p.EventIndex, WriteIndex: p.WriteIndex,
+		Details: p.Details, Errors: p.Errors,
 		ReadMore: "read_doc with the topic errors",
 	}, nil
 }

@@ -307,7 +307,9 @@ func dryRunOf(r trial.DryRunResult) dryRunOut {
 			out.Omitted += len(r.Findings) - i
 			break
 		}
-		out.Findings = append(out.Findings, eventFinding{f.Event, string(f.Code), f.Path, string(f.Rule), f.Requirement, f.Diagnostic})
+		out.Findings = append(out.Findings, eventFinding{
+			f.Event, string(f.Code), f.Path, string(f.Rule), f.Requirement, f.Diagnostic,
+		})
 	}
 	for i, f := range r.Faults {
 		if i == maxFindings {

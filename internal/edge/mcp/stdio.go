@@ -17,8 +17,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// stdio is a transport with one message a line. A line that is no message is answered with an error and passed over; the
-// transport of the SDK would end the session.
+// stdio is a transport with one message a line. A line that is no message is answered with an error and passed over;
+// the transport of the SDK would end the session.
 type stdio struct {
 	in  io.Reader
 	out io.Writer
@@ -29,7 +29,8 @@ type stdio struct {
 // Connect implements sdk.Transport.
 func (t stdio) Connect(context.Context) (sdk.Connection, error) {
 	c := &stdioConn{
-		out: t.out, lines: make(chan inputLine), closed: make(chan struct{}), calls: map[jsonrpc.ID]call{}, open: map[string]jsonrpc.ID{},
+		out: t.out, lines: make(chan inputLine), closed: make(chan struct{}), calls: map[jsonrpc.ID]call{},
+		open: map[string]jsonrpc.ID{},
 	}
 	go c.readLines(bufio.NewReader(t.in), t.longest)
 	return c, nil
@@ -52,8 +53,9 @@ type stdioConn struct {
 
 	mu  sync.Mutex // guards what follows, and keeps lines whole
 	out io.Writer
-	// calls are those that were not answered yet, by the ids that the SDK has for them, and open these ids by those that the client has. last is the
-	// last id that was given. The SDK reads ids as numbers of 64 bits, which not all are that clients have.
+	// calls are those that were not answered yet, by the ids that the SDK has for them, and open these ids by those
+	// that the client has. last is the last id that was given. The SDK reads ids as numbers of 64 bits, which not all
+	// are that clients have.
 	calls map[jsonrpc.ID]call
 	open  map[string]jsonrpc.ID
 	last  int64
@@ -228,7 +230,8 @@ func (c *stdioConn) renameCancelled(members map[string]json.RawMessage) {
 	}
 }
 
-// refuse answers something that is not handed over. id is what it has for an id, nil for none, b the batch that it is part of.
+// refuse answers something that is not handed over. id is what it has for an id, nil for none, b the batch that it is
+// part of.
 func (c *stdioConn) refuse(id json.RawMessage, b *batch, code int, message string) error {
 	said, err := json.Marshal(jsonrpc.Error{Code: int64(code), Message: message})
 	if err != nil {

@@ -65,7 +65,9 @@ func (t *tool) inputSchema() json.RawMessage {
 func add[In any](s *Server, t tool, handle func(context.Context, In) (any, error)) {
 	s.tools = append(s.tools, t.name)
 	yes, no := true, false
-	hints := &sdk.ToolAnnotations{Title: t.title, ReadOnlyHint: !t.writes, IdempotentHint: !t.writes, OpenWorldHint: &no}
+	hints := &sdk.ToolAnnotations{
+		Title: t.title, ReadOnlyHint: !t.writes, IdempotentHint: !t.writes, OpenWorldHint: &no,
+	}
 	if t.writes {
 		hints.DestructiveHint = &yes // what is written stays
 	}
@@ -96,7 +98,8 @@ func compiledShape(text json.RawMessage) *schema.Schema {
 // shownFailures is how many reasons are told why arguments do not fit.
 const shownFailures = 3
 
-// read checks the arguments of a call against the schema of the tool and decodes them. An optional one that is null counts as left out.
+// read checks the arguments of a call against the schema of the tool and decodes them. An optional one that is null
+// counts as left out.
 func (t *tool) read(ctx context.Context, arguments json.RawMessage, shape *schema.Schema, into any) error {
 	if len(arguments) == 0 || string(arguments) == "null" {
 		arguments = json.RawMessage("{}")
@@ -211,7 +214,8 @@ func (s *Server) failed(err error) *sdk.CallToolResult {
 	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: s.withoutSecrets(text)}}}
 }
 
-// withTool adds which tool does what the message of a server sends its readers to. The message says so where it has the words.
+// withTool adds which tool does what the message of a server sends its readers to. The message says so where it has the
+// words.
 func withTool(err error, words, tool string) error {
 	e, ok := errors.AsType[*client.Error](err)
 	if !ok || !strings.Contains(e.Problem.Message, words) {
@@ -240,7 +244,8 @@ func (s *Server) describe(e *j17.Error) string {
 	return b.String()
 }
 
-// full makes a sentence of the text of an error: a capital at its beginning, unless that is a name, a full stop at its end.
+// full makes a sentence of the text of an error: a capital at its beginning, unless that is a name, a full stop at its
+// end.
 func full(text string) string {
 	if text == "" {
 		return "The call failed without saying why."

@@ -21,7 +21,8 @@ func TestPostEventIsTried(t *testing.T) {
 	}
 	s := connect(t, o)
 	text, failed := call(t, s, "post_event", `{"type":"purse","id":"global","event":"was_emptied","actor":{"type":"user","id":"global"},"previous_length":3,"dry_run":true}`)
-	if failed || !strings.Contains(text, `"code":"requirement_failed"`) || len(r.written) != 0 || len(r.tried) != 1 || *r.with[0].PreviousLength != 3 {
+	if failed || !strings.Contains(text, `"code":"requirement_failed"`) || len(r.written) != 0 || len(r.tried) != 1 ||
+		*r.with[0].PreviousLength != 3 {
 		t.Errorf("%s, %d written, %d tried", text, len(r.written), len(r.tried))
 	}
 	for tool, err := range s.Tools(t.Context(), nil) {
@@ -36,7 +37,9 @@ func TestPostEventIsTried(t *testing.T) {
 	refusal(t, s, "post_event", `{"type":"purse","id":"global","event":"was_lost","actor":{"type":"user","id":"global"},"dry_run":true}`, "There is no such event.")
 }
 
-func (r *running) TryEvent(_ context.Context, _ j17.Key, ev client.NewEvent, o client.WriteOptions) (json.RawMessage, error) {
+func (r *running) TryEvent(
+	_ context.Context, _ j17.Key, ev client.NewEvent, o client.WriteOptions,
+) (json.RawMessage, error) {
 	if r.err != nil {
 		return nil, r.err
 	}

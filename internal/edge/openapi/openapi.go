@@ -1,5 +1,5 @@
-// Package openapi makes OpenAPI 3.1 documents of operations and of the Go types that requests and answers have. It knows no
-// routes: who has them hands them over.
+// Package openapi makes OpenAPI 3.1 documents of operations and of the Go types that requests and answers have. It
+// knows no routes: who has them hands them over.
 package openapi
 
 import (
@@ -51,8 +51,8 @@ type Operation struct {
 	// Optional tells that the body may be left out.
 	Optional bool
 	Answers  []Answer
-	// Trial is the schema of what comes in place of a success where nothing is to be written, nil where there is no such thing. It is no
-	// answer of its own in a document, or each success would be one of two things.
+	// Trial is the schema of what comes in place of a success where nothing is to be written, nil where there is no
+	// such thing. It is no answer of its own in a document, or each success would be one of two things.
 	Trial any
 }
 
@@ -109,7 +109,8 @@ type Builder struct {
 // New returns a builder of an empty document.
 func New(info Info) *Builder {
 	return &Builder{
-		info: info, paths: map[string]object{}, schemas: object{}, answers: object{}, bodies: object{}, params: object{}, schemes: map[string]bool{},
+		info: info, paths: map[string]object{}, schemas: object{}, answers: object{}, bodies: object{},
+		params: object{}, schemes: map[string]bool{},
 		tags: map[string]string{}, webhooks: object{}, instead: map[reflect.Type]any{},
 	}
 }
@@ -122,8 +123,8 @@ func isComponentName(name string) bool {
 // Tag says what a group of operations is about. A group of which nothing is said is called by its name.
 func (b *Builder) Tag(name, about string) { b.tags[name] = about }
 
-// Add adds an operation. The components that it is made of are named after like, the id of operations that are alike, as far as they are
-// the same; "" for its own.
+// Add adds an operation. The components that it is made of are named after like, the id of operations that are alike,
+// as far as they are the same; "" for its own.
 func (b *Builder) Add(op Operation, like string) {
 	like = cmp.Or(like, op.ID)
 	described := object{"operationId": op.ID, "summary": op.About}
@@ -199,8 +200,9 @@ func parameter(p *Parameter) object {
 	return own
 }
 
-// shared returns a reference to the component of a name that is the same: one that is there or becomes one. Where the name is another's
-// the component is called by the second name, and where that is none the thing itself stands in place of a reference.
+// shared returns a reference to the component of a name that is the same: one that is there or becomes one. Where the
+// name is another's the component is called by the second name, and where that is none the thing itself stands in place
+// of a reference.
 func shared(components object, kind, name, other string, thing object) any {
 	for _, name := range []string{name, other} {
 		if name == "" || !isComponentName(name) {
@@ -219,8 +221,12 @@ func shared(components object, kind, name, other string, thing object) any {
 // Send adds a request that the server makes.
 func (b *Builder) Send(w *Webhook) {
 	described := object{
-		"operationId": "webhook." + w.Name, "summary": w.About, "requestBody": object{"required": true, "content": media(w.Body)}, "security": []any{},
-		"responses": object{"2XX": object{"description": "The message was taken."}, "default": object{"description": "The message will be sent again."}},
+		"operationId": "webhook." + w.Name, "summary": w.About,
+		"requestBody": object{"required": true, "content": media(w.Body)}, "security": []any{},
+		"responses": object{
+			"2XX":     object{"description": "The message was taken."},
+			"default": object{"description": "The message will be sent again."},
+		},
 	}
 	b.group(described, w.Tag)
 	var params []any
@@ -269,12 +275,16 @@ func (b *Builder) JSON() ([]byte, error) {
 	}
 	document := object{
 		"openapi": "3.1.0",
-		"info":    object{"title": b.info.Title, "version": b.info.Version, "description": b.info.About, "license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"}},
-		"paths":   b.paths,
-		"tags":    tags,
+		"info": object{
+			"title": b.info.Title, "version": b.info.Version, "description": b.info.About,
+			"license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
+		},
+		"paths": b.paths,
+		"tags":  tags,
 		"components": object{
-			"schemas": b.schemas, "responses": b.answers, "requestBodies": b.bodies, "parameters": b.params, "securitySchemes": schemes,
-			"headers": described(b.info.Headers),
+			"schemas": b.schemas, "responses": b.answers, "requestBodies": b.bodies, "parameters": b.params,
+			"securitySchemes": schemes,
+			"headers":         described(b.info.Headers),
 		},
 	}
 	if len(b.webhooks) > 0 {

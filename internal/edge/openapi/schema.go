@@ -14,8 +14,8 @@ import (
 
 type problemBody = wire.Problem
 
-// Schema returns the schema of a Go type as encoding/json writes it: a reference where the type is a struct with a name, whose
-// schema becomes a component.
+// Schema returns the schema of a Go type as encoding/json writes it: a reference where the type is a struct with a
+// name, whose schema becomes a component.
 func (b *Builder) Schema(t reflect.Type) any {
 	// Types that are more than their kind.
 	if own, ok := b.instead[t]; ok {
@@ -88,8 +88,8 @@ func (b *Builder) structure(t reflect.Type) any {
 	return ref("schemas", name)
 }
 
-// members returns the schemas of a struct's members, and which of them are always there. A member that may be left out has an option; one
-// that is always there may be null. Members that typed names have the schema that it says.
+// members returns the schemas of a struct's members, and which of them are always there. A member that may be left out
+// has an option; one that is always there may be null. Members that typed names have the schema that it says.
 func (b *Builder) members(t reflect.Type, typed map[string]any) (properties object, required []string) {
 	properties, required = object{}, []string{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -134,7 +134,10 @@ func (b *Builder) Typed(t reflect.Type, typed map[string]any) any {
 
 // Answered is the schema of an answer with the members of a shape, nil for none, beside "ok".
 func (b *Builder) Answered(shape any) any {
-	ok := object{"type": "object", "required": []string{"ok"}, "properties": object{"ok": object{"type": "boolean", "const": true}}}
+	ok := object{
+		"type": "object", "required": []string{"ok"},
+		"properties": object{"ok": object{"type": "boolean", "const": true}},
+	}
 	if shape == nil {
 		return ok
 	}

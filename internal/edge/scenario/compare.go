@@ -22,8 +22,8 @@ const (
 // maxShown bounds the JSON that is shown of a value.
 const maxShown = 400
 
-// differences compares a value with what is expected of it. Numbers are compared by what they are worth. Members that are
-// not expected do not matter, unless exact; arrays have to have the same length.
+// differences compares a value with what is expected of it. Numbers are compared by what they are worth. Members that
+// are not expected do not matter, unless exact; arrays have to have the same length.
 func differences(expected, got value.Value, at diag.Pointer, exact bool) []difference {
 	if expected.Kind() == value.Object && expected.Len() == 1 {
 		// The two words that stand for no value and for any.
@@ -51,7 +51,10 @@ func differences(expected, got value.Value, at diag.Pointer, exact bool) []diffe
 		return members(expected, got, at, exact)
 	case value.Array:
 		if expected.Len() != got.Len() {
-			return []difference{{at, fmt.Sprintf("%d elements: %s", expected.Len(), shown(expected)), fmt.Sprintf("%d: %s", got.Len(), shown(got))}}
+			return []difference{{
+				at, fmt.Sprintf("%d elements: %s", expected.Len(), shown(expected)),
+				fmt.Sprintf("%d: %s", got.Len(), shown(got)),
+			}}
 		}
 		var all []difference
 		for i, e := range expected.Elems() {

@@ -30,8 +30,8 @@ type Failure struct {
 	Got      string `json:"got,omitempty"`
 }
 
-// Run runs a scenario with fresh identifiers and returns what is not as it says. The error is that of a server that cannot
-// be used, or of the context.
+// Run runs a scenario with fresh identifiers and returns what is not as it says. The error is that of a server that
+// cannot be used, or of the context.
 func (s *Scenario) Run(ctx context.Context, c *client.Client) ([]Failure, error) {
 	r := run{Scenario: s, client: c, ids: map[string]string{}, pattern: placeholders()}
 	if err := r.run(ctx); err != nil {
@@ -122,7 +122,8 @@ func (r *run) write(ctx context.Context, w *write, correlation string) (client.R
 		return r.transaction(ctx, w, j17.Agent(actor), correlation)
 	}
 	o := client.WriteOptions{
-		Actor: j17.Agent(actor), PreviousLength: w.previous, SkipOCC: w.skipOCC, IdempotencyKey: "scenario-" + rand.Text(), CorrelationID: correlation,
+		Actor: j17.Agent(actor), PreviousLength: w.previous, SkipOCC: w.skipOCC,
+		IdempotencyKey: "scenario-" + rand.Text(), CorrelationID: correlation,
 	}
 	if target, ok := j17.ParseKey(r.fill(w.target)); ok {
 		o.Target = (*j17.Agent)(&target)
@@ -146,14 +147,18 @@ func (r *run) write(ctx context.Context, w *write, correlation string) (client.R
 }
 
 // transaction makes a write to several aggregates.
-func (r *run) transaction(ctx context.Context, w *write, actor j17.Agent, correlation string) (receipt client.Receipt, refused *client.Error, err error) {
+func (r *run) transaction(
+	ctx context.Context, w *write, actor j17.Agent, correlation string,
+) (receipt client.Receipt, refused *client.Error, err error) {
 	body := wire.WriteTransaction{Metadata: wire.Agents{Actor: wire.Agent(actor)}}
 	if target, ok := j17.ParseKey(r.fill(w.target)); ok {
 		body.Metadata.Target = &wire.Target{Type: target.Type, ID: target.ID}
 	}
 	for i := range w.several {
 		one := &w.several[i]
-		body.Writes = append(body.Writes, wire.NewWrite{Key: r.fill(one.key), As: one.as, Events: r.events(one), PreviousLength: one.previous})
+		body.Writes = append(body.Writes, wire.NewWrite{
+			Key: r.fill(one.key), As: one.as, Events: r.events(one), PreviousLength: one.previous,
+		})
 	}
 	conditions := json.RawMessage(nil)
 	if !w.conditions.IsMissing() {
@@ -167,7 +172,9 @@ func (r *run) transaction(ctx context.Context, w *write, actor j17.Agent, correl
 	if err != nil {
 		return receipt, nil, err
 	}
-	got, err := r.client.Transaction(ctx, raw, client.TransactionOptions{IdempotencyKey: "scenario-" + rand.Text(), CorrelationID: correlation})
+	got, err := r.client.Transaction(ctx, raw, client.TransactionOptions{
+		IdempotencyKey: "scenario-" + rand.Text(), CorrelationID: correlation,
+	})
 	if refused, ok := errors.AsType[*client.Error](err); ok && aboutApplication(refused) {
 		return receipt, refused, nil
 	}
@@ -192,7 +199,8 @@ func aboutApplication(e *client.Error) bool {
 	const firstServerError = 500
 	//nolint:exhaustive // all others are about the request
 	switch e.Problem.Code {
-	case j17.CodeUnauthorized, j17.CodeForbidden, j17.CodeWrongEnvironment, j17.CodeWrongInstance, j17.CodeInsufficientScope, j17.CodeRateLimited,
+	case j17.CodeUnauthorized, j17.CodeForbidden, j17.CodeWrongEnvironment, j17.CodeWrongInstance,
+		j17.CodeInsufficientScope, j17.CodeRateLimited,
 		j17.CodeNotFound, j17.CodeMisdirected, j17.CodeInternal:
 		return false
 	case j17.CodeCustomCodeFailed:
@@ -206,7 +214,8 @@ func reason(e *client.Error) string {
 	var declared struct {
 		Requirement string `json:"requirement"`
 	}
-	if raw, ok := e.Problem.Details.(json.RawMessage); ok && json.Unmarshal(raw, &declared) == nil && declared.Requirement != "" {
+	if raw, ok := e.Problem.Details.(json.RawMessage); ok && json.Unmarshal(raw, &declared) == nil &&
+		declared.Requirement != "" {
 		return declared.Requirement
 	}
 	return string(e.Problem.Code)
@@ -377,8 +386,8 @@ func (r *run) fill(s string) string {
 	})
 }
 
-// fresh returns an identifier that nobody has used: a UUID of version 4, or of 7 for names that begin with "uuid7:", or a
-// humane code for "code:".
+// fresh returns an identifier that nobody has used: a UUID of version 4, or of 7 for names that begin with "uuid7:", or
+// a humane code for "code:".
 func fresh(name string) string {
 	switch kind, _, _ := strings.Cut(name, ":"); kind {
 	case "uuid7":

@@ -1,5 +1,6 @@
 // Package scenario runs examples of what an application does: given some events, when one is written, then there is a
-// state, a refusal, or an event that follows from it. Scenarios are written in JSON and run against an environment of a server.
+// state, a refusal, or an event that follows from it. Scenarios are written in JSON and run against an environment of a
+// server.
 package scenario
 
 import (
@@ -30,7 +31,8 @@ type Scenario struct {
 	then  expectation
 }
 
-// write is a write as it stands in a scenario, with placeholders: to one aggregate, or where it has several writes, of those to theirs.
+// write is a write as it stands in a scenario, with placeholders: to one aggregate, or where it has several writes, of
+// those to theirs.
 type write struct {
 	at            diag.Pointer
 	key, as       string
@@ -54,8 +56,8 @@ type expectation struct {
 	states value.Value
 	// projections are an object by what stands behind /_projections/ in a request: name/id, or name?parameter=value.
 	projections value.Value
-	// failure is the refusal of the write, missing where it has to succeed. refused names it shorter: by the code that the guard
-	// declares, or by that of the error where there is none; "" where failure says it, or nothing does.
+	// failure is the refusal of the write, missing where it has to succeed. refused names it shorter: by the code that
+	// the guard declares, or by that of the error where there is none; "" where failure says it, or nothing does.
 	failure value.Value
 	refused string
 	implied []impliedEvent
@@ -70,8 +72,8 @@ type impliedEvent struct {
 	data      value.Value
 }
 
-// Parse reads the scenarios of a file: one object, or an array of them. Findings tell all that is wrong with it, with their
-// places; then there are no scenarios.
+// Parse reads the scenarios of a file: one object, or an array of them. Findings tell all that is wrong with it, with
+// their places; then there are no scenarios.
 func Parse(file, src string) ([]*Scenario, []diag.Diagnostic) {
 	root, err := value.ParseString(src)
 	if err != nil {
@@ -178,7 +180,8 @@ func (r *reader) scenario(s *Scenario, v value.Value) {
 	r.then(s, s.at.Key("then"), then)
 }
 
-// write reads {"key", "type", "data", ...}, {"key", "events": [{"type", "data"}], ...} or {"writes": [...], ...} of several aggregates.
+// write reads {"key", "type", "data", ...}, {"key", "events": [{"type", "data"}], ...} or {"writes": [...], ...} of
+// several aggregates.
 func (r *reader) write(p diag.Pointer, v value.Value, actor string) write {
 	w := write{at: p}
 	if list := v.Get("writes"); !list.IsMissing() {
@@ -198,7 +201,9 @@ func (r *reader) write(p diag.Pointer, v value.Value, actor string) write {
 			w.several = append(w.several, one)
 		}
 	} else {
-		if !r.members(p, v, "key", "type", "data", "events", "actor", "target", "previous_length", "skip_occ", "conditions") {
+		if !r.members(
+			p, v, "key", "type", "data", "events", "actor", "target", "previous_length", "skip_occ", "conditions",
+		) {
 			return w
 		}
 		r.to(&w, v)

@@ -28,14 +28,19 @@ func TestParse(t *testing.T) {
 		`{"name":"n","then":{"refused":"x"}}`: {`1:31: only "when" can be refused`},
 		`{"name":"n","actor":"u:u","when":{"key":"a:b","type":"x"},"then":{"refused":7}}`:               {`1:77: "refused" must be a text`},
 		`{"name":"n","actor":"u:u","when":{"key":"a:b","type":"x"},"then":{"refused":"x","error":"y"}}`: {`1:77: "refused" and "error" exclude each other`},
-		`{"name":"n","then":{"implied":7}}`:                         {`1:31: "implied" must be an array`, `1:31: events can only be implied`},
+		`{"name":"n","then":{"implied":7}}`: {
+			`1:31: "implied" must be an array`, `1:31: events can only be implied`,
+		},
 		`{"name":"n","actor":"u:u","when":{"writes":[]},"then":{}}`: {`1:44: "writes" must be an array of writes`},
 		`{"name":"n","actor":"u:u","when":{"writes":[{"key":"a","as":1},{"key":"a:b","typ":"x"},7],"key":"a:b","conditions":7},"then":{}}`: {
-			`1:91: unknown key "key"`, `1:61: "as" must be a text`, `1:52: "a" is no aggregate`, `1:45: "type" is missing`, `1:77: unknown key "typ"`, `1:64: "type" is missing`,
+			`1:91: unknown key "key"`, `1:61: "as" must be a text`, `1:52: "a" is no aggregate`,
+			`1:45: "type" is missing`, `1:77: unknown key "typ"`, `1:64: "type" is missing`,
 			"1:88: this must be an object", `1:116: "conditions" must be an array`,
 		},
-		`{"name":"n","then":{"state":{"order":{}}}}`:                                             {`1:30: "order" is no aggregate`},
-		`{"name":"n","then":{"exact":1}}`:                                                        {`1:29: "exact" must be true or false`},
+		`{"name":"n","then":{"state":{"order":{}}}}`: {`1:30: "order" is no aggregate`},
+		`{"name":"n","then":{"exact":1}}`: {
+			`1:29: "exact" must be true or false`,
+		},
 		`{"name":"n","actor":"ada","given":{},"then":{}}`:                                        {`1:21: "ada" does not have the form type:id`, `1:35: "given" must be an array`},
 		"{\"name\":\"n\",\n\"when\":{\"key\":\"a:b\",\"type\":\"x\",\"events\":[]},\"then\":{}}": {`2:8: "events" stands in the place`, `2:8: there is no "actor"`},
 		`{"name":"n","actor":"u:{{u}}","when":{"key":"a:b","events":[],"previous_length":-1,"skip_occ":0},"then":{}}`: {
@@ -78,14 +83,21 @@ func TestCompare(t *testing.T) {
 		want                []scenario.Failure
 	}{
 		{name: "numbers by what they are worth", expected: `{"a":0.30,"b":1e2}`, got: `{"a":0.3,"b":100}`},
-		{name: "numbers beyond those of machines", expected: `{"a":12345678901234567890.1}`, got: `{"a":12345678901234567890.2}`, want: []scenario.Failure{
-			{Message: "the state of a:{{a}}, a, is not as expected", Expected: "12345678901234567890.1", Got: "12345678901234567890.2"},
-		}},
+		{
+			name: "numbers beyond those of machines", expected: `{"a":12345678901234567890.1}`,
+			got: `{"a":12345678901234567890.2}`, want: []scenario.Failure{
+				{Message: "the state of a:{{a}}, a, is not as expected", Expected: "12345678901234567890.1", Got: "12345678901234567890.2"},
+			},
+		},
 		{name: "a number is no text", expected: `{"a":1}`, got: `{"a":"1"}`, want: []scenario.Failure{{Message: "the state of a:{{a}}, a, is not as expected", Expected: "1", Got: `"1"`}}},
 		{name: "more members, at every depth", expected: `{"a":[{"x":1}]}`, got: `{"a":[{"x":1,"y":2}],"z":3}`},
-		{name: "not when exact", exact: true, expected: `{"a":[{"x":1}]}`, got: `{"a":[{"x":1,"y":2}],"created_at":5}`, want: []scenario.Failure{
-			{Message: "the state of a:{{a}}, a.0.y, is not as expected", Expected: "nothing", Got: "2"},
-		}},
+		{
+			name: "not when exact", exact: true, expected: `{"a":[{"x":1}]}`,
+			got: `{"a":[{"x":1,"y":2}],"created_at":5}`,
+			want: []scenario.Failure{
+				{Message: "the state of a:{{a}}, a.0.y, is not as expected", Expected: "nothing", Got: "2"},
+			},
+		},
 		{name: "the length of arrays", expected: `{"a":[1]}`, got: `{"a":[1,2]}`, want: []scenario.Failure{
 			{Message: "the state of a:{{a}}, a, is not as expected", Expected: "1 elements: [1]", Got: "2: [1,2]"},
 		}},
@@ -105,7 +117,9 @@ func TestCompare(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := runOne(t, server.URL, `{"name":"n","then":{"exact":`+string(exact)+`,"state":{"a:{{a}}":`+tc.expected+`}}}`)
+			got := runOne(
+				t, server.URL, `{"name":"n","then":{"exact":`+string(exact)+`,"state":{"a:{{a}}":`+tc.expected+`}}}`,
+			)
 			for i := range tc.want {
 				tc.want[i].Line = 1
 			}
@@ -136,12 +150,14 @@ func TestTransactions(t *testing.T) {
 			Conditions []struct{ Tag string }
 			Metadata   struct{ Actor, Target struct{ ID string } }
 		}
-		if err := json.Unmarshal(body, &sent); err != nil || len(sent.Writes) != 2 || sent.Writes[0].As != "n" || *sent.Writes[1].PreviousLength != 0 || len(sent.Writes[1].Events) != 2 {
+		if err := json.Unmarshal(body, &sent); err != nil || len(sent.Writes) != 2 || sent.Writes[0].As != "n" ||
+			*sent.Writes[1].PreviousLength != 0 || len(sent.Writes[1].Events) != 2 {
 			t.Errorf("%s: %v", body, err)
 			return
 		}
 		ids["b"] = strings.TrimPrefix(sent.Writes[1].Key, "a:")
-		if to := sent.Writes[0].Events[0].Data.To; sent.Writes[0].Key != "a:_new" || to != ids["b"] || sent.Conditions[0].Tag != "t:"+to || sent.Metadata.Actor.ID != to || sent.Metadata.Target.ID != to {
+		if to := sent.Writes[0].Events[0].Data.To; sent.Writes[0].Key != "a:_new" || to != ids["b"] ||
+			sent.Conditions[0].Tag != "t:"+to || sent.Metadata.Actor.ID != to || sent.Metadata.Target.ID != to {
 			t.Errorf("%s", body)
 		}
 		if bodies++; bodies == 1 {
@@ -223,7 +239,9 @@ func TestProjections(t *testing.T) {
 			t.Errorf("%s: %s", then, diff)
 		}
 	}
-	for _, wrong := range []string{`"a/":{}`, `"":{}`, `"/x":{}`, `"a/b/c":{}`, `"a?b=1&b=2":{}`, `"a?":{}`, `"a?b=%zz":{}`} {
+	for _, wrong := range []string{
+		`"a/":{}`, `"":{}`, `"/x":{}`, `"a/b/c":{}`, `"a?b=1&b=2":{}`, `"a?":{}`, `"a?b=%zz":{}`,
+	} {
 		if _, found := scenario.Parse("f.json", `{"name":"n","then":{"projection":{`+wrong+`}}}`); len(found) != 1 {
 			t.Errorf("%s: %v", wrong, found)
 		}

@@ -112,7 +112,8 @@ func processor() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkAppendFollowed measures appends by 16 writers of one event each, alone, and with a subscription that follows.
+// BenchmarkAppendFollowed measures appends by 16 writers of one event each, alone, and with a subscription that
+// follows.
 func BenchmarkAppendFollowed(b *testing.B) {
 	for _, followed := range []bool{false, true} {
 		b.Run(fmt.Sprintf("followed=%t", followed), func(b *testing.B) {

@@ -10,9 +10,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// check compares the last stretch, from the last mark to the checkpoint, with the feed. It is done whenever a tenant was
-// taken, before anything is handed out. A reader whose hash is not that of the events has passed others than the feed holds: it
-// goes back to the mark, for to repeat is better than to lose.
+// check compares the last stretch, from the last mark to the checkpoint, with the feed. It is done whenever a tenant
+// was taken, before anything is handed out. A reader whose hash is not that of the events has passed others than the
+// feed holds: it goes back to the mark, for to repeat is better than to lose.
 func (r *reader) check() {
 	ctx := r.h.work
 	c := r.saved
@@ -32,7 +32,8 @@ func (r *reader) check() {
 	r.lock(func() { r.checked = true })
 }
 
-// goBack lets everything after a state come again; of a subscription that was removed meanwhile, and its marks with it, nothing.
+// goBack lets everything after a state come again; of a subscription that was removed meanwhile, and its marks with it,
+// nothing.
 func (r *reader) goBack(ctx context.Context, to state) {
 	it, err := r.h.s.get(ctx, r.h.tenant, r.key)
 	if errors.Is(err, store.ErrNotFound) || err == nil && it.ID != r.saved.ID {
@@ -40,7 +41,8 @@ func (r *reader) goBack(ctx context.Context, to state) {
 	}
 	r.h.s.count.gaps.Add(1)
 	r.h.s.o.Logger.LogAttrs(ctx, slog.LevelError, "a subscription has passed other events than the feed holds; those after the last place that is right come again",
-		slog.String("tenant", string(r.h.tenant)), slog.String("subscription", r.key), slog.String("after", to.After.String()))
+		slog.String("tenant", string(r.h.tenant)), slog.String("subscription", r.key),
+		slog.String("after", to.After.String()))
 	r.lock(func() { r.now, r.marks, r.shown, r.idle = to, nil, min(r.shown, to.Count), 0 })
 }
 
@@ -67,8 +69,8 @@ func (r *reader) stretch() uint64 { return nextMark(r.shown) }
 // nextMark returns the first multiple of markEvery after a number of events.
 func nextMark(count uint64) uint64 { return count - count%markEvery + markEvery }
 
-// checkStretch begins to check a stretch, unless the set has done so a moment ago. It reports whether there is one. The caller
-// holds mu.
+// checkStretch begins to check a stretch, unless the set has done so a moment ago. It reports whether there is one. The
+// caller holds mu.
 func (h *holding) checkStretch(now time.Time) bool {
 	r := h.unshown()
 	if r == nil {
@@ -119,7 +121,9 @@ func (s *Subscriptions) lastMark(ctx context.Context, t j17.Tenant, key string, 
 	// It is the wanted one or, where that is not there, one of those before.
 	from := count - count%markEvery
 	for {
-		items, err := s.o.Store.Scan(ctx, t, marks, store.Range{From: markKey(key, from), To: markKey(key, count+1)}, markEvery)
+		items, err := s.o.Store.Scan(
+			ctx, t, marks, store.Range{From: markKey(key, from), To: markKey(key, count+1)}, markEvery,
+		)
 		if err != nil {
 			return state{}, err
 		}

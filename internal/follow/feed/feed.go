@@ -1,9 +1,9 @@
-// Package feed reads the feeds of environments on behalf of durable subscriptions: catch-up readers whose checkpoints are side items
-// of the tenant. Any number of sets of workers share the tenants by leases, and what a set commits after it has lost a lease is
-// refused. Environments in which nothing happens cost nothing.
+// Package feed reads the feeds of environments on behalf of durable subscriptions: catch-up readers whose checkpoints
+// are side items of the tenant. Any number of sets of workers share the tenants by leases, and what a set commits after
+// it has lost a lease is refused. Environments in which nothing happens cost nothing.
 //
-// A checkpoint never stands ahead of what was handled, and a running hash over the leaves of all events that were passed shows that
-// none was skipped: see check.go.
+// A checkpoint never stands ahead of what was handled, and a running hash over the leaves of all events that were
+// passed shows that none was skipped: see check.go.
 //
 // The decisions behind it are in docs/internals/follow.md.
 package feed
@@ -43,8 +43,8 @@ type Options struct {
 	AtOnce, Each int
 	// Tenants bounds the tenants that are held at once; 0 means 512. Those beyond wait for their turn.
 	Tenants int
-	// Sole reports that no other set works on the store: a lease that is not of this set is what a process has left behind that has ended,
-	// and is not waited for.
+	// Sole reports that no other set works on the store: a lease that is not of this set is what a process has left
+	// behind that has ended, and is not waited for.
 	Sole bool
 }
 
@@ -52,26 +52,29 @@ type Options struct {
 type Kind struct {
 	// Name tells kinds apart in keys, in the log and in metrics, such as "listener".
 	Name string
-	// Filter, if not nil, tells which of some events a subscription wants, in their order. It is asked for every page that is read, so
-	// that a change counts from the next page on. What it says nothing about, because to look at all would take too much at once, comes
-	// with the next page; about the first event it says something. It is called as Do is, and its errors count like those.
+	// Filter, if not nil, tells which of some events a subscription wants, in their order. It is asked for every page
+	// that is read, so that a change counts from the next page on. What it says nothing about, because to look at all
+	// would take too much at once, comes with the next page; about the first event it says something. It is called as
+	// Do is, and its errors count like those.
 	Filter func(ctx context.Context, t j17.Tenant, name string, events []*j17.Event) (wanted []bool, err error)
-	// Types, if not nil, returns the types of the aggregates whose events a subscription can want, nil for all types. It is called as
-	// Filter is, and replaces it. Until another event of these comes, its answer stays in force: as far as they are in memory, events of
-	// other types are passed without being read.
+	// Types, if not nil, returns the types of the aggregates whose events a subscription can want, nil for all types.
+	// It is called as Filter is, and replaces it. Until another event of these comes, its answer stays in force: as far
+	// as they are in memory, events of other types are passed without being read.
 	Types func(ctx context.Context, t j17.Tenant, name string) (types []string, err error)
 	// Notes reports that notes about rewritten events are handed on too.
 	Notes bool
 	// Batch bounds the entries of one call; 0 means 256.
 	Batch int
-	// Rest, if not nil, says for how long a subscription may leave the events that it has not passed where they are, 0 for not at all: it is
-	// asked again when something is written, and after that time. behind is how many events they are, end is where the last one of them is. Where
-	// there is Types, these are the wanted ones, and it is not asked while it is not known how many they are, or where all types are wanted. It is
-	// called often, and has to answer from memory. A subscription that is woken does not rest before it has come to where the feed ended then.
+	// Rest, if not nil, says for how long a subscription may leave the events that it has not passed where they are, 0
+	// for not at all: it is asked again when something is written, and after that time. behind is how many events they
+	// are, end is where the last one of them is. Where there is Types, these are the wanted ones, and it is not asked
+	// while it is not known how many they are, or where all types are wanted. It is called often, and has to answer
+	// from memory. A subscription that is woken does not rest before it has come to where the feed ended then.
 	Rest func(t j17.Tenant, name string, behind uint64, end j17.StreamID) time.Duration
-	// Do handles a batch. After nil all of it is handled, unless Batch.Done was called: then what was committed is. After an error,
-	// a panic, or when the lease's time is over, what is not handled comes again, fewer entries at a time, after a pause, or as
-	// Later says. Calls for one subscription do not overlap, those for different ones run beside each other.
+	// Do handles a batch. After nil all of it is handled, unless Batch.Done was called: then what was committed is.
+	// After an error, a panic, or when the lease's time is over, what is not handled comes again, fewer entries at a
+	// time, after a pause, or as Later says. Calls for one subscription do not overlap, those for different ones run
+	// beside each other.
 	Do func(ctx context.Context, b *Batch) error
 	// Retry says how long the pauses after errors are. Subscriptions are never given up.
 	Retry worker.Backoff
@@ -101,20 +104,21 @@ type Batch struct {
 	passed j17.StreamID
 }
 
-// Passed says that everything up to a position is handled, also what is not of this batch and was never handed out. It counts when Do returns
-// nil, or Later, in addition to everything else that is reported.
+// Passed says that everything up to a position is handled, also what is not of this batch and was never handed out. It
+// counts when Do returns nil, or Later, in addition to everything else that is reported.
 func (b *Batch) Passed(upTo j17.StreamID) { b.passed = upTo }
 
-// Done returns the writes that move the checkpoint behind the first n entries, from 1 to all. A handler that commits them together with what
-// it does for these entries does that exactly once: they hold only as long as the lease does and nobody has changed the subscription. A
-// call commits them once, and returns; the rest of the entries comes with the next call.
+// Done returns the writes that move the checkpoint behind the first n entries, from 1 to all. A handler that commits
+// them together with what it does for these entries does that exactly once: they hold only as long as the lease does
+// and nobody has changed the subscription. A call commits them once, and returns; the rest of the entries comes with
+// the next call.
 func (b *Batch) Done(n int) []store.Side {
 	b.done, b.asked = n, true
 	return b.move(n - 1)
 }
 
-// Later is what Do returns when the rest of a batch cannot be taken now: it comes again when Wake is called, or after a while. It
-// is no failure.
+// Later is what Do returns when the rest of a batch cannot be taken now: it comes again when Wake is called, or after a
+// while. It is no failure.
 type Later struct{ For time.Duration }
 
 // Error describes the pause.
@@ -144,7 +148,8 @@ type Status struct {
 	Count uint64
 	// Lag is the number of events behind the checkpoint, wanted or not.
 	Lag uint64
-	// Failures counts the tries of the next entry that failed, Error is that of the last one, RetryAt when the next one comes.
+	// Failures counts the tries of the next entry that failed, Error is that of the last one, RetryAt when the next one
+	// comes.
 	Failures int
 	Error    string
 	RetryAt  time.Time
@@ -156,8 +161,8 @@ type Status struct {
 type Counts struct {
 	// Held is the number of tenants that the set holds now.
 	Held int
-	// Read counts the events that were passed for any subscription, Handled the entries that were handled, Failed the calls that
-	// failed.
+	// Read counts the events that were passed for any subscription, Handled the entries that were handled, Failed the
+	// calls that failed.
 	Read, Handled, Failed uint64
 	// Taken counts the leases that were taken, Lost those that others took over.
 	Taken, Lost uint64
@@ -228,14 +233,16 @@ func New(o Options) *Subscriptions {
 		o.Tenants = 512
 	}
 	s := &Subscriptions{
-		o: o, id: rand.Text(), aheadEntries: aheadEntries, kinds: map[string]*Kind{}, free: o.AtOnce, thirsty: map[*holding]bool{}, lost: map[reference]int{},
+		o: o, id: rand.Text(), aheadEntries: aheadEntries, kinds: map[string]*Kind{}, free: o.AtOnce,
+		thirsty: map[*holding]bool{}, lost: map[reference]int{},
 		held: map[j17.Tenant]*holding{}, pending: map[j17.Tenant]*pending{}, more: make(chan struct{}, 1),
 	}
 	s.moved.L = &s.mu
 	return s
 }
 
-// Handle adds a kind of subscriptions. All are added before Run. Subscriptions whose kind a set does not know stand still in it.
+// Handle adds a kind of subscriptions. All are added before Run. Subscriptions whose kind a set does not know stand
+// still in it.
 func (s *Subscriptions) Handle(k Kind) {
 	if k.Batch == 0 {
 		k.Batch = 256

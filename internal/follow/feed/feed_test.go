@@ -77,7 +77,8 @@ func (h *house) write(ctx context.Context, t j17.Tenant, n int) error {
 	for range n {
 		h.n++
 		u.Events = append(u.Events, store.NewEvent{
-			Key: j17.Key{Type: "order", ID: "o" + strconv.Itoa(h.n%3)}, Type: "was_counted", Data: []byte(strconv.Itoa(h.n)), Metadata: []byte("{}"),
+			Key: j17.Key{Type: "order", ID: "o" + strconv.Itoa(h.n%3)}, Type: "was_counted",
+			Data: []byte(strconv.Itoa(h.n)), Metadata: []byte("{}"),
 		})
 	}
 	r, err := h.Append(ctx, t, []store.Append{u})
@@ -101,7 +102,9 @@ func (h *house) all(t j17.Tenant) (data []string) {
 
 // set returns a set of workers with a kind named "test".
 func (h *house) set(k feed.Kind, with ...func(*feed.Options)) *feed.Subscriptions {
-	o := feed.Options{Store: h.Store, Clock: clock.System{}, Logger: h.logger, Worker: worker.New(clock.System{}, h.logger)}
+	o := feed.Options{
+		Store: h.Store, Clock: clock.System{}, Logger: h.logger, Worker: worker.New(clock.System{}, h.logger),
+	}
 	for _, w := range with {
 		w(&o)
 	}
@@ -250,7 +253,10 @@ func TestExactlyOnce(t *testing.T) {
 			}
 			var sides []store.Side
 			for _, e := range b.Entries[:n] {
-				sides = append(sides, store.Side{Op: store.Put, Space: results, Key: fmt.Sprintf("%06s", e.Event.Data), Value: e.Event.Data, Cond: store.IfAbsent})
+				sides = append(sides, store.Side{
+					Op: store.Put, Space: results, Key: fmt.Sprintf("%06s", e.Event.Data), Value: e.Event.Data,
+					Cond: store.IfAbsent,
+				})
 			}
 			if calls%5 == 1 {
 				return errors.New("before the commit")

@@ -32,13 +32,16 @@ func (h *house) spoil(space store.Space, key string, change func(members map[str
 	if err != nil {
 		h.tb.Fatal(err)
 	}
-	if err := h.Write(h.tb.Context(), shop, []store.Side{{Op: store.Put, Space: space, Key: key, Value: value}}); err != nil {
+	if err := h.Write(h.tb.Context(), shop, []store.Side{
+		{Op: store.Put, Space: space, Key: key, Value: value},
+	}); err != nil {
 		h.tb.Fatal(err)
 	}
 }
 
-// TestAGapIsNoticed lets checkpoints and marks say that events were passed which were not, or others: the running hash shows it, at once in
-// the last stretch and after a while in the others. It is told and counted, and what follows the last place that is right comes again.
+// TestAGapIsNoticed lets checkpoints and marks say that events were passed which were not, or others: the running hash
+// shows it, at once in the last stretch and after a while in the others. It is told and counted, and what follows the
+// last place that is right comes again.
 func TestAGapIsNoticed(t *testing.T) {
 	const mark = "test/x/0000000000000800" // after 2,048 events
 	otherHash := func(members map[string]any) { members["hash"] = hex.EncodeToString([]byte(strings.Repeat("x", 32))) }
@@ -58,9 +61,14 @@ func TestAGapIsNoticed(t *testing.T) {
 				ahead = e.StreamID
 				n++
 			}
-			h.spoil("feed.subscriptions", "test/x", func(members map[string]any) { members["after"], members["count"] = ahead.String(), n })
+			h.spoil(
+				"feed.subscriptions", "test/x",
+				func(members map[string]any) { members["after"], members["count"] = ahead.String(), n },
+			)
 		}, 2048, time.Second},
-		"a checkpoint after other events": {func(h *house) { h.spoil("feed.subscriptions", "test/x", otherHash) }, 2048, time.Second},
+		"a checkpoint after other events": {
+			func(h *house) { h.spoil("feed.subscriptions", "test/x", otherHash) }, 2048, time.Second,
+		},
 		"a mark after other events": {func(h *house) {
 			h.spoil("feed.marks", mark, otherHash)
 			h.spoil("feed.subscriptions", "test/x", func(members map[string]any) { members["checked"] = 0 })
@@ -98,7 +106,8 @@ func TestAGapIsNoticed(t *testing.T) {
 				if len(got) < len(want) || !slices.Equal(got[len(got)-len(want):], want) {
 					t.Errorf("%d events came again, from %q on", len(got), got[:min(1, len(got))])
 				}
-				if status := h.status(s, "x"); status.Lag != 0 || status.Count != uint64(len(all)) || status.Failures != 0 {
+				if status := h.status(s, "x"); status.Lag != 0 || status.Count != uint64(len(all)) ||
+					status.Failures != 0 {
 					t.Errorf("%+v", status)
 				}
 			})
@@ -112,14 +121,17 @@ type unmarked struct {
 	gone func()
 }
 
-func (u unmarked) Scan(ctx context.Context, t j17.Tenant, s store.Space, keys store.Range, limit int) ([]store.Item, error) {
+func (u unmarked) Scan(
+	ctx context.Context, t j17.Tenant, s store.Space, keys store.Range, limit int,
+) ([]store.Item, error) {
 	if s == "feed.marks" {
 		u.gone()
 	}
 	return u.Store.Scan(ctx, t, s, keys, limit)
 }
 
-// TestRemovedWhileCompared removes a subscription, and makes it again, just before its marks are read to compare it with the feed: that is no gap.
+// TestRemovedWhileCompared removes a subscription, and makes it again, just before its marks are read to compare it
+// with the feed: that is no gap.
 func TestRemovedWhileCompared(t *testing.T) {
 	for _, anew := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, h *house) {
@@ -152,8 +164,8 @@ func TestRemovedWhileCompared(t *testing.T) {
 	}
 }
 
-// TestNotesArrive erases events: a kind that asks for notes gets one where it happened, whatever its filter lets through, and one that does
-// not gets none.
+// TestNotesArrive erases events: a kind that asks for notes gets one where it happened, whatever its filter lets
+// through, and one that does not gets none.
 func TestNotesArrive(t *testing.T) {
 	for _, notes := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, h *house) {
@@ -190,8 +202,8 @@ func TestNotesArrive(t *testing.T) {
 	}
 }
 
-// TestAnotherOneOfTheSameName removes a subscription and makes one of its name again while its marks are being removed, and after a process has
-// ended before they were: the other one keeps its own, and no others are taken for them.
+// TestAnotherOneOfTheSameName removes a subscription and makes one of its name again while its marks are being removed,
+// and after a process has ended before they were: the other one keeps its own, and no others are taken for them.
 func TestAnotherOneOfTheSameName(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, h *house) {

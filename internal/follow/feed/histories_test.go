@@ -39,19 +39,23 @@ func plans() *rapid.Generator[plan] {
 		one := rapid.Custom(func(rt *rapid.T) step {
 			return step{
 				what: rapid.SampledFrom([]string{
-					"append", "append", "append", "rest", "rest", "long", "freeze", "thaw", "cut", "heal", "stop", "start", "pause", "resume", "erase", "wake",
+					"append", "append", "append", "rest", "rest", "long", "freeze", "thaw", "cut", "heal", "stop",
+					"start", "pause", "resume", "erase", "wake",
 				}).Draw(rt, "what"),
-				set: rapid.IntRange(0, 1).Draw(rt, "set"), tenant: rapid.SampledFrom([]j17.Tenant{shop, other}).Draw(rt, "tenant"),
-				name: rapid.SampledFrom([]string{"once", "least"}).Draw(rt, "name"), n: rapid.IntRange(1, 400).Draw(rt, "n"),
+				set:    rapid.IntRange(0, 1).Draw(rt, "set"),
+				tenant: rapid.SampledFrom([]j17.Tenant{shop, other}).Draw(rt, "tenant"),
+				name:   rapid.SampledFrom([]string{"once", "least"}).Draw(rt, "name"),
+				n:      rapid.IntRange(1, 400).Draw(rt, "n"),
 			}
 		})
 		return plan{faults: rapid.Uint64().Draw(rt, "faults"), steps: rapid.SliceOfN(one, 1, 40).Draw(rt, "steps")}
 	})
 }
 
-// TestHistories lets two sets go through random histories: appends, erasures, sets that freeze, are cut off, stop and start, pauses, and
-// handlers that fail, panic, take long, take a part, or want to be asked later. In the end each event was handed out at least once
-// and in its order, and where the checkpoint is committed with what is done, exactly once.
+// TestHistories lets two sets go through random histories: appends, erasures, sets that freeze, are cut off, stop and
+// start, pauses, and handlers that fail, panic, take long, take a part, or want to be asked later. In the end each
+// event was handed out at least once and in its order, and where the checkpoint is committed with what is done, exactly
+// once.
 func TestHistories(t *testing.T) {
 	checks := "6"
 	if os.Getenv("J17_SOAK") != "" {
@@ -160,7 +164,10 @@ func (h *history) ids(t j17.Tenant) (ids []string) {
 }
 
 func (h *history) start(i int) {
-	h.sets[i] = h.set(feed.Kind{Batch: 30, Notes: true, Do: h.handle}, linked(h.links[i]), func(o *feed.Options) { o.Lease = 10 * time.Second })
+	h.sets[i] = h.set(
+		feed.Kind{Batch: 30, Notes: true, Do: h.handle}, linked(h.links[i]),
+		func(o *feed.Options) { o.Lease = 10 * time.Second },
+	)
 	h.stops[i] = h.run(h.sets[i])
 }
 
@@ -206,14 +213,18 @@ func (h *history) step(away *feed.Subscriptions, s step) {
 				h.t.Fatal(err)
 			}
 			if version := heads[0].Length; version > 0 {
-				r := store.Rewrite{Streams: []store.RewrittenStream{{Key: key, Events: []store.Rewritten{{Version: version, Type: "was_erased", Data: []byte("null"), Metadata: []byte("{}")}}}}}
+				r := store.Rewrite{Streams: []store.RewrittenStream{{Key: key, Events: []store.Rewritten{
+					{Version: version, Type: "was_erased", Data: []byte("null"), Metadata: []byte("{}")},
+				}}}}
 				if _, err := h.Rewrite(ctx, s.tenant, r); err != nil {
 					h.t.Fatal(err)
 				}
 			}
 		}
 	default:
-		change := map[string]func(context.Context, j17.Tenant, string, string) error{"pause": away.Pause, "resume": away.Resume, "wake": away.Wake}[s.what]
+		change := map[string]func(context.Context, j17.Tenant, string, string) error{
+			"pause": away.Pause, "resume": away.Resume, "wake": away.Wake,
+		}[s.what]
 		if err := change(ctx, s.tenant, "test", s.name); err != nil {
 			h.t.Fatal(err)
 		}
@@ -268,7 +279,10 @@ func (h *history) once(ctx context.Context, b *feed.Batch, n int, after bool) er
 	for _, e := range b.Entries[:n] {
 		if e.Event != nil {
 			h.count++
-			sides = append(sides, store.Side{Op: store.Put, Space: results, Key: fmt.Sprintf("once/%09d", h.count), Value: []byte(e.Event.StreamID.String())})
+			sides = append(sides, store.Side{
+				Op: store.Put, Space: results, Key: fmt.Sprintf("once/%09d", h.count),
+				Value: []byte(e.Event.StreamID.String()),
+			})
 		}
 	}
 	h.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// holding is a tenant whose lease the set has. One goroutine sees to it: run. What mu guards may be locked under the set's mu, not
-// the other way round.
+// holding is a tenant whose lease the set has. One goroutine sees to it: run. What mu guards may be locked under the
+// set's mu, not the other way round.
 type holding struct {
 	s      *Subscriptions
 	tenant j17.Tenant
@@ -27,10 +27,11 @@ type holding struct {
 	// sig is what others tell run. It may be locked under the set's mu.
 	sig struct {
 		sync.Mutex
-		// changes counts the signals that there may be more; a reader that has found nothing since the last one waits for the next.
+		// changes counts the signals that there may be more; a reader that has found nothing since the last one waits
+		// for the next.
 		changes uint64
-		// stale is set when the subscriptions have to be read again, ending when the tenant is to be given back, settling when it is
-		// as soon as there is nothing to do.
+		// stale is set when the subscriptions have to be read again, ending when the tenant is to be given back,
+		// settling when it is as soon as there is nothing to do.
 		stale, ending, settling bool
 		// woken are the keys of the subscriptions whose pauses are over.
 		woken map[string]bool
@@ -56,7 +57,9 @@ type holding struct {
 
 func (s *Subscriptions) newHolding(work context.Context, t j17.Tenant, l lease) *holding {
 	now := s.o.Clock.Now()
-	h := &holding{s: s, tenant: t, lease: l, readers: map[string]*reader{}, wakeUp: make(chan struct{}, 1), began: now, busy: now}
+	h := &holding{
+		s: s, tenant: t, lease: l, readers: map[string]*reader{}, wakeUp: make(chan struct{}, 1), began: now, busy: now,
+	}
 	h.sig.stale, h.sig.woken = true, map[string]bool{}
 	h.work, h.cut = context.WithCancel(work)
 	return h
@@ -116,8 +119,8 @@ func (h *holding) reopen() {
 	h.sig.closed = false
 }
 
-// beyond replaces what is stored of a subscription by what is known of it. Where somebody else has written it since, such as a set that
-// has taken the tenant over, what is stored is all that counts: the other one goes on from there.
+// beyond replaces what is stored of a subscription by what is known of it. Where somebody else has written it since,
+// such as a set that has taken the tenant over, what is stored is all that counts: the other one goes on from there.
 func (h *holding) beyond(it *item) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -177,8 +180,8 @@ func (h *holding) underWay() bool {
 	return h.running > 0
 }
 
-// keep renews the lease when half of it is over, and reads the subscriptions again when somebody has asked for it. It reports
-// whether the set still has the tenant.
+// keep renews the lease when half of it is over, and reads the subscriptions again when somebody has asked for it. It
+// reports whether the set still has the tenant.
 func (h *holding) keep() (kept bool, err error) {
 	now := h.s.o.Clock.Now()
 	h.mu.Lock()
@@ -206,7 +209,8 @@ func (h *holding) keep() (kept bool, err error) {
 	return kept, err
 }
 
-// renew is keep for a lease that is to be renewed, or where somebody has asked for the subscriptions, which stale tells.
+// renew is keep for a lease that is to be renewed, or where somebody has asked for the subscriptions, which stale
+// tells.
 func (h *holding) renew(now time.Time, l lease, stale *bool) (kept bool, err error) {
 	// Somebody else may have it by now, or want that it is looked at.
 	found, err := h.s.readLease(h.work, h.tenant)
@@ -338,7 +342,8 @@ func (h *holding) closing(now time.Time, changes uint64, ending, settling, crowd
 		if r.running {
 			continue
 		}
-		if r.now != r.saved.state && (c.leave || now.Sub(r.since) >= upkeepEvery) || c.leave && r.shown > r.saved.Checked {
+		if r.now != r.saved.state && (c.leave || now.Sub(r.since) >= upkeepEvery) ||
+			c.leave && r.shown > r.saved.Checked {
 			c.sides = append(c.sides, r.move(&r.now)...)
 			c.moved = append(c.moved, r)
 		}
@@ -379,7 +384,8 @@ func (h *holding) giveBack(sides []store.Side, due time.Time) error {
 	return h.s.o.Store.Write(h.work, h.tenant, append(sides, l.put(due)))
 }
 
-// flush stores checkpoints of readers that the caller alone changes. It waits for a commit, so the caller does not hold mu.
+// flush stores checkpoints of readers that the caller alone changes. It waits for a commit, so the caller does not hold
+// mu.
 func (h *holding) flush(sides []store.Side, moved []*reader) error {
 	if len(sides) == 0 {
 		return nil
@@ -408,7 +414,8 @@ func (h *holding) flush(sides []store.Side, moved []*reader) error {
 // ready returns the readers that may find something to hand out. The caller holds mu.
 func (h *holding) ready(now time.Time, changes uint64) (ready []*reader) {
 	for _, r := range h.readers {
-		if !r.running && !r.saved.Paused && !now.Before(r.until) && !h.s.stuck(h.tenant, r.key) && (r.idle != changes+1 || !r.checked) {
+		if !r.running && !r.saved.Paused && !now.Before(r.until) && !h.s.stuck(h.tenant, r.key) &&
+			(r.idle != changes+1 || !r.checked) {
 			ready = append(ready, r)
 		}
 	}
@@ -428,7 +435,8 @@ func (h *holding) resting() bool {
 // firstUntil returns when the first pause ends, the zero time if there is none. The caller holds mu.
 func (h *holding) firstUntil() (first time.Time) {
 	for _, r := range h.readers {
-		if !r.saved.Paused && !h.s.stuck(h.tenant, r.key) && !r.until.IsZero() && (first.IsZero() || r.until.Before(first)) {
+		if !r.saved.Paused && !h.s.stuck(h.tenant, r.key) && !r.until.IsZero() &&
+			(first.IsZero() || r.until.Before(first)) {
 			first = r.until
 		}
 	}
@@ -484,7 +492,8 @@ func (h *holding) places(now time.Time, seen uint64, settling bool) (places map[
 	return places, room
 }
 
-// leave lets readers wait for a change, since nothing follows where they are; a moment first where that could not be read.
+// leave lets readers wait for a change, since nothing follows where they are; a moment first where that could not be
+// read.
 func (h *holding) leave(readers []*reader, seen uint64, failed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -495,7 +504,8 @@ func (h *holding) leave(readers []*reader, seen uint64, failed bool) {
 	}
 }
 
-// share lets readers begin with a page, the first of them with the slot that is there, and returns how much room is left.
+// share lets readers begin with a page, the first of them with the slot that is there, and returns how much room is
+// left.
 func (h *holding) share(p *page, readers []*reader, room int) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -31,7 +31,10 @@ func TestStatusWhileACheckpointIsStored(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
 		slow := &slowCheckpoints{h.Store, make(chan struct{}), make(chan struct{})}
-		s := h.set(feed.Kind{Do: func(context.Context, *feed.Batch) error { return nil }}, func(o *feed.Options) { o.Store = slow })
+		s := h.set(
+			feed.Kind{Do: func(context.Context, *feed.Batch) error { return nil }},
+			func(o *feed.Options) { o.Store = slow },
+		)
 		look := func(when string, count uint64) {
 			t.Helper()
 			<-slow.begun

@@ -20,8 +20,8 @@ const (
 	// marks holds what the running hash was at each multiple of markEvery, and where the subscription began, under
 	// "kind/name/number", the number of events with 16 digits of base 16.
 	marks store.Space = "feed.marks"
-	// leases holds one item a tenant that has, or had, subscriptions. It is due when somebody has to look at the tenant: when
-	// the lease of its holder is over, when a pause after a failure is, or because somebody asked for it.
+	// leases holds one item a tenant that has, or had, subscriptions. It is due when somebody has to look at the
+	// tenant: when the lease of its holder is over, when a pause after a failure is, or because somebody asked for it.
 	leases store.Space = "feed.leases"
 )
 
@@ -31,8 +31,8 @@ const leaseKey = "lease"
 // markEvery is the number of events between two marks.
 const markEvery = 1024
 
-// state is how far a subscription is: the position of the last event that it passed, the number of events up to there, and
-// the hash over the leaves of those from where it began: h(0) is zero, h(n) = SHA-256(h(n-1) || leaf(n)).
+// state is how far a subscription is: the position of the last event that it passed, the number of events up to there,
+// and the hash over the leaves of those from where it began: h(0) is zero, h(n) = SHA-256(h(n-1) || leaf(n)).
 type state struct {
 	After j17.StreamID
 	Count uint64
@@ -82,7 +82,8 @@ func (c *checkpoint) encode() []byte {
 		text = text[:maxError]
 	}
 	b, _ := json.Marshal(stored{
-		c.After.String(), c.Count, hex.EncodeToString(c.Hash[:]), c.ID, c.Origin, c.Checked, c.Paused, c.Failures, text, c.RetryAt,
+		c.After.String(), c.Count, hex.EncodeToString(c.Hash[:]), c.ID, c.Origin, c.Checked, c.Paused, c.Failures, text,
+		c.RetryAt,
 	}) // numbers, text and a time: it cannot fail
 	return b
 }
@@ -98,7 +99,9 @@ func parseCheckpoint(key string, value []byte) (c checkpoint, err error) {
 		return c, fmt.Errorf("the checkpoint of the subscription %s cannot be read: %w", key, err)
 	}
 	return checkpoint{
-		state{after, s.Count, [sha256.Size]byte(hash)}, s.ID, s.Origin, s.Checked, s.Paused, s.Failures, s.Error, s.RetryAt,
+		state{after, s.Count, [sha256.Size]byte(hash)},
+		s.ID, s.Origin, s.Checked, s.Paused, s.Failures, s.Error,
+		s.RetryAt,
 	}, nil
 }
 
@@ -160,11 +163,12 @@ func (s *Subscriptions) readLease(ctx context.Context, t j17.Tenant) (lease, err
 	return l, nil
 }
 
-// heldByOther reports whether another set has the lease. One that lasts longer than any lease can does not count: the clock was
-// set back since.
+// heldByOther reports whether another set has the lease. One that lasts longer than any lease can does not count: the
+// clock was set back since.
 func (s *Subscriptions) heldByOther(l *lease) bool {
 	now := s.o.Clock.Now()
-	return !s.o.Sole && l.Holder != "" && l.Holder != s.id && now.Before(l.Until) && !l.Until.After(now.Add(2*s.o.Lease))
+	return !s.o.Sole && l.Holder != "" && l.Holder != s.id && now.Before(l.Until) &&
+		!l.Until.After(now.Add(2*s.o.Lease))
 }
 
 // item is a subscription as it was read.

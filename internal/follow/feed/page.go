@@ -12,8 +12,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// How much of a feed is handed out at a time. It is less than what a store looks up at a time for a new reader, 256 KiB with what
-// precedes the bytes of events: beyond that, it would look up as much again for a few events.
+// How much of a feed is handed out at a time. It is less than what a store looks up at a time for a new reader, 256 KiB
+// with what precedes the bytes of events: beyond that, it would look up as much again for a few events.
 const (
 	pageEvents = 1024
 	pageBytes  = 224 << 10
@@ -25,8 +25,9 @@ type page struct {
 	leaves  [][sha256.Size]byte
 	// events are those among the entries.
 	events []*j17.Event
-	// after is the position that the entries follow, end that of the last one. last reports that nothing followed them, seen is the number of
-	// changes before it was read, rewrites how often events had been rewritten, users the number of readers that are at work on it.
+	// after is the position that the entries follow, end that of the last one. last reports that nothing followed them,
+	// seen is the number of changes before it was read, rewrites how often events had been rewritten, users the number
+	// of readers that are at work on it.
 	after, end j17.StreamID
 	last       bool
 	seen       uint64
@@ -39,7 +40,8 @@ type page struct {
 	size   int
 }
 
-// The memory for the events of a page is taken in parts, each twice as large as the one before: a page may be full or have one event.
+// The memory for the events of a page is taken in parts, each twice as large as the one before: a page may be full or
+// have one event.
 const (
 	firstBytes, mostBytes   = 4 << 10, 64 << 10
 	firstEvents, mostEvents = 8, 256
@@ -82,9 +84,11 @@ func (s *Subscriptions) readPage(ctx context.Context, t j17.Tenant, after j17.St
 	return p, err
 }
 
-// readPages reads what follows a position page by page, as far as hand reports true, and up to a number of entries. Where these have come the
-// last page does not say that it is the last one.
-func (s *Subscriptions) readPages(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, hand func(*page) (more bool)) error {
+// readPages reads what follows a position page by page, as far as hand reports true, and up to a number of entries.
+// Where these have come the last page does not say that it is the last one.
+func (s *Subscriptions) readPages(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, hand func(*page) (more bool),
+) error {
 	// Rewrites are counted before a page is read: what it has is not older than that.
 	p, read := &page{after: after, end: after, rewrites: s.o.Store.Rewrites()}, 0
 	for e, err := range s.o.Store.ReadChanges(ctx, t, after, limit) {
@@ -105,10 +109,11 @@ func (s *Subscriptions) readPages(ctx context.Context, t j17.Tenant, after j17.S
 	return nil
 }
 
-// ahead reads a feed on and on for readers that have much of it before them. While they are at work on a page the next one is made, and the
-// store, for which this is one long iteration, looks up more events at a time.
+// ahead reads a feed on and on for readers that have much of it before them. While they are at work on a page the next
+// one is made, and the store, for which this is one long iteration, looks up more events at a time.
 type ahead struct {
-	// after is what the next page follows, seen the number of changes before the first one was read, used when the last one was taken.
+	// after is what the next page follows, seen the number of changes before the first one was read, used when the last
+	// one was taken.
 	after j17.StreamID
 	seen  uint64
 	used  time.Time
@@ -116,14 +121,16 @@ type ahead struct {
 	cut   context.CancelFunc
 }
 
-// aheadTime is how long a page that was read ahead waits for a reader. A reader that takes half as long for a page reads nothing ahead.
+// aheadTime is how long a page that was read ahead waits for a reader. A reader that takes half as long for a page
+// reads nothing ahead.
 const aheadTime = time.Second
 
-// mostAhead is how many tenants a set reads ahead for at a time. Each takes up to a MiB: what the store has looked up, and a page.
+// mostAhead is how many tenants a set reads ahead for at a time. Each takes up to a MiB: what the store has looked up,
+// and a page.
 const mostAhead = 16
 
-// aheadEntries is how many entries are asked of the store at a time while a feed is read ahead. It looks up the more at a time the more are
-// asked for, and the other subscriptions of the tenant wait for it, and the upkeep of the lease.
+// aheadEntries is how many entries are asked of the store at a time while a feed is read ahead. It looks up the more at
+// a time the more are asked for, and the other subscriptions of the tenant wait for it, and the upkeep of the lease.
 const aheadEntries = 128 << 10
 
 // readAhead begins to read what follows a position. It returns nil where that is done for enough others.
@@ -163,7 +170,8 @@ func (a *ahead) end() {
 	}
 }
 
-// next returns the next page, nil if there is none. It may take a while until it is there, which is not the reader's time.
+// next returns the next page, nil if there is none. It may take a while until it is there, which is not the reader's
+// time.
 func (a *ahead) next(clk clock.Clock) *page {
 	p := <-a.pages
 	if p != nil {
@@ -172,7 +180,8 @@ func (a *ahead) next(clk clock.Clock) *page {
 	return p
 }
 
-// pageAt returns what follows a position. far reports that it is probably much. A page that others are at work on is shared.
+// pageAt returns what follows a position. far reports that it is probably much. A page that others are at work on is
+// shared.
 func (h *holding) pageAt(at j17.StreamID, seen uint64, far bool) (*page, error) {
 	if p := h.page; p != nil && p.after == at && p.users.Load() > 0 && h.current(p) && (!p.last || p.seen == seen) {
 		return p, nil

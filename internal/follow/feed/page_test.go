@@ -21,7 +21,9 @@ type readings struct {
 	open, begun atomic.Int32
 }
 
-func (r *readings) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+func (r *readings) ReadChanges(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		r.begun.Add(1)
 		r.open.Add(1)
@@ -30,7 +32,8 @@ func (r *readings) ReadChanges(ctx context.Context, t j17.Tenant, after j17.Stre
 	}
 }
 
-// TestWhatIsReadAheadIsAsItIsNow erases an event of a page that was read while the one before was at work: what is handed out is the marker.
+// TestWhatIsReadAheadIsAsItIsNow erases an event of a page that was read while the one before was at work: what is
+// handed out is the marker.
 func TestWhatIsReadAheadIsAsItIsNow(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -63,15 +66,18 @@ func TestWhatIsReadAheadIsAsItIsNow(t *testing.T) {
 		if before[erased-1] == now[erased-1] {
 			t.Fatal("the event was not erased")
 		}
-		same(t, "what is handed out", append(before[:erased/page*page:erased/page*page], now[erased/page*page:]...), g.of(shop, "x"))
+		same(
+			t, "what is handed out", append(before[:erased/page*page:erased/page*page], now[erased/page*page:]...),
+			g.of(shop, "x"),
+		)
 		if status := h.status(s, "x"); status.Lag != 0 || status.Failures != 0 || s.Counts().Gaps != 0 {
 			t.Errorf("%+v %+v", status, s.Counts())
 		}
 	})
 }
 
-// TestReadingAhead lets a subscription catch up that is quick, at first: its feed is read in one go while it is, and nothing is held for it
-// when it is not.
+// TestReadingAhead lets a subscription catch up that is quick, at first: its feed is read in one go while it is, and
+// nothing is held for it when it is not.
 func TestReadingAhead(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -109,14 +115,17 @@ func TestReadingAhead(t *testing.T) {
 	})
 }
 
-// pausing is a way to a store that looks up much at a time for who reads a feed on and on: it takes a while before the fifth page of each such reading.
+// pausing is a way to a store that looks up much at a time for who reads a feed on and on: it takes a while before the
+// fifth page of each such reading.
 type pausing struct {
 	readings
 
 	far atomic.Int32
 }
 
-func (p *pausing) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+func (p *pausing) ReadChanges(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[store.Entry, error] {
 	all := p.readings.ReadChanges(ctx, t, after, limit)
 	if limit <= 1024 {
 		return all
@@ -135,8 +144,8 @@ func (p *pausing) ReadChanges(ctx context.Context, t j17.Tenant, after j17.Strea
 	}
 }
 
-// TestWhatTakesAWhileIsReadOn lets a subscription catch up while events are written, and the store take a while for what it looks up ahead: that is
-// handed out when it is there, not given up for having taken so long.
+// TestWhatTakesAWhileIsReadOn lets a subscription catch up while events are written, and the store take a while for
+// what it looks up ahead: that is handed out when it is there, not given up for having taken so long.
 func TestWhatTakesAWhileIsReadOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -163,8 +172,8 @@ func TestWhatTakesAWhileIsReadOn(t *testing.T) {
 	})
 }
 
-// TestReadingAheadInStretches lets a subscription catch up for which the store is asked for some entries at a time, which end with a page, in the
-// middle of one, or with the feed.
+// TestReadingAheadInStretches lets a subscription catch up for which the store is asked for some entries at a time,
+// which end with a page, in the middle of one, or with the feed.
 func TestReadingAheadInStretches(t *testing.T) {
 	const events = 8 * 1024
 	for _, some := range []int{1024, 1500, 2048, 3000, 4096, 4097, events - 1024, events} {
@@ -188,8 +197,8 @@ func TestReadingAheadInStretches(t *testing.T) {
 	}
 }
 
-// TestTheEndOfWhatIsReadAhead appends an event while the last page is at work, of which it is known by then that nothing follows it: the event is
-// handed out.
+// TestTheEndOfWhatIsReadAhead appends an event while the last page is at work, of which it is known by then that
+// nothing follows it: the event is handed out.
 func TestTheEndOfWhatIsReadAhead(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -222,8 +231,8 @@ func TestTheEndOfWhatIsReadAhead(t *testing.T) {
 	})
 }
 
-// TestReadingAheadIsBounded lets the subscriptions of many environments catch up, each of which rests after some pages: pages are kept ready for
-// a few of them only.
+// TestReadingAheadIsBounded lets the subscriptions of many environments catch up, each of which rests after some pages:
+// pages are kept ready for a few of them only.
 func TestReadingAheadIsBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()

@@ -49,7 +49,9 @@ func (f *faulty) Get(ctx context.Context, t j17.Tenant, space store.Space, key s
 	return f.Store.Get(ctx, t, space, key)
 }
 
-func (f *faulty) Scan(ctx context.Context, t j17.Tenant, space store.Space, r store.Range, limit int) ([]store.Item, error) {
+func (f *faulty) Scan(
+	ctx context.Context, t j17.Tenant, space store.Space, r store.Range, limit int,
+) ([]store.Item, error) {
 	f.meet("Scan")
 	return f.Store.Scan(ctx, t, space, r, limit)
 }
@@ -64,13 +66,16 @@ func (f *faulty) Extent(ctx context.Context, t j17.Tenant) (store.Extent, error)
 	return f.Store.Extent(ctx, t)
 }
 
-func (f *faulty) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+func (f *faulty) ReadChanges(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[store.Entry, error] {
 	f.meet("ReadChanges")
 	return f.Store.ReadChanges(ctx, t, after, limit)
 }
 
-// TestPanicsHoldUpNothing lets each call of the store panic that a set makes, and the question whether a subscription rests, wherever it comes:
-// on the goroutines of the set, of a tenant, of a subscription, or of who reads ahead. All is handed out in the end, and nothing ends or hangs.
+// TestPanicsHoldUpNothing lets each call of the store panic that a set makes, and the question whether a subscription
+// rests, wherever it comes: on the goroutines of the set, of a tenant, of a subscription, or of who reads ahead. All is
+// handed out in the end, and nothing ends or hangs.
 func TestPanicsHoldUpNothing(t *testing.T) {
 	for _, call := range []string{"Get", "Scan", "Write", "Extent", "ReadChanges", "Rest"} {
 		for _, times := range []int{1, 3} {
@@ -80,10 +85,13 @@ func TestPanicsHoldUpNothing(t *testing.T) {
 					f := &faulty{Store: h.Store}
 					h.append(shop, 1300)
 					var g heard
-					kind := feed.Kind{Batch: 7, Do: g.take, Rest: func(j17.Tenant, string, uint64, j17.StreamID) time.Duration {
-						f.meet("Rest")
-						return 0
-					}}
+					kind := feed.Kind{
+						Batch: 7, Do: g.take,
+						Rest: func(j17.Tenant, string, uint64, j17.StreamID) time.Duration {
+							f.meet("Rest")
+							return 0
+						},
+					}
 					s := h.set(kind, func(o *feed.Options) { o.Store = f })
 					h.subscribe(s, shop, "x", feed.Beginning())
 					stop := h.run(s)
@@ -114,14 +122,17 @@ type faultyAhead struct {
 	met atomic.Bool
 }
 
-func (f *faultyAhead) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+func (f *faultyAhead) ReadChanges(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[store.Entry, error] {
 	if !after.IsZero() && f.met.CompareAndSwap(false, true) {
 		panic("a fault")
 	}
 	return f.Store.ReadChanges(ctx, t, after, limit)
 }
 
-// TestAPanicAheadIsLogged lets the reading of a page panic that nobody waits for yet: it is logged, and all is handed out.
+// TestAPanicAheadIsLogged lets the reading of a page panic that nobody waits for yet: it is logged, and all is handed
+// out.
 func TestAPanicAheadIsLogged(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -144,7 +155,8 @@ func TestAPanicAheadIsLogged(t *testing.T) {
 	})
 }
 
-// TestPanicsBesideFailures lets a handler fail, and then what takes that down, and what takes that down in turn: all is handed out in the end.
+// TestPanicsBesideFailures lets a handler fail, and then what takes that down, and what takes that down in turn: all is
+// handed out in the end.
 func TestPanicsBesideFailures(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()

@@ -67,7 +67,9 @@ func (l *link) Get(ctx context.Context, t j17.Tenant, s store.Space, key string)
 	return l.Store.Get(ctx, t, s, key)
 }
 
-func (l *link) Scan(ctx context.Context, t j17.Tenant, s store.Space, keys store.Range, limit int) ([]store.Item, error) {
+func (l *link) Scan(
+	ctx context.Context, t j17.Tenant, s store.Space, keys store.Range, limit int,
+) ([]store.Item, error) {
 	if err := l.pass(); err != nil {
 		return nil, err
 	}
@@ -97,8 +99,9 @@ func (l *link) DueTenants(ctx context.Context, s store.Space, limit int) ([]j17.
 
 func linked(l *link) func(*feed.Options) { return func(o *feed.Options) { o.Store = l } }
 
-// TestCheckpointBehindUnhandled crashes at random moments while batches are under way, some of which fail, and looks whether all
-// that was not handled by then comes after a restart: a checkpoint that stands ahead of events that nobody has acknowledged skips them.
+// TestCheckpointBehindUnhandled crashes at random moments while batches are under way, some of which fail, and looks
+// whether all that was not handled by then comes after a restart: a checkpoint that stands ahead of events that nobody
+// has acknowledged skips them.
 func TestCheckpointBehindUnhandled(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -121,7 +124,9 @@ func TestCheckpointBehindUnhandled(t *testing.T) {
 				return errors.New("the client has gone away")
 			}
 			if calls++; calls%12 == 5 {
-				crashes = append(crashes, crash{h.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}), len(handled)})
+				crashes = append(crashes, crash{
+					h.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}), len(handled),
+				})
 			}
 			rest(ctx, 100*time.Millisecond)
 			if err := g.take(ctx, b); err != nil {
@@ -165,8 +170,8 @@ func TestCheckpointBehindUnhandled(t *testing.T) {
 	})
 }
 
-// TestCatchUpUnderChanges lets a long catch-up go on while events arrive, leases are renewed and checkpoints stored by the
-// clock: none of that may make the reader jump to where the news are.
+// TestCatchUpUnderChanges lets a long catch-up go on while events arrive, leases are renewed and checkpoints stored by
+// the clock: none of that may make the reader jump to where the news are.
 func TestCatchUpUnderChanges(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -194,8 +199,9 @@ func TestCatchUpUnderChanges(t *testing.T) {
 	})
 }
 
-// TestNeverStandsStill lets a subscription meet what has made others stop until somebody restarted them: erased events at the
-// checkpoint and behind it, a store that fails for a while in each of its ways, a handler that fails, panics, or never returns.
+// TestNeverStandsStill lets a subscription meet what has made others stop until somebody restarted them: erased events
+// at the checkpoint and behind it, a store that fails for a while in each of its ways, a handler that fails, panics, or
+// never returns.
 func TestNeverStandsStill(t *testing.T) {
 	broken := errors.New("the disk has hiccups")
 	for name, trouble := range map[string]func(t *testing.T, h *house, l *link) (end func()){
@@ -205,9 +211,18 @@ func TestNeverStandsStill(t *testing.T) {
 			erase(t, h, "o1", 1, 2, 3, 4)
 			return func() {}
 		},
-		"a store that fails": func(_ *testing.T, _ *house, l *link) func() { l.cut(broken); return func() { l.cut(nil) } },
-		"a full disk":        func(_ *testing.T, _ *house, l *link) func() { l.cut(store.ErrFull); return func() { l.cut(nil) } },
-		"outcomes unknown":   func(_ *testing.T, _ *house, l *link) func() { l.cut(store.ErrUnknown); return func() { l.cut(nil) } },
+		"a store that fails": func(_ *testing.T, _ *house, l *link) func() {
+			l.cut(broken)
+			return func() { l.cut(nil) }
+		},
+		"a full disk": func(_ *testing.T, _ *house, l *link) func() {
+			l.cut(store.ErrFull)
+			return func() { l.cut(nil) }
+		},
+		"outcomes unknown": func(_ *testing.T, _ *house, l *link) func() {
+			l.cut(store.ErrUnknown)
+			return func() { l.cut(nil) }
+		},
 		"a store that hangs": func(_ *testing.T, _ *house, l *link) func() { return l.freeze() },
 	} {
 		for _, after := range []time.Duration{0, 10 * time.Second} {
@@ -231,7 +246,9 @@ func TestNeverStandsStill(t *testing.T) {
 					h.append(shop, 1)
 					pass(t, time.Second)
 					stop()
-					got := slices.DeleteFunc(slices.Clone(g.of(shop, "x")), func(s string) bool { return s == "note" || s == "null" })
+					got := slices.DeleteFunc(
+						slices.Clone(g.of(shop, "x")), func(s string) bool { return s == "note" || s == "null" },
+					)
 					want := slices.DeleteFunc(h.all(shop), func(s string) bool { return s == "null" })
 					if !contains(got, want) {
 						t.Errorf("handed out %v of %v\n%s", g.of(shop, "x"), want, h.log)
@@ -267,15 +284,17 @@ func erase(t *testing.T, h *house, id string, versions ...uint64) {
 	t.Helper()
 	r := store.Rewrite{Streams: []store.RewrittenStream{{Key: j17.Key{Type: "order", ID: id}}}}
 	for _, v := range versions {
-		r.Streams[0].Events = append(r.Streams[0].Events, store.Rewritten{Version: v, Type: "was_erased", Data: []byte("null"), Metadata: []byte("{}")})
+		r.Streams[0].Events = append(r.Streams[0].Events, store.Rewritten{
+			Version: v, Type: "was_erased", Data: []byte("null"), Metadata: []byte("{}"),
+		})
 	}
 	if result, err := h.Rewrite(t.Context(), shop, r); err != nil || result.Outcome != store.Committed {
 		t.Fatalf("%+v, %v", result, err)
 	}
 }
 
-// TestFaultyHandlers checks that handlers which fail, panic or never return hold nothing but themselves up, that an event which
-// cannot be handled stands alone in the end, and that all go on by themselves.
+// TestFaultyHandlers checks that handlers which fail, panic or never return hold nothing but themselves up, that an
+// event which cannot be handled stands alone in the end, and that all go on by themselves.
 func TestFaultyHandlers(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -284,7 +303,8 @@ func TestFaultyHandlers(t *testing.T) {
 		hang := make(chan struct{})
 		var poison []int
 		s := h.set(feed.Kind{Batch: 16, Do: func(ctx context.Context, b *feed.Batch) error {
-			if healed.Load() || b.Name == "good" || !slices.ContainsFunc(b.Entries, func(e store.Entry) bool { return string(e.Event.Data) == "11" }) {
+			if healed.Load() || b.Name == "good" ||
+				!slices.ContainsFunc(b.Entries, func(e store.Entry) bool { return string(e.Event.Data) == "11" }) {
 				return g.take(ctx, b)
 			}
 			switch b.Name {
@@ -311,7 +331,8 @@ func TestFaultyHandlers(t *testing.T) {
 		same(t, "good", h.all(shop), g.of(shop, "good"))
 		for _, name := range names[1:] {
 			status := h.status(s, name)
-			if len(g.of(shop, name)) > 10 || status.Failures == 0 || status.Error == "" || status.RetryAt.IsZero() || status.Lag < 16 {
+			if len(g.of(shop, name)) > 10 || status.Failures == 0 || status.Error == "" || status.RetryAt.IsZero() ||
+				status.Lag < 16 {
 				t.Errorf("%s: %d handed out, %+v", name, len(g.of(shop, name)), status)
 			}
 		}
@@ -370,7 +391,8 @@ func TestPaused(t *testing.T) {
 		if err := s.Pause(t.Context(), shop, "test", "y"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("pausing what is not there: %v", err)
 		}
-		if err := s.Subscribe(t.Context(), shop, "test", "a/b", feed.End()); err == nil || !strings.Contains(err.Error(), `"a/b"`) {
+		if err := s.Subscribe(t.Context(), shop, "test", "a/b", feed.End()); err == nil ||
+			!strings.Contains(err.Error(), `"a/b"`) {
 			t.Errorf("a name with a slash: %v", err)
 		}
 
@@ -395,7 +417,9 @@ type damaged struct {
 	of j17.Tenant
 }
 
-func (d damaged) Scan(ctx context.Context, t j17.Tenant, s store.Space, keys store.Range, limit int) ([]store.Item, error) {
+func (d damaged) Scan(
+	ctx context.Context, t j17.Tenant, s store.Space, keys store.Range, limit int,
+) ([]store.Item, error) {
 	if t == d.of && s == "feed.subscriptions" {
 		return nil, &store.CorruptionError{Where: "a side item", Err: errors.New("bits have flipped")}
 	}
@@ -426,8 +450,8 @@ func TestDamagedTenant(t *testing.T) {
 	})
 }
 
-// TestSoleSet lets a set end without giving back its leases. Who may be one of several waits until they are over, who is the only one
-// does not.
+// TestSoleSet lets a set end without giving back its leases. Who may be one of several waits until they are over, who
+// is the only one does not.
 func TestSoleSet(t *testing.T) {
 	for _, sole := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, h *house) {

@@ -13,23 +13,24 @@ import (
 	"j17/internal/storage/store"
 )
 
-// reader is a subscription of a tenant that is held. Its fields are guarded by the holding's mu; those that only work of the reader
-// changes can be read by it without.
+// reader is a subscription of a tenant that is held. Its fields are guarded by the holding's mu; those that only work
+// of the reader changes can be read by it without.
 type reader struct {
 	h    *holding
 	kind *Kind
 	key  string
 	name string
 
-	// saved is what is stored, with the revision rev; now is what was handled, and since is when it went ahead of saved.
+	// saved is what is stored, with the revision rev; now is what was handled, and since is when it went ahead of
+	// saved.
 	saved checkpoint
 	rev   uint64
 	now   state
 	since time.Time
 	// marks are to be stored with now.
 	marks []state
-	// checked reports that what is stored was compared with the feed since the set has the tenant; shown is the mark up to which
-	// all stretches were.
+	// checked reports that what is stored was compared with the feed since the set has the tenant; shown is the mark up
+	// to which all stretches were.
 	checked bool
 	shown   uint64
 	running bool
@@ -45,12 +46,14 @@ type reader struct {
 	// types are what the kind's Types has said last, nil before; backlog counts events of these.
 	types   []string
 	backlog backlog
-	// resting reports that the kind has let it rest, timed that somebody ends that after a while, and awake up to where it does not rest.
+	// resting reports that the kind has let it rest, timed that somebody ends that after a while, and awake up to where
+	// it does not rest.
 	resting, timed bool
 	awake          j17.StreamID
 }
 
-// adopt takes what is stored. What was handled since stays so if nobody else has moved the checkpoint. The caller holds the holding's mu.
+// adopt takes what is stored. What was handled since stays so if nobody else has moved the checkpoint. The caller holds
+// the holding's mu.
 func (r *reader) adopt(it *item) {
 	if it.ID != r.saved.ID || it.state != r.saved.state && it.state != r.now {
 		r.now, r.marks, r.checked, r.shown, r.idle = it.state, nil, false, it.Checked, 0
@@ -61,7 +64,8 @@ func (r *reader) adopt(it *item) {
 	if it.Failures == 0 && r.saved.Failures > 0 || it.Paused != r.saved.Paused {
 		r.until, r.idle = time.Time{}, 0
 	}
-	if it.RetryAt.After(r.until) && !it.RetryAt.Equal(r.saved.RetryAt) { // else the pause is known, and somebody has ended it
+	if it.RetryAt.After(r.until) && !it.RetryAt.Equal(r.saved.RetryAt) {
+		// else the pause is known, and somebody has ended it
 		r.pauseFor(r.h.s.o.Clock.Now(), it.RetryAt.Sub(r.h.s.o.Clock.Now()))
 	}
 	r.saved, r.rev = it.checkpoint, it.rev
@@ -96,7 +100,9 @@ func (r *reader) mover(to []state) func(i int) []store.Side {
 	return func(i int) []store.Side {
 		c := c
 		c.state = to[i]
-		sides := []store.Side{{Op: store.Put, Space: subscriptions, Key: key, Value: c.encode(), Cond: store.IfRev, Rev: rev}}
+		sides := []store.Side{
+			{Op: store.Put, Space: subscriptions, Key: key, Value: c.encode(), Cond: store.IfRev, Rev: rev},
+		}
 		for i := range marks {
 			if marks[i].Count <= c.Count {
 				sides = append(sides, marks[i].mark(key))
@@ -190,8 +196,9 @@ func (r *reader) handled(to *state) {
 	})
 }
 
-// skip passes the events that follow and are of types that the subscription does not want, as far as they are in memory. It reports whether
-// nothing else follows. seen is the number of changes before. The caller holds the holding's mu.
+// skip passes the events that follow and are of types that the subscription does not want, as far as they are in
+// memory. It reports whether nothing else follows. seen is the number of changes before. The caller holds the holding's
+// mu.
 func (r *reader) skip(now time.Time, seen uint64) (all bool) {
 	if r.types == nil {
 		return false
@@ -255,8 +262,8 @@ func (r *reader) passTo(ctx context.Context, upTo j17.StreamID) error {
 	return nil
 }
 
-// rests reports whether the subscription leaves what follows where it is for now. seen is the number of changes before. The caller holds the
-// holding's mu.
+// rests reports whether the subscription leaves what follows where it is for now. seen is the number of changes before.
+// The caller holds the holding's mu.
 func (r *reader) rests(now time.Time, seen uint64) bool {
 	if r.kind.Rest == nil || r.saved.Failures > 0 || r.now.After.Compare(r.awake) < 0 {
 		return false
@@ -290,15 +297,15 @@ func (r *reader) rests(now time.Time, seen uint64) bool {
 	return true
 }
 
-// backlog is how many events are known that a subscription has not passed and that are of types it wants: those greater than from, up to a
-// position.
+// backlog is how many events are known that a subscription has not passed and that are of types it wants: those greater
+// than from, up to a position.
 type backlog struct {
 	from, upTo, last j17.StreamID
 	events           uint64
 }
 
-// concerned returns how many events that the subscription has not passed are of types it wants, and where the last one of these is; 0 where
-// that is not known. The caller holds the holding's mu.
+// concerned returns how many events that the subscription has not passed are of types it wants, and where the last one
+// of these is; 0 where that is not known. The caller holds the holding's mu.
 func (r *reader) concerned() (behind uint64, end j17.StreamID) {
 	if r.types == nil {
 		return 0, end
@@ -318,7 +325,8 @@ func (r *reader) concerned() (behind uint64, end j17.StreamID) {
 	return r.backlog.events, r.backlog.last
 }
 
-// rouse lets the subscription not rest before it has come to where the feed ends now. The caller holds the holding's mu.
+// rouse lets the subscription not rest before it has come to where the feed ends now. The caller holds the holding's
+// mu.
 func (r *reader) rouse() {
 	if extent, err := r.h.s.o.Store.Extent(r.h.work, r.h.tenant); err == nil {
 		r.awake, r.idle = extent.Last, 0
@@ -426,7 +434,8 @@ func (r *reader) guard(ctx context.Context, do func(context.Context) error) erro
 	return errLost
 }
 
-// call hands out the first entries of those that are wanted of a page. It returns how many were handled, and whether the next ones can follow at once.
+// call hands out the first entries of those that are wanted of a page. It returns how many were handled, and whether
+// the next ones can follow at once.
 func (r *reader) call(ctx context.Context, p *page, entries []store.Entry, ends []state) (n int, ok bool) {
 	// Nothing is handed out when somebody has changed the subscription, or has taken the tenant over.
 	if r.saved.Paused || !r.unchanged(ctx) {
@@ -435,7 +444,8 @@ func (r *reader) call(ctx context.Context, p *page, entries []store.Entry, ends 
 	size := r.kind.Batch >> min(r.saved.Failures, 30)
 	size = min(max(size, 1), len(entries))
 	b := &Batch{
-		Tenant: r.h.tenant, Name: r.name, Entries: entries[:size], Rewrites: p.rewrites, After: r.now.After, Attempt: r.saved.Failures + 1,
+		Tenant: r.h.tenant, Name: r.name, Entries: entries[:size], Rewrites: p.rewrites, After: r.now.After,
+		Attempt: r.saved.Failures + 1,
 	}
 	if extent, err := r.h.s.o.Store.Extent(ctx, r.h.tenant); err == nil && extent.Events > r.now.Count {
 		b.Behind = extent.Events - r.now.Count

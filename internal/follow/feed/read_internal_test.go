@@ -7,7 +7,8 @@ import (
 	"j17/internal/base/clock"
 )
 
-// TestAWakeIsNotTakenBack: a pause that somebody has ended does not begin again when its subscription is read again, and another one does.
+// TestAWakeIsNotTakenBack: a pause that somebody has ended does not begin again when its subscription is read again,
+// and another one does.
 func TestAWakeIsNotTakenBack(t *testing.T) {
 	t.Parallel()
 	now := clock.NewManual(time.Unix(1_700_000_000, 0))

@@ -46,7 +46,8 @@ func (l *lazy) last() (asked int, behind uint64, end j17.StreamID) {
 	return l.asked, l.behind, l.end
 }
 
-// TestASubscriptionRests leaves events for later as long as the kind says so, and until somebody wakes the subscription.
+// TestASubscriptionRests leaves events for later as long as the kind says so, and until somebody wakes the
+// subscription.
 func TestASubscriptionRests(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -126,8 +127,8 @@ func TestASubscriptionRests(t *testing.T) {
 	})
 }
 
-// TestWhatIsPassedIsNotHandedOut has a handler that has done more than it was handed: what it says comes to nobody any longer, a note among it,
-// and the running hash is that of all events.
+// TestWhatIsPassedIsNotHandedOut has a handler that has done more than it was handed: what it says comes to nobody any
+// longer, a note among it, and the running hash is that of all events.
 func TestWhatIsPassedIsNotHandedOut(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -156,19 +157,22 @@ func TestWhatIsPassedIsNotHandedOut(t *testing.T) {
 		stop := h.run(s)
 		h.subscribe(s, shop, "x", feed.Beginning())
 		pass(t, time.Second)
-		if n, status := len(g.of(shop, "x")), h.status(s, "x"); n != 10 || status.After != noted || status.Count != 3000 || status.Lag != 0 {
+		if n, status := len(g.of(shop, "x")),
+			h.status(s, "x"); n != 10 || status.After != noted || status.Count != 3000 || status.Lag != 0 {
 			t.Errorf("%d were handed out; %+v, the note is at %s", n, status, noted)
 		}
 		h.append(shop, 5)
 		pass(t, 10*time.Minute)
-		if n, status := len(g.of(shop, "x")), h.status(s, "x"); n != 15 || status.Checked < 2048 || s.Counts().Gaps > 0 {
+		if n, status := len(g.of(shop, "x")),
+			h.status(s, "x"); n != 15 || status.Checked < 2048 || s.Counts().Gaps > 0 {
 			t.Errorf("%d were handed out; %+v, %+v", n, status, s.Counts())
 		}
 		stop()
 	})
 }
 
-// TestWhatIsBehindIsHandedOut has a handler that has done more than it was handed, and less than there is: what is behind comes, all of it.
+// TestWhatIsBehindIsHandedOut has a handler that has done more than it was handed, and less than there is: what is
+// behind comes, all of it.
 func TestWhatIsBehindIsHandedOut(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -195,15 +199,16 @@ func TestWhatIsBehindIsHandedOut(t *testing.T) {
 		pass(t, 10*time.Minute)
 		all := h.all(shop)
 		same(t, "what was handled", slices.Concat(all[:batch], all[passed:]), g.of(shop, "x"))
-		if status := h.status(s, "x"); status.Count != events || status.Lag != 0 || status.Checked < 2048 || s.Counts().Gaps > 0 {
+		if status := h.status(s, "x"); status.Count != events || status.Lag != 0 || status.Checked < 2048 ||
+			s.Counts().Gaps > 0 {
 			t.Errorf("%+v, %+v", status, s.Counts())
 		}
 		stop()
 	})
 }
 
-// TestRestAsksOfWhatIsWanted: a subscription that rests is behind by the events of its types. Others do not let it rest, and are passed as far as
-// nothing that it wants is before them.
+// TestRestAsksOfWhatIsWanted: a subscription that rests is behind by the events of its types. Others do not let it
+// rest, and are passed as far as nothing that it wants is before them.
 func TestRestAsksOfWhatIsWanted(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()

@@ -17,8 +17,8 @@ import (
 const (
 	// changesAtOnce is how many changed tenants are asked for at a time.
 	changesAtOnce = 256
-	// followPause is the pause between looks at what has changed: what is written meanwhile is read in one go. A look with each commit
-	// slowed 16 writers by 45 %.
+	// followPause is the pause between looks at what has changed: what is written meanwhile is read in one go. A look
+	// with each commit slowed 16 writers by 45 %.
 	followPause = 5 * time.Millisecond
 	// takers is how many tenants are taken at a time.
 	takers = 4
@@ -73,7 +73,9 @@ func (s *Subscriptions) Run(ctx context.Context) error {
 		}},
 	}
 	for range takers {
-		loops = append(loops, worker.Loop{Name: "feed_leases", Do: func(ctx context.Context) error { return s.takeNext(ctx, work) }})
+		loops = append(loops, worker.Loop{
+			Name: "feed_leases", Do: func(ctx context.Context) error { return s.takeNext(ctx, work) },
+		})
 	}
 	s.o.Worker.Every(ctx, loops...)
 
@@ -114,7 +116,8 @@ func (s *Subscriptions) follow(ctx context.Context) error {
 	}
 }
 
-// askDue looks at the tenants that somebody has to look at now, and returns how many there are. What others hold is left to them.
+// askDue looks at the tenants that somebody has to look at now, and returns how many there are. What others hold is
+// left to them.
 func (s *Subscriptions) askDue(ctx context.Context) (due int, err error) {
 	tenants, err := s.o.Store.DueTenants(ctx, leases, changesAtOnce)
 	for _, t := range tenants {
@@ -267,8 +270,8 @@ func (s *Subscriptions) crowded() bool {
 	return len(s.waiting) > 0 && len(s.held) >= s.o.Tenants
 }
 
-// take takes the lease of a tenant, if subscriptions of it are behind and nobody else has it. Each subscription is written again
-// with it: what a former holder still does finds other revisions.
+// take takes the lease of a tenant, if subscriptions of it are behind and nobody else has it. Each subscription is
+// written again with it: what a former holder still does finds other revisions.
 func (s *Subscriptions) take(ctx, work context.Context, t j17.Tenant) (*holding, error) {
 	l, err := s.readLease(ctx, t)
 	if err != nil || l.rev == 0 || s.heldByOther(&l) {
@@ -292,7 +295,9 @@ func (s *Subscriptions) take(ctx, work context.Context, t j17.Tenant) (*holding,
 	sides := []store.Side{l.put(l.Until)}
 	for i := range items {
 		it := &items[i]
-		sides = append(sides, store.Side{Op: store.Put, Space: subscriptions, Key: it.key, Value: it.encode(), Cond: store.IfRev, Rev: it.rev})
+		sides = append(sides, store.Side{
+			Op: store.Put, Space: subscriptions, Key: it.key, Value: it.encode(), Cond: store.IfRev, Rev: it.rev,
+		})
 	}
 	if err := s.o.Store.Write(ctx, t, sides); err != nil {
 		return nil, err
@@ -301,8 +306,11 @@ func (s *Subscriptions) take(ctx, work context.Context, t j17.Tenant) (*holding,
 	return s.newHolding(work, t, l), nil
 }
 
-// behind reports whether a subscription has something to read now, and when the first pause of those that have not is over.
-func (s *Subscriptions) behind(ctx context.Context, t j17.Tenant, items []item) (behind bool, retry time.Time, err error) {
+// behind reports whether a subscription has something to read now, and when the first pause of those that have not is
+// over.
+func (s *Subscriptions) behind(
+	ctx context.Context, t j17.Tenant, items []item,
+) (behind bool, retry time.Time, err error) {
 	now := s.o.Clock.Now()
 	known := map[j17.StreamID]bool{}
 	for i := range items {
@@ -467,8 +475,8 @@ func (s *Subscriptions) expecting() bool {
 	return false
 }
 
-// NextDue returns when a subscription is tried again; the zero time if none is. After Settle, and before anything else happens, it is
-// exact.
+// NextDue returns when a subscription is tried again; the zero time if none is. After Settle, and before anything else
+// happens, it is exact.
 func (s *Subscriptions) NextDue(ctx context.Context) (time.Time, error) {
 	return s.o.Store.NextDue(ctx, leases)
 }

@@ -29,7 +29,9 @@ type ledger struct {
 }
 
 // handler returns the handler of a set. before is called before each commit.
-func (g *ledger) handler(set string, to store.Sides, before func(context.Context, *feed.Batch)) func(context.Context, *feed.Batch) error {
+func (g *ledger) handler(
+	set string, to store.Sides, before func(context.Context, *feed.Batch),
+) func(context.Context, *feed.Batch) error {
 	return func(ctx context.Context, b *feed.Batch) error {
 		var sides []store.Side
 		for _, e := range b.Entries {
@@ -90,7 +92,8 @@ func TestSets(t *testing.T) {
 			mu.Unlock()
 		}
 		few := func(o *feed.Options) { o.AtOnce, o.Tenants = 4, 8 }
-		a, b := h.set(feed.Kind{Do: g.handler("a", h.Store, busy), Batch: 5}, few), h.set(feed.Kind{Do: g.handler("b", h.Store, busy), Batch: 5}, few)
+		a, b := h.set(feed.Kind{Do: g.handler("a", h.Store, busy), Batch: 5}, few),
+			h.set(feed.Kind{Do: g.handler("b", h.Store, busy), Batch: 5}, few)
 		stopA, stopB := h.run(a), h.run(b)
 		var tenants []j17.Tenant
 		for i := range 20 {
@@ -118,8 +121,8 @@ func TestSets(t *testing.T) {
 	})
 }
 
-// TestFenced freezes a set before it commits, or cuts its way to the store, until the other one has taken its tenant over and gone
-// on. What the first one still does when it comes back does not count.
+// TestFenced freezes a set before it commits, or cuts its way to the store, until the other one has taken its tenant
+// over and gone on. What the first one still does when it comes back does not count.
 func TestFenced(t *testing.T) {
 	for name, stop := range map[string]func(l *link) (end func()){
 		"frozen":  (*link).freeze,
@@ -243,7 +246,9 @@ func (c *counted) Get(ctx context.Context, t j17.Tenant, s store.Space, key stri
 	return c.Store.Get(ctx, t, s, key)
 }
 
-func (c *counted) Scan(ctx context.Context, t j17.Tenant, s store.Space, keys store.Range, limit int) ([]store.Item, error) {
+func (c *counted) Scan(
+	ctx context.Context, t j17.Tenant, s store.Space, keys store.Range, limit int,
+) ([]store.Item, error) {
 	c.call(0)
 	return c.Store.Scan(ctx, t, s, keys, limit)
 }
@@ -315,12 +320,15 @@ type readers struct {
 	n atomic.Int64
 }
 
-func (r *readers) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+func (r *readers) ReadChanges(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[store.Entry, error] {
 	r.n.Add(1)
 	return r.Store.ReadChanges(ctx, t, after, limit)
 }
 
-// TestLater checks that what could not be taken comes again after the pause, or at once when somebody says that there is room.
+// TestLater checks that what could not be taken comes again after the pause, or at once when somebody says that there
+// is room.
 func TestLater(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -457,8 +465,8 @@ func (d *deaf) DueTenants(ctx context.Context, s store.Space, limit int) ([]j17.
 	return d.Store.DueTenants(ctx, s, limit)
 }
 
-// TestAskedWhileGivenBack asks for something in the moment before a tenant is given back, or its lease is renewed: that must not
-// be written over.
+// TestAskedWhileGivenBack asks for something in the moment before a tenant is given back, or its lease is renewed: that
+// must not be written over.
 func TestAskedWhileGivenBack(t *testing.T) {
 	for name, busy := range map[string]bool{"given back": false, "renewed": true} {
 		t.Run(name, func(t *testing.T) {

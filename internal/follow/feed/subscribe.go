@@ -117,8 +117,8 @@ func conflicts(err error) bool {
 	return is
 }
 
-// Pause ends the handing out of events until Resume. When it returns no call of the handler begins any longer, and no Done commits.
-// store.ErrNotFound means that there is no such subscription.
+// Pause ends the handing out of events until Resume. When it returns no call of the handler begins any longer, and no
+// Done commits. store.ErrNotFound means that there is no such subscription.
 func (s *Subscriptions) Pause(ctx context.Context, t j17.Tenant, kind, name string) error {
 	return s.change(ctx, t, kind, name, func(c *checkpoint) { c.Paused = true })
 }
@@ -138,7 +138,9 @@ func (s *Subscriptions) change(ctx context.Context, t j17.Tenant, kind, name str
 			return err
 		}
 		with(&it.checkpoint)
-		side := store.Side{Op: store.Put, Space: subscriptions, Key: it.key, Value: it.encode(), Cond: store.IfRev, Rev: it.rev}
+		side := store.Side{
+			Op: store.Put, Space: subscriptions, Key: it.key, Value: it.encode(), Cond: store.IfRev, Rev: it.rev,
+		}
 		if done, err := s.writeAndAsk(ctx, t, side); done || err != nil {
 			return err
 		}
@@ -161,8 +163,8 @@ func (s *Subscriptions) wake(t j17.Tenant, key string) bool {
 	return h != nil && h.wake(key)
 }
 
-// writeAndAsk commits writes and asks the set that has the tenant, or may take it, to look at its subscriptions. It reports false when
-// another writer was faster.
+// writeAndAsk commits writes and asks the set that has the tenant, or may take it, to look at its subscriptions. It
+// reports false when another writer was faster.
 func (s *Subscriptions) writeAndAsk(ctx context.Context, t j17.Tenant, sides ...store.Side) (done bool, err error) {
 	l, err := s.readLease(ctx, t)
 	if err != nil {
@@ -210,7 +212,8 @@ func (s *Subscriptions) status(t j17.Tenant, it *item, extent store.Extent) Stat
 	c := &it.checkpoint
 	_, name, _ := strings.Cut(it.key, "/")
 	status := Status{
-		Name: name, Paused: c.Paused, After: c.After, Count: c.Count, Failures: c.Failures, Error: c.Error, RetryAt: c.RetryAt, Checked: c.Checked,
+		Name: name, Paused: c.Paused, After: c.After, Count: c.Count, Failures: c.Failures, Error: c.Error,
+		RetryAt: c.RetryAt, Checked: c.Checked,
 	}
 	if extent.Events > c.Count {
 		status.Lag = extent.Events - c.Count

@@ -23,7 +23,9 @@ type looks struct {
 }
 
 // ReadChanges counts.
-func (l *looks) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+func (l *looks) ReadChanges(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		for e, err := range l.Store.ReadChanges(ctx, t, after, limit) {
 			if l.entries.Add(1); !yield(e, err) {
@@ -38,8 +40,13 @@ func (h *house) mixed(types ...string) {
 	h.tb.Helper()
 	for _, name := range types {
 		h.n++
-		e := store.NewEvent{Key: j17.Key{Type: name, ID: "o"}, Type: "was_counted", Data: []byte(strconv.Itoa(h.n)), Metadata: []byte("{}")}
-		if _, err := h.Append(h.tb.Context(), shop, []store.Append{{Timestamp: time.Now().Unix(), Events: []store.NewEvent{e}}}); err != nil {
+		e := store.NewEvent{
+			Key: j17.Key{Type: name, ID: "o"}, Type: "was_counted", Data: []byte(strconv.Itoa(h.n)),
+			Metadata: []byte("{}"),
+		}
+		if _, err := h.Append(h.tb.Context(), shop, []store.Append{
+			{Timestamp: time.Now().Unix(), Events: []store.NewEvent{e}},
+		}); err != nil {
 			h.tb.Fatal(err)
 		}
 	}
@@ -54,8 +61,8 @@ func orders(g *heard) feed.Kind {
 	}
 }
 
-// TestOtherTypesAreNotRead has a subscription that wants orders, and writes others: they are passed without a look at them, and what it wants
-// comes in its order, also notes. The running hash is that of all events.
+// TestOtherTypesAreNotRead has a subscription that wants orders, and writes others: they are passed without a look at
+// them, and what it wants comes in its order, also notes. The running hash is that of all events.
 func TestOtherTypesAreNotRead(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -106,7 +113,8 @@ func TestOtherTypesAreNotRead(t *testing.T) {
 	})
 }
 
-// TestTypesOfManyHistories has random runs of types, now and then with a pause or after a restart: each order comes once, in its order.
+// TestTypesOfManyHistories has random runs of types, now and then with a pause or after a restart: each order comes
+// once, in its order.
 func TestTypesOfManyHistories(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()

@@ -44,10 +44,11 @@ func (s *Service) Prepare(ctx context.Context, t j17.Tenant, before, after *spec
 			if err := s.o.Feed.Unsubscribe(ctx, t, kind, name); err != nil {
 				return err
 			}
-			err := s.states.change(ctx, t, name, func(st *state) bool { st.Status = Active; return true }, func(Status) ([]store.Side, []store.Fence, error) {
-				sides, _, err := s.states.unpark(ctx, t, name)
-				return sides, nil, err
-			})
+			err := s.states.change(ctx, t, name, func(st *state) bool { st.Status = Active; return true },
+				func(Status) ([]store.Side, []store.Fence, error) {
+					sides, _, err := s.states.unpark(ctx, t, name)
+					return sides, nil, err
+				})
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
@@ -243,8 +244,8 @@ func (s *Service) tell(ctx context.Context, c *worker.Claim) error {
 }
 
 const (
-	// maxCounted bounds the events that are looked at to count what a listener has not been told, lagWork what a request for listeners
-	// may spend on that: beyond it the number is at least that high.
+	// maxCounted bounds the events that are looked at to count what a listener has not been told, lagWork what a
+	// request for listeners may spend on that: beyond it the number is at least that high.
 	maxCounted = 100_000
 	lagWork    = 4 * work.Command
 )
@@ -376,7 +377,8 @@ func failure(err error) error {
 		told = j17.Errorf(j17.CodeStorageFull, "The server is short of disk space and accepts no changes until there is room again.")
 	case errors.Is(err, store.ErrUnknown):
 		told = j17.Errorf(j17.CodeOutcomeUnknown, "It is not known whether the change was saved. Look it up before you try again.")
-	case errors.Is(err, store.ErrBusy), errors.Is(err, store.ErrClock), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrFailed),
+	case errors.Is(err, store.ErrBusy), errors.Is(err, store.ErrClock), errors.Is(err, store.ErrClosed),
+		errors.Is(err, store.ErrFailed),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		told = j17.Errorf(j17.CodeUnavailable, "The server did not finish in time, or cannot save anything now. Try again.")
 	default:

@@ -40,11 +40,12 @@ func (s *Service) begin(j job) {
 	}
 }
 
-// tryTime is longer than a try takes, with what is read before and committed after it: a sender gives up after 10 seconds.
+// tryTime is longer than a try takes, with what is read before and committed after it: a sender gives up after 10
+// seconds.
 const tryTime = 15 * time.Second
 
-// leased returns the lane of a delivery that this process has made ready, with a lease that outlasts a try; the zero Item where
-// somebody else has taken it over.
+// leased returns the lane of a delivery that this process has made ready, with a lease that outlasts a try; the zero
+// Item where somebody else has taken it over.
 func (s *Service) leased(j job) (store.Item, error) {
 	it, err := s.held(j.delivery, j.at.tenant)
 	if err != nil || !it.Due.Equal(j.due) {
@@ -70,8 +71,8 @@ func (s *Service) leased(j job) (store.Item, error) {
 	return it, nil
 }
 
-// ready begins a delivery that this process has made ready as soon as there is room for it. Where the service ends it is given back: it is due
-// for the next process.
+// ready begins a delivery that this process has made ready as soon as there is room for it. Where the service ends it
+// is given back: it is due for the next process.
 func (s *Service) ready(line *line, j job) error {
 	if s.pool.submit(line, func() { s.begin(j) }) {
 		return nil
@@ -103,8 +104,8 @@ func (s *Service) held(d *delivery, t j17.Tenant) (store.Item, error) {
 	return it, nil
 }
 
-// retry tries a delivery that is due: its pause is over, or the process that had it has ended. Where there is none, it goes on with the search for
-// the next one.
+// retry tries a delivery that is due: its pause is over, or the process that had it has ended. Where there is none, it
+// goes on with the search for the next one.
 func (s *Service) retry(ctx context.Context, c *worker.Claim) error {
 	if len(c.Value) == 0 {
 		return s.search(ctx, c)
@@ -167,7 +168,8 @@ func (s *Service) attempt(ctx context.Context, j job, rev uint64) error {
 	return s.settle(kept, j, rev, o)
 }
 
-// asOf returns the listener of a job, which may be as it was a moment ago: who commits anything depends on its revision.
+// asOf returns the listener of a job, which may be as it was a moment ago: who commits anything depends on its
+// revision.
 func (s *Service) asOf(ctx context.Context, j job) (*listener, error) {
 	if j.listener != nil && s.definition(j.at.tenant, j.at.name) == j.listener.definition {
 		return j.listener, nil
@@ -178,9 +180,11 @@ func (s *Service) asOf(ctx context.Context, j job) (*listener, error) {
 // outcome is what came of a try.
 type outcome struct {
 	at time.Time
-	// park reports that nothing was sent, since the listener is not active; again that the try was cut off and counts for nothing.
+	// park reports that nothing was sent, since the listener is not active; again that the try was cut off and counts
+	// for nothing.
 	park, again bool
-	// delivered reports that the endpoint has taken the message, gone that it wants no further messages, over that another attempt is useless.
+	// delivered reports that the endpoint has taken the message, gone that it wants no further messages, over that
+	// another attempt is useless.
 	delivered, gone, over bool
 	try                   try
 }
@@ -215,8 +219,8 @@ func judge(a outbound.Answer, err error, took time.Duration, ended bool, secrets
 	return o
 }
 
-// settle commits what came of a try, and begins the delivery that has waited for it. Where somebody else has taken the delivery over,
-// nothing is committed: it is his.
+// settle commits what came of a try, and begins the delivery that has waited for it. Where somebody else has taken the
+// delivery over, nothing is committed: it is his.
 func (s *Service) settle(ctx context.Context, j job, rev uint64, o outcome) error {
 	line := s.pool.use(j.at)
 	defer s.pool.leave(line)
@@ -249,9 +253,11 @@ func (s *Service) goOn(ctx context.Context, line *line, next *job) error {
 	return errors.Join(err, s.wake(ctx, line))
 }
 
-// settleOnce is one try of settle. It asks for another one where what it was decided with has changed. The first one expects that
-// nothing waits for the delivery, which mostly holds, and does not look.
-func (s *Service) settleOnce(ctx context.Context, j job, rev uint64, o outcome, line *line, first bool) (next *job, again bool, err error) {
+// settleOnce is one try of settle. It asks for another one where what it was decided with has changed. The first one
+// expects that nothing waits for the delivery, which mostly holds, and does not look.
+func (s *Service) settleOnce(
+	ctx context.Context, j job, rev uint64, o outcome, line *line, first bool,
+) (next *job, again bool, err error) {
 	line.decide.RLock()
 	defer line.decide.RUnlock()
 	l, err := s.asOf(ctx, j)
@@ -410,7 +416,9 @@ func (e *ending) end(ctx context.Context, active bool) error {
 	)
 	switch {
 	case d.Status == Failed:
-		e.sides = append(e.sides, store.Side{Op: store.Put, Space: failedSpace, Key: d.failedKey(), Value: []byte(d.ID), Expires: until})
+		e.sides = append(e.sides, store.Side{
+			Op: store.Put, Space: failedSpace, Key: d.failedKey(), Value: []byte(d.ID), Expires: until,
+		})
 	case d.Again:
 		e.sides = append(e.sides, remove(failedSpace, d.failedKey()))
 	}
@@ -418,7 +426,8 @@ func (e *ending) end(ctx context.Context, active bool) error {
 	return e.follow(ctx, active)
 }
 
-// pausesBetweenTries returns how long a delivery waits after each try that failed; with the last pause over it is tried once more.
+// pausesBetweenTries returns how long a delivery waits after each try that failed; with the last pause over it is tried
+// once more.
 func pausesBetweenTries() []time.Duration {
 	return []time.Duration{5 * time.Second, 25 * time.Second, 125 * time.Second}
 }

@@ -55,7 +55,8 @@ func BenchmarkDeliveries(b *testing.B) {
 		u := store.Append{Timestamp: time.Now().Unix()}
 		for ; n < b.N && len(u.Events) < 1000; n++ {
 			u.Events = append(u.Events, store.NewEvent{
-				Key: j17.Key{Type: "order", ID: fmt.Sprint(n)}, Type: "was_placed", Data: fmt.Appendf(nil, `{"n":%d}`, n),
+				Key: j17.Key{Type: "order", ID: fmt.Sprint(n)}, Type: "was_placed",
+				Data:     fmt.Appendf(nil, `{"n":%d}`, n),
 				Metadata: []byte(`{"actor":{"type":"user","id":"u1"},"correlation_id":"c1"}`),
 			})
 		}

@@ -12,8 +12,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestWhatIsCountedCostsWhatItMay counts what a listener was not told, and what a replay would tell, while little work is allowed: the first
-// number is what was found by then, the second one is refused.
+// TestWhatIsCountedCostsWhatItMay counts what a listener was not told, and what a replay would tell, while little work
+// is allowed: the first number is what was found by then, the second one is refused.
 func TestWhatIsCountedCostsWhatItMay(t *testing.T) {
 	inBubble(t, `{"hook": {"url": "https://example.com/hook", "events": ["order.*"], "condition": {"not": {"some": {"in": "$.metadata.actor.id", "match": {"exists": "$item"}}}}}}`, func(t *testing.T, h *house) {
 		t.Helper()
@@ -40,7 +40,8 @@ func TestWhatIsCountedCostsWhatItMay(t *testing.T) {
 	})
 }
 
-// TestAPageOfDeliveriesCostsWhatItMay lists what has been delivered while few rows may be looked at: a page that needs no more is answered.
+// TestAPageOfDeliveriesCostsWhatItMay lists what has been delivered while few rows may be looked at: a page that needs
+// no more is answered.
 func TestAPageOfDeliveriesCostsWhatItMay(t *testing.T) {
 	inBubble(t, `{"hook": {"url": "https://example.com/hook", "events": ["order.*"]}}`, func(t *testing.T, h *house) {
 		t.Helper()
@@ -56,15 +57,16 @@ func TestAPageOfDeliveriesCostsWhatItMay(t *testing.T) {
 			if page, err := s.Deliveries(t.Context(), shop, f, 0, listed); len(page) != listed || err != nil {
 				t.Errorf("%+v: %d deliveries, %v", f, len(page), err)
 			}
-			if page, err := s.Deliveries(t.Context(), shop, f, 0, events); page != nil || j17.CodeOf(err) != j17.CodeWorkLimit {
+			if page, err := s.Deliveries(t.Context(), shop, f, 0, events); page != nil ||
+				j17.CodeOf(err) != j17.CodeWorkLimit {
 				t.Errorf("%+v: %d deliveries, %v", f, len(page), err)
 			}
 		}
 	})
 }
 
-// TestTheLagOfManyEventsIsAtLeastThat has a listener that is paused, and whose condition takes long: what is looked at to count what it was
-// not told is bounded, and so is what a list of listeners takes.
+// TestTheLagOfManyEventsIsAtLeastThat has a listener that is paused, and whose condition takes long: what is looked at
+// to count what it was not told is bounded, and so is what a list of listeners takes.
 func TestTheLagOfManyEventsIsAtLeastThat(t *testing.T) {
 	const condition = `"condition": {"not": {"some": {"in": "$.data.list", "as": "$a", "match": {"some": {"in": "$.data.list", "as": "$b", "match": {"equals": ["$b", -1]}}}}}}`
 	inBubble(t, `{"a": {"url": "https://example.com/a", "events": ["order.*"], `+condition+`}, "b": {"url": "https://example.com/b", "events": ["order.*"], `+condition+`}}`, func(t *testing.T, h *house) {
@@ -81,7 +83,8 @@ func TestTheLagOfManyEventsIsAtLeastThat(t *testing.T) {
 		u := store.Append{Timestamp: time.Now().Unix()}
 		for range events {
 			u.Events = append(u.Events, store.NewEvent{
-				Key: j17.Key{Type: "order", ID: "a"}, Type: "was_placed", Data: []byte(`{"list": [0` + strings.Repeat(",1", 300) + `]}`), Metadata: []byte("{}"),
+				Key: j17.Key{Type: "order", ID: "a"}, Type: "was_placed",
+				Data: []byte(`{"list": [0` + strings.Repeat(",1", 300) + `]}`), Metadata: []byte("{}"),
 			})
 		}
 		if r, err := h.Append(t.Context(), shop, []store.Append{u}); err != nil || r[0].Outcome != store.Committed {
@@ -101,7 +104,8 @@ func TestTheLagOfManyEventsIsAtLeastThat(t *testing.T) {
 	})
 }
 
-// TestAReplayPassesWhatIsGone lets more of what has failed be gone than a page of a replay has: what failed after it is still told.
+// TestAReplayPassesWhatIsGone lets more of what has failed be gone than a page of a replay has: what failed after it is
+// still told.
 func TestAReplayPassesWhatIsGone(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()
@@ -109,7 +113,10 @@ func TestAReplayPassesWhatIsGone(t *testing.T) {
 		defer s.stop()
 		var gone []store.Side
 		for n := range 1200 {
-			gone = append(gone, store.Side{Op: store.Put, Space: "listener.failed", Key: fmt.Sprintf("hook/%013d-0000000000", n+1), Value: fmt.Append(nil, "dlv_gone", n)})
+			gone = append(gone, store.Side{
+				Op: store.Put, Space: "listener.failed", Key: fmt.Sprintf("hook/%013d-0000000000", n+1),
+				Value: fmt.Append(nil, "dlv_gone", n),
+			})
 		}
 		if err := h.Write(t.Context(), shop, gone); err != nil {
 			t.Fatal(err)

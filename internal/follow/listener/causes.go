@@ -15,11 +15,15 @@ const keepFound = keepFailed + keepDelivered
 
 // found is the write by which a delivery is found by its event.
 func (d *delivery) found(now time.Time) store.Side {
-	return store.Side{Op: store.Put, Space: eventSpace, Key: store.StampedKey(d.StreamID, "/"+d.ID), Expires: now.Add(keepFound)}
+	return store.Side{
+		Op: store.Put, Space: eventSpace, Key: store.StampedKey(d.StreamID, "/"+d.ID), Expires: now.Add(keepFound),
+	}
 }
 
 // OfEvents calls do with the deliveries of events at some positions, which are in their order, until it has enough.
-func (s *Service) OfEvents(ctx context.Context, t j17.Tenant, positions []j17.StreamID, do func(Delivery) (more bool)) error {
+func (s *Service) OfEvents(
+	ctx context.Context, t j17.Tenant, positions []j17.StreamID, do func(Delivery) (more bool),
+) error {
 	enough := errors.New("there are enough")
 	err := store.EachAt(ctx, s.o.Store, t, eventSpace, positions, func(_ j17.StreamID, it *store.Item) error {
 		_, id, _ := strings.Cut(it.Key, "/")

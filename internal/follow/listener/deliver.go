@@ -25,7 +25,8 @@ func (s *Service) filter(ctx context.Context, t j17.Tenant, name string, events 
 	l := s.definition(t, name)
 	wanted := make([]bool, 0, len(events))
 	if l == nil {
-		all := !s.restored(t) // What is selected is known once the spec is there: hand waits for it. One that is gone receives nothing.
+		// What is selected is known once the spec is there: hand waits for it. One that is gone receives nothing.
+		all := !s.restored(t)
 		for range events {
 			wanted = append(wanted, all)
 		}
@@ -50,15 +51,16 @@ func (s *Service) filter(ctx context.Context, t j17.Tenant, name string, events 
 	return wanted, nil
 }
 
-// budget returns one for a page of events of a tenant. Where they take much work the tenant's turn on a processor comes first, as with
-// requests, so that its conditions are at the cost of nobody else. The caller ends it with done.
+// budget returns one for a page of events of a tenant. Where they take much work the tenant's turn on a processor comes
+// first, as with requests, so that its conditions are at the cost of nobody else. The caller ends it with done.
 func (s *Service) budget(ctx context.Context, t j17.Tenant) (b *work.Budget, done func()) {
 	slot := new(work.Slot)
 	slot.Open(s.turns, string(t))
 	return work.New(context.WithValue(ctx, work.SlotKey(), slot), pageWork), slot.End
 }
 
-// spent reports whether a budget has ended because it was too small, or because it was not its turn: another one may go on.
+// spent reports whether a budget has ended because it was too small, or because it was not its turn: another one may go
+// on.
 func spent(err error) bool {
 	code := j17.CodeOf(err)
 	return code == j17.CodeWorkLimit || code == j17.CodeBusy
@@ -88,10 +90,12 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	return err
 }
 
-// take makes deliveries of the first of some events, as many as there is room for, in one commit with what done returns for that
-// many, and begins to send them. It returns how many events it has taken. With listed, exactly these events are to be delivered, whatever
-// else the listener selects.
-func (s *Service) take(ctx context.Context, l *listener, track string, events []*j17.Event, listed bool, done func(int) []store.Side) (int, error) {
+// take makes deliveries of the first of some events, as many as there is room for, in one commit with what done returns
+// for that many, and begins to send them. It returns how many events it has taken. With listed, exactly these events
+// are to be delivered, whatever else the listener selects.
+func (s *Service) take(
+	ctx context.Context, l *listener, track string, events []*j17.Event, listed bool, done func(int) []store.Side,
+) (int, error) {
 	line := s.pool.use(l.at)
 	defer s.pool.leave(line)
 	if err := s.countLanes(ctx, line); err != nil {
@@ -115,13 +119,17 @@ func (s *Service) take(ctx context.Context, l *listener, track string, events []
 
 // takeOnce is one try of take. It asks for another one where what it was decided with has changed.
 func (s *Service) takeOnce(
-	ctx context.Context, l *listener, line *line, track string, events []*j17.Event, listed bool, done func(int) []store.Side,
+	ctx context.Context, l *listener, line *line, track string, events []*j17.Event, listed bool,
+	done func(int) []store.Side,
 ) (taken int, again bool, err error) {
 	line.decide.Lock()
 	defer line.decide.Unlock()
 
 	// What becomes of the events, as far as there is room.
-	p := plan{s: s, l: l, track: track, listed: listed, room: s.pool.room(line), now: s.o.Clock.Now(), behind: map[string]*behind{}}
+	p := plan{
+		s: s, l: l, track: track, listed: listed, room: s.pool.room(line), now: s.o.Clock.Now(),
+		behind: map[string]*behind{},
+	}
 	for _, ev := range events {
 		more, err := p.add(ctx, ev)
 		if err != nil {
@@ -178,7 +186,8 @@ func (s *Service) countLanes(ctx context.Context, line *line) error {
 	return nil
 }
 
-// job is a delivery that is to be tried, with its event and the listener as it was a moment ago, where they are at hand.
+// job is a delivery that is to be tried, with its event and the listener as it was a moment ago, where they are at
+// hand.
 type job struct {
 	at       at
 	delivery *delivery
@@ -209,8 +218,8 @@ type plan struct {
 // maxListed bounds the versions of a note that lists them.
 const maxListed = 1000
 
-// add plans what becomes of an event: a delivery, or a note that it waits for the one of its aggregate that is under way. It
-// reports false where there is no room.
+// add plans what becomes of an event: a delivery, or a note that it waits for the one of its aggregate that is under
+// way. It reports false where there is no room.
 func (p *plan) add(ctx context.Context, ev *j17.Event) (bool, error) {
 	// A delivery where the lane is empty; else what is known of those that wait.
 	key := laneKey(p.l.name, p.track, ev.Key.String())
@@ -261,8 +270,8 @@ func (p *plan) make(ev *j17.Event) {
 	p.made = append(p.made, job{at: p.l.at, delivery: d, due: claimed.Due, event: kept(ev)})
 }
 
-// keptEvent is the size, in bytes, up to which an event is kept for a delivery that is ready. Larger ones are read when they are sent, so
-// that what waits for slow endpoints is little.
+// keptEvent is the size, in bytes, up to which an event is kept for a delivery that is ready. Larger ones are read when
+// they are sent, so that what waits for slow endpoints is little.
 const keptEvent = 8 << 10
 
 // kept returns a copy of an event for a delivery that is ready, nil where it is to be read again.
@@ -276,7 +285,8 @@ func kept(ev *j17.Event) *j17.Event {
 // newDelivery returns a delivery of an event.
 func (s *Service) newDelivery(l *listener, track string, ev *j17.Event, now time.Time) *delivery {
 	d := &delivery{
-		ID: s.mint.Handle(ident.DeliveryPrefix), Listener: l.name, Track: track, Status: Pending, StreamID: ev.StreamID, Key: ev.Key.String(),
+		ID: s.mint.Handle(ident.DeliveryPrefix), Listener: l.name, Track: track, Status: Pending, StreamID: ev.StreamID,
+		Key:  ev.Key.String(),
 		Type: ev.Type, Version: ev.Version, Created: now.UnixNano(), Again: track != "",
 	}
 	if l.definition.Format == spec.FormatCloudEvents {
@@ -285,8 +295,8 @@ func (s *Service) newDelivery(l *listener, track string, ev *j17.Event, now time
 	return d
 }
 
-// claimedLane returns the write that puts a delivery into its lane as one that this process has made ready: it is due now for others if
-// this process ends, and when the lease is over at the latest.
+// claimedLane returns the write that puts a delivery into its lane as one that this process has made ready: it is due
+// now for others if this process ends, and when the lease is over at the latest.
 func claimedLane(d *delivery, now time.Time) store.Side {
 	side := laneSide(d, now.Add(lease))
 	side.Claimed = now

@@ -58,8 +58,9 @@ const (
 
 func (d *delivery) shown() Delivery {
 	out := Delivery{
-		ID: d.ID, Listener: d.Listener, Status: d.Status, Attempts: d.Attempts, LastStatus: d.LastStatus, LastError: d.LastError,
-		StreamID: d.StreamID, Key: d.Key, Type: d.Type, Created: time.Unix(0, d.Created).UTC(),
+		ID: d.ID, Listener: d.Listener, Status: d.Status, Attempts: d.Attempts, LastStatus: d.LastStatus,
+		LastError: d.LastError,
+		StreamID:  d.StreamID, Key: d.Key, Type: d.Type, Created: time.Unix(0, d.Created).UTC(),
 	}
 	if d.Status == Pending {
 		if out.Next = d.Next; out.Next.IsZero() {
@@ -69,12 +70,14 @@ func (d *delivery) shown() Delivery {
 	return out
 }
 
-// Deliveries returns a page of the deliveries of an environment, the newest first: up to limit of those behind the first offset ones
-// that the filter selects. It is a *j17.Error of CodeWorkLimit where too many would have to be looked at.
+// Deliveries returns a page of the deliveries of an environment, the newest first: up to limit of those behind the
+// first offset ones that the filter selects. It is a *j17.Error of CodeWorkLimit where too many would have to be looked
+// at.
 func (s *Service) Deliveries(ctx context.Context, t j17.Tenant, f Filter, offset, limit int) ([]Delivery, error) {
 	var page []Delivery
 	err := s.log.each(ctx, t, f, work.New(ctx, s.listWork), func(d *delivery) bool {
-		if f.Listener != "" && d.Listener != f.Listener || f.Key != "" && d.Key != f.Key || f.Status != "" && d.Status != f.Status {
+		if f.Listener != "" && d.Listener != f.Listener || f.Key != "" && d.Key != f.Key ||
+			f.Status != "" && d.Status != f.Status {
 			return true
 		}
 		if offset--; offset < 0 {
@@ -159,7 +162,9 @@ func (s *Service) Delivery(ctx context.Context, t j17.Tenant, id string) (Delive
 	}
 	log := make([]Try, len(tries))
 	for i, x := range tries {
-		log[i] = Try{At: x.At, Status: x.Status, Millis: x.Millis, Error: x.Error, Request: request, Response: x.Response}
+		log[i] = Try{
+			At: x.At, Status: x.Status, Millis: x.Millis, Error: x.Error, Request: request, Response: x.Response,
+		}
 	}
 	return d.shown(), log, nil
 }
@@ -167,8 +172,8 @@ func (s *Service) Delivery(ctx context.Context, t j17.Tenant, id string) (Delive
 // maxID is longer than the id of any delivery.
 const maxID = 64
 
-// Retry sends the message of a delivery again, whatever has become of it. One that waits for its next try is tried at once. It is a
-// *j17.Error of CodeConflict where the listener is gone or not active.
+// Retry sends the message of a delivery again, whatever has become of it. One that waits for its next try is tried at
+// once. It is a *j17.Error of CodeConflict where the listener is gone or not active.
 func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (Delivery, error) {
 	for range maxTries {
 		d, err := s.log.delivery(ctx, t, id)
@@ -211,7 +216,8 @@ func (s *Service) again(ctx context.Context, t j17.Tenant, d *delivery) ([]store
 	}
 	*d = *known // What was erased since it was looked up does not come back.
 
-	// One that waits for its next try has its lane until then; one that is due at another time is tried already, or about to be.
+	// One that waits for its next try has its lane until then; one that is due at another time is tried already, or
+	// about to be.
 	if d.Status == Pending {
 		it, err := s.held(d, t)
 		if err != nil || it.Rev == 0 || !d.Next.After(now) || !it.Due.Equal(d.Next) {
@@ -228,6 +234,7 @@ func (s *Service) again(ctx context.Context, t j17.Tenant, d *delivery) ([]store
 	over := d.listKey(d.Status)
 	d.Track, d.Status, d.Attempts, d.Again, d.Next = d.ID, Pending, 0, true, now
 	return []store.Side{
-		on(row.Rev, put(deliverySpace, d.ID, d, time.Time{})), on(0, laneSide(d, now)), remove(listSpace, over), put(logSpace, d.logKey(), log, time.Time{}),
+		on(row.Rev, put(deliverySpace, d.ID, d, time.Time{})), on(0, laneSide(d, now)), remove(listSpace, over),
+		put(logSpace, d.logKey(), log, time.Time{}),
 	}, nil
 }

@@ -9,11 +9,12 @@ import (
 	"j17/internal/storage/store"
 )
 
-// An erasure and tries that are under way meet at the state of the listener: Erase changes its revision, on which the commit of an attempt's outcome
-// has a fence. An attempt that is refused for that, or begins later, sees the stream's new generation.
+// An erasure and tries that are under way meet at the state of the listener: Erase changes its revision, on which the
+// commit of an attempt's outcome has a fence. An attempt that is refused for that, or begins later, sees the stream's
+// new generation.
 
-// Erase takes out of the logs of deliveries, and out of the deliveries, what endpoints have said of events of streams that were
-// rewritten. What came of each try stays.
+// Erase takes out of the logs of deliveries, and out of the deliveries, what endpoints have said of events of streams
+// that were rewritten. What came of each try stays.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	// What tries under way come to is decided again.
 	names, err := s.log.names(ctx, t)
@@ -21,7 +22,8 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error 
 		return err
 	}
 	for _, name := range names {
-		if err := s.states.change(ctx, t, name, func(*state) bool { return true }); err != nil && !errors.Is(err, store.ErrNotFound) {
+		if err := s.states.change(ctx, t, name, func(*state) bool { return true }); err != nil &&
+			!errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 	}

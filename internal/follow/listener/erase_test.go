@@ -27,8 +27,8 @@ func (h *house) said() (n int) {
 	return n
 }
 
-// TestErasure erases aggregates of which one try is over, one is under way and one event waits: what the endpoint has said of them goes,
-// also what it says later, and what was erased is no longer sent.
+// TestErasure erases aggregates of which one try is over, one is under way and one event waits: what the endpoint has
+// said of them goes, also what it says later, and what was erased is no longer sent.
 func TestErasure(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()
@@ -55,7 +55,9 @@ func TestErasure(t *testing.T) {
 		for _, key := range erased.Keys {
 			gone := []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)}}
 			if key.ID == "a" {
-				gone = append(gone, store.Rewritten{Version: 2, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)})
+				gone = append(gone, store.Rewritten{
+					Version: 2, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`),
+				})
 			}
 			if err := storetest.Erase(t.Context(), h.Store, shop, key, gone); err != nil {
 				t.Fatal(err)
@@ -81,7 +83,8 @@ func TestErasure(t *testing.T) {
 			}
 		}
 		logs, err := h.Scan(t.Context(), shop, "listener.logs", store.Prefix("order:b/"), 9)
-		if err != nil || len(logs) == 0 || strings.Contains(string(logs[0].Value), "not today") || !strings.Contains(string(logs[0].Value), `"status":500`) {
+		if err != nil || len(logs) == 0 || strings.Contains(string(logs[0].Value), "not today") ||
+			!strings.Contains(string(logs[0].Value), `"status":500`) {
 			t.Errorf("%+v %v", logs, err)
 		}
 		if kept != 3 || len(h.numbers("hook", "order:kept")) < 2 {
@@ -90,8 +93,8 @@ func TestErasure(t *testing.T) {
 	})
 }
 
-// TestAReplayOfWhatWasErased replays what has failed, of which one event was erased since: the listener is not told of the marker in its
-// place, which it does not select.
+// TestAReplayOfWhatWasErased replays what has failed, of which one event was erased since: the listener is not told of
+// the marker in its place, which it does not select.
 func TestAReplayOfWhatWasErased(t *testing.T) {
 	inBubble(t, `{"hook": {"url": "https://example.com/hook", "events": ["order.was_placed"]}}`, func(t *testing.T, h *house) {
 		t.Helper()

@@ -9,8 +9,8 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// TestAPageOfEventsCostsWhatItMay has a condition that takes long for each event: what is looked at in one go is bounded, the rest has
-// its turn later, and turns on processors are given back.
+// TestAPageOfEventsCostsWhatItMay has a condition that takes long for each event: what is looked at in one go is
+// bounded, the rest has its turn later, and turns on processors are given back.
 func TestAPageOfEventsCostsWhatItMay(t *testing.T) {
 	compiled, found := spec.Compile([]byte(`{"agent_types": ["user"],
 		"aggregate_types": {"order": {"events": {"was_placed": {"schema": {"type": "object"}, "handler": []}}}},
@@ -26,7 +26,9 @@ func TestAPageOfEventsCostsWhatItMay(t *testing.T) {
 	data := []byte(`{"list": [0` + strings.Repeat(",1", 99) + `]}`)
 	events := make([]*j17.Event, 400)
 	for i := range events {
-		ev := &j17.Event{StreamID: j17.StreamID{Ms: int64(i + 1)}, Key: j17.Key{Type: "order", ID: "a"}, Type: "was_placed"}
+		ev := &j17.Event{
+			StreamID: j17.StreamID{Ms: int64(i + 1)}, Key: j17.Key{Type: "order", ID: "a"}, Type: "was_placed",
+		}
 		raw, layout := j17.AppendEvent(nil, ev.StreamID, ev.Key, ev.Type, data, []byte("{}"), 0)
 		ev.Raw, ev.Data, ev.Metadata = raw, layout.DataOf(raw), layout.MetadataOf(raw)
 		events[i] = ev

@@ -51,7 +51,8 @@ type waiters struct {
 	behind
 	rev     uint64
 	changed bool
-	// event is the next one, nil for none; more reports that it was not found yet, and is to be looked for after a pause.
+	// event is the next one, nil for none; more reports that it was not found yet, and is to be looked for after a
+	// pause.
 	event *j17.Event
 	more  bool
 	pause time.Duration
@@ -60,7 +61,8 @@ type waiters struct {
 // searchPause is the pause in a search whose turn on a processor has not come.
 const searchPause = time.Second
 
-// waiting finds the next event that waits for the delivery, at the cost of a page. What is left to look at is noted then.
+// waiting finds the next event that waits for the delivery, at the cost of a page. What is left to look at is noted
+// then.
 func (e *ending) waiting(ctx context.Context) (w waiters, err error) {
 	// What is known to wait, if anything.
 	if e.alone {
@@ -145,7 +147,9 @@ func (s *Service) search(ctx context.Context, c *worker.Claim) error {
 }
 
 // searchOnce is one try of search. It asks for another one where what it was decided with has changed.
-func (s *Service) searchOnce(ctx context.Context, c *worker.Claim, d delivery, line *line) (next *job, again bool, err error) {
+func (s *Service) searchOnce(
+	ctx context.Context, c *worker.Claim, d delivery, line *line,
+) (next *job, again bool, err error) {
 	line.decide.RLock()
 	defer line.decide.RUnlock()
 	l, err := s.find(ctx, c.Tenant, line.at.name)

@@ -14,7 +14,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// searches is a way to the store that counts how often a search for what waits is put off, and may be lost at one of them.
+// searches is a way to the store that counts how often a search for what waits is put off, and may be lost at one of
+// them.
 type searches struct {
 	store.Store
 	putOff atomic.Int32
@@ -35,9 +36,9 @@ func (s *searches) Write(ctx context.Context, t j17.Tenant, sides []store.Side, 
 	return err
 }
 
-// TestASearchForWhatWaitsCostsWhatItMay lets an event wait behind very many others that the listener does not want, as it finds out with
-// much work for each: they are looked at bit by bit, over a restart and while the listener is paused, and then the event is told once. It
-// computes for long, one thing after the other.
+// TestASearchForWhatWaitsCostsWhatItMay lets an event wait behind very many others that the listener does not want, as
+// it finds out with much work for each: they are looked at bit by bit, over a restart and while the listener is paused,
+// and then the event is told once. It computes for long, one thing after the other.
 func TestASearchForWhatWaitsCostsWhatItMay(t *testing.T) {
 	const costly = `{"hook": {"url": "https://example.com/hook", "events": ["order.*"], "condition": {"some": {"in": "$.data.list", "as": "$a", "match":
 		{"some": {"in": "$.data.list", "as": "$b", "match": {"equals": ["$b", -1]}}}}}}}`
@@ -58,9 +59,13 @@ func TestASearchForWhatWaitsCostsWhatItMay(t *testing.T) {
 				add := func(list string, many int) {
 					u := store.Append{Timestamp: time.Now().Unix()}
 					for range many {
-						u.Events = append(u.Events, store.NewEvent{Key: j17.Key{Type: "order", ID: "a"}, Type: "was_placed", Data: []byte(`{"n":1,"list":` + list + `}`), Metadata: []byte("{}")})
+						u.Events = append(u.Events, store.NewEvent{
+							Key: j17.Key{Type: "order", ID: "a"}, Type: "was_placed",
+							Data: []byte(`{"n":1,"list":` + list + `}`), Metadata: []byte("{}"),
+						})
 					}
-					if r, err := h.Append(t.Context(), shop, []store.Append{u}); err != nil || r[0].Outcome != store.Committed {
+					if r, err := h.Append(t.Context(), shop, []store.Append{u}); err != nil ||
+						r[0].Outcome != store.Committed {
 						t.Fatal(r, err)
 					}
 				}
@@ -97,7 +102,9 @@ func TestASearchForWhatWaitsCostsWhatItMay(t *testing.T) {
 					t.Errorf("the search was put off %d times", n)
 				}
 				same(t, len(h.messages("hook")), 2)
-				same(t, []any{h.lag(s, "hook"), len(h.deliveries(s, listener.Filter{Key: "order:a", Status: listener.Delivered}))}, []any{0, 2})
+				same(t, []any{
+					h.lag(s, "hook"), len(h.deliveries(s, listener.Filter{Key: "order:a", Status: listener.Delivered})),
+				}, []any{0, 2})
 				for _, space := range []store.Space{"listener.lanes", "listener.behind"} {
 					if n, err := h.Count(t.Context(), shop, space, store.Range{}, 10); n != 0 || err != nil {
 						t.Errorf("%d items are left in %s: %v", n, space, err)

@@ -26,8 +26,8 @@ type Forward struct {
 // forwarded is what messages that are forwarded have for the name of their listener.
 const forwarded = "listen"
 
-// Message returns the message of an event, given by its canonical bytes, and the event's position, key and type; nil where the
-// patterns do not select it.
+// Message returns the message of an event, given by its canonical bytes, and the event's position, key and type; nil
+// where the patterns do not select it.
 func (f *Forward) Message(raw []byte) (*outbound.Message, *j17.Event, error) {
 	var members struct {
 		StreamID string          `json:"stream_id"`
@@ -46,7 +46,9 @@ func (f *Forward) Message(raw []byte) (*outbound.Message, *j17.Event, error) {
 	if !ok {
 		return nil, nil, errors.New("an event has no key")
 	}
-	ev := &j17.Event{StreamID: id, Key: key, Type: members.Type, Raw: bytes.TrimSpace(slices.Clone(raw)), Metadata: members.Metadata}
+	ev := &j17.Event{
+		StreamID: id, Key: key, Type: members.Type, Raw: bytes.TrimSpace(slices.Clone(raw)), Metadata: members.Metadata,
+	}
 	if len(f.Patterns) > 0 && !selects(f.Patterns, ev) {
 		return nil, ev, nil
 	}

@@ -57,8 +57,9 @@ func (f *freezing) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) ([
 	return f.Store.ClaimDue(ctx, t, c)
 }
 
-// TestAFrozenSetIsTakenOver freezes a set of workers in the middle of its tries, lets another one take over, and thaws the first: what it
-// still wants to commit is refused, it sends nothing more of what is not its own, and each event counts once.
+// TestAFrozenSetIsTakenOver freezes a set of workers in the middle of its tries, lets another one take over, and thaws
+// the first: what it still wants to commit is refused, it sends nothing more of what is not its own, and each event
+// counts once.
 func TestAFrozenSetIsTakenOver(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()
@@ -77,7 +78,10 @@ func TestAFrozenSetIsTakenOver(t *testing.T) {
 		}
 		second := h.serve()
 		h.pass(10 * time.Minute)
-		same(t, []int{h.lag(second, "hook"), len(h.deliveries(second, listener.Filter{Status: listener.Delivered}))}, []int{0, events})
+		same(
+			t, []int{h.lag(second, "hook"), len(h.deliveries(second, listener.Filter{Status: listener.Delivered}))},
+			[]int{0, events},
+		)
 		if n := len(h.messages("hook")); n > events+begun {
 			t.Errorf("%d messages for %d events, %d of which were under way", n, events, begun)
 		}

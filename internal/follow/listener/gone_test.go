@@ -23,7 +23,8 @@ func TestListenersComeAndGo(t *testing.T) {
 		h.rest()
 		h.deploy(s, `{}`)
 		h.rest()
-		same(t, h.one(s, listener.Filter{Status: listener.Failed}).LastError, "the listener was removed from the spec") // not only when the next try is due
+		// Not only when the next try is due.
+		same(t, h.one(s, listener.Filter{Status: listener.Failed}).LastError, "the listener was removed from the spec")
 		h.write("order:a", "was_placed", 4)
 		h.pass(time.Hour)
 		same(t, h.numbers("hook", ""), []int{2, 3})
@@ -39,8 +40,8 @@ func TestListenersComeAndGo(t *testing.T) {
 	})
 }
 
-// TestAListenerGoesDuringATry: a delivery that is under way when its listener leaves the spec ends with its try, and nothing waits behind it
-// when the listener comes back.
+// TestAListenerGoesDuringATry: a delivery that is under way when its listener leaves the spec ends with its try, and
+// nothing waits behind it when the listener comes back.
 func TestAListenerGoesDuringATry(t *testing.T) {
 	for _, c := range []struct {
 		answer int
@@ -69,8 +70,8 @@ func TestAListenerGoesDuringATry(t *testing.T) {
 	}
 }
 
-// TestAListenerGoesWhileATryIsNoted removes a listener when what came of a try has been decided and is not written yet: no delivery waits for a next
-// try, or for a listener to be resumed that is not there.
+// TestAListenerGoesWhileATryIsNoted removes a listener when what came of a try has been decided and is not written yet:
+// no delivery waits for a next try, or for a listener to be resumed that is not there.
 func TestAListenerGoesWhileATryIsNoted(t *testing.T) {
 	for _, paused := range []bool{false, true} {
 		inBubble(t, hook, func(t *testing.T, h *house) {
@@ -101,7 +102,8 @@ func TestAListenerGoesWhileATryIsNoted(t *testing.T) {
 	}
 }
 
-// TestWhatWasLeftGoesOn: where an earlier version left a delivery that waits for ever, its aggregate is told of again once the listener is back.
+// TestWhatWasLeftGoesOn: where an earlier version left a delivery that waits for ever, its aggregate is told of again
+// once the listener is back.
 func TestWhatWasLeftGoesOn(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()

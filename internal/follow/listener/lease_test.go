@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestATryKeepsItsLease lets deliveries wait for their turn until so little of their leases is left that a try would outlast them: each is
-// still told once, since nobody else may take it over meanwhile.
+// TestATryKeepsItsLease lets deliveries wait for their turn until so little of their leases is left that a try would
+// outlast them: each is still told once, since nobody else may take it over meanwhile.
 func TestATryKeepsItsLease(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()

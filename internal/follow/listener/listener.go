@@ -1,11 +1,12 @@
-// Package listener delivers events to the endpoints that specs name, by signed requests. Nothing is lost and nothing is skipped: a
-// subscription of internal/follow/feed hands over the events of an environment, and the commit that moves its checkpoint has a
-// delivery for each event that can be sent now, or a note that it waits for another delivery of its aggregate. A delivery is
-// attempted, and its outcome is committed with the consequences. No process owns a listener: every commit depends on what it
-// was decided with, and a delivery whose process has ended comes up again as a due item.
+// Package listener delivers events to the endpoints that specs name, by signed requests. Nothing is lost and nothing is
+// skipped: a subscription of internal/follow/feed hands over the events of an environment, and the commit that moves
+// its checkpoint has a delivery for each event that can be sent now, or a note that it waits for another delivery of
+// its aggregate. A delivery is attempted, and its outcome is committed with the consequences. No process owns a
+// listener: every commit depends on what it was decided with, and a delivery whose process has ended comes up again as
+// a due item.
 //
-// An event takes this way: Service.hand makes deliveries (deliver.go), pool.submit begins their tries (pool.go), Service.attempt sends
-// and settles them (attempt.go), and Service.retry those that come up again.
+// An event takes this way: Service.hand makes deliveries (deliver.go), pool.submit begins their tries (pool.go),
+// Service.attempt sends and settles them (attempt.go), and Service.retry those that come up again.
 //
 // The decisions behind it are in docs/internals/follow.md.
 package listener
@@ -97,10 +98,11 @@ type counters struct {
 const kind = "listener"
 
 const (
-	// lease is how long a delivery stays with the process that has made it ready: as long as it may wait for its turn and take.
+	// lease is how long a delivery stays with the process that has made it ready: as long as it may wait for its turn
+	// and take.
 	lease = time.Minute
-	// pausedFor is how long the feed leaves a listener alone that is not active, crowdedFor one that has no room, unless somebody
-	// wakes it.
+	// pausedFor is how long the feed leaves a listener alone that is not active, crowdedFor one that has no room,
+	// unless somebody wakes it.
 	pausedFor  = time.Hour
 	crowdedFor = 5 * time.Second
 	// drainTime is how long tries may go on when the service ends.
@@ -110,12 +112,22 @@ const (
 // New returns a service and registers its kind of subscriptions.
 func New(ctx context.Context, o Options) *Service {
 	turns := int64(max(runtime.NumCPU(), 2))
-	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now), pool: newPool(), turns: work.NewPool(turns, turns/2), lagWork: lagWork, listWork: listWork}
+	s := &Service{
+		o: o, mint: ident.NewMinter(o.Clock.Now), pool: newPool(), turns: work.NewPool(turns, turns/2),
+		lagWork: lagWork, listWork: listWork,
+	}
 	s.states, s.log, s.source = &stateStore{&s.o}, &deliveryLog{&s.o}, &replaySource{o: &s.o, countWork: countWork}
 	s.sending, s.cut = context.WithCancel(context.WithoutCancel(ctx))
-	s.retries = o.Worker.Queue(worker.Work{Name: "listener_retries", Store: o.Store, Space: laneSpace, Do: s.retry, Lease: lease, AtOnce: 256, Each: 64})
-	s.replays = o.Worker.Queue(worker.Work{Name: "listener_replays", Store: o.Store, Space: replaySpace, Do: s.replayPage, Lease: lease, AtOnce: 16, Each: 4})
-	s.notices = o.Worker.Queue(worker.Work{Name: "listener_notices", Store: o.Store, Space: noticeSpace, Do: s.tell, Lease: lease, AtOnce: 4, Each: 1})
+	s.retries = o.Worker.Queue(worker.Work{
+		Name: "listener_retries", Store: o.Store, Space: laneSpace, Do: s.retry, Lease: lease, AtOnce: 256, Each: 64,
+	})
+	s.replays = o.Worker.Queue(worker.Work{
+		Name: "listener_replays", Store: o.Store, Space: replaySpace, Do: s.replayPage, Lease: lease, AtOnce: 16,
+		Each: 4,
+	})
+	s.notices = o.Worker.Queue(worker.Work{
+		Name: "listener_notices", Store: o.Store, Space: noticeSpace, Do: s.tell, Lease: lease, AtOnce: 4, Each: 1,
+	})
 	o.Feed.Handle(feed.Kind{Name: kind, Filter: s.filter, Do: s.hand})
 	return s
 }
@@ -126,8 +138,8 @@ func (s *Service) Counts() Counts {
 	return Counts{c.delivered.Load(), c.retried.Load(), c.failed.Load(), c.disabled.Load(), s.pool.inFlight()}
 }
 
-// Run makes what is due until the context ends, and then waits for the tries under way; those that take long are cut off and made
-// again by the next process.
+// Run makes what is due until the context ends, and then waits for the tries under way; those that take long are cut
+// off and made again by the next process.
 func (s *Service) Run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.queues().Run(ctx) }()
@@ -174,8 +186,8 @@ func (s *Service) Settle(ctx context.Context) error {
 // NextDue returns when the next try, or the next page of a replay, is due; the zero time for never.
 func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.queues().NextDue(ctx) }
 
-// errNoSpec is why nothing is decided of an environment whose spec is not there: it is being restored, or cannot be read by this
-// version. Its listeners are not gone, so their events wait.
+// errNoSpec is why nothing is decided of an environment whose spec is not there: it is being restored, or cannot be
+// read by this version. Its listeners are not gone, so their events wait.
 var errNoSpec = errors.New("the environment has no spec yet; it is tried again")
 
 // restored reports whether the spec of an environment is there.

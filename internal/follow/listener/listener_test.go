@@ -58,7 +58,10 @@ type message struct {
 func inBubble(t *testing.T, listeners string, test func(t *testing.T, h *house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h := &house{tb: t, fs: vfs.NewCrashableMem(), clock: clock.NewMovable(clock.System{}), answers: map[string]func(message) (int, time.Duration){}}
+		h := &house{
+			tb: t, fs: vfs.NewCrashableMem(), clock: clock.NewMovable(clock.System{}),
+			answers: map[string]func(message) (int, time.Duration){},
+		}
 		h.spec = compiled(t, listeners)
 		h.open()
 		test(t, h)
@@ -180,7 +183,8 @@ func (h *house) send(ctx context.Context, m outbound.Message) (outbound.Answer, 
 	case takes > 10*time.Second || status == 0:
 		return outbound.Answer{}, errors.New("there was no answer")
 	case status/100 != 2:
-		return outbound.Answer{Status: status, Body: []byte("not today")}, fmt.Errorf("the answer has the status %d", status)
+		return outbound.Answer{Status: status, Body: []byte("not today")},
+			fmt.Errorf("the answer has the status %d", status)
 	}
 	return outbound.Answer{Status: status}, nil
 }
@@ -340,7 +344,9 @@ func TestRetriesThenGivesUp(t *testing.T) {
 		same(t, h.lag(s, "hook"), 3)
 		began := h.messages("hook")[0].At
 		d := h.deliveries(s, listener.Filter{Key: "order:a"})[0]
-		same(t, []any{d.Status, d.Attempts, d.LastStatus, d.Next.Sub(began)}, []any{listener.Pending, 1, 500, 5 * time.Second})
+		same(t, []any{d.Status, d.Attempts, d.LastStatus, d.Next.Sub(began)}, []any{
+			listener.Pending, 1, 500, 5 * time.Second,
+		})
 
 		// Each pause begins with the failure before, and the next event of the aggregate waits for the end.
 		h.pass(200 * time.Second)
@@ -369,7 +375,8 @@ func TestRetriesThenGivesUp(t *testing.T) {
 		last := h.messages("hook")
 		same(t, []any{last[len(last)-1].ID, last[len(last)-1].N}, []any{d.ID, 1})
 		_, log, err := s.Delivery(t.Context(), shop, d.ID)
-		if err != nil || len(log) != 5 || log[0].Response != "not today" || log[0].Error == "" || log[4].Status != 204 || !strings.Contains(log[0].Request, `"n":1`) {
+		if err != nil || len(log) != 5 || log[0].Response != "not today" || log[0].Error == "" ||
+			log[4].Status != 204 || !strings.Contains(log[0].Request, `"n":1`) {
 			t.Errorf("%v %+v", err, log)
 		}
 		same(t, h.lag(s, "hook"), 0)
@@ -570,8 +577,8 @@ func TestSecretsAreRotated(t *testing.T) {
 	})
 }
 
-// TestSecretsAreNotInTheOpen looks at what a backup in clear has of a listener, and restores that: the listener has another secret then, for good, and is
-// what it was otherwise.
+// TestSecretsAreNotInTheOpen looks at what a backup in clear has of a listener, and restores that: the listener has
+// another secret then, for good, and is what it was otherwise.
 func TestSecretsAreNotInTheOpen(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()
@@ -598,11 +605,14 @@ func TestSecretsAreNotInTheOpen(t *testing.T) {
 		}
 
 		// What was restored.
-		if err := h.Write(t.Context(), shop, []store.Side{{Op: store.Put, Space: "listener.states", Key: "hook", Value: seen}}); err != nil {
+		if err := h.Write(t.Context(), shop, []store.Side{
+			{Op: store.Put, Space: "listener.states", Key: "hook", Value: seen},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		after, err := s.Get(t.Context(), shop, "hook")
-		if err != nil || after.Secret == before.Secret || !strings.HasPrefix(after.Secret, "whsec_") || after.Previous != "" || after.Status != before.Status {
+		if err != nil || after.Secret == before.Secret || !strings.HasPrefix(after.Secret, "whsec_") ||
+			after.Previous != "" || after.Status != before.Status {
 			t.Errorf("it is %+v, %v, and was %+v", after, err, before)
 		}
 		if again, err := s.Get(t.Context(), shop, "hook"); err != nil || again.Secret != after.Secret {
@@ -698,7 +708,9 @@ func TestTwoSets(t *testing.T) {
 			}
 		}
 		h.pass(3 * time.Hour)
-		delivered, failed := h.deliveries(b, listener.Filter{Status: listener.Delivered}), h.deliveries(b, listener.Filter{Status: listener.Failed})
+		delivered, failed := h.deliveries(b, listener.Filter{
+			Status: listener.Delivered,
+		}), h.deliveries(b, listener.Filter{Status: listener.Failed})
 		same(t, []int{len(delivered), len(failed)}, []int{events * 3 / 4, events / 4})
 		same(t, h.lag(b, "hook"), 0)
 	})
@@ -726,8 +738,9 @@ func TestConditionsAndFormats(t *testing.T) {
 		delete(got, "time")
 		same(t, ce.ContentType, "application/cloudevents+json")
 		same(t, got, map[string]any{
-			"specversion": "1.0", "source": "/shop/prod", "type": "order.was_placed", "subject": "order:a", "datacontenttype": "application/json",
-			"data": map[string]any{"n": 0.0}, "actor": "user:u1", "correlationid": "c1",
+			"specversion": "1.0", "source": "/shop/prod", "type": "order.was_placed", "subject": "order:a",
+			"datacontenttype": "application/json",
+			"data":            map[string]any{"n": 0.0}, "actor": "user:u1", "correlationid": "c1",
 		})
 	})
 }
@@ -738,7 +751,8 @@ func TestTriggerStoresNothing(t *testing.T) {
 		s := h.serve()
 		defer s.stop()
 		d, try, err := s.Trigger(t.Context(), shop, "hook")
-		if err != nil || d.Status != listener.Delivered || try.Status != 200 || !strings.Contains(try.Request, `"listener":"hook"`) {
+		if err != nil || d.Status != listener.Delivered || try.Status != 200 ||
+			!strings.Contains(try.Request, `"listener":"hook"`) {
 			t.Fatalf("%+v %+v %v", d, try, err)
 		}
 		same(t, len(h.messages("hook")), 1)

@@ -15,8 +15,8 @@ import (
 // deliveryLog has the deliveries that are stored, with the log of their tries.
 type deliveryLog struct{ o *Options }
 
-// each hands over the deliveries that a filter may select, the newest first, until do reports false. Each row that it looks at is
-// charged to the budget, whose error it returns when that is used up.
+// each hands over the deliveries that a filter may select, the newest first, until do reports false. Each row that it
+// looks at is charged to the budget, whose error it returns when that is used up.
 func (s *deliveryLog) each(ctx context.Context, t j17.Tenant, f Filter, b *work.Budget, do func(*delivery) bool) error {
 	var sources []*source
 	switch {
@@ -68,7 +68,9 @@ func (s *deliveryLog) names(ctx context.Context, t j17.Tenant) (names []string, 
 }
 
 // underWay returns the places in a list of the deliveries that are not over.
-func (s *deliveryLog) underWay(ctx context.Context, t j17.Tenant, f Filter, b *work.Budget) (orders []string, err error) {
+func (s *deliveryLog) underWay(
+	ctx context.Context, t j17.Tenant, f Filter, b *work.Budget,
+) (orders []string, err error) {
 	// The lanes, a page at a time.
 	keys := store.Range{}
 	if f.Listener != "" {
@@ -114,7 +116,9 @@ func (s *deliveryLog) underWay(ctx context.Context, t j17.Tenant, f Filter, b *w
 }
 
 // merge hands over the deliveries of several lists in their common order, each once, until do reports false.
-func (s *deliveryLog) merge(ctx context.Context, t j17.Tenant, sources []*source, b *work.Budget, do func(*delivery) bool) error {
+func (s *deliveryLog) merge(
+	ctx context.Context, t j17.Tenant, sources []*source, b *work.Budget, do func(*delivery) bool,
+) error {
 	for last := ""; ; {
 		var first *source
 		var at string
@@ -164,7 +168,9 @@ func (s *deliveryLog) delivery(ctx context.Context, t j17.Tenant, id string) (*d
 
 // event reads the event of a delivery.
 func (s *deliveryLog) event(ctx context.Context, j job) (*j17.Event, error) {
-	for ev, err := range s.o.Store.ReadStream(ctx, j.at.tenant, j.delivery.parsedKey(), j.delivery.Version, j.delivery.Version) {
+	for ev, err := range s.o.Store.ReadStream(
+		ctx, j.at.tenant, j.delivery.parsedKey(), j.delivery.Version, j.delivery.Version,
+	) {
 		if err != nil {
 			return nil, err
 		}
@@ -241,8 +247,8 @@ func (s *deliveryLog) generation(ctx context.Context, j job) (uint64, error) {
 	return heads[0].Generation, nil
 }
 
-// present returns a job that is about to be tried with its event as it is now. What is kept of one whose stream was ever rewritten may be
-// what it was before, and is read again.
+// present returns a job that is about to be tried with its event as it is now. What is kept of one whose stream was
+// ever rewritten may be what it was before, and is read again.
 func (s *deliveryLog) present(ctx context.Context, j job) (job, error) {
 	var err error
 	if j.generation, err = s.generation(ctx, j); err != nil {
@@ -254,8 +260,8 @@ func (s *deliveryLog) present(ctx context.Context, j job) (job, error) {
 	return j, err
 }
 
-// withoutErased takes what an endpoint has said out of the outcome of a try, where the event was erased since the try began, or where no
-// fence of a listener shows an erasure.
+// withoutErased takes what an endpoint has said out of the outcome of a try, where the event was erased since the try
+// began, or where no fence of a listener shows an erasure.
 func (s *deliveryLog) withoutErased(ctx context.Context, l *listener, j job, o outcome) (outcome, error) {
 	if o.try.Error == "" && o.try.Response == "" || o.over {
 		return o, nil

@@ -94,8 +94,9 @@ func CloudEvent(source string, ev *j17.Event) []byte {
 		CorrelationID   string          `json:"correlationid,omitempty"`
 		Data            json.RawMessage `json:"data"`
 	}{
-		SpecVersion: "1.0", ID: ev.StreamID.String(), Source: source, Type: ev.Key.Type + "." + ev.Type, Subject: ev.Key.String(),
-		Time: time.Unix(ev.Timestamp, 0).UTC(), DataContentType: "application/json",
+		SpecVersion: "1.0", ID: ev.StreamID.String(), Source: source, Type: ev.Key.Type + "." + ev.Type,
+		Subject: ev.Key.String(),
+		Time:    time.Unix(ev.Timestamp, 0).UTC(), DataContentType: "application/json",
 		Actor: agentText(meta.Actor), Target: agentText(meta.Target), CorrelationID: meta.CorrelationID, Data: ev.Data,
 	}
 	var b strings.Builder
@@ -117,7 +118,8 @@ func agentText(a *j17.Agent) string {
 // maxExcerpt is how many bytes of a request and of an answer the log shows.
 const maxExcerpt = outbound.MaxAnswer
 
-// excerpt makes text of the beginning of a body, without the secrets that it repeats, nor what of one the end of the excerpt has left.
+// excerpt makes text of the beginning of a body, without the secrets that it repeats, nor what of one the end of the
+// excerpt has left.
 func excerpt(body []byte, secrets ...string) string {
 	whole := len(body) < maxExcerpt
 	text := string(body[:min(len(body), maxExcerpt)])
@@ -181,8 +183,8 @@ const (
 // unitsPerEvent is what it costs to look at an event, beside its bytes and the condition of the listener.
 const unitsPerEvent = 40
 
-// matcher returns what selects the events of a listener, at the cost of a budget: its error is that of the budget, which has ended. It
-// is for one goroutine.
+// matcher returns what selects the events of a listener, at the cost of a budget: its error is that of the budget,
+// which has ended. It is for one goroutine.
 func matcher(l *spec.Listener, b *work.Budget) func(*j17.Event) (selected bool, err error) {
 	var (
 		env *tick.Env
@@ -204,7 +206,8 @@ func matcher(l *spec.Listener, b *work.Budget) func(*j17.Event) (selected bool, 
 		}
 		own.Renew(conditionWork)
 		env.Renew(&tick.Event{
-			Key: ev.Key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata),
+			Key: ev.Key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data),
+			Metadata: tick.Raw(ev.Metadata),
 		})
 		selected := holds(l.Condition, env)
 		if !b.Spend(int(own.Spent())) {

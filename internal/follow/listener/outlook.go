@@ -41,8 +41,8 @@ func (s *Service) Progress(ctx context.Context, t j17.Tenant, limit int) ([]Prog
 	return all, nil
 }
 
-// EachFailed passes the deliveries of an environment that were given up, the newest first, until do reports false. Each is charged to the
-// budget, whose error it returns when that is used up.
+// EachFailed passes the deliveries of an environment that were given up, the newest first, until do reports false. Each
+// is charged to the budget, whose error it returns when that is used up.
 func (s *Service) EachFailed(ctx context.Context, t j17.Tenant, b *work.Budget, do func(*Delivery) bool) error {
 	err := s.log.each(ctx, t, Filter{Status: Failed}, b, func(d *delivery) bool {
 		if d.Status != Failed {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestAPanicOfATry lets what sends messages panic, on the goroutine of a try: the delivery is tried again, as one whose process has ended, and
-// others go on meanwhile.
+// TestAPanicOfATry lets what sends messages panic, on the goroutine of a try: the delivery is tried again, as one whose
+// process has ended, and others go on meanwhile.
 func TestAPanicOfATry(t *testing.T) {
 	inBubble(t, `{"hook": {"url": "https://example.com/orders", "events": ["order.*"]}}`, func(t *testing.T, h *house) {
 		t.Helper()

@@ -8,22 +8,22 @@ import (
 	"j17"
 )
 
-// What is under way at once. A listener whose endpoint is slow fills its own room and nobody else's, and so does a tenant with many of
-// them: where more than half of the room of all is taken, a listener that has a try under way gets no further one, nor does a tenant that
-// has maxRunningCrowded of them.
+// What is under way at once. A listener whose endpoint is slow fills its own room and nobody else's, and so does a
+// tenant with many of them: where more than half of the room of all is taken, a listener that has a try under way gets
+// no further one, nor does a tenant that has maxRunningCrowded of them.
 const (
 	// maxRunning is the number of tries under way, of one tenant maxRunningTenant, of one listener maxRunningEach.
 	maxRunning        = 1024
 	maxRunningTenant  = maxRunning / 4
 	maxRunningCrowded = maxRunning / 16
 	maxRunningEach    = 16
-	// maxWindow is the number of deliveries of a listener that have been made ready or are under way, wideWindow that of one whose
-	// endpoint answers within quickPace on average: many of these share a commit.
+	// maxWindow is the number of deliveries of a listener that have been made ready or are under way, wideWindow that
+	// of one whose endpoint answers within quickPace on average: many of these share a commit.
 	maxWindow  = 48
 	wideWindow = 256
 	quickPace  = 50 * time.Millisecond
-	// maxLanes is the number of aggregates of which a listener may have deliveries that are not over, those that wait for their next
-	// try included: beyond it no further events are read for it.
+	// maxLanes is the number of aggregates of which a listener may have deliveries that are not over, those that wait
+	// for their next try included: beyond it no further events are read for it.
 	maxLanes = 1000
 )
 
@@ -53,7 +53,8 @@ type share struct {
 	// lines counts those of its listeners: the share is forgotten when there are none.
 	lines   int
 	running int
-	// held are the lines with jobs that found no room, in the order of their turns; queued reports that the tenant waits for its own.
+	// held are the lines with jobs that found no room, in the order of their turns; queued reports that the tenant
+	// waits for its own.
 	held   []*line
 	queued bool
 }
@@ -75,8 +76,8 @@ type line struct {
 	lanes int
 	// pace is how long tries take on average; 0 while that is not known.
 	pace time.Duration
-	// decide is held exclusively by code that makes lanes while it looks at the present ones, and shared by code that ends them: then neither
-	// makes the other's decision void over and over.
+	// decide is held exclusively by code that makes lanes while it looks at the present ones, and shared by code that
+	// ends them: then neither makes the other's decision void over and over.
 	decide sync.RWMutex
 }
 
@@ -176,8 +177,8 @@ func (p *pool) count(l *line, n int) {
 	}
 }
 
-// submit begins a job of a listener as soon as there is room for it. Jobs of a listener begin in their order. It reports false where no job is
-// begun any longer.
+// submit begins a job of a listener as soon as there is room for it. Jobs of a listener begin in their order. It
+// reports false where no job is begun any longer.
 func (p *pool) submit(l *line, job func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -263,8 +264,8 @@ func (p *pool) end(l *line) {
 	p.changed.Broadcast()
 }
 
-// looksAtOnce bounds the tenants that are looked at when a try has ended. Those that find no room have tries under way themselves, the
-// end of which lets the next ones be looked at.
+// looksAtOnce bounds the tenants that are looked at when a try has ended. Those that find no room have tries under way
+// themselves, the end of which lets the next ones be looked at.
 const looksAtOnce = 64
 
 // serve begins what has waited longest: the tenants take turns, and the listeners of each. The caller holds mu.
@@ -298,7 +299,8 @@ func (p *pool) sated(l *line) bool {
 	return true
 }
 
-// close lets no further jobs begin, and returns those that have not. It waits until those under way have ended or ctx has.
+// close lets no further jobs begin, and returns those that have not. It waits until those under way have ended or ctx
+// has.
 func (p *pool) close(ctx context.Context) (left []func()) {
 	stop := context.AfterFunc(ctx, p.look)
 	defer stop()
@@ -342,8 +344,8 @@ func (p *pool) inFlight() int {
 	return p.running
 }
 
-// enter begins a try of a listener that is not submitted, if there is room for it. Else it returns after which pause to ask again, which is
-// longer the more have asked in vain, and 0 where the try may be submitted.
+// enter begins a try of a listener that is not submitted, if there is room for it. Else it returns after which pause to
+// ask again, which is longer the more have asked in vain, and 0 where the try may be submitted.
 func (p *pool) enter(l *line) (after time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -374,8 +376,8 @@ func (p *pool) exit(l *line) {
 	p.end(l)
 }
 
-// awaitRoom reports whether a listener has much room. It waits for it for the moment that a quick endpoint takes, and for a slow one not
-// at all.
+// awaitRoom reports whether a listener has much room. It waits for it for the moment that a quick endpoint takes, and
+// for a slow one not at all.
 func (p *pool) awaitRoom(ctx context.Context, l *line) bool {
 	const moment = time.Second
 	waiting, cancel := context.WithTimeout(ctx, moment)

@@ -54,8 +54,8 @@ func (c *crowd) end(t j17.Tenant, n int) (ended int) {
 	return ended
 }
 
-// TestNoTenantTakesAllTries lets tenants with many slow listeners take what they can: there is room for others, who take turns, and all
-// that waits has its turn in the end.
+// TestNoTenantTakesAllTries lets tenants with many slow listeners take what they can: there is room for others, who
+// take turns, and all that waits has its turn in the end.
 func TestNoTenantTakesAllTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{p: newPool(), under: map[j17.Tenant][]chan struct{}{}}
@@ -70,7 +70,9 @@ func TestNoTenantTakesAllTries(t *testing.T) {
 
 		// One alone, a second one, and those that come when half of the room is taken.
 		var tenants []j17.Tenant
-		for n, want := range []int{maxRunningTenant, maxRunningTenant, maxRunningCrowded, maxRunningCrowded, maxRunningCrowded} {
+		for n, want := range []int{
+			maxRunningTenant, maxRunningTenant, maxRunningCrowded, maxRunningCrowded, maxRunningCrowded,
+		} {
 			tenant := j17.Tenant(fmt.Sprintf("greedy%d/prod", n))
 			tenants = append(tenants, tenant)
 			if greedy(tenant); c.running(tenant) != want {

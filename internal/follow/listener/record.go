@@ -14,15 +14,16 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The side spaces of an environment. A track is a row of deliveries that are made one after the other for each aggregate: what
-// happens ("<listener>/"), a replay of it ("<listener>/<replay>"), or a single delivery that is sent again
-// ("<listener>/<delivery>").
+// The side spaces of an environment. A track is a row of deliveries that are made one after the other for each
+// aggregate: what happens ("<listener>/"), a replay of it ("<listener>/<replay>"), or a single delivery that is sent
+// again ("<listener>/<delivery>").
 const (
 	// stateSpace has the state of each listener by its name.
 	stateSpace store.Space = "listener.states"
-	// laneSpace has the delivery under way of each aggregate that has one, under "<track>/<key>": the id of the delivery. It is due
-	// for its next try; while a try is under way it is due when the process that makes it must have failed. It is not due while its listener
-	// is paused. One without an id is where the next of many events that wait is looked for: it is due when that goes on.
+	// laneSpace has the delivery under way of each aggregate that has one, under "<track>/<key>": the id of the
+	// delivery. It is due for its next try; while a try is under way it is due when the process that makes it must have
+	// failed. It is not due while its listener is paused. One without an id is where the next of many events that wait
+	// is looked for: it is due when that goes on.
 	laneSpace store.Space = "listener.lanes"
 	// behindSpace tells what waits behind a lane, under the same key.
 	behindSpace store.Space = "listener.behind"
@@ -30,10 +31,11 @@ const (
 	deliverySpace store.Space = "listener.deliveries"
 	// listSpace has an item without a value for each delivery that is over, under "<listener>/<status>/<order>".
 	listSpace store.Space = "listener.lists"
-	// logSpace has the tries of each delivery under "<key>/<order>": what endpoints have answered may hold data of the event.
+	// logSpace has the tries of each delivery under "<key>/<order>": what endpoints have answered may hold data of the
+	// event.
 	logSpace store.Space = "listener.logs"
-	// failedSpace has the ids of deliveries that have failed, under "<listener>/<position of the event>", until the event is
-	// delivered after all.
+	// failedSpace has the ids of deliveries that have failed, under "<listener>/<position of the event>", until the
+	// event is delivered after all.
 	failedSpace store.Space = "listener.failed"
 	// eventSpace has the ids of deliveries behind the positions of their events.
 	eventSpace store.Space = "listener.events"
@@ -45,7 +47,10 @@ const (
 
 // spaces returns the side spaces of deliveries.
 func spaces() []store.Space {
-	return []store.Space{stateSpace, laneSpace, behindSpace, deliverySpace, listSpace, logSpace, failedSpace, eventSpace, replaySpace, noticeSpace}
+	return []store.Space{
+		stateSpace, laneSpace, behindSpace, deliverySpace, listSpace, logSpace, failedSpace, eventSpace, replaySpace,
+		noticeSpace,
+	}
 }
 
 // Status is that of a listener.
@@ -75,8 +80,8 @@ func (s *state) fence(name string) store.Fence {
 	return store.Fence{Space: stateSpace, Key: name, Rev: s.rev}
 }
 
-// withoutSecrets returns what anybody may see of a state, nil for nothing: a backup that is not encrypted has only that. A listener that was
-// restored from one gets a new secret.
+// withoutSecrets returns what anybody may see of a state, nil for nothing: a backup that is not encrypted has only
+// that. A listener that was restored from one gets a new secret.
 func withoutSecrets(value []byte) []byte {
 	st, err := decode[state](stateSpace, &store.Item{Value: value})
 	if err != nil {
@@ -167,7 +172,8 @@ func (d *delivery) parsedKey() j17.Key {
 
 // behind tells what of an aggregate waits for the delivery under way.
 type behind struct {
-	// Last is the version of the last event that waits; those that the listener selects after the delivery's own wait too.
+	// Last is the version of the last event that waits; those that the listener selects after the delivery's own wait
+	// too.
 	Last uint64 `json:"last,omitempty"`
 	// From is the first version that was not looked at yet, 0 where that is the one after the delivery's own.
 	From uint64 `json:"from,omitempty"`
@@ -239,7 +245,9 @@ func on(rev uint64, s store.Side) store.Side {
 }
 
 // read reads an item. It returns store.ErrNotFound as it is.
-func read[T any](ctx context.Context, st store.Sides, t j17.Tenant, space store.Space, key string) (v T, rev uint64, err error) {
+func read[T any](
+	ctx context.Context, st store.Sides, t j17.Tenant, space store.Space, key string,
+) (v T, rev uint64, err error) {
 	it, err := st.Get(ctx, t, space, key)
 	if err != nil {
 		return v, 0, err
@@ -255,8 +263,8 @@ func decode[T any](space store.Space, it *store.Item) (v T, err error) {
 	return v, nil
 }
 
-// overtaken reports whether a write was refused for a condition on one of the spaces of this package: what it was decided with has
-// changed.
+// overtaken reports whether a write was refused for a condition on one of the spaces of this package: what it was
+// decided with has changed.
 func overtaken(err error) bool {
 	conflict, ok := errors.AsType[*store.SideConflict](err)
 	return ok && slices.Contains(spaces(), conflict.Space)

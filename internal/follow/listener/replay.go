@@ -26,7 +26,8 @@ const (
 	maxReplays = 10
 	// countWork bounds what it may cost to count them.
 	countWork = 32 * work.Command
-	// pageOf is how many events of a replay are looked at in one go, pageBytes how many bytes of them are delivered in one go.
+	// pageOf is how many events of a replay are looked at in one go, pageBytes how many bytes of them are delivered in
+	// one go.
 	pageOf    = 1000
 	pageBytes = 1 << 20
 )
@@ -43,8 +44,8 @@ func (s *Service) CountReplay(ctx context.Context, t j17.Tenant, name string, r 
 	return s.source.countReplay(ctx, l, r)
 }
 
-// Replay delivers events again, each by a new delivery, in their order. It returns how many there are. It is a *j17.Error of
-// CodeConflict where the listener is not active, or has enough replays under way.
+// Replay delivers events again, each by a new delivery, in their order. It returns how many there are. It is a
+// *j17.Error of CodeConflict where the listener is not active, or has enough replays under way.
 func (s *Service) Replay(ctx context.Context, t j17.Tenant, name string, r Replay) (n int, err error) {
 	l, err := s.known(ctx, t, name)
 	if err != nil {
@@ -79,9 +80,11 @@ func mustBeActive(l *listener) error {
 	return nil
 }
 
-// nextPage returns the events that a replay tells next, and how far it has looked for them: as many as may be in memory at a time, and as
-// are found at the cost of a page.
-func (s *Service) nextPage(ctx context.Context, l *listener, r replay) (events []*j17.Event, at j17.StreamID, err error) {
+// nextPage returns the events that a replay tells next, and how far it has looked for them: as many as may be in memory
+// at a time, and as are found at the cost of a page.
+func (s *Service) nextPage(
+	ctx context.Context, l *listener, r replay,
+) (events []*j17.Event, at j17.StreamID, err error) {
 	b, done := s.budget(ctx, l.tenant)
 	defer done()
 	size := 0

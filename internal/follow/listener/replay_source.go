@@ -29,11 +29,12 @@ func (s *replaySource) countReplay(ctx context.Context, l *listener, r Replay) (
 	return n, failure(err)
 }
 
-// replayed hands what a replay delivers next to do, until that reports false, having looked at up to limit events: the event or, where only
-// failed deliveries are repeated, the delivery of it. It returns how far it has looked: after an error, which may be that of the budget, up to
-// what it is about.
+// replayed hands what a replay delivers next to do, until that reports false, having looked at up to limit events: the
+// event or, where only failed deliveries are repeated, the delivery of it. It returns how far it has looked: after an
+// error, which may be that of the budget, up to what it is about.
 func (s *replaySource) replayed(
-	ctx context.Context, l *listener, r replay, limit int, b *work.Budget, do func(*j17.Event, *delivery) (more bool, err error),
+	ctx context.Context, l *listener, r replay, limit int, b *work.Budget,
+	do func(*j17.Event, *delivery) (more bool, err error),
 ) (at j17.StreamID, err error) {
 	if r.OnlyFailed {
 		return s.replayedFailures(ctx, l, r, limit, b, do)
@@ -69,10 +70,13 @@ func (s *replaySource) replayed(
 
 // replayedFailures is replayed for what has failed.
 func (s *replaySource) replayedFailures(
-	ctx context.Context, l *listener, r replay, limit int, b *work.Budget, do func(*j17.Event, *delivery) (more bool, err error),
+	ctx context.Context, l *listener, r replay, limit int, b *work.Budget,
+	do func(*j17.Event, *delivery) (more bool, err error),
 ) (at j17.StreamID, err error) {
 	prefix := l.name + "/"
-	keys := store.Range{From: prefix + place(r.After), To: prefix + place(r.Until.Next())}.After(prefix + place(r.After))
+	keys := store.Range{From: prefix + place(r.After), To: prefix + place(r.Until.Next())}.After(
+		prefix + place(r.After),
+	)
 	at = r.After
 	for looked := 0; looked < limit; {
 		page := min(limit-looked, pageOf)

@@ -10,7 +10,8 @@ import (
 	"j17/internal/follow/listener"
 )
 
-// TestAReplayWithoutRoomHoldsUpNoOther begins replays of slow listeners, which have no room for them, and then one of a quick listener.
+// TestAReplayWithoutRoomHoldsUpNoOther begins replays of slow listeners, which have no room for them, and then one of a
+// quick listener.
 func TestAReplayWithoutRoomHoldsUpNoOther(t *testing.T) {
 	var listeners []string
 	for _, name := range []string{"slow1", "slow2", "slow3", "slow4", "quick"} {

@@ -28,9 +28,9 @@ func (h *house) dueNow() int {
 	return len(items)
 }
 
-// TestAStopGivesBackWhatItTook stops a service while a try is under way that ends well, so that the next event of its aggregate is made ready
-// when nothing is begun any longer; while another takes longer than the service waits, and others wait for their turn. Nobody has to wait for
-// a lease afterwards.
+// TestAStopGivesBackWhatItTook stops a service while a try is under way that ends well, so that the next event of its
+// aggregate is made ready when nothing is begun any longer; while another takes longer than the service waits, and
+// others wait for their turn. Nobody has to wait for a lease afterwards.
 func TestAStopGivesBackWhatItTook(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()
@@ -65,8 +65,9 @@ func TestAStopGivesBackWhatItTook(t *testing.T) {
 	})
 }
 
-// TestAKillLeavesNoLease cuts a process off while tries are under way, a second one among them, and pages of a replay. When the claims were
-// given back all of it goes on at once, in order; what waits for its next try waits for it, and no longer.
+// TestAKillLeavesNoLease cuts a process off while tries are under way, a second one among them, and pages of a replay.
+// When the claims were given back all of it goes on at once, in order; what waits for its next try waits for it, and no
+// longer.
 func TestAKillLeavesNoLease(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()
@@ -125,7 +126,8 @@ func TestAKillLeavesNoLease(t *testing.T) {
 	})
 }
 
-// TestAKillLeavesReplaysGoingOn cuts a process off in the middle of a replay, which goes on at once when the claims were given back.
+// TestAKillLeavesReplaysGoingOn cuts a process off in the middle of a replay, which goes on at once when the claims
+// were given back.
 func TestAKillLeavesReplaysGoingOn(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()

@@ -8,8 +8,9 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// TestWhatIsNotRestoredIsNotGone starts again while the spec of the environment is not there for a minute, with a delivery that is to be
-// tried again, events that wait behind it, and events that nobody has looked at. All of it is told when the spec is there.
+// TestWhatIsNotRestoredIsNotGone starts again while the spec of the environment is not there for a minute, with a
+// delivery that is to be tried again, events that wait behind it, and events that nobody has looked at. All of it is
+// told when the spec is there.
 func TestWhatIsNotRestoredIsNotGone(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()
@@ -44,8 +45,8 @@ func TestWhatIsNotRestoredIsNotGone(t *testing.T) {
 	})
 }
 
-// TestASpecThatIsAwayIsNoListenerThatIsGone takes the spec of an environment away during a try, as on a server that an environment leaves and comes
-// back to: the delivery has not failed, and nothing that waits behind it is lost.
+// TestASpecThatIsAwayIsNoListenerThatIsGone takes the spec of an environment away during a try, as on a server that an
+// environment leaves and comes back to: the delivery has not failed, and nothing that waits behind it is lost.
 func TestASpecThatIsAwayIsNoListenerThatIsGone(t *testing.T) {
 	for _, answer := range []int{500, 200} {
 		inBubble(t, hook, func(t *testing.T, h *house) {

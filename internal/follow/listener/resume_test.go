@@ -77,8 +77,8 @@ func (m *meeting) Write(ctx context.Context, t j17.Tenant, sides []store.Side, f
 	return m.Store.Write(ctx, t, sides, fences...)
 }
 
-// TestResumeMeetsATry pauses a listener while a try is under way, and resumes it at the moment at which the try ends: the delivery does
-// not stay aside, where it would hold up its aggregate for good.
+// TestResumeMeetsATry pauses a listener while a try is under way, and resumes it at the moment at which the try ends:
+// the delivery does not stay aside, where it would hold up its aggregate for good.
 func TestResumeMeetsATry(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()
@@ -114,8 +114,8 @@ func TestResumeMeetsATry(t *testing.T) {
 // endOf lets time go by in which something ends.
 func (h *house) endOf(d time.Duration) { _ = clock.System{}.Wait(h.tb.Context(), time.Now().Add(d)) }
 
-// TestRemovedWhilePaused removes a paused listener for which a delivery waits, and the server ends before all of it has come to pass: the
-// next start makes up for it.
+// TestRemovedWhilePaused removes a paused listener for which a delivery waits, and the server ends before all of it has
+// come to pass: the next start makes up for it.
 func TestRemovedWhilePaused(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()
@@ -143,8 +143,8 @@ func TestRemovedWhilePaused(t *testing.T) {
 	})
 }
 
-// TestRetryMeetsTheNextDelivery asks for another try of a delivery that is over by the time its place is looked at: what has its place by
-// then keeps it.
+// TestRetryMeetsTheNextDelivery asks for another try of a delivery that is over by the time its place is looked at:
+// what has its place by then keeps it.
 func TestRetryMeetsTheNextDelivery(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()
@@ -177,8 +177,8 @@ func TestRetryMeetsTheNextDelivery(t *testing.T) {
 	})
 }
 
-// TestRetryMeetsAnErasure asks for another try of a delivery that is erased once it was looked up: what the endpoint has said of it does
-// not come back.
+// TestRetryMeetsAnErasure asks for another try of a delivery that is erased once it was looked up: what the endpoint
+// has said of it does not come back.
 func TestRetryMeetsAnErasure(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()
@@ -207,7 +207,8 @@ func TestRetryMeetsAnErasure(t *testing.T) {
 	})
 }
 
-// TestRetryUnderARetry asks for another try of a delivery whose try was asked for before and is under way: it is made once.
+// TestRetryUnderARetry asks for another try of a delivery whose try was asked for before and is under way: it is made
+// once.
 func TestRetryUnderARetry(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()

@@ -12,8 +12,8 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// Trigger sends a listener a made-up event of the first of its patterns, once, and stores nothing. It is a *j17.Error of CodeNotFound
-// where there is no such listener. Whether it is active does not matter.
+// Trigger sends a listener a made-up event of the first of its patterns, once, and stores nothing. It is a *j17.Error
+// of CodeNotFound where there is no such listener. Whether it is active does not matter.
 func (s *Service) Trigger(ctx context.Context, t j17.Tenant, name string) (Delivery, Try, error) {
 	l, err := s.known(ctx, t, name)
 	if err != nil {
@@ -38,7 +38,8 @@ func (s *Service) Trigger(ctx context.Context, t j17.Tenant, name string) (Deliv
 		d.Status = Delivered
 	}
 	return d.shown(), Try{
-		At: now, Status: o.try.Status, Millis: o.try.Millis, Error: o.try.Error, Request: excerpt(m.Body, secrets...), Response: o.try.Response,
+		At: now, Status: o.try.Status, Millis: o.try.Millis, Error: o.try.Error, Request: excerpt(m.Body, secrets...),
+		Response: o.try.Response,
 	}, nil
 }
 
@@ -58,7 +59,10 @@ func (s *Service) sample(c *spec.Compiled, patterns []spec.Pattern) (*j17.Event,
 		return nil, err
 	}
 	now := s.o.Clock.Now().Truncate(time.Second)
-	ev := &j17.Event{StreamID: j17.StreamID{Ms: now.UnixMilli()}, Key: j17.Key{Type: ex.AggregateType, ID: ex.ID}, Version: 1, Type: ex.EventType, Timestamp: now.Unix()}
+	ev := &j17.Event{
+		StreamID: j17.StreamID{Ms: now.UnixMilli()}, Key: j17.Key{Type: ex.AggregateType, ID: ex.ID}, Version: 1,
+		Type: ex.EventType, Timestamp: now.Unix(),
+	}
 	raw, layout := j17.AppendEvent(nil, ev.StreamID, ev.Key, ev.Type, []byte(ex.Data.String()), meta, ev.Timestamp)
 	ev.Raw, ev.Data, ev.Metadata = raw, layout.DataOf(raw), layout.MetadataOf(raw)
 	return ev, nil

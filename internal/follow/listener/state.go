@@ -16,8 +16,8 @@ import (
 // stateStore has the states of listeners, and makes due what waits for them.
 type stateStore struct{ o *Options }
 
-// stateOf returns the state of a listener and its revision, store.ErrNotFound where there is none. One that was sealed with the key of another data
-// folder is that of a listener whose secret is not known.
+// stateOf returns the state of a listener and its revision, store.ErrNotFound where there is none. One that was sealed
+// with the key of another data folder is that of a listener whose secret is not known.
 func (s *stateStore) stateOf(ctx context.Context, t j17.Tenant, name string) (state, uint64, error) {
 	it, err := s.o.Store.Get(ctx, t, stateSpace, name)
 	if errors.Is(err, store.ErrSealed) {
@@ -30,10 +30,11 @@ func (s *stateStore) stateOf(ctx context.Context, t j17.Tenant, name string) (st
 	return st, it.Rev, err
 }
 
-// change changes the state of a listener until it is what change wants, which reports whether there is something to do. More are
-// writes of the same commit, and what they rest on, by the status before.
+// change changes the state of a listener until it is what change wants, which reports whether there is something to do.
+// More are writes of the same commit, and what they rest on, by the status before.
 func (s *stateStore) change(
-	ctx context.Context, t j17.Tenant, name string, change func(*state) bool, more ...func(before Status) ([]store.Side, []store.Fence, error),
+	ctx context.Context, t j17.Tenant, name string, change func(*state) bool,
+	more ...func(before Status) ([]store.Side, []store.Fence, error),
 ) error {
 	for range maxTries {
 		st, rev, err := s.stateOf(ctx, t, name)
@@ -65,7 +66,9 @@ func (s *stateStore) change(
 func (s *stateStore) ensure(ctx context.Context, t j17.Tenant, name string) error {
 	_, _, err := s.stateOf(ctx, t, name)
 	if errors.Is(err, store.ErrNotFound) {
-		err = s.o.Store.Write(ctx, t, []store.Side{on(0, put(stateSpace, name, state{Status: Active, Secret: NewSecret()}, time.Time{}))})
+		err = s.o.Store.Write(ctx, t, []store.Side{
+			on(0, put(stateSpace, name, state{Status: Active, Secret: NewSecret()}, time.Time{})),
+		})
 		if overtaken(err) {
 			err = nil // somebody else was faster
 		}
@@ -99,10 +102,12 @@ func (s *stateStore) align(ctx context.Context, t j17.Tenant, name string) error
 	}
 }
 
-// endWaiting makes due what waits for a listener to go on, and for the next try: it ends, since the listener is gone. What is under way ends by itself.
+// endWaiting makes due what waits for a listener to go on, and for the next try: it ends, since the listener is gone.
+// What is under way ends by itself.
 func (s *stateStore) endWaiting(ctx context.Context, t j17.Tenant, name string) error {
 	// What tries under way come to is decided again, without the listener.
-	if err := s.change(ctx, t, name, func(*state) bool { return true }); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := s.change(ctx, t, name, func(*state) bool { return true }); err != nil &&
+		!errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	for range maxTries {
@@ -125,7 +130,10 @@ func (s *stateStore) endWaiting(ctx context.Context, t j17.Tenant, name string) 
 			}
 			d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, string(id))
 			if err == nil && d.Next.Equal(it.Due) {
-				sides = append(sides, store.Side{Op: store.Put, Space: laneSpace, Key: it.Key, Value: it.Value, Due: now, Cond: store.IfRev, Rev: it.Rev})
+				sides = append(sides, store.Side{
+					Op: store.Put, Space: laneSpace, Key: it.Key, Value: it.Value, Due: now, Cond: store.IfRev,
+					Rev: it.Rev,
+				})
 			}
 		}
 
@@ -146,9 +154,11 @@ func (s *stateStore) endWaiting(ctx context.Context, t j17.Tenant, name string) 
 	return errContended
 }
 
-// unpark returns the writes that make due again what has waited for a listener to go on. The fences hold as long as nothing else has
-// begun to wait: what was under way when the listener was stopped does so when it ends.
-func (s *stateStore) unpark(ctx context.Context, t j17.Tenant, name string) (sides []store.Side, fences []store.Fence, err error) {
+// unpark returns the writes that make due again what has waited for a listener to go on. The fences hold as long as
+// nothing else has begun to wait: what was under way when the listener was stopped does so when it ends.
+func (s *stateStore) unpark(
+	ctx context.Context, t j17.Tenant, name string,
+) (sides []store.Side, fences []store.Fence, err error) {
 	now := s.o.Clock.Now()
 	for _, space := range []store.Space{laneSpace, replaySpace} {
 		for keys := store.Prefix(name + "/"); ; {
@@ -160,7 +170,10 @@ func (s *stateStore) unpark(ctx context.Context, t j17.Tenant, name string) (sid
 			for _, it := range items {
 				keys = keys.After(it.Key)
 				if it.Due.IsZero() {
-					sides = append(sides, store.Side{Op: store.Put, Space: space, Key: it.Key, Value: it.Value, Due: now, Cond: store.IfRev, Rev: it.Rev})
+					sides = append(sides, store.Side{
+						Op: store.Put, Space: space, Key: it.Key, Value: it.Value, Due: now, Cond: store.IfRev,
+						Rev: it.Rev,
+					})
 				} else {
 					fences = append(fences, store.Fence{Space: space, Key: it.Key, Rev: it.Rev})
 				}

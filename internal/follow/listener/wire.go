@@ -21,8 +21,10 @@ func (l *Listener) Wire() wire.Listener {
 // Wire returns the delivery as people see it, without its log.
 func (d *Delivery) Wire() wire.Delivery {
 	out := wire.Delivery{
-		ID: d.ID, Listener: d.Listener, Status: string(d.Status), Attempts: d.Attempts, LastStatus: wire.OrNull(d.LastStatus), LastError: wire.OrNull(d.LastError),
-		Event: wire.EventOf{StreamID: d.StreamID.String(), Key: d.Key, Type: d.Type}, CreatedAt: d.Created.Truncate(time.Second),
+		ID: d.ID, Listener: d.Listener, Status: string(d.Status), Attempts: d.Attempts,
+		LastStatus: wire.OrNull(d.LastStatus), LastError: wire.OrNull(d.LastError),
+		Event:     wire.EventOf{StreamID: d.StreamID.String(), Key: d.Key, Type: d.Type},
+		CreatedAt: d.Created.Truncate(time.Second),
 	}
 	if !d.Next.IsZero() {
 		out.NextAttemptAt = new(d.Next.Truncate(time.Second))
@@ -33,6 +35,7 @@ func (d *Delivery) Wire() wire.Delivery {
 // Wire returns the try as people see it.
 func (t *Try) Wire() wire.DeliveryTry {
 	return wire.DeliveryTry{
-		At: t.At.Truncate(time.Second), Status: wire.OrNull(t.Status), Millis: t.Millis, Error: wire.OrNull(t.Error), Request: t.Request, Response: t.Response,
+		At: t.At.Truncate(time.Second), Status: wire.OrNull(t.Status), Millis: t.Millis, Error: wire.OrNull(t.Error),
+		Request: t.Request, Response: t.Response,
 	}
 }

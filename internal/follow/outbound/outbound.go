@@ -1,6 +1,6 @@
-// Package outbound sends signed requests to addresses that somebody else chose. A guard looks at each address after its name
-// was resolved, when the connection is made, so that no URL reaches into the machine or the networks around it. Redirects are
-// not followed, proxies of the environment are not used, and what comes back is bounded in size and time.
+// Package outbound sends signed requests to addresses that somebody else chose. A guard looks at each address after its
+// name was resolved, when the connection is made, so that no URL reaches into the machine or the networks around it.
+// Redirects are not followed, proxies of the environment are not used, and what comes back is bounded in size and time.
 package outbound
 
 import (
@@ -50,8 +50,8 @@ type Message struct {
 	Body        []byte
 	// Headers are added to those that every request has.
 	Headers map[string]string
-	// Keys sign the message, the present one first; none leave it unsigned. The header webhook-signature has a signature by
-	// each, X-J17-Signature, which is over the body alone, that by the first.
+	// Keys sign the message, the present one first; none leave it unsigned. The header webhook-signature has a
+	// signature by each, X-J17-Signature, which is over the body alone, that by the first.
 	Keys [][]byte
 }
 
@@ -66,7 +66,8 @@ type Answer struct {
 // MaxAnswer is how much of an answer is kept, in bytes.
 const MaxAnswer = 4 << 10
 
-// The other limits of an answer: its headers, and the rest of its body that is read so that the connection can be used again.
+// The other limits of an answer: its headers, and the rest of its body that is read so that the connection can be used
+// again.
 const (
 	maxHeaders = 64 << 10
 	maxDrained = 64 << 10
@@ -95,7 +96,8 @@ func New(o Options) *Sender {
 	s := &Sender{clock: o.Clock, timeout: o.Timeout, client: &http.Client{
 		Transport: &http.Transport{
 			DialContext: dialer.DialContext, ForceAttemptHTTP2: true, DisableCompression: true,
-			MaxResponseHeaderBytes: maxHeaders, MaxIdleConnsPerHost: maxIdleEach, MaxIdleConns: maxIdle, IdleConnTimeout: 30 * time.Second,
+			MaxResponseHeaderBytes: maxHeaders, MaxIdleConnsPerHost: maxIdleEach, MaxIdleConns: maxIdle,
+			IdleConnTimeout: 30 * time.Second,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -105,9 +107,9 @@ func New(o Options) *Sender {
 	return s
 }
 
-// Send sends a message once. It is an error if there is no answer or one whose status is not 2xx; the text of the error does not
-// repeat the URL, which may hold a secret. An address that the guard refuses gives an error that begins with "address not
-// allowed".
+// Send sends a message once. It is an error if there is no answer or one whose status is not 2xx; the text of the error
+// does not repeat the URL, which may hold a secret. An address that the guard refuses gives an error that begins with
+// "address not allowed".
 func (s *Sender) Send(ctx context.Context, m Message) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -152,7 +154,9 @@ func (s *Sender) request(ctx context.Context, m Message) (*http.Request, error) 
 	}
 	var signatures []string
 	for _, key := range m.Keys {
-		signatures = append(signatures, "v1,"+base64.StdEncoding.EncodeToString(sign(key, []byte(m.ID+"."+at+"."), m.Body)))
+		signatures = append(
+			signatures, "v1,"+base64.StdEncoding.EncodeToString(sign(key, []byte(m.ID+"."+at+"."), m.Body)),
+		)
 	}
 	r.Header.Set("Webhook-Signature", strings.Join(signatures, " "))
 	r.Header.Set("X-J17-Signature", "sha256="+hex.EncodeToString(sign(m.Keys[0], m.Body)))
@@ -168,8 +172,8 @@ func sign(key []byte, texts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// reason says why there is no answer, without the URL, and without addresses: those of the server and of its resolvers would disclose its
-// network.
+// reason says why there is no answer, without the URL, and without addresses: those of the server and of its resolvers
+// would disclose its network.
 func (s *Sender) reason(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, ErrAddress):

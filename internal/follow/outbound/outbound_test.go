@@ -54,7 +54,8 @@ func TestSend(t *testing.T) {
 	s := sender(outbound.Options{Private: true})
 	m := outbound.Message{
 		URL: h.URL + "/hook", ID: "dlv_1", ContentType: "application/json", Body: []byte(`{"n":1}`),
-		Headers: map[string]string{"X-Correlation-Id": "c", "Webhook-Id": "forged"}, Keys: [][]byte{[]byte("present"), []byte("previous")},
+		Headers: map[string]string{"X-Correlation-Id": "c", "Webhook-Id": "forged"},
+		Keys:    [][]byte{[]byte("present"), []byte("previous")},
 	}
 	if a, err := s.Send(t.Context(), m); err != nil || a.Status != http.StatusNoContent {
 		t.Fatal(a, err)
@@ -66,7 +67,8 @@ func TestSend(t *testing.T) {
 	}
 	signed := "dlv_1.1800000000." + h.body
 	for name, want := range map[string]string{
-		"Content-Type": "application/json", "Webhook-Id": "dlv_1", "Webhook-Timestamp": "1800000000", "X-Correlation-Id": "c", "User-Agent": "j17",
+		"Content-Type": "application/json", "Webhook-Id": "dlv_1", "Webhook-Timestamp": "1800000000",
+		"X-Correlation-Id": "c", "User-Agent": "j17",
 		"X-J17-Signature": "sha256=" + hex.EncodeToString(mac("present", h.body)),
 		"Webhook-Signature": "v1," + base64.StdEncoding.EncodeToString(mac("present", signed)) +
 			" v1," + base64.StdEncoding.EncodeToString(mac("previous", signed)),
@@ -79,13 +81,14 @@ func TestSend(t *testing.T) {
 		t.Errorf("%s %s: %s", h.got.Method, h.got.URL, h.body)
 	}
 	m.Keys = nil
-	if _, err := s.Send(t.Context(), m); err != nil || h.got.Header.Get("Webhook-Signature")+h.got.Header.Get("X-J17-Signature") != "" {
+	if _, err := s.Send(t.Context(), m); err != nil ||
+		h.got.Header.Get("Webhook-Signature")+h.got.Header.Get("X-J17-Signature") != "" {
 		t.Errorf("without a key: %v, %v", h.got.Header, err)
 	}
 }
 
-// TestGuard checks that nothing connects to what is not public, however the address is written, and that the receiver on this
-// machine hears nothing.
+// TestGuard checks that nothing connects to what is not public, however the address is written, and that the receiver
+// on this machine hears nothing.
 func TestGuard(t *testing.T) {
 	h := listen(t)
 	_, port, err := net.SplitHostPort(h.Listener.Addr().String())
@@ -94,14 +97,16 @@ func TestGuard(t *testing.T) {
 	}
 	s := sender(outbound.Options{})
 	for _, host := range []string{
-		"127.0.0.1", "localhost", "127.1.2.3", "0.0.0.0", "[::]", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:127.0.0.1]", "2130706433", "0x7f000001", "0177.0.0.1",
+		"127.0.0.1", "localhost", "127.1.2.3", "0.0.0.0", "[::]", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]",
+		"[0:0:0:0:0:ffff:127.0.0.1]", "2130706433", "0x7f000001", "0177.0.0.1",
 		"127.1", "[::127.0.0.1]", "[64:ff9b::127.0.0.1]", "[2002:7f00:1::]", "[fe80::1%25lo]",
 	} {
 		a, err := s.Send(t.Context(), outbound.Message{URL: "http://" + host + ":" + port + "/"})
 		if err == nil || a.Status != 0 {
 			t.Errorf("%s: %+v, %v", host, a, err)
 		}
-		resolves := !strings.HasPrefix(host, "2130") && !strings.HasPrefix(host, "0") && host != "127.1" || host == "0.0.0.0"
+		resolves := !strings.HasPrefix(host, "2130") && !strings.HasPrefix(host, "0") && host != "127.1" ||
+			host == "0.0.0.0"
 		if resolves && !strings.HasPrefix(err.Error(), "address not allowed") {
 			t.Errorf("%s: %v", host, err)
 		}
@@ -123,7 +128,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 	for _, status := range []int{400, 410, 500, 503} {
 		h.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
-		if a, err := s.Send(t.Context(), outbound.Message{URL: h.URL}); err == nil || a.Status != status || !strings.Contains(err.Error(), fmt.Sprint(status)) {
+		if a, err := s.Send(t.Context(), outbound.Message{URL: h.URL}); err == nil || a.Status != status ||
+			!strings.Contains(err.Error(), fmt.Sprint(status)) {
 			t.Errorf("%d: %+v, %v", status, a, err)
 		}
 	}
@@ -138,7 +144,9 @@ func TestProxiesAreNotUsed(t *testing.T) {
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
 		t.Setenv(name, proxy.URL)
 	}
-	_, err := sender(outbound.Options{Private: true}).Send(t.Context(), outbound.Message{URL: "http://nowhere.invalid/"})
+	_, err := sender(outbound.Options{Private: true}).Send(t.Context(), outbound.Message{
+		URL: "http://nowhere.invalid/",
+	})
 	if err == nil || proxy.calls.Load() != 0 {
 		t.Errorf("%v, %d requests at the proxy", err, proxy.calls.Load())
 	}
@@ -170,7 +178,8 @@ func TestAnswersAreBounded(t *testing.T) {
 	// Silence ends by the timeout, or with the context.
 	h.answer = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	quick := sender(outbound.Options{Private: true, Timeout: time.Millisecond})
-	if _, err := quick.Send(t.Context(), outbound.Message{URL: h.URL}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "within 1ms") {
+	if _, err := quick.Send(t.Context(), outbound.Message{URL: h.URL}); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "within 1ms") {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -185,7 +194,10 @@ func TestErrorsDoNotRepeatURLs(t *testing.T) {
 	h := listen(t)
 	h.Close()
 	s := sender(outbound.Options{Private: true})
-	for _, url := range []string{h.URL + "/hush", "http://\x00hush", "nonsense://hush", "hush", "https:///hush", "ftp://example.com/hush", "http://nowhere.invalid/hush?hush"} {
+	for _, url := range []string{
+		h.URL + "/hush", "http://\x00hush", "nonsense://hush", "hush", "https:///hush", "ftp://example.com/hush",
+		"http://nowhere.invalid/hush?hush",
+	} {
 		a, err := s.Send(t.Context(), outbound.Message{URL: url})
 		if err == nil || a.Status != 0 || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%q: %+v, %v", url, a, err)
@@ -193,8 +205,9 @@ func TestErrorsDoNotRepeatURLs(t *testing.T) {
 	}
 }
 
-// TestErrorsDoNotTellAddresses sends to a port where nobody listens, to a receiver that breaks off before and within its answer, one that
-// speaks another protocol, and to names that cannot be looked up. No error names an address: the server's own would be among them.
+// TestErrorsDoNotTellAddresses sends to a port where nobody listens, to a receiver that breaks off before and within
+// its answer, one that speaks another protocol, and to names that cannot be looked up. No error names an address: the
+// server's own would be among them.
 func TestErrorsDoNotTellAddresses(t *testing.T) {
 	closed := listen(t)
 	closed.Close()
@@ -222,7 +235,8 @@ func TestErrorsDoNotTellAddresses(t *testing.T) {
 			t.Errorf("%s: %+v, %v", url, a, err)
 			continue
 		}
-		if strings.Contains(err.Error(), "127.0.0.1") || strings.Contains(err.Error(), ":53") || strings.Contains(err.Error(), "->") {
+		if strings.Contains(err.Error(), "127.0.0.1") || strings.Contains(err.Error(), ":53") ||
+			strings.Contains(err.Error(), "->") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}

@@ -18,14 +18,15 @@ import (
 
 // room is how many more sagas of an environment may begin to run.
 type room struct {
-	// free is how many there are now, bound how many of the environment may run in all, with those of the instance's others.
+	// free is how many there are now, bound how many of the environment may run in all, with those of the instance's
+	// others.
 	free, bound int64
 	// queued reports that some wait already.
 	queued bool
 }
 
-// room looks how many more sagas may run. Those of the environment itself are counted exactly, by the bound of take; those of the
-// instance's others as they are now.
+// room looks how many more sagas may run. Those of the environment itself are counted exactly, by the bound of take;
+// those of the instance's others as they are now.
 func (s *Service) room(ctx context.Context, t j17.Tenant) (*room, error) {
 	r := &room{bound: s.most}
 	for _, other := range t.Siblings() {
@@ -45,9 +46,12 @@ func (s *Service) room(ctx context.Context, t j17.Tenant) (*room, error) {
 	return r, err
 }
 
-// take counts sagas that begin to run, of which there may be bound. It fails where there is no room for them any longer.
+// take counts sagas that begin to run, of which there may be bound. It fails where there is no room for them any
+// longer.
 func take(n, bound int64) store.Side {
-	return store.Side{Op: store.Add, Space: countSpace, Key: runningKey, Value: strconv.AppendInt(nil, n, 10), Most: bound}
+	return store.Side{
+		Op: store.Add, Space: countSpace, Key: runningKey, Value: strconv.AppendInt(nil, n, 10), Most: bound,
+	}
 }
 
 // running returns the number of an environment's running sagas.
@@ -60,7 +64,8 @@ func wake(due time.Time) store.Side {
 	return store.Side{Op: store.Put, Space: admissionSpace, Key: admissionKey, Due: due}
 }
 
-// tell wakes the queues of the instance's other environments. What is lost of it is made up for by what admissionPause says.
+// tell wakes the queues of the instance's other environments. What is lost of it is made up for by what admissionPause
+// says.
 func (s *Service) tell(ctx context.Context, t j17.Tenant) {
 	for _, other := range t.Siblings() {
 		next, err := s.get(ctx, other, admissionSpace, admissionKey)
@@ -73,14 +78,16 @@ func (s *Service) tell(ctx context.Context, t j17.Tenant) {
 }
 
 const (
-	// admissionPause is how long queued sagas wait at most before somebody looks after them who was not told that there is room.
+	// admissionPause is how long queued sagas wait at most before somebody looks after them who was not told that there
+	// is room.
 	admissionPause = 10 * time.Minute
 	// admitted is how many sagas start in one commit, moved how many are put in order in one.
 	admitted = 100
 	moved    = 500
 )
 
-// admit starts queued sagas as far as there is room, in the order of their triggers. Each starts in the commit of its first event.
+// admit starts queued sagas as far as there is room, in the order of their triggers. Each starts in the commit of its
+// first event.
 func (s *Service) admit(ctx context.Context, c *worker.Claim) error {
 	// All triggers up to here have arrived: those that come later stand behind them.
 	extent, err := s.store.Extent(ctx, c.Tenant)
@@ -91,7 +98,8 @@ func (s *Service) admit(ctx context.Context, c *worker.Claim) error {
 		return err
 	}
 
-	// With nothing queued the work is done, without room it waits until a saga ends. A saga that queues, or ends, breaks the claim.
+	// With nothing queued the work is done, without room it waits until a saga ends. A saga that queues, or ends,
+	// breaks the claim.
 	r, err := s.room(ctx, c.Tenant)
 	if err != nil {
 		return err
@@ -117,9 +125,11 @@ func (s *Service) finish(ctx context.Context, c *worker.Claim, side store.Side) 
 	return err
 }
 
-// startInOrder starts the queued sagas whose triggers stand no later than last, of which bound may run. One whose first event cannot
-// be had now starts without it, so that it is not in the way of those behind it.
-func (s *Service) startInOrder(ctx context.Context, t j17.Tenant, items []store.Item, last j17.StreamID, bound int64) error {
+// startInOrder starts the queued sagas whose triggers stand no later than last, of which bound may run. One whose first
+// event cannot be had now starts without it, so that it is not in the way of those behind it.
+func (s *Service) startInOrder(
+	ctx context.Context, t j17.Tenant, items []store.Item, last j17.StreamID, bound int64,
+) error {
 	// What each writes first.
 	var all []*step
 	var writings []*writing
@@ -158,8 +168,11 @@ func (s *Service) startInOrder(ctx context.Context, t j17.Tenant, items []store.
 	return failed
 }
 
-// starting returns a queued saga that is about to start; nil for one whose trigger stands later than last, or that is damaged.
-func (s *Service) starting(ctx context.Context, t j17.Tenant, it store.Item, last j17.StreamID, bound int64) (*step, error) {
+// starting returns a queued saga that is about to start; nil for one whose trigger stands later than last, or that is
+// damaged.
+func (s *Service) starting(
+	ctx context.Context, t j17.Tenant, it store.Item, last j17.StreamID, bound int64,
+) (*step, error) {
 	at, id, err := splitQueueKey(it.Key)
 	if err != nil || at.Compare(last) > 0 {
 		return nil, err
@@ -219,7 +232,8 @@ func queueKey(at j17.StreamID, id string) string {
 func splitQueueKey(key string) (at j17.StreamID, id string, err error) {
 	place, id, ok := strings.Cut(key, "/")
 	if _, scanned := fmt.Sscanf(place, "%d-%d", &at.Ms, &at.Seq); !ok || scanned != nil {
-		return at, id, &store.CorruptionError{Where: string(queueSpace), Err: errors.New("the key " + key + " has no position")}
+		return at, id,
+			&store.CorruptionError{Where: string(queueSpace), Err: errors.New("the key " + key + " has no position")}
 	}
 	return at, id, nil
 }

@@ -29,8 +29,8 @@ func newDisk(b *testing.B, clk clock.Clock, most int) *house {
 	return h
 }
 
-// BenchmarkSagas triggers a thousand sagas of three steps and an event at the end, of which a hundred may run at once, and waits until
-// all have completed. An operation is all thousand.
+// BenchmarkSagas triggers a thousand sagas of three steps and an event at the end, of which a hundred may run at once,
+// and waits until all have completed. An operation is all thousand.
 func BenchmarkSagas(b *testing.B) {
 	h := newDisk(b, clock.System{}, 0)
 	const sagas = 1000
@@ -59,8 +59,8 @@ func BenchmarkSagas(b *testing.B) {
 	}
 }
 
-// BenchmarkSagasAtRest looks at the newest page of a list of twenty thousand sagas that wait, and reports the memory that they
-// take. Their clock stands still, since they would stop to wait after a time and be undone.
+// BenchmarkSagasAtRest looks at the newest page of a list of twenty thousand sagas that wait, and reports the memory
+// that they take. Their clock stands still, since they would stop to wait after a time and be undone.
 func BenchmarkSagasAtRest(b *testing.B) {
 	const sagas = 20_000
 	h := newDisk(b, clock.NewManual(clock.System{}.Now()), sagas)

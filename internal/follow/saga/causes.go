@@ -14,7 +14,8 @@ func causes(id string, i int) store.Side {
 	return store.Side{Op: store.Put, Space: causeSpace, Key: "/" + id, Stamps: []int{i}, StampKey: true}
 }
 
-// Causes calls do with the positions of the events that have triggered the saga, which is the first one, or answered it.
+// Causes calls do with the positions of the events that have triggered the saga, which is the first one, or answered
+// it.
 func (g *Saga) Causes(do func(position string)) {
 	do(g.Trigger.StreamID)
 	for _, e := range g.Timeline {
@@ -33,13 +34,19 @@ func (g *Saga) forgetCauses(at time.Time) (sides []store.Side) {
 			return // an answer that is written in this commit
 		}
 		seen[id] = true
-		sides = append(sides, store.Side{Op: store.Put, Space: causeSpace, Key: store.StampedKey(id, "/"+g.ID), Value: store.AppendStamp(nil, id), Expires: at})
+		sides = append(sides, store.Side{
+			Op: store.Put, Space: causeSpace, Key: store.StampedKey(id, "/"+g.ID), Value: store.AppendStamp(nil, id),
+			Expires: at,
+		})
 	})
 	return sides
 }
 
-// CausedBy calls do with the sagas that events at some positions, which are in their order, have triggered or answered. One may come several times.
-func (s *Service) CausedBy(ctx context.Context, t j17.Tenant, positions []j17.StreamID, do func(id string) error) error {
+// CausedBy calls do with the sagas that events at some positions, which are in their order, have triggered or answered.
+// One may come several times.
+func (s *Service) CausedBy(
+	ctx context.Context, t j17.Tenant, positions []j17.StreamID, do func(id string) error,
+) error {
 	err := store.EachAt(ctx, s.store, t, causeSpace, positions, func(_ j17.StreamID, it *store.Item) error {
 		_, id, _ := strings.Cut(it.Key, "/")
 		return do(id)

@@ -19,8 +19,8 @@ import (
 	"j17/internal/storage/storetest"
 )
 
-// fate carries out some sagas at once, in which everything happens that can, and returns all that was written and has become of them.
-// The process ends after some writes; the next one goes on.
+// fate carries out some sagas at once, in which everything happens that can, and returns all that was written and has
+// become of them. The process ends after some writes; the next one goes on.
 func fate(t *testing.T, left int, late bool) (got []string, died bool) {
 	t.Helper()
 	h := newHouse(t, 3) // two of the five have to wait
@@ -87,9 +87,9 @@ func untimed(timeline []string) string {
 	return strings.Join(slices.DeleteFunc(timeline, func(s string) bool { return s == "queued" }), ", ")
 }
 
-// TestCrashesNeitherRepeatNorSkip ends the process before and after each of its writes, and compares what becomes of all sagas with what
-// does without that: every event is written once, and nothing else is left. Outside of soaks it is every other write, before the even ones
-// and after the odd ones.
+// TestCrashesNeitherRepeatNorSkip ends the process before and after each of its writes, and compares what becomes of
+// all sagas with what does without that: every event is written once, and nothing else is left. Outside of soaks it is
+// every other write, before the even ones and after the odd ones.
 func TestCrashesNeitherRepeatNorSkip(t *testing.T) {
 	want, _ := fate(t, -1, false)
 	if n := len(want); n < 5+25 {
@@ -136,8 +136,8 @@ func (h *held) Append(ctx context.Context, t j17.Tenant, units []store.Append) (
 	return h.Store.Append(ctx, t, units)
 }
 
-// TestAnAnswerIsNeverMissed decides the answer before the question is committed, and stores it afterwards: at that moment it is decided
-// again.
+// TestAnAnswerIsNeverMissed decides the answer before the question is committed, and stores it afterwards: at that
+// moment it is decided again.
 func TestAnAnswerIsNeverMissed(t *testing.T) {
 	for _, known := range []bool{false, true} { // whether another saga has waited for such events before
 		h := newHouse(t, 0)
@@ -188,7 +188,8 @@ func TestAnswerAgainstTimeout(t *testing.T) {
 		h.clock.Advance(time.Second)
 	}
 	w.settle()
-	if diff := cmp.Diff(told(1), h.events("desk", id(1))); diff != "" || h.one().Status != saga.Completed || len(h.events("measure", id(1))) != 0 {
+	if diff := cmp.Diff(told(1), h.events("desk", id(1))); diff != "" || h.one().Status != saga.Completed ||
+		len(h.events("measure", id(1))) != 0 {
 		t.Errorf("the saga is %s\n%s", h.one().Status, diff)
 	}
 	if left := h.left(); left != nil {
@@ -250,7 +251,8 @@ func TestTwoSetsOfWorkers(t *testing.T) {
 	})
 }
 
-// TestAFrozenSetDoesNoHarm freezes one set of workers in the middle of a step until its lease is over and another one has gone on.
+// TestAFrozenSetDoesNoHarm freezes one set of workers in the middle of a step until its lease is over and another one
+// has gone on.
 func TestAFrozenSetDoesNoHarm(t *testing.T) {
 	h := newHouse(t, 0)
 	frozen := &held{Store: h.disk}

@@ -27,8 +27,8 @@ const (
 	answer   = "a"
 )
 
-// Effects says what events bring about: sagas that they start, and answers that sagas wait for. It is one of the engine's effects, so
-// that all of it is in the commit of the events.
+// Effects says what events bring about: sagas that they start, and answers that sagas wait for. It is one of the
+// engine's effects, so that all of it is in the commit of the events.
 func (s *Service) Effects(ctx context.Context, d *part.Decided) (part.Effects, error) {
 	// Few events have to do with sagas: of the others it only has to stay so that none waits for them.
 	known, err := s.knownTypes(ctx, d.Tenant)
@@ -115,8 +115,8 @@ func (s *Service) get(ctx context.Context, t j17.Tenant, space store.Space, key 
 	return it, err
 }
 
-// answers finds the sagas that wait for one of the events, which can only be of the known types, and resumes them. A saga that begins to
-// wait at the same moment breaks one of the fences, and then the events are examined again.
+// answers finds the sagas that wait for one of the events, which can only be of the known types, and resumes them. A
+// saga that begins to wait at the same moment breaks one of the fences, and then the events are examined again.
 func (e *effects) answers(ctx context.Context, known map[string]bool) (err error) {
 	var waits map[j17.Key][]*waiter
 	for i := range e.Events {
@@ -152,7 +152,10 @@ func (e *effects) answers(ctx context.Context, known map[string]bool) (err error
 			}
 			e.put(forget(ev.Key.String(), w.id)...)
 			e.put(causes(w.id, i))
-			e.put(store.Side{Op: store.Put, Space: workSpace, Key: w.id, Value: []byte(answer), Stamps: []int{i}, Due: e.at(e.Timestamp)})
+			e.put(store.Side{
+				Op: store.Put, Space: workSpace, Key: w.id, Value: []byte(answer), Stamps: []int{i},
+				Due: e.at(e.Timestamp),
+			})
 		}
 	}
 	return nil
@@ -166,7 +169,9 @@ func (e *effects) resumes(ctx context.Context, id string, i int) error {
 		return nil
 	}
 	if err == nil {
-		e.Consequences.Sagas = append(e.Consequences.Sagas, part.Moved{ID: id, Type: g.Type, Status: string(g.Status), By: by.Key, ByType: by.Type})
+		e.Consequences.Sagas = append(e.Consequences.Sagas, part.Moved{
+			ID: id, Type: g.Type, Status: string(g.Status), By: by.Key, ByType: by.Type,
+		})
 	}
 	return err
 }
@@ -208,7 +213,10 @@ func (e *effects) waiters(ctx context.Context, key j17.Key) (all []*waiter, err 
 // await returns the writes by which a saga begins to wait for events of an aggregate.
 func await(key, id string, types []string, until time.Time) []store.Side {
 	return []store.Side{
-		{Op: store.Put, Space: waitSpace, Key: key + "/" + id, Value: []byte(strings.Join(types, "\n")), Expires: until},
+		{
+			Op: store.Put, Space: waitSpace, Key: key + "/" + id, Value: []byte(strings.Join(types, "\n")),
+			Expires: until,
+		},
 		{Op: store.Add, Space: waitSpace, Key: key, Value: []byte("1")},
 	}
 }
@@ -233,7 +241,8 @@ type knownTypes struct {
 	changed func(*store.SideConflict)
 }
 
-// awaitedTypes keeps what was read last of some environments. What is kept may be old: a caller that relies on it fences on its revision.
+// awaitedTypes keeps what was read last of some environments. What is kept may be old: a caller that relies on it
+// fences on its revision.
 type awaitedTypes struct {
 	mu sync.Mutex
 	of map[j17.Tenant]knownTypes
@@ -323,7 +332,8 @@ func (e *effects) triggers(ctx context.Context) error {
 			continue
 		}
 		for _, def := range ev.Spec.Sagas {
-			// The first one looks how many may run, and which spec this is: the engine's own fence holds as long as it is.
+			// The first one looks how many may run, and which spec this is: the engine's own fence holds as long as it
+			// is.
 			if r == nil {
 				var err error
 				if r, err = e.room(ctx, e.Tenant); err != nil {
@@ -334,19 +344,26 @@ func (e *effects) triggers(ctx context.Context) error {
 				}
 			}
 
-			m := &machine{def: def, now: e.Timestamp, Saga: begin(e.mint.Handle(ident.SagaPrefix), version, def, Trigger{Key: ev.Key.String(), EventType: ev.Type, StreamID: stamped})}
+			m := &machine{def: def, now: e.Timestamp, Saga: begin(
+				e.mint.Handle(ident.SagaPrefix), version, def,
+				Trigger{Key: ev.Key.String(), EventType: ev.Type, StreamID: stamped},
+			)}
 			m.Order, m.Depth = e.order(e.Timestamp), e.Depth
 			if !r.queued && started < r.free {
 				started++
 				m.start()
-				e.put(store.Side{Op: store.Put, Space: workSpace, Key: m.ID, Value: []byte(starts), Due: e.at(e.Timestamp)})
+				e.put(store.Side{
+					Op: store.Put, Space: workSpace, Key: m.ID, Value: []byte(starts), Due: e.at(e.Timestamp),
+				})
 			} else {
 				late = true
 				m.queue()
 				e.put(store.Side{Op: store.Put, Space: arrivalSpace, Key: m.ID, Stamps: []int{i}})
 			}
 			if e.Tried {
-				e.Consequences.Sagas = append(e.Consequences.Sagas, part.Moved{Type: m.Type, Status: string(m.Status), By: ev.Key, ByType: ev.Type})
+				e.Consequences.Sagas = append(e.Consequences.Sagas, part.Moved{
+					Type: m.Type, Status: string(m.Status), By: ev.Key, ByType: ev.Type,
+				})
 			}
 			sides, err := save(m.Saga, []int{i}, e.Timestamp)
 			if err != nil {

@@ -13,8 +13,8 @@ import (
 // wasErased is why a saga has failed whose trigger was erased.
 const wasErased = "The event that has started the saga was erased."
 
-// Erase ends the sagas that were started by events of streams that were rewritten: they have failed, and nothing of them is undone. They
-// cannot be retried. What is kept of their errors goes.
+// Erase ends the sagas that were started by events of streams that were rewritten: they have failed, and nothing of
+// them is undone. They cannot be retried. What is kept of their errors goes.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	gone := e.Gone()
 	for keys := (store.Range{}); ; {
@@ -70,7 +70,8 @@ const maxOvertaken = 100
 
 var errOvertaken = errors.New("the saga is changed by others over and over; it is tried again")
 
-// endErased writes that a saga has failed, in the place of an item. An attempt that is under way meanwhile finds the item that woke it gone.
+// endErased writes that a saga has failed, in the place of an item. An attempt that is under way meanwhile finds the
+// item that woke it gone.
 func (s *Service) endErased(ctx context.Context, t j17.Tenant, g *Saga, it store.Item) error {
 	// The saga, without what was said of it.
 	was, waits := g.Status, g.Waits

@@ -26,13 +26,15 @@ func (h *house) erased(numbers ...int) part.Erased {
 	}
 	e := part.Erased{Note: extent.Last}
 	for _, n := range numbers {
-		e.Keys, e.Ends = append(e.Keys, j17.Key{Type: "trip", ID: id(n)}), append(e.Ends, part.End{Own: extent.Last, Others: extent.Last})
+		e.Keys, e.Ends = append(e.Keys, j17.Key{Type: "trip", ID: id(n)}), append(e.Ends, part.End{
+			Own: extent.Last, Others: extent.Last,
+		})
 	}
 	return e
 }
 
-// TestErasure erases the triggers of sagas that wait, that were answered just now, that are queued, and that are over: those have failed,
-// nothing of them is undone, nobody can retry them, and the next ones have their places.
+// TestErasure erases the triggers of sagas that wait, that were answered just now, that are queued, and that are over:
+// those have failed, nothing of them is undone, nobody can retry them, and the next ones have their places.
 func TestErasure(t *testing.T) {
 	h := newHouse(t, 2)
 	h.post("trip/"+id(10)+"/was_requested", fmt.Sprintf(`{"leg":%q,"n":"wrong"}`, id(800)))
@@ -40,7 +42,9 @@ func TestErasure(t *testing.T) {
 	h.ask(prod, 0, 4)
 	h.settle()
 	h.answer(1)
-	if diff := cmp.Diff(map[saga.Status]int{saga.Running: 2, saga.Queued: 2, saga.Failed: 1}, h.statuses(prod)); diff != "" {
+	if diff := cmp.Diff(
+		map[saga.Status]int{saga.Running: 2, saga.Queued: 2, saga.Failed: 1}, h.statuses(prod),
+	); diff != "" {
 		t.Fatal(diff)
 	}
 	undone := len(h.events("measure", id(900)))
@@ -62,7 +66,8 @@ func TestErasure(t *testing.T) {
 	}
 	for _, g := range h.sagas() {
 		raw, err := json.Marshal(g)
-		if err != nil || g.Status == saga.Failed != g.Erased || g.Erased && strings.Contains(string(raw), "validation_failed") {
+		if err != nil || g.Status == saga.Failed != g.Erased ||
+			g.Erased && strings.Contains(string(raw), "validation_failed") {
 			t.Errorf("%s, %v", raw, err)
 		}
 		if !g.Erased {
@@ -109,7 +114,9 @@ type interrupted struct {
 	before func()
 }
 
-func (s *interrupted) ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error] {
+func (s *interrupted) ReadFeed(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[*j17.Event, error] {
 	if before := s.before; before != nil {
 		s.before = nil
 		before()

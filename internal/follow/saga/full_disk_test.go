@@ -24,8 +24,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// patient is a spec whose saga asks a desk and waits for a day for an answer that the question itself schedules, unless the answer is
-// negative: then none comes, and what was done is undone.
+// patient is a spec whose saga asks a desk and waits for a day for an answer that the question itself schedules, unless
+// the answer is negative: then none comes, and what was done is undone.
 const patient = `{
 	"agent_types": ["user"],
 	"aggregate_types": {
@@ -47,10 +47,14 @@ const patient = `{
 		"on_failed": {"aggregate_type": "trip", "id": "$.key", "event_type": "had_failure", "data": {}}}}}
 }`
 
-// TestSagasAndSchedulesOnAFullDisk lets the disk run full while sagas wait for answers that are scheduled, more than may run at once. Nothing
-// happens until there is room, no try is counted, and then each thing happens once, as if nothing had been.
+// TestSagasAndSchedulesOnAFullDisk lets the disk run full while sagas wait for answers that are scheduled, more than
+// may run at once. Nothing happens until there is room, no try is counted, and then each thing happens once, as if
+// nothing had been.
 func TestSagasAndSchedulesOnAFullDisk(t *testing.T) {
-	h := &house{tb: t, fs: vfs.NewCrashableMem(), clock: clock.NewManual(time.Unix(1_700_000_000, 0)), specs: &versions{}, most: 5}
+	h := &house{
+		tb: t, fs: vfs.NewCrashableMem(), clock: clock.NewManual(time.Unix(1_700_000_000, 0)), specs: &versions{},
+		most: 5,
+	}
 	h.time = h.clock
 	st, err := pebble.Open(pebble.Options{Dir: "data", FS: h.fs, Clock: h.clock})
 	if err != nil {
@@ -69,7 +73,9 @@ func TestSagasAndSchedulesOnAFullDisk(t *testing.T) {
 	h.engine = engine.New(engine.Options{Store: st, Clock: h.clock, Logger: log}).Use(enginetest.Effects(
 		func(ctx context.Context, d *part.Decided) (part.Effects, error) { return h.Effects(ctx, d) }, later.Effects,
 	)...)
-	h.Service = saga.New(saga.Options{Store: st, Engine: h.engine, Specs: h.specs, Clock: h.clock, Worker: kit, Logger: log, Most: h.most})
+	h.Service = saga.New(saga.Options{
+		Store: st, Engine: h.engine, Specs: h.specs, Clock: h.clock, Worker: kit, Logger: log, Most: h.most,
+	})
 	h.deploy(patient)
 	settle := func() (err error) {
 		for range 3 { // each may make work for the other
@@ -149,7 +155,8 @@ func TestSagasAndSchedulesOnAFullDisk(t *testing.T) {
 			}
 		}
 	}
-	if left, s := h.left(), later.Stats(); left != nil || s.Fired != 4 || s.DeadLettered != 0 || h.Stats().DeadLettered != 0 {
+	if left, s := h.left(),
+		later.Stats(); left != nil || s.Fired != 4 || s.DeadLettered != 0 || h.Stats().DeadLettered != 0 {
 		t.Errorf("what is left: %v; %+v %+v", left, s, h.Stats())
 	}
 }

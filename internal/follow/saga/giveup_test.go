@@ -18,8 +18,9 @@ import (
 // giveUpTime is longer than ten tries take with the pauses between them.
 const giveUpTime = 10 * time.Minute
 
-// TestADefinitionThatIsNotValidAnyMore starts the server again with a program that does not accept the spec of a saga: after some tries the
-// saga is given up, wherever it was, and another one gets its place. With a program that accepts the spec an operator makes it go on.
+// TestADefinitionThatIsNotValidAnyMore starts the server again with a program that does not accept the spec of a saga:
+// after some tries the saga is given up, wherever it was, and another one gets its place. With a program that accepts
+// the spec an operator makes it go on.
 func TestADefinitionThatIsNotValidAnyMore(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -73,7 +74,8 @@ func TestADefinitionThatIsNotValidAnyMore(t *testing.T) {
 			}
 			h.settle()
 			g = h.sagas()[0]
-			if diff := cmp.Diff(tc.desk, h.events("desk", id(1))); diff != "" || g.Status != tc.status || (g.Error != nil) != (g.Status == saga.Failed) {
+			if diff := cmp.Diff(tc.desk, h.events("desk", id(1))); diff != "" || g.Status != tc.status ||
+				(g.Error != nil) != (g.Status == saga.Failed) {
 				t.Errorf("%s the saga is %s: %+v", diff, g.Status, g.Error)
 			}
 			h.pass(time.Hour)
@@ -84,7 +86,8 @@ func TestADefinitionThatIsNotValidAnyMore(t *testing.T) {
 	}
 }
 
-// TestAStepThatTakesLongerThanATry: a saga whose event takes longer than a try may is given up after so many of them, with the reason, and an operator makes it go on.
+// TestAStepThatTakesLongerThanATry: a saga whose event takes longer than a try may is given up after so many of them,
+// with the reason, and an operator makes it go on.
 func TestAStepThatTakesLongerThanATry(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, h *house) {
 		t.Helper()
@@ -111,7 +114,8 @@ func TestAStepThatTakesLongerThanATry(t *testing.T) {
 	})
 }
 
-// TestARetryThatQueuesKeepsTheAnswer gives a saga up that was woken by an answer, and retries it while there is no room.
+// TestARetryThatQueuesKeepsTheAnswer gives a saga up that was woken by an answer, and retries it while there is no
+// room.
 func TestARetryThatQueuesKeepsTheAnswer(t *testing.T) {
 	h := newHouse(t, 1)
 	h.asked(1, "")
@@ -167,7 +171,9 @@ type broken struct {
 }
 
 // ReadFeed is part of store.Store.
-func (b *broken) ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error] {
+func (b *broken) ReadFeed(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[*j17.Event, error] {
 	if b.feed {
 		if b.few > 0 {
 			b.few--
@@ -190,11 +196,14 @@ func (b *broken) Get(ctx context.Context, t j17.Tenant, space store.Space, key s
 func TestATriggerThatCannotBeRead(t *testing.T) {
 	h := newHouse(t, 1)
 	h.ask(prod, 1, 2)
-	b := &broken{Store: h.disk, feed: true, err: &store.CorruptionError{Where: "feed", Err: errors.New("a damaged block")}}
+	b := &broken{
+		Store: h.disk, feed: true, err: &store.CorruptionError{Where: "feed", Err: errors.New("a damaged block")},
+	}
 	h.work(b)
 	h.pass(giveUpTime)
 	g := h.one()
-	if left := h.left(); g.Status != saga.DeadLettered || left != nil || g.Error.Step != "first" || !strings.Contains(g.Error.Message, "damaged") {
+	if left := h.left(); g.Status != saga.DeadLettered || left != nil || g.Error.Step != "first" ||
+		!strings.Contains(g.Error.Message, "damaged") {
 		t.Fatalf("the saga is %s, and there are %v", g.Status, left)
 	}
 	b.feed = false
@@ -215,7 +224,9 @@ func TestASagaThatCannotBeRead(t *testing.T) {
 	h.ask(prod, 1, 2)
 	g := h.one()
 	h.ask(prod, 2, 3)
-	b := &broken{Store: h.disk, row: g.ID, err: &store.CorruptionError{Where: "saga.rows", Err: errors.New("a damaged block")}}
+	b := &broken{
+		Store: h.disk, row: g.ID, err: &store.CorruptionError{Where: "saga.rows", Err: errors.New("a damaged block")},
+	}
 	h.work(b)
 	h.pass(giveUpTime)
 	b.row = ""
@@ -227,8 +238,8 @@ func TestASagaThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestAServerThatCannotWriteGivesNothingUp lets a saga wait for a server that is short of space, for long, and then fail for another reason,
-// for which it has all its tries.
+// TestAServerThatCannotWriteGivesNothingUp lets a saga wait for a server that is short of space, for long, and then
+// fail for another reason, for which it has all its tries.
 func TestAServerThatCannotWriteGivesNothingUp(t *testing.T) {
 	h := newHouse(t, 1)
 	h.ask(prod, 1, 2)
@@ -243,8 +254,8 @@ func TestAServerThatCannotWriteGivesNothingUp(t *testing.T) {
 	}
 }
 
-// TestWhatIsStillBuilt lets a step come while the server builds what writes need: the saga neither fails nor is given up, and goes on when
-// that is built.
+// TestWhatIsStillBuilt lets a step come while the server builds what writes need: the saga neither fails nor is given
+// up, and goes on when that is built.
 func TestWhatIsStillBuilt(t *testing.T) {
 	h := newHouse(t, 1)
 	h.asked(1, "")

@@ -181,7 +181,9 @@ func (h *house) work(st store.Store) {
 			return part.Effects{}, h.fault
 		},
 	)...)
-	s = saga.New(saga.Options{Store: st, Engine: h.engine, Specs: h.specs, Clock: h.time, Worker: h.kit, Logger: log, Most: h.most})
+	s = saga.New(saga.Options{
+		Store: st, Engine: h.engine, Specs: h.specs, Clock: h.time, Worker: h.kit, Logger: log, Most: h.most,
+	})
 	h.Service = s
 	if n := len(h.specs.all); n > 0 {
 		h.engine.Deploy(prod, h.specs.all[n-1], nil)
@@ -224,7 +226,8 @@ func (h *house) try(t j17.Tenant, path string, data ...string) (engine.Receipt, 
 	h.tb.Helper()
 	parts := strings.Split(path, "/")
 	c := &engine.Command{Tenant: t, Command: command.Command{
-		Writes: []command.Write{{Type: parts[0], ID: parts[1]}}, Actor: j17.Agent{Type: "user", ID: user}, Cause: command.Cause{CorrelationID: "c-" + parts[1]},
+		Writes: []command.Write{{Type: parts[0], ID: parts[1]}}, Actor: j17.Agent{Type: "user", ID: user},
+		Cause: command.Cause{CorrelationID: "c-" + parts[1]},
 	}}
 	for _, d := range data {
 		v, err := value.ParseString(d)
@@ -342,7 +345,9 @@ func (h *house) metadata(typ, id string, version uint64) map[string]any {
 // left tells how many items sagas have in prod outside of the rows and lists of those that are over.
 func (h *house) left() (items []string) {
 	h.tb.Helper()
-	for _, space := range []store.Space{"saga.work", "saga.waiting", "saga.counts", "saga.arrivals", "saga.queued", "saga.admission"} {
+	for _, space := range []store.Space{
+		"saga.work", "saga.waiting", "saga.counts", "saga.arrivals", "saga.queued", "saga.admission",
+	} {
 		all, err := h.store.Scan(h.tb.Context(), prod, space, store.Range{}, 1000)
 		if err != nil {
 			h.tb.Fatal(err)

@@ -37,7 +37,8 @@ func TestAWriteStartsAtMostAHundredSagas(t *testing.T) {
 	if details, err := json.Marshal(refused.Details); err != nil || string(details) != `{"limit":100,"sagas":101}` {
 		t.Errorf("the details are %s (%v)", details, err)
 	}
-	if !strings.Contains(refused.Message, "at most 100 sagas") || !strings.Contains(refused.Message, "would start 101") {
+	if !strings.Contains(refused.Message, "at most 100 sagas") ||
+		!strings.Contains(refused.Message, "would start 101") {
 		t.Errorf("the message is %q", refused.Message)
 	}
 	if n := h.begun(); n != 0 || h.events("trip", id(1)) != nil {
@@ -51,8 +52,8 @@ func TestAWriteStartsAtMostAHundredSagas(t *testing.T) {
 	}
 }
 
-// TestSagasAreFiftyDeep starts a circle of sagas that was deployed when nothing refused it. It ends by itself: the step that would trigger
-// another saga is refused, and its saga fails.
+// TestSagasAreFiftyDeep starts a circle of sagas that was deployed when nothing refused it. It ends by itself: the step
+// that would trigger another saga is refused, and its saga fails.
 func TestSagasAreFiftyDeep(t *testing.T) {
 	h := newHouse(t, 0)
 	h.deployStored(`{"agent_types":["user"],"aggregate_types":{"trip":{"events":{"was_made":{"schema":{},"handler":[]},"was_ended":{"schema":{},"handler":[]}}}},

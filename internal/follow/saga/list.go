@@ -30,8 +30,8 @@ type Filter struct {
 	Type   string
 }
 
-// List returns up to limit sagas of an environment, the newest first and without the first offset ones. What it costs depends on how
-// far the page is from the newest one, not on how many sagas there are.
+// List returns up to limit sagas of an environment, the newest first and without the first offset ones. What it costs
+// depends on how far the page is from the newest one, not on how many sagas there are.
 func (s *Service) List(ctx context.Context, t j17.Tenant, f Filter, offset, limit int) ([]*Saga, error) {
 	// Each status has a list of its own: they are read beside each other.
 	var lists []*entries
@@ -43,7 +43,9 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, f Filter, offset, limi
 		if f.Type != "" {
 			prefix = ofType + f.Type + "/" + string(status) + "/"
 		}
-		lists = append(lists, &entries{service: s, tenant: t, prefix: prefix, keys: store.Prefix(prefix), page: min(offset+limit, entriesPage)})
+		lists = append(lists, &entries{
+			service: s, tenant: t, prefix: prefix, keys: store.Prefix(prefix), page: min(offset+limit, entriesPage),
+		})
 	}
 
 	var found []*Saga
@@ -143,9 +145,9 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*Saga, uin
 	return g, it.Rev, store.UserError(err)
 }
 
-// Retry lets a saga go on that has failed, from the step that failed, or that was given up, from the compensation that was refused. It
-// returns the saga as it is then: queued where there is no room. The error is CodeNotFound, or CodeConflict for a saga that has neither
-// failed nor been given up.
+// Retry lets a saga go on that has failed, from the step that failed, or that was given up, from the compensation that
+// was refused. It returns the saga as it is then: queued where there is no room. The error is CodeNotFound, or
+// CodeConflict for a saga that has neither failed nor been given up.
 func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (*Saga, error) {
 	for {
 		g, rev, err := s.find(ctx, t, id)

@@ -10,7 +10,8 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// machine moves a saga on. It is pure: each method takes in something that has happened at a moment, and what to do next is a task.
+// machine moves a saga on. It is pure: each method takes in something that has happened at a moment, and what to do
+// next is a task.
 type machine struct {
 	*Saga
 	def *spec.Saga
@@ -27,14 +28,15 @@ type task struct {
 	emit      *spec.Emit
 	await     *spec.Await
 	timeout   time.Duration
-	// awaited is the aggregate that an answer is awaited of, the zero key for the one that is written to; until is when the wait ends, the zero
-	// time where timeout says it.
+	// awaited is the aggregate that an answer is awaited of, the zero key for the one that is written to; until is when
+	// the wait ends, the zero time where timeout says it.
 	awaited j17.Key
 	until   time.Time
 }
 
 const (
-	// maxTimeline bounds the timeline of a saga that is retried again and again: the oldest entries behind the first go.
+	// maxTimeline bounds the timeline of a saga that is retried again and again: the oldest entries behind the first
+	// go.
 	maxTimeline = 1000
 	// maxMessage bounds the text of an error that is kept.
 	maxMessage = 1000
@@ -102,8 +104,8 @@ func (t *task) end(e *spec.Ending) {
 	}
 }
 
-// emitted takes in that the event of the present task is written. waits is the key of the aggregate that it awaits an answer of, ""
-// where it awaits none.
+// emitted takes in that the event of the present task is written. waits is the key of the aggregate that it awaits an
+// answer of, "" where it awaits none.
 func (m *machine) emitted(waits string) {
 	switch m.Phase {
 	case Stepping:
@@ -139,7 +141,9 @@ func (m *machine) answered(position string, at int64) {
 // timedOut takes in that no answer has come.
 func (m *machine) timedOut() {
 	step := &m.def.Steps[m.At]
-	m.fail(HasTimedOut, Failure{Code: awaitTimeout, Message: "No " + strings.Join(step.Await.EventTypes, " and no ") + " of " + m.Waits + " has come " + within(step) + "."})
+	m.fail(HasTimedOut, Failure{Code: awaitTimeout, Message: "No " + strings.Join(
+		step.Await.EventTypes, " and no ",
+	) + " of " + m.Waits + " has come " + within(step) + "."})
 }
 
 // within says how long a step waits.
@@ -150,7 +154,8 @@ func within(step *spec.Step) string {
 	return "within " + step.Timeout.String()
 }
 
-// skipped takes in that the present task has nothing to write: its condition does not hold, or its template leaves the event out.
+// skipped takes in that the present task has nothing to write: its condition does not hold, or its template leaves the
+// event out.
 func (m *machine) skipped() {
 	switch m.Phase {
 	case Stepping:
@@ -168,8 +173,8 @@ func (m *machine) skipped() {
 	}
 }
 
-// refused takes in that the event of the present task is refused, and why. again reports that the same task is to be tried once more, after
-// attemptPause.
+// refused takes in that the event of the present task is refused, and why. again reports that the same task is to be
+// tried once more, after attemptPause.
 func (m *machine) refused(why Failure) (again bool) {
 	why.Message = cut(why.Message)
 	if m.Phase == Stepping {
@@ -204,8 +209,8 @@ func (m *machine) deadLetter(why Failure) {
 	m.note(Entry{What: WasDeadLettered, Step: step, Error: why.Message})
 }
 
-// erased takes in that the trigger was erased. A saga that is not over ends as one that has failed, and nothing is undone. What was said of
-// its errors may be of the erased event.
+// erased takes in that the trigger was erased. A saga that is not over ends as one that has failed, and nothing is
+// undone. What was said of its errors may be of the erased event.
 func (m *machine) erased() {
 	for i := range m.Timeline {
 		m.Timeline[i].Error = ""
@@ -217,7 +222,8 @@ func (m *machine) erased() {
 	switch m.Status {
 	case Queued, Running, DeadLettered:
 		step := m.CurrentStep()
-		if (m.Phase == Stepping || m.Phase == Compensating) && m.At < len(m.Steps) && m.Steps[m.At].Status == StepWaiting {
+		if (m.Phase == Stepping || m.Phase == Compensating) && m.At < len(m.Steps) &&
+			m.Steps[m.At].Status == StepWaiting {
 			m.Steps[m.At].Status = StepFailed
 		}
 		if m.Error == nil {

@@ -43,8 +43,8 @@ type deeds struct {
 	done []int
 }
 
-// TestMachine draws definitions and what happens to their sagas, retries included, and checks after each step that the saga is what a
-// plain list of what it has written says.
+// TestMachine draws definitions and what happens to their sagas, retries included, and checks after each step that the
+// saga is what a plain list of what it has written says.
 func TestMachine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		def := drawn(t)
@@ -152,7 +152,8 @@ func (d *deeds) check(t *rapid.T, m *machine) {
 		t.Fatal(err)
 	}
 	g, err := decode(append(make([]byte, 12), raw...))
-	if err != nil || fmt.Sprint(g.Status, g.At, g.Phase, len(g.Timeline)) != fmt.Sprint(m.Status, m.At, m.Phase, len(m.Timeline)) {
+	if err != nil ||
+		fmt.Sprint(g.Status, g.At, g.Phase, len(g.Timeline)) != fmt.Sprint(m.Status, m.At, m.Phase, len(m.Timeline)) {
 		t.Fatalf("it is not read as it was written: %v", err)
 	}
 }
@@ -202,7 +203,8 @@ func TestTimelineIsBounded(t *testing.T) {
 		m.start()
 	}
 	last := m.Timeline[len(m.Timeline)-1]
-	if len(m.Timeline) != maxTimeline || m.Timeline[0].What != WasStarted || last.What != WasRetried || last.At != m.now {
+	if len(m.Timeline) != maxTimeline || m.Timeline[0].What != WasStarted || last.What != WasRetried ||
+		last.At != m.now {
 		t.Errorf("%d entries from %+v to %+v", len(m.Timeline), m.Timeline[0], last)
 	}
 }

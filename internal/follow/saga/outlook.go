@@ -24,13 +24,15 @@ func (s *Service) Load(ctx context.Context, t j17.Tenant) (running, queued int, 
 // lookWork is the work of looking at a saga, which is to find and to decode it.
 const lookWork = 256
 
-// EachStuck passes the sagas of an environment that have failed or were given up, the newest first, until do reports false. Each is charged
-// to the budget, whose error it returns when that is used up.
+// EachStuck passes the sagas of an environment that have failed or were given up, the newest first, until do reports
+// false. Each is charged to the budget, whose error it returns when that is used up.
 func (s *Service) EachStuck(ctx context.Context, t j17.Tenant, b *work.Budget, do func(*Saga) bool) error {
 	var lists []*entries
 	for _, status := range []Status{Failed, DeadLettered} {
 		prefix := ofStatus + string(status) + "/"
-		lists = append(lists, &entries{service: s, tenant: t, prefix: prefix, keys: store.Prefix(prefix), page: entriesPage})
+		lists = append(lists, &entries{
+			service: s, tenant: t, prefix: prefix, keys: store.Prefix(prefix), page: entriesPage,
+		})
 	}
 	for {
 		id, err := next(ctx, lists)

@@ -11,7 +11,8 @@ func (s *Service) Part() part.Part {
 		Name: "saga",
 		Spaces: append(
 			part.Spaces(
-				listSpace, workSpace, waitSpace, knownSpace, countSpace, causeSpace, arrivalSpace, queueSpace, admissionSpace,
+				listSpace, workSpace, waitSpace, knownSpace, countSpace, causeSpace, arrivalSpace, queueSpace,
+				admissionSpace,
 			),
 			// Of events a saga has their positions only; what an older version has kept of errors may have more.
 			part.Space{Declared: store.Declared{Space: rowSpace, Whole: true}},

@@ -35,7 +35,9 @@ func (h *house) statuses(t j17.Tenant) map[saga.Status]int {
 func (h *house) ask(t j17.Tenant, from, to int) {
 	h.tb.Helper()
 	for n := from; n < to; n++ {
-		if _, err := h.try(t, fmt.Sprintf("trip/%s/was_asked", id(n)), fmt.Sprintf(`{"leg":%q,"desk":%q,"n":%d}`, id(900), id(n), n)); err != nil {
+		if _, err := h.try(
+			t, fmt.Sprintf("trip/%s/was_asked", id(n)), fmt.Sprintf(`{"leg":%q,"desk":%q,"n":%d}`, id(900), id(n), n),
+		); err != nil {
 			h.tb.Fatal(err)
 		}
 	}
@@ -49,8 +51,8 @@ func (h *house) answer(numbers ...int) {
 	}
 }
 
-// TestQueue triggers more sagas than may run. The others queue, over a restart, and start in the order of their triggers, each when
-// there is room.
+// TestQueue triggers more sagas than may run. The others queue, over a restart, and start in the order of their
+// triggers, each when there is room.
 func TestQueue(t *testing.T) {
 	h := newHouse(t, 4)
 	h.ask(prod, 0, 6)
@@ -76,11 +78,13 @@ func TestQueue(t *testing.T) {
 			t.Errorf("after %d answers there are %v", done, n)
 		}
 	}
-	if left := strings.Join(h.left(), " "); strings.Contains(left, "saga.queued") || strings.Contains(left, "saga.admission") || strings.Contains(left, "saga.arrivals") {
+	if left := strings.Join(h.left(), " "); strings.Contains(left, "saga.queued") ||
+		strings.Contains(left, "saga.admission") || strings.Contains(left, "saga.arrivals") {
 		t.Errorf("what is left: %s", left)
 	}
 	g = h.sagas()[8]
-	if diff := cmp.Diff([]string{"queued", "started", "emitted first", "emitted ask"}, timeline(g)); diff != "" || g.StartedAt != h.clock.Now().Unix() || g.Timeline[1].StreamID != g.Trigger.StreamID {
+	if diff := cmp.Diff([]string{"queued", "started", "emitted first", "emitted ask"}, timeline(g)); diff != "" ||
+		g.StartedAt != h.clock.Now().Unix() || g.Timeline[1].StreamID != g.Trigger.StreamID {
 		t.Error(diff, g)
 	}
 	h.answer(5, 6, 7, 8)
@@ -93,8 +97,8 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestQueueIsInTheOrderOfTriggers lets many trigger at once, and makes room for all of them in one go: the first events stand in the
-// order of the triggers.
+// TestQueueIsInTheOrderOfTriggers lets many trigger at once, and makes room for all of them in one go: the first events
+// stand in the order of the triggers.
 func TestQueueIsInTheOrderOfTriggers(t *testing.T) {
 	h := newHouse(t, 40)
 	filler := make([]string, 40)
@@ -129,14 +133,15 @@ func TestQueueIsInTheOrderOfTriggers(t *testing.T) {
 	}
 }
 
-// TestLimitOfAnInstance counts the sagas of all environments of an instance together; an environment whose queue waits for another
-// hears of it when there is room.
+// TestLimitOfAnInstance counts the sagas of all environments of an instance together; an environment whose queue waits
+// for another hears of it when there is room.
 func TestLimitOfAnInstance(t *testing.T) {
 	h := newHouse(t, 4)
 	h.ask(prod, 0, 3)
 	h.ask(staging, 0, 3)
 	h.settle()
-	if p, s := h.statuses(prod), h.statuses(staging); p[saga.Running] != 3 || s[saga.Running] != 1 || s[saga.Queued] != 2 {
+	if p, s := h.statuses(prod),
+		h.statuses(staging); p[saga.Running] != 3 || s[saga.Running] != 1 || s[saga.Queued] != 2 {
 		t.Fatalf("in prod %v, in staging %v", p, s)
 	}
 	h.answer(0, 1)
@@ -152,7 +157,9 @@ func TestLimitOfAnInstance(t *testing.T) {
 	o.ask(prod, 0, 1)
 	o.ask(staging, 0, 1)
 	o.settle()
-	if err := o.disk.Write(t.Context(), prod, []store.Side{{Op: store.Delete, Space: "saga.counts", Key: "running"}}); err != nil {
+	if err := o.disk.Write(t.Context(), prod, []store.Side{
+		{Op: store.Delete, Space: "saga.counts", Key: "running"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	o.clock.Advance(10 * time.Minute)
@@ -212,7 +219,9 @@ type scans struct {
 }
 
 // Scan is part of store.Store.
-func (s *scans) Scan(ctx context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int) ([]store.Item, error) {
+func (s *scans) Scan(
+	ctx context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int,
+) ([]store.Item, error) {
 	items, err := s.Store.Scan(ctx, t, space, keys, limit)
 	s.items.Add(int64(len(items)))
 	return items, err
@@ -232,7 +241,10 @@ func TestLists(t *testing.T) {
 		if n%2 == 0 {
 			h.ask(prod, n, n+1)
 		} else {
-			h.post(fmt.Sprintf("trip/%s/was_requested", id(n)), fmt.Sprintf(`{"leg":%q,"n":%d%s}`, id(n), n, strings.Repeat(".5", n%3%2)))
+			h.post(
+				fmt.Sprintf("trip/%s/was_requested", id(n)),
+				fmt.Sprintf(`{"leg":%q,"n":%d%s}`, id(n), n, strings.Repeat(".5", n%3%2)),
+			)
 		}
 		h.settle()
 	}
@@ -257,14 +269,16 @@ func TestLists(t *testing.T) {
 		t.Error(diff)
 	}
 	for f, want := range map[saga.Filter]int{
-		{}: 20, {Status: saga.Running}: 10, {Type: "trip"}: 10, {Type: "desk"}: 10, {Type: "desk", Status: saga.Completed}: 0, {Type: "none"}: 0,
+		{}: 20, {Status: saga.Running}: 10, {Type: "trip"}: 10, {Type: "desk"}: 10,
+		{Type: "desk", Status: saga.Completed}: 0, {Type: "none"}: 0,
 		{Status: saga.Queued}: 0,
 	} {
 		if got := len(keys(f, 0, 1000)); got != want {
 			t.Errorf("%+v lists %d sagas, want %d", f, got, want)
 		}
 	}
-	if c, f := len(keys(saga.Filter{Status: saga.Completed}, 0, 1000)), len(keys(saga.Filter{Status: saga.Failed}, 0, 1000)); c == 0 || f == 0 || c+f != 10 {
+	if c, f := len(keys(saga.Filter{Status: saga.Completed}, 0, 1000)),
+		len(keys(saga.Filter{Status: saga.Failed}, 0, 1000)); c == 0 || f == 0 || c+f != 10 {
 		t.Errorf("%d have completed, %d have failed", c, f)
 	}
 

@@ -33,13 +33,15 @@ func (f *Failure) seen() value.Value {
 		return value.StringValue(text)
 	}
 	return value.ObjectValue(
-		value.Member{Key: "code", Value: orNull(f.Code)}, value.Member{Key: "requirement", Value: orNull(f.Requirement)},
-		value.Member{Key: "step", Value: value.StringValue(f.Step)}, value.Member{Key: "message", Value: value.StringValue(f.Sentence())},
+		value.Member{Key: "code", Value: orNull(f.Code)},
+		value.Member{Key: "requirement", Value: orNull(f.Requirement)},
+		value.Member{Key: "step", Value: value.StringValue(f.Step)},
+		value.Member{Key: "message", Value: value.StringValue(f.Sentence())},
 	)
 }
 
-// Sentence says why without places in the spec: it may become part of states, which have other readers than sagas. The timeline has
-// the places.
+// Sentence says why without places in the spec: it may become part of states, which have other readers than sagas. The
+// timeline has the places.
 func (f *Failure) Sentence() string {
 	if f.Code == "" || f.Code == awaitTimeout {
 		return f.Message

@@ -33,8 +33,8 @@ const reasons = `{
 	}}}
 }`
 
-// TestSagasKnowTheReason lets steps fail in several ways: compensations and the last event see the code, the guard, the step, and a sentence
-// without places in the spec.
+// TestSagasKnowTheReason lets steps fail in several ways: compensations and the last event see the code, the guard, the
+// step, and a sentence without places in the spec.
 func TestSagasKnowTheReason(t *testing.T) {
 	for name, tc := range map[string]struct{ data, want string }{
 		"a guard": {`{"n":13}`, `{"code":"requirement_failed","requirement":"no_slot","step":"slot","message":"The event was refused, because the requirement no_slot does not hold."}`},
@@ -61,7 +61,8 @@ func TestSagasKnowTheReason(t *testing.T) {
 				t.Errorf("the compensation is %s", got)
 			}
 			g := h.one()
-			if !strings.Contains(tc.want, `"code":"`+g.Error.Code+`"`) || g.Error.Requirement != "" && !strings.Contains(tc.want, g.Error.Requirement) {
+			if !strings.Contains(tc.want, `"code":"`+g.Error.Code+`"`) ||
+				g.Error.Requirement != "" && !strings.Contains(tc.want, g.Error.Requirement) {
 				t.Errorf("the saga has the error %+v", g.Error)
 			}
 		})

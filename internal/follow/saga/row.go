@@ -27,7 +27,8 @@ type Saga struct {
 	// Timeline is what has happened to it, the oldest first.
 	Timeline []Entry `json:"timeline"`
 
-	// Phase is what it does now, and At the number of the step that it does it with. FailedAt is the step that has failed.
+	// Phase is what it does now, and At the number of the step that it does it with. FailedAt is the step that has
+	// failed.
 	Phase    Phase `json:"phase,omitempty"`
 	At       int   `json:"at"`
 	FailedAt int   `json:"failed_at,omitempty"`
@@ -111,8 +112,8 @@ const (
 // Failure is why a saga has failed.
 type Failure struct {
 	Step string `json:"step"`
-	// Code is that of the API, or awaitTimeout; "" where it was not kept, or what has failed is the server. Requirement is the code that
-	// the spec gives the guard which has refused an event, "" for none.
+	// Code is that of the API, or awaitTimeout; "" where it was not kept, or what has failed is the server. Requirement
+	// is the code that the spec gives the guard which has refused an event, "" for none.
 	Code        string `json:"code,omitempty"`
 	Requirement string `json:"requirement,omitempty"`
 	// Message is for operators: it has places in the spec.
@@ -191,7 +192,8 @@ func decode(value []byte) (*Saga, error) {
 		return nil, &store.CorruptionError{Where: string(rowSpace), Err: err}
 	}
 	if g.At < 0 || g.At > len(g.Steps) || g.FailedAt < 0 || g.FailedAt >= len(g.Steps) {
-		return nil, &store.CorruptionError{Where: string(rowSpace), Err: fmt.Errorf("the saga %s has no step %d", g.ID, g.At)}
+		return nil,
+			&store.CorruptionError{Where: string(rowSpace), Err: fmt.Errorf("the saga %s has no step %d", g.ID, g.At)}
 	}
 	g.stamp(at)
 	g.stored = g.Status

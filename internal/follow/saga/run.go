@@ -36,7 +36,8 @@ type step struct {
 	scene *scene
 }
 
-// do carries out what is due of one saga: up to the next event that it writes, and that in one commit with what follows from it.
+// do carries out what is due of one saga: up to the next event that it writes, and that in one commit with what follows
+// from it.
 func (s *Service) do(ctx context.Context, c *worker.Claim) error {
 	g, err := s.load(ctx, c.Tenant, c.Key)
 	if isAbsent(err) {
@@ -45,12 +46,15 @@ func (s *Service) do(ctx context.Context, c *worker.Claim) error {
 		return err
 	}
 	if err == nil {
-		err = panics.Logged(ctx, s.logger, "saga "+c.Key+" of "+string(c.Tenant), func() error { return s.move(ctx, c, g) })
+		err = panics.Logged(
+			ctx, s.logger, "saga "+c.Key+" of "+string(c.Tenant), func() error { return s.move(ctx, c, g) },
+		)
 	}
 	switch {
 	case err == nil:
 		return nil
-	case isPassing(err) && c.Attempt >= maxTries && worker.Overdue(ctx): // it takes longer than a try may, and the next one would be no better
+	case isPassing(err) && c.Attempt >= maxTries && worker.Overdue(ctx):
+		// it takes longer than a try may, and the next one would be no better
 		return s.giveUp(context.WithoutCancel(ctx), c, fmt.Errorf("a step, with all that its event implies, could not be carried out within %d seconds: custom code takes too long, or the server was too busy",
 			int(lease.Seconds())))
 	case isPassing(err):
@@ -62,14 +66,16 @@ func (s *Service) do(ctx context.Context, c *worker.Claim) error {
 	}
 }
 
-// later lets what is due come again, after a failure that says nothing about the saga: such a try does not count. Where not even that can be
-// written, it counts.
+// later lets what is due come again, after a failure that says nothing about the saga: such a try does not count. Where
+// not even that can be written, it counts.
 func (s *Service) later(ctx context.Context, c *worker.Claim, cause error) error {
 	const pause = time.Second
 	if ctx.Err() != nil {
 		return cause
 	}
-	if _, err := conflict(s.store.Write(ctx, c.Tenant, []store.Side{c.Replace(c.Value, s.clock.Now().Add(pause))})); err != nil {
+	if _, err := conflict(s.store.Write(ctx, c.Tenant, []store.Side{
+		c.Replace(c.Value, s.clock.Now().Add(pause)),
+	})); err != nil {
 		return cause
 	}
 	return nil
@@ -88,12 +94,12 @@ func (s *Service) move(ctx context.Context, c *worker.Claim, g *Saga) error {
 	return st.carryOn(ctx)
 }
 
-// maxTries is how often in a row something that is due of a saga may fail, for other reasons than that an event is refused, before the
-// saga is given up: it holds a place that others wait for.
+// maxTries is how often in a row something that is due of a saga may fail, for other reasons than that an event is
+// refused, before the saga is given up: it holds a place that others wait for.
 const maxTries = 10
 
-// giveUp ends a saga that cannot be carried on: its definition, its trigger or an answer cannot be read, or an aggregate that it writes to.
-// An operator can retry it, and then it goes on with what it was woken by now.
+// giveUp ends a saga that cannot be carried on: its definition, its trigger or an answer cannot be read, or an
+// aggregate that it writes to. An operator can retry it, and then it goes on with what it was woken by now.
 func (s *Service) giveUp(ctx context.Context, c *worker.Claim, cause error) error {
 	g, err := s.load(ctx, c.Tenant, c.Key)
 	if isAbsent(err) {
@@ -143,7 +149,9 @@ func (s *Service) definition(ctx context.Context, t j17.Tenant, g *Saga) (*spec.
 	}
 	def := compiled.Sagas[g.Type]
 	if def == nil || len(def.Steps) != len(g.Steps) {
-		return nil, &store.CorruptionError{Where: string(rowSpace), Err: errors.New("the spec of the saga " + g.ID + " does not define it")}
+		return nil, &store.CorruptionError{
+			Where: string(rowSpace), Err: errors.New("the spec of the saga " + g.ID + " does not define it"),
+		}
 	}
 	return def, nil
 }
@@ -163,7 +171,10 @@ func (st *step) take(ctx context.Context) error {
 	}
 	at, what, err := store.ReadStamp(st.woken)
 	if err != nil || string(what) != answer || st.Waits == "" {
-		return &store.CorruptionError{Where: string(workSpace), Err: errors.Join(err, errors.New("the saga "+st.ID+" was woken by nothing that is known"))}
+		return &store.CorruptionError{
+			Where: string(workSpace),
+			Err:   errors.Join(err, errors.New("the saga "+st.ID+" was woken by nothing that is known")),
+		}
 	}
 	ev, err := st.event(ctx, st.tenant, at.String())
 	if err != nil {
@@ -222,8 +233,8 @@ func (st *step) next(ctx context.Context) (*writing, error) {
 	}
 }
 
-// wrote takes in what has become of an event, nil for one that could not even be made. done reports that what has become of the saga is
-// stored.
+// wrote takes in what has become of an event, nil for one that could not even be made. done reports that what has
+// become of the saga is stored.
 func (st *step) wrote(ctx context.Context, w *writing, err error) (done bool, _ error) {
 	if err == nil {
 		st.counts.events.Add(1)
@@ -245,8 +256,8 @@ func (st *step) wrote(ctx context.Context, w *writing, err error) (done bool, _ 
 	return false, nil
 }
 
-// prepare makes the command of a task, nil where it has nothing to write, and finds out of which aggregate the task awaits an answer, and until
-// when.
+// prepare makes the command of a task, nil where it has nothing to write, and finds out of which aggregate the task
+// awaits an answer, and until when.
 func (sc *scene) prepare(ctx context.Context, t *task) (*engine.Command, error) {
 	if t.condition != nil {
 		holds, err := sc.holds(ctx, t.condition)
@@ -306,8 +317,8 @@ func (m *machine) follow(ctx context.Context, e *effects, t *task, bound int64) 
 	return e.keep(ctx, m.Saga, []int{0}, bound)
 }
 
-// answeredBy returns the number of the event that answers an await in the commit of the step's own event, 0 for none. The own event
-// asks and does not answer.
+// answeredBy returns the number of the event that answers an await in the commit of the step's own event, 0 for none.
+// The own event asks and does not answer.
 func answeredBy(e *effects, key j17.Key, a *spec.Await) int {
 	for i := 1; i < len(e.Events); i++ {
 		if e.Events[i].Key == key && slices.Contains(a.EventTypes, e.Events[i].Type) {
@@ -377,7 +388,8 @@ func (e *effects) keep(ctx context.Context, g *Saga, stamps []int, bound int64) 
 	return e.leave(ctx)
 }
 
-// leave gives the place of a running saga back: there is room for another one now. A saga that begins to wait at the same moment has to see it.
+// leave gives the place of a running saga back: there is room for another one now. A saga that begins to wait at the
+// same moment has to see it.
 func (e *effects) leave(ctx context.Context) error {
 	e.put(store.Side{Op: store.Add, Space: countSpace, Key: runningKey, Value: []byte("-1")})
 	next, err := e.get(ctx, e.Tenant, admissionSpace, admissionKey)
@@ -392,8 +404,8 @@ func (e *effects) leave(ctx context.Context) error {
 	return nil
 }
 
-// save returns the writes that store a saga, at a time in Unix seconds; stamps has the number of the event that it is stored with, if
-// there is one.
+// save returns the writes that store a saga, at a time in Unix seconds; stamps has the number of the event that it is
+// stored with, if there is one.
 func save(g *Saga, stamps []int, at int64) ([]store.Side, error) {
 	raw, err := g.encode()
 	if err != nil {
@@ -424,7 +436,8 @@ func save(g *Saga, stamps []int, at int64) ([]store.Side, error) {
 	return sides, nil
 }
 
-// after does what has to follow a commit: counting, and telling the other environments of the instance that there is room.
+// after does what has to follow a commit: counting, and telling the other environments of the instance that there is
+// room.
 func (st *step) after(ctx context.Context, g *Saga) {
 	c := &st.counts
 	if st.stored == Queued {

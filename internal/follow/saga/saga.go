@@ -1,14 +1,15 @@
-// Package saga carries out the sagas of specs: workflows of several steps over several aggregates, whose steps are undone in
-// reverse when one of them fails.
+// Package saga carries out the sagas of specs: workflows of several steps over several aggregates, whose steps are
+// undone in reverse when one of them fails.
 //
-// A saga is a side item of its environment, written in the commit of its trigger (effects.go). machine.go is what it does next,
-// pure: a saga, its definition and what has happened make the next state of the saga. run.go carries that out: one step is one
-// commit, with the event that it writes, the next state, and the claim that it was done under, so that a crash anywhere neither
-// repeats nor skips a step. What a step awaits is found in the commit path of its writer (effects.go): nothing polls.
-// Beyond the number of sagas that may run at once they queue, and are started in the order of their triggers (admission.go).
+// A saga is a side item of its environment, written in the commit of its trigger (effects.go). machine.go is what it
+// does next, pure: a saga, its definition and what has happened make the next state of the saga. run.go carries that
+// out: one step is one commit, with the event that it writes, the next state, and the claim that it was done under, so
+// that a crash anywhere neither repeats nor skips a step. What a step awaits is found in the commit path of its writer
+// (effects.go): nothing polls. Beyond the number of sagas that may run at once they queue, and are started in the order
+// of their triggers (admission.go).
 //
-// Nothing of the events is kept with a saga but their positions: what its templates see is read from the log when it is needed. So a
-// saga at rest takes some hundred bytes on disk and no memory, and erasing an event leaves no copy behind.
+// Nothing of the events is kept with a saga but their positions: what its templates see is read from the log when it is
+// needed. So a saga at rest takes some hundred bytes on disk and no memory, and erasing an event leaves no copy behind.
 //
 // The decisions behind it are in docs/internals/follow.md.
 package saga
@@ -88,8 +89,8 @@ type Stats struct {
 	Started, Queued uint64
 	// Completed, Failed and DeadLettered count how sagas ended, Retried those that an operator made go on.
 	Completed, Failed, DeadLettered, Retried uint64
-	// Events counts the events that sagas wrote, Compensations those of them that undid a step, TimedOut the answers that did not
-	// come.
+	// Events counts the events that sagas wrote, Compensations those of them that undid a step, TimedOut the answers
+	// that did not come.
 	Events, Compensations, TimedOut uint64
 }
 
@@ -101,13 +102,13 @@ type counters struct {
 const (
 	// rowSpace holds every saga under its id.
 	rowSpace store.Space = "saga.rows"
-	// listSpace has an entry for each saga under "s/<status>/<order>/<id>" and another one under "t/<type>/<status>/<order>/<id>",
-	// without values.
+	// listSpace has an entry for each saga under "s/<status>/<order>/<id>" and another one under
+	// "t/<type>/<status>/<order>/<id>", without values.
 	listSpace store.Space = "saga.list"
 	// workSpace holds what is due, or will be, of each running saga under its id.
 	workSpace store.Space = "saga.work"
-	// waitSpace has the number of sagas that wait for events of an aggregate under its key, and what each of them waits for under
-	// "<key>/<id>". The number changes whenever a saga begins or ends to wait: events are fenced on it.
+	// waitSpace has the number of sagas that wait for events of an aggregate under its key, and what each of them waits
+	// for under "<key>/<id>". The number changes whenever a saga begins or ends to wait: events are fenced on it.
 	waitSpace store.Space = "saga.waiting"
 	// knownSpace has one item, which lists all types of events that sagas of the environment have ever awaited.
 	knownSpace store.Space = "saga.known"
@@ -115,8 +116,9 @@ const (
 	countSpace store.Space = "saga.counts"
 	// causeSpace has the ids of sagas behind the positions of the events that have triggered or answered them.
 	causeSpace store.Space = "saga.causes"
-	// arrivalSpace holds the sagas that have to wait for room under their ids, as they come, queueSpace the same under the positions of
-	// their triggers. admissionSpace has one item while there are any, which is due when there may be room.
+	// arrivalSpace holds the sagas that have to wait for room under their ids, as they come, queueSpace the same under
+	// the positions of their triggers. admissionSpace has one item while there are any, which is due when there may be
+	// room.
 	arrivalSpace   store.Space = "saga.arrivals"
 	queueSpace     store.Space = "saga.queued"
 	admissionSpace store.Space = "saga.admission"
@@ -147,11 +149,16 @@ func New(o Options) *Service {
 		o.PerWrite = DefaultPerWrite
 	}
 	s := &Service{
-		store: o.Store, engine: o.Engine, clock: o.Clock, logger: o.Logger, mint: ident.NewMinter(o.Clock.Now), most: int64(o.Most), perWrite: o.PerWrite,
+		store: o.Store, engine: o.Engine, clock: o.Clock, logger: o.Logger, mint: ident.NewMinter(o.Clock.Now),
+		most: int64(o.Most), perWrite: o.PerWrite,
 		definitions: definitions{specs: o.Specs, known: map[definition]*compiled{}},
 	}
-	s.steps = o.Worker.Queue(worker.Work{Name: "saga_steps", Store: o.Store, Space: workSpace, Do: s.do, Lease: lease, AtOnce: atOnce, Each: each})
-	s.admission = o.Worker.Queue(worker.Work{Name: "saga_admission", Store: o.Store, Space: admissionSpace, Do: s.admit, Lease: lease, AtOnce: 4})
+	s.steps = o.Worker.Queue(worker.Work{
+		Name: "saga_steps", Store: o.Store, Space: workSpace, Do: s.do, Lease: lease, AtOnce: atOnce, Each: each,
+	})
+	s.admission = o.Worker.Queue(worker.Work{
+		Name: "saga_admission", Store: o.Store, Space: admissionSpace, Do: s.admit, Lease: lease, AtOnce: 4,
+	})
 	return s
 }
 
@@ -163,8 +170,8 @@ func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.que
 
 func (s *Service) queues() worker.Queues { return worker.Queues{s.admission, s.steps} }
 
-// Settle carries out all that is due now, and what becomes due through it. What cannot be done now is left. It is worker.ErrUnsettled where
-// sagas start others without end.
+// Settle carries out all that is due now, and what becomes due through it. What cannot be done now is left. It is
+// worker.ErrUnsettled where sagas start others without end.
 func (s *Service) Settle(ctx context.Context) error {
 	for range worker.MaxRounds {
 		if err := s.admission.Settle(ctx); err != nil {
@@ -196,13 +203,14 @@ func (s *Service) Stats() Stats {
 	c := &s.counts
 	return Stats{
 		Started: c.started.Load(), Queued: c.queued.Load(),
-		Completed: c.completed.Load(), Failed: c.failed.Load(), DeadLettered: c.deadLettered.Load(), Retried: c.retried.Load(),
-		Events: c.events.Load(), Compensations: c.compensations.Load(), TimedOut: c.timedOut.Load(),
+		Completed: c.completed.Load(), Failed: c.failed.Load(), DeadLettered: c.deadLettered.Load(),
+		Retried: c.retried.Load(),
+		Events:  c.events.Load(), Compensations: c.compensations.Load(), TimedOut: c.timedOut.Load(),
 	}
 }
 
-// at returns when that is due which follows from events of a time in Unix seconds: at once, also where the clock was turned back
-// after earlier events.
+// at returns when that is due which follows from events of a time in Unix seconds: at once, also where the clock was
+// turned back after earlier events.
 func (s *Service) at(timestamp int64) time.Time {
 	at, now := time.Unix(timestamp, 0), s.clock.Now()
 	if at.After(now) {
@@ -211,7 +219,8 @@ func (s *Service) at(timestamp int64) time.Time {
 	return at
 }
 
-// order returns a text that is smaller than every one before it, so that lists begin with the newest. timestamp is when it is for.
+// order returns a text that is smaller than every one before it, so that lists begin with the newest. timestamp is when
+// it is for.
 func (s *Service) order(timestamp int64) string {
 	now := max(s.clock.Now().UnixNano(), timestamp*int64(time.Second))
 	for {

@@ -15,7 +15,8 @@ import (
 	"j17/internal/follow/saga"
 )
 
-// TestStepsInOrder carries a saga out whose steps await nothing, and looks at what its templates see and its events say.
+// TestStepsInOrder carries a saga out whose steps await nothing, and looks at what its templates see and its events
+// say.
 func TestStepsInOrder(t *testing.T) {
 	h := newHouse(t, 0)
 	first := h.post("trip/"+id(1)+"/was_requested", `{"leg":"`+id(2)+`","n":3,"fly":true}`)
@@ -33,7 +34,9 @@ func TestStepsInOrder(t *testing.T) {
 	if diff := cmp.Diff(want, h.events("leg", id(2))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{`was_requested {"leg":"` + id(2) + `","n":3,"fly":true}`, "was_completed {}"}, h.events("trip", id(1))); diff != "" {
+	if diff := cmp.Diff(
+		[]string{`was_requested {"leg":"` + id(2) + `","n":3,"fly":true}`, "was_completed {}"}, h.events("trip", id(1)),
+	); diff != "" {
 		t.Error(diff)
 	}
 	if g.Status != saga.Completed || g.CurrentStep() != "" {
@@ -42,17 +45,24 @@ func TestStepsInOrder(t *testing.T) {
 	if diff := cmp.Diff([]string{"completed", "completed", "completed", "completed"}, steps(g)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"started", "emitted hotel", "emitted flight", "emitted car", "emitted meter", "completed"}, timeline(g)); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"started", "emitted hotel", "emitted flight", "emitted car", "emitted meter", "completed"},
+		timeline(g),
+	); diff != "" {
 		t.Error(diff)
 	}
 	m := h.metadata("leg", id(2), 2)
-	if diff := cmp.Diff(map[string]any{"saga_id": g.ID, "type": "trip", "step": "flight", "phase": "step"}, m["saga"]); diff != "" {
+	if diff := cmp.Diff(
+		map[string]any{"saga_id": g.ID, "type": "trip", "step": "flight", "phase": "step"}, m["saga"],
+	); diff != "" {
 		t.Error(diff)
 	}
 	if m["correlation_id"] != "c-"+id(1) || fmt.Sprint(m["actor"]) != "map[id:saga_coordinator type:system_agent]" {
 		t.Errorf("the metadata are %v", m)
 	}
-	if diff := cmp.Diff(map[string]any{"saga_id": g.ID, "type": "trip", "phase": "completed"}, h.metadata("trip", id(1), 2)["saga"]); diff != "" {
+	if diff := cmp.Diff(
+		map[string]any{"saga_id": g.ID, "type": "trip", "phase": "completed"}, h.metadata("trip", id(1), 2)["saga"],
+	); diff != "" {
 		t.Error(diff)
 	}
 	if left := h.left(); left != nil {
@@ -81,7 +91,10 @@ func TestSkipsByCondition(t *testing.T) {
 	if diff := cmp.Diff([]string{"completed", "skipped", "completed", "completed"}, steps(g)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"started", "emitted hotel", "skipped flight", "emitted car", "emitted meter", "completed"}, timeline(g)); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"started", "emitted hotel", "skipped flight", "emitted car", "emitted meter", "completed"},
+		timeline(g),
+	); diff != "" {
 		t.Error(diff)
 	}
 	if got := h.events("leg", id(2)); got[1] != `was_booked {"what":"car","prev":"hotel","hotel":"trip:`+id(1)+`"}` {
@@ -101,7 +114,10 @@ func TestRefusedStepsAreUndoneInReverse(t *testing.T) {
 	if diff := cmp.Diff([]string{"compensated", "completed", "compensated", "failed"}, steps(g)); diff != "" {
 		t.Error(diff)
 	}
-	want := []string{"started", "emitted hotel", "emitted flight", "emitted car", "refused meter", "compensated car", "compensated hotel", "failed"}
+	want := []string{
+		"started", "emitted hotel", "emitted flight", "emitted car", "refused meter", "compensated car",
+		"compensated hotel", "failed",
+	}
 	if diff := cmp.Diff(want, timeline(g)); diff != "" {
 		t.Error(diff)
 	}
@@ -158,7 +174,8 @@ func TestRetryGoesOnFromTheFailedStep(t *testing.T) {
 	if _, err := h.Retry(t.Context(), prod, "sag_zzzzzzzzzzzzzzz"); j17.CodeOf(err) != j17.CodeNotFound {
 		t.Errorf("a saga that is not there is retried: %v", err)
 	}
-	if s := h.Stats(); s.Retried != 1 || s.Failed != 1 || s.Completed != 1 || s.Started != 1 || s.Compensations != 2 || s.Events != 7 {
+	if s := h.Stats(); s.Retried != 1 || s.Failed != 1 || s.Completed != 1 || s.Started != 1 || s.Compensations != 2 ||
+		s.Events != 7 {
 		t.Errorf("the counters are %+v", s)
 	}
 }
@@ -168,7 +185,8 @@ func TestAnswers(t *testing.T) {
 	h := newHouse(t, 0)
 	h.asked(1, "")
 	g := h.one()
-	if g.CurrentStep() != "ask" || g.Steps[1].Status != saga.StepWaiting || g.Steps[1].WaitingSince != h.clock.Now().Unix() {
+	if g.CurrentStep() != "ask" || g.Steps[1].Status != saga.StepWaiting ||
+		g.Steps[1].WaitingSince != h.clock.Now().Unix() {
 		t.Fatalf("the saga is %+v", g)
 	}
 	h.post("desk/"+id(2)+"/was_answered", `{"n":2}`) // another desk
@@ -180,7 +198,9 @@ func TestAnswers(t *testing.T) {
 	answer := h.post("desk/"+id(1)+"/was_answered", `{"n":7}`, `{"n":8}`)
 	h.settle()
 	g = h.one()
-	if diff := cmp.Diff([]string{"started", "emitted first", "emitted ask", "answered ask", "emitted tell", "completed"}, timeline(g)); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"started", "emitted first", "emitted ask", "answered ask", "emitted tell", "completed"}, timeline(g),
+	); diff != "" {
 		t.Error(diff)
 	}
 	if g.Timeline[3].StreamID != answer.IDs[0].String() || h.events("desk", id(1))[4] != `was_told {"n":7}` {
@@ -223,7 +243,8 @@ func TestOneEventAnswersSeveral(t *testing.T) {
 	}
 }
 
-// TestTimeouts lets answers come at the last moment, and at the moment when it is too late, whether somebody has noticed or not.
+// TestTimeouts lets answers come at the last moment, and at the moment when it is too late, whether somebody has
+// noticed or not.
 func TestTimeouts(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -252,10 +273,14 @@ func TestTimeouts(t *testing.T) {
 			if tc.want == saga.Completed {
 				return
 			}
-			if diff := cmp.Diff([]string{"started", "emitted first", "emitted ask", "timed_out ask", "compensated first", "failed"}, timeline(g)); diff != "" {
+			if diff := cmp.Diff(
+				[]string{"started", "emitted first", "emitted ask", "timed_out ask", "compensated first", "failed"},
+				timeline(g),
+			); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff([]string{"compensated", "failed", "pending"}, steps(g)); diff != "" || !strings.Contains(g.Error.Message, "was_answered") {
+			if diff := cmp.Diff([]string{"compensated", "failed", "pending"}, steps(g)); diff != "" ||
+				!strings.Contains(g.Error.Message, "was_answered") {
 				t.Error(diff, g.Error)
 			}
 			if s := h.Stats(); s.TimedOut != 1 {
@@ -291,7 +316,8 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// TestRefusedCompensations tries one three times, gives the saga up, and goes on when an operator has mended what was wrong.
+// TestRefusedCompensations tries one three times, gives the saga up, and goes on when an operator has mended what was
+// wrong.
 func TestRefusedCompensations(t *testing.T) {
 	h := newHouse(t, 0)
 	h.asked(1, `,"undo":"wrong"`)
@@ -379,7 +405,8 @@ func TestTheDefinitionStays(t *testing.T) {
 		}
 	}
 	all := h.sagas()
-	if len(all) != 2 || all[0].Steps[2].Name != "tell" || all[1].Steps[2].Name != "say" || all[0].Version != 1 || all[1].Version != 2 {
+	if len(all) != 2 || all[0].Steps[2].Name != "tell" || all[1].Steps[2].Name != "say" || all[0].Version != 1 ||
+		all[1].Version != 2 {
 		t.Errorf("the sagas are %+v", all)
 	}
 }
@@ -405,7 +432,9 @@ func TestHistoryStartsNone(t *testing.T) {
 		line := `{"key":"trip:` + id(1) + `","type":"was_requested","data":{"leg":"` + id(2) + `","n":1},"metadata":{"actor":{"type":"user","id":"` + user + `"}` + timestamp + `}}`
 		return func() (*command.FileReader, error) { return command.NewFileReader(strings.NewReader(line)), nil }
 	}
-	if _, err := l.Import(t.Context(), &loading.History{Tenant: prod, Open: file(`,"timestamp":1600000000`)}); err != nil {
+	if _, err := l.Import(t.Context(), &loading.History{
+		Tenant: prod, Open: file(`,"timestamp":1600000000`),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	h.settle()
@@ -421,8 +450,8 @@ func TestHistoryStartsNone(t *testing.T) {
 	}
 }
 
-// TestWaitsUntilATime lets a step wait until a time of the trigger's data: an answer before it counts, none by then fails the step, a time that is
-// over ends the step at once, and so does what is no time.
+// TestWaitsUntilATime lets a step wait until a time of the trigger's data: an answer before it counts, none by then
+// fails the step, a time that is over ends the step at once, and so does what is no time.
 func TestWaitsUntilATime(t *testing.T) {
 	now := func(h *house, ahead time.Duration) string {
 		return strconv.FormatInt(h.clock.Now().Add(ahead).Unix(), 10)
@@ -434,14 +463,31 @@ func TestWaitsUntilATime(t *testing.T) {
 		want   saga.Status
 		error  string
 	}{
-		"an answer":     {func(h *house) string { return now(h, 48*time.Hour) }, 47 * time.Hour, true, saga.Completed, ""},
-		"a text":        {func(h *house) string { return `"` + h.clock.Now().Add(48*time.Hour).UTC().Format(time.RFC3339) + `"` }, 47 * time.Hour, true, saga.Completed, ""},
-		"no answer":     {func(h *house) string { return now(h, 48*time.Hour) }, 49 * time.Hour, false, saga.Failed, "by the time until which"},
-		"not yet":       {func(h *house) string { return now(h, 48*time.Hour) }, 47 * time.Hour, false, saga.Running, ""},
-		"over":          {func(h *house) string { return now(h, -time.Hour) }, time.Second, false, saga.Failed, "by the time until which"},
-		"no time":       {func(*house) string { return `"soon"` }, time.Second, false, saga.Failed, "the value is no time"},
-		"too far ahead": {func(h *house) string { return now(h, 4000*24*time.Hour) }, time.Second, false, saga.Failed, "ten years"},
-		"nothing":       {func(*house) string { return "null" }, time.Second, false, saga.Failed, "the value is no time"},
+		"an answer": {
+			func(h *house) string { return now(h, 48*time.Hour) }, 47 * time.Hour, true, saga.Completed, "",
+		},
+		"a text": {
+			func(h *house) string { return `"` + h.clock.Now().Add(48*time.Hour).UTC().Format(time.RFC3339) + `"` },
+			47 * time.Hour, true, saga.Completed, "",
+		},
+		"no answer": {
+			func(h *house) string { return now(h, 48*time.Hour) }, 49 * time.Hour, false, saga.Failed,
+			"by the time until which",
+		},
+		"not yet": {
+			func(h *house) string { return now(h, 48*time.Hour) }, 47 * time.Hour, false, saga.Running, "",
+		},
+		"over": {
+			func(h *house) string { return now(h, -time.Hour) }, time.Second, false, saga.Failed,
+			"by the time until which",
+		},
+		"no time": {
+			func(*house) string { return `"soon"` }, time.Second, false, saga.Failed, "the value is no time",
+		},
+		"too far ahead": {
+			func(h *house) string { return now(h, 4000*24*time.Hour) }, time.Second, false, saga.Failed, "ten years",
+		},
+		"nothing": {func(*house) string { return "null" }, time.Second, false, saga.Failed, "the value is no time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, 0)

@@ -42,7 +42,8 @@ type scene struct {
 	env           *tick.Env
 	// has tells which bindings have their value.
 	has [slotError + 1]bool
-	// types are those of the trigger and of what $prev stands for: an id may be given as the key of an aggregate of one of them.
+	// types are those of the trigger and of what $prev stands for: an id may be given as the key of an aggregate of one
+	// of them.
 	types []string
 }
 
@@ -54,7 +55,8 @@ func (s *Service) look(ctx context.Context, t j17.Tenant, g *Saga) (*scene, erro
 	}
 	sc := &scene{service: s, tenant: t, saga: g, work: work.New(ctx, work.Command), types: []string{ev.Key.Type}}
 	sc.trigger = &tick.Event{
-		Key: ev.Key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata),
+		Key: ev.Key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data),
+		Metadata: tick.Raw(ev.Metadata),
 	}
 	sc.correlationID = sc.trigger.Metadata.Value().Get("correlation_id").Str()
 	sc.env = tick.NewEnv(sc.work)
@@ -73,10 +75,15 @@ func (s *Service) event(ctx context.Context, t j17.Tenant, position string) (*j1
 			return nil, store.UserError(err)
 		}
 		if ev.StreamID == at {
-			return &j17.Event{StreamID: at, Key: ev.Key, Type: ev.Type, Timestamp: ev.Timestamp, Data: bytes.Clone(ev.Data), Metadata: bytes.Clone(ev.Metadata)}, nil
+			return &j17.Event{
+				StreamID: at, Key: ev.Key, Type: ev.Type, Timestamp: ev.Timestamp, Data: bytes.Clone(ev.Data),
+				Metadata: bytes.Clone(ev.Metadata),
+			}, nil
 		}
 	}
-	return nil, store.UserError(&store.CorruptionError{Where: string(rowSpace), Err: fmt.Errorf("there is no event at %s", position)})
+	return nil, store.UserError(&store.CorruptionError{
+		Where: string(rowSpace), Err: fmt.Errorf("there is no event at %s", position),
+	})
 }
 
 // before returns the last position before one.
@@ -207,7 +214,9 @@ func (sc *scene) command(ctx context.Context, t *task) (*engine.Command, error) 
 	if t.phase == Compensating {
 		actor = ident.SagaCompensator
 	}
-	members := []value.Member{{Key: "saga_id", Value: value.StringValue(sc.saga.ID)}, {Key: "type", Value: value.StringValue(sc.saga.Type)}}
+	members := []value.Member{
+		{Key: "saga_id", Value: value.StringValue(sc.saga.ID)}, {Key: "type", Value: value.StringValue(sc.saga.Type)},
+	}
 	if t.step != "" {
 		members = append(members, value.Member{Key: "step", Value: value.StringValue(t.step)})
 	}
@@ -215,11 +224,15 @@ func (sc *scene) command(ctx context.Context, t *task) (*engine.Command, error) 
 	return &engine.Command{Tenant: sc.tenant, Depth: sc.saga.Depth + 1, Command: command.Command{
 		Writes: command.One(t.emit.AggregateType, id, t.emit.EventType, data),
 		Actor:  j17.Agent{Type: ident.SystemActorType, ID: actor}, Trusted: true,
-		Cause: command.Cause{CorrelationID: sc.correlationID, Members: []value.Member{{Key: "saga", Value: value.ObjectValue(members...)}}},
+		Cause: command.Cause{
+			CorrelationID: sc.correlationID,
+			Members:       []value.Member{{Key: "saga", Value: value.ObjectValue(members...)}},
+		},
 	}}, nil
 }
 
-// await finds out of which aggregate a task awaits an answer, unless that is the one it writes to, and until when, unless that is a timeout.
+// await finds out of which aggregate a task awaits an answer, unless that is the one it writes to, and until when,
+// unless that is a timeout.
 func (sc *scene) await(ctx context.Context, t *task) (err error) {
 	a := t.await
 	if a != nil && a.ID != nil {
@@ -268,7 +281,8 @@ func (sc *scene) until(ctx context.Context, t *tick.Time) (time.Time, error) {
 	return time.Unix(seconds, 0), nil
 }
 
-// isRefusal reports whether an error says that an event is not to be had, whatever is tried again. attempt counts the tries.
+// isRefusal reports whether an error says that an event is not to be had, whatever is tried again. attempt counts the
+// tries.
 func isRefusal(err error, attempt int) bool {
 	const customCodeAttempts = 10
 	switch j17.CodeOf(err) { //nolint:exhaustive // all others are refusals
@@ -286,8 +300,10 @@ func isPassing(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return true
 	}
-	switch j17.CodeOf(store.UserError(err)) { //nolint:exhaustive // all others are about the saga, or about something that has to be mended
-	case j17.CodeUnavailable, j17.CodeStorageFull, j17.CodeOutcomeUnknown, j17.CodeBusy, j17.CodeStateNotReady, j17.CodeIndexNotReady,
+	//nolint:exhaustive // all others are about the saga, or about something that has to be mended
+	switch j17.CodeOf(store.UserError(err)) {
+	case j17.CodeUnavailable, j17.CodeStorageFull, j17.CodeOutcomeUnknown, j17.CodeBusy, j17.CodeStateNotReady,
+		j17.CodeIndexNotReady,
 		j17.CodeNoSpec, j17.CodeConflict:
 		return true
 	default:

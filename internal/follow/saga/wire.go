@@ -15,7 +15,9 @@ func (g *Saga) Wire() wire.Saga {
 		shape.StartedAt = &g.StartedAt
 	}
 	for i, s := range g.Steps {
-		shape.Steps[i] = wire.SagaStep{Name: s.Name, Status: string(s.Status), WaitingSince: s.WaitingSince, CompletedAt: s.CompletedAt}
+		shape.Steps[i] = wire.SagaStep{
+			Name: s.Name, Status: string(s.Status), WaitingSince: s.WaitingSince, CompletedAt: s.CompletedAt,
+		}
 	}
 	if e := g.Error; e != nil {
 		shape.Error = &wire.SagaError{Step: e.Step, Code: e.Code, Requirement: e.Requirement, Message: e.Sentence()}
@@ -27,7 +29,9 @@ func (g *Saga) Wire() wire.Saga {
 func (g *Saga) Detail() wire.SagaDetail {
 	shape := wire.SagaDetail{Saga: g.Wire(), Timeline: make([]wire.SagaEntry, len(g.Timeline))}
 	for i, e := range g.Timeline {
-		shape.Timeline[i] = wire.SagaEntry{At: e.At, What: string(e.What), Step: e.Step, StreamID: e.StreamID, Error: e.Error}
+		shape.Timeline[i] = wire.SagaEntry{
+			At: e.At, What: string(e.What), Step: e.Step, StreamID: e.StreamID, Error: e.Error,
+		}
 	}
 	return shape
 }

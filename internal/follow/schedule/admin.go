@@ -15,13 +15,18 @@ import (
 // maxPage bounds the data of a page.
 const maxPage = 8 << 20
 
-// List returns up to limit events that have one of the statuses, the latest first, after the first offset of them. next is the offset of the
-// page behind it, 0 where there is none. A page ends early rather than become larger than some megabytes. What is listed and gone by
-// now, such as what was erased, is left out and counts in offsets.
-func (s *Service) List(ctx context.Context, t j17.Tenant, of []Status, offset, limit int) (page []wire.Scheduled, next int, err error) {
+// List returns up to limit events that have one of the statuses, the latest first, after the first offset of them. next
+// is the offset of the page behind it, 0 where there is none. A page ends early rather than become larger than some
+// megabytes. What is listed and gone by now, such as what was erased, is left out and counts in offsets.
+func (s *Service) List(
+	ctx context.Context, t j17.Tenant, of []Status, offset, limit int,
+) (page []wire.Scheduled, next int, err error) {
 	lists := make([]*list, len(of))
 	for i, status := range of {
-		lists[i] = &list{Service: s, tenant: t, status: status, keys: store.Range{Backward: true}, most: min(offset+limit+1, listPage)}
+		lists[i] = &list{
+			Service: s, tenant: t, status: status, keys: store.Range{Backward: true},
+			most: min(offset+limit+1, listPage),
+		}
 	}
 	size := 0
 	for n := 0; ; {
@@ -151,8 +156,8 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*found, er
 	return nil, unknown
 }
 
-// present returns the status of an event that stands among those of a status: one that is cancelled by a mark still stands among the
-// pending ones.
+// present returns the status of an event that stands among those of a status: one that is cancelled by a mark still
+// stands among the pending ones.
 func (s *Service) present(ctx context.Context, t j17.Tenant, r *row, stands Status) (Status, error) {
 	if stands != Pending {
 		return stands, nil
@@ -167,9 +172,11 @@ func (s *Service) present(ctx context.Context, t j17.Tenant, r *row, stands Stat
 // tries is how often a change is tried that others overtake.
 const tries = 100
 
-// change moves an event to another status: sides are what to write for that beside taking it away from where it stands. It is
-// CodeConflict where its status does not allow that.
-func (s *Service) change(ctx context.Context, t j17.Tenant, id, verb string, to Status, sides func(*found) []store.Side) (wire.Scheduled, error) {
+// change moves an event to another status: sides are what to write for that beside taking it away from where it stands.
+// It is CodeConflict where its status does not allow that.
+func (s *Service) change(
+	ctx context.Context, t j17.Tenant, id, verb string, to Status, sides func(*found) []store.Side,
+) (wire.Scheduled, error) {
 	for range tries {
 		f, err := s.find(ctx, t, id)
 		if err != nil {
@@ -179,7 +186,9 @@ func (s *Service) change(ctx context.Context, t j17.Tenant, id, verb string, to 
 		if more == nil {
 			return wire.Scheduled{}, j17.Errorf(j17.CodeConflict, "The scheduled event %s is %s; one with that status cannot be %s.", id, f.status, verb)
 		}
-		err = s.Store.Write(ctx, t, append(more, store.Side{Op: store.Delete, Space: f.status.space(), Key: f.item.Key, Cond: store.IfRev, Rev: f.item.Rev}))
+		err = s.Store.Write(ctx, t, append(more, store.Side{
+			Op: store.Delete, Space: f.status.space(), Key: f.item.Key, Cond: store.IfRev, Rev: f.item.Rev,
+		}))
 		if err == nil {
 			return f.shown(to), nil
 		}
@@ -218,8 +227,8 @@ func (s *Service) Cancel(ctx context.Context, t j17.Tenant, id string) (wire.Sch
 	return e, err
 }
 
-// Retry makes a dead letter, or an event that was refused, pending again, to be tried at once. It counts as pending again, and is cancelled
-// by what cancels it.
+// Retry makes a dead letter, or an event that was refused, pending again, to be tried at once. It counts as pending
+// again, and is cancelled by what cancels it.
 func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (wire.Scheduled, error) {
 	most, err := s.room(ctx, t)
 	if err != nil {
@@ -239,7 +248,8 @@ func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (wire.Sche
 			items[i].Value = append(store.AppendStamp(nil, f.at), items[i].Value...)
 		}
 		return append(append(items, notes...), f.put(), add(f.by, 1, MaxPerAggregate), add(total, 1, most), store.Side{
-			Op: store.Put, Space: Pending.space(), Key: f.order(), Value: append(store.AppendStamp(nil, f.at), f.key()...), Due: now,
+			Op: store.Put, Space: Pending.space(), Key: f.order(),
+			Value: append(store.AppendStamp(nil, f.at), f.key()...), Due: now,
 		})
 	})
 }

@@ -33,7 +33,9 @@ func BenchmarkFire(b *testing.B) {
 			return h.engine.ExecuteInOrder(ctx, t, commands)
 		},
 	})
-	h.engine = engine.New(engine.Options{Store: st, Clock: c, Logger: log}).Use(enginetest.Effects(h.service.Effects)...)
+	h.engine = engine.New(engine.Options{Store: st, Clock: c, Logger: log}).Use(
+		enginetest.Effects(h.service.Effects)...,
+	)
 	h.engine.Deploy(prod, h.compile(specText("integer")), nil)
 	const each = 100
 	for i := 0; i < b.N; i += each {
@@ -77,7 +79,9 @@ func BenchmarkList(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		if page, next, err := h.service.List(b.Context(), prod, schedule.Statuses(), 0, 100); err != nil || next != 100 || len(page) != 100 {
+		if page, next, err := h.service.List(
+			b.Context(), prod, schedule.Statuses(), 0, 100,
+		); err != nil || next != 100 || len(page) != 100 {
 			b.Fatal(err)
 		}
 	}

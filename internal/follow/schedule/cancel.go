@@ -14,13 +14,14 @@ import (
 	"j17/internal/storage/store"
 )
 
-// An event cancels what waits for it in its own commit, as far as that is little. What is more is cancelled by a mark: an item under the
-// event's name with the event's position, in the same commit. Whatever waits for the name and was scheduled before that position is
-// cancelled from then on, whether it is still stored as pending or not: fire looks for marks, and fences on them. sweep then takes what is
-// left away, some at a time, and the mark at the end.
+// An event cancels what waits for it in its own commit, as far as that is little. What is more is cancelled by a mark:
+// an item under the event's name with the event's position, in the same commit. Whatever waits for the name and was
+// scheduled before that position is cancelled from then on, whether it is still stored as pending or not: fire looks
+// for marks, and fences on them. sweep then takes what is left away, some at a time, and the mark at the end.
 
 const (
-	// maxCanceled is how many events one command takes from among the pending ones, swept how many one try of a sweep does.
+	// maxCanceled is how many events one command takes from among the pending ones, swept how many one try of a sweep
+	// does.
 	maxCanceled = 500
 	swept       = 500
 	// maxContended bounds of how many names of events it is kept that they were contended for.
@@ -56,12 +57,16 @@ func (e *ends) take(ctx context.Context, item *store.Item, w *waiter) error {
 		return nil
 	}
 	e.over[order] = true
-	e.sides = append(e.sides, store.Side{Op: store.Delete, Space: waiting, Key: item.Key, Cond: store.IfRev, Rev: item.Rev})
+	e.sides = append(e.sides, store.Side{
+		Op: store.Delete, Space: waiting, Key: item.Key, Cond: store.IfRev, Rev: item.Rev,
+	})
 	r, err := e.load(ctx, e.tenant, w.Row)
 	if err != nil || r == nil {
 		return err // It was erased, and what counts it is gone with it or goes when its time comes.
 	}
-	e.sides = append(e.sides, store.Side{Op: store.Delete, Space: Pending.space(), Key: order}, e.list(Canceled, w.at, w.N, w.Row))
+	e.sides = append(
+		e.sides, store.Side{Op: store.Delete, Space: Pending.space(), Key: order}, e.list(Canceled, w.at, w.N, w.Row),
+	)
 	for _, on := range r.CancelOn {
 		if key := prefixOf(on) + r.id; key != item.Key {
 			e.sides = append(e.sides, store.Side{Op: store.Delete, Space: waiting, Key: key})
@@ -75,8 +80,8 @@ func (e *ends) take(ctx context.Context, item *store.Item, w *waiter) error {
 	return nil
 }
 
-// cancel ends what waits for an event, the number i of the command. A write that makes another one wait for it meanwhile changes the item that
-// is fenced on; where that goes on without end, a mark replaces the fence.
+// cancel ends what waits for an event, the number i of the command. A write that makes another one wait for it
+// meanwhile changes the item that is fenced on; where that goes on without end, a mark replaces the fence.
 func (e *effects) cancel(ctx context.Context, on decider.Awaited, i int) error {
 	name := prefixOf(named(on))
 	contended := e.contentions(name)
@@ -158,7 +163,8 @@ func (e *effects) uncontend() {
 	}
 }
 
-// readMark takes the value of a mark apart: what was scheduled before the position is cancelled, and it is taken away up to a key.
+// readMark takes the value of a mark apart: what was scheduled before the position is cancelled, and it is taken away
+// up to a key.
 func readMark(value []byte) (at j17.StreamID, upTo string, err error) {
 	_, value, err = worker.ReadAttempts(value)
 	if err != nil {
@@ -169,7 +175,9 @@ func readMark(value []byte) (at j17.StreamID, upTo string, err error) {
 }
 
 // isCanceled reports whether a pending event is cancelled by a mark, and returns the fences under which that holds.
-func (s *Service) isCanceled(ctx context.Context, t j17.Tenant, r *row) (canceled bool, fences []store.Fence, err error) {
+func (s *Service) isCanceled(
+	ctx context.Context, t j17.Tenant, r *row,
+) (canceled bool, fences []store.Fence, err error) {
 	for _, on := range r.CancelOn {
 		fence := store.Fence{Space: marks, Key: prefixOf(on)}
 		item, err := s.Store.Get(ctx, t, marks, fence.Key)

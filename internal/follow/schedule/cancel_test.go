@@ -28,7 +28,8 @@ func (h *house) share(from, many int) {
 	}
 }
 
-// TestOneEventCancelsMany: an event cancels thousands at once, of which its own commit takes some away and later ones the others.
+// TestOneEventCancelsMany: an event cancels thousands at once, of which its own commit takes some away and later ones
+// the others.
 func TestOneEventCancelsMany(t *testing.T) {
 	h := newHouse(t, 0)
 	const many, atOnce = 700, 500
@@ -49,7 +50,8 @@ func TestOneEventCancelsMany(t *testing.T) {
 		t.Errorf("right after the event: %s", got)
 	}
 	for _, e := range sample[:5] {
-		if _, err := h.service.Cancel(t.Context(), prod, e.ScheduledID); j17.CodeOf(err) != j17.CodeConflict || !strings.Contains(err.Error(), "canceled") {
+		if _, err := h.service.Cancel(t.Context(), prod, e.ScheduledID); j17.CodeOf(err) != j17.CodeConflict ||
+			!strings.Contains(err.Error(), "canceled") {
 			t.Errorf("cancelled again: %v", err)
 		}
 	}
@@ -67,8 +69,12 @@ func TestOneEventCancelsMany(t *testing.T) {
 	}
 	h.open()
 	h.advance(time.Minute)
-	if got := h.counts(); got != fmt.Sprintf("3 fired, %d canceled", many) || h.items("scheduled.count") != 0 || h.items("scheduled.waiting") != 0 || h.items("scheduled.marks") != 0 {
-		t.Errorf("%s, %d numbers, %d wait, %d marks", got, h.items("scheduled.count"), h.items("scheduled.waiting"), h.items("scheduled.marks"))
+	if got := h.counts(); got != fmt.Sprintf("3 fired, %d canceled", many) || h.items("scheduled.count") != 0 ||
+		h.items("scheduled.waiting") != 0 || h.items("scheduled.marks") != 0 {
+		t.Errorf(
+			"%s, %d numbers, %d wait, %d marks", got, h.items("scheduled.count"), h.items("scheduled.waiting"),
+			h.items("scheduled.marks"),
+		)
 	}
 	if s := h.service.Stats(); s.Canceled != many-atOnce {
 		t.Errorf("%d were cancelled since the restart", s.Canceled)
@@ -104,7 +110,9 @@ func (s *hooked) Append(ctx context.Context, t j17.Tenant, units []store.Append)
 // before makes an engine with a hook before what it stores first.
 func (h *house) before(hook func()) *engine.Engine {
 	s := &hooked{Store: h.store, before: hook}
-	e := engine.New(engine.Options{Store: s, Clock: h.clock, Logger: slog.New(slog.DiscardHandler)}).Use(enginetest.Effects(h.service.Effects)...)
+	e := engine.New(engine.Options{
+		Store: s, Clock: h.clock, Logger: slog.New(slog.DiscardHandler),
+	}).Use(enginetest.Effects(h.service.Effects)...)
 	e.Deploy(prod, h.compile(specText("integer")), nil)
 	return e
 }
@@ -117,7 +125,10 @@ func TestAMarkOvertakesWhatFires(t *testing.T) {
 	h.service.Execute = h.before(func() {
 		h.post("hall/"+id(0), "was_locked", `{}`) // for its position
 		at := h.events("hall/" + id(0))[0].StreamID
-		mark := store.Side{Op: store.Put, Space: "scheduled.marks", Key: "hall:global/was_locked/", Value: store.AppendStamp(nil, at), Due: h.clock.Now()}
+		mark := store.Side{
+			Op: store.Put, Space: "scheduled.marks", Key: "hall:global/was_locked/", Value: store.AppendStamp(nil, at),
+			Due: h.clock.Now(),
+		}
 		if err := h.store.Write(t.Context(), prod, []store.Side{mark}); err != nil {
 			t.Error(err)
 		}
@@ -133,12 +144,15 @@ func TestAMarkOvertakesWhatFires(t *testing.T) {
 	}
 }
 
-// TestSchedulingDoesNotHoldUpWhatCancels schedules more that waits for an event, each time that event is about to be stored.
+// TestSchedulingDoesNotHoldUpWhatCancels schedules more that waits for an event, each time that event is about to be
+// stored.
 func TestSchedulingDoesNotHoldUpWhatCancels(t *testing.T) {
 	h := newHouse(t, 0)
 	h.share(0, 3)
 	plain, tries := h.engine, 0
-	h.engine = engine.New(engine.Options{Store: h.store, Clock: h.clock, Logger: slog.New(slog.DiscardHandler)}).Use(enginetest.Effects(
+	h.engine = engine.New(engine.Options{
+		Store: h.store, Clock: h.clock, Logger: slog.New(slog.DiscardHandler),
+	}).Use(enginetest.Effects(
 		h.service.Effects,
 		func(_ context.Context, d *part.Decided) (part.Effects, error) {
 			if d.Events[0].Type == "was_locked" {
@@ -156,7 +170,8 @@ func TestSchedulingDoesNotHoldUpWhatCancels(t *testing.T) {
 		t.Errorf("after %d tries: %s", tries, got)
 	}
 	h.advance(0)
-	if got := h.counts(); got != fmt.Sprintf("%d canceled", 3+tries) || h.items("scheduled.count") != 0 || h.items("scheduled.marks") != 0 {
+	if got := h.counts(); got != fmt.Sprintf("%d canceled", 3+tries) || h.items("scheduled.count") != 0 ||
+		h.items("scheduled.marks") != 0 {
 		t.Errorf("after %d tries: %s", tries, got)
 	}
 }

@@ -31,13 +31,19 @@ func (s *Service) endedBy(id string, i int) []store.Side {
 func (s *Service) endedAt(id string, at j17.StreamID) []store.Side {
 	until := s.forgottenAt()
 	return []store.Side{
-		{Op: store.Put, Space: enders, Key: store.StampedKey(at, "/"+id), Value: store.AppendStamp(nil, at), Expires: until},
+		{
+			Op: store.Put, Space: enders, Key: store.StampedKey(at, "/"+id), Value: store.AppendStamp(nil, at),
+			Expires: until,
+		},
 		{Op: store.Put, Space: ended, Key: id, Value: store.AppendStamp(nil, at), Expires: until},
 	}
 }
 
-// CausedBy calls do with the ids of what events at some positions, which are in their order, have scheduled or cancelled.
-func (s *Service) CausedBy(ctx context.Context, t j17.Tenant, positions []j17.StreamID, do func(id string) error) error {
+// CausedBy calls do with the ids of what events at some positions, which are in their order, have scheduled or
+// cancelled.
+func (s *Service) CausedBy(
+	ctx context.Context, t j17.Tenant, positions []j17.StreamID, do func(id string) error,
+) error {
 	for _, status := range Statuses() {
 		err := store.EachAt(ctx, s.Store, t, status.space(), positions, func(_ j17.StreamID, it *store.Item) error {
 			key, err := rowOf(it.Value)

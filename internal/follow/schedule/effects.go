@@ -17,8 +17,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Effects says what events schedule and what they cancel; it is one of an engine's effects. An event cancels what was scheduled
-// before it in the order of the feed, in its own commit too, and nothing that it schedules itself.
+// Effects says what events schedule and what they cancel; it is one of an engine's effects. An event cancels what was
+// scheduled before it in the order of the feed, in its own commit too, and nothing that it schedules itself.
 func (s *Service) Effects(ctx context.Context, d *part.Decided) (part.Effects, error) {
 	w, err := s.watchOf(ctx, d.Tenant, d.Decider)
 	if err != nil {
@@ -27,7 +27,9 @@ func (s *Service) Effects(ctx context.Context, d *part.Decided) (part.Effects, e
 	if len(d.Scheduled) == 0 && !w.any(d.Events) {
 		return part.Effects{}, nil
 	}
-	e := effects{ends: s.ends(d.Tenant), d: d, watch: w, seen: map[decider.Awaited]bool{}, awaiting: map[decider.Awaited][]int{}}
+	e := effects{
+		ends: s.ends(d.Tenant), d: d, watch: w, seen: map[decider.Awaited]bool{}, awaiting: map[decider.Awaited][]int{},
+	}
 	e.tried = d.Tried
 	e.known()
 	for i := range d.Events {
@@ -74,8 +76,8 @@ type effects struct {
 	ends
 	d     *part.Decided
 	watch *watch
-	// next is the number of the first scheduled event that was not looked at yet, own are those before it, and awaiting has the numbers of
-	// those that an event cancels.
+	// next is the number of the first scheduled event that was not looked at yet, own are those before it, and awaiting
+	// has the numbers of those that an event cancels.
 	next     int
 	own      []own
 	awaiting map[decider.Awaited][]int
@@ -101,7 +103,8 @@ type own struct {
 	over bool
 }
 
-// known notes what the command itself takes from among the pending ones: what is being written is not cancelled by that.
+// known notes what the command itself takes from among the pending ones: what is being written is not cancelled by
+// that.
 func (e *effects) known() {
 	for i := range e.d.Asked {
 		if side := &e.d.Asked[i]; side.Space == Pending.space() && side.Op == store.Delete {
@@ -137,8 +140,8 @@ func (e *effects) event(ctx context.Context, i int) error {
 	return nil
 }
 
-// maxDepth is how many events may schedule each other, one after the other, each to come within so many seconds, which is sooner than any delay
-// lets it. So a circle of them ends in which each says a time that is past.
+// maxDepth is how many events may schedule each other, one after the other, each to come within so many seconds, which
+// is sooner than any delay lets it. So a circle of them ends in which each says a time that is past.
 const (
 	maxDepth = 50
 	soon     = 5 * 60
@@ -190,7 +193,8 @@ func (e *effects) end(w *own, i int) {
 		e.taken = append(e.taken, w.row)
 	}
 	e.sides = append(e.sides, store.Side{
-		Op: store.Put, Space: Canceled.space(), Key: suffix(w.row.N), Value: []byte(w.row.key()), Due: e.forgottenAt(), Stamps: []int{w.Cause}, StampKey: true,
+		Op: store.Put, Space: Canceled.space(), Key: suffix(w.row.N), Value: []byte(w.row.key()), Due: e.forgottenAt(),
+		Stamps: []int{w.Cause}, StampKey: true,
 	})
 	if w.row.id != "" { // what is only tried has none
 		e.sides = append(e.sides, e.endedBy(w.row.id, i)...)
@@ -208,7 +212,8 @@ func (e *effects) sums(ctx context.Context) error {
 		}
 		stamp := []int{w.Cause}
 		e.sides = append(e.sides, store.Side{
-			Op: store.Put, Space: Pending.space(), Key: suffix(w.row.N), Value: []byte(w.row.key()), Due: time.Unix(w.row.FireAt, 0), Stamps: stamp, StampKey: true,
+			Op: store.Put, Space: Pending.space(), Key: suffix(w.row.N), Value: []byte(w.row.key()),
+			Due: time.Unix(w.row.FireAt, 0), Stamps: stamp, StampKey: true,
 		})
 		items, notes := w.row.await(now)
 		for i := range items {
@@ -316,8 +321,9 @@ func (p pair) put() store.Side {
 	return store.Side{Op: store.Put, Space: watched, Key: p.aggregateType + "/" + p.eventType}
 }
 
-// watch is what cancels scheduled events under one spec: what the spec names, and what earlier specs named by which something may
-// still wait. It does not change: what is stored under another spec is stored before this one was deployed.
+// watch is what cancels scheduled events under one spec: what the spec names, and what earlier specs named by which
+// something may still wait. It does not change: what is stored under another spec is stored before this one was
+// deployed.
 type watch struct {
 	decider *decider.Decider
 	pairs   map[pair]bool
@@ -331,7 +337,8 @@ func (w *watch) has(p pair) bool { return w.pairs[p] }
 
 // any reports whether one of the events may cancel something.
 func (w *watch) any(events []decider.Event) bool {
-	return len(w.pairs) > 0 && slices.ContainsFunc(events, func(o decider.Event) bool { return w.has(pair{o.Key.Type, o.Type}) })
+	return len(w.pairs) > 0 &&
+		slices.ContainsFunc(events, func(o decider.Event) bool { return w.has(pair{o.Key.Type, o.Type}) })
 }
 
 // isStored reports whether it is known to be stored that a type is waited for.

@@ -13,8 +13,9 @@ import (
 // erasedPage is how many rows are looked at in one go.
 const erasedPage = 500
 
-// Erase cancels what is to come to streams that were rewritten, and what they had scheduled themselves. The rows of such events, also of
-// those that are long over, lose their data and what their tries have left. What was scheduled after the erasure is left alone.
+// Erase cancels what is to come to streams that were rewritten, and what they had scheduled themselves. The rows of
+// such events, also of those that are long over, lose their data and what their tries have left. What was scheduled
+// after the erasure is left alone.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	gone := e.Gone()
 	is := func(r *row) bool {
@@ -102,8 +103,8 @@ func (s *Service) clear(ctx context.Context, t j17.Tenant, key string) error {
 	return errors.New("others change the same scheduled event over and over; it is tried again")
 }
 
-// cleared returns the writes that take the data out of a row and end the waiting of its event, none where that is done. canceled reports
-// that it waits.
+// cleared returns the writes that take the data out of a row and end the waiting of its event, none where that is done.
+// canceled reports that it waits.
 func (s *Service) cleared(ctx context.Context, t j17.Tenant, r *row) (sides []store.Side, canceled bool, err error) {
 	// Whether it waits: for its time, or for somebody who looks into it and may try it again.
 	for _, status := range []Status{Pending, DeadLetter, Refused} {
@@ -118,7 +119,8 @@ func (s *Service) cleared(ctx context.Context, t j17.Tenant, r *row) (sides []st
 			sides = r.over()
 		}
 		sides = append(sides,
-			store.Side{Op: store.Delete, Space: status.space(), Key: item.Key, Cond: store.IfRev, Rev: item.Rev}, s.list(Canceled, r.at, r.N, r.key()))
+			store.Side{Op: store.Delete, Space: status.space(), Key: item.Key, Cond: store.IfRev, Rev: item.Rev},
+			s.list(Canceled, r.at, r.N, r.key()))
 		break
 	}
 

@@ -34,7 +34,10 @@ func (h *house) erased(keys ...string) part.Erased {
 func (h *house) held() string {
 	h.tb.Helper()
 	var all strings.Builder
-	for _, space := range []store.Space{"scheduled", "scheduled.pending", "scheduled.canceled", "scheduled.fired", "scheduled.dead_letter", "scheduled.waiting", "scheduled.id"} {
+	for _, space := range []store.Space{
+		"scheduled", "scheduled.pending", "scheduled.canceled", "scheduled.fired", "scheduled.dead_letter",
+		"scheduled.waiting", "scheduled.id",
+	} {
 		items, err := h.store.Scan(h.tb.Context(), prod, space, store.Range{}, 1000)
 		if err != nil {
 			h.tb.Fatal(err)
@@ -46,8 +49,8 @@ func (h *house) held() string {
 	return all.String()
 }
 
-// TestErasure erases what events were scheduled for, and what has scheduled some: those that wait are cancelled, and no row has data of
-// them. What comes after the erasure, and what others wait for, stays.
+// TestErasure erases what events were scheduled for, and what has scheduled some: those that wait are cancelled, and no
+// row has data of them. What comes after the erasure, and what others wait for, stays.
 func TestErasure(t *testing.T) {
 	h := newHouse(t, 0)
 	h.post("job/"+id(1), "was_timed", `{"n":"fired 1"}`)
@@ -84,12 +87,14 @@ func TestErasure(t *testing.T) {
 
 	// Time goes on: what is left comes, once, and is counted.
 	h.advance(time.Hour)
-	if h.log(3) != `["kept"]` || h.log(2) != `["later"]` || h.log(1) != `["fired 1"]` || h.items("scheduled.count") != 0 || h.items("scheduled.waiting") > 1 {
+	if h.log(3) != `["kept"]` || h.log(2) != `["later"]` || h.log(1) != `["fired 1"]` ||
+		h.items("scheduled.count") != 0 || h.items("scheduled.waiting") > 1 {
 		t.Errorf("%s %s %s, %d counts", h.log(1), h.log(2), h.log(3), h.items("scheduled.count"))
 	}
 }
 
-// TestErasureUnderTries erases the target of an event while a try of it is under way, which then finds that it is cancelled.
+// TestErasureUnderTries erases the target of an event while a try of it is under way, which then finds that it is
+// cancelled.
 func TestErasureUnderTries(t *testing.T) {
 	for event, target := range map[string]string{"was_timed": "note", "was_picky": "meter"} {
 		h := newHouse(t, 0)
@@ -104,7 +109,8 @@ func TestErasureUnderTries(t *testing.T) {
 		if err := s.Queues()[0].Settle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if h.counts() != "1 canceled" || h.log(1) != "" || strings.Contains(h.held(), "much") || h.items("scheduled.count") != 0 {
+		if h.counts() != "1 canceled" || h.log(1) != "" || strings.Contains(h.held(), "much") ||
+			h.items("scheduled.count") != 0 {
 			t.Errorf("%s: %s, %s", event, h.counts(), h.held())
 		}
 	}

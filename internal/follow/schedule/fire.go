@@ -29,8 +29,8 @@ type due struct {
 	number int
 }
 
-// fire writes events whose time has come, in the order in which they were scheduled. An event, all that it brings about, and the
-// end of its schedule are one commit.
+// fire writes events whose time has come, in the order in which they were scheduled. An event, all that it brings
+// about, and the end of its schedule are one commit.
 func (s *Service) fire(ctx context.Context, claims []*worker.Claim) []error {
 	errs := make([]error, len(claims))
 	var together []due
@@ -51,8 +51,8 @@ func (s *Service) fire(ctx context.Context, claims []*worker.Claim) []error {
 	return errs
 }
 
-// dueRow returns the row of a claimed item, nil for one that a sweep is about to take away. One without a row, which was erased, ends
-// here.
+// dueRow returns the row of a claimed item, nil for one that a sweep is about to take away. One without a row, which
+// was erased, ends here.
 func (s *Service) dueRow(ctx context.Context, c *worker.Claim) (*row, error) {
 	key, err := rowOf(c.Value)
 	if err != nil {
@@ -74,7 +74,8 @@ func (s *Service) dueRow(ctx context.Context, c *worker.Claim) (*row, error) {
 	}))
 }
 
-// lost is nil for the error of a claim that somebody else has finished: the event was cancelled, or is written by another server.
+// lost is nil for the error of a claim that somebody else has finished: the event was cancelled, or is written by
+// another server.
 func lost(err error) error {
 	if _, ok := errors.AsType[*store.SideConflict](err); ok {
 		return nil
@@ -82,8 +83,8 @@ func lost(err error) error {
 	return err
 }
 
-// fireAll writes events together and sees to what becomes of each. alone reports that the first of them has all the time of the try: where that is not
-// enough, it counts as an attempt, since another try would be no better.
+// fireAll writes events together and sees to what becomes of each. alone reports that the first of them has all the
+// time of the try: where that is not enough, it counts as an attempt, since another try would be no better.
 func (s *Service) fireAll(ctx context.Context, all []due, errs []error, alone bool) {
 	if len(all) == 0 {
 		return
@@ -125,11 +126,13 @@ func (s *Service) command(d *due) *engine.Command {
 			Actor: j17.Agent{Type: ident.SystemActorType, ID: ident.EventScheduler},
 			Cause: command.Cause{CorrelationID: d.CorrelationID, Members: []value.Member{
 				{Key: "implied_by", Value: value.ObjectValue(
-					value.Member{Key: "key", Value: text(d.by)}, value.Member{Key: "event_type", Value: text(d.ByEvent)},
+					value.Member{Key: "key", Value: text(d.by)},
+					value.Member{Key: "event_type", Value: text(d.ByEvent)},
 					value.Member{Key: "depth", Value: value.Int(1)},
 				)},
 				{Key: "scheduled", Value: value.ObjectValue(
-					value.Member{Key: "scheduled_id", Value: text(d.id)}, value.Member{Key: "fire_at", Value: text(rfc3339(d.FireAt))},
+					value.Member{Key: "scheduled_id", Value: text(d.id)},
+					value.Member{Key: "fire_at", Value: text(rfc3339(d.FireAt))},
 				)},
 			}},
 		},
@@ -137,7 +140,8 @@ func (s *Service) command(d *due) *engine.Command {
 	}
 }
 
-// unlessCanceled refuses an event that is cancelled by a mark, as one that somebody else has taken away; nil where nothing can cancel it.
+// unlessCanceled refuses an event that is cancelled by a mark, as one that somebody else has taken away; nil where
+// nothing can cancel it.
 func (s *Service) unlessCanceled(d *due) part.EffectsOf {
 	if len(d.CancelOn) == 0 {
 		return nil
@@ -158,14 +162,16 @@ func errSlow() error {
 	return err
 }
 
-// passing reports whether an error is one of the server's state and says nothing about the event: it is tried again soon, and that
-// is no attempt.
+// passing reports whether an error is one of the server's state and says nothing about the event: it is tried again
+// soon, and that is no attempt.
 func (s *Service) passing(t j17.Tenant, err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return true
 	}
-	switch j17.CodeOf(err) { //nolint:exhaustive // all others are about the event, or about something that has to be mended
-	case j17.CodeStorageFull, j17.CodeOutcomeUnknown, j17.CodeUnavailable, j17.CodeBusy, j17.CodeStateNotReady, j17.CodeIndexNotReady:
+	//nolint:exhaustive // all others are about the event, or about something that has to be mended
+	switch j17.CodeOf(err) {
+	case j17.CodeStorageFull, j17.CodeOutcomeUnknown, j17.CodeUnavailable, j17.CodeBusy, j17.CodeStateNotReady,
+		j17.CodeIndexNotReady:
 		return true
 	case j17.CodeNoSpec:
 		return s.Restoring != nil && s.Restoring(t)
@@ -199,7 +205,10 @@ func (s *Service) failed(ctx context.Context, d *due, err error) error {
 	}
 
 	// Tell it.
-	attrs := []slog.Attr{slog.String("tenant", string(d.claim.Tenant)), slog.String("scheduled_id", r.id), slog.Int("attempts", r.Attempts), slog.String("error", r.LastError)}
+	attrs := []slog.Attr{
+		slog.String("tenant", string(d.claim.Tenant)), slog.String("scheduled_id", r.id),
+		slog.Int("attempts", r.Attempts), slog.String("error", r.LastError),
+	}
 	switch status {
 	case Refused:
 		s.counts.refused.Add(1)
@@ -213,8 +222,9 @@ func (s *Service) failed(ctx context.Context, d *due, err error) error {
 	return nil
 }
 
-// isRefusal reports whether an event is one that its aggregate does not take, or that of an event which it implies, so that trying again is
-// nobody's business but somebody's who knows better: the spec forbids it where it would stand, or custom code does.
+// isRefusal reports whether an event is one that its aggregate does not take, or that of an event which it implies, so
+// that trying again is nobody's business but somebody's who knows better: the spec forbids it where it would stand, or
+// custom code does.
 func isRefusal(err error) bool {
 	e, ok := errors.AsType[*j17.Error](err)
 	if !ok {
@@ -244,7 +254,9 @@ func (s *Service) forget(ctx context.Context, claims []*worker.Claim) []error {
 			continue
 		}
 		_, id, _ := cutLast(key)
-		each[i] = []store.Side{c.Remove(), {Op: store.Delete, Space: rows, Key: key}, {Op: store.Delete, Space: ids, Key: id}}
+		each[i] = []store.Side{
+			c.Remove(), {Op: store.Delete, Space: rows, Key: key}, {Op: store.Delete, Space: ids, Key: id},
+		}
 	}
 
 	// All at once, or each by itself where the claim of one is lost.

@@ -41,7 +41,8 @@ func lastError(e wire.Scheduled) string {
 	return *e.LastError
 }
 
-// TestDeadLetters: what cannot be written is tried ten times, a minute apart, and then waits for somebody to retry or cancel it.
+// TestDeadLetters: what cannot be written is tried ten times, a minute apart, and then waits for somebody to retry or
+// cancel it.
 func TestDeadLetters(t *testing.T) {
 	h := newHouse(t, 0)
 	h.post("job/"+id(1), "was_picky", `{"n":"three"}`)
@@ -65,7 +66,8 @@ func TestDeadLetters(t *testing.T) {
 	// It waits for ever, counts no more, and is cancelled by no event.
 	h.advance(100 * 24 * time.Hour)
 	h.post("job/"+id(1), "was_closed", `{}`)
-	if got := h.counts(); got != "2 dead_letter" || h.items("scheduled.count") != 0 || h.items("scheduled.waiting") > 1 {
+	if got := h.counts(); got != "2 dead_letter" || h.items("scheduled.count") != 0 ||
+		h.items("scheduled.waiting") > 1 {
 		t.Errorf("later: %s, %d numbers, %d wait", got, h.items("scheduled.count"), h.items("scheduled.waiting"))
 	}
 
@@ -119,7 +121,8 @@ func TestADeadLetterIsCancelled(t *testing.T) {
 	h.post("job/"+id(1), "was_picky", `{"n":"three"}`)
 	h.advance(time.Hour)
 	e, err := h.service.Cancel(t.Context(), prod, h.only(schedule.DeadLetter).ScheduledID)
-	if err != nil || e.Status != "canceled" || e.Attempts != 10 || h.counts() != "1 canceled" || h.items("scheduled.count") != 0 {
+	if err != nil || e.Status != "canceled" || e.Attempts != 10 || h.counts() != "1 canceled" ||
+		h.items("scheduled.count") != 0 {
 		t.Errorf("%+v %v, %s", e, err, h.counts())
 	}
 	h.advance(31 * 24 * time.Hour)
@@ -153,7 +156,8 @@ func (judge) Call(context.Context, []byte) ([]byte, error) {
 
 func (judge) Digest() [32]byte { return sha256.Sum256([]byte("judge")) }
 
-// TestARefusal: what custom code of its aggregate refuses is over at once. What it has said of it may be anything, and is not kept.
+// TestARefusal: what custom code of its aggregate refuses is over at once. What it has said of it may be anything, and
+// is not kept.
 func TestARefusal(t *testing.T) {
 	h := newHouse(t, 0)
 	c := h.compile(strings.Replace(specText("integer"), `[{"append": {"target": "log", "value": "$.data.n"}}]`, `{"wasm": "judge.wasm"}`, 1))
@@ -177,8 +181,8 @@ func guarded() string {
 	return strings.Replace(specText("integer"), `"integer"}}}, `, `"integer"}}}, "requires": [{"that": {"equals": ["$.data.n", 0]}, "message": "Paid"}], `, 1)
 }
 
-// TestARefusedEventIsRetried: what was refused is pending again when somebody retries it. It counts, an event cancels it, it is refused
-// again while its cause is there, and comes when that is mended.
+// TestARefusedEventIsRetried: what was refused is pending again when somebody retries it. It counts, an event cancels
+// it, it is refused again while its cause is there, and comes when that is mended.
 func TestARefusedEventIsRetried(t *testing.T) {
 	h := newHouse(t, 0)
 	h.engine.Deploy(prod, h.compile(guarded()), nil)
@@ -222,8 +226,8 @@ func TestARefusedEventIsRetried(t *testing.T) {
 	}
 }
 
-// TestWhatTheSpecRefuses: whatever the spec forbids where the event would stand is over at the first try, with whatever code, and also where
-// it forbids what the event implies. Faults are tried again.
+// TestWhatTheSpecRefuses: whatever the spec forbids where the event would stand is over at the first try, with whatever
+// code, and also where it forbids what the event implies. Faults are tried again.
 func TestWhatTheSpecRefuses(t *testing.T) {
 	const implies = `"implications": [{"emit": {"aggregate_type": "meter", "id": "$.key", "event_type": "was_taken", "data": {"n": "$.data.n"}}}], `
 	for name, tc := range map[string]struct {
@@ -233,16 +237,20 @@ func TestWhatTheSpecRefuses(t *testing.T) {
 	}{
 		"a guard":                     {specText("integer"), `"requires": [{"that": {"equals": ["$.data.n", 0]}, "message": "Paid"}], `, `1`, schedule.Refused, "requirement_failed: Paid"},
 		"a guard that tells the data": {specText("integer"), `"requires": [{"that": {"equals": ["$.data.n", 0]}, "message": {"$concat": ["It is ", "$.data.n"]}, "code": "paid"}], `, `17`, schedule.Refused, "requirement_failed: the spec forbids it at /aggregate_types/note/events/was_written/requires/0 (paid)"},
-		"what does not exist":         {specText("integer"), `"creates": false, `, `1`, schedule.Refused, "aggregate_not_found at key"},
-		"the id of a read":            {specText("integer"), `"reads": {"other": {"aggregate_type": "job", "id": "$.data.n"}}, `, `"no id!"`, schedule.Refused, "invalid_identifier at data.n"},
-		"no value to take":            {specText("integer"), `"unique": {"n": {"value": "$.data.n"}}, `, `{"a": 1}`, schedule.Refused, "invalid_operand"},
-		"too long to take":            {specText("integer"), `"unique": {"n": {"value": "$.data.n"}}, `, `"` + strings.Repeat("x", 2000) + `"`, schedule.Refused, "validation_failed"},
-		"a guard of an implied":       {guarded(), implies, `1`, schedule.Refused, "requirement_failed: Paid"},
-		"a fault of an implied":       {specText("integer"), implies, `"three"`, schedule.Pending, "implication_failed"},
+		"what does not exist": {
+			specText("integer"), `"creates": false, `, `1`, schedule.Refused, "aggregate_not_found at key",
+		},
+		"the id of a read":      {specText("integer"), `"reads": {"other": {"aggregate_type": "job", "id": "$.data.n"}}, `, `"no id!"`, schedule.Refused, "invalid_identifier at data.n"},
+		"no value to take":      {specText("integer"), `"unique": {"n": {"value": "$.data.n"}}, `, `{"a": 1}`, schedule.Refused, "invalid_operand"},
+		"too long to take":      {specText("integer"), `"unique": {"n": {"value": "$.data.n"}}, `, `"` + strings.Repeat("x", 2000) + `"`, schedule.Refused, "validation_failed"},
+		"a guard of an implied": {guarded(), implies, `1`, schedule.Refused, "requirement_failed: Paid"},
+		"a fault of an implied": {specText("integer"), implies, `"three"`, schedule.Pending, "implication_failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, 0)
-			h.engine.Deploy(prod, h.compile(strings.Replace(tc.source, `"was_written": {`, `"was_written": {`+tc.note, 1)), nil)
+			h.engine.Deploy(
+				prod, h.compile(strings.Replace(tc.source, `"was_written": {`, `"was_written": {`+tc.note, 1)), nil,
+			)
 			h.post("job/"+id(1), "was_timed", `{"n":`+tc.n+`}`)
 			h.advance(5 * time.Minute)
 			if e := h.only(tc.status); e.Attempts != 1 || !strings.HasPrefix(lastError(e), tc.code) {
@@ -252,8 +260,8 @@ func TestWhatTheSpecRefuses(t *testing.T) {
 	}
 }
 
-// TestTwoSetsOfWorkers: two servers over one store write each event once, also when one of them is frozen over the lease of what it
-// has claimed.
+// TestTwoSetsOfWorkers: two servers over one store write each event once, also when one of them is frozen over the
+// lease of what it has claimed.
 func TestTwoSetsOfWorkers(t *testing.T) {
 	h := newHouse(t, 0)
 	for i := range 120 {
@@ -308,7 +316,8 @@ func TestAProcessThatEnds(t *testing.T) {
 		h.post("job/"+id(99), "was_closed", `{}`)
 		h.clock.Advance(5 * time.Minute)
 
-		// The process ends when all is claimed, and with keep when all is written: what the disk has then is what counts.
+		// The process ends when all is claimed, and with keep when all is written: what the disk has then is what
+		// counts.
 		claimed, frozen := make(chan struct{}), make(chan struct{})
 		dying := h.frozen(claimed, frozen)
 		if keep {
@@ -344,7 +353,8 @@ func TestAProcessThatEnds(t *testing.T) {
 	}
 }
 
-// TestAFullDisk: nothing comes while the disk is full, no attempt is counted, and all of it comes in its order when there is room.
+// TestAFullDisk: nothing comes while the disk is full, no attempt is counted, and all of it comes in its order when
+// there is room.
 func TestAFullDisk(t *testing.T) {
 	h := newHouse(t, 0)
 	free := func(bytes uint64) {
@@ -364,7 +374,9 @@ func TestAFullDisk(t *testing.T) {
 	if err := h.service.Queues()[0].Settle(t.Context()); !errors.Is(err, store.ErrFull) {
 		t.Errorf("while it is full: %v", err)
 	}
-	if _, err := h.service.Cancel(t.Context(), prod, h.rows(prod, schedule.Pending)[0].ScheduledID); j17.CodeOf(err) != j17.CodeStorageFull {
+	if _, err := h.service.Cancel(
+		t.Context(), prod, h.rows(prod, schedule.Pending)[0].ScheduledID,
+	); j17.CodeOf(err) != j17.CodeStorageFull {
 		t.Errorf("a change: %v", err)
 	}
 	for _, e := range h.rows(prod, schedule.Pending) {
@@ -383,8 +395,8 @@ func TestAFullDisk(t *testing.T) {
 	}
 }
 
-// TestWhatIsStillBuilt: while the server builds what a write needs, an event says nothing of itself: no attempt is counted, and it comes
-// when that is built.
+// TestWhatIsStillBuilt: while the server builds what a write needs, an event says nothing of itself: no attempt is
+// counted, and it comes when that is built.
 func TestWhatIsStillBuilt(t *testing.T) {
 	h := newHouse(t, 0)
 	h.post("job/"+id(1), "was_timed", `{"n":1}`)
@@ -434,16 +446,20 @@ func TestAnErasedRow(t *testing.T) {
 	if err != nil || len(held) != 1 {
 		t.Fatalf("%v %v", held, err)
 	}
-	if err := h.store.Write(t.Context(), prod, []store.Side{{Op: store.Delete, Space: held[0].Space, Key: held[0].Key}}); err != nil {
+	if err := h.store.Write(t.Context(), prod, []store.Side{
+		{Op: store.Delete, Space: held[0].Space, Key: held[0].Key},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	h.advance(5 * time.Minute)
-	if h.log(1) != "" || h.counts() != "" || h.items("scheduled.count") != 0 || h.items("scheduled.id") != 0 || h.items("scheduled.pending") != 0 {
+	if h.log(1) != "" || h.counts() != "" || h.items("scheduled.count") != 0 || h.items("scheduled.id") != 0 ||
+		h.items("scheduled.pending") != 0 {
 		t.Errorf("%s %s", h.log(1), h.counts())
 	}
 }
 
-// TestWhatForksComesToItsLimit lets events schedule two of their kind each, until there is no room: those that find none have tried.
+// TestWhatForksComesToItsLimit lets events schedule two of their kind each, until there is no room: those that find
+// none have tried.
 func TestWhatForksComesToItsLimit(t *testing.T) {
 	h := newHouse(t, 0)
 	h.post("job/"+id(1), "was_forked", `{}`)
@@ -465,7 +481,8 @@ func TestWhatForksComesToItsLimit(t *testing.T) {
 	}
 }
 
-// TestPagesWithGoneRows reads pages one event at a time, while the rows of some of them are gone: each of the others is there once.
+// TestPagesWithGoneRows reads pages one event at a time, while the rows of some of them are gone: each of the others is
+// there once.
 func TestPagesWithGoneRows(t *testing.T) {
 	h := newHouse(t, 0)
 	for n := range 5 {
@@ -500,7 +517,9 @@ func (h *house) erase(key string) {
 		h.tb.Fatal(len(items), err)
 	}
 	for _, item := range items {
-		if err := h.store.Write(h.tb.Context(), prod, []store.Side{{Op: store.Delete, Space: "scheduled", Key: item.Key}}); err != nil {
+		if err := h.store.Write(h.tb.Context(), prod, []store.Side{
+			{Op: store.Delete, Space: "scheduled", Key: item.Key},
+		}); err != nil {
 			h.tb.Fatal(err)
 		}
 	}
@@ -541,7 +560,8 @@ func (s slow) Call(ctx context.Context, _ []byte) ([]byte, error) {
 
 func (slow) Digest() [32]byte { return sha256.Sum256([]byte("slow")) }
 
-// TestSlowCode: many events are due at once whose custom code takes longer for all of them than one try may: they come nevertheless.
+// TestSlowCode: many events are due at once whose custom code takes longer for all of them than one try may: they come
+// nevertheless.
 func TestSlowCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, 0)
@@ -562,8 +582,8 @@ func TestSlowCode(t *testing.T) {
 	})
 }
 
-// TestCodeThatTakesLongerThanATry: an event whose custom code takes longer than a try may is tried so many times and given up with the reason. Those behind it come
-// nevertheless.
+// TestCodeThatTakesLongerThanATry: an event whose custom code takes longer than a try may is tried so many times and
+// given up with the reason. Those behind it come nevertheless.
 func TestCodeThatTakesLongerThanATry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, 0)

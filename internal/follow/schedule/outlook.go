@@ -14,8 +14,8 @@ import (
 type Outlook struct {
 	// Next is when the next event is due, the zero time for none.
 	Next time.Time
-	// Today is how many are due from now to the end of the day (UTC), Overdue how many should have come already. Neither is counted beyond
-	// MaxOutlook.
+	// Today is how many are due from now to the end of the day (UTC), Overdue how many should have come already.
+	// Neither is counted beyond MaxOutlook.
 	Today, Overdue int
 }
 
@@ -37,7 +37,8 @@ func (s *Service) Outlook(ctx context.Context, t j17.Tenant) (o Outlook, err err
 // GivenUp is a dead letter.
 type GivenUp struct {
 	ID string
-	// AggregateType and Event are those of the event that could not be written, Code is why; "" where that was not kept.
+	// AggregateType and Event are those of the event that could not be written, Code is why; "" where that was not
+	// kept.
 	AggregateType, Event string
 	Code                 j17.Code
 	// At is when it was tried last.
@@ -47,8 +48,8 @@ type GivenUp struct {
 // lookWork is the work of looking at a dead letter, which is to find and to decode it.
 const lookWork = 64
 
-// EachGivenUp passes the dead letters of an environment, the latest scheduled ones first, until do reports false. Each is charged to the
-// budget, whose error it returns when that is used up.
+// EachGivenUp passes the dead letters of an environment, the latest scheduled ones first, until do reports false. Each
+// is charged to the budget, whose error it returns when that is used up.
 func (s *Service) EachGivenUp(ctx context.Context, t j17.Tenant, b *work.Budget, do func(*GivenUp) bool) error {
 	l := &list{Service: s, tenant: t, status: DeadLetter, keys: store.Range{Backward: true}, most: listPage}
 	for {
@@ -71,7 +72,10 @@ func (s *Service) EachGivenUp(ctx context.Context, t j17.Tenant, b *work.Budget,
 		if r == nil {
 			continue // it was erased
 		}
-		g := GivenUp{ID: r.id, AggregateType: r.Type, Event: r.Event, Code: r.LastCode, At: time.Unix(cmp.Or(r.FailedAt, r.FireAt), 0).UTC()}
+		g := GivenUp{
+			ID: r.id, AggregateType: r.Type, Event: r.Event, Code: r.LastCode,
+			At: time.Unix(cmp.Or(r.FailedAt, r.FireAt), 0).UTC(),
+		}
 		if !do(&g) {
 			return nil
 		}

@@ -18,8 +18,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// row is what is known of a scheduled event. Its stored form is the position of the event that scheduled it, the members below as
-// JSON, and behind the end of the line the data.
+// row is what is known of a scheduled event. Its stored form is the position of the event that scheduled it, the
+// members below as JSON, and behind the end of the line the data.
 type row struct {
 	// by is the aggregate that scheduled it, id the event's own: they are in the key of the item.
 	by, id string
@@ -62,9 +62,13 @@ func (r *row) value() []byte {
 	return append(append(head, '\n'), r.data...)
 }
 
-// put writes a row that is there already, unless it has changed since it was read: one that was erased meanwhile must not come back.
+// put writes a row that is there already, unless it has changed since it was read: one that was erased meanwhile must
+// not come back.
 func (r *row) put() store.Side {
-	return store.Side{Op: store.Put, Space: rows, Key: r.key(), Value: append(store.AppendStamp(nil, r.at), r.value()...), Cond: store.IfRev, Rev: r.rev}
+	return store.Side{
+		Op: store.Put, Space: rows, Key: r.key(), Value: append(store.AppendStamp(nil, r.at), r.value()...),
+		Cond: store.IfRev, Rev: r.rev,
+	}
 }
 
 // readRow takes the item of a row apart.
@@ -115,10 +119,13 @@ func (s *Service) load(ctx context.Context, t j17.Tenant, key string) (*row, err
 	return readRow(&item)
 }
 
-// list is the write that puts an event among those with a status that it does not wait in. In front of the value stands the
-// position of the event that scheduled it, as in all of these items.
+// list is the write that puts an event among those with a status that it does not wait in. In front of the value stands
+// the position of the event that scheduled it, as in all of these items.
 func (s *Service) list(status Status, at j17.StreamID, n int, key string) store.Side {
-	side := store.Side{Op: store.Put, Space: status.space(), Key: store.StampedKey(at, suffix(n)), Value: append(store.AppendStamp(nil, at), key...)}
+	side := store.Side{
+		Op: store.Put, Space: status.space(), Key: store.StampedKey(at, suffix(n)),
+		Value: append(store.AppendStamp(nil, at), key...),
+	}
 	if status != DeadLetter {
 		side.Due = s.forgottenAt()
 	}
@@ -159,8 +166,8 @@ func prefixOf(on wire.EventName) string {
 	return on.AggregateType + ":" + on.ID + "/" + on.EventType + "/"
 }
 
-// waiter is an entry in the list of what an event cancels: where the scheduled event is. The key begins with the position of the event that
-// scheduled it.
+// waiter is an entry in the list of what an event cancels: where the scheduled event is. The key begins with the
+// position of the event that scheduled it.
 type waiter struct {
 	N   int    `json:"n"`
 	Row string `json:"row"`
@@ -168,8 +175,8 @@ type waiter struct {
 	at j17.StreamID
 }
 
-// await are the writes that make an event wait for those that cancel it, without the positions in front of their values, and those that
-// note that there is more.
+// await are the writes that make an event wait for those that cancel it, without the positions in front of their
+// values, and those that note that there is more.
 func (r *row) await(now time.Time) (items, notes []store.Side) {
 	value, _ := json.Marshal(waiter{N: r.N, Row: r.key()}) // numbers and text
 	for _, on := range r.CancelOn {
@@ -204,9 +211,14 @@ func named(a decider.Awaited) wire.EventName {
 // later is a row as the outlook on a command shows it, which calls it by an id.
 func (r *row) later(id string) part.Later {
 	by, _ := j17.ParseKey(r.by)
-	l := part.Later{ID: id, Key: j17.Key{Type: r.Type, ID: r.ID}, Type: r.Event, JSON: r.data, FireAt: r.FireAt, By: by, ByType: r.ByEvent}
+	l := part.Later{
+		ID: id, Key: j17.Key{Type: r.Type, ID: r.ID}, Type: r.Event, JSON: r.data, FireAt: r.FireAt, By: by,
+		ByType: r.ByEvent,
+	}
 	for _, on := range r.CancelOn {
-		l.CancelOn = append(l.CancelOn, decider.Awaited{Key: j17.Key{Type: on.AggregateType, ID: on.ID}, Type: on.EventType})
+		l.CancelOn = append(l.CancelOn, decider.Awaited{
+			Key: j17.Key{Type: on.AggregateType, ID: on.ID}, Type: on.EventType,
+		})
 	}
 	return l
 }
@@ -215,7 +227,9 @@ func (r *row) later(id string) part.Later {
 func (r *row) shown(status Status) wire.Scheduled {
 	out := wire.Scheduled{
 		ScheduledID: r.id, Status: string(status), FireAt: rfc3339(r.FireAt), CreatedAt: rfc3339(r.CreatedAt),
-		Emit:     wire.Emit{EventName: wire.EventName{AggregateType: r.Type, ID: r.ID, EventType: r.Event}, Data: r.data},
+		Emit: wire.Emit{
+			EventName: wire.EventName{AggregateType: r.Type, ID: r.ID, EventType: r.Event}, Data: r.data,
+		},
 		CancelOn: r.CancelOn, ImpliedBy: wire.Cause{Key: r.by, EventType: r.ByEvent}, Attempts: r.Attempts,
 	}
 	if out.CancelOn == nil {

@@ -1,10 +1,11 @@
-// Package schedule keeps the events that are to come later. What an event schedules is written in the commit of that event, what
-// cancels it in the commit of the event that does (effects.go, cancel.go); what is due is written with the end of its schedule in one commit
-// (fire.go). So nothing of it is lost, and nothing happens twice, wherever a process ends.
+// Package schedule keeps the events that are to come later. What an event schedules is written in the commit of that
+// event, what cancels it in the commit of the event that does (effects.go, cancel.go); what is due is written with the
+// end of its schedule in one commit (fire.go). So nothing of it is lost, and nothing happens twice, wherever a process
+// ends.
 //
-// Of each scheduled event there is a row, and an item in the space of its status, which says what state it is in: the writer that removes that
-// item, on the condition that it still exists, has decided the fate of the event. The items have the order in which
-// the events were scheduled, which is that of the feed.
+// Of each scheduled event there is a row, and an item in the space of its status, which says what state it is in: the
+// writer that removes that item, on the condition that it still exists, has decided the fate of the event. The items
+// have the order in which the events were scheduled, which is that of the feed.
 package schedule
 
 import (
@@ -69,11 +70,14 @@ const (
 	ids store.Space = "scheduled.id"
 	// counts has how many are pending, of each aggregate that scheduled some, and under total in all.
 	counts store.Space = "scheduled.count"
-	// waiting has what an event cancels: under the event's name, an item for each, and one that changes whenever there is another.
+	// waiting has what an event cancels: under the event's name, an item for each, and one that changes whenever there
+	// is another.
 	waiting store.Space = "scheduled.waiting"
-	// marks has the names of events that have cancelled more than their own commits took away, with the position of each.
+	// marks has the names of events that have cancelled more than their own commits took away, with the position of
+	// each.
 	marks store.Space = "scheduled.marks"
-	// enders has the ids of events that were cancelled behind the positions of those that have cancelled them, ended these positions under the ids.
+	// enders has the ids of events that were cancelled behind the positions of those that have cancelled them, ended
+	// these positions under the ids.
 	enders store.Space = "scheduled.enders"
 	ended  store.Space = "scheduled.ended"
 	// watched has the types of events that have ever been waited for.
@@ -91,10 +95,11 @@ type Options struct {
 	Worker *worker.Kit
 	// Execute carries out commands of one tenant in their order: that of an engine, which is made after the service.
 	Execute func(ctx context.Context, t j17.Tenant, commands []*engine.Command) []engine.Outcome
-	// Restoring, if not nil, reports whether the spec of an environment is still to be restored: that it has none yet says nothing.
+	// Restoring, if not nil, reports whether the spec of an environment is still to be restored: that it has none yet
+	// says nothing.
 	Restoring func(j17.Tenant) bool
-	// MaxPerInstance is how many events may be pending in an instance; 0 means DefaultMaxPerInstance. It holds exactly within
-	// each environment, and over all of them by what was stored when something was decided.
+	// MaxPerInstance is how many events may be pending in an instance; 0 means DefaultMaxPerInstance. It holds exactly
+	// within each environment, and over all of them by what was stored when something was decided.
 	MaxPerInstance int
 }
 
@@ -129,15 +134,21 @@ func New(o Options) *Service {
 	if o.MaxPerInstance == 0 {
 		o.MaxPerInstance = DefaultMaxPerInstance
 	}
-	s := &Service{Options: o, mint: ident.NewMinter(o.Clock.Now), known: map[j17.Tenant]*watch{}, contended: map[contended]int{}}
+	s := &Service{
+		Options: o, mint: ident.NewMinter(o.Clock.Now), known: map[j17.Tenant]*watch{}, contended: map[contended]int{},
+	}
 	s.due = o.Worker.Queue(worker.Work{
-		Name: "scheduled_events", Store: o.Store, Space: Pending.space(), DoAll: s.fire, Batch: batch, Lease: lease, AtOnce: atOnce,
-		Retry: worker.Backoff{Longest: attemptPause},
+		Name: "scheduled_events", Store: o.Store, Space: Pending.space(), DoAll: s.fire, Batch: batch, Lease: lease,
+		AtOnce: atOnce,
+		Retry:  worker.Backoff{Longest: attemptPause},
 	})
-	s.sweeps = o.Worker.Queue(worker.Work{Name: "scheduled_cancel", Store: o.Store, Space: marks, Do: s.sweep, Lease: lease, AtOnce: atOnce, Each: atOnce})
+	s.sweeps = o.Worker.Queue(worker.Work{
+		Name: "scheduled_cancel", Store: o.Store, Space: marks, Do: s.sweep, Lease: lease, AtOnce: atOnce, Each: atOnce,
+	})
 	for _, status := range []Status{Fired, Canceled, Refused} {
 		s.over = append(s.over, o.Worker.Queue(worker.Work{
-			Name: "scheduled_cleanup_" + string(status), Store: o.Store, Space: status.space(), DoAll: s.forget, Batch: batch, Lease: lease, Freeing: true,
+			Name: "scheduled_cleanup_" + string(status), Store: o.Store, Space: status.space(), DoAll: s.forget,
+			Batch: batch, Lease: lease, Freeing: true,
 		}))
 	}
 	return s
@@ -159,7 +170,10 @@ func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.Que
 
 // Stats returns the counters.
 func (s *Service) Stats() Stats {
-	return Stats{s.counts.created.Load(), s.counts.fired.Load(), s.counts.canceled.Load(), s.counts.refused.Load(), s.counts.deadLettered.Load()}
+	return Stats{
+		s.counts.created.Load(), s.counts.fired.Load(), s.counts.canceled.Load(), s.counts.refused.Load(),
+		s.counts.deadLettered.Load(),
+	}
 }
 
 // tell logs what has become of events, all of it at once.
@@ -167,6 +181,7 @@ func (s *Service) tell(ctx context.Context, t j17.Tenant, became Status, ids []s
 	if len(ids) == 0 {
 		return
 	}
-	s.Logger.LogAttrs(ctx, slog.LevelDebug, "scheduled events", slog.String("status", string(became)), slog.String("tenant", string(t)),
+	s.Logger.LogAttrs(ctx, slog.LevelDebug, "scheduled events", slog.String("status", string(became)),
+		slog.String("tenant", string(t)),
 		slog.Int("count", len(ids)), slog.String("first", ids[0]))
 }

@@ -160,7 +160,8 @@ func id(n int) string { return fmt.Sprintf("%08x-0000-4000-8000-000000000000", n
 func (h *house) do(t j17.Tenant, aggregate, event string, data ...string) error {
 	typ, id, _ := strings.Cut(aggregate, "/")
 	c := &engine.Command{Tenant: t, Command: command.Command{
-		Writes: []command.Write{{Type: typ, ID: id, Batch: len(data) > 1}}, Actor: j17.Agent{Type: "user", ID: id}, Cause: command.Cause{CorrelationID: correct},
+		Writes: []command.Write{{Type: typ, ID: id, Batch: len(data) > 1}}, Actor: j17.Agent{Type: "user", ID: id},
+		Cause: command.Cause{CorrelationID: correct},
 	}}
 	for _, text := range data {
 		name := event
@@ -283,8 +284,12 @@ func TestAnEventComes(t *testing.T) {
 	}
 	due := at.Add(5 * time.Minute).Format(time.RFC3339)
 	want := wire.Scheduled{
-		ScheduledID: pending[0].ScheduledID, Status: "pending", FireAt: due, CancelOn: []wire.EventName{}, CreatedAt: at.Format(time.RFC3339),
-		Emit:      wire.Emit{EventName: wire.EventName{AggregateType: "note", ID: id(1), EventType: "was_written"}, Data: json.RawMessage(`{"n":1.50}`)},
+		ScheduledID: pending[0].ScheduledID, Status: "pending", FireAt: due, CancelOn: []wire.EventName{},
+		CreatedAt: at.Format(time.RFC3339),
+		Emit: wire.Emit{
+			EventName: wire.EventName{AggregateType: "note", ID: id(1), EventType: "was_written"},
+			Data:      json.RawMessage(`{"n":1.50}`),
+		},
 		ImpliedBy: wire.Cause{Key: "job:" + id(1), EventType: "was_timed"},
 	}
 	if diff := cmp.Diff(want, pending[0]); diff != "" {
@@ -316,15 +321,17 @@ func TestAnEventComes(t *testing.T) {
 		t.Errorf("after 30 days: %s", h.counts())
 	}
 	h.advance(2 * time.Hour)
-	for _, space := range []store.Space{"scheduled", "scheduled.id", "scheduled.count", "scheduled.pending", "scheduled.fired", "scheduled.waiting"} {
+	for _, space := range []store.Space{
+		"scheduled", "scheduled.id", "scheduled.count", "scheduled.pending", "scheduled.fired", "scheduled.waiting",
+	} {
 		if n := h.items(space); n != 0 {
 			t.Errorf("%s has %d items", space, n)
 		}
 	}
 }
 
-// TestTheOrderOfScheduling: what is due at the same second comes in the order in which it was scheduled, whatever the order of ids
-// and however many it is, and what an event brings about names it.
+// TestTheOrderOfScheduling: what is due at the same second comes in the order in which it was scheduled, whatever the
+// order of ids and however many it is, and what an event brings about names it.
 func TestTheOrderOfScheduling(t *testing.T) {
 	h := newHouse(t, 0)
 	var want []string
@@ -359,12 +366,14 @@ func TestTheOrderOfScheduling(t *testing.T) {
 	// A page of the list is the latest first, with those after it behind.
 	first, next, err := h.service.List(t.Context(), prod, schedule.Statuses(), 0, 2)
 	second, _, again := h.service.List(t.Context(), prod, []schedule.Status{schedule.Fired}, 2, 2)
-	if err != nil || again != nil || next != 2 || first[0].ImpliedBy.EventType != "was_chained" || string(first[1].Emit.Data) != `{"n":3}` || string(second[0].Emit.Data) != `{"n":2}` {
+	if err != nil || again != nil || next != 2 || first[0].ImpliedBy.EventType != "was_chained" ||
+		string(first[1].Emit.Data) != `{"n":3}` || string(second[0].Emit.Data) != `{"n":2}` {
 		t.Errorf("%v %v: %+v %+v", err, again, first, second)
 	}
 }
 
-// TestWhatCancels: an event cancels what was scheduled before it, in its own commit too, and nothing that it schedules itself.
+// TestWhatCancels: an event cancels what was scheduled before it, in its own commit too, and nothing that it schedules
+// itself.
 func TestWhatCancels(t *testing.T) {
 	h := newHouse(t, 0)
 	one := "job/" + id(1)
@@ -404,7 +413,8 @@ func TestWhatCancels(t *testing.T) {
 	}
 }
 
-// TestWhatCancelsOutlivesItsSpec: what was scheduled under another spec is cancelled as that spec said, after a restart too.
+// TestWhatCancelsOutlivesItsSpec: what was scheduled under another spec is cancelled as that spec said, after a restart
+// too.
 func TestWhatCancelsOutlivesItsSpec(t *testing.T) {
 	h := newHouse(t, 0)
 	h.post("job/"+id(1), "was_touched", `{"n":1}`)
@@ -449,7 +459,8 @@ func TestLimits(t *testing.T) {
 		if ok {
 			raw, _ = json.Marshal(e.Details)
 		}
-		if j17.CodeOf(err) != j17.CodeScheduleLimit || string(raw) != fmt.Sprintf(`{"limit":%d}`, want) || !strings.Contains(err.Error(), fmt.Sprint(want)) {
+		if j17.CodeOf(err) != j17.CodeScheduleLimit || string(raw) != fmt.Sprintf(`{"limit":%d}`, want) ||
+			!strings.Contains(err.Error(), fmt.Sprint(want)) {
 			t.Errorf("%v %s, want the limit %d", err, raw, want)
 		}
 	}
@@ -524,8 +535,8 @@ func TestWritersAtOnce(t *testing.T) {
 	}
 }
 
-// TestALowerLimit: where more is pending than may be, such as under a limit that is lower than it was, nothing is added, and what comes
-// and is scheduled again by that goes on.
+// TestALowerLimit: where more is pending than may be, such as under a limit that is lower than it was, nothing is
+// added, and what comes and is scheduled again by that goes on.
 func TestALowerLimit(t *testing.T) {
 	h := newHouse(t, 3)
 	for n := range 3 {

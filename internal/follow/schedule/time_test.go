@@ -59,7 +59,9 @@ func TestTimesOfTheData(t *testing.T) {
 			at := now.Add(tc.at)
 			data := `{}`
 			if tc.due != "" {
-				text := strings.NewReplacer("%d", fmt.Sprint(at.Unix()), "%s", at.Format(time.RFC3339), "%l", at.Format("2006-01-02T15:04:05")).Replace(tc.due)
+				text := strings.NewReplacer(
+					"%d", fmt.Sprint(at.Unix()), "%s", at.Format(time.RFC3339), "%l", at.Format("2006-01-02T15:04:05"),
+				).Replace(tc.due)
 				data = `{"due":` + text + `}`
 			}
 			h.post("loan/"+id(1), tc.event, data)
@@ -86,7 +88,8 @@ func TestWhatIsNoTime(t *testing.T) {
 	h := timed(t)
 	ahead := fmt.Sprint(h.clock.Now().AddDate(10, 0, 0).Unix() + 1)
 	for _, due := range []string{
-		`null`, `""`, `"soon"`, `"2026-12-01"`, `"2026-12-01T00:00:00"`, `"2026-13-01T00:00:00Z"`, `"1795882665"`, `1.5`, `true`, `[]`, `{"at":5}`, `1e400`,
+		`null`, `""`, `"soon"`, `"2026-12-01"`, `"2026-12-01T00:00:00"`, `"2026-13-01T00:00:00Z"`, `"1795882665"`,
+		`1.5`, `true`, `[]`, `{"at":5}`, `1e400`,
 		`123456789012345678901234567890`, ahead, `"` + strings.Repeat("x", 10_000) + `"`,
 	} {
 		err := h.do(prod, "loan/"+id(1), "was_made", `{"due":`+due+`}`)
@@ -109,7 +112,8 @@ func TestWhatIsNoTime(t *testing.T) {
 	}
 }
 
-// TestACircleOfTimes lets an event schedule itself at a time that is past: it ends by itself. Where the times lie ahead, it goes on.
+// TestACircleOfTimes lets an event schedule itself at a time that is past: it ends by itself. Where the times lie
+// ahead, it goes on.
 func TestACircleOfTimes(t *testing.T) {
 	h := timed(t)
 	h.post("loan/"+id(1), "was_circled", fmt.Sprintf(`{"due":%d}`, h.clock.Now().Unix()-10))

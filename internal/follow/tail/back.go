@@ -17,18 +17,22 @@ type Back struct {
 }
 
 const (
-	// firstSpan is how many milliseconds are looked at first; each further look goes back spanFactor times as far as the one before.
+	// firstSpan is how many milliseconds are looked at first; each further look goes back spanFactor times as far as
+	// the one before.
 	firstSpan  = 64
 	spanFactor = 4
 	// mostBack is how many bytes of events are held for a page.
 	mostBack = 8 << 20
 )
 
-// Before returns up to count events before a position that a filter lets through, the newest first, at the cost of the budget. The feed is read
-// forwards only, so stretches of it are read, each in front of the one before and longer. A stretch with far more events than are asked for is
-// cut in half until its newest part is short enough, so that what a page costs depends on what it holds and not on how events are spread over
-// time. Where the budget is used up after the first stretch the page is what was found, and More is true.
-func (t *Tail) Before(ctx context.Context, tenant j17.Tenant, f Filter, before j17.StreamID, count int, b *work.Budget) (*Back, error) {
+// Before returns up to count events before a position that a filter lets through, the newest first, at the cost of the
+// budget. The feed is read forwards only, so stretches of it are read, each in front of the one before and longer. A
+// stretch with far more events than are asked for is cut in half until its newest part is short enough, so that what a
+// page costs depends on what it holds and not on how events are spread over time. Where the budget is used up after the
+// first stretch the page is what was found, and More is true.
+func (t *Tail) Before(
+	ctx context.Context, tenant j17.Tenant, f Filter, before j17.StreamID, count int, b *work.Budget,
+) (*Back, error) {
 	page := &Back{Next: before}
 	size := 0
 	for span := int64(firstSpan); page.Next.Ms > 0 || page.Next.Seq > 0; {
@@ -64,8 +68,8 @@ func (t *Tail) Before(ctx context.Context, tenant j17.Tenant, f Filter, before j
 	return page, nil
 }
 
-// stretch reads the events from one position on and before another one, and returns the newest of those that the filter lets through, most of
-// them. It is not whole where there are far more to look at, and the stretch can be cut.
+// stretch reads the events from one position on and before another one, and returns the newest of those that the filter
+// lets through, most of them. It is not whole where there are far more to look at, and the stretch can be cut.
 func (t *Tail) stretch(
 	ctx context.Context, tenant j17.Tenant, f Filter, from, before j17.StreamID, most int, b *work.Budget,
 ) (found []*j17.Event, whole bool, err error) {

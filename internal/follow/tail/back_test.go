@@ -57,7 +57,8 @@ func TestBeforeIsTheFeedBackwards(t *testing.T) {
 	}
 }
 
-// TestBeforeCostsWhatItShows reads the newest events of a long feed within a budget that the whole feed would use up many times.
+// TestBeforeCostsWhatItShows reads the newest events of a long feed within a budget that the whole feed would use up
+// many times.
 func TestBeforeCostsWhatItShows(t *testing.T) {
 	f := newFixture(t)
 	for range 20 {
@@ -75,7 +76,9 @@ func TestBeforeCostsWhatItShows(t *testing.T) {
 
 	// A filter that nothing passes ends with the budget, and goes on from there.
 	rare := tail.Filter{Type: "ghost"}
-	if page, err = f.Before(t.Context(), tenant, rare, head.Next(), 10, work.New(t.Context(), 100_000)); err != nil || !page.More || page.Next.IsZero() {
+	if page, err = f.Before(
+		t.Context(), tenant, rare, head.Next(), 10, work.New(t.Context(), 100_000),
+	); err != nil || !page.More || page.Next.IsZero() {
 		t.Fatalf("%+v, %v", page, err)
 	}
 	if all := f.back(t, rare, 10, 100_000); all != nil {

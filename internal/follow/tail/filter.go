@@ -32,7 +32,9 @@ func (t Types) list() []store.TypePattern {
 	var patterns []store.TypePattern
 	for _, text := range unpack(string(t)) {
 		aggregate, event, _ := strings.Cut(text, ".")
-		patterns = append(patterns, store.TypePattern{Aggregate: strings.TrimSuffix(aggregate, "*"), Event: strings.TrimSuffix(event, "*")})
+		patterns = append(patterns, store.TypePattern{
+			Aggregate: strings.TrimSuffix(aggregate, "*"), Event: strings.TrimSuffix(event, "*"),
+		})
 	}
 	return patterns
 }
@@ -112,7 +114,9 @@ func (t *test) stored() []store.TypePattern {
 func (t *test) fits(ev *j17.Event) bool {
 	f := &t.filter
 	return (f.Type == "" || f.Type == ev.Key.Type) && (f.Event == "" || f.Event == ev.Type) &&
-		(len(t.types) == 0 || slices.ContainsFunc(t.types, func(p store.TypePattern) bool { return p.Aggregate == "" || p.Fits(ev.Key.Type, ev.Type) }))
+		(len(t.types) == 0 || slices.ContainsFunc(
+			t.types, func(p store.TypePattern) bool { return p.Aggregate == "" || p.Fits(ev.Key.Type, ev.Type) },
+		))
 }
 
 // lets reports whether the filter lets an event through that has tags.

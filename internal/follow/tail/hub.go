@@ -88,7 +88,8 @@ const (
 
 func (f *Filter) mask() (m mask) {
 	for bit, asked := range map[mask]bool{
-		ofType: f.Type != "", ofEvent: f.Event != "", ofActor: f.Actor != "", ofTarget: f.Target != "", ofKey: f.Key != (j17.Key{}),
+		ofType: f.Type != "", ofEvent: f.Event != "", ofActor: f.Actor != "", ofTarget: f.Target != "",
+		ofKey: f.Key != (j17.Key{}),
 	} {
 		if asked {
 			m |= bit
@@ -125,8 +126,10 @@ func (t *Tail) enter(ctx context.Context, tenant j17.Tenant) (*hub, error) {
 	if first {
 		following, stop := context.WithCancel(context.WithoutCancel(ctx))
 		h = &hub{
-			tail: t, tenant: tenant, following: following, stop: stop, started: make(chan struct{}), groups: map[Filter]*group{}, masks: map[mask]int{},
-			watches: map[*Watch]struct{}{}, byKey: map[j17.Key][]*Watch{}, byType: map[string][]*Watch{}, wide: newWideGroups(),
+			tail: t, tenant: tenant, following: following, stop: stop, started: make(chan struct{}),
+			groups: map[Filter]*group{}, masks: map[mask]int{},
+			watches: map[*Watch]struct{}{}, byKey: map[j17.Key][]*Watch{}, byType: map[string][]*Watch{},
+			wide: newWideGroups(),
 		}
 		t.hubs[tenant] = h
 	}
@@ -189,7 +192,8 @@ func (h *hub) leave() {
 	}
 }
 
-// follow reads the feed after a position until the hub is stopped or the store fails, which all readers get as an error.
+// follow reads the feed after a position until the hub is stopped or the store fails, which all readers get as an
+// error.
 func (h *hub) follow(at j17.StreamID) {
 	for {
 		err := panics.Caught(func() error {

@@ -23,15 +23,17 @@ type faulty struct {
 }
 
 // ReadChanges implements store.Feed.
-func (f *faulty) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+func (f *faulty) ReadChanges(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[store.Entry, error] {
 	if f.panics.Load() {
 		panic("a fault")
 	}
 	return f.Store.ReadChanges(ctx, t, after, limit)
 }
 
-// TestAPanicIsToldToReaders lets the reading of a feed panic, on the goroutine that reads for all who follow it: they are told, and who comes
-// later follows it again.
+// TestAPanicIsToldToReaders lets the reading of a feed panic, on the goroutine that reads for all who follow it: they
+// are told, and who comes later follows it again.
 func TestAPanicIsToldToReaders(t *testing.T) {
 	s, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem()})
 	if err != nil {

@@ -13,7 +13,8 @@ type Event struct {
 	Raw []byte
 }
 
-// Reader hands out the events of an environment that a filter lets through, as they come. It is for one goroutine, but for Wake.
+// Reader hands out the events of an environment that a filter lets through, as they come. It is for one goroutine, but
+// for Wake.
 type Reader struct {
 	hub    *hub
 	filter Filter
@@ -23,8 +24,8 @@ type Reader struct {
 	// limit is how many events it looks at in the store at a time.
 	limit int
 
-	// The rest is under hub.mu: the group, which is nil while it is in none; where it goes on in the group's line, which begins
-	// after the position from; and its place among the readers of the group.
+	// The rest is under hub.mu: the group, which is nil while it is in none; where it goes on in the group's line,
+	// which begins after the position from; and its place among the readers of the group.
 	group *group
 	next  uint64
 	from  j17.StreamID
@@ -99,8 +100,9 @@ type Piece struct {
 	buf  []byte
 }
 
-// Take fills a piece, whose memory it uses again, with events that have most bytes together; with none where there is nothing new.
-// What it reads in the store it reads at the cost of a budget of its own, which takes turns in the name of ctx.
+// Take fills a piece, whose memory it uses again, with events that have most bytes together; with none where there is
+// nothing new. What it reads in the store it reads at the cost of a budget of its own, which takes turns in the name of
+// ctx.
 func (r *Reader) Take(ctx context.Context, p *Piece, most int) error {
 	clear(p.Events)
 	p.Events, p.Needs, p.More = p.Events[:0], 0, false

@@ -11,11 +11,14 @@ import (
 )
 
 const (
-	// wokenAtOnce is how many readers are woken together. What a reader does with an event takes some 40 µs, most of them for its client.
+	// wokenAtOnce is how many readers are woken together. What a reader does with an event takes some 40 µs, most of
+	// them for its client.
 	wokenAtOnce = 128
-	// comeTime is how long a batch is waited for: who has not come by then is held up by a client, and finds what there is when it goes on.
+	// comeTime is how long a batch is waited for: who has not come by then is held up by a client, and finds what there
+	// is when it goes on.
 	comeTime = 10 * time.Millisecond
-	// restTime is between two batches. It lets processors run out of what batches have woken, which is when they look for what else has arrived.
+	// restTime is between two batches. It lets processors run out of what batches have woken, which is when they look
+	// for what else has arrived.
 	restTime = time.Millisecond
 )
 
@@ -37,14 +40,16 @@ func (r *Reader) came() {
 	}
 }
 
-// newTurns returns the turns that batches of readers have: at most half of the processors are busy with those of one environment.
+// newTurns returns the turns that batches of readers have: at most half of the processors are busy with those of one
+// environment.
 func newTurns() *work.Pool {
 	turns := int64(max(runtime.NumCPU(), 2))
 	return work.NewPool(turns, turns/2)
 }
 
-// rouse wakes the readers of groups, those of small groups first. Few are woken together. Very many are woken in batches, each in a turn of the
-// environment and when those of the one before have come: what else the server has to do comes in between.
+// rouse wakes the readers of groups, those of small groups first. Few are woken together. Very many are woken in
+// batches, each in a turn of the environment and when those of the one before have come: what else the server has to do
+// comes in between.
 func (h *hub) rouse(ctx context.Context, woken []*group) {
 	readers := h.called(woken)
 	if len(readers) <= wokenAtOnce {

@@ -10,8 +10,9 @@ import (
 	"j17/internal/follow/tail"
 )
 
-// TestManyReadersAreWokenInBatches has an event for many readers of one filter, and for one of another: the one is woken at once, the others so many
-// at a time, the next of them when these have come or were waited for. Nobody misses the event.
+// TestManyReadersAreWokenInBatches has an event for many readers of one filter, and for one of another: the one is
+// woken at once, the others so many at a time, the next of them when these have come or were waited for. Nobody misses
+// the event.
 func TestManyReadersAreWokenInBatches(t *testing.T) {
 	const many, batch = 1000, 128
 	synctest.Test(t, func(t *testing.T) {

@@ -1,9 +1,9 @@
-// Package tail hands out the events of environments as they come, to any number of readers: a Walk goes through the present
-// events, a Reader goes on with later ones, and a Watch is notified which aggregates have changed (watch.go).
+// Package tail hands out the events of environments as they come, to any number of readers: a Walk goes through the
+// present events, a Reader goes on with later ones, and a Watch is notified which aggregates have changed (watch.go).
 //
-// While an environment has readers, its feed is read once for all of them (hub.go), and only those whose filter lets an event
-// through are woken. A reader that is not in time for what is kept for it reads the store itself until it has caught up, so that
-// it misses nothing and holds nobody up.
+// While an environment has readers, its feed is read once for all of them (hub.go), and only those whose filter lets an
+// event through are woken. A reader that is not in time for what is kept for it reads the store itself until it has
+// caught up, so that it misses nothing and holds nobody up.
 package tail
 
 import (

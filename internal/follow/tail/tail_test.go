@@ -32,15 +32,22 @@ type counted struct {
 	frozen atomic.Bool
 }
 
-func (c *counted) ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error] {
+func (c *counted) ReadFeed(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[*j17.Event, error] {
 	return counting(c, c.Store.ReadFeed(ctx, t, after, limit))
 }
 
-func (c *counted) ReadTagged(ctx context.Context, t j17.Tenant, of store.Tagged, after j17.StreamID, limit int, looked func(int, j17.StreamID) bool) iter.Seq2[*j17.Event, error] {
+func (c *counted) ReadTagged(
+	ctx context.Context, t j17.Tenant, of store.Tagged, after j17.StreamID, limit int,
+	looked func(int, j17.StreamID) bool,
+) iter.Seq2[*j17.Event, error] {
 	return counting(c, c.Store.ReadTagged(ctx, t, of, after, limit, looked))
 }
 
-func (c *counted) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+func (c *counted) ReadChanges(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[store.Entry, error] {
 	return counting(c, func(yield func(store.Entry, error) bool) {
 		if c.frozen.Load() {
 			<-ctx.Done()
@@ -85,10 +92,14 @@ func (f *fixture) write(tb testing.TB, key, typ string, actor, target int, data 
 	tb.Helper()
 	k, _ := j17.ParseKey(key)
 	metadata := fmt.Sprintf(`{"actor":{"type":"user","id":"u%d"},"target":{"type":"user","id":"u%d"}}`, actor, target)
-	f.append(tb, store.NewEvent{Key: k, Type: typ, Data: []byte(data), Metadata: []byte(metadata), Tags: append(j17.MetadataTags([]byte(metadata)), declared(data)...)})
+	f.append(tb, store.NewEvent{
+		Key: k, Type: typ, Data: []byte(data), Metadata: []byte(metadata),
+		Tags: append(j17.MetadataTags([]byte(metadata)), declared(data)...),
+	})
 }
 
-// declared are the tags of an event with a number: which one it is of four, and of two, with characters that a list has to escape.
+// declared are the tags of an event with a number: which one it is of four, and of two, with characters that a list has
+// to escape.
 func declared(data string) []string {
 	var n int
 	if _, err := fmt.Sscanf(data, `{"n":%d,`, &n); err != nil {
@@ -142,8 +153,10 @@ func (f *fixture) wanted(tb testing.TB, filter tail.Filter) (all []string) {
 			tb.Fatal(err)
 		}
 		tags := j17.MetadataTags(ev.Metadata)
-		if (filter.Type == "" || filter.Type == ev.Key.Type) && (filter.Event == "" || filter.Event == ev.Type) && (filter.Key == j17.Key{} || filter.Key == ev.Key) &&
-			(filter.Actor == "" || slices.Contains(tags, filter.Actor)) && (filter.Target == "" || slices.Contains(tags, filter.Target)) &&
+		if (filter.Type == "" || filter.Type == ev.Key.Type) && (filter.Event == "" || filter.Event == ev.Type) &&
+			(filter.Key == j17.Key{} || filter.Key == ev.Key) &&
+			(filter.Actor == "" || slices.Contains(tags, filter.Actor)) &&
+			(filter.Target == "" || slices.Contains(tags, filter.Target)) &&
 			withSets()[filter].lets(ev, append(tags, declared(string(ev.Data))...)) {
 			all = append(all, string(ev.Raw))
 		}
@@ -214,7 +227,10 @@ func filters() []tail.Filter {
 		{Type: "ghost"},
 		{Actor: j17.ActorTag(user(99))},
 	}
-	sets := slices.SortedFunc(maps.Keys(withSets()), func(a, b tail.Filter) int { return strings.Compare(fmt.Sprintf("%q", a), fmt.Sprintf("%q", b)) })
+	sets := slices.SortedFunc(
+		maps.Keys(withSets()),
+		func(a, b tail.Filter) int { return strings.Compare(fmt.Sprintf("%q", a), fmt.Sprintf("%q", b)) },
+	)
 	return append(list, sets...)
 }
 
@@ -222,11 +238,15 @@ func filters() []tail.Filter {
 func (f *fixture) scatter(tb testing.TB, from, to int) {
 	tb.Helper()
 	for n := from; n < to; n++ {
-		f.write(tb, fmt.Sprintf("%s:n%d", []string{"note", "doc", "page"}[n%3], n%5), []string{"was_made", "was_read"}[n%2], n%4, n%3, fmt.Sprintf(`{"n":%d,"s":"%s"}`, n, strings.Repeat("x", n%300)))
+		f.write(
+			tb, fmt.Sprintf("%s:n%d", []string{"note", "doc", "page"}[n%3], n%5), []string{"was_made", "was_read"}[n%2],
+			n%4, n%3, fmt.Sprintf(`{"n":%d,"s":"%s"}`, n, strings.Repeat("x", n%300)),
+		)
 	}
 }
 
-// TestReadersGetWhatTheirFiltersLetThrough reads old events and new ones, each once and in order, however large the pieces are.
+// TestReadersGetWhatTheirFiltersLetThrough reads old events and new ones, each once and in order, however large the
+// pieces are.
 func TestReadersGetWhatTheirFiltersLetThrough(t *testing.T) {
 	f := newFixture(t)
 	f.scatter(t, 0, 80)
@@ -328,8 +348,8 @@ func TestNothingIsMissedUnderLoad(t *testing.T) {
 	}
 }
 
-// TestWorkIsShared counts what is read for many readers whose filters let little through: every event once, and for none of them
-// anything again.
+// TestWorkIsShared counts what is read for many readers whose filters let little through: every event once, and for
+// none of them anything again.
 func TestWorkIsShared(t *testing.T) {
 	f := newFixture(t)
 	f.scatter(t, 0, 50)
@@ -372,8 +392,8 @@ func TestWorkIsShared(t *testing.T) {
 	}
 }
 
-// TestWhoTakesNothingHoldsNothing: what is kept for a reader that never comes is bounded, the others get everything, and so does
-// that one when it comes after all.
+// TestWhoTakesNothingHoldsNothing: what is kept for a reader that never comes is bounded, the others get everything,
+// and so does that one when it comes after all.
 func TestWhoTakesNothingHoldsNothing(t *testing.T) {
 	f := newFixture(t)
 	idle, busy := f.open(t, tail.Filter{}, j17.StreamID{}), f.open(t, tail.Filter{Type: "note"}, j17.StreamID{})
@@ -404,7 +424,8 @@ func TestWhoTakesNothingHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestErasedEventsAreNotHandedOut erases an event that is kept for a reader, while whoever keeps it has not heard of it.
+// TestErasedEventsAreNotHandedOut erases an event that is kept for a reader, while whoever keeps it has not heard of
+// it.
 func TestErasedEventsAreNotHandedOut(t *testing.T) {
 	f := newFixture(t)
 	r := f.open(t, tail.Filter{}, j17.StreamID{})
@@ -420,7 +441,8 @@ func TestErasedEventsAreNotHandedOut(t *testing.T) {
 	if err := storetest.Erase(t.Context(), f.store, tenant, j17.Key{Type: "note", ID: "n"}, gone); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(take(t, r, 1<<10), "\n"); strings.Contains(got, "secret") || !strings.Contains(got, "was_erased") {
+	if got := strings.Join(take(t, r, 1<<10), "\n"); strings.Contains(got, "secret") ||
+		!strings.Contains(got, "was_erased") {
 		t.Errorf("the reader has %s", got)
 	}
 	r.Close()
@@ -451,14 +473,18 @@ func TestWalkEndsWithItsBudget(t *testing.T) {
 	}
 }
 
-// TestTagsThatDoNotMeetCostTheBudget looks for events by one and about another, of which each has many and both together one: looking for
-// them costs the budget, a walk goes on where it was, and a reader gives its turn back in between.
+// TestTagsThatDoNotMeetCostTheBudget looks for events by one and about another, of which each has many and both
+// together one: looking for them costs the budget, a walk goes on where it was, and a reader gives its turn back in
+// between.
 func TestTagsThatDoNotMeetCostTheBudget(t *testing.T) {
 	f := newFixture(t)
 	var events []store.NewEvent
 	for n := range 12_000 {
 		metadata := fmt.Appendf(nil, `{"actor":{"type":"user","id":"u%d"},"target":{"type":"user","id":"u%d"}}`, n%2, n%2)
-		events = append(events, store.NewEvent{Key: j17.Key{Type: "order", ID: "a"}, Type: "was_placed", Data: []byte("{}"), Metadata: metadata, Tags: j17.MetadataTags(metadata)})
+		events = append(events, store.NewEvent{
+			Key: j17.Key{Type: "order", ID: "a"}, Type: "was_placed", Data: []byte("{}"), Metadata: metadata,
+			Tags: j17.MetadataTags(metadata),
+		})
 	}
 	for some := range slices.Chunk(events, 1000) {
 		f.append(t, some...)
@@ -482,7 +508,9 @@ func TestTagsThatDoNotMeetCostTheBudget(t *testing.T) {
 	if head, err := f.Head(t.Context(), tenant); err != nil || found != 1 || walks < 3 || w.Position() != head {
 		t.Errorf("%d found in %d walks up to %s of %s, %v", found, walks, w.Position(), head, err)
 	}
-	if got := take(t, f.open(t, tail.Filter{Actor: j17.ActorTag(user(0)), Target: j17.TargetTag(user(1))}, j17.StreamID{}), 1<<20); len(got) != 1 {
+	if got := take(
+		t, f.open(t, tail.Filter{Actor: j17.ActorTag(user(0)), Target: j17.TargetTag(user(1))}, j17.StreamID{}), 1<<20,
+	); len(got) != 1 {
 		t.Errorf("a reader gets %v", got)
 	}
 }
@@ -518,7 +546,8 @@ func (g *gated) Extent(ctx context.Context, t j17.Tenant) (store.Extent, error) 
 	return g.counted.Extent(ctx, t)
 }
 
-// TestTheFirstReaderMayGo lets the reader for which the feed begins to be followed go at once: the others get what they came for.
+// TestTheFirstReaderMayGo lets the reader for which the feed begins to be followed go at once: the others get what they
+// came for.
 func TestTheFirstReaderMayGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

@@ -30,15 +30,17 @@ func (w *Walk) Position() j17.StreamID { return w.position }
 // Ended reports whether there was nothing more when the walk stopped.
 func (w *Walk) Ended() bool { return w.ended }
 
-// What it costs to look at an event, beside its bytes, and at a place of the index of tags: some two microseconds, and one.
+// What it costs to look at an event, beside its bytes, and at a place of the index of tags: some two microseconds, and
+// one.
 const (
 	unitsPerEvent = 40
 	unitsPerStep  = 20
 )
 
-// Events goes on from where the walk is: it looks at up to limit events at the cost of the budget and yields those that the filter
-// lets through. Where the budget is used up the walk stops without an error, having looked at something at least, and can go on
-// with another one. An event that makes the loop break counts as not taken. Events are valid until the next step.
+// Events goes on from where the walk is: it looks at up to limit events at the cost of the budget and yields those that
+// the filter lets through. Where the budget is used up the walk stops without an error, having looked at something at
+// least, and can go on with another one. An event that makes the loop break counts as not taken. Events are valid until
+// the next step.
 func (w *Walk) Events(ctx context.Context, limit int, b *work.Budget) iter.Seq2[*j17.Event, error] {
 	return func(yield func(*j17.Event, error) bool) {
 		// What is there. All that comes later is left to another call, so that there is an end.
@@ -101,9 +103,11 @@ func usedUp(b *work.Budget) bool {
 	return ok && e.Code == j17.CodeWorkLimit
 }
 
-// source yields up to limit events after the position, among which are all that the filter lets through. Of what it looks at without an
-// event it tells looked, which may end it.
-func (w *Walk) source(ctx context.Context, limit int, looked func(steps int, upTo j17.StreamID) bool) iter.Seq2[*j17.Event, error] {
+// source yields up to limit events after the position, among which are all that the filter lets through. Of what it
+// looks at without an event it tells looked, which may end it.
+func (w *Walk) source(
+	ctx context.Context, limit int, looked func(steps int, upTo j17.StreamID) bool,
+) iter.Seq2[*j17.Event, error] {
 	s := w.tail.store
 	if key := w.test.filter.Key; key != (j17.Key{}) {
 		return func(yield func(*j17.Event, error) bool) {
@@ -116,7 +120,9 @@ func (w *Walk) source(ctx context.Context, limit int, looked func(steps int, upT
 		}
 	}
 	if w.test.tags != nil {
-		return s.ReadTagged(ctx, w.tenant, store.Tagged{Tags: w.test.tags, Types: w.test.stored()}, w.position, limit, looked)
+		return s.ReadTagged(
+			ctx, w.tenant, store.Tagged{Tags: w.test.tags, Types: w.test.stored()}, w.position, limit, looked,
+		)
 	}
 	return s.ReadFeed(ctx, w.tenant, w.position, limit)
 }

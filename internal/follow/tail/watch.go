@@ -10,8 +10,8 @@ import (
 // mostChanged is how many aggregates a watch remembers that have changed.
 const mostChanged = 1000
 
-// Watch is notified which of the aggregates that it follows have changed: they have a new event, or one was erased. It gets no events, and
-// keeps nothing of them. It is for one goroutine.
+// Watch is notified which of the aggregates that it follows have changed: they have a new event, or one was erased. It
+// gets no events, and keeps nothing of them. It is for one goroutine.
 type Watch struct {
 	hub   *hub
 	ready chan struct{}
@@ -58,8 +58,8 @@ func (w *Watch) Close() {
 	w.hub.leave()
 }
 
-// Follow makes the watch follow these aggregates, and all of these types, in the place of what it has followed. It returns the position
-// after which it misses no change of them: who has seen them as of an earlier one looks again.
+// Follow makes the watch follow these aggregates, and all of these types, in the place of what it has followed. It
+// returns the position after which it misses no change of them: who has seen them as of an earlier one looks again.
 func (w *Watch) Follow(keys []j17.Key, types []string) j17.StreamID {
 	h := w.hub
 	h.mu.Lock()
@@ -125,7 +125,8 @@ func (w *Watch) Told() uint64 {
 	return w.hub.told
 }
 
-// Stir tells all watches of an environment that anything may have changed: what is made of its aggregates is made in another way now.
+// Stir tells all watches of an environment that anything may have changed: what is made of its aggregates is made in
+// another way now.
 func (t *Tail) Stir(tenant j17.Tenant) {
 	h := t.hub(tenant)
 	if h == nil {

@@ -52,7 +52,9 @@ func noteKey(n int) j17.Key { return j17.Key{Type: "note", ID: fmt.Sprint("n", n
 func TestWatches(t *testing.T) {
 	f := newFixture(t)
 	f.scatter(t, 0, 10)
-	one, docs, none := f.watch(t, []j17.Key{noteKey(1), noteKey(2)}), f.watch(t, []j17.Key{{Type: "doc", ID: "n9"}}, "doc"), f.watch(t, nil)
+	one, docs, none := f.watch(t, []j17.Key{
+		noteKey(1), noteKey(2),
+	}), f.watch(t, []j17.Key{{Type: "doc", ID: "n9"}}, "doc"), f.watch(t, nil)
 	all := f.watch(t, nil, "note", "doc")
 
 	f.write(t, "note:n1", "was_made", 1, 1, `{}`)
@@ -115,13 +117,16 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// TestWatchesForgetWhatIsTooMuch: a watch that nobody takes from remembers so many keys, and then that it has lost some.
+// TestWatchesForgetWhatIsTooMuch: a watch that nobody takes from remembers so many keys, and then that it has lost
+// some.
 func TestWatchesForgetWhatIsTooMuch(t *testing.T) {
 	f := newFixture(t)
 	w, other := f.watch(t, nil, "note"), f.watch(t, []j17.Key{noteKey(1), noteKey(1000)})
 	var many []store.NewEvent
 	for n := range 1001 {
-		many = append(many, store.NewEvent{Key: noteKey(n), Type: "was_made", Data: []byte(`{}`), Metadata: []byte(`{}`)})
+		many = append(many, store.NewEvent{
+			Key: noteKey(n), Type: "was_made", Data: []byte(`{}`), Metadata: []byte(`{}`),
+		})
 	}
 	f.append(t, many...)
 	f.changes(t, other) // it follows the last one; then the first one has been told of everything
@@ -136,8 +141,8 @@ func TestWatchesForgetWhatIsTooMuch(t *testing.T) {
 	w.Close()
 }
 
-// TestWatchesMissNothing follows again all the time, as a view does whose sources change: what it looks at when it is told, or when it
-// has begun to follow, is never behind.
+// TestWatchesMissNothing follows again all the time, as a view does whose sources change: what it looks at when it is
+// told, or when it has begun to follow, is never behind.
 func TestWatchesMissNothing(t *testing.T) {
 	f := newFixture(t)
 	const writes, keys = 100, 7

@@ -8,8 +8,8 @@ import (
 // wide reports whether the filter has sets, so that what an event has does not make the filter.
 func (f *Filter) wide() bool { return f.Types != "" || f.Tags != "" }
 
-// wideGroups are groups whose filters have sets. Each stands under one thing that an event must have: a tag, or else an aggregate type, of
-// which it may have several. So an event is compared with those alone that it may concern.
+// wideGroups are groups whose filters have sets. Each stands under one thing that an event must have: a tag, or else an
+// aggregate type, of which it may have several. So an event is compared with those alone that it may concern.
 type wideGroups struct {
 	byTag, byType map[string][]*group
 }

@@ -1,5 +1,5 @@
-// Package trace finds the graph that an event belongs to: what has caused it, what it has caused, and what of that was refused, cancelled or is
-// still to come.
+// Package trace finds the graph that an event belongs to: what has caused it, what it has caused, and what of that was
+// refused, cancelled or is still to come.
 //
 // The decisions behind it are in docs/internals/follow.md.
 package trace
@@ -40,13 +40,14 @@ type Service struct{ Options }
 // New returns a service.
 func New(o Options) *Service { return &Service{o} }
 
-// Graph returns the graph that the event at a position belongs to, which is the same for all of its events while it has no more than MaxNodes
-// nodes. inspects says that whoever asks may see deliveries and errors. CodeNotFound where there is no such event, CodeIndexNotReady
-// while events are not indexed by their correlation ids yet.
+// Graph returns the graph that the event at a position belongs to, which is the same for all of its events while it has
+// no more than MaxNodes nodes. inspects says that whoever asks may see deliveries and errors. CodeNotFound where there
+// is no such event, CodeIndexNotReady while events are not indexed by their correlation ids yet.
 func (s *Service) Graph(ctx context.Context, t j17.Tenant, at j17.StreamID, inspects bool) (*wire.Trace, error) {
 	w := &walk{
-		Service: s, ctx: ctx, tenant: t, inspects: inspects, events: map[j17.StreamID]*event{}, correlations: map[string]bool{},
-		scheduled: map[string]*schedule.Caused{}, sagas: map[string]*saga.Saga{},
+		Service: s, ctx: ctx, tenant: t, inspects: inspects, events: map[j17.StreamID]*event{},
+		correlations: map[string]bool{},
+		scheduled:    map[string]*schedule.Caused{}, sagas: map[string]*saga.Saga{},
 	}
 	if err := w.add(at); err != nil {
 		return nil, err
@@ -169,7 +170,9 @@ func (w *walk) step() error {
 			continue
 		}
 		w.correlations[tag] = true
-		for ev, err := range w.Store.ReadTagged(w.ctx, w.tenant, store.Tagged{Tags: []string{tag}}, j17.StreamID{}, MaxNodes+1, nil) {
+		for ev, err := range w.Store.ReadTagged(
+			w.ctx, w.tenant, store.Tagged{Tags: []string{tag}}, j17.StreamID{}, MaxNodes+1, nil,
+		) {
 			if err != nil {
 				return store.UserError(err)
 			}
@@ -260,7 +263,9 @@ func (w *walk) edge(from, to, how string) {
 
 // refused notes what something was refused, by its number.
 func (w *walk) refused(by string, n int, typ, message string, at time.Time) {
-	w.refusals = append(w.refusals, refusal{by, wire.TraceNode{ID: fmt.Sprintf("%s/refused/%d", by, n), Kind: "refusal", Type: typ, Error: message}, at})
+	w.refusals = append(w.refusals, refusal{
+		by, wire.TraceNode{ID: fmt.Sprintf("%s/refused/%d", by, n), Kind: "refusal", Type: typ, Error: message}, at,
+	})
 }
 
 // drawRefusals adds what was refused, as far as there is room.
@@ -319,7 +324,8 @@ func (w *walk) drawImplied(all []*event) {
 				how = "compensated"
 			}
 			w.edge(m.Saga.ID, id, how)
-		case m.Scheduled != nil && w.scheduled[m.Scheduled.ID] != nil && m.ImpliedBy != nil && m.ImpliedBy.Key == w.scheduled[m.Scheduled.ID].ImpliedBy.Key &&
+		case m.Scheduled != nil && w.scheduled[m.Scheduled.ID] != nil && m.ImpliedBy != nil &&
+			m.ImpliedBy.Key == w.scheduled[m.Scheduled.ID].ImpliedBy.Key &&
 			m.ImpliedBy.EventType == w.scheduled[m.Scheduled.ID].ImpliedBy.EventType && w.fires(e):
 			w.edge(m.Scheduled.ID, id, "emitted") // and is the first of a chain
 		case m.ImpliedBy != nil:
@@ -345,7 +351,9 @@ func (w *walk) drawSagas() {
 	for _, id := range sortedKeys(w.sagas) {
 		g := w.sagas[id]
 		shape := g.Wire()
-		n := wire.TraceNode{ID: id, Kind: "saga", Key: g.Trigger.Key, Type: g.Type, Status: string(g.Status), Steps: []wire.TraceStep{}}
+		n := wire.TraceNode{
+			ID: id, Kind: "saga", Key: g.Trigger.Key, Type: g.Type, Status: string(g.Status), Steps: []wire.TraceStep{},
+		}
 		if shape.Error != nil {
 			n.Error = shape.Error.Message
 		}
@@ -374,7 +382,10 @@ func (w *walk) drawSagas() {
 func (w *walk) drawScheduled() {
 	for _, id := range sortedKeys(w.scheduled) {
 		c := w.scheduled[id]
-		n := wire.TraceNode{ID: id, Kind: "scheduled", Key: c.Emit.AggregateType + ":" + c.Emit.ID, Type: c.Emit.EventType, Status: c.Status}
+		n := wire.TraceNode{
+			ID: id, Kind: "scheduled", Key: c.Emit.AggregateType + ":" + c.Emit.ID, Type: c.Emit.EventType,
+			Status: c.Status,
+		}
 		if c.LastError != nil {
 			n.Error = *c.LastError
 		}
@@ -403,7 +414,9 @@ func (w *walk) deliveries() error {
 			w.truncated = true
 			return false
 		}
-		w.node(wire.TraceNode{ID: d.ID, Kind: "delivery", Key: d.Key, Type: d.Listener, Status: string(d.Status), Error: d.LastError}, d.Created)
+		w.node(wire.TraceNode{
+			ID: d.ID, Kind: "delivery", Key: d.Key, Type: d.Listener, Status: string(d.Status), Error: d.LastError,
+		}, d.Created)
 		w.edge(d.StreamID.String(), d.ID, "delivered")
 		return true
 	})

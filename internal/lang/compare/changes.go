@@ -23,26 +23,33 @@ type Change struct {
 	Kind ChangeKind `json:"change"`
 	// What is the kind of the part: "aggregate type", "event type", "projection".
 	What string `json:"what"`
-	// Name is the part's name, that of an event type with its aggregate type ("order.was_placed"). Parts that exist once
-	// have none.
+	// Name is the part's name, that of an event type with its aggregate type ("order.was_placed"). Parts that exist
+	// once have none.
 	Name string `json:"name,omitempty"`
 	// Keys lists the members of a part that is Changed in which it differs.
 	Keys []string `json:"keys,omitempty"`
 }
 
-// Changes lists what next says otherwise than old: aggregate types with their event types first, in the order of old and
-// then in that of next for what is new, then the rest. The order of members matters inside a definition, since handlers
-// keep it, and does not matter among definitions and declared names. Whether stored events survive the change is what
-// Compatibility tells.
+// Changes lists what next says otherwise than old: aggregate types with their event types first, in the order of old
+// and then in that of next for what is new, then the rest. The order of members matters inside a definition, since
+// handlers keep it, and does not matter among definitions and declared names. Whether stored events survive the change
+// is what Compatibility tells.
 func Changes(old, next *spec.Compiled) []Change {
 	var d differ
 	was, is := old.Root(), next.Root()
 	d.members("aggregate type", "", was.Get("aggregate_types"), is.Get("aggregate_types"), d.aggregateType)
-	for _, list := range [][2]string{{"agent_types", "agent type"}, {"target_types", "target type"}, {"singletons", "singleton"}} {
+	for _, list := range [][2]string{
+		{"agent_types", "agent type"}, {"target_types", "target type"}, {"singletons", "singleton"},
+	} {
 		d.names(list[1], was.Get(list[0]), is.Get(list[0]))
 	}
 	d.names("cached aggregate type", was.Get("modules").Get("cache"), is.Get("modules").Get("cache"))
-	for _, section := range [][2]string{{"$defs", "shared definition"}, {"geo_types", "geo type"}, {"projections", "projection"}, {"listeners", "listener"}} {
+	for _, section := range [][2]string{
+		{"$defs", "shared definition"},
+		{"geo_types", "geo type"},
+		{"projections", "projection"},
+		{"listeners", "listener"},
+	} {
 		d.members(section[1], "", was.Get(section[0]), is.Get(section[0]), d.definition(section[1]))
 	}
 	d.members("saga", "", was.Get("modules").Get("sagas"), is.Get("modules").Get("sagas"), d.definition("saga"))

@@ -1,5 +1,5 @@
-// Package compare compares two compiled specs: what the later one says otherwise, and what of it would break events that were
-// stored under the earlier one.
+// Package compare compares two compiled specs: what the later one says otherwise, and what of it would break events
+// that were stored under the earlier one.
 package compare
 
 import (
@@ -17,9 +17,9 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// Compatibility finds out what of next would break events that were stored under old. Findings that are errors block a deploy
-// unless it is forced; those that are warnings do not. Pointers and places are those of next, of what is left there of
-// something removed. Nothing is found where both are the same.
+// Compatibility finds out what of next would break events that were stored under old. Findings that are errors block a
+// deploy unless it is forced; those that are warnings do not. Pointers and places are those of next, of what is left
+// there of something removed. Nothing is found where both are the same.
 func Compatibility(old, next *spec.Compiled) []diag.Diagnostic {
 	c := &comparer{left: maxAllComparisons, patterns: ecma.NewLibrary()}
 	if old.Hash == next.Hash {
@@ -129,7 +129,9 @@ func (c *comparer) views(old, next *spec.Compiled) {
 		switch {
 		case was == nil:
 		case is == nil:
-			c.renamed(c.Report("/projections", projectionRemoved, m.Key), m.Key, added, "while anybody still asks for it")
+			c.renamed(
+				c.Report("/projections", projectionRemoved, m.Key), m.Key, added, "while anybody still asks for it",
+			)
 		default:
 			c.params(was, is, diag.Pointer("/projections").Key(m.Key))
 		}
@@ -160,7 +162,10 @@ func (c *comparer) params(was, is *spec.Projection, at diag.Pointer) {
 		return names
 	}
 	if before, now := asked(was), asked(is); !slices.Equal(before, now) {
-		c.Report(at, askedOtherwise, was.Name, cmp.Or(diag.Join(now, "and"), "nothing"), cmp.Or(diag.Join(before, "and"), "nothing"))
+		c.Report(
+			at, askedOtherwise, was.Name, cmp.Or(diag.Join(now, "and"), "nothing"),
+			cmp.Or(diag.Join(before, "and"), "nothing"),
+		)
 	}
 }
 

@@ -53,8 +53,8 @@ type pair struct {
 	c *comparer
 	// seen holds finished comparisons, and begun ones as if they had found nothing: schemas may contain themselves.
 	seen map[string]verdict
-	// budget is how much work the comparison may cost, refused tells that there were too many alternatives to look at all of
-	// them.
+	// budget is how much work the comparison may cost, refused tells that there were too many alternatives to look at
+	// all of them.
 	budget   *work.Budget
 	refused  bool
 	patterns *ecma.Library
@@ -120,7 +120,9 @@ func (p *pair) cover(was, is []outline.Schema, path string) verdict {
 		lost, lets = let, p.kinds(is, true)
 	}
 	if lost != 0 {
-		v.breaks = append(v.breaks, breaking{at: p.blame(is, lost), say: func(at diag.Pointer) { p.typeChanged(at, path, let, lets) }})
+		v.breaks = append(v.breaks, breaking{
+			at: p.blame(is, lost), say: func(at diag.Pointer) { p.typeChanged(at, path, let, lets) },
+		})
 	}
 	p.seen[key.String()] = v
 	return v
@@ -136,7 +138,9 @@ func (p *pair) typeChanged(at diag.Pointer, path string, was, is outline.Kinds) 
 
 // nearest compares an alternative that was in place i with those that are, and returns the best outcome. It reports
 // false where none lets type k through.
-func (p *pair) nearest(o outline.Alternative, i int, news []outline.Alternative, k outline.Kinds, path string) (best verdict, found bool) {
+func (p *pair) nearest(
+	o outline.Alternative, i int, news []outline.Alternative, k outline.Kinds, path string,
+) (best verdict, found bool) {
 	try := func(n outline.Alternative) (fits bool) {
 		if !p.budget.Spend(1) || n.Kinds()&k == 0 {
 			return false
@@ -208,7 +212,8 @@ func (p *pair) strangers(was, is outline.Alternative) int {
 		}
 		fits := false
 		for _, o := range was {
-			if values, ok := o.Values(); ok && p.budget.Spend(effort(values, allowed)/perStep) && outline.Contained(values, allowed) {
+			if values, ok := o.Values(); ok && p.budget.Spend(effort(values, allowed)/perStep) &&
+				outline.Contained(values, allowed) {
 				fits = true
 				break
 			}
@@ -257,7 +262,10 @@ func (p *pair) required(was, is outline.Alternative, path string) verdict {
 		list := n.Member("required")
 		for i, e := range list.Elems() {
 			if name := e.Str(); !always[name] {
-				v.breaks = append(v.breaks, breaking{at: list.At.Index(i), say: func(at diag.Pointer) { p.c.Report(at, nowRequired, outline.MemberPath(path, name)) }})
+				v.breaks = append(v.breaks, breaking{
+					at:  list.At.Index(i),
+					say: func(at diag.Pointer) { p.c.Report(at, nowRequired, outline.MemberPath(path, name)) },
+				})
 			}
 		}
 		dependent := n.Member("dependentRequired")
@@ -267,7 +275,11 @@ func (p *pair) required(was, is outline.Alternative, path string) verdict {
 			}
 			for i, e := range m.Value.Elems() {
 				if name := e.Str(); !always[name] && !beside[[2]string{m.Key, name}] {
-					v.breaks = append(v.breaks, breaking{at: dependent.At.Key(m.Key).Index(i), say: func(at diag.Pointer) { p.c.Report(at, nowRequiredWith, outline.MemberPath(path, name), m.Key) }})
+					v.breaks = append(v.breaks, breaking{at: dependent.At.Key(m.Key).Index(i), say: func(
+						at diag.Pointer,
+					) {
+						p.c.Report(at, nowRequiredWith, outline.MemberPath(path, name), m.Key)
+					}})
 				}
 			}
 		}
@@ -352,7 +364,9 @@ func (p *pair) others(was, is outline.Alternative, path string) verdict {
 		switch {
 		case others.IsMissing():
 		case others.Never():
-			v.breaks = append(v.breaks, breaking{at: others.At, say: func(at diag.Pointer) { p.c.Report(at, nowClosed, strings.TrimSuffix(path, ".*")) }})
+			v.breaks = append(v.breaks, breaking{
+				at: others.At, say: func(at diag.Pointer) { p.c.Report(at, nowClosed, strings.TrimSuffix(path, ".*")) },
+			})
 		default:
 			v.add(p.cover(old, []outline.Schema{others}, path))
 		}

@@ -72,11 +72,11 @@ type Diagnostic struct {
 	Hint    string `json:"hint,omitempty"`
 }
 
-// Message is a kind of finding as tables of messages have it: a severity, a colon, the text and, on a second line, the hint if there
-// is one. The severity is "error", "warning", or "error unless stored", which is a warning where List.Stored is set; with " at key"
-// the finding is placed at the key of a member. Text and hint are formats of package fmt for the arguments of Report, in which %q
-// quotes a text and cuts it where it is long, and %+q quotes all of it. A format that does not have all arguments in their order names
-// them, as in %[2]q.
+// Message is a kind of finding as tables of messages have it: a severity, a colon, the text and, on a second line, the
+// hint if there is one. The severity is "error", "warning", or "error unless stored", which is a warning where
+// List.Stored is set; with " at key" the finding is placed at the key of a member. Text and hint are formats of package
+// fmt for the arguments of Report, in which %q quotes a text and cuts it where it is long, and %+q quotes all of it. A
+// format that does not have all arguments in their order names them, as in %[2]q.
 type Message string
 
 // String returns the finding in one line: place, message and hint.
@@ -105,8 +105,8 @@ const MaxKept = 1000
 
 // List gathers findings. The zero List is ready for use.
 type List struct {
-	// Stored tells that the document was taken before: what a later version of the program came to refuse although it has a meaning is
-	// only warned of.
+	// Stored tells that the document was taken before: what a later version of the program came to refuse although it
+	// has a meaning is only warned of.
 	Stored bool
 
 	found            []Diagnostic
@@ -222,8 +222,8 @@ func (l *List) Errors() int { return l.errors }
 // Dropped returns the number of findings that were not kept.
 func (l *List) Dropped() int { return max(0, l.errors-MaxKept) + max(0, l.warnings-MaxKept) }
 
-// Bounds of what a List spends on finding out what may have been meant: who has a hundred such faults is helped by the first
-// ones.
+// Bounds of what a List spends on finding out what may have been meant: who has a hundred such faults is helped by the
+// first ones.
 const (
 	maxSearches = 100
 	maxLetters  = 8 << 20 // pairs of letters that are compared
@@ -232,8 +232,8 @@ const (
 // Suggests reports whether Nearest still looks for anything, so that candidates need not be gathered when it does not.
 func (l *List) Suggests() bool { return l.searches < maxSearches && l.letters < maxLetters }
 
-// Nearest is the function of that name, as long as the findings of this list have not asked for too much: then nothing is
-// near.
+// Nearest is the function of that name, as long as the findings of this list have not asked for too much: then nothing
+// is near.
 func (l *List) Nearest(word string, candidates []string) string {
 	if !l.Suggests() {
 		return ""
@@ -244,8 +244,8 @@ func (l *List) Nearest(word string, candidates []string) string {
 	return near
 }
 
-// Suggest sets the hint of d to the candidate that is nearest to a word. It reports false, and leaves the hint as it is, where none is
-// near.
+// Suggest sets the hint of d to the candidate that is nearest to a word. It reports false, and leaves the hint as it
+// is, where none is near.
 func (l *List) Suggest(d *Diagnostic, word string, candidates []string) bool {
 	near := l.Nearest(word, candidates)
 	if near != "" {
@@ -299,8 +299,8 @@ func Join(words []string, and string) string {
 // maxCompared bounds the length of words that are compared letter by letter.
 const maxCompared = 64
 
-// Nearest returns the candidate that most likely was meant by word, "" when none is close. It is for a few words: findings
-// of a List have a method of their own.
+// Nearest returns the candidate that most likely was meant by word, "" when none is close. It is for a few words:
+// findings of a List have a method of their own.
 func Nearest(word string, candidates []string) string {
 	near, _ := nearest(word, candidates, maxLetters)
 	return near
@@ -309,7 +309,8 @@ func Nearest(word string, candidates []string) string {
 // mostKnown is how many known names Meant compares an unknown one with.
 const mostKnown = 256
 
-// Meant is the end of a message about a name that is not among those that are known: which one was meant, if one is near.
+// Meant is the end of a message about a name that is not among those that are known: which one was meant, if one is
+// near.
 func Meant(name string, known iter.Seq[string]) string {
 	names := slices.Sorted(known)
 	if near := Nearest(name, names[:min(len(names), mostKnown)]); near != "" {

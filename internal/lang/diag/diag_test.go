@@ -28,7 +28,8 @@ func TestPointerEscapesAndUnescapes(t *testing.T) {
 func TestNearest(t *testing.T) {
 	known := []string{"aggregate_types", "agent_types", "emit", "events", "set", "merge", "id"}
 	for word, want := range map[string]string{
-		"aggregat_types": "aggregate_types", "AGENT_TYPES": "agent_types", "emti": "emit", "event": "events", "sett": "set",
+		"aggregat_types": "aggregate_types", "AGENT_TYPES": "agent_types", "emti": "emit", "event": "events",
+		"sett":  "set",
 		"megre": "merge", "di": "id", "x": "", "": "", "something_else": "", strings.Repeat("events", 1000): "",
 	} {
 		if got := diag.Nearest(word, known); got != want {
@@ -139,7 +140,9 @@ func TestRenderCountsColumns(t *testing.T) {
 		}
 	}
 	// The accent is a part of its letter.
-	if out := diag.Render("f", []byte("xe\u0301"), []diag.Diagnostic{{Line: 1, Column: 3, Message: "m"}}); !strings.Contains(out, "\n    |  ^\n") {
+	if out := diag.Render("f", []byte("xe\u0301"), []diag.Diagnostic{
+		{Line: 1, Column: 3, Message: "m"},
+	}); !strings.Contains(out, "\n    |  ^\n") {
 		t.Errorf("the mark is not under the letter:\n%s", out)
 	}
 }
@@ -149,7 +152,9 @@ func FuzzRender(f *testing.F) {
 	f.Add("\xff\xfe\n\n", 1, 2, "\x1b")
 	f.Add("", 1, 1, "")
 	f.Fuzz(func(t *testing.T, src string, line, column int, message string) {
-		out := diag.Render("f", []byte(src), []diag.Diagnostic{{Line: 1, Column: 1}, {Line: line, Column: column, Message: message}})
+		out := diag.Render("f", []byte(src), []diag.Diagnostic{
+			{Line: 1, Column: 1}, {Line: line, Column: column, Message: message},
+		})
 		if !utf8.ValidString(out) || strings.ContainsAny(out, "\x1b\r\x00\x07") {
 			t.Fatalf("Render lets through what a terminal would obey: %q", out)
 		}

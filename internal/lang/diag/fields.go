@@ -12,13 +12,16 @@ import (
 func FieldErrors(found []Diagnostic) []j17.FieldError {
 	all := make([]j17.FieldError, 0, len(found))
 	for _, d := range found {
-		all = append(all, j17.FieldError{Pointer: string(d.Pointer), Message: sentence(d.Message), Hint: sentence(d.Hint), Line: d.Line, Column: d.Column})
+		all = append(all, j17.FieldError{
+			Pointer: string(d.Pointer), Message: sentence(d.Message), Hint: sentence(d.Hint), Line: d.Line,
+			Column: d.Column,
+		})
 	}
 	return all
 }
 
-// sentence gives a finding's text, which begins in lower case and has no full stop, the form of a sentence. A name of the spec that
-// it begins with, such as agent_types, stays as it is written.
+// sentence gives a finding's text, which begins in lower case and has no full stop, the form of a sentence. A name of
+// the spec that it begins with, such as agent_types, stays as it is written.
 func sentence(s string) string {
 	if s == "" {
 		return ""

@@ -41,8 +41,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestReportsFillTheirMessages holds the tables of messages: each has a severity, and each report gives as many arguments as its
-// message has places.
+// TestReportsFillTheirMessages holds the tables of messages: each has a severity, and each report gives as many
+// arguments as its message has places.
 func TestReportsFillTheirMessages(t *testing.T) {
 	places := map[string]int{} // by the package's folder and the name
 	calls := 0
@@ -118,7 +118,8 @@ func constant(t *testing.T, e ast.Expr) string {
 	}
 }
 
-// verbs returns how many arguments a format takes, and checks that it is told so: either all in their order, or by their numbers.
+// verbs returns how many arguments a format takes, and checks that it is told so: either all in their order, or by
+// their numbers.
 func verbs(t *testing.T, format string) (n int) {
 	t.Helper()
 	next := 0

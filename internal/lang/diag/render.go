@@ -118,8 +118,8 @@ func excerpt(line string, at int) (text, mark string) {
 	return text, mark
 }
 
-// columns returns in which column of a terminal, from 0, the character at byte at stands. Wide characters take two columns,
-// and what a character is made of takes none of its own.
+// columns returns in which column of a terminal, from 0, the character at byte at stands. Wide characters take two
+// columns, and what a character is made of takes none of its own.
 func columns(text string, at int) int {
 	column, offset := 0, 0
 	for state := -1; offset < at; {

@@ -13,13 +13,13 @@ import (
 // maxDepth is how deep a made-up value nests.
 const maxDepth = 12
 
-// maxSteps bounds the members, names and alternatives that are looked at: references that are used several times inside each
-// other multiply.
+// maxSteps bounds the members, names and alternatives that are looked at: references that are used several times inside
+// each other multiply.
 const maxSteps = 200_000
 
-// Of returns a small value for a schema, which must be the whole document that its references are about, of a spec with shared
-// definitions. It looks at what
-// schemas usually say, not at all they can: whether the value fits has to be checked. It reports false where it knows none.
+// Of returns a small value for a schema, which must be the whole document that its references are about, of a spec with
+// shared definitions. It looks at what schemas usually say, not at all they can: whether the value fits has to be
+// checked. It reports false where it knows none.
 func Of(schema, shared value.Value) (value.Value, bool) {
 	m := &maker{budget: work.Counted(maxSteps)}
 	return m.value([]outline.Schema{outline.Of(schema, shared)}, "", 0)
@@ -120,7 +120,8 @@ func (m *maker) object(s outline.Alternative, depth int) (value.Value, bool) {
 		}
 	}
 	optional := s.First("properties").Members()
-	if s.First("minProperties").Kind() == value.Number && len(members) == 0 && len(optional) > 0 && !add(optional[0].Key) {
+	if s.First("minProperties").Kind() == value.Number && len(members) == 0 && len(optional) > 0 &&
+		!add(optional[0].Key) {
 		return value.Value{}, false
 	}
 	return value.ObjectValue(members...), true
@@ -179,7 +180,8 @@ func number(s outline.Alternative) (value.Value, bool) {
 		if limit.Kind() != value.Number {
 			continue
 		}
-		if order, ok := value.Compare(limit.Value, value.Int(1)); ok && (order > 0) == (bound == "minimum") && order != 0 {
+		if order, ok := value.Compare(limit.Value, value.Int(1)); ok && (order > 0) == (bound == "minimum") &&
+			order != 0 {
 			return limit.Value, true
 		}
 	}

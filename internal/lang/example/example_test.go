@@ -62,7 +62,8 @@ func TestOf(t *testing.T) {
 		}
 	}
 	for _, none := range []string{
-		`false`, `{"$ref":"#/$defs/none"}`, `{"$ref":"#"}`, `{"$ref":"https://example.com/x"}`, `{"pattern":"("}`, `{"type":"array","minItems":100}`,
+		`false`, `{"$ref":"#/$defs/none"}`, `{"$ref":"#"}`, `{"$ref":"https://example.com/x"}`, `{"pattern":"("}`,
+		`{"type":"array","minItems":100}`,
 		`{"type":"object","required":["a"],"properties":{"a":{"$ref":"#"}}}`,
 	} {
 		s, err := value.ParseString(none)

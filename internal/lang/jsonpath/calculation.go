@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// Calculation is what a text calculates or compares, as other languages write it. Here nothing does so: in a path it is part of a
-// name, and in a text it stays a text.
+// Calculation is what a text calculates or compares, as other languages write it. Here nothing does so: in a path it is
+// part of a name, and in a text it stays a text.
 type Calculation struct {
 	// Operator is the first one that was read.
 	Operator string
-	// Instead is the same as JSON with the operators and predicates that there are, "" where one of them has no counterpart.
+	// Instead is the same as JSON with the operators and predicates that there are, "" where one of them has no
+	// counterpart.
 	Instead string
 	// Compares tells that Instead is a predicate.
 	Compares bool
@@ -22,9 +23,9 @@ const (
 	maxParentheses = 8
 )
 
-// Calculate reads a text as a calculation with at least one path. Paths may lack the "$." before data, state and metadata, and
-// then a text has to be made of nothing but paths, numbers, quoted texts, parentheses and operators; an operand of a text that starts
-// like a path may be a single word too. It reports false for every other text.
+// Calculate reads a text as a calculation with at least one path. Paths may lack the "$." before data, state and
+// metadata, and then a text has to be made of nothing but paths, numbers, quoted texts, parentheses and operators; an
+// operand of a text that starts like a path may be a single word too. It reports false for every other text.
 func Calculate(text string) (Calculation, bool) {
 	if len(text) < 3 || len(text) > maxCalculation || !strings.ContainsAny(text, "+-*/%<>=&|") {
 		return Calculation{}, false
@@ -49,7 +50,8 @@ type calculationReader struct {
 	words bool
 	depth int
 	found Calculation
-	// failed tells that the text is no calculation, paths that a path was read, strange that there is no way to write an operator.
+	// failed tells that the text is no calculation, paths that a path was read, strange that there is no way to write
+	// an operator.
 	failed, paths, strange bool
 }
 
@@ -216,7 +218,8 @@ func (r *calculationReader) number() part {
 	}
 	number := r.text[start:r.pos]
 	digits := strings.TrimPrefix(number, "-")
-	r.failed = r.failed || points > 1 || digits[len(digits)-1] == '.' || len(digits) > 1 && digits[0] == '0' && digits[1] != '.' ||
+	r.failed = r.failed || points > 1 || digits[len(digits)-1] == '.' ||
+		len(digits) > 1 && digits[0] == '0' && digits[1] != '.' ||
 		r.pos < len(r.text) && isNameByte(r.text[r.pos], true)
 	return part{json: number}
 }
@@ -246,8 +249,8 @@ func (r *calculationReader) path() part {
 	return part{json: quote(text)}
 }
 
-// ends reports whether a path ends at the present position: before an operator with blanks around it, or with an operand right behind it that
-// can be no part of a name.
+// ends reports whether a path ends at the present position: before an operator with blanks around it, or with an
+// operand right behind it that can be no part of a name.
 func (r *calculationReader) ends() bool {
 	rest := r.text[r.pos:]
 	switch rest[0] {

@@ -31,7 +31,8 @@ func TestParse(t *testing.T) {
 	for i := range archive.Files {
 		f := &archive.Files[i]
 		parse := map[string]func(string) (jsonpath.Path, error){
-			"path": jsonpath.Parse, "state": jsonpath.ParseState, "projection": jsonpath.ParseProjection, "any": jsonpath.ParseAny,
+			"path": jsonpath.Parse, "state": jsonpath.ParseState, "projection": jsonpath.ParseProjection,
+			"any": jsonpath.ParseAny,
 		}[strings.TrimSuffix(strings.Fields(f.Name)[0], ":")]
 		var b strings.Builder
 		for line := range strings.Lines(string(f.Data)) {
@@ -124,7 +125,9 @@ func TestLimits(t *testing.T) {
 }
 
 func TestIsName(t *testing.T) {
-	for s, want := range map[string]bool{"item": true, "_x9": true, "A": true, "": false, "9x": false, "a-b": false, "a.b": false, "é": false} {
+	for s, want := range map[string]bool{
+		"item": true, "_x9": true, "A": true, "": false, "9x": false, "a-b": false, "a.b": false, "é": false,
+	} {
 		if jsonpath.IsName(s) != want {
 			t.Errorf("%q: want %v", s, want)
 		}
@@ -134,8 +137,12 @@ func TestIsName(t *testing.T) {
 // Every path that is built from its parts is read as those parts.
 func TestPathsFromParts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		want := jsonpath.Path{Root: rapid.SampledFrom([]jsonpath.Root{jsonpath.Document, jsonpath.Current, jsonpath.Binding}).Draw(t, "root")}
-		text := map[jsonpath.Root]string{jsonpath.Document: "$", jsonpath.Current: "@", jsonpath.Binding: "$name"}[want.Root]
+		want := jsonpath.Path{Root: rapid.SampledFrom([]jsonpath.Root{
+			jsonpath.Document, jsonpath.Current, jsonpath.Binding,
+		}).Draw(t, "root")}
+		text := map[jsonpath.Root]string{
+			jsonpath.Document: "$", jsonpath.Current: "@", jsonpath.Binding: "$name",
+		}[want.Root]
 		if want.Root == jsonpath.Binding {
 			want.Name = "name"
 		}
@@ -172,11 +179,16 @@ func TestPathsFromParts(t *testing.T) {
 }
 
 func FuzzPath(f *testing.F) {
-	for _, s := range []string{"$.data.items[0].name?", "@.a[-1]", "a.b", "$x.$entries", "$.a[*].b", "$.a[?(@.x)]", "$.a[0:3]", `$.a["b"]`, "$..a", ""} {
+	for _, s := range []string{
+		"$.data.items[0].name?", "@.a[-1]", "a.b", "$x.$entries", "$.a[*].b", "$.a[?(@.x)]", "$.a[0:3]", `$.a["b"]`,
+		"$..a", "",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		for _, parse := range []func(string) (jsonpath.Path, error){jsonpath.Parse, jsonpath.ParseState, jsonpath.ParseProjection, jsonpath.ParseAny} {
+		for _, parse := range []func(string) (jsonpath.Path, error){
+			jsonpath.Parse, jsonpath.ParseState, jsonpath.ParseProjection, jsonpath.ParseAny,
+		} {
 			p, err := parse(s)
 			if err != nil {
 				e, ok := errors.AsType[*jsonpath.SyntaxError](err)

@@ -187,7 +187,8 @@ func (p *parser) bracket() error {
 			`%s computes an index with "[(...)]", which paths cannot do`, p.quoted())
 	case strings.HasPrefix(inside, "'") || strings.HasPrefix(inside, `"`):
 		hint := `write ".name"; a member whose name has ".", "[", "]" or "?" cannot be named in a path`
-		if name := strings.Trim(inside, `'"`); name != "" && len(name) == len(inside)-2 && !strings.ContainsAny(name, ".[]?") {
+		if name := strings.Trim(inside, `'"`); name != "" && len(name) == len(inside)-2 &&
+			!strings.ContainsAny(name, ".[]?") {
 			hint = "write " + quote(p.text[:p.pos]+"."+name)
 		}
 		return p.fail(hint, "%s names a member in brackets, which paths do not have", p.quoted())

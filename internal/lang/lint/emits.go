@@ -141,7 +141,8 @@ func (f fitting) neverFits(at diag.Pointer, path string, has, needs outline.Kind
 
 // misfit is why a template never fits, nil where it may.
 type misfit struct {
-	// depth tells how far the template has fitted: of the ways through a schema the one counts that it comes nearest to.
+	// depth tells how far the template has fitted: of the ways through a schema the one counts that it comes nearest
+	// to.
 	depth int
 	// needs is the kinds of values that there have to be, where that is all there is to say.
 	needs outline.Kinds
@@ -154,8 +155,8 @@ func misfits(at diag.Pointer, tell func()) *misfit {
 	return &misfit{depth: 1 + strings.Count(string(at), "/"), tell: tell}
 }
 
-// fits looks at what holds whatever else schemas say: types, choices, required and closed properties, in each way through their
-// alternatives. The schemas hold together, path is where the data is.
+// fits looks at what holds whatever else schemas say: types, choices, required and closed properties, in each way
+// through their alternatives. The schemas hold together, path is where the data is.
 func (f fitting) fits(v value.Value, at diag.Pointer, schemas []outline.Schema, path string) *misfit {
 	if !f.spend(1) {
 		return nil
@@ -186,7 +187,8 @@ func (f fitting) fits(v value.Value, at diag.Pointer, schemas []outline.Schema, 
 	return nearest
 }
 
-// choiceFits is fits for an $if, whose values both have to fit. Without an "else" it is null where the predicate does not hold.
+// choiceFits is fits for an $if, whose values both have to fit. Without an "else" it is null where the predicate does
+// not hold.
 func (f fitting) choiceFits(v value.Value, at diag.Pointer, schemas []outline.Schema, path string) *misfit {
 	f.branch = true
 	if fault := f.fits(v.Get("then"), at.Key("then"), schemas, path); fault != nil {
@@ -262,7 +264,9 @@ func (f fitting) objectFits(v value.Value, at diag.Pointer, way outline.Alternat
 		}
 		for _, name := range required {
 			if v.Get(name.Str()).IsMissing() {
-				return misfits(at, func() { f.Report(at, neverComplete, f.never(), outline.MemberPath(path, name.Str())) })
+				return misfits(
+					at, func() { f.Report(at, neverComplete, f.never(), outline.MemberPath(path, name.Str())) },
+				)
 			}
 		}
 	}
@@ -270,7 +274,9 @@ func (f fitting) objectFits(v value.Value, at diag.Pointer, way outline.Alternat
 		if fault := f.undeclared(m.Key, at, way, path); fault != nil {
 			return fault
 		}
-		if fault := f.fits(m.Value, at.Key(m.Key), declared(way, m.Key), outline.MemberPath(path, m.Key)); fault != nil {
+		if fault := f.fits(
+			m.Value, at.Key(m.Key), declared(way, m.Key), outline.MemberPath(path, m.Key),
+		); fault != nil {
 			return fault
 		}
 	}
@@ -281,13 +287,16 @@ func (f fitting) objectFits(v value.Value, at diag.Pointer, way outline.Alternat
 func (f fitting) undeclared(name string, at diag.Pointer, way outline.Alternative, path string) *misfit {
 	for _, schema := range way {
 		if schema.Closed() && schema.Property(name).IsMissing() {
-			return misfits(at, func() { f.Report(at.Key(name), neverAllowed, f.never(), outline.MemberPath(path, name)) })
+			return misfits(
+				at, func() { f.Report(at.Key(name), neverAllowed, f.never(), outline.MemberPath(path, name)) },
+			)
 		}
 	}
 	return nil
 }
 
-// declared returns the schemas of a member that declare it by name, and those of what is not declared where no pattern could be meant.
+// declared returns the schemas of a member that declare it by name, and those of what is not declared where no pattern
+// could be meant.
 func declared(way outline.Alternative, name string) []outline.Schema {
 	var found []outline.Schema
 	for _, schema := range way {
@@ -317,7 +326,9 @@ func (f fitting) pathFits(text string, at diag.Pointer, way outline.Alternative,
 		}
 		for _, name := range required {
 			if _, lacking, _ := f.closedAt(from, []value.Step{{Key: name.Str()}}); lacking != "" {
-				return misfits(at, func() { f.Report(at, neverComplete, f.never(), outline.MemberPath(path, name.Str())) })
+				return misfits(
+					at, func() { f.Report(at, neverComplete, f.never(), outline.MemberPath(path, name.Str())) },
+				)
 			}
 		}
 	}

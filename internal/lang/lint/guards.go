@@ -50,7 +50,8 @@ func (r reader) decisions(event value.Value, at diag.Pointer) {
 			r.value(m.Value.Get(key), at.Key(key), tick.AsValue)
 		}
 		taken := m.Value.Get("value")
-		if form, _ := tick.TemplateForm(taken); form != tick.Literal && r.constant(taken, tick.AsValue) && r.constant(m.Value.Get("scope"), tick.AsValue) {
+		if form, _ := tick.TemplateForm(taken); form != tick.Literal && r.constant(taken, tick.AsValue) &&
+			r.constant(m.Value.Get("scope"), tick.AsValue) {
 			r.Report(at.Key("value"), sameForAll)
 		}
 	}
@@ -113,8 +114,8 @@ func impliedReads(all []*spec.Implication) (looked uint16) {
 	return looked
 }
 
-// settled warns of the predicate of a guard that says the same of all events, since it looks at none, and reports whether it is one. In
-// handlers and conditions a comparison of literals may be meant: it switches something on or off.
+// settled warns of the predicate of a guard that says the same of all events, since it looks at none, and reports
+// whether it is one. In handlers and conditions a comparison of literals may be meant: it switches something on or off.
 func (r reader) settled(v value.Value, at diag.Pointer) bool {
 	if v.Kind() != value.Object || !r.decided(v) {
 		return false
@@ -204,7 +205,8 @@ func (r reader) read(p jsonpath.Path) (of held, steps []value.Step) {
 	return r.reads[p.Steps[1].Key], p.Steps[2:]
 }
 
-// neverWrittenBy warns of a path into a state of another type that nothing is ever written to, and reports whether it is one.
+// neverWrittenBy warns of a path into a state of another type that nothing is ever written to, and reports whether it
+// is one.
 func (l *linter) neverWrittenBy(of held, text string, steps []value.Step, at diag.Pointer) bool {
 	name, members := l.lacks(of.state, steps)
 	if name == "" {
@@ -219,7 +221,8 @@ func (l *linter) neverWrittenBy(of held, text string, steps []value.Step, at dia
 	return true
 }
 
-// beforeTheFirst warns of a path into the state before an event that is always the first of its aggregate, and reports whether it is one.
+// beforeTheFirst warns of a path into the state before an event that is always the first of its aggregate, and reports
+// whether it is one.
 func (r reader) beforeTheFirst(p jsonpath.Path, steps []value.Step, at diag.Pointer) bool {
 	if r.of == nil || r.of.Creates != spec.CreatesOnly || len(steps) == 0 || r.left <= 0 {
 		return false
@@ -228,10 +231,12 @@ func (r reader) beforeTheFirst(p jsonpath.Path, steps []value.Step, at diag.Poin
 	return true
 }
 
-// alwaysThere warns of an emit to the event's own aggregate, which has at least that event, of an event that has to be the first.
+// alwaysThere warns of an emit to the event's own aggregate, which has at least that event, of an event that has to be
+// the first.
 func (r reader) alwaysThere(aggregateType, event, id string, at diag.Pointer) {
 	to := r.spec.EventType(aggregateType, event)
-	if r.of == nil || r.of.AggregateType != aggregateType || id != "$.key" && id != "$.id" || to == nil || to.Creates != spec.CreatesOnly || r.left <= 0 {
+	if r.of == nil || r.of.AggregateType != aggregateType || id != "$.key" && id != "$.id" || to == nil ||
+		to.Creates != spec.CreatesOnly || r.left <= 0 {
 		return
 	}
 	r.Report(at, neverFirst, event, r.of.Name)

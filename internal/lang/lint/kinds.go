@@ -129,7 +129,8 @@ func (r reader) eitherOf(v value.Value, form formOf) outline.Kinds {
 	return r.kinds(v.Get("then"), form) | r.kinds(v.Get("else").OrNull(), form)
 }
 
-// scalar returns the kinds of what an operator yields that keeps the kind of what it takes: the smallest, the largest, a time.
+// scalar returns the kinds of what an operator yields that keeps the kind of what it takes: the smallest, the largest,
+// a time.
 func (r reader) scalar(v, operand value.Value) outline.Kinds {
 	const known = outline.Number | outline.String
 	var k outline.Kinds
@@ -204,7 +205,8 @@ func (r reader) operator(v value.Value, at diag.Pointer, parts []tick.Part) {
 	r.parts(parts)
 }
 
-// alike looks at operands that all have to be numbers, or all texts. The finding is at the first that does not go with those before it.
+// alike looks at operands that all have to be numbers, or all texts. The finding is at the first that does not go with
+// those before it.
 func (r reader) alike(v value.Value, at diag.Pointer, name string) {
 	left := outline.Number | outline.String
 	for i, e := range v.Elems() {
@@ -247,8 +249,8 @@ func (r reader) each(parts []tick.Part, in, as value.Value) {
 	}
 }
 
-// binding returns the reader of what is done with each element of the array that a path leads to. Elements are called "$item" where
-// they have no other name.
+// binding returns the reader of what is done with each element of the array that a path leads to. Elements are called
+// "$item" where they have no other name.
 func (r reader) binding(in, as string) reader {
 	var element bound
 	if p, err := jsonpath.ParseAny(in); err == nil && !p.Entries {
@@ -264,7 +266,8 @@ func (r reader) binding(in, as string) reader {
 // elementName returns what an element is called without its "$", where it may have no name of its own.
 func elementName(as string) string { return strings.TrimPrefix(cmp.Or(as, "$item"), "$") }
 
-// elementsOf returns what handlers write to the elements of an array that a path into a state, or into an element of one, leads to.
+// elementsOf returns what handlers write to the elements of an array that a path into a state, or into an element of
+// one, leads to.
 func (r reader) elementsOf(p jsonpath.Path) held {
 	of, steps := r.read(p)
 	if p.Root == jsonpath.Binding {
@@ -279,8 +282,9 @@ func (r reader) elementsOf(p jsonpath.Path) held {
 	return of
 }
 
-// choices looks at a value in the spec, or at the elements of an array of them, that a path is compared with: whether it is one of those
-// that stand where the path leads. It reports whether one is not. Handlers go through older events as well, whose schema may have had others.
+// choices looks at a value in the spec, or at the elements of an array of them, that a path is compared with: whether
+// it is one of those that stand where the path leads. It reports whether one is not. Handlers go through older events
+// as well, whose schema may have had others.
 func (r reader) choices(predicate string, operands value.Value, at diag.Pointer) (found bool) {
 	path, other, place := operands.Index(0), operands.Index(1), at.Index(1)
 	if jsonpath.IsPath(other.Str()) && predicate != "in" && predicate != "not_in" {
@@ -295,7 +299,8 @@ func (r reader) choices(predicate string, operands value.Value, at diag.Pointer)
 		return false
 	}
 	look := func(v value.Value, at diag.Pointer) {
-		if v.Kind() == value.String && !jsonpath.IsPath(v.Str()) && r.pathMeant(v.Str()) == "" && !outline.Contained([]value.Value{v}, known) && r.left > 0 {
+		if v.Kind() == value.String && !jsonpath.IsPath(v.Str()) && r.pathMeant(v.Str()) == "" &&
+			!outline.Contained([]value.Value{v}, known) && r.left > 0 {
 			r.Suggest(r.Report(at, neverAmong, path.Str(), v.Str()), v.Str(), texts(known))
 			found = true
 		}
@@ -321,7 +326,8 @@ func texts(values []value.Value) []string {
 	return out
 }
 
-// choicesAt returns the values that can stand where a path into the data, or into an element, leads: those of its schema.
+// choicesAt returns the values that can stand where a path into the data, or into an element, leads: those of its
+// schema.
 func (r reader) choicesAt(p jsonpath.Path) []value.Value {
 	known, limited := r.schemaOf(p).Values()
 	if !limited {
@@ -330,7 +336,8 @@ func (r reader) choicesAt(p jsonpath.Path) []value.Value {
 	return known
 }
 
-// comparison looks at a predicate that compares two values, and reports whether they are of kinds that are never comparable.
+// comparison looks at a predicate that compares two values, and reports whether they are of kinds that are never
+// comparable.
 func (r reader) comparison(v value.Value, at diag.Pointer) bool {
 	if v.Len() != 1 {
 		return false

@@ -1,5 +1,5 @@
-// Package lint warns of what compiles and can hardly be meant: paths that lead nowhere, comparisons that never hold, events that never
-// fit their schemas, names that nothing uses.
+// Package lint warns of what compiles and can hardly be meant: paths that lead nowhere, comparisons that never hold,
+// events that never fit their schemas, names that nothing uses.
 package lint
 
 import (
@@ -28,14 +28,18 @@ func CompileFor(ctx context.Context, src []byte) (*spec.Compiled, []diag.Diagnos
 	})
 }
 
-// CheckProjection is spec.CompileProjection for a definition that somebody has just written: it also warns of paths that lead nowhere,
-// for which it looks at the handlers of all types that the projection reads, and refuses what an earlier version of the program took.
+// CheckProjection is spec.CompileProjection for a definition that somebody has just written: it also warns of paths
+// that lead nowhere, for which it looks at the handlers of all types that the projection reads, and refuses what an
+// earlier version of the program took.
 func CheckProjection(src []byte, in *spec.Compiled) (*spec.Projection, []diag.Diagnostic) {
-	return spec.CompileProjectionWith(src, in, func(p *spec.Projection, found *diag.List) { newLinter(in, found).projection(p, "") })
+	return spec.CompileProjectionWith(
+		src, in, func(p *spec.Projection, found *diag.List) { newLinter(in, found).projection(p, "") },
+	)
 }
 
-// maxLooks bounds what looking for slips costs: visits of values, of members of schemas and of what handlers write; what paths into
-// schemas cost is counted by itself. Beyond it nothing more is looked for. A spec of an ordinary application takes a few thousand.
+// maxLooks bounds what looking for slips costs: visits of values, of members of schemas and of what handlers write;
+// what paths into schemas cost is counted by itself. Beyond it nothing more is looked for. A spec of an ordinary
+// application takes a few thousand.
 const maxLooks = 3_000_000
 
 // linter adds warnings about a spec to a list.
@@ -43,7 +47,8 @@ type linter struct {
 	*diag.List
 	spec *spec.Compiled
 	root value.Value
-	// left is how much more may be looked at, pathLooks how much more finding out where paths into schemas lead may cost.
+	// left is how much more may be looked at, pathLooks how much more finding out where paths into schemas lead may
+	// cost.
 	left      int
 	pathLooks *work.Budget
 	// states is what handlers of aggregate types write, as far as somebody asked: see stateOf.
@@ -51,7 +56,10 @@ type linter struct {
 }
 
 func newLinter(s *spec.Compiled, found *diag.List) *linter {
-	return &linter{List: found, spec: s, root: s.Root(), left: maxLooks, pathLooks: work.Counted(maxLooks), states: map[string]*written{}}
+	return &linter{
+		List: found, spec: s, root: s.Root(), left: maxLooks, pathLooks: work.Counted(maxLooks),
+		states: map[string]*written{},
+	}
 }
 
 // spend reports whether there was enough left, and room for a warning.
@@ -68,8 +76,8 @@ func (l *linter) dataSchema(event value.Value) outline.Schema {
 	return outline.Of(event.Get("schema"), l.root.Get("$defs"))
 }
 
-// look warns of mistakes that are no errors. Where there are errors it looks at paths into the data of events only, since all else
-// takes every form for right.
+// look warns of mistakes that are no errors. Where there are errors it looks at paths into the data of events only,
+// since all else takes every form for right.
 func look(s *spec.Compiled, found *diag.List) {
 	l := newLinter(s, found)
 	types := l.root.Get("aggregate_types").Members()
@@ -171,7 +179,8 @@ func (r reader) operations(v value.Value, at diag.Pointer) {
 	}
 }
 
-// unmatched warns of a field of a match that no handler writes to the elements of an array, and reports whether it is one.
+// unmatched warns of a field of a match that no handler writes to the elements of an array, and reports whether it is
+// one.
 func (r reader) unmatched(elements *written, array string, part tick.Part) bool {
 	p, err := jsonpath.ParseState(part.Field)
 	if err != nil {
@@ -238,7 +247,8 @@ func (r reader) predicate(v value.Value, at diag.Pointer) {
 	if r.comparison(v, at) {
 		return
 	}
-	if p, err := jsonpath.Parse(v.Get("exists").Str()); err == nil && r.reads != nil && len(p.Steps) == 2 && p.Steps[0].Key == "reads" {
+	if p, err := jsonpath.Parse(v.Get("exists").Str()); err == nil && r.reads != nil && len(p.Steps) == 2 &&
+		p.Steps[0].Key == "reads" {
 		r.Report(at.Key("exists"), readExists, p.Text)
 	}
 	parts := tick.PredicateParts(v, at)
@@ -291,7 +301,8 @@ func (r reader) value(v value.Value, at diag.Pointer, as tick.Reading) {
 	}
 }
 
-// kindsOf is kinds for a value that may be of any language: an object that templates have an old name for may be anything.
+// kindsOf is kinds for a value that may be of any language: an object that templates have an old name for may be
+// anything.
 func (r reader) kindsOf(v value.Value) outline.Kinds {
 	old, _ := tick.TemplateForm(v)
 	if form, _ := tick.HandlerForm(v); form == tick.Plain && old != tick.Plain {
@@ -305,7 +316,8 @@ func (r reader) choice(v value.Value, at diag.Pointer, as tick.Reading) {
 	r.predicate(v.Get("$if"), at.Key("$if"))
 	for _, name := range []string{"then", "else"} {
 		of, at := v.Get(name), at.Key(name)
-		if k, want := r.kindsOf(of), wanted(as); !of.IsMissing() && !jsonpath.IsPath(of.Str()) && k&want == 0 && r.left > 0 {
+		if k, want := r.kindsOf(of),
+			wanted(as); !of.IsMissing() && !jsonpath.IsPath(of.Str()) && k&want == 0 && r.left > 0 {
 			r.Report(at, operandOfKind, want.Phrase(), known(k))
 			continue
 		}
@@ -323,8 +335,8 @@ func (r reader) members(v value.Value, at diag.Pointer) {
 	}
 }
 
-// dataLikePredicate warns of a value that looks like a predicate, or like a decision on one, and has a path in it: values are data,
-// whatever their members are called. It reports whether its members need no look for that reason.
+// dataLikePredicate warns of a value that looks like a predicate, or like a decision on one, and has a path in it:
+// values are data, whatever their members are called. It reports whether its members need no look for that reason.
 func (l *linter) dataLikePredicate(v value.Value, at diag.Pointer) bool {
 	if tick.IsPredicate(v) && l.hasPath(v) {
 		l.Report(at, predicateAsData, v.Members()[0].Key)
@@ -348,7 +360,8 @@ func (l *linter) hasPath(v value.Value) bool {
 	case value.Array:
 		return slices.ContainsFunc(v.Elems(), l.hasPath)
 	case value.Object:
-		return v.Get("$literal").IsMissing() && slices.ContainsFunc(v.Members(), func(m value.Member) bool { return l.hasPath(m.Value) })
+		return v.Get("$literal").IsMissing() &&
+			slices.ContainsFunc(v.Members(), func(m value.Member) bool { return l.hasPath(m.Value) })
 	case value.Missing, value.Null, value.Bool, value.Number:
 	}
 	return false
@@ -372,8 +385,8 @@ func (r reader) path(text string, at diag.Pointer, as tick.Reading) {
 	}
 }
 
-// leadsNowhere warns of a path into a state that nothing is ever written to, or to a member that an element cannot have, and reports
-// whether it is one.
+// leadsNowhere warns of a path into a state that nothing is ever written to, or to a member that an element cannot
+// have, and reports whether it is one.
 func (r reader) leadsNowhere(p jsonpath.Path, at diag.Pointer) bool {
 	if of, steps := r.read(p); of.state != nil {
 		return r.neverWrittenBy(of, p.Text, steps, at)
@@ -419,7 +432,8 @@ func (r reader) declares(p jsonpath.Path) bool {
 		place, _, _ := r.state.at(steps)
 		return place != nil
 	}
-	return p.Root == jsonpath.Document && len(p.Steps) > 1 && p.Steps[0].Key == "data" && !r.schemaAt(r.schema, p.Steps[1:]).IsMissing()
+	return p.Root == jsonpath.Document && len(p.Steps) > 1 && p.Steps[0].Key == "data" &&
+		!r.schemaAt(r.schema, p.Steps[1:]).IsMissing()
 }
 
 // calculated is jsonpath.Calculate, as long as there is enough left.
@@ -463,8 +477,9 @@ func (r reader) pathInText(at diag.Pointer, text, part, path string) {
 	r.Report(at, pathInText, text, part, made)
 }
 
-// placeholder returns a part of a text that stands for a path where other languages put texts together, such as {@.status} or
-// ${data.name}, and the path; "" where there is none. What stands in double braces is for others to fill in.
+// placeholder returns a part of a text that stands for a path where other languages put texts together, such as
+// {@.status} or ${data.name}, and the path; "" where there is none. What stands in double braces is for others to fill
+// in.
 func (r reader) placeholder(text string) (part, path string) {
 	for start := 0; start < len(text); start++ {
 		if text[start] != '{' {
@@ -489,8 +504,8 @@ func (r reader) placeholder(text string) (part, path string) {
 	return "", ""
 }
 
-// pathInside returns a path into the event or the state that stands among other words of a text, "" where there is none. Of paths that
-// start with "@" this cannot be said: addresses and names are spelt like them.
+// pathInside returns a path into the event or the state that stands among other words of a text, "" where there is
+// none. Of paths that start with "@" this cannot be said: addresses and names are spelt like them.
 func pathInside(text string) string {
 	for _, root := range []string{"$.data.", "$.state.", "$.metadata.", "$.reads."} {
 		start := strings.Index(text, root)
@@ -515,7 +530,8 @@ func (r reader) pathMeant(text string) string {
 		return ""
 	}
 	root := text[:end]
-	known := root == "data" || root == "metadata" || root == "state" && r.state != nil || root == "reads" && r.reads != nil
+	known := root == "data" || root == "metadata" || root == "state" && r.state != nil ||
+		root == "reads" && r.reads != nil
 	meant := "$." + text
 	if _, bound := r.bound[root]; bound {
 		meant, known = "$"+text, true
@@ -532,14 +548,18 @@ func (r reader) pathMeant(text string) string {
 
 // isFileName reports whether a text ends as names of common files do: data.csv is no member that is called csv.
 func isFileName(text string) bool {
-	endings := []string{"csv", "json", "jsonl", "ndjson", "xml", "yaml", "yml", "txt", "md", "pdf", "html", "zip", "gz", "sql", "xlsx", "png", "jpg", "svg"}
+	endings := []string{
+		"csv", "json", "jsonl", "ndjson", "xml", "yaml", "yml", "txt", "md", "pdf", "html", "zip", "gz", "sql", "xlsx",
+		"png", "jpg", "svg",
+	}
 	return strings.Count(text, ".") == 1 && slices.Contains(endings, text[strings.IndexByte(text, '.')+1:])
 }
 
 // pathLetters is what nearly all paths are spelt with.
 const pathLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.[]-?$"
 
-// isPathTail reports whether all of a text could be the steps of a path, in the way in which nearly all paths are spelt.
+// isPathTail reports whether all of a text could be the steps of a path, in the way in which nearly all paths are
+// spelt.
 func isPathTail(text string) bool {
 	last := text[len(text)-1]
 	return last != '.' && strings.Trim(text, pathLetters) == ""

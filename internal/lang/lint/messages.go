@@ -89,8 +89,8 @@ const (
 		"write the text alone, as in field = %[2]s, or in the double quotes of JSON"
 )
 
-// lost sets the hint for a path in which name leads to nothing: to what was meant among the members that there are. It reports false,
-// and leaves the hint as it is, where nothing is like it.
+// lost sets the hint for a path in which name leads to nothing: to what was meant among the members that there are. It
+// reports false, and leaves the hint as it is, where nothing is like it.
 func (l *linter) lost(d *diag.Diagnostic, path, name string, members []string) bool {
 	if is, ok := subtracted(path, name, members); ok {
 		instead(is, d)
@@ -122,12 +122,13 @@ func instead(is jsonpath.Calculation, d *diag.Diagnostic) {
 	}
 }
 
-// subtracted is the calculation in a path whose last member is not there, but whose name begins with one that is: such a name may have a
-// "-" or a "/" in it.
+// subtracted is the calculation in a path whose last member is not there, but whose name begins with one that is: such
+// a name may have a "-" or a "/" in it.
 func subtracted(path, name string, declared []string) (is jsonpath.Calculation, ok bool) {
 	for _, operator := range []string{"-", "/", "+", "*"} {
 		left, right, found := strings.Cut(name, operator)
-		if found && slices.Contains(declared, left) && (slices.Contains(declared, right) || strings.Trim(right, "0123456789") == "") {
+		if found && slices.Contains(declared, left) &&
+			(slices.Contains(declared, right) || strings.Trim(right, "0123456789") == "") {
 			return jsonpath.Calculate(strings.Replace(path, name, left+" "+operator+" "+right, 1))
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// placePath warns of a path to a place where the schema of the event's data lets nothing be, or neither a place nor null, which means
-// nowhere.
+// placePath warns of a path to a place where the schema of the event's data lets nothing be, or neither a place nor
+// null, which means nowhere.
 func (l *linter) placePath(g *spec.Geo, path value.Value, schema outline.Schema, at diag.Pointer) {
 	if g == nil || g.Where == "" {
 		return
@@ -34,8 +34,8 @@ func (l *linter) placePath(g *spec.Geo, path value.Value, schema outline.Schema,
 	}
 }
 
-// placeMember is a member that an object has to have to be a place, with one of some texts as its value where there are any; one that it
-// must not have where it is of no kind.
+// placeMember is a member that an object has to have to be a place, with one of some texts as its value where there are
+// any; one that it must not have where it is of no kind.
 type placeMember struct {
 	name  string
 	kinds outline.Kinds
@@ -60,14 +60,17 @@ func (l *linter) canBeArea(schemas []outline.Schema) bool {
 }
 
 func (l *linter) canBeGeoJSON(schemas []outline.Schema, types []string, others ...placeMember) bool {
-	return l.canHave(schemas, append(others, placeMember{"type", outline.String, types}, placeMember{"coordinates", outline.Array, nil})...)
+	return l.canHave(schemas, append(others, placeMember{"type", outline.String, types}, placeMember{
+		"coordinates", outline.Array, nil,
+	})...)
 }
 
 // canHave reports whether schemas that hold together let an object with all of these members through.
 func (l *linter) canHave(schemas []outline.Schema, members ...placeMember) bool {
 	ways, ok := l.alternatives(schemas)
 	return !ok || slices.ContainsFunc(ways, func(way outline.Alternative) bool {
-		return way.Kinds()&way.ValueKinds()&outline.Object != 0 && !slices.ContainsFunc(members, func(m placeMember) bool { return !l.canBeMember(way, m) })
+		return way.Kinds()&way.ValueKinds()&outline.Object != 0 &&
+			!slices.ContainsFunc(members, func(m placeMember) bool { return !l.canBeMember(way, m) })
 	})
 }
 
@@ -75,7 +78,9 @@ func (l *linter) canHave(schemas []outline.Schema, members ...placeMember) bool 
 func (l *linter) canBeMember(way outline.Alternative, m placeMember) bool {
 	if m.kinds == 0 {
 		return !slices.ContainsFunc(way, func(s outline.Schema) bool {
-			return slices.ContainsFunc(s.Get("required").Elems(), func(name value.Value) bool { return name.Str() == m.name })
+			return slices.ContainsFunc(
+				s.Get("required").Elems(), func(name value.Value) bool { return name.Str() == m.name },
+			)
 		})
 	}
 	if slices.ContainsFunc(way, func(s outline.Schema) bool { return s.Closed() && s.Property(m.name).IsMissing() }) {
@@ -85,7 +90,8 @@ func (l *linter) canBeMember(way outline.Alternative, m placeMember) bool {
 	return !ok || slices.ContainsFunc(ways, func(way outline.Alternative) bool {
 		other := func(s outline.Schema) bool { // its choices are all others
 			values, limited := s.Values()
-			return limited && m.texts != nil && !slices.ContainsFunc(values, func(v value.Value) bool { return slices.Contains(m.texts, v.Str()) })
+			return limited && m.texts != nil &&
+				!slices.ContainsFunc(values, func(v value.Value) bool { return slices.Contains(m.texts, v.Str()) })
 		}
 		return way.Kinds()&way.ValueKinds()&m.kinds != 0 && !slices.ContainsFunc(way, other)
 	})

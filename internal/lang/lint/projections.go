@@ -44,7 +44,8 @@ func (l *linter) projection(p *spec.Projection, at diag.Pointer) {
 	for i := range p.Sources {
 		v.source(&p.Sources[i], v.place(p, i, at))
 	}
-	if of := p.Definition.Get("select"); tick.IsPredicate(of) { // it is always data: a member of the result may be called as a predicate is
+	if of := p.Definition.Get("select"); tick.IsPredicate(of) {
+		// it is always data: a member of the result may be called as a predicate is
 		v.members(of, at.Key("select"))
 	} else {
 		v.value(of, at.Key("select"))
@@ -217,7 +218,8 @@ func (v *viewer) found(of value.Value, at diag.Pointer) {
 	inner.value(of.Get("select"), at.Key("select"))
 }
 
-// elements looks at the path to an array and returns what its elements stand for, which is known of sources that are arrays.
+// elements looks at the path to an array and returns what its elements stand for, which is known of sources that are
+// arrays.
 func (v *viewer) elements(text string, at diag.Pointer) held {
 	v.path(text, at)
 	p, err := jsonpath.ParseProjection(text)
@@ -266,8 +268,8 @@ func (v *viewer) path(text string, at diag.Pointer) {
 	v.member(h, text, steps, at)
 }
 
-// start returns what a path starts at, which may be a source, an element that is bound, or the one that was found, and the steps from
-// there.
+// start returns what a path starts at, which may be a source, an element that is bound, or the one that was found, and
+// the steps from there.
 func (v *viewer) start(p jsonpath.Path) (held, []value.Step) {
 	switch {
 	case p.Root == jsonpath.Binding:

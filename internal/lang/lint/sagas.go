@@ -10,7 +10,8 @@ import (
 	"j17/internal/lang/outline"
 )
 
-// saga looks at the events that a saga writes. Its paths lead into the event that triggers it, and into those that finished its steps.
+// saga looks at the events that a saga writes. Its paths lead into the event that triggers it, and into those that
+// finished its steps.
 func (l *linter) saga(v value.Value, at diag.Pointer) {
 	trigger := v.Get("trigger")
 	r := reader{linter: l, schema: l.dataSchema(l.event(trigger, trigger.Get("event_type").Str()))}
@@ -22,10 +23,12 @@ func (l *linter) saga(v value.Value, at diag.Pointer) {
 	}
 	ended, failed := r, r
 	failed.bound = maps.Clone(r.bound)
-	failed.bound["error"] = bound{schema: l.schema(closedObject(text("code"), textOrNull("requirement"), text("step"), text("message")))}
+	failed.bound["error"] = bound{
+		schema: l.schema(closedObject(text("code"), textOrNull("requirement"), text("step"), text("message"))),
+	}
 
-	// What finished a step is what the next one finds in "$prev". One that was skipped leaves there what finished the one before, and before
-	// the first one nothing is there.
+	// What finished a step is what the next one finds in "$prev". One that was skipped leaves there what finished the
+	// one before, and before the first one nothing is there.
 	before := []value.Value{value.ObjectValue(value.Member{Key: "type", Value: value.StringValue("null")})}
 	for i, step := range steps {
 		at := at.Key("steps").Index(i)
@@ -64,7 +67,8 @@ func (l *linter) saga(v value.Value, at diag.Pointer) {
 
 // maySkip reports whether a step may be skipped: by its condition, or by an optional path.
 func maySkip(step value.Value) bool {
-	return !step.Get("condition").IsMissing() || !step.Get("when").IsMissing() || strings.Contains(step.Get("emit").String(), `?"`)
+	return !step.Get("condition").IsMissing() || !step.Get("when").IsMissing() ||
+		strings.Contains(step.Get("emit").String(), `?"`)
 }
 
 // event returns the definition of an event type of the aggregate type that v names.
@@ -72,8 +76,8 @@ func (l *linter) event(v value.Value, name string) value.Value {
 	return l.root.Get("aggregate_types").Get(v.Get("aggregate_type").Str()).Get("events").Get(name)
 }
 
-// finished returns the members of "$context" with their schemas: one for each step, which is its answer or the event that it wrote; nil where
-// there is not enough left to look.
+// finished returns the members of "$context" with their schemas: one for each step, which is its answer or the event
+// that it wrote; nil where there is not enough left to look.
 func (l *linter) finished(steps []value.Value) []value.Member {
 	if !l.spend(outline.MaxSchemas) { // that may be gone through to follow a reference in it
 		return nil
@@ -92,7 +96,8 @@ func (l *linter) finished(steps []value.Value) []value.Member {
 			data[j] = resource(l.event(of, name.Str()).Get("schema"), strconv.Itoa(i)+"/"+strconv.Itoa(j))
 		}
 		members = append(members, value.Member{Key: step.Get("name").Str(), Value: closedObject(
-			text("key"), text("id"), text("type"), value.Member{Key: "data", Value: oneOf(data)}, value.Member{Key: "metadata", Value: value.BoolValue(true)},
+			text("key"), text("id"), text("type"), value.Member{Key: "data", Value: oneOf(data)},
+			value.Member{Key: "metadata", Value: value.BoolValue(true)},
 		)})
 	}
 	return members
@@ -132,7 +137,9 @@ func closedObject(members ...value.Member) value.Value {
 
 // text is a member that is a text.
 func text(name string) value.Member {
-	return value.Member{Key: name, Value: value.ObjectValue(value.Member{Key: "type", Value: value.StringValue("string")})}
+	return value.Member{
+		Key: name, Value: value.ObjectValue(value.Member{Key: "type", Value: value.StringValue("string")}),
+	}
 }
 
 // textOrNull is a member that is a text or null.

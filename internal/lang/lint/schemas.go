@@ -51,10 +51,10 @@ func (l *linter) nothingThere(at diag.Pointer, path, parent, name string, declar
 // maxWays bounds how many sets of schemas may hold for one place.
 const maxWays = 64
 
-// closedAt follows steps through a schema to the first member that no event can have, because each alternative that lets an
-// object be there allows declared properties only. It returns the way to the object, the member's name and the properties that
-// are declared, as far as they are wanted for a hint; the name is "" where there is no such member or where it would take more
-// than a look to know.
+// closedAt follows steps through a schema to the first member that no event can have, because each alternative that
+// lets an object be there allows declared properties only. It returns the way to the object, the member's name and the
+// properties that are declared, as far as they are wanted for a hint; the name is "" where there is no such member or
+// where it would take more than a look to know.
 func (l *linter) closedAt(schema outline.Schema, steps []value.Step) (parent, name string, declared []string) {
 	ways := [][]outline.Schema{{schema}}
 	for i, step := range steps {
@@ -86,7 +86,8 @@ func (l *linter) closedAt(schema outline.Schema, steps []value.Step) (parent, na
 		switch {
 		case len(next) == 0 && name != "":
 			return jsonpath.StepsText(steps[:i]), name, declared
-		case len(next) == 0 || len(next) > maxWays || slices.ContainsFunc(next, func(w []outline.Schema) bool { return len(w) == 0 }):
+		case len(next) == 0 || len(next) > maxWays ||
+			slices.ContainsFunc(next, func(w []outline.Schema) bool { return len(w) == 0 }):
 			return "", "", nil // nothing is said about what is there, or too much
 		}
 		ways = next
@@ -94,8 +95,8 @@ func (l *linter) closedAt(schema outline.Schema, steps []value.Step) (parent, na
 	return "", "", nil
 }
 
-// alternatives takes schemas that hold together apart, by their conditions as well unless that makes too many. They are paid for by all
-// schemas of all of them. It reports false where there are too many.
+// alternatives takes schemas that hold together apart, by their conditions as well unless that makes too many. They are
+// paid for by all schemas of all of them. It reports false where there are too many.
 func (l *linter) alternatives(schemas []outline.Schema) ([]outline.Alternative, bool) {
 	all, complete := outline.Cases(schemas, l.pathLooks)
 	if !complete {
@@ -109,11 +110,12 @@ func (l *linter) alternatives(schemas []outline.Schema) ([]outline.Alternative, 
 	return all, l.pathLooks.Spend(n) && complete
 }
 
-// below returns the schemas that hold for what a step leads to, as far as they stand under "properties" or "items". closed is
-// not nil where nothing can be there: it has the properties that are declared.
+// below returns the schemas that hold for what a step leads to, as far as they stand under "properties" or "items".
+// closed is not nil where nothing can be there: it has the properties that are declared.
 func (l *linter) below(a outline.Alternative, step value.Step) (schemas []outline.Schema, closed []string) {
 	if step.IsIndex {
-		if step.Index < 0 && slices.ContainsFunc(a, func(s outline.Schema) bool { return s.Get("prefixItems").Len() > 0 }) {
+		if step.Index < 0 &&
+			slices.ContainsFunc(a, func(s outline.Schema) bool { return s.Get("prefixItems").Len() > 0 }) {
 			return nil, nil
 		}
 		return a.Item(max(step.Index, 0)), nil

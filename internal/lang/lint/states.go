@@ -15,7 +15,8 @@ import (
 type written struct {
 	// open tells that members may be written whose names nobody knows before the events are there.
 	open bool
-	// put is the kinds of the values that are put there as a whole, made of those that operations make where there is nothing.
+	// put is the kinds of the values that are put there as a whole, made of those that operations make where there is
+	// nothing.
 	put, made outline.Kinds
 	members   map[string]*written
 	// elements is what is written to the elements of an array there, nil for nothing.
@@ -51,8 +52,8 @@ func (w *written) member(key string) *written {
 // anything is what stands where nobody can tell what is written.
 func (w *written) anything() { w.open, w.put = true, outline.Any }
 
-// at returns the place that steps lead to; nil where it cannot be told, or where name, a member of what the steps before i
-// lead to, is never written.
+// at returns the place that steps lead to; nil where it cannot be told, or where name, a member of what the steps
+// before i lead to, is never written.
 func (w *written) at(steps []value.Step) (place *written, i int, name string) {
 	for i, step := range steps {
 		next := w.next(step)
@@ -325,8 +326,8 @@ func (l *linter) neverWritten(w *written, at diag.Pointer, text string, steps []
 	return true
 }
 
-// lacks returns the first member on the way that nothing is ever written to, and those that are written beside it; "" where there is none
-// or it cannot be told.
+// lacks returns the first member on the way that nothing is ever written to, and those that are written beside it; ""
+// where there is none or it cannot be told.
 func (l *linter) lacks(w *written, steps []value.Step) (name string, members []string) {
 	if w == nil || l.left <= 0 {
 		return "", nil

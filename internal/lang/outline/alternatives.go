@@ -11,15 +11,16 @@ import (
 // maxAlternatives bounds the alternatives of one set of schemas.
 const maxAlternatives = 256
 
-// Alternatives takes schemas that hold together apart: each alternative is one way through anyOf and oneOf, with all that
-// "$ref" and allOf add. It reports false where there are too many to look at all of them. A unit of work is a schema that is
-// looked at; when b ends, something is missing.
+// Alternatives takes schemas that hold together apart: each alternative is one way through anyOf and oneOf, with all
+// that "$ref" and allOf add. It reports false where there are too many to look at all of them. A unit of work is a
+// schema that is looked at; when b ends, something is missing.
 func Alternatives(schemas []Schema, b *work.Budget) ([]Alternative, bool) {
 	w := walk{budget: b, complete: true}
 	return w.expand(schemas, map[diag.Pointer]bool{}), w.complete
 }
 
-// Cases is Alternatives that takes conditions apart too: of "if" there is one alternative with "if" and "then", and one with "else".
+// Cases is Alternatives that takes conditions apart too: of "if" there is one alternative with "if" and "then", and one
+// with "else".
 func Cases(schemas []Schema, b *work.Budget) ([]Alternative, bool) {
 	w := walk{budget: b, complete: true, cases: true}
 	return w.expand(schemas, map[diag.Pointer]bool{}), w.complete
@@ -81,8 +82,8 @@ func (w *walk) branch(open []Alternative, branches [][]Schema, seen map[diag.Poi
 	return wider
 }
 
-// FirstAlternative is the first of Alternatives, which has the first branch of each anyOf and oneOf. It reports false where a
-// reference leads to nothing, or back to the schema that it stands in, and when b has ended.
+// FirstAlternative is the first of Alternatives, which has the first branch of each anyOf and oneOf. It reports false
+// where a reference leads to nothing, or back to the schema that it stands in, and when b has ended.
 func FirstAlternative(schemas []Schema, b *work.Budget) (Alternative, bool) {
 	var all Alternative
 	state := map[diag.Pointer]bool{} // true while a schema is being looked at, false afterwards

@@ -50,11 +50,12 @@ type scope struct {
 	root diag.Pointer
 }
 
-// Shared is the place of the definitions that all schemas of a spec share, its top-level "$defs", as a document has it: its own places
-// begin with "/".
+// Shared is the place of the definitions that all schemas of a spec share, its top-level "$defs", as a document has it:
+// its own places begin with "/".
 const Shared diag.Pointer = "#/$defs"
 
-// Definition returns the name of the shared definition that a place is in, "" where it is a place in the document itself.
+// Definition returns the name of the shared definition that a place is in, "" where it is a place in the document
+// itself.
 func Definition(at diag.Pointer) string {
 	within, ok := strings.CutPrefix(string(at), string(Shared)+"/")
 	if !ok {
@@ -76,8 +77,8 @@ type Document struct {
 	root value.Value
 	// shared are the definitions of the spec, missing where there are none. They know nothing of the document.
 	shared value.Value
-	// scopes has the base URI of every schema in the document, resources the root of what each URI stands for. They are filled
-	// when something first asks for them.
+	// scopes has the base URI of every schema in the document, resources the root of what each URI stands for. They are
+	// filled when something first asks for them.
 	scopes    map[diag.Pointer]scope
 	resources map[string]diag.Pointer
 	taken     []Taken
@@ -209,7 +210,8 @@ func (d *Document) Find(ref string, from diag.Pointer) (Schema, Fault) {
 		return Schema{}, Fault{Why: Anchor}
 	}
 	to, fault := d.follow(d.at(root), u.Fragment)
-	if name := definitionNamed(u.Fragment); fault.Why == Nowhere && name != "" && d.shared.Len() > 0 && strings.HasPrefix(ref, "#") {
+	if name := definitionNamed(u.Fragment); fault.Why == Nowhere && name != "" && d.shared.Len() > 0 &&
+		strings.HasPrefix(ref, "#") {
 		// What a schema does not define itself the spec may.
 		if own := d.at(root).Get("$defs"); own.Get(name).IsMissing() {
 			return d.definition(u.Fragment, name, own)
@@ -248,7 +250,8 @@ func (d *Document) findShared(ref string) (Schema, Fault) {
 	return d.definition(u.Fragment, name, value.Value{})
 }
 
-// definitionNamed returns the name that a JSON pointer gives to a definition that it leads to or into, "" where it leads elsewhere.
+// definitionNamed returns the name that a JSON pointer gives to a definition that it leads to or into, "" where it
+// leads elsewhere.
 func definitionNamed(pointer string) string {
 	if steps := diag.Pointer(pointer).Steps(); len(steps) > 1 && steps[0] == "$defs" {
 		return steps[1]
@@ -256,10 +259,12 @@ func definitionNamed(pointer string) string {
 	return ""
 }
 
-// definition follows a JSON pointer into the shared definition of a name. own are other definitions that it might have meant.
+// definition follows a JSON pointer into the shared definition of a name. own are other definitions that it might have
+// meant.
 func (d *Document) definition(pointer, name string, own value.Value) (Schema, Fault) {
 	if d.shared.Get(name).IsMissing() {
-		return Schema{}, Fault{Why: Nowhere, Token: name, In: value.ObjectValue(slices.Concat(own.Members(), d.shared.Members())...)}
+		return Schema{},
+			Fault{Why: Nowhere, Token: name, In: value.ObjectValue(slices.Concat(own.Members(), d.shared.Members())...)}
 	}
 	root := Schema{Value: value.ObjectValue(value.Member{Key: "$defs", Value: d.shared}), At: "#", doc: d}
 	to, fault := d.follow(root, pointer)

@@ -1,6 +1,7 @@
-// Package outline reads JSON Schemas for what they say: which kinds of values they let through, what the members and elements
-// of these are, where references lead. It checks no values, which package schema does, and takes a keyword of the wrong form
-// for one that is not there. What compares schemas, makes up examples, writes types and looks at paths rests on it.
+// Package outline reads JSON Schemas for what they say: which kinds of values they let through, what the members and
+// elements of these are, where references lead. It checks no values, which package schema does, and takes a keyword of
+// the wrong form for one that is not there. What compares schemas, makes up examples, writes types and looks at paths
+// rests on it.
 package outline
 
 import (
@@ -13,7 +14,8 @@ import (
 // Schema is a schema in a document, or the value of one of its keywords. The zero Schema is missing.
 type Schema struct {
 	value.Value
-	// At is its place in the document. That of a shared definition, or of a part of one, is Shared with the way from there.
+	// At is its place in the document. That of a shared definition, or of a part of one, is Shared with the way from
+	// there.
 	At  diag.Pointer
 	doc *Document
 }
@@ -61,8 +63,8 @@ func (s Schema) Values() ([]value.Value, bool) {
 	return v.Elems(), v.Kind() == value.Array
 }
 
-// Ref returns the schema that "$ref" leads to. It reports false where there is no reference, or where it leads to nothing in
-// the document.
+// Ref returns the schema that "$ref" leads to. It reports false where there is no reference, or where it leads to
+// nothing in the document.
 func (s Schema) Ref() (Schema, bool) {
 	ref := s.Get("$ref")
 	if ref.Kind() != value.String || s.doc == nil {
@@ -72,8 +74,8 @@ func (s Schema) Ref() (Schema, bool) {
 	return to, fault.Why == Found
 }
 
-// Follow goes by steps through "properties" and "items" of the schema itself, or of the one that it refers to where it says nothing else
-// of them. It is missing where nothing is said about what is there.
+// Follow goes by steps through "properties" and "items" of the schema itself, or of the one that it refers to where it
+// says nothing else of them. It is missing where nothing is said about what is there.
 func (s Schema) Follow(steps []value.Step) Schema {
 	for _, step := range steps {
 		s = s.referred("properties", "items", "prefixItems")
@@ -92,8 +94,8 @@ func (s Schema) Follow(steps []value.Step) Schema {
 // maxReferences is how many references are followed one after the other.
 const maxReferences = 10
 
-// referred returns the schema that a reference leads to where none of some keywords stands beside it, else the schema itself. Both hold, so
-// that what is said of either is true.
+// referred returns the schema that a reference leads to where none of some keywords stands beside it, else the schema
+// itself. Both hold, so that what is said of either is true.
 func (s Schema) referred(keywords ...string) Schema {
 	for range maxReferences {
 		if slices.ContainsFunc(keywords, func(k string) bool { return !s.Get(k).IsMissing() }) {
@@ -175,8 +177,8 @@ func (a Alternative) First(key string) Schema {
 	return Schema{}
 }
 
-// Property returns the schemas that hold for a property: those that declare it by name, those of patterns that match it, and
-// where a schema has neither those of the properties that are not declared.
+// Property returns the schemas that hold for a property: those that declare it by name, those of patterns that match
+// it, and where a schema has neither those of the properties that are not declared.
 func (a Alternative) Property(name string, matches func(pattern, name string) bool) []Schema {
 	var found []Schema
 	for _, s := range a {
@@ -227,8 +229,9 @@ func (a Alternative) Item(i int) []Schema {
 // Declares reports whether a property is mentioned by name or by pattern.
 func (a Alternative) Declares(name string, matches func(pattern, name string) bool) bool {
 	return slices.ContainsFunc(a, func(s Schema) bool {
-		return !s.Property(name).IsMissing() || slices.ContainsFunc(s.Get("patternProperties").Members(), func(m value.Member) bool {
-			return matches(m.Key, name)
-		})
+		return !s.Property(name).IsMissing() ||
+			slices.ContainsFunc(s.Get("patternProperties").Members(), func(m value.Member) bool {
+				return matches(m.Key, name)
+			})
 	})
 }

@@ -32,8 +32,8 @@ func places(a outline.Alternative) string {
 	return strings.Join(list, " ")
 }
 
-// TestAlternatives has schemas, the places of the alternatives that they are taken apart into, and the kinds that these let
-// through. The first of them is the one that FirstAlternative finds, in another order.
+// TestAlternatives has schemas, the places of the alternatives that they are taken apart into, and the kinds that these
+// let through. The first of them is the one that FirstAlternative finds, in another order.
 func TestAlternatives(t *testing.T) {
 	for text, want := range map[string][]string{
 		`{}`:              {"#: any"},
@@ -146,7 +146,9 @@ func FuzzOutline(f *testing.F) {
 				t.Errorf("%s: kinds %d", text, k)
 			}
 		}
-		if first, ok := outline.FirstAlternative([]outline.Schema{outline.Of(v, value.Value{})}, work.Counted(10_000)); ok && len(first) > 10_000 {
+		if first, ok := outline.FirstAlternative(
+			[]outline.Schema{outline.Of(v, value.Value{})}, work.Counted(10_000),
+		); ok && len(first) > 10_000 {
 			t.Errorf("%s: %d schemas", text, len(first))
 		}
 	})

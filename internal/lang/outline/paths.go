@@ -12,7 +12,8 @@ import (
 // MemberPath appends a member to a path that starts with "data", as messages have it.
 func MemberPath(path, name string) string {
 	const letters, others = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789_-"
-	if name != "" && len(name) <= 64 && strings.IndexByte(letters, name[0]) >= 0 && strings.Trim(name, letters+others) == "" {
+	if name != "" && len(name) <= 64 && strings.IndexByte(letters, name[0]) >= 0 &&
+		strings.Trim(name, letters+others) == "" {
 		return path + "." + name
 	}
 	return path + "[" + diag.Quote(name) + "]"

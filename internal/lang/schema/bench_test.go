@@ -111,7 +111,10 @@ func BenchmarkValidate(b *testing.B) {
 		{"decimals", `{"items": {"type": "number", "minimum": 0, "maximum": 1000, "multipleOf": 0.01}}`, `[29.99, 19.5, 7, 0.05]`},
 		{"pattern", `{"type": "string", "pattern": "^[A-Z]{2,8}-[0-9]{1,6}$"}`, `"WIDGET-1042"`},
 		{"fields", `{"additionalProperties": {"type": "integer"}}`, `{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6}`},
-		{"unique", `{"uniqueItems": true}`, `["` + strings.Join(strings.Split("abcdefghijklmnopqrstuvwxyz", ""), `","`) + `"]`},
+		{
+			"unique", `{"uniqueItems": true}`,
+			`["` + strings.Join(strings.Split("abcdefghijklmnopqrstuvwxyz", ""), `","`) + `"]`,
+		},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			s, v := compile(b, bb.schema), parse(b, bb.data)

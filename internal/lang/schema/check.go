@@ -14,8 +14,8 @@ import (
 type run struct {
 	budget *work.Budget
 	seed   maphash.Seed
-	// steps is how many units are left of those taken last. Those that were used are paid for when it is below zero, and
-	// by end.
+	// steps is how many units are left of those taken last. Those that were used are paid for when it is below zero,
+	// and by end.
 	steps, taken int
 }
 

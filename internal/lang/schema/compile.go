@@ -126,9 +126,13 @@ func (c *compiler) keywords(n *node, v value.Value, at diag.Pointer) {
 
 // lonelyKeywords warns of keywords that do nothing without another one.
 func (c *compiler) lonelyKeywords(v value.Value, at diag.Pointer) {
-	for _, pair := range [][2]string{{"then", "if"}, {"else", "if"}, {"minContains", "contains"}, {"maxContains", "contains"}} {
+	for _, pair := range [][2]string{
+		{"then", "if"}, {"else", "if"}, {"minContains", "contains"}, {"maxContains", "contains"},
+	} {
 		if has(v, pair[0]) && !has(v, pair[1]) {
-			c.warnf(at.Key(pair[0]), "%q has no effect without %q", pair[0], pair[1]).AtKey().Hintf("add %q, or leave it out", pair[1])
+			c.warnf(at.Key(pair[0]), "%q has no effect without %q", pair[0], pair[1]).AtKey().Hintf(
+				"add %q, or leave it out", pair[1],
+			)
 		}
 	}
 	if has(v, "if") && !has(v, "then") && !has(v, "else") {

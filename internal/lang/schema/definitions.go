@@ -9,7 +9,8 @@ import (
 	"j17/internal/lang/outline"
 )
 
-// definitions are the schemas that all schemas of a group may refer to. They are compiled once, whatever refers to them.
+// definitions are the schemas that all schemas of a group may refer to. They are compiled once, whatever refers to
+// them.
 type definitions struct {
 	source value.Value
 	// compiler is nil where there are none, or where they are too many.
@@ -21,8 +22,8 @@ type definitions struct {
 	used     map[string]bool
 }
 
-// Define compiles the definitions that all schemas of the group may refer to, the spec's top-level "$defs". It comes before the first
-// schema.
+// Define compiles the definitions that all schemas of the group may refer to, the spec's top-level "$defs". It comes
+// before the first schema.
 func (g *Group) Define(shared value.Value) {
 	if shared.Len() == 0 {
 		return

@@ -23,7 +23,10 @@ func names() *rapid.Generator[string] {
 }
 
 func numbers() *rapid.Generator[json.Number] {
-	return rapid.SampledFrom([]json.Number{"0", "-0.0", "1", "1.0", "2", "-1", "0.5", "1.5", "0.1", "0.3", "3", "10", "1e2", "100", "12345678901234567890", "1e-3", "7"})
+	return rapid.SampledFrom([]json.Number{
+		"0", "-0.0", "1", "1.0", "2", "-1", "0.5", "1.5", "0.1", "0.3", "3", "10", "1e2", "100", "12345678901234567890",
+		"1e-3", "7",
+	})
 }
 
 func texts() *rapid.Generator[string] {
@@ -74,11 +77,14 @@ func drawSchema(t *rapid.T, depth int) any {
 
 func drawKeyword(t *rapid.T, s object, depth int) {
 	plain := []string{
-		"type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
-		"pattern", "format", "minItems", "maxItems", "uniqueItems", "required", "dependentRequired", "minProperties", "maxProperties",
+		"type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+		"minLength", "maxLength",
+		"pattern", "format", "minItems", "maxItems", "uniqueItems", "required", "dependentRequired", "minProperties",
+		"maxProperties",
 	}
 	nested := []string{
-		"items", "prefixItems", "contains", "properties", "properties", "patternProperties", "additionalProperties", "propertyNames",
+		"items", "prefixItems", "contains", "properties", "properties", "patternProperties", "additionalProperties",
+		"propertyNames",
 		"dependentSchemas", "allOf", "anyOf", "oneOf", "not", "if", "$ref",
 	}
 	keywords := plain
@@ -118,7 +124,9 @@ func drawKeyword(t *rapid.T, s object, depth int) {
 	case "required":
 		s[keyword] = rapid.SliceOfNDistinct(names(), 0, 2, rapid.ID).Draw(t, "required")
 	case "dependentRequired":
-		s[keyword] = object{names().Draw(t, "name"): rapid.SliceOfNDistinct(names(), 0, 2, rapid.ID).Draw(t, "required")}
+		s[keyword] = object{
+			names().Draw(t, "name"): rapid.SliceOfNDistinct(names(), 0, 2, rapid.ID).Draw(t, "required"),
+		}
 	case "contains":
 		s[keyword] = sub()
 		if rapid.Bool().Draw(t, "bounded") {

@@ -99,8 +99,9 @@ func (e *explainer) place() []int {
 // add records a failure of what the path leads to.
 func (e *explainer) add(f Failure) { e.addAt(e.place(), f) }
 
-// How many units it takes to apply a schema in the second pass, to make a failure, and to look for what a name was meant
-// to be; and how many bytes of a path are copied for a failure in the time of one unit, since a failure keeps them.
+// How many units it takes to apply a schema in the second pass, to make a failure, and to look for what a name was
+// meant to be; and how many bytes of a path are copied for a failure in the time of one unit, since a failure keeps
+// them.
 const (
 	visitCost = 8
 	addCost   = 128
@@ -249,7 +250,9 @@ func (e *explainer) explain(n *node, v value.Value, keyword string) {
 }
 
 func (e *explainer) never(v value.Value, keyword string) {
-	f := Failure{Constraint: keyword, Expected: value.BoolValue(false), Received: v, Message: "No value is allowed here."}
+	f := Failure{
+		Constraint: keyword, Expected: value.BoolValue(false), Received: v, Message: "No value is allowed here.",
+	}
 	if keyword == "" {
 		f.Constraint = "false"
 	}
@@ -266,7 +269,10 @@ func (e *explainer) never(v value.Value, keyword string) {
 func (e *explainer) number(n *numberRule, v value.Value) {
 	check := func(fits bool, keyword string, bound value.Value, demand string) {
 		if !bound.IsMissing() && !fits && !e.givenUp() {
-			e.add(Failure{Constraint: keyword, Expected: Abridged(bound), Received: v, Message: boundMessage(demand, bound, v), Quotes: true})
+			e.add(Failure{
+				Constraint: keyword, Expected: Abridged(bound), Received: v, Message: boundMessage(demand, bound, v),
+				Quotes: true,
+			})
 		}
 	}
 	check(e.compare(v, n.minimum) >= 0, "minimum", n.minimum, "at least")
@@ -349,7 +355,9 @@ func (e *explainer) array(a *arrayRule, v value.Value) {
 
 // size adds a failure that is about a number of parts.
 func (e *explainer) size(keyword string, bound, n int, message string) {
-	e.add(Failure{Constraint: keyword, Expected: value.Int(int64(bound)), Received: value.Int(int64(n)), Message: message})
+	e.add(Failure{
+		Constraint: keyword, Expected: value.Int(int64(bound)), Received: value.Int(int64(n)), Message: message,
+	})
 }
 
 func (e *explainer) contains(a *arrayRule, elems []value.Value) {
@@ -374,10 +382,15 @@ func (e *explainer) object(o *objectRule, v value.Value) {
 	// How many members there are.
 	members := v.Members()
 	if len(members) < o.minFields {
-		e.size("minProperties", o.minFields, len(members), sizeMessage("object", "field", true, o.minFields, len(members)))
+		e.size(
+			"minProperties", o.minFields, len(members), sizeMessage("object", "field", true, o.minFields, len(members)),
+		)
 	}
 	if o.maxFields != unlimited && len(members) > o.maxFields {
-		e.size("maxProperties", o.maxFields, len(members), sizeMessage("object", "field", false, o.maxFields, len(members)))
+		e.size(
+			"maxProperties", o.maxFields, len(members),
+			sizeMessage("object", "field", false, o.maxFields, len(members)),
+		)
 	}
 
 	// Those that have to be there.
@@ -476,7 +489,9 @@ func (e *explainer) undeclared(o *objectRule, m value.Member) {
 	if near := e.nearest(o, m.Key); near != "" {
 		message += fmt.Sprintf(" Did you mean %s?", shortened(value.StringValue(near)))
 	}
-	e.add(Failure{Constraint: "additionalProperties", Expected: value.BoolValue(false), Received: m.Value, Message: message})
+	e.add(Failure{
+		Constraint: "additionalProperties", Expected: value.BoolValue(false), Received: m.Value, Message: message,
+	})
 }
 
 // nearest returns the field that was most likely meant by a name, "" where none is close. It looks only for the first

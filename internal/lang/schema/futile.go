@@ -23,13 +23,14 @@ func subjectOf(keyword string) typeSet {
 	}
 }
 
-// futileKeywords warns of what a schema says in vain: keywords about other types than it allows, and demands that no value
-// can meet together.
+// futileKeywords warns of what a schema says in vain: keywords about other types than it allows, and demands that no
+// value can meet together.
 func (c *compiler) futileKeywords(n *node, v value.Value, at diag.Pointer) {
 	if n.types != 0 {
 		for _, m := range v.Members() {
 			subject := subjectOf(m.Key)
-			if subject == 0 || subject&n.types != 0 || m.Key == "format" && n.text == nil { // an unknown format has its warning
+			if subject == 0 || subject&n.types != 0 || m.Key == "format" && n.text == nil {
+				// an unknown format has its warning
 				continue
 			}
 			c.warnf(at.Key(m.Key), "%q has no effect here: it is about %s, but the type is %s", m.Key, plurals(subject), choice(n.types.names(), 0)).AtKey().
@@ -59,7 +60,9 @@ func plurals(subject typeSet) string {
 // emptyRanges warns of a lower bound above the upper one.
 func (c *compiler) emptyRanges(n *node, v value.Value, at diag.Pointer) {
 	conflict := func(lower, upper, subject string) {
-		c.warnf(at.Key(lower), "%q is above %q: no %s fits", lower, upper, subject).Hintf("swap the two, or leave one out")
+		c.warnf(at.Key(lower), "%q is above %q: no %s fits", lower, upper, subject).Hintf(
+			"swap the two, or leave one out",
+		)
 	}
 
 	// Bounds of numbers, where an exclusive one must not be touched.
@@ -74,7 +77,8 @@ func (c *compiler) emptyRanges(n *node, v value.Value, at diag.Pointer) {
 			{r.minimum, r.exclusiveMaximum, [2]string{"minimum", "exclusiveMaximum"}, false},
 			{r.exclusiveMinimum, r.exclusiveMaximum, [2]string{"exclusiveMinimum", "exclusiveMaximum"}, false},
 		} {
-			if pair.lower.IsMissing() || pair.upper.IsMissing() || !c.matching.Spend(value.CompareEffort(pair.lower, pair.upper)) {
+			if pair.lower.IsMissing() || pair.upper.IsMissing() ||
+				!c.matching.Spend(value.CompareEffort(pair.lower, pair.upper)) {
 				continue
 			}
 			switch order := compare(pair.lower, pair.upper); {
@@ -135,7 +139,8 @@ func (c *compiler) unlistedNeeds(n *node, v value.Value, at diag.Pointer) {
 	for _, m := range v.Get("dependentRequired").Members() {
 		for i, name := range m.Value.Elems() {
 			place := n.object.find(name.Str(), 0)
-			if !c.matching.Spend(1) || place >= 0 && n.object.fields[place].schema != nil || c.matchesPattern(n.object, name.Str()) {
+			if !c.matching.Spend(1) || place >= 0 && n.object.fields[place].schema != nil ||
+				c.matchesPattern(n.object, name.Str()) {
 				continue
 			}
 			c.warnf(at.Key("dependentRequired").Key(m.Key).Index(i), "the field %s is required beside %s, but \"additionalProperties\" forbids it: no object has %[2]s",
@@ -160,8 +165,8 @@ func (c *compiler) requiredOutside(at diag.Pointer, name string, closed *objectR
 	}
 }
 
-// contradictions warns of fields that one schema requires and another one, which holds for the same value by "$ref" or "allOf",
-// forbids.
+// contradictions warns of fields that one schema requires and another one, which holds for the same value by "$ref" or
+// "allOf", forbids.
 func (c *compiler) contradictions() {
 	for _, n := range c.order {
 		if n.same == nil || n.same.ref == nil && len(n.same.allOf) == 0 {
@@ -209,7 +214,8 @@ func (c *compiler) requiredElsewhere(n *node, closed *objectRule) {
 		if !c.matching.Spend(1) {
 			return
 		}
-		if place := closed.find(name.Str(), 0); place >= 0 && closed.fields[place].schema != nil || c.matchesPattern(closed, name.Str()) {
+		if place := closed.find(name.Str(), 0); place >= 0 && closed.fields[place].schema != nil ||
+			c.matchesPattern(closed, name.Str()) {
 			continue
 		}
 		c.requiredOutside(n.at.Key("required").Index(i), name.Str(), closed)
@@ -227,7 +233,8 @@ func (o *objectRule) declared() []string {
 	return names
 }
 
-// matchesPattern reports whether patternProperties may allow a name. Of very many names and patterns it is not found out.
+// matchesPattern reports whether patternProperties may allow a name. Of very many names and patterns it is not found
+// out.
 func (c *compiler) matchesPattern(o *objectRule, name string) bool {
 	for i := range o.patterns {
 		if o.patterns[i].pattern.Match(name, c.matching) || c.matching.Err() != nil {

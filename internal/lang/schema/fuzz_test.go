@@ -80,7 +80,8 @@ func FuzzValidate(f *testing.F) {
 		if err != nil && j17.CodeOf(err) != j17.CodeWorkLimit {
 			t.Fatal(err)
 		}
-		if fits, err2 := s.Valid(data, work.Counted(work.Command)); err == nil && (err2 != nil || fits != (failures == nil)) || len(failures) > schema.MaxFailures {
+		if fits, err2 := s.Valid(data, work.Counted(work.Command)); err == nil &&
+			(err2 != nil || fits != (failures == nil)) || len(failures) > schema.MaxFailures {
 			t.Fatalf("%d failures, but Valid says %v, %v", len(failures), fits, err2)
 		}
 		for _, f := range failures {

@@ -30,8 +30,8 @@ func (n *node) sameEdges() []*node {
 	return out
 }
 
-// checkGraph refuses schemas that could not be checked in bounded time: those that lead back to themselves for the
-// same value, and those that lead to too many others. It returns what is known of them, nil where there is such a schema.
+// checkGraph refuses schemas that could not be checked in bounded time: those that lead back to themselves for the same
+// value, and those that lead to too many others. It returns what is known of them, nil where there is such a schema.
 func (c *compiler) checkGraph() map[*node]*mark {
 	g := graph{compiler: c, marks: make(map[*node]*mark, len(c.order))}
 	for _, n := range c.order {

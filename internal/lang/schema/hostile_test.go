@@ -18,8 +18,8 @@ import (
 	"j17/internal/lang/schema"
 )
 
-// drawHostileSchema draws a schema that makes much of what it is given: keywords that compare all with all, that try one schema
-// after the other and definitions that lead to themselves.
+// drawHostileSchema draws a schema that makes much of what it is given: keywords that compare all with all, that try
+// one schema after the other and definitions that lead to themselves.
 func drawHostileSchema(t *rapid.T, depth int) any {
 	if depth == 0 {
 		return drawHostileLeaf(t)
@@ -47,13 +47,16 @@ func drawHostileSchema(t *rapid.T, depth int) any {
 		case 8:
 			s["enum"] = []any{drawValue(t, 3), drawValue(t, 3), drawValue(t, 3), drawValue(t, 3)}
 		default:
-			s["pattern"] = rapid.SampledFrom([]string{`^(a+)+$`, `(a|aa)*b`, `^(?=(a*))\1b`, `(.*)*\d`, `(?<!a{1,9})b`}).Draw(t, "dear pattern")
+			s["pattern"] = rapid.SampledFrom([]string{
+				`^(a+)+$`, `(a|aa)*b`, `^(?=(a*))\1b`, `(.*)*\d`, `(?<!a{1,9})b`,
+			}).Draw(t, "dear pattern")
 		}
 	}
 	return s
 }
 
-// drawHostileLeaf draws a schema without others in it, but for definitions that the members of a value are checked against.
+// drawHostileLeaf draws a schema without others in it, but for definitions that the members of a value are checked
+// against.
 func drawHostileLeaf(t *rapid.T) any {
 	return rapid.SampledFrom([]any{
 		object{},
@@ -75,8 +78,8 @@ func drawHostileLeaf(t *rapid.T) any {
 	}).Draw(t, "leaf")
 }
 
-// drawHostileValue draws the text of a value of up to some hundred thousand bytes: small values, long texts and long numbers,
-// repeated in arrays, as members of objects, and inside each other.
+// drawHostileValue draws the text of a value of up to some hundred thousand bytes: small values, long texts and long
+// numbers, repeated in arrays, as members of objects, and inside each other.
 func drawHostileValue(t *rapid.T) string {
 	seed := rapid.OneOf(
 		rapid.Just("0"), rapid.Just(`"a"`), rapid.Just("{}"), rapid.Just("[[]]"), rapid.Just(`{"a":1,"b":[2]}`),
@@ -102,12 +105,15 @@ func drawHostileValue(t *rapid.T) string {
 	return seed
 }
 
-// TestRandomHostileSchemas holds a counter against the processor: whatever schema and value, a unit of work takes no longer than
-// it may, and the check stops when the budget is used up.
+// TestRandomHostileSchemas holds a counter against the processor: whatever schema and value, a unit of work takes no
+// longer than it may, and the check stops when the budget is used up.
 func TestRandomHostileSchemas(t *testing.T) {
 	const budget = work.Command / 8
 	check := func(t *rapid.T) {
-		doc := object{"$defs": object{"a": drawHostileSchema(t, 2), "b": drawHostileSchema(t, 1)}, "allOf": []any{drawHostileSchema(t, 3)}}
+		doc := object{
+			"$defs": object{"a": drawHostileSchema(t, 2), "b": drawHostileSchema(t, 1)},
+			"allOf": []any{drawHostileSchema(t, 3)},
+		}
 		src, err := value.ParseString(marshal(t, doc))
 		if err != nil {
 			t.Fatal(err)
@@ -136,8 +142,8 @@ func TestRandomHostileSchemas(t *testing.T) {
 	rapid.Check(t, check)
 }
 
-// TestWorkIsCounted checks that no keyword can take more time than the budget stands for. What is dear is given up, whether the
-// value fits or not; a second pass over it takes no budget of its own.
+// TestWorkIsCounted checks that no keyword can take more time than the budget stands for. What is dear is given up,
+// whether the value fits or not; a second pass over it takes no budget of its own.
 func TestWorkIsCounted(t *testing.T) {
 	cases := dear()
 	for _, name := range slices.Sorted(func(yield func(string) bool) {
@@ -153,7 +159,10 @@ func TestWorkIsCounted(t *testing.T) {
 			start := worktest.ProcessorTime(t)
 			failures, err := s.Validate(v, budget)
 			took := worktest.Since(t, start)
-			t.Logf("%v, %.1f ns a unit, %d failures, %v", took, float64(took.Nanoseconds())/float64(budget.Spent()), len(failures), err)
+			t.Logf(
+				"%v, %.1f ns a unit, %d failures, %v", took, float64(took.Nanoseconds())/float64(budget.Spent()),
+				len(failures), err,
+			)
 			if err == nil && failures == nil {
 				t.Errorf("the value fits after %d units", budget.Spent())
 			}

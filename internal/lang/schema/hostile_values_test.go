@@ -21,7 +21,11 @@ func TestHostileSchemas(t *testing.T) {
 		v := parse(t, src)
 		var l diag.List
 		soon(t, func() { schema.NewGroup(&l).Compile(v, "") })
-		if !slices.ContainsFunc(l.All(), func(d diag.Diagnostic) bool { return d.Severity == diag.Error && strings.Contains(d.Message, message) }) {
+		if !slices.ContainsFunc(
+			l.All(), func(d diag.Diagnostic) bool {
+				return d.Severity == diag.Error && strings.Contains(d.Message, message)
+			},
+		) {
 			t.Errorf("%s: %.300v", name, l.All())
 		}
 	}
@@ -102,7 +106,9 @@ func TestHostileValues(t *testing.T) {
 	wide := compile(t, `{"additionalProperties": {"type": "null"}, "patternProperties": {"b(?=(x+)+y)": {}}}`)
 	var members []value.Member
 	for i := range 100_000 {
-		members = append(members, value.Member{Key: fmt.Sprintf("b%sx%d", strings.Repeat("x", 30), i), Value: value.NullValue()})
+		members = append(members, value.Member{
+			Key: fmt.Sprintf("b%sx%d", strings.Repeat("x", 30), i), Value: value.NullValue(),
+		})
 	}
 	soon(t, func() { _, _ = wide.Validate(value.ObjectValue(members...), work.Counted(work.Command)) })
 

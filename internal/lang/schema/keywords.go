@@ -66,7 +66,8 @@ func knownKeywords() []string {
 		"$comment", "$defs", "$id", "$ref", "$schema", "additionalProperties", "allOf", "anyOf", "const", "contains",
 		"contentEncoding", "contentMediaType", "contentSchema", "default", "dependentRequired", "dependentSchemas",
 		"deprecated", "description", "else", "enum", "examples", "exclusiveMaximum", "exclusiveMinimum", "format", "if",
-		"items", "maxContains", "maxItems", "maxLength", "maxProperties", "maximum", "minContains", "minItems", "minLength",
+		"items", "maxContains", "maxItems", "maxLength", "maxProperties", "maximum", "minContains", "minItems",
+		"minLength",
 		"minProperties", "minimum", "multipleOf", "not", "oneOf", "pattern", "patternProperties", "prefixItems",
 		"properties", "propertyNames", "readOnly", "required", "then", "title", "type", "uniqueItems", "writeOnly",
 	}
@@ -111,8 +112,8 @@ func (c *compiler) keywordMeant(keyword string) string {
 	return ""
 }
 
-// saysNothing warns of a schema that has members and no keyword among them, nor anything like one: the fields of an object, most of the
-// time, where the schema of the object belongs.
+// saysNothing warns of a schema that has members and no keyword among them, nor anything like one: the fields of an
+// object, most of the time, where the schema of the object belongs.
 func (c *compiler) saysNothing(v value.Value, at diag.Pointer) bool {
 	for _, m := range v.Members() {
 		if shapeOf(m.Key) != unknown || isOwn(m.Key) || m.Key != "id" && c.keywordMeant(m.Key) != "" {

@@ -10,8 +10,8 @@ import (
 	"j17/internal/lang/outline"
 )
 
-// reference compiles the schema that the reference ref, which stands in the schema at the place from, leads to. It reports nil
-// and a fault where that is none in this document.
+// reference compiles the schema that the reference ref, which stands in the schema at the place from, leads to. It
+// reports nil and a fault where that is none in this document.
 func (c *compiler) reference(ref string, from diag.Pointer) *node {
 	to, fault := c.doc.Find(ref, from)
 	at := from.Key("$ref")

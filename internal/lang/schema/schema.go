@@ -4,9 +4,9 @@
 //
 // A life of a check:
 //
-//  1. Compile has package outline find the schemas in the document and the URIs they go by, then turns each schema into a
-//     node (compile.go, keywords.go), connects references (reference.go), and refuses what could not be checked in bounded
-//     time (graph.go).
+//  1. Compile has package outline find the schemas in the document and the URIs they go by, then turns each schema into
+//     a node (compile.go, keywords.go), connects references (reference.go), and refuses what could not be checked in
+//     bounded time (graph.go).
 //  2. Validate first asks only whether the value fits (check.go). That allocates nothing for an ordinary value.
 //  3. If it does not fit, a second pass over the same nodes finds out why (explain.go, message.go).
 //
@@ -47,7 +47,8 @@ type Schema struct {
 	definitions []string
 }
 
-// Definitions returns the names of the shared definitions that the schema reaches, by other ones too, sorted. A nil Schema reaches none.
+// Definitions returns the names of the shared definitions that the schema reaches, by other ones too, sorted. A nil
+// Schema reaches none.
 func (s *Schema) Definitions() []string {
 	if s == nil {
 		return nil
@@ -98,8 +99,8 @@ func NewGroup(l *diag.List) *Group {
 	}
 }
 
-// Compile compiles the schema v, which stands at the place at of the spec. The result is never nil; if there was an error, it
-// is a schema that every value fits.
+// Compile compiles the schema v, which stands at the place at of the spec. The result is never nil; if there was an
+// error, it is a schema that every value fits.
 func (g *Group) Compile(v value.Value, at diag.Pointer) *Schema {
 	before := g.list.Errors()
 	c := newCompiler(v, at, g)
@@ -119,7 +120,8 @@ func (g *Group) Done() []string {
 	return g.shared.unused()
 }
 
-// Valid reports whether v fits the schema. Its work is taken from the budget; the error is the budget's, where that ended.
+// Valid reports whether v fits the schema. Its work is taken from the budget; the error is the budget's, where that
+// ended.
 func (s *Schema) Valid(v value.Value, b *work.Budget) (bool, error) {
 	r := run{budget: b, seed: s.seed}
 	fits := r.accepts(s.root, v)

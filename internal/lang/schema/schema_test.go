@@ -143,7 +143,8 @@ func onlyFailure(t *testing.T, s *schema.Schema, v value.Value) schema.Failure {
 	return failures[0]
 }
 
-// TestHostilePatterns checks that patterns which take forever in careless matchers do not. Those that still do: see work_test.go.
+// TestHostilePatterns checks that patterns which take forever in careless matchers do not. Those that still do: see
+// work_test.go.
 func TestHostilePatterns(t *testing.T) {
 	bait := value.StringValue(strings.Repeat("a", 1000) + "!")
 	for _, pattern := range []string{`^(a+)+$`, `^(a|aa)+$`, `^(?:a?){900}a{900}$`} { // in linear time

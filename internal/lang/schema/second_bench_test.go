@@ -9,8 +9,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// BenchmarkSecondOpinion checks the order of BenchmarkValidate with the library that gives the second opinion in the other
-// tests, on a value that is decoded already.
+// BenchmarkSecondOpinion checks the order of BenchmarkValidate with the library that gives the second opinion in the
+// other tests, on a value that is decoded already.
 func BenchmarkSecondOpinion(b *testing.B) {
 	document, err := jsonschema.UnmarshalJSON(strings.NewReader(orderSchema))
 	if err != nil {

@@ -132,7 +132,8 @@ func TestSuite(t *testing.T) {
 			}
 			name = filepath.ToSlash(name)
 			if name == "format.json" {
-				continue // it requires that formats are only annotations; optional/format requires that they are asserted
+				// It requires that formats are only annotations; optional/format requires that they are asserted.
+				continue
 			}
 			src, err := os.ReadFile(file)
 			if err != nil {

@@ -76,20 +76,30 @@ func dear() map[string][2]string {
 		"large sets, look":  {refs(900, `"pattern": "^(?=[\\p{L}]*$)"`), wideText},
 		"uniqueItems":       {refs(4900, `"uniqueItems": true`), each(50_000, "%d")},
 		"unique numbers":    {refs(4900, `"uniqueItems": true`), each(100, strings.Repeat("7", 9000)+"%d")},
-		"unique pairs":      {refs(4900, `"uniqueItems": true`), `[[` + list(20_000, "1") + `,1],[` + list(20_000, "1") + `,2],[` + list(20_000, "1") + `,3]]`},
-		"unique texts":      {refs(4900, `"uniqueItems": true`), each(9, `"`+strings.Repeat("a", 1<<16)+`%d"`)},
-		"enum":              {refs(900, `"enum": `+each(7, `"`+strings.Repeat("a", 1<<16)+`%d"`)), `"` + strings.Repeat("a", 1<<16) + `9"`},
-		"enum of lists":     {`{"items": {"enum": ` + each(1000, list(100, "1")[:200]+`,%d]`) + `}}`, list(2000, list(99, "1"))},
+		"unique pairs": {
+			refs(4900, `"uniqueItems": true`),
+			`[[` + list(20_000, "1") + `,1],[` + list(20_000, "1") + `,2],[` + list(20_000, "1") + `,3]]`,
+		},
+		"unique texts": {refs(4900, `"uniqueItems": true`), each(9, `"`+strings.Repeat("a", 1<<16)+`%d"`)},
+		"enum": {
+			refs(900, `"enum": `+each(7, `"`+strings.Repeat("a", 1<<16)+`%d"`)),
+			`"` + strings.Repeat("a", 1<<16) + `9"`,
+		},
+		"enum of lists": {
+			`{"items": {"enum": ` + each(1000, list(100, "1")[:200]+`,%d]`) + `}}`, list(2000, list(99, "1")),
+		},
 		"enum of numbers":   {`{"items": {"enum": ` + each(9000, "%d.5") + `}}`, list(100, long)},
 		"const":             {`{"items": {"const": ` + long + `}}`, list(900, long[:9999]+"2")},
 		"properties":        {refs(4900, `"properties": {"a": {}}`), names(2000, 500)},
 		"required":          {refs(4000, `"required": `+each(3000, `"n%d"`)), names(3000, 1)},
 		"dependentRequired": {refs(4000, `"dependentRequired": {"n0": `+each(1000, `"n%d"`)+`}`), names(1000, 1)},
-		"patternProperties": {`{"patternProperties": {` + strings.Trim(each(400, `"a%d$": {}`), "[]") + `}}`, names(20_000, 3)},
-		"propertyNames":     {refs(4900, `"propertyNames": {"maxLength": 3000}`), names(1000, 1000)},
-		"contains":          {refs(4900, `"contains": {"const": 0}, "minContains": 0, "maxContains": 1`), list(100_000, "1")},
-		"oneOf":             {`{"items": {"oneOf": ` + each(4900, `{"const": %d}`) + `}}`, list(100_000, "9999")},
-		"items":             {refs(4900, `"items": {}`), list(100_000, "1")},
+		"patternProperties": {
+			`{"patternProperties": {` + strings.Trim(each(400, `"a%d$": {}`), "[]") + `}}`, names(20_000, 3),
+		},
+		"propertyNames": {refs(4900, `"propertyNames": {"maxLength": 3000}`), names(1000, 1000)},
+		"contains":      {refs(4900, `"contains": {"const": 0}, "minContains": 0, "maxContains": 1`), list(100_000, "1")},
+		"oneOf":         {`{"items": {"oneOf": ` + each(4900, `{"const": %d}`) + `}}`, list(100_000, "9999")},
+		"items":         {refs(4900, `"items": {}`), list(100_000, "1")},
 	}
 }
 

@@ -30,12 +30,17 @@ func (c codeCompiler) wasmHandler(v value.Value, at diag.Pointer) *Code {
 		c.blob(code, v, at)
 		return code
 	}
-	if !c.object(v, at, shape{what: "wasm", required: []string{"blob_name"}, optional: []string{"entrypoint", "timeout_ms"}}) {
+	if !c.object(v, at, shape{
+		what: "wasm", required: []string{"blob_name"}, optional: []string{"entrypoint", "timeout_ms"},
+	}) {
 		return code
 	}
 	c.blob(code, v.Get("blob_name"), at.Key("blob_name"))
 	c.function(code, v.Get("entrypoint"), at.Key("entrypoint"))
-	ms := c.integer(v.Get("timeout_ms"), at.Key("timeout_ms"), "timeout_ms", maxCodeTimeout.Milliseconds(), code.Timeout.Milliseconds())
+	ms := c.integer(
+		v.Get("timeout_ms"), at.Key("timeout_ms"), "timeout_ms", maxCodeTimeout.Milliseconds(),
+		code.Timeout.Milliseconds(),
+	)
 	code.Timeout = time.Duration(ms) * time.Millisecond
 	return code
 }
@@ -51,7 +56,9 @@ func (c codeCompiler) code(kind string, v value.Value, at diag.Pointer) *Code {
 			c.blob(code, v, at)
 			return code
 		}
-		if c.object(v, at, shape{what: "wasm", required: []string{"blob_name"}, optional: []string{"entrypoint", "mode"}}) {
+		if c.object(v, at, shape{
+			what: "wasm", required: []string{"blob_name"}, optional: []string{"entrypoint", "mode"},
+		}) {
 			c.blob(code, v.Get("blob_name"), at.Key("blob_name"))
 			c.function(code, v.Get("entrypoint"), at.Key("entrypoint"))
 		}
@@ -59,7 +66,8 @@ func (c codeCompiler) code(kind string, v value.Value, at diag.Pointer) *Code {
 		code.Runtime = BinaryContainer
 		if c.object(v, at, shape{what: kind, required: []string{"image"}, optional: []string{"mode"}}) {
 			image, ok := c.text(v.Get("image"), at.Key("image"), "image")
-			if ok && strings.ContainsFunc(image, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+			if ok &&
+				strings.ContainsFunc(image, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 				c.Report(at.Key("image"), badImage, image)
 			}
 			code.Artifact = image
@@ -69,7 +77,8 @@ func (c codeCompiler) code(kind string, v value.Value, at diag.Pointer) *Code {
 			code.Runtime = Runtime(c.choice(v.Get("runtime"), at.Key("runtime"), "runtime",
 				string(NodeContainer), string(ElixirContainer), string(RubyContainer), string(PythonContainer)))
 			file, ok := c.text(v.Get("entrypoint"), at.Key("entrypoint"), "entrypoint")
-			if ok && (path.IsAbs(file) || path.Clean(file) != file || file == "." || strings.HasPrefix(file, "..") || strings.ContainsFunc(file, unicode.IsControl)) {
+			if ok && (path.IsAbs(file) || path.Clean(file) != file || file == "." || strings.HasPrefix(file, "..") ||
+				strings.ContainsFunc(file, unicode.IsControl)) {
 				c.Report(at.Key("entrypoint"), badSourceFile, file)
 			}
 			code.Entrypoint = file
@@ -149,7 +158,9 @@ func (c *Compiled) CodeUses() []CodeUse {
 		events := c.Types[typ].Events
 		for _, name := range slices.Sorted(maps.Keys(events)) {
 			if code := events[name].Code; code != nil {
-				all = append(all, CodeUse{code, diag.Pointer("/aggregate_types").Key(typ).Key("events").Key(name).Key("handler")})
+				all = append(all, CodeUse{
+					code, diag.Pointer("/aggregate_types").Key(typ).Key("events").Key(name).Key("handler"),
+				})
 			}
 			implied(events[name].Implications)
 		}

@@ -21,19 +21,21 @@ const tombstoned = ident.WasTombstoned
 // none of them is an error. Findings that are warnings may come with a compiled spec; package lint has more of them.
 func Compile(src []byte) (*Compiled, []diag.Diagnostic) { return compile(src, false, nil) }
 
-// CompileStored is Compile for a spec that was deployed before: what a later version of the program came to refuse although it has
-// a meaning is only warned of, so that a new version of the program takes no environment down.
+// CompileStored is Compile for a spec that was deployed before: what a later version of the program came to refuse
+// although it has a meaning is only warned of, so that a new version of the program takes no environment down.
 func CompileStored(src []byte) (*Compiled, []diag.Diagnostic) { return compile(src, true, nil) }
 
-// CompileWith is Compile with a second look: look adds its warnings to found, which says whether there are errors. Where there are, the
-// spec is what could be understood of it.
+// CompileWith is Compile with a second look: look adds its warnings to found, which says whether there are errors.
+// Where there are, the spec is what could be understood of it.
 func CompileWith(src []byte, look func(s *Compiled, found *diag.List)) (*Compiled, []diag.Diagnostic) {
 	return compile(src, false, look)
 }
 
 func compile(src []byte, stored bool, look func(*Compiled, *diag.List)) (*Compiled, []diag.Diagnostic) {
 	l := &diag.List{Stored: stored}
-	out := &Compiled{Source: bytes.Clone(bytes.TrimSpace(src)), text: string(src), declared: map[string]map[string]bool{}}
+	out := &Compiled{
+		Source: bytes.Clone(bytes.TrimSpace(src)), text: string(src), declared: map[string]map[string]bool{},
+	}
 
 	// What is too large, or no JSON, is not looked into.
 	if len(src) > MaxSize {
@@ -69,8 +71,8 @@ func compile(src []byte, stored bool, look func(*Compiled, *diag.List)) (*Compil
 	return out, found
 }
 
-// maxPointers bounds the bytes that the pointers to all values of a spec have together. A name that stands around much is
-// part of many pointers; an ordinary spec of 4 MiB has some 30 MiB of them.
+// maxPointers bounds the bytes that the pointers to all values of a spec have together. A name that stands around much
+// is part of many pointers; an ordinary spec of 4 MiB has some 30 MiB of them.
 const maxPointers = 128 << 20
 
 // pointers returns what is left of a number of bytes once each value below v has taken the length of its pointer.
@@ -105,7 +107,8 @@ func (c compiler) spec() {
 		what:     "a spec",
 		required: []string{"aggregate_types", "agent_types"},
 		optional: []string{
-			"$defs", "target_types", "modules", "geo_types", "projections", "singletons", "listeners", "identity", "project_key",
+			"$defs", "target_types", "modules", "geo_types", "projections", "singletons", "listeners", "identity",
+			"project_key",
 		},
 		refused: []string{"sagas"},
 	}
@@ -167,13 +170,16 @@ func (c compiler) declare() {
 }
 
 // definitions reads an object of named definitions at the top level of the spec.
-func definitions[T any](c compiler, key string, read func(name string, v value.Value, at diag.Pointer) *T) map[string]*T {
+func definitions[T any](
+	c compiler, key string, read func(name string, v value.Value, at diag.Pointer) *T,
+) map[string]*T {
 	found := map[string]*T{}
-	c.members(c.out.root.Get(key), diag.Pointer("").Key(key), key, maxDefinitions, func(name string, v value.Value, at diag.Pointer) {
-		if d := read(name, v, at); d != nil {
-			found[name] = d
-		}
-	})
+	c.members(c.out.root.Get(key), diag.Pointer("").Key(key), key, maxDefinitions,
+		func(name string, v value.Value, at diag.Pointer) {
+			if d := read(name, v, at); d != nil {
+				found[name] = d
+			}
+		})
 	return found
 }
 
@@ -195,9 +201,10 @@ func (c compiler) modules(v value.Value, at diag.Pointer) {
 			t.Cache = true
 		}
 	})
-	c.members(v.Get("sagas"), at.Key("sagas"), "sagas", maxDefinitions, func(name string, v value.Value, at diag.Pointer) {
-		c.out.Sagas[name] = sagaCompiler(c).saga(name, v, at)
-	})
+	c.members(v.Get("sagas"), at.Key("sagas"), "sagas", maxDefinitions,
+		func(name string, v value.Value, at diag.Pointer) {
+			c.out.Sagas[name] = sagaCompiler(c).saga(name, v, at)
+		})
 	for _, name := range slices.Sorted(maps.Keys(c.out.Sagas)) {
 		s := c.out.Sagas[name]
 		if et := c.out.EventType(s.TriggerAggregate, s.TriggerEvent); et != nil {

@@ -83,7 +83,9 @@ func TestCompiledHoldsWhatTheSpecSays(t *testing.T) {
 	if c.EventType("order", "nope") != nil || c.EventType("nope", "nope") != nil {
 		t.Error("there are event types that were not declared")
 	}
-	if got, err := c.EventType("note", "was_written").Schema.Valid(value.ObjectValue(), work.Counted(work.Command)); got || err != nil {
+	if got, err := c.EventType("note", "was_written").Schema.Valid(
+		value.ObjectValue(), work.Counted(work.Command),
+	); got || err != nil {
 		t.Errorf("was_written does not check its data: %v", err)
 	}
 	if _, kind, _ := c.IDs.Check("ADMIN"); kind != ident.Singleton {
@@ -92,13 +94,17 @@ func TestCompiledHoldsWhatTheSpecSays(t *testing.T) {
 	if _, _, err := c.IDs.Check("0190a5c8-7b1a-7c3d-9e4f-0123456789ab"); err != nil {
 		t.Errorf("UUIDs of version 7: %v", err)
 	}
-	if l := c.Listeners["l"]; l.Condition == nil || !l.Events[0].Matches("order", "was_placed") || l.Events[0].Matches("order", "x") ||
+	if l := c.Listeners["l"]; l.Condition == nil || !l.Events[0].Matches("order", "was_placed") ||
+		l.Events[0].Matches("order", "x") ||
 		!l.Events[1].Matches("note", "x") || l.Events[1].Matches("order", "x") || !l.Events[2].Matches("x", "y") {
 		t.Errorf("the listener is %+v", l)
 	}
 
 	path := func(text string) *tick.Path {
-		return tick.CompilePath(value.StringValue(text), "", "a path", tick.Scope{Bindings: []string{"prev"}, Wildcards: true}, &diag.List{})
+		return tick.CompilePath(
+			value.StringValue(text), "", "a path", tick.Scope{Bindings: []string{"prev"}, Wildcards: true},
+			&diag.List{},
+		)
 	}
 	ref := func(text string) spec.Ref { return spec.Ref{Path: path(text)} }
 	at := diag.Pointer("/aggregate_types/order/events/was_placed/implications")
@@ -116,20 +122,40 @@ func TestCompiledHoldsWhatTheSpecSays(t *testing.T) {
 		"target types": {[]string{"order"}, c.TargetTypes.Sorted()},
 		"singletons":   {[]string{"ADMIN"}, c.Singletons.Sorted()},
 		"project key":  {"VNO", c.ProjectKey},
-		"order":        {[]any{ident.Prefix("ord"), true, false, &spec.OnTombstone{CascadeFromActor: true}}, []any{c.Types["order"].Handle, c.Types["order"].Sequence, c.Types["order"].Cache, c.Types["order"].OnTombstone}},
-		"cache":        {true, c.Types["note"].Cache},
-		"geo":          {&spec.Geo{Type: c.GeoTypes["zone"], Steps: []value.Step{{Key: "zone"}}, Where: "data.zone"}, placed.Geo},
-		"geo types":    {map[string]*spec.GeoType{"zone": {Name: "zone", Shape: "polygon", Properties: []string{"fee"}}}, c.GeoTypes},
-		"wasm":         {&spec.Code{Runtime: spec.WASM, Artifact: "m.wasm", Entrypoint: "apply_handler", Timeout: 250 * time.Millisecond}, c.EventType("order", "was_moved").Code},
+		"order": {[]any{ident.Prefix("ord"), true, false, &spec.OnTombstone{CascadeFromActor: true}}, []any{
+			c.Types["order"].Handle, c.Types["order"].Sequence, c.Types["order"].Cache, c.Types["order"].OnTombstone,
+		}},
+		"cache": {true, c.Types["note"].Cache},
+		"geo": {
+			&spec.Geo{Type: c.GeoTypes["zone"], Steps: []value.Step{{Key: "zone"}}, Where: "data.zone"}, placed.Geo,
+		},
+		"geo types": {
+			map[string]*spec.GeoType{"zone": {Name: "zone", Shape: "polygon", Properties: []string{"fee"}}}, c.GeoTypes,
+		},
+		"wasm": {&spec.Code{
+			Runtime: spec.WASM, Artifact: "m.wasm", Entrypoint: "apply_handler", Timeout: 250 * time.Millisecond,
+		}, c.EventType("order", "was_moved").Code},
 		"implications": {[]*spec.Implication{
-			{Pointer: at.Index(0), Map: &spec.Map{In: path("$.data.lines"), As: "$line", Emit: note(at.Index(0).Key("map").Key("emit"), admin, `{"n": 1.50}`)}},
+			{Pointer: at.Index(0), Map: &spec.Map{
+				In: path("$.data.lines"), As: "$line",
+				Emit: note(at.Index(0).Key("map").Key("emit"), admin, `{"n": 1.50}`),
+			}},
 			{Pointer: at.Index(1), Schedule: &spec.Schedule{
 				Delay: 36 * time.Hour, Emit: note(at.Index(1).Key("schedule").Key("emit"), ref("$.key"), ""),
-				CancelOn: []spec.Match{{AggregateType: "note", ID: spec.Ref{Literal: "a0000000-0000-4000-a000-000000000001"}, EventType: "was_written"}},
+				CancelOn: []spec.Match{{
+					AggregateType: "note", ID: spec.Ref{Literal: "a0000000-0000-4000-a000-000000000001"},
+					EventType: "was_written",
+				}},
 			}},
 			{Pointer: at.Index(2), Pipeline: []*spec.Implication{
-				{Pointer: at.Index(2).Key("pipeline").Index(0), Code: &spec.Code{Runtime: spec.WASM, Artifact: "x.wasm", Version: 3, Entrypoint: "compute_implications", Transform: true}},
-				{Pointer: at.Index(2).Key("pipeline").Index(1), Code: &spec.Code{Runtime: spec.RubyContainer, Entrypoint: "a/b.rb"}},
+				{Pointer: at.Index(2).Key("pipeline").Index(0), Code: &spec.Code{
+					Runtime: spec.WASM, Artifact: "x.wasm", Version: 3, Entrypoint: "compute_implications",
+					Transform: true,
+				}},
+				{
+					Pointer: at.Index(2).Key("pipeline").Index(1),
+					Code:    &spec.Code{Runtime: spec.RubyContainer, Entrypoint: "a/b.rb"},
+				},
 			}},
 		}, placed.Implications},
 		"sagas": {map[string]*spec.Saga{"s": {
@@ -141,9 +167,10 @@ func TestCompiledHoldsWhatTheSpecSays(t *testing.T) {
 		}}, c.Sagas},
 		"what an event starts": {[]*spec.Saga{c.Sagas["s"]}, placed.Sagas},
 		"listeners": {map[string]*spec.Listener{"l": {
-			Name: "l", URLs: map[j17.Environment]string{j17.Test: "https://example.com/x"}, Headers: map[string]string{"X-A": "b"},
-			Events: []spec.Pattern{{AggregateType: "order", EventType: "was_placed"}, {AggregateType: "note"}, {}},
-			Format: spec.FormatCloudEvents,
+			Name: "l", URLs: map[j17.Environment]string{j17.Test: "https://example.com/x"},
+			Headers: map[string]string{"X-A": "b"},
+			Events:  []spec.Pattern{{AggregateType: "order", EventType: "was_placed"}, {AggregateType: "note"}, {}},
+			Format:  spec.FormatCloudEvents,
 		}}, c.Listeners},
 	} {
 		same := cmp.Options{
@@ -230,8 +257,10 @@ func hostile() map[string]string {
 	fmt.Fprintf(&chain, `"e9999": {"schema": {}, "handler": [], "implications": [`+emit+`]}`, "e0")
 	many := func(n int, each string) string { return strings.TrimSuffix(strings.Repeat(each+",", n), ",") }
 	return map[string]string{
-		"unknown keys":        "{" + repeated(300_000, `"x%d":1`) + "}",
-		"unknown keys below":  one(repeated(9000, `"e%d": {"schema": {}, "handler": [], `+strings.ReplaceAll(repeated(30, `"x%d": 1`), "%", "%%")+`}`)),
+		"unknown keys": "{" + repeated(300_000, `"x%d":1`) + "}",
+		"unknown keys below": one(repeated(
+			9000, `"e%d": {"schema": {}, "handler": [], `+strings.ReplaceAll(repeated(30, `"x%d": 1`), "%", "%%")+`}`,
+		)),
 		"undeclared events":   one(repeated(1500, `"event_of_some_length_%d": {"schema": {}, "handler": [], "implications": [`+many(30, fmt.Sprintf(emit, "event_of_some_length_x"))+`]}`)),
 		"cycles":              one(repeated(600, `"e%d": {"schema": {}, "handler": [], "implications": [`+many(90, fmt.Sprintf(emit, "e0"))+`]}`)),
 		"undeclared, of many": one(repeated(9999, `"e%d": {"schema": {}, "handler": [], "implications": [`+fmt.Sprintf(emit, "f%d")+`]}`)),
@@ -272,7 +301,9 @@ func TestSchemasThatCannotBeComparedAreReported(t *testing.T) {
 	for what, schemas := range map[string][2]string{
 		"one wide choice":  {`{"anyOf": [` + branches(257) + `]}`, `{"title": "x", "anyOf": [` + branches(257) + `]}`},
 		"choices in a row": {`{}`, `{"allOf": [` + repeated(9, `{"anyOf": [{"required": ["a%d"]}, {"required": ["b%d"]}]}`) + `]}`},
-		"many patterns":    {`{"properties": {` + repeated(1000, `"p%d": {}`) + `}}`, `{"properties": {` + repeated(1000, `"p%d": {}`) + `}, "patternProperties": {` + repeated(400, `"^q%d": {}`) + `}}`},
+		"many patterns": {`{"properties": {` + repeated(1000, `"p%d": {}`) + `}}`, `{"properties": {` + repeated(
+			1000, `"p%d": {}`,
+		) + `}, "patternProperties": {` + repeated(400, `"^q%d": {}`) + `}}`},
 	} {
 		old, next := compile(t, whole(schemas[0])), compile(t, whole(schemas[1]))
 		found := compare.Compatibility(old, next)
@@ -301,7 +332,8 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// A shared definition is part of the fingerprint of the types whose schemas reach it, by others too, and of no other type.
+// A shared definition is part of the fingerprint of the types whose schemas reach it, by others too, and of no other
+// type.
 func TestFingerprintOfDefinitions(t *testing.T) {
 	types := func(amount string) map[string]*spec.AggregateType {
 		c, found := lint.Compile([]byte(`{"agent_types": ["user"], "$defs": {"money": {"properties": {"amount": {"$ref": "#/$defs/amount"}}}, "amount": {"type": "` + amount + `"}},

@@ -13,8 +13,8 @@ type eventName struct{ aggregateType, event string }
 
 func (n eventName) String() string { return n.aggregateType + ":" + n.event }
 
-// edge leads to an event that another one brings about. saga is the name of the saga that writes it, "" for an implication. certain tells
-// that nothing but a refusal keeps it from being written.
+// edge leads to an event that another one brings about. saga is the name of the saga that writes it, "" for an
+// implication. certain tells that nothing but a refusal keeps it from being written.
 type edge struct {
 	to      eventName
 	at      diag.Pointer
@@ -22,11 +22,13 @@ type edge struct {
 	certain bool
 }
 
-// cycles adds an error for each implication that closes a circle, and for each circle of sagas that nothing ends; a warning where it goes
-// on only if steps fail, or before an answer comes. A guard may end a circle of sagas, but an implied event that it refuses takes the whole
-// write with it.
+// cycles adds an error for each implication that closes a circle, and for each circle of sagas that nothing ends; a
+// warning where it goes on only if steps fail, or before an answer comes. A guard may end a circle of sagas, but an
+// implied event that it refuses takes the whole write with it.
 func (c resolver) cycles() {
-	c.circles(impliedAlways, func(at diag.Pointer, circle []eventName, _ string) { c.Report(at, cycle, shownCircle(circle)) })
+	c.circles(
+		impliedAlways, func(at diag.Pointer, circle []eventName, _ string) { c.Report(at, cycle, shownCircle(circle)) },
+	)
 
 	// What is an error is no warning as well.
 	told := map[diag.Pointer]bool{}
@@ -40,8 +42,8 @@ func (c resolver) cycles() {
 	}
 }
 
-// unrefused returns the edges that follow from an event, but for those to events that a guard may refuse; with certain only those that are, to
-// events that nothing else may refuse either.
+// unrefused returns the edges that follow from an event, but for those to events that a guard may refuse; with certain
+// only those that are, to events that nothing else may refuse either.
 func (c resolver) unrefused(certain bool) func(*EventType) []edge {
 	return func(e *EventType) []edge {
 		return slices.DeleteFunc(follows(e), func(x edge) bool {
@@ -54,7 +56,8 @@ func (c resolver) unrefused(certain bool) func(*EventType) []edge {
 	}
 }
 
-// circles tells of each edge that closes a circle, with the events on it and one of the sagas that are part of it, "" where none is.
+// circles tells of each edge that closes a circle, with the events on it and one of the sagas that are part of it, ""
+// where none is.
 func (c resolver) circles(edges func(*EventType) []edge, tell func(at diag.Pointer, circle []eventName, saga string)) {
 	g := graph{c: c, edges: edges, tell: tell, state: map[eventName]visit{}}
 	for _, t := range c.out.root.Get("aggregate_types").Members() {
@@ -109,8 +112,8 @@ func (g *graph) walk(by edge) {
 	g.state[n] = done
 }
 
-// circle returns the events from the one on the trail that an edge leads back to, that one at both ends, and the saga of the last edge
-// on the way that is one's.
+// circle returns the events from the one on the trail that an edge leads back to, that one at both ends, and the saga
+// of the last edge on the way that is one's.
 func (g *graph) circle(last edge) (events []eventName, saga string) {
 	for _, e := range g.trail {
 		switch {
@@ -129,8 +132,8 @@ func (g *graph) circle(last edge) (events []eventName, saga string) {
 	return append(events, last.to), saga
 }
 
-// impliedAlways returns the events that an event implies. Conditions do not count, since nobody can tell what they will say;
-// scheduled events do not either, since they do not happen in the same write.
+// impliedAlways returns the events that an event implies. Conditions do not count, since nobody can tell what they will
+// say; scheduled events do not either, since they do not happen in the same write.
 func impliedAlways(e *EventType) []edge {
 	return implied(nil, e.Implications, func(*Implication) bool { return true })
 }
@@ -146,15 +149,17 @@ func implied(found []edge, implications []*Implication, counts func(*Implication
 			emit = i.Map.Emit
 		}
 		if emit != nil {
-			found = append(found, edge{to: eventName{emit.AggregateType, emit.EventType}, at: emit.Pointer, certain: true})
+			found = append(found, edge{
+				to: eventName{emit.AggregateType, emit.EventType}, at: emit.Pointer, certain: true,
+			})
 		}
 		found = implied(found, i.Pipeline, counts)
 	}
 	return found
 }
 
-// follows returns the events that follow from an event with nothing to end that: neither a condition, nor a schedule, nor an answer that
-// is awaited first. What guards of those events say does not count yet.
+// follows returns the events that follow from an event with nothing to end that: neither a condition, nor a schedule,
+// nor an answer that is awaited first. What guards of those events say does not count yet.
 func follows(e *EventType) []edge {
 	found := implied(nil, e.Implications, func(i *Implication) bool {
 		return i.Condition == nil && (i.Map == nil || i.Map.Condition == nil) && (i.Emit == nil || !i.Emit.optional())
@@ -165,12 +170,14 @@ func follows(e *EventType) []edge {
 	return found
 }
 
-// follows appends the events that a saga writes before it awaits anything, those of which it may write none left out. Certain are those that it
-// writes if no step fails and none has an answer to wait for.
+// follows appends the events that a saga writes before it awaits anything, those of which it may write none left out.
+// Certain are those that it writes if no step fails and none has an answer to wait for.
 func (s *Saga) follows(found []edge) []edge {
 	add := func(e *Emit, certain bool) {
 		if e != nil && !e.optional() {
-			found = append(found, edge{to: eventName{e.AggregateType, e.EventType}, at: e.Pointer, saga: s.Name, certain: certain})
+			found = append(found, edge{
+				to: eventName{e.AggregateType, e.EventType}, at: e.Pointer, saga: s.Name, certain: certain,
+			})
 		}
 	}
 	for i := range s.Steps {
@@ -194,7 +201,8 @@ func (s *Saga) follows(found []edge) []edge {
 	return found
 }
 
-// optional reports whether the event may be left out, because an optional path that its id or its data is leads nowhere.
+// optional reports whether the event may be left out, because an optional path that its id or its data is leads
+// nowhere.
 func (e *Emit) optional() bool {
 	data := e.Data.Source().Str()
 	return e.ID.Path != nil && e.ID.Path.Optional() || jsonpath.IsPath(data) && strings.HasSuffix(data, "?")

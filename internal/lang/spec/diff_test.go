@@ -48,7 +48,10 @@ func TestDiff(t *testing.T) {
 	got := compare.Changes(compile(old), compile(next))
 	want := []compare.Change{
 		{Kind: compare.Changed, What: "aggregate type", Name: "order", Keys: []string{"onTombstone"}},
-		{Kind: compare.Changed, What: "event type", Name: "order.was_placed", Keys: []string{"allow_skip_occ", "handler", "schema"}},
+		{
+			Kind: compare.Changed, What: "event type", Name: "order.was_placed",
+			Keys: []string{"allow_skip_occ", "handler", "schema"},
+		},
 		{Kind: compare.Removed, What: "event type", Name: "order.was_lost"},
 		{Kind: compare.Added, What: "event type", Name: "order.was_found"},
 		{Kind: compare.Removed, What: "aggregate type", Name: "cart"},

@@ -93,18 +93,17 @@ func TestTheManualNamesEveryKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const unknown = `"zzzzzzzzzzzz": 1`
-	_, found := lint.Compile([]byte(`{` + unknown + `,
-		"aggregate_types": {"a": {` + unknown + `, "identity": {` + unknown + `}, "onTombstone": {` + unknown + `}, "events": {"e": {` + unknown + `, "geo": {` + unknown + `}, "handler": {"wasm": {` + unknown + `}}, "implications": [
-			{` + unknown + `}, {"emit": {` + unknown + `}}, {"map": {` + unknown + `}}, {"schedule": {` + unknown + `, "cancel_on": [{` + unknown + `}]}},
-			{"wasm": {` + unknown + `}}, {"binary_container": {` + unknown + `}}, {"runtime_container": {` + unknown + `}}
+	_, found := lint.Compile([]byte(strings.ReplaceAll(`{UNKNOWN,
+		"aggregate_types": {"a": {UNKNOWN, "identity": {UNKNOWN}, "onTombstone": {UNKNOWN}, "events": {"e": {UNKNOWN, "geo": {UNKNOWN}, "handler": {"wasm": {UNKNOWN}}, "implications": [
+			{UNKNOWN}, {"emit": {UNKNOWN}}, {"map": {UNKNOWN}}, {"schedule": {UNKNOWN, "cancel_on": [{UNKNOWN}]}},
+			{"wasm": {UNKNOWN}}, {"binary_container": {UNKNOWN}}, {"runtime_container": {UNKNOWN}}
 		]}}}},
-		"identity": {` + unknown + `},
-		"modules": {` + unknown + `, "sagas": {"s": {` + unknown + `, "trigger": {` + unknown + `}, "steps": [{` + unknown + `, "await": {` + unknown + `}}]}}},
-		"geo_types": {"g": {` + unknown + `}},
-		"projections": {"p": {` + unknown + `, "for_each": "a", "sources": {"s": {` + unknown + `}}}, "q": {"sources": [{` + unknown + `}]}},
-		"listeners": {"l": {` + unknown + `, "url": {` + unknown + `}}}
-	}`))
+		"identity": {UNKNOWN},
+		"modules": {UNKNOWN, "sagas": {"s": {UNKNOWN, "trigger": {UNKNOWN}, "steps": [{UNKNOWN, "await": {UNKNOWN}}]}}},
+		"geo_types": {"g": {UNKNOWN}},
+		"projections": {"p": {UNKNOWN, "for_each": "a", "sources": {"s": {UNKNOWN}}}, "q": {"sources": [{UNKNOWN}]}},
+		"listeners": {"l": {UNKNOWN, "url": {UNKNOWN}}}
+	}`, "UNKNOWN", `"zzzzzzzzzzzz": 1`)))
 	objects := 0
 	for _, d := range found {
 		keys, ok := strings.CutPrefix(d.Hint, "known keys here are ")

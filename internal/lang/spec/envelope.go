@@ -19,12 +19,13 @@ type Envelope struct {
 	Environment j17.Environment
 }
 
-// Unwrap opens {"spec": ..., "force": ..., "environment": ...}. A text that is no such envelope, be it a bare spec or no
-// JSON at all, comes back as it is, with a space in place of a byte order mark. The diagnostics are about the envelope and
-// the encoding alone.
+// Unwrap opens {"spec": ..., "force": ..., "environment": ...}. A text that is no such envelope, be it a bare spec or
+// no JSON at all, comes back as it is, with a space in place of a byte order mark. The diagnostics are about the
+// envelope and the encoding alone.
 func Unwrap(src []byte) (Envelope, []diag.Diagnostic) {
 	if bytes.HasPrefix(src, []byte{0xFF, 0xFE}) || bytes.HasPrefix(src, []byte{0xFE, 0xFF}) {
-		return Envelope{Spec: src}, []diag.Diagnostic{{Line: 1, Column: 1, Message: "the file is in UTF-16", Hint: "save it as UTF-8"}}
+		return Envelope{Spec: src},
+			[]diag.Diagnostic{{Line: 1, Column: 1, Message: "the file is in UTF-16", Hint: "save it as UTF-8"}}
 	}
 	if rest, ok := bytes.CutPrefix(src, []byte("\uFEFF")); ok {
 		src = append([]byte{' '}, rest...)
@@ -39,11 +40,18 @@ func Unwrap(src []byte) (Envelope, []diag.Diagnostic) {
 		return whole, nil
 	}
 	c := decoder{&diag.List{}}
-	c.object(root, "", shape{what: "the envelope of a spec", required: []string{"spec"}, optional: []string{"force", "environment"}})
+	c.object(root, "", shape{
+		what: "the envelope of a spec", required: []string{"spec"}, optional: []string{"force", "environment"},
+	})
 	at, _ := value.Locate(text, "/spec")
-	e := Envelope{Spec: []byte(blank(text[:at.Start]) + text[at.Start:at.End]), Force: c.flag(root.Get("force"), "/force", "force")}
+	e := Envelope{
+		Spec:  []byte(blank(text[:at.Start]) + text[at.Start:at.End]),
+		Force: c.flag(root.Get("force"), "/force", "force"),
+	}
 	if v := root.Get("environment"); !v.IsMissing() {
-		e.Environment = j17.Environment(c.choice(v, "/environment", "environment", string(j17.Prod), string(j17.Staging), string(j17.Test)))
+		e.Environment = j17.Environment(
+			c.choice(v, "/environment", "environment", string(j17.Prod), string(j17.Staging), string(j17.Test)),
+		)
 	}
 	if found := place(text, c.All()); len(found) > 0 {
 		return Envelope{}, found

@@ -30,7 +30,10 @@ func TestUnwrapFindsTheSpec(t *testing.T) {
 		},
 		{
 			"{\"force\": true,\n \"environment\": \"staging\", \"spec\":" + inner + "}",
-			spec.Envelope{Spec: []byte(strings.Repeat(" ", 15) + "\n" + strings.Repeat(" ", 34) + inner), Force: true, Environment: j17.Staging},
+			spec.Envelope{
+				Spec: []byte(strings.Repeat(" ", 15) + "\n" + strings.Repeat(" ", 34) + inner), Force: true,
+				Environment: j17.Staging,
+			},
 		},
 		{`{"spec": 5}`, spec.Envelope{Spec: []byte(`         5`)}},
 	} {

@@ -14,9 +14,9 @@ type Example struct {
 	Data                         value.Value
 }
 
-// Example makes up an event for people to start from: one of the first event type, in the order of the spec, for which it
-// finds data that fits the schema. Event types that can begin an aggregate and have no guards come before all others, since
-// nobody can tell what guards say. It reports false where there is none.
+// Example makes up an event for people to start from: one of the first event type, in the order of the spec, for which
+// it finds data that fits the schema. Event types that can begin an aggregate and have no guards come before all
+// others, since nobody can tell what guards say. It reports false where there is none.
 func (c *Compiled) Example() (Example, bool) { return c.ExampleFor([]Pattern{{}}) }
 
 // ExampleFor is Example for the event types that patterns select: the first pattern for which it finds one.
@@ -67,7 +67,8 @@ func (c *Compiled) exampleFor(p Pattern) (Example, bool) {
 			if candidates++; t.Creates != CreatesNever && len(t.Requires) == 0 {
 				return ex, true
 			}
-			if found.EventType == "" || t.Creates != CreatesNever && c.EventType(found.AggregateType, found.EventType).Creates == CreatesNever {
+			if found.EventType == "" ||
+				t.Creates != CreatesNever && c.EventType(found.AggregateType, found.EventType).Creates == CreatesNever {
 				found = ex
 			}
 			if candidates >= maxCandidates {

@@ -44,8 +44,8 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestFormatKeepsTheDocument formats every spec of the repository and random documents: the value stays the same in every
-// detail, and formatting again changes nothing.
+// TestFormatKeepsTheDocument formats every spec of the repository and random documents: the value stays the same in
+// every detail, and formatting again changes nothing.
 func TestFormatKeepsTheDocument(t *testing.T) {
 	keeps := func(t interface{ Fatalf(string, ...any) }, src []byte) {
 		once, found := spec.Format(src)

@@ -38,8 +38,8 @@ type Geo struct {
 // Place is a kind of place that aggregates of a type have: one of them at a time.
 type Place struct {
 	Type *GeoType
-	// Fingerprint changes whenever other events have such a place, or have it in another place, or when the geo type changes: what
-	// is known of the places of older events is good as long as it is the same.
+	// Fingerprint changes whenever other events have such a place, or have it in another place, or when the geo type
+	// changes: what is known of the places of older events is good as long as it is the same.
 	Fingerprint [32]byte
 }
 
@@ -76,16 +76,17 @@ func (c *typeCompiler) geoType(name string, v value.Value, at diag.Pointer) *Geo
 		return g
 	}
 	g.Shape = c.choice(v.Get("type"), at.Key("type"), "a geo type's shape", geoShapes()...)
-	c.elems(v.Get("properties"), at.Key("properties"), "properties", maxProperties, func(_ int, v value.Value, at diag.Pointer) {
-		s, ok := c.text(v, at, "a property")
-		switch {
-		case !ok:
-		case slices.Contains(g.Properties, s):
-			c.Report(at, listedTwice, s, "properties")
-		default:
-			g.Properties = append(g.Properties, s)
-		}
-	})
+	c.elems(v.Get("properties"), at.Key("properties"), "properties", maxProperties,
+		func(_ int, v value.Value, at diag.Pointer) {
+			s, ok := c.text(v, at, "a property")
+			switch {
+			case !ok:
+			case slices.Contains(g.Properties, s):
+				c.Report(at, listedTwice, s, "properties")
+			default:
+				g.Properties = append(g.Properties, s)
+			}
+		})
 	return g
 }
 

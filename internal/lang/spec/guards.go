@@ -135,7 +135,8 @@ func (c decisionCompiler) message(v value.Value, at diag.Pointer, s tick.Scope) 
 	return tick.CompileTemplate(v, at, s, c.List), !text.IsMissing()
 }
 
-// messageText checks what a message says and returns it where it is one text. It reports false, and why, where it is none.
+// messageText checks what a message says and returns it where it is one text. It reports false, and why, where it is
+// none.
 func (c decisionCompiler) messageText(v value.Value, at diag.Pointer, s tick.Scope) (text value.Value, ok bool) {
 	kind := value.String
 	switch form, operand := tick.TemplateForm(v); form {
@@ -183,7 +184,8 @@ func (c decisionCompiler) misspelt(v value.Value, at diag.Pointer, s tick.Scope)
 
 // isSnakeCase reports whether a text is made of lower-case words with "_" between them.
 func isSnakeCase(s string) bool {
-	return s[0] >= 'a' && s[0] <= 'z' && len(s) <= MaxNameLength && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
+	return s[0] >= 'a' && s[0] <= 'z' && len(s) <= MaxNameLength &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
 // statePart returns the definition of an aggregate type without what decides whether events are written.
@@ -203,9 +205,10 @@ func statePart(v value.Value) value.Value {
 		kept[i] = e
 		if decides(e.Value) {
 			found = true
-			kept[i].Value = value.ObjectValue(slices.DeleteFunc(slices.Clone(e.Value.Members()), func(m value.Member) bool {
-				return slices.Contains(DecisionKeys(), m.Key)
-			})...)
+			kept[i].Value = value.ObjectValue(slices.DeleteFunc(slices.Clone(e.Value.Members()),
+				func(m value.Member) bool {
+					return slices.Contains(DecisionKeys(), m.Key)
+				})...)
 		}
 	}
 	if !found {

@@ -14,7 +14,8 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// decided is a spec with one of everything that decides whether an event is written. extra goes into the event type "sent".
+// decided is a spec with one of everything that decides whether an event is written. extra goes into the event type
+// "sent".
 func decided(extra string) []byte {
 	return fmt.Appendf(nil, `{"agent_types": ["user"], "aggregate_types": {
 		"account": {"events": {
@@ -44,17 +45,23 @@ func TestDecisionsOfAnEventType(t *testing.T) {
 	for _, r := range e.Reads {
 		reads = append(reads, string(r.Pointer)+" "+r.Name+" "+r.AggregateType+" "+r.ID.Literal)
 	}
-	if diff := cmp.Diff([]string{at + "/reads/to to account ", at + "/reads/desk desk desk global"}, reads); diff != "" {
+	if diff := cmp.Diff(
+		[]string{at + "/reads/to to account ", at + "/reads/desk desk desk global"}, reads,
+	); diff != "" {
 		t.Error(diff)
 	}
 	g := e.Requires[0]
-	if g.Pointer != at+"/requires/0" || g.Code != "a" || e.Requires[1].Code != "" || e.Creates != spec.CreatesOnly || e.Pointer != at {
+	if g.Pointer != at+"/requires/0" || g.Code != "a" || e.Requires[1].Code != "" || e.Creates != spec.CreatesOnly ||
+		e.Pointer != at {
 		t.Errorf("%+v of %+v", g, e)
 	}
 
 	// A bit for each read that is looked at, by its place in the text.
 	i := e.Implications[0]
-	looked := []uint16{g.That.ReadsOf(), g.Message.ReadsOf(), e.Requires[1].That.ReadsOf(), i.Condition.ReadsOf(), i.Emit.ID.Path.ReadsOf(), i.Emit.Data.ReadsOf()}
+	looked := []uint16{
+		g.That.ReadsOf(), g.Message.ReadsOf(), e.Requires[1].That.ReadsOf(), i.Condition.ReadsOf(),
+		i.Emit.ID.Path.ReadsOf(), i.Emit.Data.ReadsOf(),
+	}
 	if diff := cmp.Diff([]uint16{0b10, 0b01, 0, 0b01, 0b10, 0}, looked); diff != "" {
 		t.Error(diff)
 	}
@@ -64,7 +71,10 @@ func TestDecisionsOfAnEventType(t *testing.T) {
 
 	var values []string
 	for _, u := range e.Unique {
-		values = append(values, fmt.Sprintf("%s of %d, one %v, at %q, scoped %v", u.Name, len(u.Values), u.One, u.Path, u.Scope != nil))
+		values = append(
+			values,
+			fmt.Sprintf("%s of %d, one %v, at %q, scoped %v", u.Name, len(u.Values), u.One, u.Path, u.Scope != nil),
+		)
 	}
 	if diff := cmp.Diff([]string{
 		`a of 1, one true, at "", scoped false`,
@@ -119,7 +129,8 @@ func TestFingerprintsOfDecisions(t *testing.T) {
 		if got := is.Types["account"].Fingerprint != base.Types["account"].Fingerprint; got != test.state {
 			t.Errorf("%s: another fingerprint of states is %v", what, got)
 		}
-		if got := is.Types["account"].Unique["iban"].Fingerprint != base.Types["account"].Unique["iban"].Fingerprint; got != test.iban {
+		values, before := is.Types["account"].Unique["iban"], base.Types["account"].Unique["iban"]
+		if got := values.Fingerprint != before.Fingerprint; got != test.iban {
 			t.Errorf("%s: another fingerprint of unique values is %v", what, got)
 		}
 		if got := is.TagNames["owner"].Fingerprint != base.TagNames["owner"].Fingerprint; got != test.owner {

@@ -65,10 +65,18 @@ func hostileSpecs(oneIn int) map[string]string {
 	return map[string]string{
 		"a long name around many": `{"agent_types": ["u"], "aggregate_types": {"` + long + `": {"events": {` +
 			names(many, func(i int) string { return fmt.Sprintf(`"e%d":{}`, i) }) + `}}}}`,
-		"a long property around many": event(`{"properties":{"`+long+`":{"properties":{`+names(many, property)+`}}}}`, "", ""),
-		"long names in each other":    event(strings.Repeat(`{"properties":{"`+strings.Repeat("k", many)+`":`, 50)+`{"enum":[`+filled(halfSize, quoted)+`]}`+strings.Repeat("}}", 50), "", ""),
-		"a template with a long name": event(`{}`, "", `{`+emit+`,"data":{"`+long+`":[`+filled(halfSize, func(int) string { return `"$.x"` })+`]}}}`),
-		"wrong references":            event(`{"$defs":{`+names(many, property)+`},"allOf":[`+filled(halfSize/100, func(i int) string { return fmt.Sprintf(`{"$ref":"#/$defs/membor%07d"}`, i) })+`]}`, "", ""),
+		"a long property around many": event(
+			`{"properties":{"`+long+`":{"properties":{`+names(many, property)+`}}}}`, "", "",
+		),
+		"long names in each other": event(strings.Repeat(
+			`{"properties":{"`+strings.Repeat("k", many)+`":`, 50,
+		)+`{"enum":[`+filled(halfSize, quoted)+`]}`+strings.Repeat("}}", 50), "", ""),
+		"a template with a long name": event(
+			`{}`, "", `{`+emit+`,"data":{"`+long+`":[`+filled(halfSize, func(int) string { return `"$.x"` })+`]}}}`,
+		),
+		"wrong references": event(`{"$defs":{`+names(many, property)+`},"allOf":[`+filled(
+			halfSize/100, func(i int) string { return fmt.Sprintf(`{"$ref":"#/$defs/membor%07d"}`, i) },
+		)+`]}`, "", ""),
 		"definitions that all reach": `{"agent_types":["u"],"$defs":{` + names(many, func(i int) string {
 			return fmt.Sprintf(`"d%d":{"properties":{"a":{"$ref":"#/$defs/d%d"},"b":{"$ref":"#/$defs/d%d"}}}`, i, (i+1)%min(many, 1000), (i*7)%min(many, 1000))
 		}) + `},"aggregate_types":{"t":{"events":{` + names(1000, func(i int) string {
@@ -76,22 +84,33 @@ func hostileSpecs(oneIn int) map[string]string {
 		}) + `}}}}`,
 		"definitions in a chain": `{"agent_types":["u"],"$defs":{` + names(min(many, 999), func(i int) string {
 			return fmt.Sprintf(`"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"required":["x"]},{"additionalProperties":false}]}`, i, i+1)
-		}) + fmt.Sprintf(`,"d%d":{}`, min(many, 999)) + `},"aggregate_types":{"t":{"events":{` + names(1000, func(i int) string {
-			return fmt.Sprintf(`"e%d":{"schema":{"$ref":"#/$defs/d%d"},"handler":[]}`, i, i%min(many, 999))
-		}) + `}}}}`,
-		"unknown keywords": event(`{`+filled(whole, func(i int) string { return fmt.Sprintf(`"typ%d":1`, i) })+`}`, "", ""),
-		"unknown keys":     `{` + filled(whole, func(i int) string { return fmt.Sprintf(`"aggregate_typos%d":1`, i) }) + `}`,
+		}) + fmt.Sprintf(`,"d%d":{}`, min(many, 999)) + `},"aggregate_types":{"t":{"events":{` + names(1000,
+			func(i int) string {
+				return fmt.Sprintf(`"e%d":{"schema":{"$ref":"#/$defs/d%d"},"handler":[]}`, i, i%min(many, 999))
+			}) + `}}}}`,
+		"unknown keywords": event(
+			`{`+filled(whole, func(i int) string { return fmt.Sprintf(`"typ%d":1`, i) })+`}`, "", "",
+		),
+		"unknown keys": `{` + filled(
+			whole, func(i int) string { return fmt.Sprintf(`"aggregate_typos%d":1`, i) },
+		) + `}`,
 		"emits to nowhere": `{"agent_types": ["u"], "aggregate_types": {` + names(many/10, func(i int) string {
 			return fmt.Sprintf(`"%s%d":{"events":{"e":{"schema":{},"handler":[]}}}`, strings.Repeat("x", 50), i)
 		}) + `,"t":{"events":{` + filled(halfSize, func(i int) string {
 			return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"implications":[{"emit":{"aggregate_type":"%sy","id":"$.key","event_type":"e"}}]}`, i, strings.Repeat("x", 51))
 		}) + `}}}}`,
-		"paths into a large schema": event(`{"properties":{`+names(many, property)+`},"additionalProperties":false}`, `{"set":{"target":"x","value":[`+filled(halfSize, func(i int) string { return fmt.Sprintf(`"$.data.mumber%d"`, i) })+`]}}`, ""),
-		"large schemas written often": event(`{"properties":{`+names(many, property)+`},"additionalProperties":false}`, names(99, func(i int) string {
-			return fmt.Sprintf(`{"set":{"target":"x%d","value":[0]}},{"set":{"target":"y%d","value":"$.data"}}`, i, i)
-		}), ""),
+		"paths into a large schema": event(
+			`{"properties":{`+names(many, property)+`},"additionalProperties":false}`, `{"set":{"target":"x","value":[`+
+				filled(halfSize, func(i int) string { return fmt.Sprintf(`"$.data.mumber%d"`, i) })+`]}}`, "",
+		),
+		"large schemas written often": event(`{"properties":{`+names(many, property)+`},"additionalProperties":false}`,
+			names(99, func(i int) string {
+				return fmt.Sprintf(`{"set":{"target":"x%d","value":[0]}},{"set":{"target":"y%d","value":"$.data"}}`, i, i)
+			}), ""),
 		"names after a transformation": event(`{}`, "", `{"pipeline":[{"wasm":{"blob_name":"x.wasm","mode":"transform"}},{"condition":{"or":[`+filled(whole, func(i int) string { return fmt.Sprintf(`{"exists":"$.n%d"}`, i) })+`]},`+emit+`}}]}`),
-		"geo types of many events": `{"agent_types":["u"],"geo_types":{` + names(many/9, func(i int) string { return fmt.Sprintf(`"g%d":{"type":"point"}`, i) }) + `},"aggregate_types":{"t":{"events":{` +
+		"geo types of many events": `{"agent_types":["u"],"geo_types":{` + names(
+			many/9, func(i int) string { return fmt.Sprintf(`"g%d":{"type":"point"}`, i) },
+		) + `},"aggregate_types":{"t":{"events":{` +
 			names(many, func(i int) string {
 				return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"geo":{"type":"h%d","path":"$.data.x"}}`, i, i)
 			}) + `}}}}`,
@@ -110,15 +129,24 @@ func hostileSpecs(oneIn int) map[string]string {
 				})
 				return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"implications":[%s]}`, i, emits)
 			})),
-		"paths through alternatives": event(`{"type":"object","properties":{"a":`+either+`}}`, `{"set":{"target":"x","value":[`+filled(whole, func(int) string { return `"$.data.a.b"` })+`]}}`, ""),
-		"calculations":               event(`{}`, `{"set":{"target":"x","value":[`+filled(whole, func(int) string { return `"$.data.a` + strings.Repeat(" +", 100) + ` 1"` })+`]}}`, ""),
+		"paths through alternatives": event(
+			`{"type":"object","properties":{"a":`+either+`}}`,
+			`{"set":{"target":"x","value":[`+filled(whole, func(int) string { return `"$.data.a.b"` })+`]}}`, "",
+		),
+		"calculations": event(`{}`, `{"set":{"target":"x","value":[`+filled(
+			whole, func(int) string { return `"$.data.a` + strings.Repeat(" +", 100) + ` 1"` },
+		)+`]}}`, ""),
 		"schemas that hold together": event(`{"$defs":{"all":{"allOf":[`+names(2000, func(int) string { return `{"required":["a"],"additionalProperties":false}` })+`]},`+
 			names(2000, func(i int) string { return fmt.Sprintf(`"d%d":{"allOf":[{"$ref":"#/$defs/all"}]}`, i) })+`}}`, "", ""),
 		"targets": event(`{}`, names(99, func(i int) string {
 			return `{"increment":{"target":"` + strings.Repeat("a.", 300) + fmt.Sprint(i) + `","by":1}}`
 		}), ""),
-		"texts":  event(`{}`, `{"set":{"target":"x","value":[`+filled(whole, func(int) string { return `"data.x"` })+`]}}`, ""),
-		"nested": event(`{}`, `{"set":{"target":"x","value":`+strings.Repeat("[", 100)+filled(whole, func(int) string { return `[[[[[]]]]]` })+strings.Repeat("]", 100)+`}}`, ""),
+		"texts": event(
+			`{}`, `{"set":{"target":"x","value":[`+filled(whole, func(int) string { return `"data.x"` })+`]}}`, "",
+		),
+		"nested": event(`{}`, `{"set":{"target":"x","value":`+strings.Repeat("[", 100)+filled(
+			whole, func(int) string { return `[[[[[]]]]]` },
+		)+strings.Repeat("]", 100)+`}}`, ""),
 		"a chain of events": `{"agent_types":["u"],"aggregate_types":{"t":{"events":{` +
 			names(many, func(i int) string {
 				return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"implications":[{"emit":{"aggregate_type":"t","id":"$.key","event_type":"e%d"}},{"emit":{"aggregate_type":"t","id":"$.key","event_type":"e%d"}}]}`, i, (i+1)%many, i/2)
@@ -128,13 +156,16 @@ func hostileSpecs(oneIn int) map[string]string {
 			fields := names(20, func(i int) string { return `"` + strings.Repeat("a.", i) + `a"` })
 			return fmt.Sprintf(`"p%d":{"for_each":"t","sources":{"t":"$key"},"select":%s,"index":[%s]}`, i, deep, fields)
 		})),
-		"projections with singletons": `{"singletons":[` + names(999, func(i int) string { return fmt.Sprintf(`"%s%d"`, strings.Repeat("s", 55), i) }) + `],` +
+		"projections with singletons": `{"singletons":[` + names(
+			999, func(i int) string { return fmt.Sprintf(`"%s%d"`, strings.Repeat("s", 55), i) },
+		) + `],` +
 			views(names(900/oneIn, func(i int) string {
 				return fmt.Sprintf(`"p%d":{"for_each":"t","sources":{"t":"$key"},"select":{"a":"$.t.a"},"index":["a"]}`, i)
 			}))[1:],
 		"projections with wrong fields": views(names(900/oneIn, func(i int) string {
 			return fmt.Sprintf(`"p%d":{"for_each":"t","sources":{"t":"$key"},"select":{%s},"index":[%s]}`, i,
-				names(150, func(i int) string { return fmt.Sprintf(`"member%07d":1`, i) }), names(20, func(i int) string { return fmt.Sprintf(`"membor%07d"`, i) }))
+				names(150, func(i int) string { return fmt.Sprintf(`"member%07d":1`, i) }),
+				names(20, func(i int) string { return fmt.Sprintf(`"membor%07d"`, i) }))
 		})),
 		"a large selection": views(`"p":{"for_each":"t","sources":{"t":"$key"},"select":{"a":[` + filled(whole, func(int) string { return `"$.t.x"` }) + `]}}`),
 		"nested forms": views(names(900/oneIn, func(i int) string {
@@ -165,8 +196,8 @@ func hostileSpecs(oneIn int) map[string]string {
 	}
 }
 
-// No spec keeps a processor busy for long, whatever it holds. The slowest takes about a second on a machine that does nothing else. Specs
-// of half the size show what costs too much as well.
+// No spec keeps a processor busy for long, whatever it holds. The slowest takes about a second on a machine that does
+// nothing else. Specs of half the size show what costs too much as well.
 func TestHostileSpecsAreBounded(t *testing.T) {
 	most, oneIn := 4*time.Second, 2
 	if os.Getenv("J17_SOAK") != "" {
@@ -203,9 +234,15 @@ func TestHostileComparisonsAreBounded(t *testing.T) {
 	}
 	const most = 4 * time.Second
 	for name, pair := range map[string][2]string{
-		"all renamed":       {events("x"), events("y")},
-		"large choices":     {event(`{"enum":[`+list(60_000, `"a%d"`)+`]}`, "", ""), event(`{"enum":[`+list(60_000, `"b%d"`)+`]}`, "", "")},
-		"long requirements": {event(`{"anyOf":[`+list(200, `{"required":["x%d",`+list(500, `"r%d"`)+`]}`)+`]}`, "", ""), event(`{"anyOf":[`+list(200, `{"required":["y%d",`+list(500, `"s%d"`)+`]}`)+`]}`, "", "")},
+		"all renamed": {events("x"), events("y")},
+		"large choices": {
+			event(`{"enum":[`+list(60_000, `"a%d"`)+`]}`, "", ""),
+			event(`{"enum":[`+list(60_000, `"b%d"`)+`]}`, "", ""),
+		},
+		"long requirements": {
+			event(`{"anyOf":[`+list(200, `{"required":["x%d",`+list(500, `"r%d"`)+`]}`)+`]}`, "", ""),
+			event(`{"anyOf":[`+list(200, `{"required":["y%d",`+list(500, `"s%d"`)+`]}`)+`]}`, "", ""),
+		},
 		"many alternatives": {event(`{"anyOf":[`+list(250, `{"properties":{"x%d":{"type":"string"}}}`)+`]}`, "", ""), event(`{"anyOf":[`+list(250, `{"properties":{"x%d":{"type":"number"}}}`)+`]}`, "", "")},
 	} {
 		t.Run(name, func(t *testing.T) {

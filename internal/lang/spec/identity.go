@@ -20,14 +20,15 @@ func (c identityCompiler) identity(v value.Value, at diag.Pointer) {
 		versions = c.uuidVersions(v.Get("uuid_versions"), at.Key("uuid_versions"))
 	}
 	anything, _ := ident.NewRules([]int{1, 2, 3, 4, 5, 6, 7, 8}, nil)
-	c.out.Singletons = c.names(c.out.root.Get("singletons"), "/singletons", "singletons", "a singleton", func(name string, at diag.Pointer) bool {
-		if err := ident.CheckSingletonName(name); err != nil {
-			c.Report(at, badSingleton, err)
-			return false
-		}
-		c.singletonWarnings(name, at, anything)
-		return name != ident.Global
-	})
+	c.out.Singletons = c.names(c.out.root.Get("singletons"), "/singletons", "singletons", "a singleton",
+		func(name string, at diag.Pointer) bool {
+			if err := ident.CheckSingletonName(name); err != nil {
+				c.Report(at, badSingleton, err)
+				return false
+			}
+			c.singletonWarnings(name, at, anything)
+			return name != ident.Global
+		})
 	// All parts were checked one by one.
 	c.out.IDs, _ = ident.NewRules(versions, c.out.Singletons.Sorted())
 }
@@ -108,7 +109,8 @@ func (c identityCompiler) agentTypes(v value.Value, at diag.Pointer) NameSet {
 }
 
 func (c *typeCompiler) publicIdentity(t *AggregateType, v value.Value, at diag.Pointer) {
-	if v.IsMissing() || !c.object(v, at, shape{what: "an aggregate type's identity", optional: []string{"handle", "sequence"}}) {
+	if v.IsMissing() ||
+		!c.object(v, at, shape{what: "an aggregate type's identity", optional: []string{"handle", "sequence"}}) {
 		return
 	}
 	if s, ok := c.text(v.Get("handle"), at.Key("handle"), "handle"); ok {

@@ -15,8 +15,8 @@ import (
 // eventMembers are what stands below "$" where an event is decided and where it implies others.
 func eventMembers() []string { return []string{"key", "id", "type", "data", "metadata", "state"} }
 
-// eventScope is what paths of an event type's implications and guards can start with. The name of a read is known even where the
-// rest of the read is faulty.
+// eventScope is what paths of an event type's implications and guards can start with. The name of a read is known even
+// where the rest of the read is faulty.
 func eventScope(event value.Value) tick.Scope {
 	reads := []string{}
 	for _, m := range event.Get("reads").Members() {
@@ -32,7 +32,8 @@ type effectCompiler struct{ resolver }
 
 // implication reads one implication, or one step of a pipeline.
 func (c effectCompiler) implication(v value.Value, at diag.Pointer, s tick.Scope, step bool) *Implication {
-	what, kinds := "an implication", []string{"emit", "map", "schedule", "wasm", "binary_container", "runtime_container", "pipeline"}
+	what, kinds := "an implication",
+		[]string{"emit", "map", "schedule", "wasm", "binary_container", "runtime_container", "pipeline"}
 	if step {
 		what, kinds = "a step of a pipeline", kinds[:len(kinds)-1]
 	}
@@ -78,7 +79,9 @@ func (c effectCompiler) implication(v value.Value, at diag.Pointer, s tick.Scope
 
 func (c effectCompiler) mapped(v value.Value, at diag.Pointer, s tick.Scope) *Map {
 	m := &Map{}
-	if !c.object(v, at, shape{what: "a map", required: []string{"in", "as", "emit"}, optional: []string{"condition", "when"}}) {
+	if !c.object(v, at, shape{
+		what: "a map", required: []string{"in", "as", "emit"}, optional: []string{"condition", "when"},
+	}) {
 		return m
 	}
 	m.In = tick.CompilePath(v.Get("in"), at.Key("in"), "in", s, c.List)
@@ -95,7 +98,10 @@ func (c effectCompiler) mapped(v value.Value, at diag.Pointer, s tick.Scope) *Ma
 
 func (c effectCompiler) schedule(v value.Value, at diag.Pointer, s tick.Scope) *Schedule {
 	out := &Schedule{}
-	if !c.object(v, at, shape{what: "a schedule", required: []string{"emit"}, optional: []string{"at", "before", "after", "delay", "delay_ms", "cancel_on"}}) {
+	if !c.object(v, at, shape{
+		what: "a schedule", required: []string{"emit"},
+		optional: []string{"at", "before", "after", "delay", "delay_ms", "cancel_on"},
+	}) {
 		return out
 	}
 	if v.Get("at").IsMissing() {
@@ -107,16 +113,19 @@ func (c effectCompiler) schedule(v value.Value, at diag.Pointer, s tick.Scope) *
 	if e := v.Get("emit"); !e.IsMissing() {
 		out.Emit = c.emit(e, at.Key("emit"), s)
 	}
-	c.elems(v.Get("cancel_on"), at.Key("cancel_on"), "cancel_on", maxCancelOn, func(_ int, v value.Value, at diag.Pointer) {
-		var m Match
-		if !c.object(v, at, shape{what: "an element of cancel_on", required: []string{"aggregate_type", "id", "event_type"}}) {
-			return
-		}
-		m.AggregateType, _ = c.aggregateTypeRef(v.Get("aggregate_type"), at.Key("aggregate_type"))
-		m.ID = c.id(v.Get("id"), at.Key("id"), m.AggregateType, s)
-		m.EventType = c.eventTypeRef(v.Get("event_type"), at.Key("event_type"), m.AggregateType)
-		out.CancelOn = append(out.CancelOn, m)
-	})
+	c.elems(v.Get("cancel_on"), at.Key("cancel_on"), "cancel_on", maxCancelOn,
+		func(_ int, v value.Value, at diag.Pointer) {
+			var m Match
+			if !c.object(v, at, shape{
+				what: "an element of cancel_on", required: []string{"aggregate_type", "id", "event_type"},
+			}) {
+				return
+			}
+			m.AggregateType, _ = c.aggregateTypeRef(v.Get("aggregate_type"), at.Key("aggregate_type"))
+			m.ID = c.id(v.Get("id"), at.Key("id"), m.AggregateType, s)
+			m.EventType = c.eventTypeRef(v.Get("event_type"), at.Key("event_type"), m.AggregateType)
+			out.CancelOn = append(out.CancelOn, m)
+		})
 	return out
 }
 
@@ -201,7 +210,8 @@ func (c effectCompiler) delay(v value.Value, at diag.Pointer) time.Duration {
 	return d
 }
 
-// ParseDelay reads a number with a unit: seconds, minutes, hours or days. What is too long is the longest duration of that unit.
+// ParseDelay reads a number with a unit: seconds, minutes, hours or days. What is too long is the longest duration of
+// that unit.
 func ParseDelay(s string) (time.Duration, bool) {
 	if s == "" {
 		return 0, false

@@ -12,8 +12,9 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// indexes reads by which fields rows of the named form are found. Where the rest of the definition is faulty it finds what is wrong with them
-// all the same. Of fields that depend on faulty sources it does not say that these are the wrong ones: who mends them may make others of them.
+// indexes reads by which fields rows of the named form are found. Where the rest of the definition is faulty it finds
+// what is wrong with them all the same. Of fields that depend on faulty sources it does not say that these are the
+// wrong ones: who mends them may make others of them.
 func (c *projectionCompiler) indexes(p *Projection, v value.Value, at diag.Pointer, of value.Value) {
 	if !v.IsMissing() && v.Kind() != value.Array {
 		c.Report(at, indexNoArray, aKind(v.Kind()))
@@ -69,8 +70,8 @@ func (c *projectionCompiler) indexes(p *Projection, v value.Value, at diag.Point
 	p.IndexFingerprint = c.fingerprint(parts...)
 }
 
-// Unindexed says why no index over some fields of the result can be declared, in the words of a deployment that would refuse it; "" where one
-// can. It is for projections of the named form.
+// Unindexed says why no index over some fields of the result can be declared, in the words of a deployment that would
+// refuse it; "" where one can. It is for projections of the named form.
 func (p *Projection) Unindexed(fields []string) string {
 	c := decoder{&diag.List{}}
 	r := c.resultsOf(p, p.Definition.Get("select"))
@@ -92,7 +93,9 @@ func (p *Projection) Unindexed(fields []string) string {
 
 // resultsOf returns what finds the parts of a projection's result, which of makes.
 func (c decoder) resultsOf(p *Projection, of value.Value) *results {
-	r := &results{decoder: c, p: p, of: of, scope: tick.Scope{Plain: true, Wildcards: true}, made: map[string]*tick.Template{}}
+	r := &results{
+		decoder: c, p: p, of: of, scope: tick.Scope{Plain: true, Wildcards: true}, made: map[string]*tick.Template{},
+	}
 	for i := range p.Sources {
 		r.scope.Members = append(r.scope.Members, p.Sources[i].Name)
 	}
@@ -156,7 +159,9 @@ func (r *results) index(v value.Value, at diag.Pointer) Index {
 	case value.Object:
 		x.Words = true
 		switch words := v.Get("words"); {
-		case words.IsMissing() && !slices.ContainsFunc(v.Members(), func(m value.Member) bool { return r.Nearest(m.Key, []string{"words"}) != "" }):
+		case words.IsMissing() && !slices.ContainsFunc(
+			v.Members(), func(m value.Member) bool { return r.Nearest(m.Key, []string{"words"}) != "" },
+		):
 			r.Report(at, badIndex, "an object without \"words\"")
 		case words.Kind() == value.Array:
 			r.Report(at.Key("words"), wordsOfMany)
@@ -210,7 +215,8 @@ func (r *results) field(v value.Value, at diag.Pointer) (Field, bool) {
 		return Field{}, false // there is too much of it already, or it is faulty
 	}
 
-	// Nothing that it depends on may move many rows at once, or rows that no event names. What a faulty source does is not known.
+	// Nothing that it depends on may move many rows at once, or rows that no event names. What a faulty source does is
+	// not known.
 	f.Needs = r.p.needs(f.made)
 	for _, i := range f.Needs {
 		src := &r.p.Sources[i]
@@ -237,7 +243,8 @@ func (r *results) reversed(at diag.Pointer, text string) bool {
 	return !r.Stored
 }
 
-// template compiles the part of select that steps lead to, once. It returns nil for what is beyond the limit of all parts together.
+// template compiles the part of select that steps lead to, once. It returns nil for what is beyond the limit of all
+// parts together.
 func (r *results) template(v value.Value, steps []value.Step) *tick.Template {
 	where := jsonpath.StepsText(steps)
 	if _, ok := r.made[where]; !ok {

@@ -57,7 +57,10 @@ func inStep(members string) string {
 func languageKinds() []languageKind {
 	const reference, implications, handlers = "spec.md#", "implications.md#", "handlers.md#"
 	return []languageKind{
-		{name: "spec", at: `{"~": 0}`, docs: []string{reference + "Top level"}, is: map[string]string{"identity": "identity"}},
+		{
+			name: "spec", at: `{"~": 0}`, docs: []string{reference + "Top level"},
+			is: map[string]string{"identity": "identity"},
+		},
 		{name: "aggregate type", at: `{"agent_types": ["u"], "aggregate_types": {"a": {"~": 0, "events": {}}}}`, docs: []string{reference + "Aggregate types"}, is: map[string]string{"identity": "aggregate identity"}},
 		{name: "event type", at: inEvent(`"~": 0`), docs: []string{reference + "Event types"}},
 		{name: "identity", at: inSpec(`"identity": {"~": 0}`)},
@@ -68,17 +71,32 @@ func languageKinds() []languageKind {
 		{name: "geo", at: inEvent(`"geo": {"~": 0}`), is: map[string]string{"type": "geo type name", "path": "path"}},
 		{name: "guard", at: inEvent(`"requires": [{"~": 0}]`), docs: []string{reference + "Guards"}},
 		{name: "read", at: inEvent(`"reads": {"r": {"~": 0}}`)},
-		{name: "unique value", at: inEvent(`"unique": {"x": {"~": 0}}`), docs: []string{reference + "Unique values"}, is: map[string]string{"scope": "value"}},
+		{
+			name: "unique value", at: inEvent(`"unique": {"x": {"~": 0}}`), docs: []string{reference + "Unique values"},
+			is: map[string]string{"scope": "value"},
+		},
 
 		// Implications.
-		{name: "implication", at: inImplication(`"~": 0`), docs: []string{reference + "Implications"}, is: map[string]string{"wasm": "wasm implication"}},
+		{
+			name: "implication", at: inImplication(`"~": 0`), docs: []string{reference + "Implications"},
+			is: map[string]string{"wasm": "wasm implication"},
+		},
 		{name: "emit", at: inImplication(`"emit": {"~": 0}`), docs: []string{implications + "emit"}},
 		{name: "map implication", at: inImplication(`"map": {"~": 0}`), docs: []string{implications + "map"}},
 		{name: "schedule", at: inImplication(`"schedule": {"~": 0}`), docs: []string{implications + "schedule"}},
 		{name: "cancel", at: inImplication(`"schedule": {"delay": "24h", "emit": {"aggregate_type": "a", "id": "$.key", "event_type": "e"}, "cancel_on": [{"~": 0}]}`)},
-		{name: "wasm implication", at: inImplication(`"wasm": {"~": 0}`), is: map[string]string{"mode": "emit|transform"}},
-		{name: "binary container", at: inImplication(`"binary_container": {"~": 0}`), is: map[string]string{"mode": "emit|transform"}},
-		{name: "runtime container", at: inImplication(`"runtime_container": {"~": 0}`), is: map[string]string{"mode": "emit|transform", "runtime": "node|elixir|ruby|python"}},
+		{
+			name: "wasm implication", at: inImplication(`"wasm": {"~": 0}`),
+			is: map[string]string{"mode": "emit|transform"},
+		},
+		{
+			name: "binary container", at: inImplication(`"binary_container": {"~": 0}`),
+			is: map[string]string{"mode": "emit|transform"},
+		},
+		{
+			name: "runtime container", at: inImplication(`"runtime_container": {"~": 0}`),
+			is: map[string]string{"mode": "emit|transform", "runtime": "node|elixir|ruby|python"},
+		},
 		{name: "wasm handler", at: `{"agent_types": ["u"], "aggregate_types": {"a": {"events": {"e": {"schema": {}, "handler": {"wasm": {"~": 0}}}}}}}`},
 
 		// Sagas.
@@ -93,42 +111,62 @@ func languageKinds() []languageKind {
 		{name: "source", at: inSpec(`"projections": {"p": {"for_each": "a", "sources": {"x": {"~": 0}}, "select": {}}}`), docs: []string{reference + "Projections"}, is: map[string]string{"type": "aggregate", "mode": "single|array"}},
 		{name: "array source", at: inSpec(`"projections": {"p": {"sources": [{"~": 0}]}}`), docs: []string{reference + "Projections"}, is: map[string]string{"as": "name"}},
 		{name: "words", at: inSpec(`"projections": {"p": {"for_each": "a", "sources": {"a": "$key"}, "select": {"x": "$.a.x"}, "index": [{"words": "x", "~": 0}]}}`)},
-		{name: "listener", at: inSpec(`"listeners": {"l": {"~": 0}}`), docs: []string{reference + "Listeners"}, is: map[string]string{"format": "j17|cloudevents", "events": "[event pattern]"}},
+		{
+			name: "listener", at: inSpec(`"listeners": {"l": {"~": 0}}`), docs: []string{reference + "Listeners"},
+			is: map[string]string{"format": "j17|cloudevents", "events": "[event pattern]"},
+		},
 		{name: "url", at: inSpec(`"listeners": {"l": {"events": ["*"], "url": {"~": 0}}}`)},
 
-		// The language of handlers. What an operation, a predicate or an operator has beside its name is a kind called like it.
+		// The language of handlers. What an operation, a predicate or an operator has beside its name is a kind called
+		// like it.
 		{name: "operation", at: inHandler(`{"~": {}}`)},
 		{name: "operation if", at: inHandler(`{"if": {}, "~": 0}`)},
 		{name: "operation find", at: inHandler(`{"let": {"name": "$x", "find": {"~": 0}}}`)},
-		{name: "predicate", at: inHandler(`{"if": {"~": 0}, "then": []}`), docs: []string{handlers + "Predicates"}, is: map[string]string{"in": "[value]"}},
+		{
+			name: "predicate", at: inHandler(`{"if": {"~": 0}, "then": []}`), docs: []string{handlers + "Predicates"},
+			is: map[string]string{"in": "[value]"},
+		},
 		{name: "value", at: inHandler(`{"set": {"target": "x", "value": {"$~": 0}}}`)},
 		{name: "selected", at: inSpec(`"projections": {"p": {"for_each": "a", "sources": {"a": "$key"}, "select": {"x": {"$~": 0}}}}`)},
 	}
 }
 
-// valuesOf says what values of a key are: the name of a kind; [kind] for a list of such, {kind} for an object of them by name; words with |
-// between them; or one of aggregate, event, event pattern, agent, singleton, path, target, array, value, predicate, match, text, number, flag,
-// name, binding, id, key, schema, handler.
+// valuesOf says what values of a key are: the name of a kind; [kind] for a list of such, {kind} for an object of them
+// by name; words with | between them; or one of aggregate, event, event pattern, agent, singleton, path, target, array,
+// value, predicate, match, text, number, flag, name, binding, id, key, schema, handler.
 func valuesOf() map[string]string {
 	return map[string]string{
-		"$defs": "{schema}", "agent_types": "[name]", "aggregate_types": "{aggregate type}", "target_types": "[name]", "modules": "modules", "geo_types": "{geo type}",
+		"$defs": "{schema}", "agent_types": "[name]", "aggregate_types": "{aggregate type}", "target_types": "[name]",
+		"modules": "modules", "geo_types": "{geo type}",
 		"projections": "{projection}", "singletons": "[name]", "listeners": "{listener}", "project_key": "text",
-		"events": "{event type}", "onTombstone": "onTombstone", "handle": "text", "sequence": "flag", "uuid_versions": "[number]",
-		"schema": "schema", "handler": "handler", "implications": "[implication]", "allow_skip_occ": "flag", "creates": "true|false|\"only\"", "geo": "geo", "reads": "{read}",
+		"events": "{event type}", "onTombstone": "onTombstone", "handle": "text", "sequence": "flag",
+		"uuid_versions": "[number]",
+		"schema":        "schema", "handler": "handler", "implications": "[implication]", "allow_skip_occ": "flag",
+		"creates": "true|false|\"only\"", "geo": "geo", "reads": "{read}",
 		"releases": "[unique set]", "requires": "[guard]", "tags": "{path}", "unique": "{unique value}",
 		"cache": "[aggregate]", "sagas": "{saga}", "properties": "[name]",
-		"that": "predicate", "message": "value", "code": "text", "aggregate_type": "aggregate", "id": "id", "event_type": "event", "event_types": "[event]", "data": "value",
-		"condition": "predicate", "when": "predicate", "emit": "emit", "map": "map implication", "schedule": "schedule", "pipeline": "[implication]", "wasm": "wasm handler",
-		"binary_container": "binary container", "runtime_container": "runtime container", "in": "array", "as": "binding", "at": "value", "before": "text", "after": "text",
-		"delay": "text", "delay_ms": "number", "cancel_on": "[cancel]", "blob_name": "text", "entrypoint": "text", "timeout_ms": "number", "image": "text",
-		"trigger": "trigger", "steps": "[step]", "on_complete": "ending", "on_failed": "ending", "max_compensation_attempts": "number", "name": "name", "await": "await",
-		"compensate": "emit", "until": "value", "for_each": "aggregate", "include": "{text}", "select": "selected", "index": "[index]", "query": "text", "aggregate": "aggregate",
+		"that": "predicate", "message": "value", "code": "text", "aggregate_type": "aggregate", "id": "id",
+		"event_type": "event", "event_types": "[event]", "data": "value",
+		"condition": "predicate", "when": "predicate", "emit": "emit", "map": "map implication", "schedule": "schedule",
+		"pipeline": "[implication]", "wasm": "wasm handler",
+		"binary_container": "binary container", "runtime_container": "runtime container", "in": "array",
+		"as": "binding", "at": "value", "before": "text", "after": "text",
+		"delay": "text", "delay_ms": "number", "cancel_on": "[cancel]", "blob_name": "text", "entrypoint": "text",
+		"timeout_ms": "number", "image": "text",
+		"trigger": "trigger", "steps": "[step]", "on_complete": "ending", "on_failed": "ending",
+		"max_compensation_attempts": "number", "name": "name", "await": "await",
+		"compensate": "emit", "until": "value", "for_each": "aggregate", "include": "{text}", "select": "selected",
+		"index": "[index]", "query": "text", "aggregate": "aggregate",
 		"words": "text", "url": "url", "headers": "{text}", "prod": "text", "staging": "text", "test": "text",
-		"target": "target", "value": "value", "by": "value", "key": "value", "keep": "predicate", "match": "match", "where": "match", "merge": "value", "apply": "handler",
-		"uniqueField": "text", "then": "handler", "else": "handler", "if": "predicate", "find": "operation find", "find_target": "array", "find_field": "text", "find_value": "value",
-		"min": "value", "max": "value", "timestamp": "value", "maxAgeSeconds": "value", "now": "value", "array": "array", "items": "array",
+		"target": "target", "value": "value", "by": "value", "key": "value", "keep": "predicate", "match": "match",
+		"where": "match", "merge": "value", "apply": "handler",
+		"uniqueField": "text", "then": "handler", "else": "handler", "if": "predicate", "find": "operation find",
+		"find_target": "array", "find_field": "text", "find_value": "value",
+		"min": "value", "max": "value", "timestamp": "value", "maxAgeSeconds": "value", "now": "value",
+		"array": "array", "items": "array",
 		"rounding": "half_even|half_up|half_down|up|down|ceiling|floor", "scale": "value", "from": "value", "to": "value", "of": "value", "$if": "predicate", "$lookup": "path", "$map": "path",
-		"$literal": "anything", "$now": "seconds|date|datetime", "not": "predicate", "and": "[predicate]", "or": "[predicate]", "exists": "path",
+		"$literal": "anything", "$now": "seconds|date|datetime", "not": "predicate", "and": "[predicate]",
+		"or": "[predicate]", "exists": "path",
 	}
 }
 
@@ -262,8 +300,12 @@ func TestLanguageOfTheDashboard(t *testing.T) {
 		}
 	}
 	for _, name := range languageKeys(t, inHandler(`{"if": {"~": 0}, "then": []}`)) {
-		if at := inHandler(`{"if": {"` + name + `": {"~": 0}}, "then": []}`); len(languageKeys(t, at)) > 0 && name != "not" && name != "exists" {
-			kinds = append(kinds, languageKind{name: "predicate " + name, at: at, is: map[string]string{"match": "predicate"}})
+		if at := inHandler(
+			`{"if": {"` + name + `": {"~": 0}}, "then": []}`,
+		); len(languageKeys(t, at)) > 0 && name != "not" && name != "exists" {
+			kinds = append(kinds, languageKind{
+				name: "predicate " + name, at: at, is: map[string]string{"match": "predicate"},
+			})
 		}
 	}
 	selects := `"projections": {"p": {"for_each": "a", "sources": {"a": "$key"}, "select": {"x": {%, "~": 0}}}}`
@@ -274,8 +316,9 @@ func TestLanguageOfTheDashboard(t *testing.T) {
 		}
 		if len(languageKeys(t, at)) > 1 {
 			kinds = append(kinds, languageKind{name: "operator " + name, at: at, is: map[string]string{
-				"then": "value", "else": "value", "where": map[bool]string{true: "{value}", false: "predicate"}[name == "$lookup"],
-				"to": map[bool]string{true: "selected", false: map[bool]string{true: "second|minute|hour|day|week|month|year", false: "value"}[name == "$date_trunc"]}[name == "$map"],
+				"then": "value", "else": "value",
+				"where": map[bool]string{true: "{value}", false: "predicate"}[name == "$lookup"],
+				"to":    map[bool]string{true: "selected", false: map[bool]string{true: "second|minute|hour|day|week|month|year", false: "value"}[name == "$date_trunc"]}[name == "$map"],
 			}})
 		}
 	}
@@ -444,7 +487,8 @@ func (d languageDocs) section(page, heading string) []string {
 	return lines
 }
 
-// table returns the first and the last cells of the tables in a part of a page, by each name that the first cell has in code.
+// table returns the first and the last cells of the tables in a part of a page, by each name that the first cell has in
+// code.
 func (d languageDocs) table(at string) map[string]string {
 	d.t.Helper()
 	page, heading, _ := strings.Cut(at, "#")
@@ -516,9 +560,12 @@ func (d languageDocs) keywords() map[string]languageKey {
 		about := "For " + strings.TrimSpace(cells[1]) + ". " + plainText(cells[3])
 		for _, name := range regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(cells[2], -1) {
 			is := map[string]string{
-				"type": "schema type", "format": "schema format", "required": "[name]", "items": "schema", "additionalProperties": "schema", "propertyNames": "schema", "contains": "schema",
-				"not": "schema", "if": "schema", "then": "schema", "else": "schema", "prefixItems": "[schema]", "allOf": "[schema]", "anyOf": "[schema]", "oneOf": "[schema]",
-				"properties": "{schema}", "patternProperties": "{schema}", "dependentSchemas": "{schema}", "$defs": "{schema}", "$ref": "schema reference",
+				"type": "schema type", "format": "schema format", "required": "[name]", "items": "schema",
+				"additionalProperties": "schema", "propertyNames": "schema", "contains": "schema",
+				"not": "schema", "if": "schema", "then": "schema", "else": "schema", "prefixItems": "[schema]",
+				"allOf": "[schema]", "anyOf": "[schema]", "oneOf": "[schema]",
+				"properties": "{schema}", "patternProperties": "{schema}", "dependentSchemas": "{schema}",
+				"$defs": "{schema}", "$ref": "schema reference",
 				"uniqueItems": "flag", "deprecated": "flag", "readOnly": "flag", "writeOnly": "flag",
 			}[name[1]]
 			if is == "" {

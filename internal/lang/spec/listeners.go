@@ -19,7 +19,10 @@ type listenerCompiler struct{ resolver }
 func (c listenerCompiler) listener(name string, v value.Value, at diag.Pointer) *Listener {
 	c.name(name, at, "a listener")
 	l := &Listener{Name: name, URLs: map[j17.Environment]string{}, Headers: map[string]string{}}
-	if !c.object(v, at, shape{what: "a listener", required: []string{"url", "events"}, optional: []string{"condition", "when", "headers", "format"}}) {
+	if !c.object(v, at, shape{
+		what: "a listener", required: []string{"url", "events"},
+		optional: []string{"condition", "when", "headers", "format"},
+	}) {
 		return l
 	}
 	c.urls(l, v.Get("url"), at.Key("url"))
@@ -27,22 +30,25 @@ func (c listenerCompiler) listener(name string, v value.Value, at diag.Pointer) 
 	if events.Kind() == value.Array && events.Len() == 0 {
 		c.Report(at.Key("events"), empty, "events")
 	}
-	c.elems(events, at.Key("events"), "the events of a listener", maxPatterns, func(_ int, v value.Value, at diag.Pointer) {
-		if p, ok := c.pattern(v, at); ok {
-			l.Events = append(l.Events, p)
-		}
-	})
+	c.elems(events, at.Key("events"), "the events of a listener", maxPatterns,
+		func(_ int, v value.Value, at diag.Pointer) {
+			if p, ok := c.pattern(v, at); ok {
+				l.Events = append(l.Events, p)
+			}
+		})
 	l.Format = c.choice(v.Get("format"), at.Key("format"), "the format of a listener", FormatJ17, FormatCloudEvents)
 	l.Condition = c.condition(v, at, tick.Scope{Members: []string{"key", "type", "data", "metadata"}})
-	c.members(v.Get("headers"), at.Key("headers"), "headers", maxHeaders, func(name string, v value.Value, at diag.Pointer) {
-		if s, ok := c.header(name, v, at); ok {
-			l.Headers[name] = s
-		}
-	})
+	c.members(v.Get("headers"), at.Key("headers"), "headers", maxHeaders,
+		func(name string, v value.Value, at diag.Pointer) {
+			if s, ok := c.header(name, v, at); ok {
+				l.Headers[name] = s
+			}
+		})
 	return l
 }
 
-// countListeners tells each event type how many listeners select it. A listener counts once, however many of its patterns do.
+// countListeners tells each event type how many listeners select it. A listener counts once, however many of its
+// patterns do.
 func (c *Compiled) countListeners() {
 	var all int
 	types, events := map[string]int{}, map[eventName]int{}
@@ -60,7 +66,8 @@ func (c *Compiled) countListeners() {
 		}
 		once := map[eventName]bool{}
 		for _, p := range l.Events {
-			if at := (eventName{p.AggregateType, p.EventType}); p.EventType != "" && !whole[p.AggregateType] && !once[at] {
+			if at := (eventName{p.AggregateType, p.EventType}); p.EventType != "" && !whole[p.AggregateType] &&
+				!once[at] {
 				once[at] = true
 				events[at]++
 			}
@@ -129,7 +136,8 @@ func (c listenerCompiler) url(v value.Value, at diag.Pointer) string {
 	return ""
 }
 
-// OnThisMachine reports whether the listener is at an address of the server's own machine in any environment, as far as its URLs say so.
+// OnThisMachine reports whether the listener is at an address of the server's own machine in any environment, as far as
+// its URLs say so.
 func (l *Listener) OnThisMachine() bool {
 	for _, text := range l.URLs {
 		if u, err := url.Parse(text); err == nil && isLoopback(u.Hostname()) {
@@ -192,18 +200,21 @@ func (c listenerCompiler) header(name string, v value.Value, at diag.Pointer) (s
 		return "", false
 	}
 	lower := strings.ToLower(name)
-	if slices.Contains(reservedHeaders(), lower) || strings.HasPrefix(lower, "x-j17-") || strings.HasPrefix(lower, "webhook-") {
+	if slices.Contains(reservedHeaders(), lower) || strings.HasPrefix(lower, "x-j17-") ||
+		strings.HasPrefix(lower, "webhook-") {
 		c.Report(at, reservedHeader, name)
 		return "", false
 	}
 	if lower == "x-correlation-id" {
-		c.Report(at, replacedHeader, name) // history may have no correlation id, and specs from before this warning have to stay valid
+		// History may have no correlation id, and specs from before this warning have to stay valid.
+		c.Report(at, replacedHeader, name)
 	}
 	s, ok := c.text(v, at, "a header")
 	if !ok {
 		return "", false
 	}
-	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }) || strings.TrimSpace(s) != s {
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }) ||
+		strings.TrimSpace(s) != s {
 		c.Report(at, badHeaderValue)
 		return "", false
 	}
@@ -213,7 +224,8 @@ func (c listenerCompiler) header(name string, v value.Value, at diag.Pointer) (s
 // reservedHeaders lists, in lower case, what each delivery sets itself.
 func reservedHeaders() []string {
 	return []string{
-		"accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host", "keep-alive", "te", "trailer",
+		"accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host",
+		"keep-alive", "te", "trailer",
 		"transfer-encoding", "upgrade", "user-agent",
 	}
 }

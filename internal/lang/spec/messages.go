@@ -245,7 +245,10 @@ func nearest[V any](l *diag.List, d *diag.Diagnostic, word string, declared map[
 }
 
 func droppedFindings(n int) diag.Diagnostic {
-	return diag.Diagnostic{Severity: diag.Warning, Message: fmt.Sprintf("%d more findings are left out", n), Hint: "repair those above first"}
+	return diag.Diagnostic{
+		Severity: diag.Warning, Message: fmt.Sprintf("%d more findings are left out", n),
+		Hint: "repair those above first",
+	}
 }
 
 // syntaxHint says what to do about text that is no JSON, as far as what stands at its first fault tells.

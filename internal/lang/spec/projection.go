@@ -10,27 +10,28 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// ProjectionSemantics is the version of what projections make of states. It is part of every projection's fingerprints, so that
-// what an older version made of the same states is not taken for what this one makes.
+// ProjectionSemantics is the version of what projections make of states. It is part of every projection's fingerprints,
+// so that what an older version made of the same states is not taken for what this one makes.
 const ProjectionSemantics = 3
 
-// Projection is a compiled definition of a view over aggregates. There are two forms: the named one has a result for each aggregate
-// of the type ForEach, the array form one for each set of parameters.
+// Projection is a compiled definition of a view over aggregates. There are two forms: the named one has a result for
+// each aggregate of the type ForEach, the array form one for each set of parameters.
 type Projection struct {
 	Name string
 	// Definition is as it was written.
 	Definition value.Value
-	// Fingerprint changes whenever the definition does, or what counts as an identifier. What sources hold is not part of it.
+	// Fingerprint changes whenever the definition does, or what counts as an identifier. What sources hold is not part
+	// of it.
 	Fingerprint [32]byte
 	// ForEach is "" in the array form.
 	ForEach string
 	// Sources are in the order of the definition, the included ones last.
 	Sources []Source
-	// Stages has the places of all sources: those of one stage can be loaded side by side once those of the stages before it are
-	// there.
+	// Stages has the places of all sources: those of one stage can be loaded side by side once those of the stages
+	// before it are there.
 	Stages [][]int
-	// Select is the shape of the result, where "$" has a member for each source; nil in the array form, where "$" itself is the
-	// result.
+	// Select is the shape of the result, where "$" has a member for each source; nil in the array form, where "$"
+	// itself is the result.
 	Select *tick.Template
 	// Params are what the array form is asked with, in the order of their names.
 	Params []Param
@@ -73,8 +74,8 @@ type Operand struct {
 	Param string
 }
 
-// Find returns the operand's value: e has the sources as its document, and params what parameters were given. It is missing where a
-// path leads nowhere. The error is that of the budget of e, which has ended.
+// Find returns the operand's value: e has the sources as its document, and params what parameters were given. It is
+// missing where a path leads nowhere. The error is that of the budget of e, which has ended.
 func (o *Operand) Find(e *tick.Env, params map[string]string) (value.Value, error) {
 	switch {
 	case o.Path != nil:
@@ -86,8 +87,9 @@ func (o *Operand) Find(e *tick.Env, params map[string]string) (value.Value, erro
 	}
 }
 
-// IDs returns the identifiers that are in the value of the source's ID, in canonical form, each once and in the order of their first
-// appearance. A source that is not Many has at most one. What is no identifier, or the key of an aggregate of another type, is none.
+// IDs returns the identifiers that are in the value of the source's ID, in canonical form, each once and in the order
+// of their first appearance. A source that is not Many has at most one. What is no identifier, or the key of an
+// aggregate of another type, is none.
 func (s *Source) IDs(found value.Value, rules *ident.Rules) []string {
 	if !s.Many || found.Kind() != value.Array {
 		if id, ok := s.identifier(found, rules); ok {
@@ -129,8 +131,8 @@ type Query struct {
 	Value Operand
 }
 
-// Matches reports whether a source is what the query looks for: its field equals one of the wanted values, or is an array with an
-// element that does. Numbers are equal by their values, and a field that is not there is null.
+// Matches reports whether a source is what the query looks for: its field equals one of the wanted values, or is an
+// array with an element that does. Numbers are equal by their values, and a field that is not there is null.
 func (q *Query) Matches(source value.Value, wanted []value.Value) bool {
 	return Matches(source.At(q.Field.Steps), wanted)
 }
@@ -139,12 +141,13 @@ func (q *Query) Matches(source value.Value, wanted []value.Value) bool {
 func Matches(field value.Value, wanted []value.Value) bool {
 	field = field.OrNull()
 	return slices.ContainsFunc(wanted, func(w value.Value) bool {
-		return value.Equal(field, w) || slices.ContainsFunc(field.Elems(), func(e value.Value) bool { return value.Equal(e, w) })
+		return value.Equal(field, w) ||
+			slices.ContainsFunc(field.Elems(), func(e value.Value) bool { return value.Equal(e, w) })
 	})
 }
 
-// Wanted returns the values that a text from a URL stands for: the text, and the number, boolean or null that it spells in JSON. In
-// double quotes it is the text between them alone.
+// Wanted returns the values that a text from a URL stands for: the text, and the number, boolean or null that it spells
+// in JSON. In double quotes it is the text between them alone.
 func Wanted(text string) []value.Value {
 	plain := value.StringValue(text)
 	if text == "" || strings.TrimSpace(text) != text {
@@ -164,8 +167,8 @@ func Wanted(text string) []value.Value {
 // Param is something that the array form is asked with. Its values are texts.
 type Param struct {
 	Name string
-	// IDOf are the aggregate types whose identifiers it has to be one of, none where it is compared with fields only. It is brought
-	// into canonical form before anything is done with it.
+	// IDOf are the aggregate types whose identifiers it has to be one of, none where it is compared with fields only.
+	// It is brought into canonical form before anything is done with it.
 	IDOf []string
 }
 
@@ -188,8 +191,8 @@ type Field struct {
 	rest []value.Step
 }
 
-// Value returns what the field of a result is: e has the sources that it needs as its document, and the value it is a part of may
-// have about limit bytes. It is null where there is none. Errors are those of tick.Template.Eval.
+// Value returns what the field of a result is: e has the sources that it needs as its document, and the value it is a
+// part of may have about limit bytes. It is null where there is none. Errors are those of tick.Template.Eval.
 func (f *Field) Value(e *tick.Env, limit int) (value.Value, error) {
 	v, ok, err := f.made.Eval(e, limit)
 	if err != nil || !ok {
@@ -237,14 +240,14 @@ func (p *Projection) Queries() []*Query {
 	return queries
 }
 
-// Keyed reports whether the projection is asked for with an identifier: in the named form always, in the array form where a source
-// stands for it.
+// Keyed reports whether the projection is asked for with an identifier: in the named form always, in the array form
+// where a source stands for it.
 func (p *Projection) Keyed() bool {
 	return p.IsNamed() || slices.ContainsFunc(p.Sources, func(s Source) bool { return s.Key })
 }
 
-// OnlyParam returns the parameter that can be given in the place of the identifier: there is no other, and no source stands for an
-// identifier. It is nil where there is none.
+// OnlyParam returns the parameter that can be given in the place of the identifier: there is no other, and no source
+// stands for an identifier. It is nil where there is none.
 func (p *Projection) OnlyParam() *Param {
 	if p.Keyed() || len(p.Params) != 1 {
 		return nil

@@ -17,7 +17,8 @@ const projectionKey = "$key"
 
 // Limits of a definition.
 const (
-	// MaxProjectionSize is the number of bytes that the definition of a projection may have as JSON, without the white space of its text.
+	// MaxProjectionSize is the number of bytes that the definition of a projection may have as JSON, without the white
+	// space of its text.
 	MaxProjectionSize = 256 << 10
 
 	maxSources  = 10
@@ -35,8 +36,8 @@ type projectionCompiler struct {
 	idRules []byte
 }
 
-// isReserved reports whether a parameter of requests is ours, which neither parameters nor indexed fields may be called. That of live views came
-// later: what was deployed before stays.
+// isReserved reports whether a parameter of requests is ours, which neither parameters nor indexed fields may be
+// called. That of live views came later: what was deployed before stays.
 func (c decoder) isReserved(name string) bool {
 	switch name {
 	case "synchronous", "at", "start", "count", "order", "near", "radius":
@@ -48,19 +49,24 @@ func (c decoder) isReserved(name string) bool {
 	}
 }
 
-// CompileProjection reads the text of one definition, which may use the aggregate types of in. It returns every finding, in the order
-// of their places in the text and with pointers into the definition, and the projection where none of them is an error.
+// CompileProjection reads the text of one definition, which may use the aggregate types of in. It returns every
+// finding, in the order of their places in the text and with pointers into the definition, and the projection where
+// none of them is an error.
 func CompileProjection(src []byte, in *Compiled) (*Projection, []diag.Diagnostic) {
 	return compileProjection(src, in, &diag.List{Stored: true}, nil)
 }
 
-// CompileProjectionWith is CompileProjection for a definition that somebody has just written: it refuses what an earlier version of
-// the program took, and look adds its warnings to found where there are no errors.
-func CompileProjectionWith(src []byte, in *Compiled, look func(p *Projection, found *diag.List)) (*Projection, []diag.Diagnostic) {
+// CompileProjectionWith is CompileProjection for a definition that somebody has just written: it refuses what an
+// earlier version of the program took, and look adds its warnings to found where there are no errors.
+func CompileProjectionWith(
+	src []byte, in *Compiled, look func(p *Projection, found *diag.List),
+) (*Projection, []diag.Diagnostic) {
 	return compileProjection(src, in, &diag.List{}, look)
 }
 
-func compileProjection(src []byte, in *Compiled, l *diag.List, look func(*Projection, *diag.List)) (*Projection, []diag.Diagnostic) {
+func compileProjection(
+	src []byte, in *Compiled, l *diag.List, look func(*Projection, *diag.List),
+) (*Projection, []diag.Diagnostic) {
 	text := string(src)
 	c := &projectionCompiler{resolver: resolver{decoder{l}, in}}
 	if len(text) > MaxSize {
@@ -115,8 +121,9 @@ func (c *projectionCompiler) declaredProjection(name string, v value.Value, at d
 	return p
 }
 
-// leniently runs f, which reads a part of a spec that others do not depend on. In a spec that was deployed before, what f finds is
-// only warned of, since an earlier version of the program did not look for it; the part that it is about is left out then.
+// leniently runs f, which reads a part of a spec that others do not depend on. In a spec that was deployed before, what
+// f finds is only warned of, since an earlier version of the program did not look for it; the part that it is about is
+// left out then.
 func (c decoder) leniently(f func()) (sound bool) {
 	if !c.Stored {
 		f()
@@ -180,7 +187,9 @@ func (c *projectionCompiler) projection(name string, v value.Value, at diag.Poin
 // fingerprint identifies what parts of a definition say, and what counts as an identifier.
 func (c *projectionCompiler) fingerprint(parts ...value.Value) [32]byte {
 	if c.idRules == nil {
-		c.idRules = c.out.root.Get("singletons").OrNull().AppendJSON(c.out.root.Get("identity").OrNull().AppendJSON(nil))
+		c.idRules = c.out.root.Get("singletons").OrNull().AppendJSON(
+			c.out.root.Get("identity").OrNull().AppendJSON(nil),
+		)
 		sum := sha256.Sum256(c.idRules)
 		c.idRules = sum[:]
 	}
@@ -222,15 +231,17 @@ func (c *projectionCompiler) namedProjection(p *Projection, v value.Value, at di
 		src.faulty = c.Errors() > before || slices.Contains(twice, name)
 		p.Sources = append(p.Sources, src)
 	}
-	c.members(v.Get("sources"), at.Key("sources"), "the sources of a projection", maxSources, func(name string, v value.Value, at diag.Pointer) {
-		add(name, at, func() Source { return c.namedSource(name, v, at, p.ForEach, s) })
-	})
-	c.members(v.Get("include"), at.Key("include"), "include", maxIncluded, func(name string, v value.Value, at diag.Pointer) {
-		add(name, at, func() Source {
-			id := &Operand{Literal: value.StringValue(ident.Global)}
-			return Source{Name: name, AggregateType: c.included(v, at), ID: id, Included: true}
+	c.members(v.Get("sources"), at.Key("sources"), "the sources of a projection", maxSources,
+		func(name string, v value.Value, at diag.Pointer) {
+			add(name, at, func() Source { return c.namedSource(name, v, at, p.ForEach, s) })
 		})
-	})
+	c.members(v.Get("include"), at.Key("include"), "include", maxIncluded,
+		func(name string, v value.Value, at diag.Pointer) {
+			add(name, at, func() Source {
+				id := &Operand{Literal: value.StringValue(ident.Global)}
+				return Source{Name: name, AggregateType: c.included(v, at), ID: id, Included: true}
+			})
+		})
 
 	// The shape of the result.
 	of, at := v.Get("select"), at.Key("select")
@@ -250,7 +261,9 @@ func (c *projectionCompiler) sourceName(name string, at diag.Pointer) {
 	}
 }
 
-func (c *projectionCompiler) namedSource(name string, v value.Value, at diag.Pointer, forEach string, s tick.Scope) Source {
+func (c *projectionCompiler) namedSource(
+	name string, v value.Value, at diag.Pointer, forEach string, s tick.Scope,
+) Source {
 	src := Source{Name: name}
 	if v.Kind() == value.String {
 		if v.Str() != projectionKey {
@@ -259,7 +272,9 @@ func (c *projectionCompiler) namedSource(name string, v value.Value, at diag.Poi
 		src.AggregateType, src.Key = forEach, true
 		return src
 	}
-	if !c.object(v, at, shape{what: "a source", required: []string{"type"}, optional: []string{"id", "query", "mode"}}) {
+	if !c.object(v, at, shape{
+		what: "a source", required: []string{"type"}, optional: []string{"id", "query", "mode"},
+	}) {
 		return src
 	}
 	src.AggregateType, _ = c.aggregateTypeRef(v.Get("type"), at.Key("type"))
@@ -342,7 +357,9 @@ func (c *projectionCompiler) included(v value.Value, at diag.Pointer) string {
 func (c *projectionCompiler) arrayProjection(p *Projection, sources value.Value, at diag.Pointer) {
 	c.elems(sources, at, "the sources of a projection", maxSources, func(_ int, v value.Value, at diag.Pointer) {
 		src := Source{}
-		if !c.object(v, at, shape{what: "a source", required: []string{"aggregate"}, optional: []string{"as", "id", "query"}}) {
+		if !c.object(v, at, shape{
+			what: "a source", required: []string{"aggregate"}, optional: []string{"as", "id", "query"},
+		}) {
 			p.Sources = append(p.Sources, src)
 			return
 		}
@@ -366,7 +383,9 @@ func (c *projectionCompiler) arrayProjection(p *Projection, sources value.Value,
 }
 
 // earlierOrParam reads a path of the array form: it starts at a source before, or is a parameter.
-func (c *projectionCompiler) earlierOrParam(p *Projection, src *Source, v value.Value, at diag.Pointer, query bool) *Operand {
+func (c *projectionCompiler) earlierOrParam(
+	p *Projection, src *Source, v value.Value, at diag.Pointer, query bool,
+) *Operand {
 	path, err := jsonpath.ParseProjection(v.Str())
 	if err != nil {
 		c.badPath(at, err)
@@ -527,7 +546,9 @@ func (c *projectionCompiler) waiting(p *Projection, rest []int, at diag.Pointer)
 		trail := []int{from}
 		for {
 			last := trail[len(trail)-1]
-			next := p.Sources[last].Needs[slices.IndexFunc(p.Sources[last].Needs, func(n int) bool { return slices.Contains(rest, n) })]
+			next := p.Sources[last].Needs[slices.IndexFunc(
+				p.Sources[last].Needs, func(n int) bool { return slices.Contains(rest, n) },
+			)]
 			if i := slices.Index(trail, next); i >= 0 {
 				trail = trail[i:]
 				break

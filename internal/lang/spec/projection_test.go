@@ -62,7 +62,8 @@ const chained = `{"name": "chained", "for_each": "order", "sources": {
 // TestStages has sources in the order in which they can be loaded.
 func TestStages(t *testing.T) {
 	p := project(t, shop(t), chained)
-	if !p.IsNamed() || !p.Keyed() || p.OnlyParam() != nil || p.Name != "chained" || p.ForEach != "order" || p.Select == nil {
+	if !p.IsNamed() || !p.Keyed() || p.OnlyParam() != nil || p.Name != "chained" || p.ForEach != "order" ||
+		p.Select == nil {
 		t.Errorf("the projection is %+v", p)
 	}
 	names := func(stages [][]int) (out []string) {
@@ -75,7 +76,9 @@ func TestStages(t *testing.T) {
 		}
 		return out
 	}
-	if diff := cmp.Diff([]string{"order twin main vat", "customer", "org others", "last"}, names(p.Stages)); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"order twin main vat", "customer", "org others", "last"}, names(p.Stages),
+	); diff != "" {
 		t.Errorf("stages (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"order", "customer", "org", "last"}, names(p.IndexStages)); diff != "" {
@@ -88,8 +91,10 @@ func TestStages(t *testing.T) {
 		t.Errorf("types of the index (-want +got):\n%s", diff)
 	}
 	last := p.Sources[0]
-	if last.Name != "last" || !last.Many || last.ID.Path.Text() != "$.org.products" || !p.Sources[3].Key || p.Sources[3].AggregateType != "order" || !p.Sources[4].Key ||
-		p.Sources[5].ID.Literal.Str() != "main" || !p.Sources[6].Many || len(p.Queries()) != 1 || !p.Sources[7].Included || p.Sources[7].ID.Literal.Str() != "global" {
+	if last.Name != "last" || !last.Many || last.ID.Path.Text() != "$.org.products" || !p.Sources[3].Key ||
+		p.Sources[3].AggregateType != "order" || !p.Sources[4].Key ||
+		p.Sources[5].ID.Literal.Str() != "main" || !p.Sources[6].Many || len(p.Queries()) != 1 ||
+		!p.Sources[7].Included || p.Sources[7].ID.Literal.Str() != "global" {
 		t.Errorf("the sources are %+v", p.Sources)
 	}
 }
@@ -128,13 +133,16 @@ func TestParameters(t *testing.T) {
 	p := project(t, in, `{"name": "p", "sources": [{"aggregate": "customer", "id": "$.who"}, {"aggregate": "org", "as": "o", "id": "$.customer.org_id"},
 		{"aggregate": "order", "query": "table = $.table"}, {"aggregate": "product", "query": "listed=true"}, {"aggregate": "line-item", "id": "$.order[*].id"},
 		{"aggregate": "pricing", "id": "$.who"}, {"aggregate": "order", "as": "again", "query": "text = $.pricing"}, {"aggregate": "order", "as": "pricing2", "query": "a.b = \"x = y\""}]}`)
-	if diff := cmp.Diff([]spec.Param{{Name: "table"}, {Name: "who", IDOf: []string{"customer", "pricing"}}}, p.Params); diff != "" {
+	if diff := cmp.Diff(
+		[]spec.Param{{Name: "table"}, {Name: "who", IDOf: []string{"customer", "pricing"}}}, p.Params,
+	); diff != "" {
 		t.Errorf("parameters (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([][]int{{0, 2, 3, 5, 7}, {1, 4, 6}}, p.Stages); diff != "" {
 		t.Errorf("stages (-want +got):\n%s", diff)
 	}
-	if p.IsNamed() || p.Keyed() || p.OnlyParam() != nil || p.Select != nil || p.Sources[1].Name != "o" || !p.Sources[4].Many || p.Sources[0].Many || p.Sources[0].ID.Param != "who" {
+	if p.IsNamed() || p.Keyed() || p.OnlyParam() != nil || p.Select != nil || p.Sources[1].Name != "o" ||
+		!p.Sources[4].Many || p.Sources[0].Many || p.Sources[0].ID.Param != "who" {
 		t.Errorf("the projection is %+v", p)
 	}
 	e := env(t, `{"order": [{"id": "a"}, {"id": "b"}]}`)
@@ -227,7 +235,8 @@ func TestMatches(t *testing.T) {
 		t.Error("a missing field is not null")
 	}
 	q := project(t, shop(t), `{"name": "p", "sources": [{"aggregate": "order", "query": "a.b = 1"}]}`).Queries()[0]
-	if v, _ := value.ParseString(`{"a": {"b": 1.0}}`); !q.Matches(v, []value.Value{q.Value.Literal}) || q.AggregateType != "order" {
+	if v, _ := value.ParseString(`{"a": {"b": 1.0}}`); !q.Matches(v, []value.Value{q.Value.Literal}) ||
+		q.AggregateType != "order" {
 		t.Error("a query does not find what it looks for")
 	}
 }
@@ -254,16 +263,20 @@ func TestFingerprints(t *testing.T) {
 		}
 	}
 	src := strings.Replace(string(in.Source), `["main"]`, `["main", "other"]`, 1)
-	if q := project(t, compile(t, []byte(src)), chained); q.Fingerprint == p.Fingerprint || q.IndexFingerprint == p.IndexFingerprint {
+	if q := project(t, compile(t, []byte(src)), chained); q.Fingerprint == p.Fingerprint ||
+		q.IndexFingerprint == p.IndexFingerprint {
 		t.Error("what is an identifier does not count")
 	}
-	declared := compile(t, []byte(strings.Replace(string(in.Source), `"agent_types"`, `"projections": {"chained": `+chained+`}, "agent_types"`, 1))).Projections["chained"]
+	declared := compile(t, []byte(strings.Replace(
+		string(in.Source), `"agent_types"`, `"projections": {"chained": `+chained+`}, "agent_types"`, 1,
+	))).Projections["chained"]
 	if declared.Fingerprint != p.Fingerprint || declared.IndexFingerprint != p.IndexFingerprint {
 		t.Error("a declared projection is another one than the same one posted")
 	}
 }
 
-// TestStoredProjectionsAreLeftOut: an environment whose spec an earlier version took goes on without the parts that are faulty.
+// TestStoredProjectionsAreLeftOut: an environment whose spec an earlier version took goes on without the parts that are
+// faulty.
 func TestStoredProjectionsAreLeftOut(t *testing.T) {
 	const src = `{"agent_types": ["user"], "singletons": ["nearby"], "aggregate_types": {"a": {"events": {
 		"e": {"schema": {}, "handler": [], "geo": {"type": "point", "path": "$.data.x"}}, "f": {"schema": {}, "handler": [], "geo": {"type": "point", "path": "$.metadata.x"}}}}},
@@ -278,7 +291,8 @@ func TestStoredProjectionsAreLeftOut(t *testing.T) {
 			t.Errorf("a finding is %+v", d)
 		}
 	}
-	if c.Projections["good"] == nil || c.Projections["bad"] != nil || len(c.Projections) != 1 || c.EventType("a", "e").Geo == nil || c.EventType("a", "f").Geo != nil {
+	if c.Projections["good"] == nil || c.Projections["bad"] != nil || len(c.Projections) != 1 ||
+		c.EventType("a", "e").Geo == nil || c.EventType("a", "f").Geo != nil {
 		t.Errorf("it has %+v", c.Projections)
 	}
 	if c, _ := lint.Compile([]byte(src)); c != nil {
@@ -294,16 +308,22 @@ func TestPlaces(t *testing.T) {
 		"b": {"events": {"e": {"schema": {}, "handler": []}}}}}`
 	c := compile(t, []byte(src))
 	a := c.Types["a"]
-	if len(a.Places) != 2 || a.Places[0].Type.Name != "point" || a.Places[0].Type.Shape != spec.Point || a.Places[1].Type != c.GeoTypes["zone"] || a.Place("zone") != a.Places[1] ||
-		a.Place("unused") != nil || !a.HasPlaces(spec.Polygon) || len(c.Types["b"].Places) > 0 || c.Types["b"].HasPlaces(spec.Point) {
+	if len(a.Places) != 2 || a.Places[0].Type.Name != "point" || a.Places[0].Type.Shape != spec.Point ||
+		a.Places[1].Type != c.GeoTypes["zone"] || a.Place("zone") != a.Places[1] ||
+		a.Place("unused") != nil || !a.HasPlaces(spec.Polygon) || len(c.Types["b"].Places) > 0 ||
+		c.Types["b"].HasPlaces(spec.Point) {
 		t.Errorf("the places are %+v", a.Places)
 	}
-	if e, f := c.EventType("a", "e").Geo, c.EventType("a", "f").Geo; e.Where != "data.zones[0]" || len(e.Steps) != 2 || e.Type != c.GeoTypes["zone"] || f.Where != "data" || len(f.Steps) != 0 {
+	if e, f := c.EventType("a", "e").Geo, c.EventType("a", "f").Geo; e.Where != "data.zones[0]" || len(e.Steps) != 2 ||
+		e.Type != c.GeoTypes["zone"] || f.Where != "data" || len(f.Steps) != 0 {
 		t.Errorf("geo is %+v and %+v", e, f)
 	}
-	for _, change := range [][2]string{{`$.data.area`, `$.data.zone`}, {`["fee", "name"]`, `["name"]`}, {`"g": {`, `"h": {`}} {
+	for _, change := range [][2]string{
+		{`$.data.area`, `$.data.zone`}, {`["fee", "name"]`, `["name"]`}, {`"g": {`, `"h": {`},
+	} {
 		b := compile(t, []byte(strings.Replace(src, change[0], change[1], 1))).Types["a"]
-		if a.Place("zone").Fingerprint == b.Place("zone").Fingerprint || a.Place("point").Fingerprint != b.Place("point").Fingerprint {
+		if a.Place("zone").Fingerprint == b.Place("zone").Fingerprint ||
+			a.Place("point").Fingerprint != b.Place("point").Fingerprint {
 			t.Errorf("%s does not change the place that it concerns, or another one", change[1])
 		}
 	}
@@ -316,12 +336,15 @@ func TestLargeProjections(t *testing.T) {
 		return `{"name": "p", "for_each": "order", "sources": {"order": "$key"}, "select": {"a": [` + text + `]}}`
 	}
 	for src, want := range map[string]string{
-		fits(strings.Repeat(`1,`, 9990) + `1`):                                           "",
-		fits(strings.Repeat(`1,`, 10_000) + `1`):                                         "select is made of 10003 values; at most 10000 are accepted",
-		fits(`"` + strings.Repeat("x", 260_000) + `"`):                                   "",
-		fits(`"` + strings.Repeat("x", spec.MaxProjectionSize) + `"`):                    "at most 262144 are accepted",
-		fits(`1` + strings.Repeat(" ", spec.MaxSize)):                                    "at most 4194304 are accepted",
-		`{"name": "p", "x":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`: "containers are nested too deeply",
+		fits(strings.Repeat(`1,`, 9990) + `1`):                        "",
+		fits(strings.Repeat(`1,`, 10_000) + `1`):                      "select is made of 10003 values; at most 10000 are accepted",
+		fits(`"` + strings.Repeat("x", 260_000) + `"`):                "",
+		fits(`"` + strings.Repeat("x", spec.MaxProjectionSize) + `"`): "at most 262144 are accepted",
+		fits(
+			`1` + strings.Repeat(" ", spec.MaxSize),
+		): "at most 4194304 are accepted",
+		`{"name": "p", "x":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) +
+			`}`: "containers are nested too deeply",
 	} {
 		p, found := spec.CompileProjection([]byte(src), in)
 		if ok := want == ""; (p != nil) != ok || !ok && !strings.Contains(written(found), want) {
@@ -360,8 +383,8 @@ func TestCompileProjection(t *testing.T) {
 	})
 }
 
-// planned checks what holds of every projection: that stages have each source once and behind what it needs, and that a field by
-// itself is what the whole result has in its place.
+// planned checks what holds of every projection: that stages have each source once and behind what it needs, and that a
+// field by itself is what the whole result has in its place.
 func planned(t *testing.T, p *spec.Projection, doc value.Value) {
 	t.Helper()
 	there, all := map[int]bool{}, 0
@@ -394,7 +417,9 @@ func planned(t *testing.T, p *spec.Projection, doc value.Value) {
 				if !slices.Contains(indexed, n) || p.Sources[n].Included || p.Sources[n].Query != nil {
 					t.Fatalf("%s needs source %d", f.Name, n)
 				}
-				members = append(members, value.Member{Key: p.Sources[n].Name, Value: doc.Get(p.Sources[n].Name).OrNull()})
+				members = append(members, value.Member{
+					Key: p.Sources[n].Name, Value: doc.Get(p.Sources[n].Name).OrNull(),
+				})
 			}
 			e := tick.NewEnv(work.Counted(work.Command))
 			e.SetDocument(value.ObjectValue(members...))
@@ -452,7 +477,8 @@ func FuzzCompileProjection(f *testing.F) {
 	})
 }
 
-// TestComputedFields indexes fields that operators compute, or that are parts of what they yield; one without a value is null.
+// TestComputedFields indexes fields that operators compute, or that are parts of what they yield; one without a value
+// is null.
 func TestComputedFields(t *testing.T) {
 	p := project(t, shop(t), `{"name": "computed", "for_each": "order", "sources": {"order": "$key"}, "select": {
 		"double": {"$multiply": ["$.order.n", 2]}, "both": {"$merge": [{"n": {"$": "$.order.n"}}, {"kind": {"$literal": "$k"}}]}, "none": {"$upper": "$.order.n"}},
@@ -463,7 +489,9 @@ func TestComputedFields(t *testing.T) {
 		v, err := x.Fields[0].Value(e, 1000)
 		got = append(got, fmt.Sprintf("%s %s %v", x.Fields[0].Name, v, err))
 	}
-	if diff := cmp.Diff([]string{`double 3.0 <nil>`, `both.kind "$k" <nil>`, `both.n 1.5 <nil>`, `none null <nil>`}, got); diff != "" {
+	if diff := cmp.Diff(
+		[]string{`double 3.0 <nil>`, `both.kind "$k" <nil>`, `both.n 1.5 <nil>`, `none null <nil>`}, got,
+	); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -79,7 +79,9 @@ func drawSchema(t *rapid.T, depth int) any {
 }
 
 func drawTypes(t *rapid.T) []string {
-	return rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"string", "integer", "number", "boolean", "null"}), 1, 3, rapid.ID).Draw(t, "types")
+	return rapid.SliceOfNDistinct(rapid.SampledFrom([]string{
+		"string", "integer", "number", "boolean", "null",
+	}), 1, 3, rapid.ID).Draw(t, "types")
 }
 
 func drawNames(t *rapid.T) []string {
@@ -328,7 +330,9 @@ func TestCompareLetsWideningPass(t *testing.T) {
 			}
 			return drawSchema(t, 1)
 		}
-		newText := schemaText(t, object{"title": "newer", "allOf": []any{widened(t, old, added)}}, defs(widened(t, elem, added)))
+		newText := schemaText(
+			t, object{"title": "newer", "allOf": []any{widened(t, old, added)}}, defs(widened(t, elem, added)),
+		)
 		if found := compare.Compatibility(drawnSpec(t, oldText), drawnSpec(t, newText)); len(found) > 0 {
 			t.Fatalf("%s\nis only widened by\n%s\nbut\n%s", oldText, newText, written(found))
 		}
@@ -341,7 +345,9 @@ func TestCompareFindsNewRequirements(t *testing.T) {
 		wrap := func(s any) any { return s }
 		for range rapid.IntRange(0, 4).Draw(t, "depth") {
 			inner := wrap
-			name := rapid.SampledFrom([]string{"a", "b", "items", "allOf", "$defs", "patternProperties", "additionalProperties"}).Draw(t, "place")
+			name := rapid.SampledFrom([]string{
+				"a", "b", "items", "allOf", "$defs", "patternProperties", "additionalProperties",
+			}).Draw(t, "place")
 			wrap = func(s any) any {
 				s = inner(s)
 				switch name {
@@ -361,7 +367,10 @@ func TestCompareFindsNewRequirements(t *testing.T) {
 			}
 		}
 		body := func(required ...string) object {
-			return object{"type": "object", "properties": object{"k": object{"type": "string"}}, "required": append([]string{}, required...)}
+			return object{
+				"type": "object", "properties": object{"k": object{"type": "string"}},
+				"required": append([]string{}, required...),
+			}
 		}
 		old, next := schemaText(t, wrap(body()), true), schemaText(t, wrap(body("k")), true)
 		found := compare.Compatibility(drawnSpec(t, old), drawnSpec(t, next))

@@ -12,7 +12,8 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// decoder reads the JSON of a spec: objects by their shapes, arrays, texts, numbers, names. What is wrong goes into the list.
+// decoder reads the JSON of a spec: objects by their shapes, arrays, texts, numbers, names. What is wrong goes into the
+// list.
 type decoder struct{ *diag.List }
 
 // shape says which keys an object of a spec may have. what names the object with its article.
@@ -51,7 +52,9 @@ func (c decoder) object(v value.Value, at diag.Pointer, s shape) bool {
 }
 
 // members calls f for each member of the object v, up to a limit. A missing v has none.
-func (c decoder) members(v value.Value, at diag.Pointer, what string, limit int, f func(key string, v value.Value, at diag.Pointer)) {
+func (c decoder) members(
+	v value.Value, at diag.Pointer, what string, limit int, f func(key string, v value.Value, at diag.Pointer),
+) {
 	if v.IsMissing() {
 		return
 	}
@@ -69,7 +72,9 @@ func (c decoder) members(v value.Value, at diag.Pointer, what string, limit int,
 }
 
 // elems calls f for each element of the array v, up to a limit. A missing v has none.
-func (c decoder) elems(v value.Value, at diag.Pointer, what string, limit int, f func(i int, v value.Value, at diag.Pointer)) {
+func (c decoder) elems(
+	v value.Value, at diag.Pointer, what string, limit int, f func(i int, v value.Value, at diag.Pointer),
+) {
 	if v.IsMissing() {
 		return
 	}
@@ -159,11 +164,14 @@ func isName(s string) bool {
 	return s != "" && len(s) <= MaxNameLength
 }
 
-// isPath reports whether a name is that of a path of every server, where an aggregate type of that name could not be reached.
+// isPath reports whether a name is that of a path of every server, where an aggregate type of that name could not be
+// reached.
 func isPath(name string) bool { return name == "internal" || name == "livez" || name == "readyz" }
 
 // names reads an array of distinct names.
-func (c decoder) names(v value.Value, at diag.Pointer, what, each string, accept func(name string, at diag.Pointer) bool) NameSet {
+func (c decoder) names(
+	v value.Value, at diag.Pointer, what, each string, accept func(name string, at diag.Pointer) bool,
+) NameSet {
 	found := NameSet{}
 	c.elems(v, at, what, maxNames, func(_ int, v value.Value, at diag.Pointer) {
 		s, ok := c.text(v, at, each)

@@ -49,7 +49,8 @@ func (c resolver) eventDeclared(at diag.Pointer, aggregateType, name string) {
 	}
 }
 
-// isGivenName reports whether a text is spelt like a name that the server gives: a handle, or a public id of the project.
+// isGivenName reports whether a text is spelt like a name that the server gives: a handle, or a public id of the
+// project.
 func (c resolver) isGivenName(text string) bool {
 	if _, err := ident.ParseHandle(text); err == nil {
 		return true
@@ -108,7 +109,10 @@ func (c decoder) badLiteralID(at diag.Pointer, id string, given bool, from, exam
 // emit compiles the template of an event. more are keys beside those of every emit.
 func (c resolver) emit(v value.Value, at diag.Pointer, s tick.Scope, more ...string) *Emit {
 	e := &Emit{Pointer: at}
-	if !c.object(v, at, shape{what: "an emit", required: []string{"aggregate_type", "id", "event_type"}, optional: append([]string{"data"}, more...)}) {
+	if !c.object(v, at, shape{
+		what: "an emit", required: []string{"aggregate_type", "id", "event_type"},
+		optional: append([]string{"data"}, more...),
+	}) {
 		return e
 	}
 	e.AggregateType, _ = c.aggregateTypeRef(v.Get("aggregate_type"), at.Key("aggregate_type"))

@@ -21,7 +21,8 @@ func (c sagaCompiler) saga(name string, v value.Value, at diag.Pointer) *Saga {
 	c.name(name, at, "a saga")
 	s := &Saga{Name: name, MaxCompensationAttempts: maxCompensationAttempts}
 	if !c.object(v, at, shape{
-		what: "a saga", required: []string{"trigger", "steps"}, optional: []string{"on_complete", "on_failed", "max_compensation_attempts"},
+		what: "a saga", required: []string{"trigger", "steps"},
+		optional: []string{"on_complete", "on_failed", "max_compensation_attempts"},
 	}) {
 		return s
 	}
@@ -79,11 +80,13 @@ func (c sagaCompiler) ending(v value.Value, at diag.Pointer, s tick.Scope) *Endi
 func (c sagaCompiler) step(v value.Value, at diag.Pointer, in, failed tick.Scope) Step {
 	var step Step
 	if !c.object(v, at, shape{
-		what: "a step of a saga", required: []string{"name", "emit"}, optional: []string{"condition", "when", "await", "compensate", "timeout_ms"},
+		what: "a step of a saga", required: []string{"name", "emit"},
+		optional: []string{"condition", "when", "await", "compensate", "timeout_ms"},
 	}) {
 		return step
 	}
-	if name, ok := c.text(v.Get("name"), at.Key("name"), "a step's name"); ok && c.name(name, at.Key("name"), "a step") {
+	if name, ok := c.text(v.Get("name"), at.Key("name"), "a step's name"); ok &&
+		c.name(name, at.Key("name"), "a step") {
 		step.Name = name
 	}
 	step.Condition = c.condition(v, at, in)
@@ -93,7 +96,8 @@ func (c sagaCompiler) step(v value.Value, at diag.Pointer, in, failed tick.Scope
 	await, timeout := v.Get("await"), v.Get("timeout_ms")
 	if !await.IsMissing() {
 		step.Await = c.await(await, at.Key("await"), in)
-		if a, e := step.Await, step.Emit; a.ID == nil && a.AggregateType != "" && e != nil && e.AggregateType != "" && a.AggregateType != e.AggregateType {
+		if a, e := step.Await, step.Emit; a.ID == nil && a.AggregateType != "" && e != nil && e.AggregateType != "" &&
+			a.AggregateType != e.AggregateType {
 			c.Report(at.Key("await"), awaitOfAnother, a.AggregateType, e.AggregateType)
 		}
 	}
@@ -117,7 +121,9 @@ func (c sagaCompiler) step(v value.Value, at diag.Pointer, in, failed tick.Scope
 
 func (c sagaCompiler) await(v value.Value, at diag.Pointer, s tick.Scope) *Await {
 	a := &Await{}
-	if !c.object(v, at, shape{what: "an await", required: []string{"aggregate_type", "event_types"}, optional: []string{"id", "until"}}) {
+	if !c.object(v, at, shape{
+		what: "an await", required: []string{"aggregate_type", "event_types"}, optional: []string{"id", "until"},
+	}) {
 		return a
 	}
 	a.AggregateType, _ = c.aggregateTypeRef(v.Get("aggregate_type"), at.Key("aggregate_type"))
@@ -136,7 +142,8 @@ func (c sagaCompiler) await(v value.Value, at diag.Pointer, s tick.Scope) *Await
 	return a
 }
 
-// endlessSaga reports a circle of sagas. certain tells that nothing can end it but the bound of how deep sagas trigger each other.
+// endlessSaga reports a circle of sagas. certain tells that nothing can end it but the bound of how deep sagas trigger
+// each other.
 func (c decoder) endlessSaga(at diag.Pointer, name string, circle []eventName, certain bool) {
 	report := c.Warnf
 	if certain && !c.Stored {

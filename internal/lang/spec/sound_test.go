@@ -21,8 +21,8 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// drawValue draws what stands in a handler, a predicate or a template: literals, paths to what may be there or not, and what is made
-// of them. state is how a path into the state begins.
+// drawValue draws what stands in a handler, a predicate or a template: literals, paths to what may be there or not, and
+// what is made of them. state is how a path into the state begins.
 func drawValue(t *rapid.T, depth int, state string) any {
 	if depth > 0 {
 		switch rapid.IntRange(0, 7).Draw(t, "form") {
@@ -44,13 +44,18 @@ func drawValue(t *rapid.T, depth int, state string) any {
 				object{"$lower": of},
 				object{"$concat": []any{of}},
 				object{"$coalesce": []any{of, "$.data.a"}},
-				object{"$if": object{"equals": []any{"$.data.a", of}}, "then": of, "else": drawValue(t, depth-1, state)},
+				object{
+					"$if": object{"equals": []any{"$.data.a", of}}, "then": of, "else": drawValue(t, depth-1, state),
+				},
 				object{"$if": object{"exists": "$.data.a"}, "then": drawValue(t, depth-1, state)},
 				object{"$sum": "$.data.c"},
 				object{"$add": "$.data.c"},
 				object{"$sum": "$.data.c", "of": "$item.a"},
 				object{"$sum": state + ".x", "of": "$item.q"},
-				object{"$sum": state + ".y", "of": rapid.SampledFrom([]any{"$item.a", "$item.q", "$item.q[0]"}).Draw(t, "element")},
+				object{
+					"$sum": state + ".y",
+					"of":   rapid.SampledFrom([]any{"$item.a", "$item.q", "$item.q[0]"}).Draw(t, "element"),
+				},
 				object{"$count": state + ".y", "where": object{"equals": []any{"$item.a", of}}},
 				object{"$count": "$.data.b"},
 				object{"$now": "seconds"},
@@ -64,9 +69,11 @@ func drawValue(t *rapid.T, depth int, state string) any {
 		}
 	}
 	return rapid.SampledFrom([]any{
-		"s", "note", 7, 1.5, true, nil, "$.data.a", "$.data.b", "$.data.c", "$.data.b.a", "$.data.c[0]", "$.data.a.b.c", "$.data.z", "$.key", "$.type",
+		"s", "note", 7, 1.5, true, nil, "$.data.a", "$.data.b", "$.data.c", "$.data.b.a", "$.data.c[0]", "$.data.a.b.c",
+		"$.data.z", "$.key", "$.type",
 		"$.metadata.timestamp", "$.metadata.actor.id", "$.metadata.actor", "$.data", "$.data.b.$entries",
-		state + ".x", state + ".y", state + ".w", state + ".x.q", state + ".y[0]", state + ".y[0].a", state + ".y[0].q", state + ".x[0].q", state + ".w.k", state + ".updated_at", state + ".nobody",
+		state + ".x", state + ".y", state + ".w", state + ".x.q", state + ".y[0]", state + ".y[0].a", state + ".y[0].q",
+		state + ".x[0].q", state + ".w.k", state + ".updated_at", state + ".nobody",
 	}).Draw(t, "value")
 }
 
@@ -81,21 +88,33 @@ func drawHandler(t *rapid.T, depth int) []any {
 		case 0, 1:
 			op = object{"set": object{"target": target, "value": of}}
 		case 2, 3:
-			by := rapid.SampledFrom([]any{1, 1, "$.data.a", "$.data.b.a", "@.x", "@.x", "$.state.x", "@.w", "$.key"}).Draw(t, "by")
+			by := rapid.SampledFrom([]any{
+				1, 1, "$.data.a", "$.data.b.a", "@.x", "@.x", "$.state.x", "@.w", "$.key",
+			}).Draw(t, "by")
 			op = object{"increment": object{"target": target, "by": by}}
 		case 4:
 			op = object{"append": object{"target": target, "value": of}}
 		case 5:
-			op = object{"merge": object{"target": rapid.SampledFrom([]string{"", "x"}).Draw(t, "into"), "value": rapid.SampledFrom([]any{"$.data", "$.data.b", object{"y": of}}).Draw(t, "merged")}}
+			op = object{"merge": object{
+				"target": rapid.SampledFrom([]string{"", "x"}).Draw(t, "into"),
+				"value":  rapid.SampledFrom([]any{"$.data", "$.data.b", object{"y": of}}).Draw(t, "merged"),
+			}}
 		case 6:
 			op = object{"set_at": object{"target": target, "key": "k", "value": of}}
 		case 7:
 			op = object{"map": object{"target": target, "apply": []any{
-				object{"set": object{"target": "q", "value": "@.q"}}, object{"set": object{"target": "q", "value": of}}, object{"append": object{"target": "r", "value": of}},
+				object{"set": object{"target": "q", "value": "@.q"}},
+				object{"set": object{"target": "q", "value": of}},
+				object{"append": object{"target": "r", "value": of}},
 			}[rapid.IntRange(0, 2).Draw(t, "applied"):]}}
 		case 8:
 			match := rapid.SampledFrom([]any{
-				object{"exists": "$item"}, object{"exists": "$item.z"}, object{"equals": []any{"$item.a", of}}, object{"not": object{"gt": []any{"$item.q", 1}}}, object{"a": of}, object{"z": of},
+				object{"exists": "$item"},
+				object{"exists": "$item.z"},
+				object{"equals": []any{"$item.a", of}},
+				object{"not": object{"gt": []any{"$item.q", 1}}},
+				object{"a": of},
+				object{"z": of},
 			}).Draw(t, "match")
 			op = object{"update_where": object{"target": target, "match": match, "merge": object{"q": of}}}
 		case 9:
@@ -124,7 +143,10 @@ func drawData(t *rapid.T) object {
 			properties[name] = drawSchema(t, 2)
 		}
 	}
-	s := object{"type": "object", "properties": properties, "required": drawNames(t), "$defs": object{"d": defs(drawSchema(t, 1))}}
+	s := object{
+		"type": "object", "properties": properties, "required": drawNames(t),
+		"$defs": object{"d": defs(drawSchema(t, 1))},
+	}
 	if rapid.Bool().Draw(t, "closed") {
 		s["additionalProperties"] = false
 	}
@@ -164,7 +186,8 @@ func (h *history) disproves(d diag.Diagnostic) bool {
 	}
 }
 
-// compared returns the comparison that a warning is about, which may be that of an $if deep within a condition or an event's data.
+// compared returns the comparison that a warning is about, which may be that of an $if deep within a condition or an
+// event's data.
 func (h *history) compared(d diag.Diagnostic) *tick.Predicate {
 	v, steps := h.root, d.Pointer.Steps()
 	for _, step := range steps[:len(steps)-2] { // without the name of the predicate and the place of the operand
@@ -184,8 +207,12 @@ func (h *history) compared(d diag.Diagnostic) *tick.Predicate {
 
 // isLookedAt reports whether a warning is one that disproves knows. The elements that a "where" is asked of are not.
 func isLookedAt(d diag.Diagnostic) bool {
-	return strings.Contains(d.Message, " holds here") && strings.Contains(string(d.Pointer), "/implications/") && !strings.Contains(string(d.Pointer), "/where/") ||
-		slices.ContainsFunc([]string{"this never fits the schema", "is never a number", "is never a text", "leads to nothing", "leads nowhere", "matches nothing"}, func(part string) bool {
+	return strings.Contains(d.Message, " holds here") && strings.Contains(string(d.Pointer), "/implications/") &&
+		!strings.Contains(string(d.Pointer), "/where/") ||
+		slices.ContainsFunc([]string{
+			"this never fits the schema", "is never a number", "is never a text", "leads to nothing", "leads nowhere",
+			"matches nothing",
+		}, func(part string) bool {
 			return strings.Contains(d.Message, part)
 		})
 }
@@ -277,12 +304,17 @@ func TestWarningsAreTrue(t *testing.T) {
 	checked := 0
 	once := func(t *rapid.T) {
 		from, to := drawData(t), drawData(t)
-		text, err := json.Marshal(object{"agent_types": []string{"user"}, "aggregate_types": object{"a": object{"events": object{
-			"e": object{"schema": from, "handler": drawHandler(t, 1), "implications": []any{
-				object{"condition": drawComparison(t, "$.state"), "emit": object{"aggregate_type": "a", "id": "global", "event_type": "f", "data": drawValue(t, 3, "$.state")}},
-			}},
-			"f": object{"schema": to, "handler": drawHandler(t, 0)},
-		}}}})
+		text, err := json.Marshal(object{
+			"agent_types": []string{"user"},
+			"aggregate_types": object{"a": object{"events": object{
+				"e": object{"schema": from, "handler": drawHandler(t, 1), "implications": []any{
+					object{"condition": drawComparison(t, "$.state"), "emit": object{
+						"aggregate_type": "a", "id": "global", "event_type": "f", "data": drawValue(t, 3, "$.state"),
+					}},
+				}},
+				"f": object{"schema": to, "handler": drawHandler(t, 0)},
+			}}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,7 +326,10 @@ func TestWarningsAreTrue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := &history{t: t, compiled: compiled, root: root, env: tick.NewEnv(work.Counted(work.Command)), state: value.ObjectValue()}
+		h := &history{
+			t: t, compiled: compiled, root: root, env: tick.NewEnv(work.Counted(work.Command)),
+			state: value.ObjectValue(),
+		}
 		warnings := slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return !isLookedAt(d) })
 		if len(warnings) == 0 {
 			return

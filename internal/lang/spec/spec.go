@@ -158,15 +158,16 @@ type EventType struct {
 
 	// Requires are the guards, in the order in which they are asked.
 	Requires []*Guard
-	// Reads are the aggregates whose states guards, conditions and emits look at, in the order of the spec's text. Their places in it
-	// are those of tick's reads.
+	// Reads are the aggregates whose states guards, conditions and emits look at, in the order of the spec's text.
+	// Their places in it are those of tick's reads.
 	Reads   []*Read
 	Creates Creation
 	// Tags are in the order of their names.
 	Tags []*Tag
 	// Unique are the values that an event takes for its aggregate, in the order of the names of their sets.
 	Unique []*UniqueValue
-	// Releases are the names of the sets in which an event gives back what its aggregate holds, before it takes anything.
+	// Releases are the names of the sets in which an event gives back what its aggregate holds, before it takes
+	// anything.
 	Releases []string
 }
 
@@ -300,7 +301,8 @@ type Pattern struct {
 
 // Matches reports whether the pattern selects an event.
 func (p Pattern) Matches(aggregateType, eventType string) bool {
-	return (p.AggregateType == "" || p.AggregateType == aggregateType) && (p.EventType == "" || p.EventType == eventType)
+	return (p.AggregateType == "" || p.AggregateType == aggregateType) &&
+		(p.EventType == "" || p.EventType == eventType)
 }
 
 // String returns the pattern as specs have it.

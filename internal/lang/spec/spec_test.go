@@ -125,8 +125,8 @@ func TestCompare(t *testing.T) {
 	})
 }
 
-// TestStoredSpecsGoOn: specs were accepted once that name an id in another spelling than it is stored, or have data with keys that are taken
-// for operators now.
+// TestStoredSpecsGoOn: specs were accepted once that name an id in another spelling than it is stored, or have data
+// with keys that are taken for operators now.
 func TestStoredSpecsGoOn(t *testing.T) {
 	for _, emit := range []string{
 		`"id":"warehouse","event_type":"f","data":{}`, `"id":"global","event_type":"f","data":{"query":{"$in":["a"]}}`,
@@ -161,7 +161,8 @@ func TestStoredSagasGoOn(t *testing.T) {
 	}
 }
 
-// TestTheParameterOfLiveViews: neither a parameter nor an indexed field may be called like the one of live views, but where it was deployed before.
+// TestTheParameterOfLiveViews: neither a parameter nor an indexed field may be called like the one of live views, but
+// where it was deployed before.
 func TestTheParameterOfLiveViews(t *testing.T) {
 	t.Parallel()
 	const (
@@ -172,7 +173,8 @@ func TestTheParameterOfLiveViews(t *testing.T) {
 	in := compile(t, []byte(types+"}"))
 	for name, definition := range map[string]string{"field": field, "parameter": param} {
 		text := []byte(types + `,"projections":{"p":{` + definition + "}}")
-		if compiled, found := lint.Compile(text); compiled != nil || len(found) != 1 || !strings.Contains(found[0].Message, `"heartbeat"`) {
+		if compiled, found := lint.Compile(text); compiled != nil || len(found) != 1 ||
+			!strings.Contains(found[0].Message, `"heartbeat"`) {
 			t.Errorf("a %s in a spec: %v", name, found)
 		}
 		if compiled, found := spec.CompileStored(text); compiled == nil || compiled.Projections["p"] == nil {
@@ -188,8 +190,8 @@ func TestTheParameterOfLiveViews(t *testing.T) {
 	}
 }
 
-// TestFieldsThatOnlyTheReverseOrderNames: order=-v is the reverse of v, so that no field whose name begins with a - can be indexed, but where it was
-// deployed before.
+// TestFieldsThatOnlyTheReverseOrderNames: order=-v is the reverse of v, so that no field whose name begins with a - can
+// be indexed, but where it was deployed before.
 func TestFieldsThatOnlyTheReverseOrderNames(t *testing.T) {
 	t.Parallel()
 	const (
@@ -198,10 +200,12 @@ func TestFieldsThatOnlyTheReverseOrderNames(t *testing.T) {
 	)
 	in := compile(t, []byte(types+"}"))
 	text, posted := []byte(types+`,"projections":{"p":{`+definition+"}}"), []byte(`{"name":"p",`+definition)
-	if compiled, found := lint.Compile(text); compiled != nil || len(found) != 1 || !strings.Contains(found[0].Hint, `"v"`) {
+	if compiled, found := lint.Compile(text); compiled != nil || len(found) != 1 ||
+		!strings.Contains(found[0].Hint, `"v"`) {
 		t.Errorf("in a spec: %v", found)
 	}
-	if compiled, found := spec.CompileStored(text); compiled == nil || compiled.Projections["p"] == nil || len(found) != 1 || found[0].Severity != diag.Warning {
+	if compiled, found := spec.CompileStored(text); compiled == nil || compiled.Projections["p"] == nil ||
+		len(found) != 1 || found[0].Severity != diag.Warning {
 		t.Errorf("in a stored spec: %v", found)
 	}
 	if p, found := lint.CheckProjection(posted, in); p != nil || len(found) != 1 {

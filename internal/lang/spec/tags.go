@@ -28,8 +28,8 @@ type Tag struct {
 // TagDeclaration is all that declares a tag of one name.
 type TagDeclaration struct {
 	Name string
-	// Fingerprint changes whenever other events have the tag or have it from another place: an index of older events is good as
-	// long as this is the same.
+	// Fingerprint changes whenever other events have the tag or have it from another place: an index of older events is
+	// good as long as this is the same.
 	Fingerprint [32]byte
 	// Types are the aggregate types with events that declare it, sorted.
 	Types []string
@@ -66,8 +66,8 @@ func ofTime(text string) bool {
 	return err == nil && len(p.Steps) == 2 && p.Steps[0].Key == "metadata" && p.Steps[1].Key == "timestamp"
 }
 
-// scalar reports whether a path that compiles may lead to a text, a number, a boolean, or an array of them. schema is that of the
-// event's data.
+// scalar reports whether a path that compiles may lead to a text, a number, a boolean, or an array of them. schema is
+// that of the event's data.
 func scalar(text string, schema outline.Schema) bool {
 	p, err := jsonpath.Parse(text)
 	switch {

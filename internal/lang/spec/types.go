@@ -41,8 +41,14 @@ func (c *typeCompiler) aggregateTypes(v value.Value, at diag.Pointer) {
 }
 
 func (c *typeCompiler) aggregateType(name string, v value.Value, at diag.Pointer) *AggregateType {
-	t := &AggregateType{Name: name, Fingerprint: sha256.Sum256(statePart(v).AppendJSON([]byte{tick.Semantics})), Events: map[string]*EventType{}}
-	if !c.object(v, at, shape{what: "an aggregate type", required: []string{"events"}, optional: []string{"onTombstone", "identity"}, refused: []string{"geo"}}) {
+	t := &AggregateType{
+		Name: name, Fingerprint: sha256.Sum256(statePart(v).AppendJSON([]byte{tick.Semantics})),
+		Events: map[string]*EventType{},
+	}
+	if !c.object(v, at, shape{
+		what: "an aggregate type", required: []string{"events"}, optional: []string{"onTombstone", "identity"},
+		refused: []string{"geo"},
+	}) {
 		return t
 	}
 	if !v.Get("geo").IsMissing() {
@@ -53,9 +59,10 @@ func (c *typeCompiler) aggregateType(name string, v value.Value, at diag.Pointer
 		c.Report(at.Key("events"), noEvents, name)
 	}
 	if c.events += events.Len(); c.events <= maxEventTypes {
-		c.members(events, at.Key("events"), "events", maxEventTypes, func(event string, v value.Value, at diag.Pointer) {
-			t.Events[event] = c.eventType(name, event, v, at)
-		})
+		c.members(events, at.Key("events"), "events", maxEventTypes,
+			func(event string, v value.Value, at diag.Pointer) {
+				t.Events[event] = c.eventType(name, event, v, at)
+			})
 	}
 	c.withDefinitions(t)
 	decisionCompiler{resolver: c.resolver}.uniqueSets(t, events, at.Key("events"))
@@ -117,11 +124,12 @@ func (c *typeCompiler) eventType(aggregateType, name string, v value.Value, at d
 		e.Geo = nil
 	}
 	s, effects := eventScope(v), effectCompiler{c.resolver}
-	c.elems(v.Get("implications"), at.Key("implications"), "implications", maxImplications, func(_ int, v value.Value, p diag.Pointer) {
-		if i := effects.implication(v, p, s, false); i != nil {
-			e.Implications = append(e.Implications, i)
-		}
-	})
+	c.elems(v.Get("implications"), at.Key("implications"), "implications", maxImplications,
+		func(_ int, v value.Value, p diag.Pointer) {
+			if i := effects.implication(v, p, s, false); i != nil {
+				e.Implications = append(e.Implications, i)
+			}
+		})
 	decisionCompiler{c.resolver, c.schemaOf(v)}.decisions(e, v, at)
 	return e
 }
@@ -130,7 +138,10 @@ func (c *typeCompiler) systemEvent(e *EventType, v value.Value, at diag.Pointer)
 	if e.Name != tombstoned {
 		c.Report(at, unknownSystemEvent, e.Name, tombstoned)
 	}
-	if !c.object(v, at, shape{what: "an event type of the platform", optional: []string{"handler"}, refused: append([]string{"schema"}, DecisionKeys()...)}) {
+	if !c.object(v, at, shape{
+		what: "an event type of the platform", optional: []string{"handler"},
+		refused: append([]string{"schema"}, DecisionKeys()...),
+	}) {
 		return
 	}
 	for _, key := range DecisionKeys() {

@@ -18,8 +18,8 @@ const (
 	maxParts  = 20 // of one value
 )
 
-// UniqueValue is a value that an event takes for its aggregate. Its templates read the event alone, so that history has the same
-// values whenever it is gone through.
+// UniqueValue is a value that an event takes for its aggregate. Its templates read the event alone, so that history has
+// the same values whenever it is gone through.
 type UniqueValue struct {
 	// Name is that of the set, which all event types of the aggregate type share.
 	Name    string
@@ -36,8 +36,8 @@ type UniqueValue struct {
 // UniqueSet is a set of values of which each has at most one holder among the aggregates of a type.
 type UniqueSet struct {
 	Name string
-	// Fingerprint changes whenever events take or release other values: what is known of older events is good as long as this is
-	// the same.
+	// Fingerprint changes whenever events take or release other values: what is known of older events is good as long
+	// as this is the same.
 	Fingerprint [32]byte
 	// Events are those that take or release values of the set, in the order of their names.
 	Events []*EventType
@@ -47,14 +47,17 @@ type UniqueSet struct {
 const uniqueSemantics = 2
 
 func (c decisionCompiler) uniqueValues(e *EventType, v value.Value, at diag.Pointer) {
-	c.members(v.Get("unique"), at.Key("unique"), "unique", maxUnique, func(name string, v value.Value, at diag.Pointer) {
-		c.name(name, at, "a set of unique values")
-		u := &UniqueValue{Name: name, Pointer: at}
-		if c.object(v, at, shape{what: "a unique value", required: []string{"value"}, optional: []string{"scope"}}) {
-			c.taken(u, v, at)
-		}
-		e.Unique = append(e.Unique, u)
-	})
+	c.members(v.Get("unique"), at.Key("unique"), "unique", maxUnique,
+		func(name string, v value.Value, at diag.Pointer) {
+			c.name(name, at, "a set of unique values")
+			u := &UniqueValue{Name: name, Pointer: at}
+			if c.object(v, at, shape{
+				what: "a unique value", required: []string{"value"}, optional: []string{"scope"},
+			}) {
+				c.taken(u, v, at)
+			}
+			e.Unique = append(e.Unique, u)
+		})
 	slices.SortFunc(e.Unique, func(a, b *UniqueValue) int { return cmp.Compare(a.Name, b.Name) })
 	c.elems(v.Get("releases"), at.Key("releases"), "releases", maxSets, func(_ int, v value.Value, at diag.Pointer) {
 		name, ok := c.text(v, at, "the name of a set")
@@ -139,7 +142,8 @@ func (c decisionCompiler) uniqueSets(t *AggregateType, events value.Value, at di
 	// What is given back has to be taken somewhere.
 	for _, e := range events.Members() {
 		for i, v := range e.Value.Get("releases").Elems() {
-			if t.Unique[v.Str()] == nil && t.Events[e.Key] != nil && slices.Contains(t.Events[e.Key].Releases, v.Str()) {
+			if t.Unique[v.Str()] == nil && t.Events[e.Key] != nil &&
+				slices.Contains(t.Events[e.Key].Releases, v.Str()) {
 				c.undeclaredSet(at.Key(e.Key).Key("releases").Index(i), t, v.Str())
 			}
 		}

@@ -11,8 +11,8 @@ import (
 // MaxOperands is how many operands an operator may have.
 const MaxOperands = 100
 
-// numbersNode is an operator on numbers that have their places: $add, $multiply, $min, $max, $subtract, $negate and $abs. $min and
-// $max take texts as well.
+// numbersNode is an operator on numbers that have their places: $add, $multiply, $min, $max, $subtract, $negate and
+// $abs. $min and $max take texts as well.
 type numbersNode struct {
 	at    diag.Pointer
 	name  string
@@ -146,7 +146,8 @@ func (n *numbersNode) result(e *Env, v value.Value) (value.Value, bool) {
 	case n.name == "$abs":
 		v, err = value.Absolute(v)
 	case v.Sign() == 0, !n.orders():
-		v, err = value.Sum(value.Int(0), v) // which is written as results are, also where there was one operand, and is no minus zero
+		// Which is written as results are, also where there was one operand, and is no minus zero.
+		v, err = value.Sum(value.Int(0), v)
 	}
 	if err != nil {
 		return e.misfits(n.at, "%s cannot be computed: %v", n.name, err)
@@ -353,7 +354,8 @@ func (c *compiler) numbersForm(v value.Value, at diag.Pointer, name string, _ bo
 	for i, elem := range operand.Elems() {
 		item := c.operand(elem, n.at.Index(i), "an operand of "+name, kinds...)
 		n.items = append(n.items, item)
-		if like != value.Missing && !can(item, like) && slices.ContainsFunc(kinds, func(k value.Kind) bool { return can(item, k) }) {
+		if like != value.Missing && !can(item, like) &&
+			slices.ContainsFunc(kinds, func(k value.Kind) bool { return can(item, k) }) {
 			c.errorf(n.at.Index(i), "%s compares numbers with numbers and texts with texts: this is %s, and a %s stands before it", name, c.yielded(elem, item), kindText(like)).
 				Hintf("let all operands be numbers, or all texts")
 		}
@@ -407,7 +409,8 @@ func (c *compiler) operand(v value.Value, at diag.Pointer, what string, kinds ..
 	if lit, ok := n.(*literal); ok {
 		got = lit.v
 	}
-	if number, err := value.ParseString(got.Str()); err == nil && number.Kind() == value.Number && kinds[0] == value.Number {
+	if number, err := value.ParseString(got.Str()); err == nil && number.Kind() == value.Number &&
+		kinds[0] == value.Number {
 		d.Hintf("write the number without quotes: %s", shown(number))
 	} else {
 		d.Hintf(`paths into the event start with "$.", as in "$.data.amount"`)

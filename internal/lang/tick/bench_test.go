@@ -59,7 +59,8 @@ func BenchmarkOperation(b *testing.B) {
 			ed := value.NewEditor()
 			ev := &tick.Event{
 				Key: eventKey, Type: "happened", Timestamp: firstTime,
-				Data: tick.Parsed(mustParse(b, orderData)), Metadata: tick.Parsed(mustParse(b, `{"timestamp":1700000000}`)),
+				Data:     tick.Parsed(mustParse(b, orderData)),
+				Metadata: tick.Parsed(mustParse(b, `{"timestamp":1700000000}`)),
 			}
 			budget := work.New(b.Context(), math.MaxInt64)
 			state := apply(b, h, ed, mustParse(b, orderState), ev, nil)
@@ -121,7 +122,10 @@ func BenchmarkEvent(b *testing.B) {
 			var ev tick.Event
 			budget := work.New(b.Context(), math.MaxInt64)
 			for b.Loop() {
-				ev = tick.Event{Key: eventKey, Type: "happened", Timestamp: firstTime, Data: tick.Raw(data), Metadata: tick.Raw(metadata)}
+				ev = tick.Event{
+					Key: eventKey, Type: "happened", Timestamp: firstTime, Data: tick.Raw(data),
+					Metadata: tick.Raw(metadata),
+				}
 				next, _ := h.Apply(ed, state, &ev, budget, nil)
 				state = tick.Stamp(ed, next, firstTime, firstTime)
 			}
@@ -140,7 +144,8 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// Setting and incrementing scalars of a state that the editor owns takes no memory, whether the event was parsed or not.
+// Setting and incrementing scalars of a state that the editor owns takes no memory, whether the event was parsed or
+// not.
 func TestNoAllocations(t *testing.T) {
 	if worktest.RaceDetector {
 		t.Skip("the race detector makes pools forget")

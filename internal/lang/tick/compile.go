@@ -40,7 +40,8 @@ type compiler struct {
 	whole bool
 	// forms is how many $map and $lookup are around this point.
 	forms int
-	// operators is how many operators there have been in this expression, within how many of them are around this point.
+	// operators is how many operators there have been in this expression, within how many of them are around this
+	// point.
 	operators, within int
 	// computes is how many operators have been compiled that may have no value.
 	computes int

@@ -114,7 +114,10 @@ func (c operationCompiler) increment(b base, v value.Value, at diag.Pointer) ope
 	if !ok {
 		return nil
 	}
-	return &addOp{base: b, target: c.target(m[0], at, b.name), by: c.amount(m[1], m[2], at, b.name), subtract: b.name == "decrement"}
+	return &addOp{
+		base: b, target: c.target(m[0], at, b.name), by: c.amount(m[1], m[2], at, b.name),
+		subtract: b.name == "decrement",
+	}
 }
 
 // simple compiles the operations that have a target and a value.
@@ -294,7 +297,9 @@ func (c operationCompiler) dynamic(b base, v value.Value, at diag.Pointer) opera
 			return nil
 		}
 		target := c.target(m[0], at, b.name)
-		return &incrementAtOp{b, c.key(m[1], at, b.name), c.amount(m[2], m[3], at, b.name), target, b.name == "decrement_at"}
+		return &incrementAtOp{
+			b, c.key(m[1], at, b.name), c.amount(m[2], m[3], at, b.name), target, b.name == "decrement_at",
+		}
 	}
 	m, ok := c.members(v, at, b.name, "target", "key", "value")
 	if !ok {

@@ -38,7 +38,10 @@ func (c *compiler) inTemplate() bool { return c.language&(templates|selections) 
 
 // path compiles a path. keeps says that its value ends up in the state.
 func (c *compiler) path(p jsonpath.Path, at diag.Pointer, keeps bool) *pathNode {
-	n := &pathNode{steps: p.Steps, pick: -1, each: p.Each, entries: p.Entries, optional: p.Optional, remade: p.Entries || len(p.Each) > 0}
+	n := &pathNode{
+		steps: p.Steps, pick: -1, each: p.Each, entries: p.Entries, optional: p.Optional,
+		remade: p.Entries || len(p.Each) > 0,
+	}
 	switch p.Root {
 	case jsonpath.Current:
 		n.from = fromCurrent
@@ -204,7 +207,9 @@ const reads = "reads"
 func (c *compiler) read(n *pathNode, at diag.Pointer) {
 	n.from = fromRead
 	if len(n.steps) == 1 || n.steps[1].IsIndex {
-		c.errorf(at, `"$.reads" alone is no value`).Hintf("say which of them, as in %q", "$.reads."+append(slices.Clone(c.scope.Reads), "account")[0])
+		c.errorf(at, `"$.reads" alone is no value`).Hintf(
+			"say which of them, as in %q", "$.reads."+append(slices.Clone(c.scope.Reads), "account")[0],
+		)
 		return
 	}
 	name := n.steps[1].Key

@@ -46,7 +46,9 @@ func (c predicateCompiler) predicate(v value.Value, at diag.Pointer) predicate {
 	}
 	at = at.Key(name)
 	if operand.Kind() != f.takes {
-		c.errorf(at, "%s takes %s, not %s", name, operandText(f.takes), kindOf(operand)).Hintf("write %s", example(name))
+		c.errorf(at, "%s takes %s, not %s", name, operandText(f.takes), kindOf(operand)).Hintf(
+			"write %s", example(name),
+		)
 		return nil
 	}
 	return f.compile(c, name, operand, at)
@@ -69,7 +71,9 @@ func (c predicateCompiler) includes(name string, v value.Value, at diag.Pointer)
 func (c predicateCompiler) counting(name string, v value.Value, at diag.Pointer) predicate {
 	key := name[:len("min")]
 	m, _ := c.members(v, at, name, "array", key)
-	return &countNode{array: c.arrayMember(m[0], at, name, "array"), limit: c.limit(m[1], at, name, key), most: key == "max"}
+	return &countNode{
+		array: c.arrayMember(m[0], at, name, "array"), limit: c.limit(m[1], at, name, key), most: key == "max",
+	}
 }
 
 func (c predicateCompiler) subset(name string, v value.Value, at diag.Pointer) predicate {
@@ -273,7 +277,9 @@ func comparisonMeant(l *diag.List, text string) string {
 	if err != nil {
 		operand = value.StringValue(strings.Trim(words[2], "'"))
 	}
-	return value.ObjectValue(value.Member{Key: name, Value: value.ArrayValue(value.StringValue(words[0]), operand)}).String()
+	return value.ObjectValue(value.Member{
+		Key: name, Value: value.ArrayValue(value.StringValue(words[0]), operand),
+	}).String()
 }
 
 // wordList joins words in alphabetical order.

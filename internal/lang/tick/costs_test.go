@@ -15,8 +15,8 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// Folds of ordinary aggregates are linear: what looks for an element in an array of twenty thousand takes no longer than in one
-// of a few. The work is counted, so the test does not depend on the machine.
+// Folds of ordinary aggregates are linear: what looks for an element in an array of twenty thousand takes no longer
+// than in one of a few. The work is counted, so the test does not depend on the machine.
 func TestFoldsAreLinear(t *testing.T) {
 	const n = 20_000
 	for _, src := range []string{
@@ -42,7 +42,8 @@ func TestFoldsAreLinear(t *testing.T) {
 			state = next
 			spent += b.Spent()
 		}
-		if strings.Contains(src, `"append_unique"`) || strings.Contains(src, `"upsert"`) || strings.Contains(src, `"includes"`) {
+		if strings.Contains(src, `"append_unique"`) || strings.Contains(src, `"upsert"`) ||
+			strings.Contains(src, `"includes"`) {
 			if got := state.Get("xs").Len(); got != n {
 				t.Errorf("%s leaves %d elements", src, got)
 			}
@@ -86,8 +87,8 @@ func TestElementsThatAreAlike(t *testing.T) {
 	}
 }
 
-// What is kept in a second place is given up, and nothing around it: folds that bind, copy or go over parts of the state and change
-// others stay linear.
+// What is kept in a second place is given up, and nothing around it: folds that bind, copy or go over parts of the
+// state and change others stay linear.
 func TestFoldsThatKeepAreLinear(t *testing.T) {
 	const n = 20_000
 	for _, src := range []string{
@@ -136,7 +137,9 @@ func TestWhatIsDoneIsCharged(t *testing.T) {
 	} {
 		start := worktest.ProcessorTime(t)
 		h := compile(t, test.handler)
-		_, err := h.Apply(value.NewEditor(), mustParse(t, test.state), &tick.Event{}, work.New(t.Context(), budget), nil)
+		_, err := h.Apply(
+			value.NewEditor(), mustParse(t, test.state), &tick.Event{}, work.New(t.Context(), budget), nil,
+		)
 		if took := worktest.Since(t, start); took > 5*time.Second {
 			t.Errorf("%s takes %v", test.handler, took)
 		}
@@ -183,17 +186,19 @@ func TestStatesHaveALimit(t *testing.T) {
 		if size := len(text); size > tick.MaxState || inMemory.Get("n").IsMissing() {
 			t.Fatalf("after %d events the state has %d bytes", i+1, size)
 		}
-		if full := inMemory.Get("l").Len() >= 6 && i >= 7; full && (len(faults) != 1 || !strings.Contains(faults[0].Message, "the state would be larger than 8 MiB")) {
+		if full := inMemory.Get("l").Len() >= 6 && i >= 7; full &&
+			(len(faults) != 1 || !strings.Contains(faults[0].Message, "the state would be larger than 8 MiB")) {
 			t.Fatalf("event %d has the faults %v", i, faults)
 		}
 	}
 }
 
-// A state does not get more values than it may have, however few bytes they take; one that has more of them already can still
-// shrink, change and be read.
+// A state does not get more values than it may have, however few bytes they take; one that has more of them already can
+// still shrink, change and be read.
 func TestStatesHaveALimitOfValues(t *testing.T) {
 	zeros := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("0,", n), ",") + "]" }
-	full := `{"xs":` + zeros(tick.MaxValues-13) + `,"o":{"a":1},"es":[{"a":1},{"a":1}]}` // room for two beside the time stamps
+	// Room for two beside the time stamps.
+	full := `{"xs":` + zeros(tick.MaxValues-13) + `,"o":{"a":1},"es":[{"a":1},{"a":1}]}`
 	beyond := `{"xs":` + zeros(2*tick.MaxValues) + `,"o":{},"es":[]}`
 	for _, test := range []struct {
 		state, handler, data string
@@ -224,7 +229,10 @@ func TestStatesHaveALimitOfValues(t *testing.T) {
 		ed, state := value.NewEditor(), mustParse(t, test.state)
 		before := state.Weight().Values
 		var faults []tick.Fault
-		next := apply(t, compile(t, test.handler), ed, state, &tick.Event{Data: tick.Raw([]byte(test.data))}, func(f tick.Fault) { faults = append(faults, f) })
+		next := apply(
+			t, compile(t, test.handler), ed, state, &tick.Event{Data: tick.Raw([]byte(test.data))},
+			func(f tick.Fault) { faults = append(faults, f) },
+		)
 		refused := len(faults) > 0 && strings.Contains(faults[0].Message, "the state would have more than 1048576 values")
 		if refused != test.refused {
 			t.Errorf("%s on %.30s: %v", test.handler, test.state, faults)

@@ -123,7 +123,9 @@ func run(t *testing.T, v value.Value) result {
 		if metadata := e.Get("metadata"); !metadata.IsMissing() {
 			ev.Metadata = tick.Parsed(metadata)
 		}
-		state = apply(t, h, ed, state, ev, func(f tick.Fault) { r.Faults = append(r.Faults, string(f.Pointer)+": "+f.Message) })
+		state = apply(
+			t, h, ed, state, ev, func(f tick.Fault) { r.Faults = append(r.Faults, string(f.Pointer)+": "+f.Message) },
+		)
 	}
 	r.State = state.String()
 	return r

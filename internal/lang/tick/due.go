@@ -16,8 +16,8 @@ type Time struct {
 	Pointer diag.Pointer
 }
 
-// CompileTime compiles a time that is taken from data: a path, or an operator. what is its key. It adds everything that is wrong to l and
-// returns nil if that includes an error, and for a missing v.
+// CompileTime compiles a time that is taken from data: a path, or an operator. what is its key. It adds everything that
+// is wrong to l and returns nil if that includes an error, and for a missing v.
 func CompileTime(v value.Value, at diag.Pointer, what string, s Scope, l *diag.List) *Time {
 	computed := v.Kind() == value.String && jsonpath.IsPath(v.Str())
 	if v.Kind() == value.Object {
@@ -45,9 +45,9 @@ const noTime = `the value is no time: it has to be a text of RFC 3339 with a dat
 // maxTimeText is more than the text of a time has, in bytes.
 const maxTimeText = 1 << 10
 
-// Eval computes the time in Unix seconds: of a text as RFC 3339 has it, with an offset and without what is below seconds, or of an integer. ok is
-// false when a path that ends in "?" leads nowhere. Errors are *OperandError for what is no time, and that of the budget of e, which has
-// ended.
+// Eval computes the time in Unix seconds: of a text as RFC 3339 has it, with an offset and without what is below
+// seconds, or of an integer. ok is false when a path that ends in "?" leads nowhere. Errors are *OperandError for what
+// is no time, and that of the budget of e, which has ended.
 func (t *Time) Eval(e *Env) (seconds int64, ok bool, err error) {
 	v, ok, err := t.Template.Eval(e, maxTimeText)
 	if errors.Is(err, ErrTooLarge) {

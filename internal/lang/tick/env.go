@@ -9,12 +9,12 @@ import (
 	"j17/internal/lang/diag"
 )
 
-// MaxState is how many bytes a state may have as JSON, with the members that the engine adds. An operation that would make
-// it larger changes nothing, and so may the state that custom code returns not be larger.
+// MaxState is how many bytes a state may have as JSON, with the members that the engine adds. An operation that would
+// make it larger changes nothing, and so may the state that custom code returns not be larger.
 const MaxState = 8 << 20
 
-// MaxValues is how many values a state may be made of: members, elements and all that is in them, the state itself included. What
-// every element costs is bounded by it, however small the elements are.
+// MaxValues is how many values a state may be made of: members, elements and all that is in them, the state itself
+// included. What every element costs is bounded by it, however small the elements are.
 const MaxValues = 1 << 20
 
 // Largest is what operations and custom code may fill. The members that the engine adds fit into the rest.
@@ -28,8 +28,8 @@ const (
 // maxHits is how many positions an Env that waits for its next event keeps room for.
 const maxHits = 4096
 
-// Env is what expressions are evaluated in: an event, a state, the values of bindings and what "$" has beside the event. It
-// is for one goroutine.
+// Env is what expressions are evaluated in: an event, a state, the values of bindings and what "$" has beside the
+// event. It is for one goroutine.
 type Env struct {
 	event *Event
 	// state is "$.state", current is "@".
@@ -46,8 +46,8 @@ type Env struct {
 	hits     []int
 	// work is what everything is charged to.
 	work *work.Budget
-	// misfit says why an operator that was evaluated last has no value, nil where all have one. Whoever decides what follows from
-	// that takes it away. Where nobody is told it is untold.
+	// misfit says why an operator that was evaluated last has no value, nil where all have one. Whoever decides what
+	// follows from that takes it away. Where nobody is told it is untold.
 	misfit *OperandError
 	untold OperandError
 	// total is the weight of the whole state, as it is now.
@@ -69,8 +69,8 @@ type Env struct {
 // NewEnv returns an environment in which all work is charged to b. It is empty: see Renew.
 func NewEnv(b *work.Budget) *Env { return &Env{work: b} }
 
-// Renew makes the environment that of an event, without a state, bindings, reads and more members of "$". What it knows about arrays
-// that it has searched stays.
+// Renew makes the environment that of an event, without a state, bindings, reads and more members of "$". What it knows
+// about arrays that it has searched stays.
 func (e *Env) Renew(ev *Event) {
 	clear(e.slots)
 	e.event, e.state, e.current, e.reads = ev, value.Value{}, value.Value{}, nil
@@ -86,15 +86,15 @@ func (e *Env) Bind(slot int, v value.Value) {
 	e.slots[slot] = v
 }
 
-// SetReads sets what "$.reads" leads to, by the places of the scope's list: states, null where an aggregate has no events, missing
-// for what no expression looks at. The slice must not change until the environment is renewed.
+// SetReads sets what "$.reads" leads to, by the places of the scope's list: states, null where an aggregate has no
+// events, missing for what no expression looks at. The slice must not change until the environment is renewed.
 func (e *Env) SetReads(states []value.Value) { e.reads = states }
 
 // enriched is the member of "$" that has all that Extend was given.
 const enriched = "enriched"
 
-// Extend says which members "$" has beside the event's own, which hide them. All of them together are "$.enriched", unless one
-// of them is called so.
+// Extend says which members "$" has beside the event's own, which hide them. All of them together are "$.enriched",
+// unless one of them is called so.
 func (e *Env) Extend(more []value.Member) {
 	e.more, e.members = more, value.Value{}
 	if more == nil {
@@ -172,7 +172,8 @@ func (e *Env) room() value.Weight { return Largest().Minus(e.total) }
 // misfitWork is what it takes to say why an operator has no value.
 const misfitWork = 16
 
-// misfits notes that operands of the operator at a place do not fit, and returns what an evaluation does that has no value.
+// misfits notes that operands of the operator at a place do not fit, and returns what an evaluation does that has no
+// value.
 func (e *Env) misfits(at diag.Pointer, format string, args ...any) (value.Value, bool) {
 	switch {
 	case !e.spend(misfitWork):

@@ -23,8 +23,8 @@ type Scope struct {
 	Wildcards bool
 	// Current tells that "@" is the state in templates too, as it is in conditions.
 	Current bool
-	// Reads are the names that may follow "$.reads", nil where nothing can be read. Env.SetReads knows them by their places in
-	// this list, of which there are at most 16.
+	// Reads are the names that may follow "$.reads", nil where nothing can be read. Env.SetReads knows them by their
+	// places in this list, of which there are at most 16.
 	Reads []string
 }
 
@@ -42,8 +42,8 @@ func (s Scope) allows(member string) bool {
 	return s.Members == nil || slices.Contains(s.Members, member)
 }
 
-// reading reports whether "$.reads" leads to other aggregates' states. It does not where custom code may add a member of that name
-// and the spec declares nothing to read.
+// reading reports whether "$.reads" leads to other aggregates' states. It does not where custom code may add a member
+// of that name and the spec declares nothing to read.
 func (s Scope) reading() bool {
 	return !s.Plain && s.Reads != nil && (len(s.Reads) > 0 || s.Members != nil)
 }
@@ -63,8 +63,8 @@ type expression struct {
 
 func (e *expression) reads(slot int) bool { return e.bindings&(1<<slot) != 0 }
 
-// Members returns the members of "$" that paths start at, sorted. all says that there is a path to "$" itself. It is for scopes that
-// are plain and have Members.
+// Members returns the members of "$" that paths start at, sorted. all says that there is a path to "$" itself. It is
+// for scopes that are plain and have Members.
 func (e *expression) Members() (names []string, all bool) { return e.members, e.whole }
 
 // Predicate is a compiled condition. It may be used by many goroutines at the same time.
@@ -79,7 +79,8 @@ func (p *Predicate) ReadsState() bool { return p != nil && p.readsState }
 // Reads reports whether the predicate reads the binding at a place of the scope's list. A nil Predicate reads nothing.
 func (p *Predicate) Reads(slot int) bool { return p != nil && p.reads(slot) }
 
-// ReadsOf returns a bit for each place in the scope's Reads that the predicate looks at. A nil Predicate looks at nothing.
+// ReadsOf returns a bit for each place in the scope's Reads that the predicate looks at. A nil Predicate looks at
+// nothing.
 func (p *Predicate) ReadsOf() uint16 {
 	if p == nil {
 		return 0
@@ -127,7 +128,8 @@ func (p *Path) ReadsOf() uint16 {
 // Optional reports whether the path ends in "?": where it leads nowhere, what it stands in is left out.
 func (p *Path) Optional() bool { return p.node.optional }
 
-// In follows the path. The result is missing where it leads nowhere. The error is that of the budget of e, which has ended.
+// In follows the path. The result is missing where it leads nowhere. The error is that of the budget of e, which has
+// ended.
 func (p *Path) In(e *Env) (value.Value, error) {
 	e.begin(p.slots)
 	v := p.node.find(e)
@@ -157,7 +159,8 @@ func (t *Template) ReadsState() bool { return t != nil && t.readsState }
 // Reads reports whether the template reads the binding at a place of the scope's list. A nil Template reads nothing.
 func (t *Template) Reads(slot int) bool { return t != nil && t.reads(slot) }
 
-// ReadsOf returns a bit for each place in the scope's Reads that the template looks at. A nil Template looks at nothing.
+// ReadsOf returns a bit for each place in the scope's Reads that the template looks at. A nil Template looks at
+// nothing.
 func (t *Template) ReadsOf() uint16 {
 	if t == nil {
 		return 0
@@ -168,9 +171,10 @@ func (t *Template) ReadsOf() uint16 {
 // ErrTooLarge is what Template.Eval returns for a value that would be larger than allowed, or nested too deep.
 var ErrTooLarge = errors.New("tick: the value is too large")
 
-// Eval computes the template's value, which has at most about limit bytes as JSON; paths that lead nowhere yield null. A nil
-// Template is an empty object. ok is false when a path that ends in "?" leads nowhere. Errors are ErrTooLarge, *OperandError where an
-// operator has no value, which is null in a selection, and that of the budget of e, which has ended.
+// Eval computes the template's value, which has at most about limit bytes as JSON; paths that lead nowhere yield null.
+// A nil Template is an empty object. ok is false when a path that ends in "?" leads nowhere. Errors are ErrTooLarge,
+// *OperandError where an operator has no value, which is null in a selection, and that of the budget of e, which has
+// ended.
 func (t *Template) Eval(e *Env, limit int) (v value.Value, ok bool, err error) {
 	if t == nil {
 		return value.ObjectValue(), true, nil
@@ -207,8 +211,8 @@ func (e *OperandError) Error() string { return e.Message }
 // MaxText is how many bytes the texts may have together that are put together in one evaluation of a predicate.
 const MaxText = 64 << 20
 
-// bounded tells whether a value has at most limit bytes as JSON and is not nested too deep. Its size comes first: what is
-// small enough is quickly looked through.
+// bounded tells whether a value has at most limit bytes as JSON and is not nested too deep. Its size comes first: what
+// is small enough is quickly looked through.
 func (e *Env) bounded(v value.Value, limit int) error {
 	w, n := v.Weigh()
 	if !e.spend(n) {
@@ -227,7 +231,8 @@ func (e *Env) bounded(v value.Value, limit int) error {
 	return nil
 }
 
-// CompilePredicate compiles a condition. It adds everything that is wrong to l and returns nil if that includes an error.
+// CompilePredicate compiles a condition. It adds everything that is wrong to l and returns nil if that includes an
+// error.
 func CompilePredicate(v value.Value, at diag.Pointer, s Scope, l *diag.List) *Predicate {
 	c := newCompiler(conditions, s, l)
 	before := l.Errors()
@@ -238,8 +243,8 @@ func CompilePredicate(v value.Value, at diag.Pointer, s Scope, l *diag.List) *Pr
 	return &Predicate{expression: c.done(), root: root}
 }
 
-// CompilePath compiles a path that starts with "$". what names it in messages. It adds what is wrong with it to l and returns nil
-// if that includes an error, and for a missing v.
+// CompilePath compiles a path that starts with "$". what names it in messages. It adds what is wrong with it to l and
+// returns nil if that includes an error, and for a missing v.
 func CompilePath(v value.Value, at diag.Pointer, what string, s Scope, l *diag.List) *Path {
 	c := newCompiler(templates, s, l)
 	before := l.Errors()
@@ -266,7 +271,8 @@ func (c *compiler) outerPath(v value.Value, at diag.Pointer, what string) node {
 // maxName is how long the name of a binding may be.
 const maxName = 64
 
-// NewBinding reads the name that each element gets, "$" included. It adds what is wrong with it to l and returns "" then.
+// NewBinding reads the name that each element gets, "$" included. It adds what is wrong with it to l and returns ""
+// then.
 func NewBinding(v value.Value, at diag.Pointer, s Scope, l *diag.List) string {
 	text, ok := textOf(v, at, "as", l)
 	if !ok {
@@ -299,15 +305,15 @@ func textOf(v value.Value, at diag.Pointer, what string, l *diag.List) (string, 
 	return "", false
 }
 
-// CompileTemplate compiles the data of an event that is brought about: strings that are paths stand for what they lead to,
-// and objects whose only key is one of the operators for what that yields. It adds everything that is wrong to l and returns
-// nil if that includes an error, and for a missing v.
+// CompileTemplate compiles the data of an event that is brought about: strings that are paths stand for what they lead
+// to, and objects whose only key is one of the operators for what that yields. It adds everything that is wrong to l
+// and returns nil if that includes an error, and for a missing v.
 func CompileTemplate(v value.Value, at diag.Pointer, s Scope, l *diag.List) *Template {
 	return compileTemplate(templates, v, at, s, l)
 }
 
-// CompileSelection compiles the shape of what a projection puts together: a template with the operators $map and $lookup, in
-// which a member or an element that is an optional path which leads nowhere is left out.
+// CompileSelection compiles the shape of what a projection puts together: a template with the operators $map and
+// $lookup, in which a member or an element that is an optional path which leads nowhere is left out.
 func CompileSelection(v value.Value, at diag.Pointer, s Scope, l *diag.List) *Template {
 	return compileTemplate(selections, v, at, s, l)
 }

@@ -16,7 +16,9 @@ import (
 // TestExpressions covers predicates and templates outside of handlers: with bindings and members of "$" that the
 // caller supplies, and with the state under both of its names.
 func TestExpressions(t *testing.T) {
-	scope := tick.Scope{Bindings: []string{"item", "prev"}, Members: []string{"key", "id", "type", "data", "metadata", "state"}}
+	scope := tick.Scope{
+		Bindings: []string{"item", "prev"}, Members: []string{"key", "id", "type", "data", "metadata", "state"},
+	}
 	ev := newEvent("was_placed", mustParse(t, `{"n": 5, "list": [1, 2]}`), firstTime)
 	env := tick.NewEnv(work.New(t.Context(), work.Command))
 	raw := ev.raw()
@@ -56,7 +58,8 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-// TestReadsOfOtherAggregates covers the states of other aggregates: null where one has no events, and what custom code calls the same.
+// TestReadsOfOtherAggregates covers the states of other aggregates: null where one has no events, and what custom code
+// calls the same.
 func TestReadsOfOtherAggregates(t *testing.T) {
 	members := []string{"key", "id", "type", "data", "metadata", "state"}
 	scope := tick.Scope{Members: members, Current: true, Reads: []string{"to", "my-desk", "nobody"}}
@@ -282,7 +285,8 @@ func TestConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			data := mustParse(t, `[{"id":1},{"id":2},{"id":3}]`).Index(id).AppendJSON(nil)
 			n := string(rune('1' + id))
-			want := `{"items":[{"id":1,"n":[1,` + n + `]},{"id":2,"n":[2,` + n + `]},{"id":3,"n":[3,` + n + `]}],"last":{"id":` + n + `,"by":` + n + `}}`
+			want := `{"items":[{"id":1,"n":[1,` + n + `]},{"id":2,"n":[2,` + n + `]},{"id":3,"n":[3,` + n +
+				`]}],"last":{"id":` + n + `,"by":` + n + `}}`
 			for range 300 {
 				ev := &tick.Event{Data: tick.Raw(data)}
 				if got := apply(t, h, value.NewEditor(), shared, ev, nil).String(); got != want {

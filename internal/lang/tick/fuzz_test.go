@@ -48,7 +48,9 @@ func FuzzCompileHandler(f *testing.F) {
 			}
 		}
 		var pl diag.List
-		if p := tick.CompilePredicate(v, "", tick.Scope{Bindings: []string{"item"}}, &pl); (p == nil) != (pl.Errors() > 0) {
+		if p := tick.CompilePredicate(
+			v, "", tick.Scope{Bindings: []string{"item"}}, &pl,
+		); (p == nil) != (pl.Errors() > 0) {
 			t.Errorf("predicate %v with %d errors", p != nil, pl.Errors())
 		}
 	})
@@ -81,7 +83,8 @@ func FuzzApply(f *testing.F) {
 		if compiled == nil {
 			return
 		}
-		// The handler runs once alone: what runs into a limit, or grows beyond what is worth comparing, has no reference.
+		// The handler runs once alone: what runs into a limit, or grows beyond what is worth comparing, has no
+		// reference.
 		first := newEvent("a", d, firstTime)
 		var faults []tick.Fault
 		once := apply(t, compiled, value.NewEditor(), s, first.raw(), func(f tick.Fault) { faults = append(faults, f) })

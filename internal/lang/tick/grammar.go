@@ -41,8 +41,8 @@ const (
 	asPredicates
 )
 
-// operandForm is a place for a part: a member, or that of the member called within; where there is no key, the element at a
-// place of an array, or all there is where that is whole.
+// operandForm is a place for a part: a member, or that of the member called within; where there is no key, the element
+// at a place of an array, or all there is where that is whole.
 type operandForm struct {
 	key     string
 	reading Reading
@@ -60,8 +60,8 @@ type Part struct {
 	Reading Reading
 	Value   value.Value
 	At      diag.Pointer
-	// Bound tells that it is about each element of Operation.Over, and Field is the field of the element that it is compared with, ""
-	// where it is a part of something else.
+	// Bound tells that it is about each element of Operation.Over, and Field is the field of the element that it is
+	// compared with, "" where it is a part of something else.
 	Bound bool
 	Field string
 }
@@ -129,8 +129,8 @@ const (
 	MergesElements
 	// ChangesElements: the value is operations, which each element goes through.
 	ChangesElements
-	// PutsMember, MergesMember and CountsMember do to a member of the target, whose key comes from data, what Puts, Merges and
-	// Counts do to a target.
+	// PutsMember, MergesMember and CountsMember do to a member of the target, whose key comes from data, what Puts,
+	// Merges and Counts do to a target.
 	PutsMember
 	MergesMember
 	CountsMember
@@ -160,41 +160,83 @@ func operationNames() []string {
 
 // operationNamed returns the row of an operation. It reports false for a name that is none.
 func operationNamed(name string) (operationForm, bool) {
-	val, object, key := operandForm{key: "value"}, operandForm{key: "value", reading: AsObject}, operandForm{key: "key", reading: AsText}
-	match, by, alias := operandForm{key: "match", reading: asMatch, bound: true}, operandForm{key: "by", reading: AsNumber}, operandForm{key: "value", reading: AsNumber}
+	val, object, key := operandForm{key: "value"}, operandForm{key: "value", reading: AsObject},
+		operandForm{key: "key", reading: AsText}
+	match, by, alias := operandForm{key: "match", reading: asMatch, bound: true},
+		operandForm{key: "by", reading: AsNumber}, operandForm{key: "value", reading: AsNumber}
 	var f operationForm
 	switch name {
 	// What adds to its target, and makes it where there is none.
 	case "set":
-		f = operationForm{makes: true, effect: Puts, from: "value", operands: []operandForm{val}, compile: operationCompiler.simple}
+		f = operationForm{
+			makes: true, effect: Puts, from: "value", operands: []operandForm{val}, compile: operationCompiler.simple,
+		}
 	case "merge":
-		f = operationForm{on: value.Object, makes: true, effect: Merges, from: "value", operands: []operandForm{object}, compile: operationCompiler.simple}
+		f = operationForm{
+			on: value.Object, makes: true, effect: Merges, from: "value", operands: []operandForm{object},
+			compile: operationCompiler.simple,
+		}
 	case "append":
-		f = operationForm{on: value.Array, makes: true, effect: PutsElement, from: "value", operands: []operandForm{val}, compile: operationCompiler.simple}
+		f = operationForm{
+			on: value.Array, makes: true, effect: PutsElement, from: "value", operands: []operandForm{val},
+			compile: operationCompiler.simple,
+		}
 	case "append_unique":
-		f = operationForm{on: value.Array, makes: true, effect: PutsElement, from: "value", operands: []operandForm{val}, compile: operationCompiler.appendUnique}
+		f = operationForm{
+			on: value.Array, makes: true, effect: PutsElement, from: "value", operands: []operandForm{val},
+			compile: operationCompiler.appendUnique,
+		}
 	case "upsert":
-		f = operationForm{on: value.Array, makes: true, effect: PutsElement, from: "value", operands: []operandForm{val, match}, compile: operationCompiler.upsert}
+		f = operationForm{
+			on: value.Array, makes: true, effect: PutsElement, from: "value", operands: []operandForm{val, match},
+			compile: operationCompiler.upsert,
+		}
 	case "increment", "decrement":
-		f = operationForm{on: value.Number, makes: true, effect: Counts, operands: []operandForm{by, alias}, compile: operationCompiler.increment}
+		f = operationForm{
+			on: value.Number, makes: true, effect: Counts, operands: []operandForm{by, alias},
+			compile: operationCompiler.increment,
+		}
 	// What goes through the elements of an array.
 	case "remove":
-		f = operationForm{on: value.Array, operands: []operandForm{val, {key: "where", reading: asMatch, bound: true}, match}, compile: operationCompiler.remove}
+		f = operationForm{
+			on: value.Array, operands: []operandForm{val, {key: "where", reading: asMatch, bound: true}, match},
+			compile: operationCompiler.remove,
+		}
 	case "filter":
-		f = operationForm{on: value.Array, operands: []operandForm{{key: "keep", reading: AsPredicate, bound: true}}, compile: operationCompiler.filter}
+		f = operationForm{
+			on: value.Array, operands: []operandForm{{key: "keep", reading: AsPredicate, bound: true}},
+			compile: operationCompiler.filter,
+		}
 	case "map":
-		f = operationForm{on: value.Array, effect: ChangesElements, from: "apply", operands: []operandForm{{key: "apply", reading: AsOperations, bound: true}}, compile: operationCompiler.mapping}
+		f = operationForm{
+			on: value.Array, effect: ChangesElements, from: "apply", operands: []operandForm{
+				{key: "apply", reading: AsOperations, bound: true},
+			}, compile: operationCompiler.mapping,
+		}
 	case "update_where":
-		f = operationForm{on: value.Array, effect: MergesElements, from: "merge", operands: []operandForm{match, {key: "merge", reading: AsObject, bound: true}}, compile: operationCompiler.updateWhere}
+		f = operationForm{
+			on: value.Array, effect: MergesElements, from: "merge", operands: []operandForm{
+				match, {key: "merge", reading: AsObject, bound: true},
+			}, compile: operationCompiler.updateWhere,
+		}
 	// What reaches a member by a name that is computed.
 	case "set_at":
-		f = operationForm{on: value.Object, makes: true, effect: PutsMember, from: "value", operands: []operandForm{key, val}, compile: operationCompiler.dynamic}
+		f = operationForm{
+			on: value.Object, makes: true, effect: PutsMember, from: "value", operands: []operandForm{key, val},
+			compile: operationCompiler.dynamic,
+		}
 	case "merge_at":
-		f = operationForm{on: value.Object, makes: true, effect: MergesMember, from: "value", operands: []operandForm{key, object}, compile: operationCompiler.dynamic}
+		f = operationForm{
+			on: value.Object, makes: true, effect: MergesMember, from: "value", operands: []operandForm{key, object},
+			compile: operationCompiler.dynamic,
+		}
 	case "remove_at":
 		f = operationForm{on: value.Object, operands: []operandForm{key}, compile: operationCompiler.dynamic}
 	case "increment_at", "decrement_at":
-		f = operationForm{on: value.Object, makes: true, effect: CountsMember, operands: []operandForm{key, by, alias}, compile: operationCompiler.dynamic}
+		f = operationForm{
+			on: value.Object, makes: true, effect: CountsMember, operands: []operandForm{key, by, alias},
+			compile: operationCompiler.dynamic,
+		}
 	// What only says what others see, or whether they are carried out.
 	case "if":
 		f = operationForm{operands: []operandForm{{key: "if", reading: AsPredicate}}}
@@ -240,10 +282,14 @@ func predicateNamed(name string) (predicateForm, bool) {
 	case "equals", "eq", "not_equals", "gt", "gte", "lt", "lte":
 		f = predicateForm{value.Array, []operandForm{{place: 0}, {place: 1}}, predicateCompiler.comparison}
 	case "in", "not_in":
-		f = predicateForm{value.Array, []operandForm{{place: 0}, {place: 1, reading: AsArray}}, predicateCompiler.comparison}
+		f = predicateForm{
+			value.Array, []operandForm{{place: 0}, {place: 1, reading: AsArray}}, predicateCompiler.comparison,
+		}
 	// Other predicates.
 	case "and", "or":
-		f = predicateForm{value.Array, []operandForm{{place: whole, reading: asPredicates}}, predicateCompiler.predicateList}
+		f = predicateForm{
+			value.Array, []operandForm{{place: whole, reading: asPredicates}}, predicateCompiler.predicateList,
+		}
 	case "not":
 		f = predicateForm{value.Object, []operandForm{{place: whole, reading: AsPredicate}}, predicateCompiler.negation}
 	// What is there, how much of it, and since when.
@@ -252,26 +298,38 @@ func predicateNamed(name string) (predicateForm, bool) {
 	case "includes":
 		f = predicateForm{value.Object, []operandForm{array, {key: "value"}}, predicateCompiler.includes}
 	case "minItems":
-		f = predicateForm{value.Object, []operandForm{array, {key: "min", reading: AsNumber}}, predicateCompiler.counting}
+		f = predicateForm{
+			value.Object, []operandForm{array, {key: "min", reading: AsNumber}}, predicateCompiler.counting,
+		}
 	case "maxItems":
-		f = predicateForm{value.Object, []operandForm{array, {key: "max", reading: AsNumber}}, predicateCompiler.counting}
+		f = predicateForm{
+			value.Object, []operandForm{array, {key: "max", reading: AsNumber}}, predicateCompiler.counting,
+		}
 	case "expired":
 		f = predicateForm{value.Object, []operandForm{
-			{key: "timestamp", reading: AsNumber}, {key: "maxAgeSeconds", reading: AsNumber}, {key: "now", reading: AsNumber},
+			{key: "timestamp", reading: AsNumber},
+			{key: "maxAgeSeconds", reading: AsNumber},
+			{key: "now", reading: AsNumber},
 		}, predicateCompiler.expired}
 	// All elements of an array.
 	case "every", "some":
-		f = predicateForm{value.Object, []operandForm{{key: "in", reading: AsArray}, {key: "match", reading: AsPredicate}}, predicateCompiler.elements}
+		f = predicateForm{
+			value.Object,
+			[]operandForm{{key: "in", reading: AsArray}, {key: "match", reading: AsPredicate}},
+			predicateCompiler.elements,
+		}
 	case "subset_of":
-		f = predicateForm{value.Object, []operandForm{{key: "items", reading: AsArray}, array}, predicateCompiler.subset}
+		f = predicateForm{
+			value.Object, []operandForm{{key: "items", reading: AsArray}, array}, predicateCompiler.subset,
+		}
 	default:
 		return f, false
 	}
 	return f, true
 }
 
-// IsPredicate reports whether a value, such as that of a match, is a predicate rather than fields and their values: its only key names
-// one, and has the kind of JSON that the predicate takes.
+// IsPredicate reports whether a value, such as that of a match, is a predicate rather than fields and their values: its
+// only key names one, and has the kind of JSON that the predicate takes.
 func IsPredicate(v value.Value) bool {
 	return v.Kind() == value.Object && v.Len() == 1 && isPredicate(v.Members()[0])
 }
@@ -303,13 +361,14 @@ type Operation struct {
 	Effect Effect
 	// Written is what is put or merged, or the operations on each element; missing for other effects.
 	Written value.Value
-	// Target is the place in the state that the operation works on, TargetAt where it is named; On what it has to be, Missing
-	// where it may be anything or there is none; Makes tells that the operation makes it where it is missing.
+	// Target is the place in the state that the operation works on, TargetAt where it is named; On what it has to be,
+	// Missing where it may be anything or there is none; Makes tells that the operation makes it where it is missing.
 	Target   jsonpath.Path
 	TargetAt diag.Pointer
 	On       value.Kind
 	Makes    bool
-	// Over is the path to the array of whose elements parts speak, "" where none do, and As what an element is called there, "" for "$item".
+	// Over is the path to the array of whose elements parts speak, "" where none do, and As what an element is called
+	// there, "" for "$item".
 	Over, As string
 
 	body     value.Value
@@ -325,8 +384,8 @@ func (o *Operation) Parts() []Part {
 	return out
 }
 
-// Operations goes through the operations of a handler that compiles, or of what Written has of one: in their order, both branches
-// of an "if" behind it. Operations on elements are not gone into.
+// Operations goes through the operations of a handler that compiles, or of what Written has of one: in their order,
+// both branches of an "if" behind it. Operations on elements are not gone into.
 func Operations(v value.Value, at diag.Pointer) iter.Seq[*Operation] {
 	return func(yield func(*Operation) bool) { visit(v, at, yield) }
 }

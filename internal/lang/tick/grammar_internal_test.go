@@ -12,11 +12,12 @@ import (
 	"j17/internal/lang/jsonpath"
 )
 
-// TestGrammarIsWhole: each operation and each predicate has a row, by which it is compiled, and whoever goes through handlers by
-// these rows meets every path that the compiler met.
+// TestGrammarIsWhole: each operation and each predicate has a row, by which it is compiled, and whoever goes through
+// handlers by these rows meets every path that the compiler met.
 func TestGrammarIsWhole(t *testing.T) {
 	for _, name := range operationNames() {
-		if f, ok := operationNamed(name); !ok || f.compile == nil && name != "if" || (f.on != value.Missing || f.effect != Nothing) && len(f.operands) == 0 {
+		if f, ok := operationNamed(name); !ok || f.compile == nil && name != "if" ||
+			(f.on != value.Missing || f.effect != Nothing) && len(f.operands) == 0 {
 			t.Errorf("the row of %s is %+v", name, f)
 		}
 		src := example(name)
@@ -68,7 +69,9 @@ func TestOperators(t *testing.T) {
 			t.Fatal(err)
 		}
 		var l diag.List
-		if CompileHandler(value.ObjectValue(value.Member{Key: "set", Value: value.ObjectValue(value.Member{Key: "target", Value: value.StringValue("x")}, value.Member{Key: "value", Value: v})}), "", &l) == nil {
+		if CompileHandler(value.ObjectValue(value.Member{Key: "set", Value: value.ObjectValue(
+			value.Member{Key: "target", Value: value.StringValue("x")}, value.Member{Key: "value", Value: v},
+		)}), "", &l) == nil {
 			t.Errorf("%s: %v", src, l.All())
 		}
 		if form, _ := HandlerForm(v); form != o.form || form == Plain {
@@ -126,7 +129,8 @@ func samePaths(t *testing.T, name, src string) {
 				parts(PredicateParts(p.Value, p.At))
 			case AsOperations:
 				operations(p.Value, p.At)
-			case AsValue, AsNumber, AsText, AsObject, AsTime, AsArray, AsPath, asNumbers, asValues, asObjects, asMatch, asPredicates:
+			case AsValue, AsNumber, AsText, AsObject, AsTime, AsArray, AsPath, asNumbers, asValues, asObjects, asMatch,
+				asPredicates:
 				paths(p.Value, &got)
 			}
 		}

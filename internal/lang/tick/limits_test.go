@@ -36,7 +36,8 @@ func TestLimits(t *testing.T) {
 		},
 		{
 			"a subset of many, again and again", `{"filter": {"target": "xs", "keep": {"not": {"subset_of": {"items": ["$item"], "array": "ys"}}}}}`,
-			`{"r":1,"xs":` + numbers(6000) + `,"ys":` + strings.ReplaceAll(numbers(6000), "0", "1") + `}`, `{}`, "", `1`,
+			`{"r":1,"xs":` + numbers(6000) + `,"ys":` + strings.ReplaceAll(numbers(6000), "0", "1") + `}`, `{}`, "",
+			`1`,
 		},
 		{
 			"lookups in a loop", `{"map": {"target": "xs", "apply": {"let": {"name": "$x", "find": {"in": "$.state.ys", "where": {"id": 1}}}}}}`,
@@ -76,7 +77,10 @@ func TestLimits(t *testing.T) {
 			ev := &tick.Event{Data: tick.Raw([]byte(test.data))}
 			var faults []tick.Fault
 			before := mustParse(t, test.state)
-			state, err := compile(t, test.handler).Apply(value.NewEditor(), before, ev, work.New(t.Context(), work.Replay), func(f tick.Fault) { faults = append(faults, f) })
+			state, err := compile(t, test.handler).Apply(
+				value.NewEditor(), before, ev, work.New(t.Context(), work.Replay),
+				func(f tick.Fault) { faults = append(faults, f) },
+			)
 			switch {
 			case test.fault == string(j17.CodeWorkLimit):
 				if j17.CodeOf(err) != j17.CodeWorkLimit || state.String() != before.String() {

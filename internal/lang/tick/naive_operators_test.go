@@ -14,8 +14,8 @@ import (
 	"j17/internal/base/value"
 )
 
-// operator computes an operator from its definition: numbers are fractions, texts are lists of code points, times are counted day by
-// day. It reports false where v is none.
+// operator computes an operator from its definition: numbers are fractions, texts are lists of code points, times are
+// counted day by day. It reports false where v is none.
 func (n *naive) operator(v value.Value) (value.Value, bool) {
 	var name string
 	for _, m := range v.Members() {
@@ -122,7 +122,8 @@ func (f fraction) value() value.Value {
 	}
 	largest := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(400), nil))
 	size := new(big.Rat).Abs(f.Rat)
-	if len(strings.Trim(text, "-"))-strings.Count(text, ".") > value.MaxDigits || size.Cmp(largest) > 0 || size.Sign() > 0 && size.Cmp(new(big.Rat).Inv(largest)) < 0 {
+	if len(strings.Trim(text, "-"))-strings.Count(text, ".") > value.MaxDigits || size.Cmp(largest) > 0 ||
+		size.Sign() > 0 && size.Cmp(new(big.Rat).Inv(largest)) < 0 {
 		panic(misfit{})
 	}
 	v, err := value.ParseStored(text)
@@ -222,7 +223,9 @@ func (n *naive) quotient(name string, v value.Value) value.Value {
 			panic(misfit{}) // it has no last digit
 		}
 		for scale := range value.MaxDigits {
-			if power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(scale)), nil); new(big.Int).Rem(power, q.Denom()).Sign() == 0 {
+			if power := new(big.Int).Exp(
+				big.NewInt(10), big.NewInt(int64(scale)), nil,
+			); new(big.Int).Rem(power, q.Denom()).Sign() == 0 {
 				return fraction{q, scale}.value()
 			}
 		}
@@ -493,8 +496,8 @@ func begin(of value.Value, unit string) value.Value {
 	return t.write(inYears(t).Time, false)
 }
 
-// optional leaves the operation out where an optional path of a value leads nowhere. Those in operators are looked at when they are
-// computed.
+// optional leaves the operation out where an optional path of a value leads nowhere. Those in operators are looked at
+// when they are computed.
 func (n *naive) optional(v value.Value) {
 	switch v.Kind() {
 	case value.String:
@@ -550,7 +553,8 @@ func (g *generator) operator(depth int) value.Value {
 	case 4:
 		out = obj("$divide", value.ArrayValue(str("@.k"), operand()))
 	case 5:
-		out = obj("$divide", value.ArrayValue(operand(), str("$.data.n")), "scale", value.Int(int64(rapid.IntRange(0, 20).Draw(g.T, "scale"))),
+		out = obj("$divide", value.ArrayValue(operand(), str("$.data.n")), "scale",
+			value.Int(int64(rapid.IntRange(0, 20).Draw(g.T, "scale"))),
 			"rounding", g.pick("rounding", value.Roundings()...))
 	case 6:
 		out = obj("$round", operand(), "scale", g.pick("scale path", "@.k", "$.data.n"))
@@ -560,7 +564,10 @@ func (g *generator) operator(depth int) value.Value {
 		pairs := []any{"$sum", array}
 		var of value.Value
 		g.named(&pairs, func() {
-			of = obj("$multiply", value.ArrayValue(str(g.bindings[len(g.bindings)-1]+g.pick("part", "", ".n", ".id")), operand()))
+			of = obj(
+				"$multiply",
+				value.ArrayValue(str(g.bindings[len(g.bindings)-1]+g.pick("part", "", ".n", ".id")), operand()),
+			)
 		})
 		out = obj(append(pairs, "of", of)...)
 	case 9:
@@ -582,13 +589,20 @@ func (g *generator) text() value.Value {
 	at := str(g.pick("time path", "$.metadata.timestamp", "@.n", "$.data.n", "$.data.s"))
 	switch rapid.IntRange(0, 6).Draw(g.T, "text") {
 	case 5:
-		return obj("$add_duration", value.ArrayValue(at, str(g.pick("duration", "90s", "-30m", "25h", "40d", "-2w", "11mo", "-1y", "P1M10DT12H", "P2W", "$.data.s"))))
+		return obj("$add_duration", value.ArrayValue(
+			at, str(
+				g.pick("duration", "90s", "-30m", "25h", "40d", "-2w", "11mo", "-1y", "P1M10DT12H", "P2W", "$.data.s"),
+			),
+		))
 	case 6:
 		return obj("$date_trunc", at, "to", g.pick("unit", "second", "minute", "hour", "day", "week", "month", "year"))
 	case 0:
 		return obj(g.pick("case", "$lower", "$upper", "$trim"), from)
 	case 1:
-		return obj("$slice", from, "from", value.Int(int64(rapid.IntRange(-9, 9).Draw(g.T, "from"))), "to", value.Int(int64(rapid.IntRange(-9, 9).Draw(g.T, "to"))))
+		return obj(
+			"$slice", from, "from", value.Int(int64(rapid.IntRange(-9, 9).Draw(g.T, "from"))), "to",
+			value.Int(int64(rapid.IntRange(-9, 9).Draw(g.T, "to"))),
+		)
 	case 2:
 		return obj("$slice", from, "from", str("@.n"))
 	case 3:

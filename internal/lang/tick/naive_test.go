@@ -451,7 +451,9 @@ func (n *naive) find(path string) (value.Value, bool) {
 		}
 		var list []value.Value
 		for _, m := range v.Members() {
-			list = append(list, value.ObjectValue(value.Member{Key: "key", Value: value.StringValue(m.Key)}, value.Member{Key: "value", Value: m.Value}))
+			list = append(list, value.ObjectValue(
+				value.Member{Key: "key", Value: value.StringValue(m.Key)}, value.Member{Key: "value", Value: m.Value},
+			))
 		}
 		v = value.ArrayValue(list...)
 	}
@@ -538,8 +540,8 @@ func (n *naive) decides(p value.Value) bool {
 	return n.holds(p)
 }
 
-// look goes through all operands of a predicate, whatever the others are: through the optional paths outside of operators, or through
-// everything.
+// look goes through all operands of a predicate, whatever the others are: through the optional paths outside of
+// operators, or through everything.
 func (n *naive) look(p value.Value, optional bool) {
 	at := func(v value.Value) {
 		if optional {

@@ -57,7 +57,8 @@ type operand struct {
 	weight value.Weight
 }
 
-// take evaluates an operand that is to be kept, and tells its weight. It reports false when the operation has to be left out.
+// take evaluates an operand that is to be kept, and tells its weight. It reports false when the operation has to be
+// left out.
 func (o *base) take(e *Env, v *operand) (got value.Value, w value.Weight, ok bool) {
 	if got, ok = v.eval(e); !ok || v.isLight() {
 		return got, v.weight, ok
@@ -89,8 +90,8 @@ func (v *operand) isLight() bool { return v.weight.Bytes > 0 && v.weight.Fits(La
 // weighedPerUnit is how many values are visited in the time of one unit.
 const weighedPerUnit = 4
 
-// array returns the array at the place, or the zero Value if there is nothing, with the room that an empty one takes. It
-// reports false for anything else.
+// array returns the array at the place, or the zero Value if there is nothing, with the room that an empty one takes.
+// It reports false for anything else.
 func (o *base) array(e *Env, p *place) (spot, bool) { return o.container(e, p, value.Array) }
 
 // object is array for objects.
@@ -742,8 +743,8 @@ type letOp struct {
 	in    node
 	match *match
 	slot  int
-	// keeps says that the array stands in the state, so that the element will be in two places; keepsMade that it is made of what
-	// may stand there.
+	// keeps says that the array stands in the state, so that the element will be in two places; keepsMade that it is
+	// made of what may stand there.
 	keeps, keepsMade bool
 }
 

@@ -43,7 +43,8 @@ const (
 	Scalar
 	// Computed: a value of which nothing is known before.
 	Computed
-	// Chosen: the members "then" and "else" of the object, one of which is the value. Without the latter it may be null.
+	// Chosen: the members "then" and "else" of the object, one of which is the value. Without the latter it may be
+	// null.
 	Chosen
 )
 
@@ -66,8 +67,8 @@ type operator struct {
 // everywhere is where ordinary operators may stand.
 const everywhere = handlers | conditions | templates | selections
 
-// operators returns the table of all of them. What begins with "$" and is no operator of a language is an error; every other name
-// is data, but for the three old names that templates have, where they are the only key: see form.
+// operators returns the table of all of them. What begins with "$" and is no operator of a language is an error; every
+// other name is data, but for the three old names that templates have, where they are the only key: see form.
 func operators() []operator {
 	own := func(name string, as Reading) []operandForm { return []operandForm{{key: name, reading: as}} }
 	scaled := operandForm{key: "scale", reading: AsNumber}
@@ -93,8 +94,12 @@ func operators() []operator {
 		{"$abs", everywhere, Numeric, false, own("$abs", AsNumber), (*compiler).numbersForm},
 		{"$min", everywhere, Scalar, false, own("$min", asValues), (*compiler).numbersForm},
 		{"$max", everywhere, Scalar, false, own("$max", asValues), (*compiler).numbersForm},
-		{"$sum", everywhere, Numeric, false, append(own("$sum", AsArray), operandForm{key: "of", reading: AsNumber}), (*compiler).foldForm},
-		{"$count", everywhere, Whole, false, append(own("$count", AsArray), operandForm{key: "where", reading: AsPredicate}), (*compiler).foldForm},
+		{"$sum", everywhere, Numeric, false, append(own("$sum", AsArray), operandForm{
+			key: "of", reading: AsNumber,
+		}), (*compiler).foldForm},
+		{"$count", everywhere, Whole, false, append(own("$count", AsArray), operandForm{
+			key: "where", reading: AsPredicate,
+		}), (*compiler).foldForm},
 		// Texts.
 		{"$concat", everywhere, Text, true, own("$concat", AsValue), (*compiler).concatForm},
 		{"concat", templates, Text, true, own("concat", AsValue), (*compiler).concatForm},
@@ -103,14 +108,19 @@ func operators() []operator {
 		{"$trim", everywhere, Text, false, own("$trim", AsText), (*compiler).textForm},
 		{
 			"$slice", everywhere, Text, false,
-			append(own("$slice", AsText), operandForm{key: "from", reading: AsNumber}, operandForm{key: "to", reading: AsNumber}),
+			append(own("$slice", AsText), operandForm{key: "from", reading: AsNumber}, operandForm{
+				key: "to", reading: AsNumber,
+			}),
 			(*compiler).sliceForm,
 		},
 		// Times.
 		{"$now", everywhere, Scalar, false, nil, (*compiler).nowForm},
 		{
 			"$add_duration", everywhere, Scalar, false,
-			[]operandForm{{within: "$add_duration", place: 0, reading: AsTime}, {within: "$add_duration", place: 1, reading: AsText}},
+			[]operandForm{
+				{within: "$add_duration", place: 0, reading: AsTime},
+				{within: "$add_duration", place: 1, reading: AsText},
+			},
 			(*compiler).durationForm,
 		},
 		{"$date_trunc", everywhere, Scalar, false, own("$date_trunc", AsTime), (*compiler).truncateForm},
@@ -135,8 +145,8 @@ func (l language) named(key string, members int) bool {
 	return strings.HasPrefix(key, "$") || l == templates && members == 1
 }
 
-// HandlerForm says what an object stands for in a value of a handler that compiles, and returns what its operator takes. What is
-// no object is plain.
+// HandlerForm says what an object stands for in a value of a handler that compiles, and returns what its operator
+// takes. What is no object is plain.
 func HandlerForm(v value.Value) (Form, value.Value) { return formOf(v, handlers) }
 
 // TemplateForm is HandlerForm for templates of events.
@@ -169,8 +179,8 @@ func operatorOf(v value.Value, in language) (operator, value.Value, bool) {
 	return operator{}, value.Value{}, false
 }
 
-// OperatorParts returns the parts of an operator in a value that compiles. It reports false where v is none: its members, if it has
-// any, are values themselves then.
+// OperatorParts returns the parts of an operator in a value that compiles. It reports false where v is none: its
+// members, if it has any, are values themselves then.
 func OperatorParts(v value.Value, at diag.Pointer) ([]Part, bool) {
 	o, _, ok := operatorOf(v, everywhere&^selections)
 	if !ok {
@@ -191,7 +201,9 @@ func (c *compiler) objectValue(v value.Value, at diag.Pointer, keeps bool) node 
 			return n
 		}
 	}
-	n := &objectNode{keys: make([]string, len(members)), values: make([]node, len(members)), lenient: c.language == selections}
+	n := &objectNode{
+		keys: make([]string, len(members)), values: make([]node, len(members)), lenient: c.language == selections,
+	}
 	same := true
 	for i, m := range members {
 		n.keys[i] = m.Key
@@ -452,8 +464,8 @@ func (c *compiler) arguments(v value.Value, at diag.Pointer, name string, keeps 
 	return nodes
 }
 
-// coalesceNode is the first of its arguments that is not null. One with an optional path that leads nowhere is passed over, one with
-// operands that do not fit is not.
+// coalesceNode is the first of its arguments that is not null. One with an optional path that leads nowhere is passed
+// over, one with operands that do not fit is not.
 type coalesceNode struct{ items []node }
 
 func (n *coalesceNode) eval(e *Env) (value.Value, bool) {
@@ -469,7 +481,8 @@ func (n *coalesceNode) eval(e *Env) (value.Value, bool) {
 	return value.NullValue(), e.work.Err() == nil
 }
 
-// MaxForms is how many $map and $lookup may be nested. Each multiplies the work of those inside; more than five were found nowhere.
+// MaxForms is how many $map and $lookup may be nested. Each multiplies the work of those inside; more than five were
+// found nowhere.
 const MaxForms = 8
 
 // tooDeep counts a $map or a $lookup until leave is called. It reports the one that stands inside of too many others.
@@ -616,7 +629,8 @@ func (n *lookupNode) eval(e *Env) (value.Value, bool) {
 			return value.Value{}, false
 		}
 	}
-	// An array that is searched for every element of another one is known after a while. No path is called like the field here.
+	// An array that is searched for every element of another one is known after a while. No path is called like the
+	// field here.
 	var buf [8]int
 	hits, looked := e.lookups().Find(array, "\x00"+n.keys[0], n.first, wants[0], len(n.keys) == 1, buf[:0])
 	if !e.spend(1 + looked) {
@@ -639,7 +653,8 @@ func (n *lookupNode) eval(e *Env) (value.Value, bool) {
 	return n.of.eval(e)
 }
 
-// fits reports whether an element that has the first field has all others. When the budget has ended it reports true, so that nobody looks further.
+// fits reports whether an element that has the first field has all others. When the budget has ended it reports true,
+// so that nobody looks further.
 func (n *lookupNode) fits(e *Env, elem value.Value, wants []value.Value) bool {
 	for i := 1; i < len(n.keys); i++ {
 		var compared int

@@ -14,7 +14,10 @@ import (
 
 // FuzzTimes holds times and durations against the reference, whatever they are written like.
 func FuzzTimes(f *testing.F) {
-	for _, at := range []string{`1700000000`, `-0.5`, `1e9`, `"2023-11-14"`, `"2024-02-29T23:59:59.5+05:30"`, `"0001-01-01T00:00:00Z"`, `"9999-12-31"`, `"2023-11-14T22:13:20-00:00"`, `""`} {
+	for _, at := range []string{
+		`1700000000`, `-0.5`, `1e9`, `"2023-11-14"`, `"2024-02-29T23:59:59.5+05:30"`, `"0001-01-01T00:00:00Z"`,
+		`"9999-12-31"`, `"2023-11-14T22:13:20-00:00"`, `""`,
+	} {
 		for i, by := range []string{"90s", "-1mo", "13mo", "100y", "7d", "-24h", "999999999999999999w", "", "1", "m"} {
 			f.Add(at, by, uint8(i))
 		}
@@ -34,7 +37,9 @@ func FuzzTimes(f *testing.F) {
 		ev := newEvent("e", obj("at", v, "by", by), firstTime)
 		for name, h := range map[string]*tick.Handler{`{"$add_duration":["$.data.at","$.data.by"]}`: add, `{"$date_trunc":"$.data.at","to":"` + units[i] + `"}`: cut[i]} {
 			got := apply(t, h, value.NewEditor(), value.ObjectValue(), ev.parsed(), nil)
-			want, _ := naiveApply(mustParse(t, `{"set":{"target":"r","value":`+name+`}}`), value.ObjectValue(), ev.tree())
+			want, _ := naiveApply(
+				mustParse(t, `{"set":{"target":"r","value":`+name+`}}`), value.ObjectValue(), ev.tree(),
+			)
 			if got.String() != want.String() {
 				t.Errorf("%s of %s and %q is %s, want %s", name, at, by, got, want)
 			}
@@ -82,7 +87,9 @@ func TestOperatorsWithoutAValue(t *testing.T) {
 	if want := `{"a":6,"b":null,"c":[null],"d":[9,null,7.5],"e":null,"f":null,"g":"$x","h":null}`; err != nil || got.String() != want {
 		t.Errorf("a selection is %v (%v), want %s", got, err, want)
 	}
-	if tick.CompileSelection(mustParse(t, `{"a":{"$now":"date"}}`), "", tick.Scope{Plain: true, Members: []string{"order"}}, &l) != nil {
+	if tick.CompileSelection(
+		mustParse(t, `{"a":{"$now":"date"}}`), "", tick.Scope{Plain: true, Members: []string{"order"}}, &l,
+	) != nil {
 		t.Error("a projection has the time of an event")
 	}
 
@@ -144,7 +151,9 @@ func TestLimitsOfOperators(t *testing.T) {
 			v := mustParse(t, src)
 			switch in {
 			case "a handler":
-				tick.CompileHandler(value.ArrayValue(obj("set", obj("target", "a", "value", v)), obj("set", obj("target", "b", "value", v))), "", l)
+				tick.CompileHandler(value.ArrayValue(
+					obj("set", obj("target", "a", "value", v)), obj("set", obj("target", "b", "value", v)),
+				), "", l)
 			case "a template":
 				tick.CompileTemplate(v, "", itemScope(), l)
 			case "a predicate":
@@ -191,7 +200,9 @@ func BenchmarkOperators(b *testing.B) {
 			for b.Loop() {
 				budget.Renew(work.Replay)
 				var err error
-				if state, err = h.Apply(ed, state, &tick.Event{Timestamp: firstTime, Data: tick.Raw(data)}, budget, nil); err != nil {
+				if state, err = h.Apply(
+					ed, state, &tick.Event{Timestamp: firstTime, Data: tick.Raw(data)}, budget, nil,
+				); err != nil {
 					b.Fatal(err)
 				}
 			}

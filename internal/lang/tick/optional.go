@@ -1,8 +1,8 @@
 package tick
 
-// A predicate with an optional path that leads nowhere skips what it guards, whatever its other operands are and in whatever
-// order they stand: all optional paths are looked at before anything is decided. Those that an element is part of are looked
-// at for every element.
+// A predicate with an optional path that leads nowhere skips what it guards, whatever its other operands are and in
+// whatever order they stand: all optional paths are looked at before anything is decided. Those that an element is part
+// of are looked at for every element.
 
 // guarded is the root of a predicate that has optional paths.
 type guarded struct{ predicate }

@@ -66,7 +66,10 @@ func (g *generator) path() string {
 	var p string
 	switch rapid.IntRange(0, 9).Draw(g.T, "root") {
 	case 0:
-		p = g.pick("event", "$.key", "$.type", "$.metadata.timestamp", "$.metadata.actor.id", "$.metadata.actor", "$.metadata", "$.data", "$")
+		p = g.pick(
+			"event", "$.key", "$.type", "$.metadata.timestamp", "$.metadata.actor.id", "$.metadata.actor", "$.metadata",
+			"$.data", "$",
+		)
 	case 1, 2, 3:
 		p = "$.data." + g.statePath("id", "v", "n", "l", "o", "s")
 	case 4:
@@ -117,7 +120,9 @@ func (g *generator) scalar() value.Value {
 	case 2, 3:
 		return str(g.pick("text", "x", "y", "", "@bob", "done"))
 	default:
-		v, err := value.ParseString(g.pick("number", "0", "1", "2", "1.0", "0.1", "-3", "1700000030", "123456789012345678901", "2e1"))
+		v, err := value.ParseString(
+			g.pick("number", "0", "1", "2", "1.0", "0.1", "-3", "1700000030", "123456789012345678901", "2e1"),
+		)
 		if err != nil {
 			g.Fatal(err)
 		}
@@ -189,7 +194,10 @@ func (g *generator) state() value.Value {
 }
 
 func (g *generator) data() value.Value {
-	return obj("id", g.scalar(), "v", g.tree(3), "n", g.scalar(), "l", g.items(), "o", g.tree(3), "s", str(g.pick("key", "id", "v", "x", "2020-09-25t01:22:02.5z", "2016-12-31T23:59:60Z", "P1Y2M3DT4H5M6S")))
+	return obj(
+		"id", g.scalar(), "v", g.tree(3), "n", g.scalar(), "l", g.items(), "o", g.tree(3), "s",
+		str(g.pick("key", "id", "v", "x", "2020-09-25t01:22:02.5z", "2016-12-31T23:59:60Z", "P1Y2M3DT4H5M6S")),
+	)
 }
 
 // value draws a template.
@@ -299,9 +307,13 @@ func (g *generator) predicate(depth int) value.Value {
 	case 5:
 		return obj("includes", obj("array", g.arrayOperand(), "value", g.value(0)))
 	case 6:
-		return obj("minItems", obj("array", g.arrayOperand(), "min", value.Int(int64(rapid.IntRange(0, 3).Draw(g.T, "min")))))
+		return obj(
+			"minItems", obj("array", g.arrayOperand(), "min", value.Int(int64(rapid.IntRange(0, 3).Draw(g.T, "min")))),
+		)
 	case 7:
-		return obj("maxItems", obj("array", g.arrayOperand(), "max", value.Int(int64(rapid.IntRange(0, 3).Draw(g.T, "max")))))
+		return obj(
+			"maxItems", obj("array", g.arrayOperand(), "max", value.Int(int64(rapid.IntRange(0, 3).Draw(g.T, "max")))),
+		)
 	case 8:
 		o := obj("timestamp", g.path(), "maxAgeSeconds", value.Int(20), "now", "$.metadata.timestamp")
 		if g.one(2) {
@@ -362,8 +374,8 @@ func (g *generator) operations(depth int) value.Value {
 	return value.ArrayValue(ops...)
 }
 
-// scenario draws operations that depend on each other: something is kept or bound, then changed where it came from, then
-// used.
+// scenario draws operations that depend on each other: something is kept or bound, then changed where it came from,
+// then used.
 func (g *generator) scenario(depth int) []value.Value {
 	g.ops += 7
 	list := g.pick("list", "l", "m")
@@ -378,9 +390,13 @@ func (g *generator) scenario(depth int) []value.Value {
 		name := g.pick("let", "$a", "$b")
 		first := obj("let", obj("name", name, "find", obj("in", list, "where", obj("exists", "$item.id"))))
 		g.bindings = append(slices.Clip(g.bindings), name)
-		return []value.Value{change, first, change, obj("set", obj("target", "o", "value", name+g.pick("part", "", ".l", ".v")))}
+		return []value.Value{
+			change, first, change, obj("set", obj("target", "o", "value", name+g.pick("part", "", ".l", ".v"))),
+		}
 	case 1:
-		return []value.Value{change, obj("set", obj("target", "o.x", "value", "@."+list+g.pick("part", "", "[0]", "[0].l"))), change}
+		return []value.Value{
+			change, obj("set", obj("target", "o.x", "value", "@."+list+g.pick("part", "", "[0]", "[0].l"))), change,
+		}
 	}
 	if depth+1 > tick.MaxNesting {
 		return nil
@@ -391,7 +407,10 @@ func (g *generator) scenario(depth int) []value.Value {
 	use := obj("set", obj("target", "s", "value", name+g.pick("part", "", ".id", ".id?")))
 	inner := []value.Value{use, find, use}
 	if g.one(2) {
-		inner = []value.Value{obj("if", obj("some", obj("in", "@.l", "as", name, "match", obj("exists", name))), "then", inner[1], "else", inner[0]), use}
+		inner = []value.Value{obj(
+			"if", obj("some", obj("in", "@.l", "as", name, "match", obj("exists", name))), "then", inner[1], "else",
+			inner[0],
+		), use}
 	}
 	g.bindings = append(slices.Clip(g.bindings), name)
 	return []value.Value{
@@ -416,11 +435,17 @@ func (g *generator) operation(depth int) value.Value {
 		return obj("append", obj("target", g.statePath("l", "m", "t"), "value", g.value(2)))
 	case 4:
 		if g.one(2) {
-			return obj("append_unique", obj("target", g.statePath("l", "m"), "value", g.mergeable(), "uniqueField", g.pick("field", "id", "n", "o.id")))
+			return obj("append_unique", obj(
+				"target", g.statePath("l", "m"), "value", g.mergeable(), "uniqueField",
+				g.pick("field", "id", "n", "o.id"),
+			))
 		}
 		return obj("append_unique", obj("target", g.statePath("t", "l"), "value", g.value(1)))
 	case 5, 6:
-		return obj(g.pick("sum", "increment", "decrement"), obj("target", g.statePath("n", "k", "l[0].n"), g.pick("by", "by", "value"), g.amount()))
+		return obj(
+			g.pick("sum", "increment", "decrement"),
+			obj("target", g.statePath("n", "k", "l[0].n"), g.pick("by", "by", "value"), g.amount()),
+		)
 	case 7:
 		return obj("remove", obj("target", g.statePath("t"), "value", g.value(1)))
 	case 8:
@@ -459,7 +484,10 @@ func (g *generator) operation(depth int) value.Value {
 	case 16:
 		return obj("remove_at", obj("target", g.statePath("o", "p", "l[0]"), "key", g.key()))
 	case 17:
-		return obj(g.pick("sum at", "increment_at", "decrement_at"), obj("target", g.statePath("o", "p", "l[0]"), "key", g.key(), "by", g.amount()))
+		return obj(
+			g.pick("sum at", "increment_at", "decrement_at"),
+			obj("target", g.statePath("o", "p", "l[0]"), "key", g.key(), "by", g.amount()),
+		)
 	case 18:
 		test := g.predicate(3)
 		if g.one(2) {
@@ -506,7 +534,10 @@ func (g *generator) let() value.Value {
 	name := g.pick("let", "$a", "$b", "$item")
 	var o value.Value
 	if g.one(3) {
-		o = obj("name", name, "find_target", g.arrayOperand(), "find_field", g.pick("field", "id", "n"), "find_value", g.value(0))
+		o = obj(
+			"name", name, "find_target", g.arrayOperand(), "find_field", g.pick("field", "id", "n"), "find_value",
+			g.value(0),
+		)
 	} else {
 		find := []any{"in", g.arrayOperand()}
 		if g.one(2) {
@@ -553,7 +584,8 @@ func TestReadsIsComplete(t *testing.T) {
 		want := apply(t, h, value.NewEditor(), state, ev.raw(), nil)
 		read := func(name string) bool {
 			for _, p := range h.Reads() {
-				if p == "$" || p == "$.data" || p == "$.data."+name || strings.HasPrefix(p, "$.data."+name+".") || strings.HasPrefix(p, "$.data."+name+"[") {
+				if p == "$" || p == "$.data" || p == "$.data."+name || strings.HasPrefix(p, "$.data."+name+".") ||
+					strings.HasPrefix(p, "$.data."+name+"[") {
 					return true
 				}
 			}

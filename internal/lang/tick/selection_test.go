@@ -73,7 +73,9 @@ func TestSelectionErrors(t *testing.T) {
 		`{"$lookup":"$.order","where":{"a":1},"select":"@.x"}`:             `/select: "@.x" starts with "@", which stands for the state in handlers and conditions only`,
 	} {
 		var l diag.List
-		if tick.CompileSelection(mustParse(t, src), "", tick.Scope{Plain: true, Members: []string{"order"}}, &l) != nil || l.Errors() != 1 {
+		if tick.CompileSelection(
+			mustParse(t, src), "", tick.Scope{Plain: true, Members: []string{"order"}}, &l,
+		) != nil || l.Errors() != 1 {
 			t.Errorf("%s compiles, or has other than one error: %v", src, l.All())
 			continue
 		}
@@ -88,8 +90,14 @@ func TestLookupsOfManyAreNoProduct(t *testing.T) {
 	lines, products := make([]value.Value, 1000), make([]value.Value, 1000)
 	object := func(members ...value.Member) value.Value { return value.ObjectValue(members...) }
 	for i := range lines {
-		lines[i] = object(value.Member{Key: "id", Value: value.Int(int64(i))}, value.Member{Key: "kind", Value: value.Int(int64(i % 2))})
-		products[i] = object(value.Member{Key: "id", Value: value.Int(int64(999 - i))}, value.Member{Key: "kind", Value: value.Int(int64((999 - i) % 2))}, value.Member{Key: "n", Value: value.Int(int64(i))})
+		lines[i] = object(value.Member{Key: "id", Value: value.Int(int64(i))}, value.Member{
+			Key: "kind", Value: value.Int(int64(i % 2)),
+		})
+		products[i] = object(
+			value.Member{Key: "id", Value: value.Int(int64(999 - i))}, value.Member{
+				Key: "kind", Value: value.Int(int64((999 - i) % 2)),
+			}, value.Member{Key: "n", Value: value.Int(int64(i))},
+		)
 	}
 	for _, where := range []string{`{"id": "$l.id"}`, `{"id": "$l.id", "kind": "$l.kind"}`} {
 		var l diag.List
@@ -97,7 +105,9 @@ func TestLookupsOfManyAreNoProduct(t *testing.T) {
 			tick.Scope{Plain: true, Members: []string{"lines", "products"}}, &l)
 		b := work.Counted(work.Command)
 		e := tick.NewEnv(b)
-		e.SetDocument(object(value.Member{Key: "lines", Value: value.ArrayValue(lines...)}, value.Member{Key: "products", Value: value.ArrayValue(products...)}))
+		e.SetDocument(object(value.Member{Key: "lines", Value: value.ArrayValue(lines...)}, value.Member{
+			Key: "products", Value: value.ArrayValue(products...),
+		}))
 		got, _, err := sel.Eval(e, 1<<20)
 		if err != nil || got.Len() != 1000 || got.Index(0).String() != "999" || got.Index(999).String() != "0" {
 			t.Errorf("%s: %v (%v)", where, got, err)

@@ -12,10 +12,10 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// TestSemantics holds the states of a fixed set of handlers and events against a file that is never rewritten: states that
-// are stored as snapshots, and entity tags, are as old as the version in its name. When it fails, what handlers do has changed:
-// raise tick.Semantics, and let -update write the file of the new version. A new version's file is made of the cases that the
-// other files in testdata have at that time.
+// TestSemantics holds the states of a fixed set of handlers and events against a file that is never rewritten: states
+// that are stored as snapshots, and entity tags, are as old as the version in its name. When it fails, what handlers do
+// has changed: raise tick.Semantics, and let -update write the file of the new version. A new version's file is made of
+// the cases that the other files in testdata have at that time.
 func TestSemantics(t *testing.T) {
 	file := filepath.Join("testdata", "semantics", fmt.Sprintf("%d.txtar", tick.Semantics))
 	archive, err := txtar.ParseFile(file)
@@ -31,7 +31,9 @@ func TestSemantics(t *testing.T) {
 				input, _, _ := strings.Cut(string(f.Data), "----\n")
 				if states := statesOf(t, input); strings.Contains(states, "{") {
 					name := strings.TrimSuffix(filepath.Base(source), ".txtar") + ": " + f.Name
-					archive.Files = append(archive.Files, txtar.File{Name: name, Data: []byte(strings.TrimRight(input, "\n") + "\n----\n" + states + "\n")})
+					archive.Files = append(archive.Files, txtar.File{
+						Name: name, Data: []byte(strings.TrimRight(input, "\n") + "\n----\n" + states + "\n"),
+					})
 				}
 			}
 		}
@@ -50,8 +52,10 @@ func TestSemantics(t *testing.T) {
 		}
 	}
 	for _, word := range []string{
-		"set", "merge", "append", "remove", "increment", "decrement", "filter", "map", "update_where", "upsert", "append_unique", "set_at", "merge_at",
-		"remove_at", "increment_at", "if", "let", "equals", "not_equals", "gt", "gte", "lt", "lte", "in", "not_in", "exists", "includes", "minItems",
+		"set", "merge", "append", "remove", "increment", "decrement", "filter", "map", "update_where", "upsert",
+		"append_unique", "set_at", "merge_at",
+		"remove_at", "increment_at", "if", "let", "equals", "not_equals", "gt", "gte", "lt", "lte", "in", "not_in",
+		"exists", "includes", "minItems",
 		"maxItems", "expired", "every", "some", "subset_of", "and", "or", "not",
 	} {
 		if !strings.Contains(all.String(), `{"`+word+`":`) {
@@ -65,7 +69,8 @@ func statesOf(t *testing.T, input string) string {
 	t.Helper()
 	var states strings.Builder
 	for line := range strings.Lines(runCase(t, input)) {
-		if !strings.HasPrefix(line, "fault ") && !strings.HasPrefix(line, "error ") && !strings.HasPrefix(line, "warning ") && !strings.HasPrefix(line, "  ") {
+		if !strings.HasPrefix(line, "fault ") && !strings.HasPrefix(line, "error ") &&
+			!strings.HasPrefix(line, "warning ") && !strings.HasPrefix(line, "  ") {
 			states.WriteString(line)
 		}
 	}

@@ -22,7 +22,8 @@ func (p *place) String() string {
 	return strconv.Quote(p.text)
 }
 
-// spot is what stands at a place, and what keys and containers take that are needed to put something there, beside what is put.
+// spot is what stands at a place, and what keys and containers take that are needed to put something there, beside what
+// is put.
 type spot struct {
 	v    value.Value
 	room value.Weight
@@ -30,8 +31,8 @@ type spot struct {
 	blocked bool
 }
 
-// The following change a state that the editor owns where they stand, as they mostly can. They report false, and change nothing,
-// where the place or the room has to be looked at more closely.
+// The following change a state that the editor owns where they stand, as they mostly can. They report false, and change
+// nothing, where the place or the room has to be looked at more closely.
 
 // swap makes v, of weight w, stand at the place.
 func (p *place) swap(e *Env, v *value.Value, w value.Weight) bool {
@@ -122,8 +123,8 @@ func (p *place) find(e *Env) spot {
 	return spot{v: old, room: room, blocked: !ok}
 }
 
-// fits reports whether something can be put where s was found, and the state may grow by so much, and counts that. It comes before
-// anything is changed.
+// fits reports whether something can be put where s was found, and the state may grow by so much, and counts that. It
+// comes before anything is changed.
 func (o *base) fits(e *Env, p *place, s spot, grown value.Weight) bool {
 	if s.blocked {
 		if o.tells(e) {

@@ -22,7 +22,9 @@ const (
 
 // itemScope is what paths can start with while the elements of an array are gone through.
 func itemScope() tick.Scope {
-	return tick.Scope{Bindings: []string{"item"}, Members: []string{"key", "id", "type", "data", "metadata", "state", "more"}}
+	return tick.Scope{
+		Bindings: []string{"item"}, Members: []string{"key", "id", "type", "data", "metadata", "state", "more"},
+	}
 }
 
 // place is what templates and paths are evaluated in.
@@ -37,7 +39,9 @@ func (p *place) env(tb testing.TB) *tick.Env {
 	tb.Helper()
 	e := tick.NewEnv(work.New(tb.Context(), work.Command))
 	at, _ := p.metadata.Get("timestamp").Int64()
-	e.Renew(&tick.Event{Key: p.key, Type: p.typ, Timestamp: at, Data: tick.Parsed(p.data), Metadata: tick.Parsed(p.metadata)})
+	e.Renew(&tick.Event{
+		Key: p.key, Type: p.typ, Timestamp: at, Data: tick.Parsed(p.data), Metadata: tick.Parsed(p.metadata),
+	})
 	e.SetState(p.state)
 	e.Extend(p.more)
 	e.Bind(0, p.item)
@@ -67,8 +71,8 @@ func placed(tb testing.TB) *place {
 	}
 }
 
-// TestTemplates has a template, the value that it stands for, and whether it reads the state. A value of "" is none: an optional
-// path leads nowhere.
+// TestTemplates has a template, the value that it stands for, and whether it reads the state. A value of "" is none: an
+// optional path leads nowhere.
 func TestTemplates(t *testing.T) {
 	for name, tc := range map[string]struct {
 		template, want string
@@ -188,7 +192,8 @@ func TestTheWholeDocument(t *testing.T) {
 	p.more = []value.Member{{Key: "desk", Value: mustParse(t, `7`)}, {Key: "data", Value: mustParse(t, `{"d":2}`)}}
 	eval(`{"key":"a:b","id":"b","type":"e","data":{"d":1},"desk":7}`) // the event's own members stay
 	for path, want := range map[string]string{
-		`"$.desk"`: "7", `"$.data.d"`: "1", `"$.key"`: `"a:b"`, `"$.metadata"`: "null", `"$.enriched.desk"`: "7", `"$.enriched.data.d"`: "2",
+		`"$.desk"`: "7", `"$.data.d"`: "1", `"$.key"`: `"a:b"`, `"$.metadata"`: "null", `"$.enriched.desk"`: "7",
+		`"$.enriched.data.d"`: "2",
 	} {
 		if got, _, err := template(t, path, tick.Scope{}).Eval(p.env(t), limit); err != nil || got.String() != want {
 			t.Errorf("%s: got %s, %v, want %s", path, got, err, want)
@@ -222,8 +227,8 @@ func TestNoTemplate(t *testing.T) {
 	}
 }
 
-// TestOneEnvironment: conditions, paths and templates of one event are evaluated in one environment, which another event takes
-// over without a trace of the first.
+// TestOneEnvironment: conditions, paths and templates of one event are evaluated in one environment, which another
+// event takes over without a trace of the first.
 func TestOneEnvironment(t *testing.T) {
 	p := placed(t)
 	p.more = []value.Member{{Key: "desk", Value: value.Int(7)}}
@@ -401,7 +406,9 @@ func followed(p jsonpath.Path, c *place) value.Value {
 			{Key: "metadata", Value: c.metadata},
 			{Key: "state", Value: c.state},
 		}
-		root = value.ObjectValue(slices.DeleteFunc(document, func(m value.Member) bool { return m.Value.IsMissing() })...)
+		root = value.ObjectValue(
+			slices.DeleteFunc(document, func(m value.Member) bool { return m.Value.IsMissing() })...,
+		)
 	}
 	if root = root.At(p.Steps); p.Entries {
 		return jsonpath.Entries(root)
@@ -409,13 +416,14 @@ func followed(p jsonpath.Path, c *place) value.Value {
 	return root
 }
 
-// FuzzTemplate compiles any template and evaluates it in any event. Nothing panics, the value is within its limit, and it is the
-// one that walking the template yields.
+// FuzzTemplate compiles any template and evaluates it in any event. Nothing panics, the value is within its limit, and
+// it is the one that walking the template yields.
 func FuzzTemplate(f *testing.F) {
 	const event = `{"a":{"b":[1,null,"x"]},"n":0.10}`
 	for _, text := range []string{
 		`{"concat":["$.data.a.b[0]","$.state.s",{"coalesce":["$.type?","$item"]}]}`, `{"merge":["$.data","$.state",{"$literal":"$"}]}`,
-		`["$","$.data.n?","$.state.$entries"]`, `{"a":"$.key","b":{"concat":["none"]}}`, `{"coalesce":[{"a":1}]}`, `{"merge":null}`, `"$..x"`, `"@"`,
+		`["$","$.data.n?","$.state.$entries"]`, `{"a":"$.key","b":{"concat":["none"]}}`, `{"coalesce":[{"a":1}]}`,
+		`{"merge":null}`, `"$..x"`, `"@"`,
 	} {
 		f.Add(text, event, `{"s":true}`, `[1]`)
 	}
@@ -432,7 +440,9 @@ func FuzzTemplate(f *testing.F) {
 		if tmpl == nil {
 			return
 		}
-		p := &place{key: orderKey, typ: "e", metadata: value.ObjectValue(value.Member{Key: "timestamp", Value: value.Int(0)})}
+		p := &place{
+			key: orderKey, typ: "e", metadata: value.ObjectValue(value.Member{Key: "timestamp", Value: value.Int(0)}),
+		}
 		for src, into := range map[string]*value.Value{data: &p.data, state: &p.state, item: &p.item} {
 			// What is no JSON is missing.
 			*into, _ = value.ParseString(src)

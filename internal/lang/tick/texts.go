@@ -9,15 +9,17 @@ import (
 	"j17/internal/lang/diag"
 )
 
-// concatNode joins its arguments to one string. Numbers, booleans and containers stand for their JSON, null for nothing.
+// concatNode joins its arguments to one string. Numbers, booleans and containers stand for their JSON, null for
+// nothing.
 type concatNode struct {
 	at    diag.Pointer
 	name  string
 	items []node
 }
 
-// writtenPerUnit is how many values are written as JSON in the time of one unit, beside their bytes. A container is written whole however
-// often it was weighed before. With as many, events that were admitted when only their bytes were charged stay within work.Replay.
+// writtenPerUnit is how many values are written as JSON in the time of one unit, beside their bytes. A container is
+// written whole however often it was weighed before. With as many, events that were admitted when only their bytes were
+// charged stay within work.Replay.
 const writtenPerUnit = 2
 
 func (n *concatNode) eval(e *Env) (value.Value, bool) {
@@ -28,7 +30,8 @@ func (n *concatNode) eval(e *Env) (value.Value, bool) {
 			return value.Value{}, false
 		}
 		w, visited := v.Weigh()
-		if e.left -= w.Bytes; e.left < 0 || !e.spend(1+max(visited, w.Values/writtenPerUnit)) || !e.work.SpendBytes(w.Bytes) {
+		if e.left -= w.Bytes; e.left < 0 || !e.spend(1+max(visited, w.Values/writtenPerUnit)) ||
+			!e.work.SpendBytes(w.Bytes) {
 			return value.NullValue(), e.work.Err() == nil
 		}
 		if b.Len()+w.Bytes > MaxState {
@@ -94,7 +97,8 @@ func (c *compiler) textForm(v value.Value, at diag.Pointer, name string, _ bool)
 	return &textNode{at: at, name: name, of: c.operand(v.Get(name), at, "the operand of "+name, value.String)}
 }
 
-// sliceNode is $slice: the code points of a text from a place up to another one, both from the end where they are negative.
+// sliceNode is $slice: the code points of a text from a place up to another one, both from the end where they are
+// negative.
 type sliceNode struct {
 	at diag.Pointer
 	of node

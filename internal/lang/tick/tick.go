@@ -1,6 +1,6 @@
-// Package tick is the language of specs: the operations of handlers, which turn an aggregate's state and an event into the
-// next state, and the expressions that handlers share with conditions, templates of events and projections. There is one
-// compiled path, one environment (Env) and one table of operators for all of them.
+// Package tick is the language of specs: the operations of handlers, which turn an aggregate's state and an event into
+// the next state, and the expressions that handlers share with conditions, templates of events and projections. There
+// is one compiled path, one environment (Env) and one table of operators for all of them.
 //
 // All is compiled once, when a spec is deployed: paths are parsed, bindings get numbered slots and it is known what an
 // expression reads, so that replaying an event costs no more than its operations. docs/reference/handlers.md and
@@ -27,8 +27,8 @@ const (
 	MaxOperations = 100
 )
 
-// Semantics is the version of what handlers do. It is part of the fingerprint of each aggregate type, so that states which an
-// older version made are not taken for those of this one. TestSemantics fails when it has to be raised.
+// Semantics is the version of what handlers do. It is part of the fingerprint of each aggregate type, so that states
+// which an older version made are not taken for those of this one. TestSemantics fails when it has to be raised.
 const Semantics = 4
 
 // Event is an event as handlers, predicates and templates see it. It parses its data and metadata when they are
@@ -99,14 +99,16 @@ func (h *Handler) Reads() []string { return h.reads }
 // place: state must not be used afterwards unless ed was frozen before. faults, if not nil, is told of each operation
 // that did not fit. Apply does not add timestamps: see Stamp.
 //
-// All work is charged to b. When that ends, Apply does too and returns its error. The state is then what it was before; but
-// whoever goes on with it must have frozen ed before Apply.
-func (h *Handler) Apply(ed *value.Editor, state value.Value, ev *Event, b *work.Budget, faults func(Fault)) (value.Value, error) {
+// All work is charged to b. When that ends, Apply does too and returns its error. The state is then what it was before;
+// but whoever goes on with it must have frozen ed before Apply.
+func (h *Handler) Apply(
+	ed *value.Editor, state value.Value, ev *Event, b *work.Budget, faults func(Fault),
+) (value.Value, error) {
 	return h.apply(ed, state, ev, b, faults, nil)
 }
 
-// Steps is Apply for callers that want to know what each operation does: step is told the place of the operation in the spec and the state after
-// it. States that it is told do not change. Operations within another one are part of it.
+// Steps is Apply for callers that want to know what each operation does: step is told the place of the operation in the
+// spec and the state after it. States that it is told do not change. Operations within another one are part of it.
 func (h *Handler) Steps(
 	ed *value.Editor, state value.Value, ev *Event, b *work.Budget, step func(at diag.Pointer, state value.Value),
 ) (value.Value, error) {
@@ -114,7 +116,8 @@ func (h *Handler) Steps(
 }
 
 func (h *Handler) apply(
-	ed *value.Editor, state value.Value, ev *Event, b *work.Budget, faults func(Fault), step func(at diag.Pointer, state value.Value),
+	ed *value.Editor, state value.Value, ev *Event, b *work.Budget, faults func(Fault),
+	step func(at diag.Pointer, state value.Value),
 ) (value.Value, error) {
 	if len(h.ops) == 0 {
 		return state, nil

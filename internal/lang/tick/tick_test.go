@@ -102,7 +102,9 @@ type fataler interface {
 }
 
 // apply takes one event into a state, with the budget of a fold.
-func apply(t fataler, h *tick.Handler, ed *value.Editor, state value.Value, ev *tick.Event, faults func(tick.Fault)) value.Value {
+func apply(
+	t fataler, h *tick.Handler, ed *value.Editor, state value.Value, ev *tick.Event, faults func(tick.Fault),
+) value.Value {
 	t.Helper()
 	next, err := h.Apply(ed, state, ev, work.New(t.Context(), work.Replay), faults)
 	if err != nil {

@@ -114,8 +114,8 @@ const (
 	wallLayout = "2006-01-02T15:04:05"
 )
 
-// parseMoment reads a date, or a date with a time and an offset as RFC 3339 has them: all that the formats "date" and "date-time" let
-// through. "t" and "z" may be small letters. A leap second counts as the last second of its minute.
+// parseMoment reads a date, or a date with a time and an offset as RFC 3339 has them: all that the formats "date" and
+// "date-time" let through. "t" and "z" may be small letters. A leap second counts as the last second of its minute.
 func parseMoment(text string) (moment, bool) {
 	if len(text) == len(dateLayout) {
 		wall, err := time.Parse(dateLayout, text)
@@ -198,8 +198,8 @@ const maxAmount = 1_000_000_000_000
 
 const daySeconds = 24 * 60 * 60
 
-// parseDuration reads a number with a unit: seconds, minutes, hours, days, weeks, months ("mo") or years, backwards with a "-"; or what the
-// format "duration" lets through, such as "P1M10DT12H".
+// parseDuration reads a number with a unit: seconds, minutes, hours, days, weeks, months ("mo") or years, backwards
+// with a "-"; or what the format "duration" lets through, such as "P1M10DT12H".
 func parseDuration(text string) (duration, bool) {
 	if rest, ok := strings.CutPrefix(text, "P"); ok {
 		period, _ := format.Lookup("duration")
@@ -248,7 +248,8 @@ func unitsOf(n int64, unit string) (duration, bool) {
 	}
 }
 
-// parsePeriod reads what follows the "P" of a duration of ISO 8601, which has to be one for the result to mean anything.
+// parsePeriod reads what follows the "P" of a duration of ISO 8601, which has to be one for the result to mean
+// anything.
 func parsePeriod(text string) duration {
 	var d duration
 	units := map[byte]string{'Y': "y", 'M': "mo", 'W': "w", 'D': "d"}
@@ -266,8 +267,8 @@ func parsePeriod(text string) duration {
 	return d
 }
 
-// add returns the time that is so much later: months first, then the rest. It reports false where it cannot be written, or where a date
-// does not take the duration because it is no whole number of days.
+// add returns the time that is so much later: months first, then the rest. It reports false where it cannot be written,
+// or where a date does not take the duration because it is no whole number of days.
 func (m moment) add(d duration) (moment, bool) {
 	if m.kind == dateKind && d.seconds%daySeconds != 0 {
 		return m, false

@@ -17,7 +17,8 @@ import (
 // costly is a handler with a state and an event that make it take the most for its units.
 type costly struct{ name, handler, state, data string }
 
-// costlyHandlers has each operation on as many values as a state may have, and each way to read an event of the largest size.
+// costlyHandlers has each operation on as many values as a state may have, and each way to read an event of the largest
+// size.
 func costlyHandlers() []costly {
 	const most = tick.MaxValues - 64
 	list := func(elem string, n int) string {
@@ -100,8 +101,8 @@ func costlyHandlers() []costly {
 	}
 }
 
-// No unit takes so long that a replay could take much more than a second, whatever the operation; and what takes more than a replay
-// may is known before.
+// No unit takes so long that a replay could take much more than a second, whatever the operation; and what takes more
+// than a replay may is known before.
 func TestUnitsAreWorthTheirTime(t *testing.T) {
 	if worktest.RaceDetector {
 		t.Skip("too slow to measure")

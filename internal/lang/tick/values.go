@@ -30,8 +30,8 @@ const (
 	fromState
 	fromCurrent
 	fromSlot
-	// The following are found outside of handlers only: the half of the key after the colon, what "$" has beside the event,
-	// all of "$", and the state of another aggregate, whose place among the reads is the slot.
+	// The following are found outside of handlers only: the half of the key after the colon, what "$" has beside the
+	// event, all of "$", and the state of another aggregate, whose place among the reads is the slot.
 	fromID
 	fromMembers
 	fromWhole
@@ -66,7 +66,8 @@ func (n *pathNode) find(e *Env) value.Value {
 	return v
 }
 
-// remake makes the array of the elements behind "[*]", or that of the entries of an object, or of each of these elements.
+// remake makes the array of the elements behind "[*]", or that of the entries of an object, or of each of these
+// elements.
 func (n *pathNode) remake(e *Env, v value.Value) value.Value {
 	if len(n.each) > 0 {
 		v = n.elements(e, v)
@@ -200,8 +201,8 @@ func (n *pathNode) eval(e *Env) (value.Value, bool) {
 type objectNode struct {
 	keys   []string
 	values []node
-	// lenient says that a member that cannot be had is left out, and not all that the object stands in; what cannot be computed is
-	// null.
+	// lenient says that a member that cannot be had is left out, and not all that the object stands in; what cannot be
+	// computed is null.
 	lenient bool
 }
 
@@ -227,8 +228,8 @@ func (n *objectNode) eval(e *Env) (value.Value, bool) {
 // arrayNode makes an array.
 type arrayNode struct {
 	elems []node
-	// lenient says that an element that cannot be had is left out, and not all that the array stands in; what cannot be computed is
-	// null.
+	// lenient says that an element that cannot be had is left out, and not all that the array stands in; what cannot be
+	// computed is null.
 	lenient bool
 }
 
@@ -251,7 +252,8 @@ func (n *arrayNode) eval(e *Env) (value.Value, bool) {
 	return value.ArrayValue(elems...), true
 }
 
-// mergeNode is {"$merge": [...]}, in templates {"merge": [...]}. What is no object, or has an optional path that leads nowhere, is left out.
+// mergeNode is {"$merge": [...]}, in templates {"merge": [...]}. What is no object, or has an optional path that leads
+// nowhere, is left out.
 type mergeNode struct{ items []node }
 
 func (n *mergeNode) eval(e *Env) (value.Value, bool) {

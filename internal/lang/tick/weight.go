@@ -5,13 +5,13 @@ import (
 	"j17/internal/base/work"
 )
 
-// eventSizes are sizes of events, in bytes, for which the work of a handler is bounded: the largest that there are, and smaller
-// ones, for which many a handler has a bound that holds although it has none for the largest.
+// eventSizes are sizes of events, in bytes, for which the work of a handler is bounded: the largest that there are, and
+// smaller ones, for which many a handler has a bound that holds although it has none for the largest.
 func eventSizes() []int { return []int{16 << 20, 4 << 20, 1 << 20, 128 << 10, 16 << 10} }
 
-// weight is a bound of the work that something takes, or of the size of a value: a number, and for each value that operations
-// are at work on so many units a byte of it. The first of those is the state, further ones are elements of arrays, which do not
-// overlap, so that going over all of them takes no more than their array has bytes.
+// weight is a bound of the work that something takes, or of the size of a value: a number, and for each value that
+// operations are at work on so many units a byte of it. The first of those is the state, further ones are elements of
+// arrays, which do not overlap, so that going over all of them takes no more than their array has bytes.
 type weight []float64
 
 func units(n float64) weight { return weight{n} }
@@ -60,8 +60,8 @@ func (w weight) most(event int) float64 {
 	return out
 }
 
-// Bounds of what a byte can stand for: an element takes two of them, as in "0,", a member five, as in `"":0,`. All the bytes that a
-// state may have stand for no more values than it may be made of.
+// Bounds of what a byte can stand for: an element takes two of them, as in "0,", a member five, as in `"":0,`. All the
+// bytes that a state may have stand for no more values than it may be made of.
 const (
 	elementsPerByte = 1. / 2
 	membersPerByte  = 1. / 5
@@ -84,14 +84,14 @@ type weigher struct {
 	slots map[int]int
 	// foreign are the levels of elements that may be those of an event.
 	foreign map[int]bool
-	// epochs is how many times everything may have to be copied. wholes is how many of them are because all of the state was given
-	// up, and not only what was kept.
+	// epochs is how many times everything may have to be copied. wholes is how many of them are because all of the
+	// state was given up, and not only what was kept.
 	epochs, wholes int
 }
 
-// Heavy reports whether the handler may take more than work.Replay on some state within the limits and some event of that many
-// bytes. Whatever it takes at admission has to be found out then, by applying it; a handler that is not heavy can always be
-// replayed.
+// Heavy reports whether the handler may take more than work.Replay on some state within the limits and some event of
+// that many bytes. Whatever it takes at admission has to be found out then, by applying it; a handler that is not heavy
+// can always be replayed.
 func (h *Handler) Heavy(event int) bool { return event > h.light }
 
 // lightUpTo returns how many bytes an event may have for the handler not to be heavy; -1 where it always is.
@@ -109,7 +109,8 @@ func weigh(ops []operation, event int) float64 {
 	w := &weigher{event: event, current: 1, levels: 1, slots: map[int]int{}, foreign: map[int]bool{}}
 	total := w.operations(ops)
 	// The event is parsed and measured once, and each time that the state was frozen its containers are copied again.
-	eventWork := float64(event) * (parsedUnits*elementsPerByte + 1./work.BytesPerUnit + elementsPerByte/weighedPerUnit + 2./work.BytesPerUnit)
+	eventWork := float64(event) *
+		(parsedUnits*elementsPerByte + 1./work.BytesPerUnit + elementsPerByte/weighedPerUnit + 2./work.BytesPerUnit)
 	return total.most(event) + eventWork + float64(w.epochs+1)*MaxValues*(copiedUnits+1./movedPerUnit+1./weighedPerUnit)
 }
 
@@ -167,7 +168,10 @@ func (w *weigher) operation(op operation) weight {
 	case *removeAtOp:
 		return sum(w.eval(op.key), w.size(op.key).times(1./work.BytesPerUnit), each(2*membersPerByte, w.current))
 	case *incrementAtOp:
-		return sum(w.eval(op.key), w.size(op.key).times(1./work.BytesPerUnit), w.eval(op.by), w.amount(op.by), w.digits(each(1, w.current)))
+		return sum(
+			w.eval(op.key), w.size(op.key).times(1./work.BytesPerUnit), w.eval(op.by), w.amount(op.by),
+			w.digits(each(1, w.current)),
+		)
 	// What only says what others see, or whether they are carried out.
 	case *ifOp:
 		return sum(w.predicate(op.when), w.operations(op.then), w.operations(op.orElse))
@@ -195,8 +199,8 @@ func (w *weigher) keeps(part, made bool) {
 // rest is what it takes to move the elements of an array.
 func (w *weigher) rest() weight { return each(2*valuesPerByte/movedPerUnit, w.current) }
 
-// digits is what it takes to add a number of that size. A number that is not larger may have zeros up to value.MaxExponent
-// on one side.
+// digits is what it takes to add a number of that size. A number that is not larger may have zeros up to
+// value.MaxExponent on one side.
 func (w *weigher) digits(size weight) weight {
 	return units(min(size.most(w.event), 2*value.MaxDigits)/digitsPerUnit + 3*value.MaxExponent/digitsPerUnit)
 }
@@ -218,7 +222,8 @@ func (w *weigher) kept(o *operand) weight {
 	return sum(w.eval(o.node), size)
 }
 
-// mergedUnits is what it takes to set a member in an object that may be indexed, which is paid for beforehand, and to index it.
+// mergedUnits is what it takes to set a member in an object that may be indexed, which is paid for beforehand, and to
+// index it.
 const mergedUnits = memberWork + indexedUnits
 
 // merged weighs an operand whose members are set.
@@ -296,7 +301,8 @@ func (w *weigher) over(size weight, slot int, f func() weight) weight {
 	return total
 }
 
-// share is how many values there may be for each byte of something of that size: fewer where all of it is part of the state.
+// share is how many values there may be for each byte of something of that size: fewer where all of it is part of the
+// state.
 func (w *weigher) share(size weight) float64 {
 	for i, n := range size {
 		if n > 0 && (i == 0 || w.foreign[i]) {
@@ -319,8 +325,8 @@ func (w *weigher) matched(m *match, size weight) weight {
 	return total
 }
 
-// search weighs a look for a value in an array of that size: each element is visited, and nothing in it is compared twice. What
-// is made of an index instead, and all elements with one hash, are within the same bound.
+// search weighs a look for a value in an array of that size: each element is visited, and nothing in it is compared
+// twice. What is made of an index instead, and all elements with one hash, are within the same bound.
 func (w *weigher) search(size weight, steps int) weight {
 	const indexed = 6 << 17
 	perByte := max(0.45, 0.05+float64(2+steps)/6)
@@ -350,7 +356,10 @@ func (w *weigher) eval(n node) weight {
 	case *mergeNode:
 		total := units(0)
 		for _, v := range n.items {
-			total = sum(total, units(1+copiedUnits), w.eval(v), w.size(v).times((mergedUnits+1)*min(membersPerByte, w.share(w.size(v)))))
+			total = sum(
+				total, units(1+copiedUnits), w.eval(v),
+				w.size(v).times((mergedUnits+1)*min(membersPerByte, w.share(w.size(v)))),
+			)
 		}
 		return total
 	default:
@@ -450,7 +459,10 @@ func (w *weigher) predicate(p predicate) weight {
 		}
 		return sum(total, w.amount(p.timestamp), w.amount(p.now))
 	case *elementsNode:
-		return sum(units(2), w.eval(p.in), w.over(w.size(p.in), p.slot, func() weight { return sum(units(1), w.predicate(p.match)) }))
+		return sum(
+			units(2), w.eval(p.in),
+			w.over(w.size(p.in), p.slot, func() weight { return sum(units(1), w.predicate(p.match)) }),
+		)
 	case *subsetNode:
 		total := sum(units(1), w.eval(p.items), w.eval(p.array))
 		items := w.size(p.items).most(w.event) * elementsPerByte

@@ -58,7 +58,10 @@ func (w *weigher) computed(n node) weight {
 	case *nowNode:
 		return sum(units(timeWork), w.eval(n.seconds))
 	case *durationNode:
-		return sum(units(timeWork+4*mostDigits), w.eval(n.time), w.eval(n.by), w.size(n.time).times(1./textPerUnit), w.size(n.by).times(1./textPerUnit))
+		return sum(
+			units(timeWork+4*mostDigits), w.eval(n.time), w.eval(n.by), w.size(n.time).times(1./textPerUnit),
+			w.size(n.by).times(1./textPerUnit),
+		)
 	case *truncateNode:
 		return sum(units(timeWork+4*mostDigits), w.eval(n.time), w.size(n.time).times(1./textPerUnit))
 	default:
@@ -75,8 +78,8 @@ func (w *weigher) all(nodes []node) weight {
 	return total
 }
 
-// numbers weighs an operator on numbers that have their places. One that goes through an array may take as much for an element as a
-// result may have digits.
+// numbers weighs an operator on numbers that have their places. One that goes through an array may take as much for an
+// element as a result may have digits.
 func (w *weigher) numbers(n *numbersNode) weight {
 	if n.in != nil {
 		return units(2 * work.Replay)

@@ -59,7 +59,8 @@ func TestHeavy(t *testing.T) {
 	}
 }
 
-// hostile are members of states and events that cost the most for their bytes. Each has about the number of bytes that is given.
+// hostile are members of states and events that cost the most for their bytes. Each has about the number of bytes that
+// is given.
 func hostile(kind, bytes int) string {
 	list := func(elem string) string {
 		return "[" + strings.TrimSuffix(strings.Repeat(elem+",", max(bytes/(len(elem)+1), 1)), ",") + "]"
@@ -93,9 +94,9 @@ func hostile(kind, bytes int) string {
 	}
 }
 
-// Nothing escapes the budget: whatever a handler does with a state and an event of some size, it ends with an error or within
-// a second or so of the processor, and one that is not heavy never exceeds what a replay may take. States keep their limit and know
-// their size.
+// Nothing escapes the budget: whatever a handler does with a state and an event of some size, it ends with an error or
+// within a second or so of the processor, and one that is not heavy never exceeds what a replay may take. States keep
+// their limit and know their size.
 func TestHostileHandlers(t *testing.T) {
 	var worst time.Duration
 	var worstHandler string
@@ -130,14 +131,17 @@ func TestHostileHandlers(t *testing.T) {
 			case err != nil && j17.CodeOf(err) != j17.CodeWorkLimit:
 				rt.Fatal(err)
 			case err != nil && !h.Heavy(data.Size()):
-				if next, err = h.Apply(value.NewEditor(), state, ev.raw(), work.New(rt.Context(), work.Replay), nil); err != nil {
+				if next, err = h.Apply(
+					value.NewEditor(), state, ev.raw(), work.New(rt.Context(), work.Replay), nil,
+				); err != nil {
 					rt.Fatalf("%s is not heavy, and %v", src, err)
 				}
 			case err != nil:
 				return
 			}
 			next = tick.Stamp(ed, next, 1, 2)
-			if w := next.Weight(); w.Bytes > tick.MaxState || w != (value.Weight{Bytes: len(next.String()), Values: values(next)}) {
+			if w := next.Weight(); w.Bytes > tick.MaxState ||
+				w != (value.Weight{Bytes: len(next.String()), Values: values(next)}) {
 				rt.Fatalf("%s leaves a state of %d bytes and %d values that says %v", src, len(next.String()), values(next), w)
 			}
 			state = next

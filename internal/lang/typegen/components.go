@@ -22,8 +22,8 @@ const componentsAt = "#/components/schemas/"
 // DataComponent names the schema of the data of an event type.
 func DataComponent(aggregateType, event string) string { return aggregateType + "." + event }
 
-// StateComponent names the schema of the states of an aggregate type, and ResultComponent that of what a projection yields. No event type
-// has a name that starts with "_".
+// StateComponent names the schema of the states of an aggregate type, and ResultComponent that of what a projection
+// yields. No event type has a name that starts with "_".
 func StateComponent(aggregateType string) string { return aggregateType + stateSuffix }
 
 // ResultComponent names the schema of what a projection yields.
@@ -34,13 +34,17 @@ const (
 	resultSuffix = "._result"
 )
 
-// Components returns the schemas of the data of all event types of a spec, in its order, of the states of its aggregate types, and of what
-// projections yield, of which an object has the definitions. What references lead to in a schema becomes a
-// component of its own, named after the schema and the last step of its place: many tools follow references to whole components only. A
-// component has neither $defs nor $id, and no schema in it is true or false but additionalProperties. A definition that the schemas of the
-// spec share is one component for all of them. What is derived together is not much larger than the spec: what would be is anything.
+// Components returns the schemas of the data of all event types of a spec, in its order, of the states of its aggregate
+// types, and of what projections yield, of which an object has the definitions. What references lead to in a schema
+// becomes a component of its own, named after the schema and the last step of its place: many tools follow references
+// to whole components only. A component has neither $defs nor $id, and no schema in it is true or false but
+// additionalProperties. A definition that the schemas of the spec share is one component for all of them. What is
+// derived together is not much larger than the spec: what would be is anything.
 func Components(root, projections value.Value) []Component {
-	l := &lifting{taken: map[string]int{}, definitions: root.Get("$defs"), shared: map[diag.Pointer]string{}, names: map[string]map[diag.Pointer]string{}}
+	l := &lifting{
+		taken: map[string]int{}, definitions: root.Get("$defs"), shared: map[diag.Pointer]string{},
+		names: map[string]map[diag.Pointer]string{},
+	}
 	eachData(root, func(name string, _ value.Value) { l.taken[name]++ })
 	eachData(root, l.lift)
 	l.derive(root, projections)
@@ -72,15 +76,17 @@ type lifting struct {
 	short int
 }
 
-// maxGrowth is how many times its own size a schema may grow by the longer references that its parts are components by. The parts of one
-// that would grow more have short names.
+// maxGrowth is how many times its own size a schema may grow by the longer references that its parts are components by.
+// The parts of one that would grow more have short names.
 const maxGrowth = 3
 
 // lift adds the components of a schema: itself, and what references lead to.
 func (l *lifting) lift(name string, schema value.Value) {
 	// Find where references lead, those in what is found included.
 	root := outline.Of(schema, l.definitions)
-	w := &lifter{root: root, names: map[diag.Pointer]string{}, times: map[diag.Pointer]int{}, seen: map[diag.Pointer]bool{}}
+	w := &lifter{
+		root: root, names: map[diag.Pointer]string{}, times: map[diag.Pointer]int{}, seen: map[diag.Pointer]bool{},
+	}
 	w.find(root)
 	for i := 0; i < len(w.targets); i++ {
 		if l.shared[w.targets[i].At] == "" {
@@ -163,8 +169,8 @@ func (l *lifting) free(schema string, at diag.Pointer) string {
 // lifter writes the components of one schema.
 type lifter struct {
 	root outline.Schema
-	// targets are what references lead to, in the order in which they were met; names has what their components are called, times how many
-	// references lead to each.
+	// targets are what references lead to, in the order in which they were met; names has what their components are
+	// called, times how many references lead to each.
 	targets []outline.Schema
 	names   map[diag.Pointer]string
 	times   map[diag.Pointer]int
@@ -206,7 +212,8 @@ func (w *lifter) find(s outline.Schema) {
 	}
 }
 
-// write appends a schema. A part that is a component of its own is a reference to it, unless whole says that it is to be written.
+// write appends a schema. A part that is a component of its own is a reference to it, unless whole says that it is to
+// be written.
 func (w *lifter) write(b []byte, s outline.Schema, whole bool) []byte {
 	if name := w.names[s.At]; name != "" && !whole {
 		return appendReference(b, name)
@@ -244,7 +251,8 @@ const doubleFormat = `,"format":"double"`
 
 // isNumber reports whether a "type" allows numbers.
 func isNumber(t value.Value) bool {
-	return t.Str() == "number" || slices.ContainsFunc(t.Elems(), func(one value.Value) bool { return one.Str() == "number" })
+	return t.Str() == "number" ||
+		slices.ContainsFunc(t.Elems(), func(one value.Value) bool { return one.Str() == "number" })
 }
 
 // member appends the value of a keyword.

@@ -52,7 +52,8 @@ func TestSharedDefinitionsAreComponentsOnce(t *testing.T) {
 	}
 }
 
-// TestDerivedComponents: the states of a spec, and what its projections yield, are components that refer to those of the data.
+// TestDerivedComponents: the states of a spec, and what its projections yield, are components that refer to those of
+// the data.
 func TestDerivedComponents(t *testing.T) {
 	root := read(t, "testdata/spec.json")
 	got := map[string]string{}
@@ -92,7 +93,8 @@ func TestDerivedComponents(t *testing.T) {
 	}
 }
 
-// TestDerivedComponentsAreBounded: what repeats a large type many times has components that are not much larger than the spec, soon.
+// TestDerivedComponentsAreBounded: what repeats a large type many times has components that are not much larger than
+// the spec, soon.
 func TestDerivedComponentsAreBounded(t *testing.T) {
 	var wide, sets, views strings.Builder
 	for i := range 4000 {

@@ -152,11 +152,14 @@ func (s *jsonSchemas) object(b []byte, t *typ) []byte {
 	return append(b, '}')
 }
 
-// union appends the schema of a choice of types. What is of a simple type or null is of two types, which more tools understand.
+// union appends the schema of a choice of types. What is of a simple type or null is of two types, which more tools
+// understand.
 func (s *jsonSchemas) union(b []byte, t *typ) []byte {
 	if len(t.parts) == 2 {
 		for i, p := range t.parts {
-			simple := map[kind]string{boolean: "boolean", integer: "integer", number: "number", text: "string"}[t.parts[1-i].kind]
+			simple := map[kind]string{
+				boolean: "boolean", integer: "integer", number: "number", text: "string",
+			}[t.parts[1-i].kind]
 			if p.kind == null && simple != "" {
 				b = append(b, `{"type":[`+strconv.Quote(simple)+`,"null"]`...)
 				if simple == "number" {

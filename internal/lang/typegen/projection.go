@@ -10,8 +10,8 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// projections declares the results of projections, an object of definitions. What a source holds is the state of its aggregate type, with
-// its id.
+// projections declares the results of projections, an object of definitions. What a source holds is the state of its
+// aggregate type, with its id.
 func (m *model) projections(root, definitions value.Value) {
 	for _, p := range definitions.Members() {
 		v := views{model: m, sources: map[string]*typ{}, singletons: root.Get("singletons")}
@@ -83,7 +83,8 @@ func (v *views) arrayForm(sources value.Value) *typ {
 	return o
 }
 
-// single is the type of a source of one aggregate, which may not be there. own tells that it is the one that there is a result for.
+// single is the type of a source of one aggregate, which may not be there. own tells that it is the one that there is a
+// result for.
 func (v *views) single(aggregateType, id string, own bool) *typ {
 	id = strings.TrimPrefix(id, aggregateType+":")
 	is := func(name value.Value) bool { return name.Str() == id }
@@ -97,15 +98,18 @@ func (v *views) single(aggregateType, id string, own bool) *typ {
 	}
 }
 
-// source is the type of the state of an aggregate with its id. A singleton is there before its first event, and has nothing else then.
+// source is the type of the state of an aggregate with its id. A singleton is there before its first event, and has
+// nothing else then.
 func (v *views) source(aggregateType string, written bool) *typ {
 	name, ok := v.model.states[aggregateType]
 	if !ok {
 		return &typ{}
 	}
-	key, suffix, about, component := aggregateType, "Source", "a source of the type "+aggregateType, aggregateType+"._source"
+	key, suffix, about, component := aggregateType, "Source", "a source of the type "+aggregateType,
+		aggregateType+"._source"
 	if !written {
-		key, suffix, about, component = aggregateType+":", "Singleton", "a singleton of the type "+aggregateType, aggregateType+"._singleton"
+		key, suffix, about, component = aggregateType+":", "Singleton", "a singleton of the type "+aggregateType,
+			aggregateType+"._singleton"
 	}
 	if declared, ok := v.model.shown[key]; ok {
 		return &typ{kind: reference, name: declared}
@@ -180,7 +184,8 @@ func (s *selection) of(v value.Value) (t *typ, optional bool) {
 	return s.model.constant(v), false
 }
 
-// computed is the type of what an operator yields, which is null where its operands do not fit. It reports false where v is none.
+// computed is the type of what an operator yields, which is null where its operands do not fit. It reports false where
+// v is none.
 func (s *selection) computed(v value.Value) (t *typ, optional, ok bool) {
 	form, operand := tick.SelectionForm(v)
 	switch form {
@@ -325,7 +330,10 @@ func (s *selection) entries(t *typ) *typ {
 			}
 		}
 	}
-	t = &typ{kind: array, elem: &typ{kind: object, fields: []field{{key: "key", typ: &typ{kind: text}}, {key: "value", typ: of}}}}
+	t = &typ{
+		kind: array,
+		elem: &typ{kind: object, fields: []field{{key: "key", typ: &typ{kind: text}}, {key: "value", typ: of}}},
+	}
 	if notObject {
 		t = s.model.nullable(t)
 	}

@@ -128,7 +128,9 @@ func (c *schemas) object(s outline.Schema) *typ {
 	required := s.Get("required").Elems()
 	for _, p := range properties {
 		optional := !slices.ContainsFunc(required, func(r value.Value) bool { return r.Str() == p.Key })
-		o.fields = append(o.fields, field{key: p.Key, typ: c.of(s.Property(p.Key)), optional: optional, about: p.Value.Get("description").Str()})
+		o.fields = append(o.fields, field{
+			key: p.Key, typ: c.of(s.Property(p.Key)), optional: optional, about: p.Value.Get("description").Str(),
+		})
 	}
 	for _, r := range required {
 		if !slices.ContainsFunc(o.fields, func(f field) bool { return f.key == r.Str() }) {

@@ -258,7 +258,9 @@ func (h *handlers) path(path string) *typ {
 		{key: "type", typ: &typ{kind: text}},
 		{key: "data", typ: h.data},
 		{key: "metadata", typ: &typ{kind: object, fields: []field{
-			{key: "timestamp", typ: &typ{kind: integer}}, {key: "actor", typ: agent}, {key: "target", typ: agent, optional: true},
+			{key: "timestamp", typ: &typ{kind: integer}},
+			{key: "actor", typ: agent},
+			{key: "target", typ: agent, optional: true},
 		}}},
 	}}
 	t, optional := event, false

@@ -1,12 +1,12 @@
 // Package typegen writes the types of a spec's events, states and results of projections in other languages.
 //
 // The types of events come from their schemas. Those of states are derived from what handlers write, without running
-// them: every member of a state is optional, since it depends on the events that happened, and what cannot be told is of
-// the type that any value has. Results of projections are derived from the states that they are made of.
+// them: every member of a state is optional, since it depends on the events that happened, and what cannot be told is
+// of the type that any value has. Results of projections are derived from the states that they are made of.
 // docs/reference/cli.md says what is derived from what.
 //
-// Life of a type: schema.go, state.go and projection.go turn a spec into a model, which knows no language; typescript.go and
-// golang.go print it.
+// Life of a type: schema.go, state.go and projection.go turn a spec into a model, which knows no language;
+// typescript.go and golang.go print it.
 package typegen
 
 import (
@@ -52,7 +52,8 @@ type typ struct {
 	values []value.Value
 	// name is that of a declaration.
 	name string
-	// same is what types that are written alike have in common, "" before it is first asked for. A type is not changed afterwards.
+	// same is what types that are written alike have in common, "" before it is first asked for. A type is not changed
+	// afterwards.
 	same string
 }
 
@@ -89,11 +90,13 @@ type model struct {
 	declarations []*declaration
 	byName       map[string]*declaration
 	aggregates   []aggregate
-	// states has the names of the states of aggregate types, and shown those of what sources of projections hold of them.
+	// states has the names of the states of aggregate types, and shown those of what sources of projections hold of
+	// them.
 	states, shown map[string]string
 	// shared has the names of the declarations of shared definitions, by their places.
 	shared map[diag.Pointer]string
-	// left is how much more may be looked at: fields, options and values, each time that they are. What is beyond it is unknown.
+	// left is how much more may be looked at: fields, options and values, each time that they are. What is beyond it is
+	// unknown.
 	left int
 }
 
@@ -113,11 +116,12 @@ const (
 	storedAgentName = "StoredAgent"
 )
 
-// newModel reads a spec that is known to be valid, with the types of its states but not yet of what its projections yield. Components are
-// called as called says, which is nil where nobody asks.
+// newModel reads a spec that is known to be valid, with the types of its states but not yet of what its projections
+// yield. Components are called as called says, which is nil where nobody asks.
 func newModel(root value.Value, called func(data string, at diag.Pointer) string) *model {
 	m := &model{
-		byName: map[string]*declaration{}, states: map[string]string{}, shown: map[string]string{}, shared: map[diag.Pointer]string{}, left: maxLooks,
+		byName: map[string]*declaration{}, states: map[string]string{}, shown: map[string]string{},
+		shared: map[diag.Pointer]string{}, left: maxLooks,
 	}
 	m.agents(root)
 	taken := map[string]bool{}
@@ -136,7 +140,10 @@ func newModel(root value.Value, called func(data string, at diag.Pointer) string
 			if s.IsMissing() {
 				continue // an event of the platform
 			}
-			c := &schemas{model: m, prefix: a.typeName + pascal(e.Key), data: DataComponent(t.Key, e.Key), component: called, refs: map[diag.Pointer]string{}}
+			c := &schemas{
+				model: m, prefix: a.typeName + pascal(e.Key), data: DataComponent(t.Key, e.Key), component: called,
+				refs: map[diag.Pointer]string{},
+			}
 			d := m.declare(c.prefix+"Data", "the data of "+t.Key+"."+e.Key, &typ{})
 			d.component = c.data
 			c.refs[""] = d.name
@@ -147,14 +154,18 @@ func newModel(root value.Value, called func(data string, at diag.Pointer) string
 				m.refusals(c.prefix, eventName{t.Key, e.Key}, declared)
 			}
 		}
-		state := m.declare(a.typeName+"State", "the state of "+t.Key+", as far as its handlers tell", m.state(t.Value.Get("events"), data))
+		state := m.declare(
+			a.typeName+"State", "the state of "+t.Key+", as far as its handlers tell",
+			m.state(t.Value.Get("events"), data),
+		)
 		m.states[t.Key] = state.name
 		m.aggregates = append(m.aggregates, a)
 	}
 	return m
 }
 
-// agents declares who may cause events and whom they may be about. Stored events may have been caused by the platform too.
+// agents declares who may cause events and whom they may be about. Stored events may have been caused by the platform
+// too.
 func (m *model) agents(root value.Value) {
 	agent := func(types value.Value) *typ {
 		of := &typ{kind: text}
@@ -232,7 +243,9 @@ func (m *model) members(t *typ) ([]field, bool) {
 func put(fields []field, places map[string]int, f field) []field {
 	if i, ok := places[f.key]; ok {
 		was := fields[i]
-		fields[i] = field{key: f.key, typ: together(was.typ, f.typ), optional: was.optional && f.optional, about: was.about + f.about}
+		fields[i] = field{
+			key: f.key, typ: together(was.typ, f.typ), optional: was.optional && f.optional, about: was.about + f.about,
+		}
 		return fields
 	}
 	places[f.key] = len(fields)
@@ -335,7 +348,9 @@ func literalOf(values []value.Value, seen map[string]bool) *typ {
 	l := &typ{kind: literal}
 	texts := map[string]bool{}
 	for _, v := range values {
-		wide := map[value.Kind]string{value.String: "string", value.Number: "number", value.Bool: "boolean", value.Null: "null"}[v.Kind()]
+		wide := map[value.Kind]string{
+			value.String: "string", value.Number: "number", value.Bool: "boolean", value.Null: "null",
+		}[v.Kind()]
 		if text := v.String(); !texts[text] && !seen[wide] {
 			texts[text] = true
 			l.values = append(l.values, v)

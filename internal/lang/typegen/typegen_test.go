@@ -47,7 +47,9 @@ func TestTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, got := range map[string][]byte{"testdata/want.ts": typegen.TypeScript(root), "testdata/want.go.txt": goTypes} {
+	for file, got := range map[string][]byte{
+		"testdata/want.ts": typegen.TypeScript(root), "testdata/want.go.txt": goTypes,
+	} {
 		if *update {
 			if err := os.WriteFile(file, got, 0o600); err != nil {
 				t.Fatal(err)
@@ -63,7 +65,8 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestExactTypeScript checks that numbers have a form that keeps their digits, and that nothing else is other than without.
+// TestExactTypeScript checks that numbers have a form that keeps their digits, and that nothing else is other than
+// without.
 func TestExactTypeScript(t *testing.T) {
 	root := read(t, "testdata/spec.json")
 	got := string(typegen.ExactTypeScript(root))
@@ -90,7 +93,8 @@ func TestTooManyRefusals(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfCustomCode checks that an event has refusals of any text where custom code says what is implied, and no others do.
+// TestRefusalsOfCustomCode checks that an event has refusals of any text where custom code says what is implied, and no
+// others do.
 func TestRefusalsOfCustomCode(t *testing.T) {
 	const emit = `{"emit": {"aggregate_type": "a", "event_type": "last"}}`
 	for implication, any := range map[string]bool{
@@ -115,7 +119,10 @@ func TestRefusalsOfCustomCode(t *testing.T) {
 			second, third = "string", "string"
 		}
 		got := string(typegen.TypeScript(root))
-		for _, want := range []string{`AFirstRefusal = "c1" | "c4";`, "ASecondRefusal = " + second + ";", "AThirdRefusal = " + third + ";", `ALastRefusal = "c4";`} {
+		for _, want := range []string{
+			`AFirstRefusal = "c1" | "c4";`, "ASecondRefusal = " + second + ";", "AThirdRefusal = " + third + ";",
+			`ALastRefusal = "c4";`,
+		} {
 			if !strings.Contains(got, "export type "+want) {
 				t.Errorf("%s: there is no %s", implication, want)
 			}
@@ -123,7 +130,8 @@ func TestRefusalsOfCustomCode(t *testing.T) {
 	}
 }
 
-// TestNoRefusalsOfCustomCode checks that nothing is declared where custom code says what is implied and no guard of the spec has a code.
+// TestNoRefusalsOfCustomCode checks that nothing is declared where custom code says what is implied and no guard of the
+// spec has a code.
 func TestNoRefusalsOfCustomCode(t *testing.T) {
 	root, err := value.ParseString(`{"aggregate_types": {"a": {"events": {"e": {"schema": {}, "requires": [{}], "implications": [{"wasm": "x.wasm"}]}}}}}`)
 	if err != nil {
@@ -138,7 +146,9 @@ func TestNoRefusalsOfCustomCode(t *testing.T) {
 func specs(t *testing.T) []string {
 	t.Helper()
 	var files []string
-	for _, pattern := range []string{"testdata/*.json", "../../../examples/*/spec.json", "../../../cmd/j17/templates/*.json"} {
+	for _, pattern := range []string{
+		"testdata/*.json", "../../../examples/*/spec.json", "../../../cmd/j17/templates/*.json",
+	} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatal(pattern, err)
@@ -148,9 +158,10 @@ func specs(t *testing.T) []string {
 	return files
 }
 
-// TestEverySpec makes types of every spec of the repository. The Go types must compile; of the TypeScript ones the brackets
-// must match and every name that is used must be declared, which needs no compiler. The standard library is read from its
-// sources, once for all specs: what is compiled of it would be asked of the go command, which has to build it first.
+// TestEverySpec makes types of every spec of the repository. The Go types must compile; of the TypeScript ones the
+// brackets must match and every name that is used must be declared, which needs no compiler. The standard library is
+// read from its sources, once for all specs: what is compiled of it would be asked of the go command, which has to
+// build it first.
 func TestEverySpec(t *testing.T) {
 	files := specs(t)
 	fset := token.NewFileSet()
@@ -212,7 +223,8 @@ func checkTypeScript(t *testing.T, src string) {
 			i++
 		case c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '_':
 			end := i
-			for end < len(src) && (src[end] == '_' || src[end] >= '0' && src[end] <= '9' || src[end]|0x20 >= 'a' && src[end]|0x20 <= 'z') {
+			for end < len(src) && (src[end] == '_' || src[end] >= '0' && src[end] <= '9' ||
+				src[end]|0x20 >= 'a' && src[end]|0x20 <= 'z') {
 				end++
 			}
 			word := src[i:end]
@@ -253,14 +265,16 @@ func TestAwkwardNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ts := string(typegen.TypeScript(root)); strings.Count(ts, "export type TypeEvent ") != 1 || !strings.Contains(ts, "export type Type2Event ") {
+	if ts := string(typegen.TypeScript(root)); strings.Count(ts, "export type TypeEvent ") != 1 ||
+		!strings.Contains(ts, "export type Type2Event ") {
 		t.Errorf("the events of type and Type have one name:\n%s", ts)
 	}
 	src, err := typegen.Go(root, "x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := string(src); !strings.Contains(text, "`json:\"a,omitempty\"`") || !strings.Contains(text, `"b\"c" has no field`) {
+	if text := string(src); !strings.Contains(text, "`json:\"a,omitempty\"`") ||
+		!strings.Contains(text, `"b\"c" has no field`) {
 		t.Errorf("the struct has lost more than one member:\n%s", text)
 	}
 }

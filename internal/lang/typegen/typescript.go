@@ -40,7 +40,9 @@ func (w *typescripter) file(root value.Value) []byte {
 		for m.byName[name] != nil {
 			name += "s"
 		}
-		b.WriteString("\n/** " + name + ": type and data of every event of " + a.name + ". */\nexport type " + name + " =")
+		b.WriteString(
+			"\n/** " + name + ": type and data of every event of " + a.name + ". */\nexport type " + name + " =",
+		)
 		for _, e := range a.events {
 			b.WriteString("\n  | { type: " + quote(e.name) + "; data: " + e.data + " }")
 		}

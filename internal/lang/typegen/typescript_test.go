@@ -29,12 +29,15 @@ func compiler(t *testing.T) (node, tsc string) {
 	return node, found[len(found)-1]
 }
 
-// TestTypeScriptCompiles has the real compiler check the types of every spec of the repository, and code that uses those of
-// testdata/spec.json rightly and wrongly.
+// TestTypeScriptCompiles has the real compiler check the types of every spec of the repository, and code that uses
+// those of testdata/spec.json rightly and wrongly.
 func TestTypeScriptCompiles(t *testing.T) {
 	node, tsc := compiler(t)
 	dir := t.TempDir()
-	args := []string{tsc, "--noEmit", "--strict", "--noUncheckedIndexedAccess", "--skipLibCheck", "false", "--target", "es2022", "--module", "esnext", "--moduleResolution", "bundler"}
+	args := []string{
+		tsc, "--noEmit", "--strict", "--noUncheckedIndexedAccess", "--skipLibCheck", "false", "--target", "es2022",
+		"--module", "esnext", "--moduleResolution", "bundler",
+	}
 	write := func(name string, text []byte) {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, text, 0o600); err != nil {

@@ -40,7 +40,8 @@ const (
 )
 
 // APIKey returns the principal of an API key's token. Every failure is a *j17.Error of CodeUnauthorized that does not
-// tell unknown, mistyped and revoked keys apart; what it tells is what has the form of another credential. It does not allocate unless it fails.
+// tell unknown, mistyped and revoked keys apart; what it tells is what has the form of another credential. It does not
+// allocate unless it fails.
 func (a *Authenticator) APIKey(token string) (j17.Principal, error) {
 	key, ok := a.registry.Keys.ByToken(token)
 	switch {
@@ -49,7 +50,9 @@ func (a *Authenticator) APIKey(token string) (j17.Principal, error) {
 	case !ok:
 		return j17.Principal{}, j17.Errorf(j17.CodeUnauthorized, "Invalid API key")
 	}
-	return j17.Principal{Kind: j17.APIKey, ID: key.ID, Instance: key.Instance, Environment: key.Environment, Scope: key.Scope}, nil
+	return j17.Principal{
+		Kind: j17.APIKey, ID: key.ID, Instance: key.Instance, Environment: key.Environment, Scope: key.Scope,
+	}, nil
 }
 
 // Node returns the principal of another node, which knows the node secret.

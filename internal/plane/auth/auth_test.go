@@ -39,13 +39,17 @@ func start(tb testing.TB) *server {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = st.Close() })
-	if s.registry, err = control.Open(tb.Context(), control.Options{Store: st, Clock: s.clock, PasswordMemory: 64}); err != nil {
+	if s.registry, err = control.Open(tb.Context(), control.Options{
+		Store: st, Clock: s.clock, PasswordMemory: 64,
+	}); err != nil {
 		tb.Fatal(err)
 	}
 	if s.app, err = s.registry.Instances.Create(tb.Context(), "app"); err != nil {
 		tb.Fatal(err)
 	}
-	s.operator, err = s.registry.Operators.Create(tb.Context(), control.NewOperator{Email: email, Password: password, Role: control.RolePlatformAdmin})
+	s.operator, err = s.registry.Operators.Create(tb.Context(), control.NewOperator{
+		Email: email, Password: password, Role: control.RolePlatformAdmin,
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -55,7 +59,9 @@ func start(tb testing.TB) *server {
 
 func (s *server) key(tb testing.TB, env j17.Environment, scope j17.Scope) (control.Key, string) {
 	tb.Helper()
-	k, token, err := s.registry.Keys.Create(tb.Context(), control.NewKey{Instance: s.app.ID, Environment: env, Scope: scope, Name: "k"})
+	k, token, err := s.registry.Keys.Create(tb.Context(), control.NewKey{
+		Instance: s.app.ID, Environment: env, Scope: scope, Name: "k",
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -70,7 +76,9 @@ func refused(tb testing.TB, what string, err error, code j17.Code, message strin
 		tb.Errorf("%s: %v is no *j17.Error", what, err)
 		return
 	}
-	if diff := cmp.Diff(&j17.Error{Code: code, Message: message}, e, cmpopts.IgnoreFields(j17.Error{}, "Plain")); diff != "" {
+	if diff := cmp.Diff(
+		&j17.Error{Code: code, Message: message}, e, cmpopts.IgnoreFields(j17.Error{}, "Plain"),
+	); diff != "" {
 		tb.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
@@ -82,7 +90,9 @@ func TestAPIKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := j17.Principal{Kind: j17.APIKey, ID: k.ID, Instance: s.app.ID, Environment: j17.Staging, Scope: j17.ScopeWrite}
+	want := j17.Principal{
+		Kind: j17.APIKey, ID: k.ID, Instance: s.app.ID, Environment: j17.Staging, Scope: j17.ScopeWrite,
+	}
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -94,8 +104,10 @@ func TestAPIKey(t *testing.T) {
 	_, foreign := start(t).key(t, j17.Staging, j17.ScopeWrite)
 	mistyped := token[:len(token)-10] + strings.Repeat("1", 10)
 	for what, bad := range map[string]string{
-		"nothing": "", "an invented key": "j17_0_prod_nope", "garbage": "garbage", "a mistyped key": mistyped, "a key of another server": foreign,
-		"a node secret": s.registry.Secrets.NodeSecret(), "a handle": k.ID, "a prefix": k.Prefix, "too much": strings.Repeat("x", 1<<20),
+		"nothing": "", "an invented key": "j17_0_prod_nope", "garbage": "garbage", "a mistyped key": mistyped,
+		"a key of another server": foreign,
+		"a node secret":           s.registry.Secrets.NodeSecret(), "a handle": k.ID, "a prefix": k.Prefix,
+		"too much": strings.Repeat("x", 1<<20),
 	} {
 		p, err := s.APIKey(bad)
 		refused(t, what, err, j17.CodeUnauthorized, "Invalid API key")
@@ -144,7 +156,9 @@ func TestAuthorize(t *testing.T) {
 		return j17.Principal{Kind: j17.APIKey, ID: "key_111111111111111", Instance: app, Environment: env, Scope: scope}
 	}
 	for _, env := range j17.Environments() {
-		for _, c := range []struct{ has, need j17.Scope }{{j17.ScopeRead, j17.ScopeRead}, {j17.ScopeWrite, j17.ScopeRead}, {j17.ScopeWrite, j17.ScopeWrite}} {
+		for _, c := range []struct{ has, need j17.Scope }{
+			{j17.ScopeRead, j17.ScopeRead}, {j17.ScopeWrite, j17.ScopeRead}, {j17.ScopeWrite, j17.ScopeWrite},
+		} {
 			if err := auth.Authorize(key(env, c.has), app, env, c.need); err != nil {
 				t.Errorf("%s key for %s in %s: %v", c.has, c.need, env, err)
 			}
@@ -164,19 +178,53 @@ func TestAuthorize(t *testing.T) {
 		code     j17.Code
 		message  string
 	}{
-		{"staging to prod", key(j17.Staging, j17.ScopeWrite), app, j17.Prod, j17.ScopeRead, j17.CodeWrongEnvironment, "Staging key cannot access production"},
-		{"test to prod", key(j17.Test, j17.ScopeWrite), app, j17.Prod, j17.ScopeRead, j17.CodeWrongEnvironment, "Test key cannot access production"},
-		{"test to staging", key(j17.Test, j17.ScopeRead), app, j17.Staging, j17.ScopeWrite, j17.CodeWrongEnvironment, "Test key cannot access staging"},
-		{"prod to test", key(j17.Prod, j17.ScopeRead), app, j17.Test, j17.ScopeRead, j17.CodeWrongEnvironment, j17.Prod.Title() + " key cannot access test"},
-		{"no environment", key("", j17.ScopeWrite), app, j17.Prod, j17.ScopeRead, j17.CodeWrongEnvironment, " key cannot access production"},
-		{"read to write", key(j17.Prod, j17.ScopeRead), app, j17.Prod, j17.ScopeWrite, j17.CodeInsufficientScope, readOnly},
+		{
+			"staging to prod", key(j17.Staging, j17.ScopeWrite), app, j17.Prod, j17.ScopeRead, j17.CodeWrongEnvironment,
+			"Staging key cannot access production",
+		},
+		{
+			"test to prod", key(j17.Test, j17.ScopeWrite), app, j17.Prod, j17.ScopeRead, j17.CodeWrongEnvironment,
+			"Test key cannot access production",
+		},
+		{
+			"test to staging", key(j17.Test, j17.ScopeRead), app, j17.Staging, j17.ScopeWrite, j17.CodeWrongEnvironment,
+			"Test key cannot access staging",
+		},
+		{
+			"prod to test", key(j17.Prod, j17.ScopeRead), app, j17.Test, j17.ScopeRead, j17.CodeWrongEnvironment,
+			j17.Prod.Title() + " key cannot access test",
+		},
+		{
+			"no environment", key("", j17.ScopeWrite), app, j17.Prod, j17.ScopeRead, j17.CodeWrongEnvironment,
+			" key cannot access production",
+		},
+		{
+			"read to write", key(j17.Prod, j17.ScopeRead), app, j17.Prod, j17.ScopeWrite, j17.CodeInsufficientScope,
+			readOnly,
+		},
 		{"no scope", key(j17.Prod, ""), app, j17.Prod, j17.ScopeRead, j17.CodeInsufficientScope, readOnly},
-		{"a scope that is none", key(j17.Prod, "admin"), app, j17.Prod, j17.ScopeRead, j17.CodeInsufficientScope, readOnly},
-		{"another instance", key(j17.Prod, j17.ScopeWrite), other, j17.Prod, j17.ScopeRead, j17.CodeWrongInstance, elsewhere},
-		{"another instance and environment", key(j17.Prod, j17.ScopeRead), other, j17.Test, j17.ScopeWrite, j17.CodeWrongInstance, elsewhere},
+		{
+			"a scope that is none", key(j17.Prod, "admin"), app, j17.Prod, j17.ScopeRead, j17.CodeInsufficientScope,
+			readOnly,
+		},
+		{
+			"another instance", key(j17.Prod, j17.ScopeWrite), other, j17.Prod, j17.ScopeRead, j17.CodeWrongInstance,
+			elsewhere,
+		},
+		{
+			"another instance and environment", key(j17.Prod, j17.ScopeRead), other, j17.Test, j17.ScopeWrite,
+			j17.CodeWrongInstance, elsewhere,
+		},
 		{"nobody", j17.Principal{}, "", "", "", j17.CodeUnauthorized, noKey},
-		{"an operator", j17.Principal{Kind: j17.Operator, Role: "platform_admin", Instance: app, Environment: j17.Prod, Scope: j17.ScopeWrite}, app, j17.Prod, j17.ScopeRead, j17.CodeUnauthorized, noKey},
-		{"a node", j17.Principal{Kind: j17.Node, Instance: app, Environment: j17.Prod, Scope: j17.ScopeWrite}, app, j17.Prod, j17.ScopeRead, j17.CodeUnauthorized, noKey},
+		{"an operator", j17.Principal{
+			Kind: j17.Operator, Role: "platform_admin", Instance: app, Environment: j17.Prod, Scope: j17.ScopeWrite,
+		}, app, j17.Prod, j17.ScopeRead, j17.CodeUnauthorized, noKey},
+		{
+			"a node",
+			j17.Principal{Kind: j17.Node, Instance: app, Environment: j17.Prod, Scope: j17.ScopeWrite},
+			app,
+			j17.Prod, j17.ScopeRead, j17.CodeUnauthorized, noKey,
+		},
 	} {
 		refused(t, c.what, auth.Authorize(c.p, c.instance, c.env, c.need), c.code, c.message)
 	}
@@ -189,7 +237,10 @@ func TestNode(t *testing.T) {
 		t.Errorf("Node = %+v, %v", p, err)
 	}
 	_, token := s.key(t, j17.Prod, j17.ScopeWrite)
-	for _, bad := range []string{"", "wrong", s.registry.Secrets.NodeSecret() + "x", s.registry.Secrets.NodeSecret()[1:], strings.ToLower(s.registry.Secrets.NodeSecret()), token} {
+	for _, bad := range []string{
+		"", "wrong", s.registry.Secrets.NodeSecret() + "x", s.registry.Secrets.NodeSecret()[1:],
+		strings.ToLower(s.registry.Secrets.NodeSecret()), token,
+	} {
 		p, err := s.Node(bad)
 		refused(t, bad, err, j17.CodeUnauthorized, "Invalid node secret")
 		if p != (j17.Principal{}) {

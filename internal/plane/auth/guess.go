@@ -13,8 +13,8 @@ func NewGuesses(perMinute int) *Guesses {
 	return &Guesses{newThrottle(perMinute, time.Minute/time.Duration(perMinute))}
 }
 
-// Take counts a guess before it is looked at. When there were too many wrong ones it returns how long until the next may
-// be made, and the guess must not be looked at.
+// Take counts a guess before it is looked at. When there were too many wrong ones it returns how long until the next
+// may be made, and the guess must not be looked at.
 func (g *Guesses) Take(client netip.Addr, now time.Time) (wait time.Duration) {
 	return g.throttle.take(Network(client).AsSlice(), now)
 }

@@ -34,7 +34,8 @@ func TestGuesses(t *testing.T) {
 	}
 }
 
-// TestGuessesAfterAClockWasSetBack: a clock that is set back neither opens anything nor closes it for longer than the guesses take to come back.
+// TestGuessesAfterAClockWasSetBack: a clock that is set back neither opens anything nor closes it for longer than the
+// guesses take to come back.
 func TestGuessesAfterAClockWasSetBack(t *testing.T) {
 	g := auth.NewGuesses(3)
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -37,8 +37,8 @@ type RetryAfter struct {
 	Seconds int64 `json:"retry_after"`
 }
 
-// Login checks an operator's password and issues a token. After too many failures it says CodeRateLimited without looking
-// at the password; successful logins do not count.
+// Login checks an operator's password and issues a token. After too many failures it says CodeRateLimited without
+// looking at the password; successful logins do not count.
 func (a *Authenticator) Login(ctx context.Context, email, password string, client netip.Addr) (Session, error) {
 	// The token is as old as the request: what makes tokens void while the password is checked makes this one void too.
 	asked := a.clock.Now()
@@ -54,7 +54,9 @@ func (a *Authenticator) Login(ctx context.Context, email, password string, clien
 }
 
 // verify checks a password unless there were too many failures.
-func (a *Authenticator) verify(ctx context.Context, email, password string, client netip.Addr) (control.Operator, error) {
+func (a *Authenticator) verify(
+	ctx context.Context, email, password string, client netip.Addr,
+) (control.Operator, error) {
 	now := a.clock.Now()
 	network, account := Network(client).AsSlice(), []byte(control.CanonicalEmail(email))
 	pair := slices.Concat(network, []byte{'/'}, account)
@@ -87,8 +89,8 @@ func (a *Authenticator) verify(ctx context.Context, email, password string, clie
 	return op, err
 }
 
-// ChangePassword replaces the password of an operator who knows the present one, under the same limits as Login. Every token
-// issued until now is void after it.
+// ChangePassword replaces the password of an operator who knows the present one, under the same limits as Login. Every
+// token issued until now is void after it.
 func (a *Authenticator) ChangePassword(ctx context.Context, operatorID, present, next string, client netip.Addr) error {
 	op, ok := a.registry.Operators.ByID(operatorID)
 	if !ok {
@@ -107,9 +109,11 @@ func (a *Authenticator) ChangePassword(ctx context.Context, operatorID, present,
 	return a.registry.Operators.ReplacePassword(ctx, verified, next)
 }
 
-// Setup creates the first operator with a setup token (control.Registry.Setup), under the limits of Login for the network
-// that the request comes from.
-func (a *Authenticator) Setup(ctx context.Context, token, email, password string, client netip.Addr) (control.Operator, error) {
+// Setup creates the first operator with a setup token (control.Registry.Setup), under the limits of Login for the
+// network that the request comes from.
+func (a *Authenticator) Setup(
+	ctx context.Context, token, email, password string, client netip.Addr,
+) (control.Operator, error) {
 	network := Network(client).AsSlice()
 	if wait := a.byNetwork.take(network, a.clock.Now()); wait > 0 {
 		return control.Operator{}, throttled(wait)

@@ -61,10 +61,15 @@ func TestLogin(t *testing.T) {
 		}
 		return m
 	}
-	if diff := cmp.Diff(map[string]any{"alg": "HS256", "typ": "JWT", "kid": s.registry.Secrets.SigningKeys()[0].ID}, decode(parts[0])); diff != "" {
+	if diff := cmp.Diff(
+		map[string]any{"alg": "HS256", "typ": "JWT", "kid": s.registry.Secrets.SigningKeys()[0].ID}, decode(parts[0]),
+	); diff != "" {
 		t.Errorf("header (-want +got):\n%s", diff)
 	}
-	claims := map[string]any{"sub": s.operator.ID, "email": email, "role": "platform_admin", "iat": float64(now), "exp": float64(now + 86400)}
+	claims := map[string]any{
+		"sub": s.operator.ID, "email": email, "role": "platform_admin", "iat": float64(now),
+		"exp": float64(now + 86400),
+	}
 	got := decode(parts[1])
 	if jti, _ := got["jti"].(string); len(jti) < 20 {
 		t.Errorf("jti %q", jti)
@@ -78,7 +83,9 @@ func TestLogin(t *testing.T) {
 	if err != nil || p != (j17.Principal{Kind: j17.Operator, ID: s.operator.ID, Role: "platform_admin"}) {
 		t.Errorf("Operator = %+v, %v", p, err)
 	}
-	for what, c := range map[string][2]string{"wrong password": {email, "x"}, "unknown address": {"no@body.example", password}, "nothing": {"", ""}} {
+	for what, c := range map[string][2]string{
+		"wrong password": {email, "x"}, "unknown address": {"no@body.example", password}, "nothing": {"", ""},
+	} {
 		got, err := s.Login(t.Context(), c[0], c[1], client)
 		refused(t, what, err, j17.CodeUnauthorized, "The e-mail address or the password is wrong.")
 		if !cmp.Equal(got, auth.Session{}) {
@@ -107,7 +114,9 @@ func TestTokensThatAreNone(t *testing.T) {
 	parts := strings.Split(good, ".")
 	claims := func(edit func(jwt.MapClaims)) jwt.MapClaims {
 		now := s.clock.Now().Unix()
-		m := jwt.MapClaims{"jti": "1", "sub": s.operator.ID, "email": email, "role": "platform_admin", "iat": now, "exp": now + 60}
+		m := jwt.MapClaims{
+			"jti": "1", "sub": s.operator.ID, "email": email, "role": "platform_admin", "iat": now, "exp": now + 60,
+		}
 		edit(m)
 		return m
 	}
@@ -139,28 +148,34 @@ func TestTokensThatAreNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, token := range map[string]string{
-		"nothing":             "",
-		"a node secret":       s.registry.Secrets.NodeSecret(),
-		"dots":                "..",
-		"garbage":             "x.y.z",
-		"too much":            good + strings.Repeat("A", 1<<20),
-		"no signature":        parts[0] + "." + parts[1] + ".",
-		"a wrong signature":   parts[0] + "." + parts[1] + "." + strings.Repeat("A", len(parts[2])),
-		"other claims":        parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"`+s.operator.ID+`","exp":9999999999,"iat":1}`)) + "." + parts[2],
-		"an algorithm none":   sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, claims(same)),
-		"another algorithm":   sign(jwt.SigningMethodHS512, key, claims(same)),
-		"a public key's":      sign(jwt.SigningMethodRS256, pair, claims(same)),
-		"another key":         sign(jwt.SigningMethodHS256, []byte("another key"), claims(same)),
-		"the key of another":  sign(jwt.SigningMethodHS256, start(t).registry.Secrets.SigningKeys()[0].Secret, claims(same)),
-		"an empty key":        sign(jwt.SigningMethodHS256, []byte{}, claims(same)),
-		"no expiry":           sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { delete(m, "exp") })),
-		"no id":               sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { delete(m, "jti") })),
-		"EdDSA":               sign(jwt.SigningMethodEdDSA, ed, claims(same)),
-		"no time of issue":    sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { delete(m, "iat") })),
-		"nobody":              sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { delete(m, "sub") })),
-		"an unknown operator": sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { m["sub"] = "opr_111111111111111" })),
-		"an address":          sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { m["sub"] = email })),
-		"a type error":        sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { m["exp"] = "never" })),
+		"nothing":           "",
+		"a node secret":     s.registry.Secrets.NodeSecret(),
+		"dots":              "..",
+		"garbage":           "x.y.z",
+		"too much":          good + strings.Repeat("A", 1<<20),
+		"no signature":      parts[0] + "." + parts[1] + ".",
+		"a wrong signature": parts[0] + "." + parts[1] + "." + strings.Repeat("A", len(parts[2])),
+		"other claims": parts[0] + "." + base64.RawURLEncoding.EncodeToString(
+			[]byte(`{"sub":"`+s.operator.ID+`","exp":9999999999,"iat":1}`),
+		) + "." + parts[2],
+		"an algorithm none": sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, claims(same)),
+		"another algorithm": sign(jwt.SigningMethodHS512, key, claims(same)),
+		"a public key's":    sign(jwt.SigningMethodRS256, pair, claims(same)),
+		"another key":       sign(jwt.SigningMethodHS256, []byte("another key"), claims(same)),
+		"the key of another": sign(
+			jwt.SigningMethodHS256, start(t).registry.Secrets.SigningKeys()[0].Secret, claims(same),
+		),
+		"an empty key":     sign(jwt.SigningMethodHS256, []byte{}, claims(same)),
+		"no expiry":        sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { delete(m, "exp") })),
+		"no id":            sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { delete(m, "jti") })),
+		"EdDSA":            sign(jwt.SigningMethodEdDSA, ed, claims(same)),
+		"no time of issue": sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { delete(m, "iat") })),
+		"nobody":           sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { delete(m, "sub") })),
+		"an unknown operator": sign(
+			jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { m["sub"] = "opr_111111111111111" }),
+		),
+		"an address":   sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { m["sub"] = email })),
+		"a type error": sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { m["exp"] = "never" })),
 	} {
 		p, err := s.Operator(token)
 		refused(t, what, err, j17.CodeUnauthorized, "Invalid token")
@@ -203,7 +218,10 @@ func TestLoginIsThrottledByAddress(t *testing.T) {
 	for _, address := range []string{email, "no@body.example"} { // Whether it exists does not show.
 		s := start(t)
 		attempt := func(i int, pw string) error {
-			_, err := s.Login(t.Context(), strings.ToUpper(address)+strings.Repeat(" ", i%3), pw, netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}))
+			_, err := s.Login(
+				t.Context(), strings.ToUpper(address)+strings.Repeat(" ", i%3), pw,
+				netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}),
+			)
 			return err
 		}
 		for i := range 50 {
@@ -221,7 +239,9 @@ func TestLoginIsThrottledByAddress(t *testing.T) {
 		// Others are not concerned, but for one in 65,536 who shares the budget.
 		free := 0
 		for i := range 4 {
-			if _, err := s.Login(t.Context(), fmt.Sprintf("%d@example.com", i), tooLong, client); j17.CodeOf(err) == j17.CodeUnauthorized {
+			if _, err := s.Login(
+				t.Context(), fmt.Sprintf("%d@example.com", i), tooLong, client,
+			); j17.CodeOf(err) == j17.CodeUnauthorized {
 				free++
 			}
 		}
@@ -349,7 +369,11 @@ func TestNoCredentialIsEverRepeated(t *testing.T) {
 	s := start(t)
 	k, apiKey := s.key(t, j17.Prod, j17.ScopeRead)
 	session := login(t, s)
-	secrets := []string{apiKey, apiKey[len(apiKey)-30:], session.Token, strings.Split(session.Token, ".")[2], password, "another long password", "short one", s.registry.Secrets.NodeSecret(), string(s.registry.Secrets.SigningKeys()[0].Secret)}
+	secrets := []string{
+		apiKey, apiKey[len(apiKey)-30:], session.Token, strings.Split(session.Token, ".")[2], password,
+		"another long password", "short one", s.registry.Secrets.NodeSecret(),
+		string(s.registry.Secrets.SigningKeys()[0].Secret),
+	}
 
 	var log bytes.Buffer
 	logger := slog.New(slog.NewJSONHandler(&log, nil))
@@ -365,7 +389,10 @@ func TestNoCredentialIsEverRepeated(t *testing.T) {
 		}
 	}
 	p, err := s.APIKey(apiKey)
-	see(p, err, k, auth.Authorize(p, s.app.ID, j17.Prod, j17.ScopeWrite), auth.Authorize(p, s.app.ID, j17.Test, j17.ScopeRead), auth.Authorize(p, "", j17.Prod, j17.ScopeRead))
+	see(
+		p, err, k, auth.Authorize(p, s.app.ID, j17.Prod, j17.ScopeWrite),
+		auth.Authorize(p, s.app.ID, j17.Test, j17.ScopeRead), auth.Authorize(p, "", j17.Prod, j17.ScopeRead),
+	)
 	for _, secret := range secrets {
 		for _, bad := range []string{secret, secret + "1", secret + ".", " " + secret} {
 			p, err := s.APIKey(bad)

@@ -8,20 +8,21 @@ import (
 // rateWindow is the time that a limit counts requests in.
 const rateWindow = time.Minute
 
-// maxTracked is the number of callers who are counted apart at a time; who comes when there are so many shares a budget with
-// others like them.
+// maxTracked is the number of callers who are counted apart at a time; who comes when there are so many shares a budget
+// with others like them.
 const maxTracked = 100_000
 
-// RateLimit lets every caller send so many requests in any minute: each one counts for exactly a minute from when it was let
-// in. It keeps the times of those requests, so its memory is bounded by what the server can let in within a minute. It is safe
-// for concurrent use.
+// RateLimit lets every caller send so many requests in any minute: each one counts for exactly a minute from when it
+// was let in. It keeps the times of those requests, so its memory is bounded by what the server can let in within a
+// minute. It is safe for concurrent use.
 type RateLimit struct {
 	perMinute int
 	overflow  *throttle
 
 	mu      sync.Mutex
 	callers map[string]*window
-	// prune is the size at which callers that no request counts for are looked for next, and pruned when that was done last.
+	// prune is the size at which callers that no request counts for are looked for next, and pruned when that was done
+	// last.
 	prune  int
 	pruned int64
 }
@@ -45,7 +46,10 @@ const minPrune = 1024
 // NewRateLimit returns a limit of perMinute requests for those who have no other; fewer than 1 count as 1.
 func NewRateLimit(perMinute int) *RateLimit {
 	perMinute = max(perMinute, 1)
-	return &RateLimit{perMinute: perMinute, overflow: newThrottle(perMinute, rateWindow/time.Duration(perMinute)), callers: map[string]*window{}, prune: minPrune}
+	return &RateLimit{
+		perMinute: perMinute, overflow: newThrottle(perMinute, rateWindow/time.Duration(perMinute)),
+		callers: map[string]*window{}, prune: minPrune,
+	}
 }
 
 // Untouched is the budget of a caller whose requests are not counted.
@@ -125,8 +129,8 @@ type window struct {
 // at returns the time of the i-th request.
 func (w *window) at(i int) int64 { return w.ring[(w.first+i)%len(w.ring)] }
 
-// forget drops the requests that count no longer. Those that seem to come later, after a clock was set back, count as if they
-// came now.
+// forget drops the requests that count no longer. Those that seem to come later, after a clock was set back, count as
+// if they came now.
 func (w *window) forget(now int64) {
 	for i := w.n - 1; i >= 0 && w.at(i) > now; i-- {
 		w.ring[(w.first+i)%len(w.ring)] = now

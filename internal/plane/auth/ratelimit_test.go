@@ -50,7 +50,8 @@ func TestRateLimit(t *testing.T) {
 	take("c", 60, auth.Budget{Limit: 60, Left: 57, Full: time.Minute}) // A larger plan counts at once,
 	take("c", 1, auth.Budget{Limit: 1, Wait: time.Minute, Full: time.Minute})
 	take("c", 2, auth.Budget{Limit: 2, Wait: time.Minute, Full: time.Minute}) // and so does a smaller one.
-	now = now.Add(-time.Hour)                                                 // A clock that is set back neither opens anything nor closes it for longer than a minute.
+	// A clock that is set back neither opens anything nor closes it for longer than a minute.
+	now = now.Add(-time.Hour)
 	take("c", 3, auth.Budget{Limit: 3, Wait: time.Minute, Full: time.Minute})
 }
 

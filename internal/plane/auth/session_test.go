@@ -59,7 +59,8 @@ func TestSigningKeyRotation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(s.registry.Secrets.SigningKeys()); n != 3 { // The newest, and those before it that may have signed within a day.
+	if n := len(s.registry.Secrets.SigningKeys()); n != 3 {
+		// The newest, and those before it that may have signed within a day.
 		t.Errorf("%d signing keys", n)
 	}
 
@@ -73,7 +74,9 @@ func TestSigningKeyRotation(t *testing.T) {
 
 func TestWhatHappensToAnOperatorCountsAtOnce(t *testing.T) {
 	s := start(t)
-	op, err := s.registry.Operators.Create(t.Context(), control.NewOperator{Email: "b@example.com", Password: password, Role: control.RoleInstanceAdmin, Instances: []string{s.app.ID}})
+	op, err := s.registry.Operators.Create(t.Context(), control.NewOperator{
+		Email: "b@example.com", Password: password, Role: control.RoleInstanceAdmin, Instances: []string{s.app.ID},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +107,9 @@ func TestChangePassword(t *testing.T) {
 	if _, err := s.Operator(session.Token); err != nil {
 		t.Errorf("a refused change ended the session: %v", err)
 	}
-	if err := s.ChangePassword(t.Context(), s.operator.ID, password, password, client); j17.CodeOf(err) != j17.CodeInvalidField {
+	if err := s.ChangePassword(
+		t.Context(), s.operator.ID, password, password, client,
+	); j17.CodeOf(err) != j17.CodeInvalidField {
 		t.Errorf("the present password again: %v", err)
 	}
 	if err := s.ChangePassword(t.Context(), s.operator.ID, password, "another long password", client); err != nil {
@@ -118,8 +123,8 @@ func TestChangePassword(t *testing.T) {
 	throttled(t, s.ChangePassword(t.Context(), s.operator.ID, "another long password", password, client), 30)
 }
 
-// TestAFloodOfGuessesDoesNotLockOut checks that an operator can log in from where they have logged in before, however many
-// others try to guess the password.
+// TestAFloodOfGuessesDoesNotLockOut checks that an operator can log in from where they have logged in before, however
+// many others try to guess the password.
 func TestAFloodOfGuessesDoesNotLockOut(t *testing.T) {
 	s := start(t)
 	login(t, s)
@@ -157,8 +162,8 @@ func TestSetupIsThrottled(t *testing.T) {
 	throttled(t, err, 6)
 }
 
-// TestAPasswordChangeEndsLoginsThatAreUnderWay checks that no token of the old password outlives the change, whenever it was
-// asked for, and that of changes with the same present password one succeeds.
+// TestAPasswordChangeEndsLoginsThatAreUnderWay checks that no token of the old password outlives the change, whenever
+// it was asked for, and that of changes with the same present password one succeeds.
 func TestAPasswordChangeEndsLoginsThatAreUnderWay(t *testing.T) {
 	s := start(t)
 	tokens := make(chan string, 6)
@@ -173,7 +178,9 @@ func TestAPasswordChangeEndsLoginsThatAreUnderWay(t *testing.T) {
 	}
 	for i := range cap(changes) {
 		all.Go(func() {
-			changes <- s.ChangePassword(t.Context(), s.operator.ID, password, fmt.Sprint("another long password ", i), client)
+			changes <- s.ChangePassword(
+				t.Context(), s.operator.ID, password, fmt.Sprint("another long password ", i), client,
+			)
 		})
 	}
 	all.Wait()

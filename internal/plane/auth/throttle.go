@@ -73,7 +73,8 @@ func (t *throttle) cell(key []byte) uint64 { return maphash.Bytes(t.seed, key) %
 // familiar is how long a network is remembered after a login.
 const familiar = 30 * 24 * time.Hour
 
-// networks remembers from which networks there were logins to which account, in a table of fixed size like a throttle's.
+// networks remembers from which networks there were logins to which account, in a table of fixed size like a
+// throttle's.
 type networks struct {
 	seed maphash.Seed
 	mu   sync.Mutex

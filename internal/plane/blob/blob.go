@@ -101,7 +101,10 @@ type headRecord struct {
 
 // New returns a store of files within st.
 func New(o Options) *Store {
-	s := &Store{store: o.Store, clock: o.Clock, mint: ident.NewMinter(o.Clock.Now), maxBytes: o.MaxBytes, maxModule: o.MaxModuleBytes}
+	s := &Store{
+		store: o.Store, clock: o.Clock, mint: ident.NewMinter(o.Clock.Now), maxBytes: o.MaxBytes,
+		maxModule: o.MaxModuleBytes,
+	}
 	s.sweeper = o.Worker.Queue(s.sweeping())
 	if s.maxBytes == 0 {
 		s.maxBytes = defaultMaxBytes
@@ -115,8 +118,8 @@ func New(o Options) *Store {
 // MaxBytes returns the size of the largest file.
 func (s *Store) MaxBytes() int64 { return s.maxBytes }
 
-// CheckName reports whether a file may be called name: 1 to 128 letters, digits, dots, hyphens and underscores, a letter
-// or a digit first. The error is a *j17.Error of CodeInvalidField.
+// CheckName reports whether a file may be called name: 1 to 128 letters, digits, dots, hyphens and underscores, a
+// letter or a digit first. The error is a *j17.Error of CodeInvalidField.
 func CheckName(name string) error {
 	ok := name != "" && len(name) <= maxName
 	for i := 0; ok && i < len(name); i++ {
@@ -192,8 +195,8 @@ func (s *Store) Versions(ctx context.Context, t j17.Tenant, name string) ([]Blob
 	return all, nil
 }
 
-// Find returns what is known about a version of a file, 0 for the latest. It is a *j17.Error of CodeNotFound where there is
-// none.
+// Find returns what is known about a version of a file, 0 for the latest. It is a *j17.Error of CodeNotFound where
+// there is none.
 func (s *Store) Find(ctx context.Context, t j17.Tenant, name string, version int) (Blob, error) {
 	v, err := s.find(ctx, t, name, version)
 	return v.Blob, err
@@ -256,7 +259,9 @@ func (s *Store) latest(ctx context.Context, t j17.Tenant, name string) (versionR
 		case !errors.Is(err, store.ErrNotFound):
 			return versionRecord{}, err
 		case rev == before:
-			return versionRecord{}, failure(&store.CorruptionError{Where: string(versionSpace) + "/" + versionKey(name, head.Latest), Err: errors.New("it is missing")})
+			return versionRecord{}, failure(&store.CorruptionError{
+				Where: string(versionSpace) + "/" + versionKey(name, head.Latest), Err: errors.New("it is missing"),
+			})
 		}
 		before = rev
 	}

@@ -43,7 +43,10 @@ func open(tb testing.TB, fs vfs.FS) *fixture {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = f.store.Close() })
-	f.Store = blob.New(blob.Options{Store: f.store, Clock: f.clock, Worker: worker.New(f.clock, slog.New(slog.DiscardHandler)), MaxBytes: 5 << 20, MaxModuleBytes: 2 << 20})
+	f.Store = blob.New(blob.Options{
+		Store: f.store, Clock: f.clock, Worker: worker.New(f.clock, slog.New(slog.DiscardHandler)), MaxBytes: 5 << 20,
+		MaxModuleBytes: 2 << 20,
+	})
 	return f
 }
 
@@ -87,7 +90,9 @@ func TestVersions(t *testing.T) {
 	f := open(t, vfs.NewMem())
 	big := strings.Repeat("0123456789abcdef", 3<<20/16) + "tail" // three chunks and a bit
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	first := blob.Blob{Name: "a.wasm", Version: 1, Size: int64(len(big)), SHA256: hash(big), CreatedAt: at, CreatedBy: "opr_x"}
+	first := blob.Blob{
+		Name: "a.wasm", Version: 1, Size: int64(len(big)), SHA256: hash(big), CreatedAt: at, CreatedBy: "opr_x",
+	}
 	if got, created := f.put(t, prod, "a.wasm", big); !created || got != first {
 		t.Errorf("the first upload: %+v, %v", got, created)
 	}
@@ -163,7 +168,9 @@ func TestRefusals(t *testing.T) {
 		_, err := f.Upload(t.Context(), prod, name, "opr_x", r)
 		return err
 	}
-	for _, name := range []string{"", ".", "..", "-a", "_a", "a/b", "a:v2", "a b", "ä", "a\x00", strings.Repeat("a", 129)} {
+	for _, name := range []string{
+		"", ".", "..", "-a", "_a", "a/b", "a:v2", "a b", "ä", "a\x00", strings.Repeat("a", 129),
+	} {
 		wantCode(t, name, upload(name, strings.NewReader("x")), j17.CodeInvalidField)
 		_, err := f.Find(t.Context(), prod, name, 0)
 		wantCode(t, name, err, j17.CodeNotFound)
@@ -177,10 +184,14 @@ func TestRefusals(t *testing.T) {
 	module := io.MultiReader(strings.NewReader("\x00asm"), io.LimitReader(zeros{}, 2<<20))
 	wantCode(t, "module too large", upload("a", module), j17.CodePayloadTooLarge)
 	broken := errors.New("the client has gone")
-	if err := upload("a", io.MultiReader(io.LimitReader(zeros{}, 3<<20), iotest.ErrReader(broken))); !errors.Is(err, broken) {
+	if err := upload(
+		"a", io.MultiReader(io.LimitReader(zeros{}, 3<<20), iotest.ErrReader(broken)),
+	); !errors.Is(err, broken) {
 		t.Errorf("a broken upload: %v", err)
 	}
-	if err := upload("a", io.MultiReader(strings.NewReader("x"), iotest.ErrReader(io.ErrUnexpectedEOF))); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err := upload(
+		"a", io.MultiReader(strings.NewReader("x"), iotest.ErrReader(io.ErrUnexpectedEOF)),
+	); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("an upload that was cut off: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -274,7 +285,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// TestConcurrent checks that uploads of one name at the same time each get a version, and deletions in between do no harm.
+// TestConcurrent checks that uploads of one name at the same time each get a version, and deletions in between do no
+// harm.
 func TestConcurrent(t *testing.T) {
 	f := open(t, vfs.NewMem())
 	const writers, each = 8, 5
@@ -421,8 +433,8 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// TestFullDisk checks that an upload onto a full disk is refused as such, that reads go on, and that uploads work again when
-// there is room.
+// TestFullDisk checks that an upload onto a full disk is refused as such, that reads go on, and that uploads work again
+// when there is room.
 func TestFullDisk(t *testing.T) {
 	fs := vfs.NewMem()
 	free := func(bytes uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: bytes, TotalBytes: 1 << 30}) }
@@ -476,7 +488,9 @@ func TestTheLatestIsDeletedMeanwhile(t *testing.T) {
 	f.put(t, prod, "a.wasm", "one")
 	f.put(t, prod, "a.wasm", "two")
 	h := &hasty{Store: f.store}
-	other := blob.New(blob.Options{Store: h, Clock: f.clock, Worker: worker.New(f.clock, slog.New(slog.DiscardHandler))})
+	other := blob.New(blob.Options{
+		Store: h, Clock: f.clock, Worker: worker.New(f.clock, slog.New(slog.DiscardHandler)),
+	})
 	h.first = func() {
 		if err := f.Delete(t.Context(), prod, "a.wasm", 2); err != nil {
 			t.Error(err)

@@ -39,15 +39,17 @@ type Upload struct {
 	blob    Blob
 }
 
-// Upload reads a file to its end. It is a *j17.Error of CodeInvalidField for a name that no file can have and for an empty
-// file, and of CodePayloadTooLarge for one that is too large. Errors of r come back as they are.
+// Upload reads a file to its end. It is a *j17.Error of CodeInvalidField for a name that no file can have and for an
+// empty file, and of CodePayloadTooLarge for one that is too large. Errors of r come back as they are.
 func (s *Store) Upload(ctx context.Context, t j17.Tenant, name, by string, r io.Reader) (_ *Upload, err error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
 	u := &Upload{s: s, tenant: t, content: s.mint.UUIDv7(), blob: Blob{Name: name, CreatedBy: by}}
 	until := s.clock.Now().Add(uploadTime)
-	if err := s.store.Write(ctx, t, []store.Side{{Op: store.Put, Space: uploadSpace, Key: u.content, Due: until, Cond: store.IfAbsent}}); err != nil {
+	if err := s.store.Write(ctx, t, []store.Side{
+		{Op: store.Put, Space: uploadSpace, Key: u.content, Due: until, Cond: store.IfAbsent},
+	}); err != nil {
 		return nil, failure(err)
 	}
 	defer func() {
@@ -89,7 +91,9 @@ func (u *Upload) receive(ctx context.Context, r io.Reader) error {
 		}
 		if n > 0 {
 			sum.Write(chunk[:n])
-			if err := u.write(ctx, store.Side{Op: store.Put, Space: chunkSpace, Key: chunkKey(u.content, number), Value: chunk[:n]}); err != nil {
+			if err := u.write(ctx, store.Side{
+				Op: store.Put, Space: chunkSpace, Key: chunkKey(u.content, number), Value: chunk[:n],
+			}); err != nil {
 				return err
 			}
 		}
@@ -100,8 +104,8 @@ func (u *Upload) receive(ctx context.Context, r io.Reader) error {
 	}
 }
 
-// fill reads until p is full or r has ended. It is not io.ReadFull, after which a file that has ended and one that was cut off
-// (io.ErrUnexpectedEOF) look the same.
+// fill reads until p is full or r has ended. It is not io.ReadFull, after which a file that has ended and one that was
+// cut off (io.ErrUnexpectedEOF) look the same.
 func fill(p []byte, r io.Reader) (n int, err error) {
 	for n < len(p) && err == nil {
 		var more int
@@ -111,7 +115,8 @@ func fill(p []byte, r io.Reader) (n int, err error) {
 	return n, err
 }
 
-// write writes on condition that the upload has not been swept away, so that nothing is left behind which no one knows of.
+// write writes on condition that the upload has not been swept away, so that nothing is left behind which no one knows
+// of.
 func (u *Upload) write(ctx context.Context, side store.Side) error {
 	owned := store.Fence{Space: uploadSpace, Key: u.content, Rev: u.rev}
 	err := u.s.store.Write(ctx, u.tenant, []store.Side{side}, owned)
@@ -167,7 +172,8 @@ func (u *Upload) Commit(ctx context.Context) (Blob, bool, error) {
 			}
 		}
 
-		// The head counts on, the version names the content, and the mark of an upload that may be swept goes, all at once.
+		// The head counts on, the version names the content, and the mark of an upload that may be swept goes, all at
+		// once.
 		head.Last++
 		head.Latest = head.Last
 		head.Count++
@@ -177,11 +183,15 @@ func (u *Upload) Commit(ctx context.Context) (Blob, bool, error) {
 		if err != nil {
 			return Blob{}, false, err
 		}
-		second, err := put(versionSpace, versionKey(u.blob.Name, head.Last), versionRecord{u.blob, u.content, chunkBytes}, 0)
+		second, err := put(
+			versionSpace, versionKey(u.blob.Name, head.Last), versionRecord{u.blob, u.content, chunkBytes}, 0,
+		)
 		if err != nil {
 			return Blob{}, false, err
 		}
-		err = s.store.Write(ctx, u.tenant, []store.Side{first, second, {Op: store.Delete, Space: uploadSpace, Key: u.content, Cond: store.IfRev, Rev: u.rev}})
+		err = s.store.Write(ctx, u.tenant, []store.Side{
+			first, second, {Op: store.Delete, Space: uploadSpace, Key: u.content, Cond: store.IfRev, Rev: u.rev},
+		})
 		conflict, ok := errors.AsType[*store.SideConflict](err)
 		switch {
 		case err == nil:
@@ -200,14 +210,16 @@ func (u *Upload) Commit(ctx context.Context) (Blob, bool, error) {
 // removed now is found by Sweep.
 func (u *Upload) Discard(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
-	fence := store.Side{Op: store.Put, Space: uploadSpace, Key: u.content, Due: u.s.clock.Now(), Cond: store.IfRev, Rev: u.rev}
+	fence := store.Side{
+		Op: store.Put, Space: uploadSpace, Key: u.content, Due: u.s.clock.Now(), Cond: store.IfRev, Rev: u.rev,
+	}
 	if u.s.store.WriteFreeing(ctx, u.tenant, []store.Side{fence}) == nil {
 		_ = u.s.remove(ctx, u.tenant, u.content)
 	}
 }
 
-// Delete removes a version of a file, or all of them where version is 0. It is a *j17.Error of CodeNotFound where there is
-// none. Whether one is in use is for the caller to know.
+// Delete removes a version of a file, or all of them where version is 0. It is a *j17.Error of CodeNotFound where there
+// is none. Whether one is in use is for the caller to know.
 func (s *Store) Delete(ctx context.Context, t j17.Tenant, name string, version int) error {
 	for {
 		// What goes, and what the head says afterwards.
@@ -233,7 +245,8 @@ func (s *Store) Delete(ctx context.Context, t j17.Tenant, name string, version i
 			}
 		}
 
-		// Versions and head go in one commit; their content is marked for the sweep, should the end below not be reached.
+		// Versions and head go in one commit; their content is marked for the sweep, should the end below not be
+		// reached.
 		side, err := put(headSpace, name, head, rev)
 		if err != nil {
 			return err
@@ -263,7 +276,9 @@ func (s *Store) Delete(ctx context.Context, t j17.Tenant, name string, version i
 
 // Open returns what is known about a version of a file, 0 for the latest, and its content in pieces. A version that is
 // deleted while it is read, or whose content is damaged, ends them with an error.
-func (s *Store) Open(ctx context.Context, t j17.Tenant, name string, version int) (Blob, iter.Seq2[[]byte, error], error) {
+func (s *Store) Open(
+	ctx context.Context, t j17.Tenant, name string, version int,
+) (Blob, iter.Seq2[[]byte, error], error) {
 	v, err := s.find(ctx, t, name, version)
 	if err != nil {
 		return Blob{}, nil, err
@@ -336,8 +351,8 @@ func (s *Store) chunks(ctx context.Context, t j17.Tenant, v versionRecord) iter.
 	}
 }
 
-// sweeping is the work that removes content which belongs to no version: of uploads that were cut short an hour ago or more, and
-// of deletions. A full disk is when it matters most.
+// sweeping is the work that removes content which belongs to no version: of uploads that were cut short an hour ago or
+// more, and of deletions. A full disk is when it matters most.
 func (s *Store) sweeping() worker.Work {
 	return worker.Work{
 		Name: "blob_sweep", Store: s.store, Space: uploadSpace, Lease: sweepLease, AtOnce: sweepAtOnce, Freeing: true,

@@ -4,5 +4,8 @@ import "j17/internal/base/wire"
 
 // Wire returns the version as people see it, in a list of names with how many versions there are.
 func (b *Blob) Wire(versions int) wire.Blob {
-	return wire.Blob{Name: b.Name, Version: b.Version, Size: b.Size, SHA256: b.SHA256, CreatedAt: b.CreatedAt, CreatedBy: b.CreatedBy, Versions: versions}
+	return wire.Blob{
+		Name: b.Name, Version: b.Version, Size: b.Size, SHA256: b.SHA256, CreatedAt: b.CreatedAt,
+		CreatedBy: b.CreatedBy, Versions: versions,
+	}
 }

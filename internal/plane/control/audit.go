@@ -94,8 +94,8 @@ const (
 	maxDetail  = 300 // bytes
 )
 
-// Add adds a record to the log. ID, At, and Actor and RequestID where they are empty, are filled in; the actor is that of
-// the context. An empty outcome means Done. It returns when the record is durable. Changes that are made through the
+// Add adds a record to the log. ID, At, and Actor and RequestID where they are empty, are filled in; the actor is that
+// of the context. An empty outcome means Done. It returns when the record is durable. Changes that are made through the
 // registry's other methods record themselves.
 func (r *AuditLog) Add(ctx context.Context, rec Record) error {
 	if r.upstream != nil {
@@ -111,12 +111,13 @@ func (r *AuditLog) Add(ctx context.Context, rec Record) error {
 	return nil
 }
 
-// failedLoginSpace has one item, which is written over each time someone fails to log in to an account that does not exist.
+// failedLoginSpace has one item, which is written over each time someone fails to log in to an account that does not
+// exist.
 const failedLoginSpace store.Space = "control.failed_logins"
 
-// AddFailedLogin records that someone could not log in as the operator with that e-mail address. Where there is none, it
-// keeps the last attempt only, since anyone can make any number of them, and takes as long, so that the time does not disclose
-// whether there is one.
+// AddFailedLogin records that someone could not log in as the operator with that e-mail address. Where there is none,
+// it keeps the last attempt only, since anyone can make any number of them, and takes as long, so that the time does
+// not disclose whether there is one.
 func (r *AuditLog) AddFailedLogin(ctx context.Context, email string, code j17.Code) error {
 	rec := Record{Action: "operator.login", Outcome: Refused, Code: code}
 	if op := r.operatorByEmail(CanonicalEmail(email)); op != nil {
@@ -185,15 +186,16 @@ type AuditQuery struct {
 	From, To time.Time
 	// Start is the Next of the page before.
 	Start string
-	// Visible, if not nil, reports whether the reader may see what happened in the instance of that handle ("" for none).
+	// Visible, if not nil, reports whether the reader may see what happened in the instance of that handle ("" for
+	// none).
 	Visible func(instance string) bool
 }
 
 const (
 	// maxAuditScan is the number of records that one page looks at.
 	maxAuditScan = 20_000
-	// mostLate is for how long a record may wait until it is stored, as on a disk that hangs, to be found by its time. No request
-	// waits as long.
+	// mostLate is for how long a record may wait until it is stored, as on a disk that hangs, to be found by its time.
+	// No request waits as long.
 	mostLate = time.Hour
 )
 
@@ -336,7 +338,8 @@ func (r *items) record(ctx context.Context, rec Record, apply func(*known), side
 	return r.commit(ctx, r.complete(ctx, rec), false, apply, side...)
 }
 
-// recordFreeing is record for changes that take something away, and so may make room: they are possible on a full disk too.
+// recordFreeing is record for changes that take something away, and so may make room: they are possible on a full disk
+// too.
 func (r *items) recordFreeing(ctx context.Context, rec Record, apply func(*known), side ...store.Side) error {
 	return r.commit(ctx, r.complete(ctx, rec), true, apply, side...)
 }

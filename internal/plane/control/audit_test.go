@@ -50,7 +50,9 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 	name, plan := "renamed", "free"
 	_, err = s.Instances.Change(ctx, app.ID, control.InstanceChange{Name: &name, Plan: &plan})
 	must(err)
-	op, err := s.Operators.Create(ctx, control.NewOperator{Email: "b@example.com", Password: "the first password", Role: control.RoleAuditor})
+	op, err := s.Operators.Create(ctx, control.NewOperator{
+		Email: "b@example.com", Password: "the first password", Role: control.RoleAuditor,
+	})
 	must(err)
 	_, err = s.Operators.Grant(ctx, op.ID, app.ID)
 	must(err)
@@ -62,7 +64,9 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 	must(s.Operators.RevokeTokens(ctx, op.ID))
 	must(s.Secrets.RevokeToken(ctx, op.ID, "token-id", s.clock.Now().Add(time.Hour)))
 	must(s.Operators.Delete(ctx, op.ID))
-	key, token, err := s.Keys.Create(ctx, control.NewKey{Instance: app.ID, Environment: j17.Staging, Scope: j17.ScopeRead, Name: "k"})
+	key, token, err := s.Keys.Create(ctx, control.NewKey{
+		Instance: app.ID, Environment: j17.Staging, Scope: j17.ScopeRead, Name: "k",
+	})
 	must(err)
 	tokens = append(tokens, token)
 	if key.CreatedBy != admin.ID {
@@ -77,13 +81,18 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 	must(err)
 	must(s.Secrets.RotateSigningKey(ctx, true))
 	must(s.Instances.Delete(ctx, other.ID, "other"))
-	must(s.Audit.Add(ctx, control.Record{Action: "blob.upload", Instance: app.ID, Environment: j17.Test, Target: "code", Outcome: control.Refused, Code: j17.CodeForbidden}))
+	must(s.Audit.Add(ctx, control.Record{
+		Action: "blob.upload", Instance: app.ID, Environment: j17.Test, Target: "code", Outcome: control.Refused,
+		Code: j17.CodeForbidden,
+	}))
 
 	s.restart(t)
 	all := auditLog(t, s, control.AuditQuery{})
 	if diff := cmp.Diff([]string{
-		"blob.upload", "instance.delete", "signing_key.rotate", "key.revoke", "key.schedule_revocation", "key.rotate", "key.create",
-		"operator.delete", "operator.logout", "operator.revoke_tokens", "operator.set_password", "operator.set_role", "operator.withdraw", "operator.grant",
+		"blob.upload", "instance.delete", "signing_key.rotate", "key.revoke", "key.schedule_revocation", "key.rotate",
+		"key.create",
+		"operator.delete", "operator.logout", "operator.revoke_tokens", "operator.set_password", "operator.set_role",
+		"operator.withdraw", "operator.grant",
 		"operator.create", "instance.change", "instance.create", "instance.create", "operator.create",
 	}, actions(all)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -97,34 +106,45 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 		t.Errorf("what the server did itself: %+v", first)
 	}
 	if diff := cmp.Diff(control.Record{
-		At: s.clock.Now().Truncate(time.Millisecond), Action: "key.create", Actor: actor, Instance: app.ID, Environment: j17.Staging, Target: key.ID, Outcome: control.Done,
+		At: s.clock.Now().Truncate(time.Millisecond), Action: "key.create", Actor: actor, Instance: app.ID,
+		Environment: j17.Staging, Target: key.ID, Outcome: control.Done,
 		RequestID: "request-1", Details: map[string]string{"name": "k", "scope": "read", "prefix": key.Prefix},
 	}, all[6], cmpopts.IgnoreFields(control.Record{}, "ID")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	shown := fmt.Sprintf("%+v", all)
-	for _, secret := range append(tokens, password, "the first password", "the second password", "token-id", "argon2id") {
+	for _, secret := range append(
+		tokens, password, "the first password", "the second password", "token-id", "argon2id",
+	) {
 		if strings.Contains(shown, secret) {
 			t.Errorf("the log holds a secret: %.8s...", secret)
 		}
 	}
 
 	// What belongs to an instance can be listed by itself, also when the instance is gone.
-	if diff := cmp.Diff([]string{"instance.delete", "instance.create"}, actions(auditLog(t, s, control.AuditQuery{Instance: other.ID}))); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"instance.delete", "instance.create"}, actions(auditLog(t, s, control.AuditQuery{Instance: other.ID})),
+	); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for what, c := range map[string]struct {
 		q    control.AuditQuery
 		want []string
 	}{
-		"actor":   {control.AuditQuery{Actor: "server"}, []string{"operator.create"}},
-		"email":   {control.AuditQuery{Actor: admin.Email, Action: "blob"}, []string{"blob.upload"}},
-		"id":      {control.AuditQuery{Actor: admin.ID, Action: "key.rotate"}, []string{"key.rotate"}},
-		"nobody":  {control.AuditQuery{Actor: "x"}, nil},
-		"noun":    {control.AuditQuery{Action: "key"}, []string{"key.revoke", "key.schedule_revocation", "key.rotate", "key.create"}},
+		"actor":  {control.AuditQuery{Actor: "server"}, []string{"operator.create"}},
+		"email":  {control.AuditQuery{Actor: admin.Email, Action: "blob"}, []string{"blob.upload"}},
+		"id":     {control.AuditQuery{Actor: admin.ID, Action: "key.rotate"}, []string{"key.rotate"}},
+		"nobody": {control.AuditQuery{Actor: "x"}, nil},
+		"noun": {
+			control.AuditQuery{Action: "key"},
+			[]string{"key.revoke", "key.schedule_revocation", "key.rotate", "key.create"},
+		},
 		"outcome": {control.AuditQuery{Outcome: control.Refused}, []string{"blob.upload"}},
 		"target":  {control.AuditQuery{Target: rotated.ID}, []string{"key.revoke", "key.schedule_revocation"}},
-		"visible": {control.AuditQuery{Visible: func(i string) bool { return i == other.ID }}, []string{"instance.delete", "instance.create"}},
+		"visible": {
+			control.AuditQuery{Visible: func(i string) bool { return i == other.ID }},
+			[]string{"instance.delete", "instance.create"},
+		},
 	} {
 		if diff := cmp.Diff(c.want, actions(auditLog(t, s, c.q))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -184,7 +204,8 @@ func TestAuditLogPagesAndTimes(t *testing.T) {
 		if q.Instance != "" {
 			wantLen, step = 5, 5
 		}
-		if diff := cmp.Diff(exported, paged); diff != "" || len(paged) != wantLen || paged[len(paged)-1] != "0" || paged[len(paged)-2] != fmt.Sprint(step) {
+		if diff := cmp.Diff(exported, paged); diff != "" || len(paged) != wantLen || paged[len(paged)-1] != "0" ||
+			paged[len(paged)-2] != fmt.Sprint(step) {
 			t.Errorf("pages %v, export %v", paged, exported)
 		}
 	}
@@ -200,7 +221,10 @@ func TestAuditLogPagesAndTimes(t *testing.T) {
 		_, _, err := s.Audit.List(t.Context(), control.AuditQuery{Instance: bad}, 1)
 		want(t, bad, err, j17.CodeInvalidParameter, "instance")
 	}
-	for _, bad := range []string{"x", "zz-1", "ffffffffffffffff", "ffffffffffffffff-\x00", "ffffffffffffffff-" + strings.Repeat("0", 15), strings.Repeat("f", 1000)} {
+	for _, bad := range []string{
+		"x", "zz-1", "ffffffffffffffff", "ffffffffffffffff-\x00", "ffffffffffffffff-" + strings.Repeat("0", 15),
+		strings.Repeat("f", 1000),
+	} {
 		_, _, err := s.Audit.List(t.Context(), control.AuditQuery{Start: bad}, 1)
 		want(t, bad, err, j17.CodeInvalidParameter, "start")
 	}
@@ -212,7 +236,9 @@ func TestAuditDetailsAreBounded(t *testing.T) {
 	for i := range 100 {
 		details[fmt.Sprint(i)] = strings.Repeat("ü", 1000)
 	}
-	if err := s.Audit.Add(t.Context(), control.Record{Action: "a.b", Target: strings.Repeat("x", 1<<20), Details: details}); err != nil {
+	if err := s.Audit.Add(t.Context(), control.Record{
+		Action: "a.b", Target: strings.Repeat("x", 1<<20), Details: details,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	r := auditLog(t, s, control.AuditQuery{})[0]
@@ -274,7 +300,8 @@ func TestSetupTokenExpires(t *testing.T) {
 
 func TestEnsureOperator(t *testing.T) {
 	s := start(t)
-	for _, pw := range []string{password, "a different password"} { // The configuration does not overwrite a changed password.
+	for _, pw := range []string{password, "a different password"} {
+		// The configuration does not overwrite a changed password.
 		if err := s.Setup.Ensure(t.Context(), "A@example.com", pw); err != nil {
 			t.Fatal(err)
 		}
@@ -288,8 +315,8 @@ func TestEnsureOperator(t *testing.T) {
 	}
 }
 
-// TestRecordsThatAreStoredLate asks for what was recorded before a moment at which some of it was not stored yet: another server
-// has stored a later record first.
+// TestRecordsThatAreStoredLate asks for what was recorded before a moment at which some of it was not stored yet:
+// another server has stored a later record first.
 func TestRecordsThatAreStoredLate(t *testing.T) {
 	s := start(t)
 	other := s.node(t)
@@ -313,7 +340,9 @@ func TestRecordsThatAreStoredLate(t *testing.T) {
 		add(other, "quick")
 	}
 	add(r, "late")
-	for after, want := range map[time.Duration]string{0: "[first]", 30 * time.Second: "[late first]", 2 * time.Minute: "[late quick first]"} {
+	for after, want := range map[time.Duration]string{
+		0: "[first]", 30 * time.Second: "[late first]", 2 * time.Minute: "[late quick first]",
+	} {
 		var got []string
 		for _, rec := range auditLog(t, s, control.AuditQuery{Action: "test", To: begin.Add(after)}) {
 			got = append(got, rec.Target)

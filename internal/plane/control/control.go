@@ -1,6 +1,6 @@
-// Package control keeps what exists on this server: operators, instances, API keys, the deployed specs and the
-// server's own secrets. It is kept as JSON side items: deployed specs in the tenant of their environment, all else in
-// the store's System tenant. Credentials are kept as hashes only, but for the two secrets that the server itself must know.
+// Package control keeps what exists on this server: operators, instances, API keys, the deployed specs and the server's
+// own secrets. It is kept as JSON side items: deployed specs in the tenant of their environment, all else in the
+// store's System tenant. Credentials are kept as hashes only, but for the two secrets that the server itself must know.
 //
 // The decisions behind it are in docs/internals/plane.md.
 package control
@@ -37,8 +37,8 @@ const (
 // scanLimit is the number of items read at once.
 const scanLimit = 1000
 
-// Registry is what exists on this server, in parts that share one registry of items. Run has to be called for what is done
-// in the background.
+// Registry is what exists on this server, in parts that share one registry of items. Run has to be called for what is
+// done in the background.
 type Registry struct {
 	Instances   *Instances
 	Operators   *Operators
@@ -55,11 +55,11 @@ type Registry struct {
 	items *items
 }
 
-// items is what all parts of a registry rest on: the items of the store's System tenant, and the memory of those that are
-// looked up on the path of every request. Instances, operators and keys are held in memory as well, a few hundred bytes each;
-// MaxActiveKeys and the fact that only operators create anything keep that small. Specs are read from the store. Every change
-// is durable before any look-up shows it, and is shown when the method that made it returns. All parts are safe for concurrent
-// use.
+// items is what all parts of a registry rest on: the items of the store's System tenant, and the memory of those that
+// are looked up on the path of every request. Instances, operators and keys are held in memory as well, a few hundred
+// bytes each; MaxActiveKeys and the fact that only operators create anything keep that small. Specs are read from the
+// store. Every change is durable before any look-up shows it, and is shown when the method that made it returns. All
+// parts are safe for concurrent use.
 type items struct {
 	journal
 	memory
@@ -73,10 +73,11 @@ type items struct {
 
 	signing atomic.Pointer[signingRecord]
 
-	// change is held from before a write until memory shows it, so that memory sees changes in the store's order. See lock.
+	// change is held from before a write until memory shows it, so that memory sees changes in the store's order. See
+	// lock.
 	change turns
-	// inDoubt, which changes under change, says that memory may lack a write that the store holds or is about to hold. doubted is
-	// signalled when it comes to be true, settled when it no longer is.
+	// inDoubt, which changes under change, says that memory may lack a write that the store holds or is about to hold.
+	// doubted is signalled when it comes to be true, settled when it no longer is.
 	inDoubt          atomic.Bool
 	doubted, settled chan struct{}
 }
@@ -85,8 +86,8 @@ type items struct {
 type memory struct {
 	mu    sync.RWMutex
 	known *known
-	// read is how far known has followed the log, movedSpecs the environments to which others have deployed, of which moved is
-	// signalled.
+	// read is how far known has followed the log, movedSpecs the environments to which others have deployed, of which
+	// moved is signalled.
 	read       place
 	movedSpecs map[j17.Tenant]bool
 	moved      chan struct{}
@@ -94,7 +95,8 @@ type memory struct {
 	altered atomic.Uint64
 }
 
-// Alterations counts what may have changed who may do what. Who has let somebody in for long asks again when it is another number.
+// Alterations counts what may have changed who may do what. Who has let somebody in for long asks again when it is
+// another number.
 func (r *Registry) Alterations() uint64 { return r.items.altered.Load() }
 
 // known is the memory of a registry, guarded by its mu. The records in it are never modified, only replaced.
@@ -134,8 +136,8 @@ type Options struct {
 	Worker *worker.Kit
 	// Plans are added to the built-in ones, or replace those with the same name.
 	Plans []Plan
-	// PasswordMemory is how many KiB of memory hashing a password takes; 0 means as many as OWASP recommends. Tests that are
-	// about something else take few.
+	// PasswordMemory is how many KiB of memory hashing a password takes; 0 means as many as OWASP recommends. Tests
+	// that are about something else take few.
 	PasswordMemory uint32
 }
 
@@ -150,9 +152,11 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 
 	// All parts work on the same items, so that a change of one is seen by the others.
 	i := &items{
-		journal: journal{o.Store, o.Clock}, memory: memory{movedSpecs: map[j17.Tenant]bool{}, moved: make(chan struct{}, 1)},
-		logger: o.Logger, worker: o.Worker, mint: ident.NewMinter(o.Clock.Now), hasher: newHasher(o.PasswordMemory), replication: newReplication(),
-		change: newTurns(), doubted: make(chan struct{}, 1), settled: make(chan struct{}, 1),
+		journal: journal{o.Store, o.Clock},
+		memory:  memory{movedSpecs: map[j17.Tenant]bool{}, moved: make(chan struct{}, 1)},
+		logger:  o.Logger, worker: o.Worker, mint: ident.NewMinter(o.Clock.Now), hasher: newHasher(o.PasswordMemory),
+		replication: newReplication(),
+		change:      newTurns(), doubted: make(chan struct{}, 1), settled: make(chan struct{}, 1),
 	}
 	planned, err := plansOf(o.Plans)
 	if err != nil {
@@ -160,8 +164,10 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 	}
 	operators := &Operators{i}
 	r := &Registry{
-		Instances: &Instances{i, planned}, Operators: operators, Setup: &Setup{i, operators}, Keys: &Keys{i}, Nodes: &Nodes{i}, Specs: &Specs{items: i, late: map[j17.Tenant]bool{}},
-		Secrets: &Secrets{items: i}, Sessions: &Sessions{items: i}, Audit: &AuditLog{i}, Faults: newFaults(i), Replication: &Replication{i}, items: i,
+		Instances: &Instances{i, planned}, Operators: operators, Setup: &Setup{i, operators}, Keys: &Keys{i},
+		Nodes: &Nodes{i}, Specs: &Specs{items: i, late: map[j17.Tenant]bool{}},
+		Secrets: &Secrets{items: i}, Sessions: &Sessions{items: i}, Audit: &AuditLog{i}, Faults: newFaults(i),
+		Replication: &Replication{i}, items: i,
 	}
 
 	// What the store holds.
@@ -245,7 +251,9 @@ func (r *items) load(ctx context.Context) error {
 }
 
 // each hands every item of a space whose key starts with prefix to do, until that fails.
-func each(ctx context.Context, st store.Sides, t j17.Tenant, space store.Space, prefix string, do func(store.Item) error) error {
+func each(
+	ctx context.Context, st store.Sides, t j17.Tenant, space store.Space, prefix string, do func(store.Item) error,
+) error {
 	after := ""
 	for {
 		items, err := st.Scan(ctx, t, space, store.Prefix(prefix).After(after), scanLimit)
@@ -289,7 +297,9 @@ func get[T any](ctx context.Context, st store.Sides, space store.Space, key stri
 }
 
 // getOf is get for any tenant.
-func getOf[T any](ctx context.Context, st store.Sides, t j17.Tenant, space store.Space, key string) (*T, uint64, error) {
+func getOf[T any](
+	ctx context.Context, st store.Sides, t j17.Tenant, space store.Space, key string,
+) (*T, uint64, error) {
 	it, err := st.Get(ctx, t, space, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, 0, store.ErrNotFound
@@ -317,9 +327,10 @@ func putOver(space store.Space, key string, v any, rev uint64) (store.Side, erro
 	return side, err
 }
 
-// commit commits side writes with their entry in the log and, when that succeeds, lets apply change the memory. The caller has
-// begun with lock. A condition that does not hold comes back as *store.SideConflict; then the store holds something else than
-// the memory does, so the memory is read again. When the outcome is unknown, what the memory should be is in doubt.
+// commit commits side writes with their entry in the log and, when that succeeds, lets apply change the memory. The
+// caller has begun with lock. A condition that does not hold comes back as *store.SideConflict; then the store holds
+// something else than the memory does, so the memory is read again. When the outcome is unknown, what the memory should
+// be is in doubt.
 func (r *items) commit(ctx context.Context, rec *Record, freeing bool, apply func(*known), side ...store.Side) error {
 	if r.upstream != nil {
 		return readOnly()
@@ -357,8 +368,10 @@ func unwritten(err error) bool {
 		return false
 	}
 	_, conflict := errors.AsType[*store.SideConflict](err)
-	return conflict || errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed) ||
-		errors.Is(err, store.ErrLimit) || errors.Is(err, store.ErrInvalid) || errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrClock)
+	return conflict || errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrFailed) ||
+		errors.Is(err, store.ErrClosed) ||
+		errors.Is(err, store.ErrLimit) || errors.Is(err, store.ErrInvalid) || errors.Is(err, store.ErrBusy) ||
+		errors.Is(err, store.ErrClock)
 }
 
 // isConflict reports whether a commit failed because a condition on an item of the space did not hold.

@@ -40,7 +40,10 @@ func start(tb testing.TB) *server {
 // startHashing is start with so many KiB of memory for the hash of a password; 0 as for users.
 func startHashing(tb testing.TB, passwordMemory uint32) *server {
 	tb.Helper()
-	s := &server{disk: vfs.NewMem(), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 500, time.UTC)), passwordMemory: passwordMemory}
+	s := &server{
+		disk: vfs.NewMem(), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 500, time.UTC)),
+		passwordMemory: passwordMemory,
+	}
 	s.open(tb)
 	tb.Cleanup(func() { _ = s.store.Close() })
 	return s
@@ -58,7 +61,9 @@ func (s *server) open(tb testing.TB) {
 // node returns one more registry on the same store, as another server would open it.
 func (s *server) node(tb testing.TB) *control.Registry {
 	tb.Helper()
-	r, err := control.Open(tb.Context(), control.Options{Store: s.store, Clock: s.clock, PasswordMemory: s.passwordMemory})
+	r, err := control.Open(tb.Context(), control.Options{
+		Store: s.store, Clock: s.clock, PasswordMemory: s.passwordMemory,
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -144,7 +149,9 @@ func TestInstances(t *testing.T) {
 	if !regexp.MustCompile(`^ins_[1-9a-hjkmnp-z]{15}$`).MatchString(a.ID) {
 		t.Errorf("handle %q", a.ID)
 	}
-	if diff := cmp.Diff(control.Instance{ID: a.ID, Name: "app", Plan: control.DefaultPlan, CreatedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}, a); diff != "" {
+	if diff := cmp.Diff(control.Instance{
+		ID: a.ID, Name: "app", Plan: control.DefaultPlan, CreatedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+	}, a); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for range 2 {
@@ -169,13 +176,17 @@ func TestInstances(t *testing.T) {
 }
 
 func TestInstanceNames(t *testing.T) {
-	for _, name := range []string{"a", "app", "my-app", "0", "7up", "staging", "test", "stagings", "controls", "x-staging-x", strings.Repeat("a", 55)} {
+	for _, name := range []string{
+		"a", "app", "my-app", "0", "7up", "staging", "test", "stagings", "controls", "x-staging-x",
+		strings.Repeat("a", 55),
+	} {
 		if err := control.CheckInstanceName(name); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
 	for _, name := range []string{
-		"", "UP", "a b", "x-staging", "x-test", "-staging", "control", "-a", "a-", "-", "a--b", "xn--bcher-kva", "a_b", "a.b", "ü", "a\x00", "a/b",
+		"", "UP", "a b", "x-staging", "x-test", "-staging", "control", "-a", "a-", "-", "a--b", "xn--bcher-kva", "a_b",
+		"a.b", "ü", "a\x00", "a/b",
 		strings.Repeat("a", 56), strings.Repeat("a", 1<<20),
 	} {
 		err := control.CheckInstanceName(name)
@@ -209,7 +220,9 @@ func TestConcurrentCreationHasOneWinner(t *testing.T) {
 	}
 
 	got = race(6, func(i int) error {
-		_, err := nodes[i%3].Operators.Create(t.Context(), control.NewOperator{Email: "a@example.com", Password: "a long password", Role: control.RolePlatformAdmin})
+		_, err := nodes[i%3].Operators.Create(t.Context(), control.NewOperator{
+			Email: "a@example.com", Password: "a long password", Role: control.RolePlatformAdmin,
+		})
 		return err
 	})
 	if diff := cmp.Diff(map[j17.Code]int{"": 1, j17.CodeConflict: 5}, got); diff != "" {
@@ -246,7 +259,8 @@ func TestServersThatStartAtOnceAgreeOnSecrets(t *testing.T) {
 		return err
 	})
 	for _, n := range nodes {
-		if n == nil || !cmp.Equal(n.Secrets.SigningKeys(), nodes[0].Secrets.SigningKeys()) || n.Secrets.NodeSecret() != nodes[0].Secrets.NodeSecret() {
+		if n == nil || !cmp.Equal(n.Secrets.SigningKeys(), nodes[0].Secrets.SigningKeys()) ||
+			n.Secrets.NodeSecret() != nodes[0].Secrets.NodeSecret() {
 			t.Fatal("servers on one store disagree")
 		}
 	}
@@ -269,7 +283,9 @@ func TestDamageIsReported(t *testing.T) {
 	}
 	s := start(t)
 	app := s.instance(t, "app")
-	if _, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")}); err != nil {
+	if _, err := s.Specs.Put(t.Context(), control.Deployment{
+		Instance: app.ID, Environment: j17.Prod, Source: []byte("{}"),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	tenant := j17.TenantOf(app.ID, j17.Prod)
@@ -278,7 +294,9 @@ func TestDamageIsReported(t *testing.T) {
 		t.Fatal(items, err)
 	}
 	for _, it := range items {
-		if err := s.store.Write(t.Context(), tenant, []store.Side{{Op: store.Delete, Space: "spec.versions", Key: it.Key}}); err != nil {
+		if err := s.store.Write(t.Context(), tenant, []store.Side{
+			{Op: store.Delete, Space: "spec.versions", Key: it.Key},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -289,7 +307,9 @@ func TestDamageIsReported(t *testing.T) {
 func TestClosedStoreRefusesChangesAndKeepsAnswering(t *testing.T) {
 	s := start(t)
 	app := s.instance(t, "app")
-	key, token, err := s.Keys.Create(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+	key, token, err := s.Keys.Create(t.Context(), control.NewKey{
+		Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +354,9 @@ func (o *overtaken) overtake() {
 func TestNoChangeOfAnotherServerIsOverwritten(t *testing.T) {
 	s := start(t)
 	app := s.instance(t, "app")
-	key, _, err := s.Keys.Create(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+	key, _, err := s.Keys.Create(t.Context(), control.NewKey{
+		Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -384,15 +406,21 @@ func TestNoChangeOfAnotherServerIsOverwritten(t *testing.T) {
 func TestInternalIDsStayInside(t *testing.T) {
 	s := start(t)
 	app := s.instance(t, "app")
-	op, err := s.Operators.Create(t.Context(), control.NewOperator{Email: "a@example.com", Password: "a long password", Role: control.RoleInstanceAdmin})
+	op, err := s.Operators.Create(t.Context(), control.NewOperator{
+		Email: "a@example.com", Password: "a long password", Role: control.RoleInstanceAdmin,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, _, err := s.Keys.Create(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+	key, _, err := s.Keys.Create(t.Context(), control.NewKey{
+		Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")})
+	spec, err := s.Specs.Put(t.Context(), control.Deployment{
+		Instance: app.ID, Environment: j17.Prod, Source: []byte("{}"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,7 +429,8 @@ func TestInternalIDsStayInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	v7 := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-`)
-	if v7.Match(shown) || bytes.Contains(shown, []byte("argon2id")) || regexp.MustCompile(`"[0-9a-f]{64}"`).Match(bytes.ReplaceAll(shown, []byte(spec.Hash), nil)) {
+	if v7.Match(shown) || bytes.Contains(shown, []byte("argon2id")) ||
+		regexp.MustCompile(`"[0-9a-f]{64}"`).Match(bytes.ReplaceAll(shown, []byte(spec.Hash), nil)) {
 		t.Errorf("what can be shown contains an internal id or a hash: %s", shown)
 	}
 	if !v7.MatchString(s.everything(t)) {

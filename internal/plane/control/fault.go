@@ -16,8 +16,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Fault is what is kept about a request that the server failed to answer, so that anyone who has its id can find out why. It
-// holds no credential and no event data.
+// Fault is what is kept about a request that the server failed to answer, so that anyone who has its id can find out
+// why. It holds no credential and no event data.
 type Fault = wire.Fault
 
 // How many faults are kept and for how long, how many may wait to be written, and how many are taken a minute.
@@ -169,14 +169,18 @@ func (r *Faults) save(ctx context.Context) error {
 			if err != nil {
 				return internal(err)
 			}
-			sides = append(sides, store.Side{Op: store.Put, Space: put.space, Key: put.key, Value: raw, Expires: expires})
+			sides = append(sides, store.Side{
+				Op: store.Put, Space: put.space, Key: put.key, Value: raw, Expires: expires,
+			})
 		}
 		ages = append(ages, age)
 	}
 
 	for _, old := range excess {
 		sides = append(sides,
-			store.Side{Op: store.Delete, Space: faultSpace, Key: old.ID}, store.Side{Op: store.Delete, Space: faultAgeSpace, Key: old.UUID})
+			store.Side{Op: store.Delete, Space: faultSpace, Key: old.ID}, store.Side{
+				Op: store.Delete, Space: faultAgeSpace, Key: old.UUID,
+			})
 	}
 
 	// Memory follows what is stored.
@@ -190,7 +194,8 @@ func (r *Faults) save(ctx context.Context) error {
 	return nil
 }
 
-// thinned splits n faults off: the oldest of the instance that has the most of them, so that none can push out what others have.
+// thinned splits n faults off: the oldest of the instance that has the most of them, so that none can push out what
+// others have.
 func thinned(stored []faultAge, n int) (kept, excess []faultAge) {
 	counts := map[string]int{}
 	for _, a := range stored {
@@ -281,7 +286,9 @@ type named struct {
 
 // search returns what faults about some streams have in them.
 func (r *Faults) search(ctx context.Context, t j17.Tenant, keys []j17.Key) (named, error) {
-	n := named{keys: map[j17.Key]bool{}, handles: map[string]bool{}, publicIDs: map[j17.Key]bool{}, ids: map[string]bool{}}
+	n := named{
+		keys: map[j17.Key]bool{}, handles: map[string]bool{}, publicIDs: map[j17.Key]bool{}, ids: map[string]bool{},
+	}
 	for _, key := range keys {
 		n.keys[key], n.ids[key.ID] = true, true
 		n.words = append(n.words, key.String())
@@ -315,7 +322,8 @@ func (n *named) in(f *Fault) bool {
 		if i == 0 {
 			continue
 		}
-		// Identifiers are in lower case, and requests may have them in capitals. Before that of a projection stands its name.
+		// Identifiers are in lower case, and requests may have them in capitals. Before that of a projection stands its
+		// name.
 		for _, id := range []string{step, strings.ToLower(step)} {
 			if key := (j17.Key{Type: steps[i-1], ID: id}); n.keys[key] || n.publicIDs[key] || projection && n.ids[id] {
 				return true

@@ -21,7 +21,9 @@ func TestDeletingOnAFullDisk(t *testing.T) {
 	free := func(bytes uint64) { disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: bytes, TotalBytes: 1 << 30}) }
 	free(10 * floor)
 	clk := clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
-	st, err := pebble.Open(pebble.Options{Dir: "data", FS: disk, Clock: clk, MinFreeBytes: floor, Logger: slog.New(slog.DiscardHandler)})
+	st, err := pebble.Open(pebble.Options{
+		Dir: "data", FS: disk, Clock: clk, MinFreeBytes: floor, Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,16 +44,23 @@ func TestDeletingOnAFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	op, err := r.Operators.Create(t.Context(), control.NewOperator{Email: "a@example.com", Password: "correct horse battery", Role: control.RoleAuditor, Instances: []string{app.ID, other.ID}})
+	op, err := r.Operators.Create(t.Context(), control.NewOperator{
+		Email: "a@example.com", Password: "correct horse battery", Role: control.RoleAuditor,
+		Instances: []string{app.ID, other.ID},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, token, err := r.Keys.Create(t.Context(), control.NewKey{Instance: other.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+	key, token, err := r.Keys.Create(t.Context(), control.NewKey{
+		Instance: other.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	tenant := j17.TenantOf(app.ID, j17.Prod)
-	unit := store.Append{Events: []store.NewEvent{{Key: j17.Key{Type: "a", ID: "1"}, Type: "was", Data: []byte("{}"), Metadata: []byte("{}")}}}
+	unit := store.Append{Events: []store.NewEvent{
+		{Key: j17.Key{Type: "a", ID: "1"}, Type: "was", Data: []byte("{}"), Metadata: []byte("{}")},
+	}}
 	if _, err := st.Append(t.Context(), tenant, []store.Append{unit}); err != nil {
 		t.Fatal(err)
 	}

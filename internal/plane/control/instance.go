@@ -124,8 +124,11 @@ func (r *Instances) Add(ctx context.Context, n NewInstance) (Instance, error) {
 
 	// The instance, and the name that leads to it.
 	rec := &instanceRecord{
-		UUID:     r.mint.UUIDv7(),
-		Instance: Instance{ID: r.mint.Handle(ident.InstancePrefix), Name: n.Name, Plan: n.Plan, CreatedAt: r.second(), Node: r.leastLoaded()},
+		UUID: r.mint.UUIDv7(),
+		Instance: Instance{
+			ID: r.mint.Handle(ident.InstancePrefix), Name: n.Name, Plan: n.Plan, CreatedAt: r.second(),
+			Node: r.leastLoaded(),
+		},
 	}
 	item, err := putNew(instanceSpace, rec.UUID, rec)
 	if err != nil {
@@ -136,7 +139,10 @@ func (r *Instances) Add(ctx context.Context, n NewInstance) (Instance, error) {
 		return Instance{}, err
 	}
 
-	entry := Record{Action: "instance.create", Instance: rec.ID, Target: rec.ID, Details: map[string]string{"name": n.Name, "plan": n.Plan}}
+	entry := Record{
+		Action: "instance.create", Instance: rec.ID, Target: rec.ID,
+		Details: map[string]string{"name": n.Name, "plan": n.Plan},
+	}
 	err = r.record(ctx, entry, func(k *known) { k.putInstance(rec) }, item, index)
 	if isConflict(err, nameSpace) {
 		return Instance{}, nameTaken(n.Name)
@@ -147,8 +153,8 @@ func (r *Instances) Add(ctx context.Context, n NewInstance) (Instance, error) {
 	return rec.Instance, nil
 }
 
-// Restore puts an instance back as a backup has it, under its old id. It is for a registry that has no instance of that id or name: else it
-// is a *j17.Error of CodeConflict. Where this server has no such plan, it gets the default one.
+// Restore puts an instance back as a backup has it, under its old id. It is for a registry that has no instance of that
+// id or name: else it is a *j17.Error of CodeConflict. Where this server has no such plan, it gets the default one.
 func (r *Instances) Restore(ctx context.Context, i Instance) error {
 	if err := CheckInstanceName(i.Name); err != nil {
 		return err
@@ -176,7 +182,9 @@ func (r *Instances) Restore(ctx context.Context, i Instance) error {
 	if err != nil {
 		return err
 	}
-	entry := Record{Action: "instance.restore", Instance: i.ID, Target: i.ID, Details: map[string]string{"name": i.Name}}
+	entry := Record{
+		Action: "instance.restore", Instance: i.ID, Target: i.ID, Details: map[string]string{"name": i.Name},
+	}
 	if err := r.record(ctx, entry, func(k *known) { k.putInstance(rec) }, item, index); err != nil {
 		return failure(err)
 	}
@@ -294,7 +302,9 @@ func (r *Instances) remove(ctx context.Context, id, confirm string) (string, err
 		{Op: store.Delete, Space: nameSpace, Key: rec.Name},
 	}
 	for _, key := range r.keyRecords(id) {
-		sides = append(sides, store.Side{Op: store.Delete, Space: keySpace, Key: key.UUID}, store.Side{Op: store.Delete, Space: keyUseSpace, Key: key.UUID})
+		sides = append(sides, store.Side{Op: store.Delete, Space: keySpace, Key: key.UUID}, store.Side{
+			Op: store.Delete, Space: keyUseSpace, Key: key.UUID,
+		})
 	}
 	granted, err := r.withoutGrant(ctx, id)
 	if err != nil {
@@ -384,8 +394,8 @@ func (r *Instances) dropData(ctx context.Context, id string) error {
 	return errors.Join(errs...)
 }
 
-// dropLeftovers removes data of deleted instances that is still or again there. What fails for one of them is tried again
-// the next time.
+// dropLeftovers removes data of deleted instances that is still or again there. What fails for one of them is tried
+// again the next time.
 func (r *Instances) dropLeftovers(ctx context.Context) error {
 	ids, err := r.keysOf(ctx, droppedSpace, "")
 	if err != nil {

@@ -210,7 +210,9 @@ func (r *Keys) Rotate(ctx context.Context, id string) (key Key, token string, er
 
 	// The new key works, and the old one has ceased to, from the same commit on.
 	_, revoked := r.sorted(old.Instance)
-	rec, token := r.fresh(ctx, NewKey{Instance: old.Instance, Environment: old.Environment, Scope: old.Scope, Name: old.Name})
+	rec, token := r.fresh(ctx, NewKey{
+		Instance: old.Instance, Environment: old.Environment, Scope: old.Scope, Name: old.Name,
+	})
 	item, err := putNew(keySpace, rec.UUID, rec)
 	if err != nil {
 		return Key{}, "", err
@@ -245,7 +247,9 @@ func checkKey(nk NewKey) error {
 	switch nk.Scope {
 	case j17.ScopeRead, j17.ScopeWrite:
 	default:
-		return j17.Errorf(j17.CodeInvalidField, "The key's scope must be %s or %s.", j17.ScopeRead, j17.ScopeWrite).At("scope")
+		return j17.Errorf(
+			j17.CodeInvalidField, "The key's scope must be %s or %s.", j17.ScopeRead, j17.ScopeWrite,
+		).At("scope")
 	}
 	switch {
 	case name == "":
@@ -258,9 +262,9 @@ func checkKey(nk NewKey) error {
 	return nil
 }
 
-// ByToken returns the key that a token belongs to if it works now, and notes that it was used. What is no token at all is
-// found out by its checksum, without hashing, and what is unknown by one look into memory, so that nothing about wrong tokens
-// is kept. It does not allocate.
+// ByToken returns the key that a token belongs to if it works now, and notes that it was used. What is no token at all
+// is found out by its checksum, without hashing, and what is unknown by one look into memory, so that nothing about
+// wrong tokens is kept. It does not allocate.
 func (r *Keys) ByToken(token string) (Key, bool) {
 	hash, ok := apikey.Hash(token)
 	if !ok {
@@ -363,9 +367,9 @@ func (r *Keys) forgetRevoked(ctx context.Context) error {
 	return nil
 }
 
-// Revoke makes a key cease to work at the time at, which replaces an earlier schedule; the zero time and any time
-// that is past mean now. Revoking a key that has ceased to work changes nothing, and scheduling it again is a *j17.Error
-// of CodeConflict.
+// Revoke makes a key cease to work at the time at, which replaces an earlier schedule; the zero time and any time that
+// is past mean now. Revoking a key that has ceased to work changes nothing, and scheduling it again is a *j17.Error of
+// CodeConflict.
 func (r *Keys) Revoke(ctx context.Context, id string, at time.Time) (Key, error) {
 	at = at.UTC()
 	if at.Year() > 9999 {
@@ -469,7 +473,9 @@ func (r *Keys) saveUses(ctx context.Context) error {
 		written := make([]int64, len(part))
 		for i, rec := range part {
 			written[i] = rec.use.last.Load()
-			sides = append(sides, store.Side{Op: store.Put, Space: keyUseSpace, Key: rec.UUID, Value: strconv.AppendInt(nil, written[i], 10)})
+			sides = append(sides, store.Side{
+				Op: store.Put, Space: keyUseSpace, Key: rec.UUID, Value: strconv.AppendInt(nil, written[i], 10),
+			})
 		}
 		if err := r.store.Write(ctx, j17.System, sides); err != nil {
 			return failure(err)

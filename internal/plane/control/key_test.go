@@ -17,7 +17,9 @@ import (
 
 func createKey(tb testing.TB, s *server, instance string, env j17.Environment, scope j17.Scope) (control.Key, string) {
 	tb.Helper()
-	k, token, err := s.Keys.Create(tb.Context(), control.NewKey{Instance: instance, Environment: env, Scope: scope, Name: " backend\n"})
+	k, token, err := s.Keys.Create(tb.Context(), control.NewKey{
+		Instance: instance, Environment: env, Scope: scope, Name: " backend\n",
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -42,7 +44,8 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(control.Key{
-		ID: keys[3].ID, Instance: app.ID, Environment: j17.Staging, Scope: j17.ScopeWrite, Name: "backend", Prefix: keys[3].Prefix,
+		ID: keys[3].ID, Instance: app.ID, Environment: j17.Staging, Scope: j17.ScopeWrite, Name: "backend",
+		Prefix:    keys[3].Prefix,
 		CreatedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
 	}, keys[3]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -105,9 +108,12 @@ func TestTokensThatAreNone(t *testing.T) {
 	s := start(t)
 	_, token := createKey(t, s, s.instance(t, "app").ID, j17.Prod, j17.ScopeWrite)
 	for _, bad := range []string{
-		"", "j17_0_prod_nope", "garbage", token[:len(token)-1], token + "1", " " + token, strings.ToUpper(token), strings.Replace(token, "prod", "test", 1),
-		strings.Replace(token, "j17_0", "j17_1", 1), strings.Replace(token, "prod_", "", 1), strings.Replace(token, "prod_", "_", 1),
-		strings.Replace(token, "prod", "staging", 1), strings.Replace(token, "_prod_", "_prod.", 1), strings.Repeat("x", 1<<20), "j17_0_" + strings.Repeat("_", 44),
+		"", "j17_0_prod_nope", "garbage", token[:len(token)-1], token + "1", " " + token, strings.ToUpper(token),
+		strings.Replace(token, "prod", "test", 1),
+		strings.Replace(token, "j17_0", "j17_1", 1), strings.Replace(token, "prod_", "", 1),
+		strings.Replace(token, "prod_", "_", 1),
+		strings.Replace(token, "prod", "staging", 1), strings.Replace(token, "_prod_", "_prod.", 1),
+		strings.Repeat("x", 1<<20), "j17_0_" + strings.Repeat("_", 44),
 	} {
 		if k, ok := s.Keys.ByToken(bad); ok {
 			t.Errorf("KeyByToken(%q) = %v", bad, k)
@@ -118,7 +124,9 @@ func TestTokensThatAreNone(t *testing.T) {
 func FuzzKeyByToken(f *testing.F) {
 	s := start(f)
 	_, token := createKey(f, s, s.instance(f, "app").ID, j17.Prod, j17.ScopeWrite)
-	for _, seed := range []string{"", "j17_0_prod_", "j17_0_staging_" + token[11:], "j17_0__" + token[11:], "a.b.c", "\xff"} {
+	for _, seed := range []string{
+		"", "j17_0_prod_", "j17_0_staging_" + token[11:], "j17_0__" + token[11:], "a.b.c", "\xff",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, token string) {

@@ -23,7 +23,9 @@ import (
 func write(tb testing.TB, s *server, instance string) {
 	tb.Helper()
 	for _, env := range j17.Environments() {
-		unit := store.Append{Events: []store.NewEvent{{Key: j17.Key{Type: "note", ID: "global"}, Type: "was_made", Data: []byte("{}"), Metadata: []byte("{}")}}}
+		unit := store.Append{Events: []store.NewEvent{
+			{Key: j17.Key{Type: "note", ID: "global"}, Type: "was_made", Data: []byte("{}"), Metadata: []byte("{}")},
+		}}
 		if _, err := s.store.Append(tb.Context(), j17.TenantOf(instance, env), []store.Append{unit}); err != nil {
 			tb.Fatal(err)
 		}
@@ -44,18 +46,26 @@ func TestDeleteInstance(t *testing.T) {
 	app, other := s.instance(t, "app"), s.instance(t, "other")
 	for _, id := range []string{app.ID, other.ID} {
 		write(t, s, id)
-		if _, err := s.Specs.Put(t.Context(), control.Deployment{Instance: id, Environment: j17.Prod, Source: []byte("{}")}); err != nil {
+		if _, err := s.Specs.Put(t.Context(), control.Deployment{
+			Instance: id, Environment: j17.Prod, Source: []byte("{}"),
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	key, token := createKey(t, s, app.ID, j17.Prod, j17.ScopeRead)
 	_, otherToken := createKey(t, s, other.ID, j17.Prod, j17.ScopeRead)
-	op, err := s.Operators.Create(t.Context(), control.NewOperator{Email: "a@example.com", Password: password, Role: control.RoleInstanceAdmin, Instances: []string{app.ID, other.ID}})
+	op, err := s.Operators.Create(t.Context(), control.NewOperator{
+		Email: "a@example.com", Password: password, Role: control.RoleInstanceAdmin,
+		Instances: []string{app.ID, other.ID},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, confirm := range []string{"", "APP", "other", app.ID} {
-		want(t, "confirmed by "+confirm, s.Instances.Delete(t.Context(), app.ID, confirm), j17.CodeInvalidField, "confirm")
+		want(
+			t, "confirmed by "+confirm, s.Instances.Delete(t.Context(), app.ID, confirm), j17.CodeInvalidField,
+			"confirm",
+		)
 	}
 	if err := s.Instances.Delete(t.Context(), app.ID, "app"); err != nil {
 		t.Fatal(err)
@@ -96,7 +106,8 @@ func TestDeleteInstance(t *testing.T) {
 	}
 }
 
-// TestDataOfDeletedInstancesIsRemovedLater checks that what is written after a deletion, by what had begun before it, goes too.
+// TestDataOfDeletedInstancesIsRemovedLater checks that what is written after a deletion, by what had begun before it,
+// goes too.
 func TestDataOfDeletedInstancesIsRemovedLater(t *testing.T) {
 	s := start(t)
 	app := s.instance(t, "app")
@@ -110,7 +121,9 @@ func TestDataOfDeletedInstancesIsRemovedLater(t *testing.T) {
 	}
 	s.clock.Advance(2 * time.Hour)
 	runUpkeep(t, s)
-	if items, err := s.store.Scan(t.Context(), j17.System, "control.dropped_instances", store.Range{}, 10); err != nil || len(items) != 0 {
+	if items, err := s.store.Scan(
+		t.Context(), j17.System, "control.dropped_instances", store.Range{}, 10,
+	); err != nil || len(items) != 0 {
 		t.Error(items, err)
 	}
 }
@@ -181,7 +194,8 @@ func TestChangeInstance(t *testing.T) {
 		if i, ok := s.Instances.ByName("renamed"); !ok || i != got {
 			t.Errorf("by the new name: %v", i)
 		}
-		if p := s.Instances.PlanOf(app.ID); p.Name != "free" || p.EventsPerMonth != 1000 || p.StorageBytes != 1<<30 || p.RequestsPerMinute != 100 {
+		if p := s.Instances.PlanOf(app.ID); p.Name != "free" || p.EventsPerMonth != 1000 || p.StorageBytes != 1<<30 ||
+			p.RequestsPerMinute != 100 {
 			t.Errorf("plan %+v", p)
 		}
 		s.restart(t)
@@ -191,11 +205,16 @@ func TestChangeInstance(t *testing.T) {
 
 func TestPlans(t *testing.T) {
 	s := start(t)
-	r, err := control.Open(t.Context(), control.Options{Store: s.store, Clock: s.clock, Plans: []control.Plan{{Name: "free", EventsPerMonth: 5}, {Name: "gold"}}})
+	r, err := control.Open(t.Context(), control.Options{
+		Store: s.store, Clock: s.clock, Plans: []control.Plan{{Name: "free", EventsPerMonth: 5}, {Name: "gold"}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]control.Plan{{Name: "free", EventsPerMonth: 5}, {Name: "gold"}, {Name: control.DefaultPlan}}, r.Instances.Plans()); diff != "" {
+	if diff := cmp.Diff(
+		[]control.Plan{{Name: "free", EventsPerMonth: 5}, {Name: "gold"}, {Name: control.DefaultPlan}},
+		r.Instances.Plans(),
+	); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	gold, err := r.Instances.Add(t.Context(), control.NewInstance{Name: "app", Plan: "gold"})
@@ -206,8 +225,17 @@ func TestPlans(t *testing.T) {
 	if got := s.Instances.PlanOf(gold.ID); got.Name != control.DefaultPlan {
 		t.Errorf("plan %+v", got)
 	}
-	for _, bad := range []control.Plan{{}, {Name: "Gold"}, {Name: "-"}, {Name: "a b"}, {Name: "a", EventsPerMonth: -1}, {Name: strings.Repeat("a", 50)}} {
-		if _, err := control.Open(t.Context(), control.Options{Store: s.store, Clock: s.clock, Plans: []control.Plan{bad}}); j17.CodeOf(err) != j17.CodeInvalidField {
+	for _, bad := range []control.Plan{
+		{},
+		{Name: "Gold"},
+		{Name: "-"},
+		{Name: "a b"},
+		{Name: "a", EventsPerMonth: -1},
+		{Name: strings.Repeat("a", 50)},
+	} {
+		if _, err := control.Open(t.Context(), control.Options{
+			Store: s.store, Clock: s.clock, Plans: []control.Plan{bad},
+		}); j17.CodeOf(err) != j17.CodeInvalidField {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
@@ -225,7 +253,8 @@ func TestRotateKey(t *testing.T) {
 		if _, ok := s.Keys.ByToken(oldToken); ok {
 			t.Error("the old token still works")
 		}
-		if k, ok := s.Keys.ByToken(token); !ok || k.ID != fresh.ID || k.ID == old.ID || k.Name != old.Name || k.Environment != old.Environment || k.Scope != old.Scope {
+		if k, ok := s.Keys.ByToken(token); !ok || k.ID != fresh.ID || k.ID == old.ID || k.Name != old.Name ||
+			k.Environment != old.Environment || k.Scope != old.Scope {
 			t.Errorf("the new token leads to %+v", k)
 		}
 		s.restart(t)
@@ -311,12 +340,14 @@ func TestFaults(t *testing.T) {
 	s.Faults.Report(control.Fault{
 		ID: "err_1", Code: j17.CodeInternal, Status: 500, Message: "It broke.",
 		Cause: "dial postgres://me:hunter2@db: token " + token + " and eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4In0. and Authorization: Bearer abc.def\xff",
-		Stack: strings.Repeat("frame\n", 10_000), Path: "/" + strings.Repeat("x", 10_000), Instance: "ins_1", Environment: j17.Prod,
+		Stack: strings.Repeat("frame\n", 10_000), Path: "/" + strings.Repeat("x", 10_000), Instance: "ins_1",
+		Environment: j17.Prod,
 	})
 	check := func() {
 		t.Helper()
 		f, err := s.Faults.ByID(t.Context(), "err_1")
-		if err != nil || f.Message != "It broke." || !f.At.Equal(s.clock.Now().Truncate(time.Millisecond)) || f.Environment != j17.Prod {
+		if err != nil || f.Message != "It broke." || !f.At.Equal(s.clock.Now().Truncate(time.Millisecond)) ||
+			f.Environment != j17.Prod {
 			t.Fatalf("%+v, %v", f, err)
 		}
 		if len(f.Stack) > 9000 || len(f.Path) > 3000 || !strings.HasPrefix(f.Stack, "frame\n") {
@@ -352,7 +383,9 @@ func TestFaults(t *testing.T) {
 func TestRunReportsWhatFails(t *testing.T) {
 	s := start(t)
 	var log bytes.Buffer
-	r, err := control.Open(t.Context(), control.Options{Store: s.store, Clock: s.clock, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	r, err := control.Open(t.Context(), control.Options{
+		Store: s.store, Clock: s.clock, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -425,11 +458,14 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// TestErasedFaults: what is kept of failed requests goes with the stream that it names, written or not, and over a restart.
+// TestErasedFaults: what is kept of failed requests goes with the stream that it names, written or not, and over a
+// restart.
 func TestErasedFaults(t *testing.T) {
 	s := start(t)
 	report := func(n, instance, path string) {
-		s.Faults.Report(control.Fault{ID: "err_" + n, Code: j17.CodeInternal, Message: "m", Path: path, Instance: instance, Environment: j17.Prod})
+		s.Faults.Report(control.Fault{
+			ID: "err_" + n, Code: j17.CodeInternal, Message: "m", Path: path, Instance: instance, Environment: j17.Prod,
+		})
 	}
 	report("1", "ins_a", "/user/alice/was_created")
 	report("2", "ins_b", "/user/alice/was_created")
@@ -444,12 +480,30 @@ func TestErasedFaults(t *testing.T) {
 	report("16", "ins_a", "/_projections/balance/ALICE/stream")
 	report("17", "ins_a", "/_projections/balance/A-7")
 	report("18", "ins_a", "/_projections/balance/alice2/stream")
-	s.Faults.Report(control.Fault{ID: "err_19", Code: j17.CodeInternal, Message: "There is no A-7 here.", Path: "/batch", Instance: "ins_a", Environment: j17.Prod})
-	s.Faults.Report(control.Fault{ID: "err_20", Code: j17.CodeInternal, Message: "There is no A-71 here.", Path: "/batch", Instance: "ins_a", Environment: j17.Prod})
-	s.Faults.Report(control.Fault{ID: "err_21", Code: j17.CodeInternal, Cause: "folding alice: damaged", Path: "/_projections/balance", Instance: "ins_a", Environment: j17.Prod})
-	s.Faults.Report(control.Fault{ID: "err_22", Code: j17.CodeInternal, Cause: "folding alice2: damaged", Path: "/_projections/balance", Instance: "ins_a", Environment: j17.Prod})
-	for n, cause := range map[string]string{"11": "the head of user:alice: damaged", "12": "the head of user:alice2: damaged", "13": "the head of user:bob, usr_7kq2", "14": "usr_7kq2x", "23": "no number after A-7"} {
-		s.Faults.Report(control.Fault{ID: "err_" + n, Code: j17.CodeInternal, Message: "m", Cause: cause, Path: "/batch", Instance: "ins_a", Environment: j17.Prod})
+	s.Faults.Report(control.Fault{
+		ID: "err_19", Code: j17.CodeInternal, Message: "There is no A-7 here.", Path: "/batch", Instance: "ins_a",
+		Environment: j17.Prod,
+	})
+	s.Faults.Report(control.Fault{
+		ID: "err_20", Code: j17.CodeInternal, Message: "There is no A-71 here.", Path: "/batch", Instance: "ins_a",
+		Environment: j17.Prod,
+	})
+	s.Faults.Report(control.Fault{
+		ID: "err_21", Code: j17.CodeInternal, Cause: "folding alice: damaged", Path: "/_projections/balance",
+		Instance: "ins_a", Environment: j17.Prod,
+	})
+	s.Faults.Report(control.Fault{
+		ID: "err_22", Code: j17.CodeInternal, Cause: "folding alice2: damaged", Path: "/_projections/balance",
+		Instance: "ins_a", Environment: j17.Prod,
+	})
+	for n, cause := range map[string]string{
+		"11": "the head of user:alice: damaged", "12": "the head of user:alice2: damaged",
+		"13": "the head of user:bob, usr_7kq2", "14": "usr_7kq2x", "23": "no number after A-7",
+	} {
+		s.Faults.Report(control.Fault{
+			ID: "err_" + n, Code: j17.CodeInternal, Message: "m", Cause: cause, Path: "/batch", Instance: "ins_a",
+			Environment: j17.Prod,
+		})
 	}
 	save := func() {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -470,9 +524,11 @@ func TestErasedFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		for id, kept := range map[string]bool{
-			"err_1": false, "err_2": true, "err_3": true, "err_4": false, "err_5": false, "err_6": false, "err_7": true, "err_8": true, "err_9": true,
+			"err_1": false, "err_2": true, "err_3": true, "err_4": false, "err_5": false, "err_6": false, "err_7": true,
+			"err_8": true, "err_9": true,
 			"err_10": false, "err_11": false, "err_12": true, "err_13": false, "err_14": true,
-			"err_15": false, "err_16": false, "err_17": false, "err_18": true, "err_19": false, "err_20": true, "err_21": false, "err_22": true, "err_23": false,
+			"err_15": false, "err_16": false, "err_17": false, "err_18": true, "err_19": false, "err_20": true,
+			"err_21": false, "err_22": true, "err_23": false,
 		} {
 			if _, err := s.Faults.ByID(t.Context(), id); (err == nil) != kept {
 				t.Errorf("%s: %v", id, err)
@@ -505,7 +561,10 @@ func TestErasedFaultsThatNobodyHeardOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Faults.Report(control.Fault{ID: "err_1", Code: j17.CodeInternal, Message: "m", Path: "/user/alice", Instance: "ins_a", Environment: j17.Prod})
+	r.Faults.Report(control.Fault{
+		ID: "err_1", Code: j17.CodeInternal, Message: "m", Path: "/user/alice", Instance: "ins_a",
+		Environment: j17.Prod,
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := r.Run(ctx); err != nil {
@@ -515,7 +574,9 @@ func TestErasedFaultsThatNobodyHeardOf(t *testing.T) {
 		t.Fatal("it was not stored:", err)
 	}
 	u.on = false
-	if err := r.Faults.Erase(t.Context(), "ins_a/prod", part.Erased{Keys: []j17.Key{{Type: "user", ID: "alice"}}}); err != nil {
+	if err := r.Faults.Erase(t.Context(), "ins_a/prod", part.Erased{
+		Keys: []j17.Key{{Type: "user", ID: "alice"}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if f, err := s.Faults.ByID(t.Context(), "err_1"); j17.CodeOf(err) != j17.CodeNotFound {
@@ -523,7 +584,8 @@ func TestErasedFaultsThatNobodyHeardOf(t *testing.T) {
 	}
 }
 
-// TestADeploymentThatNobodyHeardOf: one that was stored although its write seemed to have failed is told to the audit log by the upkeep.
+// TestADeploymentThatNobodyHeardOf: one that was stored although its write seemed to have failed is told to the audit
+// log by the upkeep.
 func TestADeploymentThatNobodyHeardOf(t *testing.T) {
 	s := start(t)
 	app := s.instance(t, "app")

@@ -12,10 +12,11 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The log of a registry is a stream of the System tenant: what was done, by whom, and which items have changed by it, in the
-// commit of that change. The audit log is read from it, replicas and the memories of other servers of the same store follow it,
-// each from a version that it has reached. It names items and has no values, so that no secret stays in it; its readers
-// read the items as they are now. What concerns an instance is in a stream of that instance as well, for its audit log.
+// The log of a registry is a stream of the System tenant: what was done, by whom, and which items have changed by it,
+// in the commit of that change. The audit log is read from it, replicas and the memories of other servers of the same
+// store follow it, each from a version that it has reached. It names items and has no values, so that no secret stays
+// in it; its readers read the items as they are now. What concerns an instance is in a stream of that instance as well,
+// for its audit log.
 
 // journal writes and reads the log.
 type journal struct {
@@ -56,8 +57,8 @@ type at struct {
 	timestamp int64
 }
 
-// logUnit returns the unit that commits side writes with their entry in the log. rec may be nil; changes are those beside the
-// side writes, of environments.
+// logUnit returns the unit that commits side writes with their entry in the log. rec may be nil; changes are those
+// beside the side writes, of environments.
 func (r *journal) logUnit(rec *Record, side []store.Side, changes ...Change) (store.Append, error) {
 	e := entry{Record: rec, Changes: changes}
 	for i := range side {
@@ -71,8 +72,8 @@ func (r *journal) logUnit(rec *Record, side []store.Side, changes ...Change) (st
 	return unit, err
 }
 
-// events returns the events of an entry, none where it is empty. That of the log is the last one, so that no position of the
-// feed behind it belongs to the same commit. A timestamp that is nil is that of the commit.
+// events returns the events of an entry, none where it is empty. That of the log is the last one, so that no position
+// of the feed behind it belongs to the same commit. A timestamp that is nil is that of the commit.
 func (e *entry) events(timestamp *int64) ([]store.NewEvent, error) {
 	event := func(key j17.Key, typ string, e *entry) (store.NewEvent, error) {
 		data, err := json.Marshal(e)
@@ -138,7 +139,9 @@ func (r *journal) readLog(ctx context.Context, key j17.Key, from, to uint64) ([]
 		}
 		read := at{place: place{ev.Version, ev.StreamID}, timestamp: ev.Timestamp}
 		if err := json.Unmarshal(ev.Data, &read.entry); err != nil {
-			return nil, failure(&store.CorruptionError{Where: "the event " + ev.StreamID.String() + " of " + key.String(), Err: err})
+			return nil, failure(&store.CorruptionError{
+				Where: "the event " + ev.StreamID.String() + " of " + key.String(), Err: err,
+			})
 		}
 		all = append(all, read)
 	}
@@ -161,8 +164,8 @@ func (r *journal) present(ctx context.Context, c Change) (Change, error) {
 	return c, nil
 }
 
-// catchUp brings the memory up to date with what other servers of the same store have changed, and notes the environments whose
-// specs they have changed. The caller holds r.change.
+// catchUp brings the memory up to date with what other servers of the same store have changed, and notes the
+// environments whose specs they have changed. The caller holds r.change.
 func (r *items) catchUp(ctx context.Context) error {
 	end, err := r.logEnd(ctx)
 	if err != nil {
@@ -258,7 +261,8 @@ func (r *items) follow(ctx context.Context) error {
 	return err
 }
 
-// Moved is signalled when other servers of the same store have deployed. It is for one receiver, which then calls TakeMoved.
+// Moved is signalled when other servers of the same store have deployed. It is for one receiver, which then calls
+// TakeMoved.
 func (r *Specs) Moved() <-chan struct{} { return r.moved }
 
 // Place is an environment of an instance.

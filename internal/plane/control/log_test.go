@@ -13,7 +13,8 @@ import (
 	"j17/internal/plane/control"
 )
 
-// TestServersOfOneStoreKnowEachOthersChanges changes something by one server and asks another one, which follows the log.
+// TestServersOfOneStoreKnowEachOthersChanges changes something by one server and asks another one, which follows the
+// log.
 func TestServersOfOneStoreKnowEachOthersChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t)
@@ -23,13 +24,17 @@ func TestServersOfOneStoreKnowEachOthersChanges(t *testing.T) {
 		go func() { ended <- other.Run(ctx) }()
 		synctest.Wait()
 		app, second := s.instance(t, "app"), s.instance(t, "second")
-		op, err := s.Operators.Create(ctx, control.NewOperator{Email: "a@example.com", Password: password, Role: control.RoleAuditor, Instances: []string{app.ID}})
+		op, err := s.Operators.Create(ctx, control.NewOperator{
+			Email: "a@example.com", Password: password, Role: control.RoleAuditor, Instances: []string{app.ID},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		key, token := createKey(t, s, app.ID, j17.Prod, j17.ScopeRead)
 		_, late := createKey(t, s, second.ID, j17.Prod, j17.ScopeRead)
-		node := control.Node{Name: "w", Identity: "i", PublicURL: "http://w.example.com", InternalURL: "http://w.internal"}
+		node := control.Node{
+			Name: "w", Identity: "i", PublicURL: "http://w.example.com", InternalURL: "http://w.internal",
+		}
 		name := "renamed"
 		works := func(token string) func() bool {
 			return func() bool { _, ok := other.Keys.ByToken(token); return ok }
@@ -40,7 +45,10 @@ func TestServersOfOneStoreKnowEachOthersChanges(t *testing.T) {
 			known  func() bool
 		}{
 			{"nothing", func() error { return nil }, works(token)},
-			{"revoked key", func() error { _, err := s.Keys.Revoke(ctx, key.ID, time.Time{}); return err }, func() bool { return !works(token)() }},
+			{
+				"revoked key", func() error { _, err := s.Keys.Revoke(ctx, key.ID, time.Time{}); return err },
+				func() bool { return !works(token)() },
+			},
 			{"renamed instance", func() error {
 				_, err := s.Instances.Change(ctx, app.ID, control.InstanceChange{Name: &name})
 				return err
@@ -49,29 +57,52 @@ func TestServersOfOneStoreKnowEachOthersChanges(t *testing.T) {
 				i, ok := other.Instances.ByName(name)
 				return !old && ok && i.ID == app.ID
 			}},
-			{"grant", func() error { _, err := s.Operators.Grant(ctx, op.ID, second.ID); return err }, func() bool { return other.Operators.May(op.ID, second.ID, control.RightView) }},
-			{"withdrawn grant", func() error { _, err := s.Operators.Withdraw(ctx, op.ID, second.ID); return err }, func() bool { return !other.Operators.May(op.ID, second.ID, control.RightView) }},
-			{"password", func() error { return s.Operators.SetPassword(ctx, op.ID, "another long password") }, func() bool {
-				now, _ := other.Operators.ByID(op.ID)
-				return now.TokensFrom > 0
-			}},
-			{"revoked token", func() error { return s.Secrets.RevokeToken(ctx, op.ID, "tok", s.clock.Now().Add(time.Hour)) }, func() bool { return other.Secrets.TokenRevoked("tok") }},
+			{
+				"grant", func() error { _, err := s.Operators.Grant(ctx, op.ID, second.ID); return err },
+				func() bool { return other.Operators.May(op.ID, second.ID, control.RightView) },
+			},
+			{
+				"withdrawn grant", func() error { _, err := s.Operators.Withdraw(ctx, op.ID, second.ID); return err },
+				func() bool { return !other.Operators.May(op.ID, second.ID, control.RightView) },
+			},
+			{
+				"password", func() error { return s.Operators.SetPassword(ctx, op.ID, "another long password") },
+				func() bool {
+					now, _ := other.Operators.ByID(op.ID)
+					return now.TokensFrom > 0
+				},
+			},
+			{
+				"revoked token", func() error {
+					return s.Secrets.RevokeToken(ctx, op.ID, "tok", s.clock.Now().Add(time.Hour))
+				}, func() bool { return other.Secrets.TokenRevoked("tok") },
+			},
 			{"signing key", func() error { return s.Secrets.RotateSigningKey(ctx, true) }, func() bool {
 				return other.Secrets.SigningKeys()[0].ID == s.Secrets.SigningKeys()[0].ID
 			}},
-			{"node", func() error { return s.Nodes.Register(ctx, node) }, func() bool { _, ok := other.Nodes.ByName("w"); return ok }},
+			{
+				"node", func() error { return s.Nodes.Register(ctx, node) },
+				func() bool { _, ok := other.Nodes.ByName("w"); return ok },
+			},
 			{"spec", func() error {
-				_, err := s.Specs.Put(ctx, control.Deployment{Instance: second.ID, Environment: j17.Test, Source: []byte("{}")})
+				_, err := s.Specs.Put(ctx, control.Deployment{
+					Instance: second.ID, Environment: j17.Test, Source: []byte("{}"),
+				})
 				return err
 			}, func() bool {
 				<-other.Specs.Moved()
-				return slices.Equal(other.Specs.TakeMoved(), []control.Place{{Instance: second.ID, Environment: j17.Test}})
+				return slices.Equal(other.Specs.TakeMoved(), []control.Place{
+					{Instance: second.ID, Environment: j17.Test},
+				})
 			}},
 			{"deleted instance", func() error { return s.Instances.Delete(ctx, second.ID, "second") }, func() bool {
 				_, ok := other.Instances.ByID(second.ID)
 				return !ok && !works(late)()
 			}},
-			{"deleted operator", func() error { return s.Operators.Delete(ctx, op.ID) }, func() bool { _, ok := other.Operators.ByID(op.ID); return !ok }},
+			{
+				"deleted operator", func() error { return s.Operators.Delete(ctx, op.ID) },
+				func() bool { _, ok := other.Operators.ByID(op.ID); return !ok },
+			},
 		} {
 			if err := step.change(); err != nil {
 				t.Fatal(step.what, err)
@@ -102,7 +133,9 @@ func TestAChangeBeginsWithWhatOthersHaveDone(t *testing.T) {
 
 func admin(tb testing.TB, s *server, email string) control.Operator {
 	tb.Helper()
-	op, err := s.Operators.Create(tb.Context(), control.NewOperator{Email: email, Password: password, Role: control.RolePlatformAdmin})
+	op, err := s.Operators.Create(tb.Context(), control.NewOperator{
+		Email: email, Password: password, Role: control.RolePlatformAdmin,
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -128,7 +161,9 @@ func TestAChangeItsRecordAndItsEventAreOneCommit(t *testing.T) {
 			t.Errorf("the log has %q", secret)
 		}
 	}
-	for _, part := range []string{`"action":"key.create"`, `"target":"` + key.ID, `"space":"control.keys"`, `"space":"control.operators"`, op.ID} {
+	for _, part := range []string{
+		`"action":"key.create"`, `"target":"` + key.ID, `"space":"control.keys"`, `"space":"control.operators"`, op.ID,
+	} {
 		if !strings.Contains(all, part) {
 			t.Errorf("the log lacks %s", part)
 		}

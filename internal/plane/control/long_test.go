@@ -21,8 +21,9 @@ import (
 	"j17/internal/storage/storetest"
 )
 
-// TestSpecsMoveToTheirEnvironments opens a registry whose specs are where they used to be. However often the program ends while
-// it moves them, in whatever moment, each environment has all of its versions or none, and in the end all have all.
+// TestSpecsMoveToTheirEnvironments opens a registry whose specs are where they used to be. However often the program
+// ends while it moves them, in whatever moment, each environment has all of its versions or none, and in the end all
+// have all.
 func TestSpecsMoveToTheirEnvironments(t *testing.T) {
 	large := strings.Repeat(" ", 3<<20)
 	for writes := 0; ; writes++ {
@@ -32,7 +33,9 @@ func TestSpecsMoveToTheirEnvironments(t *testing.T) {
 		putFormer(t, s, uuidOf(t, s, "app"), j17.Test, "elsewhere")
 		putFormer(t, s, uuidOf(t, s, "other"), j17.Prod, "other")
 		var log bytes.Buffer
-		options := control.Options{Store: &ending{s.store, writes}, Clock: s.clock, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		options := control.Options{
+			Store: &ending{s.store, writes}, Clock: s.clock, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		}
 		_, err := control.Open(t.Context(), options)
 		ended := err != nil
 		if ended {
@@ -51,7 +54,8 @@ func TestSpecsMoveToTheirEnvironments(t *testing.T) {
 		if err != nil || len(all) != 3 || all[0].Version != 3 || all[2].ID != "dep_1" {
 			t.Fatalf("after %d writes: %+v, %v", writes, all, err)
 		}
-		if current, err := r.Specs.Current(t.Context(), app.ID, j17.Prod); err != nil || string(current.Source) != "three"+large || current.Fence.Rev == 0 {
+		if current, err := r.Specs.Current(t.Context(), app.ID, j17.Prod); err != nil ||
+			string(current.Source) != "three"+large || current.Fence.Rev == 0 {
 			t.Fatalf("after %d writes: %v", writes, err)
 		}
 		if got, err := r.Specs.Version(t.Context(), app.ID, j17.Prod, 1); err != nil || string(got.Source) != "one" {
@@ -77,8 +81,8 @@ func TestSpecsMoveToTheirEnvironments(t *testing.T) {
 	}
 }
 
-// TestAuditRecordsMoveIntoTheLog opens a registry whose audit records are where they used to be. However often the program ends
-// while it moves them, each is there once and in order.
+// TestAuditRecordsMoveIntoTheLog opens a registry whose audit records are where they used to be. However often the
+// program ends while it moves them, each is there once and in order.
 func TestAuditRecordsMoveIntoTheLog(t *testing.T) {
 	const records = 1100
 	for writes := 0; ; writes++ {
@@ -98,7 +102,9 @@ func TestAuditRecordsMoveIntoTheLog(t *testing.T) {
 				rec := `{"uuid":"u","id":"aud_` + at.Format("150405") + `","at":"` + at.Format(time.RFC3339) + `","action":"key.create","actor":{"kind":"server"},"instance":"` + app.ID + `","outcome":"done"}`
 				key := fmt.Sprintf("%05d", records-i) // the newest first
 				sides = append(sides, store.Side{Op: store.Put, Space: "control.audit", Key: key, Value: []byte(rec)},
-					store.Side{Op: store.Put, Space: "control.audit_by_instance", Key: app.ID + "/" + key, Value: []byte(rec)})
+					store.Side{
+						Op: store.Put, Space: "control.audit_by_instance", Key: app.ID + "/" + key, Value: []byte(rec),
+					})
 			}
 			if err := s.store.Write(t.Context(), j17.System, sides); err != nil {
 				t.Fatal(err)
@@ -124,11 +130,16 @@ func TestAuditRecordsMoveIntoTheLog(t *testing.T) {
 				t.Fatalf("after %d writes (-want +got):\n%s", writes, diff)
 			}
 		}
-		got, _, err := s.Audit.List(t.Context(), control.AuditQuery{Instance: app.ID, From: begin.Add(10 * time.Second), To: begin.Add(12 * time.Second)}, 10)
+		got, _, err := s.Audit.List(
+			t.Context(), control.AuditQuery{
+				Instance: app.ID, From: begin.Add(10 * time.Second), To: begin.Add(12 * time.Second),
+			}, 10,
+		)
 		if err != nil || len(got) != 2 || !got[0].At.Equal(begin.Add(11*time.Second)) {
 			t.Errorf("two seconds of it: %+v, %v", got, err)
 		}
-		if text, err := storetest.Dump(t.Context(), s.store, j17.System); err != nil || strings.Contains(text, "control.audit") {
+		if text, err := storetest.Dump(t.Context(), s.store, j17.System); err != nil ||
+			strings.Contains(text, "control.audit") {
 			t.Errorf("something is left where records used to be: %v", err)
 		}
 		if !ended {
@@ -148,7 +159,9 @@ func TestReplicasThatAreBehind(t *testing.T) {
 	}
 	source := strings.Repeat(" ", 1<<20)
 	for i := range 20 {
-		if _, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte(fmt.Sprint(i, source)), Base: i}); err != nil {
+		if _, err := s.Specs.Put(t.Context(), control.Deployment{
+			Instance: app.ID, Environment: j17.Prod, Source: []byte(fmt.Sprint(i, source)), Base: i,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -162,7 +175,8 @@ func TestReplicasThatAreBehind(t *testing.T) {
 	if rounds < 2 {
 		t.Error("20 MiB were sent at once")
 	}
-	if got, err := r.Specs.Current(t.Context(), app.ID, j17.Prod); err != nil || got.Version != 20 || string(got.Source) != "19"+source {
+	if got, err := r.Specs.Current(t.Context(), app.ID, j17.Prod); err != nil || got.Version != 20 ||
+		string(got.Source) != "19"+source {
 		t.Errorf("version %d: %v", got.Version, err)
 	}
 	position, err := r.Replication.Position(t.Context())
@@ -175,7 +189,10 @@ func TestReplicasThatAreBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, position := range []string{"", "x", "x-1", position + "0", "-1", strings.TrimRight(position, "0123456789"), "1-0000000000000-0", "99999999999999999999-1"} {
+	for _, position := range []string{
+		"", "x", "x-1", position + "0", "-1", strings.TrimRight(position, "0123456789"), "1-0000000000000-0",
+		"99999999999999999999-1",
+	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if got, err := s.Replication.Next(ctx, "one", position); err != nil || !got.Whole {
@@ -217,7 +234,9 @@ func TestFaultsAreBounded(t *testing.T) {
 	}
 	count := func(prefix string) (n int) {
 		for after := ""; ; {
-			items, err := s.store.Scan(t.Context(), j17.System, "control.faults", store.Prefix(prefix).After(after), 1000)
+			items, err := s.store.Scan(
+				t.Context(), j17.System, "control.faults", store.Prefix(prefix).After(after), 1000,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

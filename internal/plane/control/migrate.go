@@ -11,8 +11,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The specs of all environments used to be items of the System tenant: each version under
-// "<instance uuid>/<environment>/<version, 10 digits>", its text under that and "/source", and the head under "<instance
+// The specs of all environments used to be items of the System tenant: each version under "<instance
+// uuid>/<environment>/<version, 10 digits>", its text under that and "/source", and the head under "<instance
 // uuid>/<environment>".
 const (
 	formerSpecs store.Space = "control.specs"
@@ -22,9 +22,9 @@ const (
 // migrateEvery is the number of environments after which a migration says how far it is.
 const migrateEvery = 100
 
-// migrate moves specs from the System tenant to the tenants of their environments. A head moves last, in one commit that says
-// that it was not there, and what it leaves behind goes after that, so that an environment has all of its specs or none, in
-// whatever moment the program ends. What was moved already is not moved again.
+// migrate moves specs from the System tenant to the tenants of their environments. A head moves last, in one commit
+// that says that it was not there, and what it leaves behind goes after that, so that an environment has all of its
+// specs or none, in whatever moment the program ends. What was moved already is not moved again.
 func (r *Specs) migrate(ctx context.Context) error {
 	heads, err := r.keysOf(ctx, formerHeads, "")
 	if err != nil || len(heads) == 0 {
@@ -43,7 +43,10 @@ func (r *Specs) migrate(ctx context.Context) error {
 			}
 		}
 		if done := i + 1; done%migrateEvery == 0 || done == len(heads) {
-			r.logger.LogAttrs(ctx, slog.LevelInfo, "deployed specs were moved", slog.Int("done", done), slog.Int("environments", len(heads)))
+			r.logger.LogAttrs(
+				ctx, slog.LevelInfo, "deployed specs were moved", slog.Int("done", done),
+				slog.Int("environments", len(heads)),
+			)
 		}
 	}
 	return nil
@@ -86,7 +89,9 @@ func (r *Specs) copySpecs(ctx context.Context, former string, keys []string, t j
 		if err != nil {
 			return err
 		}
-		copied = append(copied, store.Side{Op: store.Put, Space: specSpace, Key: strings.TrimPrefix(key, former+"/"), Value: it.Value})
+		copied = append(copied, store.Side{
+			Op: store.Put, Space: specSpace, Key: strings.TrimPrefix(key, former+"/"), Value: it.Value,
+		})
 		if size += len(it.Value); size < maxAppliedBytes && i < len(keys)-1 {
 			continue
 		}
@@ -99,11 +104,13 @@ func (r *Specs) copySpecs(ctx context.Context, former string, keys []string, t j
 	if err != nil {
 		return err
 	}
-	return r.store.WriteFreeing(ctx, t, []store.Side{{Op: store.Put, Space: specHeadSpace, Key: headKey, Value: head.Value, Cond: store.IfAbsent}})
+	return r.store.WriteFreeing(ctx, t, []store.Side{
+		{Op: store.Put, Space: specHeadSpace, Key: headKey, Value: head.Value, Cond: store.IfAbsent},
+	})
 }
 
-// Audit records used to be side items, for the whole server and under their instance, with keys by which a scan meets the newest
-// record first.
+// Audit records used to be side items, for the whole server and under their instance, with keys by which a scan meets
+// the newest record first.
 const (
 	formerRecords         store.Space = "control.audit"
 	formerInstanceRecords store.Space = "control.audit_by_instance"
@@ -112,8 +119,8 @@ const (
 // migratedRecords is the number of audit records that move in one commit.
 const migratedRecords = 500
 
-// migrate moves audit records into the log, the oldest first. What moves goes from where it was in the same commit, so that each
-// record is there once, in whatever moment the program ends.
+// migrate moves audit records into the log, the oldest first. What moves goes from where it was in the same commit, so
+// that each record is there once, in whatever moment the program ends.
 func (r *AuditLog) migrate(ctx context.Context) error {
 	keys, err := r.keysOf(ctx, formerRecords, "")
 	if err != nil || len(keys) == 0 {
@@ -127,7 +134,9 @@ func (r *AuditLog) migrate(ctx context.Context) error {
 			return err
 		}
 		done += len(part)
-		r.logger.LogAttrs(ctx, slog.LevelInfo, "audit records were moved", slog.Int("done", done), slog.Int("records", len(keys)))
+		r.logger.LogAttrs(
+			ctx, slog.LevelInfo, "audit records were moved", slog.Int("done", done), slog.Int("records", len(keys)),
+		)
 	}
 	return nil
 }
@@ -149,9 +158,13 @@ func (r *AuditLog) migrateRecords(ctx context.Context, keys []string) error {
 			return err
 		}
 		unit.Events = append(unit.Events, events...)
-		unit.Side = append(unit.Side, store.Side{Op: store.Delete, Space: formerRecords, Key: key, Cond: store.IfRev, Rev: it.Rev})
+		unit.Side = append(unit.Side, store.Side{
+			Op: store.Delete, Space: formerRecords, Key: key, Cond: store.IfRev, Rev: it.Rev,
+		})
 		if rec.Instance != "" {
-			unit.Side = append(unit.Side, store.Side{Op: store.Delete, Space: formerInstanceRecords, Key: rec.Instance + "/" + key})
+			unit.Side = append(unit.Side, store.Side{
+				Op: store.Delete, Space: formerInstanceRecords, Key: rec.Instance + "/" + key,
+			})
 		}
 	}
 	if _, err := r.append(ctx, unit); err != nil {

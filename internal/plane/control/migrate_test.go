@@ -61,7 +61,9 @@ func putFormer(tb testing.TB, s *server, uuid string, env j17.Environment, sourc
 			store.Side{Op: store.Put, Space: "control.specs", Key: key, Value: []byte(version)},
 			store.Side{Op: store.Put, Space: "control.specs", Key: key + "/source", Value: []byte(source)})
 	}
-	sides = append(sides, store.Side{Op: store.Put, Space: "control.spec_heads", Key: at, Value: fmt.Appendf(nil, `{"version":%d}`, len(sources))})
+	sides = append(sides, store.Side{
+		Op: store.Put, Space: "control.spec_heads", Key: at, Value: fmt.Appendf(nil, `{"version":%d}`, len(sources)),
+	})
 	if err := s.store.Write(tb.Context(), j17.System, sides); err != nil {
 		tb.Fatal(err)
 	}
@@ -91,14 +93,16 @@ func former(tb testing.TB, s *server) int {
 	return n
 }
 
-// TestWhatWasDeployedSinceStays finds specs where they used to be, of an environment that has newer ones: the program has ended
-// between the move and the removal.
+// TestWhatWasDeployedSinceStays finds specs where they used to be, of an environment that has newer ones: the program
+// has ended between the move and the removal.
 func TestWhatWasDeployedSinceStays(t *testing.T) {
 	s := start(t)
 	app := s.instance(t, "app")
 	put := func(source string, base int) {
 		t.Helper()
-		if _, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte(source), Base: base}); err != nil {
+		if _, err := s.Specs.Put(t.Context(), control.Deployment{
+			Instance: app.ID, Environment: j17.Prod, Source: []byte(source), Base: base,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -106,7 +110,8 @@ func TestWhatWasDeployedSinceStays(t *testing.T) {
 	put("two", 1)
 	putFormer(t, s, uuidOf(t, s, "app"), j17.Prod, "one")
 	s.restart(t)
-	if got, err := s.Specs.Current(t.Context(), app.ID, j17.Prod); err != nil || string(got.Source) != "two" || former(t, s) != 0 {
+	if got, err := s.Specs.Current(t.Context(), app.ID, j17.Prod); err != nil || string(got.Source) != "two" ||
+		former(t, s) != 0 {
 		t.Errorf("%+v, %v; %d items are left", got, err, former(t, s))
 	}
 }
@@ -116,7 +121,9 @@ func TestSpecsAreCopiedWithTheirEnvironment(t *testing.T) {
 	s := start(t)
 	app := s.instance(t, "app")
 	tenant := j17.TenantOf(app.ID, j17.Prod)
-	deployed, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("one"), Note: "first"})
+	deployed, err := s.Specs.Put(t.Context(), control.Deployment{
+		Instance: app.ID, Environment: j17.Prod, Source: []byte("one"), Note: "first",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +143,8 @@ func TestSpecsAreCopiedWithTheirEnvironment(t *testing.T) {
 	if diff := cmp.Diff(deployed, got); diff != "" || err != nil {
 		t.Errorf("(-before +after): %v\n%s", err, diff)
 	}
-	if all, err := s.Specs.History(t.Context(), app.ID, j17.Prod, 0, 10); err != nil || len(all) != 1 || all[0].Note != "first" {
+	if all, err := s.Specs.History(t.Context(), app.ID, j17.Prod, 0, 10); err != nil || len(all) != 1 ||
+		all[0].Note != "first" {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
@@ -150,7 +158,9 @@ func TestNothingIsCommittedUnderAFormerSpec(t *testing.T) {
 		t.Helper()
 		results, err := s.store.Append(t.Context(), tenant, []store.Append{{
 			Fences: []store.Fence{f},
-			Events: []store.NewEvent{{Key: j17.Key{Type: "a", ID: "1"}, Type: "was", Data: []byte("{}"), Metadata: []byte("{}")}},
+			Events: []store.NewEvent{
+				{Key: j17.Key{Type: "a", ID: "1"}, Type: "was", Data: []byte("{}"), Metadata: []byte("{}")},
+			},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -159,7 +169,9 @@ func TestNothingIsCommittedUnderAFormerSpec(t *testing.T) {
 	}
 	var before control.Spec
 	for base := range 3 {
-		spec, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte{byte('0' + base)}, Base: base})
+		spec, err := s.Specs.Put(t.Context(), control.Deployment{
+			Instance: app.ID, Environment: j17.Prod, Source: []byte{byte('0' + base)}, Base: base,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +183,9 @@ func TestNothingIsCommittedUnderAFormerSpec(t *testing.T) {
 		}
 		before = spec
 	}
-	again, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("2"), Base: 3})
+	again, err := s.Specs.Put(t.Context(), control.Deployment{
+		Instance: app.ID, Environment: j17.Prod, Source: []byte("2"), Base: 3,
+	})
 	if err != nil || again.Fence != before.Fence {
 		t.Errorf("deploying the same again: %+v, %v", again, err)
 	}
@@ -189,8 +203,8 @@ func TestNothingIsCommittedUnderAFormerSpec(t *testing.T) {
 	}
 }
 
-// TestADeploymentIsToldOfLater ends the program between a deployment and its announcement: the audit log has it once all the
-// same, as soon as someone looks.
+// TestADeploymentIsToldOfLater ends the program between a deployment and its announcement: the audit log has it once
+// all the same, as soon as someone looks.
 func TestADeploymentIsToldOfLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t)
@@ -201,8 +215,13 @@ func TestADeploymentIsToldOfLater(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx := control.WithActor(t.Context(), control.Actor{Kind: control.ActorOperator, Email: "a@example.com", Address: "192.0.2.1"}, "req")
-			deployed, err := r.Specs.Put(ctx, control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte{byte('0' + writes)}, Base: writes - 1})
+			ctx := control.WithActor(
+				t.Context(), control.Actor{Kind: control.ActorOperator, Email: "a@example.com", Address: "192.0.2.1"},
+				"req",
+			)
+			deployed, err := r.Specs.Put(ctx, control.Deployment{
+				Instance: app.ID, Environment: j17.Prod, Source: []byte{byte('0' + writes)}, Base: writes - 1,
+			})
 			if err != nil {
 				t.Fatal(writes, err)
 			}
@@ -212,7 +231,8 @@ func TestADeploymentIsToldOfLater(t *testing.T) {
 			s.restart(t)
 			upkeep(t, s)
 			records, _, err := s.Audit.List(t.Context(), control.AuditQuery{Action: "spec"}, 10)
-			if err != nil || len(records) != writes || records[0].Target != deployed.ID || records[0].Actor.Address != "192.0.2.1" || records[0].RequestID != "req" {
+			if err != nil || len(records) != writes || records[0].Target != deployed.ID ||
+				records[0].Actor.Address != "192.0.2.1" || records[0].RequestID != "req" {
 				t.Errorf("after %d writes: %+v, %v", writes, records, err)
 			}
 		}
@@ -232,8 +252,8 @@ func upkeep(t *testing.T, s *server) {
 	}
 }
 
-// TestALateRecordHidesNoOther puts the record of a deployment into the log behind records of later times, by whoever opens the registry
-// next.
+// TestALateRecordHidesNoOther puts the record of a deployment into the log behind records of later times, by whoever
+// opens the registry next.
 func TestALateRecordHidesNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t)
@@ -242,18 +262,23 @@ func TestALateRecordHidesNoOther(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")}); err != nil {
+		if _, err := r.Specs.Put(t.Context(), control.Deployment{
+			Instance: app.ID, Environment: j17.Prod, Source: []byte("{}"),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		s.clock.Advance(time.Hour)
 		since := s.clock.Now()
 		s.clock.Advance(time.Hour)
-		if _, _, err := s.Keys.Create(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"}); err != nil {
+		if _, _, err := s.Keys.Create(t.Context(), control.NewKey{
+			Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k",
+		}); err != nil {
 			t.Fatal(err)
 		}
 		s.restart(t)
 		upkeep(t, s)
-		if all, _, err := s.Audit.List(t.Context(), control.AuditQuery{}, 10); err != nil || all[0].Action != "spec.deploy" {
+		if all, _, err := s.Audit.List(t.Context(), control.AuditQuery{}, 10); err != nil ||
+			all[0].Action != "spec.deploy" {
 			t.Errorf("%+v, %v", all, err)
 		}
 		later, _, err := s.Audit.List(t.Context(), control.AuditQuery{From: since}, 10)

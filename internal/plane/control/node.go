@@ -47,7 +47,8 @@ func CheckNodeName(name string) error {
 // CheckNodeURL reports whether nodes or clients can be reached at a URL: a scheme, a host, and nothing after it.
 func CheckNodeURL(text, path string) error {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+		u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" {
 		return j17.Errorf(j17.CodeInvalidField, "A node's address must be a URL such as https://worker-1.example.com:17001, without a path.").At(path)
 	}
 	return nil
@@ -57,7 +58,9 @@ func CheckNodeURL(text, path string) error {
 // data folder under a name that is taken is a *j17.Error of CodeConflict.
 func (r *Nodes) Register(ctx context.Context, n Node) error {
 	// What a node reports about itself.
-	for _, err := range []error{CheckNodeName(n.Name), CheckNodeURL(n.PublicURL, "public_url"), CheckNodeURL(n.InternalURL, "internal_url")} {
+	for _, err := range []error{
+		CheckNodeName(n.Name), CheckNodeURL(n.PublicURL, "public_url"), CheckNodeURL(n.InternalURL, "internal_url"),
+	} {
 		if err != nil {
 			return err
 		}
@@ -91,7 +94,10 @@ func (r *Nodes) Register(ctx context.Context, n Node) error {
 		return err
 	}
 	item.Cond = store.Always
-	entry := Record{Action: "node.register", Target: n.Name, Details: map[string]string{"public_url": n.PublicURL, "internal_url": n.InternalURL, "version": n.Version}}
+	entry := Record{
+		Action: "node.register", Target: n.Name,
+		Details: map[string]string{"public_url": n.PublicURL, "internal_url": n.InternalURL, "version": n.Version},
+	}
 	if err := r.record(ctx, entry, func(k *known) { k.nodes[n.Name] = &n }, item); err != nil {
 		return failure(err)
 	}
@@ -115,7 +121,9 @@ func (r *Nodes) placeAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		entry := Record{Action: "instance.place", Instance: rec.ID, Target: rec.ID, Details: map[string]string{"node": rec.Node}}
+		entry := Record{
+			Action: "instance.place", Instance: rec.ID, Target: rec.ID, Details: map[string]string{"node": rec.Node},
+		}
 		if err := r.record(ctx, entry, func(k *known) { k.putInstance(rec) }, item); err != nil {
 			return failure(err)
 		}

@@ -73,9 +73,11 @@ func (r *Operators) Create(ctx context.Context, op NewOperator) (Operator, error
 	return r.create(ctx, op, func() error { return nil })
 }
 
-// create creates an operator if allowed, which is asked when nothing else can change any longer, agrees. More side writes
-// commit with it.
-func (r *Operators) create(ctx context.Context, op NewOperator, allowed func() error, side ...store.Side) (Operator, error) {
+// create creates an operator if allowed, which is asked when nothing else can change any longer, agrees. More side
+// writes commit with it.
+func (r *Operators) create(
+	ctx context.Context, op NewOperator, allowed func() error, side ...store.Side,
+) (Operator, error) {
 	// What needs no turn to be checked, the password above all: hashing it takes long.
 	email := CanonicalEmail(op.Email)
 	if a, err := mail.ParseAddress(email); err != nil || a.Address != email || len(email) > maxEmail {
@@ -111,8 +113,11 @@ func (r *Operators) create(ctx context.Context, op NewOperator, allowed func() e
 
 	// The operator, and the address that leads to it.
 	rec := &operatorRecord{
-		UUID:     r.mint.UUIDv7(),
-		Operator: Operator{ID: r.mint.Handle(ident.OperatorPrefix), Email: email, Role: op.Role, Instances: instances, CreatedAt: r.second()},
+		UUID: r.mint.UUIDv7(),
+		Operator: Operator{
+			ID: r.mint.Handle(ident.OperatorPrefix), Email: email, Role: op.Role, Instances: instances,
+			CreatedAt: r.second(),
+		},
 		Password: hash,
 	}
 	item, err := putNew(operatorSpace, rec.UUID, rec)
@@ -124,7 +129,9 @@ func (r *Operators) create(ctx context.Context, op NewOperator, allowed func() e
 		return Operator{}, err
 	}
 
-	entry := Record{Action: "operator.create", Target: rec.ID, Details: map[string]string{"email": email, "role": string(op.Role)}}
+	entry := Record{
+		Action: "operator.create", Target: rec.ID, Details: map[string]string{"email": email, "role": string(op.Role)},
+	}
 	err = r.record(ctx, entry, func(k *known) { k.putOperator(rec) }, append(side, item, index)...)
 	if isConflict(err, emailSpace) {
 		return Operator{}, taken
@@ -201,10 +208,12 @@ func (r *Operators) SetPassword(ctx context.Context, id, password string) error 
 	return r.setPassword(ctx, id, password, func(*operatorRecord) bool { return true })
 }
 
-// ReplacePassword is SetPassword for an operator as VerifyPassword has returned them. It says CodeUnauthorized when their
-// password has changed since, or their tokens were revoked.
+// ReplacePassword is SetPassword for an operator as VerifyPassword has returned them. It says CodeUnauthorized when
+// their password has changed since, or their tokens were revoked.
 func (r *Operators) ReplacePassword(ctx context.Context, verified Operator, password string) error {
-	return r.setPassword(ctx, verified.ID, password, func(rec *operatorRecord) bool { return rec.TokensFrom == verified.TokensFrom })
+	return r.setPassword(
+		ctx, verified.ID, password, func(rec *operatorRecord) bool { return rec.TokensFrom == verified.TokensFrom },
+	)
 }
 
 func (r *Operators) setPassword(ctx context.Context, id, password string, current func(*operatorRecord) bool) error {
@@ -222,7 +231,8 @@ func (r *Operators) setPassword(ctx context.Context, id, password string, curren
 		}
 		rec.Password = hash
 		rec.TokensFrom = r.afterNow(rec)
-		return Record{Action: "operator.set_password", Target: rec.ID, Details: map[string]string{"email": rec.Email}}, nil
+		return Record{Action: "operator.set_password", Target: rec.ID, Details: map[string]string{"email": rec.Email}},
+			nil
 	})
 	return err
 }
@@ -235,7 +245,8 @@ func (r *Operators) RevokeTokens(ctx context.Context, id string) error {
 	defer r.change.release()
 	_, err := r.amend(ctx, id, func(rec *operatorRecord) (Record, error) {
 		rec.TokensFrom = r.afterNow(rec)
-		return Record{Action: "operator.revoke_tokens", Target: rec.ID, Details: map[string]string{"email": rec.Email}}, nil
+		return Record{Action: "operator.revoke_tokens", Target: rec.ID, Details: map[string]string{"email": rec.Email}},
+			nil
 	})
 	return err
 }
@@ -261,7 +272,10 @@ func (r *Operators) SetRole(ctx context.Context, id string, role Role) (Operator
 		if err := r.mayLose(rec); err != nil {
 			return Record{}, err
 		}
-		entry := Record{Action: "operator.set_role", Target: rec.ID, Details: map[string]string{"email": rec.Email, "from": string(rec.Role), "to": string(role)}}
+		entry := Record{
+			Action: "operator.set_role", Target: rec.ID,
+			Details: map[string]string{"email": rec.Email, "from": string(rec.Role), "to": string(role)},
+		}
 		rec.Role = role
 		if role == RolePlatformAdmin {
 			rec.Instances = nil
@@ -287,7 +301,10 @@ func (r *Operators) Delete(ctx context.Context, id string) error {
 		{Op: store.Delete, Space: operatorSpace, Key: rec.UUID, Cond: store.IfRev, Rev: rev},
 		{Op: store.Delete, Space: emailSpace, Key: rec.Email},
 	}
-	entry := Record{Action: "operator.delete", Target: rec.ID, Details: map[string]string{"email": rec.Email, "role": string(rec.Role)}}
+	entry := Record{
+		Action: "operator.delete", Target: rec.ID,
+		Details: map[string]string{"email": rec.Email, "role": string(rec.Role)},
+	}
 	if err := r.recordFreeing(ctx, entry, func(k *known) { k.dropOperator(rec.ID) }, sides...); err != nil {
 		return failure(err)
 	}
@@ -309,7 +326,9 @@ func (r *Operators) mayLose(rec *operatorRecord) error {
 
 // amend lets edit change an operator's record and commits it with the audit record that edit returns. The
 // caller holds r.change. errUnchanged from edit is no error.
-func (r *Operators) amend(ctx context.Context, id string, edit func(*operatorRecord) (Record, error)) (Operator, error) {
+func (r *Operators) amend(
+	ctx context.Context, id string, edit func(*operatorRecord) (Record, error),
+) (Operator, error) {
 	rec, rev, err := r.storedOperator(ctx, id)
 	if err != nil {
 		return Operator{}, err

@@ -18,7 +18,9 @@ const password = "correct horse battery"
 
 func operator(tb testing.TB, s *server, email string) control.Operator {
 	tb.Helper()
-	op, err := s.Operators.Create(tb.Context(), control.NewOperator{Email: email, Password: password, Role: control.RolePlatformAdmin})
+	op, err := s.Operators.Create(tb.Context(), control.NewOperator{
+		Email: email, Password: password, Role: control.RolePlatformAdmin,
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -29,7 +31,10 @@ func TestOperators(t *testing.T) {
 	s := startHashing(t, 0)
 	a := operator(t, s, "  Admin@Example.COM ")
 	b := operator(t, s, "b@example.com")
-	if diff := cmp.Diff(control.Operator{ID: a.ID, Email: "admin@example.com", Role: control.RolePlatformAdmin, CreatedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}, a); diff != "" {
+	if diff := cmp.Diff(control.Operator{
+		ID: a.ID, Email: "admin@example.com", Role: control.RolePlatformAdmin,
+		CreatedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+	}, a); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for range 2 {
@@ -47,7 +52,9 @@ func TestOperators(t *testing.T) {
 				t.Errorf("VerifyPassword(%q) = %v, %v", email, got, err)
 			}
 		}
-		_, err := s.Operators.Create(t.Context(), control.NewOperator{Email: "ADMIN@example.com", Password: password, Role: control.RolePlatformAdmin})
+		_, err := s.Operators.Create(t.Context(), control.NewOperator{
+			Email: "ADMIN@example.com", Password: password, Role: control.RolePlatformAdmin,
+		})
 		want(t, "taken address", err, j17.CodeConflict, "email")
 		s.restart(t)
 	}
@@ -95,13 +102,18 @@ func TestWrongPasswordAndUnknownAddressLookTheSame(t *testing.T) {
 func TestOperatorsAreChecked(t *testing.T) {
 	s := start(t)
 	good := control.NewOperator{Email: "a@example.com", Password: password, Role: control.RoleInstanceAdmin}
-	for _, email := range []string{"", "a", "a@", "@b", "a b@example.com", "A <a@example.com>", "a@example.com, b@example.com", strings.Repeat("a", 250) + "@b.example"} {
+	for _, email := range []string{
+		"", "a", "a@", "@b", "a b@example.com", "A <a@example.com>", "a@example.com, b@example.com",
+		strings.Repeat("a", 250) + "@b.example",
+	} {
 		op := good
 		op.Email = email
 		_, err := s.Operators.Create(t.Context(), op)
 		want(t, email, err, j17.CodeInvalidField, "email")
 	}
-	for _, pw := range []string{"", "eleven char", strings.Repeat("ü", 11), strings.Repeat("x", control.MaxPassword+1)} {
+	for _, pw := range []string{
+		"", "eleven char", strings.Repeat("ü", 11), strings.Repeat("x", control.MaxPassword+1),
+	} {
 		op := good
 		op.Password = pw
 		_, err := s.Operators.Create(t.Context(), op)

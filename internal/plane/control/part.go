@@ -14,7 +14,8 @@ func (r *Registry) Part() part.Part {
 		Name: "control",
 		Spaces: append(
 			part.Spaces(
-				instanceSpace, nameSpace, droppedSpace, operatorSpace, emailSpace, keySpace, keyUseSpace, revokedSpace, sessionSpace, loginCodeSpace,
+				instanceSpace, nameSpace, droppedSpace, operatorSpace, emailSpace, keySpace, keyUseSpace, revokedSpace,
+				sessionSpace, loginCodeSpace,
 				failedLoginSpace, nodeSpace, positionSpace, unsentSpace, faultSpace, faultAgeSpace, specHeadSpace,
 				unannouncedSpace, formerHeads, formerRecords, formerInstanceRecords,
 			),

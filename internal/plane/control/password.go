@@ -58,7 +58,9 @@ func (h *hasher) hash(ctx context.Context, password string) (string, error) {
 		return "", err
 	}
 	defer h.release()
-	return formatHash(h.memory, salt, argon2.IDKey([]byte(password), salt, argonTime, h.memory, argonThreads, argonKey)), nil
+	return formatHash(
+		h.memory, salt, argon2.IDKey([]byte(password), salt, argonTime, h.memory, argonThreads, argonKey),
+	), nil
 }
 
 // verify reports whether hash is that of the password.
@@ -111,7 +113,9 @@ func parseHash(hash string) (salt, key []byte, cost argonCost, err error) {
 	if len(parts) != 6 || parts[1] != "argon2id" || parts[2] != fmt.Sprintf("v=%d", argon2.Version) {
 		return nil, nil, cost, damaged
 	}
-	if _, err := fmt.Sscanf(parts[3], "m=%d,t=%d,p=%d", &cost.memory, &cost.time, &cost.threads); err != nil || cost.time == 0 || cost.threads == 0 {
+	if _, err := fmt.Sscanf(
+		parts[3], "m=%d,t=%d,p=%d", &cost.memory, &cost.time, &cost.threads,
+	); err != nil || cost.time == 0 || cost.threads == 0 {
 		return nil, nil, cost, damaged
 	}
 	salt, err = base64.RawStdEncoding.DecodeString(parts[4])

@@ -57,8 +57,10 @@ func TestHashesOfAnotherCostAndDamagedOnes(t *testing.T) {
 		t.Errorf("verify = %v, %v", ok, err)
 	}
 	for _, damaged := range []string{
-		"", "$", "plain", strings.Replace(foreign, "argon2id", "argon2i", 1), strings.Replace(foreign, "v=19", "v=16", 1), strings.Replace(foreign, "t=2", "t=0", 1),
-		strings.Replace(foreign, "p=1", "p=0", 1), strings.Replace(foreign, "m=", "n=", 1), strings.Replace(foreign, "$c29", "$!", 1), foreign + "!", foreign[:strings.LastIndex(foreign, "$")+1],
+		"", "$", "plain", strings.Replace(foreign, "argon2id", "argon2i", 1),
+		strings.Replace(foreign, "v=19", "v=16", 1), strings.Replace(foreign, "t=2", "t=0", 1),
+		strings.Replace(foreign, "p=1", "p=0", 1), strings.Replace(foreign, "m=", "n=", 1),
+		strings.Replace(foreign, "$c29", "$!", 1), foreign + "!", foreign[:strings.LastIndex(foreign, "$")+1],
 	} {
 		ok, err := h.verify(t.Context(), damaged, "password")
 		if ok || j17.CodeOf(err) != j17.CodeInternal {
@@ -81,7 +83,9 @@ func TestAPasswordThatChangesWhileItIsChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	op, err := r.Operators.Create(t.Context(), NewOperator{Email: "a@example.com", Password: "the first password", Role: RolePlatformAdmin})
+	op, err := r.Operators.Create(t.Context(), NewOperator{
+		Email: "a@example.com", Password: "the first password", Role: RolePlatformAdmin,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +122,9 @@ func TestAPasswordThatChangesWhileItIsChecked(t *testing.T) {
 	if err := <-outcome; j17.CodeOf(err) != j17.CodeUnauthorized {
 		t.Errorf("the former password was accepted: %v", err)
 	}
-	if err := r.Operators.ReplacePassword(t.Context(), verified, "the third password"); j17.CodeOf(err) != j17.CodeUnauthorized {
+	if err := r.Operators.ReplacePassword(
+		t.Context(), verified, "the third password",
+	); j17.CodeOf(err) != j17.CodeUnauthorized {
 		t.Errorf("a change that was allowed by the former password: %v", err)
 	}
 }

@@ -20,10 +20,13 @@ import (
 // Replication keeps the registries of workers in step with that of their headnode.
 type Replication struct{ *items }
 
-// replicatedSpaces are the side spaces of the System tenant that replicas have copies of, with whole deletions by key. Of
-// environments they have copies of the specs.
+// replicatedSpaces are the side spaces of the System tenant that replicas have copies of, with whole deletions by key.
+// Of environments they have copies of the specs.
 func replicatedSpaces() []store.Space {
-	return []store.Space{instanceSpace, nameSpace, operatorSpace, emailSpace, keySpace, SecretSpace, revokedSpace, nodeSpace, droppedSpace}
+	return []store.Space{
+		instanceSpace, nameSpace, operatorSpace, emailSpace, keySpace, SecretSpace, revokedSpace, nodeSpace,
+		droppedSpace,
+	}
 }
 
 // positionSpace has one item in a replica: the position that it has reached.
@@ -53,11 +56,13 @@ type Update struct {
 
 // MovesSpecs reports whether there may be environments whose current spec is another one now, or is needed here now.
 func (r *Update) MovesSpecs() bool {
-	return r.Whole || slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Space == specHeadSpace || c.Space == instanceSpace })
+	return r.Whole || slices.ContainsFunc(
+		r.Changes, func(c Change) bool { return c.Space == specHeadSpace || c.Space == instanceSpace },
+	)
 }
 
-// Upstream is the headnode as a replica sees it. Errors are *j17.Errors; CodeUnavailable where it cannot be reached, and of PutSpec
-// CodeOutcomeUnknown where it may have stored the spec.
+// Upstream is the headnode as a replica sees it. Errors are *j17.Errors; CodeUnavailable where it cannot be reached,
+// and of PutSpec CodeOutcomeUnknown where it may have stored the spec.
 type Upstream interface {
 	// PutSpec does what Registry.PutSpec does, as the actor of the context.
 	PutSpec(ctx context.Context, d Deployment) (Spec, error)
@@ -107,8 +112,8 @@ func (l *replication) reach(node string, version uint64) {
 // position is a place in the log as replicas keep it.
 func (p place) position() string { return strconv.FormatUint(p.version, 10) + "-" + p.id.String() }
 
-// placeOf returns the place of a position; ok is false where this log has no such place, since it is that of another one, or
-// this one was set back to an earlier time.
+// placeOf returns the place of a position; ok is false where this log has no such place, since it is that of another
+// one, or this one was set back to an earlier time.
 func (r *journal) placeOf(ctx context.Context, position string) (p place, ok bool, err error) {
 	digits, id, _ := strings.Cut(position, "-")
 	version, err := strconv.ParseUint(digits, 10, 64)
@@ -141,9 +146,9 @@ func sent(c Change) (Change, error) {
 	return c, nil
 }
 
-// Next waits until there is something that the replica of the node does not have, which is at a position, and returns it, or a
-// part of it; nothing when the context ends before. To ask for what follows a position means to have stored what leads to it.
-// Positions are durable: a node that was away for any time gets all changes since.
+// Next waits until there is something that the replica of the node does not have, which is at a position, and returns
+// it, or a part of it; nothing when the context ends before. To ask for what follows a position means to have stored
+// what leads to it. Positions are durable: a node that was away for any time gets all changes since.
 func (r *Replication) Next(ctx context.Context, node, position string) (Update, error) {
 	// A position that is none of this log's leads to everything.
 	from, ok, err := r.placeOf(ctx, position)
@@ -184,8 +189,8 @@ func (r *Replication) Next(ctx context.Context, node, position string) (Update, 
 	}
 }
 
-// changes returns the items that have changed between two places, as they are now, and to which place that leads, since there may
-// be more than is sent at once.
+// changes returns the items that have changed between two places, as they are now, and to which place that leads, since
+// there may be more than is sent at once.
 func (r *Replication) changes(ctx context.Context, from, end place) (to place, changes []Change, err error) {
 	entries, err := r.readLog(ctx, logKey(), from.version+1, end.version)
 	if err != nil {
@@ -235,9 +240,9 @@ func (r *Replication) Disconnected(node string) {
 	}
 }
 
-// AwaitReplicas waits until every replica that is connected has what this registry has now. When the context ends before, it
-// counts those that have not as disconnected. It returns which nodes do not have it for sure: these, and those that have
-// instances and are not connected.
+// AwaitReplicas waits until every replica that is connected has what this registry has now. When the context ends
+// before, it counts those that have not as disconnected. It returns which nodes do not have it for sure: these, and
+// those that have instances and are not connected.
 func (r *Replication) AwaitReplicas(ctx context.Context) (behind []string) {
 	l := r.replication
 
@@ -296,8 +301,8 @@ func (r *Replication) AwaitReplicas(ctx context.Context) (behind []string) {
 	}
 }
 
-// everything returns all items that replicas have copies of. Of the sources of specs it has the current ones only; a replica
-// asks for others when it needs them.
+// everything returns all items that replicas have copies of. Of the sources of specs it has the current ones only; a
+// replica asks for others when it needs them.
 func (r *Replication) everything(ctx context.Context) (Update, error) {
 	end, err := r.logEnd(ctx) // What changes while it is read is sent again.
 	if err != nil {
@@ -370,12 +375,12 @@ func specItems(t j17.Tenant, version string) []Change {
 // sourceSuffix ends the keys of the sources of specs (sourceKey).
 const sourceSuffix = "/source"
 
-// Follow makes the registry a replica of the one behind up: from now on it changes through Apply only, what it is asked to
-// change it refuses, and specs and audit records go to up. It must be called before the registry is used.
+// Follow makes the registry a replica of the one behind up: from now on it changes through Apply only, what it is asked
+// to change it refuses, and specs and audit records go to up. It must be called before the registry is used.
 func (r *Replication) Follow(up Upstream) { r.upstream = up }
 
-// UseNodeSecret makes nodes know each other by a secret that was configured, in place of the registry's own, and takes others from them as well while
-// it is changed. It must be called before the registry is used.
+// UseNodeSecret makes nodes know each other by a secret that was configured, in place of the registry's own, and takes
+// others from them as well while it is changed. It must be called before the registry is used.
 func (r *Secrets) UseNodeSecret(secret string, others ...string) { r.node, r.nodeToo = secret, others }
 
 // Position returns the position that a replica has reached; "" before the first Apply.
@@ -397,8 +402,8 @@ const (
 )
 
 // Apply takes over what the headnode has sent. What it has taken over is durable and shown when it returns, and its
-// position is stored last, so that what a crash has cut short is sent again. Where it fails, what the headnode takes away is
-// gone here all the same, until the memory is read again.
+// position is stored last, so that what a crash has cut short is sent again. Where it fails, what the headnode takes
+// away is gone here all the same, until the memory is read again.
 func (r *Replication) Apply(ctx context.Context, rep Update) error {
 	if err := r.lock(ctx); err != nil {
 		return err
@@ -453,7 +458,9 @@ func (r *Replication) Apply(ctx context.Context, rep Update) error {
 			return err
 		}
 	}
-	return r.takeOver(ctx, []store.Side{{Op: store.Put, Space: positionSpace, Key: positionKey, Value: []byte(rep.Position)}})
+	return r.takeOver(ctx, []store.Side{
+		{Op: store.Put, Space: positionSpace, Key: positionKey, Value: []byte(rep.Position)},
+	})
 }
 
 // replicated reports whether a change is of an item that replicas have copies of.
@@ -464,9 +471,9 @@ func replicated(c Change) bool {
 	return slices.Contains(replicatedSpaces(), c.Space) && (c.Space != SecretSpace || c.Key == signingSecret)
 }
 
-// takeSpecs writes the specs of an environment that a replica takes over. The head is left alone where it is the same, since
-// events that are under way are fenced on it; and where it is later: this server has deployed since the headnode sent this. An earlier one
-// is taken over with everything alone, which a headnode sends that was set back.
+// takeSpecs writes the specs of an environment that a replica takes over. The head is left alone where it is the same,
+// since events that are under way are fenced on it; and where it is later: this server has deployed since the headnode
+// sent this. An earlier one is taken over with everything alone, which a headnode sends that was set back.
 func (r *Replication) takeSpecs(ctx context.Context, t j17.Tenant, sides []store.Side, whole bool) error {
 	head, err := r.store.Get(ctx, t, specHeadSpace, headKey)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -474,7 +481,8 @@ func (r *Replication) takeSpecs(ctx context.Context, t j17.Tenant, sides []store
 	}
 	for part := range parts(sides) {
 		part = slices.DeleteFunc(part, func(s store.Side) bool {
-			return s.Space == specHeadSpace && (bytes.Equal(s.Value, head.Value) || !whole && earlierHead(s.Value, head.Value))
+			return s.Space == specHeadSpace &&
+				(bytes.Equal(s.Value, head.Value) || !whole && earlierHead(s.Value, head.Value))
 		})
 		if len(part) == 0 {
 			continue
@@ -497,7 +505,8 @@ func parts(sides []store.Side) iter.Seq[[]store.Side] {
 	return func(yield func([]store.Side) bool) {
 		for begun := 0; begun < len(sides); {
 			end, size := begun, 0
-			for end < len(sides) && end-begun < maxAppliedItems && (end == begun || size+len(sides[end].Value) <= maxAppliedBytes) {
+			for end < len(sides) && end-begun < maxAppliedItems &&
+				(end == begun || size+len(sides[end].Value) <= maxAppliedBytes) {
 				size += len(sides[end].Value)
 				end++
 			}
@@ -646,7 +655,8 @@ func (k *known) drop(c Change) bool {
 				k.dropInstance(id)
 			}
 		}
-	case revokedSpace, specSpace, specHeadSpace, nameSpace, emailSpace, droppedSpace: // gone by itself, or not in memory
+	case revokedSpace, specSpace, specHeadSpace, nameSpace, emailSpace, droppedSpace:
+		// gone by itself, or not in memory
 	default:
 		return false
 	}
@@ -738,8 +748,8 @@ func (r *AuditLog) addUpstream(ctx context.Context, rec Record) error {
 	return nil
 }
 
-// SendUnsent sends the audit records that were made while the headnode was away; their detail happened_at says when. After a
-// crash one may be sent twice.
+// SendUnsent sends the audit records that were made while the headnode was away; their detail happened_at says when.
+// After a crash one may be sent twice.
 func (r *AuditLog) SendUnsent(ctx context.Context) error {
 	for {
 		items, err := r.store.Scan(ctx, j17.System, unsentSpace, store.Range{}, scanLimit)
@@ -757,7 +767,9 @@ func (r *AuditLog) SendUnsent(ctx context.Context) error {
 			if err := r.upstream.Audit(ctx, *rec); err != nil {
 				return err
 			}
-			if err := r.store.Write(ctx, j17.System, []store.Side{{Op: store.Delete, Space: unsentSpace, Key: it.Key}}); err != nil {
+			if err := r.store.Write(ctx, j17.System, []store.Side{
+				{Op: store.Delete, Space: unsentSpace, Key: it.Key},
+			}); err != nil {
 				return failure(err)
 			}
 		}

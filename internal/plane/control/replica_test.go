@@ -30,7 +30,9 @@ func (h *headnode) PutSpec(ctx context.Context, d control.Deployment) (control.S
 	return h.Specs.Put(ctx, d)
 }
 
-func (h *headnode) SpecVersion(ctx context.Context, instance string, env j17.Environment, version int) (control.Spec, error) {
+func (h *headnode) SpecVersion(
+	ctx context.Context, instance string, env j17.Environment, version int,
+) (control.Spec, error) {
 	return h.Specs.Version(ctx, instance, env, version)
 }
 
@@ -72,7 +74,9 @@ func TestReplica(t *testing.T) {
 	s := start(t)
 	r, up := replica(t, s)
 	ctx := t.Context()
-	op, err := s.Operators.Create(ctx, control.NewOperator{Email: "ann@example.com", Password: password, Role: control.RolePlatformAdmin})
+	op, err := s.Operators.Create(ctx, control.NewOperator{
+		Email: "ann@example.com", Password: password, Role: control.RolePlatformAdmin,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +85,9 @@ func TestReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	newKey := func() (control.Key, string) {
-		key, token, err := s.Keys.Create(ctx, control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+		key, token, err := s.Keys.Create(ctx, control.NewKey{
+			Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +113,9 @@ func TestReplica(t *testing.T) {
 		}
 	}
 	check("first", true, "app")
-	if _, err := r.Operators.VerifyPassword(ctx, "ann@example.com", password); j17.CodeOf(err) != j17.CodeUnauthorized && err == nil {
+	if _, err := r.Operators.VerifyPassword(
+		ctx, "ann@example.com", password,
+	); j17.CodeOf(err) != j17.CodeUnauthorized && err == nil {
 		t.Error("a replica knows passwords")
 	}
 	if text := r.everything(t); strings.Contains(text, "argon2") || strings.Contains(text, s.Secrets.NodeSecret()) {
@@ -217,16 +225,24 @@ func TestReplicaIsReadOnly(t *testing.T) {
 	catchUp(t, s.Registry, r)
 	_, err = r.Instances.Create(ctx, "other")
 	want(t, "create an instance", err, j17.CodeUnavailable, "")
-	_, _, err = r.Keys.Create(ctx, control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+	_, _, err = r.Keys.Create(ctx, control.NewKey{
+		Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k",
+	})
 	want(t, "create a key", err, j17.CodeUnavailable, "")
-	err = r.Replication.Apply(ctx, control.Update{Position: "x-1", Changes: []control.Change{{Space: "control.secrets", Key: "node", Value: []byte("{}")}}})
+	err = r.Replication.Apply(ctx, control.Update{
+		Position: "x-1", Changes: []control.Change{{Space: "control.secrets", Key: "node", Value: []byte("{}")}},
+	})
 	want(t, "a secret that is none of the replica's", err, j17.CodeInvalidField, "")
-	err = r.Replication.Apply(ctx, control.Update{Position: "x-1", Changes: []control.Change{{Space: "usage.days", Key: "x", Value: []byte("{}")}}})
+	err = r.Replication.Apply(ctx, control.Update{
+		Position: "x-1", Changes: []control.Change{{Space: "usage.days", Key: "x", Value: []byte("{}")}},
+	})
 	want(t, "another space", err, j17.CodeInvalidField, "")
 
 	// Specs go through the headnode, and are here at once.
 	put := func(source string, base int) (control.Spec, error) {
-		return r.Specs.Put(ctx, control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte(source), Base: base})
+		return r.Specs.Put(ctx, control.Deployment{
+			Instance: app.ID, Environment: j17.Prod, Source: []byte(source), Base: base,
+		})
 	}
 	for i := range 3 {
 		if got, err := put(fmt.Sprintf(`{"a":%d}`, i), i); err != nil || got.Version != i+1 {
@@ -236,7 +252,8 @@ func TestReplicaIsReadOnly(t *testing.T) {
 	_, err = put(`{"a":9}`, 1)
 	want(t, "an old base", err, j17.CodeConflict, "")
 	for _, registry := range []*control.Registry{s.Registry, r.Registry} {
-		if got, err := registry.Specs.Current(ctx, app.ID, j17.Prod); err != nil || got.Version != 3 || string(got.Source) != `{"a":2}` {
+		if got, err := registry.Specs.Current(ctx, app.ID, j17.Prod); err != nil || got.Version != 3 ||
+			string(got.Source) != `{"a":2}` {
 			t.Errorf("%v %v", got, err)
 		}
 	}
@@ -270,7 +287,8 @@ func TestReplicaIsReadOnly(t *testing.T) {
 		}
 	}
 	log, _, err := s.Audit.List(ctx, control.AuditQuery{Action: "blob"}, 10)
-	if err != nil || len(log) != 1 || log[0].Details["happened_at"] != "2026-11-21T12:00:00Z" || log[0].Actor.Kind != control.ActorServer {
+	if err != nil || len(log) != 1 || log[0].Details["happened_at"] != "2026-11-21T12:00:00Z" ||
+		log[0].Actor.Kind != control.ActorServer {
 		t.Errorf("a record made while the headnode was away: %v %v", log, err)
 	}
 }
@@ -344,7 +362,10 @@ func TestRegisterNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	node := func(name string) control.Node {
-		return control.Node{Name: name, Identity: "folder of " + name, PublicURL: "https://" + name + ".example.com", InternalURL: "http://10.0.0.1:17001", Version: "1"}
+		return control.Node{
+			Name: name, Identity: "folder of " + name, PublicURL: "https://" + name + ".example.com",
+			InternalURL: "http://10.0.0.1:17001", Version: "1",
+		}
 	}
 	for _, change := range []func(*control.Node){
 		func(n *control.Node) { n.Name = "" },
@@ -399,7 +420,9 @@ func TestKeyUses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, _, err := s.Keys.Create(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+	key, _, err := s.Keys.Create(t.Context(), control.NewKey{
+		Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -423,8 +446,8 @@ func TestKeyUses(t *testing.T) {
 	}
 }
 
-// TestAReplicaThatWasAwayRemovesData: a worker that was away for longer than the headnode looks after a deleted instance has data of it, and
-// removes these when it is back.
+// TestAReplicaThatWasAwayRemovesData: a worker that was away for longer than the headnode looks after a deleted
+// instance has data of it, and removes these when it is back.
 func TestAReplicaThatWasAwayRemovesData(t *testing.T) {
 	for _, away := range []time.Duration{0, 2 * time.Hour} {
 		s := start(t)
@@ -444,7 +467,9 @@ func TestAReplicaThatWasAwayRemovesData(t *testing.T) {
 		}
 		r.clock.Advance(2 * time.Hour)
 		runUpkeep(t, r)
-		if items, err := r.store.Scan(t.Context(), j17.System, "control.dropped_instances", store.Range{}, 10); err != nil || len(items) != 0 {
+		if items, err := r.store.Scan(
+			t.Context(), j17.System, "control.dropped_instances", store.Range{}, 10,
+		); err != nil || len(items) != 0 {
 			t.Error(items, err)
 		}
 	}

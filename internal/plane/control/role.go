@@ -85,7 +85,8 @@ func (r *Operators) May(operatorID, instanceID string, right Right) bool {
 	}
 }
 
-// RightsOf returns the rights of an operator in the server as a whole, and in each instance that is granted to them, by its handle.
+// RightsOf returns the rights of an operator in the server as a whole, and in each instance that is granted to them, by
+// its handle.
 func (r *Operators) RightsOf(op Operator) (server []Right, instances map[string][]Right) {
 	server, instances = []Right{}, map[string][]Right{}
 	for _, right := range Rights() {
@@ -121,7 +122,10 @@ func (r *Operators) Grant(ctx context.Context, operatorID, instanceID string) (O
 			return Record{}, j17.Errorf(j17.CodeConflict, "An operator can have at most %d instances. Make them a platform admin, or take away those that are not needed.", maxGrants)
 		}
 		rec.Instances = append(slices.Clone(rec.Instances), instanceID)
-		return Record{Action: "operator.grant", Instance: instanceID, Target: rec.ID, Details: map[string]string{"email": rec.Email, "instance": instance.Name}}, nil
+		return Record{
+			Action: "operator.grant", Instance: instanceID, Target: rec.ID,
+			Details: map[string]string{"email": rec.Email, "instance": instance.Name},
+		}, nil
 	})
 }
 
@@ -137,7 +141,10 @@ func (r *Operators) Withdraw(ctx context.Context, operatorID, instanceID string)
 			return Record{}, errUnchanged
 		}
 		rec.Instances = slices.Delete(slices.Clone(rec.Instances), i, i+1)
-		return Record{Action: "operator.withdraw", Instance: instanceID, Target: rec.ID, Details: map[string]string{"email": rec.Email}}, nil
+		return Record{
+			Action: "operator.withdraw", Instance: instanceID, Target: rec.ID,
+			Details: map[string]string{"email": rec.Email},
+		}, nil
 	})
 }
 

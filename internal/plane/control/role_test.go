@@ -14,13 +14,18 @@ import (
 func TestRights(t *testing.T) {
 	s := start(t)
 	app, other := s.instance(t, "app"), s.instance(t, "other")
-	all := []control.Right{control.RightView, control.RightRead, control.RightInspect, control.RightOperate, control.RightDeploy, control.RightAudit, control.RightErase, control.RightManage}
+	all := []control.Right{
+		control.RightView, control.RightRead, control.RightInspect, control.RightOperate, control.RightDeploy,
+		control.RightAudit, control.RightErase, control.RightManage,
+	}
 	for role, inGranted := range map[control.Role][]control.Right{
 		control.RoleInstanceAdmin:  all,
 		control.RoleAuditor:        {control.RightView, control.RightRead, control.RightAudit},
 		control.RolePrivacyOfficer: {control.RightView, control.RightErase},
 	} {
-		op, err := s.Operators.Create(t.Context(), control.NewOperator{Email: string(role) + "@example.com", Password: password, Role: role, Instances: []string{app.ID, app.ID}})
+		op, err := s.Operators.Create(t.Context(), control.NewOperator{
+			Email: string(role) + "@example.com", Password: password, Role: role, Instances: []string{app.ID, app.ID},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +59,9 @@ func TestRights(t *testing.T) {
 func TestGrants(t *testing.T) {
 	s := start(t)
 	app, other := s.instance(t, "app"), s.instance(t, "other")
-	op, err := s.Operators.Create(t.Context(), control.NewOperator{Email: "a@example.com", Password: password, Role: control.RoleInstanceAdmin})
+	op, err := s.Operators.Create(t.Context(), control.NewOperator{
+		Email: "a@example.com", Password: password, Role: control.RoleInstanceAdmin,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +76,8 @@ func TestGrants(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for range 2 {
-		if op, err = s.Operators.Withdraw(t.Context(), op.ID, app.ID); err != nil || s.Operators.May(op.ID, app.ID, control.RightView) || !s.Operators.May(op.ID, other.ID, control.RightView) {
+		if op, err = s.Operators.Withdraw(t.Context(), op.ID, app.ID); err != nil ||
+			s.Operators.May(op.ID, app.ID, control.RightView) || !s.Operators.May(op.ID, other.ID, control.RightView) {
 			t.Fatal(op, err)
 		}
 	}
@@ -81,8 +89,12 @@ func TestGrants(t *testing.T) {
 	_, err = s.Operators.Grant(t.Context(), admin.ID, app.ID)
 	want(t, "a platform admin", err, j17.CodeConflict, "")
 	for what, n := range map[string]control.NewOperator{
-		"no instance":      {Email: "c@example.com", Password: password, Role: control.RoleAuditor, Instances: []string{"nope"}},
-		"a platform admin": {Email: "c@example.com", Password: password, Role: control.RolePlatformAdmin, Instances: []string{app.ID}},
+		"no instance": {
+			Email: "c@example.com", Password: password, Role: control.RoleAuditor, Instances: []string{"nope"},
+		},
+		"a platform admin": {
+			Email: "c@example.com", Password: password, Role: control.RolePlatformAdmin, Instances: []string{app.ID},
+		},
 	} {
 		_, err = s.Operators.Create(t.Context(), n)
 		want(t, what, err, j17.CodeInvalidField, "instances")
@@ -105,7 +117,8 @@ func TestTheLastPlatformAdminStays(t *testing.T) {
 	}
 	left := s.Operators.All()[0]
 	b := operator(t, s, "c@example.com")
-	if op, err := s.Operators.SetRole(t.Context(), left.ID, control.RolePrivacyOfficer); err != nil || op.Role != control.RolePrivacyOfficer {
+	if op, err := s.Operators.SetRole(t.Context(), left.ID, control.RolePrivacyOfficer); err != nil ||
+		op.Role != control.RolePrivacyOfficer {
 		t.Error(op, err)
 	}
 	if err := s.Operators.Delete(t.Context(), left.ID); err != nil {

@@ -72,7 +72,9 @@ func (r *Secrets) open(ctx context.Context) error {
 	if len(keys.Keys) == 0 || len(keys.Keys[0].Secret) == 0 {
 		return damagedSecret(signingSecret)
 	}
-	node, err := secret(ctx, r.items, nodeSecret, secretRecord{Secret: []byte(rand.Text() + rand.Text()), CreatedAt: r.second()})
+	node, err := secret(ctx, r.items, nodeSecret, secretRecord{
+		Secret: []byte(rand.Text() + rand.Text()), CreatedAt: r.second(),
+	})
 	if err != nil {
 		return err
 	}
@@ -85,7 +87,9 @@ func (r *Secrets) open(ctx context.Context) error {
 }
 
 func damagedSecret(name string) error {
-	return failure(&store.CorruptionError{Where: string(SecretSpace) + "/" + name, Err: errors.New("the secret is empty")})
+	return failure(&store.CorruptionError{
+		Where: string(SecretSpace) + "/" + name, Err: errors.New("the secret is empty"),
+	})
 }
 
 func (r *Secrets) newSigningKey() SigningKey {
@@ -170,7 +174,8 @@ func (r *Secrets) rotateOldKey(ctx context.Context) error {
 // NodeSecret returns the secret by which this server shows other nodes that it is one of them.
 func (r *Secrets) NodeSecret() string { return r.node }
 
-// IsNodeSecret reports whether a text is a secret by which other nodes show that. Its time tells nothing of the secret, not even its length.
+// IsNodeSecret reports whether a text is a secret by which other nodes show that. Its time tells nothing of the secret,
+// not even its length.
 func (r *Secrets) IsNodeSecret(text string) bool {
 	got, is := sha256.Sum256([]byte(text)), 0
 	for _, secret := range append([]string{r.node}, r.nodeToo...) {

@@ -22,8 +22,8 @@ type Sessions struct {
 	byHash map[tokenHash]*sessionRecord
 }
 
-// How long a session lasts, in all and without use; how many of one operator there are; how long a login code works, and how many of one operator
-// there are.
+// How long a session lasts, in all and without use; how many of one operator there are; how long a login code works,
+// and how many of one operator there are.
 const (
 	SessionLifetime = 12 * time.Hour
 	SessionIdle     = 2 * time.Hour
@@ -56,8 +56,8 @@ type Session struct {
 	Address string `json:"address"`
 }
 
-// sessionRecord is a session as it is kept. Issued and Key are what makes it void with the operator's tokens: those of before a moment, and those
-// that were signed with a key.
+// sessionRecord is a session as it is kept. Issued and Key are what makes it void with the operator's tokens: those of
+// before a moment, and those that were signed with a key.
 type sessionRecord struct {
 	Session
 	Hash   tokenHash `json:"sha256"`
@@ -86,9 +86,11 @@ func (r *Sessions) open(ctx context.Context) error {
 	})
 }
 
-// Begin begins a session of an operator who asked for it at a time, and returns its token, which nothing else shows. Of more than MaxSessions
-// the oldest ends.
-func (r *Sessions) Begin(ctx context.Context, op Operator, asked time.Time, address string) (token string, s Session, err error) {
+// Begin begins a session of an operator who asked for it at a time, and returns its token, which nothing else shows. Of
+// more than MaxSessions the oldest ends.
+func (r *Sessions) Begin(
+	ctx context.Context, op Operator, asked time.Time, address string,
+) (token string, s Session, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now().UTC().Truncate(time.Second)
@@ -96,7 +98,8 @@ func (r *Sessions) Begin(ctx context.Context, op Operator, asked time.Time, addr
 	hash := tokenHash(sha256.Sum256([]byte(token)))
 	rec := &sessionRecord{
 		Session: Session{
-			ID: hashKey(hash)[:sessionID], Operator: op.ID, CreatedAt: now, UsedAt: now, ExpiresAt: now.Add(SessionLifetime), Address: address,
+			ID: hashKey(hash)[:sessionID], Operator: op.ID, CreatedAt: now, UsedAt: now,
+			ExpiresAt: now.Add(SessionLifetime), Address: address,
 		},
 		Hash: hash, Issued: max(asked.Unix(), op.TokensFrom), Key: r.signing.Load().Keys[0].ID, stored: now,
 	}
@@ -167,8 +170,8 @@ func (r *Sessions) counts(operator string, issued int64, key string) bool {
 	return slices.ContainsFunc(r.signing.Load().Keys, func(k SigningKey) bool { return k.ID == key })
 }
 
-// Use returns the session of a token and counts as a use of it; false where there is none, or none any more. The time of the use is stored
-// once in five minutes.
+// Use returns the session of a token and counts as a use of it; false where there is none, or none any more. The time
+// of the use is stored once in five minutes.
 func (r *Sessions) Use(ctx context.Context, token string) (Session, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,7 +186,8 @@ func (r *Sessions) Use(ctx context.Context, token string) (Session, bool) {
 	used := *s
 	used.UsedAt = r.clock.Now().UTC().Truncate(time.Second)
 	if used.UsedAt.Sub(used.stored) >= keepUse {
-		if side, err := used.side(store.Always); err == nil && r.store.Write(ctx, j17.System, []store.Side{side}) == nil {
+		if side, err := used.side(store.Always); err == nil &&
+			r.store.Write(ctx, j17.System, []store.Side{side}) == nil {
 			used.stored = used.UsedAt
 		} // Else it ends earlier after a restart than it would have.
 	}
@@ -220,14 +224,17 @@ func (r *Sessions) End(ctx context.Context, operator, id string) error {
 	return j17.Errorf(j17.CodeNotFound, "You have no session with this id. GET /api/me/sessions lists yours.")
 }
 
-// NewLoginCode returns a code that begins one session of an operator, within LoginCodeTime. Of more than MaxLoginCodes the oldest does not work any
-// more.
+// NewLoginCode returns a code that begins one session of an operator, within LoginCodeTime. Of more than MaxLoginCodes
+// the oldest does not work any more.
 func (r *Sessions) NewLoginCode(ctx context.Context, op Operator) (code string, expires time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	code = rand.Text()
 	now := r.clock.Now().UTC()
-	rec := loginCode{Operator: op.ID, Issued: max(now.Unix(), op.TokensFrom), Key: r.signing.Load().Keys[0].ID, ExpiresAt: now.Add(LoginCodeTime)}
+	rec := loginCode{
+		Operator: op.ID, Issued: max(now.Unix(), op.TokensFrom), Key: r.signing.Load().Keys[0].ID,
+		ExpiresAt: now.Add(LoginCodeTime),
+	}
 	side, err := putNew(loginCodeSpace, hashKey(sha256.Sum256([]byte(code))), rec)
 	if err != nil {
 		return "", time.Time{}, err
@@ -241,7 +248,9 @@ func (r *Sessions) NewLoginCode(ctx context.Context, op Operator) (code string, 
 	}
 	writes := []store.Side{side}
 	for ; len(own) >= MaxLoginCodes; own = own[1:] {
-		writes = append(writes, store.Side{Op: store.Delete, Space: loginCodeSpace, Key: own[0].key, Cond: store.Always})
+		writes = append(writes, store.Side{
+			Op: store.Delete, Space: loginCodeSpace, Key: own[0].key, Cond: store.Always,
+		})
 	}
 	if err := r.store.Write(ctx, j17.System, writes); err != nil {
 		return "", time.Time{}, failure(err)
@@ -255,8 +264,8 @@ type keptCode struct {
 	loginCode
 }
 
-// codesOf returns the login codes of an operator that have not expired, the oldest first. There are few of all operators, for each works an hour
-// at most.
+// codesOf returns the login codes of an operator that have not expired, the oldest first. There are few of all
+// operators, for each works an hour at most.
 func (r *Sessions) codesOf(ctx context.Context, operator string) (own []keptCode, err error) {
 	now := r.clock.Now()
 	err = each(ctx, r.store, j17.System, loginCodeSpace, "", func(it store.Item) error {
@@ -272,8 +281,8 @@ func (r *Sessions) codesOf(ctx context.Context, operator string) (own []keptCode
 	return own, err
 }
 
-// Redeem uses up a login code and returns the operator whose it is. A code that is wrong, used, too old or void is a *j17.Error of
-// CodeUnauthorized.
+// Redeem uses up a login code and returns the operator whose it is. A code that is wrong, used, too old or void is a
+// *j17.Error of CodeUnauthorized.
 func (r *Sessions) Redeem(ctx context.Context, code string) (Operator, error) {
 	wrong := j17.Errorf(j17.CodeUnauthorized, "This link does not sign in any more: it works once, for an hour. 'j17 dashboard' prints a fresh one, or sign in with your password.")
 	key := hashKey(sha256.Sum256([]byte(code)))
@@ -284,7 +293,9 @@ func (r *Sessions) Redeem(ctx context.Context, code string) (Operator, error) {
 	if err != nil {
 		return Operator{}, err
 	}
-	err = r.store.Write(ctx, j17.System, []store.Side{{Op: store.Delete, Space: loginCodeSpace, Key: key, Cond: store.IfRev, Rev: rev}})
+	err = r.store.Write(ctx, j17.System, []store.Side{
+		{Op: store.Delete, Space: loginCodeSpace, Key: key, Cond: store.IfRev, Rev: rev},
+	})
 	if isConflict(err, loginCodeSpace) {
 		return Operator{}, wrong
 	}

@@ -49,7 +49,8 @@ func TestSessionsOutliveARestart(t *testing.T) {
 	}
 
 	s.restart(t)
-	if got, ok := s.Sessions.Use(t.Context(), token); !ok || got.ID != session.ID || got.Operator != op.ID || !got.ExpiresAt.Equal(session.ExpiresAt) {
+	if got, ok := s.Sessions.Use(t.Context(), token); !ok || got.ID != session.ID || got.Operator != op.ID ||
+		!got.ExpiresAt.Equal(session.ExpiresAt) {
 		t.Errorf("after a restart: %+v %v", got, ok)
 	}
 	if _, ok := s.Sessions.Use(t.Context(), ended); ok {
@@ -69,7 +70,8 @@ func TestSessionsOutliveARestart(t *testing.T) {
 	}
 }
 
-// TestSessionsEndUnused checks that the time without use counts over restarts, as far as uses are stored: within five minutes.
+// TestSessionsEndUnused checks that the time without use counts over restarts, as far as uses are stored: within five
+// minutes.
 func TestSessionsEndUnused(t *testing.T) {
 	s := start(t)
 	token, _ := begin(t, s, operator(t, s, "a@example.com"))
@@ -129,7 +131,8 @@ func TestSessionsAreFew(t *testing.T) {
 	}
 }
 
-// TestLoginCodesOfAnOperator makes more codes than an operator may have: the oldest do not work any more, those of others do.
+// TestLoginCodesOfAnOperator makes more codes than an operator may have: the oldest do not work any more, those of
+// others do.
 func TestLoginCodesOfAnOperator(t *testing.T) {
 	s := start(t)
 	op, other := operator(t, s, "a@example.com"), operator(t, s, "b@example.com")

@@ -43,8 +43,8 @@ func (t turns) tryTake() bool {
 
 func (t turns) release() { <-t }
 
-// lock is how every change begins: it takes r.change and makes sure that the memory is what the store holds, whatever has changed
-// that. When it succeeds, the caller has to release r.change.
+// lock is how every change begins: it takes r.change and makes sure that the memory is what the store holds, whatever
+// has changed that. When it succeeds, the caller has to release r.change.
 func (r *items) lock(ctx context.Context) error {
 	if !r.inDoubt.Load() {
 		if err := r.change.take(ctx); err != nil {
@@ -68,8 +68,8 @@ func undecided() *j17.Error {
 	return j17.Errorf(j17.CodeUnavailable, "It is not known yet whether an earlier change was saved. Until the server knows, nothing can be changed. Try again in a few seconds.")
 }
 
-// doubt notes that it is not known whether the store holds some writes. Until that is known, nothing can be changed, and the
-// memory allows only what is allowed both with these writes and without them. The caller holds r.change.
+// doubt notes that it is not known whether the store holds some writes. Until that is known, nothing can be changed,
+// and the memory allows only what is allowed both with these writes and without them. The caller holds r.change.
 func (r *items) doubt(side []store.Side) {
 	r.restrict(side)
 	r.inDoubt.Store(true)
@@ -115,8 +115,8 @@ func (r *items) reload(ctx context.Context) error {
 	return nil
 }
 
-// Settled receives when the memory was read again after writes whose outcome was unknown. It is for one receiver, which looks
-// whether what it keeps itself is still what the registry holds.
+// Settled receives when the memory was read again after writes whose outcome was unknown. It is for one receiver, which
+// looks whether what it keeps itself is still what the registry holds.
 func (r *Registry) Settled() <-chan struct{} { return r.items.settled }
 
 // settleDoubt settles a doubt, if the store allows.
@@ -165,8 +165,8 @@ func (k *known) dropDeleted(side []store.Side) {
 	}
 }
 
-// restrict takes away what an item would take away, and gives nothing that it would give. nobody is the hash of a password
-// that nobody has.
+// restrict takes away what an item would take away, and gives nothing that it would give. nobody is the hash of a
+// password that nobody has.
 func (k *known) restrict(side *store.Side, nobody string) {
 	switch {
 	case side.Op != store.Put:
@@ -213,7 +213,9 @@ func (k *known) restrictOperator(item []byte, nobody string) {
 	less := *old
 	less.Role = lesser(old.Role, next.Role)
 	less.TokensFrom = max(old.TokensFrom, next.TokensFrom)
-	less.Instances = slices.DeleteFunc(slices.Clone(old.Instances), func(id string) bool { return !slices.Contains(next.Instances, id) })
+	less.Instances = slices.DeleteFunc(
+		slices.Clone(old.Instances), func(id string) bool { return !slices.Contains(next.Instances, id) },
+	)
 	if old.Password != next.Password {
 		less.Password = nobody // Which of the two counts is not known.
 	}
@@ -234,12 +236,13 @@ func lesser(a, b Role) Role {
 	}
 }
 
-// restrictedSigning returns the keys that check tokens while it is not known whether they are stored, nil where a write is
-// about something else. The tokens of keys that it takes away do not count; those of a key that it brings do, and only
-// tokens that are issued from now on can be of that one.
+// restrictedSigning returns the keys that check tokens while it is not known whether they are stored, nil where a write
+// is about something else. The tokens of keys that it takes away do not count; those of a key that it brings do, and
+// only tokens that are issued from now on can be of that one.
 func restrictedSigning(side *store.Side) *signingRecord {
 	next := &signingRecord{}
-	if side.Space != SecretSpace || side.Key != signingSecret || side.Op != store.Put || json.Unmarshal(side.Value, next) != nil || len(next.Keys) == 0 {
+	if side.Space != SecretSpace || side.Key != signingSecret || side.Op != store.Put ||
+		json.Unmarshal(side.Value, next) != nil || len(next.Keys) == 0 {
 		return nil
 	}
 	return next

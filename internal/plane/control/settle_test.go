@@ -60,10 +60,15 @@ func inDoubt(t *testing.T, f func(t *testing.T, d *doubtful)) {
 			t.Fatal(err)
 		}
 		d.app = d.instance(t, "app")
-		if d.admin, err = d.Operators.Create(t.Context(), control.NewOperator{Email: "a@example.com", Password: "correct horse battery", Role: control.RoleInstanceAdmin, Instances: []string{d.app.ID}}); err != nil {
+		if d.admin, err = d.Operators.Create(t.Context(), control.NewOperator{
+			Email: "a@example.com", Password: "correct horse battery", Role: control.RoleInstanceAdmin,
+			Instances: []string{d.app.ID},
+		}); err != nil {
 			t.Fatal(err)
 		}
-		if d.key, d.token, err = d.Keys.Create(t.Context(), control.NewKey{Instance: d.app.ID, Environment: j17.Prod, Scope: j17.ScopeWrite, Name: "n"}); err != nil {
+		if d.key, d.token, err = d.Keys.Create(t.Context(), control.NewKey{
+			Instance: d.app.ID, Environment: j17.Prod, Scope: j17.ScopeWrite, Name: "n",
+		}); err != nil {
 			t.Fatal(err)
 		}
 		f(t, d)
@@ -100,7 +105,8 @@ func (d *doubtful) sameAsStored(t *testing.T) {
 		t.Errorf("the key works: %v; by the store it should: %v", works, should)
 	}
 	for _, right := range []control.Right{control.RightView, control.RightManage} {
-		if works, should := d.Operators.May(d.admin.ID, d.app.ID, right), other.Operators.May(d.admin.ID, d.app.ID, right); works != should {
+		if works, should := d.Operators.May(d.admin.ID, d.app.ID, right),
+			other.Operators.May(d.admin.ID, d.app.ID, right); works != should {
 			t.Errorf("the operator has the right %q: %v; by the store: %v", right, works, should)
 		}
 	}
@@ -226,7 +232,9 @@ func TestReplicaInDoubt(t *testing.T) {
 		t.Helper()
 		head := start(t)
 		app := head.instance(t, "elsewhere")
-		key, token, err := head.Keys.Create(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+		key, token, err := head.Keys.Create(t.Context(), control.NewKey{
+			Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +250,9 @@ func TestReplicaInDoubt(t *testing.T) {
 			t.Fatal("the replica does not know the key")
 		}
 		// A spec comes with it, which cannot be stored either and must not stand in the way.
-		if _, err := head.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")}); err != nil {
+		if _, err := head.Specs.Put(t.Context(), control.Deployment{
+			Instance: app.ID, Environment: j17.Prod, Source: []byte("{}"),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := head.Keys.Revoke(t.Context(), key.ID, time.Time{}); err != nil {

@@ -63,8 +63,8 @@ func (r *Setup) TokenWorks(ctx context.Context, token string) (bool, error) {
 	return subtle.ConstantTimeCompare(sum[:], rec.Hash[:]) == 1 && len(r.allOperators()) == 0, nil
 }
 
-// Complete creates the first operator, a platform admin, and uses up the setup token. A token that is wrong, used or expired
-// is a *j17.Error of CodeUnauthorized.
+// Complete creates the first operator, a platform admin, and uses up the setup token. A token that is wrong, used or
+// expired is a *j17.Error of CodeUnauthorized.
 func (r *Setup) Complete(ctx context.Context, token, email, password string) (Operator, error) {
 	wrong := j17.Errorf(j17.CodeUnauthorized, "The setup token is wrong, expired or used already. Restart the server to get a new one, or log in.")
 	rec, rev, err := get[setupRecord](ctx, r.store, SecretSpace, setupSecret)
@@ -84,7 +84,9 @@ func (r *Setup) Complete(ctx context.Context, token, email, password string) (Op
 		return nil
 	}
 	used := store.Side{Op: store.Delete, Space: SecretSpace, Key: setupSecret, Cond: store.IfRev, Rev: rev}
-	op, err := r.operators.create(ctx, NewOperator{Email: email, Password: password, Role: RolePlatformAdmin}, first, used)
+	op, err := r.operators.create(
+		ctx, NewOperator{Email: email, Password: password, Role: RolePlatformAdmin}, first, used,
+	)
 	if isConflict(err, SecretSpace) {
 		return Operator{}, wrong
 	}

@@ -20,9 +20,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Specs are the specs that were deployed to each environment. They belong to it: every version and the head, which says which
-// one is current, are side items of the environment's tenant, so that they are exported with its events and events can be
-// fenced on the head that they were decided with.
+// Specs are the specs that were deployed to each environment. They belong to it: every version and the head, which says
+// which one is current, are side items of the environment's tenant, so that they are exported with its events and
+// events can be fenced on the head that they were decided with.
 type Specs struct {
 	*items
 	// late has the environments with deployments that could not be announced at once. change guards it.
@@ -31,20 +31,23 @@ type Specs struct {
 
 // The side spaces of an environment's tenant.
 const (
-	// specSpace holds every deployed version under "<version, 10 digits>", its text under "<version, 10 digits>/source".
+	// specSpace holds every deployed version under "<version, 10 digits>", its text under "<version, 10
+	// digits>/source".
 	specSpace store.Space = "spec.versions"
 	// specHeadSpace has one item, headKey.
 	specHeadSpace store.Space = "spec.head"
-	// unannouncedSpace has the audit records of deployments that the System tenant may lack, under "<version, 10 digits>".
+	// unannouncedSpace has the audit records of deployments that the System tenant may lack, under "<version, 10
+	// digits>".
 	unannouncedSpace store.Space = "spec.unannounced"
 )
 
 const headKey = "current"
 
-// mayHaveHeaders reports whether a stored version or source may be one with headers. Versions once had their sources in them, in base64, and
-// names in a source may have escapes.
+// mayHaveHeaders reports whether a stored version or source may be one with headers. Versions once had their sources in
+// them, in base64, and names in a source may have escapes.
 func mayHaveHeaders(value []byte) bool {
-	return bytes.Contains(value, []byte(`"headers"`)) || bytes.Contains(value, []byte(`"source":"`)) || bytes.Contains(value, []byte(`\u`))
+	return bytes.Contains(value, []byte(`"headers"`)) || bytes.Contains(value, []byte(`"source":"`)) ||
+		bytes.Contains(value, []byte(`\u`))
 }
 
 // Spec is one deployed version of a spec.
@@ -109,8 +112,9 @@ type Deployment struct {
 	Note   string
 	// Dropped names the posted projections that are removed with it, for the audit log.
 	Dropped []string `json:",omitempty"`
-	// Sides are writes to the environment's tenant that become durable together with the spec, if Fences hold; they stay on the server that
-	// has the environment. Where a fence does not hold, a *store.SideConflict is among the causes of the error.
+	// Sides are writes to the environment's tenant that become durable together with the spec, if Fences hold; they
+	// stay on the server that has the environment. Where a fence does not hold, a *store.SideConflict is among the
+	// causes of the error.
 	Sides  []store.Side  `json:"-"`
 	Fences []store.Fence `json:"-"`
 }
@@ -269,7 +273,8 @@ func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
 		}
 		return Spec{}, failure(err)
 	}
-	// From here on it is deployed. What cannot be announced now is announced by the upkeep, of this run or of the next one.
+	// From here on it is deployed. What cannot be announced now is announced by the upkeep, of this run or of the next
+	// one.
 	if r.announce(context.WithoutCancel(ctx), t) != nil {
 		r.late[t] = true
 	}
@@ -302,7 +307,8 @@ func recordOf(s Spec, d Deployment) Record {
 		rec.Details["dropped_projections"] = strings.Join(d.Dropped, ", ")
 	}
 	if s.From != nil {
-		rec.Details["from_environment"], rec.Details["from_version"] = string(s.From.Environment), strconv.Itoa(s.From.Version)
+		rec.Details["from_environment"], rec.Details["from_version"] = string(s.From.Environment),
+			strconv.Itoa(s.From.Version)
 	}
 	return rec
 }
@@ -321,8 +327,8 @@ func specSides(s Spec, source []byte) ([]store.Side, error) {
 	return []store.Side{version, {Op: store.Put, Space: specSpace, Key: sourceKey(s.Version), Value: source}, head}, nil
 }
 
-// announce puts the deployments of an environment that the audit log and the replicas may not know of into the log. There are some
-// where a server has stopped, or its disk was full, right after a deployment. The caller holds r.change.
+// announce puts the deployments of an environment that the audit log and the replicas may not know of into the log.
+// There are some where a server has stopped, or its disk was full, right after a deployment. The caller holds r.change.
 func (r *Specs) announce(ctx context.Context, t j17.Tenant) error {
 	items, err := r.store.Scan(ctx, t, unannouncedSpace, store.Range{}, scanLimit)
 	if err != nil {
@@ -345,7 +351,9 @@ func (r *Specs) announce(ctx context.Context, t j17.Tenant) error {
 			return failure(err)
 		}
 		r.seeOwn(&res)
-		if err := r.store.Write(ctx, t, []store.Side{{Op: store.Delete, Space: unannouncedSpace, Key: it.Key}}); err != nil {
+		if err := r.store.Write(ctx, t, []store.Side{
+			{Op: store.Delete, Space: unannouncedSpace, Key: it.Key},
+		}); err != nil {
 			return failure(err)
 		}
 	}
@@ -387,9 +395,11 @@ func (r *Specs) announceLate(ctx context.Context) error {
 	return nil
 }
 
-// Touch makes sure that no event which was decided before is committed any longer, as a deployment does, and returns what holds
-// from now on: the spec is the same, and what it refers to has changed.
-func (r *Specs) Touch(ctx context.Context, instance string, env j17.Environment, fence store.Fence) (store.Fence, error) {
+// Touch makes sure that no event which was decided before is committed any longer, as a deployment does, and returns
+// what holds from now on: the spec is the same, and what it refers to has changed.
+func (r *Specs) Touch(
+	ctx context.Context, instance string, env j17.Environment, fence store.Fence,
+) (store.Fence, error) {
 	t, err := r.tenant(instance, env)
 	if err != nil {
 		return fence, err
@@ -406,7 +416,8 @@ func (r *Specs) Touch(ctx context.Context, instance string, env j17.Environment,
 		return fence, failure(err)
 	}
 	if r.upstream == nil {
-		// Other servers of the same store notice by themselves when they write; code that only reads there has to be notified.
+		// Other servers of the same store notice by themselves when they write; code that only reads there has to be
+		// notified.
 		unit, err := r.logUnit(nil, nil, Change{Tenant: t, Space: specHeadSpace, Key: headKey})
 		if err == nil {
 			_, err = r.append(ctx, unit)
@@ -477,7 +488,9 @@ func (r *Specs) version(ctx context.Context, t j17.Tenant, version int, source b
 }
 
 func missingSpec(t j17.Tenant, version int) error {
-	return failure(&store.CorruptionError{Where: string(t) + "/" + string(specHeadSpace), Err: fmt.Errorf("version %d does not exist", version)})
+	return failure(&store.CorruptionError{
+		Where: string(t) + "/" + string(specHeadSpace), Err: fmt.Errorf("version %d does not exist", version),
+	})
 }
 
 func outdatedSpec(env j17.Environment) error {

@@ -32,7 +32,9 @@ func TestSpecs(t *testing.T) {
 		return sp
 	}
 	// Bytes are kept as they are, whatever they are.
-	first := put(control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{\"a\": \"<ü>\\u0041\"}\r\n\xff")})
+	first := put(control.Deployment{
+		Instance: app.ID, Environment: j17.Prod, Source: []byte("{\"a\": \"<ü>\\u0041\"}\r\n\xff"),
+	})
 	if diff := cmp.Diff(control.Spec{
 		ID: first.ID, Version: 1, Hash: "bde5d659fbafee263e1f8f53b8f3da4ad7684873dceee7e18893cbc1f50429ee", DeployedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
 		DeployedBy: control.Actor{Kind: control.ActorServer}, How: control.Deployed,
@@ -45,18 +47,26 @@ func TestSpecs(t *testing.T) {
 	if second.Version != 2 || second.ID == first.ID || second.DeployedAt != first.DeployedAt.Add(time.Hour) {
 		t.Errorf("the second version is %+v", second)
 	}
-	if diff := cmp.Diff(second, put(control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}"), Base: 2})); diff != "" {
+	if diff := cmp.Diff(second, put(control.Deployment{
+		Instance: app.ID, Environment: j17.Prod, Source: []byte("{}"), Base: 2,
+	})); diff != "" {
 		t.Errorf("deploying the same again (-want +got):\n%s", diff)
 	}
-	if third := put(control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: first.Source, Base: 2}); third.Version != 3 {
+	if third := put(control.Deployment{
+		Instance: app.ID, Environment: j17.Prod, Source: first.Source, Base: 2,
+	}); third.Version != 3 {
 		t.Errorf("going back makes version %d", third.Version)
 	}
 
 	for _, base := range []int{0, 1, 2, 4, -1} {
-		_, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("[]"), Base: base})
+		_, err := s.Specs.Put(t.Context(), control.Deployment{
+			Instance: app.ID, Environment: j17.Prod, Source: []byte("[]"), Base: base,
+		})
 		want(t, "out of date", err, j17.CodeConflict, "")
 	}
-	for _, d := range []control.Deployment{{Instance: app.ID, Environment: j17.Staging}, {Instance: other.ID, Environment: j17.Prod}} {
+	for _, d := range []control.Deployment{
+		{Instance: app.ID, Environment: j17.Staging}, {Instance: other.ID, Environment: j17.Prod},
+	} {
 		_, err := s.Specs.Current(t.Context(), d.Instance, d.Environment)
 		want(t, "elsewhere", err, j17.CodeNoSpec, "")
 		d.Source = []byte(`{"elsewhere":true}`)
@@ -65,7 +75,8 @@ func TestSpecs(t *testing.T) {
 		}
 	}
 	s.restart(t)
-	if got, err := s.Specs.Current(t.Context(), app.ID, j17.Prod); err != nil || got.Version != 3 || !bytes.Equal(got.Source, first.Source) {
+	if got, err := s.Specs.Current(t.Context(), app.ID, j17.Prod); err != nil || got.Version != 3 ||
+		!bytes.Equal(got.Source, first.Source) {
 		t.Errorf("after a restart: %+v, %v", got, err)
 	}
 	items, err := s.store.Scan(t.Context(), j17.TenantOf(app.ID, j17.Prod), "spec.versions", store.Range{}, 10)
@@ -73,7 +84,9 @@ func TestSpecs(t *testing.T) {
 		t.Errorf("%d items are kept, want 3 versions with their sources: %v", len(items), err)
 	}
 
-	for _, d := range []control.Deployment{{Instance: "app", Environment: j17.Prod}, {Instance: "", Environment: j17.Prod}} {
+	for _, d := range []control.Deployment{
+		{Instance: "app", Environment: j17.Prod}, {Instance: "", Environment: j17.Prod},
+	} {
 		_, err := s.Specs.Put(t.Context(), d)
 		want(t, "no instance", err, j17.CodeNotFound, "")
 		_, err = s.Specs.Current(t.Context(), d.Instance, d.Environment)
@@ -81,7 +94,9 @@ func TestSpecs(t *testing.T) {
 	}
 	_, err = s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: "dev"})
 	want(t, "no environment", err, j17.CodeInvalidField, "environment")
-	_, err = s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Test, Source: make([]byte, store.MaxUnitBytes)})
+	_, err = s.Specs.Put(t.Context(), control.Deployment{
+		Instance: app.ID, Environment: j17.Test, Source: make([]byte, store.MaxUnitBytes),
+	})
 	want(t, "too large", err, j17.CodePayloadTooLarge, "")
 }
 
@@ -91,13 +106,18 @@ func TestSpecHistory(t *testing.T) {
 	if all, err := s.Specs.History(t.Context(), app.ID, j17.Prod, 0, 10); err != nil || len(all) != 0 {
 		t.Errorf("before the first deployment: %v, %v", all, err)
 	}
-	who := control.Actor{Kind: control.ActorOperator, ID: "opr_4k7vx9tz2nqr8w3", Email: "a@example.com", Address: "192.0.2.1"}
+	who := control.Actor{
+		Kind: control.ActorOperator, ID: "opr_4k7vx9tz2nqr8w3", Email: "a@example.com", Address: "192.0.2.1",
+	}
 	ctx := control.WithActor(t.Context(), who, "req")
 	from := &control.SpecOrigin{Environment: j17.Staging, Version: 7}
 	for _, d := range []control.Deployment{
 		{Source: []byte("one"), Note: "the first"},
 		{Source: []byte("two"), How: control.Promoted, From: from, Forced: true, Base: 1},
-		{Source: []byte("one"), How: control.RolledBack, From: &control.SpecOrigin{Environment: j17.Prod, Version: 1}, Base: 2},
+		{
+			Source: []byte("one"), How: control.RolledBack,
+			From: &control.SpecOrigin{Environment: j17.Prod, Version: 1}, Base: 2,
+		},
 	} {
 		d.Instance, d.Environment = app.ID, j17.Prod
 		if _, err := s.Specs.Put(ctx, d); err != nil {
@@ -113,7 +133,8 @@ func TestSpecHistory(t *testing.T) {
 	if got := all[1]; got.DeployedBy != who || got.How != control.Promoted || !got.Forced || *got.From != *from {
 		t.Errorf("a promotion: %+v", got)
 	}
-	if all, err = s.Specs.History(t.Context(), app.ID, j17.Prod, 2, 2); err != nil || len(all) != 1 || all[0].Note != "the first" || all[0].How != control.Deployed {
+	if all, err = s.Specs.History(t.Context(), app.ID, j17.Prod, 2, 2); err != nil || len(all) != 1 ||
+		all[0].Note != "the first" || all[0].How != control.Deployed {
 		t.Errorf("the oldest: %+v, %v", all, err)
 	}
 	if got, err := s.Specs.Version(t.Context(), app.ID, j17.Prod, 2); err != nil || string(got.Source) != "two" {
@@ -124,11 +145,14 @@ func TestSpecHistory(t *testing.T) {
 		want(t, "no such version", err, j17.CodeNotFound, "")
 	}
 	for _, note := range []string{"two\nlines", "\xff", strings.Repeat("x", 501)} {
-		_, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("x"), Base: 3, Note: note})
+		_, err := s.Specs.Put(t.Context(), control.Deployment{
+			Instance: app.ID, Environment: j17.Prod, Source: []byte("x"), Base: 3, Note: note,
+		})
 		want(t, "a bad note", err, j17.CodeInvalidField, "note")
 	}
 	records, _, err := s.Audit.List(t.Context(), control.AuditQuery{Instance: app.ID, Action: "spec"}, 10)
-	if err != nil || len(records) != 3 || records[0].Action != "spec.rollback" || records[1].Details["forced"] != "true" || records[1].Actor.Address != "192.0.2.1" {
+	if err != nil || len(records) != 3 || records[0].Action != "spec.rollback" ||
+		records[1].Details["forced"] != "true" || records[1].Actor.Address != "192.0.2.1" {
 		t.Errorf("the audit log: %+v, %v", records, err)
 	}
 }
@@ -139,7 +163,9 @@ func TestConcurrentDeploymentsHaveOneWinner(t *testing.T) {
 	nodes := []*control.Registry{s.Registry, s.node(t)}
 	for base := range 3 {
 		got := race(10, func(i int) error {
-			_, err := nodes[i%2].Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte{byte(base), byte(i)}, Base: base})
+			_, err := nodes[i%2].Specs.Put(t.Context(), control.Deployment{
+				Instance: app.ID, Environment: j17.Prod, Source: []byte{byte(base), byte(i)}, Base: base,
+			})
 			return err
 		})
 		if diff := cmp.Diff(map[j17.Code]int{"": 1, j17.CodeConflict: 9}, got); diff != "" {

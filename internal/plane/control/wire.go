@@ -10,7 +10,8 @@ import (
 // Wire returns the record as people see it.
 func (r *Record) Wire() wire.Record {
 	return wire.Record{
-		ID: r.ID, At: r.At, Action: r.Action, Actor: r.Actor.Wire(), Instance: r.Instance, Environment: r.Environment, Target: r.Target,
+		ID: r.ID, At: r.At, Action: r.Action, Actor: r.Actor.Wire(), Instance: r.Instance, Environment: r.Environment,
+		Target:  r.Target,
 		Outcome: string(r.Outcome), Code: r.Code, RequestID: r.RequestID, Details: r.Details,
 	}
 }
@@ -22,7 +23,9 @@ func (a *Actor) Wire() wire.Actor {
 
 // Wire returns the operator as people see them.
 func (op *Operator) Wire() wire.Operator {
-	shape := wire.Operator{ID: op.ID, Email: op.Email, Role: string(op.Role), Instances: op.Instances, CreatedAt: op.CreatedAt}
+	shape := wire.Operator{
+		ID: op.ID, Email: op.Email, Role: string(op.Role), Instances: op.Instances, CreatedAt: op.CreatedAt,
+	}
 	if shape.Instances == nil {
 		shape.Instances = []string{}
 	}
@@ -33,7 +36,8 @@ func (op *Operator) Wire() wire.Operator {
 func (k *Key) Wire(now time.Time) wire.Key {
 	shape := wire.Key{
 		ID: k.ID, Name: k.Name, Instance: k.Instance, Environment: k.Environment, Scope: k.Scope, Prefix: k.Prefix,
-		Status: string(k.Status(now)), CreatedAt: k.CreatedAt, CreatedBy: k.CreatedBy, RevokeAt: k.RevokeAt, RevokedAt: k.RevokedAt.Truncate(time.Second),
+		Status: string(k.Status(now)), CreatedAt: k.CreatedAt, CreatedBy: k.CreatedBy, RevokeAt: k.RevokeAt,
+		RevokedAt: k.RevokedAt.Truncate(time.Second),
 	}
 	if !k.LastUsedAt.IsZero() {
 		shape.LastUsedAt = &k.LastUsedAt
@@ -53,7 +57,8 @@ func (i *Instance) Wire(host func(name string, env j17.Environment) string) wire
 // Wire returns the version as people see it.
 func (s *Spec) Wire(env j17.Environment) wire.Deployment {
 	shape := wire.Deployment{
-		ID: s.ID, Version: s.Version, Hash: s.Hash, DeployedAt: s.DeployedAt, DeployedBy: s.DeployedBy.Wire(), How: string(s.How),
+		ID: s.ID, Version: s.Version, Hash: s.Hash, DeployedAt: s.DeployedAt, DeployedBy: s.DeployedBy.Wire(),
+		How:    string(s.How),
 		Forced: s.Forced, Note: s.Note, Environment: env,
 	}
 	if s.From != nil {

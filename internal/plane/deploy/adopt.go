@@ -10,8 +10,8 @@ import (
 )
 
 // Adopt hands the spec that the registry has for an environment to the engine, where that is not the one in use: it was
-// deployed before this server started, or by another one. A spec whose custom code cannot be loaded is deployed without it, so that
-// everything else goes on; one that is no longer valid is not deployed. Both are logged.
+// deployed before this server started, or by another one. A spec whose custom code cannot be loaded is deployed without
+// it, so that everything else goes on; one that is no longer valid is not deployed. Both are logged.
 func (s *Service) Adopt(ctx context.Context, instance string, env j17.Environment) error {
 	e, err := s.environment(instance, env)
 	if err != nil {
@@ -22,8 +22,8 @@ func (s *Service) Adopt(ctx context.Context, instance string, env j17.Environmen
 	return s.catchUp(ctx, e)
 }
 
-// Renew hands the spec that the registry has for a tenant to the engine, whose own is refused by the store: another server of
-// the same store has deployed one, or the environment is gone.
+// Renew hands the spec that the registry has for a tenant to the engine, whose own is refused by the store: another
+// server of the same store has deployed one, or the environment is gone.
 func (s *Service) Renew(ctx context.Context, t j17.Tenant) error {
 	s.mu.Lock()
 	e := s.environments[t]
@@ -77,8 +77,8 @@ func (s *Service) Forget(instance string) {
 	}
 }
 
-// Hold calls f while this server deploys nothing to an environment, with the spec that is deployed there and what holds as long as
-// it is. Where there is none, it is an error of CodeNoSpec.
+// Hold calls f while this server deploys nothing to an environment, with the spec that is deployed there and what holds
+// as long as it is. Where there is none, it is an error of CodeNoSpec.
 func (s *Service) Hold(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
 	instance, env, _ := strings.Cut(string(t), "/")
 	e, err := s.environment(instance, j17.Environment(env))

@@ -33,8 +33,9 @@ func TestWhatStandsBesideRefusesASpec(t *testing.T) {
 	f := start(t)
 	f.beside = func(context.Context, j17.Tenant, *spec.Compiled) (part.Beside, error) {
 		return part.Beside{
-			Invalid: []string{"kept"}, Found: []diag.Diagnostic{{Severity: diag.Error, Pointer: "/projections/kept", Message: "no such type"}},
-			Sides: []store.Side{put("dropped")},
+			Invalid: []string{"kept"},
+			Found:   []diag.Diagnostic{{Severity: diag.Error, Pointer: "/projections/kept", Message: "no such type"}},
+			Sides:   []store.Side{put("dropped")},
 		}, nil
 	}
 	_, err := f.Deploy(t.Context(), f.request(simple(keep)))
@@ -56,7 +57,9 @@ func TestWhatStandsBesideRefusesASpec(t *testing.T) {
 	if !f.has(t, "dropped") || f.settled.Load() != 1 {
 		t.Fatal("what belongs to the deployment was not written")
 	}
-	records, _, err := f.registry.Audit.List(t.Context(), control.AuditQuery{Instance: f.instance, Action: "spec.deploy"}, 10)
+	records, _, err := f.registry.Audit.List(
+		t.Context(), control.AuditQuery{Instance: f.instance, Action: "spec.deploy"}, 10,
+	)
 	if err != nil || len(records) != 1 || records[0].Details["dropped_projections"] != "kept" {
 		t.Fatal(records, err)
 	}
@@ -72,10 +75,14 @@ func TestADeploymentThatIsOvertakenLooksAnew(t *testing.T) {
 			if err := f.store.Write(ctx, tenant, []store.Side{put("head")}); err != nil {
 				t.Fatal(err)
 			}
-			return part.Beside{Sides: []store.Side{put("wrong")}, Fences: []store.Fence{{Space: besideSpace, Key: "head"}}}, nil
+			return part.Beside{
+				Sides: []store.Side{put("wrong")}, Fences: []store.Fence{{Space: besideSpace, Key: "head"}},
+			}, nil
 		}
 		it, err := f.store.Get(ctx, tenant, besideSpace, "head")
-		return part.Beside{Sides: []store.Side{put("right")}, Fences: []store.Fence{{Space: besideSpace, Key: "head", Rev: it.Rev}}}, err
+		return part.Beside{
+			Sides: []store.Side{put("right")}, Fences: []store.Fence{{Space: besideSpace, Key: "head", Rev: it.Rev}},
+		}, err
 	}
 	if r := f.deploy(t, simple(`[]`)); !r.Created || asked != 2 {
 		t.Fatal(r, asked)

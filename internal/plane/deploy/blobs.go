@@ -27,9 +27,9 @@ type Upload struct {
 	Content io.Reader
 }
 
-// PutBlob stores a blob and makes the deployed spec use it where it asks for the latest version. It reports false where the
-// latest version has the same content already. It is a *j17.Error of CodeInvalidBlob where the deployed spec needs something
-// of the blob that the new content does not have.
+// PutBlob stores a blob and makes the deployed spec use it where it asks for the latest version. It reports false where
+// the latest version has the same content already. It is a *j17.Error of CodeInvalidBlob where the deployed spec needs
+// something of the blob that the new content does not have.
 func (s *Service) PutBlob(ctx context.Context, u Upload) (blob.Blob, bool, error) {
 	e, err := s.environment(u.Instance, u.Environment)
 	if err != nil {
@@ -75,13 +75,15 @@ func (s *Service) commit(ctx context.Context, e *environment, upload *blob.Uploa
 	}
 	s.audit(ctx, control.Record{
 		Action: "blob.upload", Instance: e.instance, Environment: e.env, Target: b.Name,
-		Details: map[string]string{"version": strconv.Itoa(b.Version), "sha256": b.SHA256, "size": strconv.FormatInt(b.Size, 10)},
+		Details: map[string]string{
+			"version": strconv.Itoa(b.Version), "sha256": b.SHA256, "size": strconv.FormatInt(b.Size, 10),
+		},
 	})
 	return b, true, nil
 }
 
-// reload makes the engine work with what the deployed spec refers to now, and refuses what was decided with anything before.
-// The caller holds e.mu.
+// reload makes the engine work with what the deployed spec refers to now, and refuses what was decided with anything
+// before. The caller holds e.mu.
 func (s *Service) reload(ctx context.Context, e *environment) {
 	loaded, _ := s.load(ctx, e, e.compiled, nil, math.MaxInt64)
 	fence, err := s.registry.Specs.Touch(ctx, e.instance, e.env, e.fence)
@@ -102,7 +104,8 @@ func (s *Service) check(ctx context.Context, e *environment, upload *blob.Upload
 	var wrong []diag.Diagnostic
 	for _, m := range missing {
 		for _, b := range e.code.bindings {
-			if b.name == upload.Name() && b.pinned == 0 && (m.Pointer == b.use || strings.HasPrefix(string(m.Pointer), string(b.use)+"/")) {
+			if b.name == upload.Name() && b.pinned == 0 &&
+				(m.Pointer == b.use || strings.HasPrefix(string(m.Pointer), string(b.use)+"/")) {
 				wrong = append(wrong, m)
 				break
 			}
@@ -119,9 +122,11 @@ func (s *Service) check(ctx context.Context, e *environment, upload *blob.Upload
 	return nil, err
 }
 
-// DeleteBlob removes a version of a blob, or all of them where version is 0. It is a *j17.Error of CodeBlobInUse where the
-// deployed spec uses one of them.
-func (s *Service) DeleteBlob(ctx context.Context, instance string, env j17.Environment, name string, version int) error {
+// DeleteBlob removes a version of a blob, or all of them where version is 0. It is a *j17.Error of CodeBlobInUse where
+// the deployed spec uses one of them.
+func (s *Service) DeleteBlob(
+	ctx context.Context, instance string, env j17.Environment, name string, version int,
+) error {
 	e, err := s.environment(instance, env)
 	if err != nil {
 		return err
@@ -150,7 +155,9 @@ func (s *Service) DeleteBlob(ctx context.Context, instance string, env j17.Envir
 	if version != 0 {
 		details["version"] = strconv.Itoa(version)
 	}
-	s.audit(context.WithoutCancel(ctx), control.Record{Action: "blob.delete", Instance: e.instance, Environment: e.env, Target: name, Details: details})
+	s.audit(context.WithoutCancel(ctx), control.Record{
+		Action: "blob.delete", Instance: e.instance, Environment: e.env, Target: name, Details: details,
+	})
 	return nil
 }
 
@@ -163,8 +170,8 @@ func (c *code) uses(name string) (somewhere, latest bool) {
 	return somewhere, latest
 }
 
-// lacks reports whether the code needs the latest version of a blob somewhere and does not have it: it is not known of each commit at once
-// what has come of it.
+// lacks reports whether the code needs the latest version of a blob somewhere and does not have it: it is not known of
+// each commit at once what has come of it.
 func (c *code) lacks(latest blob.Blob) bool {
 	return slices.ContainsFunc(c.bindings, func(b binding) bool {
 		return b.name == latest.Name && b.pinned == 0 && b.version != latest.Version
@@ -174,6 +181,9 @@ func (c *code) lacks(latest blob.Blob) bool {
 // audit records what was done. It is done whatever comes of this.
 func (s *Service) audit(ctx context.Context, r control.Record) {
 	if err := s.registry.Audit.Add(ctx, r); err != nil {
-		s.logger.LogAttrs(ctx, slog.LevelError, "an action could not be recorded", slog.String("action", r.Action), slog.Any("error", err))
+		s.logger.LogAttrs(
+			ctx, slog.LevelError, "an action could not be recorded", slog.String("action", r.Action),
+			slog.Any("error", err),
+		)
 	}
 }

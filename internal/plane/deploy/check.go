@@ -17,8 +17,8 @@ import (
 // maxStateChanges is how many places in which two states differ are listed beside them.
 const maxStateChanges = 200
 
-// Check returns all findings of a spec, or of an envelope around it, each with its place in the text. Nothing is stored or replayed. The error is
-// that of a context that has ended.
+// Check returns all findings of a spec, or of an envelope around it, each with its place in the text. Nothing is stored
+// or replayed. The error is that of a context that has ended.
 func (s *Service) Check(ctx context.Context, source []byte) (wire.SpecChecked, error) {
 	envelope, found := spec.Unwrap(source)
 	if len(found) == 0 {
@@ -45,9 +45,12 @@ func (s *Service) Check(ctx context.Context, source []byte) (wire.SpecChecked, e
 	return checked, nil
 }
 
-// States returns the state of an aggregate under the deployed spec and under another one, after length events; of all where length is nil. Errors
-// are *j17.Errors: CodeInvalidSpec, CodeAggregateNotFound, CodeWorkLimit where there are more events than a dry run replays.
-func (s *Service) States(ctx context.Context, instance string, env j17.Environment, source []byte, named j17.Key, length *uint64) (wire.SpecStates, error) {
+// States returns the state of an aggregate under the deployed spec and under another one, after length events; of all
+// where length is nil. Errors are *j17.Errors: CodeInvalidSpec, CodeAggregateNotFound, CodeWorkLimit where there are
+// more events than a dry run replays.
+func (s *Service) States(
+	ctx context.Context, instance string, env j17.Environment, source []byte, named j17.Key, length *uint64,
+) (wire.SpecStates, error) {
 	var answer wire.SpecStates
 	envelope, found := spec.Unwrap(source)
 	if len(found) > 0 {
@@ -62,7 +65,9 @@ func (s *Service) States(ctx context.Context, instance string, env j17.Environme
 		return answer, invalid(found)
 	}
 	e.mu.Lock()
-	_, loaded, err := s.prepare(ctx, e, Request{Instance: instance, Environment: env, Aggregates: 1, Lenient: true}, compiled, found)
+	_, loaded, err := s.prepare(
+		ctx, e, Request{Instance: instance, Environment: env, Aggregates: 1, Lenient: true}, compiled, found,
+	)
 	before := deployed{e.compiled, e.code}
 	e.mu.Unlock()
 	if err != nil {
@@ -109,7 +114,9 @@ func (s *Service) States(ctx context.Context, instance string, env j17.Environme
 }
 
 // state returns the state of an aggregate under a spec, or why there is none.
-func (s *Service) state(ctx context.Context, t j17.Tenant, under deployed, key j17.Key, length uint64) (_ value.Value, why string, _ error) {
+func (s *Service) state(
+	ctx context.Context, t j17.Tenant, under deployed, key j17.Key, length uint64,
+) (_ value.Value, why string, _ error) {
 	if under.compiled == nil || under.compiled.Types[key.Type] == nil {
 		return value.Value{}, "The spec has no aggregate type '" + key.Type + "'.", nil
 	}

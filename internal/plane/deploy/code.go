@@ -44,8 +44,8 @@ type Module interface {
 	Close() error
 }
 
-// Containers runs code in containers. Errors are *j17.Errors or *sandbox.Faults where what was uploaded, or the machine's
-// configuration, is at fault.
+// Containers runs code in containers. Errors are *j17.Errors or *sandbox.Faults where what was uploaded, or the
+// machine's configuration, is at fault.
 type Containers interface {
 	// Image returns the function of an image: of the archive that was uploaded, or where that is nil of the image that
 	// the server's machine knows by the reference.
@@ -109,8 +109,8 @@ const defaultTimeout = 100 * time.Millisecond
 // imagePrefix starts the name of an image that was uploaded as a blob.
 const imagePrefix = "blob:"
 
-// RuntimeBlob returns the name of the blob that holds the source code for a runtime ("node", "python", "ruby", "elixir"):
-// specs name files of it, and no blob.
+// RuntimeBlob returns the name of the blob that holds the source code for a runtime ("node", "python", "ruby",
+// "elixir"): specs name files of it, and no blob.
 func RuntimeBlob(runtime string) string { return "runtime-" + runtime }
 
 // blobOf returns the blob that a use needs and the version it is pinned to, 0 for the latest. It reports false for code
@@ -145,8 +145,8 @@ type loader struct {
 	new *blob.Upload
 	// list takes what is missing.
 	list diag.List
-	// modules holds those that were compiled for this spec, by hash, so that they live until it is deployed. bytes is what
-	// they take, most what they may.
+	// modules holds those that were compiled for this spec, by hash, so that they live until it is deployed. bytes is
+	// what they take, most what they may.
 	modules     map[string]*module
 	bytes, most int64
 	// root is the text of the spec as a tree, for places in it.
@@ -156,10 +156,12 @@ type loader struct {
 // maxModules is how many bytes the modules of a spec may take together, beside their machine code, to be deployed.
 const maxModules = 512 << 20
 
-// load makes functions of all custom code of a spec, whose modules may take most bytes. new, if not nil, stands for the latest
-// version of its blob. What cannot be made is missing, with its place in the spec; errors of the context are for the caller to
-// ask for.
-func (s *Service) load(ctx context.Context, e *environment, c *spec.Compiled, new *blob.Upload, most int64) (*code, []diag.Diagnostic) {
+// load makes functions of all custom code of a spec, whose modules may take most bytes. new, if not nil, stands for the
+// latest version of its blob. What cannot be made is missing, with its place in the spec; errors of the context are for
+// the caller to ask for.
+func (s *Service) load(
+	ctx context.Context, e *environment, c *spec.Compiled, new *blob.Upload, most int64,
+) (*code, []diag.Diagnostic) {
 	l := loader{s: s, e: e, c: c, new: new, modules: map[string]*module{}, most: most}
 	loaded := &code{}
 	for _, needed := range c.CodeUses() {
@@ -292,7 +294,9 @@ func (l *loader) find(ctx context.Context, b *binding) (blob.Blob, bool) {
 const listedForHints = 200
 
 // make makes the function of a use out of its blob. keep must live as long as the function.
-func (l *loader) make(ctx context.Context, u use, b binding, found blob.Blob) (_ sandbox.Function, keep *module, _ error) {
+func (l *loader) make(
+	ctx context.Context, u use, b binding, found blob.Blob,
+) (_ sandbox.Function, keep *module, _ error) {
 	switch u.code.Runtime {
 	case spec.WASM:
 		m, err := l.module(ctx, b, found)
@@ -398,13 +402,14 @@ func (l *loader) refused(ctx context.Context, b binding, err error) {
 		d.Hint = strings.TrimSuffix(fault.Hint, ".")
 	case ctx.Err() == nil:
 		d.Hintf("it is no fault of yours: the server's log says more")
-		l.s.logger.LogAttrs(ctx, slog.LevelError, "custom code cannot be loaded", slog.String("tenant", string(l.e.tenant)),
+		l.s.logger.LogAttrs(ctx, slog.LevelError, "custom code cannot be loaded",
+			slog.String("tenant", string(l.e.tenant)),
 			slog.String("pointer", string(b.use)), slog.Any("error", err))
 	}
 }
 
-// moduleCache compiles every module once for as long as any deployed spec uses it. It does not keep modules alive: those
-// who may call them do, and when the last of them is gone the module is closed.
+// moduleCache compiles every module once for as long as any deployed spec uses it. It does not keep modules alive:
+// those who may call them do, and when the last of them is gone the module is closed.
 type moduleCache struct {
 	compiler Modules
 	mu       sync.Mutex
@@ -413,8 +418,8 @@ type moduleCache struct {
 	turns map[string]*turn
 }
 
-// turn is the right of an instance to compile: one module at a time, so that however many it has, another instance waits for
-// one of them at most.
+// turn is the right of an instance to compile: one module at a time, so that however many it has, another instance
+// waits for one of them at most.
 type turn struct {
 	place chan struct{}
 	users int // guarded by the cache's mutex

@@ -1,6 +1,6 @@
-// Package deploy is the one way in which a spec becomes the spec of an environment: compiled, compared with the one before
-// it, its custom code found and loaded, stored with its history, handed to the engine. What can change that code later,
-// the upload and the deletion of blobs, goes through here too.
+// Package deploy is the one way in which a spec becomes the spec of an environment: compiled, compared with the one
+// before it, its custom code found and loaded, stored with its history, handed to the engine. What can change that code
+// later, the upload and the deletion of blobs, goes through here too.
 //
 // The decisions behind it are in docs/internals/plane.md.
 package deploy
@@ -44,16 +44,17 @@ type Options struct {
 	Containers Containers
 	Clock      clock.Clock
 	Logger     *slog.Logger
-	// Store keeps the spec that is prepared, and Worker deploys it in the background; both are nil where none is prepared.
+	// Store keeps the spec that is prepared, and Worker deploys it in the background; both are nil where none is
+	// prepared.
 	Store  store.Sides
 	Worker *worker.Kit
-	// Settled, if not nil, is called before a deployment answers, when others are possible again: it may wait a little for what goes
-	// on in the background.
+	// Settled, if not nil, is called before a deployment answers, when others are possible again: it may wait a little
+	// for what goes on in the background.
 	Settled func(ctx context.Context, t j17.Tenant)
 }
 
-// Service deploys specs to all environments of a server. It is safe for concurrent use; what concerns one environment is
-// done one after the other.
+// Service deploys specs to all environments of a server. It is safe for concurrent use; what concerns one environment
+// is done one after the other.
 type Service struct {
 	registry   *control.Registry
 	engine     *engine.Engine
@@ -72,8 +73,8 @@ type Service struct {
 
 	mu           sync.Mutex
 	environments map[j17.Tenant]*environment
-	// specs are the compiled specs that are in use, by the hash of their text: the environments of an instance mostly share
-	// one. It keeps none of them alive.
+	// specs are the compiled specs that are in use, by the hash of their text: the environments of an instance mostly
+	// share one. It keeps none of them alive.
 	specs map[string]weak.Pointer[spec.Compiled]
 }
 
@@ -98,13 +99,15 @@ func New(o Options) *Service {
 		o.Settled = func(context.Context, j17.Tenant) {}
 	}
 	s := &Service{
-		registry: o.Registry, engine: o.Engine, blobs: o.Blobs, modules: newModuleCache(o.Modules), containers: o.Containers,
-		clock: o.Clock, logger: o.Logger, settled: o.Settled, sides: o.Store,
+		registry: o.Registry, engine: o.Engine, blobs: o.Blobs, modules: newModuleCache(o.Modules),
+		containers: o.Containers,
+		clock:      o.Clock, logger: o.Logger, settled: o.Settled, sides: o.Store,
 		asking: maxAsking, environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
 	}
 	if o.Store != nil && o.Worker != nil {
 		s.waiting = o.Worker.Queue(worker.Work{
-			Name: "prepared_specs", Store: o.Store, Space: preparedSpace, Do: s.carryOn, Lease: preparedLease, AtOnce: preparedAtOnce,
+			Name: "prepared_specs", Store: o.Store, Space: preparedSpace, Do: s.carryOn, Lease: preparedLease,
+			AtOnce: preparedAtOnce,
 		})
 	}
 	return s
@@ -140,7 +143,8 @@ type Request struct {
 	Source []byte
 	// Force deploys although stored events may not survive it. An envelope may ask for it as well.
 	Force bool
-	// Lenient deploys although custom code is missing or cannot be run; events that need it are refused until it is there.
+	// Lenient deploys although custom code is missing or cannot be run; events that need it are refused until it is
+	// there.
 	Lenient bool
 	// Base, if not nil, is the hash of the spec that must be deployed now; "" for none.
 	Base *string
@@ -153,7 +157,8 @@ type Request struct {
 
 	how  control.How
 	from *control.SpecOrigin
-	// ending are the writes that end the preparation which the deployment comes from. They become durable together with the spec.
+	// ending are the writes that end the preparation which the deployment comes from. They become durable together with
+	// the spec.
 	ending []store.Side
 }
 
@@ -183,15 +188,17 @@ type Result struct {
 
 // Warnings returns the findings of the compiler and of the comparison that do not prevent a deployment.
 func (r *Result) Warnings() []diag.Diagnostic {
-	return slices.DeleteFunc(slices.Concat(r.Found, r.Incompatible), func(d diag.Diagnostic) bool { return d.Severity != diag.Warning })
+	return slices.DeleteFunc(
+		slices.Concat(r.Found, r.Incompatible), func(d diag.Diagnostic) bool { return d.Severity != diag.Warning },
+	)
 }
 
 // Breaks returns what stored events may not survive.
 func (r *Result) Breaks() []diag.Diagnostic { return errorsOf(r.Incompatible) }
 
 // Deploy deploys a spec. Readers and writers see the old spec or the new one, never anything in between. Errors are
-// *j17.Errors: CodeInvalidSpec and CodeIncompatibleSpec with all findings, CodePreconditionFailed where Base is not what is
-// deployed, CodeConflict where somebody else was faster.
+// *j17.Errors: CodeInvalidSpec and CodeIncompatibleSpec with all findings, CodePreconditionFailed where Base is not
+// what is deployed, CodeConflict where somebody else was faster.
 func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 	// Body and path say what is asked for, and must not contradict each other.
 	envelope, found := spec.Unwrap(r.Source)
@@ -227,7 +234,8 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 		return s.begin(ctx, e, r, compiled, found)
 	}
 
-	// Somebody else may post something that it rests on, or that rests on it, right when it is stored: then it is looked at again.
+	// Somebody else may post something that it rests on, or that rests on it, right when it is stored: then it is
+	// looked at again.
 	for try := 1; ; try++ {
 		result, err := s.deploy(ctx, e, r, compiled, found)
 		if try < maxTries && overtaken(err) {
@@ -250,7 +258,9 @@ func overtaken(err error) bool {
 }
 
 // deploy looks at a spec and deploys it, one at a time.
-func (s *Service) deploy(ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic) (Result, error) {
+func (s *Service) deploy(
+	ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic,
+) (Result, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	result, loaded, err := s.prepare(ctx, e, r, compiled, found)
@@ -272,7 +282,8 @@ func (s *Service) deploy(ctx context.Context, e *environment, r Request, compile
 		result.Spec, err = s.registry.Specs.Put(context.WithoutCancel(ctx), control.Deployment{
 			Instance: e.instance, Environment: e.env, Source: compiled.Source, Base: base,
 			How: r.how, From: r.from, Forced: len(result.Breaks()) > 0, Note: r.Note,
-			Dropped: slices.Concat(result.beside.Invalid, result.beside.Taken), Sides: slices.Concat(result.beside.Sides, sets, r.ending), Fences: result.beside.Fences,
+			Dropped: slices.Concat(result.beside.Invalid, result.beside.Taken),
+			Sides:   slices.Concat(result.beside.Sides, sets, r.ending), Fences: result.beside.Fences,
 		})
 		return err
 	})
@@ -289,9 +300,11 @@ func (s *Service) deploy(ctx context.Context, e *environment, r Request, compile
 	return result, nil
 }
 
-// prepare compares a spec with the one that is deployed and loads its custom code. The Spec of the result is that which is
-// deployed. The caller holds e.mu.
-func (s *Service) prepare(ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic) (Result, *code, error) {
+// prepare compares a spec with the one that is deployed and loads its custom code. The Spec of the result is that which
+// is deployed. The caller holds e.mu.
+func (s *Service) prepare(
+	ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic,
+) (Result, *code, error) {
 	current, err := s.registry.Specs.Current(ctx, e.instance, e.env)
 	if err != nil && j17.CodeOf(err) != j17.CodeNoSpec {
 		return Result{}, nil, err
@@ -313,7 +326,8 @@ func (s *Service) prepare(ctx context.Context, e *environment, r Request, compil
 		return Result{}, nil, err
 	}
 	result.Incompatible = append(result.Incompatible, result.beside.Found...)
-	result.Changes = compare.Changes(cmp.Or(e.compiled, &spec.Compiled{}), compiled) // in the first spec everything is new
+	// In the first spec everything is new.
+	result.Changes = compare.Changes(cmp.Or(e.compiled, &spec.Compiled{}), compiled)
 	if dry := r.Aggregates > 0; len(result.Breaks()) > 0 && !r.Force && !dry {
 		return Result{}, nil, incompatible(result.Incompatible, result.beside.Invalid, e.env)
 	}
@@ -329,7 +343,9 @@ func (s *Service) prepare(ctx context.Context, e *environment, r Request, compil
 }
 
 // dryRun tells what a deployment would find and change, and changes nothing. Deployments may happen meanwhile.
-func (s *Service) dryRun(ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic) (Result, error) {
+func (s *Service) dryRun(
+	ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic,
+) (Result, error) {
 	e.mu.Lock()
 	result, loaded, err := s.prepare(ctx, e, r, compiled, found)
 	before := deployed{e.compiled, e.code}
@@ -337,7 +353,9 @@ func (s *Service) dryRun(ctx context.Context, e *environment, r Request, compile
 	if err != nil {
 		return Result{}, err
 	}
-	if result.Replay, err = s.replay(ctx, e.tenant, before, deployed{compiled, loaded}, result.Changes, r.Aggregates); err != nil {
+	if result.Replay, err = s.replay(
+		ctx, e.tenant, before, deployed{compiled, loaded}, result.Changes, r.Aggregates,
+	); err != nil {
 		return result, err
 	}
 	err = s.try(ctx, e.tenant, decider.New(compiled, loaded.functions), r.Aggregates, &result)
@@ -390,7 +408,10 @@ func (s *Service) compile(stored *control.Spec) (*spec.Compiled, []diag.Diagnost
 
 // adopt hands a stored spec to the engine. The caller holds e.mu.
 func (s *Service) adopt(ctx context.Context, e *environment, stored *control.Spec) error {
-	where := []slog.Attr{slog.String("instance", e.instance), slog.String("environment", string(e.env)), slog.Int("version", stored.Version)}
+	where := []slog.Attr{
+		slog.String("instance", e.instance), slog.String("environment", string(e.env)),
+		slog.Int("version", stored.Version),
+	}
 	compiled, found := s.compile(stored)
 	if compiled == nil {
 		s.logger.LogAttrs(ctx, slog.LevelError, "a deployed spec is not valid for this version of the program; deploy a corrected one",

@@ -57,7 +57,10 @@ type fixture struct {
 
 func start(tb testing.TB) *fixture {
 	tb.Helper()
-	f := &fixture{fs: vfs.NewMem(), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), modules: &modules{closed: make(chan string, 100)}}
+	f := &fixture{
+		fs: vfs.NewMem(), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)),
+		modules: &modules{closed: make(chan string, 100)},
+	}
 	f.open(tb)
 	app, err := f.registry.Instances.Create(tb.Context(), "app")
 	if err != nil {
@@ -82,7 +85,9 @@ func (f *fixture) join(tb testing.TB, st *pebble.Store) {
 	tb.Helper()
 	var err error
 	f.store = st
-	if f.registry, err = control.Open(tb.Context(), control.Options{Store: f.store, Clock: f.clock, PasswordMemory: 64}); err != nil {
+	if f.registry, err = control.Open(tb.Context(), control.Options{
+		Store: f.store, Clock: f.clock, PasswordMemory: 64,
+	}); err != nil {
 		tb.Fatal(err)
 	}
 	f.log = &bytes.Buffer{}
@@ -91,7 +96,9 @@ func (f *fixture) join(tb testing.TB, st *pebble.Store) {
 	kit := worker.New(f.clock, slog.New(slog.DiscardHandler))
 	builds := build.New(build.Options{Store: f.store, Clock: f.clock, Worker: kit, Logger: logger})
 	f.unique = unique.New(unique.Options{Store: f.store, Builds: builds, Engine: f.engine, Logger: logger})
-	f.blobs = blob.New(blob.Options{Store: f.store, Clock: f.clock, Worker: worker.New(f.clock, slog.New(slog.DiscardHandler))})
+	f.blobs = blob.New(blob.Options{
+		Store: f.store, Clock: f.clock, Worker: worker.New(f.clock, slog.New(slog.DiscardHandler)),
+	})
 	f.Service = deploy.New(deploy.Options{
 		Registry: f.registry, Engine: f.engine, Blobs: f.blobs, Modules: f.modules, Clock: f.clock, Logger: logger,
 		Settled: func(context.Context, j17.Tenant) { f.settled.Add(1) }, Store: f.store, Worker: kit,
@@ -129,8 +136,8 @@ func (l *locked) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// modules compiles a language of its own: "\0asm" and the names of the functions that a module exports. All of them answer
-// with their module's text, so that a test can see which one it calls.
+// modules compiles a language of its own: "\0asm" and the names of the functions that a module exports. All of them
+// answer with their module's text, so that a test can see which one it calls.
 type modules struct {
 	mu       sync.Mutex
 	compiled int
@@ -232,7 +239,9 @@ func (f *fixture) upload(tb testing.TB, name, exports string) blob.Blob {
 }
 
 func (f *fixture) put(ctx context.Context, name, content string) (blob.Blob, bool, error) {
-	return f.PutBlob(ctx, deploy.Upload{Instance: f.instance, Environment: j17.Prod, Name: name, By: "opr_x", Content: strings.NewReader(content)})
+	return f.PutBlob(ctx, deploy.Upload{
+		Instance: f.instance, Environment: j17.Prod, Name: name, By: "opr_x", Content: strings.NewReader(content),
+	})
 }
 
 func wantCode(tb testing.TB, what string, err error, code j17.Code) {
@@ -265,7 +274,8 @@ func TestDeploy(t *testing.T) {
 	if r = f.deploy(t, "\n "+simple(keep)+" \n"); r.Created || r.Spec.Version != 1 {
 		t.Errorf("the same again: %+v", r.Spec)
 	}
-	if r = f.deploy(t, `{"spec":`+simple(keep)+`,"environment":"test"}`); r.Environment != j17.Test || r.Spec.Version != 1 {
+	if r = f.deploy(t, `{"spec":`+simple(keep)+`,"environment":"test"}`); r.Environment != j17.Test ||
+		r.Spec.Version != 1 {
 		t.Errorf("to the environment of the envelope: %+v", r)
 	}
 
@@ -273,7 +283,8 @@ func TestDeploy(t *testing.T) {
 		"handler":[{"sett":{"target":"","value":1}}]}}}},"aggregat_types":{}}}`))
 	wantCode(t, "invalid", err, j17.CodeInvalidSpec)
 	e, _ := errors.AsType[*j17.Error](err)
-	if len(e.Errors) != 2 || e.Errors[0].Line != 2 || e.Errors[0].Column == 0 || e.Errors[0].Hint == "" || e.Errors[1].Pointer != "/aggregat_types" {
+	if len(e.Errors) != 2 || e.Errors[0].Line != 2 || e.Errors[0].Column == 0 || e.Errors[0].Hint == "" ||
+		e.Errors[1].Pointer != "/aggregat_types" {
 		t.Errorf("not all findings with their places: %+v", e.Errors)
 	}
 	for what, r := range map[string]deploy.Request{
@@ -297,7 +308,8 @@ func TestDeploy(t *testing.T) {
 	wantCode(t, "a bad note", err, j17.CodeInvalidField)
 
 	// Nothing of that has changed anything.
-	if history, err := f.registry.Specs.History(t.Context(), f.instance, j17.Prod, 0, 10); err != nil || len(history) != 1 {
+	if history, err := f.registry.Specs.History(t.Context(), f.instance, j17.Prod, 0, 10); err != nil ||
+		len(history) != 1 {
 		t.Errorf("the history: %+v, %v", history, err)
 	}
 }
@@ -310,7 +322,9 @@ func TestFieldErrors(t *testing.T) {
 		"élan is no type; did you mean \"plan\"?":                      "Élan is no type; did you mean \"plan\"?",
 		"": "",
 	} {
-		if got := diag.FieldErrors([]diag.Diagnostic{{Message: message, Hint: message}})[0]; got.Message != want || got.Hint != want {
+		if got := diag.FieldErrors([]diag.Diagnostic{
+			{Message: message, Hint: message},
+		})[0]; got.Message != want || got.Hint != want {
 			t.Errorf("%q became %q and the hint %q, want %q", message, got.Message, got.Hint, want)
 		}
 	}
@@ -427,7 +441,8 @@ func TestCustomCode(t *testing.T) {
 			t.Errorf("%s has no function", at)
 			continue
 		}
-		if got, err := fn.Call(t.Context(), nil); string(got) != want || err != nil || fn.Digest() != function(want).Digest() {
+		if got, err := fn.Call(t.Context(), nil); string(got) != want || err != nil ||
+			fn.Digest() != function(want).Digest() {
 			t.Errorf("%s calls %q, want %q (%v)", at, got, want, err)
 		}
 	}
@@ -516,7 +531,9 @@ func TestContainers(t *testing.T) {
 		}
 		return all
 	}
-	if diff := cmp.Diff([]string{"image blob:x:v1 the image", "image local:2 no archive", "source node x.js the code"}, calls()); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"image blob:x:v1 the image", "image local:2 no archive", "source node x.js the code"}, calls(),
+	); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for name, content := range map[string]string{"x": "another", deploy.RuntimeBlob("node"): "new code"} {
@@ -524,7 +541,9 @@ func TestContainers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff([]string{"image blob:x:v1 the image", "image local:2 no archive", "source node x.js new code"}, calls()); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"image blob:x:v1 the image", "image local:2 no archive", "source node x.js new code"}, calls(),
+	); diff != "" {
 		t.Errorf("after uploads (-want +got):\n%s", diff)
 	}
 	_, err := f.Deploy(t.Context(), f.request(simple(`[],"implications":[{"binary_container":{"image":"refused"}},{"binary_container":{"image":"broken"}},
@@ -568,7 +587,9 @@ func TestLenient(t *testing.T) {
 	if err != nil || !result.Created {
 		t.Fatalf("%+v, %v", result, err)
 	}
-	if !slices.ContainsFunc(result.Warnings(), func(d diag.Diagnostic) bool { return strings.Contains(d.Message, "there is no blob") }) {
+	if !slices.ContainsFunc(
+		result.Warnings(), func(d diag.Diagnostic) bool { return strings.Contains(d.Message, "there is no blob") },
+	) {
 		t.Errorf("it does not warn: %v", result.Warnings())
 	}
 	if n := len(f.Functions(f.instance, j17.Prod)); n != 0 {
@@ -601,7 +622,8 @@ func TestUpload(t *testing.T) {
 			t.Errorf("%s: %q", what, got)
 		}
 	}
-	if b, err := f.blobs.Find(t.Context(), deploy.Tenant(f.instance, j17.Prod), "a.wasm", 0); err != nil || b.Version != 1 {
+	if b, err := f.blobs.Find(t.Context(), deploy.Tenant(f.instance, j17.Prod), "a.wasm", 0); err != nil ||
+		b.Version != 1 {
 		t.Errorf("a refused upload was stored: %+v, %v", b, err)
 	}
 	if digest("was_written") != latest {
@@ -637,14 +659,18 @@ func TestABlobThatNobodyHeardOf(t *testing.T) {
 		return f.Functions(f.instance, j17.Prod)["/aggregate_types/note/events/was_written/handler/wasm"].Digest()
 	}
 	before := digest()
-	upload, err := f.blobs.Upload(t.Context(), deploy.Tenant(f.instance, j17.Prod), "a.wasm", "opr_x", strings.NewReader("\x00asm apply_handler two"))
+	upload, err := f.blobs.Upload(
+		t.Context(), deploy.Tenant(f.instance, j17.Prod), "a.wasm", "opr_x",
+		strings.NewReader("\x00asm apply_handler two"),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := upload.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if b, created, err := f.put(t.Context(), "a.wasm", "\x00asm apply_handler two"); err != nil || created || b.Version != 2 {
+	if b, created, err := f.put(t.Context(), "a.wasm", "\x00asm apply_handler two"); err != nil || created ||
+		b.Version != 2 {
 		t.Fatal(b, created, err)
 	}
 	if digest() == before {
@@ -697,7 +723,9 @@ func TestRestore(t *testing.T) {
 	if err := f.blobs.Delete(t.Context(), deploy.Tenant(f.instance, j17.Prod), "a.wasm", 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.registry.Specs.Put(t.Context(), control.Deployment{Instance: f.instance, Environment: j17.Test, Source: []byte("{}")}); err != nil {
+	if _, err := f.registry.Specs.Put(t.Context(), control.Deployment{
+		Instance: f.instance, Environment: j17.Test, Source: []byte("{}"),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	f.restart(t)

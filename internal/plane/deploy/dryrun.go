@@ -25,26 +25,26 @@ import (
 const (
 	// maxReplayed is the number of events that it replays at most.
 	maxReplayed = 500_000
-	// maxFaults is how many places of the spec it shows whose operations did not fit, maxBeyond how many events that take more
-	// work than they may; after that many it stops, since each of them costs so much.
+	// maxFaults is how many places of the spec it shows whose operations did not fit, maxBeyond how many events that
+	// take more work than they may; after that many it stops, since each of them costs so much.
 	maxFaults = 100
 	maxBeyond = 100
-	// maxRefusals is how many events it shows that guards would have refused, and maxAsking the work that asking all of them may take;
-	// each time takes askWork beside what the guards do.
+	// maxRefusals is how many events it shows that guards would have refused, and maxAsking the work that asking all of
+	// them may take; each time takes askWork beside what the guards do.
 	maxRefusals = 100
 	askWork     = 50
 	maxAsking   = 32 * work.Command
 )
 
-// dryRun is a dry run: the states of aggregates under the deployed spec and under another one, and what the guards of the other one say to
-// what has happened.
+// dryRun is a dry run: the states of aggregates under the deployed spec and under another one, and what the guards of
+// the other one say to what has happened.
 type dryRun struct {
 	*Service
 	tenant        j17.Tenant
 	before, after deployed
 	report        *wire.SpecReplay
-	// guarded are the event types whose guards are asked, by the names of their aggregate types and their own. Each time is charged to
-	// budget, and all together have cost asked.
+	// guarded are the event types whose guards are asked, by the names of their aggregate types and their own. Each
+	// time is charged to budget, and all together have cost asked.
 	guarded map[string]map[string]*spec.EventType
 	budget  *work.Budget
 	asked   int64
@@ -53,8 +53,13 @@ type dryRun struct {
 }
 
 // replay compares the states of aggregates under the deployed spec and under another one, which makes changes.
-func (s *Service) replay(ctx context.Context, t j17.Tenant, before, after deployed, changes []compare.Change, most int) (*wire.SpecReplay, error) {
-	r := &wire.SpecReplay{Replay: wire.Replay{Types: []string{}, Complete: true, Differences: []wire.StateDifference{}}, Refusals: []wire.ReplayRefusal{}}
+func (s *Service) replay(
+	ctx context.Context, t j17.Tenant, before, after deployed, changes []compare.Change, most int,
+) (*wire.SpecReplay, error) {
+	r := &wire.SpecReplay{
+		Replay:   wire.Replay{Types: []string{}, Complete: true, Differences: []wire.StateDifference{}},
+		Refusals: []wire.ReplayRefusal{},
+	}
 	if before.compiled == nil {
 		return r, nil
 	}
@@ -139,7 +144,9 @@ func (d *dryRun) one(ctx context.Context, key j17.Key) error {
 	var was value.Value
 	folds := d.folds(key.Type)
 	if folds {
-		was, err = d.engine.Replay(ctx, d.tenant, d.before.compiled, d.before.code.functions, key, length, engine.Replayed{})
+		was, err = d.engine.Replay(
+			ctx, d.tenant, d.before.compiled, d.before.code.functions, key, length, engine.Replayed{},
+		)
 		if _, ok := codeError(err); ok {
 			folds = false // there is no state to compare with; that there may be one now is no harm
 		} else if err != nil {
@@ -187,7 +194,8 @@ func (d *dryRun) ask(id j17.StreamID, ev *tick.Event, state value.Value) error {
 	}
 	if r.Refused++; len(r.Refusals) < maxRefusals {
 		r.Refusals = append(r.Refusals, wire.ReplayRefusal{
-			StreamID: id.String(), Key: ev.Key, Type: ev.Type, Pointer: string(guard.Pointer), Message: trial.Beginning(message),
+			StreamID: id.String(), Key: ev.Key, Type: ev.Type, Pointer: string(guard.Pointer),
+			Message: trial.Beginning(message),
 		})
 	}
 	return nil
@@ -202,7 +210,8 @@ func told(r *wire.Replay, key j17.Key) engine.Replayed {
 				r.Faults[i].Times++
 			} else if len(r.Faults) < maxFaults {
 				r.Faults = append(r.Faults, wire.ReplayFault{
-					Pointer: string(d.Pointer), Line: d.Line, Column: d.Column, Message: trial.Beginning(d.Message), Times: 1,
+					Pointer: string(d.Pointer), Line: d.Line, Column: d.Column, Message: trial.Beginning(d.Message),
+					Times:         1,
 					ReplayedEvent: wire.ReplayedEvent{Key: key.String(), Length: length, EventType: eventType},
 				})
 			} else {
@@ -218,13 +227,14 @@ func told(r *wire.Replay, key j17.Key) engine.Replayed {
 	}
 }
 
-// codeError reports whether a state cannot be had because of the handlers: their custom code fails, or one event takes more
-// work than it may. It says why.
+// codeError reports whether a state cannot be had because of the handlers: their custom code fails, or one event takes
+// more work than it may. It says why.
 func codeError(err error) (string, bool) {
 	if fault, ok := errors.AsType[*sandbox.Fault](err); ok {
 		return fault.Detail, true
 	}
-	if e, ok := errors.AsType[*j17.Error](err); ok && (e.Code == j17.CodeCustomCodeFailed || e.Code == j17.CodeHandlerRejected || e.Code == j17.CodeWorkLimit) {
+	if e, ok := errors.AsType[*j17.Error](err); ok &&
+		(e.Code == j17.CodeCustomCodeFailed || e.Code == j17.CodeHandlerRejected || e.Code == j17.CodeWorkLimit) {
 		return e.Message, true
 	}
 	return "", false

@@ -25,7 +25,8 @@ func TestDryRun(t *testing.T) {
 		}
 		return result
 	}
-	if r := dry(simple(keep), 10); r.Replay == nil || r.Created || r.Replay.Aggregates != 0 || f.Spec(f.instance, j17.Prod) != nil {
+	if r := dry(simple(keep), 10); r.Replay == nil || r.Created || r.Replay.Aggregates != 0 ||
+		f.Spec(f.instance, j17.Prod) != nil {
 		t.Errorf("before the first deployment: %+v", r)
 	}
 	f.deploy(t, simple(keep))
@@ -45,7 +46,8 @@ func TestDryRun(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	replay := r.Replay
-	if replay.Aggregates != 5 || replay.Events != 6 || !replay.Complete || replay.Changed != 5 || replay.Failed != 0 || len(replay.Differences) != 5 {
+	if replay.Aggregates != 5 || replay.Events != 6 || !replay.Complete || replay.Changed != 5 || replay.Failed != 0 ||
+		len(replay.Differences) != 5 {
 		t.Errorf("%+v", replay)
 	}
 	if diff := cmp.Diff([]string{"note"}, replay.Types); diff != "" {
@@ -54,12 +56,15 @@ func TestDryRun(t *testing.T) {
 	if diff := cmp.Diff([]uint64{1, 2}, replay.Differences[0].Versions); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(wire.StateDifference{Key: "note:" + id(1), Length: 1, Versions: []uint64{1, 1}, Changes: []wire.ValueChange{
-		{Pointer: "/list/1", Change: "changed", Before: "2", After: "3"},
-		{Pointer: "/list/2", Change: "added", After: "4"},
-		{Pointer: "/a~1b~0c", Change: "changed", Before: `{"x":1}`, After: "null"},
-		{Pointer: "/twice", Change: "added", After: "1"},
-	}}, replay.Differences[1]); diff != "" {
+	if diff := cmp.Diff(wire.StateDifference{
+		Key: "note:" + id(1), Length: 1, Versions: []uint64{1, 1},
+		Changes: []wire.ValueChange{
+			{Pointer: "/list/1", Change: "changed", Before: "2", After: "3"},
+			{Pointer: "/list/2", Change: "added", After: "4"},
+			{Pointer: "/a~1b~0c", Change: "changed", Before: `{"x":1}`, After: "null"},
+			{Pointer: "/twice", Change: "added", After: "1"},
+		},
+	}, replay.Differences[1]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if replay = dry(next, 2).Replay; replay.Aggregates != 2 || replay.Complete {
@@ -67,7 +72,8 @@ func TestDryRun(t *testing.T) {
 	}
 
 	// Nothing has changed.
-	if history, err := f.registry.Specs.History(t.Context(), f.instance, j17.Prod, 0, 10); err != nil || len(history) != 1 {
+	if history, err := f.registry.Specs.History(t.Context(), f.instance, j17.Prod, 0, 10); err != nil ||
+		len(history) != 1 {
 		t.Errorf("%+v, %v", history, err)
 	}
 	// What a deployment would refuse for good, a dry run refuses too; what can be forced, it tells.
@@ -88,8 +94,8 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// TestDryRunOfCode replays states that custom code makes. The modules of these tests answer with what stands behind their
-// last "answer:".
+// TestDryRunOfCode replays states that custom code makes. The modules of these tests answer with what stands behind
+// their last "answer:".
 func TestDryRunOfCode(t *testing.T) {
 	f := start(t)
 	f.upload(t, "a.wasm", `apply_handler answer:{"state":{"v":1}}`)
@@ -99,7 +105,10 @@ func TestDryRunOfCode(t *testing.T) {
 	f.write(t, "7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05", `{}`)
 	state := func() string {
 		t.Helper()
-		s, err := f.engine.Load(t.Context(), deploy.Tenant(f.instance, j17.Prod), "note", "7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05", engine.LoadOptions{})
+		s, err := f.engine.Load(
+			t.Context(), deploy.Tenant(f.instance, j17.Prod), "note", "7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05",
+			engine.LoadOptions{},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +127,8 @@ func TestDryRunOfCode(t *testing.T) {
 		}
 		return result.Replay
 	}
-	if r := dry("b.wasm"); r.Changed != 1 || r.Failed != 0 || r.Differences[0].Changes[0] != (wire.ValueChange{Pointer: "/v", Change: "changed", Before: "1", After: "2"}) {
+	if r := dry("b.wasm"); r.Changed != 1 || r.Failed != 0 ||
+		r.Differences[0].Changes[0] != (wire.ValueChange{Pointer: "/v", Change: "changed", Before: "1", After: "2"}) {
 		t.Errorf("%+v", r)
 	}
 	if r := dry("c.wasm"); r.Changed != 0 || r.Failed != 1 || !strings.Contains(r.Differences[0].Error, "JSON") {
@@ -158,12 +168,14 @@ func TestDryRunIsBounded(t *testing.T) {
 		t.Errorf("%d replayed, %d changed, %d shown", replay.Aggregates, replay.Changed, len(replay.Differences))
 	}
 	d := replay.Differences[0]
-	if len(d.Changes) != 20 || d.More != 40 || len(d.Changes[0].Before) > 520 || !strings.HasSuffix(d.Changes[0].Before, "...") {
+	if len(d.Changes) != 20 || d.More != 40 || len(d.Changes[0].Before) > 520 ||
+		!strings.HasSuffix(d.Changes[0].Before, "...") {
 		t.Errorf("%d changes, %d more, %d bytes", len(d.Changes), d.More, len(d.Changes[0].Before))
 	}
 }
 
-// TestDryRunAsksGuards: what guards of event types that change would have said to what has happened is told, and stands in nobody's way.
+// TestDryRunAsksGuards: what guards of event types that change would have said to what has happened is told, and stands
+// in nobody's way.
 func TestDryRunAsksGuards(t *testing.T) {
 	f := start(t)
 	guarded := func(handler, guards string) string {
@@ -199,12 +211,14 @@ func TestDryRunAsksGuards(t *testing.T) {
 		got = append(got, strings.TrimPrefix(x.Pointer, at)+" "+x.Message)
 	}
 	want := []string{"0 had 3, got 2", "2 was_written of note:" + id(1) + " does not meet a requirement of the spec, at " + at + "2.", "0 had 5, got 5"}
-	if diff := cmp.Diff(want, got); diff != "" || r.Refused != 3 || r.Unchecked != 1 || r.Changed != 0 || r.Aggregates != 2 || !r.Complete {
+	if diff := cmp.Diff(want, got); diff != "" || r.Refused != 3 || r.Unchecked != 1 || r.Changed != 0 ||
+		r.Aggregates != 2 || !r.Complete {
 		t.Errorf("%s%+v", diff, r)
 	}
 
 	// The states are those of the new handlers.
-	if r := dry(guarded(`[{"set":{"target":"n","value":7}}]`, higher)); r.Refused != 4 || r.Refusals[0].Message != "had 7, got 3" || r.Changed != 2 {
+	if r := dry(guarded(`[{"set":{"target":"n","value":7}}]`, higher)); r.Refused != 4 ||
+		r.Refusals[0].Message != "had 7, got 3" || r.Changed != 2 {
 		t.Errorf("%+v", r)
 	}
 

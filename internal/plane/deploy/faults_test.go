@@ -10,7 +10,8 @@ import (
 	"j17/internal/base/wire"
 )
 
-// TestDryRunTellsWhatDoesNotFit tries specs whose operations do not fit the events there are, or take too much work for them.
+// TestDryRunTellsWhatDoesNotFit tries specs whose operations do not fit the events there are, or take too much work for
+// them.
 func TestDryRunTellsWhatDoesNotFit(t *testing.T) {
 	f := start(t)
 	f.deploy(t, simple(keep))
@@ -33,7 +34,8 @@ func TestDryRunTellsWhatDoesNotFit(t *testing.T) {
 		t.Fatalf("%+v", replay)
 	}
 	fault := replay.Faults[0]
-	if fault.Times != 2 || fault.Key != "note:"+id(1) || fault.Length != 1 || fault.EventType != "was_written" || fault.Message == "" || fault.Line != 1 || fault.Column < 2 ||
+	if fault.Times != 2 || fault.Key != "note:"+id(1) || fault.Length != 1 || fault.EventType != "was_written" ||
+		fault.Message == "" || fault.Line != 1 || fault.Column < 2 ||
 		!strings.HasPrefix(fault.Pointer, "/aggregate_types/note/events/was_written/handler/1") {
 		t.Errorf("%+v", fault)
 	}
@@ -44,7 +46,8 @@ func TestDryRunTellsWhatDoesNotFit(t *testing.T) {
 	f.write(t, id(2), long)
 	replay = dry(`[{"set":{"target":"","value":"$.data"}},{"filter":{"target":"list","as":"$a","keep":{"every":{"in":"$.data.list","as":"$b","match":{"equals":["$a","$b"]}}}}}]`)
 	if replay.Aggregates != 3 || replay.Failed != 1 || len(replay.Beyond) != 2 ||
-		replay.Beyond[0] != (wire.ReplayedEvent{Key: "note:" + id(2), Length: 1, EventType: "was_written"}) || replay.Beyond[1].Length != 3 {
+		replay.Beyond[0] != (wire.ReplayedEvent{Key: "note:" + id(2), Length: 1, EventType: "was_written"}) ||
+		replay.Beyond[1].Length != 3 {
 		t.Errorf("%+v", replay)
 	}
 }

@@ -17,7 +17,8 @@ func invalid(found []diag.Diagnostic) *j17.Error {
 	return e
 }
 
-// incompatible returns the error for a spec that stored events may not survive, or that posted projections are not valid under.
+// incompatible returns the error for a spec that stored events may not survive, or that posted projections are not
+// valid under.
 func incompatible(found []diag.Diagnostic, posted []string, env j17.Environment) *j17.Error {
 	wrong := errorsOf(found)
 	var say []string

@@ -30,8 +30,9 @@ func (s *Service) Rollback(ctx context.Context, r Rollback) (Result, error) {
 		return Result{}, err
 	}
 	return s.Deploy(ctx, Request{
-		Instance: r.Instance, Environment: r.Environment, Source: old.Source, Force: r.Force, Note: r.Note, Aggregates: r.Aggregates,
-		how: control.RolledBack, from: &control.SpecOrigin{Environment: r.Environment, Version: old.Version},
+		Instance: r.Instance, Environment: r.Environment, Source: old.Source, Force: r.Force, Note: r.Note,
+		Aggregates: r.Aggregates,
+		how:        control.RolledBack, from: &control.SpecOrigin{Environment: r.Environment, Version: old.Version},
 	})
 }
 
@@ -47,8 +48,8 @@ type Promotion struct {
 	Aggregates int
 }
 
-// Promote deploys the spec of one environment to another, with all that Deploy checks there. Blobs do not move along: the
-// spec must find those that it names in the environment it goes to.
+// Promote deploys the spec of one environment to another, with all that Deploy checks there. Blobs do not move along:
+// the spec must find those that it names in the environment it goes to.
 func (s *Service) Promote(ctx context.Context, p Promotion) (Result, error) {
 	if p.From == p.To {
 		return Result{}, j17.Errorf(j17.CodeInvalidField, "'from' and 'to' name the same environment. To deploy an earlier version again, use a rollback.").At("to")
@@ -67,8 +68,9 @@ func (s *Service) Promote(ctx context.Context, p Promotion) (Result, error) {
 		return Result{}, err
 	}
 	return s.Deploy(ctx, Request{
-		Instance: p.Instance, Environment: p.To, Source: source.Source, Force: p.Force, Note: p.Note, Aggregates: p.Aggregates,
-		how: control.Promoted, from: &control.SpecOrigin{Environment: p.From, Version: source.Version},
+		Instance: p.Instance, Environment: p.To, Source: source.Source, Force: p.Force, Note: p.Note,
+		Aggregates: p.Aggregates,
+		how:        control.Promoted, from: &control.SpecOrigin{Environment: p.From, Version: source.Version},
 	})
 }
 
@@ -80,8 +82,8 @@ type Difference struct {
 	Incompatible []j17.FieldError
 }
 
-// Diff compares two versions of an environment's spec. It is a *j17.Error of CodeInvalidSpec where they differ and this version of
-// the program does not accept one of them.
+// Diff compares two versions of an environment's spec. It is a *j17.Error of CodeInvalidSpec where they differ and this
+// version of the program does not accept one of them.
 func (s *Service) Diff(ctx context.Context, instance string, env j17.Environment, from, to int) (Difference, error) {
 	old, err := s.registry.Specs.Version(ctx, instance, env, from)
 	if err != nil {
@@ -121,8 +123,8 @@ func compilable(stored *control.Spec) (*spec.Compiled, error) {
 	return compiled, nil
 }
 
-// Projections returns the projections that the current spec of an environment declares, in its order; none where no spec was
-// deployed.
+// Projections returns the projections that the current spec of an environment declares, in its order; none where no
+// spec was deployed.
 func (s *Service) Projections(ctx context.Context, instance string, env j17.Environment) ([]spec.Declaration, error) {
 	current, err := s.registry.Specs.Current(ctx, instance, env)
 	if j17.CodeOf(err) == j17.CodeNoSpec {
@@ -140,8 +142,8 @@ func (s *Service) Deployed(ctx context.Context, t j17.Tenant) (int, error) {
 	return s.registry.Specs.Head(ctx, instance, j17.Environment(env))
 }
 
-// Compiled returns a version of the spec of a tenant's environment as it was deployed, compiled by this version of the program.
-// CodeNotFound says that there is no such version, CodeInvalidSpec that the program no longer accepts it.
+// Compiled returns a version of the spec of a tenant's environment as it was deployed, compiled by this version of the
+// program. CodeNotFound says that there is no such version, CodeInvalidSpec that the program no longer accepts it.
 func (s *Service) Compiled(ctx context.Context, t j17.Tenant, version int) (*spec.Compiled, error) {
 	instance, env, _ := strings.Cut(string(t), "/")
 	stored, err := s.registry.Specs.Version(ctx, instance, j17.Environment(env), version)

@@ -8,8 +8,8 @@ import (
 	"j17"
 )
 
-// TestModulesAreLimited: the modules of a spec may take 512 MiB together, when it is deployed and when one is uploaded later;
-// no more of them are compiled then.
+// TestModulesAreLimited: the modules of a spec may take 512 MiB together, when it is deployed and when one is uploaded
+// later; no more of them are compiled then.
 func TestModulesAreLimited(t *testing.T) {
 	f := start(t)
 	f.upload(t, "a.wasm", "apply_handler MiB:300")

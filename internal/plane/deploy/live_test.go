@@ -88,8 +88,8 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestRaces uploads, deletes and deploys at the same time. Whatever the order was, in the end the code of the deployed spec
-// is there and is the latest where the latest is asked for.
+// TestRaces uploads, deletes and deploys at the same time. Whatever the order was, in the end the code of the deployed
+// spec is there and is the latest where the latest is asked for.
 func TestRaces(t *testing.T) {
 	f := start(t)
 	f.upload(t, "a.wasm", "apply_handler first")
@@ -125,7 +125,10 @@ func TestRaces(t *testing.T) {
 		g.Go(func() {
 			for i := range 20 {
 				// Version 1 stays for the pin.
-				unexpected(f.DeleteBlob(t.Context(), f.instance, j17.Prod, "a.wasm", 2+w*20+i), j17.CodeNotFound, j17.CodeBlobInUse)
+				unexpected(
+					f.DeleteBlob(t.Context(), f.instance, j17.Prod, "a.wasm", 2+w*20+i), j17.CodeNotFound,
+					j17.CodeBlobInUse,
+				)
 			}
 		})
 	}
@@ -181,7 +184,8 @@ func TestDeployedElsewhere(t *testing.T) {
 	f := start(t)
 	f.deploy(t, simple(keep))
 	_, err := f.registry.Specs.Put(t.Context(), control.Deployment{
-		Instance: f.instance, Environment: j17.Prod, Base: 1, Source: []byte(simple(keep + `},"more":{"schema":{},"handler":[]`)),
+		Instance: f.instance, Environment: j17.Prod, Base: 1,
+		Source: []byte(simple(keep + `},"more":{"schema":{},"handler":[]`)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -193,8 +197,8 @@ func TestDeployedElsewhere(t *testing.T) {
 	}
 }
 
-// TestServersOfOneStore deploys by one server and writes by another, which has not heard of it: what is written is what the
-// deployed spec and its code make of it.
+// TestServersOfOneStore deploys by one server and writes by another, which has not heard of it: what is written is what
+// the deployed spec and its code make of it.
 func TestServersOfOneStore(t *testing.T) {
 	f := start(t)
 	f.deploy(t, simple(keep))
@@ -261,7 +265,8 @@ func TestGivenUp(t *testing.T) {
 	if _, err := f.Deploy(ctx, f.request(simple(`{"wasm":"a.wasm"}`))); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	if history, err := f.registry.Specs.History(t.Context(), f.instance, j17.Prod, 0, 10); err != nil || len(history) != 1 {
+	if history, err := f.registry.Specs.History(t.Context(), f.instance, j17.Prod, 0, 10); err != nil ||
+		len(history) != 1 {
 		t.Errorf("%+v, %v", history, err)
 	}
 	f.deploy(t, simple(`{"wasm":"a.wasm"}`))

@@ -21,13 +21,14 @@ import (
 	"j17/internal/storage/store"
 )
 
-// preparedSpace has one item, preparedKey: the spec that is deployed once what it needs is built. It is due when it is to be looked whether
-// that is so; one that cannot be deployed is no longer due, and says why.
+// preparedSpace has one item, preparedKey: the spec that is deployed once what it needs is built. It is due when it is
+// to be looked whether that is so; one that cannot be deployed is no longer due, and says why.
 const preparedSpace store.Space = "spec.prepared"
 
 const (
 	preparedKey = "next"
-	// preparedPause is how long it takes until it is looked again, preparedDelay how long the one who asks for it has for himself.
+	// preparedPause is how long it takes until it is looked again, preparedDelay how long the one who asks for it has
+	// for himself.
 	preparedPause = time.Second
 	preparedDelay = 5 * time.Second
 	preparedLease = 10 * time.Minute
@@ -62,7 +63,9 @@ type preparedSpec struct {
 // shown is what people see of it.
 func (p *preparedSpec) shown() *Prepared {
 	sum := sha256.Sum256(p.Source)
-	return &Prepared{Readiness: p.Readiness, Hash: hex.EncodeToString(sum[:]), RequestedAt: p.RequestedAt, By: p.Actor, Note: p.Note}
+	return &Prepared{
+		Readiness: p.Readiness, Hash: hex.EncodeToString(sum[:]), RequestedAt: p.RequestedAt, By: p.Actor, Note: p.Note,
+	}
 }
 
 // side is the write that stores it.
@@ -71,8 +74,11 @@ func (p *preparedSpec) side(due time.Time) (store.Side, error) {
 	return store.Side{Op: store.Put, Space: preparedSpace, Key: preparedKey, Value: raw, Due: due}, err
 }
 
-// begin prepares a spec: it is refused where a deployment would be, and deployed at once where all that it needs is there soon.
-func (s *Service) begin(ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic) (Result, error) {
+// begin prepares a spec: it is refused where a deployment would be, and deployed at once where all that it needs is
+// there soon.
+func (s *Service) begin(
+	ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic,
+) (Result, error) {
 	e.mu.Lock()
 	result, loaded, err := s.prepare(ctx, e, r, compiled, found)
 	e.mu.Unlock()
@@ -85,7 +91,8 @@ func (s *Service) begin(ctx context.Context, e *environment, r Request, compiled
 	ctx = context.WithoutCancel(ctx)
 	now := s.clock.Now()
 	p := &preparedSpec{
-		Source: compiled.Source, Base: result.Spec.Hash, Force: r.Force, Note: r.Note, How: r.how, From: r.from, Actor: who, RequestID: request,
+		Source: compiled.Source, Base: result.Spec.Hash, Force: r.Force, Note: r.Note, How: r.how, From: r.from,
+		Actor: who, RequestID: request,
 		RequestedAt: now.UTC().Truncate(time.Second),
 	}
 	side, err := p.side(now.Add(preparedDelay))
@@ -135,8 +142,8 @@ func (s *Service) begin(ctx context.Context, e *environment, r Request, compiled
 	}
 }
 
-// lost answers for a preparation that is another's business by now: the background goes on with it or has deployed it, or it was given up
-// or replaced. before is what was found when it began.
+// lost answers for a preparation that is another's business by now: the background goes on with it or has deployed it,
+// or it was given up or replaced. before is what was found when it began.
 func (s *Service) lost(ctx context.Context, e *environment, p *preparedSpec, before Result) (Result, error) {
 	now, _, err := s.preparedNow(ctx, e.tenant)
 	if err != nil {
@@ -160,10 +167,12 @@ func (s *Service) lost(ctx context.Context, e *environment, p *preparedSpec, bef
 
 // same reports whether two are of one request. A nil one is the same as none.
 func (p *preparedSpec) same(o *preparedSpec) bool {
-	return p != nil && p.RequestID == o.RequestID && p.RequestedAt.Equal(o.RequestedAt) && p.Base == o.Base && bytes.Equal(p.Source, o.Source)
+	return p != nil && p.RequestID == o.RequestID && p.RequestedAt.Equal(o.RequestedAt) && p.Base == o.Base &&
+		bytes.Equal(p.Source, o.Source)
 }
 
-// given reports whether a deployment has failed as what was prepared was given up, or replaced, or somebody else goes on with it.
+// given reports whether a deployment has failed as what was prepared was given up, or replaced, or somebody else goes
+// on with it.
 func given(err error) bool {
 	conflict, ok := errors.AsType[*store.SideConflict](err)
 	return ok && conflict.Space == preparedSpace
@@ -209,8 +218,8 @@ func (s *Service) Prepared(ctx context.Context, t j17.Tenant) (*Prepared, error)
 	return p.shown(), nil
 }
 
-// CancelPrepared gives up the spec that is prepared for an environment, with what was built for it. It is an error of CodeNotFound where
-// there is none, and of CodeConflict where another one takes its place meanwhile.
+// CancelPrepared gives up the spec that is prepared for an environment, with what was built for it. It is an error of
+// CodeNotFound where there is none, and of CodeConflict where another one takes its place meanwhile.
 func (s *Service) CancelPrepared(ctx context.Context, t j17.Tenant) error {
 	var first *preparedSpec
 	for range maxTries {
@@ -274,7 +283,8 @@ func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 	}
 	instance, env, _ := strings.Cut(string(c.Tenant), "/")
 	r := Request{
-		Instance: instance, Environment: j17.Environment(env), Source: p.Source, Force: p.Force, Base: &p.Base, Note: p.Note, how: p.How, from: p.From,
+		Instance: instance, Environment: j17.Environment(env), Source: p.Source, Force: p.Force, Base: &p.Base,
+		Note: p.Note, how: p.How, from: p.From,
 		ending: []store.Side{c.Remove()},
 	}
 	was := p.Readiness
@@ -334,7 +344,8 @@ func (s *Service) readiness(ctx context.Context, r Request) (part.Readiness, err
 // final reports whether a refusal stays as it is however often it is tried.
 func final(code j17.Code) bool {
 	switch code { //nolint:exhaustive // all others may pass
-	case j17.CodeInvalidSpec, j17.CodeIncompatibleSpec, j17.CodePreconditionFailed, j17.CodeNotFound, j17.CodeInvalidField:
+	case j17.CodeInvalidSpec, j17.CodeIncompatibleSpec, j17.CodePreconditionFailed, j17.CodeNotFound,
+		j17.CodeInvalidField:
 		return true
 	default:
 		return false

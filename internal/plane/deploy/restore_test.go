@@ -18,7 +18,9 @@ func TestEnvironmentsShareWhatIsCompiled(t *testing.T) {
 	f := start(t)
 	const text = `{` + head + `[{"set":{"target":"","value":{"a":1}}}]}}}}}`
 	for _, env := range j17.Environments() {
-		if _, err := f.Deploy(t.Context(), deploy.Request{Instance: f.instance, Environment: env, Source: []byte(text)}); err != nil {
+		if _, err := f.Deploy(t.Context(), deploy.Request{
+			Instance: f.instance, Environment: env, Source: []byte(text),
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -34,12 +36,14 @@ func TestEnvironmentsShareWhatIsCompiled(t *testing.T) {
 	}
 }
 
-// TestASpecOfANewerProgramIsNotServedAsTheOldOne has another server of the same store deploy what this one does not understand: it serves none until one is
-// deployed that it does.
+// TestASpecOfANewerProgramIsNotServedAsTheOldOne has another server of the same store deploy what this one does not
+// understand: it serves none until one is deployed that it does.
 func TestASpecOfANewerProgramIsNotServedAsTheOldOne(t *testing.T) {
 	f := start(t)
 	f.deploy(t, simple(keep))
-	if _, err := f.registry.Specs.Put(t.Context(), control.Deployment{Instance: f.instance, Environment: j17.Prod, Source: []byte("{}"), Base: 1}); err != nil {
+	if _, err := f.registry.Specs.Put(t.Context(), control.Deployment{
+		Instance: f.instance, Environment: j17.Prod, Source: []byte("{}"), Base: 1,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Adopt(t.Context(), f.instance, j17.Prod); err != nil {
@@ -48,7 +52,9 @@ func TestASpecOfANewerProgramIsNotServedAsTheOldOne(t *testing.T) {
 	if old := f.Spec(f.instance, j17.Prod); old != nil {
 		t.Error("the old spec is served")
 	}
-	err := f.Hold(t.Context(), j17.TenantOf(f.instance, j17.Prod), func(*spec.Compiled, store.Fence) error { return nil })
+	err := f.Hold(
+		t.Context(), j17.TenantOf(f.instance, j17.Prod), func(*spec.Compiled, store.Fence) error { return nil },
+	)
 	if j17.CodeOf(err) != j17.CodeNoSpec {
 		t.Errorf("held: %v", err)
 	}
@@ -72,7 +78,8 @@ func (s *slow) Compile(ctx context.Context, binary []byte) (deploy.Module, error
 	return s.modules.Compile(ctx, binary)
 }
 
-// TestInstancesCompileOneModuleAtATime keeps an instance from compiling several modules at once, and no other from compiling.
+// TestInstancesCompileOneModuleAtATime keeps an instance from compiling several modules at once, and no other from
+// compiling.
 func TestInstancesCompileOneModuleAtATime(t *testing.T) {
 	s := &slow{modules: modules{closed: make(chan string, 100)}, entered: make(chan struct{}, 10)}
 	c := deploy.NewModuleCache(s)

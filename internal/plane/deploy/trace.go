@@ -31,8 +31,9 @@ type trace struct {
 	environment j17.Environment
 }
 
-// Trace writes the input and the output of every call of an environment's custom code to the log, cut to 4 KiB each, and what the code
-// says when it fails, for the time given, at most MaxTrace; 0 ends it. All of it holds event data, which is in no log otherwise. It returns when it ends, the zero time for off.
+// Trace writes the input and the output of every call of an environment's custom code to the log, cut to 4 KiB each,
+// and what the code says when it fails, for the time given, at most MaxTrace; 0 ends it. All of it holds event data,
+// which is in no log otherwise. It returns when it ends, the zero time for off.
 func (s *Service) Trace(ctx context.Context, instance string, env j17.Environment, d time.Duration) (time.Time, error) {
 	e, err := s.environment(instance, env)
 	if err != nil {
@@ -94,7 +95,8 @@ func (f *function) Call(ctx context.Context, input []byte) ([]byte, error) {
 	start := stopwatch.Now()
 	output, err := f.inner.Call(ctx, input)
 	attrs := []slog.Attr{
-		slog.String("instance", f.trace.instance), slog.String("environment", string(f.trace.environment)), slog.String("pointer", string(f.at)),
+		slog.String("instance", f.trace.instance), slog.String("environment", string(f.trace.environment)),
+		slog.String("pointer", string(f.at)),
 		slog.Duration("duration", stopwatch.Now().Sub(start)), slog.String("input", cut(input)),
 	}
 	if err != nil {

@@ -15,11 +15,12 @@ import (
 	"j17/internal/plane/deploy"
 )
 
-// TestUniqueSets deploys a set of which two aggregates have one value: a dry run tells of it, a deployment is refused with both keys, whether the
-// spec is prepared or not, and by force the first one has it.
+// TestUniqueSets deploys a set of which two aggregates have one value: a dry run tells of it, a deployment is refused
+// with both keys, whether the spec is prepared or not, and by force the first one has it.
 func TestUniqueSets(t *testing.T) {
 	const (
-		first, second, third = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10", "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f11", "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f12"
+		first, second, third = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10", "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f11",
+			"0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f12"
 
 		plain  = `{"agent_types": ["user"], "aggregate_types": {"note": {"events": {"was_written": {"schema": {}, "handler": []}}}}}`
 		titles = `{"agent_types": ["user"], "aggregate_types": {"note": {"events": {"was_written": {"schema": {}, "handler": [], "unique": {"title": {"value": "$.data.title"}}}}}}}`
@@ -37,7 +38,8 @@ func TestUniqueSets(t *testing.T) {
 	r := f.request(titles)
 	r.Aggregates = 10
 	tried, err := f.Deploy(t.Context(), r)
-	if err != nil || len(tried.Breaks()) != 1 || !strings.Contains(tried.Breaks()[0].Message, pair) || string(tried.Breaks()[0].Pointer) != at || tried.Breaks()[0].Line == 0 || !tried.Replay.Complete {
+	if err != nil || len(tried.Breaks()) != 1 || !strings.Contains(tried.Breaks()[0].Message, pair) ||
+		string(tried.Breaks()[0].Pointer) != at || tried.Breaks()[0].Line == 0 || !tried.Replay.Complete {
 		t.Fatalf("the dry run says %v: %v", tried.Breaks(), err)
 	}
 
@@ -48,7 +50,8 @@ func TestUniqueSets(t *testing.T) {
 		_, err := f.Deploy(t.Context(), r)
 		wantCode(t, "a deployment over two holders", err, j17.CodeIncompatibleSpec)
 		e, _ := errors.AsType[*j17.Error](err)
-		if e == nil || !strings.Contains(e.Message, pair) || len(e.Errors) != 1 || e.Errors[0].Pointer != at || !strings.Contains(e.Errors[0].Message, pair) {
+		if e == nil || !strings.Contains(e.Message, pair) || len(e.Errors) != 1 || e.Errors[0].Pointer != at ||
+			!strings.Contains(e.Errors[0].Message, pair) {
 			t.Fatalf("the error is %+v", e)
 		}
 		f.write(t, third, `{"title":"same"}`)
@@ -62,7 +65,9 @@ func TestUniqueSets(t *testing.T) {
 	r = f.request(titles)
 	r.Force = true
 	result, err := f.Deploy(t.Context(), r)
-	if err != nil || !result.Spec.Forced || !slices.ContainsFunc(diag.FieldErrors(result.Breaks()), func(e j17.FieldError) bool { return strings.Contains(e.Message, pair) }) {
+	if err != nil || !result.Spec.Forced || !slices.ContainsFunc(
+		diag.FieldErrors(result.Breaks()), func(e j17.FieldError) bool { return strings.Contains(e.Message, pair) },
+	) {
 		t.Fatalf("by force: %+v, %v", result, err)
 	}
 	body, err := value.ParseString(`{"data":{"title":"same"},"metadata":{"actor":{"type":"user","id":"global"}}}`)

@@ -14,12 +14,13 @@ import (
 // maxTold is how many bytes of states a dry run compares at most to find out since when they differ.
 const maxTold = 64 << 20
 
-// versions returns the lengths at which the two states of an aggregate first and last differ, which they do at a length; nil where finding out
-// takes too much.
+// versions returns the lengths at which the two states of an aggregate first and last differ, which they do at a
+// length; nil where finding out takes too much.
 func (d *dryRun) versions(ctx context.Context, key j17.Key, length uint64) []uint64 {
 	done := errors.New("done")
 	states := func(under deployed, each func(state value.Value) bool) {
-		_, _ = d.engine.Replay(ctx, d.tenant, under.compiled, under.code.functions, key, length, engine.Replayed{ // the states are known to be there
+		_, _ = d.engine.Replay(ctx, d.tenant, under.compiled, under.code.functions, key, length, engine.Replayed{
+			// the states are known to be there
 			Before: func(_ j17.StreamID, _ *tick.Event, state value.Value) error {
 				if !each(state) {
 					return done

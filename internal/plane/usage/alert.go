@@ -16,8 +16,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// alertSpace holds the alerts that were raised under "<instance>/<month>/<metric>/<limit>/<threshold>". An alert is due until every
-// channel has it.
+// alertSpace holds the alerts that were raised under "<instance>/<month>/<metric>/<limit>/<threshold>". An alert is due
+// until every channel has it.
 const alertSpace store.Space = "usage.alerts"
 
 // The parts of a plan's limit, in percent, whose use raises an alert.
@@ -81,17 +81,20 @@ const (
 // deliveries are the alerts that channels wait for. They are tried again after a minute, two, four, and so on.
 func (m *Meter) deliveries(st store.Sides) worker.Work {
 	return worker.Work{
-		Name: "usage_alerts", Store: st, Space: alertSpace, Lease: deliverLease, AtOnce: deliverAtOnce, Each: deliverAtOnce,
+		Name: "usage_alerts", Store: st, Space: alertSpace, Lease: deliverLease, AtOnce: deliverAtOnce,
+		Each:  deliverAtOnce,
 		Retry: worker.Backoff{First: time.Minute, Longest: 2 * time.Hour, Attempts: 8}, Do: m.deliver,
 	}
 }
 
 // key names an alert: each is raised once.
 func (a Alert) key() string {
-	return a.Instance + "/" + a.Period + "/" + a.Metric + "/" + strconv.FormatInt(a.Limit, 10) + "/" + strconv.FormatInt(a.Threshold, 10)
+	return a.Instance + "/" + a.Period + "/" + a.Metric + "/" + strconv.FormatInt(a.Limit, 10) + "/" +
+		strconv.FormatInt(a.Threshold, 10)
 }
 
-// check raises the alerts that the use of an instance calls for, of each metric the highest one. The caller holds flushing.
+// check raises the alerts that the use of an instance calls for, of each metric the highest one. The caller holds
+// flushing.
 func (m *Meter) check(ctx context.Context, instance string) error {
 	i, ok := m.registry.Instances.ByID(instance)
 	if !ok {
@@ -112,7 +115,8 @@ func (m *Meter) check(ctx context.Context, instance string) error {
 		}
 		alert := Alert{
 			Instance: instance, Name: i.Name, Plan: m.registry.Instances.PlanOf(instance).Name, Period: used.Period,
-			Metric: metric, Threshold: thresholds()[reached], Used: a.Used, Limit: a.Limit, At: m.clock.Now().UTC().Truncate(time.Second),
+			Metric: metric, Threshold: thresholds()[reached], Used: a.Used, Limit: a.Limit,
+			At: m.clock.Now().UTC().Truncate(time.Second),
 		}
 		if err := m.raise(ctx, alert); err != nil {
 			return err
@@ -136,7 +140,9 @@ func (m *Meter) raise(ctx context.Context, a Alert) error {
 		return err
 	}
 	now := m.clock.Now()
-	side := store.Side{Op: store.Put, Space: alertSpace, Key: key, Value: raw, Cond: store.IfAbsent, Expires: now.Add(keepAlerts)}
+	side := store.Side{
+		Op: store.Put, Space: alertSpace, Key: key, Value: raw, Cond: store.IfAbsent, Expires: now.Add(keepAlerts),
+	}
 	if len(r.Waiting) > 0 {
 		side.Due = now
 	}
@@ -144,7 +150,8 @@ func (m *Meter) raise(ctx context.Context, a Alert) error {
 	if _, ok := errors.AsType[*store.SideConflict](err); ok {
 		err = nil // raised before the last restart
 	} else if err == nil {
-		m.logger.LogAttrs(ctx, slog.LevelWarn, "usage of a plan", slog.String("instance", a.Name), slog.String("instance_id", a.Instance),
+		m.logger.LogAttrs(ctx, slog.LevelWarn, "usage of a plan", slog.String("instance", a.Name),
+			slog.String("instance_id", a.Instance),
 			slog.String("plan", a.Plan), slog.String("metric", a.Metric), slog.Int64("threshold_percent", a.Threshold),
 			slog.Int64("used", a.Used), slog.Int64("limit", a.Limit))
 	}

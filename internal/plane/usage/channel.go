@@ -62,8 +62,8 @@ type MailOptions struct {
 	User     string
 	Password string
 	From     string
-	// To gets every alert. If it is empty, those get it who manage the instance: the instance admins with a grant for it, or
-	// the platform admins where there are none.
+	// To gets every alert. If it is empty, those get it who manage the instance: the instance admins with a grant for
+	// it, or the platform admins where there are none.
 	To []string
 }
 
@@ -85,7 +85,10 @@ func Mail(o MailOptions, registry *control.Registry) (Channel, error) {
 		options = append(options, mail.WithPort(o.Port))
 	}
 	if o.User != "" {
-		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(o.User), mail.WithPassword(o.Password))
+		options = append(
+			options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(o.User),
+			mail.WithPassword(o.Password),
+		)
 	}
 
 	client, err := mail.NewClient(o.Host, options...)

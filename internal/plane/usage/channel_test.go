@@ -21,7 +21,10 @@ import (
 	"j17/internal/plane/usage"
 )
 
-var alert = usage.Alert{Instance: "ins_1", Name: "app", Plan: "free", Period: "2026-11", Metric: "events", Threshold: 80, Used: 81, Limit: 100}
+var alert = usage.Alert{
+	Instance: "ins_1", Name: "app", Plan: "free", Period: "2026-11", Metric: "events", Threshold: 80, Used: 81,
+	Limit: 100,
+}
 
 func TestWebhook(t *testing.T) {
 	status := http.StatusNoContent
@@ -34,7 +37,8 @@ func TestWebhook(t *testing.T) {
 	}))
 	defer s.Close()
 	options := usage.WebhookOptions{
-		URL: s.URL + "/secret-path", Secret: "secret", Sender: outbound.New(outbound.Options{Clock: clock.System{}, Private: true}),
+		URL: s.URL + "/secret-path", Secret: "secret",
+		Sender: outbound.New(outbound.Options{Clock: clock.System{}, Private: true}),
 	}
 	hook := usage.Webhook(options)
 	if err := hook.Send(t.Context(), alert); err != nil {
@@ -52,7 +56,8 @@ func TestWebhook(t *testing.T) {
 	if err := json.Unmarshal(body, &sent); err != nil {
 		t.Fatal(err)
 	}
-	if sent["type"] != "usage.alert" || sent["instance_id"] != "ins_1" || sent["threshold"] != 80.0 || sent["summary"] != alert.Summary() {
+	if sent["type"] != "usage.alert" || sent["instance_id"] != "ins_1" || sent["threshold"] != 80.0 ||
+		sent["summary"] != alert.Summary() {
 		t.Errorf("%s", body)
 	}
 	status = http.StatusInternalServerError
@@ -121,7 +126,9 @@ func TestMail(t *testing.T) {
 		if diff := cmp.Diff(to, box.to); diff != "" {
 			t.Errorf("recipients (-want +got):\n%s", diff)
 		}
-		if len(to) > 0 && (box.from != "j17@example.com" || !strings.Contains(box.data, "Subject: app: 80 % of the plan used") || !strings.Contains(box.data, "81 of 100 events")) {
+		if len(to) > 0 && (box.from != "j17@example.com" || !strings.Contains(
+			box.data, "Subject: app: 80 % of the plan used",
+		) || !strings.Contains(box.data, "81 of 100 events")) {
 			t.Errorf("from %s:\n%s", box.from, box.data)
 		}
 	}
@@ -131,7 +138,9 @@ func TestMail(t *testing.T) {
 	expect("a@example.com", "b@example.com")
 	add := func(email string, role control.Role, instances ...string) {
 		t.Helper()
-		if _, err := f.registry.Operators.Create(t.Context(), control.NewOperator{Email: email, Password: "a long password", Role: role, Instances: instances}); err != nil {
+		if _, err := f.registry.Operators.Create(t.Context(), control.NewOperator{
+			Email: email, Password: "a long password", Role: role, Instances: instances,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

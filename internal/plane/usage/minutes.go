@@ -10,8 +10,8 @@ import (
 // Minutes is how many full minutes Rates tells of.
 const Minutes = 60
 
-// minutes counts events by the minute in which they were written: those of the present minute and of the sixty before it. They are kept in
-// memory only.
+// minutes counts events by the minute in which they were written: those of the present minute and of the sixty before
+// it. They are kept in memory only.
 type minutes struct {
 	mu sync.Mutex
 	// now is the present minute since 1970, of counts the ones behind it, each at its number modulo their number.
@@ -60,8 +60,8 @@ func (m *minutes) last(at time.Time) []int64 {
 	return out
 }
 
-// Rates returns how many events were written to an environment in each of the last sixty full minutes, the last one last, since the program
-// began.
+// Rates returns how many events were written to an environment in each of the last sixty full minutes, the last one
+// last, since the program began.
 func (m *Meter) Rates(t j17.Tenant) []int64 {
 	m.mu.RLock()
 	c := m.counters[t]

@@ -1,9 +1,9 @@
-// Package usage counts what each environment uses, day by day, compares it with the plan of its instance and says so when
-// much of it is used up. Nothing is ever refused because of it.
+// Package usage counts what each environment uses, day by day, compares it with the plan of its instance and says so
+// when much of it is used up. Nothing is ever refused because of it.
 //
-// Counting is a few atomic additions on the path of a request. Every few seconds, and when the server stops, what has come
-// together is added to the totals in the store; a crash loses the counts since then and never counts anything twice, since
-// totals are written and not differences.
+// Counting is a few atomic additions on the path of a request. Every few seconds, and when the server stops, what has
+// come together is added to the totals in the store; a crash loses the counts since then and never counts anything
+// twice, since totals are written and not differences.
 package usage
 
 import (
@@ -342,7 +342,10 @@ func (m *Meter) save(ctx context.Context, tenants []j17.Tenant) error {
 			return err
 		}
 		sides = append(sides,
-			store.Side{Op: store.Put, Space: daySpace, Key: string(t) + "/" + c.day.Date, Value: day, Expires: m.clock.Now().Add(keepDays)},
+			store.Side{
+				Op: store.Put, Space: daySpace, Key: string(t) + "/" + c.day.Date, Value: day,
+				Expires: m.clock.Now().Add(keepDays),
+			},
 			store.Side{Op: store.Put, Space: totalSpace, Key: string(t), Value: all})
 	}
 	if err := m.store.Write(ctx, j17.System, sides); err != nil {
@@ -376,16 +379,17 @@ func (m *Meter) month(ctx context.Context, instance string) (wire.Month, error) 
 	}
 	plan := m.registry.Instances.PlanOf(instance)
 	return wire.Month{
-		Period: sum.Month, Events: amount(sum.Events, plan.EventsPerMonth), Storage: amount(sum.StorageBytes, plan.StorageBytes),
-		Reads: sum.Reads, Requests: sum.Requests,
+		Period: sum.Month, Events: amount(sum.Events, plan.EventsPerMonth),
+		Storage: amount(sum.StorageBytes, plan.StorageBytes),
+		Reads:   sum.Reads, Requests: sum.Requests,
 	}, nil
 }
 
 // maxDays is the number of days that can be asked for at once.
 const maxDays = 400
 
-// Days returns what each environment of an instance has used on the days from from to to, both included, up to this moment.
-// Days without use are left out.
+// Days returns what each environment of an instance has used on the days from from to to, both included, up to this
+// moment. Days without use are left out.
 func (m *Meter) Days(ctx context.Context, instance string, from, to time.Time) ([]Day, error) {
 	// What is asked for.
 	if to.Sub(from) > maxDays*24*time.Hour {
@@ -404,7 +408,9 @@ func (m *Meter) Days(ctx context.Context, instance string, from, to time.Time) (
 		if err != nil {
 			return nil, failure(err)
 		}
-		items, err := m.store.Scan(ctx, j17.System, daySpace, store.Prefix(string(t)+"/").After(string(t)+"/"+before), maxDays+2)
+		items, err := m.store.Scan(
+			ctx, j17.System, daySpace, store.Prefix(string(t)+"/").After(string(t)+"/"+before), maxDays+2,
+		)
 		if err != nil {
 			return nil, failure(err)
 		}

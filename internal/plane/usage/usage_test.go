@@ -39,11 +39,15 @@ type fixture struct {
 
 func start(tb testing.TB, channels ...usage.Channel) *fixture {
 	tb.Helper()
-	f := &fixture{disk: vfs.NewMem(), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), channels: channels}
+	f := &fixture{
+		disk: vfs.NewMem(), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), channels: channels,
+	}
 	f.open(tb)
 	tb.Cleanup(func() { _ = f.raw.Close() })
 	var err error
-	if f.app, err = f.registry.Instances.Add(tb.Context(), control.NewInstance{Name: "app", Plan: "small"}); err != nil {
+	if f.app, err = f.registry.Instances.Add(tb.Context(), control.NewInstance{
+		Name: "app", Plan: "small",
+	}); err != nil {
 		tb.Fatal(err)
 	}
 	return f
@@ -55,11 +59,17 @@ func (f *fixture) open(tb testing.TB) {
 	if f.raw, err = pebble.Open(pebble.Options{Dir: "data", FS: f.disk, Clock: f.clock}); err != nil {
 		tb.Fatal(err)
 	}
-	if f.registry, err = control.Open(tb.Context(), control.Options{Store: f.raw, Clock: f.clock, Plans: []control.Plan{{Name: "small", EventsPerMonth: 100, StorageBytes: 1 << 30}}}); err != nil {
+	if f.registry, err = control.Open(tb.Context(), control.Options{
+		Store: f.raw, Clock: f.clock,
+		Plans: []control.Plan{{Name: "small", EventsPerMonth: 100, StorageBytes: 1 << 30}},
+	}); err != nil {
 		tb.Fatal(err)
 	}
 	logger := slog.New(slog.NewTextHandler(&f.log, nil))
-	f.Meter = usage.New(usage.Options{Store: f.raw, Registry: f.registry, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger), Channels: f.channels})
+	f.Meter = usage.New(usage.Options{
+		Store: f.raw, Registry: f.registry, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger),
+		Channels: f.channels,
+	})
 	f.store = f.Wrap(f.raw)
 }
 
@@ -79,7 +89,9 @@ func (f *fixture) write(tb testing.TB, env j17.Environment, n int) {
 	tb.Helper()
 	unit := store.Append{}
 	for range n {
-		unit.Events = append(unit.Events, store.NewEvent{Key: j17.Key{Type: "abc", ID: "d"}, Type: "made", Data: []byte(`[1,234]`), Metadata: []byte("{}")})
+		unit.Events = append(unit.Events, store.NewEvent{
+			Key: j17.Key{Type: "abc", ID: "d"}, Type: "made", Data: []byte(`[1,234]`), Metadata: []byte("{}"),
+		})
 	}
 	results, err := f.store.Append(tb.Context(), f.tenant(env), []store.Append{unit})
 	if err != nil || results[0].Outcome != store.Committed {
@@ -111,7 +123,10 @@ func TestCounts(t *testing.T) {
 		f.Request(f.tenant(j17.Prod), true)
 	}
 	f.Request(f.tenant(j17.Prod), false)
-	want := wire.Month{Period: "2026-11", Events: wire.Amount{Used: 5, Limit: 100, Percent: 5}, Storage: wire.Amount{Used: 85, Limit: 1 << 30}, Reads: 4, Requests: 5}
+	want := wire.Month{
+		Period: "2026-11", Events: wire.Amount{Used: 5, Limit: 100, Percent: 5},
+		Storage: wire.Amount{Used: 85, Limit: 1 << 30}, Reads: 4, Requests: 5,
+	}
 	for range 3 {
 		if diff := cmp.Diff(want, f.month(t)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -127,7 +142,9 @@ func TestCounts(t *testing.T) {
 	}
 
 	// Refused units, retried commands and the system's own items are no usage.
-	dup := store.Append{Command: &store.Command{ID: store.CommandID{1}}, Events: []store.NewEvent{{Key: j17.Key{Type: "abc", ID: "d"}, Type: "made", Data: []byte("{}"), Metadata: []byte("{}")}}}
+	dup := store.Append{Command: &store.Command{ID: store.CommandID{1}}, Events: []store.NewEvent{
+		{Key: j17.Key{Type: "abc", ID: "d"}, Type: "made", Data: []byte("{}"), Metadata: []byte("{}")},
+	}}
 	for range 3 {
 		if _, err := f.store.Append(t.Context(), f.tenant(j17.Prod), []store.Append{dup}); err != nil {
 			t.Fatal(err)
@@ -135,7 +152,8 @@ func TestCounts(t *testing.T) {
 	}
 	conflict := dup
 	conflict.Command, conflict.Pre = nil, []store.Pre{{Key: j17.Key{Type: "abc", ID: "d"}, Length: 77}}
-	if results, err := f.store.Append(t.Context(), f.tenant(j17.Prod), []store.Append{conflict}); err != nil || results[0].Outcome != store.Conflict {
+	if results, err := f.store.Append(t.Context(), f.tenant(j17.Prod), []store.Append{conflict}); err != nil ||
+		results[0].Outcome != store.Conflict {
 		t.Fatal(results, err)
 	}
 	if got := f.month(t).Events.Used; got != 6 {
@@ -185,7 +203,9 @@ func TestDays(t *testing.T) {
 	if m := f.month(t); m.Period != "2026-12" || m.Events.Used != 4 || m.Storage.Used != 119 {
 		t.Errorf("December: %+v", m)
 	}
-	if _, err := f.Days(t.Context(), f.app.ID, time.Time{}, f.clock.Now()); j17.CodeOf(err) != j17.CodeInvalidParameter {
+	if _, err := f.Days(
+		t.Context(), f.app.ID, time.Time{}, f.clock.Now(),
+	); j17.CodeOf(err) != j17.CodeInvalidParameter {
 		t.Errorf("all of history: %v", err)
 	}
 	if err := f.Forget(t.Context(), f.app.ID); err != nil {
@@ -214,7 +234,9 @@ func TestNothingIsCountedTwiceWhenWritesFail(t *testing.T) {
 	f := start(t)
 	broken := &failing{Store: f.raw}
 	logger := slog.New(slog.DiscardHandler)
-	m := usage.New(usage.Options{Store: broken, Registry: f.registry, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger)})
+	m := usage.New(usage.Options{
+		Store: broken, Registry: f.registry, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger),
+	})
 	f.Meter, f.store = m, m.Wrap(f.raw)
 	f.write(t, j17.Prod, 3)
 	for _, err := range []error{store.ErrFull, store.ErrUnknown} {
@@ -284,7 +306,8 @@ func TestDeletedInstancesAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.flush(t)
-	if items, err := f.raw.Scan(t.Context(), j17.System, "usage.totals", store.Range{}, 10); err != nil || len(items) != 0 {
+	if items, err := f.raw.Scan(t.Context(), j17.System, "usage.totals", store.Range{}, 10); err != nil ||
+		len(items) != 0 {
 		t.Error(items, err)
 	}
 }
@@ -348,7 +371,8 @@ func TestAlerts(t *testing.T) {
 			var got []int64
 			for _, a := range b.take() {
 				got = append(got, a.Threshold)
-				if a.Instance != f.app.ID || a.Name != "app" || a.Plan != "small" || a.Metric != "events" || a.Limit != 100 {
+				if a.Instance != f.app.ID || a.Name != "app" || a.Plan != "small" || a.Metric != "events" ||
+					a.Limit != 100 {
 					t.Errorf("%+v", a)
 				}
 			}
@@ -422,7 +446,9 @@ func TestAlertsAreGivenUp(t *testing.T) {
 }
 
 func TestSummary(t *testing.T) {
-	a := usage.Alert{Name: "app", Plan: "free", Period: "2026-11", Metric: "events", Threshold: 80, Used: 81, Limit: 100}
+	a := usage.Alert{
+		Name: "app", Plan: "free", Period: "2026-11", Metric: "events", Threshold: 80, Used: 81, Limit: 100,
+	}
 	if got := a.Summary(); got != `Instance app has used 80 % of its plan "free": 81 of 100 events in 2026-11.` {
 		t.Error(got)
 	}
@@ -449,12 +475,14 @@ func TestAnotherPlanIsAnotherLimit(t *testing.T) {
 	f.write(t, j17.Prod, 1)
 	f.step(t)
 	got := in.take()
-	if len(got) != 2 || got[0].Limit != 100 || got[0].Threshold != 100 || got[1].Limit != 1000 || got[1].Threshold != 50 {
+	if len(got) != 2 || got[0].Limit != 100 || got[0].Threshold != 100 || got[1].Limit != 1000 ||
+		got[1].Threshold != 50 {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestTheClockGoesBack sets the clock back into the day and the month before: what these have counted stays, and is counted on with.
+// TestTheClockGoesBack sets the clock back into the day and the month before: what these have counted stays, and is
+// counted on with.
 func TestTheClockGoesBack(t *testing.T) {
 	f := start(t)
 	before, after := time.Date(2026, 11, 30, 23, 59, 59, 0, time.UTC), time.Date(2026, 12, 1, 0, 0, 1, 0, time.UTC)
@@ -464,7 +492,8 @@ func TestTheClockGoesBack(t *testing.T) {
 		f.Request(f.tenant(j17.Prod), true)
 		f.flush(t)
 	}
-	if m := f.month(t); m.Period != "2026-12" || m.Events.Used != 2+8 || m.Reads != 2 || m.Requests != 2 || m.Storage.Used != 15*17 {
+	if m := f.month(t); m.Period != "2026-12" || m.Events.Used != 2+8 || m.Reads != 2 || m.Requests != 2 ||
+		m.Storage.Used != 15*17 {
 		t.Errorf("December: %+v", m)
 	}
 	f.clock.Set(before)

@@ -14,8 +14,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// archive is a store.Archive. Whoever reads it gets copies, page by page: between two pages it can be ended, however slow he is, or moved to a
-// younger view in which its tenant is the same.
+// archive is a store.Archive. Whoever reads it gets copies, page by page: between two pages it can be ended, however
+// slow he is, or moved to a younger view in which its tenant is the same.
 type archive struct {
 	store    *bulk
 	tenant   uint32
@@ -69,8 +69,8 @@ func (s *bulk) Archive(_ context.Context, t j17.Tenant) (store.Archive, error) {
 	return a, nil
 }
 
-// endArchives has no archive show what was before a view, or for nil anything: those whose tenants are the same in the present view are moved there, the
-// others end.
+// endArchives has no archive show what was before a view, or for nil anything: those whose tenants are the same in the
+// present view are moved there, the others end.
 func (s *bulk) endArchives(before *view, reason error) {
 	type moved struct {
 		*archive
@@ -86,7 +86,9 @@ func (s *bulk) endArchives(before *view, reason error) {
 		if t := s.tenants[a.name]; before != nil && (t == nil || t.touched <= a.shown) {
 			if v, err := s.acquireLocked(); err == nil {
 				a.shown = v.number
-				others = append(others, moved{a, &moment{reader: reader{view: v, store: s.core, tenant: a.tenant}, name: a.name, position: a.position}})
+				others = append(others, moved{a, &moment{
+					reader: reader{view: v, store: s.core, tenant: a.tenant}, name: a.name, position: a.position,
+				}})
 				continue
 			}
 		}
@@ -101,8 +103,8 @@ func (s *bulk) endArchives(before *view, reason error) {
 	}
 }
 
-// move has the archive show a view from the next page on, unless it shows one that is as young already: two that move it at a time may come
-// in another order than that of their views.
+// move has the archive show a view from the next page on, unless it shows one that is as young already: two that move
+// it at a time may come in another order than that of their views.
 func (a *archive) move(to *moment) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -277,7 +279,9 @@ func (b *sortBuffer) fill(r reader, lower, upper []byte, backward bool) (more bo
 			return false, fault("an archive", err)
 		}
 		key := it.Key()
-		b.placed = append(b.placed, placedRecord{start: uint32(len(b.data)), key: uint32(len(key)), value: uint32(len(value))})
+		b.placed = append(b.placed, placedRecord{
+			start: uint32(len(b.data)), key: uint32(len(key)), value: uint32(len(value)),
+		})
 		b.data = append(append(b.data, key...), value...)
 		if b.bytes() >= pageBytes {
 			return true, nil
@@ -348,7 +352,9 @@ func (a *archive) Items(ctx context.Context, from store.ItemName) iter.Seq2[stor
 			if err != nil {
 				return false, corruption(err, "side item %s/%s of tenant %s", space, name, a.name)
 			}
-			item := store.Item{Key: name, Value: content, Rev: meta.Rev, Expires: fromNanos(meta.Expires), Due: fromNanos(meta.Due)}
+			item := store.Item{
+				Key: name, Value: content, Rev: meta.Rev, Expires: fromNanos(meta.Expires), Due: fromNanos(meta.Due),
+			}
 			return !meta.Live(now) || yield(store.ArchivedItem{Space: space, Item: item}), nil
 		})
 	})
@@ -376,7 +382,9 @@ func (a *archive) Commands(ctx context.Context) iter.Seq2[store.ArchivedCommand,
 			if expired(expires, now) {
 				return true, nil
 			}
-			c.Command = store.Command{ID: store.CommandID(key[len(prefix):]), Memo: result.Memo, Expires: fromNanos(expires)}
+			c.Command = store.Command{
+				ID: store.CommandID(key[len(prefix):]), Memo: result.Memo, Expires: fromNanos(expires),
+			}
 			c.Timestamp, c.Lengths = result.Timestamp, result.Lengths
 			if len(result.IDs) > 0 {
 				c.First = result.IDs[0]

@@ -10,11 +10,12 @@ import (
 	"j17/internal/storage/store"
 )
 
-// benchEvents is how many events a large environment of the benchmarks has. One of a hundred belongs to an aggregate of its own.
+// benchEvents is how many events a large environment of the benchmarks has. One of a hundred belongs to an aggregate of
+// its own.
 const benchEvents = 1_000_000
 
-// loadBench loads events, most of which are the only ones of their streams, and an aggregate of a hundredth of them: all have an actor, and
-// those of the aggregate a target of their own.
+// loadBench loads events, most of which are the only ones of their streams, and an aggregate of a hundredth of them:
+// all have an actor, and those of the aggregate a target of their own.
 func loadBench(b *testing.B, s *pebble.Store, tn j17.Tenant, n int) {
 	b.Helper()
 	l, err := s.Load(b.Context(), tn)
@@ -28,7 +29,8 @@ func loadBench(b *testing.B, s *pebble.Store, tn j17.Tenant, n int) {
 	at := j17.StreamID{Ms: 1_700_000_000_000}
 	for i := range n {
 		// Ids are scattered, as they are when they are drawn at random.
-		key, metadata := j17.Key{Type: "order", ID: fmt.Sprintf("%08x-0000-4000-a000-%012d", uint32(i)*2654435761, i)}, actor
+		key, metadata := j17.Key{Type: "order", ID: fmt.Sprintf("%08x-0000-4000-a000-%012d", uint32(i)*2654435761, i)},
+			actor
 		if i%100 == 0 {
 			key.ID, metadata = "80000000-0000-4000-a000-000000000000", target
 		}
@@ -36,7 +38,10 @@ func loadBench(b *testing.B, s *pebble.Store, tn j17.Tenant, n int) {
 		at.Seq = uint32(1 - i%2)
 		var layout j17.Layout
 		raw, layout = j17.AppendEvent(raw[:0], at, key, "was_placed", data, metadata, 1_700_000_000)
-		e := j17.Event{StreamID: at, Key: key, Type: "was_placed", Timestamp: 1_700_000_000, Raw: raw, Data: layout.DataOf(raw), Metadata: layout.MetadataOf(raw)}
+		e := j17.Event{
+			StreamID: at, Key: key, Type: "was_placed", Timestamp: 1_700_000_000, Raw: raw, Data: layout.DataOf(raw),
+			Metadata: layout.MetadataOf(raw),
+		}
 		if _, err := l.Event(store.LoadedEvent{Event: &e}); err != nil {
 			b.Fatal(err)
 		}
@@ -94,18 +99,23 @@ func BenchmarkReadAll(b *testing.B) {
 	}
 }
 
-// BenchmarkErase rewrites the ten thousand events of an aggregate among a million, and waits until what they were is gone from the disk.
+// BenchmarkErase rewrites the ten thousand events of an aggregate among a million, and waits until what they were is
+// gone from the disk.
 func BenchmarkErase(b *testing.B) {
 	s := openBench(b)
 	loadBench(b, s, benchTenant, benchEvents)
 	key := j17.Key{Type: "order", ID: "80000000-0000-4000-a000-000000000000"}
 	var rewritten []store.Rewritten
 	for v := range benchEvents / 100 {
-		rewritten = append(rewritten, store.Rewritten{Version: uint64(v) + 1, Type: "was_erased", Data: []byte(`{"tombstone":"x"}`), Metadata: []byte(`{}`)})
+		rewritten = append(rewritten, store.Rewritten{
+			Version: uint64(v) + 1, Type: "was_erased", Data: []byte(`{"tombstone":"x"}`), Metadata: []byte(`{}`),
+		})
 	}
 	var purging time.Duration
 	for b.Loop() {
-		if _, err := s.Rewrite(b.Context(), benchTenant, store.Rewrite{Streams: []store.RewrittenStream{{Key: key, Events: rewritten}}}); err != nil {
+		if _, err := s.Rewrite(b.Context(), benchTenant, store.Rewrite{
+			Streams: []store.RewrittenStream{{Key: key, Events: rewritten}},
+		}); err != nil {
 			b.Fatal(err)
 		}
 		begun := time.Now()

@@ -6,8 +6,9 @@ import (
 	"j17/internal/base/clock"
 )
 
-// TestArchivesMoveToYoungerViewsOnly moves an archive to two views in the wrong order, as two calls of Purge do of which the later one is
-// quicker. It lets go of the older view, which another call would wait for as long as the archive is open.
+// TestArchivesMoveToYoungerViewsOnly moves an archive to two views in the wrong order, as two calls of Purge do of
+// which the later one is quicker. It lets go of the older view, which another call would wait for as long as the
+// archive is open.
 func TestArchivesMoveToYoungerViewsOnly(t *testing.T) {
 	t.Parallel()
 	for name, during := range map[string]bool{"between two pages": false, "while a page is copied": true} {
@@ -37,7 +38,9 @@ func TestArchivesMoveToYoungerViewsOnly(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				to[i] = &moment{reader: reader{view: v, store: s.core, tenant: a.tenant}, name: a.name, position: a.position}
+				to[i] = &moment{
+					reader: reader{view: v, store: s.core, tenant: a.tenant}, name: a.name, position: a.position,
+				}
 				defer to[i].Close() // where the archive has not got it
 			}
 			move := func(*moment) error {

@@ -22,10 +22,12 @@ type batch struct {
 	// dropped are tenants that are removed, and due is work that was added.
 	dropped []*tenant
 	due     []dueWork
-	// rewritten says that events were rewritten, built, if not nil, of which tenant all older events are indexed from then on.
+	// rewritten says that events were rewritten, built, if not nil, of which tenant all older events are indexed from
+	// then on.
 	rewritten bool
 	built     *tenant
-	// operated says that there is something other than units in it, settled that the batch before it was written and had units only.
+	// operated says that there is something other than units in it, settled that the batch before it was written and
+	// had units only.
 	operated, settled bool
 
 	// recent are the tenants of whose latest events tags are kept, the one with the first condition first.
@@ -35,7 +37,8 @@ type batch struct {
 	// headKeys are the keys of the heads that it changes.
 	headKeys []string
 
-	// run and tags are the events that have no entry in the feed and in the index of tags yet: those of a tenant, up to a position.
+	// run and tags are the events that have no entry in the feed and in the index of tags yet: those of a tenant, up to
+	// a position.
 	run    feedRun
 	tags   tagRun
 	runOf  *tenant
@@ -134,7 +137,9 @@ func (b *batch) finish() {
 	b.endRun()
 	// In the order of their keys: the engine finds the place of the next one from that of the last.
 	changed := b.units.Changed()
-	slices.SortFunc(changed, func(x, y *unit.Head[*tenant]) int { return compareHeads(x.Tenant, x.Key, y.Tenant, y.Key) })
+	slices.SortFunc(
+		changed, func(x, y *unit.Head[*tenant]) int { return compareHeads(x.Tenant, x.Key, y.Tenant, y.Key) },
+	)
 	for _, h := range changed {
 		b.key = appendHeadKey(b.key[:0], h.Tenant.next.Number, h.Key)
 		if h.Fresh {
@@ -159,7 +164,9 @@ func (b *batch) finish() {
 
 // compareHeads compares heads by the order of their keys.
 func compareHeads(t *tenant, key j17.Key, t2 *tenant, key2 j17.Key) int {
-	return cmp.Or(cmp.Compare(t.next.Number, t2.next.Number), cmp.Compare(key.Type, key2.Type), cmp.Compare(key.ID, key2.ID))
+	return cmp.Or(
+		cmp.Compare(t.next.Number, t2.next.Number), cmp.Compare(key.Type, key2.Type), cmp.Compare(key.ID, key2.ID),
+	)
 }
 
 // put stages a write. key and value may be b.key and b.value, which then keep their memory.
@@ -186,9 +193,9 @@ type wantedHead struct {
 // mostWanted bounds how many heads are looked up together.
 const mostWanted = 256
 
-// lookUp looks up the heads that calls are going to ask for, in descending order of their keys: neighbours are found in tables that are open
-// already, and the engine does not try to walk through its memory from one to the next, as it does where keys ascend. What cannot be read is met
-// again by the unit that needs it.
+// lookUp looks up the heads that calls are going to ask for, in descending order of their keys: neighbours are found in
+// tables that are open already, and the engine does not try to walk through its memory from one to the next, as it does
+// where keys ascend. What cannot be read is met again by the unit that needs it.
 func (b *batch) lookUp(calls []*call) {
 	b.wanted = b.wanted[:0]
 	for _, c := range calls {
@@ -212,9 +219,9 @@ func (b *batch) lookUp(calls []*call) {
 	clear(b.wanted)
 }
 
-// find reads what is stored under a key, nil for nothing. It is valid until the next call. One iterator serves the whole batch: unlike
-// single look-ups it need not be made anew for each key, and it asks the filters of the lowest level too, which tell of most new streams
-// and items that they are new without reading a block.
+// find reads what is stored under a key, nil for nothing. It is valid until the next call. One iterator serves the
+// whole batch: unlike single look-ups it need not be made anew for each key, and it asks the filters of the lowest
+// level too, which tell of most new streams and items that they are new without reading a block.
 func (b *batch) find(key []byte) ([]byte, error) {
 	if b.lookup == nil {
 		lookup, err := b.store.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
@@ -238,8 +245,9 @@ func (b *batch) endLookup() {
 	}
 }
 
-// addToRun adds the event with the key b.key to the run of its tenant. The positions that a tenant gets in a batch follow each other, so
-// that a run goes on over units: an entry of the feed, and of each tag, is much cheaper for many events than one for each.
+// addToRun adds the event with the key b.key to the run of its tenant. The positions that a tenant gets in a batch
+// follow each other, so that a run goes on over units: an entry of the feed, and of each tag, is much cheaper for many
+// events than one for each.
 func (b *batch) addToRun(t *tenant, id j17.StreamID, tags []string) {
 	if b.runOf != t {
 		b.endRun()

@@ -65,7 +65,9 @@ func BenchmarkAppend(b *testing.B) {
 			s := openBench(b)
 			data, metadata := payload()
 			tags := j17.MetadataTags(metadata)
-			if err := s.Write(b.Context(), benchTenant, []store.Side{{Op: store.Put, Space: "specs", Key: "head", Value: make([]byte, 200)}}); err != nil {
+			if err := s.Write(b.Context(), benchTenant, []store.Side{
+				{Op: store.Put, Space: "specs", Key: "head", Value: make([]byte, 200)},
+			}); err != nil {
 				b.Fatal(err)
 			}
 			var next atomic.Int64
@@ -80,15 +82,21 @@ func BenchmarkAppend(b *testing.B) {
 						if n > int64(b.N) {
 							return
 						}
-						unit := store.Append{Timestamp: 1_700_000_000, Fences: c.fences, Events: make([]store.NewEvent, c.events)}
+						unit := store.Append{
+							Timestamp: 1_700_000_000, Fences: c.fences, Events: make([]store.NewEvent, c.events),
+						}
 						for i := range unit.Events {
 							id := fmt.Sprintf("a0000000-0000-4000-a000-%012d", n*int64(c.events)+int64(i))
 							if c.streams == 1 {
 								id = "global"
 							}
-							unit.Events[i] = store.NewEvent{Key: j17.Key{Type: "order", ID: id}, Type: "was_placed", Data: data, Metadata: metadata, Tags: tags}
+							unit.Events[i] = store.NewEvent{
+								Key: j17.Key{Type: "order", ID: id}, Type: "was_placed", Data: data, Metadata: metadata,
+								Tags: tags,
+							}
 						}
-						if r, err := s.Append(b.Context(), benchTenant, []store.Append{unit}); err != nil || r[0].Outcome != store.Committed {
+						if r, err := s.Append(b.Context(), benchTenant, []store.Append{unit}); err != nil ||
+							r[0].Outcome != store.Committed {
 							b.Error(r, err)
 							return
 						}
@@ -108,7 +116,9 @@ func fillBench(b *testing.B, s *pebble.Store, n int) {
 	data, metadata := payload()
 	var units []store.Append
 	for i := range n {
-		one := store.NewEvent{Key: j17.Key{Type: "order", ID: "long"}, Type: "was_placed", Data: data, Metadata: metadata}
+		one := store.NewEvent{
+			Key: j17.Key{Type: "order", ID: "long"}, Type: "was_placed", Data: data, Metadata: metadata,
+		}
 		two := one
 		two.Key.ID = fmt.Sprintf("a0000000-0000-4000-a000-%012d", i)
 		units = append(units, store.Append{Timestamp: 1_700_000_000, Events: []store.NewEvent{one, two}})
@@ -198,15 +208,17 @@ func BenchmarkHeads(b *testing.B) {
 	}
 }
 
-// BenchmarkFinishDue claims items that are due one after the other and finishes them, as a queue does in the long run: an operation is
-// one item.
+// BenchmarkFinishDue claims items that are due one after the other and finishes them, as a queue does in the long run:
+// an operation is one item.
 func BenchmarkFinishDue(b *testing.B) {
 	const space store.Space = "bench"
 	s := openBench(b)
 	begin := time.Now().Add(-24 * time.Hour)
 	var side []store.Side
 	for i := range b.N {
-		side = append(side, store.Side{Op: store.Put, Space: space, Key: strconv.Itoa(i), Due: begin.Add(time.Duration(i))})
+		side = append(side, store.Side{
+			Op: store.Put, Space: space, Key: strconv.Itoa(i), Due: begin.Add(time.Duration(i)),
+		})
 		if len(side) == 1000 || i == b.N-1 {
 			if err := s.Write(b.Context(), benchTenant, side); err != nil {
 				b.Fatal(err)

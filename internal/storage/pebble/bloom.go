@@ -12,8 +12,9 @@ import (
 	"j17/internal/storage/queue"
 )
 
-// filter tells of most of what a tenant does not have, tags or streams, that it does not, without a look at what is stored: a Bloom filter.
-// Whatever is stored is in it before it can be seen, and nothing is taken out of it, so that what it says is missing is missing.
+// filter tells of most of what a tenant does not have, tags or streams, that it does not, without a look at what is
+// stored: a Bloom filter. Whatever is stored is in it before it can be seen, and nothing is taken out of it, so that
+// what it says is missing is missing.
 type filter struct {
 	// number is the number that the tenant had when the filter was made, and events how many events it had.
 	number uint32
@@ -28,8 +29,8 @@ const (
 	// filterProbes is how many bits one thing sets, filterBits how many there are for each event when a filter is made.
 	filterProbes = 4
 	filterBits   = 16
-	// minFiltered and maxFiltered are how many events a tenant with a filter has: with less what is stored is fast enough, with more it would take
-	// long to make one.
+	// minFiltered and maxFiltered are how many events a tenant with a filter has: with less what is stored is fast
+	// enough, with more it would take long to make one.
 	minFiltered = 1 << 12
 	maxFiltered = 1 << 24
 	// mostFilterBytes is the size of a filter, and allFilterBytes that of all. Those who come first have one.
@@ -109,13 +110,13 @@ type filterKind struct {
 	whole func(t *tenant) bool
 	// of is where the filter of a tenant is.
 	of func(t *tenant) *atomic.Pointer[filter]
-	// named returns what a key names, and how many bytes the keys begin with that name the same; 0 where no other one does. It reports false for a
-	// key that is none.
+	// named returns what a key names, and how many bytes the keys begin with that name the same; 0 where no other one
+	// does. It reports false for a key that is none.
 	named func(s *filters, key []byte) (h filtered, same int, ok bool)
 }
 
-// makeFilter begins to make a filter for a tenant where one would help, which somebody has found who had to look at what is stored: there is none,
-// or it would be larger by now. One is made at a time. It reports whether one is.
+// makeFilter begins to make a filter for a tenant where one would help, which somebody has found who had to look at
+// what is stored: there is none, or it would be larger by now. One is made at a time. It reports whether one is.
 func (s *filters) makeFilter(k filterKind, name j17.Tenant) (begun bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,8 +166,8 @@ func (s *filters) fillFilter(k filterKind, name j17.Tenant, f *filter) error {
 	return err
 }
 
-// dropFilter takes away a filter that could not be filled, so that another one is made soon. Where what is stored is damaged none would be whole, and
-// the filter stays as it is, without use, until the tenant has twice as many events.
+// dropFilter takes away a filter that could not be filled, so that another one is made soon. Where what is stored is
+// damaged none would be whole, and the filter stays as it is, without use, until the tenant has twice as many events.
 func (s *filters) dropFilter(k filterKind, name j17.Tenant, f *filter, cause error) {
 	if isDamage(cause) {
 		return

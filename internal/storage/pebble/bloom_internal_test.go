@@ -35,8 +35,8 @@ func unfiltered(t *testing.T, s *Store, tags ...string) (lacked []string) {
 	return lacked
 }
 
-// TestFiltersHaveAllTags makes filters while events are written: each has the tags of those before, of those meanwhile, and of those that come
-// later or get other tags.
+// TestFiltersHaveAllTags makes filters while events are written: each has the tags of those before, of those meanwhile,
+// and of those that come later or get other tags.
 func TestFiltersHaveAllTags(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})
@@ -71,7 +71,9 @@ func TestFiltersHaveAllTags(t *testing.T) {
 		t.Errorf("of what is not there yet the filter knows %q", got)
 	}
 	tagged(t, s, "later")
-	if err := s.Retag(t.Context(), taggedTenant, []store.Retagged{{Key: j17.Key{Type: "order", ID: "1"}, Version: 1, Tags: []string{"retagged"}}}); err != nil {
+	if err := s.Retag(t.Context(), taggedTenant, []store.Retagged{
+		{Key: j17.Key{Type: "order", ID: "1"}, Version: 1, Tags: []string{"retagged"}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if got := unfiltered(t, s, tags...); len(got) != 0 {
@@ -88,7 +90,8 @@ func TestFiltersHaveAllTags(t *testing.T) {
 	}
 }
 
-// TestFiltersAreMadeWhereTheyHelp: who finds nothing by tags where there are many events makes a filter, which grows with them.
+// TestFiltersAreMadeWhereTheyHelp: who finds nothing by tags where there are many events makes a filter, which grows
+// with them.
 func TestFiltersAreMadeWhereTheyHelp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +104,8 @@ func TestFiltersAreMadeWhereTheyHelp(t *testing.T) {
 				var events []store.NewEvent
 				for range unit {
 					events = append(events, store.NewEvent{
-						Key: j17.Key{Type: "order", ID: "1"}, Type: "was_made", Data: []byte(`1`), Metadata: []byte(`{}`), Tags: []string{fmt.Sprint("n:", written)},
+						Key: j17.Key{Type: "order", ID: "1"}, Type: "was_made", Data: []byte(`1`),
+						Metadata: []byte(`{}`), Tags: []string{fmt.Sprint("n:", written)},
 					})
 					written++
 				}
@@ -112,7 +116,9 @@ func TestFiltersAreMadeWhereTheyHelp(t *testing.T) {
 		}
 		made := func() *filter {
 			t.Helper()
-			for e, err := range s.ReadTagged(t.Context(), taggedTenant, store.Tagged{Tags: []string{"n:0", "n:1"}}, j17.StreamID{}, 1, nil) {
+			for e, err := range s.ReadTagged(
+				t.Context(), taggedTenant, store.Tagged{Tags: []string{"n:0", "n:1"}}, j17.StreamID{}, 1, nil,
+			) {
 				t.Fatal(e, err)
 			}
 			synctest.Wait()
@@ -153,7 +159,8 @@ func TestFiltersAreMadeWhereTheyHelp(t *testing.T) {
 	})
 }
 
-// appendStreams appends an event to streams, and returns what became of each. Where expect is set they must not be there.
+// appendStreams appends an event to streams, and returns what became of each. Where expect is set they must not be
+// there.
 func appendStreams(t *testing.T, s *Store, expect bool, ids ...string) (outcomes []store.Outcome) {
 	t.Helper()
 	units := make([]store.Append, len(ids))
@@ -178,7 +185,9 @@ func appendStreams(t *testing.T, s *Store, expect bool, ids ...string) (outcomes
 func lacked(s *Store, ids ...string) (lacks []string) {
 	tenant := s.tenants[taggedTenant]
 	for _, id := range ids {
-		if tenant.streamFilter.Load().lacks(tenant.number, s.filteredStream(appendHeadKey(nil, tenant.number, j17.Key{Type: "order", ID: id}))) {
+		if tenant.streamFilter.Load().lacks(
+			tenant.number, s.filteredStream(appendHeadKey(nil, tenant.number, j17.Key{Type: "order", ID: id})),
+		) {
 			lacks = append(lacks, id)
 		}
 	}
@@ -192,8 +201,8 @@ func forgetHeads(s *Store) {
 	s.heads = newHeadCache()
 }
 
-// TestFiltersHaveAllStreams makes filters while streams begin: those before, those meanwhile and those that come later are in it, so that none
-// begins anew.
+// TestFiltersHaveAllStreams makes filters while streams begin: those before, those meanwhile and those that come later
+// are in it, so that none begins anew.
 func TestFiltersHaveAllStreams(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})
@@ -254,7 +263,8 @@ func TestFiltersHaveAllStreams(t *testing.T) {
 	}
 }
 
-// TestStreamFiltersAreMadeWhereTheyHelp: a tenant in which many streams begin has a filter over them, which is made anew when too many new ones pass.
+// TestStreamFiltersAreMadeWhereTheyHelp: a tenant in which many streams begin has a filter over them, which is made
+// anew when too many new ones pass.
 func TestStreamFiltersAreMadeWhereTheyHelp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -297,7 +307,8 @@ func TestStreamFiltersAreMadeWhereTheyHelp(t *testing.T) {
 			t.Error("a filter is made anew of which few new streams pass")
 		}
 		write(16 * minFiltered)
-		if larger := s.tenants[taggedTenant].streamFilter.Load(); larger.size() < 2*f.size() || s.held != larger.size() {
+		if larger := s.tenants[taggedTenant].streamFilter.Load(); larger.size() < 2*f.size() ||
+			s.held != larger.size() {
 			t.Errorf("many more streams have a filter of %d bytes, where it was %d, and all have %d", larger.size(), f.size(), s.held)
 		}
 		if got := lacked(s, ids...); len(got) != 0 {
@@ -306,7 +317,8 @@ func TestStreamFiltersAreMadeWhereTheyHelp(t *testing.T) {
 	})
 }
 
-// TestFewNewStreamsPass fills a filter as far as one is filled before a larger one would be made: of new streams next to none pass.
+// TestFewNewStreamsPass fills a filter as far as one is filled before a larger one would be made: of new streams next
+// to none pass.
 func TestFewNewStreamsPass(t *testing.T) {
 	t.Parallel()
 	s := &filters{streamSeed: maphash.MakeSeed()}
@@ -330,8 +342,8 @@ func TestFewNewStreamsPass(t *testing.T) {
 	}
 }
 
-// TestFiltersThatCannotBeFilled: a filter of a tenant that could not be read just now is taken away, so that another one is made; where what is stored is
-// damaged it stays, so that this is not read again and again.
+// TestFiltersThatCannotBeFilled: a filter of a tenant that could not be read just now is taken away, so that another
+// one is made; where what is stored is damaged it stays, so that this is not read again and again.
 func TestFiltersThatCannotBeFilled(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})

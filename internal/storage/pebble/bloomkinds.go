@@ -59,8 +59,8 @@ func streamFilters() filterKind {
 	}
 }
 
-// filteredStream is a stream in filters, by the key of its head. A filter takes the lower bits of both hashes: those of the second one are the upper
-// ones of the first, on which they do not depend.
+// filteredStream is a stream in filters, by the key of its head. A filter takes the lower bits of both hashes: those of
+// the second one are the upper ones of the first, on which they do not depend.
 func (s *filters) filteredStream(headKey []byte) filtered {
 	h := maphash.Bytes(s.streamSeed, headKey)
 	return filtered{h, bits.RotateLeft64(h, 32)}
@@ -71,16 +71,18 @@ func (r *reader) lacks(headKey []byte) bool {
 	return r.streamFilter.lacks(r.tenant, r.store.filters.filteredStream(headKey))
 }
 
-// filterTags begins to make a filter over tags for a tenant where one would help, which somebody has found who had to ask the index.
+// filterTags begins to make a filter over tags for a tenant where one would help, which somebody has found who had to
+// ask the index.
 func (s *filters) filterTags(name j17.Tenant) { s.makeFilter(tagFilters(), name) }
 
-// missedPart is which part of a tenant's events new streams are that no filter knew of when a filter over streams is made: to read all heads takes
-// less than to look for so many.
+// missedPart is which part of a tenant's events new streams are that no filter knew of when a filter over streams is
+// made: to read all heads takes less than to look for so many.
 const missedPart = 8
 
 // missed counts a new stream of which no filter has told that it is new.
 func (b *batch) missed(t *tenant) {
-	if t.missed++; t.missed >= max(minFiltered, t.next.Events/missedPart) && b.store.filters.makeFilter(streamFilters(), t.name) {
+	if t.missed++; t.missed >= max(minFiltered, t.next.Events/missedPart) &&
+		b.store.filters.makeFilter(streamFilters(), t.name) {
 		t.missed = 0
 	}
 }

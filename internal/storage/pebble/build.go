@@ -16,9 +16,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// A folder of format 1 or 2 has no index of tags, one of format 3 has no correlation ids in it. When it is opened for the first time, each of its tenants gets a build: a record of
-// what is still to be indexed, which the store does in the background, also over restarts. Events that are written meanwhile are
-// indexed in their own commit.
+// A folder of format 1 or 2 has no index of tags, one of format 3 has no correlation ids in it. When it is opened for
+// the first time, each of its tenants gets a build: a record of what is still to be indexed, which the store does in
+// the background, also over restarts. Events that are written meanwhile are indexed in their own commit.
 
 const (
 	// buildEvents is how many events are indexed in one batch, which other writes wait for.
@@ -62,7 +62,10 @@ func parseBuildRecord(v []byte) (build, error) {
 	}
 	linking := v[0] == linkingFormat
 	v = v[1+2*positionBytes:]
-	return build{linking: linking, reached: reached, end: end, done: binary.BigEndian.Uint64(v), total: binary.BigEndian.Uint64(v[8:])}, nil
+	return build{
+		linking: linking, reached: reached, end: end, done: binary.BigEndian.Uint64(v),
+		total: binary.BigEndian.Uint64(v[8:]),
+	}, nil
 }
 
 // getBuild returns the build of a tenant, nil when there is nothing to build.
@@ -184,8 +187,8 @@ func (s *tagBuilder) buildLoop(names []j17.Tenant) {
 	}
 }
 
-// buildTenant builds what is to be built for a tenant, and reports whether that is done: what is damaged is left. The error says that
-// the store closes.
+// buildTenant builds what is to be built for a tenant, and reports whether that is done: what is damaged is left. The
+// error says that the store closes.
 func (s *tagBuilder) buildTenant(name j17.Tenant, left int) (whole bool, err error) {
 	for {
 		state, err := s.buildSome(s.life, name)

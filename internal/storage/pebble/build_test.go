@@ -28,13 +28,18 @@ func openOlder(t *testing.T) (*vfs.MemFS, *pebble.Store) {
 	return fs, open(t, pebble.Options{Dir: "data", FS: fs, Clock: clock.NewManual(frozenTime())})
 }
 
-// tagged returns the positions of the events that have a tag, when the index is built. progress is called while it is not.
-func tagged(t *testing.T, s *pebble.Store, name j17.Tenant, tag string, progress func(*store.IndexingError)) (list []j17.StreamID) {
+// tagged returns the positions of the events that have a tag, when the index is built. progress is called while it is
+// not.
+func tagged(
+	t *testing.T, s *pebble.Store, name j17.Tenant, tag string, progress func(*store.IndexingError),
+) (list []j17.StreamID) {
 	t.Helper()
 	for {
 		list = nil
 		var failed error
-		for e, err := range s.ReadTagged(t.Context(), name, store.Tagged{Tags: []string{tag}}, j17.StreamID{}, 1<<20, nil) {
+		for e, err := range s.ReadTagged(
+			t.Context(), name, store.Tagged{Tags: []string{tag}}, j17.StreamID{}, 1<<20, nil,
+		) {
 			if err != nil {
 				failed = err
 				break
@@ -53,8 +58,8 @@ func tagged(t *testing.T, s *pebble.Store, name j17.Tenant, tag string, progress
 	}
 }
 
-// TestOlderEventsAreIndexed opens a folder of the format before and reads its events by their tags, while others are written and one
-// is erased, and with a restart in between.
+// TestOlderEventsAreIndexed opens a folder of the format before and reads its events by their tags, while others are
+// written and one is erased, and with a restart in between.
 func TestOlderEventsAreIndexed(t *testing.T) {
 	t.Parallel()
 	fs, s := openOlder(t)
@@ -62,7 +67,10 @@ func TestOlderEventsAreIndexed(t *testing.T) {
 		t.Errorf("changed are %v, %v; want both tenants of the folder", list, err)
 	}
 	// What is written now is indexed at once, and what is erased now is not indexed later.
-	late := store.NewEvent{Key: key("late"), Type: "was_changed", Data: []byte(`1`), Metadata: []byte(`{}`), Tags: []string{"actor:user:u1"}}
+	late := store.NewEvent{
+		Key: key("late"), Type: "was_changed", Data: []byte(`1`), Metadata: []byte(`{}`),
+		Tags: []string{"actor:user:u1"},
+	}
 	if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: []store.NewEvent{late}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -113,8 +121,8 @@ func TestOlderEventsAreIndexed(t *testing.T) {
 	}
 }
 
-// TestOlderEventsAreIndexedByCorrelation makes a folder one of the format that had no correlation ids in its index: events are found by all
-// other tags at once, and by these when they are indexed.
+// TestOlderEventsAreIndexedByCorrelation makes a folder one of the format that had no correlation ids in its index:
+// events are found by all other tags at once, and by these when they are indexed.
 func TestOlderEventsAreIndexedByCorrelation(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -123,7 +131,10 @@ func TestOlderEventsAreIndexedByCorrelation(t *testing.T) {
 	of := func(n int) string { return fmt.Sprintf("a0000000-0000-4000-a000-%012d", n%ids) }
 	for n := range ids * each {
 		metadata := fmt.Appendf(nil, `{"actor":{"type":"user","id":"u1"},"correlation_id":%q}`, of(n))
-		ev := store.NewEvent{Key: key(fmt.Sprint(n % 5)), Type: "was_changed", Data: []byte(`1`), Metadata: metadata, Tags: j17.MetadataTags(metadata)}
+		ev := store.NewEvent{
+			Key: key(fmt.Sprint(n % 5)), Type: "was_changed", Data: []byte(`1`), Metadata: metadata,
+			Tags: j17.MetadataTags(metadata),
+		}
 		if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: []store.NewEvent{ev}}}); err != nil {
 			t.Fatal(err)
 		}

@@ -57,7 +57,9 @@ func (s *feeds) Changed(_ context.Context, since uint64, limit int) ([]store.Cha
 	if s.closed {
 		return nil, store.ErrClosed
 	}
-	from, _ := slices.BinarySearchFunc(s.changes.order, since+1, func(c change, number uint64) int { return cmp.Compare(c.number, number) })
+	from, _ := slices.BinarySearchFunc(
+		s.changes.order, since+1, func(c change, number uint64) int { return cmp.Compare(c.number, number) },
+	)
 	var list []store.Change
 	for _, c := range s.changes.order[from:] {
 		if len(list) >= limit {

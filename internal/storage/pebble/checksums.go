@@ -21,8 +21,8 @@ import (
 // scrubber is the store in the role of store.Scrubbing.
 type scrubber struct{ *core }
 
-// CheckTables reads tables from disk, past every cache of the engine, and compares their blocks with their checksums. See
-// store.Scrubbing.
+// CheckTables reads tables from disk, past every cache of the engine, and compares their blocks with their checksums.
+// See store.Scrubbing.
 func (s *scrubber) CheckTables(ctx context.Context, after string, most int64) (store.TablesChecked, error) {
 	var done store.TablesChecked
 	names, sizes, err := s.tables()
@@ -133,7 +133,8 @@ func (s *scrubber) checkTable(ctx context.Context, name string) (err error) {
 	return nil
 }
 
-// blockTrailer is what stands behind a block: its kind, and the CRC-32C of the block and of that, in the way of LevelDB.
+// blockTrailer is what stands behind a block: its kind, and the CRC-32C of the block and of that, in the way of
+// LevelDB.
 const blockTrailer = 1 + crc32.Size
 
 // checkBlock compares a block of so many bytes with the checksum behind it.

@@ -15,8 +15,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestEveryByteOfATableIsChecked flips bytes all over the tables of a store that is open, which has read them before: each flip is found
-// and names the file.
+// TestEveryByteOfATableIsChecked flips bytes all over the tables of a store that is open, which has read them before:
+// each flip is found and names the file.
 func TestEveryByteOfATableIsChecked(t *testing.T) {
 	t.Parallel()
 	const tenant = j17.Tenant("a/prod")
@@ -27,8 +27,11 @@ func TestEveryByteOfATableIsChecked(t *testing.T) {
 	}
 	for n := range 200 {
 		unit := store.Append{
-			Events: []store.NewEvent{{Key: j17.Key{Type: "order", ID: fmt.Sprint(n % 20)}, Type: "was_made", Data: []byte(fmt.Sprintf(`{"n":%d}`, n)), Metadata: []byte(`{}`)}},
-			Side:   []store.Side{{Op: store.Put, Space: "work", Key: fmt.Sprint(n), Value: []byte("v")}},
+			Events: []store.NewEvent{{
+				Key: j17.Key{Type: "order", ID: fmt.Sprint(n % 20)}, Type: "was_made",
+				Data: []byte(fmt.Sprintf(`{"n":%d}`, n)), Metadata: []byte(`{}`),
+			}},
+			Side: []store.Side{{Op: store.Put, Space: "work", Key: fmt.Sprint(n), Value: []byte("v")}},
 		}
 		if _, err := s.Append(t.Context(), tenant, []store.Append{unit}); err != nil {
 			t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 	"j17/internal/storage/unit"
 )
 
-// The entry of an item in the order of due times tells whether its time is the end of a lease: then its value is the time at which the item
-// was due before it was claimed. Else it is empty.
+// The entry of an item in the order of due times tells whether its time is the end of a lease: then its value is the
+// time at which the item was due before it was claimed. Else it is empty.
 
 // claimMark returns the value of an entry in the order of due times.
 func claimMark(claimed int64) []byte {
@@ -42,8 +42,8 @@ func parseClaim(v []byte) (claimed int64, err error) {
 // releasedAtOnce is how many claims are given back in one batch.
 const releasedAtOnce = 1000
 
-// ReleaseClaims gives back the claims of processes that have ended: all that there are, since no other process can have the folder open. See
-// store.Store.
+// ReleaseClaims gives back the claims of processes that have ended: all that there are, since no other process can have
+// the folder open. See store.Store.
 func (s *dueItems) ReleaseClaims(ctx context.Context) (released int, err error) {
 	// Who has due work. No lease ends later than the bound, even if the clock was set back since.
 	bound := s.guard.latest().Add(store.MaxLease).UnixNano()
@@ -81,9 +81,11 @@ func (s *dueItems) ReleaseClaims(ctx context.Context) (released int, err error) 
 	return released, nil
 }
 
-// releaseSome gives back the first claims of a tenant in a space whose leases end at a time or later. It returns the time to go on from, 0
-// where that were all.
-func (s *dueItems) releaseSome(ctx context.Context, t j17.Tenant, space store.Space, from, bound int64) (n int, next int64, err error) {
+// releaseSome gives back the first claims of a tenant in a space whose leases end at a time or later. It returns the
+// time to go on from, 0 where that were all.
+func (s *dueItems) releaseSome(
+	ctx context.Context, t j17.Tenant, space store.Space, from, bound int64,
+) (n int, next int64, err error) {
 	entries, next, err := s.claimed(t, space, from, bound)
 	if err != nil || len(entries) == 0 {
 		return 0, 0, err
@@ -104,9 +106,11 @@ func (s *dueItems) releaseSome(ctx context.Context, t j17.Tenant, space store.Sp
 	return n, next, err
 }
 
-// claimed returns the entries of claimed items in the order of due times, from a time on and up to a bound: some, and those that have the
-// same time as the last of them.
-func (s *dueItems) claimed(t j17.Tenant, space store.Space, from, bound int64) (entries [][]byte, next int64, err error) {
+// claimed returns the entries of claimed items in the order of due times, from a time on and up to a bound: some, and
+// those that have the same time as the last of them.
+func (s *dueItems) claimed(
+	t j17.Tenant, space store.Space, from, bound int64,
+) (entries [][]byte, next int64, err error) {
 	r, err := s.read(t)
 	if err != nil {
 		return nil, 0, err
@@ -138,7 +142,8 @@ func (s *dueItems) claimed(t j17.Tenant, space store.Space, from, bound int64) (
 	return entries, 0, nil
 }
 
-// release makes a claimed item due again when it was before it was claimed. It reports false where it is not claimed any more, or damaged.
+// release makes a claimed item due again when it was before it was claimed. It reports false where it is not claimed
+// any more, or damaged.
 func (b *batch) release(t *tenant, space store.Space, entry []byte) (bool, error) {
 	v, closer, err := b.store.db.Get(entry)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -159,6 +164,9 @@ func (b *batch) release(t *tenant, space store.Space, entry []byte) (bool, error
 	if err != nil {
 		return false, err
 	}
-	b.units.Put(t, space, key, &unit.Item{Meta: meta.Meta, Value: value}, unit.Times{Expires: meta.Expires, Due: claimed}, value)
+	b.units.Put(
+		t, space, key, &unit.Item{Meta: meta.Meta, Value: value}, unit.Times{Expires: meta.Expires, Due: claimed},
+		value,
+	)
 	return true, nil
 }

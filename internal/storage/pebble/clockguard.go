@@ -11,21 +11,22 @@ import (
 )
 
 const (
-	// longestPause is how far the clock may have moved while nobody looked: while the store was closed, or the machine asleep.
+	// longestPause is how far the clock may have moved while nobody looked: while the store was closed, or the machine
+	// asleep.
 	longestPause = 400 * 24 * time.Hour
-	// steadyTime is how long a clock that has jumped by no more than that must go on evenly until it is believed: whoever
-	// keeps clocks in step has put a wrong one right by then.
+	// steadyTime is how long a clock that has jumped by no more than that must go on evenly until it is believed:
+	// whoever keeps clocks in step has put a wrong one right by then.
 	steadyTime = 10 * time.Minute
 	// acceptName is the file by which the operator confirms the clock.
 	acceptName = "accept-clock"
 )
 
-// clockGuard keeps a clock that has jumped ahead away from what is stored: a single event that is stored while the clock
-// shows another year holds the time of its environment there until that year.
+// clockGuard keeps a clock that has jumped ahead away from what is stored: a single event that is stored while the
+// clock shows another year holds the time of its environment there until that year.
 //
-// The clock is looked at with every batch and once in sweepEvery. A step of more than the bound is not believed, until the
-// clock is back, has gone on evenly for steadyTime, or the operator has confirmed it. After the store was closed, and when
-// it has gone on evenly, the bound is longestPause.
+// The clock is looked at with every batch and once in sweepEvery. A step of more than the bound is not believed, until
+// the clock is back, has gone on evenly for steadyTime, or the operator has confirmed it. After the store was closed,
+// and when it has gone on evenly, the bound is longestPause.
 type clockGuard struct {
 	clock  clock.Clock
 	logger *slog.Logger
@@ -38,8 +39,8 @@ type clockGuard struct {
 	seen time.Time
 	// looked tells whether the clock was believed since the store was opened.
 	looked bool
-	// refused, if not nil, is why the clock is not believed. It showed the time last when it was looked at, and has gone on
-	// evenly since steady.
+	// refused, if not nil, is why the clock is not believed. It showed the time last when it was looked at, and has
+	// gone on evenly since steady.
 	refused      error
 	last, steady time.Time
 }
@@ -67,7 +68,8 @@ func (g *clockGuard) check() error {
 			g.logger.Error("the clock has jumped ahead, writes are refused", slog.Time("now", now), slog.Time("before", g.seen))
 		}
 		g.refused = fmt.Errorf("%w: it shows %s, and the latest time before was %s. Set it right; if it is right, create the file %s",
-			store.ErrClock, now.Format(time.RFC3339), g.seen.Format(time.RFC3339), g.disk.PathJoin(g.disk.dir, acceptName))
+			store.ErrClock, now.Format(time.RFC3339), g.seen.Format(time.RFC3339),
+			g.disk.PathJoin(g.disk.dir, acceptName))
 	}
 	return g.refused
 }
@@ -83,7 +85,8 @@ func (g *clockGuard) latest() time.Time {
 	return now
 }
 
-// even notes what the clock shows and reports whether it has gone on evenly for steadyTime since it jumped. It needs mu.
+// even notes what the clock shows and reports whether it has gone on evenly for steadyTime since it jumped. It needs
+// mu.
 func (g *clockGuard) even(now time.Time) bool {
 	if step := now.Sub(g.last); g.refused == nil || step < 0 || step > 2*sweepEvery {
 		g.steady = now

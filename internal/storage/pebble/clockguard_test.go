@@ -48,7 +48,9 @@ func TestClockJumps(t *testing.T) {
 	c.Advance(3 * 365 * day)
 	checkBelieved(t, s, false)
 	// Nothing else that is stored sees the time either, and nothing is taken for expired.
-	if err := s.Write(t.Context(), tenant, []store.Side{{Op: store.Put, Space: space, Key: "k"}}); !errors.Is(err, store.ErrClock) {
+	if err := s.Write(t.Context(), tenant, []store.Side{
+		{Op: store.Put, Space: space, Key: "k"},
+	}); !errors.Is(err, store.ErrClock) {
 		t.Errorf("write: %v", err)
 	}
 	if err := s.Barrier(t.Context()); err != nil {
@@ -100,8 +102,8 @@ func rest(t *testing.T, d time.Duration) {
 	}
 }
 
-// TestClockGoesOn lets a store be idle for longer than its clock may jump, and a clock that has jumped go on evenly, as that of a machine that was
-// asleep does.
+// TestClockGoesOn lets a store be idle for longer than its clock may jump, and a clock that has jumped go on evenly, as
+// that of a machine that was asleep does.
 func TestClockGoesOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

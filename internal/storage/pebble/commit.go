@@ -18,8 +18,8 @@ const (
 	// reapAt is the number of former views that are closed together. Closing the oldest one makes Pebble look for
 	// work, which is too dear for every batch.
 	reapAt = 64
-	// keptScratch is the number of things that a batch keeps room for, keptBytes the size of a value: after a large batch
-	// the next ones are as cheap as before.
+	// keptScratch is the number of things that a batch keeps room for, keptBytes the size of a value: after a large
+	// batch the next ones are as cheap as before.
 	keptScratch = 1024
 	keptBytes   = 1 << 20
 )
@@ -163,7 +163,8 @@ func (s *committer) publish(b *batch) {
 		s.due.noteDue(w)
 	}
 	for _, t := range b.dropped {
-		t.next, t.listed, t.number, t.events, t.change, t.leaves, t.touched = stateOf(t.name, 0), false, 0, 0, 0, tenantLeaves{}, fresh.number
+		t.next, t.listed, t.number, t.events, t.change, t.leaves, t.touched = stateOf(t.name, 0), false, 0, 0, 0,
+			tenantLeaves{}, fresh.number
 		b.forgetRecent(t)
 		s.filters.held -= t.tagFilter.Swap(nil).size() + t.streamFilter.Swap(nil).size()
 		t.move(t.next.Last)

@@ -12,21 +12,24 @@ import (
 )
 
 const (
-	// mostStale is how many stale keys a scan may meet until their range is merged, where they are most of what it has met: some milliseconds.
+	// mostStale is how many stale keys a scan may meet until their range is merged, where they are most of what it has
+	// met: some milliseconds.
 	mostStale = 16 << 10
-	// thinEvery is how much is written between two such merges, in bytes, so that they do not become most of what the store writes.
+	// thinEvery is how much is written between two such merges, in bytes, so that they do not become most of what the
+	// store writes.
 	thinEvery = 16 << 20
-	// thinTables is how many tables of the lowest level are merged at a time, at most 8 MiB each: others have their turn behind them, above all
-	// the merges that writes wait for.
+	// thinTables is how many tables of the lowest level are merged at a time, at most 8 MiB each: others have their
+	// turn behind them, above all the merges that writes wait for.
 	thinTables = 8
 )
 
-// compactor merges the tables of ranges in which scans meet little but stale keys: those of items that were removed or written again, and their
-// removals. Tables hold them until they have come to the lowest level, and each scan has to step over them: the first page of a list of what is
-// to be done would step over all that was done.
+// compactor merges the tables of ranges in which scans meet little but stale keys: those of items that were removed or
+// written again, and their removals. Tables hold them until they have come to the lowest level, and each scan has to
+// step over them: the first page of a list of what is to be done would step over all that was done.
 //
-// Pebble merges each table that has many removals early, read or not. Of an index that follows writes every second key is a removal, and most of
-// them are far apart, where they are in nobody's way: these merges took more processor time than all others together.
+// Pebble merges each table that has many removals early, read or not. Of an index that follows writes every second key
+// is a removal, and most of them are far apart, where they are in nobody's way: these merges took more processor time
+// than all others together.
 type compactor struct {
 	*core
 
@@ -36,7 +39,8 @@ type compactor struct {
 	// turn guards what follows.
 	turn sync.Mutex
 	busy bool
-	// next is how much is to be written until there is another one, as core.logged counts it, and done how many there were.
+	// next is how much is to be written until there is another one, as core.logged counts it, and done how many there
+	// were.
 	next, done uint64
 }
 
@@ -52,9 +56,10 @@ func stand(it *pebble.Iterator) footing {
 	}
 }
 
-// thin has a range merged if a scan of it, which began where the iterator stood, has met too many stale keys there. Where the scan has not come
-// to the end of the range, the rest is left alone. The iterator stands where the scan has ended. A merge writes the range once more before the old
-// tables go, so there is none while there is little space: a read does not fill the disk for those who write.
+// thin has a range merged if a scan of it, which began where the iterator stood, has met too many stale keys there.
+// Where the scan has not come to the end of the range, the rest is left alone. The iterator stands where the scan has
+// ended. A merge writes the range once more before the old tables go, so there is none while there is little space: a
+// read does not fill the disk for those who write.
 func (s *compactor) thin(it *pebble.Iterator, began footing, r keyRange, backward bool) {
 	now := stand(it)
 	passed := now.own - began.own
@@ -73,7 +78,8 @@ func (s *compactor) thin(it *pebble.Iterator, began footing, r keyRange, backwar
 	}
 }
 
-// beginThinning has a range merged if that may be now. Close waits for it: so it begins under mu, where nobody closes meanwhile.
+// beginThinning has a range merged if that may be now. Close waits for it: so it begins under mu, where nobody closes
+// meanwhile.
 func (s *compactor) beginThinning(r keyRange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,14 +106,17 @@ func (s *compactor) merge(r keyRange) error {
 		if s.disk.tight() {
 			return nil
 		}
-		if err := s.inBackground(s.life, func() error { return s.db.Compact(s.life, part.lower, part.upper, false) }); err != nil {
+		if err := s.inBackground(
+			s.life, func() error { return s.db.Compact(s.life, part.lower, part.upper, false) },
+		); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// parted returns the parts of a range that reach into so many tables each. Tables are in order, each from its first to its last key.
+// parted returns the parts of a range that reach into so many tables each. Tables are in order, each from its first to
+// its last key.
 func parted(r keyRange, tables []keyRange, each int) (parts []keyRange) {
 	first := sort.Search(len(tables), func(i int) bool { return bytes.Compare(tables[i].upper, r.lower) >= 0 })
 	for i := first + each - 1; i < len(tables) && bytes.Compare(tables[i].upper, r.upper) < 0; i += each {

@@ -89,7 +89,8 @@ func (s thinned) merges() uint64 {
 	return s.done
 }
 
-// TestScansThinOut removes the first items of a space, as of a queue: the first scan steps over them, the second one does not.
+// TestScansThinOut removes the first items of a space, as of a queue: the first scan steps over them, the second one
+// does not.
 func TestScansThinOut(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -118,7 +119,8 @@ func TestScansThinOut(t *testing.T) {
 	}
 }
 
-// TestDueWorkThinsOut ends much work that was due: who looks for what is due next steps over what that has left behind, and whoever comes later does not.
+// TestDueWorkThinsOut ends much work that was due: who looks for what is due next steps over what that has left behind,
+// and whoever comes later does not.
 func TestDueWorkThinsOut(t *testing.T) {
 	t.Parallel()
 	s := openThinned(t)
@@ -195,7 +197,8 @@ func TestThinningIsSeldom(t *testing.T) {
 	}
 }
 
-// TestThinningLeavesRoom: where there is little space nobody has a range written once more by reading it. Where there is more again it is.
+// TestThinningLeavesRoom: where there is little space nobody has a range written once more by reading it. Where there
+// is more again it is.
 func TestThinningLeavesRoom(t *testing.T) {
 	t.Parallel()
 	const floor = 1 << 20
@@ -213,8 +216,8 @@ func TestThinningLeavesRoom(t *testing.T) {
 	}
 }
 
-// TestThinningBesideClose: a scan that would have its range merged while the store is closed begins nothing that Close does not wait for. What Close
-// does is done to stores that have no work of their own, over and over.
+// TestThinningBesideClose: a scan that would have its range merged while the store is closed begins nothing that Close
+// does not wait for. What Close does is done to stores that have no work of their own, over and over.
 func TestThinningBesideClose(t *testing.T) {
 	t.Parallel()
 	open := openThinned(t)
@@ -225,7 +228,9 @@ func TestThinningBesideClose(t *testing.T) {
 	}
 	defer closeIter(it, &err, "nothing")
 	for range 100_000 {
-		s := &compactor{core: &core{db: open.db, disk: open.disk, life: open.life, queue: open.queue, logger: open.logger, view: &view{}}}
+		s := &compactor{core: &core{
+			db: open.db, disk: open.disk, life: open.life, queue: open.queue, logger: open.logger, view: &view{},
+		}}
 		left := false
 		var both sync.WaitGroup
 		s.turn.Lock() // who comes first has looked whether the store is open, and does not go on yet
@@ -272,7 +277,9 @@ func TestExpiryGoesOn(t *testing.T) {
 			continue
 		}
 		// What stands before that waits for the next time.
-		if err := s.Write(t.Context(), "t", []store.Side{{Op: store.Put, Space: "a", Key: "early", Expires: now.Add(-time.Second)}}); err != nil {
+		if err := s.Write(t.Context(), "t", []store.Side{
+			{Op: store.Put, Space: "a", Key: "early", Expires: now.Add(-time.Second)},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -293,7 +300,13 @@ func TestExpiryGoesOn(t *testing.T) {
 // TestLargeRangesAreMergedInParts cuts a range where tables end, so that no table is in two parts and no key in none.
 func TestLargeRangesAreMergedInParts(t *testing.T) {
 	t.Parallel()
-	tables := []keyRange{{[]byte("b"), []byte("c")}, {[]byte("e"), []byte("f")}, {[]byte("g"), []byte("h")}, {[]byte("k"), []byte("l")}, {[]byte("n"), []byte("o")}}
+	tables := []keyRange{
+		{[]byte("b"), []byte("c")},
+		{[]byte("e"), []byte("f")},
+		{[]byte("g"), []byte("h")},
+		{[]byte("k"), []byte("l")},
+		{[]byte("n"), []byte("o")},
+	}
 	for want, r := range map[string][2]string{
 		"a-f f\x00-l l\x00-z": {"a", "z"},
 		"e-h h\x00-o":         {"e", "o"},

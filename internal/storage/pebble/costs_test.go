@@ -16,11 +16,13 @@ import (
 	"j17/internal/storage/storetest"
 )
 
-// TestIdleTenantsCostNothing counts what looking for work and for changes over all tenants takes beside few and beside many
-// tenants that have neither.
+// TestIdleTenantsCostNothing counts what looking for work and for changes over all tenants takes beside few and beside
+// many tenants that have neither.
 func TestIdleTenantsCostNothing(t *testing.T) {
 	measure := func(n int) float64 {
-		s := open(t, pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: clock.NewManual(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))})
+		s := open(t, pebble.Options{
+			Dir: "data", FS: vfs.NewMem(), Clock: clock.NewManual(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)),
+		})
 		defer closeStore(t, s)
 		return storetest.Idle(t, s, n)
 	}
@@ -42,7 +44,9 @@ func TestBurstIsForgotten(t *testing.T) {
 		const rounds = 200
 		for range rounds {
 			n++
-			if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key(fmt.Sprint(n)), `1`)}}); err != nil {
+			if _, err := s.Append(t.Context(), tenant, []store.Append{
+				{Events: events(key(fmt.Sprint(n)), `1`)},
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}

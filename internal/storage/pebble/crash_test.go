@@ -90,7 +90,9 @@ func TestCrashDuringErasure(t *testing.T) {
 	var crashes []crash
 	const secrets = 6
 	for range secrets {
-		if _, err := s.Append(t.Context(), "vault", []store.Append{{Events: events(key("secret"), `"secret"`)}}); err != nil {
+		if _, err := s.Append(t.Context(), "vault", []store.Append{
+			{Events: events(key("secret"), `"secret"`)},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -106,7 +108,9 @@ func TestCrashDuringErasure(t *testing.T) {
 				t.Fatal(err)
 			}
 			acked := w.acknowledged()
-			crashes = append(crashes, crash{fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}), acked, erased})
+			crashes = append(crashes, crash{
+				fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}), acked, erased,
+			})
 			select {
 			case err := <-done:
 				if err != nil {

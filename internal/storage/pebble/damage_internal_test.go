@@ -23,7 +23,10 @@ const worked store.Space = "work"
 func opened(t *testing.T, c clock.Clock) (*Store, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
-	s, err := Open(Options{Dir: "data", FS: vfs.NewMem(), Clock: c, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	s, err := Open(Options{
+		Dir: "data", FS: vfs.NewMem(), Clock: c,
+		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +50,8 @@ func harm(t *testing.T, s *Store, do func(b *pebble.Batch) error) {
 	}
 }
 
-// TestADamagedDueItemHoldsUpNobody damages the first item that is due and the only one of a tenant, and has the others claimed.
+// TestADamagedDueItemHoldsUpNobody damages the first item that is due and the only one of a tenant, and has the others
+// claimed.
 func TestADamagedDueItemHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -69,7 +73,9 @@ func TestADamagedDueItemHoldsUpNobody(t *testing.T) {
 			s, log := opened(t, c)
 			write := func(tenant j17.Tenant, key string, due time.Time) {
 				t.Helper()
-				if err := s.Write(t.Context(), tenant, []store.Side{{Op: store.Put, Space: worked, Key: key, Value: []byte("v"), Due: due}}); err != nil {
+				if err := s.Write(t.Context(), tenant, []store.Side{
+					{Op: store.Put, Space: worked, Key: key, Value: []byte("v"), Due: due},
+				}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -141,7 +147,9 @@ func TestADamagedTenantIsIndexedLast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, log := opened(t, clock.System{})
-		event := store.NewEvent{Key: j17.Key{Type: "order", ID: "1"}, Type: "was_made", Data: []byte(`1`), Metadata: []byte(`{}`)}
+		event := store.NewEvent{
+			Key: j17.Key{Type: "order", ID: "1"}, Type: "was_made", Data: []byte(`1`), Metadata: []byte(`{}`),
+		}
 		for _, name := range []j17.Tenant{"a/prod", "b/prod"} {
 			if _, err := s.Append(t.Context(), name, []store.Append{{Events: []store.NewEvent{event}}}); err != nil {
 				t.Fatal(err)

@@ -58,30 +58,37 @@ func TestContradictions(t *testing.T) {
 		"event empty":          {change(eventKey("a", 3), cut(0)), []string{stream, feed, all, after}},
 		"event without end":    {change(eventKey("a", 3), cut(60)), []string{stream, feed, all, after}},
 		"unknown format":       {change(eventKey("a", 3), flip(0)), []string{stream, feed, all, after}},
-		"unknown flag":         {change(eventKey("a", 3), func(v []byte) []byte { v[1] = 8; return v }), []string{stream, feed, all, after}},
+		"unknown flag": {
+			change(eventKey("a", 3), func(v []byte) []byte { v[1] = 8; return v }), []string{stream, feed, all, after},
+		},
 		"rewritten by mistake": {change(eventKey("a", 3), flip(1)), []string{stream, feed, all, after}},
 		"no zero byte":         {change(eventKey("a", 3), flip(30)), []string{stream, feed, all, after}},
 		"place of data":        {change(eventKey("a", 3), flip(25)), []string{stream, feed, all, after}},
-		"place of metadata":    {change(eventKey("a", 3), func(v []byte) []byte { v[26] = 0xff; return v }), []string{stream, feed, all, after}},
-		"position":             {change(eventKey("a", 3), flip(13)), []string{feed}},
-		"last position":        {change(eventKey("a", 5), flip(13)), []string{stream, feed}},
-		"data":                 {change(eventKey("a", 3), flip(31+75)), []string{all}},
-		"head longer":          {change(headKey, flip(7)), []string{stream, all, after}},
-		"head cut":             {change(headKey, cut(30)), []string{stream, all, append_, after}},
-		"chain":                {change(headKey, flip(20)), []string{all}},
-		"feed entry missing":   {remove(feedKey), []string{all}},
-		"feed entry cut":       {change(feedKey, cut(4)), []string{feed}},
-		"feed entry empty":     {change(feedKey, cut(0)), []string{feed, all}},
-		"feed entry astray":    {change(feedKey, flip(15)), []string{feed}},
-		"run missing":          {remove(runKey), []string{all}},
-		"run cut":              {change(runKey, cut(40)), []string{feed, all}},
-		"run shorter":          {change(runKey, func(v []byte) []byte { return v[:1+(len(v)-1)/5*4] }), []string{feed, all}},
-		"run of one":           {change(runKey, func(v []byte) []byte { return v[:1+(len(v)-1)/5] }), []string{feed, all}},
-		"run of none":          {change(runKey, cut(1)), []string{feed, all}},
-		"run astray":           {change(runKey, flip(17)), []string{feed}},
-		"run length":           {change(runKey, func(v []byte) []byte { v[1] = 0xff; return v }), []string{feed, all}},
-		"item":                 {change(itemKey, cut(7)), []string{item, all, due}},
-		"due item missing":     {remove(itemKey), []string{due}},
+		"place of metadata": {
+			change(eventKey("a", 3), func(v []byte) []byte { v[26] = 0xff; return v }),
+			[]string{stream, feed, all, after},
+		},
+		"position":           {change(eventKey("a", 3), flip(13)), []string{feed}},
+		"last position":      {change(eventKey("a", 5), flip(13)), []string{stream, feed}},
+		"data":               {change(eventKey("a", 3), flip(31+75)), []string{all}},
+		"head longer":        {change(headKey, flip(7)), []string{stream, all, after}},
+		"head cut":           {change(headKey, cut(30)), []string{stream, all, append_, after}},
+		"chain":              {change(headKey, flip(20)), []string{all}},
+		"feed entry missing": {remove(feedKey), []string{all}},
+		"feed entry cut":     {change(feedKey, cut(4)), []string{feed}},
+		"feed entry empty":   {change(feedKey, cut(0)), []string{feed, all}},
+		"feed entry astray":  {change(feedKey, flip(15)), []string{feed}},
+		"run missing":        {remove(runKey), []string{all}},
+		"run cut":            {change(runKey, cut(40)), []string{feed, all}},
+		"run shorter": {
+			change(runKey, func(v []byte) []byte { return v[:1+(len(v)-1)/5*4] }), []string{feed, all},
+		},
+		"run of one":       {change(runKey, func(v []byte) []byte { return v[:1+(len(v)-1)/5] }), []string{feed, all}},
+		"run of none":      {change(runKey, cut(1)), []string{feed, all}},
+		"run astray":       {change(runKey, flip(17)), []string{feed}},
+		"run length":       {change(runKey, func(v []byte) []byte { v[1] = 0xff; return v }), []string{feed, all}},
+		"item":             {change(itemKey, cut(7)), []string{item, all, due}},
+		"due item missing": {remove(itemKey), []string{due}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -101,8 +108,12 @@ func TestContradictions(t *testing.T) {
 				got[feed] = err
 			}
 			got[all] = dump(t, s)
-			_, got[after] = s.VersionAfter(t.Context(), tenant, key("a"), j17.StreamID{Ms: frozenTime().UnixMilli(), Seq: 1})
-			_, got[append_] = s.Append(t.Context(), tenant, []store.Append{{Pre: []store.Pre{{Key: key("a"), Length: 1}}}})
+			_, got[after] = s.VersionAfter(t.Context(), tenant, key("a"), j17.StreamID{
+				Ms: frozenTime().UnixMilli(), Seq: 1,
+			})
+			_, got[append_] = s.Append(t.Context(), tenant, []store.Append{
+				{Pre: []store.Pre{{Key: key("a"), Length: 1}}},
+			})
 			if _, err := s.Get(t.Context(), tenant, space, "k"); !errors.Is(err, store.ErrNotFound) {
 				got[item] = err
 			}
@@ -198,7 +209,8 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// TestHarmAfterCleanStop harms the logs of a store that was closed: nothing of it matters, since everything is in tables.
+// TestHarmAfterCleanStop harms the logs of a store that was closed: nothing of it matters, since everything is in
+// tables.
 func TestHarmAfterCleanStop(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()

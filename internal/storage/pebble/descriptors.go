@@ -16,15 +16,16 @@ import (
 const (
 	// maxOpenFiles is the number of files that the storage engine keeps open where the limit of the process allows it.
 	maxOpenFiles = 1000
-	// reserved is the number of descriptors that are held back for when the process has no more: enough for a new log, and
-	// for the tables that flushing and compacting write at the same time.
+	// reserved is the number of descriptors that are held back for when the process has no more: enough for a new log,
+	// and for the tables that flushing and compacting write at the same time.
 	reserved = 16
 	// ownDescriptors is what a store needs beside the files that the engine keeps open.
 	ownDescriptors = reserved + 16
 )
 
 // Descriptors returns how many of the file descriptors that the process may have open belong to the store, the others
-// being free for connections: at most 1032, and no more than half of them. limit is RLIMIT_NOFILE, 0 where there is none.
+// being free for connections: at most 1032, and no more than half of them. limit is RLIMIT_NOFILE, 0 where there is
+// none.
 func Descriptors(limit uint64) int {
 	if limit == 0 || limit >= 2*(maxOpenFiles+ownDescriptors) {
 		return maxOpenFiles + ownDescriptors
@@ -57,8 +58,8 @@ type descriptors struct {
 	next time.Time
 }
 
-// giveBack releases one descriptor of the reserve, for whoever has just been refused one. It reports false when there is
-// none left.
+// giveBack releases one descriptor of the reserve, for whoever has just been refused one. It reports false when there
+// is none left.
 func (d *descriptors) giveBack() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -88,9 +88,9 @@ func writeMuch(t *testing.T, s store.Store, w *workload, enough func() bool) (re
 	return refused
 }
 
-// TestDescriptorsRunOut lets others take all descriptors that the process may have: first so that the reserve of the store
-// is enough, then so that it is not. The store must go on, or refuse in a way that is worth another try, and go on by itself
-// when there are descriptors again.
+// TestDescriptorsRunOut lets others take all descriptors that the process may have: first so that the reserve of the
+// store is enough, then so that it is not. The store must go on, or refuse in a way that is worth another try, and go
+// on by itself when there are descriptors again.
 func TestDescriptorsRunOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,8 +103,8 @@ func TestDescriptorsRunOut(t *testing.T) {
 		if writeMuch(t, s, w, never) > 0 {
 			t.Fatal("writes were refused before the limit")
 		}
-		// The reserve is for one new log, and the tables that are written then. What still writes others is waited for: the
-		// limit could be met while it has files open for a moment only.
+		// The reserve is for one new log, and the tables that are written then. What still writes others is waited for:
+		// the limit could be met while it has files open for a moment only.
 		synctest.Wait()
 		fs.limit.Store(fs.open.Load())
 		if n := writeMuch(t, s, w, func() bool { return fs.refused.Load() > 0 }); n > 0 || fs.refused.Load() == 0 {

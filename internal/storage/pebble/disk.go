@@ -85,8 +85,8 @@ const (
 )
 
 const (
-	// mostFloor and leastFloor bound the free space that is kept. The ballast has leastFloor: that is what the logs of a
-	// store hold at most which go to tables when it is opened.
+	// mostFloor and leastFloor bound the free space that is kept. The ballast has leastFloor: that is what the logs of
+	// a store hold at most which go to tables when it is opened.
 	mostFloor  = 256 << 20
 	leastFloor = 64 << 20
 	// retryPause is the time between two attempts to write to a full volume.
@@ -104,10 +104,10 @@ const (
 
 var errInUse = errors.New("the lock is held")
 
-// setFloor fixes the free space below which no writes are accepted, and the size of the ballast; 0 chooses them by the size of
-// the volume. The ballast is a file that is given up when the volume runs full, so that what was begun can end, and that what
-// is in the log can go to tables when the store is opened. table is the size of a memory table: a log is made with room for a tenth more,
-// and there are two of them, one in use and one that is kept for the next.
+// setFloor fixes the free space below which no writes are accepted, and the size of the ballast; 0 chooses them by the
+// size of the volume. The ballast is a file that is given up when the volume runs full, so that what was begun can end,
+// and that what is in the log can go to tables when the store is opened. table is the size of a memory table: a log is
+// made with room for a tenth more, and there are two of them, one in use and one that is kept for the next.
 func (d *disk) setFloor(floor, table uint64) {
 	if floor != 0 {
 		d.floor, d.ballastBytes = floor, floor/4
@@ -119,8 +119,8 @@ func (d *disk) setFloor(floor, table uint64) {
 	}
 }
 
-// makeRoom gives up the ballast where the volume is too full to open the store. It refuses to make a new store where writes
-// would be refused from the first one on.
+// makeRoom gives up the ballast where the volume is too full to open the store. It refuses to make a new store where
+// writes would be refused from the first one on.
 func (d *disk) makeRoom() error {
 	usage, err := d.GetDiskUsage(d.dir)
 	if err != nil {
@@ -190,8 +190,8 @@ func (d *disk) tight() bool {
 	return err == nil && usage.AvailBytes < 2*d.floor
 }
 
-// refuses reports whether calls of a need are refused while space is short. What makes room goes on until the ballast is
-// given up and little of what it held is left.
+// refuses reports whether calls of a need are refused while space is short. What makes room goes on until the ballast
+// is given up and little of what it held is left.
 func (d *disk) refuses(n queue.Need) bool {
 	if n != queue.Freeing {
 		return n == queue.Ordinary
@@ -297,7 +297,8 @@ func (d *disk) attempt(table, again bool, op func() error) error {
 			continue
 		}
 
-		// While the store closes, an error is an answer. For a table it always is: Pebble goes on without it and tries again.
+		// While the store closes, an error is an answer. For a table it always is: Pebble goes on without it and tries
+		// again.
 		if phase == closing || (phase == running && full && table) {
 			return err
 		}
@@ -413,7 +414,8 @@ func isTable(path string) bool {
 	return strings.HasSuffix(path, tableSuffix) || strings.HasSuffix(path, blobSuffix)
 }
 
-// ownerOnly is the mode of the store's files: nobody else may read them, also in a copy whose folders are open to others.
+// ownerOnly is the mode of the store's files: nobody else may read them, also in a copy whose folders are open to
+// others.
 const ownerOnly = 0o600
 
 // closeToOthers takes from others the right to read files of the store.

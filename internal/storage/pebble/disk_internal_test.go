@@ -13,8 +13,8 @@ import (
 	"j17/internal/base/clock"
 )
 
-// TestNothingReturnsToWhatWasLeftBehind closes a store while Pebble is in the middle of a write that fails later: its folder
-// may be gone by then. Pebble would end the process if it heard of that.
+// TestNothingReturnsToWhatWasLeftBehind closes a store while Pebble is in the middle of a write that fails later: its
+// folder may be gone by then. Pebble would end the process if it heard of that.
 func TestNothingReturnsToWhatWasLeftBehind(t *testing.T) {
 	t.Parallel()
 	d := &disk{FS: vfs.NewMem(), clock: clock.System{}, onFault: func(error) { t.Error("a store that was left behind tells of a fault") }}
@@ -37,11 +37,14 @@ func TestNothingReturnsToWhatWasLeftBehind(t *testing.T) {
 	}
 }
 
-// TestNothingReturnsFromAFailedWrite leaves the store behind when the write has failed and before it is known what that means.
+// TestNothingReturnsFromAFailedWrite leaves the store behind when the write has failed and before it is known what that
+// means.
 func TestNothingReturnsFromAFailedWrite(t *testing.T) {
 	t.Parallel()
 	fs := &removing{FS: vfs.NewMem()}
-	d := &disk{FS: fs, clock: clock.System{}, logger: slog.New(slog.DiscardHandler), merging: newMerging(), ballast: true}
+	d := &disk{
+		FS: fs, clock: clock.System{}, logger: slog.New(slog.DiscardHandler), merging: newMerging(), ballast: true,
+	}
 	d.phase.Store(running)
 	fs.hook = func() {
 		d.failed.Store(true)

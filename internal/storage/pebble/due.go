@@ -39,11 +39,13 @@ type dueWork struct {
 	at     int64
 }
 
-// dueEntry is what is known of a tenant's work in a space. at is a lower bound: finished work is noticed only when somebody looks.
+// dueEntry is what is known of a tenant's work in a space. at is a lower bound: finished work is noticed only when
+// somebody looks.
 type dueEntry struct {
 	tenant *tenant
 	at     int64
-	// writes counts the items that were given a due time, so that whoever has looked can tell whether there are more now.
+	// writes counts the items that were given a due time, so that whoever has looked can tell whether there are more
+	// now.
 	writes uint64
 	// place is where the entry stands in the order.
 	place int
@@ -51,8 +53,8 @@ type dueEntry struct {
 	damaged bool
 }
 
-// dueOrder is the tenants that have work in a space in the order of its time: what has no work costs nothing. It is a heap, and
-// guarded by core.mu.
+// dueOrder is the tenants that have work in a space in the order of its time: what has no work costs nothing. It is a
+// heap, and guarded by core.mu.
 type dueOrder struct {
 	entries []*dueEntry
 	of      map[*tenant]*dueEntry
@@ -160,8 +162,8 @@ func (s *dueItems) NextDue(_ context.Context, space store.Space) (time.Time, err
 	}
 }
 
-// passOver reports whether an error says that the work of one tenant is damaged, which keeps nobody else from theirs. It is logged
-// the first time.
+// passOver reports whether an error says that the work of one tenant is damaged, which keeps nobody else from theirs.
+// It is logged the first time.
 func (s *dueItems) passOver(space store.Space, e *dueEntry, err error) bool {
 	if !isDamage(err) {
 		return false
@@ -207,9 +209,9 @@ func (s *dueItems) lookDue(space store.Space, o *dueOrder, e *dueEntry) (int64, 
 	return at, nil
 }
 
-// firstDue returns the due time of the first live item of a space, 0 when there is none. There is none before from: what finished
-// work has left behind there is not looked at again and again. What is damaged is passed over, and is an error where there is nothing
-// else.
+// firstDue returns the due time of the first live item of a space, 0 when there is none. There is none before from:
+// what finished work has left behind there is not looked at again and again. What is damaged is passed over, and is an
+// error where there is nothing else.
 func (s *dueItems) firstDue(r reader, space store.Space, from, now int64) (at int64, err error) {
 	if r.tenant == 0 || strings.IndexByte(string(space), 0) >= 0 {
 		return 0, nil
@@ -241,7 +243,9 @@ func (s *dueItems) firstDue(r reader, space store.Space, from, now int64) (at in
 }
 
 // CountDue counts the due items of a tenant. See store.Store.
-func (s *dueItems) CountDue(_ context.Context, t j17.Tenant, space store.Space, before time.Time, limit int) (n int, first time.Time, err error) {
+func (s *dueItems) CountDue(
+	_ context.Context, t j17.Tenant, space store.Space, before time.Time, limit int,
+) (n int, first time.Time, err error) {
 	if strings.IndexByte(string(space), 0) >= 0 {
 		return 0, time.Time{}, nil
 	}
@@ -291,7 +295,8 @@ type damages struct {
 // maxTold bounds how much damage is remembered to be logged.
 const maxTold = 1000
 
-// tell reports whether damage is to be logged, because it was not before. Where there is very much of it that may happen again.
+// tell reports whether damage is to be logged, because it was not before. Where there is very much of it that may
+// happen again.
 func (d *damages) tell(err error) bool {
 	text := err.Error()
 	d.mu.Lock()
@@ -329,8 +334,8 @@ func (s *dueItems) DueTenants(_ context.Context, space store.Space, limit int) (
 	var tenants []found
 	looked := map[*tenant]bool{}
 
-	// Whoever may have due work, by what memory knows: a bound that is never too late. Each is looked up, since work may have been done
-	// or moved since. As long as that leaves too few the next ones are looked at.
+	// Whoever may have due work, by what memory knows: a bound that is never too late. Each is looked up, since work
+	// may have been done or moved since. As long as that leaves too few the next ones are looked at.
 	for many := limit; len(tenants) < limit; many *= 4 {
 		s.mu.Lock()
 		candidates := o.earliest(many, now)
@@ -367,8 +372,9 @@ func (s *dueItems) DueTenants(_ context.Context, space store.Space, limit int) (
 	return names, nil
 }
 
-// earliest returns the tenants of up to many entries that are not later than now, the earliest first. It needs mu. What it costs depends on
-// their number and not on that of all entries: below an entry of the heap there is none that is earlier.
+// earliest returns the tenants of up to many entries that are not later than now, the earliest first. It needs mu. What
+// it costs depends on their number and not on that of all entries: below an entry of the heap there is none that is
+// earlier.
 func (o *dueOrder) earliest(many int, now int64) (first []*tenant) {
 	next := places{order: o}
 	add := func(place int) {
@@ -492,7 +498,8 @@ func (s *dueItems) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (i
 	return items, nil
 }
 
-// dueFrom returns when the first work of a tenant is due, and whether a claim would find any, so that polling costs no write.
+// dueFrom returns when the first work of a tenant is due, and whether a claim would find any, so that polling costs no
+// write.
 func (s *dueItems) dueFrom(t j17.Tenant, space store.Space) (at int64, due bool, err error) {
 	if err := store.ValidTenant(t); err != nil {
 		return 0, false, err
@@ -515,7 +522,10 @@ func (s *dueItems) dueFrom(t j17.Tenant, space store.Space) (at int64, due bool,
 // claim leases up to the claim's limit of what is due. Nothing is due before from.
 func (b *batch) claim(t *tenant, c *store.Claim, from int64) (items []store.Item, err error) {
 	space := c.Space
-	it, err := newIter(b.store.db, appendDueTime(nil, t.next.Number, space, from), appendDueTime(nil, t.next.Number, space, b.units.Now()+1))
+	it, err := newIter(
+		b.store.db, appendDueTime(nil, t.next.Number, space, from),
+		appendDueTime(nil, t.next.Number, space, b.units.Now()+1),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -542,14 +552,19 @@ func (b *batch) claim(t *tenant, c *store.Claim, from int64) (items []store.Item
 		if err != nil {
 			b.store.due.tellDamaged(space, []error{err})
 		}
-		b.units.Put(t, space, key, item, unit.Times{Expires: item.Expires, Due: until, Claimed: cmp.Or(claimed, item.Due)}, value)
+		b.units.Put(
+			t, space, key, item, unit.Times{Expires: item.Expires, Due: until, Claimed: cmp.Or(claimed, item.Due)},
+			value,
+		)
 		items = append(items, itemMeta{Meta: item.Meta}.item(key, value))
 	}
 	return items, nil
 }
 
 // getDue returns the item that an entry of the index by time stands for, with a copy of its value.
-func getDue(s *sealing, from pebble.Reader, tenant uint32, space store.Space, entry []byte) (key string, meta itemMeta, value []byte, err error) {
+func getDue(
+	s *sealing, from pebble.Reader, tenant uint32, space store.Space, entry []byte,
+) (key string, meta itemMeta, value []byte, err error) {
 	rest := entry[len(appendSpace(nil, tenant, kindDue, space)):]
 	if len(rest) <= timeBytes {
 		return "", itemMeta{}, nil, corruption(errFormat, "due work of tenant number %d in space %s", tenant, space)

@@ -194,8 +194,8 @@ func TestCancelledInQueue(t *testing.T) {
 	})
 }
 
-// TestCloseWaits closes a store that is being read and written: it waits for the writes, not for the reader, who is told at his
-// next step.
+// TestCloseWaits closes a store that is being read and written: it waits for the writes, not for the reader, who is
+// told at his next step.
 func TestCloseWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -243,8 +243,8 @@ func TestCloseWaits(t *testing.T) {
 	})
 }
 
-// TestShutdownEnds shuts a store down whose reader takes no step for ever. What was acknowledged is there for the next one
-// that opens the folder, and the reader is told in the end.
+// TestShutdownEnds shuts a store down whose reader takes no step for ever. What was acknowledged is there for the next
+// one that opens the folder, and the reader is told in the end.
 func TestShutdownEnds(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -323,7 +323,9 @@ func TestSweep(t *testing.T) {
 			}
 			_, err := s.Append(t.Context(), tenant, []store.Append{{
 				Command: &store.Command{ID: commandID(n), Expires: expires},
-				Side:    []store.Side{{Op: store.Put, Space: space, Key: fmt.Sprint(n), Expires: expires, Due: expires}},
+				Side: []store.Side{
+					{Op: store.Put, Space: space, Key: fmt.Sprint(n), Expires: expires, Due: expires},
+				},
 			}})
 			if err != nil {
 				t.Fatal(err)
@@ -362,7 +364,9 @@ func TestSweepGoesOn(t *testing.T) {
 		c := clock.NewManual(frozenTime())
 		s := open(t, pebble.Options{Dir: "data", FS: fs, Clock: c})
 		for _, name := range []j17.Tenant{"aaa/prod", "bbb/prod", "zzz/prod"} {
-			err := s.Write(t.Context(), name, []store.Side{{Op: store.Put, Space: space, Key: "k", Expires: frozenTime().Add(time.Minute)}})
+			err := s.Write(t.Context(), name, []store.Side{
+				{Op: store.Put, Space: space, Key: "k", Expires: frozenTime().Add(time.Minute)},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -388,7 +392,9 @@ func TestSweepGoesOn(t *testing.T) {
 	raw(t, fs, func(db *engine.DB) {
 		for number, want := range map[byte]int{1: 0, 2: 1, 3: 0} {
 			n := 0
-			it, err := db.NewIter(&engine.IterOptions{LowerBound: []byte{0, 0, 0, number, 'i'}, UpperBound: []byte{0, 0, 0, number, 'j'}})
+			it, err := db.NewIter(&engine.IterOptions{
+				LowerBound: []byte{0, 0, 0, number, 'i'}, UpperBound: []byte{0, 0, 0, number, 'j'},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

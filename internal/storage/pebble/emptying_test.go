@@ -16,8 +16,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestEmptyingADamagedTable: of a table that has items of one space alone, and no others, not even its own index can be read. Nobody can read the
-// space, until it is emptied: from then on nobody looks into that table, also after a restart.
+// TestEmptyingADamagedTable: of a table that has items of one space alone, and no others, not even its own index can be
+// read. Nobody can read the space, until it is emptied: from then on nobody looks into that table, also after a
+// restart.
 func TestEmptyingADamagedTable(t *testing.T) {
 	t.Parallel()
 	const space store.Space = "places"
@@ -31,9 +32,14 @@ func TestEmptyingADamagedTable(t *testing.T) {
 		return s
 	}
 	s := open()
-	sides := []store.Side{{Op: store.Put, Space: "other", Key: "k", Value: []byte("v")}, {Op: store.Put, Space: "queue", Key: "k", Value: []byte("v")}}
+	sides := []store.Side{
+		{Op: store.Put, Space: "other", Key: "k", Value: []byte("v")},
+		{Op: store.Put, Space: "queue", Key: "k", Value: []byte("v")},
+	}
 	for n := range 400 {
-		sides = append(sides, store.Side{Op: store.Put, Space: space, Key: fmt.Sprintf("shop:%06d/a", n), Value: []byte(strings.Repeat("v", 300))})
+		sides = append(sides, store.Side{
+			Op: store.Put, Space: space, Key: fmt.Sprintf("shop:%06d/a", n), Value: []byte(strings.Repeat("v", 300)),
+		})
 	}
 	if err := s.Write(t.Context(), "a/prod", sides); err != nil {
 		t.Fatal(err)
@@ -61,7 +67,8 @@ func TestEmptyingADamagedTable(t *testing.T) {
 	file := ""
 	for _, tables := range levels {
 		for _, table := range tables {
-			if of := string(space) + "\x00"; strings.Contains(string(table.Smallest.UserKey), of) && strings.Contains(string(table.Largest.UserKey), of) {
+			if of := string(space) + "\x00"; strings.Contains(string(table.Smallest.UserKey), of) &&
+				strings.Contains(string(table.Largest.UserKey), of) {
 				file = filepath.Join(dir, fmt.Sprintf("%06d.sst", table.FileNum))
 			}
 		}

@@ -33,12 +33,14 @@ func (l *engineLogger) Errorf(format string, args ...any) {
 func (l *engineLogger) Fatalf(format string, args ...any) { l.fatal(fmt.Errorf(format, args...)) }
 
 const (
-	// sayAgain is after how long the log has again what goes on, and mostSaid of how many such messages it is known when they were said.
+	// sayAgain is after how long the log has again what goes on, and mostSaid of how many such messages it is known
+	// when they were said.
 	sayAgain = time.Minute
 	mostSaid = 64
 )
 
-// seldom says once in a while what happens thousands of times a second: Pebble repeats what has failed at once, for as long as it fails.
+// seldom says once in a while what happens thousands of times a second: Pebble repeats what has failed at once, for as
+// long as it fails.
 type seldom struct {
 	clock clock.Clock
 	mu    sync.Mutex
@@ -125,7 +127,9 @@ func (e *events) listener(logger *slog.Logger, now clock.Clock, d *disk) *pebble
 			// The text without the pages of a stack trace.
 			text := info.Details.Error()
 			again.say(info.Path+text, func(since slog.Attr) {
-				logger.Error("stored data are damaged", slog.String("file", info.Path), slog.String("error", text), since)
+				logger.Error(
+					"stored data are damaged", slog.String("file", info.Path), slog.String("error", text), since,
+				)
 			})
 		},
 		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
@@ -158,7 +162,8 @@ func fault(where string, err error) error {
 	return fmt.Errorf("read %s: %w", where, err)
 }
 
-// corruption reports data that contradict themselves. What could not be read for want of a descriptor says nothing of them.
+// corruption reports data that contradict themselves. What could not be read for want of a descriptor says nothing of
+// them.
 func corruption(err error, where string, args ...any) error {
 	if noDescriptors(err) {
 		return fault(fmt.Sprintf(where, args...), err)
@@ -166,7 +171,8 @@ func corruption(err error, where string, args ...any) error {
 	return &store.CorruptionError{Where: fmt.Sprintf(where, args...), Err: legible{err}}
 }
 
-// legible is an error without the line that Pebble adds to the text of damage for programs only: it carries what says which file it is.
+// legible is an error without the line that Pebble adds to the text of damage for programs only: it carries what says
+// which file it is.
 type legible struct{ error }
 
 func (e legible) Error() string {

@@ -47,7 +47,10 @@ func TestErasedBytes(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			s := open(t, pebble.Options{Dir: dir})
-			list := append(events(key("a"), `"before"`, `"`+secret+`"`, `"between"`, `{"again":"`+secret+`"}`), events(key("other"), `1`)...)
+			list := append(
+				events(key("a"), `"before"`, `"`+secret+`"`, `"between"`, `{"again":"`+secret+`"}`),
+				events(key("other"), `1`)...,
+			)
 			if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: list}}); err != nil {
 				t.Fatal(err)
 			}

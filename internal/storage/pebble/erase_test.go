@@ -56,13 +56,15 @@ func holding(t *testing.T, dir string) []string {
 func erase(versions ...uint64) []store.Rewritten {
 	var list []store.Rewritten
 	for _, v := range versions {
-		list = append(list, store.Rewritten{Version: v, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)})
+		list = append(list, store.Rewritten{
+			Version: v, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`),
+		})
 	}
 	return list
 }
 
-// TestErasedTags looks through all files for tags of an event that was erased: those that it was written with and has lost to others before, and
-// those that it got later.
+// TestErasedTags looks through all files for tags of an event that was erased: those that it was written with and has
+// lost to others before, and those that it got later.
 func TestErasedTags(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -92,7 +94,9 @@ func TestErasedTags(t *testing.T) {
 		t.Errorf("the secret is in %v", found)
 	}
 	for _, tag := range []string{"was:" + secret, "is:" + secret, "is:none"} {
-		for ev, err := range s.ReadTagged(t.Context(), tenant, store.Tagged{Tags: []string{tag}}, j17.StreamID{}, 10, nil) {
+		for ev, err := range s.ReadTagged(
+			t.Context(), tenant, store.Tagged{Tags: []string{tag}}, j17.StreamID{}, 10, nil,
+		) {
 			t.Errorf("%s has the tag %s, %v", ev.Raw, tag, err)
 		}
 	}
@@ -113,7 +117,9 @@ func eraseAndLook(t *testing.T, dir string, s *pebble.Store) {
 						return
 					}
 				}
-				if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key(fmt.Sprint("w", n)), `1`)}}); err != nil {
+				if _, err := s.Append(t.Context(), tenant, []store.Append{
+					{Events: events(key(fmt.Sprint("w", n)), `1`)},
+				}); err != nil {
 					t.Errorf("append: %v", err)
 					return
 				}
@@ -156,15 +162,17 @@ func fillLog(t *testing.T, s *pebble.Store, n, size int) {
 	}
 }
 
-// TestSlowReadersSeeNothingErased erases what slow readers have begun to read: the erasure waits for nobody, and from its end on
-// none of them gets to see what is gone, whatever was read ahead for him.
+// TestSlowReadersSeeNothingErased erases what slow readers have begun to read: the erasure waits for nobody, and from
+// its end on none of them gets to see what is gone, whatever was read ahead for him.
 func TestSlowReadersSeeNothingErased(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, pebble.Options{Dir: dir})
 	defer closeStore(t, s)
 	hidden := `"` + secret + `"`
-	if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key("a"), `1`, hidden, hidden, `4`)}}); err != nil {
+	if _, err := s.Append(t.Context(), tenant, []store.Append{
+		{Events: events(key("a"), `1`, hidden, hidden, `4`)},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	nextEvent, stop := iter.Pull2(s.ReadStream(t.Context(), tenant, key("a"), 1, 0))
@@ -195,7 +203,8 @@ func TestSlowReadersSeeNothingErased(t *testing.T) {
 	}
 }
 
-// TestErasedItems erases a stream together with the side items that hold data of it, some of which were written over before.
+// TestErasedItems erases a stream together with the side items that hold data of it, some of which were written over
+// before.
 func TestErasedItems(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -206,7 +215,9 @@ func TestErasedItems(t *testing.T) {
 	side := func(op store.SideOp, key, value string) store.Side {
 		return store.Side{Op: op, Space: "states", Key: key, Value: []byte(value)}
 	}
-	put := []store.Side{side(store.Put, "order:a", hidden), side(store.Put, "order:a/7", hidden), side(store.Put, "order:b", "kept")}
+	put := []store.Side{
+		side(store.Put, "order:a", hidden), side(store.Put, "order:a/7", hidden), side(store.Put, "order:b", "kept"),
+	}
 	tagged := events(key("a"), hidden)
 	tagged[0].Tags = []string{"sku:A"}
 	if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: tagged, Side: put}}); err != nil {
@@ -243,7 +254,8 @@ func TestErasedItems(t *testing.T) {
 	}
 }
 
-// TestErasedNamelessItems erases items whose keys do not say of which stream their data are: a whole space of them, and one by its name.
+// TestErasedNamelessItems erases items whose keys do not say of which stream their data are: a whole space of them, and
+// one by its name.
 func TestErasedNamelessItems(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -262,7 +274,9 @@ func TestErasedNamelessItems(t *testing.T) {
 	}
 	closeStore(t, s)
 	s = open(t, pebble.Options{Dir: dir})
-	gone := []store.Side{{Op: store.Put, Space: "index", Key: "1/row", Plain: true}, {Op: store.Delete, Space: "queue", Key: "7"}}
+	gone := []store.Side{
+		{Op: store.Put, Space: "index", Key: "1/row", Plain: true}, {Op: store.Delete, Space: "queue", Key: "7"},
+	}
 	if err := s.Write(t.Context(), tenant, gone); err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +307,10 @@ func TestPurgeWaitsForMoments(t *testing.T) {
 	spaces := []store.Declared{{Space: "states", OfStreams: true}}
 	hidden := `"` + secret + `"`
 	fillLog(t, s, 99, 200<<10)
-	unit := store.Append{Events: events(key("a"), hidden), Side: []store.Side{{Op: store.Put, Space: "states", Key: "order:a", Value: []byte(hidden)}}}
+	unit := store.Append{
+		Events: events(key("a"), hidden),
+		Side:   []store.Side{{Op: store.Put, Space: "states", Key: "order:a", Value: []byte(hidden)}},
+	}
 	if _, err := s.Append(t.Context(), tenant, []store.Append{unit}); err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +329,9 @@ func TestPurgeWaitsForMoments(t *testing.T) {
 	if !erased(t, s, 1) {
 		t.Error("the old content is read after Rewrite")
 	}
-	for i := 0; !slices.ContainsFunc(holding(t, dir), func(name string) bool { return strings.HasSuffix(name, ".sst") }); i++ {
+	for i := 0; !slices.ContainsFunc(
+		holding(t, dir), func(name string) bool { return strings.HasSuffix(name, ".sst") },
+	); i++ {
 		fillLog(t, s, i, 2<<20)
 	}
 	go func() { done <- s.Purge(t.Context(), tenant, []j17.Key{key("a")}, spaces, nil) }()
@@ -346,7 +365,8 @@ func TestReadersHoldNothing(t *testing.T) {
 		}
 	}
 	for name, read := range map[string]iter.Seq2[*j17.Event, error]{
-		"stream": s.ReadStream(t.Context(), tenant, key("a"), 1, 0), "feed": s.ReadFeed(t.Context(), tenant, j17.StreamID{}, 99),
+		"stream": s.ReadStream(t.Context(), tenant, key("a"), 1, 0),
+		"feed":   s.ReadFeed(t.Context(), tenant, j17.StreamID{}, 99),
 	} {
 		n := uint64(0)
 		for e, err := range read {
@@ -418,15 +438,18 @@ func TestEraseWaitsForRemoval(t *testing.T) {
 	})
 }
 
-// TestForgetCommands forgets the commands that have written events of a stream up to a position, and no others: of those nothing is known but
-// that they were carried out, until they expire.
+// TestForgetCommands forgets the commands that have written events of a stream up to a position, and no others: of
+// those nothing is known but that they were carried out, until they expire.
 func TestForgetCommands(t *testing.T) {
 	t.Parallel()
 	now := clock.NewManual(frozenTime())
 	s := open(t, pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: now})
 	defer func() { closeStore(t, s) }()
 	unit := func(n byte, keys ...string) store.Append {
-		u := store.Append{Timestamp: 7, Command: &store.Command{ID: store.CommandID{n}, Memo: []byte{n}, Expires: now.Now().Add(time.Hour)}}
+		u := store.Append{
+			Timestamp: 7,
+			Command:   &store.Command{ID: store.CommandID{n}, Memo: []byte{n}, Expires: now.Now().Add(time.Hour)},
+		}
 		for _, name := range keys {
 			u.Events = append(u.Events, events(key(name), `1`)...)
 		}
@@ -448,12 +471,15 @@ func TestForgetCommands(t *testing.T) {
 	upTo := write(unit(3, "c", "c", "a", "d")).IDs[3]
 	write(unit(4, "a"))
 	for range 2 {
-		if err := s.ForgetCommands(t.Context(), tenant, []store.StreamPart{{Key: key("a"), UpTo: upTo}, {Key: key("b")}, {Key: key("none"), UpTo: upTo}}); err != nil {
+		if err := s.ForgetCommands(t.Context(), tenant, []store.StreamPart{
+			{Key: key("a"), UpTo: upTo}, {Key: key("b")}, {Key: key("none"), UpTo: upTo},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		for n, events := range map[byte]int{1: 0, 2: 2, 3: 0, 4: 1} {
 			r, err := s.Command(t.Context(), tenant, store.CommandID{n})
-			if err != nil || r == nil || r.Outcome != store.Duplicate || len(r.IDs) != events || len(r.Lengths) != events || (r.Memo != nil) != (events > 0) || (r.Timestamp != 0) != (events > 0) {
+			if err != nil || r == nil || r.Outcome != store.Duplicate || len(r.IDs) != events ||
+				len(r.Lengths) != events || (r.Memo != nil) != (events > 0) || (r.Timestamp != 0) != (events > 0) {
 				t.Errorf("command %d: %+v, %v", n, r, err)
 			}
 		}
@@ -468,7 +494,9 @@ func TestForgetCommands(t *testing.T) {
 	if r := write(unit(1, "a")); r.Outcome != store.Committed {
 		t.Errorf("when it has expired: %+v", r)
 	}
-	if err := s.ForgetCommands(t.Context(), "ins_none/prod", []store.StreamPart{{Key: key("a"), UpTo: upTo}}); err != nil {
+	if err := s.ForgetCommands(t.Context(), "ins_none/prod", []store.StreamPart{
+		{Key: key("a"), UpTo: upTo},
+	}); err != nil {
 		t.Error(err)
 	}
 }
@@ -478,7 +506,10 @@ func TestForgottenBytes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, pebble.Options{Dir: dir})
-	u := store.Append{Command: &store.Command{ID: store.CommandID{1}, Memo: []byte(secret), Expires: time.Now().Add(time.Hour)}, Events: events(key("z"), `1`)}
+	u := store.Append{
+		Command: &store.Command{ID: store.CommandID{1}, Memo: []byte(secret), Expires: time.Now().Add(time.Hour)},
+		Events:  events(key("z"), `1`),
+	}
 	r, err := s.Append(t.Context(), tenant, []store.Append{u})
 	if err != nil {
 		t.Fatal(err)
@@ -488,7 +519,9 @@ func TestForgottenBytes(t *testing.T) {
 	}
 	closeStore(t, s)
 	s = open(t, pebble.Options{Dir: dir})
-	if err := s.ForgetCommands(t.Context(), tenant, []store.StreamPart{{Key: key("z"), UpTo: r[0].IDs[0]}}); err != nil {
+	if err := s.ForgetCommands(t.Context(), tenant, []store.StreamPart{
+		{Key: key("z"), UpTo: r[0].IDs[0]},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if len(holding(t, dir)) == 0 {

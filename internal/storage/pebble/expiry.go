@@ -42,7 +42,8 @@ func (s *sweeper) sweepLoop() {
 	}
 }
 
-// sweep removes everything that has expired by now. What cannot be removed of one tenant does not keep it from the others.
+// sweep removes everything that has expired by now. What cannot be removed of one tenant does not keep it from the
+// others.
 func (s *sweeper) sweep(ctx context.Context) {
 	// It fails only when the store is closed.
 	names, _ := s.directory.Tenants(ctx)
@@ -54,7 +55,10 @@ func (s *sweeper) sweep(ctx context.Context) {
 				if ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
 					return
 				}
-				s.logger.ErrorContext(ctx, "expired items could not be removed", slog.String("tenant", string(name)), slog.Any("error", err))
+				s.logger.ErrorContext(
+					ctx, "expired items could not be removed", slog.String("tenant", string(name)),
+					slog.Any("error", err),
+				)
 				break
 			}
 			more = from != nil
@@ -62,8 +66,8 @@ func (s *sweeper) sweep(ctx context.Context) {
 	}
 }
 
-// sweepTenant removes some of what has expired, from an entry in the order of expiry on, nil for the first. It returns the entry to go on from, nil
-// when there is no more.
+// sweepTenant removes some of what has expired, from an entry in the order of expiry on, nil for the first. It returns
+// the entry to go on from, nil when there is no more.
 func (s *sweeper) sweepTenant(ctx context.Context, name j17.Tenant, from []byte) (next []byte, err error) {
 	found, err := s.expired(name, from)
 	if err != nil || !found {
@@ -94,7 +98,8 @@ func (s *sweeper) expired(name j17.Tenant, from []byte) (found bool, err error) 
 	return found, nil
 }
 
-// expiredBefore returns where the order of expiry has what has expired by now, from an entry on unless that is another tenant's.
+// expiredBefore returns where the order of expiry has what has expired by now, from an entry on unless that is another
+// tenant's.
 func expiredBefore(tenant uint32, from []byte, now int64) keyRange {
 	lower := appendPrefix(nil, tenant, kindExpiry)
 	upper := appendTime(slices.Clip(lower), now+1)
@@ -114,8 +119,8 @@ func hasAny(from pebble.Reader, lower, upper []byte) (found bool, err error) {
 	return it.First(), nil
 }
 
-// removeExpired removes some of what has expired, from an entry on, and returns the entry to go on from, nil when there is no more. So those
-// that were just removed are not stepped over again and again.
+// removeExpired removes some of what has expired, from an entry on, and returns the entry to go on from, nil when there
+// is no more. So those that were just removed are not stepped over again and again.
 func (b *batch) removeExpired(t *tenant, from []byte) (next []byte, err error) {
 	prefix := appendPrefix(nil, t.next.Number, kindExpiry)
 	bounds := expiredBefore(t.next.Number, from, b.units.Now())

@@ -174,7 +174,9 @@ func TestOpenErrors(t *testing.T) {
 func openWithFault(t *testing.T, w *workload, base *vfs.MemFS, skip int64) bool {
 	t.Helper()
 	var seen atomic.Int64
-	f := &faults{err: syscall.EIO, match: func(op errorfs.Op) bool { return op.Kind != errorfs.OpLock && seen.Add(1) > skip }}
+	f := &faults{
+		err: syscall.EIO, match: func(op errorfs.Op) bool { return op.Kind != errorfs.OpLock && seen.Add(1) > skip },
+	}
 	f.on.Store(true)
 	s, err := pebble.Open(pebble.Options{Dir: "data", FS: errorfs.Wrap(base, f), Logger: quiet()})
 	clone := base.CrashClone(vfs.CrashCloneCfg{})
@@ -219,7 +221,9 @@ func TestReadErrors(t *testing.T) {
 	for name, err := range map[string]error{
 		"heads": headsErr, "get": getErr, "scan": scanErr, "streams": streamsErr, "stream": streamErr,
 		"dump": dump(t, s), "append": w.write(t, s),
-		"rewrite": storetest.Erase(ctx, s, tenant, unitKeys(1)[0], []store.Rewritten{{Version: 1, Type: "t", Data: []byte(`1`), Metadata: []byte(`{}`)}}),
+		"rewrite": storetest.Erase(ctx, s, tenant, unitKeys(1)[0], []store.Rewritten{
+			{Version: 1, Type: "t", Data: []byte(`1`), Metadata: []byte(`{}`)},
+		}),
 	} {
 		if !errors.Is(err, syscall.EIO) {
 			t.Errorf("%s: %v, want the error of the disk", name, err)
@@ -256,7 +260,9 @@ func TestLowSpace(t *testing.T) {
 		if err := w.write(t, s); !errors.Is(err, store.ErrFull) {
 			t.Fatalf("append: %v, want ErrFull", err)
 		}
-		if err := s.Write(t.Context(), tenant, []store.Side{{Op: store.Put, Space: space, Key: "new"}}); !errors.Is(err, store.ErrFull) {
+		if err := s.Write(t.Context(), tenant, []store.Side{
+			{Op: store.Put, Space: space, Key: "new"},
+		}); !errors.Is(err, store.ErrFull) {
 			t.Fatalf("write: %v, want ErrFull", err)
 		}
 		if err := s.Barrier(t.Context()); err != nil {
@@ -265,7 +271,8 @@ func TestLowSpace(t *testing.T) {
 		if _, err := s.Load(t.Context(), "new"); !errors.Is(err, store.ErrFull) {
 			t.Fatalf("load: %v, want ErrFull", err)
 		}
-		if st := s.Status(); st.Writable || !st.Readable || st.Reason == "" || st.FreeBytes != floor-1 || s.DiskBytes() == 0 {
+		if st := s.Status(); st.Writable || !st.Readable || st.Reason == "" || st.FreeBytes != floor-1 ||
+			s.DiskBytes() == 0 {
 			t.Fatalf("status %+v", st)
 		}
 		if units := w.stored(t, s); fmt.Sprint(units) != fmt.Sprint(w.acknowledged()) {
@@ -285,8 +292,8 @@ func TestLowSpace(t *testing.T) {
 	}
 }
 
-// TestDeletingMakesRoom deletes on a volume that another program has filled to the last byte: the ballast is given up for it,
-// and it goes on until little of that is left.
+// TestDeletingMakesRoom deletes on a volume that another program has filled to the last byte: the ballast is given up
+// for it, and it goes on until little of that is left.
 func TestDeletingMakesRoom(t *testing.T) {
 	t.Parallel()
 	base := vfs.NewMem()
@@ -418,7 +425,8 @@ func fillUp(t *testing.T, s *pebble.Store, w *workload, f *faults, c *clock.Manu
 		})
 	}()
 	<-f.hit
-	// Who has found no space is about to say so, and has to have done that before time passes: he waits for a second from then on.
+	// Who has found no space is about to say so, and has to have done that before time passes: he waits for a second
+	// from then on.
 	for s.Status().Writable {
 		runtime.Gosched()
 	}
@@ -435,7 +443,8 @@ func fillUp(t *testing.T, s *pebble.Store, w *workload, f *faults, c *clock.Manu
 	f.on.Store(false)
 	goesOn(t, s, w, c)
 	cancel()
-	if err := <-erased; err != nil && !errors.Is(err, store.ErrUnknown) && !errors.Is(err, store.ErrFull) && !errors.Is(err, context.Canceled) {
+	if err := <-erased; err != nil && !errors.Is(err, store.ErrUnknown) && !errors.Is(err, store.ErrFull) &&
+		!errors.Is(err, context.Canceled) {
 		t.Fatalf("rewrite: %v", err)
 	}
 }
@@ -514,14 +523,16 @@ func TestSmallVolume(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
 	free := func(mib uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: mib << 20, TotalBytes: 6 << 30}) }
-	for room, cache := range map[uint64]int64{354: 0, 424: 512 << 20} { // logs have more room where memory tables are larger
+	for room, cache := range map[uint64]int64{354: 0, 424: 512 << 20} {
+		// logs have more room where memory tables are larger
 		free(room)
 		s, err := pebble.Open(pebble.Options{Dir: "data", FS: fs, CacheBytes: cache})
 		if err == nil {
 			closeStore(t, s)
 			t.Fatal("a store was made on a volume that has no room for it")
 		}
-		if !strings.Contains(err.Error(), fmt.Sprintf("has %d MiB", room)) || !strings.Contains(err.Error(), fmt.Sprintf("needs %d", room+2)) {
+		if !strings.Contains(err.Error(), fmt.Sprintf("has %d MiB", room)) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("needs %d", room+2)) {
 			t.Errorf("error %q does not say what is needed", err)
 		}
 	}

@@ -12,13 +12,14 @@ import (
 	"j17/internal/storage/store"
 )
 
-// maxRun is the number of events that one entry of the feed refers to at most: whoever reads from a position inside a run
-// has to skip what is before it.
+// maxRun is the number of events that one entry of the feed refers to at most: whoever reads from a position inside a
+// run has to skip what is before it.
 const maxRun = 64
 
-// A feed entry has the position of the last event of a run: events of one batch, whose positions follow each other without
-// a gap. Its value is the reference to the event if there is only one, else a zero byte and, for each, its length as a
-// varint and the reference. A reference is the rest of the event's key after the kind, and never begins with a zero byte.
+// A feed entry has the position of the last event of a run: events of one batch, whose positions follow each other
+// without a gap. Its value is the reference to the event if there is only one, else a zero byte and, for each, its
+// length as a varint and the reference. A reference is the rest of the event's key after the kind, and never begins
+// with a zero byte.
 
 // feedRun gathers the references of an entry.
 type feedRun struct {
@@ -50,8 +51,8 @@ func (r *feedRun) take() []byte {
 	return r.value
 }
 
-// noteMark is the first byte of a note, which stands in the feed like an entry: the number of streams, and for each the length of its
-// name, the name and the generation, all numbers as varints.
+// noteMark is the first byte of a note, which stands in the feed like an entry: the number of streams, and for each the
+// length of its name, the name and the generation, all numbers as varints.
 const noteMark = 1
 
 func appendNote(dst []byte, note *store.Note) []byte {
@@ -159,12 +160,16 @@ type named struct {
 }
 
 // ReadNames yields what events are called, and notes. See store.Store.
-func (s *feeds) ReadNames(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+func (s *feeds) ReadNames(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[store.Entry, error] {
 	return sequence(func(yield func(store.Entry) bool) error { return s.readNames(ctx, t, after, limit, yield) })
 }
 
 // readNames reads some names at a time, and hands them out with no view open. A rewrite changes none.
-func (s *feeds) readNames(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool) error {
+func (s *feeds) readNames(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool,
+) error {
 	number, err := s.number(t)
 	if err != nil || number == 0 {
 		return err
@@ -203,7 +208,8 @@ func (s *feeds) readNames(ctx context.Context, t j17.Tenant, after j17.StreamID,
 	return nil
 }
 
-// names appends the names of up to limit events and notes of a feed from a position on. It reports whether there may be more.
+// names appends the names of up to limit events and notes of a feed from a position on. It reports whether there may be
+// more.
 func (r reader) names(to []named, from j17.StreamID, limit int, types *typeNames) (_ []named, more bool, err error) {
 	l, err := newLookup(r.snapshot, r.tenant, types)
 	if err != nil {
@@ -245,7 +251,9 @@ func (r reader) names(to []named, from j17.StreamID, limit int, types *typeNames
 }
 
 // readPages hands out what a pager copies of a feed, page by page, like readStream.
-func (s *feeds) readPages(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool, of pager) error {
+func (s *feeds) readPages(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool, of pager,
+) error {
 	// A tenant that has no number has nothing.
 	number, err := s.number(t)
 	if err != nil || number == 0 || limit <= 0 {
@@ -265,22 +273,26 @@ type pager struct {
 	use func(do func(reader) error) error
 	// copy fills an empty page with up to limit entries from a position on.
 	copy func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error
-	// windows tells that the pages are all there is in the feed, so that they can be those of a window, with notes or without.
+	// windows tells that the pages are all there is in the feed, so that they can be those of a window, with notes or
+	// without.
 	windows, notes bool
 	// stale tells that what stands in a page may not be handed out any more.
 	stale func(p *page) bool
 	// rest, if not nil, is called after each part of a window that was read, with its size, while nothing is held.
 	rest func(bytes int) error
-	// looked, if not nil, is told where a page has taken steps what these are and how far was looked, zero where that is not known, and says
-	// whether to go on.
+	// looked, if not nil, is told where a page has taken steps what these are and how far was looked, zero where that
+	// is not known, and says whether to go on.
 	looked func(steps int, upTo j17.StreamID) bool
 }
 
 // feedPager is a pager of all there is, with notes or without.
 func feedPager(notes bool) pager {
-	return pager{windows: true, notes: notes, copy: func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
-		return p.feed(r, from, limit, names, notes)
-	}}
+	return pager{
+		windows: true, notes: notes,
+		copy: func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
+			return p.feed(r, from, limit, names, notes)
+		},
+	}
 }
 
 // tell tells looked of a page.
@@ -370,8 +382,11 @@ func (s *feeds) eachPage(
 	return nil
 }
 
-// nextPage makes a page, or opens the next one of a window. Where somebody reads on they are larger ones, and those of windows.
-func (s *feeds) nextPage(ctx context.Context, of *pager, p *page, on bool, from j17.StreamID, limit int, names *typeNames) error {
+// nextPage makes a page, or opens the next one of a window. Where somebody reads on they are larger ones, and those of
+// windows.
+func (s *feeds) nextPage(
+	ctx context.Context, of *pager, p *page, on bool, from j17.StreamID, limit int, names *typeNames,
+) error {
 	if !p.window.left() && on {
 		s.pages.grow(p, of.windows)
 		if of.windows && p.room > 0 {

@@ -16,8 +16,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestFeedOfLongUnits reads the feed from every position and with every limit, over units of one event, of as many as one
-// entry holds, and of more, in one stream and in several.
+// TestFeedOfLongUnits reads the feed from every position and with every limit, over units of one event, of as many as
+// one entry holds, and of more, in one stream and in several.
 func TestFeedOfLongUnits(t *testing.T) {
 	t.Parallel()
 	s := open(t, pebble.Options{Dir: "data", FS: vfs.NewMem()})
@@ -63,7 +63,8 @@ func TestFeedOfLongUnits(t *testing.T) {
 	}
 }
 
-// TestFeedOfLargeEvents reads events that do not go into a page together, among small ones, and counts what looking at the first takes.
+// TestFeedOfLargeEvents reads events that do not go into a page together, among small ones, and counts what looking at
+// the first takes.
 func TestFeedOfLargeEvents(t *testing.T) { //nolint:paralleltest // it counts what is allocated
 	s := open(t, pebble.Options{Dir: "data", FS: vfs.NewMem()})
 	defer closeStore(t, s)
@@ -74,7 +75,9 @@ func TestFeedOfLargeEvents(t *testing.T) { //nolint:paralleltest // it counts wh
 			data = `"` + strings.Repeat("x", 400_000) + data + `"`
 		}
 		want = append(want, data)
-		if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key(strconv.Itoa(i%5)), data)}}); err != nil {
+		if _, err := s.Append(t.Context(), tenant, []store.Append{
+			{Events: events(key(strconv.Itoa(i%5)), data)},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

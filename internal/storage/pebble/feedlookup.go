@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// minGathered and maxGathered bound how many events of a feed are looked up at a time for a page of pageBytes. Few are enough for who
-	// follows the feed; many, in the order in which they are stored, are found with less work.
+	// minGathered and maxGathered bound how many events of a feed are looked up at a time for a page of pageBytes. Few
+	// are enough for who follows the feed; many, in the order in which they are stored, are found with less work.
 	minGathered, maxGathered = maxRun, 1024
-	// dividedFrom is the number of events from which several look for them, each for half as many or more; mostLooking is how many.
+	// dividedFrom is the number of events from which several look for them, each for half as many or more; mostLooking
+	// is how many.
 	dividedFrom = 4 * maxRun
 	mostLooking = 4
 )
@@ -28,15 +29,16 @@ type gathering struct {
 	notes  bool
 	refs   []gathered
 	order  []sought
-	// bytes is how many the largest of the events has that were looked up by themselves, or all of the others on average.
+	// bytes is how many the largest of the events has that were looked up by themselves, or all of the others on
+	// average.
 	bytes int
 	// keys and values are what the references point to.
 	keys   []byte
 	values [mostLooking]copies
 }
 
-// copies is what values are copied to. They stay where they are: where no more go in there is other memory for those that follow, so that no
-// memory is kept for values that were copied once more.
+// copies is what values are copied to. They stay where they are: where no more go in there is other memory for those
+// that follow, so that no memory is kept for values that were copied once more.
 type copies struct {
 	// to is what is copied to, and largest is the largest that was, which is used again.
 	to, largest []byte
@@ -68,7 +70,8 @@ type gathered struct {
 	note  bool
 }
 
-// sought is an event that is to be looked up: the first bytes of its key in which the keys differ, as a number, and its place in the feed.
+// sought is an event that is to be looked up: the first bytes of its key in which the keys differ, as a number, and its
+// place in the feed.
 type sought struct {
 	prefix uint64
 	at     int
@@ -107,8 +110,8 @@ func (g *gathering) next(p *page) int {
 	return min(max(room+room/16, minGathered), maxGathered*(p.size()/pageBytes))
 }
 
-// gather takes the references of n events from a position on, and of the rest of their run, but not of more than limit. It reports whether
-// there may be more behind that.
+// gather takes the references of n events from a position on, and of the rest of their run, but not of more than limit.
+// It reports whether there may be more behind that.
 func (g *gathering) gather(from j17.StreamID, n, limit int) (more bool, err error) {
 	g.refs, g.keys = slices.Grow(g.refs[:0], min(n, limit)), g.keys[:0]
 	for more = true; more && len(g.refs) < min(n, limit); more = g.feed.Next() {
@@ -133,9 +136,9 @@ func (g *gathering) gather(from j17.StreamID, n, limit int) (more bool, err erro
 	return more, g.feed.Error()
 }
 
-// fetch looks up what was gathered, in the order of the keys, for a page that has room for so many bytes more. Where the first event says
-// that they do not all go in there, or that many bytes were looked up, the others are left to value, in the order of the feed: what is read
-// and not handed out is little, however large the events are.
+// fetch looks up what was gathered, in the order of the keys, for a page that has room for so many bytes more. Where
+// the first event says that they do not all go in there, or that many bytes were looked up, the others are left to
+// value, in the order of the feed: what is read and not handed out is little, however large the events are.
 func (g *gathering) fetch(room int) error {
 	g.order, g.bytes = slices.Grow(g.order[:0], len(g.refs)), 0
 	for i := range g.refs {
@@ -164,8 +167,8 @@ func (g *gathering) fetch(room int) error {
 		g.bytes = all / max(n, 1)
 	}()
 
-	// The others, in the order in which they are stored, as far as they are not many more bytes than there is room for. Several look, each in
-	// a part of what is stored, and for its share of the bytes.
+	// The others, in the order in which they are stored, as far as they are not many more bytes than there is room for.
+	// Several look, each in a part of what is stored, and for its share of the bytes.
 	most := room + room/8
 	g.order = g.order[1:]
 	g.sort()

@@ -10,8 +10,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestGatheredIsNotMuchMoreThanAPageTakes fills a page where a feed of small events goes on with large ones: several look up many of them, as the
-// small ones let expect that they all go in, and all of them together take no more than a page has room for.
+// TestGatheredIsNotMuchMoreThanAPageTakes fills a page where a feed of small events goes on with large ones: several
+// look up many of them, as the small ones let expect that they all go in, and all of them together take no more than a
+// page has room for.
 func TestGatheredIsNotMuchMoreThanAPageTakes(t *testing.T) {
 	t.Parallel()
 	const small, large = minGathered + 1, 300
@@ -24,7 +25,9 @@ func TestGatheredIsNotMuchMoreThanAPageTakes(t *testing.T) {
 			data = text(4000)
 		}
 		id := fmt.Sprint(i * 7919 % (small + large)) // ids are in another order than positions
-		u.Events = append(u.Events, store.NewEvent{Key: j17.Key{Type: "order", ID: id}, Type: "was_made", Data: data, Metadata: []byte(`{}`)})
+		u.Events = append(u.Events, store.NewEvent{
+			Key: j17.Key{Type: "order", ID: id}, Type: "was_made", Data: data, Metadata: []byte(`{}`),
+		})
 	}
 	if _, err := s.Append(t.Context(), "a/prod", []store.Append{u}); err != nil {
 		t.Fatal(err)
@@ -47,7 +50,8 @@ func TestGatheredIsNotMuchMoreThanAPageTakes(t *testing.T) {
 		}
 		for i := range p.entries {
 			e := &p.entries[i]
-			if want := fmt.Sprint(i * 7919 % (small + large)); e.key.ID != want || len(e.value) < 100 || i >= small && len(e.value) < 4000 {
+			if want := fmt.Sprint(i * 7919 % (small + large)); e.key.ID != want || len(e.value) < 100 ||
+				i >= small && len(e.value) < 4000 {
 				t.Fatalf("entry %d is %s with %d bytes instead of %s", i, e.key.ID, len(e.value), want)
 			}
 		}
@@ -70,8 +74,8 @@ func TestGatheredIsNotMuchMoreThanAPageTakes(t *testing.T) {
 	}
 }
 
-// TestErasureTakesTheMemoryOfWidePages reads a feed until its pages are larger, and has what stands in one of them be erased: the iteration goes on
-// with the event that was not handed out, in pages that are as small as at first.
+// TestErasureTakesTheMemoryOfWidePages reads a feed until its pages are larger, and has what stands in one of them be
+// erased: the iteration goes on with the event that was not handed out, in pages that are as small as at first.
 func TestErasureTakesTheMemoryOfWidePages(t *testing.T) {
 	t.Parallel()
 	const all = 600
@@ -79,7 +83,9 @@ func TestErasureTakesTheMemoryOfWidePages(t *testing.T) {
 	var u store.Append
 	data := append(append([]byte{'"'}, bytes.Repeat([]byte{'x'}, 4000)...), '"')
 	for i := range all {
-		u.Events = append(u.Events, store.NewEvent{Key: j17.Key{Type: "order", ID: fmt.Sprint(i)}, Type: "was_made", Data: data, Metadata: []byte(`{}`)})
+		u.Events = append(u.Events, store.NewEvent{
+			Key: j17.Key{Type: "order", ID: fmt.Sprint(i)}, Type: "was_made", Data: data, Metadata: []byte(`{}`),
+		})
 	}
 	if _, err := s.Append(t.Context(), "a/prod", []store.Append{u}); err != nil {
 		t.Fatal(err)
@@ -130,7 +136,8 @@ func TestErasureTakesTheMemoryOfWidePages(t *testing.T) {
 	}
 }
 
-// TestLargePagesKeepNoMemoryTwice fills a large page with values that are looked up one by one, and adds up the memory that its entries keep.
+// TestLargePagesKeepNoMemoryTwice fills a large page with values that are looked up one by one, and adds up the memory
+// that its entries keep.
 func TestLargePagesKeepNoMemoryTwice(t *testing.T) {
 	t.Parallel()
 	p := page{room: 16 * pageBytes}

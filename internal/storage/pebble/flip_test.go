@@ -76,8 +76,8 @@ func readings(ctx context.Context, s *pebble.Store) (texts map[string]string, er
 	return texts, errs
 }
 
-// TestFlippedBytes changes single bytes everywhere in the tables of a store: what is read is either what was written, or an error that names
-// what is damaged. No changed byte is served.
+// TestFlippedBytes changes single bytes everywhere in the tables of a store: what is read is either what was written,
+// or an error that names what is damaged. No changed byte is served.
 func TestFlippedBytes(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -96,7 +96,9 @@ func TestFlippedBytes(t *testing.T) {
 		if i%2 == 0 {
 			list[0].Tags = []string{"even"}
 		}
-		unit := store.Append{Events: list, Side: []store.Side{{Op: store.Put, Space: "notes", Key: fmt.Sprint(i), Value: fmt.Appendf(nil, "value %0*d", 2000, i)}}}
+		unit := store.Append{Events: list, Side: []store.Side{
+			{Op: store.Put, Space: "notes", Key: fmt.Sprint(i), Value: fmt.Appendf(nil, "value %0*d", 2000, i)},
+		}}
 		if _, err := s.Append(t.Context(), tenant, []store.Append{unit}); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +129,8 @@ func TestFlippedBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for at := int64(0); at < info.Size(); at += 1 + info.Size()/4 { // the engine looks long for the bit that was changed
+		for at := int64(0); at < info.Size(); at += 1 + info.Size()/4 {
+			// the engine looks long for the bit that was changed
 			flip(t, fs, "data/"+name, at)
 			texts, errs := readings(t.Context(), s)
 			for what, err := range errs {

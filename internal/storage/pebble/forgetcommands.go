@@ -49,7 +49,9 @@ func (s *appender) ForgetCommands(ctx context.Context, t j17.Tenant, of []store.
 }
 
 // commandsOf finds the commands by which parts of streams came to events.
-func (s *appender) commandsOf(ctx context.Context, t j17.Tenant, of []store.StreamPart) (found []store.CommandID, err error) {
+func (s *appender) commandsOf(
+	ctx context.Context, t j17.Tenant, of []store.StreamPart,
+) (found []store.CommandID, err error) {
 	r, err := s.read(t)
 	if err != nil {
 		return nil, err
@@ -96,7 +98,9 @@ func (s *appender) commandsOf(ctx context.Context, t j17.Tenant, of []store.Stre
 }
 
 // positionsOf returns the positions of the events of parts of streams, in order.
-func (s *appender) positionsOf(ctx context.Context, r reader, of []store.StreamPart) (positions []j17.StreamID, err error) {
+func (s *appender) positionsOf(
+	ctx context.Context, r reader, of []store.StreamPart,
+) (positions []j17.StreamID, err error) {
 	for i := range of {
 		if positions, err = s.appendPositions(ctx, positions, r, of[i].Key, of[i].UpTo); err != nil {
 			return nil, err
@@ -106,7 +110,9 @@ func (s *appender) positionsOf(ctx context.Context, r reader, of []store.StreamP
 	return positions, nil
 }
 
-func (s *appender) appendPositions(ctx context.Context, all []j17.StreamID, r reader, key j17.Key, upTo j17.StreamID) (_ []j17.StreamID, err error) {
+func (s *appender) appendPositions(
+	ctx context.Context, all []j17.StreamID, r reader, key j17.Key, upTo j17.StreamID,
+) (_ []j17.StreamID, err error) {
 	prefix := appendEventPrefix(nil, r.tenant, key)
 	it, err := r.iterate(prefix, after(prefix))
 	if err != nil {

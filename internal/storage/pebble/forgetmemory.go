@@ -8,15 +8,16 @@ import (
 )
 
 const (
-	// overwrittenAtOnce is how many bytes are written at a time to overwrite memory: so many may be left at the end of a memory table.
+	// overwrittenAtOnce is how many bytes are written at a time to overwrite memory: so many may be left at the end of
+	// a memory table.
 	overwrittenAtOnce = 64 << 10
 	// overwrittenFirst is how many the first time: more than the engine lets a batch keep for the next one.
 	overwrittenFirst = 1<<20 + 1
 )
 
-// Forget removes from memory what is not stored any more: blocks of tables, and what stood in the memory of memory tables and of the log, which are
-// used again and again. It overwrites these with zeros that nobody reads: as many as all memory tables have bytes. What it frees others have to
-// overwrite.
+// Forget removes from memory what is not stored any more: blocks of tables, and what stood in the memory of memory
+// tables and of the log, which are used again and again. It overwrites these with zeros that nobody reads: as many as
+// all memory tables have bytes. What it frees others have to overwrite.
 func (s *eraser) Forget(ctx context.Context) error {
 	// Who looks for the key finds nothing: it is removed in the batch that writes it.
 	tables := s.db.Metrics().MemTable

@@ -11,13 +11,16 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestForget forgets while events are in the cache and in a memory table: both are empty then, nothing is stored for it, and the events can be read.
+// TestForget forgets while events are in the cache and in a memory table: both are empty then, nothing is stored for
+// it, and the events can be read.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})
 	key := j17.Key{Type: "order", ID: "1"}
 	written := func() {
-		event := store.NewEvent{Key: key, Type: "was_made", Data: bytes.Repeat([]byte("1"), 1000), Metadata: []byte("{}")}
+		event := store.NewEvent{
+			Key: key, Type: "was_made", Data: bytes.Repeat([]byte("1"), 1000), Metadata: []byte("{}"),
+		}
 		if _, err := s.Append(t.Context(), "a/prod", []store.Append{{Events: []store.NewEvent{event}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +54,8 @@ func TestForget(t *testing.T) {
 		t.Errorf("the cache has %d bytes, and there were %d flushes after %d", m.BlockCache.Size, m.Flush.Count, flushes)
 	}
 	scratch := appendPrefix(nil, storeNumber, kindScratch)
-	if _, closer, err := s.db.Get(scratch); err != pebble.ErrNotFound { //nolint:errorlint // the engine returns it as it is
+	//nolint:errorlint // the engine returns it as it is
+	if _, closer, err := s.db.Get(scratch); err != pebble.ErrNotFound {
 		if err == nil {
 			_ = closer.Close()
 		}

@@ -29,8 +29,8 @@ const formatVersion = 4
 
 var update = flag.Bool("update", false, "write the frozen store of this format version anew")
 
-// frozenStore is the folder of the present format version, and beside it is what it holds. Those of the earlier versions stay there, as they
-// are.
+// frozenStore is the folder of the present format version, and beside it is what it holds. Those of the earlier
+// versions stay there, as they are.
 const (
 	frozenStore = "testdata/format4"
 	frozenDump  = frozenStore + ".dump"
@@ -67,7 +67,9 @@ func testFrozen(t *testing.T, folder string) {
 			t.Errorf("whether there is no way back: %s", told.String())
 		}
 	})
-	s := open(t, pebble.Options{Dir: "data", FS: fs, Clock: clock.NewManual(frozenTime()), Logger: slog.New(slog.NewTextHandler(&told, nil))})
+	s := open(t, pebble.Options{
+		Dir: "data", FS: fs, Clock: clock.NewManual(frozenTime()), Logger: slog.New(slog.NewTextHandler(&told, nil)),
+	})
 	stored, err := os.ReadFile(folder + ".dump")
 	if err != nil {
 		t.Fatal(err)
@@ -133,12 +135,21 @@ func freeze(t *testing.T) {
 	for n := range 11 {
 		c.Advance(time.Millisecond)
 		u := store.Append{
-			Timestamp: c.Now().Unix(), Command: &store.Command{ID: store.CommandID{byte(n)}, Memo: []byte("memo"), Expires: frozenTime().Add(time.Hour)},
-			Events: append(events(key("1"), `{"n":1.50}`), events(j17.Key{Type: "user", ID: string(rune('a' + n%3))}, `null`)...),
-			Side:   []store.Side{{Op: store.Put, Space: space, Key: string(rune('a' + n%5)), Value: []byte{0, byte(n)}, Expires: frozenTime().Add(time.Hour)}},
+			Timestamp: c.Now().Unix(), Command: &store.Command{
+				ID: store.CommandID{byte(n)}, Memo: []byte("memo"), Expires: frozenTime().Add(time.Hour),
+			},
+			Events: append(
+				events(key("1"), `{"n":1.50}`), events(j17.Key{Type: "user", ID: string(rune('a' + n%3))}, `null`)...,
+			),
+			Side: []store.Side{{
+				Op: store.Put, Space: space, Key: string(rune('a' + n%5)), Value: []byte{0, byte(n)},
+				Expires: frozenTime().Add(time.Hour),
+			}},
 		}
 		u.Events[0].Metadata = []byte(`{"actor":{"type":"user","id":"u1"},"correlation_id":"a0000000-0000-4000-a000-000000000001"}`)
-		u.Events[0].Tags = []string{"actor:user:u1", j17.CorrelationTag("a0000000-0000-4000-a000-000000000001"), "sku:A"}
+		u.Events[0].Tags = []string{
+			"actor:user:u1", j17.CorrelationTag("a0000000-0000-4000-a000-000000000001"), "sku:A",
+		}
 		if _, err := s.Append(t.Context(), tenant, []store.Append{u}); err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +178,9 @@ func freeze(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err = errors.Join(os.RemoveAll(frozenStore), os.CopyFS(frozenStore, os.DirFS(dir)), os.WriteFile(frozenDump, []byte(text), 0o600))
+	err = errors.Join(
+		os.RemoveAll(frozenStore), os.CopyFS(frozenStore, os.DirFS(dir)), os.WriteFile(frozenDump, []byte(text), 0o600),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +189,9 @@ func freeze(t *testing.T) {
 // raw opens the store's files with Pebble, to look at keys and values or to spoil them.
 func raw(t *testing.T, fs vfs.FS, do func(*engine.DB)) {
 	t.Helper()
-	db, err := engine.Open("data", &engine.Options{FS: fs, Logger: silent{}, FormatMajorVersion: engine.FormatTableFormatV6})
+	db, err := engine.Open("data", &engine.Options{
+		FS: fs, Logger: silent{}, FormatMajorVersion: engine.FormatTableFormatV6,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,10 +292,13 @@ func TestDocumentedFormat(t *testing.T) {
 		if item[0] != 1 || binary.BigEndian.Uint64(item[1:]) != 2 || string(item[25:]) != "v" {
 			t.Errorf("item %x", item)
 		}
-		due := binary.BigEndian.AppendUint64([]byte("\x00\x00\x00\x01dnotes\x00"), uint64(frozenTime().Add(-time.Hour).UnixNano()))
+		due := binary.BigEndian.AppendUint64(
+			[]byte("\x00\x00\x00\x01dnotes\x00"), uint64(frozenTime().Add(-time.Hour).UnixNano()),
+		)
 		get(db, append(due, 'k'))
 		state := get(db, []byte("\x00\x00\x00\x01s"))
-		if len(state) != 45 || binary.BigEndian.Uint64(state[37:]) != 2 || binary.BigEndian.Uint64(state[21:]) != 2 || binary.BigEndian.Uint64(state[29:]) != 6 {
+		if len(state) != 45 || binary.BigEndian.Uint64(state[37:]) != 2 || binary.BigEndian.Uint64(state[21:]) != 2 ||
+			binary.BigEndian.Uint64(state[29:]) != 6 {
 			t.Errorf("state %x", state)
 		}
 	})
@@ -318,7 +336,8 @@ func TestNewerFormat(t *testing.T) {
 		closeStore(t, s)
 		t.Fatal("a store of a newer format was opened")
 	}
-	if !strings.Contains(err.Error(), fmt.Sprintf("storage format %d", formatVersion+1)) || !strings.Contains(err.Error(), "newer j17") {
+	if !strings.Contains(err.Error(), fmt.Sprintf("storage format %d", formatVersion+1)) ||
+		!strings.Contains(err.Error(), "newer j17") {
 		t.Errorf("error %q does not say what to do", err)
 	}
 }
@@ -341,7 +360,8 @@ func TestLock(t *testing.T) {
 		})
 	}
 
-	// The folder is locked also where its lock file has been removed. Another name of it is what another process would use.
+	// The folder is locked also where its lock file has been removed. Another name of it is what another process would
+	// use.
 	if runtime.GOOS != "windows" {
 		dir, other := t.TempDir(), filepath.Join(t.TempDir(), "other")
 		s := open(t, pebble.Options{Dir: dir})

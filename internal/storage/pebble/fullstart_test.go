@@ -12,8 +12,8 @@ import (
 	"j17/internal/storage/pebble"
 )
 
-// TestStartOnAFullVolume begins with logs that have to become tables, on a volume or within a quota that others have filled: what to do is said,
-// and once it is done, all that was acknowledged is there.
+// TestStartOnAFullVolume begins with logs that have to become tables, on a volume or within a quota that others have
+// filled: what to do is said, and once it is done, all that was acknowledged is there.
 func TestStartOnAFullVolume(t *testing.T) {
 	t.Parallel()
 	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT} {

@@ -17,8 +17,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestHeadsAreLookedUpTogether: the heads of all calls of a batch are looked up before the first is staged, but for those beyond the bound,
-// and one that cannot be read concerns the call alone that needs it. They are written in the order of their keys.
+// TestHeadsAreLookedUpTogether: the heads of all calls of a batch are looked up before the first is staged, but for
+// those beyond the bound, and one that cannot be read concerns the call alone that needs it. They are written in the
+// order of their keys.
 func TestHeadsAreLookedUpTogether(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})
@@ -78,8 +79,8 @@ func TestHeadsAreLookedUpTogether(t *testing.T) {
 	b.endLookup()
 }
 
-// TestUnitsWithoutDescriptors appends two units, of which the second one cannot be decided for want of a descriptor: the first one is stored, and so
-// nobody may be told that nothing was.
+// TestUnitsWithoutDescriptors appends two units, of which the second one cannot be decided for want of a descriptor:
+// the first one is stored, and so nobody may be told that nothing was.
 func TestUnitsWithoutDescriptors(t *testing.T) {
 	t.Parallel()
 	var none atomic.Bool

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// hold locks a folder itself, whatever becomes of the files in it, until what it returns is closed or the process ends. Where the file
-// system has no such locks it does nothing. A folder that somebody else holds is errInUse.
+// hold locks a folder itself, whatever becomes of the files in it, until what it returns is closed or the process ends.
+// Where the file system has no such locks it does nothing. A folder that somebody else holds is errInUse.
 func hold(dir string) (io.Closer, error) {
 	f, err := os.Open(dir) //nolint:gosec // it is the folder of the store
 	if err != nil {

@@ -63,7 +63,9 @@ func (r reader) stored(t j17.Tenant, space store.Space, key string, v []byte) (s
 }
 
 // GetEach passes side items that have some keys. See store.Store.
-func (s *sides) GetEach(ctx context.Context, t j17.Tenant, space store.Space, keys []string, do func(i int, value []byte) error) error {
+func (s *sides) GetEach(
+	ctx context.Context, t j17.Tenant, space store.Space, keys []string, do func(i int, value []byte) error,
+) error {
 	r, err := s.read(t)
 	if err != nil {
 		return err
@@ -118,7 +120,8 @@ func (r reader) getEach(
 // item returns the item in its public form, with a copy of the value.
 func (m itemMeta) item(key string, value []byte) store.Item {
 	return store.Item{
-		Key: key, Value: append([]byte(nil), value...), Rev: m.Rev, Expires: fromNanos(m.Expires), Due: fromNanos(m.Due),
+		Key: key, Value: append([]byte(nil), value...), Rev: m.Rev, Expires: fromNanos(m.Expires),
+		Due: fromNanos(m.Due),
 	}
 }
 
@@ -166,9 +169,11 @@ func (r reader) count(t j17.Tenant, space store.Space, keys store.Range, limit i
 	return n, err
 }
 
-// eachItem passes the live items of a space whose keys are in a range, in byte order of their keys, until do reports false. What it
-// passes is valid until do returns.
-func (r reader) eachItem(t j17.Tenant, space store.Space, keys store.Range, do func(key []byte, meta itemMeta, value []byte) bool) (err error) {
+// eachItem passes the live items of a space whose keys are in a range, in byte order of their keys, until do reports
+// false. What it passes is valid until do returns.
+func (r reader) eachItem(
+	t j17.Tenant, space store.Space, keys store.Range, do func(key []byte, meta itemMeta, value []byte) bool,
+) (err error) {
 	if strings.IndexByte(string(space), 0) >= 0 {
 		return nil
 	}
@@ -188,7 +193,8 @@ func (r reader) eachItem(t j17.Tenant, space store.Space, keys store.Range, do f
 
 // passItems passes the live items of a space that are between the bounds of an iterator, until do reports false.
 func (r reader) passItems(
-	t j17.Tenant, space store.Space, it *pebble.Iterator, bounds keyRange, backward bool, do func(key []byte, meta itemMeta, value []byte) bool,
+	t j17.Tenant, space store.Space, it *pebble.Iterator, bounds keyRange, backward bool,
+	do func(key []byte, meta itemMeta, value []byte) bool,
 ) error {
 	// Items that have expired are gone, though they are still stored.
 	now := r.store.clock.Now().UnixNano()
@@ -259,7 +265,9 @@ func (s *sides) Clear(ctx context.Context, t j17.Tenant, space store.Space, keys
 }
 
 // Empty removes all items of some spaces together with side writes. See store.Store.
-func (s *sides) Empty(ctx context.Context, t j17.Tenant, spaces []store.Space, side []store.Side, fences ...store.Fence) error {
+func (s *sides) Empty(
+	ctx context.Context, t j17.Tenant, spaces []store.Space, side []store.Side, fences ...store.Fence,
+) error {
 	if err := store.ValidTenant(t); err != nil {
 		return err
 	}

@@ -19,8 +19,8 @@ const (
 	pieceLeaves = 256
 )
 
-// recentLeaves has the leaf hashes of the latest events, so that whoever keeps a tree over a feed close to it need not read what was just
-// written. It is guarded by core.mu.
+// recentLeaves has the leaf hashes of the latest events, so that whoever keeps a tree over a feed close to it need not
+// read what was just written. It is guarded by core.mu.
 type recentLeaves struct {
 	// seed is that of the hashes of types.
 	seed maphash.Seed
@@ -36,15 +36,17 @@ type leafPiece struct {
 	leaves []keptLeaf
 }
 
-// keptLeaf is a leaf hash, with a hash of the type of the event's aggregate: without a pointer, so that the collector does not look at it.
+// keptLeaf is a leaf hash, with a hash of the type of the event's aggregate: without a pointer, so that the collector
+// does not look at it.
 type keptLeaf struct {
 	store.Leaf
 
 	typ uint64
 }
 
-// tenantLeaves is what is kept of a tenant: the leaf hashes of all events greater than from, of which there are events in all with those
-// before. Nothing is known where events is 0. noted is where the last note behind from is, the zero position where there is none.
+// tenantLeaves is what is kept of a tenant: the leaf hashes of all events greater than from, of which there are events
+// in all with those before. Nothing is known where events is 0. noted is where the last note behind from is, the zero
+// position where there is none.
 type tenantLeaves struct {
 	from, noted j17.StreamID
 	events      uint64
@@ -90,8 +92,8 @@ func (r *recentLeaves) add(t *tenant) {
 	}
 }
 
-// behind returns the leaf hashes of the events of a tenant greater than a position: of all of them, or of more than a limit; not ok where they are
-// not all kept.
+// behind returns the leaf hashes of the events of a tenant greater than a position: of all of them, or of more than a
+// limit; not ok where they are not all kept.
 func (k *tenantLeaves) behind(after j17.StreamID, limit int) (some [][]keptLeaf, ok bool) {
 	if k.events == 0 || after.Compare(k.from) < 0 {
 		return nil, false
@@ -104,7 +106,9 @@ func (k *tenantLeaves) behind(after j17.StreamID, limit int) (some [][]keptLeaf,
 	for _, piece := range k.pieces[first:] {
 		leaves := piece.leaves
 		if n == 0 {
-			leaves = leaves[sort.Search(len(leaves), func(i int) bool { return leaves[i].Position.Compare(after) > 0 }):]
+			leaves = leaves[sort.Search(
+				len(leaves), func(i int) bool { return leaves[i].Position.Compare(after) > 0 },
+			):]
 		}
 		if some, n = append(some, leaves), n+len(leaves); n > limit {
 			break
@@ -114,7 +118,9 @@ func (k *tenantLeaves) behind(after j17.StreamID, limit int) (some [][]keptLeaf,
 }
 
 // ReadLeaves yields the leaf hashes of events. See store.Feed.
-func (s *feeds) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Leaf, error] {
+func (s *feeds) ReadLeaves(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[store.Leaf, error] {
 	return func(yield func(store.Leaf, error) bool) {
 		if err := store.ValidTenant(t); err != nil {
 			yield(store.Leaf{}, err)
@@ -161,7 +167,9 @@ func (s *feeds) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID
 }
 
 // ReadOthers returns the leaf hashes of events of other types. See store.Feed.
-func (s *feeds) ReadOthers(t j17.Tenant, after j17.StreamID, types []string, limit int) (leaves []store.Leaf, more bool) {
+func (s *feeds) ReadOthers(
+	t j17.Tenant, after j17.StreamID, types []string, limit int,
+) (leaves []store.Leaf, more bool) {
 	all, kept := s.leavesBehind(t, after, limit)
 	if !kept {
 		return nil, true
@@ -182,7 +190,9 @@ func (s *feeds) ReadOthers(t j17.Tenant, after j17.StreamID, types []string, lim
 }
 
 // CountRecent counts events of some types. See store.Feed.
-func (s *feeds) CountRecent(t j17.Tenant, after j17.StreamID, types []string) (n uint64, last, upTo j17.StreamID, ok bool) {
+func (s *feeds) CountRecent(
+	t j17.Tenant, after j17.StreamID, types []string,
+) (n uint64, last, upTo j17.StreamID, ok bool) {
 	last, upTo = after, after
 	all, ok := s.leavesBehind(t, after, math.MaxInt)
 	wanted := s.leaves.hashes(types)
@@ -197,8 +207,8 @@ func (s *feeds) CountRecent(t j17.Tenant, after j17.StreamID, types []string) (n
 	return n, last, upTo, ok
 }
 
-// leavesBehind returns what is kept of all events of a tenant greater than a position, or of more than a limit, where these are all that there
-// are, and no note is among them.
+// leavesBehind returns what is kept of all events of a tenant greater than a position, or of more than a limit, where
+// these are all that there are, and no note is among them.
 func (s *feeds) leavesBehind(t j17.Tenant, after j17.StreamID, limit int) (some [][]keptLeaf, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

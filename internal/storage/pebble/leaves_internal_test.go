@@ -11,8 +11,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestFewLeavesAreKept adds leaf hashes of several tenants, some events past them, and looks what is kept: no more than so many, of each
-// tenant all behind a position or none, and in the right order.
+// TestFewLeavesAreKept adds leaf hashes of several tenants, some events past them, and looks what is kept: no more than
+// so many, of each tenant all behind a position or none, and in the right order.
 func TestFewLeavesAreKept(t *testing.T) {
 	const most = 1000
 	r := recentLeaves{most: most}
@@ -67,7 +67,8 @@ func TestFewLeavesAreKept(t *testing.T) {
 				got = append(got, leaf.Leaf)
 			}
 		}
-		if len(got) > limit+pieceLeaves || len(got) <= limit && len(got) < len(want) || fmt.Sprint(got) != fmt.Sprint(want[:min(len(got), len(want))]) {
+		if len(got) > limit+pieceLeaves || len(got) <= limit && len(got) < len(want) ||
+			fmt.Sprint(got) != fmt.Sprint(want[:min(len(got), len(want))]) {
 			t.Fatalf("%d behind number %d of %d, of more than %d", len(got), from, len(all[other]), limit)
 		}
 	}

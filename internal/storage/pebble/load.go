@@ -17,9 +17,9 @@ import (
 	"j17/internal/storage/unit"
 )
 
-// A load is written under a tenant number of its own, into tables beside the store, which takes them in all at once. The number is listed
-// as pending until the tenant has it: what does not get there is removed, if need be when the store is opened the
-// next time.
+// A load is written under a tenant number of its own, into tables beside the store, which takes them in all at once.
+// The number is listed as pending until the tenant has it: what does not get there is removed, if need be when the
+// store is opened the next time.
 
 const (
 	// loadingName is the folder of the files of loads, which a start empties.
@@ -44,16 +44,16 @@ type loading struct {
 	// err, if not nil, is why the load has failed, or that it has ended.
 	err error
 
-	// events are in the order of their streams, and feed is notes and references to events in the order of their positions. tags and items
-	// are in the order in which they are stored, and so is what goes with items: due and expiry entries, entries, and the commands. A record of
-	// items without a value is of one that was withdrawn.
+	// events are in the order of their streams, and feed is notes and references to events in the order of their
+	// positions. tags and items are in the order in which they are stored, and so is what goes with items: due and
+	// expiry entries, entries, and the commands. A record of items without a value is of one that was withdrawn.
 	events, feed, tags, items, others *sorter
-	// derives tells that there are items with which something goes, revised that some have revisions of their own, commands that there are
-	// commands; derived that the former were made.
+	// derives tells that there are items with which something goes, revised that some have revisions of their own,
+	// commands that there are commands; derived that the former were made.
 	derives, revised, commands, derived bool
 
-	// there is what the tenant has, if takes is set, and what of the items has another revision because of it. changed is what changes of
-	// it since it is copied.
+	// there is what the tenant has, if takes is set, and what of the items has another revision because of it. changed
+	// is what changes of it since it is copied.
 	there   *sorter
 	takes   bool
 	changed *changedKeys
@@ -112,9 +112,13 @@ func (s *bulk) Load(ctx context.Context, name j17.Tenant) (store.Load, error) {
 	}
 
 	// A folder of its own.
-	l.folder = &workFolder{fs: s.disk.FS, path: s.disk.PathJoin(s.disk.dir, loadingName, strconv.Itoa(int(l.number))), check: s.roomToLoad}
-	l.events, l.feed, l.tags = newSorter(l.folder, eventBudget), newSorter(l.folder, feedBudget), newSorter(l.folder, tagBudget)
-	l.items, l.others, l.there = newSorter(l.folder, itemBudget), newSorter(l.folder, itemBudget), newSorter(l.folder, itemBudget)
+	l.folder = &workFolder{
+		fs: s.disk.FS, path: s.disk.PathJoin(s.disk.dir, loadingName, strconv.Itoa(int(l.number))), check: s.roomToLoad,
+	}
+	l.events, l.feed, l.tags = newSorter(l.folder, eventBudget), newSorter(l.folder, feedBudget),
+		newSorter(l.folder, tagBudget)
+	l.items, l.others, l.there = newSorter(l.folder, itemBudget), newSorter(l.folder, itemBudget),
+		newSorter(l.folder, itemBudget)
 	if err := s.disk.MkdirAll(l.folder.path, 0o700); err != nil {
 		l.Discard()
 		return nil, loadFault(fmt.Errorf("make a folder for a load: %w", err))
@@ -206,7 +210,9 @@ func (l *loading) event(e *store.LoadedEvent) error {
 	if e.Kept == nil {
 		l.own = appendTags(l.own, e.Tags)
 	}
-	l.value = appendEventRecord(l.value[:0], e.StreamID, e.Key, e.Type, e.Data, l.canonical[:n], e.Timestamp, e.Kept, l.own)
+	l.value = appendEventRecord(
+		l.value[:0], e.StreamID, e.Key, e.Type, e.Data, l.canonical[:n], e.Timestamp, e.Kept, l.own,
+	)
 	if !bytes.HasSuffix(l.value, e.Raw) || len(l.value) != leafAt(e.Kept, l.own)+1+len(e.Raw) {
 		return errors.New("its bytes are not in canonical form")
 	}
@@ -316,7 +322,9 @@ func (l *loading) Item(i store.ArchivedItem) error {
 	if l.err != nil {
 		return l.err
 	}
-	side := store.Side{Op: store.Put, Space: i.Space, Key: i.Key, Value: i.Value, Expires: i.Expires, Due: i.Due, Entries: i.Entries}
+	side := store.Side{
+		Op: store.Put, Space: i.Space, Key: i.Key, Value: i.Value, Expires: i.Expires, Due: i.Due, Entries: i.Entries,
+	}
 	if err := (&store.Append{Side: []store.Side{side}}).Validate(); err != nil {
 		return l.fail(fmt.Errorf("the side item %s/%s cannot be loaded: %w", i.Space, i.Key, err))
 	}
@@ -328,7 +336,10 @@ func (l *loading) Item(i store.ArchivedItem) error {
 	l.derives = l.derives || i.Entries != "" || !i.Expires.IsZero() || !i.Due.IsZero()
 	l.key = appendItemKey(l.key[:0], l.number, i.Space, i.Key)
 	l.own = append(append(l.own[:0], i.Entries...), 0)
-	l.value = l.store.sealing.record(l.value[:0], i.Space, i.Key, itemMeta{Meta: unit.Meta{Rev: i.Rev, Expires: unit.Nanos(i.Expires), Due: unit.Nanos(i.Due)}}, i.Value)
+	l.value = l.store.sealing.record(
+		l.value[:0], i.Space, i.Key,
+		itemMeta{Meta: unit.Meta{Rev: i.Rev, Expires: unit.Nanos(i.Expires), Due: unit.Nanos(i.Due)}}, i.Value,
+	)
 	return l.fail(l.items.add(l.key, l.own, l.value))
 }
 
@@ -513,7 +524,8 @@ func (l *loading) list(b *batch, fences []store.Fence) error {
 	return nil
 }
 
-// toldTags returns the tags that metadata tell. It remembers those of some, since many events have the same actor and target.
+// toldTags returns the tags that metadata tell. It remembers those of some, since many events have the same actor and
+// target.
 type toldTags struct{ known map[string][]tagID }
 
 // maxTold bounds what is remembered.

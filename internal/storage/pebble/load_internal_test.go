@@ -22,9 +22,15 @@ func fillLoad(l store.Load, events int) error {
 		at, key := j17.StreamID{Ms: int64(i) + 1}, j17.Key{Type: "order", ID: fmt.Sprint(i % 97)}
 		data := fmt.Appendf(nil, `{"n":%d}`, i*7919)
 		raw, layout := j17.AppendEvent(nil, at, key, "was_made", data, []byte(`{}`), 1)
-		e := j17.Event{StreamID: at, Key: key, Type: "was_made", Timestamp: 1, Raw: raw, Data: layout.DataOf(raw), Metadata: layout.MetadataOf(raw)}
+		e := j17.Event{
+			StreamID: at, Key: key, Type: "was_made", Timestamp: 1, Raw: raw, Data: layout.DataOf(raw),
+			Metadata: layout.MetadataOf(raw),
+		}
 		_, err := l.Event(store.LoadedEvent{Event: &e, Tags: []string{fmt.Sprint("tag", i%5)}})
-		item := store.ArchivedItem{Space: "notes", Item: store.Item{Key: fmt.Sprint(i), Value: store.AppendEntries(nil, fmt.Sprint(i))}, Entries: "entries"}
+		item := store.ArchivedItem{
+			Space: "notes", Item: store.Item{Key: fmt.Sprint(i), Value: store.AppendEntries(nil, fmt.Sprint(i))},
+			Entries: "entries",
+		}
 		if err = errors.Join(err, l.Item(item)); err != nil {
 			return err
 		}
@@ -49,7 +55,8 @@ func beginLoad(t *testing.T, s *Store) *loading {
 	return l
 }
 
-// TestLoadWithoutRoom fails a load at each file that it makes: nothing of it is seen, or left, and the next one is whole.
+// TestLoadWithoutRoom fails a load at each file that it makes: nothing of it is seen, or left, and the next one is
+// whole.
 func TestLoadWithoutRoom(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})
@@ -102,8 +109,9 @@ func TestLoadWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestLoadOfUnknownOutcome lets the volume be full when a load becomes the tenant's: whoever commits it hears that its outcome is unknown, and
-// discards it, and the write goes on when there is space. What was committed by then is left alone.
+// TestLoadOfUnknownOutcome lets the volume be full when a load becomes the tenant's: whoever commits it hears that its
+// outcome is unknown, and discards it, and the write goes on when there is space. What was committed by then is left
+// alone.
 func TestLoadOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	var v fullVolume
@@ -133,7 +141,8 @@ func TestLoadOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestLoadGivenUp ends the context of a load while the store takes its tables in, and discards it at once: nothing is left, however long that takes.
+// TestLoadGivenUp ends the context of a load while the store takes its tables in, and discards it at once: nothing is
+// left, however long that takes.
 func TestLoadGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +180,8 @@ func TestLoadGivenUp(t *testing.T) {
 	})
 }
 
-// TestLoadCutShort takes the power away at all times of a load: it is whole afterwards or not there at all, and nothing else is left of it.
+// TestLoadCutShort takes the power away at all times of a load: it is whole afterwards or not there at all, and nothing
+// else is left of it.
 func TestLoadCutShort(t *testing.T) {
 	t.Parallel()
 	whole, none := 0, 0
@@ -181,11 +191,14 @@ func TestLoadCutShort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Write(t.Context(), "a/prod", []store.Side{{Op: store.Put, Space: "own", Key: "k", Value: []byte("v")}}); err != nil {
+		if err := s.Write(t.Context(), "a/prod", []store.Side{
+			{Op: store.Put, Space: "own", Key: "k", Value: []byte("v")},
+		}); err != nil {
 			t.Fatal(err)
 		}
 
-		// A copy of what would be on disk, taken at one of the moments at which a file is made, and at last behind the end.
+		// A copy of what would be on disk, taken at one of the moments at which a file is made, and at last behind the
+		// end.
 		l := beginLoad(t, s)
 		var crashed *vfs.MemFS
 		made := 0

@@ -15,10 +15,12 @@ import (
 	"j17/internal/storage/store"
 )
 
-// A load keeps the side items and commands that its tenant has. They are copied into its tables, page by page, while the tenant goes on
-// being written to. What changes from then on is noted by the committer, and is made up for when the tenant gets what was loaded.
+// A load keeps the side items and commands that its tenant has. They are copied into its tables, page by page, while
+// the tenant goes on being written to. What changes from then on is noted by the committer, and is made up for when the
+// tenant gets what was loaded.
 
-// changedKeys are the side items and commands of a tenant that have changed since a load began to copy them. They are the committer's.
+// changedKeys are the side items and commands of a tenant that have changed since a load began to copy them. They are
+// the committer's.
 type changedKeys struct {
 	number uint32
 	keys   map[string]bool
@@ -30,7 +32,8 @@ type changedKeys struct {
 }
 
 const (
-	// mostChanged and mostChangedBytes bound what changes of a tenant while a load copies it: all of it is made up for in one batch.
+	// mostChanged and mostChangedBytes bound what changes of a tenant while a load copies it: all of it is made up for
+	// in one batch.
 	mostChanged      = 20_000
 	mostChangedBytes = 32 << 20
 	// mostCopies is how often what a tenant has is copied, where more is changed meanwhile.
@@ -48,7 +51,8 @@ func (c *changedKeys) note(writes *pebble.Batch) {
 		if len(key) <= tenantPrefix || binary.BigEndian.Uint32(key) != c.number {
 			continue
 		}
-		if kind == pebble.InternalKeyKindRangeKeySet || kind == pebble.InternalKeyKindRangeKeyUnset || kind == pebble.InternalKeyKindRangeKeyDelete {
+		if kind == pebble.InternalKeyKindRangeKeySet || kind == pebble.InternalKeyKindRangeKeyUnset ||
+			kind == pebble.InternalKeyKindRangeKeyDelete {
 			continue // these touch ranges, and change nothing in them
 		}
 		if kind == pebble.InternalKeyKindRangeDelete {
@@ -88,8 +92,8 @@ func (l *loading) follow(ctx context.Context) error {
 	})
 }
 
-// followAgain follows the load's tenant anew, and reports that, if more of it has changed since it is followed than is made up for: what it has is to
-// be copied once more. The last time that is an error.
+// followAgain follows the load's tenant anew, and reports that, if more of it has changed since it is followed than is
+// made up for: what it has is to be copied once more. The last time that is an error.
 func (l *loading) followAgain(ctx context.Context, last bool) (again bool, err error) {
 	err = l.store.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		t := b.tenant(l.name)
@@ -111,7 +115,9 @@ func (l *loading) followAgain(ctx context.Context, last bool) (again bool, err e
 
 // unfollow ends that. Only the committer calls it.
 func (l *loading) unfollow() {
-	l.store.committer.followed = slices.DeleteFunc(l.store.committer.followed, func(c *changedKeys) bool { return c == l.changed })
+	l.store.committer.followed = slices.DeleteFunc(
+		l.store.committer.followed, func(c *changedKeys) bool { return c == l.changed },
+	)
 }
 
 // storedRange is what the tenant has under the keys of a kind: a page at a time, each as of when it is read.
@@ -151,18 +157,21 @@ func (r *storedRange) next() (key, value []byte, err error) {
 	return r.page.keyOf(p), r.page.data[end : end+p.value], nil
 }
 
-// takeOver puts the side items and commands that the tenant has among what is written to tables, but for those that were loaded. What is
-// there and what was loaded are in the same order.
+// takeOver puts the side items and commands that the tenant has among what is written to tables, but for those that
+// were loaded. What is there and what was loaded are in the same order.
 func (l *loading) takeOver(ctx context.Context) error {
 	for _, kind := range []byte{kindCommand, kindItem} {
 		prefix := appendPrefix(nil, l.changed.number, kind)
-		there := &storedRange{store: l.store.core, number: l.changed.number, lower: prefix, upper: after(prefix), more: true}
+		there := &storedRange{
+			store: l.store.core, number: l.changed.number, lower: prefix, upper: after(prefix), more: true,
+		}
 		key, value, err := there.next()
 		if err != nil {
 			return err
 		}
 		upTo := func(loaded []byte) error {
-			for n := 1; err == nil && key != nil && (loaded == nil || bytes.Compare(key[tenantPrefix:], loaded[tenantPrefix:]) < 0); n++ {
+			for n := 1; err == nil && key != nil &&
+				(loaded == nil || bytes.Compare(key[tenantPrefix:], loaded[tenantPrefix:]) < 0); n++ {
 				if err = l.keep(key, value); err == nil {
 					key, value, err = there.next()
 				}
@@ -176,7 +185,8 @@ func (l *loading) takeOver(ctx context.Context) error {
 			if loaded[tenantPrefix] != kind || len(content) == 0 { // of another kind, or withdrawn
 				return nil
 			}
-			if err := upTo(loaded); err != nil || key == nil || !bytes.Equal(key[tenantPrefix:], loaded[tenantPrefix:]) {
+			if err := upTo(loaded); err != nil || key == nil ||
+				!bytes.Equal(key[tenantPrefix:], loaded[tenantPrefix:]) {
 				return err
 			}
 			if err := l.replace(loaded, content, value); err != nil {
@@ -248,7 +258,8 @@ func (l *loading) replace(key, loaded, there []byte) error {
 	return l.there.add(key, appendItemRecord([]byte{0}, meta, content))
 }
 
-// revLeap is how far the revisions that a load gives lie ahead of those that the tenant's own writes can reach meanwhile.
+// revLeap is how far the revisions that a load gives lie ahead of those that the tenant's own writes can reach
+// meanwhile.
 const revLeap = 1 << 32
 
 // nextRev returns a revision for what is loaded.

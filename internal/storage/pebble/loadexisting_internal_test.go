@@ -24,7 +24,10 @@ func TestLoadCopiesBesideTheCommitter(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})
 	for i := range 100 {
-		u := store.Append{Command: &store.Command{ID: store.CommandID{byte(i)}}, Side: []store.Side{putItem("chunks", fmt.Sprint(i), string(bytes.Repeat([]byte{byte(i)}, 1000)))}}
+		u := store.Append{
+			Command: &store.Command{ID: store.CommandID{byte(i)}},
+			Side:    []store.Side{putItem("chunks", fmt.Sprint(i), string(bytes.Repeat([]byte{byte(i)}, 1000)))},
+		}
 		if _, err := s.Append(t.Context(), "a/prod", []store.Append{u}); err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +38,9 @@ func TestLoadCopiesBesideTheCommitter(t *testing.T) {
 		s.followed = append(s.followed, staged)
 		return nil
 	}
-	if err := errors.Join(s.queue.Do(t.Context(), queue.Always, follow), fillLoad(l, 10), l.Commit(t.Context())); err != nil {
+	if err := errors.Join(
+		s.queue.Do(t.Context(), queue.Always, follow), fillLoad(l, 10), l.Commit(t.Context()),
+	); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.queue.Do(t.Context(), queue.Always, func(*batch) error {
@@ -48,7 +53,8 @@ func TestLoadCopiesBesideTheCommitter(t *testing.T) {
 		t.Fatal(err)
 	}
 	n, err := s.Count(t.Context(), "a/prod", "chunks", store.Range{}, 1000)
-	if r, failed := s.Command(t.Context(), "a/prod", store.CommandID{99}); n != 100 || err != nil || r == nil || failed != nil {
+	if r, failed := s.Command(t.Context(), "a/prod", store.CommandID{99}); n != 100 || err != nil || r == nil ||
+		failed != nil {
 		t.Errorf("%d items, %v; the command is %v, %v", n, err, r, failed)
 	}
 }
@@ -60,7 +66,10 @@ func TestLoadMakesUpForChanges(t *testing.T) {
 	late := 0
 	for stop := 1; late < 1; stop++ {
 		s, _ := opened(t, clock.System{})
-		side := []store.Side{putItem("own", "kept", "1"), putItem("own", "changed", "1"), putItem("own", "removed", "1"), putItem("notes", "0", "own")}
+		side := []store.Side{
+			putItem("own", "kept", "1"), putItem("own", "changed", "1"), putItem("own", "removed", "1"),
+			putItem("notes", "0", "own"),
+		}
 		for i := range 30 {
 			side = append(side, putItem("own", fmt.Sprint(i), string(bytes.Repeat([]byte("x"), 500))))
 		}
@@ -77,7 +86,12 @@ func TestLoadMakesUpForChanges(t *testing.T) {
 			due.Due = soon
 			_, written = s.Append(t.Context(), "a/prod", []store.Append{{
 				Command: &store.Command{ID: store.CommandID{1}, Expires: soon},
-				Side:    []store.Side{putItem("own", "changed", "2"), {Op: store.Delete, Space: "own", Key: "removed"}, due, putItem("notes", "1", "own")},
+				Side: []store.Side{
+					putItem("own", "changed", "2"),
+					{Op: store.Delete, Space: "own", Key: "removed"},
+					due,
+					putItem("notes", "1", "own"),
+				},
 			}})
 		}
 		l.folder.check = func() error {
@@ -95,29 +109,36 @@ func TestLoadMakesUpForChanges(t *testing.T) {
 		}
 
 		// What was loaded counts, then what was written last.
-		want := map[store.ItemName]string{{Space: "own", Key: "kept"}: "1", {Space: "own", Key: "changed"}: "2", {Space: "own", Key: "fresh"}: "2"}
+		want := map[store.ItemName]string{
+			{Space: "own", Key: "kept"}: "1", {Space: "own", Key: "changed"}: "2", {Space: "own", Key: "fresh"}: "2",
+		}
 		if want[store.ItemName{Space: "notes", Key: "0"}] = string(store.AppendEntries(nil, "0")); late == 0 {
 			want[store.ItemName{Space: "notes", Key: "1"}] = string(store.AppendEntries(nil, "1"))
 		}
 		for name, value := range want {
-			if item, err := s.Get(t.Context(), "a/prod", name.Space, name.Key); err != nil || string(item.Value) != value {
+			if item, err := s.Get(t.Context(), "a/prod", name.Space, name.Key); err != nil ||
+				string(item.Value) != value {
 				t.Errorf("a write at file %d: %v is %q, %v", stop, name, item.Value, err)
 			}
 		}
 		_, err := s.Get(t.Context(), "a/prod", "own", "removed")
-		if r, failed := s.Command(t.Context(), "a/prod", store.CommandID{1}); !errors.Is(err, store.ErrNotFound) || r == nil || errors.Join(failed, written) != nil {
+		if r, failed := s.Command(t.Context(), "a/prod", store.CommandID{1}); !errors.Is(err, store.ErrNotFound) ||
+			r == nil || errors.Join(failed, written) != nil {
 			t.Errorf("a write at file %d: what was removed is %v; the command is %v, %v, %v", stop, err, r, failed, written)
 		}
 		works, err := loadDue(s.db, s.tenants["a/prod"], s.tenants["a/prod"].number)
-		left, failed := hasAny(s.db, appendExpiryKey(nil, s.tenants["a/prod"].number, unit.Nanos(soon), []byte("\x00\x00\x00\x00i")), appendExpiryKey(nil, s.tenants["a/prod"].number, unit.Nanos(soon), []byte("\x00\x00\x00\x00j")))
+		left, failed := hasAny(
+			s.db, appendExpiryKey(nil, s.tenants["a/prod"].number, unit.Nanos(soon), []byte("\x00\x00\x00\x00i")),
+			appendExpiryKey(nil, s.tenants["a/prod"].number, unit.Nanos(soon), []byte("\x00\x00\x00\x00j")),
+		)
 		if len(works) != 1 || left || errors.Join(err, failed) != nil {
 			t.Errorf("a write at file %d: due are %v, and an entry of expiry is left: %v, %v, %v", stop, works, left, err, failed)
 		}
 	}
 }
 
-// TestLoadIsOvertaken: a load into a tenant that changes too much copies what it has once more; where it goes on changing, or is removed, the load is
-// refused and can be made again.
+// TestLoadIsOvertaken: a load into a tenant that changes too much copies what it has once more; where it goes on
+// changing, or is removed, the load is refused and can be made again.
 func TestLoadIsOvertaken(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})
@@ -161,7 +182,8 @@ func TestLoadIsOvertaken(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(*loading) error{
-		"removed": func(*loading) error { return s.DropTenant(t.Context(), "a/prod") }, "cleared": clearOwn, "much": much,
+		"removed": func(*loading) error { return s.DropTenant(t.Context(), "a/prod") }, "cleared": clearOwn,
+		"much": much,
 	} {
 		l := begun(1000, change)
 		if err := errors.Join(fillLoad(l, 40), l.Commit(t.Context())); !errors.Is(err, store.ErrOvertaken) {
@@ -194,7 +216,8 @@ func TestLoadIsFenced(t *testing.T) {
 	for _, rev := range []uint64{item.Rev + 1, item.Rev} {
 		l := beginLoad(t, s)
 		err := errors.Join(fillLoad(l, 10), l.Commit(t.Context(), store.Fence{Space: "own", Key: "spec", Rev: rev}))
-		if _, refused := errors.AsType[*store.SideConflict](err); refused != (rev != item.Rev) || err != nil && !refused {
+		if _, refused := errors.AsType[*store.SideConflict](err); refused != (rev != item.Rev) ||
+			err != nil && !refused {
 			t.Errorf("with revision %d: %v", rev, err)
 		}
 		l.Discard()

@@ -8,15 +8,17 @@ import (
 	"io"
 )
 
-// Pebble reads a log until the first chunk that is not whole, and takes that for the end: a write that was cut short ends a log like this, and a crash
-// of the machine may even leave some of what was written behind it. Damage further in front would end it as well. What tells the two apart is that
-// each chunk says how far the log was synced when the chunk was made. One that says that the place was synced proves the damage. What it says is too
-// little, though, where writes went across the end of a block. So it counts as well how often it changes: what is not synced was written at
-// once, while or after the write before was synced, and so it has two values at most that the chunk in front does not have. Pebble itself looks for
-// the first sign only, and in later blocks only; what a server has written in its last moments mostly stands in one.
+// Pebble reads a log until the first chunk that is not whole, and takes that for the end: a write that was cut short
+// ends a log like this, and a crash of the machine may even leave some of what was written behind it. Damage further in
+// front would end it as well. What tells the two apart is that each chunk says how far the log was synced when the
+// chunk was made. One that says that the place was synced proves the damage. What it says is too little, though, where
+// writes went across the end of a block. So it counts as well how often it changes: what is not synced was written at
+// once, while or after the write before was synced, and so it has two values at most that the chunk in front does not
+// have. Pebble itself looks for the first sign only, and in later blocks only; what a server has written in its last
+// moments mostly stands in one.
 
-// A log consists of blocks, and a block of chunks: checksum (4 bytes), length of the content (2), form (1), number of the log (4), how far it was
-// synced (8), content. Numbers are little-endian.
+// A log consists of blocks, and a block of chunks: checksum (4 bytes), length of the content (2), form (1), number of
+// the log (4), how far it was synced (8), content. Numbers are little-endian.
 const (
 	logBlockBytes   = 32 << 10
 	chunkHeader     = 19
@@ -32,8 +34,8 @@ const (
 	unsyncedValues = 2
 )
 
-// damagedAt returns where a log is damaged in front of something that was written when this place had been synced; -1 where it is whole, or
-// ends with a write that was cut short.
+// damagedAt returns where a log is damaged in front of something that was written when this place had been synced; -1
+// where it is whole, or ends with a write that was cut short.
 func damagedAt(log io.Reader, number uint32, table *crc32.Table) (int64, error) {
 	block := make([]byte, logBlockBytes)
 	damaged := int64(-1)
@@ -78,12 +80,13 @@ type chunks struct {
 	table  *crc32.Table
 }
 
-// chunk returns how long the chunk is that begins somewhere in the block, how far the log was synced before it, and whether it is whole. The length
-// is 0 where none can begin there. What a chunk holds is passed over even where that is damaged: somebody may have written there what looks like
-// a chunk.
+// chunk returns how long the chunk is that begins somewhere in the block, how far the log was synced before it, and
+// whether it is whole. The length is 0 where none can begin there. What a chunk holds is passed over even where that is
+// damaged: somebody may have written there what looks like a chunk.
 func (c *chunks) chunk(at int) (length int, synced uint64, whole bool) {
 	b := c.block[at:]
-	if len(b) < chunkHeader || b[chunkForm] < leastForm || b[chunkForm] > mostForm || !bytes.Equal(b[chunkLog:chunkSynced], c.number) {
+	if len(b) < chunkHeader || b[chunkForm] < leastForm || b[chunkForm] > mostForm ||
+		!bytes.Equal(b[chunkLog:chunkSynced], c.number) {
 		return 0, 0, false
 	}
 

@@ -65,7 +65,8 @@ func written(t *testing.T, s *Store, seed uint64, atOnce int) []crashedLog {
 	l := &cutLog{rng: rand.New(rand.NewPCG(seed, 1))}
 	waiting := make(chan struct{}, record.SyncConcurrency)
 	w := record.NewLogWriter(l, cutNumber, record.LogWriterConfig{
-		WALFsyncLatency: s.db.Metrics().LogWriter.FsyncLatency, QueueSemChan: waiting, // without one it tells of no sync
+		// Without one it tells of no sync.
+		WALFsyncLatency: s.db.Metrics().LogWriter.FsyncLatency, QueueSemChan: waiting,
 		WriteWALSyncOffsets: func() bool { return true },
 	})
 	const records, small, large = 40, 400, 60_000
@@ -102,9 +103,9 @@ func noiseOf(rng *rand.Rand, n int) []byte {
 	return b
 }
 
-// TestEndsOfLogs loses sectors of what was not synced, in any order, as a machine that loses its power does, with zeros or what stood there before in
-// their places, and with what an older log has left behind the end: none of that is damage. A bit of what was synced long
-// ago is, unless few writes came behind it.
+// TestEndsOfLogs loses sectors of what was not synced, in any order, as a machine that loses its power does, with zeros
+// or what stood there before in their places, and with what an older log has left behind the end: none of that is
+// damage. A bit of what was synced long ago is, unless few writes came behind it.
 func TestEndsOfLogs(t *testing.T) {
 	t.Parallel()
 	const sector, behind = 512, 40_000

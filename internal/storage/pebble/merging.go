@@ -6,12 +6,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// mostSublevels is how deep the top level may be for merges to stand back: twice as deep as begins a merge. A deeper one makes every read slower,
-// and in the end writes would have to wait.
+// mostSublevels is how deep the top level may be for merges to stand back: twice as deep as begins a merge. A deeper
+// one makes every read slower, and in the end writes would have to wait.
 const mostSublevels = topLevelThreshold
 
-// merging lets merges of tables stand back while somebody is in a hurry: they take a processor for seconds, and nothing depends on when
-// they are done as long as there are not too many tables.
+// merging lets merges of tables stand back while somebody is in a hurry: they take a processor for seconds, and nothing
+// depends on when they are done as long as there are not too many tables.
 type merging struct {
 	// sublevels tells how deep the top level is. It is set when the store is open.
 	sublevels func() int
@@ -66,7 +66,8 @@ func (d *disk) standBackOf(category vfs.DiskWriteCategory) func() {
 	return nil
 }
 
-// standBack is where a merge waits while somebody is in a hurry. Where writes wait for it, or it makes room, it does not.
+// standBack is where a merge waits while somebody is in a hurry. Where writes wait for it, or it makes room, it does
+// not.
 func (d *disk) standBack() {
 	for d.phase.Load() == running && !d.stalled.Load() && !d.short.Load() {
 		changed := d.merging.back()

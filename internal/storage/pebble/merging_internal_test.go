@@ -16,7 +16,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestMergesStandBack lets one goroutine merge tables while another is in a hurry: it waits until that is over, or until it must not be put off.
+// TestMergesStandBack lets one goroutine merge tables while another is in a hurry: it waits until that is over, or
+// until it must not be put off.
 func TestMergesStandBack(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -24,25 +25,33 @@ func TestMergesStandBack(t *testing.T) {
 		// before is what happens beforehand, ends what ends the wait; nil where it does not wait at all.
 		before, ends func(d *disk, done func())
 	}{
-		"until it is done":            {mergeCategory, nil, func(_ *disk, done func()) { done(); done() }},
-		"until writes wait":           {mergeCategory, nil, func(d *disk, _ func()) { d.listen().WriteStallBegin(pebble.WriteStallBeginInfo{}) }},
+		"until it is done": {mergeCategory, nil, func(_ *disk, done func()) { done(); done() }},
+		"until writes wait": {
+			mergeCategory, nil, func(d *disk, _ func()) { d.listen().WriteStallBegin(pebble.WriteStallBeginInfo{}) },
+		},
 		"until there is no room":      {mergeCategory, nil, func(d *disk, _ func()) { d.setShort(true) }},
 		"until the top level is deep": {mergeCategory, nil, func(d *disk, _ func()) { deep(d, mostSublevels+1) }},
-		"where it is less deep":       {mergeCategory, func(d *disk, _ func()) { deep(d, mostSublevels) }, func(_ *disk, done func()) { done() }},
-		"where it is deep":            {mergeCategory, func(d *disk, _ func()) { deep(d, mostSublevels+1) }, nil},
-		"where nobody is in a hurry":  {mergeCategory, func(_ *disk, done func()) { done() }, nil},
-		"where space is short":        {mergeCategory, func(d *disk, _ func()) { d.setShort(true) }, nil},
-		"while the store opens":       {mergeCategory, func(d *disk, _ func()) { d.phase.Store(opening) }, nil},
-		"while it closes":             {mergeCategory, func(d *disk, _ func()) { d.phase.Store(closing) }, nil},
-		"where nothing is merged":     {"pebble-memtable-flush", nil, nil},
-		"where it is not known what":  {vfs.WriteCategoryUnspecified, nil, nil},
-		"until the store is closed":   {mergeCategory, nil, func(d *disk, _ func()) { endLife(d) }},
-		"where there was one already": {mergeCategory, func(d *disk, _ func()) { (&Store{core: &core{disk: d}}).Hurry()() }, func(_ *disk, done func()) { done() }},
+		"where it is less deep": {
+			mergeCategory, func(d *disk, _ func()) { deep(d, mostSublevels) }, func(_ *disk, done func()) { done() },
+		},
+		"where it is deep":           {mergeCategory, func(d *disk, _ func()) { deep(d, mostSublevels+1) }, nil},
+		"where nobody is in a hurry": {mergeCategory, func(_ *disk, done func()) { done() }, nil},
+		"where space is short":       {mergeCategory, func(d *disk, _ func()) { d.setShort(true) }, nil},
+		"while the store opens":      {mergeCategory, func(d *disk, _ func()) { d.phase.Store(opening) }, nil},
+		"while it closes":            {mergeCategory, func(d *disk, _ func()) { d.phase.Store(closing) }, nil},
+		"where nothing is merged":    {"pebble-memtable-flush", nil, nil},
+		"where it is not known what": {vfs.WriteCategoryUnspecified, nil, nil},
+		"until the store is closed":  {mergeCategory, nil, func(d *disk, _ func()) { endLife(d) }},
+		"where there was one already": {
+			mergeCategory, func(d *disk, _ func()) { (&Store{core: &core{disk: d}}).Hurry()() },
+			func(_ *disk, done func()) { done() },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := &disk{
-					FS: vfs.NewMem(), dir: "data", clock: clock.System{}, logger: slog.New(slog.DiscardHandler), merging: newMerging(), life: &lifetime{done: make(chan struct{})},
+					FS: vfs.NewMem(), dir: "data", clock: clock.System{}, logger: slog.New(slog.DiscardHandler),
+					merging: newMerging(), life: &lifetime{done: make(chan struct{})},
 					onFault: func(err error) { t.Error(err) },
 				}
 				d.phase.Store(running)
@@ -117,7 +126,8 @@ func (f *categorized) categories() []vfs.DiskWriteCategory {
 	return slices.Clone(f.seen)
 }
 
-// TestMergesAreKnown merges what a store holds: Pebble says of these tables that they are merged, and of those of memory that they are not.
+// TestMergesAreKnown merges what a store holds: Pebble says of these tables that they are merged, and of those of
+// memory that they are not.
 func TestMergesAreKnown(t *testing.T) {
 	t.Parallel()
 	fs := &categorized{FS: vfs.NewMem()}
@@ -131,7 +141,9 @@ func TestMergesAreKnown(t *testing.T) {
 		}
 	}()
 	for n := range 2 { // of the same keys, so that they are not just moved
-		err := s.Write(t.Context(), "t", []store.Side{{Op: store.Put, Space: "a", Key: "k", Value: []byte(strconv.Itoa(n))}})
+		err := s.Write(t.Context(), "t", []store.Side{
+			{Op: store.Put, Space: "a", Key: "k", Value: []byte(strconv.Itoa(n))},
+		})
 		if err = errors.Join(err, s.db.Flush()); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestFilesAreTheirOwners looks at the modes of all files of a store: nobody else may read those that it makes, nor those that were made otherwise.
+// TestFilesAreTheirOwners looks at the modes of all files of a store: nobody else may read those that it makes, nor
+// those that were made otherwise.
 func TestFilesAreTheirOwners(t *testing.T) {
 	dir := t.TempDir()
 	each := func(do func(path string, mode fs.FileMode)) {
@@ -36,7 +37,9 @@ func TestFilesAreTheirOwners(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Write(t.Context(), "ins_a/prod", []store.Side{{Op: store.Put, Space: "a", Key: "k", Value: []byte("v")}}); err != nil {
+		if err := s.Write(t.Context(), "ins_a/prod", []store.Side{
+			{Op: store.Put, Space: "a", Key: "k", Value: []byte("v")},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		each(func(path string, mode fs.FileMode) {

@@ -20,8 +20,8 @@ type moment struct {
 	name     j17.Tenant
 	position j17.StreamID
 	once     sync.Once
-	// kept is an iterator that nobody uses just now: one serves many looks, since it has found its way to the blocks that it is asked for
-	// again. Who looks meanwhile makes another one.
+	// kept is an iterator that nobody uses just now: one serves many looks, since it has found its way to the blocks
+	// that it is asked for again. Who looks meanwhile makes another one.
 	kept atomic.Pointer[pebble.Iterator]
 }
 
@@ -46,7 +46,8 @@ func (s *sides) Moment(_ context.Context, t j17.Tenant) (store.Moment, error) {
 // Position is that of the last entry of the feed.
 func (m *moment) Position() j17.StreamID { return m.position }
 
-// Heads returns the heads of streams. Those that are in memory are taken from there as long as the moment is the present one.
+// Heads returns the heads of streams. Those that are in memory are taken from there as long as the moment is the
+// present one.
 func (m *moment) Heads(keys []j17.Key) ([]store.Head, error) {
 	heads := make([]store.Head, len(keys))
 	if m.tenant == 0 {
@@ -128,7 +129,10 @@ func (m *moment) Each(space store.Space, keys store.Range, do func(key, value []
 		return err
 	}
 	defer m.keep(it, &err)
-	return m.passItems(m.name, space, it, keyRange{lower, upper}, keys.Backward, func(key []byte, _ itemMeta, value []byte) bool { return do(key, value) })
+	return m.passItems(
+		m.name, space, it, keyRange{lower, upper}, keys.Backward,
+		func(key []byte, _ itemMeta, value []byte) bool { return do(key, value) },
+	)
 }
 
 // within returns an iterator over the keys in [lower, upper), which is kept afterwards.

@@ -20,21 +20,24 @@ import (
 const (
 	// pageBytes is how much of an iteration is copied at a time. The last event may exceed it.
 	pageBytes = 256 << 10
-	// maxPageBytes is how much it is at most where tagged events are read on and on: events of one time stand far from each other, and the more
-	// of them are looked up at a time the more stand in the same block of a table. maxWindowBytes is how much a window has of the memory that
-	// it takes where a feed is. allPageBytes is how much all such pages and windows have together.
+	// maxPageBytes is how much it is at most where tagged events are read on and on: events of one time stand far from
+	// each other, and the more of them are looked up at a time the more stand in the same block of a table.
+	// maxWindowBytes is how much a window has of the memory that it takes where a feed is. allPageBytes is how much all
+	// such pages and windows have together.
 	maxPageBytes   = 48 << 20
 	maxWindowBytes = 64 << 20
 	allPageBytes   = 128 << 20
-	// growBy is how many times as large as the page before the next one is, and growWindowBy what that is for windows: small ones are dear.
+	// growBy is how many times as large as the page before the next one is, and growWindowBy what that is for windows:
+	// small ones are dear.
 	growBy       = 4
 	growWindowBy = 16
 	// growAfter is the number of pages after which an iteration is one that reads on.
 	growAfter = 4
 )
 
-// page is a copy of some values that stood next to each other in a stream or in a feed. Who reads them may take as long as he
-// likes: no view and no iterator waits for him. A value that is erased meanwhile is never handed out: see rewrites.
+// page is a copy of some values that stood next to each other in a stream or in a feed. Who reads them may take as long
+// as he likes: no view and no iterator waits for him. A value that is erased meanwhile is never handed out: see
+// rewrites.
 type page struct {
 	values  []byte
 	entries []pageEntry
@@ -42,8 +45,9 @@ type page struct {
 	bytes int
 	// full tells that there may be more after the last entry.
 	full bool
-	// reached, if not zero, is how far was looked beyond the last entry: everything up to there. steps is how many places of an index that
-	// took, and passed how many events it was that are of other types than those that are wanted.
+	// reached, if not zero, is how far was looked beyond the last entry: everything up to there. steps is how many
+	// places of an index that took, and passed how many events it was that are of other types than those that are
+	// wanted.
 	reached       j17.StreamID
 	steps, passed int
 	// room is how many bytes make the page full, or the window that it is of, but for pageBytes where it is 0.
@@ -55,7 +59,8 @@ type page struct {
 	window window
 }
 
-// pageEntry is an event of a page, or a note, which has no version. id and key are there in pages of a feed only. value is a copy.
+// pageEntry is an event of a page, or a note, which has no version. id and key are there in pages of a feed only. value
+// is a copy.
 type pageEntry struct {
 	id      j17.StreamID
 	key     j17.Key
@@ -87,7 +92,8 @@ func (p *pages) grow(one *page, windows bool) {
 	one.room = room
 }
 
-// shrink makes the pages of an iteration as small as they were at first. The memory of a larger one goes with what it holds.
+// shrink makes the pages of an iteration as small as they were at first. The memory of a larger one goes with what it
+// holds.
 func (p *pages) shrink(one *page) {
 	if one.room > 0 {
 		p.wide.Add(-int64(one.room))
@@ -126,14 +132,15 @@ func (s *core) fillPage(p *page, t j17.Tenant, number uint32, fill func(reader) 
 	return s.use(t, number, fill)
 }
 
-// beginPage makes a page an empty one, before there is the view that it is filled from: a rewrite that the view does not have is one that the count
-// does not have either.
+// beginPage makes a page an empty one, before there is the view that it is filled from: a rewrite that the view does
+// not have is one that the count does not have either.
 func (s *core) beginPage(p *page) {
 	p.clear()
 	p.rewrites = s.rewrites.Load()
 }
 
-// use reads from the present view. A tenant that was removed since it had a number, or has given its name to another one, is ErrNotFound.
+// use reads from the present view. A tenant that was removed since it had a number, or has given its name to another
+// one, is ErrNotFound.
 func (s *core) use(t j17.Tenant, number uint32, do func(reader) error) error {
 	r, err := s.read(t)
 	if err != nil {
@@ -146,8 +153,9 @@ func (s *core) use(t j17.Tenant, number uint32, do func(reader) error) error {
 	return do(r)
 }
 
-// add copies a value to the end of the page and returns its entry. The page is full when there is no room for more. What is in a large page
-// stays where it is, since its entries keep what it was in before: where memory is full there is other memory for what follows.
+// add copies a value to the end of the page and returns its entry. The page is full when there is no room for more.
+// What is in a large page stays where it is, since its entries keep what it was in before: where memory is full there
+// is other memory for what follows.
 func (p *page) add(value []byte) *pageEntry {
 	if len(p.values) >= pageBytes && cap(p.values)-len(p.values) < len(value) {
 		p.values = make([]byte, 0, max(len(value), min(p.bytes, p.size()-p.bytes)))
@@ -343,9 +351,9 @@ func (l *lookup) release(err *error) {
 	}
 }
 
-// value returns what stands under the key of an event, valid until the next look-up. The latest events are looked for by themselves: they
-// are found in memory, or in the highest levels of the store. Others are looked for in all levels at once, which is cheap where one follows
-// the other.
+// value returns what stands under the key of an event, valid until the next look-up. The latest events are looked for
+// by themselves: they are found in memory, or in the highest levels of the store. Others are looked for in all levels
+// at once, which is cheap where one follows the other.
 func (l *lookup) value(key []byte) (value []byte, err error) {
 	if l.latest {
 		l.release(&err)

@@ -23,7 +23,9 @@ func TestWidePages(t *testing.T) {
 		for j := range each {
 			n := i*each + j
 			id := fmt.Sprint(n * 7919 % (units * each)) // ids are in another order than positions
-			u.Events = append(u.Events, store.NewEvent{Key: j17.Key{Type: "order", ID: id}, Type: "was_made", Data: data, Metadata: []byte(`{}`)})
+			u.Events = append(u.Events, store.NewEvent{
+				Key: j17.Key{Type: "order", ID: id}, Type: "was_made", Data: data, Metadata: []byte(`{}`),
+			})
 		}
 		if _, err := s.Append(t.Context(), "a/prod", []store.Append{u}); err != nil {
 			t.Fatal(err)
@@ -36,7 +38,8 @@ func TestWidePages(t *testing.T) {
 	read = func(depth int) {
 		n, wide := 0, int64(0)
 		for e, err := range s.ReadFeed(t.Context(), "a/prod", j17.StreamID{}, units*each) {
-			if want := fmt.Sprint(n * 7919 % (units * each)); err != nil || e.Key.ID != want || len(e.Data) != len(data) {
+			if want := fmt.Sprint(n * 7919 % (units * each)); err != nil || e.Key.ID != want ||
+				len(e.Data) != len(data) {
 				t.Fatalf("event %d of reader %d: %+v, %v", n, depth, e, err)
 			}
 			if n++; n == units*each-1 && depth < readers {
@@ -54,7 +57,8 @@ func TestWidePages(t *testing.T) {
 	}
 }
 
-// TestPagesOfAnIterationAreBounded grows pages more often than there is room, which is as large as before when they are given back.
+// TestPagesOfAnIterationAreBounded grows pages more often than there is room, which is as large as before when they are
+// given back.
 func TestPagesOfAnIterationAreBounded(t *testing.T) {
 	t.Parallel()
 	var all pages
@@ -96,8 +100,8 @@ func TestPagesOfAnIterationAreBounded(t *testing.T) {
 	}
 }
 
-// TestErasureAheadOfAReader erases events of the pages that a feed is read by on and on: they are handed out as they are after that, and all others are,
-// once each.
+// TestErasureAheadOfAReader erases events of the pages that a feed is read by on and on: they are handed out as they
+// are after that, and all others are, once each.
 func TestErasureAheadOfAReader(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})
@@ -106,7 +110,10 @@ func TestErasureAheadOfAReader(t *testing.T) {
 	for i := range units {
 		var u store.Append
 		for j := range each {
-			u.Events = append(u.Events, store.NewEvent{Key: j17.Key{Type: "order", ID: fmt.Sprint(i*each + j)}, Type: "was_made", Data: data, Metadata: []byte(`{}`)})
+			u.Events = append(u.Events, store.NewEvent{
+				Key: j17.Key{Type: "order", ID: fmt.Sprint(i*each + j)}, Type: "was_made", Data: data,
+				Metadata: []byte(`{}`),
+			})
 		}
 		if _, err := s.Append(t.Context(), "a/prod", []store.Append{u}); err != nil {
 			t.Fatal(err)
@@ -125,7 +132,9 @@ func TestErasureAheadOfAReader(t *testing.T) {
 		if n++; n%each == 1 && n+each-1 < units*each {
 			key := j17.Key{Type: "order", ID: fmt.Sprint(n + each - 1)}
 			marker := store.Rewritten{Version: 1, Type: "was_erased", Data: []byte(`{}`), Metadata: []byte(`{}`)}
-			if r, err := s.Rewrite(t.Context(), "a/prod", store.Rewrite{Streams: []store.RewrittenStream{{Key: key, Events: []store.Rewritten{marker}}}}); err != nil || r.Outcome != store.Committed {
+			if r, err := s.Rewrite(t.Context(), "a/prod", store.Rewrite{
+				Streams: []store.RewrittenStream{{Key: key, Events: []store.Rewritten{marker}}},
+			}); err != nil || r.Outcome != store.Committed {
 				t.Fatalf("%+v, %v", r, err)
 			}
 		}

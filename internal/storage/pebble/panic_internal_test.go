@@ -11,8 +11,8 @@ import (
 	"j17"
 )
 
-// TestPanicsOfParts lets work that is divided, or done ahead, panic on goroutines of its own: whoever waits for it is told, be it by an error
-// or by a panic, and the process goes on.
+// TestPanicsOfParts lets work that is divided, or done ahead, panic on goroutines of its own: whoever waits for it is
+// told, be it by an error or by a panic, and the process goes on.
 func TestPanicsOfParts(t *testing.T) {
 	t.Parallel()
 	fault := func() *workFolder {
@@ -41,7 +41,8 @@ func TestPanicsOfParts(t *testing.T) {
 	told("a writer of tables", func() error {
 		w := &tableWriter{folder: fault()}
 		for range 4 * pageBytes / 1000 {
-			if err := w.set([]byte("a key"), make([]byte, 1000)); err != nil && err != errTables { //nolint:errorlint // it is not wrapped
+			//nolint:errorlint // it is not wrapped
+			if err := w.set([]byte("a key"), make([]byte, 1000)); err != nil && err != errTables {
 				return err
 			}
 		}
@@ -85,7 +86,10 @@ func TestAPanicEndsAFilter(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	name := j17.Tenant("ins_1/prod")
-	s := &filters{core: &core{logger: slog.New(slog.NewTextHandler(&log, nil)), tenants: map[j17.Tenant]*tenant{name: {number: 1, events: minFiltered}}}}
+	s := &filters{core: &core{
+		logger:  slog.New(slog.NewTextHandler(&log, nil)),
+		tenants: map[j17.Tenant]*tenant{name: {number: 1, events: minFiltered}},
+	}}
 
 	// While older events are being indexed none is made: it would not have their tags.
 	s.tenants[name].building = 1

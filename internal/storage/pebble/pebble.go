@@ -41,17 +41,18 @@ type Options struct {
 	Clock clock.Clock
 	// Logger gets what concerns the operator; nil means that nothing is logged.
 	Logger *slog.Logger
-	// MinFreeBytes is the free space of the volume below which writes are refused; 0 means a twentieth of the volume, but
-	// at least 64 and at most 256 MiB.
+	// MinFreeBytes is the free space of the volume below which writes are refused; 0 means a twentieth of the volume,
+	// but at least 64 and at most 256 MiB.
 	MinFreeBytes uint64
-	// CacheBytes bounds the memory for stored data: blocks that were read lately, and what was written lately, which alone can take
-	// two thirds of the least and three eighths of 512 MiB under load. 0 means DefaultCacheBytes. A store without load uses next to nothing of it.
+	// CacheBytes bounds the memory for stored data: blocks that were read lately, and what was written lately, which
+	// alone can take two thirds of the least and three eighths of 512 MiB under load. 0 means DefaultCacheBytes. A
+	// store without load uses next to nothing of it.
 	CacheBytes int64
-	// MaxClockJump is the longest step ahead of the clock that is believed while the store is open; 0 believes any. A longer
-	// one makes writes fail with ErrClock, as docs/operations.md describes.
+	// MaxClockJump is the longest step ahead of the clock that is believed while the store is open; 0 believes any. A
+	// longer one makes writes fail with ErrClock, as docs/operations.md describes.
 	MaxClockJump time.Duration
-	// Sealed are the spaces with values that nobody may read in a copy of the files: which values of each, nil for all. They are sealed with
-	// the key of KeyFile, which is made where it is missing.
+	// Sealed are the spaces with values that nobody may read in a copy of the files: which values of each, nil for all.
+	// They are sealed with the key of KeyFile, which is made where it is missing.
 	Sealed  map[store.Space]func(value []byte) bool
 	KeyFile string
 }
@@ -60,24 +61,27 @@ type Options struct {
 const DefaultCacheBytes = 96 << 20
 
 const (
-	// formatVersion is the version of keys and values. Version 1 has an entry in the feed for each event, versions 1 and 2 have no
-	// index of tags and no numbers of changes, version 3 has no correlation ids in that index: see upgrade.
+	// formatVersion is the version of keys and values. Version 1 has an entry in the feed for each event, versions 1
+	// and 2 have no index of tags and no numbers of changes, version 3 has no correlation ids in that index: see
+	// upgrade.
 	formatVersion = 4
 	// engineFormat is the version of Pebble's files. It is fixed, so that a newer library does not change a folder
 	// that an older program must still be able to open.
 	engineFormat = pebble.FormatTableFormatV6
 
-	// leastMemTable and mostMemTable bound the size of a memory table, and memTables is how many of them there are at most.
+	// leastMemTable and mostMemTable bound the size of a memory table, and memTables is how many of them there are at
+	// most.
 	leastMemTable, mostMemTable = 16 << 20, 48 << 20
 	memTables                   = 4
 	// blockBytes is a compromise: reads of single aggregates are fastest with blocks of 4 KiB, exports with 16 KiB.
 	blockBytes = 8 << 10
 	bloomBits  = 10
-	// memTableShare is the part of the cache that one memory table may take, a tenth. Larger tables are merged less often, and look-ups
-	// in them take longer.
+	// memTableShare is the part of the cache that one memory table may take, a tenth. Larger tables are merged less
+	// often, and look-ups in them take longer.
 	memTableShare = 10
-	// topLevelThreshold is twice the number of flushed memory tables that the top level holds before they are merged into the next one: the
-	// engine counts each twice. A merge rewrites everything below that it overlaps, so half as many merges are half of that work.
+	// topLevelThreshold is twice the number of flushed memory tables that the top level holds before they are merged
+	// into the next one: the engine counts each twice. A merge rewrites everything below that it overlaps, so half as
+	// many merges are half of that work.
 	topLevelThreshold = 8
 	// dropDelay is the time after which the disk space of a dropped tenant is reclaimed at the latest.
 	dropDelay = 10 * time.Second
@@ -85,7 +89,8 @@ const (
 	cachedHeads = 1 << 16
 )
 
-// Store is the embedded event store. It implements store.Store. Each of its parts is a few roles of it, or work in the background.
+// Store is the embedded event store. It implements store.Store. Each of its parts is a few roles of it, or work in the
+// background.
 type Store struct {
 	*core
 	*committer
@@ -120,7 +125,8 @@ type core struct {
 	sealing sealing
 	// background counts the goroutines of the store but the committer.
 	background sync.WaitGroup
-	// tableForm is that of tables that are made beside the store, readForm that of tables that are read past the engine.
+	// tableForm is that of tables that are made beside the store, readForm that of tables that are read past the
+	// engine.
 	tableForm sstable.WriterOptions
 	readForm  sstable.ReaderOptions
 
@@ -129,7 +135,8 @@ type core struct {
 	stale   *compactor
 
 	pages pages
-	// rewrites counts how often events were rewritten. It grows when the new content can be seen, before Rewrite returns.
+	// rewrites counts how often events were rewritten. It grows when the new content can be seen, before Rewrite
+	// returns.
 	rewrites atomic.Uint64
 	// logged counts the bytes that were written to the log since the store was opened.
 	logged atomic.Uint64
@@ -171,7 +178,8 @@ func newStore(o *Options) *Store {
 		core: c, committer: committer, appender: appends, streams: &streams{core: c}, feeds: feeds,
 		sides: &sides{core: c, appender: appends}, dueItems: due, directory: dir,
 		bulk: bulk, eraser: &eraser{core: c, bulk: bulk}, scrubber: &scrubber{core: c},
-		sweeper: &sweeper{core: c, directory: dir}, filters: c.filters, tagBuilder: &tagBuilder{core: c}, compactor: c.stale,
+		sweeper: &sweeper{core: c, directory: dir}, filters: c.filters, tagBuilder: &tagBuilder{core: c},
+		compactor: c.stale,
 	}
 }
 
@@ -185,7 +193,8 @@ type tenant struct {
 	// the present batch changes it, and the tags of its latest events if there are conditions on them.
 	next   tenantState
 	listed bool
-	// added are the leaf hashes of the events that the present batch adds, noted is where the last note is that it adds.
+	// added are the leaf hashes of the events that the present batch adds, noted is where the last note is that it
+	// adds.
 	added []keptLeaf
 	noted j17.StreamID
 
@@ -383,7 +392,9 @@ func (s *Store) engineOptions(o Options) *pebble.Options {
 		opts.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
 	}
 	// Tables above the lowest level are soon written again, so compressing them is hardly worth its time.
-	opts.Levels[len(opts.Levels)-1].Compression = func() *sstable.CompressionProfile { return sstable.FastestCompression }
+	opts.Levels[len(opts.Levels)-1].Compression = func() *sstable.CompressionProfile {
+		return sstable.FastestCompression
+	}
 	return opts
 }
 
@@ -423,7 +434,8 @@ func (s *Store) load() error {
 		if err := s.upgrade(version); err != nil {
 			return fmt.Errorf("bring the folder to format %d: %w", formatVersion, err)
 		}
-		// The log of a new folder was begun before the engine had its format: only those that follow tell how far they were synced.
+		// The log of a new folder was begun before the engine had its format: only those that follow tell how far they
+		// were synced.
 		if err := s.db.Flush(); err != nil {
 			return fmt.Errorf("begin the log: %w", err)
 		}
@@ -493,8 +505,8 @@ func (s *Store) starved() {
 	s.queue.Abandon(store.ErrBusy, store.ErrBusy)
 }
 
-// Close waits for running calls and releases the store. See store.Store. After a fault it waits for nobody: readers then may
-// go on, and the memory of the store stays in use.
+// Close waits for running calls and releases the store. See store.Store. After a fault it waits for nobody: readers
+// then may go on, and the memory of the store stays in use.
 func (s *Store) Close() error { return s.shutdown(nil) }
 
 // Shutdown is Close with an end. See store.Store.

@@ -35,7 +35,8 @@ func inMemory() func(t *testing.T, env storetest.Env) store.Store {
 	}
 }
 
-// beside is a second store on the data of another one. A data folder has one engine, which both share and the first one closes.
+// beside is a second store on the data of another one. A data folder has one engine, which both share and the first one
+// closes.
 type beside struct{ store.Store }
 
 // Close leaves the engine to the first store.

@@ -18,7 +18,8 @@ import (
 // pileBudget is the memory of a pile for one of the two buffers of its sorter.
 const pileBudget = 16 << 20
 
-// pile is a store.Pile. Its items are sorted beside the store, in the folder of loads, and become tables which the committer takes in.
+// pile is a store.Pile. Its items are sorted beside the store, in the folder of loads, and become tables which the
+// committer takes in.
 type pile struct {
 	store  *bulk
 	name   j17.Tenant
@@ -73,8 +74,8 @@ func (s *bulk) Pile(ctx context.Context, name j17.Tenant) (store.Pile, error) {
 	return p, nil
 }
 
-// roomToGather is roomToLoad for piles. They end well above the floor of free space, so that what can wait does not fill the disk for those
-// who write meanwhile.
+// roomToGather is roomToLoad for piles. They end well above the floor of free space, so that what can wait does not
+// fill the disk for those who write meanwhile.
 func (s *bulk) roomToGather() error {
 	if err := s.roomToLoad(); err != nil {
 		return err
@@ -131,7 +132,9 @@ func (p *pile) write(ctx context.Context, u *store.Append) error {
 		if !t.listed || t.next.Number != p.number {
 			return fmt.Errorf("tenant %s was removed: %w", p.name, store.ErrNotFound)
 		}
-		if slices.ContainsFunc(p.store.committer.following(), func(c *changedKeys) bool { return c.number == p.number }) {
+		if slices.ContainsFunc(
+			p.store.committer.following(), func(c *changedKeys) bool { return c.number == p.number },
+		) {
 			return fmt.Errorf("tenant %s is being loaded: %w", p.name, store.ErrBusy) // what is taken in is not noted
 		}
 		var r store.Result
@@ -144,7 +147,9 @@ func (p *pile) write(ctx context.Context, u *store.Append) error {
 
 		// No reader sees the tables before the batch is published, and no writer comes in between.
 		if len(tables) > 0 {
-			if err := p.store.unlessFaulted(nil, func() error { return p.store.db.Ingest(context.WithoutCancel(ctx), tables) }); err != nil {
+			if err := p.store.unlessFaulted(
+				nil, func() error { return p.store.db.Ingest(context.WithoutCancel(ctx), tables) },
+			); err != nil {
 				return fmt.Errorf("take the tables of a pile in: %w", err)
 			}
 		}
@@ -153,8 +158,8 @@ func (p *pile) write(ctx context.Context, u *store.Append) error {
 	})
 }
 
-// tables writes the items into tables and returns where they stand. Each has items of one space only: what stands between the spaces is
-// not overlapped.
+// tables writes the items into tables and returns where they stand. Each has items of one space only: what stands
+// between the spaces is not overlapped.
 func (p *pile) tables(ctx context.Context) ([]string, error) {
 	if err := p.items.settle(); err != nil {
 		return nil, err
@@ -190,7 +195,8 @@ func (p *pile) Discard() {
 // errPileEnded: nothing can be done with a pile any more.
 var errPileEnded = errors.New("the pile has ended")
 
-// end ends the pile and removes its files, unless it has ended. A start removes those that cannot be removed now. The caller holds mu.
+// end ends the pile and removes its files, unless it has ended. A start removes those that cannot be removed now. The
+// caller holds mu.
 func (p *pile) end(reason error) {
 	if p.ended {
 		return

@@ -46,7 +46,8 @@ func piled(t *testing.T, s *Store) (items int, left []string) {
 	return items, left
 }
 
-// TestPileWithoutRoom fails a pile at each file that it makes: nothing of it is seen, or left, and the next one is whole.
+// TestPileWithoutRoom fails a pile at each file that it makes: nothing of it is seen, or left, and the next one is
+// whole.
 func TestPileWithoutRoom(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})
@@ -85,8 +86,8 @@ func TestPileWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestPilesLeaveRoom: while there is less free space than twice the floor, piles are refused before they begin, while they are gathered and
-// when they are to be taken in, and all others write as ever.
+// TestPilesLeaveRoom: while there is less free space than twice the floor, piles are refused before they begin, while
+// they are gathered and when they are to be taken in, and all others write as ever.
 func TestPilesLeaveRoom(t *testing.T) {
 	t.Parallel()
 	const floor = 1 << 20
@@ -100,7 +101,9 @@ func TestPilesLeaveRoom(t *testing.T) {
 		}
 		write := func(key string) {
 			t.Helper()
-			if err := s.Write(t.Context(), "a/prod", []store.Side{{Op: store.Put, Space: "own", Key: key}}); err != nil {
+			if err := s.Write(t.Context(), "a/prod", []store.Side{
+				{Op: store.Put, Space: "own", Key: key},
+			}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -144,7 +147,8 @@ func TestPilesLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestPurgeEndsPiles erases while somebody gathers: when Purge returns no file has what was gathered before, and the pile says so.
+// TestPurgeEndsPiles erases while somebody gathers: when Purge returns no file has what was gathered before, and the
+// pile says so.
 func TestPurgeEndsPiles(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})
@@ -221,7 +225,9 @@ func TestPileCutShort(t *testing.T) {
 			}
 			return nil
 		})
-		if err = errors.Join(err, p.Write(t.Context(), []store.Side{{Op: store.Put, Space: "own", Key: "done"}})); err != nil {
+		if err = errors.Join(err, p.Write(t.Context(), []store.Side{
+			{Op: store.Put, Space: "own", Key: "done"},
+		})); err != nil {
 			t.Fatal(err)
 		}
 		if whole = crashed == nil; whole {

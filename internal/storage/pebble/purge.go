@@ -14,16 +14,19 @@ import (
 	"j17/internal/storage/store"
 )
 
-// A rewrite leaves a record of the entries of tags that it has changed, and so does whoever forgets commands of these, so that Purge finds what
-// it has to remove without looking at the whole index: the keys in their order, each as the number of bytes that it has in common with the one
-// before, and the rest with its length, numbers as varints.
+// A rewrite leaves a record of the entries of tags that it has changed, and so does whoever forgets commands of these,
+// so that Purge finds what it has to remove without looking at the whole index: the keys in their order, each as the
+// number of bytes that it has in common with the one before, and the rest with its length, numbers as varints.
 
 // stagePurge stages the record of a rewrite, whose note stands at a position.
 func (b *batch) stagePurge(t *tenant, at j17.StreamID, changed map[string]uint64) {
 	if len(changed) == 0 {
 		return
 	}
-	must(b.writes.Set(appendPosition(appendPrefix(nil, t.next.Number, kindPurge), at), purgeRecord(slices.Sorted(maps.Keys(changed))), nil))
+	must(b.writes.Set(
+		appendPosition(appendPrefix(nil, t.next.Number, kindPurge), at), purgeRecord(slices.Sorted(maps.Keys(changed))),
+		nil,
+	))
 }
 
 // purgeRecord returns the record of keys, which are in their order.
@@ -65,7 +68,8 @@ func parsePurge(ranges []keyRange, tenant uint32, value []byte) ([]keyRange, err
 	return ranges, nil
 }
 
-// replaced calls do with the ranges of each of the records that rewrites have left, and returns the keys of these records.
+// replaced calls do with the ranges of each of the records that rewrites have left, and returns the keys of these
+// records.
 func (r reader) replaced(do func([]keyRange)) (records [][]byte, err error) {
 	prefix := appendPrefix(nil, r.tenant, kindPurge)
 	it, err := r.iterate(prefix, after(prefix))
@@ -93,12 +97,14 @@ const purgedAtOnce = 1000
 
 // Purge removes from disk what rewritten events and the side items of their streams have replaced. See store.Store.
 //
-//  1. It removes what stood in the ranges of keys of the streams' events, of their side items, of the entries of tags that rewrites have
-//     changed, and of commands that were forgotten.
+//  1. It removes what stood in the ranges of keys of the streams' events, of their side items, of the entries of tags
+//     that rewrites have changed, and of commands that were forgotten.
 //  2. Then the records of these entries are not needed any more, and are removed in the same way.
 //
 // What it costs depends on the tables that hold such keys, not on the others.
-func (s *eraser) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName) error {
+func (s *eraser) Purge(
+	ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName,
+) error {
 	r, err := s.read(t)
 	if err != nil {
 		return err
@@ -143,10 +149,10 @@ func (s *eraser) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces
 
 // removeOld removes from disk what stood in ranges of a tenant's before.
 //
-//  1. It ends archives, and the piles of the tenant: those of others hold nothing of it. It waits until nobody can read the old values any
-//     more: the calls that read are short.
-//  2. It touches the ranges: it writes that they have no range keys. Whatever file holds an old value now overlaps a younger one, so that
-//     a compaction has to merge the two and cannot move the file as it is.
+//  1. It ends archives, and the piles of the tenant: those of others hold nothing of it. It waits until nobody can read
+//     the old values any more: the calls that read are short.
+//  2. It touches the ranges: it writes that they have no range keys. Whatever file holds an old value now overlaps a
+//     younger one, so that a compaction has to merge the two and cannot move the file as it is.
 //  3. It flushes, so that no log is needed any more that exists now, and compacts these ranges.
 //  4. It waits until the old tables are deleted, and removes the logs.
 func (s *eraser) removeOld(ctx context.Context, t j17.Tenant, ranges []keyRange) error {
@@ -214,9 +220,9 @@ func (s *core) lowest() ([]keyRange, error) {
 	return tables, nil
 }
 
-// joined returns fewer ranges that cover the same keys: those become one between which no table of the lowest level stands. Others would make
-// the engine write the same tables again and again, and one range over all of them tables that hold none of the keys. Tables are in order, each
-// from its first to its last key.
+// joined returns fewer ranges that cover the same keys: those become one between which no table of the lowest level
+// stands. Others would make the engine write the same tables again and again, and one range over all of them tables
+// that hold none of the keys. Tables are in order, each from its first to its last key.
 func joined(ranges, tables []keyRange) (few []keyRange) {
 	slices.SortFunc(ranges, func(a, b keyRange) int { return bytes.Compare(a.lower, b.lower) })
 	last := -1 // the last table that the last range reaches into
@@ -247,7 +253,8 @@ func purged(tenant uint32, keys []j17.Key, spaces []store.Declared, items []stor
 		for i := range spaces {
 			for _, of := range spaces[i].RangesOf(key) {
 				ranges = append(ranges, keyRange{
-					appendItemKey(nil, tenant, spaces[i].Space, of.From), appendItemKey(nil, tenant, spaces[i].Space, of.To),
+					appendItemKey(nil, tenant, spaces[i].Space, of.From),
+					appendItemKey(nil, tenant, spaces[i].Space, of.To),
 				})
 			}
 		}

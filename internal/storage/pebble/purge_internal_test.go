@@ -57,7 +57,8 @@ func keysLeft(t *testing.T, s *Store, kind byte) (left []string) {
 	prefix := appendPrefix(nil, s.tenants["a/prod"].number, kind)
 	for _, level := range levels {
 		for i := range level {
-			if level[i].Properties.NumDeletions > 0 && string(level[i].Smallest.UserKey) <= string(after(prefix)) && string(level[i].Largest.UserKey) >= string(prefix) {
+			if level[i].Properties.NumDeletions > 0 && string(level[i].Smallest.UserKey) <= string(after(prefix)) &&
+				string(level[i].Largest.UserKey) >= string(prefix) {
 				left = append(left, "deletions in "+level[i].BackingSSTNum.String())
 			}
 		}
@@ -75,8 +76,8 @@ func keysLeft(t *testing.T, s *Store, kind byte) (left []string) {
 	return left
 }
 
-// TestPurgeFindsTags erases some of the events that share tags with others. The records of what is to be removed are there until it is,
-// also after an erasure that was cut short, and they go with it.
+// TestPurgeFindsTags erases some of the events that share tags with others. The records of what is to be removed are
+// there until it is, also after an erasure that was cut short, and they go with it.
 func TestPurgeFindsTags(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -95,8 +96,9 @@ func TestPurgeFindsTags(t *testing.T) {
 	}()
 	for i := range 200 {
 		e := store.NewEvent{
-			Key: j17.Key{Type: "order", ID: fmt.Sprint(i % 10)}, Type: "was_made", Data: []byte(`1`), Metadata: []byte(`{}`),
-			Tags: []string{"all", fmt.Sprint("some", i%3), fmt.Sprint("one", i)},
+			Key: j17.Key{Type: "order", ID: fmt.Sprint(i % 10)}, Type: "was_made", Data: []byte(`1`),
+			Metadata: []byte(`{}`),
+			Tags:     []string{"all", fmt.Sprint("some", i%3), fmt.Sprint("one", i)},
 		}
 		if _, err := s.Append(t.Context(), "a/prod", []store.Append{{Events: []store.NewEvent{e}}}); err != nil {
 			t.Fatal(err)
@@ -106,9 +108,13 @@ func TestPurgeFindsTags(t *testing.T) {
 		t.Helper()
 		stream := store.RewrittenStream{Key: j17.Key{Type: "order", ID: id}}
 		for v := range 20 {
-			stream.Events = append(stream.Events, store.Rewritten{Version: uint64(v) + 1, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)})
+			stream.Events = append(stream.Events, store.Rewritten{
+				Version: uint64(v) + 1, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`),
+			})
 		}
-		if _, err := s.Rewrite(t.Context(), "a/prod", store.Rewrite{Streams: []store.RewrittenStream{stream}}); err != nil {
+		if _, err := s.Rewrite(t.Context(), "a/prod", store.Rewrite{
+			Streams: []store.RewrittenStream{stream},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -125,7 +131,9 @@ func TestPurgeFindsTags(t *testing.T) {
 		}
 		return found
 	}
-	if got := ranges(); len(got) != 2*20*3 || !slices.IsSortedFunc(got[:60], func(a, b keyRange) int { return strings.Compare(string(a.lower), string(b.lower)) }) {
+	if got := ranges(); len(got) != 2*20*3 || !slices.IsSortedFunc(
+		got[:60], func(a, b keyRange) int { return strings.Compare(string(a.lower), string(b.lower)) },
+	) {
 		t.Errorf("%d entries are to be removed", len(got))
 	}
 

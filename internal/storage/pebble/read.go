@@ -191,7 +191,8 @@ func (s *core) interrupted(ctx context.Context, n uint64) error {
 	return nil
 }
 
-// readStream reads page by page. Between its pages, and while whoever reads is busy with one, nothing of the engine is held.
+// readStream reads page by page. Between its pages, and while whoever reads is busy with one, nothing of the engine is
+// held.
 func (s *streams) readStream(
 	ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64, yield func(*j17.Event) bool,
 ) error {
@@ -250,12 +251,16 @@ func (s *core) number(t j17.Tenant) (uint32, error) {
 }
 
 // ReadStreams yields the first durable events of several streams. See store.Store.
-func (s *streams) ReadStreams(ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64) iter.Seq2[*j17.Event, error] {
+func (s *streams) ReadStreams(
+	ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64,
+) iter.Seq2[*j17.Event, error] {
 	return sequence(func(yield func(*j17.Event) bool) error { return s.readStreams(ctx, t, keys, most, yield) })
 }
 
 // readStreams is readStream for the first events of several streams.
-func (s *streams) readStreams(ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64, yield func(*j17.Event) bool) error {
+func (s *streams) readStreams(
+	ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64, yield func(*j17.Event) bool,
+) error {
 	number, err := s.number(t)
 	if err != nil || number == 0 {
 		return err
@@ -271,7 +276,9 @@ func (s *streams) readStreams(ctx context.Context, t j17.Tenant, keys []j17.Key,
 	defer s.pages.put(p)
 	var c eventCursor
 	for n, version, more := uint64(0), uint64(1), len(keys) > 0; more; {
-		if err := s.fillPage(p, t, number, func(r reader) error { return p.streams(r, keys, version, most) }); err != nil {
+		if err := s.fillPage(
+			p, t, number, func(r reader) error { return p.streams(r, keys, version, most) },
+		); err != nil {
 			return err
 		}
 		more = p.full

@@ -19,17 +19,19 @@ import (
 )
 
 const (
-	// mostBuckets is how many buckets a window has, and mostBucketBytes about how many bytes the values of one have at most: those of one at
-	// a time are there as they are. maxBucketBytes is what they never exceed by more than an event.
+	// mostBuckets is how many buckets a window has, and mostBucketBytes about how many bytes the values of one have at
+	// most: those of one at a time are there as they are. maxBucketBytes is what they never exceed by more than an
+	// event.
 	mostBuckets     = 64
 	mostBucketBytes = 4 << 20
 	maxBucketBytes  = 4 * mostBucketBytes
 	// chunkBytes is how much is compressed at a time; a larger event is compressed by itself.
 	chunkBytes = 32 << 10
-	// viewEvents is how many events are read from one view: who waits until nobody reads the present one waits no longer than that takes, and whoever
-	// reads may rest behind it.
+	// viewEvents is how many events are read from one view: who waits until nobody reads the present one waits no
+	// longer than that takes, and whoever reads may rest behind it.
 	viewEvents = 4 << 10
-	// referenceBytes is what leads to an event takes with its place in the order of storage, and streamBytes what a stream does beside its name.
+	// referenceBytes is what leads to an event takes with its place in the order of storage, and streamBytes what a
+	// stream does beside its name.
 	referenceBytes = 28
 	streamBytes    = 24
 	// noStream stands in the place of a note's stream.
@@ -39,8 +41,9 @@ const (
 // errOutdated ends the making of a window in which something may have been erased meanwhile.
 var errOutdated = errors.New("the window is outdated")
 
-// window is many events of a feed, and notes, in the memory of few: they are read in the order in which they are stored, so that each block of
-// the store is loaded once, and kept in the order of the feed, compressed in buckets. Each bucket becomes a page.
+// window is many events of a feed, and notes, in the memory of few: they are read in the order in which they are
+// stored, so that each block of the store is loaded once, and kept in the order of the feed, compressed in buckets.
+// Each bucket becomes a page.
 type window struct {
 	// streams are the names of the streams that references name: type, zero byte and id.
 	streams []string
@@ -48,7 +51,8 @@ type window struct {
 	// at is the bucket that is the next page, more tells that there may be more behind the last one.
 	at   int
 	more bool
-	// value and kept are how many bytes an event had in the window before, as it is and kept, zero where there was none.
+	// value and kept are how many bytes an event had in the window before, as it is and kept, zero where there was
+	// none.
 	value, kept int
 }
 
@@ -56,8 +60,8 @@ type window struct {
 type bucket struct {
 	references []reference
 	notes      [][]byte
-	// chunks are compressed. Together they hold the values, bytes as they are, each behind its place in the bucket and its length; packed
-	// is how many bytes they have.
+	// chunks are compressed. Together they hold the values, bytes as they are, each behind its place in the bucket and
+	// its length; packed is how many bytes they have.
 	chunks        [][]byte
 	bytes, packed int
 }
@@ -137,15 +141,15 @@ type filling struct {
 	// stopped is set where one of those who read has failed.
 	stopped atomic.Bool
 
-	// mu guards what the buckets keep. held is how many bytes that is, limit how many buckets there are: where there is no room the last
-	// ones are given up.
+	// mu guards what the buckets keep. held is how many bytes that is, limit how many buckets there are: where there is
+	// no room the last ones are given up.
 	mu    sync.Mutex
 	held  int
 	limit atomic.Int32
 }
 
-// fill makes a window of what stands in a feed from a position on, up to limit events and notes. It has none where what stands first does not go in.
-// A page tells what an event takes, as long as no window does.
+// fill makes a window of what stands in a feed from a position on, up to limit events and notes. It has none where what
+// stands first does not go in. A page tells what an event takes, as long as no window does.
 func (w *window) fill(ctx context.Context, s *feeds, of *pager, p *page, from j17.StreamID, limit int) error {
 	if w.value == 0 {
 		w.value = max(p.bytes/max(len(p.entries), 1), 1)
@@ -198,8 +202,8 @@ func (f *filling) going() error {
 	return f.store.interrupted(f.ctx, 0)
 }
 
-// gather takes the references of n events and notes from a position on, and of the rest of their run, but not of more than limit. It returns how
-// many events there are.
+// gather takes the references of n events and notes from a position on, and of the rest of their run, but not of more
+// than limit. It returns how many events there are.
 func (f *filling) gather(from j17.StreamID, n, limit int) (found int, err error) {
 	streams := map[string]uint32{}
 	f.more = true
@@ -216,7 +220,8 @@ func (f *filling) gather(from j17.StreamID, n, limit int) (found int, err error)
 			}
 			defer l.close(&err)
 			f.more = l.feed.SeekGE(appendFeedKey(nil, r.tenant, from))
-			for enough := min(all+viewEvents, n, limit); f.more && all < enough && f.held < f.room/2; f.more = l.feed.Next() {
+			for enough := min(all+viewEvents, n, limit); f.more && all < enough &&
+				f.held < f.room/2; f.more = l.feed.Next() {
 				last, err := l.open()
 				if err != nil {
 					return l.fault(err, from)
@@ -253,8 +258,9 @@ func (f *filling) rest(bytes int) error {
 	return f.of.rest(bytes)
 }
 
-// entry takes what an entry of the feed is about, which ends at last: a note, or those events of a run that stand at a position or behind it, up to most.
-// It returns how many references that are. streams has the numbers of the streams that were met.
+// entry takes what an entry of the feed is about, which ends at last: a note, or those events of a run that stand at a
+// position or behind it, up to most. It returns how many references that are. streams has the numbers of the streams
+// that were met.
 func (f *filling) entry(l *lookup, last, from j17.StreamID, streams map[string]uint32, most int) (n int, err error) {
 	if l.note != nil {
 		if !f.of.notes {
@@ -301,7 +307,8 @@ func (f *filling) next() *bucket {
 	return &f.buckets[len(f.buckets)-1]
 }
 
-// sort returns the places of the events, in the order in which they are stored: that of their streams, and in a stream that of the feed.
+// sort returns the places of the events, in the order in which they are stored: that of their streams, and in a stream
+// that of the feed.
 func (f *filling) sort(events int) []uint32 {
 	if events == 0 {
 		return nil
@@ -375,7 +382,9 @@ func (f *filling) read(places []uint32, looking int) error {
 
 // collect reads some of the events, and puts them into their buckets.
 func (f *filling) collect(places []uint32) error {
-	c := collector{filling: f, chunks: make([][]byte, len(f.buckets)), packed: make([]byte, s2.MaxEncodedLen(chunkBytes))}
+	c := collector{
+		filling: f, chunks: make([][]byte, len(f.buckets)), packed: make([]byte, s2.MaxEncodedLen(chunkBytes)),
+	}
 	for len(places) > 0 {
 		some := places[:min(len(places), viewEvents)]
 		places = places[len(some):]
@@ -397,7 +406,8 @@ func (f *filling) collect(places []uint32) error {
 // collector reads a part of the events of a window.
 type collector struct {
 	*filling
-	// chunks is what is not compressed yet of each bucket; large is used for events that are larger than one, packed is what is compressed to.
+	// chunks is what is not compressed yet of each bucket; large is used for events that are larger than one, packed is
+	// what is compressed to.
 	chunks        [][]byte
 	large, packed []byte
 	// read is how many bytes the values have that were read.

@@ -17,14 +17,17 @@ import (
 // windowedEvents is how many events the feeds have that windows are tried on.
 const windowedEvents = 2000
 
-// windowed opens a store with a feed: half of the events are the second ones of their streams, and ids are in another order than positions.
+// windowed opens a store with a feed: half of the events are the second ones of their streams, and ids are in another
+// order than positions.
 func windowed(t *testing.T, data func(i int) []byte) *Store {
 	t.Helper()
 	s, _ := opened(t, clock.System{})
 	for begin := 0; begin < windowedEvents; begin += 50 {
 		var u store.Append
 		for i := begin; i < begin+50; i++ {
-			u.Events = append(u.Events, store.NewEvent{Key: windowedKey(i), Type: "was_made", Data: data(i), Metadata: []byte(`{}`)})
+			u.Events = append(u.Events, store.NewEvent{
+				Key: windowedKey(i), Type: "was_made", Data: data(i), Metadata: []byte(`{}`),
+			})
 		}
 		if _, err := s.Append(t.Context(), "a/prod", []store.Append{u}); err != nil {
 			t.Fatal(err)
@@ -65,8 +68,8 @@ func windowPager(t *testing.T, s *Store, used *atomic.Int64) pager {
 	return of
 }
 
-// TestWindowsHoldNoMoreThanTheirRoom reads feeds of which less goes into a window than is expected, and sometimes nothing. Everything comes once, as it is
-// in the feed.
+// TestWindowsHoldNoMoreThanTheirRoom reads feeds of which less goes into a window than is expected, and sometimes
+// nothing. Everything comes once, as it is in the feed.
 func TestWindowsHoldNoMoreThanTheirRoom(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]func(i int) int{
@@ -92,7 +95,8 @@ func TestWindowsHoldNoMoreThanTheirRoom(t *testing.T) {
 				for i := range p.entries {
 					var record eventRecord
 					e := &p.entries[i]
-					if err := record.parse(e.value); err != nil || e.key != windowedKey(read) || e.id != record.id || e.version != uint64(1+read/(windowedEvents/2)) ||
+					if err := record.parse(e.value); err != nil || e.key != windowedKey(read) || e.id != record.id ||
+						e.version != uint64(1+read/(windowedEvents/2)) ||
 						!slices.Equal(record.layout.DataOf(record.raw), data[read]) {
 						t.Fatalf("event %d is %s version %d at %s, %v", read, e.key, e.version, e.id, err)
 					}
@@ -138,8 +142,8 @@ func TestWindowsHoldNoMoreThanTheirRoom(t *testing.T) {
 	}
 }
 
-// TestWindowsAreGivenUpAtOnce has something be erased, or the reader go away, at each moment of the making of a window: nothing more is read for it, so that
-// no purge waits.
+// TestWindowsAreGivenUpAtOnce has something be erased, or the reader go away, at each moment of the making of a window:
+// nothing more is read for it, so that no purge waits.
 func TestWindowsAreGivenUpAtOnce(t *testing.T) {
 	t.Parallel()
 	s := windowed(t, func(i int) []byte { return fmt.Appendf(nil, "1%0900d", i) })
@@ -173,7 +177,8 @@ func TestWindowsAreGivenUpAtOnce(t *testing.T) {
 	}
 }
 
-// TestErasureInTheMakingOfAWindow has something be erased while the first window of an iteration is made: it goes on from where it is.
+// TestErasureInTheMakingOfAWindow has something be erased while the first window of an iteration is made: it goes on
+// from where it is.
 func TestErasureInTheMakingOfAWindow(t *testing.T) {
 	t.Parallel()
 	s := windowed(t, func(i int) []byte { return fmt.Appendf(nil, "1%0900d", i) })
@@ -207,7 +212,9 @@ func TestWindowsHaveNotes(t *testing.T) {
 	const rewritten = 3
 	for i := range rewritten {
 		marker := store.Rewritten{Version: 1, Type: "was_erased", Data: []byte(`{}`), Metadata: []byte(`{}`)}
-		r, err := s.Rewrite(t.Context(), "a/prod", store.Rewrite{Streams: []store.RewrittenStream{{Key: windowedKey(i), Events: []store.Rewritten{marker}}}})
+		r, err := s.Rewrite(t.Context(), "a/prod", store.Rewrite{
+			Streams: []store.RewrittenStream{{Key: windowedKey(i), Events: []store.Rewritten{marker}}},
+		})
 		if err != nil || r.Outcome != store.Committed {
 			t.Fatalf("%+v, %v", r, err)
 		}
@@ -279,7 +286,9 @@ func TestWindowsNameWhatIsMissing(t *testing.T) {
 	if err := s.db.Delete(appendEventKey(nil, number, key, 1), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Write(t.Context(), "a/prod", []store.Side{{Op: store.Put, Space: "space", Key: "key", Value: []byte("1")}}); err != nil {
+	if err := s.Write(t.Context(), "a/prod", []store.Side{
+		{Op: store.Put, Space: "space", Key: "key", Value: []byte("1")},
+	}); err != nil {
 		t.Fatal(err) // a younger view
 	}
 	p := page{room: 1 << 20}
@@ -290,7 +299,8 @@ func TestWindowsNameWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestWindowsRest reads an archive whose reader rests: he is asked to for all that is read ahead, with nothing held, and his error ends it.
+// TestWindowsRest reads an archive whose reader rests: he is asked to for all that is read ahead, with nothing held,
+// and his error ends it.
 func TestWindowsRest(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

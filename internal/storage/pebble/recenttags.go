@@ -10,8 +10,8 @@ import (
 	"j17/internal/storage/unit"
 )
 
-// recentTags are the tags of the latest events of a tenant, each with the position of the last event that has it. They are kept from the
-// first condition on. Only the committer changes them, before what it has stored can be seen.
+// recentTags are the tags of the latest events of a tenant, each with the position of the last event that has it. They
+// are kept from the first condition on. Only the committer changes them, before what it has stored can be seen.
 type recentTags struct {
 	mu   sync.RWMutex
 	last map[string]j17.StreamID
@@ -45,7 +45,8 @@ func (b *batch) forgetRecent(t *tenant) {
 	b.recent = slices.DeleteFunc(b.recent, func(other *tenant) bool { return other == t })
 }
 
-// lacks reports whether it is certain that no event behind a position, up to that of the last event, has all of some tags.
+// lacks reports whether it is certain that no event behind a position, up to that of the last event, has all of some
+// tags.
 func (r *recentTags) lacks(tags []string, after, last j17.StreamID) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -61,8 +62,8 @@ func (r *recentTags) lacks(tags []string, after, last j17.StreamID) bool {
 	})
 }
 
-// add adds the events of a unit that is durable. before is where the tenant's last event was: what has come up to there in another way
-// cannot be told from the units, so that the tags begin anew.
+// add adds the events of a unit that is durable. before is where the tenant's last event was: what has come up to there
+// in another way cannot be told from the units, so that the tags begin anew.
 func (r *recentTags) add(u *unit.Appended[*tenant], before j17.StreamID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,8 +126,8 @@ func (r *reader) lacksTags(tags []string, ids []tagID, after j17.StreamID) bool 
 	return t.recent != nil && t.recent.lacks(tags, after, t.last) || t.filter.lacksAny(r.tenant, ids)
 }
 
-// ReadMatch reports whether there is an event in earlier batches that a unit requires to be absent. Between a decision and its commit there
-// are few events, however long the feed is.
+// ReadMatch reports whether there is an event in earlier batches that a unit requires to be absent. Between a decision
+// and its commit there are few events, however long the feed is.
 func (b *batch) ReadMatch(t *tenant, a *store.Absent) (bool, error) {
 	if t.last.Compare(a.After) <= 0 || t.next.Number == 0 || b.recentOf(t).lacks(a.Tags, a.After, t.last) {
 		return false, nil // nothing was committed since that has its tags

@@ -23,9 +23,10 @@ var (
 	errFormat = errors.New("the record has an unknown format")
 )
 
-// An event's value is a header, a zero byte and the canonical bytes. An erased one keeps a leaf hash after the header, one with tags
-// that its metadata do not tell has them there: the length of all, and each with its length before it. The zero byte is the one that RFC 6962 puts
-// before a leaf, so that the leaf hash is that of the end of the value as it stands.
+// An event's value is a header, a zero byte and the canonical bytes. An erased one keeps a leaf hash after the header,
+// one with tags that its metadata do not tell has them there: the length of all, and each with its length before it.
+// The zero byte is the one that RFC 6962 puts before a leaf, so that the leaf hash is that of the end of the value as
+// it stands.
 const (
 	eventHeader   = 1 + 1 + 8 + 4 + 8 + 4 + 4
 	flagRewritten = 1
@@ -90,8 +91,8 @@ func putLayout(header []byte, layout j17.Layout) {
 	binary.BigEndian.PutUint32(header[26:], uint32(layout.Metadata))
 }
 
-// leafOffset returns where the input of the leaf hash begins in the value of an event that is not erased, whose tags take so many
-// bytes.
+// leafOffset returns where the input of the leaf hash begins in the value of an event that is not erased, whose tags
+// take so many bytes.
 func leafOffset(tags int) int {
 	if tags == 0 {
 		return eventHeader

@@ -102,7 +102,10 @@ func (b *batch) retag(t *tenant, events []store.Retagged) (err error) {
 		if err != nil {
 			return corruption(err, "the tags of %s version %d of tenant %s", e.Key, e.Version, t.name)
 		}
-		b.put(appendEventKey(b.key[:0], t.next.Number, e.Key, e.Version), record.withTags(b.value[:0], v, appendTags(nil, e.Tags)))
+		b.put(
+			appendEventKey(b.key[:0], t.next.Number, e.Key, e.Version),
+			record.withTags(b.value[:0], v, appendTags(nil, e.Tags)),
+		)
 	}
 
 	// The entries. One without members is not needed.
@@ -130,8 +133,11 @@ type tagEntryBits struct {
 	run int
 }
 
-// retagEntries changes the entries of an event's tags. changed has the entries as they will be, removed those that a tag was removed from.
-func (b *batch) retagEntries(l *lookup, record *eventRecord, before, now []string, changed map[string]tagEntryBits, removed map[string]uint64) error {
+// retagEntries changes the entries of an event's tags. changed has the entries as they will be, removed those that a
+// tag was removed from.
+func (b *batch) retagEntries(
+	l *lookup, record *eventRecord, before, now []string, changed map[string]tagEntryBits, removed map[string]uint64,
+) error {
 	// The run of the feed that the event is in, and its place there.
 	if !l.feed.SeekGE(appendFeedKey(nil, l.tenant, record.id)) {
 		return errors.Join(errGap, l.feed.Error())
@@ -212,8 +218,8 @@ func (r *eventRecord) withTags(dst, v, tags []byte) []byte {
 	return append(dst, r.leafInput...)
 }
 
-// stageReplaced stages the record of what was replaced without a rewrite, entries that tags were removed from and results of commands, so that an
-// erasure which comes later finds it.
+// stageReplaced stages the record of what was replaced without a rewrite, entries that tags were removed from and
+// results of commands, so that an erasure which comes later finds it.
 func (b *batch) stageReplaced(t *tenant, replaced map[string]uint64) {
 	if len(replaced) == 0 {
 		return
@@ -221,5 +227,7 @@ func (b *batch) stageReplaced(t *tenant, replaced map[string]uint64) {
 	t.next.Rev++
 	b.units.Touch(t)
 	key := appendPosition(appendPrefix(nil, t.next.Number, kindPurge), t.next.Last)
-	must(b.writes.Set(binary.BigEndian.AppendUint64(key, t.next.Rev), purgeRecord(slices.Sorted(maps.Keys(replaced))), nil))
+	must(b.writes.Set(
+		binary.BigEndian.AppendUint64(key, t.next.Rev), purgeRecord(slices.Sorted(maps.Keys(replaced))), nil,
+	))
 }

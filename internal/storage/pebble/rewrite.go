@@ -35,7 +35,9 @@ func (s *eraser) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (re
 }
 
 // rewrite replaces events of streams whose chains are known as far as they went a moment ago.
-func (s *eraser) rewrite(ctx context.Context, t j17.Tenant, r *store.Rewrite, known []presentChain) (result store.Result, err error) {
+func (s *eraser) rewrite(
+	ctx context.Context, t j17.Tenant, r *store.Rewrite, known []presentChain,
+) (result store.Result, err error) {
 	// The conditions are those of a unit without events.
 	err = s.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		tn := b.tenant(t)
@@ -83,9 +85,11 @@ func (s *eraser) rewrite(ctx context.Context, t j17.Tenant, r *store.Rewrite, kn
 // Rewrites returns how often events were rewritten. See store.Store.
 func (s *feeds) Rewrites() uint64 { return s.rewrites.Load() }
 
-// rewrite stages the new content of a stream's events and returns the stream's generation. The entries of tags that it changes are added
-// to untagged.
-func (b *batch) rewrite(ctx context.Context, t *tenant, stream *store.RewrittenStream, known presentChain, untagged map[string]uint64) (uint64, error) {
+// rewrite stages the new content of a stream's events and returns the stream's generation. The entries of tags that it
+// changes are added to untagged.
+func (b *batch) rewrite(
+	ctx context.Context, t *tenant, stream *store.RewrittenStream, known presentChain, untagged map[string]uint64,
+) (uint64, error) {
 	// The events.
 	key := stream.Key
 	for i := range stream.Events {
@@ -129,8 +133,8 @@ func (b *batch) rewrite(ctx context.Context, t *tenant, stream *store.RewrittenS
 	return h.Generation, nil
 }
 
-// presentChain is the chain over the bytes that the events of a stream have once some of them are rewritten, up to a length. It holds as long
-// as the stream has this generation.
+// presentChain is the chain over the bytes that the events of a stream have once some of them are rewritten, up to a
+// length. It holds as long as the stream has this generation.
 type presentChain struct {
 	tenant     uint32
 	generation uint64
@@ -140,14 +144,17 @@ type presentChain struct {
 	rewriting bool
 }
 
-// rewrites reports whether a stream gets another generation: some of its events are replaced, or the last part is done and the chain is to be made.
+// rewrites reports whether a stream gets another generation: some of its events are replaced, or the last part is done
+// and the chain is to be made.
 func rewrites(stream *store.RewrittenStream, rewriting bool) bool {
 	return len(stream.Events) > 0 || rewriting && !stream.More
 }
 
-// presentChains computes the chains of streams as they are at this moment, before the committer has to: that hashes all of their events, and
-// who hashes a long stream there lets all who write wait for it.
-func (s *eraser) presentChains(ctx context.Context, t j17.Tenant, streams []store.RewrittenStream) ([]presentChain, error) {
+// presentChains computes the chains of streams as they are at this moment, before the committer has to: that hashes all
+// of their events, and who hashes a long stream there lets all who write wait for it.
+func (s *eraser) presentChains(
+	ctx context.Context, t j17.Tenant, streams []store.RewrittenStream,
+) ([]presentChain, error) {
 	r, err := s.read(t)
 	if err != nil {
 		return nil, err
@@ -166,7 +173,10 @@ func (s *eraser) presentChains(ctx context.Context, t j17.Tenant, streams []stor
 		if from.Version > h.Length {
 			from = store.PresentChain{}
 		}
-		known[i] = presentChain{tenant: r.tenant, generation: h.Generation, length: from.Version, chain: from.Chain, rewriting: h.Rewriting()}
+		known[i] = presentChain{
+			tenant: r.tenant, generation: h.Generation, length: from.Version, chain: from.Chain,
+			rewriting: h.Rewriting(),
+		}
 		if streams[i].More || !rewrites(&streams[i], h.Rewriting()) {
 			continue
 		}
@@ -177,8 +187,11 @@ func (s *eraser) presentChains(ctx context.Context, t j17.Tenant, streams []stor
 	return known, nil
 }
 
-// extend links the events behind those that the chain has, up to a length: those that are rewritten with the bytes that they will have.
-func (c *presentChain) extend(ctx context.Context, from pebble.Reader, name j17.Tenant, stream *store.RewrittenStream, length uint64) (err error) {
+// extend links the events behind those that the chain has, up to a length: those that are rewritten with the bytes that
+// they will have.
+func (c *presentChain) extend(
+	ctx context.Context, from pebble.Reader, name j17.Tenant, stream *store.RewrittenStream, length uint64,
+) (err error) {
 	if c.length == length {
 		return nil
 	}
@@ -186,7 +199,9 @@ func (c *presentChain) extend(ctx context.Context, from pebble.Reader, name j17.
 	for i := range stream.Events {
 		rewritten[stream.Events[i].Version] = &stream.Events[i]
 	}
-	it, err := newIter(from, appendEventKey(nil, c.tenant, key, c.length+1), next(appendEventKey(nil, c.tenant, key, length)))
+	it, err := newIter(
+		from, appendEventKey(nil, c.tenant, key, c.length+1), next(appendEventKey(nil, c.tenant, key, length)),
+	)
 	if err != nil {
 		return err
 	}
@@ -212,7 +227,9 @@ func (c *presentChain) extend(ctx context.Context, from pebble.Reader, name j17.
 		leafInput := record.leafInput
 		if e := rewritten[version]; e != nil {
 			var kept [hashBytes]byte
-			fresh = appendEventRecord(fresh[:0], record.id, key, e.Type, e.Data, e.Metadata, record.timestamp, kept[:], nil)
+			fresh = appendEventRecord(
+				fresh[:0], record.id, key, e.Type, e.Data, e.Metadata, record.timestamp, kept[:], nil,
+			)
 			leafInput = fresh[eventHeader+hashBytes:]
 		}
 		c.chain, c.length = j17.Link(c.chain, sha256.Sum256(leafInput)), version

@@ -23,8 +23,8 @@ func lengthen(t *testing.T, s *Store, tenant j17.Tenant, key j17.Key, n int) {
 	}
 }
 
-// TestTheCommitterLinksWhatIsNew rewrites a long stream that grows between the look at it and the commit. The committer, behind which all
-// writes wait, does not read what was looked at: it would notice that it is gone.
+// TestTheCommitterLinksWhatIsNew rewrites a long stream that grows between the look at it and the commit. The
+// committer, behind which all writes wait, does not read what was looked at: it would notice that it is gone.
 func TestTheCommitterLinksWhatIsNew(t *testing.T) {
 	t.Parallel()
 	const first, all = 40, 60
@@ -49,12 +49,15 @@ func TestTheCommitterLinksWhatIsNew(t *testing.T) {
 	of := func(versions ...uint64) *store.Rewrite {
 		stream := store.RewrittenStream{Key: key}
 		for _, v := range versions {
-			stream.Events = append(stream.Events, store.Rewritten{Version: v, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)})
+			stream.Events = append(stream.Events, store.Rewritten{
+				Version: v, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`),
+			})
 		}
 		return &store.Rewrite{Streams: []store.RewrittenStream{stream}}
 	}
 
-	// An event of those that were looked at is away while the others are committed, one of them rewritten that was not there before.
+	// An event of those that were looked at is away while the others are committed, one of them rewritten that was not
+	// there before.
 	grow(first)
 	r := of(2, 3, first+5)
 	known, err := s.presentChains(t.Context(), tenant, r.Streams)
@@ -81,7 +84,11 @@ func TestTheCommitterLinksWhatIsNew(t *testing.T) {
 	check("what was looked at, and what is new")
 
 	// What was looked at before another rewrite, and what is of another stream of that name, says nothing.
-	for _, wrong := range []presentChain{known[0], {tenant: known[0].tenant + 1, generation: 2, length: 7}, {tenant: known[0].tenant, generation: 3, length: all + 2}} {
+	for _, wrong := range []presentChain{
+		known[0],
+		{tenant: known[0].tenant + 1, generation: 2, length: 7},
+		{tenant: known[0].tenant, generation: 3, length: all + 2},
+	} {
 		if _, err := s.rewrite(t.Context(), tenant, of(5), []presentChain{wrong}); err != nil {
 			t.Error(err)
 		}
@@ -93,8 +100,8 @@ func TestTheCommitterLinksWhatIsNew(t *testing.T) {
 	check("all of it at once")
 }
 
-// TestPartsOfALongStream rewrites a stream in parts, which reads none of its events twice: those before a part are away while it is committed. Events
-// that come meanwhile are linked with the last part.
+// TestPartsOfALongStream rewrites a stream in parts, which reads none of its events twice: those before a part are away
+// while it is committed. Events that come meanwhile are linked with the last part.
 func TestPartsOfALongStream(t *testing.T) {
 	t.Parallel()
 	const tenant, part, parts = j17.Tenant("a/prod"), 10, 5
@@ -127,7 +134,9 @@ func TestPartsOfALongStream(t *testing.T) {
 			stream.From = present(n * part)
 		}
 		for v := n*part + 1; v <= (n+1)*part; v++ {
-			stream.Events = append(stream.Events, store.Rewritten{Version: v, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)})
+			stream.Events = append(stream.Events, store.Rewritten{
+				Version: v, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`),
+			})
 		}
 
 		// What the caller has read is away.
@@ -143,7 +152,9 @@ func TestPartsOfALongStream(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := s.Rewrite(t.Context(), tenant, store.Rewrite{Streams: []store.RewrittenStream{stream}}); err != nil {
+		if _, err := s.Rewrite(t.Context(), tenant, store.Rewrite{
+			Streams: []store.RewrittenStream{stream},
+		}); err != nil {
 			t.Fatalf("part %d: %v", n, err)
 		}
 		for at, value := range kept {
@@ -162,8 +173,12 @@ func TestPartsOfALongStream(t *testing.T) {
 
 	// A last part that has nothing to replace makes the chain as well.
 	first := store.Rewritten{Version: 1, Type: "was_erased", Data: []byte(`1`), Metadata: []byte(`{}`)}
-	for _, stream := range []store.RewrittenStream{{Key: key, Events: []store.Rewritten{first}, More: true}, {Key: key}} {
-		if _, err := s.Rewrite(t.Context(), tenant, store.Rewrite{Streams: []store.RewrittenStream{stream}}); err != nil {
+	for _, stream := range []store.RewrittenStream{
+		{Key: key, Events: []store.Rewritten{first}, More: true}, {Key: key},
+	} {
+		if _, err := s.Rewrite(t.Context(), tenant, store.Rewrite{
+			Streams: []store.RewrittenStream{stream},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -42,14 +42,15 @@ func smallUnits(from, n int) []store.Append {
 			tags = append(tags, "even:yes")
 		}
 		units[i].Events = []store.NewEvent{{
-			Key: j17.Key{Type: "order", ID: fmt.Sprint(from + i)}, Type: "was_placed", Data: []byte(fmt.Sprint(from + i)), Metadata: []byte(`{}`), Tags: tags,
+			Key: j17.Key{Type: "order", ID: fmt.Sprint(from + i)}, Type: "was_placed",
+			Data: []byte(fmt.Sprint(from + i)), Metadata: []byte(`{}`), Tags: tags,
 		}}
 	}
 	return units
 }
 
-// TestUnitsOfABatchShareEntries: units that are committed together have entries of the feed and of tags together, of each tenant its own,
-// and every event is found from every position on.
+// TestUnitsOfABatchShareEntries: units that are committed together have entries of the feed and of tags together, of
+// each tenant its own, and every event is found from every position on.
 func TestUnitsOfABatchShareEntries(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})
@@ -97,7 +98,9 @@ func TestUnitsOfABatchShareEntries(t *testing.T) {
 			}
 		}
 		even := 0
-		for e, err := range s.ReadTagged(t.Context(), of, store.Tagged{Tags: []string{"even:yes", "actor:user:1"}}, j17.StreamID{}, n+1, nil) {
+		for e, err := range s.ReadTagged(
+			t.Context(), of, store.Tagged{Tags: []string{"even:yes", "actor:user:1"}}, j17.StreamID{}, n+1, nil,
+		) {
 			if err != nil || 2*even >= n || e.StreamID != all[2*even] {
 				t.Fatal(even, err)
 			}
@@ -136,7 +139,8 @@ func TestOneEventOfARunIsLookedUpAlone(t *testing.T) {
 	}
 }
 
-// TestLatestEventsAreFoundInMemory: whoever follows the feed does not read blocks of older events of the same aggregates.
+// TestLatestEventsAreFoundInMemory: whoever follows the feed does not read blocks of older events of the same
+// aggregates.
 func TestLatestEventsAreFoundInMemory(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})

@@ -41,7 +41,9 @@ func TestSealed(t *testing.T) {
 	dir := t.TempDir()
 	options := pebble.Options{
 		Dir: filepath.Join(dir, "store"), Clock: manual, KeyFile: filepath.Join(dir, "key"),
-		Sealed: map[store.Space]func([]byte) bool{"all": nil, "some": func(v []byte) bool { return bytes.HasPrefix(v, []byte("a-")) }},
+		Sealed: map[store.Space]func([]byte) bool{
+			"all": nil, "some": func(v []byte) bool { return bytes.HasPrefix(v, []byte("a-")) },
+		},
 	}
 	s := open(t, options)
 	put := func(space store.Space, key, value string) store.Side {
@@ -51,7 +53,9 @@ func TestSealed(t *testing.T) {
 	due.Due = manual.Now()
 	plain := put("all", "plain", word)
 	plain.Plain = true
-	if err := s.Write(t.Context(), tenant, []store.Side{put("all", "k", word), put("some", "k", word), put("some", "l", plainWord), due}); err != nil {
+	if err := s.Write(t.Context(), tenant, []store.Side{
+		put("all", "k", word), put("some", "k", word), put("some", "l", plainWord), due,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Write(t.Context(), tenant, []store.Side{plain}); err != nil {
@@ -72,7 +76,13 @@ func TestSealed(t *testing.T) {
 				space store.Space
 				key   string
 				value string
-			}{{"all", "k", word}, {"all", "due", word}, {"all", "plain", word}, {"some", "k", word}, {"some", "l", plainWord}} {
+			}{
+				{"all", "k", word},
+				{"all", "due", word},
+				{"all", "plain", word},
+				{"some", "k", word},
+				{"some", "l", plainWord},
+			} {
 				it, err := s.Get(t.Context(), name, want.space, want.key)
 				if err != nil || string(it.Value) != want.value {
 					t.Errorf("%s/%s of %s: %q, %v", want.space, want.key, name, it.Value, err)
@@ -126,7 +136,9 @@ func TestSealedLater(t *testing.T) {
 	dir := t.TempDir()
 	options := pebble.Options{Dir: filepath.Join(dir, "store")}
 	s := open(t, options)
-	if err := s.Write(t.Context(), tenant, []store.Side{{Op: store.Put, Space: "all", Key: "k", Value: []byte("a-secret-word")}}); err != nil {
+	if err := s.Write(t.Context(), tenant, []store.Side{
+		{Op: store.Put, Space: "all", Key: "k", Value: []byte("a-secret-word")},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := s.Get(t.Context(), tenant, "all", "k")
@@ -137,7 +149,8 @@ func TestSealedLater(t *testing.T) {
 	options.KeyFile, options.Sealed = filepath.Join(dir, "key"), map[store.Space]func([]byte) bool{"all": nil}
 	for range 2 {
 		s = open(t, options)
-		if it, err := s.Get(t.Context(), tenant, "all", "k"); err != nil || string(it.Value) != string(before.Value) || it.Rev != before.Rev {
+		if it, err := s.Get(t.Context(), tenant, "all", "k"); err != nil || string(it.Value) != string(before.Value) ||
+			it.Rev != before.Rev {
 			t.Errorf("%+v, %v", it, err)
 		}
 		closeStore(t, s)

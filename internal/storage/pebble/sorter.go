@@ -54,8 +54,8 @@ func (w *workFolder) create(suffix string) (vfs.File, string, error) {
 	return f, path, err
 }
 
-// sorter puts records in the order of their keys, in bounded memory: what is more goes into files, each sorted, which are merged when
-// the records are read. Of records with the same key only the last one is kept.
+// sorter puts records in the order of their keys, in bounded memory: what is more goes into files, each sorted, which
+// are merged when the records are read. Of records with the same key only the last one is kept.
 type sorter struct {
 	folder *workFolder
 	// budget is the size at which one of the two buffers is sorted and written.
@@ -65,7 +65,8 @@ type sorter struct {
 
 	// writing is the one goroutine that sorts and writes, while the other buffer is filled.
 	writing sync.WaitGroup
-	// Only that goroutine changes these, or who has waited for it: the files by how often their records were merged, oldest first.
+	// Only that goroutine changes these, or who has waited for it: the files by how often their records were merged,
+	// oldest first.
 	runs [][]string
 	err  error
 }
@@ -80,8 +81,8 @@ type sortBuffer struct {
 	placed []placedRecord
 }
 
-// placedRecord is where a record stands in a buffer: its value follows its key. prefix is the part of the key that first tells it from
-// others.
+// placedRecord is where a record stands in a buffer: its value follows its key. prefix is the part of the key that
+// first tells it from others.
 type placedRecord struct {
 	prefix     uint64
 	start      uint32
@@ -263,7 +264,10 @@ func (b *sortBuffer) sort() {
 		if x.prefix != y.prefix {
 			return cmp.Compare(x.prefix, y.prefix)
 		}
-		return cmp.Or(bytes.Compare(b.data[x.start+from:x.start+x.key], b.data[y.start+from:y.start+y.key]), cmp.Compare(x.start, y.start))
+		return cmp.Or(
+			bytes.Compare(b.data[x.start+from:x.start+x.key], b.data[y.start+from:y.start+y.key]),
+			cmp.Compare(x.start, y.start),
+		)
 	})
 	kept := b.placed[:0]
 	for i := range b.placed {
@@ -275,7 +279,8 @@ func (b *sortBuffer) sort() {
 	b.placed = kept
 }
 
-// source is records in the order of their keys. A nil key is the end. What next returns is valid until it is called again.
+// source is records in the order of their keys. A nil key is the end. What next returns is valid until it is called
+// again.
 type source interface {
 	next() (key, value []byte, err error)
 }
@@ -327,7 +332,8 @@ type merger struct {
 	// heads is a heap of the sources that have a record.
 	heads []mergeHead
 	files []vfs.File
-	// last is the key of the record that was passed last. begun tells that the first head was passed and is to be moved on.
+	// last is the key of the record that was passed last. begun tells that the first head was passed and is to be moved
+	// on.
 	last  []byte
 	begun bool
 	n     int

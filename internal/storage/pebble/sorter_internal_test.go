@@ -27,7 +27,9 @@ func sorting(t *testing.T, budget int) (*sorter, vfs.FS) {
 func TestSorter(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
-	for _, c := range []struct{ budget, records, distinct int }{{1 << 20, 100, 90}, {400, 5000, 3000}, {1, 200, 200}, {100, 0, 1}, {1 << 20, 0, 1}} {
+	for _, c := range []struct{ budget, records, distinct int }{
+		{1 << 20, 100, 90}, {400, 5000, 3000}, {1, 200, 200}, {100, 0, 1}, {1 << 20, 0, 1},
+	} {
 		s, fs := sorting(t, c.budget)
 		want := map[string]string{}
 		for i := range c.records {

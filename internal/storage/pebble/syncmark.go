@@ -20,7 +20,8 @@ import (
 
 const (
 	markName = "mark"
-	// slotBytes is the size of each of the two places in the file. They are written in turn, so that one is always whole.
+	// slotBytes is the size of each of the two places in the file. They are written in turn, so that one is always
+	// whole.
 	slotBytes = 4096
 	// slotHeader is the length of what stands before the text in a slot: its length and its checksum.
 	slotHeader = 8
@@ -202,7 +203,8 @@ func (m *marks) compare(want *markedFile) error {
 	}
 }
 
-// checkEnd checks what stands in a log behind what the mark covers, as far as that can be told from a write that was cut short.
+// checkEnd checks what stands in a log behind what the mark covers, as far as that can be told from a write that was
+// cut short.
 func (m *marks) checkEnd(name string) error {
 	number, ok := logNumber(name)
 	if !ok {
@@ -260,7 +262,8 @@ func (m *marks) synced(f markedFile) {
 	}
 }
 
-// begin marks the end of a clean stop before the first write to a log: from then on the store may hold less than it did then.
+// begin marks the end of a clean stop before the first write to a log: from then on the store may hold less than it did
+// then.
 func (m *marks) begin(f string) {
 	m.mu.Lock()
 	first := m.now.Clean && !m.finished && strings.HasSuffix(f, logSuffix)
@@ -318,8 +321,8 @@ func (m *marks) finish(totals mark) {
 	m.renew()
 }
 
-// report logs when marks cannot be written any more. Writes go on: what is lost is only that damage would be noticed. It needs
-// writing.
+// report logs when marks cannot be written any more. Writes go on: what is lost is only that damage would be noticed.
+// It needs writing.
 func (m *marks) report(err error) {
 	if err != nil && !m.failed {
 		m.logger.Warn("the mark beside the log cannot be written, a start would not notice everything that is missing",
@@ -456,9 +459,9 @@ func (s *core) totals() mark {
 	return m
 }
 
-// settle puts everything into tables and marks that, so that no log matters any more. Where that cannot be done, the logs are
-// there for the next start. It reports false when end was closed first: then Pebble is still writing. Unless the store has failed,
-// Pebble has taken the request when settle returns: it must not come to it closed.
+// settle puts everything into tables and marks that, so that no log matters any more. Where that cannot be done, the
+// logs are there for the next start. It reports false when end was closed first: then Pebble is still writing. Unless
+// the store has failed, Pebble has taken the request when settle returns: it must not come to it closed.
 func (s *Store) settle(end <-chan struct{}) bool {
 	if s.disk.failed.Load() || s.disk.short.Load() {
 		return true
@@ -497,7 +500,8 @@ func (s *Store) settle(end <-chan struct{}) bool {
 	return true
 }
 
-// request is what Pebble answers when it is asked to write its memory to tables: a channel that is closed when that is done.
+// request is what Pebble answers when it is asked to write its memory to tables: a channel that is closed when that is
+// done.
 type request struct {
 	done <-chan struct{}
 	err  error

@@ -26,7 +26,8 @@ func (f *noMark) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// TestWhatTheMarkNamesStays uses a log anew, and removes one, while the mark cannot be written: a start after a crash finds what the mark names.
+// TestWhatTheMarkNamesStays uses a log anew, and removes one, while the mark cannot be written: a start after a crash
+// finds what the mark names.
 func TestWhatTheMarkNamesStays(t *testing.T) {
 	t.Parallel()
 	fs, unwritable := vfs.NewMem(), noMark(false)
@@ -35,7 +36,10 @@ func TestWhatTheMarkNamesStays(t *testing.T) {
 	}
 	begin := func() *disk {
 		t.Helper()
-		d := &disk{FS: errorfs.Wrap(fs, &unwritable), dir: "data", clock: clock.System{}, logger: slog.New(slog.DiscardHandler)}
+		d := &disk{
+			FS: errorfs.Wrap(fs, &unwritable), dir: "data", clock: clock.System{},
+			logger: slog.New(slog.DiscardHandler),
+		}
 		d.marks = newMarks(d)
 		if err := d.marks.open(); err != nil {
 			t.Errorf("a start: %v", err)
@@ -88,8 +92,8 @@ func TestWhatTheMarkNamesStays(t *testing.T) {
 	}
 }
 
-// TestClosingWaitsForTheLastFlushToBegin lets background work fail while the disk keeps the log waiting that the last flush begins:
-// whoever asked Pebble for the flush must have its answer before Pebble is closed.
+// TestClosingWaitsForTheLastFlushToBegin lets background work fail while the disk keeps the log waiting that the last
+// flush begins: whoever asked Pebble for the flush must have its answer before Pebble is closed.
 func TestClosingWaitsForTheLastFlushToBegin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

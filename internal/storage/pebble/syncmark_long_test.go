@@ -13,12 +13,13 @@ import (
 	"j17/internal/storage/pebble"
 )
 
-// TestHarmBehindTheMark changes bytes of a log that the mark does not cover yet: what was acknowledged before the last writes is missed, wherever
-// the damage is.
+// TestHarmBehindTheMark changes bytes of a log that the mark does not cover yet: what was acknowledged before the last
+// writes is missed, wherever the damage is.
 func TestHarmBehindTheMark(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewCrashableMem()
-	s := open(t, pebble.Options{Dir: "data", FS: fs}) // a clock that stands still: the mark stays where the first write has put it
+	// A clock that stands still: the mark stays where the first write has put it.
+	s := open(t, pebble.Options{Dir: "data", FS: fs})
 	w := newWorkload(100)
 	var lengths []int64
 	for range 60 {
@@ -48,7 +49,9 @@ func TestHarmBehindTheMark(t *testing.T) {
 		if !checkNothingMissing(t, clone, w) {
 			t.Errorf("%s was not noticed", what)
 		}
-		if _, err := pebble.Open(pebble.Options{Dir: "data", FS: clone, Logger: quiet()}); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "data/mark") {
+		if _, err := pebble.Open(pebble.Options{
+			Dir: "data", FS: clone, Logger: quiet(),
+		}); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "data/mark") {
 			t.Errorf("%s: %v does not say %q", what, err, says)
 		}
 		if err := clone.Remove("data/mark"); err != nil {
@@ -61,7 +64,10 @@ func TestHarmBehindTheMark(t *testing.T) {
 	behind := fmt.Sprintf("damaged at byte %d,", last)
 	for at := range int64(25) {
 		for bit := range 8 {
-			damage(fmt.Sprintf("bit %d of byte %d of a chunk", bit, at), func(content []byte) { content[last+at] ^= 1 << bit }, behind)
+			damage(
+				fmt.Sprintf("bit %d of byte %d of a chunk", bit, at),
+				func(content []byte) { content[last+at] ^= 1 << bit }, behind,
+			)
 		}
 	}
 	damage("a sector", func(content []byte) { clear(content[last+5 : last+300]) }, behind)

@@ -92,8 +92,8 @@ func rewrite(t *testing.T, fs *vfs.MemFS, path string, content []byte) {
 	}
 }
 
-// checkNothingMissing opens a folder that was harmed: either that is refused, with what to do, or all that was acknowledged is
-// there. It reports whether it was refused.
+// checkNothingMissing opens a folder that was harmed: either that is refused, with what to do, or all that was
+// acknowledged is there. It reports whether it was refused.
 func checkNothingMissing(t *testing.T, fs *vfs.MemFS, w *workload) (refused bool) {
 	t.Helper()
 	s, err := pebble.Open(pebble.Options{Dir: "data", FS: fs, Logger: quiet()})
@@ -123,8 +123,8 @@ func (f eachWrite) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// TestCrashAfterCleanStop drops an environment as the first thing after a clean stop and crashes at each write: what is missing
-// then was not lost.
+// TestCrashAfterCleanStop drops an environment as the first thing after a clean stop and crashes at each write: what is
+// missing then was not lost.
 func TestCrashAfterCleanStop(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewCrashableMem()
@@ -163,8 +163,8 @@ func TestCrashAfterCleanStop(t *testing.T) {
 	}
 }
 
-// TestHarmAfterCrash harms the logs of a store that was not closed: what was acknowledged when the mark was written last is
-// missed, the end of the log as well as what comes before.
+// TestHarmAfterCrash harms the logs of a store that was not closed: what was acknowledged when the mark was written
+// last is missed, the end of the log as well as what comes before.
 func TestHarmAfterCrash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -194,7 +194,8 @@ func TestHarmAfterCrash(t *testing.T) {
 					t.Errorf("%s was %s, and nobody says so", path, name)
 				}
 				_, err := pebble.Open(pebble.Options{Dir: "data", FS: clone, Logger: quiet()})
-				if err == nil || !strings.Contains(err.Error(), "backup") || !strings.Contains(err.Error(), "data/mark") {
+				if err == nil || !strings.Contains(err.Error(), "backup") ||
+					!strings.Contains(err.Error(), "data/mark") {
 					t.Errorf("%s was %s: error %q does not say what to do", path, name, fmt.Sprint(err))
 				}
 				// Without the mark the operator has chosen to go on.

@@ -21,8 +21,8 @@ import (
 // tableBytes is the size at which a table of a load ends: about that of the tables that the engine makes.
 const tableBytes = 8 << 20
 
-// tableWriter writes records, which come in the order of their keys, into tables. None has keys of two kinds: what others write stands
-// between them. A goroutine of its own compresses and writes, while the next records are made.
+// tableWriter writes records, which come in the order of their keys, into tables. None has keys of two kinds: what
+// others write stands between them. A goroutine of its own compresses and writes, while the next records are made.
 type tableWriter struct {
 	folder *workFolder
 	form   sstable.WriterOptions
@@ -67,7 +67,9 @@ func (w *tableWriter) set(key, value []byte) error {
 		w.start()
 	}
 	b := w.filling
-	b.placed = append(b.placed, placedRecord{start: uint32(len(b.data)), key: uint32(len(key)), value: uint32(len(value))})
+	b.placed = append(b.placed, placedRecord{
+		start: uint32(len(b.data)), key: uint32(len(key)), value: uint32(len(value)),
+	})
 	b.data = append(append(b.data, key...), value...)
 	if b.bytes() < pageBytes {
 		return nil
@@ -146,8 +148,8 @@ func (l *loading) newTables() *tableWriter {
 	return &tableWriter{folder: l.folder, form: l.store.tableForm}
 }
 
-// tables writes all tables of a load and returns where they stand, those with items and commands by themselves. No two of them overlap, since none
-// has keys of the kinds of another.
+// tables writes all tables of a load and returns where they stand, those with items and commands by themselves. No two
+// of them overlap, since none has keys of the kinds of another.
 func (l *loading) tables(ctx context.Context) (paths, ofItems []string, err error) {
 	events, heads, feed, tags, items := l.newTables(), l.newTables(), l.newTables(), l.newTables(), l.newTables()
 	all := []*tableWriter{events, heads, feed, tags, items}
@@ -228,7 +230,8 @@ func (s *streamOf) fail(err error) error {
 func (l *loading) eventTables(ctx context.Context, events, heads *tableWriter) error {
 	var stream streamOf
 	var record eventRecord
-	eventKey, headKey, head := appendPrefix(nil, l.number, kindEvent), appendPrefix(nil, l.number, kindHead), []byte(nil)
+	eventKey, headKey, head := appendPrefix(nil, l.number, kindEvent), appendPrefix(nil, l.number, kindHead),
+		[]byte(nil)
 	finish := func() error {
 		if stream.name == nil {
 			return nil
@@ -256,7 +259,9 @@ func (l *loading) eventTables(ctx context.Context, events, heads *tableWriter) e
 		}
 
 		// Its place in the stream is known now.
-		eventKey = binary.BigEndian.AppendUint64(append(append(eventKey[:tenantPrefix+1], name...), 0), stream.head.Length)
+		eventKey = binary.BigEndian.AppendUint64(
+			append(append(eventKey[:tenantPrefix+1], name...), 0), stream.head.Length,
+		)
 		if err := l.feed.add(key[len(key)-positionBytes:], eventKey[tenantPrefix+1:]); err != nil {
 			return err
 		}

@@ -20,10 +20,12 @@ import (
 	"j17/internal/storage/unit"
 )
 
-// The index of tags has an entry for each tag of a run of the feed, at the position of the run's last event. Its value is empty when
-// the run has one event, else 8 bytes: bit n tells whether the event n places before the last one has the tag.
+// The index of tags has an entry for each tag of a run of the feed, at the position of the run's last event. Its value
+// is empty when the run has one event, else 8 bytes: bit n tells whether the event n places before the last one has the
+// tag.
 
-// maxTagSteps bounds the entries that are looked at for one page, so that no view is held for long where nothing matches.
+// maxTagSteps bounds the entries that are looked at for one page, so that no view is held for long where nothing
+// matches.
 const maxTagSteps = 4096
 
 func idOfTag(tag []byte) tagID {
@@ -228,7 +230,8 @@ func tagEntry(it *pebble.Iterator, from []byte) ([]byte, uint64, error) {
 
 // ReadTagged yields the events that have all of some tags. See store.Store.
 func (s *feeds) ReadTagged(
-	ctx context.Context, t j17.Tenant, of store.Tagged, after j17.StreamID, limit int, looked func(steps int, upTo j17.StreamID) bool,
+	ctx context.Context, t j17.Tenant, of store.Tagged, after j17.StreamID, limit int,
+	looked func(steps int, upTo j17.StreamID) bool,
 ) iter.Seq2[*j17.Event, error] {
 	return sequence(func(yield func(*j17.Event) bool) error {
 		if len(of.Tags) == 0 {
@@ -262,12 +265,14 @@ type tagCursor struct {
 	it *pebble.Iterator
 	// prefix is what their keys begin with, end the first key behind them all.
 	prefix, end []byte
-	// set has a bit for each event of the entry that was found last, up to the one at last, that has the tag and was not passed yet.
+	// set has a bit for each event of the entry that was found last, up to the one at last, that has the tag and was
+	// not passed yet.
 	set  uint64
 	last j17.StreamID
 }
 
-// ofRun returns the position of the first event from a position on that has the tag, if it is one of the entry that was found last.
+// ofRun returns the position of the first event from a position on that has the tag, if it is one of the entry that was
+// found last.
 func (c *tagCursor) ofRun(from j17.StreamID) (at j17.StreamID, ok bool) {
 	for c.set != 0 {
 		n := bits.Len64(c.set) - 1
@@ -279,8 +284,8 @@ func (c *tagCursor) ofRun(from j17.StreamID) (at j17.StreamID, ok bool) {
 	return at, false
 }
 
-// seek returns the position of the first event from a position on that has the tag; the position never goes back. The iterator may be one over
-// all tags.
+// seek returns the position of the first event from a position on that has the tag; the position never goes back. The
+// iterator may be one over all tags.
 func (c *tagCursor) seek(it *pebble.Iterator, from j17.StreamID) (at j17.StreamID, ok bool, err error) {
 	if at, ok = c.ofRun(from); ok {
 		return at, true, nil
@@ -311,8 +316,9 @@ func (c *tagCursor) seek(it *pebble.Iterator, from j17.StreamID) (at j17.StreamI
 	return at, false, it.Error()
 }
 
-// tagHints remembers of some tags that events were found by them when they were asked last: tags of which nothing is known are asked before
-// those, since the first one without events ends a walk. It is a guess, and nothing but time depends on it.
+// tagHints remembers of some tags that events were found by them when they were asked last: tags of which nothing is
+// known are asked before those, since the first one without events ends a walk. It is a guess, and nothing but time
+// depends on it.
 type tagHints [1 << 10]atomic.Uint64
 
 // of returns the place of a tag, and what stands there when events were found by it.
@@ -335,8 +341,8 @@ func (h *tagHints) note(tenant uint32, id tagID, found bool) {
 	}
 }
 
-// sharedRounds is how often the tags of a walk are asked by one iterator for all. To open one costs as much as to ask one, and most walks
-// end soon; those that do not get one for each tag, which goes on from where it stands.
+// sharedRounds is how often the tags of a walk are asked by one iterator for all. To open one costs as much as to ask
+// one, and most walks end soon; those that do not get one for each tag, which goes on from where it stands.
 const sharedRounds = 2
 
 // tagWalk goes over the events that have all of some tags.
@@ -409,8 +415,9 @@ func (w *tagWalk) ask(from j17.StreamID) (at j17.StreamID, ok bool, err error) {
 	return at, ok, nil
 }
 
-// next moves at to the first event from there on that has all tags; it reports false when there is none, and when step, if not nil, says
-// after a step that it is enough. Each tag in turn says where its next event is, and the others follow, so that the rarest one leads.
+// next moves at to the first event from there on that has all tags; it reports false when there is none, and when step,
+// if not nil, says after a step that it is enough. Each tag in turn says where its next event is, and the others
+// follow, so that the rarest one leads.
 func (w *tagWalk) next(at *j17.StreamID, step func(passed j17.StreamID) bool) (bool, error) {
 	agreed := 0
 	var passed j17.StreamID
@@ -432,7 +439,9 @@ func (w *tagWalk) next(at *j17.StreamID, step func(passed j17.StreamID) bool) (b
 }
 
 // tagged copies up to limit events from a position on that have all tags, and one of the types.
-func (p *page) tagged(r reader, ids []tagID, of *store.Tagged, at j17.StreamID, limit int, names *typeNames) (err error) {
+func (p *page) tagged(
+	r reader, ids []tagID, of *store.Tagged, at j17.StreamID, limit int, names *typeNames,
+) (err error) {
 	w, err := r.store.newTagWalk(r.snapshot, r.tenant, ids)
 	if err != nil {
 		return err
@@ -506,7 +515,8 @@ func (p *page) tagged(r reader, ids []tagID, of *store.Tagged, at j17.StreamID, 
 	return nil
 }
 
-// take takes the reference of the event at a position, behind those that were taken before, unless its aggregate type tells that it is passed.
+// take takes the reference of the event at a position, behind those that were taken before, unless its aggregate type
+// tells that it is passed.
 func (g *gathering) take(at j17.StreamID, of *store.Tagged, p *page) error {
 	n, err := g.seek(at)
 	if err != nil {
@@ -523,8 +533,8 @@ func (g *gathering) take(at j17.StreamID, of *store.Tagged, p *page) error {
 	return nil
 }
 
-// takeFitting copies those of the events that were gathered that are of a type that is wanted. It reports false where the page has all that
-// goes in there.
+// takeFitting copies those of the events that were gathered that are of a type that is wanted. It reports false where
+// the page has all that goes in there.
 func (p *page) takeFitting(g *gathering, of *store.Tagged, limit int) (bool, error) {
 	for i := range g.refs {
 		ref := &g.refs[i]

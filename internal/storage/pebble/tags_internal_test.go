@@ -14,7 +14,9 @@ const taggedTenant j17.Tenant = "a/prod"
 // tagged stores an event with some tags and returns its position.
 func tagged(t *testing.T, s *Store, tags ...string) j17.StreamID {
 	t.Helper()
-	e := store.NewEvent{Key: j17.Key{Type: "order", ID: "1"}, Type: "was_made", Data: []byte(`1`), Metadata: []byte(`{}`), Tags: tags}
+	e := store.NewEvent{
+		Key: j17.Key{Type: "order", ID: "1"}, Type: "was_made", Data: []byte(`1`), Metadata: []byte(`{}`), Tags: tags,
+	}
 	results, err := s.Append(t.Context(), taggedTenant, []store.Append{{Events: []store.NewEvent{e}}})
 	if err != nil || results[0].Outcome != store.Committed {
 		t.Fatal(results, err)
@@ -61,7 +63,9 @@ func TestWalksFindAll(t *testing.T) {
 		}
 		events = append(events, tagged(t, s, tags...))
 	}
-	for _, every := range [][]int{{1}, {7}, {2, 3}, {3, 2}, {1, 8, 7}, {7, 8, 1}, {5, 6, 7, 8}, {4, 4}, {9}, {1, 9}, {9, 1, 2}} {
+	for _, every := range [][]int{
+		{1}, {7}, {2, 3}, {3, 2}, {1, 8, 7}, {7, 8, 1}, {5, 6, 7, 8}, {4, 4}, {9}, {1, 9}, {9, 1, 2},
+	} {
 		var tags []string
 		for _, n := range every {
 			tags = append(tags, fmt.Sprint("every:", n))
@@ -92,7 +96,8 @@ func TestWalksFindAll(t *testing.T) {
 	}
 }
 
-// TestWalksEndSoon counts what is asked where a tag has no events: nothing but that tag from the second time on, by one iterator for all.
+// TestWalksEndSoon counts what is asked where a tag has no events: nothing but that tag from the second time on, by one
+// iterator for all.
 func TestWalksEndSoon(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})
@@ -128,7 +133,8 @@ func TestWalksEndSoon(t *testing.T) {
 	}
 }
 
-// TestMemoryTellsOfTheLatestTags has memory answer for what came behind a position, and only where it knows all of that.
+// TestMemoryTellsOfTheLatestTags has memory answer for what came behind a position, and only where it knows all of
+// that.
 func TestMemoryTellsOfTheLatestTags(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})
@@ -148,7 +154,9 @@ func TestMemoryTellsOfTheLatestTags(t *testing.T) {
 
 	// From the first condition on that the index had to be asked for.
 	begun := tagged(t, s, "seat:1")
-	if _, err := s.Append(t.Context(), taggedTenant, []store.Append{{Unless: []store.Absent{{Tags: []string{"none"}, After: before}}}}); err != nil {
+	if _, err := s.Append(t.Context(), taggedTenant, []store.Append{
+		{Unless: []store.Absent{{Tags: []string{"none"}, After: before}}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	latest := tagged(t, s, "seat:2", "all")
@@ -171,7 +179,9 @@ func TestMemoryTellsOfTheLatestTags(t *testing.T) {
 	}
 
 	// Older events get a tag: what memory knows is of before.
-	retagged := []store.Retagged{{Key: j17.Key{Type: "order", ID: "1"}, Version: 3, Tags: []string{"seat:2", "all", "seat:1"}}}
+	retagged := []store.Retagged{
+		{Key: j17.Key{Type: "order", ID: "1"}, Version: 3, Tags: []string{"seat:2", "all", "seat:1"}},
+	}
 	if err := s.Retag(t.Context(), taggedTenant, retagged); err != nil {
 		t.Fatal(err)
 	}

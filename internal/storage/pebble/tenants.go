@@ -104,7 +104,10 @@ func (s *directory) DropTenant(ctx context.Context, name j17.Tenant) error {
 		b.remove(appendTenantKey(nil, name))
 		b.removeAll(t.next.Number)
 		// The number of its last change may be the greatest one, and no number is given out twice.
-		b.put(appendPrefix(b.key[:0], storeNumber, kindChange), binary.BigEndian.AppendUint64(b.value[:0], b.store.nextChange))
+		b.put(
+			appendPrefix(b.key[:0], storeNumber, kindChange),
+			binary.BigEndian.AppendUint64(b.value[:0], b.store.nextChange),
+		)
 		b.dropped = append(b.dropped, t)
 		return nil
 	})

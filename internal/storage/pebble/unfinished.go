@@ -5,8 +5,9 @@ import "github.com/cockroachdb/pebble/v2/vfs"
 // gatherBytes is how many bytes of a table are handed to the system at a time.
 const gatherBytes = 256 << 10
 
-// unfinishedTable is a table that is being written. Pebble hands over each of its blocks in two calls, and a call of the system for each of these
-// costs more than what it copies: what is written is gathered here. Whoever syncs or closes the file has all of it written.
+// unfinishedTable is a table that is being written. Pebble hands over each of its blocks in two calls, and a call of
+// the system for each of these costs more than what it copies: what is written is gathered here. Whoever syncs or
+// closes the file has all of it written.
 type unfinishedTable struct {
 	vfs.File
 

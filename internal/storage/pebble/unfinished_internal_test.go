@@ -47,7 +47,8 @@ func newUnfinishedTable(t *testing.T, fails int) (*unfinishedTable, *countingFil
 	}
 }
 
-// TestUnfinishedTableGathers writes pieces of all sizes: they stand there as they were written, in few writes, once somebody syncs or closes the file.
+// TestUnfinishedTableGathers writes pieces of all sizes: they stand there as they were written, in few writes, once
+// somebody syncs or closes the file.
 func TestUnfinishedTableGathers(t *testing.T) {
 	for _, end := range []func(f *unfinishedTable) error{
 		(*unfinishedTable).Sync, (*unfinishedTable).SyncData, (*unfinishedTable).Close,
@@ -109,7 +110,8 @@ func TestUnfinishedTableFails(t *testing.T) {
 	}
 }
 
-// TestUnfinishedTableStaysFailed writes pieces that are not gathered, of which the first one fails: the next ones fail too.
+// TestUnfinishedTableStaysFailed writes pieces that are not gathered, of which the first one fails: the next ones fail
+// too.
 func TestUnfinishedTableStaysFailed(t *testing.T) {
 	f, below, _ := newUnfinishedTable(t, 1)
 	for range 2 {

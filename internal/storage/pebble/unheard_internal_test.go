@@ -67,8 +67,9 @@ func (v *fullVolume) passing(do func()) {
 	}
 }
 
-// TestWritesOfUnknownOutcome lets the volume be full while a unit is written. Whoever wrote it hears that its outcome is unknown, and uses his memory for
-// something else before the write goes on: what is remembered of the unit is what was written.
+// TestWritesOfUnknownOutcome lets the volume be full while a unit is written. Whoever wrote it hears that its outcome
+// is unknown, and uses his memory for something else before the write goes on: what is remembered of the unit is what
+// was written.
 func TestWritesOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	const of = j17.Tenant("a/prod")
@@ -99,8 +100,8 @@ func TestWritesOfUnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestLoadDiscardedWithoutSpace discards a load while the volume is full, so that the committer does not hear of it: when there is space again the
-// tenant is as free for others as if it had.
+// TestLoadDiscardedWithoutSpace discards a load while the volume is full, so that the committer does not hear of it:
+// when there is space again the tenant is as free for others as if it had.
 func TestLoadDiscardedWithoutSpace(t *testing.T) {
 	t.Parallel()
 	const of = j17.Tenant("a/prod")

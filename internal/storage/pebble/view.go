@@ -72,7 +72,8 @@ type reader struct {
 	*view
 	store  *core
 	tenant uint32
-	// tagging is what memory tells of the tenant's index of tags, for whoever reads by tags. streamFilter, if not nil, is that over its streams.
+	// tagging is what memory tells of the tenant's index of tags, for whoever reads by tags. streamFilter, if not nil,
+	// is that over its streams.
 	tagging      tagging
 	streamFilter *filter
 }
@@ -145,8 +146,9 @@ func (s *core) getNumber(key []byte) (uint32, error) {
 	return n, nil
 }
 
-// headCache holds the durable heads of streams that were used lately, by the keys under which they are stored. It has two halves: entries
-// enter the young one, and when that is full, it becomes the old one, whose entries are forgotten unless they were used since.
+// headCache holds the durable heads of streams that were used lately, by the keys under which they are stored. It has
+// two halves: entries enter the young one, and when that is full, it becomes the old one, whose entries are forgotten
+// unless they were used since.
 type headCache struct {
 	young, old map[string]store.Head
 	// limit is how many entries either of them takes.

@@ -82,8 +82,8 @@ func (c *Call[B]) Answer(err error) {
 	c.answered <- struct{}{}
 }
 
-// Stage decides the units of the call one after the other. It reports false when the batch was full before the last one: the others go
-// into the next batch.
+// Stage decides the units of the call one after the other. It reports false when the batch was full before the last
+// one: the others go into the next batch.
 func (c *Call[B]) Stage(full func() bool, decide func(u *store.Append, r *store.Result) error) bool {
 	for ; c.done < len(c.Units); c.done++ {
 		if full() {

@@ -1,7 +1,7 @@
 // Package queue gathers the writes of several callers, so that an engine makes many of them durable by one commit.
 //
-// Callers wait in Append and Do. The engine's committer takes the calls that wait, stages them in a batch of the type B, and answers them
-// when the batch is durable.
+// Callers wait in Append and Do. The engine's committer takes the calls that wait, stages them in a batch of the type
+// B, and answers them when the batch is durable.
 package queue
 
 import (
@@ -24,7 +24,8 @@ type Writes[B any] struct {
 	mu      sync.Mutex
 	filled  sync.Cond
 	waiting []*Call[B]
-	// taken are the calls that wait for the commit that is under way. They are answered by whichever of End and Abandon removes them.
+	// taken are the calls that wait for the commit that is under way. They are answered by whichever of End and Abandon
+	// removes them.
 	taken []*Call[B]
 	// refused, if not nil, is the answer to new calls.
 	refused error
@@ -127,9 +128,9 @@ func (q *Writes[B]) drop(c *Call[B]) {
 // gatherRounds bounds how often Wait lets others run before a batch is taken.
 const gatherRounds = 8
 
-// Wait blocks until there are calls. It then yields to goroutines that are ready to run, as long as they push more calls: a
-// batch costs one sync, however many calls it holds. A lone caller does not wait for anybody. Wait reports false when
-// the queue refuses new calls and none are left.
+// Wait blocks until there are calls. It then yields to goroutines that are ready to run, as long as they push more
+// calls: a batch costs one sync, however many calls it holds. A lone caller does not wait for anybody. Wait reports
+// false when the queue refuses new calls and none are left.
 func (q *Writes[B]) Wait() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -175,7 +176,8 @@ func (q *Writes[B]) Take(calls []*Call[B]) []*Call[B] {
 	return calls
 }
 
-// Begin marks calls as waiting for a commit, so that Abandon can answer them. After a fault it returns their answer instead.
+// Begin marks calls as waiting for a commit, so that Abandon can answer them. After a fault it returns their answer
+// instead.
 func (q *Writes[B]) Begin(calls []*Call[B]) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -195,7 +197,8 @@ func (q *Writes[B]) End() bool {
 	return ours
 }
 
-// Shut makes the queue refuse new calls. Those that wait are still executed. The error of a fault, store.ErrFailed, comes once.
+// Shut makes the queue refuse new calls. Those that wait are still executed. The error of a fault, store.ErrFailed,
+// comes once.
 func (q *Writes[B]) Shut(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -206,8 +209,8 @@ func (q *Writes[B]) Shut(err error) {
 	q.filled.Signal()
 }
 
-// Abandon answers all calls that would have to wait for a commit which may never end: with ErrUnknown for a cause those that
-// are part of it, with refused those that are not.
+// Abandon answers all calls that would have to wait for a commit which may never end: with ErrUnknown for a cause those
+// that are part of it, with refused those that are not.
 func (q *Writes[B]) Abandon(cause, refused error) {
 	q.mu.Lock()
 	running, waiting := q.taken, q.waiting

@@ -21,8 +21,8 @@ const (
 	tagEntryBytes = 40
 )
 
-// Absent is a precondition on the feed: that no event behind a position has all of some tags and one of some types. The events of the
-// unit itself do not count; those of every unit that is committed before it do.
+// Absent is a precondition on the feed: that no event behind a position has all of some tags and one of some types. The
+// events of the unit itself do not count; those of every unit that is committed before it do.
 type Absent struct {
 	// Tags are at least one.
 	Tags []string
@@ -70,7 +70,8 @@ func (t *Tagged) Fits(aggregate, event string) bool { return fit(t.Types, aggreg
 
 // Names reports whether any event of an aggregate type may be meant.
 func (t *Tagged) Names(aggregate string) bool {
-	return len(t.Types) == 0 || slices.ContainsFunc(t.Types, func(p TypePattern) bool { return p.Aggregate == aggregate })
+	return len(t.Types) == 0 ||
+		slices.ContainsFunc(t.Types, func(p TypePattern) bool { return p.Aggregate == aggregate })
 }
 
 func (a *Absent) validate() error {
@@ -99,7 +100,8 @@ func (a *Absent) validate() error {
 	return nil
 }
 
-// ValidRetagged checks the form and the limits of events that get other tags. What it reports is ErrInvalid or ErrLimit.
+// ValidRetagged checks the form and the limits of events that get other tags. What it reports is ErrInvalid or
+// ErrLimit.
 func ValidRetagged(events []Retagged) error {
 	if len(events) > MaxUnitEvents {
 		return fmt.Errorf("%w: %d events to tag, %d are allowed at a time", ErrLimit, len(events), MaxUnitEvents)

@@ -6,9 +6,13 @@ import (
 	"j17"
 )
 
-// EachAt calls do with the items of a space whose keys are StampedKeys of some positions, which are in their order. What it costs depends on how
-// often positions and items take turns, not on how many items lie between them. It ends with the first error of do.
-func EachAt(ctx context.Context, from Sides, t j17.Tenant, space Space, positions []j17.StreamID, do func(at j17.StreamID, it *Item) error) error {
+// EachAt calls do with the items of a space whose keys are StampedKeys of some positions, which are in their order.
+// What it costs depends on how often positions and items take turns, not on how many items lie between them. It ends
+// with the first error of do.
+func EachAt(
+	ctx context.Context, from Sides, t j17.Tenant, space Space, positions []j17.StreamID,
+	do func(at j17.StreamID, it *Item) error,
+) error {
 	const page = 16
 	behind, n := "", 0
 	for n < len(positions) {

@@ -26,7 +26,8 @@ const stampedKeyBytes = 13 + 1 + 10
 // ReadStamp takes the first position off a value.
 func ReadStamp(value []byte) (id j17.StreamID, rest []byte, err error) {
 	if len(value) < stampBytes {
-		return id, nil, &CorruptionError{Where: "a value with a position", Err: fmt.Errorf("it has %d bytes", len(value))}
+		return id, nil,
+			&CorruptionError{Where: "a value with a position", Err: fmt.Errorf("it has %d bytes", len(value))}
 	}
 	id = j17.StreamID{Ms: int64(binary.BigEndian.Uint64(value)), Seq: binary.BigEndian.Uint32(value[8:])}
 	return id, value[stampBytes:], nil

@@ -32,14 +32,15 @@ type Append struct {
 	// Timestamp is the Unix second for the unit's events. The store raises it to the latest one of the tenant's
 	// events, so that time never runs backward in a feed.
 	Timestamp int64
-	// Decided reports that the unit was decided at Timestamp: it is not written with another one, but refused as TooEarly.
+	// Decided reports that the unit was decided at Timestamp: it is not written with another one, but refused as
+	// TooEarly.
 	Decided bool
 	// After numbers units before this one in the same call, from 0, on whose events this one was decided: unless all of
 	// them are committed by this call, it is a Conflict.
 	After []int
-	// Freeing marks a unit that makes room, or that has to be stored before something else can make room. It is committed
-	// below the floor of free space too, as long as the store has some of its reserve left. Units that do nothing but delete
-	// side items need no mark.
+	// Freeing marks a unit that makes room, or that has to be stored before something else can make room. It is
+	// committed below the floor of free space too, as long as the store has some of its reserve left. Units that do
+	// nothing but delete side items need no mark.
 	Freeing bool
 }
 
@@ -68,18 +69,20 @@ type Command struct {
 	Expires time.Time
 }
 
-// Pre is a precondition on the length of a stream, and on its events having been looked at as they are. The stream need not be written by the unit.
+// Pre is a precondition on the length of a stream, and on its events having been looked at as they are. The stream need
+// not be written by the unit.
 type Pre struct {
 	Key    j17.Key
 	Length uint64
-	// Looked reports that the unit was decided on the stream's events, of the generation that is named: it holds only as long as none of
-	// them is rewritten.
+	// Looked reports that the unit was decided on the stream's events, of the generation that is named: it holds only
+	// as long as none of them is rewritten.
 	Looked     bool
 	Generation uint64
 }
 
-// Fence is a precondition on a side item, which the unit need not write: that it has the revision it had when the unit was
-// decided, or that it holds a value. Like the conditions of side writes it is tested on what was there before the unit.
+// Fence is a precondition on a side item, which the unit need not write: that it has the revision it had when the unit
+// was decided, or that it holds a value. Like the conditions of side writes it is tested on what was there before the
+// unit.
 type Fence struct {
 	Space Space
 	Key   string
@@ -99,8 +102,8 @@ type NewEvent struct {
 	Metadata []byte
 	// Timestamp, if not nil, is kept instead of the unit's (import of history).
 	Timestamp *int64
-	// Tags are what ReadTagged finds the event by, each once. One that begins with "actor:", "target:" or "correlation=" is a tag that
-	// j17.MetadataTags makes of the metadata. An erased event has none.
+	// Tags are what ReadTagged finds the event by, each once. One that begins with "actor:", "target:" or
+	// "correlation=" is a tag that j17.MetadataTags makes of the metadata. An erased event has none.
 	Tags []string
 }
 
@@ -112,8 +115,8 @@ type Assignment struct {
 	Owner string
 	// Index holds the owner's name under the value.
 	Index Space
-	// Value is what an owner without a value gets. "" means the next number, from 1, of the counter that is the item Counter
-	// of the index.
+	// Value is what an owner without a value gets. "" means the next number, from 1, of the counter that is the item
+	// Counter of the index.
 	Value   string
 	Counter string
 }
@@ -129,8 +132,8 @@ const (
 	Conflict
 	// Duplicate: the command was committed before; the result is that of the first time.
 	Duplicate
-	// TooEarly: the unit was decided at a time before the tenant's latest event; nothing was written. Result.Timestamp is
-	// the time to decide again for.
+	// TooEarly: the unit was decided at a time before the tenant's latest event; nothing was written. Result.Timestamp
+	// is the time to decide again for.
 	TooEarly
 )
 
@@ -169,14 +172,16 @@ type Head struct {
 	// First and LastTime are the timestamps of the first and last event in Unix seconds.
 	FirstTime int64
 	LastTime  int64
-	// Generation is how often events of the stream were rewritten. What was made of its events before is outdated by it.
+	// Generation is how often events of the stream were rewritten. What was made of its events before is outdated by
+	// it.
 	Generation uint64
-	// Present is the chain over the bytes that the events have now; zero while Generation is 0, since then it is Chain, and while
-	// Rewriting.
+	// Present is the chain over the bytes that the events have now; zero while Generation is 0, since then it is Chain,
+	// and while Rewriting.
 	Present [32]byte
 }
 
-// Rewriting reports whether the stream is rewritten in parts at the moment. What its events are now has no chain until the last part.
+// Rewriting reports whether the stream is rewritten in parts at the moment. What its events are now has no chain until
+// the last part.
 func (h Head) Rewriting() bool { return h.Generation > 0 && h.Present == [32]byte{} }
 
 // Now returns the chain over the bytes that the events have now.
@@ -199,8 +204,8 @@ type Rewrite struct {
 type RewrittenStream struct {
 	Key    j17.Key
 	Events []Rewritten
-	// More reports that other parts follow. The chain over what the events are now is made with the last part, so that a long stream is not read
-	// again for each.
+	// More reports that other parts follow. The chain over what the events are now is made with the last part, so that
+	// a long stream is not read again for each.
 	More bool
 	// From is that chain up to the version Version, which comes before Events, where the caller knows it.
 	From PresentChain
@@ -242,15 +247,18 @@ type Generation struct {
 // Declared is a side space as the package that owns it declares it.
 type Declared struct {
 	Space Space
-	// OfStreams reports that items hold data of streams: each of the stream whose key is the item's, or the part before the
-	// first '/' behind it.
+	// OfStreams reports that items hold data of streams: each of the stream whose key is the item's, or the part before
+	// the first '/' behind it.
 	OfStreams bool
-	// Whole reports that items hold data of streams and their keys do not say of which: Purge looks after the space as a whole.
+	// Whole reports that items hold data of streams and their keys do not say of which: Purge looks after the space as
+	// a whole.
 	Whole bool
 }
 
 // HeldBy lists the side items that hold data of a stream.
-func HeldBy(ctx context.Context, sides Sides, t j17.Tenant, spaces []Declared, key j17.Key) (held []ItemName, err error) {
+func HeldBy(
+	ctx context.Context, sides Sides, t j17.Tenant, spaces []Declared, key j17.Key,
+) (held []ItemName, err error) {
 	const page = 100
 	for _, d := range spaces {
 		for _, keys := range d.RangesOf(key) {
@@ -338,8 +346,8 @@ type Claim struct {
 	Freeing bool
 }
 
-// Change is the latest change of a tenant's feed. Numbers ascend over all tenants, none is given out twice, and they outlive
-// restarts: a reader that has seen all changes up to a number goes on after it.
+// Change is the latest change of a tenant's feed. Numbers ascend over all tenants, none is given out twice, and they
+// outlive restarts: a reader that has seen all changes up to a number goes on after it.
 type Change struct {
 	Tenant j17.Tenant
 	Number uint64
@@ -384,9 +392,10 @@ const (
 	Delete
 	// Raise makes an item that is a decimal number, such as the counter of an Assignment, at least Value.
 	Raise
-	// Add adds Value, a decimal number that may be negative, to an item that is a number, 0 where it is absent. An item that comes to
-	// 0, or would fall below, is removed. Where all that a unit adds to an item would bring it beyond Most, the unit is a Conflict. So
-	// writers count exactly without a condition that each breaks for the others. A unit writes such an item by Add alone.
+	// Add adds Value, a decimal number that may be negative, to an item that is a number, 0 where it is absent. An item
+	// that comes to 0, or would fall below, is removed. Where all that a unit adds to an item would bring it beyond
+	// Most, the unit is a Conflict. So writers count exactly without a condition that each breaks for the others. A
+	// unit writes such an item by Add alone.
 	Add
 )
 
@@ -399,8 +408,8 @@ const (
 	Always Cond = iota
 	IfAbsent
 	IfRev
-	// IfValue holds where the item's value is Was, whatever wrote it and however often: so a unit can go on from what another one leaves
-	// behind that is not stored yet. An item that is absent has the empty value.
+	// IfValue holds where the item's value is Was, whatever wrote it and however often: so a unit can go on from what
+	// another one leaves behind that is not stored yet. An item that is absent has the empty value.
 	IfValue
 )
 
@@ -412,32 +421,34 @@ type Side struct {
 	Value   []byte
 	Expires time.Time
 	Due     time.Time
-	// Claimed, if not zero, says of a Put that Due is the end of a lease of the writer, as after ClaimDue, and when the item was due before. It
-	// is at most MaxLease earlier than Due.
+	// Claimed, if not zero, says of a Put that Due is the end of a lease of the writer, as after ClaimDue, and when the
+	// item was due before. It is at most MaxLease earlier than Due.
 	Claimed time.Time
 	Cond    Cond
 	// Rev is compared when Cond is IfRev.
 	Rev uint64
 	// Was is compared when Cond is IfValue. It has at most MaxNameBytes.
 	Was string
-	// Stamps numbers events of the unit, from 0, whose positions the store puts in front of the Value of a Put: ReadStamp takes them
-	// off again.
+	// Stamps numbers events of the unit, from 0, whose positions the store puts in front of the Value of a Put:
+	// ReadStamp takes them off again.
 	Stamps []int
-	// StampKey puts the position of the first of Stamps in front of the Key too, as StampedKey does, so that such items have the
-	// order of events. They are new: the write has no condition.
+	// StampKey puts the position of the first of Stamps in front of the Key too, as StampedKey does, so that such items
+	// have the order of events. They are new: the write has no condition.
 	StampKey bool
 	// Most, if not 0, bounds what an Add may bring its item to. What takes away is never refused.
 	Most int64
-	// Entries, if not "", is the space of the item's entries, whose keys its Value begins with (AppendEntries): items without a value that
-	// are there as long as the item lists them. A Put puts those that are new and removes those that are no longer listed, a Delete
-	// removes all of them, whatever the item was before: no writer has to read first, so that writers do not conflict. Such an item is
-	// always written with the same Entries and never expires, and its entries are written by nobody else, and nobody has a condition on them.
+	// Entries, if not "", is the space of the item's entries, whose keys its Value begins with (AppendEntries): items
+	// without a value that are there as long as the item lists them. A Put puts those that are new and removes those
+	// that are no longer listed, a Delete removes all of them, whatever the item was before: no writer has to read
+	// first, so that writers do not conflict. Such an item is always written with the same Entries and never expires,
+	// and its entries are written by nobody else, and nobody has a condition on them.
 	Entries Space
-	// Stream, if not 0, numbers an event of the unit, from 1, to whose stream the item belongs: it is only ever written together with events
-	// of it, or after them. Where the unit begins the stream the item is new, and nobody has to look for it.
+	// Stream, if not 0, numbers an event of the unit, from 1, to whose stream the item belongs: it is only ever written
+	// together with events of it, or after them. Where the unit begins the stream the item is new, and nobody has to
+	// look for it.
 	Stream int
-	// Plain says of a Put or a Delete that its item has no times and no entries, and is only ever written so: nobody has a condition on it.
-	// Such a write costs no look at what was there before.
+	// Plain says of a Put or a Delete that its item has no times and no entries, and is only ever written so: nobody
+	// has a condition on it. Such a write costs no look at what was there before.
 	Plain bool
 }
 
@@ -471,8 +482,8 @@ type Extent struct {
 	Events uint64
 	// Last is the position of the last one, or of what the method says.
 	Last j17.StreamID
-	// Life identifies the content under the tenant's name over time: it is another one after the tenant was removed and created again, or
-	// was loaded, and 0 while it holds nothing.
+	// Life identifies the content under the tenant's name over time: it is another one after the tenant was removed and
+	// created again, or was loaded, and 0 while it holds nothing.
 	Life uint64
 }
 
@@ -480,8 +491,8 @@ type Extent struct {
 type Status struct {
 	// Readable is false when the store is closed.
 	Readable bool
-	// Writable is false while free space is below the floor, while the clock is not believed, and after a fault that only a
-	// restart clears.
+	// Writable is false while free space is below the floor, while the clock is not believed, and after a fault that
+	// only a restart clears.
 	Writable bool
 	// Reason says why not.
 	Reason string
@@ -495,8 +506,8 @@ var (
 	ErrClosed   = errors.New("store: closed")
 	// ErrFull: free space is below the floor. Nothing was written.
 	ErrFull = errors.New("store: free disk space is below the floor")
-	// ErrBusy: the store lacks something that comes back by itself, such as file descriptors. Nothing was written, and the
-	// same call is worth another try.
+	// ErrBusy: the store lacks something that comes back by itself, such as file descriptors. Nothing was written, and
+	// the same call is worth another try.
 	ErrBusy = errors.New("store: busy, try again")
 	// ErrClock: the clock has jumped, and what it shows is not believed. Nothing was written; reads go on.
 	ErrClock = errors.New("store: the clock has jumped")
@@ -520,15 +531,16 @@ var (
 	ErrEnded = errors.New("store: an erasure has ended the archive, start again")
 )
 
-// IndexingError is ErrIndexing with how much is done. The events of a folder that an older version has written are indexed in
-// the background.
+// IndexingError is ErrIndexing with how much is done. The events of a folder that an older version has written are
+// indexed in the background.
 type IndexingError struct {
 	Done, Total uint64
 }
 
 // Error describes how far the index is.
 func (e *IndexingError) Error() string {
-	return ErrIndexing.Error() + ": " + strconv.FormatUint(e.Done, 10) + " of " + strconv.FormatUint(e.Total, 10) + " events are done"
+	return ErrIndexing.Error() + ": " + strconv.FormatUint(e.Done, 10) + " of " + strconv.FormatUint(e.Total, 10) +
+		" events are done"
 }
 
 // Unwrap returns ErrIndexing.

@@ -142,7 +142,8 @@ func ValidKey(k j17.Key) error {
 	return validPlain("aggregate id", k.ID)
 }
 
-// Validate checks the form and the limits of an event, but not whether its data are JSON. What it reports is ErrInvalid or ErrLimit.
+// Validate checks the form and the limits of an event, but not whether its data are JSON. What it reports is ErrInvalid
+// or ErrLimit.
 func (e *NewEvent) Validate() error {
 	if err := ValidKey(e.Key); err != nil {
 		return err
@@ -153,8 +154,8 @@ func (e *NewEvent) Validate() error {
 	return validContent(e.Type, e.Data, e.Metadata)
 }
 
-// Validate checks the form and the limits of what is rewritten, which are those of a unit. What it reports is ErrInvalid or
-// ErrLimit.
+// Validate checks the form and the limits of what is rewritten, which are those of a unit. What it reports is
+// ErrInvalid or ErrLimit.
 func (r *Rewrite) Validate() error {
 	n, size := 0, 0
 	seen := map[j17.Key]bool{}
@@ -204,7 +205,8 @@ func (s *Side) validate(events int) error {
 		return fmt.Errorf("%w: unknown side operation %d", ErrInvalid, s.Op)
 	}
 	if s.Op == Add {
-		if n, err := strconv.ParseInt(string(s.Value), 10, 64); err != nil || n < -MaxAdded || n > MaxAdded || s.Most < 0 || s.Most > MaxAdded {
+		if n, err := strconv.ParseInt(string(s.Value), 10, 64); err != nil || n < -MaxAdded || n > MaxAdded ||
+			s.Most < 0 || s.Most > MaxAdded {
 			return fmt.Errorf("%w: a number to add, %q, up to %d", ErrInvalid, s.Value, s.Most)
 		}
 	} else if s.Most != 0 {
@@ -235,7 +237,8 @@ func (s *Side) validate(events int) error {
 			return fmt.Errorf("%w: a number to raise to: %q", ErrInvalid, s.Value)
 		}
 	}
-	if s.Plain && (s.Op > Delete || s.Cond != Always || len(s.Stamps) > 0 || s.Entries != "" || !s.Due.IsZero() || !s.Expires.IsZero()) {
+	if s.Plain && (s.Op > Delete || s.Cond != Always || len(s.Stamps) > 0 || s.Entries != "" || !s.Due.IsZero() ||
+		!s.Expires.IsZero()) {
 		return fmt.Errorf("%w: a plain write with a condition, a time, a position, or of another kind than Put and Delete", ErrInvalid)
 	}
 

@@ -13,8 +13,8 @@ import (
 	"j17"
 )
 
-// Whole returns an engine as a store with all roles: those that the engine does not play are played in general ways. It is called once, where
-// the engine is opened.
+// Whole returns an engine as a store with all roles: those that the engine does not play are played in general ways. It
+// is called once, where the engine is opened.
 func Whole(e Engine) Store {
 	if s, is := e.(Store); is {
 		return s
@@ -71,7 +71,8 @@ func (nothing) FilterBytes() uint64 { return 0 }
 // Forget has no memory to overwrite.
 func (nothing) Forget(context.Context) error { return nil }
 
-// spools plays the role of Piles for an engine that has no quicker way: items are spooled to a file and written in units.
+// spools plays the role of Piles for an engine that has no quicker way: items are spooled to a file and written in
+// units.
 type spools struct {
 	of   Engine
 	mu   sync.Mutex

@@ -21,12 +21,14 @@ func taggedEvent(id, typ string, tags ...string) store.NewEvent {
 	return e
 }
 
-// testUnless has units refuse what has happened: in earlier batches, in earlier units of the same one, and not in themselves.
+// testUnless has units refuse what has happened: in earlier batches, in earlier units of the same one, and not in
+// themselves.
 func testUnless(s *suite) {
 	t := s.t
 	f := s.fixture(t)
 	first := commit(t, f, tenant, store.Append{Events: []store.NewEvent{
-		taggedEvent("a", "was_placed", "sku:A", "who:x"), taggedEvent("b", "was_paid", "sku:A"), taggedEvent("a", "was_paid", "sku:B", "who:x"),
+		taggedEvent("a", "was_placed", "sku:A", "who:x"), taggedEvent("b", "was_paid", "sku:A"),
+		taggedEvent("a", "was_paid", "sku:B", "who:x"),
 	}})
 	unless := func(after j17.StreamID, types string, tags ...string) store.Absent {
 		a := store.Absent{Tags: tags, After: after}
@@ -60,7 +62,9 @@ func testUnless(s *suite) {
 			{unless(j17.StreamID{}, "order.was_placed", "sku:B", "who:x"), false},
 			{unless(j17.StreamID{Ms: 1 << 50}, "", "sku:A"), false},
 		} {
-			r := appendUnit(t, f, tenant, store.Append{Unless: []store.Absent{unless(j17.StreamID{}, "", "none"), tc.absent}})
+			r := appendUnit(t, f, tenant, store.Append{
+				Unless: []store.Absent{unless(j17.StreamID{}, "", "none"), tc.absent},
+			})
 			if r.Matched != tc.matched || (r.Outcome == store.Conflict) != tc.matched {
 				t.Errorf("%+v: %+v", tc.absent, r)
 			}
@@ -69,7 +73,10 @@ func testUnless(s *suite) {
 
 	// Units of one call: each sees the ones before it, and not itself.
 	book := func(id, typ string, a store.Absent) store.Append {
-		return store.Append{Unless: []store.Absent{a}, Events: []store.NewEvent{taggedEvent(id, typ, "sku:D", "who:"+id), taggedEvent(id, typ, "sku:D")}}
+		return store.Append{
+			Unless: []store.Absent{a},
+			Events: []store.NewEvent{taggedEvent(id, typ, "sku:D", "who:"+id), taggedEvent(id, typ, "sku:D")},
+		}
 	}
 	results, err := f.Append(t.Context(), tenant, []store.Append{
 		book("1", "was_paid", unless(first.IDs[2], "", "sku:D")),
@@ -89,29 +96,38 @@ func testUnless(s *suite) {
 	}
 
 	// Another tenant has none of it, and an erased event has no tags.
-	if r := appendUnit(t, f, other, store.Append{Unless: []store.Absent{unless(j17.StreamID{}, "", "sku:A")}}); r.Matched {
+	if r := appendUnit(t, f, other, store.Append{
+		Unless: []store.Absent{unless(j17.StreamID{}, "", "sku:A")},
+	}); r.Matched {
 		t.Error("a tenant sees the events of another")
 	}
 	erased := store.Rewritten{Version: 2, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}
 	if err := Erase(t.Context(), f, tenant, order("a"), []store.Rewritten{erased}); err != nil {
 		t.Fatal(err)
 	}
-	if r := appendUnit(t, f, tenant, store.Append{Unless: []store.Absent{unless(j17.StreamID{}, "", "sku:B")}}); r.Matched {
+	if r := appendUnit(t, f, tenant, store.Append{
+		Unless: []store.Absent{unless(j17.StreamID{}, "", "sku:B")},
+	}); r.Matched {
 		t.Error("an erased event is found by its tags")
 	}
 
 	// What is no condition.
 	for what, a := range map[string]store.Absent{
-		"no tags": {}, "an empty tag": {Tags: []string{""}}, "too many tags": {Tags: slices.Repeat([]string{"a"}, store.MaxAbsentTags+1)},
-		"no type": {Tags: []string{"a"}, Types: []store.TypePattern{{Event: "x"}}}, "a long tag": {Tags: []string{strings.Repeat("a", store.MaxTagBytes+1)}},
+		"no tags": {}, "an empty tag": {Tags: []string{""}},
+		"too many tags": {Tags: slices.Repeat([]string{"a"}, store.MaxAbsentTags+1)},
+		"no type":       {Tags: []string{"a"}, Types: []store.TypePattern{{Event: "x"}}},
+		"a long tag":    {Tags: []string{strings.Repeat("a", store.MaxTagBytes+1)}},
 	} {
-		if _, err := f.Append(t.Context(), tenant, []store.Append{{Unless: []store.Absent{a}}}); !errors.Is(err, store.ErrInvalid) && !errors.Is(err, store.ErrLimit) {
+		if _, err := f.Append(t.Context(), tenant, []store.Append{
+			{Unless: []store.Absent{a}},
+		}); !errors.Is(err, store.ErrInvalid) && !errors.Is(err, store.ErrLimit) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
 
-// testUnlessAtOnce has many writers take seats, each unless somebody has taken it: a seat has one taker, whoever else is refused knows of it.
+// testUnlessAtOnce has many writers take seats, each unless somebody has taken it: a seat has one taker, whoever else
+// is refused knows of it.
 func testUnlessAtOnce(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -137,7 +153,8 @@ func testUnlessAtOnce(s *suite) {
 					continue // it was taken before the position
 				}
 				r := appendUnit(worker{t}, f, tenant, store.Append{
-					Unless: []store.Absent{{Tags: []string{seat, "all"}, After: after}}, Events: []store.NewEvent{taggedEvent(fmt.Sprint(w), "was_taken", "all", seat)},
+					Unless: []store.Absent{{Tags: []string{seat, "all"}, After: after}},
+					Events: []store.NewEvent{taggedEvent(fmt.Sprint(w), "was_taken", "all", seat)},
 				})
 				switch {
 				case r.Outcome == store.Committed:
@@ -203,7 +220,10 @@ func testRetag(s *suite) {
 	var list []store.Retagged
 	for n := range 150 {
 		if n%2 == 0 {
-			list = append(list, store.Retagged{Key: order(fmt.Sprint(n % 3)), Version: uint64(n/3 + 1), Tags: []string{"actor:no:body", "kept:x", "new:" + fmt.Sprint(n%4)}})
+			list = append(list, store.Retagged{
+				Key: order(fmt.Sprint(n % 3)), Version: uint64(n/3 + 1),
+				Tags: []string{"actor:no:body", "kept:x", "new:" + fmt.Sprint(n%4)},
+			})
 		}
 	}
 	list = append(list, store.Retagged{Key: order("single"), Version: 1, Tags: []string{"new:single"}})
@@ -216,7 +236,9 @@ func testRetag(s *suite) {
 	}
 	check := func(tn j17.Tenant) {
 		t.Helper()
-		for tag, want := range map[string]int{"old:0": 0, "old:1": 74, "kept:x": 149, "new:0": 38, "new:2": 37, "new:single": 1, "actor:no:body": 0} {
+		for tag, want := range map[string]int{
+			"old:0": 0, "old:1": 74, "kept:x": 149, "new:0": 38, "new:2": 37, "new:single": 1, "actor:no:body": 0,
+		} {
 			if got := readTagged(t, f, tn, j17.StreamID{}, everything, tag); len(got) != want {
 				t.Errorf("%s: %d events have the tag %s, not %d", tn, len(got), tag, want)
 			}
@@ -225,7 +247,8 @@ func testRetag(s *suite) {
 	check(tenant)
 	f.reopen(t, t)
 	check(tenant)
-	if diff := cmp.Diff(before, readFeed(t, f, tenant, j17.StreamID{}, everything)); diff != "" || head(t, f, tenant, order("0")) != heads {
+	if diff := cmp.Diff(before, readFeed(t, f, tenant, j17.StreamID{}, everything)); diff != "" ||
+		head(t, f, tenant, order("0")) != heads {
 		t.Errorf("events are others than they were: %s", diff)
 	}
 	if err := Copy(t.Context(), f, tenant, f, "copy"); err != nil {
@@ -253,13 +276,20 @@ func testRetag(s *suite) {
 	}
 
 	// What is refused.
-	if err := f.Retag(t.Context(), tenant, []store.Retagged{{Key: order("0"), Version: 51, Tags: []string{"x"}}}); !errors.Is(err, store.ErrNotFound) {
+	if err := f.Retag(t.Context(), tenant, []store.Retagged{
+		{Key: order("0"), Version: 51, Tags: []string{"x"}},
+	}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an event that is not there: %v", err)
 	}
-	if err := f.Retag(t.Context(), tenant, []store.Retagged{{Key: order("0"), Version: 1, Tags: []string{""}}}); !errors.Is(err, store.ErrInvalid) {
+	if err := f.Retag(t.Context(), tenant, []store.Retagged{
+		{Key: order("0"), Version: 1, Tags: []string{""}},
+	}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("an empty tag: %v", err)
 	}
-	err := f.Retag(t.Context(), tenant, []store.Retagged{{Key: order("1"), Version: 1, Tags: []string{"x"}}}, store.Fence{Space: space, Key: "none", Rev: 7})
+	err := f.Retag(
+		t.Context(), tenant, []store.Retagged{{Key: order("1"), Version: 1, Tags: []string{"x"}}},
+		store.Fence{Space: space, Key: "none", Rev: 7},
+	)
 	if _, conflict := errors.AsType[*store.SideConflict](err); !conflict {
 		t.Errorf("a fence that does not hold: %v", err)
 	}

@@ -69,7 +69,9 @@ func testDueOverAll(s *suite) {
 		t.Fatalf("the one that waits longest is %v", got)
 	}
 	// A claim moves the work to the end of its lease.
-	if items, err := f.ClaimDue(t.Context(), "b/prod", store.Claim{Space: "work", Limit: 9, Lease: 2 * time.Minute}); err != nil || len(items) != 1 {
+	if items, err := f.ClaimDue(t.Context(), "b/prod", store.Claim{
+		Space: "work", Limit: 9, Lease: 2 * time.Minute,
+	}); err != nil || len(items) != 1 {
 		t.Fatal(items, err)
 	}
 	check("one is claimed", 4*time.Minute, "c/prod")
@@ -92,7 +94,9 @@ func testDueOverAll(s *suite) {
 	}
 	// What has expired is not due.
 	for _, name := range []j17.Tenant{"a/prod", "d/prod"} {
-		write(t, f, name, store.Side{Op: store.Put, Space: "work", Key: "y", Due: start, Expires: f.clock.Now().Add(time.Second)})
+		write(t, f, name, store.Side{
+			Op: store.Put, Space: "work", Key: "y", Due: start, Expires: f.clock.Now().Add(time.Second),
+		})
 	}
 	f.clock.Advance(time.Second)
 	check("what was due has expired", time.Hour)
@@ -107,7 +111,8 @@ func testDueAwaited(s *suite) {
 	woken := make(chan error, 1)
 	go func() { woken <- f.AwaitDue(t.Context(), "work", soon) }()
 	for i, side := range []store.Side{
-		{Op: store.Put, Space: "work2", Key: "elsewhere", Due: soon.Add(-time.Second)}, {Op: store.Put, Space: "work", Key: "too late", Due: soon},
+		{Op: store.Put, Space: "work2", Key: "elsewhere", Due: soon.Add(-time.Second)},
+		{Op: store.Put, Space: "work", Key: "too late", Due: soon},
 	} {
 		write(t, f, other, side)
 		select {
@@ -121,7 +126,9 @@ func testDueAwaited(s *suite) {
 		t.Fatal(err)
 	}
 	// What is there already is not waited for.
-	if err := errors.Join(f.AwaitDue(t.Context(), "work", soon), f.AwaitDue(t.Context(), "work", time.Time{})); err != nil {
+	if err := errors.Join(
+		f.AwaitDue(t.Context(), "work", soon), f.AwaitDue(t.Context(), "work", time.Time{}),
+	); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -214,7 +221,9 @@ func testTagged(s *suite) {
 			}
 		}
 	}
-	for what, tags := range map[string][]string{"empty": {""}, "twice": {"a", "a"}, "too many": make([]string, store.MaxEventTags+1)} {
+	for what, tags := range map[string][]string{
+		"empty": {""}, "twice": {"a", "a"}, "too many": make([]string, store.MaxEventTags+1),
+	} {
 		_, err := f.Append(t.Context(), tenant, []store.Append{{Events: []store.NewEvent{tagged(1, tags...)}}})
 		if !errors.Is(err, store.ErrInvalid) && !errors.Is(err, store.ErrLimit) {
 			t.Errorf("%s: %v", what, err)
@@ -311,7 +320,8 @@ func testChanged(s *suite) {
 	}
 }
 
-// Idle measures what following all tenants costs when they hold n tenants without due work or changes: it must not depend on n.
+// Idle measures what following all tenants costs when they hold n tenants without due work or changes: it must not
+// depend on n.
 func Idle(t *testing.T, s store.Store, n int) (allocations float64) {
 	t.Helper()
 	for i := range n {

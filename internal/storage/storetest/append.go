@@ -33,7 +33,8 @@ func testAppend(s *suite) {
 	if diff := cmp.Diff(want, r); diff != "" {
 		t.Fatalf("result (-want +got):\n%s", diff)
 	}
-	if got := head(t, f, tenant, a); got.Length != 2 || got.Last != want.IDs[2] || got.FirstTime != 500 || got.LastTime != 500 {
+	if got := head(t, f, tenant, a); got.Length != 2 || got.Last != want.IDs[2] || got.FirstTime != 500 ||
+		got.LastTime != 500 {
 		t.Fatalf("head of a: %+v", got)
 	}
 	if got := head(t, f, tenant, order("c")); got != (store.Head{}) {
@@ -55,7 +56,10 @@ func testCanonical(s *suite) {
 	f := s.fixture(t)
 	key := order("a0000000-0000-4000-a000-000000000001")
 	commit(t, f, tenant, store.Append{Timestamp: 1_700_000_000, Events: []store.NewEvent{
-		{Key: key, Type: "was_placed", Data: []byte(`{"n":1.50,"s":"é\u2028"}`), Metadata: []byte(`{"actor":{"type":"user","id":"u"}}`)},
+		{
+			Key: key, Type: "was_placed", Data: []byte(`{"n":1.50,"s":"é\u2028"}`),
+			Metadata: []byte(`{"actor":{"type":"user","id":"u"}}`),
+		},
 		{Key: key, Type: "was_paid", Data: []byte(`null`), Metadata: []byte(`{}`)},
 	}})
 	ms := fmt.Sprintf("%013d", epoch().UnixMilli())
@@ -80,7 +84,8 @@ func testCanonical(s *suite) {
 	if h := head(t, f, tenant, key); h.Chain != chain {
 		t.Errorf("chain %x, want %x", h.Chain, chain)
 	}
-	if got[0].Type != "was_placed" || got[0].Data != `{"n":1.50,"s":"é\u2028"}` || got[1].Metadata != `{"timestamp":1700000000}` {
+	if got[0].Type != "was_placed" || got[0].Data != `{"n":1.50,"s":"é\u2028"}` ||
+		got[1].Metadata != `{"timestamp":1700000000}` {
 		t.Errorf("parts of the events: %+v", got)
 	}
 }
@@ -109,7 +114,9 @@ func testConflicts(s *suite) {
 		t.Fatalf("a conflict has written %d events", h.Length)
 	}
 	// They look at what was there before the unit.
-	commit(t, f, tenant, store.Append{Pre: []store.Pre{pre(b, 0), pre(b, 0), pre(a, 2)}, Events: append(events(b, `1`, `2`), events(a, `3`)...)})
+	commit(t, f, tenant, store.Append{
+		Pre: []store.Pre{pre(b, 0), pre(b, 0), pre(a, 2)}, Events: append(events(b, `1`, `2`), events(a, `3`)...),
+	})
 	// A unit that only tests writes nothing.
 	commit(t, f, tenant, store.Append{Pre: []store.Pre{pre(b, 2)}})
 	// Conflicts in a tenant that holds nothing do not make it hold something.
@@ -129,7 +136,10 @@ func testManyUnits(s *suite) {
 	results, err := f.Append(t.Context(), tenant, []store.Append{
 		{Pre: []store.Pre{pre(key, 0)}, Events: events(key, `1`)},
 		{Pre: []store.Pre{pre(key, 0)}, Events: events(key, `2`)},
-		{Pre: []store.Pre{pre(key, 1)}, Events: events(key, `3`), Side: []store.Side{{Op: store.Put, Space: space, Key: "k", Cond: store.IfAbsent}}},
+		{
+			Pre: []store.Pre{pre(key, 1)}, Events: events(key, `3`),
+			Side: []store.Side{{Op: store.Put, Space: space, Key: "k", Cond: store.IfAbsent}},
+		},
 		{Events: events(key, `4`), Side: []store.Side{{Op: store.Put, Space: space, Key: "k", Cond: store.IfAbsent}}},
 	})
 	if err != nil {
@@ -139,7 +149,9 @@ func testManyUnits(s *suite) {
 	for _, r := range results {
 		got = append(got, r.Outcome)
 	}
-	if want := []store.Outcome{store.Committed, store.Conflict, store.Committed, store.Conflict}; !cmp.Equal(got, want) {
+	if want := []store.Outcome{
+		store.Committed, store.Conflict, store.Committed, store.Conflict,
+	}; !cmp.Equal(got, want) {
 		t.Fatalf("outcomes %v, want %v", got, want)
 	}
 	// A unit that was decided on the events of others is written only if those are.
@@ -159,7 +171,9 @@ func testManyUnits(s *suite) {
 	for _, r := range results {
 		got = append(got, r.Outcome)
 	}
-	if want := []store.Outcome{store.Committed, store.Committed, store.Conflict, store.Conflict, store.Conflict, store.Committed}; !cmp.Equal(got, want) {
+	if want := []store.Outcome{
+		store.Committed, store.Committed, store.Conflict, store.Conflict, store.Conflict, store.Committed,
+	}; !cmp.Equal(got, want) {
 		t.Fatalf("outcomes %v, want %v", got, want)
 	}
 	// More than a store would put into one batch.
@@ -198,11 +212,16 @@ func testDuplicates(s *suite) {
 	}
 	missing()
 	// A conflict is not remembered.
-	if r := appendUnit(t, f, tenant, store.Append{Command: command("no"), Pre: []store.Pre{pre(order("a"), 9)}}); r.Outcome != store.Conflict {
+	if r := appendUnit(t, f, tenant, store.Append{
+		Command: command("no"), Pre: []store.Pre{pre(order("a"), 9)},
+	}); r.Outcome != store.Conflict {
 		t.Fatalf("outcome %d, want a conflict", r.Outcome)
 	}
 	missing()
-	first := commit(t, f, tenant, store.Append{Command: command("first"), Timestamp: 7, Events: append(events(order("a"), `1`, `2`), events(order("b"), `1`)...)})
+	first := commit(t, f, tenant, store.Append{
+		Command: command("first"), Timestamp: 7,
+		Events: append(events(order("a"), `1`, `2`), events(order("b"), `1`)...),
+	})
 	want := first
 	want.Outcome, want.Memo = store.Duplicate, []byte("first")
 	for _, reopen := range []bool{false, true} {
@@ -210,7 +229,10 @@ func testDuplicates(s *suite) {
 			f.reopen(t, t)
 		}
 		// The second unit is another one altogether, and would be a conflict.
-		r := appendUnit(t, f, tenant, store.Append{Command: command("second"), Timestamp: 8, Pre: []store.Pre{pre(order("a"), 9)}, Events: events(order("z"), `1`)})
+		r := appendUnit(t, f, tenant, store.Append{
+			Command: command("second"), Timestamp: 8, Pre: []store.Pre{pre(order("a"), 9)},
+			Events: events(order("z"), `1`),
+		})
 		if diff := cmp.Diff(want, r); diff != "" {
 			t.Fatalf("duplicate (-want +got):\n%s", diff)
 		}
@@ -229,13 +251,16 @@ func testDuplicates(s *suite) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if results[0].Outcome != store.Committed || results[1].Outcome != store.Duplicate || string(results[1].Memo) != "m" ||
+	if results[0].Outcome != store.Committed || results[1].Outcome != store.Duplicate ||
+		string(results[1].Memo) != "m" ||
 		!cmp.Equal(results[0].IDs, results[1].IDs) {
 		t.Fatalf("two units with one id: %+v", results)
 	}
 	// Ids belong to a tenant, and a unit without events can have one.
 	commit(t, f, other, store.Append{Command: &store.Command{ID: two}})
-	if r := appendUnit(t, f, other, store.Append{Command: &store.Command{ID: two}, Events: events(order("d"), `1`)}); r.Outcome != store.Duplicate || len(r.IDs) != 0 {
+	if r := appendUnit(t, f, other, store.Append{
+		Command: &store.Command{ID: two}, Events: events(order("d"), `1`),
+	}); r.Outcome != store.Duplicate || len(r.IDs) != 0 {
 		t.Fatalf("duplicate of an empty unit: %+v", r)
 	}
 }
@@ -249,7 +274,9 @@ func testDuplicatesAtOnce(s *suite) {
 	for c := range clients {
 		wg.Go(func() {
 			for n := range commands {
-				u := store.Append{Command: &store.Command{ID: store.CommandID{byte(n)}}, Events: events(order("a"), fmt.Sprint(n))}
+				u := store.Append{
+					Command: &store.Command{ID: store.CommandID{byte(n)}}, Events: events(order("a"), fmt.Sprint(n)),
+				}
 				got, err := f.Append(t.Context(), tenant, []store.Append{u})
 				if err != nil {
 					t.Error(err)
@@ -282,7 +309,10 @@ func testDuplicatesAtOnce(s *suite) {
 func testCommandExpiry(s *suite) {
 	t := s.t
 	f := s.fixture(t)
-	u := store.Append{Command: &store.Command{ID: store.CommandID{9}, Expires: f.clock.Now().Add(time.Hour)}, Events: events(order("a"), `1`)}
+	u := store.Append{
+		Command: &store.Command{ID: store.CommandID{9}, Expires: f.clock.Now().Add(time.Hour)},
+		Events:  events(order("a"), `1`),
+	}
 	commit(t, f, tenant, u)
 	f.clock.Advance(time.Hour - time.Nanosecond)
 	if r := appendUnit(t, f, tenant, u); r.Outcome != store.Duplicate {
@@ -334,7 +364,9 @@ func testLimits(s *suite) {
 			t.Errorf("%s: something was written", name)
 		}
 	}
-	if err := f.Write(t.Context(), j17.Tenant(strings.Repeat("t", store.MaxTenantBytes+1)), nil); !errors.Is(err, store.ErrLimit) {
+	if err := f.Write(
+		t.Context(), j17.Tenant(strings.Repeat("t", store.MaxTenantBytes+1)), nil,
+	); !errors.Is(err, store.ErrLimit) {
 		t.Errorf("long tenant: error %v, want ErrLimit", err)
 	}
 }
@@ -369,8 +401,10 @@ func testInvalid(s *suite) {
 		"NUL in space":   {Side: []store.Side{{Op: store.Put, Space: "a\x00b", Key: "k"}}},
 		"no key":         {Side: []store.Side{{Op: store.Put, Space: space}}},
 		"early":          {Side: []store.Side{{Op: store.Put, Space: space, Key: "k", Due: time.Unix(-5, 0)}}},
-		"late":           {Side: []store.Side{{Op: store.Put, Space: space, Key: "k", Expires: time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)}}},
-		"late command":   {Command: &store.Command{Expires: time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)}},
+		"late": {Side: []store.Side{
+			{Op: store.Put, Space: space, Key: "k", Expires: time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)},
+		}},
+		"late command": {Command: &store.Command{Expires: time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)}},
 	} {
 		if _, err := f.Append(t.Context(), tenant, []store.Append{u}); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%s: error %v, want ErrInvalid", name, err)
@@ -396,7 +430,9 @@ func testCancelled(s *suite) {
 	f := s.fixture(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := f.Append(ctx, tenant, []store.Append{{Events: events(order("a"), `1`)}}); !errors.Is(err, context.Canceled) {
+	if _, err := f.Append(ctx, tenant, []store.Append{
+		{Events: events(order("a"), `1`)},
+	}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v, want that of the context", err)
 	}
 	if h := head(t, f, tenant, order("a")); h.Length != 0 {
@@ -484,13 +520,20 @@ func testTimestamps(s *suite) {
 		at   int64
 		want store.Outcome
 		time int64
-	}{{299, store.TooEarly, 300}, {300, store.Committed, 300}, {310, store.Committed, 310}, {309, store.TooEarly, 310}} {
+	}{
+		{299, store.TooEarly, 300},
+		{300, store.Committed, 300},
+		{310, store.Committed, 310},
+		{309, store.TooEarly, 310},
+	} {
 		r := appendUnit(t, f, tenant, store.Append{Timestamp: c.at, Decided: true, Events: events(key, `1`)})
 		if r.Outcome != c.want || r.Timestamp != c.time || len(r.IDs) != 0 && r.Outcome != store.Committed {
 			t.Errorf("decided at %d: %+v, want outcome %d at %d", c.at, r, c.want, c.time)
 		}
 	}
-	if r := appendUnit(t, f, tenant, store.Append{Timestamp: 1, Decided: true, Pre: []store.Pre{pre(key, 1)}, Events: events(key, `1`)}); r.Outcome != store.Conflict {
+	if r := appendUnit(t, f, tenant, store.Append{
+		Timestamp: 1, Decided: true, Pre: []store.Pre{pre(key, 1)}, Events: events(key, `1`),
+	}); r.Outcome != store.Conflict {
 		t.Errorf("too early, and overtaken: %+v", r)
 	}
 	// Another tenant has its own time.

@@ -107,10 +107,13 @@ func testArchive(s *suite) {
 		if diff := cmp.Diff(text, dumpOf(t, target, tenant)); diff != "" {
 			t.Fatalf("the copy (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(readFeed(t, f, tenant, j17.StreamID{}, everything), readFeed(t, target, tenant, j17.StreamID{}, everything)); diff != "" {
+		if diff := cmp.Diff(
+			readFeed(t, f, tenant, j17.StreamID{}, everything), readFeed(t, target, tenant, j17.StreamID{}, everything),
+		); diff != "" {
 			t.Fatalf("feed (-want +got):\n%s", diff)
 		}
-		if tagged := readTagged(t, target, tenant, j17.StreamID{}, everything, "actor:user:u1"); len(tagged) != 59 { // but the bare one and the erased one
+		if tagged := readTagged(t, target, tenant, j17.StreamID{}, everything, "actor:user:u1"); len(tagged) != 59 {
+			// but the bare one and the erased one
 			t.Fatalf("%d events have the actor's tag", len(tagged))
 		}
 		if a, b := head(t, f, tenant, order("1")), head(t, target, tenant, order("1")); a != b || a.Generation != 1 {
@@ -124,10 +127,14 @@ func testArchive(s *suite) {
 	// The copy is as good as what was written here: commands, conditions, due work and time go on.
 	target.clock.Set(f.clock.Now())
 	for _, fix := range []*fixture{f, target} {
-		if r := appendUnit(t, fix, tenant, store.Append{Command: &store.Command{ID: store.CommandID{3}}}); r.Outcome != store.Duplicate || string(r.Memo) != "\x00\x01\x03" {
+		if r := appendUnit(t, fix, tenant, store.Append{
+			Command: &store.Command{ID: store.CommandID{3}},
+		}); r.Outcome != store.Duplicate || string(r.Memo) != "\x00\x01\x03" {
 			t.Fatalf("command: %+v", r)
 		}
-		commit(t, fix, tenant, store.Append{Pre: []store.Pre{pre(order("1"), 8)}, Events: events(order("1"), `9`), Side: []store.Side{put("new", "")}})
+		commit(t, fix, tenant, store.Append{
+			Pre: []store.Pre{pre(order("1"), 8)}, Events: events(order("1"), `9`), Side: []store.Side{put("new", "")},
+		})
 		fix.clock.Advance(time.Minute)
 		if got := claim(t, fix, 2, time.Minute); !cmp.Equal(keysOf(got), []string{"25", "26"}) {
 			t.Fatalf("claimed %v", keysOf(got))
@@ -153,11 +160,16 @@ func testArchiveMoment(s *suite) {
 	}
 	before := readFeed(t, f, tenant, j17.StreamID{}, everything)
 	h := head(t, f, tenant, order("1"))
-	commit(t, f, tenant, store.Append{Events: events(order("1"), `"later"`), Side: []store.Side{put("later", ""), put("k1", "")}})
-	if e := a.Extent(); e.Events != uint64(len(before)) || e.Last != before[len(before)-1].ID || a.Position().Compare(e.Last) <= 0 {
+	commit(t, f, tenant, store.Append{
+		Events: events(order("1"), `"later"`), Side: []store.Side{put("later", ""), put("k1", "")},
+	})
+	if e := a.Extent(); e.Events != uint64(len(before)) || e.Last != before[len(before)-1].ID ||
+		a.Position().Compare(e.Last) <= 0 {
 		t.Errorf("extent %+v at %s", e, a.Position())
 	}
-	if heads, err := a.Heads([]j17.Key{order("1"), order("none")}); err != nil || heads[0] != h || heads[1] != (store.Head{}) {
+	if heads, err := a.Heads([]j17.Key{
+		order("1"), order("none"),
+	}); err != nil || heads[0] != h || heads[1] != (store.Head{}) {
 		t.Errorf("heads %+v, %v", heads, err)
 	}
 	var got []record
@@ -276,7 +288,10 @@ func testArchiveEnded(s *suite) {
 	if err := errors.Join(copyAll(t.Context(), quiet, l), l.Commit(t.Context())); err != nil {
 		t.Errorf("an archive of which nothing has changed: %v", err)
 	}
-	if diff := cmp.Diff(readFeed(t, f, "quiet/prod", j17.StreamID{}, everything), readFeed(t, f, "quiet/copy", j17.StreamID{}, everything)); diff != "" {
+	if diff := cmp.Diff(
+		readFeed(t, f, "quiet/prod", j17.StreamID{}, everything),
+		readFeed(t, f, "quiet/copy", j17.StreamID{}, everything),
+	); diff != "" {
 		t.Error(diff)
 	}
 	for {
@@ -313,9 +328,12 @@ func testArchiveEnded(s *suite) {
 
 // crafted returns an event as an export of somebody else may have it.
 func crafted(at j17.StreamID, key j17.Key, timestamp int64) store.LoadedEvent {
-	raw, layout := j17.AppendEvent(nil, at, key, "was_made", []byte(`1`), []byte(`{"actor":{"type":"user","id":"u1"}}`), timestamp)
+	raw, layout := j17.AppendEvent(
+		nil, at, key, "was_made", []byte(`1`), []byte(`{"actor":{"type":"user","id":"u1"}}`), timestamp,
+	)
 	return store.LoadedEvent{Line: int(at.Ms), Event: &j17.Event{
-		StreamID: at, Key: key, Type: "was_made", Timestamp: timestamp, Raw: raw, Data: layout.DataOf(raw), Metadata: layout.MetadataOf(raw),
+		StreamID: at, Key: key, Type: "was_made", Timestamp: timestamp, Raw: raw, Data: layout.DataOf(raw),
+		Metadata: layout.MetadataOf(raw),
 	}}
 }
 
@@ -327,22 +345,28 @@ func testLoadRefused(s *suite) {
 	a := order("a")
 	sum := func(raw []byte) [32]byte { return sha256.Sum256(append([]byte{0}, raw...)) }
 	for name, change := range map[string]func(first, second *store.LoadedEvent){
-		"the same position": func(first, second *store.LoadedEvent) { *second = crafted(first.StreamID, order("b"), 5) },
+		"the same position": func(first, second *store.LoadedEvent) {
+			*second = crafted(first.StreamID, order("b"), 5)
+		},
 		"positions backward": func(_, second *store.LoadedEvent) {
 			*second = crafted(at(3), order("b"), 5)
 		},
-		"the end of all positions": func(_, second *store.LoadedEvent) { *second = crafted(at(9_999_999_999_999), a, 5) },
-		"another timestamp":        func(_, second *store.LoadedEvent) { second.Timestamp++ },
+		"the end of all positions": func(_, second *store.LoadedEvent) {
+			*second = crafted(at(9_999_999_999_999), a, 5)
+		},
+		"another timestamp": func(_, second *store.LoadedEvent) { second.Timestamp++ },
 		"other bytes": func(_, second *store.LoadedEvent) {
 			second.Raw = bytes.Replace(second.Raw, []byte("order:a"), []byte("order:b"), 1)
 		},
 		"more bytes":      func(_, second *store.LoadedEvent) { second.Raw = append(second.Raw, ' ') },
 		"no bytes":        func(_, second *store.LoadedEvent) { second.Raw = nil },
 		"another version": func(_, second *store.LoadedEvent) { second.Version = 3 },
-		"a bad key":       func(_, second *store.LoadedEvent) { *second = crafted(at(8), j17.Key{Type: "or:der", ID: "a"}, 5) },
-		"no type":         func(_, second *store.LoadedEvent) { second.Type = "" },
-		"a short leaf":    func(_, second *store.LoadedEvent) { second.Kept = []byte{1} },
-		"a bad tag":       func(_, second *store.LoadedEvent) { second.Tags = []string{"x\xff"} },
+		"a bad key": func(_, second *store.LoadedEvent) {
+			*second = crafted(at(8), j17.Key{Type: "or:der", ID: "a"}, 5)
+		},
+		"no type":      func(_, second *store.LoadedEvent) { second.Type = "" },
+		"a short leaf": func(_, second *store.LoadedEvent) { second.Kept = []byte{1} },
+		"a bad tag":    func(_, second *store.LoadedEvent) { second.Tags = []string{"x\xff"} },
 		"another chain": func(first, second *store.LoadedEvent) {
 			chain := j17.Link([32]byte{}, sum(first.Raw))
 			second.Chain = &chain
@@ -381,11 +405,17 @@ func testLoadRefused(s *suite) {
 			return errors.Join(l.Note(store.Note{Position: at(9), Streams: []store.Generation{{Key: a, Number: 2}}}),
 				l.Note(store.Note{Position: at(10), Streams: []store.Generation{{Key: a, Number: 2}}}))
 		},
-		"an item without a space": func(l store.Load) error { return l.Item(store.ArchivedItem{Item: store.Item{Key: "k"}}) },
-		"an item without the entries": func(l store.Load) error {
-			return l.Item(store.ArchivedItem{Space: space, Item: store.Item{Key: "k", Value: []byte("x")}, Entries: "e"})
+		"an item without a space": func(l store.Load) error {
+			return l.Item(store.ArchivedItem{Item: store.Item{Key: "k"}})
 		},
-		"a command that contradicts itself": func(l store.Load) error { return l.Command(store.ArchivedCommand{Lengths: []uint64{1}}) },
+		"an item without the entries": func(l store.Load) error {
+			return l.Item(store.ArchivedItem{
+				Space: space, Item: store.Item{Key: "k", Value: []byte("x")}, Entries: "e",
+			})
+		},
+		"a command that contradicts itself": func(l store.Load) error {
+			return l.Command(store.ArchivedCommand{Lengths: []uint64{1}})
+		},
 	} {
 		l := loadOf(s, f, other)
 		err := added(l, crafted(at(7), a, 5))
@@ -471,7 +501,9 @@ func testLoadChains(s *suite) {
 				fifth = append(fifth, want[i])
 			}
 		}
-		if diff := cmp.Diff(fifth, readTagged(t, f, tenant, j17.StreamID{}, everything, "fifth", "actor:user:u1")); diff != "" {
+		if diff := cmp.Diff(
+			fifth, readTagged(t, f, tenant, j17.StreamID{}, everything, "fifth", "actor:user:u1"),
+		); diff != "" {
 			t.Errorf("tagged (-want +got):\n%s", diff)
 		}
 		if got := readTagged(t, f, tenant, j17.StreamID{}, 1, "actor:user:somebody else"); len(got) > 0 {
@@ -484,7 +516,9 @@ func testLoadChains(s *suite) {
 	if err != nil || extent.Events != 500 || extent.Last != want[499].ID {
 		t.Errorf("extent %+v, %v", extent, err)
 	}
-	r := commit(t, f, tenant, store.Append{Timestamp: 3, Pre: []store.Pre{pre(order("3"), 71)}, Events: events(order("3"), `1`)})
+	r := commit(t, f, tenant, store.Append{
+		Timestamp: 3, Pre: []store.Pre{pre(order("3"), 71)}, Events: events(order("3"), `1`),
+	})
 	if r.Timestamp != 499 || r.IDs[0].Compare(extent.Last) <= 0 {
 		t.Errorf("what follows stands at %s, %d", r.IDs[0], r.Timestamp)
 	}
@@ -515,7 +549,8 @@ func testLoadItems(s *suite) {
 	item := func(sp store.Space, key string, value []byte) store.ArchivedItem {
 		return store.ArchivedItem{Space: sp, Item: store.Item{Key: key, Value: value}}
 	}
-	later, place, twice := item("work", "both", nil), item("places", "p", entries("x", "y")), item(space, "twice", []byte("1"))
+	later, place, twice := item("work", "both", nil), item("places", "p", entries("x", "y")),
+		item(space, "twice", []byte("1"))
 	later.Due, later.Rev, place.Entries = soon.Add(time.Hour), both.Rev, "cells"
 	moved, expiring := place, item(space, "twice", []byte("2"))
 	moved.Value, expiring.Expires = entries("y", "z"), soon
@@ -523,7 +558,12 @@ func testLoadItems(s *suite) {
 	for _, i := range []store.ArchivedItem{later, place, expiring, twice, moved, item(space, "new", []byte("n"))} {
 		err = errors.Join(err, l.Item(i))
 	}
-	for _, n := range []store.ItemName{{Space: space, Key: "own"}, {Space: space, Key: "withdrawn"}, {Space: space, Key: "again"}, {Space: space, Key: "never"}} {
+	for _, n := range []store.ItemName{
+		{Space: space, Key: "own"},
+		{Space: space, Key: "withdrawn"},
+		{Space: space, Key: "again"},
+		{Space: space, Key: "never"},
+	} {
 		given := item(n.Space, n.Key, entries("z", "withdrawn"))
 		given.Entries = "cells"
 		if n.Key != "never" {
@@ -539,7 +579,8 @@ func testLoadItems(s *suite) {
 
 	// What is written meanwhile is there as well.
 	write(t, f, tenant, put("meanwhile", "m"))
-	if _, err := f.Get(t.Context(), tenant, space, "new"); !errors.Is(err, store.ErrNotFound) || head(t, f, tenant, order("a")).Length != 0 {
+	if _, err := f.Get(t.Context(), tenant, space, "new"); !errors.Is(err, store.ErrNotFound) ||
+		head(t, f, tenant, order("a")).Length != 0 {
 		t.Errorf("a load is seen before its end: %v", err)
 	}
 	_, since := changed(t, f, 0, 9)
@@ -556,8 +597,11 @@ func testLoadItems(s *suite) {
 		if h := head(t, f, tenant, order("a")); h.Length != 1 {
 			t.Errorf("head %+v", h)
 		}
-		for key, want := range map[string]string{"own": "1", "short": "", "twice": "1", "new": "n", "meanwhile": "m", "again": "a"} {
-			if got := get(t, f, tenant, space, key); string(got.Value) != want || got.Rev == 0 || !got.Expires.IsZero() != (key == "short") {
+		for key, want := range map[string]string{
+			"own": "1", "short": "", "twice": "1", "new": "n", "meanwhile": "m", "again": "a",
+		} {
+			if got := get(t, f, tenant, space, key); string(got.Value) != want || got.Rev == 0 ||
+				!got.Expires.IsZero() != (key == "short") {
 				t.Errorf("%s is %+v", key, got)
 			}
 		}
@@ -583,7 +627,9 @@ func testLoadItems(s *suite) {
 
 	// What is due and what expires do so at their time.
 	f.clock.Set(soon)
-	if due, err := f.ClaimDue(t.Context(), tenant, store.Claim{Space: "work", Limit: 9, Lease: time.Hour}); err != nil || !slices.Equal(keysOf(due), []string{"own"}) {
+	if due, err := f.ClaimDue(t.Context(), tenant, store.Claim{
+		Space: "work", Limit: 9, Lease: time.Hour,
+	}); err != nil || !slices.Equal(keysOf(due), []string{"own"}) {
 		t.Errorf("due are %v, %v", due, err)
 	}
 	if r, err := f.Command(t.Context(), tenant, store.CommandID{9}); r != nil || err != nil {
@@ -601,7 +647,9 @@ func testLoadGivenUp(s *suite) {
 	write(t, f, other, put("own", "1"))
 	load := func(tn j17.Tenant) store.Load {
 		l := loadOf(s, f, tn)
-		if err := errors.Join(added(l, crafted(j17.StreamID{Ms: 7}, order("a"), 5)), l.Item(store.ArchivedItem{Space: space, Item: store.Item{Key: "k"}})); err != nil {
+		if err := errors.Join(added(l, crafted(j17.StreamID{Ms: 7}, order("a"), 5)), l.Item(store.ArchivedItem{
+			Space: space, Item: store.Item{Key: "k"},
+		})); err != nil {
 			t.Fatal(err)
 		}
 		return l
@@ -651,7 +699,8 @@ func testLoadGivenUp(s *suite) {
 	if h := head(t, f, other, order("b")); h.Length != 1 || head(t, f, "pair", order("a")).Length != 1 {
 		t.Errorf("head %+v", h)
 	}
-	if feed := readFeed(t, f, other, j17.StreamID{}, everything); len(feed) != 1 || string(get(t, f, other, space, "own").Value) != "1" {
+	if feed := readFeed(t, f, other, j17.StreamID{}, everything); len(feed) != 1 ||
+		string(get(t, f, other, space, "own").Value) != "1" {
 		t.Errorf("the feed is %v", feed)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// testAskedBefore asks for items that were asked for before, and were changed since in every way there is: what was found before does not
-// count.
+// testAskedBefore asks for items that were asked for before, and were changed since in every way there is: what was
+// found before does not count.
 func testAskedBefore(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -21,7 +21,10 @@ func testAskedBefore(s *suite) {
 	holds := func(of store.Space, key string, rev uint64) bool {
 		t.Helper()
 		n++
-		u := store.Append{Fences: []store.Fence{{Space: of, Key: key, Rev: rev}}, Events: events(order("a"), `1`), Pre: []store.Pre{pre(order("a"), uint64(n-1))}}
+		u := store.Append{
+			Fences: []store.Fence{{Space: of, Key: key, Rev: rev}}, Events: events(order("a"), `1`),
+			Pre: []store.Pre{pre(order("a"), uint64(n-1))},
+		}
 		r := appendUnit(t, f, tenant, u)
 		if r.Outcome != store.Committed {
 			n--
@@ -48,7 +51,9 @@ func testAskedBefore(s *suite) {
 	due.Due = f.clock.Now().Add(-time.Second)
 	write(t, f, tenant, due)
 	rev := check("written", space, "due", 0)
-	if got, err := f.ClaimDue(t.Context(), tenant, store.Claim{Space: space, Limit: 1, Lease: time.Hour}); err != nil || len(got) != 1 {
+	if got, err := f.ClaimDue(t.Context(), tenant, store.Claim{
+		Space: space, Limit: 1, Lease: time.Hour,
+	}); err != nil || len(got) != 1 {
 		t.Fatalf("claimed %v, %v", got, err)
 	}
 	rev = check("claimed", space, "due", rev)

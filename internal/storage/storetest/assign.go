@@ -45,7 +45,10 @@ func testAssignments(s *suite) {
 	assign([]string{"ann"}, named("a", "other"))
 	// A unit that fails takes nothing: because of a length, or of a name that somebody has.
 	failed := []store.Append{
-		{Events: events(order("1"), `1`), Pre: []store.Pre{{Key: order("1"), Length: 77}}, Assign: []store.Assignment{numbered("d")}},
+		{
+			Events: events(order("1"), `1`), Pre: []store.Pre{{Key: order("1"), Length: 77}},
+			Assign: []store.Assignment{numbered("d")},
+		},
 		{Events: events(order("1"), `1`), Assign: []store.Assignment{numbered("d"), named("d", "ben")}},
 	}
 	for i, u := range failed {
@@ -62,14 +65,17 @@ func testAssignments(s *suite) {
 	if err != nil || results[2].Outcome != store.Conflict {
 		t.Fatal(results, err)
 	}
-	if diff := cmp.Diff([][]string{{"4", "dan"}, {"5", "4"}}, [][]string{results[0].Assigned, results[1].Assigned}); diff != "" {
+	if diff := cmp.Diff([][]string{{"4", "dan"}, {"5", "4"}}, [][]string{
+		results[0].Assigned, results[1].Assigned,
+	}); diff != "" {
 		t.Fatalf("assigned (-want +got):\n%s", diff)
 	}
 	f.reopen(t, t)
 	assign([]string{"6", "4"}, numbered("f"), numbered("d"))
 	// Both ways are there to read, and other tenants count apart.
 	for space, items := range map[store.Space]map[string]string{
-		numbers: {"a": "1", "f": "6"}, byNumber: {"1": "a", "6": "f"}, names: {"a": "ann"}, byName: {"ann": "a", "dan": "d"},
+		numbers: {"a": "1", "f": "6"}, byNumber: {"1": "a", "6": "f"}, names: {"a": "ann"},
+		byName: {"ann": "a", "dan": "d"},
 	} {
 		for key, want := range items {
 			if item := get(t, f, tenant, space, key); string(item.Value) != want {
@@ -93,8 +99,8 @@ func testAssignments(s *suite) {
 	}
 }
 
-// testAssignmentsAtOnce lets writers take numbers while some of their units fail: what is given out has neither gaps nor
-// duplicates.
+// testAssignmentsAtOnce lets writers take numbers while some of their units fail: what is given out has neither gaps
+// nor duplicates.
 func testAssignmentsAtOnce(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -140,15 +146,21 @@ func checkNumbers(t *testing.T, f *fixture, owners map[string]string, n int) {
 	}
 }
 
-// testAssignmentsMixed lets a counter meet values that were proposed, in one call and in several: no two owners get the same.
+// testAssignmentsMixed lets a counter meet values that were proposed, in one call and in several: no two owners get the
+// same.
 func testAssignmentsMixed(s *suite) {
 	t := s.t
 	proposed := func(owner, value string) store.Assignment {
 		return store.Assignment{Space: numbers, Owner: owner, Index: byNumber, Value: value}
 	}
 	for name, units := range map[string][]store.Append{
-		"counter, then value": {{Assign: []store.Assignment{numbered("a")}}, {Assign: []store.Assignment{proposed("b", "1")}}},
-		"value, then counter": {{Assign: []store.Assignment{proposed("b", "1")}}, {Assign: []store.Assignment{numbered("a"), numbered("c")}}},
+		"counter, then value": {
+			{Assign: []store.Assignment{numbered("a")}}, {Assign: []store.Assignment{proposed("b", "1")}},
+		},
+		"value, then counter": {
+			{Assign: []store.Assignment{proposed("b", "1")}},
+			{Assign: []store.Assignment{numbered("a"), numbered("c")}},
+		},
 		"values before and behind": {
 			{Assign: []store.Assignment{proposed("b", "1"), proposed("c", "3")}},
 			{Assign: []store.Assignment{numbered("a"), proposed("d", "4"), numbered("e")}},

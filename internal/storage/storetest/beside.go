@@ -12,8 +12,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// RunBeside tests two stores that are open on the same data at once: the first as Run opens it, and Env.Beside says to open the other one. Each
-// call goes to one of them in turn, so that whatever is written by one has to be seen by the other from then on.
+// RunBeside tests two stores that are open on the same data at once: the first as Run opens it, and Env.Beside says to
+// open the other one. Each call goes to one of them in turn, so that whatever is written by one has to be seen by the
+// other from then on.
 func RunBeside(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 	t.Helper()
 	both := func(t *testing.T, env Env) store.Store {
@@ -115,7 +116,9 @@ func (p *pair) Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]store
 }
 
 // ReadStream is part of store.Store.
-func (p *pair) ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error] {
+func (p *pair) ReadStream(
+	ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64,
+) iter.Seq2[*j17.Event, error] {
 	return p.next().ReadStream(ctx, t, key, from, to)
 }
 
@@ -125,13 +128,16 @@ func (p *pair) ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID, l
 }
 
 // ReadChanges is part of store.Store.
-func (p *pair) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+func (p *pair) ReadChanges(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[store.Entry, error] {
 	return p.next().ReadChanges(ctx, t, after, limit)
 }
 
 // ReadTagged is part of store.Store.
 func (p *pair) ReadTagged(
-	ctx context.Context, t j17.Tenant, of store.Tagged, after j17.StreamID, limit int, looked func(int, j17.StreamID) bool,
+	ctx context.Context, t j17.Tenant, of store.Tagged, after j17.StreamID, limit int,
+	looked func(int, j17.StreamID) bool,
 ) iter.Seq2[*j17.Event, error] {
 	return p.next().ReadTagged(ctx, t, of, after, limit, looked)
 }
@@ -152,7 +158,9 @@ func (p *pair) Get(ctx context.Context, t j17.Tenant, sp store.Space, key string
 }
 
 // Scan is part of store.Store.
-func (p *pair) Scan(ctx context.Context, t j17.Tenant, sp store.Space, keys store.Range, limit int) ([]store.Item, error) {
+func (p *pair) Scan(
+	ctx context.Context, t j17.Tenant, sp store.Space, keys store.Range, limit int,
+) ([]store.Item, error) {
 	return p.next().Scan(ctx, t, sp, keys, limit)
 }
 
@@ -172,7 +180,9 @@ func (p *pair) NextDue(ctx context.Context, sp store.Space) (time.Time, error) {
 }
 
 // CountDue is part of store.Store.
-func (p *pair) CountDue(ctx context.Context, t j17.Tenant, sp store.Space, before time.Time, limit int) (int, time.Time, error) {
+func (p *pair) CountDue(
+	ctx context.Context, t j17.Tenant, sp store.Space, before time.Time, limit int,
+) (int, time.Time, error) {
 	return p.next().CountDue(ctx, t, sp, before, limit)
 }
 

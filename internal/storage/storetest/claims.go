@@ -10,9 +10,11 @@ import (
 	"j17/internal/storage/store"
 )
 
-// testReleaseClaims ends a process that holds claims: the next one gives them back, and nothing else is due earlier than it was.
+// testReleaseClaims ends a process that holds claims: the next one gives them back, and nothing else is due earlier
+// than it was.
 func testReleaseClaims(s *suite) {
-	// Work that is claimed at once, work that a writer has claimed, and work that waits: for a time within a lease, for a later one, for nothing.
+	// Work that is claimed at once, work that a writer has claimed, and work that waits: for a time within a lease, for
+	// a later one, for nothing.
 	t := s.t
 	f := s.fixture(t)
 	start := f.clock.Now()
@@ -35,7 +37,9 @@ func testReleaseClaims(s *suite) {
 		keys = append(keys, sides[i].Key)
 	}
 	write(t, f, tenant, sides...)
-	write(t, f, tenant, job("pause", 3*time.Second+30*time.Second), job("later", 3*store.MaxLease), store.Side{Op: store.Put, Space: "work", Key: "never"})
+	write(t, f, tenant, job("pause", 3*time.Second+30*time.Second), job("later", 3*store.MaxLease), store.Side{
+		Op: store.Put, Space: "work", Key: "never",
+	})
 	own := job("own", 2*time.Second+time.Minute)
 	own.Claimed = start.Add(2 * time.Second)
 	write(t, f, tenant, own)
@@ -46,12 +50,16 @@ func testReleaseClaims(s *suite) {
 	if !slices.Equal(keysOf(claimed), keys) {
 		t.Fatalf("%d items were claimed, not in the order in which they are due", len(claimed))
 	}
-	if got, err := f.ClaimDue(t.Context(), other, store.Claim{Space: "work", Limit: 9, Lease: time.Minute}); err != nil || len(got) != 1 {
+	if got, err := f.ClaimDue(t.Context(), other, store.Claim{
+		Space: "work", Limit: 9, Lease: time.Minute,
+	}); err != nil || len(got) != 1 {
 		t.Fatalf("claimed %v, %v", keysOf(got), err)
 	}
 
 	// One is finished, one is put off, and one is claimed a second time, as its lease is over.
-	write(t, f, tenant, store.Side{Op: store.Delete, Space: "work", Key: keys[0], Cond: store.IfRev, Rev: claimed[0].Rev})
+	write(t, f, tenant, store.Side{
+		Op: store.Delete, Space: "work", Key: keys[0], Cond: store.IfRev, Rev: claimed[0].Rev,
+	})
 	again := job(keys[1], time.Hour)
 	again.Cond, again.Rev = store.IfRev, claimed[1].Rev
 	write(t, f, tenant, again)
@@ -90,7 +98,8 @@ func testReleaseClaims(s *suite) {
 	}
 }
 
-// testClaimedTwice lets the lease of a claim end, and gives back the claim that follows: the item is due when it was at first.
+// testClaimedTwice lets the lease of a claim end, and gives back the claim that follows: the item is due when it was at
+// first.
 func testClaimedTwice(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -110,7 +119,9 @@ func testClaimedTwice(s *suite) {
 	}
 
 	// A lease has an end.
-	if _, err := f.ClaimDue(t.Context(), tenant, store.Claim{Space: "work", Limit: 1, Lease: store.MaxLease + 1}); !errors.Is(err, store.ErrInvalid) {
+	if _, err := f.ClaimDue(t.Context(), tenant, store.Claim{
+		Space: "work", Limit: 1, Lease: store.MaxLease + 1,
+	}); !errors.Is(err, store.ErrInvalid) {
 		t.Fatalf("a lease that is too long: %v", err)
 	}
 	for name, side := range map[string]store.Side{

@@ -29,7 +29,8 @@ func testContention(s *suite) {
 			expected := uint64(0)
 			for len(taken[c]) < wins {
 				r := appendUnit(worker{t}, f, tenant, store.Append{
-					Pre: []store.Pre{pre(key, expected)}, Events: events(key, fmt.Sprint(c)), Side: []store.Side{put("last", fmt.Sprint(c))},
+					Pre: []store.Pre{pre(key, expected)}, Events: events(key, fmt.Sprint(c)),
+					Side: []store.Side{put("last", fmt.Sprint(c))},
 				})
 				switch r.Outcome {
 				case store.Committed:
@@ -134,7 +135,9 @@ func testLinearizable(s *suite) {
 				switch n % 5 {
 				case 0, 1, 3:
 					in := appendIf{known[stream], string("abcdef"[c])}
-					r := appendUnit(worker{t}, f, tenant, store.Append{Pre: []store.Pre{pre(key, in.length)}, Events: events(key, `"`+in.value+`"`)})
+					r := appendUnit(worker{t}, f, tenant, store.Append{
+						Pre: []store.Pre{pre(key, in.length)}, Events: events(key, `"`+in.value+`"`),
+					})
 					out := appended{ok: r.Outcome == store.Committed}
 					if out.ok {
 						out.length = r.Lengths[0]
@@ -222,11 +225,13 @@ func draw(t failer, s store.Store, key j17.Key) store.Outcome {
 		side.Cond, side.Rev = store.IfRev, items[0].Rev
 	}
 	side.Value = fmt.Append(nil, number)
-	return appendUnit(t, s, tenant, store.Append{Events: events(key, fmt.Sprint(number)), Side: []store.Side{side}}).Outcome
+	return appendUnit(t, s, tenant, store.Append{
+		Events: events(key, fmt.Sprint(number)), Side: []store.Side{side},
+	}).Outcome
 }
 
-// testFencing lets holders of a lease be taken over: by the clock, in a race, over a restart. What a former holder still wants to
-// commit, and be it to keep the lease, is refused as a whole.
+// testFencing lets holders of a lease be taken over: by the clock, in a race, over a restart. What a former holder
+// still wants to commit, and be it to keep the lease, is refused as a whole.
 func testFencing(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -236,7 +241,10 @@ func testFencing(s *suite) {
 	// tries commits an effect in each way in which a lease can be held to a revision.
 	tries := func(when string, rev uint64, want store.Outcome) {
 		t.Helper()
-		keep := store.Side{Op: store.Put, Space: "work", Key: "lease", Value: []byte("kept"), Due: f.clock.Now().Add(time.Minute), Cond: store.IfRev, Rev: rev}
+		keep := store.Side{
+			Op: store.Put, Space: "work", Key: "lease", Value: []byte("kept"), Due: f.clock.Now().Add(time.Minute),
+			Cond: store.IfRev, Rev: rev,
+		}
 		units := []store.Append{
 			{Events: events(stream, `1`), Fences: []store.Fence{{Space: "work", Key: "lease", Rev: rev}}},
 			{Events: events(stream, `1`), Side: []store.Side{put("effect", when), keep}},
@@ -275,8 +283,13 @@ func testFencing(s *suite) {
 		var wg sync.WaitGroup
 		for c := range 8 {
 			wg.Go(func() {
-				take := store.Side{Op: store.Put, Space: "work", Key: "lease", Value: []byte(fmt.Sprint(c)), Cond: store.IfRev, Rev: before}
-				r := appendUnit(worker{t}, f, tenant, store.Append{Side: []store.Side{take}, Events: events(stream, `1`)})
+				take := store.Side{
+					Op: store.Put, Space: "work", Key: "lease", Value: []byte(fmt.Sprint(c)), Cond: store.IfRev,
+					Rev: before,
+				}
+				r := appendUnit(worker{t}, f, tenant, store.Append{
+					Side: []store.Side{take}, Events: events(stream, `1`),
+				})
 				if r.Outcome == store.Committed {
 					won.Add(1)
 				}

@@ -14,8 +14,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Dump returns all that a tenant holds as lines of text: the streams in the order of their bytes, each with its events; notes; side items; the results of commands. Where
-// they do not fit each other, it is a *store.CorruptionError.
+// Dump returns all that a tenant holds as lines of text: the streams in the order of their bytes, each with its events;
+// notes; side items; the results of commands. Where they do not fit each other, it is a *store.CorruptionError.
 func Dump(ctx context.Context, s store.Archives, tn j17.Tenant) (string, error) {
 	a, err := s.Archive(ctx, tn)
 	if err != nil {
@@ -119,7 +119,10 @@ func (d *dump) feed(ctx context.Context, a store.Archive) error {
 		}
 	}
 	if want := a.Extent(); seen.Events != want.Events || seen.Last != want.Last {
-		return &store.CorruptionError{Where: "the feed", Err: fmt.Errorf("%d events up to %s, not %d up to %s", seen.Events, seen.Last, want.Events, want.Last)}
+		return &store.CorruptionError{
+			Where: "the feed",
+			Err:   fmt.Errorf("%d events up to %s, not %d up to %s", seen.Events, seen.Last, want.Events, want.Last),
+		}
 	}
 	return nil
 }
@@ -146,7 +149,9 @@ func (d *dump) event(c *store.Archived) error {
 	h.Chain, h.Present = j17.Link(h.Chain, e.Leaf()), j17.Link(h.Present, j17.Leaf(e.Raw))
 	h.Last, h.LastTime = e.StreamID, e.Timestamp
 	if e.Version != h.Length {
-		return &store.CorruptionError{Where: e.Key.String(), Err: fmt.Errorf("version %d stands where %d should", e.Version, h.Length)}
+		return &store.CorruptionError{
+			Where: e.Key.String(), Err: fmt.Errorf("version %d stands where %d should", e.Version, h.Length),
+		}
 	}
 
 	// Its lines.
@@ -179,7 +184,10 @@ func (d *dump) heads(_ context.Context, a store.Archive) error {
 			return err
 		}
 		want, got := heads[0], stream.head
-		line := &streamLine{Key: stream.key.String(), Length: want.Length, Chain: hex.EncodeToString(want.Chain[:]), Generation: want.Generation}
+		line := &streamLine{
+			Key: stream.key.String(), Length: want.Length, Chain: hex.EncodeToString(want.Chain[:]),
+			Generation: want.Generation,
+		}
 		if got.Generation = want.Generation; want.Generation > 0 {
 			line.Present = hex.EncodeToString(want.Present[:])
 		} else {
@@ -200,7 +208,9 @@ func (d *dump) heads(_ context.Context, a store.Archive) error {
 func (d *dump) items(ctx context.Context, a store.Archive) error {
 	for i, err := range a.Items(ctx, store.ItemName{}) {
 		if err == nil {
-			err = writeLine(&d.text, dumpedLine{Item: &itemLine{i.Space, i.Key, i.Rev, unixNanos(i.Expires), unixNanos(i.Due), i.Value}})
+			err = writeLine(&d.text, dumpedLine{
+				Item: &itemLine{i.Space, i.Key, i.Rev, unixNanos(i.Expires), unixNanos(i.Due), i.Value},
+			})
 		}
 		if err != nil {
 			return err
@@ -214,7 +224,10 @@ func (d *dump) commands(ctx context.Context, a store.Archive) error {
 		if err != nil {
 			return err
 		}
-		line := &commandLine{ID: hex.EncodeToString(c.ID[:]), Expires: unixNanos(c.Expires), Time: c.Timestamp, Lengths: c.Lengths, Memo: c.Memo}
+		line := &commandLine{
+			ID: hex.EncodeToString(c.ID[:]), Expires: unixNanos(c.Expires), Time: c.Timestamp, Lengths: c.Lengths,
+			Memo: c.Memo,
+		}
 		if len(c.Lengths) > 0 {
 			line.First = c.First.String()
 		}

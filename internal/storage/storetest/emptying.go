@@ -8,14 +8,16 @@ import (
 	"j17/internal/storage/store"
 )
 
-// testEmptying removes whole spaces together with writes to another one, and goes on with items of them that the committer has just had in its
-// hands.
+// testEmptying removes whole spaces together with writes to another one, and goes on with items of them that the
+// committer has just had in its hands.
 func testEmptying(s *suite) {
 	t := s.t
 	f := s.fixture(t)
 	const entries store.Space = "entries"
 	list := func(key string, keys ...string) store.Side {
-		return store.Side{Op: store.Put, Space: space, Key: key, Value: store.AppendEntries(nil, keys...), Entries: entries}
+		return store.Side{
+			Op: store.Put, Space: space, Key: key, Value: store.AppendEntries(nil, keys...), Entries: entries,
+		}
 	}
 	wanted := func(t *testing.T, in store.Space, want ...string) {
 		t.Helper()
@@ -33,7 +35,9 @@ func testEmptying(s *suite) {
 	both := []store.Space{space, entries}
 
 	// What does not hold, or contradicts itself, changes nothing.
-	err := f.Empty(t.Context(), tenant, both, []store.Side{state("2")}, store.Fence{Space: space + "2", Key: "state", Rev: 1 << 60})
+	err := f.Empty(t.Context(), tenant, both, []store.Side{state("2")}, store.Fence{
+		Space: space + "2", Key: "state", Rev: 1 << 60,
+	})
 	if _, conflict := errors.AsType[*store.SideConflict](err); !conflict {
 		t.Errorf("with a fence that does not hold: %v", err)
 	}

@@ -11,13 +11,17 @@ import (
 	"j17/internal/storage/store"
 )
 
-// testEntries checks that entries are there as long as their item lists them, whoever writes it and however often in one commit.
+// testEntries checks that entries are there as long as their item lists them, whoever writes it and however often in
+// one commit.
 func testEntries(s *suite) {
 	t := s.t
 	f := s.fixture(t)
 	const entries store.Space = "entries"
 	list := func(key, rest string, keys ...string) store.Side {
-		return store.Side{Op: store.Put, Space: space, Key: key, Value: append(store.AppendEntries(nil, keys...), rest...), Entries: entries}
+		return store.Side{
+			Op: store.Put, Space: space, Key: key, Value: append(store.AppendEntries(nil, keys...), rest...),
+			Entries: entries,
+		}
 	}
 	gone := func(key string) store.Side {
 		return store.Side{Op: store.Delete, Space: space, Key: key, Entries: entries}
@@ -66,7 +70,9 @@ func testEntries(s *suite) {
 	for n, keys := range [][]string{{"1/s", "2/s"}, {"2/s", "3/s"}, {}} {
 		side := list("s", "", keys...)
 		side.Stream = 1
-		commit(t, f, tenant, store.Append{Pre: []store.Pre{pre(order("s"), uint64(n))}, Events: events(order("s"), `{}`), Side: []store.Side{side}})
+		commit(t, f, tenant, store.Append{
+			Pre: []store.Pre{pre(order("s"), uint64(n))}, Events: events(order("s"), `{}`), Side: []store.Side{side},
+		})
 		wanted("after its event", keys...)
 	}
 
@@ -84,7 +90,9 @@ func testEntries(s *suite) {
 	for w := range 8 {
 		writers.Go(func() {
 			for i := range 20 {
-				if err := f.Write(t.Context(), tenant, []store.Side{list("a", "", fmt.Sprintf("%d/%d", w, i))}); err != nil {
+				if err := f.Write(t.Context(), tenant, []store.Side{
+					list("a", "", fmt.Sprintf("%d/%d", w, i)),
+				}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -98,8 +106,10 @@ func testEntries(s *suite) {
 	stamped, expiring, other, alone := list("a", "", "x"), list("a", "", "x"), list("a", "", "x"), list("a", "", "x")
 	stamped.Stamps, expiring.Expires, other.Op, alone.Stream = []int{0}, f.clock.Now(), store.Add, 1
 	for name, bad := range map[string]store.Side{
-		"no list": {Op: store.Put, Space: space, Key: "a", Value: []byte{2, 1, 'x'}, Entries: entries}, "no key": list("a", "", ""), "NUL": list("a", "", "\x00"),
-		"too many": list("a", "", make([]string, store.MaxEntries+1)...), "stamped": stamped, "expiring": expiring, "added": other, "of no stream": alone,
+		"no list": {Op: store.Put, Space: space, Key: "a", Value: []byte{2, 1, 'x'}, Entries: entries},
+		"no key":  list("a", "", ""), "NUL": list("a", "", "\x00"),
+		"too many": list("a", "", make([]string, store.MaxEntries+1)...), "stamped": stamped, "expiring": expiring,
+		"added": other, "of no stream": alone,
 	} {
 		if err := f.Write(t.Context(), tenant, []store.Side{bad}); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)

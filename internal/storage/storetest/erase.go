@@ -29,7 +29,9 @@ func testNotes(s *suite) {
 	t := s.t
 	f := s.fixture(t)
 	a, b := order("a"), order("b")
-	commit(t, f, tenant, store.Append{Events: append(events(a, `1`, `2`), events(b, `1`)...), Side: []store.Side{put("state", "requested")}})
+	commit(t, f, tenant, store.Append{
+		Events: append(events(a, `1`, `2`), events(b, `1`)...), Side: []store.Side{put("state", "requested")},
+	})
 	rev := get(t, f, tenant, space, "state").Rev
 	gone := func(version uint64) []store.Rewritten {
 		return []store.Rewritten{{Version: version, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}}
@@ -53,7 +55,8 @@ func testNotes(s *suite) {
 		if err != nil || result.Outcome != store.Conflict || len(result.Streams)+len(result.Sides) != 1 {
 			t.Errorf("%s: %+v, %v", name, result, err)
 		}
-		if h := head(t, f, tenant, a); h.Generation != 0 || string(get(t, f, tenant, space, "state").Value) != "requested" {
+		if h := head(t, f, tenant, a); h.Generation != 0 ||
+			string(get(t, f, tenant, space, "state").Value) != "requested" {
 			t.Errorf("%s: a conflict has changed %+v", name, h)
 		}
 	}
@@ -77,7 +80,8 @@ func testNotes(s *suite) {
 
 	// Who has looked at the events of another generation has decided on what is gone.
 	looked := store.Append{Pre: []store.Pre{{Key: a, Length: 2, Looked: true}}, Events: events(a, `3`)}
-	if r := appendUnit(t, f, tenant, looked); r.Outcome != store.Conflict || len(r.Streams) != 1 || r.Streams[0].Actual != 2 {
+	if r := appendUnit(t, f, tenant, looked); r.Outcome != store.Conflict || len(r.Streams) != 1 ||
+		r.Streams[0].Actual != 2 {
 		t.Errorf("decided on events that were rewritten: %+v", r)
 	}
 	looked.Pre[0].Generation = 1
@@ -121,7 +125,9 @@ func testNotes(s *suite) {
 				got = append(got, e.Event.Key.ID)
 			}
 		}
-		want := []string{"a", "a", "b", fmt.Sprint([]store.Generation{{Key: a, Number: 1}, {Key: b, Number: 1}}), "a", fmt.Sprint([]store.Generation{{Key: a, Number: 2}})}
+		want := []string{"a", "a", "b", fmt.Sprint([]store.Generation{
+			{Key: a, Number: 1}, {Key: b, Number: 1},
+		}), "a", fmt.Sprint([]store.Generation{{Key: a, Number: 2}})}
 		if diff := cmp.Diff(want, got); diff != "" || at[0] != result.IDs[0] || at[0].Compare(before.Last) <= 0 {
 			t.Errorf("%s: changes, with notes at %s (-want +got):\n%s", name, at, diff)
 		}
@@ -139,7 +145,9 @@ func testNotes(s *suite) {
 			t.Errorf("%s: %d of 2 changes", name, n)
 		}
 	}
-	if _, err := f.Rewrite(t.Context(), tenant, store.Rewrite{Streams: []store.RewrittenStream{{Key: a, Events: gone(1)}, {Key: a}}}); !errors.Is(err, store.ErrInvalid) {
+	if _, err := f.Rewrite(t.Context(), tenant, store.Rewrite{
+		Streams: []store.RewrittenStream{{Key: a, Events: gone(1)}, {Key: a}},
+	}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("a stream twice: %v", err)
 	}
 }
@@ -157,7 +165,10 @@ func testHeldBy(s *suite) {
 	held, err := store.HeldBy(t.Context(), f, tenant, spaces, order("a"))
 	var want []store.ItemName
 	for _, sp := range []store.Space{"states", "work"} {
-		want = append(want, store.ItemName{Space: sp, Key: "order:a"}, store.ItemName{Space: sp, Key: "order:a/1"}, store.ItemName{Space: sp, Key: "order:a/2"})
+		want = append(
+			want, store.ItemName{Space: sp, Key: "order:a"}, store.ItemName{Space: sp, Key: "order:a/1"},
+			store.ItemName{Space: sp, Key: "order:a/2"},
+		)
 	}
 	if err != nil || !slices.Equal(held, want) {
 		t.Errorf("held are %v, %v; want %v", held, err, want)

@@ -56,7 +56,9 @@ func tenants() *rapid.Generator[j17.Tenant] {
 }
 
 func keys() *rapid.Generator[j17.Key] {
-	return rapid.SampledFrom([]j17.Key{order("a"), order("b"), order("ab"), {Type: "user", ID: "a"}, {Type: "orders", ID: "b"}})
+	return rapid.SampledFrom([]j17.Key{
+		order("a"), order("b"), order("ab"), {Type: "user", ID: "a"}, {Type: "orders", ID: "b"},
+	})
 }
 
 func spaces() *rapid.Generator[store.Space] { return rapid.SampledFrom([]store.Space{space, "work"}) }
@@ -66,7 +68,9 @@ func itemKeys() *rapid.Generator[string] {
 }
 
 func contents() *rapid.Generator[string] {
-	return rapid.SampledFrom([]string{`1`, `null`, `{}`, `{"a":"ü\n"}`, `[1.50,{"b":[]}]`, `"` + strings.Repeat("long ", 100) + `"`})
+	return rapid.SampledFrom([]string{
+		`1`, `null`, `{}`, `{"a":"ü\n"}`, `[1.50,{"b":[]}]`, `"` + strings.Repeat("long ", 100) + `"`,
+	})
 }
 
 // soon is a moment before or after now, or none.
@@ -100,7 +104,9 @@ func (h *history) side(rt *rapid.T, name j17.Tenant) store.Side {
 	w := store.Side{
 		Op:    rapid.SampledFrom([]store.SideOp{store.Put, store.Put, store.Put, store.Delete}).Draw(rt, "op"),
 		Space: spaces().Draw(rt, "space"), Key: itemKeys().Draw(rt, "item"),
-		Cond: rapid.SampledFrom([]store.Cond{store.Always, store.Always, store.IfAbsent, store.IfRev, store.IfValue}).Draw(rt, "cond"),
+		Cond: rapid.SampledFrom([]store.Cond{
+			store.Always, store.Always, store.IfAbsent, store.IfRev, store.IfValue,
+		}).Draw(rt, "cond"),
 	}
 	if w.Op == store.Put {
 		w.Value, w.Expires, w.Due = []byte(contents().Draw(rt, "value")), h.soon(rt, "expires"), h.soon(rt, "due")
@@ -141,9 +147,14 @@ func (h *history) compared(rt *rapid.T, value []byte) string {
 // unless draws what must not have happened, some of it since an event that is there.
 func (h *history) unless(rt *rapid.T, name j17.Tenant) (list []store.Absent) {
 	for range rapid.IntRange(1, 2).Draw(rt, "conditions") {
-		a := store.Absent{Tags: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"sku:A", "sku:B", "ü", "actor:user:u", "none"}), 1, 3, rapid.ID).Draw(rt, "absent tags")}
+		a := store.Absent{Tags: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{
+			"sku:A", "sku:B", "ü", "actor:user:u", "none",
+		}), 1, 3, rapid.ID).Draw(rt, "absent tags")}
 		a.Types = rapid.SliceOfN(rapid.SampledFrom([]store.TypePattern{
-			{Aggregate: "order"}, {Aggregate: "order", Event: "was_placed"}, {Aggregate: "user", Event: "was_paid"}, {Aggregate: "nothing"},
+			{Aggregate: "order"},
+			{Aggregate: "order", Event: "was_placed"},
+			{Aggregate: "user", Event: "was_paid"},
+			{Aggregate: "nothing"},
 		}), 0, 2).Draw(rt, "absent types")
 		if feed := h.model.tenant(name).feed; len(feed) > 0 && rapid.IntRange(0, 3).Draw(rt, "after") > 0 {
 			back := min(rapid.IntRange(0, 5).Draw(rt, "back"), len(feed)-1)
@@ -155,14 +166,18 @@ func (h *history) unless(rt *rapid.T, name j17.Tenant) (list []store.Absent) {
 }
 
 func (h *history) unit(rt *rapid.T, name j17.Tenant) store.Append {
-	u := store.Append{Timestamp: int64(rapid.IntRange(0, 1000).Draw(rt, "unit timestamp")), Decided: rapid.Bool().Draw(rt, "decided")}
+	u := store.Append{
+		Timestamp: int64(rapid.IntRange(0, 1000).Draw(rt, "unit timestamp")), Decided: rapid.Bool().Draw(rt, "decided"),
+	}
 	for range rapid.IntRange(0, 4).Draw(rt, "events") {
 		u.Events = append(u.Events, h.newEvent(rt))
 	}
 	for range rapid.IntRange(0, 2).Draw(rt, "preconditions") {
 		key := keys().Draw(rt, "key")
 		n := uint64(len(h.model.tenant(name).streams[key]))
-		u.Pre = append(u.Pre, store.Pre{Key: key, Length: n + rapid.SampledFrom([]uint64{0, 0, 0, 1}).Draw(rt, "wrong length")})
+		u.Pre = append(u.Pre, store.Pre{
+			Key: key, Length: n + rapid.SampledFrom([]uint64{0, 0, 0, 1}).Draw(rt, "wrong length"),
+		})
 	}
 	for range rapid.IntRange(0, 2).Draw(rt, "sides") {
 		u.Side = append(u.Side, h.side(rt, name))
@@ -173,7 +188,8 @@ func (h *history) unit(rt *rapid.T, name j17.Tenant) store.Append {
 	}
 	if rapid.Bool().Draw(rt, "has command") {
 		u.Command = &store.Command{
-			ID: store.CommandID{rapid.Byte().Filter(func(b byte) bool { return b < 8 }).Draw(rt, "command")}, Expires: h.soon(rt, "command expires"),
+			ID:      store.CommandID{rapid.Byte().Filter(func(b byte) bool { return b < 8 }).Draw(rt, "command")},
+			Expires: h.soon(rt, "command expires"),
 		}
 		if rapid.Bool().Draw(rt, "has memo") {
 			u.Command.Memo = []byte("memo")
@@ -264,7 +280,8 @@ func (h *history) learnRevs(rt *rapid.T) {
 
 func (h *history) claim(rt *rapid.T) {
 	name, sp := tenants().Draw(rt, "tenant"), spaces().Draw(rt, "space")
-	limit, lease := rapid.IntRange(1, 3).Draw(rt, "limit"), time.Duration(rapid.IntRange(0, 5).Draw(rt, "lease"))*time.Minute
+	limit, lease := rapid.IntRange(1, 3).Draw(rt, "limit"),
+		time.Duration(rapid.IntRange(0, 5).Draw(rt, "lease"))*time.Minute
 	now := h.f.clock.Now()
 	tn := h.model.tenant(name)
 	want := tn.due(sp, now)
@@ -310,7 +327,9 @@ func (h *history) retag(rt *rapid.T) {
 	}
 	var list []store.Retagged
 	for _, version := range rapid.SliceOfNDistinct(rapid.IntRange(1, n), 1, 3, rapid.ID).Draw(rt, "versions") {
-		tags := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"sku:A", "sku:B", "ü", "actor:user:nobody"}), 0, 3, rapid.ID).Draw(rt, "tags")
+		tags := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{
+			"sku:A", "sku:B", "ü", "actor:user:nobody",
+		}), 0, 3, rapid.ID).Draw(rt, "tags")
 		list = append(list, store.Retagged{Key: key, Version: uint64(version), Tags: tags})
 	}
 	fences := h.fences(rt, name)
@@ -387,7 +406,9 @@ func (h *history) read(rt *rapid.T) {
 	if from <= last {
 		want = list[from-1 : last]
 	}
-	if diff := cmp.Diff(want, readStream(rt, h.f, name, key, uint64(from), uint64(to)), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(
+		want, readStream(rt, h.f, name, key, uint64(from), uint64(to)), cmpopts.EquateEmpty(),
+	); diff != "" {
 		rt.Fatalf("%s from %d to %d (-want +got):\n%s", key, from, to, diff)
 	}
 	var after j17.StreamID
@@ -439,7 +460,9 @@ func (h *history) check(rt *rapid.T) {
 
 func (h *history) checkTenant(rt *rapid.T, name j17.Tenant, tn *modelTenant, now time.Time) {
 	// The streams.
-	all := []j17.Key{order("a"), order("b"), order("ab"), {Type: "user", ID: "a"}, {Type: "orders", ID: "b"}, order("c")}
+	all := []j17.Key{
+		order("a"), order("b"), order("ab"), {Type: "user", ID: "a"}, {Type: "orders", ID: "b"}, order("c"),
+	}
 	var want []store.Head
 	for _, key := range all {
 		want = append(want, tn.head(key))
@@ -499,5 +522,6 @@ func (h *history) checkTenant(rt *rapid.T, name j17.Tenant, tn *modelTenant, now
 }
 
 func sameItem(a, b store.Item) bool {
-	return a.Key == b.Key && a.Rev == b.Rev && bytes.Equal(a.Value, b.Value) && a.Due.Equal(b.Due) && a.Expires.Equal(b.Expires)
+	return a.Key == b.Key && a.Rev == b.Rev && bytes.Equal(a.Value, b.Value) && a.Due.Equal(b.Due) &&
+		a.Expires.Equal(b.Expires)
 }

@@ -10,8 +10,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// testLeaves compares leaf hashes with the events that they are of, from each position on: of events that were written one by one and many
-// at a time, by two tenants in turns, rewritten, and loaded.
+// testLeaves compares leaf hashes with the events that they are of, from each position on: of events that were written
+// one by one and many at a time, by two tenants in turns, rewritten, and loaded.
 func testLeaves(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -52,7 +52,11 @@ func testLeaves(s *suite) {
 	for i := range 12 {
 		commit(t, f, tenant, store.Append{Events: events(order(fmt.Sprint(i%3)), `1`)})
 		cart := j17.Key{Type: "cart", ID: "c"}
-		units := []store.Append{{Events: events(order("a"), `1`, `2`, `3`)}, {Events: events(cart, `4`, `5`)}, {Events: events(order("b"), `6`)}}
+		units := []store.Append{
+			{Events: events(order("a"), `1`, `2`, `3`)},
+			{Events: events(cart, `4`, `5`)},
+			{Events: events(order("b"), `6`)},
+		}
 		if _, err := f.Append(t.Context(), other, units); err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +70,9 @@ func testLeaves(s *suite) {
 	}
 
 	// What was erased has the leaf hash that it had.
-	if err := Erase(t.Context(), f, tenant, order("1"), []store.Rewritten{{Version: 2, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}}); err != nil {
+	if err := Erase(t.Context(), f, tenant, order("1"), []store.Rewritten{
+		{Version: 2, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	commit(t, f, tenant, store.Append{Events: events(order("1"), `5`)})
@@ -94,8 +100,8 @@ func testLeaves(s *suite) {
 	others(other, "of a removed name")
 }
 
-// compareOthers compares what is said of events of other types, from each position on, with the feed: it may say less, but not pass over
-// anything. It returns how many events it was told of.
+// compareOthers compares what is said of events of other types, from each position on, with the feed: it may say less,
+// but not pass over anything. It returns how many events it was told of.
 func compareOthers(t *testing.T, f store.Store, tn j17.Tenant, when string) (found int) {
 	t.Helper()
 
@@ -147,9 +153,11 @@ func compareOthers(t *testing.T, f store.Store, tn j17.Tenant, when string) (fou
 	return found
 }
 
-// compareRecent compares how many events of some types are said to be behind a position with what is there. An event of another type may be
-// counted, so of none of the types there is hardly any.
-func compareRecent(t *testing.T, f store.Store, tn j17.Tenant, after j17.StreamID, types []string, behind []store.Entry, when string) {
+// compareRecent compares how many events of some types are said to be behind a position with what is there. An event of
+// another type may be counted, so of none of the types there is hardly any.
+func compareRecent(
+	t *testing.T, f store.Store, tn j17.Tenant, after j17.StreamID, types []string, behind []store.Entry, when string,
+) {
 	t.Helper()
 	n, last, upTo, ok := f.CountRecent(tn, after, types)
 	if !ok {

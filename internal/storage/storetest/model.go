@@ -47,14 +47,15 @@ func (m model) tenant(name j17.Tenant) *modelTenant {
 	if m[name] == nil {
 		m[name] = &modelTenant{
 			streams: map[j17.Key][]record{}, chains: map[j17.Key][32]byte{}, items: map[itemKey]store.Item{},
-			commands: map[store.CommandID]modelCommand{}, revs: map[uint64]bool{}, tags: map[j17.StreamID][]string{}, generations: map[j17.Key]uint64{},
+			commands: map[store.CommandID]modelCommand{}, revs: map[uint64]bool{}, tags: map[j17.StreamID][]string{},
+			generations: map[j17.Key]uint64{},
 		}
 	}
 	return m[name]
 }
 
-// copied returns what a copy of the tenant holds: a deep one, in which nothing is changed in place but the maps. What has expired is not in
-// it, nor what the revisions of anything else were.
+// copied returns what a copy of the tenant holds: a deep one, in which nothing is changed in place but the maps. What
+// has expired is not in it, nor what the revisions of anything else were.
 func (t *modelTenant) copied(now time.Time) *modelTenant {
 	c := *t
 	c.streams, c.chains, c.items = maps.Clone(t.streams), maps.Clone(t.chains), maps.Clone(t.items)
@@ -126,7 +127,8 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 	}
 	for _, w := range u.Side {
 		item, ok := t.live(itemKey{w.Space, w.Key}, now)
-		if (w.Cond == store.IfAbsent && ok) || (w.Cond == store.IfRev && w.Rev != item.Rev) || (w.Cond == store.IfRev && ok && item.Rev == 0) ||
+		if (w.Cond == store.IfAbsent && ok) || (w.Cond == store.IfRev && w.Rev != item.Rev) ||
+			(w.Cond == store.IfRev && ok && item.Rev == 0) ||
 			(w.Cond == store.IfValue && w.Was != string(item.Value)) {
 			want.Sides = append(want.Sides, conflictOf(w.Space, w.Key, item, ok, want.Sides, got.Sides))
 		}
@@ -168,7 +170,9 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 			if have+added <= 0 {
 				delete(t.items, k)
 			} else {
-				t.items[k] = store.Item{Key: w.Key, Value: strconv.AppendInt(nil, have+added, 10), Expires: w.Expires, Due: w.Due}
+				t.items[k] = store.Item{
+					Key: w.Key, Value: strconv.AppendInt(nil, have+added, 10), Expires: w.Expires, Due: w.Due,
+				}
 				t.written = true
 			}
 		case store.Raise:
@@ -191,7 +195,9 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 }
 
 // conflictOf is the next conflict that a unit should report.
-func conflictOf(sp store.Space, key string, item store.Item, live bool, want, got []store.SideConflict) store.SideConflict {
+func conflictOf(
+	sp store.Space, key string, item store.Item, live bool, want, got []store.SideConflict,
+) store.SideConflict {
 	if n := len(want); live && item.Rev == 0 && n < len(got) && got[n].Rev != 0 {
 		// Another unit of the same call has written it, and the store chose its Rev.
 		item.Rev = got[n].Rev

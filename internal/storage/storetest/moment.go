@@ -23,9 +23,14 @@ func testMoment(s *suite) {
 	}
 
 	// Two moments, with writes before and after each: what each shows stays as it was.
-	first := commit(t, f, tenant, store.Append{Events: events(order("a"), `1`, `2`), Side: []store.Side{put("k", "old"), put("k1", "")}})
+	first := commit(t, f, tenant, store.Append{
+		Events: events(order("a"), `1`, `2`), Side: []store.Side{put("k", "old"), put("k1", "")},
+	})
 	before := moment(t, f, tenant)
-	second := commit(t, f, tenant, store.Append{Events: events(order("b"), `1`), Side: []store.Side{put("k", "new"), put("k2", ""), {Op: store.Delete, Space: space, Key: "k1"}}})
+	second := commit(t, f, tenant, store.Append{
+		Events: events(order("b"), `1`),
+		Side:   []store.Side{put("k", "new"), put("k2", ""), {Op: store.Delete, Space: space, Key: "k1"}},
+	})
 	after := moment(t, f, tenant)
 	for _, c := range []struct {
 		m        store.Moment
@@ -39,7 +44,8 @@ func testMoment(s *suite) {
 	} {
 		// Streams.
 		heads, err := c.m.Heads([]j17.Key{order("a"), order("b"), {Type: "no:type", ID: "x"}})
-		if err != nil || c.m.Position() != c.position || heads[0].Length != c.lengths[0] || heads[1].Length != c.lengths[1] || heads[2].Length != 0 {
+		if err != nil || c.m.Position() != c.position || heads[0].Length != c.lengths[0] ||
+			heads[1].Length != c.lengths[1] || heads[2].Length != 0 {
 			t.Errorf("position %s and heads %v (%v), want %s and lengths %v", c.m.Position(), heads, err, c.position, c.lengths)
 		}
 
@@ -82,7 +88,8 @@ func testMoment(s *suite) {
 	empty.Close()
 }
 
-// testMomentOfLooks looks at many things in one moment, in turns, one within another and at the same time: each look is like the first.
+// testMomentOfLooks looks at many things in one moment, in turns, one within another and at the same time: each look is
+// like the first.
 func testMomentOfLooks(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -90,9 +97,13 @@ func testMomentOfLooks(s *suite) {
 	write(t, f, other, put("a", "another's"))
 	for i := range 20 {
 		key := fmt.Sprintf("%02d", i)
-		write(t, f, tenant, put(key, "value "+key), store.Side{Op: store.Put, Space: notes2, Key: key, Value: []byte("other " + key)})
+		write(t, f, tenant, put(key, "value "+key), store.Side{
+			Op: store.Put, Space: notes2, Key: key, Value: []byte("other " + key),
+		})
 	}
-	write(t, f, tenant, store.Side{Op: store.Delete, Space: space, Key: "05"}, store.Side{Op: store.Put, Space: space, Key: "06", Expires: f.clock.Now()})
+	write(t, f, tenant, store.Side{Op: store.Delete, Space: space, Key: "05"}, store.Side{
+		Op: store.Put, Space: space, Key: "06", Expires: f.clock.Now(),
+	})
 	m := moment(t, f, tenant)
 	write(t, f, tenant, put("04", "later"), put("05", "later"))
 
@@ -122,8 +133,12 @@ func testMomentOfLooks(s *suite) {
 	}
 	looks := func() {
 		for what, c := range map[string][2]string{
-			"a range":                {each(space, store.Range{From: "03", To: "08"}, 9, nil), "03=value 03 04=value 04 07=value 07 "},
-			"its end first":          {each(space, store.Range{From: "03", To: "08", Backward: true}, 2, nil), "07=value 07 04=value 04 "},
+			"a range": {
+				each(space, store.Range{From: "03", To: "08"}, 9, nil), "03=value 03 04=value 04 07=value 07 ",
+			},
+			"its end first": {
+				each(space, store.Range{From: "03", To: "08", Backward: true}, 2, nil), "07=value 07 04=value 04 ",
+			},
 			"one before it":          {each(space, store.Range{From: "01"}, 1, nil), "01=value 01 "},
 			"another space":          {each(notes2, store.Range{From: "18"}, 9, nil), "18=other 18 19=other 19 "},
 			"nothing":                {each(space, store.Range{From: "05", To: "07"}, 9, nil), ""},
@@ -135,7 +150,9 @@ func testMomentOfLooks(s *suite) {
 			"one that has expired":   {get(space, "06"), "none"},
 			"one of another tenant":  {get(space, "a"), "none"},
 			"looks within a look": {each(space, store.Range{From: "03", To: "08"}, 9, func(key string) {
-				if got := get(notes2, key) + each(notes2, store.Range{From: key}, 1, nil); got != key+"=other "+key+key+"=other "+key+" " {
+				if got := get(notes2, key) + each(
+					notes2, store.Range{From: key}, 1, nil,
+				); got != key+"=other "+key+key+"=other "+key+" " {
 					t.Errorf("within a look: %q", got)
 				}
 			}), "03=value 03 04=value 04 07=value 07 "},
@@ -168,7 +185,8 @@ func moment(t *testing.T, f *fixture, name j17.Tenant) store.Moment {
 	return m
 }
 
-// testMomentsUnderWrites writes units over two streams and an item, and looks whether a moment ever shows a part of one.
+// testMomentsUnderWrites writes units over two streams and an item, and looks whether a moment ever shows a part of
+// one.
 func testMomentsUnderWrites(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -176,7 +194,10 @@ func testMomentsUnderWrites(s *suite) {
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		for i := range rounds {
-			unit := store.Append{Events: append(events(order("a"), `1`), events(order("b"), `1`)...), Side: []store.Side{put("n", strconv.Itoa(i+1))}}
+			unit := store.Append{
+				Events: append(events(order("a"), `1`), events(order("b"), `1`)...),
+				Side:   []store.Side{put("n", strconv.Itoa(i+1))},
+			}
 			if _, err := f.Append(t.Context(), tenant, []store.Append{unit}); err != nil {
 				t.Error(err)
 				return

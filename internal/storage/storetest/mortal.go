@@ -8,8 +8,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Mortal is a store that its process no longer reaches after some writes: what a crash leaves behind can be looked at write by
-// write. Who goes on takes the store itself.
+// Mortal is a store that its process no longer reaches after some writes: what a crash leaves behind can be looked at
+// write by write. Who goes on takes the store itself.
 type Mortal struct {
 	store.Store
 	mu   sync.Mutex
@@ -18,8 +18,8 @@ type Mortal struct {
 	died chan struct{}
 }
 
-// NewMortal returns s for a process that ends after left more writes, and never if left is below zero. The write after the last one is
-// stored if late is set; the process does not hear of it.
+// NewMortal returns s for a process that ends after left more writes, and never if left is below zero. The write after
+// the last one is stored if late is set; the process does not hear of it.
 func NewMortal(s store.Store, left int, late bool) *Mortal {
 	return &Mortal{Store: s, left: left, late: late, died: make(chan struct{})}
 }

@@ -10,8 +10,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// testPile takes many plain items in at once, over and beside others: nothing of it is seen before the write that says so, and nothing is
-// left where that is refused or given up.
+// testPile takes many plain items in at once, over and beside others: nothing of it is seen before the write that says
+// so, and nothing is left where that is refused or given up.
 func testPile(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -43,7 +43,10 @@ func testPile(s *suite) {
 		}
 		return all
 	}
-	write(t, f, tenant, store.Side{Op: store.Put, Space: space, Key: "k050", Value: []byte("old"), Plain: true}, put("mark", "1"))
+	write(
+		t, f, tenant, store.Side{Op: store.Put, Space: space, Key: "k050", Value: []byte("old"), Plain: true},
+		put("mark", "1"),
+	)
 	write(t, f, other, put("k001", "another's"))
 
 	// Out of order, in several spaces, some of them twice.
@@ -70,7 +73,9 @@ func testPile(s *suite) {
 	}
 	before := moment(t, f, tenant)
 	rev := get(t, f, tenant, space, "mark").Rev
-	if err := p.Write(t.Context(), []store.Side{put("mark", "2")}, store.Fence{Space: space, Key: "mark", Rev: rev}); err != nil {
+	if err := p.Write(t.Context(), []store.Side{put("mark", "2")}, store.Fence{
+		Space: space, Key: "mark", Rev: rev,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := before.Count(space, store.Range{}, 1000); err != nil || n != 2 {
@@ -92,7 +97,9 @@ func testPile(s *suite) {
 	p = begin()
 	add(p, space, "k001", "refused")
 	conflict := (*store.SideConflict)(nil)
-	if err := p.Write(t.Context(), []store.Side{put("mark", "3")}, store.Fence{Space: space, Key: "mark", Rev: rev}); !errors.As(err, &conflict) || conflict.Key != "mark" {
+	if err := p.Write(t.Context(), []store.Side{put("mark", "3")}, store.Fence{
+		Space: space, Key: "mark", Rev: rev,
+	}); !errors.As(err, &conflict) || conflict.Key != "mark" {
 		t.Errorf("a fence that does not hold: %v", err)
 	}
 	if err := p.Put(space, "k001", nil); err == nil {
@@ -137,7 +144,8 @@ func testPile(s *suite) {
 	}
 }
 
-// testReadStreams reads the first events of several streams at once, in whatever order, and compares them with what each has by itself.
+// testReadStreams reads the first events of several streams at once, in whatever order, and compares them with what
+// each has by itself.
 func testReadStreams(s *suite) {
 	t := s.t
 	f := s.fixture(t)

@@ -34,11 +34,19 @@ func testPlain(s *suite) {
 	}
 
 	// In one unit the last write counts, and units are all or nothing.
-	write(t, f, tenant, plain(store.Put, "a", "1"), plain(store.Put, "b", "1"), plain(store.Put, "b", "2"), plain(store.Put, "c", "1"), plain(store.Delete, "c", ""))
+	write(
+		t, f, tenant, plain(store.Put, "a", "1"), plain(store.Put, "b", "1"), plain(store.Put, "b", "2"),
+		plain(store.Put, "c", "1"), plain(store.Delete, "c", ""),
+	)
 	check("written", "a=1", "b=2")
-	write(t, f, tenant, plain(store.Put, "a", "3"), plain(store.Delete, "b", ""), plain(store.Delete, "nothing", ""), put("d", "4"))
+	write(
+		t, f, tenant, plain(store.Put, "a", "3"), plain(store.Delete, "b", ""), plain(store.Delete, "nothing", ""),
+		put("d", "4"),
+	)
 	check("written again", "a=3", "d=4")
-	err := f.Write(t.Context(), tenant, []store.Side{plain(store.Put, "a", "5"), {Op: store.Put, Space: space, Key: "d", Cond: store.IfAbsent}})
+	err := f.Write(t.Context(), tenant, []store.Side{
+		plain(store.Put, "a", "5"), {Op: store.Put, Space: space, Key: "d", Cond: store.IfAbsent},
+	})
 	if conflict := (*store.SideConflict)(nil); !errors.As(err, &conflict) {
 		t.Fatalf("a unit whose condition does not hold: %v", err)
 	}
@@ -84,7 +92,9 @@ func testPlain(s *suite) {
 	for i := range 30 {
 		sides = append(sides, plain(store.Put, "k/"+strconv.Itoa(100+i), strconv.Itoa(i)))
 	}
-	write(t, f, tenant, append(sides, plain(store.Put, "j", ""), plain(store.Put, "l", ""), store.Side{Op: store.Put, Space: space + "2", Key: "k/100"})...)
+	write(t, f, tenant, append(sides, plain(store.Put, "j", ""), plain(store.Put, "l", ""), store.Side{
+		Op: store.Put, Space: space + "2", Key: "k/100",
+	})...)
 	write(t, f, other, plain(store.Put, "k/100", ""))
 	before := moment(t, f, tenant)
 	if err := f.Clear(t.Context(), tenant, space, store.Range{From: "k/102", To: "k/129"}); err != nil {

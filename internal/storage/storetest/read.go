@@ -21,7 +21,9 @@ func testReadStream(s *suite) {
 	f := s.fixture(t)
 
 	// Neighbours whose keys start alike must not get in.
-	for _, key := range []j17.Key{order("a"), order("aa"), {Type: "orde", ID: "r"}, {Type: "orders", ID: "a"}, order("a!")} {
+	for _, key := range []j17.Key{
+		order("a"), order("aa"), {Type: "orde", ID: "r"}, {Type: "orders", ID: "a"}, order("a!"),
+	} {
 		commit(t, f, tenant, store.Append{Events: events(key, `1`, `2`)})
 	}
 
@@ -184,7 +186,9 @@ func testFeed(s *suite) {
 		}
 		sameNames(t, f, tenant)
 		for i := range want {
-			if diff := cmp.Diff(want[i+1:min(i+4, len(want))], readFeed(t, f, tenant, want[i].ID, 3), cmp.Comparer(sameRecords)); diff != "" {
+			if diff := cmp.Diff(
+				want[i+1:min(i+4, len(want))], readFeed(t, f, tenant, want[i].ID, 3), cmp.Comparer(sameRecords),
+			); diff != "" {
 				t.Fatalf("feed after %s (-want +got):\n%s", want[i].ID, diff)
 			}
 		}
@@ -198,7 +202,8 @@ func testFeed(s *suite) {
 	}
 }
 
-// sameNames compares what names of events and notes a feed yields, from each position on, with the changes that it yields.
+// sameNames compares what names of events and notes a feed yields, from each position on, with the changes that it
+// yields.
 func sameNames(t *testing.T, f *fixture, name j17.Tenant) {
 	t.Helper()
 	read := func(all iter.Seq2[store.Entry, error]) (entries []string, at []j17.StreamID) {
@@ -209,7 +214,8 @@ func sameNames(t *testing.T, f *fixture, name j17.Tenant) {
 			case e.Note != nil:
 				entries, at = append(entries, fmt.Sprint(*e.Note)), append(at, e.Note.Position)
 			default:
-				entries, at = append(entries, fmt.Sprint(e.Event.StreamID, e.Event.Key, e.Event.Version)), append(at, e.Event.StreamID)
+				entries, at = append(entries, fmt.Sprint(e.Event.StreamID, e.Event.Key, e.Event.Version)),
+					append(at, e.Event.StreamID)
 			}
 		}
 		return entries, at
@@ -224,7 +230,9 @@ func sameNames(t *testing.T, f *fixture, name j17.Tenant) {
 			after = at[i-1]
 		}
 		for _, limit := range []int{0, 3, everything} {
-			if got, _ := read(f.ReadNames(t.Context(), name, after, limit)); !slices.Equal(got, want[i:min(i+limit, len(want))]) {
+			if got, _ := read(
+				f.ReadNames(t.Context(), name, after, limit),
+			); !slices.Equal(got, want[i:min(i+limit, len(want))]) {
 				t.Fatalf("%d names after %s: %q", limit, after, got)
 			}
 		}
@@ -284,7 +292,9 @@ func testFeedFollowed(s *suite) {
 				if i%10 == 0 {
 					f.clock.Advance(1e6)
 				}
-				got, err := f.Append(t.Context(), tenant, []store.Append{{Events: events(order(fmt.Sprint(w, i%3)), `1`, `2`)}})
+				got, err := f.Append(t.Context(), tenant, []store.Append{
+					{Events: events(order(fmt.Sprint(w, i%3)), `1`, `2`)},
+				})
 				if err != nil {
 					t.Errorf("append: %v", err)
 					return
@@ -387,10 +397,14 @@ func testClosed(s *suite) {
 		feedErr = err
 	}
 	for name, err := range map[string]error{
-		"Append": appendErr, "Command": commandErr, "Heads": headsErr, "Get": getErr, "Scan": scanErr, "ClaimDue": claimErr,
-		"Tenants": tenantsErr, "VersionAfter": afterErr, "Streams": streamsErr, "ReadStream": streamErr, "ReadFeed": feedErr,
-		"Write": f.Write(ctx, tenant, []store.Side{put("k", "v")}), "AwaitFeed": f.AwaitFeed(ctx, tenant, j17.StreamID{}),
-		"DropTenant": f.DropTenant(ctx, tenant), "Extent": extentErr, "Count": countErr, "Moment": momentErr, "Barrier": f.Barrier(ctx),
+		"Append": appendErr, "Command": commandErr, "Heads": headsErr, "Get": getErr, "Scan": scanErr,
+		"ClaimDue": claimErr,
+		"Tenants":  tenantsErr, "VersionAfter": afterErr, "Streams": streamsErr, "ReadStream": streamErr,
+		"ReadFeed":   feedErr,
+		"Write":      f.Write(ctx, tenant, []store.Side{put("k", "v")}),
+		"AwaitFeed":  f.AwaitFeed(ctx, tenant, j17.StreamID{}),
+		"DropTenant": f.DropTenant(ctx, tenant), "Extent": extentErr, "Count": countErr, "Moment": momentErr,
+		"Barrier": f.Barrier(ctx),
 	} {
 		if !errors.Is(err, store.ErrClosed) {
 			t.Errorf("%s of a closed store: %v", name, err)

@@ -26,7 +26,9 @@ func testSide(s *suite) {
 	}
 	missing(tenant, space, "k")
 	at := f.clock.Now().Add(time.Hour + 7)
-	write(t, f, tenant, put("k", "one"), store.Side{Op: store.Put, Space: space, Key: "k2", Expires: at, Due: at.Add(1)})
+	write(t, f, tenant, put("k", "one"), store.Side{
+		Op: store.Put, Space: space, Key: "k2", Expires: at, Due: at.Add(1),
+	})
 	one := get(t, f, tenant, space, "k")
 	if diff := cmp.Diff(store.Item{Key: "k", Value: []byte("one"), Rev: one.Rev}, one); diff != "" || one.Rev == 0 {
 		t.Fatalf("item (-want +got):\n%s", diff)
@@ -44,7 +46,9 @@ func testSide(s *suite) {
 	for i := range 6 {
 		switch i {
 		case 2:
-			write(t, f, tenant, store.Side{Op: store.Delete, Space: space, Key: "k"}, store.Side{Op: store.Delete, Space: space, Key: "none"})
+			write(t, f, tenant, store.Side{Op: store.Delete, Space: space, Key: "k"}, store.Side{
+				Op: store.Delete, Space: space, Key: "none",
+			})
 			missing(tenant, space, "k")
 		case 4:
 			f.reopen(t, t)
@@ -133,19 +137,28 @@ func testValueConditions(s *suite) {
 	ifValue := func(key, was, value string) store.Side {
 		return store.Side{Op: store.Put, Space: space, Key: key, Value: []byte(value), Cond: store.IfValue, Was: was}
 	}
-	for _, wrong := range []store.Side{ifValue("k", "v", "x"), ifValue("k", "", "x"), ifValue("none", "w", "x"), ifValue("empty", "w", "x")} {
+	for _, wrong := range []store.Side{
+		ifValue("k", "v", "x"), ifValue("k", "", "x"), ifValue("none", "w", "x"), ifValue("empty", "w", "x"),
+	} {
 		var conflict *store.SideConflict
-		if err := f.Write(t.Context(), tenant, []store.Side{wrong}); !errors.As(err, &conflict) || conflict.Key != wrong.Key {
+		if err := f.Write(t.Context(), tenant, []store.Side{wrong}); !errors.As(err, &conflict) ||
+			conflict.Key != wrong.Key {
 			t.Errorf("%s is %q: %v", wrong.Key, wrong.Was, err)
 		}
 	}
 	write(t, f, tenant, ifValue("k", "w", "w"), ifValue("none", "", "w"), ifValue("empty", "", "w"))
-	write(t, f, tenant, store.Side{Op: store.Delete, Space: space, Key: "none", Cond: store.IfValue, Was: "w"}, put("long", strings.Repeat("w", store.MaxNameBytes+1)))
+	write(
+		t, f, tenant, store.Side{Op: store.Delete, Space: space, Key: "none", Cond: store.IfValue, Was: "w"},
+		put("long", strings.Repeat("w", store.MaxNameBytes+1)),
+	)
 	for why, u := range map[string]store.Append{
-		"a long item":           {Side: []store.Side{ifValue("long", "", "x")}},
-		"another item":          {Fences: []store.Fence{{Space: space, Key: "k", ByValue: true, Value: "v"}}},
-		"what is gone":          {Fences: []store.Fence{{Space: space, Key: "none", ByValue: true, Value: "w"}}},
-		"what it writes itself": {Fences: []store.Fence{{Space: space, Key: "none", ByValue: true, Value: "w"}}, Side: []store.Side{put("none", "w")}},
+		"a long item":  {Side: []store.Side{ifValue("long", "", "x")}},
+		"another item": {Fences: []store.Fence{{Space: space, Key: "k", ByValue: true, Value: "v"}}},
+		"what is gone": {Fences: []store.Fence{{Space: space, Key: "none", ByValue: true, Value: "w"}}},
+		"what it writes itself": {
+			Fences: []store.Fence{{Space: space, Key: "none", ByValue: true, Value: "w"}},
+			Side:   []store.Side{put("none", "w")},
+		},
 	} {
 		if r := appendUnit(t, f, tenant, u); r.Outcome != store.Conflict || len(r.Sides) != 1 {
 			t.Errorf("%s: %+v", why, r)
@@ -155,11 +168,15 @@ func testValueConditions(s *suite) {
 	// Who was decided on what is not stored yet names what that leaves behind.
 	results, err := f.Append(t.Context(), tenant, []store.Append{
 		{Side: []store.Side{ifValue("k", "w", "1")}},
-		{Side: []store.Side{ifValue("k", "1", "2")}, Fences: []store.Fence{{Space: space, Key: "k", ByValue: true, Value: "1"}}},
+		{
+			Side:   []store.Side{ifValue("k", "1", "2")},
+			Fences: []store.Fence{{Space: space, Key: "k", ByValue: true, Value: "1"}},
+		},
 		{Side: []store.Side{ifValue("k", "1", "3")}},
 		{Side: []store.Side{ifValue("k", "2", "w")}, Fences: []store.Fence{{Space: space, Key: "none", ByValue: true}}},
 	})
-	if err != nil || results[0].Outcome+results[1].Outcome+results[3].Outcome != 3*store.Committed || results[2].Outcome != store.Conflict {
+	if err != nil || results[0].Outcome+results[1].Outcome+results[3].Outcome != 3*store.Committed ||
+		results[2].Outcome != store.Conflict {
 		t.Fatalf("units of one call: %+v, %v", results, err)
 	}
 
@@ -170,7 +187,8 @@ func testValueConditions(s *suite) {
 		"a lost fence":   {Fences: []store.Fence{{Space: space, Key: "k", Value: "w"}}},
 		"a double fence": {Fences: []store.Fence{{Space: space, Key: "k", ByValue: true, Rev: 1}}},
 	} {
-		if _, err := f.Append(t.Context(), tenant, []store.Append{u}); !errors.Is(err, store.ErrInvalid) && !errors.Is(err, store.ErrLimit) {
+		if _, err := f.Append(t.Context(), tenant, []store.Append{u}); !errors.Is(err, store.ErrInvalid) &&
+			!errors.Is(err, store.ErrLimit) {
 			t.Errorf("%s: %v", why, err)
 		}
 	}
@@ -183,7 +201,9 @@ func testFences(s *suite) {
 	write(t, f, tenant, put("head", "1"))
 	rev := get(t, f, tenant, space, "head").Rev
 	fence := func(key string, rev uint64) store.Fence { return store.Fence{Space: space, Key: key, Rev: rev} }
-	commit(t, f, tenant, store.Append{Fences: []store.Fence{fence("head", rev), fence("none", 0)}, Events: events(order("a"), `1`)})
+	commit(t, f, tenant, store.Append{
+		Fences: []store.Fence{fence("head", rev), fence("none", 0)}, Events: events(order("a"), `1`),
+	})
 	if now := get(t, f, tenant, space, "head"); now.Rev != rev || string(now.Value) != "1" {
 		t.Fatalf("a fence has written %+v", now)
 	}
@@ -196,11 +216,13 @@ func testFences(s *suite) {
 		"older": {fence("head", rev), now}, "present": {fence("head", 0), now}, "absent": {fence("none", now), 0},
 	} {
 		u := store.Append{
-			Pre: []store.Pre{pre(order("a"), 1)}, Fences: []store.Fence{fence("head", now), c.fence}, Events: events(order("a"), `2`),
+			Pre: []store.Pre{pre(order("a"), 1)}, Fences: []store.Fence{fence("head", now), c.fence},
+			Events:  events(order("a"), `2`),
 			Command: &store.Command{ID: store.CommandID{7}},
 		}
 		want := []store.SideConflict{{Space: space, Key: c.fence.Key, Rev: c.rev}}
-		if r := appendUnit(t, f, tenant, u); r.Outcome != store.Conflict || r.Streams != nil || !slices.Equal(r.Sides, want) {
+		if r := appendUnit(t, f, tenant, u); r.Outcome != store.Conflict || r.Streams != nil ||
+			!slices.Equal(r.Sides, want) {
 			t.Errorf("%s: %+v, want the conflict %+v alone", name, r, want)
 		}
 	}
@@ -236,7 +258,9 @@ func testFences(s *suite) {
 	if names, err := f.Tenants(t.Context()); err != nil || !slices.Equal(names, []j17.Tenant{tenant}) {
 		t.Fatalf("tenants %v, %v", names, err)
 	}
-	if _, err := f.Append(t.Context(), tenant, []store.Append{{Fences: []store.Fence{{Space: space}}}}); !errors.Is(err, store.ErrInvalid) {
+	if _, err := f.Append(t.Context(), tenant, []store.Append{
+		{Fences: []store.Fence{{Space: space}}},
+	}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("a fence without a key: %v", err)
 	}
 }
@@ -311,7 +335,10 @@ func testGetEach(s *suite) {
 		write(t, f, tenant, put(key, "value of "+key), store.Side{Op: store.Put, Space: "notes2", Key: key + "0"})
 		write(t, f, other, put(key+"1", "another's"))
 	}
-	write(t, f, tenant, put("a/0", ""), store.Side{Op: store.Put, Space: space, Key: "a/25", Expires: f.clock.Now()}, put("empty", ""))
+	write(
+		t, f, tenant, put("a/0", ""), store.Side{Op: store.Put, Space: space, Key: "a/25", Expires: f.clock.Now()},
+		put("empty", ""),
+	)
 	write(t, f, tenant, store.Side{Op: store.Delete, Space: space, Key: "a/0"})
 
 	for _, c := range []struct{ keys, want []string }{
@@ -343,7 +370,9 @@ func testGetEach(s *suite) {
 	if !errors.Is(err, errStop) || n != 1 {
 		t.Errorf("%d items, %v", n, err)
 	}
-	if err := f.GetEach(t.Context(), "nobody", space, []string{"a"}, func(int, []byte) error { return errStop }); err != nil {
+	if err := f.GetEach(
+		t.Context(), "nobody", space, []string{"a"}, func(int, []byte) error { return errStop },
+	); err != nil {
 		t.Errorf("a tenant that holds nothing: %v", err)
 	}
 }
@@ -354,7 +383,9 @@ func testExpiry(s *suite) {
 	t := s.t
 	f := s.fixture(t)
 	at := f.clock.Now().Add(time.Minute)
-	timed := store.Side{Op: store.Put, Space: space, Key: "k", Value: []byte("v"), Expires: at, Due: f.clock.Now().Add(time.Hour)}
+	timed := store.Side{
+		Op: store.Put, Space: space, Key: "k", Value: []byte("v"), Expires: at, Due: f.clock.Now().Add(time.Hour),
+	}
 	write(t, f, tenant, timed)
 	old := get(t, f, tenant, space, "k").Rev
 	f.clock.Advance(time.Minute - time.Nanosecond)
@@ -372,17 +403,23 @@ func testExpiry(s *suite) {
 		}
 	}
 	// It counts as absent.
-	err := f.Write(t.Context(), tenant, []store.Side{{Op: store.Put, Space: space, Key: "k", Cond: store.IfRev, Rev: old}})
+	err := f.Write(t.Context(), tenant, []store.Side{
+		{Op: store.Put, Space: space, Key: "k", Cond: store.IfRev, Rev: old},
+	})
 	var conflict *store.SideConflict
 	if !errors.As(err, &conflict) || conflict.Rev != 0 {
 		t.Fatalf("a write on the Rev of an expired item: %v", err)
 	}
 	write(t, f, tenant, store.Side{Op: store.Put, Space: space, Key: "k", Cond: store.IfAbsent})
 	// Work that has expired is not handed out.
-	write(t, f, tenant, store.Side{Op: store.Put, Space: "work", Key: "w", Due: f.clock.Now(), Expires: f.clock.Now().Add(time.Second)})
+	write(t, f, tenant, store.Side{
+		Op: store.Put, Space: "work", Key: "w", Due: f.clock.Now(), Expires: f.clock.Now().Add(time.Second),
+	})
 	f.clock.Advance(2 * time.Hour)
 	for _, sp := range []store.Space{space, "work"} {
-		if items, err := f.ClaimDue(t.Context(), tenant, store.Claim{Space: sp, Limit: 9, Lease: time.Minute}); err != nil || len(items) != 0 {
+		if items, err := f.ClaimDue(t.Context(), tenant, store.Claim{
+			Space: sp, Limit: 9, Lease: time.Minute,
+		}); err != nil || len(items) != 0 {
 			t.Fatalf("claim: %v, %v", items, err)
 		}
 	}
@@ -416,7 +453,9 @@ func testDue(s *suite) {
 		return store.Side{Op: store.Put, Space: "work", Key: key, Value: []byte("do " + key), Due: start.Add(due)}
 	}
 	write(t, f, tenant, job("late", time.Hour), job("b", 2*time.Second), job("a", 3*time.Second), job("c", time.Second))
-	write(t, f, tenant, store.Side{Op: store.Put, Space: "work", Key: "idle"}, store.Side{Op: store.Put, Space: "work2", Key: "x", Due: start})
+	write(t, f, tenant, store.Side{Op: store.Put, Space: "work", Key: "idle"}, store.Side{
+		Op: store.Put, Space: "work2", Key: "x", Due: start,
+	})
 	write(t, f, other, job("theirs", 0))
 	if got := claim(t, f, 9, time.Minute); len(got) != 0 {
 		t.Fatalf("nothing is due: %v", keysOf(got))
@@ -450,18 +489,25 @@ func testDue(s *suite) {
 	}
 	// Who lost the lease cannot finish.
 	lost := store.Side{Op: store.Delete, Space: "work", Key: "b", Cond: store.IfRev, Rev: got[1].Rev}
-	if r := appendUnit(t, f, tenant, store.Append{Events: events(order("b"), `1`), Side: []store.Side{lost}}); r.Outcome != store.Conflict {
+	if r := appendUnit(t, f, tenant, store.Append{
+		Events: events(order("b"), `1`), Side: []store.Side{lost},
+	}); r.Outcome != store.Conflict {
 		t.Fatal("a lost lease was accepted")
 	}
 	// Moving an item is a write like any other.
-	write(t, f, tenant, store.Side{Op: store.Put, Space: "work", Key: "b", Due: f.clock.Now().Add(-time.Hour), Cond: store.IfRev, Rev: again[0].Rev})
+	write(t, f, tenant, store.Side{
+		Op: store.Put, Space: "work", Key: "b", Due: f.clock.Now().Add(-time.Hour), Cond: store.IfRev,
+		Rev: again[0].Rev,
+	})
 	if got := claim(t, f, 9, 0); !slices.Equal(keysOf(got), []string{"b"}) {
 		t.Fatalf("claimed %v, want b", keysOf(got))
 	}
 	if got := claim(t, f, 0, 0); len(got) != 0 {
 		t.Fatalf("claimed %v with limit 0", keysOf(got))
 	}
-	if _, err := f.ClaimDue(t.Context(), tenant, store.Claim{Space: "work", Limit: 1, Lease: -1}); !errors.Is(err, store.ErrInvalid) {
+	if _, err := f.ClaimDue(t.Context(), tenant, store.Claim{
+		Space: "work", Limit: 1, Lease: -1,
+	}); !errors.Is(err, store.ErrInvalid) {
 		t.Fatalf("a negative lease: %v", err)
 	}
 }
@@ -476,7 +522,8 @@ func testDueAtOnce(s *suite) {
 		write(t, f, tenant, store.Side{Op: store.Put, Space: "work", Key: fmt.Sprintf("%02d", i), Due: f.clock.Now()})
 	}
 
-	// Workers at the same time, each of which claims some, fails now and then so that the lease ends, and finishes in one unit with an event.
+	// Workers at the same time, each of which claims some, fails now and then so that the lease ends, and finishes in
+	// one unit with an event.
 	var mu sync.Mutex
 	done, attempts := map[string]int{}, map[string]int{}
 	var wg sync.WaitGroup
@@ -499,8 +546,12 @@ func testDueAtOnce(s *suite) {
 						f.clock.Advance(2 * time.Minute)
 						continue
 					}
-					finish := store.Side{Op: store.Delete, Space: "work", Key: item.Key, Cond: store.IfRev, Rev: item.Rev}
-					r := appendUnit(w, f, tenant, store.Append{Events: events(order(item.Key), `1`), Side: []store.Side{finish}})
+					finish := store.Side{
+						Op: store.Delete, Space: "work", Key: item.Key, Cond: store.IfRev, Rev: item.Rev,
+					}
+					r := appendUnit(w, f, tenant, store.Append{
+						Events: events(order(item.Key), `1`), Side: []store.Side{finish},
+					})
 					if r.Outcome == store.Committed {
 						mu.Lock()
 						done[item.Key]++
@@ -582,7 +633,9 @@ func testRaise(s *suite) {
 		t.Errorf("the counter goes on with %v", got.Assigned)
 	}
 	for _, bad := range []string{"", "x", "-1", "9223372036854775808"} {
-		if err := f.Write(t.Context(), tenant, []store.Side{{Op: store.Raise, Space: space, Key: "latest", Value: []byte(bad)}}); !errors.Is(err, store.ErrInvalid) {
+		if err := f.Write(t.Context(), tenant, []store.Side{
+			{Op: store.Raise, Space: space, Key: "latest", Value: []byte(bad)},
+		}); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("raised to %q: %v", bad, err)
 		}
 	}
@@ -646,7 +699,10 @@ func testAdd(s *suite) {
 		t.Errorf("an item that is no number: %v", err)
 	}
 
-	for _, bad := range []store.Side{add("", 0), add("x", 0), add("1", -1), add("9223372036854775807", 0), {Op: store.Put, Space: space, Key: "a", Most: 1}} {
+	for _, bad := range []store.Side{
+		add("", 0), add("x", 0), add("1", -1), add("9223372036854775807", 0),
+		{Op: store.Put, Space: space, Key: "a", Most: 1},
+	} {
 		if err := f.Write(t.Context(), tenant, []store.Side{bad}); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("adding %q up to %d: %v", bad.Value, bad.Most, err)
 		}
@@ -683,9 +739,18 @@ func testStamps(s *suite) {
 
 	// A key with a position stands in the order of events.
 	u.Side = []store.Side{
-		{Op: store.Put, Space: "stamped", Key: ".2", Value: []byte("w"), Stamps: []int{1, 0}, StampKey: true, Due: f.clock.Now()},
-		{Op: store.Put, Space: "stamped", Key: ".1", Value: []byte("v"), Stamps: []int{1}, StampKey: true, Due: f.clock.Now()},
-		{Op: store.Put, Space: "stamped", Key: ".9", Value: []byte("u"), Stamps: []int{0}, StampKey: true, Due: f.clock.Now()},
+		{
+			Op: store.Put, Space: "stamped", Key: ".2", Value: []byte("w"), Stamps: []int{1, 0}, StampKey: true,
+			Due: f.clock.Now(),
+		},
+		{
+			Op: store.Put, Space: "stamped", Key: ".1", Value: []byte("v"), Stamps: []int{1}, StampKey: true,
+			Due: f.clock.Now(),
+		},
+		{
+			Op: store.Put, Space: "stamped", Key: ".9", Value: []byte("u"), Stamps: []int{0}, StampKey: true,
+			Due: f.clock.Now(),
+		},
 	}
 	if results, err = f.Append(t.Context(), tenant, []store.Append{u}); err != nil {
 		t.Fatal(err)
@@ -708,7 +773,10 @@ func testStamps(s *suite) {
 	for name, bad := range map[string]store.Side{
 		"no event":    {Op: store.Put, Space: space, Key: "k", StampKey: true},
 		"a condition": {Op: store.Put, Space: space, Key: "k", StampKey: true, Stamps: []int{0}, Cond: store.IfAbsent},
-		"too long":    {Op: store.Put, Space: space, Key: strings.Repeat("k", store.MaxNameBytes-23), StampKey: true, Stamps: []int{0}},
+		"too long": {
+			Op: store.Put, Space: space, Key: strings.Repeat("k", store.MaxNameBytes-23), StampKey: true,
+			Stamps: []int{0},
+		},
 	} {
 		u.Side = []store.Side{bad}
 		if _, err := f.Append(t.Context(), tenant, []store.Append{u}); !errors.Is(err, store.ErrInvalid) {

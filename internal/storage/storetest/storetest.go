@@ -262,7 +262,9 @@ func order(id string) j17.Key { return j17.Key{Type: "order", ID: id} }
 
 // event returns an event whose data is the JSON value data.
 func event(key j17.Key, data string) store.NewEvent {
-	return store.NewEvent{Key: key, Type: "was_changed", Data: []byte(data), Metadata: []byte(`{"actor":{"type":"user","id":"u1"}}`)}
+	return store.NewEvent{
+		Key: key, Type: "was_changed", Data: []byte(data), Metadata: []byte(`{"actor":{"type":"user","id":"u1"}}`),
+	}
 }
 
 func events(key j17.Key, data ...string) []store.NewEvent {
@@ -312,7 +314,10 @@ type record struct {
 }
 
 func recordOf(e *j17.Event) record {
-	return record{e.StreamID, e.Key, e.Version, e.Type, e.Timestamp, string(e.Raw), string(e.Data), string(e.Metadata), string(e.Kept)}
+	return record{
+		e.StreamID, e.Key, e.Version, e.Type, e.Timestamp, string(e.Raw), string(e.Data), string(e.Metadata),
+		string(e.Kept),
+	}
 }
 
 func readStream(t failer, s store.Store, tn j17.Tenant, key j17.Key, from, to uint64) []record {

@@ -9,8 +9,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// testTaggedTypes reads by tags and types what many events of other types have as well, and counts what is told of it: little more than two steps
-// for each event with the rarest tag, and no fewer than one, however few there are.
+// testTaggedTypes reads by tags and types what many events of other types have as well, and counts what is told of it:
+// little more than two steps for each event with the rarest tag, and no fewer than one, however few there are.
 func testTaggedTypes(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -45,7 +45,9 @@ func testTaggedTypes(s *suite) {
 	}
 
 	// read returns the positions of what is meant, up to a limit, and how many steps were told of, up to where.
-	read := func(of store.Tagged, after j17.StreamID, limit, most int) (got []j17.StreamID, steps int, upTo j17.StreamID) {
+	read := func(
+		of store.Tagged, after j17.StreamID, limit, most int,
+	) (got []j17.StreamID, steps int, upTo j17.StreamID) {
 		t.Helper()
 		looked := func(n int, at j17.StreamID) bool {
 			if n <= 0 || !at.IsZero() && at.Compare(upTo) < 0 {
@@ -79,7 +81,10 @@ func testTaggedTypes(s *suite) {
 			f.reopen(t, t)
 		}
 		for _, tags := range [][]string{{"all"}, {"third", "even"}, {"all", "unit:7"}, {"even", "unit:7"}, {"unit:9"}} {
-			for _, types := range []string{"", "order.*", "order.was_3", "user.*", "user.was_0 order.was_4", "order.was_alone", "user.was_1", "nobody.*"} {
+			for _, types := range []string{
+				"", "order.*", "order.was_3", "user.*", "user.was_0 order.was_4", "order.was_alone", "user.was_1",
+				"nobody.*",
+			} {
 				for _, from := range []int{-1, 2*each + 17} {
 					of, after := store.Tagged{Tags: tags, Types: pattern(types)}, j17.StreamID{}
 					if from >= 0 {
@@ -117,14 +122,20 @@ func testTaggedTypes(s *suite) {
 
 	// Whoever leaves early is told what that took, and who has had enough gets no more.
 	const seldom = "order.was_alone"
-	if got, steps, _ := read(store.Tagged{Tags: []string{"all"}, Types: pattern(seldom)}, j17.StreamID{}, 1, everything); len(got) != 1 || steps < each {
+	if got, steps, _ := read(
+		store.Tagged{Tags: []string{"all"}, Types: pattern(seldom)}, j17.StreamID{}, 1, everything,
+	); len(got) != 1 || steps < each {
 		t.Errorf("%d events after %d steps", len(got), steps)
 	}
-	got, steps, upTo := read(store.Tagged{Tags: []string{"all"}, Types: pattern("nobody.*")}, j17.StreamID{}, everything, 1)
+	got, steps, upTo := read(
+		store.Tagged{Tags: []string{"all"}, Types: pattern("nobody.*")}, j17.StreamID{}, everything, 1,
+	)
 	if len(got) != 0 || steps >= len(all)*3/2 || upTo.IsZero() || upTo.Compare(ids[len(ids)-1]) >= 0 {
 		t.Errorf("%d events after %d steps, up to %s", len(got), steps, upTo)
 	}
-	if _, more, _ := read(store.Tagged{Tags: []string{"all"}, Types: pattern("nobody.*")}, upTo, everything, everything); steps+more > 2*len(all)+16 || steps+more < len(all) {
+	if _, more, _ := read(
+		store.Tagged{Tags: []string{"all"}, Types: pattern("nobody.*")}, upTo, everything, everything,
+	); steps+more > 2*len(all)+16 || steps+more < len(all) {
 		t.Errorf("%d steps, and %d from there on", steps, more)
 	}
 }

@@ -26,7 +26,9 @@ func testIsolation(s *suite) {
 		for range i + 1 {
 			commit(t, f, name, store.Append{
 				Command: &store.Command{ID: store.CommandID{byte(i)}}, Pre: []store.Pre{pre(order("x"), 0)},
-				Events: events(order("x"), fmt.Sprint(i)), Side: []store.Side{{Op: store.Put, Space: space, Key: "k", Value: []byte(name), Cond: store.IfAbsent}},
+				Events: events(order("x"), fmt.Sprint(i)), Side: []store.Side{
+					{Op: store.Put, Space: space, Key: "k", Value: []byte(name), Cond: store.IfAbsent},
+				},
 			})
 			break
 		}
@@ -55,20 +57,36 @@ func fill(t *testing.T, f *fixture, tn j17.Tenant) string {
 	for i := range 30 {
 		f.clock.Advance(time.Millisecond)
 		commit(t, f, tn, store.Append{
-			Timestamp: int64(i), Command: &store.Command{ID: store.CommandID{byte(i)}, Memo: []byte{0, 1, byte(i)}, Expires: f.clock.Now().Add(time.Hour)},
-			Events: append(events(order(fmt.Sprint(i%4)), `{"text":"\"timestamp\":5}"}`), events(j17.Key{Type: "user", ID: "ü<&>"}, `1`)...),
+			Timestamp: int64(i), Command: &store.Command{
+				ID: store.CommandID{byte(i)}, Memo: []byte{0, 1, byte(i)}, Expires: f.clock.Now().Add(time.Hour),
+			},
+			Events: append(
+				events(order(fmt.Sprint(i%4)), `{"text":"\"timestamp\":5}"}`),
+				events(j17.Key{Type: "user", ID: "ü<&>"}, `1`)...,
+			),
 			Side: []store.Side{
-				{Op: store.Put, Space: space, Key: fmt.Sprintf("k%d\n\u2028<", i%7), Value: []byte{0xff, byte(i)}, Expires: f.clock.Now().Add(2 * time.Hour)},
-				{Op: store.Put, Space: "work", Key: fmt.Sprint(i), Due: f.clock.Now().Add(time.Duration(i) * time.Second)},
+				{
+					Op: store.Put, Space: space, Key: fmt.Sprintf("k%d\n\u2028<", i%7), Value: []byte{0xff, byte(i)},
+					Expires: f.clock.Now().Add(2 * time.Hour),
+				},
+				{
+					Op: store.Put, Space: "work", Key: fmt.Sprint(i),
+					Due: f.clock.Now().Add(time.Duration(i) * time.Second),
+				},
 				{Op: store.Delete, Space: "work", Key: fmt.Sprint(i - 5)},
 			},
 		})
 	}
 	commit(t, f, tn, store.Append{Command: &store.Command{ID: store.CommandID{200}}, Events: []store.NewEvent{
-		{Key: order("bare"), Type: "was_made", Data: []byte(`null`), Metadata: []byte(`{}`), Timestamp: new(int64(-77))},
+		{
+			Key: order("bare"), Type: "was_made", Data: []byte(`null`), Metadata: []byte(`{}`),
+			Timestamp: new(int64(-77)),
+		},
 	}})
 	commit(t, f, tn, store.Append{Command: &store.Command{ID: store.CommandID{201}}})
-	if err := Erase(t.Context(), f, tn, order("1"), []store.Rewritten{{Version: 2, Type: "was_erased", Data: []byte(`{}`), Metadata: []byte(`{}`)}}); err != nil {
+	if err := Erase(t.Context(), f, tn, order("1"), []store.Rewritten{
+		{Version: 2, Type: "was_erased", Data: []byte(`{}`), Metadata: []byte(`{}`)},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return dumpOf(t, f, tn)
@@ -130,7 +148,10 @@ func testDrop(s *suite) {
 		}
 	}
 	// The name can be used again, and begins again.
-	r := commit(t, f, tenant, store.Append{Timestamp: 5, Pre: []store.Pre{pre(order("1"), 0)}, Events: events(order("1"), `1`), Command: &store.Command{ID: store.CommandID{1}}})
+	r := commit(t, f, tenant, store.Append{
+		Timestamp: 5, Pre: []store.Pre{pre(order("1"), 0)}, Events: events(order("1"), `1`),
+		Command: &store.Command{ID: store.CommandID{1}},
+	})
 	if r.Timestamp != 5 || r.Lengths[0] != 1 {
 		t.Fatalf("result %+v", r)
 	}
@@ -144,7 +165,9 @@ func testDrop(s *suite) {
 func testArchiveUnderWrites(s *suite) {
 	t := s.t
 	f := s.fixture(t)
-	commit(t, f, tenant, store.Append{Events: append(events(order("a"), `1`), events(order("b"), `1`)...), Side: []store.Side{put("n", "1")}})
+	commit(t, f, tenant, store.Append{
+		Events: append(events(order("a"), `1`), events(order("b"), `1`)...), Side: []store.Side{put("n", "1")},
+	})
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -155,7 +178,8 @@ func testArchiveUnderWrites(s *suite) {
 			default:
 			}
 			commit(worker{t}, f, tenant, store.Append{
-				Events: append(events(order("a"), `1`), events(order("b"), `1`)...), Side: []store.Side{put("n", fmt.Sprint(n))},
+				Events: append(events(order("a"), `1`), events(order("b"), `1`)...),
+				Side:   []store.Side{put("n", fmt.Sprint(n))},
 			})
 		}
 	})
@@ -181,7 +205,9 @@ func testRewrite(s *suite) {
 	// Two events that hold what is to be erased.
 	key := order("a")
 	secret := event(key, `{"name":"Ada Lovelace"}`)
-	commit(t, f, tenant, store.Append{Timestamp: 9, Events: []store.NewEvent{event(key, `1`), secret, event(key, `3`), secret}})
+	commit(t, f, tenant, store.Append{
+		Timestamp: 9, Events: []store.NewEvent{event(key, `1`), secret, event(key, `3`), secret},
+	})
 	commit(t, f, tenant, store.Append{Events: events(order("b"), `1`)})
 	before, beforeHead := readStream(t, f, tenant, key, 1, 0), head(t, f, tenant, key)
 
@@ -231,14 +257,19 @@ func testRewrite(s *suite) {
 
 	// All or nothing.
 	for name, list := range map[string][]store.Rewritten{
-		"missing": {{Version: 1, Type: "t", Data: []byte(`0`), Metadata: []byte(`{}`)}, {Version: 9, Type: "t", Data: []byte(`0`), Metadata: []byte(`{}`)}},
-		"zero":    {{Version: 0, Type: "t", Data: []byte(`0`), Metadata: []byte(`{}`)}},
+		"missing": {
+			{Version: 1, Type: "t", Data: []byte(`0`), Metadata: []byte(`{}`)},
+			{Version: 9, Type: "t", Data: []byte(`0`), Metadata: []byte(`{}`)},
+		},
+		"zero": {{Version: 0, Type: "t", Data: []byte(`0`), Metadata: []byte(`{}`)}},
 	} {
 		if err := Erase(t.Context(), f, tenant, key, list); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: %v, want ErrNotFound", name, err)
 		}
 	}
-	if err := Erase(t.Context(), f, tenant, key, []store.Rewritten{{Version: 1, Type: "t"}}); !errors.Is(err, store.ErrInvalid) {
+	if err := Erase(t.Context(), f, tenant, key, []store.Rewritten{
+		{Version: 1, Type: "t"},
+	}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("invalid: %v", err)
 	}
 	many := make([]store.Rewritten, store.MaxUnitEvents+1)

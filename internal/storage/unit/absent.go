@@ -7,8 +7,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Whether a unit's conditions on the feed hold is decided in two parts: by the Reader for what is committed, and by the events of the units
-// before it in the same batch, which the Reader does not have yet.
+// Whether a unit's conditions on the feed hold is decided in two parts: by the Reader for what is committed, and by the
+// events of the units before it in the same batch, which the Reader does not have yet.
 
 // tagged are the events of a batch by their tags. They are put in order when a unit asks for it first.
 type tagged[T Stateful] struct {

@@ -16,14 +16,16 @@ type assignment struct {
 	value   string
 }
 
-// checkAssignments loads the items of the unit's assignments into b.assign and puts proposed values that belong to others
-// into r.
+// checkAssignments loads the items of the unit's assignments into b.assign and puts proposed values that belong to
+// others into r.
 func (b *Batch[T]) checkAssignments(t T, u *store.Append, r *store.Result) error {
 	b.assign = b.assign[:0]
 	if len(u.Assign) == 0 {
 		return nil
 	}
-	p := pendingAssignments{owners: map[*Item]bool{}, values: map[*Item]bool{}, counts: map[*Item]uint64{}, sides: sidesOf(u)}
+	p := pendingAssignments{
+		owners: map[*Item]bool{}, values: map[*Item]bool{}, counts: map[*Item]uint64{}, sides: sidesOf(u),
+	}
 	for i := range u.Assign {
 		if a := &u.Assign[i]; a.Counter == "" {
 			index, err := b.Item(t, a.Index, a.Value)
@@ -43,8 +45,8 @@ func (b *Batch[T]) checkAssignments(t T, u *store.Append, r *store.Result) error
 	return nil
 }
 
-// pendingAssignments is what earlier assignments of a unit, which are not written yet, are going to change: the owners that
-// get a value, the items under values that the unit proposes, and what counters have come to.
+// pendingAssignments is what earlier assignments of a unit, which are not written yet, are going to change: the owners
+// that get a value, the items under values that the unit proposes, and what counters have come to.
 type pendingAssignments struct {
 	owners map[*Item]bool
 	values map[*Item]bool
@@ -133,7 +135,8 @@ func (b *Batch[T]) count(t T, sides []*store.Side, a *store.Assignment, counter 
 	if counter.Live(b.now) {
 		if n, err = strconv.ParseUint(string(counter.Value), 10, 63); err != nil {
 			return 0, &store.CorruptionError{
-				Where: fmt.Sprintf("side item %s/%s of tenant %s", a.Index, a.Counter, t.Now().Name), Err: fmt.Errorf("the counter: %w", err),
+				Where: fmt.Sprintf("side item %s/%s of tenant %s", a.Index, a.Counter, t.Now().Name),
+				Err:   fmt.Errorf("the counter: %w", err),
 			}
 		}
 	}

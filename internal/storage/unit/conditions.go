@@ -108,7 +108,9 @@ func (b *Batch[T]) checkSums(t T, u *store.Append, r *store.Result) error {
 			return err
 		}
 		if sum := sums[item]; sum > 0 && item.number(b.now)+sum > w.Most {
-			r.Sides = append(r.Sides, store.SideConflict{Space: w.Space, Key: w.Key, Rev: item.present(b.now), Full: true})
+			r.Sides = append(r.Sides, store.SideConflict{
+				Space: w.Space, Key: w.Key, Rev: item.present(b.now), Full: true,
+			})
 			sums[item] = 0 // one conflict is enough
 		}
 	}

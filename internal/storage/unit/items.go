@@ -31,13 +31,14 @@ func Nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// Item is a side item after what was decided so far. Value is its value where it was written, asked for, or is not longer than
-// MaxValue; nil where it is not known.
+// Item is a side item after what was decided so far. Value is its value where it was written, asked for, or is not
+// longer than MaxValue; nil where it is not known.
 type Item struct {
 	Meta
 
 	Value []byte
-	// keep says that the item is worth keeping: fences are on the same items over and over, and items with entries mostly get others soon.
+	// keep says that the item is worth keeping: fences are on the same items over and over, and items with entries
+	// mostly get others soon.
 	keep bool
 }
 
@@ -49,7 +50,8 @@ func (i *Item) present(now int64) uint64 {
 	return i.Rev
 }
 
-// holds reports whether the value of an item, empty where it is absent, is another one, which has at most MaxValue bytes.
+// holds reports whether the value of an item, empty where it is absent, is another one, which has at most MaxValue
+// bytes.
 func (i *Item) holds(value string, now int64) bool {
 	if !i.Live(now) {
 		return value == ""
@@ -79,8 +81,9 @@ type itemKey struct {
 	key    string
 }
 
-// keptItems are side items as the last batch has left them: nothing but batches changes items. It has two halves: when the young one
-// is full, it becomes the old one, whose items are forgotten unless they were used since. That only happens between batches.
+// keptItems are side items as the last batch has left them: nothing but batches changes items. It has two halves: when
+// the young one is full, it becomes the old one, whose items are forgotten unless they were used since. That only
+// happens between batches.
 type keptItems struct{ young, old map[itemKey]*Item }
 
 // keptHalf is the number of items in half of those that are kept between batches, some 300 bytes each.
@@ -98,8 +101,8 @@ func (k *keptItems) get(key itemKey) *Item {
 	return item
 }
 
-// add takes what a batch has looked up or changed, and keeps what is worth it and not large. It copies values and keys, which belong to
-// those who have written them.
+// add takes what a batch has looked up or changed, and keeps what is worth it and not large. It copies values and keys,
+// which belong to those who have written them.
 func (k *keptItems) add(items map[itemKey]*Item) {
 	for key, item := range items {
 		if !item.keep || len(item.Value) > MaxValue {
@@ -183,7 +186,8 @@ type Times struct{ Expires, Due, Claimed int64 }
 
 func timesOf(w *store.Side) Times { return Times{Nanos(w.Expires), Nanos(w.Due), Nanos(w.Claimed)} }
 
-// WriteSides writes the side writes of a unit that was loaded and whose conditions hold. ids are the positions of its events.
+// WriteSides writes the side writes of a unit that was loaded and whose conditions hold. ids are the positions of its
+// events.
 func (b *Batch[T]) WriteSides(t T, u *store.Append, ids []j17.StreamID) {
 	for i := range u.Side {
 		w := &u.Side[i]

@@ -1,8 +1,8 @@
-// Package unit decides units: whether their conditions hold, and what those that hold change, down to positions, times, bytes, hashes and
-// revisions. All engines use it, so that a unit means the same on each.
+// Package unit decides units: whether their conditions hold, and what those that hold change, down to positions, times,
+// bytes, hashes and revisions. All engines use it, so that a unit means the same on each.
 //
-// A Batch decides units one after the other, each on what the units before it leave. What is stored it asks of a Reader, and what changes
-// it hands to a Writer. It is used by one goroutine at a time.
+// A Batch decides units one after the other, each on what the units before it leave. What is stored it asks of a
+// Reader, and what changes it hands to a Writer. It is used by one goroutine at a time.
 package unit
 
 import (
@@ -51,12 +51,13 @@ func (s *State) Raise(timestamp int64) int64 {
 type Reader[T Stateful] interface {
 	// ReadHead returns the head of a stream; the zero Head for a stream without events.
 	ReadHead(t T, key j17.Key) (store.Head, error)
-	// ReadItem returns a side item, even if it has expired; the zero Item where there is none. A value that is longer than MaxValue, or that
-	// the engine cannot compare, is nil. Others are the batch's from then on.
+	// ReadItem returns a side item, even if it has expired; the zero Item where there is none. A value that is longer
+	// than MaxValue, or that the engine cannot compare, is nil. Others are the batch's from then on.
 	ReadItem(t T, space store.Space, key string) (Item, error)
 	// ReadEntries returns the value of an item with entries whose value ReadItem has left out.
 	ReadEntries(t T, space store.Space, key string) ([]byte, error)
-	// ReadCommand returns the result of a command, even if it has expired, and when it expires; nil where there is none.
+	// ReadCommand returns the result of a command, even if it has expired, and when it expires; nil where there is
+	// none.
 	ReadCommand(t T, id store.CommandID) (result *store.Result, expires int64, err error)
 	// ReadMatch reports whether there is an event that a unit requires to be absent.
 	ReadMatch(t T, a *store.Absent) (bool, error)
@@ -65,7 +66,8 @@ type Reader[T Stateful] interface {
 // MaxValue is the length of the longest value that conditions compare: that of a name.
 const MaxValue = store.MaxNameBytes
 
-// Writer takes what units change. It cannot fail: whatever can was asked of the Reader before. What it is passed is valid until it returns.
+// Writer takes what units change. It cannot fail: whatever can was asked of the Reader before. What it is passed is
+// valid until it returns.
 type Writer[T Stateful] interface {
 	WriteEvent(t T, e *Event)
 	WriteItem(t T, w *ItemChange)
@@ -99,7 +101,8 @@ type ItemChange struct {
 	Claimed int64
 }
 
-// CommandRecord is the result of a unit with a command, and when that is forgotten. Was is when an expired one was, 0 where there is none.
+// CommandRecord is the result of a unit with a command, and when that is forgotten. Was is when an expired one was, 0
+// where there is none.
 type CommandRecord struct {
 	ID           store.CommandID
 	Result       *store.Result
@@ -137,7 +140,8 @@ type Batch[T Stateful] struct {
 	write   ItemChange
 }
 
-// keptScratch is the number of things that a batch keeps room for: after a large batch the next ones are as cheap as before.
+// keptScratch is the number of things that a batch keeps room for: after a large batch the next ones are as cheap as
+// before.
 const keptScratch = 1024
 
 type (
@@ -169,8 +173,8 @@ func New[T Stateful](reader Reader[T], writer Writer[T]) *Batch[T] {
 	return b
 }
 
-// Reset begins an empty batch at a time. keep says that what the last one has left is stored, and nothing else has changed since: then items
-// that are looked at again and again need not be read.
+// Reset begins an empty batch at a time. keep says that what the last one has left is stored, and nothing else has
+// changed since: then items that are looked at again and again need not be read.
 func (b *Batch[T]) Reset(now time.Time, keep bool) {
 	b.now, b.ms = now.UnixNano(), now.UnixMilli()
 	b.events.clear()
@@ -194,7 +198,8 @@ func (b *Batch[T]) Reset(now time.Time, keep bool) {
 	b.lengths = make([]uint64, 0, min(cap(b.lengths), keptScratch))
 }
 
-// Stored reports that the batch is durable. Its items are kept for the next one unless those who have written them use their memory already.
+// Stored reports that the batch is durable. Its items are kept for the next one unless those who have written them use
+// their memory already.
 func (b *Batch[T]) Stored(keep bool) {
 	if keep {
 		b.kept.add(b.items)

@@ -116,7 +116,10 @@ func now() time.Time { return time.Unix(1000, 0) }
 
 func newFixture() *fixture {
 	f := &fixture{tenant: &tenant{unit.State{Name: "shop/prod", Number: 7}}}
-	f.memory = &memory{heads: map[j17.Key]store.Head{}, items: map[store.ItemName]unit.Item{}, commands: map[store.CommandID]unit.CommandRecord{}}
+	f.memory = &memory{
+		heads: map[j17.Key]store.Head{}, items: map[store.ItemName]unit.Item{},
+		commands: map[store.CommandID]unit.CommandRecord{},
+	}
 	f.Batch = unit.New[*tenant](f.memory, f.memory)
 	f.Reset(now(), false)
 	return f
@@ -162,7 +165,8 @@ func add(n string, most int64) store.Side {
 	return store.Side{Op: store.Add, Space: "notes", Key: "n", Value: []byte(n), Most: most}
 }
 
-// TestDecide decides a unit on what units before it have left, in the same batch and in an earlier one: that is the same.
+// TestDecide decides a unit on what units before it have left, in the same batch and in an earlier one: that is the
+// same.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	cond := func(s store.Side, c store.Cond, rev uint64, was string) store.Side {
@@ -177,7 +181,9 @@ func TestDecide(t *testing.T) {
 		return store.Append{Fences: []store.Fence{f}, Events: []store.NewEvent{event("b")}}
 	}
 	unless := func(after j17.StreamID, types []store.TypePattern, tags ...string) store.Append {
-		return store.Append{Unless: []store.Absent{{Tags: tags, Types: types, After: after}}, Events: []store.NewEvent{event("b")}}
+		return store.Append{
+			Unless: []store.Absent{{Tags: tags, Types: types, After: after}}, Events: []store.NewEvent{event("b")},
+		}
 	}
 	owner := func(name, value string) store.Append {
 		a := store.Assignment{Space: "numbers", Owner: name, Index: "owners", Value: value}
@@ -200,8 +206,15 @@ func TestDecide(t *testing.T) {
 		// written is what the unit writes where it is committed.
 		written []string
 	}{
-		"a length that is right": {[]store.Append{events(event("a"))}, pre(1), store.Result{Outcome: store.Committed}, []string{"order:a 2 seq 1"}},
-		"a length that is wrong": {[]store.Append{events(event("a"))}, pre(2), store.Result{Outcome: store.Conflict, Streams: stream}, nil},
+		"a length that is right": {
+			[]store.Append{events(event("a"))},
+			pre(1),
+			store.Result{Outcome: store.Committed},
+			[]string{"order:a 2 seq 1"},
+		},
+		"a length that is wrong": {
+			[]store.Append{events(event("a"))}, pre(2), store.Result{Outcome: store.Conflict, Streams: stream}, nil,
+		},
 		"a time that has passed": {
 			[]store.Append{{Events: []store.NewEvent{event("a")}, Timestamp: 2000}},
 			store.Append{Decided: true, Timestamp: 1000, Events: []store.NewEvent{event("b")}},
@@ -209,30 +222,119 @@ func TestDecide(t *testing.T) {
 			nil,
 		},
 
-		"a fence that holds":       {[]store.Append{side(put("x", "1"))}, fence(store.Fence{Key: "x", Rev: 1}), store.Result{Outcome: store.Committed}, []string{"order:b 1 seq 0"}},
-		"a fence that is passed":   {[]store.Append{side(put("x", "1"), put("x", "2"))}, fence(store.Fence{Key: "x", Rev: 1}), store.Result{Outcome: store.Conflict, Sides: item("x", 2, false)}, nil},
-		"a fence by value":         {[]store.Append{side(put("x", "1"))}, fence(store.Fence{Key: "x", ByValue: true, Value: "1"}), store.Result{Outcome: store.Committed}, []string{"order:b 1 seq 0"}},
-		"a fence on what is gone":  {[]store.Append{side(expired)}, fence(store.Fence{Key: "x", Rev: 1}), store.Result{Outcome: store.Conflict, Sides: item("x", 0, false)}, nil},
-		"nothing where it expired": {[]store.Append{side(expired)}, side(cond(put("x", "2"), store.IfAbsent, 0, "")), store.Result{Outcome: store.Committed}, []string{"notes/x=2"}},
-		"something already":        {[]store.Append{side(put("x", "1"))}, side(cond(put("x", "2"), store.IfAbsent, 0, "")), store.Result{Outcome: store.Conflict, Sides: item("x", 1, false)}, nil},
-		"the revision":             {[]store.Append{side(put("x", "1"))}, side(cond(put("x", "2"), store.IfRev, 1, "")), store.Result{Outcome: store.Committed}, []string{"notes/x=2"}},
-		"the value":                {[]store.Append{side(put("x", "1"))}, side(cond(put("x", "2"), store.IfValue, 0, "1")), store.Result{Outcome: store.Committed}, []string{"notes/x=2"}},
-		"another value":            {[]store.Append{side(put("x", "1"))}, side(cond(put("x", "2"), store.IfValue, 0, "2")), store.Result{Outcome: store.Conflict, Sides: item("x", 1, false)}, nil},
+		"a fence that holds": {[]store.Append{side(put("x", "1"))}, fence(store.Fence{
+			Key: "x", Rev: 1,
+		}), store.Result{Outcome: store.Committed}, []string{"order:b 1 seq 0"}},
+		"a fence that is passed": {[]store.Append{side(put("x", "1"), put("x", "2"))}, fence(store.Fence{
+			Key: "x", Rev: 1,
+		}), store.Result{Outcome: store.Conflict, Sides: item("x", 2, false)}, nil},
+		"a fence by value": {[]store.Append{side(put("x", "1"))}, fence(store.Fence{
+			Key: "x", ByValue: true, Value: "1",
+		}), store.Result{Outcome: store.Committed}, []string{"order:b 1 seq 0"}},
+		"a fence on what is gone": {[]store.Append{side(expired)}, fence(store.Fence{
+			Key: "x", Rev: 1,
+		}), store.Result{Outcome: store.Conflict, Sides: item("x", 0, false)}, nil},
+		"nothing where it expired": {
+			[]store.Append{side(expired)},
+			side(cond(put("x", "2"), store.IfAbsent, 0, "")),
+			store.Result{Outcome: store.Committed},
+			[]string{"notes/x=2"},
+		},
+		"something already": {
+			[]store.Append{side(put("x", "1"))},
+			side(cond(put("x", "2"), store.IfAbsent, 0, "")),
+			store.Result{Outcome: store.Conflict, Sides: item("x", 1, false)},
+			nil,
+		},
+		"the revision": {
+			[]store.Append{side(put("x", "1"))},
+			side(cond(put("x", "2"), store.IfRev, 1, "")),
+			store.Result{Outcome: store.Committed},
+			[]string{"notes/x=2"},
+		},
+		"the value": {
+			[]store.Append{side(put("x", "1"))},
+			side(cond(put("x", "2"), store.IfValue, 0, "1")),
+			store.Result{Outcome: store.Committed},
+			[]string{"notes/x=2"},
+		},
+		"another value": {
+			[]store.Append{side(put("x", "1"))},
+			side(cond(put("x", "2"), store.IfValue, 0, "2")),
+			store.Result{Outcome: store.Conflict, Sides: item("x", 1, false)},
+			nil,
+		},
 
-		"a sum within its bound": {[]store.Append{side(add("3", 0))}, side(add("1", 5), add("1", 5)), store.Result{Outcome: store.Committed}, []string{"notes/n=4", "notes/n=5"}},
-		"a sum beyond its bound": {[]store.Append{side(add("3", 0))}, side(add("1", 4), add("1", 4)), store.Result{Outcome: store.Conflict, Sides: item("n", 1, true)}, nil},
-		"a sum that only falls":  {[]store.Append{side(add("9", 0))}, side(add("-1", 5)), store.Result{Outcome: store.Committed}, []string{"notes/n=8"}},
-		"a sum that comes to 0":  {[]store.Append{side(add("3", 0))}, side(add("-4", 0)), store.Result{Outcome: store.Committed}, []string{"-notes/n"}},
+		"a sum within its bound": {
+			[]store.Append{side(add("3", 0))},
+			side(add("1", 5), add("1", 5)),
+			store.Result{Outcome: store.Committed},
+			[]string{"notes/n=4", "notes/n=5"},
+		},
+		"a sum beyond its bound": {
+			[]store.Append{side(add("3", 0))},
+			side(add("1", 4), add("1", 4)),
+			store.Result{Outcome: store.Conflict, Sides: item("n", 1, true)},
+			nil,
+		},
+		"a sum that only falls": {
+			[]store.Append{side(add("9", 0))},
+			side(add("-1", 5)),
+			store.Result{Outcome: store.Committed},
+			[]string{"notes/n=8"},
+		},
+		"a sum that comes to 0": {
+			[]store.Append{side(add("3", 0))},
+			side(add("-4", 0)),
+			store.Result{Outcome: store.Committed},
+			[]string{"-notes/n"},
+		},
 
-		"an event that must be absent": {[]store.Append{events(event("a", "t", "u"))}, unless(j17.StreamID{}, nil, "t", "u"), store.Result{Outcome: store.Conflict, Matched: true}, nil},
-		"one without all tags":         {[]store.Append{events(event("a", "t"))}, unless(j17.StreamID{}, nil, "t", "u"), store.Result{Outcome: store.Committed}, []string{"order:b 1 seq 1"}},
-		"one of another type":          {[]store.Append{events(event("a", "t"))}, unless(j17.StreamID{}, []store.TypePattern{{Aggregate: "cart"}}, "t"), store.Result{Outcome: store.Committed}, []string{"order:b 1 seq 1"}},
-		"one that was known":           {[]store.Append{events(event("a", "t"))}, unless(first, nil, "t"), store.Result{Outcome: store.Committed}, []string{"order:b 1 seq 1"}},
+		"an event that must be absent": {
+			[]store.Append{events(event("a", "t", "u"))},
+			unless(j17.StreamID{}, nil, "t", "u"),
+			store.Result{Outcome: store.Conflict, Matched: true},
+			nil,
+		},
+		"one without all tags": {
+			[]store.Append{events(event("a", "t"))},
+			unless(j17.StreamID{}, nil, "t", "u"),
+			store.Result{Outcome: store.Committed},
+			[]string{"order:b 1 seq 1"},
+		},
+		"one of another type": {
+			[]store.Append{events(event("a", "t"))}, unless(
+				j17.StreamID{}, []store.TypePattern{{Aggregate: "cart"}}, "t",
+			), store.Result{Outcome: store.Committed}, []string{"order:b 1 seq 1"},
+		},
+		"one that was known": {
+			[]store.Append{events(event("a", "t"))},
+			unless(first, nil, "t"),
+			store.Result{Outcome: store.Committed},
+			[]string{"order:b 1 seq 1"},
+		},
 
-		"a number of its own":      {[]store.Append{owner("ann", "")}, owner("bob", ""), store.Result{Outcome: store.Committed, Assigned: []string{"2"}}, []string{"owners/next=2", "numbers/bob=2", "owners/2=bob"}},
-		"a number that is taken":   {[]store.Append{owner("ann", "1")}, owner("bob", ""), store.Result{Outcome: store.Committed, Assigned: []string{"2"}}, []string{"owners/next=2", "numbers/bob=2", "owners/2=bob"}},
-		"an owner that has one":    {[]store.Append{owner("ann", "7")}, owner("ann", "8"), store.Result{Outcome: store.Committed, Assigned: []string{"7"}}, nil},
-		"a value of another owner": {[]store.Append{owner("ann", "7")}, owner("bob", "7"), store.Result{Outcome: store.Conflict, Sides: []store.SideConflict{{Space: "owners", Key: "7", Rev: 2}}}, nil},
+		"a number of its own": {
+			[]store.Append{owner("ann", "")}, owner("bob", ""), store.Result{
+				Outcome: store.Committed, Assigned: []string{"2"},
+			}, []string{"owners/next=2", "numbers/bob=2", "owners/2=bob"},
+		},
+		"a number that is taken": {
+			[]store.Append{owner("ann", "1")}, owner("bob", ""), store.Result{
+				Outcome: store.Committed, Assigned: []string{"2"},
+			}, []string{"owners/next=2", "numbers/bob=2", "owners/2=bob"},
+		},
+		"an owner that has one": {
+			[]store.Append{owner("ann", "7")},
+			owner("ann", "8"),
+			store.Result{Outcome: store.Committed, Assigned: []string{"7"}},
+			nil,
+		},
+		"a value of another owner": {
+			[]store.Append{owner("ann", "7")}, owner("bob", "7"), store.Result{
+				Outcome: store.Conflict, Sides: []store.SideConflict{{Space: "owners", Key: "7", Rev: 2}},
+			}, nil,
+		},
 	} {
 		for _, apart := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, apart %t", name, apart), func(t *testing.T) {
@@ -260,7 +362,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestBytes: the leaf is over the canonical bytes, each stream's chain goes on from its own, and time does not run backward in a feed.
+// TestBytes: the leaf is over the canonical bytes, each stream's chain goes on from its own, and time does not run
+// backward in a feed.
 func TestBytes(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
@@ -299,7 +402,10 @@ func TestBytes(t *testing.T) {
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
-	u := store.Append{Command: &store.Command{ID: store.CommandID{5}, Memo: []byte("m"), Expires: now().Add(time.Minute)}, Events: []store.NewEvent{event("a")}}
+	u := store.Append{
+		Command: &store.Command{ID: store.CommandID{5}, Memo: []byte("m"), Expires: now().Add(time.Minute)},
+		Events:  []store.NewEvent{event("a")},
+	}
 	first := f.decide(t, u)
 	want := first
 	want.Outcome, want.Memo = store.Duplicate, []byte("m")
@@ -315,7 +421,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestEntries keeps the entries of an item as its value lists them, also where that is longer than what conditions compare.
+// TestEntries keeps the entries of an item as its value lists them, also where that is longer than what conditions
+// compare.
 func TestEntries(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
@@ -336,7 +443,9 @@ func TestEntries(t *testing.T) {
 	} {
 		f.decide(t, step.unit)
 		var got []string
-		for _, name := range slices.SortedFunc(maps.Keys(f.memory.items), func(a, b store.ItemName) int { return strings.Compare(a.Key, b.Key) }) {
+		for _, name := range slices.SortedFunc(
+			maps.Keys(f.memory.items), func(a, b store.ItemName) int { return strings.Compare(a.Key, b.Key) },
+		) {
 			if name.Space == "order" {
 				got = append(got, name.Key)
 			}
@@ -365,13 +474,16 @@ func TestErrorsWriteNothing(t *testing.T) {
 	}
 }
 
-// TestFencesAreKept: items that fences are on are not read for each batch, unless something else than units may have changed them.
+// TestFencesAreKept: items that fences are on are not read for each batch, unless something else than units may have
+// changed them.
 func TestFencesAreKept(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
 	f.decide(t, side(put("x", "1")))
 	f.commit()
-	fenced := store.Append{Fences: []store.Fence{{Space: "notes", Key: "x", Rev: 1}}, Events: []store.NewEvent{event("a")}}
+	fenced := store.Append{
+		Fences: []store.Fence{{Space: "notes", Key: "x", Rev: 1}}, Events: []store.NewEvent{event("a")},
+	}
 	for n, want := range []int{1, 0, 0} {
 		f.decide(t, fenced)
 		if f.memory.asked != want {

@@ -25,8 +25,8 @@ func ProcessorTime(f Failer) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Since returns what the process has used since ProcessorTime has returned start, on a machine of moderate speed: on a slower one it is less
-// than what was used. What is so short that it is within all bounds is not compared.
+// Since returns what the process has used since ProcessorTime has returned start, on a machine of moderate speed: on a
+// slower one it is less than what was used. What is so short that it is within all bounds is not compared.
 func Since(f Failer, start time.Duration) time.Duration {
 	f.Helper()
 	used := ProcessorTime(f) - start
@@ -36,8 +36,9 @@ func Since(f Failer, start time.Duration) time.Duration {
 	return time.Duration(float64(used) / max(1, slowness(f)))
 }
 
-// slowness tells how many times as long as on a machine of moderate speed this one takes for the same work: simple steps, and looks at more
-// memory than its caches hold. Of several measurements the fastest counts, since others use caches and memory as well.
+// slowness tells how many times as long as on a machine of moderate speed this one takes for the same work: simple
+// steps, and looks at more memory than its caches hold. Of several measurements the fastest counts, since others use
+// caches and memory as well.
 func slowness(f Failer) float64 {
 	f.Helper()
 	const moderate = 4 * time.Millisecond
@@ -63,8 +64,8 @@ func wander(memory []uint64) {
 	}
 }
 
-// What a unit of work may take of the processor's time, so that the budget of a command ends within a second, and what something may
-// take that spends next to nothing. Both leave room for what else the process does meanwhile.
+// What a unit of work may take of the processor's time, so that the budget of a command ends within a second, and what
+// something may take that spends next to nothing. Both leave room for what else the process does meanwhile.
 const (
 	dearest = 200 * time.Nanosecond
 	few     = 500 * time.Millisecond

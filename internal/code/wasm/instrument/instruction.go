@@ -4,8 +4,9 @@ package instrument
 type visitor interface {
 	// step is called for every instruction, before the rest of it is read.
 	step(op byte)
-	// segment is called at a place that code does not reach in every case when it has reached the one before: the beginning of a
-	// branch, what follows one, the end of a block. loop is called for a loop when its opening has been read.
+	// segment is called at a place that code does not reach in every case when it has reached the one before: the
+	// beginning of a branch, what follows one, the end of a block. loop is called for a loop when its opening has been
+	// read.
 	segment(r *reader)
 	loop(r *reader)
 	// call: a call of a function, or the making of a reference to one.

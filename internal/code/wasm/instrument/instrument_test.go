@@ -28,8 +28,8 @@ func modules(tb testing.TB) map[string][]byte {
 	return all
 }
 
-// TestInstrument checks that the same bytes always become the same bytes, which ask for the tick and export what an instance is
-// put back by, and that the binary itself is left as it is.
+// TestInstrument checks that the same bytes always become the same bytes, which ask for the tick and export what an
+// instance is put back by, and that the binary itself is left as it is.
 func TestInstrument(t *testing.T) {
 	const pages = 1024
 	for name, binary := range modules(t) {
@@ -81,7 +81,8 @@ func TestInstrument(t *testing.T) {
 	}
 }
 
-// FuzzInstrument feeds it what no compiler has made: whatever that is, it is refused or becomes a binary that can be read again.
+// FuzzInstrument feeds it what no compiler has made: whatever that is, it is refused or becomes a binary that can be
+// read again.
 func FuzzInstrument(f *testing.F) {
 	f.Add([]byte("\x00asm\x01\x00\x00\x00"))
 	f.Add([]byte("\x00asm\x01\x00\x00\x00\x05\x03\x01\x00\x01"))

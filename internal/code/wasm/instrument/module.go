@@ -1,5 +1,5 @@
-// Package instrument makes WebAssembly modules interruptible and resettable: it takes a binary apart, says what it offers and
-// needs, and gives out another binary that counts what it runs. It is bytes to bytes, and runs nothing.
+// Package instrument makes WebAssembly modules interruptible and resettable: it takes a binary apart, says what it
+// offers and needs, and gives out another binary that counts what it runs. It is bytes to bytes, and runs nothing.
 package instrument
 
 import (
@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Limits of what a binary may hold. They keep the time and the memory in bounds that its compilation takes, far above what
-// compilers make of sensible programs.
+// Limits of what a binary may hold. They keep the time and the memory in bounds that its compilation takes, far above
+// what compilers make of sensible programs.
 const (
 	// MaxBinary is the most bytes that a module may have.
 	MaxBinary = 32 << 20
@@ -26,7 +26,8 @@ const (
 	maxLocals      = 20_000 // of one function
 	maxNesting     = 10_000 // of blocks in one function
 	maxLoopNesting = 500    // of loops in one function
-	// maxLocalsBlocks is the most that the local variables of a function times its blocks may be; a loop counts as five.
+	// maxLocalsBlocks is the most that the local variables of a function times its blocks may be; a loop counts as
+	// five.
 	maxLocalsBlocks = 2_000_000
 	maxTableLength  = 100_000 // entries of all tables together
 	maxTables       = 16
@@ -143,8 +144,8 @@ type Module struct {
 	// Memory is that of the module, if HasMemory.
 	Memory    Limits
 	HasMemory bool
-	// Disposable is set where an instance holds state beside its memory and its numeric globals, so that it cannot be put
-	// back into the state it began in. It is known once the module was instrumented.
+	// Disposable is set where an instance holds state beside its memory and its numeric globals, so that it cannot be
+	// put back into the state it began in. It is known once the module was instrumented.
 	Disposable bool
 
 	sections [secEnd][]byte // by number, without their heads; nil where there is none
@@ -158,8 +159,8 @@ type Module struct {
 	data     []uint32 // the sizes of the data segments
 }
 
-// Parse reads as much of a binary as is needed to check and to instrument it. What it lets pass is validated by the compiler. The
-// module refers to the bytes of the binary until it is released.
+// Parse reads as much of a binary as is needed to check and to instrument it. What it lets pass is validated by the
+// compiler. The module refers to the bytes of the binary until it is released.
 func Parse(binary []byte) (*Module, error) {
 	switch {
 	case len(binary) > MaxBinary:

@@ -2,26 +2,26 @@ package instrument
 
 import "fmt"
 
-// Limits of what it may take to compile a module, in microseconds of a machine of moderate speed, as estimated before the
-// compiler runs. The compiler cannot be stopped inside a function, so a single one must not take long; between functions it
-// heeds its context. The largest function of Go's standard library takes a twentieth of what one may take, a program in Go
-// that reads and writes JSON as a whole a quarter.
+// Limits of what it may take to compile a module, in microseconds of a machine of moderate speed, as estimated before
+// the compiler runs. The compiler cannot be stopped inside a function, so a single one must not take long; between
+// functions it heeds its context. The largest function of Go's standard library takes a twentieth of what one may take,
+// a program in Go that reads and writes JSON as a whole a quarter.
 const (
 	maxCompilingFunction = 1_500_000
 	maxCompiling         = 20_000_000
 )
 
-// pricer finds what the segments of a function cost when they run, whether the function changes what cannot be put back, and
-// what it takes to compile it.
+// pricer finds what the segments of a function cost when they run, whether the function changes what cannot be put
+// back, and what it takes to compile it.
 type pricer struct {
 	m     *Module
 	costs []uint32
 	stack []bool // of blocks: whether they are loops
 	// loops counts the loops that are open, deepest the most that were.
 	loops, deepest int
-	// blocks counts blocks and loops as maxLocalsBlocks does. edges are the places where code divides or comes together,
-	// weighted by what they cost the compiler, whose time grows with their square; linear is what grows with the length, in
-	// tenths of a microsecond.
+	// blocks counts blocks and loops as maxLocalsBlocks does. edges are the places where code divides or comes
+	// together, weighted by what they cost the compiler, whose time grows with their square; linear is what grows with
+	// the length, in tenths of a microsecond.
 	blocks, edges, linear int
 	compiling             int
 }

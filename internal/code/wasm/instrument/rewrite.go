@@ -8,18 +8,20 @@ import (
 )
 
 const (
-	// Budget is how much may run between two ticks, in simple instructions (weight). Machine code cannot be preempted, not
-	// even to collect garbage, so this bounds how long a call can hold up the rest of the process: some hundred microseconds.
+	// Budget is how much may run between two ticks, in simple instructions (weight). Machine code cannot be preempted,
+	// not even to collect garbage, so this bounds how long a call can hold up the rest of the process: some hundred
+	// microseconds.
 	Budget = 1 << 18
 	// BytesPerCost is how many bytes are copied at the cost of one simple instruction.
 	BytesPerCost = 8
-	// TickModule is the module of TickName, the function that an instrumented module imports to report that its budget is used up.
+	// TickModule is the module of TickName, the function that an instrumented module imports to report that its budget
+	// is used up.
 	TickModule = "j17"
 	// TickName is the name of that function.
 	TickName = "tick"
 
-	// costOfSegment and costOfCheck are what it costs to charge, and to look whether the budget is used up. costOfGrowth is
-	// that of memory.grow.
+	// costOfSegment and costOfCheck are what it costs to charge, and to look whether the budget is used up.
+	// costOfGrowth is that of memory.grow.
 	costOfSegment = 3
 	costOfCheck   = 3
 	costOfGrowth  = 1 << 10
@@ -42,9 +44,9 @@ type Instrumented struct {
 
 // Instrument makes a module interruptible and resettable, with a memory of at most maxPages pages:
 //
-//   - What runs is charged to a counter, at the beginning of every segment, which is code that runs from its beginning to
-//     its end. Every loop and every function begins by looking whether the counter is used up. Then the module calls the
-//     host, which stops it, lets it wait or lets it go on. Every endless computation passes such a place.
+//   - What runs is charged to a counter, at the beginning of every segment, which is code that runs from its beginning
+//     to its end. Every loop and every function begins by looking whether the counter is used up. Then the module calls
+//     the host, which stops it, lets it wait or lets it go on. Every endless computation passes such a place.
 //   - All mutable globals are exported, so that an instance can be put back into the state it began in.
 //   - The start function is no longer called by the instantiation, which could not be interrupted, but exported.
 //   - Memory and tables are limited, and a memory that cannot grow leaves a mark, to tell what a trap was caused by.
@@ -407,7 +409,8 @@ func (w *rewriter) code(section []byte) ([]byte, error) {
 func (w *rewriter) appendHelpers(b []byte) []byte {
 	refused := w.counter + 1
 	grow := w.check(append([]byte{0}, w.charge(costOfGrowth)...))
-	grow = append(grow, 0x20, 0, 0x40, 0, 0x22, 0, 0x41, 0x7f, 0x46, 0x04, 0x40, 0x41, 1, 0x24) // if it answers -1, the mark is set
+	// If it answers -1, the mark is set.
+	grow = append(grow, 0x20, 0, 0x40, 0, 0x22, 0, 0x41, 0x7f, 0x46, 0x04, 0x40, 0x41, 1, 0x24)
 	grow = appendU32(grow, refused)
 	b = appendSized(b, append(grow, 0x0b, 0x20, 0, 0x0b))
 	for _, instruction := range []string{"\xfc\x0a\x00\x00", "\xfc\x0b\x00"} {
@@ -468,7 +471,8 @@ func (w *rewriter) function(body []byte) ([]byte, error) {
 	return w.out, nil
 }
 
-// functionNames renumbers the names of functions, for traces. It returns nil where there are none or they make no sense.
+// functionNames renumbers the names of functions, for traces. It returns nil where there are none or they make no
+// sense.
 func (w *rewriter) functionNames(section []byte) []byte {
 	r := &reader{b: section}
 	for !r.done() && r.err == nil {

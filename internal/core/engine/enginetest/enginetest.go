@@ -65,7 +65,8 @@ type Fixture struct {
 	FS vfs.FS
 }
 
-// New returns a fixture whose engine has options and parts, and nothing deployed. Its store is closed when the test ends.
+// New returns a fixture whose engine has options and parts, and nothing deployed. Its store is closed when the test
+// ends.
 func New(tb testing.TB, o engine.Options, parts ...part.Part) *Fixture {
 	tb.Helper()
 	f := &Fixture{Clock: clock.NewManual(time.Unix(1_700_000_000, 0)), FS: vfs.NewMem()}
@@ -131,7 +132,9 @@ func Command(tb testing.TB, path, body string) *engine.Command {
 		tb.Fatal(err)
 	}
 	parts := append(strings.Split(path, "/"), "", "")
-	c := &engine.Command{Command: command.Read(parts[2], v), Tenant: Tenant, Fingerprint: sha256.Sum256([]byte(path + body))}
+	c := &engine.Command{
+		Command: command.Read(parts[2], v), Tenant: Tenant, Fingerprint: sha256.Sum256([]byte(path + body)),
+	}
 	c.Writes[0].Type, c.Writes[0].ID = parts[0], parts[1]
 	return c
 }

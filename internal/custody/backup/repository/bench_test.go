@@ -23,7 +23,11 @@ func benchEvents(b *testing.B) (events []j17.Event, size int64, root [32]byte) {
 		for j := range text {
 			text[j] = 'a' + byte(random.Uint32()%16)
 		}
-		raw, _ := j17.AppendEvent(nil, at(i+1), j17.Key{Type: "note", ID: fmt.Sprint(i)}, "was_written", fmt.Appendf(nil, `{"text":%q,"n":%d}`, text, i), []byte(`{"actor":{"type":"user","id":"u1"}}`), 1_700_000_000)
+		raw, _ := j17.AppendEvent(
+			nil, at(i+1), j17.Key{Type: "note", ID: fmt.Sprint(i)}, "was_written", fmt.Appendf(
+				nil, `{"text":%q,"n":%d}`, text, i,
+			), []byte(`{"actor":{"type":"user","id":"u1"}}`), 1_700_000_000,
+		)
 		e, err := j17.ParseEvent(raw)
 		if err != nil {
 			b.Fatal(err)
@@ -76,7 +80,9 @@ func BenchmarkBackup(b *testing.B) {
 					b.Fatal(err)
 				}
 				last := events[len(events)-1].StreamID
-				tw := w.Tenant(repository.TenantHead{Tenant: tenant, Position: last, Moment: last, Size: uint64(len(events)), Root: root})
+				tw := w.Tenant(repository.TenantHead{
+					Tenant: tenant, Position: last, Moment: last, Size: uint64(len(events)), Root: root,
+				})
 				for i := range events {
 					if err := tw.Event(&events[i], nil); err != nil {
 						b.Fatal(err)

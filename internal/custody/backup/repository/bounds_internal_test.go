@@ -13,8 +13,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestManifestsAreBounded has backups of as many parts as there may be, and manifests that somebody else has made: they are refused before they
-// take much memory.
+// TestManifestsAreBounded has backups of as many parts as there may be, and manifests that somebody else has made: they
+// are refused before they take much memory.
 func TestManifestsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := &Repository{storage: newFolder(t.TempDir()), clock: clock.System{}}
@@ -52,9 +52,14 @@ func TestManifestsAreBounded(t *testing.T) {
 	}
 
 	// What has the right sum, and would come to gigabytes.
-	for _, feed := range []string{strings.Repeat("0,", mostElements) + "0", strings.Repeat("[],", mostElements/2) + "[]", strings.Repeat("{},", mostElements/2) + "{}"} {
+	for _, feed := range []string{
+		strings.Repeat("0,", mostElements) + "0", strings.Repeat("[],", mostElements/2) + "[]",
+		strings.Repeat("{},", mostElements/2) + "{}",
+	} {
 		line := `{"format":1,"id":"bak_1","tenants":[{"feed":[` + feed + `]}]}`
-		if _, err := decodeManifest("bak_1", fmt.Appendf(nil, "%s\n%x\n", line, sha256.Sum256([]byte(line)))); !errors.Is(err, errTooLarge) {
+		if _, err := decodeManifest(
+			"bak_1", fmt.Appendf(nil, "%s\n%x\n", line, sha256.Sum256([]byte(line))),
+		); !errors.Is(err, errTooLarge) {
 			t.Errorf("%d bytes: %v", len(line), err)
 		}
 	}
@@ -63,10 +68,13 @@ func TestManifestsAreBounded(t *testing.T) {
 	at := j17.StreamID{Ms: 9_999_999_999_999, Seq: 1<<32 - 1}
 	m := Manifest{Format: Format, ID: "bak_1", Tenants: []TenantManifest{{}}}
 	for range 1000 {
-		m.Tenants[0].Feed = append(m.Tenants[0].Feed, Segment{Part: Part{Name: strings.Repeat("a", 64), Bytes: maxContent}, First: at, Last: at, Events: maxContent})
+		m.Tenants[0].Feed = append(m.Tenants[0].Feed, Segment{
+			Part: Part{Name: strings.Repeat("a", 64), Bytes: maxContent}, First: at, Last: at, Events: maxContent,
+		})
 	}
 	text, err := m.encode()
-	if err != nil || len(text) > 1000*maxManifest/mostParts || strings.Count(string(text), ",")+strings.Count(string(text), "{") > 1000*mostElements/mostParts {
+	if err != nil || len(text) > 1000*maxManifest/mostParts ||
+		strings.Count(string(text), ",")+strings.Count(string(text), "{") > 1000*mostElements/mostParts {
 		t.Errorf("a thousand parts: %d bytes, %v", len(text), err)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A marker says that somebody writes or collects. It counts for markerLife, by the clock of the storage, and is renewed after markerRenewal.
+// A marker says that somebody writes or collects. It counts for markerLife, by the clock of the storage, and is renewed
+// after markerRenewal.
 const (
 	markerLife    = time.Hour
 	markerRenewal = 10 * time.Minute
@@ -46,7 +47,8 @@ func (m *marker) refresh(ctx context.Context) error {
 // removeWait is how long it may take to remove a marker.
 const removeWait = 3 * time.Second
 
-// remove removes the marker. One that stays ceases to count by itself: nobody waits long for a storage that does not answer.
+// remove removes the marker. One that stays ceases to count by itself: nobody waits long for a storage that does not
+// answer.
 func (m *marker) remove(ctx context.Context) {
 	if m != nil {
 		ctx, stop := context.WithTimeout(ctx, removeWait)
@@ -55,8 +57,8 @@ func (m *marker) remove(ctx context.Context) {
 	}
 }
 
-// mark says that a backup is being written, and waits until no collection runs. A collection puts a marker before it looks for those of
-// writers: one of the two sees the other.
+// mark says that a backup is being written, and waits until no collection runs. A collection puts a marker before it
+// looks for those of writers: one of the two sees the other.
 func (r *Repository) mark(ctx context.Context, id string) (*marker, error) {
 	m := &marker{repository: r, name: writing + "/" + id}
 	if err := m.put(ctx); err != nil {
@@ -117,8 +119,8 @@ func (r *Repository) Abandon(ctx context.Context, id string) error {
 	return describe(r.storage, name, "deleted", r.storage.Delete(ctx, name))
 }
 
-// Collect removes the parts that no backup has, and tells how many there were. While a backup is written it does nothing but return
-// ErrBusy. A manifest that cannot be read keeps everything, since nobody knows what it lists.
+// Collect removes the parts that no backup has, and tells how many there were. While a backup is written it does
+// nothing but return ErrBusy. A manifest that cannot be read keeps everything, since nobody knows what it lists.
 func (r *Repository) Collect(ctx context.Context) (removed int, bytes int64, err error) {
 	// Where there are no parts there is nothing to do, nor a place for a marker.
 	empty := true

@@ -18,7 +18,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Erasure describes what was erased of a tenant: earlier backups still have it, and a restore from one of them has to erase it again.
+// Erasure describes what was erased of a tenant: earlier backups still have it, and a restore from one of them has to
+// erase it again.
 type Erasure struct {
 	Tenant j17.Tenant
 	// Note is that in the feed.
@@ -44,8 +45,9 @@ func erasuresOf(t j17.Tenant) string { return erasures + "/" + string(t) }
 // whichBytes is how much of the hash of its subject is part of the name of a file.
 const whichBytes = 16
 
-// file is the name of an erasure. Those of other streams, or other events, under the same note have another one: an aggregate that goes along with
-// an erasure may be asked for itself before anything else is written. The name tells nothing about the streams to whom the seal keeps out.
+// file is the name of an erasure. Those of other streams, or other events, under the same note have another one: an
+// aggregate that goes along with an erasure may be asked for itself before anything else is written. The name tells
+// nothing about the streams to whom the seal keeps out.
 func (e *Erasure) file(seal Seal) string {
 	var which []byte
 	for _, s := range e.Note.Streams {
@@ -54,12 +56,17 @@ func (e *Erasure) file(seal Seal) string {
 	if n := len(e.Events); n > 0 {
 		which = fmt.Appendf(which, "%s %s", e.Events[0].StreamID, e.Events[n-1].StreamID)
 	}
-	return fmt.Sprintf("%s/%s.%d.%s", erasuresOf(e.Tenant), e.Note.Position, e.Number, nameOf(seal.names, which)[:whichBytes])
+	return fmt.Sprintf(
+		"%s/%s.%d.%s", erasuresOf(e.Tenant), e.Note.Position, e.Number, nameOf(seal.names, which)[:whichBytes],
+	)
 }
 
 // PutErasure notes an erasure. To note the same one again changes nothing.
 func (r *Repository) PutErasure(ctx context.Context, e Erasure, seal Seal) error {
-	head := erasureJSON{Format: Format, Tenant: e.Tenant, At: e.At.UTC(), Note: noteJSON{At: e.Note.Position.String()}, Events: len(e.Events)}
+	head := erasureJSON{
+		Format: Format, Tenant: e.Tenant, At: e.At.UTC(), Note: noteJSON{At: e.Note.Position.String()},
+		Events: len(e.Events),
+	}
 	for _, s := range e.Note.Streams {
 		head.Note.Streams = append(head.Note.Streams, streamJSON{s.Key.String(), s.Number})
 	}
@@ -106,7 +113,9 @@ func (r *Repository) DropErasures(ctx context.Context, t j17.Tenant, upTo j17.St
 }
 
 // Erasures yields those of a tenant that were noted behind a position, in their order.
-func (r *Repository) Erasures(ctx context.Context, t j17.Tenant, after j17.StreamID, identities Identities) iter.Seq2[*Erasure, error] {
+func (r *Repository) Erasures(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, identities Identities,
+) iter.Seq2[*Erasure, error] {
 	return func(yield func(*Erasure, error) bool) {
 		files, err := r.erasureFiles(ctx, t)
 		if err != nil {

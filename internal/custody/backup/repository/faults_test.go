@@ -50,10 +50,12 @@ func TestDamageIsNamed(t *testing.T) {
 					}
 					_, err := read(t.Context(), r, "bak_1", identities)
 					_, ok := errors.AsType[*repository.DamagedError](err)
-					if _, other := errors.AsType[*repository.IdentityError](err); other && strings.Contains(name, "manifests") {
+					if _, other := errors.AsType[*repository.IdentityError](err); other &&
+						strings.Contains(name, "manifests") {
 						ok = true
 					}
-					if !ok || !strings.Contains(err.Error(), filepath.Base(name)) && !strings.Contains(name, "manifests") {
+					if !ok ||
+						!strings.Contains(err.Error(), filepath.Base(name)) && !strings.Contains(name, "manifests") {
 						t.Fatalf("%s, %s: %v", name, what, err)
 					}
 				}
@@ -80,7 +82,8 @@ func TestDamageIsNamed(t *testing.T) {
 				if err := os.Rename(name, away); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := read(t.Context(), r, "bak_1", identities); err == nil || !strings.Contains(err.Error(), name+" cannot be used: it is missing") {
+				if _, err := read(t.Context(), r, "bak_1", identities); err == nil ||
+					!strings.Contains(err.Error(), name+" cannot be used: it is missing") {
 					t.Fatal(err)
 				}
 				for _, other := range all {
@@ -90,7 +93,8 @@ func TestDamageIsNamed(t *testing.T) {
 					if err := os.WriteFile(name, must[[]byte](t)(os.ReadFile(other)), 0o600); err != nil {
 						t.Fatal(err)
 					}
-					if _, err := read(t.Context(), r, "bak_1", identities); err == nil || !strings.Contains(err.Error(), name) {
+					if _, err := read(t.Context(), r, "bak_1", identities); err == nil ||
+						!strings.Contains(err.Error(), name) {
 						t.Fatal(err)
 					}
 				}
@@ -155,7 +159,8 @@ func TestManifestsOfOthers(t *testing.T) {
 		write(t, dir, "x", line)
 		r := repository.OpenFolder(dir, clock.NewManual(start()))
 		_, err := r.Manifest(t.Context(), "x")
-		if _, ok := errors.AsType[*repository.DamagedError](err); !ok || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), filepath.Join("manifests", "x")) {
+		if _, ok := errors.AsType[*repository.DamagedError](err); !ok || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), filepath.Join("manifests", "x")) {
 			t.Errorf("%s: %v", line, err)
 		}
 
@@ -176,7 +181,9 @@ func TestManifestsOfOthers(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"", "..", "a/b", "../parts", "a b"} {
-		if _, err := repository.OpenFolder(t.TempDir(), clock.NewManual(start())).Manifest(t.Context(), id); !errors.Is(err, repository.ErrNotFound) {
+		if _, err := repository.OpenFolder(t.TempDir(), clock.NewManual(start())).Manifest(t.Context(), id); !errors.Is(
+			err, repository.ErrNotFound,
+		) {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
@@ -364,10 +371,12 @@ func TestABackupThatIsNotWholeIsNone(t *testing.T) {
 	r := repository.OpenFolder(t.TempDir(), clock.NewManual(start()))
 	c := sample(10)
 	for name, spoil := range map[string]func(*content){
-		"an event is missing":   func(c *content) { c.entries = append(c.entries[:3:3], c.entries[4:]...) },
-		"the last is missing":   func(c *content) { c.entries = c.entries[:9] },
-		"the order is wrong":    func(c *content) { c.entries[3], c.entries[4] = c.entries[4], c.entries[3] },
-		"there is one too much": func(c *content) { c.entries = append(c.entries, store.Archived{Event: made(500, 11, `{}`)}) },
+		"an event is missing": func(c *content) { c.entries = append(c.entries[:3:3], c.entries[4:]...) },
+		"the last is missing": func(c *content) { c.entries = c.entries[:9] },
+		"the order is wrong":  func(c *content) { c.entries[3], c.entries[4] = c.entries[4], c.entries[3] },
+		"there is one too much": func(c *content) {
+			c.entries = append(c.entries, store.Archived{Event: made(500, 11, `{}`)})
+		},
 	} {
 		spoiled := c
 		spoiled.entries = append([]store.Archived(nil), c.entries...)
@@ -406,7 +415,9 @@ func TestErasures(t *testing.T) {
 			of := func(n, number int) repository.Erasure {
 				note := *c.entries[5].Note
 				note.Position = at(n)
-				return repository.Erasure{Tenant: tenant, Note: note, At: start(), Number: number, Events: []*j17.Event{erased}}
+				return repository.Erasure{
+					Tenant: tenant, Note: note, At: start(), Number: number, Events: []*j17.Event{erased},
+				}
 			}
 			others := of(100, 0)
 			others.Note.Streams = []store.Generation{{Key: j17.Key{Type: "note", ID: "other"}, Number: 1}}
@@ -420,7 +431,9 @@ func TestErasures(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if len(e.Events) != 1 || !bytes.Equal(e.Events[0].Raw, erased.Raw) || !bytes.Equal(e.Events[0].Kept, erased.Kept) || e.Events[0].Version != erased.Version || len(e.Note.Streams) != 1 || !e.At.Equal(start()) {
+				if len(e.Events) != 1 || !bytes.Equal(e.Events[0].Raw, erased.Raw) || !bytes.Equal(
+					e.Events[0].Kept, erased.Kept,
+				) || e.Events[0].Version != erased.Version || len(e.Note.Streams) != 1 || !e.At.Equal(start()) {
 					t.Fatalf("%+v", e)
 				}
 				got = append(got, fmt.Sprint(e.Note.Position.Seq, ".", e.Number))

@@ -16,7 +16,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// sized is a folder of which nothing more can be stored when it has so many bytes, as on a full disk: an empty file needs none.
+// sized is a folder of which nothing more can be stored when it has so many bytes, as on a full disk: an empty file
+// needs none.
 type sized struct {
 	*folder
 	mu   sync.Mutex
@@ -35,7 +36,8 @@ func (s *sized) Put(ctx context.Context, name string, content []byte) error {
 	return s.folder.Put(ctx, name, content)
 }
 
-// A backup on a full disk fails, and what it has stored is removed although the disk is full, so that the next one has room.
+// A backup on a full disk fails, and what it has stored is removed although the disk is full, so that the next one has
+// room.
 func TestFullDisk(t *testing.T) {
 	s := &sized{folder: newFolder(t.TempDir()), left: 1 << 40}
 	r := &Repository{storage: s, clock: clock.System{}}
@@ -49,7 +51,9 @@ func TestFullDisk(t *testing.T) {
 		for i := range items {
 			// Each ends a part, and none is like another one.
 			value := []byte(strings.Repeat(fmt.Sprint(i), itemPartBytes))
-			if err := tw.Item(store.ArchivedItem{Space: "s", Item: store.Item{Key: fmt.Sprintf("%09d", i), Value: value}}); err != nil {
+			if err := tw.Item(store.ArchivedItem{
+				Space: "s", Item: store.Item{Key: fmt.Sprintf("%09d", i), Value: value},
+			}); err != nil {
 				return err
 			}
 		}
@@ -131,7 +135,8 @@ func (d *dated) List(ctx context.Context, dir string) iter.Seq2[file, error] {
 	}
 }
 
-// TestWhatACrashOfACollectorLeavesEnds: the marker of one that has ended without removing it holds up a backup no longer than it counts.
+// TestWhatACrashOfACollectorLeavesEnds: the marker of one that has ended without removing it holds up a backup no
+// longer than it counts.
 func TestWhatACrashOfACollectorLeavesEnds(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -170,7 +175,8 @@ func (u unheard) Put(ctx context.Context, name string, content []byte) error {
 	return err
 }
 
-// TestABackupThatHasFailedIsNotThere: where nobody knows whether the manifest is stored the backup has failed, and so there is none.
+// TestABackupThatHasFailedIsNotThere: where nobody knows whether the manifest is stored the backup has failed, and so
+// there is none.
 func TestABackupThatHasFailedIsNotThere(t *testing.T) {
 	r := &Repository{storage: unheard{newFolder(t.TempDir())}, clock: clock.System{}}
 	w, err := r.NewBackup(t.Context(), Head{ID: "bak_1", Scope: OfEnvironment, Kind: Full, CreatedAt: time.Unix(0, 0)})

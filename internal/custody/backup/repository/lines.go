@@ -205,7 +205,10 @@ func appendLine(dst []byte, v any) ([]byte, error) {
 }
 
 func appendItem(dst []byte, i *store.ArchivedItem) ([]byte, error) {
-	return appendLine(dst, itemJSON{Space: i.Space, Key: i.Key, Rev: i.Rev, Expires: nanoseconds(i.Expires), Due: nanoseconds(i.Due), valueJSON: valueOf(i.Value)})
+	return appendLine(dst, itemJSON{
+		Space: i.Space, Key: i.Key, Rev: i.Rev, Expires: nanoseconds(i.Expires), Due: nanoseconds(i.Due),
+		valueJSON: valueOf(i.Value),
+	})
 }
 
 func parseItem(line []byte) (store.ArchivedItem, error) {
@@ -213,7 +216,11 @@ func parseItem(line []byte) (store.ArchivedItem, error) {
 	if err := json.Unmarshal(line, &in); err != nil {
 		return store.ArchivedItem{}, err
 	}
-	return store.ArchivedItem{Space: in.Space, Item: store.Item{Key: in.Key, Value: in.bytes(), Rev: in.Rev, Expires: timeOf(in.Expires), Due: timeOf(in.Due)}}, nil
+	return store.ArchivedItem{
+		Space: in.Space, Item: store.Item{
+			Key: in.Key, Value: in.bytes(), Rev: in.Rev, Expires: timeOf(in.Expires), Due: timeOf(in.Due),
+		},
+	}, nil
 }
 
 type commandJSON struct {
@@ -227,7 +234,8 @@ type commandJSON struct {
 
 func appendCommand(dst []byte, c *store.ArchivedCommand) ([]byte, error) {
 	return appendLine(dst, commandJSON{
-		ID: hex.EncodeToString(c.ID[:]), Expires: nanoseconds(c.Expires), Time: c.Timestamp, First: c.First.String(), Lengths: c.Lengths, valueJSON: valueOf(c.Memo),
+		ID: hex.EncodeToString(c.ID[:]), Expires: nanoseconds(c.Expires), Time: c.Timestamp, First: c.First.String(),
+		Lengths: c.Lengths, valueJSON: valueOf(c.Memo),
 	})
 }
 
@@ -236,7 +244,9 @@ func parseCommand(line []byte) (store.ArchivedCommand, error) {
 	if err := json.Unmarshal(line, &in); err != nil {
 		return store.ArchivedCommand{}, err
 	}
-	c := store.ArchivedCommand{Command: store.Command{Memo: in.bytes(), Expires: timeOf(in.Expires)}, Timestamp: in.Time, Lengths: in.Lengths}
+	c := store.ArchivedCommand{
+		Command: store.Command{Memo: in.bytes(), Expires: timeOf(in.Expires)}, Timestamp: in.Time, Lengths: in.Lengths,
+	}
 	id, err := hex.DecodeString(in.ID)
 	if err != nil || len(id) != len(c.ID) {
 		return store.ArchivedCommand{}, errors.New("a command has no id")

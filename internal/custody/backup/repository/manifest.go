@@ -44,7 +44,8 @@ const (
 	Incremental Kind = "incremental"
 )
 
-// Manifest says what a backup holds and where. It can be read without any key: it has no data and no names of aggregates.
+// Manifest says what a backup holds and where. It can be read without any key: it has no data and no names of
+// aggregates.
 type Manifest struct {
 	Format int    `json:"format"`
 	ID     string `json:"id"`
@@ -56,8 +57,8 @@ type Manifest struct {
 	Program     string    `json:"program,omitempty"`
 	CreatedAt   time.Time `json:"created_at"`
 	CompletedAt time.Time `json:"completed_at"`
-	// Recipients are to whom the parts are encrypted, in order; none where they are not. SealedNames is the key of their names, encrypted
-	// likewise.
+	// Recipients are to whom the parts are encrypted, in order; none where they are not. SealedNames is the key of
+	// their names, encrypted likewise.
 	Recipients  []string `json:"recipients,omitempty"`
 	SealedNames []byte   `json:"sealed_names,omitempty"`
 	// Bytes is how much was stored for this backup that was not there before.
@@ -168,8 +169,10 @@ type segmentJSON struct {
 // MarshalJSON writes positions and hashes as they are written elsewhere.
 func (t TenantManifest) MarshalJSON() ([]byte, error) {
 	out := tenantJSON{
-		Tenant: t.Tenant, Instance: t.Instance, Name: t.Name, Plan: t.Plan, InstanceCreatedAt: t.InstanceCreatedAt, Environment: t.Environment,
-		Position: t.Position.String(), Moment: t.Moment.String(), Time: t.Time, Size: t.Size, Root: hex.EncodeToString(t.Root[:]),
+		Tenant: t.Tenant, Instance: t.Instance, Name: t.Name, Plan: t.Plan, InstanceCreatedAt: t.InstanceCreatedAt,
+		Environment: t.Environment,
+		Position:    t.Position.String(), Moment: t.Moment.String(), Time: t.Time, Size: t.Size,
+		Root:  hex.EncodeToString(t.Root[:]),
 		Items: t.Items, Commands: t.Commands,
 	}
 	for _, s := range t.Feed {
@@ -189,8 +192,9 @@ func (t *TenantManifest) UnmarshalJSON(text []byte) error {
 		return errors.New("a root is no hash")
 	}
 	t.TenantHead = TenantHead{
-		Tenant: in.Tenant, Instance: in.Instance, Name: in.Name, Plan: in.Plan, InstanceCreatedAt: in.InstanceCreatedAt, Environment: in.Environment,
-		Time: in.Time, Size: in.Size, Root: [32]byte(root),
+		Tenant: in.Tenant, Instance: in.Instance, Name: in.Name, Plan: in.Plan, InstanceCreatedAt: in.InstanceCreatedAt,
+		Environment: in.Environment,
+		Time:        in.Time, Size: in.Size, Root: [32]byte(root),
 	}
 	if t.Position, err = j17.ParseStreamID(in.Position); err != nil {
 		return err
@@ -287,7 +291,8 @@ func (m *Manifest) check(id string) error {
 			return fmt.Errorf("the segments of the feed of %s do not come to its size", t.Tenant)
 		}
 		for part := range t.Parts() {
-			if len(part.Name) != 2*sha256.Size || strings.Trim(part.Name, "0123456789abcdef") != "" || part.Bytes < 0 || part.Bytes > maxContent {
+			if len(part.Name) != 2*sha256.Size || strings.Trim(part.Name, "0123456789abcdef") != "" || part.Bytes < 0 ||
+				part.Bytes > maxContent {
 				return fmt.Errorf("a part of %s has no proper name", t.Tenant)
 			}
 		}
@@ -325,7 +330,8 @@ const (
 const (
 	// mostParts is how many parts a backup has at most: of events, two TiB. What lists them is read as a whole.
 	mostParts = 1 << 18
-	// maxManifest bounds a manifest, in bytes, and mostElements what it may consist of, since each may take more memory than it has bytes.
+	// maxManifest bounds a manifest, in bytes, and mostElements what it may consist of, since each may take more memory
+	// than it has bytes.
 	maxManifest  = mostParts * 256
 	mostElements = mostParts * 8
 )
@@ -337,8 +343,8 @@ func manifestFile(id string) string { return manifests + "/" + id }
 
 func partFile(name string) string { return parts + "/" + name[:2] + "/" + name }
 
-// Manifests returns those of all backups, without their lists of parts, the newest first, and what is wrong with those that cannot be
-// read.
+// Manifests returns those of all backups, without their lists of parts, the newest first, and what is wrong with those
+// that cannot be read.
 func (r *Repository) Manifests(ctx context.Context) (all []Manifest, damaged []*DamagedError, err error) {
 	for m, err := range r.each(ctx) {
 		broken, ok := errors.AsType[*DamagedError](err)

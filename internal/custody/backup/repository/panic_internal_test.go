@@ -35,13 +35,15 @@ func (b *broken) Get(ctx context.Context, name string, limit int64) ([]byte, err
 	return b.folder.Get(ctx, name, limit)
 }
 
-// TestAPanicEndsTheBackup lets the storing and the reading of parts panic, on goroutines of their own: the backup, and the reading of one, end
-// with an error, and nothing hangs.
+// TestAPanicEndsTheBackup lets the storing and the reading of parts panic, on goroutines of their own: the backup, and
+// the reading of one, end with an error, and nothing hangs.
 func TestAPanicEndsTheBackup(t *testing.T) {
 	s := &broken{folder: newFolder(t.TempDir())}
 	r := &Repository{storage: s, clock: clock.System{}}
 	write := func(id string) (Manifest, error) {
-		w, err := r.NewBackup(t.Context(), Head{ID: id, Scope: OfEnvironment, Kind: Incremental, CreatedAt: time.Unix(0, 0)})
+		w, err := r.NewBackup(t.Context(), Head{
+			ID: id, Scope: OfEnvironment, Kind: Incremental, CreatedAt: time.Unix(0, 0),
+		})
 		if err != nil {
 			return Manifest{}, err
 		}
@@ -50,7 +52,9 @@ func TestAPanicEndsTheBackup(t *testing.T) {
 		for i := range 20 {
 			text := id + fmt.Sprint(i)
 			value := []byte(strings.Repeat(text, itemPartBytes/len(text)+1)) // ends a part
-			if err := tw.Item(store.ArchivedItem{Space: "s", Item: store.Item{Key: fmt.Sprintf("%09d", i), Value: value}}); err != nil {
+			if err := tw.Item(store.ArchivedItem{
+				Space: "s", Item: store.Item{Key: fmt.Sprintf("%09d", i), Value: value},
+			}); err != nil {
 				return Manifest{}, err
 			}
 		}

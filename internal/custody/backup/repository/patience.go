@@ -12,8 +12,8 @@ import (
 	"j17/internal/base/clock"
 )
 
-// How long an object store may keep its caller waiting. Each request may take requestTime, and a second for each slowest bytes that it moves;
-// what it takes beyond that is taken off the grace, which quick requests fill up again.
+// How long an object store may keep its caller waiting. Each request may take requestTime, and a second for each
+// slowest bytes that it moves; what it takes beyond that is taken off the grace, which quick requests fill up again.
 const (
 	grace       = 2 * time.Minute
 	requestTime = 5 * time.Second
@@ -26,9 +26,9 @@ const maxAnswer = 8 << 20
 // errSlow is the error of an object store that has used up the time that it may take.
 var errSlow = errors.New("the server is too slow: it takes more than 5 seconds a request, or sends and takes less than 16 KiB a second, for too long")
 
-// patience is a transport that waits for a server as long as it gets on: what that costs is counted in bytes and requests, so that a server
-// which hangs, or sends a byte now and then, is given up soon, and stays given up. A server that is just fast enough is waited
-// for as long as there are requests; those of a listing are counted.
+// patience is a transport that waits for a server as long as it gets on: what that costs is counted in bytes and
+// requests, so that a server which hangs, or sends a byte now and then, is given up soon, and stays given up. A server
+// that is just fast enough is waited for as long as there are requests; those of a listing are counted.
 type patience struct {
 	next  http.RoundTripper
 	clock clock.Clock
@@ -39,7 +39,8 @@ type patience struct {
 }
 
 func newPatience(next http.RoundTripper) *patience {
-	return &patience{next: next, clock: clock.System{}, left: grace} // what is waited for is a machine, whatever the server's clock shows
+	// What is waited for is a machine, whatever the server's clock shows.
+	return &patience{next: next, clock: clock.System{}, left: grace}
 }
 
 // RoundTrip makes one request.

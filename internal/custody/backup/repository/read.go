@@ -31,7 +31,8 @@ func (x *Reader) File() string { return x.repository.String() + "/" + manifestFi
 // Bytes tells how much was read so far, of what the parts hold. It can be called at any time.
 func (x *Reader) Bytes() int64 { return x.bytes.Load() }
 
-// Read opens a backup, which has to be as Manifest returns it. It is an *IdentityError where it is encrypted to somebody else.
+// Read opens a backup, which has to be as Manifest returns it. It is an *IdentityError where it is encrypted to
+// somebody else.
 func (r *Repository) Read(m Manifest, identities Identities) (*Reader, error) {
 	x := &Reader{repository: r, identities: identities, manifest: m}
 	if !m.Encrypted() {

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestErrorsOfTheNetworkAreReadable has the errors that a broken network gives, as the client of the bucket passes them on.
+// TestErrorsOfTheNetworkAreReadable has the errors that a broken network gives, as the client of the bucket passes them
+// on.
 func TestErrorsOfTheNetworkAreReadable(t *testing.T) {
 	t.Parallel()
 	const brokenOff = "broken the connection off"
@@ -21,10 +22,14 @@ func TestErrorsOfTheNetworkAreReadable(t *testing.T) {
 		err  error
 		want string
 	}{
-		"refused":                {of(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("10.1.2.3: refused")}), brokenOff},
-		"ended":                  {of(errors.New("Connection closed by foreign host http://10.1.2.3/backups/a. Retry again.")), brokenOff},
-		"ended in its answer":    {fmt.Errorf("read: %w", io.ErrUnexpectedEOF), brokenOff},
-		"of another authority":   {of(&tls.CertificateVerificationError{Err: errors.New("10.1.2.3: unknown authority")}), "trust the authority"},
+		"refused": {of(&net.OpError{
+			Op: "dial", Net: "tcp", Err: errors.New("10.1.2.3: refused"),
+		}), brokenOff},
+		"ended":               {of(errors.New("Connection closed by foreign host http://10.1.2.3/backups/a. Retry again.")), brokenOff},
+		"ended in its answer": {fmt.Errorf("read: %w", io.ErrUnexpectedEOF), brokenOff},
+		"of another authority": {of(&tls.CertificateVerificationError{
+			Err: errors.New("10.1.2.3: unknown authority"),
+		}), "trust the authority"},
 		"nothing of the network": {errors.New("10.1.2.3 is odd"), "the request to the server failed"},
 	} {
 		if got := b.readable(test.err).Error(); !strings.Contains(got, test.want) || strings.Contains(got, "10.1") {

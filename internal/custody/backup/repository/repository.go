@@ -1,5 +1,6 @@
-// Package repository keeps backups in a folder or in a bucket of an S3 server: parts that are named after what they hold, so that
-// nothing is stored twice, and a manifest for each backup that lists its parts. docs/storage-format.md describes the files.
+// Package repository keeps backups in a folder or in a bucket of an S3 server: parts that are named after what they
+// hold, so that nothing is stored twice, and a manifest for each backup that lists its parts. docs/storage-format.md
+// describes the files.
 //
 // It needs no key to write, list and remove encrypted backups, and only the private key to read them.
 package repository
@@ -16,7 +17,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Repository is a place with backups. It is safe for concurrent use, and so are several of the same place, also on other machines.
+// Repository is a place with backups. It is safe for concurrent use, and so are several of the same place, also on
+// other machines.
 type Repository struct {
 	storage storage
 	clock   clock.Clock
@@ -30,7 +32,8 @@ var (
 	ErrMissing = errors.New("the part no longer exists")
 	// ErrBusy: a backup is being written, so that nothing can be collected.
 	ErrBusy = errors.New("a backup is being written")
-	// ErrDoubt is what the error of Finish wraps where the backup may be there nevertheless: it was stored without an answer, and could not be removed.
+	// ErrDoubt is what the error of Finish wraps where the backup may be there nevertheless: it was stored without an
+	// answer, and could not be removed.
 	ErrDoubt = errors.New("whether the backup is there is not known")
 )
 
@@ -76,7 +79,8 @@ const maxContent = partBytes + store.MaxUnitBytes/3*4 + 1<<20
 // maxFile bounds the file of a part, of which encryption and a compression that does not help make at most so much.
 const maxFile = maxContent + maxContent/64 + 1<<20
 
-// Try finds out whether backups can be written, read, listed and removed. It leaves nothing behind, unless removing fails.
+// Try finds out whether backups can be written, read, listed and removed. It leaves nothing behind, unless removing
+// fails.
 func (r *Repository) Try(ctx context.Context) (err error) {
 	name, content := temporary+"/try-"+rand.Text(), []byte("written to see whether backups can be\n")
 	if err := r.storage.Put(ctx, name, content); err != nil {

@@ -39,7 +39,10 @@ func at(n int) j17.StreamID { return j17.StreamID{Ms: 1_700_000_000_000, Seq: ui
 // made returns an event.
 func made(position, version int, data string) *j17.Event {
 	key := j17.Key{Type: "note", ID: "a"}
-	raw, _ := j17.AppendEvent(nil, at(position), key, "was_written", []byte(data), []byte(`{"actor":{"type":"user","id":"u1"}}`), 1_700_000_000)
+	raw, _ := j17.AppendEvent(
+		nil, at(position), key, "was_written", []byte(data), []byte(`{"actor":{"type":"user","id":"u1"}}`),
+		1_700_000_000,
+	)
 	e, err := j17.ParseEvent(raw)
 	if err != nil {
 		panic(err)
@@ -52,22 +55,33 @@ func made(position, version int, data string) *j17.Event {
 func sample(n int) content {
 	var c content
 	for i := range n {
-		c.entries = append(c.entries, store.Archived{Event: made(i+1, i+1, fmt.Sprintf(`{"n":%d,"text":"%s"}`, i, strings.Repeat("x", i%50)))})
+		c.entries = append(c.entries, store.Archived{
+			Event: made(i+1, i+1, fmt.Sprintf(`{"n":%d,"text":"%s"}`, i, strings.Repeat("x", i%50))),
+		})
 	}
 	c.entries[0].Tags = []string{"color:red", "a\nb"}
 	erased := c.entries[n/2].Event
 	leaf := j17.Leaf([]byte("what was there"))
 	erased.Kept = leaf[:]
-	c.entries = append(c.entries, store.Archived{Note: &store.Note{Position: at(n + 1), Streams: []store.Generation{{Key: erased.Key, Number: 2}}}})
+	c.entries = append(c.entries, store.Archived{
+		Note: &store.Note{Position: at(n + 1), Streams: []store.Generation{{Key: erased.Key, Number: 2}}},
+	})
 	for i := range 50 {
-		c.items = append(c.items, store.ArchivedItem{Space: "some.space", Item: store.Item{Key: fmt.Sprintf("%03d", i), Value: fmt.Appendf(nil, `{"i":%d}`, i), Rev: uint64(i + 1)}})
+		c.items = append(c.items, store.ArchivedItem{
+			Space: "some.space", Item: store.Item{
+				Key: fmt.Sprintf("%03d", i), Value: fmt.Appendf(nil, `{"i":%d}`, i), Rev: uint64(i + 1),
+			},
+		})
 	}
 	c.items[3].Value = []byte{0, 0xff, 1}
 	c.items[4].Value = nil
 	c.items[5].Expires, c.items[5].Due = start().Add(time.Hour+7), start().Add(time.Minute)
 	c.commands = []store.ArchivedCommand{
 		{Command: store.Command{ID: store.CommandID{1}}, Timestamp: 7},
-		{Command: store.Command{ID: store.CommandID{2, 3}, Expires: start(), Memo: []byte("memo")}, Timestamp: 8, First: at(1), Lengths: []uint64{1, 2}},
+		{
+			Command: store.Command{ID: store.CommandID{2, 3}, Expires: start(), Memo: []byte("memo")}, Timestamp: 8,
+			First: at(1), Lengths: []uint64{1, 2},
+		},
 	}
 	return c
 }
@@ -89,7 +103,10 @@ func (c *content) events() (n uint64) {
 }
 
 func (c *content) head() repository.TenantHead {
-	h := repository.TenantHead{Tenant: tenant, Instance: "ins_1", Name: "app", Plan: "free", InstanceCreatedAt: start(), Environment: j17.Prod, Time: start().UnixMilli(), Root: [32]byte{1, 2}}
+	h := repository.TenantHead{
+		Tenant: tenant, Instance: "ins_1", Name: "app", Plan: "free", InstanceCreatedAt: start(), Environment: j17.Prod,
+		Time: start().UnixMilli(), Root: [32]byte{1, 2},
+	}
 	h.Size = c.events()
 	for _, e := range c.entries {
 		h.Moment = position(e)
@@ -101,7 +118,9 @@ func (c *content) head() repository.TenantHead {
 }
 
 // backup makes a backup of a content; parent, if not nil, is what it goes on from.
-func backup(t *testing.T, r *repository.Repository, h repository.Head, c content, parent []repository.Segment) (repository.Manifest, error) {
+func backup(
+	t *testing.T, r *repository.Repository, h repository.Head, c content, parent []repository.Segment,
+) (repository.Manifest, error) {
 	t.Helper()
 	h.Scope, h.CreatedAt = repository.OfEnvironment, start()
 	w, err := r.NewBackup(t.Context(), h)
@@ -204,13 +223,18 @@ func (c *content) lines() (all []string) {
 			all = append(all, fmt.Sprintf("note %+v", *e.Note))
 			continue
 		}
-		all = append(all, fmt.Sprintf("event %d %s %s %s %d %s %s %x %q", e.Event.Version, e.Event.StreamID, e.Event.Key, e.Event.Type, e.Event.Timestamp, e.Event.Raw, e.Event.Data, e.Event.Kept, e.Tags))
+		all = append(all, fmt.Sprintf(
+			"event %d %s %s %s %d %s %s %x %q", e.Event.Version, e.Event.StreamID, e.Event.Key, e.Event.Type,
+			e.Event.Timestamp, e.Event.Raw, e.Event.Data, e.Event.Kept, e.Tags,
+		))
 	}
 	for _, i := range c.items {
 		all = append(all, fmt.Sprintf("item %s %q %q %d %v %v", i.Space, i.Key, i.Value, i.Rev, i.Expires, i.Due))
 	}
 	for _, c := range c.commands {
-		all = append(all, fmt.Sprintf("command %x %v %q %d %s %v", c.ID, c.Expires, c.Memo, c.Timestamp, c.First, c.Lengths))
+		all = append(
+			all, fmt.Sprintf("command %x %v %q %d %s %v", c.ID, c.Expires, c.Memo, c.Timestamp, c.First, c.Lengths),
+		)
 	}
 	return all
 }
@@ -302,10 +326,17 @@ func TestWhatIsStoredIsRead(t *testing.T) {
 func TestHiddenFilesAreNone(t *testing.T) {
 	dir, want := t.TempDir(), sample(10)
 	r := repository.OpenFolder(dir, clock.NewManual(start()))
-	must[repository.Manifest](t)(backup(t, r, repository.Head{ID: "bak_1", Kind: repository.Full, Program: "1.0"}, want, nil))
-	for _, name := range []string{"manifests/.DS_Store", "manifests/._bak_1", "manifests/.snapshot/bak_1", "parts/.DS_Store", "erasures/.DS_Store", "writing/.DS_Store"} {
+	must[repository.Manifest](t)(
+		backup(t, r, repository.Head{ID: "bak_1", Kind: repository.Full, Program: "1.0"}, want, nil),
+	)
+	for _, name := range []string{
+		"manifests/.DS_Store", "manifests/._bak_1", "manifests/.snapshot/bak_1", "parts/.DS_Store",
+		"erasures/.DS_Store", "writing/.DS_Store",
+	} {
 		file := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("x"), 0o600)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("x"), 0o600),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -329,7 +360,10 @@ func TestNothingIsStoredTwice(t *testing.T) {
 			more := c
 			more.entries = append(slices.Clip(more.entries), store.Archived{Event: made(2000, 301, `{}`)})
 			kept := repository.Resume(a.Tenants[0].Feed, 1)
-			b, err := backup(t, r, repository.Head{ID: "bak_2", Kind: repository.Incremental, Parent: "bak_1"}, more, a.Tenants[0].Feed[:kept])
+			b, err := backup(
+				t, r, repository.Head{ID: "bak_2", Kind: repository.Incremental, Parent: "bak_1"}, more,
+				a.Tenants[0].Feed[:kept],
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -357,7 +391,9 @@ func TestNothingIsStoredTwice(t *testing.T) {
 			if removed, bytes, err := r.Collect(t.Context()); removed == 0 || bytes == 0 || err != nil {
 				t.Fatal(removed, bytes, err)
 			}
-			if _, err := backup(t, r, repository.Head{ID: "bak_3", Kind: repository.Incremental}, more, a.Tenants[0].Feed); !errors.Is(err, repository.ErrMissing) {
+			if _, err := backup(
+				t, r, repository.Head{ID: "bak_3", Kind: repository.Incremental}, more, a.Tenants[0].Feed,
+			); !errors.Is(err, repository.ErrMissing) {
 				t.Fatal(err)
 			}
 		})
@@ -394,7 +430,9 @@ func TestItemsAreCutByContent(t *testing.T) {
 		for j := range value {
 			value[j] = byte(random.Uint32())
 		}
-		c.items = append(c.items, store.ArchivedItem{Space: "z", Item: store.Item{Key: fmt.Sprintf("%05d", i), Value: value, Rev: 1}})
+		c.items = append(c.items, store.ArchivedItem{
+			Space: "z", Item: store.Item{Key: fmt.Sprintf("%05d", i), Value: value, Rev: 1},
+		})
 	}
 	a, err := backup(t, r, repository.Head{ID: "bak_1", Kind: repository.Full}, c, nil)
 	if err != nil {
@@ -430,7 +468,9 @@ func TestEncryptedBackups(t *testing.T) {
 			mine, recipient := key(t)
 			other, _ := key(t)
 			c := sample(100)
-			m, err := backup(t, r, repository.Head{ID: "bak_1", Kind: repository.Full, Seal: seal(t, recipient)}, c, nil)
+			m, err := backup(
+				t, r, repository.Head{ID: "bak_1", Kind: repository.Full, Seal: seal(t, recipient)}, c, nil,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -444,13 +484,18 @@ func TestEncryptedBackups(t *testing.T) {
 			}
 
 			// The server, which cannot read it, goes on from it.
-			b, err := backup(t, r, repository.Head{ID: "bak_2", Kind: repository.Incremental, Seal: seal(t, recipient)}, c, m.Tenants[0].Feed)
+			b, err := backup(
+				t, r, repository.Head{ID: "bak_2", Kind: repository.Incremental, Seal: seal(t, recipient)}, c,
+				m.Tenants[0].Feed,
+			)
 			if err != nil || b.Bytes != 0 {
 				t.Fatal(b.Bytes, err)
 			}
 			// With other recipients nothing of it can be used.
 			_, second := key(t)
-			b, err = backup(t, r, repository.Head{ID: "bak_3", Kind: repository.Full, Seal: seal(t, recipient, second)}, c, nil)
+			b, err = backup(
+				t, r, repository.Head{ID: "bak_3", Kind: repository.Full, Seal: seal(t, recipient, second)}, c, nil,
+			)
 			if err != nil || b.Bytes < m.Bytes || b.Tenants[0].Feed[0].Name == m.Tenants[0].Feed[0].Name {
 				t.Fatal(b.Bytes, err)
 			}
@@ -463,11 +508,15 @@ func TestEncryptedFilesTellNothing(t *testing.T) {
 	r := repository.OpenFolder(dir, clock.NewManual(start()))
 	_, recipient := key(t)
 	c := sample(100)
-	if _, err := backup(t, r, repository.Head{ID: "bak_1", Kind: repository.Full, Seal: seal(t, recipient)}, c, nil); err != nil {
+	if _, err := backup(
+		t, r, repository.Head{ID: "bak_1", Kind: repository.Full, Seal: seal(t, recipient)}, c, nil,
+	); err != nil {
 		t.Fatal(err)
 	}
 	c.entries[50].Event.Key.ID = "a"
-	e := repository.Erasure{Tenant: tenant, Note: *c.entries[100].Note, At: start(), Events: []*j17.Event{c.entries[50].Event}}
+	e := repository.Erasure{
+		Tenant: tenant, Note: *c.entries[100].Note, At: start(), Events: []*j17.Event{c.entries[50].Event},
+	}
 	if err := r.PutErasure(t.Context(), e, seal(t, recipient)); err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +537,9 @@ func TestEncryptedFilesTellNothing(t *testing.T) {
 
 func TestRecipientsAreChecked(t *testing.T) {
 	_, good := key(t)
-	for _, bad := range []string{"", "age1nonsense", good + "\n" + good, " " + good, "ssh-ed25519 AAAA", "AGE-SECRET-KEY-1", "# " + good} {
+	for _, bad := range []string{
+		"", "age1nonsense", good + "\n" + good, " " + good, "ssh-ed25519 AAAA", "AGE-SECRET-KEY-1", "# " + good,
+	} {
 		_, err := repository.NewSeal([]string{good, bad}, nil)
 		of, ok := errors.AsType[*repository.RecipientError](err)
 		if !ok || of.Index != 1 {

@@ -47,7 +47,8 @@ type S3Error struct {
 // Error describes the mistake.
 func (e *S3Error) Error() string { return "the " + e.Member + " " + e.Reason }
 
-// How long it may take to make a connection, and how long one stays open that nobody uses. How long requests may take says patience.
+// How long it may take to make a connection, and how long one stays open that nobody uses. How long requests may take
+// says patience.
 const (
 	connectWait = 20 * time.Second
 	idleWait    = time.Minute
@@ -61,8 +62,8 @@ type bucket struct {
 	prefix string
 }
 
-// OpenS3 returns the repository in a bucket, which has to be there. The options are checked, no request is made. What is wrong with them is
-// an *S3Error.
+// OpenS3 returns the repository in a bucket, which has to be there. The options are checked, no request is made. What
+// is wrong with them is an *S3Error.
 func OpenS3(o S3Options, c clock.Clock) (*Repository, error) {
 	at, err := o.check()
 	if err != nil {
@@ -73,10 +74,12 @@ func OpenS3(o S3Options, c clock.Clock) (*Repository, error) {
 		dial = (&net.Dialer{Timeout: connectWait}).DialContext
 	}
 	client, err := minio.New(at.Host, &minio.Options{
-		Creds: credentials.NewStaticV4(o.AccessKey, o.SecretKey, ""), Secure: at.Scheme == "https", Region: o.Region, BucketLookup: minio.BucketLookupAuto,
+		Creds: credentials.NewStaticV4(o.AccessKey, o.SecretKey, ""), Secure: at.Scheme == "https", Region: o.Region,
+		BucketLookup: minio.BucketLookupAuto,
 		Transport: newPatience(&http.Transport{
 			DialContext: dial, TLSHandshakeTimeout: connectWait, ExpectContinueTimeout: time.Second,
-			IdleConnTimeout: idleWait, MaxIdleConnsPerHost: mostPackers + waiting, DisableCompression: true, ForceAttemptHTTP2: true,
+			IdleConnTimeout: idleWait, MaxIdleConnsPerHost: mostPackers + waiting, DisableCompression: true,
+			ForceAttemptHTTP2: true,
 		}),
 		MaxRetries: 4,
 	})
@@ -100,7 +103,8 @@ func (o *S3Options) check() (*url.URL, error) {
 		endpoint = "https://s3." + o.Region + ".amazonaws.com"
 	}
 	at, err := url.Parse(endpoint)
-	if err != nil || at.Scheme != "https" && at.Scheme != "http" || at.Host == "" || strings.Trim(at.Path, "/") != "" || at.RawQuery != "" || at.Fragment != "" || at.User != nil {
+	if err != nil || at.Scheme != "https" && at.Scheme != "http" || at.Host == "" || strings.Trim(at.Path, "/") != "" ||
+		at.RawQuery != "" || at.Fragment != "" || at.User != nil {
 		return nil, &S3Error{Member: "endpoint", Reason: "has to be the URL of a server without a path, such as https://s3.example.com"}
 	}
 	if !plainName(o.Bucket) {
@@ -129,9 +133,10 @@ func (b *bucket) Cheap() bool { return false }
 // Put writes an object. S3 has it as a whole or not at all.
 func (b *bucket) Put(ctx context.Context, name string, content []byte) error {
 	// A file of a backup is far below the size from which on an object has to be sent in pieces.
-	_, err := b.client.PutObject(ctx, b.name, b.prefix+name, bytes.NewReader(content), int64(len(content)), minio.PutObjectOptions{
-		ContentType: "application/octet-stream", DisableMultipart: true, SendContentMd5: true,
-	})
+	_, err := b.client.PutObject(ctx, b.name, b.prefix+name, bytes.NewReader(content), int64(len(content)),
+		minio.PutObjectOptions{
+			ContentType: "application/octet-stream", DisableMultipart: true, SendContentMd5: true,
+		})
 	return b.readable(err)
 }
 
@@ -140,7 +145,9 @@ func (b *bucket) Sync(ctx context.Context) error { return ctx.Err() }
 
 func (b *bucket) Get(ctx context.Context, name string, limit int64) ([]byte, error) {
 	// One request, whose refusals have a text.
-	object, info, _, err := (&minio.Core{Client: b.client}).GetObject(ctx, b.name, b.prefix+name, minio.GetObjectOptions{})
+	object, info, _, err := (&minio.Core{Client: b.client}).GetObject(
+		ctx, b.name, b.prefix+name, minio.GetObjectOptions{},
+	)
 	if err != nil {
 		return nil, b.readable(err)
 	}
@@ -149,8 +156,9 @@ func (b *bucket) Get(ctx context.Context, name string, limit int64) ([]byte, err
 	return content, b.readable(err)
 }
 
-// mostListed is how many objects a listing may have. Its requests may be emptyPages, and one more for each fewestAPage objects that have come:
-// usually a thousand come with each. The server decides what a listing says, and all objects are remembered.
+// mostListed is how many objects a listing may have. Its requests may be emptyPages, and one more for each fewestAPage
+// objects that have come: usually a thousand come with each. The server decides what a listing says, and all objects
+// are remembered.
 const (
 	mostListed  = 2 << 20
 	emptyPages  = 1 << 10
@@ -187,7 +195,9 @@ func (b *bucket) List(ctx context.Context, folder string) iter.Seq2[file, error]
 		defer stop(nil)
 		l := &listing{stop: stop}
 		ctx = context.WithValue(ctx, listingKey{}, l)
-		for object := range b.client.ListObjects(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + folder, Recursive: true}) {
+		for object := range b.client.ListObjects(ctx, b.name, minio.ListObjectsOptions{
+			Prefix: b.prefix + folder, Recursive: true,
+		}) {
 			if n := l.objects.Add(1); object.Err != nil || n > mostListed {
 				err := cmp.Or(object.Err, errMany)
 				if errors.Is(context.Cause(ctx), errPages) {
@@ -227,8 +237,8 @@ type RefusedError struct{ Reason string }
 // Error returns the reason.
 func (e *RefusedError) Error() string { return e.Reason }
 
-// readable turns an error into one that says what to do. It keeps addresses of networks out, which the error may come from a row that
-// others see.
+// readable turns an error into one that says what to do. It keeps addresses of networks out, which the error may come
+// from a row that others see.
 func (b *bucket) readable(err error) error {
 	for _, plain := range []error{errSlow, errTooLarge, errMany, errPages} {
 		if errors.Is(err, plain) {
@@ -268,8 +278,8 @@ func (b *bucket) readable(err error) error {
 	return errors.New("the request to the server failed")
 }
 
-// brokenOff reports whether there was no answer, or no whole one. Where a connection ends before the answer the client has a text of its own, in
-// the error of a URL.
+// brokenOff reports whether there was no answer, or no whole one. Where a connection ends before the answer the client
+// has a text of its own, in the error of a URL.
 func brokenOff(err error) bool {
 	_, network := errors.AsType[*net.OpError](err)
 	_, request := errors.AsType[*url.Error](err)

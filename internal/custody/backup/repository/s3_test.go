@@ -26,7 +26,8 @@ type gateway struct {
 	root, socket string
 }
 
-// startGateway starts the S3 server that "make tools" has built. Where there is none the test is skipped, or fails in "make check".
+// startGateway starts the S3 server that "make tools" has built. Where there is none the test is skipped, or fails in
+// "make check".
 func startGateway(t *testing.T) *gateway {
 	t.Helper()
 	found, err := filepath.Glob("../../../../.tools/versitygw-*")
@@ -50,7 +51,8 @@ func startGateway(t *testing.T) *gateway {
 		}
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	cmd := exec.CommandContext(ctx, found[len(found)-1], "--port", g.socket, "--access", "the-key", "--secret", "the-secret", "--region", "us-east-1",
+	cmd := exec.CommandContext(ctx, found[len(found)-1], "--port", g.socket, "--access", "the-key", "--secret",
+		"the-secret", "--region", "us-east-1",
 		"posix", "--sidecar", filepath.Join(dir, "meta"), g.root)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -80,7 +82,8 @@ func startGateway(t *testing.T) *gateway {
 
 func (g *gateway) options() repository.S3Options {
 	return repository.S3Options{
-		Endpoint: "http://s3.test", Bucket: "backups", Region: "us-east-1", Prefix: "some/where", AccessKey: "the-key", SecretKey: "the-secret",
+		Endpoint: "http://s3.test", Bucket: "backups", Region: "us-east-1", Prefix: "some/where", AccessKey: "the-key",
+		SecretKey: "the-secret",
 		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", g.socket)
 		},
@@ -111,14 +114,17 @@ func TestS3Refuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The gateway may close the connection with its answer before it has read what is sent; then the answer is sometimes not seen.
+		// The gateway may close the connection with its answer before it has read what is sent; then the answer is
+		// sometimes not seen.
 		for range 5 {
 			_, err = backup(t, r, repository.Head{ID: "bak_1"}, sample(3), nil)
-			if err == nil || strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "broken the connection off") {
+			if err == nil || strings.Contains(err.Error(), want) ||
+				!strings.Contains(err.Error(), "broken the connection off") {
 				break
 			}
 		}
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "10.1") || strings.Contains(err.Error(), "the-") {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "10.1") ||
+			strings.Contains(err.Error(), "the-") {
 			t.Errorf("%v, want %q", err, want)
 		}
 		if _, err := r.Manifest(t.Context(), "bak_1"); err == nil || !strings.Contains(err.Error(), want) {
@@ -147,7 +153,9 @@ func TestS3OptionsAreChecked(t *testing.T) {
 			t.Errorf("%s: %v", member, err)
 		}
 	}
-	for _, endpoint := range []string{"https://a.test/path", "https://user:pw@a.test", "https://a.test?x", "a.test", "https://"} {
+	for _, endpoint := range []string{
+		"https://a.test/path", "https://user:pw@a.test", "https://a.test?x", "a.test", "https://",
+	} {
 		o := (&gateway{}).options()
 		o.Endpoint = endpoint
 		if _, err := repository.OpenS3(o, clock.NewManual(start())); err == nil {
@@ -156,13 +164,15 @@ func TestS3OptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestS3BucketsHaveNames: where a bucket has a name that none can have, that is told, and not that a request has failed.
+// TestS3BucketsHaveNames: where a bucket has a name that none can have, that is told, and not that a request has
+// failed.
 func TestS3BucketsHaveNames(t *testing.T) {
 	for _, name := range []string{"b", "a..b", "10.0.0.1"} {
 		o := (&gateway{}).options()
 		o.Bucket = name
 		r := must[*repository.Repository](t)(repository.OpenS3(o, clock.NewManual(start())))
-		if _, _, err := r.Manifests(t.Context()); err == nil || !strings.Contains(err.Error(), "there can be no bucket "+name) {
+		if _, _, err := r.Manifests(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), "there can be no bucket "+name) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -171,7 +181,10 @@ func TestS3BucketsHaveNames(t *testing.T) {
 // served is a repository in a bucket of a server that does with each connection what serve says.
 func served(t *testing.T, serve func(net.Conn), changes ...func(*repository.S3Options)) *repository.Repository {
 	t.Helper()
-	o := repository.S3Options{Endpoint: "http://s3.test", Bucket: "backups", Region: "us-east-1", AccessKey: "the-key", SecretKey: "the-secret"}
+	o := repository.S3Options{
+		Endpoint: "http://s3.test", Bucket: "backups", Region: "us-east-1", AccessKey: "the-key",
+		SecretKey: "the-secret",
+	}
 	for _, change := range changes {
 		change(&o)
 	}
@@ -215,7 +228,8 @@ func answering(ctx context.Context, head, body string, at int, every time.Durati
 	}
 }
 
-// A server that begins an answer and never ends it, reads nothing of what is sent, or sends a byte now and then holds nobody up for long.
+// A server that begins an answer and never ends it, reads nothing of what is sent, or sends a byte now and then holds
+// nobody up for long.
 func TestS3Hangs(t *testing.T) {
 	const object = "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: 100000\r\nLast-Modified: Sun, 22 Nov 2026 12:00:00 GMT\r\n\r\n"
 	read := func(ctx context.Context, r *repository.Repository) error {
@@ -230,7 +244,9 @@ func TestS3Hangs(t *testing.T) {
 		serve func(context.Context) func(net.Conn)
 		use   func(context.Context, *repository.Repository) error
 	}{
-		"the answer does not end": {func(ctx context.Context) func(net.Conn) { return answering(ctx, object, "x", 1, 0) }, read},
+		"the answer does not end": {
+			func(ctx context.Context) func(net.Conn) { return answering(ctx, object, "x", 1, 0) }, read,
+		},
 		"nothing is answered": {func(context.Context) func(net.Conn) {
 			return func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 		}, read},
@@ -348,7 +364,8 @@ func (b *breaking) Write(p []byte) (int, error) {
 	return b.Conn.Write(p)
 }
 
-// The server goes away in the middle of a backup: there is no backup then, and the next one goes on with what is stored.
+// The server goes away in the middle of a backup: there is no backup then, and the next one goes on with what is
+// stored.
 func TestS3FailsHalfWay(t *testing.T) {
 	t.Parallel() // as TestS3Refuses
 	g := startGateway(t)
@@ -369,7 +386,8 @@ func TestS3FailsHalfWay(t *testing.T) {
 	}
 	c := sample(20_000)
 	left.Store(20 << 10)
-	if _, err := backup(t, r, repository.Head{ID: "bak_1", Kind: repository.Full}, c, nil); err == nil || !strings.Contains(err.Error(), "s3://backups/some/where") {
+	if _, err := backup(t, r, repository.Head{ID: "bak_1", Kind: repository.Full}, c, nil); err == nil ||
+		!strings.Contains(err.Error(), "s3://backups/some/where") {
 		t.Fatal(err)
 	}
 
@@ -387,7 +405,8 @@ func TestS3FailsHalfWay(t *testing.T) {
 
 	// It goes away in the middle of a reading.
 	left.Store(0)
-	if _, err := read(ctx, r, "bak_1", repository.Identities{}); err == nil || strings.Contains(err.Error(), "cannot be used") {
+	if _, err := read(ctx, r, "bak_1", repository.Identities{}); err == nil ||
+		strings.Contains(err.Error(), "cannot be used") {
 		t.Fatal(err)
 	}
 }

@@ -42,8 +42,8 @@ func (e *RecipientError) Unwrap() error { return e.Err }
 // MaxRecipients is the number of recipients that backups can be encrypted to.
 const MaxRecipients = 20
 
-// NewSeal returns the seal for age recipients, none of which leaves parts readable. With the same secret the same contents have
-// the same names. A recipient that is none is a *RecipientError.
+// NewSeal returns the seal for age recipients, none of which leaves parts readable. With the same secret the same
+// contents have the same names. A recipient that is none is a *RecipientError.
 func NewSeal(recipients []string, secret []byte) (Seal, error) {
 	if len(recipients) == 0 {
 		return Seal{}, nil
@@ -103,7 +103,9 @@ type packer struct {
 
 // packer returns what compresses: fast, since the disk should be what a backup waits for.
 func (s Seal) packer() (*packer, error) {
-	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(true))
+	encoder, err := zstd.NewWriter(
+		nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(true),
+	)
 	return &packer{seal: s, encoder: encoder}, err
 }
 
@@ -210,7 +212,8 @@ const sumBytes = 12
 // sumHead is what such a frame begins with.
 func sumHead() []byte { return []byte{0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0} }
 
-// appendSum appends a frame with the CRC-32C of content, since not each bit of a frame has a part in what it expands to.
+// appendSum appends a frame with the CRC-32C of content, since not each bit of a frame has a part in what it expands
+// to.
 func appendSum(dst, content []byte) []byte {
 	sum := crc32.Checksum(content, crc32.MakeTable(crc32.Castagnoli))
 	return binary.LittleEndian.AppendUint32(append(dst, sumHead()...), sum)

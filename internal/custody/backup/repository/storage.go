@@ -60,14 +60,16 @@ type folder struct {
 	dirty map[string]bool
 }
 
-// TryFolder finds out whether files can be written to a folder, or the folder be made. It leaves nothing behind. Its error names the folder.
+// TryFolder finds out whether files can be written to a folder, or the folder be made. It leaves nothing behind. Its
+// error names the folder.
 func TryFolder(path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return err
 	}
 	there := path
-	for _, err = os.Stat(there); errors.Is(err, fs.ErrNotExist) && filepath.Dir(there) != there; _, err = os.Stat(there) {
+	for _, err = os.Stat(there); errors.Is(err, fs.ErrNotExist) &&
+		filepath.Dir(there) != there; _, err = os.Stat(there) {
 		there = filepath.Dir(there)
 	}
 	var tried string

@@ -32,7 +32,8 @@ type Head struct {
 	Seal    Seal
 }
 
-// leastPackers and mostPackers bound how many parts are compressed and stored at a time, waiting is how many wait for it.
+// leastPackers and mostPackers bound how many parts are compressed and stored at a time, waiting is how many wait for
+// it.
 const (
 	leastPackers = 2
 	mostPackers  = 4
@@ -42,8 +43,8 @@ const (
 // packers is how many parts are compressed and stored at a time: one for each processor.
 func packers() int { return min(max(runtime.GOMAXPROCS(0), leastPackers), mostPackers) }
 
-// Writer makes a backup. What it stores is of no use to anybody until Finish has written the manifest; what it leaves behind where that
-// does not happen the next backup finds, or Collect removes.
+// Writer makes a backup. What it stores is of no use to anybody until Finish has written the manifest; what it leaves
+// behind where that does not happen the next backup finds, or Collect removes.
 type Writer struct {
 	repository *Repository
 	ctx        context.Context //nolint:containedctx // lives as long as the backup
@@ -58,8 +59,8 @@ type Writer struct {
 	workers sync.WaitGroup
 	ended   bool
 
-	// mu guards known, the names of the parts that are there and of those that are being stored, and checked, those of them that this
-	// backup has looked at.
+	// mu guards known, the names of the parts that are there and of those that are being stored, and checked, those of
+	// them that this backup has looked at.
 	mu             sync.Mutex
 	known, checked map[string]bool
 	parts, bytes   atomic.Int64
@@ -74,17 +75,20 @@ type job struct {
 	of      *sync.WaitGroup
 }
 
-// NewBackup begins a backup. The context is that of all of it: when it ends, nothing more is stored. It waits while somebody collects.
+// NewBackup begins a backup. The context is that of all of it: when it ends, nothing more is stored. It waits while
+// somebody collects.
 func (r *Repository) NewBackup(ctx context.Context, h Head) (_ *Writer, err error) {
 	if !plainName(h.ID) {
 		return nil, fmt.Errorf("%q cannot be the name of a backup", h.ID)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	w := &Writer{
-		repository: r, ctx: ctx, cancel: cancel, seal: h.Seal, jobs: make(chan job, waiting), free: make(chan []byte, mostPackers+waiting+1),
+		repository: r, ctx: ctx, cancel: cancel, seal: h.Seal, jobs: make(chan job, waiting),
+		free:  make(chan []byte, mostPackers+waiting+1),
 		known: map[string]bool{}, checked: map[string]bool{},
 		manifest: Manifest{
-			Format: Format, ID: h.ID, Scope: h.Scope, Kind: h.Kind, Parent: h.Parent, Program: h.Program, CreatedAt: h.CreatedAt.UTC(), Recipients: h.Seal.Recipients(),
+			Format: Format, ID: h.ID, Scope: h.Scope, Kind: h.Kind, Parent: h.Parent, Program: h.Program,
+			CreatedAt: h.CreatedAt.UTC(), Recipients: h.Seal.Recipients(),
 		},
 	}
 	defer func() {
@@ -168,8 +172,8 @@ func (w *Writer) store(with *packer, j job) error {
 	return nil
 }
 
-// same reports whether a part that was stored before still holds what its name says. Where that cannot be found out, or costs more than to
-// store it again, it returns false.
+// same reports whether a part that was stored before still holds what its name says. Where that cannot be found out, or
+// costs more than to store it again, it returns false.
 func (w *Writer) same(content []byte, name string) bool {
 	if w.seal.Encrypted() || !w.repository.storage.Cheap() {
 		return false
@@ -269,8 +273,8 @@ func (w *Writer) Finish(completedAt time.Time) (Manifest, error) {
 	return *m, nil
 }
 
-// withdraw removes a manifest that may be there although its backup has failed, and reports whether it is certain to be gone: nobody would know of
-// it, so that it would stay for good.
+// withdraw removes a manifest that may be there although its backup has failed, and reports whether it is certain to be
+// gone: nobody would know of it, so that it would stay for good.
 func (w *Writer) withdraw(name string) bool {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(w.ctx), removeWait)
 	defer stop()
@@ -294,8 +298,8 @@ func (w *Writer) Abort() {
 	w.marker.remove(context.WithoutCancel(w.ctx))
 }
 
-// TenantWriter takes what a tenant holds: segments that are kept, events and notes in the order of the feed, then items in the order of
-// their spaces and keys, then commands in that of their ids. It is not safe for concurrent use.
+// TenantWriter takes what a tenant holds: segments that are kept, events and notes in the order of the feed, then items
+// in the order of their spaces and keys, then commands in that of their ids. It is not safe for concurrent use.
 type TenantWriter struct {
 	w    *Writer
 	head TenantHead
@@ -331,8 +335,8 @@ func (t *TenantWriter) Bounds(previous []Segment) {
 	}
 }
 
-// Keep takes over a segment of an earlier backup with the same seal. Where its part no longer exists it is ErrMissing, and the
-// section has to be read.
+// Keep takes over a segment of an earlier backup with the same seal. Where its part no longer exists it is ErrMissing,
+// and the section has to be read.
 func (t *TenantWriter) Keep(s Segment) error {
 	if err := t.Cut(); err != nil {
 		return err
@@ -497,8 +501,8 @@ func (t *TenantWriter) Command(c store.ArchivedCommand) error {
 	return t.cutByContent(len(t.content)-before, "", hex.EncodeToString(c.ID[:]))
 }
 
-// cutByContent ends a part behind what is named so and was so long, if it is one of those that end parts. That depends on nothing else, so
-// that the parts behind a change are those of the backup before.
+// cutByContent ends a part behind what is named so and was so long, if it is one of those that end parts. That depends
+// on nothing else, so that the parts behind a change are those of the backup before.
 func (t *TenantWriter) cutByContent(length int, space, key string) error {
 	h := crc32.Checksum([]byte(space+"\x00"+key), crc32.MakeTable(crc32.Castagnoli))
 	if h%itemPartBytes < uint32(min(length, itemPartBytes)) || len(t.content) >= partBytes {
@@ -507,8 +511,8 @@ func (t *TenantWriter) cutByContent(length int, space, key string) error {
 	return nil
 }
 
-// Drop gives up what the backup holds of the tenant, so that it can be begun again, and returns the segments of what has come: they are
-// stored.
+// Drop gives up what the backup holds of the tenant, so that it can be begun again, and returns the segments of what
+// has come: they are stored.
 func (t *TenantWriter) Drop() ([]Segment, error) {
 	if err := t.Cut(); err != nil {
 		return nil, err
@@ -549,9 +553,9 @@ func (t *TenantWriter) manifest() TenantManifest {
 	return m
 }
 
-// Resume returns how many of a parent's segments an incremental backup keeps that has so many events to add. The small ones at the end are
-// read again and merged with what is new, so that backups that follow each other closely do not leave a heap of small parts; what is read
-// again is at most as much as what is new at each step.
+// Resume returns how many of a parent's segments an incremental backup keeps that has so many events to add. The small
+// ones at the end are read again and merged with what is new, so that backups that follow each other closely do not
+// leave a heap of small parts; what is read again is at most as much as what is new at each step.
 func Resume(parent []Segment, fresh uint64) (kept int) {
 	kept = len(parent)
 	for kept > 0 && fresh > 0 {

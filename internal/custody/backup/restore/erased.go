@@ -23,8 +23,8 @@ func hashOf(k j17.Key) [keyBytes]byte {
 	return [keyBytes]byte(sum[:keyBytes])
 }
 
-// erased is what was erased of a tenant after the backup. In memory it has a few words for each stream, and nothing for an event: markers and
-// notes are in files.
+// erased is what was erased of a tenant after the backup. In memory it has a few words for each stream, and nothing for
+// an event: markers and notes are in files.
 type erased struct {
 	markers markers
 	// noted has the notes, in their order.
@@ -46,7 +46,10 @@ type erasedStream struct {
 
 // readErasures reads what was erased after the backup.
 func (r *tenant) readErasures() (*erased, error) {
-	x := &erased{markers: markers{temp: r.Temp, most: markersHeld}, noted: noteFile{temp: r.Temp}, streams: map[[keyBytes]byte]erasedStream{}}
+	x := &erased{
+		markers: markers{temp: r.Temp, most: markersHeld}, noted: noteFile{temp: r.Temp},
+		streams: map[[keyBytes]byte]erasedStream{},
+	}
 	for e, err := range r.Erasures(r.ctx, r.from.Tenant, r.from.Moment) {
 		if err == nil {
 			err = x.add(e)
@@ -88,7 +91,8 @@ func (x *erased) had(n *store.Note) {
 	}
 }
 
-// of returns the replacement of an event that was erased after the backup, nil for any other. Events come in the order of the feed.
+// of returns the replacement of an event that was erased after the backup, nil for any other. Events come in the order
+// of the feed.
 func (x *erased) of(e *j17.Event) (*j17.Event, error) {
 	raw, err := x.markers.of(e.StreamID)
 	if err != nil {
@@ -126,8 +130,9 @@ func again(e *j17.Event, err error) error {
 	return fmt.Errorf("what was erased of %s at %s cannot be erased again: %w", e.Key, e.StreamID, err)
 }
 
-// notes calls do with those about streams that are there: not those that began later, or after the backup. What was erased is written down with
-// the generation of the moment when it is, which may be one that the backup or an earlier erasure gives already: each is given once.
+// notes calls do with those about streams that are there: not those that began later, or after the backup. What was
+// erased is written down with the generation of the moment when it is, which may be one that the backup or an earlier
+// erasure gives already: each is given once.
 func (x *erased) notes(later map[[keyBytes]byte]bool, do func(store.Note) error) error {
 	return x.noted.read(func(n store.Note) error {
 		there, at := store.Note{Position: n.Position}, map[[keyBytes]byte]int{}
@@ -193,7 +198,8 @@ func (f *noteFile) begin() error {
 	return err
 }
 
-// read calls do with each note, in their order. Those that follow each other with one position are one: they are parts of one erasure.
+// read calls do with each note, in their order. Those that follow each other with one position are one: they are parts
+// of one erasure.
 func (f *noteFile) read(do func(store.Note) error) error {
 	if f.file == nil {
 		return nil

@@ -13,17 +13,22 @@ import (
 
 // eventAt returns an event of some stream.
 func eventAt(n int, version uint64, data string) *j17.Event {
-	e := &j17.Event{StreamID: j17.StreamID{Ms: int64(1000 + n/3), Seq: uint32(n % 3)}, Key: j17.Key{Type: "note", ID: fmt.Sprint("n", n%7)}, Version: version, Type: "was_written", Timestamp: 7}
+	e := &j17.Event{
+		StreamID: j17.StreamID{Ms: int64(1000 + n/3), Seq: uint32(n % 3)},
+		Key:      j17.Key{Type: "note", ID: fmt.Sprint("n", n%7)}, Version: version, Type: "was_written", Timestamp: 7,
+	}
 	e.Raw, _ = j17.AppendEvent(nil, e.StreamID, e.Key, e.Type, []byte(data), []byte(`{}`), e.Timestamp)
 	return e
 }
 
-// TestMarkersInBoundedMemory: however many events were erased after a backup, few markers are in memory at a time; each is put in the place of
-// its event, and where there are several the last one.
+// TestMarkersInBoundedMemory: however many events were erased after a backup, few markers are in memory at a time; each
+// is put in the place of its event, and where there are several the last one.
 func TestMarkersInBoundedMemory(t *testing.T) {
 	const events, most = 5000, 8 << 10
 	dir := t.TempDir()
-	x := &erased{markers: markers{temp: dir, most: most}, noted: noteFile{temp: dir}, streams: map[[keyBytes]byte]erasedStream{}}
+	x := &erased{
+		markers: markers{temp: dir, most: most}, noted: noteFile{temp: dir}, streams: map[[keyBytes]byte]erasedStream{},
+	}
 	last := map[int]string{}
 	for round := range 2 {
 		for _, n := range rand.New(rand.NewPCG(1, uint64(round))).Perm(events) {
@@ -32,7 +37,9 @@ func TestMarkersInBoundedMemory(t *testing.T) {
 			}
 			last[n] = fmt.Sprintf(`{"round":%d}`, round)
 			e := eventAt(n, uint64(n/7+1), last[n])
-			if err := x.add(&repository.Erasure{Note: store.Note{Position: j17.StreamID{Ms: 9000}}, Events: []*j17.Event{e}}); err != nil {
+			if err := x.add(&repository.Erasure{
+				Note: store.Note{Position: j17.StreamID{Ms: 9000}}, Events: []*j17.Event{e},
+			}); err != nil {
 				t.Fatal(err)
 			}
 			if x.markers.held > most {
@@ -72,14 +79,20 @@ func TestMarkersInBoundedMemory(t *testing.T) {
 	}
 }
 
-// TestAnotherEvent: an event of a stream that was erased which stands at no position that was noted, or another event that does, is an error: what
-// was erased would be back.
+// TestAnotherEvent: an event of a stream that was erased which stands at no position that was noted, or another event
+// that does, is an error: what was erased would be back.
 func TestAnotherEvent(t *testing.T) {
 	for name, there := range map[string]*j17.Event{
 		"at another position": eventAt(14, 1, `{}`),
-		"of another stream":   {StreamID: eventAt(7, 1, `{}`).StreamID, Key: j17.Key{Type: "note", ID: "other"}, Version: 1, Type: "was_written", Timestamp: 7},
+		"of another stream": {
+			StreamID: eventAt(7, 1, `{}`).StreamID, Key: j17.Key{Type: "note", ID: "other"}, Version: 1,
+			Type: "was_written", Timestamp: 7,
+		},
 	} {
-		x := &erased{markers: markers{temp: t.TempDir(), most: markersHeld}, noted: noteFile{temp: t.TempDir()}, streams: map[[keyBytes]byte]erasedStream{}}
+		x := &erased{
+			markers: markers{temp: t.TempDir(), most: markersHeld}, noted: noteFile{temp: t.TempDir()},
+			streams: map[[keyBytes]byte]erasedStream{},
+		}
 		if err := x.add(&repository.Erasure{Events: []*j17.Event{eventAt(7, 1, `{}`)}}); err != nil {
 			t.Fatal(err)
 		}

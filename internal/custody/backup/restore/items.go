@@ -30,24 +30,26 @@ const (
 	announced
 )
 
-// madeAnew reports whether the items of a space are rebuilt after every restoration: what they say of events may be younger than the parts
-// that these are restored from.
+// madeAnew reports whether the items of a space are rebuilt after every restoration: what they say of events may be
+// younger than the parts that these are restored from.
 func madeAnew(space store.Space) bool { return space == "tagging" }
 
-// ofIndexes reports whether an item is of an index: of its rows and entries, of how it follows the feed, of its builds, and of what is being
-// removed of it.
+// ofIndexes reports whether an item is of an index: of its rows and entries, of how it follows the feed, of its builds,
+// and of what is being removed of it.
 func ofIndexes(i *store.ArchivedItem) bool {
 	switch i.Space {
 	case "index.heads", "index.slots", "index.counts", "index.entries", "index.rows", "index.sources":
 		return true
-	case "feed.subscriptions", "feed.marks", "build.jobs", "build.progress", "build.removals": // their keys begin with a kind
+	case "feed.subscriptions", "feed.marks", "build.jobs", "build.progress", "build.removals":
+		// their keys begin with a kind
 		return strings.HasPrefix(i.Key, "index/")
 	default:
 		return false
 	}
 }
 
-// ruleOf is the rule of a space. What is not named is dropped: whatever is new has to be shown to be true of an earlier moment.
+// ruleOf is the rule of a space. What is not named is dropped: whatever is new has to be shown to be true of an earlier
+// moment.
 func ruleOf(space store.Space) rule {
 	if strings.HasPrefix(string(space), "erasure.") {
 		return kept // what was erased, or is to be, remains so
@@ -160,8 +162,8 @@ func (p *pastItems) gone(name string) bool {
 	return ok && p.later[hashOf(key)]
 }
 
-// deployed reports whether an item is of a version of the spec that was deployed by then. Versions come in their order, each before its
-// text.
+// deployed reports whether an item is of a version of the spec that was deployed by then. Versions come in their order,
+// each before its text.
 func (p *pastItems) deployed(i *store.ArchivedItem) (bool, error) {
 	version, rest, _ := strings.Cut(i.Key, "/")
 	if rest != "" {

@@ -18,14 +18,16 @@ const (
 	markersHeld = 16 << 20
 	// markerHeld is what a marker takes in memory beside its bytes.
 	markerHeld = 64
-	// runBuffer is the memory for reading what was written down at once. There may be thousands of these where billions of bytes were.
+	// runBuffer is the memory for reading what was written down at once. There may be thousands of these where billions
+	// of bytes were.
 	runBuffer = 4 << 10
 	// maxMarker is more than any marker has.
 	maxMarker = 1 << 20
 )
 
-// markers sorts the replacements of erased events in the order of the feed, in bounded memory: what is more goes into a file in sorted
-// runs, which are merged when they are read. Of those of one position the last one that was added counts.
+// markers sorts the replacements of erased events in the order of the feed, in bounded memory: what is more goes into a
+// file in sorted runs, which are merged when they are read. Of those of one position the last one that was added
+// counts.
 type markers struct {
 	temp string
 	// most is markersHeld.
@@ -170,7 +172,8 @@ func (r *run) next() (bool, error) {
 	return err == nil, err
 }
 
-// runHeap has runs in the order of their next markers; of those of one position the run that was written last comes first.
+// runHeap has runs in the order of their next markers; of those of one position the run that was written last comes
+// first.
 type runHeap []*run
 
 func (h runHeap) Len() int { return len(h) }

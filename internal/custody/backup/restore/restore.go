@@ -1,5 +1,6 @@
-// Package restore fills an empty store with what a backup holds: all of it as it was, or the events up to a position with what follows from
-// them left out, so that it is rebuilt. What was erased after the backup is erased again on the way.
+// Package restore fills an empty store with what a backup holds: all of it as it was, or the events up to a position
+// with what follows from them left out, so that it is rebuilt. What was erased after the backup is erased again on the
+// way.
 package restore
 
 import (
@@ -32,7 +33,8 @@ type Options struct {
 type Cut struct {
 	// Position: events behind it are left out.
 	Position j17.StreamID
-	// Time is the moment in Unix milliseconds that was asked for: what was deployed later is left out. 0 means that it was a position.
+	// Time is the moment in Unix milliseconds that was asked for: what was deployed later is left out. 0 means that it
+	// was a position.
 	Time int64
 }
 
@@ -75,8 +77,8 @@ type Report struct {
 	Root [32]byte
 	// Past reports that pending work and what follows from events was left out, since it is that of a later moment.
 	Past bool
-	// Erased counts the streams of which something was erased again that was erased after the backup, and Note is the position of the last
-	// note about them.
+	// Erased counts the streams of which something was erased again that was erased after the backup, and Note is the
+	// position of the last note about them.
 	Erased int
 	Note   j17.StreamID
 }
@@ -93,7 +95,8 @@ type tenant struct {
 	out  Report
 	// erased is what was erased after the backup.
 	erased *erased
-	// later are the streams that began behind the cut, notes those about streams that are there, which stand behind the last event.
+	// later are the streams that began behind the cut, notes those about streams that are there, which stand behind the
+	// last event.
 	later map[[keyBytes]byte]bool
 	notes []store.Note
 	// steps counts what was read.
@@ -103,13 +106,16 @@ type tenant struct {
 // progressSteps is how many events or items lie between two calls of Options.Progress.
 const progressSteps = 4096
 
-// Tenant restores a tenant. Nothing of it is seen in the store before it returns without an error. What is not as it should be is a
-// *repository.DamagedError.
+// Tenant restores a tenant. Nothing of it is seen in the store before it returns without an error. What is not as it
+// should be is a *repository.DamagedError.
 func Tenant(ctx context.Context, o Options, t *repository.TenantManifest, cut *Cut) (_ Report, err error) {
 	if t.Tenant == j17.System {
 		cut = nil // the registry has no past
 	}
-	r := &tenant{Options: o, ctx: ctx, from: t, cut: cut, out: Report{Tenant: t.Tenant, Past: cut.Past(t)}, later: map[[keyBytes]byte]bool{}}
+	r := &tenant{
+		Options: o, ctx: ctx, from: t, cut: cut, out: Report{Tenant: t.Tenant, Past: cut.Past(t)},
+		later: map[[keyBytes]byte]bool{},
+	}
 	if r.erased, err = r.readErasures(); err != nil {
 		return Report{}, err
 	}
@@ -141,8 +147,9 @@ func Tenant(ctx context.Context, o Options, t *repository.TenantManifest, cut *C
 	return r.out, nil
 }
 
-// carriedOut reports whether all that a command has written is there, so that it must not be carried out again. Of a command whose events were
-// erased nothing is known but that it was; it stays so at any moment, since what it wrote must not come back.
+// carriedOut reports whether all that a command has written is there, so that it must not be carried out again. Of a
+// command whose events were erased nothing is known but that it was; it stays so at any moment, since what it wrote
+// must not come back.
 func (r *tenant) carriedOut(c *store.ArchivedCommand) bool {
 	if len(c.Lengths) == 0 {
 		return !r.out.Past || len(c.Memo) == 0

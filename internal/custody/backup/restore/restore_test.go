@@ -59,10 +59,13 @@ func newWorld(t *testing.T) *world {
 // write appends events of one stream and returns the position of the last one.
 func (w *world) write(id string, n int, side ...store.Side) j17.StreamID {
 	w.t.Helper()
-	u := store.Append{Timestamp: w.clock.Now().Unix(), Side: side, Command: &store.Command{ID: store.CommandID([]byte(fmt.Sprintf("%-16s", id+w.clock.Now().Format("150405.000")))), Memo: []byte("memo")}}
+	u := store.Append{Timestamp: w.clock.Now().Unix(), Side: side, Command: &store.Command{
+		ID: store.CommandID([]byte(fmt.Sprintf("%-16s", id+w.clock.Now().Format("150405.000")))), Memo: []byte("memo"),
+	}}
 	for i := range n {
 		u.Events = append(u.Events, store.NewEvent{
-			Key: j17.Key{Type: "note", ID: id}, Type: "was_written", Data: fmt.Appendf(nil, `{"n":%d,"of":%q}`, i, id), Metadata: []byte(`{"actor":{"type":"user","id":"u1"}}`), Tags: []string{"color:red"},
+			Key: j17.Key{Type: "note", ID: id}, Type: "was_written", Data: fmt.Appendf(nil, `{"n":%d,"of":%q}`, i, id),
+			Metadata: []byte(`{"actor":{"type":"user","id":"u1"}}`), Tags: []string{"color:red"},
 		})
 	}
 	results, err := w.st.Append(w.t.Context(), tenant, []store.Append{u})
@@ -81,7 +84,9 @@ func put(space store.Space, key, value string) store.Side {
 func (w *world) erase(id string, version uint64) store.Note {
 	w.t.Helper()
 	_, err := w.st.Rewrite(w.t.Context(), tenant, store.Rewrite{Streams: []store.RewrittenStream{{
-		Key: j17.Key{Type: "note", ID: id}, Events: []store.Rewritten{{Version: version, Type: "_was_erased", Data: []byte(`{}`), Metadata: []byte(`{}`)}},
+		Key: j17.Key{Type: "note", ID: id}, Events: []store.Rewritten{
+			{Version: version, Type: "_was_erased", Data: []byte(`{}`), Metadata: []byte(`{}`)},
+		},
 	}}})
 	if err != nil {
 		w.t.Fatal(err)
@@ -123,13 +128,16 @@ func (w *world) backup(id string) repository.Manifest {
 				tree.Add(c.Event.Leaf())
 			}
 		}
-		b, err := w.repo.NewBackup(w.t.Context(), repository.Head{ID: id, Scope: repository.OfEnvironment, Kind: repository.Full, CreatedAt: w.clock.Now()})
+		b, err := w.repo.NewBackup(w.t.Context(), repository.Head{
+			ID: id, Scope: repository.OfEnvironment, Kind: repository.Full, CreatedAt: w.clock.Now(),
+		})
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		defer b.Abort()
 		tw := b.Tenant(repository.TenantHead{
-			Tenant: tenant, Instance: "ins_1", Name: "app", Environment: j17.Prod, Position: a.Extent().Last, Moment: a.Position(), Time: w.clock.Now().UnixMilli(), Size: tree.Size(), Root: tree.Root(),
+			Tenant: tenant, Instance: "ins_1", Name: "app", Environment: j17.Prod, Position: a.Extent().Last,
+			Moment: a.Position(), Time: w.clock.Now().UnixMilli(), Size: tree.Size(), Root: tree.Root(),
 		})
 		for c, err := range a.Changes(w.t.Context(), j17.StreamID{}) {
 			if err == nil && c.Note != nil {
@@ -223,7 +231,10 @@ func equal(t *testing.T, what string, got, want []string) {
 
 func TestEverythingIsThereAgain(t *testing.T) {
 	w := newWorld(t)
-	w.write("a", 3, put("saga.rows", "x", "row"), store.Side{Op: store.Put, Space: "scheduled", Key: "y", Due: startTime().Add(time.Hour), Expires: startTime().Add(2 * time.Hour)})
+	w.write("a", 3, put("saga.rows", "x", "row"), store.Side{
+		Op: store.Put, Space: "scheduled", Key: "y", Due: startTime().Add(time.Hour),
+		Expires: startTime().Add(2 * time.Hour),
+	})
 	w.write("b", 2)
 	w.erase("a", 2)
 	w.write("a", 1)
@@ -241,13 +252,16 @@ func TestEverythingIsThereAgain(t *testing.T) {
 	if len(commands) != 3 || len(wantCommands) != 4 {
 		t.Errorf("%d commands of %d", len(commands), len(wantCommands))
 	}
-	if err := restore.Same(t.Context(), st, must[*repository.Reader](t)(w.repo.Read(m, repository.Identities{})), m.Of(tenant)); err != nil {
+	if err := restore.Same(
+		t.Context(), st, must[*repository.Reader](t)(w.repo.Read(m, repository.Identities{})), m.Of(tenant),
+	); err != nil {
 		t.Error(err)
 	}
 
 	// Heads are what they were.
 	keys := []j17.Key{{Type: "note", ID: "a"}, {Type: "note", ID: "b"}}
-	was, now := must[[]store.Head](t)(w.st.Heads(t.Context(), tenant, keys)), must[[]store.Head](t)(st.Heads(t.Context(), tenant, keys))
+	was, now := must[[]store.Head](t)(w.st.Heads(t.Context(), tenant, keys)),
+		must[[]store.Head](t)(st.Heads(t.Context(), tenant, keys))
 	for i := range was {
 		if was[i] != now[i] {
 			t.Errorf("%s: %+v, want %+v", keys[i], now[i], was[i])
@@ -255,8 +269,9 @@ func TestEverythingIsThereAgain(t *testing.T) {
 	}
 }
 
-// TestTagsAreGivenAnew: where events got other tags between two backups, the second one may have parts of the first. So nothing is restored that
-// says which tags events have, and whoever opens the store gives them theirs again; what they have until then is found by nobody.
+// TestTagsAreGivenAnew: where events got other tags between two backups, the second one may have parts of the first. So
+// nothing is restored that says which tags events have, and whoever opens the store gives them theirs again; what they
+// have until then is found by nobody.
 func TestTagsAreGivenAnew(t *testing.T) {
 	w := newWorld(t)
 	w.write("a", 3, put("tagging", "tags", `{"names":"red"}`), put("saga.rows", "x", "row"))
@@ -280,13 +295,17 @@ func TestTagsAreGivenAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := 0
-		for ev, err := range st.ReadTagged(t.Context(), tenant, store.Tagged{Tags: []string{"color:blue"}}, j17.StreamID{}, 10, nil) {
+		for ev, err := range st.ReadTagged(
+			t.Context(), tenant, store.Tagged{Tags: []string{"color:blue"}}, j17.StreamID{}, 10, nil,
+		) {
 			if err != nil || ev.Version != 2 {
 				t.Fatal(ev, err)
 			}
 			found++
 		}
-		for ev, err := range st.ReadTagged(t.Context(), tenant, store.Tagged{Tags: []string{"color:red"}}, j17.StreamID{}, 10, nil) {
+		for ev, err := range st.ReadTagged(
+			t.Context(), tenant, store.Tagged{Tags: []string{"color:red"}}, j17.StreamID{}, 10, nil,
+		) {
 			if err != nil || ev.Key.ID == "a" && ev.Version == 2 {
 				t.Fatal(ev, err)
 			}
@@ -311,39 +330,55 @@ func must[T any](t *testing.T) func(T, error) T {
 func TestAnEarlierMoment(t *testing.T) {
 	w := newWorld(t)
 	version := func(n int) store.Side {
-		return put("spec.versions", fmt.Sprintf("%010d", n), fmt.Sprintf(`{"version":%d,"deployed_at":%q}`, n, w.clock.Now().Format(time.RFC3339)))
+		return put(
+			"spec.versions", fmt.Sprintf("%010d", n),
+			fmt.Sprintf(`{"version":%d,"deployed_at":%q}`, n, w.clock.Now().Format(time.RFC3339)),
+		)
 	}
 	named := func(id, number string) []store.Side {
 		return []store.Side{
-			put("identity.number", "note:"+id, number), put("identity.number.index", number, "note:"+id), put("identity.number.index", "latest", number),
+			put("identity.number", "note:"+id, number), put("identity.number.index", number, "note:"+id),
+			put("identity.number.index", "latest", number),
 			put("identity.handle", "note:"+id, "h"+number), put("identity.handle.index", "h"+number, "note:"+id),
 		}
 	}
-	w.write("a", 1, append(named("a", "1"), version(1), put("spec.versions", "0000000001/source", "one"), put("spec.head", "current", `{"version":1}`))...)
+	w.write("a", 1, append(
+		named("a", "1"), version(1), put("spec.versions", "0000000001/source", "one"),
+		put("spec.head", "current", `{"version":1}`),
+	)...)
 	w.write("b", 1, named("b", "2")...)
 	at := w.write("a", 1)
 	then := w.clock.Now()
 	w.clock.Advance(time.Minute)
 	w.write("c", 1, append(named("c", "3"),
-		version(2), put("spec.versions", "0000000002/source", "two"), put("spec.head", "current", `{"version":2}`), put("spec.unannounced", "0000000002", "{}"),
-		put("saga.rows", "x", "pending"), put("something.new", "x", "y"), put("erasure.tombstones", "x", "asked for"), put("blob.heads", "f", "{}"),
+		version(2), put("spec.versions", "0000000002/source", "two"), put("spec.head", "current", `{"version":2}`),
+		put("spec.unannounced", "0000000002", "{}"),
+		put("saga.rows", "x", "pending"), put("something.new", "x", "y"), put("erasure.tombstones", "x", "asked for"),
+		put("blob.heads", "f", "{}"),
 	)...)
 	w.erase("a", 1)
 
-	// Of two commands it is known only that they were carried out: the events of one were erased, the other has something to say of a later moment.
+	// Of two commands it is known only that they were carried out: the events of one were erased, the other has
+	// something to say of a later moment.
 	forgotten, silent := store.CommandID([]byte("forgotten       ")), store.CommandID([]byte("silent          "))
 	for id, memo := range map[store.CommandID]string{forgotten: "", silent: "memo"} {
-		if _, err := w.st.Append(t.Context(), tenant, []store.Append{{Timestamp: 1, Command: &store.Command{ID: id, Memo: []byte(memo)}}}); err != nil {
+		if _, err := w.st.Append(t.Context(), tenant, []store.Append{
+			{Timestamp: 1, Command: &store.Command{ID: id, Memo: []byte(memo)}},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	m := w.backup("bak_1")
 
 	want := []string{
-		"blob.heads f", "erasure.tombstones x", "identity.handle note:a", "identity.handle note:b", "identity.handle.index h1", "identity.handle.index h2", "identity.number note:a", "identity.number note:b",
-		"identity.number.index 1", "identity.number.index 2", "identity.number.index latest", "spec.head current", "spec.versions 0000000001", "spec.versions 0000000001/source",
+		"blob.heads f", "erasure.tombstones x", "identity.handle note:a", "identity.handle note:b",
+		"identity.handle.index h1", "identity.handle.index h2", "identity.number note:a", "identity.number note:b",
+		"identity.number.index 1", "identity.number.index 2", "identity.number.index latest", "spec.head current",
+		"spec.versions 0000000001", "spec.versions 0000000001/source",
 	}
-	for name, cut := range map[string]*restore.Cut{"position": {Position: at}, "time": restore.AtTime(then.UnixMilli())} {
+	for name, cut := range map[string]*restore.Cut{
+		"position": {Position: at}, "time": restore.AtTime(then.UnixMilli()),
+	} {
 		st, report, err := w.restore(m, cut)
 		if err != nil || !report.Past || report.Events != 3 || report.Position != at {
 			t.Fatal(name, report, err)
@@ -362,7 +397,8 @@ func TestAnEarlierMoment(t *testing.T) {
 		var names []string
 		for _, i := range items {
 			names = append(names, strings.Join(strings.Fields(i)[:2], " "))
-			if strings.HasPrefix(i, "identity.number.index latest") && !strings.Contains(i, `"2"`) || strings.HasPrefix(i, "spec.head") && !strings.Contains(i, `version\":1}`) {
+			if strings.HasPrefix(i, "identity.number.index latest") && !strings.Contains(i, `"2"`) ||
+				strings.HasPrefix(i, "spec.head") && !strings.Contains(i, `version\":1}`) {
 				t.Errorf("%s: %s", name, i)
 			}
 		}
@@ -388,7 +424,8 @@ func TestAnEarlierMoment(t *testing.T) {
 
 func TestErasuresAreRepeated(t *testing.T) {
 	w := newWorld(t)
-	w.write("a", 3, put("index.slots", "s1", "{}"), put("index.rows", "s1/a", "{}"), put("feed.subscriptions", "index/s1", "x"), put("build.removals", "index/s0", "{}"),
+	w.write("a", 3, put("index.slots", "s1", "{}"), put("index.rows", "s1/a", "{}"),
+		put("feed.subscriptions", "index/s1", "x"), put("build.removals", "index/s0", "{}"),
 		put("feed.subscriptions", "listener/l", "x"), put("build.jobs", "tags/x", "{}"))
 	w.write("b", 1)
 	m := w.backup("bak_1")
@@ -432,8 +469,10 @@ func TestErasuresAreRepeated(t *testing.T) {
 
 	// Indexes show what was erased, and are not what is restored; what else follows the feed is.
 	for item, want := range map[store.ItemName]bool{
-		{Space: "index.slots", Key: "s1"}: false, {Space: "index.rows", Key: "s1/a"}: false, {Space: "feed.subscriptions", Key: "index/s1"}: false,
-		{Space: "build.removals", Key: "index/s0"}: false, {Space: "feed.subscriptions", Key: "listener/l"}: true, {Space: "build.jobs", Key: "tags/x"}: true,
+		{Space: "index.slots", Key: "s1"}: false, {Space: "index.rows", Key: "s1/a"}: false,
+		{Space: "feed.subscriptions", Key: "index/s1"}: false,
+		{Space: "build.removals", Key: "index/s0"}:     false, {Space: "feed.subscriptions", Key: "listener/l"}: true,
+		{Space: "build.jobs", Key: "tags/x"}: true,
 	} {
 		if _, err := st.Get(t.Context(), tenant, item.Space, item.Key); (err == nil) != want {
 			t.Errorf("%+v: %v", item, err)
@@ -441,7 +480,8 @@ func TestErasuresAreRepeated(t *testing.T) {
 	}
 }
 
-// TestOneGenerationTwice restores backups of streams whose erasures were noted more than once, with the generation of when that was done.
+// TestOneGenerationTwice restores backups of streams whose erasures were noted more than once, with the generation of
+// when that was done.
 func TestOneGenerationTwice(t *testing.T) {
 	w := newWorld(t)
 	w.write("a", 2)
@@ -454,7 +494,10 @@ func TestOneGenerationTwice(t *testing.T) {
 	again := w.write("c", 1)
 	note := func(id string, at j17.StreamID, generation uint64) {
 		key := j17.Key{Type: "note", ID: id}
-		e := repository.Erasure{Tenant: tenant, At: w.clock.Now(), Note: store.Note{Position: at, Streams: []store.Generation{{Key: key, Number: generation}}}}
+		e := repository.Erasure{
+			Tenant: tenant, At: w.clock.Now(),
+			Note: store.Note{Position: at, Streams: []store.Generation{{Key: key, Number: generation}}},
+		}
 		for event, err := range w.st.ReadStream(t.Context(), tenant, key, 1, 0) {
 			if err != nil {
 				t.Fatal(err)
@@ -480,7 +523,9 @@ func TestOneGenerationTwice(t *testing.T) {
 		if report.Erased != applied {
 			t.Errorf("%s: erased again: %d", m.ID, report.Erased)
 		}
-		heads := must[[]store.Head](t)(st.Heads(t.Context(), tenant, []j17.Key{{Type: "note", ID: "a"}, {Type: "note", ID: "b"}}))
+		heads := must[[]store.Head](t)(st.Heads(t.Context(), tenant, []j17.Key{
+			{Type: "note", ID: "a"}, {Type: "note", ID: "b"},
+		}))
 		if heads[0].Generation != 2 || heads[1].Generation != 1 {
 			t.Errorf("%s: %+v", m.ID, heads)
 		}
@@ -501,7 +546,8 @@ func TestDamageLeavesNothing(t *testing.T) {
 	wrong.Tenants = append([]repository.TenantManifest(nil), m.Tenants...)
 	wrong.Tenants[0].Root[5]++
 	st, _, err := w.restore(wrong, nil)
-	if damaged, ok := errors.AsType[*repository.DamagedError](err); !ok || !strings.HasSuffix(damaged.File, "manifests/bak_1") {
+	if damaged, ok := errors.AsType[*repository.DamagedError](err); !ok ||
+		!strings.HasSuffix(damaged.File, "manifests/bak_1") {
 		t.Fatal(err)
 	}
 	if all, err := st.Tenants(t.Context()); len(all) != 0 || err != nil {
@@ -547,7 +593,8 @@ func TestVerifier(t *testing.T) {
 		t.Fatal(again.Bytes(), err)
 	}
 	second.Tenants[0].Root[0]++
-	if err := v.Backup(t.Context(), read(second), &second); err == nil || !strings.Contains(err.Error(), "manifests/bak_2") {
+	if err := v.Backup(t.Context(), read(second), &second); err == nil ||
+		!strings.Contains(err.Error(), "manifests/bak_2") {
 		t.Fatal(err)
 	}
 }

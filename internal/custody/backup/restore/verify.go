@@ -14,10 +14,11 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Verifier checks that backups hold what their manifests say, without restoring them. A part that several have is read once.
+// Verifier checks that backups hold what their manifests say, without restoring them. A part that several have is read
+// once.
 type Verifier struct {
-	// leaves is a file with the leaf hashes of the segments that were read, feeds tells where those of a part are. others are the other
-	// parts that were read.
+	// leaves is a file with the leaf hashes of the segments that were read, feeds tells where those of a part are.
+	// others are the other parts that were read.
 	leaves *os.File
 	size   int64
 	feeds  map[string]span
@@ -45,7 +46,8 @@ func (v *Verifier) Close() {
 	_ = os.Remove(v.leaves.Name())
 }
 
-// Backup checks one backup: each part, and the root of each log. What is not as it should be is a *repository.DamagedError.
+// Backup checks one backup: each part, and the root of each log. What is not as it should be is a
+// *repository.DamagedError.
 func (v *Verifier) Backup(ctx context.Context, x *repository.Reader, m *repository.Manifest) error {
 	for i := range m.Tenants {
 		t := &m.Tenants[i]

@@ -87,8 +87,8 @@ func merged(s spans) spans {
 	return out
 }
 
-// JournalNames are the places where the journal of a file may be, the present ones first: beside the file, or in the folder
-// state, if there is one, where that cannot be written.
+// JournalNames are the places where the journal of a file may be, the present ones first: beside the file, or in the
+// folder state, if there is one, where that cannot be written.
 func JournalNames(file, state string) []string {
 	var names []string
 	for _, suffix := range []string{journalSuffix, oldJournalSuffix} {
@@ -192,8 +192,8 @@ func (j *journal) begin(head journalHead) (_ *journal, err error) {
 			return nil, err
 		}
 	}
-	// Without a head, a crash came before it was written. One of another target that nothing is known to be stored in does
-	// not bind the file to it.
+	// Without a head, a crash came before it was written. One of another target that nothing is known to be stored in
+	// does not bind the file to it.
 	fresh := whole == 0 || j.head.Target != head.Target
 	if fresh {
 		whole = 0

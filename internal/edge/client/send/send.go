@@ -1,5 +1,5 @@
-// Package send writes the events of a file to an environment as events that happen now, in batches and side by side. A run
-// that was stopped goes on where it was, and stores no event twice.
+// Package send writes the events of a file to an environment as events that happen now, in batches and side by side. A
+// run that was stopped goes on where it was, and stores no event twice.
 package send
 
 import (
@@ -27,19 +27,20 @@ type Options struct {
 	Title string
 	// Name tells this input from others with the same content, "" if there are none.
 	Name string
-	// Journals are the places where the progress of a file may be kept, see JournalNames. They do not matter for a stream.
+	// Journals are the places where the progress of a file may be kept, see JournalNames. They do not matter for a
+	// stream.
 	Journals []string
 	// Batch is how many consecutive events of an aggregate are sent at once; 0 means 500, for a stream 1.
 	Batch int
 	// Concurrency is how many requests are under way at once.
 	Concurrency int
-	// Refuse, if not nil, is told of each event that is refused and left out, one after the other; its error ends the run.
-	// Without it the run stops at the first one.
+	// Refuse, if not nil, is told of each event that is refused and left out, one after the other; its error ends the
+	// run. Without it the run stops at the first one.
 	Refuse func(Refused) error
 	// Note tells a person something beside the result.
 	Note func(format string, args ...any)
-	// Begin, if not nil, is called before the first event is sent, with the number of events, -1 where that is not known, and
-	// Advance, if not nil, with how many more of them are done.
+	// Begin, if not nil, is called before the first event is sent, with the number of events, -1 where that is not
+	// known, and Advance, if not nil, with how many more of them are done.
 	Begin, Advance func(events int)
 }
 
@@ -100,9 +101,9 @@ type batch []event
 
 func (b batch) span() span { return span{b[0].index, b[len(b)-1].index + 1} }
 
-// File sends the events of a file, which it reads twice: first to see whether all of it can be sent and to give the run its
-// name, then to do it. The error is a *StoppedError from the first request on. A file with faults is not sent at all, unless
-// there is a Refuse.
+// File sends the events of a file, which it reads twice: first to see whether all of it can be sent and to give the run
+// its name, then to do it. The error is a *StoppedError from the first request on. A file with faults is not sent at
+// all, unless there is a Refuse.
 func File(ctx context.Context, file io.ReadSeeker, o Options) (_ Summary, err error) {
 	s := &sender{o: o, stop: make(chan struct{})}
 	source, faults, err := s.check(ctx, file)
@@ -115,7 +116,9 @@ func File(ctx context.Context, file io.ReadSeeker, o Options) (_ Summary, err er
 		return Summary{}, invalid("%s cannot be sent: %s. Nothing was sent.", o.Title, wrong(faults))
 	}
 
-	head := journalHead{Target: o.Client.URL(), Seed: hex.EncodeToString(source.seed[:]), Events: source.index, Batch: o.Batch}
+	head := journalHead{
+		Target: o.Client.URL(), Seed: hex.EncodeToString(source.seed[:]), Events: source.index, Batch: o.Batch,
+	}
 	if head.Batch == 0 {
 		head.Batch = defaultBatch
 	}
@@ -225,8 +228,8 @@ func wrong(n int) string {
 	return fmt.Sprintf("%d events are wrong", n)
 }
 
-// batchSize is how many events a batch may have. Those of a stream have one, unless told otherwise: what sends them may end
-// early, and with it the last batch.
+// batchSize is how many events a batch may have. Those of a stream have one, unless told otherwise: what sends them may
+// end early, and with it the last batch.
 func (s *sender) batchSize() int {
 	switch {
 	case s.journal != nil:
@@ -423,7 +426,8 @@ func (s *sender) send(ctx context.Context, b batch) error {
 		events[i] = client.NewEvent{Type: ev.eventType, Data: ev.data}
 	}
 	o := client.WriteOptions{
-		Actor: b[0].Actor, PreviousLength: b[0].PreviousLength, SkipOCC: b[0].SkipOCC, IdempotencyKey: s.idempotencyKey(b),
+		Actor: b[0].Actor, PreviousLength: b[0].PreviousLength, SkipOCC: b[0].SkipOCC,
+		IdempotencyKey: s.idempotencyKey(b),
 	}
 	if b[0].Target != (j17.Agent{}) {
 		o.Target = &b[0].Target
@@ -433,7 +437,8 @@ func (s *sender) send(ctx context.Context, b batch) error {
 		receipt.Replayed, err = true, nil // it was stored, and is to stay erased
 	}
 	if err != nil {
-		if refused, ok := errors.AsType[*client.Error](err); s.journal != nil && (!ok || refused.Status >= http.StatusInternalServerError) {
+		if refused, ok := errors.AsType[*client.Error](err); s.journal != nil &&
+			(!ok || refused.Status >= http.StatusInternalServerError) {
 			s.journal.need() // what has become of the request is not known
 		}
 		return s.failed(ctx, b, err)
@@ -452,8 +457,8 @@ func (s *sender) send(ctx context.Context, b batch) error {
 	return nil
 }
 
-// idempotencyKey is made of the input, the place in it, and the events. It stays the same from version to version of the
-// program, and so does how it begins: the server may know it from before an update.
+// idempotencyKey is made of the input, the place in it, and the events. It stays the same from version to version of
+// the program, and so does how it begins: the server may know it from before an update.
 func (s *sender) idempotencyKey(b batch) string {
 	h := sha256.New()
 	if s.journal != nil {
@@ -541,7 +546,8 @@ func AboutEvents(code j17.Code) bool {
 	//nolint:exhaustive // all other codes are about the request, the key or the server
 	switch code {
 	case j17.CodeInvalidJSON, j17.CodeMissingField, j17.CodeUnknownField, j17.CodeInvalidField, j17.CodeUndeclaredType,
-		j17.CodeReservedEventType, j17.CodeSchemaViolation, j17.CodeForbidden, j17.CodeUnknownType, j17.CodeUnknownEventType,
+		j17.CodeReservedEventType, j17.CodeSchemaViolation, j17.CodeForbidden, j17.CodeUnknownType,
+		j17.CodeUnknownEventType,
 		j17.CodePayloadTooLarge, j17.CodeInvalidIdentifier, j17.CodeSkipOCCNotAllowed:
 		return true
 	default:

@@ -30,7 +30,8 @@ type event struct {
 
 // joins reports whether ev can be written in one batch with first, which stands some places before it.
 func (ev *event) joins(first *event) bool {
-	return ev.key == first.key && ev.Actor == first.Actor && ev.Target == first.Target && ev.SkipOCC == first.SkipOCC && ev.PreviousLength == nil
+	return ev.key == first.key && ev.Actor == first.Actor && ev.Target == first.Target && ev.SkipOCC == first.SkipOCC &&
+		ev.PreviousLength == nil
 }
 
 // lineError is a place of a file that is no event.
@@ -121,7 +122,9 @@ func (s *source) parse(text string) (event, *lineError) {
 	for _, name := range w.Left {
 		s.leave("metadata." + name)
 	}
-	return event{key: j17.Key{Type: e.AggregateType, ID: e.ID}, FileWrite: w, eventType: e.Type, data: e.Data.AppendJSON(nil)}, nil
+	return event{
+		key: j17.Key{Type: e.AggregateType, ID: e.ID}, FileWrite: w, eventType: e.Type, data: e.Data.AppendJSON(nil),
+	}, nil
 }
 
 // leave notes a member that is not taken over.
@@ -141,7 +144,10 @@ func notJSON(text string, err error) *lineError {
 	if !ok {
 		return &lineError{message: "this is not valid JSON: " + err.Error()}
 	}
-	return &lineError{line: syntax.Line - 1, message: fmt.Sprintf("this is not valid JSON: column %d: %s", syntax.Column, syntax.Message)}
+	return &lineError{
+		line:    syntax.Line - 1,
+		message: fmt.Sprintf("this is not valid JSON: column %d: %s", syntax.Column, syntax.Message),
+	}
 }
 
 func faultOf(err error) *lineError {

@@ -3,9 +3,9 @@
 //
 // A pattern without look-around and back-references describes a regular language. It is rewritten for the standard
 // library's regexp, whose time is linear in the text. Every class is spelled out as ranges of code points on the way,
-// so the two languages cannot differ in what \s, \w, a dot or \p{...} mean, and since only the existence of a match is asked
-// for, the preference of one match over another, where they do differ, does not matter. All other patterns, and those with very
-// large counted repetitions, run on a backtracking matcher that counts its steps and gives up in time.
+// so the two languages cannot differ in what \s, \w, a dot or \p{...} mean, and since only the existence of a match is
+// asked for, the preference of one match over another, where they do differ, does not matter. All other patterns, and
+// those with very large counted repetitions, run on a backtracking matcher that counts its steps and gives up in time.
 package ecma
 
 import (
@@ -38,8 +38,8 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("character %d: %s", e.Position, e.Message)
 }
 
-// Regexp is a compiled pattern. It may be used by any number of goroutines. What it takes to match is made at the first use:
-// most patterns of most specs are not used soon.
+// Regexp is a compiled pattern. It may be used by any number of goroutines. What it takes to match is made at the first
+// use: most patterns of most specs are not used soon.
 type Regexp struct {
 	pattern  string
 	library  *Library
@@ -76,7 +76,8 @@ func Valid(text string) bool {
 }
 
 // Needless returns what is wrong with the first escape of a punctuation mark that needs none and that ECMA-262 does not
-// know, such as \@; nil where there is none. Patterns with such escapes are compiled all the same: \@ means what @ does.
+// know, such as \@; nil where there is none. Patterns with such escapes are compiled all the same: \@ means what @
+// does.
 func (re *Regexp) Needless() *SyntaxError { return re.needless }
 
 // String returns the pattern.

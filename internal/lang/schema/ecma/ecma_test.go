@@ -217,8 +217,8 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestNeedlessEscapes checks that escapes of marks which need none are taken for what they mean, and told; not so in texts
-// that have to be patterns, and not for letters.
+// TestNeedlessEscapes checks that escapes of marks which need none are taken for what they mean, and told; not so in
+// texts that have to be patterns, and not for letters.
 func TestNeedlessEscapes(t *testing.T) {
 	for _, tt := range []struct {
 		pattern  string
@@ -281,7 +281,8 @@ func TestCompileIsBounded(t *testing.T) {
 // TestValidIsFast checks texts that were sent to a field whose format is regex.
 func TestValidIsFast(t *testing.T) {
 	for _, unit := range []string{
-		"a", ".", `\s`, `\p{L}`, `\u{1F600}`, "(?i:a)", "(?<n>a)|", "(?:a)*", "[^a-z]", "[^", "(a|b){1,9}", `(a)\1`, "(", "(?<n", `\k<n>`, "|", "^", "(?=a)",
+		"a", ".", `\s`, `\p{L}`, `\u{1F600}`, "(?i:a)", "(?<n>a)|", "(?:a)*", "[^a-z]", "[^", "(a|b){1,9}", `(a)\1`,
+		"(", "(?<n", `\k<n>`, "|", "^", "(?=a)",
 	} {
 		start := worktest.ProcessorTime(t)
 		ecma.Valid(strings.Repeat(unit, 1<<20/len(unit)))
@@ -325,7 +326,9 @@ func pattern(depth int) *rapid.Generator[string] {
 				}[k])
 			}
 			if repeatable {
-				b.WriteString(rapid.SampledFrom([]string{"", "", "", "*", "+", "?", "{2}", "{0,2}", "{1,}", "*?", "+?", "??", "{1,3}?"}).Draw(t, "repeat"))
+				b.WriteString(rapid.SampledFrom([]string{
+					"", "", "", "*", "+", "?", "{2}", "{0,2}", "{1,}", "*?", "+?", "??", "{1,3}?",
+				}).Draw(t, "repeat"))
 			}
 		}
 		return b.String()
@@ -373,7 +376,9 @@ func TestAgainstRegexp2(t *testing.T) {
 }
 
 func FuzzMatch(f *testing.F) {
-	for _, p := range []string{`^(a+)+$`, `(?<=a\b)[^\s]{2,3}?`, `(?<n>x)|(?<n>y)\k<n>`, `\p{L}(?i:\W)`, `[^]{1,9999}`, `(?!)`, `(?:(a)|b)*\1`} {
+	for _, p := range []string{
+		`^(a+)+$`, `(?<=a\b)[^\s]{2,3}?`, `(?<n>x)|(?<n>y)\k<n>`, `\p{L}(?i:\W)`, `[^]{1,9999}`, `(?!)`, `(?:(a)|b)*\1`,
+	} {
 		f.Add(p, "aaaa!")
 	}
 	f.Fuzz(func(t *testing.T, pattern, text string) {
@@ -383,7 +388,8 @@ func FuzzMatch(f *testing.F) {
 		valid := ecma.Valid(pattern)
 		if err != nil {
 			// A pattern that is too large is one all the same.
-			if valid && !errors.As(err, new(*ecma.LimitError)) && !strings.Contains(err.Error(), "longer than") && !strings.Contains(err.Error(), "at most") {
+			if valid && !errors.As(err, new(*ecma.LimitError)) && !strings.Contains(err.Error(), "longer than") &&
+				!strings.Contains(err.Error(), "at most") {
 				t.Fatalf("the pattern is valid, but does not compile: %v", err)
 			}
 			return

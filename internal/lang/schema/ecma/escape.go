@@ -150,8 +150,8 @@ func (p *parser) charEscape(start int, inClass bool) rune {
 		if r == '-' && inClass {
 			return r
 		}
-		// A pattern of a spec is written by people, and \- means the same in all languages that have it, so it is only noted. The format
-		// "regex" states what ECMA-262 allows, and refuses it.
+		// A pattern of a spec is written by people, and \- means the same in all languages that have it, so it is only
+		// noted. The format "regex" states what ECMA-262 allows, and refuses it.
 		if isPunctuation(r) && p.library != nil {
 			if p.needless == nil {
 				p.needless = p.syntaxError(start, escapeHint(r), `ECMA-262 has no escape \%c`, r)

@@ -13,13 +13,16 @@ import (
 	"j17/internal/lang/schema/ecma"
 )
 
-// TestRandomHostilePatterns holds a counter against the processor: whatever pattern and text, a unit of work takes no longer than
-// it may, and the search stops when the budget is used up.
+// TestRandomHostilePatterns holds a counter against the processor: whatever pattern and text, a unit of work takes no
+// longer than it may, and the search stops when the budget is used up.
 func TestRandomHostilePatterns(t *testing.T) {
 	const budget = work.Command / 8
 	rapid.Check(t, func(t *rapid.T) {
 		p := pattern(3).Draw(t, "pattern")
-		p = rapid.SampledFrom([]string{p, "(" + p + ")*$", "^(?:" + p + "|a)+b", "(?:(?:" + p + ")*)*c", "(?=(" + p + `))\1*d`, "(?:" + p + "){1,50}$"}).Draw(t, "around it")
+		p = rapid.SampledFrom([]string{
+			p, "(" + p + ")*$", "^(?:" + p + "|a)+b", "(?:(?:" + p + ")*)*c", "(?=(" + p + `))\1*d`,
+			"(?:" + p + "){1,50}$",
+		}).Draw(t, "around it")
 		re, err := ecma.NewLibrary().Compile(p)
 		if err != nil {
 			return // lookbehind that is not of a kind that can be, or more than is allowed

@@ -9,8 +9,9 @@ import (
 const (
 	// maxText bounds the length in bytes of the different patterns.
 	maxText = 1 << 20
-	// maxRanges bounds the ranges of code points of all character sets, each set counting as setCost more, each table of a
-	// property that has to be searched for as searchCost and each large set whose letters' other cases are added as foldCost.
+	// maxRanges bounds the ranges of code points of all character sets, each set counting as setCost more, each table
+	// of a property that has to be searched for as searchCost and each large set whose letters' other cases are added
+	// as foldCost.
 	maxRanges  = 400_000
 	setCost    = 8
 	foldCost   = 64
@@ -19,8 +20,8 @@ const (
 	maxMemory = 48 << 20
 )
 
-// Library compiles the patterns of one spec. The same text is compiled once and the same set of characters is kept once,
-// and together they keep within limits, so that neither a deploy nor a start can take long or much memory.
+// Library compiles the patterns of one spec. The same text is compiled once and the same set of characters is kept
+// once, and together they keep within limits, so that neither a deploy nor a start can take long or much memory.
 type Library struct {
 	// mu guards all that follows: patterns are made ready at their first use, while others may still be compiled.
 	mu         sync.Mutex
@@ -155,8 +156,8 @@ func (l *Library) fold(s *set) *set {
 // size is how large a pattern is: its parts and their ranges of characters, and both with all repetitions written out.
 type size struct{ parts, ranges, weight, allRanges int }
 
-// maxLinearRanges is how many ranges of characters, with all repetitions written out, a pattern for the linear engine may have,
-// which may copy each.
+// maxLinearRanges is how many ranges of characters, with all repetitions written out, a pattern for the linear engine
+// may have, which may copy each.
 const maxLinearRanges = 5000
 
 func (s size) fitsLinear() bool { return s.weight <= maxLinear && s.allRanges <= maxLinearRanges }

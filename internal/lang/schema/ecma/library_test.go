@@ -36,22 +36,54 @@ func TestLibraryIsBounded(t *testing.T) {
 		// fits is set where a library takes all of them.
 		fits bool
 	}{
-		{"folded classes, many times", patterns(490, func(i int) string { return strings.Repeat(`(?i:\p{L})`, 100) + fmt.Sprint(i) }), true},
-		{"classes, many times", patterns(490, func(i int) string { return strings.Repeat(`\p{L}`, 118) + fmt.Sprint(i) }), true},
-		{"extensions, many times", patterns(490, func(i int) string { return strings.Repeat(`\p{Script_Extensions=Han}`, 60) + fmt.Sprint(i) }), false},
-		{"names of people", patterns(2000, func(i int) string { return fmt.Sprintf(`^[\p{L}\p{N} .'-]{1,100}%d$`, i) }), true},
+		{
+			"folded classes, many times",
+			patterns(490, func(i int) string { return strings.Repeat(`(?i:\p{L})`, 100) + fmt.Sprint(i) }), true,
+		},
+		{
+			"classes, many times",
+			patterns(490, func(i int) string { return strings.Repeat(`\p{L}`, 118) + fmt.Sprint(i) }), true,
+		},
+		{"extensions, many times", patterns(
+			490, func(i int) string { return strings.Repeat(`\p{Script_Extensions=Han}`, 60) + fmt.Sprint(i) },
+		), false},
+		{
+			"names of people",
+			patterns(2000, func(i int) string { return fmt.Sprintf(`^[\p{L}\p{N} .'-]{1,100}%d$`, i) }), true,
+		},
 		{"codes", patterns(5000, func(i int) string { return fmt.Sprintf(`^[A-Z]{2,8}-[0-9]{1,6}-%d$`, i) }), true},
 		{"one class each", patterns(10_000, func(i int) string { return fmt.Sprintf(`^\p{L}+%d$`, i) }), false},
-		{"different classes", patterns(5000, func(i int) string { return fmt.Sprintf(`[\p{L}\u{%x}]`, 0x30000+3*i) }), false},
-		{"different folded classes", patterns(50_000, func(i int) string { return fmt.Sprintf(`(?i:[^\u{%x}])`, 0x3000+3*i) }), false},
-		{"properties", patterns(len(scripts), func(i int) string { return `\p{scx=` + scripts[i] + `}\p{sc=` + scripts[i] + `}` }), false},
+		{
+			"different classes",
+			patterns(5000, func(i int) string { return fmt.Sprintf(`[\p{L}\u{%x}]`, 0x30000+3*i) }), false,
+		},
+		{
+			"different folded classes",
+			patterns(50_000, func(i int) string { return fmt.Sprintf(`(?i:[^\u{%x}])`, 0x3000+3*i) }), false,
+		},
+		{
+			"properties", patterns(
+				len(scripts), func(i int) string { return `\p{scx=` + scripts[i] + `}\p{sc=` + scripts[i] + `}` },
+			), false,
+		},
 		{"long texts", patterns(130, func(i int) string { return fmt.Sprint(i) + strings.Repeat("a", 8100) }), false},
-		{"alternatives", patterns(250, func(i int) string { return strings.Repeat("a|", 2000) + fmt.Sprint(i) }), false},
-		{"borders of words", patterns(250, func(i int) string { return strings.Repeat(`\b`, 2000) + fmt.Sprint(i) }), false},
-		{"repetitions", patterns(10_000, func(i int) string { return fmt.Sprintf(`^(?:(?:(?:a?){9}){9}){9}%d$`, i) }), false},
+		{
+			"alternatives", patterns(250, func(i int) string { return strings.Repeat("a|", 2000) + fmt.Sprint(i) }),
+			false,
+		},
+		{
+			"borders of words", patterns(250, func(i int) string { return strings.Repeat(`\b`, 2000) + fmt.Sprint(i) }),
+			false,
+		},
+		{
+			"repetitions",
+			patterns(10_000, func(i int) string { return fmt.Sprintf(`^(?:(?:(?:a?){9}){9}){9}%d$`, i) }), false,
+		},
 		{"many", patterns(100_000, func(i int) string { return fmt.Sprint(i) }), false},
 		{"names in alternatives", patterns(250, func(i int) string {
-			return strings.Repeat("(?:", 150) + strings.Repeat("(?<a>)|", 19) + strings.Repeat("(?<b>)|", 19) + strings.Repeat(")", 150) +
+			return strings.Repeat("(?:", 150) + strings.Repeat("(?<a>)|", 19) + strings.Repeat(
+				"(?<b>)|", 19,
+			) + strings.Repeat(")", 150) +
 				strings.Repeat(`\k<a>`, 500) + fmt.Sprint(i)
 		}), true},
 	} {

@@ -101,7 +101,9 @@ func (p *parser) fail(at int, hint, format string, args ...any) {
 }
 
 func (p *parser) syntaxError(at int, hint, format string, args ...any) *SyntaxError {
-	return &SyntaxError{Position: utf8.RuneCountInString(p.src[:at]) + 1, Message: fmt.Sprintf(format, args...), Hint: hint}
+	return &SyntaxError{
+		Position: utf8.RuneCountInString(p.src[:at]) + 1, Message: fmt.Sprintf(format, args...), Hint: hint,
+	}
 }
 
 func (p *parser) parse() (tree *node, err error) {
@@ -342,13 +344,14 @@ func (p *parser) dot() *set {
 	return p.library.set(setKey{role: roleDot}, func() *set { return lineTerminators().complement() })
 }
 
-// char returns the set of one character, whose text begins at start and ends here, and, where case is ignored, of its relatives.
+// char returns the set of one character, whose text begins at start and ends here, and, where case is ignored, of its
+// relatives.
 func (p *parser) char(start int, r rune) *set {
 	return p.atomSet(start, func() *set { return single(r) }, false)
 }
 
-// atomSet returns the set of the atom whose text begins at start and ends here: what build makes and, where case is ignored,
-// the other cases of its letters; of all that the complement, where it is negated.
+// atomSet returns the set of the atom whose text begins at start and ends here: what build makes and, where case is
+// ignored, the other cases of its letters; of all that the complement, where it is negated.
 func (p *parser) atomSet(start int, build func() *set, negated bool) *set {
 	if p.library == nil {
 		return nil

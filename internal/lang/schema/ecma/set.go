@@ -194,7 +194,8 @@ func propertySet(name string, found *syntax.RegexNode) (members *set, searched b
 	return search(has), true
 }
 
-// search returns the code points that have a property. From plane 4 on those that are alike are not looked at one by one.
+// search returns the code points that have a property. From plane 4 on those that are alike are not looked at one by
+// one.
 func search(has func(r rune) bool) *set {
 	var spans []span
 	for r := rune(0); r <= unicode.MaxRune; {
@@ -211,9 +212,9 @@ func search(has func(r rune) bool) *set {
 	return newSet(spans...)
 }
 
-// lastAlike returns the last of the code points from r on that have the same properties as r in every version of Unicode so far:
-// the planes 4 to 13 are unassigned, 14 has only tags and variation selectors at its start, 15 and 16 are private; the last
-// two code points of each are no characters.
+// lastAlike returns the last of the code points from r on that have the same properties as r in every version of
+// Unicode so far: the planes 4 to 13 are unassigned, 14 has only tags and variation selectors at its start, 15 and 16
+// are private; the last two code points of each are no characters.
 func lastAlike(r rune) rune {
 	const lastCharacter = 0xFFFD
 	switch inPlane := r & 0xFFFF; {

@@ -8,7 +8,10 @@ import (
 
 // TestSearchLooksAtEnough compares the members of properties with what a look at every code point finds.
 func TestSearchLooksAtEnough(t *testing.T) {
-	for _, name := range []string{"Any", "Assigned", "Noncharacter_Code_Point", "Default_Ignorable_Code_Point", "Variation_Selector", "sc=Zzzz", "scx=Zinh", "Emoji", "Ideographic", "sc=Han"} {
+	for _, name := range []string{
+		"Any", "Assigned", "Noncharacter_Code_Point", "Default_Ignorable_Code_Point", "Variation_Selector", "sc=Zzzz",
+		"scx=Zinh", "Emoji", "Ideographic", "sc=Han",
+	} {
 		found, ok := lookUpProperty(name)
 		if !ok {
 			t.Errorf("there is no %s", name)
@@ -41,7 +44,9 @@ func TestSearchLooksAtEnough(t *testing.T) {
 // TestFolding compares the two ways to fold a set with a third.
 func TestFolding(t *testing.T) {
 	letters := caseLetters()
-	for _, s := range []*set{digits(), single('k'), newSet(span{'a', 'z'}), newSet(span{0x17F, 0x17F}, span{0x390, 0x3C9}), single(0x3A3).complement(), anySet()} {
+	for _, s := range []*set{digits(), single('k'), newSet(span{'a', 'z'}), newSet(span{0x17F, 0x17F}, span{
+		0x390, 0x3C9,
+	}), single(0x3A3).complement(), anySet()} {
 		var spans []span
 		for r := rune(0); r <= unicode.MaxRune; r++ {
 			in := s.contains(r)

@@ -8,7 +8,8 @@ import (
 	"j17/internal/lang/schema/ecma"
 )
 
-// TestFirstUseIsShared matches with a new pattern from several goroutines at once; it is of use under the race detector.
+// TestFirstUseIsShared matches with a new pattern from several goroutines at once; it is of use under the race
+// detector.
 func TestFirstUseIsShared(t *testing.T) {
 	library := ecma.NewLibrary()
 	var wg sync.WaitGroup

@@ -1,8 +1,8 @@
 package ecma
 
-// straight is a pattern that has at most one way to match, as most patterns of identifiers and codes do: it starts where the text
-// does, and is a row of repeated sets of which each ends where the next begins, since the two have no character in common. One
-// look at each character is enough.
+// straight is a pattern that has at most one way to match, as most patterns of identifiers and codes do: it starts
+// where the text does, and is a row of repeated sets of which each ends where the next begins, since the two have no
+// character in common. One look at each character is enough.
 type straight struct {
 	runs []straightRun
 	// toEnd says that the match has to end where the text does.
@@ -65,7 +65,8 @@ func (n *node) inner() *node {
 	return n
 }
 
-// ends reports whether it is certain where run i ends: because of its length, or because what can follow it is none of it.
+// ends reports whether it is certain where run i ends: because of its length, or because what can follow it is none of
+// it.
 func (p *straight) ends(i int) bool {
 	r := &p.runs[i]
 	if r.min == r.max {

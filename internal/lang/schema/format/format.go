@@ -77,8 +77,10 @@ func Lookup(name string) (Format, bool) {
 // Names lists the formats that Lookup knows.
 func Names() []string {
 	return []string{
-		"date", "time", "date-time", "duration", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6", "uri",
-		"uri-reference", "iri", "iri-reference", "uri-template", "uuid", "json-pointer", "relative-json-pointer", "regex",
+		"date", "time", "date-time", "duration", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6",
+		"uri",
+		"uri-reference", "iri", "iri-reference", "uri-template", "uuid", "json-pointer", "relative-json-pointer",
+		"regex",
 	}
 }
 
