@@ -15,6 +15,7 @@ import { parse, visible, type Json } from '../data/json';
 import { explain, proposals } from './language';
 import { hunks, marks } from './lines';
 import { nearest, placeAt, wordAt } from './places';
+import { overSelections } from './typing';
 
 const colours = HighlightStyle.define([
   { tag: tags.propertyName, color: 'var(--json-key)' },
@@ -203,7 +204,7 @@ export function edit(parent: HTMLElement, text: string, readOnly: boolean, typed
   let rests = 0;
   const extensions: Extension[] = [
     autocompletion({ override: [completed(said)], icons: false, maxRenderedOptions: 60 }), explained(said),
-    changed, lineNumbers(), history(), bracketMatching(), highlightActiveLine(), search({ top: true }), json(), indentUnit.of('  '),
+    changed, lineNumbers(), history(), bracketMatching(), highlightActiveLine(), overSelections, search({ top: true }), json(), indentUnit.of('  '),
     syntaxHighlighting(colours), looks, EditorState.readOnly.of(readOnly), EditorView.contentAttributes.of({ 'aria-label': 'Spec', spellcheck: 'false' }),
     keymap.of([...completionKeymap, ...defaultKeymap, ...historyKeymap, ...searchKeymap, indentWithTab]),
     EditorView.updateListener.of((u) => {
