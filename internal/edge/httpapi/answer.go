@@ -35,6 +35,9 @@ func (c *call) write(w http.ResponseWriter, status int, parts ...[]byte) {
 		parts = [][]byte{bytes.Join(parts, nil)}
 	}
 	for _, part := range parts {
+		if len(part) == 0 && size > 0 {
+			continue // see put
+		}
 		if _, err := w.Write(part); err != nil {
 			return // the client is gone, there is nobody to tell
 		}

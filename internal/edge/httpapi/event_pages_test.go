@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -39,6 +40,27 @@ func TestLargePagesHaveEntityTags(t *testing.T) {
 	writeLarge(t, f, 1, 10)
 	if a := f.do(t, "GET", target, "", "If-None-Match: "+tag); a.status != http.StatusOK {
 		t.Errorf("%d after one more event", a.status)
+	}
+}
+
+func TestPagesOfLinesAreCompressed(t *testing.T) {
+	f := newFixture(t, nil)
+	writeLarge(t, f, 3, 300_000)
+	for name, target := range map[string]string{"several pieces": "/events", "one piece": "/events?count=1"} {
+		target = "/note/" + noteID + target
+		want := f.do(t, "GET", target, "", "Accept: application/x-ndjson")
+		a := f.do(t, "GET", target, "", "Accept: application/x-ndjson", "Accept-Encoding: gzip")
+		if a.status != http.StatusOK || a.header.Get("Content-Encoding") != "gzip" {
+			t.Fatalf("%s: %d %v", name, a.status, a.header)
+		}
+		r, err := gzip.NewReader(strings.NewReader(a.body))
+		if err != nil {
+			t.Errorf("%s: %v, though the answer is said to be compressed", name, err)
+			continue
+		}
+		if got, err := io.ReadAll(r); err != nil || string(got) != want.body {
+			t.Errorf("%s: %d bytes in place of %d, %v", name, len(got), len(want.body), err)
+		}
 	}
 }
 
