@@ -108,7 +108,8 @@ export function layout(trace: Trace, folded: boolean): Layout {
     last = node.at_ms;
     nodes.push({ node, x, lane, shape: shapeOf(node, implied.has(node.id)), width: 0, line: 0, left: false });
   }
-  const width = x + 120;
+  // The last ones have room for their names.
+  const width = nodes.reduce((most, n) => (n.shape === 'bar' || n.x < x - 130 ? most : Math.max(most, n.x + 28 + 6.6 * label(n.node).length)), x + 120);
 
   const by = new Map(nodes.map((n) => [n.node.id, n]));
   const edges: Joined[] = [];

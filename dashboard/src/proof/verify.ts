@@ -55,6 +55,8 @@ export async function verify(api: (path: string) => string, type: string, id: st
     v.verified = true;
   } catch (e) {
     if (e instanceof ApiError && e.code !== 'corruption') throw e;
+    // An answer that breaks off proves nothing.
+    if (e instanceof TypeError) throw new ApiError(0, 'unreachable', 'The answer of the server broke off. Verify again.', '', null);
     v.problem = e instanceof Error ? e.message : String(e);
     if (e instanceof Wrong && e.version) v.version = e.version;
   }

@@ -6,9 +6,23 @@ import type { StoredEvent, VersionChanges } from '../api/types';
 import { environment } from '../app/environment.svelte';
 import { diff, withoutTimes } from '../data/diff';
 import type { Json } from '../data/json';
+import { follow, numberIn, type Point } from './values';
 
 const chunk = 100;
 const mostStates = 300;
+/** The most versions whose changes are followed for a plot, a hundred a request; and of more, how many of them are looked at. */
+const mostFollowed = 3000;
+const mostSampled = 200;
+/** What changes do not say of each version. */
+const unfollowed = new Set(['/created_at', '/updated_at']);
+
+export interface Values {
+  points: Point[];
+  /** How many versions there are. */
+  of: number;
+  /** Whether only some of them were looked at. */
+  sampled: boolean;
+}
 
 export class History {
   /** How many versions there are. */
@@ -129,16 +143,35 @@ export class History {
     }
   }
 
-  /** A number of the state in some versions, for a plot. */
-  async values(read: (state: Json) => number | null, most = 120): Promise<{ length: number; value: number | null }[]> {
+  /**
+   * A number of the state over the versions, for a plot: in each version, from what each has changed, up to some thousand of them; of more, in some
+   * of them. begun is called with how many of how many were looked at.
+   */
+  async values(pointer: string, begun: (done: number, of: number) => void = () => {}): Promise<Values> {
     const n = this.newest;
-    const lengths = n <= most ? Array.from({ length: n }, (_, i) => i + 1) : [...new Set(Array.from({ length: most }, (_, i) => 1 + Math.round((i * (n - 1)) / (most - 1))))];
-    const out: { length: number; value: number | null }[] = [];
-    for (let i = 0; i < lengths.length; i += 4) {
-      const some = lengths.slice(i, i + 4);
-      const states = await Promise.all(some.map((l) => this.state(l)));
-      for (const [j, s] of states.entries()) out.push({ length: some[j] as number, value: read(s) });
+    if (n > mostFollowed || unfollowed.has(pointer)) {
+      const lengths = n <= mostSampled ? Array.from({ length: n }, (_, i) => i + 1) : [...new Set(Array.from({ length: mostSampled }, (_, i) => 1 + Math.round((i * (n - 1)) / (mostSampled - 1))))];
+      const points: Point[] = [];
+      for (let i = 0; i < lengths.length; i += 4) {
+        begun(i, lengths.length);
+        const some = lengths.slice(i, i + 4);
+        const states = await Promise.all(some.map((l) => this.state(l)));
+        for (const [j, s] of states.entries()) points.push({ length: some[j] as number, value: numberIn(s, pointer) });
+      }
+      return { points, of: n, sampled: lengths.length < n };
     }
-    return out;
+    for (let first = 1; first <= n; first += 3 * chunk) {
+      begun(first - 1, n);
+      await Promise.all([0, 1, 2].map((i) => first + i * chunk).filter((l) => l <= n).map((l) => this.load(l)));
+    }
+    const points: Point[] = [];
+    let value: number | null = null;
+    for (let l = 1; l <= n; l++) {
+      const v = this.versions.get(l);
+      const next: number | null | undefined = v ? follow(value, pointer, v) : undefined;
+      value = next === undefined ? numberIn(await this.state(l), pointer) : next;
+      points.push({ length: l, value });
+    }
+    return { points, of: n, sampled: false };
   }
 }

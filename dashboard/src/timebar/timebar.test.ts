@@ -1,10 +1,24 @@
 import { expect, test } from 'vitest';
-import { mostStops, named, stops, versionAt, versionOf } from './timebar';
+import { columns, heightOf, mostStops, named, stops, versionAt, versionOf } from './timebar';
 
 test('stops go from end to end', () => {
   expect(stops(3).map((s) => s.at)).toEqual([0, 50, 100]);
   expect(stops(1).map((s) => s.at)).toEqual([0]);
   expect(stops(mostStops + 1)).toEqual([]);
+});
+
+test('columns stand for all versions, each once', () => {
+  expect(columns(3, 1000)).toEqual([[1, 1], [2, 2], [3, 3]]);
+  const of = columns(10_000, 1000);
+  expect(of.length).toBe(250);
+  expect(of[0]).toEqual([1, 40]);
+  expect(of.at(-1)).toEqual([9961, 10_000]);
+  expect(of.every(([a], i) => i === 0 || a === (of[i - 1]?.[1] ?? 0) + 1)).toBe(true);
+  expect(columns(61, 0)).toEqual([[1, 61]]);
+});
+
+test('what changed more is higher', () => {
+  expect([-1, 0, 1, 3, 1000].map(heightOf)).toEqual([6, 6, 9, 12, 20]);
 });
 
 test('first, current, next and last are named where they have room', () => {

@@ -18,6 +18,17 @@ export function stops(of: number): Stop[] {
   return Array.from({ length: of }, (_, i) => ({ length: i + 1, at: place(i + 1, of) }));
 }
 
+/** The versions that columns of a strip stand for, first and last of each: one column a version, or as many as have room. */
+export function columns(of: number, width: number): [first: number, last: number][] {
+  const many = Math.max(1, Math.min(of, Math.floor(width / 4)));
+  return Array.from({ length: many }, (_, i) => [1 + Math.floor((i * of) / many), Math.floor(((i + 1) * of) / many)]);
+}
+
+/** How high a column is whose version has changed so many members, -1 where that is not known. */
+export function heightOf(changes: number): number {
+  return changes < 0 ? 6 : Math.min(20, 6 + Math.round(3 * Math.log2(1 + changes)));
+}
+
 /** The versions that are named below the bar: the first, the current and the last, and the next where it has room. */
 export function named(current: number, of: number): { length: number; where: 'first' | 'current' | 'between' | 'last' }[] {
   const room = 16; // per cent that a name takes

@@ -9,8 +9,8 @@ import (
 	"j17/internal/base/work"
 )
 
-// put writes a part of an answer that has begun, and breaks the answer off where the client is gone. Nothing is written of an empty part: what compresses answers
-// would say that they are compressed, and go on as they are.
+// put writes a part of an answer that has begun, and breaks the answer off where the client is gone. Nothing is written
+// of an empty part: what compresses answers would say that they are compressed, and go on as they are.
 func (c *call) put(w http.ResponseWriter, part []byte) {
 	if len(part) == 0 {
 		return
