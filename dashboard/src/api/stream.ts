@@ -14,16 +14,21 @@ export interface StreamOptions {
   /** Called with the events that came since the last call, at most once a frame. */
   events: (events: JsonObject[]) => void;
   status: (status: StreamStatus) => void;
+  /**
+   * The most events of one call: of more, the newest are read, and the others are counted as skipped. Without it all
+   * are read.
+   */
+  most?: () => number;
 }
 
 /** The most events that wait for a frame. Those beyond it are counted only. */
-const maxWaiting = 5000;
+const maxWaiting = 20_000;
 
 export class Stream {
   private after: string;
   private abort: AbortController | null = null;
   private closed = false;
-  private waiting: JsonObject[] = [];
+  private waiting: string[] = [];
   private frame = 0;
   private failures = 0;
   private timer = 0;
@@ -101,14 +106,17 @@ export class Stream {
       this.skipped++;
       return;
     }
-    const event = parse(text);
-    if (!isObject(event)) return;
-    this.waiting.push(event);
+    this.waiting.push(text);
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
-      const events = this.waiting;
+      let texts = this.waiting;
       this.waiting = [];
-      this.o.events(events);
+      const most = this.o.most?.() ?? Infinity;
+      if (texts.length > most) {
+        this.skipped += texts.length - most;
+        texts = texts.slice(-most);
+      }
+      this.o.events(texts.map(parse).filter(isObject));
     });
   }
 }

@@ -17,8 +17,12 @@ export interface Row {
 
 /** The most rows that a list keeps while it grows at its head. Older ones are loaded again where they are looked at. */
 const mostLive = 2000;
-/** The most events a second that are all shown. Above it some of them are. */
+/** The most rows of a list: who scrolls further goes to a time. */
+export const mostRows = 200_000;
+/** The most events a second that are all shown. Above it some of them are: a few, some times a second. */
 const readable = 100;
+const sampleEvery = 250;
+const mostSampled = 10;
 const mostWaiting = 500;
 
 interface Page {
@@ -77,6 +81,8 @@ export class Feed {
   private stream: Stream | null = null;
   private abort: AbortController | null = null;
   private waiting: StoredEvent[] = [];
+  private sample: StoredEvent[] = [];
+  private sampling = 0;
   private filters: Filters = { type: '', event: '', actor: '', target: '', correlation: '' };
   private second = 0;
   private timer: ReturnType<typeof setInterval>;
@@ -87,6 +93,7 @@ export class Feed {
 
   close() {
     clearInterval(this.timer);
+    clearTimeout(this.sampling);
     this.abort?.abort();
     this.stream?.close();
   }
@@ -103,6 +110,7 @@ export class Feed {
     this.paused = before !== '';
     this.fresh = this.leftOut = 0;
     this.waiting = [];
+    this.sample = [];
     try {
       const page = await this.page(before || 'now', mine.signal);
       if (mine.signal.aborted) return;
@@ -114,6 +122,8 @@ export class Feed {
         after: page.position || '0',
         events: (events) => this.took(events),
         status: (s) => (this.status = s),
+        // A second of so many in each frame is more than is ever shown.
+        most: () => (this.rate > readable ? mostSampled : Infinity),
       });
     } catch (e) {
       if (mine.signal.aborted) return;
@@ -126,11 +136,12 @@ export class Feed {
 
   /** Loads older ones. */
   async more() {
-    if (this.busy || this.next === null || !this.abort) return;
+    if (this.busy || this.next === null || !this.abort || this.rows.length >= mostRows) return;
     const mine = this.abort;
     this.busy = true;
     try {
-      const page = await this.page(this.next, mine.signal);
+      // Who goes on scrolling gets larger pages.
+      const page = await this.page(this.next, mine.signal, this.rows.length < 400 ? 100 : 1000);
       if (mine.signal.aborted) return;
       this.rows = [...this.rows, ...grouped(page.events, 0)];
       this.next = page.next;
@@ -170,8 +181,8 @@ export class Feed {
     }
   }
 
-  private page(before: string, signal: AbortSignal): Promise<Page> {
-    return call<Page & object>(environment.api(`events${query({ before, count: 100 })}${this.filterText('&')}`), { signal });
+  private page(before: string, signal: AbortSignal, count = 100): Promise<Page> {
+    return call<Page & object>(environment.api(`events${query({ before, count })}${this.filterText('&')}`), { signal });
   }
 
   private filterText(mark: string): string {
@@ -179,28 +190,40 @@ export class Feed {
     return p ? mark + p : '';
   }
 
+  /** How many events come a second, by the last whole second and the present one. */
+  private get rate(): number {
+    return Math.max(this.second, this.seconds[this.seconds.length - 1] ?? 0);
+  }
+
   private took(raw: JsonObject[]) {
     const events = raw as StoredEvent[];
     const last = events[events.length - 1];
     if (!last) return;
+    const all = events.length + (this.stream?.skipped ?? 0);
+    if (this.stream) this.stream.skipped = 0;
     this.position = last.stream_id;
-    this.second += events.length + (this.stream?.skipped ?? 0);
-    if (this.paused) {
-      this.fresh += events.length + (this.stream?.skipped ?? 0);
+    this.second += all;
+    // Who has scrolled down reads: what comes is counted, and nothing moves.
+    if (this.paused || !this.attop()) {
+      this.fresh += all;
       if (this.waiting.length < mostWaiting) this.waiting.push(...events);
-      if (this.stream) this.stream.skipped = 0;
       return;
     }
     // Of what nobody could read, some are shown, and how many are not.
-    const rate = Math.max(this.second, this.seconds[this.seconds.length - 1] ?? 0);
-    if (rate > readable) {
-      const share = Math.max(1, Math.round((events.length * readable) / rate / 2));
-      this.leftOut += events.length - share + (this.stream?.skipped ?? 0);
-      if (this.stream) this.stream.skipped = 0;
-      this.prepend(events.slice(-share));
-    } else {
-      this.prepend(events);
+    if (this.rate > readable) {
+      this.leftOut += all;
+      this.sample = [...this.sample, ...events].slice(-mostSampled);
+      this.sampling ||= window.setTimeout(() => {
+        this.sampling = 0;
+        const some = this.sample;
+        this.sample = [];
+        if (this.paused || !this.attop() || some.length === 0) return;
+        this.leftOut = Math.max(0, this.leftOut - some.length);
+        this.prepend(some);
+      }, sampleEvery);
+      return;
     }
+    this.prepend(events);
   }
 
   private prepend(oldestFirst: StoredEvent[]) {
