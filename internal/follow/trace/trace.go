@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -41,32 +40,29 @@ type Service struct{ Options }
 func New(o Options) *Service { return &Service{o} }
 
 // Graph returns the graph that the event at a position belongs to, which is the same for all of its events while it has
-// no more than MaxNodes nodes. inspects says that whoever asks may see deliveries and errors. CodeNotFound where there
-// is no such event, CodeIndexNotReady while events are not indexed by their correlation ids yet.
+// no more than MaxNodes nodes. Of a larger one it has those that the fewest edges lead to from the event, the earlier
+// ones where that is the same, and then events that share nothing but a correlation id with others. inspects says that
+// whoever asks may see deliveries and errors. CodeNotFound where there is no such event, CodeIndexNotReady while events
+// are not indexed by their correlation ids yet.
 func (s *Service) Graph(ctx context.Context, t j17.Tenant, at j17.StreamID, inspects bool) (*wire.Trace, error) {
 	w := &walk{
-		Service: s, ctx: ctx, tenant: t, inspects: inspects, events: map[j17.StreamID]*event{},
-		correlations: map[string]bool{},
-		scheduled:    map[string]*schedule.Caused{}, sagas: map[string]*saga.Saga{},
+		Service: s, ctx: ctx, tenant: t, inspects: inspects, seen: map[string]bool{}, near: map[j17.StreamID]*event{},
+		whole:   map[string]bool{},
+		implied: map[j17.StreamID][]*event{}, emitted: map[string][]*event{},
+		events: map[j17.StreamID]*event{}, scheduled: map[string]*schedule.Caused{}, sagas: map[string]*saga.Saga{},
+		leaves: map[string]leaf{},
 	}
-	if err := w.add(at); err != nil {
+	if err := w.seeAt(at); err != nil {
 		return nil, err
 	}
-	if w.events[at] == nil {
+	if len(w.next) == 0 {
 		return nil, j17.Errorf(j17.CodeNotFound, "There is no event with this stream_id. GET events lists those that there are.")
 	}
-	for len(w.fresh) > 0 && !w.truncated {
-		if err := w.step(); err != nil {
-			return nil, err
-		}
+	if err := w.run(); err != nil {
+		return nil, err
 	}
 	w.draw()
-	if inspects {
-		if err := w.deliveries(); err != nil {
-			return nil, err
-		}
-	}
-	slices.SortStableFunc(w.out.Nodes, func(a, b wire.TraceNode) int { return cmp.Or(cmp.Compare(a.AtMs, b.AtMs), 0) })
+	slices.SortStableFunc(w.out.Nodes, func(a, b wire.TraceNode) int { return cmp.Compare(a.AtMs, b.AtMs) })
 	w.out.Truncated = w.truncated
 	return &w.out, nil
 }
@@ -97,56 +93,144 @@ type metadata struct {
 	} `json:"saga"`
 }
 
-// walk gathers a graph.
+// by returns the ids of the scheduled event and of the saga that an event came of, "" where there is none.
+func (m *metadata) by() (scheduled, saga string) {
+	if m.Scheduled != nil {
+		scheduled = m.Scheduled.ID
+	}
+	if m.Saga != nil {
+		saga = m.Saga.ID
+	}
+	return scheduled, saga
+}
+
+// item is a node that was come upon, with what it is a node of.
+type item struct {
+	id        string
+	at        int64 // milliseconds
+	event     *event
+	scheduled *schedule.Caused
+	saga      *saga.Saga
+	leaf      *leaf
+}
+
+// before orders nodes to which equally many edges lead.
+func before(a, b item) int {
+	if byTime := cmp.Compare(a.at, b.at); byTime != 0 {
+		return byTime
+	}
+	if a.event != nil && b.event != nil {
+		return a.event.id.Compare(b.event.id)
+	}
+	return cmp.Compare(a.id, b.id)
+}
+
+// leaf is a node that leads nowhere: a refusal or a delivery.
+type leaf struct {
+	by, how string
+	node    wire.TraceNode
+	at      time.Time
+}
+
+const (
+	// maxNear is how many events are read on account of their correlation ids.
+	maxNear = 20 * MaxNodes
+	// maxLevel is how many nodes of the same distance are come upon before the earliest of them are picked.
+	maxLevel = 10 * MaxNodes
+)
+
+// walk gathers a graph, from the event that was asked for outwards.
 type walk struct {
 	*Service
 	ctx      context.Context
 	tenant   j17.Tenant
 	inspects bool
 
-	events       map[j17.StreamID]*event
-	correlations map[string]bool
-	scheduled    map[string]*schedule.Caused
-	sagas        map[string]*saga.Saga
-	// fresh are events whose causes and consequences were not looked for yet.
-	fresh     []*event
+	// seen has the ids of all nodes that were come upon, next those of the next distance.
+	seen map[string]bool
+	next []item
+
+	// near are events that share a correlation id with one of the graph, whether they are a part of it or not. whole
+	// has the tags of the correlation ids of which all events are near, implied which of them an event has implied,
+	// emitted what scheduled events and sagas have led to.
+	near    map[j17.StreamID]*event
+	whole   map[string]bool
+	implied map[j17.StreamID][]*event
+	emitted map[string][]*event
+
+	// The nodes of the graph.
+	events    map[j17.StreamID]*event
+	scheduled map[string]*schedule.Caused
+	sagas     map[string]*saga.Saga
+	leaves    map[string]leaf
 	truncated bool
-	refusals  []refusal
 	out       wire.Trace
 }
 
-// refusal is what a saga or a scheduled event was refused.
-type refusal struct {
-	by   string
-	node wire.TraceNode
-	at   time.Time
+// run takes nodes into the graph, the nearest ones first.
+func (w *walk) run() error {
+	for room := MaxNodes; len(w.next) > 0; {
+		level := w.next
+		w.next = nil
+		slices.SortFunc(level, before)
+		if len(level) > room {
+			level, w.truncated = level[:room], true
+		}
+		if room -= len(level); len(level) == 0 {
+			return nil
+		}
+		for _, it := range level {
+			w.keep(it)
+		}
+		if err := w.around(level); err != nil {
+			return err
+		}
+
+		// Where no edge leads on, the graph goes on with what shares its correlation ids.
+		if len(w.next) == 0 {
+			for _, e := range inOrder(w.near) {
+				w.seeEvent(e)
+			}
+		}
+	}
+	return nil
 }
 
-// full reports whether the graph has as many nodes as it may have, and notes that there would be more.
-func (w *walk) full() bool {
-	if len(w.events)+len(w.scheduled)+len(w.sagas) < MaxNodes {
-		return false
+// keep makes a node a part of the graph.
+func (w *walk) keep(it item) {
+	switch {
+	case it.event != nil:
+		w.events[it.event.id] = it.event
+	case it.scheduled != nil:
+		w.scheduled[it.id] = it.scheduled
+	case it.saga != nil:
+		w.sagas[it.id] = it.saga
+	default:
+		w.leaves[it.id] = *it.leaf
 	}
-	w.truncated = true
-	return true
 }
 
-// take adds an event that was read.
-func (w *walk) take(ev *j17.Event) {
-	if w.events[ev.StreamID] != nil || w.full() {
-		return
+// see notes a node for the next distance, unless it was come upon before.
+func (w *walk) see(it item) {
+	switch {
+	case w.seen[it.id]:
+	case len(w.next) == maxLevel:
+		w.truncated = true
+	default:
+		w.seen[it.id] = true
+		w.next = append(w.next, it)
 	}
-	e := &event{id: ev.StreamID, key: ev.Key, typ: ev.Type, erased: ev.Erased()}
-	if json.Unmarshal(ev.Metadata, &e.metadata) != nil {
-		e.metadata = metadata{} // history may have members of our names that are something else
-	}
-	w.events[e.id] = e
-	w.fresh = append(w.fresh, e)
 }
 
-// add adds the event at a position, if there is one.
-func (w *walk) add(at j17.StreamID) error {
-	if at.IsZero() || w.events[at] != nil {
+func (w *walk) seeEvent(e *event) { w.see(item{id: e.id.String(), at: e.id.Ms, event: e}) }
+
+// seeAt sees the event at a position, if there is one.
+func (w *walk) seeAt(at j17.StreamID) error {
+	if e := w.near[at]; e != nil {
+		w.seeEvent(e)
+		return nil
+	}
+	if at.IsZero() || w.seen[at.String()] {
 		return nil
 	}
 	for ev, err := range w.Store.ReadFeed(w.ctx, w.tenant, at.Previous(), 1) {
@@ -154,279 +238,260 @@ func (w *walk) add(at j17.StreamID) error {
 			return store.UserError(err)
 		}
 		if ev.StreamID == at {
-			w.take(ev)
+			w.seeEvent(read(ev))
 		}
 	}
 	return nil
 }
 
-// step looks for what the fresh events have to do with.
-func (w *walk) step() error {
-	// Those of the same correlation ids come first: they are most of a graph.
-	for n := 0; n < len(w.fresh); n++ {
-		id, _ := w.fresh[n].metadata.CorrelationID.(string)
-		tag := j17.CorrelationTag(id)
-		if tag == "" || w.fresh[n].erased || w.correlations[tag] {
-			continue
-		}
-		w.correlations[tag] = true
-		for ev, err := range w.Store.ReadTagged(
-			w.ctx, w.tenant, store.Tagged{Tags: []string{tag}}, j17.StreamID{}, MaxNodes+1, nil,
-		) {
-			if err != nil {
-				return store.UserError(err)
-			}
-			w.take(ev)
-		}
+// read keeps of an event what a graph needs.
+func read(ev *j17.Event) *event {
+	e := &event{id: ev.StreamID, key: ev.Key, typ: ev.Type, erased: ev.Erased()}
+	if e.erased || json.Unmarshal(ev.Metadata, &e.metadata) != nil {
+		e.metadata = metadata{} // history may have members of our names that are something else
 	}
-	fresh := w.fresh
-	w.fresh = nil
-	slices.SortFunc(fresh, func(a, b *event) int { return a.id.Compare(b.id) })
-
-	// Schedules and sagas that their metadata name, and those that their positions lead to.
-	positions := make([]j17.StreamID, len(fresh))
-	for i, e := range fresh {
-		positions[i] = e.id
-		if e.erased {
-			continue
-		}
-		if of := e.metadata.Scheduled; of != nil {
-			if err := w.addScheduled(of.ID); err != nil {
-				return err
-			}
-		}
-		if of := e.metadata.Saga; of != nil {
-			if err := w.addSaga(of.ID); err != nil {
-				return err
-			}
-		}
-	}
-	if err := w.Schedule.CausedBy(w.ctx, w.tenant, positions, w.addScheduled); err != nil {
-		return err
-	}
-	return w.Sagas.CausedBy(w.ctx, w.tenant, positions, w.addSaga)
+	return e
 }
 
-// addScheduled adds a scheduled event, and the events that it has to do with.
-func (w *walk) addScheduled(id string) error {
-	if w.scheduled[id] != nil || w.full() {
+// seeScheduled sees a scheduled event by its id.
+func (w *walk) seeScheduled(id string) error {
+	if id == "" || w.seen[id] {
 		return nil
 	}
 	c, err := w.Schedule.Caused(w.ctx, w.tenant, id)
 	if j17.CodeOf(err) == j17.CodeNotFound {
 		return nil
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		w.see(item{id: id, at: time.Unix(c.FireAt, 0).UnixMilli(), scheduled: c})
 	}
-	w.scheduled[id] = c
-	if err := w.add(c.By); err != nil {
-		return err
-	}
-	return w.add(c.Ended)
+	return err
 }
 
-// addSaga adds a saga, and the events that it has to do with.
-func (w *walk) addSaga(id string) error {
-	if w.sagas[id] != nil || w.full() {
+// seeSaga sees a saga by its id.
+func (w *walk) seeSaga(id string) error {
+	if id == "" || w.seen[id] {
 		return nil
 	}
 	g, err := w.Sagas.Get(w.ctx, w.tenant, id)
 	if j17.CodeOf(err) == j17.CodeNotFound {
 		return nil
 	}
-	if err != nil {
+	if err == nil {
+		trigger, _ := j17.ParseStreamID(g.Trigger.StreamID)
+		w.see(item{id: id, at: trigger.Ms, saga: g})
+	}
+	return err
+}
+
+func (w *walk) seeLeaf(l leaf) {
+	w.see(item{id: l.node.ID, at: l.at.UnixMilli(), leaf: &l})
+}
+
+// around sees what edges lead to from nodes of the graph.
+func (w *walk) around(level []item) error {
+	var positions []j17.StreamID
+	for _, it := range level {
+		var err error
+		switch {
+		case it.event != nil:
+			positions = append(positions, it.event.id)
+			err = w.aroundEvent(it.event)
+		case it.scheduled != nil:
+			err = w.aroundScheduled(it.id, it.scheduled)
+		case it.saga != nil:
+			err = w.aroundSaga(it.id, it.saga)
+		}
+		if err != nil {
+			return err
+		}
+	}
+
+	// What the positions of events lead to.
+	slices.SortFunc(positions, j17.StreamID.Compare)
+	if err := w.Schedule.CausedBy(w.ctx, w.tenant, positions, w.seeScheduled); err != nil {
 		return err
 	}
-	w.sagas[id] = g
+	if err := w.Sagas.CausedBy(w.ctx, w.tenant, positions, w.seeSaga); err != nil {
+		return err
+	}
+	if !w.inspects {
+		return nil
+	}
+	return w.Listeners.OfEvents(w.ctx, w.tenant, positions, func(d listener.Delivery) bool {
+		w.seeLeaf(leaf{
+			d.StreamID.String(), "delivered",
+			wire.TraceNode{
+				ID: d.ID, Kind: "delivery", Key: d.Key, Type: d.Listener, Status: string(d.Status), Error: d.LastError,
+			},
+			d.Created,
+		})
+		return len(w.next) < maxLevel
+	})
+}
+
+// aroundEvent sees what has implied an event and what it has implied, and what its metadata name.
+func (w *walk) aroundEvent(e *event) error {
+	if err := w.load(e); err != nil {
+		return err
+	}
+	for _, other := range w.implied[e.id] {
+		w.seeEvent(other)
+	}
+	scheduled, saga := e.metadata.by()
+	if err := w.seeScheduled(scheduled); err != nil {
+		return err
+	}
+	return w.seeSaga(saga)
+}
+
+func (w *walk) aroundScheduled(id string, c *schedule.Caused) error {
+	for _, e := range w.emitted[id] {
+		w.seeEvent(e)
+	}
+	for _, r := range refusalsOfScheduled(id, c) {
+		w.seeLeaf(r)
+	}
+	if err := w.seeAt(c.By); err != nil {
+		return err
+	}
+	return w.seeAt(c.Ended)
+}
+
+func (w *walk) aroundSaga(id string, g *saga.Saga) (err error) {
+	for _, e := range w.emitted[id] {
+		w.seeEvent(e)
+	}
+	for _, r := range refusalsOfSaga(id, g) {
+		w.seeLeaf(r)
+	}
 	g.Causes(func(position string) {
 		at, failed := j17.ParseStreamID(position)
 		if failed == nil && err == nil {
-			err = w.add(at)
+			err = w.seeAt(at)
 		}
 	})
 	return err
 }
 
-// node adds a node.
-func (w *walk) node(n wire.TraceNode, at time.Time) {
-	n.At, n.AtMs = at.UTC().Format(time.RFC3339), at.UnixMilli()
-	if !w.inspects {
-		n.Error = ""
+// load makes near what shares the correlation id of an event: all of it, or where that is more than a graph may have,
+// what lies around the event.
+func (w *walk) load(e *event) error {
+	id, _ := e.metadata.CorrelationID.(string)
+	tag := j17.CorrelationTag(id)
+	if tag == "" || w.whole[tag] || w.near[e.id] != nil {
+		return nil
 	}
-	w.out.Nodes = append(w.out.Nodes, n)
-}
-
-func (w *walk) edge(from, to, how string) {
-	w.out.Edges = append(w.out.Edges, wire.TraceEdge{From: from, To: to, How: how})
-}
-
-// refused notes what something was refused, by its number.
-func (w *walk) refused(by string, n int, typ, message string, at time.Time) {
-	w.refusals = append(w.refusals, refusal{
-		by, wire.TraceNode{ID: fmt.Sprintf("%s/refused/%d", by, n), Kind: "refusal", Type: typ, Error: message}, at,
-	})
-}
-
-// drawRefusals adds what was refused, as far as there is room.
-func (w *walk) drawRefusals() {
-	for _, r := range w.refusals {
-		if len(w.out.Nodes) >= MaxNodes {
-			w.truncated = true
-			return
+	if len(w.near) >= maxNear {
+		w.truncated = true
+		return nil
+	}
+	all, err := w.tagged(tag, j17.StreamID{}, nil, MaxNodes+1)
+	if err != nil {
+		return err
+	}
+	if w.whole[tag] = len(all) <= MaxNodes; !w.whole[tag] {
+		if all, err = w.window(tag, e.id); err != nil {
+			return err
 		}
-		w.node(r.node, r.at)
-		w.edge(r.by, r.node.ID, "refused")
 	}
+	for i, other := range all {
+		if known := w.near[other.id]; known != nil {
+			all[i] = known
+		} else {
+			w.near[other.id] = other
+		}
+	}
+	w.link(all)
+	return nil
 }
 
-// draw makes nodes and edges of what was gathered.
-func (w *walk) draw() {
-	w.out = wire.Trace{Nodes: []wire.TraceNode{}, Edges: []wire.TraceEdge{}}
-	all := w.inOrder()
+// tagged reads up to limit events with a tag behind a position, those before another one where there is one.
+func (w *walk) tagged(tag string, after j17.StreamID, until *j17.StreamID, limit int) (found []*event, err error) {
+	for ev, err := range w.Store.ReadTagged(w.ctx, w.tenant, store.Tagged{Tags: []string{tag}}, after, limit, nil) {
+		if err != nil {
+			return nil, store.UserError(err)
+		}
+		if until != nil && ev.StreamID.Compare(*until) >= 0 {
+			break
+		}
+		found = append(found, read(ev))
+	}
+	return found, nil
+}
+
+// window reads the events with a tag around a position, as many on each side as a graph may have. Those before it are
+// looked for in stretches of time, each longer than the one behind it.
+func (w *walk) window(tag string, around j17.StreamID) ([]*event, error) {
+	all, err := w.tagged(tag, around.Previous(), nil, MaxNodes+1)
+	if err != nil {
+		return nil, err
+	}
+	const firstStretch, longer, shorter = 10, 4, 16 // milliseconds, and by which factor
+	until, found := around, 0
+	for stretch := int64(firstStretch); until.Ms > 0 && found < MaxNodes; {
+		from := j17.StreamID{Ms: max(0, until.Ms-stretch)}
+		earlier, err := w.tagged(tag, from.Previous(), &until, maxNear)
+		if err != nil {
+			return nil, err
+		}
+		if len(earlier) == maxNear && stretch > 1 { // it may have more, which are nearer
+			stretch = max(1, stretch/shorter)
+			continue
+		}
+		earlier = earlier[max(0, len(earlier)-MaxNodes+found):]
+		all, found, until = append(earlier, all...), found+len(earlier), from
+		stretch *= longer
+	}
+	return all, nil
+}
+
+// link notes which of the events of a correlation id, in their order, have led to which, and what came of scheduled
+// events and sagas.
+func (w *walk) link(all []*event) {
+	for e, cause := range causesOf(all, func(*event) bool { return false }) {
+		scheduled, saga := e.metadata.by()
+		if s, g := cause.metadata.by(); s == scheduled && g == saga { // else a schedule or a saga lies between them
+			w.implied[e.id] = append(w.implied[e.id], cause)
+			w.implied[cause.id] = append(w.implied[cause.id], e)
+		}
+	}
 	for _, e := range all {
-		n := wire.TraceNode{ID: e.id.String(), Kind: "event", Key: e.key.String(), Type: e.typ}
-		if e.erased {
-			n.Status = "erased"
+		scheduled, saga := e.metadata.by()
+		for _, by := range []string{scheduled, saga} {
+			if by == "" {
+				continue
+			}
+			w.emitted[by] = append(w.emitted[by], e)
+			if w.scheduled[by] != nil || w.sagas[by] != nil { // and was looked around already
+				w.seeEvent(e)
+			}
 		}
-		w.node(n, time.UnixMilli(e.id.Ms))
 	}
-	w.drawSagas()
-	w.drawScheduled()
-	w.drawImplied(all)
-	w.drawRefusals()
 }
 
-func (w *walk) inOrder() []*event {
-	all := make([]*event, 0, len(w.events))
-	for _, e := range w.events {
-		all = append(all, e)
-	}
-	slices.SortFunc(all, func(a, b *event) int { return a.id.Compare(b.id) })
-	return all
-}
-
-// drawImplied adds how events have led to events.
-func (w *walk) drawImplied(all []*event) {
-	// The cause of an implied event is the latest one of its name before it.
+// causesOf returns for events, which are in their order, which of them have implied them: the cause of an implied event
+// is the latest one of its name before it. began says of which events that does not count, since something else has led
+// to them.
+func causesOf(all []*event, began func(*event) bool) map[*event]*event {
 	type name struct {
 		key, typ string
 		depth    int
 	}
-	latest := map[name]string{}
+	const anyDepth = -1
+	causes, latest := map[*event]*event{}, map[name]*event{}
 	for _, e := range all {
-		id, depth := e.id.String(), 0
-		m := &e.metadata
-		switch {
-		case m.Saga != nil && w.sagas[m.Saga.ID] != nil && m.ImpliedBy == nil:
-			how := "emitted"
-			if saga.Phase(m.Saga.Phase) == saga.Compensating {
-				how = "compensated"
-			}
-			w.edge(m.Saga.ID, id, how)
-		case m.Scheduled != nil && w.scheduled[m.Scheduled.ID] != nil && m.ImpliedBy != nil &&
-			m.ImpliedBy.Key == w.scheduled[m.Scheduled.ID].ImpliedBy.Key &&
-			m.ImpliedBy.EventType == w.scheduled[m.Scheduled.ID].ImpliedBy.EventType && w.fires(e):
-			w.edge(m.Scheduled.ID, id, "emitted") // and is the first of a chain
-		case m.ImpliedBy != nil:
-			depth = m.ImpliedBy.Depth
-			if cause, ok := latest[name{m.ImpliedBy.Key, m.ImpliedBy.EventType, depth - 1}]; ok {
-				w.edge(cause, id, "implied")
-			} else if cause, ok := latest[name{m.ImpliedBy.Key, m.ImpliedBy.EventType, -1}]; ok {
-				w.edge(cause, id, "implied")
+		depth := 0
+		if by := e.metadata.ImpliedBy; by != nil && !began(e) {
+			depth = by.Depth
+			if cause := cmp.Or(
+				latest[name{by.Key, by.EventType, depth - 1}], latest[name{by.Key, by.EventType, anyDepth}],
+			); cause != nil {
+				causes[e] = cause
 			}
 		}
-		latest[name{e.key.String(), e.typ, depth}], latest[name{e.key.String(), e.typ, -1}] = id, id
+		key := e.key.String()
+		latest[name{key, e.typ, depth}], latest[name{key, e.typ, anyDepth}] = e, e
 	}
-}
-
-// fires reports whether an event is the one that was scheduled, and not one that it implies.
-func (w *walk) fires(e *event) bool {
-	emit := &w.scheduled[e.metadata.Scheduled.ID].Emit
-	return e.key == j17.Key{Type: emit.AggregateType, ID: emit.ID} && e.typ == emit.EventType
-}
-
-// drawSagas adds the sagas.
-func (w *walk) drawSagas() {
-	for _, id := range sortedKeys(w.sagas) {
-		g := w.sagas[id]
-		shape := g.Wire()
-		n := wire.TraceNode{
-			ID: id, Kind: "saga", Key: g.Trigger.Key, Type: g.Type, Status: string(g.Status), Steps: []wire.TraceStep{},
-		}
-		if shape.Error != nil {
-			n.Error = shape.Error.Message
-		}
-		for _, step := range shape.Steps {
-			n.Steps = append(n.Steps, wire.TraceStep{Name: step.Name, Status: step.Status})
-		}
-		trigger, _ := j17.ParseStreamID(g.Trigger.StreamID)
-		w.node(n, time.UnixMilli(trigger.Ms))
-		if w.events[trigger] != nil {
-			w.edge(trigger.String(), id, "triggered")
-		}
-		for i, entry := range g.Timeline {
-			switch entry.What { //nolint:exhaustive // the others are no links
-			case saga.WasAnswered:
-				if at, err := j17.ParseStreamID(entry.StreamID); err == nil && w.events[at] != nil {
-					w.edge(entry.StreamID, id, "answered")
-				}
-			case saga.WasRefused, saga.CompensationWasRefused:
-				w.refused(id, i, entry.Step, entry.Error, time.Unix(entry.At, 0))
-			}
-		}
-	}
-}
-
-// drawScheduled adds the scheduled events.
-func (w *walk) drawScheduled() {
-	for _, id := range sortedKeys(w.scheduled) {
-		c := w.scheduled[id]
-		n := wire.TraceNode{
-			ID: id, Kind: "scheduled", Key: c.Emit.AggregateType + ":" + c.Emit.ID, Type: c.Emit.EventType,
-			Status: c.Status,
-		}
-		if c.LastError != nil {
-			n.Error = *c.LastError
-		}
-		w.node(n, time.Unix(c.FireAt, 0))
-		if w.events[c.By] != nil {
-			w.edge(c.By.String(), id, "scheduled")
-		}
-		if w.events[c.Ended] != nil {
-			w.edge(c.Ended.String(), id, "cancelled")
-		}
-		if c.Status == string(schedule.Refused) || c.Status == string(schedule.DeadLetter) {
-			w.refused(id, 0, c.Emit.EventType, n.Error, time.Unix(c.FireAt, 0))
-		}
-	}
-}
-
-// deliveries adds those of the events, as far as there is room.
-func (w *walk) deliveries() error {
-	all := w.inOrder()
-	positions := make([]j17.StreamID, len(all))
-	for i, e := range all {
-		positions[i] = e.id
-	}
-	return w.Listeners.OfEvents(w.ctx, w.tenant, positions, func(d listener.Delivery) bool {
-		if len(w.out.Nodes) >= MaxNodes {
-			w.truncated = true
-			return false
-		}
-		w.node(wire.TraceNode{
-			ID: d.ID, Kind: "delivery", Key: d.Key, Type: d.Listener, Status: string(d.Status), Error: d.LastError,
-		}, d.Created)
-		w.edge(d.StreamID.String(), d.ID, "delivered")
-		return true
-	})
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
+	return causes
 }
