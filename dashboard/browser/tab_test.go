@@ -338,3 +338,11 @@ func quoted(text string) string {
 	raw, _ := json.Marshal(text) //nolint:errchkjson // a text is JSON
 	return string(raw)
 }
+
+// cookies are those that the tab sends to the dashboard and to the API.
+func (b *tab) cookies() []*network.Cookie {
+	b.tb.Helper()
+	return must(b, network.GetCookies, network.GetCookiesParams{
+		URLs: []string{b.s.origin + "/ui/", b.s.origin + "/api/"},
+	}).Cookies
+}
