@@ -36,10 +36,24 @@ func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil
 // Pointer is a JSON pointer (RFC 6901) into a spec; "" is the whole document.
 type Pointer string
 
-// Key returns the pointer to a member of the object that p names.
-func (p Pointer) Key(key string) Pointer {
-	key = strings.ReplaceAll(key, "~", "~0")
-	return p + "/" + Pointer(strings.ReplaceAll(key, "/", "~1"))
+// Key returns the pointer to a member of the object that p names; with further keys, to a member within that one.
+func (p Pointer) Key(key string, within ...string) Pointer {
+	if len(within) == 1 && !escaped(key) && !escaped(within[0]) {
+		return p + "/" + Pointer(key) + "/" + Pointer(within[0])
+	}
+	if escaped(key) {
+		key = strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+	}
+	p += "/" + Pointer(key)
+	for _, w := range within {
+		p = p.Key(w)
+	}
+	return p
+}
+
+// escaped reports whether a key has characters that stand for others in pointers.
+func escaped(key string) bool {
+	return strings.IndexByte(key, '~') >= 0 || strings.IndexByte(key, '/') >= 0
 }
 
 // Index returns the pointer to an element of the array that p names.

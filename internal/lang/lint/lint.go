@@ -17,14 +17,18 @@ import (
 )
 
 // Compile is spec.Compile with warnings of what compiles and can hardly be meant.
-func Compile(src []byte) (*spec.Compiled, []diag.Diagnostic) { return spec.CompileWith(src, look) }
+func Compile(src []byte) (*spec.Compiled, []diag.Diagnostic) {
+	return spec.CompileWith(src, func(s *spec.Compiled, found *diag.List) { newLinter(s, found).look() })
+}
 
-// CompileFor is Compile for somebody who may go away: once the context has ended, nothing more is looked for.
-func CompileFor(ctx context.Context, src []byte) (*spec.Compiled, []diag.Diagnostic) {
-	return spec.CompileWith(src, func(s *spec.Compiled, found *diag.List) {
-		if ctx.Err() == nil {
-			look(s, found)
-		}
+// CompileFor is Compile for what an envelope holds, and for somebody who may go away: once the context has ended,
+// nothing more is looked for, and neither a spec nor all findings are returned.
+func CompileFor(ctx context.Context, e *spec.Envelope) (*spec.Compiled, []diag.Diagnostic) {
+	ended := func() bool { return ctx.Err() != nil }
+	return spec.CompileFor(e, ended, func(s *spec.Compiled, found *diag.List) {
+		l := newLinter(s, found)
+		l.ended = ended
+		l.look()
 	})
 }
 
@@ -51,14 +55,22 @@ type linter struct {
 	// cost.
 	left      int
 	pathLooks *work.Budget
+	// schemas are those of the data of event types, by the places of these: what is found out about a schema is found
+	// out once.
+	schemas map[diag.Pointer]outline.Schema
 	// states is what handlers of aggregate types write, as far as somebody asked: see stateOf.
 	states map[string]*written
+	// ended reports whether nobody waits for the warnings any more; it is nil where somebody always does.
+	ended func() bool
 }
+
+// over reports whether there is nobody to look for anything any more. It is asked before each thing that has a name.
+func (l *linter) over() bool { return l.ended != nil && l.ended() }
 
 func newLinter(s *spec.Compiled, found *diag.List) *linter {
 	return &linter{
 		List: found, spec: s, root: s.Root(), left: maxLooks, pathLooks: work.Counted(maxLooks),
-		states: map[string]*written{},
+		states: map[string]*written{}, schemas: map[diag.Pointer]outline.Schema{},
 	}
 }
 
@@ -76,16 +88,28 @@ func (l *linter) dataSchema(event value.Value) outline.Schema {
 	return outline.Of(event.Get("schema"), l.root.Get("$defs"))
 }
 
+// schemaOfEvent is dataSchema for the definition that stands at a place.
+func (l *linter) schemaOfEvent(at diag.Pointer, event value.Value) outline.Schema {
+	s, ok := l.schemas[at]
+	if !ok {
+		s = l.dataSchema(event)
+		l.schemas[at] = s
+	}
+	return s
+}
+
 // look warns of mistakes that are no errors. Where there are errors it looks at paths into the data of events only,
 // since all else takes every form for right.
-func look(s *spec.Compiled, found *diag.List) {
-	l := newLinter(s, found)
+func (l *linter) look() {
+	s := l.spec
 	types := l.root.Get("aggregate_types").Members()
 	for _, t := range types {
-		at := diag.Pointer("/aggregate_types").Key(t.Key).Key("events")
 		for _, e := range t.Value.Get("events").Members() {
+			if l.over() {
+				return
+			}
 			if of := s.EventType(t.Key, e.Key); of != nil && !of.System && e.Value.Kind() == value.Object {
-				l.eventPaths(of, e.Value, at.Key(e.Key))
+				l.eventPaths(of, e.Value, of.Pointer)
 			}
 		}
 	}
@@ -97,8 +121,11 @@ func look(s *spec.Compiled, found *diag.List) {
 	for _, t := range types {
 		at := diag.Pointer("/aggregate_types").Key(t.Key).Key("events")
 		for _, e := range t.Value.Get("events").Members() {
-			r := reader{linter: l, schema: l.dataSchema(e.Value), state: l.stateOf(t.Key)}
+			if l.over() {
+				return
+			}
 			at := at.Key(e.Key)
+			r := reader{linter: l, schema: l.schemaOfEvent(at, e.Value), state: l.stateOf(t.Key)}
 			if handler := e.Value.Get("handler"); handler.Get("wasm").IsMissing() {
 				r.operations(handler, at.Key("handler"))
 			}
@@ -110,21 +137,32 @@ func look(s *spec.Compiled, found *diag.List) {
 
 	// What reads and follows them.
 	for _, m := range l.root.Get("projections").Members() {
+		if l.over() {
+			return
+		}
 		l.projection(s.Projections[m.Key], diag.Pointer("/projections").Key(m.Key))
 	}
 	for _, m := range l.root.Get("modules").Get("sagas").Members() {
+		if l.over() {
+			return
+		}
 		l.saga(m.Value, diag.Pointer("/modules/sagas").Key(m.Key))
 	}
 	for _, m := range l.root.Get("listeners").Members() {
+		if l.over() {
+			return
+		}
 		l.listener(m.Value, s.Listeners[m.Key], diag.Pointer("/listeners").Key(m.Key))
 	}
 }
 
 // eventPaths warns of paths of an event type that lead where its schema lets nothing be.
 func (l *linter) eventPaths(of *spec.EventType, v value.Value, at diag.Pointer) {
-	schema := l.dataSchema(v)
+	schema := l.schemaOfEvent(at, v)
 	for _, key := range append([]string{"handler", "implications"}, spec.DecisionKeys()...) {
-		l.dataPaths(v.Get(key), schema, at.Key(key))
+		if of := v.Get(key); !l.pathsLead(of, schema) {
+			l.dataPaths(of, schema, at.Key(key))
+		}
 	}
 	l.placePath(of.Geo, v.Get("geo").Get("path"), schema, at.Key("geo").Key("path"))
 }

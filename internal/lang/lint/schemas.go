@@ -2,6 +2,7 @@ package lint
 
 import (
 	"slices"
+	"strings"
 
 	"j17/internal/base/value"
 	"j17/internal/lang/diag"
@@ -15,8 +16,8 @@ import (
 func (l *linter) dataPaths(v value.Value, schema outline.Schema, at diag.Pointer) {
 	switch v.Kind() {
 	case value.String:
-		p, err := jsonpath.Parse(v.Str())
-		if err != nil || p.Root != jsonpath.Document || len(p.Steps) < 2 || p.Steps[0].Key != "data" {
+		p, ok := dataPath(v.Str())
+		if !ok {
 			return
 		}
 		parent, name, declared := l.closedAt(schema, p.Steps[1:])
@@ -39,6 +40,46 @@ func (l *linter) dataPaths(v value.Value, schema outline.Schema, at diag.Pointer
 		}
 	case value.Missing, value.Null, value.Bool, value.Number:
 	}
+}
+
+// dataPath returns the path that a text is, and reports whether that leads into the data of an event.
+func dataPath(text string) (jsonpath.Path, bool) {
+	if !strings.HasPrefix(text, "$.data") {
+		return jsonpath.Path{}, false
+	}
+	p, err := jsonpath.Parse(text)
+	return p, err == nil && p.Root == jsonpath.Document && len(p.Steps) >= 2 && p.Steps[0].Key == "data"
+}
+
+// pathsLead reports whether dataPaths has nothing to warn of, which is so almost always: places are not put together
+// for that.
+func (l *linter) pathsLead(v value.Value, schema outline.Schema) bool {
+	switch v.Kind() {
+	case value.String:
+		p, ok := dataPath(v.Str())
+		if !ok {
+			return true
+		}
+		_, name, _ := l.closedAt(schema, p.Steps[1:])
+		return name == ""
+	case value.Array:
+		for _, elem := range v.Elems() {
+			if !l.pathsLead(elem, schema) {
+				return false
+			}
+		}
+	case value.Object:
+		if form, _ := tick.HandlerForm(v); form == tick.Literal {
+			return true
+		}
+		for _, m := range v.Members() {
+			if !l.pathsLead(m.Value, schema) {
+				return false
+			}
+		}
+	case value.Missing, value.Null, value.Bool, value.Number:
+	}
+	return true
 }
 
 // nothingThere reports a path to a member that a schema does not allow.

@@ -123,8 +123,12 @@ func (d *Document) index(v value.Value, at diag.Pointer, s scope, register bool)
 
 	// All schemas inside.
 	for _, m := range v.Members() {
+		held := HeldBy(m.Key)
+		if held == None {
+			continue
+		}
 		p := at.Key(m.Key)
-		switch HeldBy(m.Key) {
+		switch held {
 		case One:
 			if !d.index(m.Value, p, s, register) {
 				return false

@@ -52,7 +52,9 @@ func (s Schema) Closed() bool {
 }
 
 // Property returns the schema of a member that "properties" declares.
-func (s Schema) Property(name string) Schema { return s.Member("properties").Member(name) }
+func (s Schema) Property(name string) Schema {
+	return Schema{Value: s.Get("properties").Get(name), At: s.At.Key("properties", name), doc: s.doc}
+}
 
 // Values returns what enum and const allow, and whether there is either.
 func (s Schema) Values() ([]value.Value, bool) {

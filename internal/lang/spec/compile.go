@@ -19,20 +19,45 @@ const tombstoned = ident.WasTombstoned
 
 // Compile reads the text of a spec. It returns every finding, in the order of their places, and the compiled spec where
 // none of them is an error. Findings that are warnings may come with a compiled spec; package lint has more of them.
-func Compile(src []byte) (*Compiled, []diag.Diagnostic) { return compile(src, false, nil) }
+func Compile(src []byte) (*Compiled, []diag.Diagnostic) {
+	return compilation{src: src}.compile()
+}
 
 // CompileStored is Compile for a spec that was deployed before: what a later version of the program came to refuse
 // although it has a meaning is only warned of, so that a new version of the program takes no environment down.
-func CompileStored(src []byte) (*Compiled, []diag.Diagnostic) { return compile(src, true, nil) }
+func CompileStored(src []byte) (*Compiled, []diag.Diagnostic) {
+	return compilation{src: src, stored: true}.compile()
+}
 
 // CompileWith is Compile with a second look: look adds its warnings to found, which says whether there are errors.
 // Where there are, the spec is what could be understood of it.
 func CompileWith(src []byte, look func(s *Compiled, found *diag.List)) (*Compiled, []diag.Diagnostic) {
-	return compile(src, false, look)
+	return compilation{src: src, look: look}.compile()
 }
 
-func compile(src []byte, stored bool, look func(*Compiled, *diag.List)) (*Compiled, []diag.Diagnostic) {
-	l := &diag.List{Stored: stored}
+// CompileFor is CompileWith for what an envelope holds, and for somebody who may go away: once ended reports true,
+// nothing more is looked for, and neither a spec nor all findings are returned.
+func CompileFor(
+	e *Envelope, ended func() bool, look func(s *Compiled, found *diag.List),
+) (*Compiled, []diag.Diagnostic) {
+	return compilation{src: e.Spec, root: e.root, ended: ended, look: look}.compile()
+}
+
+// compilation is what is to be compiled, and how.
+type compilation struct {
+	src []byte
+	// root is what the text says, missing where it has not been parsed.
+	root value.Value
+	// stored tells that the text was deployed before.
+	stored bool
+	// ended reports whether nobody waits for it any more; it is nil where somebody always does.
+	ended func() bool
+	look  func(*Compiled, *diag.List)
+}
+
+func (by compilation) compile() (*Compiled, []diag.Diagnostic) {
+	src, root := by.src, by.root
+	l := &diag.List{Stored: by.stored}
 	out := &Compiled{
 		Source: bytes.Clone(bytes.TrimSpace(src)), text: string(src), declared: map[string]map[string]bool{},
 	}
@@ -42,9 +67,11 @@ func compile(src []byte, stored bool, look func(*Compiled, *diag.List)) (*Compil
 		l.Report("", tooLarge, len(src), MaxSize)
 		return nil, l.All()
 	}
-	root, err := value.ParseString(out.text)
-	if err != nil {
-		return nil, []diag.Diagnostic{syntaxError(out.text, err)}
+	if root.IsMissing() {
+		var err error
+		if root, err = value.ParseString(out.text); err != nil {
+			return nil, []diag.Diagnostic{syntaxError(out.text, err)}
+		}
 	}
 	if pointers(root, 0, maxPointers) < 0 {
 		l.Report("", longNames)
@@ -53,9 +80,13 @@ func compile(src []byte, stored bool, look func(*Compiled, *diag.List)) (*Compil
 
 	// All findings, with their places in the text.
 	out.root = root
-	compiler{resolver{decoder{l}, out}}.spec()
-	if look != nil {
-		look(out, l)
+	c := compiler{resolver{decoder{l, by.ended}, out}}
+	c.spec()
+	if by.look != nil && !c.over() {
+		by.look(out, l)
+	}
+	if c.over() {
+		return nil, l.All()
 	}
 	found := place(out.text, l.All())
 	if n := l.Dropped(); n > 0 {
@@ -66,7 +97,7 @@ func compile(src []byte, stored bool, look func(*Compiled, *diag.List)) (*Compil
 	}
 
 	// The hash is that of the values, whatever the text looks like.
-	sum := sha256.Sum256(root.AppendJSON(nil))
+	sum := sha256.Sum256(root.AppendJSON(make([]byte, 0, len(out.Source))))
 	out.Hash = hex.EncodeToString(sum[:])
 	return out, found
 }

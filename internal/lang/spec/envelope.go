@@ -17,6 +17,9 @@ type Envelope struct {
 	Force bool
 	// Environment is where to deploy to, "" where the envelope does not say.
 	Environment j17.Environment
+
+	// root is what Spec says, missing where it is no JSON.
+	root value.Value
 }
 
 // Unwrap opens {"spec": ..., "force": ..., "environment": ...}. A text that is no such envelope, be it a bare spec or
@@ -36,10 +39,15 @@ func Unwrap(src []byte) (Envelope, []diag.Diagnostic) {
 	}
 	text := string(src)
 	root, err := value.ParseString(text)
-	if err != nil || root.Get("spec").IsMissing() {
+	if err != nil {
 		return whole, nil
 	}
-	c := decoder{&diag.List{}}
+	inner := root.Get("spec")
+	if inner.IsMissing() {
+		whole.root = root
+		return whole, nil
+	}
+	c := decoder{List: &diag.List{}}
 	c.object(root, "", shape{
 		what: "the envelope of a spec", required: []string{"spec"}, optional: []string{"force", "environment"},
 	})

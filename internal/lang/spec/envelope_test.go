@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"j17"
 	"j17/internal/lang/lint"
@@ -38,8 +39,16 @@ func TestUnwrapFindsTheSpec(t *testing.T) {
 		{`{"spec": 5}`, spec.Envelope{Spec: []byte(`         5`)}},
 	} {
 		got, found := spec.Unwrap([]byte(c.src))
-		if diff := cmp.Diff(c.want, got); diff != "" {
+		if diff := cmp.Diff(c.want, got, cmpopts.IgnoreUnexported(spec.Envelope{})); diff != "" {
 			t.Errorf("Unwrap(%q), which found %q (-want +got):\n%s", c.src, written(found), diff)
+		}
+
+		// What has been parsed already says the same as the text.
+		of, want := lint.Compile(got.Spec)
+		parsed, found := lint.CompileFor(t.Context(), &got)
+		if diff := cmp.Diff(written(want), written(found)); diff != "" || (of == nil) != (parsed == nil) ||
+			of != nil && of.Hash != parsed.Hash {
+			t.Errorf("CompileFor(%q) is not what Compile says (-want +got):\n%s", c.src, diff)
 		}
 	}
 }

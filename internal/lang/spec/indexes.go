@@ -73,7 +73,7 @@ func (c *projectionCompiler) indexes(p *Projection, v value.Value, at diag.Point
 // Unindexed says why no index over some fields of the result can be declared, in the words of a deployment that would
 // refuse it; "" where one can. It is for projections of the named form.
 func (p *Projection) Unindexed(fields []string) string {
-	c := decoder{&diag.List{}}
+	c := decoder{List: &diag.List{}}
 	r := c.resultsOf(p, p.Definition.Get("select"))
 	for _, name := range fields {
 		r.field(value.StringValue(name), "")

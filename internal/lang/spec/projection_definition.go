@@ -68,7 +68,7 @@ func compileProjection(
 	src []byte, in *Compiled, l *diag.List, look func(*Projection, *diag.List),
 ) (*Projection, []diag.Diagnostic) {
 	text := string(src)
-	c := &projectionCompiler{resolver: resolver{decoder{l}, in}}
+	c := &projectionCompiler{resolver: resolver{decoder{List: l}, in}}
 	if len(text) > MaxSize {
 		c.Report("", projectionTooLarge, len(text), MaxSize)
 		return nil, c.All()

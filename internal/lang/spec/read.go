@@ -14,7 +14,15 @@ import (
 
 // decoder reads the JSON of a spec: objects by their shapes, arrays, texts, numbers, names. What is wrong goes into the
 // list.
-type decoder struct{ *diag.List }
+type decoder struct {
+	*diag.List
+	// ended reports whether nobody waits for the findings any more; it is nil where somebody always does.
+	ended func() bool
+}
+
+// over reports whether there is nobody to look for anything any more. It is asked for each thing that has a name, and
+// so before each event type.
+func (c decoder) over() bool { return c.ended != nil && c.ended() }
 
 // shape says which keys an object of a spec may have. what names the object with its article.
 type shape struct {
@@ -67,6 +75,9 @@ func (c decoder) members(
 		return
 	}
 	for _, m := range v.Members() {
+		if c.over() {
+			return
+		}
 		f(m.Key, m.Value, at.Key(m.Key))
 	}
 }

@@ -21,6 +21,8 @@ type typeCompiler struct {
 	events int
 	// geoNames are what geo may name, once they are known.
 	geoNames []string
+	// hashed is where the text of each aggregate type is written, to be hashed.
+	hashed []byte
 }
 
 func (c *typeCompiler) aggregateTypes(v value.Value, at diag.Pointer) {
@@ -41,10 +43,8 @@ func (c *typeCompiler) aggregateTypes(v value.Value, at diag.Pointer) {
 }
 
 func (c *typeCompiler) aggregateType(name string, v value.Value, at diag.Pointer) *AggregateType {
-	t := &AggregateType{
-		Name: name, Fingerprint: sha256.Sum256(statePart(v).AppendJSON([]byte{tick.Semantics})),
-		Events: map[string]*EventType{},
-	}
+	c.hashed = statePart(v).AppendJSON(append(c.hashed[:0], tick.Semantics))
+	t := &AggregateType{Name: name, Fingerprint: sha256.Sum256(c.hashed), Events: map[string]*EventType{}}
 	if !c.object(v, at, shape{
 		what: "an aggregate type", required: []string{"events"}, optional: []string{"onTombstone", "identity"},
 		refused: []string{"geo"},
@@ -119,6 +119,9 @@ func (c *typeCompiler) eventType(aggregateType, name string, v value.Value, at d
 		e.Schema = c.schemas.Compile(s, at.Key("schema"))
 	}
 	c.handler(e, v.Get("handler"), at.Key("handler"))
+	if v.Len() == 2 && e.Schema != nil && !v.Get("handler").IsMissing() {
+		return e // nothing else is said, as in most of the event types of a large spec
+	}
 	e.AllowSkipOCC = c.flag(v.Get("allow_skip_occ"), at.Key("allow_skip_occ"), "allow_skip_occ")
 	if g := v.Get("geo"); !g.IsMissing() && !c.leniently(func() { e.Geo = c.geo(g, at.Key("geo")) }) {
 		e.Geo = nil

@@ -67,75 +67,91 @@ type operator struct {
 // everywhere is where ordinary operators may stand.
 const everywhere = handlers | conditions | templates | selections
 
-// operators returns the table of all of them. What begins with "$" and is no operator of a language is an error; every
-// other name is data, but for the three old names that templates have, where they are the only key: see form.
-func operators() []operator {
-	own := func(name string, as Reading) []operandForm { return []operandForm{{key: name, reading: as}} }
-	scaled := operandForm{key: "scale", reading: AsNumber}
-	return []operator{
-		{"$", everywhere, Followed, true, own("$", AsValue), (*compiler).pathForm},
-		{"$literal", everywhere, Literal, true, nil, (*compiler).literalForm},
-		{"$merge", everywhere, Merged, true, own("$merge", asObjects), (*compiler).mergeForm},
-		{"merge", templates, Merged, true, own("merge", asObjects), (*compiler).mergeForm},
-		{"$coalesce", everywhere, Computed, true, own("$coalesce", AsValue), (*compiler).coalesceForm},
-		{"coalesce", templates, Computed, true, own("coalesce", AsValue), (*compiler).coalesceForm},
-		{
-			"$if", everywhere, Chosen, false,
-			append(own("$if", AsPredicate), operandForm{key: "then"}, operandForm{key: "else"}),
-			(*compiler).choiceForm,
-		},
-		// Numbers.
-		{"$add", everywhere, Numeric, false, own("$add", asNumbers), (*compiler).numbersForm},
-		{"$subtract", everywhere, Numeric, false, own("$subtract", asNumbers), (*compiler).numbersForm},
-		{"$multiply", everywhere, Numeric, false, own("$multiply", asNumbers), (*compiler).numbersForm},
-		{"$divide", everywhere, Numeric, false, append(own("$divide", asNumbers), scaled), (*compiler).quotientForm},
-		{"$round", everywhere, Numeric, false, append(own("$round", AsNumber), scaled), (*compiler).quotientForm},
-		{"$negate", everywhere, Numeric, false, own("$negate", AsNumber), (*compiler).numbersForm},
-		{"$abs", everywhere, Numeric, false, own("$abs", AsNumber), (*compiler).numbersForm},
-		{"$min", everywhere, Scalar, false, own("$min", asValues), (*compiler).numbersForm},
-		{"$max", everywhere, Scalar, false, own("$max", asValues), (*compiler).numbersForm},
-		{"$sum", everywhere, Numeric, false, append(own("$sum", AsArray), operandForm{
-			key: "of", reading: AsNumber,
-		}), (*compiler).foldForm},
-		{"$count", everywhere, Whole, false, append(own("$count", AsArray), operandForm{
-			key: "where", reading: AsPredicate,
-		}), (*compiler).foldForm},
-		// Texts.
-		{"$concat", everywhere, Text, true, own("$concat", AsValue), (*compiler).concatForm},
-		{"concat", templates, Text, true, own("concat", AsValue), (*compiler).concatForm},
-		{"$lower", everywhere, Text, false, own("$lower", AsText), (*compiler).textForm},
-		{"$upper", everywhere, Text, false, own("$upper", AsText), (*compiler).textForm},
-		{"$trim", everywhere, Text, false, own("$trim", AsText), (*compiler).textForm},
-		{
-			"$slice", everywhere, Text, false,
-			append(own("$slice", AsText), operandForm{key: "from", reading: AsNumber}, operandForm{
-				key: "to", reading: AsNumber,
-			}),
-			(*compiler).sliceForm,
-		},
-		// Times.
-		{"$now", everywhere, Scalar, false, nil, (*compiler).nowForm},
-		{
-			"$add_duration", everywhere, Scalar, false,
-			[]operandForm{
-				{within: "$add_duration", place: 0, reading: AsTime},
-				{within: "$add_duration", place: 1, reading: AsText},
-			},
-			(*compiler).durationForm,
-		},
-		{"$date_trunc", everywhere, Scalar, false, own("$date_trunc", AsTime), (*compiler).truncateForm},
-		// Arrays, where projections put something together.
-		{"$map", selections, Computed, false, nil, (*compiler).mapForm},
-		{"$lookup", selections, Computed, false, nil, (*compiler).lookupForm},
+// operatorNames lists the operators by their names.
+func operatorNames() []string {
+	return []string{
+		"$", "$literal", "$merge", "merge", "$coalesce", "coalesce", "$if", "$add", "$subtract", "$multiply", "$divide",
+		"$round", "$negate", "$abs",
+		"$min", "$max", "$sum", "$count", "$concat", "concat", "$lower", "$upper", "$trim", "$slice", "$now",
+		"$add_duration", "$date_trunc", "$map", "$lookup",
 	}
 }
 
-// operatorNamed returns the operator of a name.
+// operatorNamed returns the row of an operator in the one table of them. It reports false for a name that is none. What
+// begins with "$" and is no operator of a language is an error; every other name is data, but for the three old names
+// that templates have, where they are the only key: see form. Only the row that is asked for is made: most of those who
+// ask have plain data.
 func operatorNamed(name string) (operator, bool) {
-	for _, o := range operators() {
-		if o.name == name {
-			return o, true
+	row := func(
+		form Form, alone bool, compile func(c *compiler, v value.Value, at diag.Pointer, name string, keeps bool) node,
+		operands ...operandForm,
+	) (operator, bool) {
+		in := everywhere
+		if name[0] != '$' {
+			in = templates
 		}
+		return operator{name: name, in: in, form: form, alone: alone, operands: operands, compile: compile}, true
+	}
+	own := func(as Reading) operandForm { return operandForm{key: name, reading: as} }
+	switch name {
+	case "$":
+		return row(Followed, true, (*compiler).pathForm, own(AsValue))
+	case "$literal":
+		return row(Literal, true, (*compiler).literalForm)
+	case "$merge", "merge":
+		return row(Merged, true, (*compiler).mergeForm, own(asObjects))
+	case "$coalesce", "coalesce":
+		return row(Computed, true, (*compiler).coalesceForm, own(AsValue))
+	case "$if":
+		return row(
+			Chosen, false, (*compiler).choiceForm, own(AsPredicate), operandForm{key: "then"}, operandForm{key: "else"},
+		)
+	// Numbers.
+	case "$add", "$subtract", "$multiply":
+		return row(Numeric, false, (*compiler).numbersForm, own(asNumbers))
+	case "$divide":
+		return row(Numeric, false, (*compiler).quotientForm, own(asNumbers), operandForm{
+			key: "scale", reading: AsNumber,
+		})
+	case "$round":
+		return row(Numeric, false, (*compiler).quotientForm, own(AsNumber), operandForm{
+			key: "scale", reading: AsNumber,
+		})
+	case "$negate", "$abs":
+		return row(Numeric, false, (*compiler).numbersForm, own(AsNumber))
+	case "$min", "$max":
+		return row(Scalar, false, (*compiler).numbersForm, own(asValues))
+	case "$sum":
+		return row(Numeric, false, (*compiler).foldForm, own(AsArray), operandForm{key: "of", reading: AsNumber})
+	case "$count":
+		return row(Whole, false, (*compiler).foldForm, own(AsArray), operandForm{key: "where", reading: AsPredicate})
+	// Texts.
+	case "$concat", "concat":
+		return row(Text, true, (*compiler).concatForm, own(AsValue))
+	case "$lower", "$upper", "$trim":
+		return row(Text, false, (*compiler).textForm, own(AsText))
+	case "$slice":
+		return row(
+			Text, false, (*compiler).sliceForm, own(AsText), operandForm{key: "from", reading: AsNumber},
+			operandForm{key: "to", reading: AsNumber},
+		)
+	// Times.
+	case "$now":
+		return row(Scalar, false, (*compiler).nowForm)
+	case "$add_duration":
+		return row(
+			Scalar, false, (*compiler).durationForm, operandForm{within: name, place: 0, reading: AsTime},
+			operandForm{within: name, place: 1, reading: AsText},
+		)
+	case "$date_trunc":
+		return row(Scalar, false, (*compiler).truncateForm, own(AsTime))
+	// Arrays, where projections put something together.
+	case "$map", "$lookup":
+		o := operator{name: name, in: selections, form: Computed, compile: (*compiler).mapForm}
+		if name == "$lookup" {
+			o.compile = (*compiler).lookupForm
+		}
+		return o, true
 	}
 	return operator{}, false
 }
@@ -320,9 +336,9 @@ const maxFold = 1 << 17
 // operatorsHere lists the operators of the language, without the plain "$" and the old names.
 func (c *compiler) operatorsHere() []string {
 	var names []string
-	for _, o := range operators() {
-		if o.in&c.language != 0 && len(o.name) > 1 && o.name[0] == '$' {
-			names = append(names, o.name)
+	for _, name := range operatorNames() {
+		if o, _ := operatorNamed(name); o.in&c.language != 0 && len(name) > 1 && name[0] == '$' {
+			names = append(names, name)
 		}
 	}
 	return names

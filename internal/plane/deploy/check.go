@@ -25,7 +25,7 @@ func (s *Service) Check(ctx context.Context, source []byte) (wire.SpecChecked, e
 		if err := ctx.Err(); err != nil {
 			return wire.SpecChecked{}, err
 		}
-		_, found = lint.CompileFor(ctx, envelope.Spec)
+		_, found = lint.CompileFor(ctx, &envelope)
 	}
 	if err := ctx.Err(); err != nil {
 		return wire.SpecChecked{}, err
@@ -60,7 +60,10 @@ func (s *Service) States(
 	if err != nil {
 		return answer, err
 	}
-	compiled, found := lint.CompileFor(ctx, envelope.Spec)
+	compiled, found := lint.CompileFor(ctx, &envelope)
+	if err := ctx.Err(); err != nil {
+		return answer, err
+	}
 	if compiled == nil {
 		return answer, invalid(found)
 	}
