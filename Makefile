@@ -163,6 +163,10 @@ bench-hostile: build ## what a light client notices while eight connections send
 bench-views: build ## lists, upkeep of their indexes, live views and places beside their bars (ROWS=1000000 EACH=10s)
 	@go run ./bench/views -bin bin/j17 -rows $(or $(ROWS),1000000) -time $(or $(EACH),10s)
 
+.PHONY: bench-dashboard
+bench-dashboard: build ## the dashboard in Chromium beside its bars (EACH=10s EVENTS=360000); needs chromium
+	@go run ./bench/dashboard -bin bin/j17 -time $(or $(EACH),10s) -events $(or $(EVENTS),360000)
+
 .PHONY: bench-http
 bench-http: ## compare the server with an empty HTTP handler and with Redis (SECONDS_EACH=5 ROUNDS=3)
 	@bench/http.sh

@@ -30,6 +30,11 @@ type Server struct {
 	URL, Internal string
 	// Instance is the id of its instance, NodeSecret what the internal listener asks for.
 	Instance, NodeSecret string
+	// Name is what the instance is called, Operator who may do everything.
+	Name     string
+	Operator struct{ Email, Password string }
+	// Dashboard is the address of the dashboard, LoginLink one that signs in to it once.
+	Dashboard, LoginLink string
 	// WriteKeys has the write key of each environment.
 	WriteKeys map[string]string
 
@@ -80,7 +85,9 @@ func (s *Server) start(ctx context.Context, program, spec string, flags []string
 	var ready struct {
 		URLs       map[string]string
 		Keys       map[string]struct{ Write string }
-		Instance   struct{ ID string }
+		Instance   struct{ ID, Name string }
+		Operator   struct{ Email, Password string }
+		LoginLink  string `json:"login_link"`
 		NodeSecret string `json:"node_secret"`
 	}
 	if err := json.NewDecoder(lines).Decode(&ready); err != nil {
@@ -91,7 +98,8 @@ func (s *Server) start(ctx context.Context, program, spec string, flags []string
 		return errors.New("it does not say where it listens")
 	}
 	s.URL, s.Internal = "http://127.0.0.1:"+port, ready.URLs["internal"]
-	s.Instance, s.NodeSecret = ready.Instance.ID, ready.NodeSecret
+	s.Instance, s.Name, s.NodeSecret = ready.Instance.ID, ready.Instance.Name, ready.NodeSecret
+	s.Operator, s.Dashboard, s.LoginLink = ready.Operator, ready.URLs["dashboard"], ready.LoginLink
 	for env, keys := range ready.Keys {
 		s.WriteKeys[env] = keys.Write
 	}

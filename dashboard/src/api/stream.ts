@@ -116,7 +116,7 @@ export class Stream {
         this.skipped += texts.length - most;
         texts = texts.slice(-most);
       }
-      this.o.events(texts.map(parse).filter(isObject));
+      this.o.events(texts.map((t) => parse(t)).filter(isObject));
     });
   }
 }

@@ -1,10 +1,11 @@
 // The list of events, newest first: what was loaded, and what the stream brings in front of it.
 
 import { call, query } from '../api/client';
-import { Stream, type StreamStatus } from '../api/stream';
+import type { StreamStatus } from '../api/stream';
+import { Tail } from '../api/tail';
 import type { StoredEvent } from '../api/types';
 import { environment } from '../app/environment.svelte';
-import { isObject, type JsonObject } from '../data/json';
+import { isObject } from '../data/json';
 import { parameters, type Filters } from './filters';
 
 export interface Row {
@@ -19,10 +20,6 @@ export interface Row {
 const mostLive = 2000;
 /** The most rows of a list: who scrolls further goes to a time. */
 export const mostRows = 200_000;
-/** The most events a second that are all shown. Above it some of them are: a few, some times a second. */
-const readable = 100;
-const sampleEvery = 250;
-const mostSampled = 10;
 const mostWaiting = 500;
 
 interface Page {
@@ -78,11 +75,9 @@ export class Feed {
   position = $state('');
   /** Events in each of the last seconds, the present one last. */
   seconds = $state.raw<number[]>(new Array<number>(60).fill(0));
-  private stream: Stream | null = null;
+  private stream: Tail | null = null;
   private abort: AbortController | null = null;
   private waiting: StoredEvent[] = [];
-  private sample: StoredEvent[] = [];
-  private sampling = 0;
   private filters: Filters = { type: '', event: '', actor: '', target: '', correlation: '' };
   private second = 0;
   private timer: ReturnType<typeof setInterval>;
@@ -93,7 +88,6 @@ export class Feed {
 
   close() {
     clearInterval(this.timer);
-    clearTimeout(this.sampling);
     this.abort?.abort();
     this.stream?.close();
   }
@@ -110,20 +104,20 @@ export class Feed {
     this.paused = before !== '';
     this.fresh = this.leftOut = 0;
     this.waiting = [];
-    this.sample = [];
     try {
       const page = await this.page(before || 'now', mine.signal);
       if (mine.signal.aborted) return;
       this.rows = grouped(page.events, 0);
       this.next = page.next;
       this.position = page.position;
-      this.stream = new Stream({
-        path: environment.api(`events/stream${this.filterText('?')}`),
+      this.stream = new Tail({
+        path: environment.api('events'),
+        parameters: parameters(this.filters),
         after: page.position || '0',
-        events: (events) => this.took(events),
+        every: 1000,
+        count: 50,
+        events: (events, others) => this.took(events as StoredEvent[], others),
         status: (s) => (this.status = s),
-        // A second of so many in each frame is more than is ever shown.
-        most: () => (this.rate > readable ? mostSampled : Infinity),
       });
     } catch (e) {
       if (mine.signal.aborted) return;
@@ -190,39 +184,18 @@ export class Feed {
     return p ? mark + p : '';
   }
 
-  /** How many events come a second, by the last whole second and the present one. */
-  private get rate(): number {
-    return Math.max(this.second, this.seconds[this.seconds.length - 1] ?? 0);
-  }
-
-  private took(raw: JsonObject[]) {
-    const events = raw as StoredEvent[];
+  private took(events: StoredEvent[], others: number) {
     const last = events[events.length - 1];
     if (!last) return;
-    const all = events.length + (this.stream?.skipped ?? 0);
-    if (this.stream) this.stream.skipped = 0;
     this.position = last.stream_id;
-    this.second += all;
+    this.second += events.length + others;
     // Who has scrolled down reads: what comes is counted, and nothing moves.
     if (this.paused || !this.attop()) {
-      this.fresh += all;
+      this.fresh += events.length + others;
       if (this.waiting.length < mostWaiting) this.waiting.push(...events);
       return;
     }
-    // Of what nobody could read, some are shown, and how many are not.
-    if (this.rate > readable) {
-      this.leftOut += all;
-      this.sample = [...this.sample, ...events].slice(-mostSampled);
-      this.sampling ||= window.setTimeout(() => {
-        this.sampling = 0;
-        const some = this.sample;
-        this.sample = [];
-        if (this.paused || !this.attop() || some.length === 0) return;
-        this.leftOut = Math.max(0, this.leftOut - some.length);
-        this.prepend(some);
-      }, sampleEvery);
-      return;
-    }
+    this.leftOut += others;
     this.prepend(events);
   }
 
@@ -251,7 +224,7 @@ export class Feed {
     if (document.hidden) return;
     this.seconds = [...this.seconds.slice(1), this.second];
     this.second = 0;
-    if (this.leftOut > 0 && !this.paused && this.seconds.slice(-2).every((n) => n <= readable)) void this.complete();
+if (this.leftOut > 0 && !this.paused && this.attop() && this.stream?.sampled === false) void this.complete();
   }
 }
 
