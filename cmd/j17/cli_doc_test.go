@@ -17,7 +17,8 @@ import (
 // flags:
 //
 //   - a command is named in a section of the reference, and each of its flags stands in that section,
-//   - what a page calls, in a block or between backticks, is a command that has the flags it is called with,
+//   - what a page calls, in a block or between backticks, and what the dashboard shows to be called, is a command that
+//     has the flags it is called with,
 //   - the table of exit codes has those that the program ends with.
 func TestEveryCommandIsDocumented(t *testing.T) {
 	root := rootCommand((&env{getenv: func(string) string { return "" }}))
@@ -63,9 +64,17 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 		}
 		pages = append(pages, more...)
 	}
+	views, err := filepath.Glob("../../dashboard/src/*/*.svelte")
+	if err != nil {
+		t.Fatal(err)
+	}
 	calls := 0
-	for _, name := range pages {
-		for _, call := range callsIn(pageText(t, name)) {
+	for _, name := range append(pages, views...) {
+		of := callsIn
+		if filepath.Ext(name) == ".svelte" {
+			of = callsShown
+		}
+		for _, call := range of(pageText(t, name)) {
 			calls++
 			cmd, rest, err := root.Find(call)
 			if err != nil || cmd.HasAvailableSubCommands() && len(rest) > 0 &&
@@ -155,6 +164,15 @@ func flagsIn(text string) []string {
 		names = append(names, m[1])
 	}
 	return names
+}
+
+// callsShown lists what a page of the dashboard says that one may call. What it puts in stands for a word.
+func callsShown(view string) [][]string {
+	var calls [][]string
+	for _, m := range regexp.MustCompile("<code>j17 ([^<]*)</code>").FindAllStringSubmatch(view, -1) {
+		calls = append(calls, strings.Fields(regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(m[1], "x")))
+	}
+	return calls
 }
 
 // callsIn lists what a page calls the program with: in blocks of a shell up to the end of the command, and between
