@@ -250,10 +250,13 @@ func (s *dueItems) CountDue(
 		return 0, time.Time{}, nil
 	}
 	r, err := s.read(t)
-	if err != nil || r.tenant == 0 {
+	if err != nil {
 		return 0, time.Time{}, err
 	}
 	defer r.close()
+	if r.tenant == 0 {
+		return 0, time.Time{}, nil
+	}
 	bounds := keyRange{appendDueTime(nil, r.tenant, space, 0), after(appendSpace(nil, r.tenant, kindDue, space))}
 	it, err := r.iterate(bounds.lower, bounds.upper)
 	if err != nil {

@@ -102,6 +102,56 @@ func testDueOverAll(s *suite) {
 	check("what was due has expired", time.Hour)
 }
 
+// testDueCounted counts the due work of one tenant, up to a moment and up to a limit.
+func testDueCounted(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	start := f.clock.Now()
+	count := func(of j17.Tenant, before time.Duration, limit, want int, first time.Time) {
+		t.Helper()
+		n, at, err := f.CountDue(t.Context(), of, "work", start.Add(before), limit)
+		if err != nil || n != want || !at.Equal(first) {
+			t.Fatalf("%d of %s are due within %s, the first at %s, %v; want %d and %s", n, of, before, at, err, want, first)
+		}
+	}
+	job := func(key string, due time.Duration) store.Side {
+		return store.Side{Op: store.Put, Space: "work", Key: key, Due: start.Add(due)}
+	}
+	at := func(due time.Duration) time.Time { return start.Add(due) }
+	count(tenant, time.Hour, 9, 0, time.Time{}) // of a tenant that has nothing yet
+	write(t, f, tenant, store.Side{Op: store.Put, Space: "work", Key: "never"})
+	count(tenant, time.Hour, 9, 0, time.Time{})
+	write(t, f, tenant, job("b", 2*time.Minute), job("a", 3*time.Minute), job("c", time.Minute), job("d", time.Hour))
+	write(t, f, tenant, store.Side{Op: store.Put, Space: "work2", Key: "x", Due: start}, store.Side{Op: store.Put, Space: "wor", Key: "x", Due: start})
+	write(t, f, other, job("x", 0))
+
+	// Before a moment, which does not belong to them; the first is told wherever it is.
+	count(tenant, 0, 9, 0, at(time.Minute))
+	count(tenant, time.Minute, 9, 0, at(time.Minute))
+	count(tenant, time.Minute+1, 9, 1, at(time.Minute))
+	count(tenant, 3*time.Minute, 9, 2, at(time.Minute))
+	count(tenant, 2*time.Hour, 9, 4, at(time.Minute))
+	count(tenant, 2*time.Hour, 3, 3, at(time.Minute))
+	count(tenant, 2*time.Hour, 1, 1, at(time.Minute))
+	count(other, 2*time.Hour, 9, 1, start)
+
+	// What is claimed is due when its lease ends; what is removed, put off or expired counts no more.
+	f.clock.Advance(time.Minute)
+	if got, err := f.ClaimDue(t.Context(), tenant, store.Claim{Space: "work", Limit: 1, Lease: 4 * time.Minute}); err != nil || !slices.Equal(keysOf(got), []string{"c"}) {
+		t.Fatal(keysOf(got), err)
+	}
+	count(tenant, 4*time.Minute, 9, 2, at(2*time.Minute))
+	count(tenant, 6*time.Minute, 9, 3, at(2*time.Minute))
+	write(t, f, tenant, store.Side{Op: store.Delete, Space: "work", Key: "b"}, job("a", 50*time.Minute))
+	count(tenant, 2*time.Hour, 9, 3, at(5*time.Minute))
+	soon := job("soon", 90*time.Second)
+	soon.Expires = start.Add(2 * time.Minute)
+	write(t, f, tenant, soon)
+	count(tenant, 2*time.Hour, 9, 4, at(90*time.Second))
+	f.clock.Advance(time.Minute)
+	count(tenant, 2*time.Hour, 9, 3, at(5*time.Minute))
+}
+
 // testDueAwaited waits for work of any tenant.
 func testDueAwaited(s *suite) {
 	t := s.t

@@ -59,6 +59,7 @@ func RunBeside(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Fencing", testFencing},
 		{"DueOverAll", testDueOverAll},
 		{"DueAwaited", testDueAwaited},
+		{"DueCounted", testDueCounted},
 
 		// The end of one of them.
 		{"OneCloses", testOneCloses},

@@ -91,6 +91,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Fencing", testFencing},
 		{"DueOverAll", testDueOverAll},
 		{"DueAwaited", testDueAwaited},
+		{"DueCounted", testDueCounted},
 
 		// Tenants as a whole.
 		{"Changed", testChanged},
