@@ -74,7 +74,7 @@ func (e *Engine) History(
 		if err != nil {
 			return 0, store.UserError(err)
 		}
-		if !b.SpendBytes(len(ev.Raw) + len(f.JSON)) {
+		if !b.SpendBytes(len(ev.Raw) + f.Data.Size()) {
 			return 0, b.Err()
 		}
 		te := tick.Event{

@@ -6,6 +6,7 @@ import (
 
 	"j17/internal/base/value"
 	"j17/internal/base/wire"
+	"j17/internal/base/work"
 	"j17/internal/lang/compare"
 )
 
@@ -22,16 +23,10 @@ const (
 
 // Compare adds to a report in which places two values of an aggregate differ, as many as can be shown.
 func Compare(r *wire.Replay, d wire.StateDifference, was, is value.Value) {
-	changes := differences(was, is)
-	if len(changes) == 0 {
+	if d.Changes, d.More = differences(was, is, maxChanges); len(d.Changes) == 0 {
 		return
 	}
 	r.Changed++
-	if len(changes) > maxChanges {
-		d.More = len(changes) - maxChanges
-		changes = changes[:maxChanges]
-	}
-	d.Changes = changes
 	show(r, d)
 }
 
@@ -48,44 +43,97 @@ func show(r *wire.Replay, d wire.StateDifference) {
 	}
 }
 
-// Differences lists the places in which two states differ, without the times that the server keeps in them, and how
-// many more than most there are.
-func Differences(was, is value.Value, most int) (changes []wire.ValueChange, more int) {
-	for _, c := range differences(was, is) {
+// Differences lists the places in which two states differ, without the times that the server keeps in them, and how many more than most there
+// are. The work is charged to the budget, whose error it returns when that is used up; nil is for no budget.
+func Differences(was, is value.Value, most int, b *work.Budget) (changes []wire.ValueChange, more int, err error) {
+	err = Differing(was, is, b, func(at []byte, was, is value.Value) error {
 		switch {
-		case c.Pointer == "/created_at", c.Pointer == "/updated_at":
+		case string(at) == "/created_at", string(at) == "/updated_at":
 		case len(changes) == most:
 			more++
 		default:
-			changes = append(changes, c)
+			if b != nil && !b.SpendBytes(was.Size()+is.Size()) {
+				return b.Err()
+			}
+			changes = append(changes, changed(at, was, is))
 		}
-	}
+		return nil
+	})
+	return changes, more, err
+}
+
+// Differing calls each with the pointers of the places in which two values differ, as deep as they can be told apart, and with what they have
+// there: members by key, elements by index. The bytes of a pointer are valid until each returns, whose error ends it. The work is charged to the
+// budget, whose error it returns when that is used up; nil is for no budget.
+func Differing(was, is value.Value, b *work.Budget, each func(at []byte, was, is value.Value) error) error {
+	c := comparison{budget: b, each: each}
+	return c.values(was, is)
+}
+
+// differences lists up to most of the places in which two values differ, and how many more there are.
+func differences(was, is value.Value, most int) (changes []wire.ValueChange, more int) {
+	_ = Differing(was, is, nil, func(at []byte, was, is value.Value) error { // it has no errors of its own
+		if len(changes) == most {
+			more++
+		} else {
+			changes = append(changes, changed(at, was, is))
+		}
+		return nil
+	})
 	return changes, more
 }
 
-// differences lists the places in which two values differ, as deep as they can be told apart: members by key, elements
-// by index.
-func differences(was, is value.Value) []wire.ValueChange {
-	var c comparison
-	c.values("", was, is)
-	return c
+// changed is what has become of the value at a place.
+func changed(at []byte, was, is value.Value) wire.ValueChange {
+	change := wire.ValueChange{Pointer: string(at), Change: string(compare.Changed), Before: shown(was), After: shown(is)}
+	switch {
+	case was.IsMissing():
+		change.Change = string(compare.Added)
+	case is.IsMissing():
+		change.Change = string(compare.Removed)
+	}
+	return change
 }
 
-type comparison []wire.ValueChange
+// comparison is of two values, at a place in them.
+type comparison struct {
+	at     []byte
+	budget *work.Budget
+	each   func(at []byte, was, is value.Value) error
+}
 
-func (c *comparison) values(at string, was, is value.Value) {
+// equal reports whether two values are equal, where there is room in the budget to find out.
+func (c *comparison) equal(was, is value.Value) (bool, error) {
+	units := 1
+	equal := value.EqualCounted(was, is, &units)
+	if c.budget != nil && !c.budget.Spend(units) {
+		return false, c.budget.Err()
+	}
+	return equal, nil
+}
+
+func (c *comparison) values(was, is value.Value) error {
+	equal, err := c.equal(was, is)
+	if equal || err != nil {
+		return err
+	}
 	switch {
-	case value.Equal(was, is):
 	case was.Kind() == value.Object && is.Kind() == value.Object:
 		// By name: what both have or one has lost, then what is new.
 		for _, m := range was.Members() {
-			c.values(at+"/"+escape(m.Key), m.Value, is.Get(m.Key))
-		}
-		for _, m := range is.Members() {
-			if was.Get(m.Key).IsMissing() {
-				c.values(at+"/"+escape(m.Key), value.Value{}, m.Value)
+			if err := c.member(m.Key, m.Value, is.Get(m.Key)); err != nil {
+				return err
 			}
 		}
+		for _, m := range is.Members() {
+			if !was.Get(m.Key).IsMissing() {
+				continue
+			}
+			if err := c.member(m.Key, value.Value{}, m.Value); err != nil {
+				return err
+			}
+		}
+		return nil
 	case was.Kind() == value.Array && is.Kind() == value.Array:
 		// By place.
 		for i := range max(was.Len(), is.Len()) {
@@ -96,19 +144,28 @@ func (c *comparison) values(at string, was, is value.Value) {
 			if i < is.Len() {
 				b = is.Index(i)
 			}
-			c.values(at+"/"+strconv.Itoa(i), a, b)
+			if err := c.below(strconv.Itoa(i), a, b); err != nil {
+				return err
+			}
 		}
+		return nil
 	default:
 		// Anything else is one change.
-		change := wire.ValueChange{Pointer: at, Change: string(compare.Changed), Before: shown(was), After: shown(is)}
-		switch {
-		case was.IsMissing():
-			change.Change = string(compare.Added)
-		case is.IsMissing():
-			change.Change = string(compare.Removed)
-		}
-		*c = append(*c, change)
+		return c.each(c.at, was, is)
 	}
+}
+
+func (c *comparison) member(key string, was, is value.Value) error {
+	return c.below(escape(key), was, is)
+}
+
+// below compares what is at a part of the pointer below the present place.
+func (c *comparison) below(part string, was, is value.Value) error {
+	before := len(c.at)
+	c.at = append(append(c.at, '/'), part...)
+	err := c.values(was, is)
+	c.at = c.at[:before]
+	return err
 }
 
 func escape(key string) string {

@@ -220,7 +220,7 @@ func (f slowFile) wait() {
 	if f.fast.Load() {
 		return
 	}
-	<-time.After(syncTime) //nolint:forbidigo // it is the time of a bubble, in which nobody waits
+	<-time.After(syncTime) // of the time of a bubble, in which nobody waits
 }
 
 // syncTime is how long a sync takes.

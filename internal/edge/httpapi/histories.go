@@ -1,11 +1,13 @@
 package httpapi
 
 import (
+	"bytes"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
+	"j17"
 	"j17/internal/base/value"
 	"j17/internal/base/wire"
 	"j17/internal/base/work"
@@ -25,6 +27,9 @@ const (
 	maxVersionChanges = 200
 	// maxBlamed is how many leaves of a state are shown with what set them.
 	maxBlamed = 5000
+	// blamePages is how many times as many versions as the one before each page has that is read for a blame. Most leaves were set lately, and the
+	// state before a page has to be computed for each.
+	blamePages = 4
 )
 
 // routes are reads of operators.
@@ -53,22 +58,22 @@ func (h *historyHandlers) changes(c *call, w http.ResponseWriter) error {
 	from, count := uint64(c.query.number("from", 1)), c.query.number("count", maxVersions)
 	answer := wire.AggregateChanges{Changes: []wire.VersionChanges{}}
 	b := work.New(r.Context(), work.Command)
-	length, err := h.engine.History(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"), from, count, b,
-		func(m engine.Made) error {
-			found, more := trial.Differences(m.Before, m.After, maxVersionChanges)
-			of := wire.VersionChanges{
-				Length: m.Event.Version, Event: slices.Clone(m.Event.Raw),
-				Changes: make([]wire.VersionChange, len(found)), More: more,
+	length, err := h.engine.History(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"), from, count, b, func(m engine.Made) error {
+		found, more, err := trial.Differences(m.Before, m.After, maxVersionChanges, b)
+		if err != nil {
+			return err
+		}
+		of := wire.VersionChanges{Length: m.Event.Version, Event: slices.Clone(m.Event.Raw), Changes: make([]wire.VersionChange, len(found)), More: more}
+		for i, change := range found {
+			operation, err := madeBy(&m, change.Pointer, b)
+			if err != nil {
+				return err
 			}
-			for i, change := range found {
-				if !b.Spend(1 + len(m.Steps)) {
-					return b.Err()
-				}
-				of.Changes[i] = wire.VersionChange{ValueChange: change, Operation: madeBy(&m, change.Pointer)}
-			}
-			answer.Changes = append(answer.Changes, of)
-			return nil
-		})
+			of.Changes[i] = wire.VersionChange{ValueChange: change, Operation: operation}
+		}
+		answer.Changes = append(answer.Changes, of)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -81,17 +86,22 @@ func (h *historyHandlers) changes(c *call, w http.ResponseWriter) error {
 }
 
 // madeBy returns the place of the operation that set what is at a pointer last.
-func madeBy(m *engine.Made, pointer string) string {
+func madeBy(m *engine.Made, pointer string, b *work.Budget) (string, error) {
 	for i, step := range slices.Backward(m.Steps) {
 		before := m.Before
 		if i > 0 {
 			before = m.Steps[i-1].State
 		}
-		if !value.Equal(valueAt(before, pointer), valueAt(step.State, pointer)) {
-			return string(step.At)
+		units := 1 + len(pointer)/work.BytesPerUnit
+		equal := value.EqualCounted(valueAt(before, pointer), valueAt(step.State, pointer), &units)
+		switch {
+		case !b.Spend(units):
+			return "", b.Err()
+		case !equal:
+			return string(step.At), nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // valueAt returns what a JSON Pointer leads to, the missing value where that is nothing.
@@ -134,7 +144,8 @@ func (h *historyHandlers) blame(c *call, w http.ResponseWriter) error {
 		return err
 	}
 	answer := wire.Blame{Length: s.Length, Blame: []wire.Blamed{}}
-	leaves("", data, func(pointer string) bool {
+	empty := map[string]bool{} // the leaves that are objects or lists without anything in them
+	leaves("", data, func(pointer string, leaf value.Value) bool {
 		if pointer == "/created_at" || pointer == "/updated_at" {
 			return true
 		}
@@ -142,55 +153,91 @@ func (h *historyHandlers) blame(c *call, w http.ResponseWriter) error {
 			answer.Truncated = true
 			return false
 		}
+		if leaf.Kind() == value.Object || leaf.Kind() == value.Array {
+			empty[pointer] = true
+		}
 		answer.Blame = append(answer.Blame, wire.Blamed{Pointer: pointer})
 		return true
 	})
 
 	// From the newest version back, in pages.
 	b := work.New(r.Context(), work.Command)
-	open := len(answer.Blame)
-	for last := s.Length; last > 0 && open > 0; {
-		from := uint64(1)
-		if last > maxVersions {
-			from = last - maxVersions + 1
-		}
-		type at struct {
-			length uint64
-			id     string
-		}
-		set := map[int]at{} // leaves by their index, the newest version of the page
-		_, err := h.engine.History(r.Context(), c.tenant, typ, id, from, int(last-from+1), b,
-			func(m engine.Made) error {
-				for i := range answer.Blame {
-					if answer.Blame[i].Length > 0 {
-						continue
+	last := s.Length
+	for open, size := len(answer.Blame), uint64(maxVersions); last > 0 && open > 0; size *= blamePages {
+		from := last - min(last, size) + 1
+		set := blamePage(answer.Blame)
+		_, err := h.engine.History(r.Context(), c.tenant, typ, id, from, int(last-from+1), b, func(m engine.Made) error {
+			return trial.Differing(m.Before, m.After, b, func(at []byte, _, _ value.Value) error {
+				by := setBy{m.Event.Version, m.Event.StreamID}
+				if of, ok := set[string(at)]; ok {
+					*of = by
+				}
+				// What is empty now is so because something was taken out of it.
+				for up := at; len(empty) > 0 && len(up) > 0; {
+					if up = up[:bytes.LastIndexByte(up, '/')]; empty[string(up)] && set[string(up)] != nil {
+						*set[string(up)] = by
 					}
-					if !b.Spend(1) {
+					if !b.SpendBytes(len(up)) {
 						return b.Err()
 					}
-					pointer := answer.Blame[i].Pointer
-					if before, after := valueAt(m.Before, pointer),
-						valueAt(m.After, pointer); !value.Equal(before, after) {
-						set[i] = at{m.Event.Version, m.Event.StreamID.String()}
-					}
+				}
+				if !b.SpendBytes(len(at)) {
+					return b.Err()
 				}
 				return nil
 			})
+		})
 		if err != nil {
 			return err
 		}
-		for i, by := range set {
-			answer.Blame[i].Length, answer.Blame[i].StreamID = by.length, by.id
-			open--
+		for i := range answer.Blame {
+			if leaf := &answer.Blame[i]; leaf.Length == 0 && set.account(leaf) {
+				open--
+			}
 		}
 		last = from - 1
 	}
 	return c.answer(w, http.StatusOK, answer)
 }
 
-// leaves calls each with the pointers of the leaves of a value in its order, until that answers false. An empty object
-// or list is a leaf.
-func leaves(at string, v value.Value, each func(pointer string) bool) bool {
+// setBy is the version that has changed something, and its event.
+type setBy struct {
+	length uint64
+	id     j17.StreamID
+}
+
+// blamed has which version of a page has changed what is at pointers last: those of leaves, and of all that they are in. Where something changes as
+// a whole, so do the leaves in it.
+type blamed map[string]*setBy
+
+// blamePage returns the pointers of the leaves that were not accounted for yet, for a page.
+func blamePage(all []wire.Blamed) blamed {
+	set := blamed{"": {}}
+	for i := range all {
+		for at := all[i].Pointer; all[i].Length == 0 && set[at] == nil; at = at[:strings.LastIndexByte(at, '/')] {
+			set[at] = &setBy{}
+		}
+	}
+	return set
+}
+
+// account notes which version has set a leaf last, if one of the page has.
+func (set blamed) account(leaf *wire.Blamed) bool {
+	last := *set[""]
+	for at := leaf.Pointer; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
+		if by := set[at]; by.length > last.length {
+			last = *by
+		}
+	}
+	if last.length == 0 {
+		return false
+	}
+	leaf.Length, leaf.StreamID = last.length, last.id.String()
+	return true
+}
+
+// leaves calls each with the pointers of the leaves of a value in its order, until that answers false. An empty object or list is a leaf.
+func leaves(at string, v value.Value, each func(pointer string, leaf value.Value) bool) bool {
 	switch {
 	case v.Kind() == value.Object && v.Len() > 0:
 		for _, m := range v.Members() {
@@ -207,6 +254,6 @@ func leaves(at string, v value.Value, each func(pointer string) bool) bool {
 		}
 		return true
 	default:
-		return each(at)
+		return each(at, v)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"j17"
 	"j17/internal/base/value"
 	"j17/internal/base/wire"
+	"j17/internal/base/work"
 	"j17/internal/core/engine"
 	"j17/internal/core/trial"
 	"j17/internal/lang/diag"
@@ -110,7 +111,10 @@ func (s *Service) States(
 		answer.Error = whyNot
 	}
 	if answer.Now != nil && answer.Then != nil {
-		found, more := trial.Differences(was, is, maxStateChanges)
+		found, more, err := trial.Differences(was, is, maxStateChanges, work.New(ctx, work.Command))
+		if err != nil {
+			return answer, err
+		}
 		answer.Changes, answer.More = append(answer.Changes, found...), more
 	}
 	return answer, nil
