@@ -281,6 +281,23 @@ func TestListenersAreAnswered(t *testing.T) {
 			asked{200, "GET", "deliveries/" + made.Deliveries[0].ID, ""},
 			asked{200, "POST", "deliveries/" + made.Deliveries[0].ID + "/retry", ""},
 		)
+
+		// All are given up, and tried again by their cause.
+		for range 5 {
+			p.clock.Advance(5 * time.Minute)
+			synctest.Wait()
+			if err := p.listeners.Settle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all(t, p.staging, asked{200, "GET", "attention", ""}).wants(t, http.StatusOK, `"kind":"delivery","cause":"500 told order"`)
+		all(t, p.staging,
+			asked{200, "POST", "attention/retry", `{"kind":"delivery","cause":"500 told order","dry_run":true}`},
+			asked{404, "POST", "attention/retry", `{"kind":"delivery","cause":"500 told"}`},
+			asked{400, "POST", "attention/retry", `{"kind":"listener","cause":"500 told order"}`},
+			asked{400, "POST", "attention/retry", `{"kind":"delivery","cause":"` + strings.Repeat("x", 9<<10) + `"}`},
+			asked{202, "POST", "attention/retry", `{"kind":"delivery","cause":"500 told order"}`},
+		)
 	})
 }
 

@@ -59,8 +59,7 @@ func unheld() (complaints []string) {
 			for method, operation := range item.GetOperations().FromOldest() {
 				for status := range operation.Responses.Codes.KeysFromOldest() {
 					success := successOf(strings.ToUpper(method), path, status)
-					if _, found := succeeded.Load(success); !found && strings.HasPrefix(status, "2") &&
-						!bySuite(success) {
+					if _, found := succeeded.Load(success); !found && strings.HasPrefix(status, "2") {
 						complaints = append(complaints, success+": no test has this answer, so nothing holds it against the document")
 					}
 				}
@@ -69,10 +68,4 @@ func unheld() (complaints []string) {
 	}
 	slices.Sort(complaints)
 	return slices.Compact(complaints)
-}
-
-// bySuite reports whether a success is had by the acceptance suite 'dashboard' alone: a retry takes what was given up
-// after its last try, which no fixture here has.
-func bySuite(success string) bool {
-	return success == "POST attention/retry 200" || success == "POST attention/retry 202"
 }

@@ -15,9 +15,8 @@ import (
 	"j17/internal/plane/control"
 )
 
-// TestRights asks for every route of operators as an operator of each role and compares who was let in with a table
-// that is there to be read. Every request has a parameter that no route knows: who has the right is told so, and
-// nothing is done.
+// TestRights asks for every route of operators as an operator of each role and compares who was let in with a table that is there
+// to be read. Sessions open the same to each as tokens do. Every request has a parameter that no route knows: who has the right is told so, and nothing is done.
 func TestRights(t *testing.T) {
 	p := newPlane(t, func(o *httpapi.Options) {
 		o.AdvanceClock = func(context.Context, time.Duration) (time.Time, error) {
@@ -31,17 +30,15 @@ func TestRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := p.operator(t, "other@example.com", control.RoleAuditor)
-	tokens := []string{p.admin}
-	for i, role := range []control.Role{
-		control.RoleInstanceAdmin, control.RoleAuditor, control.RolePrivacyOfficer, control.RoleInstanceAdmin,
-	} {
+	tokens, cookies := []string{p.admin}, []string{p.signIn(t, "admin@example.com")}
+	for i, role := range []control.Role{control.RoleInstanceAdmin, control.RoleAuditor, control.RolePrivacyOfficer, control.RoleInstanceAdmin} {
 		email := fmt.Sprintf("op%d@example.com", i)
 		granted := []string{p.instance.ID}
 		if i == 3 {
 			granted = nil
 		}
 		p.operator(t, email, role, granted...)
-		tokens = append(tokens, p.login(t, email))
+		tokens, cookies = append(tokens, p.login(t, email)), append(cookies, p.signIn(t, email))
 		p.clock.Advance(time.Minute)
 	}
 
@@ -68,6 +65,12 @@ func TestRights(t *testing.T) {
 				line += "-"
 			default:
 				t.Errorf("%s: %d %s", row, answer.status, answer.body)
+			}
+
+			// By the cookie of a session it is the same on the control host, and nothing elsewhere.
+			by := p.browse(t, method, path+"?no_such_parameter=1", "", cookies[i], ofPage, "Host: "+host)
+			if host == "control.j17.example" && (by.status != answer.status || by.member(t, "code") != answer.member(t, "code")) || host != "control.j17.example" && by.status != 401 {
+				t.Errorf("%s of operator %d by a cookie: %d %s, by a token: %d", row, i, by.status, by.body, answer.status)
 			}
 		}
 		fmt.Fprintf(&got, "%s %s %s\n", line, host, row)
