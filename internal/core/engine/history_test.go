@@ -8,7 +8,8 @@ import (
 	"j17/internal/core/engine"
 )
 
-// TestHistoryOfCustomCode asks what made the versions of an aggregate whose handler is custom code, before and after others: the handler as a whole.
+// TestHistoryOfCustomCode asks what made the versions of an aggregate whose handler is custom code, before and after
+// others: the handler as a whole.
 func TestHistoryOfCustomCode(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	deployCoded(t, f, map[string]coded{"sum.wasm": summing("", 1)})
@@ -36,7 +37,9 @@ func TestHistoryOfCustomCode(t *testing.T) {
 	}
 
 	// A budget that is used up ends it.
-	if _, err := f.History(t.Context(), tenant, "order", id, 1, 10, work.Counted(5), func(engine.Made) error { return nil }); j17.CodeOf(err) != j17.CodeWorkLimit {
+	if _, err := f.History(
+		t.Context(), tenant, "order", id, 1, 10, work.Counted(5), func(engine.Made) error { return nil },
+	); j17.CodeOf(err) != j17.CodeWorkLimit {
 		t.Error(err)
 	}
 }

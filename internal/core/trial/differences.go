@@ -43,8 +43,9 @@ func show(r *wire.Replay, d wire.StateDifference) {
 	}
 }
 
-// Differences lists the places in which two states differ, without the times that the server keeps in them, and how many more than most there
-// are. The work is charged to the budget, whose error it returns when that is used up; nil is for no budget.
+// Differences lists the places in which two states differ, without the times that the server keeps in them, and how
+// many more than most there are. The work is charged to the budget, whose error it returns when that is used up; nil is
+// for no budget.
 func Differences(was, is value.Value, most int, b *work.Budget) (changes []wire.ValueChange, more int, err error) {
 	err = Differing(was, is, b, func(at []byte, was, is value.Value) error {
 		switch {
@@ -62,9 +63,10 @@ func Differences(was, is value.Value, most int, b *work.Budget) (changes []wire.
 	return changes, more, err
 }
 
-// Differing calls each with the pointers of the places in which two values differ, as deep as they can be told apart, and with what they have
-// there: members by key, elements by index. The bytes of a pointer are valid until each returns, whose error ends it. The work is charged to the
-// budget, whose error it returns when that is used up; nil is for no budget.
+// Differing calls each with the pointers of the places in which two values differ, as deep as they can be told apart,
+// and with what they have there: members by key, elements by index. The bytes of a pointer are valid until each
+// returns, whose error ends it. The work is charged to the budget, whose error it returns when that is used up; nil is
+// for no budget.
 func Differing(was, is value.Value, b *work.Budget, each func(at []byte, was, is value.Value) error) error {
 	c := comparison{budget: b, each: each}
 	return c.values(was, is)
@@ -85,7 +87,9 @@ func differences(was, is value.Value, most int) (changes []wire.ValueChange, mor
 
 // changed is what has become of the value at a place.
 func changed(at []byte, was, is value.Value) wire.ValueChange {
-	change := wire.ValueChange{Pointer: string(at), Change: string(compare.Changed), Before: shown(was), After: shown(is)}
+	change := wire.ValueChange{
+		Pointer: string(at), Change: string(compare.Changed), Before: shown(was), After: shown(is),
+	}
 	switch {
 	case was.IsMissing():
 		change.Change = string(compare.Added)

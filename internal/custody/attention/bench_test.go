@@ -14,9 +14,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// BenchmarkOverview has a hundred people ask for the overview of an environment with all kinds of consumers, once each: of a service that knows
-// nothing yet, which finds out once for all, and of one that has found out in the last two seconds. One of them may take 2 ms of a processor;
-// processor-ns/ask is what it takes.
+// BenchmarkOverview has a hundred people ask for the overview of an environment with all kinds of consumers, once each:
+// of a service that knows nothing yet, which finds out once for all, and of one that has found out in the last two
+// seconds. One of them may take 2 ms of a processor; processor-ns/ask is what it takes.
 func BenchmarkOverview(b *testing.B) {
 	const askers = 100
 	h := newHouse(b)
@@ -29,7 +29,10 @@ func BenchmarkOverview(b *testing.B) {
 	h.settle()
 	var unit store.Append
 	for n := range 5000 {
-		unit.Events = append(unit.Events, store.NewEvent{Key: j17.Key{Type: "order", ID: id(n)}, Type: "was_made", Data: []byte(`{"total":1}`), Metadata: []byte(`{}`)})
+		unit.Events = append(unit.Events, store.NewEvent{
+			Key: j17.Key{Type: "order", ID: id(n)}, Type: "was_made", Data: []byte(`{"total":1}`),
+			Metadata: []byte(`{}`),
+		})
 	}
 	if _, err := h.store.Append(b.Context(), h.tenant, []store.Append{unit}); err != nil {
 		b.Fatal(err)

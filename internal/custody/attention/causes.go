@@ -107,7 +107,8 @@ func (s *Service) Causes(ctx context.Context, t j17.Tenant) ([]wire.Attention, e
 	} {
 		found := causes{kind: kind, all: map[string]*wire.Attention{}}
 		more, err := s.each(ctx, t, kind, func(x thing) bool { found.add(x); return true })
-		if j17.CodeOf(err) == j17.CodeCorruption { // which is when somebody looks: all else is told, and that this cannot be read
+		if j17.CodeOf(err) == j17.CodeCorruption {
+			// which is when somebody looks: all else is told, and that this cannot be read
 			found.add(thing{cause: causeOf("damage", kind), actions: []string{"open"}})
 			more, err = true, nil
 		}
@@ -301,7 +302,8 @@ func (s *Service) placeFaults(ctx context.Context, t j17.Tenant) (all []thing, e
 // damage is what the search for damage has found among the items of some spaces.
 func (s *Service) damage(t j17.Tenant, spaces ...string) (all []thing) {
 	for _, f := range s.o.Scrub.Status().Damaged {
-		of, isItem := strings.CutPrefix(strings.TrimPrefix(f.Where, "the "), "side item ") // as the search says it, and as the store does
+		// As the search says it, and as the store does.
+		of, isItem := strings.CutPrefix(strings.TrimPrefix(f.Where, "the "), "side item ")
 		name, _, _ := strings.Cut(of, "/")
 		if f.Tenant == t && isItem &&
 			slices.ContainsFunc(spaces, func(space string) bool { return strings.HasPrefix(name, space) }) {

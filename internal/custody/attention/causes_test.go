@@ -77,7 +77,8 @@ func TestImplicationsWait(t *testing.T) {
 		t.Fatal("it was written")
 	}
 	of := h.causes("implication")
-	if len(of) != 1 || of[0].Count != 1 || !strings.HasPrefix(of[0].Cause, "validation_failed /") || !strings.HasSuffix(of[0].Cause, " job.was_pushed") ||
+	if len(of) != 1 || of[0].Count != 1 || !strings.HasPrefix(of[0].Cause, "validation_failed /") ||
+		!strings.HasSuffix(of[0].Cause, " job.was_pushed") ||
 		len(of[0].Sample) != 1 || of[0].Sample[0] != "job:"+id(1) || of[0].Since == nil {
 		t.Errorf("%+v", of)
 	}
@@ -110,7 +111,10 @@ func TestListenersWait(t *testing.T) {
 		t.Helper()
 		var unit store.Append
 		for i := range n {
-			unit.Events = append(unit.Events, store.NewEvent{Key: j17.Key{Type: "order", ID: id(i)}, Type: "was_made", Data: []byte(`{"total":1}`), Metadata: []byte(`{}`)})
+			unit.Events = append(unit.Events, store.NewEvent{
+				Key: j17.Key{Type: "order", ID: id(i)}, Type: "was_made", Data: []byte(`{"total":1}`),
+				Metadata: []byte(`{}`),
+			})
 		}
 		if _, err := h.store.Append(t.Context(), h.tenant, []store.Append{unit}); err != nil {
 			t.Fatal(err)
@@ -129,10 +133,13 @@ func TestProjectionsWait(t *testing.T) {
 	h := newHouse(t)
 	h.must("order/"+id(1)+"/was_made", `{"total":7,"name":"`+secret+`"}`)
 	const posted = `{"name":"sums","for_each":"order","sources":{"order":"$key"},"select":{"total":"$.order.total"}}`
-	if _, err := h.projections.PostDefinition(t.Context(), h.tenant, projection.Posting{Definition: []byte(posted)}); err != nil {
+	if _, err := h.projections.PostDefinition(t.Context(), h.tenant, projection.Posting{
+		Definition: []byte(posted),
+	}); err != nil {
 		t.Fatal(err)
 	}
-	h.engine.Deploy(h.tenant, enginetest.Compiled(t, strings.ReplaceAll(plain(), `"order`, `"sale`)), nil) // as another version of the program may find it
+	// As another version of the program may find it.
+	h.engine.Deploy(h.tenant, enginetest.Compiled(t, strings.ReplaceAll(plain(), `"order`, `"sale`)), nil)
 	h.want("projection", "invalid sums", "open")
 	h.deployed(plain())
 	if of := h.causes("projection"); len(of) > 0 {
@@ -181,7 +188,9 @@ func TestDamageWaits(t *testing.T) {
 func TestWhatCannotBeReadWaits(t *testing.T) {
 	h := newHouse(t)
 	const posted = `{"name":"sums","for_each":"order","sources":{"order":"$key"},"select":{"total":"$.order.total"}}`
-	if _, err := h.projections.PostDefinition(t.Context(), h.tenant, projection.Posting{Definition: []byte(posted)}); err != nil {
+	if _, err := h.projections.PostDefinition(t.Context(), h.tenant, projection.Posting{
+		Definition: []byte(posted),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	h.given(1)
@@ -268,7 +277,8 @@ func TestBackupsWait(t *testing.T) {
 	}
 	late := func(want int) {
 		t.Helper()
-		if of := h.causes("backup"); len(of) != want || want > 0 && (of[0].Cause != "late" || of[0].Count != 1 || of[0].Since == nil) {
+		if of := h.causes("backup"); len(of) != want ||
+			want > 0 && (of[0].Cause != "late" || of[0].Count != 1 || of[0].Since == nil) {
 			t.Errorf("at %s: %+v", h.clock.Now(), of)
 		}
 	}
@@ -279,7 +289,9 @@ func TestBackupsWait(t *testing.T) {
 	<-h.ended
 	h.clock.Advance(100 * time.Hour)
 	late(0)
-	if _, err := h.backups.Change(t.Context(), h.instance.ID, func(s *backup.Settings) { s.EveryHours = 60 }); err != nil {
+	if _, err := h.backups.Change(
+		t.Context(), h.instance.ID, func(s *backup.Settings) { s.EveryHours = 60 },
+	); err != nil {
 		t.Fatal(err)
 	}
 	h.clock.Advance(20 * time.Hour)
@@ -300,7 +312,8 @@ func TestErasuresWait(t *testing.T) {
 		t.Errorf("in its grace period: %+v", of)
 	}
 	h.clock.Advance(made.ExecutableAt.Sub(h.clock.Now()))
-	if got := h.want("erasure", "due order", "execute", "open"); got.Sample[0] != made.ID || !got.Since.Equal(made.ExecutableAt.Truncate(time.Second)) {
+	if got := h.want("erasure", "due order", "execute", "open"); got.Sample[0] != made.ID ||
+		!got.Since.Equal(made.ExecutableAt.Truncate(time.Second)) {
 		t.Errorf("%+v", got)
 	}
 	h.unerasable = fmt.Errorf("the disk has %s", secret)
@@ -309,7 +322,8 @@ func TestErasuresWait(t *testing.T) {
 	}
 	h.settle()
 	of := h.causes("erasure")
-	if len(of) != 1 || !strings.HasPrefix(of[0].Cause, "failed ") || !strings.HasSuffix(of[0].Cause, " order") || of[0].Sample[0] != made.ID {
+	if len(of) != 1 || !strings.HasPrefix(of[0].Cause, "failed ") || !strings.HasSuffix(of[0].Cause, " order") ||
+		of[0].Sample[0] != made.ID {
 		t.Errorf("%+v", of)
 	}
 	h.unerasable = nil

@@ -173,19 +173,33 @@ func (h *house) open() {
 	meter := usage.New(usage.Options{Store: st, Registry: h.registry, Clock: h.clock, Logger: log, Worker: kit})
 	h.engine = engine.New(engine.Options{Store: st, Clock: h.clock, Logger: log})
 	blobs := blob.New(blob.Options{Store: st, Clock: h.clock, Worker: kit})
-	h.deploy = deploy.New(deploy.Options{Registry: h.registry, Engine: h.engine, Blobs: blobs, Clock: h.clock, Logger: log, Store: st, Worker: kit})
+	h.deploy = deploy.New(deploy.Options{
+		Registry: h.registry, Engine: h.engine, Blobs: blobs, Clock: h.clock, Logger: log, Store: st, Worker: kit,
+	})
 
 	h.events = feed.New(feed.Options{Store: st, Clock: h.clock, Logger: log, Worker: kit})
 	h.builds = build.New(build.Options{Store: st, Clock: h.clock, Worker: kit, Logger: log})
-	h.indexes = index.New(index.Options{Store: st, Feed: h.events, Build: h.builds, Clock: h.clock, Worker: kit, Logger: log})
-	tagging := build.NewTagger(build.TaggerOptions{Store: st, Engine: h.engine, Clock: h.clock, Logger: log, Worker: kit})
-	h.places = place.New(place.Options{Store: st, Builds: h.builds, Engine: h.engine, Clock: h.clock, Worker: kit, Logger: log})
+	h.indexes = index.New(index.Options{
+		Store: st, Feed: h.events, Build: h.builds, Clock: h.clock, Worker: kit, Logger: log,
+	})
+	tagging := build.NewTagger(build.TaggerOptions{
+		Store: st, Engine: h.engine, Clock: h.clock, Logger: log, Worker: kit,
+	})
+	h.places = place.New(place.Options{
+		Store: st, Builds: h.builds, Engine: h.engine, Clock: h.clock, Worker: kit, Logger: log,
+	})
 	h.projections = projection.New(projection.Options{
-		Store: st, Engine: h.engine, Indexes: h.indexes, Places: h.places, Clock: h.clock, Logger: log, Worker: kit, Hold: h.deploy.Hold,
+		Store: st, Engine: h.engine, Indexes: h.indexes, Places: h.places, Clock: h.clock, Logger: log, Worker: kit,
+		Hold:         h.deploy.Hold,
 		SpecPrepared: h.deploy.SpecPrepared,
 	})
-	h.schedule = schedule.New(schedule.Options{Store: counting{st, &h.reads}, Clock: h.clock, Logger: log, Worker: kit, MaxPerInstance: 200_000, Execute: h.engine.ExecuteInOrder})
-	h.sagas = saga.New(saga.Options{Store: st, Engine: h.engine, Specs: h.deploy, Clock: h.clock, Worker: kit, Logger: log})
+	h.schedule = schedule.New(schedule.Options{
+		Store: counting{st, &h.reads}, Clock: h.clock, Logger: log, Worker: kit, MaxPerInstance: 200_000,
+		Execute: h.engine.ExecuteInOrder,
+	})
+	h.sagas = saga.New(saga.Options{
+		Store: st, Engine: h.engine, Specs: h.deploy, Clock: h.clock, Worker: kit, Logger: log,
+	})
 	h.listeners = listener.New(ctx, listener.Options{
 		Store: st, Feed: h.events, Worker: kit, Clock: h.clock, Logger: log, Spec: h.engine.Spec,
 		Name:     func(j17.Tenant) (string, j17.Environment) { return "app", j17.Prod },
@@ -197,13 +211,20 @@ func (h *house) open() {
 			case status < http.StatusBadRequest:
 				return outbound.Answer{Status: status}, nil
 			default:
-				return outbound.Answer{Status: status, Body: []byte(secret)}, fmt.Errorf("the answer has the status %d", status)
+				return outbound.Answer{Status: status, Body: []byte(secret)},
+					fmt.Errorf("the answer has the status %d", status)
 			}
 		},
 	})
-	logs := envlog.New(envlog.Options{Store: st, Clock: h.clock, Worker: kit, Origin: func(t j17.Tenant) (string, error) { return string(t), nil }})
-	checkpoints := checkpoint.New(checkpoint.Options{Store: st, Engine: h.engine, Log: logs, Clock: h.clock, Logger: log, Worker: kit})
-	h.scrub = scrub.New(scrub.Options{Store: st, Log: logs, Clock: hurried{h.clock}, Logger: log, Worker: kit, Committed: func() uint64 { return 0 }})
+	logs := envlog.New(envlog.Options{
+		Store: st, Clock: h.clock, Worker: kit, Origin: func(t j17.Tenant) (string, error) { return string(t), nil },
+	})
+	checkpoints := checkpoint.New(checkpoint.Options{
+		Store: st, Engine: h.engine, Log: logs, Clock: h.clock, Logger: log, Worker: kit,
+	})
+	h.scrub = scrub.New(scrub.Options{
+		Store: st, Log: logs, Clock: hurried{h.clock}, Logger: log, Worker: kit, Committed: func() uint64 { return 0 },
+	})
 	if h.backups, err = backup.New(ctx, backup.Options{
 		Store: st, Registry: h.registry, Clock: h.clock, Worker: kit, Logger: log, Program: "test", Private: true,
 		Head: func(ctx context.Context, t j17.Tenant, _ j17.StreamID) (size uint64, root [32]byte, err error) {
@@ -227,18 +248,26 @@ func (h *house) open() {
 		Record: func(context.Context, j17.Tenant, *erasure.Act) error { return nil },
 	})
 	h.options = attention.Options{
-		Store: st, Engine: h.engine, Registry: h.registry, Deploy: h.deploy, Usage: meter, Schedule: h.schedule, Sagas: h.sagas, Listeners: h.listeners,
-		Projections: h.projections, Places: h.places, Tagging: tagging, Backups: h.backups, Checkpoints: checkpoints, Erasures: h.erasures, Scrub: h.scrub,
+		Store: st, Engine: h.engine, Registry: h.registry, Deploy: h.deploy, Usage: meter, Schedule: h.schedule,
+		Sagas: h.sagas, Listeners: h.listeners,
+		Projections: h.projections, Places: h.places, Tagging: tagging, Backups: h.backups, Checkpoints: checkpoints,
+		Erasures: h.erasures, Scrub: h.scrub,
 		Disk: func() (free, total uint64, err error) { return 1 << 40, 1 << 41, nil }, Clock: h.clock, Logger: log,
 	}
 	h.Service = attention.New(ctx, h.options)
 
 	// As a server has them, and one of its own that refuses erasures.
 	parts := []part.Part{
-		h.schedule.Part(), checkpoints.Part(), h.engine.Part(), h.events.Part(), h.builds.Part(), h.deploy.Part(), h.sagas.Part(), h.listeners.Part(), h.places.Part(),
-		tagging.Part(), h.indexes.Part(), h.projections.Part(), h.registry.Part(), h.backups.Part(), h.erasures.Part(), logs.Part(), h.scrub.Part(),
+		h.schedule.Part(), checkpoints.Part(), h.engine.Part(), h.events.Part(), h.builds.Part(), h.deploy.Part(),
+		h.sagas.Part(), h.listeners.Part(), h.places.Part(),
+		tagging.Part(), h.indexes.Part(), h.projections.Part(), h.registry.Part(), h.backups.Part(), h.erasures.Part(),
+		logs.Part(), h.scrub.Part(),
 		meter.Part(), blobs.Part(), h.Part(),
-		{Name: "test", Erase: part.Erase{Streams: func(context.Context, j17.Tenant, part.Erased) error { return h.unerasable }}},
+		{
+			Name: "test", Erase: part.Erase{
+				Streams: func(context.Context, j17.Tenant, part.Erased) error { return h.unerasable },
+			},
+		},
 	}
 	h.engine.Use(parts...)
 	h.deploy.Use(parts...)
@@ -248,7 +277,9 @@ func (h *house) open() {
 	h.running, h.stop = context.WithCancel(context.WithoutCancel(ctx))
 	h.ended = make(chan struct{})
 	var all sync.WaitGroup
-	for _, run := range []func(context.Context) error{h.Run, h.backups.Run, h.events.Run, h.listeners.Run, h.indexes.Run, h.builds.Run} {
+	for _, run := range []func(context.Context) error{
+		h.Run, h.backups.Run, h.events.Run, h.listeners.Run, h.indexes.Run, h.builds.Run,
+	} {
 		all.Go(func() {
 			if err := run(h.running); err != nil {
 				h.tb.Error(err)
@@ -328,7 +359,9 @@ func spoil(space string) func(db *raw.DB) {
 // deployed deploys a spec.
 func (h *house) deployed(source string) {
 	h.tb.Helper()
-	if _, err := h.deploy.Deploy(h.tb.Context(), deploy.Request{Instance: h.instance.ID, Environment: j17.Prod, Source: []byte(source), Force: true}); err != nil {
+	if _, err := h.deploy.Deploy(h.tb.Context(), deploy.Request{
+		Instance: h.instance.ID, Environment: j17.Prod, Source: []byte(source), Force: true,
+	}); err != nil {
 		h.tb.Fatal(err)
 	}
 }
@@ -357,7 +390,10 @@ func (h *house) must(path, data string) {
 func (h *house) settle() {
 	h.tb.Helper()
 	for range 3 {
-		for _, settle := range []func(context.Context) error{h.events.Settle, h.schedule.Settle, h.sagas.Settle, h.listeners.Settle, h.builds.Settle, h.deploy.Settle, h.erasures.Settle} {
+		for _, settle := range []func(context.Context) error{
+			h.events.Settle, h.schedule.Settle, h.sagas.Settle, h.listeners.Settle, h.builds.Settle, h.deploy.Settle,
+			h.erasures.Settle,
+		} {
 			if err := settle(h.tb.Context()); err != nil {
 				h.tb.Fatal(err)
 			}

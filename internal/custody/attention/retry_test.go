@@ -38,7 +38,9 @@ func (h *house) given(n int) {
 // records returns the audit records of an action, the newest first.
 func (h *house) records(action string, limit int) []control.Record {
 	h.tb.Helper()
-	found, _, err := h.registry.Audit.List(h.tb.Context(), control.AuditQuery{Instance: h.instance.ID, Action: action}, limit)
+	found, _, err := h.registry.Audit.List(
+		h.tb.Context(), control.AuditQuery{Instance: h.instance.ID, Action: action}, limit,
+	)
 	if err != nil {
 		h.tb.Fatal(err)
 	}
@@ -72,7 +74,9 @@ func TestRetriesAreCountedFirst(t *testing.T) {
 		if got := refused(ask("saga", refusedMeter)); got != j17.CodeNotFound {
 			t.Errorf("the cause of another kind: %s", got)
 		}
-		for _, kind := range []string{"implication", "listener", "projection", "place", "spec", "backup", "erasure", "", "ghost"} {
+		for _, kind := range []string{
+			"implication", "listener", "projection", "place", "spec", "backup", "erasure", "", "ghost",
+		} {
 			if got := refused(ask(kind, refusedMeter)); got != j17.CodeInvalidField {
 				t.Errorf("%q: %s", kind, got)
 			}
@@ -83,7 +87,8 @@ func TestRetriesAreCountedFirst(t *testing.T) {
 	}
 }
 
-// TestRetriesAreRecorded retries what waits for a cause: the audit log has the whole and each thing, and nothing of the events.
+// TestRetriesAreRecorded retries what waits for a cause: the audit log has the whole and each thing, and nothing of the
+// events.
 func TestRetriesAreRecorded(t *testing.T) {
 	h := newHouse(t)
 	h.given(3)
@@ -100,11 +105,13 @@ func TestRetriesAreRecorded(t *testing.T) {
 		}
 		await(t, func() bool { return len(h.records(c.action, 10)) == c.n })
 		whole := h.records("attention.retry", 1)[0]
-		if whole.Target != c.kind || whole.Details["cause"] != c.cause || whole.Details["count"] != strconv.Itoa(c.n) || whole.Environment != j17.Prod || whole.Actor.ID != "opr_1" {
+		if whole.Target != c.kind || whole.Details["cause"] != c.cause || whole.Details["count"] != strconv.Itoa(c.n) ||
+			whole.Environment != j17.Prod || whole.Actor.ID != "opr_1" {
 			t.Errorf("%+v", whole)
 		}
 		for _, one := range h.records(c.action, 10) {
-			if !strings.Contains(strings.Join(sample, " "), one.Target) || one.Actor.ID != "opr_1" || one.RequestID != "request" || strings.Contains(fmt.Sprintf("%+v", one), secret) {
+			if !strings.Contains(strings.Join(sample, " "), one.Target) || one.Actor.ID != "opr_1" ||
+				one.RequestID != "request" || strings.Contains(fmt.Sprintf("%+v", one), secret) {
 				t.Errorf("%+v of %v", one, sample)
 			}
 		}
@@ -123,7 +130,8 @@ func TestRetriesAreRecorded(t *testing.T) {
 	}
 }
 
-// multiply makes of one dead letter as many as there can be of one event: it writes the items that it consists of under other numbers.
+// multiply makes of one dead letter as many as there can be of one event: it writes the items that it consists of under
+// other numbers.
 func (h *house) multiply(many int) {
 	h.tb.Helper()
 	ctx := h.tb.Context()
@@ -147,12 +155,18 @@ func (h *house) multiply(many int) {
 	var sides []store.Side
 	for n := 1; n < many; n++ {
 		other := fmt.Sprintf("%s%05d", named[:len(named)-5], n)
-		change := strings.NewReplacer(named, other, id(0), id(n), `"n":0`, `"n":`+strconv.Itoa(n), "0 job:", strconv.Itoa(n)+" job:", ".00000", fmt.Sprintf(".%05d", n))
+		change := strings.NewReplacer(
+			named, other, id(0), id(n), `"n":0`, `"n":`+strconv.Itoa(n), "0 job:", strconv.Itoa(n)+" job:", ".00000",
+			fmt.Sprintf(".%05d", n),
+		)
 		for i, it := range first {
 			value := string(it.Value)
 			stamp := len(store.AppendStamp(nil, j17.StreamID{}))
 			value = value[:stamp] + change.Replace(value[stamp:])
-			sides = append(sides, store.Side{Op: store.Put, Space: spaces[i], Key: change.Replace(it.Key), Value: []byte(value), Cond: store.IfAbsent})
+			sides = append(sides, store.Side{
+				Op: store.Put, Space: spaces[i], Key: change.Replace(it.Key), Value: []byte(value),
+				Cond: store.IfAbsent,
+			})
 		}
 		if len(sides) > 3000 {
 			write(sides)
@@ -162,7 +176,8 @@ func (h *house) multiply(many int) {
 	write(sides)
 }
 
-// TestVeryManyDeadLetters has as many as can wait: as much of them is looked at as of some thousand, and a request retries a thousand.
+// TestVeryManyDeadLetters has as many as can wait: as much of them is looked at as of some thousand, and a request
+// retries a thousand.
 func TestVeryManyDeadLetters(t *testing.T) {
 	const many, looked = 100_000, 10_000
 	h := newHouse(t)
@@ -244,8 +259,8 @@ func (s slow) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File,
 	return slowFile{f, s}, err
 }
 
-// TestRetriesLeaveHalfTheRateToOthers retries on a disk whose writes take time, and has what is retried be tried meanwhile: no more than half of
-// the time somebody writes for it.
+// TestRetriesLeaveHalfTheRateToOthers retries on a disk whose writes take time, and has what is retried be tried
+// meanwhile: no more than half of the time somebody writes for it.
 func TestRetriesLeaveHalfTheRateToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &house{tb: t, clock: clock.NewManual(time.Unix(1_700_000_000, 0)), folder: t.TempDir()}

@@ -27,8 +27,8 @@ const (
 	maxVersionChanges = 200
 	// maxBlamed is how many leaves of a state are shown with what set them.
 	maxBlamed = 5000
-	// blamePages is how many times as many versions as the one before each page has that is read for a blame. Most leaves were set lately, and the
-	// state before a page has to be computed for each.
+	// blamePages is how many times as many versions as the one before each page has that is read for a blame. Most
+	// leaves were set lately, and the state before a page has to be computed for each.
 	blamePages = 4
 )
 
@@ -58,22 +58,26 @@ func (h *historyHandlers) changes(c *call, w http.ResponseWriter) error {
 	from, count := uint64(c.query.number("from", 1)), c.query.number("count", maxVersions)
 	answer := wire.AggregateChanges{Changes: []wire.VersionChanges{}}
 	b := work.New(r.Context(), work.Command)
-	length, err := h.engine.History(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"), from, count, b, func(m engine.Made) error {
-		found, more, err := trial.Differences(m.Before, m.After, maxVersionChanges, b)
-		if err != nil {
-			return err
-		}
-		of := wire.VersionChanges{Length: m.Event.Version, Event: slices.Clone(m.Event.Raw), Changes: make([]wire.VersionChange, len(found)), More: more}
-		for i, change := range found {
-			operation, err := madeBy(&m, change.Pointer, b)
+	length, err := h.engine.History(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"), from, count, b,
+		func(m engine.Made) error {
+			found, more, err := trial.Differences(m.Before, m.After, maxVersionChanges, b)
 			if err != nil {
 				return err
 			}
-			of.Changes[i] = wire.VersionChange{ValueChange: change, Operation: operation}
-		}
-		answer.Changes = append(answer.Changes, of)
-		return nil
-	})
+			of := wire.VersionChanges{
+				Length: m.Event.Version, Event: slices.Clone(m.Event.Raw),
+				Changes: make([]wire.VersionChange, len(found)), More: more,
+			}
+			for i, change := range found {
+				operation, err := madeBy(&m, change.Pointer, b)
+				if err != nil {
+					return err
+				}
+				of.Changes[i] = wire.VersionChange{ValueChange: change, Operation: operation}
+			}
+			answer.Changes = append(answer.Changes, of)
+			return nil
+		})
 	if err != nil {
 		return err
 	}
@@ -166,27 +170,28 @@ func (h *historyHandlers) blame(c *call, w http.ResponseWriter) error {
 	for open, size := len(answer.Blame), uint64(maxVersions); last > 0 && open > 0; size *= blamePages {
 		from := last - min(last, size) + 1
 		set := blamePage(answer.Blame)
-		_, err := h.engine.History(r.Context(), c.tenant, typ, id, from, int(last-from+1), b, func(m engine.Made) error {
-			return trial.Differing(m.Before, m.After, b, func(at []byte, _, _ value.Value) error {
-				by := setBy{m.Event.Version, m.Event.StreamID}
-				if of, ok := set[string(at)]; ok {
-					*of = by
-				}
-				// What is empty now is so because something was taken out of it.
-				for up := at; len(empty) > 0 && len(up) > 0; {
-					if up = up[:bytes.LastIndexByte(up, '/')]; empty[string(up)] && set[string(up)] != nil {
-						*set[string(up)] = by
+		_, err := h.engine.History(r.Context(), c.tenant, typ, id, from, int(last-from+1), b,
+			func(m engine.Made) error {
+				return trial.Differing(m.Before, m.After, b, func(at []byte, _, _ value.Value) error {
+					by := setBy{m.Event.Version, m.Event.StreamID}
+					if of, ok := set[string(at)]; ok {
+						*of = by
 					}
-					if !b.SpendBytes(len(up)) {
+					// What is empty now is so because something was taken out of it.
+					for up := at; len(empty) > 0 && len(up) > 0; {
+						if up = up[:bytes.LastIndexByte(up, '/')]; empty[string(up)] && set[string(up)] != nil {
+							*set[string(up)] = by
+						}
+						if !b.SpendBytes(len(up)) {
+							return b.Err()
+						}
+					}
+					if !b.SpendBytes(len(at)) {
 						return b.Err()
 					}
-				}
-				if !b.SpendBytes(len(at)) {
-					return b.Err()
-				}
-				return nil
+					return nil
+				})
 			})
-		})
 		if err != nil {
 			return err
 		}
@@ -206,8 +211,8 @@ type setBy struct {
 	id     j17.StreamID
 }
 
-// blamed has which version of a page has changed what is at pointers last: those of leaves, and of all that they are in. Where something changes as
-// a whole, so do the leaves in it.
+// blamed has which version of a page has changed what is at pointers last: those of leaves, and of all that they are
+// in. Where something changes as a whole, so do the leaves in it.
 type blamed map[string]*setBy
 
 // blamePage returns the pointers of the leaves that were not accounted for yet, for a page.
@@ -236,7 +241,8 @@ func (set blamed) account(leaf *wire.Blamed) bool {
 	return true
 }
 
-// leaves calls each with the pointers of the leaves of a value in its order, until that answers false. An empty object or list is a leaf.
+// leaves calls each with the pointers of the leaves of a value in its order, until that answers false. An empty object
+// or list is a leaf.
 func leaves(at string, v value.Value, each func(pointer string, leaf value.Value) bool) bool {
 	switch {
 	case v.Kind() == value.Object && v.Len() > 0:

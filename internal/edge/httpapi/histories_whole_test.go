@@ -72,7 +72,8 @@ func (p *plane) blame(tb testing.TB, path string) map[string]uint64 {
 	return by
 }
 
-// TestEachOperationIsNamed has each operation change something, alone and behind others: a change leads to the one that has made it.
+// TestEachOperationIsNamed has each operation change something, alone and behind others: a change leads to the one that
+// has made it.
 func TestEachOperationIsNamed(t *testing.T) {
 	p := newPlane(t, nil)
 	tenant := j17.TenantOf(p.instance.ID, j17.Prod)
@@ -90,7 +91,9 @@ func TestEachOperationIsNamed(t *testing.T) {
 	p.Engine.Deploy(tenant, specOf(t, `{"agent_types":["user"],"aggregate_types":{"thing":{"events":{`+strings.Join(events, ",")+`}}}}`), nil)
 	post := func(id, event, data string) {
 		t.Helper()
-		if got := p.do(t, "POST", "/thing/"+id+"/"+event, `{"data":`+data+`,`+actor+`}`); got.status != http.StatusCreated {
+		if got := p.do(
+			t, "POST", "/thing/"+id+"/"+event, `{"data":`+data+`,`+actor+`}`,
+		); got.status != http.StatusCreated {
 			t.Fatal(event, got.status, got.body)
 		}
 	}
@@ -159,8 +162,8 @@ func (p *plane) append(tb testing.TB, id string, data ...string) {
 	}
 }
 
-// TestHistoriesOfHostileStates asks for the changes and the blame of states that are deep, wide, full of elements, or have names of all kinds. Each is answered,
-// or refused for its work.
+// TestHistoriesOfHostileStates asks for the changes and the blame of states that are deep, wide, full of elements, or
+// have names of all kinds. Each is answered, or refused for its work.
 func TestHistoriesOfHostileStates(t *testing.T) {
 	p := newPlane(t, nil)
 	wide := func(n, from int) string {
@@ -182,14 +185,17 @@ func TestHistoriesOfHostileStates(t *testing.T) {
 		{lists(50_000, "1"), lists(50_000, "2"), lists(10, "3")},
 		{lists(300, deep("1")), lists(300, deep("2"))},
 		{`{"":1,"/":2,"~":3,"~1":4,"a/b":{"":{"":5}},"__proto__":6}`, `{"":2,"/":3,"~":4,"~1":5,"a/b":{"":{"":6}},"__proto__":7}`},
-		{`{"a":1}`, `{"a":{"b":1}}`, `{"a":[{"b":1}]}`, `{"a":{"b":1}}`, `{"a":{}}`, `{"a":{}}`, `{"a":[1,2]}`, `{"a":[]}`, `{"a":null}`},
+		{
+			`{"a":1}`, `{"a":{"b":1}}`, `{"a":[{"b":1}]}`, `{"a":{"b":1}}`, `{"a":{}}`, `{"a":{}}`, `{"a":[1,2]}`,
+			`{"a":[]}`, `{"a":null}`,
+		},
 		{`{"t":"` + strings.Repeat("x", 400_000) + `"}`, `{"t":"` + strings.Repeat("x", 400_000) + `y"}`},
 	} {
 		id := fmt.Sprintf("550e8400-e29b-41d4-a716-44665550%04d", i)
 		p.append(t, id, data...)
 		path := "/api/instances/" + p.instance.ID + "/ops/prod/aggregates/note/" + id
 		for _, what := range []string{"/changes", "/blame"} {
-			began := time.Now() //nolint:forbidigo // it bounds what the machine takes
+			began := time.Now()
 			got := p.control(t, http.MethodGet, path+what, "", p.admin)
 			switch {
 			case got.status == http.StatusOK && len(got.body) < 4<<20:
@@ -197,7 +203,7 @@ func TestHistoriesOfHostileStates(t *testing.T) {
 			default:
 				t.Errorf("%d, %s: %d %.300s", i, what, got.status, got.body)
 			}
-			t.Logf("%d%s: %d, %d bytes, %s", i, what, got.status, len(got.body), time.Since(began)) //nolint:forbidigo // as above
+			t.Logf("%d%s: %d, %d bytes, %s", i, what, got.status, len(got.body), time.Since(began))
 		}
 	}
 
@@ -211,7 +217,9 @@ func TestHistoriesOfHostileStates(t *testing.T) {
 		p.append(t, large, part...)
 	}
 	path := "/api/instances/" + p.instance.ID + "/ops/prod/aggregates/note/" + large
-	if got := p.control(t, http.MethodGet, path+"/changes", "", p.admin); got.status != http.StatusUnprocessableEntity || got.member(t, "code") != "work_limit" {
+	if got := p.control(
+		t, http.MethodGet, path+"/changes", "", p.admin,
+	); got.status != http.StatusUnprocessableEntity || got.member(t, "code") != "work_limit" {
 		t.Errorf("%d %.300s", got.status, got.body)
 	}
 	p.control(t, http.MethodGet, path+"/changes?from=99&count=2", "", p.admin).wants(t, http.StatusOK, `"more":19800`)
@@ -223,7 +231,15 @@ func TestHistoriesOfHostileStates(t *testing.T) {
 	}
 	const turned = "550e8400-e29b-41d4-a716-446655500005"
 	for length, want := range []map[string]uint64{
-		{"/a": 1}, {"/a/b": 2}, {"/a/0/b": 3}, {"/a/b": 4}, {"/a": 5}, {"/a": 5}, {"/a/0": 7, "/a/1": 7}, {"/a": 8}, {"/a": 9},
+		{"/a": 1},
+		{"/a/b": 2},
+		{"/a/0/b": 3},
+		{"/a/b": 4},
+		{"/a": 5},
+		{"/a": 5},
+		{"/a/0": 7, "/a/1": 7},
+		{"/a": 8},
+		{"/a": 9},
 	} {
 		got := p.blame(t, fmt.Sprintf("note/%s/blame?length=%d", turned, length+1))
 		if !maps.Equal(got, want) {
@@ -236,8 +252,8 @@ func TestHistoriesOfHostileStates(t *testing.T) {
 	}
 }
 
-// TestHistoriesOfTenThousandVersions asks for the changes and the blame of a long history: whatever set a leaf, lately or at first, is found within the budget
-// of a read.
+// TestHistoriesOfTenThousandVersions asks for the changes and the blame of a long history: whatever set a leaf, lately
+// or at first, is found within the budget of a read.
 func TestHistoriesOfTenThousandVersions(t *testing.T) {
 	p := newPlane(t, nil)
 	const id, n = "550e8400-e29b-41d4-a716-446655440000", 10_000
@@ -246,19 +262,20 @@ func TestHistoriesOfTenThousandVersions(t *testing.T) {
 		data[i] = fmt.Sprintf(`{"first":1,"second":%t,"third":{"deep":[%d,1]},"n":%d}`, i > 0, i/5000, i)
 	}
 	p.append(t, id, data...)
-	began := time.Now() //nolint:forbidigo // for the log
+	began := time.Now()
 	want := map[string]uint64{"/first": 1, "/second": 2, "/third/deep/0": 5001, "/third/deep/1": 1, "/n": n}
 	if got := p.blame(t, "note/"+id+"/blame"); !maps.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
-	t.Logf("a blame of %d versions takes %s", n, time.Since(began)) //nolint:forbidigo // as above
+	t.Logf("a blame of %d versions takes %s", n, time.Since(began))
 	want = map[string]uint64{"/first": 1, "/second": 2, "/third/deep/0": 1, "/third/deep/1": 1, "/n": 5000}
 	if got := p.blame(t, "note/"+id+"/blame?length=5000"); !maps.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
 	for _, from := range []int{1, 4951, 9901} {
 		of := p.changes(t, fmt.Sprintf("note/%s/changes?from=%d", id, from))
-		if len(of.Changes) != 100 || of.Length != n || of.Changes[99].Length != uint64(from)+99 || len(of.Changes[99].Changes) == 0 {
+		if len(of.Changes) != 100 || of.Length != n || of.Changes[99].Length != uint64(from)+99 ||
+			len(of.Changes[99].Changes) == 0 {
 			t.Errorf("from %d: %d versions of %d", from, len(of.Changes), of.Length)
 		}
 	}
@@ -269,7 +286,9 @@ func TestHistoriesOfTenThousandVersions(t *testing.T) {
 		data[i] = fmt.Sprintf(`{"n":%d,"l":[%s0]}`, i, strings.Repeat(fmt.Sprint(i, ","), 60))
 	}
 	p.append(t, wide, data...)
-	got := p.control(t, http.MethodGet, "/api/instances/"+p.instance.ID+"/ops/prod/aggregates/note/"+wide+"/blame", "", p.admin)
+	got := p.control(
+		t, http.MethodGet, "/api/instances/"+p.instance.ID+"/ops/prod/aggregates/note/"+wide+"/blame", "", p.admin,
+	)
 	if got.status != http.StatusOK && got.member(t, "code") != "work_limit" {
 		t.Errorf("%d %.300s", got.status, got.body)
 	}
@@ -281,16 +300,20 @@ func TestHistoriesOfErasedEvents(t *testing.T) {
 	const id, private = "550e8400-e29b-41d4-a716-446655440000", "hunter2"
 	p.write(t, id+"/was_written", `{"name":"`+private+`"}`)
 	p.write(t, id+"/was_written", `{"name":"`+private+`2"}`)
-	if _, err := p.store.Rewrite(t.Context(), j17.TenantOf(p.instance.ID, j17.Prod), store.Rewrite{Streams: []store.RewrittenStream{{
-		Key: j17.Key{Type: "note", ID: id}, Events: []store.Rewritten{
-			{Version: 1, Type: "_was_tombstoned", Data: []byte("null"), Metadata: []byte("{}")}, {Version: 2, Type: "_was_tombstoned", Data: []byte("null"), Metadata: []byte("{}")},
-		},
-	}}}); err != nil {
+	if _, err := p.store.Rewrite(t.Context(), j17.TenantOf(p.instance.ID, j17.Prod),
+		store.Rewrite{Streams: []store.RewrittenStream{{
+			Key: j17.Key{Type: "note", ID: id}, Events: []store.Rewritten{
+				{Version: 1, Type: "_was_tombstoned", Data: []byte("null"), Metadata: []byte("{}")},
+				{Version: 2, Type: "_was_tombstoned", Data: []byte("null"), Metadata: []byte("{}")},
+			},
+		}}}); err != nil {
 		t.Fatal(err)
 	}
 	p.write(t, id+"/was_written", `{"later":1}`)
 	for _, what := range []string{"/changes", "/blame", "/blame?length=2"} {
-		got := p.control(t, http.MethodGet, "/api/instances/"+p.instance.ID+"/ops/prod/aggregates/note/"+id+what, "", p.admin)
+		got := p.control(
+			t, http.MethodGet, "/api/instances/"+p.instance.ID+"/ops/prod/aggregates/note/"+id+what, "", p.admin,
+		)
 		if got.status >= http.StatusInternalServerError || strings.Contains(got.body, private) {
 			t.Errorf("%s: %d %s", what, got.status, got.body)
 		}

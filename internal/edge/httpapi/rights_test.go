@@ -15,8 +15,9 @@ import (
 	"j17/internal/plane/control"
 )
 
-// TestRights asks for every route of operators as an operator of each role and compares who was let in with a table that is there
-// to be read. Sessions open the same to each as tokens do. Every request has a parameter that no route knows: who has the right is told so, and nothing is done.
+// TestRights asks for every route of operators as an operator of each role and compares who was let in with a table
+// that is there to be read. Sessions open the same to each as tokens do. Every request has a parameter that no route
+// knows: who has the right is told so, and nothing is done.
 func TestRights(t *testing.T) {
 	p := newPlane(t, func(o *httpapi.Options) {
 		o.AdvanceClock = func(context.Context, time.Duration) (time.Time, error) {
@@ -31,7 +32,9 @@ func TestRights(t *testing.T) {
 	}
 	other := p.operator(t, "other@example.com", control.RoleAuditor)
 	tokens, cookies := []string{p.admin}, []string{p.signIn(t, "admin@example.com")}
-	for i, role := range []control.Role{control.RoleInstanceAdmin, control.RoleAuditor, control.RolePrivacyOfficer, control.RoleInstanceAdmin} {
+	for i, role := range []control.Role{
+		control.RoleInstanceAdmin, control.RoleAuditor, control.RolePrivacyOfficer, control.RoleInstanceAdmin,
+	} {
 		email := fmt.Sprintf("op%d@example.com", i)
 		granted := []string{p.instance.ID}
 		if i == 3 {
@@ -69,7 +72,8 @@ func TestRights(t *testing.T) {
 
 			// By the cookie of a session it is the same on the control host, and nothing elsewhere.
 			by := p.browse(t, method, path+"?no_such_parameter=1", "", cookies[i], ofPage, "Host: "+host)
-			if host == "control.j17.example" && (by.status != answer.status || by.member(t, "code") != answer.member(t, "code")) || host != "control.j17.example" && by.status != 401 {
+			if host == "control.j17.example" && (by.status != answer.status ||
+				by.member(t, "code") != answer.member(t, "code")) || host != "control.j17.example" && by.status != 401 {
 				t.Errorf("%s of operator %d by a cookie: %d %s, by a token: %d", row, i, by.status, by.body, answer.status)
 			}
 		}

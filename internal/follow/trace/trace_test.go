@@ -32,7 +32,8 @@ import (
 
 const tenant = enginetest.Tenant
 
-// works is a spec with all that an event can lead to. A meter takes whole numbers only; a ring rings again through two sagas that start each other.
+// works is a spec with all that an event can lead to. A meter takes whole numbers only; a ring rings again through two
+// sagas that start each other.
 const works = `{
 	"agent_types": ["user"],
 	"aggregate_types": {
@@ -107,8 +108,12 @@ func newHouse(tb testing.TB) *house {
 	kit := worker.New(h.clock, log)
 	compiled := enginetest.Compiled(tb, works)
 	h.engine = engine.New(engine.Options{Store: h.store, Clock: h.clock, Logger: log})
-	h.schedule = schedule.New(schedule.Options{Store: h.store, Clock: h.clock, Logger: log, Worker: kit, Execute: h.engine.ExecuteInOrder})
-	h.sagas = saga.New(saga.Options{Store: h.store, Engine: h.engine, Specs: oneSpec{compiled}, Clock: h.clock, Worker: kit, Logger: log})
+	h.schedule = schedule.New(schedule.Options{
+		Store: h.store, Clock: h.clock, Logger: log, Worker: kit, Execute: h.engine.ExecuteInOrder,
+	})
+	h.sagas = saga.New(saga.Options{
+		Store: h.store, Engine: h.engine, Specs: oneSpec{compiled}, Clock: h.clock, Worker: kit, Logger: log,
+	})
 	h.events = feed.New(feed.Options{Store: h.store, Clock: h.clock, Logger: log, Worker: kit})
 	h.listeners = listener.New(tb.Context(), listener.Options{
 		Store: h.store, Feed: h.events, Worker: kit, Clock: h.clock, Logger: log, Spec: h.engine.Spec,
@@ -163,7 +168,9 @@ func (h *house) post(path, data string) j17.StreamID {
 func (h *house) settle() {
 	h.tb.Helper()
 	for range 3 {
-		for _, settle := range []func(context.Context) error{h.schedule.Settle, h.sagas.Settle, h.events.Settle, h.listeners.Settle} {
+		for _, settle := range []func(context.Context) error{
+			h.schedule.Settle, h.sagas.Settle, h.events.Settle, h.listeners.Settle,
+		} {
 			if err := settle(h.tb.Context()); err != nil {
 				h.tb.Fatal(err)
 			}
@@ -279,11 +286,13 @@ func TestSagasAreTraced(t *testing.T) {
 	h.post("desk/"+id(3)+"/was_answered", `{}`)
 	h.settle()
 	g := h.want(asked, []string{
-		"event desk was_answered", "event desk was_asked", "event job had_failure", "event job was_asked", "event note was_torn", "event note was_written",
+		"event desk was_answered", "event desk was_asked", "event job had_failure", "event job was_asked",
+		"event note was_torn", "event note was_written",
 		"refusal measure", "saga job asking failed",
 	}, []string{
 		"event was_answered answered saga asking", "event was_asked triggered saga asking", "saga asking compensated event was_torn",
-		"saga asking emitted event had_failure", "saga asking emitted event was_asked", "saga asking emitted event was_written", "saga asking refused refusal measure",
+		"saga asking emitted event had_failure", "saga asking emitted event was_asked",
+		"saga asking emitted event was_written", "saga asking refused refusal measure",
 	})
 	for _, n := range g.Nodes {
 		if n.Kind == "saga" && (len(n.Steps) != 3 || n.Steps[0].Name != "note") {
@@ -315,7 +324,8 @@ func TestDeliveriesAreTraced(t *testing.T) {
 	}
 }
 
-// TestSagasThatStartEachOther lets two sagas start each other as long as they may: the graph ends, from wherever it is asked.
+// TestSagasThatStartEachOther lets two sagas start each other as long as they may: the graph ends, from wherever it is
+// asked.
 func TestSagasThatStartEachOther(t *testing.T) {
 	h := newHouse(t)
 	rung := h.post("ring/"+id(1)+"/was_rung", `{}`)
@@ -327,7 +337,8 @@ func TestSagasThatStartEachOther(t *testing.T) {
 	for _, n := range g.Nodes {
 		kinds[n.Kind+" "+n.Type]++
 	}
-	if kinds["saga ring"] < 2 || kinds["saga echo"] < 2 || kinds["event was_rung"] < 2 || kinds["event has_echoed"] < 2 {
+	if kinds["saga ring"] < 2 || kinds["saga echo"] < 2 || kinds["event was_rung"] < 2 ||
+		kinds["event has_echoed"] < 2 {
 		t.Errorf("%v", kinds)
 	}
 	if last := g.Nodes[len(g.Nodes)-1]; len(g.Nodes) < 10 || last.AtMs < g.Nodes[0].AtMs {
@@ -367,7 +378,8 @@ func TestAGraphHasItsLimit(t *testing.T) {
 	h := newHouse(t)
 	for _, at := range h.crowd(2) {
 		g := h.graph(at)
-		if !g.Truncated || len(g.Nodes) != trace.MaxNodes || !slices.ContainsFunc(g.Nodes, func(n wire.TraceNode) bool { return n.ID == at.String() }) {
+		if !g.Truncated || len(g.Nodes) != trace.MaxNodes ||
+			!slices.ContainsFunc(g.Nodes, func(n wire.TraceNode) bool { return n.ID == at.String() }) {
 			t.Errorf("%d nodes, truncated: %t", len(g.Nodes), g.Truncated)
 		}
 	}

@@ -122,7 +122,9 @@ func testDueCounted(s *suite) {
 	write(t, f, tenant, store.Side{Op: store.Put, Space: "work", Key: "never"})
 	count(tenant, time.Hour, 9, 0, time.Time{})
 	write(t, f, tenant, job("b", 2*time.Minute), job("a", 3*time.Minute), job("c", time.Minute), job("d", time.Hour))
-	write(t, f, tenant, store.Side{Op: store.Put, Space: "work2", Key: "x", Due: start}, store.Side{Op: store.Put, Space: "wor", Key: "x", Due: start})
+	write(t, f, tenant, store.Side{Op: store.Put, Space: "work2", Key: "x", Due: start}, store.Side{
+		Op: store.Put, Space: "wor", Key: "x", Due: start,
+	})
 	write(t, f, other, job("x", 0))
 
 	// Before a moment, which does not belong to them; the first is told wherever it is.
@@ -137,7 +139,9 @@ func testDueCounted(s *suite) {
 
 	// What is claimed is due when its lease ends; what is removed, put off or expired counts no more.
 	f.clock.Advance(time.Minute)
-	if got, err := f.ClaimDue(t.Context(), tenant, store.Claim{Space: "work", Limit: 1, Lease: 4 * time.Minute}); err != nil || !slices.Equal(keysOf(got), []string{"c"}) {
+	if got, err := f.ClaimDue(t.Context(), tenant, store.Claim{
+		Space: "work", Limit: 1, Lease: 4 * time.Minute,
+	}); err != nil || !slices.Equal(keysOf(got), []string{"c"}) {
 		t.Fatal(keysOf(got), err)
 	}
 	count(tenant, 4*time.Minute, 9, 2, at(2*time.Minute))
