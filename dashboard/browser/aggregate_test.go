@@ -219,7 +219,7 @@ func TestCausesOfAVersion(t *testing.T) {
 func TestVerify(t *testing.T) {
 	s, b := openCounter(t, "")
 	var head struct{ Root string }
-	s.ops("GET", "/audit/merkle-root/counter/"+uid("a"), nil).into(t, &head)
+	s.ops("/audit/merkle-root/counter/"+uid("a")).into(t, &head)
 	proof := b.see("region", "Proof")
 	proof.see("button", "Verify").click()
 	proof.shows("Verified.*3 events.*" + regexp.QuoteMeta(head.Root))
@@ -236,6 +236,8 @@ func TestVerify(t *testing.T) {
 // TestVerifyChangedBytes changes what the server says on its way to the browser.
 func TestVerifyChangedBytes(t *testing.T) {
 	id := uid("a")
+	s := newSite(t, "spec.json")
+	s.raise(id, "0.1", "0.2", "4")
 	for _, test := range []struct {
 		name, path string
 		change     func(string) string
@@ -261,8 +263,6 @@ func TestVerifyChangedBytes(t *testing.T) {
 		}, `\S`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := newSite(t, "spec.json")
-			s.raise(id, "0.1", "0.2", "4")
 			b := s.open(t, page("aggregates/counter/"+id))
 			b.settled("counter/" + id)
 			changed := b.intercept(test.path, test.change)

@@ -31,7 +31,7 @@ func givenUp(s *site) []string {
 			ID string `json:"scheduled_id"`
 		}
 	}
-	s.ops("GET", "/scheduled/dead_letters?limit=1000", nil).into(s.tb, &list)
+	s.ops("/scheduled/dead_letters?limit=1000").into(s.tb, &list)
 	var ids []string
 	for _, one := range list.Scheduled {
 		ids = append(ids, one.ID)

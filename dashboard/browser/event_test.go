@@ -14,7 +14,7 @@ func TestEvent(t *testing.T) {
 			StreamID string `json:"stream_id"`
 		}
 	}
-	if err := json.Unmarshal(s.ops("GET", "/aggregates/note/"+uid("a")+"/events", nil).body, &notes); err != nil ||
+	if err := json.Unmarshal(s.ops("/aggregates/note/"+uid("a")+"/events").body, &notes); err != nil ||
 		len(notes.Events) != 2 {
 		t.Fatal(err, notes)
 	}
@@ -63,7 +63,7 @@ func TestEventOfASchedule(t *testing.T) {
 			StreamID string `json:"stream_id"`
 		}
 	}
-	s.ops("GET", "/events?before=now&type=cart", nil).into(t, &list)
+	s.ops("/events?before=now&type=cart").into(t, &list)
 	b := s.open(t, page("events/"+list.Events[0].StreamID))
 	b.settled("cart.was_doomed " + list.Events[0].StreamID)
 	b.see("region", "Causes").shows("scheduled.*failed")

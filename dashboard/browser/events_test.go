@@ -53,7 +53,7 @@ func TestEventFilters(t *testing.T) {
 			}
 		}
 	}
-	s.ops("GET", "/events/"+positions[1], nil).into(t, &read)
+	s.ops("/events/"+positions[1]).into(t, &read)
 
 	b := s.open(t, page("events"))
 	b.settled("Events")

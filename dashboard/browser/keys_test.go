@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"j17"
 )
 
 // keyWorks reports whether a key reads, and whether it writes.
@@ -117,7 +115,7 @@ func TestKeysOfEnvironments(t *testing.T) {
 	if b.has("button", "Create key") || b.has("button", regexp.MustCompile("^(Revoke|Rotate) ")) {
 		t.Error("an auditor has buttons that would be refused")
 	}
-	b.load(pageIn(j17.Staging, "keys"))
+	b.load(staging("keys"))
 	b.settled("API keys")
 	b.see("table", "API keys").shows("of staging")
 }

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"j17"
 )
 
 func TestPalette(t *testing.T) {
@@ -124,7 +122,7 @@ func TestEnvironments(t *testing.T) {
 		t.Errorf("the environment is %q", at)
 	}
 	b.see("combobox", "Environment").choose("staging")
-	b.arrive(pageIn(j17.Staging, "events"))
+	b.arrive(staging("events"))
 	b.settled("Events")
 	b.truthy("document.title.includes('staging') && document.documentElement.dataset.env === 'staging'")
 	if js[string](b, "document.querySelector('link[rel=icon]').href") == prod {
@@ -134,7 +132,7 @@ func TestEnvironments(t *testing.T) {
 	b.arrive("/ui/i/other/staging/events")
 	b.settled("Events")
 	js[any](b, "history.back()")
-	b.arrive(pageIn(j17.Staging, "events"))
+	b.arrive(staging("events"))
 	b.until("the instance app", func() (bool, error) {
 		all, err := b.all("combobox", "Instance", nil)
 		return len(all) == 1 && all[0].value() == "app", err

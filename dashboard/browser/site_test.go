@@ -183,10 +183,10 @@ func (s *site) login(email, password string) string {
 	return in.Token
 }
 
-// ops sends a request to the administration of prod, as control does.
-func (s *site) ops(method, path string, body any) reply {
+// ops reads something of the administration of prod, as control does.
+func (s *site) ops(path string) reply {
 	s.tb.Helper()
-	return s.control(method, "/api/instances/"+s.ready.Instance.ID+"/ops/prod"+path, body)
+	return s.control("GET", "/api/instances/"+s.ready.Instance.ID+"/ops/prod"+path, nil)
 }
 
 // write writes an event to prod, of an aggregate such as "counter/"+id, and returns its position. data is JSON.
@@ -223,21 +223,6 @@ func (s *site) raise(id string, by ...string) []string {
 	return all
 }
 
-// state returns the state of an aggregate of prod, without its times.
-func (s *site) state(aggregate string) string {
-	s.tb.Helper()
-	r := s.call("GET", "app", "/"+aggregate, s.ready.Keys[j17.Prod].Read, nil)
-	var read struct{ Data map[string]any }
-	r.into(s.tb, &read)
-	delete(read.Data, "created_at")
-	delete(read.Data, "updated_at")
-	text, err := json.Marshal(read.Data)
-	if err != nil {
-		s.tb.Fatal(err)
-	}
-	return string(text)
-}
-
 // advance moves the clock of the server.
 func (s *site) advance(by string) {
 	s.tb.Helper()
@@ -262,13 +247,13 @@ func (s *site) operator(role string) server.Login {
 // page is the path of a page of prod.
 func page(path string) string { return "/ui/i/app/prod/" + path }
 
-// pageIn is the path of a page of an environment.
-func pageIn(env j17.Environment, path string) string { return "/ui/i/app/" + string(env) + "/" + path }
+// staging is the path of a page of staging.
+func staging(path string) string { return "/ui/i/app/staging/" + path }
 
-// specText is a spec of testdata.
-func specText(tb testing.TB, name string) string {
+// specText is the spec of testdata.
+func specText(tb testing.TB) string {
 	tb.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name))
+	text, err := os.ReadFile(filepath.Join("testdata", "spec.json"))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -19,7 +19,7 @@ const (
 // edited is the spec with a change in it.
 func edited(t *testing.T, from, to string) string {
 	t.Helper()
-	text := specText(t, "spec.json")
+	text := specText(t)
 	if !strings.Contains(text, from) {
 		t.Fatalf("the spec has no %s", from)
 	}
@@ -39,8 +39,13 @@ func versions(s *site, env j17.Environment) int {
 // enabled waits until a button can be pressed, and returns it.
 func (b *tab) enabled(name string) (button *element) {
 	b.tb.Helper()
+	return b.enabledIn(nil, name)
+}
+
+func (b *tab) enabledIn(within *element, name string) (button *element) {
+	b.tb.Helper()
 	b.until("the button "+name+" to be enabled", func() (bool, error) {
-		all, err := b.all("button", name, nil)
+		all, err := b.all("button", name, within)
 		if err != nil || len(all) == 0 {
 			return false, err
 		}
@@ -52,7 +57,7 @@ func (b *tab) enabled(name string) (button *element) {
 
 func TestSpecProblems(t *testing.T) {
 	s := newSite(t, "spec.json")
-	b := s.open(t, pageIn(j17.Staging, "spec"))
+	b := s.open(t, staging("spec"))
 	b.settled("Spec")
 	field := b.see("textbox", "Spec")
 	field.shows("aggregate_types")
@@ -60,7 +65,7 @@ func TestSpecProblems(t *testing.T) {
 
 	for _, text := range []string{
 		edited(t, `"handler": [{"increment"`, `"handlr": [{"increment"`), // a member that there is none
-		specText(t, "spec.json") + "}",                                   // no JSON
+		specText(t) + "}", // no JSON
 		`{"agent_types": [`,
 		"",
 	} {
@@ -100,14 +105,14 @@ func TestSpecProblems(t *testing.T) {
 // TestDraft holds that what was typed stays in this browser until it is dropped.
 func TestDraft(t *testing.T) {
 	s := newSite(t, "spec.json")
-	b := s.open(t, pageIn(j17.Staging, "spec"))
+	b := s.open(t, staging("spec"))
 	b.settled("Spec")
 	b.see("textbox", "Spec").shows("aggregate_types")
 	b.see("textbox", "Spec").fill(edited(t, handler, changed))
 	b.see("button", "Drop draft")
-	b.load(pageIn(j17.Staging, "overview"))
+	b.load(staging("overview"))
 	b.settled("Overview")
-	b.load(pageIn(j17.Staging, "spec"))
+	b.load(staging("spec"))
 	b.settled("Spec")
 	b.see("textbox", "Spec").shows(`"v"`)
 
@@ -118,13 +123,13 @@ func TestDraft(t *testing.T) {
 	if text, err := b.see("textbox", "Spec").text(); err != nil || strings.Contains(text, `"v"`) {
 		t.Errorf("the draft of staging is in prod (%v)", err)
 	}
-	b.load(pageIn(j17.Staging, "spec"))
+	b.load(staging("spec"))
 	b.settled("Spec")
 	b.see("textbox", "Spec").shows(`"v"`)
 	b.see("button", "Drop draft").click()
 	b.see("textbox", "Spec").hides(`"v"`)
 	b.gone("button", "Drop draft")
-	b.load(pageIn(j17.Staging, "spec"))
+	b.load(staging("spec"))
 	b.settled("Spec")
 	b.see("textbox", "Spec").shows("aggregate_types")
 	b.see("textbox", "Spec").hides(`"v"`)
@@ -133,7 +138,7 @@ func TestDraft(t *testing.T) {
 func TestWhatIfAndDeploy(t *testing.T) {
 	s := newSite(t, "spec.json")
 	s.writeIn(j17.Staging, "counter/"+uid("a"), "was_raised", `{"by": 2}`)
-	b := s.open(t, pageIn(j17.Staging, "spec"))
+	b := s.open(t, staging("spec"))
 	b.settled("Spec")
 	b.see("textbox", "Spec").shows("aggregate_types")
 	b.see("textbox", "Spec").fill(edited(t, handler, changed))
@@ -162,19 +167,27 @@ func TestWhatIfAndDeploy(t *testing.T) {
 	// Its history, and back.
 	b.see("link", "History").click()
 	b.settled("Spec history")
-	b.see("table", "Versions").shows(`2\s+a <b>second</b> member`)
-	b.see("region", "Differences").shows("counter")
+	b.see("table", "Versions").shows(`2\s.*a <b>second</b> member.*1\s`)
+	b.see("region", "Differences").shows(`counter\.was_raised changed`)
 	b.see("button", "Roll back to 1").click()
 	dialog = b.see("dialog", "Roll back to version 1")
-	b.until("it was tried", func() (bool, error) {
-		all, err := b.all("button", "Roll back", dialog)
-		return len(all) == 1 && all[0].property("disabled") == "", err
-	})
-	dialog.see("button", "Roll back").click()
+	dialog.see("region", "What if").shows("1 state would be different")
+	b.enabledIn(dialog, "Roll back").click()
 	b.gone("dialog", nil)
-	b.see("table", "Versions").shows(`3\s`)
+	b.see("table", "Versions").shows(`3\s.*2\s.*1\s`)
 	if n := versions(s, j17.Staging); n != 3 {
 		t.Errorf("%d versions", n)
+	}
+
+	// To prod, which asks for its name.
+	b.see("button", "Promote 2").click()
+	dialog = b.see("dialog", regexp.MustCompile("^Promote"))
+	dialog.see("combobox", "To").choose("prod")
+	dialog.see("textbox", "Type app/prod to confirm").fill("app/prod")
+	b.enabledIn(dialog, "Promote").click()
+	b.gone("dialog", nil)
+	if n := versions(s, j17.Prod); n != 2 {
+		t.Errorf("%d versions of prod", n)
 	}
 }
 
@@ -219,7 +232,7 @@ func TestDeployToProd(t *testing.T) {
 func TestForce(t *testing.T) {
 	s := newSite(t, "spec.json")
 	s.writeIn(j17.Staging, "note/"+uid("n"), "was_changed", `{"text": "kept"}`)
-	b := s.open(t, pageIn(j17.Staging, "spec"))
+	b := s.open(t, staging("spec"))
 	b.allow(`4(09|22)`)
 	b.settled("Spec")
 	b.see("textbox", "Spec").shows("aggregate_types")
@@ -246,12 +259,12 @@ func TestForce(t *testing.T) {
 // TestTwoDeploy holds that who deploys second hears of the first, with nothing lost.
 func TestTwoDeploy(t *testing.T) {
 	s := newSite(t, "spec.json")
-	b := s.open(t, pageIn(j17.Staging, "spec"))
+	b := s.open(t, staging("spec"))
 	b.allow("412")
 	b.settled("Spec")
 	b.see("textbox", "Spec").shows("aggregate_types")
 	b.see("textbox", "Spec").fill(edited(t, handler, changed))
-	other := strings.Replace(specText(t, "spec.json"), `"cart": {`, `"basket": {"events": {"was_filled": {"schema": {"type": "object"}, "handler": []}}}, "cart": {`, 1)
+	other := strings.Replace(specText(t), `"cart": {`, `"basket": {"events": {"was_filled": {"schema": {"type": "object"}, "handler": []}}}, "cart": {`, 1)
 	s.control("POST", "/api/instances/"+s.ready.Instance.ID+"/spec?environment=staging", []byte(other))
 	b.enabled("Deploy").click()
 	b.see("dialog", "Deploy to staging").see("button", "Deploy").click()
@@ -285,15 +298,15 @@ func TestLargeSpec(t *testing.T) {
 	for i := range 300 {
 		fmt.Fprintf(&types, `"type_%d": {"events": {"was_made": {"schema": {"type": "object"}, "handler": []}}}, `, i)
 	}
-	b := s.open(t, pageIn(j17.Staging, "spec"))
+	b := s.open(t, staging("spec"))
 	b.settled("Spec")
 	b.see("textbox", "Spec").shows("aggregate_types")
 	b.see("textbox", "Spec").fill(
-		strings.Replace(specText(t, "spec.json"), `"counter": {`, types.String()+`"counter": {`, 1),
+		strings.Replace(specText(t), `"counter": {`, types.String()+`"counter": {`, 1),
 	)
 	b.enabled("Deploy")
 	b.see("textbox", "Spec").fill(
-		strings.Replace(specText(t, "spec.json"), `"counter": {`, types.String()+`"countr": `, 1),
+		strings.Replace(specText(t), `"counter": {`, types.String()+`"countr": `, 1),
 	)
 	b.see("list", "Problems").shows(`\d+:\d+`)
 }

@@ -52,6 +52,7 @@ func (s *site) open(tb testing.TB, path string) *tab {
 	}
 	_, code, _ := strings.Cut(link, "#")
 	b.load(path + "#" + code)
+	b.see("button", "Account") // who is signed in has it
 	return b
 }
 
