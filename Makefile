@@ -103,6 +103,10 @@ dashboard-check: ## check the types of the dashboard, run its tests, and see tha
 	@$(DASHBOARD_TOOLS) && npm run --silent check && npm run --silent test && npm run --silent build -- --outDir ../bin/dashboard --emptyOutDir --logLevel warn
 	@diff -rq dashboard/dist bin/dashboard || { echo 'dashboard/dist is not what its sources build to. Run "make dashboard" and commit it.' >&2; exit 1; }
 
+.PHONY: screenshots
+screenshots: build ## take pictures of the dashboard with the examples, light and dark (OUT=docs/images); needs chromium
+	@go run ./tools/screenshots -bin bin/j17 -out '$(or $(OUT),docs/images)'
+
 .PHONY: dist
 dist: ## build a release into dist/: archives for Linux and macOS, checksums, a bill of materials (PLATFORMS='linux/amd64')
 	@GOTOOLCHAIN=$(GO_OF_MODULE) go run ./tools/dist $(PLATFORMS)
