@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
+
+	"j17/internal/storage/store"
 )
 
 // Attempts is what is known about the failed tries of an item. It stands before the item's value, from the first
@@ -36,6 +38,15 @@ func ReadAttempts(value []byte) (Attempts, []byte, error) {
 		return a, nil, errors.New("the attempts of an item have no end")
 	}
 	return a, rest, json.Unmarshal(head, &a)
+}
+
+// Decode reads the JSON that a value has behind its attempts. The error is a *store.CorruptionError.
+func Decode[T any](space store.Space, key string, value []byte) (v T, err error) {
+	_, raw, err := ReadAttempts(value)
+	if err != nil {
+		return v, &store.CorruptionError{Where: string(space) + "/" + key, Err: err}
+	}
+	return store.Decode[T](space, &store.Item{Key: key, Value: raw})
 }
 
 // with puts attempts before a value.

@@ -117,25 +117,16 @@ type rows struct{ store Storage }
 
 // each passes the backups of a tenant, the newest first, until do reports false.
 func (r rows) each(ctx context.Context, t j17.Tenant, do func(*Backup) bool) error {
-	for keys := (store.Range{Backward: true}); ; {
-		items, err := r.store.Scan(ctx, t, rowSpace, keys, rowPage)
+	for it, err := range store.Items(ctx, r.store, t, rowSpace, store.Range{Backward: true}, rowPage) {
 		if err != nil {
 			return err
 		}
-		for i := range items {
-			b, err := rowOf(&items[i])
-			if err != nil {
-				return err
-			}
-			if !do(b) {
-				return nil
-			}
+		b, err := rowOf(it)
+		if err != nil || !do(b) {
+			return err
 		}
-		if len(items) < rowPage {
-			return nil
-		}
-		keys.To = items[len(items)-1].Key
 	}
+	return nil
 }
 
 // Get returns a backup of a tenant; CodeNotFound where there is none of that id.

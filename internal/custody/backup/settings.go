@@ -208,10 +208,7 @@ func (s *Service) Change(ctx context.Context, instance string, amend func(*Setti
 	if err != nil {
 		return set, failure(err)
 	}
-	side := store.Side{Op: store.Put, Space: settingsSpace, Key: settingsKey, Value: raw, Cond: store.IfRev, Rev: rev}
-	if rev == 0 {
-		side.Cond = store.IfAbsent
-	}
+	side := store.Side{Op: store.Put, Space: settingsSpace, Key: settingsKey, Value: raw}.On(rev)
 	if err := s.Store.Write(ctx, home(instance), []store.Side{side}); err != nil {
 		return set, failure(err)
 	}

@@ -94,23 +94,16 @@ func (l *list[T]) page(ctx context.Context, t j17.Tenant, offset, limit int) ([]
 // each passes the rows to do, the newest first, until it reports false.
 func (l *list[T]) each(ctx context.Context, t j17.Tenant, do func(*numbered[T]) bool) error {
 	const most = 256
-	keys := store.Range{Backward: true}
-	for {
-		items, err := l.store.Scan(ctx, t, l.rows, keys, most)
+	for it, err := range store.Items(ctx, l.store, t, l.rows, store.Range{Backward: true}, most) {
 		if err != nil {
 			return store.UserError(err)
 		}
-		for i := range items {
-			n, err := l.read(&items[i])
-			if err != nil || !do(n) {
-				return err
-			}
-			keys.To = items[i].Key
-		}
-		if len(items) < most {
-			return nil
+		n, err := l.read(it)
+		if err != nil || !do(n) {
+			return err
 		}
 	}
+	return nil
 }
 
 func (l *list[T]) read(item *store.Item) (*numbered[T], error) {

@@ -319,26 +319,16 @@ func (s *Service) List(
 	}
 	keys := store.Prefix(string(of) + "/")
 	keys.Backward = true
-
-	// Pass over those before the page.
-	for left := offset; left > 0; {
-		items, err := s.o.Store.Scan(ctx, t, lists, keys, min(left, skippedAtOnce))
-		if err != nil || len(items) < min(left, skippedAtOnce) {
+	n, streams := 0, 0
+	for item, err := range store.Items(ctx, s.o.Store, t, lists, keys, min(offset+limit+1, listedAtOnce)) {
+		if err != nil {
 			return nil, 0, err
 		}
-		left -= len(items)
-		keys.To = items[len(items)-1].Key
-	}
-
-	// The page.
-	items, err := s.o.Store.Scan(ctx, t, lists, keys, limit+1)
-	if err != nil {
-		return nil, 0, err
-	}
-	streams := 0
-	for n, item := range items {
-		if n == limit || streams >= maxPage {
-			return page, offset + n, nil
+		if n++; n <= offset {
+			continue
+		}
+		if n > offset+limit || streams >= maxPage {
+			return page, n - 1, nil
 		}
 		r, err := s.load(ctx, t, item.Key[strings.LastIndexByte(item.Key, '/')+1:])
 		if err != nil {
@@ -357,8 +347,8 @@ func (s *Service) List(
 	return page, 0, nil
 }
 
-// skippedAtOnce is how many tombstones are passed over at a time.
-const skippedAtOnce = 1000
+// listedAtOnce is how many entries of a list are read at a time.
+const listedAtOnce = 1000
 
 // Streams returns up to limit streams that a tombstone has rewritten, in the order of their keys, after the key start.
 // next is the start of the page behind it, "" where there is none.

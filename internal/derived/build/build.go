@@ -293,18 +293,11 @@ func (s *Service) Forget(kind, name string) []store.Side {
 func (s *Service) ForgetAll(ctx context.Context, t j17.Tenant, kind string) (sides []store.Side, err error) {
 	const page = 1000
 	for _, space := range []store.Space{jobSpace, progressSpace} {
-		for keys := store.Prefix(kind + "/"); ; {
-			items, err := s.o.Store.Scan(ctx, t, space, keys, page)
+		for it, err := range store.Items(ctx, s.o.Store, t, space, store.Prefix(kind+"/"), page) {
 			if err != nil {
 				return nil, err
 			}
-			for i := range items {
-				sides = append(sides, store.Side{Op: store.Delete, Space: space, Key: items[i].Key})
-				keys = keys.After(items[i].Key)
-			}
-			if len(items) < page {
-				break
-			}
+			sides = append(sides, store.Side{Op: store.Delete, Space: space, Key: it.Key})
 		}
 	}
 	return sides, nil

@@ -176,15 +176,8 @@ func (st *tagState) encode() []byte {
 }
 
 func readTagState(value []byte) (*tagState, error) {
-	_, raw, err := worker.ReadAttempts(value)
-	st := &tagState{}
-	if err == nil {
-		err = json.Unmarshal(raw, st)
-	}
-	if err != nil {
-		return nil, &store.CorruptionError{Where: string(tagSpace) + "/" + tagStateKey, Err: err}
-	}
-	return st, nil
+	st, err := worker.Decode[tagState](tagSpace, tagStateKey, value)
+	return &st, err
 }
 
 // load reads the state of a tenant; rev is 0 where there is none.
@@ -278,11 +271,7 @@ func (s *Tagger) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, fe
 			extent.Events
 		due = s.Clock.Now()
 	}
-	side := next.side(due)
-	if side.Cond = store.IfAbsent; rev > 0 {
-		side.Cond, side.Rev = store.IfRev, rev
-	}
-	return s.Store.Write(ctx, t, []store.Side{side}, fences...)
+	return s.Store.Write(ctx, t, []store.Side{next.side(due).On(rev)}, fences...)
 }
 
 // Derive makes sure that the tags of what is deployed are known before anything is stored with it. It is one of an

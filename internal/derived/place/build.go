@@ -73,9 +73,7 @@ func (s *Service) fill(ctx context.Context, p *build.Page) ([]store.Side, error)
 			return nil, err
 		}
 		if l != nil {
-			side := sl.record(id, l)
-			side.Cond = store.IfAbsent
-			sides = append(sides, side)
+			sides = append(sides, sl.record(id, l).On(0))
 		}
 	}
 	return sides, nil

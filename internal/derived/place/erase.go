@@ -200,11 +200,7 @@ func (s *Service) locate(
 		if l == nil {
 			l = &decider.Location{}
 		}
-		side := sl.record(key.ID, l)
-		if side.Cond = store.IfAbsent; item.Rev != 0 {
-			side.Cond, side.Rev = store.IfRev, item.Rev
-		}
-		err = s.Store.Write(ctx, t, []store.Side{side}, fences...)
+		err = s.Store.Write(ctx, t, []store.Side{sl.record(key.ID, l).On(item.Rev)}, fences...)
 		if conflict, is := errors.AsType[*store.SideConflict](err); !is || conflict.Space != places {
 			return store.UserError(err)
 		}

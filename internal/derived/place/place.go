@@ -279,11 +279,7 @@ func (s *Service) adopt(
 					Tenant: t, Name: fresh.ID, Types: []string{name},
 				})...)
 			}
-			put := fresh.put()
-			if put.Cond = store.IfAbsent; is {
-				put.Cond, put.Rev = store.IfRev, kept.rev
-			}
-			sides = append(sides, put)
+			sides = append(sides, fresh.put().On(kept.rev))
 			k.slots[name] = append(k.slots[name], fresh)
 		}
 	}

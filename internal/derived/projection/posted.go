@@ -68,7 +68,7 @@ func postedAt(sm store.Moment) (*postings, error) {
 	}
 	if err == nil {
 		p.rev = it.Rev
-		err = decodeItem(headSpace, &it, &p.head)
+		p.head, err = store.Decode[postedHead](headSpace, &it)
 	}
 	if err != nil {
 		return nil, err
@@ -79,20 +79,12 @@ func postedAt(sm store.Moment) (*postings, error) {
 	}
 	p.all = make([]posting, len(items))
 	for i := range items {
-		if err := decodeItem(postedSpace, &items[i], &p.all[i]); err != nil {
+		if p.all[i], err = store.Decode[posting](postedSpace, &items[i]); err != nil {
 			return nil, err
 		}
 		p.all[i].Name = items[i].Key
 	}
 	return p, nil
-}
-
-// decodeItem reads an item of this package.
-func decodeItem(space store.Space, it *store.Item, into any) error {
-	if err := json.Unmarshal(it.Value, into); err != nil {
-		return &store.CorruptionError{Where: string(space) + "/" + it.Key, Err: err}
-	}
-	return nil
 }
 
 // posted reads what is posted to an environment.
@@ -147,11 +139,7 @@ func (p *postings) write(change map[string]*posting) ([]store.Side, error) {
 	if err != nil {
 		return nil, err
 	}
-	side := store.Side{Op: store.Put, Space: headSpace, Key: headKey, Value: raw, Cond: store.IfRev, Rev: p.rev}
-	if p.rev == 0 {
-		side.Cond = store.IfAbsent
-	}
-	return append(sides, side), nil
+	return append(sides, store.Side{Op: store.Put, Space: headSpace, Key: headKey, Value: raw}.On(p.rev)), nil
 }
 
 // change changes what is posted to an environment under the spec that is deployed to it: decide says what replaces

@@ -68,16 +68,12 @@ func preparedAt(sm store.Moment, in *inForce) (map[string]*prepared, error) {
 }
 
 func readPrepared(it *store.Item) (*prepared, error) {
-	_, raw, err := worker.ReadAttempts(it.Value)
-	p := &prepared{rev: it.Rev}
-	if err == nil {
-		err = json.Unmarshal(raw, p)
-	}
+	p, err := worker.Decode[prepared](preparedSpace, it.Key, it.Value)
 	if err != nil {
-		return nil, &store.CorruptionError{Where: string(preparedSpace) + "/" + it.Key, Err: err}
+		return nil, err
 	}
-	p.Name = it.Key
-	return p, nil
+	p.Name, p.rev = it.Key, it.Rev
+	return &p, nil
 }
 
 // preparation is the write that begins to prepare a definition.

@@ -140,11 +140,7 @@ type lease struct {
 // put is the write of a lease in place of the one that it was read as. due is when somebody has to look at the tenant.
 func (l *lease) put(due time.Time) store.Side {
 	b, _ := json.Marshal(l) // numbers, text and a time: it cannot fail
-	side := store.Side{Op: store.Put, Space: leases, Key: leaseKey, Value: b, Due: due, Cond: store.IfRev, Rev: l.rev}
-	if l.rev == 0 {
-		side.Cond = store.IfAbsent
-	}
-	return side
+	return store.Side{Op: store.Put, Space: leases, Key: leaseKey, Value: b, Due: due}.On(l.rev)
 }
 
 // readLease returns a tenant's lease; one with the revision 0 if there is none.
@@ -181,23 +177,17 @@ type item struct {
 // scan returns the subscriptions of a tenant whose keys begin with a prefix.
 func (s *Subscriptions) scan(ctx context.Context, t j17.Tenant, prefix string) (all []item, err error) {
 	const page = 1000
-	for keys := store.Prefix(prefix); ; {
-		items, err := s.o.Store.Scan(ctx, t, subscriptions, keys, page)
+	for it, err := range store.Items(ctx, s.o.Store, t, subscriptions, store.Prefix(prefix), page) {
 		if err != nil {
 			return nil, err
 		}
-		for _, it := range items {
-			c, err := parseCheckpoint(it.Key, it.Value)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, item{it.Key, c, it.Rev})
-			keys = keys.After(it.Key)
+		c, err := parseCheckpoint(it.Key, it.Value)
+		if err != nil {
+			return nil, err
 		}
-		if len(items) < page {
-			return all, nil
-		}
+		all = append(all, item{it.Key, c, it.Rev})
 	}
+	return all, nil
 }
 
 // get returns a subscription; store.ErrNotFound if there is none.

@@ -230,7 +230,7 @@ func (s *Service) Rotate(ctx context.Context, t j17.Tenant, name string) error {
 
 // tell tells operators of a listener whose endpoint is gone, and stops its subscription.
 func (s *Service) tell(ctx context.Context, c *worker.Claim) error {
-	n, err := decode[notice](noticeSpace, &store.Item{Key: c.Key, Value: c.Value})
+	n, err := store.Decode[notice](noticeSpace, &store.Item{Key: c.Key, Value: c.Value})
 	if err != nil {
 		return err
 	}
@@ -310,7 +310,7 @@ func (s *Service) lag(ctx context.Context, l *listener, b *work.Budget) (n int, 
 func (s *Service) countWaiting(
 	ctx context.Context, l *listener, note *store.Item, matches func(*j17.Event) (bool, error), left *int,
 ) (n int, err error) {
-	waits, err := decode[behind](behindSpace, note)
+	waits, err := store.Decode[behind](behindSpace, note)
 	if err != nil || len(waits.Listed) > 0 {
 		return len(waits.Listed), err
 	}

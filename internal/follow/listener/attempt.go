@@ -58,7 +58,7 @@ func (s *Service) leased(j job) (store.Item, error) {
 
 	// It has waited long for its turn: without a new lease it would be delivered twice.
 	renewed := claimedLane(j.delivery, now)
-	err = s.o.Store.Write(context.WithoutCancel(s.sending), j.at.tenant, []store.Side{on(it.Rev, renewed)})
+	err = s.o.Store.Write(context.WithoutCancel(s.sending), j.at.tenant, []store.Side{renewed.On(it.Rev)})
 	if overtaken(err) {
 		return store.Item{}, nil
 	}
@@ -81,7 +81,7 @@ func (s *Service) ready(line *line, j job) error {
 	if err != nil || !it.Due.Equal(j.due) {
 		return err
 	}
-	back := on(it.Rev, laneSide(j.delivery, s.o.Clock.Now()))
+	back := laneSide(j.delivery, s.o.Clock.Now()).On(it.Rev)
 	if err = s.o.Store.Write(context.WithoutCancel(s.sending), j.at.tenant, []store.Side{back}); overtaken(err) {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (s *Service) retry(ctx context.Context, c *worker.Claim) error {
 	after, ok := s.pool.enter(line)
 	if !ok && after == 0 {
 		side := claimedLane(d, s.o.Clock.Now())
-		if err := s.o.Store.Write(ctx, c.Tenant, []store.Side{on(c.Remove().Rev, side)}); err != nil {
+		if err := s.o.Store.Write(ctx, c.Tenant, []store.Side{side.On(c.Remove().Rev)}); err != nil {
 			return err
 		}
 		return s.ready(line, job{at: where, delivery: d, due: side.Due})
@@ -328,7 +328,7 @@ func (e *ending) decide(ctx context.Context) error {
 		if active || e.l == nil {
 			due = e.o.at
 		}
-		e.sides = append(e.sides, on(e.rev, laneSide(&e.d, due)))
+		e.sides = append(e.sides, laneSide(&e.d, due).On(e.rev))
 		return nil
 	}
 
@@ -364,7 +364,7 @@ func (e *ending) decide(ctx context.Context) error {
 		if !active {
 			due = time.Time{}
 		}
-		e.sides = append(e.sides, put(deliverySpace, d.ID, d, time.Time{}), on(e.rev, laneSide(d, due)))
+		e.sides = append(e.sides, put(deliverySpace, d.ID, d, time.Time{}), laneSide(d, due).On(e.rev))
 		return nil
 	}
 	return e.end(ctx, active)
@@ -380,7 +380,7 @@ func (e *ending) log(ctx context.Context) error {
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		tries, side = known, on(rev, side) // what is erased of it meanwhile does not come back
+		tries, side = known, side.On(rev) // what is erased of it meanwhile does not come back
 	}
 	e.o.try.At = e.o.at
 	tries = append(tries, e.o.try)
@@ -399,7 +399,7 @@ func (e *ending) disable() {
 	}
 	st := e.l.state
 	st.Status = Disabled
-	e.sides = append(e.sides, on(st.rev, put(stateSpace, e.l.name, st, time.Time{})))
+	e.sides = append(e.sides, put(stateSpace, e.l.name, st, time.Time{}).On(st.rev))
 	told := put(noticeSpace, e.l.name, notice{Delivery: e.d.ID}, time.Time{})
 	told.Due = e.o.at
 	e.sides = append(e.sides, told)

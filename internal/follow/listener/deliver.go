@@ -266,7 +266,7 @@ func (p *plan) make(ev *j17.Event) {
 	d := p.s.newDelivery(p.l, p.track, ev, p.now)
 	d.Created += int64(len(p.made)) // in lists the later event is the newer one
 	claimed := claimedLane(d, p.now)
-	p.sides = append(p.sides, put(deliverySpace, d.ID, d, time.Time{}), d.found(p.now), on(0, claimed))
+	p.sides = append(p.sides, put(deliverySpace, d.ID, d, time.Time{}), d.found(p.now), claimed.On(0))
 	p.made = append(p.made, job{at: p.l.at, delivery: d, due: claimed.Due, event: kept(ev)})
 }
 

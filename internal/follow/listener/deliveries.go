@@ -104,36 +104,6 @@ func cutKey(lane string) (name, track, key string) {
 	return name, track, key
 }
 
-// source is a list of deliveries, the newest first.
-type source struct {
-	space  store.Space
-	prefix string
-	// found are the next places, after the last one that was read, ended that these are all.
-	found []string
-	after string
-	ended bool
-}
-
-// next returns the next place in a list, "" for none.
-func (src *source) next(ctx context.Context, st store.Sides, t j17.Tenant) (string, error) {
-	const page = 128
-	if len(src.found) == 0 && !src.ended {
-		items, err := st.Scan(ctx, t, src.space, store.Prefix(src.prefix).After(src.after), page)
-		if err != nil {
-			return "", err
-		}
-		for i := range items {
-			src.after = items[i].Key
-			src.found = append(src.found, strings.TrimPrefix(items[i].Key, src.prefix))
-		}
-		src.ended = len(items) < page
-	}
-	if len(src.found) == 0 {
-		return "", nil
-	}
-	return src.found[0], nil
-}
-
 // Delivery returns a delivery and its log, the first try first. It is a *j17.Error of CodeNotFound where there is none.
 func (s *Service) Delivery(ctx context.Context, t j17.Tenant, id string) (Delivery, []Try, error) {
 	d, err := s.log.delivery(ctx, t, id)
@@ -210,7 +180,7 @@ func (s *Service) again(ctx context.Context, t j17.Tenant, d *delivery) ([]store
 		return nil, err
 	}
 	now := s.o.Clock.Now()
-	known, err := decode[*delivery](deliverySpace, &row)
+	known, err := store.Decode[*delivery](deliverySpace, &row)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +193,7 @@ func (s *Service) again(ctx context.Context, t j17.Tenant, d *delivery) ([]store
 		if err != nil || it.Rev == 0 || !d.Next.After(now) || !it.Due.Equal(d.Next) {
 			return nil, err
 		}
-		return []store.Side{on(it.Rev, laneSide(d, now))}, nil
+		return []store.Side{laneSide(d, now).On(it.Rev)}, nil
 	}
 
 	// One that is over gets a lane of its own: what has followed it in its aggregate has been told.
@@ -234,7 +204,7 @@ func (s *Service) again(ctx context.Context, t j17.Tenant, d *delivery) ([]store
 	over := d.listKey(d.Status)
 	d.Track, d.Status, d.Attempts, d.Again, d.Next = d.ID, Pending, 0, true, now
 	return []store.Side{
-		on(row.Rev, put(deliverySpace, d.ID, d, time.Time{})), on(0, laneSide(d, now)), remove(listSpace, over),
+		put(deliverySpace, d.ID, d, time.Time{}).On(row.Rev), laneSide(d, now).On(0), remove(listSpace, over),
 		put(logSpace, d.logKey(), log, time.Time{}),
 	}, nil
 }

@@ -17,17 +17,17 @@ func (e *ending) follow(ctx context.Context, active bool) error {
 		return err
 	}
 	lane := e.d.lane()
-	note := func() store.Side { return on(found.rev, put(behindSpace, lane, found.behind, time.Time{})) }
+	note := func() store.Side { return put(behindSpace, lane, found.behind, time.Time{}).On(found.rev) }
 	switch {
 	case found.more:
 		// It costs so much to find that it is found bit by bit.
 		side := store.Side{Op: store.Put, Space: laneSpace, Key: lane, Due: e.o.at.Add(found.pause)}
-		e.sides = append(e.sides, on(e.rev, side), note())
+		e.sides = append(e.sides, side.On(e.rev), note())
 	case found.event == nil:
 		e.freed = true
-		e.sides = append(e.sides, on(e.rev, remove(laneSpace, lane)))
+		e.sides = append(e.sides, remove(laneSpace, lane).On(e.rev))
 		if found.rev != 0 {
-			e.sides = append(e.sides, on(found.rev, remove(behindSpace, lane)))
+			e.sides = append(e.sides, remove(behindSpace, lane).On(found.rev))
 		} else {
 			e.fences = append(e.fences, store.Fence{Space: behindSpace, Key: lane})
 		}
@@ -38,7 +38,7 @@ func (e *ending) follow(ctx context.Context, active bool) error {
 			side = claimedLane(next, e.o.at)
 			e.next = &job{at: e.j.at, delivery: next, due: side.Due, event: kept(found.event)}
 		}
-		e.sides = append(e.sides, put(deliverySpace, next.ID, next, time.Time{}), next.found(e.o.at), on(e.rev, side))
+		e.sides = append(e.sides, put(deliverySpace, next.ID, next, time.Time{}), next.found(e.o.at), side.On(e.rev))
 		if found.changed {
 			e.sides = append(e.sides, note())
 		}

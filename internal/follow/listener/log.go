@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"slices"
 
 	"j17"
@@ -18,11 +19,12 @@ type deliveryLog struct{ o *Options }
 // each hands over the deliveries that a filter may select, the newest first, until do reports false. Each row that it
 // looks at is charged to the budget, whose error it returns when that is used up.
 func (s *deliveryLog) each(ctx context.Context, t j17.Tenant, f Filter, b *work.Budget, do func(*delivery) bool) error {
-	var sources []*source
+	var lists []iter.Seq2[string, error]
+	const page = 128
 	switch {
 	case f.Key != "":
 		// Those that were tried have a log; the others are in their lanes.
-		sources = append(sources, &source{space: logSpace, prefix: f.Key + "/"})
+		lists = append(lists, store.Places(ctx, s.o.Store, t, logSpace, f.Key+"/", page))
 	case f.Status != Pending:
 		names := []string{f.Listener}
 		if f.Listener == "" {
@@ -34,7 +36,8 @@ func (s *deliveryLog) each(ctx context.Context, t j17.Tenant, f Filter, b *work.
 		for _, name := range names {
 			for _, status := range []DeliveryStatus{Delivered, Failed} {
 				if f.Status == "" || f.Status == status {
-					sources = append(sources, &source{space: listSpace, prefix: name + "/" + string(status) + "/"})
+					prefix := name + "/" + string(status) + "/"
+					lists = append(lists, store.Places(ctx, s.o.Store, t, listSpace, prefix, page))
 				}
 			}
 		}
@@ -44,114 +47,91 @@ func (s *deliveryLog) each(ctx context.Context, t j17.Tenant, f Filter, b *work.
 		if err != nil {
 			return err
 		}
-		sources = append(sources, &source{found: lanes, ended: true})
+		lists = append(lists, func(yield func(string, error) bool) {
+			for _, place := range lanes {
+				if !yield(place, nil) {
+					return
+				}
+			}
+		})
 	}
-	return s.merge(ctx, t, sources, b, do)
+
+	// In their common order, each once.
+	last := ""
+	for place, err := range store.Merge(cmp.Less[string], lists...) {
+		if err != nil {
+			return err
+		}
+		if !b.Spend(lookWork) {
+			return b.Err()
+		}
+		if place == last {
+			continue
+		}
+		last = place
+		d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, idOf(place))
+		if errors.Is(err, store.ErrNotFound) {
+			continue // It has just gone.
+		}
+		if err != nil || !do(d) {
+			return err
+		}
+	}
+	return nil
 }
 
 // names lists all listeners that the environment has had.
 func (s *deliveryLog) names(ctx context.Context, t j17.Tenant) (names []string, err error) {
-	for keys := (store.Range{}); ; {
-		const page = 1000
-		items, err := s.o.Store.Scan(ctx, t, stateSpace, keys, page)
+	const page = 1000
+	for it, err := range store.Items(ctx, s.o.Store, t, stateSpace, store.Range{}, page) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range items {
-			names = append(names, items[i].Key)
-			keys = keys.After(items[i].Key)
-		}
-		if len(items) < page {
-			return names, nil
-		}
+		names = append(names, it.Key)
 	}
+	return names, nil
 }
 
 // underWay returns the places in a list of the deliveries that are not over.
 func (s *deliveryLog) underWay(
 	ctx context.Context, t j17.Tenant, f Filter, b *work.Budget,
 ) (orders []string, err error) {
-	// The lanes, a page at a time.
+	// The lanes.
 	keys := store.Range{}
 	if f.Listener != "" {
 		keys = store.Prefix(f.Listener + "/")
 	}
-	for {
-		const page = 1000
-		items, err := s.o.Store.Scan(ctx, t, laneSpace, keys, page)
+	const page = 1000
+	for it, err := range store.Items(ctx, s.o.Store, t, laneSpace, keys, page) {
 		if err != nil {
 			return nil, err
 		}
-
-		// The deliveries in them.
-		for i := range items {
-			if !b.Spend(lookWork) {
-				return nil, b.Err()
-			}
-			keys = keys.After(items[i].Key)
-			if _, _, key := cutKey(items[i].Key); f.Key != "" && key != f.Key {
-				continue
-			}
-			_, id, err := worker.ReadAttempts(items[i].Value)
-			if err != nil {
-				return nil, err
-			}
-			if len(id) == 0 {
-				continue // The next one is looked for.
-			}
-			d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, string(id))
-			if errors.Is(err, store.ErrNotFound) || err == nil && f.Key != "" && (d.Attempts > 0 || d.Track == d.ID) {
-				continue // With a key, what has a log is found by that.
-			}
-			if err != nil {
-				return nil, err
-			}
-			orders = append(orders, d.order())
-		}
-		if len(items) < page {
-			slices.Sort(orders)
-			return orders, nil
-		}
-	}
-}
-
-// merge hands over the deliveries of several lists in their common order, each once, until do reports false.
-func (s *deliveryLog) merge(
-	ctx context.Context, t j17.Tenant, sources []*source, b *work.Budget, do func(*delivery) bool,
-) error {
-	for last := ""; ; {
-		var first *source
-		var at string
-		for _, src := range sources {
-			place, err := src.next(ctx, s.o.Store, t)
-			if err != nil {
-				return err
-			}
-			if place != "" && (at == "" || cmp.Less(place, at)) {
-				first, at = src, place
-			}
-		}
-		if first == nil {
-			return nil
-		}
 		if !b.Spend(lookWork) {
-			return b.Err()
+			return nil, b.Err()
 		}
-		if first.found = first.found[1:]; at == last {
+		if _, _, key := cutKey(it.Key); f.Key != "" && key != f.Key {
 			continue
 		}
-		last = at
-		d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, idOf(at))
-		if errors.Is(err, store.ErrNotFound) {
-			continue // It has just gone.
+
+		// The delivery in it.
+		_, id, err := worker.ReadAttempts(it.Value)
+		if err != nil {
+			return nil, err
+		}
+		if len(id) == 0 {
+			continue // The next one is looked for.
+		}
+		d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, string(id))
+		if errors.Is(err, store.ErrNotFound) || err == nil && f.Key != "" && (d.Attempts > 0 || d.Track == d.ID) {
+			continue // With a key, what has a log is found by that.
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if !do(d) {
-			return nil
-		}
+		orders = append(orders, d.order())
 	}
+	slices.Sort(orders)
+	return orders, nil
 }
 
 func (s *deliveryLog) delivery(ctx context.Context, t j17.Tenant, id string) (*delivery, error) {
@@ -182,21 +162,15 @@ func (s *deliveryLog) event(ctx context.Context, j job) (*j17.Event, error) {
 // eraseLogs takes the texts out of the logs of an aggregate's deliveries.
 func (s *deliveryLog) eraseLogs(ctx context.Context, t j17.Tenant, prefix string) error {
 	const page = 200
-	for keys := store.Prefix(prefix); ; {
-		items, err := s.o.Store.Scan(ctx, t, logSpace, keys, page)
+	for it, err := range store.Items(ctx, s.o.Store, t, logSpace, store.Prefix(prefix), page) {
 		if err != nil {
 			return err
 		}
-		for i := range items {
-			keys = keys.After(items[i].Key)
-			if err := s.eraseLog(ctx, t, items[i].Key, items[i].Key[len(prefix):]); err != nil {
-				return err
-			}
-		}
-		if len(items) < page {
-			return nil
+		if err := s.eraseLog(ctx, t, it.Key, it.Key[len(prefix):]); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // eraseLog takes the texts out of a log, and out of the delivery that stands at a place in lists.
@@ -210,14 +184,14 @@ func (s *deliveryLog) eraseLog(ctx context.Context, t j17.Tenant, key, place str
 		if err != nil {
 			return err
 		}
-		tries, err := decode[[]try](logSpace, &it)
+		tries, err := store.Decode[[]try](logSpace, &it)
 		if err != nil {
 			return err
 		}
 		for i := range tries {
 			tries[i].Error, tries[i].Response = "", ""
 		}
-		sides := []store.Side{on(it.Rev, put(logSpace, key, tries, it.Expires))}
+		sides := []store.Side{put(logSpace, key, tries, it.Expires).On(it.Rev)}
 
 		// The delivery.
 		row, err := s.o.Store.Get(ctx, t, deliverySpace, idOf(place))
@@ -225,12 +199,12 @@ func (s *deliveryLog) eraseLog(ctx context.Context, t j17.Tenant, key, place str
 			return err
 		}
 		if err == nil {
-			d, err := decode[*delivery](deliverySpace, &row)
+			d, err := store.Decode[*delivery](deliverySpace, &row)
 			if err != nil {
 				return err
 			}
 			d.LastError = ""
-			sides = append(sides, on(row.Rev, put(deliverySpace, d.ID, d, row.Expires)))
+			sides = append(sides, put(deliverySpace, d.ID, d, row.Expires).On(row.Rev))
 		}
 		if err = s.o.Store.Write(ctx, t, sides); !overtaken(err) {
 			return err

@@ -83,7 +83,7 @@ func (s *state) fence(name string) store.Fence {
 // withoutSecrets returns what anybody may see of a state, nil for nothing: a backup that is not encrypted has only
 // that. A listener that was restored from one gets a new secret.
 func withoutSecrets(value []byte) []byte {
-	st, err := decode[state](stateSpace, &store.Item{Value: value})
+	st, err := store.Decode[state](stateSpace, &store.Item{Value: value})
 	if err != nil {
 		return nil
 	}
@@ -236,14 +236,6 @@ func remove(space store.Space, key string) store.Side {
 	return store.Side{Op: store.Delete, Space: space, Key: key}
 }
 
-// on makes a write depend on the revision of what it changes, which is 0 where there must be nothing.
-func on(rev uint64, s store.Side) store.Side {
-	if s.Cond, s.Rev = store.IfRev, rev; rev == 0 {
-		s.Cond = store.IfAbsent
-	}
-	return s
-}
-
 // read reads an item. It returns store.ErrNotFound as it is.
 func read[T any](
 	ctx context.Context, st store.Sides, t j17.Tenant, space store.Space, key string,
@@ -252,15 +244,8 @@ func read[T any](
 	if err != nil {
 		return v, 0, err
 	}
-	v, err = decode[T](space, &it)
+	v, err = store.Decode[T](space, &it)
 	return v, it.Rev, err
-}
-
-func decode[T any](space store.Space, it *store.Item) (v T, err error) {
-	if err := json.Unmarshal(it.Value, &v); err != nil {
-		return v, &store.CorruptionError{Where: string(space) + "/" + it.Key, Err: err}
-	}
-	return v, nil
 }
 
 // overtaken reports whether a write was refused for a condition on one of the spaces of this package: what it was

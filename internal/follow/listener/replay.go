@@ -108,7 +108,7 @@ func (s *Service) nextPage(
 
 // replayPage makes the next deliveries of a replay.
 func (s *Service) replayPage(ctx context.Context, c *worker.Claim) error {
-	r, err := decode[replay](replaySpace, &store.Item{Key: c.Key, Value: c.Value})
+	r, err := store.Decode[replay](replaySpace, &store.Item{Key: c.Key, Value: c.Value})
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (s *stateStore) stateOf(ctx context.Context, t j17.Tenant, name string) (st
 	if err != nil {
 		return state{}, 0, err
 	}
-	st, err := decode[state](stateSpace, &it)
+	st, err := store.Decode[state](stateSpace, &it)
 	return st, it.Rev, err
 }
 
@@ -45,7 +45,7 @@ func (s *stateStore) change(
 		if !change(&st) {
 			return nil
 		}
-		sides, fences := []store.Side{on(rev, put(stateSpace, name, st, time.Time{}))}, []store.Fence(nil)
+		sides, fences := []store.Side{put(stateSpace, name, st, time.Time{}).On(rev)}, []store.Fence(nil)
 		for _, of := range more {
 			extra, rests, err := of(before)
 			if err != nil {
@@ -67,7 +67,7 @@ func (s *stateStore) ensure(ctx context.Context, t j17.Tenant, name string) erro
 	_, _, err := s.stateOf(ctx, t, name)
 	if errors.Is(err, store.ErrNotFound) {
 		err = s.o.Store.Write(ctx, t, []store.Side{
-			on(0, put(stateSpace, name, state{Status: Active, Secret: NewSecret()}, time.Time{})),
+			put(stateSpace, name, state{Status: Active, Secret: NewSecret()}, time.Time{}).On(0),
 		})
 		if overtaken(err) {
 			err = nil // somebody else was faster
@@ -161,25 +161,17 @@ func (s *stateStore) unpark(
 ) (sides []store.Side, fences []store.Fence, err error) {
 	now := s.o.Clock.Now()
 	for _, space := range []store.Space{laneSpace, replaySpace} {
-		for keys := store.Prefix(name + "/"); ; {
-			const page = 1000
-			items, err := s.o.Store.Scan(ctx, t, space, keys, page)
+		const page = 1000
+		for it, err := range store.Items(ctx, s.o.Store, t, space, store.Prefix(name+"/"), page) {
 			if err != nil {
 				return nil, nil, err
 			}
-			for _, it := range items {
-				keys = keys.After(it.Key)
-				if it.Due.IsZero() {
-					sides = append(sides, store.Side{
-						Op: store.Put, Space: space, Key: it.Key, Value: it.Value, Due: now, Cond: store.IfRev,
-						Rev: it.Rev,
-					})
-				} else {
-					fences = append(fences, store.Fence{Space: space, Key: it.Key, Rev: it.Rev})
-				}
-			}
-			if len(items) < page {
-				break
+			if it.Due.IsZero() {
+				sides = append(sides, store.Side{
+					Op: store.Put, Space: space, Key: it.Key, Value: it.Value, Due: now, Cond: store.IfRev, Rev: it.Rev,
+				})
+			} else {
+				fences = append(fences, store.Fence{Space: space, Key: it.Key, Rev: it.Rev})
 			}
 		}
 	}

@@ -195,19 +195,13 @@ func (e *effects) waiters(ctx context.Context, key j17.Key) (all []*waiter, err 
 		return nil, nil
 	}
 	const page = 500
-	for keys := store.Prefix(name + "/"); ; {
-		items, err := e.store.Scan(ctx, e.Tenant, waitSpace, keys, page)
+	for it, err := range store.Items(ctx, e.store, e.Tenant, waitSpace, store.Prefix(name+"/"), page) {
 		if err != nil {
 			return nil, err
 		}
-		for _, it := range items {
-			all = append(all, &waiter{id: it.Key[len(name)+1:], types: strings.Split(string(it.Value), "\n")})
-			keys = keys.After(it.Key)
-		}
-		if len(items) < page {
-			return all, nil
-		}
+		all = append(all, &waiter{id: it.Key[len(name)+1:], types: strings.Split(string(it.Value), "\n")})
 	}
+	return all, nil
 }
 
 // await returns the writes by which a saga begins to wait for events of an aggregate.

@@ -17,31 +17,25 @@ const wasErased = "The event that has started the saga was erased."
 // them is undone. They cannot be retried. What is kept of their errors goes.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	gone := e.Gone()
-	for keys := (store.Range{}); ; {
-		items, err := s.store.Scan(ctx, t, rowSpace, keys, entriesPage)
+	for it, err := range store.Items(ctx, s.store, t, rowSpace, store.Range{}, entriesPage) {
 		if err != nil {
 			return err
 		}
-		for i := range items {
-			keys = keys.After(items[i].Key)
-			g, err := decode(items[i].Value)
-			if err != nil {
+		g, err := decode(it.Value)
+		if err != nil {
+			return err
+		}
+		at, err := j17.ParseStreamID(g.Trigger.StreamID)
+		if err != nil {
+			return &store.CorruptionError{Where: string(rowSpace), Err: err}
+		}
+		if end, is := gone[g.Trigger.Key]; is && at.Compare(end.Own) <= 0 {
+			if err := s.eraseOne(ctx, t, g.ID); err != nil {
 				return err
 			}
-			at, err := j17.ParseStreamID(g.Trigger.StreamID)
-			if err != nil {
-				return &store.CorruptionError{Where: string(rowSpace), Err: err}
-			}
-			if end, is := gone[g.Trigger.Key]; is && at.Compare(end.Own) <= 0 {
-				if err := s.eraseOne(ctx, t, g.ID); err != nil {
-					return err
-				}
-			}
-		}
-		if len(items) < entriesPage {
-			return nil
 		}
 	}
+	return nil
 }
 
 // eraseOne ends a saga whatever else happens to it.

@@ -3,6 +3,7 @@ package saga
 import (
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +35,7 @@ type Filter struct {
 // depends on how far the page is from the newest one, not on how many sagas there are.
 func (s *Service) List(ctx context.Context, t j17.Tenant, f Filter, offset, limit int) ([]*Saga, error) {
 	// Each status has a list of its own: they are read beside each other.
-	var lists []*entries
+	var lists []iter.Seq2[string, error]
 	for _, status := range Statuses() {
 		if f.Status != "" && f.Status != status {
 			continue
@@ -43,24 +44,21 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, f Filter, offset, limi
 		if f.Type != "" {
 			prefix = ofType + f.Type + "/" + string(status) + "/"
 		}
-		lists = append(lists, &entries{
-			service: s, tenant: t, prefix: prefix, keys: store.Prefix(prefix), page: min(offset+limit, entriesPage),
-		})
+		lists = append(lists, store.Places(ctx, s.store, t, listSpace, prefix, min(offset+limit, entriesPage)))
 	}
 
 	var found []*Saga
-	for ; len(found) < limit; offset-- {
-		id, err := next(ctx, lists)
+	for place, err := range store.Merge(cmp.Less[string], lists...) {
 		if err != nil {
 			return nil, store.UserError(err)
 		}
-		if id == "" {
+		if len(found) == limit {
 			break
 		}
-		if offset > 0 {
+		if offset--; offset >= 0 {
 			continue
 		}
-		g, err := s.load(ctx, t, id)
+		g, err := s.load(ctx, t, idAt(place))
 		switch {
 		case isAbsent(err): // it has just expired
 		case err != nil:
@@ -75,55 +73,10 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, f Filter, offset, limi
 // entriesPage is how many entries of a list are read at a time.
 const entriesPage = 1000
 
-// entries reads a list from its beginning.
-type entries struct {
-	service *Service
-	tenant  j17.Tenant
-	prefix  string
-	keys    store.Range
-	page    int
-	read    []string // "<order>/<id>"
-	over    bool
-}
-
-// peek returns the next entry, "" at the end.
-func (l *entries) peek(ctx context.Context) (string, error) {
-	if len(l.read) == 0 && !l.over {
-		items, err := l.service.store.Scan(ctx, l.tenant, listSpace, l.keys, l.page)
-		if err != nil {
-			return "", err
-		}
-		for _, it := range items {
-			l.read = append(l.read, it.Key[len(l.prefix):])
-			l.keys = l.keys.After(it.Key)
-		}
-		l.over = len(items) < l.page
-	}
-	if len(l.read) == 0 {
-		return "", nil
-	}
-	return l.read[0], nil
-}
-
-// next takes the newest entry off its list and returns the saga's id, "" at the end of all.
-func next(ctx context.Context, lists []*entries) (string, error) {
-	var first *entries
-	newest := ""
-	for _, l := range lists {
-		entry, err := l.peek(ctx)
-		if err != nil {
-			return "", err
-		}
-		if entry != "" && (first == nil || cmp.Less(entry, newest)) {
-			first, newest = l, entry
-		}
-	}
-	if first == nil {
-		return "", nil
-	}
-	first.read = first.read[1:]
-	_, id, _ := strings.Cut(newest, "/")
-	return id, nil
+// idAt returns the id of the saga at a place in a list.
+func idAt(place string) string {
+	_, id, _ := strings.Cut(place, "/")
+	return id
 }
 
 // Get returns a saga; a *j17.Error of CodeNotFound where there is none.

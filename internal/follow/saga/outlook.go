@@ -1,7 +1,9 @@
 package saga
 
 import (
+	"cmp"
 	"context"
+	"iter"
 
 	"j17"
 	"j17/internal/base/work"
@@ -27,22 +29,17 @@ const lookWork = 256
 // EachStuck passes the sagas of an environment that have failed or were given up, the newest first, until do reports
 // false. Each is charged to the budget, whose error it returns when that is used up.
 func (s *Service) EachStuck(ctx context.Context, t j17.Tenant, b *work.Budget, do func(*Saga) bool) error {
-	var lists []*entries
-	for _, status := range []Status{Failed, DeadLettered} {
-		prefix := ofStatus + string(status) + "/"
-		lists = append(lists, &entries{
-			service: s, tenant: t, prefix: prefix, keys: store.Prefix(prefix), page: entriesPage,
-		})
+	stuck := func(status Status) iter.Seq2[string, error] {
+		return store.Places(ctx, s.store, t, listSpace, ofStatus+string(status)+"/", entriesPage)
 	}
-	for {
-		id, err := next(ctx, lists)
-		if err != nil || id == "" {
+	for place, err := range store.Merge(cmp.Less[string], stuck(Failed), stuck(DeadLettered)) {
+		if err != nil {
 			return store.UserError(err)
 		}
 		if !b.Spend(lookWork) {
 			return b.Err()
 		}
-		g, err := s.load(ctx, t, id)
+		g, err := s.load(ctx, t, idAt(place))
 		switch {
 		case isAbsent(err): // it has just expired
 		case err != nil:
@@ -51,4 +48,5 @@ func (s *Service) EachStuck(ctx context.Context, t j17.Tenant, b *work.Budget, d
 			return nil
 		}
 	}
+	return nil
 }

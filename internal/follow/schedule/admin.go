@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,39 +22,25 @@ const maxPage = 8 << 20
 func (s *Service) List(
 	ctx context.Context, t j17.Tenant, of []Status, offset, limit int,
 ) (page []wire.Scheduled, next int, err error) {
-	lists := make([]*list, len(of))
+	lists := make([]iter.Seq2[listed, error], len(of))
 	for i, status := range of {
-		lists[i] = &list{
-			Service: s, tenant: t, status: status, keys: store.Range{Backward: true},
-			most: min(offset+limit+1, listPage),
-		}
+		lists[i] = s.listed(ctx, t, status, min(offset+limit+1, listPage))
 	}
-	size := 0
-	for n := 0; ; {
-		// The latest of all lists.
-		var latest *list
-		for _, l := range lists {
-			if err := l.fill(ctx); err != nil {
-				return nil, 0, store.UserError(err)
-			}
-			if len(l.items) > 0 && (latest == nil || l.items[0].Key > latest.items[0].Key) {
-				latest = l
-			}
-		}
-		if latest == nil {
-			return page, 0, nil
+	later := func(a, b listed) bool { return a.item.Key > b.item.Key }
+	size, n := 0, 0
+	for l, err := range store.Merge(later, lists...) {
+		if err != nil {
+			return nil, 0, store.UserError(err)
 		}
 		if n >= offset && (len(page) == limit || size > maxPage) {
 			return page, n, nil
 		}
-		item := latest.items[0]
-		latest.items = latest.items[1:]
 		if n++; n <= offset {
 			continue
 		}
 
 		// Its row, unless it is gone meanwhile.
-		key, err := rowOf(item.Value)
+		key, err := rowOf(l.item.Value)
 		if err != nil {
 			return nil, 0, store.UserError(err)
 		}
@@ -64,7 +51,7 @@ func (s *Service) List(
 		if r == nil {
 			continue
 		}
-		status, err := s.present(ctx, t, r, latest.status)
+		status, err := s.present(ctx, t, r, l.status)
 		if err != nil {
 			return nil, 0, store.UserError(err)
 		}
@@ -73,34 +60,27 @@ func (s *Service) List(
 			size += len(r.data)
 		}
 	}
+	return page, 0, nil
 }
 
 // listPage is how many items of a list are read at a time.
 const listPage = 1000
 
-// list reads the events with one status, the latest first.
-type list struct {
-	*Service
-	tenant j17.Tenant
+// listed is the item of a scheduled event among those of a status.
+type listed struct {
 	status Status
-	keys   store.Range
-	most   int
-	items  []store.Item
-	done   bool
+	item   *store.Item
 }
 
-// fill reads on if there is nothing left of what was read.
-func (l *list) fill(ctx context.Context) (err error) {
-	if len(l.items) > 0 || l.done {
-		return nil
+// listed yields the events with a status, the latest first, of which page are read at a time.
+func (s *Service) listed(ctx context.Context, t j17.Tenant, of Status, page int) iter.Seq2[listed, error] {
+	return func(yield func(listed, error) bool) {
+		for it, err := range store.Items(ctx, s.Store, t, of.space(), store.Range{Backward: true}, page) {
+			if !yield(listed{of, it}, err) {
+				return
+			}
+		}
 	}
-	if l.items, err = l.Store.Scan(ctx, l.tenant, l.status.space(), l.keys, l.most); err != nil {
-		return err
-	}
-	if l.done = len(l.items) < l.most; !l.done {
-		l.keys.To = l.items[len(l.items)-1].Key
-	}
-	return nil
 }
 
 // found is a scheduled event where it stands now.

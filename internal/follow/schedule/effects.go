@@ -376,19 +376,12 @@ func (s *Service) watchOf(ctx context.Context, t j17.Tenant, d *decider.Decider)
 	// What is waited for in the store.
 	w = &watch{decider: d, pairs: map[pair]bool{}, stored: map[pair]bool{}}
 	const page = 1000
-	for keys := (store.Range{}); ; {
-		items, err := s.Store.Scan(ctx, t, watched, keys, page)
+	for it, err := range store.Items(ctx, s.Store, t, watched, store.Range{}, page) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range items {
-			keys = keys.After(items[i].Key)
-			aggregateType, eventType, _ := strings.Cut(items[i].Key, "/")
-			w.pairs[pair{aggregateType, eventType}], w.stored[pair{aggregateType, eventType}] = true, true
-		}
-		if len(items) < page {
-			break
-		}
+		aggregateType, eventType, _ := strings.Cut(it.Key, "/")
+		w.pairs[pair{aggregateType, eventType}], w.stored[pair{aggregateType, eventType}] = true, true
 	}
 
 	// What the spec may wait for.

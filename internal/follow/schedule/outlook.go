@@ -51,17 +51,14 @@ const lookWork = 64
 // EachGivenUp passes the dead letters of an environment, the latest scheduled ones first, until do reports false. Each
 // is charged to the budget, whose error it returns when that is used up.
 func (s *Service) EachGivenUp(ctx context.Context, t j17.Tenant, b *work.Budget, do func(*GivenUp) bool) error {
-	l := &list{Service: s, tenant: t, status: DeadLetter, keys: store.Range{Backward: true}, most: listPage}
-	for {
-		if err := l.fill(ctx); err != nil || len(l.items) == 0 {
+	for l, err := range s.listed(ctx, t, DeadLetter, listPage) {
+		if err != nil {
 			return store.UserError(err)
 		}
-		item := l.items[0]
-		l.items = l.items[1:]
 		if !b.Spend(lookWork) {
 			return b.Err()
 		}
-		key, err := rowOf(item.Value)
+		key, err := rowOf(l.item.Value)
 		if err != nil {
 			return store.UserError(err)
 		}
@@ -80,4 +77,5 @@ func (s *Service) EachGivenUp(ctx context.Context, t j17.Tenant, b *work.Budget,
 			return nil
 		}
 	}
+	return nil
 }

@@ -136,42 +136,33 @@ func CheckName(name string) error {
 // List returns up to limit files in order of their names, those behind the first offset ones.
 func (s *Store) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]Named, error) {
 	var all []Named
-	after := ""
-
-	for len(all) < limit {
-		items, err := s.store.Scan(ctx, t, headSpace, store.Range{}.After(after), scanLimit)
+	for it, err := range store.Items(ctx, s.store, t, headSpace, store.Range{}, scanLimit) {
 		if err != nil {
 			return nil, failure(err)
 		}
 
 		// Names whose versions are all deleted still have a head.
-		for _, it := range items {
-			after = it.Key
-			head, err := decode[headRecord](headSpace, it)
-			switch {
-			case err != nil:
-				return nil, err
-			case head.Latest == 0:
-				continue
-			case offset > 0:
-				offset--
-				continue
-			case len(all) == limit:
-				return all, nil
-			}
+		head, err := decode[headRecord](headSpace, it)
+		switch {
+		case err != nil:
+			return nil, err
+		case head.Latest == 0:
+			continue
+		case offset > 0:
+			offset--
+			continue
+		case len(all) >= limit:
+			return all, nil
+		}
 
-			v, err := s.version(ctx, t, it.Key, head.Latest)
-			if errors.Is(err, store.ErrNotFound) {
-				continue // deleted since
-			}
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, Named{v.Blob, head.Count})
+		v, err := s.version(ctx, t, it.Key, head.Latest)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // deleted since
 		}
-		if len(items) < scanLimit {
-			break
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, Named{v.Blob, head.Count})
 	}
 	return all, nil
 }
@@ -204,23 +195,19 @@ func (s *Store) Find(ctx context.Context, t j17.Tenant, name string, version int
 
 // versions returns the records of all versions of a name, the oldest first.
 func (s *Store) versions(ctx context.Context, t j17.Tenant, name string) ([]*versionRecord, error) {
+	if CheckName(name) != nil {
+		return nil, nil
+	}
 	var all []*versionRecord
-	after := ""
-	for CheckName(name) == nil {
-		items, err := s.store.Scan(ctx, t, versionSpace, store.Prefix(name+"/").After(after), scanLimit)
+	for it, err := range store.Items(ctx, s.store, t, versionSpace, store.Prefix(name+"/"), scanLimit) {
 		if err != nil {
 			return nil, failure(err)
 		}
-		for _, it := range items {
-			v, err := decode[versionRecord](versionSpace, it)
-			if err != nil {
-				return nil, err
-			}
-			all, after = append(all, v), it.Key
+		v, err := decode[versionRecord](versionSpace, it)
+		if err != nil {
+			return nil, err
 		}
-		if len(items) < scanLimit {
-			break
-		}
+		all = append(all, v)
 	}
 	return all, nil
 }
@@ -276,7 +263,7 @@ func (s *Store) head(ctx context.Context, t j17.Tenant, name string) (headRecord
 	if err != nil {
 		return headRecord{}, 0, failure(err)
 	}
-	h, err := decode[headRecord](headSpace, it)
+	h, err := decode[headRecord](headSpace, &it)
 	if err != nil {
 		return headRecord{}, 0, err
 	}
@@ -292,7 +279,7 @@ func (s *Store) version(ctx context.Context, t j17.Tenant, name string, version 
 	if err != nil {
 		return nil, failure(err)
 	}
-	return decode[versionRecord](versionSpace, it)
+	return decode[versionRecord](versionSpace, &it)
 }
 
 func versionKey(name string, version int) string { return fmt.Sprintf("%s/%010d", name, version) }
@@ -305,19 +292,15 @@ func put(space store.Space, key string, v any, rev uint64) (store.Side, error) {
 	if err != nil {
 		return store.Side{}, err
 	}
-	side := store.Side{Op: store.Put, Space: space, Key: key, Value: raw, Cond: store.IfRev, Rev: rev}
-	if rev == 0 {
-		side.Cond = store.IfAbsent
-	}
-	return side, nil
+	return store.Side{Op: store.Put, Space: space, Key: key, Value: raw}.On(rev), nil
 }
 
-func decode[T any](space store.Space, it store.Item) (*T, error) {
-	v := new(T)
-	if err := json.Unmarshal(it.Value, v); err != nil {
-		return nil, failure(&store.CorruptionError{Where: string(space) + "/" + it.Key, Err: err})
+func decode[T any](space store.Space, it *store.Item) (*T, error) {
+	v, err := store.Decode[T](space, it)
+	if err != nil {
+		return nil, failure(err)
 	}
-	return v, nil
+	return &v, nil
 }
 
 func noBlob(name string, version int) error {

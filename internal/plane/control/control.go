@@ -254,22 +254,15 @@ func (r *items) load(ctx context.Context) error {
 func each(
 	ctx context.Context, st store.Sides, t j17.Tenant, space store.Space, prefix string, do func(store.Item) error,
 ) error {
-	after := ""
-	for {
-		items, err := st.Scan(ctx, t, space, store.Prefix(prefix).After(after), scanLimit)
+	for it, err := range store.Items(ctx, st, t, space, store.Prefix(prefix), scanLimit) {
 		if err != nil {
 			return failure(err)
 		}
-		for _, it := range items {
-			if err := do(it); err != nil {
-				return err
-			}
-			after = it.Key
-		}
-		if len(items) < scanLimit {
-			return nil
+		if err := do(*it); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // scan hands everything in a space of the System tenant to put.
@@ -284,11 +277,11 @@ func scan[T any](ctx context.Context, st store.Sides, space store.Space, put fun
 }
 
 func decode[T any](space store.Space, it store.Item) (*T, error) {
-	v := new(T)
-	if err := json.Unmarshal(it.Value, v); err != nil {
-		return nil, failure(&store.CorruptionError{Where: string(space) + "/" + it.Key, Err: err})
+	v, err := store.Decode[T](space, &it)
+	if err != nil {
+		return nil, failure(err)
 	}
-	return v, nil
+	return &v, nil
 }
 
 // get reads one item of the System tenant and its revision. It returns store.ErrNotFound as it is.

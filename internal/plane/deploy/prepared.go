@@ -264,15 +264,11 @@ func IsPrepared(ctx context.Context, sides store.Sides, t j17.Tenant) (bool, err
 }
 
 func readPreparedSpec(stored []byte) (*preparedSpec, error) {
-	_, raw, err := worker.ReadAttempts(stored)
-	p := &preparedSpec{}
-	if err == nil {
-		err = json.Unmarshal(raw, p)
-	}
+	p, err := worker.Decode[preparedSpec](preparedSpace, preparedKey, stored)
 	if err != nil {
-		return nil, store.UserError(&store.CorruptionError{Where: string(preparedSpace) + "/" + preparedKey, Err: err})
+		return nil, store.UserError(err)
 	}
-	return p, nil
+	return &p, nil
 }
 
 // carryOn looks whether the spec that is prepared for an environment can be deployed.

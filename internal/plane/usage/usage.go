@@ -301,10 +301,10 @@ func (m *Meter) sum(ctx context.Context, t j17.Tenant, month string) (total, err
 	if err != nil {
 		return sum, err
 	}
-	for _, it := range items {
-		var d Day
-		if err := json.Unmarshal(it.Value, &d); err != nil {
-			return sum, &store.CorruptionError{Where: string(daySpace) + "/" + it.Key, Err: err}
+	for i := range items {
+		d, err := store.Decode[Day](daySpace, &items[i])
+		if err != nil {
+			return sum, err
 		}
 		sum.Events, sum.Reads, sum.Requests = sum.Events+d.Events, sum.Reads+d.Reads, sum.Requests+d.Requests
 	}
@@ -414,10 +414,10 @@ func (m *Meter) Days(ctx context.Context, instance string, from, to time.Time) (
 		if err != nil {
 			return nil, failure(err)
 		}
-		for _, it := range items {
-			var d Day
-			if err := json.Unmarshal(it.Value, &d); err != nil {
-				return nil, failure(&store.CorruptionError{Where: string(daySpace) + "/" + it.Key, Err: err})
+		for i := range items {
+			d, err := store.Decode[Day](daySpace, &items[i])
+			if err != nil {
+				return nil, failure(err)
 			}
 			if d.Date >= first && d.Date <= last && d.Date != c.day.Date {
 				days = append(days, d)

@@ -262,18 +262,11 @@ func HeldBy(
 	const page = 100
 	for _, d := range spaces {
 		for _, keys := range d.RangesOf(key) {
-			for {
-				items, err := sides.Scan(ctx, t, d.Space, keys, page)
+			for item, err := range Items(ctx, sides, t, d.Space, keys, page) {
 				if err != nil {
 					return nil, err
 				}
-				for _, item := range items {
-					held = append(held, ItemName{Space: d.Space, Key: item.Key})
-					keys = keys.After(item.Key)
-				}
-				if len(items) < page {
-					break
-				}
+				held = append(held, ItemName{Space: d.Space, Key: item.Key})
 			}
 		}
 	}
