@@ -19,6 +19,8 @@ func TestServerGoneInADialog(t *testing.T) {
 	s.control("POST", "/api/instances/"+s.ready.Instance.ID+"/keys", map[string]string{
 		"name": "turned", "scope": "read", "environment": "prod",
 	})
+	doomed(s, 2)
+	s.options.SpecFile = "" // a server that begins again leaves what is deployed
 	b := s.open(t, page("keys"))
 	b.allow(unreachable)
 	b.settled("API keys")
@@ -64,6 +66,24 @@ func TestServerGoneInADialog(t *testing.T) {
 			func() bool { return b.see("textbox", "Note").value() == "a note" }, "Deploy",
 			func() int { return versions(s, "prod") - 1 },
 		},
+		{
+			"Roll back to version 1", page("spec/history"), "Spec history", func() {
+				b.see("button", "Roll back to 1").click()
+				b.see("textbox", "Note").fill("back again")
+				b.see("textbox", "Type app/prod to confirm").fill("app/prod")
+				b.enabledIn(b.see("dialog", "Roll back to version 1"), "Roll back")
+			},
+			func() bool { return b.see("textbox", "Note").value() == "back again" }, "Roll back",
+			func() int { return versions(s, "prod") - 2 },
+		},
+		{
+			"Retry all of this cause?", page("attention"), "Needs attention", func() {
+				b.see("button", "Retry all 2").click()
+				b.see("dialog", "Retry all of this cause?").shows("2 scheduled events")
+			},
+			func() bool { return true }, "Retry 2",
+			func() int { return 1 - len(givenUp(s))/2 },
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b.tb = t
@@ -96,6 +116,45 @@ func TestServerGoneInADialog(t *testing.T) {
 		})
 	}
 	b.tb = t
+}
+
+// TestServerGoneWhenAsked holds that the question for the password outlives a server that is not there, with what it
+// was asked for.
+func TestServerGoneWhenAsked(t *testing.T) {
+	s := newSite(t, "spec.json")
+	b := s.open(t, page("keys"))
+	b.allow(unreachable + "|401")
+	b.settled("API keys")
+	b.see("button", "Create key").click()
+	b.see("dialog", "Create key").see("textbox", "Name").fill("twice delayed")
+	endSessions(s)
+	b.see("dialog", "Create key").see("button", "Create").click()
+	again := b.see("dialog", "Your session has ended")
+	again.see("textbox", "Password").fill(s.ready.Operator.Password)
+	s.stop()
+	again.see("button", "Sign in").click()
+	again.see("alert", nil).shows("cannot be reached")
+	s.begin()
+	again.see("button", "Sign in").click()
+	b.gone("dialog", "Your session has ended")
+	b.takeKey()
+	if n := count(keyNames(s), "twice delayed"); n != 1 {
+		t.Errorf("%d keys were made", n)
+	}
+}
+
+// TestServerGoneAtLogin holds that the login page says so and keeps what was typed.
+func TestServerGoneAtLogin(t *testing.T) {
+	s := newSite(t, "spec.json")
+	b := s.openAsNobody(t, "/ui/login")
+	b.allow(unreachable)
+	b.heading("Sign in to j17")
+	s.stop()
+	b.signIn(s.ready.Operator.Email, s.ready.Operator.Password)
+	b.see("alert", nil).shows("cannot be reached")
+	s.begin()
+	b.see("button", "Sign in").click()
+	b.settled("Overview")
 }
 
 // TestServerGoneUnderAList holds that the list of events comes back by itself and has missed nothing.

@@ -38,6 +38,8 @@ type tab struct {
 	// reads has the status of each GET of the API.
 	reads map[string]int64
 	asked map[network.RequestID]string
+	// abroad is set by a test that visits another site.
+	abroad bool
 	// allowed are the errors that a test provokes.
 	allowed []*regexp.Regexp
 }
@@ -135,6 +137,7 @@ func (b *tab) listen(event any) {
 		case err != nil:
 			b.foreign = append(b.foreign, e.Request.URL)
 		case u.Scheme == "data" || u.Scheme == "blob" || u.Scheme == "about":
+		case b.abroad:
 		case u.Scheme+"://"+u.Host != b.s.origin:
 			b.foreign = append(b.foreign, e.Request.URL)
 		case e.Request.Method == "GET" && strings.HasPrefix(u.Path, "/api/"):
