@@ -148,10 +148,11 @@ function completed(said: Said): (context: CompletionContext) => CompletionResult
       ...(p.info ? { info: p.info } : {}),
       type: p.kind,
       apply(view, _completion, _from, to) {
-        const [a, b] = place.string ? [place.string.from, Math.max(to, place.string.to + to - context.pos)] : [context.pos, to];
+        // A text without an end seems to go on to the end of the line: what stands there is not part of it.
+        const [a, b] = place.string ? [place.string.from, place.string.closed ? Math.max(to, place.string.to + to - context.pos) : to] : [context.pos, to];
         const cursor = p.insert.indexOf('|');
         const insert = cursor < 0 ? p.insert : p.insert.slice(0, cursor) + p.insert.slice(cursor + 1);
-        view.dispatch({ changes: { from: a, to: b, insert }, selection: { anchor: a + (cursor < 0 ? insert.length : cursor) }, userEvent: 'input.complete' });
+        view.dispatch({ changes: { from: a, to: b, insert }, selection: { anchor: a + (cursor < 0 ? insert.length : cursor) }, userEvent: 'input.complete', scrollIntoView: true });
         if (cursor >= 0) startCompletion(view);
       },
     }));
@@ -172,6 +173,7 @@ function explained(said: Said): Extension {
       create() {
         const dom = document.createElement('div');
         dom.className = 'cm-about';
+        dom.role = 'tooltip';
         const name = dom.appendChild(document.createElement('b'));
         name.textContent = visible(found.name);
         const is = dom.appendChild(document.createElement('span'));

@@ -40,6 +40,7 @@ describe('proposals', () => {
   });
   it('are operations, and what they take', () => {
     expect(at('{"increment"', '{^}, {"increment"')).toEqual(expect.arrayContaining(['set', 'if', 'let', 'increment_at']));
+    expect(at('{"set": {"target": "owner.name", "value": "x"}}]', '{"^],')).toEqual(expect.arrayContaining(['set', 'increment_at']));
     expect(at('{"target": "balance", ', '{^')).toEqual(['target', 'value']);
     expect(at('{"increment"', '{"if": {}, ^}, {"increment"')).toEqual(['else', 'then']);
   });

@@ -53,14 +53,18 @@ export function kindOf(path: (string | number)[], around: Around[]): string {
   return kind;
 }
 
-/** The keys that an object of a kind may have, where it has some already. */
+/**
+ * The keys that an object of a kind may have, where it has some already. Of an object whose end has not been typed yet, what follows seems to be
+ * part of it: keys that such an object cannot have do not count.
+ */
 function known(kind: string, has: string[]): Record<string, Entry> {
+  const one = (of: Record<string, Entry> | undefined) => (has.some((k) => of && k in of) ? {} : (of ?? {}));
   if (kind === 'handler' || kind === 'operation') {
     if (has.includes('if') || has.includes('then')) return kinds['operation if'] ?? {};
-    return has.length > 0 ? {} : (kinds.operation ?? {});
+    return one(kinds.operation);
   }
-  if (kind === 'predicate' || kind === 'match') return has.length > 0 ? {} : (kinds.predicate ?? {});
-  if (kind === 'value' || kind === 'selected') return beside(has) ?? (has.length > 0 ? {} : (kinds[kind] ?? {}));
+  if (kind === 'predicate' || kind === 'match') return one(kinds.predicate);
+  if (kind === 'value' || kind === 'selected') return beside(has) ?? one(kinds[kind]);
   if (kind === 'index') return kinds.words ?? {};
   if (kind === 'array' || kind === 'path' || kind === 'id') return {};
   return kinds[kind] ?? {};
@@ -265,7 +269,7 @@ export function proposals(text: string, offset: number, place: Place, spec: Json
     for (const [key, e] of Object.entries(known(kind, place.keys))) {
       if (place.keys.includes(key)) continue;
       const is = below(kind, key, place.keys);
-      out.push({ label: key, detail: /^(operation|predicate) /.test(is) ? '' : shown(is), info: plain(e.about), insert: place.named ? quoted(key) : `${quoted(key)}: ${blank(is, key)}`, kind: 'property' });
+      out.push({ label: key, detail: /^(operation|predicate) /.test(is) || shown(is) === key ? '' : shown(is), info: plain(e.about), insert: place.named ? quoted(key) : `${quoted(key)}: ${blank(is, key)}`, kind: 'property' });
     }
     if (kind === 'schema' && out.length === 0) return [];
     return out;
