@@ -94,11 +94,17 @@ func TestRetriesAreRecorded(t *testing.T) {
 	h.given(3)
 	h.must("job/"+id(9)+"/was_asked", `{"n":"`+secret+`"}`)
 	h.settle()
+	h.must("order/"+id(8)+"/was_made", `{"name":"`+secret+`"}`)
+	h.pass(10*time.Minute, 5*time.Second)
 	ctx := control.WithActor(t.Context(), control.Actor{Kind: "operator", ID: "opr_1"}, "request")
 	for _, c := range []struct {
 		kind, cause, action string
 		n                   int
-	}{{"scheduled", refusedMeter, "scheduled.retry", 3}, {"saga", refusedSaga, "saga.retry", 1}} {
+	}{
+		{"scheduled", refusedMeter, "scheduled.retry", 3},
+		{"saga", refusedSaga, "saga.retry", 1},
+		{"delivery", "500 told order", "delivery.retry", 1},
+	} {
 		sample := h.causes(c.kind)[0].Sample
 		if n, err := h.Retry(ctx, h.tenant, c.kind, c.cause); n != c.n || err != nil {
 			t.Fatalf("%s: %d, %v", c.kind, n, err)
@@ -115,7 +121,7 @@ func TestRetriesAreRecorded(t *testing.T) {
 				t.Errorf("%+v of %v", one, sample)
 			}
 		}
-		if of := h.causes(c.kind); len(of) > 0 {
+		if of := h.causes(c.kind); len(of) > 0 && c.kind != "delivery" { // which fails again beside the test
 			t.Errorf("they are tried again, and %+v", of)
 		}
 	}

@@ -28,6 +28,7 @@ import (
 	"j17/internal/follow/trace"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/pebble"
+	"j17/internal/storage/store"
 )
 
 const tenant = enginetest.Tenant
@@ -393,6 +394,30 @@ func TestAGraphHasItsLimit(t *testing.T) {
 		})
 	}
 	asked.Wait()
+}
+
+// TestErasedEventsAreTraced erases an event of a graph: it stays, and does not say what it was.
+func TestErasedEventsAreTraced(t *testing.T) {
+	h := newHouse(t)
+	shared := h.post("job/"+id(1)+"/was_shared", `{"with":["`+id(2)+`","`+id(3)+`"]}`)
+	h.want(shared, []string{"event job was_shared", "event note was_written", "event note was_written"},
+		[]string{"event was_shared implied event was_written", "event was_shared implied event was_written"})
+	if _, err := h.store.Rewrite(t.Context(), tenant, store.Rewrite{Streams: []store.RewrittenStream{{
+		Key: j17.Key{Type: "note", ID: id(2)}, Events: []store.Rewritten{
+			{Version: 1, Type: "_was_tombstoned", Data: []byte("null"), Metadata: []byte("{}")},
+		},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	nodes, edges := drawn(h.graph(shared))
+	if !slices.Contains(nodes, "event note was_written") || slices.Contains(nodes, "event note was_written erased") ||
+		len(edges) != 1 {
+		t.Errorf("%v, %v", nodes, edges)
+	}
+	all, err := h.engine.Length(t.Context(), tenant, "note", id(2))
+	if err != nil || all != 1 {
+		t.Fatal(all, err)
+	}
 }
 
 // TestNoGraph asks for events that there are not.
