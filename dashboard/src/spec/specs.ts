@@ -55,9 +55,9 @@ export async function dryRun(text: string, aggregates = 100, signal?: AbortSigna
   return r;
 }
 
-/** Whether indexes have to be built before a spec can answer for its projections and unique values. */
-export function builds(tried: DryRun): boolean {
-  return (tried.projections ?? []).some((p) => p.change !== 'removed' && p.price) || tried.changes.some((c) => c.change !== 'removed' && (c.keys ?? []).includes('unique'));
+/** Whether indexes have to be built before a spec can answer for its projections and unique values. One without rows is there at once. */
+export function builds(tried: Pick<DryRun, 'projections' | 'changes'>): boolean {
+  return (tried.projections ?? []).some((p) => p.change !== 'removed' && p.price && p.price.rows + p.price.entries > 0) || tried.changes.some((c) => c.change !== 'removed' && (c.keys ?? []).some((k) => k === 'unique' || k === 'releases'));
 }
 
 /** What became of a deployment: a version, or what is prepared for one. */
