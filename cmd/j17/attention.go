@@ -137,7 +137,7 @@ func attentionRetryCommand(e *env) *cobra.Command {
 1,000 are retried, one after the other, in the background. With --dry-run they are only counted.
 
 Exit code 6: nothing waits for this cause.`,
-		Example: "  j17 attention retry scheduled 'schema_violation order.was_reminded' --dry-run",
+		Example: "  j17 attention retry scheduled 'validation_failed order.was_reminded' --dry-run",
 	}
 	r := blobFlags(cmd)
 	jsonFlag(cmd, &asJSON)
