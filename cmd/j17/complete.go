@@ -28,7 +28,7 @@ func completeFlags(e *env, cmd *cobra.Command) {
 		f := cmd.Flags().Lookup(name)
 		times := strings.HasPrefix(cmd.CommandPath(), "j17 audit") && (name == "from" || name == "to")
 		serves := name == "role" && cmd.Name() == "serve"
-		if f == nil || times || serves {
+		if f == nil || times || serves || f.Value.Type() == "uint64" {
 			continue
 		}
 		if _, known := cmd.GetFlagCompletionFunc(name); !known {
