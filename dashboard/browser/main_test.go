@@ -1,3 +1,5 @@
+//go:build !race
+
 // The dashboard in Chromium, with a real server behind it. Elements are found by their roles and accessible names, as a
 // screen reader finds them; waiting is for what the page shows.
 
