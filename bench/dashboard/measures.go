@@ -354,6 +354,9 @@ func (s *site) many(ctx context.Context) error {
 	}
 	var without, with []float64
 	for range rounds {
+		if _, err := write(); err != nil {
+			return err
+		}
 		n, err := write()
 		if err != nil {
 			return err
@@ -371,6 +374,11 @@ func (s *site) many(ctx context.Context) error {
 			})
 		}
 		if err := wait(ctx, now().Add(askEvery)); err != nil {
+			stop()
+			return err
+		}
+		// With the first writes they see that there are more events than anybody can read.
+		if _, err := write(); err != nil {
 			stop()
 			return err
 		}
