@@ -37,6 +37,25 @@ test('a circle of sagas ends', () => {
   expect(layout({ nodes: [], edges: [{ from: 'a', to: 'b', how: 'x' }], truncated: false }, true).edges).toEqual([]);
 });
 
+test('what a saga did before it was answered does not follow from the answer', () => {
+  const saga: Trace = {
+    nodes: [
+      n('1-0', 1, 'cart:a'), { ...n('s', 1, ''), kind: 'saga' } as TraceNode, n('2-0', 2, 'stock:a'), n('5-0', 5, 'bank:a'), n('5-1', 5, 'bank:a'),
+      { ...n('r', 5, ''), kind: 'refusal' } as TraceNode, n('6-0', 6, 'stock:a'),
+    ],
+    edges: [
+      { from: '1-0', to: 's', how: 'triggered' }, { from: 's', to: '2-0', how: 'emitted' }, { from: '5-0', to: '5-1', how: 'implied' },
+      { from: '5-1', to: 's', how: 'answered' }, { from: 's', to: 'r', how: 'refused' }, { from: 's', to: '6-0', how: 'compensated' },
+    ],
+    truncated: false,
+  };
+  const of = (id: string) => why(saga, id).map((r) => `${r.place} ${r.node.id}`);
+  expect(of('5-0')).toEqual(['self 5-0', 'consequence s', 'consequence 5-1', 'consequence r', 'consequence 6-0']);
+  expect(of('5-1')).toEqual(['cause 5-0', 'self 5-1', 'consequence s', 'consequence r', 'consequence 6-0']);
+  expect(of('2-0')).toEqual(['cause 1-0', 'cause s', 'self 2-0']);
+  expect(of('6-0')).toEqual(['cause 1-0', 'cause s', 'cause 5-0', 'cause 5-1', 'self 6-0']);
+});
+
 test('500 nodes are laid out within 50 ms', () => {
   const nodes = Array.from({ length: 500 }, (_, i) => n(String(i), i * 10, `x:${i % 60}`));
   const edges = nodes.slice(1).map((x, i) => ({ from: String(i), to: x.id, how: 'implied' }));

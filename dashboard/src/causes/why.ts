@@ -28,8 +28,8 @@ export function why(trace: Trace, self: string): Reason[] {
   const by = new Map(trace.nodes.map((n) => [n.id, n]));
   const me = by.get(self);
   if (!me) return [];
-  const causes = reach(trace, self, 'from');
-  const consequences = reach(trace, self, 'to');
+  const causes = reach(trace, by, me, 'from');
+  const consequences = reach(trace, by, me, 'to');
   for (const id of causes.keys()) consequences.delete(id);
   causes.delete(self);
   consequences.delete(self);
@@ -38,7 +38,7 @@ export function why(trace: Trace, self: string): Reason[] {
   const list: Reason[] = [];
   const add = (ids: Iterable<string>, place: Reason['place']) => {
     const nodes = [...ids].map((id) => by.get(id)).filter((n) => n !== undefined);
-    nodes.sort((a, b) => a.at_ms - b.at_ms);
+    nodes.sort((a, b) => Number(later(a, b)) - Number(later(b, a)) || Number(a.kind !== 'event') - Number(b.kind !== 'event'));
     for (const node of nodes) list.push({ node, how: howOf(trace, by, node), place, after: Math.max(0, node.at_ms - start) });
   };
   add(causes.keys(), 'cause');
@@ -47,7 +47,9 @@ export function why(trace: Trace, self: string): Reason[] {
   return list;
 }
 
-function reach(trace: Trace, self: string, way: 'from' | 'to'): Map<string, true> {
+// What can be reached from an event, against time or with it. A saga runs over a while: what it wrote before it was answered does not follow
+// from the answer, and what answered it later was no cause.
+function reach(trace: Trace, by: Map<string, TraceNode>, me: TraceNode, way: 'from' | 'to'): Map<string, true> {
   const next = new Map<string, string[]>();
   for (const e of trace.edges) {
     const [a, b] = way === 'from' ? [e.to, e.from] : [e.from, e.to];
@@ -55,16 +57,28 @@ function reach(trace: Trace, self: string, way: 'from' | 'to'): Map<string, true
     if (all) all.push(b);
     else next.set(a, [b]);
   }
-  const seen = new Map<string, true>([[self, true]]);
-  const todo = [self];
+  const fits = (id: string) => {
+    const node = by.get(id);
+    if (!node || node.kind === 'saga') return true;
+    return way === 'from' ? !later(node, me) : !later(me, node);
+  };
+  const seen = new Map<string, true>([[me.id, true]]);
+  const todo = [me.id];
   for (let id = todo.pop(); id !== undefined; id = todo.pop()) {
     for (const n of next.get(id) ?? []) {
-      if (seen.has(n)) continue;
+      if (seen.has(n) || !fits(n)) continue;
       seen.set(n, true);
       todo.push(n);
     }
   }
   return seen;
+}
+
+/** Whether a node is later than another one: events have the order of their positions, all others that of their times. */
+function later(a: TraceNode, b: TraceNode): boolean {
+  if (a.at_ms !== b.at_ms || a.kind !== 'event' || b.kind !== 'event') return a.at_ms > b.at_ms;
+  const number = (id: string) => Number(id.slice(id.indexOf('-') + 1));
+  return number(a.id) > number(b.id);
 }
 
 function howOf(trace: Trace, by: Map<string, TraceNode>, node: TraceNode): string {

@@ -129,11 +129,20 @@ func refusedBy(by string, n int, typ, message string, at time.Time) leaf {
 	}
 }
 
-// refusalsOfSaga is what a saga was refused.
+// refusalsOfSaga is what a saga was refused. A timeline has the seconds of its entries, and the positions of events: a
+// refusal is no earlier than the event that the saga wrote, or was answered by, before it.
 func refusalsOfSaga(id string, g *saga.Saga) (all []leaf) {
+	var before time.Time
 	for i, entry := range g.Timeline {
+		if at, err := j17.ParseStreamID(entry.StreamID); err == nil {
+			before = time.UnixMilli(at.Ms)
+		}
 		if entry.What == saga.WasRefused || entry.What == saga.CompensationWasRefused {
-			all = append(all, refusedBy(id, i, entry.Step, entry.Error, time.Unix(entry.At, 0)))
+			at := time.Unix(entry.At, 0)
+			if at.Before(before) {
+				at = before
+			}
+			all = append(all, refusedBy(id, i, entry.Step, entry.Error, at))
 		}
 	}
 	return all

@@ -284,6 +284,7 @@ func TestSagasAreTraced(t *testing.T) {
 	if nodes, _ := drawn(h.graph(asked)); !slices.Contains(nodes, "saga job asking running") {
 		t.Fatal(nodes)
 	}
+	h.clock.Advance(1234 * time.Millisecond)
 	h.post("desk/"+id(3)+"/was_answered", `{}`)
 	h.settle()
 	g := h.want(asked, []string{
@@ -295,9 +296,13 @@ func TestSagasAreTraced(t *testing.T) {
 		"saga asking emitted event had_failure", "saga asking emitted event was_asked",
 		"saga asking emitted event was_written", "saga asking refused refusal measure",
 	})
+	answered := slices.IndexFunc(g.Nodes, func(n wire.TraceNode) bool { return n.Type == "was_answered" })
 	for _, n := range g.Nodes {
 		if n.Kind == "saga" && (len(n.Steps) != 3 || n.Steps[0].Name != "note") {
 			t.Errorf("%+v", n.Steps)
+		}
+		if n.Kind == "refusal" && n.AtMs < g.Nodes[answered].AtMs {
+			t.Errorf("it was refused at %s, and the answer before it came at %s", n.At, g.Nodes[answered].At)
 		}
 	}
 
