@@ -138,11 +138,15 @@ func TestMerge(t *testing.T) {
 
 	// Who has enough leaves the lists.
 	left := false
-	for range store.Merge(cmp.Less[int], func(yield func(int, error) bool) {
+	endless := func(yield func(int, error) bool) {
 		defer func() { left = true }()
 		for yield(1, nil) {
 		}
-	}) {
+	}
+	for v, err := range store.Merge(cmp.Less[int], endless) {
+		if v != 1 || err != nil {
+			t.Errorf("%d, %v", v, err)
+		}
 		break
 	}
 	if !left {
