@@ -123,3 +123,27 @@ func TestEventPeek(t *testing.T) {
 	b.press("Enter")
 	b.settled("counter.was_raised " + position)
 }
+
+// TestEventsTooManyToRead has more events come than anybody can read: the list says that it shows some of them, and
+// shows all once they are over.
+func TestEventsTooManyToRead(t *testing.T) {
+	s := newSite(t, "spec.json")
+	b := s.open(t, page("events"))
+	b.settled("Events")
+	b.see("status", "Stream").shows("Live")
+	last := 0
+	b.until("the list to say that it is sampled", func() (bool, error) {
+		last++
+		var events []string
+		for i := range 100 {
+			events = append(events, fmt.Sprintf(`{"type": "was_changed", "data": {"n": "%d of %d"}}`, i, last))
+		}
+		s.batch("note/"+uid("many"), events)
+		return strings.Contains(b.text(), "Sampled: about"), nil
+	})
+	b.until("the list to be whole again", func() (bool, error) {
+		text := b.text()
+		return !strings.Contains(text, "Sampled: about") && strings.Contains(text, fmt.Sprintf("99 of %d", last)) &&
+			strings.Contains(text, fmt.Sprintf("90 of %d", last)), nil
+	})
+}

@@ -215,6 +215,18 @@ func (s *site) writeIn(env j17.Environment, aggregate, event, data string) strin
 	return stored.StreamID
 }
 
+// batch writes events to prod in one request. Each is JSON with its type and data.
+func (s *site) batch(aggregate string, events []string) {
+	s.tb.Helper()
+	body := fmt.Sprintf(
+		`{"events": [%s], "metadata": {"actor": {"type": "user", "id": %q}}}`, strings.Join(events, ","), user,
+	)
+	r := s.call("POST", "app", "/"+aggregate, s.ready.Keys[j17.Prod].Write, []byte(body))
+	if r.status != http.StatusCreated {
+		s.tb.Fatalf("%s: %d %s", aggregate, r.status, r.body)
+	}
+}
+
 // raise writes an event counter.was_raised for each of the numbers, and returns their positions.
 func (s *site) raise(id string, by ...string) []string {
 	s.tb.Helper()
