@@ -144,11 +144,11 @@ func (c counting) Get(ctx context.Context, t j17.Tenant, space store.Space, key 
 	return c.Store.Get(ctx, t, space, key)
 }
 
-// hurried is a clock that waits for nothing.
-type hurried struct{ clock.Clock }
+// waitless is a clock that waits for nothing.
+type waitless struct{ clock.Clock }
 
 // Wait does not wait.
-func (hurried) Wait(ctx context.Context, _ time.Time) error { return ctx.Err() }
+func (waitless) Wait(ctx context.Context, _ time.Time) error { return ctx.Err() }
 
 // open opens the store, with services that know nothing yet.
 func (h *house) open() {
@@ -223,7 +223,7 @@ func (h *house) open() {
 		Store: st, Engine: h.engine, Log: logs, Clock: h.clock, Logger: log, Worker: kit,
 	})
 	h.scrub = scrub.New(scrub.Options{
-		Store: st, Log: logs, Clock: hurried{h.clock}, Logger: log, Worker: kit, Committed: func() uint64 { return 0 },
+		Store: st, Log: logs, Clock: waitless{h.clock}, Logger: log, Worker: kit, Committed: func() uint64 { return 0 },
 	})
 	if h.backups, err = backup.New(ctx, backup.Options{
 		Store: st, Registry: h.registry, Clock: h.clock, Worker: kit, Logger: log, Program: "test", Private: true,

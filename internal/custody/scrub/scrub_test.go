@@ -26,11 +26,11 @@ import (
 
 const tenant = j17.Tenant("ins_test/prod")
 
-// hurried is a clock on which whoever waits has waited already.
-type hurried struct{ *clock.Manual }
+// waitless is a clock on which whoever waits has waited already.
+type waitless struct{ *clock.Manual }
 
 // Wait moves the clock to where it is waited for.
-func (h hurried) Wait(ctx context.Context, until time.Time) error {
+func (h waitless) Wait(ctx context.Context, until time.Time) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (f *fixture) open(t *testing.T) {
 		Origin: func(t j17.Tenant) (string, error) { return string(t), nil },
 	})
 	f.Service = scrub.New(scrub.Options{
-		Store: f.store, Log: f.logs, Clock: hurried{f.clock}, Logger: logger, Worker: kit,
+		Store: f.store, Log: f.logs, Clock: waitless{f.clock}, Logger: logger, Worker: kit,
 		Committed: func() uint64 { return f.committed },
 		Spaces: slices.Concat(
 			f.logs.Part().Spaces, (*checkpoint.Service)(nil).Part().Spaces,
@@ -207,7 +207,7 @@ func (large) CheckTables(context.Context, string, int64) (store.TablesChecked, e
 func TestALargeFileIsPaidFor(t *testing.T) {
 	f := newFixture(t)
 	f.Service = scrub.New(scrub.Options{
-		Store: large{f.store}, Log: f.logs, Clock: hurried{f.clock}, Logger: slog.New(slog.DiscardHandler),
+		Store: large{f.store}, Log: f.logs, Clock: waitless{f.clock}, Logger: slog.New(slog.DiscardHandler),
 		Worker: worker.New(f.clock, slog.New(slog.DiscardHandler)), Committed: func() uint64 { return 0 },
 	})
 	for f.Status().Pass.Tables == 0 {
@@ -354,7 +354,8 @@ func TestAFullDiskIsNoFailureOfTheEnd(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	s := scrub.New(scrub.Options{
-		Store: full{f.store}, Log: f.logs, Clock: hurried{f.clock}, Logger: logger, Worker: worker.New(f.clock, logger),
+		Store: full{f.store}, Log: f.logs, Clock: waitless{f.clock}, Logger: logger,
+		Worker:    worker.New(f.clock, logger),
 		Committed: func() uint64 { return 0 },
 	})
 	if err := s.Round(t.Context()); err != nil && !strings.Contains(err.Error(), store.ErrFull.Error()) {

@@ -24,7 +24,7 @@ import (
 // Storage is what builds need of a store.
 type Storage interface {
 	store.Sides
-	store.Piles
+	store.BulkWrites
 	store.Aggregates
 	store.Feed
 	store.Tenants

@@ -192,7 +192,7 @@ func TestCrashes(t *testing.T) {
 			h := newHouse(t)
 			h.streams(prod, "a", 23)
 			h.streams(prod, "b", 7)
-			m := storetest.NewMortal(h.store, left, late)
+			m := storetest.NewCrashing(h.store, left, late)
 			s := h.service(m, adding(5))
 			alive := h.service(h.store, adding(5))
 			h.begin(alive, prod, "one", "a", "b")

@@ -84,7 +84,7 @@ func (s *Service) runPass(ctx context.Context, c *worker.Claim) error {
 	case lost(err):
 		return nil // somebody has cancelled it, has begun it again, or has taken it over
 	case errors.Is(err, store.ErrEnded):
-		return t.giveWay(ctx) // an erasure has ended the pile: it goes on from what is committed
+		return t.giveWay(ctx) // an erasure has ended the bulk write: it goes on from what is committed
 	}
 	return err
 }

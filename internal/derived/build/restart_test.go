@@ -19,7 +19,7 @@ func TestAnotherProcessGoesOnAtOnce(t *testing.T) {
 	other := h.service(h.store, adding(5))
 	h.begin(other, prod, "one", "a")
 	// The last that the process does.
-	_ = h.service(storetest.NewMortal(h.store, 2, false), adding(5)).Settle(t.Context())
+	_ = h.service(storetest.NewCrashing(h.store, 2, false), adding(5)).Settle(t.Context())
 	if err := other.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -10,13 +10,13 @@ import (
 )
 
 // What pages of a kind come to whose writes are sorted is gathered, and commits as one part of the build: at the end of
-// a pass, or when it has so many bytes. What is more than a commit takes goes into a pile of the store.
+// a pass, or when it has so many bytes. What is more than a commit takes goes into a bulk write of the store.
 
 const (
 	// partBytes is from how many bytes on a part is committed.
 	partBytes = 256 << 20
 	// heldSides is how many items of a part are held in memory. From there on, and from maxBytes on, they go into a
-	// pile.
+	// bulk write.
 	heldSides = maxSides
 )
 
@@ -26,10 +26,10 @@ type gathered struct {
 	after progress
 	pages int
 	// held are its items as long as they are few, sums what is added to numbers.
-	held  []store.Side
-	sums  map[number]int64
-	pile  store.Pile
-	bytes int
+	held      []store.Side
+	sums      map[number]int64
+	bulkWrite store.BulkWrite
+	bytes     int
 }
 
 // number names an item that is written by store.Add.
@@ -121,20 +121,20 @@ func (t *pass) add(ctx context.Context, w *store.Side) error {
 		return err
 	case w.Op != store.Put || !w.Plain:
 		return errUnsorted
-	case p.pile != nil:
-		return p.pile.Put(w.Space, w.Key, w.Value)
+	case p.bulkWrite != nil:
+		return p.bulkWrite.Put(w.Space, w.Key, w.Value)
 	}
 
-	// As long as they are few they need no pile.
+	// As long as they are few they need no bulk write.
 	if p.held = append(p.held, *w); len(p.held) < t.s.heldSides && p.bytes < maxBytes {
 		return nil
 	}
 	var err error
-	if p.pile, err = t.s.o.Store.Pile(ctx, t.job.Tenant); err != nil {
+	if p.bulkWrite, err = t.s.o.Store.BulkWrite(ctx, t.job.Tenant); err != nil {
 		return err
 	}
 	for i := range p.held {
-		if err := p.pile.Put(p.held[i].Space, p.held[i].Key, p.held[i].Value); err != nil {
+		if err := p.bulkWrite.Put(p.held[i].Space, p.held[i].Key, p.held[i].Value); err != nil {
 			return err
 		}
 	}
@@ -155,8 +155,8 @@ func (t *pass) commitPart(ctx context.Context) error {
 		})
 	}
 	var err error
-	if p.pile != nil {
-		err = p.pile.Write(ctx, sides, t.claim.Fence())
+	if p.bulkWrite != nil {
+		err = p.bulkWrite.Write(ctx, sides, t.claim.Fence())
 	} else {
 		err = t.s.o.Store.Write(ctx, t.job.Tenant, sides, t.claim.Fence())
 	}
@@ -170,8 +170,8 @@ func (t *pass) commitPart(ctx context.Context) error {
 
 // dropPart releases what was not committed.
 func (t *pass) dropPart() {
-	if t.part.pile != nil {
-		t.part.pile.Discard()
+	if t.part.bulkWrite != nil {
+		t.part.bulkWrite.Discard()
 	}
 	t.part = gathered{}
 	t.s.show(t.job.Tenant, t.at, progress{})

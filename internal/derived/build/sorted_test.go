@@ -55,7 +55,7 @@ func (h *house) sorted(n int) (got, want []string) {
 }
 
 // TestSortedCrashes ends the process before and after each of its writes, with parts that are held in memory, and with
-// piles: whatever happens everything is there in the end, and what is counted is counted once.
+// bulk writes: whatever happens everything is there in the end, and what is counted is counted once.
 func TestSortedCrashes(t *testing.T) {
 	for _, bound := range [][2]int{{1000, 1 << 20}, {1000, 200}, {4, 200}, {4, 1 << 20}} {
 		for _, late := range []bool{false, true} {
@@ -63,7 +63,7 @@ func TestSortedCrashes(t *testing.T) {
 			for left := 0; ; left++ {
 				h := newHouse(t)
 				h.streams(prod, "a", 23)
-				m := storetest.NewMortal(h.store, left, late)
+				m := storetest.NewCrashing(h.store, left, late)
 				s := h.service(m, sorting())
 				alive := h.service(h.store, sorting())
 				s.Bound(bound[0], bound[1])
@@ -98,25 +98,25 @@ func TestSortedCrashes(t *testing.T) {
 	}
 }
 
-// ending is a store whose first piles are ended by somebody else before they are written.
+// ending is a store whose first bulk writes are ended by somebody else before they are written.
 type ending struct {
 	store.Store
 	left int
 }
 
-// Pile is part of store.Store.
-func (e *ending) Pile(ctx context.Context, t j17.Tenant) (store.Pile, error) {
-	p, err := e.Store.Pile(ctx, t)
+// BulkWrite is part of store.Store.
+func (e *ending) BulkWrite(ctx context.Context, t j17.Tenant) (store.BulkWrite, error) {
+	p, err := e.Store.BulkWrite(ctx, t)
 	if e.left--; err != nil || e.left < 0 {
 		return p, err
 	}
-	return endedPile{p}, nil
+	return endedBulkWrite{p}, nil
 }
 
-type endedPile struct{ store.Pile }
+type endedBulkWrite struct{ store.BulkWrite }
 
-// Write is part of store.Pile.
-func (p endedPile) Write(context.Context, []store.Side, ...store.Fence) error {
+// Write is part of store.BulkWrite.
+func (p endedBulkWrite) Write(context.Context, []store.Side, ...store.Fence) error {
 	p.Discard()
 	return store.ErrEnded
 }
@@ -139,41 +139,41 @@ func TestAnErasureEndsAPile(t *testing.T) {
 	}
 }
 
-// roomless is a store without room for some piles: the first may not begin, the second gather, and the third be
+// roomless is a store without room for some bulk writes: the first may not begin, the second gather, and the third be
 // written.
 type roomless struct {
 	store.Store
 	asked int
 }
 
-// Pile is part of store.Store.
-func (r *roomless) Pile(ctx context.Context, t j17.Tenant) (store.Pile, error) {
+// BulkWrite is part of store.Store.
+func (r *roomless) BulkWrite(ctx context.Context, t j17.Tenant) (store.BulkWrite, error) {
 	if r.asked++; r.asked == 1 {
 		return nil, store.ErrFull
 	}
-	p, err := r.Store.Pile(ctx, t)
-	return roomlessPile{p, r.asked}, err
+	p, err := r.Store.BulkWrite(ctx, t)
+	return roomlessBulkWrite{p, r.asked}, err
 }
 
-type roomlessPile struct {
-	store.Pile
+type roomlessBulkWrite struct {
+	store.BulkWrite
 	number int
 }
 
-// Put is part of store.Pile.
-func (p roomlessPile) Put(space store.Space, key string, value []byte) error {
+// Put is part of store.BulkWrite.
+func (p roomlessBulkWrite) Put(space store.Space, key string, value []byte) error {
 	if p.number == 2 {
 		return store.ErrFull
 	}
-	return p.Pile.Put(space, key, value)
+	return p.BulkWrite.Put(space, key, value)
 }
 
-// Write is part of store.Pile.
-func (p roomlessPile) Write(ctx context.Context, side []store.Side, fences ...store.Fence) error {
+// Write is part of store.BulkWrite.
+func (p roomlessBulkWrite) Write(ctx context.Context, side []store.Side, fences ...store.Fence) error {
 	if p.number == 3 {
 		return store.ErrFull
 	}
-	return p.Pile.Write(ctx, side, fences...)
+	return p.BulkWrite.Write(ctx, side, fences...)
 }
 
 // TestSortedBuildsWaitForRoom: a build for which there is no room on disk waits, and is made as a whole when there is.
@@ -190,7 +190,7 @@ func TestSortedBuildsWaitForRoom(t *testing.T) {
 		}
 		if got := h.status(s, "one"); got.State != build.Running ||
 			!strings.Contains(got.Error, store.ErrFull.Error()) {
-			t.Errorf("without room for pile %d: %+v", st.asked, got)
+			t.Errorf("without room for bulk write %d: %+v", st.asked, got)
 		}
 		h.clock.Advance(time.Minute)
 	}

@@ -187,8 +187,8 @@ type made struct {
 func (u *upkeep) goOn(ctx context.Context) error {
 	u.s.counts.fanouts.Add(1)
 	defer u.s.counts.fanouts.Add(-1)
-	if !u.unhurried() {
-		defer u.s.o.Store.Hurry()()
+	if !u.unawaited() {
+		defer u.s.o.Store.DeferCompaction()()
 	}
 	f := u.slot.Fanout
 	to := readPosition(f.To)
@@ -246,7 +246,7 @@ func (u *upkeep) goOn(ctx context.Context) error {
 		if f = u.slot.Fanout; f == nil || !f.Feed || f.Row != before || readPosition(f.To) != to {
 			return feed.Later{} // somebody else has gone on with it: what was compared with records is of before
 		}
-		if u.unhurried() && u.events(ctx) >= events+u.s.limits.restFrom {
+		if u.unawaited() && u.events(ctx) >= events+u.s.limits.restFrom {
 			u.s.deferrals.pause(ctx, u.t, u.slot.name, leisure*u.s.o.Clock.Now().Sub(began))
 		}
 	}
@@ -262,9 +262,9 @@ func (u *upkeep) events(ctx context.Context) uint64 {
 	return extent.Events
 }
 
-// unhurried reports whether a backlog may take its time: nobody waits for it, and it has not become much more than what
+// unawaited reports whether a backlog may take its time: nobody waits for it, and it has not become much more than what
 // may be left.
-func (u *upkeep) unhurried() bool {
+func (u *upkeep) unawaited() bool {
 	return u.behind < 2*u.s.limits.restMost && !u.s.deferrals.isWanted(u.t, u.slot.name)
 }
 
@@ -274,7 +274,7 @@ func (u *upkeep) pace() pace {
 	if u.light {
 		p.slice = mostSlice
 	}
-	if u.unhurried() {
+	if u.unawaited() {
 		p.on = 1
 	}
 	return p

@@ -150,7 +150,7 @@ func TestABacklogIsGoneOnWithAsItWasBegun(t *testing.T) {
 		h.label(items, "behind")
 
 		const writes = 6
-		p = h.start(storetest.NewMortal(h.disk, writes, false))
+		p = h.start(storetest.NewCrashing(h.disk, writes, false))
 		p.Know(t.Context(), prod, d)
 		h.pass(time.Second)
 		p.stop()
@@ -197,7 +197,7 @@ func TestWhoHasBegunComesBeforeWhoBegins(t *testing.T) {
 		p.stop()
 		write(items)
 		const writes = 6
-		p = h.start(storetest.NewMortal(h.disk, writes, false))
+		p = h.start(storetest.NewCrashing(h.disk, writes, false))
 		p.Know(t.Context(), prod, first)
 		h.pass(time.Second)
 		p.stop()
@@ -305,33 +305,33 @@ func (h *house) label(items int, label string) {
 	}
 }
 
-// hurried counts how many are in a hurry, and how many were.
-type hurried struct {
+// deferring counts how many have deferred compaction, and how many had.
+type deferring struct {
 	store.Store
 	now, ever atomic.Int64
 }
 
-// Hurry is part of store.Store.
-func (h *hurried) Hurry() func() {
+// DeferCompaction is part of store.Store.
+func (h *deferring) DeferCompaction() func() {
 	h.ever.Add(1)
 	h.now.Add(1)
-	done := h.Store.Hurry()
+	done := h.Store.DeferCompaction()
 	return func() {
 		h.now.Add(-1)
 		done()
 	}
 }
 
-// TestABacklogIsInAHurryWhereSomebodyWaits: the store is to do nothing else while somebody waits for the rows of a
-// backlog, and only then.
-func TestABacklogIsInAHurryWhereSomebodyWaits(t *testing.T) {
+// TestABacklogDefersCompactionWhereSomebodyWaits: the store is to do nothing else while somebody waits for the rows of
+// a backlog, and only then.
+func TestABacklogDefersCompactionWhereSomebodyWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
 		h.hasty = true
 		const items = 60
 		h.label(items, "before")
 		var held chan struct{}
-		st := &hurried{Store: h.disk}
+		st := &deferring{Store: h.disk}
 		d := source{h.disk}.definition(func(context.Context, []string) error {
 			if held != nil {
 				<-held
@@ -357,8 +357,8 @@ func TestABacklogIsInAHurryWhereSomebodyWaits(t *testing.T) {
 			close(held)
 			h.pass(time.Minute)
 			asking.Wait()
-			if hurry := st.ever.Load() > 0; hurry != waits || st.now.Load() != 0 {
-				t.Errorf("somebody waits is %t: in a hurry %d times, and %d behind it", waits, st.ever.Load(), st.now.Load())
+			if deferred := st.ever.Load() > 0; deferred != waits || st.now.Load() != 0 {
+				t.Errorf("somebody waits is %t: compaction was deferred %d times, and %d behind it", waits, st.ever.Load(), st.now.Load())
 			}
 			h.at(p, prod)
 			h.verify(p, prod)

@@ -32,8 +32,8 @@ type deferral struct {
 	deferred bool
 	end      j17.StreamID
 	since    time.Time
-	// hurry, if not nil, ends a pause of a backlog that is worked off.
-	hurry func()
+	// resume, if not nil, ends a pause of a backlog that is worked off.
+	resume func()
 	// busy reports that a change of many rows is under way: until it is done nobody can read the slot.
 	busy bool
 	// singlyUpTo is up to where events are worked off as they come, because too many rows follow from some of them.
@@ -128,8 +128,8 @@ func (d *deferrals) asked(ctx context.Context, t j17.Tenant, slot string) {
 	r.asked = d.clock.Now()
 	was := r.deferred
 	d.end(t, slot, r)
-	if r.hurry != nil {
-		r.hurry()
+	if r.resume != nil {
+		r.resume()
 	}
 	d.mu.Unlock()
 	if was {
@@ -141,15 +141,15 @@ func (d *deferrals) asked(ctx context.Context, t j17.Tenant, slot string) {
 func (d *deferrals) pause(ctx context.Context, t j17.Tenant, slot string, most time.Duration) {
 	pausing, end := context.WithCancel(ctx)
 	defer end()
-	hurry := func(end func()) {
+	resume := func(end func()) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if r := d.slots[place{t, slot}]; r != nil {
-			r.hurry = end
+			r.resume = end
 		}
 	}
-	hurry(end)
-	defer hurry(nil)
+	resume(end)
+	defer resume(nil)
 	_ = d.clock.Wait(pausing, d.clock.Now().Add(most)) // the read that ends it goes on
 }
 

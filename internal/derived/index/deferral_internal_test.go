@@ -90,7 +90,7 @@ func TestAPause(t *testing.T) {
 			s.slots[place{"acme", "another"}] != nil {
 			t.Errorf("the pause of another slot took %s, %v", d, s.slots)
 		}
-		if s.slots[at].hurry != nil {
+		if s.slots[at].resume != nil {
 			t.Error("somebody could end a pause that is over")
 		}
 	})

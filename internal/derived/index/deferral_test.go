@@ -232,7 +232,7 @@ func TestABacklogThatWasBegunIsGoneOnWith(t *testing.T) {
 			write("behind")
 			h.write(prod, event("shop", "s0", `{"name":"n"}`))
 
-			p = h.start(storetest.NewMortal(h.disk, left, false))
+			p = h.start(storetest.NewCrashing(h.disk, left, false))
 			p.Know(t.Context(), prod, d)
 			h.pass(time.Second)
 			p.stop()

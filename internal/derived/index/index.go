@@ -72,7 +72,7 @@ type Storage interface {
 	store.Feed
 	store.Moments
 	store.Emptying
-	store.Urgency
+	store.Compaction
 }
 
 // Options configures a Service. All fields but Scrub are required.

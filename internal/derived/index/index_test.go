@@ -176,7 +176,7 @@ func TestCrashes(t *testing.T) {
 				rng := rand.New(rand.NewPCG(7, 7))
 				h.random(rng, prod, 300)
 				d := source{h.disk}.definition(nil)
-				m := storetest.NewMortal(h.disk, left, late)
+				m := storetest.NewCrashing(h.disk, left, late)
 				first := h.start(m)
 				done := make(chan struct{})
 				go func() {
@@ -326,7 +326,7 @@ func TestFanout(t *testing.T) {
 			h.ready(p, prod, definition(h, "wide"))
 			if left >= 0 {
 				p.stop()
-				m := storetest.NewMortal(h.disk, left+2, false)
+				m := storetest.NewCrashing(h.disk, left+2, false)
 				p = h.start(m)
 				if _, err := p.Ensure(t.Context(), prod, definition(h, "wide")); err != nil {
 					t.Fatal(err)

@@ -126,7 +126,7 @@ func TestRemovedWhileABuildTakesOver(t *testing.T) {
 				h.ready(first, prod, d)
 				first.stop()
 
-				m := storetest.NewMortal(h.disk, left, late)
+				m := storetest.NewCrashing(h.disk, left, late)
 				second := h.start(m)
 				second.Know(t.Context(), prod, d)
 				_ = second.Rebuild(t.Context(), prod, d.ID) // it ends with the store
@@ -306,11 +306,11 @@ func TestAnotherProcessTakesOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
 		d := source{h.disk}.definition(nil)
-		mortal := map[*process]*storetest.Mortal{}
+		crashing := map[*process]*storetest.Crashing{}
 		start := func() *process {
-			m := storetest.NewMortal(h.disk, -1, false)
+			m := storetest.NewCrashing(h.disk, -1, false)
 			p := h.start(m)
-			mortal[p] = m
+			crashing[p] = m
 			return p
 		}
 		keeps, other := start(), start()
@@ -329,7 +329,7 @@ func TestAnotherProcessTakesOver(t *testing.T) {
 			t.Errorf("one process has handled %d parts of the feed, the other one %d", a, b)
 		}
 
-		mortal[keeps].End()
+		crashing[keeps].End()
 		h.write(prod, event("item", "i3", `{"label":"b"}`))
 		behind := h.end(prod)
 		v, err := other.At(t.Context(), prod, d.ID, j17.StreamID{})
@@ -377,7 +377,7 @@ func TestAProcessEndsWhileItHandlesAnEvent(t *testing.T) {
 					h.ready(first, prod, d)
 					first.stop()
 
-					m := storetest.NewMortal(h.disk, left, late)
+					m := storetest.NewCrashing(h.disk, left, late)
 					second := h.start(m)
 					second.Know(t.Context(), prod, d)
 					h.write(

@@ -284,9 +284,9 @@ func TestAServerEndsWhileASpecIsPrepared(t *testing.T) {
 			s.deploy(t, notes(keep, ""))
 			s.write(t)
 			s.close(t)
-			var m *storetest.Mortal
+			var m *storetest.Crashing
 			s.over = func(st store.Store) store.Store {
-				m = storetest.NewMortal(st, left, late)
+				m = storetest.NewCrashing(st, left, late)
 				return m
 			}
 			s.open(t)

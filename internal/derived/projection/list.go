@@ -270,7 +270,7 @@ func (g *page) add(ctx context.Context, l *List, some []found, after *string) (f
 			*after = some[i].place // it came after the position
 			continue
 		}
-		if v.Err != nil && !Lasting(v.Err) {
+		if v.Err != nil && !Permanent(v.Err) {
 			return false, v.Err
 		}
 		if some[i].nulls && v.Err == nil {
@@ -381,9 +381,9 @@ func (s *Service) countStreams(ctx context.Context, r *reading, aggregateType st
 	}
 }
 
-// Lasting reports whether an error is that of a row as it is: the same row comes to the same error again. Its fields
+// Permanent reports whether an error is that of a row as it is: the same row comes to the same error again. Its fields
 // count as null then.
-func Lasting(err error) bool {
+func Permanent(err error) bool {
 	switch j17.CodeOf(err) { //nolint:exhaustive // the others pass, or are of the server
 	case j17.CodeCustomCodeFailed, j17.CodeProjectionLimit, j17.CodeWorkLimit, j17.CodeCorruption,
 		j17.CodeHandlerRejected, j17.CodeInvalidOperand, j17.CodeImplicationFailed, j17.CodeImplicationLimit:

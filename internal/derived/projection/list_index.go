@@ -86,7 +86,7 @@ func (s *Service) indexRows(ctx context.Context, r *reading, d *definition, ids 
 			switch {
 			case j17.CodeOf(err) == j17.CodeAggregateNotFound:
 				return
-			case err != nil && !Lasting(err):
+			case err != nil && !Permanent(err):
 				failed = cmp.Or(failed, err)
 				return
 			case err != nil:

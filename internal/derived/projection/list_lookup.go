@@ -142,7 +142,7 @@ func (g *page) unlessOverfull(v *Value, data value.Value) (*Value, error) {
 	switch {
 	case err == nil:
 		return v, nil
-	case Lasting(err):
+	case Permanent(err):
 		return v.failed(err), nil
 	}
 	return nil, err

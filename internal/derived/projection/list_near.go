@@ -109,7 +109,7 @@ func (g *page) addNear(
 		if j17.CodeOf(v.Err) == j17.CodeAggregateNotFound {
 			continue
 		}
-		if v.Err != nil && !Lasting(v.Err) {
+		if v.Err != nil && !Permanent(v.Err) {
 			return false, v.Err
 		}
 

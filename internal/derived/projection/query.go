@@ -98,7 +98,7 @@ func querySome(
 			rows[i] = some[0]
 		}
 		return rows, nil
-	} else if one && Lasting(err) {
+	} else if one && Permanent(err) {
 		return []index.Row{{ID: ids[0], Entries: []index.Entry{unknownEntry()}}}, nil
 	} else if err != nil {
 		return nil, err

@@ -156,7 +156,7 @@ func (l *liveProjection) read(ctx context.Context) (*liveState, error) {
 
 	// What cannot be computed is shown.
 	failed, ok := errors.AsType[*j17.Error](err)
-	if !ok || !projection.Lasting(err) {
+	if !ok || !projection.Permanent(err) {
 		return nil, err
 	}
 	state.failed, state.tag = err, string(failed.Code)+failed.Message

@@ -220,7 +220,7 @@ func TestAnotherOneOfTheSameName(t *testing.T) {
 				from = feed.End()
 			}
 			if killed {
-				s := h.set(kind, func(o *feed.Options) { o.Store = storetest.NewMortal(h.Store, 1, false) })
+				s := h.set(kind, func(o *feed.Options) { o.Store = storetest.NewCrashing(h.Store, 1, false) })
 				if err := s.Unsubscribe(t.Context(), shop, "test", "x"); err == nil {
 					t.Error("the process has not ended")
 				}

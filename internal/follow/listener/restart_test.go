@@ -84,7 +84,7 @@ func TestAKillLeavesNoLease(t *testing.T) {
 			}
 			return 200, 9 * time.Second
 		})
-		process := storetest.NewMortal(h.Store, -1, false)
+		process := storetest.NewCrashing(h.Store, -1, false)
 		s := h.serveOn(process)
 		for n := range 3 {
 			h.write("order:told", "was_placed", n)
@@ -131,7 +131,7 @@ func TestAKillLeavesNoLease(t *testing.T) {
 func TestAKillLeavesReplaysGoingOn(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()
-		process := storetest.NewMortal(h.Store, -1, false)
+		process := storetest.NewCrashing(h.Store, -1, false)
 		s := h.serveOn(process)
 		const events = 600
 		for n := range events {

@@ -25,7 +25,7 @@ func fate(t *testing.T, left int, late bool) (got []string, died bool) {
 	t.Helper()
 	h := newHouse(t, 3) // two of the five have to wait
 	h.deploy(strings.Replace(shop, "30000", "300000", 1))
-	m := storetest.NewMortal(h.disk, left, late)
+	m := storetest.NewCrashing(h.disk, left, late)
 	alive := h.another(h.disk) // for those who write meanwhile
 	do := func(work func(h *house) error) {
 		for {
@@ -39,7 +39,7 @@ func fate(t *testing.T, left int, late bool) (got []string, died bool) {
 			// What was leased is due again when the lease is over.
 			died = true
 			h = h.another(h.disk)
-			m = storetest.NewMortal(h.disk, -1, false)
+			m = storetest.NewCrashing(h.disk, -1, false)
 		}
 	}
 	h.work(m)

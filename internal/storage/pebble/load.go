@@ -76,16 +76,16 @@ type loading struct {
 // errLoadEnded: nothing can be done with a load any more.
 var errLoadEnded = errors.New("the load has ended")
 
-// bulk is the store in the roles of those who read or write very much at a time: archives, loads and piles.
+// bulk is the store in the roles of those who read or write very much at a time: archives, loads and bulk writes.
 type bulk struct {
 	*core
 
 	feeds     *feeds
 	committer *committer
-	// archives and piles are those that are open, guarded by mu. pilesMade counts all piles.
-	archives  map[*archive]bool
-	piles     map[*pile]bool
-	pilesMade atomic.Uint64
+	// archives and bulk writes are those that are open, guarded by mu. bulkWritesMade counts all bulk writes.
+	archives       map[*archive]bool
+	bulkWrites     map[*bulkWrite]bool
+	bulkWritesMade atomic.Uint64
 }
 
 // Load begins to fill a tenant. See store.Store.

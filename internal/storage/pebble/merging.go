@@ -10,33 +10,33 @@ import (
 // one makes every read slower, and in the end writes would have to wait.
 const mostSublevels = topLevelThreshold
 
-// merging lets merges of tables stand back while somebody is in a hurry: they take a processor for seconds, and nothing
-// depends on when they are done as long as there are not too many tables.
+// merging pauses merges of tables while somebody has deferred them: a merge takes a processor for seconds, and nothing
+// depends on when it is done as long as there are not too many tables.
 type merging struct {
 	// sublevels tells how deep the top level is. It is set when the store is open.
 	sublevels func() int
 
 	mu sync.Mutex
-	// hurries is how many are in a hurry.
-	hurries int
+	// deferrals is how many have deferred merges.
+	deferrals int
 	// changed is closed when merges that stand back have to look again.
 	changed chan struct{}
 }
 
 func newMerging() *merging { return &merging{changed: make(chan struct{})} }
 
-// Hurry lets merges stand back. See store.Urgency.
-func (s *Store) Hurry() (done func()) {
+// DeferCompaction pauses merges of tables. See store.Compaction.
+func (s *Store) DeferCompaction() (done func()) {
 	m := s.disk.merging
 	m.change(1)
 	return sync.OnceFunc(func() { m.change(-1) })
 }
 
-// change changes how many are in a hurry, and lets merges that stand back look again.
-func (m *merging) change(hurries int) {
+// change changes how many have deferred merges, and lets paused ones look again.
+func (m *merging) change(deferrals int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.hurries += hurries
+	m.deferrals += deferrals
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
@@ -47,9 +47,9 @@ func (m *merging) look() { m.change(0) }
 // back returns what ends the wait of a merge that is to stand back, nil for one that is not.
 func (m *merging) back() <-chan struct{} {
 	m.mu.Lock()
-	hurries, changed := m.hurries, m.changed
+	deferrals, changed := m.deferrals, m.changed
 	m.mu.Unlock()
-	if hurries == 0 || m.sublevels() > mostSublevels {
+	if deferrals == 0 || m.sublevels() > mostSublevels {
 		return nil
 	}
 	return changed
@@ -66,7 +66,7 @@ func (d *disk) standBackOf(category vfs.DiskWriteCategory) func() {
 	return nil
 }
 
-// standBack is where a merge waits while somebody is in a hurry. Where writes wait for it, or it makes room, it does
+// standBack is where a merge waits while somebody has deferred it. Where writes wait for it, or it makes room, it does
 // not.
 func (d *disk) standBack() {
 	for d.phase.Load() == running && !d.stalled.Load() && !d.short.Load() {

@@ -16,7 +16,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestMergesStandBack lets one goroutine merge tables while another is in a hurry: it waits until that is over, or
+// TestMergesStandBack lets one goroutine merge tables while another has deferred that: it waits until that is over, or
 // until it must not be put off.
 func TestMergesStandBack(t *testing.T) {
 	t.Parallel()
@@ -34,16 +34,16 @@ func TestMergesStandBack(t *testing.T) {
 		"where it is less deep": {
 			mergeCategory, func(d *disk, _ func()) { deep(d, mostSublevels) }, func(_ *disk, done func()) { done() },
 		},
-		"where it is deep":           {mergeCategory, func(d *disk, _ func()) { deep(d, mostSublevels+1) }, nil},
-		"where nobody is in a hurry": {mergeCategory, func(_ *disk, done func()) { done() }, nil},
-		"where space is short":       {mergeCategory, func(d *disk, _ func()) { d.setShort(true) }, nil},
-		"while the store opens":      {mergeCategory, func(d *disk, _ func()) { d.phase.Store(opening) }, nil},
-		"while it closes":            {mergeCategory, func(d *disk, _ func()) { d.phase.Store(closing) }, nil},
-		"where nothing is merged":    {"pebble-memtable-flush", nil, nil},
-		"where it is not known what": {vfs.WriteCategoryUnspecified, nil, nil},
-		"until the store is closed":  {mergeCategory, nil, func(d *disk, _ func()) { endLife(d) }},
+		"where it is deep":             {mergeCategory, func(d *disk, _ func()) { deep(d, mostSublevels+1) }, nil},
+		"where nobody has deferred it": {mergeCategory, func(_ *disk, done func()) { done() }, nil},
+		"where space is short":         {mergeCategory, func(d *disk, _ func()) { d.setShort(true) }, nil},
+		"while the store opens":        {mergeCategory, func(d *disk, _ func()) { d.phase.Store(opening) }, nil},
+		"while it closes":              {mergeCategory, func(d *disk, _ func()) { d.phase.Store(closing) }, nil},
+		"where nothing is merged":      {"pebble-memtable-flush", nil, nil},
+		"where it is not known what":   {vfs.WriteCategoryUnspecified, nil, nil},
+		"until the store is closed":    {mergeCategory, nil, func(d *disk, _ func()) { endLife(d) }},
 		"where there was one already": {
-			mergeCategory, func(d *disk, _ func()) { (&Store{core: &core{disk: d}}).Hurry()() },
+			mergeCategory, func(d *disk, _ func()) { (&Store{core: &core{disk: d}}).DeferCompaction()() },
 			func(_ *disk, done func()) { done() },
 		},
 	} {
@@ -56,7 +56,7 @@ func TestMergesStandBack(t *testing.T) {
 				}
 				d.phase.Store(running)
 				d.merging.sublevels = func() int { return 0 }
-				done := (&Store{core: &core{disk: d}}).Hurry()
+				done := (&Store{core: &core{disk: d}}).DeferCompaction()
 				if test.before != nil {
 					test.before(d, done)
 				}

@@ -525,7 +525,7 @@ func (s *Store) shutdown(end <-chan struct{}) error {
 	close(s.life.done)
 	s.background.Wait()
 	s.endArchives(nil, store.ErrClosed)
-	s.endPiles("", store.ErrClosed)
+	s.endBulkWrites("", store.ErrClosed)
 	select {
 	case <-s.committed:
 	case <-s.queue.Faulted():

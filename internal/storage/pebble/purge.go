@@ -149,8 +149,8 @@ func (s *eraser) Purge(
 
 // removeOld removes from disk what stood in ranges of a tenant's before.
 //
-//  1. It ends archives, and the piles of the tenant: those of others hold nothing of it. It waits until nobody can read
-//     the old values any more: the calls that read are short.
+//  1. It ends archives, and the bulk writes of the tenant: those of others hold nothing of it. It waits until nobody
+//     can read the old values any more: the calls that read are short.
 //  2. It touches the ranges: it writes that they have no range keys. Whatever file holds an old value now overlaps a
 //     younger one, so that a compaction has to merge the two and cannot move the file as it is.
 //  3. It flushes, so that no log is needed any more that exists now, and compacts these ranges.
@@ -163,7 +163,7 @@ func (s *eraser) removeOld(ctx context.Context, t j17.Tenant, ranges []keyRange)
 	}
 	defer s.release(present)
 	s.bulk.endArchives(present, store.ErrEnded)
-	s.bulk.endPiles(t, store.ErrEnded)
+	s.bulk.endBulkWrites(t, store.ErrEnded)
 	if !s.awaitRelease(ctx.Done(), nil, func() bool { return s.idleBefore(present) }) {
 		return ctx.Err()
 	}

@@ -142,7 +142,7 @@ func TestLoadDiscardedWithoutSpace(t *testing.T) {
 		}
 	})
 
-	p, err := s.Pile(t.Context(), of)
+	p, err := s.BulkWrite(t.Context(), of)
 	if err != nil {
 		t.Fatal(err)
 	}

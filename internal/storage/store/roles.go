@@ -14,8 +14,8 @@ type Store interface {
 	Engine
 
 	// An engine need not play these: see Whole.
-	Piles
-	Urgency
+	BulkWrites
+	Compaction
 	Scrubbing
 	Footprint
 	Memory
@@ -207,27 +207,27 @@ type Sides interface {
 	AwaitDue(ctx context.Context, space Space, before time.Time) error
 }
 
-// Piles is the role of a caller that writes so many items at a time that it is cheaper to sort them first than to have
-// the store do it.
-type Piles interface {
-	// Pile begins to gather plain items of a tenant; ErrNotFound for one that holds nothing.
-	Pile(ctx context.Context, t j17.Tenant) (Pile, error)
+// BulkWrites is the role of a caller that writes so many items at a time that it is cheaper to sort them first than to
+// have the store do it.
+type BulkWrites interface {
+	// BulkWrite begins to gather plain items of a tenant; ErrNotFound for one that holds nothing.
+	BulkWrite(ctx context.Context, t j17.Tenant) (BulkWrite, error)
 }
 
-// Pile is many plain items (Side.Plain) that are taken in together. It takes a bounded amount of memory, and room on
-// disk beside the store. It leaves room for those who write meanwhile: its methods return ErrFull before other writes
-// are refused for want of space. A Purge of the tenant ends it: from then on its methods return ErrEnded.
-type Pile interface {
+// BulkWrite is many plain items (Side.Plain) that are taken in together. It takes a bounded amount of memory, and room
+// on disk beside the store. It leaves room for those who write meanwhile: its methods return ErrFull before other
+// writes are refused for want of space. A Purge of the tenant ends it: from then on its methods return ErrEnded.
+type BulkWrite interface {
 	// Put adds an item. Of several with one name the last one counts.
 	Put(space Space, key string, value []byte) error
 
 	// Write makes the items durable, and then commits side writes that say so. Where a fence or a condition does not
 	// hold it returns a *SideConflict, and nothing was written. After other errors, after a crash, and where an engine
 	// writes the items in parts and a fence ceases to hold meanwhile, items may be there without the side writes. It
-	// ends the pile.
+	// ends the bulk write.
 	Write(ctx context.Context, side []Side, fences ...Fence) error
 
-	// Discard ends the pile, and nothing is left of it. After Write it does nothing.
+	// Discard ends the bulk write, and nothing is left of it. After Write it does nothing.
 	Discard()
 }
 
@@ -240,11 +240,11 @@ type Emptying interface {
 	Empty(ctx context.Context, t j17.Tenant, spaces []Space, side []Side, fences ...Fence) error
 }
 
-// Urgency is the role of a caller that does a lot of work for which somebody waits.
-type Urgency interface {
-	// Hurry lets work that can wait, such as merging what is stored, stand back until done is called, as far and as
-	// long as the store can put it off. Several may be in a hurry; done may be called again.
-	Hurry() (done func())
+// Compaction is the role of a caller that does a lot of work for which somebody waits.
+type Compaction interface {
+	// DeferCompaction pauses work that can wait, such as merging what is stored, until done is called, as far and as
+	// long as the store can put it off. Several may defer it at a time; done may be called again.
+	DeferCompaction() (done func())
 }
 
 // Moments is the role of a caller that reads several things as of one moment.
@@ -296,8 +296,8 @@ type Erasure interface {
 
 	// Purge returns when nothing that streams have lost by Rewrite, nor what the given spaces have lost that held data
 	// of them, nor what some items by name have lost, can be found in the store's files any longer. What that takes
-	// each engine says; it can be repeated. It ends the tenant's piles, and archives of tenants that have changed since
-	// these began.
+	// each engine says; it can be repeated. It ends the tenant's bulk writes, and archives of tenants that have changed
+	// since these began.
 	Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared, items []ItemName) error
 }
 

@@ -19,15 +19,15 @@ func Whole(e Engine) Store {
 	if s, is := e.(Store); is {
 		return s
 	}
-	w := &whole{Engine: e, Urgency: nothing{}, Scrubbing: nothing{}, Footprint: nothing{}, Memory: nothing{}}
-	if role, is := e.(Piles); is {
-		w.Piles = role
+	w := &whole{Engine: e, Compaction: nothing{}, Scrubbing: nothing{}, Footprint: nothing{}, Memory: nothing{}}
+	if role, is := e.(BulkWrites); is {
+		w.BulkWrites = role
 	} else {
 		spools := &spools{of: e, open: map[*spool]bool{}}
-		w.Piles, w.Engine = spools, purging{e, spools}
+		w.BulkWrites, w.Engine = spools, purging{e, spools}
 	}
-	if role, is := e.(Urgency); is {
-		w.Urgency = role
+	if role, is := e.(Compaction); is {
+		w.Compaction = role
 	}
 	if role, is := e.(Scrubbing); is {
 		w.Scrubbing = role
@@ -44,8 +44,8 @@ func Whole(e Engine) Store {
 // whole is an engine with all roles.
 type whole struct {
 	Engine
-	Piles
-	Urgency
+	BulkWrites
+	Compaction
 	Scrubbing
 	Footprint
 	Memory
@@ -54,8 +54,8 @@ type whole struct {
 // nothing plays roles where there is nothing to do.
 type nothing struct{}
 
-// Hurry defers nothing.
-func (nothing) Hurry() (done func()) { return func() {} }
+// DeferCompaction defers nothing.
+func (nothing) DeferCompaction() (done func()) { return func() {} }
 
 // CheckTables finds no files.
 func (nothing) CheckTables(context.Context, string, int64) (TablesChecked, error) {
@@ -71,7 +71,7 @@ func (nothing) FilterBytes() uint64 { return 0 }
 // Forget has no memory to overwrite.
 func (nothing) Forget(context.Context) error { return nil }
 
-// spools plays the role of Piles for an engine that has no quicker way: items are spooled to a file and written in
+// spools plays the role of BulkWrites for an engine that has no quicker way: items are spooled to a file and written in
 // units.
 type spools struct {
 	of   Engine
@@ -79,7 +79,8 @@ type spools struct {
 	open map[*spool]bool
 }
 
-// spool is the items of a Pile, one after the other: the lengths of space, key and value as varints, and then these.
+// spool is the items of a BulkWrite, one after the other: the lengths of space, key and value as varints, and then
+// these.
 type spool struct {
 	spools *spools
 	tenant j17.Tenant
@@ -93,10 +94,10 @@ type spool struct {
 	err error
 }
 
-var errPileEnded = errors.New("the pile has ended")
+var errBulkWriteEnded = errors.New("the bulk write has ended")
 
-// Pile is part of Piles.
-func (s *spools) Pile(ctx context.Context, t j17.Tenant) (Pile, error) {
+// BulkWrite is part of BulkWrites.
+func (s *spools) BulkWrite(ctx context.Context, t j17.Tenant) (BulkWrite, error) {
 	extent, err := s.of.Extent(ctx, t)
 	if err == nil && extent.Life == 0 {
 		err = fmt.Errorf("tenant %s: %w", t, ErrNotFound)
@@ -115,7 +116,7 @@ func (s *spools) Pile(ctx context.Context, t j17.Tenant) (Pile, error) {
 	return p, nil
 }
 
-// Put is part of Pile.
+// Put is part of BulkWrite.
 func (p *spool) Put(space Space, key string, value []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,7 +138,7 @@ func (p *spool) Put(space Space, key string, value []byte) error {
 	return p.err
 }
 
-// Write is part of Pile.
+// Write is part of BulkWrite.
 func (p *spool) Write(ctx context.Context, side []Side, fences ...Fence) error {
 	if err := (&Append{Fences: fences, Side: side}).Validate(); err != nil {
 		return err
@@ -147,7 +148,7 @@ func (p *spool) Write(ctx context.Context, side []Side, fences ...Fence) error {
 	if p.err != nil {
 		return p.err
 	}
-	defer p.end(errPileEnded)
+	defer p.end(errBulkWriteEnded)
 	extent, err := p.spools.of.Extent(ctx, p.tenant)
 	if err == nil && extent.Life != p.life {
 		err = fmt.Errorf("tenant %s was removed: %w", p.tenant, ErrNotFound)
@@ -234,11 +235,11 @@ func readSpooled(from *bufio.Reader) (w Side, err error) {
 	return Side{Op: Put, Plain: true, Space: Space(parts[0]), Key: string(parts[1]), Value: parts[2]}, nil
 }
 
-// Discard is part of Pile.
+// Discard is part of BulkWrite.
 func (p *spool) Discard() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.end(errPileEnded)
+	p.end(errBulkWriteEnded)
 }
 
 // end removes the file. It needs mu.

@@ -125,11 +125,11 @@ func testPlain(s *suite) {
 	}
 }
 
-// testHurry writes and reads while somebody is in a hurry, and several are: all goes on as ever.
-func testHurry(s *suite) {
+// testDeferCompaction writes and reads while compaction is deferred once, and several times: all goes on as ever.
+func testDeferCompaction(s *suite) {
 	t := s.t
 	f := s.fixture(t)
-	first, second := f.Hurry(), f.Hurry()
+	first, second := f.DeferCompaction(), f.DeferCompaction()
 	for n := range 100 {
 		write(t, f, tenant, put(strconv.Itoa(n), "a"))
 	}
@@ -138,7 +138,7 @@ func testHurry(s *suite) {
 	if _, err := f.Get(t.Context(), tenant, space, "99"); err != nil {
 		t.Error(err)
 	}
-	f.Hurry()()
+	f.DeferCompaction()()
 	second()
 	write(t, f, tenant, put("1", "b"))
 	if it, err := f.Get(t.Context(), tenant, space, "1"); err != nil || string(it.Value) != "b" {

@@ -69,9 +69,9 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Add", testAdd},
 		{"Stamps", testStamps},
 		{"Plain", testPlain},
-		{"Hurry", testHurry},
-		{"Pile", testPile},
-		{"PileInGeneral", inGeneral(testPile)},
+		{"DeferCompaction", testDeferCompaction},
+		{"BulkWrite", testBulkWrite},
+		{"PileInGeneral", inGeneral(testBulkWrite)},
 		{"RolesInGeneral", inGeneral(testRoles)},
 		{"Entries", testEntries},
 		{"Emptying", testEmptying},
@@ -147,8 +147,8 @@ func testRoles(s *suite) {
 	t := s.t
 	f := s.fixture(t)
 	commit(t, f, tenant, store.Append{Events: events(order("a"), "1")})
-	done := f.Hurry()
-	p, err := f.Pile(t.Context(), tenant)
+	done := f.DeferCompaction()
+	p, err := f.BulkWrite(t.Context(), tenant)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func testRoles(s *suite) {
 		t.Fatal(err)
 	}
 	if err := p.Write(t.Context(), nil); !errors.Is(err, store.ErrEnded) {
-		t.Errorf("a pile after an erasure: %v, want ErrEnded", err)
+		t.Errorf("a bulk write after an erasure: %v, want ErrEnded", err)
 	}
 	checked, err := f.CheckTables(t.Context(), "", 1<<30)
 	if err != nil || checked.More || len(checked.Damaged) > 0 {

@@ -10,23 +10,23 @@ import (
 	"j17/internal/storage/store"
 )
 
-// testPile takes many plain items in at once, over and beside others: nothing of it is seen before the write that says
-// so, and nothing is left where that is refused or given up.
-func testPile(s *suite) {
+// testBulkWrite takes many plain items in at once, over and beside others: nothing of it is seen before the write that
+// says so, and nothing is left where that is refused or given up.
+func testBulkWrite(s *suite) {
 	t := s.t
 	f := s.fixture(t)
-	if _, err := f.Pile(t.Context(), "no/prod"); !errors.Is(err, store.ErrNotFound) {
-		t.Fatalf("a pile of a tenant that holds nothing: %v", err)
+	if _, err := f.BulkWrite(t.Context(), "no/prod"); !errors.Is(err, store.ErrNotFound) {
+		t.Fatalf("a bulk write of a tenant that holds nothing: %v", err)
 	}
-	begin := func() store.Pile {
+	begin := func() store.BulkWrite {
 		t.Helper()
-		p, err := f.Pile(t.Context(), tenant)
+		p, err := f.BulkWrite(t.Context(), tenant)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
-	add := func(p store.Pile, sp store.Space, key, value string) {
+	add := func(p store.BulkWrite, sp store.Space, key, value string) {
 		t.Helper()
 		if err := p.Put(sp, key, []byte(value)); err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func testPile(s *suite) {
 		t.Errorf("another tenant has %q", got.Value)
 	}
 
-	// What is refused or given up leaves nothing, and a pile ends once.
+	// What is refused or given up leaves nothing, and a bulk write ends once.
 	p = begin()
 	add(p, space, "k001", "refused")
 	conflict := (*store.SideConflict)(nil)
@@ -103,14 +103,14 @@ func testPile(s *suite) {
 		t.Errorf("a fence that does not hold: %v", err)
 	}
 	if err := p.Put(space, "k001", nil); err == nil {
-		t.Error("an ended pile takes items")
+		t.Error("an ended bulk write takes items")
 	}
 	p.Discard()
 	p = begin()
 	add(p, space, "k001", "given up")
 	p.Discard()
 	if err := p.Write(t.Context(), nil); err == nil {
-		t.Error("an ended pile is written")
+		t.Error("an ended bulk write is written")
 	}
 	if got := listed(space); !slices.Equal(got, want) {
 		t.Errorf("there is %q", got)
@@ -137,7 +137,7 @@ func testPile(s *suite) {
 		t.Fatal(err)
 	}
 	if err := p.Write(t.Context(), nil); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a pile of a tenant that was removed: %v", err)
+		t.Errorf("a bulk write of a tenant that was removed: %v", err)
 	}
 	if got := listed(space); got != nil {
 		t.Errorf("there is %q", got)

@@ -12,16 +12,16 @@ import (
 	"j17/internal/storage/store"
 )
 
-// beginPile begins a pile whose buffers are small, so that it writes many files, and puts items into it.
-func beginPile(t *testing.T, s *Store, items int, check func() error) (*pile, error) {
+// beginBulkWrite begins a bulk write whose buffers are small, so that it writes many files, and puts items into it.
+func beginBulkWrite(t *testing.T, s *Store, items int, check func() error) (*bulkWrite, error) {
 	t.Helper()
-	begun, err := s.Pile(t.Context(), "a/prod")
+	begun, err := s.BulkWrite(t.Context(), "a/prod")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, ok := begun.(*pile)
+	p, ok := begun.(*bulkWrite)
 	if !ok {
-		t.Fatalf("a pile is a %T", begun)
+		t.Fatalf("a bulk write is a %T", begun)
 	}
 	p.items.budget = 4 << 10
 	if check != nil {
@@ -46,9 +46,9 @@ func piled(t *testing.T, s *Store) (items int, left []string) {
 	return items, left
 }
 
-// TestPileWithoutRoom fails a pile at each file that it makes: nothing of it is seen, or left, and the next one is
-// whole.
-func TestPileWithoutRoom(t *testing.T) {
+// TestBulkWriteWithoutRoom fails a bulk write at each file that it makes: nothing of it is seen, or left, and the next
+// one is whole.
+func TestBulkWriteWithoutRoom(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})
 	if err := s.Write(t.Context(), "a/prod", []store.Side{{Op: store.Put, Space: "own", Key: "k"}}); err != nil {
@@ -57,7 +57,7 @@ func TestPileWithoutRoom(t *testing.T) {
 	failed := 0
 	for n := 1; ; n++ {
 		made := 0
-		p, err := beginPile(t, s, 500, func() error {
+		p, err := beginBulkWrite(t, s, 500, func() error {
 			if made++; made == n {
 				return store.ErrFull
 			}
@@ -86,9 +86,9 @@ func TestPileWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestPilesLeaveRoom: while there is less free space than twice the floor, piles are refused before they begin, while
-// they are gathered and when they are to be taken in, and all others write as ever.
-func TestPilesLeaveRoom(t *testing.T) {
+// TestBulkWritesLeaveRoom: while there is less free space than twice the floor, bulk writes are refused before they
+// begin, while they are gathered and when they are to be taken in, and all others write as ever.
+func TestBulkWritesLeaveRoom(t *testing.T) {
 	t.Parallel()
 	const floor = 1 << 20
 	for _, left := range []int{0, 1, 3} { // how many hundred items there is room for
@@ -108,7 +108,7 @@ func TestPilesLeaveRoom(t *testing.T) {
 			}
 		}
 		gather := func(left int) error {
-			p, err := s.Pile(t.Context(), "a/prod")
+			p, err := s.BulkWrite(t.Context(), "a/prod")
 			if err != nil {
 				return err
 			}
@@ -148,7 +148,7 @@ func TestPilesLeaveRoom(t *testing.T) {
 }
 
 // TestPurgeEndsPiles erases while somebody gathers: when Purge returns no file has what was gathered before, and the
-// pile says so.
+// bulk write says so.
 func TestPurgeEndsPiles(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})
@@ -157,7 +157,7 @@ func TestPurgeEndsPiles(t *testing.T) {
 	if _, err := s.Append(t.Context(), "a/prod", []store.Append{{Events: []store.NewEvent{event}}}); err != nil {
 		t.Fatal(err)
 	}
-	p, err := beginPile(t, s, 500, nil)
+	p, err := beginBulkWrite(t, s, 500, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,10 +171,10 @@ func TestPurgeEndsPiles(t *testing.T) {
 		t.Errorf("%d items are there, and %v is left", items, left)
 	}
 	if err := p.Put("things", "x", nil); !errors.Is(err, store.ErrEnded) {
-		t.Errorf("an item for an ended pile: %v", err)
+		t.Errorf("an item for an ended bulk write: %v", err)
 	}
 	if err := p.Write(t.Context(), nil); !errors.Is(err, store.ErrEnded) {
-		t.Errorf("an ended pile is written: %v", err)
+		t.Errorf("an ended bulk write is written: %v", err)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestPurgeLeavesPilesOfOthers(t *testing.T) {
 	if _, err := s.Append(t.Context(), "b/prod", []store.Append{{Events: []store.NewEvent{event}}}); err != nil {
 		t.Fatal(err)
 	}
-	p, err := beginPile(t, s, 500, nil)
+	p, err := beginBulkWrite(t, s, 500, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,8 +205,9 @@ func TestPurgeLeavesPilesOfOthers(t *testing.T) {
 	}
 }
 
-// TestPileCutShort takes the power away at all times: what was acknowledged is there, and what was not leaves no files.
-func TestPileCutShort(t *testing.T) {
+// TestBulkWriteCutShort takes the power away at all times: what was acknowledged is there, and what was not leaves no
+// files.
+func TestBulkWriteCutShort(t *testing.T) {
 	t.Parallel()
 	for stop, whole := 1, false; !whole; stop += 4 {
 		fs := vfs.NewCrashableMem()
@@ -219,7 +220,7 @@ func TestPileCutShort(t *testing.T) {
 		}
 		var crashed *vfs.MemFS
 		made := 0
-		p, err := beginPile(t, s, 300, func() error {
+		p, err := beginBulkWrite(t, s, 300, func() error {
 			if made++; made == stop {
 				crashed = fs.CrashClone(vfs.CrashCloneCfg{})
 			}

@@ -15,37 +15,37 @@ import (
 	"j17/internal/storage/unit"
 )
 
-// pileBudget is the memory of a pile for one of the two buffers of its sorter.
-const pileBudget = 16 << 20
+// bulkWriteBudget is the memory of a bulk write for one of the two buffers of its sorter.
+const bulkWriteBudget = 16 << 20
 
-// pile is a store.Pile. Its items are sorted beside the store, in the folder of loads, and become tables which the
-// committer takes in.
-type pile struct {
+// bulkWrite is a store.BulkWrite. Its items are sorted beside the store, in the folder of loads, and become tables
+// which the committer takes in.
+type bulkWrite struct {
 	store  *bulk
 	name   j17.Tenant
 	number uint32
 	// rev is the revision of all items.
 	rev uint64
 
-	// mu is held by each call: Purge ends piles that somebody else is busy with.
+	// mu is held by each call: Purge ends bulk writes that somebody else is busy with.
 	mu     sync.Mutex
 	folder *workFolder
 	items  *sorter
-	// err, if not nil, is why the pile has failed, or that it has ended.
+	// err, if not nil, is why the bulk write has failed, or that it has ended.
 	err        error
 	ended      bool
 	key, value []byte
 }
 
-// Pile begins to gather plain items. See store.Piles.
-func (s *bulk) Pile(ctx context.Context, name j17.Tenant) (store.Pile, error) {
+// BulkWrite begins to gather plain items. See store.BulkWrites.
+func (s *bulk) BulkWrite(ctx context.Context, name j17.Tenant) (store.BulkWrite, error) {
 	if err := store.ValidTenant(name); err != nil {
 		return nil, err
 	}
 	if err := s.roomToGather(); err != nil {
 		return nil, err
 	}
-	p := &pile{store: s, name: name}
+	p := &bulkWrite{store: s, name: name}
 	err := s.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		t := b.tenant(name)
 		if !t.listed {
@@ -59,23 +59,23 @@ func (s *bulk) Pile(ctx context.Context, name j17.Tenant) (store.Pile, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := s.disk.PathJoin(s.disk.dir, loadingName, "pile-"+strconv.FormatUint(s.pilesMade.Add(1), 10))
+	path := s.disk.PathJoin(s.disk.dir, loadingName, "bulk-"+strconv.FormatUint(s.bulkWritesMade.Add(1), 10))
 	p.folder = &workFolder{fs: s.disk.FS, path: path, check: s.roomToGather}
-	p.items = newSorter(p.folder, pileBudget)
+	p.items = newSorter(p.folder, bulkWriteBudget)
 	if err := s.disk.MkdirAll(path, 0o700); err != nil {
 		return nil, loadFault(fmt.Errorf("make a folder for items: %w", err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.piles == nil {
-		s.piles = map[*pile]bool{}
+	if s.bulkWrites == nil {
+		s.bulkWrites = map[*bulkWrite]bool{}
 	}
-	s.piles[p] = true
+	s.bulkWrites[p] = true
 	return p, nil
 }
 
-// roomToGather is roomToLoad for piles. They end well above the floor of free space, so that what can wait does not
-// fill the disk for those who write meanwhile.
+// roomToGather is roomToLoad for bulk writes. They end well above the floor of free space, so that what can wait does
+// not fill the disk for those who write meanwhile.
 func (s *bulk) roomToGather() error {
 	if err := s.roomToLoad(); err != nil {
 		return err
@@ -86,8 +86,8 @@ func (s *bulk) roomToGather() error {
 	return nil
 }
 
-// Put adds an item. See store.Pile.
-func (p *pile) Put(space store.Space, key string, value []byte) error {
+// Put adds an item. See store.BulkWrite.
+func (p *bulkWrite) Put(space store.Space, key string, value []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
@@ -102,8 +102,8 @@ func (p *pile) Put(space store.Space, key string, value []byte) error {
 	return p.err
 }
 
-// Write makes all of it durable. See store.Pile.
-func (p *pile) Write(ctx context.Context, side []store.Side, fences ...store.Fence) error {
+// Write makes all of it durable. See store.BulkWrite.
+func (p *bulkWrite) Write(ctx context.Context, side []store.Side, fences ...store.Fence) error {
 	u := &store.Append{Fences: fences, Side: side}
 	if err := u.Validate(); err != nil {
 		return err
@@ -114,11 +114,11 @@ func (p *pile) Write(ctx context.Context, side []store.Side, fences ...store.Fen
 		return p.err
 	}
 	err := p.write(ctx, u)
-	p.end(errPileEnded)
+	p.end(errBulkWriteEnded)
 	return err
 }
 
-func (p *pile) write(ctx context.Context, u *store.Append) error {
+func (p *bulkWrite) write(ctx context.Context, u *store.Append) error {
 	tables, err := p.tables(ctx)
 	if err != nil {
 		return loadFault(err)
@@ -150,7 +150,7 @@ func (p *pile) write(ctx context.Context, u *store.Append) error {
 			if err := p.store.unlessFaulted(
 				nil, func() error { return p.store.db.Ingest(context.WithoutCancel(ctx), tables) },
 			); err != nil {
-				return fmt.Errorf("take the tables of a pile in: %w", err)
+				return fmt.Errorf("take the tables of a bulk write in: %w", err)
 			}
 		}
 		b.units.Touch(t) // also without side writes the batch is published
@@ -160,7 +160,7 @@ func (p *pile) write(ctx context.Context, u *store.Append) error {
 
 // tables writes the items into tables and returns where they stand. Each has items of one space only: what stands
 // between the spaces is not overlapped.
-func (p *pile) tables(ctx context.Context) ([]string, error) {
+func (p *bulkWrite) tables(ctx context.Context) ([]string, error) {
 	if err := p.items.settle(); err != nil {
 		return nil, err
 	}
@@ -185,19 +185,19 @@ func (p *pile) tables(ctx context.Context) ([]string, error) {
 	return paths, err
 }
 
-// Discard removes what was added. See store.Pile.
-func (p *pile) Discard() {
+// Discard removes what was added. See store.BulkWrite.
+func (p *bulkWrite) Discard() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.end(errPileEnded)
+	p.end(errBulkWriteEnded)
 }
 
-// errPileEnded: nothing can be done with a pile any more.
-var errPileEnded = errors.New("the pile has ended")
+// errBulkWriteEnded: nothing can be done with a bulk write any more.
+var errBulkWriteEnded = errors.New("the bulk write has ended")
 
-// end ends the pile and removes its files, unless it has ended. A start removes those that cannot be removed now. The
-// caller holds mu.
-func (p *pile) end(reason error) {
+// end ends the bulk write and removes its files, unless it has ended. A start removes those that cannot be removed now.
+// The caller holds mu.
+func (p *bulkWrite) end(reason error) {
 	if p.ended {
 		return
 	}
@@ -205,18 +205,19 @@ func (p *pile) end(reason error) {
 	p.err, p.ended = reason, true
 	p.items.filling, p.items.spare = nil, nil
 	p.store.mu.Lock()
-	delete(p.store.piles, p)
+	delete(p.store.bulkWrites, p)
 	p.store.mu.Unlock()
 	if !p.store.disk.failed.Load() {
 		_ = p.store.disk.FS.RemoveAll(p.folder.path)
 	}
 }
 
-// endPiles ends the piles of a tenant, "" for those of all: what they hold may be what nobody may know any more.
-func (s *bulk) endPiles(of j17.Tenant, reason error) {
+// endBulkWrites ends the bulk writes of a tenant, "" for those of all: what they hold may be what nobody may know any
+// more.
+func (s *bulk) endBulkWrites(of j17.Tenant, reason error) {
 	s.mu.Lock()
-	open := make([]*pile, 0, len(s.piles))
-	for p := range s.piles {
+	open := make([]*bulkWrite, 0, len(s.bulkWrites))
+	for p := range s.bulkWrites {
 		if of == "" || p.name == of {
 			open = append(open, p)
 		}
