@@ -11,9 +11,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Adopt puts the sets of what is deployed to a tenant into force, where they are not: after a restoration to an earlier
-// moment, or with a version of the program that makes other values. Of several aggregates with one value the first one
-// has it. It removes what a deployment has left behind whose process has ended. What it fails at is left for AdoptLeft.
+// Adopt puts the sets of the deployed spec into force where they are missing: after a restoration to an earlier moment,
+// or when a new version of the program computes other values. Of several aggregates with one value, the first one holds
+// it. Adopt also removes what an interrupted deployment has left. A tenant it fails for is left to AdoptLeft.
 func (s *Service) Adopt(ctx context.Context, t j17.Tenant) error {
 	err := s.adopt(ctx, t)
 	if err == nil || gone(err) {
@@ -23,18 +23,18 @@ func (s *Service) Adopt(ctx context.Context, t j17.Tenant) error {
 	s.left.Store(t, struct{}{})
 	select {
 	case s.failed <- struct{}{}:
-	default: // told already
+	default: // already signaled
 	}
 	return err
 }
 
-// gone reports whether an error says that nothing is deployed to a tenant any longer.
+// gone reports whether an error means that nothing is deployed to a tenant any longer.
 func gone(err error) bool {
 	code := j17.CodeOf(err)
 	return code == j17.CodeNoSpec || code == j17.CodeNotFound
 }
 
-// adopted is Adopt after a deployment: what it fails at is logged, and tried again by Run.
+// adopted is Adopt after a deployment: a failure is logged, and Run tries again.
 func (s *Service) adopted(ctx context.Context, t j17.Tenant) {
 	if err := s.Adopt(ctx, t); err != nil {
 		s.Logger.LogAttrs(ctx, slog.LevelError,
@@ -43,13 +43,13 @@ func (s *Service) adopted(ctx context.Context, t j17.Tenant) {
 	}
 }
 
-// Run tries again what Adopt has failed at, until the context ends.
+// Run repeats failed adoptions until the context ends.
 func (s *Service) Run(ctx context.Context) error {
 	s.Worker.Every(ctx, worker.Loop{Name: "unique_sets", Wake: s.failed, Do: s.AdoptLeft})
 	return nil
 }
 
-// AdoptLeft tries again what Adopt has failed at, once for each tenant, while nothing is deployed to it.
+// AdoptLeft tries Adopt again, once for each tenant it has failed for, while deployments to that tenant are held.
 func (s *Service) AdoptLeft(ctx context.Context) error {
 	var failed error
 	for at := range s.left.Range {

@@ -17,17 +17,17 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The items of fillings: of a deployment that is under way, and of a spec that is prepared.
+// The keys of fillings: of a deployment that is under way, and of a prepared spec.
 const (
 	deployment = "deployment"
 	prepared   = "prepared"
 )
 
-// emptying is the kind of builds that remove what is in a generation that nobody needs any longer. Their names are
-// those of generations.
+// emptying is the kind of builds that remove the contents of a generation that is no longer needed. A build is named
+// after its generation.
 const emptying = "unique-removal"
 
-// wanted is what has to change for a spec: the generations that are missing, and those that are left.
+// wanted has what must change for a spec: the generations that are missing, and those that are no longer needed.
 type wanted struct {
 	missing, left []*generation
 }
@@ -54,7 +54,7 @@ func (s *Service) wants(ctx context.Context, t j17.Tenant, d *decider.Decider) (
 	return w, nil
 }
 
-// sides returns the writes that begin the removal of what is left.
+// sides returns the writes that take the generations no longer needed out of force, and begin their removal.
 func (w *wanted) sides(s *Service, t j17.Tenant) (all []store.Side) {
 	for _, g := range w.left {
 		all = append(all, store.Side{Op: store.Delete, Space: sets, Key: g.ID, Cond: store.IfRev, Rev: g.rev})
@@ -63,12 +63,12 @@ func (w *wanted) sides(s *Service, t j17.Tenant) (all []store.Side) {
 	return all
 }
 
-// empties returns the writes that begin the removal of what is in a generation.
+// empties returns the writes that begin to remove the contents of a generation.
 func (s *Service) empties(t j17.Tenant, g *generation) []store.Side {
 	return s.Builds.Start(emptying, &build.Job{Tenant: t, Name: g.ID, Types: []string{g.Type}})
 }
 
-// empty removes what a page of aggregates has in a generation that nobody needs any longer.
+// empty removes what one page of aggregates has in a generation that is no longer needed.
 func (s *Service) empty(ctx context.Context, p *build.Page) ([]store.Side, error) {
 	g := generation{ID: p.Name}
 	var all []store.Side
@@ -89,7 +89,7 @@ func (s *Service) empty(ctx context.Context, p *build.Page) ([]store.Side, error
 	return all, nil
 }
 
-// removal returns the writes that remove what an aggregate has in the generation, by its item of held.
+// removal returns the writes that remove what an aggregate has in the generation, given its item of held.
 func (g *generation) removal(item *store.Item) ([]store.Side, error) {
 	sides := []store.Side{{Op: store.Delete, Space: held, Key: item.Key}}
 	h, err := readHolding(item)
@@ -115,10 +115,9 @@ func (s *Service) discard(t j17.Tenant, key string, rev uint64, generations []*g
 }
 
 // Deploy calls commit, which is to store a spec as that of a tenant, with the writes that put its sets into force. Sets
-// that the tenant does not have yet are filled before, while events go on; those that come last are stored before
-// commit is called, or after it has returned. found has what the comparison with history has to say: where it is not
-// empty, and commit returns nil, the first aggregate has what several have. What commit does not store leaves nothing
-// behind.
+// that the tenant lacks are filled first, while events go on; events that are still missing then are processed while
+// the engine is held, which also covers commit. found has the conflicts in history: if it is not empty and commit
+// returns nil, the first aggregate holds each value. A failed deployment leaves nothing behind.
 func (s *Service) Deploy(ctx context.Context, t j17.Tenant, after *decider.Decider, commit part.CommitSpec) error {
 	w, err := s.wants(ctx, t, after)
 	if err != nil {
@@ -128,13 +127,13 @@ func (s *Service) Deploy(ctx context.Context, t j17.Tenant, after *decider.Decid
 		return commit(w.sides(s, t), nil)
 	}
 
-	// Most of history, while others write; of what comes meanwhile as much as is worth it.
+	// Most of history is processed while others write, with as much of the new events as is worthwhile.
 	f, err := s.begin(ctx, t, after, deployment, w.missing)
 	if err == nil {
 		_, err = f.follow(ctx)
 	}
 
-	// The rest, while nobody does.
+	// The rest, while nobody writes.
 	if err == nil {
 		err = s.Engine.Hold(t, func() error {
 			sides, found, err := f.finish(ctx)
@@ -153,13 +152,13 @@ func (s *Service) Deploy(ctx context.Context, t j17.Tenant, after *decider.Decid
 	return store.UserError(err)
 }
 
-// overtaken reports whether somebody else has changed what a write rests on, so that it is tried again.
+// overtaken reports whether a write failed because others changed what it rests on; the caller tries again.
 func overtaken(err error) bool {
 	_, ok := errors.AsType[*store.SideConflict](err)
 	return ok
 }
 
-// giveUp removes what a deployment leaves behind that has failed.
+// giveUp removes what a failed deployment has filled.
 func (s *Service) giveUp(ctx context.Context, f *filling) {
 	if f.rev == 0 {
 		return
@@ -170,10 +169,11 @@ func (s *Service) giveUp(ctx context.Context, f *filling) {
 	}
 }
 
-// followPages bounds the pages behind what there was at first, so that writers who are fast are held back in the end.
+// followPages bounds the pages read beyond the initial end of the feed, so that fast writers are held up eventually.
 const followPages = 20
 
-// follow goes on until nearly nothing is left, and returns how much there is in all.
+// follow processes pages until it reaches the end of the feed or the bound, and returns the number of events there were
+// at first.
 func (f *filling) follow(ctx context.Context) (total uint64, err error) {
 	extent, err := f.s.Store.Extent(ctx, f.t)
 	if err != nil {
@@ -190,8 +190,8 @@ func (f *filling) follow(ctx context.Context) (total uint64, err error) {
 	return extent.Events, nil
 }
 
-// finish goes to the end of the feed, and returns the writes that put the generations into force, with what is to be
-// said of them.
+// finish goes to the end of the feed, and returns the writes that put the generations into force, with the conflicts
+// found.
 func (f *filling) finish(ctx context.Context) (sides []store.Side, found []diag.Diagnostic, err error) {
 	for ended := false; !ended; {
 		if ended, err = f.page(ctx); err != nil {
@@ -218,7 +218,7 @@ func (f *filling) finish(ctx context.Context) (sides []store.Side, found []diag.
 	return sides, f.told(all), nil
 }
 
-// told says who has one value.
+// told describes conflicts as diagnostics.
 func (f *filling) told(all []conflict) []diag.Diagnostic {
 	var found []diag.Diagnostic
 	for _, c := range all {
@@ -236,7 +236,7 @@ func (f *filling) told(all []conflict) []diag.Diagnostic {
 	return found
 }
 
-// place is where the spec first says what the values of the set are.
+// place returns where the spec first declares values of the set.
 func (g *generation) place() diag.Pointer {
 	for _, et := range g.set.Events {
 		for _, u := range et.Unique {
@@ -248,10 +248,10 @@ func (g *generation) place() diag.Pointer {
 	return ""
 }
 
-// readyPages is how many pages are filled at a time for a spec that is prepared.
+// readyPages is how many pages one call of Ready processes.
 const readyPages = 50
 
-// Ready goes on for a while with filling the sets of a spec that is prepared, and tells how far that is.
+// Ready fills the sets of a prepared spec for a limited number of pages, and returns the progress.
 func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decider) (p part.Readiness, err error) {
 	w, err := s.wants(ctx, t, after)
 	if err != nil || len(w.missing) == 0 {
@@ -265,7 +265,7 @@ func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decide
 		p.Done, err = f.page(ctx)
 	}
 	if overtaken(err) {
-		p.Done, err = false, nil // somebody else goes on with it
+		p.Done, err = false, nil // another process fills it
 	}
 	if err != nil {
 		return p, store.UserError(err)
@@ -294,20 +294,20 @@ func (s *Service) remove(ctx context.Context, t j17.Tenant, key string) error {
 		err = s.Store.Write(ctx, t, s.discard(t, key, item.Rev, began.Generations))
 	}
 	if overtaken(err) {
-		return nil // it is another's by now
+		return nil // somebody else has taken it over
 	}
 	return store.UserError(err)
 }
 
-// maxTried is how much a trial remembers: the items that it would change. maxLooked is how many elements of the feed it
-// looks at, which are as many as a dry run replays.
+// maxTried is the number of changed items at which a trial stops, which bounds its memory. maxLooked is how many feed
+// elements it looks at, as many as a dry run replays.
 const (
 	maxTried  = 500_000
 	maxLooked = 500_000
 )
 
-// Try tells what a deployment of a spec would find, and changes nothing. It is partial where history is too long for
-// that.
+// Try reports the conflicts that a deployment of a spec would find, and changes nothing. The result is partial if
+// history is too long.
 func (s *Service) Try(ctx context.Context, t j17.Tenant, after *decider.Decider, _ int) (trial part.Trial, err error) {
 	w, err := s.wants(ctx, t, after)
 	if err != nil || len(w.missing) == 0 {

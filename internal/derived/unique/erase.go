@@ -12,14 +12,14 @@ import (
 	"j17/internal/storage/store"
 )
 
-// maxOvertaken bounds how often something is looked at again because others write it.
+// maxOvertaken bounds how often a step is repeated because of concurrent writes.
 const maxOvertaken = 100
 
 var errOvertaken = errors.New("unique: others change who holds values over and over; it is tried again")
 
-// Erase gives back what streams that were rewritten hold, unless the events that they have now have taken it.
+// Erase gives back what rewritten streams hold, unless their present events take it.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
-	// What is being filled first: a page that was read before is no longer written.
+	// Fillings first: a page that was read before can then no longer be written.
 	for _, key := range []string{deployment, prepared} {
 		if err := s.again(func() error { return s.eraseFilled(ctx, t, key, e.Keys) }); err != nil {
 			return err
@@ -45,7 +45,7 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error 
 	return nil
 }
 
-// again repeats what others have overtaken.
+// again repeats a step while concurrent writes overtake it.
 func (s *Service) again(do func() error) error {
 	for range maxOvertaken {
 		if err := do(); !overtaken(err) {
@@ -55,8 +55,8 @@ func (s *Service) again(do func() error) error {
 	return errOvertaken
 }
 
-// eraseHeld takes what a stream has in a generation that is in force, unless the events that it has now have taken it.
-// What is in none that is needed goes away.
+// eraseHeld removes what a stream has in a generation in force, unless its present events take it. What it has in a
+// generation that is neither in force nor being filled is removed too.
 func (s *Service) eraseHeld(ctx context.Context, t j17.Tenant, key j17.Key, item *store.Item) error {
 	g := &generation{ID: item.Key[strings.LastIndexByte(item.Key, '/')+1:]}
 	filled, err := s.filled(ctx, t, g.ID)
@@ -104,7 +104,7 @@ func (s *Service) filled(ctx context.Context, t j17.Tenant, id string) (bool, er
 	return false, nil
 }
 
-// stands reports whether the events that a stream has now have taken what it holds.
+// stands reports whether the present events of a stream take what it holds.
 func (s *Service) stands(
 	ctx context.Context, t j17.Tenant, g *generation, key j17.Key, item *store.Item,
 ) (bool, error) {
@@ -124,9 +124,9 @@ func (s *Service) stands(
 	return last != nil && last.Value == h.digest, err
 }
 
-// eraseFilled brings what streams hold in the sets of a filling in line with the events that they have now, as far as
-// it has come. Where the spec that it is for is not known, since nobody has gone on with it after a start of the
-// program, it begins again.
+// eraseFilled recomputes what streams hold in the sets of a filling from their present events, up to the position it
+// has reached. If this process does not know the filling's spec, because nobody has continued it since the program
+// started, the filling is discarded and begins again.
 func (s *Service) eraseFilled(ctx context.Context, t j17.Tenant, key string, keys []j17.Key) error {
 	item, err := s.get(ctx, t, fillings, key)
 	if err != nil || item.Rev == 0 {

@@ -18,57 +18,56 @@ import (
 	"j17/internal/storage/store"
 )
 
-// filling goes through the feed for sets that a spec has and an environment does not have yet. Of several aggregates
-// with one value the first one in the feed has it, the others wait for it in their order: where it is given back, the
-// next one gets it.
+// filling goes through the feed for sets that a spec has and the environment lacks. Of several aggregates with one
+// value, the first in the feed holds it and the others wait in feed order: when it is given back, the next one gets it.
 type filling struct {
 	s *Service
 	t j17.Tenant
 	d *decider.Decider
-	// fences hold as long as that is deployed which was when the filling began, so that nothing is written to an
+	// fences hold as long as the spec deployed when the filling began stays deployed, so that nothing is written to an
 	// environment that is gone.
 	fences []store.Fence
-	// key is that of its item in fillings, "" where nothing is written; rev is the item's revision, 0 before the first
-	// page is written.
+	// key is that of its item in fillings, "" for a trial, which writes nothing; rev is the item's revision, 0 before
+	// the first page is written.
 	key string
 	rev uint64
 
-	// generations are those that are filled, sets them by their sets.
+	// generations are those being filled; sets has the same generations by set.
 	generations []*generation
 	sets        map[*spec.UniqueSet]*generation
-	// at is how far it is, and done how many elements of the feed these were.
+	// at is the position reached, done the number of feed elements up to it.
 	at   j17.StreamID
 	done uint64
 
-	// What is not written yet, by keys of items.
+	// Changes that are not written yet, by item key.
 	holders  map[string]string // "" for nobody
 	holdings map[string]*holding
 	lines    map[string]*line
 	items    int
-	// written, if not nil, has the keys of all holders and holdings that were ever written: where all of it was by this
-	// filling.
+	// written, if not nil, has the keys of all holders and holdings ever written. It is only kept if this filling wrote
+	// all of them.
 	written *filter
 }
 
-// line is what has changed of those who wait for a value.
+// line has the unwritten changes of the queue of aggregates that wait for a value.
 type line struct {
-	// added are behind all that are stored; gone are those that no longer wait.
+	// added come after all stored ones; gone are the item keys of those that no longer wait.
 	added []waiter
 	gone  map[string]bool
 }
 
-// waiter is who waits for a value: the key of the item, and that of the aggregate.
+// waiter is an aggregate that waits for a value: the key of its item, and of the aggregate.
 type waiter struct{ item, who string }
 
-// fillingItem is how far a filling is, as it is stored.
+// fillingItem is the stored progress of a filling.
 type fillingItem struct {
 	Generations []*generation `json:"generations"`
 	At          []byte        `json:"at"`
 	Done        uint64        `json:"done"`
 }
 
-// begin returns a filling of sets, which goes on where one of the same sets has ended: that of its own item, or another
-// one.
+// begin returns a filling of the missing sets. It resumes an earlier filling of the same sets if there is one, under
+// the given key or that of a prepared spec.
 func (s *Service) begin(
 	ctx context.Context, t j17.Tenant, d *decider.Decider, key string, missing []*generation,
 ) (*filling, error) {
@@ -79,7 +78,7 @@ func (s *Service) begin(
 	}
 	f.fences = fences
 
-	// What others have begun.
+	// An earlier filling is resumed, or discarded if it has this key and other sets.
 	for _, at := range slices.Compact([]string{key, prepared}) {
 		item, err := s.get(ctx, t, fillings, at)
 		if err != nil {
@@ -105,7 +104,7 @@ func (s *Service) begin(
 	return f, nil
 }
 
-// resume makes the filling go on where its item says that it is.
+// resume continues the filling from the progress that its item has.
 func (f *filling) resume(item *store.Item, began *fillingItem) (err error) {
 	f.rev, f.generations, f.done = item.Rev, began.Generations, began.Done
 	f.at, _, err = store.ReadStamp(began.At)
@@ -113,8 +112,8 @@ func (f *filling) resume(item *store.Item, began *fillingItem) (err error) {
 	return err
 }
 
-// know finds the sets of the generations, makes it known for what spec something of them is stored, and forgets what is
-// not written.
+// know resolves the sets of the generations, registers the decider once something is stored, and drops unwritten
+// changes.
 func (f *filling) know() {
 	f.sets = map[*spec.UniqueSet]*generation{}
 	for _, g := range f.generations {
@@ -157,8 +156,8 @@ func newGeneration(aggregateType string, set *spec.UniqueSet) *generation {
 	}
 }
 
-// page goes on with the filling for a page, and reports whether it was at the end of the feed: there is nothing more to
-// be written then. What it writes may be of events that were rewritten meanwhile: the note of that is on the next page.
+// page processes one page of the feed, and reports whether it reached the end with nothing left to write. What it
+// writes may rest on events that were rewritten meanwhile; the note of that comes on the next page.
 func (f *filling) page(ctx context.Context) (ended bool, err error) {
 	n := 0
 	for e, err := range f.s.Store.ReadChanges(ctx, f.t, f.at, f.s.pageEvents) {
@@ -189,9 +188,9 @@ func (f *filling) page(ctx context.Context) (ended bool, err error) {
 	return false, f.flush(ctx)
 }
 
-// flush writes what has changed, with how far it is.
+// flush writes the changes and the progress in one commit.
 func (f *filling) flush(ctx context.Context) error {
-	// How far it is, unless another attempt has gone on with it.
+	// The progress, unless another attempt has advanced it.
 	item := fillingItem{Generations: f.generations, At: store.AppendStamp(nil, f.at), Done: f.done}
 	b, _ := json.Marshal(item) //nolint:errchkjson // texts and numbers: it cannot fail
 	record := store.Side{Op: store.Put, Space: fillings, Key: f.key, Value: b, Cond: store.IfAbsent}
@@ -230,7 +229,7 @@ func (f *filling) flush(ctx context.Context) error {
 		}
 	}
 
-	// Most of what comes next nobody has had before, which is not to be looked up.
+	// Most keys to come were never written; the filter spares looking them up.
 	if f.rev == 0 {
 		f.written = newFilter()
 	}
@@ -243,7 +242,7 @@ func (f *filling) flush(ctx context.Context) error {
 		}
 	}
 
-	// The next page has the revision that this one has left behind.
+	// The next page is conditional on the revision that this one leaves.
 	if err := f.s.Store.Write(ctx, f.t, sides, f.fences...); err != nil {
 		return err
 	}
@@ -253,7 +252,7 @@ func (f *filling) flush(ctx context.Context) error {
 	return err
 }
 
-// event lets an event take values and give them back.
+// event applies what an event takes and gives back.
 func (f *filling) event(ctx context.Context, ev *j17.Event) error {
 	typ := f.d.Types[ev.Key.Type]
 	if typ == nil {
@@ -274,7 +273,7 @@ func (f *filling) event(ctx context.Context, ev *j17.Event) error {
 	return ctx.Err()
 }
 
-// exchanges returns what an event that is stored has taken and given back.
+// exchanges returns what a stored event has taken and given back.
 func exchanges(ctx context.Context, typ *spec.AggregateType, et *spec.EventType, ev *j17.Event) []decider.Exchange {
 	e := tick.NewEnv(work.New(ctx, work.Command))
 	e.Renew(&tick.Event{
@@ -284,7 +283,7 @@ func exchanges(ctx context.Context, typ *spec.AggregateType, et *spec.EventType,
 	return decider.PastExchanges(typ, et, e)
 }
 
-// exchange carries out an exchange of an aggregate, made by the event at a position.
+// exchange applies an exchange by an aggregate, made by the event at a position.
 func (f *filling) exchange(ctx context.Context, c decider.Exchange, key j17.Key, at j17.StreamID) error {
 	g := f.sets[c.Set]
 	own, err := f.holding(ctx, g.heldKey(key))
@@ -306,7 +305,7 @@ func (f *filling) exchange(ctx context.Context, c decider.Exchange, key j17.Key,
 		prefix := g.linePrefix(c.Value)
 		l, item := f.line(prefix), prefix+store.StampedKey(at, "")
 		if l.gone[item] {
-			delete(l.gone, item) // it has left on this page, from where it comes back to
+			delete(l.gone, item) // it left on this page, and returns to the same place
 		} else {
 			l.added = append(l.added, waiter{item, key.String()})
 		}
@@ -316,7 +315,8 @@ func (f *filling) exchange(ctx context.Context, c decider.Exchange, key j17.Key,
 	return nil
 }
 
-// give takes from an aggregate what it holds, for the next that waits for it, or its place among those that wait.
+// give takes from an aggregate the value that it holds, which passes to the next one waiting, or its place in the
+// queue.
 func (f *filling) give(ctx context.Context, g *generation, key j17.Key, own *holding) error {
 	if own == nil {
 		return nil
@@ -328,7 +328,7 @@ func (f *filling) give(ctx context.Context, g *generation, key j17.Key, own *hol
 		return nil
 	}
 
-	// The next one has it.
+	// The next one in the queue gets it.
 	next, err := f.first(ctx, prefix)
 	if err != nil {
 		return err
@@ -357,7 +357,7 @@ func (f *filling) setHolding(at string, h *holding) {
 	f.items++
 }
 
-// holder returns who holds a value, "" for nobody.
+// holder returns the holder of a value, "" for none.
 func (f *filling) holder(ctx context.Context, at string) (string, error) {
 	if who, ok := f.holders[at]; ok || f.rev == 0 || f.written.lacks(at) {
 		return who, nil
@@ -378,7 +378,7 @@ func (f *filling) holding(ctx context.Context, at string) (*holding, error) {
 	return readHolding(&item)
 }
 
-// line returns what has changed of those who wait for a value.
+// line returns the unwritten changes of the queue for a value.
 func (f *filling) line(prefix string) *line {
 	l := f.lines[prefix]
 	if l == nil {
@@ -388,13 +388,13 @@ func (f *filling) line(prefix string) *line {
 	return l
 }
 
-// leave takes somebody away who waits for a value.
+// leave removes an aggregate from the queue for a value.
 func (f *filling) leave(prefix, at string) {
 	f.line(prefix).gone[prefix+at] = true
 	f.items++
 }
 
-// first returns who is the first to wait for a value, the zero waiter for nobody.
+// first returns the first aggregate in the queue for a value, the zero waiter if it is empty.
 func (f *filling) first(ctx context.Context, prefix string) (waiter, error) {
 	l := f.lines[prefix]
 	gone := 0
@@ -422,7 +422,7 @@ func (f *filling) first(ctx context.Context, prefix string) (waiter, error) {
 	return waiter{}, nil
 }
 
-// rewritten brings what a stream holds in line with the events that it has now, up to a position.
+// rewritten recomputes what a stream holds from its present events, up to a position.
 func (f *filling) rewritten(ctx context.Context, key j17.Key, upTo j17.StreamID) error {
 	for _, g := range f.generations {
 		if g.Type != key.Type {
@@ -451,8 +451,8 @@ func (f *filling) rewritten(ctx context.Context, key j17.Key, upTo j17.StreamID)
 	return nil
 }
 
-// last returns the exchange for the value that an aggregate has by its events up to a position, and since when, if
-// nobody else has it; nil for none.
+// last returns the exchange that took the value an aggregate has by its events up to a position, and the position of
+// that event; nil if it has none. Whether another aggregate holds the value is not looked at.
 func (s *Service) last(
 	ctx context.Context, t j17.Tenant, d *decider.Decider, set *spec.UniqueSet, key j17.Key, upTo j17.StreamID,
 ) (last *decider.Exchange, at j17.StreamID, err error) {
@@ -481,7 +481,7 @@ func (s *Service) last(
 	return last, at, ctx.Err()
 }
 
-// conflict is two aggregates that have one value.
+// conflict is two aggregates that have the same value.
 type conflict struct {
 	*generation
 	holder, other string
@@ -490,10 +490,10 @@ type conflict struct {
 // maxConflicts is how many of them are reported.
 const maxConflicts = 100
 
-// conflicts returns who waits, with those who hold what they wait for.
+// conflicts returns the waiting aggregates with the holders of their values, at most maxConflicts.
 func (f *filling) conflicts(ctx context.Context) (all []conflict, err error) {
 	for _, g := range f.generations {
-		for prefix, l := range f.lines { // what is not written: nothing, or all of a trial
+		for prefix, l := range f.lines { // not written: nothing, or all of a trial
 			if !strings.HasPrefix(prefix, g.ID+"/") {
 				continue
 			}

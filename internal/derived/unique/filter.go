@@ -2,10 +2,10 @@ package unique
 
 import "hash/maphash"
 
-// filterWords makes a filter 8 MiB large: of four million keys it takes some two in a hundred for written that are not.
+// filterWords makes a filter 8 MiB large: with four million keys, about two percent of absent keys pass as written.
 const filterWords = 1 << 20
 
-// filter knows of most keys which were never written that they were not, so that the store need not be asked.
+// filter recognizes most keys that were never written, so that the store need not be asked.
 type filter struct {
 	seed maphash.Seed
 	bits []uint64
@@ -13,7 +13,7 @@ type filter struct {
 
 func newFilter() *filter { return &filter{maphash.MakeSeed(), make([]uint64, filterWords)} }
 
-// places are the bits of a key.
+// places returns the bits of a key.
 func (f *filter) places(key string) (at [4]uint64) {
 	h := maphash.String(f.seed, key)
 	for i := range at {

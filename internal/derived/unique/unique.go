@@ -1,10 +1,10 @@
-// Package unique keeps who holds values that one aggregate alone may have. What an event takes for its aggregate, or
-// gives back, is written in the event's own commit, on the condition that nothing has changed of what was looked at
-// (Look). A set of values that a deployment adds or changes is filled from the feed before the deployment is stored
-// (fill.go, deploy.go), beside the one that is in force.
+// Package unique records which aggregate holds each value that must be unique. The values that an event takes for its
+// aggregate, or gives back, are written in the event's own commit, on the condition that nothing looked at (Look) has
+// changed. A set of values that a deployment adds or changes is filled from the feed before the deployment is stored
+// (fill.go, deploy.go), beside the set in force.
 //
-// Values are kept as digests. Each set has a generation of its own: a set that changes gets a new one, and what is in
-// the old one is removed.
+// Values are kept as digests. Each set has a generation of its own: a set that changes gets a new one, and the contents
+// of the old one are removed.
 //
 // The decisions behind it are in docs/internals/derived.md.
 package unique
@@ -29,20 +29,20 @@ import (
 
 // The side spaces of an environment.
 const (
-	// values has the key of the aggregate that holds a value, under "generation/digest"; held the digest, under
-	// "type:id/generation". A value without a text is nobody's, and so is an empty digest none.
+	// values maps "generation/digest" to the key of the aggregate that holds the value; held maps "type:id/generation"
+	// to the digest. An empty item means no holder, or no value.
 	values store.Space = "unique.value"
 	held   store.Space = "unique.held"
-	// waiting has who has a value that another one was the first to take, under "generation/digest/position": of a set
-	// that is being filled. Whose value waits has the position behind the digest in held, and does not hold it.
+	// waiting maps "generation/digest/position" to an aggregate whose value was first taken by another one; only sets
+	// that are being filled have such items. The held item of a waiting aggregate has the position behind the digest.
 	waiting store.Space = "unique.waiting"
-	// sets has an item for each generation that is in force, under its id, and fillings one for each attempt to fill
-	// some.
+	// sets has an item for each generation that is in force, under its ID; fillings has an item for each filling under
+	// way.
 	sets     store.Space = "unique.sets"
 	fillings store.Space = "unique.fillings"
 )
 
-// maxGenerations is more than a spec can have sets.
+// maxGenerations exceeds the number of sets that a spec can have.
 const maxGenerations = 100_000
 
 // Storage is what unique values need of a store.
@@ -60,24 +60,24 @@ type Options struct {
 	Engine *engine.Engine
 	Worker *worker.Kit
 	Logger *slog.Logger
-	// Hold calls a function while nothing is deployed to a tenant. Where there is nothing any longer, its error has
+	// Hold calls a function while nothing is deployed to a tenant. If the tenant or its spec is gone, the error has
 	// CodeNoSpec or CodeNotFound.
 	Hold func(ctx context.Context, t j17.Tenant, f func() error) error
 }
 
-// Service keeps who holds unique values. It is safe for concurrent use.
+// Service records the holders of unique values. It is safe for concurrent use.
 type Service struct {
 	Options
-	// pageEvents is how many elements of the feed a page of a filling reads at most, pageItems from how many changed
-	// items on it is written.
+	// pageEvents is how many elements of the feed a page of a filling reads at most; pageItems is the number of changed
+	// items at which a page is written.
 	pageEvents, pageItems int
 	// maxLooked bounds what a trial looks at.
 	maxLooked uint64
 
 	known sync.Map // of *known by j17.Tenant
-	// deciders are those of the specs that sets are filled for, by the id of a filling's first generation.
+	// deciders has the decider of each spec that sets are filled for, by the ID of the filling's first generation.
 	deciders sync.Map // of *decider.Decider by string
-	// left has the tenants for which Adopt has failed, and failed is called for them.
+	// left has the tenants for which Adopt has failed; failed is signaled when one is added.
 	left   sync.Map // of struct{} by j17.Tenant
 	failed chan struct{}
 }
@@ -107,7 +107,7 @@ func (g *generation) of(aggregateType string, set *spec.UniqueSet) bool {
 	return g.Type == aggregateType && g.Name == set.Name && string(g.Fingerprint) == string(set.Fingerprint[:])
 }
 
-// put is the write that puts the generation into force.
+// put returns the write that puts the generation into force.
 func (g *generation) put() store.Side {
 	b, _ := json.Marshal(g) //nolint:errchkjson // texts: it cannot fail
 	return store.Side{Op: store.Put, Space: sets, Key: g.ID, Value: b, Cond: store.IfAbsent}
@@ -145,17 +145,17 @@ func readGeneration(item *store.Item) (*generation, error) {
 	return g, nil
 }
 
-// Forget releases what is known of the generations of a tenant that is gone.
+// Forget releases the cached generations of a tenant that is gone.
 func (s *Service) Forget(t j17.Tenant) { s.known.Delete(t) }
 
-// known is the generations of what is deployed to a tenant. It does not change.
+// known has the generations of the spec deployed to a tenant. It is immutable.
 type known struct {
 	decider     *decider.Decider
 	generations map[*spec.UniqueSet]*generation
 }
 
-// of returns the generations of what is deployed to a tenant. Where one is missing, it is an error of
-// CodeIndexNotReady; but where the fences no longer hold, so that whatever follows is refused, nothing is known.
+// of returns the generations of the spec deployed to a tenant. A missing generation is an error of CodeIndexNotReady;
+// if the fences no longer hold, so that the command's writes will be refused anyway, it returns nil.
 func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence) (*known, error) {
 	if found, ok := s.known.Load(t); ok {
 		if k, _ := found.(*known); k.decider == d {
@@ -193,14 +193,15 @@ func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fenc
 	return k, nil
 }
 
-// holding is what an item of held says.
+// holding is the decoded value of an item of held.
 type holding struct {
 	digest [32]byte
-	// waits is the position of the event that has taken the value, where it is another's; zero where it is held.
+	// waits is the position of the event that took the value while another aggregate held it; zero if the value is
+	// held.
 	waits j17.StreamID
 }
 
-// readHolding reads an item of held, nil for one that says nothing.
+// readHolding decodes an item of held; it returns nil for an empty one.
 func readHolding(item *store.Item) (*holding, error) {
 	h := &holding{}
 	switch n := len(item.Value); {
@@ -222,7 +223,7 @@ func readHolding(item *store.Item) (*holding, error) {
 
 var errRecord = errors.New("unique: a record is damaged")
 
-// value is what an item of held has of it.
+// value encodes the holding as the value of an item of held.
 func (h *holding) value() []byte {
 	if h.waits == (j17.StreamID{}) {
 		return h.digest[:]
@@ -230,7 +231,7 @@ func (h *holding) value() []byte {
 	return store.AppendStamp(h.digest[:len(h.digest):len(h.digest)], h.waits)
 }
 
-// readHolder reads an item of values, the zero Key for nobody.
+// readHolder decodes an item of values; it returns the zero Key if there is no holder.
 func readHolder(item *store.Item) (j17.Key, error) {
 	if len(item.Value) == 0 {
 		return j17.Key{}, nil
@@ -242,7 +243,7 @@ func readHolder(item *store.Item) (j17.Key, error) {
 	return key, nil
 }
 
-// get returns an item, whose revision is 0 where there is none.
+// get returns an item; its revision is 0 if it does not exist.
 func (s *Service) get(ctx context.Context, t j17.Tenant, space store.Space, key string) (store.Item, error) {
 	item, err := s.Store.Get(ctx, t, space, key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -251,13 +252,13 @@ func (s *Service) get(ctx context.Context, t j17.Tenant, space store.Space, key 
 	return item, err
 }
 
-// Look looks up who holds values while one command is decided, and notes what it has seen. It is one of an engine's
-// options.
+// Look returns a view of the holders for the decision of one command, which notes what it has read. It is one of an
+// engine's options.
 func (s *Service) Look(t j17.Tenant, d *decider.Decider, fences []store.Fence) part.Holding {
-	return &look{s: s, t: t, d: d, fences: fences} // of most commands nothing is asked
+	return &look{s: s, t: t, d: d, fences: fences} // most commands ask nothing
 }
 
-// look is what was seen of holders while a command was decided.
+// look notes what was read of holders while a command was decided.
 type look struct {
 	s      *Service
 	t      j17.Tenant
@@ -279,14 +280,14 @@ type heldOf struct {
 	key j17.Key
 }
 
-// seen is what an item has said, and what it has to hold when what was decided on that is stored: which writer has
-// written it, and how often, does not matter.
+// seen is what an item said, and the value that it must still have when the decision is stored. The comparison is by
+// value, so it does not matter who wrote the item, or how often.
 type seen[T any] struct {
 	was   T
 	value string
 }
 
-// generation returns where the values of a set are, nil where nothing is known any longer.
+// generation returns the generation of a set, nil if the fences no longer hold.
 func (l *look) generation(ctx context.Context, set *spec.UniqueSet) (*generation, error) {
 	if l.k == nil {
 		k, err := l.s.of(ctx, l.t, l.d, l.fences)
@@ -298,7 +299,7 @@ func (l *look) generation(ctx context.Context, set *spec.UniqueSet) (*generation
 	return l.k.generations[set], nil
 }
 
-// Holder returns who holds a value.
+// Holder returns the aggregate that holds a value.
 func (l *look) Holder(ctx context.Context, set *spec.UniqueSet, digest [32]byte) (j17.Key, error) {
 	g, err := l.generation(ctx, set)
 	if g == nil {
@@ -310,16 +311,16 @@ func (l *look) Holder(ctx context.Context, set *spec.UniqueSet, digest [32]byte)
 	}
 	key, err := readHolder(&item)
 	if own, looked := l.held[heldOf{set, key}]; looked && (own.was == nil || *own.was != digest) {
-		// It gives the value back by a write that is not stored yet, and goes before this one, or has taken it since it
-		// was looked at what it holds. It is not in its own way: what is decided on that is only stored when nobody has
-		// the value.
+		// The holder gives the value back by an earlier write that is not stored yet, or has taken it since its own
+		// holding was read. It must not stand in its own way: the decision is stored only if nobody holds the value
+		// then.
 		key, item.Value = j17.Key{}, nil
 	}
 	l.values[valueOf{set, digest}] = seen[j17.Key]{key, string(item.Value)}
 	return key, store.UserError(err)
 }
 
-// Held returns what an aggregate holds. What waits is not held.
+// Held returns the value that an aggregate holds. A value that it waits for does not count.
 func (l *look) Held(ctx context.Context, set *spec.UniqueSet, key j17.Key) (digest [32]byte, ok bool, err error) {
 	g, err := l.generation(ctx, set)
 	if g == nil {
@@ -341,7 +342,7 @@ func (l *look) Held(ctx context.Context, set *spec.UniqueSet, key j17.Key) (dige
 	return h.digest, true, nil
 }
 
-// Saw receives the values that an aggregate holds by writes that are not stored yet.
+// Saw receives the value that an aggregate holds by writes that are not stored yet, nil for none.
 func (l *look) Saw(ctx context.Context, set *spec.UniqueSet, key j17.Key, own *[32]byte) error {
 	g, err := l.generation(ctx, set)
 	if g == nil {
@@ -355,8 +356,7 @@ func (l *look) Saw(ctx context.Context, set *spec.UniqueSet, key j17.Key, own *[
 	return nil
 }
 
-// Effects returns what is to be written so that those hold values who do after a decision, and fences on what was only
-// looked at.
+// Effects returns the writes that record the holders after a decision, and fences on what was only looked at.
 func (l *look) Effects(after *decider.Values) (e part.Effects) {
 	if l.k == nil {
 		return e // nothing was looked at, or all of it is refused
@@ -373,7 +373,7 @@ func (l *look) Effects(after *decider.Values) (e part.Effects) {
 		if holder != (j17.Key{}) {
 			side.Op, side.Value = store.Put, []byte(holder.String())
 		}
-		if asked { // who has given it back has had it: what he holds says so
+		if asked { // unasked, it is given back by its holder: the condition on held covers that
 			side = before.condition(side)
 		}
 		e.Side = append(e.Side, side)
@@ -395,7 +395,8 @@ func (l *look) Effects(after *decider.Values) (e part.Effects) {
 	return e
 }
 
-// Exchanged returns the writes after which an aggregate has exchanged a value, of an environment that is loaded.
+// Exchanged returns the writes that record the exchange of an aggregate's value, in an environment that is being
+// loaded.
 func (l *look) Exchanged(
 	ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte,
 ) (sides []store.Side, err error) {
@@ -416,7 +417,7 @@ func (l *look) Exchanged(
 	return append(sides, mine), nil
 }
 
-// condition makes a write one on what was seen.
+// condition makes a write conditional on the value that was seen.
 func (s seen[T]) condition(side store.Side) store.Side {
 	side.Cond, side.Was = store.IfValue, s.value
 	return side
