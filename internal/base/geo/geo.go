@@ -1,6 +1,6 @@
 // Package geo is the geometry of places: points and areas on the sphere that stands for the Earth. It is pure: it reads
-// places out of JSON values (read.go), refuses what is none (shape.go, cross.go), tells what contains what, how far
-// away something is, and which cells cover an area. Cells are those of S2: squares of six levels of detail and more,
+// places out of JSON values (read.go), refuses invalid ones (shape.go, cross.go), and computes what contains what, how
+// far apart things are, and which cells cover an area. Cells are those of S2: squares of six levels of detail and more,
 // whose order on a line makes areas ranges of keys.
 //
 // Coordinates are degrees of WGS84, distances are metres. Edges of areas are the shorter arcs of great circles.
@@ -81,7 +81,7 @@ type Area interface {
 // slack is an angle that makes up for roundings: 0.6 millimetres.
 const slack = 1e-10
 
-// Disc is what is at most so many metres away from a point.
+// Disc is the set of points at most so many metres away from a point.
 type Disc struct {
 	Center Point
 	Radius float64

@@ -206,7 +206,8 @@ func (in *inside) has(r *ring) bool {
 	return in.loop.ContainsPoint(s2.Point{Vector: r.vertices[0].Add(r.vertices[1].Vector).Normalize()})
 }
 
-// wayTo is the way to a point from the fixed one, of which rings tell how often it crosses them. One serves all rings.
+// wayTo returns the path to a point from the fixed one, of which each ring counts how often it crosses it. One path
+// serves all rings.
 func wayTo(p s2.Point) *s2.EdgeCrosser { return s2.NewEdgeCrosser(s2.OriginPoint(), p) }
 
 // encloses counts how often the way from the fixed point crosses the ring.

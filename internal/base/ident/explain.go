@@ -10,7 +10,7 @@ import (
 // maxQuoted is how many bytes of a faulty identifier a message repeats.
 const maxQuoted = 64
 
-// accepted tells which forms an identifier may have.
+// accepted describes the forms that an identifier may have.
 func (r *Rules) accepted() string {
 	return "Use a UUID (" + r.versionList() + `), optionally with a tag such as ":2026", a humane code of 9 letters and ` +
 		`digits, "global", or a singleton that the spec declares.`
@@ -31,7 +31,7 @@ func (r *Rules) versionList() string {
 	return "version " + strings.Join(vs[:last], ", ") + " or " + vs[last]
 }
 
-// fault says in one sentence why s is no identifier, as exactly as its resemblance to one allows.
+// fault says in one sentence why s is no identifier, as precisely as its form allows.
 func (r *Rules) fault(s string) string {
 	if s == "" {
 		return "The identifier is empty."
@@ -61,7 +61,7 @@ func (r *Rules) fault(s string) string {
 	}
 }
 
-// uuidFault tells what is wrong with s, which starts with something of the shape of a UUID.
+// uuidFault says what is wrong with s, which starts with something of the shape of a UUID.
 func (r *Rules) uuidFault(s string) string {
 	switch v := s[versionAt]; {
 	case !hasVariant(s):

@@ -6,7 +6,7 @@ import (
 	"j17"
 )
 
-// Prefix is the part of a handle that tells what the handle names: 3 lower-case letters.
+// Prefix is the part of a handle that says what the handle names: 3 lower-case letters.
 type Prefix string
 
 // The registry of prefixes: one for each kind of thing that the platform names itself. A prefix never changes, since

@@ -11,7 +11,7 @@ import (
 	"j17"
 )
 
-// Kind tells which form an identifier has.
+// Kind is the form that an identifier has.
 type Kind uint8
 
 // The kinds of identifiers. The zero Kind belongs to what is no identifier.
@@ -47,7 +47,7 @@ type Rules struct {
 	// versions has bit v set when UUIDs of version v are accepted.
 	versions   uint16
 	singletons map[string]struct{}
-	// lengths tells for each length whether a singleton has it, which spares most look-ups.
+	// lengths reports for each length whether a singleton has it, which spares most look-ups.
 	lengths [MaxSingletonLength + 1]bool
 }
 

@@ -1,5 +1,5 @@
-// Package keyfile seals texts with a key that is in a file beside the store: what is sealed is of no use to those who
-// have only the store, or a copy of it.
+// Package keyfile seals texts with a key that is in a file beside the store: sealed texts are useless to anyone who has
+// only the store, or a copy of it.
 package keyfile
 
 import (
@@ -30,7 +30,7 @@ func At(name string) *File { return &File{name: name} }
 // Bytes is the length of keys.
 const Bytes = 32
 
-// ErrOther is the error of what was sealed with another key, or for another place.
+// ErrOther is the error for a text that was sealed with another key, or for another place.
 var ErrOther = errors.New("it was sealed with the key of another data folder")
 
 // open reads the key, or makes it.
@@ -84,7 +84,7 @@ func (f *File) Derived(purpose string) ([]byte, error) {
 	return mac.Sum(nil), nil
 }
 
-// Box returns what seals texts for one purpose.
+// Box returns a box that seals texts for one purpose.
 func (f *File) Box(purpose string) (*Box, error) {
 	key, err := f.Derived(purpose)
 	if err != nil {

@@ -45,9 +45,9 @@ var (
 	ErrMagnitude      = fmt.Errorf("the result would be larger than 1e%d or smaller than 1e-%d", maxMagnitude, maxMagnitude)
 )
 
-// The following compute exact decimals, which are written without an exponent and never as minus zero. Their results
-// may be larger than a result may be in the end, so that the order of operands does not matter: see Bounded. Errors are
-// those above.
+// The following compute exact decimals, which are written without an exponent and never as minus zero. Intermediate
+// results may be larger than final ones, so that the order of operands does not matter: see Bounded. Errors are those
+// above.
 
 // Sum returns a+b with the digits after the point of the more precise one: 1.10 + 2 is 3.10.
 func Sum(a, b Value) (Value, error) { return sum(a, b, false) }
@@ -373,8 +373,8 @@ func Absolute(a Value) (Value, error) {
 	return Sum(Int(0), a)
 }
 
-// Bounded returns an error if the number v is none that arithmetic may have as its result: it has more than MaxDigits
-// digits, or is not zero and beyond 1e-400 and 1e400.
+// Bounded returns an error if the number v may not be the final result of arithmetic: it has more than MaxDigits
+// digits, or is not zero and its magnitude is outside 1e-400 to 1e400.
 func Bounded(v Value) error {
 	if !v.text() {
 		return nil

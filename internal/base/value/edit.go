@@ -29,8 +29,8 @@ func NewEditor() *Editor { return &Editor{own: new(token)} }
 func (e *Editor) Freeze() { e.own = new(token) }
 
 // Release gives up what the editor owns of v: v will no longer change, while its container may still be changed in
-// place. It is what Freeze is, for a container of which it is known that all it has was put into it by the editor or is
-// not the editor's at all. It returns how many values it visited.
+// place. It does what Freeze does, for a container whose parts were all put into it by the editor or are not the
+// editor's at all. It returns how many values it visited.
 func (e *Editor) Release(v Value) (visited int) {
 	switch v.Kind() {
 	case Array:
@@ -131,8 +131,8 @@ func (e *Editor) SetGrown(obj Value, key string, v Value, grown Weight) Value {
 	return objectOf(o)
 }
 
-// Set is SetMember in place, for a value of weight w. It tells by how much the object grew. It reports false, and
-// changes nothing, where obj is no object or there is not so much room.
+// Set is SetMember in place, for a value of weight w. It returns by how much the object grew. It reports false, and
+// changes nothing, where obj is no object or the growth exceeds room.
 func (e *Editor) Set(obj *Value, key string, v *Value, w, room Weight) (grown Weight, ok bool) {
 	if obj.Kind() != Object {
 		return Weight{}, false
@@ -228,7 +228,7 @@ func (e *Editor) Way(root *Value, steps []Step) (w Way, ok bool) {
 	return w, true
 }
 
-// Grow tells all objects on the way that the value at its end has grown.
+// Grow adds the growth of the value at the end to the weights of all objects on the way.
 func (w *Way) Grow(by Weight) {
 	for _, o := range w.objects[:w.n] {
 		o.weight.grow(by)
@@ -284,7 +284,8 @@ func (e *Editor) RemoveMember(obj Value, key string) Value {
 	case len(o.members) <= IndexFrom, len(x.gone) >= 2*IndexFrom+x.n/8:
 		e.reindex(o)
 	default:
-		// The index stays as it is, but for what is gone: another version of the object may share it.
+		// Only gone records the removal; the rest of the index stays as it is, since another version of the object may
+		// share it.
 		at := x.at[key]
 		before, _ := slices.BinarySearch(x.gone, at)
 		e.moved += len(x.gone) / 4

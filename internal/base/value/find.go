@@ -82,7 +82,7 @@ func (w *want) child(s *Step) *want {
 	return w.keys[len(w.keys)-1].node
 }
 
-// settle moves what lies below a path's end into that end, as its value is built anyway, and returns the number of
+// settle moves what lies below a path's end into that end, whose value is built anyway, and returns the number of
 // leaves.
 func (w *want) settle() int {
 	if len(w.outs) > 0 {

@@ -57,7 +57,7 @@ func (l *Lookups) Find(
 		return scan(a, steps, want, first, hits)
 	}
 
-	// An index is made when so many elements have been looked through that it would have paid.
+	// An index is made once so many elements have been looked through that it would have paid off.
 	x := l.of(a, field, steps)
 	if x.chains == nil {
 		if x.scanned < lookupAfter*len(a.elems) {
@@ -194,7 +194,7 @@ func (x *lookup) unlink(n uint32) {
 	x.chains[hash] = c
 }
 
-// follow says that an array was copied, and that the copy is the one to be changed and searched from now on.
+// follow records that an array was copied, and that the copy is the one to be changed and searched from now on.
 func (l *Lookups) follow(from, to *array) {
 	for _, x := range l.recent {
 		if x != nil && x.arr == from {
@@ -243,7 +243,7 @@ func (l *Lookups) removed(a *array, i int) {
 // drop forgets the index. It is rebuilt when the array has been searched some more.
 func (x *lookup) drop() { *x = lookup{arr: x.arr, field: x.field, steps: x.steps} }
 
-// Limits of what a hash looks at, so that it takes a moment whatever the value is.
+// Limits of what a hash looks at, so that hashing is quick for any value.
 const (
 	hashedBytes  = 256
 	hashedValues = 16

@@ -281,8 +281,8 @@ func (v Value) Int64() (int64, bool) {
 	return n, err == nil
 }
 
-// NumberEffort returns about how many units of package work it takes to find out something about the number v alone,
-// such as whether it is an integer: 0 for an ordinary one, and for all that is no number.
+// NumberEffort returns about how many units of package work it takes to inspect the number v alone, such as whether it
+// is an integer: 0 for an ordinary one, and for every other kind.
 func (v Value) NumberEffort() int {
 	switch {
 	case v.Kind() != Number || !v.text() && v.scale() == 0:

@@ -89,8 +89,8 @@ type parser struct {
 	objects []object
 	arrays  []array
 	spare   []Member
-	// extra is by how many bytes the text so far is longer than AppendJSON writes it: white space, and escapes that
-	// need not be. What is left of a container's text is its size.
+	// extra is by how many bytes the text so far is longer than what AppendJSON writes: white space and needless
+	// escapes. A container's size is the length of its text without them.
 	extra int
 	// values is how many values have been begun.
 	values int
@@ -388,19 +388,20 @@ func (p *parser) newObject() *object {
 	return o
 }
 
-// spareMembers is how many members a slab has at most, and lookAhead in how many bytes of the text to come those are
-// counted that it is for.
+// spareMembers is how many members a slab has at most, and lookAhead is in how many of the next bytes members are
+// counted to size it.
 const (
 	spareMembers = 16
 	lookAhead    = 512
 )
 
-// cut copies the members of an object from the stack: those of a small one to a slab, which it shares with its
+// cut copies the members of an object from the stack; a small object's go into a slab that it shares with its
 // neighbours.
 func (p *parser) cut(stacked []Member) []Member {
 	n := len(stacked)
 	if n > len(p.spare) {
-		// Its neighbours are those that wait for the end of their objects, and those to come, about one for each colon.
+		// The slab is for the members on the stack, whose objects are not closed yet, and for those to come: about one
+		// for each colon.
 		ahead := p.src[p.pos:min(len(p.src), p.pos+lookAhead)]
 		slab := min(spareMembers, len(p.members)+strings.Count(ahead, ":"))
 		if n > slab/2 {

@@ -70,7 +70,7 @@ func (v Value) Weight() Weight {
 	return w
 }
 
-// Weigh is Weight, and tells how many values had to be visited and how many sixteens of bytes to be read to find it.
+// Weigh is Weight, and returns how many values had to be visited, and how many sixteens of bytes read, to find it.
 func (v Value) Weigh() (w Weight, work int) {
 	switch v.Kind() {
 	case Missing:
@@ -88,7 +88,7 @@ func (v Value) Weigh() (w Weight, work int) {
 		return Weight{StringSize(v.str()), 1}, len(v.str()) >> 4
 	case Array:
 		a := v.array()
-		// A container that was weighed once knows.
+		// A container that was weighed before remembers.
 		if w, ok := a.weight.load(); ok {
 			return w, 0
 		}
@@ -213,7 +213,7 @@ func (v Value) Nested(depth int) (ok bool, work int) {
 	return ok, work
 }
 
-// AtMost reports whether the value has at most limit bytes as JSON. It takes no longer than is in proportion to limit.
+// AtMost reports whether the value has at most limit bytes as JSON. Its time is proportional to limit at most.
 func (v Value) AtMost(limit int) bool {
 	_, ok := v.room(limit)
 	return ok

@@ -57,8 +57,8 @@ type Value struct {
 	t tag
 }
 
-// tag is the kind of a value, in the lowest byte, and what else a number needs. It is one word, as the two beside it
-// are, so that compilers keep values in registers.
+// tag is the kind of a value, in the lowest byte, and what else a number needs. It is one word, like the two fields
+// beside it, so that compilers keep values in registers.
 type tag uint64
 
 const (
@@ -102,8 +102,8 @@ type object struct {
 }
 
 // index finds the members of a large object. It is shared by the versions of an object that have those members in the
-// same order: it covers the members that were the first n, but for those at the positions gone, which are sorted. Only
-// the editor that owns it may change it, as long as nobody else has a version.
+// same order. It covers the first n members, except for those at the positions gone, which are sorted. Only the editor
+// that owns it may change it, as long as nobody else has a version.
 type index struct {
 	owner *token
 	at    map[string]int
@@ -320,8 +320,8 @@ func (v Value) At(steps []Step) Value {
 	return v
 }
 
-// Equal reports whether a and b are the same JSON value: numbers compare by what they are worth, objects
-// regardless of order. Values of different kinds are never equal; Missing equals Missing only.
+// Equal reports whether a and b are the same JSON value: numbers compare by value, objects regardless of order. Values
+// of different kinds are never equal; Missing equals Missing only.
 func Equal(a, b Value) bool {
 	var work int
 	return EqualCounted(a, b, &work)

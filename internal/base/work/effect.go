@@ -2,7 +2,7 @@ package work
 
 import "j17"
 
-// Effect is a kind of what a write brings about beside its own events: what is stored with them, and what follows from
+// Effect is a kind of consequence of a write beyond its own events: what is stored with them, and what follows from
 // them.
 type Effect uint8
 

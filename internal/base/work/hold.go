@@ -21,8 +21,8 @@ func (b *Budget) TryHold(p *Pool, tenant string, n int64) bool {
 	return ok
 }
 
-// Hold is TryHold for who can wait. The request gives its turn on a processor back while it does. The error is one of
-// Busy, about what, or that of the context.
+// Hold is TryHold for requests that can wait. The request gives back its turn on a processor meanwhile. The error is
+// that of Busy, naming what, or that of the context.
 func (b *Budget) Hold(p *Pool, tenant string, n int64, what string) error {
 	got, err := b.Take(p, tenant, n, what)
 	if err == nil {
@@ -31,8 +31,8 @@ func (b *Budget) Hold(p *Pool, tenant string, n int64, what string) error {
 	return err
 }
 
-// Take is Hold of what the caller gives back to the pool itself: as much as it returns. A budget that is only counted
-// does not wait.
+// Take is Hold for units that the caller gives back to the pool itself: as many as it returns. A budget that is only
+// counted does not wait.
 func (b *Budget) Take(p *Pool, tenant string, n int64, what string) (int64, error) {
 	if got, ok := p.TryTake(tenant, n); ok {
 		return got, nil

@@ -7,9 +7,9 @@ import (
 )
 
 // Pool is a bounded amount of something that requests need for a while, such as bytes of memory or turns on a
-// processor. A request that finds too little left waits. Tenants are served fairly: the one that has least goes first,
-// among several the one that has waited longest, each tenant's requests in the order in which they came, and no tenant
-// may have more than its share, so that the others never wait for one alone.
+// processor. A request that finds too little left waits. Tenants are served fairly: the one that holds least goes
+// first, among equals the one that has waited longest, and each tenant's requests in the order of their arrival. No
+// tenant may hold more than its share, so that the others never wait for one alone.
 type Pool struct {
 	size, share int64
 
@@ -66,8 +66,8 @@ func (p *Pool) GiveWay(ctx context.Context, tenant string, n int64) error {
 	return p.wait(ctx, tenant, u, w)
 }
 
-// wait waits until a waiter has what it asked for; a nil one has it. When ctx ends first it leaves the line, and the
-// error is that of ctx.
+// wait waits until a waiter has been granted what it asked for; a nil waiter already has. When ctx ends first, the
+// waiter leaves the line, and the error is that of ctx.
 func (p *Pool) wait(ctx context.Context, tenant string, u *user, w *waiter) error {
 	if w == nil {
 		return nil
@@ -85,7 +85,7 @@ func (p *Pool) wait(ctx context.Context, tenant string, u *user, w *waiter) erro
 	return nil // it came at the last moment
 }
 
-// TryTake is Take without waiting; false if there is too little.
+// TryTake is Take without waiting; it reports false if there is too little.
 func (p *Pool) TryTake(tenant string, n int64) (int64, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,7 +115,7 @@ func (p *Pool) ask(tenant string, n int64) (*user, *waiter) {
 	return u, w
 }
 
-// user returns a tenant, also one that has nothing yet.
+// user returns a tenant's entry, and makes one where there is none.
 func (p *Pool) user(tenant string) *user {
 	u := p.users[tenant]
 	if u == nil {
@@ -133,7 +133,7 @@ func (p *Pool) leave(tenant string, u *user, w *waiter) bool {
 	u.waiting.Remove(w.place)
 	p.queued--
 	p.drop(tenant, u)
-	p.serve() // who stood behind may need less
+	p.serve() // requests behind it may need less
 	return true
 }
 
@@ -148,8 +148,8 @@ func (p *Pool) Give(tenant string, n int64) {
 	p.serve()
 }
 
-// Insist takes n units for a tenant at once, whether there are as many or not: for who cannot go without. Others wait
-// until as many more have been given back.
+// Insist takes n units for a tenant at once, even beyond the size of the pool, for requests that cannot do without.
+// Others wait until as many have been given back.
 func (p *Pool) Insist(tenant string, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,8 +184,8 @@ func (p *Pool) grant(u *user, n int64) {
 	u.held += n
 }
 
-// serve lets those go on for whom there is enough now. The tenant that has least is next, and if there is not enough
-// for its first request nobody else overtakes it.
+// serve grants waiting requests what there is now enough for. The tenant that holds least is next, and if there is not
+// enough for its first request no other one overtakes it.
 func (p *Pool) serve() {
 	for p.queued > 0 {
 		var next *user

@@ -37,14 +37,14 @@ type Slot struct {
 	// heavy from the first one on.
 	done, worked int64
 	heavy        bool
-	// coming is the turn that one goroutine of the request waits for, nil for none.
+	// coming is the turn that one goroutine of the request is waiting for, nil for none.
 	coming *coming
 }
 
-// coming is a turn that one goroutine of a request waits for: the others wait for what becomes of that.
+// coming is a turn that one goroutine of a request is waiting for: the others wait for the outcome.
 type coming struct {
 	over chan struct{}
-	busy bool // it was waited for in vain
+	busy bool // the wait ended without a turn
 }
 
 // Open makes the slot one of a tenant, with turns from a pool. It is called before the slot is used.
@@ -104,7 +104,7 @@ func (s *Slot) take(ctx context.Context) error {
 
 func busy() error { return Busy("turn on a processor") }
 
-// came tells what has become of a turn that was waited for.
+// came publishes the outcome of a wait for a turn.
 func (s *Slot) came(c *coming, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,9 +125,9 @@ func (s *Slot) keep() {
 	s.held, s.worked = true, 0
 }
 
-// work notes that n units are done. A request that is heavy by now does them in its turn, which it takes if it has
-// none. Where that has had its units and others wait for theirs, the request gives way and goes on in its next turn.
-// The error is that of Take.
+// work notes that n units are done. A request that has become heavy does them in its turn, which it takes if it has
+// none. When that turn is used up and others are waiting, the request gives way and goes on in its next turn. The error
+// is that of Take.
 func (s *Slot) work(ctx context.Context, n int64) error {
 	if s.light(n) {
 		return nil
@@ -159,8 +159,8 @@ func (s *Slot) light(n int64) bool {
 	return s.done < HeavyAfter && !s.heavy
 }
 
-// giveWay hands the turn to those who wait and takes the next one behind them. Where it waits for that in vain it goes
-// on all the same, as one more than there may be: what has worked for so long is not thrown away.
+// giveWay hands the turn to waiting requests and queues behind them for the next one. Where that wait times out, it
+// goes on all the same, beyond the pool's size, so that long work is not thrown away.
 func (s *Slot) giveWay(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, Wait)
 	defer cancel()
@@ -182,12 +182,12 @@ func (s *Slot) Give() {
 	}
 }
 
-// Renew is Give for a request that lasts and does a little now and then: its work is counted from zero again.
+// Renew is Give for a long-lived request that does a little now and then: its work is counted from zero again.
 func (s *Slot) Renew() {
 	s.renew(false)
 }
 
-// Rouse is Renew for what a request does that lasts since others have done something: it works in turns from its first
+// Rouse is Renew for what a long-lived request does because of what others have done: it works in turns from its first
 // unit on.
 func (s *Slot) Rouse() { s.renew(true) }
 

@@ -47,7 +47,7 @@ type Budget struct {
 	ctx context.Context //nolint:containedctx // lives as long as one request
 	err error
 	// slot is the request's turn on a processor, nil where it needs none; spent is what was spent before the budget was
-	// filled last.
+	// last filled.
 	slot  *Slot
 	spent int64
 	// told is the total spent when the slot was last updated, next the total at which the next update is due.
@@ -56,10 +56,10 @@ type Budget struct {
 	held []holding
 }
 
-// New returns a budget of limit units that also ends with ctx. Where ctx has a Slot, the budget takes a turn when
-// HeavyAfter units are spent of this one and the others with the Slot, and gives way to others after each Turn; one
-// that waits for its first turn in vain ends with the error of the Slot. Of what is spent of a budget the Slot knows at
-// least the half, but of less than some hundred units.
+// New returns a budget of limit units that also ends with ctx. Where ctx has a Slot, the budget takes a turn once
+// HeavyAfter units are spent of this budget and the others with the Slot, and gives way to others after each Turn; if
+// its wait for the first turn times out, it ends with the error of the Slot. The Slot knows of at least half of what
+// was spent of a budget, except for less than some hundred units.
 func New(ctx context.Context, limit int64) *Budget {
 	b := &Budget{ctx: ctx, slot: slotOf(ctx)}
 	if b.slot != nil {
@@ -69,7 +69,7 @@ func New(ctx context.Context, limit int64) *Budget {
 	return b
 }
 
-// Counted returns a budget of limit units that ends with nothing else: for what no request waits for.
+// Counted returns a budget of limit units that nothing but its use ends, for work that no request waits for.
 func Counted(limit int64) *Budget {
 	b := &Budget{}
 	b.Renew(limit)
@@ -128,8 +128,8 @@ func (b *Budget) turn() error {
 	return b.err
 }
 
-// Rest gives the turn back that the request may hold, before it waits for something that others may hold who wait for a
-// turn. The budget takes it again when it is spent from.
+// Rest gives back the turn that the request may hold, before it waits for something held by requests that may
+// themselves be waiting for a turn. The budget takes a turn again when it is next spent from.
 func (b *Budget) Rest() {
 	if b.slot != nil {
 		b.slot.Give()

@@ -21,7 +21,7 @@ func (o *Options) carrier(name string) *http.Client {
 	}
 	return &http.Client{
 		Transport: t, Timeout: cmp.Or(o.Timeout, requestTime),
-		// A key must not follow a redirect to wherever it leads.
+		// A redirect would send the key to wherever it leads.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

@@ -36,10 +36,10 @@ type Options struct {
 	Timeout time.Duration
 	// Clock measures the waits between attempts.
 	Clock clock.Clock
-	// Around, if not nil, returns what carries requests in the place of what would without it.
+	// Around, if not nil, wraps the transport that carries requests.
 	Around func(http.RoundTripper) http.RoundTripper
-	// Attempts is how often a request that may be repeated is sent at most; 0 means 6. To a server that refuses
-	// connections and has not answered before it is sent twice at most.
+	// Attempts is how often a request that may be repeated is sent at most; 0 means 6. A server that refuses
+	// connections and has never answered is tried twice at most.
 	Attempts int
 	// Retrying, if not nil, is called before each wait of some length.
 	Retrying func(err error, wait time.Duration)
@@ -62,8 +62,8 @@ const (
 // Client sends requests to one environment of one instance. It is safe for concurrent use.
 type Client struct {
 	o Options
-	// first is where the options say that the server is, node where the instance turned out to be, nil for there as
-	// well.
+	// first is the place of the server by the options. node is the place where the instance turned out to be, nil where
+	// that is first.
 	first *place
 	node  atomic.Pointer[place]
 	// answered is true once there was a reply.
@@ -124,7 +124,7 @@ type NewEvent = wire.NewEvent
 // WriteOptions is what goes with a write.
 type WriteOptions struct {
 	Actor j17.Agent
-	// Target is nil where the event is about nobody else.
+	// Target is nil where the event concerns nobody else.
 	Target *j17.Agent
 	// PreviousLength is nil where the length of the aggregate does not matter.
 	PreviousLength *uint64
@@ -158,9 +158,9 @@ func (o WriteOptions) metadata() wire.Metadata {
 	return m
 }
 
-// kept is the error of a name of an aggregate type or of an aggregate that nothing can have, since such paths are the
-// server's own routes: their replies would not be about what was asked for, and some never end. It is nil for all other
-// names.
+// kept returns the error for a name of an aggregate type or of an aggregate that is reserved: such paths are the
+// server's own routes, whose replies would not be about what was asked for, and some of which never end. It returns nil
+// for all other names.
 func kept(code j17.Code, what, name string) error {
 	if !strings.HasPrefix(name, "_") {
 		return nil
@@ -389,7 +389,7 @@ func (c *Client) Length(ctx context.Context, key j17.Key) (uint64, error) {
 const maxPage = 1000
 
 // Events goes through the events of an aggregate after start, "" for all, oldest first: at most count of them, 0 for no
-// limit. Each is handed over as its canonical bytes. It ends after an error.
+// limit. Each is yielded as its canonical bytes. It ends after an error.
 func (c *Client) Events(
 	ctx context.Context, key j17.Key, start string, count uint64,
 ) func(yield func(json.RawMessage, error) bool) {
@@ -485,8 +485,8 @@ func pageQuery(start string, size uint64) url.Values {
 	return q
 }
 
-// get reads the reply to a GET into a value, which complete looks at then: not all that is JSON is a reply of ours. An
-// *Error of complete is about one that is.
+// get reads the reply to a GET into a value. complete then checks the value, since not all JSON is a reply of this API;
+// an *Error that it returns is about a reply that is.
 func (c *Client) get(ctx context.Context, path []string, query url.Values, into any, complete func() error) error {
 	reply, err := c.do(ctx, request{method: http.MethodGet, path: path, query: query})
 	if err != nil {
@@ -552,7 +552,7 @@ func (c *Client) do(ctx context.Context, r request) (reply, error) {
 		if err == nil || ctx.Err() != nil || attempt >= c.o.Attempts {
 			return got, err
 		}
-		// A server that has never answered is not one that comes back in a moment.
+		// A server that has never answered is unlikely to come back in a moment.
 		absent := refused(err) && !c.answered.Load()
 		pause, again := retryAfter(err, r.again() || r.nothingIfBusy && isBusy(err))
 		if !again || absent && attempt > 1 {
@@ -634,7 +634,8 @@ func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 	}
 }
 
-// leave forgets a node that does not answer, or has the instance no longer: the first one is asked again then.
+// leave forgets a node that does not answer or no longer has the instance: the next request goes to the first one
+// again.
 func (c *Client) leave(node *place) {
 	if node != c.first {
 		c.node.CompareAndSwap(node, nil)

@@ -24,10 +24,9 @@ type Request struct {
 	Query url.Values
 	// Body is sent as JSON, bytes as they are, a *Content as what it says it is; nil sends none.
 	Body any
-	// Repeatable tells that a request which changes something may be sent again where it is not known what has become
-	// of it.
+	// Repeatable reports that a request which changes something may be sent again when its outcome is not known.
 	Repeatable bool
-	// NothingIfBusy tells that nothing has come of a request that the server answers with CodeBusy, so that it may be
+	// NothingIfBusy reports that a request which the server answers with CodeBusy has had no effect, so that it may be
 	// sent again.
 	NothingIfBusy bool
 	// IfMatch is the entity tag that must be current, "" where that does not matter.
@@ -40,7 +39,7 @@ type Content struct {
 	Size int64
 	// Type is its media type.
 	Type string
-	// Sent, if not nil, is told how much of it was read for the present attempt.
+	// Sent, if not nil, is called with how many bytes were read for the present attempt.
 	Sent func(bytes int64)
 }
 

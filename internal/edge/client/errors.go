@@ -28,11 +28,11 @@ type Error struct {
 	RetryAfter time.Duration
 	// Node is the address of the node that has the instance, "" where the request came to the right one.
 	Node string
-	// Advice is that of Options.
+	// Advice is what Options.Advice returned.
 	Advice string
 }
 
-// Error returns the message with what tells where the fault is.
+// Error returns the message with what helps to find the fault.
 func (e *Error) Error() string {
 	s := e.Problem.Error()
 	if e.ErrorID != "" {
@@ -115,9 +115,9 @@ func (c *Client) failure(r reply) error {
 	return e
 }
 
-// nodeOf is where a refusal says that the instance is, nil where it does not say or what is sent there might not reach
-// the same set of servers. Over HTTPS that is certain: who answers there has to show a certificate for the host name
-// that the request is for. Without, only this machine and the same host are near enough.
+// nodeOf returns the place that a refusal names for the instance, nil where it names none or where the place might not
+// belong to the same set of servers. Over HTTPS it certainly does: the server there has to show a certificate for the
+// host name that the request is for. Without TLS, only this machine and the same host are trusted.
 func (c *Client) nodeOf(err error) *place {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Node == "" {
@@ -160,8 +160,8 @@ func notOurs(r reply, err error) error {
 	}
 }
 
-// codeOf is the nearest code of a status, for replies of proxies. That something was not found is not one: it would say
-// that an aggregate is not there.
+// codeOf returns the code nearest to a status, for replies of proxies. 404 has none: it would say that an aggregate
+// does not exist.
 func codeOf(status int) j17.Code {
 	switch status {
 	case http.StatusUnauthorized:
@@ -190,8 +190,8 @@ func retryHeader(r reply) time.Duration {
 	return min(time.Duration(seconds)*time.Second, mostRetryAfter)
 }
 
-// retryAfter reports whether a failed request may be sent again and how long the server asks to wait. Refusals for the
-// rate are always safe to repeat: nothing was done.
+// retryAfter reports whether a failed request may be sent again and how long the server asks to wait. A request refused
+// for its rate is always safe to repeat: nothing was done.
 func retryAfter(err error, repeatable bool) (time.Duration, bool) {
 	if u, ok := errors.AsType[*Unreachable](err); ok {
 		return 0, repeatable && u.lasting() == ""
@@ -204,7 +204,7 @@ func retryAfter(err error, repeatable bool) (time.Duration, bool) {
 	case http.StatusTooManyRequests:
 		return e.RetryAfter, true
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		// A spec has to be deployed and room to be made by somebody.
+		// A spec has to be deployed, and room to be made, by a person.
 		return e.RetryAfter, repeatable && e.Problem.Code != j17.CodeNoSpec && e.Problem.Code != j17.CodeStorageFull
 	default: // a 500 is a fault that would be there again, and in the log twice
 		return 0, false

@@ -19,7 +19,7 @@ import (
 	"j17/internal/base/wire"
 )
 
-// FeedFilter says which events of an environment are meant: those for which everything holds that is given.
+// FeedFilter selects events of an environment: those that meet all conditions given.
 type FeedFilter struct {
 	// Type is the aggregate type, Event the event type.
 	Type, Event string
@@ -30,8 +30,8 @@ type FeedFilter struct {
 	Actor, Target *j17.Agent
 	// Correlation is a correlation id, a UUID.
 	Correlation string
-	// Since is a time in Unix seconds or as RFC 3339: events before it are not meant. It counts where reading does not
-	// begin at a position.
+	// Since is a time in Unix seconds or as RFC 3339, before which events are left out. It counts only where reading
+	// does not begin at a position.
 	Since string
 }
 
@@ -61,7 +61,8 @@ func (f *FeedFilter) query() url.Values {
 type FeedPage struct {
 	// Events are in their canonical bytes.
 	Events []json.RawMessage `json:"events"`
-	// Next is where the next page starts, nil where there is nothing more for now; Position how far was looked.
+	// Next is where the next page starts, nil where there is nothing more for now; Position is how far the server has
+	// looked.
 	Next     *string `json:"next"`
 	Position string  `json:"position"`
 }
@@ -77,7 +78,7 @@ func (c *Client) Feed(ctx context.Context, f FeedFilter, after string, count uin
 }
 
 // FeedBefore reads up to count events of the environment before a position, the newest first; "now" stands for the end.
-// Next of the page is the position of the page behind it.
+// Next of the page is the position that the page after it starts from.
 func (c *Client) FeedBefore(ctx context.Context, f FeedFilter, before string, count uint64) (FeedPage, error) {
 	q := f.query()
 	q.Set("count", strconv.FormatUint(count, 10))
@@ -106,9 +107,9 @@ const (
 	maxLine = 64 << 20
 )
 
-// Follow hands over the events of the environment as they come: those after a position, or without one those from now
-// on. Each is in its canonical bytes. Where the stream breaks off it connects again, for as long as it takes, and goes
-// on after the last event. It ends after an error.
+// Follow yields the events of the environment as they come, each as its canonical bytes: those after a position, or
+// without one those from now on. Where the stream breaks off, it reconnects, for as long as it takes, and goes on after
+// the last event. It ends after an error.
 func (c *Client) Follow(ctx context.Context, f FeedFilter, after string) func(yield func(json.RawMessage, error) bool) {
 	return c.FollowReady(ctx, f, after, func() {})
 }
@@ -134,7 +135,7 @@ func (c *Client) FollowReady(
 				return
 			}
 
-			// What is wrong with the request stays wrong. A server that was never there is not waited for longer than
+			// A fault of the request is not going to pass. A server that was never reached gets no more attempts than
 			// elsewhere.
 			if s.lines > lines {
 				attempt, wait = 0, firstWait
@@ -172,7 +173,7 @@ type follower struct {
 	ready func()
 }
 
-// run connects once and hands over what comes. It reports false when nothing more is wanted; without an error the
+// run connects once and yields what arrives. It reports false when the caller wants no more; without an error the
 // stream has ended.
 func (s *follower) run(ctx context.Context, yield func(json.RawMessage, error) bool) (more bool, err error) {
 	attempt, cancel := context.WithCancel(ctx)

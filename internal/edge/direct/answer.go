@@ -18,22 +18,22 @@ type answer struct {
 	conn   *connection
 	header http.Header
 	status int
-	// length is what the handler says that the body has, -1 where it does not; written is what it has brought of it, or
-	// wanted to.
+	// length is the length of the body as the handler announced it, -1 where it did not; written is how much of the
+	// body the handler has written, sent or not.
 	length, written int64
-	// buffered is what there is of the body while the head has not been sent. head tells that it has, failed that
-	// something could not be.
+	// buffered is the body so far while the head has not been sent. head reports that the head has been sent, failed
+	// that sending has failed.
 	buffered     []byte
 	head, failed bool
-	// late tells that a part of the request's body is missing.
+	// late reports that a part of the request's body is missing.
 	late bool
 }
 
 // Header returns the header, as of http.ResponseWriter.
 func (w *answer) Header() http.Header { return w.header }
 
-// SetReadDeadline is for http.ResponseController: until when a body is waited for of which a part is missing. Others
-// are there.
+// SetReadDeadline is for http.ResponseController: the time until which to wait for the missing part of a body. It is
+// http.ErrNotSupported for a body that is complete.
 func (w *answer) SetReadDeadline(at time.Time) error {
 	if !w.late {
 		return http.ErrNotSupported
@@ -93,7 +93,7 @@ func (w *answer) Write(b []byte) (int, error) {
 // errGone is the error of an answer that its client does not read.
 var errGone = errors.New("direct: the client takes no more of the answer")
 
-// sendPiece writes a piece of a long body, as a chunk where nobody has said how long it will be.
+// sendPiece writes a piece of a long body, as a chunk where the length was not announced.
 func (w *answer) sendPiece(b []byte) {
 	switch {
 	case len(b) == 0:
@@ -115,7 +115,7 @@ func (w *answer) send(b []byte) {
 	w.failed = err != nil
 }
 
-// end sends what is left of the answer, and reports whether the connection is of use afterwards.
+// end sends what is left of the answer, and reports whether the connection can be used again.
 func (w *answer) end() bool {
 	w.WriteHeader(http.StatusOK)
 	if !w.head {
@@ -135,7 +135,7 @@ func (w *answer) end() bool {
 	return complete && !w.failed && !strings.EqualFold(w.header.Get("Connection"), "close")
 }
 
-// appendHead appends the first line and the header of an answer whose body begins so.
+// appendHead appends the status line and the header of an answer; body is how its body begins.
 func (w *answer) appendHead(b, body []byte) []byte {
 	if len(body) > 0 && w.header["Content-Type"] == nil && w.header["Content-Encoding"] == nil {
 		w.header["Content-Type"] = []string{http.DetectContentType(body)}
@@ -161,7 +161,7 @@ func (w *answer) appendHead(b, body []byte) []byte {
 	return append(b, "\r\n"...)
 }
 
-// appendField appends a line of the header. A value stays in its line, whatever is in it.
+// appendField appends a line of the header. A value cannot break out of its line.
 func appendField(b []byte, name, value string) []byte {
 	b = append(b, name...)
 	b = append(b, ": "...)

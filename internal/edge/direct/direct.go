@@ -1,7 +1,7 @@
-// Package direct answers plain requests on their connections: those that came whole, with nothing unusual about them.
-// Every connection on which anything else comes goes to net/http's server, with all that was read of it, for the rest
-// of its life. So net/http decides whatever there is to decide about HTTP, and this package knows only what it does not
-// have to ask about.
+// Package direct answers plain requests on their connections: those that arrived whole, with nothing unusual about
+// them. A connection on which anything else arrives goes to net/http's server for the rest of its life, with everything
+// that was read of it. Every question of HTTP is therefore decided by net/http, and this package handles only requests
+// that raise none.
 //
 // The decisions behind it are in docs/internals/edge.md.
 package direct
@@ -18,7 +18,7 @@ import (
 	"j17/internal/base/panics"
 )
 
-// Conn is a connection that takes back what was read from it.
+// Conn is a connection that bytes read from it can be returned to.
 type Conn interface {
 	net.Conn
 	// Unread makes Read return b before anything else. It keeps b. The request that begins with b has taken late so
@@ -31,8 +31,8 @@ const (
 	// come.
 	longest   = 4 << 10
 	mostReads = 4
-	// slack is how much later than asked for a connection may end that nobody uses, or whose client reads nothing: a
-	// deadline that is moved for each request costs as much as reading it.
+	// slack is how much later than asked for an idle connection, or one whose client reads nothing, may end: moving a
+	// deadline for each request costs as much as reading the request.
 	slack = 16
 )
 
@@ -42,14 +42,13 @@ type Front struct {
 	net.Listener
 	server *http.Server
 	takes  func(method, path string) bool
-	// connected is what the contexts of all connections come from.
+	// connected is the context that those of all connections derive from.
 	connected context.Context //nolint:containedctx // the life of the server, as in its BaseContext
 
 	// handed are connections for net/http, failed what went wrong with accepting one.
 	handed chan net.Conn
 	failed chan error
-	// ending is closed when no more requests are to be answered, halted when all who waited for one then wait no
-	// longer.
+	// ending is closed when no more requests are to be answered, halted once all waits for one have been ended.
 	ending, halted chan struct{}
 
 	mu   sync.Mutex
@@ -94,7 +93,7 @@ func (f *Front) Close() error {
 	}
 	close(f.ending)
 	for c := range f.open {
-		_ = c.SetReadDeadline(now()) // whoever waits for a request waits no longer
+		_ = c.SetReadDeadline(now()) // ends a wait for a request
 	}
 	close(f.halted)
 	return f.Listener.Close()
@@ -121,12 +120,12 @@ func (f *Front) Abort() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for c := range f.open {
-		_ = c.Close() // whoever uses it finds out
+		_ = c.Close() // its reads and writes fail
 	}
 }
 
-// accept takes connections until the listener is closed. An error waits until somebody accepts: whoever serves knows
-// how long to wait before the next try.
+// accept takes connections until the listener is closed. An error is held until Accept is called: its caller knows how
+// long to wait before the next try.
 func (f *Front) accept() {
 	for {
 		c, err := f.Listener.Accept()
@@ -192,18 +191,18 @@ type connection struct {
 	front *Front
 	// in is what comes, body what is gathered of an answer, out what goes.
 	in, body, out []byte
-	// like is what all requests of the connection have in common, also the context, which lives as long as the
-	// connection does.
+	// like is what all requests of the connection have in common, including the context, which lives as long as the
+	// connection.
 	like *http.Request
 	// readBy and writeBy are the deadlines that are set.
 	readBy, writeBy time.Time
-	// posted tells that the last request was a POST, and nothing has come since.
+	// posted reports that the last request was a POST, and that nothing has arrived since.
 	posted bool
 	// begun is when the first part of the request under way came, zero where it has not been waited for any more of it.
 	begun time.Time
 }
 
-// late returns how long ago the request under way has begun.
+// late returns how long ago the request under way began.
 func (c *connection) late() time.Duration {
 	if c.begun.IsZero() {
 		return 0
@@ -255,9 +254,9 @@ func (f *Front) serve(n Conn) {
 	}
 }
 
-// receive waits for a request. Where there is none that is to be answered directly, it returns what was read instead.
-// When the server ends it waits no longer for a request whose head has come: whoever answers that waits for the rest of
-// its body.
+// receive waits for a request. Where none arrives that is to be answered directly, it returns what was read instead.
+// When the server ends, it no longer waits for the rest of a request whose head has arrived: the handler waits for the
+// rest of the body.
 func (c *connection) receive(idle time.Duration) (*request, []byte) {
 	if at := now(); c.readBy.Sub(at) < idle || c.readBy.Sub(at) > idle+idle/slack {
 		c.readBy = at.Add(idle + idle/slack)
@@ -295,14 +294,13 @@ func (c *connection) receive(idle time.Duration) (*request, []byte) {
 			c.readBy = c.begun.Add(c.front.server.ReadHeaderTimeout)
 			_ = c.SetReadDeadline(c.readBy) // a connection that has ended says so when it is read
 			if c.front.ended() {
-				return c.last(begun), nil // who ends the server may have set a deadline before
+				return c.last(begun), nil // Close may have set a deadline before this one
 			}
 		}
 	}
 }
 
-// last returns a request of which a part of the body is missing, to be answered all the same, where the server ends;
-// else nil.
+// last returns a request part of whose body is missing, to be answered all the same because the server ends; else nil.
 func (c *connection) last(begun *request) *request {
 	if begun == nil || !c.front.ended() {
 		return nil
@@ -341,7 +339,7 @@ func (c *connection) answer(p *request) (again bool) {
 	return w.end()
 }
 
-// writable sees to it that a request has the server's time to be answered: all of the answer, however many pieces it
+// writable gives a request the server's write timeout to be answered: for the whole answer, however many pieces it
 // comes in.
 func (c *connection) writable() {
 	limit := c.front.server.WriteTimeout

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// request is one that came whole, with nothing unusual about it. It has room for the forms in which handlers get it and
-// answer it.
+// request is a request that arrived whole, with nothing unusual about it. It has room for the forms in which handlers
+// read and answer it.
 type request struct {
 	method, path, host string
 	header             http.Header
@@ -25,7 +25,7 @@ type request struct {
 	rest    coming
 }
 
-// coming is a body of which a part is still to come: the server ends, and does not wait for it before it begins.
+// coming is a body part of which is still to come: when the server ends, handlers begin without waiting for it.
 type coming struct {
 	net.Conn
 
@@ -61,10 +61,10 @@ type body struct {
 // Close does nothing.
 func (*body) Close() error { return nil }
 
-// Text returns all of it, read or not: who wants it as a text need not copy it.
+// Text returns the whole body, read or not, so that handlers that want it as a string need not copy it.
 func (b *body) Text() string { return b.text }
 
-// http returns the request as handlers want it: like another one, with what is its own.
+// http returns the request as handlers expect it: a copy of like with the request's own parts.
 func (p *request) http(like *http.Request) *http.Request {
 	p.url.Path = p.path
 	r := &p.asHTTP
@@ -160,8 +160,8 @@ func parse(b []byte) (p *request, more bool) {
 	return p, p.missing > 0
 }
 
-// plainSoFar reports whether what there is of a head may become that of a request to be answered directly. Where it
-// cannot, whoever has sent it may wait for an answer already.
+// plainSoFar reports whether the part of a head that has arrived may become that of a request to be answered directly.
+// Where it cannot, the client may already be waiting for an answer.
 func plainSoFar(b []byte) bool {
 	line, _, whole := bytes.Cut(b, []byte("\r\n"))
 	if whole && !bytes.HasSuffix(line, []byte(" HTTP/1.1")) {
@@ -178,7 +178,7 @@ func plainSoFar(b []byte) bool {
 	return true
 }
 
-// plainPath reports whether a path means itself: no query, nothing that is escaped.
+// plainPath reports whether a path is literal: without a query or escapes.
 func plainPath(s string) bool {
 	if s == "" || s[0] != '/' || strings.HasPrefix(s, "//") {
 		return false

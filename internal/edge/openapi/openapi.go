@@ -1,5 +1,5 @@
 // Package openapi makes OpenAPI 3.1 documents of operations and of the Go types that requests and answers have. It
-// knows no routes: who has them hands them over.
+// knows no routes: callers hand them over.
 package openapi
 
 import (
@@ -17,7 +17,7 @@ import (
 // Info is what a document says about itself.
 type Info struct {
 	Title, Version, About string
-	// Statuses tells the HTTP status of each error code.
+	// Statuses returns the HTTP status of each error code.
 	Statuses func(j17.Code) int
 	// Headers are those that every answer may have, and Problems those that errors may have beside them, by name.
 	Headers, Problems map[string]Header
@@ -42,17 +42,17 @@ type Operation struct {
 	ID, Method, Path, About string
 	// Tag is the group that tools show the operation in.
 	Tag string
-	// Security lists the schemes of which one is asked for, none for what everybody may do.
+	// Security lists the schemes of which one is required, none for what anybody may do.
 	Security []string
 	// Parameters are those of the query and of headers; those of the path are found in it.
 	Parameters []Parameter
 	// Body is nil for a request without one.
 	Body *Content
-	// Optional tells that the body may be left out.
+	// Optional reports that the body may be left out.
 	Optional bool
 	Answers  []Answer
-	// Trial is the schema of what comes in place of a success where nothing is to be written, nil where there is no
-	// such thing. It is no answer of its own in a document, or each success would be one of two things.
+	// Trial is the schema of the answer to a dry run in place of that of a success, nil where there are no dry runs. In
+	// a document it is not an answer of its own, or each success would be one of two things.
 	Trial any
 }
 
@@ -71,7 +71,7 @@ type Webhook struct {
 type Parameter struct {
 	Name, In, About string
 	Schema          any
-	// Required tells that there is no answer without it.
+	// Required reports that requests without it are refused.
 	Required bool
 }
 
@@ -120,7 +120,7 @@ func isComponentName(name string) bool {
 	return strings.Trim(name, "-._0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") == ""
 }
 
-// Tag says what a group of operations is about. A group of which nothing is said is called by its name.
+// Tag describes a group of operations. A group without a description is called by its name.
 func (b *Builder) Tag(name, about string) { b.tags[name] = about }
 
 // Add adds an operation. The components that it is made of are named after like, the id of operations that are alike,
@@ -200,9 +200,9 @@ func parameter(p *Parameter) object {
 	return own
 }
 
-// shared returns a reference to the component of a name that is the same: one that is there or becomes one. Where the
-// name is another's the component is called by the second name, and where that is none the thing itself stands in place
-// of a reference.
+// shared returns a reference to the component with a name that equals thing: an existing one, or one made of it. Where
+// the name is taken by a different component, the second name is used, and where that cannot be used either,
+// thing itself stands in place of a reference.
 func shared(components object, kind, name, other string, thing object) any {
 	for _, name := range []string{name, other} {
 		if name == "" || !isComponentName(name) {
@@ -246,7 +246,7 @@ func (b *Builder) Define(name string, schema any) any {
 // Describe says that a document has a schema of its own for a type.
 func (b *Builder) Describe(t reflect.Type, schema any) { b.instead[t] = schema }
 
-// JSON returns the document but for its end, which At has: the same document is served at several URLs.
+// JSON returns the document without its end, which At returns: the same document is served at several URLs.
 func (b *Builder) JSON() ([]byte, error) {
 	// What every operation may answer with.
 	problem := b.problem()
@@ -297,7 +297,7 @@ func (b *Builder) JSON() ([]byte, error) {
 	return raw[:len(raw)-len("}")], nil
 }
 
-// At returns the end of a document: the URL that its paths are below.
+// At returns the end of a document, with the URL that its paths are below.
 func At(server string) []byte {
 	raw, err := json.Marshal([]object{{"url": server}})
 	if err != nil {

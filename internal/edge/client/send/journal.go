@@ -24,9 +24,9 @@ const (
 	oldJournalSuffix = ".j17-import"
 )
 
-// journal is the file in which a run keeps what the server has acknowledged. It is lines of JSON: a head, then one
-// entry for each acknowledged batch and for each batch that had to be cut. A line that a crash has cut off is worth
-// nothing; the idempotency key of its batch still is.
+// journal is the file in which a run keeps what the server has acknowledged. It consists of lines of JSON: a head, then
+// one entry for each acknowledged batch and for each batch that had to be cut. A line that a crash has cut off is
+// ignored; the idempotency key of its batch still protects it.
 type journal struct {
 	name string
 	head journalHead
@@ -104,7 +104,7 @@ func JournalNames(file, state string) []string {
 	return names
 }
 
-// errRunning is the error of a run whose file another one is sending.
+// errRunning is the error of a run while another run is sending the same file.
 var errRunning = errors.New("another run is sending this file: wait until it has ended, or stop it")
 
 // openJournal opens the journal of a file, or makes one with head. It is locked until it is closed.
@@ -192,8 +192,8 @@ func (j *journal) begin(head journalHead) (_ *journal, err error) {
 			return nil, err
 		}
 	}
-	// Without a head, a crash came before it was written. One of another target that nothing is known to be stored in
-	// does not bind the file to it.
+	// Without a head, a crash came before it was written. A journal for another target where nothing is known to be
+	// stored does not bind the file to that target.
 	fresh := whole == 0 || j.head.Target != head.Target
 	if fresh {
 		whole = 0
@@ -215,8 +215,8 @@ func (j *journal) begin(head journalHead) (_ *journal, err error) {
 	return j, nil
 }
 
-// read takes over the lines of a journal. They have to be of a run that can go on with head, or that has not stored
-// anything in another target.
+// read takes over the lines of a journal. They have to be of a run that can go on with head, or of one that has stored
+// nothing in another target.
 func (j *journal) read(raw []byte, head journalHead) error {
 	name := j.name
 	lines := bufio.NewScanner(bytes.NewReader(raw))
@@ -281,7 +281,7 @@ func (j *journal) kept(err error) error {
 	return fmt.Errorf("the progress cannot be kept in %s: %w", j.name, err)
 }
 
-// close ends the use of the journal, and of its file if nothing is left to do, or nothing was done.
+// close closes the journal, and removes its file if nothing is left to do or nothing was done.
 func (j *journal) close(finished bool) error {
 	var err error
 	if finished || !j.needed {

@@ -25,7 +25,7 @@ type Options struct {
 	Client *client.Client
 	// Title is what messages call the input.
 	Title string
-	// Name tells this input from others with the same content, "" if there are none.
+	// Name distinguishes this input from others with the same content, "" if there are none.
 	Name string
 	// Journals are the places where the progress of a file may be kept, see JournalNames. They do not matter for a
 	// stream.
@@ -34,10 +34,10 @@ type Options struct {
 	Batch int
 	// Concurrency is how many requests are under way at once.
 	Concurrency int
-	// Refuse, if not nil, is told of each event that is refused and left out, one after the other; its error ends the
+	// Refuse, if not nil, is called with each event that is refused and left out, one at a time; its error ends the
 	// run. Without it the run stops at the first one.
 	Refuse func(Refused) error
-	// Note tells a person something beside the result.
+	// Note shows a person something that is not part of the result.
 	Note func(format string, args ...any)
 	// Begin, if not nil, is called before the first event is sent, with the number of events, -1 where that is not
 	// known, and Advance, if not nil, with how many more of them are done.
@@ -101,9 +101,9 @@ type batch []event
 
 func (b batch) span() span { return span{b[0].index, b[len(b)-1].index + 1} }
 
-// File sends the events of a file, which it reads twice: first to see whether all of it can be sent and to give the run
-// its name, then to do it. The error is a *StoppedError from the first request on. A file with faults is not sent at
-// all, unless there is a Refuse.
+// File sends the events of a file, which it reads twice: first to see whether all of it can be sent and to derive the
+// run's name, then to send it. The error is a *StoppedError from the first request on. Without Refuse, a file with
+// faults is not sent at all.
 func File(ctx context.Context, file io.ReadSeeker, o Options) (_ Summary, err error) {
 	s := &sender{o: o, stop: make(chan struct{})}
 	source, faults, err := s.check(ctx, file)
@@ -144,14 +144,14 @@ func Stream(ctx context.Context, in io.Reader, o Options) (Summary, error) {
 	return s.Summary, err
 }
 
-// tellIgnored tells which members of the input only a server writes.
+// tellIgnored notes which members of the input were ignored because only a server writes them.
 func (s *sender) tellIgnored(in *source) {
 	if len(in.ignored) > 0 {
 		s.o.Note("Not taken over from the file: %s. Events get the present time and positions of their own.\n", strings.Join(in.ignored, ", "))
 	}
 }
 
-// resume tells from where on the run goes on.
+// resume notes where the run goes on.
 func (s *sender) resume(now journalHead) {
 	kept, before := s.journal.head, 0
 	for _, done := range s.journal.done {
@@ -206,7 +206,7 @@ func (s *sender) unread(ctx context.Context, err error) error {
 	return fmt.Errorf("cannot read %s: %w", s.o.Title, err)
 }
 
-// list tells of the n-th fault.
+// list notes the n-th fault.
 func (s *sender) list(n int, bad *lineError) {
 	switch {
 	case n <= mostListed:
@@ -228,8 +228,8 @@ func wrong(n int) string {
 	return fmt.Sprintf("%d events are wrong", n)
 }
 
-// batchSize is how many events a batch may have. Those of a stream have one, unless told otherwise: what sends them may
-// end early, and with it the last batch.
+// batchSize is how many events a batch may have: one for a stream unless the options say otherwise, since the sender of
+// a stream may end early, and an unfinished batch with it.
 func (s *sender) batchSize() int {
 	switch {
 	case s.journal != nil:
@@ -280,7 +280,7 @@ func (s *sender) run(ctx context.Context, in *source, total int) error {
 	return nil
 }
 
-// next says how a run that was stopped by an error goes on.
+// next says how to go on after an error has stopped a run.
 func (s *sender) next(err error) string {
 	faulty, ok := errors.AsType[faultyEvent](err)
 	switch {
@@ -304,7 +304,7 @@ func (s *sender) stopped() bool {
 	}
 }
 
-// fail has nothing more sent; what is under way is finished.
+// fail stops sending; requests under way are finished.
 func (s *sender) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
