@@ -12,23 +12,22 @@ import (
 	"j17/internal/storage/store"
 )
 
-// stepper moves a clock from one moment at which something is due to the next, so that each piece of work sees its own
-// time.
+// stepper moves a clock from one due time to the next, so that each piece of work sees its own time.
 type stepper struct {
 	clock *clock.Movable
 	feed  store.Feed
 	works []part.Work
-	// move is called before the clock is moved by a duration; an error stops it.
+	// move is called before the clock is moved by a duration; an error stops the move.
 	move func(by time.Duration) error
-	// gate is where clients pass who write.
+	// gate admits the writes of clients.
 	gate *turnstile
 	// busy has room for one: the request that moves the clock.
 	busy chan struct{}
 }
 
-// advance moves the clock forward by a duration and does what becomes due on the way. When the context ends the clock
-// stays where it got to, and so it does where what is done at one moment makes more to do at the same moment without
-// end: that is CodeWorkLimit.
+// advance moves the clock forward by a duration and does the work that becomes due on the way. When the context ends
+// the clock stays where it is. It also stays where the work of one moment keeps making more work for the same moment:
+// that is CodeWorkLimit.
 func (s *stepper) advance(ctx context.Context, by time.Duration) (time.Time, error) {
 	select {
 	case s.busy <- struct{}{}:
@@ -73,10 +72,12 @@ func (s *stepper) advance(ctx context.Context, by time.Duration) (time.Time, err
 	}
 }
 
-// maxRounds bounds how often all work is done at one moment: work that is due and cannot be done would go on for ever.
+// maxRounds bounds how often all work is done at one moment: work that is due but cannot be done would otherwise repeat
+// forever.
 const maxRounds = 100
 
-// settle does all that is due at this moment, also what only becomes due by that, until nothing happens any longer.
+// settle does all work that is due at this moment, including work that only becomes due by doing so, until none is
+// left.
 func (s *stepper) settle(ctx context.Context) error {
 	seen, err := s.changes(ctx, 0)
 	for range maxRounds {
@@ -112,8 +113,7 @@ func (s *stepper) anyDue(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// changes returns the number of the last change of any environment's feed later than since, or since where there is
-// none.
+// changes returns the number of the latest feed change after since in any environment, or since where there is none.
 func (s *stepper) changes(ctx context.Context, since uint64) (uint64, error) {
 	for {
 		const page = 1000

@@ -6,7 +6,7 @@ import (
 	"j17/internal/custody/attention"
 )
 
-// openAttention makes what tells operators what goes on.
+// openAttention creates the service that reports to operators what is going on.
 func (s *Server) openAttention(ctx context.Context) {
 	s.attention = attention.New(ctx, attention.Options{
 		Store: s.store, Engine: s.engine, Registry: s.registry, Deploy: s.deploy, Usage: s.usage,

@@ -11,35 +11,35 @@ import (
 	"j17/internal/storage/pebble"
 )
 
-// workPlace is where a data folder is made before it is one.
+// workPlace is where a data folder is built before it takes its final place.
 type workPlace struct {
-	// target is the folder, work where it is made.
+	// target is the final folder, work the one in which it is built.
 	target, work string
-	// inside reports that the folder is there and cannot be replaced, as one that something is mounted on: then its
-	// content is made in it.
+	// inside reports that target exists and cannot be replaced, for example because it is a mount point: its content is
+	// then built inside it.
 	inside bool
-	// mode is that of the empty folder that was there, 0 for none.
+	// mode is that of the empty folder that target was, or 0 if it did not exist.
 	mode fs.FileMode
 }
 
-// workPrefix is what names of folders begin with in which something is restored that is not whole yet.
+// workPrefix begins the names of folders that hold an unfinished restoration.
 const workPrefix = ".j17-restoring-"
 
-// newWorkPlace makes a place for a data folder that must not exist or be empty. What was left by restorations that were
-// cut short is removed.
+// newWorkPlace makes a place for a data folder, whose target must be empty or not exist. Remains of interrupted
+// restorations are removed.
 func newWorkPlace(target string) (*workPlace, error) {
 	target, err := filepath.Abs(target)
 	if err != nil {
 		return nil, err
 	}
 	if behind, err := filepath.EvalSymlinks(target); err == nil {
-		target = behind // a link stays, and so does what else is where it leads
+		target = behind // a link stays, and so does everything else where it leads
 	}
 	p := &workPlace{target: target}
 	parent := filepath.Dir(target)
 	prefix := workPrefix + filepath.Base(target) + "-"
 
-	// What is there already.
+	// What exists already.
 	info, err := os.Stat(target)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -75,7 +75,7 @@ func newWorkPlace(target string) (*workPlace, error) {
 	return p, err
 }
 
-// sweep removes the folders with such names in which nobody works any longer.
+// sweep removes the folders with this prefix that no process uses any longer.
 func sweep(dir, prefix string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -102,10 +102,10 @@ func (p *workPlace) discard() error {
 	return err
 }
 
-// finish makes the place the data folder.
+// finish moves the result into place as the data folder.
 func (p *workPlace) finish() error {
 	if p.inside {
-		// The store is all that a folder needs: it comes in one step.
+		// The store is all that a folder needs, and one rename moves it.
 		if err := os.Rename(filepath.Join(p.work, "store"), filepath.Join(p.target, "store")); err != nil {
 			return errors.Join(err, p.discard())
 		}

@@ -21,26 +21,26 @@ import (
 	"j17/internal/storage/store"
 )
 
-// RestoreOptions says which backup becomes which data folder.
+// RestoreOptions says which backup to restore, and into which data folder.
 type RestoreOptions struct {
 	Repository *repository.Repository
 	Identities repository.Identities
-	// Backup is the id of one; "" means the newest.
+	// Backup is the id of a backup; "" means the newest.
 	Backup string
-	// Environment restores one environment of a server's backup alone, named by the id or the name of its instance, a
-	// slash and its own; "" restores what the backup holds.
+	// Environment restores a single environment of a server's backup, named by the id or the name of its instance, a
+	// slash and its own name; "" restores everything in the backup.
 	Environment string
 	// Until is where the restored feeds end.
 	Until Until
-	// Dir is the data folder, which must not exist or be empty.
+	// Dir is the data folder, which must be empty or not exist.
 	Dir    string
 	Clock  clock.Clock
 	Logger *slog.Logger
-	// Progress, if not nil, is called now and then with how many bytes were read, of how many.
+	// Progress, if not nil, is called now and then with the bytes read so far and their total.
 	Progress func(done, total int64)
 }
 
-// Until is a moment, or a position, at which what is restored ends; the zero Until is the backup's own.
+// Until is the time or the position at which the restored data ends; the zero Until is the end of the backup.
 type Until struct {
 	Position j17.StreamID
 	// Time is in Unix milliseconds. Events of that millisecond are restored.
@@ -58,19 +58,19 @@ func (u Until) cut() *restore.Cut {
 	}
 }
 
-// Restored tells what Restore has done.
+// Restored reports what Restore has done.
 type Restored struct {
 	Backup repository.Manifest
-	// Tenants are what was restored, in the order of the backup.
+	// Tenants are the restored tenants, in the order of the backup.
 	Tenants []restore.Report
 }
 
-// errNotEmpty is the error of a data folder that something is in.
+// errNotEmpty is the error of a data folder that is not empty.
 var errNotEmpty = errors.New("it is not empty")
 
-// Restore makes a data folder of a backup. The folder is there when all of it is, or as it was before.
+// Restore makes a data folder from a backup. The folder is either complete, or as it was before.
 func Restore(ctx context.Context, o RestoreOptions) (Restored, error) {
-	// What is restored. Mistakes are found before anything is made.
+	// Select what to restore. Mistakes are found before anything is written.
 	m, err := chosen(ctx, o.Repository, o.Backup)
 	if err != nil {
 		return Restored{}, err
@@ -83,7 +83,7 @@ func Restore(ctx context.Context, o RestoreOptions) (Restored, error) {
 		return Restored{}, err
 	}
 
-	// It is made beside the folder, and takes its place as a whole.
+	// It is built beside the folder, and replaces it as a whole.
 	place, err := newWorkPlace(o.Dir)
 	if err != nil {
 		return Restored{}, err
@@ -121,8 +121,8 @@ func chosen(ctx context.Context, r *repository.Repository, id string) (repositor
 	return m, err
 }
 
-// wanted leaves in a manifest what is to be restored, and checks that there is something up to the cut, and that the
-// backup reaches it.
+// wanted reduces a manifest to what is to be restored. It checks that there is something up to the cut, and that the
+// backup reaches the cut.
 func wanted(m *repository.Manifest, only string, cut *restore.Cut) error {
 	if only != "" {
 		i := slices.IndexFunc(m.Tenants, func(t repository.TenantManifest) bool {
@@ -198,7 +198,7 @@ func (r *restoring) run(ctx context.Context) (Restored, error) {
 		out.Tenants = append(out.Tenants, report)
 	}
 
-	// An environment by itself gets its instance.
+	// An environment restored alone needs its instance registered.
 	if r.manifest.Of(j17.System) == nil {
 		if err := r.register(ctx, st); err != nil {
 			return out, errors.Join(err, st.Close())
@@ -210,15 +210,14 @@ func (r *restoring) run(ctx context.Context) (Restored, error) {
 	return out, r.forget(ctx, out.Tenants)
 }
 
-// forgottenAtOnce is how many aggregates are forgotten at a time: some of those who keep anything go through all that
-// they have each time. purgedAtOnce is of how many old bytes are removed at a time: tables are written again each time.
+// forgottenAtOnce is how many aggregates are forgotten at a time: some parts go through all their data each time.
+// purgedAtOnce is for how many aggregates the old bytes are removed at a time: tables are rewritten each time.
 const (
 	forgottenAtOnce = 1000
 	purgedAtOnce    = 1 << 16
 )
 
-// forget has all parts that keep data beside events remove what was erased after the backup, as they do when it is
-// erased.
+// forget makes all parts that keep data beside events remove what was erased after the backup, just as an erasure does.
 func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err error) {
 	if !slices.ContainsFunc(reports, func(t restore.Report) bool { return t.Erased > 0 }) {
 		return nil
@@ -232,7 +231,8 @@ func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err e
 		return err
 	}
 
-	// Indexes are to be rebuilt, and nobody builds here. What is kept of those that were is not restored.
+	// Parts whose erasure waits for background work are left out, since none is done here: they keep indexes, which are
+	// rebuilt and not restored.
 	var erases []func(context.Context, j17.Tenant, part.Erased) error
 	var spaces []store.Declared
 	for _, p := range s.parts() {
@@ -264,7 +264,7 @@ func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err e
 			return purge()
 		}
 
-		// All that were noted: there is nothing of those that are not there.
+		// All noted aggregates are passed on; for those that are not there, nothing is removed.
 		var keys []j17.Key
 		for e, err := range r.Repository.Erasures(ctx, t.Tenant, t.Moment, r.Identities) {
 			if err != nil {
@@ -292,7 +292,7 @@ func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err e
 	return nil
 }
 
-// specless explains an error of code that needs the spec to know what is kept of an aggregate.
+// specless explains an error of code that needs the spec to know which data is kept of an aggregate.
 func specless(t *repository.TenantManifest, err error) error {
 	if j17.CodeOf(err) != j17.CodeNoSpec {
 		return err
@@ -301,7 +301,7 @@ func specless(t *repository.TenantManifest, err error) error {
 		"Restore with the version of j17 that made the backup, or one that takes the spec.", t.Name, t.Environment).Because(err)
 }
 
-// register makes the instances that restored environments are in.
+// register creates the instances of the restored environments.
 func (r *restoring) register(ctx context.Context, st *pebble.Store) error {
 	registry, err := control.Open(ctx, control.Options{Store: st, Clock: r.Clock, Logger: r.Logger})
 	if err != nil {
@@ -322,27 +322,27 @@ func (r *restoring) register(ctx context.Context, st *pebble.Store) error {
 	return nil
 }
 
-// VerifyOptions says which backups are verified.
+// VerifyOptions says which backups to verify.
 type VerifyOptions struct {
 	Repository *repository.Repository
 	Identities repository.Identities
-	// Backup is the id of one; "" means all.
+	// Backup is the id of a backup; "" means all.
 	Backup string
-	// Temp is a folder for what is restored meanwhile.
+	// Temp is the folder for trial restorations.
 	Temp   string
 	Clock  clock.Clock
 	Logger *slog.Logger
-	// Verified, if not nil, is called with each backup before it is looked at.
+	// Verified, if not nil, is called with each backup before it is checked.
 	Verified func(id string)
-	// Progress, if not nil, is called now and then with how many bytes of that one were read, of how many.
+	// Progress, if not nil, is called now and then with the bytes of that backup read so far and their total.
 	Progress func(done, total int64)
 }
 
-// Verify checks backups: that each part holds what was stored, and that the events have the roots that the logs had.
-// The newest one of the server, and of each environment, is restored into a temporary folder. It returns those that
-// were verified, the newest first.
+// Verify checks that each part of the backups holds what was stored, and that the events have the roots that the logs
+// had. The newest backup of the server, and of each environment, is also restored into a temporary folder. It returns
+// the backups that were verified, newest first.
 func Verify(ctx context.Context, o VerifyOptions) ([]repository.Manifest, error) {
-	// Which.
+	// Which backups.
 	all, damaged, err := o.Repository.Manifests(ctx)
 	if err != nil {
 		return nil, err
@@ -358,7 +358,7 @@ func Verify(ctx context.Context, o VerifyOptions) ([]repository.Manifest, error)
 		return nil, damaged[0]
 	}
 
-	// Room to work.
+	// A folder to work in.
 	temp, err := os.MkdirTemp(o.Temp, "j17-verify-*")
 	if err != nil {
 		return nil, fmt.Errorf("there is no room for a temporary folder, name another one with --temp: %w", err)
@@ -370,7 +370,7 @@ func Verify(ctx context.Context, o VerifyOptions) ([]repository.Manifest, error)
 	}
 	defer v.Close()
 
-	// Each of them, and the newest of a kind as a whole.
+	// Check each backup, and restore the newest of each kind completely.
 	var restored []string
 	for i := range all {
 		m, err := o.Repository.Manifest(ctx, all[i].ID)

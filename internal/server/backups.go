@@ -12,10 +12,10 @@ import (
 	"j17/internal/custody/backup"
 )
 
-// keyFileOf is the file of a data folder whose key seals what must not be read in the store.
+// keyFileOf is the file in a data folder with the key that seals what must not be readable in the store.
 func keyFileOf(dir string) string { return filepath.Join(dir, "backup.key") }
 
-// DefaultBackups is the folder for backups of a data folder, where no other is said.
+// DefaultBackups is the folder for the backups of a data folder, unless another is set.
 func DefaultBackups(data string) string {
 	return strings.TrimRight(filepath.Clean(data), "/\\") + "-backups"
 }
@@ -23,7 +23,7 @@ func DefaultBackups(data string) string {
 // backupFolder is the folder for backups.
 func (o *Options) backupFolder() string { return cmp.Or(o.Backups, DefaultBackups(o.Dir)) }
 
-// openBackups makes what makes backups.
+// openBackups creates the backup service.
 func (s *Server) openBackups(ctx context.Context) (err error) {
 	o := &s.options
 	folder, err := filepath.Abs(o.backupFolder())
@@ -40,7 +40,7 @@ func (s *Server) openBackups(ctx context.Context) (err error) {
 	return err
 }
 
-// freeSpace returns how much room there is at a folder, or, where it is not there yet, where it is going to be.
+// freeSpace returns the free and total space at a folder, or, if it does not exist yet, where it will be.
 func freeSpace(folder string) (free, total uint64, err error) {
 	for {
 		usage, err := vfs.Default.GetDiskUsage(folder)
@@ -52,7 +52,7 @@ func freeSpace(folder string) (free, total uint64, err error) {
 	}
 }
 
-// headOf returns size and root of an environment's log up to a position.
+// headOf returns the size and the root of an environment's log up to a position.
 func (s *Server) headOf(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (size uint64, root [32]byte, err error) {
 	head, err := s.logs.HeadAt(ctx, t, upTo)
 	return head.Size, head.Root, err

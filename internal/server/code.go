@@ -15,9 +15,9 @@ import (
 	"j17/internal/plane/deploy"
 )
 
-// openCode opens what runs custom code. Machine code and what containers consist of are kept in the data folder; both
-// can be removed while the server is stopped, and are made again. Root's data folder is closed to the user whom
-// containers run as, so what they consist of is kept in /var/cache then.
+// openCode opens the runtimes of custom code. Compiled code and the files of containers are kept in the data folder;
+// both may be removed while the server is stopped, and are made again. The user that containers run as cannot read the
+// data folder of root, so their files are then kept in /var/cache.
 func (s *Server) openCode(ctx context.Context) (deploy.Modules, deploy.Containers, error) {
 	runtime, err := wasm.New(wasm.Options{
 		CacheDir: filepath.Join(s.options.Dir, "cache", "wasm"), Logger: s.options.Logger,
@@ -48,7 +48,7 @@ func (s *Server) openCode(ctx context.Context) (deploy.Modules, deploy.Container
 	return modules{runtime}, containers{s.runner}, nil
 }
 
-// spareFolder returns the place of a folder of containers below /var/cache, one for each data folder.
+// spareFolder returns the folder for containers below /var/cache; each data folder has its own.
 func spareFolder(dir string) string {
 	const length = 6
 	sum := sha256.Sum256([]byte(filepath.Dir(filepath.Dir(dir))))
@@ -115,7 +115,7 @@ func withArchive(
 	return f, errors.Join(public(err), content.Close())
 }
 
-// public turns a refusal that is meant for users into one that they get to see.
+// public turns a refusal that is meant for users into an error that they get to see.
 func public(err error) error {
 	if refusal, ok := errors.AsType[*container.Error](err); ok {
 		return j17.Errorf(j17.CodeInvalidSpec, "%s", refusal.Message).Because(refusal.Err)

@@ -10,28 +10,28 @@ import (
 )
 
 const (
-	// gcPercent lets the heap grow to twice what is in use before the garbage collector runs. The caches of the store
-	// are part of the heap, so that more would make several times their documented size of them; see "Memory" in
+	// gcPercent lets the heap grow to twice its live size before the garbage collector runs. The store's caches are
+	// part of the heap, so a larger value would make them take several times their documented size; see "Memory" in
 	// docs/operations.md.
 	gcPercent = 100
-	// busyRoom is how much the heap of a busy server may grow before the collector runs, however little is in use. Full
-	// caches are larger, so that it does not add to what is documented.
+	// busyRoom is how much the heap of a busy server may grow before the collector runs, however small its live size.
+	// Full caches are larger, so this does not add to the documented memory.
 	busyRoom = 128 << 20
-	// leastLive is taken for what is in use where that is less: a few large requests would otherwise make it many times
-	// more before the next look, and the collector would wait for many times that.
+	// leastLive is the smallest live size assumed: with a smaller one, a few large requests could multiply the live
+	// size before the next look, and the collector would wait for a multiple of that.
 	leastLive = 24 << 20
-	// busyBytes is how much a busy server allocates from one look to the next.
+	// busyBytes is how much a server allocates between two looks at the least to count as busy.
 	busyBytes = 24 << 20
 	// lookEvery is the time between two looks.
 	lookEvery = time.Second
 )
 
-// collector says when the garbage collector runs: on a busy server whose caches are not full yet, later than it would
-// by itself. It would otherwise go over the same little heap many times a second.
+// collector sets when the garbage collector runs: on a busy server whose caches are not full yet, later than by
+// default. It would otherwise collect the same small heap many times a second.
 type collector struct {
 	// usage returns how much of the heap is in use and how much was ever allocated, in bytes.
 	usage func() (live, allocated uint64)
-	// set sets by how much the heap may grow, in percent of what is in use.
+	// set sets by how much the heap may grow, in percent of its live size.
 	set func(percent int)
 
 	percent   int
@@ -40,11 +40,11 @@ type collector struct {
 
 func newCollector() *collector {
 	c := &collector{usage: heapUsage, set: func(percent int) { debug.SetGCPercent(percent) }, percent: gcPercent}
-	_, c.allocated = c.usage() // what the start took says nothing
+	_, c.allocated = c.usage() // allocations of the start do not count
 	return c
 }
 
-// look fits the percentage to what has happened since the last look.
+// look adjusts the percentage to the allocations since the last look.
 func (c *collector) look() {
 	live, allocated := c.usage()
 	busy := allocated-c.allocated >= busyBytes
@@ -54,7 +54,7 @@ func (c *collector) look() {
 	if busy && live < busyRoom {
 		percent = int(busyRoom * 100 / max(live, leastLive))
 	}
-	// All threads stop for a moment when it is set: what hardly differs stays.
+	// Setting it stops all threads for a moment, so small differences are ignored.
 	if differs := max(percent, c.percent) - min(percent, c.percent); differs > c.percent/4 ||
 		percent == gcPercent && differs > 0 {
 		c.percent = percent
@@ -62,7 +62,7 @@ func (c *collector) look() {
 	}
 }
 
-// run looks again and again, and leaves the collector as it is by itself.
+// run looks at intervals until the context ends, and then restores the default percentage.
 func (c *collector) run(ctx context.Context, kit *worker.Kit) {
 	kit.Every(ctx, worker.Loop{Name: "collector", Every: lookEvery, Do: func(context.Context) error {
 		c.look()
@@ -71,7 +71,7 @@ func (c *collector) run(ctx context.Context, kit *worker.Kit) {
 	c.set(gcPercent)
 }
 
-// heapUsage reads what the runtime knows of the heap.
+// heapUsage reads the heap statistics of the runtime.
 func heapUsage() (live, allocated uint64) {
 	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(samples)

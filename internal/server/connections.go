@@ -19,64 +19,64 @@ import (
 	"j17/internal/plane/auth"
 )
 
-// connections bounds the open connections of a server, so that clients can never take the descriptors that the store
-// needs. At the bound, connections that nobody uses make room for new ones; where all are in use, new ones are closed.
+// connections bounds the open connections of a server, so that clients cannot take the descriptors that the store
+// needs. At the bound, idle connections are closed to make room for new ones; if all are in use, new ones are closed.
 type connections struct {
 	logger *slog.Logger
-	// limit returns how many descriptors the process may have open. It is asked again for each connection: it can be
-	// changed from outside while the process runs.
+	// limit returns how many descriptors the process may have open. It is called for each new connection, because the
+	// limit can be changed from outside while the process runs.
 	limit func() int
-	// shared reports whether many clients may come from an address, so that its connections are not counted together.
+	// shared reports whether an address may stand for many clients, so that its connections are not counted together.
 	shared func(netip.Addr) bool
-	// uses counts how often a connection was left idle, for their order.
+	// uses counts how often a connection became idle; it orders idle connections.
 	uses atomic.Int64
-	// long is how many bytes of long headers are held, up to mostLong.
+	// long is how many bytes of long headers are held; mostLong is its bound.
 	long, mostLong atomic.Int64
 
 	mu   sync.Mutex
 	open map[*connection]struct{}
-	// ended is set when no further ones are let in.
+	// ended is set when no further connections are let in.
 	ended     bool
-	byAddress map[netip.Addr]int // by what auth.Network returns
-	// crowded is set when connections have been closed for want of room, until there is much room again.
+	byAddress map[netip.Addr]int // by the result of auth.Network
+	// crowded is set when connections have been closed for lack of room, until there is enough room again.
 	crowded bool
 }
 
-// connection is one of them. It is what a TCP connection is, to those who look.
+// connection is a counted connection. For callers it behaves as its TCP connection.
 type connection struct {
 	*net.TCPConn
 	all *connections
-	// from is what the connection is counted by, the zero address if it is not.
+	// from is the network that the connection is counted by, or the zero address if it is not counted.
 	from netip.Addr
-	// idle orders connections that nobody uses: those that never had a request have negative numbers, those that were
-	// left idle since positive ones. 0 is a connection that is in use.
+	// idle orders idle connections: those that never had a request have negative numbers, those that became idle after
+	// a request positive ones. 0 means that the connection is in use.
 	idle atomic.Int64
-	// header is how many bytes were read since it was left idle, before the next request was there: of its header. long
-	// is how many of them count among those of all. Both are 0 where the connection is encrypted.
+	// header is how many bytes of the next request's header were read since the connection became idle. long is how
+	// many of them are counted in connections.long. Both are 0 if the connection is encrypted.
 	header, long atomic.Int64
 	encrypted    bool
-	// unread is what was read and put back, late how long ago the request that begins with it has begun.
+	// unread holds bytes that were read and put back; late is how long ago the request that begins with them has begun.
 	unread []byte
 	late   time.Duration
 }
 
 const (
-	// shortHeader is how many bytes of a header are read without being counted, allLong how many all headers may have
-	// beyond that together: clients that send long ones slowly cannot take more memory.
+	// shortHeader is how many bytes of a header may be read without being counted; allLong bounds the bytes of all
+	// headers beyond that, so that clients that send long headers slowly cannot take more memory.
 	shortHeader = httpapi.MaxHeader + 16<<10
 	allLong     = 32 << 20
 
-	// mostReserved is how many descriptors are kept for others than connections, which is mostly the store. Where only
-	// few may be open at all, it is half of them.
+	// mostReserved is how many descriptors are reserved for uses other than connections, mostly the store. If the limit
+	// is low, half of it is reserved.
 	mostReserved = 1536
-	// addressShare is the part of all connections that one address may have.
+	// addressShare is the divisor that gives the share of all connections that one address may have.
 	addressShare = 2
-	// evictShare is the part of all connections that is closed at once to make room.
+	// evictShare is the divisor that gives the share of connections that is closed at once to make room.
 	evictShare = 32
 )
 
-// newConnections returns connections of which those from trusted proxies and from this machine are not counted by
-// address.
+// newConnections returns connections that are not counted by address if they come from trusted proxies or from this
+// machine.
 func newConnections(logger *slog.Logger, trusted []netip.Prefix) *connections {
 	c := &connections{
 		logger: logger, limit: descriptorLimit, open: map[*connection]struct{}{}, byAddress: map[netip.Addr]int{},
@@ -93,7 +93,7 @@ func newConnections(logger *slog.Logger, trusted []netip.Prefix) *connections {
 func descriptorLimit() int {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
-		return 1024 // what systems allow at the least
+		return 1024 // the minimum that systems allow
 	}
 	return int(min(l.Cur, math.MaxInt32))
 }
@@ -104,7 +104,7 @@ func (c *connections) most() int {
 	return max(limit-min(limit/2, mostReserved), 1)
 }
 
-// watched is one whose connections are counted.
+// watched is a listener whose connections are counted.
 type watched struct {
 	net.Listener
 	connections *connections
@@ -136,7 +136,7 @@ func (l *watched) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts a new connection, nil if there is no room for it.
+// admit counts a new connection; it returns nil if there is no room for it.
 func (c *connections) admit(tcp *net.TCPConn) *connection {
 	n := &connection{TCPConn: tcp, all: c, from: c.network(tcp)}
 	n.idle.Store(math.MinInt64 + c.uses.Add(1))
@@ -164,7 +164,8 @@ func (c *connections) admit(tcp *net.TCPConn) *connection {
 	return n
 }
 
-// network returns what the connections of an address are counted by; the zero address if they are not.
+// network returns the network that the connections of an address are counted by, or the zero address if they are not
+// counted.
 func (c *connections) network(tcp *net.TCPConn) netip.Addr {
 	from, ok := tcp.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -177,17 +178,17 @@ func (c *connections) network(tcp *net.TCPConn) netip.Addr {
 	return auth.Network(addr)
 }
 
-// shrink closes some connections that nobody uses.
+// shrink closes some idle connections.
 func (c *connections) shrink() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.evict(max(len(c.open)/evictShare, 1), netip.Addr{})
 }
 
-// evict closes up to n connections that nobody uses, of one address if it is valid, and reports whether there was one:
-// first those that never had a request, then those that were left alone for longest. c.mu is held.
+// evict closes up to n idle connections, only those of the address from if it is valid, and reports whether it closed
+// any: first those that never had a request, then those idle the longest. c.mu is held.
 func (c *connections) evict(n int, from netip.Addr) bool {
-	// Candidates, as they stand at this moment.
+	// Candidates at this moment.
 	type candidate struct {
 		conn *connection
 		idle int64
@@ -200,7 +201,7 @@ func (c *connections) evict(n int, from netip.Addr) bool {
 	}
 	slices.SortFunc(idle, func(a, b candidate) int { return cmp.Compare(a.idle, b.idle) })
 
-	// Close the first, but for one that has got a request since.
+	// Close the first n, except those that got a request meanwhile.
 	closed := 0
 	for _, victim := range idle {
 		if closed == n {
@@ -220,7 +221,7 @@ func (c *connections) evict(n int, from netip.Addr) bool {
 	return closed > 0
 }
 
-// endIdle closes the connections that nobody uses: the answers to their last requests are still in their memory.
+// endIdle closes the idle connections that had a request: the answers to their last requests are still in their memory.
 func (c *connections) endIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,8 +233,8 @@ func (c *connections) endIdle() {
 	}
 }
 
-// end closes the connections on which no request has come whole yet, and lets no further ones in: nothing was promised
-// to their clients. net/http would wait for the first request of each; it does not wait for a later one.
+// end closes the connections on which no complete request has arrived yet, and lets no further ones in: their clients
+// were promised nothing. net/http would wait for the first request of each, though not for later ones.
 func (c *connections) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,7 +247,7 @@ func (c *connections) end() {
 	}
 }
 
-// forget no longer counts a connection. c.mu is held.
+// forget stops counting a connection. c.mu is held.
 func (c *connections) forget(n *connection) {
 	if _, counted := c.open[n]; !counted {
 		return
@@ -260,16 +261,16 @@ func (c *connections) forget(n *connection) {
 	c.crowded = c.crowded && len(c.open) > c.most()/2
 }
 
-// Read reads what the client sends. Where it is a header for which there is no room, the connection ends.
+// Read reads what the client sends. A header for which there is no room ends the connection.
 func (n *connection) Read(b []byte) (int, error) {
 	if len(n.unread) > 0 {
 		again := copy(b, n.unread)
 		if n.unread = n.unread[again:]; len(n.unread) == 0 {
-			n.unread = nil // the memory of it goes, the connection stays
+			n.unread = nil // releases the memory while the connection stays open
 		}
 		return again, nil
 	}
-	clear(b) // of the request before, while there is no other one
+	clear(b) // remove the previous request before waiting for the next
 	read, err := n.TCPConn.Read(b)
 	if n.encrypted || read == 0 || n.idle.Load() == 0 {
 		return read, err
@@ -278,19 +279,19 @@ func (n *connection) Read(b []byte) (int, error) {
 		more := over - n.long.Load()
 		if n.all.long.Add(more) > n.all.mostLong.Load() {
 			n.all.long.Add(-more)
-			return 0, &net.OpError{Op: "read", Net: "tcp", Err: errLongHeaders} // what net/http answers nothing to
+			return 0, &net.OpError{Op: "read", Net: "tcp", Err: errLongHeaders} // net/http sends no answer
 		}
 		n.long.Add(more)
 	}
 	return read, err
 }
 
-// Unread makes Read return b before anything else, without counting it again. The request that begins with b has taken
-// late of its time. It is not to be called while somebody reads.
+// Unread makes Read return b before anything else, without counting it again. late is how much of its time the request
+// that begins with b has used. It must not be called while another goroutine reads.
 func (n *connection) Unread(b []byte, late time.Duration) { n.unread, n.late = b, late }
 
-// SetReadDeadline ends the wait for what the client sends. The head of a request, and all of it, have the time that the
-// server gives them from the first byte on, whatever has read that.
+// SetReadDeadline ends the wait for what the client sends. The times that the server allows for the header and for the
+// whole request count from the first byte, whoever has read it.
 func (n *connection) SetReadDeadline(at time.Time) error {
 	if !at.IsZero() && n.idle.Load() != 0 {
 		at = at.Add(-n.late)
@@ -298,16 +299,16 @@ func (n *connection) SetReadDeadline(at time.Time) error {
 	return n.TCPConn.SetReadDeadline(at)
 }
 
-// errLongHeaders is why a connection ends whose header is long.
+// errLongHeaders is the error that ends a connection with a long header for which there is no room.
 var errLongHeaders = errors.New("too many long headers are held")
 
-// release gives back what the header of the last request has taken.
+// release uncounts the header of the last request.
 func (n *connection) release() {
 	n.header.Store(0)
 	n.all.long.Add(-n.long.Swap(0))
 }
 
-// Close closes the connection and no longer counts it.
+// Close closes the connection and stops counting it.
 func (n *connection) Close() error {
 	n.all.mu.Lock()
 	n.all.forget(n)
@@ -316,7 +317,7 @@ func (n *connection) Close() error {
 	return n.TCPConn.Close()
 }
 
-// observe follows what connections are used for. It is an http.Server's ConnState.
+// observe tracks whether connections are in use. It is an http.Server's ConnState.
 func (c *connections) observe(conn net.Conn, state http.ConnState) {
 	inner, encrypted := conn.(*tls.Conn)
 	if encrypted {
@@ -328,7 +329,7 @@ func (c *connections) observe(conn net.Conn, state http.ConnState) {
 	}
 	switch state {
 	case http.StateNew:
-		n.encrypted = encrypted // nothing is read before
+		n.encrypted = encrypted // nothing was read before
 	case http.StateActive:
 		n.idle.Store(0)
 		n.late = 0

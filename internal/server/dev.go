@@ -36,10 +36,10 @@ import (
 // DevOptions configures a development server.
 type DevOptions struct {
 	Options
-	// SpecFile is deployed to every environment at the start and whenever it changes; "" leaves what is deployed.
+	// SpecFile is deployed to every environment at the start and whenever it changes; "" keeps what is deployed.
 	SpecFile string
-	// Deployed is called after every attempt to deploy the file. Without an error it was deployed, and the findings
-	// are warnings; with one, the spec before it stays.
+	// Deployed is called after every attempt to deploy the file. Without an error it was deployed, and the findings are
+	// warnings; with one, the previous spec stays.
 	Deployed func(DeployAttempt)
 	// Observe, if not nil, is called after every request.
 	Observe func(Exchange)
@@ -48,31 +48,31 @@ type DevOptions struct {
 // Exchange describes one answered request.
 type Exchange = httpapi.Exchange
 
-// DeployAttempt is one try to deploy a spec file.
+// DeployAttempt is one attempt to deploy a spec file.
 type DeployAttempt struct {
 	File   string
 	Source []byte
 	Found  []diag.Diagnostic
-	// Incompatible lists what existing events may not survive. A development server deploys all the same.
+	// Incompatible lists what existing events may not survive. A development server deploys the spec nevertheless.
 	Incompatible []diag.Diagnostic
-	// Compared reports that there was a spec before, and Changes what the new one says otherwise.
+	// Compared reports that there was a previous spec, and Changes how the new one differs from it.
 	Compared bool
 	Changes  []compare.Change
-	// Unreached names the listeners at addresses of this machine, which the server was not told to reach.
+	// Unreached names the listeners at addresses of this machine, which the server is not allowed to reach.
 	Unreached []string
 	Err       error
 }
 
-// ErrInvalidSpec is the error of a deployment whose findings say why.
+// ErrInvalidSpec is the error of a deployment whose findings explain it.
 var ErrInvalidSpec = errors.New("the spec is not valid")
 
-// KeyPair is the tokens of one environment's API keys.
+// KeyPair holds the tokens of one environment's API keys.
 type KeyPair struct {
 	Read  string `json:"read"`
 	Write string `json:"write"`
 }
 
-// Ready tells how to use a development server.
+// Ready describes how to use a development server.
 type Ready struct {
 	Ready    bool   `json:"ready"`
 	Version  string `json:"version"`
@@ -84,46 +84,47 @@ type Ready struct {
 	Keys       map[j17.Environment]KeyPair `json:"keys"`
 	Operator   Login                       `json:"operator"`
 	NodeSecret string                      `json:"node_secret"`
-	// LoginLink signs in to the dashboard once, within an hour; "" where the dashboard is left out.
+	// LoginLink signs in to the dashboard once, within an hour; "" if the dashboard is left out.
 	LoginLink string `json:"login_link,omitempty"`
 }
 
-// Login is what an operator logs in with.
+// Login holds an operator's credentials.
 type Login struct {
 	Email    string `json:"email"`
 	Password string `json:"password"`
 }
 
-// credentials is the file in which a development server keeps what it would otherwise know only as hashes.
+// credentials is the content of the file in which a development server keeps the secrets that it otherwise stores only
+// as hashes.
 type credentials struct {
 	Instance string                      `json:"instance"`
 	Operator Login                       `json:"operator"`
 	Keys     map[j17.Environment]KeyPair `json:"keys"`
-	// ClockOffset is by how much the clock has been moved, so that time does not run backward with a restart.
+	// ClockOffset is by how much the clock has been moved, so that time does not run backward over a restart.
 	ClockOffset time.Duration `json:"clock_offset,omitempty"`
-	// URL is where the server listened last, so that clients in the same folder find it.
+	// URL is where the server last listened, so that clients in the same folder find it.
 	URL string `json:"url,omitempty"`
-	// Sign is what the server of this folder shows without a credential, so that they know it from another at the same
-	// address.
+	// Sign is what the server of this folder shows without a credential, so that clients can tell it from another
+	// server at the same address.
 	Sign string `json:"sign,omitempty"`
 }
 
-// DevAccess is how to reach the development server of a data folder.
+// DevAccess says how to reach the development server of a data folder.
 type DevAccess struct {
-	// URL is where it listens, or has listened last; "" where that is not known.
+	// URL is where it listens, or last listened; "" if that is not known.
 	URL string
 	// Sign is what the server of the folder shows in SignHeader at /livez.
 	Sign string
 	Keys map[j17.Environment]KeyPair
-	// Operator may do everything on it.
+	// Operator may do everything on the server.
 	Operator Login
 }
 
-// SignHeader is the header in which a development server shows of which data folder it is.
+// SignHeader is the header in which a development server identifies its data folder.
 const SignHeader = httpapi.HeaderSign
 
-// ReadDevAccess reads from a data folder how to reach its development server. It fails with fs.ErrNotExist where the
-// folder is none of a development server.
+// ReadDevAccess reads from a data folder how to reach its development server. It fails with fs.ErrNotExist if the
+// folder does not belong to a development server.
 func ReadDevAccess(dir string) (DevAccess, error) {
 	file := filepath.Join(dir, credentialsFile)
 	raw, err := os.ReadFile(file) //nolint:gosec // a fixed name in the folder that the caller names
@@ -143,10 +144,10 @@ const (
 	devBaseDomain   = "localhost"
 	devKeyPrefix    = "dev "
 	credentialsFile = "dev.json"
-	// maxClockOffset keeps a moved clock within what times can be stored.
+	// maxClockOffset keeps a moved clock within the times that can be stored.
 	maxClockOffset = 50 * year
 	year           = 365 * 24 * time.Hour
-	// watchInterval is how often the spec file is looked at.
+	// watchInterval is how often the spec file is checked for changes.
 	watchInterval = 250 * time.Millisecond
 )
 
@@ -167,7 +168,8 @@ type Dev struct {
 	last []byte
 }
 
-// OpenDev opens a development server. An invalid spec file is ErrInvalidSpec, after DevOptions.Deployed has been told.
+// OpenDev opens a development server. It returns ErrInvalidSpec for an invalid spec file, after a call of
+// DevOptions.Deployed.
 func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	d := &Dev{clock: clock.NewMovable(o.Clock), specFile: o.SpecFile, deployed: o.Deployed}
 	gate := newTurnstile(o.Clock)
@@ -186,7 +188,7 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 		}
 	}()
 
-	// Instance, keys and operator, with the address as it is this time.
+	// Instance, keys and operator, with the current address.
 	if err := d.server.restoreAll(ctx); err != nil {
 		return nil, err
 	}
@@ -233,7 +235,7 @@ func (d *Dev) URL() string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// Spec returns the spec that is deployed to prod, nil where there is none.
+// Spec returns the spec that is deployed to prod, or nil if there is none.
 func (d *Dev) Spec() *spec.Compiled {
 	return d.server.engine.Spec(j17.TenantOf(d.creds.Instance, j17.Prod))
 }
@@ -241,7 +243,7 @@ func (d *Dev) Spec() *spec.Compiled {
 // Close releases the server's resources.
 func (d *Dev) Close() error { return d.server.Close() }
 
-// Ready returns what a person or a program needs to use the server, but for LoginLink.
+// Ready returns what a person or a program needs to use the server, except LoginLink.
 func (d *Dev) Ready() Ready {
 	r := Ready{
 		Ready: true, Version: d.server.options.Version, Keys: d.creds.Keys, Operator: d.creds.Operator,
@@ -249,7 +251,7 @@ func (d *Dev) Ready() Ready {
 	}
 	name := devInstance
 	if i, ok := d.server.registry.Instances.ByID(d.creds.Instance); ok {
-		name = i.Name // which an operator may have changed
+		name = i.Name // an operator may have changed it
 	}
 	r.Instance.ID, r.Instance.Name = d.creds.Instance, name
 	_, port, _ := net.SplitHostPort(d.server.public.Addr().String())
@@ -264,8 +266,8 @@ func (d *Dev) Ready() Ready {
 	return r
 }
 
-// LoginLink returns a link that signs the server's operator in to the dashboard, once, within an hour; "" where the
-// dashboard is left out, or an operator has removed that one.
+// LoginLink returns a link that signs the server's operator in to the dashboard, once, within an hour; "" if the
+// dashboard is left out, or if that operator has been removed.
 func (d *Dev) LoginLink(ctx context.Context) (string, error) {
 	op, ok := d.server.registry.Operators.ByEmail(d.creds.Operator.Email)
 	if !ok || d.server.screen == nil {
@@ -295,8 +297,8 @@ func (d *Dev) openCredentials(ctx context.Context) error {
 	if err := d.makeCredentials(ctx); err != nil {
 		return err
 	}
-	// Hashing the operator's password took more memory than all else that the server has: give it back, instead of with
-	// the next collection, which an idle server has after minutes.
+	// Hashing the operator's password took more memory than everything else in the server: return it now rather than
+	// with the next collection, which comes after minutes on an idle server.
 	debug.FreeOSMemory()
 	return d.saveCredentials()
 }
@@ -309,7 +311,7 @@ func (d *Dev) saveCredentials() error {
 	return keyfile.Write(filepath.Join(d.server.options.Dir, credentialsFile), append(raw, '\n'))
 }
 
-// keepOffset keeps by how much the clock is about to be moved, so that it never shows less after a restart.
+// keepOffset stores by how much the clock is about to be moved, so that it never shows an earlier time after a restart.
 func (d *Dev) keepOffset(by time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -332,11 +334,10 @@ func (d *Dev) advance(ctx context.Context, by time.Duration) (time.Time, error) 
 	return d.steps.advance(ctx, by)
 }
 
-// makeCredentials makes what a development server needs. A crash before the file is written leaves an instance without
-// known keys; it gets new ones.
+// makeCredentials makes the credentials of a development server. A crash before the file is written leaves an instance
+// without known keys; it gets new ones.
 func (d *Dev) makeCredentials(ctx context.Context) error {
-	// The instance, without keys of ours that nobody knows any longer. A folder that was restored may have one of
-	// another name.
+	// The instance, without the keys whose tokens were lost. A restored folder may have an instance of another name.
 	registry := d.server.registry
 	instance, ok := registry.Instances.ByName(devInstance)
 	if !ok {
@@ -348,7 +349,7 @@ func (d *Dev) makeCredentials(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, key := range registry.Keys.Of(instance.ID) { // of a credentials file that is gone
+	for _, key := range registry.Keys.Of(instance.ID) { // of a lost credentials file
 		if !strings.HasPrefix(key.Name, devKeyPrefix) {
 			continue
 		}
@@ -386,7 +387,7 @@ func (d *Dev) makeCredentials(ctx context.Context) error {
 	return err
 }
 
-// oldest returns the instance that was made first; ok is false where there is none.
+// oldest returns the instance that was made first; ok is false if there is none.
 func oldest(all []control.Instance) (first control.Instance, ok bool) {
 	for i, instance := range all {
 		if i == 0 || instance.CreatedAt.Before(first.CreatedAt) {
@@ -402,7 +403,7 @@ func newPassword() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// checkFile reads and compiles the spec file, so that one that is missing or wrong leaves no data folder behind.
+// checkFile reads and compiles the spec file, so that a missing or invalid one leaves no data folder behind.
 func (d *Dev) checkFile() error {
 	if d.specFile == "" {
 		return nil
@@ -424,7 +425,7 @@ func (d *Dev) checkFile() error {
 	return ErrInvalidSpec
 }
 
-// deployFile deploys the spec file to every environment. The file is remembered whatever comes of it.
+// deployFile deploys the spec file to every environment. The content is remembered whatever the outcome.
 func (d *Dev) deployFile(ctx context.Context) error {
 	source, err := os.ReadFile(d.specFile)
 	if err != nil {
@@ -435,7 +436,7 @@ func (d *Dev) deployFile(ctx context.Context) error {
 }
 
 func (d *Dev) deploySource(ctx context.Context, source []byte) error {
-	// What the file says. An invalid one is reported and changes nothing.
+	// Compile it. An invalid one is reported and changes nothing.
 	report := DeployAttempt{File: d.specFile, Source: source}
 	var compiled *spec.Compiled
 	envelope, found := spec.Unwrap(source)
@@ -461,8 +462,8 @@ func (d *Dev) deploySource(ctx context.Context, source []byte) error {
 			break
 		}
 
-		// Code that is missing is missing in each environment by itself, and uploaded to each. All else is the same
-		// everywhere.
+		// Missing code is reported for each environment, because it is uploaded to each. All other findings are the
+		// same everywhere.
 		for _, finding := range r.Found {
 			if !slices.Contains(report.Found, finding) {
 				report.Found = append(report.Found, finding)
@@ -476,7 +477,7 @@ func (d *Dev) deploySource(ctx context.Context, source []byte) error {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 
-	// What the terminal shows of it.
+	// Differences, for the terminal.
 	if report.Err == nil && before != nil {
 		report.Compared, report.Changes = true, compare.Changes(before, compiled)
 	}
@@ -493,7 +494,7 @@ func (d *Dev) deploySource(ctx context.Context, source []byte) error {
 	return report.Err
 }
 
-// watch deploys the spec file whenever its content changes. Failures are reported and leave the spec before in place.
+// watch deploys the spec file whenever its content changes. Failures are reported and leave the previous spec in place.
 func (d *Dev) watch(ctx context.Context) error {
 	if d.specFile == "" {
 		return nil
@@ -504,7 +505,7 @@ func (d *Dev) watch(ctx context.Context) error {
 			info, err := os.Stat(d.specFile)
 			if errors.Is(err, fs.ErrNotExist) || err == nil && seen != nil && os.SameFile(seen, info) &&
 				seen.ModTime().Equal(info.ModTime()) && seen.Size() == info.Size() {
-				return nil // unchanged, or gone for the moment as editors do it
+				return nil // unchanged, or missing for a moment while an editor saves it
 			}
 			if err != nil {
 				return err

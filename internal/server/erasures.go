@@ -13,7 +13,7 @@ import (
 	"j17/internal/plane/control"
 )
 
-// openErasures makes what erases personal data.
+// openErasures creates the service that erases personal data.
 func (s *Server) openErasures() {
 	o := &s.options
 	s.erasures = erasure.New(erasure.Options{
@@ -25,7 +25,7 @@ func (s *Server) openErasures() {
 	s.registry.Faults.Names = s.namesOf
 }
 
-// namesOf returns what an aggregate is called beside its key. One of a type that the spec no longer has has no names.
+// namesOf returns the names of an aggregate beside its key. An aggregate whose type is no longer in the spec has none.
 func (s *Server) namesOf(ctx context.Context, t j17.Tenant, key j17.Key) (names j17.Names, err error) {
 	d, err := s.engine.Decider(t)
 	if err != nil || d.Types[key.Type] == nil {
@@ -34,7 +34,7 @@ func (s *Server) namesOf(ctx context.Context, t j17.Tenant, key j17.Key) (names 
 	return s.engine.Names(ctx, t, d, key)
 }
 
-// rootBeforeErasure keeps what the log of an environment is before an erasure.
+// rootBeforeErasure keeps the root and the size of an environment's log before an erasure.
 func (s *Server) rootBeforeErasure(ctx context.Context, t j17.Tenant) (root [32]byte, size uint64, err error) {
 	kept, err := s.checkpoints.Root(ctx, t, checkpoint.Tombstone)
 	if err != nil {
@@ -46,13 +46,13 @@ func (s *Server) rootBeforeErasure(ctx context.Context, t j17.Tenant) (root [32]
 	return root, kept.Size, nil
 }
 
-// acted is who acts, and in which request, until the audit log has it.
+// acted records the actor and the request of an act until it is in the audit log.
 type acted struct {
 	Actor     control.Actor `json:"actor"`
 	RequestID string        `json:"request_id"`
 }
 
-// actorOf returns who acts in a context.
+// actorOf returns the actor of a context, encoded as acted.
 func actorOf(ctx context.Context) string {
 	var by acted
 	by.Actor, by.RequestID = control.ActorOf(ctx)
@@ -60,7 +60,7 @@ func actorOf(ctx context.Context) string {
 	return string(raw)
 }
 
-// recordErasure adds to the audit log what somebody has done with a tombstone.
+// recordErasure adds an act on a tombstone to the audit log.
 func (s *Server) recordErasure(ctx context.Context, t j17.Tenant, a *erasure.Act) error {
 	instance, env := instanceOf(t)
 	rec := control.Record{

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// forgetEvery is the time between two looks whether something was erased, and forgetRounds how often memory is
-	// overwritten afterwards: what was under way the first time has ended the second time.
+	// forgetEvery is the time between two checks whether something was erased. forgetRounds is how often memory is
+	// overwritten afterwards: requests that were under way the first time have ended by the second.
 	forgetEvery  = 10 * time.Second
 	forgetRounds = 2
 )
 
-// forgetting removes from the memory of the process what was erased, apart from requests, and together for all that was
-// erased since the last time.
+// forgetting removes erased data from the memory of the process. It runs apart from requests, once for everything that
+// was erased since the last time.
 type forgetting struct {
 	rounds atomic.Int32
 }
@@ -30,8 +30,7 @@ func (s *Server) runForgetting(ctx context.Context) error {
 	return nil
 }
 
-// forget removes from memory what is no longer referred to, where something was erased. If that fails it is done the
-// next time.
+// forget overwrites unreferenced memory if something was erased. After a failure it is tried again the next time.
 func (s *Server) forget(ctx context.Context) error {
 	left := s.forgetting.rounds.Load()
 	if left == 0 {

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// leastFilled is the size of the smallest objects that are overwritten. They have no room for a word themselves,
-	// but their pages may have had larger objects before.
+	// leastFilled is the size of the smallest objects that are overwritten. They are too small to hold a word of text,
+	// but their pages may have held larger objects before.
 	leastFilled = 8
-	// headed is the size above which objects with pointers begin with a header of the runtime, of headerBytes.
+	// headed is the size above which objects with pointers begin with a runtime header, whose size is headerBytes.
 	headed, headerBytes = 512, 8
-	// fillBytes is how much of a size is allocated at a time, fillLooks for how many times in a row the heap has to
-	// grow by as much: then it has no free slots of this size. It may grow once for somebody else.
+	// fillBytes is how much of a size is allocated at a time. When the heap grows by as much fillLooks times in a row,
+	// it has no free slots of this size; it may grow once because of another goroutine.
 	fillBytes, fillLooks = 64 << 10, 2
 )
 
@@ -42,7 +42,8 @@ func forgetHeap() {
 // pageBytes is the size of the runtime's pages.
 const pageBytes = 8 << 10
 
-// fillPages allocates the free pages of the heap. The runtime takes those first that it has not given back.
+// fillPages allocates the free pages of the heap. The runtime uses first those that it has not returned to the
+// operating system.
 func fillPages() {
 	free := []metrics.Sample{{Name: "/memory/classes/heap/free:bytes"}}
 	metrics.Read(free)
@@ -56,8 +57,8 @@ func fillPages() {
 	runtime.KeepAlive(pages)
 }
 
-// fillHeap allocates all free slots of each size, for objects with pointers and for others: these are in different
-// spans. The runtime takes free slots before it takes more pages.
+// fillHeap allocates all free slots of each size, once for objects with pointers and once for objects without: these
+// are in different spans. The runtime uses free slots before it takes more pages.
 func fillHeap() {
 	sizes := []metrics.Sample{{Name: "/gc/heap/allocs-by-size:bytes"}}
 	metrics.Read(sizes)
@@ -68,7 +69,7 @@ func fillHeap() {
 	var pointers [][]*byte
 	for _, above := range sizes[0].Value.Float64Histogram().Buckets {
 		if above <= leastFilled || above > 1<<20 {
-			continue // no size, but the end of the histogram
+			continue // an end of the histogram and not a size class
 		}
 		size := int(above) - 1
 		untilGrown(size, func() { texts = append(texts, make([]byte, size)) })
@@ -82,8 +83,8 @@ func fillHeap() {
 	runtime.KeepAlive(pointers)
 }
 
-// untilGrown allocates objects of a size until the heap grows for them. It ends also when more was allocated than there
-// were free slots.
+// untilGrown allocates objects of a size until the heap grows for them, or until more was allocated than there were
+// free slots.
 func untilGrown(size int, allocate func()) {
 	inUse, free := heapInUse()
 	n := max(fillBytes/size, 1)
@@ -100,7 +101,7 @@ func untilGrown(size int, allocate func()) {
 	}
 }
 
-// heapInUse returns how many bytes the spans in use have, and how many of these are free.
+// heapInUse returns the size of the spans in use, and how much of it is free, in bytes.
 func heapInUse() (inUse, free uint64) {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"},

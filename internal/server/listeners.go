@@ -11,10 +11,10 @@ import (
 	"j17/internal/plane/control"
 )
 
-// openListeners makes what tells endpoints of events.
+// openListeners creates the service that sends events to endpoints.
 func (s *Server) openListeners(ctx context.Context) {
 	o := &s.options
-	// Receivers compare the time of a message with theirs, whatever a development server shows.
+	// Receivers compare the time of a message with their own, whatever the clock of a development server shows.
 	sender := outbound.New(outbound.Options{Clock: clock.System{}, Private: o.PrivateListeners})
 	s.listeners = listener.New(ctx, listener.Options{
 		Store: s.store, Feed: s.feed, Worker: s.worker, Clock: o.Clock, Logger: o.Logger,
@@ -29,13 +29,13 @@ func (s *Server) openListeners(ctx context.Context) {
 	})
 }
 
-// instanceOf returns the instance and the environment whose tenant it is.
+// instanceOf returns the instance and the environment of a tenant.
 func instanceOf(t j17.Tenant) (instance string, env j17.Environment) {
 	instance, name, _ := strings.Cut(string(t), "/")
 	return instance, j17.Environment(name)
 }
 
-// nameOf returns the name of the instance whose tenant it is, and which of its environments.
+// nameOf returns the name of a tenant's instance, and its environment.
 func (s *Server) nameOf(t j17.Tenant) (instance string, env j17.Environment) {
 	instance, env = instanceOf(t)
 	if known, ok := s.registry.Instances.ByID(instance); ok {

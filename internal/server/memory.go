@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// Memory returns how many bytes of memory this process may use: what the machine has, or the limit of its control group
-// (a container's, or a unit's MemoryMax) where that is less. It returns 0 where that cannot be found out.
+// Memory returns how many bytes of memory this process may use: the memory of the machine, or the limit of its control
+// group (a container's, or a unit's MemoryMax) if that is lower. It returns 0 if neither can be determined.
 func Memory() int64 {
 	return memory("/")
 }
 
-// storeCacheMiB is what the store's cache has where nobody has said it, of so many bytes of memory; 0 for unknown ones.
+// storeCacheMiB is the default size of the store's cache for this many bytes of memory; 0 means unknown memory.
 func storeCacheMiB(memory int64) int {
 	return int(min(max(memory>>20/StoreCacheOf, LeastStoreCacheMiB), MostStoreCacheMiB))
 }
 
-// memory reads the files of the system below root.
+// memory reads the system files below root.
 func memory(root string) int64 {
 	least := int64(math.MaxInt64)
 	if raw, err := os.ReadFile(filepath.Join(root, "proc/meminfo")); err == nil { //nolint:gosec // a file of the system
@@ -48,8 +48,7 @@ func memory(root string) int64 {
 	return least
 }
 
-// groupLimits returns the files with limits of memory of the control groups that the process is in, and of those around
-// them.
+// groupLimits returns the files with the memory limits of the process's control groups, and of the groups around them.
 func groupLimits(root string) []string {
 	groups := filepath.Join(root, "sys/fs/cgroup")
 	files := []string{filepath.Join(groups, "memory.max"), filepath.Join(groups, "memory/memory.limit_in_bytes")}

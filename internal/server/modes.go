@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// ownFiles are the files with secrets that the server makes in a data folder beside the store, which sees to its own.
+// ownFiles are the files with secrets that the server makes in a data folder; the store restricts its own files.
 func ownFiles(dir string) []string {
 	files, _ := filepath.Glob(filepath.Join(dir, "acme", "*")) // the pattern is a valid one
 	return append(
@@ -16,7 +16,8 @@ func ownFiles(dir string) []string {
 	)
 }
 
-// closeToOthers takes from others the right to read files of the data folder, which a copy may have given them.
+// closeToOthers removes the read permission of other users, which a copy may have granted, from files of the data
+// folder.
 func closeToOthers(dir string, logger *slog.Logger) {
 	const ownerOnly, others = 0o600, fs.FileMode(0o077)
 	for _, name := range ownFiles(dir) {

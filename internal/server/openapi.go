@@ -7,8 +7,8 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// OpenAPI returns the OpenAPI document of an environment with a spec, with admin that of its administration, and for
-// nil that of the control plane. url is where it is served, "" for where 'j17 dev' serves it.
+// OpenAPI returns the OpenAPI document of an environment with a spec, or with admin that of its administration; for a
+// nil spec it returns that of the control plane. url is where it is served, "" for where 'j17 dev' serves it.
 func OpenAPI(version, url string, c *spec.Compiled, admin bool) ([]byte, error) {
 	switch {
 	case admin:

@@ -61,7 +61,7 @@ func spaces() (all []part.Space) {
 	return all
 }
 
-// sealedSpaces are those with values that the store seals.
+// sealedSpaces are the spaces with values that the store seals.
 func sealedSpaces() map[store.Space]func(value []byte) bool {
 	sealed := map[store.Space]func([]byte) bool{}
 	for _, s := range spaces() {
@@ -80,8 +80,7 @@ func (s *Server) useParts() {
 	s.erasures.Use(all...)
 }
 
-// timed returns the work that waits for a time or for events. A development server does it while its clock is
-// moved.
+// timed returns the work that waits for a time or for events. A development server does it while its clock is moved.
 func (s *Server) timed() (all []part.Work) {
 	for _, p := range s.parts() {
 		if p.Work.Settle != nil {
@@ -91,11 +90,11 @@ func (s *Server) timed() (all []part.Work) {
 	return all
 }
 
-// buildWait is how long a deployment waits for what it has begun to build, before it answers.
+// buildWait is how long a deployment waits for the builds that it has started, before it answers.
 const buildWait = 2 * time.Second
 
-// built waits a little for what is built after a deployment. Before the server runs nothing is built that could be
-// waited for.
+// built waits up to buildWait for what is built after a deployment. Before the server runs nothing is built, so it
+// returns at once.
 func (s *Server) built(ctx context.Context, t j17.Tenant) {
 	if !s.building.Load() {
 		return
@@ -117,7 +116,7 @@ func (s *Server) built(ctx context.Context, t j17.Tenant) {
 	}
 }
 
-// allBuilt is built for several environments side by side.
+// allBuilt calls built for several environments in parallel.
 func (s *Server) allBuilt(ctx context.Context, tenants []j17.Tenant) {
 	var builds panics.Parts
 	for _, t := range tenants {

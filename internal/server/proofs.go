@@ -17,7 +17,7 @@ import (
 	"j17/internal/follow/outbound"
 )
 
-// openProofs makes what keeps the logs of environments.
+// openProofs creates the services that keep the logs of environments.
 func (s *Server) openProofs() error {
 	o := &s.options
 	anchor, err := anchorTo(o)
@@ -40,7 +40,7 @@ func (s *Server) originOf(t j17.Tenant) (string, error) {
 	return known.Name + "." + s.options.BaseDomain + "/" + string(env), nil
 }
 
-// anchorURL returns the URL that heads are posted to; nil where they are appended to a file.
+// anchorURL returns the URL that heads are posted to; nil if they are appended to a file.
 func anchorURL(to string) (*url.URL, error) {
 	if !strings.HasPrefix(to, "https://") && !strings.HasPrefix(to, "http://") {
 		return nil, nil
@@ -52,14 +52,14 @@ func anchorURL(to string) (*url.URL, error) {
 	return u, nil
 }
 
-// anchor checks where heads are kept.
+// anchor checks the setting of where heads are kept.
 func (c *checks) anchor(o *Options) {
 	if _, err := anchorURL(o.AuditAnchor); err != nil {
 		c.add("audit-anchor: %w", err)
 	}
 }
 
-// anchorTo returns what keeps heads where the options say, nil for nowhere.
+// anchorTo returns the function that stores heads at the place in the options, or nil if none is set.
 func anchorTo(o *Options) (func(context.Context, []byte) error, error) {
 	to := o.AuditAnchor
 	if to == "" {
@@ -70,10 +70,10 @@ func anchorTo(o *Options) (func(context.Context, []byte) error, error) {
 		return nil, err
 	}
 	if u == nil {
-		// A file that cannot be written is reported at the start and not an hour later.
+		// A file that cannot be written is reported at the start rather than an hour later.
 		return func(_ context.Context, lines []byte) error { return appendLines(to, lines) }, appendLines(to, nil)
 	}
-	// Receivers compare the time of a message with theirs, whatever a development server shows.
+	// Receivers compare the time of a message with their own, whatever the clock of a development server shows.
 	sender := outbound.New(outbound.Options{Clock: clock.System{}, Private: o.PrivateBackups})
 	return func(ctx context.Context, lines []byte) error {
 		id := sha256.Sum256(lines)
@@ -84,7 +84,7 @@ func anchorTo(o *Options) (func(context.Context, []byte) error, error) {
 	}, nil
 }
 
-// appendLines appends lines to a file, which is made where there is none. They are on disk when it returns.
+// appendLines appends lines to a file, which it creates if needed. They are on disk when it returns.
 func appendLines(name string, lines []byte) (err error) {
 	//nolint:gosec // the operator has named it, and others are to read it
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
@@ -93,7 +93,7 @@ func appendLines(name string, lines []byte) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 
-	// A crash may have left a line without its end.
+	// A crash may have left the last line incomplete.
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err

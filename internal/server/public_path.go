@@ -2,7 +2,7 @@ package server
 
 import "strings"
 
-// publicPath reports whether a path may stand in front of all others.
+// publicPath reports whether a path is valid as the prefix of all others.
 func publicPath(p string) bool {
 	for part := range strings.SplitSeq(strings.TrimPrefix(p, "/"), "/") {
 		if part == "" || part == "." || part == ".." || strings.Trim(part, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != "" {

@@ -16,17 +16,16 @@ import (
 	"j17/internal/plane/control"
 )
 
-// restoration hands the specs that were deployed before to the engine. It goes on while the server answers: an
-// environment whose turn has not come is not ready, and one that cannot be restored holds up no other.
+// restoration hands the deployed specs to the engine. It goes on while the server answers: an environment that was not
+// tried yet is not ready, and one that cannot be restored holds up no other.
 type restoration struct {
 	server *Server
 	stop   context.CancelFunc
-	// all is closed when every environment has had its turn, ended when nothing is left to do.
+	// all is closed when every environment was tried, ended when the restoration has ended.
 	all, ended chan struct{}
 
 	mu sync.Mutex
-	// waiting are the environments that have not had their turn, failing those that could not be restored when they had
-	// it.
+	// waiting are the environments that were not tried yet, failing those whose attempts have failed so far.
 	waiting, failing map[j17.Tenant]bool
 }
 
@@ -38,13 +37,13 @@ type environment struct {
 
 const (
 	// restoreTime is how long the start of a server waits for environments to be restored. Most servers have restored
-	// all by then.
+	// all of them by then.
 	restoreTime = 3 * time.Second
-	// The pauses before what could not be restored is tried again.
+	// Pauses between attempts to restore an environment.
 	firstRetry, longestRetry = time.Second, time.Minute
 )
 
-// restore begins to restore the environments that this server has, and waits a little for them.
+// restore begins to restore the environments that this server has, and waits up to restoreTime for them.
 func (s *Server) restore(ctx context.Context) {
 	r := &restoration{
 		server: s, all: make(chan struct{}), ended: make(chan struct{}), waiting: map[j17.Tenant]bool{},
@@ -83,7 +82,7 @@ func (r *restoration) run(ctx context.Context, environments []environment) {
 	r.server.handover(tried, func() { close(r.all) }).run(ctx, environments)
 }
 
-// left returns how many environments have not had their turn.
+// left returns how many environments were not tried yet.
 func (r *restoration) left() int {
 	if r == nil {
 		return 0
@@ -93,7 +92,7 @@ func (r *restoration) left() int {
 	return len(r.waiting)
 }
 
-// of reports whether an environment has not had its turn, or could not be restored yet.
+// of reports whether an environment was not tried yet, or could not be restored so far.
 func (r *restoration) of(t j17.Tenant) bool {
 	if r == nil {
 		return false
@@ -103,7 +102,7 @@ func (r *restoration) of(t j17.Tenant) bool {
 	return r.waiting[t] || r.failing[t]
 }
 
-// close ends the restoration and waits for that.
+// close stops the restoration and waits for its end.
 func (r *restoration) close() {
 	if r != nil {
 		r.stop()
@@ -111,14 +110,14 @@ func (r *restoration) close() {
 	}
 }
 
-// handover hands the specs of environments to the engine. What fails holds up nothing else: it is logged, and tried
-// again until it succeeds.
+// handover hands the specs of environments to the engine. A failure holds up no other environment: it is logged, and
+// the attempt is repeated until it succeeds.
 type handover struct {
 	hand   func(ctx context.Context, instance string, env j17.Environment) error
 	worker *worker.Kit
 	logger *slog.Logger
-	// tried, if not nil, is called, also by several at once, after each attempt with an environment, with whether it is
-	// tried again; and all after the first attempt with the last one.
+	// tried, if not nil, is called after each attempt with an environment, possibly concurrently; again reports whether
+	// another attempt follows. all, if not nil, is called once, when each environment was tried once.
 	tried func(e environment, again bool)
 	all   func()
 }
@@ -127,11 +126,11 @@ func (s *Server) handover(tried func(e environment, again bool), all func()) *ha
 	return &handover{hand: s.deploy.Adopt, worker: s.worker, logger: s.options.Logger, tried: tried, all: all}
 }
 
-// handoverWorkers is how many environments are handed over at a time: one that is slow, as one whose code has to be
-// compiled, does not hold up all others.
+// handoverWorkers is how many environments are handed over at a time, so that a slow one, such as one whose code has to
+// be compiled, does not hold up all others.
 const handoverWorkers = 4
 
-// run hands over environments until all are, or until ctx ends.
+// run hands over environments until all have succeeded or ctx ends.
 func (h *handover) run(ctx context.Context, environments []environment) {
 	ctx, done := context.WithCancel(ctx)
 	defer done()
@@ -154,7 +153,7 @@ func (h *handover) run(ctx context.Context, environments []environment) {
 	})
 }
 
-// leftOver is the error of a round that some environments failed in.
+// leftOver is the error of a round in which some environments failed.
 func leftOver(failed []environment) error {
 	if len(failed) == 0 {
 		return nil
@@ -186,10 +185,10 @@ func (h *handover) round(ctx context.Context, environments []environment) []envi
 	return again
 }
 
-// try hands over one environment, and reports whether that has to be tried again.
+// try hands over one environment, and reports whether it has to be tried again.
 func (h *handover) try(ctx context.Context, e environment) bool {
 	err := panics.Caught(func() error { return h.hand(ctx, e.instance, e.env) })
-	again := ctx.Err() == nil && err != nil && j17.CodeOf(err) != j17.CodeNotFound // else gone since
+	again := ctx.Err() == nil && err != nil && j17.CodeOf(err) != j17.CodeNotFound // not found: it was deleted
 	if h.tried != nil {
 		h.tried(e, again)
 	}

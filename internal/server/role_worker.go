@@ -20,16 +20,16 @@ import (
 	"j17/internal/plane/control"
 )
 
-// Limits of talks between nodes.
+// Limits of requests between nodes.
 const (
-	nodeTime     = 30 * time.Second // of a request that nobody keeps waiting
-	startTime    = 5 * time.Second  // of the question that a worker starts with, if it can do without an answer
+	nodeTime     = 30 * time.Second // of a request that is answered at once
+	startTime    = 5 * time.Second  // of a worker's first request, if the worker can start without an answer
 	maxNodeReply = 1 << 30
-	// The pauses before a headnode that does not answer is asked again, and one that refuses.
+	// The pauses before a headnode that does not answer, or that refuses, is asked again.
 	firstPause, longestPause = time.Second, 2 * time.Second
 )
 
-// upstream reaches the headnode of a worker. It implements control.Upstream.
+// upstream sends requests to the headnode of a worker. It implements control.Upstream.
 type upstream struct {
 	base      string
 	secret    string
@@ -56,7 +56,7 @@ func (u *upstream) call(ctx context.Context, method, path string, body, into any
 		r.Header.Set("Content-Type", "application/json")
 	}
 
-	// Whatever comes between is the headnode out of reach.
+	// Errors of the transport mean that the headnode is out of reach.
 	resp, err := u.transport.RoundTrip(r)
 	if operation, _ := errors.AsType[*net.OpError](err); operation != nil && operation.Op == "dial" {
 		return unreachable(err)
@@ -97,13 +97,13 @@ func (u *upstream) call(ctx context.Context, method, path string, body, into any
 	return nil
 }
 
-// errUnanswered is among the causes where the headnode may have done what it was asked for.
+// errUnanswered is among the causes of an error if the headnode may have carried out the request.
 var errUnanswered = errors.New("there is no answer")
 
-// headerNodeSecret has the node secret, and is what a refusal of it is about.
+// headerNodeSecret is the header with the node secret, and the path of an error that refuses it.
 const headerNodeSecret = "X-Node-Secret" //nolint:gosec // a name, not the secret
 
-// errOtherSecret is the cause where the headnode has another node secret.
+// errOtherSecret is the cause of an error if the headnode has a different node secret.
 var errOtherSecret = errors.New("the node secret of the headnode is another one")
 
 func unreachable(err error) error {
@@ -151,13 +151,13 @@ type follower struct {
 	self   control.Node
 	// arrived is signalled when there may be specs that the engine does not have.
 	arrived chan struct{}
-	// reported is when uses of keys were told last.
+	// reported is when uses of keys were last reported.
 	reported time.Time
-	// differs reports that the headnode has another node secret.
+	// differs reports that the headnode has a different node secret.
 	differs bool
 }
 
-// tellSecret warns once when the headnode has another node secret.
+// tellSecret warns once when the headnode has a different node secret.
 func (f *follower) tellSecret(ctx context.Context, err error) {
 	differs := errors.Is(err, errOtherSecret)
 	if differs && !f.differs {
@@ -168,9 +168,10 @@ func (f *follower) tellSecret(ctx context.Context, err error) {
 	f.differs = differs || f.differs && err != nil
 }
 
-// poll asks the headnode for what is new, which it waits for unless at once is set, and takes it over.
+// poll asks the headnode for changes and applies them. The headnode answers when there are some, or at once if atOnce
+// is set.
 func (f *follower) poll(ctx context.Context, atOnce bool) error {
-	// What this node has, and what it can do.
+	// The position of this node, and its state.
 	registry := f.server.registry
 	position, err := registry.Replication.Position(ctx)
 	if err != nil {
@@ -189,7 +190,7 @@ func (f *follower) poll(ctx context.Context, atOnce bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
-	// What has changed, which may be nothing by the time that it waits.
+	// The changes; there may be none when the headnode's wait is over.
 	var rep control.Update
 	err = f.up.call(ctx, http.MethodPost, "/internal/control/changes", body, &rep)
 	f.tellSecret(ctx, err)
@@ -201,7 +202,7 @@ func (f *follower) poll(ctx context.Context, atOnce bool) error {
 		return nil
 	}
 
-	// It is taken over; deployments are for somebody else to load.
+	// Apply them. Deployed specs are loaded by round.
 	if err := registry.Replication.Apply(ctx, rep); err != nil {
 		return err
 	}
@@ -215,7 +216,7 @@ func (f *follower) poll(ctx context.Context, atOnce bool) error {
 	return nil
 }
 
-// run asks the headnode for what is new, and hands specs that arrive to the engine, until the context ends.
+// run polls the headnode, and hands specs that arrive to the engine, until the context ends.
 func (f *follower) run(ctx context.Context) error {
 	f.server.worker.Every(
 		ctx,
@@ -239,8 +240,8 @@ func (f *follower) run(ctx context.Context) error {
 	return nil
 }
 
-// round hands the specs of all environments of this server to the engine. What fails is tried again until more arrives,
-// which begins another round.
+// round hands the specs of all environments of this server to the engine. Failures are tried again until more specs
+// arrive, which begins another round.
 func (f *follower) round(ctx context.Context) {
 	round, stop := context.WithCancel(ctx)
 	defer stop()
@@ -263,7 +264,8 @@ func (f *follower) round(ctx context.Context) {
 	<-done
 }
 
-// follow makes the server a worker: it takes over what the headnode has, which it must at least once.
+// follow makes the server a worker, which applies what the headnode has. The first poll must succeed on a worker that
+// has no data of a headnode yet.
 func (s *Server) follow(ctx context.Context, o ServeOptions) error {
 	identity, err := nodeIdentity(o.Dir)
 	if err != nil {
@@ -283,7 +285,8 @@ func (s *Server) follow(ctx context.Context, o ServeOptions) error {
 	if err != nil {
 		return err
 	}
-	// What was revoked while this worker was away must not be served again, if the headnode can tell.
+	// Poll before serving, so that what was revoked while this worker was away is not served again if the headnode
+	// answers.
 	err = s.follower.poll(ctx, true)
 	if err != nil && position == "" {
 		return fmt.Errorf("this worker knows nothing yet, and the headnode at %s gives no answer that helps: %w", o.Headnode, err)
@@ -303,8 +306,8 @@ func urlOf(l net.Listener, encrypted bool) string {
 
 var errSecret = errors.New("it takes a node secret of at least 32 characters without spaces, and while that is changed another one in a second line")
 
-// parseSecrets reads the content of a file with a node secret: the one that this server shows, and where there is a
-// second line one that it takes as well.
+// parseSecrets reads the content of a file with a node secret: the one that this server sends, and in an optional
+// second line one that it also accepts.
 func parseSecrets(raw []byte) ([]string, error) {
 	var secrets []string
 	for line := range strings.Lines(string(raw)) {

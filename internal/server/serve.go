@@ -40,7 +40,7 @@ const (
 	RoleWorker   Role = "worker"
 )
 
-// ServeOptions configures a server for use by others. Check says what is wrong with it.
+// ServeOptions configures a server for use by others. Check reports mistakes in it.
 type ServeOptions struct {
 	Options
 	Role Role
@@ -48,7 +48,7 @@ type ServeOptions struct {
 	Proxies []string
 	// PlansFile holds plans as a JSON array, beside the built-in ones or in their place.
 	PlansFile string
-	// Webhook and Mail receive alerts when much of a plan is used up, where they have an address; their secrets are in
+	// Webhook and Mail receive alerts when much of a plan is used up, if they have an address; their secrets are in
 	// files.
 	Webhook           usage.WebhookOptions
 	WebhookSecretFile string
@@ -57,39 +57,39 @@ type ServeOptions struct {
 	// DefaultInstance is the name of the instance that answers for the base domain itself; "" for none.
 	DefaultInstance string
 
-	// OperatorEmail and OperatorPasswordFile name a platform admin who is created unless there is one of that address.
+	// OperatorEmail and OperatorPasswordFile name a platform admin who is created unless an operator has that address.
 	// Without them, SetupURL is called with the URL at which the first operator can be created, until there is one.
 	OperatorEmail        string
 	OperatorPasswordFile string
 	SetupURL             func(url string)
 
-	// NoBackups lets the server make no backups by itself while nobody has set any, and start where their folder cannot
-	// be written.
+	// NoBackups stops the server from making backups while none are configured, and lets it start if their folder
+	// cannot be written.
 	NoBackups bool
-	// CheckOnly tells Check that no server is started: what one with data would warn of is wrong as well.
+	// CheckOnly tells Check that no server is started: what a server with data would only warn of is then an error.
 	CheckOnly bool
 
 	Certificate Certificate
 	ACME        ACME
 	// TLSMin is the lowest version of TLS on the public listener: "1.3", or "1.2".
 	TLSMin string
-	// HTTPListen is the address of the plain listener beside an encrypted one, which leads to it; "" for none.
+	// HTTPListen is the address of the plain listener beside an encrypted one, which redirects to it; "" for none.
 	HTTPListen string
 	// Reload, if not nil, makes the server read its certificates again.
 	Reload <-chan struct{}
 
-	// NodeSecretFile holds the secret that nodes know each other by, and in a second line one that is taken from others
-	// as well; "" means one of the server's own making.
+	// NodeSecretFile holds the secret by which nodes recognise each other, and in an optional second line one that is
+	// also accepted; "" means that the server makes its own.
 	NodeSecretFile      string
 	InternalCertificate Certificate
-	// InternalCAFile holds the certificates by which those of other nodes are checked; "" means those of the system.
+	// InternalCAFile holds the CA certificates by which other nodes are verified; "" means those of the system.
 	InternalCAFile string
 	// Node is the name of a worker, Headnode the URL of its headnode's internal listener, PublicURL and InternalURL
 	// where the worker's own listeners can be reached; "" means the addresses that they listen on.
 	Node, Headnode, PublicURL, InternalURL string
 }
 
-// cluster is the part of a server among several.
+// cluster is the place of a server among several.
 type cluster struct {
 	node     string
 	upstream *upstream // nil for the headnode
@@ -97,8 +97,8 @@ type cluster struct {
 
 func (o *ServeOptions) encrypted() bool { return o.Certificate.given() || o.ACME.On }
 
-// Check reports everything that is wrong with the options, and opens nothing but the files that they name. It fills in
-// what follows from the rest.
+// Check reports everything that is wrong with the options. It opens only the files that they name, and fills in options
+// that follow from others.
 func (o *ServeOptions) Check() []error {
 	var c checks
 	c.addresses(o)
@@ -130,7 +130,7 @@ func (o *DevOptions) Check() []error {
 	return c.found
 }
 
-// Bounds of the settings for what one event may imply. All of it is one commit, which others wait for.
+// Bounds of the settings for what one event may imply. All of it is one commit, which other writes wait for.
 const (
 	mostDepth   = 50
 	mostImplied = 10_000
@@ -140,14 +140,14 @@ const (
 	mostSagasPerWrite = 1_000
 )
 
-// leastCacheMiB is what the store's cache has room for at the least, beside what was written lately, and mostCacheMiB
-// bounds the settings of caches.
+// leastCacheMiB is the smallest cache of the store, including recent writes; mostCacheMiB bounds the settings of
+// caches.
 const leastCacheMiB, mostCacheMiB = 80, 1 << 20
 
 // mostScheduled bounds the setting for how many scheduled events of an instance may wait.
 const mostScheduled = 10_000_000
 
-// mostWait bounds the settings for how long a write or a read waits: less than a request may take.
+// mostWait bounds the settings for how long a write or a read waits; it is less than the time of a request.
 const mostWait = time.Minute
 
 // Bounds of the settings for containers.
@@ -201,7 +201,7 @@ func (c *checks) limits(o *Options) {
 	}
 }
 
-// checks gathers what is wrong.
+// checks collects mistakes.
 type checks struct{ found []error }
 
 func (c *checks) add(format string, args ...any) {
@@ -246,11 +246,11 @@ func (c *checks) addresses(o *ServeOptions) {
 	}
 }
 
-// folders tries to write where data and backups go. A server that has data starts without a place for backups, and
-// warns of it: who restarts one in need is not to be held up.
+// folders tries to write to the folders of data and backups. A server that has data starts without a usable folder for
+// backups, and warns of it: an emergency restart must not fail because of it.
 func (c *checks) folders(o *ServeOptions) {
 	if o.Dir == "" {
-		return // which has been reported
+		return // reported elsewhere
 	}
 	if err := repository.TryFolder(o.Dir); err != nil {
 		c.add("data: %w", err)
@@ -263,8 +263,8 @@ func (c *checks) folders(o *ServeOptions) {
 	}
 }
 
-// byDefault returns which backups a server makes while nobody has set anything: each day one of all that it has. A
-// worker has no operators and no registry of its own, so it makes one of each environment.
+// byDefault returns the backups that a server makes while none are configured: one a day of everything. A worker has no
+// operators and no registry of its own, so it makes one of each environment.
 func (o *ServeOptions) byDefault() func(instance string) backup.Settings {
 	if o.NoBackups {
 		return nil
@@ -277,7 +277,7 @@ func (o *ServeOptions) byDefault() func(instance string) backup.Settings {
 	}
 }
 
-// isDomain reports whether a name is a domain in lower case, and no address.
+// isDomain reports whether a name is a domain in lower case rather than an address.
 func isDomain(name string) bool {
 	label := regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	if _, err := netip.ParseAddr(name); err == nil || len(name) > 200 {
@@ -345,11 +345,11 @@ func (c *checks) publicTLS(o *ServeOptions) {
 	}
 }
 
-// isLoopback reports whether an address is reached from this machine only.
+// isLoopback reports whether an address can be reached from this machine only.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return true // which has been reported
+		return true // reported elsewhere
 	}
 	if host == "localhost" {
 		return true
@@ -415,7 +415,7 @@ func (c *checks) operator(o *ServeOptions) {
 	}
 }
 
-// readPassword reads a password from a file, without the end of its line.
+// readPassword reads a password from a file, without the line break at its end.
 func readPassword(file string) (string, error) {
 	raw, err := os.ReadFile(file) //nolint:gosec // the operator names it
 	return strings.TrimRight(string(raw), "\r\n"), err
@@ -477,7 +477,7 @@ func (c *checks) alerts(o *ServeOptions) {
 }
 
 func (c *checks) nodes(o *ServeOptions) {
-	// The secret and the certificates are for headnodes and workers, and may be given to a server alone.
+	// Headnodes and workers need the secret and the certificates; a single server may have them too.
 	o.nodeSecrets = nil
 	if o.NodeSecretFile != "" {
 		raw, err := os.ReadFile(o.NodeSecretFile)
@@ -508,7 +508,7 @@ func (c *checks) nodes(o *ServeOptions) {
 		return
 	}
 
-	// What only a worker has.
+	// Settings of a worker alone.
 	if o.Role != RoleWorker {
 		if o.Node != "" || o.Headnode != "" || o.PublicURL != "" || o.InternalURL != "" {
 			c.add("role: node, headnode, public-url and internal-url are settings of a worker; this server is a %s", o.Role)
@@ -518,7 +518,7 @@ func (c *checks) nodes(o *ServeOptions) {
 	c.worker(o)
 	o.cluster.node = o.Node
 	o.cluster.upstream = &upstream{base: strings.TrimSuffix(o.Headnode, "/")}
-	if len(o.nodeSecrets) > 0 { // else it has been reported
+	if len(o.nodeSecrets) > 0 { // otherwise reported already
 		o.cluster.upstream.secret = o.nodeSecrets[0]
 	}
 }
@@ -559,7 +559,7 @@ type Serve struct {
 	api     *httpapi.API
 }
 
-// maxClockJump is the longest step ahead of the machine's clock that is believed while the server runs.
+// maxClockJump is the longest forward step of the machine's clock that the store accepts while the server runs.
 const maxClockJump = 24 * time.Hour
 
 // OpenServe opens a server whose options have been checked.
@@ -575,7 +575,7 @@ func OpenServe(ctx context.Context, o ServeOptions) (_ *Serve, err error) {
 		}
 	}()
 
-	// The listeners, each with its certificates, and the way from HTTP to HTTPS.
+	// The listeners, each with its certificates, and the redirect from HTTP to HTTPS.
 	s.server.reload = o.Reload
 	s.warn(ctx)
 	if err := s.server.publicTLS(o); err != nil {
@@ -639,18 +639,18 @@ func (s *Serve) Run(ctx context.Context) error {
 // Close releases the server's resources.
 func (s *Serve) Close() error { return s.server.Close() }
 
-// ServeReady tells where a server can be reached.
+// ServeReady says where a server can be reached.
 type ServeReady struct {
 	Ready   bool              `json:"ready"`
 	Version string            `json:"version"`
 	Role    Role              `json:"role"`
 	Node    string            `json:"node,omitempty"`
 	URLs    map[string]string `json:"urls"`
-	// Addresses are those that are listened on.
+	// Addresses are those that the server listens on.
 	Addresses map[string]string `json:"addresses"`
 }
 
-// warn tells what is allowed and deserves a second look.
+// warn logs settings that are allowed but risky.
 func (s *Serve) warn(ctx context.Context) {
 	o := s.options
 	if !o.InternalCertificate.given() && !isLoopback(o.InternalListen) {
@@ -685,7 +685,7 @@ func (s *Serve) Ready() ServeReady {
 	return r
 }
 
-// controlURL is the address of the control plane: behind a proxy, that of the proxy.
+// controlURL is the address of the control plane, or behind a proxy that of the proxy.
 func (s *Serve) controlURL() string {
 	host, scheme, standard := control.ControlHost+"."+s.options.BaseDomain, "https", "443"
 	if !s.options.encrypted() {
@@ -700,7 +700,7 @@ func (s *Serve) controlURL() string {
 	return scheme + "://" + host
 }
 
-// checkHeadnode refuses a data folder with events, which nobody would serve.
+// checkHeadnode refuses a data folder with events, since a headnode would not serve them.
 func (s *Server) checkHeadnode(ctx context.Context) error {
 	tenants, err := s.store.Tenants(ctx)
 	if err != nil {

@@ -59,8 +59,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// How long writes and reads wait, how many streams there may be, and how many sagas of an instance run at once, where
-// the options do not say.
+// Defaults of how long writes and reads wait, how many streams there may be, and how many sagas of an instance run at
+// once.
 const (
 	DefaultWriteWait = engine.DefaultWriteWait
 	DefaultReadWait  = engine.DefaultReadWait
@@ -69,10 +69,10 @@ const (
 	DefaultSagasPerWrite = saga.DefaultPerWrite
 	// DefaultScheduledMax is how many scheduled events of an instance may wait for their time.
 	DefaultScheduledMax = schedule.DefaultMaxPerInstance
-	// DefaultProjectionCacheMiB is how many MiB are for values of projections that are kept.
+	// DefaultProjectionCacheMiB is the size of the cache of projection values.
 	DefaultProjectionCacheMiB = projection.DefaultCacheBytes >> 20
-	// LeastStoreCacheMiB and MostStoreCacheMiB are between how many MiB of the memory are for blocks of stored data and
-	// what was written lately where the options do not say: one in StoreCacheOf.
+	// The default size of the store's cache, which holds blocks of stored data and recent writes, is the memory divided
+	// by StoreCacheOf, but between LeastStoreCacheMiB and MostStoreCacheMiB.
 	LeastStoreCacheMiB = pebble.DefaultCacheBytes >> 20
 	MostStoreCacheMiB  = 2048
 	StoreCacheOf       = 16
@@ -103,69 +103,69 @@ type Options struct {
 	// pass on the addresses of clients; "" means X-Forwarded-For.
 	TrustedProxies  []netip.Prefix
 	ForwardedHeader httpapi.ForwardedHeader
-	// Containers is what runs containers; "" leaves them off. ContainerBuildNetwork lets the installation of
+	// Containers is the program that runs containers; "" disables them. ContainerBuildNetwork lets the installation of
 	// dependencies, and nothing else, use the network.
 	Containers            container.Driver
 	ContainerBuildNetwork bool
-	// ContainerCgroup is a folder of the cgroup v2 file system for bubblewrap to make groups in, "" for none;
-	// ContainerImages are the images that docker and podman run source code in, by runtime ("node", "python", "ruby",
+	// ContainerCgroup is a folder of the cgroup v2 file system in which bubblewrap makes groups, "" for none;
+	// ContainerImages are the images in which docker and podman run source code, by runtime ("node", "python", "ruby",
 	// "elixir").
 	ContainerCgroup string
 	ContainerImages map[string]string
-	// ContainerProcesses bounds the processes of all containers together, ContainerDiskMiB what they consist of; 0
-	// means 16 and 8192.
+	// ContainerProcesses bounds the processes of all containers together, ContainerDiskMiB the disk space of their
+	// contents; 0 means 16 and 8192.
 	ContainerProcesses, ContainerDiskMiB int
-	// ImplicationsMaxDepth and ImplicationsMaxTotal bound how long the chains of events are that one event implies, and
-	// how many events these are; 0 means 5 and 100.
+	// ImplicationsMaxDepth and ImplicationsMaxTotal bound the length of the chains of events that one event implies,
+	// and their number; 0 means 5 and 100.
 	ImplicationsMaxDepth, ImplicationsMaxTotal int
 	// SagasMax is how many sagas of an instance run at once; 0 means DefaultSagasMax.
 	SagasMax int
-	// SagasPerWrite is how many sagas one write may start, with all that it implies; 0 means DefaultSagasPerWrite.
+	// SagasPerWrite is how many sagas one write may start, including all that it implies; 0 means DefaultSagasPerWrite.
 	SagasPerWrite int
-	// ProjectionCacheMiB is the memory for values of projections that are kept; 0 means DefaultProjectionCacheMiB.
+	// ProjectionCacheMiB is the size of the cache of projection values; 0 means DefaultProjectionCacheMiB.
 	ProjectionCacheMiB int
-	// StoreCacheMiB is the memory for blocks of stored data and what was written lately; 0 means a part of the memory,
-	// as StoreCacheOf says.
+	// StoreCacheMiB is the size of the store's cache, which holds blocks of stored data and recent writes; 0 means a
+	// part of the memory, as StoreCacheOf says.
 	StoreCacheMiB int
-	// WriteWait is how long a write waits for others that look at the same states; 0 means DefaultWriteWait.
+	// WriteWait is how long a write waits for other writes that read the same states; 0 means DefaultWriteWait.
 	WriteWait time.Duration
 	// ScheduledMaxPerInstance is how many scheduled events of an instance may be pending; 0 means 100,000.
 	ScheduledMaxPerInstance int
-	// ReadWait is how long a read waits for a state that takes long to compute; 0 means
-	// DefaultReadWait.
+	// ReadWait is how long a read waits for a state that takes long to compute; 0 means DefaultReadWait.
 	ReadWait time.Duration
-	// DrainTime is how long requests that are under way may take when the server stops; 0 means 20 seconds.
+	// DrainTime is how long requests in progress may take when the server stops; 0 means 20 seconds.
 	DrainTime time.Duration
-	// StreamsPerKey and Streams bound the event streams that are open at a time, of one API key and in all; 0 means
+	// StreamsPerKey and Streams bound the event streams that are open at a time, of one API key and in total; 0 means
 	// DefaultStreamsPerKey and DefaultStreams.
 	StreamsPerKey, Streams int
-	// PrivateListeners lets the listeners of specs be at addresses of this machine and of the networks around it.
+	// PrivateListeners allows the listeners of specs to have addresses of this machine and of the networks around it.
 	PrivateListeners bool
 	// Backups is the folder that backups go to; "" means DefaultBackups(Dir).
 	Backups string
-	// AuditAnchor is where signed heads of the logs of environments are kept: the name of a file that lines are
-	// appended to, or a URL that they are posted to; "" for nowhere.
+	// AuditAnchor is where signed heads of the logs of environments are kept: the name of a file that they are appended
+	// to, or a URL that they are posted to; "" for nowhere.
 	AuditAnchor string
-	// PrivateBackups lets the object stores that instances name for their backups, and anchors, be at addresses of this
-	// machine and of the networks around it.
+	// PrivateBackups allows anchors, and the object stores that instances name for their backups, to have addresses of
+	// this machine and of the networks around it.
 	PrivateBackups bool
 	// Plans are added to the built-in ones, or replace them. Alerts are called when much of a plan is used up.
 	Plans  []control.Plan
 	Alerts []usage.Channel
-	// FitCollector lets the server say how far the heap grows before the garbage collector runs.
+	// FitCollector lets the server adjust how far the heap grows before the garbage collector runs.
 	FitCollector bool
 	Clock        clock.Clock
 	Logger       *slog.Logger
 
-	// cluster is nil where this is the only server; nodeSecrets are empty where the server makes its own, and else the
-	// one that it shows and what it takes beside it.
+	// cluster is nil if this is the only server. nodeSecrets are the secret that the server sends and the one that it
+	// also accepts; they are empty if the server makes its own.
 	cluster     *cluster
 	nodeSecrets []string
 	// mail is where alerts are mailed, if it has a host.
 	mail usage.MailOptions
-	// backupsByDefault is which backups are made while nobody has set anything; nil stands for none.
+	// backupsByDefault returns the backups that are made while none are configured; nil means none.
 	backupsByDefault func(instance string) backup.Settings
-	// maxClockJump is the longest step of the clock that the store believes; 0 believes any, for a clock that is moved.
+	// maxClockJump is the longest step of the clock that the store accepts; 0 accepts any, for a clock that can be
+	// moved.
 	maxClockJump time.Duration
 }
 
@@ -179,17 +179,17 @@ type Server struct {
 	auth     *auth.Authenticator
 	blobs    *blob.Store
 	deploy   *deploy.Service
-	runner   *container.Runner // nil where containers are off
+	runner   *container.Runner // nil if containers are off
 	usage    *usage.Meter
 	sagas    *saga.Service
-	// screen has the files of the dashboard, nil where it is left out.
+	// screen has the files of the dashboard, nil if it is left out.
 	screen *dashboard.Files
 	// tail is what streams and live views follow.
 	tail *tail.Tail
-	// feed reads the feeds of environments for listeners and indexes, builds makes what follows from older events.
+	// feed reads the feeds of environments for listeners and indexes, builds carries out work on older events.
 	feed   *feed.Subscriptions
 	builds *build.Service
-	// building is set when the server runs: from then on builds are carried out. early are the environments that got a
+	// building is set once the server runs: from then on builds are carried out. early are the environments that got a
 	// spec before.
 	building  atomic.Bool
 	early     []j17.Tenant
@@ -200,11 +200,11 @@ type Server struct {
 	logs *envlog.Service
 	// backups makes backups.
 	backups *backup.Service
-	// places finds aggregates by where they are.
+	// places finds aggregates by their location.
 	places *place.Service
-	// unique knows who holds values that one aggregate alone may have.
+	// unique records which aggregate holds a value that must be unique.
 	unique *unique.Service
-	// tagging gives older events the tags of what is deployed.
+	// tagging adds the tags of the deployed spec to older events.
 	tagging *build.Tagger
 	// projections answers reads of projections.
 	projections *projection.Service
@@ -212,17 +212,17 @@ type Server struct {
 	scrub       *scrub.Service
 	// erasures removes personal data.
 	erasures *erasure.Service
-	// attention tells what goes on, and what waits for a person.
+	// attention reports what goes on, and what waits for a person.
 	attention *attention.Service
-	// public and internal are the open listeners, connections what has come in through them.
+	// public and internal are the open listeners, connections the accepted connections.
 	public      net.Listener
 	internal    net.Listener
 	connections *connections
 	forgetting  forgetting
 
-	// The rest is set by OpenServe, where it is wanted: the wrapper of the public handler, the plain listener beside an
-	// encrypted one, certificates from files, what asks to read them again, those of an authority, and what keeps a
-	// worker in step.
+	// The rest is set by OpenServe, if needed: the wrapper of the public handler, the plain listener beside an
+	// encrypted one with its handler, certificates from files, the signal to read them again, those of an authority,
+	// and the follower that keeps a worker in step.
 	face         func(http.Handler) http.Handler
 	plain        net.Listener
 	plainHandler http.Handler
@@ -230,18 +230,18 @@ type Server struct {
 	reload       <-chan struct{}
 	acme         *autocert.Manager
 	follower     *follower
-	// restoration is nil where everything was restored before the server answers.
+	// restoration is nil if everything was restored before the server answers.
 	restoration *restoration
 }
 
 const defaultDrainTime = 20 * time.Second
 
-// Open opens the data folder and both listeners. What is deployed is not restored yet. The server answers once Run is
+// Open opens the data folder and both listeners. Deployed specs are not restored yet. The server answers once Run is
 // called.
 func Open(ctx context.Context, o Options) (*Server, error) {
 	s := newServer(o)
-	// A new folder is made once the addresses are the server's, so that a port in use leaves none behind. An existing
-	// one may take long to open: clients are refused meanwhile, and not kept waiting.
+	// A new folder is made after the addresses are taken, so that a port in use leaves no folder behind. An existing
+	// folder may take long to open, so it is opened first: clients are refused meanwhile, and not kept waiting.
 	steps := []func(context.Context) error{s.open, s.listen}
 	if _, err := os.Stat(s.storeFolder()); errors.Is(err, fs.ErrNotExist) {
 		slices.Reverse(steps)
@@ -256,7 +256,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 
 func newServer(o Options) *Server { return &Server{options: o, worker: worker.New(o.Clock, o.Logger)} }
 
-// open opens the data folder and makes everything that works on it. Whether it fails or not, Close releases what is
+// open opens the data folder and creates everything that works on it. Whether it fails or not, Close releases what is
 // open.
 func (s *Server) open(ctx context.Context) (err error) {
 	o := s.options
@@ -266,7 +266,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		}
 	}
 
-	// The store, and what is kept of the server itself.
+	// The store, and the data about the server itself.
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return fmt.Errorf("the data folder cannot be made: %w", err)
 	}
@@ -307,7 +307,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		Store: s.store, Registry: s.registry, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Channels: o.Alerts,
 	})
 
-	// The engine gets the store's roles one by one; what it writes is counted on the way.
+	// The engine gets the store's roles one by one; its writes are counted on the way.
 	s.engine = engine.New(engine.Options{
 		Store: struct {
 			store.Events
@@ -339,11 +339,11 @@ func (s *Server) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// openServices makes what works beside the engine.
+// openServices creates the services beside the engine.
 func (s *Server) openServices(ctx context.Context) error {
 	o := &s.options
 
-	// What is read of events, and built from them. The folder is locked: nobody else works on the store.
+	// What reads events, and is built from them. The folder is locked: no other process uses the store.
 	s.tail = tail.New(s.store)
 	s.feed = feed.New(feed.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Sole: true})
 	s.builds = build.New(build.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
@@ -380,7 +380,7 @@ func (s *Server) openServices(ctx context.Context) error {
 	})
 	s.openListeners(ctx)
 
-	// What is kept of the whole of an environment, and what keeps it sound.
+	// What is kept of a whole environment, and what checks it.
 	if err := s.openProofs(); err != nil {
 		return err
 	}
@@ -399,14 +399,14 @@ func (s *Server) openServices(ctx context.Context) error {
 	return nil
 }
 
-// restoring reports whether the spec of an environment is still to be restored.
+// restoring reports whether the spec of an environment still has to be restored.
 func (s *Server) restoring(t j17.Tenant) bool { return s.restoration.of(t) }
 
 // committed counts the events that were written since the start.
 func (s *Server) committed() uint64 { return s.engine.Stats().Events }
 
-// takeUp lets work go on that was under way when the last process on the store ended. Where it cannot, that work waits
-// for its leases.
+// takeUp releases the claims on work that was in progress when the last process on the store ended, so that the work
+// goes on. If that fails, the work waits for its leases to end.
 func (s *Server) takeUp(ctx context.Context) {
 	released, err := s.store.ReleaseClaims(ctx)
 	switch {
@@ -431,8 +431,8 @@ func (s *Server) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// Close releases what Open opened. It is safe to call more than once. It waits for readers of the store as long as for
-// requests at the end of run; those that take no step until then are left behind.
+// Close releases what Open opened. It is safe to call more than once. It waits for readers of the store as long as run
+// waits for requests; those that make no progress by then are left behind.
 func (s *Server) Close() error {
 	var errs []error
 	for _, l := range []net.Listener{s.public, s.internal, s.plain} {
@@ -459,7 +459,7 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// api completes the options of the HTTP interface with what every server has.
+// api completes the options of the HTTP interface with those that every server has.
 func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store, Log: s.logs, Loaded: s.usage.Loaded, Memory: Memory()}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
@@ -490,11 +490,11 @@ func rateLimit(perMinute int) *auth.RateLimit {
 	return auth.NewRateLimit(perMinute)
 }
 
-// run serves api until the context ends, then drains: it stops to say that it is ready, answers what is under way, and
-// returns. What is not answered by the end of drainTime is cut off. workers run beside it and are stopped after the
-// listeners.
+// run serves api until the context ends, then drains: it no longer reports that it is ready, answers the requests in
+// progress, and returns. Requests that are not answered within drainTime are cut off. workers run beside it and are
+// stopped after the listeners.
 func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(context.Context) error) error {
-	folder, err := os.Stat(s.storeFolder()) // before anybody is answered
+	folder, err := os.Stat(s.storeFolder()) // before the first answer
 	if err != nil {
 		return fmt.Errorf("the data folder cannot be looked at: %w", err)
 	}
@@ -512,8 +512,8 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		servers[s.plain] = s.httpServer(requests, s.plain, s.plainHandler)
 	}
 
-	// Work and serve until the end, or until something fails. Clients wait for what a deployment before has begun to
-	// build, as they would have for its answer.
+	// Work and serve until the end, or until something fails. The first clients wait for the builds of an earlier
+	// deployment, as they would have waited for its answer.
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	g, failed := errgroup.WithContext(ctx)
@@ -531,7 +531,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		g.Go(func() error { return worker(work) })
 	}
 	var answered *direct.Front
-	var waits atomic.Bool // whether clients do
+	var waits atomic.Bool // whether clients wait for builds
 	waits.Store(len(s.early) > 0)
 	for l, h := range servers {
 		public := l == s.public
@@ -551,8 +551,8 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	}
 	<-failed.Done()
 
-	// Let requests end, but for those of which only a part has come, and nothing more does. Those that do not end:
-	// their contexts do, and their connections are closed under them.
+	// Let requests end, but not those that arrived in part and have stalled. If a request does not end in time, its
+	// context is cancelled and its connection closed.
 	api.Drain()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drainTime())
 	defer cancel()
@@ -562,7 +562,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	var drained errgroup.Group
 	for l, h := range servers {
 		drained.Go(func() error {
-			err := h.Shutdown(drain) // which closes the listener
+			err := h.Shutdown(drain) // also closes the listener
 			if answered != nil && l == s.public {
 				err = errors.Join(err, answered.Shutdown(drain))
 			}
@@ -587,7 +587,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	return errors.Join(err, g.Wait())
 }
 
-// drainTime is how long requests that are under way may take when the server stops.
+// drainTime is how long requests in progress may take when the server stops.
 func (s *Server) drainTime() time.Duration {
 	if s.options.DrainTime > 0 {
 		return s.options.DrainTime
@@ -595,7 +595,7 @@ func (s *Server) drainTime() time.Duration {
 	return defaultDrainTime
 }
 
-// folderInterval is how often the server looks whether its data folder is still there.
+// folderInterval is how often the server checks that its data folder still exists.
 const folderInterval = time.Second
 
 // storeFolder is where the store's files are.
@@ -603,10 +603,10 @@ func (s *Server) storeFolder() string { return s.options.storeFolder() }
 
 func (o *Options) storeFolder() string { return filepath.Join(o.Dir, "store") }
 
-// watchFolder notices when the data folder is removed, or another one than the first put in its place, under the
-// running server. The files that are open stay readable, but what is written would be gone with the process.
+// watchFolder notices when the data folder is removed or replaced under the running server. The open files stay
+// readable, but further writes would be lost with the process.
 func (s *Server) watchFolder(ctx context.Context, api *httpapi.API, first fs.FileInfo) {
-	clk := clock.System{} // the folder does not care what the server's clock shows
+	clk := clock.System{} // the real time, even if the server's clock is moved
 	for clk.Wait(ctx, clk.Now().Add(folderInterval)) == nil {
 		now, err := os.Stat(s.storeFolder())
 		if err == nil && os.SameFile(first, now) {
@@ -621,8 +621,8 @@ func (s *Server) watchFolder(ctx context.Context, api *httpapi.API, first fs.Fil
 	}
 }
 
-// settle hands over what is deployed whenever the registry has found out what became of a deployment whose outcome was
-// unknown, or that another server of the same store has deployed.
+// settle hands specs to the engine after the registry has found out the outcome of a deployment that was unknown, or
+// when another server of the same store has deployed.
 func (s *Server) settle(ctx context.Context) error {
 	var failed []environment
 	s.worker.Every(
@@ -655,7 +655,7 @@ func serve(h *http.Server, l net.Listener) error {
 	return nil
 }
 
-// Limits on clients that are slow or send too much before they have said who they are.
+// Limits on clients that are slow, or send too much before they are authenticated.
 const (
 	headerTime = 10 * time.Second
 	readTime   = 60 * time.Second
@@ -663,8 +663,8 @@ const (
 	idleTime   = 120 * time.Second
 )
 
-// httpServer returns what serves the connections of a listener. Long headers are let in only where what they take is
-// counted: HTTP/2, which comes encrypted, reads those of many requests side by side.
+// httpServer returns the server for a listener. Long headers are let in only if their memory is counted, which it is
+// not on encrypted connections: HTTP/2 reads the headers of many requests side by side.
 func (s *Server) httpServer(requests context.Context, l net.Listener, h http.Handler) *http.Server {
 	longest := httpapi.MaxHeader
 	if _, plain := l.(*watched); plain {

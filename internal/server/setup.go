@@ -26,7 +26,7 @@ func (s *Serve) firstOperator(ctx context.Context) error {
 		return registry.Setup.Ensure(ctx, s.options.OperatorEmail, password)
 	}
 
-	// The token of an earlier start goes on working until somebody is there.
+	// The token of an earlier start remains valid until there is an operator.
 	file := filepath.Join(s.options.Dir, setupFile)
 	raw, err := os.ReadFile(file) //nolint:gosec // a fixed name in the data folder
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -61,10 +61,10 @@ func (s *Serve) firstOperator(ctx context.Context) error {
 	return nil
 }
 
-// identityFile tells the data folders of workers apart.
+// identityFile holds the identity by which the data folders of workers are told apart.
 const identityFile = "node"
 
-// nodeIdentity returns the random text that a worker's data folder is known by, and makes it at the first start.
+// nodeIdentity returns the random identity of a worker's data folder, and makes it at the first start.
 func nodeIdentity(dir string) (string, error) {
 	file := filepath.Join(dir, identityFile)
 	raw, err := os.ReadFile(file) //nolint:gosec // a fixed name in the data folder

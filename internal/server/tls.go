@@ -35,15 +35,15 @@ type Certificate struct {
 
 func (c Certificate) given() bool { return c.CertFile != "" || c.KeyFile != "" }
 
-// ACME says how certificates are got from an authority.
+// ACME says how certificates are obtained from an authority.
 type ACME struct {
-	// On asks for certificates of the hosts of the server. It means that the terms of the authority are accepted.
+	// On requests certificates for the hosts of the server. It means that the terms of the authority are accepted.
 	On bool
 	// Email is where the authority writes to; it may be empty.
 	Email string
 	// Directory is the URL of the authority; "" means that of Let's Encrypt.
 	Directory string
-	// CAFile holds certificates by which the authority's own is checked; "" means those of the system.
+	// CAFile holds the CA certificates by which the authority's own is verified; "" means those of the system.
 	CAFile string
 }
 
@@ -54,7 +54,7 @@ type certificates struct {
 	now    atomic.Pointer[tls.Certificate]
 
 	mu   sync.Mutex
-	seen [2]time.Time // when the files were changed last
+	seen [2]time.Time // when the files were last changed
 }
 
 func openCertificates(files Certificate, logger *slog.Logger) (*certificates, error) {
@@ -65,7 +65,8 @@ func openCertificates(files Certificate, logger *slog.Logger) (*certificates, er
 	return c, nil
 }
 
-// load reads the files if they have changed, or in any case. Where they are not a pair, the one before stays in use.
+// load reads the files if they have changed, or in any case if always is set. If they are not a pair, the previous one
+// stays in use.
 func (c *certificates) load(always bool) (changed bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,10 +104,10 @@ func (c *certificates) reload(ctx context.Context, always bool) error {
 
 func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.now.Load(), nil }
 
-// certificateInterval is how often files of certificates are looked at.
+// certificateInterval is how often the files of certificates are checked for changes.
 const certificateInterval = 10 * time.Second
 
-// watchCertificates reads certificates again when their files change, and when asked to.
+// watchCertificates reads certificates again when their files change, and on request.
 func (s *Server) watchCertificates(ctx context.Context) error {
 	if len(s.certificates) == 0 {
 		return nil
@@ -131,7 +132,7 @@ func (s *Server) watchCertificates(ctx context.Context) error {
 	return nil
 }
 
-// publicTLS makes the public listener speak TLS, if it is to.
+// publicTLS makes the public listener speak TLS, if so configured.
 func (s *Server) publicTLS(o ServeOptions) error {
 	minimum := uint16(tls.VersionTLS13)
 	if o.TLSMin == "1.2" {
@@ -150,7 +151,7 @@ func (s *Server) publicTLS(o ServeOptions) error {
 			MinVersion: minimum, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"},
 		})
 	case o.ACME.On:
-		// Certificates from an authority, for the hosts that are served and no others.
+		// Certificates from an authority, only for hosts that this server serves.
 		client := &acme.Client{DirectoryURL: o.ACME.Directory, UserAgent: "j17/" + o.Version}
 		if o.ACME.CAFile != "" {
 			pool, err := certPool(o.ACME.CAFile)
@@ -184,14 +185,14 @@ func (s *Server) publicTLS(o ServeOptions) error {
 	return nil
 }
 
-// How often the log reports that there is no certificate for a name, and that one was not renewed.
+// How often the log reports, for each name, that there is no certificate or that one was not renewed.
 const (
 	missingInterval   = time.Minute
 	unrenewedInterval = 6 * time.Hour
 )
 
-// authorized hands out certificates of an authority, and logs when there is none, or none that is new enough: a client
-// that connects learns no reason, and renewals fail where nobody sees it.
+// authorized hands out certificates of an authority, and logs when there is none, or only one that is overdue for
+// renewal: clients are not told a reason, and failing renewals would go unnoticed.
 type authorized struct {
 	get        func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	answersFor func(host string) bool
@@ -199,7 +200,7 @@ type authorized struct {
 	logger     *slog.Logger
 
 	mu sync.Mutex
-	// told is when something was last logged about a name. There are as many names as there are hosts.
+	// told is when something was last logged about a name. It has at most one entry for each host.
 	told map[string]time.Time
 }
 
@@ -208,7 +209,7 @@ func (a *authorized) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, 
 	cert, err := a.get(hello)
 	host := strings.ToLower(hello.ServerName)
 	if slices.Contains(hello.SupportedProtos, acme.ALPNProto) || !a.answersFor(host) {
-		return cert, err // the authority asks for a proof, or somebody for a name of others
+		return cert, err // a challenge of the authority, or a name that is not served here
 	}
 	ctx := hello.Context()
 	switch {
@@ -223,13 +224,13 @@ func (a *authorized) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, 
 	return cert, err
 }
 
-// late reports whether half of the time is over in which a certificate is to be renewed: the last third of its life, at
-// most 30 days.
+// late reports whether more than half of the renewal period is over: the last third of a certificate's life, at most 30
+// days.
 func (a *authorized) late(c *x509.Certificate) bool {
 	return c.NotAfter.Sub(a.clock.Now()) < min(c.NotAfter.Sub(c.NotBefore)/3, 30*24*time.Hour)/2
 }
 
-// due reports whether the log may tell something of a name, and notes that it does.
+// due reports whether the log may mention a name again, and notes that it does.
 func (a *authorized) due(host string, interval time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -241,7 +242,7 @@ func (a *authorized) due(host string, interval time.Duration) bool {
 	return true
 }
 
-// internalTLS makes the internal listener speak TLS, if it is to, and returns what reaches other nodes.
+// internalTLS makes the internal listener speak TLS, if so configured, and returns the transport to other nodes.
 func (s *Server) internalTLS(o ServeOptions) (*http.Transport, error) {
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13}, IdleConnTimeout: idleTime, MaxIdleConnsPerHost: 16,
@@ -303,7 +304,8 @@ func (s *Server) hasHost(host string) bool {
 // strict is the HSTS header: browsers are not to use plain HTTP for a year.
 const strict = "max-age=31536000"
 
-// secured is the public handler as it may be exposed to a network: over TLS, or for loopback and trusted proxies only.
+// secured is the public handler as it may be exposed to a network: over TLS, or else to loopback and trusted proxies
+// only.
 func secured(next http.Handler, encrypted bool, proxies []netip.Prefix) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if encrypted {
@@ -327,8 +329,8 @@ func secured(next http.Handler, encrypted bool, proxies []netip.Prefix) http.Han
 	})
 }
 
-// redirected is the handler of the plain listener beside an encrypted one: it leads readers to HTTPS, and refuses
-// whatever would send data again that has gone over the network in clear.
+// redirected is the handler of the plain listener beside an encrypted one: it redirects reads to HTTPS, and refuses
+// other requests, since their redirection would send again what has already gone over the network in clear.
 func (s *Server) redirected(port string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)

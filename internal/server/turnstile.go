@@ -8,20 +8,20 @@ import (
 	"j17/internal/base/clock"
 )
 
-// turnstile lets in what clients write while a clock is moved: at each moment some writes at once, and all others when
-// it opens, each time after a longer pause. So what is done at a moment comes to an end, however many write beside it.
-// Nobody has to wait for the end of a move, so that a listener which writes back before it answers gets its turn.
+// turnstile limits the writes of clients while a clock is moved: at each moment some pass at once, and all others when
+// it opens, after pauses that grow. So the work of a moment comes to an end, however many clients write. A write never
+// has to wait for the end of a move, so that a listener which writes back before it answers can do so.
 type turnstile struct {
-	// clock is that of the machine, which nobody moves.
+	// clock is the real clock, which is never moved.
 	clock clock.Clock
 
 	mu sync.Mutex
-	// moving is done when the clock is no longer moved; nil while it is not moved.
+	// moving is cancelled when the move is over; nil if the clock was never moved.
 	moving context.Context //nolint:containedctx // it is the signal that a move is over
-	// writes counts those that were let in at this moment without a pause.
+	// writes counts the writes that passed at this moment without a pause.
 	writes int
-	// opens is when those are let in that wait, pause how long it stays closed the next time; 0 where there was no
-	// pause at this moment.
+	// opens is when waiting writes may pass, pause how long it was closed the last time; 0 if there was no pause at
+	// this moment.
 	opens time.Time
 	pause time.Duration
 }
@@ -29,7 +29,7 @@ type turnstile struct {
 func newTurnstile(c clock.Clock) *turnstile { return &turnstile{clock: c} }
 
 const (
-	// writesAtOnce is how many writes are let in at one moment without a pause.
+	// writesAtOnce is how many writes pass at one moment without a pause.
 	writesAtOnce = 64
 	// firstWait and lastWait are the first pause of a moment and the longest one.
 	firstWait = time.Millisecond
@@ -43,7 +43,7 @@ func (s *turnstile) begin(moving context.Context) {
 	s.moving, s.writes, s.pause = moving, 0, 0
 }
 
-// next is called when all is done at a moment. Where there were pauses, the next moment begins with one.
+// next is called when the work of a moment is done. After a moment with pauses, the next one begins with a pause.
 func (s *turnstile) next() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,11 +62,11 @@ func (s *turnstile) pass(ctx context.Context) error {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(moving, stop)()
-	_ = s.clock.Wait(waiting, until) // the end of the move is none of the write
+	_ = s.clock.Wait(waiting, until) // an end of the move does not end the write
 	return ctx.Err()
 }
 
-// closed counts a write, and reports whether it has to wait until the turnstile opens, or the move is over.
+// closed counts a write, and reports whether it has to wait until the turnstile opens, or until the move is over.
 func (s *turnstile) closed() (moving context.Context, until time.Time, closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
