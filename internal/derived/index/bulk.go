@@ -16,30 +16,28 @@ import (
 )
 
 const (
-	// bulkSlice is how many rows are computed together, before others may run, as long as nothing is known of their
-	// size, and mostSlice how many of such as are small: to go over all levels of the store again for each few rows is
-	// a good part of their work.
+	// bulkSlice is how many rows are computed before other goroutines may run while the row size is unknown, mostSlice
+	// how many if rows are small. With small slices much of the work would be going over all levels of the store again.
 	bulkSlice, mostSlice = 128, 512
-	// bulkTurns is how many commits follow each other before others have their turn.
+	// bulkTurns is how many commits follow each other before other subscriptions run.
 	bulkTurns = 16
-	// leisure is how much longer than a commit takes those who write have the processors to themselves behind it, where
-	// nobody waits for the rows.
+	// leisure is how long writers have the processors to themselves after a commit, as a multiple of its duration,
+	// while no reader waits for the rows.
 	leisure = 1
 )
 
-// limits say when upkeep rests, and when events are worked off in bulk. They are the same for all services, but in
-// tests.
+// limits decide when upkeep rests, and when events are processed in bulk. Only tests change them.
 type limits struct {
-	// restFrom is how many events a slot is behind when its upkeep may rest, restEach how many more of them may be left
-	// for each second after restAfter in which nobody has asked for it, and restMost when it goes on whatever happens.
+	// restFrom is the backlog in events at which the upkeep of a slot may rest. For each second beyond restAfter
+	// without a reader, restEach more events may be left; at restMost the upkeep continues in any case.
 	restFrom, restEach, restMost uint64
-	// bulkFrom is how many events a slot is behind when they are worked off in the order of rows, and bulkMost how many
-	// of them are at a time, and how many rows that may be. bulkRows is how many rows change in one commit then.
+	// bulkFrom is the backlog in events at which they are processed in the order of rows; bulkMost is the most events,
+	// and rows, at a time. bulkRows is how many rows change in one commit then.
 	bulkFrom           uint64
 	bulkMost, bulkRows int
 }
 
-// usual are the limits of a service.
+// usual returns the limits of a service.
 func usual() limits {
 	return limits{
 		restFrom: 1 << 5, restEach: 10_000, restMost: 100_000, bulkFrom: 8 << 10, bulkMost: 128 << 10,
@@ -47,26 +45,26 @@ func usual() limits {
 	}
 }
 
-// bulk is what follows from a part of a feed: the rows that its events concern, in order. Many of them, taken in their
-// order, are in blocks of the store that are read once, where an event by itself reads blocks of its own.
+// bulk has the rows that a part of a feed concerns, sorted. Processed in that order, many rows share blocks of the
+// store that are read once, whereas a single event reads blocks of its own.
 type bulk struct {
 	of  place
 	to  j17.StreamID
 	ids []string
 }
 
-// far reports whether so many events follow, the first of them at a position, that they are worked off in bulk.
+// far reports whether the backlog, whose first entry is at a position, is large enough to be processed in bulk.
 func (u *upkeep) far(behind uint64, at j17.StreamID) bool {
 	return behind >= u.s.limits.bulkFrom && u.attempt == 1 && at.Compare(u.slot.after()) > 0 &&
 		at.Compare(u.s.deferrals.singlyUpTo(u.t, u.slot.name)) > 0
 }
 
-// begunFirst is for how long nobody begins after somebody who has begun has found no turn: until that one is done its
-// slot is not read.
+// begunFirst is how long no new bulk work begins after work already begun has failed to get the lock: the slot of begun
+// work cannot be read until it is done.
 const begunFirst = 5 * catchUp
 
-// inBulk works off what follows in the feed. It does nothing where too many rows follow from it, or somebody else is at
-// it or is to be.
+// inBulk processes the following events of the feed in bulk. It does nothing if they concern too many rows, or if other
+// bulk work is under way or has precedence.
 func (u *upkeep) inBulk(ctx context.Context) error {
 	waited := u.s.o.Clock.Now().Sub(time.Unix(0, u.s.begun.Load()))
 	if waited >= 0 && waited < begunFirst || !u.s.bulking.TryLock() {
@@ -81,7 +79,7 @@ func (u *upkeep) inBulk(ctx context.Context) error {
 		u.s.deferrals.setSinglyUpTo(u.t, u.slot.name, last)
 		return nil
 	case len(b.ids) == 0:
-		// Nothing that the index shows has changed; the feed keeps how far it is by itself.
+		// No visible change: the feed keeps the progress by itself.
 		u.s.reach(u.t, u.slot, b.to)
 		u.slot.After = writePosition(b.to)
 		return nil
@@ -94,11 +92,11 @@ func (u *upkeep) inBulk(ctx context.Context) error {
 	return u.goOn(ctx)
 }
 
-// errTooMany says that more rows follow from what was begun than are counted. It is tried again; a rebuild gets past
-// it.
+// errTooMany means that a backlog already begun concerns more rows than can be counted. It is handled as damage, so
+// that the index is rebuilt.
 var errTooMany = errors.New("more rows follow from a backlog than there were")
 
-// continued goes on with rows that are worked off in bulk. It leaves them for later where somebody else is at it.
+// continued continues bulk work on rows, or postpones it while other bulk work is under way.
 func (u *upkeep) continued(ctx context.Context) error {
 	if !u.s.bulking.TryLock() {
 		u.s.begun.Store(u.s.o.Clock.Now().UnixNano())
@@ -106,7 +104,7 @@ func (u *upkeep) continued(ctx context.Context) error {
 	}
 	defer u.s.bulking.Unlock()
 
-	// Which rows they are is in memory, unless another process has begun or somebody else came in between.
+	// The rows are still in memory, unless another process has begun this work or other bulk work came in between.
 	to := readPosition(u.slot.Fanout.To)
 	if b := u.s.bulk; b == nil || b.of != (place{u.t, u.slot.name}) || b.to != to {
 		u.s.bulk = nil
@@ -122,15 +120,15 @@ func (u *upkeep) continued(ctx context.Context) error {
 	return u.goOn(ctx)
 }
 
-// collect finds the rows that follow from the events behind the slot: from all up to a position, or from as many as are
-// worked off at a time for the zero one. There are none where these are too many, which never happens for a change that
-// was begun.
+// collect finds the rows that depend on the events after the slot's position: up to a given position, or for the zero
+// one up to the limit of events at a time. The bulk is nil if they are too many; for a position, that limit is
+// maxCounted.
 func (u *upkeep) collect(ctx context.Context, to j17.StreamID) (b *bulk, last j17.StreamID, err error) {
-	// What has changed. One type mostly is all there is.
+	// The changed aggregates. Usually they are all of one type.
 	b = &bulk{of: place{u.t, u.slot.name}}
 	events := u.s.limits.bulkMost
 	if !to.IsZero() {
-		events = math.MaxInt // the process that has begun may have taken more at a time
+		events = math.MaxInt // the process that began may have taken more at a time
 	}
 	var others, touched []j17.Key
 	for e, err := range u.s.o.Store.ReadNames(ctx, u.t, u.slot.after(), events) {
@@ -157,8 +155,8 @@ func (u *upkeep) collect(ctx context.Context, to j17.StreamID) (b *bulk, last j1
 		b.to = to
 	}
 
-	// What follows from it. What was begun is gone on with: the rows that follow from more by now are such as were
-	// rebuilt since.
+	// The rows that depend on them. Work that was begun has to be completed: if more rows depend on its events by now,
+	// these were recomputed since.
 	most := u.s.limits.bulkMost
 	if !to.IsZero() {
 		most = maxCounted
@@ -173,17 +171,17 @@ func (u *upkeep) collect(ctx context.Context, to j17.StreamID) (b *bulk, last j1
 	return b, last, nil
 }
 
-// made is what one commit of rows in bulk has: the changes of the first n of those that it was asked for.
+// made is the content of one commit in bulk: the changes of the first n of the requested rows.
 type made struct {
 	*changes
 
 	n   int
 	err error
-	// bytes is how many the entries of these rows have, changed or not.
+	// bytes is the size of the entries of these rows, changed or not.
 	bytes int
 }
 
-// goOn commits rows for some turns. The next ones are computed while some are being stored.
+// goOn commits rows for some turns, and computes the next ones while a commit is being stored.
 func (u *upkeep) goOn(ctx context.Context) error {
 	u.s.counts.fanouts.Add(1)
 	defer u.s.counts.fanouts.Add(-1)
@@ -204,7 +202,7 @@ func (u *upkeep) goOn(ctx context.Context) error {
 	}
 	for turn := range bulkTurns {
 		began, events := u.s.o.Clock.Now(), u.events(ctx)
-		// What is committed now, and how far that gets.
+		// This turn's commit, and the progress with it.
 		if turn == 0 {
 			next = prepare(left)
 		}
@@ -221,7 +219,7 @@ func (u *upkeep) goOn(ctx context.Context) error {
 			u.slot.After, u.slot.Fanout = f.To, nil
 		}
 
-		// The next rows are computed meanwhile.
+		// The next rows are computed during the commit.
 		var preparing panics.Parts
 		if !ended && turn+1 < bulkTurns {
 			preparing.Go(func() { next = prepare(left) })
@@ -233,7 +231,7 @@ func (u *upkeep) goOn(ctx context.Context) error {
 			return err
 		}
 
-		// Somebody else may have removed the slot, or gone on with it.
+		// Another process may have removed the slot, or advanced it.
 		if err := u.reload(ctx); err != nil {
 			return err
 		}
@@ -244,7 +242,7 @@ func (u *upkeep) goOn(ctx context.Context) error {
 		}
 		before := f.Row
 		if f = u.slot.Fanout; f == nil || !f.Feed || f.Row != before || readPosition(f.To) != to {
-			return feed.Later{} // somebody else has gone on with it: what was compared with records is of before
+			return feed.Later{} // another process has advanced it: the rows were compared with old records
 		}
 		if u.unawaited() && u.events(ctx) >= events+u.s.limits.restFrom {
 			u.s.deferrals.pause(ctx, u.t, u.slot.name, leisure*u.s.o.Clock.Now().Sub(began))
@@ -253,7 +251,7 @@ func (u *upkeep) goOn(ctx context.Context) error {
 	return feed.Later{}
 }
 
-// events returns how many events there are, 0 where that is not known.
+// events returns the number of events, 0 if it cannot be read.
 func (u *upkeep) events(ctx context.Context) uint64 {
 	extent, err := u.s.o.Store.Extent(ctx, u.t)
 	if err != nil {
@@ -262,13 +260,12 @@ func (u *upkeep) events(ctx context.Context) uint64 {
 	return extent.Events
 }
 
-// unawaited reports whether a backlog may take its time: nobody waits for it, and it has not become much more than what
-// may be left.
+// unawaited reports whether a backlog may take its time: no reader waits for it, and it is below twice restMost.
 func (u *upkeep) unawaited() bool {
 	return u.behind < 2*u.s.limits.restMost && !u.s.deferrals.isWanted(u.t, u.slot.name)
 }
 
-// pace is how the rows of a backlog are computed.
+// pace returns how the rows of a backlog are computed.
 func (u *upkeep) pace() pace {
 	p := bulkPace()
 	if u.light {
@@ -280,7 +277,7 @@ func (u *upkeep) pace() pace {
 	return p
 }
 
-// beside is how rows are computed that are no backlog.
+// beside returns how rows outside a backlog are computed.
 func (u *upkeep) beside() pace {
 	if u.s.deferrals.isWanted(u.t, u.slot.name) {
 		return wantedPace()
@@ -288,20 +285,20 @@ func (u *upkeep) beside() pace {
 	return backgroundPace()
 }
 
-// pace is how rows are computed: on how many processors, 0 for all, and how many of them before others may run. Where
-// it does not give way others have to wait for a processor.
+// pace says how rows are computed: on how many processors, 0 for all, and how many at a time. Between slices it yields
+// to other goroutines if givesWay is set.
 type pace struct {
 	on, slice int
 	givesWay  bool
 }
 
-// bulkPace is that of a backlog, backgroundPace that of what nobody waits for, and wantedPace that of what somebody
-// does.
+// bulkPace is for backlogs, backgroundPace for rows that no reader waits for, and wantedPace for rows that one waits
+// for.
 func bulkPace() pace       { return pace{slice: bulkSlice, givesWay: true} }
 func backgroundPace() pace { return pace{on: 1, slice: slice, givesWay: true} }
 func wantedPace() pace     { return pace{slice: slice} }
 
-// several computes rows and what is to be written of them. Where that is more than maxBytes, it is of the first ones.
+// several computes rows and their changes. If the changes exceed maxBytes, it returns those of the first rows only.
 func (u *upkeep) several(ctx context.Context, ids []string, to j17.StreamID, p pace) made {
 	if len(ids) == 0 {
 		return made{changes: &changes{slot: u.slot.name}}
@@ -315,7 +312,7 @@ func (u *upkeep) several(ctx context.Context, ids []string, to j17.StreamID, p p
 	}
 	computing.Wait()
 
-	// Those that follow each other from the first one on.
+	// Only consecutive rows from the first one on count.
 	all := made{changes: &changes{slot: u.slot.name}}
 	var changed []*changes
 	for i := range parts {
@@ -335,7 +332,7 @@ func (u *upkeep) several(ctx context.Context, ids []string, to j17.StreamID, p p
 	return all
 }
 
-// part computes rows, and compares them with their records.
+// part computes rows, and compares them with their records, until the changes exceed most bytes.
 func (u *upkeep) part(ctx context.Context, ids []string, to j17.StreamID, p pace, most int) made {
 	m := made{changes: &changes{slot: u.slot.name}}
 	for some := range slices.Chunk(ids, p.slice) {
@@ -369,7 +366,7 @@ func (u *upkeep) part(ctx context.Context, ids []string, to j17.StreamID, p pace
 	return m
 }
 
-// records returns what is kept of rows whose ids are in order, nil for those of which nothing is.
+// records returns the records of rows whose IDs are sorted, nil for rows without one.
 func (u *upkeep) records(ctx context.Context, ids []string) ([]*record, error) {
 	keys, records := make([]string, len(ids)), make([]*record, len(ids))
 	for i, id := range ids {

@@ -21,24 +21,23 @@ func spaces() [allSpaces]store.Space {
 	return [...]store.Space{inEntries: entrySpace, inRows: rowSpace, inSources: sourceSpace}
 }
 
-// changes gathers what is to be written, and what that does to the numbers of a slot.
+// changes collects writes, and their effect on the counters of a slot.
 type changes struct {
 	slot string
-	// of are the writes into each of the spaces.
+	// of has the writes into each of the spaces.
 	of                   [allSpaces][]write
 	size                 int
 	rows, entries, bytes int64
 }
 
-// write is the write of one item, or its removal. It is a fifth as large as a write of the store: these are made once,
-// in their order.
+// write is the write or removal of one item. It is a fifth the size of a store.Side; those are made once, in order.
 type write struct {
 	key   string
 	value []byte
 	gone  bool
 }
 
-// len is how many writes there are.
+// len returns the number of writes.
 func (c *changes) len() (n int) {
 	for _, writes := range c.of {
 		n += len(writes)
@@ -46,7 +45,7 @@ func (c *changes) len() (n int) {
 	return n
 }
 
-// each is how many writes one of some rows has into each of the spaces.
+// each returns the average number of writes per row into each of the spaces.
 func (c *changes) each(rows int) (n [allSpaces]int) {
 	for in, writes := range c.of {
 		n[in] = len(writes) / rows
@@ -54,22 +53,22 @@ func (c *changes) each(rows int) (n [allSpaces]int) {
 	return n
 }
 
-// writeBytes is how large a write is by itself, on a machine of 64 bits.
+// writeBytes is the size of a write itself, on a 64-bit machine.
 const writeBytes = 48
 
-// mostRoom is for how many more writes into one space room is made at most. In all spaces together they take as much
-// memory as is too much for one commit, without their content.
+// mostRoom bounds the writes that capacity is reserved for at once in one space. In all spaces together they take as
+// much memory as the limit of a commit, without their content.
 const mostRoom = maxBytes / writeBytes / allSpaces
 
-// grow makes room for more rows with so many writes each. Where rows are large there is less: what is gathered ends
-// before all of them come.
+// grow reserves capacity for more rows with the given number of writes each. Large rows get less than they would need:
+// the limit of bytes is reached before all of them are added.
 func (c *changes) grow(rows int, each [allSpaces]int) {
 	for in := range c.of {
 		c.of[in] = slices.Grow(c.of[in], min(rows*each[in], mostRoom))
 	}
 }
 
-// merge takes what others have gathered, in its order in the store: that is cheaper to write.
+// merge adds the writes of others and sorts them in the order of the store, in which they are cheaper to write.
 func (c *changes) merge(others []*changes) {
 	for n := range c.of {
 		size := 0
@@ -99,7 +98,7 @@ func (c *changes) remove(in int, key string) {
 	c.size += len(key)
 }
 
-// replace adds the writes that make one record of a row, nil for none, into another.
+// replace adds the writes that turn the old record of a row into the new one; nil means no record.
 func (c *changes) replace(id string, old, now *record) {
 	if old == nil {
 		old = &record{}
@@ -128,7 +127,7 @@ func (c *changes) replace(id string, old, now *record) {
 		}
 	}
 
-	// What the row was made from.
+	// The sources of the row.
 	for i, j = 0, 0; i < len(old.names) || j < len(now.names); {
 		switch {
 		case j == len(now.names) || i < len(old.names) && old.names[i] < now.names[j]:
@@ -179,13 +178,13 @@ func compareAt(a []Entry, i int, b []Entry, j int) int {
 	}
 }
 
-// entryKey is where an entry of a row is.
+// entryKey returns the key of an entry of a row.
 func entryKey(slot, text, id string) string { return slot + "/" + text + end + id }
 
-// sourceKey is where a row stands behind what it was made from.
+// sourceKey returns the key that notes a row under one of its sources.
 func sourceKey(slot, name, id string) string { return slot + "/" + name + end + id }
 
-// entry adds what becomes of an entry: it is new (1), goes (-1), or is about to be written again (0).
+// entry adds the change of an entry: it is added (1), removed (-1), or about to be replaced (0).
 func (c *changes) entry(id string, of *record, i, sign int) {
 	key, value := entryKey(c.slot, of.entries[i].text, id), of.value(i)
 	size := int64(len(key) + len(value))
@@ -201,7 +200,7 @@ func (c *changes) entry(id string, of *record, i, sign int) {
 	}
 }
 
-// source adds what becomes of a note about a source.
+// source adds or removes the note of a row under a source.
 func (c *changes) source(id, name string, is bool) {
 	key := sourceKey(c.slot, name, id)
 	if is {
@@ -213,14 +212,14 @@ func (c *changes) source(id, name string, is bool) {
 	c.bytes -= int64(len(key))
 }
 
-// The numbers of a slot.
+// The counters of a slot.
 const (
 	countRows    = "rows"
 	countEntries = "entries"
 	countBytes   = "bytes"
 )
 
-// writes returns all that is to be written, with room for what is written with it.
+// writes returns all writes, with spare capacity for others of the same commit.
 func (c *changes) writes() []store.Side {
 	const others = 8
 	sides := make([]store.Side, 0, c.len()+others)

@@ -13,34 +13,35 @@ import (
 )
 
 const (
-	// restCalm is for how long nothing is written that concerns a slot when deferred upkeep goes on.
+	// restCalm is how long no event that concerns a slot must have been written for deferred upkeep to continue.
 	restCalm = 250 * time.Millisecond
-	// wantedFor is for how long a slot is wanted after somebody has asked for it, and restAfter for how long it does
-	// not rest then.
+	// wantedFor is how long a slot counts as wanted after a reader has asked for it, restAfter how long its upkeep does
+	// not rest after that.
 	wantedFor, restAfter = time.Second, 5 * time.Second
 )
 
-// deferral is what is known of a slot whose upkeep may be deferred. While many events come, and nobody asks for the
-// slot, they are left for later: many of them take much less work an event (bulk.go), and those who write have the
-// processors meanwhile. A client that reads every few seconds finds nothing left. The longer the index was not read,
-// the more may be: the next read waits for a fraction of that time.
+// deferral is the state of a slot whose upkeep may be deferred. While many events come and no reader asks for the slot,
+// they are left for later: processing many at once takes much less work per event (bulk.go), and writers have the
+// processors meanwhile. A client that reads every few seconds finds no backlog. The longer the index was not read, the
+// larger the backlog may be: the next read waits for a fraction of that time.
 type deferral struct {
-	// asked is when somebody asked for the slot last.
+	// asked is when a reader last asked for the slot.
 	asked time.Time
-	// deferred is set while the upkeep is deferred. end is where the last event is that concerns the slot, and since
-	// when it has been that one.
+	// deferred is set while the upkeep is deferred. end is the position of the last event that concerns the slot, since
+	// the time from which that has been the last one.
 	deferred bool
 	end      j17.StreamID
 	since    time.Time
-	// resume, if not nil, ends a pause of a backlog that is worked off.
+	// resume, if not nil, ends a pause in the processing of a backlog.
 	resume func()
-	// busy reports that a change of many rows is under way: until it is done nobody can read the slot.
+	// busy reports that a change of many rows is under way: the slot cannot be read until it is done.
 	busy bool
-	// singlyUpTo is up to where events are worked off as they come, because too many rows follow from some of them.
+	// singlyUpTo is the position up to which events are not processed in bulk, because too many rows depend on some of
+	// them.
 	singlyUpTo j17.StreamID
 }
 
-// deferrals says of slots whether their upkeep is deferred, and since when events wait for them.
+// deferrals has the deferrals of slots, and since when events wait for them.
 type deferrals struct {
 	clock  clock.Clock
 	feed   *feed.Subscriptions
@@ -48,11 +49,11 @@ type deferrals struct {
 
 	mu    sync.Mutex
 	slots map[place]*deferral
-	// waiting has since when events wait for slots that are behind.
+	// waiting has the time since which events wait, for slots that are behind.
 	waiting map[place]time.Time
 }
 
-// of returns what is known of a slot. The caller holds mu.
+// of returns the deferral of a slot, and adds it if there is none. The caller holds mu.
 func (d *deferrals) of(t j17.Tenant, slot string) *deferral {
 	at := place{t, slot}
 	r := d.slots[at]
@@ -63,8 +64,8 @@ func (d *deferrals) of(t j17.Tenant, slot string) *deferral {
 	return r
 }
 
-// mayDefer says for how long the upkeep of a slot may be deferred, unless the feed grows or somebody asks for it: 0 for
-// not at all. behind is how many events concern it that it has not passed, end where the last of them is.
+// mayDefer returns how long the upkeep of a slot may be deferred, unless the feed grows or a reader asks for it; 0
+// means not at all. behind is the number of unhandled events that concern it, end the position of the last of them.
 func (d *deferrals) mayDefer(t j17.Tenant, slot string, behind uint64, end j17.StreamID) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,20 +79,20 @@ func (d *deferrals) mayDefer(t j17.Tenant, slot string, behind uint64, end j17.S
 		return 0
 	}
 	if r.deferred = true; d.waiting[place{t, slot}].IsZero() {
-		d.waiting[place{t, slot}] = now // the first of these events has come just now
+		d.waiting[place{t, slot}] = now // the first of these events has just come
 	}
 	return restCalm - calm
 }
 
-// left returns how many events may be left for later where nobody has asked for so long.
+// left returns how many events may be left for later after a time without readers.
 func (l limits) left(unasked time.Duration) uint64 {
 	return min(
 		uint64(max(unasked-restAfter, 0)/time.Millisecond)*l.restEach/uint64(time.Second/time.Millisecond), l.restMost,
 	)
 }
 
-// isWanted reports whether somebody has asked for a slot lately: then its rows are not computed beside other work, but
-// before it.
+// isWanted reports whether a reader has asked for a slot lately: its rows are then computed before other work rather
+// than beside it.
 func (d *deferrals) isWanted(t j17.Tenant, slot string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,8 +104,8 @@ func (d *deferrals) isWanted(t j17.Tenant, slot string) bool {
 	return unasked >= 0 && unasked < wantedFor
 }
 
-// end notes that the upkeep of a slot is no longer deferred: how long events wait for it is known from those that are
-// handled. The caller holds mu.
+// end ends the deferral of a slot's upkeep: from now on the handled events show how long they have waited. The caller
+// holds mu.
 func (d *deferrals) end(t j17.Tenant, slot string, r *deferral) {
 	if r.deferred {
 		r.deferred = false
@@ -116,12 +117,12 @@ func (d *deferrals) end(t j17.Tenant, slot string, r *deferral) {
 func (d *deferrals) setBusy(t j17.Tenant, slot string, is bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if is || d.slots[place{t, slot}] != nil { // nothing is noted of a slot that was removed meanwhile
+	if is || d.slots[place{t, slot}] != nil { // a slot that was removed meanwhile is not added again
 		d.of(t, slot).busy = is
 	}
 }
 
-// asked notes that a reader wants a slot to be up to date. Its upkeep goes on if it is deferred here.
+// asked notes that a reader wants a slot to be up to date, and resumes the upkeep if it is deferred here.
 func (d *deferrals) asked(ctx context.Context, t j17.Tenant, slot string) {
 	d.mu.Lock()
 	r := d.of(t, slot)
@@ -137,7 +138,7 @@ func (d *deferrals) asked(ctx context.Context, t j17.Tenant, slot string) {
 	}
 }
 
-// pause leaves the processors to others for a while, unless somebody asks for the slot.
+// pause leaves the processors to others for a while, unless a reader asks for the slot.
 func (d *deferrals) pause(ctx context.Context, t j17.Tenant, slot string, most time.Duration) {
 	pausing, end := context.WithCancel(ctx)
 	defer end()
@@ -150,15 +151,15 @@ func (d *deferrals) pause(ctx context.Context, t j17.Tenant, slot string, most t
 	}
 	resume(end)
 	defer resume(nil)
-	_ = d.clock.Wait(pausing, d.clock.Now().Add(most)) // the read that ends it goes on
+	_ = d.clock.Wait(pausing, d.clock.Now().Add(most)) // a read ends the pause early
 }
 
-// resume lets the upkeep of a slot go on that is deferred, wherever it is done.
+// resume wakes the deferred upkeep of a slot, in whichever process it runs.
 func (d *deferrals) resume(ctx context.Context, t j17.Tenant, slot string) {
-	_ = d.feed.Wake(ctx, t, kind, slot) // else it goes on by itself, a little later
+	_ = d.feed.Wake(ctx, t, kind, slot) // if this fails, the upkeep continues by itself a little later
 }
 
-// singlyUpTo is up to where the events of a slot are worked off as they come; setSinglyUpTo sets it.
+// singlyUpTo returns the position up to which events are not processed in bulk; setSinglyUpTo sets it.
 func (d *deferrals) singlyUpTo(t j17.Tenant, slot string) j17.StreamID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -182,7 +183,7 @@ func (d *deferrals) setBehind(t j17.Tenant, slot string, since time.Time) {
 	}
 }
 
-// drop forgets a slot.
+// drop removes the state of a slot.
 func (d *deferrals) drop(t j17.Tenant, slot string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -190,7 +191,7 @@ func (d *deferrals) drop(t j17.Tenant, slot string) {
 	delete(d.slots, place{t, slot})
 }
 
-// forget forgets the slots of a tenant.
+// forget removes the state of all slots of a tenant.
 func (d *deferrals) forget(t j17.Tenant) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -198,7 +199,7 @@ func (d *deferrals) forget(t j17.Tenant) {
 	maps.DeleteFunc(d.slots, func(at place, _ *deferral) bool { return at.tenant == t })
 }
 
-// lag returns for how long the first event has waited that a slot is behind with.
+// lag returns how long the oldest waiting event of any slot has waited.
 func (d *deferrals) lag() (longest time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,11 +1,11 @@
 // Package index keeps the rows of an environment in order, by values that the declaration of an index gives for each of
-// them, and finds them as of one position. It knows nothing of what rows are: a Definition computes them.
+// them, and finds them as of one position. It knows nothing about the content of rows: a Definition computes them.
 //
 // A definition's first build (build.go) goes through all aggregates of its type. From there a subscription of the feed
-// (upkeep.go) finds what each event can change, by what the rows were made from, and commits the new entries together
-// with its checkpoint. So an index is always as of one position, and a View (view.go) that waits for a position is
-// exact. Entries are side items whose keys have the order of values (entry.go). What a build has made is a slot:
-// another build of the same index has its own, and takes over when it has caught up.
+// (upkeep.go) uses the recorded sources of rows to find what each event can change, and commits the new entries
+// together with its checkpoint. So an index is always as of one position, and a View (view.go) that waits for a
+// position is exact. Entries are side items whose keys sort like their values (entry.go). The result of one build is a
+// slot: another build of the same index has its own slot, and takes over when it has caught up.
 //
 // The decisions behind it are in docs/internals/derived.md.
 package index
@@ -33,32 +33,30 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Row is a row as it is at a position.
+// Row is the content of a row at a position.
 type Row struct {
-	// ID is that of the aggregate.
+	// ID is the ID of the aggregate.
 	ID string
-	// Entries are where it stands; a row that is not there has none.
+	// Entries are its places in indexes; a row that does not exist has none.
 	Entries []Entry
-	// Sources is what it was made from beside the aggregate itself, also what was not there.
+	// Sources are the aggregates that it was computed from, other than its own, including those that did not exist.
 	Sources []j17.Key
 }
 
 // Definition says what is in an index.
 type Definition struct {
-	// ID tells indexes of an environment apart: another one is another index. It has to change with everything that
-	// decides entries.
+	// ID identifies the index within its environment. It has to change with everything that affects entries.
 	ID string
-	// Type is the one whose aggregates are rows. Types are further ones whose events can change rows: those of sources.
-	// Where rows are made from other rows, Types includes Type.
+	// Type is the aggregate type whose aggregates are rows. Types are further ones whose events can change rows: those
+	// of sources. Where rows are computed from other rows, Types includes Type.
 	Type  string
 	Types []string
-	// Rows returns rows as they are at a position, one for each id in the same order. An error is tried again: that a
-	// row cannot be computed is none, but something to give entries for.
+	// Rows returns rows as they are at a position, one for each ID in the same order. After an error it is called
+	// again, so a row that cannot be computed is not an error: it has to get entries.
 	Rows func(ctx context.Context, t j17.Tenant, at j17.StreamID, ids []string) ([]Row, error)
-	// Learn, if not nil, is called with events before the rows that they change are computed, so that what these are
-	// made from need not be read again. They follow each other in the feed, all of the types that count, and were read
-	// when events had been rewritten so often, by the store's count. They are valid until it returns. Its errors count
-	// like those of Rows.
+	// Learn, if not nil, is called with events before the rows that they change are computed, so that the sources of
+	// these need not be read again. The events are consecutive ones of the types that count; rewrites is the store's
+	// count of rewrites when they were read. They are valid until Learn returns. Its errors count like those of Rows.
 	Learn func(ctx context.Context, t j17.Tenant, events []*j17.Event, rewrites uint64) error
 }
 
@@ -80,40 +78,39 @@ type Options struct {
 	Store Storage
 	Feed  *feed.Subscriptions
 	Build *build.Service
-	// Clock tells how late events are handled, and when indexes are looked through; it is the store's.
+	// Clock gives the times for lags, deferrals and scrubs; it is the store's.
 	Clock  clock.Clock
 	Worker *worker.Kit
 	Logger *slog.Logger
-	// Scrub is the time between two looks through all indexes; 0 means six hours.
+	// Scrub is the interval between two checks of all indexes; 0 means six hours.
 	Scrub time.Duration
 }
 
-// Service keeps indexes and looks things up in them. It is safe for concurrent use, and so are several of them over one
-// store.
+// Service keeps indexes and searches them. It is safe for concurrent use, and so are several services over one store.
 type Service struct {
 	o      Options
 	counts counters
 	limits limits
 
 	mu sync.Mutex
-	// known are the definitions by tenant and ID, slots the indexes that slots are of.
+	// known has the definitions by tenant and ID, slots the ID of the index that each slot belongs to.
 	known map[place]*Definition
 	slots map[place]string
-	// idle are the slots whose subscriptions rest because the definition was not known.
+	// idle has the slots whose subscriptions rest because the definition was not known.
 	idle map[place]bool
-	// reached is up to where slots show all events though nothing was written for the last ones.
+	// reached has the positions up to which slots show all events although nothing was written for the last ones.
 	reached map[place]reach
-	// resetting is held while all indexes of an environment are thrown away, resets has when that was done.
+	// resetting is held while all indexes of an environment are thrown away; resets has the time of the last reset.
 	resetting sync.Mutex
 	resets    map[j17.Tenant]time.Time
-	// large has a place for each question that holds many ids in memory.
+	// large has a place for each query that holds many IDs in memory.
 	large *work.Pool
-	// waiters are those that wait for slots to get on, deferrals the slots whose upkeep is deferred.
+	// waiters has the readers that wait for slots to advance, deferrals the state of deferred upkeep.
 	waiters   *waiters
 	deferrals *deferrals
 
-	// bulking is held while many events are processed together; bulk is what was processed last if it is not done.
-	// begun is when somebody who has begun has found no turn, in nanoseconds.
+	// bulking is held while many events are processed together; bulk is the last such work if it is not finished. begun
+	// is when work that was already begun last failed to get bulking, in nanoseconds.
 	bulking sync.Mutex
 	bulk    *bulk
 	begun   atomic.Int64
@@ -125,8 +122,8 @@ type place struct {
 	name   string
 }
 
-// reach says that a slot, as it is in a revision, shows all events up to a position. It says nothing of any other
-// revision: another process that has taken the upkeep over may have gone on from an earlier position.
+// reach records that a slot at a revision shows all events up to a position. It does not apply to any other revision:
+// another process that has taken the upkeep over may have continued from an earlier position.
 type reach struct {
 	rev uint64
 	at  j17.StreamID
@@ -137,24 +134,24 @@ type counters struct {
 	fanouts                                                 atomic.Int64
 }
 
-// Stats counts what a service has done since it was made.
+// Stats has the counters of a service since it was made.
 type Stats struct {
-	// Rows counts the rows that were computed because of events, Writes those of side items, Batches the parts of feeds
+	// Rows counts the rows computed because of events, Writes the writes of side items, Batches the batches of feeds
 	// that were handled.
 	Rows, Writes, Batches uint64
-	// Views counts the views that were opened, Waited those that had to wait for events, Late the ones that did so in
-	// vain.
+	// Views counts the views that were opened, Waited those that had to wait for events, Late those whose wait timed
+	// out.
 	Views, Waited, Late uint64
-	// Differences counts the indexes that were found not to be as they should.
+	// Differences counts the indexes found to differ from what events give.
 	Differences uint64
-	// Fanouts is the number of changes of many rows that are under way.
+	// Fanouts is the number of changes of many rows under way.
 	Fanouts int64
-	// Lag is for how long the event has waited that waits longest for an index to show it, of those that this process
-	// keeps.
+	// Lag is how long the oldest event not shown by an index has waited, over the slots that this process keeps up to
+	// date.
 	Lag time.Duration
 }
 
-// kind is what the subscriptions and the builds of indexes are called.
+// kind names the subscriptions and the builds of indexes.
 const kind = "index"
 
 // New returns a service and registers its kinds of subscriptions and builds.
@@ -192,12 +189,12 @@ func (s *Service) Stats() Stats {
 	return stats
 }
 
-// get is a getter of what is stored now.
+// get returns a getter of the present items.
 func (s *Service) get(ctx context.Context, t j17.Tenant) getter {
 	return func(space store.Space, key string) (store.Item, error) { return s.o.Store.Get(ctx, t, space, key) }
 }
 
-// Ensure makes a definition known to this process, and begins to build the index if it is not there.
+// Ensure makes a definition known to this process, and begins to build the index if it does not exist.
 func (s *Service) Ensure(ctx context.Context, t j17.Tenant, d *Definition) (Status, error) {
 	s.Know(ctx, t, d)
 	for {
@@ -209,7 +206,7 @@ func (s *Service) Ensure(ctx context.Context, t j17.Tenant, d *Definition) (Stat
 			if err = s.begin(ctx, t, d, &h); conflict(err) {
 				continue
 			}
-			// The removal of the previous one may be about to forget what is known of it.
+			// A removal of the previous index may be about to forget the definition.
 			s.learn(t, d)
 		}
 		if err != nil {
@@ -226,22 +223,21 @@ func (s *Service) Ensure(ctx context.Context, t j17.Tenant, d *Definition) (Stat
 	}
 }
 
-// learn makes a definition known to this process as another one than it was, so that who is about to forget that one
-// does not forget this.
+// learn stores a copy of a definition, so that a concurrent forget of the previous one does not remove it.
 func (s *Service) learn(t j17.Tenant, d *Definition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known[place{t, d.ID}] = new(*d)
 }
 
-// knows returns what is known of an index, nil for nothing.
+// knows returns the definition of an index, nil if it is not known.
 func (s *Service) knows(t j17.Tenant, id string) *Definition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known[place{t, id}]
 }
 
-// follow lets a slot that is read follow the feed, where a crash has ended its subscription and nothing else.
+// follow subscribes a serving slot to the feed, in case a crash has ended its subscription and nothing else.
 func (s *Service) follow(ctx context.Context, t j17.Tenant, name string) error {
 	if name == "" {
 		return nil
@@ -256,14 +252,14 @@ func (s *Service) follow(ctx context.Context, t j17.Tenant, name string) error {
 	return s.o.Feed.Subscribe(ctx, t, kind, name, feed.After(sl.after()))
 }
 
-// conflict reports whether somebody else was faster.
+// conflict reports whether a concurrent write was faster.
 func conflict(err error) bool {
 	_, is := errors.AsType[*store.SideConflict](err)
 	return is
 }
 
-// Know makes a definition known to this process, without a look at the index. It costs next to nothing where it is
-// known already; what has waited for it goes on.
+// Know makes a definition known to this process, without looking at the index, and wakes the slots that rest for it. It
+// costs next to nothing if the definition is known already.
 func (s *Service) Know(ctx context.Context, t j17.Tenant, d *Definition) {
 	s.mu.Lock()
 	if s.known[place{t, d.ID}] != nil {
@@ -280,11 +276,11 @@ func (s *Service) Know(ctx context.Context, t j17.Tenant, d *Definition) {
 	}
 	s.mu.Unlock()
 	for _, slot := range wake {
-		_ = s.o.Feed.Wake(ctx, t, kind, slot) // else it goes on by itself, a little later
+		_ = s.o.Feed.Wake(ctx, t, kind, slot) // if this fails, the slot continues by itself a little later
 	}
 }
 
-// definition returns what is known of the index that a slot is of.
+// definition returns the definition of the index that a slot belongs to, nil if it is not known.
 func (s *Service) definition(t j17.Tenant, sl *slot) *Definition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -292,7 +288,7 @@ func (s *Service) definition(t j17.Tenant, sl *slot) *Definition {
 	return s.known[place{t, sl.ID}]
 }
 
-// rest notes that a subscription waits for a definition. It reports false where it has come meanwhile.
+// rest notes that a subscription waits for a definition. It reports false if the definition is known by now.
 func (s *Service) rest(t j17.Tenant, sl *slot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -315,7 +311,7 @@ func (s *Service) begin(ctx context.Context, t j17.Tenant, d *Definition, h *hea
 	return s.o.Store.Write(ctx, t, sides)
 }
 
-// starting returns the writes that begin to build an index into a new slot, as of a position that has all notes.
+// starting returns the writes that begin to build an index into a new slot, as of a position that includes all notes.
 func (s *Service) starting(ctx context.Context, t j17.Tenant, d *Definition, h *head) ([]store.Side, error) {
 	at, err := s.present(ctx, t)
 	if err != nil {
@@ -332,7 +328,8 @@ func (s *Service) starting(ctx context.Context, t j17.Tenant, d *Definition, h *
 	), nil
 }
 
-// present returns where the feed ends now, with its notes: a reader that begins here does not see earlier rewrites.
+// present returns the present end of the feed, including notes: a reader that begins here does not see earlier
+// rewrites.
 func (s *Service) present(ctx context.Context, t j17.Tenant) (j17.StreamID, error) {
 	m, err := s.o.Store.Moment(ctx, t)
 	if err != nil {
@@ -342,25 +339,25 @@ func (s *Service) present(ctx context.Context, t j17.Tenant) (j17.StreamID, erro
 	return m.Position(), nil
 }
 
-// removalPrefix begins the names of removals.
+// removalPrefix is the prefix of the names of removals.
 const removalPrefix = "index/"
 
-// Rebuild builds an index again. What is there serves until the new one has caught up. It does nothing while a build
-// runs; store.ErrNotFound means that there is no such index, or that its definition is not known here.
+// Rebuild builds an index again. The serving slot stays in use until the new one has caught up. Rebuild does nothing
+// while a build runs; store.ErrNotFound means that there is no such index, or that its definition is not known here.
 func (s *Service) Rebuild(ctx context.Context, t j17.Tenant, id string) error {
 	_, err := s.rebuild(ctx, t, id, "")
 	return err
 }
 
-// rebuild is Rebuild. A slot that is unfit to be read, "" for none, is dropped at once, whatever is under way; it
-// reports whether that was done. Where the slot is not of the index, or no longer, it does nothing.
+// rebuild is Rebuild, and also drops a slot that is unfit to be read, "" for none, even while a build runs; it reports
+// whether it dropped the slot. It does nothing if the unfit slot does not belong to the index, or no longer does.
 func (s *Service) rebuild(ctx context.Context, t j17.Tenant, id, unfit string) (dropped bool, err error) {
 	d := s.knows(t, id)
 	if d == nil {
 		return false, store.ErrNotFound
 	}
 	for {
-		// What there is, and whether it is being built already.
+		// The head, and whether a build runs already.
 		h, err := s.head(ctx, t, id)
 		if err != nil {
 			return false, err
@@ -377,8 +374,8 @@ func (s *Service) rebuild(ctx context.Context, t j17.Tenant, id, unfit string) (
 			return false, nil
 		}
 
-		// What is in the way goes, and the build begins unless a suitable one runs. A faster process has changed the
-		// head, which is examined again.
+		// Slots in the way are dropped, and the build begins unless a suitable one runs. After a conflict the head is
+		// read again.
 		sides, err := s.clear(ctx, t, &h, unfit, running)
 		if err != nil {
 			return false, err
@@ -398,14 +395,14 @@ func (s *Service) rebuild(ctx context.Context, t j17.Tenant, id, unfit string) (
 	}
 }
 
-// clear returns the writes that remove what is in the way of a build, and takes it out of a head: a build that has
-// ended badly, and what is unfit to be read.
+// clear returns the writes that drop the slots in the way of a build, and removes them from a head: that of a failed or
+// canceled build, and one that is unfit to be read.
 func (s *Service) clear(
 	ctx context.Context, t j17.Tenant, h *head, unfit string, running bool,
 ) (sides []store.Side, err error) {
 	var names []string
 	if unfit != "" && unfit == h.Serving && unfit == h.Building && running {
-		// It has just taken over. What it was to remove at its end goes with it.
+		// The slot has just taken over. The old slot, which it was to remove at its end, goes with it.
 		sl, err := s.slot(ctx, t, unfit)
 		if err == nil {
 			names = append(names, sl.Old)
@@ -470,8 +467,8 @@ func (s *Service) drop(ctx context.Context, t j17.Tenant, name string) ([]store.
 	)), nil
 }
 
-// Remove removes an index, with what is being built of it; removing what is not there is no fault. Its entries go in
-// the background.
+// Remove removes an index and its running build; it does nothing if there is no index. The entries are removed in the
+// background.
 func (s *Service) Remove(ctx context.Context, t j17.Tenant, id string) error {
 	for {
 		d := s.knows(t, id)
@@ -481,7 +478,7 @@ func (s *Service) Remove(ctx context.Context, t j17.Tenant, id string) error {
 		}
 		names := []string{h.Serving, h.Building}
 		if h.Building != "" && h.Building == h.Serving {
-			// Where it has just taken over, what it was to remove at its end goes with it.
+			// If the build has just taken over, the old slot, which it was to remove at its end, goes with it.
 			sl, err := s.slot(ctx, t, h.Building)
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
@@ -512,8 +509,7 @@ func (s *Service) Remove(ctx context.Context, t j17.Tenant, id string) error {
 	}
 }
 
-// forget releases what is known of an index that was removed, unless somebody has begun it again meanwhile and knows
-// another definition than was known before.
+// forget releases the cached state of a removed index, unless it has been begun again with another definition.
 func (s *Service) forget(t j17.Tenant, id string, d *Definition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -531,7 +527,7 @@ func (s *Service) forget(t j17.Tenant, id string, d *Definition) {
 	}
 }
 
-// Forget releases what is known of the indexes of a tenant that is gone.
+// Forget releases the cached state of the indexes of a tenant that is gone.
 func (s *Service) Forget(t j17.Tenant) {
 	s.resetting.Lock()
 	delete(s.resets, t)
@@ -546,24 +542,24 @@ func (s *Service) Forget(t j17.Tenant) {
 	s.deferrals.forget(t)
 }
 
-// Status is how an index is.
+// Status is the state of an index.
 type Status struct {
 	ID string
-	// Ready reports that it can be read.
+	// Ready reports whether it can be read.
 	Ready bool
-	// Rows, Entries and Bytes are how many rows are there, and what is stored of them.
+	// Rows and Entries are the numbers of rows and entries, Bytes the size of what is stored for them.
 	Rows, Entries, Bytes uint64
-	// Position is that of the last event that the rows show, or that does not concern them; Lag the number of events
+	// Position is that of the last event that the rows show, or that does not concern them; Lag is the number of events
 	// behind it.
 	Position j17.StreamID
 	Lag      uint64
-	// Build is how far the last build is, nil if that is no longer known; Fanout how far a change of many rows is that
-	// is under way, else nil.
+	// Build is the progress of the last build, nil if it is no longer known; Fanout is the progress of a change of many
+	// rows, nil if none is under way.
 	Build  *build.Status
 	Fanout *build.Status
 }
 
-// Status tells how an index is; store.ErrNotFound if there is none.
+// Status returns the state of an index; store.ErrNotFound if there is none.
 func (s *Service) Status(ctx context.Context, t j17.Tenant, id string) (Status, error) {
 	h, err := s.head(ctx, t, id)
 	if err != nil {
@@ -577,7 +573,7 @@ func (s *Service) Status(ctx context.Context, t j17.Tenant, id string) (Status, 
 		return status, err
 	}
 
-	// The numbers are those of what is read, or else of what is being built.
+	// The numbers are those of the serving slot, or else of the one being built.
 	name := h.Serving
 	if name == "" {
 		name = h.Building
@@ -607,7 +603,7 @@ func (s *Service) Status(ctx context.Context, t j17.Tenant, id string) (Status, 
 	return status, err
 }
 
-// status returns how far a change of many rows is, nil for none.
+// status returns the progress of a change of many rows, nil for none.
 func (f *fanout) status() *build.Status {
 	if f == nil {
 		return nil
@@ -615,7 +611,7 @@ func (f *fanout) status() *build.Status {
 	return &build.Status{State: build.Running, Done: f.Done, Total: max(f.Total, f.Done)}
 }
 
-// buildOf returns how far the last build of an index is, nil where that is not known.
+// buildOf returns the progress of the last build of an index, nil if it is not known.
 func (s *Service) buildOf(ctx context.Context, t j17.Tenant, h *head) (*build.Status, error) {
 	if h.Building == "" {
 		return nil, nil
@@ -627,7 +623,7 @@ func (s *Service) buildOf(ctx context.Context, t j17.Tenant, h *head) (*build.St
 	return &status, err
 }
 
-// number reads one of the numbers of a slot.
+// number reads one of the counters of a slot, 0 if it does not exist.
 func (s *Service) number(ctx context.Context, t j17.Tenant, key string) (uint64, error) {
 	it, err := s.o.Store.Get(ctx, t, countSpace, key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -641,7 +637,7 @@ func (s *Service) number(ctx context.Context, t j17.Tenant, key string) (uint64,
 
 func decimal(n int64) []byte { return strconv.AppendInt(nil, n, 10) }
 
-// List tells how all indexes of a tenant are, in the order of their IDs.
+// List returns the states of all indexes of a tenant, in the order of their IDs.
 func (s *Service) List(ctx context.Context, t j17.Tenant) (all []Status, err error) {
 	const page = 100
 	for keys := (store.Range{}); ; {
@@ -670,7 +666,8 @@ func (s *Service) List(ctx context.Context, t j17.Tenant) (all []Status, err err
 	}
 }
 
-// Await waits until no build of an index is running, and tells how it is; with the context's error if that ends before.
+// Await waits until no build of an index is running, and returns the index's state; with the context's error if that
+// ends first.
 func (s *Service) Await(ctx context.Context, t j17.Tenant, id string) (Status, error) {
 	h, err := s.head(ctx, t, id)
 	if err == nil && h.Building != "" {
@@ -682,7 +679,7 @@ func (s *Service) Await(ctx context.Context, t j17.Tenant, id string) (Status, e
 	return status, errors.Join(err, failed)
 }
 
-// reach notes that a slot as it was read shows all events up to a position, though nothing was written.
+// reach notes that a slot, as it was read, shows all events up to a position although nothing was written.
 func (s *Service) reach(t j17.Tenant, sl *slot, at j17.StreamID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,33 +11,33 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Search goes through the rows that a query finds, a page at a time. It is for one goroutine, and only as long as its
+// Search goes through the rows that a query finds, a page at a time. It is for one goroutine, and only valid while its
 // view is open.
 //
-// It reads entries in their order and leaves out those whose row has an earlier one in the query. Where most of what it
-// reads is left out, as at the end of an index of lists of tags, it goes through the records of all rows instead: that
-// takes as long as there are rows, however many entries they have.
+// It reads entries in their order and skips those whose row has an earlier one in the query. Where it skips most of
+// what it reads, as at the end of an index of lists of tags, it scans the records of all rows instead: the cost of that
+// depends on the number of rows, not of entries.
 type Search struct {
 	v *View
 	b *work.Budget
 	q Query
-	// most is how many rows are kept of one pass through the records.
+	// most is how many rows one scan of the records keeps.
 	most int
 
 	lanes []*lane
 	seen  firsts
-	// hits are those behind the start of the latest page; last is the cursor of the last one that was found, or where
-	// the search has begun.
+	// hits are the rows found after the start of the latest page; last is the cursor of the last row found, or where
+	// the search began.
 	hits []Hit
 	last string
-	// wasted is what entries have cost that were left out, in units of work; bound is how much that may be, 0 until it
-	// is known.
+	// wasted is the cost of skipped entries, in units of work; bound is the cost at which records are scanned instead,
+	// 0 until it is known.
 	wasted, bound int64
-	// byRecord reports that the records are gone through, ended that there are no further rows.
+	// byRecord reports that the records are scanned, ended that there are no further rows.
 	byRecord, ended bool
 }
 
-// Search begins a search for rows behind a cursor, "" for the first one, of which the caller wants about most.
+// Search begins a search for rows after a cursor, "" for the beginning. The caller wants about most of them.
 func (v *View) Search(b *work.Budget, q Query, after string, most int) *Search {
 	s := &Search{v: v, b: b, q: q, most: most, lanes: v.lanes(&q), seen: firsts{}, last: after}
 	for _, l := range s.lanes {
@@ -46,19 +46,19 @@ func (v *View) Search(b *work.Budget, q Query, after string, most int) *Search {
 	return s
 }
 
-// SearchWord is Search for the rows that have a word in index n which begins with a text.
+// SearchWord is Search for the rows that have in index n a word with the given beginning.
 func (v *View) SearchWord(b *work.Budget, n int, word, after string, most int) *Search {
 	return v.Search(b, wordQuery(n, word), after, most)
 }
 
-// Scan returns up to limit rows behind a cursor, from the first one on for "". Its errors are those of Next.
+// Scan returns up to limit rows after a cursor, "" for the beginning. Its errors are those of Next.
 func (v *View) Scan(b *work.Budget, q Query, after string, limit int) ([]Hit, error) {
 	return v.Search(b, q, after, limit).Next(after, limit)
 }
 
-// Next returns up to limit rows behind the cursor of one of the page before, or from where the search has begun. What
-// is looked at is work of the budget. The error is a *NotReadyError where what is stored is damaged: the index is
-// rebuilt then, and is not read before that is done.
+// Next returns up to limit rows after the cursor of a row of the previous page, or from where the search began. Its
+// reads are charged to the budget. The error is a *NotReadyError if stored data are damaged: the index is then rebuilt,
+// and cannot be read until that is done.
 func (s *Search) Next(after string, limit int) ([]Hit, error) {
 	if i := slices.IndexFunc(s.hits, func(h Hit) bool { return h.Cursor == after }); i >= 0 {
 		s.hits = s.hits[i+1:]
@@ -75,7 +75,7 @@ func (s *Search) Next(after string, limit int) ([]Hit, error) {
 	return s.hits[:min(limit, len(s.hits))], nil
 }
 
-// read reads entries until there are enough rows, or until that has cost too much for nothing.
+// read reads entries until there are enough rows, or until skipped entries have cost too much.
 func (s *Search) read(limit int) error {
 	for len(s.hits) < limit {
 		best, err := first(s.b, s.v, s.lanes, s.q.Backward)
@@ -108,11 +108,11 @@ func (s *Search) read(limit int) error {
 const (
 	// leftOutCost is about what it takes to read an entry that is left out.
 	leftOutCost = 8
-	// leastWaste is how much may be spent on such entries, however few records there are.
+	// leastWaste is how much skipped entries may cost in any case, however few records there are.
 	leastWaste = 1 << 14
 )
 
-// tooMuch reports whether entries that were left out have cost as much as all records would.
+// tooMuch reports whether skipped entries have cost as much as a scan of all records.
 func (s *Search) tooMuch() (bool, error) {
 	if s.wasted < max(leastWaste, s.bound) {
 		return false, nil
@@ -132,7 +132,7 @@ func (s *Search) tooMuch() (bool, error) {
 	return s.wasted >= s.bound, nil
 }
 
-// number reads one of the numbers of the slot, 0 where it has none.
+// number reads one of the counters of the slot, 0 if it does not exist.
 func (v *View) number(name string) (int64, error) {
 	it, err := v.moment.Get(countSpace, v.slot.name+"/"+name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -144,12 +144,13 @@ func (v *View) number(name string) (int64, error) {
 	return strconv.ParseInt(string(it.Value), 10, 64)
 }
 
-// sweptCost is what it takes to go on to the next record, whatever it holds.
+// sweptCost is the cost of advancing to the next record, whatever it holds.
 const sweptCost = 8
 
-// sweep goes through the records of all rows and keeps the first rows behind the last one that was found.
+// sweep scans the records of all rows and keeps the first rows after the last one found.
 func (s *Search) sweep(limit int) error {
-	// The best hits so far, up to twice as many as are wanted; worst is the last one that can still be among them.
+	// found has the best hits so far, up to twice as many as wanted; worst is the cursor from which on hits no longer
+	// count.
 	most, ranges := max(s.most, limit), s.q.ranges()
 	order := func(a, b string) int {
 		if s.q.Backward {
@@ -167,7 +168,7 @@ func (s *Search) sweep(limit int) error {
 		}
 	}
 
-	// All records of the definition.
+	// All records of the slot.
 	var failed error
 	head := s.v.slot.name + "/"
 	err := s.v.eachIn(s.b, rowSpace, store.Prefix(head), func(key, stored []byte) bool {
@@ -193,7 +194,7 @@ func (s *Search) sweep(limit int) error {
 		return err
 	}
 
-	// The first of what was found; less than was wanted is all there is.
+	// The best hits; if there are fewer than wanted, there are no more.
 	cut()
 	if s.ended = len(found) < most; len(found) > 0 {
 		s.last = found[len(found)-1].Cursor
@@ -202,7 +203,7 @@ func (s *Search) sweep(limit int) error {
 	return nil
 }
 
-// ranges is how many ranges the lanes have together.
+// ranges returns the number of ranges in all lanes.
 func (q *Query) ranges() (n int) {
 	for _, lane := range q.Lanes {
 		n += len(lane)
@@ -210,22 +211,22 @@ func (q *Query) ranges() (n int) {
 	return n
 }
 
-// firsts remembers, of rows that have several entries, which is the first that a question finds: who has a thousand of
-// them is looked up once.
+// firsts caches, for rows that have several entries, the first entry that a query finds: a row with a thousand entries
+// is looked up once.
 type firsts map[string]foundAt
 
-// foundAt is the place of an entry among those of all lanes.
+// foundAt is the position of an entry among those of all lanes.
 type foundAt struct {
 	tail string
 	lane int
 }
 
-// before reports whether a stands before b in the ascending order.
+// before reports whether a comes before b in ascending order.
 func (a foundAt) before(b foundAt) bool {
 	return a.tail < b.tail || a.tail == b.tail && a.lane < b.lane
 }
 
-// maxFirsts bounds how many rows are remembered.
+// maxFirsts bounds how many rows are cached.
 const maxFirsts = 4096
 
 // isFirst reports whether an entry is the first of its row that a query finds.
@@ -253,16 +254,16 @@ func (v *View) isFirst(b *work.Budget, seen firsts, q *Query, f *found) (bool, e
 	return at == foundAt{f.tail, f.lane}, nil
 }
 
-// cost is what it takes to find the record and to compare it with some ranges, in units of work.
+// cost is the cost of finding the record and comparing it with some ranges, in units of work.
 func (r *record) cost(ranges int) int {
 	return recordCost + len(r.stored)/work.BytesPerUnit + len(r.entries)*(1+ranges) + len(r.names)
 }
 
-// recordCost is what it takes to find a record, whatever it holds.
+// recordCost is the cost of finding a record, whatever it holds.
 const recordCost = 150
 
-// firstOf returns the first entry of the record that a query finds. Entries are in order, and so are those of each
-// lane.
+// firstOf returns the first entry of the record that a query finds. It relies on the order of the record's entries, and
+// of the ranges of each lane.
 func (r *record) firstOf(q *Query, id string) (at foundAt, ok bool) {
 	for n, ranges := range q.Lanes {
 		for i := range r.entries {

@@ -17,16 +17,16 @@ import (
 const (
 	// maxBatch is how many events are handled at a time.
 	maxBatch = 512
-	// maxRows is how many rows change in one commit, maxBytes from how many bytes on it is too much for one.
+	// maxRows is how many rows change in one commit; maxBytes is the size above which a commit is split.
 	maxRows  = 1024
 	maxBytes = 8 << 20
-	// fanoutTurns is how many commits of a change of many rows follow each other before others have their turn.
+	// fanoutTurns is how many commits of a change of many rows follow each other before other subscriptions run.
 	fanoutTurns = 8
-	// unknownFor is how long a subscription rests whose definition is not known, unless somebody wakes it.
+	// unknownFor is how long a subscription rests if its definition is not known, unless it is woken.
 	unknownFor = 5 * time.Second
 )
 
-// types tells events of which types can change rows.
+// types returns the aggregate types whose events can change rows of a slot.
 func (s *Service) types(ctx context.Context, t j17.Tenant, name string) ([]string, error) {
 	sl, err := s.slot(ctx, t, name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -38,12 +38,12 @@ func (s *Service) types(ctx context.Context, t j17.Tenant, name string) ([]strin
 	return sl.Types, nil
 }
 
-// hand brings a slot up to the end of a batch. The position in the slot says what was done: what comes again after a
-// crash is passed over.
+// hand brings a slot up to the end of a batch. The slot's position shows what was done, so entries that are delivered
+// again after a crash are skipped.
 func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	sl, err := s.slot(ctx, b.Tenant, b.Name)
 	if errors.Is(err, store.ErrNotFound) {
-		// The slot was removed, by somebody who did not get any further.
+		// The slot was removed, by a process that did not get any further.
 		return s.o.Feed.Unsubscribe(ctx, b.Tenant, kind, b.Name)
 	}
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 		}
 		d = s.definition(b.Tenant, sl)
 	}
-	// What changed nothing that the index shows was not written into the slot.
+	// The slot is not written for events that change nothing; the subscription has passed them.
 	if sl.Fanout == nil && b.After.Compare(sl.after()) > 0 {
 		sl.After = writePosition(b.After)
 	}
@@ -70,12 +70,12 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	}()
 	s.deferrals.setBehind(b.Tenant, sl.name, time.UnixMilli(positionOf(&b.Entries[0]).Ms))
 
-	// What was begun comes first.
+	// A change of many rows that was begun comes first.
 	if sl.Fanout != nil {
 		if err := u.fanout(ctx); err != nil {
 			return u.mend(ctx, err)
 		}
-		sl = u.slot // it is further now
+		sl = u.slot // the slot has advanced
 	}
 	if u.far(b.Behind, positionOf(&b.Entries[0])) {
 		s.waiters.show(ctx, b.Tenant, sl.name)
@@ -108,15 +108,15 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	return u.mend(ctx, err)
 }
 
-// damage is an error of what is stored of an index, and not of what its rows are made from.
+// damage is an error in the stored data of an index, as opposed to the sources of its rows.
 type damage struct{ error }
 
-// Unwrap returns what could not be read.
+// Unwrap returns the read error.
 func (d damage) Unwrap() error { return d.error }
 
-// mend ends the subscription of a slot that was removed, and lets the index be rebuilt where something of it cannot be
-// read any longer: its subscription goes with the slot then. Nothing of the batch counts as handled: where the slot is
-// still there, somebody is about to remove it, and until then it shows what it has shown.
+// mend ends the subscription of a slot that was removed, and begins a rebuild if the index's own data cannot be read,
+// which removes the subscription with the slot. The batch does not count as handled in that case: if the slot still
+// exists, it is about to be removed, and shows its old position until then.
 func (u *upkeep) mend(ctx context.Context, err error) error {
 	if errors.Is(err, errRemoved) {
 		u.slot.Fanout = nil // nobody waits for it
@@ -133,7 +133,7 @@ func (u *upkeep) mend(ctx context.Context, err error) error {
 	return told
 }
 
-// positionOf returns where an entry of a feed is.
+// positionOf returns the position of a feed entry.
 func positionOf(e *store.Entry) j17.StreamID {
 	if e.Event != nil {
 		return e.Event.StreamID
@@ -141,7 +141,7 @@ func positionOf(e *store.Entry) j17.StreamID {
 	return e.Note.Position
 }
 
-// appendTouched appends the aggregates that an entry of a feed is about.
+// appendTouched appends the aggregates that a feed entry concerns.
 func appendTouched(keys []j17.Key, e *store.Entry) []j17.Key {
 	if e.Event != nil {
 		return append(keys, e.Event.Key)
@@ -152,23 +152,23 @@ func appendTouched(keys []j17.Key, e *store.Entry) []j17.Key {
 	return keys
 }
 
-// upkeep brings a slot to a position.
+// upkeep brings one slot up to a position.
 type upkeep struct {
 	s    *Service
 	t    j17.Tenant
 	d    *Definition
 	slot *slot
-	// behind is how many events follow.
+	// behind is how many events are still to be handled.
 	behind uint64
 	// attempt counts the tries, from 1; size is how many rows are computed for a commit. light reports that the last
-	// ones had few bytes, and writes is how many writes each of them had into each of the spaces.
+	// rows were small; writes is the average number of writes per row into each space.
 	attempt, size int
 	light         bool
 	writes        [allSpaces]int
 }
 
-// batch makes the rows again that some aggregates can have changed, as they are at a position. done returns the writes
-// that say so to the feed.
+// batch recomputes the rows that some aggregates can have changed, as of a position. done returns the writes that
+// record it in the feed.
 func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, done func() []store.Side) error {
 	sources := u.sources(touched)
 	ids, all, err := u.rows(ctx, sources, u.size)
@@ -185,7 +185,7 @@ func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, 
 	case c.n < len(ids) || c.size > maxBytes:
 		return u.begin(ctx, sources, to)
 	case c.len() == 0:
-		u.s.reach(u.t, u.slot, to) // nothing that the index shows has changed; the feed keeps how far it is by itself
+		u.s.reach(u.t, u.slot, to) // no visible change: the feed keeps the progress by itself
 		return nil
 	}
 	u.slot.After = writePosition(to)
@@ -193,8 +193,8 @@ func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, 
 	return u.s.o.Store.Write(ctx, u.t, append(append(c.writes(), u.slot.put()), done()...))
 }
 
-// many begins a change of many rows, with what follows in the feed: in bulk, which computes each row once however many
-// aggregates have changed. Where that is not to be had, what has changed is taken down by name.
+// many begins a change of many rows together with later entries of the feed: in bulk, which computes each row once
+// however many aggregates have changed. Where bulk work is not possible, the changed sources are stored by name.
 func (u *upkeep) many(ctx context.Context, touched []j17.Key, sources []string, to j17.StreamID) error {
 	u.s.waiters.show(ctx, u.t, u.slot.name)
 	if u.attempt == 1 && to.Compare(u.s.deferrals.singlyUpTo(u.t, u.slot.name)) > 0 {
@@ -206,7 +206,7 @@ func (u *upkeep) many(ctx context.Context, touched []j17.Key, sources []string, 
 		case after.Compare(to) >= 0:
 			return nil
 		case after.Compare(before) > 0:
-			return feed.Later{} // what is left of the batch comes again
+			return feed.Later{} // the rest of the batch is delivered again
 		}
 	}
 	sources, to, err := u.together(ctx, touched, sources, to)
@@ -216,10 +216,10 @@ func (u *upkeep) many(ctx context.Context, touched []j17.Key, sources []string, 
 	return u.begin(ctx, sources, to)
 }
 
-// ownMark begins the name of an aggregate in a list of sources that is a row itself.
+// ownMark prefixes the ID of an aggregate that is itself a row in a list of sources.
 const ownMark = "r"
 
-// sources returns in order what has changed with some aggregates: rows, and sources of rows.
+// sources returns what some aggregates can have changed, sorted: rows of their own, and sources of rows.
 func (u *upkeep) sources(touched []j17.Key) (names []string) {
 	seen := make(map[j17.Key]bool, len(touched))
 	for _, key := range touched {
@@ -238,8 +238,8 @@ func (u *upkeep) sources(touched []j17.Key) (names []string) {
 	return slices.Compact(names)
 }
 
-// rows returns the ids of the rows that follow from sources, if there are not more than a number. It reports whether
-// these are all.
+// rows returns the IDs of the rows that depend on sources, if there are at most limit. It reports whether the list is
+// complete.
 func (u *upkeep) rows(ctx context.Context, sources []string, limit int) (ids []string, all bool, err error) {
 	seen := map[string]bool{}
 	for _, name := range sources {
@@ -262,7 +262,7 @@ func (u *upkeep) rows(ctx context.Context, sources []string, limit int) (ids []s
 	return slices.Sorted(maps.Keys(seen)), len(seen) <= limit, nil
 }
 
-// afterKey is the key after which a scan of a source goes on, "" from the first one.
+// afterKey returns the key after which a scan of a source continues, "" for the beginning.
 func afterKey(prefix, id string) string {
 	if id == "" {
 		return ""
@@ -291,11 +291,12 @@ func recordDamage(slot, id string, err error) error {
 	return &store.CorruptionError{Where: string(rowSpace) + "/" + slot + "/" + id, Err: err}
 }
 
-// maxTogether is of how many aggregates the events are that make one change of many rows.
+// maxTogether is the number of aggregates whose events can be combined into one change of many rows.
 const maxTogether = 2 << 10
 
-// together takes what follows into a change of many rows: these would be rebuilt for each batch of a burst else, and
-// nobody could read the slot meanwhile. It returns what has changed, and up to where.
+// together extends a change of many rows with later entries of the feed. Otherwise the same rows would be computed
+// again for each batch of a burst, and the slot could not be read meanwhile. It returns the changed sources and the new
+// position.
 func (u *upkeep) together(
 	ctx context.Context, touched []j17.Key, sources []string, to j17.StreamID,
 ) ([]string, j17.StreamID, error) {
@@ -321,7 +322,7 @@ func (u *upkeep) together(
 		}
 		if len(keys) > maxTogether {
 			keys = keys[:before]
-			break // it comes later, with those behind it
+			break // this entry and those after it come later
 		}
 		last = positionOf(&e)
 	}
@@ -331,7 +332,7 @@ func (u *upkeep) together(
 	return u.sources(keys), last, nil
 }
 
-// begin takes down a change of many rows, so that it is worked off whatever happens.
+// begin stores a change of many rows, so that it is completed even after a crash.
 func (u *upkeep) begin(ctx context.Context, sources []string, to j17.StreamID) error {
 	f := &fanout{To: writePosition(to), Sources: sources}
 	for _, name := range sources {
@@ -353,17 +354,17 @@ func (u *upkeep) begin(ctx context.Context, sources []string, to j17.StreamID) e
 	return feed.Later{} // the next turn begins with it
 }
 
-// large describes a change of many rows.
+// large logs that a change concerns many rows.
 func (u *upkeep) large(ctx context.Context, rows uint64) {
 	u.s.o.Logger.LogAttrs(ctx, slog.LevelInfo, "a change concerns many rows of an index", slog.String("tenant", string(u.t)),
 		slog.String("index", u.slot.ID), slog.Uint64("rows", rows))
 }
 
-// maxCounted bounds the rows of one source that are counted beforehand.
+// maxCounted bounds how many rows of one source are counted beforehand.
 const maxCounted = 10_000_000
 
-// fanout goes on with a change of many rows. When it is done the slot is at its position; else it asks for another
-// turn.
+// fanout continues a change of many rows. At its end the slot is at the change's position; before that it asks for
+// another turn.
 func (u *upkeep) fanout(ctx context.Context) error {
 	if u.slot.Fanout.Feed {
 		return u.continued(ctx)
@@ -386,7 +387,7 @@ func (u *upkeep) fanout(ctx context.Context) error {
 		}
 		turns++
 
-		// How far it is commits with the rows.
+		// The progress commits with the rows.
 		f.At, f.Row, f.Done = at, row, f.Done+uint64(len(ids))
 		ended := at == len(f.Sources)
 		if ended {
@@ -403,10 +404,11 @@ func (u *upkeep) fanout(ctx context.Context) error {
 	return feed.Later{}
 }
 
-// errRemoved says that a slot was removed while somebody kept it up to date.
+// errRemoved means that a slot was removed during its upkeep.
 var errRemoved = errors.New("the slot was removed")
 
-// reload reads the slot again behind a commit. After an error it stays what it was: errRemoved, or one of the store.
+// reload reads the slot again after a commit. On an error it leaves u.slot unchanged; the error is errRemoved, or one
+// of the store.
 func (u *upkeep) reload(ctx context.Context) error {
 	sl, err := u.s.slot(ctx, u.t, u.slot.name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -418,7 +420,7 @@ func (u *upkeep) reload(ctx context.Context) error {
 	return err
 }
 
-// next returns the next rows of a change of many, and where it is behind them.
+// next returns the next rows of a change of many, and the progress after them.
 func (u *upkeep) next(ctx context.Context, f *fanout) (ids []string, at int, row string, err error) {
 	at, row = f.At, f.Row
 	for at < len(f.Sources) && len(ids) < u.size {

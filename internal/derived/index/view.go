@@ -18,25 +18,25 @@ import (
 )
 
 const (
-	// patience is how long a reader waits for an index to be up to date, lookEvery how often it looks by itself:
-	// another process may be the one that brings it up to date.
+	// patience is how long a reader waits for an index to be up to date. lookEvery is how often it checks without being
+	// woken, because another process may do the upkeep.
 	patience  = 5 * time.Second
 	lookEvery = 20 * time.Millisecond
-	// quietEvents is how many events of other types are looked through before a reader waits for the feed.
+	// quietEvents is how many events of other types a reader looks through before it waits for the feed.
 	quietEvents = 256
-	// quietFirst is how many of them are looked at first.
+	// quietFirst is how many of them it looks at first.
 	quietFirst = 4
 )
 
 // NotReadyError reports that an index cannot be read: it is being built, or is too far behind.
 type NotReadyError struct {
-	// Done and Total are rows of a build, or of a change of many rows, else events.
+	// Done and Total count the rows of a build, or of a change of many rows; otherwise events.
 	Done, Total uint64
-	// Failed is why the build of an index that was never there has failed.
+	// Failed is the error of a failed first build, "" if it has not failed.
 	Failed string
 }
 
-// Error describes it.
+// Error describes the state.
 func (e *NotReadyError) Error() string {
 	if e.Failed != "" {
 		return "the index could not be built: " + e.Failed
@@ -44,25 +44,27 @@ func (e *NotReadyError) Error() string {
 	return "the index is being built, or is behind: try again in a moment"
 }
 
-// View is an index as of one position. It is to be closed, and soon. It is safe for concurrent use.
+// View is an index as of one position. It must be closed, and soon. It is safe for concurrent use.
 type View struct {
 	moment store.Moment
 	slot   *slot
 	at     j17.StreamID
-	// held is how many ids a question holds in memory: mostIDs.
+	// held is the number of IDs that a query may hold in memory: mostIDs.
 	held int
-	// large is where it takes a place for its tenant when it holds few: fewIDs. placed is what it has there.
+	// large is the pool of places for queries that hold few IDs (fewIDs) or more; placed is what the view has taken of
+	// it.
 	large  *work.Pool
 	few    int
 	tenant string
 	mu     sync.Mutex
 	placed int64
-	// told is given what could not be read, and returns the error for the reader.
+	// told handles a read error, and returns the error for the reader.
 	told func(err error) error
 }
 
-// At returns an index as it is at a position or a later one, and waits up to five seconds until it is; for the zero
-// position as it is. The error is a *NotReadyError while it cannot be read, store.ErrNotFound if there is none.
+// At returns an index as it is at a position or a later one, for which it waits up to five seconds; for the zero
+// position it returns the index as it is. The error is a *NotReadyError while the index cannot be read,
+// store.ErrNotFound if there is none.
 func (s *Service) At(ctx context.Context, t j17.Tenant, id string, p j17.StreamID) (*View, error) {
 	machine := clock.System{}
 	waiting, stop := context.WithCancel(ctx)
@@ -82,7 +84,7 @@ func (s *Service) At(ctx context.Context, t j17.Tenant, id string, p j17.StreamI
 			return v, err
 		}
 
-		// Somebody brings it up to date, here or elsewhere.
+		// The upkeep is under way, here or in another process.
 		now := machine.Now()
 		if until.IsZero() {
 			s.counts.waited.Add(1)
@@ -96,7 +98,7 @@ func (s *Service) At(ctx context.Context, t j17.Tenant, id string, p j17.StreamI
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			_ = machine.Wait(look, now.Add(lookEvery)) // either way it is looked at again
+			_ = machine.Wait(look, now.Add(lookEvery)) // in either case the index is checked again
 		}()
 		select {
 		case <-next.moved:
@@ -111,14 +113,15 @@ func (s *Service) At(ctx context.Context, t j17.Tenant, id string, p j17.StreamI
 	}
 }
 
-// rouse lets an index go on whose upkeep may rest in another process.
+// rouse wakes the upkeep of an index, which may rest in another process.
 func (s *Service) rouse(ctx context.Context, t j17.Tenant, id string) {
-	if h, err := s.head(ctx, t, id); err == nil && h.Serving != "" { // else it goes on by itself, a little later
+	if h, err := s.head(ctx, t, id); err == nil && h.Serving != "" {
+		// otherwise the upkeep continues by itself, a little later
 		s.deferrals.resume(ctx, t, h.Serving)
 	}
 }
 
-// late says how far an index is that could not be waited for.
+// late returns the error for a reader that has waited in vain.
 func (s *Service) late(ctx context.Context, t j17.Tenant, id string) error {
 	status, err := s.Status(context.WithoutCancel(ctx), t, id)
 	if err != nil {
@@ -130,10 +133,10 @@ func (s *Service) late(ctx context.Context, t j17.Tenant, id string) error {
 	return &NotReadyError{Total: status.Lag}
 }
 
-// open opens a view, unless the index is not at the position yet: then it returns the turn to wait for, which the
-// caller leaves.
+// open opens a view. If the index has not reached the position yet, it returns the wait for its next step instead,
+// which the caller leaves.
 func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.StreamID) (v *View, next *wait, err error) {
-	// How far it is is asked before the moment is opened: what was handled before is in it.
+	// The progress is read before the moment is opened, so that the moment contains all events handled up to there.
 	h, err := s.head(ctx, t, id)
 	if err != nil {
 		return nil, nil, err
@@ -176,7 +179,7 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 		return nil, nil, nil
 	}
 
-	// It shows the position, if need be since nothing that follows concerns it.
+	// The slot shows the position, or nothing up to the position concerns it.
 	reached := known.of(sl)
 	if reached.Compare(p) < 0 {
 		quiet, err := s.quiet(ctx, t, sl, reached, p)
@@ -191,8 +194,8 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 	}, nil, nil
 }
 
-// noticed lets an index be rebuilt where something that is stored of a slot is damaged: until then it is not ready. Any
-// other error stays.
+// noticed begins to rebuild an index if the error is damage to a stored slot, and returns a *NotReadyError. It returns
+// any other error unchanged.
 func (s *Service) noticed(ctx context.Context, t j17.Tenant, id, slot string, err error) error {
 	damage, is := errors.AsType[*store.CorruptionError](err)
 	if !is {
@@ -204,7 +207,7 @@ func (s *Service) noticed(ctx context.Context, t j17.Tenant, id, slot string, er
 	return &NotReadyError{}
 }
 
-// unbuilt says how far an index is that was never there.
+// unbuilt returns the error for an index that has no serving slot.
 func (s *Service) unbuilt(ctx context.Context, t j17.Tenant, h *head) error {
 	if h.rev == 0 {
 		return store.ErrNotFound
@@ -223,9 +226,9 @@ func (s *Service) unbuilt(ctx context.Context, t j17.Tenant, h *head) error {
 	return e
 }
 
-// handled returns up to where a slot as it is now shows all events, as far as that is known beside the slot.
+// handled returns the position up to which a slot shows all events, as far as that is known outside the slot.
 func (s *Service) handled(ctx context.Context, t j17.Tenant, name string) (known reach, err error) {
-	// What is not of this revision of the slot is not about what it shows.
+	// Only what was noted of this revision of the slot applies to it.
 	sl, err := s.slot(ctx, t, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return known, nil // it is about to be removed
@@ -240,8 +243,8 @@ func (s *Service) handled(ctx context.Context, t j17.Tenant, name string) (known
 		known = reach{rev: sl.rev}
 	}
 
-	// The subscription is asked after the slot was read: where the slot is still the same later, nobody has written it
-	// in between.
+	// The subscription is read after the slot: if the slot has the same revision later, nobody has written it in
+	// between.
 	status, err := s.o.Feed.Status(ctx, t, kind, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return known, nil // it does not follow the feed yet, or no longer
@@ -252,7 +255,7 @@ func (s *Service) handled(ctx context.Context, t j17.Tenant, name string) (known
 	return known, err
 }
 
-// of returns up to where a slot shows all events, by itself and by what is known of its revision.
+// of returns the position up to which a slot shows all events, by its own record or by what is known of its revision.
 func (r reach) of(sl *slot) j17.StreamID {
 	at := sl.after()
 	if r.rev == sl.rev && r.at.Compare(at) > 0 {
@@ -261,8 +264,8 @@ func (r reach) of(sl *slot) j17.StreamID {
 	return at
 }
 
-// quiet reports whether no event or note between two positions concerns a slot, as far as that is seen soon. It looks
-// at a few first: where much is written, one of them does.
+// quiet reports whether no event or note between two positions concerns a slot; false if that takes too many reads. It
+// looks at a few entries first: where many events are written, one of the first ones usually concerns the slot.
 func (s *Service) quiet(ctx context.Context, t j17.Tenant, sl *slot, after, upTo j17.StreamID) (bool, error) {
 	for _, some := range []int{quietFirst, quietEvents - quietFirst} {
 		n := 0
@@ -286,8 +289,8 @@ func (s *Service) quiet(ctx context.Context, t j17.Tenant, sl *slot, after, upTo
 	return false, nil
 }
 
-// Touched returns the aggregates of some types that have events after one position and up to another. It looks at so
-// many events of the feed, and reports false if there are more.
+// Touched returns the aggregates of some types that have events after one position and up to another. It reads at most
+// most entries of the feed, and reports false if there are more.
 func (s *Service) Touched(
 	ctx context.Context, t j17.Tenant, types []string, after, upTo j17.StreamID, most int,
 ) (keys []j17.Key, ok bool, err error) {
@@ -312,10 +315,10 @@ func (s *Service) Touched(
 	return keys, true, nil
 }
 
-// Position is what the view is as of: rows that are computed as of it are those that the index shows.
+// Position is the position of the view: rows computed as of it are those that the index shows.
 func (v *View) Position() j17.StreamID { return v.at }
 
-// Close releases what the view shows. Further calls do nothing.
+// Close releases the view. Further calls do nothing.
 func (v *View) Close() {
 	v.moment.Close()
 	v.mu.Lock()
@@ -326,7 +329,8 @@ func (v *View) Close() {
 	}
 }
 
-// room takes the place of a question that holds many ids in memory when it holds n, until the view is closed.
+// room takes a place in the pool when a query comes to hold n IDs, where n is the limit for few; the view keeps it
+// until it is closed.
 func (v *View) room(b *work.Budget, n int) error {
 	if n != v.few {
 		return nil
@@ -341,29 +345,29 @@ func (v *View) room(b *work.Budget, n int) error {
 	return err
 }
 
-// Query says which entries of an index are looked for.
+// Query selects entries of an index.
 type Query struct {
-	// Lanes are sets of ranges of one index. The ranges of a lane have the same values given, ascend, and have no value
-	// in common; all lanes have the same number of values given, each other ones. Entries of all lanes come in the
-	// order of the values behind the given ones, then of ids. A row that has several entries in them is found once, at
-	// the first of these.
+	// Lanes are sets of ranges of one index. The ranges of a lane have the same given values, ascend and do not
+	// overlap; all lanes have the same number of given values, but different ones. The entries of all lanes are merged
+	// in the order of the values behind the given ones, then of IDs. A row that has several entries in them is found
+	// once, at the first of these.
 	Lanes [][]Range
-	// Backward is the exact reverse.
+	// Backward reverses the order exactly.
 	Backward bool
 }
 
 // Hit is a row that was found.
 type Hit struct {
 	ID string
-	// Cursor is where to go on behind it. It is no text that can be shown.
+	// Cursor is the place to continue after the row. It is not printable text.
 	Cursor string
 }
 
-// lane is a lane that is being read.
+// lane is the state of reading one lane.
 type lane struct {
 	number int
 	ranges []Range
-	// left are the parts of the ranges that were not read yet, in the order of reading.
+	// left has the parts of the ranges that are still to be read, in the order of reading.
 	left []store.Range
 	page []found
 	// size is how many entries are read next.
@@ -376,7 +380,7 @@ type lane struct {
 // found is an entry.
 type found struct {
 	lane int
-	// text is the entry, id that of the row; tail is the part behind the given values, with the id.
+	// text is the entry, id the ID of the row; tail is the part of the key behind the given values, including the ID.
 	text, id, tail string
 	many           bool
 }
@@ -396,7 +400,8 @@ func (v *View) lanes(q *Query) []*lane {
 			keys := ranges[j].in(v.slot.name)
 			keys.Backward = q.Backward
 			if n := len(l.left); n > 0 && keys.From < l.left[n-1].To {
-				// Both are looked through for values that are cut at the same place.
+				// Both ranges begin or end within values that are cut at the same place, which have to be tested; they
+				// are read as one.
 				l.left[n-1].To = max(l.left[n-1].To, keys.To)
 				continue
 			}
@@ -416,7 +421,7 @@ const (
 	lastPage  = 1024
 )
 
-// seek goes behind a cursor.
+// seek continues after a cursor.
 func (l *lane) seek(cursor string, backward bool) {
 	if cursor == "" || len(l.ranges) == 0 {
 		return
@@ -431,7 +436,7 @@ func (l *lane) seek(cursor string, backward bool) {
 	}
 }
 
-// first returns the lane with the first entry, nil at the end.
+// first returns the lane whose next entry comes first, nil at the end.
 func first(b *work.Budget, v *View, lanes []*lane, backward bool) (best *lane, err error) {
 	for _, l := range lanes {
 		if err := l.fill(b, v); err != nil {
@@ -450,7 +455,7 @@ func first(b *work.Budget, v *View, lanes []*lane, backward bool) (best *lane, e
 func (l *lane) head() *found { return &l.page[0] }
 func (l *lane) pop()         { l.page = l.page[1:] }
 
-// fill reads on when all that was read is taken.
+// fill reads more entries if the page is used up.
 func (l *lane) fill(b *work.Budget, v *View) error {
 	for len(l.page) == 0 && len(l.left) > 0 {
 		keys := &l.left[0]
@@ -480,12 +485,12 @@ func (l *lane) fill(b *work.Budget, v *View) error {
 	return nil
 }
 
-// found takes an entry of the lane apart, and reports whether it is in one of its ranges.
+// found parses an entry of the lane, and reports whether it is in one of its ranges.
 func (l *lane) found(key string, value []byte) (found, bool) {
 	slotBytes := l.skip - len(l.ranges[0].head)
 	at := strings.LastIndex(key, end)
 	if at < l.skip {
-		return found{}, false // no entry of ours
+		return found{}, false // not an entry of the given values
 	}
 	whole, many := wholeOf(value)
 	text := key[slotBytes:at]
@@ -497,15 +502,15 @@ func (l *lane) found(key string, value []byte) (found, bool) {
 	return found{}, false
 }
 
-// idOf returns the id of the row whose entry is under a key.
+// idOf returns the ID of the row from the key of an entry.
 func idOf(key []byte) string { return string(key[bytes.LastIndexByte(key, end[0])+len(end):]) }
 
-// each passes entries, as long as the budget lasts.
+// each passes entries to do, as long as the budget lasts.
 func (v *View) each(b *work.Budget, keys store.Range, do func(key, value []byte) bool) error {
 	return v.eachIn(b, entrySpace, keys, do)
 }
 
-// eachIn passes items of a space, as long as the budget lasts.
+// eachIn passes the items of a space to do, as long as the budget lasts.
 func (v *View) eachIn(b *work.Budget, space store.Space, keys store.Range, do func(key, value []byte) bool) error {
 	err := v.moment.Each(
 		space, keys, func(key, value []byte) bool { return b.SpendBytes(len(key)+len(value)) && do(key, value) },
@@ -513,8 +518,8 @@ func (v *View) eachIn(b *work.Budget, space store.Space, keys store.Range, do fu
 	return cmp.Or(err, b.Err())
 }
 
-// Count returns how many rows a query finds. Its errors are those of Scan. Rows that have several entries are held in
-// memory, so that each is counted once, and looked up where these are too many.
+// Count returns how many rows a query finds. Its errors are those of Scan. To count each row once, it holds the IDs of
+// rows with several entries in memory; when there are too many, it looks up the records of further ones instead.
 func (v *View) Count(b *work.Budget, q Query) (n uint64, err error) {
 	defer func() { err = v.told(err) }()
 	seen, some := firsts{}, newIDs(v.held)
@@ -524,7 +529,7 @@ func (v *View) Count(b *work.Budget, q Query) (n uint64, err error) {
 			var failed error
 			err := v.each(b, keys, func(key, value []byte) bool {
 				if len(value) == 0 || !tested && value[0] == only {
-					n++ // it is the only entry of its row, and is in the range
+					n++ // the row has no other entry, and this one is in the range
 					return true
 				}
 				f, ok := l.found(string(key), value)

@@ -10,11 +10,11 @@ import (
 	"j17"
 )
 
-// slotWaiters are the readers that wait for a slot to get on.
+// slotWaiters has the readers that wait for a slot to advance.
 type slotWaiters struct {
-	// next is what they wait for, nil where nobody has since the slot has got on.
+	// next is the wait for the next step, nil if no reader has joined since the last one.
 	next *wait
-	// looking is how many were woken and have not looked yet. looked, if not nil, is called when these are none.
+	// looking is how many woken readers have not looked yet. looked, if not nil, is called when it becomes 0.
 	looking int
 	looked  func()
 }
@@ -23,14 +23,14 @@ type slotWaiters struct {
 type wait struct {
 	ws *waiters
 	of place
-	// moved is closed when it has; waiting is how many wait for that. woken is set once it has. All is under mu of
-	// waiters.
+	// moved is closed at the step; waiting is how many readers wait for it. woken is set when moved is closed. All
+	// fields are guarded by mu of waiters.
 	moved   chan struct{}
 	waiting int
 	woken   bool
 }
 
-// waiters has the readers that wait for slots to get on.
+// waiters has the readers that wait for slots to advance.
 type waiters struct {
 	clock clock.Clock
 
@@ -38,8 +38,8 @@ type waiters struct {
 	slots map[place]*slotWaiters
 }
 
-// next returns the wait for the next step of a slot, for a reader that looks at the slot now and waits then. The reader
-// leaves it after its next look.
+// next returns the wait for the next step of a slot, for a reader that looks at the slot now and waits afterwards. The
+// reader leaves it after its next look.
 func (w *waiters) next(t j17.Tenant, slot string) *wait {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +56,7 @@ func (w *waiters) next(t j17.Tenant, slot string) *wait {
 	return c.next
 }
 
-// leave says that the reader has looked again, or no longer waits. A nil wait has nothing to leave.
+// leave notes that a reader has looked again, or no longer waits. On a nil wait it does nothing.
 func (w *wait) leave() {
 	if w == nil {
 		return
@@ -72,14 +72,14 @@ func (w *wait) leave() {
 			c.looked = nil
 		}
 	case w.waiting == 0:
-		c.next = nil // the next reader begins again
+		c.next = nil // the next reader gets a new wait
 	}
 	if c.next == nil && c.looking == 0 {
 		delete(w.ws.slots, w.of)
 	}
 }
 
-// wake lets those look who wait for a slot.
+// wake wakes the readers that wait for a slot.
 func (w *waiters) wake(t j17.Tenant, slot string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +95,7 @@ func (w *waiters) wake(t j17.Tenant, slot string) {
 	}
 }
 
-// onLooked lets looked be called when all have looked that were woken for a slot. It reports false where they have.
+// onLooked has looked called when all woken readers of a slot have looked. It reports false if they already have.
 func (w *waiters) onLooked(t j17.Tenant, slot string, looked func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,16 +107,16 @@ func (w *waiters) onLooked(t j17.Tenant, slot string, looked func()) bool {
 	return true
 }
 
-// lookTime is for how long a change of many rows waits at most for those to look who wait for the slot.
+// lookTime is how long a change of many rows waits at most for woken readers to look at the slot.
 const lookTime = time.Second
 
-// show lets those look at a slot who wait for it, before it is not read for a while: they would not find it as it is
-// between two changes of many rows else.
+// show lets waiting readers look at a slot before a change of many rows makes it unreadable for a while. Without it
+// they might miss the slot between two such changes.
 func (w *waiters) show(ctx context.Context, t j17.Tenant, slot string) {
 	w.wake(t, slot)
 	looking, end := context.WithCancel(ctx)
 	defer end()
 	if w.onLooked(t, slot, end) {
-		_ = w.clock.Wait(looking, w.clock.Now().Add(lookTime)) // either way it is over
+		_ = w.clock.Wait(looking, w.clock.Now().Add(lookTime)) // in either case the wait is over
 	}
 }
