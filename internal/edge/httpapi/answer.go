@@ -36,10 +36,10 @@ func (c *call) write(w http.ResponseWriter, status int, parts ...[]byte) {
 	}
 	for _, part := range parts {
 		if len(part) == 0 && size > 0 {
-			continue // see put
+			continue // empty, see put
 		}
 		if _, err := w.Write(part); err != nil {
-			return // the client is gone, there is nobody to tell
+			return // the client has gone
 		}
 	}
 }
@@ -92,8 +92,8 @@ func (c *call) listing() listing {
 	return listing{c.query.number("limit", defaultCount), c.query.number("offset", 0)}
 }
 
-// list answers with the part l of a list, of whose rows there is one more than it has where there are any behind it. An
-// error is the answer where there is one.
+// list answers with the part l of a list; rows has one row more than l where there are any after it. If err is set, it
+// is the answer.
 func list[T any](c *call, w http.ResponseWriter, plural string, l listing, rows []T, err error) error {
 	rows, next := cut(rows, l)
 	return page(c, w, plural, rows, next, err)
@@ -108,8 +108,8 @@ func cut[T any](rows []T, l listing) (part []T, next int) {
 	return rows, 0
 }
 
-// page answers {"ok":true,"<plural>":[...],"next":...} with the rows of a page. next is where the page behind it
-// starts: an offset, or a text that only the list itself understands; the zero value is sent as null.
+// page answers {"ok":true,"<plural>":[...],"next":...} with the rows of a page. next is where the page after it starts:
+// an offset, or a text that only the list itself understands; the zero value is sent as null.
 func page[T any, N int | string](c *call, w http.ResponseWriter, plural string, rows []T, next N, err error) error {
 	if err != nil {
 		return err
@@ -130,7 +130,8 @@ func page[T any, N int | string](c *call, w http.ResponseWriter, plural string, 
 	return c.answer(w, http.StatusOK, json.RawMessage(append(b, '}')))
 }
 
-// appendNext appends where the page behind one starts, which is put together without a shape; "" where there is none.
+// appendNext appends where the next page starts, in an answer that is put together without a shape; "" where there is
+// none.
 func appendNext(b []byte, next string) []byte {
 	b = append(b, `,"next":`...)
 	if next == "" {
@@ -145,7 +146,7 @@ func portion[T any](all []T, l listing) []T {
 	return all[from:min(len(all), from+l.limit+1)]
 }
 
-// marshal encodes JSON as people write it: with <, > and & as they are.
+// marshal encodes JSON without escaping <, > and &.
 func marshal(v any) ([]byte, error) {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
@@ -156,7 +157,7 @@ func marshal(v any) ([]byte, error) {
 	return []byte(strings.TrimSuffix(b.String(), "\n")), nil
 }
 
-// known sets the entity tag of what is read. If the client has that already, it answers so and reports true.
+// known sets the entity tag of what is read. If the client already has that, it answers so and reports true.
 func (c *call) known(w http.ResponseWriter, tag string) (bool, error) {
 	tags, err := entityTags(c.request.Header, "If-None-Match")
 	if err != nil {
@@ -195,7 +196,7 @@ func (c *call) textOf(w http.ResponseWriter, media, tag string, parts ...[]byte)
 	return nil
 }
 
-// digestTag is the entity tag of what has none of its own.
+// digestTag returns the entity tag of content that has none of its own.
 func digestTag(body []byte) string {
 	sum := sha256.Sum256(body)
 	return `"` + hex.EncodeToString(sum[:8]) + `"`

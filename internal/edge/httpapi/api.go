@@ -67,7 +67,7 @@ type Options struct {
 	Deploy   *deploy.Service
 	// Places finds aggregates by where they are.
 	Places *place.Service
-	// Attention tells what goes on, and what waits for a person.
+	// Attention reports what goes on, and what waits for a person.
 	Attention *attention.Service
 	// Scrub, if not nil, looks for damage in what is stored.
 	Scrub *scrub.Service
@@ -75,13 +75,13 @@ type Options struct {
 	Checkpoints *checkpoint.Service
 	// Erasures removes personal data.
 	Erasures *erasure.Service
-	// Listeners tells endpoints of events.
+	// Listeners delivers events to endpoints.
 	Listeners *listener.Service
 	// Logs has the logs of environments, and proofs.
 	Logs *envlog.Service
-	// Tagging tells how far older events are with their tags.
+	// Tagging reports how far older events have their tags.
 	Tagging *build.Tagger
-	// Indexes tells what indexes have.
+	// Indexes reports the sizes of indexes.
 	Indexes *index.Service
 	Auth    *auth.Authenticator
 	// Keys and Addresses limit the rate of requests; nil means no limit.
@@ -91,7 +91,7 @@ type Options struct {
 	// on the address of a client; "" means X-Forwarded-For.
 	TrustedProxies  []netip.Prefix
 	ForwardedHeader ForwardedHeader
-	// Encrypted tells that the public listener takes connections over TLS only.
+	// Encrypted reports that the public listener takes connections over TLS only.
 	Encrypted bool
 	// StreamsPerKey and Streams bound the event streams that are open at a time, of one API key and in all; 0 means
 	// DefaultStreamsPerKey and DefaultStreams.
@@ -129,8 +129,8 @@ type Options struct {
 	MaxEventBytes  int64
 	MaxBatchBytes  int64
 	MaxImportBytes int64
-	// Restoring, if not nil, reports whether the spec of an environment is still to be restored, RestoringAny whether
-	// that of any is.
+	// Restoring, if not nil, reports whether the spec of an environment is still to be restored; RestoringAny does so
+	// for all environments.
 	Restoring    func(j17.Tenant) bool
 	RestoringAny func() bool
 	// AdvanceClock, if not nil, moves a development server's clock and returns the new time once due work has run.
@@ -140,8 +140,8 @@ type Options struct {
 	AwaitWrite func(context.Context) error
 	// Observe, if not nil, is called after every request on the public listener.
 	Observe func(Exchange)
-	// Sign, if not "", is shown at /livez in HeaderSign, without a credential: a development server's clients know by
-	// it whether it is the one of their data folder. It is no secret.
+	// Sign, if not "", is shown at /livez in HeaderSign, without a credential: by it, clients of a development server
+	// recognise the server of their data folder. It is no secret.
 	Sign string
 }
 
@@ -223,14 +223,14 @@ func New(o Options) *API {
 	return a
 }
 
-// Drain makes the server say that it is not ready, so that load balancers turn away before it stops, and ends what
-// would not end by itself.
+// Drain makes the server report that it is not ready, so that load balancers stop sending requests before it stops, and
+// ends the answers that have no end of their own.
 func (a *API) Drain() {
 	close(a.draining)
 	a.streams.endAll()
 }
 
-// Lose makes the server refuse events, and say that it is not ready for them: its data folder is gone.
+// Lose makes the server refuse events and report that it is not ready for them: its data folder is gone.
 func (a *API) Lose() { a.lost.Store(true) }
 
 // errLost is the error of a write that would be lost.
@@ -245,7 +245,7 @@ func (a *API) Public() http.Handler {
 		AllowedMethods: []string{
 			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 		},
-		// Credentials are in a header that a page has to know, so there is nothing to protect.
+		// Credentials are in a header that a page has to know, so any origin may send requests.
 		AllowedHeaders: []string{"*"},
 		ExposedHeaders: []string{
 			"ETag", "Retry-After", headerIdempotencyReplayed, headerCorrelationID, headerRequestID, headerNext,
@@ -284,7 +284,7 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if public := a.PublicPath; public != "" && strings.HasPrefix(r.URL.Path, public+"/") {
-		// of a proxy that leaves it in the path
+		// for proxies that leave the prefix in the path
 		http.StripPrefix(public, http.HandlerFunc(a.dispatch)).ServeHTTP(w, r)
 		return
 	}

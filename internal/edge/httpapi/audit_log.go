@@ -57,7 +57,7 @@ func (h *auditHandlers) adminRoutes() []route {
 // auditQuery is which records are asked for, of those that the operator may see.
 func (*auditHandlers) auditQuery(c *call) control.AuditQuery {
 	q := control.AuditQuery{
-		Instance: cmp.Or(c.instance, c.query["instance"]), // also one that is deleted: the log outlives it
+		Instance: cmp.Or(c.instance, c.query["instance"]), // also a deleted one: the log outlives it
 		Actor:    c.query["actor"], Action: c.query["action"], Target: c.query["target"],
 		Outcome: control.Outcome(c.query["outcome"]),
 		From:    c.query.day("from"), To: c.query.day("to"), Start: c.query["start"],
@@ -95,7 +95,7 @@ func (h *auditHandlers) exportAudit(c *call, w http.ResponseWriter) error {
 			return err
 		}
 		if err != nil {
-			panic(http.ErrAbortHandler) // The answer has begun: only breaking it off tells that it is not whole.
+			panic(http.ErrAbortHandler) // The answer has begun: only breaking it off shows that it is incomplete.
 		}
 	}
 	c.startLines(w)

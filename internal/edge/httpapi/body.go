@@ -51,11 +51,11 @@ func (c *call) readBodyOf(w http.ResponseWriter, limit int64, types ...string) (
 	return body, nil
 }
 
-// growth is how much larger the memory for a body becomes when it is full.
+// growth is the factor by which the memory for a body grows when it is full.
 const growth = 4
 
-// text reads the body. Memory is taken for what has arrived, not for what was announced, and the room for all of it
-// when more than a little has.
+// text reads the body. Memory is allocated for what has arrived, not for what was announced; room for the whole body is
+// taken from the pool once more than a little has arrived.
 func (c *call) text(w http.ResponseWriter, limit int64) (string, error) {
 	r := c.request
 	if whole, ok := r.Body.(interface{ Text() string }); ok {
@@ -138,14 +138,14 @@ func invalidJSON(err error) error {
 // maxSmallBody bounds the bodies of requests that carry no events.
 const maxSmallBody = 16 << 10
 
-// decode reads a small JSON object into a shape: with the members that it has only, and with all that it cannot do
-// without.
+// decode reads a small JSON object into a shape. Members that the shape does not have are refused, and required ones
+// must be there.
 func (c *call) decode(w http.ResponseWriter, into any) error {
 	_, err := c.decodeGiven(w, into)
 	return err
 }
 
-// decodeGiven is decode for who has to know which members were given: it returns the object as well.
+// decodeGiven is decode for callers that need to know which members were given: it returns the object as well.
 func (c *call) decodeGiven(w http.ResponseWriter, into any) (parsed value.Value, err error) {
 	raw, err := c.readBody(w, maxSmallBody)
 	if err != nil {
@@ -194,8 +194,7 @@ func (c *call) decodeGiven(w http.ResponseWriter, into any) (parsed value.Value,
 	return parsed, nil
 }
 
-// decodeChange is decode for the settings that are to change. None of them can be taken away, so null is no value of
-// any.
+// decodeChange is decode for settings that are to change. None of them can be removed, so null is not a value of any.
 func (c *call) decodeChange(w http.ResponseWriter, into any) error {
 	given, err := c.decodeGiven(w, into)
 	if err != nil {
@@ -241,7 +240,7 @@ func (c *call) decodeLarge(w http.ResponseWriter, into any, limit int64) error {
 	return nil
 }
 
-// scratchFile opens a file for what has to wait. It has no name, so that nothing is left of it whatever happens.
+// scratchFile opens a file for data that has to wait. It has no name, so that nothing is left of it after a crash.
 func scratchFile() (*os.File, error) {
 	f, err := os.CreateTemp("", "j17-*")
 	if err != nil {
@@ -274,7 +273,7 @@ func wantedKind(t reflect.Type) string {
 	}
 }
 
-// givenKind says what stands where something else is asked for, by the words of encoding/json.
+// givenKind names what was given instead of what was asked for, from the words of encoding/json.
 func givenKind(words string) string {
 	if number, ok := strings.CutPrefix(words, "number "); ok {
 		return j17.Printable(number)

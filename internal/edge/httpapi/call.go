@@ -34,14 +34,14 @@ type call struct {
 	// query has the parameters of the route, further those of what it reads.
 	query   query
 	further map[string]string
-	// actor is who the headnode asks for, where a node asks.
+	// actor is the actor on whose behalf the headnode asks.
 	actor control.Actor
 
 	requestID     string
 	correlationID string
 	// fresh asks for an aggregate that does not exist yet.
 	fresh bool
-	// awaited tells that workers have had their time to catch up, behind which of them have not.
+	// awaited reports that workers have had their time to catch up, behind which of them have not.
 	awaited bool
 	behind  []string
 
@@ -95,7 +95,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 			}
 		}
 
-		// Its body may still be on its way; one that tells how much is left of it has come whole.
+		// The body may still be arriving, unless it has a Len: then it is in memory as a whole.
 		var coming *arriving
 		if _, whole := r.Body.(interface{ Len() int }); !whole && r.Body != nil && r.Body != http.NoBody {
 			coming = &arriving{ReadCloser: r.Body, arrival: a.arrivals.add(w), left: r.ContentLength}
@@ -107,9 +107,9 @@ func (a *API) observed(next http.Handler) http.Handler {
 		c.show(h, headerRequestID, c.requestID)
 		c.show(h, headerCorrelationID, c.correlationID)
 		if len(r.TransferEncoding) > 0 && r.ProtoMajor == 1 {
-			// It may have had a length as well, which net/http leaves out without a word. Then another server on its
-			// way may have seen its end elsewhere (RFC 9112, 6.1), and what follows on the connection is not to be
-			// trusted.
+			// A Content-Length beside the Transfer-Encoding is dropped by net/http without notice. A proxy on the way
+			// may have seen the end of the body elsewhere (RFC 9112, 6.1), and what follows on the connection is not to
+			// be trusted.
 			h["Connection"] = []string{"close"}
 		}
 
@@ -134,7 +134,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 			c.release()
 			a.finish(c, stopwatch.Now().Sub(start))
 			if broken {
-				panic(http.ErrAbortHandler) // The answer has begun: only breaking it off tells that it is not whole.
+				panic(http.ErrAbortHandler) // The answer has begun: only breaking it off shows that it is incomplete.
 			}
 			if coming != nil {
 				coming.passOver(w, r)
@@ -177,8 +177,8 @@ func (a *API) finish(c *call, took time.Duration) {
 	}
 }
 
-// described is an error with the place that it is about and the first thing that was found wrong there, as far as its
-// message does not say them. What may repeat a value is left out: that is for the one who sent it.
+// described returns an error with its place and the first finding there, as far as its message does not say them. What
+// may repeat a value is left out: values are only for the client that sent them.
 func described(e *j17.Error) string {
 	var first j17.FieldError
 	if len(e.Errors) > 0 {

@@ -87,7 +87,8 @@ func (h *checkpointHandlers) listCheckpoints(c *call, w http.ResponseWriter) err
 	return list(c, w, "checkpoints", l, page, err)
 }
 
-// createCheckpoint is POST checkpoints. It lasts as long as it takes to fold the states; who goes away gives it up.
+// createCheckpoint is POST checkpoints. It lasts as long as folding the states takes; if the client leaves, it is given
+// up.
 func (h *checkpointHandlers) createCheckpoint(c *call, w http.ResponseWriter) error {
 	var ask wire.NewCheckpoint
 	if err := c.decodeOptional(w, &ask); err != nil {

@@ -19,8 +19,8 @@ type dashboardHandlers struct {
 	files *dashboard.Files
 	// public is the path that a proxy puts in front of all others.
 	public string
-	// packed has what was compressed, by encoding and name. Each file is, once, when it is first asked for: a build's
-	// files are few, and their compressed forms would make the program half as large again as they are themselves.
+	// packed has compressed files by encoding and name. Each file is compressed once, when it is first asked for: a
+	// build has few files, and including their compressed forms would add half of their size to the program.
 	packed *sync.Map
 }
 
@@ -55,7 +55,7 @@ func (h *dashboardHandlers) leadWith(c *call, w http.ResponseWriter, status int)
 	return nil
 }
 
-// serve is GET /ui/…: a file, or the page, which says itself where there is nothing.
+// serve is GET /ui/…: a file, or the page, which itself shows that there is nothing at an address.
 func (h *dashboardHandlers) serve(c *call, w http.ResponseWriter) error {
 	name := c.request.PathValue("path")
 	if f, ok := h.files.File(name); ok {

@@ -62,7 +62,7 @@ func (h *debugHandlers) setDebug(c *call, w http.ResponseWriter) error {
 	if !body.WASMTrace {
 		length, record.Details["on"] = 0, "false"
 	}
-	// Whoever makes event data appear in the log is known before it does.
+	// The audit log names the person who makes event data appear in the log before any appear.
 	if err := h.registry.Audit.Add(c.actorContext(), record); err != nil {
 		return err
 	}

@@ -98,8 +98,8 @@ func (h *derivedHandlers) getProjection(c *call, w http.ResponseWriter) error {
 	return c.done(w, http.StatusOK, p, err)
 }
 
-// maxDefinitionBody is the size of the text of a definition with what may stand around it, as it comes from an editor:
-// as large as that of a spec.
+// maxDefinitionBody is the size of the text of a definition with its envelope, as written in an editor: as large as
+// that of a spec.
 const maxDefinitionBody = spec.MaxSize
 
 // postProjection is POST projections: a definition, or an envelope around it.

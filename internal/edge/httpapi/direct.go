@@ -6,8 +6,8 @@ import (
 )
 
 // Direct reports whether a request, by its method and path, writes events, or reads the state of an aggregate or a
-// projection by its id. Such an answer is given in one go, and the request is carried out to its end whether its client
-// waits or not.
+// projection by its id. The answer to such a request is given in one go, and the request is carried out to its end
+// whether its client waits or not.
 func Direct(method, path string) bool {
 	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	second, third, deep := strings.Cut(rest, "/")

@@ -26,9 +26,9 @@ const headerNext = "X-J17-Next"
 // eventPage is one page of the events of an aggregate, or of an environment: up to count of them and up to maxPage
 // bytes, and at least one.
 //
-// What a page is stands before its first byte: its length, its entity tag, where the next one starts. So a page that
-// does not fit in one piece is read twice, once to find that out and once more, piece by piece, to be written. Between
-// two pieces nothing holds on to the store, however slow the client is.
+// The properties of a page have to be known before its first byte is written: its length, its entity tag, and where the
+// next one starts. So a page that does not fit in one piece is read twice: first to find them out, then piece by piece
+// to write it. Between two pieces nothing of the store is held, however slow the client is.
 type eventPage struct {
 	c *call
 	// read yields the events after a position: count of them at least, if there are as many.
@@ -37,10 +37,10 @@ type eventPage struct {
 	count int
 	// lines asks for one event a line and nothing else.
 	lines bool
-	// ofFeed makes it one of an environment, which says how far was looked: as far as the last walk has come.
+	// ofFeed makes it a page of an environment, which says how far was looked: as far as the last walk has come.
 	ofFeed bool
 	walk   *tail.Walk
-	// outdated, if not nil, tells that the page would be another one by now.
+	// outdated, if not nil, reports that the page would be a different one by now.
 	outdated func() bool
 
 	events int          // on the page
@@ -51,8 +51,7 @@ type eventPage struct {
 	position j17.StreamID
 	digest   hash.Hash // of the events
 
-	// piece holds the next events that are to be written, done of them have been added so far, the last at the position
-	// at.
+	// piece holds the next events to be written; done is how many have been added so far, at the position of the last.
 	piece []byte
 	done  int
 	at    j17.StreamID
@@ -88,7 +87,7 @@ func (p *eventPage) measure() error {
 		return nil
 	}
 
-	// How far was looked. A walk that has found too little for what it may cost goes on with the next page.
+	// How far the walk has looked. A walk that has found too little within its budget goes on with the next page.
 	p.position = p.walk.Position()
 	if !p.more {
 		p.more, p.last = !p.walk.Ended(), p.position
@@ -162,7 +161,7 @@ func (p *eventPage) write(w http.ResponseWriter) error {
 	p.c.put(w, p.piece)
 	for written := len(p.piece); written < p.size; written += len(p.piece) {
 		if p.done == p.events || !p.next() || written+len(p.piece) > p.size {
-			panic(http.ErrAbortHandler) // The answer has begun: only breaking it off tells that it is not whole.
+			panic(http.ErrAbortHandler) // The answer has begun: only breaking it off shows that it is incomplete.
 		}
 		p.c.put(w, p.piece)
 	}
@@ -170,7 +169,7 @@ func (p *eventPage) write(w http.ResponseWriter) error {
 	return nil
 }
 
-// next reads the next piece. It reports false where there is none, or not the one that was measured.
+// next reads the next piece. It reports false where there is none, or where it is not the one that was measured.
 func (p *eventPage) next() bool {
 	events, err := p.read(p.at, p.events-p.done)
 	if err != nil || p.outdated != nil && p.outdated() {

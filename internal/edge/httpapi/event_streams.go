@@ -25,41 +25,41 @@ const (
 )
 
 const (
-	// patience is how long a client may take nothing while there is something for it. Where nobody can tell what it has
-	// taken, that is how long it may take for what is written at a time.
+	// patience is how long a client may take nothing while there is something for it. Where it is not known what the
+	// client has taken, it is the time for each write.
 	patience = 5 * time.Second
 	// holdPatience is how long a client that takes little may keep a part of the memory that all streams share.
 	holdPatience = 5 * time.Minute
-	// pulseInterval is how often streams are looked at, checkInterval how often each is asked whether its key still
-	// counts while no right has changed.
+	// pulseInterval is how often streams are looked at. checkInterval is how often it is checked that the key of each
+	// is still valid, while no rights have changed.
 	pulseInterval = 500 * time.Millisecond
 	checkInterval = 5 * time.Second
 	// reservedShare is the part of all streams that no single environment can take.
 	reservedShare = 16
-	// socketBytes is how much the system may hold for a client that takes nothing, writeBytes how much is written at a
-	// time, and sharedBytes how much where other answers share the connection.
+	// socketBytes is how much the system may buffer for a client that takes nothing, writeBytes how much is written at
+	// a time, and sharedBytes how much where other answers share the connection.
 	socketBytes = 128 << 10
 	writeBytes  = 16 << 10
 	sharedBytes = 4 << 10
-	// wokenAtOnce is how many streams that have something due are woken together, and wakeRest the time between that
-	// and the next of them. hungUpAtOnce is how many connections of clients that take nothing are closed at a time.
+	// wokenAtOnce is how many streams with something due are woken together, and wakeRest the time before the next
+	// ones. hungUpAtOnce is how many connections of clients that take nothing are closed at a time.
 	wokenAtOnce  = 128
 	wakeRest     = 5 * time.Millisecond
 	hungUpAtOnce = 16
 )
 
 // streams are the answers under way that have no end of their own: event streams, and pages that wait for an event. One
-// goroutine looks after all of them, while there are any.
+// goroutine watches all of them, while there are any.
 type streams struct {
 	api       *API
 	sent, cut atomic.Uint64
-	// taken tells what a client has taken; see there.
+	// taken returns what a client has taken, as the function taken does.
 	taken func(net.Conn) (uint64, bool)
 	// ends are the places of streams whose clients are hung up on.
 	ends *work.Pool
 	// passes are those of live views.
 	passes livePasses
-	// alterations tells when keys and rights may have changed.
+	// alterations returns a number that changes whenever keys or rights may have changed.
 	alterations func() uint64
 
 	mu            sync.Mutex
@@ -86,26 +86,26 @@ type stream struct {
 	heartbeat time.Duration // 0 for none
 	// pace is that of the live views of its key.
 	pace *pace
-	// pulse receives when the stream should look after itself.
+	// pulse receives when the stream is to check what is due.
 	pulse chan struct{}
-	// frame is where events are put together; pending tells that there is something to flush.
+	// frame is where events are put together; pending reports that there is something to flush.
 	frame   []byte
 	pending bool
-	// wrote is when something was written last, in Unix nanoseconds; told the position that the client knows; failure
-	// what became of a write.
+	// wrote is when something was last written, in Unix nanoseconds; told is the position that the client was last
+	// sent; failure is the error of a write.
 	wrote   atomic.Int64
 	told    j17.StreamID
-	placed  bool // a position was told
+	placed  bool // a position was sent
 	failure error
 	// conn is its connection, nil where others share it or there is none; writing is since when a write is under way,
 	// in Unix nanoseconds, 0 while none is.
 	conn    net.Conn
 	writing atomic.Int64
-	// holding is since when what is being written has a part of the memory that all streams share, in Unix nanoseconds,
-	// 0 while it has none.
+	// holding is since when what is being written holds a part of the memory that all streams share, in Unix
+	// nanoseconds, 0 while it holds none.
 	holding atomic.Int64
-	// The rest belongs to the goroutine that looks after streams. checked is when the stream's key was looked at last,
-	// taken what its client had taken of the write that was under way since looked.
+	// The rest belongs to the watching goroutine. checked is when the stream's key was last checked. taken is what its
+	// client had taken when the write that began at looked was last looked at.
 	checked time.Time
 	looked  int64
 	taken   uint64
@@ -170,7 +170,7 @@ func (all *streams) add(s *stream) error {
 	return nil
 }
 
-// beginWatch begins to look after streams, where nothing does yet. The caller holds mu.
+// beginWatch starts the watching goroutine, unless it is running. The caller holds mu.
 func (all *streams) beginWatch(c *call) {
 	if all.unwatch == nil {
 		watching, stop := context.WithCancel(context.WithoutCancel(c.request.Context()))
@@ -179,7 +179,7 @@ func (all *streams) beginWatch(c *call) {
 	}
 }
 
-// endWatch ends that where there is nothing to look after. The caller holds mu.
+// endWatch ends the watching goroutine when there is nothing left to watch. The caller holds mu.
 func (all *streams) endWatch() {
 	if len(all.running) == 0 && len(all.relays) == 0 {
 		all.unwatch()
@@ -187,19 +187,19 @@ func (all *streams) endWatch() {
 	}
 }
 
-// relay is an answer without an end of its own that another node gives, and this one passes on. This node alone knows
-// whether who asked still may.
+// relay is an answer without an end of its own that comes from another node and that this one passes on. Only this node
+// knows whether the caller still has the right to it.
 type relay struct {
 	call    *call
 	checked time.Time
 	end     context.CancelCauseFunc
 }
 
-// errStopping is why relays end with the server.
+// errStopping is the cause with which relays end when the server stops.
 var errStopping = errors.New("the server stops")
 
-// relay ends what a call is answered with, by its context, when who asked may not any more, or the server is about to
-// stop. done has to be called at the end.
+// relay calls end when the caller no longer has the right to the answer, or when the server is about to stop. done has
+// to be called at the end.
 func (all *streams) relay(c *call, end context.CancelCauseFunc) (done func()) {
 	r := &relay{c, clock.System{}.Now(), end}
 	all.mu.Lock()
@@ -207,7 +207,7 @@ func (all *streams) relay(c *call, end context.CancelCauseFunc) (done func()) {
 	all.relays[r] = struct{}{}
 	all.beginWatch(c)
 	select {
-	case <-all.api.draining: // whoever has ended all has not seen this one
+	case <-all.api.draining: // endAll may have run before this one was added
 		end(errStopping)
 	default:
 	}
@@ -219,7 +219,7 @@ func (all *streams) relay(c *call, end context.CancelCauseFunc) (done func()) {
 	}
 }
 
-// checkRelays ends those whose askers have no right to them any more.
+// checkRelays ends the relays whose callers no longer have the right to them.
 func (all *streams) checkRelays(now time.Time, altered bool) {
 	all.mu.Lock()
 	var due []*relay
@@ -260,8 +260,8 @@ func (s *stream) close() {
 	}
 }
 
-// hangUp closes the connection of a client that has taken nothing. Where one event was too much for very many of them,
-// they are not all closed at the same moment.
+// hangUp closes the connection of a client that has taken nothing. Where one event was too much for very many clients,
+// their connections are not all closed at the same moment.
 func (s *stream) hangUp() {
 	c := s.call
 	n, err := s.all.ends.Take(context.WithoutCancel(c.request.Context()), string(c.tenant), 1)
@@ -281,7 +281,7 @@ func (all *streams) count() int {
 	return len(all.running)
 }
 
-// list returns the open streams, in the memory of into; none once ended is closed, which is done under mu.
+// list returns the open streams, in the memory of into; none once ended, which is closed under mu.
 func (all *streams) list(into []*stream, ended <-chan struct{}) []*stream {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -297,8 +297,8 @@ func (all *streams) list(into []*stream, ended <-chan struct{}) []*stream {
 	return into
 }
 
-// look wakes a stream for what is due, and ends it where its key counts no more, for which it asks at once where rights
-// were altered. It reports whether it did either.
+// look wakes a stream for what is due, and ends it where its key is no longer valid, which it checks at once after a
+// change of rights. It reports whether it did either.
 func (s *stream) look(now time.Time, altered bool) (woken bool) {
 	if altered || now.Sub(s.checked) >= checkInterval {
 		s.checked = now
@@ -314,7 +314,7 @@ func (s *stream) look(now time.Time, altered bool) (woken bool) {
 	return woken
 }
 
-// watch wakes streams for what is due and ends those whose keys count no more, until ctx ends.
+// watch wakes streams for what is due and ends those whose keys are no longer valid, until ctx ends.
 func (all *streams) watch(ctx context.Context) {
 	var open []*stream
 	seen := all.alterations()
@@ -335,7 +335,7 @@ func (all *streams) watch(ctx context.Context) {
 				}
 				return nil
 			})
-			if err != nil { // it is not known whether it may go on
+			if err != nil { // whether it may go on is not known
 				all.api.Logger.LogAttrs(
 					ctx, slog.LevelError, "a live stream was ended", slog.String("tenant", string(s.call.tenant)),
 					slog.Any("error", err),
@@ -363,7 +363,7 @@ func (all *streams) endAll() {
 	}
 }
 
-// end makes the stream end, also while it waits for its client.
+// end makes the stream end, even while it waits for its client.
 func (s *stream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -393,7 +393,7 @@ func (s *stream) ended() bool {
 	return s.over
 }
 
-// now is real time: a connection knows no other.
+// now returns real time, the only time that deadlines of connections know.
 func (*stream) now() time.Time { return clock.System{}.Now() }
 
 // due reports whether it is time for a heartbeat.
@@ -414,7 +414,7 @@ func (s *stream) allow() error {
 	return nil
 }
 
-// hold notes that what comes next has a part of the memory that all streams share, or has given it back.
+// hold notes whether the next write holds a part of the memory that all streams share.
 func (s *stream) hold(has bool) {
 	since := int64(0)
 	if has {
@@ -423,9 +423,9 @@ func (s *stream) hold(has bool) {
 	s.holding.Store(since)
 }
 
-// attend gives a client more time that has taken something of what is being written, however little: without end as
-// long as that is in nobody's way. A connection says that it can be written to only when much of what it holds was
-// taken, which takes a slow client longer than its time.
+// attend extends the deadline of a client that has taken some of what is being written, however little: without end, as
+// long as it holds none of the shared memory for too long. A connection becomes writable only once much of its buffer
+// was taken, which takes a slow client longer than the deadline.
 func (s *stream) attend(now time.Time) {
 	since := s.writing.Load()
 	if held := s.holding.Load(); held != 0 && now.Sub(time.Unix(0, held)) > holdPatience {
@@ -450,7 +450,7 @@ func (s *stream) attend(now time.Time) {
 	}
 }
 
-// put writes a part of the stream. After a failure it does nothing; flush tells.
+// put writes a part of the stream. After a failure it does nothing; flush returns the error.
 func (s *stream) put(part []byte) {
 	s.pending = true
 	size := writeBytes
@@ -494,7 +494,7 @@ func (s *stream) flush() error {
 	return nil
 }
 
-// plain returns what writes without compression, which would keep what it is given, and much memory.
+// plain returns the writer below compression, which would buffer what it is given and take much memory.
 func plain(w http.ResponseWriter) http.ResponseWriter {
 	for {
 		wrapped, ok := w.(interface{ Unwrap() http.ResponseWriter })
@@ -508,12 +508,12 @@ func plain(w http.ResponseWriter) http.ResponseWriter {
 // connectionKey is the key of a request's connection among the values of its context.
 type connectionKey struct{}
 
-// ConnContext makes the connection of requests known to them. It is an http.Server's.
+// ConnContext is the ConnContext of an http.Server: it makes connections available to socketOf.
 func ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, conn)
 }
 
-// socketOf returns the connection of a request, below its encryption; nil where it is not known.
+// socketOf returns the connection of a request, below TLS; nil where it is not known.
 func socketOf(ctx context.Context) net.Conn {
 	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
 	if encrypted, ok := conn.(interface{ NetConn() net.Conn }); ok {
@@ -522,7 +522,7 @@ func socketOf(ctx context.Context) net.Conn {
 	return conn
 }
 
-// limitSocket bounds what the system holds for the client of a stream.
+// limitSocket bounds what the system buffers for the client of a stream.
 func limitSocket(conn net.Conn) {
 	if socket, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {
 		_ = socket.SetWriteBuffer(socketBytes) // the usual size does no harm
@@ -532,7 +532,7 @@ func limitSocket(conn net.Conn) {
 // typeStream is the media type of server-sent events.
 const typeStream = "text/event-stream"
 
-// headerLastEvent is where a client of server-sent events says what it had last.
+// headerLastEvent is where a client of server-sent events names the last event that it received.
 const headerLastEvent = "Last-Event-Id"
 
 // startStream sends the headers of a stream.
@@ -548,8 +548,8 @@ func (c *call) startStream(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// sleep waits until a channel is closed or has something, and sends heartbeats meanwhile, each with the position that
-// at returns. It reports false at the end of the stream, which at can bring about.
+// sleep waits until a channel is closed or receives, and sends heartbeats meanwhile, each with the position that at
+// returns. It reports false at the end of the stream, which at can bring about.
 func (s *stream) sleep(ctx context.Context, until <-chan struct{}, at func() (position j17.StreamID, alive bool)) bool {
 	for {
 		select {
@@ -582,7 +582,7 @@ func (s *stream) beat(at j17.StreamID) {
 	s.position(at)
 }
 
-// position tells the client how far the stream has come, which is where it goes on when it connects again.
+// position tells the client the position that the stream has reached, from which it goes on when it reconnects.
 func (s *stream) position(at j17.StreamID) {
 	if at != s.told || !s.placed {
 		s.told, s.placed = at, true
@@ -601,8 +601,8 @@ func (s *stream) events(events []tail.Event) {
 	s.all.sent.Add(uint64(len(events)))
 }
 
-// event adds an event to what send writes: its name, "" for none, the position that it brings the client to, and its
-// data in parts.
+// event adds an event to what send writes: its name, "" for none, the position that the client has reached with it, and
+// its data in parts.
 func (s *stream) event(name string, at j17.StreamID, data ...[]byte) {
 	s.told, s.placed = at, true
 	if name != "" {

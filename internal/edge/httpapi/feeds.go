@@ -49,7 +49,7 @@ func (h *feedHandlers) routes() []route {
 	}
 }
 
-// adminRoutes are the same for operators, beside the administration of the environment.
+// adminRoutes are the same for operators, below the administration of the environment.
 func (h *feedHandlers) adminRoutes() []route {
 	look := need{control.RightRead, instance}
 	return []route{
@@ -185,7 +185,7 @@ func (h *feedHandlers) event(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, shown)
 }
 
-// allEvents is for walks that only their budget and their reader end.
+// allEvents is for walks that end only with their budget or when their reader has enough.
 const allEvents = 1 << 30
 
 // feed is GET /_events: a page of the events of the environment.
@@ -213,8 +213,8 @@ func (h *feedHandlers) feed(c *call, w http.ResponseWriter) error {
 		if !retagged() {
 			return page.write(w)
 		}
-		// Part of it was looked for by the tags of one spec, and part by those of another: it is looked for anew, as if
-		// asked now.
+		// A deployment changed the tags in between, so that the page mixes the tags of two specs: it is looked for
+		// again, as if asked for now.
 	}
 }
 
@@ -322,7 +322,7 @@ func (h *feedHandlers) tags(c *call) (tail.Tags, error) {
 	return tail.NewTags(tags), ofParameter(err, "tags")
 }
 
-// ofParameter makes a fault of a body one of a parameter.
+// ofParameter turns an error about a body into one about a parameter.
 func ofParameter(err error, name string) error {
 	if e, ok := errors.AsType[*j17.Error](err); ok && e.Code == j17.CodeInvalidField {
 		return j17.Errorf(j17.CodeInvalidParameter, "%s", e.Message).At(name)
@@ -353,9 +353,9 @@ func (h *feedHandlers) knowsEvent(c *call, name string) (bool, error) {
 	return h.hadEvent(c, name, false)
 }
 
-// hadEvent reports whether a version of the spec may have had an event type: events of that type may be stored then. It
-// looks for the name in the text of those versions, from the newest on, as long as that takes little; earlier leaves
-// the newest one out.
+// hadEvent reports whether a version of the spec may have had an event type, so that events of that type may be stored.
+// It looks for the name in the text of those versions, from the newest on, as long as that takes little; earlier leaves
+// out the newest one.
 func (h *feedHandlers) hadEvent(c *call, name string, earlier bool) (bool, error) {
 	ctx := c.request.Context()
 	versions, err := h.registry.Specs.History(ctx, c.instance, c.env, 1, allEvents)
@@ -412,7 +412,7 @@ func failing(events iter.Seq2[*j17.Event, error]) iter.Seq2[*j17.Event, error] {
 }
 
 // awaitEvent waits until there is an event that a filter lets through, and returns how far it has looked: up to the
-// event, or up to where there was none when the time was over, or when other events have the tags.
+// event, or as far as there was none when the time was over or a deployment changed the tags.
 func (h *feedHandlers) awaitEvent(
 	c *call, w http.ResponseWriter, f tail.Filter, after j17.StreamID, wait time.Duration, retagged func() bool,
 ) (j17.StreamID, error) {
@@ -431,7 +431,7 @@ func (h *feedHandlers) awaitEvent(
 	}
 	defer reader.Close()
 
-	// One that is too large for nothing is there.
+	// An event that is too large for the piece counts as found.
 	var p tail.Piece
 	for {
 		err := h.takePiece(ctx, c, reader, &p, 0)
@@ -496,8 +496,8 @@ const (
 	pieceBytes = 16 << 10
 )
 
-// streamFrom returns the position after which a stream begins: what the client had last, or the parameter, or what is
-// there now.
+// streamFrom returns the position after which a stream begins: that of the last event that the client received, or the
+// parameter, or the present end.
 func (h *feedHandlers) streamFrom(c *call) (j17.StreamID, error) {
 	if last := c.request.Header.Get(headerLastEvent); last != "" {
 		id, err := j17.ParsePosition(last)
@@ -514,8 +514,8 @@ func (h *feedHandlers) streamFrom(c *call) (j17.StreamID, error) {
 	return head, store.UserError(err)
 }
 
-// stream answers with events as they come, until the client goes, takes nothing, or has no right to them any more, or
-// the server stops.
+// stream answers with events as they come, until the client leaves, stops reading or loses the right to them, or the
+// server stops.
 func (h *feedHandlers) stream(c *call, w http.ResponseWriter, f tail.Filter) error {
 	after, err := h.streamFrom(c)
 	if err != nil {
@@ -541,7 +541,7 @@ func (h *feedHandlers) stream(c *call, w http.ResponseWriter, f tail.Filter) err
 	}
 	defer reader.Close()
 
-	// What is wrong with the first piece is still answered as an error.
+	// A fault of the first piece is still answered as an error.
 	var p tail.Piece
 	if err := h.takePiece(ctx, c, reader, &p, pieceBytes); err != nil {
 		return err
@@ -549,7 +549,7 @@ func (h *feedHandlers) stream(c *call, w http.ResponseWriter, f tail.Filter) err
 	c.startStream(s.w)
 	s.pending = true // the headers go out at once
 	if _, asked := c.query["after"]; !asked || !after.IsZero() {
-		s.position(after) // also before the first event: who comes again goes on from here
+		s.position(after) // also before the first event: a client that reconnects goes on from here
 	}
 	for {
 		if retagged() {
@@ -557,7 +557,7 @@ func (h *feedHandlers) stream(c *call, w http.ResponseWriter, f tail.Filter) err
 		}
 		s.events(p.Events)
 		if len(p.Events) == 0 && s.due(s.now()) {
-			s.beat(reader.Position()) // it looks at much that the client does not want
+			s.beat(reader.Position()) // the reader goes through many events that the client does not want
 		}
 		if err := s.flush(); err != nil || s.ended() {
 			return nil
@@ -580,13 +580,13 @@ func (h *feedHandlers) stream(c *call, w http.ResponseWriter, f tail.Filter) err
 			return nil
 		}
 		if err != nil {
-			p, err = tail.Piece{More: true, Needs: p.Needs}, nil // it was not its turn
+			p, err = tail.Piece{More: true, Needs: p.Needs}, nil // no turn was free
 		}
 	}
 }
 
-// retagged returns what tells whether other events have the tags that the caller asks for than when it was called.
-// Whoever asks anew is told when older events have them too.
+// retagged returns a function that reports whether other events have the tags that the caller asks for than at the time
+// of the call. The error is that of reading the tags again, which may have changed since the parameters were read.
 func (h *feedHandlers) retagged(c *call) (func() bool, error) {
 	text, ok := c.query["tags"]
 	if !ok {

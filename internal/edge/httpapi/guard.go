@@ -31,7 +31,7 @@ type guard struct {
 	attempts  attempts
 	guesses   *auth.Guesses
 	refusals  refusals
-	// secretTold is until when nothing more is told of node secrets that differ, in Unix nanoseconds.
+	// secretTold is the time, in Unix nanoseconds, until which no further warning of differing node secrets is logged.
 	secretTold atomic.Int64
 }
 
@@ -70,7 +70,7 @@ func (g *guard) admit(c *call, need access, w http.ResponseWriter) error {
 	return nil
 }
 
-// authenticate finds out who asks and whether they may ask what needs the access.
+// authenticate identifies the caller and reports whether they may do what needs the access.
 func (g *guard) authenticate(c *call, need access) error {
 	if need == operator && c.bySession() {
 		return g.session(c)
@@ -120,10 +120,10 @@ func bearer(r *http.Request) (string, error) {
 // headerNodeSecret carries the secret that the nodes of one server share.
 const headerNodeSecret = "X-Node-Secret" //nolint:gosec // a name, not the secret
 
-// secretInterval is how often at most it is told that the secrets of nodes differ.
+// secretInterval is how often at most a warning of differing node secrets is logged.
 const secretInterval = time.Minute
 
-// warnOfSecret tells of a request with another node secret: most often it is from a node whose file differs.
+// warnOfSecret logs a request with another node secret: most often it is from a node whose file differs.
 func (g *guard) warnOfSecret(c *call) {
 	now, next := g.clock.Now().UnixNano(), g.secretTold.Load()
 	if now < next || !g.secretTold.CompareAndSwap(next, now+int64(secretInterval)) {
@@ -134,7 +134,7 @@ func (g *guard) warnOfSecret(c *call) {
 		slog.String("address", c.peer().String()), slog.String("route", c.route))
 }
 
-// admitNode lets in who knows the node secret.
+// admitNode admits callers that know the node secret.
 func (g *guard) admitNode(c *call) error {
 	given := c.request.Header[headerNodeSecret]
 	if len(given) != 1 || given[0] == "" {
@@ -159,14 +159,14 @@ func (g *guard) admitNode(c *call) error {
 	return nil
 }
 
-// count counts a request that an API key has let in. What only tries a write is a read.
+// count counts a request that an API key was admitted for. A dry run of a write is a read.
 func (g *guard) count(c *call, need access) {
 	if g.usage != nil && c.principal.Kind == j17.APIKey {
 		g.usage.Request(c.tenant, need == read || g.triesOnly(c))
 	}
 }
 
-// countRead counts what an operator reads of an environment, where its events are.
+// countRead counts an operator's read of an environment, on the server that has its events.
 func (g *guard) countRead(c *call, r *route) {
 	if g.usage == nil || r.need.right != control.RightRead || c.principal.Kind == j17.APIKey {
 		return
@@ -185,8 +185,7 @@ func (*guard) triesOnly(c *call) bool {
 	return dry == "true" || dry == "1"
 }
 
-// badSecrets is the number of wrong node secrets that an address may send a minute before it is not listened to any
-// more.
+// badSecrets is the number of wrong node secrets that an address may send a minute before its requests are refused.
 const badSecrets = 60
 
 // onThisNode reports whether this server has an instance. Where another one has it, the error says which.
@@ -206,7 +205,7 @@ func (g *guard) onThisNode(c *call, i control.Instance) error {
 	return e
 }
 
-// actFor takes over for whom the headnode asks, and under which id.
+// actFor takes over the actor on whose behalf the headnode asks, and the request id.
 func (*guard) actFor(c *call) {
 	values := c.request.Header[headerActor]
 	if len(values) != 1 {
@@ -225,8 +224,8 @@ func (*guard) actFor(c *call) {
 	}
 }
 
-// stillAllowed asks again what the call was asked at first: whether this server has the environment, and the key its
-// rights.
+// stillAllowed checks again what was checked at first: whether this server has the environment, and whether the key has
+// its rights.
 func (g *guard) stillAllowed(c *call) bool {
 	switch c.principal.Kind {
 	case j17.Node: // the headnode asks again

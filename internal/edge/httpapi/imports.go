@@ -84,7 +84,7 @@ func (h *importHandlers) coldStart(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, wire.Imported(done))
 }
 
-// steadyBody is a body that has to go on arriving: what waits for it is more than a connection.
+// steadyBody is a body that has to keep arriving: more than a connection is held for it.
 type steadyBody struct {
 	c       *call
 	control *http.ResponseController
@@ -132,8 +132,8 @@ func (h *importHandlers) injectEvents(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, wire.Injected(done))
 }
 
-// inFile is an error about an event of a file. A type that the event names and the spec does not have is a fault of the
-// body; with 404 it would look as if there were nothing at the path.
+// inFile returns an error about an event of a file. An undeclared type that the event names is a fault of the body; a
+// 404 would look as if there were nothing at the path.
 func inFile(err error) error {
 	e, ok := errors.AsType[*j17.Error](err)
 	if !ok || e.EventIndex == nil || StatusOf(e.Code) != http.StatusNotFound {
@@ -191,7 +191,7 @@ func (*importHandlers) holdsEvents(c *call) error {
 
 // eventFile reads the body, which may be large, to a file.
 func (h *importHandlers) eventFile(c *call, w http.ResponseWriter) (*eventFile, error) {
-	// What is said of the body.
+	// The headers that describe the body.
 	r, limit := c.request, h.maxImport
 	if err := h.holdsEvents(c); err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (h *importHandlers) eventFile(c *call, w http.ResponseWriter) (*eventFile, 
 		return nil, tooLarge(limit)
 	}
 
-	// The file has no name, and the hash tells whether a repeated request is the same.
+	// The file has no name, and the hash shows whether a repeated request is the same.
 	c.allowTime(w, transferTime)
 	f, err := scratchFile()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"j17/internal/base/work"
 )
 
-// put writes a part of an answer that has begun, and breaks the answer off where the client is gone. Nothing is written
-// of an empty part: what compresses answers would say that they are compressed, and go on as they are.
+// put writes a part of an answer that has begun, and breaks the answer off where the client is gone. Empty parts are
+// not written: the compressing writer would announce compression and then not compress.
 func (c *call) put(w http.ResponseWriter, part []byte) {
 	if len(part) == 0 {
 		return
@@ -34,8 +34,8 @@ func (c *call) startLines(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// lines is an answer of many objects, one a line or, as one document, in an array. What is wrong before the first one
-// is answered as an error; later, only breaking the answer off tells that it is not whole.
+// lines is an answer of many objects, one a line or, as one document, in an array. An error before the first object is
+// answered as such; after it, only breaking the answer off shows that it is incomplete.
 type lines struct {
 	c     *call
 	w     http.ResponseWriter
@@ -44,8 +44,8 @@ type lines struct {
 	begun bool
 	// members, if not nil, stand in the document behind the array: a comma and members.
 	members []byte
-	// position is where an export of events has got to. Where it ends is not known before it does, so that this can
-	// only be a trailer: an export has no end to look ahead to.
+	// position is the position that an export of events has reached. It is known only at the end of the export, so it
+	// can only be sent as a trailer.
 	position j17.StreamID
 }
 
@@ -68,8 +68,8 @@ func (l *lines) pass(objects []byte) {
 	l.c.put(l.w, objects)
 }
 
-// passInTurn sends a piece of an export, which it took some units of work to make. The request makes the next one in a
-// turn with others, for which it waits as long as that takes: what the client has is not thrown away.
+// passInTurn sends a piece of an export, which took some units of work to make. The request makes the next piece in a
+// turn, for which it waits however long that takes, so that what the client already has is not wasted.
 func (l *lines) passInTurn(piece []byte, units int) error {
 	l.c.slot.Give() // what follows takes as long as the client likes
 	l.pass(piece)

@@ -86,7 +86,7 @@ func (h *listenerHandlers) changeListener(
 	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
 	}
-	// What is begun is finished, and recorded, for a client that has gone too.
+	// A change that has begun is finished and recorded even if the client has gone.
 	ctx, name := context.WithoutCancel(c.actorContext()), c.request.PathValue("name")
 	if err := change(ctx, c.tenant, name); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (h *listenerHandlers) replayListener(c *call, w http.ResponseWriter) error 
 		return err
 	}
 
-	// What is to be told.
+	// Which events are to be delivered again.
 	r := listener.Replay{OnlyFailed: body.Only == "failed"}
 	for _, at := range []struct {
 		name, value, none string
@@ -122,7 +122,7 @@ func (h *listenerHandlers) replayListener(c *call, w http.ResponseWriter) error 
 		}
 		id, err := j17.ParseStreamID(at.value)
 		if err != nil || at.none == "" && id.IsZero() {
-			// nothing is up to before the first event, and no end at all is to be meant by it
+			// before the first event there is nothing, and it must not be taken for no end at all
 			return j17.Errorf(j17.CodeInvalidField, "'%s' must be the stream_id of an event, such as 1706789012345-0", at.name).At(at.name)
 		}
 		*at.into = id
@@ -131,7 +131,7 @@ func (h *listenerHandlers) replayListener(c *call, w http.ResponseWriter) error 
 		return j17.Errorf(j17.CodeInvalidField, "'only' must be \"failed\", or be left out").At("only")
 	}
 
-	// Only how much that is.
+	// A dry run only counts them.
 	name := c.request.PathValue("name")
 	if body.DryRun {
 		n, err := h.listeners.CountReplay(c.request.Context(), c.tenant, name, r)
@@ -141,7 +141,7 @@ func (h *listenerHandlers) replayListener(c *call, w http.ResponseWriter) error 
 		return c.answer(w, http.StatusOK, wire.ListenerReplayed{DryRun: true, Count: n})
 	}
 
-	// Begin it, and take it down.
+	// Begin the replay, and record it.
 	n, err := h.listeners.Replay(c.request.Context(), c.tenant, name, r)
 	if err != nil {
 		return err

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// livePace is how long what live views show is not read again after it was read: what changes meanwhile is sent as
-	// what it has come to.
+	// livePace is how long after a read what live views show is not read again: the changes of that time are sent as
+	// their result.
 	livePace = 50 * time.Millisecond
 	// paidUnits is how many units of work a second the live views of one API key may take: about a tenth of a
 	// processor.
 	paidUnits = work.Command
-	// lookUnits is what a stream is charged for being woken, beside what it reads and sends.
+	// lookUnits is what a stream is charged for each time it is woken, beside what it reads and sends.
 	lookUnits = 1000
 )
 
-// pace is how fast the live views of one API key may read one after the other: as fast as what they have cost is paid
+// pace is the rate at which the live views of one API key may read, one after the other: as fast as their cost is paid
 // for.
 type pace struct {
 	mu sync.Mutex
-	// paid is when everything so far will be paid for.
+	// paid is the time at which everything charged so far will have been paid for.
 	paid time.Time
 }
 
@@ -71,30 +71,30 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// livePasses are the questions of all live views that are open. What one of them shows is read in one pass for all
-// streams that ask the same.
+// livePasses are the questions of all open live views. Streams that ask the same question share one pass that reads the
+// answer.
 type livePasses struct {
 	mu  sync.Mutex
 	all map[string]*question
-	// read counts passes, shared how often a stream got what another one has read, compared the rows that were compared
-	// to find what has changed.
+	// read counts passes, shared counts how often a stream got what another one has read, and compared counts the rows
+	// that were compared to find changes.
 	read, shared, compared atomic.Uint64
 }
 
-// question is what some streams ask.
+// question is what one or more streams ask.
 type question struct {
 	mu sync.Mutex
-	// streams is how many they are.
+	// streams is how many streams ask it.
 	streams atomic.Int64
-	// reader is the stream that reads next, from starts on, nil for none; reading tells that it does.
+	// reader is the stream that makes the next pass, from starts on, nil for none; reading reports that it has begun.
 	reader  *living
 	starts  time.Time
 	reading bool
-	// next is when it may be read again at the earliest, cost what reading has taken the last time.
+	// next is when the next pass may begin at the earliest, cost is what the last one has taken.
 	next time.Time
 	cost int64
-	// round is what the streams wait for that want to see it, last what was read the last time, at a time: for a moment
-	// it is kept for those that come late.
+	// round is the pass that streams are waiting for. last is the pass before it, at when it ended: it is kept for a
+	// moment for streams that come late.
 	round, last *round
 	at          time.Time
 }
@@ -103,14 +103,14 @@ type question struct {
 type round struct {
 	waiting int
 	groups  []chan struct{}
-	// turn is what the reader had been told of when the pass began, state what it has read. Both are zero where it has
-	// left without.
+	// turn is what the reader's watch had reported when the pass began, state what it has read. Both are zero where the
+	// reader left without reading.
 	turn  uint64
 	state *liveState
 	err   error
 }
 
-// asks returns the question of a call, for a stream that has to leave it.
+// asks returns the question of a call, which the stream has to leave in the end.
 func (all *livePasses) asks(c *call) (of string, q *question) {
 	with := url.Values{}
 	for _, some := range []map[string]string{c.query, c.further} {
@@ -147,8 +147,9 @@ func (all *livePasses) leave(of string, q *question) {
 	}
 }
 
-// join lets a stream wait for the next pass, or for none where it came late for the one before: then there is nothing
-// to wait for. Where it is to make that pass itself it leads, from start on: nobody reads, and nobody would earlier.
+// join returns the pass that a stream is to wait for. done is nil where the last pass will do: there is nothing to wait
+// for. leads reports that the stream is to make the pass itself, from start on: no other stream is reading, and none
+// could begin earlier.
 func (q *question) join(l *living, now time.Time) (r *round, done <-chan struct{}, leads bool, start time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -169,8 +170,8 @@ func (q *question) join(l *living, now time.Time) (r *round, done <-chan struct{
 	return r, r.groups[len(r.groups)-1], false, start
 }
 
-// begin begins the pass of a stream, and reports false where another one makes it. What was reserved for the pass is
-// given back: it is charged by what it costs.
+// begin begins the pass of a stream, and reports false where another stream makes it. What was reserved for the pass is
+// given back: its actual cost is charged.
 func (q *question) begin(l *living) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -179,8 +180,8 @@ func (q *question) begin(l *living) bool {
 	return q.reading
 }
 
-// land hands what a pass has read to the streams that wait for it, or tells them that there is none: one of them reads
-// then.
+// land hands what a pass has read to the streams that are waiting for it. If it has read nothing, one of them reads
+// next.
 func (q *question) land(r *round, cost int64, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -193,7 +194,7 @@ func (q *question) land(r *round, cost int64, now time.Time) {
 	}
 }
 
-// forget lets go of what was read for those that come late, but for what was read since a time.
+// forget releases what was read for streams that come late, except what was read since a time.
 func (all *livePasses) forget(since time.Time) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -206,7 +207,7 @@ func (all *livePasses) forget(since time.Time) {
 	}
 }
 
-// abandon takes a stream out that would have made the next pass.
+// abandon removes a stream that was to make the next pass.
 func (q *question) abandon(ctx context.Context, l *living) {
 	q.mu.Lock()
 	l.pace.giveBack(l.reserved)
@@ -221,7 +222,7 @@ func (q *question) abandon(ctx context.Context, l *living) {
 	}
 }
 
-// wake wakes the streams that have waited for the round, so many at a time.
+// wake wakes the streams that have waited for the round, group by group.
 func (r *round) wake(ctx context.Context) {
 	for i, group := range r.groups {
 		close(group)
@@ -233,7 +234,7 @@ func (r *round) wake(ctx context.Context) {
 	}
 }
 
-// next returns the next pass over what the stream shows, which it makes itself where no other stream does. It reports
+// next returns the next pass over what the stream shows, and makes it itself where no other stream does. It reports
 // false at the end of the stream.
 func (l *living) next(ctx context.Context) (*round, bool) {
 	for {
@@ -243,13 +244,13 @@ func (l *living) next(ctx context.Context) (*round, bool) {
 				return nil, false
 			}
 			if r.state == nil && r.err == nil {
-				continue // whoever was to read has left
+				continue // the stream that was to read has left
 			}
 			l.all.passes.shared.Add(1)
 			return r, true
 		}
 
-		// Its time comes, unless another stream has an earlier one meanwhile.
+		// Wait for the start, unless another stream begins earlier.
 		until, over := context.WithDeadline(ctx, start)
 		alive := l.wait(ctx, until.Done())
 		over()
@@ -269,20 +270,19 @@ func (l *living) next(ctx context.Context) (*round, bool) {
 func (l *living) make(ctx context.Context, r *round) {
 	r.turn = l.watch.Told()
 	cost := int64(0)
-	defer func() { // whatever becomes of it, the others do not wait for it
+	defer func() { // even after a panic, so that the other streams do not wait for it
 		l.question.land(r, cost, l.now())
 		r.wake(ctx)
 	}()
 	state, units, err := l.read(ctx)
 	cost = units
-	if ctx.Err() == nil && !l.ended() { // else it says nothing about what there is
+	if ctx.Err() == nil && !l.ended() { // a stream that has ended may have read nothing
 		r.state, r.err = state, err
 	}
 }
 
-// read reads what there is, in one of the places that there are for streams that read the store, and in a turn of the
-// environment: it counts as heavy from its first unit of work on. It returns what it has cost, which is charged to the
-// key.
+// read makes a pass, in one of the places for streams that read the store and in a turn of the environment: it counts
+// as heavy from its first unit of work on. It returns its cost, which is charged to the key.
 func (l *living) read(ctx context.Context) (*liveState, int64, error) {
 	c := l.call
 	got, err := c.api.resources.looks.Take(ctx, string(c.tenant), 1)
@@ -299,8 +299,7 @@ func (l *living) read(ctx context.Context) (*liveState, int64, error) {
 	return state, units, err
 }
 
-// wait waits until a channel is closed, and keeps the client posted that the stream lives. It reports false at the end
-// of the stream.
+// wait waits until a channel is closed, and sends heartbeats meanwhile. It reports false at the end of the stream.
 func (l *living) wait(ctx context.Context, until <-chan struct{}) bool {
 	return l.sleep(ctx, until, func() (j17.StreamID, bool) { return maxPosition(l.seen, l.told), true })
 }

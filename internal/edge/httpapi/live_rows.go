@@ -19,7 +19,7 @@ type rowSet struct{ rows []liveRow }
 
 // liveRow is what is kept of a row.
 type liveRow struct {
-	// geo is the place that rows of one aggregate are told apart by, "" where nothing tells.
+	// geo is the place that distinguishes rows of one aggregate, "" where there is nothing to distinguish them by.
 	id, geo string
 	digest  [12]byte
 }
@@ -28,14 +28,14 @@ type liveRow struct {
 type liveList struct {
 	rowSet
 
-	// data returns what is sent of the row with a number.
+	// data returns the data to send for the row with a number.
 	data func(n int) ([][]byte, error)
-	// whole tells that there are no more rows, early that there may be, since too much would have to be looked at for
-	// them.
+	// whole reports that there are no more rows. early reports that there may be more, which would take too much to
+	// find.
 	whole, early bool
 
 	mu sync.Mutex
-	// since has the events that make this list of others.
+	// since has, for each earlier set of rows, the events that turn it into this list.
 	since map[*rowSet][]liveEvent
 }
 
@@ -44,14 +44,14 @@ func newLiveRows(c *call, less string, of func(context.Context) (*liveState, err
 	return &liveRows{of: of, less: less, compared: &c.api.streams.passes.compared}
 }
 
-// add adds a row. What differs in what is sent of it differs in mark.
+// add adds a row. Rows whose data differ have different marks.
 func (l *liveList) add(id, geo string, mark []byte) {
 	sum := sha256.Sum256(mark)
 	l.rows = append(l.rows, liveRow{strings.Clone(id), geo, [12]byte(sum[:12])})
 }
 
-// eventsSince returns the events that make this list of what a client has, nil for nothing. For all clients that have
-// the same they are made once; compared counts the rows that this takes.
+// eventsSince returns the events that turn what a client has, nil for nothing, into this list. They are made once for
+// all clients that have the same; compared counts the rows that this takes.
 func (l *liveList) eventsSince(had *rowSet, compared *atomic.Uint64) ([]liveEvent, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,8 +74,8 @@ func (l *liveList) eventsSince(had *rowSet, compared *atomic.Uint64) ([]liveEven
 	return events, nil
 }
 
-// compare returns what has gone, and what has come or changed. Whoever has several places has a row of each: when one
-// of these is not there any more, all go, and those that are there come again.
+// compare returns the rows that have gone, and those that are new or have changed. An aggregate with several places has
+// a row for each: when one of its places has gone, all its rows go, and the remaining ones come again.
 func (l *liveList) compare(before []liveRow) (events []liveEvent, err error) {
 	had, now := map[string][]liveRow{}, map[string][]liveRow{}
 	for _, row := range before {
@@ -87,7 +87,7 @@ func (l *liveList) compare(before []liveRow) (events []liveEvent, err error) {
 	gone := map[string]bool{}
 	for id, before := range had {
 		after := now[id]
-		changes := len(before) == 1 && len(after) == 1 // where nothing tells rows apart, this is the same one
+		changes := len(before) == 1 && len(after) == 1 // where nothing distinguishes rows, this is the same one
 		gone[id] = len(before) > len(after) || slices.ContainsFunc(before, func(was liveRow) bool {
 			return !slices.ContainsFunc(
 				after, func(is liveRow) bool { return was == is || was.geo == is.geo && (is.geo != "" || changes) },
@@ -115,17 +115,17 @@ func (l *liveList) compare(before []liveRow) (events []liveEvent, err error) {
 const (
 	// maxLiveRows is how many rows a live list may have.
 	maxLiveRows = 1000
-	// longerLooks is how many times as much as for a page is looked at for one that follows a place: what is to be
-	// shown has to be found as a whole.
+	// longerLooks is how many times as much work as for a page may be done for a live list that follows a place: it has
+	// to be found as a whole.
 	longerLooks = 4
 )
 
 // liveRows are rows that come, change and go.
 type liveRows struct {
 	of func(ctx context.Context) (*liveState, error)
-	// less says how to ask for fewer of them.
+	// less says how to ask for fewer rows.
 	less string
-	// compared counts the rows that were compared with those of before.
+	// compared counts the rows that were compared with earlier ones.
 	compared *atomic.Uint64
 	// sent are those that the client has, nil at first.
 	sent *rowSet

@@ -14,17 +14,18 @@ import (
 
 // liveView is what a client sees as it changes.
 type liveView interface {
-	// read reads what there is to see at this moment, for this stream and all others that ask the same.
+	// read reads what there is to see at this moment, for this stream and all others that ask the same question.
 	read(ctx context.Context) (*liveState, error)
-	// show makes what was read what the client sees, and returns what is to be sent of it: nothing where the client
-	// sees no difference, and everything the first time.
+	// show updates what the client sees to what was read, and returns what to send: nothing where the client sees no
+	// difference, and everything the first time.
 	show(state *liveState) ([]liveEvent, error)
 }
 
 // liveState is what a view shows as of a position. It is not changed.
 type liveState struct {
 	at j17.StreamID
-	// keys are the aggregates that it is made of, types those of which any may come to be one of them.
+	// keys are the aggregates that the view is made of, types the aggregate types of which any aggregate may become
+	// part of it.
 	keys  []j17.Key
 	types []string
 	// list are the rows of a list; events what a value is sent as, tag its entity tag, and failed why there is none.
@@ -47,10 +48,10 @@ func (ev *liveEvent) size() (size int) {
 	return size
 }
 
-// follow answers with a view as it changes, until the client goes, takes nothing, or has no right to it any more, or
-// the server stops.
+// follow answers with a view as it changes, until the client leaves, stops reading or loses the right to it, or the
+// server stops.
 func (all *streams) follow(c *call, w http.ResponseWriter, v liveView) error {
-	// What is wrong with the request is an error.
+	// A fault of the request is answered as an error.
 	if last := c.request.Header.Get(headerLastEvent); last != "" {
 		if _, err := j17.ParsePosition(last); err != nil {
 			return j17.Errorf(j17.CodeInvalidHeader, "Last-Event-ID must be the id of an event of the stream, such as 1706789012345-0").At("last-event-id")
@@ -71,7 +72,7 @@ func (all *streams) follow(c *call, w http.ResponseWriter, v liveView) error {
 	defer all.passes.leave(of, q)
 	l.question = q
 
-	// So is what is wrong with what is there at first.
+	// So is a fault of the first read.
 	l.have = l.watch.Told()
 	state, cost, err := l.read(ctx)
 	if err != nil {
@@ -87,7 +88,7 @@ func (all *streams) follow(c *call, w http.ResponseWriter, v liveView) error {
 		return nil
 	}
 	s.pending, l.begun = true, true // the headers go out at once
-	s.placed = true                 // no position is one to tell
+	s.placed = true                 // there is no position to send
 	l.run(ctx, events)
 	return nil
 }
@@ -101,24 +102,24 @@ type living struct {
 	// make.
 	question *question
 	reserved int64
-	// keys and types are what the watch follows, at the position of what is shown, seen how far was looked.
+	// keys and types are what the watch follows, as of the position of what is shown; seen is how far it has looked.
 	keys     []j17.Key
 	types    []string
 	at, seen j17.StreamID
-	// have is what had been told when that was read which is shown, need what has been told since.
+	// have is what the watch had reported when the shown state was read, need what it has reported since.
 	have, need uint64
-	// begun tells that the answer has begun.
+	// begun reports that the answer has begun.
 	begun bool
 }
 
-// show makes what was read what the client sees, and returns what is to be sent. A view that gets no memory for that
-// ends: it takes for sent what it has found.
+// show updates what the client sees to what was read, and returns what to send. A view that gets no memory for sending
+// ends, since the difference counts as sent once it was found.
 func (l *living) show(state *liveState) ([]liveEvent, error) {
 	events, err := l.view.show(state)
 	if err != nil {
 		return nil, err
 	}
-	if state.failed == nil || len(state.keys) > 0 { // else it is not known what it is made of now
+	if state.failed == nil || len(state.keys) > 0 { // else it is not known what the view is made of now
 		l.at, l.seen = state.at, maxPosition(l.seen, state.at)
 		l.follow(state)
 	}
@@ -140,8 +141,8 @@ func (l *living) show(state *liveState) ([]liveEvent, error) {
 	return events, nil
 }
 
-// follow makes the watch follow what the view is made of. Where something of that may have changed since it was read,
-// it is to be read again.
+// follow makes the watch follow what the view is made of. Where some of it may have changed since it was read, it is
+// read again.
 func (l *living) follow(state *liveState) {
 	if slices.Equal(state.keys, l.keys) && slices.Equal(state.types, l.types) {
 		return
@@ -173,7 +174,7 @@ func (l *living) run(ctx context.Context, events []liveEvent) {
 		case StatusOf(j17.CodeOf(err)) != http.StatusServiceUnavailable:
 			l.fail(ctx, err)
 			return
-		default: // it was not its turn
+		default: // no turn was free
 			l.need = max(l.need, l.have+1)
 			again, over := context.WithTimeout(ctx, time.Second)
 			alive = l.wait(ctx, again.Done())
@@ -203,7 +204,7 @@ func (l *living) update(events []liveEvent) bool {
 	return l.flush() == nil && !l.ended()
 }
 
-// fail tells the client why the view cannot be followed any more, as the answer to a request would.
+// fail tells the client why the view can no longer be followed, in the form of an error's answer.
 func (l *living) fail(ctx context.Context, err error) {
 	if ctx.Err() != nil || l.ended() {
 		return // the end of the stream, whatever the view has made of it
@@ -215,8 +216,8 @@ func (l *living) fail(ctx context.Context, err error) {
 	_ = l.flush() // the stream is at its end
 }
 
-// await waits until something has changed that the view is made of, and keeps the client posted that the stream lives.
-// It reports false at the end of the stream.
+// await waits until something that the view is made of has changed, and sends heartbeats meanwhile. It reports false at
+// the end of the stream.
 func (l *living) await(ctx context.Context) bool {
 	if l.pending && l.flush() != nil {
 		return false

@@ -28,7 +28,7 @@ type metrics struct {
 	known map[answered]counters
 }
 
-// answered is what the metrics tell requests apart by: few combinations, since routes are patterns.
+// answered are the labels by which the metrics distinguish requests: few combinations, since routes are patterns.
 type answered struct {
 	method, route string
 	status        int
@@ -60,7 +60,7 @@ func newMetrics(a *API) *metrics {
 		m.registry.MustRegister(backgroundWork{a.Worker})
 	}
 
-	// What the parts of the server count by themselves, read when somebody asks.
+	// What the parts of the server count themselves, read on each scrape of the metrics.
 	counter := func(name, help string, read func() uint64) {
 		m.registry.MustRegister(prometheus.NewCounterFunc(
 			prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(read()) },
@@ -198,8 +198,8 @@ func (b backgroundWork) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// indexTotals shows what all indexes have, read once for one request, as long as that waits for it. Where it cannot be
-// read the metrics are left out.
+// indexTotals shows the totals of all indexes, read once for each request and only as long as the request waits. Where
+// they cannot be read, the metrics are left out.
 type indexTotals struct {
 	api *API
 	ctx context.Context //nolint:containedctx // that of the request, which a Collector is not given

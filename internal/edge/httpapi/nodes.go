@@ -26,7 +26,7 @@ func (h *nodeHandlers) routes() []route {
 	}
 }
 
-// nodeRoutes are what workers ask of the headnode, and the headnode of workers.
+// nodeRoutes are the routes by which workers ask the headnode, and the headnode asks workers.
 func (a *API) nodeRoutes() []route {
 	const prefix = "/internal/control/"
 	switch {
@@ -134,7 +134,8 @@ func (a *API) nodeRoutes() []route {
 	}
 }
 
-// pollChanges is POST /internal/control/changes: a worker tells that it is there, and waits for what it does not have.
+// pollChanges is POST /internal/control/changes: a worker reports that it is there, and waits for changes that it does
+// not have.
 func (h *nodeHandlers) pollChanges(c *call, w http.ResponseWriter) error {
 	// The worker is there, with what it has counted.
 	var p control.Poll
@@ -175,7 +176,7 @@ func (h *nodeHandlers) pollChanges(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, rep)
 }
 
-// maxPoll bounds what a worker may say: the uses of all keys there can be.
+// maxPoll bounds what a worker may report: the uses of as many keys as there can be.
 const maxPoll = 64 << 20
 
 // putSpecOfWorker is POST /internal/control/specs: the last step of a deployment on a worker.

@@ -21,15 +21,16 @@ import (
 // openAPIPath is where each host describes itself.
 const openAPIPath = "/_openapi.json"
 
-// maxOwnEvents is how many event types a spec may have for each to have paths of its own in the document. Those of a
-// larger one are described by the general routes of their types, and their schemas stand there all the same.
+// maxOwnEvents is how many event types a spec may have for each to have paths of its own in the document. The event
+// types of a larger spec are described by the general routes of their types, and their schemas are included all the
+// same.
 const maxOwnEvents = 2000
 
 // Document is which of the documents there are.
 type Document uint8
 
-// The documents: of the control host, of the hosts of an environment without and with their administration alone, and
-// of the internal listener.
+// The documents: of the control host, of the hosts of an environment without and with their administration only, and of
+// the internal listener.
 const (
 	ControlDocument Document = iota
 	InstanceDocument
@@ -37,9 +38,9 @@ const (
 	InternalDocument
 )
 
-// OpenAPI returns the OpenAPI document of a host that is reached at a URL; that of an environment with the types of its
-// spec, nil for none. Its size, and what it costs, grows with the spec's text and with the number of paths, which has a
-// bound.
+// OpenAPI returns the OpenAPI document of a host that is reached at a URL; that of an environment has the types of its
+// spec, which is nil for none. Its size and cost grow with the spec's text and with the number of paths, which is
+// bounded.
 func OpenAPI(d Document, version, server string, c *spec.Compiled) ([]byte, error) {
 	of := &projection.Declared{Spec: c}
 	if c != nil {
@@ -49,8 +50,8 @@ func OpenAPI(d Document, version, server string, c *spec.Compiled) ([]byte, erro
 	return append(raw, openapi.At(server)...), err
 }
 
-// describe makes a document of the routes that this server has, and of what an environment has; of nothing but the
-// routes without a spec. Its end is missing, which openapi.At has.
+// describe makes a document of the routes that this server has, and of what an environment has; without a spec, of the
+// routes alone. The end of the document is missing: see openapi.At.
 func (a *API) describe(d Document, of *projection.Declared) ([]byte, error) {
 	info := openapi.Info{
 		Version: cmp.Or(a.Version, "dev"), Statuses: StatusOf, Title: "j17",
@@ -78,7 +79,7 @@ func (a *API) describe(d Document, of *projection.Declared) ([]byte, error) {
 	all := a.routes()
 	for i := range all {
 		if all[i].sites&sites != 0 && !strings.HasPrefix(all[i].pattern, screenPath) {
-			// the dashboard's own files are nothing to program against
+			// the dashboard's own files are no API
 			w.add(&all[i])
 		}
 	}
@@ -101,20 +102,20 @@ func pathOf(pattern string) string {
 
 // add adds a row, for a row of the aggregates of a spec once for each type, and once for each event type.
 func (w *describer) add(r *route) {
-	// A row of projections is there for each of them.
+	// A row of projections is added for each of them.
 	if w.spec != nil && r.sites&viewSite != 0 && len(w.projections) <= maxOwnViews {
 		w.views(r)
 		return
 	}
 
-	// What is no row of aggregates, or the same for all of them, is there once.
+	// A row that is not about aggregates, or is the same for all of them, is added once.
 	path := pathOf(r.pattern)
 	if w.spec == nil || r.sites&dataSite == 0 || r.alike || !strings.HasPrefix(path, "/{type}") {
 		w.b.Add(w.describe(r, nil), "")
 		return
 	}
 
-	// Otherwise once for each type, with the events of its own if they are not too many.
+	// Otherwise it is added for each type, with the type's own events if they are not too many.
 	events := 0
 	for _, t := range w.spec.Types {
 		events += len(t.Events)
@@ -125,7 +126,7 @@ func (w *describer) add(r *route) {
 		}
 		of := *r
 		if list, ok := r.gives.(either); ok && reflect.TypeOf(list.other) == reflect.TypeFor[wire.Singleton]() {
-			of.gives = list.one // a name that is a type's is no singleton's
+			of.gives = list.one // a type's name is never a singleton's
 		}
 		described := w.describe(&of, w.state(name))
 		described.ID, described.Path, described.Tag = r.id+"."+name, strings.Replace(path, "{type}", name, 1), name
@@ -194,8 +195,8 @@ func (w *describer) describe(r *route, of *data) openapi.Operation {
 	return described
 }
 
-// tagOf is the group of operations that a pattern belongs to, where it is about no aggregate type: the first part of
-// its path that names what it is about.
+// tagOf returns the group of a pattern that is about no aggregate type: the first part of its path that names a
+// subject.
 func tagOf(pattern string) string {
 	for _, mount := range []string{adminPrefix, "/api/instances/{instance_}/ops/{env_}/", "/internal/instances/{instance_}/{env_}/", "/internal/control/", "/api/"} {
 		if rest, ok := strings.CutPrefix(pattern, mount); ok {
@@ -247,7 +248,7 @@ func agentSchema(types spec.NameSet) any {
 	}
 }
 
-// data is the schema of the data in an answer, and the name of what they are those of.
+// data is the schema of the data in an answer, and the name of what the data belong to.
 type data struct {
 	of     string
 	schema any
@@ -332,7 +333,7 @@ func (w *describer) shape(t reflect.Type, of *data) any {
 	return w.b.Schema(t)
 }
 
-// security names the schemes that let into a route.
+// security names the schemes that a route accepts.
 func security(a access) []string {
 	switch a {
 	case read, write:
@@ -351,7 +352,7 @@ func security(a access) []string {
 // streams reports whether the answer has no end.
 func (op *operation) streams() bool { return op.gives == any(file{typeStream}) }
 
-// hasTag reports whether the answer has an entity tag, so that a client that has it already is told so.
+// hasTag reports whether the answer has an entity tag, so that a client that already has the content gets a 304.
 func (r *route) hasTag() bool {
 	return r.tagged || r.access == read && r.method == get && !r.streams()
 }

@@ -27,7 +27,7 @@ func (w *describer) views(r *route) {
 		}
 		switch {
 		case !p.IsNamed() && (strings.HasSuffix(r.pattern, "/_count") || strings.HasSuffix(r.pattern, "/_stream")):
-			continue // there are no rows
+			continue // it has no rows
 		case ofID && !p.Keyed() && p.OnlyParam() == nil, !ofID && !listed && p.Keyed():
 			continue // what it is asked for with stands elsewhere
 		}

@@ -10,8 +10,8 @@ type operation struct {
 	// body is the shape of the body of a request, nil for none; with optional it may be left out.
 	body     any
 	optional bool
-	// gives is the shape of the answer, nil for {"ok":true}; made, that the status is 201. anew is what comes with 201
-	// beside what comes with 200, where both are possible.
+	// gives is the shape of the answer, nil for {"ok":true}; made reports that the status is 201. Where both 200 and
+	// 201 are possible, anew is what comes with 201 beside what comes with 200.
 	gives any
 	made  bool
 	anew  any
@@ -19,13 +19,13 @@ type operation struct {
 	tried any
 	// accepted is what comes with 202: beside what gives says, or alone where gives is nil.
 	accepted any
-	// tagged tells that the answer has an entity tag and that whoever has it already is told so, as with all reads with
-	// a key.
+	// tagged reports that the answer has an entity tag, and that a client that has the same content already gets a 304,
+	// as with all reads with a key.
 	tagged bool
 	// places is the shape of the places that a type has to have for the row to be about it, "" where any type will do.
 	places string
-	// alike tells that nothing of the row depends on the aggregate type, so that it stands in a document once and not
-	// for each type.
+	// alike reports that nothing of the row depends on the aggregate type, so that it appears in a document once and
+	// not for each type.
 	alike bool
 	// headers are those of the answer that only few answers have.
 	headers map[string]openapi.Header

@@ -74,8 +74,8 @@ func (h *projectionHandlers) projection(c *call, w http.ResponseWriter) error {
 	return nil
 }
 
-// unlessRows adds to the refusal of an id, which is the last step of a path, that there is a path of the rows which is
-// almost the same.
+// unlessRows adds to the refusal of an id, which is the last part of the path, that a path of the rows is almost the
+// same.
 func (h *projectionHandlers) unlessRows(c *call, err error) error {
 	name, id := c.request.PathValue("name"), c.request.PathValue("id")
 	refused, ok := errors.AsType[*j17.Error](err)
@@ -102,7 +102,7 @@ func appendProjected(b []byte, v *projection.Reply) []byte {
 	return appendMetadata(strconv.AppendInt(b, v.Computed, 10), v)
 }
 
-// appendMetadata appends what tells what is projected, and the end of the answer.
+// appendMetadata appends the metadata of a value, and the end of the answer.
 func appendMetadata(b []byte, v *projection.Reply) []byte {
 	b = append(b, `,"metadata":{`...)
 	if v.Key.ID != "" {

@@ -90,7 +90,7 @@ func (h *proofHandlers) adminRoutes() []route {
 			id: "getConsistencyProofOf", about: "Prove that the environment's log has only grown",
 			query: consistent(), gives: wire.ConsistencyProof{}, tagged: true,
 		}},
-		// The keys are public. They are for whoever may see the instance, be it to audit it or to check the
+		// The keys are public. They are for operators who may see the instance, be it to audit it or to check the
 		// certificates of erasures.
 		{0, get, "audit/keys", operator, need{control.RightView, instance}, "", h.logKeys, operation{
 			id: "listLogKeysOf", about: "List the public keys of the environment's log", gives: wire.LogKeys{}, tagged: true,
@@ -337,11 +337,11 @@ func (h *proofHandlers) rotateLogKey(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusCreated, wire.LogKeyMade{Key: key.Wire()})
 }
 
-// mostBehind is how many events a log may be behind for a request to wait until they are in it.
+// mostBehind is how many events a log may be behind for a request to wait until it has caught up.
 const mostBehind = 1 << 20
 
-// logReady is an error while the log of the environment lacks more events than a request waits for, as after an
-// upgrade.
+// logReady returns an error while the log of the environment is more events behind than a request waits for, as after
+// an upgrade.
 func (h *proofHandlers) logReady(c *call) error {
 	behind, err := h.logs.Behind(c.request.Context(), c.tenant)
 	if err != nil {
@@ -363,7 +363,7 @@ func (*proofHandlers) sizeOf(c *call, name string) *uint64 {
 	return &n
 }
 
-// proved answers with a proof, or what belongs to one.
+// proved answers with a proof, or with a part of one.
 func (*proofHandlers) proved(c *call, w http.ResponseWriter, shape any) error {
 	raw, err := marshal(shape)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"j17"
 )
 
-// refusals tells the log of requests that nobody honest sends often, such as those with wrong credentials: of the first
-// with each code, and then at most once a second, with how many there were in between.
+// refusals logs requests of kinds that honest clients seldom send, such as those with wrong credentials: the first with
+// each code, and then at most one a second, with the number of those in between.
 type refusals struct {
 	mu     sync.Mutex
 	byCode map[j17.Code]*refusal

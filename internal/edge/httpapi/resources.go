@@ -19,7 +19,7 @@ type resources struct {
 	trees *work.Pool
 	// replies is what is written to clients.
 	replies *work.Pool
-	// streams is what events of streams have that are too large for a piece.
+	// streams is for events of streams that are too large for a piece.
 	streams *work.Pool
 	// looks are for streams that read the store.
 	looks *work.Pool
@@ -116,8 +116,8 @@ func (c *call) tryTake(pool *work.Pool, n int64) bool {
 	return ok
 }
 
-// fitting reads a reply for which there is room. Where there is none it waits without the reply, which would be in
-// memory meanwhile, and reads it again.
+// fitting reads a reply and takes the room for it. Where there is none at once, it drops the reply, which would take
+// memory meanwhile, waits for the room, and reads the reply again.
 func fitting[T any](c *call, read func() (T, error), size func(T) int) (none T, err error) {
 	for waited := false; ; waited = true {
 		v, err := read()
@@ -150,8 +150,8 @@ func (c *call) parsing(text string) error {
 	if len(text) <= unaccounted {
 		return nil
 	}
-	// Each value but the first stands behind a comma or is the first one in its container. Some of these may stand in
-	// texts.
+	// Each value but the first follows a comma or is the first one in its container. Some of these characters may be
+	// inside strings.
 	values := 1 + strings.Count(text, ",") + strings.Count(text, "[") + strings.Count(text, "{")
 	if values > maxValues {
 		if values = countValues(text); values > maxValues {

@@ -56,7 +56,8 @@ func (h *scrubHandlers) beginScrubOfWorker(c *call, w http.ResponseWriter) error
 	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: status.Wire()})
 }
 
-// scrubOfWorkers asks all workers, where this is their headnode. One that does not answer holds up nobody for long.
+// scrubOfWorkers asks all workers, where this is their headnode. A worker that does not answer delays the reply only
+// briefly.
 func (*scrubHandlers) scrubOfWorkers(c *call, method string) []wire.NodeScrub {
 	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
 	defer cancel()
@@ -78,10 +79,10 @@ func (*scrubHandlers) scrubOfWorkers(c *call, method string) []wire.NodeScrub {
 	return all
 }
 
-// maxScrub bounds what a worker says of its scrubbing, in bytes: a hundred findings are a fraction of it.
+// maxScrub bounds a worker's report of its scrubbing, in bytes: a hundred findings are a fraction of it.
 const maxScrub = 1 << 20
 
-// errDamaged is why a server with damaged data is not ready; nil where none were found.
+// errDamaged is why a server with damaged data is not ready; nil where no damage was found.
 func (a *API) errDamaged() error {
 	if a.Scrub == nil {
 		return nil

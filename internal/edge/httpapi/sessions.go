@@ -20,7 +20,7 @@ type sessionHandlers struct {
 	public string
 }
 
-// routes are those of the session that a request's cookie has, and of all sessions of who asks.
+// routes are those of the session that a request's cookie names, and of all sessions of its operator.
 func (h *sessionHandlers) routes() []route {
 	own := need{in: oneself}
 	return []route{
@@ -82,8 +82,8 @@ func (c *call) sessionToken() string {
 	return cookie.Value
 }
 
-// sameOrigin reports whether a request that goes by a cookie comes from a page of this very host. What only reads may
-// come from the address line as well.
+// sameOrigin reports whether a request that is authenticated by a cookie comes from a page of this very host. Reads may
+// also come from the address bar.
 func (c *call) sameOrigin() error {
 	r := c.request
 	site, said := r.Header.Get("Sec-Fetch-Site"), len(r.Header["Sec-Fetch-Site"]) > 0
@@ -108,14 +108,14 @@ func isJSON(contentType string) bool {
 	return err == nil && (media == "application/json" || media == "application/x-ndjson")
 }
 
-// bySession reports whether a request goes by the cookie of a session: below /api/ of the control host, and where it
-// has no other credential.
+// bySession reports whether a request is authenticated by a session cookie: below /api/ of the control host, and
+// without any other credential.
 func (c *call) bySession() bool {
 	return c.control && len(c.request.Header["Authorization"]) == 0 && strings.HasPrefix(c.request.URL.Path, "/api/") &&
 		c.sessionToken() != ""
 }
 
-// session lets in who has the cookie of a session.
+// session authenticates the caller by the session cookie.
 func (g *guard) session(c *call) error {
 	if err := c.sameOrigin(); err != nil {
 		return err
@@ -194,7 +194,7 @@ func rightNames(rights []control.Right) []string {
 	return all
 }
 
-// end is DELETE /api/session. That there is none is no error: then there is none afterwards either.
+// end is DELETE /api/session. A missing session is no error: there is none afterwards either.
 func (h *sessionHandlers) end(c *call, w http.ResponseWriter) error {
 	if token := c.sessionToken(); token != "" {
 		if err := c.sameOrigin(); err != nil {
@@ -211,7 +211,7 @@ func (h *sessionHandlers) end(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, nil)
 }
 
-// signOut ends the session of who asks.
+// signOut ends the session of the caller.
 func (h *sessionHandlers) signOut(c *call, id string) error {
 	if err := h.registry.Sessions.End(c.actorContext(), c.principal.ID, id); err != nil &&
 		j17.CodeOf(err) != j17.CodeNotFound {

@@ -174,7 +174,7 @@ func (h *specHandlers) listSpecs(c *call, w http.ResponseWriter) error {
 	)
 }
 
-// diffSpecs is GET spec/diff: what a version says differently than another one.
+// diffSpecs is GET spec/diff: how a version differs from another one.
 func (h *specHandlers) diffSpecs(c *call, w http.ResponseWriter) error {
 	c.inEnvironment()
 	to := c.query.number("to", 0)
@@ -273,7 +273,7 @@ func (h *specHandlers) specStates(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, states)
 }
 
-// base reads If-Match: the hash of the spec that must be deployed, nil where it does not matter.
+// base reads If-Match: the hash of the spec that must be deployed, nil where any will do.
 func (*specHandlers) base(c *call) (*string, error) {
 	tags, err := entityTags(c.request.Header, "If-Match")
 	if err != nil || tags == nil {

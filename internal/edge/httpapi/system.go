@@ -21,7 +21,7 @@ type serverHandlers struct {
 	store        Storage
 }
 
-// routes tell what a server is and how it does.
+// routes report what a server is and how it is.
 func (h *serverHandlers) routes() []route {
 	const all = dataSite | controlSite | internalSite
 	return []route{
@@ -93,7 +93,7 @@ func (h *serverHandlers) ready(c *call, w http.ResponseWriter) error {
 	case !s.Writable && purpose != "reads":
 		return j17.Errorf(j17.CodeUnavailable, "The server takes no writes: %s", s.Reason)
 	}
-	if purpose != "reads" { // what is damaged is not served, and the rest can be read
+	if purpose != "reads" { // damaged data are not served, and the rest can be read
 		if err := c.api.errDamaged(); err != nil {
 			return err
 		}

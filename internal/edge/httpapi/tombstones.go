@@ -14,8 +14,8 @@ type tombstoneHandlers struct {
 	erasures *erasure.Service
 }
 
-// routes are those of the erasure of personal data. What an aggregate is called is no {id}: it is not what the audit
-// log is to name.
+// routes are those of the erasure of personal data. The names of aggregates are no parameter called {id}, since the
+// audit log must not have them.
 func (h *tombstoneHandlers) routes() []route {
 	view, erase := need{control.RightView, instance}, need{control.RightErase, instance}
 	return []route{

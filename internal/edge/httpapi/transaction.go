@@ -10,7 +10,7 @@ import (
 	"j17/internal/core/engine"
 )
 
-// transactionPath is where events for several aggregates are sent.
+// transactionPath is the path to which events for several aggregates are sent.
 const transactionPath = "/_transaction"
 
 func (h *writeHandlers) postTransaction(c *call, w http.ResponseWriter) error {

@@ -152,7 +152,7 @@ func (h *writeHandlers) execute(c *call, w http.ResponseWriter, eventType string
 	return receipt, err
 }
 
-// awaitWrite waits until a command for events may be carried out, which is at once but where the clock is moved.
+// awaitWrite waits until a command for events may be carried out: at once, unless the clock is being moved.
 func (h *writeHandlers) awaitWrite(c *call) error {
 	if h.await == nil {
 		return nil
@@ -176,8 +176,8 @@ func (h *writeHandlers) command(
 	return cmd, nil
 }
 
-// asked reads the body of a request for events, and the headers that change what it means. about is what else tells two
-// requests with the same idempotency key apart.
+// asked reads the body of a request for events, and the headers that change its meaning. about is what else
+// distinguishes two requests with the same idempotency key.
 func (*writeHandlers) asked(
 	c *call, w http.ResponseWriter, limit int64, about ...string,
 ) (cmd *engine.Command, body value.Value, err error) {
