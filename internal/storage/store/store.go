@@ -1,6 +1,6 @@
-// Package store states what the engine needs from storage: an atomic append with preconditions and side writes,
-// ordered reads, work by due time. It is cut so that an embedded key-value store and a PostgreSQL cluster can
-// both keep the promise: what was acknowledged is on disk, and nothing is seen by anyone before that.
+// Package store states what the engine needs from storage: an atomic append with preconditions and side writes, ordered
+// reads, work by due time. It is designed so that both an embedded key-value store and a PostgreSQL cluster can keep
+// the promise: everything acknowledged is on disk, and nobody sees anything before that.
 //
 // The decisions behind it are in docs/internals/storage.md.
 package store
@@ -23,24 +23,24 @@ type Append struct {
 	Command *Command
 	Pre     []Pre
 	Fences  []Fence
-	// Unless are events that must not be there.
+	// Unless names events that must not exist.
 	Unless []Absent
 	Events []NewEvent
 	Side   []Side
-	// Assign gives owners values of their own. It can only fail where a proposed value belongs to another owner.
+	// Assign gives owners values of their own. It fails only if a proposed value belongs to another owner.
 	Assign []Assignment
 	// Timestamp is the Unix second for the unit's events. The store raises it to the latest one of the tenant's
 	// events, so that time never runs backward in a feed.
 	Timestamp int64
-	// Decided reports that the unit was decided at Timestamp: it is not written with another one, but refused as
-	// TooEarly.
+	// Decided reports that the unit was decided at Timestamp: if the store would have to raise it, the unit is refused
+	// as TooEarly.
 	Decided bool
-	// After numbers units before this one in the same call, from 0, on whose events this one was decided: unless all of
-	// them are committed by this call, it is a Conflict.
+	// After holds the indexes, from 0, of earlier units in the same call on whose events this one was decided: unless
+	// this call commits all of them, the outcome is Conflict.
 	After []int
 	// Freeing marks a unit that makes room, or that has to be stored before something else can make room. It is
-	// committed below the floor of free space too, as long as the store has some of its reserve left. Units that do
-	// nothing but delete side items need no mark.
+	// committed below the floor of free space too, as long as the store has some of its reserve left. Units that only
+	// delete side items need no mark.
 	Freeing bool
 }
 
@@ -60,7 +60,7 @@ func (a *Append) Frees() bool {
 	return true
 }
 
-// Command identifies a unit for as long as a retry of it may come.
+// Command identifies a unit for as long as it may be retried.
 type Command struct {
 	ID CommandID
 	// Memo is kept with the result and returned with a duplicate.
@@ -69,26 +69,26 @@ type Command struct {
 	Expires time.Time
 }
 
-// Pre is a precondition on the length of a stream, and on its events having been looked at as they are. The stream need
-// not be written by the unit.
+// Pre is a precondition on the length of a stream and, with Looked, on its generation. The unit need not write to the
+// stream.
 type Pre struct {
 	Key    j17.Key
 	Length uint64
-	// Looked reports that the unit was decided on the stream's events, of the generation that is named: it holds only
-	// as long as none of them is rewritten.
+	// Looked reports that the unit was decided on the stream's events as of Generation: the precondition then holds
+	// only as long as none of them is rewritten.
 	Looked     bool
 	Generation uint64
 }
 
-// Fence is a precondition on a side item, which the unit need not write: that it has the revision it had when the unit
-// was decided, or that it holds a value. Like the conditions of side writes it is tested on what was there before the
+// Fence is a precondition on a side item, which the unit need not write: that it still has the revision it had when the
+// unit was decided, or that it holds a value. Like the conditions of side writes it is tested on the state before the
 // unit.
 type Fence struct {
 	Space Space
 	Key   string
 	// Rev is the item's; 0 when it must be absent.
 	Rev uint64
-	// ByValue reports that Value counts and not Rev, as IfValue says.
+	// ByValue reports that Value is compared and not Rev, as with IfValue.
 	ByValue bool
 	Value   string
 }
@@ -100,15 +100,15 @@ type NewEvent struct {
 	// Data is a compact JSON value, Metadata a compact JSON object without "timestamp".
 	Data     []byte
 	Metadata []byte
-	// Timestamp, if not nil, is kept instead of the unit's (import of history).
+	// Timestamp, if not nil, is used instead of the unit's (import of history).
 	Timestamp *int64
 	// Tags are what ReadTagged finds the event by, each once. One that begins with "actor:", "target:" or
 	// "correlation=" is a tag that j17.MetadataTags makes of the metadata. An erased event has none.
 	Tags []string
 }
 
-// Assignment gives an owner a value of its own, once for all: an owner that has one keeps it. Values of counters follow
-// each other without gaps, because a unit that is not committed takes none.
+// Assignment gives an owner a value of its own, once and for all: an owner that has one keeps it. Values of counters
+// follow each other without gaps, because a unit that is not committed takes none.
 type Assignment struct {
 	// Space holds the value under the owner's name.
 	Space Space
@@ -121,7 +121,7 @@ type Assignment struct {
 	Counter string
 }
 
-// Outcome tells what became of a unit.
+// Outcome is what became of a unit.
 type Outcome uint8
 
 // The outcomes.
@@ -140,16 +140,17 @@ const (
 // Result is the outcome of one unit.
 type Result struct {
 	Outcome Outcome
-	// IDs and Lengths tell position and resulting stream length for each event of the unit (Committed, Duplicate).
+	// IDs and Lengths are the position and the resulting stream length of each event of the unit (Committed,
+	// Duplicate).
 	IDs     []j17.StreamID
 	Lengths []uint64
-	// Assigned tells for each assignment which value the owner has (Committed).
+	// Assigned is the value that the owner of each assignment has (Committed).
 	Assigned []string
 	// Timestamp is the Unix second that the events carry, or that of the tenant's latest event (TooEarly).
 	Timestamp int64
 	// Memo is that of the first command (Duplicate).
 	Memo []byte
-	// Matched reports that there is an event which one of Unless says must not be there (Conflict).
+	// Matched reports that an event exists which Unless rules out (Conflict).
 	Matched bool
 	// Streams lists every failed precondition, Sides every fence and then every side condition that failed (Conflict).
 	Streams []StreamConflict
@@ -172,19 +173,19 @@ type Head struct {
 	// First and LastTime are the timestamps of the first and last event in Unix seconds.
 	FirstTime int64
 	LastTime  int64
-	// Generation is how often events of the stream were rewritten. What was made of its events before is outdated by
-	// it.
+	// Generation is how often events of the stream were rewritten. Anything derived from an earlier generation is
+	// outdated.
 	Generation uint64
-	// Present is the chain over the bytes that the events have now; zero while Generation is 0, since then it is Chain,
-	// and while Rewriting.
+	// Present is the chain over the present bytes of the events; zero while Rewriting, and while Generation is 0, since
+	// it is Chain then.
 	Present [32]byte
 }
 
-// Rewriting reports whether the stream is rewritten in parts at the moment. What its events are now has no chain until
-// the last part.
+// Rewriting reports whether the stream is being rewritten in parts. Until the last part there is no chain over the
+// present bytes.
 func (h Head) Rewriting() bool { return h.Generation > 0 && h.Present == [32]byte{} }
 
-// Now returns the chain over the bytes that the events have now.
+// Now returns the chain over the present bytes of the events.
 func (h Head) Now() [32]byte {
 	if h.Generation > 0 {
 		return h.Present
@@ -192,7 +193,7 @@ func (h Head) Now() [32]byte {
 	return h.Chain
 }
 
-// Rewrite is what Rewrite does at once.
+// Rewrite is what one call of Erasure.Rewrite replaces, with its conditions and side writes.
 type Rewrite struct {
 	Streams []RewrittenStream
 	Pre     []Pre
@@ -204,8 +205,8 @@ type Rewrite struct {
 type RewrittenStream struct {
 	Key    j17.Key
 	Events []Rewritten
-	// More reports that other parts follow. The chain over what the events are now is made with the last part, so that
-	// a long stream is not read again for each.
+	// More reports that other parts follow. The chain over the present bytes is computed with the last part, so that a
+	// long stream is not read again for each one.
 	More bool
 	// From is that chain up to the version Version, which comes before Events, where the caller knows it.
 	From PresentChain
@@ -221,7 +222,7 @@ type PresentChain struct {
 type Entry struct {
 	// Event is valid until the next step of the iteration; nil for a note.
 	Event *j17.Event
-	// Tags are those of the event that its metadata do not tell.
+	// Tags are those of the event that do not come from its metadata.
 	Tags []string
 	Note *Note
 }
@@ -232,13 +233,13 @@ type StreamPart struct {
 	UpTo j17.StreamID
 }
 
-// Note tells in the feed that events were rewritten which stand before it.
+// Note is the entry of the feed that reports that earlier events were rewritten.
 type Note struct {
 	Position j17.StreamID
 	Streams  []Generation
 }
 
-// Generation is the one that a stream has since a note.
+// Generation is the generation that a stream has since a note.
 type Generation struct {
 	Key    j17.Key
 	Number uint64
@@ -247,11 +248,11 @@ type Generation struct {
 // Declared is a side space as the package that owns it declares it.
 type Declared struct {
 	Space Space
-	// OfStreams reports that items hold data of streams: each of the stream whose key is the item's, or the part before
-	// the first '/' behind it.
+	// OfStreams reports that items hold data of streams: each item that of the stream whose key is the item's key, or
+	// the part of it before the first '/'.
 	OfStreams bool
-	// Whole reports that items hold data of streams and their keys do not say of which: Purge looks after the space as
-	// a whole.
+	// Whole reports that items hold data of streams but their keys do not say of which: Purge treats the space as a
+	// whole.
 	Whole bool
 }
 
@@ -273,7 +274,7 @@ func HeldBy(
 	return held, nil
 }
 
-// Counter returns the number that an item is which is written by Add, 0 where it is absent.
+// Counter returns the value of an item that is written by Add, 0 if it is absent.
 func Counter(ctx context.Context, sides Sides, t j17.Tenant, space Space, key string) (int64, error) {
 	item, err := sides.Get(ctx, t, space, key)
 	if errors.Is(err, ErrNotFound) {
@@ -295,7 +296,7 @@ type ItemName struct {
 	Key   string
 }
 
-// RangesOf returns where items of the space hold data of a stream; none unless OfStreams.
+// RangesOf returns the ranges of keys whose items hold data of a stream; none unless OfStreams.
 func (d *Declared) RangesOf(key j17.Key) []Range {
 	if !d.OfStreams {
 		return nil
@@ -330,7 +331,7 @@ type Item struct {
 // MaxLease is how long a lease may take.
 const MaxLease = time.Hour
 
-// Claim says which due items of a tenant are leased.
+// Claim specifies which due items of a tenant are leased.
 type Claim struct {
 	Space Space
 	Limit int
@@ -339,8 +340,8 @@ type Claim struct {
 	Freeing bool
 }
 
-// Change is the latest change of a tenant's feed. Numbers ascend over all tenants, none is given out twice, and they
-// outlive restarts: a reader that has seen all changes up to a number goes on after it.
+// Change is the latest change of a tenant's feed. Numbers ascend over all tenants, are never reused and survive
+// restarts: a reader that has seen all changes up to a number continues after it.
 type Change struct {
 	Tenant j17.Tenant
 	Number uint64
@@ -363,7 +364,7 @@ func Prefix(prefix string) Range {
 	return Range{From: prefix, To: prefix + afterText}
 }
 
-// afterText is greater than all text: it is no byte of UTF-8.
+// afterText sorts after all text: no UTF-8 text has this byte.
 const afterText = "\xff"
 
 // After returns the part of the range that is greater than key, all of it for "".
@@ -374,35 +375,35 @@ func (r Range) After(key string) Range {
 	return r
 }
 
-// SideOp tells what a side write does.
+// SideOp is what a side write does.
 type SideOp uint8
 
 // The side operations.
 const (
 	// Put writes Value, Expires and Due.
 	Put SideOp = iota + 1
-	// Delete removes the item; removing what is not there is no fault.
+	// Delete removes the item; it is no error if there is none.
 	Delete
 	// Raise makes an item that is a decimal number, such as the counter of an Assignment, at least Value.
 	Raise
 	// Add adds Value, a decimal number that may be negative, to an item that is a number, 0 where it is absent. An item
-	// that comes to 0, or would fall below, is removed. Where all that a unit adds to an item would bring it beyond
-	// Most, the unit is a Conflict. So writers count exactly without a condition that each breaks for the others. A
-	// unit writes such an item by Add alone.
+	// that comes to 0, or would fall below, is removed. If everything a unit adds to an item would bring it beyond
+	// Most, the outcome is Conflict. This lets writers count exactly without a condition that each breaks for the
+	// others. A unit writes such an item only by Add.
 	Add
 )
 
 // Cond is a condition on a side item.
 type Cond uint8
 
-// The conditions. They are tested on what was there before the unit, and an expired item counts as absent (Rev 0).
-// The writes of a unit then apply in their order.
+// The conditions. They are tested on the state before the unit, in which an expired item is absent (Rev 0). The writes
+// of a unit then apply in order.
 const (
 	Always Cond = iota
 	IfAbsent
 	IfRev
-	// IfValue holds where the item's value is Was, whatever wrote it and however often: so a unit can go on from what
-	// another one leaves behind that is not stored yet. An item that is absent has the empty value.
+	// IfValue holds if the item's value is Was, whoever wrote it and however often: a unit can thus be decided on the
+	// result of another one that is not stored yet. An absent item has the empty value.
 	IfValue
 )
 
@@ -414,34 +415,34 @@ type Side struct {
 	Value   []byte
 	Expires time.Time
 	Due     time.Time
-	// Claimed, if not zero, says of a Put that Due is the end of a lease of the writer, as after ClaimDue, and when the
-	// item was due before. It is at most MaxLease earlier than Due.
+	// Claimed, if not zero, makes the Due of a Put the end of a lease of the writer, as after ClaimDue; it is when the
+	// item was due before, at most MaxLease earlier than Due.
 	Claimed time.Time
 	Cond    Cond
 	// Rev is compared when Cond is IfRev.
 	Rev uint64
 	// Was is compared when Cond is IfValue. It has at most MaxNameBytes.
 	Was string
-	// Stamps numbers events of the unit, from 0, whose positions the store puts in front of the Value of a Put:
-	// ReadStamp takes them off again.
+	// Stamps holds the indexes, from 0, of events of the unit whose positions the store puts in front of the Value of a
+	// Put; ReadStamp removes them again.
 	Stamps []int
 	// StampKey puts the position of the first of Stamps in front of the Key too, as StampedKey does, so that such items
-	// have the order of events. They are new: the write has no condition.
+	// are in the order of events. They must be new: the write has no condition.
 	StampKey bool
-	// Most, if not 0, bounds what an Add may bring its item to. What takes away is never refused.
+	// Most, if not 0, bounds what an Add may bring its item to. An Add of a negative number is never refused.
 	Most int64
 	// Entries, if not "", is the space of the item's entries, whose keys its Value begins with (AppendEntries): items
-	// without a value that are there as long as the item lists them. A Put puts those that are new and removes those
-	// that are no longer listed, a Delete removes all of them, whatever the item was before: no writer has to read
-	// first, so that writers do not conflict. Such an item is always written with the same Entries and never expires,
-	// and its entries are written by nobody else, and nobody has a condition on them.
+	// without a value that are there as long as the item lists them. A Put writes those that are new and removes those
+	// that are no longer listed, a Delete removes all of them, whatever the item was before: writers need not read
+	// first, and so do not conflict. Such an item is always written with the same Entries and never expires; nothing
+	// else writes its entries or has a condition on them.
 	Entries Space
-	// Stream, if not 0, numbers an event of the unit, from 1, to whose stream the item belongs: it is only ever written
-	// together with events of it, or after them. Where the unit begins the stream the item is new, and nobody has to
-	// look for it.
+	// Stream, if not 0, is the number, from 1, of an event of the unit to whose stream the item belongs: the item is
+	// only ever written together with events of that stream, or after them. If the unit begins the stream the item must
+	// be new, so the store need not look for it.
 	Stream int
-	// Plain says of a Put or a Delete that its item has no times and no entries, and is only ever written so: nobody
-	// has a condition on it. Such a write costs no look at what was there before.
+	// Plain marks a Put or a Delete of an item that has no times and no entries, is only ever written with Plain, and
+	// has no conditions on it. Such a write need not read what was there before.
 	Plain bool
 }
 
@@ -449,7 +450,7 @@ type Side struct {
 type SideConflict struct {
 	Space Space
 	Key   string
-	// Rev is the item's present one; 0 when it is absent.
+	// Rev is the item's present revision; 0 when it is absent.
 	Rev uint64
 	// Full reports that an Add would have brought the item beyond its bound.
 	Full bool
@@ -463,7 +464,7 @@ func (c *SideConflict) Error() string {
 	return "side item " + string(c.Space) + "/" + c.Key + " has changed"
 }
 
-// Leaf is the leaf hash of the event at a position: that of its first bytes, whatever was erased since.
+// Leaf is the leaf hash of the event at a position: the hash of its original bytes, whatever was erased since.
 type Leaf struct {
 	Position j17.StreamID
 	Hash     [32]byte
@@ -473,10 +474,10 @@ type Leaf struct {
 type Extent struct {
 	// Events is the number of events.
 	Events uint64
-	// Last is the position of the last one, or of what the method says.
+	// Last is the position of the last event, or of what the method says.
 	Last j17.StreamID
-	// Life identifies the content under the tenant's name over time: it is another one after the tenant was removed and
-	// created again, or was loaded, and 0 while it holds nothing.
+	// Life identifies the tenant's content under its name: it changes when the tenant is removed and created again, or
+	// is loaded, and is 0 while the tenant holds nothing.
 	Life uint64
 }
 
@@ -484,10 +485,10 @@ type Extent struct {
 type Status struct {
 	// Readable is false when the store is closed.
 	Readable bool
-	// Writable is false while free space is below the floor, while the clock is not believed, and after a fault that
+	// Writable is false while free space is below the floor, while the clock is not trusted, and after a fault that
 	// only a restart clears.
 	Writable bool
-	// Reason says why not.
+	// Reason says why Readable or Writable is false.
 	Reason string
 	// FreeBytes is the free space of the volume, 0 where unknown.
 	FreeBytes uint64
@@ -502,7 +503,7 @@ var (
 	// ErrBusy: the store lacks something that comes back by itself, such as file descriptors. Nothing was written, and
 	// the same call is worth another try.
 	ErrBusy = errors.New("store: busy, try again")
-	// ErrClock: the clock has jumped, and what it shows is not believed. Nothing was written; reads go on.
+	// ErrClock: the clock has jumped and is not trusted. Nothing was written; reads go on.
 	ErrClock = errors.New("store: the clock has jumped")
 	// ErrUnknown: the write may or may not be durable.
 	ErrUnknown = errors.New("store: the outcome of the write is unknown")
@@ -510,7 +511,7 @@ var (
 	ErrFailed = errors.New("store: writes have stopped after a fault")
 	// ErrLimit: a unit exceeds a limit of the store. Nothing was written.
 	ErrLimit = errors.New("store: limit exceeded")
-	// ErrInvalid: an argument has not the form that the types of this package ask for. Nothing was written.
+	// ErrInvalid: an argument does not have the form that the types of this package require. Nothing was written.
 	ErrInvalid = errors.New("store: invalid argument")
 	// ErrIndexing: the index of tags is not complete yet. See IndexingError.
 	ErrIndexing = errors.New("store: the index of tags is being built, try again")
@@ -518,14 +519,14 @@ var (
 	ErrSealed = errors.New("store: the value is sealed with another key: put the key file of this data folder back")
 	// ErrNotEmpty: a load found events.
 	ErrNotEmpty = errors.New("store: tenant is not empty")
-	// ErrOvertaken: a load found that too much of what the tenant had was changed while it was committed.
+	// ErrOvertaken: a load found that too much of the tenant's data had changed while it was committed.
 	ErrOvertaken = errors.New("store: tenant has changed too much meanwhile")
-	// ErrEnded: something that an archive shows was erased. The copy has to start again with a new one.
+	// ErrEnded: something that an archive shows was erased. The copy has to start again with a new archive.
 	ErrEnded = errors.New("store: an erasure has ended the archive, start again")
 )
 
-// IndexingError is ErrIndexing with how much is done. The events of a folder that an older version has written are
-// indexed in the background.
+// IndexingError is ErrIndexing with its progress. The events of a folder that an older version has written are indexed
+// in the background.
 type IndexingError struct {
 	Done, Total uint64
 }
@@ -542,7 +543,7 @@ func (e *IndexingError) Unwrap() error { return ErrIndexing }
 // CorruptionError reports stored data that contradicts itself. It is never served.
 type CorruptionError struct {
 	Where string
-	// Item is the side item that is damaged, where a write has met it; no name for whatever else.
+	// Item is the damaged side item if a write has met one; otherwise it is empty.
 	Item ItemName
 	Err  error
 }
