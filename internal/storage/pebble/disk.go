@@ -23,27 +23,27 @@ import (
 	"j17/internal/storage/queue"
 )
 
-// disk is the file system that Pebble sees. It takes from Pebble the faults that Pebble answers by ending the
-// process, and it knows how much room there is.
+// disk is the file system that Pebble sees. It hides from Pebble the faults that would make it end the process, and
+// tracks the free space.
 //
 //   - A write that finds no space waits until there is some. Table files are the exception: Pebble discards a table
-//     that it cannot finish and starts anew, which frees what the unfinished one occupied.
+//     that it cannot finish and starts again, which frees the space of the unfinished one.
 //   - An operation that gets no file descriptor takes one of the reserve, or waits until there is one.
-//   - Any other failed write stops all writes for good: from then on the files stand still as they would after a
-//     crash, and whoever wants to change them blocks. Reads go on.
+//   - Any other failed write stops all writes for good: from then on the files stay as they would after a crash, and
+//     operations that change them block. Reads go on.
 //   - Log files are handed out for reuse without their old content once they have been scrubbed.
 //
-// While the store opens, every write that fails stops it: Pebble would try some of them for ever. While it closes,
-// errors go to Pebble as they are.
+// While the store opens, any failed write stops it: Pebble would retry some of them for ever. While it closes, errors
+// are passed on to Pebble.
 type disk struct {
 	vfs.FS
 	dir   string
 	floor uint64
-	// onDisk tells that FS is that of the system, whose folders can be locked.
+	// onDisk reports that FS is the operating system's, whose folders can be locked.
 	onDisk bool
 	// ballastBytes is the size of the ballast.
 	ballastBytes uint64
-	// logBytes is what a new store takes for its logs before anything is written to them.
+	// logBytes is the space that a new store allocates for its logs before anything is written to them.
 	logBytes uint64
 
 	clock  clock.Clock
@@ -53,11 +53,11 @@ type disk struct {
 	// descriptors is the reserve of file descriptors.
 	descriptors *descriptors
 	marks       *marks
-	// stalled tells that the engine takes no writes until a table has been written.
+	// stalled reports that the engine accepts no writes until a table has been written.
 	stalled atomic.Bool
 	merging *merging
 
-	// onFull is called when a write found no space, onStarved when one waits for a file descriptor, onFault once, when
+	// onFull is called when a write finds no space, onStarved when one waits for a file descriptor, onFault once, when
 	// writes stop for good.
 	onFull    func()
 	onStarved func()
@@ -65,7 +65,7 @@ type disk struct {
 
 	phase  atomic.Int32
 	failed atomic.Bool
-	// short tells that writes are refused for want of space.
+	// short reports that writes are refused for lack of space.
 	short atomic.Bool
 
 	mu       sync.Mutex
@@ -85,13 +85,13 @@ const (
 )
 
 const (
-	// mostFloor and leastFloor bound the free space that is kept. The ballast has leastFloor: that is what the logs of
-	// a store hold at most which go to tables when it is opened.
+	// mostFloor and leastFloor bound the free space that is kept. The size of the ballast is leastFloor, which is the
+	// most that logs can hold that go to tables when the store is opened.
 	mostFloor  = 256 << 20
 	leastFloor = 64 << 20
 	// retryPause is the time between two attempts to write to a full volume.
 	retryPause = time.Second
-	// reserveShare is the part of the floor that is left alone even by what makes room.
+	// reserveShare is the share of the floor, one in so many, that even writes which make room may not use.
 	reserveShare = 16
 
 	ballastName = "ballast"
@@ -105,9 +105,9 @@ const (
 var errInUse = errors.New("the lock is held")
 
 // setFloor fixes the free space below which no writes are accepted, and the size of the ballast; 0 chooses them by the
-// size of the volume. The ballast is a file that is given up when the volume runs full, so that what was begun can end,
-// and that what is in the log can go to tables when the store is opened. table is the size of a memory table: a log is
-// made with room for a tenth more, and there are two of them, one in use and one that is kept for the next.
+// size of the volume. The ballast is a file that is removed when the volume runs full, so that writes under way can
+// finish and the contents of the log can go to tables when the store is opened. table is the size of a memory table: a
+// log is allocated with a tenth more, and there are two logs, one in use and one kept for reuse.
 func (d *disk) setFloor(floor, table uint64) {
 	if floor != 0 {
 		d.floor, d.ballastBytes = floor, floor/4
@@ -119,8 +119,8 @@ func (d *disk) setFloor(floor, table uint64) {
 	}
 }
 
-// makeRoom gives up the ballast where the volume is too full to open the store. It refuses to make a new store where
-// writes would be refused from the first one on.
+// makeRoom removes the ballast if the volume is too full to open the store. It refuses to create a store whose first
+// write would already be refused.
 func (d *disk) makeRoom() error {
 	usage, err := d.GetDiskUsage(d.dir)
 	if err != nil {
@@ -190,8 +190,8 @@ func (d *disk) tight() bool {
 	return err == nil && usage.AvailBytes < 2*d.floor
 }
 
-// refuses reports whether calls of a need are refused while space is short. What makes room goes on until the ballast
-// is given up and little of what it held is left.
+// refuses reports whether calls of a need are refused while space is short. Calls that make room are refused only once
+// the ballast is gone and little of the space that it held is left.
 func (d *disk) refuses(n queue.Need) bool {
 	if n != queue.Freeing {
 		return n == queue.Ordinary
@@ -227,7 +227,7 @@ func (d *disk) inflate() bool {
 	return true
 }
 
-// outOfSpace notes that a write found no space. It reports true when it could free some.
+// outOfSpace records that a write found no space. It returns true if it could free some.
 func (d *disk) outOfSpace() bool {
 	d.mu.Lock()
 	released := d.ballast && d.FS.Remove(d.ballastPath()) == nil
@@ -248,8 +248,8 @@ func (d *disk) freeBytes() uint64 {
 	return d.free
 }
 
-// used returns the size of all files in the data folder. Pebble's own figures are not to be had while it writes its
-// manifest, which can take until there is space.
+// used returns the size of all files in the data folder. Pebble's own figures are not available while it writes its
+// manifest, which can block until there is space.
 func (d *disk) used() uint64 {
 	names, err := d.List(d.dir)
 	if err != nil {
@@ -272,8 +272,8 @@ func (d *disk) pause() error {
 	return d.clock.Wait(d.life, retry)
 }
 
-// attempt runs op, which changes files. table tells whether Pebble can go on without it, again whether op may be
-// repeated when it found no space or no descriptor.
+// attempt runs op, which changes files. table reports that op is on a table, which Pebble can do without, again that op
+// may be repeated when it found no space or no descriptor.
 func (d *disk) attempt(table, again bool, op func() error) error {
 	for {
 		if d.failed.Load() {
@@ -284,21 +284,21 @@ func (d *disk) attempt(table, again bool, op func() error) error {
 		if err == nil {
 			return nil
 		}
-		// A store that is left behind has failed before it closes, so the phase is read first.
+		// A store that is abandoned sets failed before its phase is closing, so read the phase first.
 		phase := d.phase.Load()
 		if d.failed.Load() {
-			// It was on its way when writes stopped, or when the store was closed without it.
+			// The write was under way when writes stopped, or when the store was closed without waiting for it.
 			park()
 		}
 
-		// What ends by itself or with what is held in reserve is tried again at once.
+		// Try again at once if a reserve could be released: the ballast, or a file descriptor.
 		full, starved := noSpace(err), noDescriptors(err)
 		if (full && d.outOfSpace() && again) || (starved && again && d.descriptors.giveBack()) {
 			continue
 		}
 
-		// While the store closes, an error is an answer. For a table it always is: Pebble goes on without it and tries
-		// again.
+		// While the store closes, Pebble gets the error. For a table without space it does in a running store too: it
+		// goes on and retries the table.
 		if phase == closing || (phase == running && full && table) {
 			return err
 		}
@@ -319,7 +319,7 @@ func (d *disk) attempt(table, again bool, op func() error) error {
 			err = ended
 		}
 
-		// Nothing else helps: the store fails, and this call with it, unless the store has begun to close.
+		// Otherwise the store fails and this call never returns, unless the store has begun to close.
 		d.fail(err)
 		if !d.failed.Load() {
 			return err
@@ -330,8 +330,8 @@ func (d *disk) attempt(table, again bool, op func() error) error {
 // noSpace reports whether a write found no room, on the volume or within a quota.
 func noSpace(err error) bool { return vfs.IsNoSpaceError(err) || errors.Is(err, syscall.EDQUOT) }
 
-// starve waits until it is worth another try to get a file descriptor. Whoever waits for a log, or for a table without
-// which there is no room for writes in memory, is told so instead of waiting along.
+// starve waits before another attempt to get a file descriptor. Callers that depend on a log, or on a table without
+// which there is no room for writes in memory, get an error instead of waiting as well.
 func (d *disk) starve(table bool) error {
 	d.descriptors.starving.Add(1)
 	defer d.descriptors.starving.Add(-1)
@@ -341,7 +341,7 @@ func (d *disk) starve(table bool) error {
 	return d.clock.Wait(d.life, d.clock.Now().Add(retryPause))
 }
 
-// fail stops all writes for good. While the store closes, the error alone has to do.
+// fail stops all writes for good. While the store closes it does nothing, and the caller returns the error.
 func (d *disk) fail(err error) {
 	if d.phase.Load() != closing && !d.failed.Swap(true) {
 		d.onFault(err)
@@ -400,7 +400,7 @@ func logNumber(name string) (uint64, bool) {
 	return n, err == nil
 }
 
-// startLog notes that a log file comes into being and returns the last log that was scrubbed.
+// startLog records that a log file is created and returns the number of the last scrubbed log.
 func (d *disk) startLog(path string) uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -414,11 +414,11 @@ func isTable(path string) bool {
 	return strings.HasSuffix(path, tableSuffix) || strings.HasSuffix(path, blobSuffix)
 }
 
-// ownerOnly is the mode of the store's files: nobody else may read them, also in a copy whose folders are open to
+// ownerOnly is the mode of the store's files: nobody else may read them, even in a copy whose folders are open to
 // others.
 const ownerOnly = 0o600
 
-// closeToOthers takes from others the right to read files of the store.
+// closeToOthers removes the right of others to read files of the store.
 func (d *disk) closeToOthers() {
 	if !d.onDisk {
 		return
@@ -445,7 +445,7 @@ func (d *disk) closeToOthers() {
 func (d *disk) create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := d.FS.Create(name, category)
 	if err == nil && d.onDisk {
-		_ = os.Chmod(name, ownerOnly) // the next start mends what this does not
+		_ = os.Chmod(name, ownerOnly) // if it fails, the next start repairs it
 	}
 	return f, err
 }
@@ -454,7 +454,7 @@ func (d *disk) create(name string, category vfs.DiskWriteCategory) (vfs.File, er
 func (d *disk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	table := isTable(name)
 	if table && d.phase.Load() == running && d.short.Load() {
-		// A flush that found no space starts again at once; the error means no more than that the store closes.
+		// A flush that found no space starts again at once, so wait; the error only means that the store closes.
 		_ = d.pause()
 	}
 	d.startLog(name)
@@ -465,7 +465,7 @@ func (d *disk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, er
 	return d.marked(name, f), err
 }
 
-// marked lets the mark follow a file if it is of a kind that marks list.
+// marked makes the mark track a file if it is of a kind that marks list.
 func (d *disk) marked(path string, f vfs.File) vfs.File {
 	name := d.PathBase(path)
 	if f == nil || !isMarked(name) {
@@ -479,14 +479,14 @@ func (d *disk) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCate
 	scrubbed := d.startLog(newname)
 	n, ok := logNumber(d.PathBase(oldname))
 	if ok && (n <= scrubbed || d.marks.drop(d.PathBase(oldname)) != nil) {
-		// removeScrubbed may have been faster. What the mark still names stays until the next start.
+		// removeScrubbed may have removed it already. A file that the mark still names stays until the next start.
 		_ = d.Remove(oldname)
 		return d.Create(newname, category)
 	}
 	f, err := d.open(false, func() (vfs.File, error) {
 		f, err := d.FS.ReuseForWrite(oldname, newname, category)
 		if _, gone := d.Stat(oldname); err != nil && gone != nil {
-			// It was renamed and could not be opened.
+			// The file was renamed but could not be opened.
 			return d.create(newname, category)
 		}
 		return f, err
@@ -499,7 +499,7 @@ func (d *disk) OpenDir(name string) (vfs.File, error) {
 	return d.open(false, func() (vfs.File, error) { return d.FS.OpenDir(name) })
 }
 
-// Open opens a file for reading. That it gets no descriptor is for the caller to know, if the reserve has none either.
+// Open opens a file for reading. It fails if there is no descriptor and the reserve has none either.
 func (d *disk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	for {
 		f, err := d.FS.Open(name, opts...)
@@ -531,7 +531,7 @@ func (d *disk) Rename(oldname, newname string) error {
 	return d.attempt(isTable(newname), true, func() error { return d.FS.Rename(oldname, newname) })
 }
 
-// Remove removes a file. Pebble does not depend on it. A file goes only when the mark does not name it any more.
+// Remove removes a file. Pebble does not depend on it. A file is removed only once the mark no longer names it.
 func (d *disk) Remove(name string) error {
 	if d.failed.Load() {
 		park()
@@ -559,7 +559,7 @@ func (d *disk) Lock(name string) (io.Closer, error) {
 		}
 		return nil, err
 	}
-	// A lock file that somebody has removed keeps nobody away; the folder itself does.
+	// A lock file can be removed and then locks out nobody, so the folder itself is locked as well.
 	if d.onDisk {
 		held, err := hold(filepath.Dir(name))
 		if err != nil {
@@ -624,7 +624,7 @@ func (f *diskFile) Write(p []byte) (int, error) {
 	return written, err
 }
 
-// Preallocate is an optimisation, so its errors do not count: a write will meet them again.
+// Preallocate is an optimisation, so its errors are ignored: a write will meet them again.
 func (f *diskFile) Preallocate(offset, length int64) error {
 	_ = f.File.Preallocate(offset, length)
 	return nil
@@ -636,7 +636,7 @@ func (f *diskFile) Sync() error { return f.disk.attempt(f.table, false, f.File.S
 // SyncData makes the file's data durable.
 func (f *diskFile) SyncData() error { return f.disk.attempt(f.table, false, f.File.SyncData) }
 
-// SyncTo starts to make a part of the file durable.
+// SyncTo begins to make a part of the file durable.
 func (f *diskFile) SyncTo(length int64) (full bool, err error) {
 	err = f.disk.attempt(f.table, false, func() (err error) {
 		full, err = f.File.SyncTo(length)

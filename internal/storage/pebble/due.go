@@ -22,39 +22,38 @@ import (
 	"j17/internal/storage/unit"
 )
 
-// dueItems is the store in the role of whoever works on items when they are due.
+// dueItems is the part of the store that hands out items when they are due.
 type dueItems struct {
 	*core
 
 	// due has an order for each space with work. It is guarded by mu.
 	due map[store.Space]*dueOrder
-	// damages is what was logged of due work.
+	// damages is the damage of due work that was logged.
 	damages damages
 }
 
-// dueWork tells that a tenant has work in a space, none of it due earlier than at, in Unix nanoseconds.
+// dueWork records that a tenant has work in a space, none of it due earlier than at, in Unix nanoseconds.
 type dueWork struct {
 	tenant *tenant
 	space  store.Space
 	at     int64
 }
 
-// dueEntry is what is known of a tenant's work in a space. at is a lower bound: finished work is noticed only when
-// somebody looks.
+// dueEntry is what is known of a tenant's work in a space. at is a lower bound: finished work is noticed only at the
+// next look-up.
 type dueEntry struct {
 	tenant *tenant
 	at     int64
-	// writes counts the items that were given a due time, so that whoever has looked can tell whether there are more
-	// now.
+	// writes counts the items that were given a due time, so that a look-up notices items that came meanwhile.
 	writes uint64
-	// place is where the entry stands in the order.
+	// place is the index of the entry in the heap.
 	place int
-	// damaged tells that it was told that the tenant's work cannot be read.
+	// damaged reports that the log has said that the tenant's work cannot be read.
 	damaged bool
 }
 
-// dueOrder is the tenants that have work in a space in the order of its time: what has no work costs nothing. It is a
-// heap, and guarded by core.mu.
+// dueOrder is a heap of the tenants that have work in a space, by its time: tenants without work cost nothing. It is
+// guarded by core.mu.
 type dueOrder struct {
 	entries []*dueEntry
 	of      map[*tenant]*dueEntry
@@ -90,7 +89,7 @@ func (o *dueOrder) Pop() any {
 	return e
 }
 
-// dueLocked returns the order of a space. It needs mu.
+// dueLocked returns the order of a space. The caller holds mu.
 func (s *dueItems) dueLocked(space store.Space) *dueOrder {
 	o := s.due[space]
 	if o == nil {
@@ -100,7 +99,7 @@ func (s *dueItems) dueLocked(space store.Space) *dueOrder {
 	return o
 }
 
-// noteDue takes down that there is work. It needs mu.
+// noteDue records that there is work. The caller holds mu.
 func (s *dueItems) noteDue(w dueWork) {
 	o := s.dueLocked(w.space)
 	e := o.of[w.tenant]
@@ -119,7 +118,7 @@ func (s *dueItems) noteDue(w dueWork) {
 	}
 }
 
-// first returns the entry with the earliest time that is none of some others, nil where there is none. It needs mu.
+// first returns the entry with the earliest time that is not in but, nil if there is none. The caller holds mu.
 func (o *dueOrder) first(but map[*dueEntry]bool) (first *dueEntry) {
 	if len(but) == 0 && len(o.entries) > 0 {
 		return o.entries[0]
@@ -132,7 +131,7 @@ func (o *dueOrder) first(but map[*dueEntry]bool) (first *dueEntry) {
 	return first
 }
 
-// NextDue tells when the next item of a space is due. See store.Store.
+// NextDue returns when the next item of a space is due. See store.Store.
 func (s *dueItems) NextDue(_ context.Context, space store.Space) (time.Time, error) {
 	var damaged map[*dueEntry]bool
 	for {
@@ -162,8 +161,8 @@ func (s *dueItems) NextDue(_ context.Context, space store.Space) (time.Time, err
 	}
 }
 
-// passOver reports whether an error says that the work of one tenant is damaged, which keeps nobody else from theirs.
-// It is logged the first time.
+// passOver reports whether an error means that the work of one tenant is damaged, which must not stop the work of
+// others. It logs the error the first time.
 func (s *dueItems) passOver(space store.Space, e *dueEntry, err error) bool {
 	if !isDamage(err) {
 		return false
@@ -198,7 +197,7 @@ func (s *dueItems) lookDue(space store.Space, o *dueOrder, e *dueEntry) (int64, 
 	defer s.mu.Unlock()
 	switch {
 	case e.writes != writes || o.of[e.tenant] != e:
-		// What was seen may be outdated; the entry is still a lower bound.
+		// The result may be outdated; the entry is still a lower bound.
 	case at == 0:
 		heap.Remove(o, e.place)
 		delete(o.of, e.tenant)
@@ -209,9 +208,9 @@ func (s *dueItems) lookDue(space store.Space, o *dueOrder, e *dueEntry) (int64, 
 	return at, nil
 }
 
-// firstDue returns the due time of the first live item of a space, 0 when there is none. There is none before from:
-// what finished work has left behind there is not looked at again and again. What is damaged is passed over, and is an
-// error where there is nothing else.
+// firstDue returns the due time of the first live item of a space, 0 when there is none. It starts at from, before
+// which there is none, so that the remains of finished work are not read repeatedly. Damaged items are skipped, and are
+// an error if there are no others.
 func (s *dueItems) firstDue(r reader, space store.Space, from, now int64) (at int64, err error) {
 	if r.tenant == 0 || strings.IndexByte(string(space), 0) >= 0 {
 		return 0, nil
@@ -289,17 +288,17 @@ func isDamage(err error) bool {
 	return damage
 }
 
-// damages is the damage that was logged: whoever looks for due work sees it each time.
+// damages is the damage that was logged, since every search for due work meets it again.
 type damages struct {
 	mu   sync.Mutex
 	told map[string]bool
 }
 
-// maxTold bounds how much damage is remembered to be logged.
+// maxTold bounds how many logged errors are remembered.
 const maxTold = 1000
 
-// tell reports whether damage is to be logged, because it was not before. Where there is very much of it that may
-// happen again.
+// tell reports whether damage has to be logged because it has not been yet. If there is very much damage, it may be
+// logged again.
 func (d *damages) tell(err error) bool {
 	text := err.Error()
 	d.mu.Lock()
@@ -314,7 +313,7 @@ func (d *damages) tell(err error) bool {
 	return true
 }
 
-// tellDamaged logs that items are damaged, which keeps no others from being claimed, and each of them once.
+// tellDamaged logs damaged items, each of them once. They do not keep others from being claimed.
 func (s *dueItems) tellDamaged(space store.Space, damaged []error) {
 	for _, err := range damaged {
 		if !s.damages.tell(err) {
@@ -337,8 +336,8 @@ func (s *dueItems) DueTenants(_ context.Context, space store.Space, limit int) (
 	var tenants []found
 	looked := map[*tenant]bool{}
 
-	// Whoever may have due work, by what memory knows: a bound that is never too late. Each is looked up, since work
-	// may have been done or moved since. As long as that leaves too few the next ones are looked at.
+	// Memory has for each tenant a bound that is never too late. Each tenant that may have due work is looked up, since
+	// work may have been done or moved since. If that leaves too few, more entries are taken.
 	for many := limit; len(tenants) < limit; many *= 4 {
 		s.mu.Lock()
 		candidates := o.earliest(many, now)
@@ -375,9 +374,9 @@ func (s *dueItems) DueTenants(_ context.Context, space store.Space, limit int) (
 	return names, nil
 }
 
-// earliest returns the tenants of up to many entries that are not later than now, the earliest first. It needs mu. What
-// it costs depends on their number and not on that of all entries: below an entry of the heap there is none that is
-// earlier.
+// earliest returns the tenants of up to many entries that are not later than now, the earliest first. The caller holds
+// mu. The cost depends on their number and not on that of all entries: no entry of the heap has an earlier one below
+// it.
 func (o *dueOrder) earliest(many int, now int64) (first []*tenant) {
 	next := places{order: o}
 	add := func(place int) {
@@ -394,7 +393,7 @@ func (o *dueOrder) earliest(many int, now int64) (first []*tenant) {
 	return first
 }
 
-// places are places of entries in the heap, itself a heap by the times of the entries.
+// places is a heap of indexes of entries in a dueOrder, by the times of the entries.
 type places struct {
 	order *dueOrder
 	of    []int
@@ -478,7 +477,7 @@ func loadDue(from pebble.Reader, t *tenant, number uint32) (works []dueWork, err
 	return works, nil
 }
 
-// ClaimDue leases items whose time has come. See store.Store.
+// ClaimDue leases items that are due. See store.Store.
 func (s *dueItems) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (items []store.Item, err error) {
 	if c.Lease < 0 || c.Lease > store.MaxLease {
 		return nil, fmt.Errorf("%w: a lease of %s", store.ErrInvalid, c.Lease)
@@ -522,7 +521,7 @@ func (s *dueItems) dueFrom(t j17.Tenant, space store.Space) (at int64, due bool,
 	return at, err == nil && at != 0 && at <= s.clock.Now().UnixNano(), err
 }
 
-// claim leases up to the claim's limit of what is due. Nothing is due before from.
+// claim leases due items, up to the claim's limit. Nothing is due before from.
 func (b *batch) claim(t *tenant, c *store.Claim, from int64) (items []store.Item, err error) {
 	space := c.Space
 	it, err := newIter(
@@ -564,7 +563,7 @@ func (b *batch) claim(t *tenant, c *store.Claim, from int64) (items []store.Item
 	return items, nil
 }
 
-// getDue returns the item that an entry of the index by time stands for, with a copy of its value.
+// getDue returns the item of an entry of the index by time, with a copy of its value.
 func getDue(
 	s *sealing, from pebble.Reader, tenant uint32, space store.Space, entry []byte,
 ) (key string, meta itemMeta, value []byte, err error) {

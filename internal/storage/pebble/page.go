@@ -18,49 +18,45 @@ import (
 )
 
 const (
-	// pageBytes is how much of an iteration is copied at a time. The last event may exceed it.
+	// pageBytes is how much of an iteration is copied at a time; the last event may exceed it.
 	pageBytes = 256 << 10
-	// maxPageBytes is how much it is at most where tagged events are read on and on: events of one time stand far from
-	// each other, and the more of them are looked up at a time the more stand in the same block of a table.
-	// maxWindowBytes is how much a window has of the memory that it takes where a feed is. allPageBytes is how much all
-	// such pages and windows have together.
+	// maxPageBytes bounds the pages of a long iteration over tagged events: events of about the same time are stored
+	// far apart, and the more of them are looked up at a time, the more share a block of a table. maxWindowBytes bounds
+	// a window of a feed. allPageBytes bounds all such pages and windows together.
 	maxPageBytes   = 48 << 20
 	maxWindowBytes = 64 << 20
 	allPageBytes   = 128 << 20
-	// growBy is how many times as large as the page before the next one is, and growWindowBy what that is for windows:
-	// small ones are dear.
+	// growBy is the factor by which pages grow, growWindowBy that for windows, which are expensive when small.
 	growBy       = 4
 	growWindowBy = 16
-	// growAfter is the number of pages after which an iteration is one that reads on.
+	// growAfter is the number of pages after which an iteration counts as long.
 	growAfter = 4
 )
 
-// page is a copy of some values that stood next to each other in a stream or in a feed. Who reads them may take as long
-// as he likes: no view and no iterator waits for him. A value that is erased meanwhile is never handed out: see
-// rewrites.
+// page is a copy of consecutive values of a stream or a feed. Readers may hold it indefinitely: it keeps no view and no
+// iterator open. A value that is erased meanwhile is never handed out: see rewrites.
 type page struct {
 	values  []byte
 	entries []pageEntry
-	// bytes is how many the entries have.
+	// bytes is the size of all entries.
 	bytes int
-	// full tells that there may be more after the last entry.
+	// full reports that there may be more after the last entry.
 	full bool
-	// reached, if not zero, is how far was looked beyond the last entry: everything up to there. steps is how many
-	// places of an index that took, and passed how many events it was that are of other types than those that are
-	// wanted.
+	// reached, if not zero, is the position up to which everything was examined, beyond the last entry. steps counts
+	// the index entries looked up for that, passed the events that were skipped because of their types.
 	reached       j17.StreamID
 	steps, passed int
-	// room is how many bytes make the page full, or the window that it is of, but for pageBytes where it is 0.
+	// room is the size at which the page, or the window it comes from, is full; 0 stands for pageBytes.
 	room int
-	// rewrites is how often events had been rewritten before the page was filled.
+	// rewrites is the count of rewrites (core.rewrites) before the page was filled.
 	rewrites  uint64
 	gathering gathering
-	// window is where the next pages come from, if there is something left in it.
+	// window provides the next pages as long as it has any left.
 	window window
 }
 
-// pageEntry is an event of a page, or a note, which has no version. id and key are there in pages of a feed only. value
-// is a copy.
+// pageEntry is an event of a page, or a note, which has no version. id is set only in pages of a feed, key in those of
+// feeds and of several streams. value is a copy.
 type pageEntry struct {
 	id      j17.StreamID
 	key     j17.Key
@@ -68,17 +64,17 @@ type pageEntry struct {
 	value   []byte
 }
 
-// size is how many bytes make the page full.
+// size is the number of bytes at which the page is full.
 func (p *page) size() int { return max(p.room, pageBytes) }
 
-// pages keeps the memory of pages for others.
+// pages reuses the memory of pages.
 type pages struct {
 	pool sync.Pool
-	// wide is how many bytes those have that are larger.
+	// wide is the size of all pages that have grown.
 	wide atomic.Int64
 }
 
-// grow makes the pages of an iteration larger, or its windows, where there is room for it.
+// grow makes the pages of an iteration, or its windows, larger if allPageBytes allows it.
 func (p *pages) grow(one *page, windows bool) {
 	room := min(growBy*one.size(), maxPageBytes)
 	if windows {
@@ -92,8 +88,7 @@ func (p *pages) grow(one *page, windows bool) {
 	one.room = room
 }
 
-// shrink makes the pages of an iteration as small as they were at first. The memory of a larger one goes with what it
-// holds.
+// shrink makes the pages of an iteration as small as they were at first. It drops a larger one with its memory.
 func (p *pages) shrink(one *page) {
 	if one.room > 0 {
 		p.wide.Add(-int64(one.room))
@@ -120,7 +115,7 @@ func (p *pages) put(free *page) {
 	}
 }
 
-// clear makes a page an empty one.
+// clear empties a page.
 func (p *page) clear() {
 	p.values, p.entries, p.bytes, p.full = p.values[:0], p.entries[:0], 0, false
 	p.reached, p.steps, p.passed = j17.StreamID{}, 0, 0
@@ -132,15 +127,15 @@ func (s *core) fillPage(p *page, t j17.Tenant, number uint32, fill func(reader) 
 	return s.use(t, number, fill)
 }
 
-// beginPage makes a page an empty one, before there is the view that it is filled from: a rewrite that the view does
-// not have is one that the count does not have either.
+// beginPage empties a page and reads the count of rewrites before the view is acquired, so that the count includes no
+// rewrite that the view lacks.
 func (s *core) beginPage(p *page) {
 	p.clear()
 	p.rewrites = s.rewrites.Load()
 }
 
-// use reads from the present view. A tenant that was removed since it had a number, or has given its name to another
-// one, is ErrNotFound.
+// use reads from the present view. It returns ErrNotFound if the tenant with the number was removed, even if there is
+// another one of that name.
 func (s *core) use(t j17.Tenant, number uint32, do func(reader) error) error {
 	r, err := s.read(t)
 	if err != nil {
@@ -154,8 +149,8 @@ func (s *core) use(t j17.Tenant, number uint32, do func(reader) error) error {
 }
 
 // add copies a value to the end of the page and returns its entry. The page is full when there is no room for more.
-// What is in a large page stays where it is, since its entries keep what it was in before: where memory is full there
-// is other memory for what follows.
+// Values of a large page are never moved, since its entries keep the old memory alive: when a buffer is full, a new one
+// is allocated for the values that follow.
 func (p *page) add(value []byte) *pageEntry {
 	if len(p.values) >= pageBytes && cap(p.values)-len(p.values) < len(value) {
 		p.values = make([]byte, 0, max(len(value), min(p.bytes, p.size()-p.bytes)))
@@ -165,7 +160,7 @@ func (p *page) add(value []byte) *pageEntry {
 	return p.hold(p.values[start:])
 }
 
-// hold is add for a value that is a copy already.
+// hold is add for a value that need not be copied.
 func (p *page) hold(value []byte) *pageEntry {
 	p.entries = append(p.entries, pageEntry{value: slices.Clip(value)})
 	p.bytes += len(value)
@@ -205,7 +200,7 @@ func (p *page) stream(r reader, key j17.Key, from, to uint64) (err error) {
 	return nil
 }
 
-// streams copies the first events of several streams, at most so many of each, from one version of the first stream on.
+// streams copies the events of several streams up to the version most, of the first stream those from version from on.
 func (p *page) streams(r reader, keys []j17.Key, from, most uint64) (err error) {
 	prefix := appendPrefix(nil, r.tenant, kindEvent)
 	it, err := r.iterate(prefix, after(prefix))
@@ -218,7 +213,7 @@ func (p *page) streams(r reader, keys []j17.Key, from, most uint64) (err error) 
 		want = appendEventKey(want[:0], r.tenant, key, from)
 		stream := len(want) - versionSuffix
 		for ok := it.SeekGE(want); ok && from <= most && bytes.HasPrefix(it.Key(), want[:stream]); ok = it.Next() {
-			// What does not stand where it should is missing.
+			// An event that is not at its version's key is missing.
 			binary.BigEndian.PutUint64(want[stream:], from)
 			v, failed := it.ValueAndErr()
 			if failed != nil || !bytes.Equal(it.Key(), want) {
@@ -274,7 +269,7 @@ func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames, no
 			return l.fault(err, from)
 		}
 
-		// Then all in their order. What found no room is looked up by itself.
+		// Then all in order. Events that were not fetched for lack of room are looked up one by one.
 		p.entries = slices.Grow(p.entries, len(g.refs))
 		for i := range g.refs {
 			ref := &g.refs[i]
@@ -310,14 +305,14 @@ type lookup struct {
 	tenant uint32
 	from   pebble.Reader
 	feed   *pebble.Iterator
-	// events is where events are looked up that follow each other, nil until one is.
+	// events iterates over events that are looked up in sequence; nil until the first one.
 	events *pebble.Iterator
-	// latest says that the events were written lately, and held belongs to the value of the last one then.
+	// latest reports that the events are recent; held then closes the value that was looked up last.
 	latest bool
 	held   io.Closer
-	// key is what events are looked up under, place what the feed is.
+	// key is the buffer for the keys of events, place that for keys of the feed.
 	key, place []byte
-	// run holds the references of the entry that feed stands at, the last of which is at last.
+	// run holds the references of the present entry of feed, the last of which is at position last.
 	run  [][]byte
 	last j17.StreamID
 	// note is the entry itself if it is a note.
@@ -343,7 +338,7 @@ func (l *lookup) close(err *error) {
 	}
 }
 
-// release lets go of the value that was found last by itself.
+// release closes the value that was looked up last, if latest.
 func (l *lookup) release(err *error) {
 	if l.held != nil {
 		*err = errors.Join(*err, l.held.Close())
@@ -351,9 +346,9 @@ func (l *lookup) release(err *error) {
 	}
 }
 
-// value returns what stands under the key of an event, valid until the next look-up. The latest events are looked for
-// by themselves: they are found in memory, or in the highest levels of the store. Others are looked for in all levels
-// at once, which is cheap where one follows the other.
+// value returns the value of an event's key, valid until the next look-up. Recent events are looked up individually:
+// they are in memory or in the highest levels of the store. Others are looked up with an iterator over all levels,
+// which is cheap if they follow each other.
 func (l *lookup) value(key []byte) (value []byte, err error) {
 	if l.latest {
 		l.release(&err)
@@ -382,7 +377,7 @@ func (l *lookup) fault(err error, at j17.StreamID) error {
 	return corruption(err, "the feed of tenant number %d at %s", l.tenant, at)
 }
 
-// open fills l.run with the references of the entry that the feed stands at, and returns the position of the last one.
+// open fills l.run with the references of the present entry of the feed, and returns the position of the last one.
 func (l *lookup) open() (j17.StreamID, error) {
 	last, ok := feedPosition(l.feed.Key())
 	value, err := l.feed.ValueAndErr()
@@ -400,7 +395,7 @@ func (l *lookup) open() (j17.StreamID, error) {
 	return last, err
 }
 
-// seek opens the entry of the event at a position, which must be there, and returns its place in the run.
+// seek opens the entry of the event at a position, which must exist, and returns its index in the run.
 func (l *lookup) seek(at j17.StreamID) (int, error) {
 	if len(l.run) == 0 || at.Compare(l.last) > 0 || at.Compare(ahead(l.last, len(l.run)-1)) < 0 {
 		if l.place = appendFeedKey(l.place[:0], l.tenant, at); !l.feed.SeekGE(l.place) {
@@ -424,7 +419,7 @@ func (l *lookup) find(n int) ([]byte, error) {
 	return l.value(l.key)
 }
 
-// typeOf returns the event type of an event, which a reference refers to, from its record. It is a view into that.
+// typeOf returns the event type from the record of an event and its reference. The result is a part of value.
 func typeOf(reference, value []byte) ([]byte, error) {
 	var record eventRecord
 	if err := record.parse(value); err != nil {
@@ -433,10 +428,10 @@ func typeOf(reference, value []byte) ([]byte, error) {
 	return record.eventType(len(reference) - versionSuffix - 1)
 }
 
-// aggregateOf returns the aggregate type of an event, which a reference refers to. It is a view into that.
+// aggregateOf returns the aggregate type from the reference of an event. The result is a part of it.
 func aggregateOf(reference []byte) []byte { return reference[:max(bytes.IndexByte(reference, 0), 0)] }
 
-// parseReference returns what a reference of the feed names.
+// parseReference returns the key and the version that a reference of the feed names.
 func parseReference(reference []byte, names *typeNames) (j17.Key, uint64, error) {
 	n := len(reference) - versionSuffix - 1
 	if n < 0 || reference[n] != 0 {

@@ -1,9 +1,9 @@
 // Package pebble is the embedded event store: one folder, one process, no other software.
 //
-// One goroutine, the committer, does all writing. It takes the calls that have queued up, checks their
-// preconditions, gives out positions, timestamps, versions and hashes, and writes one batch, which one fsync makes
-// durable. While a batch is on its way no other is begun, and readers work on a snapshot that was taken when the
-// last batch had become durable. So nobody ever sees what a crash could still take away.
+// One goroutine, the committer, does all writing. It takes the calls that have queued up, checks their preconditions,
+// assigns positions, timestamps, versions and hashes, and writes one batch, which one fsync makes durable. While a
+// batch is being written no other is begun, and readers use a snapshot taken after the last batch became durable, so
+// nobody ever sees data that a crash could still lose.
 //
 // The decisions behind it are in docs/internals/storage.md.
 package pebble
@@ -31,7 +31,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Options says where and how a store is opened.
+// Options specify where and how a store is opened.
 type Options struct {
 	// Dir is the data folder. It is created when it does not exist.
 	Dir string
@@ -39,25 +39,25 @@ type Options struct {
 	FS vfs.FS
 	// Clock gives positions and expiry their time; nil means the machine's clock.
 	Clock clock.Clock
-	// Logger gets what concerns the operator; nil means that nothing is logged.
+	// Logger gets messages for the operator; nil means that nothing is logged.
 	Logger *slog.Logger
 	// MinFreeBytes is the free space of the volume below which writes are refused; 0 means a twentieth of the volume,
 	// but at least 64 and at most 256 MiB.
 	MinFreeBytes uint64
-	// CacheBytes bounds the memory for stored data: blocks that were read lately, and what was written lately, which
-	// alone can take two thirds of the least and three eighths of 512 MiB under load. 0 means DefaultCacheBytes. A
-	// store without load uses next to nothing of it.
+	// CacheBytes bounds the memory for stored data: recently read blocks and recent writes, which alone can take two
+	// thirds of the minimum, or three eighths of 512 MiB, under load. 0 means DefaultCacheBytes. A store without load
+	// uses almost none of it.
 	CacheBytes int64
-	// MaxClockJump is the longest step ahead of the clock that is believed while the store is open; 0 believes any. A
+	// MaxClockJump is the longest forward step of the clock that is accepted while the store is open; 0 accepts any. A
 	// longer one makes writes fail with ErrClock, as docs/operations.md describes.
 	MaxClockJump time.Duration
-	// Sealed are the spaces with values that nobody may read in a copy of the files: which values of each, nil for all.
-	// They are sealed with the key of KeyFile, which is made where it is missing.
+	// Sealed are the spaces with values that must not be readable in a copy of the files; the function selects the
+	// values, nil all of them. They are sealed with the key in KeyFile, which is created if it is missing.
 	Sealed  map[store.Space]func(value []byte) bool
 	KeyFile string
 }
 
-// DefaultCacheBytes is the memory for stored data where the options do not say.
+// DefaultCacheBytes is the memory for stored data if Options do not set it.
 const DefaultCacheBytes = 96 << 20
 
 const (
@@ -81,16 +81,16 @@ const (
 	memTableShare = 10
 	// topLevelThreshold is twice the number of flushed memory tables that the top level holds before they are merged
 	// into the next one: the engine counts each twice. A merge rewrites everything below that it overlaps, so half as
-	// many merges are half of that work.
+	// many merges do half that work.
 	topLevelThreshold = 8
-	// dropDelay is the time after which the disk space of a dropped tenant is reclaimed at the latest.
+	// dropDelay is the longest time until the disk space of a dropped tenant is reclaimed.
 	dropDelay = 10 * time.Second
 	// cachedHeads is the number of stream heads in memory, about 200 bytes each.
 	cachedHeads = 1 << 16
 )
 
-// Store is the embedded event store. It implements store.Store. Each of its parts is a few roles of it, or work in the
-// background.
+// Store is the embedded event store. It implements store.Store. Each of its parts implements a few roles, or does
+// background work.
 type Store struct {
 	*core
 	*committer
@@ -110,7 +110,7 @@ type Store struct {
 	*compactor
 }
 
-// core is what all parts of the store share: the engine below it, and what memory knows of what is stored.
+// core is shared by all parts of the store: the engine, and what the store keeps in memory about its data.
 type core struct {
 	db     *pebble.DB
 	cache  *pebble.Cache
@@ -123,24 +123,23 @@ type core struct {
 	guard  *clockGuard
 	// sealing does not change after the store was opened.
 	sealing sealing
-	// background counts the goroutines of the store but the committer.
+	// background counts the goroutines of the store except the committer.
 	background sync.WaitGroup
-	// tableForm is that of tables that are made beside the store, readForm that of tables that are read past the
-	// engine.
+	// tableForm is the format of tables written outside the engine, readForm that of tables read without it.
 	tableForm sstable.WriterOptions
 	readForm  sstable.ReaderOptions
 
-	// filters and stale are for whoever reads and has met what takes long.
+	// filters and stale are told by readers what takes them long.
 	filters *filters
 	stale   *compactor
 
 	pages pages
-	// rewrites counts how often events were rewritten. It grows when the new content can be seen, before Rewrite
+	// rewrites counts how often events were rewritten. It grows when the new content becomes visible, before Rewrite
 	// returns.
 	rewrites atomic.Uint64
 	// logged counts the bytes that were written to the log since the store was opened.
 	logged atomic.Uint64
-	// ending tells iterations that the store closes.
+	// ending makes iterations end because the store closes.
 	ending atomic.Bool
 
 	mu      sync.Mutex
@@ -151,11 +150,12 @@ type core struct {
 	released chan struct{}
 	tenants  map[j17.Tenant]*tenant
 	heads    headCache
-	// retired are former views in order of age. Their readers are counted under mu, the list is the committer's.
+	// retired are former views in order of age. Their readers are counted under mu; only the committer changes the
+	// list.
 	retired []*view
 	changes changes
 	leaves  recentLeaves
-	// tagHints are for whoever reads by tags.
+	// tagHints are used by reads by tags.
 	tagHints tagHints
 }
 
@@ -189,19 +189,19 @@ var _ store.Store = (*Store)(nil)
 type tenant struct {
 	name j17.Tenant
 
-	// The committer's: the state with all that was staged, whether the tenant stands in the directory, whether
-	// the present batch changes it, and the tags of its latest events if there are conditions on them.
+	// Owned by the committer: the state with everything staged, whether the tenant is in the directory, whether the
+	// present batch changes it, and the tags of its latest events if there are conditions on them.
 	next   tenantState
 	listed bool
-	// added are the leaf hashes of the events that the present batch adds, noted is where the last note is that it
-	// adds.
+	// added are the leaf hashes of the events that the present batch adds, noted is the position of the last note that
+	// it adds.
 	added []keptLeaf
 	noted j17.StreamID
 
-	// missed is how many new streams were looked for on disk since a filter over streams was asked for.
+	// missed counts the new streams that were looked up on disk since a filter over streams was requested.
 	missed uint64
 
-	// recent and the filters over tags and streams are the committer's to change, and others read in them.
+	// recent and the filters over tags and streams are changed only by the committer and read by others.
 	recent       atomic.Pointer[recentTags]
 	tagFilter    atomic.Pointer[filter]
 	streamFilter atomic.Pointer[filter]
@@ -212,14 +212,14 @@ type tenant struct {
 	last    j17.StreamID
 	events  uint64
 	changed chan struct{}
-	// building is the number under which the tenant's older events are being indexed, 0 when they are not.
+	// building is the number under which the tenant's older events are being indexed, 0 if they are not.
 	building uint32
-	// linking is the same of a build that is of correlation ids alone.
+	// linking is the same for a build of correlation ids alone.
 	linking uint32
 	// change is the number of the last change of the feed, 0 when there was none.
 	change uint64
 	leaves tenantLeaves
-	// touched is the number of the view since which the tenant holds what it does, at the least.
+	// touched is the number of a view since which the tenant has not changed.
 	touched uint64
 }
 
@@ -261,7 +261,7 @@ func Open(o Options) (*Store, error) {
 		o.CacheBytes = DefaultCacheBytes
 	}
 
-	// The parts, each with what it tells the others.
+	// The parts, each with its callbacks to the others.
 	s := newStore(&o)
 	s.disk = &disk{
 		FS: o.FS, onDisk: onDisk, dir: o.Dir, clock: o.Clock, logger: o.Logger, life: s.life,
@@ -271,7 +271,7 @@ func Open(o Options) (*Store, error) {
 	s.disk.marks = newMarks(s.disk)
 	s.guard = &clockGuard{clock: o.Clock, logger: o.Logger, disk: s.disk, bound: o.MaxClockJump}
 
-	// What the folder holds; only then does anything run.
+	// Load what the folder holds before anything runs.
 	if err := s.open(o); err != nil {
 		return nil, err
 	}
@@ -283,7 +283,7 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// fullNeeds is how many bytes a start needs at most for what four memory tables have left in logs, and to begin.
+// fullNeeds is the most bytes that a start needs, to write what four memory tables have left in logs and to begin.
 const fullNeeds = 512 << 20
 
 func (s *Store) open(o Options) error {
@@ -383,7 +383,7 @@ func (s *Store) engineOptions(o Options) *pebble.Options {
 		Logger:                     logger,
 		EventListener:              s.events.listener(o.Logger, o.Clock, s.disk),
 	}
-	// Ranges of removed keys are merged where they are in somebody's way: see compactor.
+	// Ranges of removed keys are merged when they slow down readers: see compactor.
 	opts.Experimental.TombstoneDenseCompactionThreshold = -1
 	for i := range opts.Levels {
 		opts.Levels[i].BlockSize = blockBytes
@@ -398,7 +398,7 @@ func (s *Store) engineOptions(o Options) *pebble.Options {
 	return opts
 }
 
-// load reads what the store must know before the first call, and ends what the last run has begun.
+// load reads what the store must know before the first call, and finishes or undoes what the last run began.
 func (s *Store) load() error {
 	// The format says whether this program may read the folder at all.
 	version, err := s.checkFormat()
@@ -414,12 +414,12 @@ func (s *Store) load() error {
 	if err := s.loadTenants(); err != nil {
 		return err
 	}
-	// Compare before the first write, which takes back what a clean stop has noted.
+	// Compare before the first write, which cancels the record of a clean stop.
 	if err := s.disk.marks.checkTotals(s.totals()); err != nil {
 		return err
 	}
 
-	// What the last run has begun: a load that did not end, an older format.
+	// Left by the last run: a load that did not end, an older format.
 	if err := s.dropPending(); err != nil {
 		return fmt.Errorf("remove an unfinished load: %w", err)
 	}
@@ -434,8 +434,8 @@ func (s *Store) load() error {
 		if err := s.upgrade(version); err != nil {
 			return fmt.Errorf("bring the folder to format %d: %w", formatVersion, err)
 		}
-		// The log of a new folder was begun before the engine had its format: only those that follow tell how far they
-		// were synced.
+		// The log of a new folder was begun before the engine had its format: only later logs record how far they were
+		// synced.
 		if err := s.db.Flush(); err != nil {
 			return fmt.Errorf("begin the log: %w", err)
 		}
@@ -445,7 +445,7 @@ func (s *Store) load() error {
 		return fmt.Errorf("seal older values: %w", err)
 	}
 
-	// What memory answers from then on, and what the background goes on with.
+	// Load what is answered from memory from now on, and what background work continues with.
 	if err := s.loadChanges(); err != nil {
 		return err
 	}
@@ -465,7 +465,7 @@ func (s *Store) checkFormat() (uint32, error) {
 	return version, err
 }
 
-// Status tells what is accepted and how much room there is. See store.Store.
+// Status reports what the store accepts and how much space there is. See store.Store.
 func (s *Store) Status() store.Status {
 	st := store.Status{Readable: true, Writable: true}
 	switch err := s.queue.Refusal(); {
@@ -488,28 +488,28 @@ func (s *Store) Status() store.Status {
 // DiskBytes returns the size of all files of the store.
 func (s *Store) DiskBytes() uint64 { return s.disk.used() }
 
-// fail stops all writes after a fault that leaves it open what has become durable.
+// fail stops all writes after a fault that leaves unknown what has become durable.
 func (s *Store) fail(cause error) {
 	s.logger.Error("a write to disk failed, no more writes are accepted", slog.Any("error", cause))
 	s.queue.Shut(fmt.Errorf("%w: restart j17 when the fault is mended: %w", store.ErrFailed, cause))
 	s.queue.Abandon(cause, s.queue.Refusal())
 }
 
-// stalled answers those who would have to wait until the volume has room again.
+// stalled answers the calls that would have to wait until the volume has space again.
 func (s *Store) stalled() {
 	s.queue.Abandon(store.ErrFull, store.ErrFull)
 }
 
-// starved answers those who would have to wait until the process may open files again.
+// starved answers the calls that would have to wait until the process can open files again.
 func (s *Store) starved() {
 	s.queue.Abandon(store.ErrBusy, store.ErrBusy)
 }
 
-// Close waits for running calls and releases the store. See store.Store. After a fault it waits for nobody: readers
-// then may go on, and the memory of the store stays in use.
+// Close waits for running calls and releases the store. See store.Store. After a fault it does not wait: readers may go
+// on, and the memory of the store stays in use.
 func (s *Store) Close() error { return s.shutdown(nil) }
 
-// Shutdown is Close with an end. See store.Store.
+// Shutdown is Close, except that it stops waiting when ctx ends. See store.Store.
 func (s *Store) Shutdown(ctx context.Context) error { return s.shutdown(ctx.Done()) }
 
 func (s *Store) shutdown(end <-chan struct{}) error {
@@ -536,19 +536,19 @@ func (s *Store) shutdown(end <-chan struct{}) error {
 	case released && settled:
 		s.reap()
 	default:
-		// A reader or Pebble is busy with what closing would take away from under it. No file changes from here on.
+		// A reader or Pebble still uses what closing would free. No file changes from here on.
 		s.logger.Warn("the disk does not answer in time, and what waits for it is left behind")
 		s.disk.failed.Store(true)
 	}
 	return s.closeEngine()
 }
 
-// closeEngine closes Pebble, and after a fault no more than the folder's lock.
+// closeEngine closes Pebble, or after a fault only the mark and the folder's lock.
 func (s *Store) closeEngine() error {
 	s.disk.phase.Store(closing)
 	defer s.disk.descriptors.close()
 	if s.disk.failed.Load() {
-		// Goroutines of Pebble are blocked in writes that must not happen any more. They hold its locks.
+		// Goroutines of Pebble are parked in writes that must no longer happen, and hold its locks.
 		return errors.Join(s.disk.marks.close(), s.disk.unlock())
 	}
 	var err error

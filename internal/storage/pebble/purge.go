@@ -14,11 +14,11 @@ import (
 	"j17/internal/storage/store"
 )
 
-// A rewrite leaves a record of the entries of tags that it has changed, and so does whoever forgets commands of these,
-// so that Purge finds what it has to remove without looking at the whole index: the keys in their order, each as the
-// number of bytes that it has in common with the one before, and the rest with its length, numbers as varints.
+// A rewrite leaves a record of the tag entries that it has changed, and forgetting commands leaves one of these, so
+// that Purge finds what it has to remove without reading the whole index. A record has the keys in order, each as the
+// number of bytes that it shares with the one before, and the length and bytes of the rest; numbers are varints.
 
-// stagePurge stages the record of a rewrite, whose note stands at a position.
+// stagePurge stages the record of a rewrite whose note is at a position.
 func (b *batch) stagePurge(t *tenant, at j17.StreamID, changed map[string]uint64) {
 	if len(changed) == 0 {
 		return
@@ -29,7 +29,7 @@ func (b *batch) stagePurge(t *tenant, at j17.StreamID, changed map[string]uint64
 	))
 }
 
-// purgeRecord returns the record of keys, which are in their order.
+// purgeRecord returns the record of keys, which must be sorted.
 func purgeRecord(keys []string) []byte {
 	value, before := []byte{recordFormat}, ""
 	for _, key := range keys {
@@ -68,8 +68,7 @@ func parsePurge(ranges []keyRange, tenant uint32, value []byte) ([]keyRange, err
 	return ranges, nil
 }
 
-// replaced calls do with the ranges of each of the records that rewrites have left, and returns the keys of these
-// records.
+// replaced calls do with the ranges of each record that rewrites have left, and returns the keys of the records.
 func (r reader) replaced(do func([]keyRange)) (records [][]byte, err error) {
 	prefix := appendPrefix(nil, r.tenant, kindPurge)
 	it, err := r.iterate(prefix, after(prefix))
@@ -92,16 +91,17 @@ func (r reader) replaced(do func([]keyRange)) (records [][]byte, err error) {
 	return records, nil
 }
 
-// purgedAtOnce is of how many streams the ranges are in memory before they are joined.
+// purgedAtOnce is the number of streams whose ranges are in memory before they are joined.
 const purgedAtOnce = 1000
 
-// Purge removes from disk what rewritten events and the side items of their streams have replaced. See store.Store.
+// Purge removes from disk the data that rewritten events and changed side items of their streams have replaced. See
+// store.Store.
 //
-//  1. It removes what stood in the ranges of keys of the streams' events, of their side items, of the entries of tags
+//  1. It removes old values in the ranges of keys of the streams' events, of their side items, of the entries of tags
 //     that rewrites have changed, and of commands that were forgotten.
-//  2. Then the records of these entries are not needed any more, and are removed in the same way.
+//  2. Then the records of these entries are no longer needed, and are removed in the same way.
 //
-// What it costs depends on the tables that hold such keys, not on the others.
+// The cost depends only on the tables that hold such keys.
 func (s *eraser) Purge(
 	ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName,
 ) error {
@@ -129,7 +129,7 @@ func (s *eraser) Purge(
 		return err
 	}
 
-	// Records that an earlier call has removed before it was cut short are old bytes as well.
+	// Include records that an earlier, interrupted call removed: they are old bytes as well.
 	prefix := appendPrefix(nil, r.tenant, kindPurge)
 	all := keyRange{prefix, after(prefix)}
 	if err := s.removeOld(ctx, t, append(ranges, all)); err != nil || len(records) == 0 {
@@ -147,13 +147,13 @@ func (s *eraser) Purge(
 	return s.removeOld(ctx, t, []keyRange{all})
 }
 
-// removeOld removes from disk what stood in ranges of a tenant's before.
+// removeOld removes from disk the old values in ranges of a tenant's keys.
 //
 //  1. It ends archives, and the bulk writes of the tenant: those of others hold nothing of it. It waits until nobody
-//     can read the old values any more: the calls that read are short.
-//  2. It touches the ranges: it writes that they have no range keys. Whatever file holds an old value now overlaps a
-//     younger one, so that a compaction has to merge the two and cannot move the file as it is.
-//  3. It flushes, so that no log is needed any more that exists now, and compacts these ranges.
+//     can read the old values any longer, which is soon, since reads are short.
+//  2. It touches the ranges: it writes that they have no range keys. Every file that holds an old value then overlaps
+//     a younger one, so that a compaction has to merge the two and cannot move the file unchanged.
+//  3. It flushes, so that no present log is needed any longer, and compacts these ranges.
 //  4. It waits until the old tables are deleted, and removes the logs.
 func (s *eraser) removeOld(ctx context.Context, t j17.Tenant, ranges []keyRange) error {
 	// From here on nobody reads the old values.
@@ -168,14 +168,14 @@ func (s *eraser) removeOld(ctx context.Context, t j17.Tenant, ranges []keyRange)
 		return ctx.Err()
 	}
 
-	// What stands in the same tables is touched, and compacted, together.
+	// Ranges in the same tables are touched and compacted together.
 	tables, err := s.lowest()
 	if err != nil {
 		return err
 	}
 	ranges = joined(ranges, tables)
 
-	// Every file that holds an old value is overlapped by a younger one.
+	// Make a younger file overlap every file that holds an old value.
 	err = s.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		b.store.reap()
 		for i := range ranges {
@@ -187,7 +187,7 @@ func (s *eraser) removeOld(ctx context.Context, t j17.Tenant, ranges []keyRange)
 		return err
 	}
 
-	// No log is needed any more that exists now, and no table that holds an old value.
+	// Make all present logs, and all tables that hold an old value, unnecessary.
 	s.disk.scrub()
 	if err := s.inBackground(ctx, s.db.Flush); err != nil {
 		return fmt.Errorf("remove old bytes: %w", err)
@@ -199,14 +199,14 @@ func (s *eraser) removeOld(ctx context.Context, t j17.Tenant, ranges []keyRange)
 		}
 	}
 
-	// What is not needed goes from the disk.
+	// Wait until they are removed.
 	if err := s.awaitDeletion(ctx); err != nil {
 		return err
 	}
 	return s.disk.removeScrubbed()
 }
 
-// lowest returns the ranges of the tables of the lowest level, each from its first to its last key.
+// lowest returns the ranges of the tables of the lowest level, each from its first to its last key inclusive.
 func (s *core) lowest() ([]keyRange, error) {
 	levels, err := s.db.SSTables()
 	if err != nil {
@@ -220,14 +220,15 @@ func (s *core) lowest() ([]keyRange, error) {
 	return tables, nil
 }
 
-// joined returns fewer ranges that cover the same keys: those become one between which no table of the lowest level
-// stands. Others would make the engine write the same tables again and again, and one range over all of them tables
-// that hold none of the keys. Tables are in order, each from its first to its last key.
+// joined returns fewer ranges that cover the same keys: ranges without a whole table of the lowest level between them
+// become one. Separate ranges would make the engine write the same tables repeatedly, and a single range over all of
+// them would make it write tables that hold none of the keys. Tables are in order, each from its first to its last key
+// inclusive.
 func joined(ranges, tables []keyRange) (few []keyRange) {
 	slices.SortFunc(ranges, func(a, b keyRange) int { return bytes.Compare(a.lower, b.lower) })
 	last := -1 // the last table that the last range reaches into
 	for _, r := range ranges {
-		// The tables that the range reaches into, or between which it stands.
+		// The tables that the range overlaps, or lies between.
 		first := sort.Search(len(tables), func(i int) bool { return bytes.Compare(tables[i].upper, r.lower) >= 0 })
 		end := sort.Search(len(tables), func(i int) bool { return bytes.Compare(tables[i].lower, r.upper) >= 0 }) - 1
 		if n := len(few); n > 0 && first <= last+1 {
@@ -245,7 +246,7 @@ func joined(ranges, tables []keyRange) (few []keyRange) {
 // keyRange is the keys in [lower, upper).
 type keyRange struct{ lower, upper []byte }
 
-// purged returns where values of streams and of other items stand, or stood, but for the index of tags.
+// purged returns the ranges of keys that have, or had, values of streams and of side items, without the index of tags.
 func purged(tenant uint32, keys []j17.Key, spaces []store.Declared, items []store.ItemName) (ranges []keyRange) {
 	whole := func(prefix []byte) { ranges = append(ranges, keyRange{prefix, after(prefix)}) }
 	for _, key := range keys {
@@ -271,7 +272,7 @@ func purged(tenant uint32, keys []j17.Key, spaces []store.Declared, items []stor
 	return ranges
 }
 
-// idleBefore reports whether no view that is older than v has readers. It needs mu.
+// idleBefore reports whether no view older than v has readers. The caller holds mu.
 func (s *core) idleBefore(v *view) bool {
 	for _, old := range s.retired {
 		if old.number < v.number && old.readers > 0 {
@@ -281,7 +282,7 @@ func (s *core) idleBefore(v *view) bool {
 	return true
 }
 
-// inBackground runs work of Pebble that may never return after a fault. It holds the store open until the work ends.
+// inBackground runs work of Pebble that may never return after a fault. It keeps the store open until the work ends.
 func (s *core) inBackground(ctx context.Context, work func() error) error {
 	v, err := s.acquire()
 	if err != nil {

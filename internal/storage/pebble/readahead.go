@@ -19,54 +19,53 @@ import (
 )
 
 const (
-	// mostBuckets is how many buckets a window has, and mostBucketBytes about how many bytes the values of one have at
-	// most: those of one at a time are there as they are. maxBucketBytes is what they never exceed by more than an
-	// event.
+	// mostBuckets bounds the buckets of a window, and mostBucketBytes, roughly, the values of one bucket: those of one
+	// bucket at a time are uncompressed. The values of a bucket never exceed maxBucketBytes by more than an event.
 	mostBuckets     = 64
 	mostBucketBytes = 4 << 20
 	maxBucketBytes  = 4 * mostBucketBytes
 	// chunkBytes is how much is compressed at a time; a larger event is compressed by itself.
 	chunkBytes = 32 << 10
-	// viewEvents is how many events are read from one view: who waits until nobody reads the present one waits no
-	// longer than that takes, and whoever reads may rest behind it.
+	// viewEvents is how many events are read from one view. It bounds how long others wait for the view to be released,
+	// and the reader may pause after it.
 	viewEvents = 4 << 10
-	// referenceBytes is what leads to an event takes with its place in the order of storage, and streamBytes what a
-	// stream does beside its name.
+	// referenceBytes is the memory of a reference with its place in the order of storage, and streamBytes that of a
+	// stream apart from its name.
 	referenceBytes = 28
 	streamBytes    = 24
-	// noStream stands in the place of a note's stream.
+	// noStream is the stream of a reference to a note.
 	noStream = 1<<32 - 1
 )
 
-// errOutdated ends the making of a window in which something may have been erased meanwhile.
+// errOutdated ends the filling of a window in which something may have been erased meanwhile.
 var errOutdated = errors.New("the window is outdated")
 
-// window is many events of a feed, and notes, in the memory of few: they are read in the order in which they are
-// stored, so that each block of the store is loaded once, and kept in the order of the feed, compressed in buckets.
-// Each bucket becomes a page.
+// window holds many events and notes of a feed in little memory: they are read in the order of storage, so that each
+// block of the store is loaded once, and kept in the order of the feed, compressed in buckets. Each bucket becomes a
+// page.
 type window struct {
-	// streams are the names of the streams that references name: type, zero byte and id.
+	// streams are the names of the streams of references: type, zero byte and id.
 	streams []string
 	buckets []bucket
-	// at is the bucket that is the next page, more tells that there may be more behind the last one.
+	// at is the bucket that becomes the next page, more reports that there may be more after the last one.
 	at   int
 	more bool
-	// value and kept are how many bytes an event had in the window before, as it is and kept, zero where there was
-	// none.
+	// value and kept are the mean bytes of an event's value and of the memory for it in the previous window, zero if
+	// there was none.
 	value, kept int
 }
 
-// bucket is some events that follow each other in a feed.
+// bucket holds consecutive events and notes of a feed.
 type bucket struct {
 	references []reference
 	notes      [][]byte
-	// chunks are compressed. Together they hold the values, bytes as they are, each behind its place in the bucket and
-	// its length; packed is how many bytes they have.
+	// chunks are compressed. They hold the values, each after its place in the bucket and its length. bytes is their
+	// size before compression, packed after it.
 	chunks        [][]byte
 	bytes, packed int
 }
 
-// reference is a place of a feed: an event, or a note, which has the place of it among the bucket's as version.
+// reference is an entry of a feed: an event, or a note, whose version is its index in the bucket's notes.
 type reference struct {
 	ms      int64
 	seq     uint32
@@ -76,10 +75,10 @@ type reference struct {
 
 func (r *reference) id() j17.StreamID { return j17.StreamID{Ms: r.ms, Seq: r.seq} }
 
-// left reports whether the window has a page that was not opened.
+// left reports whether the window has a page that has not been opened.
 func (w *window) left() bool { return w.at < len(w.buckets) }
 
-// open makes the next bucket a page, and lets go of it.
+// open turns the next bucket into a page and releases the bucket.
 func (w *window) open(p *page, names *typeNames) error {
 	b := w.buckets[w.at]
 	w.buckets[w.at] = bucket{}
@@ -136,20 +135,20 @@ type filling struct {
 	store *feeds
 	of    *pager
 	page  *page
-	// room is how many bytes the window may keep, each how many events a bucket has.
+	// room is how many bytes the window may keep, each how many references a bucket has.
 	room, each int
-	// stopped is set where one of those who read has failed.
+	// stopped is set when one of the reading goroutines has failed.
 	stopped atomic.Bool
 
-	// mu guards what the buckets keep. held is how many bytes that is, limit how many buckets there are: where there is
-	// no room the last ones are given up.
+	// mu guards the contents of the buckets. held is how many bytes these take, limit how many buckets there are: if
+	// there is no room the last ones are dropped.
 	mu    sync.Mutex
 	held  int
 	limit atomic.Int32
 }
 
-// fill makes a window of what stands in a feed from a position on, up to limit events and notes. It has none where what
-// stands first does not go in. A page tells what an event takes, as long as no window does.
+// fill makes a window of up to limit events and notes of a feed from a position on. The window is empty if the first
+// bucket does not fit. The size of an event is estimated from the previous window, or from the page if there was none.
 func (w *window) fill(ctx context.Context, s *feeds, of *pager, p *page, from j17.StreamID, limit int) error {
 	if w.value == 0 {
 		w.value = max(p.bytes/max(len(p.entries), 1), 1)
@@ -159,7 +158,7 @@ func (w *window) fill(ctx context.Context, s *feeds, of *pager, p *page, from j1
 	*w = window{value: value, kept: kept}
 	s.beginPage(p)
 
-	// One bucket is there as it is, beside what those who read have not compressed yet.
+	// There must be room for one uncompressed bucket, and for the chunks that the readers have not compressed yet.
 	bucketBytes := min(p.size()/16, mostBucketBytes)
 	looking := min(mostLooking, runtime.GOMAXPROCS(0))
 	f := filling{window: w, ctx: ctx, store: s, of: of, page: p, each: max(bucketBytes/value, 1)}
@@ -177,7 +176,7 @@ func (w *window) fill(ctx context.Context, s *feeds, of *pager, p *page, from j1
 		return err
 	}
 
-	// What did not go in is read again, by the next one.
+	// The next window reads again what did not fit.
 	if last := int(f.limit.Load()); last < len(w.buckets) {
 		clear(w.buckets[last:])
 		w.buckets, w.more = w.buckets[:last], true
@@ -191,24 +190,24 @@ func (w *window) fill(ctx context.Context, s *feeds, of *pager, p *page, from j1
 	return nil
 }
 
-// going returns why the window is not gone on with, if so.
+// going returns an error if the filling of the window has to end.
 func (f *filling) going() error {
 	if f.of.stale(f.page) {
 		return errOutdated
 	}
 	if f.stopped.Load() {
-		return context.Canceled // whoever has failed says why
+		return context.Canceled // the goroutine that failed returns the cause
 	}
 	return f.store.interrupted(f.ctx, 0)
 }
 
-// gather takes the references of n events and notes from a position on, and of the rest of their run, but not of more
-// than limit. It returns how many events there are.
+// gather collects the references of n events and notes from a position on, and of the rest of the last run, but of at
+// most limit. It returns the number of events.
 func (f *filling) gather(from j17.StreamID, n, limit int) (found int, err error) {
 	streams := map[string]uint32{}
 	f.more = true
 
-	// Some from each view of the store: who waits for views to end waits for no whole window.
+	// Take a new view every viewEvents, so that nobody who waits for a view to be released waits for a whole window.
 	for all := 0; f.more && all < min(n, limit) && f.held < f.room/2; {
 		if err := f.going(); err != nil {
 			return 0, err
@@ -250,7 +249,7 @@ func (f *filling) gather(from j17.StreamID, n, limit int) (found int, err error)
 	return found, nil
 }
 
-// rest lets whoever reads have a rest, after so many bytes.
+// rest lets the reader pause after so many bytes.
 func (f *filling) rest(bytes int) error {
 	if f.of.rest == nil {
 		return nil
@@ -258,9 +257,8 @@ func (f *filling) rest(bytes int) error {
 	return f.of.rest(bytes)
 }
 
-// entry takes what an entry of the feed is about, which ends at last: a note, or those events of a run that stand at a
-// position or behind it, up to most. It returns how many references that are. streams has the numbers of the streams
-// that were met.
+// entry collects the references of a feed entry that ends at last: a note, or up to most events of a run from position
+// from on. It returns the number of references. streams has the numbers of the streams met so far.
 func (f *filling) entry(l *lookup, last, from j17.StreamID, streams map[string]uint32, most int) (n int, err error) {
 	if l.note != nil {
 		if !f.of.notes {
@@ -278,7 +276,7 @@ func (f *filling) entry(l *lookup, last, from j17.StreamID, streams map[string]u
 			continue
 		}
 
-		// A stream is named once, and by its number from then on.
+		// The name of a stream is stored once, and its number from then on.
 		end := len(name) - versionSuffix - 1
 		if end < 0 || name[end] != 0 || bytes.IndexByte(name[:end], 0) < 0 {
 			return n, l.fault(errFormat, id)
@@ -307,8 +305,8 @@ func (f *filling) next() *bucket {
 	return &f.buckets[len(f.buckets)-1]
 }
 
-// sort returns the places of the events, in the order in which they are stored: that of their streams, and in a stream
-// that of the feed.
+// sort returns the places of the events in the order of storage: by stream, and within a stream in the order of the
+// feed.
 func (f *filling) sort(events int) []uint32 {
 	if events == 0 {
 		return nil
@@ -345,7 +343,7 @@ func (f *filling) sort(events int) []uint32 {
 	return places
 }
 
-// events passes the references of events with their places.
+// events calls do for the references of events, with their places.
 func (f *filling) events(do func(place uint32, ref *reference)) {
 	for i := range f.buckets {
 		for j := range f.buckets[i].references {
@@ -356,7 +354,7 @@ func (f *filling) events(do func(place uint32, ref *reference)) {
 	}
 }
 
-// read reads the events in the order of places. Several do, each in a part of what is stored.
+// read reads the events in the order of places, with up to looking goroutines, each of which reads a part.
 func (f *filling) read(places []uint32, looking int) error {
 	looking = min(looking, 2*len(places)/dividedFrom)
 	if looking < 2 {
@@ -403,14 +401,14 @@ func (f *filling) collect(places []uint32) error {
 	return nil
 }
 
-// collector reads a part of the events of a window.
+// collector reads a part of the events of a window for one goroutine.
 type collector struct {
 	*filling
-	// chunks is what is not compressed yet of each bucket; large is used for events that are larger than one, packed is
-	// what is compressed to.
+	// chunks holds the values of each bucket that are not compressed yet; large is for events larger than a chunk,
+	// packed is the buffer that is compressed to.
 	chunks        [][]byte
 	large, packed []byte
-	// read is how many bytes the values have that were read.
+	// read is the size of all values read so far.
 	read int
 }
 
@@ -434,7 +432,7 @@ func (c *collector) collect(r reader, places []uint32) (err error) {
 			continue
 		}
 
-		// The next event of a stream mostly is the next one that is stored.
+		// The next event of a stream is mostly the next one in storage.
 		ref := &c.buckets[at].references[int(place)%c.each]
 		follows := ref.stream == stream && ref.version == version+1
 		if ref.stream != stream {
@@ -481,7 +479,7 @@ func (c *collector) add(at, place int, value []byte) {
 	}
 }
 
-// flush compresses what there is of a bucket.
+// flush compresses the values of a bucket that are not compressed yet.
 func (c *collector) flush(at int) {
 	if len(c.chunks[at]) > 0 {
 		c.pack(at, c.chunks[at])
@@ -489,7 +487,8 @@ func (c *collector) flush(at int) {
 	}
 }
 
-// pack compresses a chunk, and gives up the last buckets where there is no room for it, or one has too many bytes.
+// pack compresses a chunk. It drops the last buckets if there is no room, or a bucket and those after it if that has
+// too many bytes.
 func (c *collector) pack(at int, chunk []byte) {
 	packed := s2.Encode(c.packed[:cap(c.packed)], chunk)
 	if cap(packed) > cap(c.packed) && cap(packed) < maxBucketBytes {
@@ -512,7 +511,7 @@ func (c *collector) pack(at int, chunk []byte) {
 	}
 }
 
-// give gives up a bucket and those behind it.
+// give drops a bucket and those after it.
 func (c *collector) give(from int) {
 	for i := from; i < int(c.limit.Load()); i++ {
 		c.held -= c.buckets[i].packed + referenceBytes*len(c.buckets[i].references)
