@@ -1,8 +1,8 @@
-// Package build makes data that follow from the streams of an environment: a build goes through all streams of some
-// types in the order of their keys and lets its kind say what is to be written of each. What a page of streams comes to
-// is committed together with how far the build is, so that a crash at any point neither loses nor repeats anything.
-// Builds are due items: whichever process has room goes on with one, tenants take turns. What is no longer used is
-// removed in the same manner, see removal.go.
+// Package build derives data from the streams of an environment: a build goes through all streams of some types in the
+// order of their keys, and its kind returns the writes for each page of streams. These commit together with the
+// progress of the build, so that a crash at any point neither loses nor repeats anything. Builds are due items: any
+// process with room continues one, and tenants take turns. Data no longer used are removed in the same manner, see
+// removal.go.
 package build
 
 import (
@@ -37,75 +37,74 @@ type Options struct {
 	Clock  clock.Clock
 	Worker *worker.Kit
 	Logger *slog.Logger
-	// Parallel is how many pages are made at a time, of all builds; 0 means one for each processor. While events are
-	// written it is one.
+	// Parallel is how many pages are made at a time, over all builds; 0 means one for each processor. While events are
+	// being written it is one.
 	Parallel int
 }
 
-// Kind is a kind of builds: what the pages of all of them come to.
+// Kind is a kind of builds: how pages of streams become writes.
 type Kind struct {
-	// Name tells kinds apart in keys, such as "index". It has no '/'.
+	// Name identifies the kind in keys, such as "index". It has no '/'.
 	Name string
-	// Page returns what is to be written of some streams. It is called for several pages of a build at once, and again
-	// for a page whose writes were not committed, because of a crash or because one of their conditions did not hold.
-	// For ErrTooMuch, of a page of several streams, it is called for each half.
+	// Page returns the writes for some streams. It is called for several pages of a build at once, and again for a page
+	// whose writes were not committed, because of a crash or because one of their conditions did not hold. If it
+	// returns ErrTooMuch for a page of several streams, it is called for each half.
 	Page func(ctx context.Context, p *Page) ([]store.Side, error)
-	// Done, if not nil, is asked when all pages are committed. What it returns commits with the end of the build; after
-	// Later it is asked again.
+	// Done, if not nil, is called when all pages are committed. Its writes commit with the end of the build; if it
+	// returns Later, it is called again.
 	Done func(ctx context.Context, j *Job) ([]store.Side, error)
 	// PageSize is how many streams a page has at most; 0 means 256.
 	PageSize int
-	// Sorted reports that the writes of all pages are plain puts (store.Side.Plain), which come to the same however
-	// often they are made, and additions without a bound. Then what many pages come to is put in order and commits
-	// together. A crash, or a cancellation, may leave items of pages that do not count as gone through.
+	// Sorted declares that the writes of all pages are plain puts (store.Side.Plain), whose result does not depend on
+	// how often they are made, and additions without a bound. The writes of many pages are then sorted and commit
+	// together. A crash or a cancellation may leave items of pages that do not count as processed.
 	Sorted bool
 }
 
 // Job is a build.
 type Job struct {
 	Tenant j17.Tenant
-	// Name tells the builds of a kind and a tenant apart.
+	// Name identifies the build among those of its kind and tenant.
 	Name string
 	// Types are the aggregate types whose streams it goes through.
 	Types []string
-	// At is a position that the code which begins the build has chosen, for its kind.
+	// At is a position chosen by the code that begins the build, for use by its kind.
 	At j17.StreamID
 
 	turn store.Fence
 }
 
-// Fence is the condition that the build still runs and that it is this process that is at work on it, for what its kind
-// writes by itself.
+// Fence returns the condition that the build still runs and that this process has its claim, for writes that a kind
+// makes itself.
 func (j *Job) Fence() store.Fence { return j.turn }
 
-// Page is some streams of a type that follow each other in the order of their ids: all that there are, those that began
-// during the build too.
+// Page is some consecutive streams of a type, in the order of their IDs. Pages cover all streams, including those that
+// began during the build.
 type Page struct {
 	*Job
 	Type string
 	IDs  []string
 }
 
-// ErrTooMuch is what Page returns where its writes would be too many for one commit.
+// ErrTooMuch is returned by Page if its writes are too many for one commit.
 var ErrTooMuch = errors.New("the writes of a page are too many for one commit")
 
-// Later is what Done returns to be asked again after a while.
+// Later is returned by Done to be called again after a while.
 type Later struct{ For time.Duration }
 
 // Error describes the pause.
 func (l Later) Error() string { return "the build ends in " + l.For.String() + " at the earliest" }
 
-// Failure is an error of a kind that no further try can mend: the build has failed. After every other error it is tried
-// again.
+// Failure is an error of a kind that no retry can remedy: the build fails. After any other error it is tried again.
 type Failure struct{ Err error }
 
-// Error is that of the cause.
+// Error returns the text of the cause.
 func (f *Failure) Error() string { return f.Err.Error() }
 
 // Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// State is what becomes of a build.
+// State is the state of a build.
 type State string
 
 // The states.
@@ -115,36 +114,35 @@ const (
 	Failed  State = "failed"
 )
 
-// Canceled is the error of a build that was cancelled.
+// Canceled is the error of a canceled build.
 const Canceled = "canceled"
 
-// Status is how far a build is.
+// Status is the progress of a build.
 type Status struct {
 	State State
-	// Done is the number of streams that were gone through, Total the number of all when they were counted; 0 before
-	// that.
+	// Done is the number of streams processed, Total their number when they were counted; 0 before that.
 	Done, Total uint64
-	// Error is why the build has failed, or what it waits for: why its last try has failed, or why nothing can be
-	// written.
+	// Error is why the build has failed, or what it waits for: the error of the last try, or the reason why nothing can
+	// be written.
 	Error string
 }
 
-// Stats counts what a service has done since it was made.
+// Stats has the counters of a service since it was made.
 type Stats struct {
-	// Streams counts the streams that were gone through, Ended and Failed the builds by how they ended, Removed the
-	// items that were removed because nothing uses them any longer.
+	// Streams counts the streams processed, Ended and Failed the builds by how they ended, Removed the items removed
+	// because they are no longer used.
 	Streams, Ended, Failed, Removed uint64
-	// Running is the number of builds that are at work in this process.
+	// Running is the number of builds that this process is working on.
 	Running int64
 }
 
 // The side spaces of an environment. None of their items holds data of streams.
 const (
-	// jobSpace has an item for each build that runs, under "kind/name", which is due; progressSpace how far it is,
-	// under the same key, also when it has ended.
+	// jobSpace has an item for each running build, under "kind/name", which is due; progressSpace has its progress
+	// under the same key, also after its end.
 	jobSpace      store.Space = "build.jobs"
 	progressSpace store.Space = "build.progress"
-	// removalSpace has an item for each removal that runs.
+	// removalSpace has an item for each running removal.
 	removalSpace store.Space = "build.removals"
 )
 
@@ -152,7 +150,7 @@ const (
 	// lease is how long a pass of a build may take, passTime after how long it gives way to others.
 	lease    = 20 * time.Second
 	passTime = 5 * time.Second
-	// atOnce and each are how many builds are at work in all and of one tenant.
+	// atOnce and each are how many builds run at a time, in all and of one tenant.
 	atOnce = 4
 	each   = 2
 	// defaultPage is the number of streams of a page.
@@ -167,7 +165,7 @@ type Service struct {
 	removals *worker.Queue
 	// slots has a token for each page that is being made.
 	slots chan struct{}
-	// heldSides and partBytes are constants but in tests.
+	// heldSides and partBytes are only changed by tests.
 	heldSides, partBytes int
 	// since is the number of the last change of a feed that was seen.
 	since  atomic.Uint64
@@ -176,14 +174,14 @@ type Service struct {
 		running                         atomic.Int64
 	}
 
-	// moved is closed, and replaced, when a build got on. made is how far builds are that are at work here, where that
-	// is not committed yet.
+	// moved is closed, and replaced, when a build has advanced. made has the uncommitted progress of builds that run
+	// here.
 	mu    sync.Mutex
 	moved chan struct{}
 	made  map[buildKey]progress
 }
 
-// buildKey names a build of any kind and tenant.
+// buildKey identifies a build of any kind and tenant.
 type buildKey struct {
 	tenant j17.Tenant
 	at     string
@@ -208,7 +206,7 @@ func New(o Options) *Service {
 	return s
 }
 
-// Handle adds a kind. All are added before Run.
+// Handle adds a kind. It must not be called after Run.
 func (s *Service) Handle(k Kind) {
 	if k.PageSize <= 0 {
 		k.PageSize = defaultPage
@@ -228,19 +226,19 @@ func (s *Service) Stats() Stats {
 // Run carries out builds until the context ends.
 func (s *Service) Run(ctx context.Context) error { return s.queues().Run(ctx) }
 
-// Settle carries out all that can be done now. What waits for something else is left.
+// Settle carries out all that can be done now. Work that waits for something else is left.
 func (s *Service) Settle(ctx context.Context) error { return s.queues().Settle(ctx) }
 
-// NextDue returns when something is to be done next, the zero time for nothing.
+// NextDue returns when the next work is due, the zero time for none.
 func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.queues().NextDue(ctx) }
 
 func (s *Service) queues() worker.Queues { return worker.Queues{s.jobs, s.removals} }
 
-// key is that of a build's items.
+// key returns the key of a build's items.
 func key(kind, name string) string { return kind + "/" + name }
 
-// Start returns the writes that begin a build of a kind, in place of one of its name. They commit with what depends on
-// it.
+// Start returns the writes that begin a build, replacing one of the same kind and name. They commit with what depends
+// on the build.
 func (s *Service) Start(kind string, j *Job) []store.Side {
 	job := jobItem{Types: j.Types, At: store.AppendStamp(nil, j.At)}
 	at := key(kind, j.Name)
@@ -250,13 +248,13 @@ func (s *Service) Start(kind string, j *Job) []store.Side {
 	}
 }
 
-// Begin begins a build, in place of one of its name.
+// Begin begins a build, replacing one of the same kind and name.
 func (s *Service) Begin(ctx context.Context, kind string, j *Job) error {
 	return s.o.Store.Write(ctx, j.Tenant, s.Start(kind, j))
 }
 
-// Cancel ends a build that runs; store.ErrNotFound if there is none. What it has written stays. Where a fence does not
-// hold the build goes on, and the error is a *store.SideConflict.
+// Cancel ends a running build; store.ErrNotFound if there is none. What it has written stays. If a fence does not hold,
+// the build goes on, and the error is a *store.SideConflict.
 func (s *Service) Cancel(ctx context.Context, t j17.Tenant, kind, name string, fences ...store.Fence) error {
 	at := key(kind, name)
 	for {
@@ -273,14 +271,14 @@ func (s *Service) Cancel(ctx context.Context, t j17.Tenant, kind, name string, f
 			{Op: store.Put, Space: progressSpace, Key: at, Value: encode(p), Cond: store.IfRev, Rev: rev},
 		}, fences...)
 		if conflict, is := errors.AsType[*store.SideConflict](err); is && conflict.Space == progressSpace {
-			continue // it got on meanwhile
+			continue // it has advanced meanwhile
 		}
 		s.tell()
 		return err
 	}
 }
 
-// Forget returns the writes that remove what is known of a build, and end it if it runs.
+// Forget returns the writes that remove the record of a build, and end it if it runs.
 func (s *Service) Forget(kind, name string) []store.Side {
 	at := key(kind, name)
 	return []store.Side{
@@ -289,7 +287,7 @@ func (s *Service) Forget(kind, name string) []store.Side {
 	}
 }
 
-// ForgetAll is Forget of all builds of a kind.
+// ForgetAll is Forget for all builds of a kind.
 func (s *Service) ForgetAll(ctx context.Context, t j17.Tenant, kind string) (sides []store.Side, err error) {
 	const page = 1000
 	for _, space := range []store.Space{jobSpace, progressSpace} {
@@ -303,7 +301,7 @@ func (s *Service) ForgetAll(ctx context.Context, t j17.Tenant, kind string) (sid
 	return sides, nil
 }
 
-// Status tells how far a build is, or how it has ended; store.ErrNotFound if there was none.
+// Status returns the progress of a build, or how it has ended; store.ErrNotFound if there was none.
 func (s *Service) Status(ctx context.Context, t j17.Tenant, kind, name string) (Status, error) {
 	at := key(kind, name)
 	p, _, err := s.progress(ctx, t, at)
@@ -319,7 +317,7 @@ func (s *Service) Status(ctx context.Context, t j17.Tenant, kind, name string) (
 	status.Done, status.Total = max(status.Done, made.Done), max(status.Total, made.Total)
 	s.mu.Unlock()
 
-	// What the last tries ended with stands with the item that is due.
+	// The error of the last tries is in the due item.
 	it, err := s.o.Store.Get(ctx, t, jobSpace, at)
 	if errors.Is(err, store.ErrNotFound) {
 		return status, nil // it has just ended
@@ -329,16 +327,16 @@ func (s *Service) Status(ctx context.Context, t j17.Tenant, kind, name string) (
 		attempts, _, err = worker.ReadAttempts(it.Value)
 		status.Error = attempts.Error
 	}
-	if now := s.o.Store.Status(); !now.Writable { // so that nothing is tried, and nothing noted
+	if now := s.o.Store.Status(); !now.Writable { // no build is tried now, so no error is recorded
 		status.Error = now.Reason
 	}
 	return status, err
 }
 
-// awaitEvery is how often a build is looked at that another process may be at work on.
+// awaitEvery is how often Await checks a build without being woken, because another process may be running it.
 const awaitEvery = 100 * time.Millisecond
 
-// Await waits until a build has ended, and returns how far it is; with the context's error if that ends before.
+// Await waits until a build has ended, and returns its status; with the context's error if that ends first.
 func (s *Service) Await(ctx context.Context, t j17.Tenant, kind, name string) (Status, error) {
 	machine := clock.System{}
 	for {
@@ -353,7 +351,7 @@ func (s *Service) Await(ctx context.Context, t j17.Tenant, kind, name string) (S
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			_ = machine.Wait(waiting, machine.Now().Add(awaitEvery)) // either way it is looked at again
+			_ = machine.Wait(waiting, machine.Now().Add(awaitEvery)) // in either case the build is checked again
 		}()
 		select {
 		case <-moved:
@@ -364,7 +362,7 @@ func (s *Service) Await(ctx context.Context, t j17.Tenant, kind, name string) (S
 	}
 }
 
-// tell lets those look who await the end of a build.
+// tell wakes those that await the end of a build.
 func (s *Service) tell() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -372,8 +370,7 @@ func (s *Service) tell() {
 	s.moved = make(chan struct{})
 }
 
-// show lets Status tell how far a build is, though that is not committed yet; the zero progress is no further than what
-// is committed.
+// show sets the uncommitted progress that Status reports for a build; the zero progress clears it.
 func (s *Service) show(t j17.Tenant, at string, made progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -384,33 +381,33 @@ func (s *Service) show(t j17.Tenant, at string, made progress) {
 	}
 }
 
-// jobItem is a build as its item keeps it.
+// jobItem is a build as stored in its item.
 type jobItem struct {
 	Types []string `json:"types"`
 	At    []byte   `json:"at"`
 }
 
-// progress is how far a build is.
+// progress is the stored progress of a build.
 type progress struct {
 	State State `json:"state"`
-	// Type is the number of the type that it is at, After the last id of that which was gone through. Behind the last
-	// type only the end is left.
+	// Type is the index of the present type, After the last ID of that type that was processed. Past the last type only
+	// the end of the build is left.
 	Type  int    `json:"type"`
 	After string `json:"after,omitempty"`
 	Done  uint64 `json:"done"`
-	// Total counts once Counted is set.
+	// Total is valid if Counted is set.
 	Total   uint64 `json:"total"`
 	Counted bool   `json:"counted,omitempty"`
 	Error   string `json:"error,omitempty"`
 }
 
-// encode writes what an item keeps.
+// encode encodes the value of an item.
 func encode[T jobItem | progress | removal](v T) []byte {
 	b, _ := json.Marshal(v) // texts and numbers: it cannot fail
 	return b
 }
 
-// progress reads how far a build is.
+// progress reads the stored progress of a build.
 func (s *Service) progress(ctx context.Context, t j17.Tenant, at string) (p progress, rev uint64, err error) {
 	it, err := s.o.Store.Get(ctx, t, progressSpace, at)
 	if err != nil {
@@ -419,7 +416,7 @@ func (s *Service) progress(ctx context.Context, t j17.Tenant, at string) (p prog
 	return p, it.Rev, json.Unmarshal(it.Value, &p)
 }
 
-// put is the write that keeps how far a build is.
+// put returns the write that stores the progress of a build.
 func (p *progress) put(at string) store.Side {
 	return store.Side{Op: store.Put, Space: progressSpace, Key: at, Value: encode(*p)}
 }

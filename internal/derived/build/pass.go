@@ -18,19 +18,19 @@ import (
 const (
 	// countPage is how many streams are counted at a time.
 	countPage = 4096
-	// maxSides and maxBytes are from how many writes, and bytes of them, on pages are committed.
+	// maxSides and maxBytes are the number of writes, and their size, at which pages are committed.
 	maxSides = 2000
 	maxBytes = 1 << 20
-	// maxTries bounds how often in a row a page is rebuilt because one of its conditions did not hold.
+	// maxTries bounds how often a page is made again because one of its conditions did not hold.
 	maxTries = 100
 	// maxRest is the longest pause after a page while others write.
 	maxRest = 50 * time.Millisecond
 )
 
-// errContended is what is left to say after that.
+// errContended is the error after maxTries.
 var errContended = errors.New("others change the same items over and over; it is tried again")
 
-// pass is what one claim of a build does.
+// pass is the work on a build during one claim.
 type pass struct {
 	s     *Service
 	kind  *Kind
@@ -39,18 +39,19 @@ type pass struct {
 	at    string
 	p     progress
 
-	// pages are those under way, in the order in which they are committed; next is where the one after them begins.
+	// pages are those under way, in the order in which they will be committed; next is the progress at which the page
+	// after them begins.
 	pages []*pageRun
 	next  progress
 	ended bool
-	// took is how long the page that was committed last took to be made.
+	// took is how long it took to make the page that was committed last.
 	took time.Duration
-	// part is what was made of a build whose writes are sorted, until is when the pass ends.
+	// part is the uncommitted part of a build whose writes are sorted; until is when the pass ends.
 	part  gathered
 	until time.Time
 }
 
-// pageRun is a page that is being made. done is closed when it is.
+// pageRun is a page that is being made. done is closed when it has been made.
 type pageRun struct {
 	page   Page
 	after  progress
@@ -60,7 +61,7 @@ type pageRun struct {
 	took   time.Duration
 }
 
-// runPass goes on with a build for a while.
+// runPass works on a build for a while.
 func (s *Service) runPass(ctx context.Context, c *worker.Claim) error {
 	s.counts.running.Add(1)
 	defer s.counts.running.Add(-1)
@@ -82,9 +83,9 @@ func (s *Service) runPass(ctx context.Context, c *worker.Claim) error {
 	}
 	switch {
 	case lost(err):
-		return nil // somebody has cancelled it, has begun it again, or has taken it over
+		return nil // the build has been canceled, begun again, or taken over
 	case errors.Is(err, store.ErrEnded):
-		return t.giveWay(ctx) // an erasure has ended the bulk write: it goes on from what is committed
+		return t.giveWay(ctx) // an erasure has ended the bulk write: the build continues from what is committed
 	}
 	return err
 }
@@ -95,7 +96,7 @@ func lost(err error) bool {
 	return is && conflict.Space == jobSpace
 }
 
-// open reads what a claim is about.
+// open decodes the build of a claim.
 func (s *Service) open(ctx context.Context, c *worker.Claim) (*pass, error) {
 	var item jobItem
 	if err := json.Unmarshal(c.Value, &item); err != nil {
@@ -123,13 +124,13 @@ func (s *Service) open(ctx context.Context, c *worker.Claim) (*pass, error) {
 	return t, nil
 }
 
-// run makes pages and commits them until all are done, or others have their turn.
+// run makes pages and commits them until all are done, or the pass ends.
 func (t *pass) run(ctx context.Context) error {
 	if err := t.count(ctx); err != nil {
 		return err
 	}
 
-	// What is under way when the pass ends is waited for, and counts for nothing.
+	// Pages under way when the pass ends are waited for, and dropped.
 	making, stop := context.WithCancel(ctx)
 	defer func() {
 		stop()
@@ -162,7 +163,7 @@ func (t *pass) run(ctx context.Context) error {
 	return t.giveWay(ctx)
 }
 
-// giveWay ends the pass, and asks for another one.
+// giveWay ends the pass, and makes the build due again.
 func (t *pass) giveWay(ctx context.Context) error {
 	return t.s.o.Store.Write(ctx, t.job.Tenant, []store.Side{t.claim.Replace(t.claim.Value, t.s.o.Clock.Now())})
 }
@@ -170,7 +171,7 @@ func (t *pass) giveWay(ctx context.Context) error {
 // passPages bounds the commits of a pass.
 const passPages = 1000
 
-// count finds out how many streams there are. A crash lets it begin again.
+// count counts the streams. After a crash it begins again.
 func (t *pass) count(ctx context.Context) error {
 	if t.p.Counted {
 		return nil
@@ -203,7 +204,7 @@ func (t *pass) fill(ctx, making context.Context) error {
 	if err != nil {
 		return err
 	}
-	room := cap(t.s.slots) + 1 // so that nobody waits while a commit is under way
+	room := cap(t.s.slots) + 1 // one more, so that no slot is idle during a commit
 	if busy {
 		room = 1
 	}
@@ -225,7 +226,7 @@ func (t *pass) fill(ctx, making context.Context) error {
 	return nil
 }
 
-// nextPage returns the page after those under way, nil behind the last one.
+// nextPage returns the page after those under way, nil if there is none.
 func (t *pass) nextPage(ctx context.Context) (*pageRun, error) {
 	for t.next.Type < len(t.job.Types) {
 		typ := t.job.Types[t.next.Type]
@@ -243,11 +244,11 @@ func (t *pass) nextPage(ctx context.Context) (*pageRun, error) {
 	return nil, nil
 }
 
-// pageSize returns how many streams a page has. Tries that failed get smaller ones: what takes too long, or too much,
-// is less then.
+// pageSize returns how many streams a page has. It is halved for each failed attempt, in case a page takes too long or
+// writes too much.
 func (t *pass) pageSize() int { return max(t.kind.PageSize>>min(t.claim.Attempt-1, 30), 1) }
 
-// make makes a page, when there is room among those of all builds.
+// make makes a page, when one of the slots of all builds is free.
 func (t *pass) make(ctx context.Context, f *pageRun) {
 	defer close(f.done)
 	select {
@@ -265,8 +266,8 @@ func (t *pass) make(ctx context.Context, f *pageRun) {
 	f.took = clock.System{}.Now().Sub(begin)
 }
 
-// commit commits the first page under way, with those after it that are ready, or takes it into what is committed
-// later.
+// commit commits the first page under way, together with those after it that are ready; for sorted kinds it adds the
+// first page to the part.
 func (t *pass) commit(ctx, making context.Context) error {
 	if err := t.await(ctx); err != nil {
 		return err
@@ -306,7 +307,7 @@ func (t *pass) commit(ctx, making context.Context) error {
 	return nil
 }
 
-// halve makes the first page under way again as two.
+// halve begins to make the first page under way again, as two pages.
 func (t *pass) halve(making context.Context) {
 	f := t.pages[0]
 	some, others := f.page.IDs[:len(f.page.IDs)/2], f.page.IDs[len(f.page.IDs)/2:]
@@ -320,7 +321,7 @@ func (t *pass) halve(making context.Context) {
 	go t.make(making, t.pages[1])
 }
 
-// committed takes the first pages down as committed.
+// committed records the first n pages as committed.
 func (t *pass) committed(n int) {
 	done := t.pages[n-1].after
 	t.s.counts.streams.Add(done.Done - t.p.Done)
@@ -328,7 +329,7 @@ func (t *pass) committed(n int) {
 	t.pages = t.pages[n:]
 }
 
-// again makes pages again of which a condition did not hold, and commits each alone.
+// again makes the first n pages again, of which a condition did not hold, and commits each alone.
 func (t *pass) again(ctx, making context.Context, n int) error {
 	for range n {
 		old := t.pages[0]
@@ -354,7 +355,7 @@ func (t *pass) again(ctx, making context.Context, n int) error {
 	return nil
 }
 
-// ready reports whether the page is made.
+// ready reports whether the page has been made.
 func (f *pageRun) ready() bool {
 	select {
 	case <-f.done:
@@ -364,7 +365,7 @@ func (f *pageRun) ready() bool {
 	}
 }
 
-// end ends the build, or lets it be asked again.
+// end ends the build, or postpones its end if Done returns Later.
 func (t *pass) end(ctx context.Context) error {
 	var sides []store.Side
 	if t.kind.Done != nil {
@@ -389,7 +390,7 @@ func (t *pass) end(ctx context.Context) error {
 	return err
 }
 
-// busy reports whether events were written since it was asked last.
+// busy reports whether events were written since the last call.
 func (s *Service) busy(ctx context.Context) (bool, error) {
 	const page = 256
 	since := s.since.Load()
@@ -410,8 +411,8 @@ func (s *Service) busy(ctx context.Context) (bool, error) {
 	return !first && since > before, nil
 }
 
-// rest gives those who write as much time as the last page took.
+// rest leaves writers as much time as the last page took, at most maxRest.
 func (s *Service) rest(ctx context.Context, took time.Duration) {
-	machine := clock.System{} // what is measured is the machine's, whatever a development server shows
+	machine := clock.System{} // the machine's clock: a development server may show another time
 	_ = machine.Wait(ctx, machine.Now().Add(min(took, maxRest)))
 }

@@ -9,37 +9,37 @@ import (
 	"j17/internal/storage/store"
 )
 
-// What pages of a kind come to whose writes are sorted is gathered, and commits as one part of the build: at the end of
-// a pass, or when it has so many bytes. What is more than a commit takes goes into a bulk write of the store.
+// If the writes of a kind are sorted, those of many pages are collected in a part, which commits at the end of a pass
+// or at a number of bytes. A part that is too large for one commit goes into a bulk write of the store.
 
 const (
 	// partBytes is from how many bytes on a part is committed.
 	partBytes = 256 << 20
-	// heldSides is how many items of a part are held in memory. From there on, and from maxBytes on, they go into a
+	// heldSides is how many items of a part are held in memory. At that number, or at maxBytes, the part goes into a
 	// bulk write.
 	heldSides = maxSides
 )
 
-// gathered is what was made of the build since its last commit.
+// gathered is the uncommitted part of a build.
 type gathered struct {
-	// after is how far the build is with it, pages the number of pages in it.
+	// after is the progress including the part, pages the number of pages in it.
 	after progress
 	pages int
-	// held are its items as long as they are few, sums what is added to numbers.
+	// held has the items while they are few, sums the additions to numbers.
 	held      []store.Side
 	sums      map[number]int64
 	bulkWrite store.BulkWrite
 	bytes     int
 }
 
-// number names an item that is written by store.Add.
+// number identifies an item that is written by store.Add.
 type number struct {
 	space store.Space
 	key   string
 }
 
-// await waits until the first page under way is made. At the end of the pass it waits no longer with what was made
-// before.
+// await waits until the first page under way is made. If there is an uncommitted part, it commits that at the end of
+// the pass before it waits further.
 func (t *pass) await(ctx context.Context) error {
 	done := t.pages[0].done
 	if t.part.pages == 0 || t.pages[0].ready() {
@@ -50,7 +50,7 @@ func (t *pass) await(ctx context.Context) error {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		_ = t.s.o.Clock.Wait(waiting, t.until) // either way nothing is waited for any longer
+		_ = t.s.o.Clock.Wait(waiting, t.until) // in either case the wait for the page ends
 	}()
 	defer func() {
 		stop()
@@ -68,7 +68,7 @@ func (t *pass) await(ctx context.Context) error {
 	return nil
 }
 
-// gather takes the first page under way into the part, which is committed when it is large.
+// gather moves the first page under way into the part, which is committed when it is large.
 func (t *pass) gather(ctx context.Context) error {
 	f := t.pages[0]
 	if f.err != nil {
@@ -93,8 +93,8 @@ func (t *pass) gather(ctx context.Context) error {
 	return t.commitPart(ctx)
 }
 
-// holds returns the conflict that the next commit would end with where somebody has cancelled the build, or has begun
-// it again: until then much may be made for nothing.
+// holds returns the conflict that the next commit would end with if the build has been canceled or begun again. Without
+// this check much could be made for nothing until then.
 func (t *pass) holds(ctx context.Context) error {
 	fence := t.claim.Fence()
 	it, err := t.s.o.Store.Get(ctx, t.job.Tenant, fence.Space, fence.Key)
@@ -104,10 +104,10 @@ func (t *pass) holds(ctx context.Context) error {
 	return err
 }
 
-// errUnsorted is what a kind gets that has said that its writes can be sorted.
+// errUnsorted is the error of a kind that is declared as sorted and returns other writes.
 var errUnsorted = errors.New("build: only plain puts and additions can be sorted")
 
-// add takes a write into the part.
+// add adds a write to the part.
 func (t *pass) add(ctx context.Context, w *store.Side) error {
 	p := &t.part
 	p.bytes += len(w.Key) + len(w.Value)
@@ -125,7 +125,7 @@ func (t *pass) add(ctx context.Context, w *store.Side) error {
 		return p.bulkWrite.Put(w.Space, w.Key, w.Value)
 	}
 
-	// As long as they are few they need no bulk write.
+	// A few items need no bulk write.
 	if p.held = append(p.held, *w); len(p.held) < t.s.heldSides && p.bytes < maxBytes {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (t *pass) add(ctx context.Context, w *store.Side) error {
 	return nil
 }
 
-// commitPart commits the part, with how far the build is.
+// commitPart commits the part with the progress of the build.
 func (t *pass) commitPart(ctx context.Context) error {
 	p := &t.part
 	if p.pages == 0 {
@@ -168,7 +168,7 @@ func (t *pass) commitPart(ctx context.Context) error {
 	return nil
 }
 
-// dropPart releases what was not committed.
+// dropPart releases the uncommitted part.
 func (t *pass) dropPart() {
 	if t.part.bulkWrite != nil {
 		t.part.bulkWrite.Discard()

@@ -21,8 +21,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// tagSpace has one item, tagStateKey: which tags events have, and how far older ones are. It is due while there is
-// something to do. It holds no data of streams.
+// tagSpace has one item, tagStateKey: the tags that events have, and the progress of tagging older ones. It is due
+// while a build runs. It holds no data of streams.
 const tagSpace store.Space = "tagging"
 
 const tagStateKey = "tags"
@@ -44,10 +44,10 @@ type TaggerOptions struct {
 	Engine *engine.Engine
 }
 
-// Tagger gives all events the tags that the spec declares. New events are written with theirs; when a deployment adds,
-// changes or drops tags, older events get theirs in the background (tags_build.go). Until that is done, a search by a
-// tag that has changed is refused with CodeIndexNotReady. A Tagger is safe for concurrent use, and so are several of
-// them over one store.
+// Tagger gives all events the tags that the spec declares. New events are written with their tags; when a deployment
+// adds, changes or drops tags, older events are updated in the background (tags_build.go). Until that is done, a search
+// by a changed tag is refused with CodeIndexNotReady. A Tagger is safe for concurrent use, and so are several of them
+// over one store.
 type Tagger struct {
 	TaggerOptions
 	builds *worker.Queue
@@ -71,11 +71,11 @@ func (s *Tagger) Run(ctx context.Context) error { return s.builds.Run(ctx) }
 // Settle does all that can be done now.
 func (s *Tagger) Settle(ctx context.Context) error { return s.builds.Settle(ctx) }
 
-// NextDue returns when something is to be done next, the zero time for nothing.
+// NextDue returns when the next work is due, the zero time for none.
 func (s *Tagger) NextDue(ctx context.Context) (time.Time, error) { return s.builds.NextDue(ctx) }
 
-// TaggerStats counts what a tagger has done since it was made: older events that builds have looked at, and builds that
-// have come to their end.
+// TaggerStats counts, since the tagger was made, the older events that builds have looked at, and the builds that have
+// ended.
 type TaggerStats struct{ Events, Ended uint64 }
 
 // Stats returns the counters.
@@ -84,14 +84,14 @@ func (s *Tagger) Stats() TaggerStats { return TaggerStats{s.events.Load(), s.end
 // DeclaredTag is a tag that the deployed spec declares.
 type DeclaredTag struct {
 	Name string
-	// Types are the aggregate types with events that have it.
+	// Types are the aggregate types with events that have the tag.
 	Types []string
-	// Ready reports that all events have it that should. Until then Done of Total events were looked at.
+	// Ready reports whether all events have the tag that should. Until then Done of Total events were looked at.
 	Ready       bool
 	Done, Total uint64
 }
 
-// Tags returns the tags that what is deployed to a tenant declares, by their names; none where nothing is deployed.
+// Tags returns the tags that the deployed spec declares, sorted by name; none if nothing is deployed.
 func (s *Tagger) Tags(ctx context.Context, t j17.Tenant) ([]DeclaredTag, error) {
 	d, fences, err := s.Engine.Deployed(t)
 	if j17.CodeOf(err) == j17.CodeNoSpec {
@@ -118,24 +118,24 @@ func (s *Tagger) Tags(ctx context.Context, t j17.Tenant) ([]DeclaredTag, error) 
 	return all, nil
 }
 
-// Forget drops what is cached of the tags of a tenant that is gone.
+// Forget drops the cached tags of a tenant that is gone.
 func (s *Tagger) Forget(t j17.Tenant) { s.known.Delete(t) }
 
-// deployedTags is what is cached of the tags of the spec that is deployed to a tenant.
+// deployedTags is the cached state of the tags of a deployed spec.
 type deployedTags struct {
 	decider *decider.Decider
-	// ready reports that all events have them.
+	// ready reports whether all events have them.
 	ready atomic.Bool
 }
 
-// tagState says which tags the events of a tenant have.
+// tagState records which tags the events of a tenant have.
 type tagState struct {
-	// Names are the declared tags, Pending those of them, and of others that nobody declares any longer, that older
-	// events do not all have, or still have.
+	// Names are the declared tags. Pending are the tags, declared or no longer declared, that older events do not all
+	// have, or still have.
 	Names   map[string]tagDefinition `json:"names"`
 	Pending []string                 `json:"pending,omitempty"`
-	// Types are the aggregate types whose events are gone through, from Reached to End. Done of Total events were
-	// looked at.
+	// Types are the aggregate types whose events are processed, from Reached to End. Done of Total events were looked
+	// at.
 	Types   []string `json:"types,omitempty"`
 	Reached string   `json:"reached,omitempty"`
 	End     string   `json:"end,omitempty"`
@@ -143,7 +143,7 @@ type tagState struct {
 	Total   uint64   `json:"total,omitempty"`
 }
 
-// tagDefinition is a tag as some spec declares it.
+// tagDefinition is a tag as a spec declares it.
 type tagDefinition struct {
 	Fingerprint []byte   `json:"fingerprint"`
 	Types       []string `json:"types"`
@@ -158,14 +158,14 @@ func tagDefinitions(d *decider.Decider) map[string]tagDefinition {
 	return names
 }
 
-// of reports whether the state is that of a spec's tags.
+// of reports whether the state has exactly the tags of a spec.
 func (st *tagState) of(names map[string]tagDefinition) bool {
 	return maps.EqualFunc(
 		st.Names, names, func(a, b tagDefinition) bool { return bytes.Equal(a.Fingerprint, b.Fingerprint) },
 	)
 }
 
-// side is the write that stores the state.
+// side returns the write that stores the state.
 func (st *tagState) side(due time.Time) store.Side {
 	return store.Side{Op: store.Put, Space: tagSpace, Key: tagStateKey, Value: st.encode(), Due: due}
 }
@@ -180,7 +180,7 @@ func readTagState(value []byte) (*tagState, error) {
 	return &st, err
 }
 
-// load reads the state of a tenant; rev is 0 where there is none.
+// load reads the state of a tenant; rev is 0 if there is none.
 func (s *Tagger) load(ctx context.Context, t j17.Tenant) (st *tagState, rev uint64, err error) {
 	it, err := s.Store.Get(ctx, t, tagSpace, tagStateKey)
 	if errors.Is(err, store.ErrNotFound) {
@@ -193,8 +193,8 @@ func (s *Tagger) load(ctx context.Context, t j17.Tenant) (st *tagState, rev uint
 	return st, it.Rev, err
 }
 
-// of returns what is known of the tags of what is deployed, which is written down before anything else is stored with
-// it: so that no event is missed, however often the spec goes back and forth.
+// of returns the cached tags of the deployed spec. It stores their state before anything else is stored under that
+// spec, so that no event is missed, however often the spec changes back and forth.
 func (s *Tagger) of(
 	ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence,
 ) (*deployedTags, error) {
@@ -209,7 +209,7 @@ func (s *Tagger) of(
 			if slices.ContainsFunc(
 				fences, func(f store.Fence) bool { return f.Space == conflict.Space && f.Key == conflict.Key },
 			) {
-				// Something else is deployed, and whatever follows from this is refused.
+				// Another spec is deployed by now, so the caller's writes will be refused.
 				return &deployedTags{decider: d}, nil
 			}
 			continue
@@ -223,7 +223,7 @@ func (s *Tagger) of(
 	}
 }
 
-// adopt makes the tags of a spec those that events have, and begins the build that it takes.
+// adopt records the tags of a spec as those of events, and begins the build that this takes.
 func (s *Tagger) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence) error {
 	st, rev, err := s.load(ctx, t)
 	if err != nil {
@@ -234,7 +234,7 @@ func (s *Tagger) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, fe
 		return nil
 	}
 
-	// What has changed, with what an earlier build has not come to.
+	// The changed tags, with those that an earlier build has left pending.
 	types := st.Types
 	change := func(name string, tag tagDefinition) {
 		if !slices.Contains(st.Pending, name) {
@@ -253,13 +253,13 @@ func (s *Tagger) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, fe
 		}
 	}
 	if rev == 0 {
-		// Nobody knows which tags events have, as after a restoration: types may have lost theirs before.
+		// It is unknown which tags events have, as after a restoration: types may have lost theirs before.
 		types = slices.Collect(maps.Keys(d.Types))
 	}
 	slices.Sort(st.Pending)
 	slices.Sort(types)
 
-	// All events up to now may be without it. Those that come are not.
+	// All present events may lack the tags. New events have them.
 	extent, err := s.Store.Extent(ctx, t)
 	if err != nil {
 		return err
@@ -274,14 +274,14 @@ func (s *Tagger) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, fe
 	return s.Store.Write(ctx, t, []store.Side{next.side(due).On(rev)}, fences...)
 }
 
-// Derive makes sure that the tags of what is deployed are known before anything is stored with it. It is one of an
+// Derive makes sure that the tags of the deployed spec are recorded before anything is stored under it. It is one of an
 // engine's Derived.
 func (s *Tagger) Derive(ctx context.Context, e *part.Entering) ([]store.Side, error) {
 	_, err := s.of(ctx, e.Tenant, e.Decider, e.Fences)
 	return nil, err
 }
 
-// Adopt makes sure that the tags of what is deployed to a tenant are known, and begins the build that it takes.
+// Adopt makes sure that the tags of a tenant's deployed spec are recorded, and begins the build that this takes.
 func (s *Tagger) Adopt(ctx context.Context, t j17.Tenant) error {
 	d, fences, err := s.Engine.Deployed(t)
 	if err != nil {
@@ -291,7 +291,7 @@ func (s *Tagger) Adopt(ctx context.Context, t j17.Tenant) error {
 	return store.UserError(err)
 }
 
-// adopted is Adopt after a deployment: what it fails at is logged, and made up for before the next write.
+// adopted is Adopt after a deployment: a failure is logged; the next write tries again.
 func (s *Tagger) adopted(ctx context.Context, t j17.Tenant) {
 	if err := s.Adopt(ctx, t); err != nil {
 		s.Logger.LogAttrs(ctx, slog.LevelWarn, "the tags of an environment are not prepared yet",
@@ -299,14 +299,15 @@ func (s *Tagger) adopted(ctx context.Context, t j17.Tenant) {
 	}
 }
 
-// tagProgress is the details of the error of tags that older events do not all have yet.
+// tagProgress has the details of the error for tags that older events do not all have yet.
 type tagProgress struct {
 	Tags  []string `json:"tags"`
 	Done  uint64   `json:"done"`
 	Total uint64   `json:"total"`
 }
 
-// Tagged is an engine's: it is an error of CodeIndexNotReady while events do not all have the tags of some names.
+// Tagged returns an error of CodeIndexNotReady while events do not all have the named tags. It is one of an engine's
+// options.
 func (s *Tagger) Tagged(
 	ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence, names []string,
 ) error {
@@ -333,7 +334,7 @@ func (s *Tagger) Tagged(
 	return out
 }
 
-// tagAwaitEvery is how often a build is looked at that somebody waits for.
+// tagAwaitEvery is how often Await checks a build.
 const tagAwaitEvery = 20 * time.Millisecond
 
 // Await waits until all events of a tenant have their tags, or the context ends.

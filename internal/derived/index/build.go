@@ -17,15 +17,15 @@ import (
 const (
 	// buildPage is how many rows a page of a build has.
 	buildPage = 256
-	// nearly is how many events a slot may be behind to be read from now on, catchUp how often it is looked at before.
+	// nearly is the largest lag in events at which a new slot begins to serve, catchUp how often that is checked.
 	nearly  = 1000
 	catchUp = 20 * time.Millisecond
 )
 
-// errUnknown is why a build waits.
+// errUnknown makes a build wait for its definition.
 var errUnknown = errors.New("the definition of the index is not known here yet")
 
-// page makes the entries of some rows.
+// page computes the rows of a page and returns their entries.
 func (s *Service) page(ctx context.Context, p *build.Page) ([]store.Side, error) {
 	sl, err := s.slot(ctx, p.Tenant, p.Name)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Service) page(ctx context.Context, p *build.Page) ([]store.Side, error)
 	return c.writes(), nil
 }
 
-// failedWithout makes a failure of it that a slot is gone: nobody needs the build any longer.
+// failedWithout turns the absence of a slot into a failure of the build, which is no longer needed.
 func failedWithout(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return &build.Failure{Err: errors.New("the index was removed")}
@@ -60,11 +60,11 @@ func failedWithout(err error) error {
 	return err
 }
 
-// slice is how many rows are computed before others may run.
+// slice is how many rows are computed before other goroutines may run.
 const slice = 16
 
-// compute calls a definition for rows and checks that it has given what it was asked for. It gives way between a few
-// rows and the next ones: as long as the processors have other work, such as writes, that comes first.
+// compute calls a definition for rows and checks that it returns those asked for. It yields between slices, so that
+// other work, such as writes, comes first.
 func (s *Service) compute(
 	ctx context.Context, t j17.Tenant, d *Definition, at j17.StreamID, ids []string,
 ) (rows []Row, err error) {
@@ -80,7 +80,7 @@ func (s *Service) compute(
 	return rows, nil
 }
 
-// computeSome is compute for a few rows.
+// computeSome is compute for one slice.
 func (s *Service) computeSome(
 	ctx context.Context, t j17.Tenant, d *Definition, at j17.StreamID, ids []string,
 ) ([]Row, error) {
@@ -99,7 +99,7 @@ func (s *Service) computeSome(
 	return made, nil
 }
 
-// built lets a slot follow the feed when all of its rows are there, and be read when it has caught up.
+// built subscribes a slot to the feed when all of its rows are written, and puts it into service when it has caught up.
 func (s *Service) built(ctx context.Context, j *build.Job) ([]store.Side, error) {
 	sl, err := s.slot(ctx, j.Tenant, j.Name)
 	if err != nil {
@@ -120,7 +120,8 @@ func (s *Service) built(ctx context.Context, j *build.Job) ([]store.Side, error)
 		return nil, build.Later{For: catchUp}
 	}
 
-	// From here on it is read. What was read before is removed, after a crash by the next query.
+	// The slot begins to serve. The previous one is removed with the end of the build; after a crash Done is called
+	// again and removes it.
 	h, err := s.head(ctx, j.Tenant, sl.ID)
 	if err != nil {
 		return nil, err
@@ -138,7 +139,7 @@ func (s *Service) built(ctx context.Context, j *build.Job) ([]store.Side, error)
 	return s.drop(ctx, j.Tenant, sl.Old)
 }
 
-// ignoreConflict asks for another try where somebody else was faster.
+// ignoreConflict returns a build.Later for a conflict, and any other error unchanged.
 func ignoreConflict(err error) error {
 	if conflict(err) {
 		return build.Later{For: catchUp}

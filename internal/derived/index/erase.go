@@ -11,15 +11,15 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Erase waits until no row shows what streams were before they were rewritten. Indexes that follow the feed get there
-// by themselves, by the notes in it. A build that has not come so far begins again, since some of its rows may be of
-// before; what a build has left that has failed goes.
+// Erase waits until no row shows streams as they were before they were rewritten. Indexes that follow the feed get
+// there by the notes in it. A build that has not come so far begins again, since some of its rows may be outdated; the
+// slot of a failed build is removed.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	for keys := (store.Range{}); ; {
 		const page = 100
 		items, err := s.o.Store.Scan(ctx, t, slotSpace, keys, page)
 		if err = s.reset(ctx, t, keptDamage(err)); errors.Is(err, store.ErrNotFound) {
-			continue // there is none any longer
+			continue // there are no slots any longer
 		}
 		if err != nil {
 			return err
@@ -36,7 +36,7 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error 
 	}
 }
 
-// awaitErased waits until a slot shows nothing that was before a note, or is gone.
+// awaitErased waits until a slot shows nothing from before a note, or is gone.
 func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, note j17.StreamID) error {
 	machine := clock.System{}
 	roused := false
@@ -57,7 +57,7 @@ func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, no
 			return nil
 		}
 
-		// One that follows the feed gets there, whatever process does its upkeep.
+		// A slot that follows the feed gets there, whichever process does its upkeep.
 		s.deferrals.asked(ctx, t, name)
 		_, err = s.o.Feed.Status(ctx, t, kind, name)
 		if errors.Is(err, store.ErrNotFound) {
@@ -74,12 +74,12 @@ func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, no
 			return err
 		}
 
-		// Wait for it to get on.
+		// Wait for its next step.
 		waiting, stop := context.WithCancel(ctx)
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			_ = machine.Wait(waiting, machine.Now().Add(lookEvery)) // either way it is looked at again
+			_ = machine.Wait(waiting, machine.Now().Add(lookEvery)) // in either case the slot is checked again
 		}()
 		select {
 		case <-next.moved:
@@ -97,8 +97,8 @@ func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, no
 	}
 }
 
-// beginAnew removes a slot that does not follow the feed, in one commit with the beginning of another one where it was
-// being built. Whose definition is not known here is built when somebody asks for it.
+// beginAnew removes a slot that does not follow the feed. If the slot was being built, a new build begins in the same
+// commit; if its definition is not known here, the index is built when it is next asked for.
 func (s *Service) beginAnew(ctx context.Context, t j17.Tenant, sl *slot) error {
 	h, err := s.head(ctx, t, sl.ID)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Service) beginAnew(ctx context.Context, t j17.Tenant, sl *slot) error {
 		return err
 	}
 	defer s.waiters.wake(t, sl.name)
-	if h.Building != sl.name && h.Serving == sl.name { // what is being built in its place may never be there
+	if h.Building != sl.name && h.Serving == sl.name { // the build that is to replace it may never finish
 		h.Serving = ""
 		return s.o.Store.Write(ctx, t, append(gone, h.put(sl.ID)))
 	}
@@ -121,7 +121,7 @@ func (s *Service) beginAnew(ctx context.Context, t j17.Tenant, sl *slot) error {
 		return s.o.Store.Write(ctx, t, gone, store.Fence{Space: headSpace, Key: sl.ID, Rev: h.rev})
 	}
 
-	// What was being built is built again.
+	// A running build begins again.
 	d := s.knows(t, sl.ID)
 	switch {
 	case d != nil && status.State == build.Running:

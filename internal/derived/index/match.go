@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// fewEntries bounds the entries of a beginning of words whose rows are put in order in memory.
+	// fewEntries bounds the entries of words with one beginning whose rows are sorted in memory.
 	fewEntries = 4096
-	// mostWords bounds the words with one beginning whose rows are read side by side, leastPage the rows that are read
-	// of each at a time.
+	// mostWords bounds the words with one beginning whose rows are merged; leastPage is how many rows of each are read
+	// at a time at least.
 	mostWords = 256
 	leastPage = 16
-	// heldIDs is about how many ids of them are read ahead together.
+	// heldIDs is about how many IDs such a merge reads ahead in total.
 	heldIDs = 16 << 10
-	// seekCost is what it takes to find an id in a list, in units of work.
+	// seekCost is the cost of finding an ID in a list, in units of work.
 	seekCost = 3
-	// fewLooks is how many records are read before it is done.
+	// fewLooks is how many records are read before the rest becomes a list.
 	fewLooks = 512
 )
 
-// Words returns up to limit rows, behind a cursor, that have all of some words in index n, the last one as the
-// beginning of a word. They come in the order of ids; where there is one word only, in that of the words found and then
-// of ids. words are those of SplitWords.
+// Words returns up to limit rows, after a cursor, that have all of some words in index n, where the last one is the
+// beginning of a word. They are in the order of IDs; for a single word, in the order of the words found and then of
+// IDs. words are those of SplitWords.
 func (v *View) Words(b *work.Budget, n int, words []string, after string, limit int) (hits []Hit, err error) {
 	if len(words) == 1 {
 		return v.Scan(b, wordQuery(n, words[0]), after, limit)
@@ -62,13 +62,13 @@ func (v *View) CountWords(b *work.Budget, n int, words []string) (count uint64, 
 	return count, v.told(err)
 }
 
-// wordQuery finds what begins with a word.
+// wordQuery returns a query for words that begin with a text.
 func wordQuery(n int, word string) Query {
 	return Query{Lanes: [][]Range{{All(n, 1).Prefix(word)}}}
 }
 
-// lists returns the rows of each of some words, the last one as the beginning of a word: where too many words begin so,
-// its rows are in no list, and rest is where their entries are.
+// lists returns a list of rows for each word, of which the last one is the beginning of a word. If too many words have
+// that beginning, it has no list, and rest is the range of its entries.
 func (v *View) lists(b *work.Budget, n int, words []string) (lists []rows, rest *Range, err error) {
 	if len(words) == 0 {
 		return nil, nil, nil
@@ -86,17 +86,16 @@ func (v *View) lists(b *work.Budget, n int, words []string) (lists []rows, rest 
 	return append(lists, list), nil, nil
 }
 
-// eachMatch passes the ids of rows that are in all of some lists, and have an entry in the rest if there is one, in
-// order until do reports false. For the rest a few records are read, which often is enough for a page. Then its rows
-// become a list too, and where they are too many for that its entries are gone through, as often as there are more rows
-// in the lists than are held in memory.
+// eachMatch passes the IDs of rows that are in all lists, and have an entry in the rest if there is one, in order until
+// do reports false. For the rest it first reads the records of a few rows, which is often enough for a page. After that
+// the rows of the rest become a list too. If they are too many, all entries of the rest are read, once for each part of
+// the lists' common rows that fits in memory.
 func (v *View) eachMatch(b *work.Budget, lists []rows, rest *Range, after string, do func(id string) bool) error {
 	if rest == nil {
 		return eachCommon(b, lists, after, do)
 	}
 
-	// The first rows that the lists have in common are looked at one by one, which is all there is to do where there
-	// are few.
+	// The records of the first common rows of the lists are read. If there are few, that is all.
 	var failed error
 	looked, most, more := 0, fewLooks, true
 	look := func(id string) bool {
@@ -111,7 +110,7 @@ func (v *View) eachMatch(b *work.Budget, lists []rows, rest *Range, after string
 		more = !has || do(id)
 		return more
 	}
-	if len(rest.tests) > 0 { // what was cut is compared one by one
+	if len(rest.tests) > 0 { // cut words can only be compared in their records
 		most = math.MaxInt
 	}
 	err := cmp.Or(eachCommon(b, lists, after, look), failed)
@@ -119,7 +118,7 @@ func (v *View) eachMatch(b *work.Budget, lists []rows, rest *Range, after string
 		return err
 	}
 
-	// There are more: the ids of the rest become one more list, where they fit in memory.
+	// There are more: the IDs of the rest become another list, if they fit in memory.
 	list, err := v.gathered(b, rest)
 	if err != nil {
 		return err
@@ -128,8 +127,8 @@ func (v *View) eachMatch(b *work.Budget, lists []rows, rest *Range, after string
 		return eachCommon(b, append(lists, list), after, do)
 	}
 
-	// They do not: as many rows of the lists as fit are held, and all entries of the rest passed for them, part by
-	// part.
+	// They do not fit: the common rows of the lists are held in parts as large as fit, and all entries of the rest are
+	// read for each part.
 	for more {
 		some := newIDs(v.held)
 		err := eachCommon(b, lists, after, func(id string) bool {
@@ -168,13 +167,13 @@ func (v *View) has(b *work.Budget, id string, of *Range) (bool, error) {
 	return slices.ContainsFunc(rec.entries, func(e Entry) bool { return of.has(e.text, e.whole) }), nil
 }
 
-// rows passes the ids of rows in order.
+// rows is a sorted list of row IDs.
 type rows interface {
-	// seek returns the first id that is not before another one, "" for none. It does not go back.
+	// seek returns the first ID that is not less than id, "" if there is none. It never moves back.
 	seek(id string) (string, error)
 }
 
-// eachCommon passes the ids that are in all of some lists, behind one of them, until do reports false.
+// eachCommon passes the IDs after a given one that are in all lists, until do reports false.
 func eachCommon(b *work.Budget, lists []rows, after string, do func(id string) bool) error {
 	if after != "" {
 		after += "\x00"
@@ -200,7 +199,7 @@ func eachCommon(b *work.Budget, lists []rows, after string, do func(id string) b
 	return nil
 }
 
-// few are rows that are in memory.
+// few is a list of rows in memory.
 type few []string
 
 func (f *few) seek(id string) (string, error) {
@@ -210,7 +209,7 @@ func (f *few) seek(id string) (string, error) {
 	return (*f)[0], nil
 }
 
-// many are rows that are in memory, which are many: their ids are UUIDs.
+// many is a large list of rows in memory, whose IDs are UUIDs.
 type many []uuid
 
 func (m *many) seek(id string) (string, error) {
@@ -230,7 +229,7 @@ func (m *many) seek(id string) (string, error) {
 	}
 }
 
-// skip returns the first of n places that is not before what is sought: most often it is among the first.
+// skip returns the first of n places that is not before the sought one, by galloping: it is usually close.
 func skip(n int, before func(i int) bool) int {
 	near, far := 0, 0
 	for far < n && before(far) {
@@ -239,20 +238,20 @@ func skip(n int, before func(i int) bool) int {
 	return near + sort.Search(min(far, n)-near, func(i int) bool { return !before(near + i) })
 }
 
-// posting are the rows of one word, which are read a page at a time.
+// posting is the list of the rows of one word, which are read a page at a time.
 type posting struct {
 	v *View
 	b *work.Budget
-	// left is what was not read yet, head what precedes the ids.
+	// left is the range still to be read, head the part of its keys before the IDs.
 	left store.Range
 	head string
 	page []string
-	// size is how many are read next, most at most; taken is how many were found on the present page.
+	// size is how many rows are read next, most the limit of that; taken is how many of the present page were used.
 	size, most, taken int
 	ended             bool
 }
 
-// rowsOf returns the rows of one word, whose entries are under a text.
+// rowsOf returns the rows of one word, given the text of its entries.
 func (v *View) rowsOf(b *work.Budget, text string, most int) *posting {
 	head := v.slot.name + "/" + text + end
 	return &posting{v: v, b: b, left: store.Prefix(head), head: head, size: firstPage, most: most, taken: firstPage}
@@ -273,7 +272,7 @@ func (p *posting) seek(id string) (string, error) {
 	}
 }
 
-// fill reads on from an id: more than before where most was needed, less where it was not.
+// fill reads a page from an ID on: a larger one if most of the last page was used, else a smaller one.
 func (p *posting) fill(id string) error {
 	const factor = 4
 	if p.taken*2 < p.size {
@@ -295,11 +294,11 @@ func (p *posting) fill(id string) error {
 	return err
 }
 
-// beginning returns the rows of all words with one beginning, nil where these are too many to be read side by side.
+// beginning returns the rows of all words with one beginning, nil if these are too many to be merged.
 func (v *View) beginning(b *work.Budget, of *Range) (rows, error) {
 	keys := of.in(v.slot.name)
 	if len(of.tests) > 0 {
-		return nil, nil // what was cut is compared one by one
+		return nil, nil // cut words can only be compared in their records
 	}
 	n, err := v.moment.Count(entrySpace, keys, fewEntries)
 	if err != nil {
@@ -313,7 +312,7 @@ func (v *View) beginning(b *work.Budget, of *Range) (rows, error) {
 		return (*few)(&ids), err
 	}
 
-	// Each word is found behind the last row of the one before.
+	// Each word is found behind the last row of the previous one.
 	var texts []string
 	for {
 		text := ""
@@ -336,7 +335,7 @@ func (v *View) beginning(b *work.Budget, of *Range) (rows, error) {
 	}
 }
 
-// sorted returns the ids of the rows of a few entries, in order.
+// sorted returns the IDs of the rows of a few entries, sorted.
 func (v *View) sorted(b *work.Budget, keys store.Range) (ids []string, err error) {
 	err = v.each(b, keys, func(key, _ []byte) bool {
 		ids = append(ids, idOf(key))
@@ -346,10 +345,10 @@ func (v *View) sorted(b *work.Budget, keys store.Range) (ids []string, err error
 	return slices.Compact(ids), err
 }
 
-// gathered returns the rows of very many words, nil where they have more entries than are held.
+// gathered returns the rows of very many words, nil if they have more entries than may be held.
 func (v *View) gathered(b *work.Budget, of *Range) (rows, error) {
 	var list many
-	var odd few // those whose ids are no UUIDs, such as singletons
+	var odd few // rows whose IDs are not UUIDs, such as singletons
 	var failed error
 	err := v.each(b, of.in(v.slot.name), func(key, _ []byte) bool {
 		if id, ok := uuidOf(key[bytes.LastIndexByte(key, end[0])+len(end):]); ok {
@@ -372,22 +371,21 @@ func (v *View) gathered(b *work.Budget, of *Range) (rows, error) {
 	return &either{words: []*word{{rows: &list}, {rows: &odd}}}, nil
 }
 
-// either are the rows of several words, each once. The first one is the one whose next row comes first: they are a
-// heap.
+// either merges the rows of several words, each row once. words is a heap by the next row.
 type either struct {
 	words []*word
 	begun bool
 }
 
-// word are the rows of a word, and which of them comes next.
+// word is a list of rows, and the next of them.
 type word struct {
 	rows
 
 	next string
 }
 
-// either returns the rows that have an entry under one of some texts. The more there are the less is read of each at a
-// time.
+// either returns the rows that have an entry under one of some texts. The more texts there are, the smaller are the
+// pages.
 func (v *View) either(b *work.Budget, texts []string) *either {
 	e := &either{}
 	most := min(max(heldIDs/max(len(texts), 1), leastPage), lastPage)
@@ -417,8 +415,8 @@ func (e *either) seek(id string) (string, error) {
 	return e.words[0].next, nil
 }
 
-// advance takes one of the words to an id, or removes it where it has no further rows. All behind it are in their
-// places, and it is afterwards.
+// advance moves one of the words to an ID, or removes it if it has no further rows. The words below it in the heap must
+// be in order; it is afterwards.
 func (e *either) advance(i int, id string) (err error) {
 	w := e.words[i]
 	if w.next, err = w.seek(id); err != nil {

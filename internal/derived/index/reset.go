@@ -10,13 +10,13 @@ import (
 	"j17/internal/storage/store"
 )
 
-// unreadable is that it cannot be read which slots an index has, or how far one of them is.
+// unreadable marks damage to a head or a slot: which slots an index has, or how far one has come, is unknown.
 type unreadable struct{ error }
 
-// Unwrap returns what could not be read.
+// Unwrap returns the read error.
 func (u unreadable) Unwrap() error { return u.error }
 
-// keptDamage marks damage as that of heads and slots. Any other error stays.
+// keptDamage marks damage to heads and slots. It returns any other error unchanged.
 func keptDamage(err error) error {
 	if _, is := errors.AsType[*store.CorruptionError](err); is {
 		return unreadable{err}
@@ -24,12 +24,12 @@ func keptDamage(err error) error {
 	return err
 }
 
-// resetEvery is the least time between two times that all indexes of an environment are thrown away.
+// resetEvery is the minimum interval between resets of an environment.
 const resetEvery = time.Minute
 
-// reset throws away all indexes of an environment where an error is that heads or slots cannot be read: what is stored
-// of an index is known to them alone. The error is store.ErrNotFound then, since a query of a missing index has it
-// built. Any other error stays.
+// reset throws away all indexes of an environment if the error means that heads or slots cannot be read, without which
+// the other data of indexes are useless. It then returns store.ErrNotFound, since a query of a missing index has it
+// built. It returns any other error unchanged.
 func (s *Service) reset(ctx context.Context, t j17.Tenant, err error) error {
 	if _, is := errors.AsType[unreadable](err); !is {
 		return err
@@ -38,11 +38,11 @@ func (s *Service) reset(ctx context.Context, t j17.Tenant, err error) error {
 	defer s.resetting.Unlock()
 	now := s.o.Clock.Now()
 	if last, ok := s.resets[t]; ok && now.Sub(last) < resetEvery {
-		return &NotReadyError{} // somebody has seen the same, and done it
+		return &NotReadyError{} // another caller has seen the same damage, and has reset the indexes
 	}
 
-	// Nobody is to write what belongs to nothing: a build or a subscription, which looks for its slot by itself where
-	// it is not known here.
+	// Builds and subscriptions end, so that nothing writes for slots that are gone. Subscriptions of slots not known
+	// here end by themselves when they look for their slot.
 	ctx = context.WithoutCancel(ctx)
 	for _, name := range s.slotsOf(t) {
 		if failed := s.o.Feed.Unsubscribe(ctx, t, kind, name); failed != nil {
@@ -78,7 +78,7 @@ func (s *Service) slotsOf(t j17.Tenant) (names []string) {
 	return names
 }
 
-// head is readHead of what is stored now. Damage of it is as if there were none.
+// head reads the present head. A damaged head resets the indexes, and reads as missing.
 func (s *Service) head(ctx context.Context, t j17.Tenant, id string) (head, error) {
 	h, err := readHead(s.get(ctx, t), id)
 	if err == nil {
@@ -90,7 +90,7 @@ func (s *Service) head(ctx context.Context, t j17.Tenant, id string) (head, erro
 	return head{}, err
 }
 
-// slot is readSlot of what is stored now. Damage of it is as if it were not there.
+// slot reads the present slot. A damaged slot resets the indexes, and reads as missing.
 func (s *Service) slot(ctx context.Context, t j17.Tenant, name string) (*slot, error) {
 	sl, err := readSlot(s.get(ctx, t), name)
 	if err != nil {

@@ -18,36 +18,36 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Difference is the first thing in an index that is not as it follows from events.
+// Difference is the first deviation of an index from what events give.
 type Difference struct {
-	// Row is the id of the row, What a sentence about it.
+	// Row is the ID of the row, What a sentence about the difference.
 	Row, What string
 }
 
-// verifyPage is how many rows, or entries, are compared at one position.
+// verifyPage is how many rows, or entries, are compared as of one position.
 const verifyPage = 256
 
-// ofVerified is about what it takes to compare one of them, in units of work.
+// ofVerified is the approximate cost of comparing one of them, in units of work.
 const ofVerified = 1 << 11
 
-// verification compares an index with what follows from events.
+// verification compares an index with what events give.
 type verification struct {
 	s    *Service
 	t    j17.Tenant
 	d    *Definition
 	slot string
-	// pause is called before each page. done counts the rows and the entries that were compared.
+	// pause is called before each page. done counts the rows and entries compared.
 	pause func(done uint64) error
 	done  uint64
 }
 
-// Verify computes all rows again and compares them with the index: each row that should be there with what is kept of
-// it and all of its entries, and all entries with the rows that they are of. Events that are written meanwhile do not
-// matter: each page is compared as of one position. Nor do events that are rewritten: a row that differs is looked at
-// again when the index has handled them. It returns the first difference, nil if there is none. An index of which
-// something cannot be read is one as well, of no row. An index that differs is no longer read, and is rebuilt.
-// progress, if not nil, is called with how many rows and entries were compared, and about how many there are. The error
-// is a *NotReadyError where the index is too far behind for that.
+// Verify computes all rows again and compares them with the index: each expected row with its record and all of its
+// entries, and all entries with the rows that they belong to. Events written meanwhile do not matter, because each page
+// is compared as of one position. Nor do rewritten events: a row that differs is compared again when the index has
+// handled them. Verify returns the first difference, nil if there is none; unreadable data of the index are a
+// difference without a row. An index that differs is taken out of use and rebuilt. progress, if not nil, is called with
+// the number of rows and entries compared, and about how many there are. The error is a *NotReadyError if the index is
+// too far behind to be compared.
 func (s *Service) Verify(
 	ctx context.Context, t j17.Tenant, id string, progress func(done, total uint64),
 ) (*Difference, error) {
@@ -55,7 +55,7 @@ func (s *Service) Verify(
 	if err != nil {
 		return nil, err
 	}
-	b := work.New(ctx, math.MaxInt64) // it takes as long as it takes, in turns with others
+	b := work.New(ctx, math.MaxInt64) // no limit, but it takes turns with others
 	slot, difference, err := s.verify(ctx, t, id, func(done uint64) error {
 		if progress != nil {
 			progress(done, max(status.Rows+status.Entries, done))
@@ -75,10 +75,10 @@ func (s *Service) Verify(
 	return difference, s.replace(context.WithoutCancel(ctx), place{t, id}, slot, found)
 }
 
-// Unreadable is what is said of an index of which something cannot be read.
+// Unreadable is the text of the difference if data of an index cannot be read.
 const Unreadable = "some of it can no longer be read, since its bytes on disk have changed; it is being rebuilt"
 
-// damageOf returns what says in an error of a verification that the index itself is damaged, nil for nothing.
+// damageOf returns the damage to the index itself in an error of a verification, nil for none.
 func damageOf(err error) error {
 	if damage, is := errors.AsType[*store.CorruptionError](err); is && !errors.Is(err, errEvents) {
 		return damage
@@ -87,14 +87,14 @@ func damageOf(err error) error {
 }
 
 const (
-	// scrubEvery is the time between two looks through all indexes where the options do not say, scrubPause what each
-	// page of them waits.
+	// scrubEvery is the interval between checks of all indexes unless the options set it, scrubPause the pause before
+	// each page of them.
 	scrubEvery = 6 * time.Hour
 	scrubPause = 50 * time.Millisecond
 )
 
-// Run looks through all indexes from time to time, slowly, until the context ends. One that is not as it should be is
-// no longer read, and is rebuilt.
+// Run checks all indexes at intervals, slowly, until the context ends. An index that differs is taken out of use and
+// rebuilt.
 func (s *Service) Run(ctx context.Context) error {
 	s.o.Worker.Every(ctx, worker.Loop{Name: "index_scrub", Do: func(ctx context.Context) error {
 		if err := s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(s.o.Scrub)); err != nil {
@@ -105,7 +105,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// scrub looks through all indexes that are known here.
+// scrub checks all indexes whose definitions are known here.
 func (s *Service) scrub(ctx context.Context) error {
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.known))
@@ -131,8 +131,8 @@ func (s *Service) scrub(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// replace drops a slot of an index because of what was found in it, and lets the index be rebuilt. Nothing is done, and
-// said, where somebody has done that already.
+// replace drops a slot because of a difference, and begins to rebuild the index. If the slot has been dropped already,
+// it does nothing and logs nothing.
 func (s *Service) replace(ctx context.Context, of place, slot string, what *Difference) error {
 	dropped, err := s.rebuild(ctx, of.tenant, of.name, slot)
 	if dropped || err != nil {
@@ -145,13 +145,13 @@ func (s *Service) replace(ctx context.Context, of place, slot string, what *Diff
 	return err
 }
 
-// errEvents is that rows cannot be computed. It says nothing against the index, which could not be rebuilt either.
+// errEvents marks errors in computing rows. They are no fault of the index, which could not be rebuilt either.
 var errEvents = errors.New("rows cannot be computed from events")
 
-// errMoved is why a verification begins again.
+// errMoved makes a verification begin again.
 var errMoved = errors.New("another build of the index serves by now")
 
-// verify is Verify, and returns what served when it began.
+// verify is Verify, and also returns the slot that it compared.
 func (s *Service) verify(
 	ctx context.Context, t j17.Tenant, id string, pause func(done uint64) error,
 ) (slot string, _ *Difference, _ error) {
@@ -178,7 +178,7 @@ func (s *Service) verify(
 	}
 }
 
-// view opens a view of the slot that is compared, as it is at a position or a later one.
+// view opens a view of the compared slot, at a position or a later one.
 func (v *verification) view(ctx context.Context, p j17.StreamID) (*View, error) {
 	if err := v.pause(v.done); err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (v *verification) view(ctx context.Context, p j17.StreamID) (*View, error) 
 	return view, nil
 }
 
-// rows goes through all aggregates and all records, in the order of ids.
+// rows compares all aggregates and all records, in the order of IDs.
 func (v *verification) rows(ctx context.Context) (*Difference, error) {
 	for after := ""; ; {
 		last, difference, err := v.page(ctx, after)
@@ -205,8 +205,8 @@ func (v *verification) rows(ctx context.Context) (*Difference, error) {
 	}
 }
 
-// page compares the rows behind an id, and returns the last that was compared, "" at the end. It ends early behind a
-// row that it had to look at again.
+// page compares the rows after an ID, and returns the last one compared, "" at the end. It ends early after a row that
+// it had to compare again.
 func (v *verification) page(ctx context.Context, after string) (last string, difference *Difference, err error) {
 	view, err := v.view(ctx, j17.StreamID{})
 	if err != nil {
@@ -214,7 +214,7 @@ func (v *verification) page(ctx context.Context, after string) (last string, dif
 	}
 	defer view.Close()
 
-	// What is there, and what should be, as far as both are known.
+	// The records and the aggregates, up to the last ID that both pages cover.
 	ids, err := v.s.o.Store.Streams(ctx, v.t, v.d.Type, after, verifyPage)
 	if err != nil {
 		return "", nil, fmt.Errorf("%w: %w", errEvents, err)
@@ -246,7 +246,7 @@ func (v *verification) page(ctx context.Context, after string) (last string, dif
 	slices.Sort(ids)
 	ids = slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return id > upTo })
 
-	// Both, compared.
+	// Rows and records are compared.
 	for some := range slices.Chunk(ids, slice) {
 		rows, err := v.s.compute(ctx, v.t, v.d, view.at, some)
 		if err != nil {
@@ -272,9 +272,9 @@ func (v *verification) page(ctx context.Context, after string) (last string, dif
 	return upTo, nil, nil
 }
 
-// again compares a row that differs once more. The row of before was made from events as they are now: where some were
-// rewritten and the index has not handled that yet, it shows what they were. So now the index is waited for, and what
-// counts is a comparison during which nothing was rewritten.
+// again repeats the comparison of a row that differs. The first comparison computed the row from the events as they are
+// now; if some were rewritten and the index has not handled that yet, the index shows the old ones. So again waits for
+// the index, until nothing is rewritten during a comparison.
 func (v *verification) again(ctx context.Context, id string) (*Difference, error) {
 	for {
 		rewrites := v.s.o.Store.Rewrites()
@@ -288,7 +288,7 @@ func (v *verification) again(ctx context.Context, id string) (*Difference, error
 	}
 }
 
-// once compares a row as of where the feed ends now, or later.
+// once compares a row as of the present end of the feed, or later.
 func (v *verification) once(ctx context.Context, id string) (what string, err error) {
 	end, err := v.s.present(ctx, v.t)
 	if err != nil {
@@ -310,7 +310,7 @@ func (v *verification) once(ctx context.Context, id string) (what string, err er
 	return view.compare(&rows[0], have)
 }
 
-// compare says in what a row and what is stored of it differ, "" if in nothing.
+// compare describes a difference between a row and what is stored of it, "" if there is none.
 func (v *View) compare(row *Row, have *record) (what string, err error) {
 	want := recordOf(row)
 	if have == nil {
@@ -350,7 +350,7 @@ func (v *View) compare(row *Row, have *record) (what string, err error) {
 	return "", nil
 }
 
-// owners looks whether each entry, or note about a source, is that of a row.
+// owners checks that each entry, or note about a source, belongs to a row.
 func (v *verification) owners(ctx context.Context, space store.Space) (*Difference, error) {
 	prefix := v.slot + "/"
 	for keys := store.Prefix(prefix); ; {
@@ -362,7 +362,7 @@ func (v *verification) owners(ctx context.Context, space store.Space) (*Differen
 	}
 }
 
-// ownersOf looks at a page of entries, and returns the last key of it, "" at the end.
+// ownersOf checks a page of entries, and returns its last key, "" at the end.
 func (v *verification) ownersOf(
 	ctx context.Context, space store.Space, keys store.Range,
 ) (last string, difference *Difference, err error) {
