@@ -13,10 +13,10 @@ import (
 	"j17/internal/storage/store"
 )
 
-// AuditLog is the list of who did what: the records among the entries of the registry's log.
+// AuditLog is the audit log: the records among the entries of the registry's log.
 type AuditLog struct{ *items }
 
-// ActorKind tells what sort of actor did something.
+// ActorKind is the kind of an actor.
 type ActorKind string
 
 // The kinds of actors.
@@ -27,7 +27,7 @@ const (
 	ActorNobody   ActorKind = "anonymous" // someone who has not logged in
 )
 
-// Actor is who does something, and from where.
+// Actor is the author of an action, and where the action came from.
 type Actor struct {
 	Kind ActorKind `json:"kind"`
 	// ID and Email are set for operators.
@@ -37,7 +37,7 @@ type Actor struct {
 	Address string `json:"address,omitempty"`
 }
 
-// Outcome tells what became of an action.
+// Outcome is the result of an action.
 type Outcome string
 
 // The outcomes.
@@ -47,7 +47,8 @@ const (
 	Failed  Outcome = "failed"
 )
 
-// Record is one line of the audit log: who did what to what, when and from where. It never holds a secret.
+// Record is one line of the audit log: the actor, the action, its target, the time and the place. It never holds a
+// secret.
 type Record struct {
 	// ID is the record's handle.
 	ID string    `json:"id"`
@@ -61,10 +62,10 @@ type Record struct {
 	// Target is the handle or name of what was acted upon.
 	Target  string  `json:"target,omitempty"`
 	Outcome Outcome `json:"outcome"`
-	// Code is that of the error when the outcome is not Done.
+	// Code is that of the error if the outcome is not Done.
 	Code      j17.Code `json:"code,omitempty"`
 	RequestID string   `json:"request_id,omitempty"`
-	// Details are what else there is to know, in a few short words each.
+	// Details hold further information, each in a few words.
 	Details map[string]string `json:"details,omitempty"`
 }
 
@@ -75,8 +76,8 @@ type origin struct {
 	requestID string
 }
 
-// WithActor returns a context in which every change to a registry is recorded as the actor's. Without one it is
-// the server's own.
+// WithActor returns a context in which every change to a registry is recorded as the actor's. Without an actor in the
+// context, the server itself is recorded.
 func WithActor(ctx context.Context, a Actor, requestID string) context.Context {
 	return context.WithValue(ctx, originKey{}, origin{actor: a, requestID: requestID})
 }
@@ -88,15 +89,15 @@ func originOf(ctx context.Context) origin {
 	return origin{actor: Actor{Kind: ActorServer}}
 }
 
-// Limits of what a record's details may hold.
+// Limits of a record's details.
 const (
 	maxDetails = 16
 	maxDetail  = 300 // bytes
 )
 
-// Add adds a record to the log. ID, At, and Actor and RequestID where they are empty, are filled in; the actor is that
-// of the context. An empty outcome means Done. It returns when the record is durable. Changes that are made through the
-// registry's other methods record themselves.
+// Add adds a record to the log. It sets ID and At, and takes Actor and RequestID from the context if they are empty. An
+// empty outcome means Done. It returns when the record is durable. Changes that are made through the registry's other
+// methods record themselves.
 func (r *AuditLog) Add(ctx context.Context, rec Record) error {
 	if r.upstream != nil {
 		return r.addUpstream(ctx, rec)
@@ -111,13 +112,12 @@ func (r *AuditLog) Add(ctx context.Context, rec Record) error {
 	return nil
 }
 
-// failedLoginSpace has one item, which is written over each time someone fails to log in to an account that does not
-// exist.
+// failedLoginSpace has one item, which is overwritten by each failed login to an account that does not exist.
 const failedLoginSpace store.Space = "control.failed_logins"
 
-// AddFailedLogin records that someone could not log in as the operator with that e-mail address. Where there is none,
-// it keeps the last attempt only, since anyone can make any number of them, and takes as long, so that the time does
-// not disclose whether there is one.
+// AddFailedLogin records a failed login as the operator with that e-mail address. If there is no such operator, it
+// keeps the last attempt only, since anyone can make any number of them. It writes in either case, so that its duration
+// does not disclose whether the operator exists.
 func (r *AuditLog) AddFailedLogin(ctx context.Context, email string, code j17.Code) error {
 	rec := Record{Action: "operator.login", Outcome: Refused, Code: code}
 	if op := r.operatorByEmail(CanonicalEmail(email)); op != nil {
@@ -135,7 +135,7 @@ func (r *AuditLog) AddFailedLogin(ctx context.Context, email string, code j17.Co
 	return nil
 }
 
-// complete fills in what a record's maker need not say.
+// complete fills in the fields that the maker of a record may leave out.
 func (r *items) complete(ctx context.Context, rec Record) *Record {
 	from := originOf(ctx)
 	if rec.Actor == (Actor{}) {
@@ -184,23 +184,22 @@ type AuditQuery struct {
 	Outcome Outcome
 	// From and To bound the time: From <= At < To.
 	From, To time.Time
-	// Start is the Next of the page before.
+	// Start is the next of the previous page.
 	Start string
-	// Visible, if not nil, reports whether the reader may see what happened in the instance of that handle ("" for
-	// none).
+	// Visible, if not nil, reports whether the reader may see records of the instance of that handle ("" for none).
 	Visible func(instance string) bool
 }
 
 const (
-	// maxAuditScan is the number of records that one page looks at.
+	// maxAuditScan is the number of records that one page reads at most.
 	maxAuditScan = 20_000
-	// mostLate is for how long a record may wait until it is stored, as on a disk that hangs, to be found by its time.
-	// No request waits as long.
+	// mostLate is how late a record may be stored, as on a disk that hangs, and still be found by its time. No request
+	// waits that long.
 	mostLate = time.Hour
 )
 
-// List returns up to limit records, the newest first, and where to start the next page; "" when there is none. A page
-// that had to look at very many records may be short of its limit, or empty, and still have a next one.
+// List returns up to limit records, the newest first, and where the next page starts; "" if there is none. A page that
+// had to read very many records may be short of its limit, or empty, and still have a next one.
 func (r *AuditLog) List(ctx context.Context, q AuditQuery, limit int) (records []Record, next string, err error) {
 	seen, last := 0, uint64(0)
 	for page, err := range r.pages(ctx, q) {
@@ -240,7 +239,7 @@ type auditPage struct {
 	matches bool
 }
 
-// pages yields the records within the query's time, the newest first, and says which of them it selects.
+// pages yields the records within the query's time, the newest first, and whether the query selects them.
 func (r *AuditLog) pages(ctx context.Context, q AuditQuery) iter.Seq2[auditPage, error] {
 	return func(yield func(auditPage, error) bool) {
 		key, last, err := r.begin(ctx, q)
@@ -271,7 +270,7 @@ func (r *AuditLog) pages(ctx context.Context, q AuditQuery) iter.Seq2[auditPage,
 	}
 }
 
-// begin returns the stream of the log in which a query looks, and the last version that it may want.
+// begin returns the stream of the log that answers a query, and the last version that may match.
 func (r *AuditLog) begin(ctx context.Context, q AuditQuery) (key j17.Key, last uint64, err error) {
 	key = logKey()
 	if q.Instance != "" {
@@ -286,7 +285,7 @@ func (r *AuditLog) begin(ctx context.Context, q AuditQuery) (key j17.Key, last u
 	}
 	last = heads[0].Length
 
-	// Go on behind the page before.
+	// Go on after the previous page.
 	if q.Start != "" {
 		start, err := strconv.ParseUint(q.Start, 10, 64)
 		if err != nil || start < 1 {
@@ -295,7 +294,7 @@ func (r *AuditLog) begin(ctx context.Context, q AuditQuery) (key j17.Key, last u
 		return key, min(last, start-1), nil
 	}
 
-	// Leave out what is later. A record has the time at which it was made, its entry the one at which it was stored.
+	// Skip later records. A record has the time at which it was made, its entry the time at which it was stored.
 	if q.To.IsZero() {
 		return key, last, nil
 	}
@@ -338,13 +337,13 @@ func (r *items) record(ctx context.Context, rec Record, apply func(*known), side
 	return r.commit(ctx, r.complete(ctx, rec), false, apply, side...)
 }
 
-// recordFreeing is record for changes that take something away, and so may make room: they are possible on a full disk
+// recordFreeing is record for changes that remove something and so may free space: they are possible on a full disk
 // too.
 func (r *items) recordFreeing(ctx context.Context, rec Record, apply func(*known), side ...store.Side) error {
 	return r.commit(ctx, r.complete(ctx, rec), true, apply, side...)
 }
 
-// ActorOf returns who acts in a context, and in which request (WithActor).
+// ActorOf returns the actor of a context and the id of its request (WithActor).
 func ActorOf(ctx context.Context) (a Actor, requestID string) {
 	o := originOf(ctx)
 	return o.actor, o.requestID

@@ -1,6 +1,7 @@
 // Package control keeps what exists on this server: operators, instances, API keys, the deployed specs and the server's
-// own secrets. It is kept as JSON side items: deployed specs in the tenant of their environment, all else in the
-// store's System tenant. Credentials are kept as hashes only, but for the two secrets that the server itself must know.
+// own secrets. It is kept as JSON side items: deployed specs in the tenant of their environment, everything else in the
+// store's System tenant. Credentials are kept as hashes only, except for the two secrets that the server itself must
+// know.
 //
 // The decisions behind it are in docs/internals/plane.md.
 package control
@@ -21,24 +22,25 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The side spaces of the System tenant. Things are kept under their UUIDv7, which never leaves the store, so that a
-// scan meets them in the order in which they came to be. Names and e-mail addresses are items of their own, because a
-// conditional write is what makes them unique.
+// The side spaces of the System tenant. Items are kept under their UUIDv7, which never leaves the store, so that a scan
+// returns them in the order of their creation. Names and e-mail addresses are items of their own, because a conditional
+// write is what makes them unique.
 const (
 	instanceSpace store.Space = "control.instances"
 	nameSpace     store.Space = "control.instance_names"
 	operatorSpace store.Space = "control.operators"
 	emailSpace    store.Space = "control.operator_emails"
 	keySpace      store.Space = "control.keys"
-	// SecretSpace holds what tokens are signed with and how nodes know each other. What others can read leaves it out.
+	// SecretSpace holds the keys that sign tokens and the secret of the nodes. It is left out of everything that others
+	// can read.
 	SecretSpace store.Space = "control.secrets"
 )
 
 // scanLimit is the number of items read at once.
 const scanLimit = 1000
 
-// Registry is what exists on this server, in parts that share one registry of items. Run has to be called for what is
-// done in the background.
+// Registry is what exists on this server, in parts that share one registry of items. Run must be called for the
+// background work.
 type Registry struct {
 	Instances   *Instances
 	Operators   *Operators
@@ -67,27 +69,27 @@ type items struct {
 	worker *worker.Kit
 	mint   *ident.Minter
 	hasher *hasher
-	// replication is what replicas receive; upstream is nil unless this registry is one itself.
+	// replication is the state of the replicas; upstream is nil unless this registry is a replica itself.
 	replication *replication
 	upstream    Upstream
 
 	signing atomic.Pointer[signingRecord]
 
-	// change is held from before a write until memory shows it, so that memory sees changes in the store's order. See
-	// lock.
+	// change is held from before a write until memory shows it, so that memory applies changes in the store's order.
+	// See lock.
 	change turns
-	// inDoubt, which changes under change, says that memory may lack a write that the store holds or is about to hold.
-	// doubted is signalled when it comes to be true, settled when it no longer is.
+	// inDoubt reports that memory may lack a write that the store holds or is about to hold; it is changed under
+	// change. doubted is signalled when it becomes true, settled when it becomes false.
 	inDoubt          atomic.Bool
 	doubted, settled chan struct{}
 }
 
-// memory is what is looked up on the path of every request.
+// memory is what every request looks up.
 type memory struct {
 	mu    sync.RWMutex
 	known *known
-	// read is how far known has followed the log, movedSpecs the environments to which others have deployed, of which
-	// moved is signalled.
+	// read is how far known has followed the log. movedSpecs are the environments to which other servers have deployed;
+	// moved is signalled when there are some.
 	read       place
 	movedSpecs map[j17.Tenant]bool
 	moved      chan struct{}
@@ -95,8 +97,8 @@ type memory struct {
 	altered atomic.Uint64
 }
 
-// Alterations counts what may have changed who may do what. Who has let somebody in for long asks again when it is
-// another number.
+// Alterations counts the changes that may affect anyone's rights. A caller that admits a client for long checks its
+// rights again when the number has changed.
 func (r *Registry) Alterations() uint64 { return r.items.altered.Load() }
 
 // known is the memory of a registry, guarded by its mu. The records in it are never modified, only replaced.
@@ -115,7 +117,7 @@ type known struct {
 
 // Storage is what the control plane needs of a store.
 type Storage interface {
-	// Events is for the System tenant alone: what happened to the registry nobody else can tell.
+	// Events is for the System tenant alone: the registry is the only one to write its log.
 	store.Events //nolint:forbidigo // see above; journal.append is the only caller
 	store.Aggregates
 	store.Sides
@@ -130,14 +132,14 @@ type Storage interface {
 type Options struct {
 	Store Storage
 	Clock clock.Clock
-	// Logger gets what is done in the background; nil for no log.
+	// Logger gets messages of the background work; nil for no log.
 	Logger *slog.Logger
-	// Worker does it; nil means a kit of the registry's own.
+	// Worker does the background work; nil means a kit of the registry's own.
 	Worker *worker.Kit
 	// Plans are added to the built-in ones, or replace those with the same name.
 	Plans []Plan
-	// PasswordMemory is how many KiB of memory hashing a password takes; 0 means as many as OWASP recommends. Tests
-	// that are about something else take few.
+	// PasswordMemory is how many KiB of memory hashing a password takes; 0 means as many as OWASP recommends. Tests of
+	// other things take little.
 	PasswordMemory uint32
 }
 
@@ -150,7 +152,7 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 		o.Worker = worker.New(o.Clock, o.Logger)
 	}
 
-	// All parts work on the same items, so that a change of one is seen by the others.
+	// All parts share the same items, so that each sees the changes of the others.
 	i := &items{
 		journal: journal{o.Store, o.Clock},
 		memory:  memory{movedSpecs: map[j17.Tenant]bool{}, moved: make(chan struct{}, 1)},
@@ -170,7 +172,7 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 		Replication: &Replication{i}, items: i,
 	}
 
-	// What the store holds.
+	// Read what the store holds.
 	if err := i.load(ctx); err != nil {
 		return nil, err
 	}
@@ -184,7 +186,7 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 		return nil, err
 	}
 
-	// What earlier versions have kept elsewhere, and what a crash has left out of the log.
+	// Convert what earlier versions have kept elsewhere, and add to the log what a crash has left out.
 	if err := r.Specs.migrate(ctx); err != nil {
 		return nil, err
 	}
@@ -212,7 +214,8 @@ func (r *items) load(ctx context.Context) error {
 		nodes:        map[string]*Node{},
 	}
 
-	// The place in the log comes first: what is logged while the rest is read is then read once more, not missed.
+	// The place in the log comes first: entries that are added while the rest is read are then read twice rather than
+	// missed.
 	end, err := r.logEnd(ctx)
 	if err != nil {
 		return err
@@ -238,7 +241,7 @@ func (r *items) load(ctx context.Context) error {
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.known != nil { // what is not stored yet
+	if r.known != nil { // keep uses of keys that are not stored yet
 		for id, rec := range k.keys {
 			if before := r.known.keys[id]; before != nil {
 				rec.use = before.use
@@ -250,7 +253,7 @@ func (r *items) load(ctx context.Context) error {
 	return nil
 }
 
-// each hands every item of a space whose key starts with prefix to do, until that fails.
+// each calls do with every item of a space whose key starts with prefix, until do fails.
 func each(
 	ctx context.Context, st store.Sides, t j17.Tenant, space store.Space, prefix string, do func(store.Item) error,
 ) error {
@@ -265,7 +268,7 @@ func each(
 	return nil
 }
 
-// scan hands everything in a space of the System tenant to put.
+// scan calls put with everything in a space of the System tenant.
 func scan[T any](ctx context.Context, st store.Sides, space store.Space, put func(*T)) error {
 	return each(ctx, st, j17.System, space, "", func(it store.Item) error {
 		v, err := decode[T](space, it)
@@ -284,7 +287,7 @@ func decode[T any](space store.Space, it store.Item) (*T, error) {
 	return &v, nil
 }
 
-// get reads one item of the System tenant and its revision. It returns store.ErrNotFound as it is.
+// get reads one item of the System tenant and its revision. It returns store.ErrNotFound unchanged.
 func get[T any](ctx context.Context, st store.Sides, space store.Space, key string) (*T, uint64, error) {
 	return getOf[T](ctx, st, j17.System, space, key)
 }
@@ -304,7 +307,7 @@ func getOf[T any](
 	return v, it.Rev, err
 }
 
-// putNew returns the write that creates an item and fails when there is one.
+// putNew returns the write that creates an item and fails if it exists.
 func putNew(space store.Space, key string, v any) (store.Side, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -313,17 +316,16 @@ func putNew(space store.Space, key string, v any) (store.Side, error) {
 	return store.Side{Op: store.Put, Space: space, Key: key, Value: b, Cond: store.IfAbsent}, nil
 }
 
-// putOver returns the write that replaces the item of revision rev.
+// putOver returns the write that replaces revision rev of an item.
 func putOver(space store.Space, key string, v any, rev uint64) (store.Side, error) {
 	side, err := putNew(space, key, v)
 	side.Cond, side.Rev = store.IfRev, rev
 	return side, err
 }
 
-// commit commits side writes with their entry in the log and, when that succeeds, lets apply change the memory. The
-// caller has begun with lock. A condition that does not hold comes back as *store.SideConflict; then the store holds
-// something else than the memory does, so the memory is read again. When the outcome is unknown, what the memory should
-// be is in doubt.
+// commit commits side writes with their entry in the log and, if that succeeds, lets apply change the memory. The
+// caller has begun with lock. A failed condition is returned as *store.SideConflict; the memory then differs from the
+// store, and is read again. If the outcome is unknown, the memory is in doubt.
 func (r *items) commit(ctx context.Context, rec *Record, freeing bool, apply func(*known), side ...store.Side) error {
 	if r.upstream != nil {
 		return readOnly()
@@ -343,7 +345,7 @@ func (r *items) commit(ctx context.Context, rec *Record, freeing bool, apply fun
 		return nil
 	}
 	if conflict, ok := errors.AsType[*store.SideConflict](err); ok {
-		// Whatever was in doubt has been decided before the conflict.
+		// Writes in doubt were decided before the conflict.
 		if r.reload(context.WithoutCancel(ctx)) != nil {
 			r.doubt(nil)
 		}
@@ -355,7 +357,7 @@ func (r *items) commit(ctx context.Context, rec *Record, freeing bool, apply fun
 	return failure(err)
 }
 
-// unwritten reports whether the error of a write promises that nothing was written.
+// unwritten reports whether the error of a write guarantees that nothing was written.
 func unwritten(err error) bool {
 	if errors.Is(err, store.ErrUnknown) {
 		return false
@@ -373,8 +375,8 @@ func isConflict(err error, space store.Space) bool {
 	return ok && conflict.Space == space
 }
 
-// failure turns an error of the store into one for users. A side conflict that the caller has not made sense of
-// comes from another server on the same store.
+// failure turns an error of the store into one for users. A side conflict that the caller has not handled comes from
+// another server on the same store.
 func failure(err error) error {
 	var (
 		public   *j17.Error
@@ -383,7 +385,7 @@ func failure(err error) error {
 		told     *j17.Error
 	)
 
-	// Each says whether something was changed and what to do; the cause goes along for the log.
+	// Each message says whether something was changed and what to do; the cause is for the log.
 	switch {
 	case errors.As(err, &public):
 		return err

@@ -20,7 +20,7 @@ import (
 // why. It holds no credential and no event data.
 type Fault = wire.Fault
 
-// How many faults are kept and for how long, how many may wait to be written, and how many are taken a minute.
+// How many faults are kept and for how long, how many may wait to be written, and how many are accepted a minute.
 const (
 	maxFaults     = 10_000
 	keepFaults    = 7 * 24 * time.Hour
@@ -31,7 +31,7 @@ const (
 	maxFaultStack = 8000
 )
 
-// Faults stand under their ids; a second space has the ids under UUIDv7s, that is by age.
+// Faults are kept under their ids; a second space has the ids under UUIDv7s, that is by age.
 const (
 	faultSpace    store.Space = "control.faults"
 	faultAgeSpace store.Space = "control.faults_by_age"
@@ -43,10 +43,10 @@ type faultAge struct {
 	Instance string `json:"instance,omitempty"`
 }
 
-// Faults is the log of faults: it takes them without waiting and writes them in the background.
+// Faults is the log of faults: it accepts them without waiting and writes them in the background.
 type Faults struct {
 	*items
-	// Names, if not nil, tells what an aggregate is called beside its key. It is set before anything is erased.
+	// Names, if not nil, returns the names of an aggregate beside its key. It is set before anything is erased.
 	Names   func(ctx context.Context, t j17.Tenant, key j17.Key) (j17.Names, error)
 	secrets *regexp.Regexp
 	wake    chan struct{}
@@ -57,7 +57,7 @@ type Faults struct {
 	// pending are the faults that are not written yet, in order; stored the written ones, oldest first.
 	pending []*Fault
 	stored  []faultAge
-	// taken counts the faults of the minute that ends at until, of each instance those that are its own.
+	// taken counts the faults of the minute that ends at until, in total and of each instance.
 	taken int
 	each  map[string]int
 	until time.Time
@@ -76,8 +76,8 @@ func (r *Faults) load(ctx context.Context) error {
 	return scan(ctx, r.store, faultAgeSpace, func(a *faultAge) { r.stored = append(r.stored, *a) })
 }
 
-// Report keeps a fault. It does not wait, and drops what comes in a flood; texts are cut and secrets in them blacked
-// out.
+// Report keeps a fault. It does not wait, and drops faults above the limits; texts are cut, and secrets in them are
+// redacted.
 func (r *Faults) Report(f Fault) {
 	now := r.clock.Now().UTC()
 	f.At = now.Truncate(time.Millisecond)
@@ -100,7 +100,7 @@ func (r *Faults) Report(f Fault) {
 	}
 }
 
-// Redact blacks out what looks like a credential, for texts that come from outside and go into a log.
+// Redact replaces what looks like a credential, for texts that come from outside and go into a log.
 func (r *Faults) Redact(s string) string {
 	return r.secrets.ReplaceAllString(s, "[redacted]")
 }
@@ -116,7 +116,7 @@ func (r *Faults) redact(s string, limit int) string {
 	return s
 }
 
-// ByID returns the fault with that id. It is a *j17.Error of CodeNotFound when there is none, or none any longer.
+// ByID returns the fault with that id. It is a *j17.Error of CodeNotFound if there is none, or no longer one.
 func (r *Faults) ByID(ctx context.Context, id string) (Fault, error) {
 	r.mu.Lock()
 	for _, f := range r.pending {
@@ -145,7 +145,7 @@ func (r *Faults) save(ctx context.Context) error {
 	r.saving.Lock()
 	defer r.saving.Unlock()
 
-	// What is to go is decided now; faults that come meanwhile wait for the next time.
+	// The faults to remove are chosen now; faults that arrive meanwhile wait for the next time.
 	r.mu.Lock()
 	batch := r.pending
 	kept, excess := thinned(r.stored, len(r.stored)+len(batch)-maxFaults)
@@ -154,7 +154,7 @@ func (r *Faults) save(ctx context.Context) error {
 		return nil
 	}
 
-	// A fault under its id, and in the order of age.
+	// A fault under its id, and its id in the order of age.
 	expires := r.clock.Now().Add(keepFaults)
 	var sides []store.Side
 	ages := make([]faultAge, 0, len(batch))
@@ -183,7 +183,7 @@ func (r *Faults) save(ctx context.Context) error {
 			})
 	}
 
-	// Memory follows what is stored.
+	// Memory follows the store.
 	if err := r.store.Write(ctx, j17.System, sides); err != nil {
 		return failure(err)
 	}
@@ -194,8 +194,8 @@ func (r *Faults) save(ctx context.Context) error {
 	return nil
 }
 
-// thinned splits n faults off: the oldest of the instance that has the most of them, so that none can push out what
-// others have.
+// thinned splits off n faults, each the oldest of the instance that has the most, so that no instance can push out the
+// faults of others.
 func thinned(stored []faultAge, n int) (kept, excess []faultAge) {
 	counts := map[string]int{}
 	for _, a := range stored {
@@ -224,7 +224,7 @@ func thinned(stored []faultAge, n int) (kept, excess []faultAge) {
 	return kept, excess
 }
 
-// Erase removes the faults that name one of some streams, by its key or by what it is called besides.
+// Erase removes the faults that name one of some streams, by its key or by its other names.
 func (r *Faults) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	gone, err := r.search(ctx, t, e.Keys)
 	if err != nil {
@@ -237,7 +237,7 @@ func (r *Faults) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 		return f.Instance == instance && string(f.Environment) == env && gone.in(f)
 	}
 
-	// Those that wait to be written, and those that are.
+	// Remove faults that are not written yet, and collect the written ones.
 	r.mu.Lock()
 	r.pending = slices.DeleteFunc(r.pending, about)
 	r.mu.Unlock()
@@ -254,7 +254,7 @@ func (r *Faults) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	stored := slices.Clone(r.stored)
 	r.mu.Unlock()
 	sides := make([]store.Side, 0, 2*len(ids))
-	for id := range ids { // also of a write whose outcome was unknown
+	for id := range ids { // also those of a write whose outcome was unknown
 		sides = append(sides, store.Side{Op: store.Delete, Space: faultSpace, Key: id})
 	}
 	for _, age := range stored {
@@ -266,25 +266,25 @@ func (r *Faults) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 		return failure(err)
 	}
 
-	// Memory follows what is stored.
+	// Memory follows the store.
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stored = slices.DeleteFunc(stored, func(age faultAge) bool { return ids[age.ID] })
 	return nil
 }
 
-// named is what reports that a fault is about one of some streams: their keys, and their handles and public ids.
+// named recognises faults about some streams: by their keys, their handles and their public ids.
 type named struct {
 	keys      map[j17.Key]bool
 	handles   map[string]bool
 	publicIDs map[j17.Key]bool
-	// ids are those of the keys and the public ids, without their types: a projection's path has none.
+	// ids are those of the keys and the public ids, without their types: the path of a projection has no type.
 	ids map[string]bool
-	// words are what is looked for in texts.
+	// words are searched for in texts.
 	words []string
 }
 
-// search returns what faults about some streams have in them.
+// search returns what identifies faults about some streams.
 func (r *Faults) search(ctx context.Context, t j17.Tenant, keys []j17.Key) (named, error) {
 	n := named{
 		keys: map[j17.Key]bool{}, handles: map[string]bool{}, publicIDs: map[j17.Key]bool{}, ids: map[string]bool{},
@@ -322,8 +322,7 @@ func (n *named) in(f *Fault) bool {
 		if i == 0 {
 			continue
 		}
-		// Identifiers are in lower case, and requests may have them in capitals. Before that of a projection stands its
-		// name.
+		// Ids are in lower case, but requests may have them in capitals. The id of a projection follows its name.
 		for _, id := range []string{step, strings.ToLower(step)} {
 			if key := (j17.Key{Type: steps[i-1], ID: id}); n.keys[key] || n.publicIDs[key] || projection && n.ids[id] {
 				return true
@@ -331,7 +330,7 @@ func (n *named) in(f *Fault) bool {
 		}
 	}
 
-	// Texts have whatever was at hand, those about projections the id alone.
+	// Texts may have any of the names; those about projections have only the id.
 	has := func(name string) bool { return hasWord(f.Message, name) || hasWord(f.Cause, name) }
 	if slices.ContainsFunc(n.words, has) {
 		return true
@@ -344,7 +343,7 @@ func (n *named) in(f *Fault) bool {
 	return false
 }
 
-// hasWord reports whether a text has a name that is not a part of a longer one.
+// hasWord reports whether a text contains a name that is not part of a longer one.
 func hasWord(text, name string) bool {
 	part := func(c byte) bool {
 		return c == '_' || c == '-' || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c >= 0x80

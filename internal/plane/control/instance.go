@@ -14,7 +14,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Instances are those of a server, with what their plans allow.
+// Instances are the instances of a server, with what their plans allow.
 type Instances struct {
 	*items
 	plans map[string]Plan // by name; never changes
@@ -24,12 +24,12 @@ type Instances struct {
 type Instance struct {
 	// ID is the instance's handle.
 	ID string `json:"id"`
-	// Name is what the instance is called in host names.
+	// Name is the name of the instance in host names.
 	Name string `json:"name"`
 	// Plan is the name of the plan (Registry.PlanOf).
 	Plan      string    `json:"plan"`
 	CreatedAt time.Time `json:"created_at"`
-	// Node is the name of the worker that has the instance's events; "" where this server has them itself.
+	// Node is the name of the worker that has the instance's events; "" if this server has them itself.
 	Node string `json:"node,omitempty"`
 }
 
@@ -38,7 +38,7 @@ type instanceRecord struct {
 	Instance
 }
 
-// nameRecord is what a taken name or e-mail address leads to.
+// nameRecord is what a taken name or e-mail address refers to.
 type nameRecord struct {
 	UUID string `json:"uuid"`
 }
@@ -58,7 +58,7 @@ const (
 	testSuffix    = "-test"
 )
 
-// CheckInstanceName reports whether an instance may be called name. The error is a *j17.Error of CodeInvalidField.
+// CheckInstanceName reports whether name is valid for an instance. The error is a *j17.Error of CodeInvalidField.
 func CheckInstanceName(name string) error {
 	fault := func(what string) error {
 		return j17.Errorf(j17.CodeInvalidField, "The instance's name %s. Use lower-case letters, digits and single hyphens.", what).At("name")
@@ -85,7 +85,7 @@ func CheckInstanceName(name string) error {
 	return nil
 }
 
-// NewInstance says what instance to create.
+// NewInstance describes an instance to create.
 type NewInstance struct {
 	Name string
 	// Plan is the name of a plan; "" means DefaultPlan.
@@ -99,7 +99,7 @@ func (r *Instances) Create(ctx context.Context, name string) (Instance, error) {
 
 // Add creates an instance. A name that is taken is a *j17.Error of CodeConflict.
 func (r *Instances) Add(ctx context.Context, n NewInstance) (Instance, error) {
-	// What needs no turn to be checked.
+	// Checks that do not need the lock.
 	if n.Plan == "" {
 		n.Plan = DefaultPlan
 	}
@@ -110,7 +110,7 @@ func (r *Instances) Add(ctx context.Context, n NewInstance) (Instance, error) {
 		return Instance{}, err
 	}
 
-	// From here on nothing else changes.
+	// No other change happens from here on.
 	if err := r.lock(ctx); err != nil {
 		return Instance{}, err
 	}
@@ -122,7 +122,7 @@ func (r *Instances) Add(ctx context.Context, n NewInstance) (Instance, error) {
 		return Instance{}, j17.Errorf(j17.CodeConflict, "The server has %d instances, which is as many as it may have. Delete those that are not used.", MaxInstances)
 	}
 
-	// The instance, and the name that leads to it.
+	// The instance, and the name that refers to it.
 	rec := &instanceRecord{
 		UUID: r.mint.UUIDv7(),
 		Instance: Instance{
@@ -153,8 +153,8 @@ func (r *Instances) Add(ctx context.Context, n NewInstance) (Instance, error) {
 	return rec.Instance, nil
 }
 
-// Restore puts an instance back as a backup has it, under its old id. It is for a registry that has no instance of that
-// id or name: else it is a *j17.Error of CodeConflict. Where this server has no such plan, it gets the default one.
+// Restore puts an instance back as it is in a backup, under its old id. If the registry has an instance of that id or
+// name, it is a *j17.Error of CodeConflict. If this server does not have its plan, the instance gets the default one.
 func (r *Instances) Restore(ctx context.Context, i Instance) error {
 	if err := CheckInstanceName(i.Name); err != nil {
 		return err
@@ -195,16 +195,16 @@ func nameTaken(name string) error {
 	return j17.Errorf(j17.CodeConflict, "There is an instance named %q already. Choose another name.", name).At("name")
 }
 
-// InstanceChange says what to change of an instance; nil leaves things as they are.
+// InstanceChange says what to change about an instance; nil fields stay as they are.
 type InstanceChange struct {
-	// Name is a new name. The hosts of the old one lead nowhere from then on.
+	// Name is a new name. The hosts of the old one no longer work then.
 	Name *string
 	Plan *string
 }
 
 // Change renames an instance or changes its plan.
 func (r *Instances) Change(ctx context.Context, id string, c InstanceChange) (Instance, error) {
-	// What needs no turn to be checked.
+	// Checks that do not need the lock.
 	if c.Name != nil {
 		if err := CheckInstanceName(*c.Name); err != nil {
 			return Instance{}, err
@@ -216,7 +216,7 @@ func (r *Instances) Change(ctx context.Context, id string, c InstanceChange) (In
 		}
 	}
 
-	// From here on nothing else changes.
+	// No other change happens from here on.
 	if err := r.lock(ctx); err != nil {
 		return Instance{}, err
 	}
@@ -269,18 +269,18 @@ func (r *Instances) Change(ctx context.Context, id string, c InstanceChange) (In
 	return rec.Instance, nil
 }
 
-// Delete removes an instance with its keys, specs and grants, and all data of its environments. confirm must be
-// the instance's name. What is left of the data after a crash is removed by Run.
+// Delete removes an instance with its keys, specs and grants, and all data of its environments. confirm must be the
+// instance's name. Data that remains after a crash is removed by Run.
 func (r *Instances) Delete(ctx context.Context, id, confirm string) error {
 	gone, err := r.remove(ctx, id, confirm)
 	if err != nil {
 		return err
 	}
-	// The instance is gone whatever happens now.
+	// The instance stays deleted even if this fails.
 	return r.dropData(context.WithoutCancel(ctx), gone)
 }
 
-// remove removes everything by which an instance is known, in one step.
+// remove removes the records of an instance, in one step.
 func (r *Instances) remove(ctx context.Context, id, confirm string) (string, error) {
 	if err := r.change.take(ctx); err != nil {
 		return "", err
@@ -291,12 +291,12 @@ func (r *Instances) remove(ctx context.Context, id, confirm string) (string, err
 		return "", err
 	}
 
-	// The name that the confirmation gives is compared in the turn, since the instance may be renamed.
+	// The confirmation is compared under the lock, since the instance may be renamed.
 	if confirm != rec.Name {
 		return "", j17.Errorf(j17.CodeInvalidField, "Deleting an instance removes all its data for good. Give its name, %q, to confirm.", rec.Name).At("confirm")
 	}
 
-	// What goes: the instance with its name and keys, and what operators may do with it.
+	// Removed are the instance with its name and keys, and the grants of operators.
 	sides := []store.Side{
 		{Op: store.Delete, Space: instanceSpace, Key: rec.UUID, Cond: store.IfRev, Rev: rev},
 		{Op: store.Delete, Space: nameSpace, Key: rec.Name},
@@ -318,7 +318,7 @@ func (r *Instances) remove(ctx context.Context, id, confirm string) (string, err
 		sides = append(sides, item)
 	}
 
-	// Its data is removed in the background; the mark stands until that is done.
+	// Its data is removed in the background; the mark stays until that is done.
 	leftover, err := putNew(droppedSpace, rec.ID, droppedRecord{DeletedAt: r.second()})
 	if err != nil {
 		return "", err
@@ -341,7 +341,7 @@ type storedOperator struct {
 	rev uint64
 }
 
-// withoutGrant returns the operators who have a grant for an instance, without it.
+// withoutGrant returns the operators that have a grant for an instance, without that grant.
 func (r *Instances) withoutGrant(ctx context.Context, instanceID string) ([]storedOperator, error) {
 	var granted []storedOperator
 	for _, op := range r.allOperators() {
@@ -374,10 +374,10 @@ type droppedRecord struct {
 	DeletedAt time.Time `json:"deleted_at"`
 }
 
-// lateWrites is how long after its deletion an instance may still be written to by what had begun before.
+// lateWrites is how long after its deletion an instance may still be written to by operations that had begun before.
 const lateWrites = time.Hour
 
-// dropData removes the data of a deleted instance. What cannot be removed of one environment does not keep the others.
+// dropData removes the data of a deleted instance. A failure in one environment does not stop the others.
 func (r *Instances) dropData(ctx context.Context, id string) error {
 	tenants, err := r.store.Tenants(ctx)
 	if err != nil {
@@ -394,8 +394,8 @@ func (r *Instances) dropData(ctx context.Context, id string) error {
 	return errors.Join(errs...)
 }
 
-// dropLeftovers removes data of deleted instances that is still or again there. What fails for one of them is tried
-// again the next time.
+// dropLeftovers removes data of deleted instances that is still there, or there again. Failed removals are tried again
+// the next time.
 func (r *Instances) dropLeftovers(ctx context.Context) error {
 	ids, err := r.keysOf(ctx, droppedSpace, "")
 	if err != nil {
@@ -466,7 +466,7 @@ func (r *memory) allInstances() []Instance {
 	return all
 }
 
-// instance returns the record of a handle, nil when there is none.
+// instance returns the record of a handle, nil if there is none.
 func (r *memory) instance(id string) *instanceRecord {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -494,7 +494,7 @@ func (k *known) putInstance(rec *instanceRecord) {
 	k.names[rec.Name] = rec
 }
 
-// dropInstance forgets an instance and its keys.
+// dropInstance removes an instance and its keys from memory.
 func (k *known) dropInstance(id string) {
 	if rec := k.instances[id]; rec != nil {
 		delete(k.instances, id)
@@ -506,7 +506,7 @@ func (k *known) dropInstance(id string) {
 	delete(k.instanceKeys, id)
 }
 
-// second is the present time, cut to a whole second as replies show it.
+// second is the current time, truncated to a whole second as replies show it.
 func (r *items) second() time.Time { return r.clock.Now().UTC().Truncate(time.Second) }
 
 func noInstance() error {

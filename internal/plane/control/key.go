@@ -37,9 +37,9 @@ type Key struct {
 	CreatedAt time.Time `json:"created_at"`
 	// CreatedBy is the handle of the operator who created the key; "" for the server itself.
 	CreatedBy string `json:"created_by,omitempty"`
-	// LastUsedAt is when the key opened something last, within a minute; zero means never.
+	// LastUsedAt is when the key was last used, within a minute; zero means never.
 	LastUsedAt time.Time `json:"last_used_at,omitzero"`
-	// RevokeAt is when the key is scheduled to cease to work; zero means never.
+	// RevokeAt is when the key is scheduled to stop working; zero means never.
 	RevokeAt time.Time `json:"revoke_at,omitzero"`
 	// RevokedAt is when the key was revoked; zero means that it was not. A revoked key stays so, even if the clock is
 	// set back.
@@ -51,7 +51,7 @@ func (k Key) Active(now time.Time) bool {
 	return k.RevokedAt.IsZero() && (k.RevokeAt.IsZero() || now.Before(k.RevokeAt))
 }
 
-// ceased is when the key ceased to work, or is to; zero means never.
+// ceased is when the key stopped working, or will stop; zero means never.
 func (k Key) ceased() time.Time {
 	if k.RevokedAt.IsZero() {
 		return k.RevokeAt
@@ -85,18 +85,18 @@ type keyRecord struct {
 	UUID string `json:"uuid"`
 	Key
 	Hash tokenHash `json:"sha256"`
-	// use is shared by all records of one key that follow each other.
+	// use is shared by all successive records of one key.
 	use *keyUse
 }
 
-// keyUse tells when a key was used, in Unix seconds, 0 for never. Requests write it once a second at most.
+// keyUse is when a key was last used, in Unix seconds, 0 for never. Requests write it at most once a second.
 type keyUse struct {
 	last atomic.Int64
 	// saved is the last use that is stored.
 	saved atomic.Int64
 }
 
-// note takes a use over if it is later than the last one.
+// note records a use if it is later than the last one.
 func (u *keyUse) note(at int64) {
 	for last := u.last.Load(); last < at && !u.last.CompareAndSwap(last, at); last = u.last.Load() {
 	}
@@ -111,20 +111,20 @@ func (rec *keyRecord) shown() Key {
 	return k
 }
 
-// NewKey says what API key to create.
+// NewKey describes an API key to create.
 type NewKey struct {
 	// Instance is the instance's handle.
 	Instance    string
 	Environment j17.Environment
 	Scope       j17.Scope
-	// Name tells people what the key is for.
+	// Name says what the key is for.
 	Name string
 }
 
 // MaxActiveKeys is the number of keys that an instance may have at a time, not counting revoked ones.
 const MaxActiveKeys = 200
 
-// Revoked keys are kept for a while, so that people can see what became of them, and not more than a number of them.
+// Revoked keys are kept for a while, so that people can see what became of them, but only a limited number.
 const (
 	maxRevokedKeys = 500
 	keepRevoked    = 90 * 24 * time.Hour
@@ -133,14 +133,14 @@ const (
 // maxKeyName is the number of characters of a key's name.
 const maxKeyName = 100
 
-// Create creates an API key and returns it with its token, which cannot be had again.
+// Create creates an API key and returns it with its token, which cannot be retrieved again.
 func (r *Keys) Create(ctx context.Context, nk NewKey) (key Key, token string, err error) {
 	nk.Name = strings.TrimSpace(nk.Name)
 	if err := checkKey(nk); err != nil {
 		return Key{}, "", err
 	}
 
-	// From here on nothing else changes.
+	// No other change happens from here on.
 	if err := r.lock(ctx); err != nil {
 		return Key{}, "", err
 	}
@@ -153,7 +153,7 @@ func (r *Keys) Create(ctx context.Context, nk NewKey) (key Key, token string, er
 		return Key{}, "", j17.Errorf(j17.CodeConflict, "The instance has %d active keys, which is as many as it may have. Revoke those that are not used.", MaxActiveKeys)
 	}
 
-	// The key takes the place of the oldest revoked one, where there are too many of those.
+	// The key replaces the oldest revoked one if there are too many of those.
 	rec, token := r.fresh(ctx, nk)
 	item, err := putNew(keySpace, rec.UUID, rec)
 	if err != nil {
@@ -190,15 +190,15 @@ func (r *Keys) fresh(ctx context.Context, nk NewKey) (rec *keyRecord, token stri
 	}, token
 }
 
-// Rotate creates a key like the one with that handle and revokes that one, in one step. Like Create it returns the
-// token, which cannot be had again. A key that has ceased to work is a *j17.Error of CodeConflict.
+// Rotate creates a key like the one with that handle and revokes that one, in one step. It returns the new token, which
+// cannot be retrieved again. A key that has stopped working is a *j17.Error of CodeConflict.
 func (r *Keys) Rotate(ctx context.Context, id string) (key Key, token string, err error) {
 	if err := r.lock(ctx); err != nil {
 		return Key{}, "", err
 	}
 	defer r.change.release()
 
-	// Only a key that works can be replaced.
+	// Only a working key can be replaced.
 	old, rev, err := r.stored(ctx, id)
 	if err != nil {
 		return Key{}, "", err
@@ -208,7 +208,7 @@ func (r *Keys) Rotate(ctx context.Context, id string) (key Key, token string, er
 		return Key{}, "", j17.Errorf(j17.CodeConflict, "The API key is revoked already. Create a new one instead.")
 	}
 
-	// The new key works, and the old one has ceased to, from the same commit on.
+	// The new key works from the same commit on in which the old one stops working.
 	_, revoked := r.sorted(old.Instance)
 	rec, token := r.fresh(ctx, NewKey{
 		Instance: old.Instance, Environment: old.Environment, Scope: old.Scope, Name: old.Name,
@@ -262,9 +262,9 @@ func checkKey(nk NewKey) error {
 	return nil
 }
 
-// ByToken returns the key that a token belongs to if it works now, and notes that it was used. What is no token at all
-// is found out by its checksum, without hashing, and what is unknown by one look into memory, so that nothing about
-// wrong tokens is kept. It does not allocate.
+// ByToken returns the key of a token if it works now, and notes that it was used. Malformed tokens are rejected by
+// their checksum, without hashing, and unknown ones by a look-up in memory, so that nothing about wrong tokens is kept.
+// It does not allocate.
 func (r *Keys) ByToken(token string) (Key, bool) {
 	hash, ok := apikey.Hash(token)
 	if !ok {
@@ -295,7 +295,7 @@ func (r *Keys) ByID(id string) (Key, bool) {
 	return rec.shown(), true
 }
 
-// Of lists the keys of an instance, revoked ones too, oldest first.
+// Of lists the keys of an instance, including revoked ones, oldest first.
 func (r *Keys) Of(instance string) []Key {
 	recs := r.keyRecords(instance)
 	all := make([]Key, len(recs))
@@ -314,7 +314,7 @@ func (r *memory) keyRecords(instance string) []*keyRecord {
 	return recs
 }
 
-// sorted returns the records of an instance's keys that work now and of those that do not, oldest first.
+// sorted returns the records of an instance's keys that work now, and of those that do not, oldest first.
 func (r *Keys) sorted(instance string) (active, revoked []*keyRecord) {
 	now := r.clock.Now()
 	for _, rec := range r.keyRecords(instance) {
@@ -327,7 +327,7 @@ func (r *Keys) sorted(instance string) (active, revoked []*keyRecord) {
 	return active, revoked
 }
 
-// forgetOldest returns the revoked keys that are too many once there is one more, and the writes that remove them.
+// forgetOldest returns the revoked keys that exceed the limit once there is one more, and the writes that remove them.
 func forgetOldest(revoked []*keyRecord) ([]*keyRecord, []store.Side) {
 	old := revoked[:max(0, len(revoked)-maxRevokedKeys+1)]
 	return old, removeKeys(old)
@@ -367,8 +367,8 @@ func (r *Keys) forgetRevoked(ctx context.Context) error {
 	return nil
 }
 
-// Revoke makes a key cease to work at the time at, which replaces an earlier schedule; the zero time and any time that
-// is past mean now. Revoking a key that has ceased to work changes nothing, and scheduling it again is a *j17.Error of
+// Revoke makes a key stop working at the time at, which replaces an earlier schedule; the zero time and any past time
+// mean now. Revoking a key that has stopped working changes nothing, and scheduling it again is a *j17.Error of
 // CodeConflict.
 func (r *Keys) Revoke(ctx context.Context, id string, at time.Time) (Key, error) {
 	at = at.UTC()
@@ -376,7 +376,7 @@ func (r *Keys) Revoke(ctx context.Context, id string, at time.Time) (Key, error)
 		return Key{}, j17.Errorf(j17.CodeInvalidField, "The time of revocation must lie before the year 10000.").At("revoke_at")
 	}
 
-	// From here on nothing else changes.
+	// No other change happens from here on.
 	if err := r.lock(ctx); err != nil {
 		return Key{}, err
 	}
@@ -386,7 +386,7 @@ func (r *Keys) Revoke(ctx context.Context, id string, at time.Time) (Key, error)
 		return Key{}, err
 	}
 
-	// When the key ceases to work, and what the audit log calls that.
+	// When the key stops working, and the action for the audit log.
 	now := r.clock.Now().UTC()
 	later := at.After(now)
 	entry := Record{
@@ -455,10 +455,10 @@ func (k *known) dropKeys(recs []*keyRecord) {
 	}
 }
 
-// keyUseSpace holds when each key was used last, in Unix seconds, under the key's UUID.
+// keyUseSpace holds when each key was last used, in Unix seconds, under the key's UUID.
 const keyUseSpace store.Space = "control.key_uses"
 
-// saveUses stores the last uses of the keys that were used since the last time.
+// saveUses stores the last uses of the keys that were used since the previous call.
 func (r *Keys) saveUses(ctx context.Context) error {
 	var used []*keyRecord
 	r.mu.RLock()

@@ -12,11 +12,11 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The log of a registry is a stream of the System tenant: what was done, by whom, and which items have changed by it,
-// in the commit of that change. The audit log is read from it, replicas and the memories of other servers of the same
-// store follow it, each from a version that it has reached. It names items and has no values, so that no secret stays
-// in it; its readers read the items as they are now. What concerns an instance is in a stream of that instance as well,
-// for its audit log.
+// The log of a registry is a stream of the System tenant: each entry has an action, its actor and the changed items,
+// and is part of the commit of that change. The audit log is read from it; replicas, and the memories of other servers
+// of the same store, follow it, each from the version that it has reached. It names items without their values, so that
+// no secret stays in it; its readers read the items as they are now. Records that concern an instance are in a stream
+// of that instance as well, for its audit log.
 
 // journal writes and reads the log.
 type journal struct {
@@ -43,7 +43,7 @@ type entry struct {
 	Changes []Change `json:"changes,omitempty"`
 }
 
-// place is how far the log was read: the number of entries, and the position of the last one.
+// place is a place in the log: the number of entries up to it, and the position of the last one.
 type place struct {
 	version uint64
 	id      j17.StreamID
@@ -53,12 +53,12 @@ type place struct {
 type at struct {
 	place
 	entry
-	// timestamp is that of the event, in Unix seconds; it is later than the record's where the entry was late.
+	// timestamp is that of the event, in Unix seconds; it is later than the record's if the entry was stored late.
 	timestamp int64
 }
 
-// logUnit returns the unit that commits side writes with their entry in the log. rec may be nil; changes are those
-// beside the side writes, of environments.
+// logUnit returns the unit that commits side writes with their entry in the log. rec may be nil; changes are those of
+// environments, which are not among the side writes.
 func (r *journal) logUnit(rec *Record, side []store.Side, changes ...Change) (store.Append, error) {
 	e := entry{Record: rec, Changes: changes}
 	for i := range side {
@@ -72,8 +72,8 @@ func (r *journal) logUnit(rec *Record, side []store.Side, changes ...Change) (st
 	return unit, err
 }
 
-// events returns the events of an entry, none where it is empty. That of the log is the last one, so that no position
-// of the feed behind it belongs to the same commit. A timestamp that is nil is that of the commit.
+// events returns the events of an entry, none if it is empty. The log's own is the last one, so that no later position
+// of the feed belongs to the same commit. A nil timestamp is that of the commit.
 func (e *entry) events(timestamp *int64) ([]store.NewEvent, error) {
 	event := func(key j17.Key, typ string, e *entry) (store.NewEvent, error) {
 		data, err := json.Marshal(e)
@@ -102,7 +102,7 @@ func (e *entry) events(timestamp *int64) ([]store.NewEvent, error) {
 	return append(all, ev), err
 }
 
-// append commits a unit to the System tenant. A condition that does not hold comes back as *store.SideConflict.
+// append commits a unit to the System tenant. A failed condition is returned as *store.SideConflict.
 func (r *journal) append(ctx context.Context, unit store.Append) (store.Result, error) {
 	results, err := r.store.Append(ctx, j17.System, []store.Append{unit})
 	switch {
@@ -115,7 +115,7 @@ func (r *journal) append(ctx context.Context, unit store.Append) (store.Result, 
 	}
 }
 
-// logEnd returns the present end of the log.
+// logEnd returns the current end of the log.
 func (r *journal) logEnd(ctx context.Context) (place, error) {
 	heads, err := r.store.Heads(ctx, j17.System, []j17.Key{logKey()})
 	if err != nil {
@@ -148,7 +148,7 @@ func (r *journal) readLog(ctx context.Context, key j17.Key, from, to uint64) ([]
 	return all, nil
 }
 
-// present returns an item as it is now, for a replica or a memory. A value of nil means that it is gone.
+// present returns an item as it is now, for a replica or a memory. A nil value means that it is gone.
 func (r *journal) present(ctx context.Context, c Change) (Change, error) {
 	t := c.Tenant
 	if t == "" {
@@ -164,15 +164,15 @@ func (r *journal) present(ctx context.Context, c Change) (Change, error) {
 	return c, nil
 }
 
-// catchUp brings the memory up to date with what other servers of the same store have changed, and notes the
-// environments whose specs they have changed. The caller holds r.change.
+// catchUp brings the memory up to date with the changes of other servers of the same store, and notes the environments
+// whose specs they have changed. The caller holds r.change.
 func (r *items) catchUp(ctx context.Context) error {
 	end, err := r.logEnd(ctx)
 	if err != nil {
 		return err
 	}
 
-	// A page of the log, with what its items are now: later changes of the same item are in them already.
+	// A page of the log, with the current state of its items: it includes later changes of the same items.
 	for seen := r.seen(); seen.version < end.version; seen = r.seen() {
 		entries, err := r.readLog(ctx, logKey(), seen.version+1, end.version)
 		if err != nil || len(entries) == 0 {
@@ -188,7 +188,7 @@ func (r *items) catchUp(ctx context.Context) error {
 			}
 		}
 
-		// What memory cannot make sense of is read again as a whole.
+		// Changes that memory cannot apply one by one need a reload.
 		if !r.show(changes) {
 			r.noteMoved(changes)
 			return r.reload(ctx)
@@ -219,7 +219,7 @@ func (r *memory) see(p place) {
 	r.read = p
 }
 
-// seeOwn notes that the memory has what a commit of this server has changed, unless others have committed before it.
+// seeOwn notes that the memory has the changes of a commit of this server, unless others have committed before it.
 func (r *memory) seeOwn(res *store.Result) {
 	n := len(res.IDs)
 	if n == 0 {
@@ -232,7 +232,7 @@ func (r *memory) seeOwn(res *store.Result) {
 	}
 }
 
-// noteMoved notifies the receivers of Moved of the environments among changes.
+// noteMoved notifies the receiver of Moved of the environments among changes.
 func (r *memory) noteMoved(changes []Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -249,7 +249,7 @@ func (r *memory) noteMoved(changes []Change) {
 	}
 }
 
-// follow waits until the log has more than the memory has followed, and catches up.
+// follow waits until the log is ahead of the memory, and catches up.
 func (r *items) follow(ctx context.Context) error {
 	if err := r.store.AwaitFeed(ctx, j17.System, r.seen().id); err != nil {
 		return err

@@ -19,12 +19,12 @@ const (
 	formerHeads store.Space = "control.spec_heads"
 )
 
-// migrateEvery is the number of environments after which a migration says how far it is.
+// migrateEvery is the number of environments after which a migration logs its progress.
 const migrateEvery = 100
 
-// migrate moves specs from the System tenant to the tenants of their environments. A head moves last, in one commit
-// that says that it was not there, and what it leaves behind goes after that, so that an environment has all of its
-// specs or none, in whatever moment the program ends. What was moved already is not moved again.
+// migrate moves specs from the System tenant to the tenants of their environments. The head moves last, in a commit on
+// the condition that it is absent, and the old items are removed after that, so that an environment has all of its
+// specs or none, whenever the program ends. What has moved already is not moved again.
 func (r *Specs) migrate(ctx context.Context) error {
 	heads, err := r.keysOf(ctx, formerHeads, "")
 	if err != nil || len(heads) == 0 {
@@ -59,7 +59,7 @@ func (r *Specs) migrateSpecs(ctx context.Context, former string, t j17.Tenant) e
 		return err
 	}
 
-	// Copy the versions, and then the head, which makes them count.
+	// Copy the versions, and then the head, which makes them valid.
 	_, err = r.store.Get(ctx, t, specHeadSpace, headKey)
 	if errors.Is(err, store.ErrNotFound) {
 		err = r.copySpecs(ctx, former, keys, t)
@@ -68,7 +68,7 @@ func (r *Specs) migrateSpecs(ctx context.Context, former string, t j17.Tenant) e
 		return failure(err)
 	}
 
-	// Remove what was copied, and the head last, by which the rest would be found again.
+	// Remove what was copied, the head last, since the rest is found by it.
 	var gone []store.Side
 	for _, key := range keys {
 		gone = append(gone, store.Side{Op: store.Delete, Space: formerSpecs, Key: key})
@@ -109,8 +109,8 @@ func (r *Specs) copySpecs(ctx context.Context, former string, keys []string, t j
 	})
 }
 
-// Audit records used to be side items, for the whole server and under their instance, with keys by which a scan meets
-// the newest record first.
+// Audit records used to be side items, for the whole server and under their instance, with keys that made a scan begin
+// with the newest record.
 const (
 	formerRecords         store.Space = "control.audit"
 	formerInstanceRecords store.Space = "control.audit_by_instance"
@@ -119,8 +119,8 @@ const (
 // migratedRecords is the number of audit records that move in one commit.
 const migratedRecords = 500
 
-// migrate moves audit records into the log, the oldest first. What moves goes from where it was in the same commit, so
-// that each record is there once, in whatever moment the program ends.
+// migrate moves audit records into the log, the oldest first. A record is removed from its old place in the same
+// commit, so that it exists once, whenever the program ends.
 func (r *AuditLog) migrate(ctx context.Context) error {
 	keys, err := r.keysOf(ctx, formerRecords, "")
 	if err != nil || len(keys) == 0 {

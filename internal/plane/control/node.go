@@ -22,21 +22,21 @@ const nodeSpace store.Space = "control.nodes"
 
 // Node is a worker: a server that holds the events of instances and leaves operators and keys to the headnode.
 type Node struct {
-	// Name is what its operator calls it; it never changes.
+	// Name is given by its operator; it never changes.
 	Name string `json:"name"`
-	// Identity is a random text that the node's data folder was given: another folder is another node.
+	// Identity is the random identity of the node's data folder: another folder is another node.
 	Identity string `json:"identity,omitempty"`
 	// PublicURL is where clients reach the node, InternalURL where other nodes do.
 	PublicURL   string `json:"public_url"`
 	InternalURL string `json:"internal_url"`
 	// Version is that of its program.
 	Version string `json:"version"`
-	// Writable and SeenAt are what the node has said last, and when; not stored.
+	// Writable and SeenAt are the node's last report and its time; not stored.
 	Writable bool      `json:"-"`
 	SeenAt   time.Time `json:"-"`
 }
 
-// CheckNodeName reports whether a node may be called name.
+// CheckNodeName reports whether name is valid for a node.
 func CheckNodeName(name string) error {
 	if !regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`).MatchString(name) {
 		return j17.Errorf(j17.CodeInvalidField, "A node's name has up to 63 lower-case letters, digits, hyphens and dots, and starts and ends with a letter or digit.").At("name")
@@ -54,8 +54,8 @@ func CheckNodeURL(text, path string) error {
 	return nil
 }
 
-// Register notes that a worker is there. The first to register gets the instances that have no node yet. Another
-// data folder under a name that is taken is a *j17.Error of CodeConflict.
+// Register notes that a worker is there. The first to register gets the instances that have no node yet. Another data
+// folder under a name that is taken is a *j17.Error of CodeConflict.
 func (r *Nodes) Register(ctx context.Context, n Node) error {
 	// What a node reports about itself.
 	for _, err := range []error{
@@ -75,7 +75,7 @@ func (r *Nodes) Register(ctx context.Context, n Node) error {
 	}
 	defer r.change.release()
 
-	// A node that is known and has not changed is only noted to be there.
+	// For a known node that has not changed, only its presence is noted.
 	r.mu.RLock()
 	old := r.known.nodes[n.Name]
 	r.mu.RUnlock()
@@ -106,7 +106,7 @@ func (r *Nodes) Register(ctx context.Context, n Node) error {
 	return r.placeAll(ctx)
 }
 
-// placeAll gives every instance without a node one. The caller holds r.change.
+// placeAll assigns a node to every instance without one. The caller holds r.change.
 func (r *Nodes) placeAll(ctx context.Context) error {
 	for _, i := range r.allInstances() {
 		if i.Node != "" {
@@ -131,7 +131,7 @@ func (r *Nodes) placeAll(ctx context.Context) error {
 	return nil
 }
 
-// leastLoaded returns the name of the node with the fewest instances; "" where there are no nodes.
+// leastLoaded returns the name of the node with the fewest instances; "" if there are no nodes.
 func (r *memory) leastLoaded() string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

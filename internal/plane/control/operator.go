@@ -15,7 +15,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Operators are who may administer the server, and what each of them may do.
+// Operators are the operators of the server, with their roles and grants.
 type Operators struct{ *items }
 
 // Operator is a person who administers the server.
@@ -28,8 +28,8 @@ type Operator struct {
 	// Instances are the handles of the instances that are granted to the operator; platform admins need none.
 	Instances []string  `json:"instances,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
-	// TokensFrom is the Unix second before which no token of the operator counts: one after the last change of the
-	// password, 0 before any.
+	// TokensFrom is the Unix second before which no token of the operator is valid: one second after the last change of
+	// the password, 0 before any.
 	TokensFrom int64 `json:"tokens_from,omitempty"`
 }
 
@@ -40,7 +40,7 @@ type operatorRecord struct {
 	Password string `json:"password"`
 }
 
-// NewOperator says what operator to create.
+// NewOperator describes an operator to create.
 type NewOperator struct {
 	Email    string
 	Password string
@@ -49,7 +49,7 @@ type NewOperator struct {
 	Instances []string
 }
 
-// The limits of passwords: characters at least, bytes at most.
+// The limits of passwords: the minimum in characters, the maximum in bytes.
 const (
 	MinPassword = 12
 	MaxPassword = 1024
@@ -73,12 +73,12 @@ func (r *Operators) Create(ctx context.Context, op NewOperator) (Operator, error
 	return r.create(ctx, op, func() error { return nil })
 }
 
-// create creates an operator if allowed, which is asked when nothing else can change any longer, agrees. More side
-// writes commit with it.
+// create creates an operator if allowed agrees, which is called once no other change can happen. More side writes
+// commit with it.
 func (r *Operators) create(
 	ctx context.Context, op NewOperator, allowed func() error, side ...store.Side,
 ) (Operator, error) {
-	// What needs no turn to be checked, the password above all: hashing it takes long.
+	// Checks that do not need the lock; above all the password, since hashing it takes long.
 	email := CanonicalEmail(op.Email)
 	if a, err := mail.ParseAddress(email); err != nil || a.Address != email || len(email) > maxEmail {
 		return Operator{}, j17.Errorf(j17.CodeInvalidField, "The operator's e-mail address is not valid. Write it as name@example.com.").At("email")
@@ -95,7 +95,7 @@ func (r *Operators) create(
 		return Operator{}, err
 	}
 
-	// From here on nothing else changes.
+	// No other change happens from here on.
 	if err := r.lock(ctx); err != nil {
 		return Operator{}, err
 	}
@@ -111,7 +111,7 @@ func (r *Operators) create(
 		return Operator{}, j17.Errorf(j17.CodeConflict, "The server has %d operators, which is as many as it may have. Remove those who have left.", MaxOperators)
 	}
 
-	// The operator, and the address that leads to it.
+	// The operator, and the address that refers to it.
 	rec := &operatorRecord{
 		UUID: r.mint.UUIDv7(),
 		Operator: Operator{
@@ -153,7 +153,7 @@ func checkRole(role Role) error {
 	return j17.Errorf(j17.CodeInvalidField, "The operator's role must be one of %s.", strings.Join(names, ", ")).At("role")
 }
 
-// checkGrants checks the instances that are to be granted and returns them without repetitions.
+// checkGrants checks the instances to grant and returns them without repetitions.
 func (r *Operators) checkGrants(role Role, instances []string) ([]string, error) {
 	if len(instances) == 0 {
 		return nil, nil
@@ -173,9 +173,9 @@ func (r *Operators) checkGrants(role Role, instances []string) ([]string, error)
 	return instances, nil
 }
 
-// VerifyPassword returns the operator whom e-mail address and password belong to. It takes the same time whether the
-// address is unknown or the password is wrong, and says CodeUnauthorized in both cases. Only a few passwords are
-// checked at a time and only some more may wait; beyond that it says CodeUnavailable.
+// VerifyPassword returns the operator with an e-mail address and a password. It takes the same time whether the address
+// is unknown or the password is wrong, and returns CodeUnauthorized in both cases. Only a few passwords are checked at
+// a time and only some more may wait; beyond that it returns CodeUnavailable.
 func (r *Operators) VerifyPassword(ctx context.Context, email, password string) (Operator, error) {
 	wrong := j17.Errorf(j17.CodeUnauthorized, "The e-mail address or the password is wrong.")
 	if len(password) > MaxPassword {
@@ -193,22 +193,22 @@ func (r *Operators) VerifyPassword(ctx context.Context, email, password string) 
 	if !ok || rec == nil {
 		return Operator{}, wrong
 	}
-	// Hashing takes a while, and waiting for it longer: the password may be another one by now.
+	// Hashing takes a while, and waiting for it longer: the password may have changed meanwhile.
 	now := r.operatorByEmail(rec.Email)
 	if now == nil || now.Password != rec.Password {
 		return Operator{}, wrong
 	}
 	op := now.Operator
-	op.TokensFrom = rec.TokensFrom // What has ended sessions since ends the one that follows.
+	op.TokensFrom = rec.TokensFrom // What has ended sessions meanwhile also ends the new one.
 	return op, nil
 }
 
-// SetPassword replaces an operator's password and makes every token issued until now void.
+// SetPassword replaces an operator's password and voids every token issued until now.
 func (r *Operators) SetPassword(ctx context.Context, id, password string) error {
 	return r.setPassword(ctx, id, password, func(*operatorRecord) bool { return true })
 }
 
-// ReplacePassword is SetPassword for an operator as VerifyPassword has returned them. It says CodeUnauthorized when
+// ReplacePassword is SetPassword for an operator as VerifyPassword has returned them. It returns CodeUnauthorized if
 // their password has changed since, or their tokens were revoked.
 func (r *Operators) ReplacePassword(ctx context.Context, verified Operator, password string) error {
 	return r.setPassword(
@@ -237,7 +237,7 @@ func (r *Operators) setPassword(ctx context.Context, id, password string, curren
 	return err
 }
 
-// RevokeTokens makes every token of an operator that was issued until now void.
+// RevokeTokens voids every token of an operator that was issued until now.
 func (r *Operators) RevokeTokens(ctx context.Context, id string) error {
 	if err := r.lock(ctx); err != nil {
 		return err
@@ -251,12 +251,12 @@ func (r *Operators) RevokeTokens(ctx context.Context, id string) error {
 	return err
 }
 
-// afterNow is the second from which tokens count that are issued after what happens now.
+// afterNow is the second from which tokens are valid that are issued after the current change.
 func (r *Operators) afterNow(rec *operatorRecord) int64 {
 	return max(r.clock.Now().Unix(), rec.TokensFrom) + 1
 }
 
-// SetRole changes what an operator is there for. The last platform admin stays one.
+// SetRole changes the role of an operator. The last platform admin keeps that role.
 func (r *Operators) SetRole(ctx context.Context, id string, role Role) (Operator, error) {
 	if err := checkRole(role); err != nil {
 		return Operator{}, err
@@ -284,7 +284,7 @@ func (r *Operators) SetRole(ctx context.Context, id string, role Role) (Operator
 	})
 }
 
-// Delete removes an operator; their tokens are void from now on. The last platform admin stays.
+// Delete removes an operator; their tokens are void from now on. The last platform admin cannot be removed.
 func (r *Operators) Delete(ctx context.Context, id string) error {
 	if err := r.lock(ctx); err != nil {
 		return err
@@ -311,7 +311,7 @@ func (r *Operators) Delete(ctx context.Context, id string) error {
 	return nil
 }
 
-// mayLose reports whether the server can do without an operator as a platform admin.
+// mayLose returns an error if an operator is the last platform admin.
 func (r *Operators) mayLose(rec *operatorRecord) error {
 	if rec.Role != RolePlatformAdmin {
 		return nil
@@ -324,8 +324,8 @@ func (r *Operators) mayLose(rec *operatorRecord) error {
 	return j17.Errorf(j17.CodeConflict, "This is the last platform admin. Make someone else one first.")
 }
 
-// amend lets edit change an operator's record and commits it with the audit record that edit returns. The
-// caller holds r.change. errUnchanged from edit is no error.
+// amend lets edit change an operator's record and commits it with the audit record that edit returns. The caller holds
+// r.change. errUnchanged from edit is not an error.
 func (r *Operators) amend(
 	ctx context.Context, id string, edit func(*operatorRecord) (Record, error),
 ) (Operator, error) {
@@ -365,7 +365,7 @@ func (r *items) storedOperator(ctx context.Context, id string) (*operatorRecord,
 	return rec, rev, nil
 }
 
-// newPassword hashes a password that an operator is to have from now on.
+// newPassword checks and hashes a new password of an operator.
 func (r *Operators) newPassword(ctx context.Context, password string) (string, error) {
 	if utf8.RuneCountInString(password) < MinPassword || len(password) > MaxPassword {
 		return "", j17.Errorf(j17.CodeInvalidField, "The password must have at least %d characters and at most %d bytes.", MinPassword, MaxPassword).At("password")

@@ -8,7 +8,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Part returns what the registry is to the rest of the program.
+// Part returns the registry as a part of the program.
 func (r *Registry) Part() part.Part {
 	return part.Part{
 		Name: "control",
@@ -21,7 +21,7 @@ func (r *Registry) Part() part.Part {
 			),
 			part.Space{Declared: store.Declared{Space: specSpace}, Sealed: mayHaveHeaders},
 			part.Space{Declared: store.Declared{Space: formerSpecs}, Sealed: mayHaveHeaders},
-			// What tokens are signed with, and how nodes know each other.
+			// The keys that sign tokens, and the secret of the nodes.
 			part.Space{Declared: store.Declared{Space: SecretSpace}, Secret: true},
 		),
 		Erase: part.Erase{Streams: r.eraseFaults},

@@ -26,10 +26,10 @@ const (
 	argonKey     = 32
 )
 
-// maxWaiting is how many passwords may wait for their turn to be hashed.
+// maxWaiting is how many passwords may wait to be hashed.
 const maxWaiting = 64
 
-// hasher hashes passwords, a few at a time: each takes memory and the whole of a processor for a while.
+// hasher hashes passwords, a few at a time: each takes memory and a whole processor for a while.
 type hasher struct {
 	slots   chan struct{}
 	waiting atomic.Int32
@@ -50,7 +50,7 @@ func newHasher(memory uint32) *hasher {
 	}
 }
 
-// hash returns the password's hash under a fresh salt.
+// hash returns the password's hash with a new salt.
 func (h *hasher) hash(ctx context.Context, password string) (string, error) {
 	salt := make([]byte, argonSalt)
 	_, _ = rand.Read(salt)
@@ -106,7 +106,7 @@ func formatHash(memory uint32, salt, key []byte) string {
 		argon2.Version, memory, argonTime, argonThreads, enc.EncodeToString(salt), enc.EncodeToString(key))
 }
 
-// parseHash reads what formatHash wrote, also when the cost was another one then. Its error does not repeat the hash.
+// parseHash reads what formatHash wrote, even with a different cost. Its error does not repeat the hash.
 func parseHash(hash string) (salt, key []byte, cost argonCost, err error) {
 	damaged := errors.New("a stored password hash is damaged")
 	parts := strings.Split(hash, "$")

@@ -21,10 +21,10 @@ type Plan struct {
 	RequestsPerMinute int `json:"requests_per_minute,omitempty"`
 }
 
-// DefaultPlan is the name of the plan of instances that have no other: without limits.
+// DefaultPlan is the name of the plan of instances that have no other: it has no limits.
 const DefaultPlan = "self-hosted"
 
-// builtInPlans are the plans that every server has, unless its configuration says something else about them.
+// builtInPlans are the plans that every server has, unless its configuration replaces them.
 func builtInPlans() []Plan {
 	return []Plan{
 		{Name: DefaultPlan},
@@ -32,7 +32,7 @@ func builtInPlans() []Plan {
 	}
 }
 
-// CheckPlan reports whether a plan can be configured. The error is a *j17.Error of CodeInvalidField.
+// CheckPlan reports whether a plan is valid. The error is a *j17.Error of CodeInvalidField.
 func CheckPlan(p Plan) error {
 	switch {
 	case !regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`).MatchString(p.Name):
@@ -43,7 +43,7 @@ func CheckPlan(p Plan) error {
 	return nil
 }
 
-// plansOf returns the built-in plans with those of the configuration in their place or beside them.
+// plansOf returns the built-in plans, with those of the configuration added or in their place.
 func plansOf(configured []Plan) (map[string]Plan, error) {
 	plans := map[string]Plan{}
 	for _, p := range append(builtInPlans(), configured...) {

@@ -20,8 +20,8 @@ import (
 // Replication keeps the registries of workers in step with that of their headnode.
 type Replication struct{ *items }
 
-// replicatedSpaces are the side spaces of the System tenant that replicas have copies of, with whole deletions by key.
-// Of environments they have copies of the specs.
+// replicatedSpaces are the side spaces of the System tenant that replicas copy, with whole deletions by key. Of
+// environments they copy the specs.
 func replicatedSpaces() []store.Space {
 	return []store.Space{
 		instanceSpace, nameSpace, operatorSpace, emailSpace, keySpace, SecretSpace, revokedSpace, nodeSpace,
@@ -41,28 +41,28 @@ type Change struct {
 	Space  store.Space `json:"space"`
 	Key    string      `json:"key"`
 	Value  []byte      `json:"value,omitempty"`
-	// Expires is when the item goes by itself; zero means never.
+	// Expires is when the item expires; zero means never.
 	Expires time.Time `json:"expires,omitzero"`
 }
 
 // Update brings a replica from one position to another.
 type Update struct {
-	// Position is where the replica is afterwards.
+	// Position is the position of the replica afterwards.
 	Position string `json:"position"`
-	// Whole reports that Changes are everything there is, and that the replica must forget whatever else it has.
+	// Whole reports that Changes are everything there is, so that the replica must remove whatever else it has.
 	Whole   bool     `json:"whole,omitempty"`
 	Changes []Change `json:"changes,omitempty"`
 }
 
-// MovesSpecs reports whether there may be environments whose current spec is another one now, or is needed here now.
+// MovesSpecs reports whether environments may have a different current spec now, or need theirs here now.
 func (r *Update) MovesSpecs() bool {
 	return r.Whole || slices.ContainsFunc(
 		r.Changes, func(c Change) bool { return c.Space == specHeadSpace || c.Space == instanceSpace },
 	)
 }
 
-// Upstream is the headnode as a replica sees it. Errors are *j17.Errors; CodeUnavailable where it cannot be reached,
-// and of PutSpec CodeOutcomeUnknown where it may have stored the spec.
+// Upstream is the headnode as a replica sees it. Errors are *j17.Errors; CodeUnavailable if it cannot be reached, and
+// from PutSpec CodeOutcomeUnknown if it may have stored the spec.
 type Upstream interface {
 	// PutSpec does what Registry.PutSpec does, as the actor of the context.
 	PutSpec(ctx context.Context, d Deployment) (Spec, error)
@@ -72,13 +72,13 @@ type Upstream interface {
 	Audit(ctx context.Context, rec Record) error
 }
 
-// maxSentBytes is about how much a replica is sent at once.
+// maxSentBytes is the approximate limit of one Update to a replica.
 const maxSentBytes = 8 << 20
 
-// replication is what a registry knows of its replicas.
+// replication is the state of a registry's replicas.
 type replication struct {
 	mu sync.Mutex
-	// moved is closed when a replica has come further.
+	// moved is closed when the state of a replica has changed.
 	moved    chan struct{}
 	replicas map[string]*progress // by node
 }
@@ -93,13 +93,13 @@ func newReplication() *replication {
 	return &replication{moved: make(chan struct{}), replicas: map[string]*progress{}}
 }
 
-// wake lets everyone look again. The caller holds l.mu.
+// wake makes all waiters check again. The caller holds l.mu.
 func (l *replication) wake() {
 	close(l.moved)
 	l.moved = make(chan struct{})
 }
 
-// reach notes that a replica that is connected has what leads to a version of the log.
+// reach notes that a replica is connected and has everything up to a version of the log.
 func (l *replication) reach(node string, version uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,11 +109,11 @@ func (l *replication) reach(node string, version uint64) {
 	}
 }
 
-// position is a place in the log as replicas keep it.
+// position encodes a place in the log for replicas.
 func (p place) position() string { return strconv.FormatUint(p.version, 10) + "-" + p.id.String() }
 
-// placeOf returns the place of a position; ok is false where this log has no such place, since it is that of another
-// one, or this one was set back to an earlier time.
+// placeOf returns the place of a position; ok is false if this log has no such place, because the position is of
+// another log, or this one was set back to an earlier time.
 func (r *journal) placeOf(ctx context.Context, position string) (p place, ok bool, err error) {
 	digits, id, _ := strings.Cut(position, "-")
 	version, err := strconv.ParseUint(digits, 10, 64)
@@ -130,7 +130,7 @@ func (r *journal) placeOf(ctx context.Context, position string) (p place, ok boo
 	return entries[0].place, true, nil
 }
 
-// sent returns an item as replicas get it: passwords stay here.
+// sent returns an item as it is sent to replicas, without the password.
 func sent(c Change) (Change, error) {
 	if c.Space != operatorSpace || c.Value == nil {
 		return c, nil
@@ -146,11 +146,11 @@ func sent(c Change) (Change, error) {
 	return c, nil
 }
 
-// Next waits until there is something that the replica of the node does not have, which is at a position, and returns
-// it, or a part of it; nothing when the context ends before. To ask for what follows a position means to have stored
-// what leads to it. Positions are durable: a node that was away for any time gets all changes since.
+// Next waits until there are changes after the position of a node's replica, and returns them, or a part of them; none
+// if the context ends first. Asking for what follows a position confirms that everything up to it is stored. Positions
+// are durable: a node that was away for any time gets all changes since.
 func (r *Replication) Next(ctx context.Context, node, position string) (Update, error) {
-	// A position that is none of this log's leads to everything.
+	// A position that is not of this log requires everything.
 	from, ok, err := r.placeOf(ctx, position)
 	if err != nil {
 		return Update{}, err
@@ -166,7 +166,7 @@ func (r *Replication) Next(ctx context.Context, node, position string) (Update, 
 			return Update{}, err
 		}
 
-		// What there is already.
+		// Changes that are there already.
 		if from.version < end.version {
 			to, changes, err := r.changes(ctx, from, end)
 			switch {
@@ -179,7 +179,7 @@ func (r *Replication) Next(ctx context.Context, node, position string) (Update, 
 			continue
 		}
 
-		// Otherwise it waits for what comes.
+		// Otherwise wait for changes.
 		if err := r.store.AwaitFeed(ctx, j17.System, from.id); err != nil {
 			if ctx.Err() != nil {
 				return Update{Position: from.position()}, nil //nolint:nilerr // the caller has waited for long enough
@@ -189,15 +189,15 @@ func (r *Replication) Next(ctx context.Context, node, position string) (Update, 
 	}
 }
 
-// changes returns the items that have changed between two places, as they are now, and to which place that leads, since
-// there may be more than is sent at once.
+// changes returns the items that have changed between two places, as they are now, and the place that they lead to,
+// which may be an earlier one since the size of an Update is limited.
 func (r *Replication) changes(ctx context.Context, from, end place) (to place, changes []Change, err error) {
 	entries, err := r.readLog(ctx, logKey(), from.version+1, end.version)
 	if err != nil {
 		return from, nil, err
 	}
 
-	// Each item once, as it is now. A page ends behind an entry of the log, where the next can go on.
+	// Each item once, as it is now. A page ends after an entry of the log, where the next can continue.
 	type item struct {
 		tenant j17.Tenant
 		space  store.Space
@@ -211,7 +211,7 @@ func (r *Replication) changes(ctx context.Context, from, end place) (to place, c
 		}
 		for _, c := range e.Changes {
 			if i := (item{c.Tenant, c.Space, c.Key}); there[i] {
-				continue // as it is now
+				continue // sent already in its current state
 			} else {
 				there[i] = true
 			}
@@ -229,7 +229,7 @@ func (r *Replication) changes(ctx context.Context, from, end place) (to place, c
 	return to, changes, nil
 }
 
-// Disconnected reports that a node's replica is no longer there, so that nobody waits for it.
+// Disconnected reports that a node's replica is gone, so that nothing waits for it.
 func (r *Replication) Disconnected(node string) {
 	l := r.replication
 	l.mu.Lock()
@@ -240,13 +240,13 @@ func (r *Replication) Disconnected(node string) {
 	}
 }
 
-// AwaitReplicas waits until every replica that is connected has what this registry has now. When the context ends
-// before, it counts those that have not as disconnected. It returns which nodes do not have it for sure: these, and
-// those that have instances and are not connected.
+// AwaitReplicas waits until every connected replica has what this registry has now. If the context ends first, it marks
+// those that do not as disconnected. It returns the nodes that may not have it: these, and those that have instances
+// and are not connected.
 func (r *Replication) AwaitReplicas(ctx context.Context) (behind []string) {
 	l := r.replication
 
-	// A node that has instances matters, even when it is away.
+	// A node that has instances counts even if it is not connected.
 	busy := map[string]bool{}
 	for _, i := range r.allInstances() {
 		if i.Node != "" {
@@ -256,11 +256,11 @@ func (r *Replication) AwaitReplicas(ctx context.Context) (behind []string) {
 
 	end, err := r.logEnd(ctx)
 	if err != nil {
-		return slices.Sorted(maps.Keys(busy)) // nobody can tell
+		return slices.Sorted(maps.Keys(busy)) // the state of all of them is unknown
 	}
 	target := end.version
 
-	// What is known of a replica moves under its own lock.
+	// The state of replicas has its own lock.
 	l.mu.Lock()
 	away := func() []string {
 		for name, p := range l.replicas {
@@ -301,10 +301,10 @@ func (r *Replication) AwaitReplicas(ctx context.Context) (behind []string) {
 	}
 }
 
-// everything returns all items that replicas have copies of. Of the sources of specs it has the current ones only; a
-// replica asks for others when it needs them.
+// everything returns all items that replicas copy. It includes the current sources of specs only; a replica asks for
+// others when it needs them.
 func (r *Replication) everything(ctx context.Context) (Update, error) {
-	end, err := r.logEnd(ctx) // What changes while it is read is sent again.
+	end, err := r.logEnd(ctx) // Changes during the reading are sent again.
 	if err != nil {
 		return Update{}, err
 	}
@@ -375,12 +375,12 @@ func specItems(t j17.Tenant, version string) []Change {
 // sourceSuffix ends the keys of the sources of specs (sourceKey).
 const sourceSuffix = "/source"
 
-// Follow makes the registry a replica of the one behind up: from now on it changes through Apply only, what it is asked
-// to change it refuses, and specs and audit records go to up. It must be called before the registry is used.
+// Follow makes the registry a replica of the one behind up: from now on it changes through Apply only, it refuses other
+// changes, and specs and audit records go to up. It must be called before the registry is used.
 func (r *Replication) Follow(up Upstream) { r.upstream = up }
 
-// UseNodeSecret makes nodes know each other by a secret that was configured, in place of the registry's own, and takes
-// others from them as well while it is changed. It must be called before the registry is used.
+// UseNodeSecret replaces the registry's own node secret by a configured one, and also accepts others from nodes while
+// the secret is changed. It must be called before the registry is used.
 func (r *Secrets) UseNodeSecret(secret string, others ...string) { r.node, r.nodeToo = secret, others }
 
 // Position returns the position that a replica has reached; "" before the first Apply.
@@ -395,15 +395,15 @@ func (r *Replication) Position(ctx context.Context) (string, error) {
 	return string(it.Value), nil
 }
 
-// The size of the writes in which a replica takes over changes.
+// Limits of the writes in which a replica applies changes.
 const (
 	maxAppliedItems = 500
 	maxAppliedBytes = 4 << 20
 )
 
-// Apply takes over what the headnode has sent. What it has taken over is durable and shown when it returns, and its
-// position is stored last, so that what a crash has cut short is sent again. Where it fails, what the headnode takes
-// away is gone here all the same, until the memory is read again.
+// Apply applies what the headnode has sent. The changes are durable and shown when it returns, and the position is
+// stored last, so that the headnode sends again what a crash has interrupted. Even if it fails, what the headnode has
+// taken away is gone here, until the memory is read again.
 func (r *Replication) Apply(ctx context.Context, rep Update) error {
 	if err := r.lock(ctx); err != nil {
 		return err
@@ -415,7 +415,7 @@ func (r *Replication) Apply(ctx context.Context, rep Update) error {
 		if err != nil {
 			return err
 		}
-		changes = slices.Concat(gone, changes) // A name that was given up may have a new owner.
+		changes = slices.Concat(gone, changes) // A released name may have a new owner.
 	}
 	sides := make([]store.Side, 0, len(changes))
 	specs := map[j17.Tenant][]store.Side{}
@@ -424,7 +424,7 @@ func (r *Replication) Apply(ctx context.Context, rep Update) error {
 			return j17.Errorf(j17.CodeInvalidField, "The headnode has sent something that this version of the program does not know. Bring both to the same version.")
 		}
 		if c.Space == droppedSpace && c.Value == nil && !rep.Whole {
-			// The headnode is through with a deleted instance that this server may have data of.
+			// The headnode has finished with a deleted instance, whose data this server may still have.
 			var err error
 			if c.Value, err = json.Marshal(droppedRecord{DeletedAt: r.second()}); err != nil {
 				return internal(err)
@@ -441,7 +441,7 @@ func (r *Replication) Apply(ctx context.Context, rep Update) error {
 		sides = append(sides, side)
 	}
 
-	// Rights come first: what was taken away must not wait for an environment whose specs cannot be stored.
+	// Rights come first: their removal must not wait for an environment whose specs cannot be stored.
 	if err := r.takeOver(ctx, sides); err != nil {
 		return err
 	}
@@ -463,7 +463,7 @@ func (r *Replication) Apply(ctx context.Context, rep Update) error {
 	})
 }
 
-// replicated reports whether a change is of an item that replicas have copies of.
+// replicated reports whether replicas copy the item of a change.
 func replicated(c Change) bool {
 	if c.Tenant != "" {
 		return c.Tenant != j17.System && (c.Space == specSpace || c.Space == specHeadSpace)
@@ -471,9 +471,9 @@ func replicated(c Change) bool {
 	return slices.Contains(replicatedSpaces(), c.Space) && (c.Space != SecretSpace || c.Key == signingSecret)
 }
 
-// takeSpecs writes the specs of an environment that a replica takes over. The head is left alone where it is the same,
-// since events that are under way are fenced on it; and where it is later: this server has deployed since the headnode
-// sent this. An earlier one is taken over with everything alone, which a headnode sends that was set back.
+// takeSpecs writes the specs of an environment to a replica. It keeps the head if it is the same, since events in
+// progress are fenced on it, and if it is later, since this server has deployed after the headnode sent this. An
+// earlier head is written only with a whole update, which comes from a headnode that was set back.
 func (r *Replication) takeSpecs(ctx context.Context, t j17.Tenant, sides []store.Side, whole bool) error {
 	head, err := r.store.Get(ctx, t, specHeadSpace, headKey)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -494,7 +494,7 @@ func (r *Replication) takeSpecs(ctx context.Context, t j17.Tenant, sides []store
 	return nil
 }
 
-// earlierHead reports whether both are heads, and the first is of an earlier version than the second.
+// earlierHead reports whether both are heads, and the first has an earlier version than the second.
 func earlierHead(first, second []byte) bool {
 	var a, b specHead
 	return json.Unmarshal(first, &a) == nil && json.Unmarshal(second, &b) == nil && a.Version < b.Version
@@ -518,11 +518,11 @@ func parts(sides []store.Side) iter.Seq[[]store.Side] {
 	}
 }
 
-// takeOver writes what a replica takes over of the System tenant, in parts.
+// takeOver writes the changes of a replica to the System tenant, in parts.
 func (r *Replication) takeOver(ctx context.Context, sides []store.Side) error {
 	begun := false
 	for part := range parts(sides) {
-		// What is taken away here may be what someone revoked; and there is only so much of it.
+		// These writes may revoke rights, so they are made on a full disk too; their number is limited.
 		err := r.store.WriteFreeing(ctx, j17.System, part)
 		switch {
 		case err == nil:
@@ -552,7 +552,7 @@ func (r *items) openSigningKeys(ctx context.Context) error {
 	return nil
 }
 
-// surplus returns the deletion of every item that the replica has and the headnode has not.
+// surplus returns the deletion of every item that the replica has and the headnode does not have.
 func (r *Replication) surplus(ctx context.Context, whole []Change) ([]Change, error) {
 	type place struct {
 		space store.Space
@@ -577,7 +577,7 @@ func (r *Replication) surplus(ctx context.Context, whole []Change) ([]Change, er
 	return gone, nil
 }
 
-// show brings the memory up to date with a few changes. It returns false where only reading everything again can.
+// show applies a few changes to the memory. It returns false if everything has to be read again.
 func (r *memory) show(changes []Change) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -601,7 +601,7 @@ func (k *known) show(c Change) bool {
 		if json.Unmarshal(c.Value, rec) != nil {
 			return false
 		}
-		// What is counted of a key's use here is more than the sender knows.
+		// The uses counted here are ahead of the sender's.
 		if old := k.keys[rec.ID]; old != nil {
 			rec.use = old.use
 		}
@@ -632,7 +632,7 @@ func (k *known) show(c Change) bool {
 		if json.Unmarshal(c.Value, rec) != nil {
 			return false
 		}
-		// That a worker is there is not in the log.
+		// The presence of workers is not in the log.
 		if old := k.nodes[rec.Name]; old != nil {
 			rec.Writable, rec.SeenAt = old.Writable, old.SeenAt
 		}
@@ -644,7 +644,7 @@ func (k *known) show(c Change) bool {
 	return true
 }
 
-// drop takes an item away that is gone.
+// drop removes a deleted item.
 func (k *known) drop(c Change) bool {
 	switch c.Space {
 	case keySpace, operatorSpace:
@@ -656,7 +656,7 @@ func (k *known) drop(c Change) bool {
 			}
 		}
 	case revokedSpace, specSpace, specHeadSpace, nameSpace, emailSpace, droppedSpace:
-		// gone by itself, or not in memory
+		// expired, or not in memory
 	default:
 		return false
 	}

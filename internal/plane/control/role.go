@@ -7,12 +7,12 @@ import (
 	"j17"
 )
 
-// Role is what an operator is there for. It decides which rights they have, and where.
+// Role is the role of an operator. It decides which rights they have, and where.
 type Role string
 
-// The roles. A platform admin may do everything everywhere. All others may do something in the instances that are
-// granted to them and nothing elsewhere: an instance admin everything, an auditor see who
-// did and may do what and verify it, a privacy officer see what is kept and erase personal data.
+// The roles. A platform admin may do everything everywhere. All others have rights only in the instances that are
+// granted to them: an instance admin may do everything, an auditor may see who did and may do what and verify it, and a
+// privacy officer may see what is kept and erase personal data.
 const (
 	RolePlatformAdmin  Role = "platform_admin"
 	RoleInstanceAdmin  Role = "instance_admin"
@@ -25,26 +25,26 @@ func Roles() []Role {
 	return []Role{RolePlatformAdmin, RoleInstanceAdmin, RoleAuditor, RolePrivacyOfficer}
 }
 
-// Right is one kind of thing that an operator may do in an instance.
+// Right is one kind of action that an operator may be allowed in an instance.
 type Right string
 
 // The rights.
 const (
-	// RightView is to see what there is: the instance and its usage, its specs, its erasures.
+	// RightView allows seeing the instance and its usage, its specs, its erasures.
 	RightView Right = "view"
-	// RightRead is to read events, states of aggregates and rows of projections.
+	// RightRead allows reading events, states of aggregates and rows of projections.
 	RightRead Right = "read"
-	// RightInspect is to see how it runs: custom code, faults, rejected and unfinished work.
+	// RightInspect allows seeing how it runs: custom code, faults, rejected and unfinished work.
 	RightInspect Right = "inspect"
-	// RightOperate is to change how it runs: retry, cancel, checkpoints, backups, blobs, imports.
+	// RightOperate allows changing how it runs: retry, cancel, checkpoints, backups, blobs, imports.
 	RightOperate Right = "operate"
-	// RightDeploy is to deploy, promote and roll back specs.
+	// RightDeploy allows deploying, promoting and rolling back specs.
 	RightDeploy Right = "deploy"
-	// RightAudit is to read the audit log and the list of keys, without tokens, and to verify and export events.
+	// RightAudit allows reading the audit log and the list of keys, without tokens, and verifying and exporting events.
 	RightAudit Right = "audit"
-	// RightErase is to request, cancel and carry out the erasure of personal data.
+	// RightErase allows requesting, cancelling and carrying out the erasure of personal data.
 	RightErase Right = "erase"
-	// RightManage is to manage the instance itself: its keys and settings.
+	// RightManage allows managing the instance itself: its keys and settings.
 	RightManage Right = "manage"
 )
 
@@ -67,8 +67,8 @@ func (r Role) has(right Right) bool {
 	}
 }
 
-// May reports whether an operator has a right in an instance, both named by their handles. The instance "" stands for
-// the server as a whole, where only platform admins have rights. It answers from memory, as of now.
+// May reports whether an operator has a right in an instance, both named by their handles. The instance "" means the
+// server as a whole, where only platform admins have rights. It answers from memory, as of now.
 func (r *Operators) May(operatorID, instanceID string, right Right) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -85,8 +85,7 @@ func (r *Operators) May(operatorID, instanceID string, right Right) bool {
 	}
 }
 
-// RightsOf returns the rights of an operator in the server as a whole, and in each instance that is granted to them, by
-// its handle.
+// RightsOf returns the rights of an operator in the server as a whole, and in each granted instance by its handle.
 func (r *Operators) RightsOf(op Operator) (server []Right, instances map[string][]Right) {
 	server, instances = []Right{}, map[string][]Right{}
 	for _, right := range Rights() {
@@ -102,7 +101,7 @@ func (r *Operators) RightsOf(op Operator) (server []Right, instances map[string]
 	return server, instances
 }
 
-// Grant lets an operator exercise the rights of their role in an instance. Granting twice changes nothing.
+// Grant gives an operator the rights of their role in an instance. Granting twice changes nothing.
 func (r *Operators) Grant(ctx context.Context, operatorID, instanceID string) (Operator, error) {
 	if err := r.lock(ctx); err != nil {
 		return Operator{}, err
@@ -129,7 +128,7 @@ func (r *Operators) Grant(ctx context.Context, operatorID, instanceID string) (O
 	})
 }
 
-// Withdraw undoes a Grant. Withdrawing what was not granted changes nothing.
+// Withdraw undoes a Grant. Withdrawing a grant that does not exist changes nothing.
 func (r *Operators) Withdraw(ctx context.Context, operatorID, instanceID string) (Operator, error) {
 	if err := r.lock(ctx); err != nil {
 		return Operator{}, err

@@ -9,13 +9,12 @@ import (
 	"j17/internal/core/worker"
 )
 
-// upkeepInterval is how often a registry looks after itself.
+// upkeepInterval is the interval of a registry's upkeep.
 const upkeepInterval = time.Minute
 
-// Run does until the context ends what need not be done at once: it notes when keys were used, writes faults, finds out
-// what became of changes in doubt and what other servers have changed, forgets what has expired, replaces old signing
-// keys, and removes the data of deleted instances. What was counted and reported until the end is stored before it
-// returns.
+// Run does the background work until the context ends: it stores when keys were used, writes faults, resolves changes
+// in doubt, follows other servers, removes what has expired, replaces old signing keys, and removes the data of deleted
+// instances. Uses and faults from before the end are stored before it returns.
 func (r *Registry) Run(ctx context.Context) error {
 	r.items.worker.Every(
 		ctx,
@@ -41,7 +40,7 @@ func (r *Registry) Run(ctx context.Context) error {
 func (r *Registry) upkeep(ctx context.Context) error {
 	r.Secrets.forgetTokens()
 	errs := []error{failed("data of deleted instances could not be removed", r.Instances.dropLeftovers(ctx))}
-	if r.items.upstream == nil { // else the headnode does it
+	if r.items.upstream == nil { // otherwise the headnode does it
 		errs = append(
 			errs,
 			failed("deployments could not be put into the audit log", r.Specs.announceLate(ctx)),
@@ -52,7 +51,7 @@ func (r *Registry) upkeep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// failed says what an error is about.
+// failed adds to an error what has failed.
 func failed(what string, err error) error {
 	if err == nil {
 		return nil

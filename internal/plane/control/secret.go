@@ -13,10 +13,10 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Secrets are what operators' tokens are signed with, which of them were revoked, and how nodes know each other.
+// Secrets are the keys that sign operators' tokens, the tokens that were revoked, and the secret of the nodes.
 type Secrets struct {
 	*items
-	// node is the secret that this server shows to other nodes, nodeToo what it takes from them beside it.
+	// node is the secret that this server sends to other nodes, nodeToo those that it also accepts from them.
 	node    string
 	nodeToo []string
 }
@@ -33,7 +33,7 @@ const (
 	keyName     = 12
 )
 
-// secretRecord is kept as it is: the server cannot call other nodes with a hash.
+// secretRecord is stored in clear: the server cannot call other nodes with a hash.
 type secretRecord struct {
 	Secret    []byte    `json:"secret"`
 	CreatedAt time.Time `json:"created_at"`
@@ -53,8 +53,8 @@ type signingRecord struct {
 	Keys []SigningKey `json:"keys"`
 }
 
-// How long a signing key signs, and how many are kept. A key that has been replaced checks tokens for as long as there
-// can be any that it has signed; maxSigningKeys is reached only by rotating for its own sake.
+// How long a signing key signs, and how many are kept. A replaced key checks tokens for as long as any that it has
+// signed can be valid; maxSigningKeys is reached only by needless rotation.
 const (
 	signingKeyAge  = 30 * 24 * time.Hour
 	maxSigningKeys = 8
@@ -98,7 +98,7 @@ func (r *Secrets) newSigningKey() SigningKey {
 	return SigningKey{ID: rand.Text()[:keyName], Secret: key, CreatedAt: r.second()}
 }
 
-// secret returns the secret of that name, which becomes fresh if there is none.
+// secret returns the secret of that name, which is set to fresh if there is none.
 func secret[T any](ctx context.Context, r *items, name string, fresh T) (*T, error) {
 	rec, _, err := get[T](ctx, r.store, SecretSpace, name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -110,7 +110,7 @@ func secret[T any](ctx context.Context, r *items, name string, fresh T) (*T, err
 		if err != nil && !isConflict(err, SecretSpace) {
 			return nil, failure(err)
 		}
-		// Another node may have been first: what counts is what is stored.
+		// Another node may have been first: the stored one is valid.
 		rec, _, err = get[T](ctx, r.store, SecretSpace, name)
 	}
 	if err != nil {
@@ -119,11 +119,11 @@ func secret[T any](ctx context.Context, r *items, name string, fresh T) (*T, err
 	return rec, nil
 }
 
-// SigningKeys returns the keys whose tokens count, the one that signs first. The caller must not modify them.
+// SigningKeys returns the keys whose tokens are valid, the one that signs first. The caller must not modify them.
 func (r *Secrets) SigningKeys() []SigningKey { return r.signing.Load().Keys }
 
-// RotateSigningKey makes a new key sign operators' tokens. Those before it go on checking what they have signed, until
-// it has expired; with revoke they do not, and every operator has to log in again.
+// RotateSigningKey makes a new key sign operators' tokens. Earlier keys go on checking the tokens that they have
+// signed, until these expire; with revoke they do not, and every operator has to log in again.
 func (r *Secrets) RotateSigningKey(ctx context.Context, revoke bool) error {
 	if err := r.lock(ctx); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (r *Secrets) RotateSigningKey(ctx context.Context, revoke bool) error {
 		return failure(err)
 	}
 
-	// Keys that were replaced so long ago that no token of theirs is valid go; with revoke all do.
+	// Remove keys that were replaced so long ago that none of their tokens is valid; with revoke remove all.
 	fresh := r.newSigningKey()
 	next := &signingRecord{Keys: []SigningKey{fresh}}
 	if !revoke {
@@ -171,11 +171,11 @@ func (r *Secrets) rotateOldKey(ctx context.Context) error {
 	return r.RotateSigningKey(ctx, false)
 }
 
-// NodeSecret returns the secret by which this server shows other nodes that it is one of them.
+// NodeSecret returns the secret by which this server proves to other nodes that it is one of them.
 func (r *Secrets) NodeSecret() string { return r.node }
 
-// IsNodeSecret reports whether a text is a secret by which other nodes show that. Its time tells nothing of the secret,
-// not even its length.
+// IsNodeSecret reports whether a text is a secret by which other nodes may prove that. Its duration discloses nothing
+// about the secret, not even its length.
 func (r *Secrets) IsNodeSecret(text string) bool {
 	got, is := sha256.Sum256([]byte(text)), 0
 	for _, secret := range append([]string{r.node}, r.nodeToo...) {
@@ -188,13 +188,13 @@ func (r *Secrets) IsNodeSecret(text string) bool {
 // revokedSpace holds the ids of tokens whose owners have logged out, until the tokens expire.
 const revokedSpace store.Space = "control.revoked_tokens"
 
-// revokedToken is a token that no longer counts.
+// revokedToken is a token that is no longer valid.
 type revokedToken struct {
 	ID      string    `json:"id"`
 	Expires time.Time `json:"expires"`
 }
 
-// RevokeToken makes one token of an operator void for the rest of its life.
+// RevokeToken voids one token of an operator for the rest of its life.
 func (r *Secrets) RevokeToken(ctx context.Context, operatorID, tokenID string, expires time.Time) error {
 	if tokenID == "" {
 		return j17.Errorf(j17.CodeInvalidField, "The token has no id by which it could be revoked.")
@@ -224,7 +224,7 @@ func (r *Secrets) TokenRevoked(tokenID string) bool {
 	return revoked
 }
 
-// forgetTokens forgets revoked tokens that have expired.
+// forgetTokens removes expired tokens from the revoked ones.
 func (r *Secrets) forgetTokens() {
 	now := r.clock.Now()
 	r.mu.Lock()

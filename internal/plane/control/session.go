@@ -15,15 +15,16 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Sessions are those of operators in browsers, and the codes that begin one. Tokens and codes are kept as hashes.
+// Sessions are the sessions of operators in browsers, and the login codes that begin one. Tokens and codes are kept as
+// hashes.
 type Sessions struct {
 	*items
 	mu     sync.Mutex
 	byHash map[tokenHash]*sessionRecord
 }
 
-// How long a session lasts, in all and without use; how many of one operator there are; how long a login code works,
-// and how many of one operator there are.
+// How long a session lasts, in total and without use; how many sessions one operator may have; how long a login code
+// works, and how many of them one operator may have.
 const (
 	SessionLifetime = 12 * time.Hour
 	SessionIdle     = 2 * time.Hour
@@ -33,9 +34,9 @@ const (
 )
 
 const (
-	// keepUse is how much later than stored a session may have been used.
+	// keepUse is by how much the stored time of use may be behind.
 	keepUse = 5 * time.Minute
-	// sessionID is how many characters of its hash name a session.
+	// sessionID is how many characters of its hash identify a session.
 	sessionID = 16
 )
 
@@ -45,25 +46,25 @@ const (
 	loginCodeSpace store.Space = "control.login_codes"
 )
 
-// Session is one of an operator.
+// Session is a session of an operator.
 type Session struct {
 	ID        string    `json:"id"`
 	Operator  string    `json:"operator"`
 	CreatedAt time.Time `json:"created_at"`
 	UsedAt    time.Time `json:"used_at"`
 	ExpiresAt time.Time `json:"expires_at"`
-	// Address is the one that the session was begun from.
+	// Address is the address from which the session was begun.
 	Address string `json:"address"`
 }
 
-// sessionRecord is a session as it is kept. Issued and Key are what makes it void with the operator's tokens: those of
-// before a moment, and those that were signed with a key.
+// sessionRecord is a session as it is stored. Issued and Key void it together with the operator's tokens: those from
+// before a time, and those that were signed with a key.
 type sessionRecord struct {
 	Session
 	Hash   tokenHash `json:"sha256"`
 	Issued int64     `json:"issued"`
 	Key    string    `json:"key"`
-	// stored is the time of use that the store has.
+	// stored is the stored time of use.
 	stored time.Time
 }
 
@@ -77,7 +78,7 @@ type loginCode struct {
 
 func hashKey(h tokenHash) string { return hex.EncodeToString(h[:]) }
 
-// open reads the sessions that the store has.
+// open reads the stored sessions.
 func (r *Sessions) open(ctx context.Context) error {
 	r.byHash = map[tokenHash]*sessionRecord{}
 	return scan(ctx, r.store, sessionSpace, func(s *sessionRecord) {
@@ -86,8 +87,8 @@ func (r *Sessions) open(ctx context.Context) error {
 	})
 }
 
-// Begin begins a session of an operator who asked for it at a time, and returns its token, which nothing else shows. Of
-// more than MaxSessions the oldest ends.
+// Begin begins a session of an operator who asked for it at a time, and returns its token, which cannot be retrieved
+// again. If there are more than MaxSessions, the oldest ends.
 func (r *Sessions) Begin(
 	ctx context.Context, op Operator, asked time.Time, address string,
 ) (token string, s Session, err error) {
@@ -108,7 +109,7 @@ func (r *Sessions) Begin(
 		return "", Session{}, err
 	}
 
-	// Room is made in the same write.
+	// Older sessions are removed in the same write.
 	own := r.of(op.ID)
 	writes := []store.Side{side}
 	var ended []*sessionRecord
@@ -137,12 +138,12 @@ func (s *sessionRecord) removal() store.Side {
 	return store.Side{Op: store.Delete, Space: sessionSpace, Key: hashKey(s.Hash), Cond: store.Always}
 }
 
-// of returns the sessions of an operator that are valid, the oldest first. The caller holds mu.
+// of returns the valid sessions of an operator, the oldest first. The caller holds mu.
 func (r *Sessions) of(operator string) []*sessionRecord {
 	var own []*sessionRecord
 	for hash, s := range r.byHash {
 		if !r.valid(s) {
-			delete(r.byHash, hash) // the store lets it go by itself
+			delete(r.byHash, hash) // in the store it expires
 		} else if s.Operator == operator {
 			own = append(own, s)
 		}
@@ -159,7 +160,7 @@ func (r *Sessions) valid(s *sessionRecord) bool {
 	return now.Before(s.ExpiresAt) && now.Before(s.UsedAt.Add(SessionIdle)) && r.counts(s.Operator, s.Issued, s.Key)
 }
 
-// counts reports whether what was issued to an operator, with a signing key, counts still, as a token would.
+// counts reports whether what was issued to an operator under a signing key is still valid, by the rules for tokens.
 func (r *Sessions) counts(operator string, issued int64, key string) bool {
 	r.memory.mu.RLock()
 	op := r.known.operators[operator]
@@ -170,8 +171,8 @@ func (r *Sessions) counts(operator string, issued int64, key string) bool {
 	return slices.ContainsFunc(r.signing.Load().Keys, func(k SigningKey) bool { return k.ID == key })
 }
 
-// Use returns the session of a token and counts as a use of it; false where there is none, or none any more. The time
-// of the use is stored once in five minutes.
+// Use returns the session of a token and counts as a use of it; false if there is no such session, or no longer. The
+// time of use is stored once in five minutes.
 func (r *Sessions) Use(ctx context.Context, token string) (Session, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,7 +190,7 @@ func (r *Sessions) Use(ctx context.Context, token string) (Session, bool) {
 		if side, err := used.side(store.Always); err == nil &&
 			r.store.Write(ctx, j17.System, []store.Side{side}) == nil {
 			used.stored = used.UsedAt
-		} // Else it ends earlier after a restart than it would have.
+		} // Otherwise the session ends earlier after a restart than it should.
 	}
 	r.byHash[s.Hash] = &used
 	return used.Session, true
@@ -206,7 +207,7 @@ func (r *Sessions) List(operator string) []Session {
 	return all
 }
 
-// End ends the session of an operator that has an id. One that has ended already is a *j17.Error of CodeNotFound.
+// End ends the session of an operator with an id. One that has ended already is a *j17.Error of CodeNotFound.
 func (r *Sessions) End(ctx context.Context, operator, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,8 +225,8 @@ func (r *Sessions) End(ctx context.Context, operator, id string) error {
 	return j17.Errorf(j17.CodeNotFound, "You have no session with this id. GET /api/me/sessions lists yours.")
 }
 
-// NewLoginCode returns a code that begins one session of an operator, within LoginCodeTime. Of more than MaxLoginCodes
-// the oldest does not work any more.
+// NewLoginCode returns a code that begins one session of an operator, within LoginCodeTime. If there are more than
+// MaxLoginCodes, the oldest no longer works.
 func (r *Sessions) NewLoginCode(ctx context.Context, op Operator) (code string, expires time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -241,7 +242,7 @@ func (r *Sessions) NewLoginCode(ctx context.Context, op Operator) (code string, 
 	}
 	side.Expires = rec.ExpiresAt
 
-	// Room is made in the same write.
+	// Older codes are removed in the same write.
 	own, err := r.codesOf(ctx, op.ID)
 	if err != nil {
 		return "", time.Time{}, err
@@ -258,14 +259,14 @@ func (r *Sessions) NewLoginCode(ctx context.Context, op Operator) (code string, 
 	return code, rec.ExpiresAt.Truncate(time.Second), nil
 }
 
-// keptCode is a login code with the key that it is kept under.
+// keptCode is a login code with its key in the store.
 type keptCode struct {
 	key string
 	loginCode
 }
 
-// codesOf returns the login codes of an operator that have not expired, the oldest first. There are few of all
-// operators, for each works an hour at most.
+// codesOf returns the login codes of an operator that have not expired, the oldest first. It scans those of all
+// operators, which are few because each works for an hour at most.
 func (r *Sessions) codesOf(ctx context.Context, operator string) (own []keptCode, err error) {
 	now := r.clock.Now()
 	err = each(ctx, r.store, j17.System, loginCodeSpace, "", func(it store.Item) error {
@@ -281,8 +282,8 @@ func (r *Sessions) codesOf(ctx context.Context, operator string) (own []keptCode
 	return own, err
 }
 
-// Redeem uses up a login code and returns the operator whose it is. A code that is wrong, used, too old or void is a
-// *j17.Error of CodeUnauthorized.
+// Redeem uses up a login code and returns its operator. A code that is wrong, used, too old or void is a *j17.Error of
+// CodeUnauthorized.
 func (r *Sessions) Redeem(ctx context.Context, code string) (Operator, error) {
 	wrong := j17.Errorf(j17.CodeUnauthorized, "This link does not sign in any more: it works once, for an hour. 'j17 dashboard' prints a fresh one, or sign in with your password.")
 	key := hashKey(sha256.Sum256([]byte(code)))

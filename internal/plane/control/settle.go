@@ -11,15 +11,15 @@ import (
 	"j17/internal/storage/store"
 )
 
-// settleInterval is how often the store is asked what became of a write whose outcome is unknown.
+// settleInterval is how often the store is asked for the outcome of a write that is unknown.
 const settleInterval = time.Second
 
-// turns is a mutex whose waiters heed their context: its holder may wait for a store that is full.
+// turns is a mutex whose waiters heed their context, since its holder may wait for a full store.
 type turns chan struct{}
 
 func newTurns() turns { return make(turns, 1) }
 
-// take takes a turn that is free even where the context has ended.
+// take locks; a free lock is taken even if the context has ended.
 func (t turns) take(ctx context.Context) error {
 	if t.tryTake() {
 		return nil
@@ -43,15 +43,15 @@ func (t turns) tryTake() bool {
 
 func (t turns) release() { <-t }
 
-// lock is how every change begins: it takes r.change and makes sure that the memory is what the store holds, whatever
-// has changed that. When it succeeds, the caller has to release r.change.
+// lock begins every change: it takes r.change and brings the memory up to date with the store, whatever has changed
+// that. When it succeeds, the caller has to release r.change.
 func (r *items) lock(ctx context.Context) error {
 	if !r.inDoubt.Load() {
 		if err := r.change.take(ctx); err != nil {
 			return err
 		}
 	} else if !r.change.tryTake() {
-		return undecided() // someone else asks the store, which may take as long as it is full
+		return undecided() // another change asks the store, which may take as long as it is full
 	}
 	err := r.settle(ctx)
 	if err == nil {
@@ -68,8 +68,8 @@ func undecided() *j17.Error {
 	return j17.Errorf(j17.CodeUnavailable, "It is not known yet whether an earlier change was saved. Until the server knows, nothing can be changed. Try again in a few seconds.")
 }
 
-// doubt notes that it is not known whether the store holds some writes. Until that is known, nothing can be changed,
-// and the memory allows only what is allowed both with these writes and without them. The caller holds r.change.
+// doubt notes that it is unknown whether the store holds some writes. Until that is known, nothing can be changed, and
+// the memory allows only what is allowed both with these writes and without them. The caller holds r.change.
 func (r *items) doubt(side []store.Side) {
 	r.restrict(side)
 	r.inDoubt.Store(true)
@@ -79,8 +79,7 @@ func (r *items) doubt(side []store.Side) {
 	}
 }
 
-// settle reads the memory again where it is in doubt, once the store has told that all writes are decided.
-// The caller holds r.change.
+// settle reads the memory again if it is in doubt, once the store has decided all writes. The caller holds r.change.
 func (r *items) settle(ctx context.Context) error {
 	if !r.inDoubt.Load() {
 		return nil
@@ -98,7 +97,7 @@ func (r *items) settle(ctx context.Context) error {
 	return failure(err)
 }
 
-// reload makes the memory what the store holds, which ends every doubt. The caller holds r.change.
+// reload replaces the memory by what the store holds, which ends every doubt. The caller holds r.change.
 func (r *items) reload(ctx context.Context) error {
 	if err := r.load(ctx); err != nil {
 		return err
@@ -115,11 +114,11 @@ func (r *items) reload(ctx context.Context) error {
 	return nil
 }
 
-// Settled receives when the memory was read again after writes whose outcome was unknown. It is for one receiver, which
-// looks whether what it keeps itself is still what the registry holds.
+// Settled is signalled when the memory was read again after writes whose outcome was unknown. It is for one receiver,
+// which checks that its own state still matches the registry.
 func (r *Registry) Settled() <-chan struct{} { return r.items.settled }
 
-// settleDoubt settles a doubt, if the store allows.
+// settleDoubt settles a doubt, if the store allows it.
 func (r *items) settleDoubt(ctx context.Context) error {
 	err := r.lock(ctx)
 	if err == nil {
@@ -142,7 +141,7 @@ func (r *items) restrict(side []store.Side) {
 	}
 }
 
-// dropDeleted takes away the keys and operators that writes delete.
+// dropDeleted removes the keys and operators that writes delete.
 func (k *known) dropDeleted(side []store.Side) {
 	gone := map[string]bool{}
 	for i := range side {
@@ -165,8 +164,8 @@ func (k *known) dropDeleted(side []store.Side) {
 	}
 }
 
-// restrict takes away what an item would take away, and gives nothing that it would give. nobody is the hash of a
-// password that nobody has.
+// restrict applies what a write of an item takes away, and nothing that it gives. nobody is a hash that no password
+// has.
 func (k *known) restrict(side *store.Side, nobody string) {
 	switch {
 	case side.Op != store.Put:
@@ -217,12 +216,12 @@ func (k *known) restrictOperator(item []byte, nobody string) {
 		slices.Clone(old.Instances), func(id string) bool { return !slices.Contains(next.Instances, id) },
 	)
 	if old.Password != next.Password {
-		less.Password = nobody // Which of the two counts is not known.
+		less.Password = nobody // It is unknown which of the two is valid.
 	}
 	k.putOperator(&less)
 }
 
-// lesser returns the role that has no right which one of the two has not; "" where that is none of them.
+// lesser returns the role whose rights both roles have; "" if there is none.
 func lesser(a, b Role) Role {
 	switch {
 	case a == b, b == RolePlatformAdmin:
@@ -236,9 +235,9 @@ func lesser(a, b Role) Role {
 	}
 }
 
-// restrictedSigning returns the keys that check tokens while it is not known whether they are stored, nil where a write
-// is about something else. The tokens of keys that it takes away do not count; those of a key that it brings do, and
-// only tokens that are issued from now on can be of that one.
+// restrictedSigning returns the keys that check tokens while it is unknown whether they are stored, nil if the write is
+// about something else. Tokens of removed keys are not valid; those of a new key are, since only tokens that are issued
+// from now on can be signed with it.
 func restrictedSigning(side *store.Side) *signingRecord {
 	next := &signingRecord{}
 	if side.Space != SecretSpace || side.Key != signingSecret || side.Op != store.Put ||

@@ -12,7 +12,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Setup is how a server comes to its first operator.
+// Setup creates a server's first operator.
 type Setup struct {
 	*items
 	operators *Operators
@@ -28,8 +28,8 @@ type setupRecord struct {
 	Hash tokenHash `json:"sha256"`
 }
 
-// Token returns a token with which the first operator can be created, once, within a day. It replaces the one
-// before. needed is false when there are operators already; there is no token then.
+// Token returns a token with which the first operator can be created, once, within a day. It replaces the previous
+// token. If there are operators already, needed is false and there is no token.
 func (r *Setup) Token(ctx context.Context) (token string, needed bool, err error) {
 	if err := r.lock(ctx); err != nil {
 		return "", false, err
@@ -50,7 +50,7 @@ func (r *Setup) Token(ctx context.Context) (token string, needed bool, err error
 	return token, true, nil
 }
 
-// TokenWorks reports whether a token would do for Setup now.
+// TokenWorks reports whether Complete would accept a token now.
 func (r *Setup) TokenWorks(ctx context.Context, token string) (bool, error) {
 	rec, _, err := get[setupRecord](ctx, r.store, SecretSpace, setupSecret)
 	if errors.Is(err, store.ErrNotFound) {
@@ -93,8 +93,8 @@ func (r *Setup) Complete(ctx context.Context, token, email, password string) (Op
 	return op, err
 }
 
-// Ensure creates a platform admin unless there is an operator with that e-mail address. The password of one who
-// exists is left alone: what is configured is how to begin.
+// Ensure creates a platform admin unless there is an operator with that e-mail address. The password of an existing
+// operator is kept: the configured one is only an initial password.
 func (r *Setup) Ensure(ctx context.Context, email, password string) error {
 	if r.operatorByEmail(CanonicalEmail(email)) != nil {
 		return nil

@@ -20,12 +20,12 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Specs are the specs that were deployed to each environment. They belong to it: every version and the head, which says
-// which one is current, are side items of the environment's tenant, so that they are exported with its events and
+// Specs are the specs that were deployed to each environment. They belong to it: every version, and the head, which
+// names the current one, are side items of the environment's tenant, so that they are exported with its events and
 // events can be fenced on the head that they were decided with.
 type Specs struct {
 	*items
-	// late has the environments with deployments that could not be announced at once. change guards it.
+	// late are the environments with deployments that could not be announced at once. It is guarded by change.
 	late map[j17.Tenant]bool
 }
 
@@ -43,8 +43,8 @@ const (
 
 const headKey = "current"
 
-// mayHaveHeaders reports whether a stored version or source may be one with headers. Versions once had their sources in
-// them, in base64, and names in a source may have escapes.
+// mayHaveHeaders reports whether a stored version or source may contain headers. Versions once contained their sources,
+// in base64, and names in a source may have escapes.
 func mayHaveHeaders(value []byte) bool {
 	return bytes.Contains(value, []byte(`"headers"`)) || bytes.Contains(value, []byte(`"source":"`)) ||
 		bytes.Contains(value, []byte(`\u`))
@@ -59,26 +59,26 @@ type Spec struct {
 	// Hash is the SHA-256 of Source in hexadecimal.
 	Hash       string    `json:"hash"`
 	DeployedAt time.Time `json:"deployed_at"`
-	// DeployedBy is who deployed it, without an address.
+	// DeployedBy is the actor that deployed it, without an address.
 	DeployedBy Actor `json:"deployed_by,omitzero"`
-	// How tells what made this version.
+	// How says how this version came about.
 	How How `json:"how,omitempty"`
-	// From is where the source came from with a rollback or a promotion.
+	// From is the origin of the source in a rollback or a promotion.
 	From *SpecOrigin `json:"from,omitempty"`
 	// Forced reports that it was deployed although stored events may not survive it.
 	Forced bool `json:"forced,omitempty"`
-	// Note is what the author has said about it.
+	// Note is the author's note.
 	Note string `json:"note,omitempty"`
 	// Source is the spec's text, byte for byte. Lists leave it out.
 	Source []byte `json:"source,omitempty"`
-	// Fence holds as long as this is what events are to be decided with. Only the current version has one.
+	// Fence holds while events are to be decided with this spec. Only the current version has one.
 	Fence store.Fence `json:"-"`
 }
 
-// How is the way in which a version of a spec came to be.
+// How is how a version of a spec came about.
 type How string
 
-// The ways.
+// The values of How.
 const (
 	Deployed   How = "deploy"
 	RolledBack How = "rollback"
@@ -122,7 +122,7 @@ type Deployment struct {
 // maxSpecNote is the number of characters of a note.
 const maxSpecNote = 500
 
-// CheckSpecNote reports whether a note can be kept. The error is a *j17.Error of CodeInvalidField.
+// CheckSpecNote reports whether a note is valid. The error is a *j17.Error of CodeInvalidField.
 func CheckSpecNote(note string) error {
 	for _, r := range note {
 		if unicode.IsControl(r) || r == utf8.RuneError {
@@ -135,7 +135,7 @@ func CheckSpecNote(note string) error {
 	return nil
 }
 
-// Current returns the current spec of an environment. It is a *j17.Error of CodeNoSpec when none has been deployed.
+// Current returns the current spec of an environment. It is a *j17.Error of CodeNoSpec if none has been deployed.
 func (r *Specs) Current(ctx context.Context, instance string, env j17.Environment) (Spec, error) {
 	t, err := r.tenant(instance, env)
 	if err != nil {
@@ -148,7 +148,7 @@ func (r *Specs) Current(ctx context.Context, instance string, env j17.Environmen
 	return s, err
 }
 
-// Head returns the number of an environment's current version. It is a *j17.Error of CodeNoSpec when there is none.
+// Head returns the number of an environment's current version. It is a *j17.Error of CodeNoSpec if there is none.
 func (r *Specs) Head(ctx context.Context, instance string, env j17.Environment) (int, error) {
 	t, err := r.tenant(instance, env)
 	if err != nil {
@@ -177,8 +177,8 @@ func (r *Specs) Version(ctx context.Context, instance string, env j17.Environmen
 	return s, err
 }
 
-// History returns up to limit versions of an environment's spec without their sources, the newest first and without
-// the first offset ones; none when none has been deployed.
+// History returns up to limit versions of an environment's spec without their sources, the newest first, after skipping
+// offset of them; none if none has been deployed.
 func (r *Specs) History(ctx context.Context, instance string, env j17.Environment, offset, limit int) ([]Spec, error) {
 	t, err := r.tenant(instance, env)
 	if err != nil {
@@ -205,9 +205,9 @@ func (r *Specs) History(ctx context.Context, instance string, env j17.Environmen
 	return all, nil
 }
 
-// Put makes a spec the current one and keeps those before it. Deploying what is current already changes nothing
-// and returns it. When the current version is not d.Base, it is a *j17.Error of CodeConflict: what the caller compared
-// the spec with is out of date. No event that was decided with an earlier version is committed after it.
+// Put makes a spec the current one and keeps earlier versions. Deploying the current spec again changes nothing and
+// returns it. If the current version is not d.Base, it is a *j17.Error of CodeConflict: the caller's comparison of the
+// spec is out of date. No event that was decided with an earlier version is committed afterwards.
 func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
 	t, err := r.tenant(d.Instance, d.Environment)
 	if err != nil {
@@ -240,7 +240,7 @@ func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
 	}
 	sum := sha256.Sum256(d.Source)
 	author := originOf(ctx).actor
-	author.Address = "" // which is the audit log's business
+	author.Address = "" // only the audit log has it
 	next := Spec{
 		ID: r.mint.Handle(ident.DeploymentPrefix), Version: current.Version + 1,
 		Hash: hex.EncodeToString(sum[:]), DeployedAt: r.second(), DeployedBy: author,
@@ -268,13 +268,13 @@ func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
 			return Spec{}, outdatedSpec(d.Environment)
 		}
 		if !unwritten(err) {
-			r.doubt(nil) // so that someone looks what is current once the store tells
+			r.doubt(nil) // so that the current version is read once the outcome is known
 			r.late[t] = true
 		}
 		return Spec{}, failure(err)
 	}
-	// From here on it is deployed. What cannot be announced now is announced by the upkeep, of this run or of the next
-	// one.
+	// From here on it is deployed. If it cannot be announced now, the upkeep of this run or of the next one announces
+	// it.
 	if r.announce(context.WithoutCancel(ctx), t) != nil {
 		r.late[t] = true
 	}
@@ -283,7 +283,7 @@ func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
 	return next, err
 }
 
-// writeBeside writes what belongs to a deployment whose spec is current already.
+// writeBeside writes the Sides of a deployment whose spec is current already.
 func (r *Specs) writeBeside(ctx context.Context, t j17.Tenant, d *Deployment, current store.Fence) error {
 	if len(d.Sides) == 0 {
 		return nil
@@ -327,8 +327,8 @@ func specSides(s Spec, source []byte) ([]store.Side, error) {
 	return []store.Side{version, {Op: store.Put, Space: specSpace, Key: sourceKey(s.Version), Value: source}, head}, nil
 }
 
-// announce puts the deployments of an environment that the audit log and the replicas may not know of into the log.
-// There are some where a server has stopped, or its disk was full, right after a deployment. The caller holds r.change.
+// announce adds the deployments of an environment that the audit log and the replicas may lack to the log. They lack
+// some if a server stopped, or its disk was full, right after a deployment. The caller holds r.change.
 func (r *Specs) announce(ctx context.Context, t j17.Tenant) error {
 	items, err := r.store.Scan(ctx, t, unannouncedSpace, store.Range{}, scanLimit)
 	if err != nil {
@@ -343,7 +343,7 @@ func (r *Specs) announce(ctx context.Context, t j17.Tenant) error {
 		if err != nil {
 			return err
 		}
-		// The record's id makes it a command: it is in the log once, whatever becomes of what follows.
+		// The record's id makes it a command: it is added to the log only once, even if the next write fails.
 		sum := sha256.Sum256([]byte(rec.ID))
 		unit.Command = &store.Command{ID: store.CommandID(sum[:16])}
 		res, err := r.append(ctx, unit)
@@ -380,7 +380,7 @@ func (r *Specs) findLate(ctx context.Context) error {
 	return nil
 }
 
-// announceLate announces what could not be announced at once.
+// announceLate announces the deployments that could not be announced at once.
 func (r *Specs) announceLate(ctx context.Context) error {
 	if err := r.lock(ctx); err != nil {
 		return err
@@ -395,8 +395,8 @@ func (r *Specs) announceLate(ctx context.Context) error {
 	return nil
 }
 
-// Touch makes sure that no event which was decided before is committed any longer, as a deployment does, and returns
-// what holds from now on: the spec is the same, and what it refers to has changed.
+// Touch makes sure, as a deployment does, that no event decided before is committed any longer, and returns the new
+// fence: the spec is the same, but what it refers to has changed.
 func (r *Specs) Touch(
 	ctx context.Context, instance string, env j17.Environment, fence store.Fence,
 ) (store.Fence, error) {
@@ -416,8 +416,7 @@ func (r *Specs) Touch(
 		return fence, failure(err)
 	}
 	if r.upstream == nil {
-		// Other servers of the same store notice by themselves when they write; code that only reads there has to be
-		// notified.
+		// Other servers of the same store notice when they write; servers that only read have to be notified.
 		unit, err := r.logUnit(nil, nil, Change{Tenant: t, Space: specHeadSpace, Key: headKey})
 		if err == nil {
 			_, err = r.append(ctx, unit)
@@ -429,7 +428,7 @@ func (r *Specs) Touch(
 	return r.fence(ctx, t, head.Version)
 }
 
-// fence returns what holds while a version is the current one. Where it is no longer, the fence does not hold.
+// fence returns a fence that holds while a version is the current one. If it no longer is, the fence does not hold.
 func (r *Specs) fence(ctx context.Context, t j17.Tenant, version int) (store.Fence, error) {
 	f := store.Fence{Space: specHeadSpace, Key: headKey}
 	head, rev, err := getOf[specHead](ctx, r.store, t, specHeadSpace, headKey)
@@ -442,7 +441,7 @@ func (r *Specs) fence(ctx context.Context, t j17.Tenant, version int) (store.Fen
 	return f, nil
 }
 
-// current returns the current spec; store.ErrNotFound when there is none.
+// current returns the current spec; store.ErrNotFound if there is none.
 func (r *Specs) current(ctx context.Context, t j17.Tenant) (Spec, error) {
 	head, rev, err := getOf[specHead](ctx, r.store, t, specHeadSpace, headKey)
 	if err != nil {
@@ -459,7 +458,7 @@ func (r *Specs) current(ctx context.Context, t j17.Tenant) (Spec, error) {
 	return s, nil
 }
 
-// version returns a version, with its source if that is wanted; store.ErrNotFound when there is none.
+// version returns a version, with its source if requested; store.ErrNotFound if there is none.
 func (r *Specs) version(ctx context.Context, t j17.Tenant, version int, source bool) (Spec, error) {
 	if version < 1 {
 		return Spec{}, store.ErrNotFound

@@ -16,14 +16,14 @@ func readOnly() error {
 	return j17.Errorf(j17.CodeUnavailable, "This server is a worker, and the headnode alone can change this. Send the request to the headnode.")
 }
 
-// putUpstream is Put of a replica. What the headnode has stored is here as well when it returns.
+// putUpstream is Put of a replica. When it returns, what the headnode has stored is here as well.
 func (r *Specs) putUpstream(ctx context.Context, t j17.Tenant, d Deployment) (Spec, error) {
 	put, err := r.upstream.PutSpec(ctx, d)
 	if err != nil {
 		return Spec{}, err
 	}
 
-	// It may have come in as a change already; whichever is second finds the other one's.
+	// It may have arrived as a change already; whichever is second finds the other's writes.
 	if err := r.lock(ctx); err != nil {
 		return Spec{}, err
 	}
@@ -35,12 +35,12 @@ func (r *Specs) putUpstream(ctx context.Context, t j17.Tenant, d Deployment) (Sp
 		return Spec{}, err
 	case head.Version > put.Version:
 		return Spec{}, outdatedSpec(d.Environment)
-	case head.Version == put.Version: // it has come in as a change already, or was current before
+	case head.Version == put.Version: // arrived as a change already, or was current before
 		put.Source, put.Fence = d.Source, store.Fence{Space: specHeadSpace, Key: headKey, Rev: rev}
 		return put, r.writeBeside(context.WithoutCancel(ctx), t, &d, put.Fence)
 	}
 
-	// What a replica has of the spec is replaced: the headnode's word counts.
+	// The headnode's version replaces the replica's items.
 	sides, err := specSides(put, d.Source)
 	if err != nil {
 		return Spec{}, err
@@ -74,10 +74,10 @@ func (r *Specs) sourceUpstream(ctx context.Context, t j17.Tenant, version int) (
 	return s, nil
 }
 
-// unsentSpace has the audit records of a replica that the headnode could not take, oldest first.
+// unsentSpace has the audit records of a replica that could not be sent to the headnode yet, oldest first.
 const unsentSpace store.Space = "control.unsent_audit"
 
-// addUpstream is Add of a replica. What the headnode cannot take now is kept for SendUnsent.
+// addUpstream is Add of a replica. Records that cannot be sent now are kept for SendUnsent.
 func (r *AuditLog) addUpstream(ctx context.Context, rec Record) error {
 	if rec.Actor == (Actor{}) {
 		rec.Actor, rec.RequestID = ActorOf(ctx)
@@ -96,8 +96,8 @@ func (r *AuditLog) addUpstream(ctx context.Context, rec Record) error {
 	return nil
 }
 
-// SendUnsent sends the audit records that were made while the headnode was away; their detail happened_at says when.
-// After a crash one may be sent twice.
+// SendUnsent sends the audit records that were made while the headnode was away, with their time in the detail
+// happened_at. After a crash one may be sent twice.
 func (r *AuditLog) SendUnsent(ctx context.Context) error {
 	for {
 		items, err := r.store.Scan(ctx, j17.System, unsentSpace, store.Range{}, scanLimit)
@@ -127,7 +127,7 @@ func (r *AuditLog) SendUnsent(ctx context.Context) error {
 	}
 }
 
-// Uses returns when keys were used last, in Unix seconds by handle, for those that were used from a time on.
+// Uses returns when keys were last used, in Unix seconds by handle, for those that were used since a time.
 func (r *Keys) Uses(since time.Time) map[string]int64 {
 	uses := map[string]int64{}
 	r.mu.RLock()
@@ -140,7 +140,7 @@ func (r *Keys) Uses(since time.Time) map[string]int64 {
 	return uses
 }
 
-// NoteUses takes over what a replica has seen of the use of keys.
+// NoteUses records the uses of keys that a replica has seen.
 func (r *Keys) NoteUses(uses map[string]int64) {
 	now := r.clock.Now().Unix()
 	r.mu.RLock()

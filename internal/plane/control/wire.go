@@ -7,7 +7,7 @@ import (
 	"j17/internal/base/wire"
 )
 
-// Wire returns the record as people see it.
+// Wire returns the record as clients see it.
 func (r *Record) Wire() wire.Record {
 	return wire.Record{
 		ID: r.ID, At: r.At, Action: r.Action, Actor: r.Actor.Wire(), Instance: r.Instance, Environment: r.Environment,
@@ -16,12 +16,12 @@ func (r *Record) Wire() wire.Record {
 	}
 }
 
-// Wire returns the actor as people see it.
+// Wire returns the actor as clients see it.
 func (a *Actor) Wire() wire.Actor {
 	return wire.Actor{Kind: string(a.Kind), ID: a.ID, Email: a.Email, Address: a.Address}
 }
 
-// Wire returns the operator as people see them.
+// Wire returns the operator as clients see them.
 func (op *Operator) Wire() wire.Operator {
 	shape := wire.Operator{
 		ID: op.ID, Email: op.Email, Role: string(op.Role), Instances: op.Instances, CreatedAt: op.CreatedAt,
@@ -32,7 +32,7 @@ func (op *Operator) Wire() wire.Operator {
 	return shape
 }
 
-// Wire returns the key as people see it at a time.
+// Wire returns the key as clients see it at a time.
 func (k *Key) Wire(now time.Time) wire.Key {
 	shape := wire.Key{
 		ID: k.ID, Name: k.Name, Instance: k.Instance, Environment: k.Environment, Scope: k.Scope, Prefix: k.Prefix,
@@ -45,7 +45,7 @@ func (k *Key) Wire(now time.Time) wire.Key {
 	return shape
 }
 
-// Wire returns the instance as people see it, with the hosts of its environments.
+// Wire returns the instance as clients see it, with the hosts of its environments.
 func (i *Instance) Wire(host func(name string, env j17.Environment) string) wire.Instance {
 	shape := wire.Instance{ID: i.ID, Name: i.Name, Plan: i.Plan, Node: i.Node, CreatedAt: i.CreatedAt}
 	for _, env := range j17.Environments() {
@@ -54,7 +54,7 @@ func (i *Instance) Wire(host func(name string, env j17.Environment) string) wire
 	return shape
 }
 
-// Wire returns the version as people see it.
+// Wire returns the version as clients see it.
 func (s *Spec) Wire(env j17.Environment) wire.Deployment {
 	shape := wire.Deployment{
 		ID: s.ID, Version: s.Version, Hash: s.Hash, DeployedAt: s.DeployedAt, DeployedBy: s.DeployedBy.Wire(),
