@@ -10,15 +10,15 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Range is the side items of a space that have keys in a range.
+// Range is the side items of a space with keys in a range.
 type Range struct {
 	Space store.Space
 	Keys  store.Range
-	// Plain reports that all of them are plain items, which go at once.
+	// Plain reports that all of them are plain items, which are cleared at once.
 	Plain bool
 }
 
-// removal is what is left to be removed.
+// removal is the remaining work of a removal.
 type removal struct {
 	Ranges []removed `json:"ranges"`
 }
@@ -26,7 +26,7 @@ type removal struct {
 type removed struct {
 	Space store.Space `json:"space"`
 	From  string      `json:"from,omitempty"`
-	// To may have bytes that are no text.
+	// To may not be valid UTF-8.
 	To    []byte `json:"to,omitempty"`
 	Plain bool   `json:"plain,omitempty"`
 }
@@ -37,9 +37,9 @@ const (
 	chunks = 40
 )
 
-// Remove returns the write that begins the removal of ranges, in which nothing is written from then on. It commits with
-// what makes them useless. They are removed in the background, also while the disk is full. Names tell removals of a
-// tenant apart.
+// Remove returns the write that begins the removal of ranges, into which nothing may be written from then on. It
+// commits with the writes that make their items useless. The items are removed in the background, even while the disk
+// is full. The name identifies the removal within the tenant.
 func (s *Service) Remove(name string, ranges ...Range) store.Side {
 	r := removal{Ranges: make([]removed, len(ranges))}
 	for i := range ranges {
@@ -48,7 +48,7 @@ func (s *Service) Remove(name string, ranges ...Range) store.Side {
 	return store.Side{Op: store.Put, Space: removalSpace, Key: name, Value: encode(r), Due: s.o.Clock.Now()}
 }
 
-// remove does a pass of a removal.
+// remove is one pass of a removal.
 func (s *Service) remove(ctx context.Context, c *worker.Claim) error {
 	var r removal
 	if err := json.Unmarshal(c.Value, &r); err != nil {
@@ -96,8 +96,8 @@ func (s *Service) remove(ctx context.Context, c *worker.Claim) error {
 	return s.o.Store.WriteFreeing(ctx, c.Tenant, []store.Side{end})
 }
 
-// AwaitRemovals waits until nothing is left to be removed of a tenant whose removals have names that begin with a
-// prefix; with the context's error if that ends before.
+// AwaitRemovals waits until a tenant has no removals left whose names begin with a prefix; with the context's error if
+// that ends first.
 func (s *Service) AwaitRemovals(ctx context.Context, t j17.Tenant, prefix string) error {
 	machine := clock.System{}
 	for {

@@ -19,21 +19,20 @@ const (
 	// tagLease is how long a pass of a build may take, tagPassTime after how long it gives way to others.
 	tagLease    = 20 * time.Second
 	tagPassTime = 2 * time.Second
-	// tagPageEvents, tagPageBytes and maxPageTags bound how many events are tagged in one commit, which others wait
-	// for.
+	// tagPageEvents, tagPageBytes and maxPageTags bound the events tagged in one commit, for which other writes wait.
 	tagPageEvents = 256
 	tagPageBytes  = 1 << 20
 	maxPageTags   = 4000
-	// tagPassEvents is how many events a pass looks at, at most.
+	// tagPassEvents is the maximum number of events that a pass looks at.
 	tagPassEvents = 50_000
 	// tagMaxRest is the longest pause after a page.
 	tagMaxRest = 20 * time.Millisecond
 )
 
-// errTagsBehind is why a build waits.
+// errTagsBehind makes a build wait until the engine has the spec whose tags it writes.
 var errTagsBehind = errors.New("the spec whose tags events are to have is not known here yet")
 
-// runPass goes on with a build for a while. What a crash cuts short is done again, which changes nothing.
+// runPass works on a build for a while. After a crash the uncommitted progress is repeated, which changes nothing.
 func (s *Tagger) runPass(ctx context.Context, c *worker.Claim) error {
 	st, err := readTagState(c.Value)
 	if err != nil {
@@ -45,13 +44,13 @@ func (s *Tagger) runPass(ctx context.Context, c *worker.Claim) error {
 	}
 	ended, err := b.run(ctx)
 	if conflict, is := errors.AsType[*store.SideConflict](err); is && conflict.Space == tagSpace {
-		return nil // another deployment has begun it again, or somebody has taken it over
+		return nil // another deployment has begun the build again, or another process has taken it over
 	}
 	if err != nil {
 		return err
 	}
 
-	// How far it is, or that it is done.
+	// The progress, or the end of the build.
 	due := s.Clock.Now()
 	if st.Reached = b.reached.String(); ended {
 		*st, due = tagState{Names: st.Names}, time.Time{}
@@ -77,7 +76,7 @@ type tagBuild struct {
 	done    uint64
 }
 
-// open reads where the build is.
+// open decodes the progress of the build.
 func (b *tagBuild) open() (err error) {
 	if b.end, err = j17.ParseStreamID(b.state.End); err == nil && b.state.Reached != "" {
 		b.reached, err = j17.ParseStreamID(b.state.Reached)
@@ -85,7 +84,7 @@ func (b *tagBuild) open() (err error) {
 	return err
 }
 
-// run tags events until all are done, or others have their turn.
+// run tags events until all are done, or the pass ends.
 func (b *tagBuild) run(ctx context.Context) (ended bool, err error) {
 	d, fences, err := b.s.Engine.Deployed(b.claim.Tenant)
 	if err != nil {
@@ -125,7 +124,7 @@ func (b *tagBuild) run(ctx context.Context) (ended bool, err error) {
 			return true, nil
 		}
 
-		// They get them, and then writers get as much time as that took.
+		// They are written, and writers then get as much time as that took, at most tagMaxRest.
 		if err := b.s.Store.Retag(ctx, b.claim.Tenant, list, fences...); err != nil {
 			return false, err
 		}

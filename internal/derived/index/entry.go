@@ -12,7 +12,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The kinds of values in entries, in their order. After numbers and texts comes an end.
+// The kinds of values in entries, in their order. Numbers and texts are followed by an end.
 const (
 	kindNull   = '1'
 	kindFalse  = '2'
@@ -23,48 +23,48 @@ const (
 )
 
 const (
-	// end is behind a number or a text, and before the id of the row: less than everything that may be there.
+	// end follows a number or a text, and precedes the ID of the row. It sorts before everything else that can be
+	// there.
 	end = "\x01"
-	// cut is behind the part of a long number or text that its entry shows.
+	// cut follows the part of a long number or text that fits into the entry.
 	cut = "\x03"
-	// beyond is greater than everything that can follow.
+	// beyond sorts after everything that can follow.
 	beyond = "\xff"
 )
 
 const (
-	// tupleBytes bounds the values of an entry, so that there is room for the name of the index and the id of the row.
+	// tupleBytes bounds the values of an entry, to leave room for the name of the slot and the ID of the row.
 	tupleBytes = 780
-	// cutBytes is the overhead around the part of a value that was cut: its kind, the mark, a hash, the end, and the
-	// rest of a letter.
+	// cutBytes is the overhead of a cut value: its kind, the mark, a hash, the end, and the rest of a character.
 	cutBytes = 1 + len(cut) + hashBytes + len(end) + 4
 	// hashBytes is the length of the hash of a long value.
 	hashBytes = 26
-	// maxWhole bounds what is kept of a long value. Beyond that only its hash tells it from others.
+	// maxWhole bounds the uncut form of a long value. Longer values are only distinguished by their hashes.
 	maxWhole = 12 << 10
-	// MaxRowEntries is how many entries a row may have, over all indexes of a definition. Entries and Words give none
-	// beyond it.
+	// MaxRowEntries is the maximum number of entries of a row, over all indexes of a definition. Entries and Words
+	// return none if there would be more.
 	MaxRowEntries = 10_000
-	// MaxRowBytes is how many bytes they may have together.
+	// MaxRowBytes is the maximum size of these entries together.
 	MaxRowBytes = 1 << 20
-	// MaxNumber is the largest number of an index of a definition.
+	// MaxNumber is the largest number that an index of a definition can have.
 	MaxNumber = 64
-	// MaxFields is how many values an entry has at most.
+	// MaxFields is the maximum number of values in an entry.
 	MaxFields = 5
 )
 
-// Entry is the place of a row in an index: under values in their order. Null and what is missing come before false,
-// then true, numbers by their values, texts by their bytes, and everything else as one. Long texts and numbers are
+// Entry is the place of a row in an index, by values in their order. Null and missing values come first, then false,
+// true, numbers by value, texts by their bytes, and all other values as equals. Long texts and numbers are
 // distinguished, and found, by their full content, but ordered by their first 120 bytes in an index of five fields and
 // by 740 in an index of one.
 type Entry struct {
-	// text is the number of the index and the values. whole has them uncut, where any was.
+	// text is the number of the index and the values. whole has the values uncut, "" if none was cut.
 	text, whole string
 }
 
-// Size is how many bytes the entry has.
+// Size returns the size of the entry in bytes.
 func (e Entry) Size() int { return len(e.text) + len(e.whole) }
 
-// NewEntry returns the entry under values in index n of a definition.
+// NewEntry returns the entry for values in index n of a definition.
 func NewEntry(n int, values ...value.Value) Entry {
 	text := appendNumber(nil, n)
 	room := roomOf(len(values))
@@ -85,10 +85,10 @@ func NewEntry(n int, values ...value.Value) Entry {
 	return e
 }
 
-// Entries returns the entries under all combinations of elements of arrays among values, each once. It reports false,
-// and no entries, where there are more than MaxRowEntries, or MaxRowBytes of them.
+// Entries returns the entries for all combinations of elements of the arrays among values, each once. It reports false,
+// and returns no entries, if they exceed MaxRowEntries or MaxRowBytes.
 func Entries(n int, values ...value.Value) (entries []Entry, ok bool) {
-	// What each value stands for.
+	// The choices for each value.
 	combinations := 1
 	choices := make([][]value.Value, len(values))
 	for i, v := range values {
@@ -101,7 +101,7 @@ func Entries(n int, values ...value.Value) (entries []Entry, ok bool) {
 		}
 	}
 
-	// Each choice of one of each.
+	// All combinations of one choice each.
 	entries = make([]Entry, 0, combinations)
 	size := 0
 	chosen := make([]value.Value, len(values))
@@ -119,11 +119,10 @@ func Entries(n int, values ...value.Value) (entries []Entry, ok bool) {
 	return entries, true
 }
 
-// Measure returns how many entries Entries gives for values, and how many bytes they have together, without making
-// them: it looks at each element once. It is charged to b. It reports false where Entries gives none, and where b is
-// used up.
+// Measure returns the number of entries that Entries returns for values, and their size, without creating them: it
+// looks at each element once. It is charged to b. It reports false if Entries returns none, or if b is used up.
 func Measure(b *work.Budget, values ...value.Value) (entries, bytes int, ok bool) {
-	// Of each value: how many choices it has, and the bytes of all of them, as in entries and uncut.
+	// For each value: the number of its choices and their size, as in entries and uncut.
 	type field struct{ all, allBytes, allWhole, short, shortWhole int }
 	fields := make([]field, len(values))
 	room := roomOf(len(values))
@@ -157,8 +156,8 @@ func Measure(b *work.Budget, values ...value.Value) (entries, bytes int, ok bool
 		}
 	}
 
-	// Each choice is in as many entries as the others make combinations, and each begins with the number of the index.
-	// An entry has its values uncut too, unless all of them are short.
+	// Each choice is in as many entries as there are combinations of the other values, and each entry begins with the
+	// number of the index. An entry also has its values uncut, unless all of them are short.
 	short := 1
 	for i := range fields {
 		short *= fields[i].short
@@ -174,10 +173,11 @@ func Measure(b *work.Budget, values ...value.Value) (entries, bytes int, ok bool
 	return entries, bytes, bytes <= MaxRowBytes
 }
 
-// ofByte is what Measure costs for each byte, in the time that it takes to read one, beside the entries.
+// ofByte is what Measure charges for each byte besides the entries, in units of the time that it takes to read one.
 const ofByte = 4
 
-// distinct returns values that have different places in an index, or as many of them as are too many for one row.
+// distinct returns the values that have different places in an index; if they are more than MaxRowEntries, only one
+// more than that.
 func distinct(values []value.Value) []value.Value {
 	if len(values) == 1 {
 		return values
@@ -197,7 +197,7 @@ func distinct(values []value.Value) []value.Value {
 	return some
 }
 
-// roomOf returns how long one of several values may be.
+// roomOf returns the maximum length of one of several values.
 func roomOf(fields int) int { return tupleBytes/max(fields, 1) - cutBytes }
 
 // appendNumber appends the number of an index.
@@ -208,8 +208,8 @@ func appendNumber(dst []byte, n int) []byte {
 	return append(dst, byte('0'+n))
 }
 
-// appendValue appends a value so that bytes are in the order of values. It reports false where it had to be cut to fit
-// into room.
+// appendValue appends a value so that the bytes sort like the values. It reports false if the value was cut to fit into
+// room.
 func appendValue(dst []byte, v value.Value, room int) (_ []byte, short bool) {
 	switch v.Kind() {
 	case value.Missing, value.Null:
@@ -228,11 +228,11 @@ func appendValue(dst []byte, v value.Value, room int) (_ []byte, short bool) {
 	return append(dst, kindOther), true
 }
 
-// offset makes magnitudes positive. They have five digits: numbers that are parsed stay far below.
+// offset makes magnitudes positive. They have five digits, far more than those of parsed numbers take.
 const offset = 50_000
 
-// appendDecimal appends a number: its sign, its magnitude, its digits. Those of a negative number are counted down from
-// nine.
+// appendDecimal appends a number: its sign, its magnitude, its digits. For a negative number the digits are subtracted
+// from nine.
 func appendDecimal(dst []byte, v value.Value, room int) ([]byte, bool) {
 	var buf [32]byte
 	digits, sign, magnitude := v.AppendDigits(buf[:0])
@@ -253,12 +253,12 @@ func appendDecimal(dst []byte, v value.Value, room int) ([]byte, bool) {
 	}
 	dst = append(dst, digits...)
 	if sign < 0 {
-		dst = append(dst, '~') // fewer digits are a greater number
+		dst = append(dst, '~') // among negative numbers, one with fewer digits is greater
 	}
 	return append(dst, end...), true
 }
 
-// appendText appends a text, without the letters that have a meaning in entries. Letters are not cut in two.
+// appendText appends a text, with the characters escaped that have a meaning in entries. Characters are not split.
 func appendText(dst []byte, s string, room int) ([]byte, bool) {
 	from := len(dst)
 	for i, r := range s {
@@ -271,7 +271,7 @@ func appendText(dst []byte, s string, room int) ([]byte, bool) {
 	return append(dst, end...), true
 }
 
-// appendLetter appends a letter of a text.
+// appendLetter appends a character of a text.
 func appendLetter(dst []byte, r rune) []byte {
 	if r > '\x02' {
 		return append(dst, string(r)...)
@@ -284,12 +284,12 @@ func appendHash(dst, of []byte) []byte {
 	return base32.HexEncoding.WithPadding(base32.NoPadding).AppendEncode(dst, sum[:16])
 }
 
-// AllNull reports whether a cursor has nothing but nulls, for so many values.
+// AllNull reports whether a cursor has nothing but nulls for the given number of values.
 func AllNull(cursor string, values int) bool {
 	return strings.HasPrefix(cursor, strings.Repeat(string(rune(kindNull)), values)+end)
 }
 
-// component returns the value with a number, from 0, of an entry's text or whole, as it is encoded.
+// component returns the encoded value with a number, from 0, of an entry's text or whole.
 func component(text string, number int) string {
 	text = text[1:]
 	for ; ; number-- {
@@ -307,26 +307,26 @@ func component(text string, number int) string {
 	}
 }
 
-// Range is a part of an index: the entries that begin with some values, and whose next one is within bounds.
+// Range is a part of an index: the entries that begin with given values, and whose next value is within bounds.
 type Range struct {
-	// fields is the number of values of an entry, equal how many of them are given.
+	// fields is the number of values of an entry, equal the number of given ones.
 	fields, equal int
-	// head is the number of the index and the values that are given. The range is from from on and before to.
+	// head is the number of the index and the given values. The range begins at from and ends before to.
 	head, from, to string
 	// tests decide about entries that were cut.
 	tests []test
 }
 
-// test is about the entries that begin with a text: what of them was cut has to be within bounds.
+// test applies to the entries that begin with a text: their uncut next value must be within bounds.
 type test struct {
 	begin string
-	// low and high bound the value, prefix is what it begins with. Values that are equal to a bound are in if the flag
-	// is set.
+	// low and high bound the value, prefix is what it begins with; "" means no bound. Values equal to a bound are
+	// included if with is set.
 	low, high, prefix string
 	with              bool
 }
 
-// All returns all entries of index n, which have so many values.
+// All returns the range of all entries of index n, which have the given number of values.
 func All(n, fields int) Range {
 	r := Range{fields: fields, head: string(appendNumber(nil, n))}
 	return r.whole()
@@ -338,7 +338,7 @@ func (r Range) whole() Range {
 	return r
 }
 
-// Equal returns the entries of the range whose next values are these.
+// Equal returns the entries of the range whose next values are the given ones.
 func (r Range) Equal(values ...value.Value) Range {
 	head := []byte(r.head)
 	for _, v := range values {
@@ -348,7 +348,7 @@ func (r Range) Equal(values ...value.Value) Range {
 	return r.whole()
 }
 
-// Prefix returns the entries of the range whose next value is a text that begins with another.
+// Prefix returns the entries of the range whose next value is a text that begins with prefix.
 func (r Range) Prefix(prefix string) Range {
 	text, short := appendText([]byte(r.head+string(kindText)), prefix, roomOf(r.fields))
 	if short {
@@ -363,17 +363,17 @@ func (r Range) Prefix(prefix string) Range {
 	return r
 }
 
-// groupOf returns what all values begin with that are cut where this one is, which stands at the end of a text.
+// groupOf returns the common beginning of all values that are cut where the one at the end of text is.
 func groupOf(text []byte) string { return string(text[:len(text)-len(end)-hashBytes]) }
 
-// Bound is an end of a range. The zero Value is none.
+// Bound is an end of a range. A missing Value means no bound.
 type Bound struct {
 	Value     value.Value
 	Exclusive bool
 }
 
-// Between returns the entries of the range whose next value is between bounds, of the kind that these have. One that is
-// missing is open; bounds of two kinds have nothing between them.
+// Between returns the entries of the range whose next value is between bounds, and of the same kind as these. A missing
+// bound is open; bounds of different kinds have nothing between them.
 func (r Range) Between(low, high Bound) Range {
 	given := low
 	if given.Value.IsMissing() {
@@ -404,7 +404,7 @@ func (r Range) none() Range {
 	return r
 }
 
-// kindsOf returns the first and the last kind of values that are compared with one.
+// kindsOf returns the first and the last kind that values comparable with v can have.
 func kindsOf(v value.Value) (first, last byte) {
 	text, _ := appendValue(nil, v, maxWhole)
 	if text[0] == kindFalse || text[0] == kindTrue {
@@ -417,7 +417,7 @@ func kindsOf(v value.Value) (first, last byte) {
 func (r Range) bounded(b Bound, low bool) Range {
 	text, short := appendValue([]byte(r.head), b.Value, roomOf(r.fields))
 	if short {
-		// Behind all entries with the value, or before them.
+		// The range ends or begins after all entries with the value, or before them.
 		at := string(text)
 		if low == b.Exclusive {
 			at += beyond
@@ -430,7 +430,7 @@ func (r Range) bounded(b Bound, low bool) Range {
 		return r
 	}
 
-	// Those that are cut at the same place are looked at one by one.
+	// Entries cut at the same place have to be tested.
 	group := groupOf(text)
 	whole, _ := appendValue(nil, b.Value, maxWhole)
 	t := test{begin: group, with: !b.Exclusive}
@@ -451,7 +451,7 @@ func (r *Range) has(text, whole string) bool {
 	return text >= r.from && text < r.to && r.passes(text, whole)
 }
 
-// passes reports whether an entry between the ends of the range is in it.
+// passes reports whether an entry between from and to passes the tests.
 func (r *Range) passes(text, whole string) bool {
 	for i := range r.tests {
 		t := &r.tests[i]
@@ -471,7 +471,7 @@ func (r *Range) passes(text, whole string) bool {
 	return true
 }
 
-// in returns where the entries of the range are in the space of entries of a slot.
+// in returns the keys of the range among the entries of a slot.
 func (r *Range) in(slot string) store.Range {
 	return store.Range{From: slot + "/" + r.from, To: slot + "/" + r.to}
 }

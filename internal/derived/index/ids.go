@@ -6,21 +6,21 @@ import (
 )
 
 const (
-	// mostIDs and mostIDBytes bound the ids that are held in memory. Only as many questions at a time as there are
-	// places hold more than fewIDs, see View.room.
+	// mostIDs and mostIDBytes bound the IDs that a query holds in memory. Only as many queries as the pool has places
+	// may hold more than fewIDs at a time, see View.room.
 	fewIDs      = 1 << 16
 	mostIDs     = 1 << 20
 	mostIDBytes = 40 << 20
-	// idCost is what it takes to find an id among them, in units of work.
+	// idCost is the cost of finding an ID among them, in units of work.
 	idCost = 4
-	// sortCost is what it takes to put one of many in order.
+	// sortCost is the cost of sorting, for each ID.
 	sortCost = 8
 )
 
-// uuid is an id that is a UUID as they are written, in the order of the texts.
+// uuid is an ID that is a UUID in canonical text form. It compares like the text.
 type uuid struct{ high, low uint64 }
 
-// uuidOf reads a UUID; false for any other id.
+// uuidOf parses a UUID; it reports false for any other ID.
 func uuidOf[T string | []byte](id T) (u uuid, ok bool) {
 	if len(id) != 36 {
 		return u, false
@@ -53,7 +53,7 @@ func (u uuid) compare(o uuid) int {
 	return cmp.Compare(u.low, o.low)
 }
 
-// String returns the UUID as it is written.
+// String returns the UUID in text form.
 func (u uuid) String() string {
 	const digits = "0123456789abcdef"
 	var text [36]byte
@@ -69,17 +69,17 @@ func (u uuid) String() string {
 	return string(text[:])
 }
 
-// ids are ids of rows in memory, each once, in the order in which they came. Some are marked.
+// ids is a set of row IDs in memory, in the order in which they were added. IDs can be marked.
 type ids struct {
 	seed maphash.Seed
-	// text has them one behind the other, ends where each ends.
+	// text has the IDs one after the other; ends has the offset at which each ends.
 	text []byte
 	ends []uint32
-	// places has of each the upper half of its hash and, in its lower half, its number from 1 on, at the first free
-	// place from that of its hash on. There are at least twice as many.
+	// places is a hash table with linear probing: each place has the upper half of an ID's hash and, in the lower half,
+	// the ID's number from 1. At least half of the places are free.
 	places []uint64
 	marks  []bool
-	// most bounds them.
+	// most is the maximum number of IDs.
 	most int
 }
 
@@ -90,10 +90,10 @@ func newIDs(most int) *ids {
 func (s *ids) len() int    { return len(s.ends) }
 func (s *ids) empty() bool { return s.len() == 0 }
 
-// full reports whether there is no room for another one.
+// full reports whether there is no room for another ID.
 func (s *ids) full() bool { return len(s.ends) >= s.most || len(s.text) >= mostIDBytes }
 
-// of returns the id in a place.
+// of returns the ID of a place.
 func (s *ids) of(place uint64) []byte {
 	number, from := uint32(place), uint32(0)
 	if number > 1 {
@@ -102,10 +102,10 @@ func (s *ids) of(place uint64) []byte {
 	return s.text[from:s.ends[number-1]]
 }
 
-// numbers is the half of a place that has the number.
+// numbers masks the half of a place that has the number.
 const numbers = 1<<32 - 1
 
-// find returns the place of an id, or the free one where it belongs, and its hash.
+// find returns the place of an ID, or the free place where it belongs, and its hash.
 func (s *ids) find(id string) (place *uint64, hash uint64) {
 	hash = maphash.String(s.seed, id)
 	for at := hash; ; at++ {
@@ -116,7 +116,7 @@ func (s *ids) find(id string) (place *uint64, hash uint64) {
 	}
 }
 
-// grow makes twice as many places.
+// grow doubles the number of places.
 func (s *ids) grow() {
 	before := s.places
 	s.places = make([]uint64, 2*len(before))
@@ -132,13 +132,13 @@ func (s *ids) grow() {
 	}
 }
 
-// has reports whether an id is among them.
+// has reports whether an ID is in the set.
 func (s *ids) has(id string) bool {
 	place, _ := s.find(id)
 	return *place != 0
 }
 
-// add adds an id. It reports false where it was there before.
+// add adds an ID. It reports false if the set had it already.
 func (s *ids) add(id string) bool {
 	if 2*len(s.ends) >= len(s.places) {
 		s.grow()
@@ -154,14 +154,14 @@ func (s *ids) add(id string) bool {
 	return true
 }
 
-// mark marks an id if it is among them.
+// mark marks an ID if it is in the set.
 func (s *ids) mark(id string) {
 	if place, _ := s.find(id); *place != 0 {
 		s.marks[*place&numbers-1] = true
 	}
 }
 
-// each passes all of them until do reports false.
+// each passes all IDs until do reports false.
 func (s *ids) each(do func(id string, marked bool) bool) {
 	from := uint32(0)
 	for number, marked := range s.marks {

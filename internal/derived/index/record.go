@@ -14,54 +14,53 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The side spaces of an environment. A slot is what one build of an index has made.
+// The side spaces of an environment. A slot is the result of one build of an index.
 const (
-	// headSpace has an item for each index under its ID: which slots it has.
+	// headSpace has an item for each index under its ID, which names its slots.
 	headSpace store.Space = "index.heads"
-	// slotSpace has an item for each slot under its name: how far it is; countSpace numbers of it under "slot/name".
+	// slotSpace has an item for each slot under its name; countSpace has its counters under "slot/name".
 	slotSpace  store.Space = "index.slots"
 	countSpace store.Space = "index.counts"
-	// entrySpace has the entries under "slot/entry" with an end and the row's id behind it; rowSpace what a row has,
-	// and was made from, under "slot/id"; sourceSpace under "slot/source", with an end behind it, the ids of the rows
-	// that were made from the source.
+	// entrySpace has the entries under "slot/entry", followed by an end and the row's ID; rowSpace has the record of
+	// each row under "slot/id"; sourceSpace notes under "slot/source", an end and the row's ID that a row was computed
+	// from a source.
 	entrySpace  store.Space = "index.entries"
 	rowSpace    store.Space = "index.rows"
 	sourceSpace store.Space = "index.sources"
 )
 
-// head is what is kept of an index.
+// head is the stored record of an index.
 type head struct {
-	// Serving is the slot that is read, "" before the first build has ended. Building is that of the last build.
+	// Serving is the slot that is read, "" before the first build has ended. Building is the slot of the last build.
 	Serving  string `json:"serving,omitempty"`
 	Building string `json:"building,omitempty"`
 
 	rev uint64
 }
 
-// slot is what is kept of a slot beside its entries.
+// slot is the stored record of a slot.
 type slot struct {
-	// ID is that of the index.
+	// ID is the ID of the index.
 	ID string `json:"id"`
-	// Types are those whose events can change rows.
+	// Types are the aggregate types whose events can change rows.
 	Types []string `json:"types"`
-	// After is the position that the rows are as of; Old is the slot that was read before.
+	// After is the position of the rows; Old is the slot that served before.
 	After []byte `json:"after"`
 	Old   string `json:"old,omitempty"`
-	// Fanout is a change of many rows that is under way.
+	// Fanout is the change of many rows under way, nil if there is none.
 	Fanout *fanout `json:"fanout,omitempty"`
 
 	name string
 	rev  uint64
 }
 
-// fanout is a change of so many rows that they are worked off in several commits. Until it is done the slot is not
-// read.
+// fanout is a change of so many rows that it takes several commits. Until it is done the slot cannot be read.
 type fanout struct {
-	// To is the position that the rows will be as of.
+	// To is the position that the rows will have.
 	To []byte `json:"to"`
-	// Sources are what has changed, in order. At is the number of the one whose rows are being made, Row the last of
-	// these. With Feed there are none: the rows are those that follow from the events up to To, and Row is the last one
-	// of all.
+	// Sources are what has changed, sorted. At is the index of the source whose rows are being computed, Row the last
+	// row done for it. With Feed there are no sources: the rows are those that depend on the events up to To, and Row
+	// is the last of all rows done.
 	Sources []string `json:"sources"`
 	Feed    bool     `json:"feed,omitempty"`
 	At      int      `json:"at,omitempty"`
@@ -73,22 +72,22 @@ type fanout struct {
 
 func (s *slot) after() j17.StreamID { return readPosition(s.After) }
 
-// readPosition reads a position that was written with it; the zero one where there is none.
+// readPosition decodes a position; anything else is the zero position.
 func readPosition(b []byte) j17.StreamID {
-	at, _, _ := store.ReadStamp(b) // what is no position is none
+	at, _, _ := store.ReadStamp(b) // after an error the position is zero
 	return at
 }
 
 func writePosition(at j17.StreamID) []byte { return store.AppendStamp(nil, at) }
 
-// put returns the write of a slot in place of the one that it was read as.
+// put returns the write of the slot, on the condition that it was not written since it was read.
 func (s *slot) put() store.Side {
 	return store.Side{
 		Op: store.Put, Space: slotSpace, Key: s.name, Value: encode(s), Cond: condition(s.rev), Rev: s.rev,
 	}
 }
 
-// put returns the write of a head in place of the one that it was read as.
+// put returns the write of the head, on the condition that it was not written since it was read.
 func (h *head) put(id string) store.Side {
 	return store.Side{Op: store.Put, Space: headSpace, Key: id, Value: encode(h), Cond: condition(h.rev), Rev: h.rev}
 }
@@ -105,10 +104,10 @@ func encode[T *slot | *head](v T) []byte {
 	return b
 }
 
-// getter is a store or a moment of it.
+// getter reads items of a store, or of a moment of it.
 type getter func(space store.Space, key string) (store.Item, error)
 
-// readHead returns what is kept of an index; one with the revision 0 if there is none.
+// readHead reads the head of an index; its revision is 0 if there is none.
 func readHead(get getter, id string) (h head, err error) {
 	it, err := get(headSpace, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -138,12 +137,12 @@ func readSlot(get getter, name string) (*slot, error) {
 	return s, nil
 }
 
-// record is what a row has in an index, and what it was made from.
+// record is what is stored of a row: its entries, and the sources that it was computed from.
 type record struct {
-	// entries are in order, each once, names those of sources.
+	// entries are sorted and unique; names are those of sources.
 	entries []Entry
 	names   []string
-	// stored is what it was read from, "" for one that was not.
+	// stored is the encoded record that it was read from, "" if it was computed.
 	stored string
 }
 
@@ -160,10 +159,10 @@ func recordOf(r *Row) *record {
 	return rec
 }
 
-// empty reports whether there is nothing to keep.
+// empty reports whether there is nothing to store.
 func (r *record) empty() bool { return len(r.entries) == 0 && len(r.names) == 0 }
 
-// entryBytes is how many bytes the entries have.
+// entryBytes returns the size of the entries.
 func (r *record) entryBytes() (n int) {
 	for i := range r.entries {
 		n += r.entries[i].Size()
@@ -171,10 +170,10 @@ func (r *record) entryBytes() (n int) {
 	return n
 }
 
-// maxName is how long the name of a source may be in keys.
+// maxName is the maximum length of a source's name in keys.
 const maxName = 700
 
-// sourceName is what an aggregate is called as a source.
+// sourceName returns the name of an aggregate as a source.
 func sourceName(key j17.Key) string { return "a" + shortened(key.String()) }
 
 func shortened(name string) string {
@@ -185,7 +184,7 @@ func shortened(name string) string {
 	return "\x02" + hex.EncodeToString(sum[:])
 }
 
-// encode writes a record: how many entries there are, each with what it is uncut, and the names.
+// encode encodes a record: the number of entries, each entry with its uncut form, and the names.
 func (r *record) encode() []byte {
 	size := 8 + r.entryBytes() + 4*len(r.entries)
 	for _, name := range r.names {
@@ -207,7 +206,7 @@ func appendString(b []byte, s string) []byte {
 
 var errRecord = errors.New("the record of a row in an index cannot be read")
 
-// parseRecord reads what encode has written. All of its texts are parts of one copy.
+// parseRecord decodes a record. All of its strings are parts of one copy.
 func parseRecord(stored []byte) (*record, error) {
 	all := string(stored)
 	n, b, err := takeNumber(all)
@@ -252,22 +251,22 @@ func takeString(s string) (taken, rest string, err error) {
 	return s[:n], s[n:], nil
 }
 
-// numberOf is the number of the index that an entry is of.
+// numberOf returns the number of the index that an entry belongs to.
 func numberOf(text string) byte { return text[0] }
 
-// several reports whether the record has several entries in an index.
+// several reports whether the row has other entries in the index of entry i.
 func (r *record) several(i int) bool {
 	n := numberOf(r.entries[i].text)
 	return i > 0 && numberOf(r.entries[i-1].text) == n || i+1 < len(r.entries) && numberOf(r.entries[i+1].text) == n
 }
 
-// What an entry's value begins with: whether its row has others in the same index.
+// The first byte of an entry's value: whether the row has other entries in the same index.
 const (
 	only    = 'o'
 	several = 's'
 )
 
-// value returns what is stored with the entry with a number.
+// value returns the stored value of entry i.
 func (r *record) value(i int) []byte {
 	e := &r.entries[i]
 	if e.whole == "" && !r.several(i) {
@@ -280,7 +279,7 @@ func (r *record) value(i int) []byte {
 	return append([]byte{flag}, e.whole...)
 }
 
-// wholeOf takes the value of an entry apart.
+// wholeOf decodes the value of an entry.
 func wholeOf(value []byte) (whole string, many bool) {
 	if len(value) == 0 {
 		return "", false

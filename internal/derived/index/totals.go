@@ -9,15 +9,15 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Totals is what the indexes have together that a process knows.
+// Totals sums up the indexes that a process knows.
 type Totals struct {
-	// Rows, Entries and Bytes are those of Status, of all indexes.
+	// Rows, Entries and Bytes are the sums of those of Status.
 	Rows, Entries, Bytes uint64
-	// Behind is how many events the index has not passed that is furthest behind, whether they concern it or not.
+	// Behind is the largest Lag of an index, in events, whether they concern it or not.
 	Behind uint64
 }
 
-// Totals adds up what the indexes have whose definitions this process knows. It takes a few reads for each of them.
+// Totals sums up the indexes whose definitions this process knows. It takes a few reads for each of them.
 func (s *Service) Totals(ctx context.Context) (all Totals, err error) {
 	s.mu.Lock()
 	known := slices.Collect(maps.Keys(s.known))
@@ -25,7 +25,7 @@ func (s *Service) Totals(ctx context.Context) (all Totals, err error) {
 	for _, at := range known {
 		status, err := s.Status(ctx, at.tenant, at.name)
 		if errors.Is(err, store.ErrNotFound) {
-			continue // it was removed, by another process
+			continue // another process has removed it
 		}
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return all, err

@@ -11,18 +11,18 @@ import (
 	"j17/internal/base/value"
 )
 
-// WordsVersion tells apart what texts are divided into words by: under another one the same text may have other words,
-// so that entries that were made under it are not found. The number counts the changes here, and those of what divides
-// texts.
+// WordsVersion identifies how texts are divided into words. Under another version the same text may have other words,
+// so that entries made under it are not found. The number counts changes here; the rest are the versions of the Unicode
+// tables.
 func WordsVersion() string { return "2 " + norm.Version + " " + cases.UnicodeVersion }
 
-// SplitWords returns the words of a text in their order, each once, as Unicode divides it (UAX 29), in the one form
-// that all ways to write them have in common: letters are composed (NFC), and without differences of case, also where
-// these are of length ("ß", "SS"). What has neither a letter nor a digit is no word.
+// SplitWords returns the words of a text in order, each once, as Unicode divides it (UAX 29). Words are normalized:
+// characters are composed (NFC), and case is folded, even where that changes the length ("ß", "SS"). Segments without a
+// letter or a digit are not words.
 func SplitWords(text string) []string { return once(eachWord(text)) }
 
-// AskedWords returns the words of a question, as View.Words takes them: each once, and behind them the last of the
-// text, which is the beginning of a word, also where it occurs in the text before.
+// AskedWords returns the words of a query, as View.Words takes them: each once, followed by the last one of the text,
+// which stands for the beginning of a word, even if it also occurs earlier.
 func AskedWords(text string) []string {
 	words := eachWord(text)
 	if len(words) == 0 {
@@ -32,7 +32,7 @@ func AskedWords(text string) []string {
 	return append(once(words[:last]), words[last])
 }
 
-// eachWord returns all words of a text in their order.
+// eachWord returns all words of a text in order.
 func eachWord(text string) (words []string) {
 	text = commonForm(text)
 	for state := -1; text != ""; {
@@ -45,7 +45,7 @@ func eachWord(text string) (words []string) {
 	return words
 }
 
-// once returns words without those that stand before already.
+// once returns the words without repetitions.
 func once(words []string) (some []string) {
 	seen := map[string]bool{}
 	for _, word := range words {
@@ -59,17 +59,17 @@ func once(words []string) (some []string) {
 
 func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
 
-// commonForm returns a text as all have it that differ from it in case only, or in how letters with marks are written.
+// commonForm normalizes a text, so that differences in case and in the composition of characters disappear.
 func commonForm(text string) string {
 	if strings.IndexFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) < 0 {
 		return strings.ToLower(text)
 	}
 	folded := cases.Fold().String(norm.NFC.String(text))
-	return norm.NFC.String(folded) // folding takes some letters apart
+	return norm.NFC.String(folded) // folding decomposes some characters
 }
 
-// Words returns the entries of a text in index n, one for each of its words. It reports false, and no entries, for more
-// than MaxRowEntries, or MaxRowBytes of them.
+// Words returns the entries of a text in index n, one for each of its words. It reports false, and returns no entries,
+// if they exceed MaxRowEntries or MaxRowBytes.
 func Words(n int, text string) (entries []Entry, ok bool) {
 	words := SplitWords(text)
 	if len(words) > MaxRowEntries {
