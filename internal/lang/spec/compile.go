@@ -23,8 +23,8 @@ func Compile(src []byte) (*Compiled, []diag.Diagnostic) {
 	return compilation{src: src}.compile()
 }
 
-// CompileStored is Compile for a spec that was deployed before: what a later version of the program came to refuse
-// although it has a meaning is only warned of, so that a new version of the program takes no environment down.
+// CompileStored is Compile for a spec that was deployed before: errors that a later version of the program has
+// introduced for things that have a meaning become warnings, so that an upgrade takes no environment down.
 func CompileStored(src []byte) (*Compiled, []diag.Diagnostic) {
 	return compilation{src: src, stored: true}.compile()
 }
@@ -35,8 +35,8 @@ func CompileWith(src []byte, look func(s *Compiled, found *diag.List)) (*Compile
 	return compilation{src: src, look: look}.compile()
 }
 
-// CompileFor is CompileWith for what an envelope holds, and for somebody who may go away: once ended reports true,
-// nothing more is looked for, and neither a spec nor all findings are returned.
+// CompileFor is CompileWith for the content of an envelope, and for a caller that may leave: once ended reports true,
+// compilation stops, and neither a spec nor all findings are returned.
 func CompileFor(
 	e *Envelope, ended func() bool, look func(s *Compiled, found *diag.List),
 ) (*Compiled, []diag.Diagnostic) {
@@ -48,9 +48,9 @@ type compilation struct {
 	src []byte
 	// root is what the text says, missing where it has not been parsed.
 	root value.Value
-	// stored tells that the text was deployed before.
+	// stored reports that the text was deployed before.
 	stored bool
-	// ended reports whether nobody waits for it any more; it is nil where somebody always does.
+	// ended reports whether the caller no longer waits for the result; nil where it always does.
 	ended func() bool
 	look  func(*Compiled, *diag.List)
 }
@@ -62,7 +62,7 @@ func (by compilation) compile() (*Compiled, []diag.Diagnostic) {
 		Source: bytes.Clone(bytes.TrimSpace(src)), text: string(src), declared: map[string]map[string]bool{},
 	}
 
-	// What is too large, or no JSON, is not looked into.
+	// A text that is too large, or no JSON, is not read further.
 	if len(src) > MaxSize {
 		l.Report("", tooLarge, len(src), MaxSize)
 		return nil, l.All()
@@ -102,8 +102,8 @@ func (by compilation) compile() (*Compiled, []diag.Diagnostic) {
 	return out, found
 }
 
-// maxPointers bounds the bytes that the pointers to all values of a spec have together. A name that stands around much
-// is part of many pointers; an ordinary spec of 4 MiB has some 30 MiB of them.
+// maxPointers bounds the bytes that the pointers to all values of a spec have together. A long name high up is part of
+// many pointers; an ordinary spec of 4 MiB has some 30 MiB of them.
 const maxPointers = 128 << 20
 
 // pointers returns what is left of a number of bytes once each value below v has taken the length of its pointer.

@@ -14,7 +14,7 @@ type eventName struct{ aggregateType, event string }
 func (n eventName) String() string { return n.aggregateType + ":" + n.event }
 
 // edge leads to an event that another one brings about. saga is the name of the saga that writes it, "" for an
-// implication. certain tells that nothing but a refusal keeps it from being written.
+// implication. certain reports that only a refusal keeps it from being written.
 type edge struct {
 	to      eventName
 	at      diag.Pointer
@@ -23,14 +23,14 @@ type edge struct {
 }
 
 // cycles adds an error for each implication that closes a circle, and for each circle of sagas that nothing ends; a
-// warning where it goes on only if steps fail, or before an answer comes. A guard may end a circle of sagas, but an
-// implied event that it refuses takes the whole write with it.
+// warning where a circle of sagas goes on only if steps fail, or before an answer comes. A guard may end a circle of
+// sagas, but if it refuses an implied event the whole write fails.
 func (c resolver) cycles() {
 	c.circles(
 		impliedAlways, func(at diag.Pointer, circle []eventName, _ string) { c.Report(at, cycle, shownCircle(circle)) },
 	)
 
-	// What is an error is no warning as well.
+	// A circle that is an error is not reported as a warning too.
 	told := map[diag.Pointer]bool{}
 	for _, certain := range []bool{true, false} {
 		c.circles(c.unrefused(certain), func(at diag.Pointer, circle []eventName, saga string) {
@@ -42,8 +42,8 @@ func (c resolver) cycles() {
 	}
 }
 
-// unrefused returns the edges that follow from an event, but for those to events that a guard may refuse; with certain
-// only those that are, to events that nothing else may refuse either.
+// unrefused returns the edges that follow from an event, except those to events that a guard may refuse; with certain,
+// only the certain edges, to events that nothing else may refuse either.
 func (c resolver) unrefused(certain bool) func(*EventType) []edge {
 	return func(e *EventType) []edge {
 		return slices.DeleteFunc(follows(e), func(x edge) bool {
@@ -56,8 +56,8 @@ func (c resolver) unrefused(certain bool) func(*EventType) []edge {
 	}
 }
 
-// circles tells of each edge that closes a circle, with the events on it and one of the sagas that are part of it, ""
-// where none is.
+// circles calls tell for each edge that closes a circle, with the events on the circle and the name of one of its
+// sagas, "" where there is none.
 func (c resolver) circles(edges func(*EventType) []edge, tell func(at diag.Pointer, circle []eventName, saga string)) {
 	g := graph{c: c, edges: edges, tell: tell, state: map[eventName]visit{}}
 	for _, t := range c.out.root.Get("aggregate_types").Members() {
@@ -80,7 +80,7 @@ type graph struct {
 	edges func(*EventType) []edge
 	tell  func(diag.Pointer, []eventName, string)
 	state map[eventName]visit
-	// trail leads from where the search began to where it is.
+	// trail leads from the start of the search to the current event.
 	trail []edge
 }
 
@@ -112,8 +112,8 @@ func (g *graph) walk(by edge) {
 	g.state[n] = done
 }
 
-// circle returns the events from the one on the trail that an edge leads back to, that one at both ends, and the saga
-// of the last edge on the way that is one's.
+// circle returns the events on the trail from the one that an edge leads back to, with that one at both ends, and the
+// saga of the last edge of the circle that has one.
 func (g *graph) circle(last edge) (events []eventName, saga string) {
 	for _, e := range g.trail {
 		switch {
@@ -132,13 +132,13 @@ func (g *graph) circle(last edge) (events []eventName, saga string) {
 	return append(events, last.to), saga
 }
 
-// impliedAlways returns the events that an event implies. Conditions do not count, since nobody can tell what they will
-// say; scheduled events do not either, since they do not happen in the same write.
+// impliedAlways returns the events that an event always implies. Those under a condition are left out, since it is not
+// known what the condition will say; scheduled events are left out, since they are not part of the same write.
 func impliedAlways(e *EventType) []edge {
 	return implied(nil, e.Implications, func(*Implication) bool { return true })
 }
 
-// implied appends the events that those implications bring about which count.
+// implied appends the events of those implications that counts accepts.
 func implied(found []edge, implications []*Implication, counts func(*Implication) bool) []edge {
 	for _, i := range implications {
 		if !counts(i) {
@@ -158,8 +158,8 @@ func implied(found []edge, implications []*Implication, counts func(*Implication
 	return found
 }
 
-// follows returns the events that follow from an event with nothing to end that: neither a condition, nor a schedule,
-// nor an answer that is awaited first. What guards of those events say does not count yet.
+// follows returns the events that follow from an event without anything that could end the circle: a condition, a
+// schedule, or an answer that is awaited first. What guards of those events say does not count yet.
 func follows(e *EventType) []edge {
 	found := implied(nil, e.Implications, func(i *Implication) bool {
 		return i.Condition == nil && (i.Map == nil || i.Map.Condition == nil) && (i.Emit == nil || !i.Emit.optional())
@@ -170,8 +170,8 @@ func follows(e *EventType) []edge {
 	return found
 }
 
-// follows appends the events that a saga writes before it awaits anything, those of which it may write none left out.
-// Certain are those that it writes if no step fails and none has an answer to wait for.
+// follows appends the events that a saga writes before it awaits anything, except those that it may skip. The certain
+// ones are those that it writes if no step fails and none has an answer to wait for.
 func (s *Saga) follows(found []edge) []edge {
 	add := func(e *Emit, certain bool) {
 		if e != nil && !e.optional() {

@@ -16,7 +16,7 @@ type Example struct {
 
 // Example makes up an event for people to start from: one of the first event type, in the order of the spec, for which
 // it finds data that fits the schema. Event types that can begin an aggregate and have no guards come before all
-// others, since nobody can tell what guards say. It reports false where there is none.
+// others, since it is not known what guards would say. It reports false where there is none.
 func (c *Compiled) Example() (Example, bool) { return c.ExampleFor([]Pattern{{}}) }
 
 // ExampleFor is Example for the event types that patterns select: the first pattern for which it finds one.

@@ -15,8 +15,8 @@ const indentation = "  "
 
 // Format returns a JSON text in the form that specs are kept in: two spaces a level, and an array or an object on one
 // line where it fits into 100 columns. The outermost one always has a line for each part. Keys keep their order and
-// numbers their text; strings are written with the fewest escapes. What is formatted already does not change. The text
-// need not be a valid spec; if it is no JSON, the finding says where.
+// numbers their text; strings are written with the fewest escapes. Formatting a formatted text changes nothing. The
+// text need not be a valid spec; if it is no JSON, the finding says where.
 func Format(src []byte) ([]byte, []diag.Diagnostic) {
 	v, err := value.Parse(src)
 	if err != nil {

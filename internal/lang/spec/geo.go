@@ -38,8 +38,8 @@ type Geo struct {
 // Place is a kind of place that aggregates of a type have: one of them at a time.
 type Place struct {
 	Type *GeoType
-	// Fingerprint changes whenever other events have such a place, or have it in another place, or when the geo type
-	// changes: what is known of the places of older events is good as long as it is the same.
+	// Fingerprint changes whenever other events have such a place, or have it elsewhere in their data, or when the geo
+	// type changes: what is stored of the places of older events is valid as long as it is the same.
 	Fingerprint [32]byte
 }
 
@@ -61,7 +61,7 @@ func (t *AggregateType) HasPlaces(shape string) bool {
 	return slices.ContainsFunc(t.Places, func(p *Place) bool { return p.Type.Shape == shape })
 }
 
-// geoPaths returns the last parts of paths at which places are asked for, where the id of an aggregate can stand.
+// geoPaths returns the last parts of the paths of queries for places, which stand where an aggregate's id can be.
 func geoPaths() []string { return []string{"nearby", "containing", "within"} }
 
 func geoShapes() []string { return []string{Point, Polygon} }
@@ -90,7 +90,7 @@ func (c *typeCompiler) geoType(name string, v value.Value, at diag.Pointer) *Geo
 	return g
 }
 
-// maxProperties is how many properties go with a place.
+// maxProperties is how many properties a place may have.
 const maxProperties = 50
 
 // knownGeo returns the shapes, and the geo types that are not called like one.
@@ -122,7 +122,7 @@ func (c *typeCompiler) geo(v value.Value, at diag.Pointer) *Geo {
 		return g
 	}
 
-	// A path to one place in the event's own data: what says where an aggregate is depends on the event alone.
+	// A path to one place in the event's own data: an aggregate's place depends on the event alone.
 	before := c.Errors()
 	tick.CompilePath(v.Get("path"), at.Key("path"), "the path of geo", tick.Scope{Members: []string{"data"}}, c.List)
 	if c.Errors() > before {

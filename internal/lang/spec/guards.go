@@ -25,9 +25,9 @@ type Guard struct {
 	Pointer diag.Pointer
 	That    *tick.Predicate
 	Message *tick.Template
-	// Fixed tells that Message says the same of all events: nothing of them is in it.
+	// Fixed reports that Message is the same for all events and contains nothing of them.
 	Fixed bool
-	// Code tells this refusal from others, "" where the spec gives it no name.
+	// Code distinguishes this refusal from others, "" where the spec gives it no name.
 	Code string
 }
 
@@ -71,7 +71,7 @@ func (c decisionCompiler) decisions(e *EventType, v value.Value, at diag.Pointer
 		e.Reads = append(e.Reads, c.declaredRead(name, v, at))
 	})
 
-	// Guards look at what conditions of implications look at.
+	// Guards read what conditions of implications read.
 	s := eventScope(v)
 	s.Current = true
 	c.elems(v.Get("requires"), at.Key("requires"), "requires", maxGuards, func(_ int, v value.Value, at diag.Pointer) {
@@ -171,7 +171,8 @@ func (c decisionCompiler) messageText(v value.Value, at diag.Pointer, s tick.Sco
 	return text, true
 }
 
-// misspelt reports an object that is a text by no operator there is, where a name in it says that one was meant.
+// misspelt reports an object that is meant as a text but uses no known operator, where a name in it resembles that of
+// an operator.
 func (c decisionCompiler) misspelt(v value.Value, at diag.Pointer, s tick.Scope) bool {
 	named := func(m value.Member) bool { return strings.HasPrefix(m.Key, "$") }
 	if form, _ := tick.TemplateForm(v); form != tick.Plain || !slices.ContainsFunc(v.Members(), named) {

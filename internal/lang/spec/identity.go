@@ -65,7 +65,7 @@ func (c identityCompiler) uuidVersions(v value.Value, at diag.Pointer) []int {
 	return slices.DeleteFunc(versions, func(n int) bool { return n == 0 })
 }
 
-// singletonsApart refuses singletons that would share a name with an aggregate that the server names.
+// singletonsApart refuses singletons whose names clash with those that the server gives to aggregates.
 func (c identityCompiler) singletonsApart(handles map[ident.Prefix]string, v value.Value, at diag.Pointer) {
 	sequenced := false
 	for _, t := range c.out.Types {
@@ -137,7 +137,7 @@ func (c *typeCompiler) publicIdentity(t *AggregateType, v value.Value, at diag.P
 	}
 }
 
-// singletonsWithoutPlaces refuses singletons whose paths are those at which places are asked for.
+// singletonsWithoutPlaces refuses singletons whose paths are those of queries for places.
 func (c identityCompiler) singletonsWithoutPlaces(v value.Value, at diag.Pointer) {
 	var with []string
 	for name, t := range c.out.Types {

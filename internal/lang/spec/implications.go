@@ -12,7 +12,7 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// eventMembers are what stands below "$" where an event is decided and where it implies others.
+// eventMembers are the members of "$" where an event is decided and where it implies others.
 func eventMembers() []string { return []string{"key", "id", "type", "data", "metadata", "state"} }
 
 // eventScope is what paths of an event type's implications and guards can start with. The name of a read is known even
@@ -129,7 +129,7 @@ func (c effectCompiler) schedule(v value.Value, at diag.Pointer, s tick.Scope) *
 	return out
 }
 
-// offset reads by how much a schedule comes before its time, which is negative, or after it.
+// offset reads by how much a scheduled event comes after its time, or before it where the offset is negative.
 func (c effectCompiler) offset(v value.Value, at diag.Pointer) time.Duration {
 	for _, key := range []string{"delay", "delay_ms"} {
 		if !v.Get(key).IsMissing() {
@@ -210,8 +210,8 @@ func (c effectCompiler) delay(v value.Value, at diag.Pointer) time.Duration {
 	return d
 }
 
-// ParseDelay reads a number with a unit: seconds, minutes, hours or days. What is too long is the longest duration of
-// that unit.
+// ParseDelay reads a number with a unit: seconds, minutes, hours or days. An amount that is too long becomes the
+// longest duration of that unit.
 func ParseDelay(s string) (time.Duration, bool) {
 	if s == "" {
 		return 0, false
@@ -253,7 +253,8 @@ func (c decoder) notOneKind(at diag.Pointer, what string, has, kinds []string) {
 	c.Errorf(at, "%s cannot have %s together", what, diag.Join(has, "and")).Hintf("write one implication for each")
 }
 
-// badDelay: the same delay is meant for all events, and whoever writes a path or an operator there wants another one.
+// badDelay reports a delay that is a path or an operator: a delay is the same for all events, so "at" may have been
+// meant.
 func (c decoder) badDelay(at diag.Pointer, got value.Value) {
 	var d *diag.Diagnostic
 	if got.Kind() == value.String {
@@ -269,7 +270,7 @@ func (c decoder) badDelayMs(at diag.Pointer, got value.Value) {
 	notFromData(c.Errorf(at, "delay_ms must be a whole number of milliseconds").Hintf("300000 is five minutes"), got)
 }
 
-// notFromData adds to the hint for a delay that is to be computed.
+// notFromData adds a sentence to the hint for a delay that is to be computed.
 func notFromData(d *diag.Diagnostic, got value.Value) {
 	if got.Kind() == value.Object || jsonpath.IsPath(got.Str()) {
 		d.Hint += "; a delay is the same for all events: a time of their data is written as \"at\""

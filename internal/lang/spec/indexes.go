@@ -12,9 +12,9 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// indexes reads by which fields rows of the named form are found. Where the rest of the definition is faulty it finds
-// what is wrong with them all the same. Of fields that depend on faulty sources it does not say that these are the
-// wrong ones: who mends them may make others of them.
+// indexes reads the fields by which rows of the named form are found. Where the rest of the definition is faulty, it
+// still reports what is wrong with them, but it does not say that fields which depend on faulty sources are the wrong
+// ones: correcting the sources may change that.
 func (c *projectionCompiler) indexes(p *Projection, v value.Value, at diag.Pointer, of value.Value) {
 	if !v.IsMissing() && v.Kind() != value.Array {
 		c.Report(at, indexNoArray, aKind(v.Kind()))
@@ -105,7 +105,7 @@ func (c decoder) resultsOf(p *Projection, of value.Value) *results {
 // FilterWords returns what may follow the name of a field in a filter, as in "points.gte".
 func FilterWords() []string { return []string{"in", "prefix", "gt", "gte", "lt", "lte", "words"} }
 
-// filtersApart refuses indexed fields whose names are those of filters on other ones.
+// filtersApart refuses indexed fields whose names are those of filters on other fields.
 func (c decoder) filtersApart(p *Projection, at diag.Pointer) {
 	fields := map[string]bool{}
 	for i := range p.Indexes {
@@ -203,7 +203,7 @@ func (r *results) field(v value.Value, at diag.Pointer) (Field, bool) {
 		r.Report(at, fieldInArray, text)
 		return Field{}, false
 	case part.v.IsMissing() && r.Errors() > 0 && slices.ContainsFunc(part.known, isOperator):
-		return Field{}, false // an operator is misspelt, so that nobody knows what there is
+		return Field{}, false // an operator is misspelt, so that the members are not known
 	case part.v.IsMissing():
 		r.noField(at, text, part.known)
 		return Field{}, false
@@ -215,8 +215,8 @@ func (r *results) field(v value.Value, at diag.Pointer) (Field, bool) {
 		return Field{}, false // there is too much of it already, or it is faulty
 	}
 
-	// Nothing that it depends on may move many rows at once, or rows that no event names. What a faulty source does is
-	// not known.
+	// It may not depend on sources whose change could move many rows at once, or rows that no event names. Faulty
+	// sources are not judged.
 	f.Needs = r.p.needs(f.made)
 	for _, i := range f.Needs {
 		src := &r.p.Sources[i]
@@ -237,7 +237,7 @@ func (r *results) field(v value.Value, at diag.Pointer) (Field, bool) {
 	return f, true
 }
 
-// reversed reports a field that nobody can order by, and whether that is an error.
+// reversed reports a field whose rows cannot be ordered, and whether that is an error.
 func (r *results) reversed(at diag.Pointer, text string) bool {
 	r.Report(at, reversedField, text, cmp.Or(strings.TrimLeft(text, "-"), "reversed"))
 	return !r.Stored

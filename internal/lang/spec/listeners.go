@@ -47,7 +47,7 @@ func (c listenerCompiler) listener(name string, v value.Value, at diag.Pointer) 
 	return l
 }
 
-// countListeners tells each event type how many listeners select it. A listener counts once, however many of its
+// countListeners adds to each event type how many listeners select it. A listener counts once, however many of its
 // patterns do.
 func (c *Compiled) countListeners() {
 	var all int
@@ -206,7 +206,7 @@ func (c listenerCompiler) header(name string, v value.Value, at diag.Pointer) (s
 		return "", false
 	}
 	if lower == "x-correlation-id" {
-		// History may have no correlation id, and specs from before this warning have to stay valid.
+		// History may have no correlation id, and specs from before this warning have to remain valid.
 		c.Report(at, replacedHeader, name)
 	}
 	s, ok := c.text(v, at, "a header")

@@ -79,7 +79,7 @@ const (
 	noText diag.Message = "error: a message is a text or a template of one, not %s\n" +
 		`write {"$concat": ["The balance is ", "$.state.balance"]} to put values into it`
 	messageCut diag.Message = "warning: only the first %d characters of the message are shown\nshorten it"
-	// sagasOutside: the only part of a spec that one looks for at its top in vain.
+	// sagasOutside: sagas are the only section that people expect at the top of a spec and that is not there.
 	sagasOutside diag.Message = `error at key: unknown key "sagas"` + "\n" +
 		`sagas stand in modules, as in "modules": {"sagas": {"name": {...}}}`
 	tagOfOurs diag.Message = "error at key: a tag cannot be named %q, since every event has one of that name\n" +
@@ -201,7 +201,7 @@ const (
 		`index fields of sources with an "id", and leave this field out of the index`
 	filterTwice diag.Message = "error: the field %q cannot be indexed beside %q, since a filter of that name means the other one\n" +
 		"select it under another name"
-	// reversedField is about a field that nobody can order by.
+	// reversedField is about a field whose rows cannot be ordered.
 	reversedField diag.Message = "error unless stored: the field %[1]q cannot be indexed: \"order=%[1]s\" asks for the reverse order of another field\n" +
 		"select it under a name that does not begin with -, such as %+[2]q"
 
@@ -232,7 +232,7 @@ func aKind(k value.Kind) string {
 	}
 }
 
-// nearest sets a hint that names what may have been meant, or the choice there is if it is small.
+// nearest sets a hint that names what may have been meant, or all choices if they are few.
 func nearest[V any](l *diag.List, d *diag.Diagnostic, word string, declared map[string]V) {
 	const few, many = 12, 2000
 	if len(declared) > many || !l.Suggests() {
@@ -251,7 +251,7 @@ func droppedFindings(n int) diag.Diagnostic {
 	}
 }
 
-// syntaxHint says what to do about text that is no JSON, as far as what stands at its first fault tells.
+// syntaxHint says what to do about text that is no JSON, as far as its first fault shows.
 func syntaxHint(text string, at int) string {
 	before, rest := strings.TrimSpace(text[:at]), strings.TrimSpace(text[at:])
 	started := strings.HasPrefix(before, "{") || strings.HasPrefix(before, "[")

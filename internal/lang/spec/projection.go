@@ -11,7 +11,7 @@ import (
 )
 
 // ProjectionSemantics is the version of what projections make of states. It is part of every projection's fingerprints,
-// so that what an older version made of the same states is not taken for what this one makes.
+// so that results of an older version are not taken for those of this one.
 const ProjectionSemantics = 3
 
 // Projection is a compiled definition of a view over aggregates. There are two forms: the named one has a result for
@@ -33,7 +33,7 @@ type Projection struct {
 	// Select is the shape of the result, where "$" has a member for each source; nil in the array form, where "$"
 	// itself is the result.
 	Select *tick.Template
-	// Params are what the array form is asked with, in the order of their names.
+	// Params are the parameters of the array form, in the order of their names.
 	Params []Param
 	// Indexes are those of the named form, in their order.
 	Indexes []Index
@@ -48,19 +48,19 @@ type Source struct {
 	// Name is the member of "$" that the source is.
 	Name          string
 	AggregateType string
-	// Key stands for the aggregate that the projection is asked for, or that of the same id in another type.
+	// Key stands for the aggregate that the projection is read for, or that of the same id in another type.
 	Key bool
 	// ID leads to an identifier, or to several where Many is set. A literal one is canonical.
 	ID *Operand
 	// Query finds aggregates by their states; Many is set with it.
 	Query *Query
-	// Many tells that the source is an array, which is in the order of the ids that ID leads to, and by id for a Query.
+	// Many reports that the source is an array: in the order of the ids that ID leads to, or by id for a Query.
 	Many bool
 	// Included marks singletons that stand under "include".
 	Included bool
 	// Needs are the places of the sources that ID or Query start at, in order.
 	Needs []int
-	// faulty says that errors were found in it, so that it is not known what it depends on.
+	// faulty reports that errors were found in the source, so that its dependencies are not known.
 	faulty bool
 }
 
@@ -87,9 +87,9 @@ func (o *Operand) Find(e *tick.Env, params map[string]string) (value.Value, erro
 	}
 }
 
-// IDs returns the identifiers that are in the value of the source's ID, in canonical form, each once and in the order
-// of their first appearance. A source that is not Many has at most one. What is no identifier, or the key of an
-// aggregate of another type, is none.
+// IDs returns the identifiers in the value of the source's ID, in canonical form, each once and in the order of their
+// first appearance. A source that is not Many has at most one. Values that are no identifiers, and keys of aggregates
+// of other types, are left out.
 func (s *Source) IDs(found value.Value, rules *ident.Rules) []string {
 	if !s.Many || found.Kind() != value.Array {
 		if id, ok := s.identifier(found, rules); ok {
@@ -131,8 +131,8 @@ type Query struct {
 	Value Operand
 }
 
-// Matches reports whether a source is what the query looks for: its field equals one of the wanted values, or is an
-// array with an element that does. Numbers are equal by their values, and a field that is not there is null.
+// Matches reports whether a source matches the query: its field equals one of the wanted values, or is an array with an
+// element that does. Numbers compare by value, and a missing field is null.
 func (q *Query) Matches(source value.Value, wanted []value.Value) bool {
 	return Matches(source.At(q.Field.Steps), wanted)
 }
@@ -164,19 +164,19 @@ func Wanted(text string) []value.Value {
 	}
 }
 
-// Param is something that the array form is asked with. Its values are texts.
+// Param is a parameter of the array form. Its values are texts.
 type Param struct {
 	Name string
-	// IDOf are the aggregate types whose identifiers it has to be one of, none where it is compared with fields only.
-	// It is brought into canonical form before anything is done with it.
+	// IDOf are the aggregate types of which it has to be an identifier, none where it is compared with fields only. It
+	// is brought into canonical form before it is used.
 	IDOf []string
 }
 
-// Index makes rows of a projection be found by fields of their results.
+// Index finds rows of a projection by fields of their results.
 type Index struct {
 	// Fields are those of the key, in its order. There is one where Words is set.
 	Fields []Field
-	// Words says that it is one of the words in the field, which is a text.
+	// Words reports that the key is a word of the field, which is a text.
 	Words bool
 }
 
@@ -240,14 +240,14 @@ func (p *Projection) Queries() []*Query {
 	return queries
 }
 
-// Keyed reports whether the projection is asked for with an identifier: in the named form always, in the array form
-// where a source stands for it.
+// Keyed reports whether the projection is read with an identifier: in the named form always, in the array form where a
+// source stands for it.
 func (p *Projection) Keyed() bool {
 	return p.IsNamed() || slices.ContainsFunc(p.Sources, func(s Source) bool { return s.Key })
 }
 
-// OnlyParam returns the parameter that can be given in the place of the identifier: there is no other, and no source
-// stands for an identifier. It is nil where there is none.
+// OnlyParam returns the parameter that may be given in place of the identifier, if it is the only one and no source
+// stands for an identifier; nil otherwise.
 func (p *Projection) OnlyParam() *Param {
 	if p.Keyed() || len(p.Params) != 1 {
 		return nil

@@ -32,12 +32,12 @@ const (
 // projectionCompiler reads definitions of projections.
 type projectionCompiler struct {
 	resolver
-	// idRules identifies what counts as an identifier, nil as long as nobody asked for it.
+	// idRules is a hash of the rules for identifiers, nil until it is first needed.
 	idRules []byte
 }
 
-// isReserved reports whether a parameter of requests is ours, which neither parameters nor indexed fields may be
-// called. That of live views came later: what was deployed before stays.
+// isReserved reports whether a parameter of requests is reserved, so that neither parameters nor indexed fields may
+// have its name. That of live views was added later: specs deployed before keep theirs.
 func (c decoder) isReserved(name string) bool {
 	switch name {
 	case "synchronous", "at", "start", "count", "order", "near", "radius":
@@ -56,8 +56,8 @@ func CompileProjection(src []byte, in *Compiled) (*Projection, []diag.Diagnostic
 	return compileProjection(src, in, &diag.List{Stored: true}, nil)
 }
 
-// CompileProjectionWith is CompileProjection for a definition that somebody has just written: it refuses what an
-// earlier version of the program took, and look adds its warnings to found where there are no errors.
+// CompileProjectionWith is CompileProjection for a definition that was just written: it refuses what an earlier version
+// of the program accepted, and look adds its warnings to found where there are no errors.
 func CompileProjectionWith(
 	src []byte, in *Compiled, look func(p *Projection, found *diag.List),
 ) (*Projection, []diag.Diagnostic) {
@@ -121,9 +121,9 @@ func (c *projectionCompiler) declaredProjection(name string, v value.Value, at d
 	return p
 }
 
-// leniently runs f, which reads a part of a spec that others do not depend on. In a spec that was deployed before, what
-// f finds is only warned of, since an earlier version of the program did not look for it; the part that it is about is
-// left out then.
+// leniently runs f, which reads a part of a spec that other parts do not depend on. In a spec that was deployed before,
+// the errors of f become warnings, since an earlier version of the program did not look for them; the part is left out
+// then.
 func (c decoder) leniently(f func()) (sound bool) {
 	if !c.Stored {
 		f()
@@ -514,7 +514,7 @@ func (c *projectionCompiler) stages(p *Projection, at diag.Pointer) {
 	}
 }
 
-// staged puts sources, with all that they need, into stages. rest are those in circles, and those behind them.
+// staged sorts sources, with all that they need, into stages. rest are those in circles, and those that depend on them.
 func staged(sources []Source, of []int) (stages [][]int, rest []int) {
 	there := map[int]bool{}
 	rest = of
@@ -538,7 +538,7 @@ func staged(sources []Source, of []int) (stages [][]int, rest []int) {
 	return stages, nil
 }
 
-// waiting adds an error for each circle of sources that wait for each other, all of which are faulty then.
+// waiting adds an error for each circle of sources that wait for each other, and marks all of these faulty.
 func (c *projectionCompiler) waiting(p *Projection, rest []int, at diag.Pointer) {
 	said := map[int]bool{}
 	for _, from := range rest {

@@ -12,16 +12,16 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// decoder reads the JSON of a spec: objects by their shapes, arrays, texts, numbers, names. What is wrong goes into the
-// list.
+// decoder reads the JSON of a spec: objects by their shapes, arrays, texts, numbers, names. It adds what is wrong to
+// the list.
 type decoder struct {
 	*diag.List
-	// ended reports whether nobody waits for the findings any more; it is nil where somebody always does.
+	// ended reports whether the caller no longer waits for the findings; nil where it always does.
 	ended func() bool
 }
 
-// over reports whether there is nobody to look for anything any more. It is asked for each thing that has a name, and
-// so before each event type.
+// over reports whether to stop, since nobody waits for the findings. It is called for each named thing, and so before
+// each event type.
 func (c decoder) over() bool { return c.ended != nil && c.ended() }
 
 // shape says which keys an object of a spec may have. what names the object with its article.
@@ -51,7 +51,7 @@ func (c decoder) object(v value.Value, at diag.Pointer, s shape) bool {
 		c.UnknownKey(at, m.Key, known)
 	}
 	for _, key := range s.required {
-		// Who misspells a key does not need to hear that it is missing.
+		// A misspelt key is not reported as missing too.
 		if v.Get(key).IsMissing() && !slices.Contains(misspelt, key) {
 			c.missingKey(at, s.what, key)
 		}
@@ -175,7 +175,7 @@ func isName(s string) bool {
 	return s != "" && len(s) <= MaxNameLength
 }
 
-// isPath reports whether a name is that of a path of every server, where an aggregate type of that name could not be
+// isPath reports whether a name is that of a path of every server, at which an aggregate type of that name could not be
 // reached.
 func isPath(name string) bool { return name == "internal" || name == "livez" || name == "readyz" }
 
@@ -230,7 +230,7 @@ func (c decoder) wrongKind(at diag.Pointer, what string, want, got value.Kind) {
 	}
 }
 
-// exampleOf returns an example of what is often written in a shorter way than there is, "" for all else.
+// exampleOf returns an example for things that are often written in too short a form, "" for all others.
 func exampleOf(what string) string {
 	return map[string]string{
 		"a guard":                 `{"that": {"equals": ["@.status", "open"]}, "message": "It is not open."}`,

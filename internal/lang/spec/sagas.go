@@ -30,7 +30,7 @@ func (c sagaCompiler) saga(name string, v value.Value, at diag.Pointer) *Saga {
 		c.trigger(s, t, at.Key("trigger"))
 	}
 
-	// Steps see what those before them have left, and what they compensate sees why.
+	// Steps see the results of the steps before them; compensations see the reason for compensating.
 	in := tick.Scope{Bindings: []string{"prev", "context"}, Members: []string{"key", "id", "type", "data", "metadata"}}
 	failed := in.With("error")
 	steps := v.Get("steps")
@@ -142,8 +142,8 @@ func (c sagaCompiler) await(v value.Value, at diag.Pointer, s tick.Scope) *Await
 	return a
 }
 
-// endlessSaga reports a circle of sagas. certain tells that nothing can end it but the bound of how deep sagas trigger
-// each other.
+// endlessSaga reports a circle of sagas. certain reports that only the bound on how deep sagas trigger each other can
+// end it.
 func (c decoder) endlessSaga(at diag.Pointer, name string, circle []eventName, certain bool) {
 	report := c.Warnf
 	if certain && !c.Stored {

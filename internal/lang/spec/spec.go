@@ -1,7 +1,7 @@
-// Package spec turns the text of a spec into a *Compiled, which everything else works from, or into diagnostics: all
-// of them at once, each with its place.
+// Package spec turns the text of a spec into a *Compiled, from which everything else works, or into diagnostics: all of
+// them at once, each with its place.
 //
-// The languages inside a spec have packages of their own below this one: diag, jsonpath, schema and tick.
+// The languages inside a spec have packages of their own: diag, jsonpath, schema and tick.
 //
 // The decisions behind it are in docs/internals/lang.md.
 package spec
@@ -46,7 +46,7 @@ const (
 	MaxAhead = 3653 * 24 * time.Hour
 )
 
-// Compiled is a spec that was found valid. It is immutable and shared: nothing that it leads to may be changed.
+// Compiled is a spec that was found valid. It is immutable and shared: nothing reachable from it may be changed.
 type Compiled struct {
 	// Hash identifies what the spec says: SHA-256, in lower-case hexadecimal, of its text without insignificant
 	// white space. The order of keys counts, since handlers keep it.
@@ -74,7 +74,7 @@ type Compiled struct {
 	root value.Value
 	// declared has the event types of every aggregate type.
 	declared map[string]map[string]bool
-	// text is Source with what stood around it blanked out: the text that places count in.
+	// text is Source with the envelope blanked out: the text that line and column refer to.
 	text string
 }
 
@@ -111,11 +111,12 @@ func (n NameSet) Sorted() []string { return slices.Sorted(maps.Keys(n)) }
 // AggregateType is one member of aggregate_types.
 type AggregateType struct {
 	Name string
-	// Fingerprint changes whenever the type's definition or the public ids of its aggregates do: a state, and what was
-	// replied with it, is good as long as this is the same. What decides whether events are written does not count.
+	// Fingerprint changes whenever the type's definition or the public ids of its aggregates do: a stored state, and
+	// replies made from it, are valid as long as it is the same. Members that decide whether events are written do not
+	// count.
 	Fingerprint [32]byte
 	Events      map[string]*EventType
-	// Cache asks to keep states warm.
+	// Cache asks for states to be kept in memory.
 	Cache bool
 	// Handle is the prefix of the type's handles, "" where it has none.
 	Handle ident.Prefix
@@ -129,7 +130,7 @@ type AggregateType struct {
 	OnTombstone *OnTombstone
 }
 
-// OnTombstone tells whether an aggregate goes along when somebody named in its events is erased.
+// OnTombstone says whether an aggregate is erased too when somebody named in its events is erased.
 type OnTombstone struct {
 	CascadeFromActor  bool
 	CascadeFromTarget bool
@@ -151,15 +152,15 @@ type EventType struct {
 	AllowSkipOCC bool
 	// Sagas are those that the event starts, in the order of their names.
 	Sagas []*Saga
-	// Listeners is how many listeners select events of the type, whatever their conditions say.
+	// Listeners is how many listeners select events of the type, regardless of their conditions.
 	Listeners int
 	// Geo is nil where events say nothing about a place.
 	Geo *Geo
 
-	// Requires are the guards, in the order in which they are asked.
+	// Requires are the guards, in the order in which they are evaluated.
 	Requires []*Guard
-	// Reads are the aggregates whose states guards, conditions and emits look at, in the order of the spec's text.
-	// Their places in it are those of tick's reads.
+	// Reads are the aggregates whose states guards, conditions and emits read, in the order of the spec's text. Their
+	// indexes are those of tick's reads.
 	Reads   []*Read
 	Creates Creation
 	// Tags are in the order of their names.
@@ -188,7 +189,7 @@ type Emit struct {
 	Data *tick.Template
 }
 
-// Implication is what an event brings about. Exactly one of its pointers and Pipeline is set, Condition aside.
+// Implication is what an event brings about. Apart from Condition, exactly one of its pointers and Pipeline is set.
 type Implication struct {
 	Pointer   diag.Pointer
 	Condition *tick.Predicate
@@ -209,7 +210,7 @@ type Map struct {
 	Emit      *Emit
 }
 
-// Schedule is an implication that comes later.
+// Schedule is an implication that is carried out later.
 type Schedule struct {
 	// Delay is how long after its cause it comes, where At is nil.
 	Delay time.Duration
@@ -330,7 +331,7 @@ type Saga struct {
 	MaxCompensationAttempts int
 }
 
-// Ending is the last event of a saga. Where Condition, which is nil for none, does not hold the saga ends without it.
+// Ending is the last event of a saga. Where Condition is set and does not hold, the saga ends without the event.
 type Ending struct {
 	Condition *tick.Predicate
 	Emit      *Emit

@@ -21,15 +21,15 @@ type Tag struct {
 	Pointer diag.Pointer
 	// Path leads into $.data, $.metadata, $.key or $.id.
 	Path *tick.Path
-	// OfTime tells that it leads to when the event happens, which is known later than the rest of it.
+	// OfTime reports that it leads to the time of the event, which is known later than the rest of it.
 	OfTime bool
 }
 
 // TagDeclaration is all that declares a tag of one name.
 type TagDeclaration struct {
 	Name string
-	// Fingerprint changes whenever other events have the tag or have it from another place: an index of older events is
-	// good as long as this is the same.
+	// Fingerprint changes whenever other events have the tag, or have it from elsewhere: an index of older events is
+	// valid as long as it is the same.
 	Fingerprint [32]byte
 	// Types are the aggregate types with events that declare it, sorted.
 	Types []string

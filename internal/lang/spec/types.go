@@ -120,7 +120,7 @@ func (c *typeCompiler) eventType(aggregateType, name string, v value.Value, at d
 	}
 	c.handler(e, v.Get("handler"), at.Key("handler"))
 	if v.Len() == 2 && e.Schema != nil && !v.Get("handler").IsMissing() {
-		return e // nothing else is said, as in most of the event types of a large spec
+		return e // it has no other members, like most event types of a large spec
 	}
 	e.AllowSkipOCC = c.flag(v.Get("allow_skip_occ"), at.Key("allow_skip_occ"), "allow_skip_occ")
 	if g := v.Get("geo"); !g.IsMissing() && !c.leniently(func() { e.Geo = c.geo(g, at.Key("geo")) }) {

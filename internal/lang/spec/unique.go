@@ -18,16 +18,16 @@ const (
 	maxParts  = 20 // of one value
 )
 
-// UniqueValue is a value that an event takes for its aggregate. Its templates read the event alone, so that history has
-// the same values whenever it is gone through.
+// UniqueValue is a value that an event takes for its aggregate. Its templates read the event alone, so that replaying
+// history yields the same values each time.
 type UniqueValue struct {
 	// Name is that of the set, which all event types of the aggregate type share.
 	Name    string
 	Pointer diag.Pointer
-	// Values are the parts of the value: one where One is set, which tells that the spec has no array there.
+	// Values are the parts of the value: one where One is set, which reports that the spec has no array there.
 	Values []*tick.Template
 	One    bool
-	// Path is where the value stands in an event ("data.email"), "" where it is put together or stands elsewhere.
+	// Path is where the value is in an event ("data.email"), "" where it is composed or taken from elsewhere.
 	Path string
 	// Scope is part of the value where it is not nil.
 	Scope *tick.Template
@@ -36,8 +36,8 @@ type UniqueValue struct {
 // UniqueSet is a set of values of which each has at most one holder among the aggregates of a type.
 type UniqueSet struct {
 	Name string
-	// Fingerprint changes whenever events take or release other values: what is known of older events is good as long
-	// as this is the same.
+	// Fingerprint changes whenever events take or release other values: what is stored of older events is valid as long
+	// as it is the same.
 	Fingerprint [32]byte
 	// Events are those that take or release values of the set, in the order of their names.
 	Events []*EventType
@@ -139,7 +139,7 @@ func (c decisionCompiler) uniqueSets(t *AggregateType, events value.Value, at di
 		return
 	}
 
-	// What is given back has to be taken somewhere.
+	// A value that is released has to be taken somewhere.
 	for _, e := range events.Members() {
 		for i, v := range e.Value.Get("releases").Elems() {
 			if t.Unique[v.Str()] == nil && t.Events[e.Key] != nil &&
@@ -149,7 +149,7 @@ func (c decisionCompiler) uniqueSets(t *AggregateType, events value.Value, at di
 		}
 	}
 
-	// What takes and releases values of each set.
+	// The event types that take and release values of each set.
 	sets := slices.Sorted(maps.Keys(t.Unique))
 	parts := map[string][]value.Value{}
 	for _, name := range names {

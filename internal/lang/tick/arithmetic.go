@@ -11,13 +11,13 @@ import (
 // MaxOperands is how many operands an operator may have.
 const MaxOperands = 100
 
-// numbersNode is an operator on numbers that have their places: $add, $multiply, $min, $max, $subtract, $negate and
-// $abs. $min and $max take texts as well.
+// numbersNode is an operator on a list of operands: $add, $multiply, $min, $max, $subtract, $negate and $abs. $min and
+// $max take texts as well.
 type numbersNode struct {
 	at    diag.Pointer
 	name  string
 	items []node
-	// in leads to an array of the operands where they are not written one by one.
+	// in leads to an array of the operands where they are not listed one by one.
 	in node
 }
 
@@ -41,7 +41,7 @@ func (n *numbersNode) eval(e *Env) (value.Value, bool) {
 	return n.result(e, out)
 }
 
-// over goes through the elements of an array. There is a sum of no numbers, and a product, but no smallest of them.
+// over goes through the elements of an array. An empty array has a sum and a product, but no smallest element.
 func (n *numbersNode) over(e *Env) (value.Value, bool) {
 	array, ok := n.in.eval(e)
 	switch {
@@ -146,7 +146,7 @@ func (n *numbersNode) result(e *Env, v value.Value) (value.Value, bool) {
 	case n.name == "$abs":
 		v, err = value.Absolute(v)
 	case v.Sign() == 0, !n.orders():
-		// Which is written as results are, also where there was one operand, and is no minus zero.
+		// Adding to 0 writes it as results are written, even where there was one operand, and never as minus zero.
 		v, err = value.Sum(value.Int(0), v)
 	}
 	if err != nil {
@@ -163,12 +163,12 @@ func (e *Env) number(at diag.Pointer, name string, v value.Value) (value.Value, 
 	return v, true
 }
 
-// quotientNode is $divide and $round, which has no divisor.
+// quotientNode is $divide, or $round, which has no divisor.
 type quotientNode struct {
 	at   diag.Pointer
 	name string
 	of   node
-	// by is the divisor, scale how many digits there are after the point; nil without one.
+	// by is the divisor, nil for $round; scale is the number of digits after the point, nil where it is not given.
 	by, scale node
 	rounding  value.Rounding
 }
@@ -322,7 +322,7 @@ func (n *foldNode) sum(e *Env, elems []value.Value) (value.Value, bool) {
 	return e.number(n.at, n.name, total)
 }
 
-// numbersForm compiles the operators on numbers that have their places.
+// numbersForm compiles the operators of numbersNode.
 func (c *compiler) numbersForm(v value.Value, at diag.Pointer, name string, _ bool) node {
 	c.shape(v, at, name, []string{name}, nil)
 	n := &numbersNode{at: at.Key(name), name: name}
@@ -336,7 +336,7 @@ func (c *compiler) numbersForm(v value.Value, at diag.Pointer, name string, _ bo
 		return n
 	}
 
-	// All of them are numbers, but for the two that texts have an order for.
+	// All operands are numbers, except for $min and $max, which also order texts.
 	if operand.Kind() != value.Array {
 		n.in = c.operandArray(operand, n.at, name)
 		return n
@@ -418,7 +418,7 @@ func (c *compiler) operand(v value.Value, at diag.Pointer, what string, kinds ..
 	return n
 }
 
-// yielded names what an operand v is, which is compiled to n.
+// yielded names the kind of an operand v, which is compiled to n.
 func (c *compiler) yielded(v value.Value, n node) string {
 	if lit, ok := n.(*literal); ok {
 		v = lit.v

@@ -18,8 +18,8 @@ type compiler struct {
 	// language is what is being compiled, scope what its paths can start with.
 	language language
 	scope    Scope
-	// slots has a name for each slot, such as "$item". A name has one slot, whoever binds it: an inner binding hides an
-	// outer one by taking its place until it ends.
+	// slots has a name for each slot, such as "$item". A name has one slot, whatever binds it: an inner binding hides
+	// an outer one by taking its slot until it ends.
 	slots []string
 	// visible are the names that paths may use at this point.
 	visible []string
@@ -33,9 +33,9 @@ type compiler struct {
 	count, depth int
 	// loops is how many maps are around this point.
 	loops int
-	// readsState tells that some path reads the state.
+	// readsState reports that some path reads the state.
 	readsState bool
-	// roots are the members of a plain "$" that paths start at; whole tells that one is "$" itself.
+	// roots are the members of a plain "$" that paths start at; whole reports that one is "$" itself.
 	roots map[string]struct{}
 	whole bool
 	// forms is how many $map and $lookup are around this point.

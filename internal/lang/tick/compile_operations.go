@@ -33,14 +33,14 @@ func (c operationCompiler) operations(v value.Value, at diag.Pointer, what strin
 	return ops
 }
 
-// operation compiles one operation and appends it to ops. What is wrong with it leaves it out.
+// operation compiles one operation and appends it to ops, unless it is faulty.
 func (c operationCompiler) operation(v value.Value, at diag.Pointer, ops []operation) []operation {
-	// What its values are made of is counted apart from what stands around it.
+	// The operators of its values are counted apart from those around it.
 	outer := c.operators
 	c.operators = 0
 	defer func() { c.operators = outer }()
 
-	// What is too much or too deep is left out.
+	// Operations beyond the limits are left out.
 	c.count++
 	if c.count > MaxOperations {
 		return ops
@@ -359,7 +359,7 @@ func (c operationCompiler) let(b base, v value.Value, at diag.Pointer) operation
 		}
 	}
 
-	// The name, and whether what is found lives on in the state that is there now.
+	// The name, and whether elements that are found stay in the present state.
 	if !c.required(m[0], at, b.name, "name") {
 		return nil
 	}
@@ -371,7 +371,7 @@ func (c operationCompiler) let(b base, v value.Value, at diag.Pointer) operation
 		op.keepsMade = true
 	}
 
-	// From the next operation on it can be seen.
+	// The name is visible from the next operation on.
 	op.slot = c.slot(name)
 	c.lets = append(c.lets, op.slot)
 	if name != "" && !slices.Contains(c.visible, name) {

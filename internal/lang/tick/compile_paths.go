@@ -33,7 +33,7 @@ func (c *compiler) pathText(text string, at diag.Pointer, keeps bool) node {
 	return c.path(p, at, keeps)
 }
 
-// inTemplate tells that paths are those of an event that is brought about or of what a projection puts together.
+// inTemplate reports whether paths are those of an event's template or of a projection.
 func (c *compiler) inTemplate() bool { return c.language&(templates|selections) != 0 }
 
 // path compiles a path. keeps says that its value ends up in the state.
@@ -102,7 +102,7 @@ func (c *compiler) binding(name string, at diag.Pointer) int {
 	return 0
 }
 
-// isTime reports whether a name is one that the time of an event is looked for by.
+// isTime reports whether a name is one under which people look for the time of an event.
 func isTime(name string) bool {
 	return slices.Contains([]string{"now", "time", "timestamp", "today", "date"}, name)
 }
@@ -142,7 +142,7 @@ func (c *compiler) documentMembers() []string {
 	return out
 }
 
-// eventPath says which part of the event, or of what stands beside it, a path that starts with "$" reads.
+// eventPath determines which part of the event, or of what accompanies it, a path that starts with "$" reads.
 func (c *compiler) eventPath(n *pathNode, at diag.Pointer) {
 	// The whole of it.
 	if len(n.steps) == 0 {
@@ -203,7 +203,7 @@ func (c *compiler) eventPath(n *pathNode, at diag.Pointer) {
 // reads is the member of "$" that has the states of other aggregates, by the names that the spec gives them.
 const reads = "reads"
 
-// read says which of other aggregates' states a path that starts with "$.reads" leads into.
+// read determines which other aggregate's state a path that starts with "$.reads" leads into.
 func (c *compiler) read(n *pathNode, at diag.Pointer) {
 	n.from = fromRead
 	if len(n.steps) == 1 || n.steps[1].IsIndex {
@@ -240,7 +240,7 @@ func (c *compiler) readsMember(name string) {
 	c.roots[name] = struct{}{}
 }
 
-// member says where a member of "$" is that handlers do not have.
+// member finds a member of "$" that handlers do not have.
 func (c *compiler) member(n *pathNode, steps []value.Step, at diag.Pointer) {
 	first := steps[0]
 	switch known := c.language != handlers && c.scope.allows(first.Key); {

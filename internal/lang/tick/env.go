@@ -10,14 +10,14 @@ import (
 )
 
 // MaxState is how many bytes a state may have as JSON, with the members that the engine adds. An operation that would
-// make it larger changes nothing, and so may the state that custom code returns not be larger.
+// make it larger changes nothing, and a larger state returned by custom code is refused.
 const MaxState = 8 << 20
 
 // MaxValues is how many values a state may be made of: members, elements and all that is in them, the state itself
-// included. What every element costs is bounded by it, however small the elements are.
+// included. It bounds the cost of each element, however small the elements are.
 const MaxValues = 1 << 20
 
-// Largest is what operations and custom code may fill. The members that the engine adds fit into the rest.
+// Largest is the weight that operations and custom code may reach. The members that the engine adds fit into the rest.
 func Largest() value.Weight { return value.Weight{Bytes: MaxState - 96, Values: MaxValues - 2} }
 
 const (
@@ -25,7 +25,7 @@ const (
 	maxDepth = 128
 )
 
-// maxHits is how many positions an Env that waits for its next event keeps room for.
+// maxHits is how many positions an Env keeps room for between events.
 const maxHits = 4096
 
 // Env is what expressions are evaluated in: an event, a state, the values of bindings and what "$" has beside the
@@ -46,8 +46,8 @@ type Env struct {
 	hits     []int
 	// work is what everything is charged to.
 	work *work.Budget
-	// misfit says why an operator that was evaluated last has no value, nil where all have one. Whoever decides what
-	// follows from that takes it away. Where nobody is told it is untold.
+	// misfit says why the operator that was last evaluated has no value, nil where all have one. The code that decides
+	// what follows clears it. Where nobody asks for the reason it is untold.
 	misfit *OperandError
 	untold OperandError
 	// total is the weight of the whole state, as it is now.
@@ -57,7 +57,7 @@ type Env struct {
 
 	// look finds elements of arrays.
 	look value.Lookups
-	// members is what "$" has beside the parts of an event, more the same as it was given.
+	// members is what "$" has beside the parts of an event; more is the same as given.
 	members value.Value
 	more    []value.Member
 	// reads are the states of other aggregates, by their places in the scope's list.
@@ -69,8 +69,8 @@ type Env struct {
 // NewEnv returns an environment in which all work is charged to b. It is empty: see Renew.
 func NewEnv(b *work.Budget) *Env { return &Env{work: b} }
 
-// Renew makes the environment that of an event, without a state, bindings, reads and more members of "$". What it knows
-// about arrays that it has searched stays.
+// Renew prepares the environment for an event, without a state, bindings, reads and more members of "$". What it knows
+// about arrays that it has searched is kept.
 func (e *Env) Renew(ev *Event) {
 	clear(e.slots)
 	e.event, e.state, e.current, e.reads = ev, value.Value{}, value.Value{}, nil
@@ -93,8 +93,8 @@ func (e *Env) SetReads(states []value.Value) { e.reads = states }
 // enriched is the member of "$" that has all that Extend was given.
 const enriched = "enriched"
 
-// Extend says which members "$" has beside the event's own, which hide them. All of them together are "$.enriched",
-// unless one of them is called so.
+// Extend adds members to "$", which hide the event's own. All of them together are "$.enriched", unless one of them has
+// that name.
 func (e *Env) Extend(more []value.Member) {
 	e.more, e.members = more, value.Value{}
 	if more == nil {
@@ -109,7 +109,7 @@ func (e *Env) Extend(more []value.Member) {
 // SetDocument sets what "$" is in scopes that are plain.
 func (e *Env) SetDocument(v value.Value) { e.members = v }
 
-// whole is "$" as templates see it: the event, its state, and what there is beside.
+// whole returns "$" as templates see it: the event, its state, and the added members.
 func (e *Env) whole() value.Value {
 	members := []value.Member{
 		{Key: "key", Value: value.StringValue(e.event.Key)},
@@ -135,7 +135,7 @@ func (e *Env) begin(slots int) {
 	}
 }
 
-// reset lets go of everything that belongs to one event.
+// reset releases everything that belongs to one event.
 func (e *Env) reset() {
 	e.event, e.ed, e.faults, e.work, e.told, e.misfit = nil, nil, nil, nil, 0, nil
 	e.state, e.current = value.Value{}, value.Value{}
@@ -147,7 +147,7 @@ func (e *Env) reset() {
 	}
 }
 
-// run applies operations one after the other, which cost a unit each beside what they charge themselves.
+// run applies operations one after the other. Each costs a unit beside what it charges itself.
 func (e *Env) run(ops []operation) {
 	if !e.work.Spend(len(ops)) {
 		return
@@ -172,8 +172,8 @@ func (e *Env) room() value.Weight { return Largest().Minus(e.total) }
 // misfitWork is what it takes to say why an operator has no value.
 const misfitWork = 16
 
-// misfits notes that operands of the operator at a place do not fit, and returns what an evaluation does that has no
-// value.
+// misfits notes that operands of the operator at a place do not fit, and returns what an evaluation without a value
+// returns.
 func (e *Env) misfits(at diag.Pointer, format string, args ...any) (value.Value, bool) {
 	switch {
 	case !e.spend(misfitWork):
@@ -192,7 +192,7 @@ func (e *Env) forgiven() bool {
 	return was
 }
 
-// spend takes n units of work from what is left and reports whether there were as many. If not, everything ends.
+// spend takes n units of work from the budget and reports whether there were as many. If not, evaluation ends.
 func (e *Env) spend(n int) bool { return e.work.Spend(n) }
 
 // lookups returns what finds elements of arrays.
@@ -224,7 +224,7 @@ func parseWork(w value.Weight) int { return w.Bytes/work.BytesPerUnit + parsedUn
 // parsedUnits is what it takes to parse a value, beside its bytes.
 const parsedUnits = 2
 
-// keep makes sure that v, which stands in the state and is about to be kept in a second place, does not change there.
+// keep makes sure that v, which is part of the state and is about to be kept in a second place, does not change there.
 func (e *Env) keep(v value.Value) {
 	if e.ed != nil {
 		e.spend(e.ed.Release(v) / weighedPerUnit)

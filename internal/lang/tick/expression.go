@@ -15,13 +15,13 @@ import (
 type Scope struct {
 	// Bindings are the names that may follow "$". Env.Bind knows them by their places in this list.
 	Bindings []string
-	// Members are the members that "$" has; nil where nobody knows them all, since custom code adds some.
+	// Members are the members that "$" has; nil where they are not all known, since custom code adds some.
 	Members []string
-	// Plain tells that "$" is no event but what Env.SetDocument was given.
+	// Plain reports that "$" is no event but what Env.SetDocument was given.
 	Plain bool
 	// Wildcards allows "[*]".
 	Wildcards bool
-	// Current tells that "@" is the state in templates too, as it is in conditions.
+	// Current reports that "@" is the state in templates too, as it is in conditions.
 	Current bool
 	// Reads are the names that may follow "$.reads", nil where nothing can be read. Env.SetReads knows them by their
 	// places in this list, of which there are at most 16.
@@ -63,7 +63,7 @@ type expression struct {
 
 func (e *expression) reads(slot int) bool { return e.bindings&(1<<slot) != 0 }
 
-// Members returns the members of "$" that paths start at, sorted. all says that there is a path to "$" itself. It is
+// Members returns the members of "$" that paths start at, sorted. all reports that a path leads to "$" itself. It is
 // for scopes that are plain and have Members.
 func (e *expression) Members() (names []string, all bool) { return e.members, e.whole }
 
@@ -89,7 +89,7 @@ func (p *Predicate) ReadsOf() uint16 {
 }
 
 // Test reports whether the predicate holds. ok is false when a path that ends in "?" leads nowhere: what the predicate
-// guards is then to be left out altogether. The error is that of the budget of e, which has ended.
+// guards is then to be left out. The error is that of the budget of e, which has ended.
 func (p *Predicate) Test(e *Env) (holds, ok bool, err error) {
 	e.begin(p.slots)
 	e.left, e.misfit = MaxText, nil
@@ -125,7 +125,7 @@ func (p *Path) ReadsOf() uint16 {
 	return p.lookedAt
 }
 
-// Optional reports whether the path ends in "?": where it leads nowhere, what it stands in is left out.
+// Optional reports whether the path ends in "?": where it leads nowhere, what it is part of is left out.
 func (p *Path) Optional() bool { return p.node.optional }
 
 // In follows the path. The result is missing where it leads nowhere. The error is that of the budget of e, which has
@@ -141,7 +141,7 @@ type Template struct {
 	expression
 	source value.Value
 	root   node
-	// lenient says that what cannot be computed is null.
+	// lenient reports that what cannot be computed is null.
 	lenient bool
 }
 
@@ -208,11 +208,11 @@ type OperandError struct {
 
 func (e *OperandError) Error() string { return e.Message }
 
-// MaxText is how many bytes the texts may have together that are put together in one evaluation of a predicate.
+// MaxText bounds the bytes of all texts that one evaluation of a predicate puts together.
 const MaxText = 64 << 20
 
-// bounded tells whether a value has at most limit bytes as JSON and is not nested too deep. Its size comes first: what
-// is small enough is quickly looked through.
+// bounded returns an error unless a value has at most limit bytes as JSON and is not nested too deep. Its size is
+// checked first: a value that is small enough is quickly walked through.
 func (e *Env) bounded(v value.Value, limit int) error {
 	w, n := v.Weigh()
 	if !e.spend(n) {
@@ -255,7 +255,7 @@ func CompilePath(v value.Value, at diag.Pointer, what string, s Scope, l *diag.L
 	return &Path{expression: c.done(), text: v.Str(), node: n}
 }
 
-// outerPath compiles a path for which nothing else can stand.
+// outerPath compiles a path that no other value can replace.
 func (c *compiler) outerPath(v value.Value, at diag.Pointer, what string) node {
 	text, ok := textOf(v, at, what, c.l)
 	switch {

@@ -41,14 +41,14 @@ const (
 	asPredicates
 )
 
-// operandForm is a place for a part: a member, or that of the member called within; where there is no key, the element
-// at a place of an array, or all there is where that is whole.
+// operandForm is where a part is: a member, or that of the member called within; without a key, the element at an index
+// of an array, or the whole body where the index is whole.
 type operandForm struct {
 	key     string
 	reading Reading
 	within  string
 	place   int
-	// bound tells that it is about an element, which has a name there.
+	// bound reports that the part is about an element, which has a name there.
 	bound bool
 }
 
@@ -60,13 +60,13 @@ type Part struct {
 	Reading Reading
 	Value   value.Value
 	At      diag.Pointer
-	// Bound tells that it is about each element of Operation.Over, and Field is the field of the element that it is
-	// compared with, "" where it is a part of something else.
+	// Bound reports that the part is about each element of Operation.Over. Field is the field of the element that it is
+	// compared with, "" where it is part of something else.
 	Bound bool
 	Field string
 }
 
-// parts appends what there is of an operand in the body at a place.
+// parts appends the parts of an operand that the body at a place has.
 func (o operandForm) parts(body value.Value, at diag.Pointer, out []Part) []Part {
 	if o.within != "" {
 		body, at = body.Get(o.within), at.Key(o.within)
@@ -136,11 +136,11 @@ const (
 	CountsMember
 )
 
-// operationForm is what is known of an operation: a row of the one table of them.
+// operationForm describes an operation: a row of the one table of operations.
 type operationForm struct {
 	// on is what the target has to be, Missing where it may be anything or there is none.
 	on value.Kind
-	// makes tells that the operation makes a target that is missing.
+	// makes reports that the operation makes a target that is missing.
 	makes bool
 	// effect is what the operation writes, from the member that has it.
 	effect   Effect
@@ -256,7 +256,7 @@ func operationNamed(name string) (operationForm, bool) {
 	return f, true
 }
 
-// predicateForm is what is known of a predicate: a row of the one table of them.
+// predicateForm describes a predicate: a row of the one table of predicates.
 type predicateForm struct {
 	// takes is the kind of JSON that the predicate takes.
 	takes    value.Kind
@@ -361,21 +361,22 @@ type Operation struct {
 	Effect Effect
 	// Written is what is put or merged, or the operations on each element; missing for other effects.
 	Written value.Value
-	// Target is the place in the state that the operation works on, TargetAt where it is named; On what it has to be,
-	// Missing where it may be anything or there is none; Makes tells that the operation makes it where it is missing.
+	// Target is the place in the state that the operation works on, TargetAt where it is named. On is the kind that it
+	// has to have, Missing where any will do or there is no target. Makes reports that the operation makes it where it
+	// is missing.
 	Target   jsonpath.Path
 	TargetAt diag.Pointer
 	On       value.Kind
 	Makes    bool
-	// Over is the path to the array of whose elements parts speak, "" where none do, and As what an element is called
-	// there, "" for "$item".
+	// Over is the path to the array that parts refer to the elements of, "" where none do, and As is the name of an
+	// element there, "" for "$item".
 	Over, As string
 
 	body     value.Value
 	operands []operandForm
 }
 
-// Parts returns what the operation says beside its target and names.
+// Parts returns the parts of the operation beside its target and names.
 func (o *Operation) Parts() []Part {
 	var out []Part
 	for _, operand := range o.operands {
@@ -384,8 +385,8 @@ func (o *Operation) Parts() []Part {
 	return out
 }
 
-// Operations goes through the operations of a handler that compiles, or of what Written has of one: in their order,
-// both branches of an "if" behind it. Operations on elements are not gone into.
+// Operations goes through the operations of a handler that compiles, or of an operation's Written: in their order, both
+// branches of an "if" after it. Operations on elements are not visited.
 func Operations(v value.Value, at diag.Pointer) iter.Seq[*Operation] {
 	return func(yield func(*Operation) bool) { visit(v, at, yield) }
 }

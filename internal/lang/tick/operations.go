@@ -16,7 +16,7 @@ type operation interface {
 }
 
 // Every operation evaluates its operands first, in the order of its fields, then looks at its target, then changes the
-// state. So it may give up until the last moment, and what the operands freeze is frozen before anything is changed.
+// state. So it may give up until the last moment, and the state is frozen by operands before anything is changed.
 
 // base is what all operations have.
 type base struct {
@@ -26,7 +26,7 @@ type base struct {
 
 func (o *base) origin() *base { return o }
 
-// unfit tells that the operation was left out because of operands that did not fit.
+// unfit reports that the operation was left out because its operands did not fit.
 func (o *base) unfit(e *Env) {
 	message := e.misfit.Message
 	e.misfit = nil
@@ -35,10 +35,10 @@ func (o *base) unfit(e *Env) {
 	}
 }
 
-// tells reports whether somebody wants to know of one more fault.
+// tells reports whether one more fault is wanted.
 func (o *base) tells(e *Env) bool { return e.faults != nil && e.told < maxFaults }
 
-// maxFaults is how many faults of one event are told.
+// maxFaults is how many faults of one event are reported.
 const maxFaults = 1000
 
 func (o *base) fault(e *Env, format string, args ...any) {
@@ -51,13 +51,13 @@ func (o *base) fault(e *Env, format string, args ...any) {
 // operand is a value that ends up in the state.
 type operand struct {
 	node
-	// deep says that it may hold a part of the state, which operations have nested.
+	// deep reports that it may hold a part of the state, which operations may have nested deeper.
 	deep bool
 	// weight is that of a literal.
 	weight value.Weight
 }
 
-// take evaluates an operand that is to be kept, and tells its weight. It reports false when the operation has to be
+// take evaluates an operand that is to be kept, and returns its weight. It reports false when the operation has to be
 // left out.
 func (o *base) take(e *Env, v *operand) (got value.Value, w value.Weight, ok bool) {
 	if got, ok = v.eval(e); !ok || v.isLight() {
@@ -113,7 +113,7 @@ func (o *base) container(e *Env, p *place, kind value.Kind) (spot, bool) {
 // empty is the weight of an empty container.
 func empty() value.Weight { return value.Weight{Bytes: 2, Values: 1} }
 
-// comma is what separates one more element or member from those that are there.
+// comma is the separator that one more element or member takes beside those that are there.
 func comma(container value.Value) value.Weight { return value.Weight{Bytes: min(container.Len(), 1)} }
 
 // entry is what a new member of an object takes beside its value.
@@ -403,7 +403,7 @@ type updateWhereOp struct {
 	base
 	match *match
 	merge operand
-	// freezes says that the value to merge may hold elements of the target.
+	// freezes reports that the value to merge may hold elements of the target.
 	freezes bool
 	target  place
 }
@@ -426,7 +426,7 @@ func (o *updateWhereOp) apply(e *Env) {
 		return
 	}
 	if all := times(fields[0].Weight(), len(e.hits)); !o.freezes && !all.Fits(Largest()) {
-		// Each of them would have all of it.
+		// Each element would have all of it.
 		o.tooLarge(e, all)
 		return
 	}
@@ -438,7 +438,7 @@ func (o *updateWhereOp) apply(e *Env) {
 		}
 	}
 
-	// What it grows by has to be known before anything is changed, unless there is room for all of it.
+	// The growth has to be known before anything is changed, unless there is room for the largest possible.
 	if !most.Fits(e.room()) {
 		total := value.Weight{}
 		for n, i := range e.hits {
@@ -535,7 +535,7 @@ type mapOp struct {
 	base
 	target place
 	slot   int
-	// freezes says that the binding is read, so that its value must stay as it is while the element changes.
+	// freezes reports that the binding is read, so that its value must not change while the element does.
 	freezes bool
 	// lets are the slots that operations inside bind; they are forgotten after each element.
 	lets []int
@@ -653,7 +653,7 @@ func (o *mergeAtOp) apply(e *Env) {
 		return
 	}
 
-	// The state may not grow too large for it.
+	// The growth must fit into the state.
 	if !e.spend(memberWork * v.Len()) {
 		return
 	}
@@ -743,8 +743,8 @@ type letOp struct {
 	in    node
 	match *match
 	slot  int
-	// keeps says that the array stands in the state, so that the element will be in two places; keepsMade that it is
-	// made of what may stand there.
+	// keeps reports that the array is part of the state, so that the element will be in two places; keepsMade that it
+	// is made of what may be part of it.
 	keeps, keepsMade bool
 }
 

@@ -10,7 +10,8 @@ import (
 	"j17/internal/lang/jsonpath"
 )
 
-// language is a part of specs in which values are written. All have the same paths, and each some of the operators.
+// language is a part of specs in which values are written. All languages have the same paths, and each has some of the
+// operators.
 type language uint8
 
 const (
@@ -41,22 +42,22 @@ const (
 	Whole
 	// Scalar: some number or text.
 	Scalar
-	// Computed: a value of which nothing is known before.
+	// Computed: a value of which nothing is known in advance.
 	Computed
 	// Chosen: the members "then" and "else" of the object, one of which is the value. Without the latter it may be
 	// null.
 	Chosen
 )
 
-// operator is a form of objects that stand for a value which has to be computed: a row of the one table of them.
+// operator is a form of object that stands for a computed value: a row of the one table of operators.
 type operator struct {
-	// name is the key that an object is known by.
+	// name is the key that makes an object this operator.
 	name string
 	// in has the languages that have the operator.
 	in language
 	// form is what it stands for.
 	form Form
-	// alone says that nothing may stand beside the name.
+	// alone reports that the object may have no other members.
 	alone bool
 	// operands are the members that hold values.
 	operands []operandForm
@@ -77,10 +78,10 @@ func operatorNames() []string {
 	}
 }
 
-// operatorNamed returns the row of an operator in the one table of them. It reports false for a name that is none. What
-// begins with "$" and is no operator of a language is an error; every other name is data, but for the three old names
-// that templates have, where they are the only key: see form. Only the row that is asked for is made: most of those who
-// ask have plain data.
+// operatorNamed returns the row of an operator in the one table of operators. It reports false for other names. A name
+// that begins with "$" and is no operator of a language is an error; every other name is data, except for the three old
+// names that templates have, where they are the only key: see form. Only the row that is asked for is built, since most
+// values are plain data.
 func operatorNamed(name string) (operator, bool) {
 	row := func(
 		form Form, alone bool, compile func(c *compiler, v value.Value, at diag.Pointer, name string, keeps bool) node,
@@ -161,8 +162,8 @@ func (l language) named(key string, members int) bool {
 	return strings.HasPrefix(key, "$") || l == templates && members == 1
 }
 
-// HandlerForm says what an object stands for in a value of a handler that compiles, and returns what its operator
-// takes. What is no object is plain.
+// HandlerForm returns what an object stands for in a value of a handler that compiles, and what its operator takes.
+// Values other than objects are plain.
 func HandlerForm(v value.Value) (Form, value.Value) { return formOf(v, handlers) }
 
 // TemplateForm is HandlerForm for templates of events.
@@ -179,7 +180,7 @@ func formOf(v value.Value, in language) (Form, value.Value) {
 	return o.form, operand
 }
 
-// operatorOf returns the operator that an object is, and what it takes.
+// operatorOf returns the operator that an object is, and its operands.
 func operatorOf(v value.Value, in language) (operator, value.Value, bool) {
 	if v.Kind() != value.Object {
 		return operator{}, value.Value{}, false
@@ -195,8 +196,8 @@ func operatorOf(v value.Value, in language) (operator, value.Value, bool) {
 	return operator{}, value.Value{}, false
 }
 
-// OperatorParts returns the parts of an operator in a value that compiles. It reports false where v is none: its
-// members, if it has any, are values themselves then.
+// OperatorParts returns the parts of an operator in a value that compiles. It reports false where v is no operator: its
+// members, if it has any, are then values themselves.
 func OperatorParts(v value.Value, at diag.Pointer) ([]Part, bool) {
 	o, _, ok := operatorOf(v, everywhere&^selections)
 	if !ok {
@@ -274,7 +275,8 @@ const (
 
 // computed compiles an operator. One whose operands are all known is computed at once.
 func (c *compiler) computed(o *operator, v value.Value, at diag.Pointer, keeps bool) node {
-	// Paths and literals compute nothing, old names and those that have a limit of their own are not counted.
+	// Paths and literals compute nothing; operators under old names and those with a limit of their own are not
+	// counted.
 	counted := o.in == everywhere && o.name != "$" && o.name != "$literal"
 	if !counted {
 		return o.compile(c, v, at, o.name, keeps)
@@ -413,7 +415,8 @@ func (c *compiler) literalForm(v value.Value, _ diag.Pointer, name string, _ boo
 	return &literal{v.Get(name)}
 }
 
-// mergeForm compiles "$merge" and "merge". What can be no object is an error only under the name that has a "$".
+// mergeForm compiles "$merge" and "merge". An operand that cannot be an object is an error only under the name with
+// "$".
 func (c *compiler) mergeForm(v value.Value, at diag.Pointer, name string, keeps bool) node {
 	v, at = v.Get(name), at.Key(name)
 	if name != "$merge" {
@@ -434,7 +437,7 @@ func (c *compiler) mergeForm(v value.Value, at diag.Pointer, name string, keeps 
 	return n
 }
 
-// can reports whether a node may have a value of a kind. A literal that was faulty may be anything.
+// can reports whether a node may have a value of a kind. A faulty literal may be anything.
 func can(n node, k value.Kind) bool {
 	switch n := n.(type) {
 	case *literal:
@@ -462,7 +465,7 @@ func (c *compiler) coalesceForm(v value.Value, at diag.Pointer, name string, kee
 	return &coalesceNode{c.arguments(v.Get(name), at.Key(name), name, keeps)}
 }
 
-// arguments compiles what an operator takes that has any number of operands.
+// arguments compiles the operands of an operator that takes any number of them.
 func (c *compiler) arguments(v value.Value, at diag.Pointer, name string, keeps bool) []node {
 	if v.Kind() != value.Array {
 		d := c.errorf(at, "%s takes an array", name)
@@ -480,8 +483,8 @@ func (c *compiler) arguments(v value.Value, at diag.Pointer, name string, keeps 
 	return nodes
 }
 
-// coalesceNode is the first of its arguments that is not null. One with an optional path that leads nowhere is passed
-// over, one with operands that do not fit is not.
+// coalesceNode is the first of its arguments that is not null. An argument with an optional path that leads nowhere is
+// skipped, one with operands that do not fit is not.
 type coalesceNode struct{ items []node }
 
 func (n *coalesceNode) eval(e *Env) (value.Value, bool) {
@@ -497,11 +500,11 @@ func (n *coalesceNode) eval(e *Env) (value.Value, bool) {
 	return value.NullValue(), e.work.Err() == nil
 }
 
-// MaxForms is how many $map and $lookup may be nested. Each multiplies the work of those inside; more than five were
-// found nowhere.
+// MaxForms is how many $map and $lookup may be nested. Each multiplies the work of those inside; no use of more than
+// five is known.
 const MaxForms = 8
 
-// tooDeep counts a $map or a $lookup until leave is called. It reports the one that stands inside of too many others.
+// tooDeep counts a $map or a $lookup until leave is called. It reports one that is nested in too many others.
 func (c *compiler) tooDeep(at diag.Pointer) (leave func(), deep bool) {
 	c.forms++
 	if c.forms == MaxForms+1 {
@@ -582,7 +585,7 @@ func (c *compiler) shape(v value.Value, at diag.Pointer, what string, required, 
 		}
 	}
 	for _, key := range required {
-		// Who misspells a key does not need to hear that it is missing.
+		// A misspelt key is not reported as missing too.
 		if !v.Get(key).IsMissing() || slices.Contains(misspelt, key) {
 			continue
 		}
@@ -645,8 +648,8 @@ func (n *lookupNode) eval(e *Env) (value.Value, bool) {
 			return value.Value{}, false
 		}
 	}
-	// An array that is searched for every element of another one is known after a while. No path is called like the
-	// field here.
+	// An array that is searched for every element of another one gets an index after a while. The name of its field is
+	// one that no path can have.
 	var buf [8]int
 	hits, looked := e.lookups().Find(array, "\x00"+n.keys[0], n.first, wants[0], len(n.keys) == 1, buf[:0])
 	if !e.spend(1 + looked) {
@@ -669,8 +672,8 @@ func (n *lookupNode) eval(e *Env) (value.Value, bool) {
 	return n.of.eval(e)
 }
 
-// fits reports whether an element that has the first field has all others. When the budget has ended it reports true,
-// so that nobody looks further.
+// fits reports whether an element that has the first field has all others. It also reports true when the budget has
+// ended, to stop the search.
 func (n *lookupNode) fits(e *Env, elem value.Value, wants []value.Value) bool {
 	for i := 1; i < len(n.keys); i++ {
 		var compared int

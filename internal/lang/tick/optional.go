@@ -1,8 +1,8 @@
 package tick
 
 // A predicate with an optional path that leads nowhere skips what it guards, whatever its other operands are and in
-// whatever order they stand: all optional paths are looked at before anything is decided. Those that an element is part
-// of are looked at for every element.
+// whatever order: all optional paths are followed before anything is decided. Those within an element are followed for
+// every element.
 
 // guarded is the root of a predicate that has optional paths.
 type guarded struct{ predicate }
@@ -14,7 +14,8 @@ func (g guarded) test(e *Env) verdict {
 	return g.predicate.test(e)
 }
 
-// root returns the predicate as what it guards has to ask it. first is the number of paths before it was compiled.
+// root returns the predicate in the form in which its owner has to evaluate it. first is the number of paths before it
+// was compiled.
 func (c *compiler) root(p predicate, first int) predicate {
 	for _, n := range c.nodes[first:] {
 		if n.optional {
@@ -75,7 +76,7 @@ func (n *elementsNode) lacks(e *Env) bool {
 	return false
 }
 
-// absentIn reports whether an optional path of a value leads nowhere, so that the value cannot be had.
+// absentIn reports whether an optional path of a value leads nowhere, so that there is no value.
 func absentIn(e *Env, n node) bool {
 	switch n := n.(type) {
 	case *pathNode:

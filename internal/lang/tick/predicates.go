@@ -171,7 +171,7 @@ type elementsNode struct {
 	every bool
 	// optional tells that the match has optional paths.
 	optional bool
-	// all tells that the match is asked about every element, since each may have an operator without a value.
+	// all reports that the match is evaluated for every element, since an operator without a value may be in each.
 	all bool
 }
 
@@ -250,7 +250,7 @@ func (n *notNode) test(e *Env) verdict {
 type listNode struct {
 	of  []predicate
 	any bool
-	// all tells that all are asked, since each may have an operator without a value.
+	// all reports that all predicates are evaluated, since an operator without a value may be in each.
 	all bool
 }
 
@@ -267,8 +267,7 @@ func (n *listNode) test(e *Env) verdict {
 	return out
 }
 
-// match says which elements of an array are meant: those that have all fields, or those for which the predicate
-// holds.
+// match selects elements of an array: those that have all fields, or those for which the predicate holds.
 type match struct {
 	fields []field
 	when   predicate
@@ -322,12 +321,12 @@ func (p *probe) fit(e *Env, elem value.Value, i int) bool {
 	return true
 }
 
-// all collects the positions of the elements that are meant into e.hits. It reports false when the operation is to be
+// all collects the positions of the selected elements into e.hits. It reports false when the operation is to be
 // skipped.
 func (p *probe) all(e *Env, arr value.Value) bool { return p.collect(e, arr, false) }
 
-// find returns the position of the first element that is meant, -1 if there is none. It reports false when the
-// operation is to be skipped.
+// find returns the position of the first selected element, -1 if there is none. It reports false when the operation is
+// to be skipped.
 func (p *probe) find(e *Env, arr value.Value) (int, bool) {
 	if ok := p.collect(e, arr, true); !ok || len(e.hits) == 0 {
 		return -1, ok

@@ -22,19 +22,19 @@ func (p *place) String() string {
 	return strconv.Quote(p.text)
 }
 
-// spot is what stands at a place, and what keys and containers take that are needed to put something there, beside what
-// is put.
+// spot is the value at a place, and what the keys and containers take that are needed to put something there, beside
+// that itself.
 type spot struct {
 	v    value.Value
 	room value.Weight
-	// blocked says that nothing can be put there.
+	// blocked reports that nothing can be put there.
 	blocked bool
 }
 
-// The following change a state that the editor owns where they stand, as they mostly can. They report false, and change
-// nothing, where the place or the room has to be looked at more closely.
+// The following change a state that the editor owns in place, as is mostly possible. They report false, and change
+// nothing, where the place or the room has to be examined more closely.
 
-// swap makes v, of weight w, stand at the place.
+// swap puts v, of weight w, at the place.
 func (p *place) swap(e *Env, v *value.Value, w value.Weight) bool {
 	if len(p.steps) > 0 {
 		last := len(p.steps) - 1
@@ -108,7 +108,7 @@ func (p *place) push(e *Env, v value.Value, w value.Weight) bool {
 // merge sets the members of an object of weight w, which have been paid for, in the object at the place.
 func (p *place) merge(e *Env, from value.Value, w value.Weight) bool {
 	way, ok := e.ed.Way(&e.current, p.steps)
-	if !ok || way.At.Kind() != value.Object || !w.Fits(e.room()) { // it grows by less than that
+	if !ok || way.At.Kind() != value.Object || !w.Fits(e.room()) { // the growth is less than w
 		return false
 	}
 	before := way.At.Weight()
@@ -123,8 +123,8 @@ func (p *place) find(e *Env) spot {
 	return spot{v: old, room: room, blocked: !ok}
 }
 
-// fits reports whether something can be put where s was found, and the state may grow by so much, and counts that. It
-// comes before anything is changed.
+// fits reports whether something can be put where s was found and the state may grow by so much, and counts the growth.
+// It is called before anything is changed.
 func (o *base) fits(e *Env, p *place, s spot, grown value.Weight) bool {
 	if s.blocked {
 		if o.tells(e) {
@@ -140,7 +140,7 @@ func (o *base) fits(e *Env, p *place, s spot, grown value.Weight) bool {
 	return true
 }
 
-// tooLarge tells that the state may not grow by so much.
+// tooLarge reports that the state may not grow by so much.
 func (o *base) tooLarge(e *Env, grown value.Weight) {
 	if grown.Bytes > max(e.room().Bytes, 0) {
 		o.fault(e, "the state would be larger than %d MiB", MaxState>>20)
@@ -149,12 +149,12 @@ func (o *base) tooLarge(e *Env, grown value.Weight) {
 	o.fault(e, "the state would have more than %d values", MaxValues)
 }
 
-// put makes v stand at the place, which something can be put at. It has to be the last thing that an operation does.
+// put puts v at the place, which must not be blocked. It has to be the last step of an operation.
 func (o *base) put(e *Env, p *place, v value.Value, grown value.Weight) {
 	e.current, _ = e.ed.Put(e.current, p.steps, v, grown)
 }
 
-// replace makes v, of weight w, stand where s was found.
+// replace puts v, of weight w, where s was found.
 func (o *base) replace(e *Env, p *place, s spot, v value.Value, w value.Weight) {
 	if grown := s.room.Plus(w).Minus(s.v.Weight()); o.fits(e, p, s, grown) {
 		o.put(e, p, v, grown)

@@ -18,7 +18,7 @@ type concatNode struct {
 }
 
 // writtenPerUnit is how many values are written as JSON in the time of one unit, beside their bytes. A container is
-// written whole however often it was weighed before. With as many, events that were admitted when only their bytes were
+// written whole even if it was weighed before. With this number, events that were admitted when only their bytes were
 // charged stay within work.Replay.
 const writtenPerUnit = 2
 
@@ -133,7 +133,7 @@ func (n *sliceNode) eval(e *Env) (value.Value, bool) {
 	return value.StringValue(text[start:end]), true
 }
 
-// place evaluates a place in a text of so many code points.
+// place evaluates an operand that is a place in a text of so many code points.
 func (n *sliceNode) place(e *Env, of node, key string, length int) (int, bool) {
 	v, ok := of.eval(e)
 	if !ok {

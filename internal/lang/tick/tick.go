@@ -2,9 +2,9 @@
 // the next state, and the expressions that handlers share with conditions, templates of events and projections. There
 // is one compiled path, one environment (Env) and one table of operators for all of them.
 //
-// All is compiled once, when a spec is deployed: paths are parsed, bindings get numbered slots and it is known what an
-// expression reads, so that replaying an event costs no more than its operations. docs/reference/handlers.md and
-// implications.md are the language's manual.
+// Everything is compiled once, when a spec is deployed: paths are parsed, bindings get numbered slots, and what an
+// expression reads is determined, so that replaying an event costs no more than its operations.
+// docs/reference/handlers.md and implications.md are the language's manual.
 //
 // The decisions behind it are in docs/internals/lang.md.
 package tick
@@ -21,14 +21,14 @@ import (
 
 // Limits of a handler.
 const (
-	// MaxNesting is how many operations one may stand inside of.
+	// MaxNesting is how deep operations may be nested.
 	MaxNesting = 5
 	// MaxOperations is how many operations a handler may have, nested ones included.
 	MaxOperations = 100
 )
 
 // Semantics is the version of what handlers do. It is part of the fingerprint of each aggregate type, so that states
-// which an older version made are not taken for those of this one. TestSemantics fails when it has to be raised.
+// made by an older version are not taken for those of this one. TestSemantics fails when it has to be raised.
 const Semantics = 4
 
 // Event is an event as handlers, predicates and templates see it. It parses its data and metadata when they are
@@ -81,12 +81,12 @@ type Fault struct {
 type Handler struct {
 	ops   []operation
 	slots int
-	// wantsState says that some path starts with "$.state".
+	// wantsState reports that some path starts with "$.state".
 	wantsState bool
 	data       picks
 	metadata   picks
 	reads      []string
-	// light is how many bytes an event may have for the handler not to be heavy.
+	// light is up to how many bytes of an event the handler is not heavy.
 	light int
 	envs  sync.Pool
 }
@@ -96,19 +96,19 @@ type Handler struct {
 func (h *Handler) Reads() []string { return h.reads }
 
 // Apply returns the state after the event. ed makes all changes, so containers of state that ed owns are changed in
-// place: state must not be used afterwards unless ed was frozen before. faults, if not nil, is told of each operation
-// that did not fit. Apply does not add timestamps: see Stamp.
+// place: state must not be used afterwards unless ed was frozen before. faults, if not nil, is called for each
+// operation that did not fit. Apply does not add timestamps: see Stamp.
 //
-// All work is charged to b. When that ends, Apply does too and returns its error. The state is then what it was before;
-// but whoever goes on with it must have frozen ed before Apply.
+// All work is charged to b. When that ends, Apply ends too and returns its error. The state is then what it was before;
+// but a caller that goes on with it must have frozen ed before Apply.
 func (h *Handler) Apply(
 	ed *value.Editor, state value.Value, ev *Event, b *work.Budget, faults func(Fault),
 ) (value.Value, error) {
 	return h.apply(ed, state, ev, b, faults, nil)
 }
 
-// Steps is Apply for callers that want to know what each operation does: step is told the place of the operation in the
-// spec and the state after it. States that it is told do not change. Operations within another one are part of it.
+// Steps is Apply for callers that want to know what each operation does: step is called with the place of the operation
+// in the spec and the state after it. These states do not change. Operations within another one are part of it.
 func (h *Handler) Steps(
 	ed *value.Editor, state value.Value, ev *Event, b *work.Budget, step func(at diag.Pointer, state value.Value),
 ) (value.Value, error) {
@@ -177,7 +177,7 @@ func Stamp(ed *value.Editor, state value.Value, created, updated int64) value.Va
 	return state
 }
 
-// picks is the plan for reading a document: which of its values to pick out of its text.
+// picks is a plan for reading values out of a document's text without parsing all of it.
 type picks struct {
 	finder *value.Finder
 	steps  [][]value.Step
@@ -221,7 +221,7 @@ func (p *picked) reset() {
 // maxPicks is how many values are picked out of a text; with more of them it is cheaper to parse it.
 const maxPicks = 16
 
-// planPicks decides how nodes, which read the same document, get their values.
+// planPicks decides how nodes that read the same document get their values.
 func planPicks(nodes []*pathNode) picks {
 	var p picks
 	index := map[string]int{}

@@ -71,16 +71,16 @@ const (
 // moment is a time in the form in which it is written: Unix seconds, a date, or a date with a time and an offset.
 type moment struct {
 	kind timeKind
-	// wall is what calendars and clocks show where the time was written, as if that were in UTC; its seconds are whole.
+	// wall is what calendars and clocks show where the time was written, represented in UTC; its seconds are whole.
 	wall time.Time
-	// rest is what there is below seconds: of a number, and the digits of a text with their point.
+	// rest is the part below seconds: of a number as a number, of a text as its digits with their point.
 	rest   value.Value
 	digits string
-	// offset is how a text says by how much its clocks differ from UTC.
+	// offset is the offset from UTC as a text has it.
 	offset string
 }
 
-// Years that can be written with four digits, and more seconds than there are in them.
+// The years that can be written with four digits, and a bound on the seconds in them.
 const (
 	firstYear  = 0
 	lastYear   = 9999
@@ -146,7 +146,7 @@ func parseMoment(text string) (moment, bool) {
 	offset, ok := parseOffset(m.offset)
 	if leap && ok {
 		utc := wall.Add(-offset)
-		ok = utc.Hour() == 23 && utc.Minute() == 59 // they are put in at the end of a day of UTC
+		ok = utc.Hour() == 23 && utc.Minute() == 59 // leap seconds are inserted at the end of a day of UTC
 	}
 	return m, ok && m.written()
 }
@@ -193,7 +193,7 @@ func (m *moment) value() value.Value {
 // duration is an amount of time: months, and seconds beside them.
 type duration struct{ months, seconds int64 }
 
-// maxAmount bounds the number of each unit in a duration: nothing that is longer has a result.
+// maxAmount bounds the number of each unit in a duration: a longer one has no result anyway.
 const maxAmount = 1_000_000_000_000
 
 const daySeconds = 24 * 60 * 60
@@ -248,8 +248,7 @@ func unitsOf(n int64, unit string) (duration, bool) {
 	}
 }
 
-// parsePeriod reads what follows the "P" of a duration of ISO 8601, which has to be one for the result to mean
-// anything.
+// parsePeriod reads what follows the "P" of a duration of ISO 8601. The text must be valid.
 func parsePeriod(text string) duration {
 	var d duration
 	units := map[byte]string{'Y': "y", 'M': "mo", 'W': "w", 'D': "d"}
@@ -267,8 +266,8 @@ func parsePeriod(text string) duration {
 	return d
 }
 
-// add returns the time that is so much later: months first, then the rest. It reports false where it cannot be written,
-// or where a date does not take the duration because it is no whole number of days.
+// add returns the time later by a duration: months first, then the rest. It reports false where the result cannot be
+// written, or where a date cannot take the duration because that is no whole number of days.
 func (m moment) add(d duration) (moment, bool) {
 	if m.kind == dateKind && d.seconds%daySeconds != 0 {
 		return m, false
@@ -304,7 +303,8 @@ func timeUnits() []string {
 	return []string{"second", "minute", "hour", "day", "week", "month", "year"}
 }
 
-// truncate returns the beginning of what the time is in. It reports false for a week that begins before the first year.
+// truncate returns the beginning of the unit that the time is in. It reports false for a week that begins before the
+// first year.
 func (m moment) truncate(unit string) (moment, bool) {
 	m.rest, m.digits = value.Value{}, ""
 	year, month, day := m.wall.Date()

@@ -30,8 +30,8 @@ const (
 	fromState
 	fromCurrent
 	fromSlot
-	// The following are found outside of handlers only: the half of the key after the colon, what "$" has beside the
-	// event, all of "$", and the state of another aggregate, whose place among the reads is the slot.
+	// The following exist only outside of handlers: the half of the key after the colon, what "$" has beside the event,
+	// all of "$", and the state of another aggregate, whose index among the reads is the slot.
 	fromID
 	fromMembers
 	fromWhole
@@ -48,9 +48,9 @@ type pathNode struct {
 	each     [][]value.Step
 	entries  bool
 	optional bool
-	// remade says that the value is made of the one that the steps lead to: there are entries, or "[*]".
+	// remade reports that the value is made from the one that the steps lead to: by entries, or by "[*]".
 	remade bool
-	// keeps says that the value ends up in a second place beside the one where it stands in the state.
+	// keeps reports that the value ends up in a second place beside the one that it has in the state.
 	keeps bool
 }
 
@@ -201,8 +201,8 @@ func (n *pathNode) eval(e *Env) (value.Value, bool) {
 type objectNode struct {
 	keys   []string
 	values []node
-	// lenient says that a member that cannot be had is left out, and not all that the object stands in; what cannot be
-	// computed is null.
+	// lenient reports that a member without a value is left out, instead of the whole that the object is part of, and
+	// that what cannot be computed is null.
 	lenient bool
 }
 
@@ -228,8 +228,8 @@ func (n *objectNode) eval(e *Env) (value.Value, bool) {
 // arrayNode makes an array.
 type arrayNode struct {
 	elems []node
-	// lenient says that an element that cannot be had is left out, and not all that the array stands in; what cannot be
-	// computed is null.
+	// lenient reports that an element without a value is left out, instead of the whole that the array is part of, and
+	// that what cannot be computed is null.
 	lenient bool
 }
 
@@ -252,8 +252,8 @@ func (n *arrayNode) eval(e *Env) (value.Value, bool) {
 	return value.ArrayValue(elems...), true
 }
 
-// mergeNode is {"$merge": [...]}, in templates {"merge": [...]}. What is no object, or has an optional path that leads
-// nowhere, is left out.
+// mergeNode is {"$merge": [...]}, in templates {"merge": [...]}. Items that are no objects, or have an optional path
+// that leads nowhere, are left out.
 type mergeNode struct{ items []node }
 
 func (n *mergeNode) eval(e *Env) (value.Value, bool) {

@@ -5,13 +5,13 @@ import (
 	"j17/internal/base/work"
 )
 
-// eventSizes are sizes of events, in bytes, for which the work of a handler is bounded: the largest that there are, and
-// smaller ones, for which many a handler has a bound that holds although it has none for the largest.
+// eventSizes are sizes of events, in bytes, for which the work of a handler is bounded: the largest possible, and
+// smaller ones, since many handlers have a bound for these although they have none for the largest.
 func eventSizes() []int { return []int{16 << 20, 4 << 20, 1 << 20, 128 << 10, 16 << 10} }
 
-// weight is a bound of the work that something takes, or of the size of a value: a number, and for each value that
-// operations are at work on so many units a byte of it. The first of those is the state, further ones are elements of
-// arrays, which do not overlap, so that going over all of them takes no more than their array has bytes.
+// weight is a bound of the work that something takes, or of the size of a value: a number, and units per byte for each
+// value that operations work on. The first of those values is the state, further ones are elements of arrays, which do
+// not overlap, so that going over all of them takes no more than their array has bytes.
 type weight []float64
 
 func units(n float64) weight { return weight{n} }
@@ -84,17 +84,17 @@ type weigher struct {
 	slots map[int]int
 	// foreign are the levels of elements that may be those of an event.
 	foreign map[int]bool
-	// epochs is how many times everything may have to be copied. wholes is how many of them are because all of the
+	// epochs is how many times everything may have to be copied; wholes is how many of these are because all of the
 	// state was given up, and not only what was kept.
 	epochs, wholes int
 }
 
 // Heavy reports whether the handler may take more than work.Replay on some state within the limits and some event of
-// that many bytes. Whatever it takes at admission has to be found out then, by applying it; a handler that is not heavy
-// can always be replayed.
+// that many bytes. Its cost at admission then has to be found out by applying it; a handler that is not heavy can
+// always be replayed.
 func (h *Handler) Heavy(event int) bool { return event > h.light }
 
-// lightUpTo returns how many bytes an event may have for the handler not to be heavy; -1 where it always is.
+// lightUpTo returns up to how many bytes of an event the handler is not heavy; -1 where it always is.
 func lightUpTo(ops []operation) int {
 	for _, event := range eventSizes() {
 		if weigh(ops, event) <= work.Replay {
@@ -104,7 +104,7 @@ func lightUpTo(ops []operation) int {
 	return -1
 }
 
-// weigh bounds the work of a handler by what its operations are, for events of up to so many bytes.
+// weigh bounds the work of a handler from its operations, for events of up to so many bytes.
 func weigh(ops []operation, event int) float64 {
 	w := &weigher{event: event, current: 1, levels: 1, slots: map[int]int{}, foreign: map[int]bool{}}
 	total := w.operations(ops)
@@ -114,7 +114,7 @@ func weigh(ops []operation, event int) float64 {
 	return total.most(event) + eventWork + float64(w.epochs+1)*MaxValues*(copiedUnits+1./movedPerUnit+1./weighedPerUnit)
 }
 
-// operations weighs operations that follow each other. Objects that get new members are indexed anew now and then.
+// operations weighs operations that follow each other. Objects that get new members are indexed again now and then.
 func (w *weigher) operations(ops []operation) weight {
 	total := units(float64(len(ops)))
 	added := 0
@@ -125,7 +125,7 @@ func (w *weigher) operations(ops []operation) weight {
 	if added == 0 {
 		return total
 	}
-	// Each may add a member to an object that has an index, and so has many members.
+	// Each may add a member to an object that has an index, and so many members.
 	if w.current == 1 {
 		total = sum(total, units(float64(indexedUnits*added)))
 	} else {
@@ -172,7 +172,7 @@ func (w *weigher) operation(op operation) weight {
 			w.eval(op.key), w.size(op.key).times(1./work.BytesPerUnit), w.eval(op.by), w.amount(op.by),
 			w.digits(each(1, w.current)),
 		)
-	// What only says what others see, or whether they are carried out.
+	// What only binds names, or decides whether operations are carried out.
 	case *ifOp:
 		return sum(w.predicate(op.when), w.operations(op.then), w.operations(op.orElse))
 	case *letOp:
@@ -285,7 +285,7 @@ func (w *weigher) over(size weight, slot int, f func() weight) weight {
 		delete(w.slots, slot)
 	}
 	w.levels--
-	// What an element takes whatever its size, and what it takes for values around it, is taken for each of them.
+	// What each element takes whatever its size, and what values around it take, is taken for each of them.
 	total := units(0)
 	for i, n := range body {
 		switch {
@@ -342,7 +342,7 @@ func (w *weigher) eval(n node) weight {
 	case *literal:
 		return units(0)
 	case *pathNode:
-		// Steps are cheap; an object that is listed entry by entry is built anew.
+		// Steps are cheap; the entries of an object are built each time.
 		w.keeps(n.keeps, n.keeps && n.entries)
 		cost := units(float64(1 + len(n.steps)/2))
 		if n.entries {

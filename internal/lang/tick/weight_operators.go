@@ -7,7 +7,7 @@ import (
 
 // What the weigher knows of operators that compute: see weight.go.
 
-// mostDigits bounds what value.Value.Digits says of a result, and looseDigits what it says on the way to it.
+// mostDigits bounds value.Value.Digits of a result, and looseDigits that of an intermediate result.
 const (
 	mostDigits  = value.MaxDigits + 2*value.MaxExponent
 	looseDigits = 4*value.MaxDigits + 2*value.MaxExponent
@@ -78,8 +78,8 @@ func (w *weigher) all(nodes []node) weight {
 	return total
 }
 
-// numbers weighs an operator on numbers that have their places. One that goes through an array may take as much for an
-// element as a result may have digits.
+// numbers weighs a numbersNode. One that goes through an array may take as much for an element as a result may have
+// digits.
 func (w *weigher) numbers(n *numbersNode) weight {
 	if n.in != nil {
 		return units(2 * work.Replay)
