@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// triedAtOnce is how many rows a dry run makes side by side.
+	// triedAtOnce is how many rows a dry run computes together.
 	triedAtOnce = 32
-	// maxTriedSources is how many aggregates it reads at most.
+	// maxTriedSources is the number of aggregates read at which a dry run stops.
 	maxTriedSources = 200_000
 )
 
-// Try tells what a definition would make of the rows that there are, up to so many, and what it would cost; nothing
-// changes. Errors are those of PostDefinition.
+// Try reports what a definition would make of the present rows, at most most of them, and what it would cost; nothing
+// changes. Its errors are those of PostDefinition.
 func (s *Service) Try(ctx context.Context, t j17.Tenant, p Posting, most int) (wire.ProjectionDryRun, error) {
 	r, err := s.readings.now(ctx, t)
 	if err != nil {
@@ -52,8 +52,8 @@ func (s *Service) Try(ctx context.Context, t j17.Tenant, p Posting, most int) (w
 	return answer, err
 }
 
-// letGo removes the indexes that reads of what was tried have begun, unless others need them. Those that are still
-// being built stay: who tries again finds them further on, and whatever changes the projections of the environment
+// letGo removes the indexes that reads of tried definitions have begun, unless others need them. While one of them is
+// being built, all stay: the next trial finds them further on, and the next change of the environment's projections
 // removes them.
 func (s *Service) letGo(ctx context.Context, r *reading, tried ...*definition) {
 	if s.indexes == nil {
@@ -79,7 +79,7 @@ func (s *Service) letGo(ctx context.Context, r *reading, tried ...*definition) {
 	}
 }
 
-// try is TrySpec for a dry run of a deployment; there is nothing to try where nothing is deployed.
+// try is TrySpec for a dry run of a deployment; it does nothing if nothing is deployed.
 func (s *Service) try(
 	ctx context.Context, t j17.Tenant, after *decider.Decider, most int,
 ) (trial part.Trial, err error) {
@@ -89,8 +89,8 @@ func (s *Service) try(
 	return trial, err
 }
 
-// TrySpec tells what a spec would make of the projections of an environment, with up to so many rows of all of them
-// together: of those that would yield something else, by name.
+// TrySpec reports what a spec would change in the projections of an environment, with at most most rows of all of them
+// together: only projections whose values would change, by name.
 func (s *Service) TrySpec(
 	ctx context.Context, t j17.Tenant, after *decider.Decider, most int,
 ) ([]wire.ProjectionTrial, error) {
@@ -100,7 +100,7 @@ func (s *Service) TrySpec(
 	}
 	next := &reading{t: t, m: r.m.Under(after), in: newInForce(after.Compiled, r.in.posted, nil)}
 
-	// Which ones they are.
+	// The projections that change.
 	var trials []wire.ProjectionTrial
 	names := maps.Clone(r.in.all)
 	maps.Copy(names, next.in.all)
@@ -116,7 +116,7 @@ func (s *Service) TrySpec(
 		}
 	}
 
-	// What becomes of their rows. What one does not use of its share goes to those after it.
+	// The changes of their rows. The unused share of one projection goes to those after it.
 	left := min(most, trial.MaxAggregates)
 	var tried []*definition
 	pricing := newPricing()
@@ -144,17 +144,17 @@ type dryRun struct {
 	was    *definition // nil for none
 	after  *reading
 	is     *definition
-	// pricing is what all that are tried together may make for their prices yet.
+	// pricing is the remaining budget for prices of all definitions tried together.
 	pricing *pricing
 
 	replay wire.Replay
 	price  wire.Price
 	read   int
-	// of has how many rows were made of each aggregate, indexed the same of the rows of indexes.
+	// of counts, for each aggregate, the rows made from it; indexed counts rows of indexes in the same way.
 	of, indexed map[j17.Key]uint64
 }
 
-// run makes up to so many rows and compares them, and tells the price with what there is room for.
+// run computes at most most rows and compares them, and determines the price within room.
 func (t *dryRun) run(ctx context.Context, most int, room pricing) error {
 	t.replay = wire.Replay{Types: t.is.Types(), Complete: true, Differences: []wire.StateDifference{}}
 	t.of, t.indexed = map[j17.Key]uint64{}, map[j17.Key]uint64{}
@@ -163,7 +163,7 @@ func (t *dryRun) run(ctx context.Context, most int, room pricing) error {
 	}
 	if !t.is.IsNamed() {
 		t.widest()
-		return nil // there is nothing that it would be asked for
+		return nil // rows exist in the named form only
 	}
 	compared := t.was != nil && t.was.IsNamed() && t.was.ForEach == t.is.ForEach
 	for after := ""; ; {
@@ -190,7 +190,7 @@ func (t *dryRun) run(ctx context.Context, most int, room pricing) error {
 	return nil
 }
 
-// compare makes rows of both definitions.
+// compare computes rows of both definitions and compares them.
 func (t *dryRun) compare(ctx context.Context, ids []string, compared bool) error {
 	is, err := t.rows(ctx, t.after, t.is, ids)
 	if err != nil {
@@ -213,7 +213,7 @@ func (t *dryRun) compare(ctx context.Context, ids []string, compared bool) error
 		t.replay.Aggregates++
 		t.count(v)
 		switch {
-		case j17.CodeOf(v.Err) == j17.CodeAggregateNotFound: // it came later than the position
+		case j17.CodeOf(v.Err) == j17.CodeAggregateNotFound: // it began after the position
 			t.replay.Aggregates--
 		case v.Err != nil && ctx.Err() != nil:
 			return store.UserError(ctx.Err())
@@ -226,7 +226,7 @@ func (t *dryRun) compare(ctx context.Context, ids []string, compared bool) error
 	return nil
 }
 
-// reason says why a row could not be made.
+// reason returns the message for a row that could not be computed.
 func reason(err error) string {
 	if e, ok := errors.AsType[*j17.Error](err); ok {
 		return e.Message
@@ -234,7 +234,7 @@ func reason(err error) string {
 	return "The row could not be made."
 }
 
-// rows makes rows, all of them again. What is too much for all of them together is made one by one.
+// rows computes rows, all of them again. If they are too much work together, they are computed one by one.
 func (t *dryRun) rows(ctx context.Context, r *reading, d *definition, ids []string) ([]*Value, error) {
 	values, b := make([]*Value, len(ids)), work.New(ctx, maxWork)
 	err := t.s.values.each(ctx, r, d, b, ids, d.Stages, func(e *evaluation, i int, of *row) { values[i] = e.value(of) })
@@ -256,7 +256,7 @@ func (t *dryRun) rows(ctx context.Context, r *reading, d *definition, ids []stri
 	return values, nil
 }
 
-// count notes what a row was made of.
+// count counts the sources of a row.
 func (t *dryRun) count(v *Value) {
 	for i, key := range v.Sources {
 		t.read++
@@ -266,7 +266,7 @@ func (t *dryRun) count(v *Value) {
 	}
 }
 
-// widest finds the aggregate that most rows were made of.
+// widest finds the aggregate that the most rows are made from.
 func (t *dryRun) widest() {
 	var widest wire.Fanout
 	for _, of := range []map[j17.Key]uint64{t.indexed, t.of} {

@@ -20,19 +20,19 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Limits of a value. What is beyond them is CodeProjectionLimit: nothing is cut silently.
+// Limits of a value. Exceeding one is an error of CodeProjectionLimit: nothing is cut silently.
 const (
-	// MaxAggregates is how many aggregates one source may have.
+	// MaxAggregates is the maximum number of aggregates of one source.
 	MaxAggregates = 1000
-	// MaxData is how many bytes data may have as JSON.
+	// MaxData is the maximum size of data as JSON, in bytes.
 	MaxData = 10 << 20
-	// maxStates is how many bytes the states of all sources that are looked at together may have as JSON.
+	// maxStates is the maximum size of the states of all sources of an evaluation as JSON, in bytes.
 	maxStates = 64 << 20
-	// maxWork is what one evaluation may cost, in units of package work, beside folding states.
+	// maxWork is the maximum cost of one evaluation, in units of package work, without folding states.
 	maxWork = work.Command
 )
 
-// limitDetails are the details of CodeProjectionLimit.
+// limitDetails has the details of CodeProjectionLimit.
 type limitDetails struct {
 	Source string `json:"source,omitempty"`
 	Limit  int    `json:"limit"`
@@ -59,48 +59,48 @@ func tooMuchRead(source string, limit int) error {
 	return e
 }
 
-// errTooMuch reports that the sources of all rows of an evaluation have more bytes than may be looked at together.
+// errTooMuch reports that the sources of all rows of an evaluation exceed the size that may be loaded together.
 var errTooMuch = errors.New("projection: too much is read at once")
 
-// Value is what a projection yields.
+// Value is the result of a projection.
 type Value struct {
-	// Key is the aggregate that it is about; the zero key in the array form where it is asked for with parameters.
+	// Key is the aggregate that it is about; the zero key in the array form if that takes parameters.
 	Key j17.Key
 	j17.Names
 	// Data is JSON, Tag its entity tag.
 	Data []byte
 	Tag  string
-	// Tree is the same as Data, missing where the value was kept.
+	// Tree is the same as Data; it is missing in cached values.
 	Tree value.Value
-	// Computed is when it was computed, in Unix seconds, At as of which position.
+	// Computed is the time of the computation in Unix seconds, At the position that it is as of.
 	Computed int64
 	At       j17.StreamID
-	// Sources are all aggregates that were read, also those that were not there, each once, in the order of their keys;
-	// Versions what they had, the zero Version where there was nothing. Sets are what queries have found.
+	// Sources are all aggregates that were read, including missing ones, each once, in the order of their keys;
+	// Versions are their versions, the zero Version for a missing one. Sets are the results of queries.
 	Sources  []j17.Key
 	Versions []fold.Version
 	Sets     []Set
-	// Err is why there is no value of this row, nil where there is one.
+	// Err is the reason why there is no value of this row, nil if there is one.
 	Err error
 
 	identity [sha256.Size]byte
-	// checked is the latest position as of which it was found to be good.
+	// checked is the latest position at which the value was found to be current.
 	checked atomic.Pointer[j17.StreamID]
 }
 
-// Set is the aggregates of a type with one of some values in a field, as they were found.
+// Set is the result of a query: the aggregates of a type that have one of some values in a field.
 type Set struct {
 	Query  *spec.Query
 	Wanted []value.Value
 	IDs    []string
 }
 
-// row is one value in the making.
+// row is a value being computed.
 type row struct {
-	// id is canonical, "" in the array form where there is none; params are those of the array form.
+	// id is the canonical ID, "" in the array form without one; params are those of the array form.
 	id     string
 	params map[string]string
-	// sources has what was loaded, by the places of sources; missing are those of later stages.
+	// sources has the loaded sources by their index; those of later stages are missing.
 	sources []value.Value
 	// read has the aggregates that the row has asked for, in no order.
 	read []j17.Key
@@ -108,21 +108,21 @@ type row struct {
 	err  error
 }
 
-// evaluator computes what projections yield, and keeps it.
+// evaluator computes the values of projections, and caches them.
 type evaluator struct {
 	engine  *engine.Engine
 	indexes *index.Service
 	lookups *indexReader
 	clock   clock.Clock
 	kept    *keptValues
-	// maxStates is how many bytes the states may have that one evaluation looks at together, memory what those of all
-	// may have, beyond the small ones.
+	// maxStates bounds the size of the states of one evaluation, memory that of all evaluations; small evaluations do
+	// not count.
 	maxStates int
 	memory    *work.Pool
 }
 
-// evaluation computes values of one projection as of one moment, of many rows together: what rows have in common is
-// loaded once, and what they need of one stage side by side. It is for one goroutine, and is to be closed.
+// evaluation computes values of one projection as of one moment, for many rows together: sources that rows share are
+// loaded once, and the sources of one stage are loaded together. It is for one goroutine, and must be closed.
 type evaluation struct {
 	s *evaluator
 	r *reading
@@ -132,11 +132,11 @@ type evaluation struct {
 	b      *work.Budget
 	env    *tick.Env
 	loaded map[j17.Key]loaded
-	// bytes is how many the states that are loaded have as JSON.
+	// bytes is the size of the loaded states as JSON.
 	bytes int
 }
 
-// loaded is an aggregate as sources show it: null where it is not there.
+// loaded is an aggregate as sources show it; the state is null if it does not exist.
 type loaded struct {
 	state   value.Value
 	version fold.Version
@@ -147,11 +147,11 @@ func (s *evaluator) evaluation(r *reading, d *definition, b *work.Budget) *evalu
 	return &evaluation{s: s, r: r, d: d, b: b, env: tick.NewEnv(b), loaded: map[j17.Key]loaded{}}
 }
 
-// close gives the memory back that states were accounted for.
+// close releases the memory accounted for states.
 func (e *evaluation) close() { e.b.Release() }
 
-// each computes rows of the named form, as many together as there is memory for, and calls done for each of them in
-// their order. All work is charged to b. The error is one of all.
+// each computes rows of the named form, as many together as memory allows, and calls done for each of them in order.
+// All work is charged to b. A returned error concerns all rows.
 func (s *evaluator) each(
 	ctx context.Context, r *reading, d *definition, b *work.Budget, ids []string, stages [][]int,
 	done func(e *evaluation, i int, of *row),
@@ -180,10 +180,10 @@ func (s *evaluator) each(
 	return nil
 }
 
-// gather loads what rows need of some stages. What is wrong with one row is its error; the error is one of all:
-// errTooMuch, of several rows, asks for fewer at a time.
+// gather loads the sources of rows for some stages. An error of one row is stored in the row; a returned error concerns
+// all rows. errTooMuch, for several rows, means that fewer should be computed together.
 func (e *evaluation) gather(ctx context.Context, rows []*row, stages [][]int) error {
-	// A row of the named form is that of an aggregate.
+	// A row of the named form belongs to an aggregate.
 	if e.d.IsNamed() {
 		keys := make([]j17.Key, 0, len(rows))
 		for _, r := range rows {
@@ -212,14 +212,14 @@ func (e *evaluation) gather(ctx context.Context, rows []*row, stages [][]int) er
 	return nil
 }
 
-// exists tells an aggregate that is not there from one whose state is null. Singletons always exist.
+// exists distinguishes a missing aggregate from one whose state is null. Singletons always exist.
 func (e *evaluation) exists(l loaded, key j17.Key) bool {
 	return l.version.Length > 0 || e.r.in.compiled.IDs.IsSingleton(key.ID)
 }
 
 // stage loads the sources of one stage.
 func (e *evaluation) stage(ctx context.Context, rows []*row, stage []int) error {
-	// What they are.
+	// The IDs of their aggregates.
 	ids := make([][]string, len(rows)*len(stage))
 	var keys []j17.Key
 	for i, r := range rows {
@@ -260,7 +260,7 @@ func (e *evaluation) stage(ctx context.Context, rows []*row, stage []int) error 
 		return err
 	}
 
-	// What they hold.
+	// Their content.
 	for i, r := range rows {
 		for j, place := range stage {
 			if r.err == nil {
@@ -271,7 +271,7 @@ func (e *evaluation) stage(ctx context.Context, rows []*row, stage []int) error 
 	return nil
 }
 
-// largest returns the name of the source of a stage that has most aggregates.
+// largest returns the name of the source of a stage that has the most aggregates.
 func (e *evaluation) largest(stage []int, ids [][]string) string {
 	most := 0
 	for j := range stage {
@@ -282,7 +282,7 @@ func (e *evaluation) largest(stage []int, ids [][]string) string {
 	return e.d.Sources[stage[most]].Name
 }
 
-// ids returns the aggregates that a source of a row is, in its order.
+// ids returns the IDs of the aggregates of a source of a row, in the source's order.
 func (e *evaluation) ids(ctx context.Context, r *row, src *spec.Source) ([]string, error) {
 	switch {
 	case src.Key:
@@ -297,7 +297,7 @@ func (e *evaluation) ids(ctx context.Context, r *row, src *spec.Source) ([]strin
 	return src.IDs(found, e.r.in.compiled.IDs), nil
 }
 
-// fill makes a source of what was loaded.
+// fill sets a source of a row from the loaded aggregates.
 func (e *evaluation) fill(r *row, place int, ids []string) {
 	src := &e.d.Sources[place]
 	elems := make([]value.Value, 0, len(ids))
@@ -324,19 +324,18 @@ func (e *evaluation) fill(r *row, place int, ids []string) {
 }
 
 const (
-	// firstChunk and maxChunk are how many aggregates are loaded at once: few as long as nothing is known of their
-	// size.
+	// firstChunk and maxChunk are how many aggregates are loaded at once: few while their size is unknown.
 	firstChunk = 16
 	maxChunk   = 256
-	// smallShare is which part of the states that may be looked at together is not accounted for, and largeShare which
-	// part makes the next chunk smaller.
+	// States up to maxStates/smallShare are not accounted for; a chunk above maxStates/largeShare makes the next one
+	// smaller.
 	smallShare = 64
 	largeShare = 16
-	// chunkSteps is how many times as many things are taken on together the next time, or fewer.
+	// chunkSteps is the factor by which the next chunk grows or shrinks.
 	chunkSteps = 4
 )
 
-// load loads the aggregates that are not there yet. The error is errTooMuch where all have too many bytes.
+// load loads the aggregates that are not loaded yet. The error is errTooMuch if all of them are too large together.
 func (e *evaluation) load(ctx context.Context, keys []j17.Key) error {
 	missing := make([]j17.Key, 0, len(keys))
 	for _, key := range keys {
@@ -363,7 +362,7 @@ func (e *evaluation) load(ctx context.Context, keys []j17.Key) error {
 	return nil
 }
 
-// account takes memory for the states that were loaded since there were so many bytes.
+// account takes memory for the states loaded since their size was before.
 func (e *evaluation) account(before int) error {
 	small := e.s.maxStates / smallShare
 	switch {
@@ -380,7 +379,8 @@ func (e *evaluation) account(before int) error {
 	return nil
 }
 
-// loadSome loads a chunk. Where one of them cannot be folded they are loaded one by one, and that one keeps its error.
+// loadSome loads a chunk. If one of its aggregates cannot be folded, they are loaded one by one, and the faulty one
+// keeps its error.
 func (e *evaluation) loadSome(ctx context.Context, keys []j17.Key) error {
 	if !e.b.Spend(len(keys)) {
 		return e.b.Err()
@@ -411,7 +411,7 @@ func (e *evaluation) loadSome(ctx context.Context, keys []j17.Key) error {
 	return nil
 }
 
-// take keeps an aggregate as sources show it: its state, with its id put first unless the state has one.
+// take stores an aggregate as sources show it: its state, with its ID put first unless the state has an "id".
 func (e *evaluation) take(s *fold.Loaded) error {
 	l := loaded{state: s.Data, version: s.Version}
 	e.bytes += len(s.JSON)
@@ -432,7 +432,7 @@ func (e *evaluation) take(s *fold.Loaded) error {
 	return nil
 }
 
-// document is what "$" is for a row: the sources that are loaded, in the order of the definition.
+// document returns the "$" of a row: the loaded sources, in the order of the definition.
 func (e *evaluation) document(r *row) value.Value {
 	members := make([]value.Member, 0, len(r.sources))
 	for i, v := range r.sources {
@@ -443,7 +443,7 @@ func (e *evaluation) document(r *row) value.Value {
 	return value.ObjectValue(members...)
 }
 
-// result puts the data of a row together, all of whose sources are loaded.
+// result computes the data of a row whose sources are all loaded.
 func (e *evaluation) result(r *row) (value.Value, error) {
 	tree := e.document(r)
 	if e.d.IsNamed() {
@@ -471,7 +471,7 @@ func (e *evaluation) result(r *row) (value.Value, error) {
 	return tree, nil
 }
 
-// heaviest returns the name of the source with which the data of a row of the array form is too large; "" in the named
+// heaviest returns the name of the source that makes the data of a row of the array form too large; "" in the named
 // form.
 func (e *evaluation) heaviest(r *row) string {
 	if e.d.IsNamed() {
@@ -486,7 +486,7 @@ func (e *evaluation) heaviest(r *row) string {
 	return ""
 }
 
-// value finishes a row.
+// value completes a row.
 func (e *evaluation) value(r *row) *Value {
 	v := &Value{
 		At: e.r.m.At(), Computed: e.s.clock.Now().Unix(), Sets: r.sets, Err: r.err,
@@ -506,7 +506,7 @@ func (e *evaluation) value(r *row) *Value {
 	return v
 }
 
-// name tells what a row has read.
+// name sets the sources and versions of a value to those that the row has read.
 func (e *evaluation) name(r *row, v *Value) {
 	slices.SortFunc(r.read, j17.Key.Compare)
 	v.Sources = slices.Clone(slices.Compact(r.read))
@@ -516,7 +516,7 @@ func (e *evaluation) name(r *row, v *Value) {
 	}
 }
 
-// tagOf is the entity tag of data.
+// tagOf returns the entity tag of data.
 func tagOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return `"` + hex.EncodeToString(sum[:12]) + `"`

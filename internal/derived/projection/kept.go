@@ -13,39 +13,39 @@ import (
 // errAbandoned is the result of a computation whose caller has gone, for the others that wait for it.
 var errAbandoned = errors.New("projection: the computation was given up")
 
-// subject names a value: what a projection yields for one aggregate, or for parameters.
+// subject identifies a value: a projection, with an aggregate or with parameters.
 type subject struct {
 	tenant j17.Tenant
 	name   string
-	// of is the canonical id, or the canonical parameters.
+	// of is the canonical ID, or the canonical parameters.
 	of string
 }
 
-// keptValues holds what projections have yielded, bounded in bytes. It never decides whether a value is current: the
-// reader compares what it was made of. Values that were asked for once are in a queue of their own, of a fifth of the
-// memory, so that a client that reads everything once evicts nothing that is asked for again and again.
+// keptValues caches values of projections, bounded in bytes. It never decides whether a value is current: the reader
+// compares its sources. Values requested once are in a queue of their own, which has at least a fifth of the memory, so
+// that a client that reads everything once evicts nothing that is requested again and again.
 type keptValues struct {
 	mu    sync.Mutex
 	limit int64
 	all   map[subject]*list.Element // of *keptValue
-	// once are those that were asked for one time, often the others; the most recently used first.
+	// once has the values requested one time, often the others; the most recently used come first.
 	once, often line
 	counts      keptCounts
-	// passed are rows of lists that were computed and not kept.
+	// passed remembers rows of lists that were computed and not cached.
 	seed   maphash.Seed
 	passed *work.Recent
 
-	// computing are the computations under way.
+	// computing has the computations under way.
 	computing map[subject]*computation
 }
 
-// line is a list of values with what they are charged for.
+// line is a list of values with the sum of their charges.
 type line struct {
 	list.List
 	used int64
 }
 
-// keptValue is a value with its place.
+// keptValue is a cached value with its subject.
 type keptValue struct {
 	subject
 	*Value
@@ -53,13 +53,14 @@ type keptValue struct {
 	often bool
 }
 
-// keptCounts tell how useful it is to keep values.
+// keptCounts measures how useful the cache is.
 type keptCounts struct{ hits, misses, shared uint64 }
 
 const (
-	// onceShare is which part of the room is for values that were asked for one time.
+	// onceShare is the divisor of the limit that gives the memory reserved for values requested once.
 	onceShare = 5
-	// passedShare is which part of the values that there could be room for are remembered when they were not kept.
+	// passedShare is the divisor of the greatest possible number of values that gives how many uncached rows are
+	// remembered.
 	passedShare = 4
 )
 
@@ -70,14 +71,14 @@ func newKeptValues(limit int64) *keptValues {
 	}
 }
 
-// get returns the value that is kept, nil where there is none.
+// get returns the cached value, nil if there is none.
 func (k *keptValues) get(of subject) *Value {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.find(of)
 }
 
-// rows returns the values of rows that are kept, nil where there is none.
+// rows returns the cached values of rows, nil for those without one.
 func (k *keptValues) rows(t j17.Tenant, name string, ids []string) []*Value {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -100,7 +101,7 @@ func (k *keptValues) find(of subject) *Value {
 		return v.Value
 	}
 
-	// What was asked for again has earned a place among the others, of whom the last one may go back.
+	// A value requested again moves to often; if that gets too large, its last values go back to once.
 	k.once.take(at)
 	v.often = true
 	k.all[of] = k.often.push(v)
@@ -113,7 +114,7 @@ func (k *keptValues) find(of subject) *Value {
 	return v.Value
 }
 
-// put keeps a value in the place of the one before. One that would fill a good part of the room is not kept.
+// put caches a value in place of an earlier one. A value larger than a fifth of the limit is not cached.
 func (k *keptValues) put(of subject, v *Value) {
 	entry := &keptValue{subject: of, Value: v, size: v.charge() + int64(len(of.name)+len(of.of))}
 	k.mu.Lock()
@@ -121,7 +122,7 @@ func (k *keptValues) put(of subject, v *Value) {
 	if at := k.all[of]; at != nil {
 		old := valueAt(at)
 		if old.identity == v.identity && old.At.Compare(v.At) > 0 {
-			return // somebody who came later was faster
+			return // a later computation was faster
 		}
 		k.lineOf(old).take(at)
 		delete(k.all, of)
@@ -134,14 +135,15 @@ func (k *keptValues) put(of subject, v *Value) {
 	k.trim()
 }
 
-// offer is put for a row of a list, one of many and soon computed: it is kept from the second time on.
+// offer is put for a row of a list. There are many of those, and each is computed quickly: it is cached from the second
+// time on.
 func (k *keptValues) offer(of subject, v *Value) {
 	if k.passed.Again(maphash.Comparable(k.seed, of)) {
 		k.put(of, v)
 	}
 }
 
-// trim drops values until the others fit. The caller holds mu.
+// trim drops values until the others fit the limit. The caller holds mu.
 func (k *keptValues) trim() {
 	for k.once.used+k.often.used > k.limit {
 		from := &k.once
@@ -178,9 +180,9 @@ func (l *line) take(at *list.Element) *keptValue {
 // ownCharge is the overhead around data.
 const ownCharge = 512
 
-// charge is the memory that a value takes.
+// charge returns the approximate memory that a value takes.
 func (v *Value) charge() int64 {
-	const own, source = ownCharge, 96 // what a source takes beside its texts
+	const own, source = ownCharge, 96 // source is the size of a source without its texts
 	n := own + int64(len(v.Data)) + int64(len(v.Sources))*source
 	for _, key := range v.Sources {
 		n += int64(len(key.ID))
@@ -191,12 +193,12 @@ func (v *Value) charge() int64 {
 	return n
 }
 
-// Stats counts what a service has done since it was made.
+// Stats has the counters of a service since it was made.
 type Stats struct {
-	// Hits are values that were served as they were kept, Misses those that were computed, Shared how often somebody
-	// has waited for a computation of somebody else.
+	// Hits counts values served from the cache, Misses computed ones, Shared the requests that waited for a computation
+	// of another request.
 	Hits, Misses, Shared uint64
-	// KeptBytes is the memory that kept values are charged for, Kept how many they are.
+	// KeptBytes is the memory that cached values are charged for, Kept their number.
 	KeptBytes int64
 	Kept      int
 }
@@ -212,18 +214,18 @@ func (s *Service) Stats() Stats {
 	}
 }
 
-// computation is the computation of one value that all callers wait for who want it. value and err count once done is
-// closed.
+// computation is the computation of one value, for which all requests of that value wait. value and err are valid once
+// done is closed.
 type computation struct {
-	// at is the position that it computes the value of.
+	// at is the position that the value is computed as of.
 	at    j17.StreamID
 	done  chan struct{}
 	value *Value
 	err   error
 }
 
-// join returns the computation of a value that is under way, and whether the caller has to carry it out, as of a
-// position.
+// join returns the computation of a value that is under way, or a new one as of a position, which the caller has to
+// carry out if lead is set.
 func (k *keptValues) join(of subject, at j17.StreamID) (c *computation, lead bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -236,7 +238,7 @@ func (k *keptValues) join(of subject, at j17.StreamID) (c *computation, lead boo
 	return c, true
 }
 
-// finish wakes all that wait for a computation.
+// finish wakes all requests that wait for a computation.
 func (k *keptValues) finish(of subject, c *computation) {
 	k.mu.Lock()
 	delete(k.computing, of)
@@ -244,7 +246,7 @@ func (k *keptValues) finish(of subject, c *computation) {
 	close(c.done)
 }
 
-// served counts values that were served as they were kept, and others that were computed.
+// served counts values served from the cache, and computed ones.
 func (k *keptValues) served(hits, misses int) {
 	k.mu.Lock()
 	k.counts.hits += uint64(hits)

@@ -20,22 +20,22 @@ import (
 )
 
 // A query finds the aggregates of a type by a field of their states. All queries of an environment about the same field
-// share one index over the states. It tells who may be meant: those that it shows, and those with events between its
-// position and that of the read. All of these are loaded as of the position of the read, and their states decide. So a
-// query is exact without waiting for the index.
+// share one index over the states. The candidates are the aggregates that the index shows, and those with events
+// between its position and that of the read. All of these are loaded as of the position of the read, and their states
+// decide. So a query is exact without waiting for the index.
 
-// What the first value of an entry in such an index says of the second one.
+// The first value of an entry in such an index is the meaning of the second one.
 const (
-	plainValue   = iota // it is the value of the field, or of an element of it
-	hashedValue         // it is a digest of an array or an object
+	plainValue   = iota // the value of the field, or of an element of it
+	hashedValue         // a digest of an array or an object
 	unknownValue        // the aggregate may have any value: there are too many, or its state cannot be computed
 )
 
 // querySemantics is the version of the content of such indexes.
 const querySemantics = "1"
 
-// maxTouched is how many events between the position of an index and that of a read are looked at before the read waits
-// for the index.
+// maxTouched is how many events between the position of an index and that of a read may be looked at before the read
+// waits for the index.
 const maxTouched = 1000
 
 // indexReader finds aggregates by the indexes of queries.
@@ -45,8 +45,7 @@ type indexReader struct {
 	adopting *turns
 }
 
-// queryIndex is the index that answers queries about a field of the states of a type, as the spec of a moment makes
-// them.
+// queryIndex returns the index for queries about a field of the states of a type, under the spec of a moment.
 func (s *indexReader) queryIndex(m *fold.Moment, q *spec.Query) *index.Definition {
 	name, field := q.AggregateType, q.Field
 	handlers := m.Decider().Program(name).Fingerprint
@@ -63,7 +62,7 @@ func (s *indexReader) queryIndex(m *fold.Moment, q *spec.Query) *index.Definitio
 	}
 }
 
-// queryRows computes the entries in the index of a field, of a bounded number of aggregates at a time.
+// queryRows computes the entries of aggregates in the index of a field, a bounded number of aggregates at a time.
 func queryRows(
 	ctx context.Context, m *fold.Moment, name string, steps []value.Step, ids []string,
 ) ([]index.Row, error) {
@@ -78,7 +77,7 @@ func queryRows(
 	return rows, nil
 }
 
-// querySome is queryRows for a few.
+// querySome is queryRows for one such part.
 func querySome(
 	ctx context.Context, m *fold.Moment, name string, steps []value.Step, ids []string,
 ) ([]index.Row, error) {
@@ -89,7 +88,7 @@ func querySome(
 	rows := make([]index.Row, len(ids))
 	states, err := m.Load(ctx, keys, false)
 	if _, one := errors.AsType[*fold.LoadError](err); one && len(ids) > 1 {
-		// Those that cannot be computed are looked for among them.
+		// The aggregates that cannot be computed are found by trying each.
 		for i := range ids {
 			some, err := querySome(ctx, m, name, steps, ids[i:i+1])
 			if err != nil {
@@ -112,7 +111,7 @@ func querySome(
 	return rows, nil
 }
 
-// fieldOf follows the steps of a query, where "id" is the aggregate's own unless its state has one.
+// fieldOf follows the steps of a query. "id" is the aggregate's own ID unless its state has one.
 func fieldOf(s *fold.Loaded, steps []value.Step) value.Value {
 	if len(steps) == 1 && s.Data.Kind() == value.Object {
 		if shown := value.ObjectValue(value.Member{
@@ -124,8 +123,8 @@ func fieldOf(s *fold.Loaded, steps []value.Step) value.Value {
 	return s.Data.At(steps)
 }
 
-// fieldEntries are those of an aggregate with a value in the field: for the value itself, and for the elements of an
-// array.
+// fieldEntries returns the entries of an aggregate for the value of the field: for the value itself, and for the
+// elements of an array.
 func fieldEntries(field value.Value) []index.Entry {
 	const most = 10_000
 	if field.Len() > most {
@@ -151,7 +150,7 @@ func unknownEntry() index.Entry {
 
 func valueEntry(v value.Value) index.Entry { return index.NewEntry(0, entryValues(v)...) }
 
-// entryValues are the entries of an index for a value.
+// entryValues returns the values of an index entry for a value.
 func entryValues(v value.Value) []value.Value {
 	if k := v.Kind(); k != value.Array && k != value.Object {
 		return []value.Value{value.Int(plainValue), v.OrNull()}
@@ -160,8 +159,8 @@ func entryValues(v value.Value) []value.Value {
 	return []value.Value{value.Int(hashedValue), value.StringValue(hex.EncodeToString(sum[:]))}
 }
 
-// appendCanonical appends a text that equal values have in common: members are in the order of their names, numbers by
-// their worth.
+// appendCanonical appends a text that is the same for equal values: members are sorted by name, and numbers written by
+// value.
 func appendCanonical(b []byte, v value.Value) []byte {
 	switch v.Kind() {
 	case value.Array:
@@ -188,7 +187,7 @@ func appendCanonical(b []byte, v value.Value) []byte {
 	return v.AppendJSON(b)
 }
 
-// query returns the ids of the aggregates that the query of a source finds for a row, in their order.
+// query returns the IDs of the aggregates that the query of a source finds for a row, in order.
 func (e *evaluation) query(ctx context.Context, r *row, src *spec.Source) ([]string, error) {
 	q := src.Query
 	wanted, err := e.wanted(r, q)
@@ -225,7 +224,7 @@ func (e *evaluation) query(ctx context.Context, r *row, src *spec.Source) ([]str
 	return ids, nil
 }
 
-// wanted are the values that a query of a row looks for.
+// wanted returns the values that a query of a row looks for.
 func (e *evaluation) wanted(r *row, q *spec.Query) ([]value.Value, error) {
 	if q.Value.Param != "" {
 		return spec.Wanted(r.params[q.Value.Param]), nil
@@ -234,8 +233,8 @@ func (e *evaluation) wanted(r *row, q *spec.Query) ([]value.Value, error) {
 	return []value.Value{found.OrNull()}, err
 }
 
-// candidates returns the ids, in order, of all aggregates that may be what the query of a source looks for at the
-// moment of the evaluation.
+// candidates returns the sorted IDs of all aggregates that the query of a source may find at the moment of the
+// evaluation.
 func (e *evaluation) candidates(ctx context.Context, src *spec.Source, wanted []value.Value) ([]string, error) {
 	view, touched, err := e.s.lookups.near(ctx, e.r, src.Query)
 	if err != nil {
@@ -268,8 +267,8 @@ func (e *evaluation) candidates(ctx context.Context, src *spec.Source, wanted []
 	return slices.Compact(ids), nil
 }
 
-// near opens the index of a query, with the aggregates that have events between its position and that of a reading.
-// Where there are too many, it waits for the index.
+// near opens the index of a query, and returns with it the aggregates that have events between its position and that of
+// a reading. If there are too many, it waits for the index.
 func (s *indexReader) near(ctx context.Context, r *reading, q *spec.Query) (*index.View, []j17.Key, error) {
 	d := s.queryIndex(r.m, q)
 	var wait j17.StreamID
@@ -290,20 +289,19 @@ func (s *indexReader) near(ctx context.Context, r *reading, q *spec.Query) (*ind
 		switch {
 		case err != nil:
 			return nil, nil, store.UserError(err)
-		case wait == r.m.At(): // it was waited for, and is far ahead by now
+		case wait == r.m.At(): // it waited, and the index is far ahead by now
 			return nil, nil, indexNotReady(&index.NotReadyError{})
 		}
 		wait = r.m.At()
 	}
 }
 
-// indexAt opens an index that a reading needs, which has everything up to a position. One that nobody has begun to
-// build is begun. The error is errRedeployed where the index has gone because the reading's projections are no longer
-// in force.
+// indexAt opens an index that a reading needs, at a position or a later one. If the index does not exist, it begins to
+// build it. The error is errRedeployed if the index is gone because the reading's projections are no longer in force.
 func (s *indexReader) indexAt(
 	ctx context.Context, r *reading, d *index.Definition, at j17.StreamID,
 ) (*index.View, error) {
-	s.indexes.Know(ctx, r.t, d) // after a start nobody does
+	s.indexes.Know(ctx, r.t, d) // after a start of the process the definition is unknown
 	view, err := s.indexes.At(ctx, r.t, d.ID, at)
 	if errors.Is(err, store.ErrNotFound) {
 		if err := s.begin(ctx, r, d); err != nil {
@@ -322,7 +320,8 @@ func (s *indexReader) indexAt(
 	return view, indexNotReady(err)
 }
 
-// begin begins to build a missing index. A reading that is no longer in force gets none: nothing would remove it.
+// begin begins to build a missing index. If the reading is no longer in force it builds nothing, since nobody would
+// remove the index.
 func (s *indexReader) begin(ctx context.Context, r *reading, d *index.Definition) error {
 	defer s.adopting.take(r.t)()
 	if over, err := s.isOver(ctx, r); err != nil || over {
@@ -332,19 +331,19 @@ func (s *indexReader) begin(ctx context.Context, r *reading, d *index.Definition
 	return store.UserError(err)
 }
 
-// isOver reports whether a reading's projections were in force and are no longer.
+// isOver reports whether a reading's projections were in force and no longer are.
 func (s *indexReader) isOver(ctx context.Context, r *reading) (bool, error) {
 	if !r.in.deployed {
-		return false, nil // they are tried, or prepared
+		return false, nil // tried or prepared projections were never in force
 	}
 	now, err := s.readings.now(ctx, r.t)
 	return err == nil && now.in != r.in, err
 }
 
-// buildWait is how long a read waits for an index that nobody has begun to build before.
+// buildWait is how long a read waits for an index that it has begun to build.
 const buildWait = work.Wait
 
-// awaitBuild waits until an index is built, or for so long as a read may wait.
+// awaitBuild waits until an index is built, at most buildWait.
 func (s *indexReader) awaitBuild(ctx context.Context, t j17.Tenant, id string) error {
 	waiting, stop := context.WithTimeout(ctx, buildWait)
 	defer stop()
@@ -358,7 +357,7 @@ func (s *indexReader) awaitBuild(ctx context.Context, t j17.Tenant, id string) e
 	return store.UserError(err)
 }
 
-// indexNotReady is the error of an index that cannot be read yet; any other error is that of the store.
+// indexNotReady returns the error for an index that cannot be read yet; any other error is that of the store.
 func indexNotReady(err error) error {
 	late, ok := errors.AsType[*index.NotReadyError](err)
 	switch {
@@ -378,13 +377,13 @@ func indexNotReady(err error) error {
 	return e.Because(err)
 }
 
-// indexProgress is the details of CodeIndexNotReady.
+// indexProgress has the details of CodeIndexNotReady.
 type indexProgress struct {
 	Done  uint64 `json:"done"`
 	Total uint64 `json:"total"`
 }
 
-// unmoved reports whether the queries of a value still find what they have found.
+// unmoved reports whether the queries of a value still find what they found.
 func (s *evaluator) unmoved(ctx context.Context, r *reading, d *definition, v *Value) (bool, error) {
 	if len(v.Sets) == 0 {
 		return true, nil
@@ -398,7 +397,7 @@ func (s *evaluator) unmoved(ctx context.Context, r *reading, d *definition, v *V
 		since = *checked
 	}
 	if since.Compare(r.m.At()) > 0 {
-		return false, nil // it was computed later than the reading
+		return false, nil // the value was computed later than the reading
 	}
 	touched, ok, err := s.indexes.Touched(ctx, r.t, types, since, r.m.At(), maxTouched)
 	if err != nil || !ok {
@@ -408,8 +407,8 @@ func (s *evaluator) unmoved(ctx context.Context, r *reading, d *definition, v *V
 		return true, nil
 	}
 
-	// What was touched is in the sets that it was in before: those that are not in a set have to stay out of it, and
-	// the others are among the sources, whose versions have been compared.
+	// The value holds if each touched aggregate is in the same sets as before. Members of a set are among the sources,
+	// whose versions have been compared already; the others must still not match.
 	e := s.evaluation(r, d, work.New(ctx, maxWork))
 	defer e.close()
 	if err := e.load(ctx, touched); errors.Is(err, errTooMuch) {

@@ -16,13 +16,13 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Ask says which value is wanted.
+// Ask selects a value.
 type Ask struct {
 	Name string
-	// ID is the id in the path, "" where there is none.
+	// ID is the ID in the path, "" if there is none.
 	ID string
-	// Params are the parameters that are none of ours, Takes the names of ours that the request may have, for messages
-	// about misspelt ones.
+	// Params are the parameters of the projection. Takes are the names of the API's own parameters that the request may
+	// have, for messages about misspelt ones.
 	Params map[string]string
 	Takes  []string
 	// Until, if not nil, leaves out events later than that Unix second.
@@ -34,7 +34,7 @@ type Ask struct {
 // Reply is a value that is exact as of a position.
 type Reply struct {
 	*Value
-	// Position is zero before the first event. Past reports that what happened after a time before it is left out.
+	// Position is zero before the first event. Past reports that the value is as of a past time.
 	Position j17.StreamID
 	Past     bool
 }
@@ -49,9 +49,9 @@ func (s *Service) IsNamed(ctx context.Context, t j17.Tenant, name string) (bool,
 	return err == nil && d.IsNamed(), err
 }
 
-// Read returns what a projection yields: it is exact as of a position that has all that was acknowledged before the
-// call. Its errors are CodeUnknownProjection, CodeAggregateNotFound, CodeInvalidIdentifier, CodeInvalidParameter,
-// CodeProjectionLimit and CodeWorkLimit, those of folding a source, and CodeIndexNotReady where a source is a query.
+// Read returns the value of a projection, exact as of a position that includes everything acknowledged before the call.
+// Its errors are CodeUnknownProjection, CodeAggregateNotFound, CodeInvalidIdentifier, CodeInvalidParameter,
+// CodeProjectionLimit and CodeWorkLimit, those of folding a source, and CodeIndexNotReady if a source is a query.
 func (s *Service) Read(ctx context.Context, t j17.Tenant, ask *Ask) (*Reply, error) {
 	return settled(ctx, func() (*Reply, error) { return s.read(ctx, t, ask) })
 }
@@ -85,7 +85,7 @@ func (s *Service) read(ctx context.Context, t j17.Tenant, ask *Ask) (*Reply, err
 	return s.values.shared(ctx, r, d, want, of)
 }
 
-// shared returns the cached value if it is current, or computes it, or waits for a request that does.
+// shared returns the cached value if it is current. Otherwise it computes the value, or waits for a request that does.
 func (s *evaluator) shared(ctx context.Context, r *reading, d *definition, want wanted, of subject) (*Reply, error) {
 	b := work.New(ctx, maxWork)
 	for {
@@ -112,22 +112,22 @@ func (s *evaluator) shared(ctx context.Context, r *reading, d *definition, want 
 			return nil, store.UserError(ctx.Err())
 		}
 
-		// A value as of a later position is valid for earlier requests. An earlier one may be valid too: the value that
-		// is cached now shows it. If not, the next computation is a later one.
+		// A value as of a later position is valid for earlier requests. A value as of an earlier position may be valid
+		// too, which the check of the cached value shows; if it is not, the next computation is as of a later position.
 		if running.at.Compare(r.m.At()) >= 0 && !errors.Is(running.err, errAbandoned) {
 			return &Reply{Value: running.value, Position: running.at}, running.err
 		}
 	}
 }
 
-// lead carries a computation out.
+// lead carries out a computation.
 func (s *evaluator) lead(
 	ctx context.Context, r *reading, d *definition, want wanted, of subject, running *computation,
 ) error {
 	defer s.kept.finish(of, running)
 	v, err := s.compute(ctx, r, d, want, false)
 	if err != nil && ctx.Err() != nil {
-		return err // others go on without who has left
+		return err // waiting requests compute the value themselves
 	}
 	if running.value, running.err = v, err; err == nil {
 		s.kept.put(of, v)
@@ -135,7 +135,7 @@ func (s *evaluator) lead(
 	return err
 }
 
-// past computes a value as of a time.
+// past computes a value as of a past time.
 func (s *evaluator) past(ctx context.Context, r *reading, d *definition, want wanted, ask *Ask) (*Reply, error) {
 	if !d.hasPast() {
 		return nil, j17.Errorf(j17.CodeInvalidParameter, "A projection with a query has no past: leave 'at' out").At("at")
@@ -147,14 +147,14 @@ func (s *evaluator) past(ctx context.Context, r *reading, d *definition, want wa
 	return &Reply{Value: v, Past: true}, nil
 }
 
-// current reports whether a value that was kept, nil for none, is what would be computed now.
+// current reports whether a cached value, nil for none, is what would be computed now.
 func (s *evaluator) current(ctx context.Context, r *reading, d *definition, v *Value) (bool, error) {
 	if v == nil || v.identity != d.identity(r.m.Decider()) {
 		return false, nil
 	}
 	at := r.m.At()
 	if checked := v.checked.Load(); checked != nil && *checked == at || v.At == at {
-		return true, nil // nothing at all has happened since
+		return true, nil // no position has been added since
 	}
 	versions, err := r.m.Versions(ctx, v.Sources)
 	if err != nil || !slices.Equal(versions, v.Versions) {
@@ -167,13 +167,13 @@ func (s *evaluator) current(ctx context.Context, r *reading, d *definition, v *V
 	return good, err
 }
 
-// What it costs to find out whether a value is current, in units of work: by itself and for each of its sources.
+// The cost of checking whether a value is current, in units of work: by itself and for each of its sources.
 const (
 	checkCost  = 20
 	sourceCost = 20
 )
 
-// checking is what it costs to find out whether a cached value is current, and to show it. A nil one costs nothing.
+// checking returns the cost of checking whether a cached value is current, and of returning it; 0 for nil.
 func (v *Value) checking() int {
 	if v == nil {
 		return 0
@@ -199,9 +199,9 @@ func (s *evaluator) compute(ctx context.Context, r *reading, d *definition, want
 	return v, v.Err
 }
 
-// rows returns the values of rows of the named form as of a moment, in the order of their ids, which are canonical.
-// What is kept and good is taken. What is wrong with one row is its Err. All of them together may cost what b has:
-// where that is not enough for several, some of them or all have CodeWorkLimit for it.
+// rows returns the values of rows of the named form as of a moment, in the order of their canonical IDs. Current cached
+// values are reused. An error of one row is its Err. The work for all of them is charged to b: if it is not enough for
+// several, some or all have CodeWorkLimit.
 func (s *evaluator) rows(
 	ctx context.Context, b *work.Budget, r *reading, d *definition, ids []string,
 ) ([]*Value, error) {
@@ -241,13 +241,13 @@ func (s *evaluator) rows(
 	return values, err
 }
 
-// wanted is what a value is wanted of, in canonical form.
+// wanted identifies a value of a projection, in canonical form.
 type wanted struct {
 	id     string
 	params map[string]string
 }
 
-// text is the same as one text.
+// text returns it as one string.
 func (w *wanted) text() string {
 	if len(w.params) == 0 {
 		return w.id
@@ -267,7 +267,7 @@ func (w *wanted) text() string {
 	return string(b)
 }
 
-// wanted reads what was asked for.
+// wanted reads an Ask.
 func (s *evaluator) wanted(ctx context.Context, r *reading, d *definition, ask *Ask) (wanted, error) {
 	if d.IsNamed() {
 		for _, name := range sorted(ask.Params) {
@@ -279,7 +279,7 @@ func (s *evaluator) wanted(ctx context.Context, r *reading, d *definition, ask *
 	return s.asked(ctx, r, d, ask)
 }
 
-// asked reads what the array form was asked with.
+// asked reads an Ask for the array form.
 func (s *evaluator) asked(ctx context.Context, r *reading, d *definition, ask *Ask) (wanted, error) {
 	w := wanted{params: make(map[string]string, len(d.Params))}
 	only := d.OnlyParam()
@@ -288,7 +288,7 @@ func (s *evaluator) asked(ctx context.Context, r *reading, d *definition, ask *A
 		inPath = nil
 	}
 
-	// The parts of the path.
+	// The ID in the path.
 	switch {
 	case ask.ID != "" && d.Keyed():
 		id, err := s.identifier(ctx, r, &spec.Param{Name: "key", IDOf: keyed(d)}, ask.ID)
@@ -304,7 +304,7 @@ func (s *evaluator) asked(ctx context.Context, r *reading, d *definition, ask *A
 		return w, j17.Errorf(j17.CodeInvalidParameter, "The projection '%s' is that of an aggregate. Add its id to the path: /_projections/%s/{id}.", d.Name, d.Name).At("key")
 	}
 
-	// The parameters of the query.
+	// The parameters of the query string.
 	for _, name := range sorted(ask.Params) {
 		known := slices.ContainsFunc(d.Params, func(p spec.Param) bool { return p.Name == name })
 		switch {
@@ -329,7 +329,7 @@ func (s *evaluator) asked(ctx context.Context, r *reading, d *definition, ask *A
 	return w, nil
 }
 
-// keyed are the aggregate types of the sources that stand for what is asked for.
+// keyed returns the aggregate types of the sources that are identified by the ID in the path.
 func keyed(d *definition) (types []string) {
 	for i := range d.Sources {
 		if d.Sources[i].Key {
@@ -339,8 +339,8 @@ func keyed(d *definition) (types []string) {
 	return types
 }
 
-// identifier returns the canonical form of a text that identifies an aggregate, and every other text as it is. The
-// public names of aggregates identify them; one that no aggregate has identifies nothing.
+// identifier returns the canonical form of a text that identifies an aggregate, and any other text unchanged. Public
+// names identify aggregates too; a name that no aggregate has is returned unchanged.
 func (s *evaluator) identifier(ctx context.Context, r *reading, p *spec.Param, text string) (string, error) {
 	var fault error
 	for _, typ := range p.IDOf {
@@ -359,8 +359,9 @@ func (s *evaluator) identifier(ctx context.Context, r *reading, p *spec.Param, t
 	return text, fault
 }
 
-// unknownParameter is the error of a parameter that a projection does not take: known are its own, but for the one in
-// the path, and those of ours that the request may have and the projection does not refuse.
+// unknownParameter returns the error for a parameter that a projection does not take. The message knows the
+// projection's own parameters, except the one in the path, and those of the API that the request may have and the
+// projection accepts.
 func unknownParameter(name string, d *definition, ask *Ask, inPath *spec.Param) error {
 	known := make([]string, 0, len(d.Params)+len(ask.Takes))
 	for i := range d.Params {
@@ -380,10 +381,11 @@ func unknownParameter(name string, d *definition, ask *Ask, inPath *spec.Param) 
 	return j17.Errorf(j17.CodeInvalidParameter, "Unknown query parameter; %s", says).At(j17.Printable(name))
 }
 
-// hasPast reports whether a projection can be read as of a time: what a query would have found then is not known.
+// hasPast reports whether a projection can be read as of a past time. Queries cannot: what they would have found is not
+// known.
 func (d *definition) hasPast() bool { return len(d.Queries()) == 0 }
 
-// names lists parameters as a sentence does.
+// names lists parameters as part of a sentence.
 func names(params []spec.Param) string {
 	all := make([]string, 0, len(params))
 	for i := range params {
