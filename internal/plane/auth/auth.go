@@ -15,12 +15,12 @@ type Authenticator struct {
 	registry *control.Registry
 	clock    clock.Clock
 	tokens   *tokens
-	// These slow down who guesses passwords.
+	// These slow down the guessing of passwords.
 	byPair, byNetwork, byAccount *throttle
 	networks                     *networks
 }
 
-// New returns an authenticator for what the registry knows.
+// New returns an authenticator for the credentials of a registry.
 func New(registry *control.Registry, clk clock.Clock) *Authenticator {
 	return &Authenticator{
 		registry:  registry,
@@ -33,15 +33,15 @@ func New(registry *control.Registry, clk clock.Clock) *Authenticator {
 	}
 }
 
-// How credentials begin: API keys, and operators' tokens, with a JSON object in base64.
+// Prefixes of credentials: API keys, and operators' tokens, which begin with a JSON object in base64.
 const (
 	beginOfKeys   = "j17_"
 	beginOfTokens = "eyJ"
 )
 
 // APIKey returns the principal of an API key's token. Every failure is a *j17.Error of CodeUnauthorized that does not
-// tell unknown, mistyped and revoked keys apart; what it tells is what has the form of another credential. It does not
-// allocate unless it fails.
+// distinguish unknown, mistyped and revoked keys; it only mentions the form of another credential. It does not allocate
+// unless it fails.
 func (a *Authenticator) APIKey(token string) (j17.Principal, error) {
 	key, ok := a.registry.Keys.ByToken(token)
 	switch {
@@ -63,8 +63,8 @@ func (a *Authenticator) Node(secret string) (j17.Principal, error) {
 	return j17.Principal{Kind: j17.Node}, nil
 }
 
-// Authorize reports whether an API key may do what needs the given scope in an environment of the instance with that
-// handle. Principals other than API keys may not: the data plane knows nothing else.
+// Authorize reports whether an API key has the scope for an environment of the instance with that handle. Other
+// principals are refused: the data plane accepts API keys only.
 func Authorize(p j17.Principal, instance string, env j17.Environment, need j17.Scope) error {
 	switch {
 	case p.Kind != j17.APIKey:

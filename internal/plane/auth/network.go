@@ -2,8 +2,8 @@ package auth
 
 import "net/netip"
 
-// Network returns the network by which a client is known: the address itself, but for IPv6 the first address of its /64
-// network, of which one client has all addresses.
+// Network returns the network that identifies a client: the address itself, but for IPv6 the first address of its /64
+// network, since one client has all addresses of that.
 func Network(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap()
 	if addr.Is6() {

@@ -19,14 +19,14 @@ import (
 // TokenLifetime is how long an operator stays logged in.
 const TokenLifetime = control.TokenLifetime
 
-// maxToken is the length of the longest token worth parsing; ours have a third of it.
+// maxToken is the length of the longest token worth parsing; this server's have a third of it.
 const maxToken = 2048
 
 // Session is the result of a login.
 type Session struct {
 	// Token is a JWT for the header "Authorization: Bearer".
 	Token string
-	// ExpiresAt is when the token ceases to be valid, in Unix seconds.
+	// ExpiresAt is when the token expires, in Unix seconds.
 	ExpiresAt int64
 	Operator  control.Operator
 }
@@ -37,10 +37,10 @@ type RetryAfter struct {
 	Seconds int64 `json:"retry_after"`
 }
 
-// Login checks an operator's password and issues a token. After too many failures it says CodeRateLimited without
-// looking at the password; successful logins do not count.
+// Login checks an operator's password and issues a token. After too many failures it returns CodeRateLimited without
+// checking the password; successful logins do not count.
 func (a *Authenticator) Login(ctx context.Context, email, password string, client netip.Addr) (Session, error) {
-	// The token is as old as the request: what makes tokens void while the password is checked makes this one void too.
+	// The token is dated from the request: what voids tokens while the password is checked voids this one too.
 	asked := a.clock.Now()
 	op, err := a.verify(ctx, email, password, client)
 	if err != nil {
@@ -68,7 +68,7 @@ func (a *Authenticator) verify(
 	if !a.networks.knows(pair, now) {
 		budgets = append(budgets, budget{a.byAccount, account})
 	}
-	// Taken before the check and given back after it, so that guesses made at the same time count as well.
+	// Taken before the check and given back after it, so that concurrent guesses count as well.
 	for i, b := range budgets {
 		if wait := b.throttle.take(b.key, now); wait > 0 {
 			for _, taken := range budgets[:i] {
@@ -89,8 +89,8 @@ func (a *Authenticator) verify(
 	return op, err
 }
 
-// ChangePassword replaces the password of an operator who knows the present one, under the same limits as Login. Every
-// token issued until now is void after it.
+// ChangePassword replaces the password of an operator who knows the current one, under the same limits as Login. It
+// voids every token issued until now.
 func (a *Authenticator) ChangePassword(ctx context.Context, operatorID, present, next string, client netip.Addr) error {
 	op, ok := a.registry.Operators.ByID(operatorID)
 	if !ok {
@@ -110,7 +110,7 @@ func (a *Authenticator) ChangePassword(ctx context.Context, operatorID, present,
 }
 
 // Setup creates the first operator with a setup token (control.Registry.Setup), under the limits of Login for the
-// network that the request comes from.
+// client's network.
 func (a *Authenticator) Setup(
 	ctx context.Context, token, email, password string, client netip.Addr,
 ) (control.Operator, error) {
@@ -139,7 +139,7 @@ func (a *Authenticator) Operator(token string) (j17.Principal, error) {
 	return j17.Principal{Kind: j17.Operator, ID: op.ID, Role: string(op.Role)}, nil
 }
 
-// Logout makes an operator's token void.
+// Logout voids an operator's token.
 func (a *Authenticator) Logout(ctx context.Context, token string) error {
 	c, err := a.check(token)
 	if err != nil {
@@ -148,7 +148,7 @@ func (a *Authenticator) Logout(ctx context.Context, token string) error {
 	return a.registry.Secrets.RevokeToken(ctx, c.Subject, c.ID, c.ExpiresAt.Time)
 }
 
-// check reads a token that was issued here, has not expired and was not revoked by itself.
+// check reads a token that was issued here, has not expired and was not revoked individually.
 func (a *Authenticator) check(token string) (*claims, error) {
 	c, err := a.tokens.parse(token)
 	switch {
@@ -173,16 +173,16 @@ func throttled(wait time.Duration) error {
 	return e
 }
 
-// tokens issues and reads operators' JWTs. One algorithm is fixed: what a token says of its own does not count, but for
-// which of our own keys it was signed with.
+// tokens issues and reads operators' JWTs. The algorithm is fixed: nothing in a token's header counts but the id of the
+// server's key that it was signed with.
 type tokens struct {
 	registry *control.Registry
 	now      func() time.Time
 	parser   *jwt.Parser
 }
 
-// claims is the content of an operator's JWT. What it says about roles and instances is for people: what counts is what
-// the registry knows when the token is used.
+// claims is the content of an operator's JWT. Its roles and instances are for people: decisions use the registry when
+// the token is used.
 type claims struct {
 	jwt.RegisteredClaims
 	Email string       `json:"email"`
@@ -205,7 +205,7 @@ const keyID = "kid"
 
 // issue returns a token for an operator who asked for it at a time, and its expiry in Unix seconds.
 func (t *tokens) issue(op control.Operator, asked time.Time) (token string, expires int64, err error) {
-	// In the second of a password change, new tokens are dated into the next one, where they count.
+	// In the second of a password change, new tokens are dated to the next one, from which they are valid.
 	issued := time.Unix(max(asked.Unix(), op.TokensFrom), 0)
 	until := issued.Add(TokenLifetime)
 	c := claims{

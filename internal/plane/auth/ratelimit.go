@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// rateWindow is the time that a limit counts requests in.
+// rateWindow is the time in which a limit counts requests.
 const rateWindow = time.Minute
 
-// maxTracked is the number of callers who are counted apart at a time; who comes when there are so many shares a budget
-// with others like them.
+// maxTracked is the number of callers who are counted individually; beyond it, callers share budgets.
 const maxTracked = 100_000
 
-// RateLimit lets every caller send so many requests in any minute: each one counts for exactly a minute from when it
-// was let in. It keeps the times of those requests, so its memory is bounded by what the server can let in within a
+// RateLimit lets every caller send a number of requests in any minute: each counts for exactly a minute from when it
+// was admitted. It keeps the times of those requests, so its memory is bounded by what the server can admit within a
 // minute. It is safe for concurrent use.
 type RateLimit struct {
 	perMinute int
@@ -21,29 +20,28 @@ type RateLimit struct {
 
 	mu      sync.Mutex
 	callers map[string]*window
-	// prune is the size at which callers that no request counts for are looked for next, and pruned when that was done
-	// last.
+	// prune is the size at which callers without counted requests are next removed, and pruned when that was last done.
 	prune  int
 	pruned int64
 }
 
-// Budget is what a caller has left.
+// Budget is the remaining budget of a caller.
 type Budget struct {
 	// Limit is the number of requests a minute, Left how many more there may be at once.
 	Limit, Left int
-	// Wait is how long until there is room for the request; 0 means that it was let in.
+	// Wait is how long until there is room for the request; 0 means that it was admitted.
 	Wait time.Duration
-	// Full is how long until the whole limit is there again, if nothing more comes.
+	// Full is how long until the whole limit is available again without further requests.
 	Full time.Duration
 }
 
-// pruneInterval is the least time between two looks through all callers, which take milliseconds.
+// pruneInterval is the least time between two passes over all callers, which take milliseconds.
 const pruneInterval = time.Second
 
-// minPrune is the number of callers from which it is worth looking.
+// minPrune is the number of callers from which a pass is worthwhile.
 const minPrune = 1024
 
-// NewRateLimit returns a limit of perMinute requests for those who have no other; fewer than 1 count as 1.
+// NewRateLimit returns a limit of perMinute requests for callers without a limit of their own; fewer than 1 count as 1.
 func NewRateLimit(perMinute int) *RateLimit {
 	perMinute = max(perMinute, 1)
 	return &RateLimit{
@@ -55,7 +53,7 @@ func NewRateLimit(perMinute int) *RateLimit {
 // Untouched is the budget of a caller whose requests are not counted.
 func (l *RateLimit) Untouched() Budget { return Budget{Limit: l.perMinute, Left: l.perMinute} }
 
-// Look tells what a caller has left of the limit's own number, and counts nothing.
+// Look returns the budget of a caller under the limit's own number, and counts nothing.
 func (l *RateLimit) Look(caller string, now time.Time) Budget {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +91,7 @@ func (l *RateLimit) Take(caller string, perMinute int, now time.Time) Budget {
 	if w.n < perMinute {
 		w.add(at)
 	} else {
-		// The request that has to be forgotten first is not the oldest one when the limit has become smaller.
+		// The next request to expire that matters is not the oldest one if the limit has become smaller.
 		b.Wait = time.Duration(w.at(w.n-perMinute) + int64(rateWindow) - at)
 	}
 	b.Left = max(0, perMinute-w.n)
@@ -101,7 +99,7 @@ func (l *RateLimit) Take(caller string, perMinute int, now time.Time) Budget {
 	return b
 }
 
-// room makes sure that there is room for one more caller, forgetting those that no request counts for.
+// room makes room for one more caller, removing those without counted requests, and reports whether there is any.
 func (l *RateLimit) room(at int64) bool {
 	if len(l.callers) < l.prune {
 		return true
@@ -119,7 +117,7 @@ func (l *RateLimit) room(at int64) bool {
 	return len(l.callers) < l.prune
 }
 
-// window holds the times of the requests that count, in Unix nanoseconds and the oldest first, in a ring.
+// window holds the times of the counted requests, in Unix nanoseconds and the oldest first, in a ring.
 type window struct {
 	ring  []int64
 	first int
@@ -129,8 +127,8 @@ type window struct {
 // at returns the time of the i-th request.
 func (w *window) at(i int) int64 { return w.ring[(w.first+i)%len(w.ring)] }
 
-// forget drops the requests that count no longer. Those that seem to come later, after a clock was set back, count as
-// if they came now.
+// forget drops the requests that no longer count. Those with later times, after a clock was set back, count as if they
+// came now.
 func (w *window) forget(now int64) {
 	for i := w.n - 1; i >= 0 && w.at(i) > now; i-- {
 		w.ring[(w.first+i)%len(w.ring)] = now

@@ -8,7 +8,7 @@ import (
 	"j17/internal/plane/control"
 )
 
-// maxSecret is the length of the longest token of a session and of the longest code worth hashing; ours are shorter.
+// maxSecret is the length of the longest session token or login code worth hashing; this server's are shorter.
 const maxSecret = 128
 
 // BeginSession checks an operator's password, under the limits of Login, and begins a session. The token is for a
@@ -24,8 +24,7 @@ func (a *Authenticator) BeginSession(
 	return token, s, op, err
 }
 
-// RedeemCode begins a session with a code that works once, under the limits of Login for the network that the request
-// comes from.
+// RedeemCode begins a session with a code that works once, under the limits of Login for the client's network.
 func (a *Authenticator) RedeemCode(
 	ctx context.Context, code string, client netip.Addr,
 ) (token string, s control.Session, op control.Operator, err error) {
@@ -47,8 +46,8 @@ func (a *Authenticator) RedeemCode(
 	return token, s, op, err
 }
 
-// Session returns the session that a token is of, and the principal whose it is, with the role that the operator has
-// now. Every failure is a *j17.Error of CodeUnauthorized.
+// Session returns the session of a token, and its principal with the role that the operator has now. Every failure is a
+// *j17.Error of CodeUnauthorized.
 func (a *Authenticator) Session(ctx context.Context, token string) (control.Session, j17.Principal, error) {
 	ended := j17.Errorf(j17.CodeUnauthorized, "The session has ended. Sign in again.")
 	if token == "" || len(token) > maxSecret {

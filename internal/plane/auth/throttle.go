@@ -7,8 +7,8 @@ import (
 )
 
 // How many failed logins there may be in a row, and how often one more is allowed after that: from one network to one
-// account, from one network, and to one account from all networks where no one has logged in to it before. The last is
-// what slows down a guesser with many addresses; who has logged in from where they are is not held up by it.
+// account, from one network, and to one account from all networks without a previous login to it. The last limit slows
+// down a guesser with many addresses; it does not hold up operators who have logged in from their network before.
 const (
 	pairBurst       = 10
 	pairInterval    = 30 * time.Second
@@ -21,8 +21,8 @@ const (
 // throttleCells is the number of budgets in a throttle: 512 KiB.
 const throttleCells = 1 << 16
 
-// throttle gives everyone a budget of tries that fills up again with time. Budgets are in a table of fixed size that a
-// secret hash leads into: memory does not grow with the number of names tried, no flood of names makes it forget, and
+// throttle gives everyone a budget of tries that refills with time. Budgets are in a table of fixed size, indexed by a
+// hash with a secret seed: memory does not grow with the number of names tried, no flood of names makes it forget, and
 // nobody can choose with whom to share a budget.
 type throttle struct {
 	interval time.Duration
@@ -45,12 +45,12 @@ func newThrottle(burst int, interval time.Duration) *throttle {
 	}
 }
 
-// take uses up one try. When there is none left, it takes nothing and returns how long until there is one.
+// take uses up one try. If there is none left, it takes nothing and returns how long until there is one.
 func (t *throttle) take(key []byte, now time.Time) (wait time.Duration) {
 	i := t.cell(key)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// Those that seem to be used up later, after a clock was set back, count as if they were used up now.
+	// Times that are too late, after a clock was set back, count as if the budget were used up now.
 	full := min(max(t.full[i], now.UnixNano()), now.Add(t.slack+t.interval).UnixNano())
 	t.full[i] = full
 	if wait := time.Duration(full-now.UnixNano()) - t.slack; wait > 0 {
@@ -73,12 +73,12 @@ func (t *throttle) cell(key []byte) uint64 { return maphash.Bytes(t.seed, key) %
 // familiar is how long a network is remembered after a login.
 const familiar = 30 * 24 * time.Hour
 
-// networks remembers from which networks there were logins to which account, in a table of fixed size like a
+// networks remembers the networks from which there were logins to each account, in a table of fixed size like a
 // throttle's.
 type networks struct {
 	seed maphash.Seed
 	mu   sync.Mutex
-	// until holds how long each cell is remembered, in Unix seconds.
+	// until is how long each cell is remembered, in Unix seconds.
 	until []int64
 }
 

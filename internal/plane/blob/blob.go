@@ -1,6 +1,6 @@
-// Package blob keeps versioned files of an environment: WebAssembly modules, container images, source archives. Content
-// lies in chunks in the store's side spaces, next to everything else of the environment, so it is backed up, moved and
-// dropped with it.
+// Package blob keeps versioned files of an environment: WebAssembly modules, container images, source archives. Their
+// content is in chunks in the store's side spaces, next to all other data of the environment, so it is backed up, moved
+// and dropped with it.
 package blob
 
 import (
@@ -18,16 +18,17 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The side spaces of an environment. A file exists from the moment its version is written, which happens last, together
-// with the removal of its upload; whatever is cut short before leaves an upload, by which Sweep finds the chunks.
+// The side spaces of an environment. A file exists once its version is written, which happens last, together with the
+// removal of its upload; an interrupted upload stays as an item by which Sweep finds the chunks.
 const (
 	// headSpace holds a head for every name that was ever used.
 	headSpace store.Space = "blob.heads"
-	// versionSpace holds what is known about each version under "<name>/<version, 10 digits>".
+	// versionSpace holds the record of each version under "<name>/<version, 10 digits>".
 	versionSpace store.Space = "blob.versions"
 	// chunkSpace holds content under "<content>/<number, 6 digits>".
 	chunkSpace store.Space = "blob.chunks"
-	// uploadSpace names content that belongs to no version: not yet, or no longer. It is due when it may be removed.
+	// uploadSpace names content that belongs to no version: not yet, or no longer. An item is due when its content may
+	// be removed.
 	uploadSpace store.Space = "blob.uploads"
 )
 
@@ -49,7 +50,7 @@ type Options struct {
 	MaxBytes int64
 	// MaxModuleBytes is that of the largest WebAssembly module; 0 means 32 MiB.
 	MaxModuleBytes int64
-	// Worker does what is done in the background.
+	// Worker runs the background work.
 	Worker *worker.Kit
 }
 
@@ -85,15 +86,15 @@ type Named struct {
 // versionRecord is a version as it is stored.
 type versionRecord struct {
 	Blob
-	// Content is where the chunks are.
+	// Content identifies the chunks.
 	Content string `json:"content"`
-	// ChunkBytes is the size of each but the last.
+	// ChunkBytes is the size of each chunk but the last.
 	ChunkBytes int64 `json:"chunk_bytes"`
 }
 
-// headRecord tells about all versions of a name.
+// headRecord describes all versions of a name.
 type headRecord struct {
-	// Last is the number given out last, Latest that of the latest version which is still there, 0 for none.
+	// Last is the last number that was given out, Latest that of the latest version that still exists, 0 for none.
 	Last   int `json:"last"`
 	Latest int `json:"latest"`
 	Count  int `json:"count"`
@@ -118,8 +119,8 @@ func New(o Options) *Store {
 // MaxBytes returns the size of the largest file.
 func (s *Store) MaxBytes() int64 { return s.maxBytes }
 
-// CheckName reports whether a file may be called name: 1 to 128 letters, digits, dots, hyphens and underscores, a
-// letter or a digit first. The error is a *j17.Error of CodeInvalidField.
+// CheckName reports whether name is valid for a file: 1 to 128 letters, digits, dots, hyphens and underscores, a letter
+// or a digit first. The error is a *j17.Error of CodeInvalidField.
 func CheckName(name string) error {
 	ok := name != "" && len(name) <= maxName
 	for i := 0; ok && i < len(name); i++ {
@@ -133,7 +134,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// List returns up to limit files in order of their names, those behind the first offset ones.
+// List returns up to limit files in order of their names, after skipping offset of them.
 func (s *Store) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]Named, error) {
 	var all []Named
 	for it, err := range store.Items(ctx, s.store, t, headSpace, store.Range{}, scanLimit) {
@@ -157,7 +158,7 @@ func (s *Store) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]Na
 
 		v, err := s.version(ctx, t, it.Key, head.Latest)
 		if errors.Is(err, store.ErrNotFound) {
-			continue // deleted since
+			continue // deleted meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -186,8 +187,8 @@ func (s *Store) Versions(ctx context.Context, t j17.Tenant, name string) ([]Blob
 	return all, nil
 }
 
-// Find returns what is known about a version of a file, 0 for the latest. It is a *j17.Error of CodeNotFound where
-// there is none.
+// Find returns the description of a version of a file, 0 for the latest. It is a *j17.Error of CodeNotFound if there is
+// none.
 func (s *Store) Find(ctx context.Context, t j17.Tenant, name string, version int) (Blob, error) {
 	v, err := s.find(ctx, t, name, version)
 	return v.Blob, err
@@ -229,7 +230,8 @@ func (s *Store) find(ctx context.Context, t j17.Tenant, name string, version int
 	return *v, nil
 }
 
-// latest returns the latest version of a file. Where that is deleted between two looks, the head has changed as well.
+// latest returns the latest version of a file. If its record is missing, the head is read again: it has changed if the
+// version was deleted meanwhile, otherwise the store is damaged.
 func (s *Store) latest(ctx context.Context, t j17.Tenant, name string) (versionRecord, error) {
 	for before := uint64(0); ; {
 		head, rev, err := s.head(ctx, t, name)
@@ -254,7 +256,7 @@ func (s *Store) latest(ctx context.Context, t j17.Tenant, name string) (versionR
 	}
 }
 
-// head returns the head of a name and its revision, the zero head where there is none.
+// head returns the head of a name and its revision, the zero head if there is none.
 func (s *Store) head(ctx context.Context, t j17.Tenant, name string) (headRecord, uint64, error) {
 	it, err := s.store.Get(ctx, t, headSpace, name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -270,7 +272,7 @@ func (s *Store) head(ctx context.Context, t j17.Tenant, name string) (headRecord
 	return *h, it.Rev, nil
 }
 
-// version returns the record of a version; store.ErrNotFound where there is none.
+// version returns the record of a version; store.ErrNotFound if there is none.
 func (s *Store) version(ctx context.Context, t j17.Tenant, name string, version int) (*versionRecord, error) {
 	it, err := s.store.Get(ctx, t, versionSpace, versionKey(name, version))
 	if errors.Is(err, store.ErrNotFound) {
@@ -286,7 +288,7 @@ func versionKey(name string, version int) string { return fmt.Sprintf("%s/%010d"
 
 func chunkKey(content string, number int64) string { return fmt.Sprintf("%s/%06d", content, number) }
 
-// put returns the write of an item that must still have the revision that was read, 0 for none.
+// put returns the write of an item on the condition that it still has revision rev, 0 for none.
 func put(space store.Space, key string, v any, rev uint64) (store.Side, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"j17/internal/core/part"
 )
 
-// Part returns what blobs are to the rest of the program.
+// Part returns blobs as a part of the program.
 func (s *Store) Part() part.Part {
 	return part.Part{
 		Name:   "blob",

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// uploadTime is how long an upload may take. What is not finished by then may be swept away.
+	// uploadTime is how long an upload may take. An unfinished one may be removed after that.
 	uploadTime = time.Hour
 	// sweepLease is how long one sweep has for the content that it found.
 	sweepLease = 10 * time.Minute
@@ -30,7 +30,8 @@ const (
 // moduleMagic starts every WebAssembly module.
 const moduleMagic = "\x00asm"
 
-// Upload is content that has arrived and is no version of a file yet. Commit makes it one; else Discard must be called.
+// Upload is content that has arrived but is no version of a file yet. Commit makes it one; otherwise Discard must be
+// called.
 type Upload struct {
 	s       *Store
 	tenant  j17.Tenant
@@ -39,8 +40,8 @@ type Upload struct {
 	blob    Blob
 }
 
-// Upload reads a file to its end. It is a *j17.Error of CodeInvalidField for a name that no file can have and for an
-// empty file, and of CodePayloadTooLarge for one that is too large. Errors of r come back as they are.
+// Upload reads a file to its end. It is a *j17.Error of CodeInvalidField for an invalid name and for an empty file, and
+// of CodePayloadTooLarge for a file that is too large. Errors of r are returned unchanged.
 func (s *Store) Upload(ctx context.Context, t j17.Tenant, name, by string, r io.Reader) (_ *Upload, err error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func (s *Store) Upload(ctx context.Context, t j17.Tenant, name, by string, r io.
 	return u, nil
 }
 
-// receive stores what r yields, chunk by chunk.
+// receive stores the content of r, chunk by chunk.
 func (u *Upload) receive(ctx context.Context, r io.Reader) error {
 	sum := sha256.New()
 	limit, chunk := u.s.maxBytes, make([]byte, chunkBytes)
@@ -104,8 +105,8 @@ func (u *Upload) receive(ctx context.Context, r io.Reader) error {
 	}
 }
 
-// fill reads until p is full or r has ended. It is not io.ReadFull, after which a file that has ended and one that was
-// cut off (io.ErrUnexpectedEOF) look the same.
+// fill reads until p is full or r has ended. Unlike with io.ReadFull, the end of a file can be told from one that was
+// cut off (io.ErrUnexpectedEOF).
 func fill(p []byte, r io.Reader) (n int, err error) {
 	for n < len(p) && err == nil {
 		var more int
@@ -115,8 +116,7 @@ func fill(p []byte, r io.Reader) (n int, err error) {
 	return n, err
 }
 
-// write writes on condition that the upload has not been swept away, so that nothing is left behind which no one knows
-// of.
+// write writes on condition that the upload has not been swept, so that no chunk is left behind that cannot be found.
 func (u *Upload) write(ctx context.Context, side store.Side) error {
 	owned := store.Fence{Space: uploadSpace, Key: u.content, Rev: u.rev}
 	err := u.s.store.Write(ctx, u.tenant, []store.Side{side}, owned)
@@ -136,7 +136,7 @@ func tooSlow() error {
 // Name returns the name that the content was uploaded under.
 func (u *Upload) Name() string { return u.blob.Name }
 
-// Blob returns what is known about the content. It has no version and no date yet.
+// Blob returns the description of the content. It has no version and no date yet.
 func (u *Upload) Blob() Blob { return u.blob }
 
 // Chunks yields the content in pieces.
@@ -149,12 +149,12 @@ func (u *Upload) Bytes(ctx context.Context) ([]byte, error) {
 	return u.s.bytes(ctx, u.tenant, versionRecord{Blob: u.blob, Content: u.content, ChunkBytes: chunkBytes})
 }
 
-// Commit makes the content the next version of its file. It reports false, keeps nothing and returns the latest version
-// where that has the same content already. The upload is over either way; after an error it is to be discarded.
+// Commit makes the content the next version of its file. If the latest version has the same content, it reports false,
+// keeps nothing and returns that version. The upload is over either way; after an error it must be discarded.
 func (u *Upload) Commit(ctx context.Context) (Blob, bool, error) {
 	s := u.s
 	for {
-		// Content that the file has already needs no version.
+		// Content that the file has already needs no new version.
 		head, rev, err := s.head(ctx, u.tenant, u.blob.Name)
 		if err != nil {
 			return Blob{}, false, err
@@ -163,7 +163,7 @@ func (u *Upload) Commit(ctx context.Context) (Blob, bool, error) {
 			latest, err := s.version(ctx, u.tenant, u.blob.Name, head.Latest)
 			switch {
 			case errors.Is(err, store.ErrNotFound):
-				// Deleted since; then the head has changed as well.
+				// Deleted meanwhile; then the head has changed as well.
 			case err != nil:
 				return Blob{}, false, err
 			case latest.SHA256 == u.blob.SHA256:
@@ -172,8 +172,7 @@ func (u *Upload) Commit(ctx context.Context) (Blob, bool, error) {
 			}
 		}
 
-		// The head counts on, the version names the content, and the mark of an upload that may be swept goes, all at
-		// once.
+		// One commit increments the head, writes the version and removes the mark for the sweep.
 		head.Last++
 		head.Latest = head.Last
 		head.Count++
@@ -206,8 +205,8 @@ func (u *Upload) Commit(ctx context.Context) (Blob, bool, error) {
 	}
 }
 
-// Discard removes the content, unless it is a version after all: the outcome of a Commit may be unknown. What cannot be
-// removed now is found by Sweep.
+// Discard removes the content, unless it is a version after all, since the outcome of a Commit may be unknown. What
+// cannot be removed now is removed by Sweep.
 func (u *Upload) Discard(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	fence := store.Side{
@@ -218,11 +217,11 @@ func (u *Upload) Discard(ctx context.Context) {
 	}
 }
 
-// Delete removes a version of a file, or all of them where version is 0. It is a *j17.Error of CodeNotFound where there
-// is none. Whether one is in use is for the caller to know.
+// Delete removes a version of a file, or all of them if version is 0. It is a *j17.Error of CodeNotFound if there is
+// none. The caller has to check that they are not in use.
 func (s *Store) Delete(ctx context.Context, t j17.Tenant, name string, version int) error {
 	for {
-		// What goes, and what the head says afterwards.
+		// The versions to remove, and the new head.
 		head, rev, err := s.head(ctx, t, name)
 		if err != nil {
 			return err
@@ -245,8 +244,8 @@ func (s *Store) Delete(ctx context.Context, t j17.Tenant, name string, version i
 			}
 		}
 
-		// Versions and head go in one commit; their content is marked for the sweep, should the end below not be
-		// reached.
+		// Versions and head are written in one commit, which marks the content for the sweep in case its removal below
+		// does not happen.
 		side, err := put(headSpace, name, head, rev)
 		if err != nil {
 			return err
@@ -261,12 +260,12 @@ func (s *Store) Delete(ctx context.Context, t j17.Tenant, name string, version i
 		}
 		err = s.store.WriteFreeing(ctx, t, sides)
 		if _, ok := errors.AsType[*store.SideConflict](err); ok {
-			continue // the head has changed since
+			continue // the head has changed meanwhile
 		}
 		if err != nil {
 			return failure(err)
 		}
-		// The versions are gone. Content that stays behind for now is found again.
+		// The versions are gone. Content that cannot be removed now is swept later.
 		for _, v := range gone {
 			_ = s.remove(context.WithoutCancel(ctx), t, v.Content)
 		}
@@ -274,8 +273,8 @@ func (s *Store) Delete(ctx context.Context, t j17.Tenant, name string, version i
 	}
 }
 
-// Open returns what is known about a version of a file, 0 for the latest, and its content in pieces. A version that is
-// deleted while it is read, or whose content is damaged, ends them with an error.
+// Open returns the description of a version of a file, 0 for the latest, and its content in pieces. If the version is
+// deleted while it is read, or its content is damaged, the pieces end with an error.
 func (s *Store) Open(
 	ctx context.Context, t j17.Tenant, name string, version int,
 ) (Blob, iter.Seq2[[]byte, error], error) {
@@ -317,7 +316,7 @@ func (s *Store) chunks(ctx context.Context, t j17.Tenant, v versionRecord) iter.
 		for left, number := v.Size, int64(0); left > 0; number++ {
 			it, err := s.store.Get(ctx, t, chunkSpace, chunkKey(v.Content, number))
 
-			// A part that is missing is damage, unless the version was deleted meanwhile.
+			// A missing part is damage, unless the version was deleted meanwhile.
 			switch {
 			case errors.Is(err, store.ErrNotFound):
 				if _, gone := s.version(ctx, t, v.Name, v.Version); errors.Is(gone, store.ErrNotFound) {
@@ -336,7 +335,7 @@ func (s *Store) chunks(ctx context.Context, t j17.Tenant, v versionRecord) iter.
 				return
 			}
 
-			// The last part is held back until all of it is known to be right.
+			// The last part is held back until the hash has been checked.
 			sum.Write(it.Value)
 			left -= int64(len(it.Value))
 			if left == 0 && hex.EncodeToString(sum.Sum(nil)) != v.SHA256 {
@@ -351,8 +350,8 @@ func (s *Store) chunks(ctx context.Context, t j17.Tenant, v versionRecord) iter.
 	}
 }
 
-// sweeping is the work that removes content which belongs to no version: of uploads that were cut short an hour ago or
-// more, and of deletions. A full disk is when it matters most.
+// sweeping is the work that removes content which belongs to no version: of uploads that were interrupted an hour ago
+// or more, and of deletions. It matters most on a full disk.
 func (s *Store) sweeping() worker.Work {
 	return worker.Work{
 		Name: "blob_sweep", Store: s.store, Space: uploadSpace, Lease: sweepLease, AtOnce: sweepAtOnce, Freeing: true,
@@ -360,15 +359,15 @@ func (s *Store) sweeping() worker.Work {
 	}
 }
 
-// Sweep removes now what Run would, in all environments. What cannot be removed does not block the rest; it is
+// Sweep does now what Run would do, in all environments. Content that cannot be removed does not block the rest; it is
 // tried again later.
 func (s *Store) Sweep(ctx context.Context) error { return s.sweeper.Settle(ctx) }
 
-// Run removes content that belongs to no version as it comes up, until the context ends.
+// Run removes content that belongs to no version when it is due, until the context ends.
 func (s *Store) Run(ctx context.Context) error { return s.sweeper.Run(ctx) }
 
-// remove deletes chunks and then the upload that names them. The caller has changed the upload, so that it cannot be
-// committed any longer. Several may remove the same content at a time.
+// remove deletes chunks and then the upload that names them. The caller has changed the upload, so that it can no
+// longer be committed. Concurrent calls for the same content are safe.
 func (s *Store) remove(ctx context.Context, t j17.Tenant, content string) error {
 	for {
 		items, err := s.store.Scan(ctx, t, chunkSpace, store.Prefix(content+"/"), removeAtOnce)

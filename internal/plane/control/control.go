@@ -57,11 +57,11 @@ type Registry struct {
 	items *items
 }
 
-// items is what all parts of a registry rest on: the items of the store's System tenant, and the memory of those that
-// are looked up on the path of every request. Instances, operators and keys are held in memory as well, a few hundred
-// bytes each; MaxActiveKeys and the fact that only operators create anything keep that small. Specs are read from the
-// store. Every change is durable before any look-up shows it, and is shown when the method that made it returns. All
-// parts are safe for concurrent use.
+// items is the basis of all parts of a registry: the items of the store's System tenant, and the memory of those that
+// every request looks up. Instances, operators and keys are held in memory as well, a few hundred bytes each;
+// MaxActiveKeys and the fact that only operators create anything keep that small. Specs are read from the store. Every
+// change is durable before any look-up shows it, and is shown when the method that made it returns. All parts are safe
+// for concurrent use.
 type items struct {
 	journal
 	memory

@@ -9,9 +9,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Adopt hands the spec that the registry has for an environment to the engine, where that is not the one in use: it was
-// deployed before this server started, or by another one. A spec whose custom code cannot be loaded is deployed without
-// it, so that everything else goes on; one that is no longer valid is not deployed. Both are logged.
+// Adopt hands the registry's spec for an environment to the engine, unless it is in use already: it was deployed before
+// this server started, or by another one. A spec whose custom code cannot be loaded is deployed without it, so that
+// everything else works; one that is no longer valid is not deployed. Both are logged.
 func (s *Service) Adopt(ctx context.Context, instance string, env j17.Environment) error {
 	e, err := s.environment(instance, env)
 	if err != nil {
@@ -22,7 +22,7 @@ func (s *Service) Adopt(ctx context.Context, instance string, env j17.Environmen
 	return s.catchUp(ctx, e)
 }
 
-// Renew hands the spec that the registry has for a tenant to the engine, whose own is refused by the store: another
+// Renew hands the registry's spec for a tenant to the engine, after the store has refused the engine's own: another
 // server of the same store has deployed one, or the environment is gone.
 func (s *Service) Renew(ctx context.Context, t j17.Tenant) error {
 	s.mu.Lock()
@@ -41,7 +41,8 @@ func (s *Service) Renew(ctx context.Context, t j17.Tenant) error {
 	return err
 }
 
-// catchUp makes the spec that is stored for an environment that of the engine, if it is not yet. The caller holds e.mu.
+// catchUp gives the engine the spec that is stored for an environment, if it does not have it yet. The caller holds
+// e.mu.
 func (s *Service) catchUp(ctx context.Context, e *environment) error {
 	stored, err := s.registry.Specs.Current(ctx, e.instance, e.env)
 	if err == nil && stored.Version == e.version && stored.Fence == e.fence {
@@ -77,8 +78,8 @@ func (s *Service) Forget(instance string) {
 	}
 }
 
-// Hold calls f while this server deploys nothing to an environment, with the spec that is deployed there and what holds
-// as long as it is. Where there is none, it is an error of CodeNoSpec.
+// Hold calls f with the spec that is deployed to an environment and its fence; meanwhile this server deploys nothing
+// there. If there is none, it is an error of CodeNoSpec.
 func (s *Service) Hold(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
 	instance, env, _ := strings.Cut(string(t), "/")
 	e, err := s.environment(instance, j17.Environment(env))

@@ -16,7 +16,7 @@ import (
 	"j17/internal/plane/control"
 )
 
-// Upload is a blob that is to be uploaded.
+// Upload is a blob to be uploaded.
 type Upload struct {
 	// Instance is the instance's handle.
 	Instance    string
@@ -27,9 +27,9 @@ type Upload struct {
 	Content io.Reader
 }
 
-// PutBlob stores a blob and makes the deployed spec use it where it asks for the latest version. It reports false where
-// the latest version has the same content already. It is a *j17.Error of CodeInvalidBlob where the deployed spec needs
-// something of the blob that the new content does not have.
+// PutBlob stores a blob and makes the deployed spec use it if the spec asks for the latest version. It reports false if
+// the latest version has the same content already. It is a *j17.Error of CodeInvalidBlob if the deployed spec needs
+// something of the blob that the new content lacks.
 func (s *Service) PutBlob(ctx context.Context, u Upload) (blob.Blob, bool, error) {
 	e, err := s.environment(u.Instance, u.Environment)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Service) PutBlob(ctx context.Context, u Upload) (blob.Blob, bool, error
 func (s *Service) commit(ctx context.Context, e *environment, upload *blob.Upload) (blob.Blob, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := s.catchUp(ctx, e); err != nil { // else nothing would be known to be in use
+	if err := s.catchUp(ctx, e); err != nil { // otherwise it is unknown which blobs are in use
 		return blob.Blob{}, false, err
 	}
 	used, latest := e.code.uses(upload.Name())
@@ -59,9 +59,9 @@ func (s *Service) commit(ctx context.Context, e *environment, upload *blob.Uploa
 		if err != nil {
 			return blob.Blob{}, false, err
 		}
-		defer runtime.KeepAlive(checked) // so that nothing need be compiled again below
+		defer runtime.KeepAlive(checked) // so that nothing has to be compiled again below
 	}
-	// Once the version is there it counts, even for a client that has gone.
+	// A stored version is put to use even if the client has gone.
 	ctx = context.WithoutCancel(ctx)
 	b, created, err := upload.Commit(ctx)
 	if err != nil {
@@ -82,8 +82,8 @@ func (s *Service) commit(ctx context.Context, e *environment, upload *blob.Uploa
 	return b, true, nil
 }
 
-// reload makes the engine work with what the deployed spec refers to now, and refuses what was decided with anything
-// before. The caller holds e.mu.
+// reload loads what the deployed spec refers to now into the engine, and refuses what was decided with earlier
+// versions. The caller holds e.mu.
 func (s *Service) reload(ctx context.Context, e *environment) {
 	loaded, _ := s.load(ctx, e, e.compiled, nil, math.MaxInt64)
 	fence, err := s.registry.Specs.Touch(ctx, e.instance, e.env, e.fence)
@@ -94,8 +94,8 @@ func (s *Service) reload(ctx context.Context, e *environment) {
 	s.swap(e, &control.Spec{Version: e.version, Fence: fence}, e.compiled, loaded)
 }
 
-// check reports whether the deployed spec could work with an upload as the latest version of its blob. What is missing
-// elsewhere does not count.
+// check reports whether the deployed spec would work with an upload as the latest version of its blob. Code that is
+// missing elsewhere does not count.
 func (s *Service) check(ctx context.Context, e *environment, upload *blob.Upload) (*code, error) {
 	loaded, missing := s.load(ctx, e, e.compiled, upload, maxModules)
 	if err := ctx.Err(); err != nil {
@@ -112,7 +112,7 @@ func (s *Service) check(ctx context.Context, e *environment, upload *blob.Upload
 		}
 	}
 	if loaded.large {
-		wrong = missing // whichever of them was too much
+		wrong = missing // it is unclear which of them exceeds the limit
 	}
 	if len(wrong) == 0 {
 		return loaded, nil
@@ -122,8 +122,8 @@ func (s *Service) check(ctx context.Context, e *environment, upload *blob.Upload
 	return nil, err
 }
 
-// DeleteBlob removes a version of a blob, or all of them where version is 0. It is a *j17.Error of CodeBlobInUse where
-// the deployed spec uses one of them.
+// DeleteBlob removes a version of a blob, or all of them if version is 0. It is a *j17.Error of CodeBlobInUse if the
+// deployed spec uses one of them.
 func (s *Service) DeleteBlob(
 	ctx context.Context, instance string, env j17.Environment, name string, version int,
 ) error {
@@ -161,7 +161,7 @@ func (s *Service) DeleteBlob(
 	return nil
 }
 
-// uses reports whether the code needs a blob, and whether it needs the latest version of it somewhere.
+// uses reports whether the code needs a blob, and whether it needs its latest version anywhere.
 func (c *code) uses(name string) (somewhere, latest bool) {
 	for _, b := range c.bindings {
 		somewhere = somewhere || b.name == name
@@ -170,15 +170,15 @@ func (c *code) uses(name string) (somewhere, latest bool) {
 	return somewhere, latest
 }
 
-// lacks reports whether the code needs the latest version of a blob somewhere and does not have it: it is not known of
-// each commit at once what has come of it.
+// lacks reports whether the code needs the latest version of a blob but does not use it yet, since the outcome of a
+// commit may be unknown at first.
 func (c *code) lacks(latest blob.Blob) bool {
 	return slices.ContainsFunc(c.bindings, func(b binding) bool {
 		return b.name == latest.Name && b.pinned == 0 && b.version != latest.Version
 	})
 }
 
-// audit records what was done. It is done whatever comes of this.
+// audit records an action. A failure is only logged, since the action is done.
 func (s *Service) audit(ctx context.Context, r control.Record) {
 	if err := s.registry.Audit.Add(ctx, r); err != nil {
 		s.logger.LogAttrs(

@@ -15,7 +15,7 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// maxStateChanges is how many places in which two states differ are listed beside them.
+// maxStateChanges is how many differences between two states are listed with them.
 const maxStateChanges = 200
 
 // Check returns all findings of a spec, or of an envelope around it, each with its place in the text. Nothing is stored
@@ -32,7 +32,7 @@ func (s *Service) Check(ctx context.Context, source []byte) (wire.SpecChecked, e
 		return wire.SpecChecked{}, err
 	}
 
-	// What is about the text as a whole stands at its beginning.
+	// Findings about the text as a whole are placed at its beginning.
 	checked := wire.SpecChecked{Errors: []j17.FieldError{}, Warnings: []j17.FieldError{}}
 	for i, f := range diag.FieldErrors(found) {
 		f.Line, f.Column = max(f.Line, 1), max(f.Column, 1)
@@ -46,9 +46,9 @@ func (s *Service) Check(ctx context.Context, source []byte) (wire.SpecChecked, e
 	return checked, nil
 }
 
-// States returns the state of an aggregate under the deployed spec and under another one, after length events; of all
-// where length is nil. Errors are *j17.Errors: CodeInvalidSpec, CodeAggregateNotFound, CodeWorkLimit where there are
-// more events than a dry run replays.
+// States returns the state of an aggregate under the deployed spec and under another one, after length events, or after
+// all if length is nil. Errors are *j17.Errors: CodeInvalidSpec, CodeAggregateNotFound, CodeWorkLimit if there are more
+// events than a dry run replays.
 func (s *Service) States(
 	ctx context.Context, instance string, env j17.Environment, source []byte, named j17.Key, length *uint64,
 ) (wire.SpecStates, error) {

@@ -28,7 +28,7 @@ import (
 
 // Modules compiles WebAssembly.
 type Modules interface {
-	// Compile reads a module. The error is a *j17.Error or a *sandbox.Fault where the module is at fault.
+	// Compile reads a module. The error is a *j17.Error, or a *sandbox.Fault if the module is at fault.
 	Compile(ctx context.Context, binary []byte) (Module, error)
 }
 
@@ -36,25 +36,25 @@ type Modules interface {
 type Module interface {
 	// Entrypoints lists the exported functions that can be called.
 	Entrypoints() []string
-	// Function returns one of them with its limit of time. The error is a *sandbox.Fault where there is none.
+	// Function returns one of them with its time limit. The error is a *sandbox.Fault if there is none.
 	Function(entrypoint string, timeout time.Duration) (sandbox.Function, error)
 	// Bytes is how much memory the module takes while it is deployed.
 	Bytes() int64
-	// Close releases what the module holds. Nothing calls it any longer by then.
+	// Close releases the module, which nothing calls any longer.
 	Close() error
 }
 
-// Containers runs code in containers. Errors are *j17.Errors or *sandbox.Faults where what was uploaded, or the
-// machine's configuration, is at fault.
+// Containers runs code in containers. Errors are *j17.Errors, or *sandbox.Faults if the upload or the machine's
+// configuration is at fault.
 type Containers interface {
-	// Image returns the function of an image: of the archive that was uploaded, or where that is nil of the image that
-	// the server's machine knows by the reference.
+	// Image returns the function of an image: of the uploaded archive, or if that is nil of the image that the server's
+	// machine has under the reference.
 	Image(ctx context.Context, reference string, archive *Archive) (sandbox.Function, error)
-	// Source returns the function that a file of uploaded source code is.
+	// Source returns the function in a file of uploaded source code.
 	Source(ctx context.Context, runtime, file string, archive *Archive) (sandbox.Function, error)
 }
 
-// Archive is an uploaded file that containers are made of.
+// Archive is an uploaded file that containers are made from.
 type Archive struct {
 	// SHA256 is the hash of the content in lower-case hexadecimal.
 	SHA256 string
@@ -67,25 +67,25 @@ type Archive struct {
 type code struct {
 	functions decider.Functions
 	bindings  []binding
-	// large is whether the modules take more memory than they may; not all of them were loaded then.
+	// large reports that the modules take more memory than they may; not all of them were loaded then.
 	large bool
 }
 
-// binding is a place of a spec that uses a blob.
+// binding is a place in a spec that uses a blob.
 type binding struct {
-	// use leads to what needs the blob, at to what names it.
+	// use points to the value that needs the blob, at to the text that names it.
 	use, at diag.Pointer
 	name    string
-	// pinned is the version that the spec names, 0 where it wants the latest.
+	// pinned is the version that the spec names, 0 for the latest.
 	pinned int
-	// version is the one in use, 0 where there is none.
+	// version is the one in use, 0 if there is none.
 	version int
 }
 
-// use is a place of a spec that needs custom code.
+// use is a place in a spec that needs custom code.
 type use struct {
 	code *spec.Code
-	// at leads to what names the code: a string or an object.
+	// at points to what names the code: a string or an object.
 	at diag.Pointer
 }
 
@@ -103,14 +103,14 @@ func kindOf(r spec.Runtime) string {
 	}
 }
 
-// defaultTimeout is how long a call may take where the spec does not say.
+// defaultTimeout is how long a call may take unless the spec sets it.
 const defaultTimeout = 100 * time.Millisecond
 
 // imagePrefix starts the name of an image that was uploaded as a blob.
 const imagePrefix = "blob:"
 
 // RuntimeBlob returns the name of the blob that holds the source code for a runtime ("node", "python", "ruby",
-// "elixir"): specs name files of it, and no blob.
+// "elixir"): specs name files in it rather than the blob.
 func RuntimeBlob(runtime string) string { return "runtime-" + runtime }
 
 // blobOf returns the blob that a use needs and the version it is pinned to, 0 for the latest. It reports false for code
@@ -123,7 +123,7 @@ func (u use) blobOf() (name string, version int, ok bool) {
 		rest, ok := strings.CutPrefix(u.code.Artifact, imagePrefix)
 		name, pin, pinned := strings.Cut(rest, ":v")
 		if pinned {
-			// What is no number leads to no version.
+			// A pin that is not a number matches no version.
 			if version, _ = strconv.Atoi(pin); version < 1 {
 				version = -1
 			}
@@ -141,24 +141,25 @@ type loader struct {
 	s *Service
 	e *environment
 	c *spec.Compiled
-	// new, if not nil, stands for the latest version of its blob.
+	// new, if not nil, is used as the latest version of its blob.
 	new *blob.Upload
-	// list takes what is missing.
+	// list collects findings about missing code.
 	list diag.List
 	// modules holds those that were compiled for this spec, by hash, so that they live until it is deployed. bytes is
-	// what they take, most what they may.
+	// their memory, most its limit.
 	modules     map[string]*module
 	bytes, most int64
-	// root is the text of the spec as a tree, for places in it.
+	// root is the parsed text of the spec, to find places in it.
 	root value.Value
 }
 
-// maxModules is how many bytes the modules of a spec may take together, beside their machine code, to be deployed.
+// maxModules is how many bytes of memory the modules of a spec may take together, beside their machine code, to be
+// deployed.
 const maxModules = 512 << 20
 
-// load makes functions of all custom code of a spec, whose modules may take most bytes. new, if not nil, stands for the
-// latest version of its blob. What cannot be made is missing, with its place in the spec; errors of the context are for
-// the caller to ask for.
+// load makes functions from all custom code of a spec, whose modules may take most bytes. new, if not nil, is used as
+// the latest version of its blob. Code that cannot be loaded is returned as missing, with its place in the spec; the
+// caller has to check the context for errors.
 func (s *Service) load(
 	ctx context.Context, e *environment, c *spec.Compiled, new *blob.Upload, most int64,
 ) (*code, []diag.Diagnostic) {
@@ -188,7 +189,7 @@ func (s *Service) load(
 	return loaded, missing
 }
 
-// function makes the function of one use, nil where it cannot.
+// function makes the function of one use, nil if it cannot.
 func (l *loader) function(ctx context.Context, u use) (sandbox.Function, binding) {
 	b := binding{use: u.at, at: u.at}
 	name, version, needsBlob := u.blobOf()
@@ -252,7 +253,7 @@ func (l *loader) nameOf(u use) diag.Pointer {
 
 // find looks up the blob of a binding.
 func (l *loader) find(ctx context.Context, b *binding) (blob.Blob, bool) {
-	// The blob that is uploaded with this deployment, or one that is there.
+	// The blob that is uploaded with this deployment, or a stored one.
 	if l.new != nil && l.new.Name() == b.name && b.pinned == 0 {
 		return l.new.Blob(), true
 	}
@@ -266,7 +267,7 @@ func (l *loader) find(ctx context.Context, b *binding) (blob.Blob, bool) {
 		return blob.Blob{}, false
 	}
 
-	// The finding says what is missing, and what was meant perhaps.
+	// The finding says what is missing, and suggests what may have been meant.
 	d := l.list.Errorf(b.at, "there is no blob %s in %s", diag.Quote(b.name), l.e.env.LongName())
 	if b.pinned != 0 {
 		if latest, err := l.s.blobs.Find(ctx, l.e.tenant, b.name, 0); err == nil {
@@ -285,15 +286,15 @@ func (l *loader) find(ctx context.Context, b *binding) (blob.Blob, bool) {
 			return blob.Blob{}, false
 		}
 	}
-	// Prod is named as well: a variable or the context may say that commands are about another environment.
+	// Prod is named as well: a variable or the context may direct commands to another environment.
 	d.Hintf("upload it first, to this environment: 'j17 blobs put FILE %s --env %s', or POST /_admin/blobs", b.name, l.e.env)
 	return blob.Blob{}, false
 }
 
-// listedForHints is how many blobs are looked at for one whose name is meant.
+// listedForHints is how many blobs are searched for a similar name.
 const listedForHints = 200
 
-// make makes the function of a use out of its blob. keep must live as long as the function.
+// make makes the function of a use from its blob. keep must live as long as the function.
 func (l *loader) make(
 	ctx context.Context, u use, b binding, found blob.Blob,
 ) (_ sandbox.Function, keep *module, _ error) {
@@ -354,7 +355,7 @@ func (l *loader) module(ctx context.Context, b binding, found blob.Blob) (*modul
 	return m, nil
 }
 
-// tooLarge is the fault of a module that comes after those that take all there is.
+// tooLarge is the fault of a module that would exceed the memory of all modules.
 func tooLarge(most int64) error {
 	return &sandbox.Fault{
 		Kind: sandbox.Start, Detail: fmt.Sprintf("the modules of this spec take more than the %d MiB of memory that they may together", most>>20),
@@ -362,7 +363,7 @@ func tooLarge(most int64) error {
 	}
 }
 
-// archive returns the content of a blob as containers take it.
+// archive returns the content of a blob as an archive for containers.
 func (l *loader) archive(b binding, found blob.Blob) *Archive {
 	blobs, tenant, new := l.s.blobs, l.e.tenant, l.new
 	return &Archive{SHA256: found.SHA256, Size: found.Size, Open: func(ctx context.Context) (io.ReadCloser, error) {
@@ -377,7 +378,7 @@ func (l *loader) archive(b binding, found blob.Blob) *Archive {
 	}}
 }
 
-// noFunction reports that a module has no such function as is asked of it.
+// noFunction reports that a module does not have the required function.
 func (l *loader) noFunction(u use, b binding, fault *sandbox.Fault, known []string) {
 	d := l.list.Errorf(u.at, "the blob %s cannot be used: %s", diag.Quote(b.name), fault.Detail)
 	d.Hint = strings.TrimSuffix(fault.Hint, ".")
@@ -395,7 +396,7 @@ func (l *loader) refused(ctx context.Context, b binding, err error) {
 	fault, isFault := errors.AsType[*sandbox.Fault](err)
 	public, isPublic := errors.AsType[*j17.Error](err)
 	switch {
-	case isPublic: // which may have a fault as its cause, and says more
+	case isPublic: // it may have a fault as its cause, and says more
 		d.Message += ": " + strings.TrimSuffix(public.Message, ".")
 	case isFault:
 		d.Message += ": " + fault.Detail
@@ -408,24 +409,24 @@ func (l *loader) refused(ctx context.Context, b binding, err error) {
 	}
 }
 
-// moduleCache compiles every module once for as long as any deployed spec uses it. It does not keep modules alive:
-// those who may call them do, and when the last of them is gone the module is closed.
+// moduleCache compiles every module once for as long as any deployed spec uses it. It does not keep modules alive: the
+// functions that may call them do, and a module is closed when the last of these is gone.
 type moduleCache struct {
 	compiler Modules
 	mu       sync.Mutex
 	compiled map[string]weak.Pointer[module] // by SHA-256
-	// turns has a place for each instance that compiles or waits for it, and how many hold it or wait for it.
+	// turns has an entry for each instance that compiles or waits to.
 	turns map[string]*turn
 }
 
-// turn is the right of an instance to compile: one module at a time, so that however many it has, another instance
-// waits for one of them at most.
+// turn lets an instance compile one module at a time, so that however many it has, another instance waits for at most
+// one of them.
 type turn struct {
 	place chan struct{}
 	users int // guarded by the cache's mutex
 }
 
-// turn waits for the instance's turn. The caller gives it back by release.
+// turn waits for the instance's turn. The caller ends it by calling release.
 func (c *moduleCache) turn(ctx context.Context, instance string) (release func(), err error) {
 	c.mu.Lock()
 	t := c.turns[instance]
@@ -458,7 +459,7 @@ func newModuleCache(compiler Modules) *moduleCache {
 	return &moduleCache{compiler: compiler, compiled: map[string]weak.Pointer[module]{}, turns: map[string]*turn{}}
 }
 
-// get returns the module with that hash, and compiles what read returns where there is none.
+// get returns the module with that hash. If there is none, it compiles the result of read.
 func (c *moduleCache) get(ctx context.Context, hash string, read func() ([]byte, error)) (*module, error) {
 	if m := c.lookUp(hash); m != nil {
 		return m, nil
@@ -482,7 +483,7 @@ func (c *moduleCache) get(ctx context.Context, hash string, read func() ([]byte,
 	return m, nil
 }
 
-// lookUp returns a module that is in use, and forgets those that are no longer.
+// lookUp returns a module that is in use, and removes those that no longer are.
 func (c *moduleCache) lookUp(hash string) *module {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -502,7 +503,7 @@ func newReader(chunks iter.Seq2[[]byte, error]) *reader {
 	return &reader{next: next, stop: stop}
 }
 
-// Read returns what is left of a piece, or the start of the next.
+// Read returns the rest of a piece, or the start of the next.
 func (r *reader) Read(p []byte) (int, error) {
 	for len(r.rest) == 0 {
 		chunk, err, ok := r.next()

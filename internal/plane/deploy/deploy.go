@@ -1,6 +1,6 @@
-// Package deploy is the one way in which a spec becomes the spec of an environment: compiled, compared with the one
-// before it, its custom code found and loaded, stored with its history, handed to the engine. What can change that code
-// later, the upload and the deletion of blobs, goes through here too.
+// Package deploy is the only way in which a spec becomes the spec of an environment: it is compiled and compared with
+// its predecessor, its custom code is found and loaded, it is stored with its history and handed to the engine. Uploads
+// and deletions of blobs, which can change that code later, go through here too.
 //
 // The decisions behind it are in docs/internals/plane.md.
 package deploy
@@ -38,23 +38,22 @@ type Options struct {
 	Registry *control.Registry
 	Engine   *engine.Engine
 	Blobs    *blob.Store
-	// Modules compiles WebAssembly; nil where the server cannot.
+	// Modules compiles WebAssembly; nil if the server cannot.
 	Modules Modules
-	// Containers runs containers; nil where the operator has not switched them on.
+	// Containers runs containers; nil if the operator has not enabled them.
 	Containers Containers
 	Clock      clock.Clock
 	Logger     *slog.Logger
-	// Store keeps the spec that is prepared, and Worker deploys it in the background; both are nil where none is
-	// prepared.
+	// Store keeps the prepared spec, and Worker deploys it in the background; both are nil if none is prepared.
 	Store  store.Sides
 	Worker *worker.Kit
-	// Settled, if not nil, is called before a deployment answers, when others are possible again: it may wait a little
-	// for what goes on in the background.
+	// Settled, if not nil, is called before a deployment answers, when other deployments are possible again: it may
+	// wait a little for work in the background.
 	Settled func(ctx context.Context, t j17.Tenant)
 }
 
-// Service deploys specs to all environments of a server. It is safe for concurrent use; what concerns one environment
-// is done one after the other.
+// Service deploys specs to all environments of a server. It is safe for concurrent use; operations on one environment
+// are serialized.
 type Service struct {
 	registry   *control.Registry
 	engine     *engine.Engine
@@ -65,16 +64,16 @@ type Service struct {
 	logger     *slog.Logger
 	parts      []part.Part
 	sides      store.Sides
-	// waiting has the specs that are prepared; nil where none is.
+	// waiting has the prepared specs; nil if none is prepared.
 	waiting *worker.Queue
-	// asking is the work that a dry run may have with guards.
+	// asking is the work that the guards of a dry run may take.
 	asking  int64
 	settled func(ctx context.Context, t j17.Tenant)
 
 	mu           sync.Mutex
 	environments map[j17.Tenant]*environment
-	// specs are the compiled specs that are in use, by the hash of their text: the environments of an instance mostly
-	// share one. It keeps none of them alive.
+	// specs are the compiled specs in use, by the hash of their text: the environments of an instance mostly share one.
+	// It keeps none of them alive.
 	specs map[string]weak.Pointer[spec.Compiled]
 }
 
@@ -85,11 +84,11 @@ type environment struct {
 	env      j17.Environment
 	trace    trace
 
-	// mu is held while anything of the rest changes, and while something is compared with it.
+	// mu is held while the fields below change, and while something is compared with them.
 	mu       sync.Mutex
-	version  int            // that of the registry, 0 where nothing is deployed
+	version  int            // that of the registry, 0 if nothing is deployed
 	fence    store.Fence    // holds as long as the engine works with what the registry has
-	compiled *spec.Compiled // nil where there is none, or none that this version of the program accepts
+	compiled *spec.Compiled // nil if there is none, or none that this version of the program accepts
 	code     *code
 }
 
@@ -133,11 +132,11 @@ func (s *Service) environment(instance string, env j17.Environment) (*environmen
 	return e, nil
 }
 
-// Request asks for a spec to be deployed.
+// Request asks for the deployment of a spec.
 type Request struct {
 	// Instance is the instance's handle.
 	Instance string
-	// Environment is where to; "" leaves it to the envelope, which means prod where it does not say.
+	// Environment is the target; "" leaves it to the envelope, whose default is prod.
 	Environment j17.Environment
 	// Source is the text of the spec, or of an envelope around it.
 	Source []byte
@@ -152,35 +151,34 @@ type Request struct {
 	Note string
 	// Aggregates, if not 0, makes this a dry run: nothing changes, and the states of that many aggregates are compared.
 	Aggregates int
-	// Prepare builds what the spec needs before it is deployed. Where that takes long, it goes on in the background.
+	// Prepare builds what the spec needs before it is deployed. If that takes long, it goes on in the background.
 	Prepare bool
 
 	how  control.How
 	from *control.SpecOrigin
-	// ending are the writes that end the preparation which the deployment comes from. They become durable together with
-	// the spec.
+	// ending are the writes that end the preparation of this deployment. They become durable together with the spec.
 	ending []store.Side
 }
 
-// Result tells what came of a deployment.
+// Result is the result of a deployment.
 type Result struct {
 	Environment j17.Environment
-	// Spec is the version that is deployed now, without its source; that from before with a dry run.
+	// Spec is the version that is deployed now, without its source; after a dry run the unchanged one.
 	Spec control.Spec
-	// Created is false where the spec was deployed already.
+	// Created is false if the spec was deployed already.
 	Created bool
 	// Compiled is the spec of the request.
 	Compiled *spec.Compiled
-	// Found holds the warnings about the spec, Incompatible what the comparison with the one before had to say.
+	// Found holds the warnings about the spec, Incompatible the findings of the comparison with the previous one.
 	Found        []diag.Diagnostic
 	Incompatible []diag.Diagnostic
-	// Changes is what the spec says differently than the one before; of the first spec, all that it declares.
+	// Changes are the differences from the previous spec; for the first spec, all that it declares.
 	Changes []compare.Change
 	// Replay is set by a dry run.
 	Replay *wire.SpecReplay
-	// Projections are those that would yield something else, set by a dry run.
+	// Projections are those whose results would change, set by a dry run.
 	Projections []wire.ProjectionTrial
-	// Prepared is set where the spec is not deployed yet, but prepared.
+	// Prepared is set if the spec is not deployed yet, but prepared.
 	Prepared *Prepared
 
 	beside part.Beside
@@ -197,10 +195,10 @@ func (r *Result) Warnings() []diag.Diagnostic {
 func (r *Result) Breaks() []diag.Diagnostic { return errorsOf(r.Incompatible) }
 
 // Deploy deploys a spec. Readers and writers see the old spec or the new one, never anything in between. Errors are
-// *j17.Errors: CodeInvalidSpec and CodeIncompatibleSpec with all findings, CodePreconditionFailed where Base is not
-// what is deployed, CodeConflict where somebody else was faster.
+// *j17.Errors: CodeInvalidSpec and CodeIncompatibleSpec with all findings, CodePreconditionFailed if Base is not
+// deployed, CodeConflict if another deployment was first.
 func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
-	// Body and path say what is asked for, and must not contradict each other.
+	// The environment may be in the body and in the path, which must not contradict each other.
 	envelope, found := spec.Unwrap(r.Source)
 	if len(found) > 0 {
 		return Result{}, invalid(found)
@@ -218,7 +216,7 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 		return Result{}, err
 	}
 
-	// The environment and the spec, as far as they can be checked without a turn.
+	// The environment and the spec, as far as they can be checked without the lock.
 	e, err := s.environment(r.Instance, r.Environment)
 	if err != nil {
 		return Result{}, err
@@ -234,8 +232,8 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 		return s.begin(ctx, e, r, compiled, found)
 	}
 
-	// Somebody else may post something that it rests on, or that rests on it, right when it is stored: then it is
-	// looked at again.
+	// Others may post something that the spec rests on, or that rests on the spec, just when it is stored: then it is
+	// checked again.
 	for try := 1; ; try++ {
 		result, err := s.deploy(ctx, e, r, compiled, found)
 		if try < maxTries && overtaken(err) {
@@ -248,16 +246,16 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 	}
 }
 
-// maxTries is how often a deployment is looked at again.
+// maxTries is how often a deployment is tried.
 const maxTries = 20
 
-// overtaken reports whether a deployment has failed for a fence of another deployment.
+// overtaken reports whether a deployment has failed because of a concurrent one.
 func overtaken(err error) bool {
 	conflict, ok := errors.AsType[*store.SideConflict](err)
 	return ok && conflict.Space != preparedSpace
 }
 
-// deploy looks at a spec and deploys it, one at a time.
+// deploy checks a spec and deploys it, one at a time.
 func (s *Service) deploy(
 	ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic,
 ) (Result, error) {
@@ -272,7 +270,7 @@ func (s *Service) deploy(
 		return Result{}, err
 	}
 
-	// Once it is written it counts, even for a client that has gone.
+	// Once it is written it is deployed, even if the client has gone.
 	err = s.fill(ctx, e.tenant, decider.New(compiled, nil), func(sets []store.Side, shared []diag.Diagnostic) error {
 		if len(shared) > 0 && !r.Force {
 			return sharedValues(shared, e.env)
@@ -291,7 +289,7 @@ func (s *Service) deploy(
 		return Result{}, err
 	}
 
-	// Readers and writers see it.
+	// Readers and writers see it from here on.
 	result.Created = result.Spec.Version != base
 	result.Spec.Source = nil
 	s.swap(e, &result.Spec, compiled, loaded)
@@ -300,8 +298,8 @@ func (s *Service) deploy(
 	return result, nil
 }
 
-// prepare compares a spec with the one that is deployed and loads its custom code. The Spec of the result is that which
-// is deployed. The caller holds e.mu.
+// prepare compares a spec with the deployed one and loads its custom code. The Spec of the result is the deployed one.
+// The caller holds e.mu.
 func (s *Service) prepare(
 	ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic,
 ) (Result, *code, error) {
@@ -342,7 +340,7 @@ func (s *Service) prepare(
 	return result, loaded, nil
 }
 
-// dryRun tells what a deployment would find and change, and changes nothing. Deployments may happen meanwhile.
+// dryRun reports what a deployment would find and change, and changes nothing. Deployments may happen meanwhile.
 func (s *Service) dryRun(
 	ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic,
 ) (Result, error) {
@@ -368,13 +366,13 @@ type deployed struct {
 	code     *code
 }
 
-// swap makes a spec and its code what the engine works with. The caller holds e.mu.
+// swap makes the engine work with a spec and its code. The caller holds e.mu.
 func (s *Service) swap(e *environment, stored *control.Spec, compiled *spec.Compiled, loaded *code) {
 	s.engine.Deploy(e.tenant, compiled, loaded.functions, stored.Fence)
 	e.version, e.fence, e.compiled, e.code = stored.Version, stored.Fence, compiled, loaded
 }
 
-// share remembers a compiled spec for other environments that have the same text.
+// share keeps a compiled spec for other environments with the same text.
 func (s *Service) share(hash string, compiled *spec.Compiled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -382,7 +380,7 @@ func (s *Service) share(hash string, compiled *spec.Compiled) {
 	runtime.AddCleanup(compiled, s.forgetSpec, hash)
 }
 
-// forgetSpec forgets a compiled spec that nobody uses any longer.
+// forgetSpec removes a compiled spec that is no longer in use.
 func (s *Service) forgetSpec(hash string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -391,7 +389,7 @@ func (s *Service) forgetSpec(hash string) {
 	}
 }
 
-// compile compiles a stored spec, or returns what another environment has compiled of the same text.
+// compile compiles a stored spec, or returns the one that another environment has compiled from the same text.
 func (s *Service) compile(stored *control.Spec) (*spec.Compiled, []diag.Diagnostic) {
 	s.mu.Lock()
 	shared := s.specs[stored.Hash].Value()
@@ -416,11 +414,11 @@ func (s *Service) adopt(ctx context.Context, e *environment, stored *control.Spe
 	if compiled == nil {
 		s.logger.LogAttrs(ctx, slog.LevelError, "a deployed spec is not valid for this version of the program; deploy a corrected one",
 			append(where, slog.String("first_error", first(found)))...)
-		s.engine.Undeploy(e.tenant) // what was there before does not stand for what is deployed
+		s.engine.Undeploy(e.tenant) // the previous spec must not act as the deployed one
 		e.version, e.fence, e.compiled, e.code = stored.Version, stored.Fence, nil, &code{}
 		return nil
 	}
-	// What was deployed once is loaded, however much it takes.
+	// Code that was deployed once is loaded, however much memory it takes.
 	loaded, missing := s.load(ctx, e, compiled, nil, math.MaxInt64)
 	if err := ctx.Err(); err != nil {
 		return err
@@ -444,7 +442,7 @@ func first(found []diag.Diagnostic) string {
 	return ""
 }
 
-// Spec returns what is deployed to an environment, nil where there is nothing.
+// Spec returns the spec that is deployed to an environment, nil if there is none.
 func (s *Service) Spec(instance string, env j17.Environment) *spec.Compiled {
 	return s.engine.Spec(j17.TenantOf(instance, env))
 }

@@ -25,26 +25,26 @@ import (
 const (
 	// maxReplayed is the number of events that it replays at most.
 	maxReplayed = 500_000
-	// maxFaults is how many places of the spec it shows whose operations did not fit, maxBeyond how many events that
-	// take more work than they may; after that many it stops, since each of them costs so much.
+	// maxFaults is how many places in the spec it shows whose operations did not fit. maxBeyond is how many events it
+	// shows that take more work than they may; it stops after them, since each costs so much.
 	maxFaults = 100
 	maxBeyond = 100
-	// maxRefusals is how many events it shows that guards would have refused, and maxAsking the work that asking all of
-	// them may take; each time takes askWork beside what the guards do.
+	// maxRefusals is how many events it shows that guards would have refused. maxAsking is the work that all guards
+	// together may take; each event costs askWork beside the work of its guards.
 	maxRefusals = 100
 	askWork     = 50
 	maxAsking   = 32 * work.Command
 )
 
-// dryRun is a dry run: the states of aggregates under the deployed spec and under another one, and what the guards of
-// the other one say to what has happened.
+// dryRun compares the states of aggregates under the deployed spec and under another one, and evaluates the guards of
+// the other one on past events.
 type dryRun struct {
 	*Service
 	tenant        j17.Tenant
 	before, after deployed
 	report        *wire.SpecReplay
-	// guarded are the event types whose guards are asked, by the names of their aggregate types and their own. Each
-	// time is charged to budget, and all together have cost asked.
+	// guarded are the event types whose guards are evaluated, by the names of their aggregate types and their own.
+	// budget is for one event; asked is the work of all so far.
 	guarded map[string]map[string]*spec.EventType
 	budget  *work.Budget
 	asked   int64
@@ -52,7 +52,7 @@ type dryRun struct {
 	told int64
 }
 
-// replay compares the states of aggregates under the deployed spec and under another one, which makes changes.
+// replay compares the states of aggregates under the deployed spec and under another one with these changes.
 func (s *Service) replay(
 	ctx context.Context, t j17.Tenant, before, after deployed, changes []compare.Change, most int,
 ) (*wire.SpecReplay, error) {
@@ -72,7 +72,7 @@ func (s *Service) replay(
 	}
 	left := min(most, trial.MaxAggregates)
 	for i, typ := range r.Types {
-		// What one type does not use of its share goes to those after it.
+		// The unused part of a type's share goes to the types after it.
 		share := left / (len(r.Types) - i)
 		ids, more, err := s.engine.IDs(ctx, t, typ, "", max(share, 1))
 		if err != nil {
@@ -89,13 +89,13 @@ func (s *Service) replay(
 	return r, nil
 }
 
-// folds reports whether the states of an aggregate type may be others under the new spec.
+// folds reports whether the states of an aggregate type may differ under the new spec.
 func (d *dryRun) folds(typ string) bool {
 	was, is := d.before.compiled.Types[typ], d.after.compiled.Types[typ]
 	return was.Fingerprint != is.Fingerprint || !sameCode(was, is, d.before.code.functions, d.after.code.functions)
 }
 
-// guard finds the event types that are defined otherwise and have guards.
+// guard finds the event types whose definitions differ and that have guards.
 func (d *dryRun) guard(changes []compare.Change) {
 	d.guarded = map[string]map[string]*spec.EventType{}
 	for i := range changes {
@@ -126,7 +126,7 @@ func (d *dryRun) guard(changes []compare.Change) {
 
 // one compares the states of one aggregate.
 func (d *dryRun) one(ctx context.Context, key j17.Key) error {
-	// What is replayed altogether is bounded, and the answer says that it is not complete.
+	// The total of replayed events is bounded; the report says that it is not complete.
 	r := d.report
 	length, err := d.engine.Length(ctx, d.tenant, key.Type, key.ID)
 	if err != nil {
@@ -139,7 +139,7 @@ func (d *dryRun) one(ctx context.Context, key j17.Key) error {
 	r.Aggregates++
 	r.Events += length
 
-	// The state under the spec that is deployed, and under the new one.
+	// The state under the deployed spec, and under the new one.
 	difference := wire.StateDifference{Key: key.String(), Length: length}
 	var was value.Value
 	folds := d.folds(key.Type)
@@ -148,7 +148,7 @@ func (d *dryRun) one(ctx context.Context, key j17.Key) error {
 			ctx, d.tenant, d.before.compiled, d.before.code.functions, key, length, engine.Replayed{},
 		)
 		if _, ok := codeError(err); ok {
-			folds = false // there is no state to compare with; that there may be one now is no harm
+			folds = false // there is no state to compare with; if the new spec has one, that does no harm
 		} else if err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func (d *dryRun) one(ctx context.Context, key j17.Key) error {
 	return nil
 }
 
-// ask notes what the guards say to an event that has happened.
+// ask evaluates the guards on a past event and notes a refusal.
 func (d *dryRun) ask(id j17.StreamID, ev *tick.Event, state value.Value) error {
 	typ, _, _ := strings.Cut(ev.Key, ":")
 	et := d.guarded[typ][ev.Type]
@@ -201,7 +201,7 @@ func (d *dryRun) ask(id j17.StreamID, ev *tick.Event, state value.Value) error {
 	return nil
 }
 
-// told collects what the replay of an aggregate tells.
+// told collects the faults in the replay of an aggregate.
 func told(r *wire.Replay, key j17.Key) engine.Replayed {
 	return engine.Replayed{
 		Fault: func(length uint64, eventType string, d diag.Diagnostic) {
@@ -227,8 +227,8 @@ func told(r *wire.Replay, key j17.Key) engine.Replayed {
 	}
 }
 
-// codeError reports whether a state cannot be had because of the handlers: their custom code fails, or one event takes
-// more work than it may. It says why.
+// codeError reports whether a state cannot be computed because of the handlers: their custom code fails, or one event
+// takes more work than it may. It returns the reason.
 func codeError(err error) (string, bool) {
 	if fault, ok := errors.AsType[*sandbox.Fault](err); ok {
 		return fault.Detail, true
@@ -245,7 +245,7 @@ func sameCode(was, is *spec.AggregateType, before, after decider.Functions) bool
 	for name, old := range was.Events {
 		next := is.Events[name]
 		if old.Code == nil || next == nil || next.Code == nil {
-			continue // the fingerprints tell
+			continue // the fingerprints show a difference
 		}
 		f, g := before[old.Code], after[next.Code]
 		if (f == nil) != (g == nil) || f != nil && f.Digest() != g.Digest() {

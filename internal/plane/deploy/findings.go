@@ -17,8 +17,8 @@ func invalid(found []diag.Diagnostic) *j17.Error {
 	return e
 }
 
-// incompatible returns the error for a spec that stored events may not survive, or that posted projections are not
-// valid under.
+// incompatible returns the error for a spec that stored events may not survive, or under which posted projections are
+// not valid.
 func incompatible(found []diag.Diagnostic, posted []string, env j17.Environment) *j17.Error {
 	wrong := errorsOf(found)
 	var say []string
@@ -37,7 +37,7 @@ func incompatible(found []diag.Diagnostic, posted []string, env j17.Environment)
 	return e
 }
 
-// sharedValues returns the error for a spec with unique sets of which several aggregates have one value already.
+// sharedValues returns the error for a spec with unique sets in which several aggregates already have the same value.
 func sharedValues(found []diag.Diagnostic, env j17.Environment) *j17.Error {
 	e := j17.Errorf(j17.CodeIncompatibleSpec, "In %s there are values that would have to be unique and are not: %s. Change what 'errors' lists, or deploy with \"force\": true: then the first of such aggregates has the value.",
 		env.LongName(), found[0].Message)

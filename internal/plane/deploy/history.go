@@ -23,7 +23,7 @@ type Rollback struct {
 	Aggregates int
 }
 
-// Rollback deploys an earlier version again, with all that Deploy checks.
+// Rollback deploys an earlier version again, with all checks of Deploy.
 func (s *Service) Rollback(ctx context.Context, r Rollback) (Result, error) {
 	old, err := s.registry.Specs.Version(ctx, r.Instance, r.Environment, r.Version)
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Service) Rollback(ctx context.Context, r Rollback) (Result, error) {
 type Promotion struct {
 	Instance string
 	From, To j17.Environment
-	// Version is which of From's versions is meant, 0 for the current one.
+	// Version is one of From's versions, 0 for the current one.
 	Version int
 	// Force, Note and Aggregates are those of a Request.
 	Force      bool
@@ -48,8 +48,8 @@ type Promotion struct {
 	Aggregates int
 }
 
-// Promote deploys the spec of one environment to another, with all that Deploy checks there. Blobs do not move along:
-// the spec must find those that it names in the environment it goes to.
+// Promote deploys the spec of one environment to another, with all checks of Deploy. Blobs are not copied: the target
+// environment must have those that the spec names.
 func (s *Service) Promote(ctx context.Context, p Promotion) (Result, error) {
 	if p.From == p.To {
 		return Result{}, j17.Errorf(j17.CodeInvalidField, "'from' and 'to' name the same environment. To deploy an earlier version again, use a rollback.").At("to")
@@ -74,15 +74,15 @@ func (s *Service) Promote(ctx context.Context, p Promotion) (Result, error) {
 	})
 }
 
-// Difference is what two versions of a spec say differently.
+// Difference is the difference between two versions of a spec.
 type Difference struct {
 	From, To int
 	Changes  []compare.Change
-	// Incompatible is what Compare has to say about the step from one to the other.
+	// Incompatible are the findings of Compare about the step from one to the other.
 	Incompatible []j17.FieldError
 }
 
-// Diff compares two versions of an environment's spec. It is a *j17.Error of CodeInvalidSpec where they differ and this
+// Diff compares two versions of an environment's spec. It is a *j17.Error of CodeInvalidSpec if they differ and this
 // version of the program does not accept one of them.
 func (s *Service) Diff(ctx context.Context, instance string, env j17.Environment, from, to int) (Difference, error) {
 	old, err := s.registry.Specs.Version(ctx, instance, env, from)
@@ -94,7 +94,7 @@ func (s *Service) Diff(ctx context.Context, instance string, env j17.Environment
 		return Difference{}, err
 	}
 
-	// The same text differs in nothing, which need not be found out: to compile and compare a large spec takes seconds.
+	// Equal texts need no comparison: compiling and comparing a large spec takes seconds.
 	d := Difference{From: from, To: to, Changes: []compare.Change{}, Incompatible: []j17.FieldError{}}
 	if old.Hash == next.Hash {
 		return d, nil
@@ -112,7 +112,7 @@ func (s *Service) Diff(ctx context.Context, instance string, env j17.Environment
 	return d, nil
 }
 
-// compilable compiles a version of a spec that is compared with another one.
+// compilable compiles a version of a spec for a comparison.
 func compilable(stored *control.Spec) (*spec.Compiled, error) {
 	compiled, found := spec.CompileStored(stored.Source)
 	if compiled == nil {
@@ -123,8 +123,8 @@ func compilable(stored *control.Spec) (*spec.Compiled, error) {
 	return compiled, nil
 }
 
-// Projections returns the projections that the current spec of an environment declares, in its order; none where no
-// spec was deployed.
+// Projections returns the projections that the current spec of an environment declares, in its order; none if no spec
+// was deployed.
 func (s *Service) Projections(ctx context.Context, instance string, env j17.Environment) ([]spec.Declaration, error) {
 	current, err := s.registry.Specs.Current(ctx, instance, env)
 	if j17.CodeOf(err) == j17.CodeNoSpec {
@@ -136,14 +136,14 @@ func (s *Service) Projections(ctx context.Context, instance string, env j17.Envi
 	return spec.DeclaredProjections(current.Source)
 }
 
-// Deployed returns the version of the spec that is deployed to a tenant's environment; CodeNoSpec where there is none.
+// Deployed returns the version of the spec that is deployed to a tenant's environment; CodeNoSpec if there is none.
 func (s *Service) Deployed(ctx context.Context, t j17.Tenant) (int, error) {
 	instance, env, _ := strings.Cut(string(t), "/")
 	return s.registry.Specs.Head(ctx, instance, j17.Environment(env))
 }
 
 // Compiled returns a version of the spec of a tenant's environment as it was deployed, compiled by this version of the
-// program. CodeNotFound says that there is no such version, CodeInvalidSpec that the program no longer accepts it.
+// program. The error is CodeNotFound if there is no such version, CodeInvalidSpec if the program no longer accepts it.
 func (s *Service) Compiled(ctx context.Context, t j17.Tenant, version int) (*spec.Compiled, error) {
 	instance, env, _ := strings.Cut(string(t), "/")
 	stored, err := s.registry.Specs.Version(ctx, instance, j17.Environment(env), version)

@@ -11,7 +11,7 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// Use tells the service of the parts of the program, once, before anything is deployed. They are asked in their order.
+// Use sets the parts of the program, once, before anything is deployed. They are called in this order.
 func (s *Service) Use(parts ...part.Part) { s.parts = parts }
 
 // preparing asks the parts right before a spec is stored. An error refuses the deployment.
@@ -26,7 +26,7 @@ func (s *Service) preparing(ctx context.Context, t j17.Tenant, before, after *sp
 	return nil
 }
 
-// beside returns what a spec would mean for what was deployed beside the one of an environment.
+// beside returns the effect of a spec on what was deployed beside the spec of an environment.
 func (s *Service) beside(ctx context.Context, t j17.Tenant, after *spec.Compiled) (all part.Beside, err error) {
 	for i := range s.parts {
 		if beside := s.parts[i].Deploy.Beside; beside != nil {
@@ -40,17 +40,17 @@ func (s *Service) beside(ctx context.Context, t j17.Tenant, after *spec.Compiled
 	return all, nil
 }
 
-// fill has made what has to be there when a spec comes into force, and calls commit with what is written then.
+// fill lets a part make what has to exist when a spec comes into force, and calls commit with its writes.
 func (s *Service) fill(ctx context.Context, t j17.Tenant, after *decider.Decider, commit part.CommitSpec) error {
 	for i := range s.parts {
-		if fill := s.parts[i].Deploy.Fill; fill != nil { // of one part at most
+		if fill := s.parts[i].Deploy.Fill; fill != nil { // at most one part has it
 			return fill(ctx, t, after, commit)
 		}
 	}
 	return commit(nil, nil)
 }
 
-// try adds to a result what a spec would make of what an environment has.
+// try adds to a result the effect of a spec on the data of an environment.
 func (s *Service) try(ctx context.Context, t j17.Tenant, after *decider.Decider, most int, r *Result) error {
 	for i := range s.parts {
 		if try := s.parts[i].Deploy.Try; try != nil {
@@ -66,7 +66,7 @@ func (s *Service) try(ctx context.Context, t j17.Tenant, after *decider.Decider,
 	return nil
 }
 
-// prepares reports whether there is anything that is built for a spec before it is deployed.
+// prepares reports whether anything is built for a spec before it is deployed.
 func (s *Service) prepares() bool {
 	for i := range s.parts {
 		if s.parts[i].Deploy.Ready != nil {
@@ -76,7 +76,7 @@ func (s *Service) prepares() bool {
 	return false
 }
 
-// ready begins to build what a spec needs, and tells how far all of it is, or what has failed first.
+// ready begins to build what a spec needs, and reports the progress of all of it, or the first failure.
 func (s *Service) ready(ctx context.Context, t j17.Tenant, after *decider.Decider) (all part.Readiness, err error) {
 	all.Done = true
 	for i := 0; i < len(s.parts) && all.Failed == ""; i++ {
@@ -91,11 +91,11 @@ func (s *Service) ready(ctx context.Context, t j17.Tenant, after *decider.Decide
 	return all, nil
 }
 
-// unready gives up what was built for a spec that is no longer prepared.
+// unready discards what was built for a spec that is no longer prepared.
 func (s *Service) unready(ctx context.Context, t j17.Tenant) {
 	other, err := IsPrepared(ctx, s.sides, t)
 	if err != nil {
-		other = true // the next one that is given up removes it
+		other = true // keep what it may need; the next call removes it
 	}
 	errs := []error{err}
 	for i := range s.parts {
@@ -109,7 +109,7 @@ func (s *Service) unready(ctx context.Context, t j17.Tenant) {
 	}
 }
 
-// adopted tells the parts what is deployed to an environment.
+// adopted notifies the parts of the deployment to an environment.
 func (s *Service) adopted(ctx context.Context, t j17.Tenant) {
 	for i := range s.parts {
 		if adopt := s.parts[i].Deploy.Adopt; adopt != nil {

@@ -21,18 +21,18 @@ import (
 	"j17/internal/storage/store"
 )
 
-// preparedSpace has one item, preparedKey: the spec that is deployed once what it needs is built. It is due when it is
-// to be looked whether that is so; one that cannot be deployed is no longer due, and says why.
+// preparedSpace has one item, preparedKey: the spec that is deployed once what it needs is built. It is due at the next
+// check of that; one that cannot be deployed is no longer due, and has the reason.
 const preparedSpace store.Space = "spec.prepared"
 
 const (
 	preparedKey = "next"
-	// preparedPause is how long it takes until it is looked again, preparedDelay how long the one who asks for it has
-	// for himself.
+	// preparedPause is the time between two checks. preparedDelay is the time until the first, during which only the
+	// requester works on it.
 	preparedPause = time.Second
 	preparedDelay = 5 * time.Second
 	preparedLease = 10 * time.Minute
-	// preparedAtOnce is how many environments are looked at side by side.
+	// preparedAtOnce is how many environments are checked in parallel.
 	preparedAtOnce = 4
 )
 
@@ -60,7 +60,7 @@ type preparedSpec struct {
 	Readiness   part.Readiness      `json:"readiness"`
 }
 
-// shown is what people see of it.
+// shown returns the fields that clients see.
 func (p *preparedSpec) shown() *Prepared {
 	sum := sha256.Sum256(p.Source)
 	return &Prepared{
@@ -74,8 +74,8 @@ func (p *preparedSpec) side(due time.Time) (store.Side, error) {
 	return store.Side{Op: store.Put, Space: preparedSpace, Key: preparedKey, Value: raw, Due: due}, err
 }
 
-// begin prepares a spec: it is refused where a deployment would be, and deployed at once where all that it needs is
-// there soon.
+// begin prepares a spec: it is refused if a deployment would be, and deployed at once if all that it needs is soon
+// built.
 func (s *Service) begin(
 	ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic,
 ) (Result, error) {
@@ -86,7 +86,7 @@ func (s *Service) begin(
 		return Result{}, err
 	}
 
-	// From here on it goes on for a client that has gone too.
+	// From here on it continues even if the client has gone.
 	who, request := control.ActorOf(ctx)
 	ctx = context.WithoutCancel(ctx)
 	now := s.clock.Now()
@@ -114,7 +114,7 @@ func (s *Service) begin(
 		return Result{}, errors.Join(err, gone)
 	}
 	if !p.Readiness.Done {
-		// An index whose build began after it was given up would never be removed.
+		// An index whose build begins after the preparation was given up would never be removed.
 		if stored, _, err = s.preparedNow(ctx, e.tenant); err != nil {
 			return Result{}, err
 		}
@@ -126,7 +126,7 @@ func (s *Service) begin(
 		return result, nil
 	}
 
-	// Where the client has named no base, it is compared with what is deployed by now.
+	// If the client has named no base, it is compared with the spec deployed by now.
 	r.Prepare, r.ending = false, []store.Side{removal(rev)}
 	done, err := s.Deploy(ctx, r)
 	switch {
@@ -142,8 +142,8 @@ func (s *Service) begin(
 	}
 }
 
-// lost answers for a preparation that is another's business by now: the background goes on with it or has deployed it,
-// or it was given up or replaced. before is what was found when it began.
+// lost returns the result of a preparation that this request no longer owns: the background continues it or has
+// deployed it, or it was given up or replaced. before is the result at the beginning.
 func (s *Service) lost(ctx context.Context, e *environment, p *preparedSpec, before Result) (Result, error) {
 	now, _, err := s.preparedNow(ctx, e.tenant)
 	if err != nil {
@@ -165,25 +165,25 @@ func (s *Service) lost(ctx context.Context, e *environment, p *preparedSpec, bef
 	return before, nil
 }
 
-// same reports whether two are of one request. A nil one is the same as none.
+// same reports whether two are of the same request; false if p is nil.
 func (p *preparedSpec) same(o *preparedSpec) bool {
 	return p != nil && p.RequestID == o.RequestID && p.RequestedAt.Equal(o.RequestedAt) && p.Base == o.Base &&
 		bytes.Equal(p.Source, o.Source)
 }
 
-// given reports whether a deployment has failed as what was prepared was given up, or replaced, or somebody else goes
-// on with it.
+// given reports whether a deployment has failed because its preparation was given up or replaced, or is continued
+// elsewhere.
 func given(err error) bool {
 	conflict, ok := errors.AsType[*store.SideConflict](err)
 	return ok && conflict.Space == preparedSpace
 }
 
-// removal is the write that takes away what is prepared, as it was seen.
+// removal is the write that removes the prepared spec, if it still has the revision rev.
 func removal(rev uint64) store.Side {
 	return store.Side{Op: store.Delete, Space: preparedSpace, Key: preparedKey, Cond: store.IfRev, Rev: rev}
 }
 
-// unprepare takes away what is prepared, unless it has changed since it was seen.
+// unprepare removes the prepared spec, and reports true if it has changed since revision rev.
 func (s *Service) unprepare(ctx context.Context, t j17.Tenant, rev uint64) (changed bool, err error) {
 	err = s.sides.Write(ctx, t, []store.Side{removal(rev)})
 	if changed = given(err); err != nil && !changed {
@@ -193,7 +193,7 @@ func (s *Service) unprepare(ctx context.Context, t j17.Tenant, rev uint64) (chan
 	return changed, nil
 }
 
-// preparedNow reads what is prepared for an environment; nil for nothing.
+// preparedNow reads the spec that is prepared for an environment; nil if there is none.
 func (s *Service) preparedNow(ctx context.Context, t j17.Tenant) (*preparedSpec, uint64, error) {
 	it, err := s.sides.Get(ctx, t, preparedSpace, preparedKey)
 	if errors.Is(err, store.ErrNotFound) {
@@ -206,7 +206,7 @@ func (s *Service) preparedNow(ctx context.Context, t j17.Tenant) (*preparedSpec,
 	return p, it.Rev, err
 }
 
-// Prepared returns the spec that is prepared for an environment. It is an error of CodeNotFound where there is none.
+// Prepared returns the spec that is prepared for an environment. It is an error of CodeNotFound if there is none.
 func (s *Service) Prepared(ctx context.Context, t j17.Tenant) (*Prepared, error) {
 	p, _, err := s.preparedNow(ctx, t)
 	if err != nil {
@@ -219,7 +219,7 @@ func (s *Service) Prepared(ctx context.Context, t j17.Tenant) (*Prepared, error)
 }
 
 // CancelPrepared gives up the spec that is prepared for an environment, with what was built for it. It is an error of
-// CodeNotFound where there is none, and of CodeConflict where another one takes its place meanwhile.
+// CodeNotFound if there is none, and of CodeConflict if another one has replaced it meanwhile.
 func (s *Service) CancelPrepared(ctx context.Context, t j17.Tenant) error {
 	var first *preparedSpec
 	for range maxTries {
@@ -271,7 +271,7 @@ func readPreparedSpec(stored []byte) (*preparedSpec, error) {
 	return &p, nil
 }
 
-// carryOn looks whether the spec that is prepared for an environment can be deployed.
+// carryOn checks whether the spec that is prepared for an environment can be deployed.
 func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 	p, err := readPreparedSpec(c.Value)
 	if err != nil {
@@ -292,7 +292,7 @@ func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 		}
 	}
 
-	// What a person has to resolve is reported, and not tried again.
+	// Failures that a person has to resolve are reported, and not tried again.
 	due := s.clock.Now().Add(preparedPause)
 	if refused, ok := errors.AsType[*j17.Error](err); ok && final(refused.Code) {
 		if refused.Code == j17.CodePreconditionFailed {
@@ -318,7 +318,7 @@ func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 	return err
 }
 
-// readiness tells how far what a request needs is built. It is refused where a deployment would be.
+// readiness reports how far what a request needs is built. It fails if a deployment would be refused.
 func (s *Service) readiness(ctx context.Context, r Request) (part.Readiness, error) {
 	e, err := s.environment(r.Instance, r.Environment)
 	if err != nil {
@@ -337,7 +337,7 @@ func (s *Service) readiness(ctx context.Context, r Request) (part.Readiness, err
 	return s.ready(ctx, e.tenant, decider.New(compiled, loaded.functions))
 }
 
-// final reports whether a refusal stays as it is however often it is tried.
+// final reports whether trying again cannot change a refusal.
 func final(code j17.Code) bool {
 	switch code { //nolint:exhaustive // all others may pass
 	case j17.CodeInvalidSpec, j17.CodeIncompatibleSpec, j17.CodePreconditionFailed, j17.CodeNotFound,
@@ -353,8 +353,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return s.waiting.Run(ctx)
 }
 
-// Settle does what is due of that now.
+// Settle deploys the prepared specs that are due and ready.
 func (s *Service) Settle(ctx context.Context) error { return s.waiting.Settle(ctx) }
 
-// NextDue returns when the next prepared spec is looked at.
+// NextDue returns when the next prepared spec is checked.
 func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.waiting.NextDue(ctx) }

@@ -23,7 +23,7 @@ const maxTraced = 4 << 10
 
 // trace reports whether an environment's calls of custom code are written to the log.
 type trace struct {
-	// until is when it ends, in Unix nanoseconds; 0 where it is off.
+	// until is when it ends, in Unix nanoseconds; 0 if it is off.
 	until       atomic.Int64
 	clock       clock.Clock
 	logger      *slog.Logger
@@ -31,9 +31,9 @@ type trace struct {
 	environment j17.Environment
 }
 
-// Trace writes the input and the output of every call of an environment's custom code to the log, cut to 4 KiB each,
-// and what the code says when it fails, for the time given, at most MaxTrace; 0 ends it. All of it holds event data,
-// which is in no log otherwise. It returns when it ends, the zero time for off.
+// Trace writes the input and the output of every call of an environment's custom code, cut to 4 KiB each, and the
+// messages of failing code to the log, for the given time, at most MaxTrace; 0 ends it. All of it is event data, which
+// is otherwise in no log. It returns when tracing ends, the zero time for off.
 func (s *Service) Trace(ctx context.Context, instance string, env j17.Environment, d time.Duration) (time.Time, error) {
 	e, err := s.environment(instance, env)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Service) Trace(ctx context.Context, instance string, env j17.Environmen
 	return s.Tracing(instance, env)
 }
 
-// Tracing returns when the tracing of an environment's custom code ends, the zero time where it is off.
+// Tracing returns when the tracing of an environment's custom code ends, the zero time if it is off.
 func (s *Service) Tracing(instance string, env j17.Environment) (time.Time, error) {
 	e, err := s.environment(instance, env)
 	if err != nil || !e.trace.on() {
@@ -72,10 +72,10 @@ func (t *trace) on() bool {
 	return false
 }
 
-// function is custom code as the engine gets it.
+// function is custom code as passed to the engine.
 type function struct {
 	inner sandbox.Function
-	// keep is what inner is a part of, nil where it stands alone.
+	// keep is the module that inner belongs to, nil if there is none.
 	keep  *module
 	trace *trace
 	// at is the place in the spec that needs it.
@@ -91,7 +91,7 @@ func (f *function) Call(ctx context.Context, input []byte) ([]byte, error) {
 	if !f.trace.on() {
 		return f.inner.Call(ctx, input)
 	}
-	stopwatch := clock.System{} // durations are real, whatever the server's clock shows
+	stopwatch := clock.System{} // real durations, whatever the server's clock shows
 	start := stopwatch.Now()
 	output, err := f.inner.Call(ctx, input)
 	attrs := []slog.Attr{

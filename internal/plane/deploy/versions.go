@@ -14,13 +14,13 @@ import (
 // maxTold is how many bytes of states a dry run compares at most to find out since when they differ.
 const maxTold = 64 << 20
 
-// versions returns the lengths at which the two states of an aggregate first and last differ, which they do at a
-// length; nil where finding out takes too much.
+// versions returns the lengths at which the two states of an aggregate first and last differ, given that they differ at
+// length; nil if finding out takes too much.
 func (d *dryRun) versions(ctx context.Context, key j17.Key, length uint64) []uint64 {
 	done := errors.New("done")
 	states := func(under deployed, each func(state value.Value) bool) {
 		_, _ = d.engine.Replay(ctx, d.tenant, under.compiled, under.code.functions, key, length, engine.Replayed{
-			// the states are known to be there
+			// both states were computed before
 			Before: func(_ j17.StreamID, _ *tick.Event, state value.Value) error {
 				if !each(state) {
 					return done
@@ -30,7 +30,7 @@ func (d *dryRun) versions(ctx context.Context, key j17.Key, length uint64) []uin
 		})
 	}
 
-	// Both step by step, until they differ.
+	// Replay both step by step, until they differ.
 	next, stop := iter.Pull(func(yield func(value.Value) bool) { states(d.before, yield) })
 	defer stop()
 	met, first := uint64(0), length
@@ -43,7 +43,7 @@ func (d *dryRun) versions(ctx context.Context, key j17.Key, length uint64) []uin
 		if d.told > maxTold {
 			return false
 		}
-		if met++; met > 1 && !value.Equal(was, is) { // before the first event there is nothing
+		if met++; met > 1 && !value.Equal(was, is) { // there is no state before the first event
 			first = met - 1
 			return false
 		}

@@ -6,7 +6,7 @@ import (
 	"j17/internal/lang/compare"
 )
 
-// Wire returns the spec that is prepared as people see it.
+// Wire returns the prepared spec as clients see it.
 func (p *Prepared) Wire(env j17.Environment) wire.PreparedSpec {
 	shape := wire.PreparedSpec{
 		Hash: p.Hash, Environment: env, RequestedAt: p.RequestedAt, RequestedBy: p.By.Wire(), Note: p.Note,
@@ -18,7 +18,7 @@ func (p *Prepared) Wire(env j17.Environment) wire.PreparedSpec {
 	return shape
 }
 
-// Changes returns the changes that a spec makes as people see them.
+// Changes returns the changes that a spec makes as clients see them.
 func Changes(changes []compare.Change) []wire.Change {
 	shapes := make([]wire.Change, len(changes))
 	for i, c := range changes {

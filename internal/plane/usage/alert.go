@@ -20,7 +20,7 @@ import (
 // until every channel has it.
 const alertSpace store.Space = "usage.alerts"
 
-// The parts of a plan's limit, in percent, whose use raises an alert.
+// thresholds are the parts of a plan's limit, in percent, that raise an alert.
 func thresholds() []int64 { return []int64{100, 80, 50} }
 
 // Alert says that an instance has used up a part of its plan.
@@ -40,7 +40,7 @@ type Alert struct {
 	At        time.Time `json:"at"`
 }
 
-// Summary says in a sentence what the alert is about.
+// Summary describes the alert in a sentence.
 func (a Alert) Summary() string {
 	what := strconv.FormatInt(a.Used, 10) + " of " + strconv.FormatInt(a.Limit, 10) + " events in " + a.Period
 	if a.Metric == metricStorage {
@@ -55,15 +55,15 @@ const (
 	metricStorage = "storage_bytes"
 )
 
-// Channel is a way to tell someone about an alert.
+// Channel is a way to deliver alerts.
 type Channel struct {
-	// Name tells channels apart, in the log and in what is kept about an alert; it must stay the same.
+	// Name identifies the channel, in the log and in stored alerts; it must stay the same.
 	Name string
-	// Send hands an alert over. It may be called again for the same alert after it has failed.
+	// Send delivers an alert. It may be called again for the same alert after a failure.
 	Send func(context.Context, Alert) error
 }
 
-// raised is an alert and what became of it.
+// raised is an alert and the state of its delivery.
 type raised struct {
 	Alert
 	// Waiting are the channels that do not have it yet.
@@ -87,13 +87,13 @@ func (m *Meter) deliveries(st store.Sides) worker.Work {
 	}
 }
 
-// key names an alert: each is raised once.
+// key identifies an alert: each is raised once.
 func (a Alert) key() string {
 	return a.Instance + "/" + a.Period + "/" + a.Metric + "/" + strconv.FormatInt(a.Limit, 10) + "/" +
 		strconv.FormatInt(a.Threshold, 10)
 }
 
-// check raises the alerts that the use of an instance calls for, of each metric the highest one. The caller holds
+// check raises the alerts that are due for the use of an instance, of each metric the highest one. The caller holds
 // flushing.
 func (m *Meter) check(ctx context.Context, instance string) error {
 	i, ok := m.registry.Instances.ByID(instance)
@@ -125,7 +125,7 @@ func (m *Meter) check(ctx context.Context, instance string) error {
 	return nil
 }
 
-// raise keeps an alert for delivery and logs it, once.
+// raise stores an alert for delivery and logs it, once.
 func (m *Meter) raise(ctx context.Context, a Alert) error {
 	key := a.key()
 	if m.raised[key] {
@@ -161,7 +161,7 @@ func (m *Meter) raise(ctx context.Context, a Alert) error {
 	return err
 }
 
-// deliver hands an alert to the channels that do not have it yet.
+// deliver sends an alert to the channels that do not have it yet.
 func (m *Meter) deliver(ctx context.Context, c *worker.Claim) error {
 	var r raised
 	if err := json.Unmarshal(c.Value, &r); err != nil {
@@ -179,7 +179,7 @@ func (m *Meter) deliver(ctx context.Context, c *worker.Claim) error {
 	return m.store.Write(ctx, c.Tenant, []store.Side{c.Replace(raw, time.Time{})})
 }
 
-// send tries every channel that waits.
+// send tries every waiting channel.
 func (m *Meter) send(ctx context.Context, r *raised) error {
 	var waiting []string
 	var errs []error

@@ -13,12 +13,12 @@ import (
 	"j17/internal/plane/control"
 )
 
-// WebhookOptions says where alerts are posted to.
+// WebhookOptions say where alerts are posted.
 type WebhookOptions struct {
 	URL string
-	// Secret, if not "", signs what is sent.
+	// Secret, if not "", signs the messages.
 	Secret string
-	// Sender sends it. The address comes from the server's configuration, so that it may well be a private one.
+	// Sender sends them. The address comes from the server's configuration, so it may be a private one.
 	Sender *outbound.Sender
 }
 
@@ -42,7 +42,7 @@ func Webhook(o WebhookOptions) Channel {
 	}}
 }
 
-// TLSMode says how a connection to a mail server is protected.
+// TLSMode is how a connection to a mail server is protected.
 type TLSMode string
 
 // The modes: TLS from the start, STARTTLS required (the default), and none, for a relay on the same machine.
@@ -52,18 +52,18 @@ const (
 	TLSNone     TLSMode = "none"
 )
 
-// MailOptions says how alerts are mailed.
+// MailOptions say how alerts are mailed.
 type MailOptions struct {
 	Host string
 	// Port 0 means the usual one of the mode.
 	Port int
 	TLS  TLSMode
-	// User and Password log in where the server asks for it; "" means not to.
+	// User and Password log in if the server asks for it; "" means no login.
 	User     string
 	Password string
 	From     string
-	// To gets every alert. If it is empty, those get it who manage the instance: the instance admins with a grant for
-	// it, or the platform admins where there are none.
+	// To gets every alert. If it is empty, the managers of the instance get it: the instance admins with a grant for
+	// it, or the platform admins if there are none.
 	To []string
 }
 
@@ -103,7 +103,7 @@ func Mail(o MailOptions, registry *control.Registry) (Channel, error) {
 		}
 	}
 
-	// An alert goes to the addresses of the settings, or to those who manage the instance.
+	// An alert goes to the configured addresses, or to the managers of the instance.
 	return Channel{Name: "mail", Send: func(ctx context.Context, a Alert) error {
 		to := o.To
 		if len(to) == 0 {
@@ -123,7 +123,7 @@ func Mail(o MailOptions, registry *control.Registry) (Channel, error) {
 	}}, nil
 }
 
-// managers returns the addresses of those who manage an instance.
+// managers returns the addresses of the managers of an instance.
 func managers(registry *control.Registry, instance string) []string {
 	var granted, platform []string
 	for _, op := range registry.Operators.All() {

@@ -7,14 +7,14 @@ import (
 	"j17"
 )
 
-// Minutes is how many full minutes Rates tells of.
+// Minutes is the number of full minutes that Rates reports.
 const Minutes = 60
 
-// minutes counts events by the minute in which they were written: those of the present minute and of the sixty before
-// it. They are kept in memory only.
+// minutes counts events by the minute in which they were written: the current minute and the sixty before it. They are
+// kept in memory only.
 type minutes struct {
 	mu sync.Mutex
-	// now is the present minute since 1970, of counts the ones behind it, each at its number modulo their number.
+	// now is the current minute since 1970; counts is a ring in which each minute is at its number modulo the size.
 	now    int64
 	counts [Minutes + 1]int64
 }
@@ -22,7 +22,7 @@ type minutes struct {
 // minuteOf is the minute of a moment, counted since 1970.
 func minuteOf(at time.Time) int64 { return at.Unix() / 60 }
 
-// add counts events. Those of a clock that was set back by more than an hour count nowhere.
+// add counts events. Events more than an hour before the current minute, after a clock was set back, are not counted.
 func (m *minutes) add(at time.Time, events int64) {
 	minute := minuteOf(at)
 	m.mu.Lock()
@@ -33,7 +33,7 @@ func (m *minutes) add(at time.Time, events int64) {
 	}
 }
 
-// pass makes room for the minutes up to one. It needs mu.
+// pass advances to a minute. The caller holds mu.
 func (m *minutes) pass(minute int64) {
 	if minute-m.now >= int64(len(m.counts)) {
 		m.counts = [Minutes + 1]int64{}
@@ -45,7 +45,7 @@ func (m *minutes) pass(minute int64) {
 	}
 }
 
-// last returns the counts of the sixty full minutes before the present one, the oldest first.
+// last returns the counts of the sixty full minutes before the current one, the oldest first.
 func (m *minutes) last(at time.Time) []int64 {
 	minute := minuteOf(at)
 	m.mu.Lock()
@@ -60,8 +60,8 @@ func (m *minutes) last(at time.Time) []int64 {
 	return out
 }
 
-// Rates returns how many events were written to an environment in each of the last sixty full minutes, the last one
-// last, since the program began.
+// Rates returns how many events were written to an environment in each of the last sixty full minutes since the program
+// began, the oldest first.
 func (m *Meter) Rates(t j17.Tenant) []int64 {
 	m.mu.RLock()
 	c := m.counters[t]

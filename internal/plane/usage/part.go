@@ -4,7 +4,7 @@ import (
 	"j17/internal/core/part"
 )
 
-// Part returns what the count of what instances use is to the rest of the program.
+// Part returns the metering of usage as a part of the program.
 func (m *Meter) Part() part.Part {
 	return part.Part{
 		Name:   "usage",

@@ -1,9 +1,9 @@
-// Package usage counts what each environment uses, day by day, compares it with the plan of its instance and says so
-// when much of it is used up. Nothing is ever refused because of it.
+// Package usage counts what each environment uses, day by day, compares it with the plan of its instance and raises
+// alerts when much of it is used up. It never refuses anything.
 //
-// Counting is a few atomic additions on the path of a request. Every few seconds, and when the server stops, what has
-// come together is added to the totals in the store; a crash loses the counts since then and never counts anything
-// twice, since totals are written and not differences.
+// Counting is a few atomic additions on the path of a request. Every few seconds, and when the server stops, the counts
+// are added to the totals in the store; a crash loses the counts since then and never counts anything twice, since
+// totals are written and not differences.
 package usage
 
 import (
@@ -38,7 +38,7 @@ type Options struct {
 	Registry *control.Registry
 	Clock    clock.Clock
 	Logger   *slog.Logger
-	// Worker does what is done in the background.
+	// Worker runs the background work.
 	Worker *worker.Kit
 	// Channels get every alert, beside the log.
 	Channels []Channel
@@ -73,7 +73,7 @@ type Day struct {
 	// Reads counts the reading requests with an API key, Requests all requests with one.
 	Reads    int64 `json:"reads"`
 	Requests int64 `json:"requests"`
-	// StorageBytes is what all events of the environment occupy at the end of the day: keys, types, data and metadata.
+	// StorageBytes is the size of all events of the environment at the end of the day: keys, types, data and metadata.
 	StorageBytes int64 `json:"storage_bytes"`
 }
 
@@ -85,7 +85,7 @@ func amount(used, limit int64) wire.Amount {
 	return a
 }
 
-// total is what an environment has used in a month, and what it occupies.
+// total is what an environment has used in a month, and the size of its events.
 type total struct {
 	Month        string `json:"month"`
 	Events       int64  `json:"events"`
@@ -96,20 +96,20 @@ type total struct {
 
 // counter belongs to one environment.
 type counter struct {
-	// These came together since the last flush.
+	// Counts since the last flush.
 	events, bytes, reads, requests atomic.Int64
 	// minutes are the events of the last hour.
 	minutes minutes
 
 	// The rest is guarded by Meter.flushing.
 	loaded bool
-	// dirty is true while day and total are not what the store holds.
+	// dirty reports that day and total differ from the store.
 	dirty bool
 	day   Day
 	total total
 }
 
-// New returns a meter. Run must be called for anything to be stored.
+// New returns a meter. Nothing is stored unless Run is called.
 func New(o Options) *Meter {
 	m := &Meter{
 		store: o.Store, registry: o.Registry, clock: o.Clock, logger: o.Logger, worker: o.Worker, channels: o.Channels,
@@ -150,7 +150,7 @@ func (m *Meter) Request(t j17.Tenant, read bool) {
 	}
 }
 
-// Wrap returns st, counting every event that is committed through it.
+// Wrap returns st with a count of every event that is committed through it.
 func (m *Meter) Wrap(st store.Events) store.Events { return &counting{Events: st, meter: m} }
 
 type counting struct {
@@ -158,7 +158,7 @@ type counting struct {
 	meter *Meter
 }
 
-// Append appends and counts what was committed.
+// Append appends, and counts the committed events.
 func (s *counting) Append(ctx context.Context, t j17.Tenant, units []store.Append) ([]store.Result, error) {
 	results, err := s.Events.Append(ctx, t, units)
 	var events, bytes int64
@@ -178,7 +178,7 @@ func (s *counting) Append(ctx context.Context, t j17.Tenant, units []store.Appen
 	return results, err
 }
 
-// Loaded counts events that were written, and what they take.
+// Loaded counts events that were written, and their size.
 func (m *Meter) Loaded(t j17.Tenant, events, bytes int64) {
 	c := m.counter(t)
 	c.events.Add(events)
@@ -191,7 +191,7 @@ const flushInterval = 10 * time.Second
 
 // Run stores counts and sends alerts until the context ends, and then stores the last counts.
 func (m *Meter) Run(ctx context.Context) error {
-	var sender sync.WaitGroup // The receiver of alerts may be slow.
+	var sender sync.WaitGroup // A receiver of alerts may be slow.
 	defer sender.Wait()
 	if len(m.channels) > 0 {
 		sender.Go(func() { _ = m.alerts.Run(ctx) }) // It ends with the context.
@@ -205,7 +205,7 @@ func (m *Meter) Flush(ctx context.Context) error {
 	m.flushing.Lock()
 	defer m.flushing.Unlock()
 
-	// What came together since the last time, a tenant at a time.
+	// The counts since the last flush, one tenant at a time.
 	var changed []j17.Tenant
 	var errs []error
 	m.mu.RLock()
@@ -214,7 +214,7 @@ func (m *Meter) Flush(ctx context.Context) error {
 	for _, t := range tenants {
 		id, _, _ := strings.Cut(string(t), "/")
 		if _, ok := m.registry.Instances.ByID(id); !ok {
-			m.forget(t) // of an instance that was deleted while it was written to
+			m.forget(t) // its instance was deleted while it was written to
 		} else if c, err := m.collect(ctx, t); err != nil {
 			errs = append(errs, err)
 		} else if c.dirty {
@@ -222,14 +222,14 @@ func (m *Meter) Flush(ctx context.Context) error {
 		}
 	}
 
-	// It is stored in parts, so that writes of others come in between.
+	// They are stored in parts, so that other writes can come in between.
 	for part := range slices.Chunk(changed, 500) {
 		if err := m.save(ctx, part); err != nil {
 			errs = append(errs, err)
 		}
 	}
 
-	// What has changed may be worth an alert.
+	// Changes may call for an alert.
 	instances := map[string]bool{}
 	for _, t := range changed {
 		id, _, _ := strings.Cut(string(t), "/")
@@ -243,14 +243,14 @@ func (m *Meter) Flush(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// collect moves what came together into the totals and returns the counter. The caller holds flushing.
+// collect moves new counts into the totals and returns the counter. The caller holds flushing.
 func (m *Meter) collect(ctx context.Context, t j17.Tenant) (*counter, error) {
 	c := m.counter(t)
 	now := m.clock.Now().UTC()
 	today, month := now.Format(time.DateOnly), now.Format("2006-01")
 	_, env, _ := strings.Cut(string(t), "/")
 
-	// After a start the totals are those that were stored.
+	// After a start the totals are read from the store.
 	if !c.loaded {
 		if err := m.load(ctx, &c.total, totalSpace, string(t)); err != nil {
 			return nil, err
@@ -258,7 +258,7 @@ func (m *Meter) collect(ctx context.Context, t j17.Tenant) (*counter, error) {
 		c.loaded = true
 	}
 
-	// Another day, another month. The clock may have been set back to one that has counts.
+	// A new day or month. A clock that was set back may have reached a day with counts.
 	if c.day.Date != today {
 		if c.dirty { // a day that has not been stored yet
 			if err := m.save(ctx, []j17.Tenant{t}); err != nil {
@@ -280,7 +280,7 @@ func (m *Meter) collect(ctx context.Context, t j17.Tenant) (*counter, error) {
 		c.total = sum
 	}
 
-	// What the requests have counted.
+	// The new counts.
 	events, bytes, reads, requests := c.events.Swap(0), c.bytes.Swap(0), c.reads.Swap(0), c.requests.Swap(0)
 	if events|bytes|reads|requests != 0 {
 		c.dirty = true
@@ -293,7 +293,7 @@ func (m *Meter) collect(ctx context.Context, t j17.Tenant) (*counter, error) {
 	return c, nil
 }
 
-// sum adds up what the stored days of a month have counted.
+// sum adds up the stored days of a month.
 func (m *Meter) sum(ctx context.Context, t j17.Tenant, month string) (total, error) {
 	const longest = 31
 	sum := total{Month: month}
@@ -357,7 +357,7 @@ func (m *Meter) save(ctx context.Context, tenants []j17.Tenant) error {
 	return nil
 }
 
-// Month returns what an instance, named by its handle, has used this month, up to this moment.
+// Month returns the use of an instance, named by its handle, in the current month up to now.
 func (m *Meter) Month(ctx context.Context, instance string) (wire.Month, error) {
 	m.flushing.Lock()
 	defer m.flushing.Unlock()
@@ -385,13 +385,13 @@ func (m *Meter) month(ctx context.Context, instance string) (wire.Month, error) 
 	}, nil
 }
 
-// maxDays is the number of days that can be asked for at once.
+// maxDays is the number of days that one request may ask for.
 const maxDays = 400
 
-// Days returns what each environment of an instance has used on the days from from to to, both included, up to this
-// moment. Days without use are left out.
+// Days returns the use of each environment of an instance on the days from from to to, both included, up to now. Days
+// without use are left out.
 func (m *Meter) Days(ctx context.Context, instance string, from, to time.Time) ([]Day, error) {
-	// What is asked for.
+	// Check the range.
 	if to.Sub(from) > maxDays*24*time.Hour {
 		return nil, j17.Errorf(j17.CodeInvalidParameter, "At most %d days can be asked for at once.", maxDays).At("from")
 	}
@@ -400,7 +400,7 @@ func (m *Meter) Days(ctx context.Context, instance string, from, to time.Time) (
 	first, last := from.UTC().Format(time.DateOnly), to.UTC().Format(time.DateOnly)
 	before := from.UTC().AddDate(0, 0, -1).Format(time.DateOnly)
 
-	// What is stored of each environment, and today as it is in memory.
+	// The stored days of each environment, and today from memory.
 	days := []Day{}
 	for _, env := range j17.Environments() {
 		t := j17.TenantOf(instance, env)
@@ -432,7 +432,7 @@ func (m *Meter) Days(ctx context.Context, instance string, from, to time.Time) (
 	return days, nil
 }
 
-// Forget removes what is known about an instance that was deleted.
+// Forget removes the data of an instance that was deleted.
 func (m *Meter) Forget(ctx context.Context, instance string) error {
 	m.flushing.Lock()
 	defer m.flushing.Unlock()
