@@ -17,34 +17,33 @@ import (
 	"j17/internal/storage/store"
 )
 
-// environment is what the engine keeps of one tenant: its spec, its time, and the locks and pending appends of its
-// writers.
+// environment is what the engine keeps in memory for one tenant: its spec, its time, and the locks and pending appends
+// of its writers.
 type environment struct {
 	e       *Engine
 	tenant  j17.Tenant
 	current atomic.Pointer[deployed]
 	// mu is held while current changes.
 	mu sync.Mutex
-	// gone tells that the environment was undeployed and is not in the engine's map any more.
+	// gone reports that the environment was undeployed and is no longer in the engine's map.
 	gone bool
-	// renewing, if not nil, is the question to the hook Renew that is under way.
+	// renewing, if not nil, is the call of the hook Renew that is under way.
 	renewing *renewal
-	// latest is the time of the latest event that the engine has heard of, in Unix seconds.
+	// latest is the time of the latest event that the engine knows of, in Unix seconds.
 	latest  atomic.Int64
 	commits *groupcommit.Committer
-	// storing is held by all who store events, together, and by who holds them back, alone.
+	// storing is read-locked while events are stored, and write-locked by Hold.
 	storing sync.RWMutex
 }
 
-// deployed is the spec of a tenant with what runs it.
+// deployed is the spec of a tenant with what the engine needs to run it.
 type deployed struct {
 	*decider.Decider
 	env *environment
-	// fences hold as long as it is deployed, for all who write to the store; replaced is closed when this engine has
-	// another one.
+	// fences hold in the store as long as it is deployed; replaced is closed when this engine has another one.
 	fences   []store.Fence
 	replaced chan struct{}
-	// absent is what conditions have not found.
+	// absent records what conditions have looked for and not found.
 	absent absences
 	// retagged counts, by name, how often deployments have changed which events have a tag, since the environment was
 	// first deployed to.
@@ -58,14 +57,14 @@ type renewal struct {
 	err  error
 }
 
-// errRedeployed tells that a write was decided under a spec that is not deployed any more. Nothing was written.
+// errRedeployed reports that a write was decided under a spec that is no longer deployed. Nothing was written.
 var errRedeployed = errors.New("engine: another spec has been deployed meanwhile")
 
 // Deploy makes c the spec of a tenant, with the functions of its custom code: event types whose code has none are
 // refused with CodeCustomCodeFailed. Reads and writes that begin afterwards see it; states that were folded with other
-// handlers or functions are not used any more. Whatever is decided with c is stored only while the fences hold: a fence
-// on what says in the store that c is deployed makes a deployment exact, whoever makes the next one. Writes whose
-// fences do not hold any more are decided anew with what the hook Renew deploys.
+// handlers or functions are no longer used. Units decided with c are stored only while the fences hold: a fence on the
+// item that records the deployment of c makes the switch exact, whoever makes the next deployment. Writes whose fences
+// no longer hold are decided again with what the hook Renew deploys.
 func (e *Engine) Deploy(t j17.Tenant, c *spec.Compiled, functions decider.Functions, fences ...store.Fence) {
 	d := &deployed{Decider: decider.New(c, functions), fences: fences, replaced: make(chan struct{})}
 	for {
@@ -96,7 +95,7 @@ func newEnvironment(e *Engine, t j17.Tenant) *environment {
 	return env
 }
 
-// deploy reports false when the environment has been given up.
+// deploy returns false if the environment has been undeployed.
 func (env *environment) deploy(d *deployed) bool {
 	env.mu.Lock()
 	defer env.mu.Unlock()
@@ -142,7 +141,7 @@ func (d *deployed) retaggedBy(next *deployed) map[string]uint64 {
 	return counts
 }
 
-// Undeploy takes a tenant's spec away: nothing can be written or read until there is another one.
+// Undeploy removes a tenant's spec: nothing can be written or read until another one is deployed.
 func (e *Engine) Undeploy(t j17.Tenant) {
 	found, ok := e.environments.Load(t)
 	if !ok {
@@ -187,7 +186,7 @@ func (e *Engine) deployed(t j17.Tenant) (*deployed, error) {
 	return nil, j17.Errorf(j17.CodeNoSpec, "No spec is deployed to this environment. Deploy one and try again.")
 }
 
-// Decider returns what is deployed to a tenant; CodeNoSpec where there is nothing.
+// Decider returns what is deployed to a tenant; the error is CodeNoSpec if nothing is.
 func (e *Engine) Decider(t j17.Tenant) (*decider.Decider, error) {
 	d, err := e.deployed(t)
 	if err != nil {
@@ -196,7 +195,7 @@ func (e *Engine) Decider(t j17.Tenant) (*decider.Decider, error) {
 	return d.Decider, nil
 }
 
-// append hands a unit that was decided under d to the store. The error is errRedeployed where d is no longer deployed.
+// append hands a unit that was decided under d to the store. The error is errRedeployed if d is no longer deployed.
 func (d *deployed) append(ctx context.Context, unit *store.Append) (store.Result, error) {
 	if !d.Current() {
 		return store.Result{}, errRedeployed
@@ -216,16 +215,16 @@ func (d *deployed) append(ctx context.Context, unit *store.Append) (store.Result
 	return results[0], nil
 }
 
-// commit hands units to the store, unless somebody holds back what is stored of the environment.
+// commit hands units to the store. It waits while Hold is under way.
 func (env *environment) commit(ctx context.Context, units []store.Append) ([]store.Result, error) {
 	env.storing.RLock()
 	defer env.storing.RUnlock()
 	return env.e.store.Append(ctx, env.tenant, units)
 }
 
-// Hold calls do while this engine stores no events of a tenant, which nobody else can: the one process that has a store
-// open locks it. Who is about to store some waits until do has returned; what was decided before stays decided, so that
-// do may change what it is fenced on.
+// Hold calls do while no events of a tenant are stored: this engine stores none, and no other can, since the one
+// process that has a store open locks it. Writers wait until do has returned. What they have decided stays decided, so
+// do may change items that it is fenced on.
 func (e *Engine) Hold(t j17.Tenant, do func() error) error {
 	found, ok := e.environments.Load(t)
 	if !ok {
@@ -237,7 +236,7 @@ func (e *Engine) Hold(t j17.Tenant, do func() error) error {
 	return do()
 }
 
-// fence returns fences with those of the deployed spec.
+// fence returns the given fences together with those of the deployed spec.
 func (d *deployed) fence(more []store.Fence) []store.Fence {
 	if len(more) == 0 {
 		return d.fences
@@ -248,15 +247,15 @@ func (d *deployed) fence(more []store.Fence) []store.Fence {
 // Current reports whether d is what is deployed.
 func (d *deployed) Current() bool { return d.env.current.Load() == d }
 
-// RefusedBy reports whether a unit was refused because another spec is deployed than d.
+// RefusedBy reports whether a unit was refused because d is no longer deployed.
 func (d *deployed) RefusedBy(r *store.Result) bool {
 	return slices.ContainsFunc(r.Sides, func(c store.SideConflict) bool {
 		return slices.ContainsFunc(d.fences, func(f store.Fence) bool { return f.Space == c.Space && f.Key == c.Key })
 	})
 }
 
-// renew returns when something else is deployed than d, with which nothing can be decided any more: the engine is told
-// by itself, or it asks.
+// renew returns when something other than d is deployed, since nothing can be decided with d any longer. It calls the
+// hook Renew, unless the engine is told of the deployment first.
 func (d *deployed) renew(ctx context.Context) error {
 	env := d.env
 	env.mu.Lock()
@@ -280,7 +279,7 @@ func (d *deployed) renew(ctx context.Context) error {
 	switch {
 	case env.current.Load() != d:
 		return nil
-	case asked.of != d: // it was asked for an earlier one
+	case asked.of != d: // the hook was called for an earlier one
 		return d.renew(ctx)
 	case asked.err != nil:
 		return asked.err
@@ -289,7 +288,7 @@ func (d *deployed) renew(ctx context.Context) error {
 	}
 }
 
-// ask asks what is deployed to an environment.
+// ask calls the hook Renew for the environment.
 func (env *environment) ask(ctx context.Context, r *renewal) {
 	if env.e.hooks.renew != nil {
 		r.err = panics.Caught(func() error { return env.e.hooks.renew(ctx, env.tenant) })
@@ -300,11 +299,10 @@ func (env *environment) ask(ctx context.Context, r *renewal) {
 	close(r.done)
 }
 
-// now returns the time at which something is decided, in Unix seconds: the clock's, or that of the latest event if it
-// is later.
+// now returns the time for decisions, in Unix seconds: the clock's, or that of the latest event if it is later.
 func (env *environment) now() int64 { return max(env.e.clock.Now().Unix(), env.latest.Load()) }
 
-// observe notes that there are events of that time.
+// observe records that there are events of that time.
 func (env *environment) observe(timestamp int64) {
 	for {
 		latest := env.latest.Load()

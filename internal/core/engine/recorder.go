@@ -19,8 +19,8 @@ import (
 )
 
 // Recorder stores events that happened before, here or elsewhere, as they were: with their time, their actors and the
-// names of their aggregates. What they bring about, they have brought about then: nothing reacts to them. It works with
-// the spec that was deployed when it was made, and counts what it takes to try its events. It is for one goroutine.
+// names of their aggregates. Nothing reacts to them, since their effects happened back then. It works with the spec
+// that was deployed when it was made, and counts the work of trying its events. It is for one goroutine.
 type Recorder struct {
 	e *Engine
 	d *deployed
@@ -28,7 +28,7 @@ type Recorder struct {
 	spent int64
 }
 
-// Past is events that are stored together.
+// Past is a unit of events that are stored together.
 type Past struct {
 	// ID names the unit, so that it is stored once.
 	ID     store.CommandID
@@ -40,7 +40,7 @@ type Past struct {
 // PastEvent is one event that happened before.
 type PastEvent struct {
 	*decider.Examined
-	// Names are what the aggregate was called; names that are "" are made up where its type has them.
+	// Names are the names that the aggregate had; empty ones are generated if its type has such names.
 	Names j17.Names
 }
 
@@ -53,45 +53,45 @@ func (e *Engine) Recorder(t j17.Tenant) (*Recorder, error) {
 	return &Recorder{e: e, d: d}, nil
 }
 
-// Decider returns what examines events that are to be stored.
+// Decider returns the decider that examines events to be stored.
 func (r *Recorder) Decider() *decider.Decider { return r.d.Decider }
 
-// Now returns the time at which events happen that have no time of their own, in Unix seconds.
+// Now returns the time, in Unix seconds, of events that have no time of their own.
 func (r *Recorder) Now() int64 { return r.d.env.now() }
 
-// Position returns where an event stands that is stored now, if nothing stands there or behind it.
+// Position returns the position that an event stored now gets, if the feed has nothing there or later.
 func (r *Recorder) Position() j17.StreamID { return j17.StreamID{Ms: r.e.clock.Now().UnixMilli()} }
 
-// Current reports whether what the recorder works with is still deployed.
+// Current reports whether the recorder's spec is still deployed.
 func (r *Recorder) Current() bool {
 	d, err := r.e.deployed(r.d.env.tenant)
 	return err == nil && d == r.d
 }
 
-// Fences returns what holds as long as what the recorder works with is deployed, for whoever stores by himself.
+// Fences returns fences that hold as long as the recorder's spec is deployed, for callers that store events themselves.
 func (r *Recorder) Fences() []store.Fence { return r.d.fences }
 
-// Derivation is what is kept of events beside them, for whoever stores them by himself.
+// Derivation is the derived data of events, for callers that store the events themselves.
 type Derivation struct {
 	Sides []store.Side
-	// Stored are to be called once both are stored, which they are only where Fences hold. Of a fence that does not
-	// hold all of Changed are told.
+	// Stored have to be called once events and Sides are stored, which may only happen while Fences hold. If a fence
+	// does not hold, all of Changed have to be called.
 	Stored  []func()
 	Fences  []store.Fence
 	Changed []func(*store.SideConflict)
 }
 
-// Derived returns what is kept of events beside them.
+// Derived returns the derived data of events.
 func (r *Recorder) Derived(ctx context.Context, events []decider.Event) (Derivation, error) {
 	sides, entering, err := r.d.derived(ctx, events)
 	return Derivation{sides, entering.Stored, entering.Required, entering.Changed}, err
 }
 
-// Holding returns who holds unique values, nil where nobody does.
+// Holding returns the holders of unique values, nil if there are none.
 func (r *Recorder) Holding() part.Holding { return r.d.holding(nil) }
 
-// Exchanged returns what is kept of a value that an aggregate takes or gives back, which has held another one, or nil,
-// so far.
+// Exchanged returns the writes for a value that an aggregate takes or gives back; own is the value that it has held so
+// far, nil for none.
 func (r *Recorder) Exchanged(
 	ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte,
 ) ([]store.Side, error) {
@@ -101,8 +101,8 @@ func (r *Recorder) Exchanged(
 	return nil, nil
 }
 
-// Named returns what is kept of the names that an aggregate is to have. A handle that is "" is made up where its type
-// has them; a public id is not.
+// Named returns the writes for the names of an aggregate. A handle that is "" is generated if its type has handles; a
+// public id is not.
 func (r *Recorder) Named(key j17.Key, names j17.Names) (sides []store.Side) {
 	typ := r.d.Types[key.Type]
 	if typ.Handle != "" {
@@ -114,24 +114,24 @@ func (r *Recorder) Named(key j17.Key, names j17.Names) (sides []store.Side) {
 	return sides
 }
 
-// Numbered returns what is kept of the public id of an aggregate, by its number.
+// Numbered returns the writes for the public id of an aggregate, by its number.
 func (r *Recorder) Numbered(key j17.Key, number uint64) []store.Side {
 	return appendName(nil, numbers, numberIndex, key, strconv.FormatUint(number, 10))
 }
 
-// appendName appends what is kept of one name of an aggregate.
+// appendName appends the writes for one name of an aggregate.
 func appendName(sides []store.Side, space, index store.Space, key j17.Key, name string) []store.Side {
 	return append(sides,
 		store.Side{Op: store.Put, Space: space, Key: key.String(), Value: []byte(name)},
 		store.Side{Op: store.Put, Space: index, Key: name, Value: []byte(key.String())})
 }
 
-// Counted returns what is kept of the highest number of a public id.
+// Counted returns the write for the highest number of a public id.
 func (r *Recorder) Counted(number uint64) store.Side {
 	return store.Side{Op: store.Put, Space: numberIndex, Key: numberLatest, Value: strconv.AppendUint(nil, number, 10)}
 }
 
-// Storing calls do, which stores events without the recorder, when nobody holds back what is stored.
+// Storing calls do, which stores events without the recorder, when no Hold is under way.
 func (r *Recorder) Storing(do func() error) error {
 	r.d.env.storing.RLock()
 	defer r.d.env.storing.RUnlock()
@@ -141,13 +141,14 @@ func (r *Recorder) Storing(do func() error) error {
 // Loaded counts events that were stored without the recorder.
 func (r *Recorder) Loaded(events int) { r.e.counts.events.Add(uint64(events)) }
 
-// known reports whether a unit was stored lately.
+// known reports whether a unit was stored before and its id is not forgotten yet.
 func (r *Recorder) known(ctx context.Context, id store.CommandID) (bool, error) {
 	first, err := r.e.store.Command(ctx, r.d.env.tenant, id)
 	return first != nil, store.UserError(err)
 }
 
-// Reserve makes sure that from now on nobody is given a number up to that one. Whoever was given one before has it now.
+// Reserve ensures that from now on no aggregate is given a number up to that one. Numbers given out before are already
+// stored.
 func (r *Recorder) Reserve(ctx context.Context, number uint64) error {
 	side := store.Side{
 		Op: store.Raise, Space: numberIndex, Key: numberLatest, Value: strconv.AppendUint(nil, number, 10),
@@ -155,10 +156,10 @@ func (r *Recorder) Reserve(ctx context.Context, number uint64) error {
 	return store.UserError(r.e.store.Write(ctx, r.d.env.tenant, []store.Side{side}))
 }
 
-// Owners are the keys of the aggregates that names belong to, "" where a name is free.
+// Owners are the keys of the aggregates that names belong to, "" if a name is free.
 type Owners struct{ Handle, PublicID string }
 
-// Owners returns whose names are.
+// Owners returns the owners of names.
 func (r *Recorder) Owners(ctx context.Context, names j17.Names) (Owners, error) {
 	var o Owners
 	var err error
@@ -173,15 +174,15 @@ func (r *Recorder) Owners(ctx context.Context, names j17.Names) (Owners, error) 
 	return o, err
 }
 
-// Store stores a unit, or finds that it is stored already. What one of its events is at fault for is an error with the
-// number of that event; a condition of its side writes that does not hold is CodeConflict with a *store.SideConflict as
+// Store stores a unit, or finds that it is stored already. An error that one of its events causes has the number of
+// that event; if a condition of its side writes does not hold, the error is CodeConflict with a *store.SideConflict as
 // its cause.
 func (r *Recorder) Store(ctx context.Context, u *Past) (known bool, err error) {
 	for deadline := r.e.clock.Now().Add(r.e.writeWait); ; {
 		// Decide from what the store has now.
 		p, err := r.plan(ctx, u)
 		if code := j17.CodeOf(err); code == j17.CodeConflict || code == j17.CodeNotUnique {
-			// Unless it was the same unit, which somebody else is storing.
+			// The conflict may be with the same unit, stored by somebody else.
 			if known, failure := r.known(ctx, u.ID); known || failure != nil {
 				return known, failure
 			}
@@ -193,7 +194,7 @@ func (r *Recorder) Store(ctx context.Context, u *Past) (known bool, err error) {
 			return false, err
 		}
 
-		// Store it, or find that others were faster.
+		// Store it, or find that another writer was faster.
 		result, err := r.d.append(ctx, &p.unit)
 		if errors.Is(err, errRedeployed) {
 			return false, j17.Errorf(j17.CodeConflict, "Another spec was deployed while the file was stored, and the rest of it is to be checked against that one. Import the file again.")
@@ -228,7 +229,7 @@ func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
 	p.unit.Timestamp, p.unit.Decided, p.unit.Side = r.Now(), true, slices.Clip(u.Side)
 	p.unit.Command = &store.Command{ID: u.ID, Expires: r.e.clock.Now().Add(idempotencyWindow)}
 
-	// The events, and the aggregates that they belong to.
+	// Collect the events and their aggregates.
 	var keys []j17.Key
 	var events []decider.Event
 	first := map[j17.Key]*PastEvent{}
@@ -249,7 +250,7 @@ func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
 		return nil, store.UserError(err)
 	}
 
-	// What has to hold of the aggregates, and what they are called.
+	// Add the preconditions on the aggregates, and their names.
 	last := make(map[j17.Key]int64, len(keys))
 	for i, key := range keys {
 		p.unit.Pre = append(p.unit.Pre, store.Pre{
@@ -259,12 +260,12 @@ func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
 		p.unit.Assign = append(p.unit.Assign, r.names(key, first[key].Names)...)
 	}
 
-	// Values that are taken are free.
+	// Values that are taken must be free.
 	if err := r.exchange(ctx, u, p); err != nil {
 		return nil, err
 	}
 
-	// Time never runs backward in an aggregate.
+	// Time must not run backward in an aggregate.
 	for i := range u.Events {
 		key, at := u.Events[i].Key, p.timeOf(p.unit.Events[i].Timestamp)
 		if at < last[key] {
@@ -275,7 +276,7 @@ func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
 	return p, nil
 }
 
-// exchange lets the events of a unit take unique values and give them back, in their order.
+// exchange lets the events of a unit, in order, take unique values and give them back.
 func (r *Recorder) exchange(ctx context.Context, u *Past, p *plan) error {
 	holding := r.Holding()
 	var after *decider.Values
@@ -302,7 +303,7 @@ func (r *Recorder) exchange(ctx context.Context, u *Past, p *plan) error {
 	return nil
 }
 
-// names are the assignments of the names that an aggregate is to have.
+// names returns the assignments for the names of an aggregate.
 func (r *Recorder) names(key j17.Key, names j17.Names) []store.Assignment {
 	var all []store.Assignment
 	typ := r.d.Types[key.Type]
@@ -322,15 +323,16 @@ func (r *Recorder) names(key j17.Key, names j17.Names) []store.Assignment {
 	return all
 }
 
-// maxTrying is how much work it may be to try the events of one import: many seconds.
+// maxTrying bounds the work of trying the events of one import: many seconds.
 const maxTrying = 64 * work.Replay
 
-// mostTried is how much of it one event may be: less than a replay has, which may have to find anew what is known here.
+// mostTried bounds the work of trying one event: less than that of a replay, which may have to compute again what is
+// known here.
 const mostTried = work.Replay / 2
 
-// try applies the events of a unit whose handlers may take more work than a replay has, and what else the file has for
-// their aggregates: an event that was stored and cannot be replayed would make its aggregate unreadable for good. The
-// states that are looked at are those that the plan expects.
+// try applies the events of a unit whose handlers may exceed the work of a replay, and the unit's other events of their
+// aggregates: a stored event that cannot be replayed would make its aggregate unreadable for good. It uses the states
+// that the plan expects.
 func (r *Recorder) try(ctx context.Context, u *Past, p *plan) error {
 	// Find the aggregates.
 	states := map[j17.Key]*decider.Computed{}
@@ -359,13 +361,13 @@ func (r *Recorder) try(ctx context.Context, u *Past, p *plan) error {
 				return store.UserError(err)
 			}
 			if f.Length != pre.Length {
-				return nil // somebody else has written to it, and the plan will be made anew
+				return nil // somebody else has written to it, so the unit will be planned again
 			}
 		}
 		states[pre.Key] = &decider.Computed{Key: pre.Key, State: *f, Editor: value.NewEditor()}
 	}
 
-	// Apply the events. Each may take what it may when it is replayed, and all together what an import may.
+	// Apply the events. Each has at most mostTried, and all of the import maxTrying.
 	b, replaying := work.New(ctx, work.Replay), sandbox.ForReplay(ctx)
 	for i := range u.Events {
 		o := &u.Events[i].Events[0]
@@ -387,15 +389,15 @@ func (r *Recorder) try(ctx context.Context, u *Past, p *plan) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		default:
-			// custom code is not asked what it says of the past; what a fold makes of it is seen when it is deployed
-			// anew
+			// an error of custom code does not refuse a past event; what a fold makes of it is seen at the next
+			// deployment
 			delete(states, o.Key)
 			continue
 		}
 		s.State.Loose += len(o.JSON)
 	}
 
-	// They are the states after the commit.
+	// The results are the states after the commit.
 	for _, s := range states {
 		p.after = append(p.after, s)
 	}

@@ -12,40 +12,38 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Moment is what the aggregates of an environment are as of one position of its feed, under the spec that was deployed
-// when it was made. Streams only grow, so that it holds nothing and keeps no writer waiting. It is safe for concurrent
-// use.
+// Moment provides the aggregates of an environment as of one position of its feed, under the spec that was deployed
+// when it was made. Streams only grow, so it holds no resources and blocks no writer. It is safe for concurrent use.
 type Moment struct {
 	l      *Loader
 	tenant j17.Tenant
 	d      *decider.Decider
-	// present is false for a spec that is not the deployed one: what is folded for it is not kept.
+	// present is false for a spec that is not the deployed one: states folded for it are not cached.
 	present bool
-	// at is the position; what is later than until, if that is not nil, is left out.
+	// at is the position; events later than until, if not nil, are left out.
 	at    j17.StreamID
 	until *int64
 }
 
-// Moment returns the moment of a position, of a store.Moment for instance, under the spec that is deployed to a tenant:
-// all events up to there, and none behind it.
+// Moment returns the moment of a position, for instance that of a store.Moment, under the spec deployed to a tenant:
+// all events up to the position, and none after it.
 func (l *Loader) Moment(t j17.Tenant, d *decider.Decider, at j17.StreamID) *Moment {
 	return &Moment{l: l, tenant: t, d: d, present: true, at: at}
 }
 
-// Until returns the same moment without the events that happened later than a Unix second.
+// Until returns the same moment without events later than a Unix second.
 func (m *Moment) Until(second int64) *Moment {
 	earlier := *m
 	earlier.until = &second
 	return &earlier
 }
 
-// Moved returns the moment of another position under the same spec, whatever is deployed by now.
+// Moved returns the moment of another position under the same spec, whatever is deployed now.
 func (m *Moment) Moved(at j17.StreamID) *Moment {
 	return &Moment{l: m.l, tenant: m.tenant, d: m.d, present: m.present, at: at}
 }
 
-// Under returns the same moment under another spec, which need not be deployed. What has to be folded for it is not
-// kept.
+// Under returns the same moment under another spec, which need not be deployed. States folded for it are not cached.
 func (m *Moment) Under(d *decider.Decider) *Moment {
 	other := *m
 	other.d, other.present = d, false
@@ -55,10 +53,10 @@ func (m *Moment) Under(d *decider.Decider) *Moment {
 // At returns the position.
 func (m *Moment) At() j17.StreamID { return m.at }
 
-// Decider returns what the moment's states are made with: what was deployed, or what Under was given.
+// Decider returns the decider of the moment's states: the one that was deployed, or that was passed to Under.
 func (m *Moment) Decider() *decider.Decider { return m.d }
 
-// Names returns what an aggregate is called.
+// Names returns the names of an aggregate.
 func (m *Moment) Names(ctx context.Context, key j17.Key) (j17.Names, error) {
 	if typ := m.d.Types[key.Type]; typ == nil || !decider.Named(typ) {
 		return j17.Names{}, nil
@@ -66,13 +64,13 @@ func (m *Moment) Names(ctx context.Context, key j17.Key) (j17.Names, error) {
 	return m.l.names(ctx, m.tenant, m.d, key)
 }
 
-// Version tells which events a state was made of.
+// Version identifies the events that a state was folded from.
 type Version struct {
 	Length, Generation uint64
 }
 
-// Versions returns for each aggregate which events it has at the moment; the zero Version where it has none. Aggregates
-// whose types are not declared have none.
+// Versions returns the version of each aggregate at the moment; the zero Version if it has no events or its type is not
+// declared.
 func (m *Moment) Versions(ctx context.Context, keys []j17.Key) ([]Version, error) {
 	parts, err := m.parts(ctx, keys)
 	versions := make([]Version, len(parts))
@@ -82,13 +80,13 @@ func (m *Moment) Versions(ctx context.Context, keys []j17.Key) ([]Version, error
 	return versions, err
 }
 
-// prefix is the part of a stream that belongs to a moment. past tells that the stream goes on behind it.
+// prefix is the part of a stream that belongs to a moment. past reports that the stream goes on after it.
 type prefix struct {
 	Version
 	past bool
 }
 
-// partsAt is parts for the keys at some places.
+// partsAt is parts for the keys at some indexes.
 func (m *Moment) partsAt(ctx context.Context, keys []j17.Key, places []int) ([]prefix, error) {
 	if len(places) == 0 {
 		return nil, nil
@@ -125,7 +123,7 @@ func (m *Moment) parts(ctx context.Context, keys []j17.Key) ([]prefix, error) {
 	return parts, nil
 }
 
-// part returns what of a stream belongs to the moment. Mostly it is all.
+// part returns the part of a stream that belongs to the moment. Mostly that is all of it.
 func (m *Moment) part(ctx context.Context, key j17.Key, head store.Head) (prefix, error) {
 	length := head.Length
 	if head.Last.Compare(m.at) > 0 {
@@ -150,21 +148,21 @@ func (m *Moment) part(ctx context.Context, key j17.Key, head store.Head) (prefix
 // Loaded is an aggregate as it is at a moment.
 type Loaded struct {
 	State
-	// Version is the zero one where the aggregate has no events at the moment; Data is missing then.
+	// Version is zero if the aggregate has no events at the moment; Data is missing then.
 	Version Version
 	// Created is the timestamp of the first event.
 	Created int64
 }
 
-// Load returns aggregates as they are at the moment, without their names. Their keys are canonical, each stands there
-// once. What has to be folded is folded side by side. replay folds from the first event on, whatever is cached. The
-// error is that of the first aggregate, in the order of keys, that cannot be folded, as a *LoadError.
+// Load returns aggregates as they are at the moment, without their names. Keys must be canonical and distinct.
+// Aggregates are folded in parallel, with replay from the first event, whatever is cached. If some cannot be folded,
+// the error is that of the first one in the order of keys, as a *LoadError.
 func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loaded, error) {
 	rewrites := m.l.store.Rewrites()
 	loaded := make([]Loaded, len(keys))
 	m.l.counts.reads.Add(uint64(len(keys)))
 
-	// What nothing is known of is read together if it is short.
+	// Short aggregates that are not cached are read together.
 	rest, unknown := make([]int, 0, len(keys)), []int(nil)
 	for i, key := range keys {
 		loaded[i].Key = key
@@ -179,7 +177,7 @@ func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loade
 	left := m.foldBatch(ctx, keys, unknown, rewrites, loaded)
 	rest = append(rest, left...)
 
-	// Of the others, which have heads, what is known is taken at once.
+	// Take cached states of the others if they are up to date with the heads.
 	parts, err := m.partsAt(ctx, keys, rest)
 	if err != nil {
 		return nil, err
@@ -196,13 +194,13 @@ func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loade
 		return known != nil
 	})
 
-	// Of several that have gone on and are quite short, to read all their events together is less than to look for the
-	// new ones of each.
+	// For several short aggregates that have new events, reading all their events together is cheaper than looking up
+	// the new ones of each.
 	if !replay {
 		rest = m.foldGrown(ctx, keys, rest, left, parts, rewrites, loaded)
 	}
 
-	// The rest is folded, by as many as there are processors.
+	// Fold the rest, with one goroutine per processor.
 	errs := make([]error, len(keys))
 	work := make(chan int, len(rest))
 	for _, i := range rest {
@@ -228,9 +226,9 @@ func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loade
 	return loaded, nil
 }
 
-// fold folds one aggregate up to what belongs to the moment.
+// fold folds one aggregate up to the moment.
 func (m *Moment) fold(ctx context.Context, key j17.Key, p prefix, replay bool, into *Loaded) error {
-	past := p.past || !m.present // what is not deployed is not for the cache
+	past := p.past || !m.present // states for a spec that is not deployed are not cached
 	f, err := m.l.State(ctx, m.tenant, m.d.Program(key.Type), key, p.Version, past, replay)
 	if err == nil && f.Length != p.Length { // somebody has written meanwhile
 		f, err = m.l.State(ctx, m.tenant, m.d.Program(key.Type), key, p.Version, true, replay)
@@ -247,7 +245,7 @@ func (l *Loaded) take(f *decider.State, p prefix) {
 		f.Created
 }
 
-// LoadError tells which aggregate could not be folded.
+// LoadError names an aggregate that could not be folded.
 type LoadError struct {
 	Key j17.Key
 	Err error
@@ -259,8 +257,8 @@ func (e *LoadError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *LoadError) Unwrap() error { return e.Err }
 
-// LengthAt returns how many of the stream's first events have timestamps up to until. Timestamps never decrease, so
-// it looks for the boundary by halving.
+// LengthAt returns how many of the stream's first events have timestamps up to until. Timestamps never decrease, so it
+// uses a binary search.
 func (l *Loader) LengthAt(ctx context.Context, t j17.Tenant, key j17.Key, length uint64, until int64) (uint64, error) {
 	low, high := uint64(0), length // events up to low are in, those after high are out
 	for low < high {

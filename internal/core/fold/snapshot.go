@@ -17,12 +17,12 @@ import (
 	"j17/internal/storage/store"
 )
 
-// snapshotSpace is the space of snapshots: the latest state of a stream that is long enough to deserve one, under the
-// stream's key. A snapshot is a derived thing: it is ignored when the handlers have changed, and whoever rewrites a
-// stream removes it.
+// snapshotSpace is the space of snapshots: the latest state of each stream that is long enough for one, under the
+// stream's key. A snapshot is derived data: it is ignored when the handlers have changed, and rewriting a stream
+// removes it.
 const snapshotSpace store.Space = "snapshot"
 
-// snapshots keeps states in the store: the latest of a long stream, and some along its way.
+// snapshots keeps states in the store: the latest of a long stream, and some past ones.
 type snapshots struct {
 	store  Storage
 	logger *slog.Logger
@@ -31,9 +31,9 @@ type snapshots struct {
 	written atomic.Uint64
 }
 
-// snapshotFormat is the first byte of a snapshot. Behind it stand the fingerprint of the handlers, the length and the
-// timestamp of the first event as varints, and the state as JSON. Of a stream of which events were rewritten the first
-// byte is another one, and the generation stands in front of the length.
+// snapshotFormat is the first byte of a snapshot. It is followed by the fingerprint of the handlers, the length and the
+// timestamp of the first event as varints, and the state as JSON. For a stream with rewritten events the first byte is
+// a different one, and the generation precedes the length.
 const (
 	snapshotFormat          = 1
 	snapshotFormatRewritten = 2
@@ -51,7 +51,7 @@ func encodeSnapshot(f *decider.State) []byte {
 	return append(b, f.JSON...)
 }
 
-// decodeSnapshot reports false for a snapshot that other handlers or another version of this program made.
+// decodeSnapshot returns false for a snapshot made by other handlers or another version of this program.
 func decodeSnapshot(b []byte, typ *decider.Program) (*decider.State, bool) {
 	if len(b) < 1+len(typ.Fingerprint) || b[0] != snapshotFormat && b[0] != snapshotFormatRewritten ||
 		[32]byte(b[1:]) != typ.Fingerprint {
@@ -80,27 +80,27 @@ func decodeSnapshot(b []byte, typ *decider.Program) (*decider.State, bool) {
 	return f, err == nil
 }
 
-// The states that are kept along the way of a long stream, so that past ones need not be folded from the first event:
-// under "type:id/fingerprint/length" in pastSpace, in the same format. Which there are stands in pastIndexSpace under
-// the stream's key. Whoever rewrites a stream removes both.
+// Past states of a long stream are kept so that others need not be folded from the first event: under
+// "type:id/fingerprint/length" in pastSpace, in the format of snapshots. pastIndexSpace lists them under the stream's
+// key. Rewriting a stream removes both.
 const (
 	pastSpace      store.Space = "snapshot.past"
 	pastIndexSpace store.Space = "snapshot.past.index"
 )
 
 const (
-	// pastEvery is how many events lie between two states that are kept along the way, at first.
+	// pastEvery is how many events lie between two past states at first.
 	pastEvery = 10_000
-	// keptPast is how many of them a stream has at most: when there would be more, every other one goes and they lie
-	// twice as far apart.
+	// keptPast is the most past states of a stream: when there would be more, every other one is removed and the
+	// distance doubles.
 	keptPast = 64
-	// pastShare is how many times the size of a state the events since the last one must have for it to be kept, unless
-	// they took more than pastWork to fold.
+	// pastShare: a past state is kept if the events since the last one have at least pastShare times its size, or took
+	// pastWork or more to fold.
 	pastShare = 4
 	pastWork  = 64 << 20
 )
 
-// pastStates is what stands in pastIndexSpace: the lengths of the states that are kept, ascending.
+// pastStates is an item of pastIndexSpace: the lengths of the past states that are kept, ascending.
 type pastStates struct {
 	Fingerprint [32]byte `json:"fingerprint"`
 	Generation  uint64   `json:"generation,omitempty"`
@@ -112,8 +112,8 @@ func pastKey(key j17.Key, fingerprint [32]byte, length uint64) string {
 	return key.String() + "/" + hex.EncodeToString(fingerprint[:8]) + "/" + strconv.FormatUint(length, 10)
 }
 
-// load returns the longest stored state of the type's present handlers and of the generation that is not longer; that
-// before the first event where there is none, and nil where what is stored has more than most bytes.
+// load returns the longest stored state, up to the length, of the type's present handlers and of the generation. It
+// returns the state before the first event if there is none, and nil if the stored one has more than most bytes.
 func (s *snapshots) load(
 	ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, of Version, most int,
 ) (*decider.State, error) {
@@ -122,7 +122,7 @@ func (s *snapshots) load(
 		return typ.First(), nil
 	}
 
-	// The latest one.
+	// Try the latest state.
 	item, err := s.store.Get(ctx, t, snapshotSpace, key.String())
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
@@ -136,7 +136,7 @@ func (s *snapshots) load(
 		}
 	}
 
-	// Those along the way: the last that is not too long.
+	// Try the longest past state that is not too long.
 	index, _, err := s.pastStates(ctx, t, key)
 	if err != nil || index.Fingerprint != typ.Fingerprint || index.Generation != of.Generation {
 		return typ.First(), err
@@ -164,7 +164,7 @@ func (s *snapshots) load(
 	return typ.First(), nil
 }
 
-// pastStates returns which states of a stream are kept along its way, and the revision of the item that says so.
+// pastStates returns the index of the past states of a stream, and the revision of its item.
 func (s *snapshots) pastStates(
 	ctx context.Context, t j17.Tenant, key j17.Key,
 ) (index pastStates, rev uint64, err error) {
@@ -175,14 +175,13 @@ func (s *snapshots) pastStates(
 	case err != nil:
 		return index, 0, err
 	}
-	if json.Unmarshal(item.Value, &index) != nil { // another version's: made anew
+	if json.Unmarshal(item.Value, &index) != nil { // another version's: start again
 		index = pastStates{}
 	}
 	return index, item.Rev, nil
 }
 
-// keepPastIfDue keeps a state on the way of a fold where one is due. What goes wrong with it is only logged: the fold
-// goes on.
+// keepPastIfDue keeps a state in the course of a fold if one is due. Errors are only logged: the fold goes on.
 func (s *snapshots) keepPastIfDue(ctx context.Context, t j17.Tenant, key j17.Key, f *decider.State) {
 	if f.Length%pastEvery != 0 && f.Cost < pastWork {
 		return
@@ -197,14 +196,14 @@ func (s *snapshots) tryKeepPast(ctx context.Context, t j17.Tenant, key j17.Key, 
 	}
 }
 
-// keepPast keeps a state among those along the way of its stream, and thins these out.
+// keepPast keeps a past state of a stream, and thins out the others.
 func (s *snapshots) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *decider.State) error {
 	index, rev, err := s.pastStates(ctx, t, key)
 	if err != nil {
 		return err
 	}
 
-	// States of other handlers, or of events that were rewritten since, are of no use any more.
+	// States of other handlers, or of events rewritten since, are no longer of use.
 	var side []store.Side
 	drop := func(length uint64) {
 		side = append(side, store.Side{
@@ -218,7 +217,8 @@ func (s *snapshots) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *
 		index = pastStates{Fingerprint: f.Fingerprint, Generation: f.Generation, Every: pastEvery}
 	}
 
-	// A state near another one is kept only if it was expensive, and so is one that is large for the events behind it.
+	// A state near another one, or one that is large compared with the events since the last, is kept only if it was
+	// expensive.
 	i, found := slices.BinarySearch(index.Lengths, f.Length)
 	near := i > 0 && f.Length-index.Lengths[i-1] < index.Every ||
 		i < len(index.Lengths) && index.Lengths[i]-f.Length < index.Every
@@ -237,7 +237,7 @@ func (s *snapshots) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *
 	})
 	index.Lengths = slices.Insert(index.Lengths, i, f.Length)
 	if len(index.Lengths) > keptPast {
-		// Every other one goes; the latest stays.
+		// Remove every other one, but not the latest.
 		thin := index.Lengths[:0:0]
 		for i, length := range index.Lengths {
 			if (len(index.Lengths)-1-i)%2 == 0 {
@@ -249,7 +249,7 @@ func (s *snapshots) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *
 		index.Lengths, index.Every = thin, 2*index.Every
 	}
 
-	// The index changes with what it lists, and only if it is still what was read.
+	// Write the index together with the states, and only if it has not changed since it was read.
 	raw, err := json.Marshal(index)
 	if err != nil {
 		return err
@@ -270,8 +270,8 @@ func (s *snapshots) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *
 	return nil
 }
 
-// keep writes a finished state as the snapshot of its stream, and returns one that knows of that. One of a stream that
-// was erased since is not kept.
+// keep writes a finished state as the snapshot of its stream, and returns the state with that recorded. If the stream
+// was erased since, it writes nothing.
 func (s *snapshots) keep(ctx context.Context, job StateKey, f *decider.State) (*decider.State, error) {
 	kept := *f
 	if f.Length-f.Snapshot >= pastEvery || f.Length/pastEvery != f.Snapshot/pastEvery {
@@ -291,15 +291,15 @@ func (s *snapshots) keep(ctx context.Context, job StateKey, f *decider.State) (*
 	return &kept, nil
 }
 
-// Erasures has one item, which changes with each erasure: a state that was folded before is no longer kept.
+// Erasures has one item, which changes with each erasure, so that states folded before are not written after it.
 const (
 	Erasures store.Space = "engine.erasures"
 
 	erasuresKey = "latest"
 )
 
-// write writes states of a stream of one generation, unless it was erased since, which is a *store.SideConflict: what
-// was erased would come back, and nobody would look for it.
+// write writes states of one generation of a stream. It returns a *store.SideConflict if the stream was erased since:
+// erased data would come back, and nobody would look for it.
 func (s *snapshots) write(ctx context.Context, of StateKey, generation uint64, sides []store.Side) error {
 	fence := store.Fence{Space: Erasures, Key: erasuresKey}
 	it, err := s.store.Get(ctx, of.Tenant, Erasures, erasuresKey)

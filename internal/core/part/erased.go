@@ -6,32 +6,32 @@ import (
 	"j17"
 )
 
-// Erased tells which streams were rewritten.
+// Erased describes streams that were rewritten.
 type Erased struct {
 	// Keys are the streams, each once. There are at most some thousands at a time: those of a larger tombstone come
 	// in several calls.
 	Keys []j17.Key
-	// Ends has for each of them up to where it was erased. Without it that is up to Note.
+	// Ends has for each stream the position up to which it was erased. If it is empty, that is Note for all of them.
 	Ends []End
-	// Note is a position of the feed: the notes about all of these streams stand up to there.
+	// Note is a position of the feed: the notes about all of these streams are at or before it.
 	Note j17.StreamID
 	// TombstoneID is the handle of the tombstone, At when its execution began.
 	TombstoneID string
 	At          time.Time
 }
 
-// End is up to where in the feed something goes with the events of a stream that were replaced. What comes later
-// stays, although it may be written before all who keep something of the stream are told.
+// End has the positions of the feed up to which data is removed together with the replaced events of a stream. Later
+// data stays, although it may be written before all parts are told of the erasure.
 type End struct {
-	// Own is the position of the last event that was replaced: with it goes what followed from events of the
-	// stream.
+	// Own is the position of the last replaced event: data that followed from the stream's own events is removed up to
+	// there.
 	Own j17.StreamID
-	// Others is where the feed ended when that was about to be done: up to there goes what others have meant for
-	// the stream.
+	// Others is where the feed ended right before the events were replaced: data that other streams meant for this one
+	// is removed up to there.
 	Others j17.StreamID
 }
 
-// Gone returns the ends of streams by the text of their keys.
+// Gone returns the ends of the streams by the text of their keys.
 func (e *Erased) Gone() map[string]End {
 	gone := make(map[string]End, len(e.Keys))
 	for i, key := range e.Keys {
@@ -44,8 +44,8 @@ func (e *Erased) Gone() map[string]End {
 	return gone
 }
 
-// Replaced is a stream whose events are replaced from the first one to that of the version To. Last tells that
-// there are no more, and will be none when they are.
+// Replaced is a stream whose events are replaced from the first one to that of version To. Last reports that the stream
+// has no others, nor will have when they are replaced.
 type Replaced struct {
 	Key  j17.Key
 	To   uint64

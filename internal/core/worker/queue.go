@@ -14,30 +14,30 @@ import (
 
 // Work describes the items of one space, of all tenants.
 type Work struct {
-	// Name tells queues apart in the log and in metrics.
+	// Name identifies the queue in the log and in metrics.
 	Name  string
 	Store store.Sides
 	Space store.Space
-	// Do handles one item. It finishes it with the claim's Remove or Replace, in the commit of what the item causes:
-	// then both happen or neither. After an error or a panic the item is due again after a pause, with the value that
-	// the claim has by then; one that is neither finished nor failed comes up again when its lease is over. So each
-	// item is handled at least once, several times where processes end or leases do, and finished once. Its context
-	// ends with the lease.
+	// Do handles one item. It finishes it with the claim's Remove or Replace, in the commit of what the item causes, so
+	// that both happen or neither. After an error or a panic the item is due again after a pause, with the value that
+	// the claim then has; an item that is neither finished nor failed is due again when its lease ends. Each item is
+	// thus handled at least once, more often if processes or leases end early, and finished once. The context ends with
+	// the lease.
 	Do func(context.Context, *Claim) error
-	// DoAll, if not nil, stands in place of Do and handles up to Batch items of one tenant in one try, in the order in
-	// which they are due, so that many share a commit. It returns an error for each of them, or nil if it has finished
-	// all. Where it panics over several it is called for each of them alone.
+	// DoAll, if not nil, is called instead of Do and handles up to Batch items of one tenant in one try, in the order
+	// in which they are due, so that many share a commit. It returns an error for each of them, or nil if it has
+	// finished all. If it panics with several items it is called with each of them alone.
 	DoAll func(context.Context, []*Claim) []error
 	Batch int
 	// Lease is how long one try may take.
 	Lease time.Duration
-	// AtOnce and Each bound the tries under way, of all tenants and of one. With an Each of 1 a tenant's items are
-	// handled in order of their due times. 0 means 1. Tenants take turns.
+	// AtOnce and Each bound the tries under way, of all tenants and of one; 0 means 1. With an Each of 1 a tenant's
+	// items are handled in the order of their due times. Tenants take turns.
 	AtOnce, Each int
-	// Retry says when failed items are tried again, and after how many attempts they are given up: they stay, and are
-	// not due.
+	// Retry determines when failed items are tried again, and after how many attempts they are given up: such items
+	// stay, but are not due.
 	Retry Backoff
-	// Freeing marks work that makes room: it goes on while the disk is full.
+	// Freeing marks work that frees space: it goes on while the disk is full.
 	Freeing bool
 }
 
@@ -60,17 +60,17 @@ type Queue struct {
 	// total counts the tries under way, running those of each tenant.
 	total   int
 	running map[j17.Tenant]int
-	// ends counts the tries that have ended; ended is told when none is under way.
+	// ends counts the tries that have ended; ended is signalled when none is under way.
 	ends  uint64
 	ended sync.Cond
 	// crowded is set while there may be due items that found no room.
 	crowded bool
-	// failing holds the error that was logged last of each tenant whose items fail.
+	// failing holds the last logged error of each tenant whose items fail.
 	failing map[j17.Tenant]string
 }
 
-// fault is a tenant whose items could not be claimed: how often in a row, what was logged, and until when it is left
-// alone.
+// fault describes a tenant whose items could not be claimed: how often in a row, what was logged, and until when it is
+// skipped.
 type fault struct {
 	failures int
 	told     string
@@ -95,17 +95,17 @@ func (k *Kit) Queue(w Work) *Queue {
 const (
 	// dueTenants is how many tenants with due items are looked at in one round.
 	dueTenants = 256
-	// claimRounds is how often one look claims what there is room for: items may end as fast as they are claimed.
+	// claimRounds bounds the rounds of one call of claim: items may end as fast as they are claimed.
 	claimRounds = 100
 	// crowdedPause is how long a queue waits before it looks again while due items have no room.
 	crowdedPause = 100 * time.Millisecond
 )
 
-// drainTime is how long items that are under way may go on when a queue ends, before their contexts do.
+// drainTime is how long items under way may go on when a queue ends, before their contexts are canceled.
 const drainTime = 5 * time.Second
 
-// Run hands out items until the context ends. Then it claims no more, and waits for those under way; what does not end
-// by the end of drainTime is cut off and due again at once.
+// Run hands out items until the context ends. It then claims no others, and waits for those under way; items that do
+// not end within drainTime are canceled and due again at once.
 func (q *Queue) Run(ctx context.Context) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -131,10 +131,9 @@ func (q *Queue) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits until something is due. What is due already may have come since the last look: it returns at once for
-// another one, and true. Where that has left something too, there was no room for it, or its tenant is left alone for
-// now: then it waits until an item has ended, and a moment at most. looked tells that await has returned at once
-// before.
+// await waits until an item is due. If one is due already, it may have come since the last claim: await returns true at
+// once, for another claim. looked reports that it did so the last time; if an item is then still due, there is no room
+// for it or its tenant is being skipped, so await waits until an item has ended, but at most crowdedPause.
 func (q *Queue) await(ctx context.Context, looked bool) (again bool, err error) {
 	next, err := q.Store.NextDue(ctx, q.Space)
 	if err != nil {
@@ -146,7 +145,7 @@ func (q *Queue) await(ctx context.Context, looked bool) (again bool, err error) 
 		}
 		return !looked, nil
 	}
-	// Whatever comes first ends the others.
+	// Whichever wait ends first ends the other.
 	waiting, stop := context.WithCancel(ctx)
 	var sooner sync.WaitGroup
 	sooner.Go(func() {
@@ -165,14 +164,14 @@ func (q *Queue) await(ctx context.Context, looked bool) (again bool, err error) 
 	return false, err
 }
 
-// ErrUnsettled is the error of Settle where what is handled makes more due at the same moment, again and again.
+// ErrUnsettled is the error of Settle if handling items keeps making others due at once.
 var ErrUnsettled = errors.New("worker: what is handled makes more due, again and again")
 
-// MaxRounds is how often in a row Settle looks for what is due. One round handles as much as may be under way at once.
+// MaxRounds bounds the rounds of Settle. One round handles as much as may be under way at once.
 const MaxRounds = 10_000
 
-// Settle handles all that is due now and returns when nothing is due or under way any more; ErrUnsettled where that
-// does not come to an end.
+// Settle handles all items that are due now and returns when none is due or under way any longer; it returns
+// ErrUnsettled after MaxRounds.
 func (q *Queue) Settle(ctx context.Context) error {
 	for range MaxRounds {
 		claimed, err := q.claim(ctx, ctx)
@@ -187,7 +186,7 @@ func (q *Queue) Settle(ctx context.Context) error {
 	return ErrUnsettled
 }
 
-// wait waits until nothing is under way, and tells whether there may be due items that found no room before.
+// wait waits until nothing is under way, and reports whether there may be due items that found no room before.
 func (q *Queue) wait() (crowded bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -198,12 +197,12 @@ func (q *Queue) wait() (crowded bool) {
 }
 
 // claim claims items as long as there are due ones and room for them, and starts work on them. An error concerns the
-// store as a whole; the faults of single tenants are told, and hold up no others.
+// store as a whole; faults of single tenants are logged and do not hold up others.
 func (q *Queue) claim(ctx, work context.Context) (claimed int, err error) {
 	q.claiming.Lock()
 	defer q.claiming.Unlock()
 	before := q.endings()
-	// No tenant hides another: those that have no room, or are left alone, are fewer than the limit.
+	// No tenant hides another: fewer tenants than the limit have no room or are skipped.
 	tenants, err := q.Store.DueTenants(ctx, q.Space, dueTenants+q.AtOnce+len(q.faulty))
 	if err != nil {
 		return 0, err
@@ -211,7 +210,7 @@ func (q *Queue) claim(ctx, work context.Context) (claimed int, err error) {
 	crowded := false
 	tenants = q.turns(tenants)
 	for round := 0; len(tenants) > 0 && round < claimRounds; round++ {
-		var again []j17.Tenant // those that may have more
+		var again []j17.Tenant // tenants that may have more
 		for i, t := range tenants {
 			n := q.room(t, len(tenants)-i)
 			if n == 0 {
@@ -235,7 +234,7 @@ func (q *Queue) claim(ctx, work context.Context) (claimed int, err error) {
 		tenants = again
 	}
 
-	// Whoever ends an item asks for another look if there was no room for all.
+	// If there was no room for all, the end of an item signals another claim. One may have ended meanwhile.
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.crowded = crowded || len(tenants) > 0; q.crowded && q.ends != before {
@@ -250,7 +249,7 @@ func (q *Queue) endings() uint64 {
 	return q.ends
 }
 
-// signal asks for another look. The caller holds mu.
+// signal asks for another claim. The caller holds mu.
 func (q *Queue) signal() {
 	select {
 	case q.more <- struct{}{}:
@@ -258,7 +257,8 @@ func (q *Queue) signal() {
 	}
 }
 
-// turns begins with the tenant after the one that was served last, and leaves out those that are left alone.
+// turns orders tenants so that the one after the last one served is first, and leaves out tenants that are skipped for
+// now.
 func (q *Queue) turns(tenants []j17.Tenant) []j17.Tenant {
 	now := q.kit.clock.Now()
 	var later, sooner []j17.Tenant
@@ -275,8 +275,7 @@ func (q *Queue) turns(tenants []j17.Tenant) []j17.Tenant {
 	return append(sooner, later...)
 }
 
-// room returns how many tries of a tenant may be started, with an equal part of what is free for each of several
-// tenants.
+// room returns how many tries of a tenant may be started if the free ones are shared equally by several tenants.
 func (q *Queue) room(t j17.Tenant, tenants int) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -284,7 +283,7 @@ func (q *Queue) room(t j17.Tenant, tenants int) int {
 	return min(q.Each-q.running[t], (free+tenants-1)/tenants)
 }
 
-// claimOf claims due items of a tenant. What is claimed is begun: a context that ends meanwhile does not cut it off.
+// claimOf claims due items of a tenant. The end of ctx does not cancel a claim that has begun.
 func (q *Queue) claimOf(ctx context.Context, t j17.Tenant, limit int) ([]store.Item, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -294,7 +293,7 @@ func (q *Queue) claimOf(ctx context.Context, t j17.Tenant, limit int) ([]store.I
 	})
 }
 
-// write applies one side write and tells whether its condition did not hold.
+// write applies one side write and reports whether its condition did not hold.
 func (q *Queue) write(ctx context.Context, t j17.Tenant, side store.Side) (conflict bool, err error) {
 	write := q.Store.Write
 	if q.Freeing {
@@ -307,7 +306,7 @@ func (q *Queue) write(ctx context.Context, t j17.Tenant, side store.Side) (confl
 	return conflict, err
 }
 
-// ConcernsAll reports whether an error of the store is none of a single tenant.
+// ConcernsAll reports whether an error of the store is not about a single tenant.
 func ConcernsAll(err error) bool {
 	for _, of := range []error{
 		store.ErrFull, store.ErrBusy, store.ErrClock, store.ErrFailed, store.ErrUnknown, store.ErrClosed,
@@ -320,8 +319,8 @@ func ConcernsAll(err error) bool {
 	return false
 }
 
-// tell notes whether the items of a tenant could be claimed. The first of a row of failures is logged, and so is
-// another error.
+// tell records whether the items of a tenant could be claimed. It logs the first failure of a series, and any different
+// error.
 func (q *Queue) tell(ctx context.Context, t j17.Tenant, err error) {
 	if err == nil {
 		delete(q.faulty, t)
@@ -341,5 +340,5 @@ func (q *Queue) tell(ctx context.Context, t j17.Tenant, err error) {
 	}
 }
 
-// NextDue returns when the next item is due, in whatever tenant; the zero time where none has a due time.
+// NextDue returns when the next item of any tenant is due; the zero time if none has a due time.
 func (q *Queue) NextDue(ctx context.Context) (time.Time, error) { return q.Store.NextDue(ctx, q.Space) }
