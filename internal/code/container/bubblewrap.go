@@ -46,7 +46,7 @@ func (b *bubblewrap) check(ctx context.Context) error {
 		return refuse("The user nobody, as whom containers run when the server is started by root, cannot pass through the folder %s to the containers' folder %s. Run the server as a user of its own (better), choose another folder, or allow it with: chmod o+x %s", barrier, b.runner.opts.Dir, barrier)
 	}
 
-	// Whether the kernel lets us, only a try can tell.
+	// Only a try can tell whether the kernel permits it.
 	j := b.runner.hostJob([]string{"/bin/sh", "-c", "echo works"})
 	var answer []byte
 	log, err := b.runner.output(ctx, j, startTimeout, func(out io.Reader) (err error) {
@@ -173,7 +173,7 @@ func (r *Runner) hostFiles(network bool) []mount {
 }
 
 // prepare makes the command. bwrap builds the sandbox and then waits, so that limits can be put on the process that is
-// about to become the worker: before, they would hit bwrap's own work and the other processes of this user.
+// about to become the worker: earlier, they would apply to bwrap's own work and to the other processes of this user.
 func (b *bubblewrap) prepare(j *job) (*launch, error) {
 	if len(j.args) == 0 {
 		return nil, refuse("The image says neither by Entrypoint nor by Cmd what to run.")
@@ -226,13 +226,13 @@ func (b *bubblewrap) prepare(j *job) (*launch, error) {
 	cmd := exec.CommandContext(b.runner.life, b.program, args...) //nolint:gosec // running programs is the purpose
 	cmd.Env, cmd.Dir, cmd.ExtraFiles, cmd.SysProcAttr = []string{}, "/", inherited, attributes(true)
 	var mu sync.Mutex
-	var root *os.Process // holds on to the process itself, not to its number
+	var root *os.Process // refers to the process itself, not to its number
 	l := &launch{cmd: cmd, clean: func() {
 		closeAll()
 		group.remove(context.WithoutCancel(b.runner.life))
 	}}
 
-	// Once bubblewrap tells which process it is, limits are set, and the gate opens.
+	// Once bubblewrap has reported the process, limits are set, and the gate opens.
 	l.begun = func() (int, error) {
 		_, _, _ = filter.Close(), gate.Close(), statusWrite.Close()
 		var begun struct {
@@ -271,8 +271,8 @@ func (b *bubblewrap) prepare(j *job) (*launch, error) {
 	return l, nil
 }
 
-// killUnbegun kills a bwrap that has not told yet which process is the first of its sandbox. That one waits for a word
-// of bwrap's and would wait for ever, so it goes first, while bwrap stands still and can neither start nor collect any.
+// killUnbegun kills a bwrap that has not yet reported the first process of its sandbox. That process waits for a word
+// from bwrap and would wait forever, so it is killed first, while bwrap is stopped and can neither start nor reap any.
 func killUnbegun(bwrap *os.Process) {
 	_ = bwrap.Signal(syscall.SIGSTOP)
 	for _, child := range descendants(bwrap.Pid)[1:] {

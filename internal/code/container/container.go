@@ -86,7 +86,7 @@ type Options struct {
 	Images map[string]string
 	// Clock paces the end of idle workers and the waits between crashes. Time limits of calls are real time.
 	Clock clock.Clock
-	// Logger hears of panics on goroutines of the runner; nil for nobody.
+	// Logger logs panics on goroutines of the runner; nil discards them.
 	Logger *slog.Logger
 }
 
@@ -119,7 +119,7 @@ const (
 )
 
 // Error is a refusal that the operator or the author of the code can act on. All other errors of this package are
-// troubles of the machine.
+// failures of the machine.
 type Error struct {
 	// Message says in whole sentences what is wrong and what to do.
 	Message string
@@ -160,7 +160,7 @@ type Runner struct {
 	running sync.WaitGroup // processes, and what starts them ahead
 }
 
-// New checks that the driver works and returns a Runner. The values of ctx stay with the Runner, its end does not. The
+// New checks that the driver works and returns a Runner, which keeps the values of ctx but does not end with it. The
 // error is an *Error where the machine or the options need a change.
 func New(ctx context.Context, opts Options) (*Runner, error) {
 	r := &Runner{

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// content returns the folder that holds what key stands for, and fills it where it does not exist yet. It stays until
-// release is called, which the caller owes where there is no error.
+// content returns the folder with the content of a key, and fills it where it does not exist yet. The folder stays
+// until release is called, which the caller must do unless there is an error.
 func (r *Runner) content(
 	ctx context.Context, kind, key string, fill func(ctx context.Context, dir string) error,
 ) (dir string, release func(), err error) {
@@ -32,7 +32,7 @@ func (r *Runner) content(
 		return final, held, nil
 	}
 
-	// One call at a time unpacks, and the next one looks again.
+	// One call at a time unpacks; the others then look again.
 	select {
 	case r.unpack <- struct{}{}:
 		defer func() { <-r.unpack }()
@@ -64,7 +64,7 @@ func (r *Runner) content(
 	return final, held, r.touch(final)
 }
 
-// touch notes that a folder is used now. The error says that there is none.
+// touch marks a folder as used now. The error reports that it does not exist.
 func (r *Runner) touch(dir string) error {
 	now := r.opts.Clock.Now()
 	return os.Chtimes(dir, now, now)
@@ -87,8 +87,8 @@ func (r *Runner) hold(name string) (release func()) {
 // sizeFile is the name of the file in which a folder of content has its own size.
 const sizeFile = "size"
 
-// makeRoom makes room for new content, which lies in a folder already: what was used least lately goes, and nothing
-// that is in use. The caller holds r.unpack.
+// makeRoom makes room for new content, which is in a folder already: the least recently used content that is not in use
+// goes first. The caller holds r.unpack.
 func (r *Runner) makeRoom(ctx context.Context, dir string) error {
 	size, err := sizeOf(ctx, dir)
 	if err != nil {
@@ -160,7 +160,7 @@ func (r *Runner) contents(ctx context.Context) ([]stored, error) {
 	return all, nil
 }
 
-// storedSize returns the size of a folder of content, which is in a file of it, if an older version has not made it.
+// storedSize returns the size of a folder of content, which is in a file of it unless an older version made the folder.
 func (r *Runner) storedSize(ctx context.Context, dir string) (int64, error) {
 	text, err := os.ReadFile(filepath.Join(dir, sizeFile)) //nolint:gosec // a file of ours
 	if err == nil {
@@ -192,8 +192,8 @@ func sizeOf(ctx context.Context, dir string) (int64, error) {
 	return size, err
 }
 
-// discard removes content that is not in use, and reports whether it has. It first goes to where the next start removes
-// it, so that a crash never leaves half of it in its place.
+// discard removes content that is not in use, and reports whether it has. It first moves the content to where the next
+// start removes it, so that a crash never leaves half of it in place.
 func (r *Runner) discard(name string) (bool, error) {
 	dir, done, err := r.stage()
 	if err != nil {

@@ -108,7 +108,7 @@ type process struct {
 	killed killer
 }
 
-// killer tells who ended a process.
+// killer is who ended a process.
 type killer int
 
 const (
@@ -121,7 +121,7 @@ const (
 // killPatience is how long a driver's command may live on after the processes of its job were killed.
 const killPatience = 2 * time.Second
 
-// end kills the process and waits until it is gone. The first reason stays.
+// end kills the process and waits until it is gone. Only the first reason is kept.
 func (p *process) end(why killer) {
 	select {
 	case <-p.done:
@@ -151,7 +151,7 @@ func (p *process) killedBy() killer {
 	return p.killed
 }
 
-// begin announces something that Close waits for, until running.Done; false means that the Runner is closed.
+// begin registers work that Close waits for, until running.Done; false means that the Runner is closed.
 func (r *Runner) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,7 +212,8 @@ func (r *Runner) spawn(j *job) (*process, error) {
 	running = true
 	go func() {
 		defer r.running.Done()
-		// The kernel kills the command when the thread that started it ends, so the thread is kept as long.
+		// The kernel kills the command when the thread that started it ends, so the goroutine keeps its thread until
+		// then.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := l.cmd.Start()
@@ -254,7 +255,7 @@ func (r *Runner) spawn(j *job) (*process, error) {
 // close releases the pipes to a process.
 func (p *process) close() { _, _ = p.in.Close(), p.out.Close() }
 
-// output runs a job to its end and hands its standard output to read.
+// output runs a job to its end and passes its standard output to read.
 func (r *Runner) output(
 	ctx context.Context, j *job, timeout time.Duration, read func(io.Reader) error,
 ) (string, error) {

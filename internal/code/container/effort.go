@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// clockFactor is how many times its processor time a call may last on a clock. That long only calls last that wait,
-	// for which there is no reason, and those on a machine that is busy beyond help.
+	// clockFactor is how many times its processor time a call may last in real time. Only calls that wait, for which
+	// there is no reason, or calls on a hopelessly busy machine last that long.
 	clockFactor = 10
-	// look is the shortest pause between two looks at the processor time of a call, eagerness the number of processors
-	// that it is expected to use at most until the next one.
+	// look is the shortest pause between two readings of the processor time of a call, eagerness the number of
+	// processors that the call is expected to use at most until the next one.
 	look      = 10 * time.Millisecond
 	eagerness = 4
 )
 
-// errOverworked is the cause of a context that ends since the call has taken too much processor time.
+// errOverworked is the cause of a context that ends because the call has taken too much processor time.
 var errOverworked = errors.New("the processor time of the call is used up")
 
-// effort is what one call takes. Where the processor time of a worker can be read, that decides, so that the verdict
-// does not depend on what else the machine does.
+// effort is what one call takes. Where the processor time of a worker can be read, it decides, so that the verdict does
+// not depend on other work of the machine.
 type effort struct {
 	process  *process
 	measured bool          // processor time counts
@@ -36,10 +36,10 @@ type effort struct {
 	stop     context.CancelCauseFunc
 }
 
-// begin starts to count what a call takes. The context ends with what it may; the effort's stop has to be called.
+// begin starts to measure a call. The context ends with the call's allowance; the effort's stop has to be called.
 func (w *worker) begin(ctx context.Context, allowed sandbox.Allowance) (context.Context, *effort) {
 	p := w.process
-	// What a process does can only be measured; real time counts, whatever the server's clock shows.
+	// The work of a process can only be measured, not counted; real time counts, whatever the server's clock shows.
 	var real clock.System
 	e := &effort{process: p, measured: p.root != 0, code: allowed.Code, clock: allowed.Code, begun: real.Now()}
 	if e.measured {

@@ -55,7 +55,7 @@ func (d *engine) prepare(j *job) (*launch, error) {
 	if j.root != "" || j.reference == "" {
 		return nil, refuse("The container driver %s runs images that its engine has. Archives of images need bubblewrap or runc.", d.runner.opts.Driver)
 	}
-	// The folder's name is unused by anyone else for as long as it exists.
+	// The folder's name is unique for as long as the folder exists.
 	bundle, done, err := d.runner.stage()
 	if err != nil {
 		return nil, err

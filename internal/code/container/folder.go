@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// prepareDir makes the folder with what all containers share. What an earlier process left half done goes.
+// prepareDir makes the folder with what all containers share, and removes what an earlier process left half done.
 func (r *Runner) prepareDir() error {
 	if r.opts.Dir == "" {
 		return refuse("Containers need a folder for unpacked images and built code. Set one.")
@@ -25,7 +25,7 @@ func (r *Runner) prepareDir() error {
 	if barrier, err := r.barrier(); err != nil {
 		return err
 	} else if barrier != "" {
-		// That there is no spare folder to be had leads to the refusal of the driver's check.
+		// If no spare folder can be used, the driver's check refuses to start.
 		if r.opts.Spare != "" && makeSafe(r.opts.Spare) == nil {
 			_ = os.Remove(dir) // it stays where it is in use
 			r.opts.Dir = r.opts.Spare
@@ -51,7 +51,7 @@ func (r *Runner) prepareDir() error {
 }
 
 // barrier returns the folder on the way to Dir that the sandbox's user cannot pass through, "" where there is none or
-// where the user need not: only bubblewrap gives root's privileges up before it mounts what is in Dir.
+// where that user need not pass: only bubblewrap drops root's privileges before it mounts what is in Dir.
 func (r *Runner) barrier() (string, error) {
 	if r.opts.Driver != Bubblewrap || os.Geteuid() != 0 {
 		return "", nil
@@ -78,8 +78,8 @@ func makeFolder(path string) error {
 	return os.Chmod(path, 0o711) //nolint:gosec // the sandbox's user must pass through
 }
 
-// makeSafe makes a folder with an absolute path that everybody can pass through, and nobody but this process's user and
-// root can put something else in the place of, nor of any folder above it. What exists is not changed.
+// makeSafe makes a folder with an absolute path that everybody can pass through, and that nobody but root and this
+// process's user can replace, nor any folder above it. Existing folders are not changed.
 func makeSafe(path string) error {
 	root := string(filepath.Separator)
 	at := root

@@ -134,7 +134,7 @@ func (p parts) open(name string) (*os.File, error) {
 	return os.Open(file) //nolint:gosec // a file of ours
 }
 
-// blob returns the name of the part with a digest, once that has been found true.
+// blob returns the name of the part with a digest, once the digest was verified.
 func (p parts) blob(digest string) (string, error) {
 	sum, ok := strings.CutPrefix(digest, "sha256:")
 	if !ok {

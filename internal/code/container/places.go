@@ -8,7 +8,7 @@ import (
 	"j17/internal/code/sandbox"
 )
 
-// tryPlace takes a place for a worker if there is one that nobody waits for.
+// tryPlace takes a place for a worker if there is one and no other call is waiting for it.
 func (r *Runner) tryPlace() bool {
 	if r.wanting.Load() > 0 {
 		return false
@@ -21,8 +21,8 @@ func (r *Runner) tryPlace() bool {
 	}
 }
 
-// place takes a place for a worker, which its end gives back. Where there is none, the worker of any function that has
-// been without calls for longest ends, and where all have calls, the first one that has answered.
+// place takes a place for a worker, which the worker gives back when it ends. Where there is none, the worker of any
+// function that has been idle longest is ended, and where all have calls, the first one that has answered.
 func (r *Runner) place(ctx context.Context) error {
 	if r.tryPlace() {
 		return nil
@@ -31,7 +31,7 @@ func (r *Runner) place(ctx context.Context) error {
 	r.wanting.Add(1)
 	defer r.wanting.Add(-1)
 	select {
-	case r.places <- struct{}{}: // one that was kept for somebody who has stopped waiting
+	case r.places <- struct{}{}: // a place that was kept for a call that no longer waits
 		return nil
 	default:
 	}
@@ -56,7 +56,7 @@ func (r *Runner) place(ctx context.Context) error {
 	}
 }
 
-// longestIdle takes the worker that has been without calls for longest from those that wait; nil where all have calls.
+// longestIdle takes the worker that has been idle longest from the waiting ones; nil where all have calls.
 func (r *Runner) longestIdle() *worker {
 	for {
 		r.mu.Lock()

@@ -55,8 +55,8 @@ func (f *function) Digest() [sha256.Size]byte { return f.digest }
 // errTimedOut is the cause of a context that ends with the time of a call.
 var errTimedOut = errors.New("the time of the call is over")
 
-// Call passes one request to a worker. Where a worker ends between calls of its own will, another one answers. Where
-// workers answer one call, the one of the next call is started once the answer is known.
+// Call passes one request to a worker. Where a worker has ended by itself between calls, another one answers. Where
+// workers answer one call each, the worker of the next call is started once the answer is known.
 func (f *function) Call(ctx context.Context, input []byte) ([]byte, error) {
 	line, err := oneLineJSON(input)
 	if err != nil {
@@ -84,7 +84,7 @@ func (f *function) Call(ctx context.Context, input []byte) ([]byte, error) {
 	}
 }
 
-// slot waits for the right to have a process of which nobody else knows: one that starts or answers.
+// slot waits for a slot, which every process that starts or answers needs.
 func (f *function) slot(ctx context.Context) error {
 	select {
 	case f.slots <- struct{}{}:
@@ -111,8 +111,8 @@ func (f *function) slot(ctx context.Context) error {
 
 func (f *function) free() { <-f.slots }
 
-// startAhead starts the worker of a later call in the background. It hands the slot of the caller back when it is done,
-// so that the workers that wait and those that do not are never more than the slots.
+// startAhead starts the worker of a later call in the background. It gives back the caller's slot when it is done, so
+// that waiting and working workers together never exceed the slots.
 func (f *function) startAhead() {
 	if !f.runner.begin() {
 		f.free()
@@ -129,7 +129,7 @@ func (f *function) startAhead() {
 			if err == nil {
 				f.keep(w)
 			}
-			return err // which the next call meets itself
+			return err // the next call gets the same error
 		})
 	}()
 }
@@ -146,7 +146,7 @@ func oneLineJSON(input []byte) ([]byte, error) {
 	return append(append(make([]byte, 0, len(input)+1), input...), '\n'), nil
 }
 
-// worker returns one that waits for a call, or starts one.
+// worker returns a waiting worker, or starts one.
 func (f *function) worker(ctx context.Context) (*worker, error) {
 	for {
 		var w *worker
@@ -167,7 +167,7 @@ func (f *function) worker(ctx context.Context) (*worker, error) {
 	}
 }
 
-// take removes a worker from those that wait; false means that it was not there.
+// take removes a worker from the waiting ones; false means that it was not among them.
 func (f *function) take(w *worker) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -208,7 +208,8 @@ func (f *function) startWorker(ctx context.Context) (*worker, error) {
 	return f.startIn(ctx)
 }
 
-// pause returns how many workers have ended without an answer in a row, and how long the next one waits for that.
+// pause returns how many workers in a row have ended without an answer, and how long the next one has to wait for that
+// reason.
 func (f *function) pause() (failures int, wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -224,7 +225,7 @@ func (f *function) startIn(ctx context.Context) (*worker, error) {
 		}
 	}()
 
-	// Code that ends again and again is not started again at once.
+	// Code that keeps ending is not started again at once.
 	failures, wait := f.pause()
 	if failures >= freeFailures && wait > 0 {
 		return nil, &sandbox.Fault{
@@ -252,7 +253,7 @@ func (f *function) startIn(ctx context.Context) (*worker, error) {
 	f.runner.mu.Unlock()
 	used = true // until the worker ends
 
-	// Source code tells when it is loaded.
+	// Source code reports when it is loaded.
 	if !f.greets {
 		return w, nil
 	}
@@ -287,7 +288,7 @@ func (f *function) startIn(ctx context.Context) (*worker, error) {
 // ready is the first line of a worker that has loaded the author's file.
 const ready = `"ready"`
 
-// errLeft is the cause of a call that a worker did not see, for it ended after the call before.
+// errLeft is the cause of a call that its worker never saw, because the worker ended after the call before.
 var errLeft = errors.New("the worker has left")
 
 // call runs one call on a worker and then keeps or ends the worker.
@@ -307,7 +308,7 @@ func (f *function) call(ctx context.Context, w *worker, line []byte) ([]byte, er
 	return answer, err
 }
 
-// exchange runs the call within what is allowed.
+// exchange runs the call within its allowance.
 func (f *function) exchange(timed context.Context, w *worker, line []byte, e *effort) ([]byte, error) {
 	said, err := w.exchange(timed, line)
 	ended := errors.Is(err, io.EOF) || f.once && err == nil
@@ -315,7 +316,7 @@ func (f *function) exchange(timed context.Context, w *worker, line []byte, e *ef
 		err = context.Cause(timed)
 	}
 
-	// What it took counts, whatever it has answered.
+	// The time counts, whatever the answer.
 	if e.spent = e.used(); err == nil && e.measured && e.spent > e.code {
 		e.stop(errOverworked)
 		err = errOverworked
@@ -334,7 +335,7 @@ func (f *function) exchange(timed context.Context, w *worker, line []byte, e *ef
 		return nil, err
 	}
 
-	// Nor is one whose answer is not sound, or that says more than it was asked.
+	// Nor is a worker whose answer is not sound, or that writes more than its answer.
 	w.answered++
 	answer, err := f.answer(said, w.process.log)
 	broken := !sound(err)
@@ -354,13 +355,13 @@ func (f *function) exchange(timed context.Context, w *worker, line []byte, e *ef
 	return answer, err
 }
 
-// sound reports whether a call has shown that the code works, be it that it refused this one request.
+// sound reports whether the outcome of a call shows that the code works, even if it refused the request.
 func sound(err error) bool {
 	fault, ok := errors.AsType[*sandbox.Fault](err)
 	return err == nil || ok && fault.Kind == sandbox.Trap
 }
 
-// keep makes a worker wait for the next call, or ends it where others wait for its place.
+// keep makes a worker wait for the next call, or ends it where other functions wait for its place.
 func (f *function) keep(w *worker) {
 	f.mu.Lock()
 	w.idle = f.runner.opts.Clock.Now()
@@ -371,8 +372,8 @@ func (f *function) keep(w *worker) {
 	}
 }
 
-// kernelKilled reports whether the kernel has killed the process for its memory, as far as its status shows: with
-// drivers that leave the control groups to another program.
+// kernelKilled reports whether the kernel has killed the process for its memory, as far as its status shows. It matters
+// with drivers that leave the control groups to another program.
 func (f *function) kernelKilled(p *process) bool {
 	const killed = 128 + int(syscall.SIGKILL)
 	return f.runner.opts.Driver != Bubblewrap && p.killedBy() == itself && exitCode(p.err) == killed

@@ -16,8 +16,9 @@ type denial struct {
 // absent stands for a system call that an architecture does not have.
 const absent = 1<<32 - 1
 
-// denials lists what a worker has no use for and what has often been the way out of a sandbox, or around its memory
-// limit. Calls that programs try before an older one answer as if the kernel did not know them.
+// denials lists system calls that a worker has no use for and that have often been the way out of a sandbox, or around
+// its memory limit. Calls that programs try before falling back to an older one answer as if the kernel did not know
+// them.
 func denials() []denial {
 	const no, unknown = syscall.EPERM, syscall.ENOSYS
 	return []denial{
@@ -101,7 +102,7 @@ const (
 )
 
 // families returns the kinds of socket that containers may make. The kernel's AF_VSOCK, which reaches the host of a
-// virtual machine, knows no network namespaces, so that nothing else would stop it.
+// virtual machine, ignores network namespaces, so only this filter stops it.
 func families(network bool) []uint32 {
 	if network {
 		return []uint32{afUnix, afInet, afInet6, afNetlink}
@@ -154,7 +155,7 @@ func seccompFilter(network bool) []byte {
 	add(jge, 0, 1, x32)
 	add(ret, 0, 0, fail|uint32(syscall.ENOSYS))
 
-	// What nobody may call.
+	// What is denied.
 	for _, d := range denials() {
 		if n := number(d); n != absent {
 			add(jeq, 0, 1, n)

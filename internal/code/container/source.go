@@ -161,7 +161,7 @@ func (r *Runner) runtimeJob(runtime string) (*job, error) {
 			"BUNDLE_APP_CONFIG=/tmp/.bundle",
 		)
 	default:
-		// One scheduler, and no waiting for work in a loop.
+		// A single scheduler, without busy waiting.
 		j.env = append(j.env, "MIX_ENV=prod", "ELIXIR_ERL_OPTIONS=+S 1:1 +SDio 1 +A 1 +sbwt none +sbwtdcpu none +sbwtdio none +fnu")
 	}
 	return j, nil
@@ -192,7 +192,7 @@ func (r *Runner) buildSource(ctx context.Context, runtime string, archive Archiv
 	}
 	defer func() { _ = file.Close() }()
 
-	// All writes go through a root, which no name of the archive leads out of.
+	// All writes go through an os.Root, which no name in the archive can escape.
 	app := filepath.Join(dir, "app")
 	if err := makeFolder(app); err != nil {
 		return err
@@ -254,7 +254,7 @@ func buildScript(runtime string, root *os.Root, network bool) (string, error) {
 		npmOffline, pipOffline = "", ""
 	}
 
-	// Locked dependencies only: what is installed is what the author has tried.
+	// Locked dependencies only: those that the author has tested are installed.
 	switch runtime {
 	case "node":
 		switch {

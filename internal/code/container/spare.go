@@ -9,11 +9,11 @@ import (
 	"slices"
 )
 
-// noteFile is the name of the file in a spare folder that says whose place it takes. A server keeps it locked.
+// noteFile is the name of the file in a spare folder that names the folder it stands in for. A server keeps it locked.
 const noteFile = "in-place-of"
 
-// ownSpare notes whose place the spare folder takes, and removes the spare folders beside it that nobody will use
-// again.
+// ownSpare notes which folder the spare folder stands in for, and removes the spare folders beside it that nobody will
+// use again.
 func (r *Runner) ownSpare(instead string) error {
 	at := filepath.Join(r.opts.Spare, noteFile)
 	note, err := os.OpenFile(at, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // a file of ours
@@ -21,7 +21,7 @@ func (r *Runner) ownSpare(instead string) error {
 		return err
 	}
 	r.spare = note
-	// Without the lock, which another server may have, its folder only is not known for that of a living one.
+	// Without the lock, which another server may hold, the folder is merely not known to be in use.
 	_ = lock(note)
 	if err := os.WriteFile(at, []byte(instead), 0o600); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (r *Runner) ownSpare(instead string) error {
 	}
 	for _, sibling := range siblings {
 		if dir := filepath.Join(filepath.Dir(own), sibling.Name()); sibling.IsDir() && dir != own {
-			// One that cannot be removed is no reason not to start.
+			// A folder that cannot be removed is no reason not to start.
 			_ = removeSpare(filepath.Join(dir, filepath.Base(r.opts.Spare)))
 		}
 	}
@@ -75,7 +75,8 @@ func removeSpare(dir string) error {
 		return err
 	}
 
-	// The data folder is two above that of the containers. Where the folder above it is gone too, a disk may be away.
+	// The data folder is two levels above that of the containers. Where the folder above the data folder is gone too, a
+	// disk may be unmounted.
 	instead := string(text)
 	data := filepath.Dir(filepath.Dir(instead))
 	if !filepath.IsAbs(instead) || !gone(data) || gone(filepath.Dir(data)) {
@@ -93,7 +94,7 @@ func removeSpare(dir string) error {
 			return fmt.Errorf("there is %s in it", entry.Name())
 		}
 	}
-	// The note goes last, so that what a crash leaves is known for what it is.
+	// The note goes last, so that the rest is still recognised after a crash.
 	for _, entry := range entries {
 		if entry.Name() != noteFile {
 			if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {
@@ -104,7 +105,7 @@ func removeSpare(dir string) error {
 	return errors.Join(os.Remove(at), os.Remove(dir), os.Remove(filepath.Dir(dir)))
 }
 
-// gone tells for certain that there is nothing with a name.
+// gone reports whether it is certain that nothing has the name.
 func gone(path string) bool {
 	_, err := os.Lstat(path) //nolint:gosec // looked at, not opened
 	return errors.Is(err, fs.ErrNotExist)

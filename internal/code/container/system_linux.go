@@ -18,10 +18,10 @@ func attributes(drop bool) *syscall.SysProcAttr {
 	return a
 }
 
-// syncDisk brings what was written to disk.
+// syncDisk flushes written data to disk.
 func syncDisk() { syscall.Sync() }
 
-// lock takes the lock of an open file, which goes with the file's end; false means that somebody else has it.
+// lock takes the lock of an open file, which ends when the file is closed; false means that another process has it.
 func lock(file *os.File) bool {
 	return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }

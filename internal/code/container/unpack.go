@@ -86,7 +86,7 @@ func (t *tree) entry(ctx context.Context, name string) (string, error) {
 		return "", nil
 	}
 	if _, err := t.root.Lstat(path.Dir(clean)); errors.Is(err, fs.ErrNotExist) {
-		t.limits.files -= strings.Count(clean, "/") // the folders that are made now
+		t.limits.files -= strings.Count(clean, "/") // the folders that are made implicitly
 	}
 	if t.limits.files < 0 {
 		return "", refuse("The archive cannot be unpacked: it has too many entries.")
@@ -105,7 +105,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// clear removes what an entry takes the place of.
+// clear removes what an entry replaces.
 func (t *tree) clear(name string, folder bool) error {
 	info, err := t.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && folder && info.IsDir() {
@@ -236,7 +236,7 @@ func (t *tree) untar(ctx context.Context, r io.Reader) error {
 			continue
 		}
 
-		// A layer can take away what those below it have.
+		// A layer can remove files of the layers below.
 		if t.image && strings.HasPrefix(path.Base(name), whiteout) {
 			if err := t.remove(name); err != nil {
 				return err

@@ -15,14 +15,14 @@ const (
 	// A worker without calls may use idleCPU and then one part in idleShare of the time.
 	idleCPU   = 500 * time.Millisecond
 	idleShare = 20
-	// A process that was started ahead gets ready in that time.
+	// aheadCPU is the processor time in which a process that was started ahead gets ready.
 	aheadCPU = 2 * time.Second
 	// tick is the unit of processor time in /proc; Linux shows it as 1/100 s on all machines.
 	tick = 10 * time.Millisecond
 )
 
-// watch looks after the workers until the Runner closes: it ends those that were without calls for long, those that
-// work on without one, and, where no control group does it, those that use too much memory.
+// watch watches the workers until the Runner closes: it ends those that were idle for long, those that keep working
+// without a call, and, where no control group does it, those that use too much memory.
 func (r *Runner) watch() {
 	defer close(r.watcher)
 	for r.opts.Clock.Wait(r.life, r.opts.Clock.Now().Add(watchEvery)) == nil {

@@ -25,7 +25,7 @@ type worker struct {
 
 	idle time.Time // guarded by the function's mutex; zero while a call runs
 
-	// Of the watch alone.
+	// Used by the watch only.
 	baseline   time.Duration
 	baselineAt time.Time
 }
@@ -93,8 +93,8 @@ func (w *worker) transfer(line []byte) ([]byte, error) {
 	}
 }
 
-// send writes all input of a worker that answers one call, while it may already write its answer. It need not read its
-// input. The function returned gives up.
+// send writes the whole input of a worker that answers one call, while the worker may already be writing its answer.
+// The worker need not read its input. The function returned gives up.
 func (w *worker) send(line []byte) func() {
 	in, done := w.process.in, make(chan struct{})
 	go func() {
@@ -155,8 +155,7 @@ func (w *worker) awaitEnd(ctx context.Context) bool {
 	}
 }
 
-// failure turns what went wrong with a call, before or while the worker ended, into the error of the call. The worker
-// has ended.
+// failure returns the error of a call that went wrong before or while the worker ended. The worker has ended.
 func (w *worker) failure(ctx context.Context, err error, e *effort) error {
 	p := w.process
 	log := p.log.String()
@@ -189,7 +188,7 @@ func (w *worker) failure(ctx context.Context, err error, e *effort) error {
 			Hint: "Answer with less, and write nothing but the answer to standard output.", Log: log,
 		}
 
-	// All that is left: it ended.
+	// Nothing else is known: it ended.
 	default:
 		detail, hint := "the process ended by itself instead of answering", "Trace the calls to see what it wrote to standard error; keep the process running and write one line for each line read."
 		if w.function.once {
@@ -212,8 +211,8 @@ func memoryFault(limit int64, log string) *sandbox.Fault {
 	}
 }
 
-// lacksMemory recognizes what runtimes say when they run out of memory. The last sign is what Go says where its own
-// collector crashes, since it does not look whether it got the memory for its queues.
+// lacksMemory recognizes what runtimes say when they run out of memory. The last sign is that of Go's collector
+// crashing, which does not check whether it got the memory for its queues.
 func lacksMemory(text string) bool {
 	for _, sign := range []string{
 		"heap out of memory", "MemoryError", "NoMemoryError", "failed to allocate memory", "annot allocate memory",

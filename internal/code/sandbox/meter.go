@@ -9,16 +9,16 @@ import (
 
 // What custom code may do is counted in code time: the time that it takes on a machine of a fixed, moderate speed.
 // Sandboxes count it by what the code does, so that a call is judged alike on every machine and at any load. Where they
-// cannot, they use the processor time that the code has taken. Real clocks are only there for code that waits.
+// cannot, they use the processor time that the code has taken. Real clocks only limit code that waits.
 const (
 	// CommandTime is the code time that all calls for one command may take together, unless one of them may take more
 	// by itself.
 	CommandTime = time.Second
-	// ReplayFactor is how many times its code time a call may take whose event is stored already. A call that was
-	// accepted takes no longer in a replay, so that this is room for other versions of the code.
+	// ReplayFactor is how many times its code time a call may take for an event that is stored already. A call that was
+	// accepted takes no longer in a replay, so the factor leaves room for other versions of the code.
 	ReplayFactor = 10
-	// patience is how many times its code time a call may really take before it is given up, and maxPatience what may
-	// come on top of its code time at most.
+	// patience is how many times its code time a call may take in real time before it is given up, and maxPatience the
+	// most that it may take beyond its code time.
 	patience    = 20
 	maxPatience = 30 * time.Second
 	// timePerByte is the code time for each byte that goes into a call or comes out of it, timePerCall that for the
@@ -57,7 +57,7 @@ type Allowance struct {
 	Code, Real time.Duration
 	// Replay says that the event is stored already.
 	Replay bool
-	// short says that it is what the command has left, and less than the call's own limit.
+	// short reports that the allowance is what the command has left, and less than the call's own limit.
 	short bool
 	meter *meter
 }
@@ -95,7 +95,7 @@ func (a Allowance) Spend(code time.Duration, bytes int) {
 	}
 }
 
-// Over returns the fault of a call that has taken all that it may: late, unless it had less than its own limit.
+// Over returns the fault of a call that has used up its allowance: late, unless that was less than its own limit.
 func (a Allowance) Over(late *Fault) *Fault {
 	if a.short {
 		return exhausted()

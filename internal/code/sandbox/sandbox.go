@@ -31,7 +31,8 @@ const (
 	Exit Kind = "exit"
 	// Start: the code could not be started.
 	Start Kind = "start"
-	// Busy: the code was not run, or not to its end, because other calls need what it needs. It is not at fault.
+	// Busy: the code was not run, or not to its end, because other calls need the same resources. The code is not at
+	// fault.
 	Busy Kind = "busy"
 	// Exhausted: the calls for one command would take more together than they may.
 	Exhausted Kind = "exhausted"
@@ -53,7 +54,7 @@ type Fault struct {
 // Error returns the kind and the detail.
 func (f *Fault) Error() string { return "custom code: " + string(f.Kind) + ": " + f.Detail }
 
-// Record is what may be kept of the fault: nothing that the code has said.
+// Record is the part of the fault that may be kept: nothing that the code has said.
 func (f *Fault) Record() string {
 	if f.Quotes {
 		return "custom code: " + string(f.Kind)

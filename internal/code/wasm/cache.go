@@ -21,7 +21,7 @@ const maxCache = 1 << 30
 const sumFile = "SHA256SUMS"
 
 // cache keeps machine code on disk, in a folder for each module. Machine code is run as it is read, so it is used only
-// if its hash is right; an entry that is damaged is rebuilt. The folder must be writable by nobody else.
+// if its hash is right; a damaged entry is rebuilt. The folder must be writable by nobody else.
 type cache struct{ dir string }
 
 // open returns the cache for one module, empty if there is nothing usable. Without a folder, or where it cannot be
@@ -78,8 +78,8 @@ func isEmpty(dir string) bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0
 }
 
-// seal records the hashes of a new entry and makes room for it. The module is compiled either way, so what fails here
-// only costs the next start time.
+// seal records the hashes of a new entry and makes room for it. The module is compiled in any case, so a failure only
+// slows the next start.
 func (c cache) seal(dir string) {
 	if _, err := os.Stat(filepath.Join(dir, sumFile)); dir == "" || err == nil {
 		return

@@ -24,7 +24,7 @@ func firstLine(err error) error {
 	return errors.New(line)
 }
 
-// fault tells what the error of a call means. refused is whether the memory was refused to grow during the call.
+// fault returns what the error of a call means. refused reports whether the memory was refused to grow during the call.
 func (m *Module) fault(r *run, err error, refused bool) error {
 	if ctx := r.ctx.Err(); ctx != nil && errors.Is(err, ctx) {
 		return ctx
@@ -34,7 +34,7 @@ func (m *Module) fault(r *run, err error, refused bool) error {
 	}
 	f := &sandbox.Fault{Log: r.log.text()}
 
-	// What the run was stopped for, in the order of certainty.
+	// The reasons for which the run was stopped, the most certain ones first.
 	out, ended := errors.AsType[exit](err)
 	_, late := errors.AsType[timeUp](err)
 	_, stalled := errors.AsType[clockUp](err)
@@ -97,7 +97,7 @@ func trap(err error) (reason, function string) {
 	return reason, ""
 }
 
-// shown makes a name from a binary fit for a message.
+// shown makes a name from a binary safe for a message.
 func shown(name string) string {
 	if short := fmt.Sprintf("%.60q", name); short != `"`+name+`"` {
 		return short

@@ -56,7 +56,7 @@ func offered(i instrument.Import) (hostFunction, error) {
 	}
 }
 
-// wasiRefused lists the functions of WASI that exist so that programs start, and that fail.
+// wasiRefused lists the functions of WASI that are offered only so that programs start, and that fail when called.
 func wasiRefused() []string {
 	return strings.Fields(`fd_advise fd_allocate fd_datasync fd_fdstat_set_rights fd_filestat_get fd_filestat_set_size
 		fd_filestat_set_times fd_pread fd_pwrite fd_readdir fd_renumber fd_sync fd_tell path_create_directory path_filestat_get
@@ -64,9 +64,9 @@ func wasiRefused() []string {
 		path_unlink_file proc_raise sock_accept sock_recv sock_send sock_shutdown`)
 }
 
-// wasiFunction returns a function of WASI that does something, with its signature. There are no arguments, no variables
-// and no files but an empty standard input and an output that goes to the log. The clock stands still, and what is
-// random elsewhere is zero, so that a module's answer depends on its input alone.
+// wasiFunction returns a function of WASI that is implemented, with its signature. There are no arguments, no variables
+// and no files except an empty standard input and an output that goes to the log. The clock stands still, and random
+// bytes are zero, so that a module's answer depends on its input alone.
 func wasiFunction(name string) (hostFunction, instrument.Signature) {
 	i32s := func(n int) instrument.Signature {
 		return instrument.Signature{Params: strings.Repeat("\x7f", n), Results: "\x7f"}
@@ -82,7 +82,7 @@ func wasiFunction(name string) (hostFunction, instrument.Signature) {
 	case "clock_res_get":
 		return func(_ *run, mod api.Module, stack []uint64) { stack[0] = errno(putU64(mod, stack[1], 1)) }, i32s(2)
 	case "clock_time_get":
-		// Not zero, which Go takes for a broken clock.
+		// Zero would be a broken clock to Go.
 		return func(_ *run, mod api.Module, stack []uint64) { stack[0] = errno(putU64(mod, stack[2], 1)) },
 			instrument.Signature{Params: "\x7f\x7e\x7f", Results: "\x7f"}
 	case "random_get":

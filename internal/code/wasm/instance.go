@@ -115,7 +115,7 @@ func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Durati
 	result.Code = time.Duration(
 		float64(r.work*instrument.Budget+int64(r.host)+before-i.counted()) / instrument.Budget * float64(tickTime),
 	)
-	// To compare its memory with what it was, and put it back, takes time as well.
+	// Comparing the memory with the image and putting it back takes time as well.
 	allowed.Spend(result.Code+time.Duration(result.Memory/bytesPerNanosecond), len(input)+len(output))
 
 	if f, ok := errors.AsType[*sandbox.Fault](err); ok && f.Kind == sandbox.Timeout {
@@ -127,7 +127,7 @@ func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Durati
 
 	// The instance serves the next call, if it can be put back.
 	i.memory.run = nil
-	if r.denied { // whatever the code has made of that
+	if r.denied { // whatever the code has done after the refusal
 		result.Output, err = nil, busy(r)
 	}
 	if err == nil && !m.parsed.Disposable && i.reset() {
@@ -153,8 +153,8 @@ func busy(r *run) error {
 	}
 }
 
-// start runs the module's initialization once and keeps the state it leaves. Calls of others may have just the memory
-// that its stack needs: then it waits until it has what a stack may take, as far as there is so much, and begins again.
+// start runs the module's initialization once and keeps the state that it leaves. If other calls hold the memory that
+// its stack needs, it waits for as much as a stack may take, as far as there is that much, and begins again.
 func (m *Module) start(ctx context.Context) error {
 	denied, err := m.startWith(ctx, 0)
 	if ahead := min(mostStack, m.rt.memory.limit-int64(m.rt.pages)*pageSize); denied && ahead > 0 && ctx.Err() == nil {
@@ -163,7 +163,8 @@ func (m *Module) start(ctx context.Context) error {
 	return err
 }
 
-// startWith is start with memory for stacks that is taken ahead. denied reports that it wanted more than there was.
+// startWith is start with memory for stacks that is taken in advance. denied reports that the run wanted more memory
+// than there was.
 func (m *Module) startWith(ctx context.Context, ahead int64) (denied bool, err error) {
 	r := &run{ctx: ctx, sched: m.rt.sched, memory: m.rt.memory, ahead: ahead}
 	defer r.end()
@@ -187,8 +188,8 @@ func (m *Module) startWith(ctx context.Context, ahead int64) (denied bool, err e
 	}
 
 	m.image = i.snapshot()
-	// Some allocators, as that of Rust, get their first page when they are first used. If that happened in a call, no
-	// instance could serve a second one, so it happens here.
+	// Some allocators, such as that of Rust, get their first page on first use. In a call, that would keep the instance
+	// from serving a second one, so it happens here.
 	stack := [1]uint64{1}
 	err = i.invoke(r, i.malloc, stack[:])
 	if grown := i.snapshot(); err == nil && grown.size > m.image.size {
@@ -398,7 +399,7 @@ func (m *Module) refill(ctx context.Context) {
 			if err == nil {
 				m.rt.pool.put(ctx, i)
 			}
-			return err // which the next call meets itself
+			return err // the next call gets the same error
 		})
 		m.mu.Lock()
 		m.refilling = false
@@ -407,7 +408,7 @@ func (m *Module) refill(ctx context.Context) {
 }
 
 // pool keeps instances that wait for their next call, all of them in their first state. When they take too much memory,
-// those go that have waited longest, whatever module they are of.
+// those that have waited longest go, whatever their module.
 type pool struct {
 	mu    sync.Mutex
 	limit int64

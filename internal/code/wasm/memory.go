@@ -17,7 +17,7 @@ type memories struct {
 	freed chan struct{}
 }
 
-// acquire waits until n bytes are free. More than there are can be had by a call that is alone.
+// acquire waits until n bytes are free. A call that is alone may have more than there are.
 func (m *memories) acquire(ctx context.Context, n int64) error {
 	for {
 		m.mu.Lock()
@@ -39,7 +39,7 @@ func (m *memories) acquire(ctx context.Context, n int64) error {
 	}
 }
 
-// extend takes n bytes more for a call that has some already, if they are free. It does not wait: those who wait for
+// extend takes n more bytes for a call that already has some, if they are free. It does not wait: calls that wait for
 // each other's memory would do so forever.
 func (m *memories) extend(n int64) bool {
 	m.mu.Lock()

@@ -20,10 +20,10 @@ const (
 )
 
 // scheduler shares the processors among calls. Every call begins in the quick queue, which has a place for each
-// processor; most calls end there. A call that runs on is parked until it gets one of the places for long calls, of
-// which there is at least one less than processors, and gives it up from time to time to those that wait. Waiting calls
-// are served in the order of arrival. So endless loops slow each other down, hold at most that many processors, and a
-// quick call never waits for more than the quick time of those before it. Waiting does not count as running.
+// processor; most calls end there. A call that takes longer is parked until it gets one of the places for long calls,
+// of which there is at least one less than processors, and gives it up from time to time to waiting calls. Waiting
+// calls are served in the order of arrival. So endless loops slow each other down, occupy at most that many processors,
+// and a quick call never waits for more than the quick time of those before it. Waiting does not count as running.
 type scheduler struct {
 	clock       clock.Clock
 	quick, long chan struct{}
@@ -37,8 +37,8 @@ func newScheduler(c clock.Clock, processors int) *scheduler {
 type run struct {
 	ctx   context.Context
 	sched *scheduler
-	// limit is the time on a clock that it may be at work, most and work the budgets that it may use up and has used
-	// up.
+	// limit is how long the run may be at work in real time, most and work are the budgets that it may use and has
+	// used.
 	limit      time.Duration
 	most, work int64
 	// host counts what functions of the host have done since the last tick, in simple instructions.
@@ -48,11 +48,12 @@ type run struct {
 	since time.Time
 	used  time.Duration // before since
 
-	// memory is what the run may take, charged what it has taken of it. denied says that it wanted more than there was.
+	// memory is where the run takes its memory from, charged how much it has taken. denied reports that it wanted more
+	// than there was.
 	memory  *memories
 	charged int64
 	denied  bool
-	// ahead is what has been taken for stacks before they need it.
+	// ahead is what has been acquired for stacks in advance.
 	ahead int64
 	// function is what runs, stack what its stack may count with (freeStack and what has been taken).
 	function api.Function
@@ -62,17 +63,17 @@ type run struct {
 	abort string // what the module has said about its end
 }
 
-// timeUp is what stops a run that has used up its code time.
+// timeUp stops a run that has used up its code time.
 type timeUp struct{}
 
 func (timeUp) Error() string { return "the time is used up" }
 
-// clockUp is what stops a run that has been at work for longer than its code time allows for, by far.
+// clockUp stops a run that has been at work far longer than its code time allows for.
 type clockUp struct{}
 
 func (clockUp) Error() string { return "the time on the clock is used up" }
 
-// exit is what stops a run that has ended itself.
+// exit stops a run that has ended itself.
 type exit struct{ code uint32 }
 
 func (exit) Error() string { return "the module has ended itself" }
@@ -124,7 +125,7 @@ func (r *run) end() {
 	}
 }
 
-// may sets what the run may take from now on.
+// may sets the limits of the run from now on.
 func (r *run) may(code, real time.Duration) {
 	r.most, r.limit = max(1, int64(code/tickTime)), real
 	r.work, r.host, r.used, r.since = 0, 0, 0, r.sched.clock.Now()
@@ -140,7 +141,7 @@ func (r *run) spend(cost int) {
 	}
 }
 
-// tick is called by the module whenever it has used up its budget. It returns what the run has to be stopped for.
+// tick is called by the module whenever it has used up its budget. It returns the reason for stopping the run, if any.
 func (r *run) tick() error {
 	if err := r.ctx.Err(); err != nil {
 		return err

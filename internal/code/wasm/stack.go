@@ -10,17 +10,17 @@ import (
 // keptStacks is how many bytes of stacks an instance may keep for its next calls.
 const keptStacks = 1 << 20
 
-// freeStack is what a stack may count with before anything is taken for it, so that no call with a small one is
+// freeStack is how much a stack may take before memory is acquired for it, so that no call with a small stack is
 // refused.
 const freeStack = 64 << 10
 
-// mostStack is what a stack counts with at most.
+// mostStack is the most that a stack counts as.
 const mostStack = 2 * 80 << 20
 
-// stackBytes returns what the stack of a function counts with: twice its size, since it is on the heap, which may grow
-// to twice of what is in use. It grows with the depth of calls, to 80 MiB at most, and stays for the function's next
-// call. wazero has no way to ask for it, so the field is read by its name; TestStacksAreLimited fails with a version of
-// wazero that has none of that name.
+// stackBytes returns how much memory the stack of a function counts as: twice its size, since it is on the heap, which
+// may grow to twice of what is in use. It grows with the depth of calls, to 80 MiB at most, and stays for the
+// function's next call. wazero offers no access to it, so the field is read by its name; TestStacksAreLimited fails
+// with a version of wazero that has no field of that name.
 func stackBytes(f api.Function) int64 {
 	v := reflect.Indirect(reflect.ValueOf(f))
 	if v.Kind() != reflect.Struct {
@@ -33,12 +33,12 @@ func stackBytes(f api.Function) int64 {
 	return 2 * int64(stack.Cap()) * int64(stack.Type().Elem().Size())
 }
 
-// noRoom is what stops a run whose stack wants more memory than there is.
+// noRoom stops a run whose stack wants more memory than there is.
 type noRoom struct{}
 
 func (noRoom) Error() string { return "the memory for custom code is taken by other calls" }
 
-// deepen takes what the stack of the function that runs has grown by.
+// deepen acquires the memory by which the stack of the running function has grown.
 func (r *run) deepen() error {
 	if r.function == nil {
 		return nil
@@ -81,14 +81,14 @@ func (i *instance) entry(name string) api.Function {
 	return f
 }
 
-// forget drops the stacks where they take more than an instance may keep.
+// forget drops the stacks if they take more than an instance may keep.
 func (i *instance) forget() {
 	if i.stacks > keptStacks {
 		i.functions()
 	}
 }
 
-// functions gets malloc, and no entry point yet, each with a stack of its own.
+// functions looks up malloc, and drops the entry points; each function has a stack of its own.
 func (i *instance) functions() {
 	i.malloc, i.entries = i.mod.ExportedFunction("malloc"), map[string]api.Function{}
 	i.stacks = stackBytes(i.malloc)

@@ -49,12 +49,12 @@ const (
 	pageSize      = 64 << 10
 	startTimeout  = 2 * time.Second  // in code time
 	startPatience = 30 * time.Second // on a clock
-	// compileTimeout is how long a compilation may really take, at several times the most that limits let through.
+	// compileTimeout is how long a compilation may take in real time, several times the most that the limits allow.
 	compileTimeout = 2 * time.Minute
 	defaultIdle    = 256 << 20
 	defaultRunning = 1 << 30
-	// callsOfModule is how many calls of one module may have begun at once. The others wait, so that the waiting long
-	// calls of one module can take neither all memory nor the turns of the others.
+	// callsOfModule is how many calls of one module may run or be parked at once. The others wait, so that long calls
+	// of one module can take neither all memory nor the turns of the others.
 	callsOfModule = 8
 )
 
@@ -66,13 +66,13 @@ type Options struct {
 	MemoryPages uint32
 	// IdleBytes is how much memory instances may take that wait for their next call, 256 MiB if 0.
 	IdleBytes int64
-	// RunningBytes is how much memory all calls may take together that are running or wait for their turn, 1 GiB if 0.
-	// A call waits for what its module has to begin with; one that wants more than there is ends with a fault of kind
-	// Busy.
+	// RunningBytes is how much memory all calls that are running or waiting for their turn may take together, 1 GiB if
+	// 0. A call waits for the memory that its module begins with; one that wants more than there is ends with a fault
+	// of kind Busy.
 	RunningBytes int64
-	// Clock measures how long calls run: the machine's clock if nil, and never one that can be moved.
+	// Clock measures how long calls run: the machine's clock if nil, and never a clock that can be moved.
 	Clock clock.Clock
-	// Logger hears of panics on goroutines of the runtime; nil for nobody.
+	// Logger logs panics on goroutines of the runtime; nil discards them.
 	Logger *slog.Logger
 }
 
@@ -188,7 +188,7 @@ func (rt *Runtime) Compile(ctx context.Context, binary []byte) (*Module, error) 
 // quickCompiling is what a module may take to compile, as estimated, to count as a small one.
 const quickCompiling = 500 * time.Millisecond
 
-// compileInTurn compiles the module when there is a place for it. To start it needs none, which has places of its own.
+// compileInTurn compiles the module when there is a place for it. Starting the module needs no place of this kind.
 func (m *Module) compileInTurn(ctx context.Context) error {
 	lane := m.rt.long
 	if m.exports.Compiling <= quickCompiling {
@@ -233,7 +233,7 @@ func (m *Module) compile(ctx context.Context) error {
 
 func (m *Module) compileWith(ctx context.Context, cache wazero.CompilationCache) (err error) {
 	defer func() {
-		// The compiler validates first, so this is not expected; but what it is fed comes from outside.
+		// The compiler validates first, so a panic is not expected; but the binary comes from outside.
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the compiler failed: %v", p)
 		}

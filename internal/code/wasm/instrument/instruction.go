@@ -4,9 +4,8 @@ package instrument
 type visitor interface {
 	// step is called for every instruction, before the rest of it is read.
 	step(op byte)
-	// segment is called at a place that code does not reach in every case when it has reached the one before: the
-	// beginning of a branch, what follows one, the end of a block. loop is called for a loop when its opening has been
-	// read.
+	// segment is called at a place that code may fail to reach after it has reached the one before: the beginning of a
+	// branch, what follows one, the end of a block. loop is called for a loop when its opening has been read.
 	segment(r *reader)
 	loop(r *reader)
 	// call: a call of a function, or the making of a reference to one.
@@ -116,7 +115,7 @@ func walk(r *reader, v visitor) {
 			r.skip(8)
 		case op == 0xd0: // ref.null
 			r.byte()
-		// Instructions of more than one byte, and those that have nothing behind them.
+		// Instructions of more than one byte, and those without operands.
 		case op == 0xfc:
 			walkMisc(r, v, from)
 		case op == 0xfd:
@@ -152,7 +151,7 @@ func walkMisc(r *reader, v visitor, from int) {
 		return
 	}
 
-	// What takes time in proportion to an operand is charged by it.
+	// Instructions whose time grows with an operand are charged by it.
 	switch {
 	case v == nil || r.err != nil:
 	case op == 8:

@@ -1,5 +1,6 @@
-// Package instrument makes WebAssembly modules interruptible and resettable: it takes a binary apart, says what it
-// offers and needs, and gives out another binary that counts what it runs. It is bytes to bytes, and runs nothing.
+// Package instrument makes WebAssembly modules interruptible and resettable: it parses a binary, reports what it
+// exports and imports, and writes another binary that counts what it runs. It only turns bytes into bytes, and runs
+// nothing.
 package instrument
 
 import (
@@ -10,8 +11,8 @@ import (
 	"strings"
 )
 
-// Limits of what a binary may hold. They keep the time and the memory in bounds that its compilation takes, far above
-// what compilers make of sensible programs.
+// Limits of what a binary may hold. They bound the time and the memory of its compilation, far above what compilers
+// make of sensible programs.
 const (
 	// MaxBinary is the most bytes that a module may have.
 	MaxBinary = 32 << 20
@@ -159,8 +160,8 @@ type Module struct {
 	data     []uint32 // the sizes of the data segments
 }
 
-// Parse reads as much of a binary as is needed to check and to instrument it. What it lets pass is validated by the
-// compiler. The module refers to the bytes of the binary until it is released.
+// Parse reads as much of a binary as is needed to check and to instrument it. The rest is validated by the compiler.
+// The module refers to the bytes of the binary until it is released.
 func Parse(binary []byte) (*Module, error) {
 	switch {
 	case len(binary) > MaxBinary:

@@ -11,8 +11,8 @@ const (
 	maxCompiling         = 20_000_000
 )
 
-// pricer finds what the segments of a function cost when they run, whether the function changes what cannot be put
-// back, and what it takes to compile it.
+// pricer finds what the segments of a function cost when they run, whether the function changes anything that cannot be
+// put back, and what it takes to compile it.
 type pricer struct {
 	m     *Module
 	costs []uint32

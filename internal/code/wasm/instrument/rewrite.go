@@ -20,8 +20,8 @@ const (
 	// TickName is the name of that function.
 	TickName = "tick"
 
-	// costOfSegment and costOfCheck are what it costs to charge, and to look whether the budget is used up.
-	// costOfGrowth is that of memory.grow.
+	// costOfSegment is the cost of charging, costOfCheck that of checking whether the budget is used up, and
+	// costOfGrowth that of memory.grow.
 	costOfSegment = 3
 	costOfCheck   = 3
 	costOfGrowth  = 1 << 10
@@ -152,10 +152,10 @@ type rewriter struct {
 // begin starts copying at the place where the reader is.
 func (w *rewriter) begin(r *reader) { w.raw, w.from, w.out = r.b, r.at, nil }
 
-// flush copies what was left out up to a place.
+// flush copies what has been skipped up to a place.
 func (w *rewriter) flush(to int) { w.out = append(w.out, w.raw[w.from:to]...); w.from = to }
 
-// replace copies up to the beginning of an instruction and leaves it out.
+// replace copies up to the beginning of an instruction and skips it.
 func (w *rewriter) replace(r *reader, from int, instruction ...byte) {
 	if r.err == nil {
 		w.flush(from)
@@ -195,7 +195,7 @@ func (w *rewriter) charge(cost uint32) []byte {
 	return appendU32(append(b, 0x24), w.counter)
 }
 
-// check appends code that ticks when the counter is used up. What was used beyond it counts for the next one.
+// check appends code that ticks when the counter is used up. An overdraft counts against the next budget.
 func (w *rewriter) check(b []byte) []byte {
 	b = appendU32(append(b, 0x23), w.counter)
 	b = append(b, 0x41, 0, 0x48, 0x04, 0x40) // if it is below 0
@@ -343,7 +343,7 @@ func (w *rewriter) elements(section []byte) []byte {
 		}
 	}
 
-	// A segment says by its flags what it has.
+	// The flags of a segment say what it has.
 	return append(appendU32(nil, n), w.copyItems(rest, func(r *reader) {
 		flags := r.u32()
 		if flags > 7 {
