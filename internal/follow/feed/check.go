@@ -10,9 +10,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// check compares the last stretch, from the last mark to the checkpoint, with the feed. It is done whenever a tenant
-// was taken, before anything is handed out. A reader whose hash is not that of the events has passed others than the
-// feed holds: it goes back to the mark, for to repeat is better than to lose.
+// check compares the last stretch, from the last mark to the checkpoint, with the feed. It runs whenever a tenant has
+// been taken, before anything is handed out. If the reader's hash is not that of the events, it has passed other events
+// than the feed holds: it goes back to the mark, because repeating events is better than losing them.
 func (r *reader) check() {
 	ctx := r.h.work
 	c := r.saved
@@ -32,8 +32,8 @@ func (r *reader) check() {
 	r.lock(func() { r.checked = true })
 }
 
-// goBack lets everything after a state come again; of a subscription that was removed meanwhile, and its marks with it,
-// nothing.
+// goBack makes everything after a state come again; it does nothing for a subscription that was removed meanwhile, with
+// its marks.
 func (r *reader) goBack(ctx context.Context, to state) {
 	it, err := r.h.s.get(ctx, r.h.tenant, r.key)
 	if errors.Is(err, store.ErrNotFound) || err == nil && it.ID != r.saved.ID {
@@ -47,13 +47,13 @@ func (r *reader) goBack(ctx context.Context, to state) {
 }
 
 const (
-	// checkEvery is the pause between the stretches that a set checks while it has time. Each has markEvery events.
+	// checkEvery is the pause between the stretches that an otherwise idle set checks. Each has markEvery events.
 	checkEvery = time.Second
-	// checkAgain is when a tenant is looked at again that was given back before all of it was checked.
+	// checkAgain is when a tenant that was given back before all of it was checked is looked at again.
 	checkAgain = time.Minute
 )
 
-// unshown returns a reader that has stretches which were not checked yet. The caller holds the holding's mu.
+// unshown returns a reader with unchecked stretches. The caller holds the holding's mu.
 func (h *holding) unshown() *reader {
 	for _, r := range h.readers {
 		if !r.running && r.checked && !r.saved.Paused && r.stretch() <= r.saved.Count {
@@ -63,14 +63,14 @@ func (h *holding) unshown() *reader {
 	return nil
 }
 
-// stretch returns the mark at which the next stretch that was not checked ends.
+// stretch returns the mark at which the next unchecked stretch ends.
 func (r *reader) stretch() uint64 { return nextMark(r.shown) }
 
 // nextMark returns the first multiple of markEvery after a number of events.
 func nextMark(count uint64) uint64 { return count - count%markEvery + markEvery }
 
-// checkStretch begins to check a stretch, unless the set has done so a moment ago. It reports whether there is one. The
-// caller holds mu.
+// checkStretch begins to check a stretch, if the pause between checks is over and a slot is free. It reports whether
+// there is a stretch to check. The caller holds mu.
 func (h *holding) checkStretch(now time.Time) bool {
 	r := h.unshown()
 	if r == nil {
@@ -82,7 +82,7 @@ func (h *holding) checkStretch(now time.Time) bool {
 	return true
 }
 
-// mayCheck keeps the pause between stretches.
+// mayCheck enforces the pause between stretches.
 func (s *Subscriptions) mayCheck(now time.Time) bool {
 	s.slots.Lock()
 	defer s.slots.Unlock()
@@ -93,7 +93,7 @@ func (s *Subscriptions) mayCheck(now time.Time) bool {
 	return true
 }
 
-// checkNext compares the next stretch that was not checked.
+// checkNext compares the next unchecked stretch.
 func (r *reader) checkNext() {
 	ctx := r.h.work
 	end := r.stretch()
@@ -116,9 +116,9 @@ func (r *reader) checkNext() {
 	}
 }
 
-// lastMark returns the last mark of a subscription with at most so many events; without one, the beginning of the feed.
+// lastMark returns the last mark of a subscription with at most count events; without one, the beginning of the feed.
 func (s *Subscriptions) lastMark(ctx context.Context, t j17.Tenant, key string, count uint64) (state, error) {
-	// It is the wanted one or, where that is not there, one of those before.
+	// The wanted mark or, if it does not exist, the nearest one before it.
 	from := count - count%markEvery
 	for {
 		items, err := s.o.Store.Scan(

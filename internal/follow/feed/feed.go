@@ -1,9 +1,9 @@
 // Package feed reads the feeds of environments on behalf of durable subscriptions: catch-up readers whose checkpoints
 // are side items of the tenant. Any number of sets of workers share the tenants by leases, and what a set commits after
-// it has lost a lease is refused. Environments in which nothing happens cost nothing.
+// it has lost a lease is refused. Environments without activity cost nothing.
 //
-// A checkpoint never stands ahead of what was handled, and a running hash over the leaves of all events that were
-// passed shows that none was skipped: see check.go.
+// A checkpoint is never ahead of what was handled, and a running hash over the leaves of all passed events shows that
+// none was skipped: see check.go.
 //
 // The decisions behind it are in docs/internals/follow.md.
 package feed
@@ -36,67 +36,67 @@ type Options struct {
 	Clock  clock.Clock
 	Logger *slog.Logger
 	Worker *worker.Kit
-	// Lease is how long a set that is no longer heard of keeps its tenants, and how long one call of a handler may
-	// take; 0 means 30 seconds.
+	// Lease is how long a set that no longer responds keeps its tenants, and how long one call of a handler may take; 0
+	// means 30 seconds.
 	Lease time.Duration
-	// AtOnce and Each bound the calls of handlers under way, of all tenants and of one; 0 means 32 and 8.
+	// AtOnce and Each bound the calls of handlers under way, over all tenants and for each one; 0 means 32 and 8.
 	AtOnce, Each int
-	// Tenants bounds the tenants that are held at once; 0 means 512. Those beyond wait for their turn.
+	// Tenants bounds the tenants that are held at once; 0 means 512. Others wait for their turn.
 	Tenants int
-	// Sole reports that no other set works on the store: a lease that is not of this set is what a process has left
-	// behind that has ended, and is not waited for.
+	// Sole declares that no other set works on the store: a lease of another set was left by a process that has ended,
+	// and is not waited for.
 	Sole bool
 }
 
-// Kind is a kind of subscriptions: what the handlers of all of them do.
+// Kind is a kind of subscriptions, with their handlers.
 type Kind struct {
-	// Name tells kinds apart in keys, in the log and in metrics, such as "listener".
+	// Name identifies the kind in keys, in the log and in metrics, such as "listener".
 	Name string
-	// Filter, if not nil, tells which of some events a subscription wants, in their order. It is asked for every page
-	// that is read, so that a change counts from the next page on. What it says nothing about, because to look at all
-	// would take too much at once, comes with the next page; about the first event it says something. It is called as
-	// Do is, and its errors count like those.
+	// Filter, if not nil, reports which of some events a subscription wants, in order. It is called for every page that
+	// is read, so that a change applies from the next page on. It may return fewer results than there are events, but
+	// at least one, if looking at all would take too much at once; the rest comes with the next page. It is called like
+	// Do, and its errors count like those of Do.
 	Filter func(ctx context.Context, t j17.Tenant, name string, events []*j17.Event) (wanted []bool, err error)
 	// Types, if not nil, returns the types of the aggregates whose events a subscription can want, nil for all types.
-	// It is called as Filter is, and replaces it. Until another event of these comes, its answer stays in force: as far
-	// as they are in memory, events of other types are passed without being read.
+	// It is called like Filter, and replaces it. Its answer stays valid until another event of these types comes:
+	// events of other types that are in memory are passed without being read.
 	Types func(ctx context.Context, t j17.Tenant, name string) (types []string, err error)
-	// Notes reports that notes about rewritten events are handed on too.
+	// Notes declares that notes about rewritten events are handed out too.
 	Notes bool
 	// Batch bounds the entries of one call; 0 means 256.
 	Batch int
-	// Rest, if not nil, says for how long a subscription may leave the events that it has not passed where they are, 0
-	// for not at all: it is asked again when something is written, and after that time. behind is how many events they
-	// are, end is where the last one of them is. Where there is Types, these are the wanted ones, and it is not asked
-	// while it is not known how many they are, or where all types are wanted. It is called often, and has to answer
-	// from memory. A subscription that is woken does not rest before it has come to where the feed ended then.
+	// Rest, if not nil, returns how long a subscription may leave its backlog, 0 for not at all: it is called again
+	// when something is written, and after that time. behind is the number of events in the backlog, end the position
+	// of the last of them. With Types only events of wanted types count, and Rest is not called while their number is
+	// unknown, or if all types are wanted. It is called often, and has to answer from memory. A subscription that is
+	// woken does not rest until it has reached the end that the feed had then.
 	Rest func(t j17.Tenant, name string, behind uint64, end j17.StreamID) time.Duration
-	// Do handles a batch. After nil all of it is handled, unless Batch.Done was called: then what was committed is.
-	// After an error, a panic, or when the lease's time is over, what is not handled comes again, fewer entries at a
-	// time, after a pause, or as Later says. Calls for one subscription do not overlap, those for different ones run
-	// beside each other.
+	// Do handles a batch. If it returns nil, all of the batch is handled, unless Batch.Done was called: then what was
+	// committed is. After an error, a panic, or the end of the lease's time, the unhandled entries come again, fewer at
+	// a time, after a pause or as Later says. Calls for one subscription do not overlap; those for different ones are
+	// concurrent.
 	Do func(ctx context.Context, b *Batch) error
-	// Retry says how long the pauses after errors are. Subscriptions are never given up.
+	// Retry sets the pauses after errors. Subscriptions are never given up.
 	Retry worker.Backoff
 }
 
-// Batch is a part of a feed that is to be handled.
+// Batch is a part of a feed to be handled.
 type Batch struct {
 	Tenant j17.Tenant
-	// Name is that of the subscription.
+	// Name is the name of the subscription.
 	Name string
-	// Entries are what the subscription wants, in the feed's order. They are valid until Do returns.
+	// Entries are those that the subscription wants, in the feed's order. They are valid until Do returns.
 	Entries []store.Entry
-	// Rewrites is how often events had been rewritten, by the store's count, before the entries were read.
+	// Rewrites is the store's count of rewrites before the entries were read.
 	Rewrites uint64
-	// After is up to where everything was handled before the batch.
+	// After is the position up to which everything was handled before the batch.
 	After j17.StreamID
-	// Behind is how many events the feed had, wanted or not, from the first entry on when it was handed out.
+	// Behind is the number of events of the feed, wanted or not, from the first entry on when the batch was handed out.
 	Behind uint64
-	// Attempt counts the tries of the first entry from 1. Tries that their process did not survive are not counted.
+	// Attempt counts the tries of the first entry, from 1. Tries that ended with their process are not counted.
 	Attempt int
 
-	// move returns the writes that move the checkpoint behind an entry.
+	// move returns the writes that move the checkpoint past an entry.
 	move  func(i int) []store.Side
 	done  int
 	asked bool
@@ -104,21 +104,21 @@ type Batch struct {
 	passed j17.StreamID
 }
 
-// Passed says that everything up to a position is handled, also what is not of this batch and was never handed out. It
-// counts when Do returns nil, or Later, in addition to everything else that is reported.
+// Passed reports that everything up to a position is handled, including entries that are not in this batch and were
+// never handed out. It takes effect if Do returns nil or Later, in addition to what is handled otherwise.
 func (b *Batch) Passed(upTo j17.StreamID) { b.passed = upTo }
 
-// Done returns the writes that move the checkpoint behind the first n entries, from 1 to all. A handler that commits
-// them together with what it does for these entries does that exactly once: they hold only as long as the lease does
-// and nobody has changed the subscription. A call commits them once, and returns; the rest of the entries comes with
-// the next call.
+// Done returns the writes that move the checkpoint past the first n entries, from 1 to all. A handler that commits them
+// together with its own writes for these entries handles them exactly once: they only hold while the lease does and
+// nobody has changed the subscription. A call of Do may commit them once, and then has to return; the remaining entries
+// come with the next call.
 func (b *Batch) Done(n int) []store.Side {
 	b.done, b.asked = n, true
 	return b.move(n - 1)
 }
 
-// Later is what Do returns when the rest of a batch cannot be taken now: it comes again when Wake is called, or after a
-// while. It is no failure.
+// Later is returned by Do if it cannot take the rest of a batch now: the rest comes again when Wake is called, or after
+// a while. It does not count as a failure.
 type Later struct{ For time.Duration }
 
 // Error describes the pause.
@@ -130,51 +130,50 @@ type Start struct {
 	end   bool
 }
 
-// Beginning is before the first event.
+// Beginning is the position before the first event.
 func Beginning() Start { return Start{} }
 
-// End is behind what the feed holds when the subscription is made.
+// End is the end of the feed when the subscription is created.
 func End() Start { return Start{end: true} }
 
-// After is behind a position. What it costs to begin there depends on the events that follow.
+// After begins after a position. The cost of beginning there depends on the number of events that follow.
 func After(position j17.StreamID) Start { return Start{after: position} }
 
-// Status is how far a subscription is.
+// Status is the progress of a subscription.
 type Status struct {
 	Name   string
 	Paused bool
 	// After is the position of the checkpoint, Count the number of events up to there.
 	After j17.StreamID
 	Count uint64
-	// Lag is the number of events behind the checkpoint, wanted or not.
+	// Lag is the number of events after the checkpoint, wanted or not.
 	Lag uint64
-	// Failures counts the tries of the next entry that failed, Error is that of the last one, RetryAt when the next one
-	// comes.
+	// Failures counts the failed tries of the next entry, Error is the error of the last one, RetryAt the time of the
+	// next try.
 	Failures int
 	Error    string
 	RetryAt  time.Time
-	// Checked is the number of events, from where the subscription began, of which it was shown that none was skipped.
+	// Checked is the number of events, from the subscription's beginning, for which it was shown that none was skipped.
 	Checked uint64
 }
 
-// Counts is what a set has done since it began.
+// Counts has the counters of a set since it was made.
 type Counts struct {
-	// Held is the number of tenants that the set holds now.
+	// Held is the number of tenants that the set holds.
 	Held int
-	// Read counts the events that were passed for any subscription, Handled the entries that were handled, Failed the
-	// calls that failed.
+	// Read counts the events passed by all subscriptions, Handled the handled entries, Failed the failed calls.
 	Read, Handled, Failed uint64
-	// Taken counts the leases that were taken, Lost those that others took over.
+	// Taken counts the leases taken, Lost those that another set took over.
 	Taken, Lost uint64
-	// LeftBehind counts the calls that did not return when they had to.
+	// LeftBehind counts the calls that did not return in time.
 	LeftBehind uint64
-	// Checked counts the stretches that were compared with the feed, Gaps those that did not match.
+	// Checked counts the stretches compared with the feed, Gaps those that did not match.
 	Checked, Gaps uint64
-	// Behind is the number of events that the subscriptions of the tenants held have not passed.
+	// Behind is the number of events that the subscriptions of the held tenants have not passed.
 	Behind uint64
 }
 
-// reference names a subscription.
+// reference identifies a subscription.
 type reference struct {
 	tenant j17.Tenant
 	key    string
@@ -184,36 +183,37 @@ type counters struct {
 	read, handled, failed, taken, lost, left, checked, gaps atomic.Uint64
 }
 
-// Subscriptions is a set of workers and the way to make, change and see subscriptions. It is safe for concurrent use.
+// Subscriptions is a set of workers, and the means to create, change and inspect subscriptions. It is safe for
+// concurrent use.
 type Subscriptions struct {
 	o     Options
 	id    string
 	kinds map[string]*Kind
 	count counters
 
-	// free is the number of calls that may begin, thirsty are the holdings that have found none.
+	// free is the number of calls that may begin; thirsty has the holdings that found no free slot.
 	slots   sync.Mutex
 	free    int
 	thirsty map[*holding]bool
-	// lost counts the calls that were left behind and have not returned.
+	// lost counts the calls left behind that have not returned yet.
 	lost map[reference]int
-	// nextCheck is when a stretch may be checked again.
+	// nextCheck is when the next stretch may be checked.
 	nextCheck time.Time
-	// ahead is for how many holdings pages are read ahead.
+	// ahead is the number of holdings that pages are read ahead for.
 	ahead atomic.Int32
-	// aheadEntries is a constant but in tests.
+	// aheadEntries is only changed by tests.
 	aheadEntries int
 
-	// following is held while changes are looked at. since is the number of the last one that was seen.
+	// following is held while changes are read. since is the number of the last change seen.
 	following sync.Mutex
 	since     uint64
 
 	mu sync.Mutex
-	// held are the tenants whose leases the set has, waiting those that it will try to take, in order of their turn.
+	// held has the tenants whose leases the set has, waiting those that it will try to take, in order.
 	held    map[j17.Tenant]*holding
 	waiting []j17.Tenant
 	pending map[j17.Tenant]*pending
-	// moved is signalled when any of that changes; more when a tenant may be taken.
+	// moved is signaled when any of that changes; more when a tenant may be taken.
 	moved sync.Cond
 	more  chan struct{}
 }
@@ -241,8 +241,8 @@ func New(o Options) *Subscriptions {
 	return s
 }
 
-// Handle adds a kind of subscriptions. All are added before Run. Subscriptions whose kind a set does not know stand
-// still in it.
+// Handle adds a kind of subscriptions. It must not be called after Run. Subscriptions of kinds that a set does not know
+// do not advance in it.
 func (s *Subscriptions) Handle(k Kind) {
 	if k.Batch == 0 {
 		k.Batch = 256
@@ -250,7 +250,7 @@ func (s *Subscriptions) Handle(k Kind) {
 	s.kinds[k.Name] = &k
 }
 
-// Counts returns what the set has done so far.
+// Counts returns the counters.
 func (s *Subscriptions) Counts() Counts {
 	s.mu.Lock()
 	held := slices.Collect(maps.Values(s.held))

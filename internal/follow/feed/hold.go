@@ -14,33 +14,33 @@ import (
 	"j17/internal/storage/store"
 )
 
-// holding is a tenant whose lease the set has. One goroutine sees to it: run. What mu guards may be locked under the
-// set's mu, not the other way round.
+// holding is a tenant whose lease the set has. One goroutine serves it: run. mu may be locked while the set's mu is
+// held, not the other way round.
 type holding struct {
 	s      *Subscriptions
 	tenant j17.Tenant
-	// work is the context of all that is done for the tenant; cut ends it when the lease is lost.
+	// work is the context of all work for the tenant; cut ends it when the lease is lost.
 	work   context.Context //nolint:containedctx // it lives as long as the holding, which no single call does
 	cut    context.CancelFunc
 	wakeUp chan struct{}
 
-	// sig is what others tell run. It may be locked under the set's mu.
+	// sig has the signals of others to run. Its lock may be taken while the set's mu is held.
 	sig struct {
 		sync.Mutex
-		// changes counts the signals that there may be more; a reader that has found nothing since the last one waits
-		// for the next.
+		// changes counts the signals that there may be new events; a reader that has found nothing since the last one
+		// waits for the next.
 		changes uint64
 		// stale is set when the subscriptions have to be read again, ending when the tenant is to be given back,
-		// settling when it is as soon as there is nothing to do.
+		// settling when it is to be given back once there is nothing to do.
 		stale, ending, settling bool
-		// woken are the keys of the subscriptions whose pauses are over.
+		// woken has the keys of the subscriptions whose pauses were ended.
 		woken map[string]bool
-		// closed is set when the tenant is given back, after the number left of changes.
+		// closed is set when the tenant is given back; left is the number of changes at that time.
 		closed bool
 		left   uint64
 	}
 
-	// page is what run has read last, ahead is what it reads ahead, nil for nothing.
+	// page is the page that run read last, ahead the pages being read ahead, nil for none.
 	page  *page
 	ahead *ahead
 
@@ -50,7 +50,7 @@ type holding struct {
 	running int
 	began   time.Time
 	busy    time.Time
-	// measured is when behind was, the number of events that the subscriptions have not passed.
+	// measured is when behind, the number of events that the subscriptions have not passed, was measured.
 	measured time.Time
 	behind   atomic.Uint64
 }
@@ -65,15 +65,15 @@ func (s *Subscriptions) newHolding(work context.Context, t j17.Tenant, l lease) 
 	return h
 }
 
-// poke lets run look at what is to be done.
+// poke makes run check what there is to do.
 func (h *holding) poke() {
 	select {
 	case h.wakeUp <- struct{}{}:
-	default: // it will look
+	default: // already poked
 	}
 }
 
-// tell changes what run looks at.
+// tell changes a signal and pokes run.
 func (h *holding) tell(change func()) {
 	h.sig.Lock()
 	change()
@@ -81,10 +81,10 @@ func (h *holding) tell(change func()) {
 	h.poke()
 }
 
-// changed reports that the feed has changed.
+// changed signals that the feed has changed.
 func (h *holding) changed() { h.tell(func() { h.sig.changes++ }) }
 
-// look lets the subscriptions be read again.
+// look makes run read the subscriptions again.
 func (h *holding) look() { h.tell(func() { h.sig.stale = true }) }
 
 // end gives the tenant back as soon as no call is under way.
@@ -93,7 +93,7 @@ func (h *holding) end() { h.tell(func() { h.sig.ending = true }) }
 // settle gives the tenant back as soon as there is nothing to do.
 func (h *holding) settle() { h.tell(func() { h.sig.settling = true }) }
 
-// wake ends the pause of a subscription. It reports false when the tenant is about to be given back.
+// wake ends the pause of a subscription. It reports false if the tenant is about to be given back.
 func (h *holding) wake(key string) (held bool) {
 	h.tell(func() {
 		if held = !h.sig.closed; held {
@@ -104,7 +104,7 @@ func (h *holding) wake(key string) (held bool) {
 	return held
 }
 
-// close decides that the tenant is given back, unless there was a signal since run looked.
+// close decides that the tenant is given back, unless there was a signal since run last checked.
 func (h *holding) close(changes uint64) bool {
 	h.sig.Lock()
 	defer h.sig.Unlock()
@@ -112,15 +112,16 @@ func (h *holding) close(changes uint64) bool {
 	return h.sig.closed
 }
 
-// reopen takes that back. The next round is that of the upkeep.
+// reopen undoes close. run continues with the next upkeep.
 func (h *holding) reopen() {
 	h.sig.Lock()
 	defer h.sig.Unlock()
 	h.sig.closed = false
 }
 
-// beyond replaces what is stored of a subscription by what is known of it. Where somebody else has written it since,
-// such as a set that has taken the tenant over, what is stored is all that counts: the other one goes on from there.
+// beyond replaces the stored state of a subscription by the state in memory. If somebody else has written the
+// subscription since, such as a set that has taken the tenant over, the stored state is left: the other set continues
+// from there.
 func (h *holding) beyond(it *item) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,14 +130,14 @@ func (h *holding) beyond(it *item) {
 	}
 }
 
-// missed reports whether there was a signal since the readers looked last.
+// missed reports whether there was a signal since the readers last looked.
 func (h *holding) missed() bool {
 	h.sig.Lock()
 	defer h.sig.Unlock()
 	return h.sig.stale || h.sig.closed && h.sig.changes != h.sig.left
 }
 
-// run sees to the tenant until the set gives it back or has lost it.
+// run serves the tenant until the set gives it back or loses it.
 func (h *holding) run() {
 	defer h.s.drop(h)
 	defer h.endAhead()
@@ -167,7 +168,7 @@ func (h *holding) run() {
 		}
 	}
 
-	// The lease is lost: what is under way is cut off, and counts for nothing.
+	// The lease is lost: work under way is cut off, and has no effect.
 	h.cut()
 	for h.underWay() {
 		<-h.wakeUp
@@ -180,7 +181,7 @@ func (h *holding) underWay() bool {
 	return h.running > 0
 }
 
-// keep renews the lease when half of it is over, and reads the subscriptions again when somebody has asked for it. It
+// keep renews the lease when half of it has passed, and reads the subscriptions again when that was requested. It
 // reports whether the set still has the tenant.
 func (h *holding) keep() (kept bool, err error) {
 	now := h.s.o.Clock.Now()
@@ -197,7 +198,7 @@ func (h *holding) keep() (kept bool, err error) {
 	defer func() {
 		if err != nil && stale {
 			h.sig.Lock()
-			h.sig.stale = true // it is not done; the next signal is that of the upkeep
+			h.sig.stale = true // still to be done, at the next upkeep
 			h.sig.Unlock()
 		}
 		kept = kept || err != nil && now.Before(l.Until)
@@ -209,10 +210,10 @@ func (h *holding) keep() (kept bool, err error) {
 	return kept, err
 }
 
-// renew is keep for a lease that is to be renewed, or where somebody has asked for the subscriptions, which stale
-// tells.
+// renew renews the lease, and reads the subscriptions if stale is set, or if the due time of the lease's item was
+// changed to request it.
 func (h *holding) renew(now time.Time, l lease, stale *bool) (kept bool, err error) {
-	// Somebody else may have it by now, or want that it is looked at.
+	// Another set may have the tenant by now, or may have asked for a look at it.
 	found, err := h.s.readLease(h.work, h.tenant)
 	if err != nil {
 		return false, err
@@ -225,7 +226,7 @@ func (h *holding) renew(now time.Time, l lease, stale *bool) (kept bool, err err
 	found.Until = now.Add(h.s.o.Lease)
 	if err := h.s.o.Store.Write(h.work, h.tenant, []store.Side{found.put(found.Until)}); err != nil {
 		if _, conflict := errors.AsType[*store.SideConflict](err); conflict {
-			h.look() // at what has changed, at once
+			h.look() // reads the changes at once
 			return now.Before(l.Until), nil
 		}
 		return false, err
@@ -246,7 +247,7 @@ func (h *holding) read() error {
 		return err
 	}
 
-	// Those that are there.
+	// Present subscriptions.
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	found := map[string]bool{}
@@ -267,7 +268,7 @@ func (h *holding) read() error {
 			continue
 		}
 		if it.rev != r.rev {
-			r.until = time.Time{} // somebody wants it to be looked at
+			r.until = time.Time{} // the subscription has been changed, so it is looked at now
 			if r.rev != 0 {
 				r.rouse()
 			}
@@ -275,7 +276,7 @@ func (h *holding) read() error {
 		r.adopt(it)
 	}
 
-	// Those that are gone.
+	// Removed subscriptions.
 	for key, r := range h.readers {
 		switch {
 		case found[key]:
@@ -288,7 +289,7 @@ func (h *holding) read() error {
 	return nil
 }
 
-// step begins what can be done, stores what was, or gives the tenant back.
+// step begins the work that can be done, stores progress, or gives the tenant back.
 func (h *holding) step() (left bool, err error) {
 	now := h.s.o.Clock.Now()
 	crowded := h.s.crowded()
@@ -305,7 +306,7 @@ func (h *holding) step() (left bool, err error) {
 		h.endAhead()
 	}
 
-	// Checkpoints that are behind for a while are stored. Nothing begins meanwhile: only run begins work.
+	// Checkpoints that are due are stored. No work begins meanwhile: only run begins work.
 	c := h.closing(now, changes, ending, settling, crowded)
 	if leave := c.leave && h.close(changes); !leave {
 		return false, errors.Join(err, h.flush(c.sides, c.moved))
@@ -313,7 +314,7 @@ func (h *holding) step() (left bool, err error) {
 	if failed := h.giveBack(c.sides, c.due); failed != nil {
 		h.reopen()
 		if _, conflict := errors.AsType[*store.SideConflict](failed); conflict {
-			h.look() // keep finds out
+			h.look() // keep finds out the cause
 			failed = nil
 		}
 		return false, errors.Join(err, failed)
@@ -321,17 +322,17 @@ func (h *holding) step() (left bool, err error) {
 	return true, err
 }
 
-// closing is what is to be stored when all that can be done was begun.
+// closing is what is to be stored once all possible work has begun.
 type closing struct {
-	// sides move the checkpoints of moved.
+	// sides move the checkpoints of the readers in moved.
 	sides []store.Side
 	moved []*reader
-	// leave reports that the tenant is to be given back, due when somebody has to look at it again.
+	// leave reports that the tenant is to be given back; due is when it has to be looked at again.
 	leave bool
 	due   time.Time
 }
 
-// closing looks at what is to be stored, and whether the tenant is to be given back.
+// closing determines what is to be stored, and whether the tenant is to be given back.
 func (h *holding) closing(now time.Time, changes uint64, ending, settling, crowded bool) (c closing) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -349,7 +350,7 @@ func (h *holding) closing(now time.Time, changes uint64, ending, settling, crowd
 		}
 	}
 
-	// With the lease goes when somebody has to look again.
+	// The lease is given back with the time of the next look.
 	c.due = h.firstUntil()
 	if !idle {
 		c.due = now
@@ -359,7 +360,7 @@ func (h *holding) closing(now time.Time, changes uint64, ending, settling, crowd
 	return c
 }
 
-// rouse lets the subscriptions of some keys go on at once.
+// rouse ends the pauses of the subscriptions with some keys.
 func (h *holding) rouse(keys map[string]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -371,7 +372,7 @@ func (h *holding) rouse(keys map[string]bool) {
 	}
 }
 
-// giveBack ends the lease. due is when somebody has to look at the tenant.
+// giveBack ends the lease. due is when the tenant has to be looked at again.
 func (h *holding) giveBack(sides []store.Side, due time.Time) error {
 	l, err := h.s.readLease(h.work, h.tenant)
 	if err != nil {
@@ -384,8 +385,8 @@ func (h *holding) giveBack(sides []store.Side, due time.Time) error {
 	return h.s.o.Store.Write(h.work, h.tenant, append(sides, l.put(due)))
 }
 
-// flush stores checkpoints of readers that the caller alone changes. It waits for a commit, so the caller does not hold
-// mu.
+// flush stores the checkpoints of readers that only the caller changes. It waits for a commit, so the caller must not
+// hold mu.
 func (h *holding) flush(sides []store.Side, moved []*reader) error {
 	if len(sides) == 0 {
 		return nil
@@ -422,7 +423,7 @@ func (h *holding) ready(now time.Time, changes uint64) (ready []*reader) {
 	return ready
 }
 
-// resting reports whether a reader leaves events for later. The caller holds mu.
+// resting reports whether any reader leaves events for later. The caller holds mu.
 func (h *holding) resting() bool {
 	for _, r := range h.readers {
 		if r.resting && !r.saved.Paused {
@@ -443,8 +444,8 @@ func (h *holding) firstUntil() (first time.Time) {
 	return first
 }
 
-// start begins to hand out what there is, to all readers of one position from one page.
-// Where the tenant is to be given back nobody rests.
+// start begins to hand out events; all readers at one position share a page. If the tenant is to be given back, no
+// reader rests.
 func (h *holding) start(now time.Time, seen uint64, settling bool) error {
 	places, room := h.places(now, seen, settling)
 	for at, readers := range places {
@@ -470,7 +471,8 @@ func (h *holding) start(now time.Time, seen uint64, settling bool) error {
 	return nil
 }
 
-// places returns which readers are where, and for how many there is room. What was not checked is checked first.
+// places groups the ready readers by position, and returns for how many there are slots. Unchecked readers are checked
+// first.
 func (h *holding) places(now time.Time, seen uint64, settling bool) (places map[j17.StreamID][]*reader, room int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -492,8 +494,8 @@ func (h *holding) places(now time.Time, seen uint64, settling bool) (places map[
 	return places, room
 }
 
-// leave lets readers wait for a change, since nothing follows where they are; a moment first where that could not be
-// read.
+// leave makes readers wait for a change, because nothing follows their position; if the feed could not be read, they
+// wait for readPause.
 func (h *holding) leave(readers []*reader, seen uint64, failed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -504,8 +506,8 @@ func (h *holding) leave(readers []*reader, seen uint64, failed bool) {
 	}
 }
 
-// share lets readers begin with a page, the first of them with the slot that is there, and returns how much room is
-// left.
+// share begins the work of readers on a page, the first of them with the slot already acquired, and returns how many
+// slots are left.
 func (h *holding) share(p *page, readers []*reader, room int) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -523,7 +525,7 @@ func (h *holding) share(p *page, readers []*reader, room int) int {
 	return room
 }
 
-// begin starts work of a reader, for which a slot was acquired. The caller holds mu.
+// begin starts work of a reader in an acquired slot. The caller holds mu.
 func (h *holding) begin(r *reader, do func()) {
 	r.running = true
 	h.running++
@@ -550,7 +552,7 @@ func (h *holding) begin(r *reader, do func()) {
 	}()
 }
 
-// measure finds out, from time to time, how far the subscriptions are behind.
+// measure determines from time to time how far the subscriptions are behind.
 func (h *holding) measure(now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -572,5 +574,5 @@ func (h *holding) measure(now time.Time) error {
 	return nil
 }
 
-// readPause is how long a tenant is left alone whose feed could not be read.
+// readPause is the pause after the feed of a tenant could not be read.
 const readPause = time.Second

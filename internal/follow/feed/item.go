@@ -17,22 +17,22 @@ import (
 const (
 	// subscriptions holds the checkpoints under "kind/name".
 	subscriptions store.Space = "feed.subscriptions"
-	// marks holds what the running hash was at each multiple of markEvery, and where the subscription began, under
-	// "kind/name/number", the number of events with 16 digits of base 16.
+	// marks has the running hash at each multiple of markEvery, and at the subscription's beginning, under
+	// "kind/name/number", where number is the number of events as 16 hexadecimal digits.
 	marks store.Space = "feed.marks"
-	// leases holds one item a tenant that has, or had, subscriptions. It is due when somebody has to look at the
-	// tenant: when the lease of its holder is over, when a pause after a failure is, or because somebody asked for it.
+	// leases has one item for each tenant that has, or had, subscriptions. It is due when the tenant has to be looked
+	// at: when its lease ends, when a pause after a failure ends, or on request.
 	leases store.Space = "feed.leases"
 )
 
-// leaseKey is the key of the item of leases.
+// leaseKey is the key of the item in leases.
 const leaseKey = "lease"
 
 // markEvery is the number of events between two marks.
 const markEvery = 1024
 
-// state is how far a subscription is: the position of the last event that it passed, the number of events up to there,
-// and the hash over the leaves of those from where it began: h(0) is zero, h(n) = SHA-256(h(n-1) || leaf(n)).
+// state is the progress of a subscription: the position of the last event that it passed, the number of events up to
+// there, and the hash over their leaves from where it began: h(0) is zero, h(n) = SHA-256(h(n-1) || leaf(n)).
 type state struct {
 	After j17.StreamID
 	Count uint64
@@ -44,14 +44,14 @@ func (s *state) pass(at j17.StreamID, leaf [sha256.Size]byte) {
 	s.After, s.Count, s.Hash = at, s.Count+1, j17.Link(s.Hash, leaf)
 }
 
-// checkpoint is what is kept of a subscription.
+// checkpoint is the stored record of a subscription.
 type checkpoint struct {
 	state
-	// ID tells the subscription from one that had its name before.
+	// ID distinguishes the subscription from earlier ones of its name.
 	ID string
 	// Origin is the Count with which it began.
 	Origin uint64
-	// Checked is the greatest mark up to which all stretches were found whole.
+	// Checked is the greatest mark up to which all stretches matched the feed.
 	Checked  uint64
 	Paused   bool
 	Failures int
@@ -59,7 +59,7 @@ type checkpoint struct {
 	RetryAt  time.Time
 }
 
-// stored is the form of checkpoints and marks in items.
+// stored is the encoding of checkpoints and marks in items.
 type stored struct {
 	After    string    `json:"after"`
 	Count    uint64    `json:"count"`
@@ -73,7 +73,7 @@ type stored struct {
 	RetryAt  time.Time `json:"retry_at,omitzero"`
 }
 
-// maxError bounds the text of an error that is kept.
+// maxError bounds the text of a stored error.
 const maxError = 1000
 
 func (c *checkpoint) encode() []byte {
@@ -105,7 +105,7 @@ func parseCheckpoint(key string, value []byte) (c checkpoint, err error) {
 	}, nil
 }
 
-// parsePosition reads a position, which may be the one before all events.
+// parsePosition parses a position, which may be the one before all events.
 func parsePosition(text string) (j17.StreamID, error) {
 	if text == (j17.StreamID{}).String() {
 		return j17.StreamID{}, nil
@@ -113,21 +113,21 @@ func parsePosition(text string) (j17.StreamID, error) {
 	return j17.ParseStreamID(text)
 }
 
-// subscriptionKey is the key of a subscription's item.
+// subscriptionKey returns the key of a subscription's item.
 func subscriptionKey(kind, name string) string { return kind + "/" + name }
 
-// markKey is the key of a subscription's mark.
+// markKey returns the key of a subscription's mark.
 func markKey(key string, count uint64) string { return fmt.Sprintf("%s/%016x", key, count) }
 
-// mark is the write of a mark.
+// mark returns the write of a mark.
 func (s *state) mark(key string) store.Side {
 	c := checkpoint{state: *s}
 	return store.Side{Op: store.Put, Space: marks, Key: markKey(key, s.Count), Value: c.encode()}
 }
 
-// lease is the item that says who works on a tenant.
+// lease is the item that records which set works on a tenant.
 type lease struct {
-	// Holder is the set that has it, "" if none; Term counts how often it was taken.
+	// Holder is the set that has the lease, "" if none; Term counts how often it was taken.
 	Holder string `json:"holder,omitempty"`
 	Term   uint64 `json:"term"`
 	// Until is when it ends.
@@ -137,13 +137,14 @@ type lease struct {
 	due time.Time
 }
 
-// put is the write of a lease in place of the one that it was read as. due is when somebody has to look at the tenant.
+// put returns the write of a lease, on the condition that it was not written since it was read. due is when the tenant
+// has to be looked at.
 func (l *lease) put(due time.Time) store.Side {
 	b, _ := json.Marshal(l) // numbers, text and a time: it cannot fail
 	return store.Side{Op: store.Put, Space: leases, Key: leaseKey, Value: b, Due: due}.On(l.rev)
 }
 
-// readLease returns a tenant's lease; one with the revision 0 if there is none.
+// readLease returns a tenant's lease; its revision is 0 if there is none.
 func (s *Subscriptions) readLease(ctx context.Context, t j17.Tenant) (lease, error) {
 	it, err := s.o.Store.Get(ctx, t, leases, leaseKey)
 	if errors.Is(err, store.ErrNotFound) {
@@ -159,15 +160,15 @@ func (s *Subscriptions) readLease(ctx context.Context, t j17.Tenant) (lease, err
 	return l, nil
 }
 
-// heldByOther reports whether another set has the lease. One that lasts longer than any lease can does not count: the
-// clock was set back since.
+// heldByOther reports whether another set has the lease. A lease that ends later than any lease can is ignored: the
+// clock has been set back since.
 func (s *Subscriptions) heldByOther(l *lease) bool {
 	now := s.o.Clock.Now()
 	return !s.o.Sole && l.Holder != "" && l.Holder != s.id && now.Before(l.Until) &&
 		!l.Until.After(now.Add(2*s.o.Lease))
 }
 
-// item is a subscription as it was read.
+// item is a stored subscription.
 type item struct {
 	key string
 	checkpoint

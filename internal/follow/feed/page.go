@@ -12,36 +12,36 @@ import (
 	"j17/internal/storage/store"
 )
 
-// How much of a feed is handed out at a time. It is less than what a store looks up at a time for a new reader, 256 KiB
-// with what precedes the bytes of events: beyond that, it would look up as much again for a few events.
+// The maximum size of a page. It is below what a store looks up at a time for a new reader, 256 KiB including what
+// precedes the bytes of events: a larger page would make it look up as much again for a few events.
 const (
 	pageEvents = 1024
 	pageBytes  = 224 << 10
 )
 
-// page is a copy of some entries that follow each other in a feed.
+// page is a copy of some consecutive entries of a feed.
 type page struct {
 	entries []store.Entry
 	leaves  [][sha256.Size]byte
-	// events are those among the entries.
+	// events are the events among the entries.
 	events []*j17.Event
-	// after is the position that the entries follow, end that of the last one. last reports that nothing followed them,
-	// seen is the number of changes before it was read, rewrites how often events had been rewritten, users the number
-	// of readers that are at work on it.
+	// after is the position that the entries follow, end that of the last one. last reports that nothing followed them;
+	// seen is the number of changes before the page was read, rewrites the store's count of rewrites, users the number
+	// of readers at work on it.
 	after, end j17.StreamID
 	last       bool
 	seen       uint64
 	rewrites   uint64
 	users      atomic.Int32
 
-	// bytes and copies are what is left of the memory for the events.
+	// bytes and copies are the free parts of the memory for the events.
 	bytes  []byte
 	copies []j17.Event
 	size   int
 }
 
-// The memory for the events of a page is taken in parts, each twice as large as the one before: a page may be full or
-// have one event.
+// The memory for the events of a page is allocated in parts, each twice as large as the one before: a page may be full
+// or have one event.
 const (
 	firstBytes, mostBytes   = 4 << 10, 64 << 10
 	firstEvents, mostEvents = 8, 256
@@ -56,7 +56,7 @@ func (p *page) add(e store.Entry) (full bool) {
 		return len(p.entries) >= pageEvents
 	}
 
-	// Memory for it.
+	// Memory for the event.
 	if need := len(e.Event.Raw); cap(p.bytes)-len(p.bytes) < need {
 		p.bytes = make([]byte, 0, max(need, min(max(2*cap(p.bytes), firstBytes), mostBytes)))
 	}
@@ -75,7 +75,7 @@ func (p *page) add(e store.Entry) (full bool) {
 	return len(p.entries) >= pageEvents || p.size >= pageBytes
 }
 
-// readPage reads what follows a position.
+// readPage reads a page after a position.
 func (s *Subscriptions) readPage(ctx context.Context, t j17.Tenant, after j17.StreamID) (p *page, err error) {
 	err = s.readPages(ctx, t, after, pageEvents, func(read *page) bool {
 		p = read
@@ -84,12 +84,12 @@ func (s *Subscriptions) readPage(ctx context.Context, t j17.Tenant, after j17.St
 	return p, err
 }
 
-// readPages reads what follows a position page by page, as far as hand reports true, and up to a number of entries.
-// Where these have come the last page does not say that it is the last one.
+// readPages reads the feed after a position page by page, while hand reports true, up to a number of entries. If it
+// stops at that number, the last page is not marked as last.
 func (s *Subscriptions) readPages(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, hand func(*page) (more bool),
 ) error {
-	// Rewrites are counted before a page is read: what it has is not older than that.
+	// Rewrites are counted before a page is read, so its events are not older than that.
 	p, read := &page{after: after, end: after, rewrites: s.o.Store.Rewrites()}, 0
 	for e, err := range s.o.Store.ReadChanges(ctx, t, after, limit) {
 		if err != nil {
@@ -109,11 +109,11 @@ func (s *Subscriptions) readPages(
 	return nil
 }
 
-// ahead reads a feed on and on for readers that have much of it before them. While they are at work on a page the next
-// one is made, and the store, for which this is one long iteration, looks up more events at a time.
+// ahead reads a feed continuously for readers with a large backlog. While they work on a page the next one is prepared,
+// and the store, for which this is one long iteration, looks up more events at a time.
 type ahead struct {
-	// after is what the next page follows, seen the number of changes before the first one was read, used when the last
-	// one was taken.
+	// after is the position that the next page follows, seen the number of changes before the first page was read, used
+	// the time when the last page was taken.
 	after j17.StreamID
 	seen  uint64
 	used  time.Time
@@ -121,19 +121,19 @@ type ahead struct {
 	cut   context.CancelFunc
 }
 
-// aheadTime is how long a page that was read ahead waits for a reader. A reader that takes half as long for a page
-// reads nothing ahead.
+// aheadTime is how long a page that was read ahead waits for a reader. Nothing is read ahead for a reader that takes
+// half as long for a page.
 const aheadTime = time.Second
 
-// mostAhead is how many tenants a set reads ahead for at a time. Each takes up to a MiB: what the store has looked up,
-// and a page.
+// mostAhead is the number of tenants that a set reads ahead for at a time. Each takes up to a MiB: what the store has
+// looked up, and a page.
 const mostAhead = 16
 
-// aheadEntries is how many entries are asked of the store at a time while a feed is read ahead. It looks up the more at
-// a time the more are asked for, and the other subscriptions of the tenant wait for it, and the upkeep of the lease.
+// aheadEntries is how many entries one iteration of the store covers while a feed is read ahead. The larger the number,
+// the more the store looks up at a time, while the other subscriptions of the tenant and the upkeep of the lease wait.
 const aheadEntries = 128 << 10
 
-// readAhead begins to read what follows a position. It returns nil where that is done for enough others.
+// readAhead begins to read ahead after a position. It returns nil if mostAhead tenants are read ahead for already.
 func (s *Subscriptions) readAhead(ctx context.Context, t j17.Tenant, after j17.StreamID, seen uint64) *ahead {
 	if s.ahead.Add(1) > mostAhead {
 		s.ahead.Add(-1)
@@ -156,22 +156,21 @@ func (s *Subscriptions) readAhead(ctx context.Context, t j17.Tenant, after j17.S
 					return more
 				})
 			})
-			more = more && err == nil // who finds no page reads one, and sees the error
+			more = more && err == nil // a caller that finds no page reads one, and gets the error
 		}
 	}()
 	return a
 }
 
-// end ends the reading and waits for it.
+// end stops the reading and waits for its end.
 func (a *ahead) end() {
 	a.cut()
 	for range a.pages {
-		continue // what was read ahead is not wanted
+		continue // discards pages read ahead
 	}
 }
 
-// next returns the next page, nil if there is none. It may take a while until it is there, which is not the reader's
-// time.
+// next returns the next page, nil if there is none. The time that it waits for the page does not count as the reader's.
 func (a *ahead) next(clk clock.Clock) *page {
 	p := <-a.pages
 	if p != nil {
@@ -180,15 +179,15 @@ func (a *ahead) next(clk clock.Clock) *page {
 	return p
 }
 
-// pageAt returns what follows a position. far reports that it is probably much. A page that others are at work on is
-// shared.
+// pageAt returns the page after a position. far reports that much follows, probably. A page that others are at work on
+// is shared.
 func (h *holding) pageAt(at j17.StreamID, seen uint64, far bool) (*page, error) {
 	if p := h.page; p != nil && p.after == at && p.users.Load() > 0 && h.current(p) && (!p.last || p.seen == seen) {
 		return p, nil
 	}
 	h.page = nil
 
-	// What was read ahead, unless some of it may have been erased since.
+	// Pages read ahead, unless some of their events may have been erased since.
 	if far && h.ahead == nil {
 		h.ahead = h.s.readAhead(h.work, h.tenant, at, seen)
 	}
@@ -197,7 +196,8 @@ func (h *holding) pageAt(at j17.StreamID, seen uint64, far bool) (*page, error) 
 		if p == nil || p.last || !h.current(p) {
 			h.endAhead()
 		}
-		if p != nil && len(p.entries) > 0 && h.current(p) { // an empty one tells where the feed ended when it was made
+		if p != nil && len(p.entries) > 0 && h.current(p) {
+			// an empty page only shows where the feed ended when it was read
 			h.page = p
 			return p, nil
 		}
@@ -211,10 +211,10 @@ func (h *holding) pageAt(at j17.StreamID, seen uint64, far bool) (*page, error) 
 	return p, err
 }
 
-// current reports whether a page has its events as they are now.
+// current reports whether nothing was rewritten since the page was read.
 func (h *holding) current(p *page) bool { return p.rewrites == h.s.o.Store.Rewrites() }
 
-// endAhead releases what was read ahead.
+// endAhead releases the pages read ahead.
 func (h *holding) endAhead() {
 	if h.ahead != nil {
 		h.ahead.end()

@@ -13,46 +13,46 @@ import (
 	"j17/internal/storage/store"
 )
 
-// reader is a subscription of a tenant that is held. Its fields are guarded by the holding's mu; those that only work
-// of the reader changes can be read by it without.
+// reader is a subscription of a held tenant. Its fields are guarded by the holding's mu; fields that only the reader's
+// own work changes can be read by that work without it.
 type reader struct {
 	h    *holding
 	kind *Kind
 	key  string
 	name string
 
-	// saved is what is stored, with the revision rev; now is what was handled, and since is when it went ahead of
-	// saved.
+	// saved is the stored checkpoint, rev its revision; now is the progress in memory, since the time when it got ahead
+	// of saved.
 	saved checkpoint
 	rev   uint64
 	now   state
 	since time.Time
 	// marks are to be stored with now.
 	marks []state
-	// checked reports that what is stored was compared with the feed since the set has the tenant; shown is the mark up
-	// to which all stretches were.
+	// checked reports that the stored state was compared with the feed since the set has the tenant; shown is the mark
+	// up to which all stretches were compared.
 	checked bool
 	shown   uint64
 	running bool
-	// missed is set when what is stored was to be read again while work was under way.
+	// missed is set if the stored state should have been read again while work was under way.
 	missed bool
 	// idle is one more than the number of changes after which nothing was found.
 	idle uint64
-	// until is the end of a pause; woken is set when somebody ended it.
+	// until is the end of a pause; woken is set when it was ended early.
 	until time.Time
 	woken bool
 	// quick is the end of a page that was handled at once and was not the last one.
 	quick j17.StreamID
-	// types are what the kind's Types has said last, nil before; backlog counts events of these.
+	// types is the last answer of the kind's Types, nil before that; backlog counts events of these types.
 	types   []string
 	backlog backlog
-	// resting reports that the kind has let it rest, timed that somebody ends that after a while, and awake up to where
-	// it does not rest.
+	// resting reports that the kind lets the reader rest, timed that the rest has an end; up to the position awake it
+	// does not rest.
 	resting, timed bool
 	awake          j17.StreamID
 }
 
-// adopt takes what is stored. What was handled since stays so if nobody else has moved the checkpoint. The caller holds
+// adopt takes a stored state over. Progress in memory is kept if nobody else has moved the checkpoint. The caller holds
 // the holding's mu.
 func (r *reader) adopt(it *item) {
 	if it.ID != r.saved.ID || it.state != r.saved.state && it.state != r.now {
@@ -73,7 +73,7 @@ func (r *reader) adopt(it *item) {
 	r.marks = slices.DeleteFunc(r.marks, func(m state) bool { return m.Count <= it.Count })
 }
 
-// pauseFor lets nothing be handed out for a while. The caller holds the holding's mu.
+// pauseFor pauses the reader. The caller holds the holding's mu.
 func (r *reader) pauseFor(now time.Time, d time.Duration) {
 	r.idle = 0
 	if r.woken {
@@ -92,7 +92,7 @@ func (r *reader) pauseFor(now time.Time, d time.Duration) {
 // move returns the writes that move the checkpoint. They hold as long as nobody has written it since it was read.
 func (r *reader) move(to *state) []store.Side { return r.mover([]state{*to})(0) }
 
-// mover is move for several states, and needs nothing of the reader any longer.
+// mover is move for several states; its result does not access the reader.
 func (r *reader) mover(to []state) func(i int) []store.Side {
 	key, rev, c := r.key, r.rev, r.saved
 	c.Checked, c.Failures, c.Error, c.RetryAt = r.shown, 0, "", time.Time{}
@@ -121,7 +121,7 @@ func (r *reader) take(p *page) {
 		return
 	}
 
-	// All events are passed, the wanted ones are handed out.
+	// All events are passed; the wanted ones are handed out.
 	var entries []store.Entry
 	var ends []state
 	if wanted == nil {
@@ -134,7 +134,7 @@ func (r *reader) take(p *page) {
 		want := r.kind.Notes
 		if e.Event != nil {
 			if wanted != nil && events == len(wanted) {
-				break // The rest is for the next page.
+				break // the rest comes with the next page
 			}
 			end.pass(e.Event.StreamID, p.leaves[i])
 			if end.Count%markEvery == 0 {
@@ -164,7 +164,7 @@ func (r *reader) take(p *page) {
 		entries, ends = entries[n:], ends[n:]
 	}
 
-	// What comes after the last entry of the feed is a change; after any other one, the next page.
+	// After the last entry of the feed the reader waits for a change; otherwise for the next page.
 	if passed < len(p.entries) {
 		return
 	}
@@ -185,7 +185,7 @@ func (r *reader) lock(change func()) {
 	change()
 }
 
-// handled takes down that everything up to a state was handled.
+// handled records that everything up to a state was handled.
 func (r *reader) handled(to *state) {
 	now := r.h.s.o.Clock.Now()
 	r.lock(func() {
@@ -196,9 +196,8 @@ func (r *reader) handled(to *state) {
 	})
 }
 
-// skip passes the events that follow and are of types that the subscription does not want, as far as they are in
-// memory. It reports whether nothing else follows. seen is the number of changes before. The caller holds the holding's
-// mu.
+// skip passes the following events that are in memory and of types that the subscription does not want. It reports
+// whether nothing else follows. seen is the number of changes before. The caller holds the holding's mu.
 func (r *reader) skip(now time.Time, seen uint64) (all bool) {
 	if r.types == nil {
 		return false
@@ -256,14 +255,14 @@ func (r *reader) passTo(ctx context.Context, upTo j17.StreamID) error {
 		}
 	}
 	end := r.now
-	end.After = upTo // there may be a note
+	end.After = upTo // a note may be at that position
 	r.handled(&end)
 	r.store(ctx)
 	return nil
 }
 
-// rests reports whether the subscription leaves what follows where it is for now. seen is the number of changes before.
-// The caller holds the holding's mu.
+// rests reports whether the subscription leaves its backlog for now. seen is the number of changes before. The caller
+// holds the holding's mu.
 func (r *reader) rests(now time.Time, seen uint64) bool {
 	if r.kind.Rest == nil || r.saved.Failures > 0 || r.now.After.Compare(r.awake) < 0 {
 		return false
@@ -297,15 +296,15 @@ func (r *reader) rests(now time.Time, seen uint64) bool {
 	return true
 }
 
-// backlog is how many events are known that a subscription has not passed and that are of types it wants: those greater
-// than from, up to a position.
+// backlog is the number of known events of wanted types that a subscription has not passed: those after from, up to a
+// position.
 type backlog struct {
 	from, upTo, last j17.StreamID
 	events           uint64
 }
 
-// concerned returns how many events that the subscription has not passed are of types it wants, and where the last one
-// of these is; 0 where that is not known. The caller holds the holding's mu.
+// concerned returns the number of events of wanted types that the subscription has not passed, and the position of the
+// last one; 0 if that is not known. The caller holds the holding's mu.
 func (r *reader) concerned() (behind uint64, end j17.StreamID) {
 	if r.types == nil {
 		return 0, end
@@ -325,15 +324,15 @@ func (r *reader) concerned() (behind uint64, end j17.StreamID) {
 	return r.backlog.events, r.backlog.last
 }
 
-// rouse lets the subscription not rest before it has come to where the feed ends now. The caller holds the holding's
-// mu.
+// rouse keeps the subscription from resting until it has reached the present end of the feed. The caller holds the
+// holding's mu.
 func (r *reader) rouse() {
 	if extent, err := r.h.s.o.Store.Extent(r.h.work, r.h.tenant); err == nil {
 		r.awake, r.idle = extent.Last, 0
 	}
 }
 
-// wanted asks which events of a page are wanted, which may say nothing about the last ones; nil for all.
+// wanted asks the kind which events of a page are wanted; nil means all. The answer may be shorter than the page.
 func (r *reader) wanted(ctx context.Context, p *page) ([]bool, error) {
 	if len(p.events) == 0 {
 		return nil, nil
@@ -360,7 +359,7 @@ func (r *reader) wanted(ctx context.Context, p *page) ([]bool, error) {
 	return wanted, nil
 }
 
-// ofTypes asks which types are wanted, and tells which events of a page are of these; nil for all.
+// ofTypes asks the kind which types are wanted, and returns which events of a page are of these; nil means all.
 func (r *reader) ofTypes(ctx context.Context, p *page) (wanted []bool, err error) {
 	answer := make(chan []string, 1)
 	err = r.guard(ctx, func(ctx context.Context) error {
@@ -384,9 +383,9 @@ func (r *reader) ofTypes(ctx context.Context, p *page) (wanted []bool, err error
 }
 
 const (
-	// graceTime is how long a call may go on after its context has ended. Then it is left behind.
+	// graceTime is how long a call may run after its context has ended. After that it is left behind.
 	graceTime = 5 * time.Second
-	// maxLost is how many calls of a subscription are left behind before it waits for one of them to return.
+	// maxLost is how many calls of a subscription can be left behind before it waits for one of them to return.
 	maxLost = 3
 )
 
@@ -395,7 +394,7 @@ var (
 	errLost  = errors.New("the handler took longer than the lease and did not return when its context ended; what it does is left behind")
 )
 
-// guard makes a call of the kind's, with the time that a call may take, and turns a panic into an error.
+// guard calls a function of the kind within the time that a call may take, and turns a panic into an error.
 func (r *reader) guard(ctx context.Context, do func(context.Context) error) error {
 	clk := r.h.s.o.Clock
 	limited, cut := context.WithCancelCause(ctx)
@@ -417,13 +416,13 @@ func (r *reader) guard(ctx context.Context, do func(context.Context) error) erro
 	case <-limited.Done():
 	}
 
-	// It has been asked to end. A handler that does not holds nothing but itself up.
+	// The call has been asked to end. A handler that does not end only holds up its own subscription.
 	grace, returned := context.WithCancel(context.WithoutCancel(ctx))
 	defer returned()
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		_ = clk.Wait(grace, clk.Now().Add(graceTime)) // either way it is over
+		_ = clk.Wait(grace, clk.Now().Add(graceTime)) // in either case the wait is over
 	}()
 	select {
 	case err := <-done:
@@ -434,10 +433,10 @@ func (r *reader) guard(ctx context.Context, do func(context.Context) error) erro
 	return errLost
 }
 
-// call hands out the first entries of those that are wanted of a page. It returns how many were handled, and whether
-// the next ones can follow at once.
+// call hands out the first of a page's wanted entries. It returns how many were handled, and whether the next ones can
+// follow at once.
 func (r *reader) call(ctx context.Context, p *page, entries []store.Entry, ends []state) (n int, ok bool) {
-	// Nothing is handed out when somebody has changed the subscription, or has taken the tenant over.
+	// Nothing is handed out if the subscription was changed, or another set has taken the tenant over.
 	if r.saved.Paused || !r.unchanged(ctx) {
 		return 0, false
 	}
@@ -453,9 +452,9 @@ func (r *reader) call(ctx context.Context, p *page, entries []store.Entry, ends 
 	b.move = r.mover(ends[:size])
 	err := r.guard(ctx, func(ctx context.Context) error { return r.kind.Do(ctx, b) })
 
-	// What was committed counts, whatever was returned.
+	// Committed moves count, whatever was returned.
 	switch {
-	case errors.Is(err, errLost): // what it still does, if it can, is seen in what is stored
+	case errors.Is(err, errLost): // a call left behind may still commit, which the stored state shows
 	case b.asked:
 		moved, same := r.committed(ctx, &ends[b.done-1])
 		if moved {
@@ -493,7 +492,7 @@ func (r *reader) call(ctx context.Context, p *page, entries []store.Entry, ends 
 	return n, false
 }
 
-// interrupt takes down why a call of the kind's has not done all that there was.
+// interrupt records why a call of the kind was incomplete.
 func (r *reader) interrupt(ctx context.Context, err error) {
 	if later, is := errors.AsType[Later](err); is {
 		r.lock(func() { r.pauseFor(r.h.s.o.Clock.Now(), later.For) })
@@ -502,7 +501,7 @@ func (r *reader) interrupt(ctx context.Context, err error) {
 	r.fail(ctx, err)
 }
 
-// end takes down why work of the reader has ended that nobody guards, however that is met.
+// end records the failure of work that is not guarded. If that fails too, the reader is paused.
 func (r *reader) end(cause error) {
 	err := panics.Caught(func() error {
 		r.interrupt(r.h.work, cause)
@@ -513,7 +512,7 @@ func (r *reader) end(cause error) {
 	}
 	r.h.s.warn(r.h.work, "take down a failure", r.h.tenant, err)
 	r.lock(func() {
-		r.missed = true // what is stored may have changed
+		r.missed = true // the stored state may have changed
 		r.pauseFor(r.h.s.o.Clock.Now(), readPause)
 	})
 }
@@ -521,7 +520,7 @@ func (r *reader) end(cause error) {
 // flushEvery is the number of events after which a checkpoint is stored at the latest.
 const flushEvery = 8 * markEvery
 
-// unchanged reports whether what is stored is what the reader knows. Else it is read again.
+// unchanged reports whether the stored state is the one that the reader knows. If not, it is read again.
 func (r *reader) unchanged(ctx context.Context) bool {
 	it, err := r.h.s.o.Store.Get(ctx, r.h.tenant, subscriptions, r.key)
 	if err == nil && it.Rev == r.rev {
@@ -535,7 +534,7 @@ func (r *reader) unchanged(ctx context.Context) bool {
 	return false
 }
 
-// committed finds out whether a handler has committed a move. same reports that nobody has written the checkpoint.
+// committed determines whether a handler has committed a move. same reports that nobody has written the checkpoint.
 func (r *reader) committed(ctx context.Context, to *state) (moved, same bool) {
 	it, err := r.h.s.get(context.WithoutCancel(ctx), r.h.tenant, r.key)
 	if err == nil && it.rev == r.rev {
@@ -552,17 +551,17 @@ func (r *reader) committed(ctx context.Context, to *state) (moved, same bool) {
 	return true, false
 }
 
-// store stores how far the reader is.
+// store stores the reader's progress.
 func (r *reader) store(ctx context.Context) {
 	if err := r.h.flush(r.move(&r.now), []*reader{r}); err != nil {
 		r.h.s.warn(ctx, "store a checkpoint", r.h.tenant, err)
 	}
 }
 
-// fail takes down a failure and lets the next try come after a pause.
+// fail records a failure, and pauses before the next try.
 func (r *reader) fail(ctx context.Context, err error) {
 	if ctx.Err() != nil {
-		return // the set ends, or has lost the tenant: nobody's failure
+		return // the set ends, or has lost the tenant: not a failure of the handler
 	}
 	s := r.h.s
 	s.count.failed.Add(1)

@@ -15,34 +15,34 @@ import (
 )
 
 const (
-	// changesAtOnce is how many changed tenants are asked for at a time.
+	// changesAtOnce is how many changed tenants are read at a time.
 	changesAtOnce = 256
-	// followPause is the pause between looks at what has changed: what is written meanwhile is read in one go. A look
-	// with each commit slowed 16 writers by 45 %.
+	// followPause is the pause between reads of the changes, so that several writes are read together. Reading with
+	// each commit slowed 16 writers by 45 %.
 	followPause = 5 * time.Millisecond
 	// takers is how many tenants are taken at a time.
 	takers = 4
-	// foreignPause is how long a set waits before it looks again while tenants that others hold are due.
+	// foreignPause is the pause before the next look while tenants held by others are due.
 	foreignPause = 100 * time.Millisecond
 	// idleTime is how long a tenant is held after it was busy.
 	idleTime = 5 * time.Second
 	// turnTime is how long a tenant is held while others wait.
 	turnTime = 2 * time.Second
-	// upkeepEvery is how often leases are looked after, and checkpoints stored that moved.
+	// upkeepEvery is how often leases are checked, and moved checkpoints stored.
 	upkeepEvery = time.Second
-	// drainTime is how long calls that are under way may go on when a set ends.
+	// drainTime is how long calls under way may continue when a set ends.
 	drainTime = 5 * time.Second
 )
 
 // pending is a tenant that waits to be taken.
 type pending struct {
-	// taking is set while somebody tries; again when it has to be tried once more after that.
+	// taking is set during a try; again if another try has to follow it.
 	taking, again bool
-	// failures counts the tries in a row that failed because of the tenant.
+	// failures counts the consecutive tries that failed because of the tenant.
 	failures int
 }
 
-// Run works until the context ends. Then it waits for handlers that are under way and gives back its leases.
+// Run works until the context ends. Then it waits for handlers under way and gives back its leases.
 func (s *Subscriptions) Run(ctx context.Context) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -79,7 +79,7 @@ func (s *Subscriptions) Run(ctx context.Context) error {
 	}
 	s.o.Worker.Every(ctx, loops...)
 
-	// Drain. What does not end in time is cut off.
+	// Drain: calls that do not end in time are cut off.
 	limit, over := context.WithCancel(work)
 	defer over()
 	go func() {
@@ -91,7 +91,7 @@ func (s *Subscriptions) Run(ctx context.Context) error {
 	return nil
 }
 
-// follow looks at all changes that were not seen yet.
+// follow reads all new changes.
 func (s *Subscriptions) follow(ctx context.Context) error {
 	s.following.Lock()
 	defer s.following.Unlock()
@@ -116,8 +116,7 @@ func (s *Subscriptions) follow(ctx context.Context) error {
 	}
 }
 
-// askDue looks at the tenants that somebody has to look at now, and returns how many there are. What others hold is
-// left to them.
+// askDue looks at the tenants that are due, and returns their number. Tenants held by others are left to them.
 func (s *Subscriptions) askDue(ctx context.Context) (due int, err error) {
 	tenants, err := s.o.Store.DueTenants(ctx, leases, changesAtOnce)
 	for _, t := range tenants {
@@ -126,7 +125,7 @@ func (s *Subscriptions) askDue(ctx context.Context) (due int, err error) {
 	return len(tenants), err
 }
 
-// awaitDue waits until somebody has to look at a tenant, and a moment if there are some already.
+// awaitDue waits until a tenant is due; for foreignPause if some are already.
 func (s *Subscriptions) awaitDue(ctx context.Context, some bool) error {
 	if some {
 		_ = s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(foreignPause)) // the caller sees the end of the context
@@ -155,7 +154,7 @@ func (s *Subscriptions) awaitDue(ctx context.Context, some bool) error {
 	return err
 }
 
-// notice takes down that a tenant may have something to hand out, and tells who holds it already.
+// notice records that a tenant may have something to hand out, and tells its holding if there is one.
 func (s *Subscriptions) notice(t j17.Tenant, tell func(*holding)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +171,7 @@ func (s *Subscriptions) notice(t j17.Tenant, tell func(*holding)) {
 	}
 }
 
-// signal tells one taker that there may be a tenant for it. The caller holds mu.
+// signal tells one taker that a tenant may be ready to be taken. The caller holds mu.
 func (s *Subscriptions) signal() {
 	select {
 	case s.more <- struct{}{}:
@@ -180,7 +179,7 @@ func (s *Subscriptions) signal() {
 	}
 }
 
-// takeNext takes the tenant whose turn is next.
+// takeNext takes the next tenant in line.
 func (s *Subscriptions) takeNext(ctx, work context.Context) error {
 	t, ok := s.next()
 	if !ok {
@@ -200,14 +199,14 @@ func (s *Subscriptions) takeNext(ctx, work context.Context) error {
 		err = nil
 	}
 
-	// What is wrong with one tenant holds up no others.
+	// An error of one tenant does not delay others.
 	damaged := err != nil && !worker.ConcernsAll(err)
 	if damaged {
 		s.warn(ctx, "take a tenant", t, err)
 		err = nil
 	}
 
-	// What could not be tried is tried again.
+	// A tenant that could not be tried is tried again.
 	s.mu.Lock()
 	p := s.pending[t]
 	p.taking = false
@@ -244,7 +243,7 @@ func (s *Subscriptions) takeNext(ctx, work context.Context) error {
 	return err
 }
 
-// next returns the tenant whose turn is next, if there is one and room for it.
+// next returns the next tenant in line, if there is one and room for it.
 func (s *Subscriptions) next() (t j17.Tenant, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,8 +269,8 @@ func (s *Subscriptions) crowded() bool {
 	return len(s.waiting) > 0 && len(s.held) >= s.o.Tenants
 }
 
-// take takes the lease of a tenant, if subscriptions of it are behind and nobody else has it. Each subscription is
-// written again with it: what a former holder still does finds other revisions.
+// take takes the lease of a tenant, if its subscriptions are behind and no other set has it. It also writes each
+// subscription again, so that late writes of a former holder are refused by their revisions.
 func (s *Subscriptions) take(ctx, work context.Context, t j17.Tenant) (*holding, error) {
 	l, err := s.readLease(ctx, t)
 	if err != nil || l.rev == 0 || s.heldByOther(&l) {
@@ -306,8 +305,7 @@ func (s *Subscriptions) take(ctx, work context.Context, t j17.Tenant) (*holding,
 	return s.newHolding(work, t, l), nil
 }
 
-// behind reports whether a subscription has something to read now, and when the first pause of those that have not is
-// over.
+// behind reports whether a subscription has something to read now, and returns when the first pause of the others ends.
 func (s *Subscriptions) behind(
 	ctx context.Context, t j17.Tenant, items []item,
 ) (behind bool, retry time.Time, err error) {
@@ -341,17 +339,17 @@ func (s *Subscriptions) behind(
 	return behind, retry, nil
 }
 
-// leave writes that nobody has a tenant. due is when somebody has to look at it.
+// leave records that no set has a tenant. due is when it has to be looked at.
 func (s *Subscriptions) leave(ctx context.Context, t j17.Tenant, l lease, due time.Time) error {
 	l.Holder, l.Until = "", time.Time{}
 	err := s.o.Store.Write(ctx, t, []store.Side{l.put(due)})
 	if _, conflict := errors.AsType[*store.SideConflict](err); conflict {
-		return nil // who has written it since sees to the tenant
+		return nil // another set has written the lease since, and serves the tenant
 	}
 	return err
 }
 
-// pokeAll lets each tenant that is held look whether something is to be done.
+// pokeAll makes each held tenant check what there is to do.
 func (s *Subscriptions) pokeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -360,7 +358,7 @@ func (s *Subscriptions) pokeAll() {
 	}
 }
 
-// drop forgets a tenant that is no longer held. Signals since it last looked are not lost.
+// drop forgets a tenant that is no longer held. Signals since its last check are not lost.
 func (s *Subscriptions) drop(h *holding) {
 	h.cut()
 	s.mu.Lock()
@@ -388,7 +386,7 @@ func (s *Subscriptions) stop() {
 	}
 }
 
-// acquire takes one of the slots for calls. A holding that gets none is poked when there is one again.
+// acquire takes one of the slots for calls. A holding that gets none is poked when one is free again.
 func (s *Subscriptions) acquire(h *holding) bool {
 	s.slots.Lock()
 	defer s.slots.Unlock()
@@ -410,7 +408,7 @@ func (s *Subscriptions) release() {
 	clear(s.thirsty)
 }
 
-// leaveBehind counts a call that did not return when it had to, until it does.
+// leaveBehind counts a call that did not return in time, until it returns.
 func (s *Subscriptions) leaveBehind(t j17.Tenant, key string, done <-chan error) {
 	of := reference{t, key}
 	s.count.left.Add(1)
@@ -418,7 +416,7 @@ func (s *Subscriptions) leaveBehind(t j17.Tenant, key string, done <-chan error)
 	s.lost[of]++
 	s.slots.Unlock()
 	go func() {
-		_ = <-done // whatever it says
+		_ = <-done // its error no longer matters
 		s.slots.Lock()
 		if s.lost[of]--; s.lost[of] == 0 {
 			delete(s.lost, of)
@@ -435,7 +433,8 @@ func (s *Subscriptions) stuck(t j17.Tenant, key string) bool {
 	return s.lost[reference{t, key}] >= maxLost
 }
 
-// Settle handles all that can be handled now, and returns when nothing is left or under way. It needs a set that runs.
+// Settle handles everything that can be handled now, and returns when nothing is left or under way. The set must be
+// running.
 func (s *Subscriptions) Settle(ctx context.Context) error {
 	if err := s.follow(ctx); err != nil {
 		return err
@@ -447,7 +446,7 @@ func (s *Subscriptions) Settle(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// settled waits until nothing is held or waits.
+// settled waits until no tenant is held or waits.
 func (s *Subscriptions) settled(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() {
 		s.mu.Lock()
@@ -465,7 +464,8 @@ func (s *Subscriptions) settled(ctx context.Context) {
 	}
 }
 
-// expecting reports whether a tenant is about to be taken. Those that cannot be are left out. The caller holds mu.
+// expecting reports whether a tenant is about to be taken. Tenants that cannot be taken are left out. The caller holds
+// mu.
 func (s *Subscriptions) expecting() bool {
 	for _, p := range s.pending {
 		if p.failures == 0 {
@@ -475,13 +475,13 @@ func (s *Subscriptions) expecting() bool {
 	return false
 }
 
-// NextDue returns when a subscription is tried again; the zero time if none is. After Settle, and before anything else
-// happens, it is exact.
+// NextDue returns when a subscription is tried again; the zero time if none is. It is exact after Settle, until
+// something else happens.
 func (s *Subscriptions) NextDue(ctx context.Context) (time.Time, error) {
 	return s.o.Store.NextDue(ctx, leases)
 }
 
-// warn logs what failed for now.
+// warn logs a temporary failure.
 func (s *Subscriptions) warn(ctx context.Context, what string, t j17.Tenant, err error) {
 	s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "work on subscriptions failed; it is tried again", slog.String("what", what),
 		slog.String("tenant", string(t)), slog.Any("error", err))

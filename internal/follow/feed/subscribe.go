@@ -12,7 +12,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Subscribe makes a subscription. One that is there already stays as it is. Names are side keys without '/'.
+// Subscribe creates a subscription. An existing one stays as it is. Names are side keys without '/'.
 func (s *Subscriptions) Subscribe(ctx context.Context, t j17.Tenant, kind, name string, from Start) error {
 	if name == "" || strings.Contains(name, "/") {
 		return fmt.Errorf("the subscription of kind %s cannot be named %q: a name is not empty and has no '/'", kind, name)
@@ -23,7 +23,7 @@ func (s *Subscriptions) Subscribe(ctx context.Context, t j17.Tenant, kind, name 
 		if !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		// Marks of one that was there before would be taken for its own.
+		// Marks of an earlier subscription of the name would be taken for its own.
 		if err = s.clearMarks(ctx, t, key); conflicts(err) {
 			continue
 		}
@@ -68,7 +68,7 @@ func (s *Subscriptions) begin(ctx context.Context, t j17.Tenant, from Start) (at
 	return at, nil
 }
 
-// Unsubscribe removes a subscription; removing what is not there is no fault.
+// Unsubscribe removes a subscription; it does nothing if there is none.
 func (s *Subscriptions) Unsubscribe(ctx context.Context, t j17.Tenant, kind, name string) error {
 	key := subscriptionKey(kind, name)
 	for {
@@ -81,14 +81,15 @@ func (s *Subscriptions) Unsubscribe(ctx context.Context, t j17.Tenant, kind, nam
 		}
 	}
 
-	// Its marks mean nothing any longer. A process that creates one of that name again meanwhile has cleared them.
+	// Its marks are obsolete. On a conflict, another process has created a subscription of that name, and has cleared
+	// them.
 	if err := s.clearMarks(ctx, t, key); !conflicts(err) {
 		return err
 	}
 	return nil
 }
 
-// clearMarks removes the marks of a subscription that is not there; a *store.SideConflict where it is.
+// clearMarks removes the marks of a subscription that does not exist; it fails with a *store.SideConflict if it exists.
 func (s *Subscriptions) clearMarks(ctx context.Context, t j17.Tenant, key string) error {
 	const page = 1000
 	for keys := store.Prefix(key + "/"); ; {
@@ -111,26 +112,26 @@ func (s *Subscriptions) clearMarks(ctx context.Context, t j17.Tenant, key string
 	}
 }
 
-// conflicts reports whether somebody else was faster.
+// conflicts reports whether a concurrent write was faster.
 func conflicts(err error) bool {
 	_, is := errors.AsType[*store.SideConflict](err)
 	return is
 }
 
-// Pause ends the handing out of events until Resume. When it returns no call of the handler begins any longer, and no
-// Done commits. store.ErrNotFound means that there is no such subscription.
+// Pause stops the handing out of events until Resume. Once it has returned, no call of the handler begins, and no Done
+// commits. store.ErrNotFound means that there is no such subscription.
 func (s *Subscriptions) Pause(ctx context.Context, t j17.Tenant, kind, name string) error {
 	return s.change(ctx, t, kind, name, func(c *checkpoint) { c.Paused = true })
 }
 
-// Resume goes on where a subscription was paused, and ends a pause after failures.
+// Resume continues a paused subscription where it was paused, and ends a pause after failures.
 func (s *Subscriptions) Resume(ctx context.Context, t j17.Tenant, kind, name string) error {
 	return s.change(ctx, t, kind, name, func(c *checkpoint) {
 		c.Paused, c.Failures, c.Error, c.RetryAt = false, 0, "", time.Time{}
 	})
 }
 
-// change changes what is kept of a subscription and tells who has the tenant.
+// change changes the stored record of a subscription and tells the holder of the tenant.
 func (s *Subscriptions) change(ctx context.Context, t j17.Tenant, kind, name string, with func(*checkpoint)) error {
 	for {
 		it, err := s.get(ctx, t, subscriptionKey(kind, name))
@@ -147,7 +148,7 @@ func (s *Subscriptions) change(ctx context.Context, t j17.Tenant, kind, name str
 	}
 }
 
-// Wake lets a subscription go on that has answered Later, or whose handler has failed.
+// Wake ends the pause of a subscription whose handler has returned Later or an error.
 func (s *Subscriptions) Wake(ctx context.Context, t j17.Tenant, kind, name string) error {
 	if s.wake(t, subscriptionKey(kind, name)) {
 		return nil
@@ -155,7 +156,7 @@ func (s *Subscriptions) Wake(ctx context.Context, t j17.Tenant, kind, name strin
 	return s.change(ctx, t, kind, name, func(c *checkpoint) { c.RetryAt = time.Time{} })
 }
 
-// wake ends the pause of a subscription whose tenant this set holds. It reports whether it does.
+// wake ends the pause of a subscription if this set holds the tenant, and reports whether it does.
 func (s *Subscriptions) wake(t j17.Tenant, key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +165,7 @@ func (s *Subscriptions) wake(t j17.Tenant, key string) bool {
 }
 
 // writeAndAsk commits writes and asks the set that has the tenant, or may take it, to look at its subscriptions. It
-// reports false when another writer was faster.
+// reports false if another writer was faster.
 func (s *Subscriptions) writeAndAsk(ctx context.Context, t j17.Tenant, sides ...store.Side) (done bool, err error) {
 	l, err := s.readLease(ctx, t)
 	if err != nil {
@@ -177,7 +178,7 @@ func (s *Subscriptions) writeAndAsk(ctx context.Context, t j17.Tenant, sides ...
 	return err == nil, err
 }
 
-// Status tells how far a subscription is; store.ErrNotFound if there is none.
+// Status returns the progress of a subscription; store.ErrNotFound if there is none.
 func (s *Subscriptions) Status(ctx context.Context, t j17.Tenant, kind, name string) (Status, error) {
 	it, err := s.get(ctx, t, subscriptionKey(kind, name))
 	if err != nil {
@@ -187,7 +188,7 @@ func (s *Subscriptions) Status(ctx context.Context, t j17.Tenant, kind, name str
 	return s.status(t, &it, extent), err
 }
 
-// List tells how far the subscriptions of a kind are, in the order of their names.
+// List returns the progress of the subscriptions of a kind, in the order of their names.
 func (s *Subscriptions) List(ctx context.Context, t j17.Tenant, kind string) ([]Status, error) {
 	items, err := s.scan(ctx, t, kind+"/")
 	if err != nil || len(items) == 0 {
@@ -201,7 +202,7 @@ func (s *Subscriptions) List(ctx context.Context, t j17.Tenant, kind string) ([]
 	return list, err
 }
 
-// status is made of what is kept and, for the tenants that this set holds, of what it knows beyond that.
+// status combines the stored record with what the set knows beyond that, for tenants that it holds.
 func (s *Subscriptions) status(t j17.Tenant, it *item, extent store.Extent) Status {
 	s.mu.Lock()
 	h := s.held[t]
