@@ -14,33 +14,33 @@ import (
 	"j17/internal/storage/store"
 )
 
-// archive is a store.Archive. Whoever reads it gets copies, page by page: between two pages it can be ended, however
-// slow he is, or moved to a younger view in which its tenant is the same.
+// archive is a store.Archive. Readers get copies, page by page: between two pages the archive can be ended, however
+// slow the reader is, or moved to a younger view in which its tenant is the same.
 type archive struct {
 	store    *bulk
 	tenant   uint32
 	name     j17.Tenant
 	position j17.StreamID
 	extent   store.Extent
-	// shown is the number of the view that it shows. core.mu guards it.
+	// shown is the number of the view that it shows, guarded by core.mu.
 	shown uint64
 
-	// rest, if not nil, is called between the parts of what is read ahead. See store.Archive.
+	// rest, if not nil, is called between the parts of a read-ahead. See store.Archive.
 	rest func(bytes int) error
 
-	// over tells that the archive has ended.
+	// over reports that the archive has ended.
 	over atomic.Bool
 
 	mu sync.Mutex
-	// moment is what is read; next, if not nil, is to be from the next page on.
+	// moment is what is read; next, if not nil, replaces it from the next page on.
 	moment, next *moment
-	// users is how many are copying a page. The last one lets go of an archive that has ended.
+	// users counts the calls that are copying a page. The last one releases an archive that has ended.
 	users int
-	// reason is why it has ended, if it has.
+	// reason is why the archive has ended, nil if it has not.
 	reason error
 }
 
-// Archive shows a tenant for who copies it. See store.Store.
+// Archive returns an archive of a tenant as it is now. See store.Store.
 func (s *bulk) Archive(_ context.Context, t j17.Tenant) (store.Archive, error) {
 	if err := store.ValidTenant(t); err != nil {
 		return nil, err
@@ -69,8 +69,8 @@ func (s *bulk) Archive(_ context.Context, t j17.Tenant) (store.Archive, error) {
 	return a, nil
 }
 
-// endArchives has no archive show what was before a view, or for nil anything: those whose tenants are the same in the
-// present view are moved there, the others end.
+// endArchives ensures that no archive shows a view before the given one, or for nil any view: archives whose tenants
+// are the same in the present view are moved there, the others end.
 func (s *bulk) endArchives(before *view, reason error) {
 	type moved struct {
 		*archive
@@ -103,8 +103,8 @@ func (s *bulk) endArchives(before *view, reason error) {
 	}
 }
 
-// move has the archive show a view from the next page on, unless it shows one that is as young already: two that move
-// it at a time may come in another order than that of their views.
+// move makes the archive show a view from the next page on, unless it shows one that is as young already, since
+// concurrent moves may come in another order than their views.
 func (a *archive) move(to *moment) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -119,7 +119,7 @@ func (a *archive) move(to *moment) {
 	a.settle()
 }
 
-// settle lets go of what is not read any more, if no page is being copied. a.mu is held.
+// settle releases moments that are no longer read, if no page is being copied. The caller holds a.mu.
 func (a *archive) settle() {
 	switch {
 	case a.users > 0:
@@ -134,7 +134,7 @@ func (a *archive) settle() {
 	}
 }
 
-// end ends the archive: it is let go of as soon as no page is being copied. It does not wait for that.
+// end ends the archive. Its view is released as soon as no page is being copied; end does not wait for that.
 func (a *archive) end(reason error) {
 	a.store.mu.Lock()
 	delete(a.store.archives, a)
@@ -148,10 +148,10 @@ func (a *archive) end(reason error) {
 	a.settle()
 }
 
-// Close lets go of it. Further calls do nothing.
+// Close releases the archive. Further calls do nothing.
 func (a *archive) Close() { a.end(store.ErrClosed) }
 
-// use reads something short.
+// use runs a short read.
 func (a *archive) use(do func(m *moment) error) error {
 	a.mu.Lock()
 	if a.reason != nil {
@@ -170,10 +170,10 @@ func (a *archive) use(do func(m *moment) error) error {
 	return do(m)
 }
 
-// Position is that of the last entry of the feed.
+// Position returns the position of the last entry of the feed.
 func (a *archive) Position() j17.StreamID { return a.position }
 
-// Extent tells how many events there are.
+// Extent returns how many events there are.
 func (a *archive) Extent() store.Extent { return a.extent }
 
 // Heads returns the heads of streams.
@@ -226,7 +226,7 @@ func (a *archive) Each(space store.Space, keys store.Range, do func(key, value [
 	})
 }
 
-// pages passes copies of what stands under the keys in [lower, upper), until do reports false.
+// pages calls do for copies of the records with keys in [lower, upper), until it returns false.
 func (a *archive) pages(lower, upper []byte, backward bool, do func(key, value []byte) (bool, error)) error {
 	if a.tenant == 0 || bytes.Compare(lower, upper) >= 0 {
 		return a.use(func(*moment) error { return nil })
@@ -252,7 +252,7 @@ func (a *archive) pages(lower, upper []byte, backward bool, do func(key, value [
 			}
 		}
 
-		// The next page begins behind the last key.
+		// The next page begins after the last key.
 		if n := len(copied.placed); n > 0 && backward {
 			upper = bytes.Clone(copied.keyOf(&copied.placed[n-1]))
 		} else if n > 0 {
@@ -262,7 +262,7 @@ func (a *archive) pages(lower, upper []byte, backward bool, do func(key, value [
 	return nil
 }
 
-// fill copies a page of what stands under the keys in [lower, upper), and reports whether there may be more.
+// fill copies a page of the records with keys in [lower, upper), and reports whether there may be more.
 func (b *sortBuffer) fill(r reader, lower, upper []byte, backward bool) (more bool, err error) {
 	it, err := r.iterate(lower, upper)
 	if err != nil {
@@ -290,7 +290,7 @@ func (b *sortBuffer) fill(r reader, lower, upper []byte, backward bool) (more bo
 	return false, nil
 }
 
-// Rest sets what is called between the parts of what is read ahead. See store.Archive.
+// Rest sets the function that is called between the parts of a read-ahead. See store.Archive.
 func (a *archive) Rest(after func(bytes int) error) { a.rest = after }
 
 // Changes yields the events and notes of the feed. See store.Archive.

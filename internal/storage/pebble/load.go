@@ -17,22 +17,22 @@ import (
 	"j17/internal/storage/unit"
 )
 
-// A load is written under a tenant number of its own, into tables beside the store, which takes them in all at once.
-// The number is listed as pending until the tenant has it: what does not get there is removed, if need be when the
-// store is opened the next time.
+// A load is written under a tenant number of its own, into tables outside the store, which ingests them all at once.
+// The number is listed as pending until the tenant gets it: an unfinished load is removed, at the latest when the store
+// is opened the next time.
 
 const (
-	// loadingName is the folder of the files of loads, which a start empties.
+	// loadingName is the folder of the files of loads. Opening the store empties it.
 	loadingName = "loading"
-	// The memory of a load: what each of its sorters has for one of two buffers.
+	// The memory of a load: the size of each of the two buffers of its sorters.
 	eventBudget = 20 << 20
 	feedBudget  = 6 << 20
 	tagBudget   = 4 << 20
 	itemBudget  = 4 << 20
 )
 
-// lastLoadable is the greatest time of a position, in Unix milliseconds, that a load takes: it is of the year 2286, and
-// positions have one more year before they need another digit.
+// lastLoadable is the greatest time of a position, in Unix milliseconds, that a load accepts: one year before positions
+// need another digit, in 2286.
 const lastLoadable = 9_999_999_999_999 - 365*24*60*60*1000
 
 // loading is a store.Load.
@@ -41,31 +41,31 @@ type loading struct {
 	name   j17.Tenant
 	number uint32
 	folder *workFolder
-	// err, if not nil, is why the load has failed, or that it has ended.
+	// err, if not nil, is why the load has failed, or errLoadEnded.
 	err error
 
-	// events are in the order of their streams, and feed is notes and references to events in the order of their
-	// positions. tags and items are in the order in which they are stored, and so is what goes with items: due and
-	// expiry entries, entries, and the commands. A record of items without a value is of one that was withdrawn.
+	// events are sorted by stream, and feed has notes and references to events, sorted by position. tags and items are
+	// in the order of storage, and so are others: commands, and the due times, expiries and entries of items. A record
+	// of items without a value is that of a withdrawn item.
 	events, feed, tags, items, others *sorter
-	// derives tells that there are items with which something goes, revised that some have revisions of their own,
-	// commands that there are commands; derived that the former were made.
+	// derives reports that some items have due times, expiries or entries, revised that some have revisions of their
+	// own, commands that there are commands; derived reports that the records for derives were made.
 	derives, revised, commands, derived bool
 
-	// there is what the tenant has, if takes is set, and what of the items has another revision because of it. changed
-	// is what changes of it since it is copied.
+	// there, if takes is set, has what the tenant has, and the items that get another revision because of it. changed
+	// are the changes since it was copied.
 	there   *sorter
 	takes   bool
 	changed *changedKeys
 
-	// The last event or note, and the run of events that follow each other without a gap: as they stand in the feed.
+	// The position of the last event or note, and the present run of consecutive events in the feed.
 	last j17.StreamID
 	run  tagRun
 	// The state of the tenant.
 	any      bool
 	lastTime int64
 	count    uint64
-	// rev is the greatest revision so far. What is loaded gets those after given, which is 0 before the first one.
+	// rev is the greatest revision so far. Loaded items get revisions after given, which is 0 before the first one.
 	rev, given uint64
 
 	// Scratch space.
@@ -73,16 +73,16 @@ type loading struct {
 	told                       toldTags
 }
 
-// errLoadEnded: nothing can be done with a load any more.
+// errLoadEnded is the error of calls after the end of a load.
 var errLoadEnded = errors.New("the load has ended")
 
-// bulk is the store in the roles of those who read or write very much at a time: archives, loads and bulk writes.
+// bulk is the part of the store for archives, loads and bulk writes.
 type bulk struct {
 	*core
 
 	feeds     *feeds
 	committer *committer
-	// archives and bulk writes are those that are open, guarded by mu. bulkWritesMade counts all bulk writes.
+	// archives and bulkWrites are the open ones, guarded by mu. bulkWritesMade counts all bulk writes.
 	archives       map[*archive]bool
 	bulkWrites     map[*bulkWrite]bool
 	bulkWritesMade atomic.Uint64
@@ -94,7 +94,7 @@ func (s *bulk) Load(ctx context.Context, name j17.Tenant) (store.Load, error) {
 		return nil, err
 	}
 
-	// A number of its own.
+	// Allocate a tenant number.
 	l := &loading{store: s, name: name}
 	err := s.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		t := b.tenant(name)
@@ -111,7 +111,7 @@ func (s *bulk) Load(ctx context.Context, name j17.Tenant) (store.Load, error) {
 		return nil, err
 	}
 
-	// A folder of its own.
+	// Create a folder.
 	l.folder = &workFolder{
 		fs: s.disk.FS, path: s.disk.PathJoin(s.disk.dir, loadingName, strconv.Itoa(int(l.number))), check: s.roomToLoad,
 	}
@@ -126,7 +126,7 @@ func (s *bulk) Load(ctx context.Context, name j17.Tenant) (store.Load, error) {
 	return l, nil
 }
 
-// roomToLoad says whether a load may write another file.
+// roomToLoad returns an error if there is no space for another file of a load.
 func (s *core) roomToLoad() error {
 	if err := s.queue.Refusal(); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (s *core) roomToLoad() error {
 	return nil
 }
 
-// withoutEvents tells whether a tenant can be loaded.
+// withoutEvents returns an error if a tenant cannot be loaded.
 func withoutEvents(t *tenant) error {
 	if t.next.Events > 0 || !t.next.Last.IsZero() {
 		return fmt.Errorf("tenant %s: %w", t.name, store.ErrNotEmpty)
@@ -145,7 +145,7 @@ func withoutEvents(t *tenant) error {
 	return nil
 }
 
-// loadFault gives errors of the file system the type that the store promises.
+// loadFault turns errors of the file system into those that the store documents.
 func loadFault(err error) error {
 	switch {
 	case err == nil:
@@ -159,7 +159,7 @@ func loadFault(err error) error {
 	}
 }
 
-// fail keeps an error, after which nothing can be added.
+// fail records an error, after which nothing can be added.
 func (l *loading) fail(err error) error {
 	if err != nil && l.err == nil {
 		l.err = loadFault(err)
@@ -182,7 +182,7 @@ func (l *loading) Event(e store.LoadedEvent) (leaf [hashBytes]byte, err error) {
 	return [hashBytes]byte(e.Kept), nil
 }
 
-// event checks an event for itself and makes its record.
+// event checks an event by itself and makes its record.
 func (l *loading) event(e *store.LoadedEvent) error {
 	// Its place in the feed.
 	if err := l.place(e.StreamID); err != nil {
@@ -233,16 +233,16 @@ func (l *loading) place(at j17.StreamID) error {
 	return nil
 }
 
-// The first byte of what is sorted by stream tells what it is. The leaf hash of an event's bytes follows.
+// The first byte of a record that is sorted by stream is its kind. The leaf hash of an event's bytes follows.
 const (
 	sortedEvent   = 'e'
-	sortedChained = 'c' // an event of which the chain is known
+	sortedChained = 'c' // an event whose chain is known
 	sortedNote    = 'n'
 )
 
 // addEvent adds an event whose record is l.value. leaf is the leaf hash of its bytes.
 func (l *loading) addEvent(e *store.LoadedEvent, leaf *[hashBytes]byte) error {
-	// The tags, in runs as the feed will have them.
+	// Add the tags, in the runs of the feed.
 	if l.run.n > 0 && (l.run.n == maxRun || l.last.Next() != e.StreamID) {
 		if err := l.endRun(); err != nil {
 			return err
@@ -278,7 +278,7 @@ func (l *loading) addEvent(e *store.LoadedEvent, leaf *[hashBytes]byte) error {
 	return l.events.add(l.key, about, l.value)
 }
 
-// endRun adds the tags of a run of events, the last one of which is at l.last.
+// endRun adds the tags of a run of events that ends at l.last.
 func (l *loading) endRun() (err error) {
 	l.run.each(l.last, l.number, func(key, value []byte) {
 		if err == nil {
@@ -343,7 +343,7 @@ func (l *loading) Item(i store.ArchivedItem) error {
 	return l.fail(l.items.add(l.key, l.own, l.value))
 }
 
-// Withdraw takes an item back. See store.Load.
+// Withdraw removes an item again. See store.Load.
 func (l *loading) Withdraw(n store.ItemName) error {
 	if l.err != nil {
 		return l.err
@@ -390,13 +390,13 @@ func (l *loading) Discard() {
 	l.err = errLoadEnded
 	l.clear()
 	if l.changed != nil {
-		l.changed.over.Store(true) // also where the committer hears of nothing
+		l.changed.over.Store(true) // even if the committer never runs the call below
 	}
 
-	// What cannot be removed now is removed by a start.
+	// If the removal fails, the next start does it.
 	_ = l.store.queue.Do(l.store.life, queue.Always, func(b *batch) error {
 		if b.tenant(l.name).next.Number == l.number {
-			return nil // Commit has not heard that it was committed
+			return nil // Commit does not know that it was committed
 		}
 		b.removeAll(l.number)
 		b.remove(appendPendingKey(nil, l.number))
@@ -415,12 +415,12 @@ func (l *loading) clear() {
 		s.filling, s.spare = nil, nil
 	}
 	if l.store.disk.failed.Load() {
-		return // nothing changes the folder any more
+		return // nothing changes the folder any longer
 	}
 	_ = l.store.disk.FS.RemoveAll(l.folder.path) // a start removes what is left
 }
 
-// Commit makes all of it seen. See store.Load.
+// Commit makes the whole load visible. See store.Load.
 func (l *loading) Commit(ctx context.Context, fences ...store.Fence) error {
 	if l.err != nil {
 		return l.err
@@ -437,7 +437,7 @@ func (l *loading) Commit(ctx context.Context, fences ...store.Fence) error {
 }
 
 func (l *loading) commit(ctx context.Context, fences []store.Fence) error {
-	// What is in memory still.
+	// Settle what is still in memory.
 	err := l.endRun()
 	for _, s := range l.sorters() {
 		if s == l.feed {
@@ -449,7 +449,8 @@ func (l *loading) commit(ctx context.Context, fences []store.Fence) error {
 		return err
 	}
 
-	// The tables, beside the store, with what the tenant has. That it is closed meanwhile is seen at the end.
+	// Write the tables, outside the store, with what the tenant has. If the store is closed meanwhile, that is noticed
+	// at the end.
 	if err := l.follow(ctx); err != nil {
 		return err
 	}
@@ -469,18 +470,18 @@ func (l *loading) commit(ctx context.Context, fences []store.Fence) error {
 		return err
 	}
 	if len(tables) > 0 {
-		// Nobody who gives up takes the tables away from under the engine: that would be a fault of the disk.
+		// A canceled caller must not remove tables that the engine is ingesting: that would be a disk fault.
 		whole := context.WithoutCancel(ctx)
 		if err := l.store.inBackground(whole, func() error { return l.store.db.Ingest(whole, tables) }); err != nil {
 			return fmt.Errorf("take the tables of a load in: %w", err)
 		}
 	}
 
-	// From here on the tenant has them.
+	// Make them the tenant's.
 	return l.store.queue.Do(ctx, queue.Ordinary, func(b *batch) error { return l.list(b, fences) })
 }
 
-// roomFor says whether the load can still be committed, before its tables are taken in.
+// roomFor returns an error if the load can no longer be committed. It is called before its tables are ingested.
 func (l *loading) roomFor(ctx context.Context) error {
 	if err := l.store.roomToLoad(); err != nil {
 		return err
@@ -488,7 +489,7 @@ func (l *loading) roomFor(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// list makes what was loaded the tenant's, with the side items that it has.
+// list gives the tenant the number of the load, which includes the side items that it had.
 func (l *loading) list(b *batch, fences []store.Fence) error {
 	t := b.tenant(l.name)
 	if err := withoutEvents(t); err != nil {
@@ -524,14 +525,13 @@ func (l *loading) list(b *batch, fences []store.Fence) error {
 	return nil
 }
 
-// toldTags returns the tags that metadata tell. It remembers those of some, since many events have the same actor and
-// target.
+// toldTags returns the tags that come from metadata. It caches some, since many events have the same actor and target.
 type toldTags struct{ known map[string][]tagID }
 
-// maxTold bounds what is remembered.
+// maxToldMetadata bounds the number of cached metadata, maxToldBytes their size.
 const maxToldMetadata, maxToldBytes = 4096, 512
 
-// of returns the tags that metadata without a timestamp tell.
+// of returns the tags that come from metadata without a timestamp.
 func (c *toldTags) of(metadata []byte) []tagID {
 	if ids, ok := c.known[string(metadata)]; ok {
 		return ids

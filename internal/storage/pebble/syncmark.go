@@ -20,33 +20,34 @@ import (
 
 const (
 	markName = "mark"
-	// slotBytes is the size of each of the two places in the file. They are written in turn, so that one is always
-	// whole.
+	// slotBytes is the size of each of the two slots in the file. They are written in turn, so that one is always
+	// intact.
 	slotBytes = 4096
-	// slotHeader is the length of what stands before the text in a slot: its length and its checksum.
+	// slotHeader is the size of a slot's header: the length and the checksum of the text.
 	slotHeader = 8
-	// markedFiles is the number of files that a mark lists at most. The youngest logs are the ones that matter.
+	// markedFiles is the most files that a mark lists. The youngest logs are the ones that matter.
 	markedFiles = 32
-	// markEvery is how long what was acknowledged may stand in the log without the mark knowing.
+	// markEvery is about how long the mark may lag behind acknowledged writes in the log.
 	markEvery = 250 * time.Millisecond
 )
 
-// mark is what a start compares the folder with.
+// mark is compared with the folder when the store is opened.
 type mark struct {
 	// Serial grows with each mark.
 	Serial uint64 `json:"serial"`
-	// Clean tells that the store was closed with everything in tables. Tenants, Events and Last count what it held.
+	// Clean reports that the store was closed with everything in tables. Tenants, Events and Last describe what it
+	// held.
 	Clean   bool   `json:"clean"`
 	Tenants int    `json:"tenants"`
 	Events  uint64 `json:"events"`
 	Last    string `json:"last"`
-	// Seen is the latest time that was believed, in Unix milliseconds.
+	// Seen is the latest time that was accepted, in Unix milliseconds.
 	Seen int64 `json:"seen"`
-	// Files are the logs that hold acknowledged writes, and the manifests, which say what else does.
+	// Files are the logs that hold acknowledged writes, and the manifests, which list the other files that do.
 	Files []markedFile `json:"files"`
 }
 
-// markedFile says that the first Length bytes of a file were synced, and their CRC-32C.
+// markedFile records that the first Length bytes of a file were synced, and their CRC-32C.
 type markedFile struct {
 	Name   string `json:"name"`
 	Length uint64 `json:"length"`
@@ -66,17 +67,18 @@ type marks struct {
 	dir    string
 	logger *slog.Logger
 	table  *crc32.Table
-	// dirty gets a message when the mark is behind.
+	// dirty is signalled when the mark is out of date.
 	dirty chan struct{}
 
-	// writing is held while a mark is written, and taken before mu: whoever notes a sync does not wait for that.
+	// writing is held while a mark is written, and locked before mu, so that recording a sync does not wait for the
+	// write.
 	writing sync.Mutex
 	file    vfs.File
 	failed  bool
 
 	mu  sync.Mutex
 	now mark
-	// finished tells that nothing is in logs any more.
+	// finished reports that logs hold nothing any longer.
 	finished bool
 	files    map[string]*markedFile
 }
@@ -88,7 +90,7 @@ func newMarks(d *disk) *marks {
 	}
 }
 
-// open reads the mark, compares the logs with it, and opens the file for marks to come.
+// open reads the mark, compares its files with it, and opens the file for later marks.
 func (m *marks) open() error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
@@ -112,7 +114,7 @@ func (m *marks) open() error {
 		return fmt.Errorf("open %s: %w", m.path, err)
 	}
 	m.file = f
-	// What stands where no slot has been written takes its room now.
+	// Allocate the space of both slots.
 	size, err := f.Stat()
 	if err == nil && size.Size() < 2*slotBytes {
 		_, err = f.WriteAt(make([]byte, 2*slotBytes), 0)
@@ -123,7 +125,7 @@ func (m *marks) open() error {
 	return nil
 }
 
-// lost says what to do about acknowledged writes that are not there.
+// lost is the error for acknowledged writes that are missing, with what to do about them.
 func (m *marks) lost(err error) error {
 	return fmt.Errorf("%w. Events that were acknowledged are missing: restore the folder from a backup; or, to go on with what is left, "+
 		"remove the file %s and start again", err, m.path)
@@ -181,7 +183,8 @@ func (m *marks) compare(want *markedFile) error {
 	if err != nil {
 		if _, missing := m.fs.Stat(path); missing != nil {
 			if strings.HasPrefix(want.Name, manifestPrefix) {
-				// It may never have stood in the folder durably; the engine misses the one that it needs.
+				// Its entry in the folder may never have been durable; the engine notices if the one it needs is
+				// missing.
 				return nil
 			}
 			return fmt.Errorf("the file %s is missing", path)
@@ -203,8 +206,8 @@ func (m *marks) compare(want *markedFile) error {
 	}
 }
 
-// checkEnd checks what stands in a log behind what the mark covers, as far as that can be told from a write that was
-// cut short.
+// checkEnd checks the rest of a log, which the mark does not cover, for damage that cannot be a write that was cut
+// short.
 func (m *marks) checkEnd(name string) error {
 	number, ok := logNumber(name)
 	if !ok {
@@ -236,21 +239,22 @@ func (m *marks) checkTotals(got mark) error {
 	return nil
 }
 
-// seen returns the latest time that was believed, in Unix milliseconds.
+// seen returns the latest time that was accepted, in Unix milliseconds.
 func (m *marks) seen() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.now.Seen
 }
 
-// see notes a time that is believed. It is stored with the next mark.
+// see records an accepted time. It is stored with the next mark.
 func (m *marks) see(ms int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.now.Seen = ms
 }
 
-// synced notes how much of a file is durable. That of a log which no mark names is marked before anybody is told.
+// synced records how much of a file is durable. For a file that is not tracked yet it writes the mark before it
+// returns.
 func (m *marks) synced(f markedFile) {
 	if !m.note(f) {
 		_ = m.write() // it has reported what went wrong
@@ -262,8 +266,8 @@ func (m *marks) synced(f markedFile) {
 	}
 }
 
-// begin marks the end of a clean stop before the first write to a log: from then on the store may hold less than it did
-// then.
+// begin cancels the record of a clean stop before the first write to a log: from then on the store may hold less than
+// the record says.
 func (m *marks) begin(f string) {
 	m.mu.Lock()
 	first := m.now.Clean && !m.finished && strings.HasSuffix(f, logSuffix)
@@ -274,7 +278,7 @@ func (m *marks) begin(f string) {
 	}
 }
 
-// note takes down what synced was told. It reports whether the mark may follow later.
+// note records what was synced. It reports whether the mark may be written later.
 func (m *marks) note(f markedFile) (later bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -286,7 +290,7 @@ func (m *marks) note(f markedFile) (later bool) {
 	return later
 }
 
-// drop takes a file off the mark, so that the file may go. After an error the mark still names it.
+// drop removes a file from the mark, so that the file may be removed. After an error the mark still names it.
 func (m *marks) drop(name string) error {
 	m.mu.Lock()
 	f := m.files[name]
@@ -307,7 +311,7 @@ func (m *marks) drop(name string) error {
 // renew brings the mark up to date.
 func (m *marks) renew() { _ = m.write() } // it has reported what went wrong
 
-// finish marks a store that holds no more in logs. No later mark names one.
+// finish writes the mark of a store whose logs hold nothing any longer. No later mark names a log.
 func (m *marks) finish(totals mark) {
 	m.mu.Lock()
 	for name := range m.files {
@@ -321,8 +325,8 @@ func (m *marks) finish(totals mark) {
 	m.renew()
 }
 
-// report logs when marks cannot be written any more. Writes go on: what is lost is only that damage would be noticed.
-// It needs writing.
+// report logs when marks can no longer be written. Writes to the store go on: only the detection of damage suffers. The
+// caller holds writing.
 func (m *marks) report(err error) {
 	if err != nil && !m.failed {
 		m.logger.Warn("the mark beside the log cannot be written, a start would not notice everything that is missing",
@@ -331,7 +335,7 @@ func (m *marks) report(err error) {
 	m.failed = err != nil
 }
 
-// write makes a mark of the present moment durable, and reports what goes wrong.
+// write makes a mark of the present state durable, and logs errors.
 func (m *marks) write() (err error) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
@@ -354,7 +358,7 @@ func (m *marks) write() (err error) {
 	return m.file.SyncData()
 }
 
-// next returns the mark of the present moment.
+// next returns the mark of the present state.
 func (m *marks) next() mark {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -363,7 +367,7 @@ func (m *marks) next() mark {
 	for _, f := range m.files {
 		m.now.Files = append(m.now.Files, *f)
 	}
-	// The names of manifests are longer than those of logs, and a number that has one more digit is greater.
+	// Sort manifests, which have longer names, before logs, and both by descending number: longer numbers are greater.
 	slices.SortFunc(m.now.Files, func(a, b markedFile) int {
 		return cmp.Or(cmp.Compare(len(b.Name), len(a.Name)), strings.Compare(b.Name, a.Name))
 	})
@@ -383,7 +387,7 @@ func (m *marks) close() error {
 	return err
 }
 
-// trackedFile is a file that knows what was written to it.
+// trackedFile is a file that keeps the length and the checksum of what was written to it.
 type trackedFile struct {
 	vfs.File
 	marks *marks
@@ -396,7 +400,7 @@ type trackedFile struct {
 func (f *trackedFile) Write(p []byte) (int, error) {
 	f.marks.begin(f.written.Name)
 	f.mu.Lock()
-	// Whoever writes p may change it, as the file system of tests does on purpose.
+	// The file may change p, as the file system of tests does on purpose, so take the checksum before.
 	sum := crc32.Update(f.written.Sum, f.marks.table, p)
 	f.mu.Unlock()
 	n, err := f.File.Write(p)
@@ -427,7 +431,7 @@ func (f *trackedFile) sync(how func() error) error {
 	return err
 }
 
-// markLoop keeps the mark near the end of the log.
+// markLoop writes the mark soon after it is out of date.
 func (s *Store) markLoop() {
 	for {
 		select {
@@ -459,15 +463,16 @@ func (s *core) totals() mark {
 	return m
 }
 
-// settle puts everything into tables and marks that, so that no log matters any more. Where that cannot be done, the
-// logs are there for the next start. It reports false when end was closed first: then Pebble is still writing. Unless
-// the store has failed, Pebble has taken the request when settle returns: it must not come to it closed.
+// settle writes everything to tables and records that in the mark, so that no log matters any longer. If that fails,
+// the next start has the logs. It returns false if end was closed first, while Pebble is still writing. Unless the
+// store has failed, Pebble has received the request when settle returns, since it must not receive it after it is
+// closed.
 func (s *Store) settle(end <-chan struct{}) bool {
 	if s.disk.failed.Load() || s.disk.short.Load() {
 		return true
 	}
 
-	// Ask for it. That begins a new log, which the disk may keep waiting.
+	// Request it. That begins a new log, for which the disk may block.
 	failing := s.events.failing()
 	asked := make(chan request, 1)
 	go func() {
@@ -486,7 +491,7 @@ func (s *Store) settle(end <-chan struct{}) bool {
 		return true
 	}
 
-	// Wait for it, as long as it gets on.
+	// Wait for it while it makes progress.
 	select {
 	case <-flush.done:
 		if !s.disk.failed.Load() {
@@ -500,8 +505,7 @@ func (s *Store) settle(end <-chan struct{}) bool {
 	return true
 }
 
-// request is what Pebble answers when it is asked to write its memory to tables: a channel that is closed when that is
-// done.
+// request is Pebble's answer to a request to write its memory to tables: a channel that is closed when that is done.
 type request struct {
 	done <-chan struct{}
 	err  error

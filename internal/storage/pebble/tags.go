@@ -21,11 +21,9 @@ import (
 )
 
 // The index of tags has an entry for each tag of a run of the feed, at the position of the run's last event. Its value
-// is empty when the run has one event, else 8 bytes: bit n tells whether the event n places before the last one has the
-// tag.
+// is empty if the run has one event, else 8 bytes: bit n is set if the event n places before the last one has the tag.
 
-// maxTagSteps bounds the entries that are looked at for one page, so that no view is held for long where nothing
-// matches.
+// maxTagSteps bounds the index entries read for one page, so that no view is held for long if nothing matches.
 const maxTagSteps = 4096
 
 func idOfTag(tag []byte) tagID {
@@ -33,12 +31,12 @@ func idOfTag(tag []byte) tagID {
 	return tagID(sum[:len(tagID{})])
 }
 
-// told reports whether the metadata of an event tell that it has the tag.
+// told reports whether the tag is one that comes from the metadata of an event.
 func told(tag string) bool {
 	return strings.HasPrefix(tag, "actor:") || strings.HasPrefix(tag, "target:") || j17.IsCorrelationTag(tag)
 }
 
-// appendTags appends the stored form of those tags that the metadata do not tell.
+// appendTags appends the stored form of the tags that do not come from the metadata.
 func appendTags(dst []byte, tags []string) []byte {
 	for _, tag := range tags {
 		if !told(tag) {
@@ -48,7 +46,7 @@ func appendTags(dst []byte, tags []string) []byte {
 	return dst
 }
 
-// allTags returns the tags of an event: none when it was erased.
+// allTags returns the tags of an event, none if it was erased.
 func (r *eventRecord) allTags() ([]string, error) {
 	if r.kept != nil {
 		return nil, nil
@@ -57,7 +55,7 @@ func (r *eventRecord) allTags() ([]string, error) {
 	return append(j17.MetadataTags(r.layout.MetadataOf(r.raw)), own...), err
 }
 
-// ownTags returns the tags that the metadata do not tell.
+// ownTags returns the tags that do not come from the metadata.
 func (r *eventRecord) ownTags() (tags []string, err error) {
 	for rest := r.tags; len(rest) > 0; {
 		n, width := binary.Uvarint(rest)
@@ -70,18 +68,18 @@ func (r *eventRecord) ownTags() (tags []string, err error) {
 	return tags, nil
 }
 
-// tagRun gathers the tags of a run.
+// tagRun collects the tags of a run.
 type tagRun struct {
 	n   int
 	ids []tagID
 	// first has bit n set for the nth event, from 0.
 	first []uint64
-	// places are where ids stand, once there are many.
+	// places are the indexes of ids, once there are manyTags.
 	places map[tagID]int
 	text   []byte
 }
 
-// manyTags is from how many tags on a run keeps their places.
+// manyTags is the number of tags from which on a run has places.
 const manyTags = 32
 
 // add adds the tags of the next event.
@@ -93,7 +91,7 @@ func (r *tagRun) add(tags []string) {
 	}
 }
 
-// mark notes that the latest event has a tag.
+// mark records that the latest event has a tag.
 func (r *tagRun) mark(id tagID) {
 	at := r.place(id)
 	if at < 0 {
@@ -106,7 +104,7 @@ func (r *tagRun) mark(id tagID) {
 	r.first[at] |= 1 << (r.n - 1)
 }
 
-// place returns where a tag stands, -1 where it does not.
+// place returns the index of a tag, -1 if the run does not have it.
 func (r *tagRun) place(id tagID) int {
 	if len(r.ids) < manyTags {
 		return slices.Index(r.ids, id)
@@ -125,7 +123,8 @@ func (r *tagRun) place(id tagID) int {
 	return -1
 }
 
-// each passes the entries of a run that ends at last, and begins another one. What it passes is valid until do returns.
+// each calls do for the entries of the run, which ends at last, and begins another run. Key and value are valid until
+// do returns.
 func (r *tagRun) each(last j17.StreamID, tenant uint32, do func(key, value []byte)) {
 	var value [8]byte
 	for i, id := range r.ids {
@@ -140,7 +139,7 @@ func (r *tagRun) each(last j17.StreamID, tenant uint32, do func(key, value []byt
 	r.clear()
 }
 
-// write stages the entries of a run that ends at last, and begins another one.
+// write stages the entries of the run, which ends at last, and begins another run.
 func (r *tagRun) write(to *pebble.Batch, tenant uint32, last j17.StreamID) {
 	r.each(last, tenant, func(key, value []byte) { must(to.Set(key, value, nil)) })
 }
@@ -164,9 +163,9 @@ func tagBits(value []byte) (uint64, error) {
 	}
 }
 
-// untag stages that an event has lost its tags. staged holds the entries that the rewrite has changed so far.
+// untag stages the removal of an event's tags. staged holds the entries that the rewrite has changed so far.
 func (b *batch) untag(t *tenant, record *eventRecord, staged map[string]uint64) error {
-	// Each tag has a run of positions with a set of those that carry it.
+	// Each tag has an entry for the run, with the set of the events that have it.
 	tags, err := record.allTags()
 	if err != nil {
 		return err
@@ -190,7 +189,7 @@ func (b *batch) untag(t *tenant, record *eventRecord, staged map[string]uint64) 
 			set = now
 		}
 
-		// The event's place in the run.
+		// Find the event's place in the run.
 		last, ok := parsePosition(key[len(key)-positionBytes:])
 		if !ok {
 			return errFormat
@@ -203,7 +202,7 @@ func (b *batch) untag(t *tenant, record *eventRecord, staged map[string]uint64) 
 			continue
 		}
 
-		// A set without members needs no entry.
+		// An empty set needs no entry.
 		set &^= 1 << n
 		staged[string(key)] = set
 		if set == 0 {
@@ -246,7 +245,7 @@ func (s *feeds) ReadTagged(
 				return err
 			}
 			if r.lacksTags(of.Tags, ids, after) {
-				return nil // memory tells that there is nothing
+				return nil // the filters in memory say that there is nothing
 			}
 			if err := p.tagged(r, ids, &of, from, limit, names); err != nil || len(p.entries)+p.passed > 0 {
 				return err
@@ -258,21 +257,21 @@ func (s *feeds) ReadTagged(
 	})
 }
 
-// tagCursor walks over the events that have a tag.
+// tagCursor iterates over the events that have a tag.
 type tagCursor struct {
 	id tagID
 	// it, if not nil, is an iterator over the tag's entries alone.
 	it *pebble.Iterator
-	// prefix is what their keys begin with, end the first key behind them all.
+	// prefix is the prefix of their keys, end the first key after them.
 	prefix, end []byte
-	// set has a bit for each event of the entry that was found last, up to the one at last, that has the tag and was
-	// not passed yet.
+	// set has a bit for each event with the tag, of the entry that was found last and ends at last, that was not passed
+	// yet.
 	set  uint64
 	last j17.StreamID
 }
 
-// ofRun returns the position of the first event from a position on that has the tag, if it is one of the entry that was
-// found last.
+// ofRun returns the position of the first event from a position on that has the tag, if it belongs to the entry that
+// was found last.
 func (c *tagCursor) ofRun(from j17.StreamID) (at j17.StreamID, ok bool) {
 	for c.set != 0 {
 		n := bits.Len64(c.set) - 1
@@ -284,13 +283,14 @@ func (c *tagCursor) ofRun(from j17.StreamID) (at j17.StreamID, ok bool) {
 	return at, false
 }
 
-// seek returns the position of the first event from a position on that has the tag; the position never goes back. The
-// iterator may be one over all tags.
+// seek returns the position of the first event from a position on that has the tag; the position must never decrease.
+// The iterator may be one over all tags.
 func (c *tagCursor) seek(it *pebble.Iterator, from j17.StreamID) (at j17.StreamID, ok bool, err error) {
 	if at, ok = c.ofRun(from); ok {
 		return at, true, nil
 	}
-	// An iterator over all tags is told where this one ends; one over the tag alone goes on faster without a limit.
+	// An iterator over all tags needs the end of this tag as its limit; one over this tag alone is faster without a
+	// limit.
 	limit := c.end
 	if it == c.it {
 		limit = nil
@@ -316,12 +316,11 @@ func (c *tagCursor) seek(it *pebble.Iterator, from j17.StreamID) (at j17.StreamI
 	return at, false, it.Error()
 }
 
-// tagHints remembers of some tags that events were found by them when they were asked last: tags of which nothing is
-// known are asked before those, since the first one without events ends a walk. It is a guess, and nothing but time
-// depends on it.
+// tagHints remembers some tags by which events were found the last time. A walk looks up other tags first, since the
+// first tag without events ends it. Hints may be wrong, which only costs time.
 type tagHints [1 << 10]atomic.Uint64
 
-// of returns the place of a tag, and what stands there when events were found by it.
+// of returns the slot of a tag, and the value that it has if events were found by the tag.
 func (h *tagHints) of(tenant uint32, id tagID) (*atomic.Uint64, uint64) {
 	return &h[int(binary.BigEndian.Uint16(id[:]))%len(h)], binary.BigEndian.Uint64(id[8:]) ^ uint64(tenant)
 }
@@ -331,7 +330,7 @@ func (h *tagHints) found(tenant uint32, id tagID) bool {
 	return place.Load() == mark
 }
 
-// note notes whether events were found by a tag.
+// note records whether events were found by a tag.
 func (h *tagHints) note(tenant uint32, id tagID, found bool) {
 	place, mark := h.of(tenant, id)
 	if was := place.Load() == mark; found && !was {
@@ -341,25 +340,25 @@ func (h *tagHints) note(tenant uint32, id tagID, found bool) {
 	}
 }
 
-// sharedRounds is how often the tags of a walk are asked by one iterator for all. To open one costs as much as to ask
-// one, and most walks end soon; those that do not get one for each tag, which goes on from where it stands.
+// sharedRounds is the number of rounds in which a walk uses one iterator for all tags. Opening an iterator costs as
+// much as one look-up, and most walks end soon; longer ones get an iterator for each tag, which goes on from its place.
 const sharedRounds = 2
 
-// tagWalk goes over the events that have all of some tags.
+// tagWalk iterates over the events that have all of some tags.
 type tagWalk struct {
 	from    pebble.Reader
 	hints   *tagHints
 	tenant  uint32
 	cursors []tagCursor
-	// all is over the entries of all tags.
+	// all iterates over the entries of all tags.
 	all *pebble.Iterator
-	// turn says which tag is asked next, and rounds how often all of them were.
+	// turn is the index of the next tag to look up, rounds how often all of them were.
 	turn, rounds int
 }
 
 // newTagWalk opens a walk, which must be closed.
 func (s *core) newTagWalk(from pebble.Reader, tenant uint32, ids []tagID) (*tagWalk, error) {
-	// The tags of which least is known come first.
+	// Tags without a hint come first.
 	w := &tagWalk{from: from, hints: &s.tagHints, tenant: tenant, cursors: make([]tagCursor, 0, len(ids))}
 	var known []tagCursor
 	for _, id := range ids {
@@ -392,7 +391,7 @@ func (w *tagWalk) close(err *error) {
 	}
 }
 
-// ask returns the position of the first event from a position on that has the tag whose turn it is.
+// ask returns the position of the first event from a position on that has the tag with the index turn.
 func (w *tagWalk) ask(from j17.StreamID) (at j17.StreamID, ok bool, err error) {
 	c, it := &w.cursors[w.turn], w.all
 	if it == nil || w.rounds >= sharedRounds {
@@ -415,9 +414,9 @@ func (w *tagWalk) ask(from j17.StreamID) (at j17.StreamID, ok bool, err error) {
 	return at, ok, nil
 }
 
-// next moves at to the first event from there on that has all tags; it reports false when there is none, and when step,
-// if not nil, says after a step that it is enough. Each tag in turn says where its next event is, and the others
-// follow, so that the rarest one leads.
+// next moves at to the first event from there on that has all tags; it returns false if there is none, or if step, if
+// not nil, ends the walk after a step. Each tag in turn is advanced to its next event, and the others follow, so that
+// the rarest one sets the pace.
 func (w *tagWalk) next(at *j17.StreamID, step func(passed j17.StreamID) bool) (bool, error) {
 	agreed := 0
 	var passed j17.StreamID
@@ -448,7 +447,7 @@ func (p *page) tagged(
 	}
 	defer w.close(&err)
 
-	// After so many steps a page ends, found or not.
+	// A page ends after maxTagSteps, whether anything was found or not.
 	var reached j17.StreamID
 	enough := false
 	step := func(passed j17.StreamID) bool {
@@ -461,7 +460,7 @@ func (p *page) tagged(
 		return !enough
 	}
 
-	// Mostly nothing is found, and nothing has to be looked up.
+	// Mostly nothing is found, so no event has to be looked up.
 	g := &p.gathering
 	defer func() {
 		if g.lookup != nil {
@@ -470,7 +469,7 @@ func (p *page) tagged(
 		}
 	}()
 	for n, more := minGathered, true; more; n = g.next(p) {
-		// First the references of some. Where there are types nobody knows how many of them it takes.
+		// First collect some references. With types it is unknown how many are needed.
 		if len(of.Types) == 0 {
 			n = min(n, limit-len(p.entries))
 		}
@@ -498,7 +497,7 @@ func (p *page) tagged(
 			break
 		}
 
-		// Then what they refer to.
+		// Then fetch the events.
 		g.latest = !more && len(g.refs) <= dividedFrom
 		if err := g.fetch(p.size() - p.bytes); err != nil {
 			return g.fault(err, at)
@@ -508,15 +507,15 @@ func (p *page) tagged(
 		}
 	}
 
-	// There is nothing more in this view, or it was enough for a page.
+	// The view has no more, or the page has reached its limit.
 	if p.reached, p.full = r.tagging.last, enough; enough {
 		p.reached = reached
 	}
 	return nil
 }
 
-// take takes the reference of the event at a position, behind those that were taken before, unless its aggregate type
-// tells that it is passed.
+// take collects the reference of the event at a position, after those collected before, unless its aggregate type is
+// not wanted.
 func (g *gathering) take(at j17.StreamID, of *store.Tagged, p *page) error {
 	n, err := g.seek(at)
 	if err != nil {
@@ -533,8 +532,7 @@ func (g *gathering) take(at j17.StreamID, of *store.Tagged, p *page) error {
 	return nil
 }
 
-// takeFitting copies those of the events that were gathered that are of a type that is wanted. It reports false where
-// the page has all that goes in there.
+// takeFitting copies the collected events that are of a wanted type. It returns false when the page is full.
 func (p *page) takeFitting(g *gathering, of *store.Tagged, limit int) (bool, error) {
 	for i := range g.refs {
 		ref := &g.refs[i]

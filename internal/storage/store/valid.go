@@ -32,9 +32,9 @@ const (
 	MaxUnitBytes = 64 << 20
 )
 
-// Validate checks the form and the limits of the unit. What it reports is ErrInvalid or ErrLimit.
+// Validate checks the form and the limits of the unit. Errors are ErrInvalid or ErrLimit.
 func (a *Append) Validate() error {
-	// Counts come before what costs time in proportion to them.
+	// Check counts before anything whose cost is proportional to them.
 	if len(a.Events) > MaxUnitEvents {
 		return fmt.Errorf("%w: %d events in one unit, %d are allowed", ErrLimit, len(a.Events), MaxUnitEvents)
 	}
@@ -51,7 +51,7 @@ func (a *Append) Validate() error {
 		}
 	}
 
-	// What has to hold.
+	// The conditions.
 	for i := range a.Pre {
 		if err := ValidKey(a.Pre[i].Key); err != nil {
 			return err
@@ -71,7 +71,7 @@ func (a *Append) Validate() error {
 		}
 	}
 
-	// What is written.
+	// The writes.
 	for i := range a.Events {
 		e := &a.Events[i]
 		if err := e.Validate(); err != nil {
@@ -90,7 +90,7 @@ func (a *Append) Validate() error {
 		size += len(s.Key) + len(s.Value)
 	}
 
-	// Names, of which a unit proposes each once.
+	// The assignments. A unit must not propose a value twice.
 	var proposed map[proposal]int
 	for i := range a.Assign {
 		one := &a.Assign[i]
@@ -123,7 +123,7 @@ type proposal struct {
 	value string
 }
 
-// ValidTenant checks the form and the length of a tenant's name. What it reports is ErrInvalid or ErrLimit.
+// ValidTenant checks the form and the length of a tenant's name. Errors are ErrInvalid or ErrLimit.
 func ValidTenant(t j17.Tenant) error {
 	if len(t) > MaxTenantBytes {
 		return fmt.Errorf("%w: a tenant's name of %d bytes, %d are allowed", ErrLimit, len(t), MaxTenantBytes)
@@ -131,7 +131,7 @@ func ValidTenant(t j17.Tenant) error {
 	return validName("tenant", string(t))
 }
 
-// ValidKey checks the form and the length of a stream's key. What it reports is ErrInvalid or ErrLimit.
+// ValidKey checks the form and the length of a stream's key. Errors are ErrInvalid or ErrLimit.
 func ValidKey(k j17.Key) error {
 	if err := validPlain("aggregate type", k.Type); err != nil {
 		return err
@@ -142,8 +142,8 @@ func ValidKey(k j17.Key) error {
 	return validPlain("aggregate id", k.ID)
 }
 
-// Validate checks the form and the limits of an event, but not whether its data are JSON. What it reports is ErrInvalid
-// or ErrLimit.
+// Validate checks the form and the limits of an event, but not whether its data are JSON. Errors are ErrInvalid or
+// ErrLimit.
 func (e *NewEvent) Validate() error {
 	if err := ValidKey(e.Key); err != nil {
 		return err
@@ -154,8 +154,8 @@ func (e *NewEvent) Validate() error {
 	return validContent(e.Type, e.Data, e.Metadata)
 }
 
-// Validate checks the form and the limits of what is rewritten, which are those of a unit. What it reports is
-// ErrInvalid or ErrLimit.
+// Validate checks the form and the limits of a rewrite; the limits are those of a unit. Errors are ErrInvalid or
+// ErrLimit.
 func (r *Rewrite) Validate() error {
 	n, size := 0, 0
 	seen := map[j17.Key]bool{}
@@ -200,7 +200,7 @@ func validContent(typ string, data, metadata []byte) error {
 }
 
 func (s *Side) validate(events int) error {
-	// What is done.
+	// The operation.
 	if s.Op < Put || s.Op > Add {
 		return fmt.Errorf("%w: unknown side operation %d", ErrInvalid, s.Op)
 	}
@@ -213,7 +213,7 @@ func (s *Side) validate(events int) error {
 		return fmt.Errorf("%w: a bound without an addition", ErrInvalid)
 	}
 
-	// The positions and the entries that come with it.
+	// Its positions and entries.
 	if s.StampKey && (len(s.Stamps) == 0 || s.Cond != Always || len(s.Key) > MaxNameBytes-stampedKeyBytes) {
 		return fmt.Errorf("%w: a key with a position, a condition or more than %d bytes, or without an event", ErrInvalid, MaxNameBytes-stampedKeyBytes)
 	}
@@ -231,7 +231,7 @@ func (s *Side) validate(events int) error {
 		}
 	}
 
-	// What depends on the kind of write.
+	// The restrictions of Raise and of plain writes.
 	if s.Op == Raise {
 		if _, err := strconv.ParseUint(string(s.Value), 10, 63); err != nil {
 			return fmt.Errorf("%w: a number to raise to: %q", ErrInvalid, s.Value)
@@ -305,7 +305,7 @@ func validCompared(compared bool, value string) error {
 	return nil
 }
 
-// ValidItem checks what names a side item.
+// ValidItem checks the space and the key of a side item.
 func ValidItem(space Space, key string) error {
 	if err := validName("space", string(space)); err != nil {
 		return err
