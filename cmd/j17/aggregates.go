@@ -64,7 +64,7 @@ those of earlier ones that have aggregates.`,
 	return cmd
 }
 
-// span says how much of a list is wanted: count things of it, or all.
+// span is how much of a list is wanted: count things of it, or all.
 type span struct {
 	count uint64
 	all   bool
@@ -91,8 +91,8 @@ func (s *span) wanted(cmd *cobra.Command, things string) (uint64, error) {
 }
 
 // pages reads a list below an environment page by page, as much of it as is wanted (0 for all). take decodes a page and
-// returns how many of the list it has and with which parameters the next one is asked for, nil where it is the last
-// one. It reports whether the list has more.
+// returns how many things of the list it has, and the parameters of the next page, nil on the last one. It reports
+// whether the list has more.
 func (o *operating) pages(
 	ctx context.Context, path []string, query url.Values, most, wanted uint64,
 	take func(raw json.RawMessage) (got int, next url.Values, err error),

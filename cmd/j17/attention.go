@@ -36,7 +36,7 @@ last. What your role may not read is left out.`,
 	return cmd
 }
 
-// printOverview prints what goes on, and then who follows the events.
+// printOverview prints what goes on, and then what follows the events.
 func printOverview(e *env, o wire.Overview) error {
 	hour := int64(0)
 	for _, n := range o.Rates {

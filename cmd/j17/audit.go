@@ -30,7 +30,7 @@ func (a *auditFilter) flags(f *pflag.FlagSet) {
 	f.StringVar(&a.to, "to", "", "only before a `time`")
 }
 
-// check says what is wrong with the filter, as far as that can be known here.
+// check reports what is wrong with the filter, as far as that can be known here.
 func (a *auditFilter) check() error {
 	err := oneOf("--outcome", a.outcome, "", "done", "refused", "failed")
 	for flag, v := range map[string]string{"--from": a.from, "--to": a.to} {

@@ -150,7 +150,7 @@ func (r *endingReader) Read(p []byte) (int, error) {
 	return r.in.Read(p)
 }
 
-// told says for people what was verified.
+// told describes for people what was verified.
 func told(r *proof.Report) string {
 	var b strings.Builder
 	signed := "signed by " + strings.Join(r.SignedBy, " and ")

@@ -30,7 +30,7 @@ func backupsCommand(e *env) *cobra.Command {
 const repositoryHelp = `FOLDER is the one of --backups of the server, or s3://BUCKET/PREFIX. For a bucket, the keys are taken from J17_S3_ACCESS_KEY and
 J17_S3_SECRET_KEY (or the same with _FILE), or from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.`
 
-// backups is how commands reach a repository.
+// backups are the flags by which commands reach a repository.
 type backups struct {
 	env                *env
 	endpoint, region   string
@@ -323,7 +323,7 @@ func (r *readBar) done() {
 	}
 }
 
-// quietLogger is for work whose outcome the command tells itself.
+// quietLogger is for work whose outcome the command reports itself.
 func quietLogger(e *env) *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func backupRestoreCommand(e *env) *cobra.Command {
@@ -419,12 +419,12 @@ type restoredTenant struct {
 	Events   uint64     `json:"events"`
 	Position string     `json:"position"`
 	Root     string     `json:"root"`
-	// Past tells that pending work was left out, Erased how many aggregates lost something again.
+	// Past reports that pending work was left out, Erased how many aggregates had data erased again.
 	Past   bool `json:"past"`
 	Erased int  `json:"erased"`
 }
 
-// restored tells what was restored; newest tells that nobody has named the backup.
+// restored reports what was restored; newest reports that the backup was not named.
 func (b *backups) restored(data string, out server.Restored, newest bool) error {
 	rows := []restoredTenant{}
 	var events uint64

@@ -92,7 +92,7 @@ AWS_SECRET_ACCESS_KEY. The server keeps the secret key sealed and shows it to no
 	return cmd
 }
 
-// settingsChange is the body of a request that changes settings as flags say; null takes a setting away.
+// settingsChange is the body of a request that changes settings as flags say; null removes a setting.
 func (b *backups) settingsChange(
 	f *pflag.FlagSet, numbers map[string]int, recipients []string, bucket string,
 ) (map[string]any, error) {

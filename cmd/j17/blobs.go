@@ -89,7 +89,7 @@ is no new version.`,
 			return err
 		}
 
-		// What is stored cannot fail any more: what follows is only said of it.
+		// The blob is stored: an error from here on is only reported.
 		var b wire.Blob
 		if err := json.Unmarshal(raw, &b); err != nil {
 			return fmt.Errorf("the blob is stored, but the server's answer cannot be read: %w", err)
@@ -186,7 +186,7 @@ func blobsGetCommand(e *env) *cobra.Command {
 			return err
 		}
 
-		// The answer is as large as the blob, so that it goes to where it is written without being kept.
+		// The answer is as large as the blob, so it is written out without being kept.
 		body, header, err := o.Download(cmd.Context(), append([]string{"api"}, path...), versionQuery(version))
 		if err != nil {
 			return o.explained(cmd.Context(), err)
@@ -207,8 +207,7 @@ func blobsGetCommand(e *env) *cobra.Command {
 	return cmd
 }
 
-// save has a download written to a file that does not exist yet, which is gone again if that fails, or to standard
-// output for "".
+// save writes a download to a file that does not exist yet, and removes it if that fails, or to standard output for "".
 func (e *env) save(output string, write func(io.Writer) error) (err error) {
 	if output == "" {
 		return write(e.out)
@@ -225,15 +224,14 @@ func (e *env) save(output string, write func(io.Writer) error) (err error) {
 	return write(f)
 }
 
-// versionFlag declares a flag that takes the number of a version, with what is meant where it is left out.
+// versionFlag declares a flag that takes the number of a version; without says what is meant when it is left out.
 func versionFlag(cmd *cobra.Command, version *uint64, without string) {
 	cmd.Flags().Var((*versionNumber)(version), "version", "`number` of the version; "+without+" if left out")
 }
 
 const versionFlagType = "version"
 
-// versionNumber is the value of such a flag: 0 for one that was left out, which nobody can say, since versions count
-// from 1.
+// versionNumber is the value of such a flag: 0 where it was left out, since versions count from 1.
 type versionNumber uint64
 
 func (v *versionNumber) Type() string { return versionFlagType }
@@ -246,7 +244,7 @@ func (v *versionNumber) String() string {
 	return strconv.FormatUint(uint64(*v), 10)
 }
 
-// Set takes what somebody has said.
+// Set reads a value from the command line.
 func (v *versionNumber) Set(text string) error {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err == nil && n == 0 {
@@ -288,7 +286,7 @@ func blobsDeleteCommand(e *env) *cobra.Command {
 			return err
 		}
 
-		// What goes, in words that can be agreed to.
+		// What is deleted, in words that a person can confirm.
 		what := "all versions of " + plain(args[0])
 		if version > 0 {
 			what = fmt.Sprintf("version %d of %s", version, plain(args[0]))

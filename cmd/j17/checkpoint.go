@@ -27,7 +27,7 @@ func showAnswer[T any](e *env, raw json.RawMessage, asJSON bool, line func(T) st
 	return printAs(e, raw, asJSON, onOneLine(line))
 }
 
-// ofCheckpoint is what a checkpoint is of.
+// ofCheckpoint names what a checkpoint covers.
 func ofCheckpoint(c *wire.Checkpoint) string {
 	switch {
 	case c.Key != "":
@@ -90,7 +90,7 @@ The command waits until the checkpoint is made, and interrupting it cancels that
 			}
 		}
 
-		// Have it made, and show it.
+		// Request it, and show it.
 		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
@@ -210,7 +210,7 @@ Interrupting the command ends it; what is a base by then stays one, and another 
 	return cmd
 }
 
-// restoreCheckpoint restores a checkpoint, and shows on a terminal how far that is.
+// restoreCheckpoint restores a checkpoint, and shows the progress on a terminal.
 func (o *operating) restoreCheckpoint(ctx context.Context, id string) (raw json.RawMessage, err error) {
 	working, stop := context.WithCancel(ctx)
 	var restoring sync.WaitGroup
@@ -223,7 +223,7 @@ func (o *operating) restoreCheckpoint(ctx context.Context, id string) (raw json.
 		for now := (wire.CheckpointProgress{}); watch.pause(working, now.Done, now.Total) == nil; {
 			shown, failed := o.opsCall(working, http.MethodGet, nil, "checkpoints", id)
 			if failed != nil {
-				break // whoever restores says why
+				break // the restoration reports the error
 			}
 			if m, failed := decoded[wire.CheckpointMade](shown); failed == nil && m.Checkpoint.Restoring != nil {
 				now = *m.Checkpoint.Restoring
@@ -303,7 +303,7 @@ are new events; and how many of these roots are kept.`,
 		Example: "  j17 checkpoint root settings --enabled --every-events 10000 --every-hours 6 --keep 100",
 	}
 
-	// What can be said.
+	// The settings that can be given.
 	r := blobFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&enabled, "enabled", false, "whether roots are noted by themselves; --enabled=false turns it off")
@@ -313,7 +313,7 @@ are new events; and how many of these roots are kept.`,
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		// What was said is changed; nothing is asked for what there is.
+		// Settings that were given are changed; without any, the present ones are read.
 		method, body := http.MethodGet, any(nil)
 		var change wire.RootCheckpointSettingsChange
 		for name, take := range map[string]func(){
@@ -326,7 +326,7 @@ are new events; and how many of these roots are kept.`,
 			}
 		}
 
-		// What there is now.
+		// The present settings.
 		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err

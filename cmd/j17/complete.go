@@ -11,9 +11,9 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// completeFlags gives every command below cmd what its flags can be completed with.
+// completeFlags gives every command below cmd the completions of its flags.
 func completeFlags(e *env, cmd *cobra.Command) {
-	// The words that flags take, by the names of the flags: what a name means is the same almost everywhere.
+	// The words that flags take, by the names of the flags: a name means the same almost everywhere.
 	var environments []string
 	for _, env := range j17.Environments() {
 		environments = append(environments, string(env))
@@ -73,7 +73,7 @@ func takesNoFiles(cmd *cobra.Command) bool {
 func completeKeys(e *env, events bool) cobra.CompletionFunc {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	return func(_ *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
-		// The spec beside the command is what it most likely is about.
+		// The spec in the present folder is most likely the right one.
 		file := specBeside()
 		if file == "" || strings.ContainsAny(to, "/:") {
 			return nil, none

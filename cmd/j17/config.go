@@ -20,7 +20,7 @@ type config struct {
 	Contexts map[string]*serverContext `json:"contexts"`
 }
 
-// serverContext is a server that somebody works with, and how they get in.
+// serverContext is a server that a user works with, and their credentials for it.
 type serverContext struct {
 	// Server is the address under whose host name the instances have theirs; without Instance it may be that of an
 	// instance.
@@ -33,7 +33,7 @@ type serverContext struct {
 	Login *login                     `json:"login,omitempty"`
 }
 
-// login is what remains of having logged in.
+// login is what is kept of a login.
 type login struct {
 	Email string `json:"email"`
 	Token string `json:"token"`
@@ -77,7 +77,7 @@ func (e *env) config() (*config, error) {
 		e.note("%s holds credentials and can be read by others: run chmod 600 on it.\n", fileName(name))
 	}
 
-	// What it has. A name that is not known may be a mistake in one that is.
+	// Its content. An unknown name may be a misspelling of a known one.
 	raw, err := e.readAll(name, maxConfig, "It should hold contexts and nothing else.")
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (e *env) config() (*config, error) {
 		return nil, fmt.Errorf("the configuration file %s is damaged: correct or remove it: %w", fileName(name), err)
 	}
 
-	// Its parts, so that nobody after this has to ask.
+	// Initialise its parts, so that later code need not check.
 	if c.Contexts == nil {
 		c.Contexts = map[string]*serverContext{}
 	}

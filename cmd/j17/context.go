@@ -167,7 +167,7 @@ comes from. Secrets are shown by their first characters only.`,
 			return err
 		}
 
-		// What a development server has in its folder counts where nothing else is said.
+		// The credentials in the folder of a development server are used where no others are given.
 		key, token := s.key, s.token
 		if key.value == "" && s.hasDev {
 			if t, err := s.target(); err == nil {
@@ -175,7 +175,7 @@ comes from. Secrets are shown by their first characters only.`,
 			}
 		}
 
-		// Of secrets only as much as tells them apart.
+		// Secrets are shortened to what distinguishes them.
 		switch l := s.loginOf(); {
 		case token.value == "" && s.hasDev && s.isDev():
 			token = sourced{s.dev.Operator.Email, "data folder"}
@@ -219,7 +219,7 @@ comes from. Secrets are shown by their first characters only.`,
 	return cmd
 }
 
-// keepConfig saves the contexts and tells what has become of the one that the command is about: as JSON, or in a
+// keepConfig saves the contexts and reports the outcome for the context that the command is about: as JSON, or in a
 // sentence.
 func (e *env) keepConfig(c *config, asJSON bool, result any, said string) error {
 	e.startChange()
@@ -234,7 +234,7 @@ func (e *env) keepConfig(c *config, asJSON bool, result any, said string) error 
 	return nil
 }
 
-// shortened is the beginning of a secret, enough to tell which one it is.
+// shortened returns the beginning of a secret, enough to recognise it.
 func shortened(secret string) string {
 	const shown = 16
 	if secret == "" {
@@ -285,7 +285,7 @@ instance and the environment of the context, or for the environment that the key
 			c.Contexts[args[0]] = ctx
 		}
 
-		// Another server, or another instance, has other credentials.
+		// Another server or instance has other credentials.
 		if serverURL != "" {
 			base := strings.TrimSuffix(serverURL, "/")
 			if _, err := client.ParseURL(base); err != nil {
@@ -325,7 +325,7 @@ instance and the environment of the context, or for the environment that the key
 			}
 		}
 
-		// The first context is the one that is meant by commands without a name.
+		// The first context becomes the current one.
 		if c.Current == "" && len(c.Contexts) == 1 {
 			c.Current = args[0]
 		}

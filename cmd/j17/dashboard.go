@@ -121,7 +121,7 @@ func sessionsEndCommand(e *env) *cobra.Command {
 	return cmd
 }
 
-// openBrowser hands a link to what the system opens links with.
+// openBrowser opens a link with the program of the system for links.
 func openBrowser(cmd *cobra.Command, link string) error {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {

@@ -27,8 +27,8 @@ func dataCommand(e *env) *cobra.Command {
 type load struct {
 	env   *env
 	route string
-	// history tells that the events are stored as they were, and resumes that a file that was cut short goes on where
-	// it was: the server knows it by its content, so that it can be sent again at any time.
+	// history reports that the events are stored as they were. resumes reports that a file that was cut short goes on
+	// where it was: the server recognises it by its content, so that it can be sent again at any time.
 	history, resumes bool
 	yes, asJSON      bool
 }
@@ -105,7 +105,7 @@ func (l *load) command(cmd *cobra.Command) *cobra.Command {
 	jsonFlag(cmd, &l.asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		// Test data in prod, where they would go without --env, are refused before anything is read or asked.
+		// Test data for prod, where they would go without --env, are refused before anything is read or asked.
 		if err := l.fits(r); err != nil {
 			return err
 		}
@@ -159,8 +159,8 @@ func eventFileNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.
 	return []string{"jsonl", "ndjson", "json"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// open returns what a file has, and what to call once it is not needed any more. What can be read only once, such as
-// standard input, is kept in a temporary file: a request may have to be sent twice.
+// open returns the content of a file, and a function to call once it is no longer needed. Input that can be read only
+// once, such as standard input, is copied to a temporary file: a request may have to be sent twice.
 func (l *load) open(name string) (*client.Content, func() error, error) {
 	e, in := l.env, l.env.in
 
@@ -187,7 +187,7 @@ func (l *load) open(name string) (*client.Content, func() error, error) {
 		in = &lateFile{name: name}
 	}
 
-	// Anything else is kept first, as much of it as may be sent.
+	// Anything else is copied first, up to what may be sent.
 	kept, err := os.CreateTemp("", "j17-*.jsonl")
 	if err != nil {
 		return nil, nil, fmt.Errorf("there is no place to keep the events until they are sent: %w", err)
@@ -236,7 +236,7 @@ func contentOf(f io.ReaderAt, size int64, name string) (*client.Content, error) 
 	return content, nil
 }
 
-// send sends a file and prints what has become of it.
+// send sends a file and prints the outcome.
 func (l *load) send(ctx context.Context, o *operating, path []string, name string, content *client.Content) error {
 	// The file is sent once, or again after a lost connection where that does no harm.
 	e := l.env
@@ -282,10 +282,10 @@ func (l *load) send(ctx context.Context, o *operating, path []string, name strin
 	return err
 }
 
-// whole reports whether all of the file is stored or nothing: nothing, where an error says that it is not.
+// whole reports whether a load stores all of the file or nothing: nothing, where an error says that it is not stored.
 func (l *load) whole() bool { return l.history && !l.resumes }
 
-// tell lists what a refusal finds in the file, and says how a load goes on that was broken off.
+// tell lists what a refusal finds wrong in the file, and says how to go on with a load that was broken off.
 func (l *load) tell(name string, err error) {
 	if err == nil {
 		return
@@ -294,7 +294,7 @@ func (l *load) tell(name string, err error) {
 	if !errors.As(err, &refused) || refused.Status >= http.StatusInternalServerError {
 		switch {
 		case refused != nil && refused.Problem.Code == j17.CodeBusy && l.whole():
-			// What the server was too busy for is not stored.
+			// Where the server was too busy, nothing was stored.
 		case l.whole():
 			e.note("It is not known whether the file is stored: either all of it is, or nothing. Run the same command again: exit code 4 says that it is.\n")
 		case l.history:

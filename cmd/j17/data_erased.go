@@ -14,8 +14,8 @@ import (
 	"j17/internal/base/wire"
 )
 
-// notErased refuses a file that has events of aggregates that were erased since: what is added to it leaves them in it.
-// end is where the last whole event of the file ends.
+// notErased refuses to add to a file that has events of aggregates that were erased since, which would stay in it. end
+// is where the last whole event of the file ends.
 func (x *export) notErased(ctx context.Context, o *operating, f io.ReaderAt, end int64) error {
 	erased, err := erasedEvents(ctx, o)
 	if err != nil || len(erased) == 0 {
@@ -81,8 +81,8 @@ func affectedStreams(ctx context.Context, o *operating, path []string) ([]wire.A
 	return all, nil
 }
 
-// keptEvents returns the keys of the aggregates of which an export has events as they were before they were erased, in
-// order. What was written behind the markers of an erasure was not erased.
+// keptEvents returns the keys of the aggregates of which an export has events as they were before their erasure, in
+// order. Events written after the markers of an erasure were not erased.
 func keptEvents(export io.Reader, erased map[string]uint64) ([]string, error) {
 	in, seen, kept := bufio.NewReaderSize(export, 1<<16), map[string]uint64{}, map[string]bool{}
 	for inside := false; ; {
@@ -95,7 +95,7 @@ func keptEvents(export io.Reader, erased map[string]uint64) ([]string, error) {
 				}
 			}
 		}
-		inside = errors.Is(err, bufio.ErrBufferFull) // the rest of a long line says nothing of its key
+		inside = errors.Is(err, bufio.ErrBufferFull) // the rest of a long line does not have its key
 		if errors.Is(err, io.EOF) {
 			return slices.Sorted(maps.Keys(kept)), nil
 		}
@@ -105,8 +105,8 @@ func keptEvents(export io.Reader, erased map[string]uint64) ([]string, error) {
 	}
 }
 
-// keyOfLine returns the key of the event that a line of an export begins with, and whether it is the marker of one that
-// was erased.
+// keyOfLine returns the key of the event that a line of an export begins with, and whether the event is the marker of
+// an erased one.
 func keyOfLine(line []byte) (key string, marker bool) {
 	_, rest, _ := bytes.Cut(line, []byte(`","key":"`))
 	of, rest, _ := bytes.Cut(rest, []byte(`","type":"`))

@@ -121,7 +121,8 @@ func (x *export) run(ctx context.Context, o *operating, path []string) error {
 	return x.conclude(lines, err)
 }
 
-// add adds to a file what was stored after its last event. Whole events that have arrived stay, whatever comes then.
+// add adds to a file what was stored after its last event. Whole events that have arrived are kept even if it fails
+// later.
 func (x *export) add(ctx context.Context, o *operating, path []string) (err error) {
 	f, err := os.OpenFile(x.output, os.O_RDWR|os.O_CREATE, 0o644) //nolint:gosec // a download like any other
 	if err != nil {
@@ -138,7 +139,7 @@ func (x *export) add(ctx context.Context, o *operating, path []string) (err erro
 		}
 	}
 
-	// The last event comes once more, to see that the environment is the one that the file is from.
+	// The last event is requested again, to check that the file is from this environment.
 	lines := x.counted()
 	seam := &seam{file: f, end: end, lines: lines}
 	if last != nil {
@@ -192,14 +193,14 @@ func before(id j17.StreamID) string {
 
 var errOtherSource = errors.New("the environment does not have its last event")
 
-// seam adds to a file what comes behind its last event.
+// seam adds to a file what follows its last event.
 type seam struct {
 	file *os.File
 	// end is where the last whole event of the file ends.
 	end int64
 	// last is that event, nil where there is none.
 	last *exported
-	// first is what has come of the first line.
+	// first is what has arrived of the first line.
 	first  []byte
 	joined bool
 	lines  *lineTally
@@ -228,8 +229,8 @@ func (s *seam) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// join compares the first line with the last one of the file, and takes what is behind that out of the file: half an
-// event is what a run that was stopped may leave. An event may have been erased since.
+// join compares the first line with the last one of the file, and cuts off what follows that in the file: a run that
+// was stopped may have left half an event. An event may have been erased since.
 func (s *seam) join(first []byte) error {
 	if s.last != nil {
 		e, err := readExported(first)
@@ -255,7 +256,7 @@ func (x *export) last(f *os.File) (*exported, int64, error) {
 		return nil, 0, errors.New("it is no file that can be gone on with")
 	}
 
-	// The file is read backward until it has a whole line, and one in front of the checkpoint that it may end with.
+	// The file is read backward until there is a whole line, and one before the checkpoint that the file may end with.
 	var tail []byte
 	start := info.Size()
 	for start > 0 && bytes.Count(tail, []byte{'\n'}) < 3 {
@@ -270,7 +271,7 @@ func (x *export) last(f *os.File) (*exported, int64, error) {
 		tail = slices.Concat(block, tail)
 	}
 
-	// What follows the last event is added anew.
+	// What follows the last event is written again.
 	for end := bytes.LastIndexByte(tail, '\n'); ; {
 		if end < 0 {
 			if start == 0 && (len(tail) == 0 || bytes.HasPrefix(tail, []byte(`{"stream_id":"`))) {
@@ -316,7 +317,7 @@ func (x *export) download(ctx context.Context, o *operating, path []string, out 
 	return err
 }
 
-// counted counts lines, on a terminal where they can be seen.
+// counted returns a counter of lines, which a terminal shows.
 func (x *export) counted() *lineTally {
 	lines := &lineTally{}
 	if x.output != "" && terminal(x.env.err) {
@@ -325,7 +326,7 @@ func (x *export) counted() *lineTally {
 	return lines
 }
 
-// conclude tells how much has arrived.
+// conclude reports how much has arrived.
 func (x *export) conclude(lines *lineTally, err error) error {
 	if lines.bar != nil {
 		_ = lines.bar.Finish() // it is decoration

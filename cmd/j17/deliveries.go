@@ -40,7 +40,7 @@ func describeDelivery(d wire.Delivery) []string {
 	}
 }
 
-// answerOf is what came of a try: a status, or why there was none.
+// answerOf describes the outcome of a try: its status, or why there was none.
 func answerOf(status *int, fault *string) string {
 	switch {
 	case status != nil:

@@ -50,7 +50,7 @@ import, the first are shown and the others counted. Each one that fails is shown
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// The settings, complained about all at once, and the spec, without which nothing is started.
+			// The settings, whose faults are reported all at once, and the spec, without which nothing is started.
 			if len(args) == 1 {
 				o.SpecFile = args[0]
 			}
@@ -78,7 +78,7 @@ import, the first are shown and the others counted. Each one that fails is shown
 			}
 			tuneRuntime(e.getenv, &o.Options)
 
-			// It is open before it says that it is ready, and what it prints then works.
+			// The server is open before it reports that it is ready, and what it prints then works.
 			d, err := server.OpenDev(cmd.Context(), o)
 			if errors.Is(err, server.ErrInvalidSpec) {
 				return silent{err}
@@ -125,8 +125,8 @@ import, the first are shown and the others counted. Each one that fails is shown
 	return cmd
 }
 
-// usableSpec reports whether a server can start with a spec file, "" for none; it says what is wrong with one that it
-// cannot start with, before there is a data folder.
+// usableSpec reports whether a server can start with a spec file, "" for none; faults are reported before there is a
+// data folder.
 func usableSpec(e *env, file string) (bool, error) {
 	if file == "" {
 		return true, nil
@@ -155,7 +155,7 @@ func portTaken(err error) error {
 	return err
 }
 
-// devProblems is what is wrong with the flags of a development server.
+// devProblems returns what is wrong with the flags of a development server.
 func devProblems(o *server.DevOptions) []error {
 	var found []error
 	for _, a := range []struct{ flag, address string }{{"listen", o.Listen}, {"internal-listen", o.InternalListen}} {
@@ -191,7 +191,7 @@ func isPort(port string) bool {
 	return port != "" && (err != nil || n >= 0 && n <= math.MaxUint16)
 }
 
-// runDev runs the server, tells of requests that were counted, if requests are shown, and once when its spec file is
+// runDev runs the server. It writes the counts of requests, if requests are shown, and one note when its spec file is
 // gone.
 func runDev(ctx context.Context, d *server.Dev, o *server.DevOptions, requests *requestLog, stderr io.Writer) error {
 	watching, stop := context.WithCancel(ctx)
@@ -213,10 +213,10 @@ func runDev(ctx context.Context, d *server.Dev, o *server.DevOptions, requests *
 }
 
 // goneInterval is how often the spec file is looked for. It has to be missing twice in a row: some editors remove a
-// file and write it anew.
+// file and write it again.
 const goneInterval = time.Second
 
-// watchGone tells of a file that is removed, until the context ends.
+// watchGone notes when a file is removed, until the context ends.
 func watchGone(ctx context.Context, c clock.Clock, file string, stderr io.Writer) {
 	missing := 0
 	for c.Wait(ctx, c.Now().Add(goneInterval)) == nil {
@@ -269,7 +269,7 @@ func containerFlags(f *pflag.FlagSet, o *server.Options) {
 	limitFlag(f, &o.ContainerDiskMiB, "containers-disk", 8192, "how many `MiB` of the disk what containers consist of may take")
 }
 
-// reportDeployment tells what became of a spec file, and when.
+// reportDeployment reports what became of a spec file, and when.
 func reportDeployment(w io.Writer, c clock.Clock, d server.DeployAttempt) {
 	var b strings.Builder
 	b.WriteString(diag.Render(d.File, d.Source, d.Found))
@@ -326,7 +326,7 @@ func changesOf(d server.DeployAttempt) string {
 	return text
 }
 
-// printReady tells a person how to use the server; first says what to try.
+// printReady shows a person how to use the server; first says what to try.
 func printReady(out io.Writer, r server.Ready, dir, first string) error {
 	var b, rows strings.Builder
 	fmt.Fprintf(&b, "\nj17 %s is ready. Its data is in %s.\n\n", r.Version, dir)
@@ -362,7 +362,7 @@ type lockedWriter struct {
 	w  io.Writer
 }
 
-// Write writes p without anything of others in it.
+// Write writes p without output of other goroutines in it.
 func (l *lockedWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

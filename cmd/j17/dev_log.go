@@ -21,8 +21,8 @@ import (
 	"j17/internal/server"
 )
 
-// requestLog writes a line for each request. Of those that succeed and are alike, the first of a second have lines and
-// the others are counted. A request that fails always has its line.
+// requestLog writes a line for each request. Of similar requests that succeed, the first of a second have lines and the
+// others are counted. A request that fails always has its line.
 type requestLog struct {
 	w       io.Writer
 	clock   clock.Clock
@@ -34,22 +34,21 @@ type requestLog struct {
 	runs  map[requestKind]*requestRun
 }
 
-// requestKind is what requests have in common that are alike. There are as many as routes, methods and environments
-// allow.
+// requestKind is what makes requests similar. There are as many kinds as routes, methods and environments allow.
 type requestKind struct {
 	method, route string
 	status        int
 	environment   j17.Environment
 }
 
-// requestRun is what has become of requests that are alike, in the present second.
+// requestRun is what has become of similar requests in the present second.
 type requestRun struct {
 	shown, counted int
-	// going tells that there were so many in the second before that none has a line now.
+	// going reports that there were so many in the second before that none has a line now.
 	going bool
 }
 
-// How many requests that are alike have lines, and within what time.
+// How many similar requests have lines, and within what time.
 const (
 	maxAlike    = 10
 	alikeWithin = time.Second
@@ -127,7 +126,7 @@ func (l *requestLog) tell(now time.Time) {
 	}
 }
 
-// follow tells of what was counted when no request comes after it, until the context ends.
+// follow writes the counts when no request comes after them, until the context ends.
 func (l *requestLog) follow(ctx context.Context) {
 	for l.clock.Wait(ctx, l.clock.Now().Add(alikeWithin)) == nil {
 		l.mu.Lock()
@@ -158,7 +157,7 @@ func ofEnvironment(e j17.Environment) string {
 	return " [" + string(e) + "]"
 }
 
-// timeOfDay is when something is told.
+// timeOfDay is the time shown beside a message.
 func timeOfDay(c clock.Clock) string { return c.Now().Local().Format(time.TimeOnly) }
 
 func statusColor(status int) string {
@@ -218,7 +217,8 @@ func firstRequests(c *spec.Compiled, beside, base, key string) string {
 	return noTypes("The spec has no event types, so no event can be written.")
 }
 
-// specBeside is the spec file of the present folder that a development server was not told of, "" where there is none.
+// specBeside returns the spec file of the present folder that the development server was not given, "" where there is
+// none.
 func specBeside() string {
 	const usual = "spec.json"
 	if _, err := os.Stat(usual); err != nil {

@@ -107,7 +107,7 @@ nothing.`,
 				return err
 			}
 
-			// What was found and what it led to, whichever way it is printed, and then whether all was well.
+			// The findings and the outcome, in either form, and then whether all was well.
 			if asJSON {
 				err = e.printJSON(run.outcome())
 			} else if err = run.report(e); err == nil {
@@ -131,7 +131,7 @@ nothing.`,
 	return cmd
 }
 
-// dryRun is a dry run with the texts that its places count in.
+// dryRun is a dry run with the texts that its places refer to.
 type dryRun struct {
 	trial.DryRunResult
 	name, specName string
@@ -189,7 +189,7 @@ func (r *dryRun) verdict(err error) error {
 	return err
 }
 
-// report tells people what was found.
+// report shows people what was found.
 func (r *dryRun) report(e *env) error {
 	// What is wrong with events.
 	found := make([]diag.Diagnostic, 0, len(r.Findings))
@@ -233,7 +233,7 @@ func (r *dryRun) report(e *env) error {
 		from = to
 	}
 
-	// How much is not said.
+	// How much is left out.
 	if r.Dropped > 0 {
 		fmt.Fprintf(&b, "%s more not shown\n", j17.Count(r.Dropped, "finding"))
 	}
@@ -265,8 +265,8 @@ type eventFinding struct {
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
 	Path   string `json:"path"`
-	// Pointer is a place in the event, or in the spec where that forbids it or has brought about what is refused;
-	// Requirement is what a guard calls that.
+	// Pointer is a place in the event, or in the spec if the spec forbids the event or has caused a refused one;
+	// Requirement is the guard's code.
 	Pointer     string   `json:"pointer"`
 	Code        j17.Code `json:"code"`
 	Requirement string   `json:"requirement,omitempty"`

@@ -63,7 +63,7 @@ afterwards, or why it would be refused. The exit code is that of the write.`,
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		// What is wrong with the command line is said before anything is sent.
+		// Mistakes in the command line are reported before anything is sent.
 		key, err := parseKey(args[0])
 		if err != nil {
 			return err
@@ -119,7 +119,7 @@ afterwards, or why it would be refused. The exit code is that of the write.`,
 			return err
 		}
 
-		// From here on it may have been stored, whatever happens.
+		// From here on the event may have been stored, even if the command fails.
 		e.startChange()
 		receipt, err := c.PostEvent(cmd.Context(), key, ev, o)
 		if err != nil {
@@ -145,8 +145,8 @@ func jsonArgument(e *env, from, arg string) (json.RawMessage, error) {
 	return json.RawMessage(arg), nil
 }
 
-// refusedEvent marks the error of an event that is itself at fault. That there is no such type, and that another write
-// was faster, have exit codes of their own.
+// refusedEvent marks the error of an event that is itself at fault. An unknown type, and a conflict with another write,
+// have exit codes of their own.
 func refusedEvent(err error) error {
 	code := j17.CodeOf(err)
 	if code == j17.CodeForbidden || code == j17.CodeUnknownType || code == j17.CodeUnknownEventType ||
@@ -156,8 +156,8 @@ func refusedEvent(err error) error {
 	return eventError{err}
 }
 
-// explained lists the findings of a refusal on the error stream, and what its details tell, where there is more than
-// the error itself says.
+// explained lists the findings of a refusal, and its details where they say more than the error itself, on the error
+// stream.
 func explained(e *env, err error) error {
 	if refused, ok := errors.AsType[*client.Error](err); ok && !e.machine {
 		for _, f := range refused.Problem.Errors {
@@ -170,7 +170,7 @@ func explained(e *env, err error) error {
 	return err
 }
 
-// detailed says what the details of a refusal by the spec tell beside its message, "" for nothing.
+// detailed says what the details of a refusal by the spec add to its message, "" for nothing.
 func detailed(code j17.Code, details any) string {
 	var d struct {
 		Holder  string

@@ -78,7 +78,7 @@ Exit code 3: events were refused.`,
 			return err
 		}
 
-		// From here on some may have been stored, whatever happens.
+		// From here on events may have been stored, even if the command fails.
 		e.startChange()
 		return s.run(cmd.Context(), c)
 	}
@@ -149,7 +149,7 @@ func (s *sending) run(ctx context.Context, c *client.Client) (err error) {
 		o.Advance = func(events int) { _ = s.bar.Add(events) } // it is decoration
 	}
 
-	// A file can be gone through again after a stop; standard input cannot.
+	// A file can be sent again after a stop; standard input cannot.
 	var sum send.Summary
 	if s.file == "-" {
 		o.Title = "standard input"
@@ -172,7 +172,7 @@ func (s *sending) run(ctx context.Context, c *client.Client) (err error) {
 	return s.conclude(ctx, sum, err)
 }
 
-// bar shows how far something has got, total steps of it, -1 where that is not known.
+// bar shows progress, out of total steps, -1 where the total is not known.
 func (e *env) bar(total int, what string) *progressbar.ProgressBar {
 	return progressbar.NewOptions(total, progressbar.OptionSetWriter(e.terminalErr()), progressbar.OptionShowCount(),
 		progressbar.OptionThrottle(barInterval),
@@ -230,7 +230,7 @@ func (s *sending) conclude(ctx context.Context, sum send.Summary, err error) err
 	} else {
 		e.reportChange("%s stored", countWere(sum.Stored+sum.Known))
 	}
-	_ = s.summary(sum, err == nil) // the end of the program tells of a failure
+	_ = s.summary(sum, err == nil) // the failure is reported when the program ends
 	if begun {
 		e.note("Not all events are sent; known to be stored: %s. %s\n", j17.Count(sum.Stored+sum.Known, "event"), stopped.Next)
 	}

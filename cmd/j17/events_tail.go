@@ -131,7 +131,7 @@ It takes an API key, or where there is none the login of an operator with the ri
 	return cmd
 }
 
-// printThere prints the events that are there after a position, and up to where that was looked for.
+// printThere prints the events after a position that exist already, and up to which position it has looked.
 func printThere(
 	ctx context.Context, e *env, c *client.Client, filter client.FeedFilter, after string, asJSON bool,
 ) error {
@@ -178,7 +178,7 @@ func printBefore(
 	return nil
 }
 
-// printEvent prints a line.
+// printEvent prints an event on a line.
 func printEvent(e *env, ev json.RawMessage, asJSON bool) error {
 	line := string(ev)
 	if !asJSON {

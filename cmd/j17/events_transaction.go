@@ -68,7 +68,7 @@ Exit code 3: an event is refused, 4: an aggregate has changed, 6: there is no su
 			o.IdempotencyKey = "cli-" + rand.Text()
 		}
 
-		// From here on it may have been stored, whatever happens.
+		// From here on the events may have been stored, even if the command fails.
 		e.startChange()
 		receipt, err := c.Transaction(cmd.Context(), raw, o)
 		if err != nil {

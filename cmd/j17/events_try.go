@@ -12,8 +12,8 @@ import (
 	"j17/internal/edge/client"
 )
 
-// tryWrite tells what a write would do, which try asks the server. Where it would be refused, the exit code is that of
-// the refusal.
+// tryWrite prints what a write would do, which try asks the server. Where the write would be refused, the exit code is
+// that of the refusal.
 func tryWrite(
 	ctx context.Context, e *env, r *remote, asJSON bool, try func(*client.Client) (json.RawMessage, error),
 ) error {
@@ -30,7 +30,7 @@ func tryWrite(
 		return err
 	}
 	if asJSON {
-		_, err = e.out.Write(append(raw, '\n')) // "ok" is a part of what is asked for here
+		_, err = e.out.Write(append(raw, '\n')) // "ok" is a part of the answer here
 	} else {
 		err = printTriedWrite(e, &tried)
 	}
@@ -80,7 +80,7 @@ func printTriedWrite(e *env, t *wire.WriteDryRun) error {
 	return err
 }
 
-// describeRefusal is a line about why a write would be refused.
+// describeRefusal adds a line that says why a write would be refused.
 func describeRefusal(b *strings.Builder, r *wire.Refusal) {
 	fmt.Fprintf(b, "It would be refused: %s (%s", plain(r.Error), r.Code)
 	if r.Path != "" {

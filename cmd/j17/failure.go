@@ -21,7 +21,7 @@ import (
 // failure is what --json prints of an error.
 type failure struct {
 	Error string `json:"error"`
-	// Code is that of the API, or one of those that failureCode has for what no server has said.
+	// Code is that of the API, or one from failureCode where no server has answered.
 	Code     string `json:"code"`
 	ExitCode int    `json:"exit_code"`
 	// Status is that of HTTP, 0 where no server has refused anything.
@@ -87,19 +87,19 @@ func wantsJSON(cmd *cobra.Command, args []string) bool {
 	return slices.Contains(args, "--json")
 }
 
-// servesAtLast reports whether a command prints something only once it serves: whoever waits for that line must not
-// take another one for it.
+// servesAtLast reports whether a command prints something only once it serves: programs that wait for that line must
+// not take another one for it.
 func servesAtLast(cmd *cobra.Command) bool {
 	return cmd != nil && cmd.HasParent() && !cmd.Parent().HasParent() && (cmd.Name() == "dev" || cmd.Name() == "serve")
 }
 
-// tell says what came of a command that has failed: to people on standard error; to programs, which have asked for
-// JSON, in the place of the result, or on standard error where a part of the result is printed.
+// tell reports why a command has failed: to people on standard error; to programs, which have asked for JSON, in place
+// of the result, or on standard error where a part of the result is printed.
 func (e *env) tell(err error, asJSON bool, out *output, called string) {
 	_, told := errors.AsType[silent](err)
 	if asJSON && out.err == nil {
 		if told && out.written {
-			return // the result says it
+			return // the result reports it
 		}
 		into := e.err
 		if !out.written {
@@ -124,7 +124,7 @@ func (e *env) tell(err error, asJSON bool, out *output, called string) {
 	e.note("%s", text)
 }
 
-// hintOf is what the details of an error advise, "" where they do not.
+// hintOf returns the hint in the details of an error, "" where there is none.
 func hintOf(err error) string {
 	e, ok := errors.AsType[*j17.Error](err)
 	if !ok {
@@ -139,8 +139,8 @@ func hintOf(err error) string {
 	return advice.Hint
 }
 
-// invalidFile shows what is wrong with a spec or a part of one and returns the error of it, for which nothing more is
-// to be said to people.
+// invalidFile shows what is wrong with a spec or a part of one and returns its error, for which nothing more is to be
+// printed for people.
 func (e *env) invalidFile(name string, source []byte, found []diag.Diagnostic, text string) error {
 	e.show(name, source, found)
 	problem := j17.Errorf(j17.CodeInvalidSpec, "%s", text)

@@ -8,15 +8,15 @@ import (
 	"path/filepath"
 )
 
-// replace writes a file all at once: whatever happens, the old content or the new one is there. What is no regular
-// file, such as a pipe, is written to as it is. A file that is not there yet gets the permissions perm.
+// replace writes a file in one step: even after a failure, the old content or the new one is there. Files that are not
+// regular, such as pipes, are written to directly. A new file gets the permissions perm.
 func replace(name string, content []byte, perm fs.FileMode) error {
 	target, err := linked(name)
 	if err != nil {
 		return fmt.Errorf("cannot write: %w", err)
 	}
 
-	// What is no regular file is written to as it is.
+	// Files that are not regular are written to directly.
 	switch info, err := os.Stat(target); {
 	case err == nil && !info.Mode().IsRegular():
 		if err := os.WriteFile(target, content, perm); err != nil {
@@ -29,7 +29,7 @@ func replace(name string, content []byte, perm fs.FileMode) error {
 		return fmt.Errorf("cannot write: %w", err)
 	}
 
-	// A regular one is written beside, and takes its place at once.
+	// For a regular file, a new one is written beside it and then takes its place.
 	f, err := os.CreateTemp(filepath.Dir(target), "."+filepath.Base(target)+".*")
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", fileName(name), err)
@@ -47,8 +47,8 @@ func replace(name string, content []byte, perm fs.FileMode) error {
 	return nil
 }
 
-// linked is the file that a name leads to, so that a symbolic link stays one when its file is replaced. A name that
-// leads to none is that of the file itself.
+// linked returns the file that a name leads to, so that a symbolic link remains one when its file is replaced. A name
+// that is no link is returned as it is.
 func linked(name string) (string, error) {
 	target, err := filepath.EvalSymlinks(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,7 +57,7 @@ func linked(name string) (string, error) {
 	return target, err
 }
 
-// sameFile reports whether two names lead to one file, be it there already or not. "-" is what in is.
+// sameFile reports whether two names lead to one file, which need not exist. "-" is the file that in is.
 func (e *env) sameFile(a, b string) bool {
 	infoA, errA := e.stat(a)
 	infoB, errB := e.stat(b)
@@ -67,7 +67,7 @@ func (e *env) sameFile(a, b string) bool {
 	if a == "-" || b == "-" || errA == nil || errB == nil || filepath.Base(a) != filepath.Base(b) {
 		return false
 	}
-	// Neither is there: they are the same where their folders are.
+	// Neither exists: they are the same if their folders are.
 	infoA, errA = os.Stat(filepath.Dir(a))
 	infoB, errB = os.Stat(filepath.Dir(b))
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)

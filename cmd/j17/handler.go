@@ -19,7 +19,7 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// errChangedNothing is what --strict makes of an operation that did not fit.
+// errChangedNothing is the error of --strict for an operation that did not fit.
 var errChangedNothing = errors.New("an operation of a handler changed nothing")
 
 func handlerCommand(e *env) *cobra.Command {
@@ -57,7 +57,7 @@ nothing.`,
 		Args:              exactly("SPEC"),
 		ValidArgsFunction: specThenEvents,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// What has to be there, and what can be read only once.
+			// What is required, and what can be read only once.
 			for name, v := range map[string]string{"--aggregate": t.AggregateType, "--event": t.EventType} {
 				if v == "" {
 					return usageError{fmt.Errorf("%s needs %s", cmd.CommandPath(), name)}
@@ -90,7 +90,7 @@ nothing.`,
 				}
 			}
 
-			// Custom code, as far as there are modules for it.
+			// Custom code, as far as its modules were given.
 			code, err := loadCode(cmd.Context(), e, c, args[0], source, blobs)
 			if err != nil {
 				return err
@@ -103,7 +103,7 @@ nothing.`,
 				return refusedEvent(notTried(err, c, t))
 			}
 
-			// What it led to, and whether all was well.
+			// The outcome, and whether all was well.
 			out.Faults = hinted(c, out.Faults)
 			if len(found) > 0 {
 				return reportTrial(e, found, texts, asJSON)
@@ -174,7 +174,7 @@ func parsedJSON(e *env, name, text string) (value.Value, error) {
 	return value.Value{}, silent{j17.Errorf(j17.CodeSchemaViolation, "%s is no JSON", name)}
 }
 
-// reportTrial tells why an event was not tried.
+// reportTrial reports why an event was not tried.
 func reportTrial(e *env, found []trial.EventFinding, texts map[string]string, asJSON bool) error {
 	// Each finding is shown in the document that it is about.
 	var b strings.Builder
@@ -253,7 +253,7 @@ func printTrial(e *env, name string, source []byte, out trial.HandlerOutcome) er
 	return err
 }
 
-// notTried explains the error of a trial: where to get the code from that it is missing, or which names there are.
+// notTried explains the error of a trial: where to get code that is missing, or which names there are.
 func notTried(err error, c *spec.Compiled, t trial.HandlerTrial) error {
 	if typ := c.Types[t.AggregateType]; typ != nil && j17.CodeOf(err) == j17.CodeInvalidSpec {
 		if et := typ.Events[t.EventType]; et != nil && et.Code != nil && et.Code.Runtime == spec.WASM {
@@ -263,8 +263,8 @@ func notTried(err error, c *spec.Compiled, t trial.HandlerTrial) error {
 	return withNames(err, c, t)
 }
 
-// withNames adds the names that there are to an error about a type that does not exist, unless the error says already
-// which one was meant.
+// withNames adds the existing names to an error about a type that does not exist, unless the error already says which
+// one was meant.
 func withNames(err error, c *spec.Compiled, t trial.HandlerTrial) error {
 	var word string
 	var known []string

@@ -19,7 +19,7 @@ import (
 const (
 	// defaultInternalListen is the internal address of servers that are told nothing else.
 	defaultInternalListen = "127.0.0.1:17001"
-	// healthTime is how long a server may take to say how it does.
+	// healthTime is how long a server may take to report its health.
 	healthTime = 5 * time.Second
 	// longestHealth bounds what is read of its answer, in bytes.
 	longestHealth = 64 << 10
@@ -67,7 +67,7 @@ Exit code 0: it is ready. 1: it is not, or does not answer.`,
 	return cmd
 }
 
-// ownAddress is where a server that listens at an address is reached from its own machine.
+// ownAddress returns the address at which a server that listens at an address is reached from its own machine.
 func ownAddress(listen string) (string, error) {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil || port == "" || port == "0" {
@@ -79,8 +79,8 @@ func ownAddress(listen string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// askHealth returns nil where the server at an address says that it is ready, and else what it says, or that it says
-// nothing.
+// askHealth returns nil where the server at an address reports that it is ready, and else an error with its answer, or
+// that there was none.
 func askHealth(ctx context.Context, carrier *http.Transport, address string) error {
 	base, err := client.ParseURL(address)
 	if err != nil {

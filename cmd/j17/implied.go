@@ -13,7 +13,7 @@ import (
 // impliedTree draws events that another one implies, each below the one that implies it.
 func impliedTree(implied []trial.ImpliedEvent) string {
 	var b strings.Builder
-	// open tells for each depth whether a sibling follows.
+	// open reports for each depth whether a sibling follows.
 	var open []bool
 	for i := range implied {
 		o := &implied[i]

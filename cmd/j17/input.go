@@ -48,7 +48,7 @@ func stdinOnce(named map[string]string) error {
 	return usageError{fmt.Errorf("only one of %s can be standard input", strings.Join(from, " and "))}
 }
 
-// notASpec is the error of a file that no spec can have come from.
+// notASpec is the error of a file that cannot be a spec.
 type notASpec struct{ error }
 
 // Is makes it an invalid spec.
@@ -136,8 +136,8 @@ func fileName(name string) string {
 	return name
 }
 
-// compile reads and compiles a spec. Of a spec that is not valid everything is reported that is wrong with it; warnings
-// are what "spec validate" is for.
+// compile reads and compiles a spec. It reports everything that makes a spec invalid; warnings are left to "spec
+// validate".
 func (e *env) compile(name string) (*spec.Compiled, []byte, error) {
 	source, err := e.read(name)
 	if err != nil {

@@ -96,7 +96,7 @@ func printInstance(e *env, raw json.RawMessage, asJSON bool) error {
 	return e.printTable([]string{"name", i.Name}, rows)
 }
 
-// amount shows for people how much of something was used, and how much there is.
+// amount shows people how much of something was used, and how much there is.
 func amount(a wire.Amount) string {
 	used := strconv.FormatInt(a.Used, 10)
 	if a.Limit == 0 {
@@ -166,7 +166,7 @@ func instancesDeleteCommand(e *env) *cobra.Command {
 			return err
 		}
 
-		// Whoever deletes types the name: all data goes.
+		// A deletion has to be confirmed by typing the name: all data goes.
 		if err := e.confirmName(cmd.Context(), yes, fmt.Sprintf("The instance %s (%s) of %s goes with all its events, for good.", plain(i.Name), i.ID, o.connection.url.value), i.Name); err != nil {
 			return err
 		}

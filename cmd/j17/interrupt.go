@@ -9,15 +9,15 @@ import (
 	"syscall"
 )
 
-// errInterrupted is the error of whatever the user has stopped.
+// errInterrupted is the error of a command that the user has stopped.
 var errInterrupted = errors.New("interrupted")
 
-// interruptibleReader reads in. Its reads end with the context, though those of in may go on: nothing else can end a
-// read of a terminal or a pipe.
+// interruptibleReader reads from another reader. Its reads end with the context, though those of the other may go on:
+// nothing else can end a read of a terminal or a pipe.
 type interruptibleReader struct {
 	ctx context.Context //nolint:containedctx // io.Reader has no place for it
 	in  io.Reader
-	// buffer belongs to the read that is under way; what it got and was not handed over yet is rest.
+	// buffer belongs to the read under way; rest is what was read and not yet returned.
 	buffer []byte
 	rest   []byte
 	err    error
@@ -66,7 +66,7 @@ func (r *interruptibleReader) fill() {
 	}
 }
 
-// lateFile is a file that is opened when it is first read: to open a named pipe can take as long as to read it.
+// lateFile is a file that is opened when it is first read: opening a named pipe can take as long as reading it.
 type lateFile struct {
 	name string
 	file *os.File
@@ -87,6 +87,6 @@ func (f *lateFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// keepOnWithoutReader makes it an error of a write when a pipe has lost its reader. Otherwise it is the end of the
-// program, which is right for those that only print.
+// keepOnWithoutReader makes writes to a pipe that has lost its reader return errors. Without it they end the program,
+// which is right for commands that only print.
 func keepOnWithoutReader() { signal.Ignore(syscall.SIGPIPE) }

@@ -114,7 +114,7 @@ func keysCreateCommand(e *env) *cobra.Command {
 			return err
 		}
 
-		// Whether the key can be kept is found out before there is one.
+		// Make sure that the key can be kept before there is one.
 		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
@@ -146,7 +146,7 @@ func keysCreateCommand(e *env) *cobra.Command {
 			return err
 		}
 
-		// The token is there this once, so it is printed whatever else fails.
+		// The token is shown only once, so it is printed even if everything else fails.
 		reportNewKey(e, &key, "")
 		if save {
 			o.connection.chosen.Instance = i.Name
@@ -170,8 +170,8 @@ func newKey(raw json.RawMessage) (wire.MadeKey, error) {
 	return key, nil
 }
 
-// reportNewKey tells of a new key before anything is done with it; replaced is the id of the one whose place it takes,
-// "" for none.
+// reportNewKey reports a new key before anything is done with it; replaced is the id of the key that it replaces, ""
+// for none.
 func reportNewKey(e *env, key *wire.MadeKey, replaced string) {
 	what := "the key " + plain(key.ID) + " exists"
 	if replaced != "" {
@@ -181,7 +181,7 @@ func reportNewKey(e *env, key *wire.MadeKey, replaced string) {
 	e.hintUnprinted("Nobody has its token, which cannot be shown again: revoke it with 'j17 keys revoke %s' and create another one", plain(key.ID))
 }
 
-// keepKey puts a new key into the context, where it is safe before anybody tries to print it.
+// keepKey stores a new key in the context, before any attempt to print it.
 func (s *connection) keepKey(e *env, key *wire.MadeKey) error {
 	s.chosen.keep(key.Environment, key.Token)
 	if err := e.saveConfig(s.config); err != nil {
@@ -215,7 +215,7 @@ a while, create another key and schedule the revocation of the old one.`,
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		// Whether the context has the old key can be told only as long as that works.
+		// Whether the context has the old key can only be found out while that key is valid.
 		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
@@ -236,9 +236,9 @@ a while, create another key and schedule the revocation of the old one.`,
 			return err
 		}
 
-		// The token is there this once, so it is printed whatever else fails.
+		// The token is shown only once, so it is printed even if everything else fails.
 		reportNewKey(e, &key, args[0])
-		if kept { // what the context has of the old key does not work any more
+		if kept { // the old key in the context is no longer valid
 			err = o.connection.keepKey(e, &key)
 		}
 		return errors.Join(err, printKey(e, &key, raw, asJSON))

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The options of a server have 0 for a limit that is left to it. So nobody can say 0 with a flag: who does so means
-// none or no limit, and would get the default.
+// In the options of a server, 0 is a limit left to the server. Flags do not accept 0: a user would mean none or no
+// limit, and would get the default.
 
 // limitFlag declares a flag that takes a whole number from 1 on.
 func limitFlag(f *pflag.FlagSet, p *int, name string, value int, usage string) {

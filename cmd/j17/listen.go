@@ -30,7 +30,7 @@ type listenReady struct {
 	Secret    string `json:"secret"`
 }
 
-// listened is what came of an event that was forwarded.
+// listened is the outcome of forwarding an event.
 type listened struct {
 	StreamID string `json:"stream_id"`
 	Key      string `json:"key"`
@@ -147,7 +147,7 @@ func forwardEvents(
 	return nil
 }
 
-// tellForwarded prints what came of an event.
+// tellForwarded prints the outcome of forwarding an event.
 func tellForwarded(e *env, ev *j17.Event, status int, failed error, asJSON bool) error {
 	out := listened{StreamID: ev.StreamID.String(), Key: ev.Key.String(), Type: ev.Type, Status: status}
 	if failed != nil {
@@ -167,7 +167,7 @@ func tellForwarded(e *env, ev *j17.Event, status int, failed error, asJSON bool)
 // listenFile is the file in a data folder that keeps the secret of 'j17 listen'.
 const listenFile = "listen.secret"
 
-// listenSecret returns the secret with which events are forwarded: that of the context, or of the data folder.
+// listenSecret returns the secret with which forwarded events are signed: that of the context, or of the data folder.
 func listenSecret(e *env, s *connection) (string, error) {
 	name := filepath.Join(s.folder, listenFile)
 	if s.chosen != nil || !s.hasDev {

@@ -130,7 +130,7 @@ and it is sent once.`,
 			return err
 		}
 
-		// What it answered is shown whether it was the right thing or not.
+		// The endpoint's answer is shown whether it accepted the event or not.
 		try := answer.Try
 		if asJSON {
 			err = e.printJSON(raw)

@@ -62,14 +62,14 @@ func (l localBlobs) find(name string, version int) (string, bool) {
 	return file, file != "" && version <= 0
 }
 
-// blobHint says how custom code that was not run can be.
+// blobHint says how to run custom code that was not run.
 const blobHint = "--blob NAME=FILE brings a WebAssembly module along"
 
 // blobHelp is what the help of commands that try custom code says about it.
 const blobHelp = `Custom code in WebAssembly runs where --blob NAME=FILE says which file is the module of that name; the second file of a name is its
 version 2. Other code is not run, and code in containers never is.`
 
-// hinted adds to warnings about code that was not run how it can be.
+// hinted adds blobHint to warnings about code that was not run.
 func hinted(c *spec.Compiled, found []diag.Diagnostic) []diag.Diagnostic {
 	for _, u := range c.CodeUses() {
 		for i := range found {
@@ -108,7 +108,7 @@ func loadCode(
 		return nil, err
 	}
 
-	// What is wrong with one module does not keep the others from being looked at.
+	// A fault of one module does not keep the others from being checked.
 	var bad []diag.Diagnostic
 	for _, u := range c.CodeUses() {
 		file, ok := blobs.find(u.Artifact, u.Version)
@@ -160,7 +160,8 @@ func (l *localCode) function(
 	return m.Function(u.Entrypoint, cmp.Or(u.Timeout, wasm.DefaultTimeout))
 }
 
-// reportFault tells what the author of custom code can do about an error of it; the error itself is for the caller.
+// reportFault shows what the author of custom code can do about a fault of it; the error itself is reported by the
+// caller.
 func reportFault(e *env, err error) {
 	fault, ok := errors.AsType[*sandbox.Fault](err)
 	if !ok {

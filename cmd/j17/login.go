@@ -88,7 +88,7 @@ folder has the password.`,
 	return cmd
 }
 
-// loginTarget is the server to log in to: the one that is named, or that of the context.
+// loginTarget returns the server to log in to: the one that is named, or that of the context.
 func loginTarget(e *env, r remote, args []string) (*connection, error) {
 	name := r.context
 	if len(args) > 0 {
@@ -107,7 +107,7 @@ func loginTarget(e *env, r remote, args []string) (*connection, error) {
 	return e.connection(&r)
 }
 
-// askLogin completes e-mail address and password. Nobody is asked for a password that no server is there to take.
+// askLogin completes e-mail address and password. It asks for no password where no server answers.
 func askLogin(ctx context.Context, e *env, s *connection, t target, email *string, passwordStdin bool) (string, error) {
 	if *email == "" && !passwordStdin && s.hasDev && s.isDev() {
 		*email = s.dev.Operator.Email
@@ -143,7 +143,7 @@ func askLogin(ctx context.Context, e *env, s *connection, t target, email *strin
 	return password, err
 }
 
-// somebodyAnswers asks once whether anybody is there. What is answered does not matter.
+// somebodyAnswers sends one request to see whether a server is there. The answer does not matter.
 func somebodyAnswers(ctx context.Context, t target) error {
 	c, err := client.New(client.Options{URL: t.url, Host: t.host, RootCAs: t.roots, Clock: clock.System{}, Attempts: 1})
 	if err != nil {
@@ -285,7 +285,7 @@ func (s *connection) base() (string, error) {
 	return (&url.URL{Scheme: u.Scheme, Host: host + portOf(u), Path: strings.TrimSuffix(u.Path, "/")}).String(), nil
 }
 
-// nameFor is the name of a context for a server: that of one that there is, or its host with the port.
+// nameFor returns the name of a context for a server: that of an existing one, or the server's host with the port.
 func (c *config) nameFor(base string) string {
 	if now := c.Contexts[c.Current]; now != nil && now.Server == base {
 		return c.Current
@@ -349,7 +349,7 @@ whole context.`,
 			return unauthorized("You are not logged in in the context %s.", s.context.value)
 		}
 
-		// It is forgotten here first: whatever the server answers, nobody uses it again from here.
+		// It is deleted here first: whatever the server answers, it is not used again on this machine.
 		s.chosen.Login = nil
 		e.startChange()
 		if err := e.saveConfig(s.config); err != nil {
@@ -360,7 +360,7 @@ whole context.`,
 			return err
 		}
 
-		// The server is told, so that nobody else does either.
+		// The server revokes it, so that nobody else can use it either.
 		t.key = l.Token
 		c, err := controlClient(e, t, 0)
 		if err != nil {

@@ -68,8 +68,7 @@ type env struct {
 	err     io.Writer // everything else
 	// interruptible returns a reader of another one whose reads end when the command is interrupted.
 	interruptible func(io.Reader) io.Reader
-	// answers reports whether the development server of a data folder answers at its URL; nil stands for none that
-	// does.
+	// answers reports whether the development server of a data folder answers at its URL; nil means that none does.
 	answers func(server.DevAccess) bool
 	// machine is true for a command with --json: findings are a part of what it prints.
 	machine bool
@@ -80,13 +79,13 @@ type eventError struct{ error }
 
 func (e eventError) Unwrap() error { return e.error }
 
-// unknownFilter is a refusal of a type that --type or --event names, since there is none of that name.
+// unknownFilter is the refusal of a type that --type or --event names and that does not exist.
 type unknownFilter struct{ error }
 
 func (e unknownFilter) Unwrap() error { return e.error }
 
-// byType is the error of a command whose flags --type and --event become parameters. The API calls it a fault of the
-// parameter where there is no such type: the name is all that can be wrong with these two.
+// byType is the error of a command whose flags --type and --event become parameters. The API reports an unknown type as
+// a fault of the parameter; nothing else can be wrong with these two.
 func byType(err error) error {
 	if e, ok := errors.AsType[*j17.Error](err); ok && e.Code == j17.CodeInvalidParameter &&
 		(e.Path == "type" || e.Path == "event") {
@@ -128,7 +127,7 @@ func exitCode(err error) int {
 		return exitOK
 	}
 
-	// What this program knows by itself.
+	// Errors that this program has found itself.
 	if _, ok := errors.AsType[usageError](err); ok {
 		return exitUsage
 	}
@@ -307,7 +306,7 @@ func commandBelow(cmd *cobra.Command, name string) string {
 	return strings.Join(found, " or ")
 }
 
-// insteadOf says what to do in place of a flag that other programs have, "" where nothing is known.
+// insteadOf says what to use in place of a flag that other programs have, "" where nothing is known.
 func insteadOf(command, flag string) string {
 	return map[string]string{
 		"j17 events tail --follow": ": it follows by itself, and ends at the last event with --no-follow",
@@ -316,7 +315,7 @@ func insteadOf(command, flag string) string {
 	}[command+" --"+flag]
 }
 
-// flagError says what is wrong with a flag in words of this program.
+// flagError reports a fault of a flag in words of this program.
 func flagError(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 		if hint := insteadOf(cmd.CommandPath(), unknown.GetSpecifiedName()); hint != "" {
@@ -336,7 +335,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("--%s cannot be %q: it takes %s", bad.GetFlag().Name, bad.GetValue(), taken(bad.GetFlag()))
 }
 
-// taken says what a flag takes.
+// taken describes the values of a flag.
 func taken(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "uint64":

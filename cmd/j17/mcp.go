@@ -50,7 +50,7 @@ started with --allow-writes. Assistants start it themselves; 'j17 docs assistant
 	f.StringVar(&folder, "files", ".", "`folder` that the assistant may have spec and event files read from")
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		// What it may read.
+		// What the assistant may read.
 		if specFile == "-" {
 			return usageError{errors.New("--spec cannot be standard input, which the assistant talks on")}
 		}
@@ -63,7 +63,7 @@ started with --allow-writes. Assistants start it themselves; 'j17 docs assistant
 			return fmt.Errorf("the folder of --files cannot be opened: %w", err)
 		}
 
-		// A server that cannot be reached is no reason to end: it may be started later.
+		// A server that cannot be reached does not end the program: it may be started later.
 		running := &assistedServer{env: e, flags: r, writes: allowWrites}
 		if _, err := running.connect(); err != nil {
 			if _, ok := errors.AsType[notYet](err); !ok {
@@ -77,7 +77,7 @@ started with --allow-writes. Assistants start it themselves; 'j17 docs assistant
 			}
 		}
 
-		// What cannot write has no tool that does.
+		// Without a Writer there is no tool that writes.
 		o := mcp.Options{
 			Version: programVersion, Docs: library, Reader: running, Files: files.FS(), Clock: clock.System{},
 			Hide: running.hide,
@@ -93,22 +93,22 @@ started with --allow-writes. Assistants start it themselves; 'j17 docs assistant
 	return cmd
 }
 
-// assistedServer is the running server that an assistant looks at. It is found anew for each call, since a development
-// server may be started, and get its keys, after the assistant. It reads; assistedWriter writes.
+// assistedServer is the running server that an assistant looks at. It is looked up again for each call, since a
+// development server may be started, and get its keys, after the assistant. It reads; assistedWriter writes.
 type assistedServer struct {
 	env    *env
 	flags  *remote
 	writes bool
 
 	mu sync.Mutex
-	// keys are all that were used, to keep them out of answers.
+	// keys are all keys that were used, to keep them out of answers.
 	keys []string
-	// client is the one that was used last, and leads to a target; nil before the first.
+	// client is the one that was last used, for the target; nil before the first.
 	client *client.Client
 	leads  target
 }
 
-// connect returns a client. Unless writes are allowed it has the read key of a development server, and whatever key it
+// connect returns a client. Unless writes are allowed, it has the read key of a development server, and whatever key it
 // has, it sends nothing that could write.
 func (s *assistedServer) connect() (*client.Client, error) {
 	t, err := s.env.resolve(s.flags)
@@ -248,7 +248,7 @@ func (s *assistedServer) Places(
 	return c.Places(ctx, aggregateType, question, q)
 }
 
-// assistedWriter writes to the server of an assistant that is allowed to.
+// assistedWriter writes to the server of an assistant that is allowed to write.
 type assistedWriter struct{ server *assistedServer }
 
 // PostEvent implements mcp.Writer.

@@ -27,18 +27,18 @@ type operating struct {
 	*client.Client
 	connection *connection
 	env        *env
-	// scratch is true where what is changed is gone again at the end of the command.
+	// scratch reports that changes are undone at the end of the command.
 	scratch bool
-	// about is the environment and the instance that the command is about, as far as it is about one.
+	// about is the environment and the instance that the command is about, if any.
 	about struct {
 		environment j17.Environment
 		instance    string
 	}
-	// told is true once it was said what is going to be changed.
+	// told is true once the user was told what is going to be changed.
 	told bool
 }
 
-// where is what the command is about, for people.
+// where names what the command is about, for people.
 func (o *operating) where() string {
 	base, err := o.connection.base()
 	if err != nil {
@@ -68,12 +68,12 @@ func (o *operating) where() string {
 const (
 	// longRequest bounds requests that deploy or carry a blob.
 	longRequest = time.Hour
-	// controlAttempts is how often a request of a person, who waits for it, is sent.
+	// controlAttempts is how often a request is sent at most while a person waits for it.
 	controlAttempts = 3
 )
 
-// operate returns the connection of an operator who has logged in. For the development server of the data folder there
-// is no need to.
+// operate returns the connection of an operator who has logged in. The development server of the data folder needs no
+// login.
 func operate(e *env, cmd *cobra.Command, r *remote) (*operating, error) {
 	s, err := e.connection(r)
 	if err != nil {
@@ -106,8 +106,8 @@ func operate(e *env, cmd *cobra.Command, r *remote) (*operating, error) {
 // devLogin is the file in a data folder that keeps the token of its operator: checking a password is slow on purpose.
 const devLogin = "dev-login.json"
 
-// devToken is a token of the operator of the data folder: the one that is kept there, as long as the server takes it,
-// or that of a new login.
+// devToken returns a token of the operator of the data folder: the stored one, as long as the server accepts it, or
+// that of a new login.
 func devToken(ctx context.Context, e *env, s *connection, t target) (string, error) {
 	const longest = 1 << 16
 	file := filepath.Join(s.folder, devLogin)
@@ -137,7 +137,7 @@ func devToken(ctx context.Context, e *env, s *connection, t target) (string, err
 	return got.Token, nil
 }
 
-// takesOperators reports whether a server takes the token of a target.
+// takesOperators reports whether a server accepts the token of a target.
 func takesOperators(ctx context.Context, e *env, t target) (bool, error) {
 	if t.checkCredential("token") != nil {
 		return false, nil //nolint:nilerr // a file that was damaged holds no token
@@ -228,8 +228,8 @@ func (o *operating) call(ctx context.Context, method string, path []string, quer
 	})
 }
 
-// change sends a request; changes tells whether it changes something. If it does and has succeeded, the command says so
-// whatever becomes of its output.
+// change sends a request; changes reports whether it changes something. If so and it has succeeded, the command reports
+// that even if its output fails.
 func (o *operating) change(ctx context.Context, changes bool, send func() error) error {
 	changes = changes && !o.scratch
 	if changes {
@@ -260,7 +260,7 @@ func (o *operating) rows(
 	return all, nil
 }
 
-// explained says what to do about an error.
+// explained adds to an error what to do about it.
 func (o *operating) explained(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -276,7 +276,7 @@ func (o *operating) explained(ctx context.Context, err error) error {
 	return interrupted(ctx, explained(o.env, inCommands(o.env, err)))
 }
 
-// inCommands puts commands and flags in the place of what a server names of its own API.
+// inCommands replaces the parts of the API that a server's error names by commands and flags.
 func inCommands(e *env, err error) error {
 	refused, ok := errors.AsType[*client.Error](err)
 	if !ok {
@@ -345,7 +345,7 @@ func (o *operating) chosenInstance(ctx context.Context) (wire.Instance, error) {
 	return found, err
 }
 
-// environment is the environment that a command is about: fallback, if nobody has named one.
+// environment returns the environment that a command is about: fallback, if none is named.
 func (o *operating) environment(fallback j17.Environment) (j17.Environment, error) {
 	want, err := o.connection.environment()
 	if want == "" {
@@ -391,7 +391,7 @@ func (e *env) printFurther(header []string, rows [][]string) error {
 	return e.printTable(header, rows)
 }
 
-// plain is a text on one line without characters that terminals obey; "-" stands for none.
+// plain returns a text on one line without characters that terminals obey; "-" stands for none.
 func plain(s string) string {
 	s = strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) {
@@ -421,15 +421,15 @@ func printRows[T any](e *env, raw []json.RawMessage, asJSON bool, header []strin
 	return e.printTable(header, cells)
 }
 
-// listing is what a command lists of an environment.
+// listing describes a command that lists things of an environment.
 type listing[T any] struct {
 	short, example string
 	// note is told to people beside the table.
 	note string
-	// path is where the rows are below the environment. The member of the answer that has them is called the same, with
+	// path is where the rows are below the environment. The member of the answer with the rows has the same name, with
 	// "_" for "-".
 	path string
-	// filters are the flags that say which rows are asked for.
+	// filters are the flags that select rows.
 	filters []rowFilter
 	// limit, where it is not 0, is the most rows there are unless --limit says otherwise.
 	limit    int
@@ -440,7 +440,7 @@ type listing[T any] struct {
 // rowFilter is a flag that takes a text, and the parameter of the same name that it becomes.
 type rowFilter struct {
 	name, usage string
-	// words, where there are some, are all that it takes.
+	// words, if any, are the only values that it takes.
 	words []string
 }
 
@@ -501,7 +501,7 @@ func listCommand[T any](e *env, l listing[T]) *cobra.Command {
 		if limit < 0 {
 			return usageError{errors.New("--limit must be 0 or more")}
 		} else if limit > 0 {
-			count = limit + 1 // one more tells that there are more
+			count = limit + 1 // one more shows whether there are more
 		}
 
 		o, err := operate(e, cmd, r)
@@ -567,8 +567,8 @@ func (o *operating) opsAsk(
 	return raw, o.explained(ctx, err)
 }
 
-// verb is a command about one thing of an environment, whose id or name is its argument: a request, and how its answer
-// is printed.
+// verb is a command on one thing of an environment, whose id or name is its argument: a request, and how its answer is
+// printed.
 type verb[T any] struct {
 	use, short, long, example string
 	method                    string
@@ -642,7 +642,7 @@ func inOneRow[T any](header func() []string, row func(T) []string) func(*env, T)
 	return func(e *env, answer T) error { return e.printTable(header(), [][]string{row(answer)}) }
 }
 
-// printAnswer prints an answer of the server as JSON, without the member that says that it is one.
+// printAnswer prints an answer of the server as JSON, without the member "ok".
 func (e *env) printAnswer(raw json.RawMessage) error {
 	text := string(raw)
 	if rest, ok := strings.CutPrefix(text, `{"ok":true`); ok {
@@ -663,7 +663,7 @@ func when(t time.Time) string {
 	return moment(t)
 }
 
-// confirm asks a person before something that cannot be taken back lightly. Without a terminal only --yes says so.
+// confirm asks a person before something that cannot easily be undone. Without a terminal, only --yes confirms.
 func (e *env) confirm(ctx context.Context, yes bool, question string) error {
 	if yes {
 		return nil
@@ -682,7 +682,8 @@ func (e *env) confirm(ctx context.Context, yes bool, question string) error {
 	return nil
 }
 
-// confirmName has a person type the name of what is going to be gone for good. Without a terminal only --yes says so.
+// confirmName has a person type the name of something that will be deleted for good. Without a terminal, only --yes
+// confirms.
 func (e *env) confirmName(ctx context.Context, yes bool, what, name string) error {
 	if yes {
 		return nil
@@ -698,7 +699,7 @@ func (e *env) confirmName(ctx context.Context, yes bool, what, name string) erro
 	return err
 }
 
-// line reads a line that a person types.
+// line reads a line from the user.
 func (e *env) line(ctx context.Context) (string, error) {
 	const longest = 4 << 10
 	in, b := e.interruptible(e.in), make([]byte, 1)
@@ -719,7 +720,7 @@ func (e *env) line(ctx context.Context) (string, error) {
 	return strings.TrimSpace(s.String()), nil
 }
 
-// group is a command that has nothing but commands.
+// group is a command that consists of subcommands.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

@@ -85,7 +85,7 @@ change it.`,
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		// What is wrong with the command line is said before a password is asked for.
+		// Mistakes in the command line are reported before a password is asked for.
 		if role == "" {
 			return usageError{errors.New("--role is missing: platform_admin, instance_admin, auditor or privacy_officer")}
 		}
@@ -125,7 +125,7 @@ func operatorRoles() []string {
 	return []string{"platform_admin", "instance_admin", "auditor", "privacy_officer"}
 }
 
-// checkRole refuses a role that there is not; what is the flag or the argument that it comes from.
+// checkRole refuses an unknown role; what is the flag or the argument that it comes from.
 func checkRole(what, role string) error {
 	roles := operatorRoles()
 	if slices.Contains(roles, role) {

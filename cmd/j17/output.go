@@ -10,15 +10,15 @@ import (
 	"unicode"
 )
 
-// output is standard output. It remembers that a write has failed, for those who do not look, and what the command has
-// changed by then: whoever reads of nothing but a failure would do it again.
+// output is standard output. It remembers that a write has failed, in case callers do not check, and what the command
+// had changed by then: a user who reads only of a failure would repeat the change.
 type output struct {
 	w   io.Writer
 	err error
-	// written is true once there was something.
+	// written is true once something was written.
 	written bool
-	// done is what has been changed, as the beginning of a sentence, "" for nothing; hint says what to do where this
-	// could not be printed.
+	// done is what has been changed, as the beginning of a sentence, "" for nothing; hint says what to do where the
+	// result could not be printed.
 	done, hint string
 }
 
@@ -35,7 +35,7 @@ func (o *output) Write(p []byte) (int, error) {
 // Unwrap returns the stream itself.
 func (o *output) Unwrap() io.Writer { return o.w }
 
-// verdict adds to the result of a command what it does not tell of its output.
+// verdict adds to the result of a command an error of its output that the result does not have.
 func (o *output) verdict(err error) error {
 	switch {
 	case o.err == nil:
@@ -55,7 +55,7 @@ func (o *output) verdict(err error) error {
 	return errors.Join(unprinted, err)
 }
 
-// lenientWriter is standard error. What cannot be said there can be said nowhere, so no write to it fails.
+// lenientWriter is standard error. Its writes never fail, since there is nowhere to report that.
 type lenientWriter struct{ w io.Writer }
 
 // Write implements io.Writer.
@@ -69,11 +69,11 @@ func (l lenientWriter) Write(p []byte) (int, error) {
 // Unwrap returns the stream itself.
 func (l lenientWriter) Unwrap() io.Writer { return l.w }
 
-// startChange tells that the command is about to change something. From here on it lives without a reader of what it
-// prints.
+// startChange declares that the command is about to change something. From here on it goes on even if the reader of its
+// output is gone.
 func (e *env) startChange() { keepOnWithoutReader() }
 
-// reportChange tells that the command has changed something, with the beginning of a sentence such as "the key is
+// reportChange declares that the command has changed something, with the beginning of a sentence such as "the key is
 // revoked", which is used where the result cannot be printed.
 func (e *env) reportChange(format string, args ...any) {
 	keepOnWithoutReader()
@@ -82,7 +82,7 @@ func (e *env) reportChange(format string, args ...any) {
 	}
 }
 
-// hintUnprinted tells what to do about a change whose result could not be printed.
+// hintUnprinted says what to do about a change whose result could not be printed.
 func (e *env) hintUnprinted(format string, args ...any) {
 	if o, ok := e.out.(*output); ok {
 		o.hint = fmt.Sprintf(format, args...)
@@ -100,9 +100,9 @@ func streamOf(stream any) any {
 	}
 }
 
-// shown is a text of several lines in which what terminals obey is written out: control characters, escape sequences,
-// and marks that change the direction of what follows. All messages go through it, whatever they repeat of files and of
-// servers; cells of tables, which have one line, go through plain.
+// shown returns a text of several lines with everything that terminals obey spelled out: control characters, escape
+// sequences, and marks that change the direction of text. All messages go through it, whatever they repeat of files and
+// of servers; cells of tables, which have one line, go through plain.
 func shown(s string) string {
 	obeyed := func(c rune) bool { return c != '\n' && c != '\t' && !unicode.IsPrint(c) }
 	if !strings.ContainsFunc(s, obeyed) {
@@ -120,7 +120,7 @@ func shown(s string) string {
 	return b.String()
 }
 
-// terminalErr is standard error for what has to know how wide the terminal is.
+// terminalErr is standard error for code that has to know how wide the terminal is.
 func (e *env) terminalErr() io.Writer {
 	if f, ok := streamOf(e.err).(*os.File); ok {
 		return f
@@ -128,7 +128,7 @@ func (e *env) terminalErr() io.Writer {
 	return e.err
 }
 
-// readable says what an error of the output means; its own text has the name of a device only.
+// readable explains an error of the output, whose own text has only the name of a device.
 func readable(err error) error {
 	if path, ok := errors.AsType[*os.PathError](err); ok && path.Op == "write" && path.Path == os.Stdout.Name() &&
 		err.Error() == path.Error() {

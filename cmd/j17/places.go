@@ -88,10 +88,10 @@ func point(at string, q url.Values) error {
 	return nil
 }
 
-// unspaced returns numbers with commas between them without the spaces that people write behind these.
+// unspaced returns numbers with commas between them without the spaces after the commas.
 func unspaced(numbers string) string { return strings.ReplaceAll(numbers, " ", "") }
 
-// question is one of the questions about places: flags declares what says where, which where reads.
+// question is one of the queries for places: flags declares the flags that say where, and where reads them.
 type question struct {
 	name, short, long, example string
 
@@ -149,7 +149,7 @@ Exit code 6: the spec has no places.`,
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		// Have them compared.
+		// Start the comparison.
 		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err

@@ -185,7 +185,7 @@ func (o *operating) postProjection(ctx context.Context, f *projectionFile, query
 	return raw, err
 }
 
-// findings puts what the server says about a definition into its places in the file.
+// findings places what the server says about a definition in the file.
 func (f *projectionFile) findings(from []j17.FieldError, severity diag.Severity) []diag.Diagnostic {
 	var found []diag.Diagnostic
 	for _, at := range from {
@@ -199,7 +199,7 @@ func (f *projectionFile) findings(from []j17.FieldError, severity diag.Severity)
 	return found
 }
 
-// placed puts the places of findings, which the server counts from where the definition begins, to where they are in
+// placed moves the places of findings, which the server counts from the beginning of the definition, to their places in
 // the file.
 func (f *projectionFile) placed(from []j17.FieldError) []j17.FieldError {
 	if f.within == "" {
@@ -221,7 +221,7 @@ func (f *projectionFile) placed(from []j17.FieldError) []j17.FieldError {
 }
 
 // answer is an answer of the server with the warnings about the definition at their places in the file, and with what
-// else was said when it was posted.
+// else was reported when it was posted.
 func (f *projectionFile) answer(
 	raw json.RawMessage, warnings []j17.FieldError, more ...value.Member,
 ) (json.RawMessage, error) {
@@ -271,7 +271,7 @@ func watchBuild(e *env, what string) *buildWatch {
 	return &buildWatch{e.bar(-1, what)}
 }
 
-// pause shows how far it is and waits until it is time to ask again.
+// pause shows the progress and waits until it is time to ask again.
 func (w *buildWatch) pause(ctx context.Context, done, total uint64) error {
 	if w.bar != nil && total > 0 {
 		w.bar.ChangeMax64(int64(total))
@@ -287,8 +287,8 @@ func (w *buildWatch) end() {
 	}
 }
 
-// await shows how far the build of a projection's index is until it ends, and returns what the server says of the
-// projection then.
+// await shows the progress of a projection's index until the build ends, and returns what the server then says of the
+// projection.
 func (o *operating) await(ctx context.Context, raw json.RawMessage, w *waiting) (json.RawMessage, error) {
 	e := o.env
 	p, err := decoded[wire.Projection](raw)
@@ -433,7 +433,7 @@ Exit code 0: it could be deployed, 3: the definition is not valid.`,
 	return cmd
 }
 
-// describeTrial tells people what a definition would make of the rows there are, and what it would cost.
+// describeTrial adds what a definition would change in the rows, and what it would cost, for people.
 func describeTrial(b *strings.Builder, r *wire.Replay, price *wire.Price) {
 	rest := ""
 	if !r.Complete {
@@ -497,7 +497,7 @@ func projectionRemoveCommand(e *env) *cobra.Command {
 	return cmd
 }
 
-// describeDifferences tells people in which places states or rows differ.
+// describeDifferences adds the places in which states or rows differ, for people.
 func describeDifferences(b *strings.Builder, all []wire.StateDifference) {
 	for i, difference := range all {
 		if i == shownDifferences {

@@ -28,7 +28,7 @@ func projectionRebuildCommand(e *env) *cobra.Command {
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		// Have it begun, and wait for its end.
+		// Start it, and wait for its end.
 		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
@@ -147,8 +147,8 @@ has the progress. Reads by id go on.`,
 	return cmd
 }
 
-// compare has something compared with the events, a projection's index or all places, and returns the answer. The path
-// is that of what is compared. A terminal shows the progress.
+// compare compares a projection's index, or all places, with the events, and returns the answer. The path is that of
+// what is compared. A terminal shows the progress.
 func (o *operating) compare(ctx context.Context, path []string) (answer json.RawMessage, err error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -160,7 +160,7 @@ func (o *operating) compare(ctx context.Context, path []string) (answer json.Raw
 			for at := (&wire.Verification{}); watch.pause(watching, at.Done, at.Total) == nil; {
 				var of struct{ Verification *wire.Verification }
 				if err := o.call(watching, http.MethodGet, path, nil, nil, &of); err == nil && of.Verification != nil {
-					at = of.Verification // or the comparison goes on unseen, and says itself what is wrong
+					at = of.Verification // else the comparison reports itself what is wrong
 				}
 			}
 		})

@@ -61,7 +61,7 @@ Exit code 6: there is no such projection.`,
 	return cmd
 }
 
-// printPages prints up to so many rows, 0 for all, a page at a time. What tells which ones is in q.
+// printPages prints up to so many rows, 0 for all, a page at a time. q selects the rows.
 func printPages(e *env,
 	cmd *cobra.Command, r *remote, limit int, asJSON bool, q url.Values,
 	read func(*client.Client, url.Values) (client.RowPage, error),
@@ -95,8 +95,8 @@ func printPages(e *env,
 	}
 }
 
-// withoutRows says what to call for a projection that has no rows. The server does not know the number of rows there,
-// which the command has asked for itself and never wrongly.
+// withoutRows says what to call for a projection that has no rows. The server refuses the number of rows there, which
+// the command has set itself.
 func withoutRows(name string, err error) error {
 	refused, ok := errors.AsType[*client.Error](err)
 	if !ok || refused.Problem.Code != j17.CodeInvalidParameter || refused.Problem.Path != "count" {
@@ -163,7 +163,7 @@ func printRowsOf(e *env, rows []json.RawMessage, asJSON bool) error {
 	return e.printTable(header, cells)
 }
 
-// cellOf returns a value as a table shows it: of a row's own members by their names.
+// cellOf returns a value as a table shows it; a row's own members are recognised by their names.
 func cellOf(name string, v value.Value) string {
 	switch {
 	case name == "distance":

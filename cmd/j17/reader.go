@@ -10,10 +10,10 @@ import (
 	"j17/internal/edge/client"
 )
 
-// reader reads an environment: with an API key, or where there is none with the login of an operator.
+// reader reads an environment: with an API key, or without one with the login of an operator.
 type reader struct {
 	*client.Client
-	// operator is the connection of the operator who reads, nil where an API key does.
+	// operator is the connection of an operator, nil where an API key is used.
 	operator *operating
 	env      *env
 }
@@ -46,7 +46,7 @@ func (e *env) reader(cmd *cobra.Command, r *remote) (*reader, error) {
 	}
 }
 
-// explained says what to do about an error of a read.
+// explained adds to an error of a read what to do about it.
 func (r *reader) explained(ctx context.Context, err error) error {
 	if r.operator != nil {
 		return r.operator.explained(ctx, err)

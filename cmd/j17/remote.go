@@ -31,7 +31,7 @@ type remote struct {
 	url, key, env, data, context, instance, caFile string
 }
 
-// Where a development server is unless told otherwise.
+// Where a development server is by default.
 const (
 	defaultURL  = "http://localhost:17000"
 	defaultData = "j17-data"
@@ -80,18 +80,18 @@ type target struct {
 // sourced is a setting and where it comes from.
 type sourced struct{ value, from string }
 
-// connection is what a command uses: flags, then the context that a flag names, then variables, then the development
-// server of the folder if it runs, then the current context, then what a development server has left in its data
-// folder.
+// connection is the settings that a command uses: flags, then the context that a flag names, then variables, then the
+// development server of the folder if it runs, then the current context, then what a development server has left in its
+// data folder.
 type connection struct {
-	// context is the name of the context that counts, "" where none does.
+	// context is the name of the context in use, "" where there is none.
 	context, url, instance, env, key, token, caFile sourced
-	// chosen is the context itself, nil where none counts.
+	// chosen is the context itself, nil where there is none.
 	chosen *serverContext
 	config *config
 	dev    server.DevAccess
 	hasDev bool
-	// folder is the data folder of dev, and named whether somebody has named it.
+	// folder is the data folder of dev; named reports that it was named.
 	folder string
 	named  bool
 }
@@ -129,7 +129,7 @@ func (e *env) connection(r *remote) (*connection, error) {
 		kept = *s.chosen
 	}
 
-	// Flags count before variables, and these before the context, unless that was named in a flag.
+	// Flags come before variables, and these before the context, unless a flag names the context.
 	pick := func(flag, given, variable, inContext string) sourced {
 		v := e.getenv(variable)
 		ofContext := sourced{inContext, "context " + s.context.value}
@@ -154,7 +154,7 @@ type noKey struct{ error }
 
 func (e noKey) Unwrap() error { return e.error }
 
-// notYet is the error of a connection that a development server will make possible when it is started.
+// notYet is the error of a connection that will work once a development server is started.
 type notYet struct{ error }
 
 func (e notYet) Unwrap() error { return e.error }
@@ -166,7 +166,7 @@ func sourcedIf(ok bool, s sourced) sourced {
 	return sourced{}
 }
 
-// choose picks the address: whoever names one by itself wants nothing from a context.
+// choose picks the address. Where an address is given by itself, no context is used.
 func (s *connection) choose(e *env, r *remote) error {
 	variable := e.getenv("J17_URL")
 	named := sourced{r.context, "--context"}
@@ -200,7 +200,7 @@ func (s *connection) choose(e *env, r *remote) error {
 	return nil
 }
 
-// beforeCurrent reports whether the development server of this folder counts before the current context: it runs, and
+// beforeCurrent reports whether the development server of this folder comes before the current context: it runs, and
 // the context is for another server.
 func (s *connection) beforeCurrent(e *env) bool {
 	if !s.hasDev || s.dev.URL == "" || e.answers == nil {
@@ -216,8 +216,8 @@ func (s *connection) beforeCurrent(e *env) bool {
 // aMoment is how long a server on this machine may take to show that it is there.
 const aMoment = time.Second
 
-// devAnswers reports whether the server of a data folder answers at its URL, and no other that has its port by now. Who
-// it is it says without a credential.
+// devAnswers reports whether the server of a data folder answers at its URL, rather than another one that has its port
+// by now. The server identifies itself without a credential.
 func devAnswers(ctx context.Context, dev server.DevAccess) bool {
 	u, err := url.Parse(dev.URL)
 	if err != nil || !local(u.Hostname()) {
@@ -235,7 +235,7 @@ func devAnswers(ctx context.Context, dev server.DevAccess) bool {
 		dev.Sign != "" && resp.Header.Get(server.SignHeader) == dev.Sign
 }
 
-// credentials adds the API key and the operator's token. Those of a context are for its server and its instance alone.
+// credentials adds the API key and the operator's token. Those of a context are only for its server and its instance.
 func (s *connection) credentials(e *env, r *remote, kept serverContext) error {
 	fromContext := sourced{from: "context " + s.context.value}
 	if s.chosen != nil && s.instance.value == kept.Instance {
@@ -291,7 +291,7 @@ func (s *connection) address() (*url.URL, error) {
 	return u, nil
 }
 
-// environment is the environment that is asked for, "" where that is left to the address.
+// environment returns the environment that was asked for, "" where the address decides.
 func (s *connection) environment() (j17.Environment, error) {
 	if s.env.value == "" {
 		return "", nil
@@ -336,8 +336,8 @@ func (s *connection) target() (target, error) {
 	if err != nil {
 		return target{}, usageError{err}
 	}
-	// The keys of a folder are for its server. Who names the folder beside an address on this machine says that it is
-	// this one.
+	// The keys of a folder are for its server. Naming the folder together with an address on this machine declares the
+	// two to be one.
 	ours := s.hasDev && local(u.Hostname()) && (s.named || s.isDev())
 	if t.key == "" && ours && (s.instance.value == "" || s.instance.value == devInstance) {
 		s.key = sourced{
@@ -406,8 +406,8 @@ func (t *target) below(u *url.URL, label string) error {
 	return nil
 }
 
-// baseDomain is the host name below which a server has its hosts, by a name that somebody has given for it: itself, its
-// control plane's, or one that a development server prints.
+// baseDomain returns the host name below which a server has its hosts, from a name that was given for it: its own, that
+// of its control plane, or one that a development server prints.
 func baseDomain(name string) string {
 	name = strings.TrimPrefix(name, controlLabel+".")
 	if label, ok := strings.CutSuffix(name, "."+devDomain); ok {
@@ -427,7 +427,7 @@ func baseDomain(name string) string {
 // address sets URL and Host header so that the request reaches the environment that is wanted, "" for the one that the
 // URL names.
 func (t *target) address(u *url.URL, want j17.Environment) error {
-	// Without a name the host says nothing, but on this machine there is a development server.
+	// Without a name, the host does not say which instance is meant, but on this machine there is a development server.
 	name := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 	_, numeric := netip.ParseAddr(name)
 	nameless := numeric == nil || name == devDomain
@@ -458,7 +458,7 @@ func (t *target) address(u *url.URL, want j17.Environment) error {
 		name = label + "." + domain
 	}
 
-	// A number stays the address, and the name goes with the request.
+	// A number stays the address, and the name is sent as the Host header.
 	if numeric == nil {
 		t.host = name
 	} else {
@@ -496,14 +496,14 @@ func local(host string) bool {
 	return host == devDomain || strings.HasSuffix(host, "."+devDomain) || ip != nil && ip.IsLoopback()
 }
 
-// connect returns the client that a command reads through. It tells about attempts that are repeated.
+// connect returns the client that a command reads through. It notes attempts that are repeated.
 func (e *env) connect(r *remote) (*client.Client, error) {
 	c, _, err := e.reach(r)
 	return c, err
 }
 
-// connectToWrite returns the client that a command writes through. Where it does not lead to the server of this folder,
-// it says where to.
+// connectToWrite returns the client that a command writes through. Where it leads to another server than that of this
+// folder, it notes which one.
 func (e *env) connectToWrite(r *remote) (*client.Client, error) {
 	c, where, err := e.reach(r)
 	if err == nil && where != "" {
@@ -512,8 +512,8 @@ func (e *env) connectToWrite(r *remote) (*client.Client, error) {
 	return c, err
 }
 
-// reach returns a client for the environment that a command is about, and what to call it, "" if it is that of this
-// folder's server.
+// reach returns a client for the environment that a command is about, and its name, "" if it is that of this folder's
+// server.
 func (e *env) reach(r *remote) (*client.Client, string, error) {
 	s, err := e.connection(r)
 	if err != nil {
@@ -553,7 +553,7 @@ func (e *env) clientOf(s *connection, t target) (*client.Client, error) {
 // ofFolder reports whether the connection leads to the development server of the data folder.
 func (s *connection) ofFolder() bool { return s.hasDev && s.isDev() }
 
-// aboutKey says where a key that is refused was found, and what to do, "" for a refusal of something else.
+// aboutKey says where a key that was refused was found, and what to do, "" for a refusal of something else.
 func (s *connection) aboutKey(refusal j17.Code) string {
 	var advice string
 	//nolint:exhaustive // all others are not about keys
@@ -572,7 +572,8 @@ func (s *connection) aboutKey(refusal j17.Code) string {
 	return "The key is from " + s.key.from + ". " + advice
 }
 
-// retrying returns what tells of a request that is repeated. Of requests that fail side by side it tells once.
+// retrying returns a function that notes a request that is repeated. Of requests that fail side by side it notes only
+// one.
 func (e *env) retrying(c clock.Clock) func(err error, wait time.Duration) {
 	var mu sync.Mutex
 	var until time.Time
@@ -588,7 +589,7 @@ func (e *env) retrying(c clock.Clock) func(err error, wait time.Duration) {
 	}
 }
 
-// note tells a person something beside the data.
+// note shows a person something that is not part of the data.
 func (e *env) note(format string, args ...any) {
 	_, _ = io.WriteString(e.err, shown(fmt.Sprintf(format, args...))) // there is nowhere else to say it
 }
@@ -602,7 +603,7 @@ func sentence(err error) string {
 	return s + "."
 }
 
-// interrupted tells a command that was stopped by the user from one that failed.
+// interrupted distinguishes a command that the user has stopped from one that failed.
 func interrupted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return errInterrupted

@@ -63,7 +63,8 @@ func scrubStartCommand(e *env) *cobra.Command {
 	return cmd
 }
 
-// showScrub prints how far the search is, and is an error where something is damaged, or where a worker has not told.
+// showScrub prints how far the search is. It returns an error where something is damaged, or where a worker has not
+// reported.
 func showScrub(e *env, raw json.RawMessage, asJSON bool) error {
 	answer, err := decoded[wire.ScrubShown](raw)
 	if err != nil {

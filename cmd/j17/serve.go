@@ -41,7 +41,7 @@ At the first start, a URL for creating the first operator is printed on standard
 		Example: "  j17 serve --data /var/lib/j17 --base-domain example.com --listen :443 --acme",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// All that is wrong with the settings, at once.
+			// All faults of the settings, at once.
 			problems := configure(cmd.Flags(), e.getenv)
 			o.CheckOnly = check
 			problems = append(problems, o.Check()...)
@@ -77,7 +77,7 @@ At the first start, a URL for creating the first operator is printed on standard
 			o.Reload = reload
 			tuneRuntime(e.getenv, &o.Options)
 
-			// It is open before it says that it is ready.
+			// The server is open before it reports that it is ready.
 			s, err := server.OpenServe(cmd.Context(), o)
 			if err != nil {
 				return portTaken(err)
@@ -160,8 +160,8 @@ func serveFlags(f *pflag.FlagSet, o *server.ServeOptions) {
 	f.StringVar(&o.InternalCAFile, "internal-ca", "", "`file` with certificates by which those of other nodes are checked")
 }
 
-// configure sets the flags that the command line has not from the environment and the configuration file, and returns
-// everything that is wrong with those.
+// configure sets flags that are not on the command line from the environment and the configuration file, and returns
+// all faults of these.
 func configure(flags *pflag.FlagSet, getenv func(string) string) []error {
 	var problems []error
 	set := func(f *pflag.Flag, source, text string) {
@@ -178,7 +178,7 @@ func configure(flags *pflag.FlagSet, getenv func(string) string) []error {
 		}
 	})
 
-	// The file. What it says is checked even where a flag or a variable counts.
+	// The file, which is checked even where a flag or a variable overrides it.
 	file := flags.Lookup(configFlag).Value.String()
 	if file == "" {
 		return problems
@@ -287,7 +287,8 @@ func serveLogger(w io.Writer, asJSON, verbose bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// logOptions are those of all logs of servers: of errors they have what may be kept, so that no event data gets there.
+// logOptions are the options of all logs of servers: only those parts of errors are logged that may be kept, so that no
+// event data get there.
 func logOptions(level slog.Leveler) *slog.HandlerOptions {
 	return &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if err, ok := a.Value.Any().(error); ok {
@@ -297,8 +298,8 @@ func logOptions(level slog.Leveler) *slog.HandlerOptions {
 	}}
 }
 
-// showSetup tells where to create the first operator. Whoever knows the URL can, so it goes to the terminal and to no
-// log.
+// showSetup shows where to create the first operator. The URL is all that this takes, so it goes to the terminal and to
+// no log.
 func showSetup(w io.Writer, url string, asJSON bool) {
 	text := fmt.Sprintf("\nThere is no operator yet. Create the first one at\n\n  %s\n\nThe URL works once, for a day. After that, restart the server for another one.\n\n", url)
 	if asJSON {
@@ -322,8 +323,8 @@ func showReady(w io.Writer, r server.ServeReady, asJSON bool) error {
 	return err
 }
 
-// hangups passes on each SIGHUP, which asks to read certificates anew. From then on it does not end the program any
-// more.
+// hangups passes on each SIGHUP, which asks the server to read certificates again. From then on the signal no longer
+// ends the program.
 func hangups() (<-chan struct{}, func()) {
 	signals, out, done := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
 	signal.Ignore(syscall.SIGHUP) // main takes it for an end; with Reset it would be one until the next line

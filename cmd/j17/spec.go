@@ -69,9 +69,9 @@ Exit code 0: the specs are valid, 3: one is not, or, with --strict, there is a w
 	return cmd
 }
 
-// validateSpec reports what is wrong with one spec of one or several, and whether it passes.
+// validateSpec reports what is wrong with a spec, and whether it passes; several reports that it is one of several.
 func validateSpec(e *env, name string, several, strict, asJSON bool) (bool, error) {
-	// What cannot be a spec at all is a finding without a place.
+	// A file that cannot be a spec at all is a finding without a place.
 	source, err := e.read(name)
 	if none, ok := errors.AsType[notASpec](err); ok && asJSON {
 		return false, writeFindings(e, name, several, false, []diag.Diagnostic{

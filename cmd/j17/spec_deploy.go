@@ -55,7 +55,7 @@ type deployRequest struct {
 	env      j17.Environment
 	// current is the entity tag of the spec that the changes are shown for, "" where it does not count.
 	current string
-	// name and source are those of the spec file, "" where there is none here.
+	// name and source are those of the spec file, "" where there is no file.
 	name   string
 	source []byte
 }
@@ -77,7 +77,7 @@ Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid
 	cmd.Flags().BoolVar(&d.prepare, "prepare", false, "build the indexes that are needed first, and let the spec count when that is done")
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		// The file, which may say where it belongs.
+		// The file, which may name its environment.
 		source, err := e.read(args[0])
 		if err != nil {
 			return err
@@ -102,7 +102,7 @@ Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid
 			return err
 		}
 
-		// What is shown first and then deployed has the same body.
+		// The dry run and the deployment have the same body.
 		q := deployRequest{
 			path: []string{"instances", i.ID, "spec"}, query: url.Values{"environment": {string(env)}},
 			body:     envelope.Spec,
@@ -141,7 +141,7 @@ func specPromoteCommand(e *env) *cobra.Command {
 	versionFlag(cmd, &version, "the current one of --from")
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		// What is wrong with the command line is said before anything is asked.
+		// Mistakes in the command line are reported before anything is asked.
 		if from == "" || to == "" {
 			return usageError{errors.New("--from and --to say which environments, as in --from staging --to prod")}
 		}
@@ -320,7 +320,7 @@ func judged(raw json.RawMessage, strict, valid bool) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"ok":true,"valid":%t,%s`, valid, rest))
 }
 
-// awaitSpec shows how far a spec is that is prepared, until it is deployed.
+// awaitSpec shows the progress of a spec that is being prepared, until it is deployed.
 func (o *operating) awaitSpec(
 	ctx context.Context, q deployRequest, p *wire.PreparedSpec, raw json.RawMessage, asJSON bool,
 ) error {
@@ -380,7 +380,7 @@ func (o *operating) showRefusal(err error, name string, source []byte) {
 	}
 }
 
-// findings puts what the server says about a spec into its places in the file here.
+// findings places what the server says about a spec in the file.
 func (q *deployRequest) findings(from []j17.FieldError, severity diag.Severity) []diag.Diagnostic {
 	var found []diag.Diagnostic
 	for _, f := range from {
@@ -467,7 +467,7 @@ func printTried(e *env, q deployRequest, t *wire.DryRun, d *deployFlags) error {
 	return nil
 }
 
-// describeRefusals tells which stored events the guards of the new spec would have refused. They stay as they are.
+// describeRefusals says which stored events the guards of the new spec would have refused. They stay as they are.
 func describeRefusals(b *strings.Builder, r *wire.SpecReplay) {
 	if r.Refused > 0 {
 		fmt.Fprintf(b, "%s would be refused today by the guards of what changes; what is stored stays:\n", j17.Count(r.Refused, "stored event"))

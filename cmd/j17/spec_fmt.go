@@ -36,7 +36,7 @@ Exit code 0: done, 1: with --check, some files are not formatted, 3: a file is n
 		},
 		ValidArgsFunction: jsonFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
-			// All files are looked at, whatever the first ones are like.
+			// All files are checked, whatever the first ones are like.
 			var broken, differs bool
 			for _, name := range args {
 				source, err := e.read(name)

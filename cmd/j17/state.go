@@ -51,7 +51,7 @@ Exit code 6: the aggregate has no events, or had none yet at the time or length 
 	f.BoolVar(&asJSON, "json", false, "print one line with the metadata too")
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		// Which state: now, at a time, or after so many events.
+		// Which state: the present one, at a time, or after so many events.
 		key, err := parseKey(args[0])
 		if err != nil {
 			return err
@@ -102,7 +102,7 @@ func printState(e *env, s client.State, asJSON bool) error {
 }
 
 // parseTime reads Unix seconds, RFC 3339, a day, which is its beginning in UTC, or how long before now. A state is that
-// of the end of the second, so fractions are left out. flag is what the time was given with.
+// of the end of the second, so fractions are left out. flag is the flag that the time was given with.
 func parseTime(now time.Time, flag, s string) (int64, error) {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 		if n < 0 {

@@ -65,7 +65,7 @@ Exit code 0: all is as the scenarios say, 1: something is not, 3: a scenario or 
 	jsonFlag(cmd, &o.asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		// What is wrong with the command line, or with a scenario, is said before anything is run.
+		// Mistakes in the command line or in a scenario are reported before anything is run.
 		if o.parallel < 1 {
 			return usageError{errors.New("--parallel takes a whole number from 1 on")}
 		}
@@ -102,7 +102,7 @@ Exit code 0: all is as the scenarios say, 1: something is not, 3: a scenario or 
 			e.startChange()
 		}
 
-		// They run, and what they have left is tidied up before anything is said of them.
+		// They run, and what they have left is removed before anything is reported.
 		results, err := runScenarios(cmd.Context(), world, all, o.parallel)
 		if err = errors.Join(err, world.close()); err != nil {
 			return interrupted(cmd.Context(), err)
@@ -136,7 +136,7 @@ func checkJUnit(e *env, o *testOptions, files []string) error {
 	return nil
 }
 
-// scenarios reads the scenarios of files whose names match a pattern. What is wrong with any of them is reported.
+// scenarios reads the scenarios of files whose names match a pattern, and reports all that is wrong with any of them.
 func scenarios(e *env, files []string, pattern string) ([]*scenario.Scenario, error) {
 	wanted, err := regexp.Compile(pattern)
 	if err != nil {
@@ -207,8 +207,7 @@ type scenarioWorld struct {
 	close  func() error
 }
 
-// serverWorld is an environment of a server. All scenarios share it, so it is never prod unless that is asked for by
-// name.
+// serverWorld is an environment of a server. All scenarios share it, so it is prod only where prod is named.
 func serverWorld(e *env, r *remote) (scenarioWorld, error) {
 	s, err := e.connection(r)
 	if err != nil {
@@ -237,7 +236,7 @@ func serverWorld(e *env, r *remote) (scenarioWorld, error) {
 	}, err
 }
 
-// scenarioResult is what came of a scenario.
+// scenarioResult is the outcome of a scenario.
 type scenarioResult struct {
 	Name     string             `json:"name"`
 	File     string             `json:"file"`
@@ -266,7 +265,7 @@ func runScenarios(
 			start := now.Now()
 			failures, err := s.Run(ctx, c)
 			switch {
-			case exitCode(err) == exitAuth: // which no scenario can help
+			case exitCode(err) == exitAuth: // no scenario can succeed then
 				return fmt.Errorf("%w To run scenarios without a server and a key, name a spec with --spec", err)
 			case err != nil:
 				return fmt.Errorf("%s:%d: %w", fileName(s.File), s.Line, err)

@@ -81,7 +81,7 @@ func (l *localServer) open(ctx context.Context, at string, operator server.Login
 		return err
 	}
 	l.operating = &operating{Client: c, connection: s, env: l.env, scratch: true}
-	// What is wrong with the spec here is said once, and not by every scenario.
+	// Faults of the spec are reported once here, and not by every scenario.
 	_, err = l.instance(ctx, -1)
 	if j17.CodeOf(err) == j17.CodeInvalidSpec && len(l.blobs) == 0 {
 		l.env.note("--blob NAME=FILE brings custom code along.\n")

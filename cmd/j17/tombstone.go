@@ -168,7 +168,7 @@ func progressOf(t wire.Tombstone) string {
 	return fmt.Sprintf("%d of %s in %s replaced, in the phase %s\n", p.EventsDone, j17.Count(p.EventsTotal, "event"), j17.Count(p.Total, "aggregate"), p.Phase)
 }
 
-// triesOf says how often an execution has failed since a try went well, and of what the last one, "" where none has.
+// triesOf says how often an execution has failed since its last success, and why it failed last, "" where it has not.
 func triesOf(t wire.Tombstone) string {
 	if t.Error == nil {
 		return ""
@@ -231,7 +231,7 @@ server, the erasure goes on by itself; the same command watches it again.`,
 	f.BoolVar(&detach, "detach", false, "do not wait until it is done")
 	jsonFlag(cmd, &asJSON)
 	return tombstoneCommand(e, cmd, func(cmd *cobra.Command, o *operating, path []string) error {
-		if !yes { // nobody is asked about what there is not
+		if !yes { // no question about a tombstone that does not exist
 			if err := o.call(cmd.Context(), http.MethodGet, path, nil, nil, new(json.RawMessage)); err != nil {
 				return err
 			}

@@ -19,7 +19,7 @@ func variableOf(flag string) string {
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// otherVariables are those that are no flags of 'j17 serve'.
+// otherVariables are the variables that set no flag of 'j17 serve'.
 func otherVariables() []string {
 	return []string{
 		// Of the commands that talk to a server, and of those that read buckets.
@@ -27,7 +27,7 @@ func otherVariables() []string {
 		"J17_TOKEN_FILE", "J17_URL",
 		"J17_S3_ACCESS_KEY", "J17_S3_ACCESS_KEY_FILE", "J17_S3_SECRET_KEY", "J17_S3_SECRET_KEY_FILE",
 
-		// Of the documentation's examples, which are run with them.
+		// Those of the documentation's examples, which are run as tests.
 		"J17_READ_KEY", "J17_STAGING_KEY", "J17_OPERATOR_PASSWORD",
 
 		// Of tests, benchmarks and acceptance suites.
@@ -36,9 +36,8 @@ func otherVariables() []string {
 	}
 }
 
-// unknownVariables says of each variable of the environment that is named like a setting that there is no such setting.
-// environ has the form of os.Environ, and flags are those of 'j17 serve'. An empty variable counts as one that is not
-// set.
+// unknownVariables returns an error for each variable that is named like a setting that does not exist. environ has the
+// form of os.Environ, and flags are those of 'j17 serve'. An empty variable counts as one that is not set.
 func unknownVariables(environ []string, flags *pflag.FlagSet) []error {
 	known := otherVariables()
 	flags.VisitAll(func(f *pflag.Flag) {

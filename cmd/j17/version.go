@@ -14,7 +14,7 @@ import (
 const programVersion = "0.1.0"
 
 // revision is the commit that the program is built from. 'make dist' sets it, which stamps nothing else of a clone into
-// the program; the Go command knows it by itself.
+// the program; the Go command knows it itself.
 var revision string //nolint:gochecknoglobals // only a variable can be set by the linker
 
 type versionInfo struct {

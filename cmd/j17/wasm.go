@@ -67,7 +67,7 @@ trapped, has not answered in time, or has answered something else.`,
 		Example: `  j17 wasm run order.wasm --state '{"total":0}' --event '{"key":"order:1","type":"had_item_added","data":{"quantity":2}}'`,
 		Args:    exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// What is wrong with the command line is said before the module is read.
+			// Mistakes in the command line are reported before the module is read.
 			switch t.mode {
 			case asHandler, asImplication, asTransform:
 			default:
@@ -174,7 +174,7 @@ func tryWASM(e *env, cmd *cobra.Command, binary, input []byte, t wasmTrial) erro
 		return wasmFailure(e, err, wasmReport{}, t.asJSON)
 	}
 
-	// The calls: the same input has to lead to the same answer.
+	// The calls: the same input has to yield the same answer.
 	var report wasmReport
 	var total time.Duration
 	var first string

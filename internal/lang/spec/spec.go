@@ -116,7 +116,7 @@ type AggregateType struct {
 	// count.
 	Fingerprint [32]byte
 	Events      map[string]*EventType
-	// Cache asks for the stored state to be refreshed after every write.
+	// Cache asks for states to be folded in the background after every write.
 	Cache bool
 	// Handle is the prefix of the type's handles, "" where it has none.
 	Handle ident.Prefix
