@@ -16,7 +16,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Listener is a listener of an environment as operators see it.
+// Listener is a listener of an environment as shown to operators.
 type Listener struct {
 	Name   string
 	Status Status
@@ -24,22 +24,22 @@ type Listener struct {
 	Events []spec.Pattern
 	Format string
 	Secret string
-	// Previous is the secret before, which counts until PreviousUntil; "" for none.
+	// Previous is the previous secret, valid until PreviousUntil; "" for none.
 	Previous      string
 	PreviousUntil time.Time
-	// Lag is the number of events that the listener has not been told of yet.
+	// Lag is the number of events that have not been delivered to the listener yet.
 	Lag int
 }
 
-// Prepare gets the listeners of a spec ready that the one before it does not have, so that they receive events from now
-// on: it is called right before the spec is deployed. Those of a spec that is not deployed after all receive nothing.
+// Prepare sets up the listeners of a spec that the previous one lacks, so that they receive events from now on; it is
+// called right before the spec is deployed. If the spec is not deployed after all, they receive nothing.
 func (s *Service) Prepare(ctx context.Context, t j17.Tenant, before, after *spec.Compiled) error {
 	_, env := s.o.Name(t)
 	for _, name := range namesIn(after, env) {
 		if before != nil && before.Listeners[name] != nil && before.Listeners[name].URLs[env] != "" {
 			continue
 		}
-		// One that was removed earlier may have left something behind.
+		// A listener of that name that was removed earlier may have left a state behind.
 		if before != nil {
 			if err := s.o.Feed.Unsubscribe(ctx, t, kind, name); err != nil {
 				return err
@@ -60,7 +60,7 @@ func (s *Service) Prepare(ctx context.Context, t j17.Tenant, before, after *spec
 	return nil
 }
 
-// Adopted brings the listeners of an environment in line with the spec that was deployed to it, now or earlier.
+// Adopted brings the listeners of an environment in line with its deployed spec.
 func (s *Service) Adopted(ctx context.Context, t j17.Tenant) {
 	if err := s.adopt(ctx, t); err != nil {
 		s.o.Logger.LogAttrs(ctx, slog.LevelError, "the listeners of an environment could not be brought in line with its spec; deploy it again, or restart the server",
@@ -90,7 +90,8 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
 			}
 			continue
 		}
-		// It is gone: what waits for it ends now. The subscription goes last, since by it the listener is found.
+		// The listener is gone: what waits for it ends now. The subscription is removed last, since the listener is
+		// found by it.
 		if err := s.states.endWaiting(ctx, t, name); err != nil {
 			return err
 		}
@@ -101,10 +102,10 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
 	return nil
 }
 
-// endedAtOnce is how many lanes of a listener that is gone are made due together.
+// endedAtOnce is how many lanes of a removed listener are made due in one commit.
 const endedAtOnce = 64
 
-// namesIn lists the listeners that a spec has for an environment.
+// namesIn returns the names of the listeners that a spec has for an environment.
 func namesIn(c *spec.Compiled, env j17.Environment) (names []string) {
 	if c == nil {
 		return nil
@@ -117,7 +118,7 @@ func namesIn(c *spec.Compiled, env j17.Environment) (names []string) {
 	return names
 }
 
-// List returns up to limit listeners of an environment by name, behind the first offset ones.
+// List returns up to limit listeners of an environment by name, after the first offset ones.
 func (s *Service) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]Listener, error) {
 	_, env := s.o.Name(t)
 	names := namesIn(s.o.Spec(t), env)
@@ -126,7 +127,7 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]
 	all := make([]Listener, 0, len(names))
 	b, left := work.New(ctx, 0), s.lagWork
 	for i, name := range names {
-		b.Renew(left / int64(len(names)-i)) // Most have nothing to count, and leave their part to others.
+		b.Renew(left / int64(len(names)-i)) // most have nothing to count, and leave their part to others
 		l, err := s.get(ctx, t, name, b)
 		if err != nil {
 			return nil, err
@@ -137,12 +138,12 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]
 	return all, nil
 }
 
-// Get returns a listener of an environment. It is a *j17.Error of CodeNotFound where there is none.
+// Get returns a listener of an environment; a *j17.Error of CodeNotFound if there is none.
 func (s *Service) Get(ctx context.Context, t j17.Tenant, name string) (Listener, error) {
 	return s.get(ctx, t, name, work.New(ctx, s.lagWork))
 }
 
-// get is Get at the cost of a budget: what it does not suffice for is not counted in Lag.
+// get is Get on a budget: events that the budget does not suffice for are not counted in Lag.
 func (s *Service) get(ctx context.Context, t j17.Tenant, name string, b *work.Budget) (Listener, error) {
 	l, err := s.known(ctx, t, name)
 	if err != nil {
@@ -161,7 +162,7 @@ func (s *Service) get(ctx context.Context, t j17.Tenant, name string, b *work.Bu
 	return out, failure(err)
 }
 
-// known is find for a listener that a user has named.
+// known is find for a name given by a user.
 func (s *Service) known(ctx context.Context, t j17.Tenant, name string) (*listener, error) {
 	l, err := s.find(ctx, t, name)
 	if err != nil {
@@ -173,7 +174,7 @@ func (s *Service) known(ctx context.Context, t j17.Tenant, name string) (*listen
 	return l, nil
 }
 
-// Pause stops deliveries to a listener until it is resumed. One that is paused or disabled stays as it is.
+// Pause stops deliveries to a listener until it is resumed. A paused or disabled listener stays as it is.
 func (s *Service) Pause(ctx context.Context, t j17.Tenant, name string) error {
 	if _, err := s.known(ctx, t, name); err != nil {
 		return err
@@ -191,12 +192,13 @@ func (s *Service) Pause(ctx context.Context, t j17.Tenant, name string) error {
 	return failure(err)
 }
 
-// Resume lets a listener go on where it was stopped.
+// Resume continues deliveries to a listener where they were stopped.
 func (s *Service) Resume(ctx context.Context, t j17.Tenant, name string) error {
 	if _, err := s.known(ctx, t, name); err != nil {
 		return err
 	}
-	// The feed goes first: should this process end in between, the listener is still paused, and can be resumed.
+	// The feed is resumed first: if this process ends in between, the listener is still paused, and can be resumed
+	// again.
 	if err := s.o.Feed.Resume(ctx, t, kind, name); err != nil {
 		return failure(err)
 	}
@@ -206,7 +208,7 @@ func (s *Service) Resume(ctx context.Context, t j17.Tenant, name string) error {
 	}, func(before Status) ([]store.Side, []store.Fence, error) {
 		sides, fences, err := s.states.unpark(ctx, t, name)
 		if before == Active {
-			fences = nil // Nothing begins to wait, and much may be under way.
+			fences = nil // no delivery begins to wait, and many may be under way
 		}
 		return sides, fences, err
 	})
@@ -216,7 +218,7 @@ func (s *Service) Resume(ctx context.Context, t j17.Tenant, name string) error {
 	return failure(err)
 }
 
-// Rotate gives a listener a new secret. The one before counts for another day.
+// Rotate gives a listener a new secret. The previous one stays valid for another day.
 func (s *Service) Rotate(ctx context.Context, t j17.Tenant, name string) error {
 	if _, err := s.known(ctx, t, name); err != nil {
 		return err
@@ -228,7 +230,7 @@ func (s *Service) Rotate(ctx context.Context, t j17.Tenant, name string) error {
 	}))
 }
 
-// tell tells operators of a listener whose endpoint is gone, and stops its subscription.
+// tell notifies operators that the endpoint of a listener is gone, and stops its subscription.
 func (s *Service) tell(ctx context.Context, c *worker.Claim) error {
 	n, err := store.Decode[notice](noticeSpace, &store.Item{Key: c.Key, Value: c.Value})
 	if err != nil {
@@ -244,13 +246,13 @@ func (s *Service) tell(ctx context.Context, c *worker.Claim) error {
 }
 
 const (
-	// maxCounted bounds the events that are looked at to count what a listener has not been told, lagWork what a
-	// request for listeners may spend on that: beyond it the number is at least that high.
+	// maxCounted bounds the events that are looked at to count the undelivered ones, lagWork the work of one request
+	// for listeners: beyond these the Lag is a lower bound.
 	maxCounted = 100_000
 	lagWork    = 4 * work.Command
 )
 
-// lag counts what a listener has not been told. Where the budget has ended the number is what was counted by then.
+// lag counts the events not delivered to a listener. If the budget ends, the number is what was counted until then.
 func (s *Service) lag(ctx context.Context, l *listener, b *work.Budget) (n int, err error) {
 	status, err := s.o.Feed.Status(ctx, l.tenant, kind, l.name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -260,7 +262,7 @@ func (s *Service) lag(ctx context.Context, l *listener, b *work.Budget) (n int, 
 		return 0, err
 	}
 
-	// What is under way.
+	// Deliveries under way.
 	lanes, err := s.o.Store.Scan(ctx, l.tenant, laneSpace, store.Prefix(l.name+"/"), maxLanes+maxWindow)
 	if err != nil {
 		return 0, err
@@ -274,7 +276,7 @@ func (s *Service) lag(ctx context.Context, l *listener, b *work.Budget) (n int, 
 		}
 	}
 
-	// What waits for it.
+	// Events that wait for these.
 	matches, left := matcher(l.definition, b), maxCounted
 	notes, err := s.o.Store.Scan(ctx, l.tenant, behindSpace, store.Prefix(l.name+"/"), maxLanes+maxWindow)
 	if err != nil {
@@ -290,7 +292,7 @@ func (s *Service) lag(ctx context.Context, l *listener, b *work.Budget) (n int, 
 		}
 	}
 
-	// What the feed has not handed over.
+	// Events that the feed has not handed out.
 	for ev, err := range s.o.Store.ReadFeed(ctx, l.tenant, status.After, max(left, 1)) {
 		if err != nil {
 			return 0, err
@@ -306,7 +308,7 @@ func (s *Service) lag(ctx context.Context, l *listener, b *work.Budget) (n int, 
 	return n, nil
 }
 
-// countWaiting counts what waits behind a lane. With an error the number is what was counted by then.
+// countWaiting counts the events that wait behind a lane. On an error the number is what was counted until then.
 func (s *Service) countWaiting(
 	ctx context.Context, l *listener, note *store.Item, matches func(*j17.Event) (bool, error), left *int,
 ) (n int, err error) {
@@ -315,7 +317,7 @@ func (s *Service) countWaiting(
 		return len(waits.Listed), err
 	}
 
-	// The delivery that they wait for, which may be over by now.
+	// The delivery that they wait for, which may have ended by now.
 	lane, err := s.o.Store.Get(ctx, l.tenant, laneSpace, note.Key)
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
@@ -343,7 +345,7 @@ func (s *Service) countWaiting(
 		return 0, nil
 	}
 
-	// The events of its aggregate after its own.
+	// The later events of its aggregate.
 	for ev, err := range s.o.Store.ReadStream(ctx, l.tenant, d.parsedKey(), from, waits.Last) {
 		if err != nil {
 			return n, err

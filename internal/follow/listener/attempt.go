@@ -16,16 +16,16 @@ import (
 	"j17/internal/storage/store"
 )
 
-// noListener is the error of deliveries that end with their listener.
+// noListener is the error of deliveries that end because their listener was removed.
 const noListener = "the listener was removed from the spec"
 
 // gone is the status of an endpoint that wants no further messages.
 const gone = 410
 
-// maxLog bounds the tries that a log keeps: the latest ones.
+// maxLog is how many tries a log keeps, the latest ones.
 const maxLog = 20
 
-// begin tries a delivery that this process has made ready, unless somebody else has taken it over meanwhile.
+// begin tries a delivery that this process has made ready, unless another process has taken it over.
 func (s *Service) begin(j job) {
 	err := panics.Caught(func() error {
 		it, err := s.leased(j)
@@ -40,12 +40,11 @@ func (s *Service) begin(j job) {
 	}
 }
 
-// tryTime is longer than a try takes, with what is read before and committed after it: a sender gives up after 10
-// seconds.
+// tryTime is more than a try takes, including its reads and its commit: a sender gives up after 10 seconds.
 const tryTime = 15 * time.Second
 
 // leased returns the lane of a delivery that this process has made ready, with a lease that outlasts a try; the zero
-// Item where somebody else has taken it over.
+// Item if another process has taken the delivery over.
 func (s *Service) leased(j job) (store.Item, error) {
 	it, err := s.held(j.delivery, j.at.tenant)
 	if err != nil || !it.Due.Equal(j.due) {
@@ -56,7 +55,7 @@ func (s *Service) leased(j job) (store.Item, error) {
 		return it, nil
 	}
 
-	// It has waited long for its turn: without a new lease it would be delivered twice.
+	// The delivery has waited long for its turn. Without a new lease another process would deliver it too.
 	renewed := claimedLane(j.delivery, now)
 	err = s.o.Store.Write(context.WithoutCancel(s.sending), j.at.tenant, []store.Side{renewed.On(it.Rev)})
 	if overtaken(err) {
@@ -71,8 +70,8 @@ func (s *Service) leased(j job) (store.Item, error) {
 	return it, nil
 }
 
-// ready begins a delivery that this process has made ready as soon as there is room for it. Where the service ends it
-// is given back: it is due for the next process.
+// ready submits a delivery that this process has made ready. If the service is ending, the delivery is made due for the
+// next process.
 func (s *Service) ready(line *line, j job) error {
 	if s.pool.submit(line, func() { s.begin(j) }) {
 		return nil
@@ -88,7 +87,7 @@ func (s *Service) ready(line *line, j job) error {
 	return err
 }
 
-// held returns the lane of a delivery, the zero Item where another delivery is in it or none.
+// held returns the lane of a delivery, the zero Item if the lane has no or another delivery.
 func (s *Service) held(d *delivery, t j17.Tenant) (store.Item, error) {
 	it, err := s.o.Store.Get(context.WithoutCancel(s.sending), t, laneSpace, d.lane())
 	if errors.Is(err, store.ErrNotFound) {
@@ -104,8 +103,8 @@ func (s *Service) held(d *delivery, t j17.Tenant) (store.Item, error) {
 	return it, nil
 }
 
-// retry tries a delivery that is due: its pause is over, or the process that had it has ended. Where there is none, it
-// goes on with the search for the next one.
+// retry tries a delivery that is due, because its pause is over or its process has ended. If the lane has no delivery,
+// retry continues the search for the next one.
 func (s *Service) retry(ctx context.Context, c *worker.Claim) error {
 	if len(c.Value) == 0 {
 		return s.search(ctx, c)
@@ -118,7 +117,7 @@ func (s *Service) retry(ctx context.Context, c *worker.Claim) error {
 		return err
 	}
 
-	// A slow endpoint fills its own room only: what finds none waits on.
+	// A slow endpoint fills only its own room: a delivery without room waits on.
 	where := at{c.Tenant, d.Listener}
 	line := s.pool.use(where)
 	defer s.pool.leave(line)
@@ -137,7 +136,7 @@ func (s *Service) retry(ctx context.Context, c *worker.Claim) error {
 	return s.attempt(ctx, job{at: where, delivery: d}, c.Remove().Rev)
 }
 
-// attempt tries a delivery whose lane has the given revision, and commits what comes of it.
+// attempt tries a delivery whose lane has the given revision, and commits the outcome.
 func (s *Service) attempt(ctx context.Context, j job, rev uint64) error {
 	kept := context.WithoutCancel(ctx)
 	l, err := s.find(kept, j.at.tenant, j.at.name) // it may have been paused while the delivery waited for its turn
@@ -168,8 +167,7 @@ func (s *Service) attempt(ctx context.Context, j job, rev uint64) error {
 	return s.settle(kept, j, rev, o)
 }
 
-// asOf returns the listener of a job, which may be as it was a moment ago: who commits anything depends on its
-// revision.
+// asOf returns the listener of a job, possibly as it was a moment ago: all commits are conditional on its revision.
 func (s *Service) asOf(ctx context.Context, j job) (*listener, error) {
 	if j.listener != nil && s.definition(j.at.tenant, j.at.name) == j.listener.definition {
 		return j.listener, nil
@@ -177,14 +175,14 @@ func (s *Service) asOf(ctx context.Context, j job) (*listener, error) {
 	return s.find(ctx, j.at.tenant, j.at.name)
 }
 
-// outcome is what came of a try.
+// outcome is the outcome of a try.
 type outcome struct {
 	at time.Time
-	// park reports that nothing was sent, since the listener is not active; again that the try was cut off and counts
-	// for nothing.
+	// park reports that nothing was sent because the listener is not active; again that the try was cut off and does
+	// not count.
 	park, again bool
-	// delivered reports that the endpoint has taken the message, gone that it wants no further messages, over that
-	// another attempt is useless.
+	// delivered reports that the endpoint accepted the message, gone that it wants no further ones, over that further
+	// tries are useless.
 	delivered, gone, over bool
 	try                   try
 }
@@ -194,14 +192,14 @@ func (s *Service) send(ctx context.Context, l *listener, j job) outcome {
 	m := j.delivery.message(l.env, j.event)
 	m.URL, m.Keys = l.definition.URLs[l.env], l.state.keys(s.o.Clock.Now())
 	maps.Copy(m.Headers, l.definition.Headers)
-	stopwatch := clock.System{} // how long it takes is real, whatever the server's clock shows
+	stopwatch := clock.System{} // real time, whatever the server's clock shows
 	began := stopwatch.Now()
 	answer, err := s.o.Send(ctx, m)
 	took := stopwatch.Now().Sub(began)
 	return judge(answer, err, took, ctx.Err() != nil, secretsOf(&l.state, l.definition))
 }
 
-// judge says what an answer means.
+// judge turns an answer into an outcome.
 func judge(a outbound.Answer, err error, took time.Duration, ended bool, secrets []string) outcome {
 	const maxError = 500
 	o := outcome{try: try{
@@ -219,8 +217,8 @@ func judge(a outbound.Answer, err error, took time.Duration, ended bool, secrets
 	return o
 }
 
-// settle commits what came of a try, and begins the delivery that has waited for it. Where somebody else has taken the
-// delivery over, nothing is committed: it is his.
+// settle commits the outcome of a try, and begins the delivery that waited for it. If another process has taken the
+// delivery over, nothing is committed.
 func (s *Service) settle(ctx context.Context, j job, rev uint64, o outcome) error {
 	line := s.pool.use(j.at)
 	defer s.pool.leave(line)
@@ -230,7 +228,7 @@ func (s *Service) settle(ctx context.Context, j job, rev uint64, o outcome) erro
 	for n := range maxTries {
 		next, again, err := s.settleOnce(ctx, j, rev, o, line, n == 0)
 		if again {
-			j.listener = nil // it may be what has changed
+			j.listener = nil // its state may be what has changed
 			if it, failed := s.held(j.delivery, j.at.tenant); failed != nil || it.Rev != rev {
 				return failed
 			}
@@ -244,7 +242,7 @@ func (s *Service) settle(ctx context.Context, j job, rev uint64, o outcome) erro
 	return errContended
 }
 
-// goOn begins the delivery that comes next in a lane, nil for none, and tells the feed where the line has room again.
+// goOn begins the next delivery of a lane, if not nil, and wakes the feed if the listener has room again.
 func (s *Service) goOn(ctx context.Context, line *line, next *job) error {
 	var err error
 	if next != nil {
@@ -253,8 +251,8 @@ func (s *Service) goOn(ctx context.Context, line *line, next *job) error {
 	return errors.Join(err, s.wake(ctx, line))
 }
 
-// settleOnce is one try of settle. It asks for another one where what it was decided with has changed. The first one
-// expects that nothing waits for the delivery, which mostly holds, and does not look.
+// settleOnce is one try of settle. It asks for another one if the state that it rests on has changed. The first try
+// assumes that nothing waits for the delivery, which is usually true, and does not look.
 func (s *Service) settleOnce(
 	ctx context.Context, j job, rev uint64, o outcome, line *line, first bool,
 ) (next *job, again bool, err error) {
@@ -265,7 +263,7 @@ func (s *Service) settleOnce(
 		return nil, false, err
 	}
 	if l == nil && !s.restored(j.at.tenant) {
-		return nil, false, errNoSpec // it went during the try
+		return nil, false, errNoSpec // the spec was removed during the try
 	}
 	if o, err = s.log.withoutErased(ctx, l, j, o); err != nil {
 		return nil, false, err
@@ -280,7 +278,7 @@ func (s *Service) settleOnce(
 	return next, again, err
 }
 
-// count counts what came of a try.
+// count counts an outcome.
 func (s *Service) count(e ending) {
 	switch {
 	case e.o.park || e.o.again:
@@ -296,10 +294,10 @@ func (s *Service) count(e ending) {
 	}
 }
 
-// ending decides what follows from a try.
+// ending collects the consequences of a try.
 type ending struct {
 	s *Service
-	// l is nil where the listener is gone.
+	// l is nil if the listener was removed.
 	l   *listener
 	j   job
 	rev uint64
@@ -309,20 +307,20 @@ type ending struct {
 	sides  []store.Side
 	fences []store.Fence
 	next   *job
-	// freed reports that the lane is empty.
+	// freed reports that the lane becomes empty.
 	freed bool
-	// alone says to expect that nothing waits for the delivery.
+	// alone assumes that nothing waits for the delivery.
 	alone bool
 }
 
-// decide gathers the writes of an ending.
+// decide collects the writes of an ending.
 func (e *ending) decide(ctx context.Context) error {
 	if e.l != nil {
 		e.fences = append(e.fences, e.l.state.fence(e.l.name))
 	}
 	active := e.l != nil && e.l.state.Status == Active
 
-	// Nothing was sent: it stays as it is, and is due at once or when the listener goes on.
+	// Nothing was sent: the delivery is unchanged, and due at once or when the listener is resumed.
 	if e.o.park || e.o.again {
 		due := time.Time{}
 		if active || e.l == nil {
@@ -332,12 +330,12 @@ func (e *ending) decide(ctx context.Context) error {
 		return nil
 	}
 
-	// The listener went during the try: there is no other one, and nobody who could let it wait for one.
+	// The listener was removed during the try, so there will be no other try.
 	if e.l == nil && !e.o.delivered {
 		e.o.over, e.o.try.Error = true, noListener
 	}
 
-	// What is known of the delivery, and its log.
+	// The delivery, and its log.
 	d := &e.d
 	d.LastStatus, d.LastError = e.o.try.Status, e.o.try.Error
 	if d.Attempts++; e.o.at.IsZero() {
@@ -375,12 +373,12 @@ func (e *ending) log(ctx context.Context) error {
 	key := e.d.logKey()
 	side := put(logSpace, key, nil, expires(e.d.Status, e.o.at))
 	var tries []try
-	if e.d.Attempts > 1 || e.d.Track == e.d.ID { // else it is the first
+	if e.d.Attempts > 1 || e.d.Track == e.d.ID { // otherwise the log is new
 		known, rev, err := read[[]try](ctx, e.s.o.Store, e.j.at.tenant, logSpace, key)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		tries, side = known, side.On(rev) // what is erased of it meanwhile does not come back
+		tries, side = known, side.On(rev) // the condition keeps erased answers from being written back
 	}
 	e.o.try.At = e.o.at
 	tries = append(tries, e.o.try)
@@ -392,7 +390,7 @@ func (e *ending) log(ctx context.Context) error {
 	return nil
 }
 
-// disable stops deliveries to the listener until somebody resumes it, and notifies operators.
+// disable stops deliveries to the listener until it is resumed, and notifies operators.
 func (e *ending) disable() {
 	if e.l == nil {
 		return
@@ -405,7 +403,7 @@ func (e *ending) disable() {
 	e.sides = append(e.sides, told)
 }
 
-// end ends a delivery: it goes into the lists of those that are over, and what has waited for it comes into its lane.
+// end ends a delivery: it is listed as delivered or failed, and the next delivery moves into its lane.
 func (e *ending) end(ctx context.Context, active bool) error {
 	d := &e.d
 	d.Next = time.Time{}
@@ -426,8 +424,7 @@ func (e *ending) end(ctx context.Context, active bool) error {
 	return e.follow(ctx, active)
 }
 
-// pausesBetweenTries returns how long a delivery waits after each try that failed; with the last pause over it is tried
-// once more.
+// pausesBetweenTries returns the pauses after failed tries; the last one is followed by a last try.
 func pausesBetweenTries() []time.Duration {
 	return []time.Duration{5 * time.Second, 25 * time.Second, 125 * time.Second}
 }

@@ -10,17 +10,17 @@ import (
 	"j17/internal/storage/store"
 )
 
-// keepFound is for how long a delivery is found by its event: longer than one is mostly kept.
+// keepFound is how long a delivery can be found by its event: longer than most are kept.
 const keepFound = keepFailed + keepDelivered
 
-// found is the write by which a delivery is found by its event.
+// found returns the write by which a delivery is found by its event.
 func (d *delivery) found(now time.Time) store.Side {
 	return store.Side{
 		Op: store.Put, Space: eventSpace, Key: store.StampedKey(d.StreamID, "/"+d.ID), Expires: now.Add(keepFound),
 	}
 }
 
-// OfEvents calls do with the deliveries of events at some positions, which are in their order, until it has enough.
+// OfEvents calls do with the deliveries of events at some positions, in order, until it has enough.
 func (s *Service) OfEvents(
 	ctx context.Context, t j17.Tenant, positions []j17.StreamID, do func(Delivery) (more bool),
 ) error {

@@ -14,18 +14,18 @@ import (
 	"j17/internal/storage/store"
 )
 
-// maxTries bounds how often something is decided again because what it was decided with has changed meanwhile.
+// maxTries bounds how often a decision is repeated because its premises have changed.
 const maxTries = 100
 
-// errContended is what is left to say when that is not enough.
+// errContended is the error after maxTries.
 var errContended = errors.New("others change the same deliveries over and over; it is tried again")
 
-// filter tells which events are a listener's, as far as the work that a page may take goes.
+// filter reports which events a listener selects, for as many as the work of a page allows.
 func (s *Service) filter(ctx context.Context, t j17.Tenant, name string, events []*j17.Event) ([]bool, error) {
 	l := s.definition(t, name)
 	wanted := make([]bool, 0, len(events))
 	if l == nil {
-		// What is selected is known once the spec is there: hand waits for it. One that is gone receives nothing.
+		// Without a spec the selection is unknown, and hand waits for the spec. A removed listener receives nothing.
 		all := !s.restored(t)
 		for range events {
 			wanted = append(wanted, all)
@@ -42,7 +42,7 @@ func (s *Service) filter(ctx context.Context, t j17.Tenant, name string, events 
 			wanted = append(wanted, is)
 			continue
 		case len(wanted) > 0 && spent(err):
-			return wanted, nil // The rest has its turn later.
+			return wanted, nil // the rest comes with the next page
 		case j17.CodeOf(err) == j17.CodeBusy:
 			return nil, feed.Later{For: crowdedFor}
 		}
@@ -51,22 +51,22 @@ func (s *Service) filter(ctx context.Context, t j17.Tenant, name string, events 
 	return wanted, nil
 }
 
-// budget returns one for a page of events of a tenant. Where they take much work the tenant's turn on a processor comes
-// first, as with requests, so that its conditions are at the cost of nobody else. The caller ends it with done.
+// budget returns the budget for a page of a tenant's events. When they take much work, it waits for a processor turn of
+// the tenant, like requests, so that the tenant's conditions slow nobody else. The caller ends it with done.
 func (s *Service) budget(ctx context.Context, t j17.Tenant) (b *work.Budget, done func()) {
 	slot := new(work.Slot)
 	slot.Open(s.turns, string(t))
 	return work.New(context.WithValue(ctx, work.SlotKey(), slot), pageWork), slot.End
 }
 
-// spent reports whether a budget has ended because it was too small, or because it was not its turn: another one may go
-// on.
+// spent reports whether a budget ended because it was too small, or because its turn did not come: another one may
+// continue.
 func spent(err error) bool {
 	code := j17.CodeOf(err)
 	return code == j17.CodeWorkLimit || code == j17.CodeBusy
 }
 
-// hand makes deliveries of events.
+// hand creates the deliveries of events.
 func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	l, err := s.find(ctx, b.Tenant, b.Name)
 	switch {
@@ -75,7 +75,7 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	case l == nil && !s.restored(b.Tenant):
 		return feed.Later{For: crowdedFor}
 	case l == nil && s.definition(b.Tenant, b.Name) == nil:
-		return nil // It is gone, and receives nothing.
+		return nil // a removed listener receives nothing
 	case l == nil || l.state.Status != Active:
 		return feed.Later{For: pausedFor}
 	}
@@ -85,14 +85,14 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	}
 	taken, err := s.take(ctx, l, "", events, false, b.Done)
 	if err == nil && taken < len(events) {
-		return feed.Later{For: crowdedFor} // The delivery that makes room wakes it.
+		return feed.Later{For: crowdedFor} // it is woken when a delivery makes room
 	}
 	return err
 }
 
-// take makes deliveries of the first of some events, as many as there is room for, in one commit with what done returns
-// for that many, and begins to send them. It returns how many events it has taken. With listed, exactly these events
-// are to be delivered, whatever else the listener selects.
+// take creates deliveries for as many of the events as there is room for, from the first on, in one commit with the
+// writes of done for that number, and begins to send them. It returns the number of events taken. With listed, exactly
+// these events are delivered, even if the listener does not select them.
 func (s *Service) take(
 	ctx context.Context, l *listener, track string, events []*j17.Event, listed bool, done func(int) []store.Side,
 ) (int, error) {
@@ -117,7 +117,7 @@ func (s *Service) take(
 	return 0, errContended
 }
 
-// takeOnce is one try of take. It asks for another one where what it was decided with has changed.
+// takeOnce is one try of take. It asks for another one if the state that it rests on has changed.
 func (s *Service) takeOnce(
 	ctx context.Context, l *listener, line *line, track string, events []*j17.Event, listed bool,
 	done func(int) []store.Side,
@@ -125,7 +125,7 @@ func (s *Service) takeOnce(
 	line.decide.Lock()
 	defer line.decide.Unlock()
 
-	// What becomes of the events, as far as there is room.
+	// Deliveries or notes for the events, as far as there is room.
 	p := plan{
 		s: s, l: l, track: track, listed: listed, room: s.pool.room(line), now: s.o.Clock.Now(),
 		behind: map[string]*behind{},
@@ -147,7 +147,7 @@ func (s *Service) takeOnce(
 		return 0, false, nil
 	}
 
-	// It commits, if what it was decided with still holds.
+	// The commit, on the condition that nothing has changed meanwhile.
 	for key, waiting := range p.behind {
 		p.sides = append(p.sides, put(behindSpace, key, waiting, time.Time{}))
 	}
@@ -160,7 +160,7 @@ func (s *Service) takeOnce(
 		return 0, false, err
 	}
 
-	// What was made begins.
+	// The new deliveries begin.
 	s.pool.count(line, len(p.made))
 	for _, job := range p.made {
 		err = errors.Join(err, s.ready(line, job))
@@ -168,7 +168,7 @@ func (s *Service) takeOnce(
 	return taken, false, err
 }
 
-// countLanes finds out how many deliveries of a listener are not over, where this process does not know it.
+// countLanes counts the deliveries of a listener that have not ended, if this process does not know their number.
 func (s *Service) countLanes(ctx context.Context, line *line) error {
 	s.pool.mu.Lock()
 	known := line.lanes >= 0
@@ -186,20 +186,19 @@ func (s *Service) countLanes(ctx context.Context, line *line) error {
 	return nil
 }
 
-// job is a delivery that is to be tried, with its event and the listener as it was a moment ago, where they are at
-// hand.
+// job is a delivery to be tried, with its event and a recent state of the listener if they are at hand.
 type job struct {
 	at       at
 	delivery *delivery
-	// due is when somebody else takes the delivery over, unless it was begun before.
+	// due is when another process takes the delivery over, unless it has begun before.
 	due      time.Time
 	event    *j17.Event
 	listener *listener
-	// generation is that of the event's stream when the try began.
+	// generation is the generation of the event's stream when the try began.
 	generation uint64
 }
 
-// plan is the outcome for events that are to be delivered.
+// plan collects the deliveries and notes for events.
 type plan struct {
 	s      *Service
 	l      *listener
@@ -211,17 +210,17 @@ type plan struct {
 	sides  []store.Side
 	fences []store.Fence
 	made   []job
-	// behind are the notes about what waits, by the keys of their lanes.
+	// behind has the notes about waiting events by the keys of their lanes.
 	behind map[string]*behind
 }
 
-// maxListed bounds the versions of a note that lists them.
+// maxListed bounds the versions that a note can list.
 const maxListed = 1000
 
-// add plans what becomes of an event: a delivery, or a note that it waits for the one of its aggregate that is under
-// way. It reports false where there is no room.
+// add plans a delivery of an event, or a note that it waits for its aggregate's delivery under way. It reports false if
+// there is no room.
 func (p *plan) add(ctx context.Context, ev *j17.Event) (bool, error) {
-	// A delivery where the lane is empty; else what is known of those that wait.
+	// A delivery if the lane is empty; otherwise the note of the lane.
 	key := laneKey(p.l.name, p.track, ev.Key.String())
 	waiting := p.behind[key]
 	if waiting == nil && !slices.ContainsFunc(p.made, func(j job) bool { return j.delivery.lane() == key }) {
@@ -248,7 +247,7 @@ func (p *plan) add(ctx context.Context, ev *j17.Event) (bool, error) {
 		waiting = &behind{}
 	}
 
-	// It waits behind them.
+	// The event waits behind them.
 	if p.listed {
 		if len(waiting.Listed) >= maxListed {
 			return false, nil
@@ -264,17 +263,17 @@ func (p *plan) add(ctx context.Context, ev *j17.Event) (bool, error) {
 // make plans a delivery.
 func (p *plan) make(ev *j17.Event) {
 	d := p.s.newDelivery(p.l, p.track, ev, p.now)
-	d.Created += int64(len(p.made)) // in lists the later event is the newer one
+	d.Created += int64(len(p.made)) // in lists the later event counts as the newer one
 	claimed := claimedLane(d, p.now)
 	p.sides = append(p.sides, put(deliverySpace, d.ID, d, time.Time{}), d.found(p.now), claimed.On(0))
 	p.made = append(p.made, job{at: p.l.at, delivery: d, due: claimed.Due, event: kept(ev)})
 }
 
-// keptEvent is the size, in bytes, up to which an event is kept for a delivery that is ready. Larger ones are read when
-// they are sent, so that what waits for slow endpoints is little.
+// keptEvent is the size in bytes up to which a ready delivery keeps its event in memory. Larger events are read when
+// they are sent, so that deliveries waiting for slow endpoints take little memory.
 const keptEvent = 8 << 10
 
-// kept returns a copy of an event for a delivery that is ready, nil where it is to be read again.
+// kept returns a copy of an event for a ready delivery, nil if it is to be read again.
 func kept(ev *j17.Event) *j17.Event {
 	if len(ev.Raw) > keptEvent {
 		return nil
@@ -295,8 +294,8 @@ func (s *Service) newDelivery(l *listener, track string, ev *j17.Event, now time
 	return d
 }
 
-// claimedLane returns the write that puts a delivery into its lane as one that this process has made ready: it is due
-// now for others if this process ends, and when the lease is over at the latest.
+// claimedLane returns the write that puts a delivery into its lane as made ready by this process. It is due for other
+// processes when the lease ends, unless this process gives it back before.
 func claimedLane(d *delivery, now time.Time) store.Side {
 	side := laneSide(d, now.Add(lease))
 	side.Claimed = now

@@ -12,14 +12,14 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Delivery is a message to a listener as operators see it.
+// Delivery is a message to a listener as shown to operators.
 type Delivery struct {
 	ID       string
 	Listener string
 	Status   DeliveryStatus
-	// Attempts counts the tries since the first one, or since somebody asked for another one.
+	// Attempts counts the tries since the first one, or since a retry was requested.
 	Attempts int
-	// LastStatus is that of the last answer, 0 where there was none; LastError says what was wrong.
+	// LastStatus is the status of the last answer, 0 if there was none; LastError describes what was wrong.
 	LastStatus int
 	LastError  string
 	StreamID   j17.StreamID
@@ -33,16 +33,16 @@ type Delivery struct {
 // Try is a try of a delivery.
 type Try struct {
 	At time.Time
-	// Status is 0 where there was no answer.
+	// Status is 0 if there was no answer.
 	Status int
-	// Millis is how long it took.
+	// Millis is the duration in milliseconds.
 	Millis float64
 	Error  string
 	// Request and Response are the beginnings of the bodies.
 	Request, Response string
 }
 
-// Filter selects deliveries. What is empty selects all.
+// Filter selects deliveries. An empty field selects all.
 type Filter struct {
 	Listener string
 	Key      string
@@ -50,9 +50,9 @@ type Filter struct {
 }
 
 const (
-	// lookWork is the work of looking at a row for a list of deliveries, which is to find and to decode it.
+	// lookWork is the work of finding and decoding a row for a list of deliveries.
 	lookWork = 64
-	// listWork bounds what one page of a list may cost.
+	// listWork bounds the work of one page of a list.
 	listWork = 200_000 * lookWork
 )
 
@@ -70,9 +70,8 @@ func (d *delivery) shown() Delivery {
 	return out
 }
 
-// Deliveries returns a page of the deliveries of an environment, the newest first: up to limit of those behind the
-// first offset ones that the filter selects. It is a *j17.Error of CodeWorkLimit where too many would have to be looked
-// at.
+// Deliveries returns a page of the deliveries of an environment, the newest first: up to limit of those selected by the
+// filter, after the first offset ones. It is a *j17.Error of CodeWorkLimit if too many rows would have to be looked at.
 func (s *Service) Deliveries(ctx context.Context, t j17.Tenant, f Filter, offset, limit int) ([]Delivery, error) {
 	var page []Delivery
 	err := s.log.each(ctx, t, f, work.New(ctx, s.listWork), func(d *delivery) bool {
@@ -91,20 +90,20 @@ func (s *Service) Deliveries(ctx context.Context, t j17.Tenant, f Filter, offset
 	return page, failure(err)
 }
 
-// searched reports whether the next delivery of a lane is being looked for.
+// searched reports whether the next delivery of a lane is being searched for.
 func searched(lane *store.Item) bool {
 	_, id, err := worker.ReadAttempts(lane.Value)
 	return err == nil && len(id) == 0
 }
 
-// cutKey takes the key of a lane or of a replay apart.
+// cutKey splits the key of a lane or of a replay.
 func cutKey(lane string) (name, track, key string) {
 	name, rest, _ := strings.Cut(lane, "/")
 	track, key, _ = strings.Cut(rest, "/")
 	return name, track, key
 }
 
-// Delivery returns a delivery and its log, the first try first. It is a *j17.Error of CodeNotFound where there is none.
+// Delivery returns a delivery and its log, the first try first; a *j17.Error of CodeNotFound if there is none.
 func (s *Service) Delivery(ctx context.Context, t j17.Tenant, id string) (Delivery, []Try, error) {
 	d, err := s.log.delivery(ctx, t, id)
 	if err != nil {
@@ -114,7 +113,7 @@ func (s *Service) Delivery(ctx context.Context, t j17.Tenant, id string) (Delive
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return Delivery{}, nil, failure(err)
 	}
-	// What was sent is rebuilt of the event: so it is kept in one place, and erased there.
+	// The request is computed from the event again: so its data are stored in one place only, and erased there.
 	request := ""
 	if len(tries) > 0 {
 		ev, err := s.log.event(ctx, job{at: at{t, d.Listener}, delivery: d})
@@ -142,8 +141,8 @@ func (s *Service) Delivery(ctx context.Context, t j17.Tenant, id string) (Delive
 // maxID is longer than the id of any delivery.
 const maxID = 64
 
-// Retry sends the message of a delivery again, whatever has become of it. One that waits for its next try is tried at
-// once. It is a *j17.Error of CodeConflict where the listener is gone or not active.
+// Retry sends the message of a delivery again, whatever its status. A delivery that waits for its next try is tried at
+// once. It is a *j17.Error of CodeConflict if the listener was removed or is not active.
 func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (Delivery, error) {
 	for range maxTries {
 		d, err := s.log.delivery(ctx, t, id)
@@ -184,10 +183,9 @@ func (s *Service) again(ctx context.Context, t j17.Tenant, d *delivery) ([]store
 	if err != nil {
 		return nil, err
 	}
-	*d = *known // What was erased since it was looked up does not come back.
+	*d = *known // data erased since it was looked up must not come back
 
-	// One that waits for its next try has its lane until then; one that is due at another time is tried already, or
-	// about to be.
+	// A delivery that waits for its next try keeps its lane; one that is due otherwise is being tried, or about to be.
 	if d.Status == Pending {
 		it, err := s.held(d, t)
 		if err != nil || it.Rev == 0 || !d.Next.After(now) || !it.Due.Equal(d.Next) {
@@ -196,7 +194,7 @@ func (s *Service) again(ctx context.Context, t j17.Tenant, d *delivery) ([]store
 		return []store.Side{laneSide(d, now).On(it.Rev)}, nil
 	}
 
-	// One that is over gets a lane of its own: what has followed it in its aggregate has been told.
+	// A delivery that has ended gets a lane of its own: later events of its aggregate have been delivered.
 	log, _, err := read[[]try](ctx, s.o.Store, t, logSpace, d.logKey())
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err

@@ -9,14 +9,13 @@ import (
 	"j17/internal/storage/store"
 )
 
-// An erasure and tries that are under way meet at the state of the listener: Erase changes its revision, on which the
-// commit of an attempt's outcome has a fence. An attempt that is refused for that, or begins later, sees the stream's
-// new generation.
+// Erasures and tries under way meet at the state of the listener: Erase changes its revision, on which the commit of an
+// outcome is fenced. A try that is refused for that, or begins later, sees the stream's new generation.
 
-// Erase takes out of the logs of deliveries, and out of the deliveries, what endpoints have said of events of streams
-// that were rewritten. What came of each try stays.
+// Erase removes from deliveries and their logs what endpoints have said about events of rewritten streams. The outcome
+// of each try stays.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
-	// What tries under way come to is decided again.
+	// The outcomes of tries under way are decided again.
 	names, err := s.log.names(ctx, t)
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// follow lets what waits for a delivery come into its lane, now that it is over.
+// follow moves the next event that waits for a delivery into its lane, now that the delivery has ended.
 func (e *ending) follow(ctx context.Context, active bool) error {
 	found, err := e.waiting(ctx)
 	if err != nil {
@@ -20,7 +20,7 @@ func (e *ending) follow(ctx context.Context, active bool) error {
 	note := func() store.Side { return put(behindSpace, lane, found.behind, time.Time{}).On(found.rev) }
 	switch {
 	case found.more:
-		// It costs so much to find that it is found bit by bit.
+		// The search takes so much work that it is continued later.
 		side := store.Side{Op: store.Put, Space: laneSpace, Key: lane, Due: e.o.at.Add(found.pause)}
 		e.sides = append(e.sides, side.On(e.rev), note())
 	case found.event == nil:
@@ -46,25 +46,25 @@ func (e *ending) follow(ctx context.Context, active bool) error {
 	return nil
 }
 
-// waiters are what waits behind a lane, with the revision of the note about it, 0 where there is none.
+// waiters has what waits behind a lane, with the revision of the note about it, 0 if there is none.
 type waiters struct {
 	behind
 	rev     uint64
 	changed bool
-	// event is the next one, nil for none; more reports that it was not found yet, and is to be looked for after a
+	// event is the next one, nil for none; more reports that it was not found yet, and is to be searched for after a
 	// pause.
 	event *j17.Event
 	more  bool
 	pause time.Duration
 }
 
-// searchPause is the pause in a search whose turn on a processor has not come.
+// searchPause is the pause of a search that got no turn on a processor.
 const searchPause = time.Second
 
-// waiting finds the next event that waits for the delivery, at the cost of a page. What is left to look at is noted
-// then.
+// waiting finds the next event that waits for the delivery, within the work of a page. If that does not suffice, the
+// result says where to continue.
 func (e *ending) waiting(ctx context.Context) (w waiters, err error) {
-	// What is known to wait, if anything.
+	// The note about waiting events, if there is one.
 	if e.alone {
 		return w, nil
 	}
@@ -76,10 +76,10 @@ func (e *ending) waiting(ctx context.Context) (w waiters, err error) {
 		return w, err
 	}
 	if w.behind, w.rev = known, rev; e.l == nil {
-		return w, nil // A listener that is gone receives nothing more.
+		return w, nil // a removed listener receives nothing more
 	}
 
-	// Single events that were asked for come first, then all up to the last one that was seen.
+	// Individually requested events come first, one by one; otherwise all events up to the last one seen.
 	from, to := max(e.d.Version+1, known.From), known.Last
 	listed := len(known.Listed) > 0
 	if listed {
@@ -90,7 +90,7 @@ func (e *ending) waiting(ctx context.Context) (w waiters, err error) {
 		return w, nil
 	}
 
-	// The next of them that the listener wants.
+	// The next of them that the listener selects.
 	b, done := e.s.budget(ctx, e.j.at.tenant)
 	defer done()
 	matches := matcher(e.l.definition, b)
@@ -119,7 +119,7 @@ func (e *ending) waiting(ctx context.Context) (w waiters, err error) {
 	return w, nil
 }
 
-// search goes on with the search for what waits in a lane.
+// search continues the search for what waits in a lane.
 func (s *Service) search(ctx context.Context, c *worker.Claim) error {
 	name, track, key := cutKey(c.Key)
 	line := s.pool.use(at{c.Tenant, name})
@@ -128,7 +128,7 @@ func (s *Service) search(ctx context.Context, c *worker.Claim) error {
 	for range maxTries {
 		next, again, err := s.searchOnce(ctx, c, d, line)
 		if again {
-			// The lane may be another one's by now.
+			// The lane may have changed hands.
 			it, err := s.o.Store.Get(ctx, c.Tenant, laneSpace, c.Key)
 			if err == nil && it.Rev == c.Remove().Rev {
 				continue
@@ -146,7 +146,7 @@ func (s *Service) search(ctx context.Context, c *worker.Claim) error {
 	return errContended
 }
 
-// searchOnce is one try of search. It asks for another one where what it was decided with has changed.
+// searchOnce is one try of search. It asks for another one if the state that it rests on has changed.
 func (s *Service) searchOnce(
 	ctx context.Context, c *worker.Claim, d delivery, line *line,
 ) (next *job, again bool, err error) {
@@ -184,7 +184,7 @@ func (s *Service) commit(ctx context.Context, e *ending, line *line) (next *job,
 	return e.next, false, nil
 }
 
-// wake tells the feed that a listener has room again, if it waits for that.
+// wake wakes the feed if it waits for room of a listener, and there is room again.
 func (s *Service) wake(ctx context.Context, line *line) error {
 	if s.pool.sated(line) {
 		return s.o.Feed.Wake(ctx, line.at.tenant, kind, line.at.name)

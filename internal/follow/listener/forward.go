@@ -12,22 +12,22 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// Forward makes messages of events that were read over HTTP: those that a listener of its own would be sent.
+// Forward turns events read over HTTP into messages, as a listener would be sent.
 type Forward struct {
 	URL         string
 	Environment j17.Environment
-	// Secret is what messages are signed with: see NewSecret.
+	// Secret signs the messages: see NewSecret.
 	Secret string
-	// Patterns select events as those of a listener do; none select all.
+	// Patterns select events as those of a listener do; none selects all.
 	Patterns []spec.Pattern
 	Mint     *ident.Minter
 }
 
-// forwarded is what messages that are forwarded have for the name of their listener.
+// forwarded is the listener name in forwarded messages.
 const forwarded = "listen"
 
-// Message returns the message of an event, given by its canonical bytes, and the event's position, key and type; nil
-// where the patterns do not select it.
+// Message returns the message of an event, given by its canonical bytes, and the event's position, key and type; nil if
+// the patterns do not select it.
 func (f *Forward) Message(raw []byte) (*outbound.Message, *j17.Event, error) {
 	var members struct {
 		StreamID string          `json:"stream_id"`

@@ -43,14 +43,15 @@ type Options struct {
 	Store  Storage
 	Feed   *feed.Subscriptions
 	Worker *worker.Kit
-	// Clock says when deliveries are due. Signatures and measured times are the machine's, whatever it shows.
+	// Clock decides when deliveries are due. Signatures and measured times use the machine's clock, whatever Clock
+	// shows.
 	Clock  clock.Clock
 	Logger *slog.Logger
-	// Send sends a message once: that of an outbound.Sender, whose guard and limits hold.
+	// Send sends a message once: the Send of an outbound.Sender, with its guard and limits.
 	Send func(context.Context, outbound.Message) (outbound.Answer, error)
-	// Spec returns what is deployed to a tenant, nil for nothing.
+	// Spec returns the spec deployed to a tenant, nil for none.
 	Spec func(j17.Tenant) *spec.Compiled
-	// Name returns the name of a tenant's instance, and which environment it is.
+	// Name returns the name of a tenant's instance, and its environment.
 	Name func(j17.Tenant) (instance string, env j17.Environment)
 	// Disabled is called for listeners whose endpoints are gone, at least once each.
 	Disabled func(ctx context.Context, t j17.Tenant, listener, delivery string) error
@@ -61,30 +62,29 @@ type Service struct {
 	o    Options
 	mint *ident.Minter
 	pool *pool
-	// turns are for conditions that keep a processor busy.
+	// turns has the processor turns for conditions.
 	turns *work.Pool
-	// states and log are what is stored of listeners and of deliveries, source finds what a replay delivers again.
+	// states and log access the stored state of listeners and deliveries; source finds what a replay delivers again.
 	states *stateStore
 	log    *deliveryLog
 	source *replaySource
-	// lagWork bounds what a request may spend on counting what listeners were not told. listWork bounds
-	// what a page of deliveries costs.
+	// lagWork bounds the work of a request that counts undelivered events, listWork that of a page of deliveries.
 	lagWork, listWork int64
 	retries           *worker.Queue
 	replays           *worker.Queue
 	notices           *worker.Queue
 	counts            counters
 
-	// sending is the context of all tries, cut ends it.
+	// sending is the context of all tries; cut ends it.
 	sending context.Context //nolint:containedctx // it lives as long as the service
 	cut     context.CancelFunc
 }
 
-// Counts is what a service has done since it began.
+// Counts has the counters of a service since it was made.
 type Counts struct {
-	// Delivered, Retried and Failed count the tries by what came of them: told, to be tried again, given up.
+	// Delivered, Retried and Failed count the tries by outcome: delivered, to be tried again, given up.
 	Delivered, Retried, Failed uint64
-	// Disabled counts the listeners whose endpoints have said that they are gone.
+	// Disabled counts the listeners whose endpoints have answered that they are gone.
 	Disabled uint64
 	// InFlight is the number of tries under way.
 	InFlight int
@@ -94,18 +94,18 @@ type counters struct {
 	delivered, retried, failed, disabled atomic.Uint64
 }
 
-// kind is what listeners' subscriptions are called.
+// kind names the subscriptions of listeners.
 const kind = "listener"
 
 const (
-	// lease is how long a delivery stays with the process that has made it ready: as long as it may wait for its turn
-	// and take.
+	// lease is how long a delivery stays with the process that has made it ready: enough to wait for its turn and be
+	// tried.
 	lease = time.Minute
-	// pausedFor is how long the feed leaves a listener alone that is not active, crowdedFor one that has no room,
-	// unless somebody wakes it.
+	// pausedFor is the pause of a subscription whose listener is not active, crowdedFor of one without room, unless it
+	// is woken.
 	pausedFor  = time.Hour
 	crowdedFor = 5 * time.Second
-	// drainTime is how long tries may go on when the service ends.
+	// drainTime is how long tries may continue when the service ends.
 	drainTime = 5 * time.Second
 )
 
@@ -132,14 +132,14 @@ func New(ctx context.Context, o Options) *Service {
 	return s
 }
 
-// Counts returns what was done so far.
+// Counts returns the counters.
 func (s *Service) Counts() Counts {
 	c := &s.counts
 	return Counts{c.delivered.Load(), c.retried.Load(), c.failed.Load(), c.disabled.Load(), s.pool.inFlight()}
 }
 
-// Run makes what is due until the context ends, and then waits for the tries under way; those that take long are cut
-// off and made again by the next process.
+// Run processes what is due until the context ends, and then waits for the tries under way; tries that exceed drainTime
+// are cut off, and repeated by the next process.
 func (s *Service) Run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.queues().Run(ctx) }()
@@ -148,14 +148,14 @@ func (s *Service) Run(ctx context.Context) error {
 	// Drain.
 	over, stop := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
-		_ = clock.System{}.Wait(over, clock.System{}.Now().Add(drainTime)) // Either way it is over.
+		_ = clock.System{}.Wait(over, clock.System{}.Now().Add(drainTime)) // in either case the drain is over
 		s.cut()
 	}()
 	left := s.pool.close(over)
 	stop()
 	s.cut()
 
-	// What was cut off or not begun is given back: with its context ended, a try counts for nothing.
+	// Deliveries that were cut off or have not begun are given back: in an ended context, a try does not count.
 	s.pool.wait(context.WithoutCancel(ctx))
 	var giving sync.WaitGroup
 	for _, job := range left {
@@ -167,7 +167,7 @@ func (s *Service) Run(ctx context.Context) error {
 
 func (s *Service) queues() worker.Queues { return worker.Queues{s.retries, s.replays, s.notices} }
 
-// Settle makes all that is due now and returns when nothing is due or under way any longer.
+// Settle processes all that is due and returns when nothing is due or under way.
 func (s *Service) Settle(ctx context.Context) error {
 	for {
 		before := s.pool.wait(ctx)
@@ -186,14 +186,14 @@ func (s *Service) Settle(ctx context.Context) error {
 // NextDue returns when the next try, or the next page of a replay, is due; the zero time for never.
 func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.queues().NextDue(ctx) }
 
-// errNoSpec is why nothing is decided of an environment whose spec is not there: it is being restored, or cannot be
-// read by this version. Its listeners are not gone, so their events wait.
+// errNoSpec postpones decisions while an environment has no spec, because it is being restored, or this version cannot
+// read the spec. Its listeners are not removed, so their events wait.
 var errNoSpec = errors.New("the environment has no spec yet; it is tried again")
 
-// restored reports whether the spec of an environment is there.
+// restored reports whether an environment has a spec.
 func (s *Service) restored(t j17.Tenant) bool { return s.o.Spec(t) != nil }
 
-// definition returns what the spec says of a listener now; nil where there is no such listener in the environment.
+// definition returns the present definition of a listener; nil if the environment has no such listener.
 func (s *Service) definition(t j17.Tenant, name string) *spec.Listener {
 	compiled := s.o.Spec(t)
 	if compiled == nil {
@@ -206,7 +206,7 @@ func (s *Service) definition(t j17.Tenant, name string) *spec.Listener {
 	return l
 }
 
-// listener is one of an environment as it is at a moment.
+// listener is a listener of an environment at a moment.
 type listener struct {
 	at
 	definition *spec.Listener
@@ -215,7 +215,7 @@ type listener struct {
 	source     string
 }
 
-// find returns a listener, nil where the spec has none of that name for the environment or it has no state yet.
+// find returns a listener, nil if the spec has none of that name for the environment, or it has no state yet.
 func (s *Service) find(ctx context.Context, t j17.Tenant, name string) (*listener, error) {
 	l := s.definition(t, name)
 	if l == nil {

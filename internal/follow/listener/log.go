@@ -13,17 +13,17 @@ import (
 	"j17/internal/storage/store"
 )
 
-// deliveryLog has the deliveries that are stored, with the log of their tries.
+// deliveryLog accesses the stored deliveries, and the logs of their tries.
 type deliveryLog struct{ o *Options }
 
-// each hands over the deliveries that a filter may select, the newest first, until do reports false. Each row that it
-// looks at is charged to the budget, whose error it returns when that is used up.
+// each passes the deliveries that a filter may select, the newest first, until do reports false. Each row is charged to
+// the budget; when that is used up, its error is returned.
 func (s *deliveryLog) each(ctx context.Context, t j17.Tenant, f Filter, b *work.Budget, do func(*delivery) bool) error {
 	var lists []iter.Seq2[string, error]
 	const page = 128
 	switch {
 	case f.Key != "":
-		// Those that were tried have a log; the others are in their lanes.
+		// Deliveries that were tried have a log; the others are in their lanes.
 		lists = append(lists, store.Places(ctx, s.o.Store, t, logSpace, f.Key+"/", page))
 	case f.Status != Pending:
 		names := []string{f.Listener}
@@ -56,7 +56,7 @@ func (s *deliveryLog) each(ctx context.Context, t j17.Tenant, f Filter, b *work.
 		})
 	}
 
-	// In their common order, each once.
+	// Merged by order, each once.
 	last := ""
 	for place, err := range store.Merge(cmp.Less[string], lists...) {
 		if err != nil {
@@ -71,7 +71,7 @@ func (s *deliveryLog) each(ctx context.Context, t j17.Tenant, f Filter, b *work.
 		last = place
 		d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, idOf(place))
 		if errors.Is(err, store.ErrNotFound) {
-			continue // It has just gone.
+			continue // it has just been removed
 		}
 		if err != nil || !do(d) {
 			return err
@@ -80,7 +80,7 @@ func (s *deliveryLog) each(ctx context.Context, t j17.Tenant, f Filter, b *work.
 	return nil
 }
 
-// names lists all listeners that the environment has had.
+// names returns the names of all listeners that the environment has had.
 func (s *deliveryLog) names(ctx context.Context, t j17.Tenant) (names []string, err error) {
 	const page = 1000
 	for it, err := range store.Items(ctx, s.o.Store, t, stateSpace, store.Range{}, page) {
@@ -92,7 +92,7 @@ func (s *deliveryLog) names(ctx context.Context, t j17.Tenant) (names []string, 
 	return names, nil
 }
 
-// underWay returns the places in a list of the deliveries that are not over.
+// underWay returns the places in a list of the deliveries that have not ended.
 func (s *deliveryLog) underWay(
 	ctx context.Context, t j17.Tenant, f Filter, b *work.Budget,
 ) (orders []string, err error) {
@@ -119,11 +119,11 @@ func (s *deliveryLog) underWay(
 			return nil, err
 		}
 		if len(id) == 0 {
-			continue // The next one is looked for.
+			continue // the next delivery of the lane is being searched for
 		}
 		d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, string(id))
 		if errors.Is(err, store.ErrNotFound) || err == nil && f.Key != "" && (d.Attempts > 0 || d.Track == d.ID) {
-			continue // With a key, what has a log is found by that.
+			continue // with a key, deliveries that have a log are found by that
 		}
 		if err != nil {
 			return nil, err
@@ -159,7 +159,7 @@ func (s *deliveryLog) event(ctx context.Context, j job) (*j17.Event, error) {
 	return nil, &store.CorruptionError{Where: "delivery " + j.delivery.ID, Err: errors.New("its event is not there")}
 }
 
-// eraseLogs takes the texts out of the logs of an aggregate's deliveries.
+// eraseLogs removes the texts from the logs of an aggregate's deliveries.
 func (s *deliveryLog) eraseLogs(ctx context.Context, t j17.Tenant, prefix string) error {
 	const page = 200
 	for it, err := range store.Items(ctx, s.o.Store, t, logSpace, store.Prefix(prefix), page) {
@@ -173,10 +173,10 @@ func (s *deliveryLog) eraseLogs(ctx context.Context, t j17.Tenant, prefix string
 	return nil
 }
 
-// eraseLog takes the texts out of a log, and out of the delivery that stands at a place in lists.
+// eraseLog removes the texts from a log, and from the delivery at a place in lists.
 func (s *deliveryLog) eraseLog(ctx context.Context, t j17.Tenant, key, place string) error {
 	for range maxTries {
-		// The log, which goes when it would have.
+		// The log, which keeps its expiry.
 		it, err := s.o.Store.Get(ctx, t, logSpace, key)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil
@@ -221,8 +221,8 @@ func (s *deliveryLog) generation(ctx context.Context, j job) (uint64, error) {
 	return heads[0].Generation, nil
 }
 
-// present returns a job that is about to be tried with its event as it is now. What is kept of one whose stream was
-// ever rewritten may be what it was before, and is read again.
+// present returns a job with its event as it is now. If the stream was ever rewritten, the event in memory may be
+// outdated, and is read again.
 func (s *deliveryLog) present(ctx context.Context, j job) (job, error) {
 	var err error
 	if j.generation, err = s.generation(ctx, j); err != nil {
@@ -234,8 +234,8 @@ func (s *deliveryLog) present(ctx context.Context, j job) (job, error) {
 	return j, err
 }
 
-// withoutErased takes what an endpoint has said out of the outcome of a try, where the event was erased since the try
-// began, or where no fence of a listener shows an erasure.
+// withoutErased removes the endpoint's texts from the outcome of a try, if the event was erased since the try began, or
+// if there is no listener whose fence would detect an erasure.
 func (s *deliveryLog) withoutErased(ctx context.Context, l *listener, j job, o outcome) (outcome, error) {
 	if o.try.Error == "" && o.try.Response == "" || o.over {
 		return o, nil

@@ -18,18 +18,18 @@ import (
 const (
 	secretPrefix = "whsec_"
 	secretBytes  = 32
-	// secretOverlap is for how long a secret that was replaced still counts.
+	// secretOverlap is how long a replaced secret stays valid.
 	secretOverlap = 24 * time.Hour
 )
 
-// NewSecret makes a secret.
+// NewSecret creates a secret.
 func NewSecret() string {
 	var b [secretBytes]byte
-	_, _ = rand.Read(b[:]) // Never fails: the program ends when the machine has no randomness.
+	_, _ = rand.Read(b[:]) // never fails: the program ends if the machine has no randomness
 	return secretPrefix + base64.StdEncoding.EncodeToString(b[:])
 }
 
-// keys returns what messages are signed with at a time, the present secret first.
+// keys returns the signing keys valid at a time, the present one first.
 func (s *state) keys(now time.Time) [][]byte {
 	keys := [][]byte{signingKey(s.Secret)}
 	if s.Previous != "" && now.Before(s.PreviousUntil) {
@@ -43,17 +43,17 @@ func signingKey(secret string) []byte {
 	return key
 }
 
-// metadata is what messages take from the metadata of an event.
+// metadata has the members of an event's metadata that messages use.
 type metadata struct {
 	Actor         *j17.Agent `json:"actor"`
 	Target        *j17.Agent `json:"target"`
 	CorrelationID string     `json:"correlation_id"`
 }
 
-// message makes what is sent of an event: the same bytes in every try.
+// message returns the message of an event: the same bytes in every try.
 func (d *delivery) message(env j17.Environment, ev *j17.Event) outbound.Message {
 	var meta metadata
-	_ = json.Unmarshal(ev.Metadata, &meta) // History may have members of any kind: what is none of ours is left out.
+	_ = json.Unmarshal(ev.Metadata, &meta) // history may have members of other types, which are left out
 	m := outbound.Message{ID: d.ID, ContentType: "application/json", Headers: map[string]string{}}
 	if isPlain(meta.CorrelationID) {
 		m.Headers["X-Correlation-ID"] = meta.CorrelationID
@@ -68,19 +68,19 @@ func (d *delivery) message(env j17.Environment, ev *j17.Event) outbound.Message 
 	return m
 }
 
-// isPlain reports whether text can be the value of a header. That of history can be anything.
+// isPlain reports whether text can be the value of a header. Values from history can be anything.
 func isPlain(s string) bool {
 	const longest = 200
 	return s != "" && len(s) <= longest && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// Source names an environment as the source of CloudEvents.
+// Source returns the name of an environment as the source of CloudEvents.
 func Source(instance string, env j17.Environment) string { return "/" + instance + "/" + string(env) }
 
 // CloudEvent returns an event as a CloudEvent of version 1.0 in the structured JSON format.
 func CloudEvent(source string, ev *j17.Event) []byte {
 	var meta metadata
-	_ = json.Unmarshal(ev.Metadata, &meta) // History may have members of any kind: what is none of ours is left out.
+	_ = json.Unmarshal(ev.Metadata, &meta) // history may have members of other types, which are left out
 	shape := struct {
 		SpecVersion     string          `json:"specversion"`
 		ID              string          `json:"id"`
@@ -103,7 +103,7 @@ func CloudEvent(source string, ev *j17.Event) []byte {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(shape); err != nil {
-		return nil // Stored data is valid JSON.
+		return nil // stored data are valid JSON
 	}
 	return []byte(strings.TrimSuffix(b.String(), "\n"))
 }
@@ -118,8 +118,8 @@ func agentText(a *j17.Agent) string {
 // maxExcerpt is how many bytes of a request and of an answer the log shows.
 const maxExcerpt = outbound.MaxAnswer
 
-// excerpt makes text of the beginning of a body, without the secrets that it repeats, nor what of one the end of the
-// excerpt has left.
+// excerpt returns the beginning of a body as text, without the secrets that it contains, even one that is cut off at
+// the end.
 func excerpt(body []byte, secrets ...string) string {
 	whole := len(body) < maxExcerpt
 	text := string(body[:min(len(body), maxExcerpt)])
@@ -144,10 +144,10 @@ func excerpt(body []byte, secrets ...string) string {
 	return cut(strings.ToValidUTF8(text, "\uFFFD"), maxExcerpt)
 }
 
-// removed is the text that replaces a secret.
+// removed replaces secrets in texts.
 const removed = "[removed]"
 
-// cut shortens text to a number of bytes, at the border of a character.
+// cut shortens text to a number of bytes, without splitting a character.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -158,14 +158,14 @@ func cut(text string, most int) string {
 	return text[:most]
 }
 
-// secretsOf are the texts that no log may show: what signs, and what the spec puts into headers.
+// secretsOf returns the texts that must not appear in logs: signing secrets, and header values from the spec.
 func secretsOf(st *state, l *spec.Listener) []string {
 	var all []string
 	for _, s := range []string{st.Secret, st.Previous} {
 		all = append(all, s, strings.TrimPrefix(s, secretPrefix))
 	}
 	for _, v := range l.Headers {
-		const telling = 8 // shorter values would take words out of answers and protect nothing
+		const telling = 8 // shorter values occur in answers by chance, and removing them would protect nothing
 		if len(v) >= telling {
 			all = append(all, v)
 		}
@@ -174,17 +174,17 @@ func secretsOf(st *state, l *spec.Listener) []string {
 }
 
 const (
-	// conditionWork bounds what the condition of a listener may cost for one event.
+	// conditionWork bounds the work of a listener's condition for one event.
 	conditionWork = work.Command / 64
-	// pageWork bounds what it may cost to look at a page of events, of which the first one is always looked at.
+	// pageWork bounds the work of looking at a page of events, of which the first one is always looked at.
 	pageWork = work.Command
 )
 
-// unitsPerEvent is what it costs to look at an event, beside its bytes and the condition of the listener.
+// unitsPerEvent is the work of looking at an event, without its bytes and the listener's condition.
 const unitsPerEvent = 40
 
-// matcher returns what selects the events of a listener, at the cost of a budget: its error is that of the budget,
-// which has ended. It is for one goroutine.
+// matcher returns a function that reports whether a listener selects an event, at the cost of a budget. Its error is
+// the budget's. It is for one goroutine.
 func matcher(l *spec.Listener, b *work.Budget) func(*j17.Event) (selected bool, err error) {
 	var (
 		env *tick.Env
@@ -217,7 +217,8 @@ func matcher(l *spec.Listener, b *work.Budget) func(*j17.Event) (selected bool, 
 	}
 }
 
-// holds tests a condition. If that takes too much work, the event is delivered rather than lost.
+// holds tests a condition. If that takes too much work, it returns true, so that the event is delivered rather than
+// lost.
 func holds(condition *tick.Predicate, env *tick.Env) bool {
 	is, ok, err := condition.Test(env)
 	return err != nil || ok && is

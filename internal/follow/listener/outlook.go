@@ -9,15 +9,15 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Progress is how far a listener is, as it is known without looking at events.
+// Progress is how far a listener is, as known without looking at events.
 type Progress struct {
 	Name   string
 	Status Status
-	// Lag is the number of events, whether the listener selects them or not, that were not looked at for it yet.
+	// Lag is the number of events that have not been looked at for the listener yet, whether it selects them or not.
 	Lag uint64
 }
 
-// Progress returns how far up to limit listeners of an environment are, by name. It looks at no events.
+// Progress returns the progress of up to limit listeners of an environment, by name. It looks at no events.
 func (s *Service) Progress(ctx context.Context, t j17.Tenant, limit int) ([]Progress, error) {
 	_, env := s.o.Name(t)
 	names := namesIn(s.o.Spec(t), env)
@@ -41,8 +41,8 @@ func (s *Service) Progress(ctx context.Context, t j17.Tenant, limit int) ([]Prog
 	return all, nil
 }
 
-// EachFailed passes the deliveries of an environment that were given up, the newest first, until do reports false. Each
-// is charged to the budget, whose error it returns when that is used up.
+// EachFailed passes the failed deliveries of an environment, the newest first, until do reports false. Each is charged
+// to the budget; when that is used up, its error is returned.
 func (s *Service) EachFailed(ctx context.Context, t j17.Tenant, b *work.Budget, do func(*Delivery) bool) error {
 	err := s.log.each(ctx, t, Filter{Status: Failed}, b, func(d *delivery) bool {
 		if d.Status != Failed {

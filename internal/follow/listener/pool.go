@@ -8,76 +8,76 @@ import (
 	"j17"
 )
 
-// What is under way at once. A listener whose endpoint is slow fills its own room and nobody else's, and so does a
-// tenant with many of them: where more than half of the room of all is taken, a listener that has a try under way gets
-// no further one, nor does a tenant that has maxRunningCrowded of them.
+// Limits on concurrent tries. A listener with a slow endpoint fills only its own room, and so does a tenant with many
+// of them: when more than half of the total is taken, a listener with a try under way gets no further one, nor does a
+// tenant with maxRunningCrowded of them.
 const (
-	// maxRunning is the number of tries under way, of one tenant maxRunningTenant, of one listener maxRunningEach.
+	// maxRunning is the number of tries under way; of one tenant maxRunningTenant, of one listener maxRunningEach.
 	maxRunning        = 1024
 	maxRunningTenant  = maxRunning / 4
 	maxRunningCrowded = maxRunning / 16
 	maxRunningEach    = 16
-	// maxWindow is the number of deliveries of a listener that have been made ready or are under way, wideWindow that
-	// of one whose endpoint answers within quickPace on average: many of these share a commit.
+	// maxWindow is the number of deliveries of a listener that are ready or under way; wideWindow applies if its
+	// endpoint answers within quickPace on average, so that many deliveries share a commit.
 	maxWindow  = 48
 	wideWindow = 256
 	quickPace  = 50 * time.Millisecond
-	// maxLanes is the number of aggregates of which a listener may have deliveries that are not over, those that wait
-	// for their next try included: beyond it no further events are read for it.
+	// maxLanes is the number of aggregates of which a listener may have unended deliveries, including those that wait
+	// for their next try. Beyond it no further events are read for the listener.
 	maxLanes = 1000
 )
 
-// at names a listener of an environment.
+// at identifies a listener of an environment.
 type at struct {
 	tenant j17.Tenant
 	name   string
 }
 
-// pool is what is under way in this process.
+// pool has the tries of this process.
 type pool struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	running int
 	lines   map[at]*line
 	tenants map[j17.Tenant]*share
-	// waiting are the tenants with jobs that found no room, in the order of their turns.
+	// waiting has the tenants with jobs that found no room, in the order of their turns.
 	waiting []*share
-	// begun counts the tries that were begun.
+	// begun counts the tries begun.
 	begun uint64
-	// closed reports that no job is begun any longer.
+	// closed reports that no further job begins.
 	closed bool
 }
 
-// share is what is under way of one tenant.
+// share is the part of one tenant.
 type share struct {
-	// lines counts those of its listeners: the share is forgotten when there are none.
+	// lines counts its listeners: the share is removed when there are none.
 	lines   int
 	running int
-	// held are the lines with jobs that found no room, in the order of their turns; queued reports that the tenant
-	// waits for its own.
+	// held has the lines with jobs that found no room, in the order of their turns; queued reports that the tenant
+	// waits for its own turn.
 	held   []*line
 	queued bool
 }
 
-// line is what is under way of one listener.
+// line is the part of one listener.
 type line struct {
 	at at
 	of *share
-	// users counts who holds the line: it is forgotten when nobody does.
+	// users counts the users of the line: it is removed when there are none.
 	users   int
 	running int
 	ready   []func()
 	// refused counts the tries that found no room since the last one that did.
 	refused int
 	held    bool
-	// starved reports that somebody was refused for want of room, and is to be woken when there is some.
+	// starved reports that a reader was refused for lack of room, and is to be woken when there is some.
 	starved bool
-	// lanes is how many lanes the listener has, as far as this process knows; -1 until they were counted.
+	// lanes is the number of the listener's lanes, as far as this process knows; -1 until they were counted.
 	lanes int
-	// pace is how long tries take on average; 0 while that is not known.
+	// pace is the average duration of tries; 0 while it is unknown.
 	pace time.Duration
-	// decide is held exclusively by code that makes lanes while it looks at the present ones, and shared by code that
-	// ends them: then neither makes the other's decision void over and over.
+	// decide is locked for writing by code that creates lanes and looks at the present ones, and for reading by code
+	// that ends them. Without it each would keep invalidating the other's decisions.
 	decide sync.RWMutex
 }
 
@@ -87,7 +87,7 @@ func newPool() *pool {
 	return p
 }
 
-// use returns the line of a listener, which the caller gives back with leave.
+// use returns the line of a listener. The caller returns it with leave.
 func (p *pool) use(where at) *line {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,12 +147,12 @@ func (l *line) window() int {
 // quick reports whether tries take little time.
 func (l *line) quick() bool { return l.pace > 0 && l.pace <= quickPace }
 
-// roomy reports whether so little is ready or under way that it is worth the while to make more ready.
+// roomy reports whether so few deliveries are ready or under way that making more ready is worthwhile.
 func (l *line) roomy() bool { return l.running+len(l.ready) <= max(l.window()/4, maxRunningEach) }
 
-// took notes how long a try has taken.
+// took records the duration of a try.
 func (p *pool) took(l *line, d time.Duration) {
-	const weight = 8 // of what is known
+	const weight = 8 // weight of the present average
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.pace == 0 {
@@ -161,14 +161,14 @@ func (p *pool) took(l *line, d time.Duration) {
 	l.pace = max((weight*l.pace+d)/(weight+1), 1)
 }
 
-// starve notes that a reader is to be woken when a listener has more room.
+// starve records that a reader is to be woken when a listener has more room.
 func (p *pool) starve(l *line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.starved = true
 }
 
-// count adds to the number of lanes that a listener has.
+// count adds to the number of a listener's lanes.
 func (p *pool) count(l *line, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,8 +177,8 @@ func (p *pool) count(l *line, n int) {
 	}
 }
 
-// submit begins a job of a listener as soon as there is room for it. Jobs of a listener begin in their order. It
-// reports false where no job is begun any longer.
+// submit begins a job of a listener as soon as there is room for it. Jobs of a listener begin in order. It reports
+// false if no further job begins.
 func (p *pool) submit(l *line, job func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,7 +191,7 @@ func (p *pool) submit(l *line, job func()) bool {
 	return true
 }
 
-// begin begins what is ready of a listener and finds room. The caller holds mu.
+// begin begins the ready jobs of a listener that find room. The caller holds mu.
 func (p *pool) begin(l *line) {
 	for len(l.ready) > 0 && l.running < maxRunningEach {
 		if !p.admits(l) {
@@ -210,7 +210,7 @@ func (p *pool) admits(l *line) bool {
 	return p.running < maxRunning/2 || l.running == 0 && l.of.running < maxRunningCrowded
 }
 
-// beginOne begins what is ready first. The caller holds mu.
+// beginOne begins the first ready job. The caller holds mu.
 func (p *pool) beginOne(l *line) {
 	job := l.ready[0]
 	if l.ready = l.ready[1:]; len(l.ready) == 0 {
@@ -231,7 +231,7 @@ func (p *pool) add(l *line) {
 	p.begun++
 }
 
-// hold lets a line wait for room, behind those of its tenant that have waited longer. The caller holds mu.
+// hold makes a line wait for room, behind those of its tenant that have waited longer. The caller holds mu.
 func (p *pool) hold(l *line) {
 	if !l.held && len(l.ready) > 0 {
 		l.held = true
@@ -240,7 +240,7 @@ func (p *pool) hold(l *line) {
 	p.queue(l.of)
 }
 
-// queue lets a tenant wait for its turn, if it has something to begin and may. The caller holds mu.
+// queue makes a tenant wait for its turn, if it has jobs to begin and is below its limit. The caller holds mu.
 func (p *pool) queue(of *share) {
 	if !of.queued && len(of.held) > 0 && of.running < maxRunningTenant {
 		of.queued = true
@@ -248,7 +248,7 @@ func (p *pool) queue(of *share) {
 	}
 }
 
-// end gives back the room of a try and begins what it makes room for.
+// end releases the room of a try and begins the jobs that then find room.
 func (p *pool) end(l *line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -264,11 +264,12 @@ func (p *pool) end(l *line) {
 	p.changed.Broadcast()
 }
 
-// looksAtOnce bounds the tenants that are looked at when a try has ended. Those that find no room have tries under way
-// themselves, the end of which lets the next ones be looked at.
+// looksAtOnce bounds the tenants that are looked at when a try ends. A tenant that finds no room has tries under way
+// itself, and when they end the next tenants are looked at.
 const looksAtOnce = 64
 
-// serve begins what has waited longest: the tenants take turns, and the listeners of each. The caller holds mu.
+// serve begins the jobs that have waited longest: tenants take turns, and so do the listeners of each. The caller holds
+// mu.
 func (p *pool) serve() {
 	for n := min(len(p.waiting), looksAtOnce); n > 0 && p.running < maxRunning; n-- {
 		of := p.waiting[0]
@@ -288,7 +289,7 @@ func (p *pool) serve() {
 	}
 }
 
-// sated reports whether a reader is to be woken because a listener has room again, once for each.
+// sated reports whether a starved reader is to be woken because its listener has room again; it does so once for each.
 func (p *pool) sated(l *line) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -299,8 +300,8 @@ func (p *pool) sated(l *line) bool {
 	return true
 }
 
-// close lets no further jobs begin, and returns those that have not. It waits until those under way have ended or ctx
-// has.
+// close lets no further job begin, and returns those that have not begun. It waits until the tries under way or ctx
+// have ended.
 func (p *pool) close(ctx context.Context) (left []func()) {
 	stop := context.AfterFunc(ctx, p.look)
 	defer stop()
@@ -318,14 +319,14 @@ func (p *pool) close(ctx context.Context) (left []func()) {
 	return left
 }
 
-// look lets those who wait look again.
+// look makes waiters check again.
 func (p *pool) look() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.changed.Broadcast()
 }
 
-// wait waits until nothing is under way, and returns how many tries have been begun.
+// wait waits until nothing is under way, and returns the number of tries begun.
 func (p *pool) wait(ctx context.Context) uint64 {
 	stop := context.AfterFunc(ctx, p.look)
 	defer stop()
@@ -344,8 +345,8 @@ func (p *pool) inFlight() int {
 	return p.running
 }
 
-// enter begins a try of a listener that is not submitted, if there is room for it. Else it returns after which pause to
-// ask again, which is longer the more have asked in vain, and 0 where the try may be submitted.
+// enter begins a try that was not submitted, if there is room for it. Otherwise it returns the pause before the next
+// request, which grows with the number of refusals; a pause of 0 means that the try may be submitted.
 func (p *pool) enter(l *line) (after time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -360,7 +361,7 @@ func (p *pool) enter(l *line) (after time.Duration, ok bool) {
 	l.refused++
 	switch {
 	case l.pace == 0:
-		return time.Second, false // by then it is known
+		return time.Second, false // by then the pace is known
 	case l.quick():
 		return (time.Duration(l.refused) + maxRunningEach) * quickPace / maxRunningEach, false
 	default:
@@ -368,16 +369,16 @@ func (p *pool) enter(l *line) (after time.Duration, ok bool) {
 	}
 }
 
-// exit ends what enter has begun.
+// exit ends a try begun by enter.
 func (p *pool) exit(l *line) {
 	p.mu.Lock()
-	l.users++ // end takes it off
+	l.users++ // end undoes it
 	p.mu.Unlock()
 	p.end(l)
 }
 
-// awaitRoom reports whether a listener has much room. It waits for it for the moment that a quick endpoint takes, and
-// for a slow one not at all.
+// awaitRoom reports whether a listener has much room. For a quick endpoint it waits up to a second for that, for a slow
+// one not at all.
 func (p *pool) awaitRoom(ctx context.Context, l *line) bool {
 	const moment = time.Second
 	waiting, cancel := context.WithTimeout(ctx, moment)

@@ -14,34 +14,33 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The side spaces of an environment. A track is a row of deliveries that are made one after the other for each
-// aggregate: what happens ("<listener>/"), a replay of it ("<listener>/<replay>"), or a single delivery that is sent
-// again ("<listener>/<delivery>").
+// The side spaces of an environment. A track is a sequence of deliveries for each aggregate, made one after the other:
+// the live one ("<listener>/"), a replay ("<listener>/<replay>"), or a single delivery that is sent again
+// ("<listener>/<delivery>").
 const (
-	// stateSpace has the state of each listener by its name.
+	// stateSpace has the state of each listener under its name.
 	stateSpace store.Space = "listener.states"
-	// laneSpace has the delivery under way of each aggregate that has one, under "<track>/<key>": the id of the
-	// delivery. It is due for its next try; while a try is under way it is due when the process that makes it must have
-	// failed. It is not due while its listener is paused. One without an id is where the next of many events that wait
-	// is looked for: it is due when that goes on.
+	// laneSpace has the ID of each aggregate's delivery under way, under "<track>/<key>". It is due for the next try;
+	// during a try it is due when the process making the try must have failed. It is not due while its listener is
+	// paused. A lane without an ID is one whose next event is being searched for: it is due when the search continues.
 	laneSpace store.Space = "listener.lanes"
-	// behindSpace tells what waits behind a lane, under the same key.
+	// behindSpace has what waits behind a lane, under the same key.
 	behindSpace store.Space = "listener.behind"
-	// deliverySpace has the deliveries by their ids.
+	// deliverySpace has the deliveries under their IDs.
 	deliverySpace store.Space = "listener.deliveries"
-	// listSpace has an item without a value for each delivery that is over, under "<listener>/<status>/<order>".
+	// listSpace has an item without a value for each ended delivery, under "<listener>/<status>/<order>".
 	listSpace store.Space = "listener.lists"
-	// logSpace has the tries of each delivery under "<key>/<order>": what endpoints have answered may hold data of the
+	// logSpace has the tries of each delivery under "<key>/<order>": answers of endpoints may contain data of the
 	// event.
 	logSpace store.Space = "listener.logs"
-	// failedSpace has the ids of deliveries that have failed, under "<listener>/<position of the event>", until the
-	// event is delivered after all.
+	// failedSpace has the IDs of failed deliveries, under "<listener>/<position of the event>", until the event is
+	// delivered after all.
 	failedSpace store.Space = "listener.failed"
-	// eventSpace has the ids of deliveries behind the positions of their events.
+	// eventSpace has the IDs of deliveries under the positions of their events.
 	eventSpace store.Space = "listener.events"
 	// replaySpace has the replays under way under "<listener>/<replay>". They are due for their next page.
 	replaySpace store.Space = "listener.replays"
-	// noticeSpace has by the name of a listener the notices that operators are still to receive. It is due at once.
+	// noticeSpace has the pending notices to operators under the name of the listener. They are due at once.
 	noticeSpace store.Space = "listener.notices"
 )
 
@@ -53,35 +52,35 @@ func spaces() []store.Space {
 	}
 }
 
-// Status is that of a listener.
+// Status is the status of a listener.
 type Status string
 
 // The statuses of listeners.
 const (
 	Active Status = "active"
 	Paused Status = "paused"
-	// Disabled is a listener whose endpoint has answered that it is gone for good.
+	// Disabled is the status after the endpoint has answered that it is gone for good.
 	Disabled Status = "disabled"
 )
 
-// state is what is kept of a listener over deployments.
+// state is the stored state of a listener, which outlasts deployments.
 type state struct {
 	Status Status `json:"status"`
 	Secret string `json:"secret"`
-	// Previous is the secret before, which counts until PreviousUntil.
+	// Previous is the previous secret, valid until PreviousUntil.
 	Previous      string    `json:"previous,omitempty"`
 	PreviousUntil time.Time `json:"previous_until,omitzero"`
 
 	rev uint64
 }
 
-// fence holds as long as nobody changes the state.
+// fence holds as long as the state is not changed.
 func (s *state) fence(name string) store.Fence {
 	return store.Fence{Space: stateSpace, Key: name, Rev: s.rev}
 }
 
-// withoutSecrets returns what anybody may see of a state, nil for nothing: a backup that is not encrypted has only
-// that. A listener that was restored from one gets a new secret.
+// withoutSecrets returns the public part of a state, nil for none, for backups that are not encrypted. A listener
+// restored from one gets a new secret.
 func withoutSecrets(value []byte) []byte {
 	st, err := store.Decode[state](stateSpace, &store.Item{Value: value})
 	if err != nil {
@@ -90,7 +89,7 @@ func withoutSecrets(value []byte) []byte {
 	return put(stateSpace, "", state{Status: st.Status}, time.Time{}).Value
 }
 
-// DeliveryStatus is that of a delivery.
+// DeliveryStatus is the status of a delivery.
 type DeliveryStatus string
 
 // The statuses of deliveries.
@@ -100,18 +99,18 @@ const (
 	Failed    DeliveryStatus = "failed"
 )
 
-// delivery is one message to a listener, as it is stored.
+// delivery is a stored message to a listener.
 type delivery struct {
 	ID       string         `json:"id"`
 	Listener string         `json:"listener"`
 	Track    string         `json:"track,omitempty"` // what follows the listener's name
 	Status   DeliveryStatus `json:"status"`
-	// Attempts counts the tries since the first one or since somebody asked for another one.
+	// Attempts counts the tries since the first one, or since a retry was requested.
 	Attempts   int       `json:"attempts"`
 	LastStatus int       `json:"last_status,omitempty"`
 	LastError  string    `json:"last_error,omitempty"`
 	Next       time.Time `json:"next,omitzero"`
-	// What follows never changes. Format and Source make the message.
+	// The fields from here on never change. Format and Source determine the message.
 	StreamID j17.StreamID `json:"stream_id"`
 	Key      string       `json:"key"`
 	Type     string       `json:"type"`
@@ -128,14 +127,14 @@ func (d *delivery) lane() string { return laneKey(d.Listener, d.Track, d.Key) }
 
 func laneKey(listener, track, key string) string { return listener + "/" + track + "/" + key }
 
-// order is the place of a delivery in lists, which begin with the newest one.
+// order returns the place of a delivery in lists, which begin with the newest one.
 func (d *delivery) order() string {
 	const digits = 19
 	inverse := strconv.FormatInt(int64(^uint64(0)>>1)-d.Created, 10)
 	return strings.Repeat("0", digits-len(inverse)) + inverse + "-" + d.ID
 }
 
-// idOf is the id of the delivery at a place in a list.
+// idOf returns the ID of the delivery at a place in a list.
 func idOf(order string) string {
 	_, id, _ := strings.Cut(order, "-")
 	return id
@@ -149,10 +148,10 @@ func (d *delivery) logKey() string { return d.Key + "/" + d.order() }
 
 func (d *delivery) failedKey() string { return d.Listener + "/" + place(d.StreamID) }
 
-// place is a position in a form whose order as text is that of positions.
+// place returns a position in a form that sorts like positions.
 func place(id j17.StreamID) string { return fmt.Sprintf("%013d-%010d", id.Ms, id.Seq) }
 
-// positionOf is the position at a place.
+// positionOf returns the position at a place.
 func positionOf(place string) (id j17.StreamID, err error) {
 	ms, seq, _ := strings.Cut(place, "-")
 	id.Ms, err = strconv.ParseInt(ms, 10, 64)
@@ -164,20 +163,20 @@ func positionOf(place string) (id j17.StreamID, err error) {
 	return id, nil
 }
 
-// parsedKey is the key of the delivery's aggregate.
+// parsedKey returns the key of the delivery's aggregate.
 func (d *delivery) parsedKey() j17.Key {
 	key, _ := j17.ParseKey(d.Key) // it was made of one
 	return key
 }
 
-// behind tells what of an aggregate waits for the delivery under way.
+// behind records which events of an aggregate wait for the delivery under way.
 type behind struct {
-	// Last is the version of the last event that waits; those that the listener selects after the delivery's own wait
+	// Last is the version of the last waiting event; the selected events between the delivery's own and this one wait
 	// too.
 	Last uint64 `json:"last,omitempty"`
-	// From is the first version that was not looked at yet, 0 where that is the one after the delivery's own.
+	// From is the first version that was not looked at yet, 0 for the one after the delivery's own.
 	From uint64 `json:"from,omitempty"`
-	// Listed are the versions that wait, in place of Last.
+	// Listed are the versions that wait, instead of those up to Last.
 	Listed []uint64 `json:"listed,omitempty"`
 }
 
@@ -192,10 +191,10 @@ type try struct {
 
 // replay is a replay under way.
 type replay struct {
-	// After is how far it has got, Until where it ends.
+	// After is the position reached, Until the position where the replay ends.
 	After j17.StreamID `json:"after"`
 	Until j17.StreamID `json:"until"`
-	// OnlyFailed leaves out what the listener has been told.
+	// OnlyFailed leaves out events that were delivered to the listener.
 	OnlyFailed bool `json:"only_failed,omitempty"`
 }
 
@@ -204,13 +203,13 @@ type notice struct {
 	Delivery string `json:"delivery"`
 }
 
-// How long deliveries that are over are kept.
+// How long ended deliveries are kept.
 const (
 	keepDelivered = 7 * 24 * time.Hour
 	keepFailed    = 30 * 24 * time.Hour
 )
 
-// expires tells when a delivery that is over goes.
+// expires returns when an ended delivery is removed.
 func expires(s DeliveryStatus, now time.Time) time.Time {
 	switch s {
 	case Delivered:
@@ -236,7 +235,7 @@ func remove(space store.Space, key string) store.Side {
 	return store.Side{Op: store.Delete, Space: space, Key: key}
 }
 
-// read reads an item. It returns store.ErrNotFound as it is.
+// read reads an item. It returns store.ErrNotFound unchanged.
 func read[T any](
 	ctx context.Context, st store.Sides, t j17.Tenant, space store.Space, key string,
 ) (v T, rev uint64, err error) {
@@ -248,8 +247,8 @@ func read[T any](
 	return v, it.Rev, err
 }
 
-// overtaken reports whether a write was refused for a condition on one of the spaces of this package: what it was
-// decided with has changed.
+// overtaken reports whether a write was refused by a condition on one of the spaces of this package: the state that it
+// rests on has changed.
 func overtaken(err error) bool {
 	conflict, ok := errors.AsType[*store.SideConflict](err)
 	return ok && slices.Contains(spaces(), conflict.Space)

@@ -11,28 +11,28 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Replay asks for events to be delivered again.
+// Replay selects events to be delivered again.
 type Replay struct {
-	// After is the position behind which it begins, Until the last one; the zero one means the end of the feed.
+	// After is the position after which the replay begins, Until the last position; zero means the end of the feed.
 	After, Until j17.StreamID
-	// OnlyFailed leaves out the events of which the listener has been told.
+	// OnlyFailed leaves out events that were delivered to the listener.
 	OnlyFailed bool
 }
 
 const (
-	// maxReplayed bounds the events that a replay goes through.
+	// maxReplayed bounds the events that a replay looks at.
 	maxReplayed = 1_000_000
-	// maxReplays bounds the replays of a listener under way.
+	// maxReplays bounds the concurrent replays of a listener.
 	maxReplays = 10
-	// countWork bounds what it may cost to count them.
+	// countWork bounds the work of counting them.
 	countWork = 32 * work.Command
-	// pageOf is how many events of a replay are looked at in one go, pageBytes how many bytes of them are delivered in
-	// one go.
+	// pageOf is how many events of a replay are looked at in one page, pageBytes the size of the events delivered in
+	// one page.
 	pageOf    = 1000
 	pageBytes = 1 << 20
 )
 
-// CountReplay returns how many events a replay would tell.
+// CountReplay returns how many events a replay would deliver.
 func (s *Service) CountReplay(ctx context.Context, t j17.Tenant, name string, r Replay) (n int, err error) {
 	l, err := s.known(ctx, t, name)
 	if err != nil {
@@ -44,8 +44,8 @@ func (s *Service) CountReplay(ctx context.Context, t j17.Tenant, name string, r 
 	return s.source.countReplay(ctx, l, r)
 }
 
-// Replay delivers events again, each by a new delivery, in their order. It returns how many there are. It is a
-// *j17.Error of CodeConflict where the listener is not active, or has enough replays under way.
+// Replay delivers events again, in order, each by a new delivery. It returns their number. It is a *j17.Error of
+// CodeConflict if the listener is not active, or has maxReplays replays under way.
 func (s *Service) Replay(ctx context.Context, t j17.Tenant, name string, r Replay) (n int, err error) {
 	l, err := s.known(ctx, t, name)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Service) Replay(ctx context.Context, t j17.Tenant, name string, r Repla
 	return n, failure(s.o.Store.Write(ctx, t, []store.Side{side}, l.state.fence(name)))
 }
 
-// mustBeActive returns why nothing can be delivered to a listener now.
+// mustBeActive returns the reason why nothing can be delivered to a listener now, nil if it is active.
 func mustBeActive(l *listener) error {
 	if l.state.Status != Active {
 		return j17.Errorf(j17.CodeConflict, "The listener is %s. Resume it first.", l.state.Status)
@@ -80,8 +80,8 @@ func mustBeActive(l *listener) error {
 	return nil
 }
 
-// nextPage returns the events that a replay tells next, and how far it has looked for them: as many as may be in memory
-// at a time, and as are found at the cost of a page.
+// nextPage returns the next events of a replay, and the position up to which it has searched: as many as may be in
+// memory at a time, and as are found within the work of a page.
 func (s *Service) nextPage(
 	ctx context.Context, l *listener, r replay,
 ) (events []*j17.Event, at j17.StreamID, err error) {
@@ -94,19 +94,19 @@ func (s *Service) nextPage(
 		} else if ev, err = s.log.event(ctx, job{at: l.at, delivery: failed}); err != nil {
 			return false, err
 		} else if ev.Type != failed.Type {
-			return true, nil // It was erased, and the marker in its place is nothing that has failed.
+			return true, nil // an erased event is not a failed one
 		}
 		events = append(events, ev)
 		size += len(ev.Raw)
 		return size < pageBytes, nil
 	})
 	if spent(err) && at.Compare(r.After) > 0 {
-		err = nil // The rest is for the next page.
+		err = nil // the rest comes with the next page
 	}
 	return events, at, err
 }
 
-// replayPage makes the next deliveries of a replay.
+// replayPage creates the next deliveries of a replay.
 func (s *Service) replayPage(ctx context.Context, c *worker.Claim) error {
 	r, err := store.Decode[replay](replaySpace, &store.Item{Key: c.Key, Value: c.Value})
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *Service) replayPage(ctx context.Context, c *worker.Claim) error {
 	if l.state.Status != Active {
 		err := s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(c.Value, time.Time{})}, l.state.fence(name))
 		if overtaken(err) {
-			return nil // It is resumed, and comes again when the lease is over.
+			return nil // it is resumed, and comes again when the lease ends
 		}
 		return err
 	}
@@ -136,7 +136,7 @@ func (s *Service) replayPage(ctx context.Context, c *worker.Claim) error {
 	defer s.pool.leave(line)
 	later := c.Replace(c.Value, s.o.Clock.Now().Add(time.Second))
 	if !s.pool.awaitRoom(ctx, line) {
-		return s.o.Store.Write(ctx, c.Tenant, []store.Side{later}) // So that its place is another one's.
+		return s.o.Store.Write(ctx, c.Tenant, []store.Side{later}) // frees this worker's place for others
 	}
 	events, at, err := s.nextPage(ctx, l, r)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // replaySource finds what a replay delivers again.
 type replaySource struct {
 	o *Options
-	// countWork bounds what a request may spend on counting what a replay delivers.
+	// countWork bounds the work of a request that counts what a replay delivers.
 	countWork int64
 }
 
@@ -29,9 +29,9 @@ func (s *replaySource) countReplay(ctx context.Context, l *listener, r Replay) (
 	return n, failure(err)
 }
 
-// replayed hands what a replay delivers next to do, until that reports false, having looked at up to limit events: the
-// event or, where only failed deliveries are repeated, the delivery of it. It returns how far it has looked: after an
-// error, which may be that of the budget, up to what it is about.
+// replayed passes what a replay delivers next to do, until that reports false or limit events were looked at: the event
+// or, if only failed deliveries are repeated, the delivery. It returns the position up to which it has searched, also
+// after an error, including that of the budget.
 func (s *replaySource) replayed(
 	ctx context.Context, l *listener, r replay, limit int, b *work.Budget,
 	do func(*j17.Event, *delivery) (more bool, err error),
@@ -68,7 +68,7 @@ func (s *replaySource) replayed(
 	return at, nil
 }
 
-// replayedFailures is replayed for what has failed.
+// replayedFailures is replayed for failed deliveries.
 func (s *replaySource) replayedFailures(
 	ctx context.Context, l *listener, r replay, limit int, b *work.Budget,
 	do func(*j17.Event, *delivery) (more bool, err error),
@@ -115,7 +115,7 @@ func (s *replaySource) replayedFailures(
 	return at, nil
 }
 
-// bounded gives a replay its end.
+// bounded sets the end of a replay.
 func (s *replaySource) bounded(ctx context.Context, t j17.Tenant, r Replay) (Replay, error) {
 	extent, err := s.o.Store.Extent(ctx, t)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *replaySource) bounded(ctx context.Context, t j17.Tenant, r Replay) (Rep
 		return r, j17.Errorf(j17.CodeInvalidField, "'until' is a position before 'after': a replay goes from 'after', which it leaves out, to 'until'.").At("until")
 	}
 	if r.Until.Compare(extent.Last) > 0 {
-		r.Until = extent.Last // Later events are delivered anyway.
+		r.Until = extent.Last // later events are delivered anyway
 	}
 	return r, nil
 }

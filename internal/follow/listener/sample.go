@@ -13,7 +13,7 @@ import (
 )
 
 // Trigger sends a listener a made-up event of the first of its patterns, once, and stores nothing. It is a *j17.Error
-// of CodeNotFound where there is no such listener. Whether it is active does not matter.
+// of CodeNotFound if there is no such listener. The listener need not be active.
 func (s *Service) Trigger(ctx context.Context, t j17.Tenant, name string) (Delivery, Try, error) {
 	l, err := s.known(ctx, t, name)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Service) sample(c *spec.Compiled, patterns []spec.Pattern) (*j17.Event,
 		return nil, j17.Errorf(j17.CodeNotFound, "No event type that the listener selects has a schema for which a sample could be made up.")
 	}
 	if ex.ID != ident.Global {
-		ex.ID = s.mint.UUIDv4() // so that it is that of no aggregate
+		ex.ID = s.mint.UUIDv4() // an ID that no aggregate has
 	}
 	meta, err := json.Marshal(map[string]any{
 		"actor": map[string]string{"type": ex.ActorType, "id": ex.ActorID}, "correlation_id": s.mint.UUIDv7(),

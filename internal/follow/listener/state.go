@@ -13,11 +13,11 @@ import (
 	"j17/internal/storage/store"
 )
 
-// stateStore has the states of listeners, and makes due what waits for them.
+// stateStore accesses the states of listeners, and makes due what waits for them.
 type stateStore struct{ o *Options }
 
-// stateOf returns the state of a listener and its revision, store.ErrNotFound where there is none. One that was sealed
-// with the key of another data folder is that of a listener whose secret is not known.
+// stateOf returns the state of a listener and its revision, store.ErrNotFound if there is none. A state sealed with the
+// key of another data folder is returned as active and without a secret.
 func (s *stateStore) stateOf(ctx context.Context, t j17.Tenant, name string) (state, uint64, error) {
 	it, err := s.o.Store.Get(ctx, t, stateSpace, name)
 	if errors.Is(err, store.ErrSealed) {
@@ -30,8 +30,8 @@ func (s *stateStore) stateOf(ctx context.Context, t j17.Tenant, name string) (st
 	return st, it.Rev, err
 }
 
-// change changes the state of a listener until it is what change wants, which reports whether there is something to do.
-// More are writes of the same commit, and what they rest on, by the status before.
+// change applies a function to the state of a listener, which reports whether there is something to store, and tries
+// again on conflicts. more returns further writes of the same commit, and their fences, given the previous status.
 func (s *stateStore) change(
 	ctx context.Context, t j17.Tenant, name string, change func(*state) bool,
 	more ...func(before Status) ([]store.Side, []store.Fence, error),
@@ -62,7 +62,7 @@ func (s *stateStore) change(
 	return errContended
 }
 
-// ensure makes the state of a listener, and its subscription from here on, where there are none.
+// ensure creates the state of a listener, and its subscription from now on, if they do not exist.
 func (s *stateStore) ensure(ctx context.Context, t j17.Tenant, name string) error {
 	_, _, err := s.stateOf(ctx, t, name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -70,7 +70,7 @@ func (s *stateStore) ensure(ctx context.Context, t j17.Tenant, name string) erro
 			put(stateSpace, name, state{Status: Active, Secret: NewSecret()}, time.Time{}).On(0),
 		})
 		if overtaken(err) {
-			err = nil // somebody else was faster
+			err = nil // another process was faster
 		}
 	}
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *stateStore) ensure(ctx context.Context, t j17.Tenant, name string) erro
 	return s.o.Feed.Subscribe(ctx, t, kind, name, feed.End())
 }
 
-// align lets the feed hand over events to a listener if it is active, and only then.
+// align makes the feed hand out events to a listener exactly if it is active.
 func (s *stateStore) align(ctx context.Context, t j17.Tenant, name string) error {
 	for {
 		st, rev, err := s.stateOf(ctx, t, name)
@@ -94,7 +94,7 @@ func (s *stateStore) align(ctx context.Context, t j17.Tenant, name string) error
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		// Somebody may have changed it meanwhile.
+		// The state may have been changed meanwhile.
 		_, now, err := s.stateOf(ctx, t, name)
 		if err != nil || now == rev {
 			return err
@@ -102,10 +102,10 @@ func (s *stateStore) align(ctx context.Context, t j17.Tenant, name string) error
 	}
 }
 
-// endWaiting makes due what waits for a listener to go on, and for the next try: it ends, since the listener is gone.
-// What is under way ends by itself.
+// endWaiting makes due what waits for a removed listener to be resumed, or for its next try, so that it ends. Tries
+// under way end by themselves.
 func (s *stateStore) endWaiting(ctx context.Context, t j17.Tenant, name string) error {
-	// What tries under way come to is decided again, without the listener.
+	// The outcomes of tries under way are decided again, without the listener.
 	if err := s.change(ctx, t, name, func(*state) bool { return true }); err != nil &&
 		!errors.Is(err, store.ErrNotFound) {
 		return err
@@ -137,7 +137,7 @@ func (s *stateStore) endWaiting(ctx context.Context, t j17.Tenant, name string) 
 			}
 		}
 
-		// In pieces, so that what changes meanwhile holds up few others.
+		// In parts, so that each commit conflicts with few others.
 		again := false
 		for piece := range slices.Chunk(sides, endedAtOnce) {
 			switch err := s.o.Store.Write(ctx, t, piece); {
@@ -154,8 +154,8 @@ func (s *stateStore) endWaiting(ctx context.Context, t j17.Tenant, name string) 
 	return errContended
 }
 
-// unpark returns the writes that make due again what has waited for a listener to go on. The fences hold as long as
-// nothing else has begun to wait: what was under way when the listener was stopped does so when it ends.
+// unpark returns the writes that make due what has waited for a listener to be resumed. The fences hold as long as
+// nothing else has begun to wait: deliveries under way when the listener was stopped do so when their tries end.
 func (s *stateStore) unpark(
 	ctx context.Context, t j17.Tenant, name string,
 ) (sides []store.Side, fences []store.Fence, err error) {
@@ -178,7 +178,7 @@ func (s *stateStore) unpark(
 	return sides, fences, nil
 }
 
-// resecret gives a listener a secret that has none: it was restored from a backup that was not encrypted.
+// resecret gives a secret to a listener without one, which was restored from a backup that was not encrypted.
 func (s *stateStore) resecret(ctx context.Context, t j17.Tenant, name string) error {
 	fresh := false
 	err := s.change(ctx, t, name, func(st *state) bool {

@@ -6,7 +6,7 @@ import (
 	"j17/internal/base/wire"
 )
 
-// Wire returns the listener as people see it.
+// Wire returns the listener in the form of the API.
 func (l *Listener) Wire() wire.Listener {
 	out := wire.Listener{
 		Name: l.Name, Status: string(l.Status), URL: l.URL, Events: []string{}, Format: l.Format, Secret: l.Secret,
@@ -18,7 +18,7 @@ func (l *Listener) Wire() wire.Listener {
 	return out
 }
 
-// Wire returns the delivery as people see it, without its log.
+// Wire returns the delivery in the form of the API, without its log.
 func (d *Delivery) Wire() wire.Delivery {
 	out := wire.Delivery{
 		ID: d.ID, Listener: d.Listener, Status: string(d.Status), Attempts: d.Attempts,
@@ -32,7 +32,7 @@ func (d *Delivery) Wire() wire.Delivery {
 	return out
 }
 
-// Wire returns the try as people see it.
+// Wire returns the try in the form of the API.
 func (t *Try) Wire() wire.DeliveryTry {
 	return wire.DeliveryTry{
 		At: t.At.Truncate(time.Second), Status: wire.OrNull(t.Status), Millis: t.Millis, Error: wire.OrNull(t.Error),
