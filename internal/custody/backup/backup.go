@@ -1,10 +1,10 @@
-// Package backup makes backups of environments and of the whole server while they are in use: when somebody asks and by
-// the clock, to a folder or to an object store, and keeps them by rule. What a backup is made of, and how it is
-// restored, is for the packages below it.
+// Package backup makes backups of environments and of the whole server while they are in use: on request and by
+// schedule, to a folder or to an object store, and keeps them by rule. The contents of a backup, and its restoration,
+// belong to the packages below it.
 //
-// A backup is made from what an environment holds as of one moment. What an earlier one has stored already is not
-// stored again. Work goes slowly while events are being written, so that writers hardly notice. What a crash or the end
-// of the server cuts short has failed; what was stored of it is found again by the next one, or removed.
+// A backup shows an environment as of one moment. What an earlier one has stored already is not stored again. Backups
+// go slowly while events are being written, so that writers hardly notice. A backup that is interrupted by a crash or
+// by the end of the server has failed; what it has stored is reused by the next one, or removed.
 //
 // The decisions behind it are in docs/internals/custody.md.
 package backup
@@ -43,22 +43,22 @@ type Options struct {
 	Clock    clock.Clock
 	Worker   *worker.Kit
 	Logger   *slog.Logger
-	// Head tells size and root of an environment's log up to a position.
+	// Head returns the size and the root of an environment's log up to a position.
 	Head func(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (size uint64, root [32]byte, err error)
 	// Spaces are those of all parts of the program.
 	Spaces []part.Space
 	// Folder is where backups go unless the settings say otherwise.
 	Folder string
-	// ByDefault, if not nil, returns the settings of an instance that nobody has set any for, or with "" those of the
-	// server. Where it is nil there are none, and it is not tried whether backups can be written to the folder.
+	// ByDefault, if not nil, returns the settings of an instance without any of its own, or with "" those of the
+	// server. If it is nil there are none, and it is not tested whether the folder can be written.
 	ByDefault func(instance string) Settings
 	// KeyFile is the file of the key that secrets are sealed with.
 	KeyFile string
-	// Private lets object stores be at addresses of this machine and of the networks around it.
+	// Private allows object stores at addresses of this machine and of the networks around it.
 	Private bool
-	// Free returns how much room a folder has, and how much there is in all, in bytes.
+	// Free returns the free and the total space of a folder, in bytes.
 	Free func(folder string) (free, total uint64, err error)
-	// Committed counts the events that were committed: while it grows, backups take their time.
+	// Committed counts the events that were committed: while it grows, backups go slowly.
 	Committed func() uint64
 	// Program is the version of this program.
 	Program string
@@ -71,28 +71,28 @@ type Service struct {
 	spaces  map[store.Space]part.Space
 	mint    *ident.Minter
 	keyFile *keyfile.File
-	// settings are those of instances and of the server, rows the backups that are listed, places where they are,
-	// collector removes what no backup needs there.
+	// settings are those of instances and of the server, rows the listed backups, places where they are; collector
+	// removes parts there that no backup needs.
 	settings  *settingsStore
 	rows      rows
 	places    *places
 	collector *collector
-	// schedule says when to look at the backups of a tenant, erasures has what is to be noted beside them.
+	// schedule says when to check the backups of a tenant; erasures has the erasures to note beside them.
 	schedule, erasures *worker.Queue
 	counts             counts
-	// counted reports that countLast is done. Only upkeep looks at it.
+	// counted reports that countLast is done. Only upkeep uses it.
 	counted bool
 
 	// turn is held while settings change.
 	turn sync.Mutex
 
 	mu sync.Mutex
-	// waiting are the jobs that have not begun, in their order, active those that have, by what they are about.
+	// waiting are the jobs that have not begun, in their order; active are those that have, by their scope.
 	waiting []*job
 	active  map[j17.Tenant]*job
 	// more is signalled when a job may begin.
 	more chan struct{}
-	// turns has, by instance, the number of the last job that has begun, begun how many there were.
+	// turns has, by instance, the number of the last job that has begun; begun is how many there were.
 	turns map[string]uint64
 	begun uint64
 }
@@ -102,7 +102,7 @@ type counts struct {
 	completed, failed, bytes, noted atomic.Uint64
 	// lastServer and lastEnvironment are when the last backup of each kind was completed, in Unix seconds.
 	lastServer, lastEnvironment atomic.Int64
-	// unwritable reports that the folder could not be written when that was tried last.
+	// unwritable reports that the folder could not be written at the last test.
 	unwritable atomic.Bool
 }
 
@@ -110,13 +110,13 @@ type counts struct {
 type Stats struct {
 	// Completed and Failed count backups, Bytes what was newly stored for them.
 	Completed, Failed, Bytes uint64
-	// LastServer is when the last one of the whole server was completed, LastEnvironment when the last one of an
-	// environment, in Unix seconds; 0 for never. Those that were made before the start of the process count as soon as
-	// they have been found.
+	// LastServer is when the last backup of the whole server was completed, LastEnvironment when the last one of an
+	// environment, in Unix seconds; 0 for never. Those from before the start of the process count as soon as they have
+	// been found.
 	LastServer, LastEnvironment int64
-	// FolderWritable reports whether the folder could be written when that was tried last; true where it is not tried.
+	// FolderWritable reports whether the folder could be written at the last test; true if it is not tested.
 	FolderWritable bool
-	// Running and Waiting are how many are being made, and are to be.
+	// Running and Waiting are the backups in progress and those that have not begun.
 	Running, Waiting int
 	// Noted counts the erasures that were noted beside backups.
 	Noted uint64
@@ -134,7 +134,7 @@ func (s *Service) Stats() Stats {
 	}
 }
 
-// New returns a service. Backups that were not finished when the server ended have failed by its return.
+// New returns a service. When it returns, backups that were not finished when the server last ended have failed.
 func New(ctx context.Context, o Options) (*Service, error) {
 	s := &Service{
 		Options: o, spaces: part.ByName(o.Spaces), mint: ident.NewMinter(o.Clock.Now), keyFile: keyfile.At(o.KeyFile),
@@ -150,15 +150,15 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	if err := s.endInterrupted(ctx); err != nil {
 		return nil, err
 	}
-	return s, s.countLast(ctx, []j17.Tenant{j17.System}) // of environments there may be many
+	return s, s.countLast(ctx, []j17.Tenant{j17.System}) // there may be many environments
 }
 
-// How many backups are made at a time. Those of one instance never are. One that goes to an object store and has taken
-// slowAfter already does not count among the atOnce, so that others need not wait for a store that somebody has chosen.
-// There are never more than most, of which those that go to object stores have at most mostRemote: however slow their
-// stores are, those that go to a folder have atOnce left. Where others wait for an object store, one that has gone to
-// its own for turnTime waits again behind them: what it has stored it finds there. Each time it has twice as long, so
-// that it comes to its end however slow that is.
+// How many backups are made at a time; of one instance never more than one. A backup to an object store does not count
+// for atOnce after slowAfter, so that others do not wait for a store that somebody has chosen. There are never more
+// than most, of which at most mostRemote go to object stores: however slow the stores are, atOnce are left for backups
+// to a folder. If others wait for an object store, a backup that has used its own for turnTime waits again behind them,
+// and later finds what it has stored there. Each turn is twice as long as the last, so that it completes however slow
+// its store is.
 const (
 	atOnce     = 2
 	mostRemote = 3
@@ -168,7 +168,7 @@ const (
 	mostTurns  = 10
 )
 
-// Run makes backups until the context ends. What is not finished by then has failed.
+// Run makes backups until the context ends. Unfinished ones have failed then.
 func (s *Service) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	for _, q := range []*worker.Queue{s.schedule, s.erasures} {
@@ -189,7 +189,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// split returns the instance and the environment whose tenant it is; "" for that of the registry.
+// split returns the instance and the environment of a tenant; "" for that of the registry.
 func split(t j17.Tenant) (instance string, env j17.Environment) {
 	if t == j17.System {
 		return "", ""

@@ -18,11 +18,11 @@ type collector struct {
 	places *places
 
 	mu sync.Mutex
-	// loose are the places that have parts which no backup needs, by their names; wake is signalled when there are
+	// loose are the places that may have parts which no backup needs, by their names; wake is signalled when there are
 	// some.
 	loose map[string]loosePlace
 	wake  chan struct{}
-	// gates keep backups at a place and the removal of parts there apart, by the names of places.
+	// gates, by the names of places, exclude the removal of parts at a place while backups are made there.
 	gates map[string]*sync.RWMutex
 }
 
@@ -32,14 +32,14 @@ func newCollector(p *places) *collector {
 	}
 }
 
-// resume begins to remove parts, if there are some that no backup needs.
+// resume signals that parts may be removed, if any place may have some that no backup needs.
 func (c *collector) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.signal()
 }
 
-// gate is what keeps backups at a place and the removal of parts there apart.
+// gate returns the lock between backups at a place and the removal of parts there.
 func (c *collector) gate(p place) *sync.RWMutex {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +51,7 @@ func (c *collector) gate(p place) *sync.RWMutex {
 	return g
 }
 
-// loosen notes that there may be parts which no backup needs at the place of one.
+// loosen notes that the place of a backup may have parts which no backup needs.
 func (c *collector) loosen(b *Backup) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +61,7 @@ func (c *collector) loosen(b *Backup) {
 		c.loose[b.Place.name()] = p
 	}
 	if b.Left {
-		p.tenants[b.Scope] = true // it may have been noted there what was erased meanwhile
+		p.tenants[b.Scope] = true // erasures may have been noted there meanwhile
 	}
 	for _, m := range b.Moments {
 		p.tenants[m.Tenant] = true
@@ -69,7 +69,7 @@ func (c *collector) loosen(b *Backup) {
 	c.signal()
 }
 
-// signal begins to remove parts, if there are some that no backup needs. The caller holds mu.
+// signal wakes the removal of parts, if any place may have some that no backup needs. The caller holds mu.
 func (c *collector) signal() {
 	if len(c.loose) == 0 {
 		return
@@ -80,7 +80,7 @@ func (c *collector) signal() {
 	}
 }
 
-// collectAll removes parts that no backup needs. Where a backup is being made, its end begins this again.
+// collectAll removes parts that no backup needs. If a backup is in progress, its end starts this again.
 func (c *collector) collectAll(ctx context.Context) error {
 	c.mu.Lock()
 	places := c.loose
@@ -108,7 +108,7 @@ func (c *collector) collectAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// errCollectTime is why the removal of parts at a place ends before it is done.
+// errCollectTime is why the removal of parts at a place is interrupted.
 var errCollectTime = errors.New("the removal of parts that no backup needs took too long at one place; it goes on later")
 
 func (c *collector) collectAt(ctx context.Context, p loosePlace) error {
@@ -144,7 +144,7 @@ func (c *collector) collectAt(ctx context.Context, p loosePlace) error {
 func dropErasures(ctx context.Context, repo *repository.Repository, tenants []j17.Tenant) error {
 	manifests, damaged, err := repo.Manifests(ctx)
 	if err != nil || len(damaged) > 0 {
-		return err // who knows what the damaged ones have
+		return err // the contents of damaged ones are unknown
 	}
 	for _, t := range tenants {
 		upTo := j17.StreamID{Ms: math.MaxInt64}

@@ -15,44 +15,44 @@ import (
 	"j17/internal/storage/store"
 )
 
-// erasedSpace holds erasures that are to be noted beside backups that still have what was erased, under their
+// erasedSpace holds erasures that have to be noted beside backups that still have the erased events. Keys are the
 // positions, the tombstones and the first streams.
 const erasedSpace store.Space = "backup.erased"
 
-// erased is an item there.
+// erased is an item of erasedSpace.
 type erased struct {
 	Keys []string  `json:"keys"`
 	At   time.Time `json:"at"`
-	// Done are the places that have it, by their names, while another one does not answer.
+	// Done are the names of places where it is noted already, while another one does not answer.
 	Done []string `json:"done,omitempty"`
-	// Begun is how far it is at other places, by their names.
+	// Begun is the progress at other places, by their names.
 	Begun map[string]begun `json:"begun,omitempty"`
 }
 
-// begun is how far an erasure is noted at a place.
+// begun is the progress of noting an erasure at a place.
 type begun struct {
-	// Files is how many files are there, and the next one begins with this version of a stream. Its borders are those
-	// of the program that has stored them: another one may have others.
+	// Files is how many files are stored; the next one begins with this version of a stream. The boundaries are those
+	// of the program that has stored them: another version may have others.
 	Files   int    `json:"files"`
 	Key     string `json:"key,omitempty"`
 	Version uint64 `json:"version,omitempty"`
-	// Seal tells who can read them: where others are to, all are stored again.
+	// Seal names the recipients of the files: if these change, all are stored again.
 	Seal string `json:"seal"`
 }
 
 // The limits of noting.
 const (
 	noteLease = 10 * time.Minute
-	// noteTurn is how long one turn may take. What it has not come to is for the next one.
+	// noteTurn is how long one turn may take. The rest is left for the next one.
 	noteTurn    = noteLease / 2
 	longestNote = 10 * time.Minute
-	// noteEvents is how many events are noted in one file, noteBytes how many bytes of them.
+	// noteEvents is how many events are noted in one file, noteBytes the limit of their bytes.
 	noteEvents = 1000
 	noteBytes  = 4 << 20
 )
 
-// Erase has it recorded beside the backups that streams were erased, so that a restore erases them again. It returns
-// when that is certain to happen; it may take until an object store answers.
+// Erase stores that streams were erased, to be noted beside the backups so that a restore erases them again. When it
+// returns, that is certain to happen, but it may take until an object store answers.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	item := erased{At: e.At.UTC()}
 	for _, key := range e.Keys {
@@ -67,7 +67,7 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error 
 	return s.Store.WriteFreeing(ctx, t, []store.Side{side})
 }
 
-// notes are the erasures that are to be noted. They are never given up.
+// notes is the work of noting erasures. It is never given up.
 func (s *Service) notes() worker.Work {
 	return worker.Work{
 		Name: "backup_erasures", Store: s.Store, Space: erasedSpace, Lease: noteLease, AtOnce: looksAtOnce, Do: s.note,
@@ -76,7 +76,7 @@ func (s *Service) notes() worker.Work {
 	}
 }
 
-// note notes an erasure wherever there is a backup that has what was erased.
+// note notes an erasure wherever a backup has the erased events.
 func (s *Service) note(ctx context.Context, c *worker.Claim) error {
 	var item erased
 	if err := json.Unmarshal(c.Value, &item); err != nil {
@@ -92,7 +92,7 @@ func (s *Service) note(ctx context.Context, c *worker.Claim) error {
 		return err
 	}
 
-	// A place that does not answer holds up no other one. One that takes up the whole turn is the last at the next
+	// A place that does not answer holds up no other one. One that takes up the whole turn comes last at the next
 	// attempt.
 	turn, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
@@ -121,7 +121,7 @@ func (s *Service) note(ctx context.Context, c *worker.Claim) error {
 		return s.Store.WriteFreeing(ctx, c.Tenant, []store.Side{c.Remove()})
 	}
 
-	// It goes on from where it is: at once where there is more of it than a turn has time for.
+	// Store the progress; go on at once if the turn was too short but made progress.
 	if c.Value, err = json.Marshal(item); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (s *Service) note(ctx context.Context, c *worker.Claim) error {
 // errNoteTurn is why a turn of noting ends.
 var errNoteTurn = errors.New("there is more to note than one turn has time for; it goes on later")
 
-// stored counts what has been stored of an erasure, wherever that is.
+// stored counts the files that have been stored for an erasure, at all places.
 func (e *erased) stored() (files int) {
 	for _, b := range e.Begun {
 		files += b.Files
@@ -142,8 +142,8 @@ func (e *erased) stored() (files int) {
 	return files
 }
 
-// placesOf lists where backups with a tenant may be: where its own and those of the server are, or are on their way to,
-// and where they go by the settings.
+// placesOf lists the places that may have backups with a tenant: those of its own backups and of the server's, finished
+// or in progress, and those of the settings.
 func (s *Service) placesOf(ctx context.Context, t j17.Tenant) ([]loosePlace, error) {
 	var all []loosePlace
 	add := func(p loosePlace) {
@@ -152,7 +152,7 @@ func (s *Service) placesOf(ctx context.Context, t j17.Tenant) ([]loosePlace, err
 		}
 	}
 	for _, scope := range []j17.Tenant{t, j17.System} {
-		if to := s.underWay(scope); to != nil { // first: what is over by now is listed below
+		if to := s.underWay(scope); to != nil { // first: one that ends meanwhile is listed below
 			add(loosePlace{place: to.place, instance: instanceOf(scope)})
 		}
 		set, _, err := s.settings.load(ctx, instanceOf(scope))
@@ -173,7 +173,7 @@ func (s *Service) placesOf(ctx context.Context, t j17.Tenant) ([]loosePlace, err
 	return all, nil
 }
 
-// underWay returns where the backup of a scope goes that is being made, nil if there is none.
+// underWay returns the destination of a scope's backup in progress, nil if there is none.
 func (s *Service) underWay(scope j17.Tenant) *destination {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +183,7 @@ func (s *Service) underWay(scope j17.Tenant) *destination {
 	return nil
 }
 
-// noteAt notes an erasure at a place, if there are backups with what was erased, or one is being made.
+// noteAt notes an erasure at a place, if there are backups with the erased events, or one is in progress.
 func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17.StreamID, item *erased) error {
 	set, _, err := s.settings.load(ctx, p.instance)
 	if err != nil {
@@ -194,8 +194,9 @@ func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17
 		return err
 	}
 
-	// Those that have it, and who can read all of them. What one in clear shows anyway needs no encryption. One that is
-	// being made may have it too: it is looked for first, since its manifest is there when it is no longer being made.
+	// The backups that have the events, and the recipients that can read them. What a backup in clear shows anyway
+	// needs no encryption. A backup in progress may have them too; it is checked first, since its manifest exists once
+	// it is no longer in progress.
 	var recipients []string
 	older, inClear := false, false
 	for _, scope := range []j17.Tenant{t, j17.System} {
@@ -208,7 +209,7 @@ func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17
 	if err != nil {
 		return err
 	}
-	if len(damaged) > 0 { // who knows what they have: a newer version of the program can tell
+	if len(damaged) > 0 { // their contents are unknown here, but may be known to a newer version
 		scope := t
 		if p.instance == "" {
 			scope = j17.System
@@ -243,7 +244,7 @@ func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17
 		}
 	}
 
-	// Anyone who can read the present files can read all.
+	// Continue, unless the recipients have changed: all must be able to read all files.
 	of := item.Begun[p.name()]
 	if by := strings.Join(seal.Recipients(), " "); of.Seal != by || !slices.Contains(item.Keys, of.Key) {
 		of = begun{Seal: by}
@@ -254,7 +255,7 @@ func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17
 	return s.putErasure(ctx, repo, t, at, item, seal, of, func(next begun) { item.Begun[p.name()] = next })
 }
 
-// putErasure writes the replacements of erased events, from where it has begun, and returns its progress.
+// putErasure writes the replacements of erased events, from where it stopped, and reports its progress to tell.
 func (s *Service) putErasure(
 	ctx context.Context, repo *repository.Repository, t j17.Tenant, at j17.StreamID, item *erased, seal repository.Seal,
 	of begun, tell func(begun),
@@ -271,8 +272,8 @@ func (s *Service) putErasure(
 		return err
 	}
 
-	// Each stream, with the events that were erased in it. One that goes on in the next file is named there again. One
-	// that has none is gone, with its environment.
+	// Each stream, with the events that were erased in it. A stream that continues in the next file is named there
+	// again. A stream without events is gone, with its environment.
 	for _, name := range item.Keys[max(slices.Index(item.Keys, of.Key), 0):] {
 		key, ok := j17.ParseKey(name)
 		if !ok {
@@ -312,5 +313,5 @@ func (s *Service) putErasure(
 	return put()
 }
 
-// errKey is the error of a key that is none.
+// errKey is the error of an invalid key.
 var errKey = errors.New("a key is damaged")

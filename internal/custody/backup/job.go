@@ -17,10 +17,10 @@ import (
 	"j17/internal/storage/store"
 )
 
-// job is a backup that is being made, or is to be.
+// job is a backup in progress, or one that has not begun.
 type job struct {
 	row *Backup
-	// kind is what was asked for, "" for incremental where that can be.
+	// kind is the requested kind, "" for incremental if possible.
 	kind repository.Kind
 	// done and total count events, bytes what was newly stored.
 	done, total atomic.Uint64
@@ -28,30 +28,30 @@ type job struct {
 	// began is when it has begun, remote reports that it goes to an object store. The service's mu guards them.
 	began  time.Time
 	remote bool
-	// cut ends the work, with the reason; nil while it has not begun. cancelled reports that somebody has cancelled it,
-	// turns how often it has waited again. The service's mu guards them.
+	// cut ends the work, with the reason; nil while it has not begun. cancelled reports that it was cancelled on
+	// request, turns how often it has waited again. The service's mu guards them.
 	cut       context.CancelCauseFunc
 	cancelled bool
 	turns     int
-	// patient is until when it leaves others their turns although it waits; the service's mu guards it.
+	// patient is until when a waiting job does not end the turns of others; the service's mu guards it.
 	patient time.Time
-	// to is where it goes, nil until that is known. From before the moment of the backup until its row says that it is
-	// completed, what is erased of its scope is noted there for it. The service's mu guards it.
+	// to is its destination, nil until that is known. From before the moment of the backup until its row is completed,
+	// erasures in its scope are noted there for it. The service's mu guards it.
 	to *destination
-	// ended is closed when nothing is done for it any longer.
+	// ended is closed when all work on it has ended.
 	ended chan struct{}
 }
 
-// destination is the place that a backup goes to, and who can read it there.
+// destination is the place of a backup, and the recipients that can read it there.
 type destination struct {
 	place place
 	seal  repository.Seal
 }
 
-// mostUnfinished is how many backups of one tenant may be under way or wait.
+// mostUnfinished is how many backups of one tenant may be in progress or wait.
 const mostUnfinished = 4
 
-// The reasons why a backup is cut short.
+// The reasons why a backup is interrupted.
 var (
 	errStopped   = errors.New("the server was stopped before the backup was finished")
 	errCancelled = errors.New("the backup was cancelled")
@@ -59,7 +59,7 @@ var (
 )
 
 // Create begins a backup of a tenant, and returns when it is certain to be made or to fail. With kind "" it is
-// incremental if there is one to go on from.
+// incremental if there is one to continue from.
 func (s *Service) Create(ctx context.Context, t j17.Tenant, kind repository.Kind) (Backup, error) {
 	b, err := s.create(ctx, t, kind)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Service) Create(ctx context.Context, t j17.Tenant, kind repository.Kind
 }
 
 func (s *Service) create(ctx context.Context, t j17.Tenant, kind repository.Kind) (*Backup, error) {
-	// Whether there is room for it.
+	// Check whether there is room for it.
 	s.mu.Lock()
 	unfinished := 0
 	if s.active[t] != nil {
@@ -92,7 +92,7 @@ func (s *Service) create(ctx context.Context, t j17.Tenant, kind repository.Kind
 		return nil, j17.Errorf(j17.CodeConflict, "%d backups are under way or wait already. Wait until one of them is completed, or delete one.", unfinished)
 	}
 
-	// What it is going to be, as far as that is known.
+	// Find its kind and destination, as far as they are known.
 	set, _, err := s.settings.load(ctx, instanceOf(t))
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (s *Service) create(ctx context.Context, t j17.Tenant, kind repository.Kind
 		}
 	}
 
-	// It is known before anybody is notified. What a process has to find after a crash is recorded first.
+	// It is recorded before it is signalled, so that a process can find it after a crash.
 	row, err := b.put()
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (s *Service) next(ctx context.Context) error {
 	}
 }
 
-// awaitMore waits until a job may begin, and until a moment at most if that is not zero.
+// awaitMore waits until a job may begin, and no longer than until a given time if that is not zero.
 func (s *Service) awaitMore(ctx context.Context, until time.Time) {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
@@ -169,7 +169,7 @@ func (s *Service) awaitMore(ctx context.Context, until time.Time) {
 	if !until.IsZero() {
 		go func() {
 			defer close(over)
-			_ = s.Clock.Wait(waiting, until) // either way it is looked again
+			_ = s.Clock.Wait(waiting, until) // the queue is checked again in either case
 		}()
 	}
 	select {
@@ -179,9 +179,9 @@ func (s *Service) awaitMore(ctx context.Context, until time.Time) {
 	}
 }
 
-// take takes a job whose instance has none under way: of those whose instance has waited longest for its turn the
-// first. One that goes to an object store waits while mostRemote of them are under way. Where there is none it says
-// when one may begin although none of those under way has ended, the zero time for never.
+// take takes a job whose instance has none in progress: the first of the instance that has waited longest for its turn.
+// A job for an object store waits while mostRemote of them are in progress. If there is none, again is when one may
+// begin without the end of another, the zero time for never.
 func (s *Service) take(ctx context.Context) (_ *job, _ context.Context, again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +189,7 @@ func (s *Service) take(ctx context.Context) (_ *job, _ context.Context, again ti
 		return nil, nil, again
 	}
 
-	// Whether there is room for one.
+	// Check whether there is room for one.
 	now, counted, remote, busy := s.Clock.Now(), 0, 0, map[string]bool{}
 	for t, j := range s.active {
 		busy[instanceOf(t)] = true
@@ -208,9 +208,9 @@ func (s *Service) take(ctx context.Context) (_ *job, _ context.Context, again ti
 		return nil, nil, again
 	}
 
-	// Whose turn it is.
+	// Find whose turn it is.
 	at, crowded := -1, false
-	var patient time.Time // until when all of them are
+	var patient time.Time // until when all of them are patient
 	for i, j := range s.waiting {
 		instance := instanceOf(j.row.Scope)
 		if j.remote && remote >= mostRemote {
@@ -246,8 +246,8 @@ func (s *Service) take(ctx context.Context) (_ *job, _ context.Context, again ti
 	return j, work, again
 }
 
-// endTurn has a backup wait again that has gone to its object store for as long as it may, where others wait for
-// theirs, and says when the next one has to. The caller holds mu.
+// endTurn ends the turn of a backup that has used its object store for as long as it may while others wait for theirs,
+// and returns when the next turn ends. The caller holds mu.
 func (s *Service) endTurn(now time.Time) (next time.Time) {
 	var over *job
 	for _, j := range s.active {
@@ -265,10 +265,10 @@ func (s *Service) endTurn(now time.Time) (next time.Time) {
 		return next
 	}
 	over.cut(errTurn)
-	return time.Time{} // it tells when it has ended
+	return time.Time{} // its end is signalled
 }
 
-// turnEnds is until when a backup may go to its object store where others wait.
+// turnEnds is until when a backup may use its object store if others wait.
 func (j *job) turnEnds() time.Time { return j.began.Add(turnTime << min(j.turns, mostTurns)) }
 
 // leave ends the jobs that have not begun when the server stops.
@@ -284,7 +284,7 @@ func (s *Service) leave(ctx context.Context) error {
 	return nil
 }
 
-// do makes the backup of a job and notes what has become of it, or has it wait again.
+// do makes the backup of a job and records its outcome, or makes it wait again.
 func (s *Service) do(loop, ctx context.Context, j *job) {
 	err := panics.Logged(ctx, s.Logger, "backup "+j.row.ID, func() error { return s.make(ctx, j) })
 	if err != nil && errors.Is(context.Cause(ctx), errTurn) && s.waitAgain(loop, j) {
@@ -309,7 +309,7 @@ func (s *Service) do(loop, ctx context.Context, j *job) {
 	s.mu.Unlock()
 }
 
-// waitAgain puts a job behind those that wait, unless it is not to go on.
+// waitAgain puts a job behind those that wait, unless it must not continue.
 func (s *Service) waitAgain(loop context.Context, j *job) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -318,7 +318,7 @@ func (s *Service) waitAgain(loop context.Context, j *job) bool {
 	}
 	delete(s.active, j.row.Scope)
 	j.cut, j.to, j.turns = nil, nil, j.turns+1
-	// Else those that took their turns beside it would end each other's in a row.
+	// Otherwise jobs whose turns ended would end each other's turns in quick succession.
 	j.patient = s.Clock.Now().Add(turnTime)
 	j.done.Store(0)
 	j.total.Store(0)
@@ -328,10 +328,10 @@ func (s *Service) waitAgain(loop context.Context, j *job) bool {
 	return true
 }
 
-// maxError bounds the text of an error that is kept, in bytes.
+// maxError bounds the text of a stored error, in bytes.
 const maxError = 1000
 
-// saidScope is what a backup is of, as lists say it.
+// saidScope is the scope of a backup as shown in lists.
 func saidScope(t j17.Tenant) string {
 	if t == j17.System {
 		return string(repository.OfServer)
@@ -339,7 +339,7 @@ func saidScope(t j17.Tenant) string {
 	return string(t)
 }
 
-// end notes what has become of a job.
+// end records the outcome of a job.
 func (s *Service) end(ctx context.Context, j *job, err error) {
 	b := *j.row
 	b.CompletedAt = s.Clock.Now().UTC().Truncate(time.Millisecond)
@@ -369,7 +369,7 @@ func (s *Service) end(ctx context.Context, j *job, err error) {
 				slog.Duration("took", b.CompletedAt.Sub(b.CreatedAt)))...)
 	}
 
-	// It is stored on a full disk too, and what follows from it is looked at.
+	// It is stored even on a full disk, and its tenant is checked again.
 	row, failed := b.put()
 	if failed == nil {
 		failed = s.Store.WriteFreeing(ctx, b.Scope, []store.Side{row})
@@ -382,15 +382,15 @@ func (s *Service) end(ctx context.Context, j *job, err error) {
 	}
 }
 
-// Delete removes a backup of a tenant. One that is being made is cancelled. What no other backup needs is removed
-// behind it.
+// Delete removes a backup of a tenant. One in progress is cancelled. Parts that no other backup needs are removed
+// later.
 func (s *Service) Delete(ctx context.Context, t j17.Tenant, id string) error {
 	b, err := s.rows.find(ctx, t, id)
 	if err != nil {
 		return failure(err)
 	}
 
-	// What has begun is ended, even if nobody waits for it any longer. The one that was cancelled may have been
+	// Once begun it is carried out, even if the caller no longer waits for it. A cancelled backup may have been
 	// completed just before.
 	ctx = context.WithoutCancel(ctx)
 	s.cancel(ctx, b)
@@ -407,7 +407,7 @@ func (s *Service) Delete(ctx context.Context, t j17.Tenant, id string) error {
 	})
 }
 
-// cancel ends the job of a backup, if there is one, and waits for that. Its row has failed then, unless it was
+// cancel ends the job of a backup, if there is one, and waits for its end. Its row has failed then, unless it was
 // completed first.
 func (s *Service) cancel(ctx context.Context, b *Backup) {
 	s.mu.Lock()
@@ -430,7 +430,7 @@ func (s *Service) cancel(ctx context.Context, b *Backup) {
 	<-j.ended
 }
 
-// remove removes a backup that is not being made: first where it is, then from the list.
+// remove removes a backup that is not in progress: first from its place, then from the list.
 func (s *Service) remove(ctx context.Context, b *Backup) error {
 	if b.Status != Failed || b.Left {
 		if err := s.removeThere(ctx, b); err != nil {
@@ -444,14 +444,14 @@ func (s *Service) remove(ctx context.Context, b *Backup) error {
 	return nil
 }
 
-// removeThere removes a backup from where it is. Nothing may be there already.
+// removeThere removes a backup from its place. It may be gone already.
 func (s *Service) removeThere(ctx context.Context, b *Backup) error {
 	set, _, err := s.settings.load(ctx, instanceOf(b.Scope))
 	if err != nil {
 		return err
 	}
 	repo, err := s.places.open(b.Place, &set)
-	if err == nil && b.Left { // so may be the mark that it is being written, which holds up who collects
+	if err == nil && b.Left { // the mark of its writer may be left too, which blocks collection
 		err = repo.Abandon(ctx, b.ID)
 	}
 	if err == nil {
@@ -463,7 +463,7 @@ func (s *Service) removeThere(ctx context.Context, b *Backup) error {
 	return err
 }
 
-// clear removes what there may be of a backup that has failed.
+// clear removes what a failed backup may have left.
 func (s *Service) clear(ctx context.Context, b *Backup) error {
 	if err := s.removeThere(ctx, b); err != nil {
 		return err
@@ -482,7 +482,7 @@ func (s *Service) clear(ctx context.Context, b *Backup) error {
 	return err
 }
 
-// endInterrupted makes failed ones of the backups that were not finished when the process before this one ended.
+// endInterrupted marks the backups as failed that were not finished when the previous process ended.
 func (s *Service) endInterrupted(ctx context.Context) error {
 	for {
 		marks, err := s.Store.Scan(ctx, j17.System, unfinishedSpace, store.Range{}, rowPage)
@@ -520,7 +520,7 @@ func (s *Service) endInterruptedOf(ctx context.Context, t j17.Tenant) error {
 		if b.Place.S3 == nil {
 			s.endInFolder(ctx, b)
 		} else {
-			b.Left = true // nobody waits for an object store at the start
+			b.Left = true // the start does not wait for an object store
 		}
 		row, err := b.put()
 		if err != nil {
@@ -538,9 +538,8 @@ func (s *Service) endInterruptedOf(ctx context.Context, t j17.Tenant) error {
 	return nil
 }
 
-// endInFolder sees to what there is of a backup that was cut short. One that has its manifest is whole: its process has
-// ended before it could note that. The mark that it is being written holds up who collects; it ends by itself where it
-// cannot be removed now.
+// endInFolder cleans up after an interrupted backup in a folder. One that has its manifest is complete: its process has
+// ended before it could record that. The mark of its writer blocks collection; if it cannot be removed now, it expires.
 func (s *Service) endInFolder(ctx context.Context, b *Backup) {
 	repo := repository.OpenFolder(b.Place.Folder, s.Clock)
 	if err := repo.Abandon(ctx, b.ID); err != nil {
@@ -548,7 +547,7 @@ func (s *Service) endInFolder(ctx context.Context, b *Backup) {
 	}
 	m, err := repo.Manifest(ctx, b.ID)
 	if err != nil {
-		return // it has failed, whatever there is
+		return // it has failed, whatever is there
 	}
 	b.Status, b.Error, b.CompletedAt = Completed, "", m.CompletedAt
 	b.Kind, b.Parent, b.Encrypted, b.Bytes, b.Moments = m.Kind, m.Parent, m.Encrypted(), m.Bytes, nil

@@ -14,9 +14,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// make makes the backup of a job from what there is at this moment.
+// make makes the backup of a job from the current data.
 func (s *Service) make(ctx context.Context, j *job) error {
-	// Where it goes, and to whom it is encrypted: the settings of this moment count.
+	// Its destination and recipients, by the current settings.
 	set, _, err := s.settings.load(ctx, instanceOf(j.row.Scope))
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (s *Service) make(ctx context.Context, j *job) error {
 		j.row.Kind, j.row.Parent = repository.Incremental, parent.ID
 	}
 
-	// What it is of, and its first file, which waits until no parts are removed at its place.
+	// Its scope, and its first file, which waits until no parts are removed at its place.
 	scope, tenants, err := s.covered(ctx, j.row.Scope)
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *Service) make(ctx context.Context, j *job) error {
 	}
 	defer w.Abort()
 
-	// Each tenant, and what says that the backup is whole.
+	// Each tenant, and then the manifest, which makes the backup complete.
 	p := &pass{Service: s, job: j, repo: repo, writer: w, pace: pace}
 	finished := false
 	defer func() {
@@ -88,15 +88,15 @@ func (s *Service) make(ctx context.Context, j *job) error {
 	return err
 }
 
-// settlePlace lets the backup of a job go where its settings say, and notes a place that is another one than before.
+// settlePlace sets the destination of a job's backup by its settings, and stores it if it has changed.
 func (s *Service) settlePlace(ctx context.Context, j *job, set *Settings) error {
 	to := s.places.of(set)
 	moved := !to.same(j.row.Place)
-	if moved && j.row.Left { // nobody would know of the other place any longer
+	if moved && j.row.Left { // the other place would be forgotten
 		return errMoved
 	}
 	j.row.Place = to
-	if moved { // after a crash the row is looked for there
+	if moved { // after a crash the row says where to look
 		row, err := j.row.put()
 		if err == nil {
 			err = s.Store.WriteFreeing(ctx, j.row.Scope, []store.Side{row})
@@ -111,8 +111,8 @@ func (s *Service) settlePlace(ctx context.Context, j *job, set *Settings) error 
 	return nil
 }
 
-// covered returns what the backup of a scope is of, the registry last: an instance that is in it has its environments
-// in it too.
+// covered returns the scope of a backup and its tenants, the registry last: so the environments of every instance in
+// the registry are in the backup as well.
 func (s *Service) covered(ctx context.Context, of j17.Tenant) (repository.Scope, []j17.Tenant, error) {
 	if of != j17.System {
 		return repository.OfEnvironment, []j17.Tenant{of}, nil
@@ -121,14 +121,14 @@ func (s *Service) covered(ctx context.Context, of j17.Tenant) (repository.Scope,
 	return repository.OfServer, tenants, err
 }
 
-// errMoved is the error of a backup that waits again although it may be there from its last turn, where backups go
-// elsewhere by now.
+// errMoved is the error of a backup that waits again and may have been stored in its last turn, when backups now go to
+// another place.
 var errMoved = errors.New("backups go to another place since its last turn, which may have stored it at the one before. What is there is removed; make another one")
 
-// gateLook is how often it is looked whether parts are still being removed at the place of a backup.
+// gateLook is how often it is checked whether parts are still being removed at the place of a backup.
 const gateLook = 100 * time.Millisecond
 
-// enter waits until no parts are removed at a place, or the context ends: where an object store hangs that can take a
+// enter waits until no parts are removed at a place, or the context ends: if an object store hangs, that can take a
 // while.
 func enter(ctx context.Context, gate *sync.RWMutex) error {
 	for real := (clock.System{}); !gate.TryRLock(); {
@@ -139,7 +139,7 @@ func enter(ctx context.Context, gate *sync.RWMutex) error {
 	return nil
 }
 
-// tenants lists what a backup of the server is of.
+// tenants lists the tenants in a backup of the server.
 func (s *Service) tenants(ctx context.Context) ([]j17.Tenant, error) {
 	all, err := s.Store.Tenants(ctx)
 	if err != nil {
@@ -166,10 +166,10 @@ func (s *Service) parents(ctx context.Context, of *Backup) ([]*Backup, error) {
 	return all, err
 }
 
-// mostParents is how many backups are tried as the one to go on from: their files may be gone.
+// mostParents is how many backups are tried as the parent: their files may be gone.
 const mostParents = 3
 
-// parent returns the newest backup that one can go on from, nil where there is none.
+// parent returns the newest backup that one can continue from, nil if there is none.
 func (s *Service) parent(
 	ctx context.Context, repo *repository.Repository, of *Backup, seal repository.Seal,
 ) (*repository.Manifest, error) {

@@ -2,13 +2,13 @@ package backup
 
 import "j17/internal/core/part"
 
-// lastName and lastHelp are of the metric of the last backups.
+// lastName and lastHelp describe the metric of the last backups.
 const (
 	lastName = "j17_backup_last_completed_seconds"
 	lastHelp = "When a backup of the whole server, and when one of an environment, was completed last, in Unix seconds; 0 for never."
 )
 
-// metrics are what is counted and measured of the part.
+// metrics are the metrics of the part.
 func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_backups_completed_total", "Backups that were completed.",

@@ -9,12 +9,12 @@ import (
 	"j17/internal/base/clock"
 )
 
-// pace lets a backup go on fast while nobody writes, and slowly while somebody does; and it sees to it that there is
-// room left.
+// pace lets a backup run fast while no events are written, and slowly while some are; it also checks that there is
+// enough free space.
 type pace struct {
 	ctx  context.Context
-	real clock.Clock // what is waited for is the machine, whatever the server's clock shows
-	// committed counts events, free tells how much room there is; nil where the backup takes none of this machine.
+	real clock.Clock // the real clock, whatever the server's clock shows
+	// committed counts events, free returns the free space; nil if the backup takes no space on this machine.
 	committed func() uint64
 	free      func() error
 
@@ -23,26 +23,25 @@ type pace struct {
 	began     time.Time
 	seen      uint64
 	size, all int
-	// busy is when events were written last, as far as was noticed.
+	// busy is when events were last seen to be written.
 	busy time.Time
 }
 
 const (
-	// slice is how many bytes are gone through between two looks, entry what is added to the size of each event and
-	// item.
+	// slice is how many bytes are read between two checks, entry what is added to the size of each event and item.
 	slice = 512 << 10
 	entry = 128
 	// restShare is how many times as long as it works a backup rests while events are written, longestRest at most.
 	restShare   = 8
 	longestRest = time.Second
-	// quietAfter is how long nothing has to be written until nobody counts as writing any longer: a busy server writes
-	// events in groups, and several slices may go by between two of them.
+	// quietAfter is how long no event may be written until the server counts as idle: a busy server writes events in
+	// groups, and several slices may pass between two of them.
 	quietAfter = 250 * time.Millisecond
-	// roomSlice is how many bytes are gone through between two looks at the room.
+	// roomSlice is how many bytes are read between two checks of the free space.
 	roomSlice = 32 << 20
 )
 
-// newPace returns the pace of a backup that goes to a place; an error where there is no room to begin with.
+// newPace returns the pace of a backup to a place; an error if there is too little space to begin with.
 func (s *Service) newPace(ctx context.Context, at place) (*pace, error) {
 	p := &pace{ctx: ctx, real: clock.System{}, committed: s.Committed}
 	if at.S3 == nil {
@@ -55,7 +54,7 @@ func (s *Service) newPace(ctx context.Context, at place) (*pace, error) {
 	return p, nil
 }
 
-// step is called with the size of what was gone through, by several at a time.
+// step is called with the size of what was read; it may be called concurrently.
 func (p *pace) step(size int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +73,7 @@ func (p *pace) step(size int) error {
 		}
 	}
 
-	// Somebody writes: the rest of the time is theirs.
+	// Events are being written: rest for the remaining time.
 	now, seen := p.real.Now(), p.committed()
 	if seen != p.seen {
 		p.busy = now
@@ -90,15 +89,15 @@ func (p *pace) step(size int) error {
 	return nil
 }
 
-// The room that a backup leaves in its folder, in bytes: the data folder may be on the same disk. It is twice what the
-// store needs for itself, and a tenth of a small disk.
+// The free space that a backup leaves in its folder, in bytes, since the data folder may be on the same disk: a tenth
+// of the disk, at most twice what the store needs for itself.
 const (
 	mostRoom  = 640 << 20
 	leastRoom = 160 << 20
 	roomShare = 10
 )
 
-// room reports whether a folder has room for more.
+// room checks that a folder has space for more.
 func (s *Service) room(folder string) error {
 	free, total, err := s.Free(folder)
 	if err != nil {

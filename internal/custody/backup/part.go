@@ -4,7 +4,7 @@ import (
 	"j17/internal/core/part"
 )
 
-// Part returns what backups are to the rest of the program.
+// Part returns backups as a part of the program.
 func (s *Service) Part() part.Part {
 	return part.Part{
 		Name:    "backup",

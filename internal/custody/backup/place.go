@@ -19,7 +19,7 @@ type place struct {
 	S3     *S3    `json:"s3,omitempty"`
 }
 
-// String returns the place as people write it, which tells places apart.
+// String returns the place as users write it, which identifies it.
 func (p place) String() string {
 	if p.S3 == nil {
 		return p.Folder
@@ -35,7 +35,7 @@ func (p place) same(q place) bool {
 	return p.S3.Endpoint == q.S3.Endpoint && p.String() == q.String()
 }
 
-// name tells places apart.
+// name identifies the place.
 func (p place) name() string {
 	if p.S3 == nil {
 		return p.Folder
@@ -48,11 +48,11 @@ type places struct {
 	settings *settingsStore
 	clock    clock.Clock
 	folder   string
-	// private lets object stores be at addresses of this machine and of the networks around it.
+	// private allows object stores at addresses of this machine and of the networks around it.
 	private bool
 }
 
-// of is where backups go by settings.
+// of returns the place to which backups go by settings.
 func (ps *places) of(set *Settings) place {
 	if set.S3 != nil {
 		return place{S3: set.S3}
@@ -60,7 +60,7 @@ func (ps *places) of(set *Settings) place {
 	return place{Folder: ps.folder}
 }
 
-// open opens a place. Credentials may have changed since it was noted: those of the settings count where they are for
+// open opens a place. Credentials may have changed since it was stored: those of the settings are used if they are for
 // it.
 func (ps *places) open(p place, set *Settings) (*repository.Repository, error) {
 	if p.S3 == nil {
@@ -87,8 +87,8 @@ func (ps *places) open(p place, set *Settings) (*repository.Repository, error) {
 	return repository.OpenS3(o, ps.clock)
 }
 
-// sealOf returns to whom a backup of a tenant is encrypted. One of the whole server without recipients of its own, to
-// all that instances have: what one of them wants to be encrypted is nowhere in clear.
+// sealOf returns the seal of a tenant's backup. A backup of the whole server without recipients of its own is encrypted
+// to those of all instances: data that one of them wants encrypted is nowhere in clear.
 func (s *Service) sealOf(ctx context.Context, t j17.Tenant, set *Settings) (repository.Seal, error) {
 	recipients := set.Recipients
 	if t == j17.System && len(recipients) == 0 {

@@ -17,11 +17,11 @@ const (
 	// rowSpace holds a Backup under a UUIDv7, idSpace that under the backup's handle.
 	rowSpace store.Space = "backup.rows"
 	idSpace  store.Space = "backup.ids"
-	// unfinishedSpace, of the registry's tenant, names the tenants that may have backups which are not finished.
+	// unfinishedSpace, of the registry's tenant, names the tenants that may have unfinished backups.
 	unfinishedSpace store.Space = "backup.unfinished"
 )
 
-// Status is what became of a backup.
+// Status is the status of a backup.
 type Status string
 
 // The statuses.
@@ -31,56 +31,56 @@ const (
 	Failed    Status = "failed"
 )
 
-// Backup is one of an environment, or of the whole server.
+// Backup is a backup of an environment, or of the whole server.
 type Backup struct {
 	ID     string `json:"id"`
 	Status Status `json:"status"`
-	// Scope is the tenant that it is of; j17.System stands for the whole server.
+	// Scope is its tenant; j17.System stands for the whole server.
 	Scope j17.Tenant      `json:"scope"`
 	Kind  repository.Kind `json:"kind"`
-	// Parent is the backup that an incremental one goes on from; "" for none.
+	// Parent is the backup that an incremental one continues from; "" for none.
 	Parent    string `json:"parent,omitempty"`
 	Encrypted bool   `json:"encrypted,omitempty"`
-	// Bytes is how many were newly stored.
+	// Bytes is how many bytes were newly stored.
 	Bytes int64 `json:"bytes,omitempty"`
-	// Done and Total count the events that were gone through, and all of them.
+	// Done and Total count the events that were processed, and all of them.
 	Done  uint64 `json:"done,omitempty"`
 	Total uint64 `json:"total,omitempty"`
 	// Error says why it has failed.
 	Error       string    `json:"error,omitempty"`
 	CreatedAt   time.Time `json:"created_at"`
 	CompletedAt time.Time `json:"completed_at,omitzero"`
-	// Moments tell what it holds of each tenant, without that of the registry.
+	// Moments are the extents of its tenants, without that of the registry.
 	Moments []Moment `json:"moments,omitempty"`
 	// Place is where it is.
 	Place place `json:"place"`
-	// Left reports that files of one that has failed may be left at its place, which are to be removed.
+	// Left reports that a failed one may have left files at its place, which have to be removed.
 	Left bool `json:"left,omitempty"`
 
-	// key is that of its item, rev its revision where it was read.
+	// key is that of its item, rev its revision when it was read.
 	key string
 	rev uint64
 }
 
-// Moment is how far the events of a tenant reach in a backup.
+// Moment is the extent of a tenant's events in a backup.
 type Moment struct {
 	Tenant j17.Tenant `json:"tenant"`
-	// Position is that of the last event, Size how many there are, Root that of the log.
+	// Position is that of the last event, Size the number of events, Root that of the log.
 	Position j17.StreamID `json:"position"`
 	Size     uint64       `json:"size"`
 	Root     []byte       `json:"root"`
 }
 
-// Of returns the instance and the environment that it is of; "" of the whole server.
+// Of returns the instance and the environment of the backup; "" for the whole server.
 func (b *Backup) Of() (instance string, env j17.Environment) { return split(b.Scope) }
 
-// Of returns the instance and the environment whose moment it is.
+// Of returns the instance and the environment of the tenant.
 func (m *Moment) Of() (instance string, env j17.Environment) { return split(m.Tenant) }
 
-// Storage says for people where the backup is.
+// Storage returns where the backup is, for people.
 func (b *Backup) Storage() string { return b.Place.String() }
 
-// put is the write that stores a backup as it is now.
+// put is the write that stores the backup as it is now.
 func (b *Backup) put() (store.Side, error) {
 	raw, err := json.Marshal(b)
 	return store.Side{Op: store.Put, Space: rowSpace, Key: b.key, Value: raw}, err
@@ -95,7 +95,7 @@ func rowOf(it *store.Item) (*Backup, error) {
 	return b, nil
 }
 
-// List returns up to limit backups of a tenant, the newest first, after the first offset of them.
+// List returns up to limit backups of a tenant, the newest first, after skipping offset of them.
 func (s *Service) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]Backup, error) {
 	all := make([]Backup, 0, min(limit, rowPage))
 	err := s.rows.each(ctx, t, func(b *Backup) bool {
@@ -112,10 +112,10 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]
 // rowPage is how many backups are read at a time.
 const rowPage = 200
 
-// rows are the backups that are listed.
+// rows are the listed backups.
 type rows struct{ store Storage }
 
-// each passes the backups of a tenant, the newest first, until do reports false.
+// each calls do with the backups of a tenant, the newest first, until it returns false.
 func (r rows) each(ctx context.Context, t j17.Tenant, do func(*Backup) bool) error {
 	for it, err := range store.Items(ctx, r.store, t, rowSpace, store.Range{Backward: true}, rowPage) {
 		if err != nil {
@@ -129,7 +129,7 @@ func (r rows) each(ctx context.Context, t j17.Tenant, do func(*Backup) bool) err
 	return nil
 }
 
-// Get returns a backup of a tenant; CodeNotFound where there is none of that id.
+// Get returns a backup of a tenant; CodeNotFound if there is none of that id.
 func (s *Service) Get(ctx context.Context, t j17.Tenant, id string) (Backup, error) {
 	b, err := s.rows.find(ctx, t, id)
 	if err != nil {
@@ -152,7 +152,7 @@ func (r rows) find(ctx context.Context, t j17.Tenant, id string) (*Backup, error
 	return rowOf(&it)
 }
 
-// present fills in how far a backup is that is being made.
+// present fills in the progress of a backup.
 func (s *Service) present(b *Backup) *Backup {
 	if b.Status != Running {
 		return b
@@ -167,7 +167,7 @@ func (s *Service) present(b *Backup) *Backup {
 	return b
 }
 
-// removed are the writes that take a backup off the list.
+// removed are the writes that remove a backup from the list.
 func (b *Backup) removed() []store.Side {
 	return []store.Side{{Op: store.Delete, Space: rowSpace, Key: b.key}, {Op: store.Delete, Space: idSpace, Key: b.ID}}
 }

@@ -19,25 +19,24 @@ const dueSpace store.Space = "backup.due"
 
 const dueKey = "look"
 
-// The limits of a look, and of what removes parts.
+// Limits of looks and of the removal of parts.
 const (
 	lookLease = 10 * time.Minute
-	// looksAtOnce is how many tenants are looked at at a time: most of that is waiting for object stores.
+	// looksAtOnce is how many tenants are checked at a time: most of that is waiting for object stores.
 	looksAtOnce  = 8
 	firstCollect = time.Minute
-	// longestCollect is how long parts that nobody needs may stay while something hinders their removal.
+	// longestCollect is the longest pause before the removal of unneeded parts is tried again.
 	longestCollect = time.Hour
-	// collectTime is how long it may take at one place before those behind it have their turn. What was removed by then
-	// is.
+	// collectTime is how long it may take at one place before other places have their turn. What was removed by then
+	// stays removed.
 	collectTime = 30 * time.Minute
-	// retryFailed is how long after a scheduled backup that has failed it is tried again, where the next one is not due
-	// before.
+	// retryFailed is how long after a failed scheduled backup it is tried again, unless the next one is due earlier.
 	retryFailed = time.Hour
 	// keepFailed is how many failed ones are listed.
 	keepFailed = 20
 )
 
-// looks are the looks at what is to be done in a tenant.
+// looks is the work of checking what is due in a tenant.
 func (s *Service) looks() worker.Work {
 	return worker.Work{
 		Name: "backup_schedule", Store: s.Store, Space: dueSpace, Lease: lookLease, AtOnce: looksAtOnce, Do: s.look,
@@ -45,13 +44,13 @@ func (s *Service) looks() worker.Work {
 	}
 }
 
-// touch has the backups of a tenant looked at now.
+// touch makes the backups of a tenant due for a look now.
 func (s *Service) touch(ctx context.Context, t j17.Tenant) error {
 	side := store.Side{Op: store.Put, Space: dueSpace, Key: dueKey, Value: []byte("{}"), Due: s.Clock.Now()}
 	return s.Store.WriteFreeing(ctx, t, []store.Side{side})
 }
 
-// look makes the backup that is due, removes those that are kept no longer, and says when to look again.
+// look makes the backup that is due, removes those that are no longer kept, and sets the time of the next look.
 func (s *Service) look(ctx context.Context, c *worker.Claim) error {
 	set, _, err := s.settings.load(ctx, instanceOf(c.Tenant))
 	if err != nil {
@@ -67,25 +66,25 @@ func (s *Service) look(ctx context.Context, c *worker.Claim) error {
 		return err
 	}
 
-	// What the rules say at this moment.
+	// What the rules say now.
 	now := s.Clock.Now()
 	gone, next := set.expired(all, now)
 	if at := set.due(all, now); !at.IsZero() && !at.After(now) {
 		if _, err := s.Create(ctx, c.Tenant, ""); err != nil && j17.CodeOf(err) != j17.CodeConflict {
 			return err
 		}
-		// Its end is looked at; and it may never come to one that can be noted.
+		// Its end causes a look as well, but it may never reach an end that can be recorded.
 		next = earlier(next, now.Add(time.Duration(set.EveryHours)*time.Hour))
 	} else {
 		next = earlier(next, at)
 	}
 
-	// Those that cannot be removed are tried again soon, and hold up neither the new one nor those at other places.
+	// Failed removals are tried again soon, and hold up neither the new backup nor removals at other places.
 	if err := s.removeAll(ctx, gone, all); err != nil {
 		return err
 	}
 
-	// When there is something to do again. Somebody may have changed something meanwhile: then it is due already.
+	// The time of the next look. If a concurrent change has made it due already, that stays.
 	side := c.Remove()
 	if !next.IsZero() {
 		side = c.Replace([]byte("{}"), next)
@@ -97,8 +96,8 @@ func (s *Service) look(ctx context.Context, c *worker.Claim) error {
 	return err
 }
 
-// removeAll removes backups that are kept no longer, and what is left of those of all that have failed. A place that
-// has failed once is left alone until the next time.
+// removeAll removes backups that are no longer kept, and the remains of failed ones among all. A place that has failed
+// once is left alone until the next time.
 func (s *Service) removeAll(ctx context.Context, gone, all []*Backup) error {
 	failed := map[string]error{}
 	for _, b := range gone {
@@ -117,7 +116,7 @@ func (s *Service) removeAll(ctx context.Context, gone, all []*Backup) error {
 	}
 	for _, b := range all {
 		if b.Status != Failed || !b.Left || failed[b.Place.name()] != nil {
-			// one that is made again goes on where it was
+			// a backup that waits again continues with its files
 			continue
 		}
 		if err := s.clear(ctx, b); err != nil {
@@ -127,7 +126,7 @@ func (s *Service) removeAll(ctx context.Context, gone, all []*Backup) error {
 	return errors.Join(slices.Collect(maps.Values(failed))...)
 }
 
-// earlier is the earlier of two moments; the zero time stands for never.
+// earlier is the earlier of two times; the zero time stands for never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -135,7 +134,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// due returns when the next backup is to be made, the zero time where none is. all are those that there are, the newest
+// due returns when the next backup has to be made, the zero time for never. all are the existing ones, the newest
 // first.
 func (set *Settings) due(all []*Backup, now time.Time) time.Time {
 	if set.EveryHours == 0 {
@@ -161,8 +160,8 @@ func (set *Settings) due(all []*Backup, now time.Time) time.Time {
 	return now
 }
 
-// expired returns the backups that are kept no longer, and when the next one is no longer. all are those that there
-// are, the newest first. The newest completed one is always kept.
+// expired returns the backups that are no longer kept, and when the next one expires. all are the existing ones, the
+// newest first. The newest completed one is always kept.
 func (set *Settings) expired(all []*Backup, now time.Time) (gone []*Backup, next time.Time) {
 	age := time.Duration(set.KeepDays) * 24 * time.Hour
 	completed, failed := 0, 0
@@ -188,13 +187,13 @@ func (set *Settings) expired(all []*Backup, now time.Time) (gone []*Backup, next
 	return gone, next
 }
 
-// NextDue returns when something is to be done next, the zero time where nothing is.
+// NextDue returns when something is next due, the zero time for never.
 func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.schedule.NextDue(ctx) }
 
 // Settle does what is due now. Backups that it begins are made in the background.
 func (s *Service) Settle(ctx context.Context) error { return s.schedule.Settle(ctx) }
 
-// loosePlace is a place with parts that nobody needs, and the instance whose settings have its credentials.
+// loosePlace is a place that may have unneeded parts, and the instance whose settings have its credentials.
 type loosePlace struct {
 	place
 	instance string

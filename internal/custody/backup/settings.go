@@ -15,7 +15,7 @@ import (
 )
 
 // settingsSpace holds the settings of an instance in the tenant of its environment prod, and those of the server in
-// that of the registry, so that they go with what they are about.
+// that of the registry, so that they are kept with the data they concern.
 const settingsSpace store.Space = "backup.settings"
 
 // settingsKey is the only key there.
@@ -26,11 +26,11 @@ const settingsKey = "settings"
 type Settings struct {
 	// EveryHours is how many hours after a backup the next one is made.
 	EveryHours int `json:"every_hours,omitempty"`
-	// KeepLast is how many completed ones are kept, KeepDays for how many days. The newest completed one is kept in any
-	// case.
+	// KeepLast is how many completed ones are kept, KeepDays for how many days. The newest completed one is always
+	// kept.
 	KeepLast int `json:"keep_last,omitempty"`
 	KeepDays int `json:"keep_days,omitempty"`
-	// Recipients are whom backups are encrypted to.
+	// Recipients are those that backups are encrypted to.
 	Recipients []string `json:"recipients,omitempty"`
 	// S3, if not nil, is where backups go instead of the server's folder.
 	S3 *S3 `json:"s3,omitempty"`
@@ -43,13 +43,13 @@ type S3 struct {
 	Region    string `json:"region,omitempty"`
 	Prefix    string `json:"prefix,omitempty"`
 	AccessKey string `json:"access_key,omitempty"`
-	// SecretKey is "" where it is not known. It is never stored as it is.
+	// SecretKey is "" if it is not known. It is only stored encrypted.
 	SecretKey string `json:"-"`
 	// Sealed is the secret key as it is stored.
 	Sealed []byte `json:"sealed,omitempty"`
 }
 
-// The greatest settings that make sense.
+// The upper bounds of settings.
 const (
 	mostHours = 366 * 24
 	mostKept  = 100_000
@@ -58,7 +58,7 @@ const (
 	mostText = 1024
 )
 
-// check reports the first thing that is wrong with settings.
+// check returns the first mistake in settings.
 func (set *Settings) check() error {
 	for _, n := range []struct {
 		name        string
@@ -79,7 +79,7 @@ func (set *Settings) check() error {
 		return nil
 	}
 
-	// Where S3 is. A secret key that cannot be opened here is not asked for again.
+	// The options of S3. A secret key that cannot be opened here need not be given again.
 	for _, text := range []struct{ name, value string }{
 		{"endpoint", set.S3.Endpoint},
 		{"region", set.S3.Region},
@@ -104,7 +104,7 @@ func (set *Settings) check() error {
 	return failure(err)
 }
 
-// options are what a repository needs to know.
+// options are those of the repository.
 func (s *S3) options() repository.S3Options {
 	return repository.S3Options{
 		Endpoint: s.Endpoint, Bucket: s.Bucket, Region: s.Region, Prefix: s.Prefix, AccessKey: s.AccessKey,
@@ -112,7 +112,7 @@ func (s *S3) options() repository.S3Options {
 	}
 }
 
-// home is the tenant that has the settings of an instance, "" for the server.
+// home is the tenant that has the settings of an instance, or with "" those of the server.
 func home(instance string) j17.Tenant {
 	if instance == "" {
 		return j17.System
@@ -169,13 +169,13 @@ func (s *settingsStore) unseal(at *S3) (err error) {
 	}
 	key, err := box.Open(at.place(), at.Sealed)
 	if errors.Is(err, keyfile.ErrOther) {
-		return nil // the code that needs it reports it
+		return nil // code that needs it reports the failure
 	}
 	at.SecretKey = string(key)
 	return err
 }
 
-// seal fills in the secret key as it is stored.
+// seal encrypts the secret key for storage.
 func (s *settingsStore) seal(at *S3) error {
 	box, err := s.keyFile.Box(forSecretKeys)
 	if err != nil {
@@ -185,11 +185,11 @@ func (s *settingsStore) seal(at *S3) error {
 	return nil
 }
 
-// place is what a secret key is for.
+// place identifies what a secret key is for.
 func (s *S3) place() string { return s.Endpoint + "\n" + s.AccessKey }
 
 // Change changes the settings of an instance, or with "" those of the server, and returns them. A secret key that amend
-// leaves empty stays as it was if it is for the same endpoint and access key.
+// leaves empty stays if it is for the same endpoint and access key.
 func (s *Service) Change(ctx context.Context, instance string, amend func(*Settings)) (Settings, error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -203,7 +203,7 @@ func (s *Service) Change(ctx context.Context, instance string, amend func(*Setti
 		}
 	}
 
-	// They are stored, and whatever follows from them is looked at again.
+	// Store them, and look at the affected tenants again.
 	raw, err := json.Marshal(set)
 	if err != nil {
 		return set, failure(err)
@@ -221,7 +221,7 @@ func (s *Service) Change(ctx context.Context, instance string, amend func(*Setti
 	return set, s.Registry.Audit.Add(ctx, rec)
 }
 
-// amended returns what settings would be after a change, and the revision of those before it.
+// amended returns the settings after a change, and the revision of those before it.
 func (s *settingsStore) amended(ctx context.Context, instance string, amend func(*Settings)) (Settings, uint64, error) {
 	set, rev, err := s.load(ctx, instance)
 	if err != nil {
@@ -237,8 +237,8 @@ func (s *settingsStore) amended(ctx context.Context, instance string, amend func
 	return set, rev, set.check()
 }
 
-// scopesOf are the tenants whose backups the settings of an instance are about; those of the server are about all of
-// it.
+// scopesOf are the tenants whose list of backups follows the settings of an instance; for the server it is that of the
+// registry.
 func scopesOf(instance string) []j17.Tenant {
 	if instance == "" {
 		return []j17.Tenant{j17.System}

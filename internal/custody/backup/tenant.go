@@ -11,17 +11,17 @@ import (
 	"j17/internal/storage/store"
 )
 
-// mostIdle is how often in a row an archive may be ended without that the backup got on in the feed.
+// mostIdle is how often in a row an archive may end without any progress of the backup in the feed.
 const mostIdle = 20
 
-// pass is one backup on its way.
+// pass is one backup in progress.
 type pass struct {
 	*Service
 	job    *job
 	repo   *repository.Repository
 	writer *repository.Writer
 	pace   *pace
-	// dropped is set where something was stored that the backup may not need.
+	// dropped is set if something was stored that the backup may not need.
 	dropped bool
 }
 
@@ -29,13 +29,13 @@ type pass struct {
 type section struct {
 	repository.Segment
 	asOf j17.StreamID
-	// anew is set where it is copied all the same, for only a part of it is missing.
+	// anew is set if it is copied nevertheless, because a part of it is missing.
 	anew bool
 }
 
-// tenant adds a tenant as it is now. An erasure, of whichever tenant, ends the archive that is read: then a new one
-// shows the tenant as it is by then, and what was copied of the feed stays but for what was erased. So a backup gets
-// on, however many erasures there are.
+// tenant adds a tenant as it is now. An erasure in any tenant ends the archive that is read: a new one then shows the
+// tenant as of that time, and what was copied of the feed stays except for erased events. So a backup makes progress
+// however many erasures there are.
 func (p *pass) tenant(ctx context.Context, t j17.Tenant, parent *repository.Manifest) error {
 	var before repository.TenantManifest
 	if parent != nil {
@@ -60,7 +60,7 @@ func (p *pass) tenant(ctx context.Context, t j17.Tenant, parent *repository.Mani
 			return err
 		}
 
-		// What it has is gone on from.
+		// The next try continues from what it has.
 		p.dropped = true
 		got, err := w.Drop()
 		if err != nil {
@@ -81,8 +81,8 @@ func (p *pass) tenant(ctx context.Context, t j17.Tenant, parent *repository.Mani
 	return fmt.Errorf("erasures have ended %d tries in a row to copy what %s has beside its events; try again when fewer are under way", mostIdle, t)
 }
 
-// goOn returns what is stored when an archive has ended that was as of a position: what was copied of it, and behind
-// that what there was before.
+// goOn returns what is stored after an archive as of a position has ended: what was copied from it, followed by what
+// was there before.
 func goOn(have []section, got []repository.Segment, asOf j17.StreamID) []section {
 	all := make([]section, 0, len(got)+len(have))
 	var last j17.StreamID
@@ -99,7 +99,7 @@ func goOn(have []section, got []repository.Segment, asOf j17.StreamID) []section
 	return all
 }
 
-// try adds a tenant from one archive, and says as of what position that is. before is what the backup before has of it,
+// try adds a tenant from one archive, and returns the archive's position. before is what the previous backup has of it,
 // have what is stored of the feed.
 func (p *pass) try(
 	ctx context.Context, t j17.Tenant, before repository.TenantManifest, have *[]section, first bool,
@@ -119,7 +119,7 @@ func (p *pass) try(
 	p.job.total.Add(head.Size)
 	w := p.writer.Tenant(head)
 
-	// What happened. A full backup cuts it where the one before does.
+	// The feed. A full backup cuts it where the previous one does.
 	if p.job.row.Kind == repository.Full {
 		w.Bounds(before.Feed)
 	} else if first {
@@ -129,7 +129,7 @@ func (p *pass) try(
 		return w, a.Position(), err
 	}
 
-	// What else there is.
+	// Items and commands.
 	if err := p.others(ctx, t, a, w); err != nil {
 		return w, a.Position(), err
 	}
@@ -171,7 +171,7 @@ func (p *pass) others(ctx context.Context, t j17.Tenant, a store.Archive, w *rep
 	return nil
 }
 
-// head is what a backup says of a tenant.
+// head describes a tenant in the backup.
 func (p *pass) head(ctx context.Context, t j17.Tenant, a store.Archive) (repository.TenantHead, error) {
 	extent := a.Extent()
 	head := repository.TenantHead{Tenant: t, Position: extent.Last, Moment: a.Position(), Size: extent.Events}
@@ -186,7 +186,7 @@ func (p *pass) head(ctx context.Context, t j17.Tenant, a store.Archive) (reposit
 		return head, nil
 	}
 
-	// What of the registry is needed to serve an environment again.
+	// The data of the registry that is needed to serve an environment again.
 	instance, env := split(t)
 	i, ok := p.Registry.Instances.ByID(instance)
 	if !ok {
@@ -233,7 +233,7 @@ func (p *pass) feed(
 	return p.copy(ctx, a, w, after, a.Position())
 }
 
-// copy adds the part of the feed behind after, up to a position.
+// copy adds the part of the feed after a position, up to another one.
 func (p *pass) copy(ctx context.Context, a store.Archive, w *repository.TenantWriter, after, upTo j17.StreamID) error {
 	if after.Compare(upTo) >= 0 {
 		return nil
@@ -263,7 +263,7 @@ func (p *pass) copy(ctx context.Context, a store.Archive, w *repository.TenantWr
 	return nil
 }
 
-// oldest returns as of what position the oldest section is.
+// oldest returns the position of the oldest section's content.
 func oldest(have []section) (at j17.StreamID) {
 	for i := range have {
 		if i == 0 || have[i].asOf.Compare(at) < 0 {
@@ -273,8 +273,8 @@ func oldest(have []section) (at j17.StreamID) {
 	return at
 }
 
-// look finds the sections that hold events which were erased since they were stored. How far it has come is noted in
-// them, so that the next try goes on from there.
+// look finds the sections that hold events which were erased since they were stored. Its progress is noted in them, so
+// that the next try continues from there.
 func (p *pass) look(ctx context.Context, t j17.Tenant, a store.Archive, have []section) error {
 	if len(have) == 0 {
 		return nil
@@ -336,8 +336,8 @@ func (p *pass) step(size int) error {
 	return p.pace.step(size)
 }
 
-// passedOver reports whether the items of a space are in no backup: what is rebuilt from events, what the list of
-// backups itself consists of, and secrets in a backup in clear.
+// passedOver reports whether backups leave out the items of a space: what is rebuilt from events, the list of backups
+// itself, and secrets in a backup in clear.
 func (p *pass) passedOver(t j17.Tenant, space store.Space) bool {
 	switch space {
 	case rowSpace, idSpace, unfinishedSpace, dueSpace, erasedSpace:

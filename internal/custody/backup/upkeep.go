@@ -12,15 +12,14 @@ import (
 	"j17/internal/storage/store"
 )
 
-// upkeepEvery is how often it is tried whether backups can be written, and seen to it that all that are due by rule
-// will be made.
+// upkeepEvery is the interval between tests of the folder and checks that all backups due by rule will be made.
 const upkeepEvery = time.Hour
 
-// Daily are the settings of servers that nobody has set any for: a backup a day, of which a week's are kept.
+// Daily are the settings of servers without settings: a backup a day, kept for a week.
 func Daily() Settings { return Settings{EveryHours: 24, KeepLast: 7} }
 
-// upkeep tries the folder, if backups go there by themselves, and has the backups of each tenant looked at that has a
-// rule and no moment at which to look: of those that have settings only by default nobody has asked for one.
+// upkeep tests the folder, if scheduled backups go there, and makes the tenants due for a look that have a rule but no
+// time of a look, such as those that only have default settings.
 func (s *Service) upkeep(ctx context.Context) error {
 	tenants, err := s.tenants(ctx)
 	if err != nil {
@@ -36,7 +35,7 @@ func (s *Service) upkeep(ctx context.Context) error {
 		return nil
 	}
 
-	// Each tenant with a rule is looked at.
+	// Each tenant with a rule is checked.
 	inFolder := false
 	for _, t := range tenants {
 		set, _, err := s.settings.load(ctx, instanceOf(t))
@@ -59,8 +58,7 @@ func (s *Service) upkeep(ctx context.Context) error {
 	return nil
 }
 
-// tryFolder notes whether backups can be written to the folder, where some are to go there, and tells when that
-// changes.
+// tryFolder tests whether backups can be written to the folder, if some are to go there, and logs when that changes.
 func (s *Service) tryFolder(ctx context.Context, wanted bool) {
 	var err error
 	if wanted {
@@ -76,10 +74,10 @@ func (s *Service) tryFolder(ctx context.Context, wanted bool) {
 	}
 }
 
-// countLast finds out when the last backups were completed that processes before this one have made.
+// countLast finds when the last backups of earlier processes were completed.
 func (s *Service) countLast(ctx context.Context, tenants []j17.Tenant) error {
 	for _, t := range tenants {
-		err := s.rows.each(ctx, t, func(b *Backup) bool { // the newest first
+		err := s.rows.each(ctx, t, func(b *Backup) bool { // newest first
 			if b.Status == Completed {
 				s.completed(b)
 			}
@@ -105,11 +103,11 @@ func (s *Service) completed(b *Backup) {
 	}
 }
 
-// tryTime is how long it may take to try a place.
+// tryTime is the time limit of a test of a place.
 const tryTime = 30 * time.Second
 
-// Try finds out whether backups could be written, read, listed and removed where they would go after a change of the
-// settings, and changes nothing.
+// Try tests whether backups could be written, read, listed and removed at the place after a change of the settings, and
+// changes nothing.
 func (s *Service) Try(ctx context.Context, instance string, amend func(*Settings)) error {
 	set, _, err := s.settings.amended(ctx, instance, amend)
 	if err != nil {

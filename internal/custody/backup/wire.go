@@ -9,7 +9,7 @@ import (
 	"j17/internal/custody/backup/repository"
 )
 
-// Wire returns the backup as people see it.
+// Wire returns the backup as clients see it.
 func (b *Backup) Wire() wire.Backup {
 	shape := wire.Backup{
 		ID: b.ID, Status: string(b.Status), Scope: string(repository.OfEnvironment), Kind: string(b.Kind),
@@ -28,7 +28,7 @@ func (b *Backup) Wire() wire.Backup {
 		return new(m.Position.String())
 	}
 
-	// Of an environment there is one moment, of a server many.
+	// A backup of an environment has one moment, one of a server many.
 	if instance, env := b.Of(); instance != "" {
 		shape.Environment = &env
 		for i := range b.Moments {
@@ -49,7 +49,7 @@ func (b *Backup) Wire() wire.Backup {
 	return shape
 }
 
-// Wire returns the settings as people see them.
+// Wire returns the settings as clients see them.
 func (set *Settings) Wire() wire.BackupSettings {
 	shape := wire.BackupSettings{
 		EveryHours: wire.OrNull(set.EveryHours), KeepLast: wire.OrNull(set.KeepLast),

@@ -16,23 +16,23 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Log signs what the log of an environment comes to.
+// Log signs the state of an environment's log.
 type Log interface {
 	// CheckpointAt returns the signed checkpoint of the events up to a position, and the verifier key of its signer.
 	CheckpointAt(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (note, vkey string, err error)
 }
 
-// Exported is a stored event as an export shows it. It is valid until the next step.
+// Exported is a stored event as it is exported. It is valid until the next step.
 type Exported struct {
 	*j17.Event
-	// Names is what the aggregate is called, with the first event of an aggregate only.
+	// Names are the names of the aggregate, only with the first event of an aggregate.
 	j17.Names
-	// Chain is the hash of the aggregate's chain up to the event, over the bytes that its events have now.
+	// Chain is the hash of the aggregate's chain up to the event, over the current bytes of its events.
 	Chain [32]byte
 }
 
-// AppendLine appends the line of an export: the canonical bytes of the event, and behind its own members what is known
-// of it.
+// AppendLine appends the line of an export: the canonical bytes of the event, and after its own members what else is
+// known about it.
 func (e *Exported) AppendLine(dst []byte) []byte {
 	dst = append(dst, e.Raw[:len(e.Raw)-1]...)
 	if e.Handle != "" {
@@ -50,12 +50,11 @@ func (e *Exported) AppendLine(dst []byte) []byte {
 	return append(dst, `"}`...)
 }
 
-// Export is the events of a tenant up to the last one that there was when it began.
+// Export covers the events of a tenant up to the last one at its beginning.
 type Export struct {
-	// Events is how many there were in all when it began; the export has fewer where it is of one type, or begins
-	// later.
+	// Events is the number of all events at its beginning; the export has fewer if it is of one type, or begins later.
 	Events uint64
-	// UpTo is the position of the last event that there was.
+	// UpTo is the position of the last event at its beginning.
 	UpTo j17.StreamID
 
 	l      *Loader
@@ -65,16 +64,16 @@ type Export struct {
 	from   j17.StreamID
 	write  func(dst []byte, e *Exported) []byte
 	chains chains
-	// sent is the position of the last event that was handed out, noted how far the feed was looked at for notes of
+	// sent is the position of the last event that was handed out, noted how far the feed was searched for notes of
 	// erasures.
 	sent, noted j17.StreamID
 	found       uint64
-	// rewrites is how many erasures there had been when it was asked last whether they concern the export.
+	// rewrites is the number of erasures at the last check whether they concern the export.
 	rewrites uint64
 }
 
 // Export begins an export of the events after a position, of one aggregate type or, for "", of all. write appends the
-// form of an event.
+// exported form of an event.
 func (l *Loader) Export(
 	ctx context.Context, t j17.Tenant, aggregateType string, after j17.StreamID,
 	write func(dst []byte, e *Exported) []byte,
@@ -95,7 +94,7 @@ func (l *Loader) Export(
 	}, nil
 }
 
-// Memory is about what the export takes, in bytes: what is read and made ahead, and what it remembers of aggregates.
+// Memory is the approximate memory of the export, in bytes: what is read and made ahead, and the chains of aggregates.
 func (x *Export) Memory() int64 {
 	return mostReads*readBytes + mostPieces*lineBytes + int64(chainRows(x.Events))*rowBytes
 }
@@ -104,7 +103,7 @@ func (x *Export) Memory() int64 {
 func (x *Export) Whole() bool { return x.typ == "" && x.from.IsZero() }
 
 // Checkpoint returns the signed checkpoint of the tenant's log at the end of the export, and the verifier key of its
-// signer; "" where there is none, or nothing to sign.
+// signer; "" if there is none, or nothing to sign.
 func (x *Export) Checkpoint(ctx context.Context) (note, vkey string, err error) {
 	if x.l.Log == nil || x.UpTo.IsZero() {
 		return "", "", nil
@@ -116,30 +115,30 @@ func (x *Export) Checkpoint(ctx context.Context) (note, vkey string, err error) 
 const (
 	// pieceBytes is how much of an export is handed out at a time; the last event of a piece may exceed it.
 	pieceBytes = 256 << 10
-	// piecesAhead is how many pieces are made before they are asked for, and of how many more the events are read:
-	// reading, hashing and sending run concurrently.
+	// piecesAhead is how many pieces are made before they are requested, readAhead for how many more the events are
+	// read: reading, hashing and sending run concurrently.
 	piecesAhead = 2
 	readAhead   = 2
-	// mostReads and mostPieces are how many there are of both at a time: beside those that wait, the producer and the
+	// mostReads and mostPieces are how many of each there are at a time: beside the waiting ones, the producer and the
 	// consumer have one each.
 	mostReads  = readAhead + 2
 	mostPieces = piecesAhead + 2
-	// readBytes and lineBytes are what they take, where events have some hundred bytes: a read has a second buffer for
-	// the event that does not go into the first one, and what leads to each; a line is longer than its event.
+	// readBytes and lineBytes are their sizes if events have some hundred bytes: a read has a second buffer for an
+	// event that does not fit into the first, and a reference to each event; a line is longer than its event.
 	readBytes = 2*pieceBytes + pieceBytes/2
 	lineBytes = 2 * pieceBytes
 )
 
-// Piece is some events of an export that follow each other.
+// Piece is a run of consecutive events of an export.
 type Piece struct {
 	Bytes []byte
-	// Last is the position up to which the export has everything with this piece.
+	// Last is the position up to which the export is complete with this piece.
 	Last j17.StreamID
 
 	origin
 }
 
-// read is events that a piece is made of. They are copies.
+// read holds copies of the events that a piece is made from.
 type read struct {
 	events []j17.Event
 	raw    []byte
@@ -148,7 +147,7 @@ type read struct {
 	origin
 }
 
-// origin is what is known of the events of a piece.
+// origin describes the events of a piece.
 type origin struct {
 	found uint64
 	// rewrites is how often events had been rewritten before the first of these was read.
@@ -156,7 +155,7 @@ type origin struct {
 	err      error
 }
 
-// add copies an event. What was copied before stays where it is.
+// add copies an event. Earlier copies keep their place.
 func (r *read) add(e *j17.Event) {
 	if cap(r.raw)-len(r.raw) < len(e.Raw) {
 		r.raw = make([]byte, 0, max(len(e.Raw), pieceBytes))
@@ -166,10 +165,10 @@ func (r *read) add(e *j17.Event) {
 }
 
 // Pieces yields the export piece by piece, in the order in which events were stored; a piece is valid until the next
-// step. While the consumer is busy with one, nothing of the store is held but copies of the next ones, and these are
-// rebuilt where events of theirs are erased meanwhile. It ends with an error where events that were handed out already
-// are erased (their chain would be that of no moment), and where an export of the whole tenant has not found as many
-// events as the store says there were.
+// step. While the consumer is busy with one, the export holds copies of the next events but nothing of the store;
+// pieces are made again if events in them are erased meanwhile. It ends with an error if events that were handed out
+// already are erased (their chain would match no state of the store), and if an export of the whole tenant has not
+// found as many events as the store has counted.
 func (x *Export) Pieces(ctx context.Context) iter.Seq2[*Piece, error] {
 	return func(yield func(*Piece, error) bool) {
 		x.chains = newChains(chainRows(x.Events))
@@ -183,7 +182,7 @@ func (x *Export) Pieces(ctx context.Context) iter.Seq2[*Piece, error] {
 	}
 }
 
-// run makes pieces from where the export is, and hands them out. It reports whether it has to be called again, because
+// run makes pieces from the current position, and hands them out. It reports whether it has to be called again because
 // of an erasure.
 func (x *Export) run(ctx context.Context, yield func(*Piece) bool) (again bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
@@ -211,8 +210,8 @@ func (x *Export) run(ctx context.Context, yield func(*Piece) bool) (again bool, 
 		if p.err != nil {
 			return false, store.UserError(p.err)
 		}
-		// What was made before an erasure may have what is erased, and what is made after it has to go with what was
-		// handed out.
+		// Pieces made before an erasure may contain what is erased, and those made after it must match what was handed
+		// out.
 		if now := x.l.Store.Rewrites(); now != p.rewrites || now != x.rewrites {
 			x.rewrites = now
 			keys, err := x.erased(ctx)
@@ -237,7 +236,7 @@ func (x *Export) run(ctx context.Context, yield func(*Piece) bool) (again bool, 
 	return false, x.complete(ctx)
 }
 
-// next takes something that is free; false where the context ends before.
+// next receives a free object; ok is false if the context ends first.
 func next[T any](ctx context.Context, free <-chan T) (one T, ok bool) {
 	select {
 	case one = <-free:
@@ -247,7 +246,7 @@ func next[T any](ctx context.Context, free <-chan T) (one T, ok bool) {
 	}
 }
 
-// pass hands something on, unless the context ends before.
+// pass sends a value, unless the context ends first.
 func pass[T any](ctx context.Context, to chan<- T, one T) bool {
 	select {
 	case to <- one:
@@ -257,7 +256,7 @@ func pass[T any](ctx context.Context, to chan<- T, one T) bool {
 	}
 }
 
-// read reads events from where the export is, as far as there is room for them.
+// read reads events from the current position, as far as there is room for them.
 func (x *Export) read(ctx context.Context, copied chan<- *read, free <-chan *read) {
 	begin := func() *read {
 		r, ok := next(ctx, free)
@@ -272,8 +271,8 @@ func (x *Export) read(ctx context.Context, copied chan<- *read, free <-chan *rea
 		return
 	}
 
-	// One page of the feed after the other: those of who reads on are large. What comes behind the end is not read, but
-	// for one event, so that one too many is seen.
+	// The feed is read page by page; a sequential reader gets large pages. Nothing after the end is read except one
+	// event, so that a surplus event is noticed.
 	size := 0
 	for ev, err := range x.l.Store.ReadFeed(ctx, x.t, x.sent, int(x.Events-x.found)+1) {
 		if err != nil {
@@ -299,11 +298,11 @@ func (x *Export) read(ctx context.Context, copied chan<- *read, free <-chan *rea
 		}
 	}
 	if r.found > 0 || r.err != nil {
-		_ = pass(ctx, copied, r) // either way that is the end
+		_ = pass(ctx, copied, r) // the end in either case
 	}
 }
 
-// make makes pieces of what was read, which is free then.
+// make makes pieces from reads, which are free afterwards.
 func (x *Export) make(
 	ctx context.Context, copied <-chan *read, freeReads chan<- *read, ready chan<- *Piece, free <-chan *Piece,
 ) {
@@ -328,7 +327,7 @@ func (x *Export) make(
 	}
 }
 
-// add writes an event to a piece, with what is known of its aggregate.
+// add writes an event to a piece, with what is known about its aggregate.
 func (x *Export) add(ctx context.Context, p *Piece, e *Exported) (err error) {
 	e.Names = j17.Names{}
 	if typ := x.d.Types[e.Key.Type]; e.Version == 1 && typ != nil && decider.Named(typ) {
@@ -374,8 +373,8 @@ func (x *Export) before(ctx context.Context, e *j17.Event) (sum [32]byte, err er
 	return sum, nil
 }
 
-// erased returns the aggregates of the export that have lost events since it was asked last. It is an error where some
-// of these were handed out.
+// erased returns the aggregates of the export that have lost events since the last call. It is an error if events of
+// them were handed out.
 func (x *Export) erased(ctx context.Context) (keys []j17.Key, err error) {
 	for entry, err := range x.l.Store.ReadChanges(ctx, x.t, x.noted, math.MaxInt) {
 		if err != nil {
@@ -411,8 +410,8 @@ func (x *Export) erased(ctx context.Context) (keys []j17.Key, err error) {
 	return keys, nil
 }
 
-// complete checks that an export of the whole tenant has found all of it. An environment that was removed meanwhile no
-// longer has events.
+// complete checks that an export of the whole tenant has found all of it. An environment that was removed meanwhile has
+// fewer events.
 func (x *Export) complete(ctx context.Context) error {
 	if err := ctx.Err(); err != nil || !x.from.IsZero() || x.found == x.Events {
 		return err
@@ -427,31 +426,29 @@ func (x *Export) complete(ctx context.Context) error {
 	})
 }
 
-// Chains are remembered in rows of chainWays; there are mostRows at most, which is room for those of 262,144
-// aggregates.
+// Chains are kept in rows of chainWays; at most mostRows of them have room for the chains of 262,144 aggregates.
 const (
 	chainWays = 8
 	mostRows  = 1 << 15
 	rowBytes  = chainWays * (8 + 8 + 32)
 )
 
-// chains remembers the chains of aggregates of which there may be more events. What is forgotten is read again. The
-// hash of an aggregate names the row of its chain. Where that is full, it takes the place of another one, which the
-// hash names too: so where events of more aggregates come in turns than there is room for, some stay known.
+// chains caches the chains of aggregates that may have more events; a missing one is read again. The hash of an
+// aggregate selects the row of its chain and, if the row is full, the chain that it replaces: so if there are more
+// interleaved aggregates than places, some stay cached.
 type chains struct {
 	seed maphash.Seed
 	rows []chainRow
 }
 
-// chainRow has chains up to a version, 0 where a place is free. Aggregates are distinguished by a hash: two with the
-// same one that come to the same version are as unlikely as a fault of the machine, and a verification of the export
-// finds it.
+// chainRow has chains up to a version, 0 for a free place. Aggregates are distinguished by a hash: two with the same
+// hash and version are as unlikely as a fault of the machine, and a verification of the export finds it.
 type chainRow struct {
 	hashes, versions [chainWays]uint64
 	sums             [chainWays][32]byte
 }
 
-// chainRows is how many rows an export of so many events has: a power of two, and places for twice as many aggregates.
+// chainRows is how many rows an export of so many events has: a power of two, with places for twice as many aggregates.
 func chainRows(events uint64) int {
 	rows := 1
 	for rows < mostRows && uint64(rows)*chainWays/2 < events {
@@ -464,7 +461,7 @@ func newChains(rows int) chains {
 	return chains{seed: maphash.MakeSeed(), rows: make([]chainRow, rows)}
 }
 
-// place returns where the chain of an aggregate stands, or is to stand.
+// place returns the place for the chain of an aggregate.
 func (c *chains) place(key j17.Key) chainPlace {
 	hash := maphash.Comparable(c.seed, key)
 	p := chainPlace{&c.rows[hash&uint64(len(c.rows)-1)], hash, int(hash >> 32 % chainWays)}
@@ -479,24 +476,24 @@ func (c *chains) place(key j17.Key) chainPlace {
 	return p
 }
 
-// chainPlace is where the chain of an aggregate with some hash stands. The chain of another one may be there still.
+// chainPlace is the place for the chain of an aggregate with some hash. It may still hold the chain of another one.
 type chainPlace struct {
 	row  *chainRow
 	hash uint64
 	at   int
 }
 
-// upTo returns the chain up to a version, if it is known.
+// upTo returns the chain up to a version, if it is cached.
 func (p chainPlace) upTo(version uint64) ([32]byte, bool) {
 	return p.row.sums[p.at], p.row.hashes[p.at] == p.hash && p.row.versions[p.at] == version
 }
 
-// put remembers the chain up to a version.
+// put caches the chain up to a version.
 func (p chainPlace) put(version uint64, sum [32]byte) {
 	p.row.hashes[p.at], p.row.versions[p.at], p.row.sums[p.at] = p.hash, version, sum
 }
 
-// forget forgets an aggregate.
+// forget removes an aggregate.
 func (c *chains) forget(key j17.Key) {
 	if p := c.place(key); p.row.hashes[p.at] == p.hash {
 		p.row.versions[p.at] = 0

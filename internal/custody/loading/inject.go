@@ -12,10 +12,10 @@ import (
 	"j17/internal/core/engine"
 )
 
-// Injected tells what became of test data.
+// Injected is the result of injecting test data.
 type Injected struct {
-	// Events is the number of events in the file, Stored how many of them were written, Implied what they brought
-	// about.
+	// Events is the number of events in the file, Stored how many of them were written, Implied how many events they
+	// implied.
 	Events  int `json:"events"`
 	Stored  int `json:"stored"`
 	Implied int `json:"implied"`
@@ -23,10 +23,10 @@ type Injected struct {
 	Imported int `json:"imported"`
 }
 
-// Inject writes the events of a file one by one, as if each had been posted: they happen now, and bring about what they
-// imply. Events without an actor are those of the platform's importer of test data. A file with faults is refused
-// before anything is written; what it returns beside a later error has been written. open begins to read the file,
-// which is read twice.
+// Inject writes the events of a file one by one, as if each had been posted: they happen now, with all their
+// implications. Events without an actor get the platform's importer of test data as theirs. A file with faults is
+// refused before anything is written; a result that is returned with a later error has been written. open begins to
+// read the file, which is read twice.
 func (l *Loader) Inject(
 	ctx context.Context, t j17.Tenant, correlationID string, open func() (*command.FileReader, error),
 ) (Injected, error) {
@@ -35,7 +35,7 @@ func (l *Loader) Inject(
 		return Injected{}, err
 	}
 
-	// Nothing is written of a file with faults.
+	// Nothing of a file with faults is written.
 	importer := j17.Agent{Type: ident.SystemActorType, ID: ident.TestDataImporter}
 	c := &recorder{Loader: l, d: d, r: &History{Tenant: t, Open: open}, keeps: true, seed: maphash.MakeSeed()}
 	c.examine = func(ctx context.Context, file *command.FileEvent) (*decider.Examined, error) {

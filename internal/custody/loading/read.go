@@ -20,7 +20,7 @@ import (
 	"j17/internal/lang/diag"
 )
 
-// maxErrors bounds the findings that are reported of one file.
+// maxErrors bounds the findings that are reported for one file.
 const maxErrors = 20
 
 // pastEvent is one event of a file, the index-th from 0.
@@ -31,37 +31,37 @@ type pastEvent struct {
 	element bool
 	// size is how many bytes the event has in the file.
 	size int
-	// file is the event as the file has it, without data and metadata once they were examined.
+	// file is the event in the file, without data and metadata after they were examined.
 	file command.FileEvent
-	// What was found of it, nil where something is wrong with it by itself.
+	// Examined is the result of its examination, nil if the event itself has a fault.
 	*decider.Examined
-	// raw is the canonical bytes of an event that keeps its position, layout where their parts are, and positioned that
-	// it has one.
+	// raw is the canonical bytes of an event that keeps its position, layout the places of their parts; positioned
+	// reports that it has a position.
 	raw        []byte
 	layout     j17.Layout
 	positioned bool
-	// fault is what is wrong with the event, and whole the event as the file has it, for the places of faults.
+	// fault is the fault of the event, and whole the event in the file, to find the places of faults.
 	fault error
 	whole value.Value
 }
 
-// What is taken apart together.
+// Limits of a batch.
 const (
 	batchEvents = 256
 	batchBytes  = 256 << 10
 )
 
-// batch is some events of a file that follow each other.
+// batch is a run of consecutive events of a file.
 type batch struct {
 	texts  []command.FileText
 	events []pastEvent
-	// err is why the file cannot be read any further behind them.
+	// err is why the file cannot be read beyond them.
 	err   error
 	ready chan struct{}
 }
 
-// each reads a file and hands its events to do, in their order, a batch at a time. They are taken apart and examined by
-// as many as there are processors, while others are read and handed on; what is read ahead is bounded.
+// each reads a file and calls do with its events, in their order, a batch at a time. As many workers as there are
+// processors parse and examine batches while others are read and passed on; the read-ahead is bounded.
 func (c *recorder) each(ctx context.Context, in *command.FileReader, do func([]pastEvent) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	workers := runtime.GOMAXPROCS(0)
@@ -70,7 +70,7 @@ func (c *recorder) each(ctx context.Context, in *command.FileReader, do func([]p
 	defer all.Wait()
 	defer stop()
 
-	// Batches are examined by as many as there are processors.
+	// One worker for each processor examines batches.
 	for range workers {
 		all.Go(func() {
 			for b := range todo {
@@ -80,7 +80,7 @@ func (c *recorder) each(ctx context.Context, in *command.FileReader, do func([]p
 		})
 	}
 
-	// One reads ahead, and keeps the order.
+	// A goroutine reads ahead, and keeps the order.
 	all.Go(func() {
 		defer close(order)
 		defer close(todo)
@@ -121,7 +121,7 @@ func (c *recorder) each(ctx context.Context, in *command.FileReader, do func([]p
 	return ctx.Err()
 }
 
-// nextBatch reads the texts of some events. It reports whether there may be more. A panic is why there are not.
+// nextBatch reads the texts of some events. It reports whether there may be more. A panic ends the file with an error.
 func nextBatch(in *command.FileReader) (b *batch, more bool) {
 	b = &batch{ready: make(chan struct{})}
 	err := panics.Caught(func() error {
@@ -157,8 +157,7 @@ func (b *batch) fill(in *command.FileReader) (more bool) {
 	return true
 }
 
-// readAll takes the events of a batch apart and examines them. A panic is why the file cannot be read any further, and
-// not the end of the process.
+// readAll parses and examines the events of a batch. A panic ends the file with an error rather than the process.
 func (c *recorder) readAll(ctx context.Context, b *batch) {
 	err := panics.Caught(func() error {
 		for i := range b.texts {
@@ -171,7 +170,7 @@ func (c *recorder) readAll(ctx context.Context, b *batch) {
 	}
 }
 
-// read takes an event of the file apart and examines it.
+// read parses and examines an event of the file.
 func (c *recorder) read(ctx context.Context, text *command.FileText, ev *pastEvent) {
 	ev.index, ev.line, ev.element, ev.size = text.Number-1, text.Line, text.Element, len(text.Text)
 	v, err := value.ParseString(text.Text)
@@ -199,12 +198,12 @@ func (c *recorder) read(ctx context.Context, text *command.FileText, ev *pastEve
 		}
 	}
 	if !c.keeps {
-		// They were written down.
+		// Their encoded forms are kept.
 		ev.file.Data, ev.file.Metadata, ev.Events[0].Data = value.Value{}, value.Value{}, value.Value{}
 	}
 }
 
-// fault keeps what is wrong with an event and reports whether that is enough.
+// fault records the fault of an event and reports whether there are enough.
 func (c *recorder) fault(ev *pastEvent, err error) bool {
 	if e, ok := errors.AsType[*j17.Error](err); ok {
 		f := *e
@@ -216,7 +215,7 @@ func (c *recorder) fault(ev *pastEvent, err error) bool {
 	return len(c.faults) >= maxErrors
 }
 
-// places lists what an error says about an event, with the event's place in the file.
+// places lists the findings of an error about an event, with the event's place in the file.
 func (ev *pastEvent) places(e *j17.Error) []j17.FieldError {
 	all := slices.Clone(e.Errors)
 	if len(all) == 0 {
@@ -241,7 +240,7 @@ func (ev *pastEvent) places(e *j17.Error) []j17.FieldError {
 	return all
 }
 
-// refusal is the error of a file with faults: the first one, and all in its list.
+// refusal is the error of a file with faults: the first one, with all of them in its list.
 func (c *recorder) refusal() error {
 	if len(c.faults) == 0 {
 		return nil
@@ -267,7 +266,7 @@ func (c *recorder) refusal() error {
 	return &whole
 }
 
-// indexOf returns which event of its file an error is about.
+// indexOf returns the event of its file that an error is about.
 func indexOf(err error) int {
 	if e, ok := errors.AsType[*j17.Error](err); ok && e.EventIndex != nil {
 		return *e.EventIndex
@@ -275,7 +274,7 @@ func indexOf(err error) int {
 	return -1
 }
 
-// atLeast counts the faults beside the first one.
+// atLeast counts the faults after the first one.
 func atLeast(n int) string {
 	if n >= maxErrors {
 		return "At least " + strconv.Itoa(n-1)

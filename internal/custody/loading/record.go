@@ -20,49 +20,48 @@ import (
 	"j17/internal/storage/store"
 )
 
-// History is a file of events that happened before, here or elsewhere, and are to be stored as they were: with their
-// time, their actors and the names of their aggregates. What they bring about, they have brought about then: nothing
-// reacts to them.
+// History is a file of events that happened before, here or elsewhere, and are stored as they were: with their time,
+// their actors and the names of their aggregates. They already had their effects at that time: nothing reacts to them.
 type History struct {
 	Tenant j17.Tenant
-	// ID names the file by its content. A recording that was cut short goes on where it was when it is made again, and
-	// one that was complete stores nothing again.
+	// ID identifies the file by its content. Importing an interrupted file again continues where it stopped, and
+	// importing a complete one again stores nothing.
 	ID [32]byte
-	// Open begins to read the file, which is read twice: nothing is stored of a file with faults.
+	// Open begins to read the file, which is read twice: nothing of a file with faults is stored.
 	Open func() (*command.FileReader, error)
 }
 
-// Imported tells what became of a recording.
+// Imported is the result of an import.
 type Imported struct {
-	// Events is the number of events in the file: Stored now or Known from the try before.
+	// Events is the number of events in the file: Stored now, or Known from an earlier attempt.
 	Events int `json:"events"`
 	Stored int `json:"stored"`
 	Known  int `json:"already_stored"`
 	// Imported is Stored under the name that all imports have.
 	Imported int `json:"imported"`
-	// Streams is the number of aggregates that they belong to.
+	// Streams is the number of their aggregates.
 	Streams int `json:"aggregates"`
 }
 
 const (
-	// recordEvents and recordBytes are what one unit of a recording holds at most.
+	// recordEvents and recordBytes are the limits of one unit of a recording.
 	recordEvents = 500
 	recordBytes  = 1 << 20
-	// wholeEvents and wholeBytes are what a recording has at most that is stored in one commit. Its units are counted
-	// all the same.
+	// wholeEvents and wholeBytes are the limits of a recording that is stored in one commit. It has units as well.
 	wholeEvents = 10_000
 	wholeBytes  = 16 << 20
 )
 
-// Import stores the events of a recording. A file with faults is refused as a whole, with the place of each. One that
-// is not too large is stored in one commit; of any other, what it returns beside a later error has been stored.
+// Import stores the events of a recording. A file with faults is refused as a whole, with the place of each. A file
+// that is not too large is stored in one commit; for a larger one, a result that is returned with a later error has
+// been stored.
 func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 	past, err := l.Engine.Recorder(r.Tenant)
 	if err != nil {
 		return Imported{}, err
 	}
 
-	// Nothing is stored of a file with faults.
+	// Nothing of a file with faults is stored.
 	c := &recorder{Loader: l, past: past, d: past.Decider(), r: r, now: past.Now(), seed: maphash.MakeSeed()}
 	c.examine = c.examinePast
 	defer c.forget()
@@ -71,8 +70,8 @@ func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 		return Imported{}, err
 	}
 	if c.highest > 0 {
-		// From here on no aggregate is given a number that the file has. One that was given such a number before has it
-		// now.
+		// From here on no aggregate is given a number that the file has. Numbers given before belong to their
+		// aggregates by now.
 		if err := past.Reserve(ctx, c.highest); err != nil {
 			return Imported{}, err
 		}
@@ -81,7 +80,7 @@ func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 		}
 	}
 
-	// Now it is stored: as a whole, or a unit at a time. The store itself says then which values are whose.
+	// Now it is stored: as a whole, or a unit at a time. From here on the store itself decides who holds which values.
 	c.forget()
 	c.whole = c.done.Events <= cmp.Or(l.most, wholeEvents) && c.bytes <= wholeBytes && len(c.known) == 0
 	c.checked, c.done = c.done.Events, Imported{Streams: len(c.streams)}
@@ -106,7 +105,7 @@ func (c *recorder) checkAll(ctx context.Context) error {
 	return c.refusal()
 }
 
-// lookUp notes how many units of the file are stored.
+// lookUp reads how many units of the file are stored.
 func (c *recorder) lookUp(ctx context.Context) error {
 	item, err := c.Store.Get(ctx, c.r.Tenant, recordedFiles, c.file())
 	if errors.Is(err, store.ErrNotFound) {
@@ -121,8 +120,8 @@ func (c *recorder) lookUp(ctx context.Context) error {
 	return nil
 }
 
-// recordedFiles holds how many units of a file are stored, under its name: for good, since a file of history that is
-// stored twice cannot be distinguished from history that has happened twice.
+// recordedFiles holds how many units of a file are stored, under its name. The items are kept forever, since history
+// that was stored twice cannot be distinguished from history that happened twice.
 const recordedFiles store.Space = "engine.recorded"
 
 // file names the file in recordedFiles.
@@ -135,71 +134,70 @@ type recorder struct {
 	d    *decider.Decider
 	r    *History
 	now  int64
-	// latest is the greatest time of a position that is kept, in Unix milliseconds.
+	// latest is the latest time of a position that is kept, in Unix milliseconds.
 	latest int64
-	// examine makes the checks of one event that need no other.
+	// examine makes the checks of one event that need no other events.
 	examine func(context.Context, *command.FileEvent) (*decider.Examined, error)
-	// finish, if not nil, ends the checks of an event that was examined; text is the event as the file has it. It is
-	// called by several at once, and so is examine.
+	// finish, if not nil, ends the checks of an examined event; text is the event in the file. finish and examine are
+	// called concurrently.
 	finish func(text string, ev *pastEvent) error
 	// keeps reports that events keep the trees of their data and metadata.
 	keeps bool
-	// seed makes hashes, by which aggregates and names are remembered: a file may have millions of them. Two with the
-	// same hash are as unlikely as a fault of the machine, and what is decided by them is checked again when it is
-	// stored.
+	// seed is for the hashes by which aggregates and names are remembered, since a file may have millions of them. Two
+	// with the same hash are as unlikely as a fault of the machine, and storing checks again what they decide.
 	seed    maphash.Seed
 	streams map[uint64]pastStream
 	// claimed holds which aggregate of the file a name belongs to.
 	claimed map[uint64]uint64
-	// following is how many of both there is room for, out of that of all files; beside is what else is kept of
+	// following is how much room is reserved for both, out of that of all files; beside is what else is kept about
 	// aggregates, counted like them.
 	following, beside int64
-	// values has what the events have done to unique values. exchanged, if not nil, is called for each exchange, with
-	// the value that the aggregate has held.
+	// values are the unique values after the events so far. exchanged, if not nil, is called for each exchange, with
+	// the value that the aggregate held before.
 	values    exchanged
 	exchanged func(ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte) error
-	// stored is how many units were stored when the file was last looked up.
+	// stored is how many units were stored when that was last looked up.
 	stored int
-	// known tells which units the try before has stored.
+	// known has the units that were stored by an earlier attempt.
 	known map[int]bool
 	// highest is the highest number in a public id of the file.
 	highest uint64
 	faults  []error
 	done    Imported
-	// bytes is what the events of the file have come to, count the number of its units, and whole reports that they are
-	// stored as one.
+	// bytes is the size of the file's events so far, count the number of its units; whole reports that they are stored
+	// as one.
 	bytes, count int
 	whole        bool
 	// checked is how many events there were when the file was checked.
 	checked int
 }
 
-// pastStream is what is known of an aggregate while a file is checked.
+// pastStream is what is known about an aggregate while a file is checked.
 type pastStream struct {
 	// last is the time of its last event.
 	last int64
-	// names is the hash of its Names, but for plainBit.
+	// names is the hash of its Names, except for plainBit.
 	names uint64
 }
 
-// plainBit says of an aggregate that it has an event that was not erased. No marker follows one.
+// plainBit marks an aggregate with an event that was not erased. No marker may follow such an event.
 const plainBit = 1
 
-// pastUnit is events of a recording that are stored together.
+// pastUnit is a group of events of a recording that are stored together.
 type pastUnit struct {
-	// number counts the units of a recording, which are the same each time.
+	// number is the number of the unit in its recording, which is the same in each attempt.
 	number int
 	events []pastEvent
 	bytes  int
 }
 
-// command names a unit, so that it is stored once.
+// command identifies a unit, so that it is stored once.
 func (c *recorder) command(u *pastUnit) store.CommandID {
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(append([]byte("record "), c.r.ID[:]...), uint64(u.number)))
 	return store.CommandID(sum[:16])
 }
 
-// units reads the file and hands its events to do, a unit at a time. Faults of single events are kept.
+// units reads the file and calls do with its events, a unit at a time. Faults of single events are recorded.
 func (c *recorder) units(ctx context.Context, do func(context.Context, *pastUnit) error) error {
 	in, err := c.r.Open()
 	if err != nil {
@@ -216,7 +214,7 @@ func (c *recorder) units(ctx context.Context, do func(context.Context, *pastUnit
 		return err
 	}
 
-	// A unit is full by its events or by their bytes.
+	// A unit is full by its number of events or by their bytes.
 	c.done.Events, c.bytes = 0, 0
 	err = c.each(ctx, in, func(events []pastEvent) error {
 		for i := range events {
@@ -246,10 +244,10 @@ func (c *recorder) units(ctx context.Context, do func(context.Context, *pastUnit
 	return flush()
 }
 
-// errEnough ends the reading of a file with as many faults as are reported.
+// errEnough ends the reading of a file when as many faults were found as are reported.
 var errEnough = errors.New("loading: enough faults were found")
 
-// examinePast examines an event that is history.
+// examinePast examines an event of history.
 func (c *recorder) examinePast(ctx context.Context, file *command.FileEvent) (*decider.Examined, error) {
 	x, err := c.examineAny(ctx, file)
 	if err == nil && x.Timestamp != nil && *x.Timestamp > c.now {
@@ -258,9 +256,9 @@ func (c *recorder) examinePast(ctx context.Context, file *command.FileEvent) (*d
 	return x, err
 }
 
-// examineAny examines an event that is history, of here or of a server whose clock may be ahead.
+// examineAny examines an event of history, which may be of a server whose clock is ahead.
 func (c *recorder) examineAny(ctx context.Context, file *command.FileEvent) (*decider.Examined, error) {
-	file.Stored = true // as far as the rules for it go
+	file.Stored = true // for the rules that depend on it
 	if ident.IsReservedEventType(file.Type) && file.Type != ident.WasTombstoned {
 		return nil, j17.Errorf(
 			j17.CodeReservedEventType, "'%s' is no event type of the platform", j17.Printable(file.Type),
@@ -289,11 +287,11 @@ func (c *recorder) examineAny(ctx context.Context, file *command.FileEvent) (*de
 	return x, checkNames(c.d, x.Key, file.Names)
 }
 
-// maxPastNumber is the highest number that an import may bring along: far beyond what anyone counts to, and far below
-// where the counter, which goes on after it, ends.
+// maxPastNumber is the highest number that an import may contain: far beyond any real count, and far below the end of
+// the counter, which continues after it.
 const maxPastNumber = 1_000_000_000_000_000
 
-// checkNames checks the form of names that an aggregate is to have.
+// checkNames checks the form of an aggregate's new names.
 func checkNames(d *decider.Decider, key j17.Key, names j17.Names) error {
 	typ := d.Types[key.Type]
 	if names.Handle != "" {
@@ -326,7 +324,7 @@ func (c *recorder) check(ctx context.Context, u *pastUnit) error {
 		return err
 	}
 	if len(c.faults) > faults && !known() {
-		// Somebody may be storing the same file at this moment.
+		// The same file may be stored concurrently.
 		if err := c.lookUp(ctx); err != nil {
 			return err
 		}
@@ -340,7 +338,7 @@ func (c *recorder) check(ctx context.Context, u *pastUnit) error {
 	return nil
 }
 
-// compare keeps what of a unit contradicts the events before it.
+// compare records how a unit contradicts the events before it.
 func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
 	holding := c.past.Holding()
 	for i := range u.events {
@@ -365,10 +363,10 @@ func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
 	return nil
 }
 
-// follow compares an event with those before it in the file and, where look is set, in the store. What contradicts them
-// is kept. It reports whether it is the first one of its aggregate in the file.
+// follow compares an event with those before it in the file and, if look is set, in the store. Contradictions are
+// recorded. It reports whether the event is the first of its aggregate in the file.
 func (c *recorder) follow(ctx context.Context, ev *pastEvent, look bool) (fresh bool, err error) {
-	// What is known of the aggregate.
+	// What is known about the aggregate.
 	hash := maphash.Comparable(c.seed, ev.Key)
 	s, ok := c.streams[hash]
 	if fresh = !ok; fresh {
@@ -393,7 +391,7 @@ func (c *recorder) follow(ctx context.Context, ev *pastEvent, look bool) (fresh 
 		c.streams[hash] = s
 	}
 
-	// Its names are free, and time does not run backward.
+	// Its names must be free, and time must not run backward.
 	at := s.last
 	if ev.Timestamp != nil {
 		at = *ev.Timestamp
@@ -416,7 +414,7 @@ func (c *recorder) follow(ctx context.Context, ev *pastEvent, look bool) (fresh 
 		return fresh, nil
 	}
 
-	// What the events behind it are compared with.
+	// The state for later events.
 	if s.last = max(s.last, at); !marker {
 		s.names |= plainBit
 	}
@@ -428,8 +426,7 @@ func (c *recorder) follow(ctx context.Context, ev *pastEvent, look bool) (fresh 
 	return fresh, nil
 }
 
-// endsPlain reports whether the last event that the store has of a stream was not erased, where the event behind it is
-// a marker.
+// endsPlain reports whether the last stored event of a stream was not erased, if the event after it is a marker.
 func (c *recorder) endsPlain(ctx context.Context, ev *pastEvent, length uint64) (plain bool, err error) {
 	if length == 0 || ev.file.Type != ident.WasTombstoned {
 		return false, nil
@@ -444,16 +441,16 @@ func (c *recorder) endsPlain(ctx context.Context, ev *pastEvent, length uint64) 
 }
 
 const (
-	// followedBytes is how many bytes are kept of an aggregate, or of one of its names, with what the maps need for
-	// room; the names of an aggregate count before it is known that it has some.
+	// followedBytes is how many bytes are kept about an aggregate, or one of its names, including the overhead of maps;
+	// its names are counted before it is known whether it has some.
 	followedBytes = 60
 	ofOneStream   = 3
-	// fewFollowed is how many there may be in all files however little memory there is, usuallyFollowed how many where
-	// it is not known.
+	// fewFollowed is how many all files may have however little memory there is, usuallyFollowed how many if the memory
+	// is unknown.
 	fewFollowed, usuallyFollowed = 1_000_000, 30_000_000
 )
 
-// mostFollowed returns how many aggregates and names may be remembered of all files.
+// mostFollowed returns how many aggregates and names may be remembered for all files.
 func (l *Loader) mostFollowed() int64 {
 	if l.Memory == 0 {
 		return usuallyFollowed
@@ -461,7 +458,7 @@ func (l *Loader) mostFollowed() int64 {
 	return max(l.Memory/4/followedBytes, fewFollowed)
 }
 
-// makeRoom makes sure that there is room for another aggregate.
+// makeRoom reserves room for another aggregate.
 func (c *recorder) makeRoom() error {
 	if int64(len(c.streams)+len(c.claimed))+c.beside+ofOneStream <= c.following {
 		return nil
@@ -480,14 +477,13 @@ func (c *recorder) makeRoom() error {
 	return j17.Errorf(j17.CodeBusy, "Other files are loaded at this moment that have so many aggregates that those of this file have no room beside them. Nothing was stored. Try again when they are through.")
 }
 
-// unfollow forgets the aggregates of the file.
+// unfollow forgets the aggregates of the file and releases their room.
 func (c *recorder) unfollow() {
 	c.followed.Add(-c.following)
 	c.streams, c.claimed, c.following, c.beside = nil, nil, 0, 0
 }
 
-// claim makes sure that names are free or the aggregate's own. Whether they are in the store is asked where look is
-// set.
+// claim checks that names are free or the aggregate's own. The store is asked if look is set.
 func (c *recorder) claim(ctx context.Context, key j17.Key, names j17.Names, s pastStream, look bool) error {
 	if names == (j17.Names{}) {
 		return nil
@@ -499,7 +495,7 @@ func (c *recorder) claim(ctx context.Context, key j17.Key, names j17.Names, s pa
 		return j17.Errorf(j17.CodeConflict, "'%s' is the name of another aggregate", name).At(path)
 	}
 
-	// What the store says of the names.
+	// The names in the store.
 	var present j17.Names
 	var owners engine.Owners
 	if look {
@@ -551,7 +547,7 @@ func (c *recorder) store(ctx context.Context, u *pastUnit) error {
 		return nil
 	}
 
-	// What is known of the file is written with the events.
+	// The progress of the file is written with the events.
 	past := engine.Past{ID: c.command(u), Events: make([]engine.PastEvent, len(u.events))}
 	units := u.number + 1
 	if c.whole {
@@ -582,7 +578,7 @@ func (c *recorder) store(ctx context.Context, u *pastUnit) error {
 	return nil
 }
 
-// notStored is the error for an event of the file that the engine does not take.
+// notStored is the error for an event of the file that the engine refuses.
 func (c *recorder) notStored(ev *pastEvent, why *j17.Error) error {
 	out := *why
 	out.EventIndex = nil

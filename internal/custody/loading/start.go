@@ -17,12 +17,12 @@ import (
 )
 
 // mostStarts is how many cold starts there may be at a time, each of another instance: one takes some 100 MiB of
-// memory, beside what is remembered of aggregates and unique values, which is bounded for all files together.
+// memory, beside what is remembered about aggregates and unique values, which is bounded for all files together.
 const mostStarts = 2
 
-// ColdStart fills a tenant that has no events with those of a file, which is read once: all of them, or none. Where
-// they have positions, these ascend and are kept, and so are the bytes of the events: chains, roots and names are those
-// of where the file comes from, and the chains that it has are checked. Otherwise events get positions of their own.
+// ColdStart fills a tenant that has no events with those of a file, which is read once: all of them, or none. If they
+// have positions, these must ascend and are kept, and so are the bytes of the events: chains, roots and names are those
+// of the file's origin, and chains in the file are checked. Otherwise events get new positions.
 func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *command.FileReader) (Imported, error) {
 	past, err := l.Engine.Recorder(t)
 	if err != nil {
@@ -39,7 +39,7 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *command.FileRe
 	}
 	defer load.Discard()
 
-	// Everything is checked and put beside the store.
+	// Everything is checked and prepared beside the store.
 	c := &recorder{
 		Loader: l, past: past, d: past.Decider(), r: &History{Tenant: t}, now: past.Now(), seed: maphash.MakeSeed(),
 		streams: map[uint64]pastStream{}, claimed: map[uint64]uint64{}, values: newExchanged(),
@@ -62,7 +62,7 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *command.FileRe
 		return Imported{}, j17.Errorf(j17.CodeInvalidJSON, "The file has no events. Nothing was stored.")
 	}
 
-	// Then the store takes it in.
+	// Then the store takes it over.
 	c.forget()
 	if err := errors.Join(s.number(), s.log.End()); err != nil {
 		return Imported{}, s.named(err)
@@ -85,7 +85,7 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *command.FileRe
 	return Imported{Events: c.done.Events, Stored: c.done.Events, Imported: c.done.Events, Streams: len(c.streams)}, nil
 }
 
-// begin makes sure that there is room for a cold start, until end is called.
+// begin reserves a cold start, until end is called.
 func (l *Loader) begin(t j17.Tenant) (end func(), err error) {
 	instance, _, _ := strings.Cut(string(t), "/")
 	l.mu.Lock()
@@ -112,31 +112,31 @@ type start struct {
 	load store.Load
 	// log is the log of the tenant.
 	log *envlog.Filling
-	// kept tells, once the first event was seen (begun), that events keep their positions, the last of which is at
-	// last; array that the file is one.
+	// begun is set after the first event: kept then reports that events keep their positions, the last of which is
+	// last, and array that the file is an array.
 	begun, kept, array bool
 	last               j17.StreamID
 	// at is the position of the next event that has none in the file.
 	at j17.StreamID
 	// unnumbered are the aggregates that have no public id in the file and get one.
 	unnumbered []j17.Key
-	// bytes is what the events take, without their positions and times.
+	// bytes is the size of the events, without their positions and times.
 	bytes int64
-	// events are those of a batch, current the one that is being added, and raw its bytes where it has no position in
+	// events are those of a batch; current is the one that is being added, and raw its bytes if it has no position in
 	// the file.
 	events  []decider.Event
 	current j17.Event
 	raw     []byte
-	// stored are to be called once all is stored, which it is only where fences hold; changed are called where one of
-	// these does not.
+	// stored are called after everything was stored, which requires that the fences hold; changed are called for a
+	// fence that does not.
 	stored  []func()
 	fences  []store.Fence
 	changed []func(*store.SideConflict)
 }
 
-// How far what a file brings along may lie ahead: positions of this server's clock, since that of another server, above
-// all one for development, may have been moved; times of events of their positions, which were made at the same moment.
-// What is loaded is never undone, and all events to come lie behind it.
+// How far the times of a file may be ahead: positions of this server's clock, since that of another server, especially
+// a development server, may have been moved; times of events of their positions, which were made at the same moment.
+// Loaded events are never undone, and all later events must come after them.
 const (
 	aheadDays   = 366
 	secondsADay = 24 * 60 * 60
@@ -163,8 +163,8 @@ func (c *recorder) canonical(text string, ev *pastEvent) error {
 		return j17.Errorf(j17.CodeInvalidField, "'timestamp' lies more than a day after the moment of the event's position, %d in Unix seconds: time never runs backward, so that all later events would have it too", ev.file.StreamID.Ms/1000).At("metadata.timestamp")
 	}
 
-	// They are those of the file, if these are what a server writes. What was laid out again keeps the order that its
-	// members have.
+	// They are those of the file, if a server would write these. An event with another layout keeps the order of its
+	// members.
 	o := &ev.Events[0]
 	encode := func(data, metadata []byte) bool {
 		size := len(text) + len(`{"stream_id":"","key":":","type":"","data":,"metadata":}`)
@@ -180,7 +180,7 @@ func (c *recorder) canonical(text string, ev *pastEvent) error {
 	return nil
 }
 
-// withoutTime writes metadata as they stand, without the time.
+// withoutTime encodes metadata in their order, without the time.
 func withoutTime(metadata value.Value) []byte {
 	var kept []value.Member
 	for _, m := range metadata.Members() {
@@ -227,7 +227,7 @@ func (s *start) add(ctx context.Context, events []pastEvent) error {
 			if len(s.faults) >= maxErrors {
 				return errEnough
 			}
-			continue // nothing is stored of the file
+			continue // nothing of the file is stored
 		}
 		if err := s.event(ev, fresh); err != nil {
 			return err
@@ -238,13 +238,13 @@ func (s *start) add(ctx context.Context, events []pastEvent) error {
 		return nil
 	}
 
-	// What is kept beside them. Of an aggregate the last one counts.
+	// What is kept beside the events. The last value for an aggregate is valid.
 	d, err := s.past.Derived(ctx, s.events)
 	if err != nil {
 		return err
 	}
 	s.stored = append(s.stored, d.Stored...)
-	for i, f := range d.Fences { // each batch mostly has those of the one before
+	for i, f := range d.Fences { // each batch mostly has those of the previous one
 		if !slices.Contains(s.fences, f) {
 			s.fences, s.changed = append(s.fences, f), append(s.changed, d.Changed[i])
 		}
@@ -252,8 +252,8 @@ func (s *start) add(ctx context.Context, events []pastEvent) error {
 	return s.items(d.Sides)
 }
 
-// refused tells those who have asked for fences that one does not hold, and returns the error of that; any other one is
-// as it was.
+// refused notifies the owner of a fence that does not hold, and returns the error for that; other errors are returned
+// unchanged.
 func (s *start) refused(err error) error {
 	conflict, is := errors.AsType[*store.SideConflict](err)
 	if !is || !slices.ContainsFunc(
@@ -287,7 +287,7 @@ func (s *start) position(ev *pastEvent) error {
 	return nil
 }
 
-// unnumberedWeight is how many times as much as of another aggregate is kept of one that gets a public id in the end.
+// unnumberedWeight is how many times as much memory an aggregate takes that gets a public id at the end.
 const unnumberedWeight = 3
 
 // event adds one event, and the names of its aggregate with its first one.
@@ -325,7 +325,7 @@ func (s *start) event(ev *pastEvent, fresh bool) error {
 		return err
 	}
 
-	// What the aggregate is called.
+	// The names of the aggregate.
 	typ := s.d.Types[o.Key.Type]
 	if !fresh || !decider.Named(typ) {
 		return nil
@@ -337,7 +337,7 @@ func (s *start) event(ev *pastEvent, fresh bool) error {
 	return s.items(s.past.Named(o.Key, ev.file.Names))
 }
 
-// exchange adds what is kept of the values that an aggregate exchanges.
+// exchange adds the items for the values that an aggregate exchanges.
 func (s *start) exchange(ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte) error {
 	sides, err := s.past.Exchanged(ctx, key, x, own)
 	if err != nil {
@@ -346,7 +346,7 @@ func (s *start) exchange(ctx context.Context, key j17.Key, x *decider.Exchange, 
 	return s.items(sides)
 }
 
-// items adds side items, and withdraws those that are deleted.
+// items adds side items, and withdraws deleted ones.
 func (s *start) items(sides []store.Side) error {
 	for i := range sides {
 		w := &sides[i]
@@ -367,7 +367,7 @@ func (s *start) items(sides []store.Side) error {
 	return nil
 }
 
-// number gives public ids to the aggregates that the file has none for: they go on after the highest one in it.
+// number gives public ids to the aggregates that have none in the file: they continue after the highest one in it.
 func (s *start) number() error {
 	for _, key := range s.unnumbered {
 		s.highest++
@@ -381,7 +381,7 @@ func (s *start) number() error {
 	return s.items([]store.Side{s.past.Counted(s.highest)})
 }
 
-// named gives an error of the store the place of the event that it is about.
+// named adds the place of the event to an error of the store.
 func (s *start) named(err error) error {
 	at, ok := errors.AsType[*store.LoadError](err)
 	if !ok {
@@ -407,7 +407,7 @@ func startError(err error) error {
 		return j17.Errorf(j17.CodeConflict, "More of the environment (its files, or rows of projections) was changed again and again while it was filled than goes along. Nothing was stored. Load it again when no large files are uploaded and no builds are under way.")
 	}
 	if _, ok := errors.AsType[*store.SideConflict](err); ok {
-		return errRedeployed() // all other fences are those of what is deployed
+		return errRedeployed() // all other fences are those of the deployed spec
 	}
 	return store.UserError(err)
 }

@@ -10,34 +10,33 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// exchanged is who holds which unique values after the events of a file that were gone through, of what was looked at.
-// Aggregates and values are known by their hashes, as in a recorder: a file may have millions of them. A value that is
-// held takes 56 bytes, and what the maps need for room.
+// exchanged has the holders of unique values after the events of a file so far, as far as they were looked up.
+// Aggregates and values are identified by their hashes, as in a recorder: a file may have millions of them. A held
+// value takes 56 bytes, and the overhead of the maps.
 type exchanged struct {
-	// holders has who holds a value, 0 for nobody, and held what an aggregate holds in a set, the zero digest for
+	// holders has the holder of a value, 0 for nobody; held has what an aggregate holds in a set, the zero digest for
 	// nothing.
 	holders map[uint64]uint64
 	held    map[uint64][32]byte
-	// most is how many values there are at most, holders and keepers counted by themselves.
+	// most is the limit of values; holders and keepers count separately.
 	most int
 	// taken is how many of both there is room for, out of that of all files.
 	taken int64
 }
 
 const (
-	// mostValues is how many unique values of one file are remembered: of each who holds it, and that he does, 100
-	// bytes together.
+	// mostValues is how many unique values of one file are remembered; holder and held value take 100 bytes together.
 	mostValues = 5_000_000
-	// allValues is how many those of all files of a server are together, which is 600 MB.
+	// allValues is the same for all files of a server together, which take 600 MB.
 	allValues = 6_000_000
-	// takenAtOnce is how much of that a file takes at a time, holders and keepers counted by themselves.
+	// takenAtOnce is how much of that a file reserves at a time; holders and keepers count separately.
 	takenAtOnce = 4096
-	// ofOneExchange is how much one exchange adds at most: what is held, the holder of the value before and of the one
-	// after.
+	// ofOneExchange is how many entries one exchange adds at most: the held value, and the holders of the old and the
+	// new value.
 	ofOneExchange = 3
 )
 
-// remember makes sure that there is room for what one exchange adds.
+// remember reserves room for the entries of one exchange.
 func (c *recorder) remember() error {
 	e := &c.values
 	n := len(e.holders) + len(e.held)
@@ -56,13 +55,13 @@ func (c *recorder) remember() error {
 	return nil
 }
 
-// forget gives the room back that the values of the file had.
+// forget releases the room for the values of the file.
 func (c *recorder) forget() {
 	c.remembered.Add(-c.values.taken)
 	c.values = exchanged{}
 }
 
-// valueOf and heldOf are what is hashed for holders and held.
+// valueOf and heldOf are hashed for the keys of holders and held.
 type valueOf struct {
 	set    *spec.UniqueSet
 	digest [32]byte
@@ -77,8 +76,8 @@ func newExchanged() exchanged {
 	return exchanged{holders: map[uint64]uint64{}, held: map[uint64][32]byte{}, most: mostValues}
 }
 
-// exchange lets an event of the file take values and give them back. A value that is another's is a fault of the event.
-// h knows who holds what is stored; nil where nothing is.
+// exchange lets an event of the file take values and give them back. Taking a value of another aggregate is a fault of
+// the event. h knows the stored holders; nil if nothing is stored.
 func (c *recorder) exchange(ctx context.Context, ev *pastEvent, h part.Holding) (fault, err error) {
 	o := &ev.Events[0]
 	for i := range o.Exchanges {
@@ -105,7 +104,7 @@ func (c *recorder) exchange(ctx context.Context, ev *pastEvent, h part.Holding) 
 			}
 		}
 
-		// What it has had is free, and what it takes is its own.
+		// The old value is free, and the new one is its own.
 		if !none {
 			c.values.free(maphash.Comparable(c.seed, valueOf{x.Set, own}), h != nil)
 		}
@@ -129,8 +128,8 @@ func (c *recorder) exchange(ctx context.Context, ev *pastEvent, h part.Holding) 
 	return nil, nil
 }
 
-// free and release forget who holds a value and what an aggregate holds; where something else may be stored, that
-// nobody and nothing does is remembered.
+// free and release remove the holder of a value, and what an aggregate holds; if the store may have other entries, an
+// empty one is kept instead.
 func (e *exchanged) free(value uint64, stored bool) {
 	if stored {
 		e.holders[value] = 0
