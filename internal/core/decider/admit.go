@@ -20,21 +20,20 @@ import (
 
 // Admitted is a command that passed every check but those on the state of streams.
 type Admitted struct {
-	// Writes has the aggregates, and Events the events of all writes in their order.
+	// Writes has the aggregates, and Events the events of all writes in order.
 	Writes []AdmittedWrite
 	Events []Event
-	// Conditions say what must not have happened.
+	// Conditions name events that must not have happened.
 	Conditions []Condition
-	// several tells that the caller sent a list of writes.
+	// several reports that the caller sent a list of writes.
 	several bool
-	// metadata is what all events of the command have. What events that they imply share with them are its first bytes,
-	// shared of them.
+	// metadata is the metadata of all own events of the command. Implied events have its first shared bytes as well.
 	metadata []byte
-	// tags are those that all events have: of the actor and of the target.
+	// tags are those that all events have: of the actor, the target and correlation ids.
 	tags   []string
 	shared int
 
-	// oneWrite, oneEvent and someTags are the room for these where there are no more.
+	// oneWrite, oneEvent and someTags save allocations for small commands.
 	oneWrite [1]AdmittedWrite
 	oneEvent [1]Event
 	someTags [3]string
@@ -43,15 +42,15 @@ type Admitted struct {
 // AdmittedWrite is the part of a command that concerns one aggregate.
 type AdmittedWrite struct {
 	Key j17.Key
-	// Its events are those from From on and before To.
+	// Its events are Events[From:To].
 	From, To int
-	// Expected is the length that the caller expects; nil: no expectation.
+	// Expected is the length that the caller expects, nil for none.
 	Expected *uint64
-	// batch tells that the caller sent its events as a list.
+	// batch reports that the caller sent its events as a list.
 	batch bool
 }
 
-// InWrite adds to an error which write of several it is about.
+// InWrite adds to an error the number of the write, if there are several.
 func (a *Admitted) InWrite(err error, write int) error {
 	if a.several {
 		return j17.InWrite(err, write)
@@ -59,7 +58,7 @@ func (a *Admitted) InWrite(err error, write int) error {
 	return err
 }
 
-// InOwn adds to an error which event of the command it goes back to, where there is more than one to choose from.
+// InOwn adds to an error the number of the command's own event that caused it, if the caller sent a list.
 func (a *Admitted) InOwn(err error, own int) error {
 	n := a.Events[own].Write
 	if w := &a.Writes[n]; w.batch {
@@ -68,8 +67,8 @@ func (a *Admitted) InOwn(err error, own int) error {
 	return a.InWrite(err, n)
 }
 
-// Reacts reports whether an event of the command brings about more than itself, or may be refused for what it meets: by
-// the spec, or by its handler.
+// Reacts reports whether an event of the command may imply others, or may be refused because of a state, by the spec or
+// by its handler.
 func (a *Admitted) Reacts() bool {
 	for i := range a.Events {
 		if et := a.Events[i].Spec; et.Implications != nil || decides(et) ||
@@ -84,8 +83,8 @@ func (a *Admitted) Reacts() bool {
 const maxErrors = 20
 
 // Admit checks a command in the order of the contract: aggregate types, event types, keys, metadata, data. resolve
-// returns the key of the aggregate of a write. The data of all events is checked at the cost of b; what is returned
-// beside an error are events of which some data are wrong, and nothing else.
+// returns the key of the aggregate of a write. The check of the data is charged to b. A command returned with an error
+// has no fault but in the data of its events.
 func (d *Decider) Admit(
 	c *command.Command, b *work.Budget, resolve func(*command.Write) (j17.Key, error),
 ) (*Admitted, error) {
@@ -110,7 +109,7 @@ func (d *Decider) Admit(
 		}
 	}
 
-	// The aggregates, who causes the events, and what is expected.
+	// The aggregates, the metadata and the conditions.
 	for i := range a.Writes {
 		key, err := resolve(&c.Writes[i])
 		if err != nil {
@@ -162,8 +161,8 @@ func (a *Admitted) apart() error {
 	return nil
 }
 
-// inBody gives a fault of the form of a write its place in the body of a request, where that has several: that of the
-// key if it has none.
+// inBody gives an error about a write its path in the body of a request with several writes: that of the key if it has
+// none.
 func (a *Admitted) inBody(err error, write int) error {
 	if e, ok := errors.AsType[*j17.Error](err); ok && a.several {
 		return e.At(j17.JoinPath(fmt.Sprintf("writes[%d]", write), cmp.Or(e.Path, "key")))
@@ -171,7 +170,7 @@ func (a *Admitted) inBody(err error, write int) error {
 	return err
 }
 
-// write encodes the events that were checked.
+// write encodes the checked events.
 func (a *Admitted) write() {
 	size := 0
 	for i := range a.Events {
@@ -211,11 +210,11 @@ func (a *Admitted) types(d *Decider, w *command.Write, number int) error {
 	return nil
 }
 
-// EventType returns what the spec says of an event type that somebody wants to write.
+// EventType returns the declaration of an event type that is to be written.
 func EventType(typ *spec.AggregateType, name string) (*spec.EventType, error) {
 	if ident.IsReservedEventType(name) {
 		meant := ""
-		if name == "_batch" { // no type of the platform, but what other systems call the route of batches
+		if name == "_batch" { // not a type of the platform, but the route of batches in other systems
 			meant = ". A batch is posted to /" + typ.Name + "/{id}, with no event type behind the id"
 		}
 		return nil, j17.Errorf(j17.CodeReservedEventType, "Event types that start with an underscore are written by the system only; '%s' cannot be posted%s", j17.Printable(name), meant)
@@ -226,7 +225,7 @@ func EventType(typ *spec.AggregateType, name string) (*spec.EventType, error) {
 	return nil, j17.Errorf(j17.CodeUnknownEventType, "Event type '%s' not found in spec for aggregate '%s'%s", j17.Printable(name), typ.Name, diag.Meant(name, maps.Keys(typ.Events)))
 }
 
-// readMetadata checks who causes the events and whom they concern, and writes it down.
+// readMetadata checks the actor, the target and the expectation, and encodes the metadata.
 func (a *Admitted) readMetadata(s *spec.Compiled, c *command.Command) error {
 	// The actor.
 	if err := c.FaultAt(command.AtActor); err != nil {
@@ -254,7 +253,7 @@ func (a *Admitted) readMetadata(s *spec.Compiled, c *command.Command) error {
 		a.metadata = appendAgent(a.metadata, target)
 	}
 
-	// What is expected.
+	// The expectation.
 	if err := c.FaultAt(command.AtExpected); err != nil {
 		return err
 	}
@@ -266,7 +265,7 @@ func (a *Admitted) readMetadata(s *spec.Compiled, c *command.Command) error {
 		}
 	}
 
-	// What the command comes from.
+	// The correlation id.
 	if c.CorrelationID != "" {
 		if tag := j17.CorrelationTag(c.CorrelationID); tag != "" {
 			a.tags = append(a.tags, tag)
@@ -334,8 +333,8 @@ type schemaDetails struct {
 	Received   value.Value `json:"received"`
 }
 
-// check validates the data of an event against its schema and reads its place, at the cost of b. The error is b's where
-// that ends.
+// check validates the data of an event against its schema and reads its location, charged to b. It returns b's error if
+// that is exhausted.
 func (o *Event) check(b *work.Budget) error {
 	if err := (&command.Event{Data: o.Data}).Fault(); err != nil {
 		return err

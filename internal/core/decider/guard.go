@@ -14,19 +14,19 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// What a message of a guard may cost, beside the work that the guard has had.
+// The limits of a guard's message, in work, which is counted apart from that of the guard, and in bytes.
 const (
 	messageWork  = 64 << 10
 	messageBytes = 256 << 10
 )
 
-// decides reports whether the spec says when events of a type are not written.
+// decides reports whether the spec can refuse events of a type because of states.
 func decides(et *spec.EventType) bool {
 	return et.Creates != spec.CreatesAny || et.Requires != nil || et.Reads != nil || exchanges(et)
 }
 
-// decide asks whether event number i may be written where it stands: whether its aggregate exists as it has to, what
-// its guards say, whether the values that it takes are free, and what its handler does.
+// decide checks whether event number i may be written at its place: whether its aggregate exists or not, as required,
+// its guards hold, the values that it takes are free, and its handler accepts it.
 func (x *Decision) decide(ctx context.Context, i int) error {
 	if err := x.ask(ctx, i); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (x *Decision) decide(ctx context.Context, i int) error {
 	return x.handle(ctx, i)
 }
 
-// ask asks the spec whether event number i may be written where it stands.
+// ask checks against the spec whether event number i may be written at its place.
 func (x *Decision) ask(ctx context.Context, i int) error {
 	o := &x.Events[i]
 	if o.Spec == nil || !decides(o.Spec) || x.Alone && o.Cause >= 0 {
@@ -49,14 +49,14 @@ func (x *Decision) ask(ctx context.Context, i int) error {
 	return x.exchange(ctx, i)
 }
 
-// exist asks whether there are events before event number i.
+// exist checks whether the aggregate of event number i exists, or does not, as its type requires.
 func (x *Decision) exist(ctx context.Context, i int) error {
 	o := &x.Events[i]
 	if o.Spec.Creates == spec.CreatesAny || o.Spec.Creates == spec.CreatesNever && x.d.IDs.IsSingleton(o.Key.ID) {
 		return nil
 	}
 
-	// An aggregate that exists goes on to do so, and who finds none sees to it that there is none when the event is
+	// An existing aggregate cannot cease to exist. One that does not exist must still not exist when the event is
 	// stored.
 	length := uint64(x.number(o.Key, i))
 	before, err := x.lengthBefore(ctx, o.Key)
@@ -90,7 +90,7 @@ func (x *Decision) lengthBefore(ctx context.Context, key j17.Key) (uint64, error
 	return f.Length, nil
 }
 
-// guard asks the guards of event number i, in their order.
+// guard tests the guards of event number i, in order.
 func (x *Decision) guard(ctx context.Context, i int) error {
 	o := &x.Events[i]
 	if o.Spec.Requires == nil && o.Spec.Reads == nil {
@@ -102,7 +102,7 @@ func (x *Decision) guard(ctx context.Context, i int) error {
 		return err
 	}
 
-	// Who tries an event hears of all that do not hold.
+	// With All, every failed guard is collected.
 	var first error
 	for _, guard := range o.Spec.Requires {
 		holds, cause, err := g.holds(guard)
@@ -121,13 +121,13 @@ func (x *Decision) guard(ctx context.Context, i int) error {
 			first = refused
 		}
 		if x.Work.Err() != nil {
-			break // of those behind it nothing can be said
+			break // the guards after it cannot be tested
 		}
 	}
 	return first
 }
 
-// guarding is one event while its guards are asked. Its states are those at its place in the write.
+// guarding is one event while its guards are tested, on the states at its place in the write.
 type guarding struct {
 	*Decision
 	ctx   context.Context //nolint:containedctx // lives as long as one call
@@ -151,7 +151,7 @@ func (g *guarding) needState(reads bool) error {
 	return nil
 }
 
-// look finds the aggregates that the event reads. Their states are kept with the event, for what it implies.
+// look finds the aggregates that the event reads. Their states are kept with the event, for its implications.
 func (g *guarding) look() error {
 	declared := g.Events[g.i].Spec.Reads
 	if declared == nil {
@@ -186,7 +186,7 @@ func (g *guarding) look() error {
 	return nil
 }
 
-// read returns the key of an aggregate that the event reads, not ok where there is none.
+// read returns the key of an aggregate that the event reads. ok is false if there is none.
 func (g *guarding) read(read *spec.Read) (key j17.Key, ok bool, err error) {
 	o := &g.Events[g.i]
 	id := value.StringValue(read.ID.Literal)
@@ -218,7 +218,7 @@ func (g *guarding) read(read *spec.Read) (key j17.Key, ok bool, err error) {
 	}
 }
 
-// placeOf returns where a path leads in the request, "" where that is not in it.
+// placeOf returns the path in the request that a path of the spec stands for, "" if it is not in the request.
 func placeOf(p *tick.Path) string {
 	if p == nil {
 		return ""
@@ -230,8 +230,8 @@ func placeOf(p *tick.Path) string {
 	return "data" + strings.TrimSuffix(rest, "?")
 }
 
-// holds asks one guard. One that cannot be evaluated, or that takes more work than there is, does not hold, for a
-// cause.
+// holds tests one guard. A guard that cannot be evaluated, or takes more work than is left, does not hold; cause says
+// why.
 func (g *guarding) holds(guard *spec.Guard) (holds bool, cause j17.Code, err error) {
 	if err := g.needState(guard.That.ReadsState()); err != nil {
 		return false, "", err
@@ -239,7 +239,7 @@ func (g *guarding) holds(guard *spec.Guard) (holds bool, cause j17.Code, err err
 	return test(guard, g.env)
 }
 
-// test asks a guard in an environment that has all that it looks at.
+// test tests a guard in an environment that has everything it reads.
 func test(guard *spec.Guard, e *tick.Env) (holds bool, cause j17.Code, err error) {
 	holds, ok, err := guard.That.Test(e)
 	switch {
@@ -253,7 +253,7 @@ func test(guard *spec.Guard, e *tick.Env) (holds bool, cause j17.Code, err error
 	return holds, "", nil
 }
 
-// refused is the error of an event of which a guard does not hold.
+// refused returns the error for an event whose guard does not hold.
 func (g *guarding) refused(guard *spec.Guard, cause j17.Code) error {
 	o := &g.Events[g.i]
 	state := value.Value{}
@@ -265,8 +265,8 @@ func (g *guarding) refused(guard *spec.Guard, cause j17.Code) error {
 	return g.forbid(g.i, err, RefusalDetails{Pointer: guard.Pointer, Requirement: guard.Code, Cause: cause})
 }
 
-// message is what a guard says of an event, a sentence of ours where it yields no text. What it costs is counted apart
-// from the guard.
+// message returns the message of a guard for an event, or a default sentence if it yields no text. Its work is counted
+// apart from the guard's.
 func message(guard *spec.Guard, ev *tick.Event, state value.Value, reads []value.Value) string {
 	env := tick.NewEnv(work.Counted(messageWork))
 	env.Renew(ev)
@@ -277,7 +277,7 @@ func message(guard *spec.Guard, ev *tick.Event, state value.Value, reads []value
 		return fmt.Sprintf("%s of %s does not meet a requirement of the spec, at %s.", ev.Type, ev.Key, guard.Pointer)
 	}
 
-	// It is cut to so many characters.
+	// Cut it to spec.MaxMessage characters.
 	text, n := v.Str(), 0
 	for at := range text {
 		if n++; n > spec.MaxMessage {
@@ -287,9 +287,9 @@ func message(guard *spec.Guard, ev *tick.Event, state value.Value, reads []value
 	return text
 }
 
-// Objection returns the first guard of an event's type that does not hold for an event on the state before it, and what
-// it says; nil where all hold that can be asked. Guards that look at other aggregates cannot. The error is that of a
-// budget whose context has ended.
+// Objection returns the first guard of an event's type that does not hold for an event on the state before it, with its
+// message; nil if there is none. Guards that read other aggregates are skipped. The error is that of a budget whose
+// context has ended.
 func Objection(et *spec.EventType, ev *tick.Event, state value.Value, b *work.Budget) (*spec.Guard, string, error) {
 	env := tick.NewEnv(b)
 	env.Renew(ev)
@@ -307,32 +307,31 @@ func Objection(et *spec.EventType, ev *tick.Event, state value.Value, b *work.Bu
 	return nil, "", nil
 }
 
-// RefusalDetails are the details of the error of an event that the spec forbids where it would stand.
+// RefusalDetails are the details of the error for an event that the spec forbids at its place.
 type RefusalDetails struct {
 	Key       string `json:"key"`
 	EventType string `json:"event_type"`
-	// Pointer is the place in the spec of what forbids it.
+	// Pointer is the place in the spec that forbids it.
 	Pointer diag.Pointer `json:"pointer"`
-	// Requirement is the code that the spec gives a guard. Cause is CodeInvalidOperand where it could not be evaluated,
-	// and CodeWorkLimit where it took more work than there was.
+	// Requirement is the code that the spec gives the guard. Cause is CodeInvalidOperand if the guard could not be
+	// evaluated, and CodeWorkLimit if it took more work than was left.
 	Requirement string   `json:"requirement,omitempty"`
 	Cause       j17.Code `json:"cause,omitempty"`
 	// Length is how many events the aggregate has.
 	Length uint64 `json:"length,omitempty"`
-	// Unique is the name of a set of unique values, and Holder the key of who has the value of it that the event would
-	// take.
+	// Unique is the name of a set of unique values, and Holder the key of the aggregate that holds the value which the
+	// event would take.
 	Unique string `json:"unique,omitempty"`
 	Holder string `json:"holder,omitempty"`
-	// Implication is the place in the spec of what has implied the event, and Chain leads to it from the event that was
-	// posted.
+	// Implication is the place in the spec that implied the event, and Chain leads to the event from the posted one.
 	Implication diag.Pointer `json:"implication,omitempty"`
 	Chain       []Link       `json:"chain,omitempty"`
 }
 
-// GuardCode is the code that the spec gives the guard which forbids the event, "" for none.
+// GuardCode returns the code that the spec gives the guard that forbids the event, "" for none.
 func (d RefusalDetails) GuardCode() string { return d.Requirement }
 
-// Record names what of the spec forbids the event, which is nobody's data: see j17.Record.
+// Record names the place in the spec that forbids the event, without anybody's data: see j17.Record.
 func (d RefusalDetails) Record() string {
 	text := "the spec forbids it at " + string(d.Pointer)
 	if d.Requirement != "" {
@@ -341,7 +340,7 @@ func (d RefusalDetails) Record() string {
 	return text
 }
 
-// forbid refuses the write because of event number i. The error keeps its code, whatever has implied the event.
+// forbid refuses the write because of event number i. The error keeps its code even if the event was implied.
 func (x *Decision) forbid(i int, err error, details RefusalDetails) error {
 	o := &x.Events[i]
 	refused := Link{o.Key.String(), o.Type}
@@ -377,8 +376,8 @@ func detailed(err error, details RefusalDetails) error {
 	return &out
 }
 
-// identify returns the key of an aggregate that a template names by its id or, where the type has them, by one of its
-// names. id is how it was written, and of says whose it is.
+// identify returns the key of an aggregate that a template names by its id or, if the type has names, by one of them.
+// id is the value as given, and of describes its owner in errors.
 func (x *Decision) identify(
 	ctx context.Context, aggregateType, text string, id value.Value, of string,
 ) (j17.Key, error) {

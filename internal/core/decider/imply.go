@@ -18,117 +18,117 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// What one event may imply where nobody says: how long the chains, and how many the events.
+// The defaults of Options.MaxDepth and Options.MaxImplied.
 const (
 	DefaultMaxDepth   = 5
 	DefaultMaxImplied = 100
 )
 
-// MaxEvents is how many events one command may write in all. A store takes as many in one unit.
+// MaxEvents bounds all events that one command writes. A store accepts as many in one unit.
 const MaxEvents = 20_000
 
 // maxImpliedBytes bounds the data of all events that one command implies.
 const maxImpliedBytes = 16 << 20
 
-// Options is what a decision is made with.
+// Options are the inputs of a decision.
 type Options struct {
-	// Timestamp is when it is made, in Unix seconds.
+	// Timestamp is the time of the decision, in Unix seconds.
 	Timestamp int64
 	// MaxDepth and MaxImplied bound what one event may imply.
 	MaxDepth, MaxImplied int
-	// Work is what all conditions, templates and handlers are charged to.
+	// Work is the budget of all conditions, templates and handlers.
 	Work *work.Budget
-	// Lookup returns the present state of an aggregate. Length returns its number of events alone; nil where a state
-	// costs no more.
+	// Lookup returns the present state of an aggregate. Length returns only its number of events; nil if a state costs
+	// no more.
 	Lookup func(context.Context, j17.Key) (*State, error)
 	Length func(context.Context, j17.Key) (uint64, error)
-	// Resolve, if not nil, returns the key of an aggregate by its id or a name of it; CodeAggregateNotFound for a name
-	// that nobody has.
+	// Resolve, if not nil, returns the key of an aggregate by its id or one of its names; the error is
+	// CodeAggregateNotFound if no aggregate has the name.
 	Resolve func(ctx context.Context, aggregateType, name string) (j17.Key, error)
-	// Holders says who holds unique values before the command; nil where nobody does.
+	// Holders returns the holders of unique values before the command; nil if there are none.
 	Holders Holders
-	// All asks for all guards of a refused event that do not hold, not only the first.
+	// All collects in Refusals all failed guards of a refused event, not only the first.
 	All bool
-	// Alone tells that nothing is known of other aggregates: the spec is asked about the command's own events only, and
-	// Reads, if not nil, are the states that their type reads, in its order.
+	// Alone reports that nothing is known of other aggregates: only the command's own events are checked against the
+	// spec, and Reads, if not nil, are the states that their type reads, in its order.
 	Alone bool
 	Reads []value.Value
-	// Skipped, if not nil, is told of custom code that there is no function for; it implies nothing then, and leaves
-	// states as they are. Handlers that may refuse an event are then left to the caller.
+	// Skipped, if not nil, is called for custom code without a function; such code implies nothing and leaves states
+	// unchanged. Handlers that may refuse an event are then left to the caller.
 	Skipped func(at diag.Pointer, code *spec.Code)
 }
 
-// Decision is what a command brings about: its own events, and behind them what they imply, breadth first. First what
-// the command's own events imply in their order, then what those events imply, and so on. Every event is checked as if
-// it had come from outside. Implications see the states before the command, whatever else it writes; what decides
-// whether an event is written sees those at the event's place.
+// Decision is the result of a command: its own events, followed by the events that they imply, breadth first: first
+// those implied by the command's own events, in order, then those implied by these, and so on. Every event is checked
+// as if it had come from outside. Implications see the states before the command, whatever else it writes; the checks
+// of whether an event may be written see the states at the event's place in the write.
 type Decision struct {
 	// Events are all events, the command's own first.
 	Events []Event
-	// Before has the states that were looked at, and Looked their keys in the order in which they were.
+	// Before has the states that were read, and Looked their keys in the order of reading.
 	Before map[j17.Key]*State
 	Looked []j17.Key
-	// Absent are the keys of aggregates that have to have no events before the command.
+	// Absent are the keys of aggregates that must have no events before the command.
 	Absent []j17.Key
-	// Unique says who holds unique values in the end, nil where none were looked at.
+	// Unique has the holders of unique values in the end, nil if none were read.
 	Unique *Values
-	// Refusals are all guards that do not hold, where Options.All asks for them.
+	// Refusals are the errors of all failed guards, with Options.All.
 	Refusals []error
-	// Scheduled are the events that are to come later, in the order in which they were scheduled.
+	// Scheduled are the events for later, in the order in which they were scheduled.
 	Scheduled []Scheduled
-	// Failure describes why the command was rejected, nil where it was not, or not for what it implied.
+	// Failure describes why the command was rejected because of an implied event, else nil.
 	Failure *ImplicationFailure
 
 	Options
 	d       *Decider
 	command *Admitted
-	// base is the metadata that the command's own events share with all others, without its closing brace.
+	// base is the part of the own events' metadata that all events share, without its closing brace.
 	base []byte
-	// env is what conditions, paths and templates are evaluated in: the same for all events, so that an array which is
-	// searched for each of them is known the next time.
+	// env evaluates conditions, paths and templates. It is the same for all events, so that an array searched for each
+	// of them is known the next time.
 	env *tick.Env
-	// running has the states at the places in the write that were looked at, of has the numbers of events by their
-	// aggregates, as far as they are numbered.
+	// running has the states at places in the write, as far as they were needed; of has the numbers of the first
+	// numbered events, by aggregate.
 	running  map[j17.Key]*running
 	of       map[j17.Key][]int
 	numbered int
-	// implied counts the events that each of the command's own events implies, directly or not.
+	// implied counts the events that each of the command's own events implies, directly or indirectly.
 	implied []int
 	bytes   int
-	// waits counts the scheduled events and what cancels them.
+	// waits counts scheduled events and cancellations.
 	waits int
 }
 
 // Event is an event that is about to be written.
 type Event struct {
 	Key j17.Key
-	// Type is the name of its type, and Spec what the spec says of that, nil for the platform's own types.
+	// Type is the name of its type, and Spec the declaration of that in the spec, nil for the platform's own types.
 	Type string
 	Spec *spec.EventType
 	Data value.Value
-	// JSON is Data as it is stored, and Metadata a compact object without the timestamp.
+	// JSON is Data in the form in which it is stored, and Metadata a compact object without the timestamp.
 	JSON     []byte
 	Metadata []byte
-	// Tags are those of the actor and the target, and those that its type declares, but for those of when the event
-	// happens (TagsAt).
+	// Tags are those of the actor and the target, and those that its type declares, except those that depend on the
+	// time of the event (TagsAt).
 	Tags []string
-	// Cause is the number of the event that implied it, -1 for one of the command's own; Own is the number of the
-	// command's event at the beginning of the chain, Write that of the write that has it, and Depth the number of links
-	// between them.
+	// Cause is the number of the event that implied this one, -1 for the command's own events; Own is the number of the
+	// command's event at the beginning of the chain, Write that of its write, and Depth the number of links from Own to
+	// this event.
 	Cause, Own, Write, Depth int
 	// At is the implication's place in the spec.
 	At diag.Pointer
-	// Place is where the event says that its aggregate is, nil where it says nothing about that.
+	// Place is the location of the aggregate that the event states, nil if it states none.
 	Place *Location
-	// Exchanges are the unique values that an event takes and gives back which has happened before; what happens now
-	// takes them when it is decided.
+	// Exchanges are the unique values that an event which happened before takes and gives back; new events exchange
+	// theirs when they are decided.
 	Exchanges []Exchange
-	// reads are the states of other aggregates that the event's type reads, as of the event's place.
+	// reads are the states of other aggregates that the event's type reads, as of the event's place in the write.
 	reads []value.Value
 }
 
-// Expand decides what an admitted command brings about. What is returned beside an error has the states that were
-// looked at, and why the command was rejected.
+// Expand decides an admitted command. A Decision returned with an error has the states that were read, and the reason
+// for the rejection.
 func (d *Decider) Expand(ctx context.Context, a *Admitted, o Options) (*Decision, error) {
 	x := d.decision(a, o)
 	for i := range a.Events {
@@ -150,8 +150,8 @@ func (d *Decider) Expand(ctx context.Context, a *Admitted, o Options) (*Decision
 	return x, nil
 }
 
-// Ask asks the spec whether the command's own events may be written. Neither what they imply nor what their handlers do
-// counts.
+// Ask checks against the spec whether the command's own events may be written. It ignores what they imply and whether
+// their handlers refuse them.
 func (d *Decider) Ask(ctx context.Context, a *Admitted, o Options) error {
 	x := d.decision(a, o)
 	for i := range a.Events {
@@ -170,7 +170,7 @@ func (d *Decider) decision(a *Admitted, o Options) *Decision {
 	}
 }
 
-// InOrder returns the numbers of the implied events, each behind the one that implies it.
+// InOrder returns the numbers of the implied events, depth first, each after the one that implies it.
 func (x *Decision) InOrder() []int {
 	children := make([][]int, len(x.Events))
 	var own []int
@@ -195,7 +195,7 @@ func (x *Decision) InOrder() []int {
 	return order
 }
 
-// seen returns the event as what it implies sees it. Its metadata are taken apart when something asks for them.
+// seen returns the event as its implications see it. Its metadata are parsed only when needed.
 func (o *Event) seen(timestamp int64) *tick.Event {
 	return &tick.Event{
 		Key: o.Key.String(), Type: o.Type, Timestamp: timestamp, Data: tick.Parsed(o.Data),
@@ -203,7 +203,7 @@ func (o *Event) seen(timestamp int64) *tick.Event {
 	}
 }
 
-// Stored returns the event as a fold sees it. What is kept of it holds on to nothing else of the request.
+// Stored returns the event as a fold sees it. It refers to no other memory of the request.
 func (o *Event) Stored(timestamp int64) *tick.Event {
 	return &tick.Event{
 		Key: o.Key.String(), Type: o.Type, Timestamp: timestamp, Data: tick.Raw(o.JSON),
@@ -228,15 +228,15 @@ func (x *Decision) stateBefore(ctx context.Context, key j17.Key) (*State, error)
 	return f, nil
 }
 
-// scene is one event while its implications are looked at.
+// scene is one event while its implications are evaluated.
 type scene struct {
 	*Decision
 	ctx   context.Context //nolint:containedctx // lives as long as one call
 	cause int
 	event *tick.Event
-	// state is that before the command, which is looked up when something asks for it.
+	// state is the state before the command, looked up when it is needed.
 	state value.Value
-	// more is what steps of a pipeline have added.
+	// more has the members that steps of a pipeline have added.
 	more []value.Member
 }
 
@@ -301,7 +301,7 @@ func (s *scene) imply(imp *spec.Implication) error {
 	return nil
 }
 
-// extend says what steps of a pipeline have added.
+// extend sets the members that steps of a pipeline have added.
 func (s *scene) extend(more []value.Member) {
 	s.more = more
 	s.env.Extend(more)
@@ -319,7 +319,7 @@ func (s *scene) holds(c *tick.Predicate) (bool, error) {
 	return holds && ok, err
 }
 
-// each emits for every element of an array. What is no array has no elements.
+// each emits for every element of an array. Values that are not arrays have none.
 func (s *scene) each(m *spec.Map) error {
 	if err := s.needState(m.In.ReadsState()); err != nil {
 		return err
@@ -349,7 +349,7 @@ func (s *scene) emit(e *spec.Emit) error {
 	return s.add(o, id)
 }
 
-// template evaluates the template of an event. Without an error and an event there is none to write.
+// template evaluates the template of an event. The event is nil if there is none to write.
 func (s *scene) template(e *spec.Emit) (*Event, value.Value, error) {
 	if err := s.needState(e.Data.ReadsState()); err != nil {
 		return nil, value.Value{}, err
@@ -386,7 +386,7 @@ func invalidOperand(misfit *tick.OperandError, of string) *j17.Error {
 	return err
 }
 
-// id evaluates the id of a template. It is not ok where it is an optional path that leads nowhere.
+// id evaluates the id of a template. ok is false if it is an optional path without a value.
 func (s *scene) id(r *spec.Ref) (id value.Value, ok bool, err error) {
 	if r.Path == nil {
 		return value.StringValue(r.Literal), true, nil
@@ -398,7 +398,7 @@ func (s *scene) id(r *spec.Ref) (id value.Value, ok bool, err error) {
 	return id, !id.IsMissing() || !r.Path.Optional(), err
 }
 
-// brought returns an event that the scene's event brings about, with the id as it is written.
+// brought returns an event implied by the scene's event, with the id as the template gives it.
 func (s *scene) brought(
 	aggregateType string, id value.Value, eventType string, data value.Value, at diag.Pointer,
 ) *Event {
@@ -410,9 +410,9 @@ func (s *scene) brought(
 	}
 }
 
-// add appends an implied event if it passes all checks. id is how its aggregate was named.
+// add appends an implied event if it passes all checks. id is the id or name given for its aggregate.
 func (s *scene) add(o *Event, id value.Value) error {
-	// It must not be one too many, nor one that could not be posted.
+	// Check the limits, and everything that a posted event has to meet.
 	if o.Depth > s.MaxDepth {
 		return s.limit(o, fmt.Sprintf("Implications are nested more than %d levels deep", s.MaxDepth), s.MaxDepth)
 	}
@@ -437,7 +437,7 @@ func (s *scene) add(o *Event, id value.Value) error {
 		return err
 	}
 
-	// Its metadata are those of the command and what implied it.
+	// Its metadata are those of the command and a description of its cause.
 	o.Metadata = append(append(make([]byte, 0, len(s.base)+128), s.base...), `,"implied_by":{"key":`...)
 	o.Metadata = value.AppendString(o.Metadata, s.event.Key)
 	o.Metadata = append(o.Metadata, `,"event_type":`...)
@@ -456,7 +456,7 @@ func (s *scene) add(o *Event, id value.Value) error {
 	return s.decide(s.ctx, len(s.Events)-1)
 }
 
-// encode writes the data of o as it is stored. All data together have a limit.
+// encode encodes the data of o for storage. The data of all implied events together have a limit.
 func (s *scene) encode(o *Event) error {
 	size := o.Data.Size()
 	if s.bytes += size; s.bytes > maxImpliedBytes {
@@ -469,7 +469,7 @@ func (s *scene) encode(o *Event) error {
 	return nil
 }
 
-// check puts the canonical key into o and checks it and the data as those of an event from outside.
+// check sets the canonical key of o, and checks key and data like those of an event from outside.
 func (s *scene) check(o *Event, id value.Value) error {
 	if err := s.name(&o.Key, id, "the implied event"); err != nil {
 		return err
@@ -480,7 +480,7 @@ func (s *scene) check(o *Event, id value.Value) error {
 	return o.check(s.Work)
 }
 
-// name puts the canonical id into a key whose id a template has made; of says whose it is.
+// name replaces the id in a key, which comes from a template, by the canonical one; of describes its owner in errors.
 func (s *scene) name(key *j17.Key, id value.Value, of string) error {
 	named, err := s.identify(s.ctx, key.Type, key.ID, id, of)
 	if err == nil {
@@ -521,7 +521,7 @@ func idText(id value.Value, emitting, emitted string) string {
 	return text
 }
 
-// describe names a value that is no identifier.
+// describe describes a value that is not an identifier, for errors.
 func describe(v value.Value) string {
 	switch v.Kind() {
 	case value.Missing, value.Null:
@@ -560,7 +560,7 @@ func (s *scene) run(code *spec.Code, at diag.Pointer) error {
 	return nil
 }
 
-// act emits the event of one action that custom code asks for.
+// act emits the event of one action that custom code returned.
 func (s *scene) act(code *spec.Code, action value.Value, at diag.Pointer) error {
 	wrong := func(format string, args ...any) error {
 		return s.refuseAt(at, faulty(code, &sandbox.Fault{
@@ -569,7 +569,7 @@ func (s *scene) act(code *spec.Code, action value.Value, at diag.Pointer) error 
 		}))
 	}
 
-	// Which aggregate is meant.
+	// Find the aggregate.
 	emit := action.Get("emit")
 	if emit.IsMissing() {
 		emit = action
@@ -589,7 +589,7 @@ func (s *scene) act(code *spec.Code, action value.Value, at diag.Pointer) error 
 		typ, id = first, value.StringValue(rest)
 	}
 
-	// Which event.
+	// Find the event type.
 	name := emit.Get("event_type").Str()
 	if s.d.Types[typ] == nil {
 		return wrong("an action names the aggregate type %q, which the spec does not have", j17.Printable(typ))

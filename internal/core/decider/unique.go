@@ -15,9 +15,9 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// Holders says who holds values that one aggregate alone may have.
+// Holders returns the holders of unique values, each of which only one aggregate may have.
 type Holders interface {
-	// Holder returns who holds a value of a set, the zero Key for nobody.
+	// Holder returns the aggregate that holds a value of a set, the zero Key for none.
 	Holder(ctx context.Context, set *spec.UniqueSet, value [32]byte) (j17.Key, error)
 	// Held returns the value that an aggregate holds in a set; ok is false for none.
 	Held(ctx context.Context, set *spec.UniqueSet, key j17.Key) (value [32]byte, ok bool, err error)
@@ -26,21 +26,21 @@ type Holders interface {
 // Exchange is what an event does to one set of unique values.
 type Exchange struct {
 	Set *spec.UniqueSet
-	// Of is what the spec says of the value that the event takes for its aggregate, and Value its digest. Of is nil
-	// where the event gives back what the aggregate holds.
+	// Of is the declaration of the value that the event takes for its aggregate, and Value its digest. Of is nil if the
+	// event gives back the value that the aggregate holds.
 	Of    *spec.UniqueValue
 	Value [32]byte
 }
 
-// MaxUnique is how many bytes a unique value may have, and so may its scope.
+// MaxUnique bounds the bytes of a unique value, and those of its scope.
 const MaxUnique = 1 << 10
 
-// uniqueLimit is how large the JSON text of either may be before it is looked at: escapes make a text longer.
+// uniqueLimit bounds the JSON text of either before it is decoded: escapes make a text longer.
 const uniqueLimit = 8 * MaxUnique
 
 // Exchanges returns what an event gives back and what it takes, in this order. e is the environment of the event.
-// Errors are those of e's budget, CodeInvalidOperand for what is no value that can be unique, and CodeSchemaViolation
-// for one that is too long; at says which of the event type's values it was.
+// Errors are those of e's budget, CodeInvalidOperand for values that cannot be unique, and CodeSchemaViolation for
+// values that are too long; at is the declaration of the value with the error.
 func Exchanges(
 	typ *spec.AggregateType, et *spec.EventType, e *tick.Env,
 ) (all []Exchange, at *spec.UniqueValue, err error) {
@@ -57,7 +57,7 @@ func Exchanges(
 	return all, nil, nil
 }
 
-// PastExchanges is Exchanges for an event that is stored: what is no value that could be unique takes nothing.
+// PastExchanges is Exchanges for a stored event: it ignores values that cannot be unique.
 func PastExchanges(typ *spec.AggregateType, et *spec.EventType, e *tick.Env) []Exchange {
 	all := releases(typ, et)
 	for _, u := range et.Unique {
@@ -79,7 +79,7 @@ func releases(typ *spec.AggregateType, et *spec.EventType) (all []Exchange) {
 // exchanges reports whether events of a type take unique values or give them back.
 func exchanges(et *spec.EventType) bool { return et.Unique != nil || et.Releases != nil }
 
-// exchange lets event number i give back values, and take others if they are free.
+// exchange lets event number i give back unique values, and take others if they are free.
 func (x *Decision) exchange(ctx context.Context, i int) error {
 	o := &x.Events[i]
 	if !exchanges(o.Spec) {
@@ -92,7 +92,7 @@ func (x *Decision) exchange(ctx context.Context, i int) error {
 	e.Renew(o.seen(x.Timestamp))
 	typ := x.d.Types[o.Key.Type]
 	all, at, err := Exchanges(typ, o.Spec, e)
-	switch j17.CodeOf(err) { //nolint:exhaustive // all others are no refusals
+	switch j17.CodeOf(err) { //nolint:exhaustive // all others are not refusals
 	case j17.CodeInvalidOperand, j17.CodeSchemaViolation:
 		return x.forbid(i, err, RefusalDetails{Pointer: at.Pointer, Unique: at.Name})
 	case j17.CodeWorkLimit:
@@ -113,8 +113,8 @@ func (x *Decision) exchange(ctx context.Context, i int) error {
 	})
 }
 
-// Exchange keeps with an event that has happened at a Unix second what it takes and gives back. The errors are those of
-// Exchanges, but for the event's own type, which may be unknown.
+// Exchange sets o.Exchanges for an event that happened at a Unix second. The errors are those of Exchanges. For an
+// event of an unknown type it does nothing.
 func (d *Decider) Exchange(ctx context.Context, o *Event, at int64) error {
 	if o.Spec == nil || !exchanges(o.Spec) {
 		return nil
@@ -126,8 +126,8 @@ func (d *Decider) Exchange(ctx context.Context, o *Event, at int64) error {
 	return err
 }
 
-// NotUnique is the error of an event that happened before and would take what another aggregate holds. The details get
-// the set.
+// NotUnique returns the error for an event that happened before and would take a value that another aggregate holds. It
+// adds the set to the details.
 func NotUnique(taken *Exchange, details RefusalDetails) error {
 	details.Pointer, details.Unique = taken.Of.Pointer, taken.Set.Name
 	return detailed(notUnique(taken), details)
@@ -137,9 +137,10 @@ func notUnique(taken *Exchange) error {
 	return uniqueAt(taken.Of, j17.Errorf(j17.CodeNotUnique, "Another aggregate holds the value of the unique set '%s' that the event would take. Take another value, or let that one give it back first.", taken.Set.Name))
 }
 
-// takes returns the digest of the value that an event takes. It takes none where a part of the value is null.
+// takes returns the digest of the value that an event takes. ok is false if a part of the value is null: the event then
+// takes none.
 func takes(u *spec.UniqueValue, e *tick.Env) (digest [32]byte, ok bool, err error) {
-	// The scope, which may be null: then it is one of its own.
+	// Add the scope. Null is a scope as well.
 	c := canonical{name: u.Name}
 	scope := value.NullValue()
 	if u.Scope != nil {
@@ -154,7 +155,7 @@ func takes(u *spec.UniqueValue, e *tick.Env) (digest [32]byte, ok bool, err erro
 		return digest, false, err
 	}
 
-	// The parts of the value.
+	// Add the parts of the value.
 	c.bytes = 0
 	if !u.One {
 		c.list(len(u.Values))
@@ -174,7 +175,7 @@ func takes(u *spec.UniqueValue, e *tick.Env) (digest [32]byte, ok bool, err erro
 	return sha256.Sum256(c.text), true, nil
 }
 
-// uniqueAt gives an error the place in the event of a value that is one plain path.
+// uniqueAt adds to an error the path of the value in the event, if the value is one plain path.
 func uniqueAt(u *spec.UniqueValue, err error) error {
 	if u.Path == "" {
 		return err
@@ -182,16 +183,16 @@ func uniqueAt(u *spec.UniqueValue, err error) error {
 	return j17.At(err, u.Path)
 }
 
-// canonical is the one text of a value, which is the same for all values that are equal.
+// canonical builds the canonical text of a value, which is the same for all equal values.
 type canonical struct {
-	// name is that of the set.
+	// name is the name of the set.
 	name string
 	text []byte
-	// bytes is what texts, digits and other values have come to.
+	// bytes is the total of the bytes of texts, the digits of numbers, and one for every other value.
 	bytes int
 }
 
-// add adds a value: texts by their code points, numbers by what they are worth.
+// add adds a value: texts by their code points, numbers by their numeric value.
 func (c *canonical) add(v value.Value) error {
 	switch v.Kind() {
 	case value.String:
@@ -234,7 +235,7 @@ func (c *canonical) add(v value.Value) error {
 // list begins a list of values.
 func (c *canonical) list(n int) { c.text = binary.AppendUvarint(append(c.text, 'a'), uint64(n)) }
 
-// fault is the error for a value that cannot be had.
+// fault returns the error for a value that could not be evaluated.
 func (c *canonical) fault(err error) error {
 	if errors.Is(err, tick.ErrTooLarge) {
 		return j17.Errorf(j17.CodeSchemaViolation, "The value of the unique set '%s' is longer than %d bytes.", c.name, MaxUnique)
@@ -245,11 +246,11 @@ func (c *canonical) fault(err error) error {
 	return err
 }
 
-// Values is who holds which values while events take them and give them back, one after the other. It is for one
+// Values tracks the holders of values while events take them and give them back, one after the other. It is for one
 // goroutine.
 type Values struct {
 	from Holders
-	// holders and held are what was looked at, as it is by now; the zero Key and nil stand for nobody and nothing.
+	// holders and held cache what was read, with the exchanges so far applied; the zero Key and nil stand for none.
 	holders map[ownedValue]j17.Key
 	held    map[ownerIn]*[32]byte
 }
@@ -264,13 +265,13 @@ type ownerIn struct {
 	key j17.Key
 }
 
-// NewValues returns what others hold at first; nobody does where from is nil.
+// NewValues returns Values that begin with the holders of from; nil means that nothing is held.
 func NewValues(from Holders) *Values {
 	return &Values{from: from, holders: map[ownedValue]j17.Key{}, held: map[ownerIn]*[32]byte{}}
 }
 
-// Apply lets an aggregate exchange values, in order. Where a value is another's, taken is the exchange for it, and
-// holder has it; what comes behind it is not done.
+// Apply lets an aggregate exchange values, in order. If another aggregate holds a value, Apply stops and returns the
+// exchange as taken, and the holder.
 func (v *Values) Apply(
 	ctx context.Context, key j17.Key, exchanges []Exchange,
 ) (taken *Exchange, holder j17.Key, err error) {
@@ -300,7 +301,7 @@ func (v *Values) Apply(
 	return nil, holder, nil
 }
 
-// give takes from an aggregate what it holds.
+// give frees the value that an aggregate holds.
 func (v *Values) give(set *spec.UniqueSet, key j17.Key, own *[32]byte) {
 	if own != nil {
 		v.holders[ownedValue{set, *own}] = j17.Key{}
@@ -340,10 +341,10 @@ func (v *Values) holder(ctx context.Context, set *spec.UniqueSet, taken [32]byte
 	return key, err
 }
 
-// After returns holders as they are by now, for what comes next.
+// After returns the holders after the exchanges so far.
 func (v *Values) After() Holders { return holdersAfter{v} }
 
-// Keep takes over what others, which began with After, have come to.
+// Keep takes over the results of other Values, which began with After.
 func (v *Values) Keep(next *Values) {
 	maps.Copy(v.holders, next.holders)
 	maps.Copy(v.held, next.held)
@@ -352,7 +353,7 @@ func (v *Values) Keep(next *Values) {
 // holdersAfter are the holders after some exchanges.
 type holdersAfter struct{ v *Values }
 
-// Holder returns who holds a value.
+// Holder returns the aggregate that holds a value.
 func (h holdersAfter) Holder(ctx context.Context, set *spec.UniqueSet, value [32]byte) (j17.Key, error) {
 	return h.v.holder(ctx, set, value)
 }
@@ -366,7 +367,7 @@ func (h holdersAfter) Held(ctx context.Context, set *spec.UniqueSet, key j17.Key
 	return *own, true, nil
 }
 
-// Values yields the values that were looked at or have changed hands.
+// Values yields the values whose holders were read or have changed.
 func (v *Values) Values() iter.Seq2[*spec.UniqueSet, [32]byte] {
 	return func(yield func(*spec.UniqueSet, [32]byte) bool) {
 		for at := range v.holders {
@@ -377,7 +378,7 @@ func (v *Values) Values() iter.Seq2[*spec.UniqueSet, [32]byte] {
 	}
 }
 
-// Keepers yields the aggregates whose values were looked at or have changed.
+// Keepers yields the aggregates whose values were read or have changed.
 func (v *Values) Keepers() iter.Seq2[*spec.UniqueSet, j17.Key] {
 	return func(yield func(*spec.UniqueSet, j17.Key) bool) {
 		for at := range v.held {
@@ -388,13 +389,13 @@ func (v *Values) Keepers() iter.Seq2[*spec.UniqueSet, j17.Key] {
 	}
 }
 
-// Holder returns who holds a value by now, where it was looked at.
+// Holder returns the present holder of a value, if it was read.
 func (v *Values) Holder(set *spec.UniqueSet, taken [32]byte) (key j17.Key, looked bool) {
 	key, looked = v.holders[ownedValue{set, taken}]
 	return key, looked
 }
 
-// Held returns what an aggregate holds by now, nil for nothing, where it was looked at.
+// Held returns the value that an aggregate holds now, nil for none, if it was read.
 func (v *Values) Held(set *spec.UniqueSet, key j17.Key) (own *[32]byte, looked bool) {
 	own, looked = v.held[ownerIn{set, key}]
 	return own, looked
