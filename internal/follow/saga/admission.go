@@ -18,15 +18,15 @@ import (
 
 // room is how many more sagas of an environment may begin to run.
 type room struct {
-	// free is how many there are now, bound how many of the environment may run in all, with those of the instance's
-	// others.
+	// free is the number of free places, bound how many sagas of the environment may run in all, given those of the
+	// instance's other environments.
 	free, bound int64
-	// queued reports that some wait already.
+	// queued reports that sagas are queued already.
 	queued bool
 }
 
-// room looks how many more sagas may run. Those of the environment itself are counted exactly, by the bound of take;
-// those of the instance's others as they are now.
+// room determines how many more sagas may run. The environment's own sagas are counted exactly, by the bound of take;
+// those of the instance's other environments as they are now.
 func (s *Service) room(ctx context.Context, t j17.Tenant) (*room, error) {
 	r := &room{bound: s.most}
 	for _, other := range t.Siblings() {
@@ -46,8 +46,8 @@ func (s *Service) room(ctx context.Context, t j17.Tenant) (*room, error) {
 	return r, err
 }
 
-// take counts sagas that begin to run, of which there may be bound. It fails where there is no room for them any
-// longer.
+// take returns the write that counts n sagas that begin to run, of at most bound. It fails if there is no longer room
+// for them.
 func take(n, bound int64) store.Side {
 	return store.Side{
 		Op: store.Add, Space: countSpace, Key: runningKey, Value: strconv.AppendInt(nil, n, 10), Most: bound,
@@ -59,13 +59,12 @@ func (s *Service) running(ctx context.Context, t j17.Tenant) (int64, error) {
 	return store.Counter(ctx, s.store, t, countSpace, runningKey)
 }
 
-// wake returns the write that lets somebody look whether queued sagas can start.
+// wake returns the write that makes the admission of queued sagas due.
 func wake(due time.Time) store.Side {
 	return store.Side{Op: store.Put, Space: admissionSpace, Key: admissionKey, Due: due}
 }
 
-// tell wakes the queues of the instance's other environments. What is lost of it is made up for by what admissionPause
-// says.
+// tell wakes the queues of the instance's other environments. If that fails, they are looked at after admissionPause.
 func (s *Service) tell(ctx context.Context, t j17.Tenant) {
 	for _, other := range t.Siblings() {
 		next, err := s.get(ctx, other, admissionSpace, admissionKey)
@@ -78,18 +77,17 @@ func (s *Service) tell(ctx context.Context, t j17.Tenant) {
 }
 
 const (
-	// admissionPause is how long queued sagas wait at most before somebody looks after them who was not told that there
-	// is room.
+	// admissionPause is how long queued sagas wait at most before room is looked for without a wake.
 	admissionPause = 10 * time.Minute
-	// admitted is how many sagas start in one commit, moved how many are put in order in one.
+	// admitted is how many sagas start in one commit, moved how many are sorted in one.
 	admitted = 100
 	moved    = 500
 )
 
-// admit starts queued sagas as far as there is room, in the order of their triggers. Each starts in the commit of its
-// first event.
+// admit starts queued sagas while there is room, in the order of their triggers. Each starts in the commit of its first
+// event.
 func (s *Service) admit(ctx context.Context, c *worker.Claim) error {
-	// All triggers up to here have arrived: those that come later stand behind them.
+	// All triggers up to here have arrived; later ones are queued behind them.
 	extent, err := s.store.Extent(ctx, c.Tenant)
 	if err != nil {
 		return err
@@ -98,7 +96,7 @@ func (s *Service) admit(ctx context.Context, c *worker.Claim) error {
 		return err
 	}
 
-	// With nothing queued the work is done, without room it waits until a saga ends. A saga that queues, or ends,
+	// With nothing queued the work is done; without room it waits until a saga ends. A saga that is queued, or ends,
 	// breaks the claim.
 	r, err := s.room(ctx, c.Tenant)
 	if err != nil {
@@ -119,18 +117,19 @@ func (s *Service) admit(ctx context.Context, c *worker.Claim) error {
 	return s.finish(ctx, c, c.Replace(nil, s.clock.Now()))
 }
 
-// finish ends an attempt with the claim's last write. The writer that has broken the claim does the rest.
+// finish ends an attempt with the claim's last write. If another writer has broken the claim, that writer takes care of
+// the rest.
 func (s *Service) finish(ctx context.Context, c *worker.Claim, side store.Side) error {
 	_, err := conflict(s.store.Write(ctx, c.Tenant, []store.Side{side}))
 	return err
 }
 
-// startInOrder starts the queued sagas whose triggers stand no later than last, of which bound may run. One whose first
-// event cannot be had now starts without it, so that it is not in the way of those behind it.
+// startInOrder starts the queued sagas with triggers up to last, of which bound may run. A saga whose first event
+// cannot be written now starts without it, so that it does not block those behind it.
 func (s *Service) startInOrder(
 	ctx context.Context, t j17.Tenant, items []store.Item, last j17.StreamID, bound int64,
 ) error {
-	// What each writes first.
+	// The first event of each.
 	var all []*step
 	var writings []*writing
 	var commands []*engine.Command
@@ -153,7 +152,7 @@ func (s *Service) startInOrder(
 		}
 	}
 
-	// Write all of it in this order. Whose event is refused goes on by itself.
+	// All of them are written in this order. A saga whose event is refused continues by itself.
 	var failed error
 	for i, o := range s.engine.ExecuteInOrder(ctx, t, commands) {
 		done, err := all[i].wrote(ctx, writings[i], o.Err)
@@ -168,8 +167,7 @@ func (s *Service) startInOrder(
 	return failed
 }
 
-// starting returns a queued saga that is about to start; nil for one whose trigger stands later than last, or that is
-// damaged.
+// starting returns a queued saga that is about to start; nil if its trigger is later than last, or it is damaged.
 func (s *Service) starting(
 	ctx context.Context, t j17.Tenant, it store.Item, last j17.StreamID, bound int64,
 ) (*step, error) {
@@ -180,7 +178,7 @@ func (s *Service) starting(
 	claim := store.Side{Op: store.Delete, Space: queueSpace, Key: it.Key, Cond: store.IfRev, Rev: it.Rev}
 	g, err := s.load(ctx, t, id)
 	if _, damaged := errors.AsType[*store.CorruptionError](err); damaged || isAbsent(err) {
-		// It must not be in the way of others.
+		// A damaged saga must not block others.
 		s.logger.LogAttrs(ctx, slog.LevelError, "a queued saga cannot be read and is not started", slog.String("tenant", string(t)),
 			slog.String("saga", id), slog.Any("error", err))
 		_, err = conflict(s.store.Write(ctx, t, []store.Side{claim}))
@@ -198,7 +196,7 @@ func (s *Service) starting(
 	return st, nil
 }
 
-// arrange puts the sagas that have arrived into the order of their triggers.
+// arrange moves the sagas that have arrived into the queue, in the order of their triggers.
 func (s *Service) arrange(ctx context.Context, t j17.Tenant) error {
 	for {
 		items, err := s.store.Scan(ctx, t, arrivalSpace, store.Range{}, moved)
@@ -223,12 +221,12 @@ func (s *Service) arrange(ctx context.Context, t j17.Tenant) error {
 	}
 }
 
-// queueKey is the key of a saga's place in the queue.
+// queueKey returns the key of a saga's place in the queue.
 func queueKey(at j17.StreamID, id string) string {
 	return store.StampedKey(at, "/"+id)
 }
 
-// splitQueueKey takes a key of the queue apart.
+// splitQueueKey splits a key of the queue.
 func splitQueueKey(key string) (at j17.StreamID, id string, err error) {
 	place, id, ok := strings.Cut(key, "/")
 	if _, scanned := fmt.Sscanf(place, "%d-%d", &at.Ms, &at.Seq); !ok || scanned != nil {
@@ -238,7 +236,7 @@ func splitQueueKey(key string) (at j17.StreamID, id string, err error) {
 	return at, id, nil
 }
 
-// arrive returns the write that lets a saga wait for room whose trigger is stored already.
+// arrive returns the write that makes a saga with a stored trigger wait for room.
 func arrive(at j17.StreamID, id string) store.Side {
 	return store.Side{Op: store.Put, Space: arrivalSpace, Key: id, Value: store.AppendStamp(nil, at)}
 }

@@ -9,13 +9,12 @@ import (
 	"j17/internal/storage/store"
 )
 
-// causes is the write that leads from the event number i of a command to a saga that it has triggered or answered.
+// causes returns the write that records a saga as triggered or answered by event number i of a command.
 func causes(id string, i int) store.Side {
 	return store.Side{Op: store.Put, Space: causeSpace, Key: "/" + id, Stamps: []int{i}, StampKey: true}
 }
 
-// Causes calls do with the positions of the events that have triggered the saga, which is the first one, or answered
-// it.
+// Causes calls do with the positions of the triggering event, which comes first, and of the answers.
 func (g *Saga) Causes(do func(position string)) {
 	do(g.Trigger.StreamID)
 	for _, e := range g.Timeline {
@@ -25,7 +24,7 @@ func (g *Saga) Causes(do func(position string)) {
 	}
 }
 
-// forgetCauses returns the writes by which what leads to the saga goes at the same time as the saga.
+// forgetCauses returns the writes that make the records of a saga's causes expire together with the saga.
 func (g *Saga) forgetCauses(at time.Time) (sides []store.Side) {
 	seen := map[j17.StreamID]bool{}
 	g.Causes(func(position string) {
@@ -42,8 +41,8 @@ func (g *Saga) forgetCauses(at time.Time) (sides []store.Side) {
 	return sides
 }
 
-// CausedBy calls do with the sagas that events at some positions, which are in their order, have triggered or answered.
-// One may come several times.
+// CausedBy calls do with the sagas that events at some positions have triggered or answered, in the order of the
+// positions. A saga may be passed several times.
 func (s *Service) CausedBy(
 	ctx context.Context, t j17.Tenant, positions []j17.StreamID, do func(id string) error,
 ) error {

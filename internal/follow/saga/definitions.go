@@ -10,35 +10,35 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// maxDefinitions is how many specs are kept compiled for sagas.
+// maxDefinitions is how many compiled specs are cached.
 const maxDefinitions = 32
 
-// definitions compiles the specs that sagas were started with, each once.
+// definitions compiles the specs that sagas were started with, and caches them.
 type definitions struct {
 	specs Specs
 
 	mu    sync.Mutex
 	known map[definition]*compiled
-	// recent are the keys of known, the ones that were used last at the end.
+	// recent has the keys of known, the most recently used ones last.
 	recent []definition
 }
 
-// definition names a version of an environment's spec.
+// definition identifies a version of an environment's spec.
 type definition struct {
 	tenant  j17.Tenant
 	version int
 }
 
-// compiled is a spec, or why there is none. Both count once ready is closed.
+// compiled is a spec, or the error of compiling it. Both are valid once ready is closed.
 type compiled struct {
 	ready chan struct{}
 	spec  *spec.Compiled
 	err   error
 }
 
-// of returns the definition of a saga. The first caller compiles it, and others wait.
+// of returns the spec of a saga. The first caller compiles it, and others wait.
 func (d *definitions) of(ctx context.Context, t j17.Tenant, version int) (*spec.Compiled, error) {
-	// Find it, or be the one who makes it.
+	// It is cached, or this caller compiles it.
 	key := definition{t, version}
 	d.mu.Lock()
 	c := d.known[key]
@@ -58,7 +58,7 @@ func (d *definitions) of(ctx context.Context, t j17.Tenant, version int) (*spec.
 		}
 	}
 
-	// Make it. A failure, which is also what a panic leaves, is not kept: the next one tries again.
+	// Compile it. A failure, which includes a panic, is not cached: the next caller tries again.
 	c.err = errors.New("saga: the definition could not be made")
 	defer func() {
 		if c.err != nil {
@@ -75,7 +75,7 @@ func (d *definitions) of(ctx context.Context, t j17.Tenant, version int) (*spec.
 	return c.spec, c.err
 }
 
-// use makes a key the one that was used last, and forgets those beyond the limit. The caller holds mu.
+// use marks a key as most recently used, and drops those beyond the limit. The caller holds mu.
 func (d *definitions) use(key definition) {
 	d.recent = append(slices.DeleteFunc(d.recent, func(k definition) bool { return k == key }), key)
 	for len(d.recent) > maxDefinitions {

@@ -17,20 +17,20 @@ import (
 	"j17/internal/storage/store"
 )
 
-// What is due of a saga.
+// The values of work items: what is due of a saga.
 const (
-	// starts and goesOn carry out the next task; the first one of a saga is distinguished so that it is counted.
+	// starts and goesOn carry out the next task; starts marks the first one of a saga, so that it is counted.
 	starts = "s"
 	goesOn = "g"
-	// timesOut ends a wait. An answer has the position of the event in front.
+	// timesOut ends a wait. An answer has the position of its event in front of the value.
 	timesOut = "t"
 	answer   = "a"
 )
 
-// Effects says what events bring about: sagas that they start, and answers that sagas wait for. It is one of the
-// engine's effects, so that all of it is in the commit of the events.
+// Effects returns what events cause: sagas that they start, and answers that sagas wait for. It is one of the engine's
+// effects, so that all of it is in the commit of the events.
 func (s *Service) Effects(ctx context.Context, d *part.Decided) (part.Effects, error) {
-	// Few events have to do with sagas: of the others it only has to stay so that none waits for them.
+	// Few events concern sagas. For the others it suffices that no saga begins to wait for them.
 	known, err := s.knownTypes(ctx, d.Tenant)
 	if err != nil {
 		return part.Effects{}, store.UserError(err)
@@ -48,7 +48,7 @@ func (s *Service) Effects(ctx context.Context, d *part.Decided) (part.Effects, e
 		return part.Effects{}, d.Work.Err()
 	}
 
-	stays.Fences = slices.Clone(stays.Fences) // they are those of all
+	stays.Fences = slices.Clone(stays.Fences) // the slice is shared by all
 	e := &effects{Service: s, Decided: d, Effects: stays}
 	if err := e.answers(ctx, known.types); err != nil {
 		return part.Effects{}, store.UserError(err)
@@ -69,23 +69,23 @@ func triggered(d *part.Decided) (n int) {
 	return n
 }
 
-// limited is the details of the error of a write that would start too many sagas.
+// limited has the details of the error of a write that would start too many sagas.
 type limited struct {
 	Limit int `json:"limit"`
 	Sagas int `json:"sagas"`
 }
 
-// tooMany is the error of a write that would start n sagas, of which limit are allowed.
+// tooMany returns the error of a write that would start n sagas, of which limit are allowed.
 func tooMany(n, limit int) error {
 	err := j17.Errorf(j17.CodeImplicationLimit, "One write starts at most %d sagas, and this one would start %d. Nothing was written. Split it into smaller writes.", limit, n)
 	err.Details, err.Plain = limited{Limit: limit, Sagas: n}, true
 	return err
 }
 
-// maxDepth is how many sagas may trigger each other, one after the other.
+// maxDepth is the maximum length of a chain of sagas that trigger each other.
 const maxDepth = 50
 
-// tooDeep is the error of an event of a saga that would trigger n others, at the end of too many.
+// tooDeep returns the error of a saga's event that would trigger n other sagas beyond maxDepth.
 func tooDeep(n int) error {
 	err := j17.Errorf(j17.CodeImplicationLimit, "Sagas trigger each other %d deep at most, and the event would trigger another one. Nothing was written. "+
 		"Let the spec end the circle by a condition, an answer that is awaited, or a schedule.", maxDepth)
@@ -93,7 +93,7 @@ func tooDeep(n int) error {
 	return err
 }
 
-// effects gathers what is to be written with events.
+// effects collects what is to be written with events.
 type effects struct {
 	*Service
 	*part.Decided
@@ -106,7 +106,7 @@ func (e *effects) fence(space store.Space, key string, rev uint64) {
 	e.Fences = append(e.Fences, store.Fence{Space: space, Key: key, Rev: rev})
 }
 
-// get returns an item, the zero one where there is none.
+// get returns an item, the zero one if there is none.
 func (s *Service) get(ctx context.Context, t j17.Tenant, space store.Space, key string) (store.Item, error) {
 	it, err := s.store.Get(ctx, t, space, key)
 	if isAbsent(err) {
@@ -115,8 +115,8 @@ func (s *Service) get(ctx context.Context, t j17.Tenant, space store.Space, key 
 	return it, err
 }
 
-// answers finds the sagas that wait for one of the events, which can only be of the known types, and resumes them. A
-// saga that begins to wait at the same moment breaks one of the fences, and then the events are examined again.
+// answers finds the sagas that wait for one of the events, which can only be of the known types, and resumes them. If a
+// saga begins to wait at the same time, one of the fences fails, and the events are examined again.
 func (e *effects) answers(ctx context.Context, known map[string]bool) (err error) {
 	var waits map[j17.Key][]*waiter
 	for i := range e.Events {
@@ -161,7 +161,7 @@ func (e *effects) answers(ctx context.Context, known map[string]bool) (err error
 	return nil
 }
 
-// resumes records a saga that event number i resumes, where the command is a dry run.
+// resumes records a saga that event number i resumes, for a dry run.
 func (e *effects) resumes(ctx context.Context, id string, i int) error {
 	by := &e.Events[i]
 	g, err := e.load(ctx, e.Tenant, id)
@@ -204,7 +204,7 @@ func (e *effects) waiters(ctx context.Context, key j17.Key) (all []*waiter, err 
 	return all, nil
 }
 
-// await returns the writes by which a saga begins to wait for events of an aggregate.
+// await returns the writes that make a saga wait for events of an aggregate.
 func await(key, id string, types []string, until time.Time) []store.Side {
 	return []store.Side{
 		{
@@ -215,7 +215,7 @@ func await(key, id string, types []string, until time.Time) []store.Side {
 	}
 }
 
-// forget returns the writes by which a saga no longer waits.
+// forget returns the writes that end the waiting of a saga.
 func forget(key, id string) []store.Side {
 	return []store.Side{
 		{Op: store.Delete, Space: waitSpace, Key: key + "/" + id},
@@ -223,36 +223,36 @@ func forget(key, id string) []store.Side {
 	}
 }
 
-// awaited names an event type among all.
+// awaited returns the full name of an event type.
 func awaited(aggregateType, eventType string) string { return aggregateType + "." + eventType }
 
-// knownTypes is which event types sagas of an environment have ever awaited, by a revision of what says so.
+// knownTypes has the event types that sagas of an environment have ever awaited, as of one revision.
 type knownTypes struct {
 	types map[string]bool
 	rev   uint64
-	// fences hold as long as these are all, and changed receives those that no longer hold.
+	// fences hold as long as these are all; changed receives those that no longer hold.
 	fences  []store.Fence
 	changed func(*store.SideConflict)
 }
 
-// awaitedTypes keeps what was read last of some environments. What is kept may be old: a caller that relies on it
+// awaitedTypes caches the known types of some environments. A cached entry may be outdated: a caller that relies on it
 // fences on its revision.
 type awaitedTypes struct {
 	mu sync.Mutex
 	of map[j17.Tenant]knownTypes
 }
 
-// maxAwaited is of how many environments the awaited types are kept in memory.
+// maxAwaited is the number of environments whose awaited types are cached.
 const maxAwaited = 1000
 
-// forget makes sure that what is known of an environment is read the next time.
+// forget drops the cached types of an environment.
 func (a *awaitedTypes) forget(t j17.Tenant) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.of, t)
 }
 
-// knownTypes returns what is kept, and reads it where nothing is: a read for each write would cost it a tenth.
+// knownTypes returns the cached types, or reads them. A read for each write would cost a tenth of its time.
 func (s *Service) knownTypes(ctx context.Context, t j17.Tenant) (knownTypes, error) {
 	s.awaited.mu.Lock()
 	k, kept := s.awaited.of[t]
@@ -261,7 +261,7 @@ func (s *Service) knownTypes(ctx context.Context, t j17.Tenant) (knownTypes, err
 		return k, nil
 	}
 
-	// Read it.
+	// Read the types.
 	it, err := s.get(ctx, t, knownSpace, knownKey)
 	if err != nil {
 		return knownTypes{}, err
@@ -283,7 +283,7 @@ func (s *Service) knownTypes(ctx context.Context, t j17.Tenant) (knownTypes, err
 		}
 	}
 
-	// Keep it.
+	// Cache them.
 	s.awaited.mu.Lock()
 	defer s.awaited.mu.Unlock()
 	if s.awaited.of == nil || len(s.awaited.of) >= maxAwaited {
@@ -293,7 +293,7 @@ func (s *Service) knownTypes(ctx context.Context, t j17.Tenant) (knownTypes, err
 	return k, nil
 }
 
-// learn makes the types of an await known.
+// learn adds the types of an await to the known ones.
 func (e *effects) learn(ctx context.Context, a *spec.Await) error {
 	known, err := e.knownTypes(ctx, e.Tenant)
 	if err != nil {
@@ -316,7 +316,7 @@ func (e *effects) learn(ctx context.Context, a *spec.Await) error {
 	return nil
 }
 
-// triggers starts the sagas of events that trigger some, as far as there is room, and queues the others.
+// triggers starts the sagas that the events trigger, as far as there is room, and queues the others.
 func (e *effects) triggers(ctx context.Context) error {
 	var r *room
 	version, started, late := 0, int64(0), false
@@ -326,8 +326,8 @@ func (e *effects) triggers(ctx context.Context) error {
 			continue
 		}
 		for _, def := range ev.Spec.Sagas {
-			// The first one looks how many may run, and which spec this is: the engine's own fence holds as long as it
-			// is.
+			// The first one determines how many may run, and the version of the spec: the engine's own fence holds as
+			// long as that is deployed.
 			if r == nil {
 				var err error
 				if r, err = e.room(ctx, e.Tenant); err != nil {
@@ -368,7 +368,7 @@ func (e *effects) triggers(ctx context.Context) error {
 		}
 	}
 
-	// A saga that starts at once must be the first in the queue.
+	// A saga that starts at once must not overtake queued ones.
 	if started > 0 {
 		e.fence(admissionSpace, admissionKey, 0)
 		e.put(take(started, r.bound))

@@ -10,11 +10,11 @@ import (
 	"j17/internal/storage/store"
 )
 
-// wasErased is why a saga has failed whose trigger was erased.
+// wasErased is the error of a saga whose trigger was erased.
 const wasErased = "The event that has started the saga was erased."
 
-// Erase ends the sagas that were started by events of streams that were rewritten: they have failed, and nothing of
-// them is undone. They cannot be retried. What is kept of their errors goes.
+// Erase ends the sagas started by events of rewritten streams: they fail, without compensation, and cannot be retried.
+// Their stored errors are removed.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	gone := e.Gone()
 	for it, err := range store.Items(ctx, s.store, t, rowSpace, store.Range{}, entriesPage) {
@@ -38,7 +38,7 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error 
 	return nil
 }
 
-// eraseOne ends a saga whatever else happens to it.
+// eraseOne ends a saga, and tries again on conflicts.
 func (s *Service) eraseOne(ctx context.Context, t j17.Tenant, id string) error {
 	for range maxOvertaken {
 		it, err := s.store.Get(ctx, t, rowSpace, id)
@@ -64,10 +64,9 @@ const maxOvertaken = 100
 
 var errOvertaken = errors.New("the saga is changed by others over and over; it is tried again")
 
-// endErased writes that a saga has failed, in the place of an item. An attempt that is under way meanwhile finds the
-// item that woke it gone.
+// endErased writes that a saga has failed, replacing an item. An attempt under way finds its work item gone.
 func (s *Service) endErased(ctx context.Context, t j17.Tenant, g *Saga, it store.Item) error {
-	// The saga, without what was said of it.
+	// The saga, without its stored errors.
 	was, waits := g.Status, g.Waits
 	m := machine{Saga: g, now: s.clock.Now().Unix()}
 	m.erased()
@@ -82,7 +81,7 @@ func (s *Service) endErased(ctx context.Context, t j17.Tenant, g *Saga, it store
 	}
 	e.put(sides...)
 
-	// What is due of it, what it waits for, and its place among those that run or are queued.
+	// Its due work, its waits, and its place among the running or queued ones.
 	switch was { //nolint:exhaustive // the others have none
 	case Queued:
 		at, err := j17.ParseStreamID(g.Trigger.StreamID)
@@ -103,7 +102,7 @@ func (s *Service) endErased(ctx context.Context, t j17.Tenant, g *Saga, it store
 		if err != nil {
 			return err
 		}
-		if waits != "" && string(woken) == timesOut { // an answer that has come has ended the wait
+		if waits != "" && string(woken) == timesOut { // otherwise an answer has come, and has ended the wait
 			e.put(forget(waits, g.ID)...)
 		}
 		if err := e.leave(ctx); err != nil {

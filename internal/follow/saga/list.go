@@ -12,13 +12,13 @@ import (
 	"j17/internal/storage/store"
 )
 
-// listed returns the keys under which a saga of a status is in lists.
+// listed returns the keys of a saga in the lists of a status.
 func (g *Saga) listed(s Status) [2]string {
 	place := string(s) + "/" + g.Order + "/" + g.ID
 	return [2]string{ofStatus + place, ofType + g.Type + "/" + place}
 }
 
-// What the keys of lists begin with: of all sagas of a status, and of those of a type too.
+// The prefixes of list keys: all sagas of a status, and those of a type too.
 const (
 	ofStatus = "s/"
 	ofType   = "t/"
@@ -26,15 +26,15 @@ const (
 
 // Filter selects sagas; the zero Filter selects all.
 type Filter struct {
-	// Status and Type are those that they must have, "" for any.
+	// Status and Type select sagas, "" means any.
 	Status Status
 	Type   string
 }
 
-// List returns up to limit sagas of an environment, the newest first and without the first offset ones. What it costs
-// depends on how far the page is from the newest one, not on how many sagas there are.
+// List returns up to limit sagas of an environment, the newest first, after the first offset ones. Its cost depends on
+// the offset, not on the number of sagas.
 func (s *Service) List(ctx context.Context, t j17.Tenant, f Filter, offset, limit int) ([]*Saga, error) {
-	// Each status has a list of its own: they are read beside each other.
+	// Each status has a list of its own: they are merged.
 	var lists []iter.Seq2[string, error]
 	for _, status := range Statuses() {
 		if f.Status != "" && f.Status != status {
@@ -73,13 +73,13 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, f Filter, offset, limi
 // entriesPage is how many entries of a list are read at a time.
 const entriesPage = 1000
 
-// idAt returns the id of the saga at a place in a list.
+// idAt returns the ID of the saga at a place in a list.
 func idAt(place string) string {
 	_, id, _ := strings.Cut(place, "/")
 	return id
 }
 
-// Get returns a saga; a *j17.Error of CodeNotFound where there is none.
+// Get returns a saga; a *j17.Error of CodeNotFound if there is none.
 func (s *Service) Get(ctx context.Context, t j17.Tenant, id string) (*Saga, error) {
 	g, _, err := s.find(ctx, t, id)
 	return g, err
@@ -98,9 +98,9 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*Saga, uin
 	return g, it.Rev, store.UserError(err)
 }
 
-// Retry lets a saga go on that has failed, from the step that failed, or that was given up, from the compensation that
-// was refused. It returns the saga as it is then: queued where there is no room. The error is CodeNotFound, or
-// CodeConflict for a saga that has neither failed nor been given up.
+// Retry continues a failed saga from the step that failed, or a dead-lettered one from the compensation that was
+// refused. It returns the saga as it is afterwards: queued if there is no room. The error is CodeNotFound, or
+// CodeConflict for a saga with another status.
 func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (*Saga, error) {
 	for {
 		g, rev, err := s.find(ctx, t, id)
@@ -117,7 +117,7 @@ func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (*Saga, er
 		m := machine{Saga: g, now: now}
 		m.retry()
 
-		// It runs at once, or waits behind nobody: its trigger is older than those of all who are queued.
+		// It runs at once, or is queued first: its trigger is older than those of all queued sagas.
 		r, err := s.room(ctx, t)
 		if err != nil {
 			return nil, store.UserError(err)

@@ -10,41 +10,41 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// machine moves a saga on. It is pure: each method takes in something that has happened at a moment, and what to do
-// next is a task.
+// machine is the state machine of a saga. It is pure: each method records something that has happened at a moment, and
+// task returns what to do next.
 type machine struct {
 	*Saga
 	def *spec.Saga
-	// now is when it happens, in Unix seconds.
+	// now is the present moment, in Unix seconds.
 	now int64
 }
 
-// task is what a saga does next: it writes an event, under a condition if there is one.
+// task is the next action of a saga: it writes an event, under a condition if there is one.
 type task struct {
 	phase Phase
-	// step is the name of the step that the event is for, "" for the last event of a saga.
+	// step is the name of the step that the event belongs to, "" for the last event of a saga.
 	step      string
 	condition *tick.Predicate
 	emit      *spec.Emit
 	await     *spec.Await
 	timeout   time.Duration
-	// awaited is the aggregate that an answer is awaited of, the zero key for the one that is written to; until is when
-	// the wait ends, the zero time where timeout says it.
+	// awaited is the aggregate whose answer is awaited, the zero key for the one that is written to; until is when the
+	// wait ends, the zero time if timeout says it.
 	awaited j17.Key
 	until   time.Time
 }
 
 const (
-	// maxTimeline bounds the timeline of a saga that is retried again and again: the oldest entries behind the first
-	// go.
+	// maxTimeline bounds the timeline of a saga that is retried repeatedly: the first entry and the latest ones are
+	// kept.
 	maxTimeline = 1000
-	// maxMessage bounds the text of an error that is kept.
+	// maxMessage bounds the text of a stored error.
 	maxMessage = 1000
-	// attemptPause is how long a saga waits after a compensation that was refused.
+	// attemptPause is the pause after a refused compensation.
 	attemptPause = time.Minute
 )
 
-// begin makes a saga of a definition that nothing has happened to yet.
+// begin returns a new saga.
 func begin(id string, version int, def *spec.Saga, trigger Trigger) *Saga {
 	g := &Saga{ID: id, Type: def.Name, Version: version, Trigger: trigger, Status: Queued, Phase: Stepping}
 	for i := range def.Steps {
@@ -53,13 +53,13 @@ func begin(id string, version int, def *spec.Saga, trigger Trigger) *Saga {
 	return g
 }
 
-// queue notes that the saga has to wait for room.
+// queue records that the saga has to wait for room.
 func (m *machine) queue() {
 	m.Status = Queued
 	m.note(Entry{What: WasQueued, StreamID: m.Trigger.StreamID})
 }
 
-// start lets a saga run, for the first time or again.
+// start starts a saga, for the first time or again.
 func (m *machine) start() {
 	m.Status = Running
 	if m.StartedAt == 0 {
@@ -68,7 +68,7 @@ func (m *machine) start() {
 	}
 }
 
-// task returns what to do next; false for a saga that is over or waits.
+// task returns what to do next; false if the saga has ended or waits.
 func (m *machine) task() (task, bool) {
 	t := task{phase: m.Phase}
 	switch m.Phase {
@@ -85,7 +85,7 @@ func (m *machine) task() (task, bool) {
 	return t, m.Status == Running && m.Waits == "" && t.emit != nil
 }
 
-// ends returns when the wait for an answer ends that begins now. One until a time that is over ends at once.
+// ends returns when a wait that begins now ends. A wait until a time in the past ends at once.
 func (t *task) ends(now time.Time) time.Time {
 	switch {
 	case t.until.IsZero():
@@ -104,8 +104,8 @@ func (t *task) end(e *spec.Ending) {
 	}
 }
 
-// emitted takes in that the event of the present task is written. waits is the key of the aggregate that it awaits an
-// answer of, "" where it awaits none.
+// emitted records that the event of the present task is written. waits is the key of the aggregate whose answer is
+// awaited, "" if none is.
 func (m *machine) emitted(waits string) {
 	switch m.Phase {
 	case Stepping:
@@ -129,7 +129,7 @@ func (m *machine) emitted(waits string) {
 	}
 }
 
-// answered takes in the answer that the present step has waited for: its position and when it was written.
+// answered records the answer of the present step: its position and when it was written.
 func (m *machine) answered(position string, at int64) {
 	step := &m.Steps[m.At]
 	step.Status, step.CompletedAt, step.Result, m.Prev, m.Waits = StepCompleted, at, position, position, ""
@@ -138,7 +138,7 @@ func (m *machine) answered(position string, at int64) {
 	m.advance()
 }
 
-// timedOut takes in that no answer has come.
+// timedOut records that no answer has come.
 func (m *machine) timedOut() {
 	step := &m.def.Steps[m.At]
 	m.fail(HasTimedOut, Failure{Code: awaitTimeout, Message: "No " + strings.Join(
@@ -146,7 +146,7 @@ func (m *machine) timedOut() {
 	) + " of " + m.Waits + " has come " + within(step) + "."})
 }
 
-// within says how long a step waits.
+// within describes how long a step waits.
 func within(step *spec.Step) string {
 	if step.Await.Until != nil {
 		return "by the time until which the step waits"
@@ -154,7 +154,7 @@ func within(step *spec.Step) string {
 	return "within " + step.Timeout.String()
 }
 
-// skipped takes in that the present task has nothing to write: its condition does not hold, or its template leaves the
+// skipped records that the present task has nothing to write: its condition does not hold, or its template leaves the
 // event out.
 func (m *machine) skipped() {
 	switch m.Phase {
@@ -173,8 +173,8 @@ func (m *machine) skipped() {
 	}
 }
 
-// refused takes in that the event of the present task is refused, and why. again reports that the same task is to be
-// tried once more, after attemptPause.
+// refused records that the event of the present task is refused, and why. again reports that the task is to be tried
+// again, after attemptPause.
 func (m *machine) refused(why Failure) (again bool) {
 	why.Message = cut(why.Message)
 	if m.Phase == Stepping {
@@ -198,7 +198,7 @@ func (m *machine) refused(why Failure) (again bool) {
 	return false
 }
 
-// deadLetter gives the saga up where it is.
+// deadLetter gives the saga up in its present state.
 func (m *machine) deadLetter(why Failure) {
 	step := m.CurrentStep()
 	if m.Error == nil {
@@ -209,8 +209,8 @@ func (m *machine) deadLetter(why Failure) {
 	m.note(Entry{What: WasDeadLettered, Step: step, Error: why.Message})
 }
 
-// erased takes in that the trigger was erased. A saga that is not over ends as one that has failed, and nothing is
-// undone. What was said of its errors may be of the erased event.
+// erased records that the trigger was erased. A saga that has not ended fails, without compensation. Its errors are
+// removed, since they may quote the erased event.
 func (m *machine) erased() {
 	for i := range m.Timeline {
 		m.Timeline[i].Error = ""
@@ -235,7 +235,7 @@ func (m *machine) erased() {
 	}
 }
 
-// gaveUp takes in that the saga cannot be carried on, whatever was tried. woken is what it was woken by.
+// gaveUp records that the saga cannot be continued after all tries. woken is the value of the work item that is left.
 func (m *machine) gaveUp(woken []byte, message string) {
 	if m.Waits != "" {
 		m.Woken = woken
@@ -243,10 +243,10 @@ func (m *machine) gaveUp(woken []byte, message string) {
 	m.deadLetter(Failure{Message: cut(message)})
 }
 
-// lastStep is what the error of a saga names whose last event is refused.
+// lastStep is the step named in the error of a saga whose last event is refused.
 const lastStep = "on_complete"
 
-// retry lets a saga go on that has failed, or was given up.
+// retry continues a saga that has failed, or was given up.
 func (m *machine) retry() {
 	m.note(Entry{What: WasRetried})
 	m.Attempts = 0
@@ -261,7 +261,7 @@ func (m *machine) retry() {
 	}
 }
 
-// advance goes on to the next step.
+// advance moves to the next step.
 func (m *machine) advance() {
 	if m.At++; m.At < len(m.Steps) {
 		return
@@ -272,7 +272,7 @@ func (m *machine) advance() {
 	}
 }
 
-// fail ends the present step and begins to undo those before it.
+// fail ends the present step and begins to compensate those before it.
 func (m *machine) fail(what What, why Failure) {
 	step := &m.Steps[m.At]
 	step.Status, m.Waits = StepFailed, ""
@@ -283,7 +283,7 @@ func (m *machine) fail(what What, why Failure) {
 	m.unwind()
 }
 
-// unwind goes back to the last step before the present one that is to be undone.
+// unwind moves back to the last step before the present one that has a compensation to carry out.
 func (m *machine) unwind() {
 	m.Attempts = 0
 	for m.At--; m.At >= 0; m.At-- {
@@ -309,7 +309,7 @@ func (m *machine) end(s Status, position string) {
 
 func (m *machine) note(e Entry) { m.noteAt(m.now, e) }
 
-// noteAt adds to the timeline, whose times never run backward.
+// noteAt adds to the timeline, whose times never decrease.
 func (m *machine) noteAt(at int64, e Entry) {
 	if n := len(m.Timeline); n > 0 {
 		at = max(at, m.Timeline[n-1].At)
@@ -321,7 +321,7 @@ func (m *machine) noteAt(at int64, e Entry) {
 	m.Timeline = append(m.Timeline, e)
 }
 
-// cut shortens a message to what is kept.
+// cut shortens a message to maxMessage.
 func cut(message string) string {
 	message = cmp.Or(message, "The event was refused.")
 	if len(message) > maxMessage {

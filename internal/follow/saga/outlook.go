@@ -13,7 +13,7 @@ import (
 // maxQueued bounds the queued sagas that Load counts.
 const maxQueued = 1000
 
-// Load returns how many sagas of an environment run, and how many wait for room, of which it counts up to a thousand.
+// Load returns how many sagas of an environment run, and how many are queued, counted up to maxQueued.
 func (s *Service) Load(ctx context.Context, t j17.Tenant) (running, queued int, err error) {
 	n, err := s.running(ctx, t)
 	if err != nil {
@@ -23,11 +23,11 @@ func (s *Service) Load(ctx context.Context, t j17.Tenant) (running, queued int, 
 	return int(n), queued, store.UserError(err)
 }
 
-// lookWork is the work of looking at a saga, which is to find and to decode it.
+// lookWork is the work of finding and decoding a saga.
 const lookWork = 256
 
-// EachStuck passes the sagas of an environment that have failed or were given up, the newest first, until do reports
-// false. Each is charged to the budget, whose error it returns when that is used up.
+// EachStuck passes the failed and dead-lettered sagas of an environment, the newest first, until do reports false. Each
+// is charged to the budget; when that is used up, its error is returned.
 func (s *Service) EachStuck(ctx context.Context, t j17.Tenant, b *work.Budget, do func(*Saga) bool) error {
 	stuck := func(status Status) iter.Seq2[string, error] {
 		return store.Places(ctx, s.store, t, listSpace, ofStatus+string(status)+"/", entriesPage)

@@ -14,7 +14,7 @@ func (s *Service) Part() part.Part {
 				listSpace, workSpace, waitSpace, knownSpace, countSpace, causeSpace, arrivalSpace, queueSpace,
 				admissionSpace,
 			),
-			// Of events a saga has their positions only; what an older version has kept of errors may have more.
+			// A saga only stores the positions of events; errors stored by an older version may contain more.
 			part.Space{Declared: store.Declared{Space: rowSpace, Whole: true}},
 		),
 		Commit:  part.Commit{Effects: s.Effects},

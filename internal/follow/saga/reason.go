@@ -8,10 +8,10 @@ import (
 	"j17/internal/base/value"
 )
 
-// awaitTimeout is the code of a step whose answer has not come in time. All others are those of the API.
+// awaitTimeout is the code of a step whose answer has not come in time. All other codes are those of the API.
 const awaitTimeout = "await_timeout"
 
-// because returns why an event of a saga was refused.
+// because returns the failure for a refused event.
 func because(err error) Failure {
 	why := Failure{Code: string(j17.CodeOf(err)), Message: j17.Record(err)}
 	refused, ok := errors.AsType[*j17.Error](err)
@@ -24,7 +24,7 @@ func because(err error) Failure {
 	return why
 }
 
-// seen is the failure as "$error" has it.
+// seen returns the failure as the value of "$error".
 func (f *Failure) seen() value.Value {
 	orNull := func(text string) value.Value {
 		if text == "" {
@@ -40,8 +40,8 @@ func (f *Failure) seen() value.Value {
 	)
 }
 
-// Sentence says why without places in the spec: it may become part of states, which have other readers than sagas. The
-// timeline has the places.
+// Sentence describes the failure without places in the spec: it may become part of states, which are not only read by
+// sagas. The timeline has the places.
 func (f *Failure) Sentence() string {
 	if f.Code == "" || f.Code == awaitTimeout {
 		return f.Message

@@ -11,47 +11,46 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Saga is what is known of one saga.
+// Saga is the stored state of a saga.
 type Saga struct {
 	ID   string `json:"id"`
 	Type string `json:"type"`
-	// Version is that of the spec which was deployed when the saga was triggered: its definition.
+	// Version is the version of the spec deployed when the saga was triggered, which defines it.
 	Version int     `json:"version"`
 	Status  Status  `json:"status"`
 	Trigger Trigger `json:"trigger"`
-	// StartedAt is when it began to run, in Unix seconds; 0 while it has not.
+	// StartedAt is when it began to run, in Unix seconds; 0 before that.
 	StartedAt int64  `json:"started_at,omitempty"`
 	Steps     []Step `json:"steps"`
 	// Error is why it failed, or is about to.
 	Error *Failure `json:"error,omitempty"`
-	// Timeline is what has happened to it, the oldest first.
+	// Timeline is its history, the oldest entry first.
 	Timeline []Entry `json:"timeline"`
 
-	// Phase is what it does now, and At the number of the step that it does it with. FailedAt is the step that has
-	// failed.
+	// Phase is what it does now, and At the number of its present step. FailedAt is the step that has failed.
 	Phase    Phase `json:"phase,omitempty"`
 	At       int   `json:"at"`
 	FailedAt int   `json:"failed_at,omitempty"`
-	// Attempts counts how often the present compensation, or the last event, was refused.
+	// Attempts counts the refusals of the present compensation, or of the last event.
 	Attempts int `json:"attempts,omitempty"`
-	// Prev is the position of what $prev stands for, "" for nothing.
+	// Prev is the position of the event that $prev means, "" for none.
 	Prev string `json:"prev,omitempty"`
 	// Waits is the key of the aggregate that the present step waits for, "" for none.
 	Waits string `json:"waits,omitempty"`
-	// Woken is what a saga was woken by that was given up before that was taken in, nil for nothing.
+	// Woken is the value of the work item that a saga had not processed when it was given up, nil for none.
 	Woken []byte `json:"woken,omitempty"`
-	// Erased reports that its trigger was erased: it is over, and cannot be retried.
+	// Erased reports that its trigger was erased: it has ended, and cannot be retried.
 	Erased bool `json:"erased,omitempty"`
-	// Depth is how many sagas have led to it, each triggered by an event of the one before.
+	// Depth is the number of sagas before it in the chain, each triggered by an event of the one before.
 	Depth int `json:"depth,omitempty"`
 	// Order is its place in lists.
 	Order string `json:"order"`
 
-	// stored is the status under which lists have it, "" for a new one.
+	// stored is the status under which it is listed, "" for a new saga.
 	stored Status
 }
 
-// Status is how far a saga is.
+// Status is the status of a saga.
 type Status string
 
 // The statuses of a saga.
@@ -63,13 +62,13 @@ const (
 	DeadLettered Status = "dead_lettered"
 )
 
-// Statuses lists the statuses of sagas.
+// Statuses returns all statuses of sagas.
 func Statuses() []Status { return []Status{Queued, Running, Completed, Failed, DeadLettered} }
 
-// Phase is which part of its definition a saga carries out; "" once it is over.
+// Phase is the part of its definition that a saga carries out; "" after its end.
 type Phase string
 
-// The phases, by the names that metadata have for them.
+// The phases, by their names in metadata.
 const (
 	Stepping     Phase = "step"
 	Compensating Phase = "compensation"
@@ -77,25 +76,25 @@ const (
 	Failing      Phase = "failed"
 )
 
-// Trigger is the event that a saga was started by.
+// Trigger is the event that started a saga.
 type Trigger struct {
 	Key       string `json:"key"`
 	EventType string `json:"event_type"`
 	StreamID  string `json:"stream_id"`
 }
 
-// Step is how far a step is.
+// Step is the state of a step.
 type Step struct {
 	Name   string     `json:"name"`
 	Status StepStatus `json:"status"`
 	// WaitingSince and CompletedAt are Unix seconds, 0 for never.
 	WaitingSince int64 `json:"waiting_since,omitempty"`
 	CompletedAt  int64 `json:"completed_at,omitempty"`
-	// Result is the position of what $context has of the step, "" for nothing.
+	// Result is the position of the event that $context has for the step, "" for none.
 	Result string `json:"result,omitempty"`
 }
 
-// StepStatus is how far a step is.
+// StepStatus is the status of a step.
 type StepStatus string
 
 // The statuses of a step.
@@ -112,17 +111,17 @@ const (
 // Failure is why a saga has failed.
 type Failure struct {
 	Step string `json:"step"`
-	// Code is that of the API, or awaitTimeout; "" where it was not kept, or what has failed is the server. Requirement
-	// is the code that the spec gives the guard which has refused an event, "" for none.
+	// Code is that of the API, or awaitTimeout; "" if it was not stored, or the server has failed. Requirement is the
+	// code that the spec gives to the guard that has refused an event, "" for none.
 	Code        string `json:"code,omitempty"`
 	Requirement string `json:"requirement,omitempty"`
-	// Message is for operators: it has places in the spec.
+	// Message is for operators: it includes places in the spec.
 	Message string `json:"message"`
 }
 
-// Entry is one thing that has happened to a saga.
+// Entry is one entry of a saga's timeline.
 type Entry struct {
-	// At is when, in Unix seconds.
+	// At is the time in Unix seconds.
 	At   int64  `json:"at"`
 	What What   `json:"what"`
 	Step string `json:"step,omitempty"`
@@ -131,10 +130,10 @@ type Entry struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// What says what has happened.
+// What is the kind of a timeline entry.
 type What string
 
-// All that may happen to a saga.
+// The kinds of entries.
 const (
 	WasQueued              What = "queued"
 	WasStarted             What = "started"
@@ -151,7 +150,7 @@ const (
 	WasRetried             What = "retried"
 )
 
-// CurrentStep returns the name of the step that the saga carries out or undoes, "" where it does neither.
+// CurrentStep returns the name of the step that the saga carries out or compensates, "" if it does neither.
 func (g *Saga) CurrentStep() string {
 	if (g.Phase == Stepping || g.Phase == Compensating) && g.At < len(g.Steps) {
 		return g.Steps[g.At].Name
@@ -159,7 +158,7 @@ func (g *Saga) CurrentStep() string {
 	return ""
 }
 
-// wakes returns the write that lets a saga go on at a time.
+// wakes returns the write that continues a saga at a time.
 func (g *Saga) wakes(at time.Time) store.Side {
 	side := store.Side{Op: store.Put, Space: workSpace, Key: g.ID, Value: []byte(goesOn), Due: at}
 	if g.Woken != nil {
@@ -168,20 +167,20 @@ func (g *Saga) wakes(at time.Time) store.Side {
 	return side
 }
 
-// clone returns a copy that shares nothing which changes.
+// clone returns a copy that shares nothing mutable.
 func (g *Saga) clone() *Saga {
 	next := *g
 	next.Steps, next.Timeline = slices.Clone(g.Steps), slices.Clone(g.Timeline)
 	return &next
 }
 
-// stamped stands for the position of an event that is about to be written: the store puts it in front of the value.
+// stamped stands for the position of an event that is about to be written, which the store puts in front of the value.
 const stamped = "@"
 
-// encode returns the saga as it is stored, without the position in front.
+// encode returns the stored form of the saga, without the position in front.
 func (g *Saga) encode() ([]byte, error) { return json.Marshal(g) }
 
-// decode reads a stored saga.
+// decode decodes a stored saga.
 func decode(value []byte) (*Saga, error) {
 	at, text, err := store.ReadStamp(value)
 	if err != nil {
@@ -200,7 +199,7 @@ func decode(value []byte) (*Saga, error) {
 	return g, nil
 }
 
-// stamp fills in the position of the event that the saga was stored with.
+// stamp replaces stamped by the position of the event that the saga was stored with.
 func (g *Saga) stamp(at j17.StreamID) {
 	fill := func(into *string) {
 		if *into == stamped {
@@ -217,5 +216,5 @@ func (g *Saga) stamp(at j17.StreamID) {
 	}
 }
 
-// isAbsent reports whether an error says that there is no such item.
+// isAbsent reports whether an error means that an item does not exist.
 func isAbsent(err error) bool { return errors.Is(err, store.ErrNotFound) }

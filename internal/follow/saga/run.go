@@ -18,26 +18,25 @@ import (
 	"j17/internal/storage/store"
 )
 
-// step is one saga while something of it is carried out.
+// step is a saga while due work of it is carried out.
 type step struct {
 	*Service
 	machine
 	tenant j17.Tenant
-	// woken is what it was woken by, and attempt counts the tries from 1.
+	// woken is the value of its work item, and attempt counts the tries from 1.
 	woken   []byte
 	attempt int
-	// claim is the write that finishes what the saga was woken by. It fails where somebody else goes on with the saga.
+	// claim is the write that finishes the work item. It fails if another process continues the saga.
 	claim store.Side
-	// ended are the writes by which the saga no longer waits, if it has until now.
+	// ended are the writes that end the saga's waiting, if it has waited until now.
 	ended []store.Side
-	// bound is how many sagas of the environment may run, for one that begins to.
+	// bound is how many sagas of the environment may run, if this one begins to.
 	bound int64
-	// scene is what its templates see, once something asks for it.
+	// scene is what its templates see, loaded on demand.
 	scene *scene
 }
 
-// do carries out what is due of one saga: up to the next event that it writes, and that in one commit with what follows
-// from it.
+// do carries out the due work of one saga: up to the next event that it writes, in one commit with the consequences.
 func (s *Service) do(ctx context.Context, c *worker.Claim) error {
 	g, err := s.load(ctx, c.Tenant, c.Key)
 	if isAbsent(err) {
@@ -54,7 +53,7 @@ func (s *Service) do(ctx context.Context, c *worker.Claim) error {
 	case err == nil:
 		return nil
 	case isPassing(err) && c.Attempt >= maxTries && worker.Overdue(ctx):
-		// it takes longer than a try may, and the next one would be no better
+		// a step exceeded the time of a try, and another try would not be faster
 		return s.giveUp(context.WithoutCancel(ctx), c, fmt.Errorf("a step, with all that its event implies, could not be carried out within %d seconds: custom code takes too long, or the server was too busy",
 			int(lease.Seconds())))
 	case isPassing(err):
@@ -66,8 +65,8 @@ func (s *Service) do(ctx context.Context, c *worker.Claim) error {
 	}
 }
 
-// later lets what is due come again, after a failure that says nothing about the saga: such a try does not count. Where
-// not even that can be written, it counts.
+// later makes the work due again, after a failure that says nothing about the saga: such a try does not count. If the
+// write fails too, the try counts.
 func (s *Service) later(ctx context.Context, c *worker.Claim, cause error) error {
 	const pause = time.Second
 	if ctx.Err() != nil {
@@ -81,7 +80,7 @@ func (s *Service) later(ctx context.Context, c *worker.Claim, cause error) error
 	return nil
 }
 
-// move carries out what is due of a saga.
+// move carries out the due work of a saga.
 func (s *Service) move(ctx context.Context, c *worker.Claim, g *Saga) error {
 	st, err := s.step(ctx, c.Tenant, g)
 	if err != nil {
@@ -94,12 +93,12 @@ func (s *Service) move(ctx context.Context, c *worker.Claim, g *Saga) error {
 	return st.carryOn(ctx)
 }
 
-// maxTries is how often in a row something that is due of a saga may fail, for other reasons than that an event is
-// refused, before the saga is given up: it holds a place that others wait for.
+// maxTries is how often work of a saga may fail in a row, other than by the refusal of an event, before the saga is
+// given up: it holds a place that others wait for.
 const maxTries = 10
 
-// giveUp ends a saga that cannot be carried on: its definition, its trigger or an answer cannot be read, or an
-// aggregate that it writes to. An operator can retry it, and then it goes on with what it was woken by now.
+// giveUp ends a saga that cannot be continued: its definition, its trigger, an answer or an aggregate that it writes to
+// cannot be read. An operator can retry it, and then it continues with the same work item.
 func (s *Service) giveUp(ctx context.Context, c *worker.Claim, cause error) error {
 	g, err := s.load(ctx, c.Tenant, c.Key)
 	if isAbsent(err) {
@@ -111,7 +110,7 @@ func (s *Service) giveUp(ctx context.Context, c *worker.Claim, cause error) erro
 		return st.rest(ctx, 0)
 	}
 
-	// Not even the saga can be read. Its row stays as it is, and its place is freed.
+	// The saga itself cannot be read. Its row stays as it is, and its place is freed.
 	s.logger.LogAttrs(ctx, slog.LevelError, "a saga cannot be read and is not carried on", slog.String("tenant", string(c.Tenant)),
 		slog.String("saga", c.Key), slog.Any("error", err))
 	e := &effects{Service: s, Decided: &part.Decided{Tenant: c.Tenant, Timestamp: st.now}}
@@ -121,18 +120,18 @@ func (s *Service) giveUp(ctx context.Context, c *worker.Claim, cause error) erro
 	}
 	lost, err := conflict(s.store.Write(ctx, c.Tenant, e.Side, e.Fences...))
 	if err == nil && lost != nil && lost.Space != st.claim.Space {
-		return lost // somebody has begun to wait for a place: the next try tells them
+		return lost // a saga has begun to wait for a place: the next try wakes it
 	}
 	return err
 }
 
-// step returns a saga that is about to be moved on.
+// step prepares a saga for its work.
 func (s *Service) step(ctx context.Context, t j17.Tenant, g *Saga) (*step, error) {
 	def, err := s.definition(ctx, t, g)
 	return &step{Service: s, tenant: t, attempt: 1, machine: machine{Saga: g, def: def, now: s.clock.Now().Unix()}}, err
 }
 
-// load returns a saga; store.ErrNotFound where there is none.
+// load returns a saga; store.ErrNotFound if there is none.
 func (s *Service) load(ctx context.Context, t j17.Tenant, id string) (*Saga, error) {
 	it, err := s.store.Get(ctx, t, rowSpace, id)
 	if err != nil {
@@ -141,7 +140,7 @@ func (s *Service) load(ctx context.Context, t j17.Tenant, id string) (*Saga, err
 	return decode(it.Value)
 }
 
-// definition returns what a saga is defined by.
+// definition returns the definition of a saga.
 func (s *Service) definition(ctx context.Context, t j17.Tenant, g *Saga) (*spec.Saga, error) {
 	compiled, err := s.definitions.of(ctx, t, g.Version)
 	if err != nil {
@@ -156,7 +155,7 @@ func (s *Service) definition(ctx context.Context, t j17.Tenant, g *Saga) (*spec.
 	return def, nil
 }
 
-// take takes in what the saga was woken by.
+// take records the event that the work item stands for: a start, an answer or a timeout.
 func (st *step) take(ctx context.Context) error {
 	st.Woken = nil
 	switch string(st.woken) {
@@ -184,7 +183,7 @@ func (st *step) take(ctx context.Context) error {
 	return nil
 }
 
-// carryOn does one task after the other until something is stored.
+// carryOn carries out tasks until something is stored.
 func (st *step) carryOn(ctx context.Context) error {
 	for {
 		w, err := st.next(ctx)
@@ -198,14 +197,14 @@ func (st *step) carryOn(ctx context.Context) error {
 	}
 }
 
-// writing is an event that is about to be written, with what the saga becomes by that.
+// writing is an event that is about to be written, with the resulting state of the saga.
 type writing struct {
 	phase   Phase
 	command *engine.Command
 	next    *Saga
 }
 
-// next returns what the saga writes next. It is nil where that is nothing, and what has become of the saga is stored.
+// next returns the next event that the saga writes, nil if there is none and the saga's state is stored.
 func (st *step) next(ctx context.Context) (*writing, error) {
 	for {
 		t, ok := st.task()
@@ -233,8 +232,8 @@ func (st *step) next(ctx context.Context) (*writing, error) {
 	}
 }
 
-// wrote takes in what has become of an event, nil for one that could not even be made. done reports that what has
-// become of the saga is stored.
+// wrote records the result of writing an event, nil for one that could not be made. done reports that the saga's state
+// is stored.
 func (st *step) wrote(ctx context.Context, w *writing, err error) (done bool, _ error) {
 	if err == nil {
 		st.counts.events.Add(1)
@@ -245,7 +244,7 @@ func (st *step) wrote(ctx context.Context, w *writing, err error) (done bool, _ 
 		return true, nil
 	}
 	if _, lost := errors.AsType[*store.SideConflict](err); lost || errors.Is(err, errNoRoom) {
-		return true, nil // somebody else goes on with it, or it stays queued
+		return true, nil // another process continues it, or it stays queued
 	}
 	if !isRefusal(err, st.attempt) {
 		return false, err
@@ -256,8 +255,8 @@ func (st *step) wrote(ctx context.Context, w *writing, err error) (done bool, _ 
 	return false, nil
 }
 
-// prepare makes the command of a task, nil where it has nothing to write, and finds out of which aggregate the task
-// awaits an answer, and until when.
+// prepare creates the command of a task, nil if it has nothing to write, and determines the aggregate whose answer the
+// task awaits, and until when.
 func (sc *scene) prepare(ctx context.Context, t *task) (*engine.Command, error) {
 	if t.condition != nil {
 		holds, err := sc.holds(ctx, t.condition)
@@ -272,7 +271,7 @@ func (sc *scene) prepare(ctx context.Context, t *task) (*engine.Command, error) 
 	return c, sc.await(ctx, t)
 }
 
-// writing returns what writes the event of a task together with what it makes of the saga.
+// writing combines the event of a task with the resulting state of the saga.
 func (st *step) writing(t *task, c *engine.Command) *writing {
 	w := &writing{phase: t.phase, command: c}
 	c.Side = append([]store.Side{st.claim}, st.ended...)
@@ -288,9 +287,9 @@ func (st *step) writing(t *task, c *engine.Command) *writing {
 	return w
 }
 
-// follow takes in that the event of a task is about to be written, and puts what follows into its commit.
+// follow records that the event of a task is about to be written, and adds the consequences to its commit.
 func (m *machine) follow(ctx context.Context, e *effects, t *task, bound int64) error {
-	// Without an answer to wait for, or with one that has come with the event itself, the saga goes on at once.
+	// If no answer is awaited, or it comes with the event itself, the saga continues at once.
 	wakes := store.Side{Op: store.Put, Space: workSpace, Key: m.ID, Value: []byte(goesOn), Due: e.at(e.Timestamp)}
 	waits := ""
 	if t.await != nil {
@@ -318,7 +317,7 @@ func (m *machine) follow(ctx context.Context, e *effects, t *task, bound int64) 
 }
 
 // answeredBy returns the number of the event that answers an await in the commit of the step's own event, 0 for none.
-// The own event asks and does not answer.
+// The step's own event does not count as an answer.
 func answeredBy(e *effects, key j17.Key, a *spec.Await) int {
 	for i := 1; i < len(e.Events); i++ {
 		if e.Events[i].Key == key && slices.Contains(a.EventTypes, e.Events[i].Type) {
@@ -328,7 +327,7 @@ func answeredBy(e *effects, key j17.Key, a *spec.Await) int {
 	return 0
 }
 
-// rest stores what has become of the saga where no event is written, and lets it go on after a pause if it still runs.
+// rest stores the saga's state when no event is written, and continues it after a pause if it still runs.
 func (st *step) rest(ctx context.Context, pause time.Duration) error {
 	for {
 		e := &effects{Service: st.Service, Decided: &part.Decided{Tenant: st.tenant, Timestamp: st.now}}
@@ -348,12 +347,12 @@ func (st *step) rest(ctx context.Context, pause time.Duration) error {
 			st.after(ctx, st.Saga)
 			return nil
 		case c.Full || c.Space == st.claim.Space && c.Key == st.claim.Key:
-			return nil // it stays queued, or somebody else goes on with it
+			return nil // it stays queued, or another process continues it
 		}
 	}
 }
 
-// conflict tells a condition that did not hold from other errors.
+// conflict separates failed conditions from other errors.
 func conflict(err error) (*store.SideConflict, error) {
 	if c, ok := errors.AsType[*store.SideConflict](err); ok {
 		return c, nil
@@ -361,10 +360,10 @@ func conflict(err error) (*store.SideConflict, error) {
 	return nil, err
 }
 
-// errNoRoom reports that there is no room for a saga that was about to start.
+// errNoRoom reports that there is no room for a saga about to start.
 var errNoRoom = errors.New("saga: too many sagas run")
 
-// keep puts a saga into the commit, and what follows from that it begins to run, as one of bound at most, or ends.
+// keep adds the saga's state to the commit, with what follows if it begins to run, as one of bound at most, or ends.
 func (e *effects) keep(ctx context.Context, g *Saga, stamps []int, bound int64) error {
 	sides, err := save(g, stamps, e.Timestamp)
 	if err != nil {
@@ -388,8 +387,7 @@ func (e *effects) keep(ctx context.Context, g *Saga, stamps []int, bound int64) 
 	return e.leave(ctx)
 }
 
-// leave gives the place of a running saga back: there is room for another one now. A saga that begins to wait at the
-// same moment has to see it.
+// leave frees the place of a running saga. A saga that is queued at the same time has to notice that.
 func (e *effects) leave(ctx context.Context) error {
 	e.put(store.Side{Op: store.Add, Space: countSpace, Key: runningKey, Value: []byte("-1")})
 	next, err := e.get(ctx, e.Tenant, admissionSpace, admissionKey)
@@ -436,8 +434,8 @@ func save(g *Saga, stamps []int, at int64) ([]store.Side, error) {
 	return sides, nil
 }
 
-// after does what has to follow a commit: counting, and telling the other environments of the instance that there is
-// room.
+// after does what follows a commit: it updates the counters, and tells the other environments of the instance that
+// there is room.
 func (st *step) after(ctx context.Context, g *Saga) {
 	c := &st.counts
 	if st.stored == Queued {

@@ -1,15 +1,15 @@
 // Package saga carries out the sagas of specs: workflows of several steps over several aggregates, whose steps are
-// undone in reverse when one of them fails.
+// compensated in reverse order when one of them fails.
 //
-// A saga is a side item of its environment, written in the commit of its trigger (effects.go). machine.go is what it
-// does next, pure: a saga, its definition and what has happened make the next state of the saga. run.go carries that
-// out: one step is one commit, with the event that it writes, the next state, and the claim that it was done under, so
-// that a crash anywhere neither repeats nor skips a step. What a step awaits is found in the commit path of its writer
-// (effects.go): nothing polls. Beyond the number of sagas that may run at once they queue, and are started in the order
-// of their triggers (admission.go).
+// A saga is a side item of its environment, written in the commit of its trigger (effects.go). machine.go is its pure
+// state machine: a saga, its definition and what has happened give the next state. run.go executes it: one step is one
+// commit, with the event that it writes, the next state, and the claim on the work item, so that a crash anywhere
+// neither repeats nor skips a step. The answer that a step awaits is found in the commit path of its writer
+// (effects.go): nothing polls. Sagas beyond the number that may run at once are queued, and started in the order of
+// their triggers (admission.go).
 //
-// Nothing of the events is kept with a saga but their positions: what its templates see is read from the log when it is
-// needed. So a saga at rest takes some hundred bytes on disk and no memory, and erasing an event leaves no copy behind.
+// A saga stores only the positions of events: what its templates see is read from the log when it is needed. So a saga
+// at rest takes some hundred bytes on disk and no memory, and erasing an event leaves no copy behind.
 //
 // The decisions behind it are in docs/internals/follow.md.
 package saga
@@ -36,18 +36,18 @@ type Storage interface {
 	store.Feed
 }
 
-// Specs are the specs that were deployed to environments, by version.
+// Specs gives access to the specs that were deployed to environments, by version.
 type Specs interface {
-	// Deployed returns the version that is deployed.
+	// Deployed returns the deployed version.
 	Deployed(ctx context.Context, t j17.Tenant) (int, error)
 	// Compiled returns a version, compiled.
 	Compiled(ctx context.Context, t j17.Tenant, version int) (*spec.Compiled, error)
 }
 
-// DefaultMost is how many sagas of an instance run at once where the options do not say.
+// DefaultMost is how many sagas of an instance run at once unless the options set it.
 const DefaultMost = 100
 
-// DefaultPerWrite is how many sagas one write may start where the options do not say.
+// DefaultPerWrite is how many sagas one write may start unless the options set it.
 const DefaultPerWrite = 100
 
 // Options configures a Service. All fields but Most and PerWrite are required.
@@ -60,7 +60,7 @@ type Options struct {
 	Logger *slog.Logger
 	// Most is how many sagas of an instance run at once; 0 means DefaultMost.
 	Most int
-	// PerWrite is how many sagas one write may start, with all that it implies; 0 means DefaultPerWrite.
+	// PerWrite is how many sagas one write may start, including its consequences; 0 means DefaultPerWrite.
 	PerWrite int
 }
 
@@ -76,21 +76,21 @@ type Service struct {
 	definitions definitions
 	steps       *worker.Queue
 	admission   *worker.Queue
-	// latest is the largest number that order has given out.
+	// latest is the largest number that order has issued.
 	latest atomic.Int64
 	counts counters
 
 	awaited awaitedTypes
 }
 
-// Stats counts what a service has done since it was made.
+// Stats has the counters of a service since it was made.
 type Stats struct {
-	// Started counts sagas that began to run, Queued those that had to wait for it first.
+	// Started counts sagas that began to run, Queued those that had to wait first.
 	Started, Queued uint64
-	// Completed, Failed and DeadLettered count how sagas ended, Retried those that an operator made go on.
+	// Completed, Failed and DeadLettered count the ends of sagas, Retried the retries by operators.
 	Completed, Failed, DeadLettered, Retried uint64
-	// Events counts the events that sagas wrote, Compensations those of them that undid a step, TimedOut the answers
-	// that did not come.
+	// Events counts the events written by sagas, Compensations those that compensated a step, TimedOut the answers that
+	// did not come.
 	Events, Compensations, TimedOut uint64
 }
 
@@ -105,19 +105,19 @@ const (
 	// listSpace has an entry for each saga under "s/<status>/<order>/<id>" and another one under
 	// "t/<type>/<status>/<order>/<id>", without values.
 	listSpace store.Space = "saga.list"
-	// workSpace holds what is due, or will be, of each running saga under its id.
+	// workSpace has the present or future due work of each running saga under its ID.
 	workSpace store.Space = "saga.work"
 	// waitSpace has the number of sagas that wait for events of an aggregate under its key, and what each of them waits
-	// for under "<key>/<id>". The number changes whenever a saga begins or ends to wait: events are fenced on it.
+	// for under "<key>/<id>". The number changes whenever a saga begins or ceases to wait: events are fenced on it.
 	waitSpace store.Space = "saga.waiting"
 	// knownSpace has one item, which lists all types of events that sagas of the environment have ever awaited.
 	knownSpace store.Space = "saga.known"
 	// countSpace has one item, the number of running sagas.
 	countSpace store.Space = "saga.counts"
-	// causeSpace has the ids of sagas behind the positions of the events that have triggered or answered them.
+	// causeSpace has the IDs of sagas under the positions of the events that have triggered or answered them.
 	causeSpace store.Space = "saga.causes"
-	// arrivalSpace holds the sagas that have to wait for room under their ids, as they come, queueSpace the same under
-	// the positions of their triggers. admissionSpace has one item while there are any, which is due when there may be
+	// arrivalSpace has the sagas that wait for room under their IDs, as they arrive; queueSpace has them under the
+	// positions of their triggers. admissionSpace has one item while there are any, which is due when there may be
 	// room.
 	arrivalSpace   store.Space = "saga.arrivals"
 	queueSpace     store.Space = "saga.queued"
@@ -132,11 +132,11 @@ const (
 )
 
 const (
-	// lease is how long one step may take, atOnce and each how many are under way in all and of one environment.
+	// lease is how long one step may take; atOnce and each are how many are under way, in all and of one environment.
 	lease  = 20 * time.Second
 	atOnce = 64
 	each   = 48
-	// retention is for how long completed sagas are shown.
+	// retention is how long completed sagas are kept.
 	retention = 30 * 24 * time.Hour
 )
 
@@ -165,13 +165,13 @@ func New(o Options) *Service {
 // Run carries out what is due until the context ends.
 func (s *Service) Run(ctx context.Context) error { return s.queues().Run(ctx) }
 
-// NextDue returns when something is due next, the zero time for nothing.
+// NextDue returns when the next work is due, the zero time for none.
 func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.queues().NextDue(ctx) }
 
 func (s *Service) queues() worker.Queues { return worker.Queues{s.admission, s.steps} }
 
-// Settle carries out all that is due now, and what becomes due through it. What cannot be done now is left. It is
-// worker.ErrUnsettled where sagas start others without end.
+// Settle carries out all work that is due now, and what becomes due through it. Work that cannot be done now is left.
+// It returns worker.ErrUnsettled if sagas start others without end.
 func (s *Service) Settle(ctx context.Context) error {
 	for range worker.MaxRounds {
 		if err := s.admission.Settle(ctx); err != nil {
@@ -192,7 +192,7 @@ func (s *Service) Settle(ctx context.Context) error {
 	return worker.ErrUnsettled
 }
 
-// admissionDue reports whether somebody should look after queued sagas now.
+// admissionDue reports whether the admission of queued sagas is due.
 func (s *Service) admissionDue(ctx context.Context) (bool, error) {
 	next, err := s.store.NextDue(ctx, admissionSpace)
 	return !next.IsZero() && !next.After(s.clock.Now()), err
@@ -209,8 +209,8 @@ func (s *Service) Stats() Stats {
 	}
 }
 
-// at returns when that is due which follows from events of a time in Unix seconds: at once, also where the clock was
-// turned back after earlier events.
+// at returns when the consequences of events of a time in Unix seconds are due: at once, even if the clock was turned
+// back after earlier events.
 func (s *Service) at(timestamp int64) time.Time {
 	at, now := time.Unix(timestamp, 0), s.clock.Now()
 	if at.After(now) {
@@ -219,8 +219,8 @@ func (s *Service) at(timestamp int64) time.Time {
 	return at
 }
 
-// order returns a text that is smaller than every one before it, so that lists begin with the newest. timestamp is when
-// it is for.
+// order returns a text that sorts before every earlier one, so that lists begin with the newest saga. timestamp is the
+// time that it stands for.
 func (s *Service) order(timestamp int64) string {
 	now := max(s.clock.Now().UnixNano(), timestamp*int64(time.Second))
 	for {
@@ -232,7 +232,7 @@ func (s *Service) order(timestamp int64) string {
 	}
 }
 
-// orderOf writes a time in nanoseconds so that later ones come first.
+// orderOf encodes a time in nanoseconds so that later ones sort first.
 func orderOf(n int64) string {
 	const digits = 16
 	text := strconv.FormatUint(^uint64(n), 16)

@@ -20,14 +20,14 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The places of the bindings that templates of sagas have, as package spec compiles them.
+// The slots of the bindings in templates of sagas, as package spec compiles them.
 const (
 	slotPrev = iota
 	slotContext
 	slotError
 )
 
-// maxData bounds the data of an event that a template makes.
+// maxData bounds the data of an event made by a template.
 const maxData = 16 << 20
 
 // scene is what the templates of a saga see.
@@ -36,14 +36,14 @@ type scene struct {
 	tenant  j17.Tenant
 	saga    *Saga
 	trigger *tick.Event
-	// correlationID is that of the trigger, "" where it has none.
+	// correlationID is that of the trigger, "" if it has none.
 	correlationID string
 	work          *work.Budget
 	env           *tick.Env
-	// has tells which bindings have their value.
+	// has reports which bindings are loaded.
 	has [slotError + 1]bool
-	// types are those of the trigger and of what $prev stands for: an id may be given as the key of an aggregate of one
-	// of them.
+	// types are the aggregate types of the trigger and of the $prev event: an ID may be given as the key of an
+	// aggregate of one of them.
 	types []string
 }
 
@@ -64,7 +64,7 @@ func (s *Service) look(ctx context.Context, t j17.Tenant, g *Saga) (*scene, erro
 	return sc, nil
 }
 
-// event reads the event at a position, which the saga has from its commit.
+// event reads the event at a position that the saga has stored.
 func (s *Service) event(ctx context.Context, t j17.Tenant, position string) (*j17.Event, error) {
 	at, err := j17.ParseStreamID(position)
 	if err != nil {
@@ -120,7 +120,7 @@ func (sc *scene) seen(ctx context.Context, position string) (value.Value, error)
 		value.Member{Key: "metadata", Value: metadata}), nil
 }
 
-// bind reads what an expression is about to look at.
+// bind loads the bindings that an expression reads.
 func (sc *scene) bind(ctx context.Context, reads func(slot int) bool) error {
 	if reads(slotPrev) && !sc.has[slotPrev] && sc.saga.Prev != "" {
 		v, err := sc.seen(ctx, sc.saga.Prev)
@@ -152,7 +152,7 @@ func (sc *scene) bind(ctx context.Context, reads func(slot int) bool) error {
 	return nil
 }
 
-// holds tests the condition of a task. One that cannot be evaluated does not hold.
+// holds tests the condition of a task. A condition that cannot be evaluated does not hold.
 func (sc *scene) holds(ctx context.Context, p *tick.Predicate) (bool, error) {
 	if err := sc.bind(ctx, p.Reads); err != nil {
 		return false, err
@@ -161,7 +161,7 @@ func (sc *scene) holds(ctx context.Context, p *tick.Predicate) (bool, error) {
 	return holds && ok, err
 }
 
-// id returns the id that a reference stands for; false where an optional path leads nowhere.
+// id returns the ID that a reference denotes; false if an optional path leads nowhere.
 func (sc *scene) id(ctx context.Context, r *spec.Ref, aggregateType string) (string, bool, error) {
 	if r.Path == nil {
 		return r.Literal, true, nil
@@ -186,7 +186,7 @@ func (sc *scene) id(ctx context.Context, r *spec.Ref, aggregateType string) (str
 	return text, true, nil
 }
 
-// command makes the command that writes the event of a task; nil where its template leaves the event out.
+// command creates the command that writes the event of a task; nil if its template leaves the event out.
 func (sc *scene) command(ctx context.Context, t *task) (*engine.Command, error) {
 	// The aggregate and the data.
 	id, ok, err := sc.id(ctx, &t.emit.ID, t.emit.AggregateType)
@@ -209,7 +209,7 @@ func (sc *scene) command(ctx context.Context, t *task) (*engine.Command, error) 
 		return nil, err
 	}
 
-	// Where it comes from.
+	// The origin of the event.
 	actor := ident.SagaCoordinator
 	if t.phase == Compensating {
 		actor = ident.SagaCompensator
@@ -231,7 +231,7 @@ func (sc *scene) command(ctx context.Context, t *task) (*engine.Command, error) 
 	}}, nil
 }
 
-// await finds out of which aggregate a task awaits an answer, unless that is the one it writes to, and until when,
+// await determines the aggregate whose answer a task awaits, unless it is the one written to, and the end of the wait,
 // unless that is a timeout.
 func (sc *scene) await(ctx context.Context, t *task) (err error) {
 	a := t.await
@@ -281,8 +281,8 @@ func (sc *scene) until(ctx context.Context, t *tick.Time) (time.Time, error) {
 	return time.Unix(seconds, 0), nil
 }
 
-// isRefusal reports whether an error says that an event is not to be had, whatever is tried again. attempt counts the
-// tries.
+// isRefusal reports whether an error means that an event cannot be written, however often it is tried. attempt counts
+// the tries.
 func isRefusal(err error, attempt int) bool {
 	const customCodeAttempts = 10
 	switch j17.CodeOf(err) { //nolint:exhaustive // all others are refusals
@@ -295,7 +295,7 @@ func isRefusal(err error, attempt int) bool {
 	}
 }
 
-// isPassing reports whether an error is one of the server's state and says nothing about the saga.
+// isPassing reports whether an error is about the server's state and says nothing about the saga.
 func isPassing(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return true
