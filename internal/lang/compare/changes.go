@@ -8,7 +8,7 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// ChangeKind tells what happened to a part of a spec.
+// ChangeKind is what happened to a part of a spec.
 type ChangeKind string
 
 // The kinds of changes.
@@ -30,10 +30,10 @@ type Change struct {
 	Keys []string `json:"keys,omitempty"`
 }
 
-// Changes lists what next says otherwise than old: aggregate types with their event types first, in the order of old
-// and then in that of next for what is new, then the rest. The order of members matters inside a definition, since
-// handlers keep it, and does not matter among definitions and declared names. Whether stored events survive the change
-// is what Compatibility tells.
+// Changes lists the differences of next from old: aggregate types with their event types first, in the order of old and
+// then, for new ones, in that of next, then the rest. The order of members matters inside a definition, since handlers
+// keep it, and does not matter among definitions and declared names. Whether stored events survive the changes is
+// reported by Compatibility.
 func Changes(old, next *spec.Compiled) []Change {
 	var d differ
 	was, is := old.Root(), next.Root()
@@ -65,7 +65,7 @@ func (d *differ) add(kind ChangeKind, what, name string, keys []string) {
 	d.changes = append(d.changes, Change{Kind: kind, What: what, Name: name, Keys: keys})
 }
 
-// members compares two objects of definitions. both is called for what is on both sides.
+// members compares two objects of definitions. both is called for members of both.
 func (d *differ) members(what, prefix string, was, is value.Value, both func(name string, was, is value.Value)) {
 	for _, m := range was.Members() {
 		if v := is.Get(m.Key); v.IsMissing() {
@@ -108,7 +108,7 @@ func (d *differ) single(what string, was, is value.Value) {
 	}
 }
 
-// names compares two arrays of names as sets: a name that stands in one of them twice is told once.
+// names compares two arrays of names as sets: a name that is in one of them twice is reported once.
 func (d *differ) names(what string, was, is value.Value) {
 	d.only(Removed, what, was.Elems(), is.Elems())
 	d.only(Added, what, is.Elems(), was.Elems())

@@ -1,5 +1,5 @@
-// Package compare compares two compiled specs: what the later one says otherwise, and what of it would break events
-// that were stored under the earlier one.
+// Package compare compares two compiled specs: how the later one differs, and which differences would break events that
+// were stored under the earlier one.
 package compare
 
 import (
@@ -18,8 +18,8 @@ import (
 )
 
 // Compatibility finds out what of next would break events that were stored under old. Findings that are errors block a
-// deploy unless it is forced; those that are warnings do not. Pointers and places are those of next, of what is left
-// there of something removed. Nothing is found where both are the same.
+// deploy unless it is forced; warnings do not. Pointers and places are in next; for something removed, they are those
+// of what is left around it. Where both are the same, there are no findings.
 func Compatibility(old, next *spec.Compiled) []diag.Diagnostic {
 	c := &comparer{left: maxAllComparisons, patterns: ecma.NewLibrary()}
 	if old.Hash == next.Hash {
@@ -57,7 +57,7 @@ type comparer struct {
 	// patterns are those of both specs.
 	patterns *ecma.Library
 	diag.List
-	// left is what comparing schemas may still cost.
+	// left is how much work comparing schemas may still take.
 	left int64
 }
 
@@ -82,7 +82,7 @@ func (c *comparer) events(aggregateType string, old, next *spec.Compiled, at dia
 	}
 }
 
-// definesAnew reports whether a shared definition that an event's schema reaches is another one than it was.
+// definesAnew reports whether a shared definition that an event's schema reaches has changed.
 func definesAnew(old, next *spec.Compiled, e *spec.EventType) bool {
 	return e != nil && slices.ContainsFunc(e.Schema.Definitions(), func(name string) bool {
 		return !value.Equal(old.Root().Get("$defs").Get(name), next.Root().Get("$defs").Get(name))
@@ -107,7 +107,7 @@ func (c *comparer) schemas(was, is outline.Schema, at diag.Pointer) {
 	}
 }
 
-// publicIdentity compares what the aggregates of a type are called outside.
+// publicIdentity compares the public names of the aggregates of a type.
 func (c *comparer) publicIdentity(was, is *spec.AggregateType, at diag.Pointer) {
 	switch {
 	case was.Handle == is.Handle || was.Handle == "":
@@ -121,7 +121,7 @@ func (c *comparer) publicIdentity(was, is *spec.AggregateType, at diag.Pointer) 
 	}
 }
 
-// views compares what is read: requests for what is gone fail, although nothing that is stored does.
+// views compares projections and the like: requests for removed ones fail, although stored data are not affected.
 func (c *comparer) views(old, next *spec.Compiled) {
 	added := missingIn(next.Root().Get("projections"), old.Root().Get("projections"))
 	for _, m := range old.Root().Get("projections").Members() {
@@ -149,7 +149,7 @@ func (c *comparer) views(old, next *spec.Compiled) {
 	}
 }
 
-// params compares what a projection is asked with.
+// params compares the parameters of a projection.
 func (c *comparer) params(was, is *spec.Projection, at diag.Pointer) {
 	asked := func(p *spec.Projection) []string {
 		var names []string
@@ -200,7 +200,7 @@ func (c *comparer) names(old, next *spec.Compiled) {
 	}
 }
 
-// tagsKept compares what events are found by.
+// tagsKept compares the tags by which events are found.
 func (c *comparer) tagsKept(old, next *spec.Compiled) {
 	var added []string
 	for name := range next.TagNames {

@@ -43,8 +43,8 @@ const (
 		"declare it under another name, and keep the old one while anybody still asks for it"
 )
 
-// renamed sets the hint for a name that is gone and has been given to something else, which is asked for by the old
-// name until then.
+// renamed sets the hint for a name that is gone and may have been replaced by an added one: requests for the old name
+// fail until they use the new one.
 func (c *comparer) renamed(d *diag.Diagnostic, name string, added []string, until string) {
 	if near := c.Nearest(name, added); near != "" {
 		d.Hintf("if it is called %q now, keep %q beside it %s", near, name, until)

@@ -30,7 +30,7 @@ const (
 // perStep is how many names or small values are looked at in about the time of one step.
 const perStep = 20
 
-// breaking is one thing that is in the way of stored events. at is relative to the new schema.
+// breaking is one thing that keeps stored events from fitting. at is relative to the new schema.
 type breaking struct {
 	at  diag.Pointer
 	say func(at diag.Pointer)
@@ -39,7 +39,7 @@ type breaking struct {
 // verdict is the outcome of a comparison.
 type verdict struct {
 	breaks []breaking
-	// strange counts enums and constants that do not go together.
+	// strange counts enums and constants that do not match.
 	strange int
 }
 
@@ -53,14 +53,14 @@ type pair struct {
 	c *comparer
 	// seen holds finished comparisons, and begun ones as if they had found nothing: schemas may contain themselves.
 	seen map[string]verdict
-	// budget is how much work the comparison may cost, refused tells that there were too many alternatives to look at
+	// budget is how much work the comparison may cost; refused reports that there were too many alternatives to visit
 	// all of them.
 	budget   *work.Budget
 	refused  bool
 	patterns *ecma.Library
 }
 
-// alternatives takes schemas that hold together apart.
+// alternatives splits schemas that hold together.
 func (p *pair) alternatives(schemas []outline.Schema) []outline.Alternative {
 	all, complete := outline.Alternatives(schemas, p.budget)
 	p.refused = p.refused || !complete
@@ -136,8 +136,8 @@ func (p *pair) typeChanged(at diag.Pointer, path string, was, is outline.Kinds) 
 	}
 }
 
-// nearest compares an alternative that was in place i with those that are, and returns the best outcome. It reports
-// false where none lets type k through.
+// nearest compares an alternative of the old schema, at index i, with those of the new one, and returns the best
+// outcome. It reports false where none lets type k through.
 func (p *pair) nearest(
 	o outline.Alternative, i int, news []outline.Alternative, k outline.Kinds, path string,
 ) (best verdict, found bool) {
@@ -151,7 +151,7 @@ func (p *pair) nearest(
 		}
 		return best.strange == 0 && len(best.breaks) == 0
 	}
-	// Mostly the alternative in the same place is the one that is meant.
+	// Mostly the alternative with the same index is the one that is meant.
 	if i < len(news) && try(news[i]) {
 		return best, true
 	}
@@ -183,7 +183,7 @@ func (p *pair) blame(is []outline.Schema, lost outline.Kinds) diag.Pointer {
 	return ""
 }
 
-// differ compares one alternative that was with one that is, as far as values of type k go.
+// differ compares one old alternative with a new one, as far as values of type k are concerned.
 func (p *pair) differ(was, is outline.Alternative, k outline.Kinds, path string) verdict {
 	var v verdict
 	if !p.budget.Spend((was.Size() + is.Size()) / perStep) {
@@ -225,7 +225,7 @@ func (p *pair) strangers(was, is outline.Alternative) int {
 	return count
 }
 
-// effort is how many values contained may look at, within reason.
+// effort is how many values contained may visit, within reason.
 func effort(values, in []value.Value) int {
 	const most = 1 << 15
 	return len(values) + len(in) + min(noTexts(values), most)*min(noTexts(in), most)
@@ -256,7 +256,7 @@ func (p *pair) required(was, is outline.Alternative, path string) verdict {
 		}
 	}
 
-	// What is required now and was not: by itself, or beside another member that there may be.
+	// What is required now and was not before: by itself, or beside another member that may exist.
 	var v verdict
 	for _, n := range is {
 		list := n.Member("required")
@@ -293,7 +293,7 @@ const (
 	matchingShare = 16
 )
 
-// matches reports whether a property's name matches a pattern. It is taken to match one that takes too much work.
+// matches reports whether a property's name matches a pattern. A pattern that takes too much work counts as matching.
 func (p *pair) matches(pattern, name string) bool {
 	if !p.budget.Spend(1) {
 		return false
@@ -321,7 +321,7 @@ func (p *pair) properties(was, is outline.Alternative, path string) verdict {
 	for _, name := range sortedKeys(names...) {
 		old := was.Property(name, p.matches)
 		if !was.Declares(name, p.matches) && p.kinds(old, true) == outline.Any {
-			// What was neither declared nor limited is new.
+			// Properties that were neither declared nor limited are new.
 			continue
 		}
 		v.add(p.cover(old, is.Property(name, p.matches), outline.MemberPath(path, name)))
@@ -346,7 +346,7 @@ func (p *pair) others(was, is outline.Alternative, path string) verdict {
 		}
 	}
 
-	// What no name and no pattern declares could be there unless it was forbidden.
+	// Properties that no name and no pattern declares could exist unless they were forbidden.
 	var old []outline.Schema
 	shut := false
 	for _, o := range was {
@@ -388,8 +388,8 @@ func (p *pair) elements(was, is outline.Alternative, path string) verdict {
 	return v
 }
 
-// conditions compares then, else and dependentSchemas. What decides between them is not understood: events that any of
-// them is for are taken to be there.
+// conditions compares then, else and dependentSchemas. The conditions themselves are not evaluated: events for each
+// branch are assumed to exist.
 func (p *pair) conditions(was, is outline.Alternative, path string) verdict {
 	var v verdict
 	for _, n := range is {

@@ -1,5 +1,5 @@
-// Package diag collects what the compilers of a spec's languages have to say about it: every finding has a place,
-// a sentence and, where there is one, a way out.
+// Package diag collects the findings of the compilers of a spec's languages: every finding has a place, a sentence and,
+// where there is one, a way out.
 package diag
 
 import (
@@ -13,7 +13,7 @@ import (
 	"j17/internal/base/value"
 )
 
-// Severity tells findings that forbid a deploy from those that do not.
+// Severity distinguishes findings that forbid a deploy from those that do not.
 type Severity uint8
 
 // The severities.
@@ -119,13 +119,13 @@ const MaxKept = 1000
 
 // List gathers findings. The zero List is ready for use.
 type List struct {
-	// Stored tells that the document was taken before: what a later version of the program came to refuse although it
-	// has a meaning is only warned of.
+	// Stored reports that the document was accepted before: errors that a later version of the program has introduced
+	// for things that have a meaning become warnings.
 	Stored bool
 
 	found            []Diagnostic
 	errors, warnings int
-	// searches counts those for what may have been meant, letters what they have cost.
+	// searches counts searches for what may have been meant, letters what they have cost.
 	searches, letters int
 	// spare takes what is not kept.
 	spare Diagnostic
@@ -166,7 +166,7 @@ func (l *List) Report(p Pointer, m Message, args ...any) *Diagnostic {
 	return d
 }
 
-// filled puts arguments into a text. One without a verb has room for none.
+// filled inserts arguments into a text. A text without a verb takes none.
 func filled(text string, args []any) string {
 	if !strings.Contains(text, "%") {
 		return text
@@ -209,7 +209,7 @@ func (l *List) say(d *Diagnostic, format string, args []any) *Diagnostic {
 	return d
 }
 
-// Hintf sets the hint. The diagnostic must not have been followed by another one yet.
+// Hintf sets the hint. It must be called before the next finding is added to the list.
 func (d *Diagnostic) Hintf(format string, args ...any) *Diagnostic {
 	d.Hint = fmt.Sprintf(format, args...)
 	return d
@@ -224,7 +224,7 @@ func (d *Diagnostic) AtKey() *Diagnostic {
 // All returns the findings that were kept, in the order in which they were made.
 func (l *List) All() []Diagnostic { return l.found }
 
-// Full reports whether further errors are only counted, so that it is no use to look for what they could say.
+// Full reports whether further errors are only counted, so that there is no use in working out their text.
 func (l *List) Full() bool { return l.errors >= MaxKept }
 
 // FullOfWarnings reports the same of warnings.
@@ -236,8 +236,8 @@ func (l *List) Errors() int { return l.errors }
 // Dropped returns the number of findings that were not kept.
 func (l *List) Dropped() int { return max(0, l.errors-MaxKept) + max(0, l.warnings-MaxKept) }
 
-// Bounds of what a List spends on finding out what may have been meant: who has a hundred such faults is helped by the
-// first ones.
+// Bounds of what a List spends on finding out what may have been meant: with a hundred such faults, hints for the first
+// ones are enough.
 const (
 	maxSearches = 100
 	maxLetters  = 8 << 20 // pairs of letters that are compared
@@ -246,8 +246,7 @@ const (
 // Suggests reports whether Nearest still looks for anything, so that candidates need not be gathered when it does not.
 func (l *List) Suggests() bool { return l.searches < maxSearches && l.letters < maxLetters }
 
-// Nearest is the function of that name, as long as the findings of this list have not asked for too much: then nothing
-// is near.
+// Nearest is the function of that name, until the findings of this list have used up their share: then nothing is near.
 func (l *List) Nearest(word string, candidates []string) string {
 	if !l.Suggests() {
 		return ""
@@ -277,7 +276,7 @@ func (l *List) UnknownKey(object Pointer, key string, known []string) {
 	}
 }
 
-// maxQuoted is how many bytes of somebody else's text a message repeats.
+// maxQuoted is how many bytes of foreign text a message repeats.
 const maxQuoted = 64
 
 // Quote returns s in double quotes for use in a message: escaped, and cut when it is long.
@@ -323,8 +322,7 @@ func Nearest(word string, candidates []string) string {
 // mostKnown is how many known names Meant compares an unknown one with.
 const mostKnown = 256
 
-// Meant is the end of a message about a name that is not among those that are known: which one was meant, if one is
-// near.
+// Meant returns the end of a message about an unknown name: the known name that was probably meant, if one is near.
 func Meant(name string, known iter.Seq[string]) string {
 	names := slices.Sorted(known)
 	if near := Nearest(name, names[:min(len(names), mostKnown)]); near != "" {
@@ -333,7 +331,7 @@ func Meant(name string, known iter.Seq[string]) string {
 	return ""
 }
 
-// nearest also returns how many pairs of letters were compared, about most at the highest.
+// nearest also returns how many pairs of letters were compared, at most about most.
 func nearest(word string, candidates []string, most int) (best string, letters int) {
 	least := max(1, len(word)/3) + 1
 	for _, c := range candidates {

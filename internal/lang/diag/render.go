@@ -104,7 +104,7 @@ func excerpt(line string, at int) (text, mark string) {
 	if from > 0 {
 		before = append([]rune("... "), before...)
 	} else {
-		// Indentation costs nothing to leave out, and moves the mark to where it is seen.
+		// Leaving out indentation loses nothing, and brings the mark into view.
 		for len(before) > 0 && (before[0] == ' ' || before[0] == '\t') {
 			before = before[1:]
 		}
@@ -132,7 +132,7 @@ func columns(text string, at int) int {
 	return column
 }
 
-// printable keeps somebody else's text from commanding the terminal: what is not printable becomes one mark each.
+// printable keeps foreign text from controlling the terminal: each character that is not printable becomes one mark.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

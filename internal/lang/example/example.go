@@ -18,8 +18,8 @@ const maxDepth = 12
 const maxSteps = 200_000
 
 // Of returns a small value for a schema, which must be the whole document that its references are about, of a spec with
-// shared definitions. It looks at what schemas usually say, not at all they can: whether the value fits has to be
-// checked. It reports false where it knows none.
+// shared definitions. It considers only what schemas usually say: whether the value fits has to be checked. It reports
+// false where it finds none.
 func Of(schema, shared value.Value) (value.Value, bool) {
 	m := &maker{budget: work.Counted(maxSteps)}
 	return m.value([]outline.Schema{outline.Of(schema, shared)}, "", 0)

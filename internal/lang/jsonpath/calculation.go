@@ -5,19 +5,18 @@ import (
 	"strings"
 )
 
-// Calculation is what a text calculates or compares, as other languages write it. Here nothing does so: in a path it is
-// part of a name, and in a text it stays a text.
+// Calculation is what a text calculates or compares, as other languages write it. In a spec it is not carried out: in a
+// path it is part of a name, and in a text it stays text.
 type Calculation struct {
 	// Operator is the first one that was read.
 	Operator string
-	// Instead is the same as JSON with the operators and predicates that there are, "" where one of them has no
-	// counterpart.
+	// Instead is the equivalent in JSON with operators and predicates, "" where one of them has no counterpart.
 	Instead string
-	// Compares tells that Instead is a predicate.
+	// Compares reports that Instead is a predicate.
 	Compares bool
 }
 
-// Limits of what is taken for a calculation. What is longer is prose, or too long to be repeated in a hint.
+// Limits of what is taken for a calculation. Longer texts are prose, or too long to be repeated in a hint.
 const (
 	maxCalculation = 256
 	maxParentheses = 8
@@ -50,8 +49,8 @@ type calculationReader struct {
 	words bool
 	depth int
 	found Calculation
-	// failed tells that the text is no calculation, paths that a path was read, strange that there is no way to write
-	// an operator.
+	// failed reports that the text is no calculation, paths that a path was read, and strange that an operator has no
+	// counterpart.
 	failed, paths, strange bool
 }
 
@@ -68,7 +67,7 @@ func levels() [][]string {
 	return [][]string{{"||"}, {"&&"}, {"===", "!==", "==", "!=", "<=", ">=", "<", ">"}, {"+", "-"}, {"*", "/", "%"}}
 }
 
-// counterpart returns what an operator is called here, "" for one that is not there.
+// counterpart returns the name of an operator in specs, "" for one that does not exist there.
 func counterpart(operator string) (name string, compares bool) {
 	switch operator {
 	case "||":
@@ -250,7 +249,7 @@ func (r *calculationReader) path() part {
 }
 
 // ends reports whether a path ends at the present position: before an operator with blanks around it, or with an
-// operand right behind it that can be no part of a name.
+// operand right after it that cannot be part of a name.
 func (r *calculationReader) ends() bool {
 	rest := r.text[r.pos:]
 	switch rest[0] {

@@ -116,7 +116,7 @@ func (p *parser) step() error {
 
 // key reads a member's name at the current position.
 func (p *parser) key() error {
-	// Mistakes that other languages of paths make likely.
+	// Mistakes that are likely for users of other path languages.
 	start := p.pos
 	if start == 0 && p.text[0] == '.' {
 		return p.fail("remove the dot", "the state path %s starts with a dot", p.quoted())
@@ -176,7 +176,7 @@ func (p *parser) wildcard() error {
 
 // bracket reads "[...]" at the current position.
 func (p *parser) bracket() error {
-	// What other languages of paths allow in brackets is told apart from mistakes.
+	// What other path languages allow in brackets is distinguished from mistakes.
 	inside, _, closed := strings.Cut(p.text[p.pos+1:], "]")
 	switch {
 	case strings.HasPrefix(inside, "?"):

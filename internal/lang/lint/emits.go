@@ -86,7 +86,7 @@ func (r reader) id(v value.Value, at diag.Pointer) {
 	}
 }
 
-// emit looks at the template of an event, and whether what it makes can fit the event's schema.
+// emit checks the template of an event, and whether its result can fit the event's schema.
 func (r reader) emit(v value.Value, at diag.Pointer) {
 	if v.IsMissing() || !r.spend(1) {
 		return
@@ -115,15 +115,15 @@ func (r reader) emit(v value.Value, at diag.Pointer) {
 	f.literal(data, at, r.spec.EventType(typ, event))
 }
 
-// fitting finds out whether templates can make what the schema of an event lets through.
+// fitting finds out whether templates can produce data that the event's schema lets through.
 type fitting struct {
 	reader
 	event string
-	// branch tells that it is about one of two values.
+	// branch reports that it is about one of two values.
 	branch bool
 }
 
-// never says what data of an event never do, which is said why of.
+// never is the phrase for what never happens, which the warning then explains.
 func (f fitting) never() string {
 	if f.branch {
 		return "where this is chosen it does not fit the schema of " + diag.Quote(f.event) + ", so that the write is refused"
@@ -141,10 +141,9 @@ func (f fitting) neverFits(at diag.Pointer, path string, has, needs outline.Kind
 
 // misfit is why a template never fits, nil where it may.
 type misfit struct {
-	// depth tells how far the template has fitted: of the ways through a schema the one counts that it comes nearest
-	// to.
+	// depth is how far the template has fitted: of the ways through a schema, the one that it fits furthest counts.
 	depth int
-	// needs is the kinds of values that there have to be, where that is all there is to say.
+	// needs is the kinds of values that are required, where nothing else is wrong.
 	needs outline.Kinds
 	// tell adds the warning.
 	tell func()
@@ -155,8 +154,8 @@ func misfits(at diag.Pointer, tell func()) *misfit {
 	return &misfit{depth: 1 + strings.Count(string(at), "/"), tell: tell}
 }
 
-// fits looks at what holds whatever else schemas say: types, choices, required and closed properties, in each way
-// through their alternatives. The schemas hold together, path is where the data is.
+// fits checks what holds regardless of the rest of the schemas: types, choices, required and closed properties, in each
+// way through their alternatives. The schemas hold together, path is where the data is.
 func (f fitting) fits(v value.Value, at diag.Pointer, schemas []outline.Schema, path string) *misfit {
 	if !f.spend(1) {
 		return nil
@@ -283,7 +282,7 @@ func (f fitting) objectFits(v value.Value, at diag.Pointer, way outline.Alternat
 	return nil
 }
 
-// undeclared looks at a member that a closed schema does not have.
+// undeclared checks a member that a closed schema does not have.
 func (f fitting) undeclared(name string, at diag.Pointer, way outline.Alternative, path string) *misfit {
 	for _, schema := range way {
 		if schema.Closed() && schema.Property(name).IsMissing() {
@@ -295,8 +294,8 @@ func (f fitting) undeclared(name string, at diag.Pointer, way outline.Alternativ
 	return nil
 }
 
-// declared returns the schemas of a member that declare it by name, and those of what is not declared where no pattern
-// could be meant.
+// declared returns the schemas of a member that declare it by name, and those for undeclared members where no pattern
+// could match.
 func declared(way outline.Alternative, name string) []outline.Schema {
 	var found []outline.Schema
 	for _, schema := range way {
@@ -309,7 +308,7 @@ func declared(way outline.Alternative, name string) []outline.Schema {
 	return found
 }
 
-// pathFits looks at an object that is taken over from the event's data: whether it can have what is required.
+// pathFits checks whether an object that is taken from the event's data can have what is required.
 func (f fitting) pathFits(text string, at diag.Pointer, way outline.Alternative, path string) *misfit {
 	p, err := jsonpath.Parse(text)
 	if err != nil {
@@ -335,7 +334,7 @@ func (f fitting) pathFits(text string, at diag.Pointer, way outline.Alternative,
 	return nil
 }
 
-// literal looks at data in which nothing is computed: they fit the whole of the schema, or never do.
+// literal checks data in which nothing is computed: they fit the whole schema, or never do.
 func (f fitting) literal(v value.Value, at diag.Pointer, event *spec.EventType) {
 	form, operand := tick.TemplateForm(v)
 	if form == tick.Literal {
@@ -384,7 +383,8 @@ func (f fitting) fixed(v value.Value) bool {
 	return true
 }
 
-// listener looks at the condition of a listener. What data may be is known where it is about events of one type.
+// listener checks the condition of a listener. The possible data are known where the listener is for events of one
+// type.
 func (l *linter) listener(v value.Value, of *spec.Listener, at diag.Pointer) {
 	r := reader{linter: l}
 	matched := 0

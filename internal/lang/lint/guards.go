@@ -32,7 +32,7 @@ func (l *linter) stateOf(aggregateType string) *written {
 	return l.states[aggregateType]
 }
 
-// decisions looks at what decides whether an event is written. Tags and unique values see no state.
+// decisions checks what decides whether an event is written. Tags and unique values read no state.
 func (r reader) decisions(event value.Value, at diag.Pointer) {
 	for _, m := range event.Get("reads").Members() {
 		r.id(m.Value.Get("id"), at.Key("reads").Key(m.Key).Key("id"))
@@ -57,7 +57,7 @@ func (r reader) decisions(event value.Value, at diag.Pointer) {
 	}
 }
 
-// guard looks at the predicate of a guard: at all of it, and at those that it is put together of.
+// guard checks the predicate of a guard: the whole, and the predicates that it is composed of.
 func (r reader) guard(v value.Value, at diag.Pointer) {
 	if r.comparison(v, at) || r.settled(v, at) {
 		return
@@ -73,7 +73,7 @@ func (r reader) guard(v value.Value, at diag.Pointer) {
 	r.predicate(v, at)
 }
 
-// unused warns of reads that nothing looks at.
+// unused warns of reads that nothing refers to.
 func (r reader) unused(at diag.Pointer) {
 	if r.of == nil || len(r.of.Reads) == 0 {
 		return
@@ -114,8 +114,8 @@ func impliedReads(all []*spec.Implication) (looked uint16) {
 	return looked
 }
 
-// settled warns of the predicate of a guard that says the same of all events, since it looks at none, and reports
-// whether it is one. In handlers and conditions a comparison of literals may be meant: it switches something on or off.
+// settled warns of a guard's predicate that has the same result for all events, since it reads none of them, and
+// reports whether it is one. In handlers and conditions a comparison of literals may be intended, as a switch.
 func (r reader) settled(v value.Value, at diag.Pointer) bool {
 	if v.Kind() != value.Object || !r.decided(v) {
 		return false
@@ -140,7 +140,7 @@ func (r reader) settled(v value.Value, at diag.Pointer) bool {
 	return true
 }
 
-// decided reports whether nothing in a predicate depends on what it is asked of.
+// decided reports whether the result of a predicate does not depend on the event or the state.
 func (r reader) decided(v value.Value) bool {
 	if !r.spend(1) || !v.Get("expired").IsMissing() && v.Get("expired").Get("now").IsMissing() {
 		return false
@@ -148,7 +148,7 @@ func (r reader) decided(v value.Value) bool {
 	return !slices.ContainsFunc(tick.PredicateParts(v, ""), r.varies)
 }
 
-// varies reports whether a part of a predicate or an operator depends on what it is asked of.
+// varies reports whether a part of a predicate or an operator depends on the event or the state.
 func (r reader) varies(part tick.Part) bool {
 	if part.Reading == tick.AsPredicate {
 		return !r.decided(part.Value)
@@ -231,8 +231,8 @@ func (r reader) beforeTheFirst(p jsonpath.Path, steps []value.Step, at diag.Poin
 	return true
 }
 
-// alwaysThere warns of an emit to the event's own aggregate, which has at least that event, of an event that has to be
-// the first.
+// alwaysThere warns of an emit that has to be the first event of its aggregate and goes to the event's own aggregate,
+// which has at least that event.
 func (r reader) alwaysThere(aggregateType, event, id string, at diag.Pointer) {
 	to := r.spec.EventType(aggregateType, event)
 	if r.of == nil || r.of.AggregateType != aggregateType || id != "$.key" && id != "$.id" || to == nil ||

@@ -16,7 +16,7 @@ import (
 // formOf says what an object stands for in one of the languages of values.
 type formOf func(value.Value) (tick.Form, value.Value)
 
-// kindsAt returns the kinds of what a path leads to, as far as schemas and handlers say, which is never too little.
+// kindsAt returns the kinds of what a path leads to, as far as schemas and handlers show; it never leaves out a kind.
 func (r reader) kindsAt(p jsonpath.Path) outline.Kinds {
 	if p.Entries {
 		return outline.Array | outline.Null
@@ -63,7 +63,7 @@ func metadataKinds(steps []value.Step) outline.Kinds {
 	return outline.Any
 }
 
-// kindsAt returns the kinds of what steps lead to in a state, everything where it cannot be told.
+// kindsAt returns the kinds of what steps lead to in a state, all kinds where that is not known.
 func (w *written) kindsAt(steps []value.Step) outline.Kinds {
 	if w == nil || len(steps) == 0 {
 		return outline.Any
@@ -82,7 +82,7 @@ func (w *written) kindsAt(steps []value.Step) outline.Kinds {
 	return k | outline.Null
 }
 
-// kinds returns the kinds of what a value can be.
+// kinds returns the kinds that a value can have.
 func (r reader) kinds(v value.Value, formOf formOf) outline.Kinds {
 	if v.Kind() == value.String && jsonpath.IsPath(v.Str()) {
 		p, err := jsonpath.Parse(v.Str())
@@ -166,7 +166,7 @@ func (r reader) firstOf(operand value.Value) outline.Kinds {
 	return k | outline.Null
 }
 
-// wanted returns the kinds of what has to stand where something is read in a way.
+// wanted returns the kinds that a value read in this way has to have.
 func wanted(as tick.Reading) outline.Kinds {
 	switch as {
 	case tick.AsNumber:
@@ -205,7 +205,7 @@ func (r reader) operator(v value.Value, at diag.Pointer, parts []tick.Part) {
 	r.parts(parts)
 }
 
-// alike looks at operands that all have to be numbers, or all texts. The finding is at the first that does not go with
+// alike checks operands that all have to be numbers, or all texts. The finding is at the first one that does not match
 // those before it.
 func (r reader) alike(v value.Value, at diag.Pointer, name string) {
 	left := outline.Number | outline.String
@@ -266,8 +266,8 @@ func (r reader) binding(in, as string) reader {
 // elementName returns what an element is called without its "$", where it may have no name of its own.
 func elementName(as string) string { return strings.TrimPrefix(cmp.Or(as, "$item"), "$") }
 
-// elementsOf returns what handlers write to the elements of an array that a path into a state, or into an element of
-// one, leads to.
+// elementsOf returns what handlers write to the elements of an array, to which a path into a state, or into an element
+// of one, leads.
 func (r reader) elementsOf(p jsonpath.Path) held {
 	of, steps := r.read(p)
 	if p.Root == jsonpath.Binding {
@@ -282,9 +282,9 @@ func (r reader) elementsOf(p jsonpath.Path) held {
 	return of
 }
 
-// choices looks at a value in the spec, or at the elements of an array of them, that a path is compared with: whether
-// it is one of those that stand where the path leads. It reports whether one is not. Handlers go through older events
-// as well, whose schema may have had others.
+// choices checks a value in the spec, or the elements of an array of them, that a path is compared with: whether it is
+// among the choices that the schema allows there. It reports whether one is not. Handlers also process older events,
+// whose schema may have had other choices.
 func (r reader) choices(predicate string, operands value.Value, at diag.Pointer) (found bool) {
 	path, other, place := operands.Index(0), operands.Index(1), at.Index(1)
 	if jsonpath.IsPath(other.Str()) && predicate != "in" && predicate != "not_in" {

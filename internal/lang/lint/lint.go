@@ -1,5 +1,5 @@
-// Package lint warns of what compiles and can hardly be meant: paths that lead nowhere, comparisons that never hold,
-// events that never fit their schemas, names that nothing uses.
+// Package lint warns of things that compile but are hardly intended: paths that lead nowhere, comparisons that never
+// hold, events that never fit their schemas, names that nothing uses.
 package lint
 
 import (
@@ -16,13 +16,13 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// Compile is spec.Compile with warnings of what compiles and can hardly be meant.
+// Compile is spec.Compile with warnings of things that compile but are hardly intended.
 func Compile(src []byte) (*spec.Compiled, []diag.Diagnostic) {
 	return spec.CompileWith(src, func(s *spec.Compiled, found *diag.List) { newLinter(s, found).look() })
 }
 
-// CompileFor is Compile for what an envelope holds, and for somebody who may go away: once the context has ended,
-// nothing more is looked for, and neither a spec nor all findings are returned.
+// CompileFor is Compile for the content of an envelope, and for a caller that may leave: once the context has ended,
+// compilation stops, and neither a spec nor all findings are returned.
 func CompileFor(ctx context.Context, e *spec.Envelope) (*spec.Compiled, []diag.Diagnostic) {
 	ended := func() bool { return ctx.Err() != nil }
 	return spec.CompileFor(e, ended, func(s *spec.Compiled, found *diag.List) {
@@ -32,17 +32,17 @@ func CompileFor(ctx context.Context, e *spec.Envelope) (*spec.Compiled, []diag.D
 	})
 }
 
-// CheckProjection is spec.CompileProjection for a definition that somebody has just written: it also warns of paths
-// that lead nowhere, for which it looks at the handlers of all types that the projection reads, and refuses what an
-// earlier version of the program took.
+// CheckProjection is spec.CompileProjection for a definition that was just written: it also warns of paths that lead
+// nowhere, for which it reads the handlers of all types that the projection reads, and refuses what an earlier version
+// of the program accepted.
 func CheckProjection(src []byte, in *spec.Compiled) (*spec.Projection, []diag.Diagnostic) {
 	return spec.CompileProjectionWith(
 		src, in, func(p *spec.Projection, found *diag.List) { newLinter(in, found).projection(p, "") },
 	)
 }
 
-// maxLooks bounds what looking for slips costs: visits of values, of members of schemas and of what handlers write;
-// what paths into schemas cost is counted by itself. Beyond it nothing more is looked for. A spec of an ordinary
+// maxLooks bounds the cost of looking for mistakes: visits of values, of members of schemas and of what handlers write;
+// the cost of paths into schemas is counted separately. Once it is used up, the search ends. A spec of an ordinary
 // application takes a few thousand.
 const maxLooks = 3_000_000
 
@@ -51,20 +51,19 @@ type linter struct {
 	*diag.List
 	spec *spec.Compiled
 	root value.Value
-	// left is how much more may be looked at, pathLooks how much more finding out where paths into schemas lead may
-	// cost.
+	// left is how much of maxLooks is left, pathLooks how much may still be spent on paths into schemas.
 	left      int
 	pathLooks *work.Budget
-	// schemas are those of the data of event types, by the places of these: what is found out about a schema is found
-	// out once.
+	// schemas are those of the data of event types, by the places of these, so that what is found out about a schema is
+	// found out once.
 	schemas map[diag.Pointer]outline.Schema
-	// states is what handlers of aggregate types write, as far as somebody asked: see stateOf.
+	// states is what handlers of aggregate types write, as far as it was needed: see stateOf.
 	states map[string]*written
-	// ended reports whether nobody waits for the warnings any more; it is nil where somebody always does.
+	// ended reports whether the caller no longer waits for the warnings; nil where it always does.
 	ended func() bool
 }
 
-// over reports whether there is nobody to look for anything any more. It is asked before each thing that has a name.
+// over reports whether to stop, since nobody waits for the warnings. It is called before each named thing.
 func (l *linter) over() bool { return l.ended != nil && l.ended() }
 
 func newLinter(s *spec.Compiled, found *diag.List) *linter {
@@ -74,7 +73,7 @@ func newLinter(s *spec.Compiled, found *diag.List) *linter {
 	}
 }
 
-// spend reports whether there was enough left, and room for a warning.
+// spend reports whether enough was left, and there is room for a warning.
 func (l *linter) spend(n int) bool {
 	if l.FullOfWarnings() {
 		l.left = 0
@@ -98,8 +97,8 @@ func (l *linter) schemaOfEvent(at diag.Pointer, event value.Value) outline.Schem
 	return s
 }
 
-// look warns of mistakes that are no errors. Where there are errors it looks at paths into the data of events only,
-// since all else takes every form for right.
+// look warns of mistakes that are no errors. Where there are errors, it checks only paths into the data of events,
+// since the other checks rely on a valid spec.
 func (l *linter) look() {
 	s := l.spec
 	types := l.root.Get("aggregate_types").Members()
@@ -156,7 +155,7 @@ func (l *linter) look() {
 	}
 }
 
-// eventPaths warns of paths of an event type that lead where its schema lets nothing be.
+// eventPaths warns of paths of an event type that lead to where its schema allows nothing.
 func (l *linter) eventPaths(of *spec.EventType, v value.Value, at diag.Pointer) {
 	schema := l.schemaOfEvent(at, v)
 	for _, key := range append([]string{"handler", "implications"}, spec.DecisionKeys()...) {
@@ -167,20 +166,20 @@ func (l *linter) eventPaths(of *spec.EventType, v value.Value, at diag.Pointer) 
 	l.placePath(of.Geo, v.Get("geo").Get("path"), schema, at.Key("geo").Key("path"))
 }
 
-// reader looks at the handler and the implications of one event type.
+// reader checks the handler and the implications of one event type.
 type reader struct {
 	*linter
-	// schema is that of the event's data, missing where nothing is known of it.
+	// schema is that of the event's data, missing where it is not known.
 	schema outline.Schema
-	// state is what handlers write, nil where there is no state or another one is meant.
+	// state is what handlers write, nil where there is no state or a different one is meant.
 	state *written
 	// reads is what "$.reads" leads to.
 	reads map[string]held
-	// of is the event type whose guards and implications are looked at, nil for handlers and sagas.
+	// of is the event type whose guards and implications are checked, nil for handlers and sagas.
 	of *spec.EventType
-	// bound is what names stand for: elements of arrays, and in sagas what finished steps.
+	// bound is what names stand for: elements of arrays, and in sagas the events that finished steps.
 	bound map[string]bound
-	// element tells that "@" is the element of an array.
+	// element reports that "@" is the element of an array.
 	element bool
 }
 
@@ -188,7 +187,7 @@ type reader struct {
 type bound struct {
 	schema outline.Schema
 	held   held
-	// nothing tells that it stands for nothing there.
+	// nothing reports that the name stands for nothing there.
 	nothing bool
 }
 
@@ -232,7 +231,7 @@ func (r reader) unmatched(elements *written, array string, part tick.Part) bool 
 	return true
 }
 
-// target looks at what an operation works on: somebody has to write it, and with the right kind of value.
+// target checks the target of an operation: some handler has to write to it, and a value of the right kind.
 func (r reader) target(op *tick.Operation) {
 	if r.element || r.state == nil || op.On == value.Missing {
 		return
@@ -339,8 +338,8 @@ func (r reader) value(v value.Value, at diag.Pointer, as tick.Reading) {
 	}
 }
 
-// kindsOf is kinds for a value that may be of any language: an object that templates have an old name for may be
-// anything.
+// kindsOf is kinds for a value of any language: an object that is an operator by an old name in templates may be of any
+// kind.
 func (r reader) kindsOf(v value.Value) outline.Kinds {
 	old, _ := tick.TemplateForm(v)
 	if form, _ := tick.HandlerForm(v); form == tick.Plain && old != tick.Plain {
@@ -373,8 +372,8 @@ func (r reader) members(v value.Value, at diag.Pointer) {
 	}
 }
 
-// dataLikePredicate warns of a value that looks like a predicate, or like a decision on one, and has a path in it:
-// values are data, whatever their members are called. It reports whether its members need no look for that reason.
+// dataLikePredicate warns of a value that looks like a predicate, or like a choice by one, and has a path in it: values
+// are data, whatever the names of their members. It reports whether its members need no check for that reason.
 func (l *linter) dataLikePredicate(v value.Value, at diag.Pointer) bool {
 	if tick.IsPredicate(v) && l.hasPath(v) {
 		l.Report(at, predicateAsData, v.Members()[0].Key)
@@ -405,7 +404,7 @@ func (l *linter) hasPath(v value.Value) bool {
 	return false
 }
 
-// path looks at a path: whether it leads to something, and to something of the right kind.
+// path checks whether a path leads to something, and to something of the right kind.
 func (r reader) path(text string, at diag.Pointer, as tick.Reading) {
 	p, err := jsonpath.ParseAny(text)
 	if err != nil {
@@ -423,7 +422,7 @@ func (r reader) path(text string, at diag.Pointer, as tick.Reading) {
 	}
 }
 
-// leadsNowhere warns of a path into a state that nothing is ever written to, or to a member that an element cannot
+// leadsNowhere warns of a path into a state to which nothing is ever written, or to a member that an element cannot
 // have, and reports whether it is one.
 func (r reader) leadsNowhere(p jsonpath.Path, at diag.Pointer) bool {
 	if of, steps := r.read(p); of.state != nil {
@@ -474,7 +473,7 @@ func (r reader) declares(p jsonpath.Path) bool {
 		!r.schemaAt(r.schema, p.Steps[1:]).IsMissing()
 }
 
-// calculated is jsonpath.Calculate, as long as there is enough left.
+// calculated is jsonpath.Calculate, as long as the budget lasts.
 func (l *linter) calculated(text string) (jsonpath.Calculation, bool) {
 	if !l.spend(len(text) / bytesPerLook) {
 		return jsonpath.Calculation{}, false
@@ -485,7 +484,7 @@ func (l *linter) calculated(text string) (jsonpath.Calculation, bool) {
 // bytesPerLook is how much of a text is read in the time of one look.
 const bytesPerLook = 8
 
-// text looks at a text that is no path but spelt like one, or that calculates.
+// text checks a text that is no path but is spelt like one, or that calculates.
 func (r reader) text(text string, at diag.Pointer) {
 	if meant := r.pathMeant(text); meant != "" {
 		r.Report(at, pathWithoutDollar, text, meant)
@@ -515,9 +514,8 @@ func (r reader) pathInText(at diag.Pointer, text, part, path string) {
 	r.Report(at, pathInText, text, part, made)
 }
 
-// placeholder returns a part of a text that stands for a path where other languages put texts together, such as
-// {@.status} or ${data.name}, and the path; "" where there is none. What stands in double braces is for others to fill
-// in.
+// placeholder returns a part of a text that stands for a path where other languages compose texts, such as {@.status}
+// or ${data.name}, and the path; "" where there is none. Double braces are left for other programs to fill in.
 func (r reader) placeholder(text string) (part, path string) {
 	for start := 0; start < len(text); start++ {
 		if text[start] != '{' {
@@ -542,8 +540,8 @@ func (r reader) placeholder(text string) (part, path string) {
 	return "", ""
 }
 
-// pathInside returns a path into the event or the state that stands among other words of a text, "" where there is
-// none. Of paths that start with "@" this cannot be said: addresses and names are spelt like them.
+// pathInside returns a path into the event or the state among other words of a text, "" where there is none. Paths that
+// start with "@" are not recognised: addresses and names are spelt like them.
 func pathInside(text string) string {
 	for _, root := range []string{"$.data.", "$.state.", "$.metadata.", "$.reads."} {
 		start := strings.Index(text, root)
@@ -584,7 +582,7 @@ func (r reader) pathMeant(text string) string {
 	return meant
 }
 
-// isFileName reports whether a text ends as names of common files do: data.csv is no member that is called csv.
+// isFileName reports whether a text ends like the name of a common kind of file: data.csv is no member called csv.
 func isFileName(text string) bool {
 	endings := []string{
 		"csv", "json", "jsonl", "ndjson", "xml", "yaml", "yml", "txt", "md", "pdf", "html", "zip", "gz", "sql", "xlsx",
@@ -596,8 +594,7 @@ func isFileName(text string) bool {
 // pathLetters is what nearly all paths are spelt with.
 const pathLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.[]-?$"
 
-// isPathTail reports whether all of a text could be the steps of a path, in the way in which nearly all paths are
-// spelt.
+// isPathTail reports whether a whole text could be the steps of a path, as nearly all paths are spelt.
 func isPathTail(text string) bool {
 	last := text[len(text)-1]
 	return last != '.' && strings.Trim(text, pathLetters) == ""

@@ -16,7 +16,7 @@ const (
 		`emit it to another aggregate, or do without "creates": "only"`
 	wordInQuery diag.Message = "warning: the field is compared with the text %[1]q\n" +
 		"write %[2]s for the value, or the text in the double quotes of JSON"
-	// nameOutsideState: what an aggregate is called stands beside its state.
+	// nameOutsideState: the names of an aggregate are beside its state.
 	nameOutsideState diag.Message = "warning: %q leads to nothing: no handler of %q writes %q, and names of aggregates are no part of their states\n" +
 		`replies have them beside the state: "metadata" of one value, and each row of a list, for the aggregate that it is about`
 	wholeSource diag.Message = "warning: %[1]q is all of the source %[2]q here, which is no id and no field\n" +
@@ -31,7 +31,7 @@ const (
 		`the event that triggers the saga is at "$.data", "$.key" and "$.metadata"`
 	predicateAsData diag.Message = "warning: this is data, an object with the member %q: predicates are for conditions, and nothing is decided where values stand\n" +
 		`write {"$if": {%+q: ...}, "then": true, "else": false}; {"$literal": ...} is for data that look like this, in which paths are texts`
-	// choiceAsData: in values the operator has a "$", as all of them have.
+	// choiceAsData: in values, every operator begins with "$", this one too.
 	choiceAsData diag.Message = `warning: this is data, an object with the members "if" and "then": nothing is decided where it stands` + "\n" +
 		`write {"$if": predicate, "then": value, "else": value}; {"$literal": ...} is for data that look like this, in which paths are texts`
 	neverOfKind diag.Message = "warning: %s never changes anything here: handlers set %q to %s, and it works on %s\n" +
@@ -52,7 +52,7 @@ const (
 	pathWithoutDollar diag.Message = "warning: %[1]q is a text here, not a path\n" +
 		`write %+[2]q for the path, or {"$literal": %+[1]q} for the text`
 	neverFits diag.Message = "warning: %[1]s: %[2]s has to be %[3]s there\nit is %[4]s here"
-	// readExists: a read leads somewhere, whatever is there.
+	// readExists: a read always has a value, if only null.
 	readExists diag.Message = "warning: %q always exists: it is null where the aggregate has no events\n" +
 		`to ask for events write {"not_equals": [%q, null]}`
 	neverChosen   diag.Message = "warning: %s: %s cannot be %s there\nwrite one of the values that the schema allows"
@@ -60,7 +60,7 @@ const (
 	neverAllowed  diag.Message = "warning at key: %s: %s is not allowed there\n" +
 		"leave it out, or declare it in the schema"
 	neverValid diag.Message = "warning: %s: %s\nwrite what the schema lets through, or change the schema"
-	// settled: only nothing in it is a path.
+	// settled: a predicate without a path in it.
 	settled diag.Message = "warning: this %s holds, whatever happens: there is no path in it, only texts and numbers as they are\n" +
 		`paths begin with "$", as in {"gte": ["$.data.amount", 10]}`
 	unusedRead diag.Message = "warning at key: %[1]q is read for every event, and nothing here looks at it\n" +
@@ -73,10 +73,10 @@ const (
 		"write it in a handler, or correct the path"
 	neverWrittenBy diag.Message = "warning: %q leads to nothing: no handler of %q writes %q\n" +
 		"write it in a handler, or correct the path"
-	// neverMatched: a field that is not there matches nothing.
+	// neverMatched: a missing field matches nothing.
 	neverMatched diag.Message = "warning at key: this matches nothing: no handler of this aggregate type writes %q to an element of %q\n" +
 		"write it in a handler, or correct the name"
-	// neverAmong: what a schema does not let through is never there.
+	// neverAmong: a value that the schema does not allow is never there.
 	neverAmong diag.Message = "warning: %q is never %q, by its schema\n" +
 		"write one of the values that the schema allows, or add this one to them"
 	neverComparable diag.Message = "warning: %s %s holds here: it compares %s with %s\n" +
@@ -89,8 +89,8 @@ const (
 		"write the text alone, as in field = %[2]s, or in the double quotes of JSON"
 )
 
-// lost sets the hint for a path in which name leads to nothing: to what was meant among the members that there are. It
-// reports false, and leaves the hint as it is, where nothing is like it.
+// lost sets the hint for a path in which name leads to nothing: the most similar member. It reports false, and leaves
+// the hint as it is, where none is similar.
 func (l *linter) lost(d *diag.Diagnostic, path, name string, members []string) bool {
 	if is, ok := subtracted(path, name, members); ok {
 		instead(is, d)
@@ -122,8 +122,8 @@ func instead(is jsonpath.Calculation, d *diag.Diagnostic) {
 	}
 }
 
-// subtracted is the calculation in a path whose last member is not there, but whose name begins with one that is: such
-// a name may have a "-" or a "/" in it.
+// subtracted returns the calculation in a path whose last member does not exist, but whose name begins with that of one
+// that does: such a name may have a "-" or a "/" in it.
 func subtracted(path, name string, declared []string) (is jsonpath.Calculation, ok bool) {
 	for _, operator := range []string{"-", "/", "+", "*"} {
 		left, right, found := strings.Cut(name, operator)

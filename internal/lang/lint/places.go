@@ -9,8 +9,8 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// placePath warns of a path to a place where the schema of the event's data lets nothing be, or neither a place nor
-// null, which means nowhere.
+// placePath warns of a path to a place where the schema of the event's data allows nothing, or neither a place nor
+// null, which means no place.
 func (l *linter) placePath(g *spec.Geo, path value.Value, schema outline.Schema, at diag.Pointer) {
 	if g == nil || g.Where == "" {
 		return
@@ -34,8 +34,8 @@ func (l *linter) placePath(g *spec.Geo, path value.Value, schema outline.Schema,
 	}
 }
 
-// placeMember is a member that an object has to have to be a place, with one of some texts as its value where there are
-// any; one that it must not have where it is of no kind.
+// placeMember is a member that a place has to have, with one of some texts as its value if there are any; a member of
+// no kind must not be there.
 type placeMember struct {
 	name  string
 	kinds outline.Kinds

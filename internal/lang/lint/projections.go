@@ -19,7 +19,7 @@ type held struct {
 	aggregateType string
 	// state is what handlers of the type write.
 	state *written
-	// many tells that it is an array of them.
+	// many reports that it is an array of them.
 	many bool
 }
 
@@ -29,7 +29,7 @@ type viewer struct {
 	sources map[string]held
 	// bound has what elements stand for by the names of their bindings, where that is known.
 	bound map[string]held
-	// element is what "$" stands for below a $lookup; inside tells that it is an element, known or not.
+	// element is what "$" stands for below a $lookup; inside reports that it is an element, known or not.
 	element held
 	inside  bool
 }
@@ -78,7 +78,7 @@ func (v *viewer) source(s *spec.Source, at diag.Pointer) {
 	}
 }
 
-// wanted looks at a text that a query compares a field with: whether it is written as another language has it.
+// wanted checks a text that a query compares a field with: whether it is written as in another language.
 func (v *viewer) wanted(text string, at diag.Pointer) {
 	for _, quotes := range []string{"''", "``", "\u2018\u2019", "\u201c\u201d", "\u201e\u201c", "\u00ab\u00bb"} {
 		first, size := utf8.DecodeRuneInString(quotes)
@@ -97,7 +97,7 @@ func (v *viewer) wanted(text string, at diag.Pointer) {
 	v.text(text, at)
 }
 
-// taken looks at a path that an id or the value of a query is taken from, which no whole source is.
+// taken checks a path that an id or the value of a query is taken from, which cannot be a whole source.
 func (v *viewer) taken(text string, at diag.Pointer) {
 	if p, err := jsonpath.ParseProjection(text); err == nil && len(p.Steps) == 1 && len(p.Each) == 0 && v.spend(1) {
 		v.Report(at, wholeSource, text, p.Steps[0].Key, text+".id")
@@ -156,7 +156,7 @@ func (v *viewer) members(of value.Value, at diag.Pointer) {
 	v.parts(parts)
 }
 
-// parts looks at the operands of an operator, and at what predicates among them are made of.
+// parts checks the operands of an operator, and the parts of predicates among them.
 func (v *viewer) parts(parts []tick.Part) {
 	for _, part := range parts {
 		if part.Reading == tick.AsPredicate {
@@ -171,7 +171,7 @@ func (v *viewer) parts(parts []tick.Part) {
 	}
 }
 
-// kindsAt returns the kinds of what a path leads to, as far as handlers say.
+// kindsAt returns the kinds of what a path leads to, as far as handlers show.
 func (v *viewer) kindsAt(text string) outline.Kinds {
 	p, err := jsonpath.ParseProjection(text)
 	if err != nil || !jsonpath.IsPath(text) || !v.spend(1+len(p.Steps)) {
@@ -268,8 +268,8 @@ func (v *viewer) path(text string, at diag.Pointer) {
 	v.member(h, text, steps, at)
 }
 
-// start returns what a path starts at, which may be a source, an element that is bound, or the one that was found, and
-// the steps from there.
+// start returns what a path starts at, which may be a source, a bound element, or the element that was found, and the
+// steps from there.
 func (v *viewer) start(p jsonpath.Path) (held, []value.Step) {
 	switch {
 	case p.Root == jsonpath.Binding:
@@ -281,14 +281,14 @@ func (v *viewer) start(p jsonpath.Path) (held, []value.Step) {
 	}
 }
 
-// member warns of a member of a state that nothing is ever written to. Every source has an id.
+// member warns of a member of a state to which nothing is ever written. Every source has an id.
 func (v *viewer) member(h held, text string, steps []value.Step, at diag.Pointer) {
 	if len(steps) > 0 && steps[0].Key != "id" {
 		v.neverWrittenBy(h, text, steps, at)
 	}
 }
 
-// text looks at a text that is spelt like a path to a source, but for its "$".
+// text checks a text that is spelt like a path to a source without its "$".
 func (v *viewer) text(text string, at diag.Pointer) {
 	if is, ok := v.calculated(text); ok {
 		instead(is, v.Report(at, calculationInText, text))

@@ -27,13 +27,13 @@ func (l *linter) saga(v value.Value, at diag.Pointer) {
 		schema: l.schema(closedObject(text("code"), textOrNull("requirement"), text("step"), text("message"))),
 	}
 
-	// What finished a step is what the next one finds in "$prev". One that was skipped leaves there what finished the
-	// one before, and before the first one nothing is there.
+	// The next step finds the event that finished a step in "$prev". A skipped step leaves "$prev" as it was, and
+	// before the first step there is nothing in it.
 	before := []value.Value{value.ObjectValue(value.Member{Key: "type", Value: value.StringValue("null")})}
 	for i, step := range steps {
 		at := at.Key("steps").Index(i)
 		if each != nil {
-			// It has the results of the steps before it, and of no others.
+			// "$context" has the results of the steps before this one, and of no others.
 			r.bound = map[string]bound{"prev": {}, "context": {}}
 			if l.spend(len(before) + i) {
 				r.bound["prev"] = bound{schema: l.schema(oneOf(before)), nothing: i == 0}
@@ -77,7 +77,7 @@ func (l *linter) event(v value.Value, name string) value.Value {
 }
 
 // finished returns the members of "$context" with their schemas: one for each step, which is its answer or the event
-// that it wrote; nil where there is not enough left to look.
+// that it wrote; nil where the budget does not suffice.
 func (l *linter) finished(steps []value.Value) []value.Member {
 	if !l.spend(outline.MaxSchemas) { // that may be gone through to follow a reference in it
 		return nil

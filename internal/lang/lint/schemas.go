@@ -11,8 +11,8 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// dataPaths warns of each path in v that leads into the event's data where the schema lets nothing be. Such a path is
-// missing in every event: nearly always a slip of the pen.
+// dataPaths warns of each path in v that leads into the event's data to where the schema allows nothing. Such a path is
+// missing in every event: nearly always a mistake.
 func (l *linter) dataPaths(v value.Value, schema outline.Schema, at diag.Pointer) {
 	switch v.Kind() {
 	case value.String:
@@ -51,8 +51,8 @@ func dataPath(text string) (jsonpath.Path, bool) {
 	return p, err == nil && p.Root == jsonpath.Document && len(p.Steps) >= 2 && p.Steps[0].Key == "data"
 }
 
-// pathsLead reports whether dataPaths has nothing to warn of, which is so almost always: places are not put together
-// for that.
+// pathsLead reports whether dataPaths has nothing to warn of, as is almost always the case: it does so without building
+// places.
 func (l *linter) pathsLead(v value.Value, schema outline.Schema) bool {
 	switch v.Kind() {
 	case value.String:
@@ -93,9 +93,9 @@ func (l *linter) nothingThere(at diag.Pointer, path, parent, name string, declar
 const maxWays = 64
 
 // closedAt follows steps through a schema to the first member that no event can have, because each alternative that
-// lets an object be there allows declared properties only. It returns the way to the object, the member's name and the
-// properties that are declared, as far as they are wanted for a hint; the name is "" where there is no such member or
-// where it would take more than a look to know.
+// allows an object there allows declared properties only. It returns the way to the object, the member's name and the
+// declared properties, as far as a hint needs them; the name is "" where there is no such member or where finding out
+// would take too much.
 func (l *linter) closedAt(schema outline.Schema, steps []value.Step) (parent, name string, declared []string) {
 	ways := [][]outline.Schema{{schema}}
 	for i, step := range steps {
@@ -106,7 +106,7 @@ func (l *linter) closedAt(schema outline.Schema, steps []value.Step) (parent, na
 			kind = outline.Array
 		}
 
-		// Every alternative that lets the step be there leads on; one that allows declared members only closes it.
+		// Every alternative that allows the step leads on; one that allows declared members only closes it.
 		for _, schemas := range ways {
 			all, ok := l.alternatives(schemas)
 			if !ok {
@@ -129,15 +129,15 @@ func (l *linter) closedAt(schema outline.Schema, steps []value.Step) (parent, na
 			return jsonpath.StepsText(steps[:i]), name, declared
 		case len(next) == 0 || len(next) > maxWays ||
 			slices.ContainsFunc(next, func(w []outline.Schema) bool { return len(w) == 0 }):
-			return "", "", nil // nothing is said about what is there, or too much
+			return "", "", nil // nothing is known about what is there, or too much
 		}
 		ways = next
 	}
 	return "", "", nil
 }
 
-// alternatives takes schemas that hold together apart, by their conditions as well unless that makes too many. They are
-// paid for by all schemas of all of them. It reports false where there are too many.
+// alternatives splits schemas that hold together into alternatives, also by their conditions unless that makes too
+// many. The cost is that of all schemas in all alternatives. It reports false where there are too many.
 func (l *linter) alternatives(schemas []outline.Schema) ([]outline.Alternative, bool) {
 	all, complete := outline.Cases(schemas, l.pathLooks)
 	if !complete {
@@ -151,8 +151,8 @@ func (l *linter) alternatives(schemas []outline.Schema) ([]outline.Alternative, 
 	return all, l.pathLooks.Spend(n) && complete
 }
 
-// below returns the schemas that hold for what a step leads to, as far as they stand under "properties" or "items".
-// closed is not nil where nothing can be there: it has the properties that are declared.
+// below returns the schemas that hold for what a step leads to, as far as they are under "properties" or "items".
+// closed is not nil where nothing can be there: it has the declared properties.
 func (l *linter) below(a outline.Alternative, step value.Step) (schemas []outline.Schema, closed []string) {
 	if step.IsIndex {
 		if step.Index < 0 &&

@@ -13,7 +13,7 @@ import (
 
 // written is what the handlers of an aggregate type write to one place of its state.
 type written struct {
-	// open tells that members may be written whose names nobody knows before the events are there.
+	// open reports that members may be written whose names are not known in advance.
 	open bool
 	// put is the kinds of the values that are put there as a whole, made of those that operations make where there is
 	// nothing.
@@ -49,10 +49,10 @@ func (w *written) member(key string) *written {
 	return w.members[key]
 }
 
-// anything is what stands where nobody can tell what is written.
+// anything marks a place where it is not known what is written.
 func (w *written) anything() { w.open, w.put = true, outline.Any }
 
-// at returns the place that steps lead to; nil where it cannot be told, or where name, a member of what the steps
+// at returns the place that steps lead to. It is nil where that is not known, or where name, a member of what the steps
 // before i lead to, is never written.
 func (w *written) at(steps []value.Step) (place *written, i int, name string) {
 	for i, step := range steps {
@@ -77,7 +77,7 @@ type states struct {
 	changes *[]change
 }
 
-// change is an operation that changes elements, if there are any: it makes none.
+// change is an operation that changes existing elements, and makes none.
 type change struct {
 	states
 	root *written
@@ -316,7 +316,7 @@ func (l *linter) schemaAt(schema outline.Schema, steps []value.Step) outline.Sch
 	return schema.Follow(steps)
 }
 
-// neverWritten warns of a path into the state that nothing is ever written to, and reports whether it is one.
+// neverWritten warns of a path into the state to which nothing is ever written, and reports whether it is one.
 func (l *linter) neverWritten(w *written, at diag.Pointer, text string, steps []value.Step) bool {
 	name, members := l.lacks(w, steps)
 	if name == "" {
@@ -326,8 +326,8 @@ func (l *linter) neverWritten(w *written, at diag.Pointer, text string, steps []
 	return true
 }
 
-// lacks returns the first member on the way that nothing is ever written to, and those that are written beside it; ""
-// where there is none or it cannot be told.
+// lacks returns the first member on the way to which nothing is ever written, and the members that are written beside
+// it; "" where there is none or it is not known.
 func (l *linter) lacks(w *written, steps []value.Step) (name string, members []string) {
 	if w == nil || l.left <= 0 {
 		return "", nil

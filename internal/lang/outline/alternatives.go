@@ -11,16 +11,16 @@ import (
 // maxAlternatives bounds the alternatives of one set of schemas.
 const maxAlternatives = 256
 
-// Alternatives takes schemas that hold together apart: each alternative is one way through anyOf and oneOf, with all
-// that "$ref" and allOf add. It reports false where there are too many to look at all of them. A unit of work is a
-// schema that is looked at; when b ends, something is missing.
+// Alternatives splits schemas that hold together: each alternative is one way through anyOf and oneOf, with everything
+// that "$ref" and allOf add. It reports false where there are too many to visit. A unit of work is a schema that is
+// visited; when b ends, something is missing.
 func Alternatives(schemas []Schema, b *work.Budget) ([]Alternative, bool) {
 	w := walk{budget: b, complete: true}
 	return w.expand(schemas, map[diag.Pointer]bool{}), w.complete
 }
 
-// Cases is Alternatives that takes conditions apart too: of "if" there is one alternative with "if" and "then", and one
-// with "else".
+// Cases is Alternatives that splits conditions too: an "if" becomes one alternative with "if" and "then", and one with
+// "else".
 func Cases(schemas []Schema, b *work.Budget) ([]Alternative, bool) {
 	w := walk{budget: b, complete: true, cases: true}
 	return w.expand(schemas, map[diag.Pointer]bool{}), w.complete

@@ -75,7 +75,8 @@ func InSpec(of, at diag.Pointer) diag.Pointer {
 // Document is a whole schema, with the schemas in it and the URIs that they go by.
 type Document struct {
 	root value.Value
-	// shared are the definitions of the spec, missing where there are none. They know nothing of the document.
+	// shared are the definitions of the spec, missing where there are none. References in them cannot lead into the
+	// document.
 	shared value.Value
 	// scopes has the base URI of every schema in the document, resources the root of what each URI stands for. They are
 	// filled when something first asks for them.
@@ -216,7 +217,7 @@ func (d *Document) Find(ref string, from diag.Pointer) (Schema, Fault) {
 	to, fault := d.follow(d.at(root), u.Fragment)
 	if name := definitionNamed(u.Fragment); fault.Why == Nowhere && name != "" && d.shared.Len() > 0 &&
 		strings.HasPrefix(ref, "#") {
-		// What a schema does not define itself the spec may.
+		// Definitions that a schema does not have itself may be in the spec.
 		if own := d.at(root).Get("$defs"); own.Get(name).IsMissing() {
 			return d.definition(u.Fragment, name, own)
 		}
@@ -228,7 +229,8 @@ func (d *Document) Find(ref string, from diag.Pointer) (Schema, Fault) {
 		return Schema{}, Fault{Why: NoSchema, In: to.Value}
 	}
 	if _, known := d.scopes[to.At]; !known {
-		// A place that no keyword makes a schema, such as an unknown keyword: it becomes one by being referred to.
+		// A place that no keyword makes a schema, such as the value of an unknown keyword, becomes one by being
+		// referred to.
 		if !d.index(to.Value, to.At, d.scopeOf(to.At), false) {
 			return Schema{}, Fault{Why: TooMany}
 		}

@@ -1,7 +1,7 @@
 // Package outline reads JSON Schemas for what they say: which kinds of values they let through, what the members and
-// elements of these are, where references lead. It checks no values, which package schema does, and takes a keyword of
-// the wrong form for one that is not there. What compares schemas, makes up examples, writes types and looks at paths
-// rests on it.
+// elements of these are, and where references lead. It does not check values, which package schema does, and takes a
+// keyword of the wrong form for a missing one. Comparing schemas, making up examples, writing types and checking paths
+// are built on it.
 package outline
 
 import (
@@ -76,8 +76,8 @@ func (s Schema) Ref() (Schema, bool) {
 	return to, fault.Why == Found
 }
 
-// Follow goes by steps through "properties" and "items" of the schema itself, or of the one that it refers to where it
-// says nothing else of them. It is missing where nothing is said about what is there.
+// Follow follows steps through "properties" and "items" of the schema itself, or of the one that it refers to where it
+// has no such keyword itself. The result is missing where nothing is said about that place.
 func (s Schema) Follow(steps []value.Step) Schema {
 	for _, step := range steps {
 		s = s.referred("properties", "items", "prefixItems")
@@ -97,7 +97,7 @@ func (s Schema) Follow(steps []value.Step) Schema {
 const maxReferences = 10
 
 // referred returns the schema that a reference leads to where none of some keywords stands beside it, else the schema
-// itself. Both hold, so that what is said of either is true.
+// itself. Both hold, so that what is true of either is true.
 func (s Schema) referred(keywords ...string) Schema {
 	for range maxReferences {
 		if slices.ContainsFunc(keywords, func(k string) bool { return !s.Get(k).IsMissing() }) {
@@ -112,7 +112,7 @@ func (s Schema) referred(keywords ...string) Schema {
 	return s
 }
 
-// Size is how many names, values and members there are to be looked at in the lists of the schema.
+// Size is how many names, values and members the lists of the schema have.
 func (s Schema) Size() int {
 	values, _ := s.Values()
 	n := s.Get("required").Len() + s.Get("properties").Len() + s.Get("patternProperties").Len() + len(values)
@@ -154,7 +154,7 @@ func (a Alternative) ValueKinds() Kinds {
 	return k
 }
 
-// Kinds returns what the schema lets through as far as it says so itself, which is never too little.
+// Kinds returns the kinds that the schema itself says it lets through; it never leaves one out.
 func (s Schema) Kinds() Kinds {
 	a := Alternative{s}
 	return a.Kinds() & a.ValueKinds()

@@ -10,7 +10,7 @@ import (
 	"j17/internal/base/work"
 )
 
-// run is one pass over a value. Once its budget is used up the pass has been given up, and no result of it counts.
+// run is one pass over a value. Once its budget is used up the pass is given up, and its results mean nothing.
 type run struct {
 	budget *work.Budget
 	seed   maphash.Seed
@@ -294,7 +294,7 @@ func (r *run) count(a *arrayRule, elems []value.Value) int {
 	return n
 }
 
-// longName is the length from which the name of a member is more work than a member is anyhow.
+// longName is the length from which the name of a member costs more than the member itself.
 const longName = 64
 
 func (r *run) acceptsObject(o *objectRule, v value.Value) bool {
@@ -369,7 +369,7 @@ func (r *run) acceptsDependents(o *objectRule, v value.Value) bool {
 }
 
 func (r *run) acceptsSame(s *sameRule, v value.Value) bool {
-	// What has to fit as well.
+	// Schemas that have to fit as well.
 	if s.ref != nil && !r.accepts(s.ref, v) {
 		return false
 	}
@@ -379,7 +379,7 @@ func (r *run) acceptsSame(s *sameRule, v value.Value) bool {
 		}
 	}
 
-	// How many of several have to fit.
+	// Combinations, of which some number has to fit.
 	if s.anyOf != nil && !r.acceptsAny(s.anyOf, v) {
 		return false
 	}

@@ -51,7 +51,7 @@ func (g *Group) Define(shared value.Value) {
 	g.shared.compiler.contradictions()
 }
 
-// node returns the node of a shared definition, or of a part of one; nil where one of them is faulty.
+// node returns the node of a shared definition, or of a part of one; nil where a definition is faulty.
 func (d *definitions) node(to outline.Schema) *node {
 	if d.compiler == nil {
 		return nil

@@ -26,13 +26,13 @@ type finding struct {
 	Failure
 }
 
-// explainer finds out why a value does not fit. It visits what the check visits, but goes on after a failure, and
-// applies no schema twice to the same part.
+// explainer finds out why a value does not fit. It visits the same schemas as the check, but goes on after a failure,
+// and applies no schema twice to the same part.
 type explainer struct {
 	run
 	path []step
-	// part is the number of what the path leads to, parts the numbers given so far. Only parts that have schemas with
-	// other schemas in them need one.
+	// part is the number of the part that the path leads to, parts the last number given. Only parts that have schemas
+	// with other schemas in them need a number.
 	part  int
 	parts map[partKey]int
 	seen  map[visit]struct{}
@@ -99,9 +99,8 @@ func (e *explainer) place() []int {
 // add records a failure of what the path leads to.
 func (e *explainer) add(f Failure) { e.addAt(e.place(), f) }
 
-// How many units it takes to apply a schema in the second pass, to make a failure, and to look for what a name was
-// meant to be; and how many bytes of a path are copied for a failure in the time of one unit, since a failure keeps
-// them.
+// How many units it takes to apply a schema in the second pass, to make a failure, and to look for the name that was
+// meant; and how many bytes of a path are copied for a failure, which keeps the path, in the time of one unit.
 const (
 	visitCost = 8
 	addCost   = 128
@@ -393,7 +392,7 @@ func (e *explainer) object(o *objectRule, v value.Value) {
 		)
 	}
 
-	// Those that have to be there.
+	// The required ones.
 	for i := range o.fields {
 		if f := &o.fields[i]; f.required && !e.has(v, f.name) && !e.givenUp() {
 			e.missing(f.name, "required", fmt.Sprintf("The field %s is missing.", shortened(value.StringValue(f.name))))
@@ -411,7 +410,7 @@ func (e *explainer) object(o *objectRule, v value.Value) {
 		}
 	}
 
-	// Those that are there, each by itself and with what its presence asks for.
+	// The ones that exist, each by itself and with the fields that its presence requires.
 	for i, m := range members {
 		e.field(o, i, m)
 	}
@@ -494,8 +493,8 @@ func (e *explainer) undeclared(o *objectRule, m value.Member) {
 	})
 }
 
-// nearest returns the field that was most likely meant by a name, "" where none is close. It looks only for the first
-// names, and only where there are not too many fields.
+// nearest returns the field that was most likely meant by a name, "" where none is close. It searches only for the
+// first names, and only where there are not too many fields.
 func (e *explainer) nearest(o *objectRule, name string) string {
 	if e.hints == 0 || len(o.fields) > maxCompared || !e.spend(hintCost) {
 		return ""
@@ -511,7 +510,7 @@ func (e *explainer) nearest(o *objectRule, name string) string {
 }
 
 func (e *explainer) same(s *sameRule, v value.Value) {
-	// What has to fit as well.
+	// Schemas that have to fit as well.
 	if s.ref != nil {
 		e.explain(s.ref, v, "$ref")
 	}
@@ -519,7 +518,7 @@ func (e *explainer) same(s *sameRule, v value.Value) {
 		e.explain(n, v, "allOf")
 	}
 
-	// How many of several have to fit.
+	// Combinations, of which some number has to fit.
 	if s.anyOf != nil && !e.acceptsAny(s.anyOf, v) && !e.givenUp() {
 		e.alternatives("anyOf", s.anyOf, v)
 	}

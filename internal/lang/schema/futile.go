@@ -6,7 +6,7 @@ import (
 	"j17/internal/lang/outline"
 )
 
-// subjectOf returns the types that a keyword says something about, the empty set for one that is about all of them.
+// subjectOf returns the types that a keyword is about, the empty set for one that is about all of them.
 func subjectOf(keyword string) typeSet {
 	switch keyword {
 	case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf":
@@ -23,7 +23,7 @@ func subjectOf(keyword string) typeSet {
 	}
 }
 
-// futileKeywords warns of what a schema says in vain: keywords about other types than it allows, and demands that no
+// futileKeywords warns of keywords without effect: those about other types than the schema allows, and demands that no
 // value can meet together.
 func (c *compiler) futileKeywords(n *node, v value.Value, at diag.Pointer) {
 	if n.types != 0 {
@@ -107,7 +107,7 @@ func (c *compiler) emptyRanges(n *node, v value.Value, at diag.Pointer) {
 	}
 }
 
-// unlistedRequired warns of fields that are required and cannot be there.
+// unlistedRequired warns of fields that are required but cannot exist.
 func (c *compiler) unlistedRequired(n *node, v value.Value, at diag.Pointer) {
 	o := n.object
 	if o == nil || o.required == 0 {
@@ -131,7 +131,7 @@ func (c *compiler) unlistedRequired(n *node, v value.Value, at diag.Pointer) {
 	}
 }
 
-// unlistedNeeds warns of fields that are required beside others and cannot be there.
+// unlistedNeeds warns of fields that are required beside others but cannot exist.
 func (c *compiler) unlistedNeeds(n *node, v value.Value, at diag.Pointer) {
 	if !n.isClosed() {
 		return
@@ -233,8 +233,7 @@ func (o *objectRule) declared() []string {
 	return names
 }
 
-// matchesPattern reports whether patternProperties may allow a name. Of very many names and patterns it is not found
-// out.
+// matchesPattern reports whether patternProperties may allow a name. With very many names and patterns it assumes so.
 func (c *compiler) matchesPattern(o *objectRule, name string) bool {
 	for i := range o.patterns {
 		if o.patterns[i].pattern.Match(name, c.matching) || c.matching.Err() != nil {

@@ -90,7 +90,7 @@ func (c *compiler) unknownKeyword(keyword string, at diag.Pointer) {
 // isOwn reports whether a keyword is one that tools agree on for keywords of their own.
 func isOwn(keyword string) bool { return strings.HasPrefix(keyword, "x-") }
 
-// keywordMeant returns the hint for a keyword that is none, "" where nothing is known of what was meant.
+// keywordMeant returns the hint for an unknown keyword, "" where it is not known what was meant.
 func (c *compiler) keywordMeant(keyword string) string {
 	switch keyword {
 	case "nullable":
@@ -112,8 +112,8 @@ func (c *compiler) keywordMeant(keyword string) string {
 	return ""
 }
 
-// saysNothing warns of a schema that has members and no keyword among them, nor anything like one: the fields of an
-// object, most of the time, where the schema of the object belongs.
+// saysNothing warns of a schema that has members but no keyword among them, nor anything like one: most of the time
+// these are the fields of an object, where the schema of the object belongs.
 func (c *compiler) saysNothing(v value.Value, at diag.Pointer) bool {
 	for _, m := range v.Members() {
 		if shapeOf(m.Key) != unknown || isOwn(m.Key) || m.Key != "id" && c.keywordMeant(m.Key) != "" {
@@ -446,7 +446,7 @@ func (c *compiler) names(keyword string, v value.Value, at diag.Pointer) []strin
 
 // pattern compiles a pattern, once for each text. onKey is set where the pattern is the key of the place.
 func (c *compiler) pattern(text string, at diag.Pointer, onKey bool) *ecma.Regexp {
-	// The same text is compiled once. After too much of them nothing is.
+	// The same text is compiled once. Once the patterns are too much, no further ones are compiled.
 	if re, ok := c.compiled[text]; ok {
 		return re
 	}

@@ -70,7 +70,7 @@ type Failure struct {
 	// Received is what was found, shortened if it is large; for a constraint on a number of parts, that number. It is
 	// missing for a field that is missing.
 	Received value.Value
-	// Message is a sentence, in which Quotes tells that a value is repeated.
+	// Message is a sentence; Quotes reports that it repeats a value.
 	Message string
 	Quotes  bool
 }
@@ -85,7 +85,7 @@ type Group struct {
 	matching *work.Budget
 	// required has the names that a schema requires, as they were written.
 	required map[*node][]value.Value
-	// outside has the places in the spec of required names that were told to be forbidden.
+	// outside has the places in the spec of required names that were already reported as forbidden.
 	outside map[diag.Pointer]bool
 	// shared are the definitions that all schemas of the group may refer to.
 	shared definitions

@@ -65,24 +65,24 @@ func eachData(root value.Value, f func(name string, schema value.Value)) {
 // lifting gathers components.
 type lifting struct {
 	components []Component
-	// definitions are those that all schemas share, and shared has what their components are called.
+	// definitions are those that all schemas share; shared has the names of their components.
 	definitions value.Value
 	shared      map[diag.Pointer]string
-	// names has what the parts of each schema are called.
+	// names has the names of the components of each schema's parts.
 	names map[string]map[diag.Pointer]string
-	// taken has the names of parts, each with the number of the last one that was called alike.
+	// taken has the names of parts, each with the last number that was appended to it.
 	taken map[string]int
 	// short counts the components with short names.
 	short int
 }
 
-// maxGrowth is how many times its own size a schema may grow by the longer references that its parts are components by.
-// The parts of one that would grow more have short names.
+// maxGrowth is by how many times its own size a schema may grow because references to components are longer. The parts
+// of a schema that would grow more get short names.
 const maxGrowth = 3
 
 // lift adds the components of a schema: itself, and what references lead to.
 func (l *lifting) lift(name string, schema value.Value) {
-	// Find where references lead, those in what is found included.
+	// Find where references lead, including those in the schemas found.
 	root := outline.Of(schema, l.definitions)
 	w := &lifter{
 		root: root, names: map[diag.Pointer]string{}, times: map[diag.Pointer]int{}, seen: map[diag.Pointer]bool{},
@@ -94,7 +94,7 @@ func (l *lifting) lift(name string, schema value.Value) {
 		}
 	}
 
-	// Name the places, the whole schema by its own name. What is shared may have one.
+	// Name the places; the whole schema has its own name. Shared definitions may have theirs already.
 	growth := 0
 	var written, own []outline.Schema
 	for _, to := range w.targets {
@@ -169,15 +169,15 @@ func (l *lifting) free(schema string, at diag.Pointer) string {
 // lifter writes the components of one schema.
 type lifter struct {
 	root outline.Schema
-	// targets are what references lead to, in the order in which they were met; names has what their components are
-	// called, times how many references lead to each.
+	// targets are what references lead to, in the order in which they were met; names has the names of their
+	// components, and times how many references lead to each.
 	targets []outline.Schema
 	names   map[diag.Pointer]string
 	times   map[diag.Pointer]int
 	seen    map[diag.Pointer]bool
 }
 
-// isDefinitions reports whether a keyword holds schemas that only references make part of one.
+// isDefinitions reports whether a keyword holds schemas that take part only where they are referred to.
 func isDefinitions(keyword string) bool { return keyword == "$defs" || keyword == "definitions" }
 
 // find notes where the references in a schema lead.
@@ -212,8 +212,7 @@ func (w *lifter) find(s outline.Schema) {
 	}
 }
 
-// write appends a schema. A part that is a component of its own is a reference to it, unless whole says that it is to
-// be written.
+// write appends a schema. A part that is a component of its own is written as a reference, unless whole is set.
 func (w *lifter) write(b []byte, s outline.Schema, whole bool) []byte {
 	if name := w.names[s.At]; name != "" && !whole {
 		return appendReference(b, name)
@@ -246,7 +245,7 @@ func (w *lifter) write(b []byte, s outline.Schema, whole bool) []byte {
 	return append(b, '}')
 }
 
-// doubleFormat is what is said of numbers. Without it there are generators that take them for numbers of four bytes.
+// doubleFormat is added to numbers, which some generators otherwise take for four-byte ones.
 const doubleFormat = `,"format":"double"`
 
 // isNumber reports whether a "type" allows numbers.

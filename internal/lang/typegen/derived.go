@@ -9,7 +9,7 @@ import (
 	"j17/internal/lang/diag"
 )
 
-// Bounds of what derived components are long together, in bytes: as many times as long as the spec, and some more.
+// Bounds of the total length of derived components, in bytes: a multiple of the spec's length, and a constant.
 const (
 	derivedGrowth = 4
 	derivedLeast  = 256 << 10
@@ -20,7 +20,7 @@ func (l *lifting) derive(root, projections value.Value) {
 	m := newModel(root, func(data string, at diag.Pointer) string { return l.names[data][at] })
 	m.projections(root, projections)
 	for _, t := range root.Get("aggregate_types").Members() {
-		// A state may be that of a singleton, which has nothing before its first event.
+		// A state may be that of a singleton, which has none of its members before its first event.
 		d := m.byName[m.states[t.Key]]
 		d.component = StateComponent(t.Key)
 		if fields, ok := m.members(d.typ); ok {
@@ -57,7 +57,7 @@ func (l *lifting) lifted(component string) bool {
 	return found
 }
 
-// unwritten are the fields of a state before its first event: each may be missing.
+// unwritten returns the fields of a state before its first event: each may be missing.
 func unwritten(fields []field) []field {
 	fields = slices.Clone(fields)
 	for i := range fields {
@@ -152,7 +152,7 @@ func (s *jsonSchemas) object(b []byte, t *typ) []byte {
 	return append(b, '}')
 }
 
-// union appends the schema of a choice of types. What is of a simple type or null is of two types, which more tools
+// union appends the schema of a choice of types. A simple type or null is written as two types, which more tools
 // understand.
 func (s *jsonSchemas) union(b []byte, t *typ) []byte {
 	if len(t.parts) == 2 {

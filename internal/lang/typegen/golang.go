@@ -52,11 +52,12 @@ func constants(b *strings.Builder, d *declaration) {
 // golang writes types in Go.
 type golang struct {
 	model *model
-	// numbers tells that json.Number was written.
+	// numbers reports that json.Number was written.
 	numbers bool
 }
 
-// of writes a type. What may be null, or missing in an object, is a pointer unless nil is one of its values anyway.
+// of writes a type. A type that may be null, or missing in an object, is a pointer unless nil is one of its values
+// anyway.
 func (g *golang) of(t *typ, optional bool) string {
 	pointer := ""
 	if optional {
@@ -69,7 +70,7 @@ func (g *golang) of(t *typ, optional bool) string {
 	case integer:
 		return pointer + "int64"
 	case number:
-		// A float64 would not hold what was sent.
+		// A float64 might not hold the number exactly.
 		g.numbers = true
 		return pointer + "json.Number"
 	case text:
@@ -178,7 +179,7 @@ func (g *golang) union(t *typ) string {
 	return one
 }
 
-// structure writes an object. A member that Go cannot name in a tag is left out, and said to be.
+// structure writes an object. A member that Go cannot name in a tag is left out, with a comment that says so.
 func (g *golang) structure(fields []field) string {
 	if len(fields) == 0 {
 		return "struct{}"

@@ -10,8 +10,8 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// projections declares the results of projections, an object of definitions. What a source holds is the state of its
-// aggregate type, with its id.
+// projections declares the results of projections, an object of definitions. A source holds the state of its aggregate
+// type, with its id.
 func (m *model) projections(root, definitions value.Value) {
 	for _, p := range definitions.Members() {
 		v := views{model: m, sources: map[string]*typ{}, singletons: root.Get("singletons")}
@@ -83,8 +83,8 @@ func (v *views) arrayForm(sources value.Value) *typ {
 	return o
 }
 
-// single is the type of a source of one aggregate, which may not be there. own tells that it is the one that there is a
-// result for.
+// single returns the type of a source of one aggregate, which may not exist. own reports that the result is for this
+// very aggregate.
 func (v *views) single(aggregateType, id string, own bool) *typ {
 	id = strings.TrimPrefix(id, aggregateType+":")
 	is := func(name value.Value) bool { return name.Str() == id }
@@ -98,8 +98,8 @@ func (v *views) single(aggregateType, id string, own bool) *typ {
 	}
 }
 
-// source is the type of the state of an aggregate with its id. A singleton is there before its first event, and has
-// nothing else then.
+// source returns the type of the state of an aggregate with its id. A singleton exists before its first event, and then
+// has nothing but the id.
 func (v *views) source(aggregateType string, written bool) *typ {
 	name, ok := v.model.states[aggregateType]
 	if !ok {
@@ -137,7 +137,7 @@ func (v *views) source(aggregateType string, written bool) *typ {
 	return &typ{kind: reference, name: d.name}
 }
 
-// selection derives what select makes.
+// selection derives the type of a select.
 type selection struct {
 	model *model
 	// document is "$".
@@ -146,7 +146,7 @@ type selection struct {
 	bound map[string]*typ
 }
 
-// of returns the type of a value of select. optional says that it may be left out where it stands.
+// of returns the type of a value of select. optional reports that it may be left out.
 func (s *selection) of(v value.Value) (t *typ, optional bool) {
 	switch v.Kind() {
 	case value.String:
@@ -184,8 +184,8 @@ func (s *selection) of(v value.Value) (t *typ, optional bool) {
 	return s.model.constant(v), false
 }
 
-// computed is the type of what an operator yields, which is null where its operands do not fit. It reports false where
-// v is none.
+// computed returns the type of an operator's result, which is null where its operands do not fit. It reports false
+// where v is no operator.
 func (s *selection) computed(v value.Value) (t *typ, optional, ok bool) {
 	form, operand := tick.SelectionForm(v)
 	switch form {
@@ -214,7 +214,7 @@ func (s *selection) computed(v value.Value) (t *typ, optional, ok bool) {
 	return t, leftOut(v), true
 }
 
-// leftOut reports whether a value has an optional path, which may leave out all that it is computed for.
+// leftOut reports whether a value has an optional path, which may cause the whole computed value to be left out.
 func leftOut(v value.Value) bool {
 	if text := v.Str(); jsonpath.IsPath(text) {
 		return strings.HasSuffix(text, "?")
@@ -236,7 +236,7 @@ func (s *selection) mapped(v value.Value) *typ {
 	return &typ{kind: array, elem: to}
 }
 
-// found is the type of a $lookup, which is null where nothing fits.
+// found returns the type of a $lookup, which is null where nothing fits.
 func (s *selection) found(v value.Value) (t *typ, optional bool) {
 	in, _ := s.path(v.Get("$lookup").Str())
 	t = s.elements(in)
@@ -387,7 +387,7 @@ func (s *selection) step(t *typ, step value.Step) (next *typ, missing bool) {
 		if ok && step.IsIndex {
 			return nil, true
 		}
-		return &typ{}, false // a member that nobody has told of
+		return &typ{}, false // a member that is not known
 	case null, boolean, integer, number, text, literal:
 		return nil, true
 	case unknown, union, reference:

@@ -6,8 +6,8 @@ import (
 	"j17/internal/base/value"
 )
 
-// maxRefusing bounds how many event types, and how many codes, the refusals of one event are gathered from. What is
-// beyond it can be any text.
+// maxRefusing bounds how many event types, and how many codes, the refusals of one event are gathered from. Beyond it,
+// the code can be any text.
 const maxRefusing = 200
 
 // eventName names an event type.
@@ -24,8 +24,8 @@ func eventsOf(root value.Value) map[eventName]value.Value {
 	return all
 }
 
-// refusals declares what guards call the refusals of an event, where they do: its own, and those of the events that it
-// implies.
+// refusals declares the codes of the refusals of an event, where guards have codes: its own guards, and those of the
+// events that it implies.
 func (m *model) refusals(prefix string, name eventName, declared map[eventName]value.Value) {
 	texts, whole := refusing(name, declared)
 	if len(texts) == 0 && whole {
@@ -46,9 +46,9 @@ func (m *model) refusals(prefix string, name eventName, declared map[eventName]v
 	}
 }
 
-// refusing gathers the codes of an event type's guards, and then those of what it implies. It reports false where it is
-// too much, and where custom code says what is implied. What comes later, by schedules and sagas, refuses no write of
-// this event.
+// refusing gathers the codes of an event type's guards, and then those of the events that it implies. It reports false
+// where there are too many, or where custom code decides what is implied. Events that come later, by schedules and
+// sagas, cannot refuse the write of this event.
 func refusing(name eventName, declared map[eventName]value.Value) (codes []string, whole bool) {
 	next := []eventName{name}
 	seen := map[eventName]bool{name: true}
@@ -85,8 +85,8 @@ func refusing(name eventName, declared map[eventName]value.Value) (codes []strin
 	return codes, true
 }
 
-// emitsByCode reports whether an implication, or a step of a pipeline, is custom code that emits events: of which types
-// it alone knows.
+// emitsByCode reports whether an implication, or a step of a pipeline, is custom code that emits events, whose types
+// only the code knows.
 func emitsByCode(v value.Value) bool {
 	return slices.ContainsFunc([]string{"wasm", "binary_container", "runtime_container"}, func(kind string) bool {
 		code := v.Get(kind)

@@ -13,15 +13,15 @@ type schemas struct {
 	model *model
 	// prefix is what names of declarations start with.
 	prefix string
-	// data is what the component of the whole schema is called, component names those of its parts.
+	// data is the name of the component of the whole schema, component names those of its parts.
 	data      string
 	component func(data string, at diag.Pointer) string
 	// refs has the names of the declarations of schemas that references lead to, by their places.
 	refs map[diag.Pointer]string
 }
 
-// of returns the type of the values that fit a schema, or of a few more. Keywords that say nothing about the shape of a
-// value are passed over.
+// of returns the type of the values that fit a schema, or of a few more. Keywords that do not affect the shape of a
+// value are ignored.
 func (c *schemas) of(s outline.Schema) *typ {
 	if s.Kind() != value.Object {
 		return &typ{}
@@ -45,7 +45,7 @@ func (c *schemas) of(s outline.Schema) *typ {
 	return together(parts...)
 }
 
-// own is what the schema itself says, without the schemas that it applies in place.
+// own is the type that the schema itself describes, without the schemas that it applies in place.
 func (c *schemas) own(s outline.Schema) *typ {
 	if v := s.Get("const"); !v.IsMissing() {
 		return &typ{kind: literal, values: []value.Value{v}}
@@ -54,7 +54,7 @@ func (c *schemas) own(s outline.Schema) *typ {
 		return c.model.either(&typ{kind: literal, values: v.Elems()})
 	}
 
-	// The kinds that it allows, or that its keywords speak of.
+	// The kinds that it allows, or that its keywords are about.
 	var names []string
 	switch t := s.Get("type"); {
 	case t.Kind() == value.String:

@@ -217,7 +217,8 @@ func (m *model) override(fields []field, f field) []field {
 	return append(fields, f)
 }
 
-// constant returns the type of a value that stands in the spec. Numbers are no literals: most of them are counted on.
+// constant returns the type of a value that stands in the spec. Numbers do not become literals, since most of them are
+// changed by counting.
 func (m *model) constant(v value.Value) *typ {
 	switch v.Kind() {
 	case value.String:
@@ -333,7 +334,7 @@ func (m *model) render(s *slot) *typ {
 	return m.either(m.distinct(options)...)
 }
 
-// spread takes a value apart that handlers change in parts, and reports whether it could be.
+// spread splits a value that handlers change in parts, and reports whether that was possible.
 func (m *model) spread(s *slot, t *typ) bool {
 	t = m.resolve(t)
 	if fields, ok := m.members(t); ok && (len(s.members) > 0 || s.values == nil && s.elems == nil) {

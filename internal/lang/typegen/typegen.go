@@ -1,8 +1,8 @@
 // Package typegen writes the types of a spec's events, states and results of projections in other languages.
 //
 // The types of events come from their schemas. Those of states are derived from what handlers write, without running
-// them: every member of a state is optional, since it depends on the events that happened, and what cannot be told is
-// of the type that any value has. Results of projections are derived from the states that they are made of.
+// them: every member of a state is optional, since it depends on the events that happened, and what cannot be derived
+// has the type that any value has. Results of projections are derived from the states that they are made of.
 // docs/reference/cli.md says what is derived from what.
 //
 // Life of a type: schema.go, state.go and projection.go turn a spec into a model, which knows no language;
@@ -52,7 +52,7 @@ type typ struct {
 	values []value.Value
 	// name is that of a declaration.
 	name string
-	// same is what types that are written alike have in common, "" before it is first asked for. A type is not changed
+	// same is equal for types that are written alike, "" before it is first asked for. A type is not changed
 	// afterwards.
 	same string
 }
@@ -68,7 +68,7 @@ type field struct {
 type declaration struct {
 	name, about string
 	typ         *typ
-	// component is what it is called among the components of an OpenAPI document.
+	// component is its name among the components of an OpenAPI document.
 	component string
 	// constants are the values of a choice that languages with constants give names to.
 	constants []namedText
@@ -77,7 +77,7 @@ type declaration struct {
 // namedText is a text with a name.
 type namedText struct{ name, value string }
 
-// aggregate is what a language has to say about one aggregate type.
+// aggregate is what a language needs of one aggregate type.
 type aggregate struct {
 	name, typeName string
 	events         []event
@@ -95,7 +95,7 @@ type model struct {
 	states, shown map[string]string
 	// shared has the names of the declarations of shared definitions, by their places.
 	shared map[diag.Pointer]string
-	// left is how much more may be looked at: fields, options and values, each time that they are. What is beyond it is
+	// left is how many fields, options and values may still be visited, counted on each visit. Types beyond that are
 	// unknown.
 	left int
 }
@@ -116,8 +116,8 @@ const (
 	storedAgentName = "StoredAgent"
 )
 
-// newModel reads a spec that is known to be valid, with the types of its states but not yet of what its projections
-// yield. Components are called as called says, which is nil where nobody asks.
+// newModel reads a spec that is known to be valid, with the types of its states but not yet those of its projections'
+// results. called names components; it is nil where names are not needed.
 func newModel(root value.Value, called func(data string, at diag.Pointer) string) *model {
 	m := &model{
 		byName: map[string]*declaration{}, states: map[string]string{}, shown: map[string]string{},
@@ -164,7 +164,7 @@ func newModel(root value.Value, called func(data string, at diag.Pointer) string
 	return m
 }
 
-// agents declares who may cause events and whom they may be about. Stored events may have been caused by the platform
+// agents declares who may cause events and whom they may concern. Stored events may have been caused by the platform
 // too.
 func (m *model) agents(root value.Value) {
 	agent := func(types value.Value) *typ {
@@ -303,7 +303,7 @@ func (m *model) either(types ...*typ) *typ {
 	return u
 }
 
-// id is the same for types that are written alike. Integers are numbers.
+// id is equal for types that are written alike. Integers are numbers.
 func (t *typ) id() string {
 	if t.same != "" {
 		return t.same

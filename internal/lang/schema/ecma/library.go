@@ -58,7 +58,7 @@ func NewLibrary() *Library {
 	}
 }
 
-// LimitError says that the patterns of a library are too much together.
+// LimitError reports that the patterns of a library exceed its limits together.
 type LimitError struct {
 	// Message begins in lower case and ends without a full stop.
 	Message string

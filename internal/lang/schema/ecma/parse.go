@@ -39,7 +39,7 @@ type node struct {
 	min, max             int
 	lazy                 bool
 	firstGroup, endGroup int
-	// behind and negative tell the four kinds of opLook apart.
+	// behind and negative distinguish the four kinds of opLook.
 	behind, negative bool
 	// ignoreCase (opBackref, opWord, opNotWord) and multiline (opBegin, opEnd) come from flags.
 	ignoreCase, multiline bool
@@ -59,9 +59,10 @@ type flags struct{ ignoreCase, multiline, dotAll bool }
 type parser struct {
 	src string
 	pos int
-	// library has the sets. Without one the pattern is only checked: no tree is made, and needless escapes are refused.
+	// library has the sets. Without one the pattern is only checked: no tree is built, and needless escapes are
+	// refused.
 	library *Library
-	// only is the one node of a tree that nobody will ask for, unread the one set.
+	// only is the node that stands for all nodes where no tree is needed, unread the set that does.
 	only     node
 	unread   set
 	needless *SyntaxError
@@ -252,7 +253,7 @@ func (p *parser) term() *node {
 	}
 }
 
-// isAssertion tells the terms that consume nothing, which the grammar does not let repeat.
+// isAssertion reports whether a term consumes nothing; the grammar does not allow such a term to repeat.
 func isAssertion(term string) bool {
 	for _, prefix := range []string{"^", "$", `\b`, `\B`, "(?=", "(?!", "(?<=", "(?<!"} {
 		if strings.HasPrefix(term, prefix) {
