@@ -57,7 +57,7 @@ func (h *accountHandlers) login(c *call, w http.ResponseWriter) error {
 	if err := h.registry.Audit.Add(c.actorContext(), control.Record{
 		Action: "operator.login", Target: s.Operator.ID,
 	}); err != nil {
-		c.notAudited("operator.login", err) // A full disk must not keep out who comes to make room.
+		c.notAudited("operator.login", err) // A full disk must not keep operators out who want to make room.
 	}
 	return c.answer(w, http.StatusOK, wire.LoggedIn{
 		Token: s.Token, ExpiresAt: s.ExpiresAt, Operator: s.Operator.Wire(),

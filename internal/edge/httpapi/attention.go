@@ -34,7 +34,7 @@ func (h *attentionHandlers) routes() []route {
 	}
 }
 
-// getOverview is GET overview, without what one may not read where it has a route of its own.
+// getOverview is GET overview, without the parts that the caller may not read at their own routes.
 func (h *attentionHandlers) getOverview(c *call, w http.ResponseWriter) error {
 	o, err := h.attention.Overview(c.request.Context(), c.tenant)
 	if err != nil {
@@ -52,8 +52,8 @@ func (h *attentionHandlers) getOverview(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, o)
 }
 
-// may reports whether who asks has a right in the instance. A node asks for an operator, whom it names; where it names
-// nobody it may itself.
+// may reports whether the caller has a right in the instance. A node asks on behalf of an operator, whom it names;
+// without a name it has the right itself.
 func (h *attentionHandlers) may(c *call, right control.Right) bool {
 	if c.principal.Kind == j17.Node && c.principal.ID == "" {
 		return true

@@ -13,15 +13,15 @@ import (
 	"j17/internal/plane/control"
 )
 
-// attempts bounds how many refused attempts each operator adds to the audit log, which keeps its records: of what an
-// operator is refused for the same reason, attemptsKept an hour are recorded one by one, and the next record tells how
-// many were not.
+// attempts bounds how many refused attempts each operator adds to the audit log, which keeps its records: of an
+// operator's refusals for the same reason, attemptsKept an hour are recorded one by one, and the next record has the
+// number of those that were not.
 type attempts struct {
 	mu    sync.Mutex
 	known map[attempt]*tally
 }
 
-// attempt is what is counted together.
+// attempt is what attempts have in common that are counted together.
 type attempt struct {
 	operator, action string
 	code             j17.Code
@@ -42,7 +42,7 @@ const (
 	attemptsKnown = 10_000
 )
 
-// admit reports whether an attempt is to be recorded, and if so how many were not since the last that was.
+// admit reports whether an attempt is to be recorded, and if so how many were left out since the last record.
 func (a *attempts) admit(what attempt, now time.Time) (silent int, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,7 +76,7 @@ func withSilent(details map[string]string, silent int) map[string]string {
 	return all
 }
 
-// recordFailure adds an attempt to the audit log, unless it was malformed or one of many like it. Should that fail too,
+// recordFailure adds an attempt to the audit log, unless it was malformed or one of many like it. If that fails too,
 // there is nothing to add to the error itself.
 func (g *guard) recordFailure(c *call, rec control.Record, err error) {
 	rec.Code, rec.Outcome = j17.CodeOf(err), control.Refused
@@ -101,8 +101,8 @@ func (g *guard) recordFailure(c *call, rec control.Record, err error) {
 	c.addRecord(rec)
 }
 
-// attempted makes the audit log tell of an attempt at an action that came to nothing; "" is none. The dry run of a
-// deployment is no attempt.
+// attempted records a failed attempt at an action in the audit log; "" is no action. The dry run of a deployment is no
+// attempt.
 func (g *guard) attempted(c *call, action string, err error) {
 	if action == "" {
 		return

@@ -8,7 +8,7 @@ import (
 	"j17/internal/plane/control"
 )
 
-// actorContext returns the request's context with who acts, for the audit log.
+// actorContext returns the request's context with the actor, for the audit log.
 func (c *call) actorContext() context.Context {
 	a := control.Actor{Kind: control.ActorNobody, Address: c.clientAddress().String()}
 	switch c.principal.Kind {
@@ -34,8 +34,8 @@ func (c *call) record(action, target string, details map[string]string) {
 	})
 }
 
-// addRecord adds a record to the audit log, also where the client has gone. Where that fails it is logged: what was
-// done is done.
+// addRecord adds a record to the audit log, even if the client has gone. A failure is only logged: what was done is
+// done.
 func (c *call) addRecord(rec control.Record) {
 	if err := c.api.Registry.Audit.Add(context.WithoutCancel(c.actorContext()), rec); err != nil {
 		c.notAudited(rec.Action, err)

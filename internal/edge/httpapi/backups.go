@@ -132,8 +132,8 @@ func (h *backupHandlers) getBackupSettings(c *call, w http.ResponseWriter) error
 	return c.done(w, http.StatusOK, wire.BackupSettingsShown{Settings: set.Wire()}, err)
 }
 
-// changeBackupSettings is PUT /api/instances/{id}/backup_settings and PUT /api/backup_settings: what is given is
-// changed, null takes it away. With try=true nothing is changed where no backup could be written.
+// changeBackupSettings is PUT /api/instances/{id}/backup_settings and PUT /api/backup_settings: given members are
+// changed, null removes a setting. With try=true nothing is changed where no backup could be written.
 func (h *backupHandlers) changeBackupSettings(c *call, w http.ResponseWriter) error {
 	// What is given, checked.
 	var body wire.BackupSettingsChange
@@ -157,7 +157,7 @@ func (h *backupHandlers) changeBackupSettings(c *call, w http.ResponseWriter) er
 		}
 	}
 
-	// How it changes the settings: a member that is absent leaves what it names.
+	// How it changes the settings: absent members are left as they are.
 	amend := func(set *backup.Settings) {
 		for _, m := range given.Members() {
 			switch m.Key {
@@ -191,7 +191,7 @@ func (h *backupHandlers) changeBackupSettings(c *call, w http.ResponseWriter) er
 	return c.done(w, http.StatusOK, wire.BackupSettingsShown{Settings: set.Wire()}, err)
 }
 
-// orZero is what stands at a place, nothing where there is none.
+// orZero returns the value that v points to, the zero value for nil.
 func orZero[T any](v *T) (none T) {
 	if v == nil {
 		return none

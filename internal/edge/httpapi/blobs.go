@@ -121,7 +121,7 @@ func (f *uploadForm) putAside(p *multipart.Part) (err error) {
 	return err
 }
 
-// partReader tells what is wrong with the form where a part cannot be read.
+// partReader explains what is wrong with the form when a part cannot be read.
 type partReader struct {
 	form *uploadForm
 	part *multipart.Part
@@ -184,7 +184,7 @@ func (f *uploadForm) open() (name string, file io.Reader, err error) {
 			return "", nil, f.broken(err)
 		}
 
-		// What is known once and where it is expected; a file behind its name is read as it comes, to its end.
+		// Each field once and in its place; a file after its name is read as it arrives, to its end.
 		switch field := p.FormName(); {
 		case field == "name" && named:
 			return "", nil, j17.Errorf(j17.CodeInvalidField, "The form has the field 'name' twice").At("name")
@@ -221,7 +221,7 @@ func (f *uploadForm) text(p *multipart.Part) (string, error) {
 	return string(raw), nil
 }
 
-// broken tells what is wrong with a body that could not be read.
+// broken returns the error of a body that could not be read.
 func (f *uploadForm) broken(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLargeUpload(f.limit)
@@ -286,7 +286,7 @@ func (h *blobHandlers) getBlob(c *call, w http.ResponseWriter) error {
 	if known, err := c.known(w, `"`+b.SHA256+`"`); known || err != nil {
 		return err
 	}
-	// What was uploaded is data, never a page: browsers must not show or guess it.
+	// Uploads are data, never pages: browsers must not display them or guess their type.
 	header.Set("Content-Type", "application/octet-stream")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", "sandbox; default-src 'none'")
@@ -300,8 +300,8 @@ func (h *blobHandlers) getBlob(c *call, w http.ResponseWriter) error {
 
 	c.allowTime(w, transferTime)
 
-	// What has been sent cannot be taken back, so that an error before the first byte is an answer and one after it an
-	// end.
+	// What has been sent cannot be taken back: before the first byte an error is answered, after it the answer is
+	// broken off.
 	for chunk, err := range chunks {
 		if err != nil {
 			if c.bytes == 0 {

@@ -45,8 +45,8 @@ func (h *documentHandlers) routes() []route {
 	}
 }
 
-// documents keeps the documents that were made: that of an environment as long as it has the same spec and the same
-// projections.
+// documents keeps documents that were made: that of an environment as long as its spec and its projections stay the
+// same.
 type documents struct {
 	mu   sync.Mutex
 	made map[string]tagged
@@ -64,10 +64,10 @@ type tagged struct {
 // maxDocuments bounds the memory for documents, in bytes.
 const maxDocuments = 32 << 20
 
-// of returns a document that is kept, or makes it. Those who ask for one that is being made wait for it, and try it
-// themselves where that fails.
+// of returns a document that is kept, or makes it. Requests for a document that is being made wait for it, and make it
+// themselves if that fails.
 func (d *documents) of(ctx context.Context, key string, build func() ([]byte, error)) (tagged, error) {
-	// Find it, or be the one who makes it.
+	// Find it, or become the one that makes it.
 	for {
 		d.mu.Lock()
 		kept, ok := d.made[key]
@@ -110,7 +110,7 @@ func (d *documents) of(ctx context.Context, key string, build func() ([]byte, er
 	return doc, nil
 }
 
-// end lets those go on who wait for a document.
+// end lets the requests go on that wait for a document.
 func (d *documents) end(key string, ended chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -119,8 +119,8 @@ func (d *documents) end(key string, ended chan struct{}) {
 }
 
 // openAPI is GET /_openapi.json: the document of this host, or of its administration. It is made once for each deployed
-// spec with the projections beside it, on a turn on a processor; what it says of the server's URL is what the request
-// has asked.
+// spec with the projections beside it, on a turn on a processor; the server's URL in it is the one that the request was
+// sent to.
 func (h *documentHandlers) openAPI(d Document) handler {
 	return func(c *call, w http.ResponseWriter) error {
 		d := d

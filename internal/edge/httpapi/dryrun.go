@@ -53,7 +53,7 @@ func (h *writeHandlers) outlook(c *call, cmd *engine.Command) (*engine.Outlook, 
 	})
 }
 
-// tried is the answer to a dry run. What is said of errors is encoded for itself.
+// tried is the answer to a dry run. Its errors are encoded separately.
 type tried struct {
 	wire.WriteDryRun
 
@@ -61,7 +61,7 @@ type tried struct {
 	bytes    int
 }
 
-// refuse adds why a write would be refused, as the answer to it would say.
+// refuse adds the reasons for which a write would be refused, as its answer would have them.
 func (t *tried) refuse(c *call, refusals []error) {
 	t.Refusals = []json.RawMessage{}
 	for _, err := range refusals {
@@ -101,7 +101,7 @@ func (t *tried) show(o *engine.Outlook) error {
 		t.Events = append(t.Events, *ev)
 	}
 
-	// What they amount to, and what else they bring about.
+	// The states, and the other consequences.
 	for i := range o.States {
 		s := &o.States[i]
 		t.States = append(t.States, wire.TriedState{Key: s.Key.String(), Length: s.Length, Data: s.JSON})
@@ -140,7 +140,8 @@ func (t *tried) event(events []decider.Event, children [][]int, i int) (*wire.Tr
 	return shape, nil
 }
 
-// data returns the data of an event while there is room for them. Those that did not fit a schema were not encoded yet.
+// data returns the data of an event while there is room for them. Data that did not fit a schema have not been encoded
+// yet.
 func (t *tried) data(ev *decider.Event) json.RawMessage {
 	raw := ev.JSON
 	if raw == nil {

@@ -25,7 +25,7 @@ func StatusOf(code j17.Code) int { return problemOf(code).status }
 func problemOf(code j17.Code) problem {
 	// The linter refuses a code that has no row.
 	switch code {
-	// What the client sends cannot be read.
+	// The request cannot be read.
 	case j17.CodeInvalidJSON:
 		return problem{http.StatusBadRequest, "Invalid JSON"}
 	case j17.CodeInvalidContentType:
@@ -51,7 +51,7 @@ func problemOf(code j17.Code) problem {
 	case j17.CodeSchemaViolation:
 		return problem{http.StatusBadRequest, "Schema validation failed"}
 
-	// Who it is, and what it may do.
+	// Authentication and rights.
 	case j17.CodeUnauthorized:
 		return problem{http.StatusUnauthorized, "Unauthorized"}
 	case j17.CodeWrongEnvironment:
@@ -65,7 +65,7 @@ func problemOf(code j17.Code) problem {
 	case j17.CodeForbiddenOrigin:
 		return problem{http.StatusForbidden, "Forbidden origin"}
 
-	// What is not there, or not the way it was expected.
+	// Something is missing, or not as expected.
 	case j17.CodeNotFound:
 		return problem{http.StatusNotFound, "Not found"}
 	case j17.CodeAggregateNotFound:
@@ -89,7 +89,7 @@ func problemOf(code j17.Code) problem {
 	case j17.CodePreconditionFailed:
 		return problem{http.StatusPreconditionFailed, "Precondition failed"}
 
-	// What can be read and is refused.
+	// The request can be read but is refused.
 	case j17.CodePayloadTooLarge:
 		return problem{http.StatusRequestEntityTooLarge, "Payload too large"}
 	case j17.CodeHeaderTooLarge:
@@ -129,7 +129,7 @@ func problemOf(code j17.Code) problem {
 	case j17.CodeBlobInUse:
 		return problem{http.StatusConflict, "Blob in use"}
 
-	// What the server cannot do, at all or now.
+	// The server cannot do this, at all or now.
 	case j17.CodeRateLimited:
 		return problem{http.StatusTooManyRequests, "Too many requests"}
 	case j17.CodeInternal:
@@ -165,11 +165,11 @@ func problemOf(code j17.Code) problem {
 	}
 }
 
-// maxDrained is how much is read of a body that is too large, for the sake of its sender: many clients read no reply
-// before they have sent everything, and a connection that is closed meanwhile is all that they would see of it.
+// maxDrained is how much is read of a body that is too large, for its sender's sake: many clients read no answer before
+// they have sent everything, and would otherwise see only a closed connection.
 const maxDrained = 64 << 20
 
-// drainTime is how long the sender of a body that is refused may take to send what is drained.
+// drainTime is how long the sender of a refused body may take to send what is drained.
 const drainTime = 10 * time.Second
 
 // drain sends what has been answered and then reads what is left of the body, unless its sender waits for permission to
@@ -185,7 +185,7 @@ func drain(c *call, w http.ResponseWriter) {
 	_, _ = io.CopyN(io.Discard, c.request.Body, maxDrained)
 }
 
-// passes reports whether an error means that nothing is wrong: whoever comes again gets an answer.
+// passes reports whether an error is temporary: a client that tries again gets an answer.
 func passes(code j17.Code) bool {
 	return code == j17.CodeBusy || code == j17.CodeStateNotReady || code == j17.CodeIndexNotReady ||
 		code == j17.CodeTooManyStreams
@@ -196,7 +196,7 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 	e, body := c.api.faults.problem(c, err)
 	if e.Code == j17.CodePayloadTooLarge {
 		c.api.guard.refusals.note(c, e)
-		// Else the server reads on before it answers; HTTP/2 does not.
+		// Otherwise the server reads the body before it answers; HTTP/2 does not.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		c.release() // what is drained is kept nowhere
 		defer drain(c, w)

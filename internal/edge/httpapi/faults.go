@@ -17,8 +17,8 @@ import (
 	"j17/internal/plane/control"
 )
 
-// getFault is GET /api/errors/{error_id} and the administration's GET errors/{error_id}, which knows the errors of its
-// environment only.
+// getFault is GET /api/errors/{error_id} and the administration's GET errors/{error_id}, which knows only the errors of
+// its environment.
 func (h *auditHandlers) getFault(c *call, w http.ResponseWriter) error {
 	f, err := h.registry.Faults.ByID(c.request.Context(), c.request.PathValue("error_id"))
 	if c.instance == "" && j17.CodeOf(err) == j17.CodeNotFound {
@@ -74,9 +74,9 @@ func (h *auditHandlers) faultHere(c *call) bool {
 	return err == nil && f.Instance == c.instance && f.Environment == c.env
 }
 
-// keptPath is the path of a request as it is kept of a failure. What stands behind the name of a projection is the id
-// of an aggregate only where the projection is for each of a type. Elsewhere it is a value that events are looked for
-// by: it belongs to no stream, and no erasure could find it.
+// keptPath is the path of a request as it is kept with a failure. What follows the name of a projection is the id of an
+// aggregate only where the projection is for each of a type. Elsewhere it is a value of a filter, which belongs to no
+// stream, so that no erasure could find it.
 func (fl *faultLog) keptPath(c *call) string {
 	path := c.request.URL.Path
 	name, id, ok := strings.Cut(strings.TrimPrefix(path, viewPrefix), "/")
@@ -95,8 +95,8 @@ func (fl *faultLog) keptPath(c *call) string {
 	return path
 }
 
-// loggedPath is the path of a request as it is logged, where no erasure looks for anything: as it is kept of a failure,
-// and where an identifier is none, which may be anything that somebody takes for one, the pattern of the route.
+// loggedPath is the path of a request as it is logged, where no erasure reaches. It is the kept path or, where an
+// identifier is invalid and so may be anything, the pattern of the route.
 func (fl *faultLog) loggedPath(c *call) string {
 	if c.failure != nil && c.failure.Code == j17.CodeInvalidIdentifier {
 		return c.route
@@ -104,7 +104,7 @@ func (fl *faultLog) loggedPath(c *call) string {
 	return fl.keptPath(c)
 }
 
-// reportFault keeps what there is to know about a request that failed through the server's fault.
+// reportFault keeps what is known about a request that failed through the server's fault.
 func (fl *faultLog) reportFault(c *call, id, path string, e *j17.Error, err error, stack string) {
 	said := *e
 	said.Err = nil
@@ -122,7 +122,7 @@ func (fl *faultLog) reportFault(c *call, id, path string, e *j17.Error, err erro
 	fl.registry.Faults.Report(f)
 }
 
-// faultLog turns errors into answers and keeps what there is to know of those that are the server's fault.
+// faultLog turns errors into answers and keeps what is known about those that are the server's fault.
 type faultLog struct {
 	logger      *slog.Logger
 	projections *projection.Service
@@ -139,9 +139,10 @@ func newFaultLog(o *Options, mint *ident.Minter) *faultLog {
 	}
 }
 
-// problem returns what is said of an error that ends a call, and logs and records it if the fault is the server's.
+// problem returns the public form of an error that ends a call, and logs and records the error if the fault is the
+// server's.
 func (fl *faultLog) problem(c *call, err error) (*j17.Error, *wire.Problem) {
-	// What is no public error becomes one.
+	// Other errors become public ones.
 	e, ok := errors.AsType[*j17.Error](err)
 	switch {
 	case ok:
@@ -168,7 +169,7 @@ func (fl *faultLog) problem(c *call, err error) (*j17.Error, *wire.Problem) {
 	path := fl.keptPath(c)
 	level := slog.LevelError
 	if p.status == http.StatusServiceUnavailable {
-		level = slog.LevelDebug // the state of the server, which it has logged when it came about
+		level = slog.LevelDebug // a lasting condition of the server, logged when it began
 	}
 	fl.logger.LogAttrs(c.request.Context(), level, "request failed",
 		slog.String("error_id", body.ErrorID), slog.String("code", string(e.Code)),
@@ -190,8 +191,9 @@ func (fl *faultLog) redactedProblem(body *wire.Problem) []byte {
 	})
 }
 
-// redacted encodes what is said of an error. Details come from everywhere: where they cannot be encoded, less returns
-// the same without them. Errors quote what was sent, and that may be a token, pasted where it does not belong.
+// redacted encodes the public form of an error. Details come from everywhere: where they cannot be encoded, less
+// returns the same without them. Errors quote input, which may be a token that was pasted in the wrong place, so tokens
+// are removed.
 func (fl *faultLog) redacted(body any, less func() any) []byte {
 	raw, err := marshal(body)
 	if err != nil {

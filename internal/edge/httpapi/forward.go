@@ -29,7 +29,8 @@ func newForwarder(o *Options) *forwarder {
 	return &forwarder{cluster: o.Cluster, registry: o.Registry, logger: o.Logger}
 }
 
-// forwardTime is how long a worker may take for what the headnode passes on: as long as the longest of its routes.
+// forwardTime is how long a worker may take for a request that the headnode passes on: as long as the longest of its
+// routes.
 const forwardTime = transferTime
 
 // workerOf reports whether this is a headnode and a worker has the instance, whose name it returns; "" where none has
@@ -43,12 +44,13 @@ func (a *API) workerOf(instance string) (control.Node, bool) {
 	return n, true
 }
 
-// forwarded answers what needs the events of an environment with handle, and on a headnode by passing the request on to
-// the worker that has them, at an escaped path on its internal listener. Who asks has been found to have the right.
+// forwarded answers a request that needs the events of an environment: with handle, or on a headnode by passing the
+// request on to the worker that has them, at an escaped path on its internal listener. The caller's rights have been
+// checked.
 func (fw *forwarder) forwarded(
 	c *call, w http.ResponseWriter, path string, handle func(*call, http.ResponseWriter) error,
 ) error {
-	// Who has the events.
+	// The worker that has the events.
 	n, ok := c.api.workerOf(c.instance)
 	if !ok {
 		return handle(c, w)
@@ -61,7 +63,7 @@ func (fw *forwarder) forwarded(
 		return j17.Errorf(j17.CodeUnavailable, "The worker %s, which has the instance, does not answer. Try again.", n.Name).Because(err)
 	}
 
-	// Who asks, and at which path.
+	// The caller, and the path.
 	who, _ := control.ActorOf(c.actorContext())
 	actor, err := json.Marshal(who)
 	if err != nil {
@@ -72,7 +74,7 @@ func (fw *forwarder) forwarded(
 		return j17.Errorf(j17.CodeNotFound, "There is nothing at this path")
 	}
 
-	// The request goes on as it came, as one of this node's; the answer comes back as it is.
+	// The request goes on unchanged, with the credentials of this node; the answer is returned as it is.
 	c.allowTime(w, forwardTime)
 	var failed error
 	proxy := &httputil.ReverseProxy{
@@ -93,7 +95,7 @@ func (fw *forwarder) forwarded(
 		},
 		ModifyResponse: func(r *http.Response) error {
 			c.status = r.StatusCode
-			for _, own := range []string{headerRequestID, headerCorrelationID} { // which stand in the reply already
+			for _, own := range []string{headerRequestID, headerCorrelationID} { // the reply already has its own
 				r.Header.Del(own)
 			}
 			return nil
@@ -127,7 +129,7 @@ func (fw *forwarder) forwarded(
 	}
 }
 
-// reach asks a worker whether it answers at all, so that a request that may take long need not find out.
+// reach checks that a worker answers at all, so that a request that may take long does not have to find out.
 func (fw *forwarder) reach(c *call, n control.Node) error {
 	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
 	defer cancel()
@@ -174,14 +176,14 @@ func (fw *forwarder) askShape(
 	return nil
 }
 
-// opsPath is the path on the internal listener of what /api/instances/{id}/ops/{env}/ has. What follows stays escaped
-// as it was, so that it means the same row to the worker.
+// opsPath returns the path on the internal listener that corresponds to one below /api/instances/{id}/ops/{env}/. The
+// rest stays escaped as it was, so that it means the same row to the worker.
 func (*forwarder) opsPath(c *call) string {
 	parts := strings.SplitN(c.request.URL.EscapedPath(), "/", 7) // "", api, instances, id, ops, environment, the rest
 	return "/internal/instances/" + c.instance + "/" + string(c.env) + "/" + parts[len(parts)-1]
 }
 
-// passedOn reports whether a header of an operator's request means something to a worker. Credentials do not.
+// passedOn reports whether a header of an operator's request is passed on to a worker. Credentials are not.
 func passedOn(name string) bool {
 	switch name {
 	case "Content-Type", "Content-Length", "Accept", "If-Match", "If-None-Match", "Range", "Last-Event-Id",
@@ -192,7 +194,7 @@ func passedOn(name string) bool {
 	}
 }
 
-// Cluster says what part of several servers this one is.
+// Cluster describes the role of this server among several.
 type Cluster struct {
 	// Node is the name of this worker; "" where this is the headnode.
 	Node string
@@ -200,14 +202,14 @@ type Cluster struct {
 	Transport http.RoundTripper
 }
 
-// headerActor tells a worker for whom the headnode asks: a control.Actor as JSON in base64. It counts only with the
-// node secret.
+// headerActor names the actor on whose behalf the headnode asks a worker: a control.Actor as JSON in base64. It counts
+// only with the node secret.
 const headerActor = "X-J17-Actor"
 
 // replicaTime is how long a change waits for the workers that are connected.
 const replicaTime = 2 * time.Second
 
-// awaitReplicas lets workers catch up with a change before its maker is told that it is done, and notes which have not.
+// awaitReplicas lets workers catch up with a change before the answer says that it is done, and notes which have not.
 func (fw *forwarder) awaitReplicas(c *call) {
 	reads := c.request.Method == http.MethodGet || c.request.Method == http.MethodHead
 	if !c.control || reads || c.awaited || fw.cluster == nil || fw.cluster.Node != "" {

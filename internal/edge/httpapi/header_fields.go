@@ -35,8 +35,8 @@ const (
 // maxIdempotencyKey is the length of the longest idempotency key.
 const maxIdempotencyKey = 255
 
-// idempotencyKey returns the key that a request is repeated with, "" where it has none. It may stand in either of two
-// headers, or in both.
+// idempotencyKey returns the idempotency key of a request, "" where it has none. It may be in either of two headers, or
+// in both.
 func idempotencyKey(h http.Header) (string, error) {
 	key := ""
 	for _, name := range []string{headerIdempotencyKey, headerIdempotencyKeyOld} {
@@ -113,8 +113,7 @@ func entityTags(h http.Header, name string) ([]string, error) {
 // acceptsLines reports whether the client asks for one event a line.
 func acceptsLines(h http.Header) bool { return accepts(h, typeLines) }
 
-// accepts reports whether the client asks for a media type by its name, and would not rather have JSON, which is what
-// it gets otherwise.
+// accepts reports whether the client names a media type and does not prefer JSON, which is the default.
 func accepts(h http.Header, wanted string) bool {
 	q, asked := quality(h, wanted)
 	if !asked || q == 0 {
@@ -142,7 +141,7 @@ func quality(h http.Header, name string) (q float64, asked bool) {
 	return 0, false
 }
 
-// qualityIn reads the q of the parameters of a media type. What is none is 1.
+// qualityIn reads the q of the parameters of a media type. An invalid one counts as 1.
 func qualityIn(parameters string) float64 {
 	for p := range strings.SplitSeq(parameters, ";") {
 		if name, v, ok := strings.Cut(p, "="); ok && strings.EqualFold(strings.TrimSpace(name), "q") {

@@ -7,8 +7,8 @@ import (
 	"j17"
 )
 
-// LongestHeader is how many bytes the header of a request may have at all where its polygon needs them: the URL of one
-// of 10,000 vertices has some 300,000. Whoever listens lets no longer one in.
+// LongestHeader is how many bytes the header of a request may have if its polygon needs them: the URL of one of 10,000
+// vertices has some 300,000. Listeners refuse a longer one.
 const LongestHeader = 512 << 10
 
 // MaxHeader is how many bytes the header of any other request may have, its first line included.

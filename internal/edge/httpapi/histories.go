@@ -27,7 +27,7 @@ const (
 	maxVersionChanges = 200
 	// maxBlamed is how many leaves of a state are shown with what set them.
 	maxBlamed = 5000
-	// blamePages is how many times as many versions as the one before each page has that is read for a blame. Most
+	// blamePages is by which factor each page of versions that is read for a blame is larger than the one before. Most
 	// leaves were set lately, and the state before a page has to be computed for each.
 	blamePages = 4
 )
@@ -108,7 +108,7 @@ func madeBy(m *engine.Made, pointer string, b *work.Budget) (string, error) {
 	return "", nil
 }
 
-// valueAt returns what a JSON Pointer leads to, the missing value where that is nothing.
+// valueAt returns what a JSON Pointer leads to, the missing value where there is nothing.
 func valueAt(v value.Value, pointer string) value.Value {
 	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		if pointer == "" {
@@ -130,8 +130,8 @@ func valueAt(v value.Value, pointer string) value.Value {
 	return v
 }
 
-// blame is GET aggregates/{type}/{id}/blame: it goes back from the version that is asked for until each leaf has been
-// accounted for.
+// blame is GET aggregates/{type}/{id}/blame: it goes back from the requested version until each leaf has been accounted
+// for.
 func (h *historyHandlers) blame(c *call, w http.ResponseWriter) error {
 	r := c.request
 	o := engine.LoadOptions{}
@@ -177,7 +177,7 @@ func (h *historyHandlers) blame(c *call, w http.ResponseWriter) error {
 					if of, ok := set[string(at)]; ok {
 						*of = by
 					}
-					// What is empty now is so because something was taken out of it.
+					// A leaf that is empty now became so when something was removed from it.
 					for up := at; len(empty) > 0 && len(up) > 0; {
 						if up = up[:bytes.LastIndexByte(up, '/')]; empty[string(up)] && set[string(up)] != nil {
 							*set[string(up)] = by
@@ -211,8 +211,8 @@ type setBy struct {
 	id     j17.StreamID
 }
 
-// blamed has which version of a page has changed what is at pointers last: those of leaves, and of all that they are
-// in. Where something changes as a whole, so do the leaves in it.
+// blamed has, by pointer, the version of a page that made the last change there: for leaves, and for everything that
+// contains them. Where something changes as a whole, so do its leaves.
 type blamed map[string]*setBy
 
 // blamePage returns the pointers of the leaves that were not accounted for yet, for a page.
@@ -241,7 +241,7 @@ func (set blamed) account(leaf *wire.Blamed) bool {
 	return true
 }
 
-// leaves calls each with the pointers of the leaves of a value in its order, until that answers false. An empty object
+// leaves calls each with the pointers of the leaves of a value in its order, until each returns false. An empty object
 // or list is a leaf.
 func leaves(at string, v value.Value, each func(pointer string, leaf value.Value) bool) bool {
 	switch {

@@ -13,8 +13,8 @@ import (
 // controlHost is the label of the control plane's host.
 const controlHost = "control"
 
-// resolveHost finds out what a request's host names: the control plane, or an environment of an instance. Only the host
-// of the request itself counts, never what headers such as X-Forwarded-Host say about it.
+// resolveHost determines what a request's host names: the control plane, or an environment of an instance. Only the
+// host of the request itself counts, never headers such as X-Forwarded-Host.
 func (a *API) resolveHost(c *call, host string) error {
 	host, ok := hostname(host)
 	if !ok {
@@ -57,7 +57,7 @@ func (a *API) resolveHost(c *call, host string) error {
 	return c.api.guard.onThisNode(c, instance)
 }
 
-// aboutServer reports whether a path asks about the server and not about an instance.
+// aboutServer reports whether a path is about the server and not about an instance.
 func aboutServer(path string) bool { return path == "/" || path == "/livez" || path == "/readyz" }
 
 // target sets the environment that the call is about.
@@ -75,8 +75,8 @@ func (a *API) hostOf(instance string, env j17.Environment) string {
 	return instance + "." + a.BaseDomain
 }
 
-// origin is where the client has sent the request to: the host with its port, over TLS where this server or the proxy
-// in front of it has it.
+// origin is the URL that the client has sent the request to: the host with its port, with https where this server or
+// the proxy in front of it has TLS.
 func (c *call) origin() string {
 	if c.encrypted() {
 		return "https://" + c.request.Host
@@ -90,7 +90,7 @@ func (c *call) encrypted() bool {
 		c.api.trusted(c.peer()) && strings.EqualFold(c.request.Header.Get("X-Forwarded-Proto"), "https")
 }
 
-// hostname is the host without port, trailing dot and capitals; false where its port is none.
+// hostname returns the host in lower case, without port and trailing dot; false where its port is invalid.
 func hostname(host string) (string, bool) {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
 		h, port, err := net.SplitHostPort(host)
@@ -118,19 +118,19 @@ func isAddress(host string) bool {
 // ForwardedHeader names the header in which trusted proxies pass on the addresses of clients.
 type ForwardedHeader string
 
-// The headers there are. A proxy sets one of them and passes on whatever a client puts into the other, so that only the
-// one that the proxies are known to set may be read.
+// The headers in use. A proxy sets one of them and passes on whatever a client puts into the other, so only the one
+// that the proxies are known to set may be read.
 const (
 	XForwardedFor ForwardedHeader = "X-Forwarded-For"
 	Forwarded     ForwardedHeader = "Forwarded"
 )
 
-// maxForwarded is the number of addresses in the header that are looked at, from the right.
+// maxForwarded is the number of addresses in the header that are examined, from the right.
 const maxForwarded = 32
 
 // clientAddress is the address that the request came from: the peer's, or, where the peer is a trusted proxy, the
-// right-most one in the proxies' header that is not trusted itself. What stands to the left of that was sent by the
-// client and may say anything.
+// right-most one in the proxies' header that is not trusted itself. Addresses to the left of that were sent by the
+// client and may be false.
 func (c *call) clientAddress() netip.Addr {
 	ap, err := netip.ParseAddrPort(c.request.RemoteAddr)
 	if err != nil {
@@ -144,7 +144,7 @@ func (c *call) clientAddress() netip.Addr {
 	for i := range min(len(hops), maxForwarded) {
 		addr, ok := hopAddress(hops[len(hops)-1-i])
 		if !ok {
-			break // A proxy that hides its client stands for it.
+			break // A proxy that hides its client is taken for the client.
 		}
 		if client = addr; !c.api.trusted(addr) {
 			break

@@ -42,18 +42,18 @@ const (
 	latitude            // a number of degrees
 	longitude           // the same
 	metres              // a distance
-	ignored             // whatever there is
-	further             // parameters of any other name, which are not ours but those of what is read
+	ignored             // any text
+	further             // parameters of any other name, which are those of what is read
 )
 
-// parameter is one of the query of a route. It has one reader, by its kind, and the sentence that says what is wrong
-// with a value stands there.
+// parameter is a parameter in the query of a route. It has one reader, by its kind, which also has the sentence that
+// says what is wrong with a value.
 type parameter struct {
 	name string
 	kind kind
 	// least and most bound a whole number, or the seconds of a duration; 0 as the most of a number is no bound.
 	least, most uint64
-	// choices are what there is to choose from. A flag that has a choice means true where it stands without a value.
+	// choices are the accepted words. A flag with choices counts as true when it has no value.
 	choices []string
 	about   string
 }
@@ -64,7 +64,7 @@ const (
 	maxCount     = 1000
 )
 
-// words are those that a parameter may be.
+// words returns the accepted words of a parameter.
 func words[T ~string](all ...T) []string {
 	texts := make([]string, len(all))
 	for i, word := range all {
@@ -73,7 +73,7 @@ func words[T ~string](all ...T) []string {
 	return texts
 }
 
-// anything is for routes that take no parameters and mind none: whoever asks whether a server is alive gets an answer.
+// anything is for routes that take no parameters and accept any: a check whether a server is alive is always answered.
 func anything() []parameter { return []parameter{{kind: ignored}} }
 
 func limited() parameter {
@@ -152,7 +152,7 @@ func moments() []parameter {
 	}
 }
 
-// viewed say which value of a projection is meant; its own parameters stand beside them.
+// viewed select a value of a projection; the projection's own parameters are accepted beside them.
 func viewed() []parameter {
 	return append(
 		slices.DeleteFunc(moments(), func(p parameter) bool { return p.name == "length" }),
@@ -201,7 +201,7 @@ func compared() []parameter {
 	}
 }
 
-// trying are the parameters of what can be tried before it is done.
+// trying are the parameters of requests that can be tried out before they are carried out.
 func trying() []parameter {
 	return []parameter{
 		{name: "dry_run", kind: flag, about: "Report what would change, and change nothing."},
@@ -209,17 +209,17 @@ func trying() []parameter {
 	}
 }
 
-// tryable is the parameter of writes that can be tried first.
+// tryable is the parameter of writes that can be tried out first.
 func tryable() []parameter {
 	return []parameter{{name: "dry_run", kind: flag, about: "Report what the write would do, and write nothing."}}
 }
 
-// tryingPlace is the parameter of settings whose place can be tried before they count.
+// tryingPlace is the parameter of settings whose place can be tried before they are stored.
 func tryingPlace() []parameter {
 	return []parameter{{name: "try", kind: flag, about: "First write, read and remove a file at the backup destination, and change nothing if that fails."}}
 }
 
-// preparing adds that the indexes which are needed are built first.
+// preparing adds the parameter that has the needed indexes built first.
 func preparing(more ...parameter) []parameter {
 	return append(more, parameter{name: "prepare", kind: flag, about: "Build the necessary indexes first; the deployment takes effect after that."})
 }
@@ -267,13 +267,13 @@ func sinceParameter() parameter {
 	return parameter{name: "since", kind: moment, about: "Begin with the first event of this time, in Unix seconds or as RFC 3339. Not with after."}
 }
 
-// streamed adds what every stream takes to other parameters.
+// streamed adds the parameters of every stream to others.
 func streamed(more ...parameter) []parameter {
 	return append(more, parameter{name: "heartbeat", kind: duration, least: 1, most: 60, about: "The longest silence on the stream, after which a comment is sent; 15s by default."})
 }
 
-// readParameters reads the query of a request, in which only known names may stand: a misspelt one would be ignored and
-// answer something else than was asked.
+// readParameters reads the query of a request, in which only known names are accepted: a misspelt one would otherwise
+// be ignored and the answer be a different one.
 func (c *call) readParameters(known []parameter) error {
 	raw := c.request.URL.RawQuery
 	if raw == "" || len(known) == 1 && known[0].kind == ignored {
@@ -327,7 +327,7 @@ func namesOf(takes []parameter) []string {
 	return names
 }
 
-// knownHere returns the names of parameters, and says what may be given with those that have no names of their own.
+// knownHere returns the names of parameters, and text on parameters that have no fixed names.
 func knownHere(takes []parameter) (names []string, all string) {
 	names = make([]string, 0, len(takes))
 	var others []string
@@ -342,7 +342,7 @@ func knownHere(takes []parameter) (names []string, all string) {
 	return names, "known here: " + orNone(slices.Concat(names, others))
 }
 
-// fault says what a value must be, "" where it is that.
+// fault says what a value must be, "" where it is valid.
 func (p *parameter) fault(v string, now time.Time) string {
 	switch p.kind {
 	// Any text, and several of them.
@@ -355,7 +355,7 @@ func (p *parameter) fault(v string, now time.Time) string {
 
 	// Numbers and times.
 	case whole:
-		// Bounds are said as they are: some have no end that anybody would type.
+		// Bounds are part of the sentence only where they are numbers that somebody might type.
 		n, err := strconv.ParseUint(v, 10, 63)
 		switch {
 		case err == nil && n >= p.least && (p.most == 0 || n <= p.most):
@@ -378,7 +378,7 @@ func (p *parameter) fault(v string, now time.Time) string {
 			return orList(p.choices)
 		}
 
-	// What names a moment or somebody.
+	// Values that name a moment, or an actor.
 	case day:
 		if _, err := dayOf(v); err != nil {
 			return "a date such as 2026-11-21 or a time such as 2026-11-21T08:00:00Z"
@@ -439,7 +439,7 @@ func orNone(known []string) string {
 	return strings.Join(known, ", ")
 }
 
-// safe is a name from outside that may stand in an answer.
+// safe returns a name from outside in a form that is safe in an answer.
 func safe(s string) string {
 	const most = 64
 	if len(s) > most {
@@ -448,10 +448,10 @@ func safe(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// query has the values of parameters, which readParameters has found to be what the table says.
+// query has the values of parameters, which readParameters has checked against the table.
 type query map[string]string
 
-// number returns a whole number, and what it is without the parameter.
+// number returns a whole number, or fallback without the parameter.
 func (q query) number(name string, fallback int) int {
 	v, ok := q[name]
 	if !ok {
@@ -483,7 +483,7 @@ func (q query) streamID(name string) j17.StreamID {
 	return id
 }
 
-// duration returns a duration, and what it is without the parameter.
+// duration returns a duration, or fallback without the parameter.
 func (q query) duration(name string, fallback time.Duration) time.Duration {
 	v, ok := q[name]
 	if !ok {
@@ -499,10 +499,10 @@ func (q query) day(name string) time.Time {
 	return t
 }
 
-// maxAhead is how far in the future the moment of a state may be: clocks differ, and what is later was hardly meant.
+// maxAhead is how far in the future the moment of a state may be: clocks differ, and a later time is hardly intended.
 const maxAhead = 24 * time.Hour
 
-// momentOf reads a time, whose fractions of a second are cut off. says is what it must be, "" where it is that.
+// momentOf reads a time and cuts off fractions of a second. says is what the text must be, "" where it is valid.
 func momentOf(v string, now time.Time) (seconds int64, says string) {
 	const must = "a time in Unix seconds, such as 1705312800, or as RFC 3339, such as 2024-01-15T10:00:00Z"
 	seconds, err := strconv.ParseInt(v, 10, 64)

@@ -68,7 +68,7 @@ func (h *placeHandlers) routes() []route {
 // typeGeo is the media type of GeoJSON.
 const typeGeo = "application/geo+json"
 
-// around are the parameters of what is looked for around a point.
+// around are the parameters of queries around a point.
 func around() []parameter {
 	return append([]parameter{
 		{name: "lat", kind: latitude, about: "The latitude of the point in degrees."},
@@ -77,12 +77,12 @@ func around() []parameter {
 	}, rowsOfPlaces()...)
 }
 
-// having are the parameters of areas that have a point.
+// having are the parameters of queries for areas that contain a point.
 func having() []parameter {
 	return slices.DeleteFunc(around(), func(p parameter) bool { return p.name == "radius" })
 }
 
-// inside are the parameters of what is looked for in an area.
+// inside are the parameters of queries for points in an area.
 func inside() []parameter {
 	return append([]parameter{
 		{name: "box", about: "south,west,north,east in degrees; west is greater than east across the date line."},
@@ -130,7 +130,7 @@ func (h *placeHandlers) within(c *call, w http.ResponseWriter) error {
 	return h.answer(c, w, inside(), h.askInside)
 }
 
-// withinArea is POST /{type}/within: the same of an area that the body has, which may be too long for a URL.
+// withinArea is POST /{type}/within: the same for an area in the body, which may be too long for a URL.
 func (h *placeHandlers) withinArea(c *call, w http.ResponseWriter) error {
 	return h.answer(c, w, rowsOfPlaces(), func(c *call, a *place.Ask) error { return h.readArea(c, w, a) })
 }
@@ -153,7 +153,7 @@ func (*placeHandlers) readArea(c *call, w http.ResponseWriter, a *place.Ask) err
 		return invalidJSON(err)
 	}
 
-	// The geometry, which is all that counts.
+	// The geometry; the rest of a feature is ignored.
 	const forms = "an area is a Polygon or a MultiPolygon of GeoJSON, or a Feature with one of these as its geometry"
 	geometry, at := body, ""
 	if body.Kind() == value.Object && body.Get("type").Str() == "Feature" {
@@ -278,7 +278,7 @@ func (h *placeHandlers) answer(
 		return unknownParameter(name, takes)
 	}
 
-	// What is found, and its states.
+	// The results, and their states.
 	if err := read(c, a); err != nil {
 		return err
 	}
@@ -304,20 +304,20 @@ func (h *placeHandlers) answer(
 	return h.pageOfPlaces(c, w, append(b, ']'), page, typeJSON)
 }
 
-// placeWord is the word for places at which a path ends.
+// placeWord returns the last word of the path, which names the query.
 func (*placeHandlers) placeWord(c *call) string {
 	return c.request.URL.Path[strings.LastIndexByte(c.request.URL.Path, '/')+1:]
 }
 
-// isSingleton reports whether a word for places is that of a singleton, of a spec that has no places: an aggregate like
-// any other.
+// isSingleton reports whether that word is the name of a singleton in a spec without places: then it is an aggregate
+// like any other.
 func (h *placeHandlers) isSingleton(c *call, word string) bool {
 	sp := h.engine.Spec(c.tenant)
 	return sp != nil && sp.IDs.IsSingleton(word)
 }
 
-// unplaced answers as if the path had no word for places: with the state, or where events are written, which takes a
-// key that may.
+// unplaced answers as if the path had no query for places: with the state, or as where events are written, if the key
+// is valid there.
 func (*placeHandlers) unplaced(c *call, w http.ResponseWriter) error {
 	c.query, c.further = nil, nil
 	takes, do := moments(), c.api.reads.aggregate
@@ -340,7 +340,7 @@ func (h *placeHandlers) found(c *call, a *place.Ask) (*place.Page, error) {
 	)
 }
 
-// sizeOfPlaces is about how many bytes the answer with a page has.
+// sizeOfPlaces returns about how many bytes the answer with a page has.
 func sizeOfPlaces(page *place.Page) int {
 	const around, ofRow, ofVertex = 256, 250, 45
 	size := around + len(page.Rows)*ofRow
@@ -358,8 +358,7 @@ func sizeOfPlaces(page *place.Page) int {
 func (*placeHandlers) pageOfPlaces(c *call, w http.ResponseWriter, b []byte, page *place.Page, media string) error {
 	b = appendNext(b, page.Next)
 
-	// The entity tag is that of the rows: a position that has moved on does not change them. What was asked for in a
-	// body has none.
+	// The entity tag is that of the rows: a later position alone does not change it. Queries with a body have none.
 	sum := sha256.Sum256(b)
 	b = append(b, `,"metadata":{"position":"`...)
 	b = append(page.Position.AppendPosition(b), `"}}`...)
@@ -392,7 +391,7 @@ func (h *placeHandlers) appendPlace(c *call, b []byte, a *place.Ask, row *place.
 	return append(b, '}'), err
 }
 
-// appendProperties appends what goes with a place, an empty object where that is nothing.
+// appendProperties appends the properties of a place, an empty object where there are none.
 func appendProperties(b []byte, row *place.Row) []byte {
 	if row.Properties.IsMissing() {
 		return append(b, "{}"...)
@@ -400,7 +399,7 @@ func appendProperties(b []byte, row *place.Row) []byte {
 	return row.Properties.AppendJSON(b)
 }
 
-// appendStateOf appends the state of a row, or why it has none.
+// appendStateOf appends the state of a row, or the error why there is none.
 func (*placeHandlers) appendStateOf(c *call, b []byte, a *place.Ask, row *place.Row) ([]byte, error) {
 	switch {
 	case a.Bare:
@@ -450,7 +449,7 @@ func (h *placeHandlers) features(c *call, w http.ResponseWriter, a *place.Ask, p
 	return h.pageOfPlaces(c, w, append(b, ']'), page, typeGeo)
 }
 
-// appendGeometry appends where a row is as GeoJSON.
+// appendGeometry appends the place of a row as GeoJSON.
 func appendGeometry(b []byte, row *place.Row) []byte {
 	if p := row.Location.Point; p != nil {
 		return append(appendGeoPosition(append(b, `{"type":"Point","coordinates":`...), *p), '}')
@@ -486,7 +485,7 @@ func appendGeoPosition(b []byte, p geo.Point) []byte {
 	return append(appendNumber(append(b, ','), p.Lat), ']')
 }
 
-// stream answers with what a question about places finds, as it comes, changes and goes.
+// stream answers a query for places with its results as they come, change and go.
 func (h *placeHandlers) stream(read func(*call, *place.Ask) error) handler {
 	return func(c *call, w http.ResponseWriter) error {
 		a := &place.Ask{Type: c.request.PathValue("type"), Count: maxLiveRows, Longer: longerLooks}
@@ -517,7 +516,7 @@ func (h *placeHandlers) stream(read func(*call, *place.Ask) error) handler {
 	}
 }
 
-// streamedPlaces are the parameters of a live question about places.
+// streamedPlaces are the parameters of a live query for places.
 func streamedPlaces(of []parameter) []parameter {
 	return streamed(slices.DeleteFunc(of, func(p parameter) bool { return p.name == "count" || p.name == "start" })...)
 }

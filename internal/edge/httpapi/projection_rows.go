@@ -33,7 +33,7 @@ func filtering() parameter {
 	return parameter{kind: further, about: "filters of indexed fields"}
 }
 
-// viewedOrListed are the parameters of a projection without an id, whichever form it has.
+// viewedOrListed are the parameters of a projection without an id, in either form.
 func viewedOrListed() []parameter {
 	all := listed()
 	return append(all[:len(all)-1], viewed()...)
@@ -79,7 +79,7 @@ func (h *projectionHandlers) rows(c *call, w http.ResponseWriter) error {
 	}
 	b = appendNext(append(b, ']'), list.Next)
 
-	// The entity tag is that of the rows: a position that has moved on does not change them.
+	// The entity tag is that of the rows: a later position alone does not change it.
 	sum := sha256.Sum256(b)
 	b = append(b, `,"metadata":{"position":"`...)
 	b = append(list.Position.AppendPosition(b), `"}}`...)
@@ -126,7 +126,7 @@ func (h *projectionHandlers) list(c *call) (*projection.List, bool, error) {
 	return list, ask.Near != nil, orParameter(err)
 }
 
-// sizeOf is about how many bytes the answer with a page has.
+// sizeOf returns about how many bytes the answer with a page has.
 func sizeOf(list *projection.List) int {
 	const around, ofRow = 256, 160 // of what stands around the page, and around the data of a row
 	size := around + len(list.Rows)*ofRow
@@ -142,7 +142,7 @@ func (h *projectionHandlers) appendRow(c *call, b []byte, row *projection.Row, n
 	return append(append(b, row.Data...), '}'), err
 }
 
-// appendRowHead appends what stands before the data of a row; of one that has none, all but the end.
+// appendRowHead appends what precedes the data of a row; for a row without data, all but the end.
 func (*projectionHandlers) appendRowHead(c *call, b []byte, row *projection.Row, near bool) ([]byte, error) {
 	b = value.AppendString(append(b, `{"id":`...), row.ID)
 	b = appendNames(b, row.Names)
@@ -159,7 +159,7 @@ func (*projectionHandlers) appendRowHead(c *call, b []byte, row *projection.Row,
 	return append(append(b, `,"error":`...), raw...), err
 }
 
-// rowError returns what is said of a row that cannot be computed. As everywhere, the cause is not shown.
+// rowError returns the public error of a row that cannot be computed. As everywhere, the cause is not shown.
 func rowError(err error) wire.RowError {
 	e, ok := errors.AsType[*j17.Error](err)
 	if !ok || e.Code == j17.CodeInternal {
@@ -212,8 +212,8 @@ func (h *projectionHandlers) rowParts(c *call, row *projection.Row, near bool) (
 	return [][]byte{head, row.Data, []byte("}")}, err
 }
 
-// orParameter adds to the refusal of a filter that it may have been meant for a parameter of lists, which has another
-// name here.
+// orParameter adds to the refusal of a filter that a parameter of lists may have been meant, which has another name
+// here.
 func orParameter(err error) error {
 	refused, ok := errors.AsType[*j17.Error](err)
 	if !ok || refused.Code != j17.CodeNotIndexed {
@@ -249,8 +249,8 @@ func (h *projectionHandlers) countRows(c *call, w http.ResponseWriter) error {
 	return c.page(w, append(b, '}'))
 }
 
-// onlyFilters refuses what other reads of projections take as parameters, and this one, which takes some, would take
-// for filters.
+// onlyFilters refuses parameters of other reads of projections, which this one would take for filters; takes are those
+// that it has itself.
 func (*projectionHandlers) onlyFilters(c *call, takes []parameter) error {
 	for _, p := range viewedOrListed() {
 		if _, given := c.further[p.name]; given {

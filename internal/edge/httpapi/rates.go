@@ -17,8 +17,8 @@ const (
 )
 
 // limit counts the request against the limit of its address and, where it came with an API key, against that of the
-// key. X-RateLimit headers tell about the narrower of the two that decided, the others about both. Platform admins are
-// exempt: they are shown a limit that nothing was taken from.
+// key. The X-RateLimit headers are about the narrower of the two limits, the others about both. Platform admins are
+// exempt: their headers show a limit that nothing is taken from.
 func (g *guard) limit(c *call, w http.ResponseWriter) error {
 	if c.principal.Kind == j17.Operator && c.principal.Role == string(control.RolePlatformAdmin) {
 		if l := g.addresses; l != nil {
@@ -47,7 +47,7 @@ func (g *guard) showLimit(c *call, w http.ResponseWriter) {
 	}
 }
 
-// limitRefused counts a request that was refused before its turn for the limits came, and is refused either way.
+// limitRefused counts a request that was refused before its limits were checked, and is refused either way.
 func (g *guard) limitRefused(c *call, w http.ResponseWriter, err error) {
 	g.refusals.note(c, err)
 	if l := g.addresses; l != nil {
@@ -55,7 +55,7 @@ func (g *guard) limitRefused(c *call, w http.ResponseWriter, err error) {
 	}
 }
 
-// charge shows a budget and says whether the request was let in.
+// charge shows a budget and reports whether the request was let in.
 func (*guard) charge(c *call, w http.ResponseWriter, scope string, b auth.Budget) error {
 	h := w.Header()
 	limit, left := strconv.Itoa(b.Limit), strconv.Itoa(b.Left)
@@ -80,5 +80,5 @@ func joined(before []string, item string) string {
 	return before[0] + ", " + item
 }
 
-// seconds rounds up, so that who waits for as long does not come too early.
+// seconds rounds up, so that a client that waits for as long does not come too early.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

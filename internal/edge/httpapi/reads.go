@@ -42,7 +42,7 @@ func (h *readHandlers) routes() []route {
 	}
 }
 
-// adminRoutes are the same for operators, beside the administration of the environment.
+// adminRoutes are the same for operators, below the administration of the environment.
 func (h *readHandlers) adminRoutes() []route {
 	look := need{control.RightRead, instance}
 	return []route{
@@ -153,7 +153,7 @@ func (h *readHandlers) list(c *call, w http.ResponseWriter) error {
 
 // listOrSingleton is GET /{type}: the ids of an aggregate type, or the states of a declared singleton by type.
 func (h *readHandlers) listOrSingleton(c *call, w http.ResponseWriter) error {
-	// A name that is a singleton's is not also that of a type.
+	// A singleton's name is never also that of a type.
 	name := c.request.PathValue("type")
 	if !h.engine.HasType(c.tenant, name) {
 		states, ok, err := h.engine.Singleton(c.request.Context(), c.tenant, name)

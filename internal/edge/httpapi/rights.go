@@ -5,10 +5,10 @@ import (
 	"j17/internal/plane/control"
 )
 
-// entitled finds what a route is about and reports whether the operator who asks has the right to it. For a node, which
-// has asked about the operator, it reports whether this server has the instance.
+// entitled determines what a route is about and reports whether the operator has the right to it. For a node, which has
+// checked the operator's rights itself, it reports whether this server has the instance.
 func (g *guard) entitled(c *call, r *route) error {
-	// Whose rights count on this route.
+	// Who the rights of the route are checked for.
 	switch r.access {
 	case node:
 		return g.placed(c, r.need)
@@ -21,7 +21,7 @@ func (g *guard) entitled(c *call, r *route) error {
 		return nil
 	}
 
-	// What the route is about. Of what one may not even see, it is not said that it is there.
+	// The subject of the route. Operators who may not see it are not told that it exists.
 	id := c.request.PathValue("id")
 	switch r.need.in {
 	case oneself:
@@ -35,7 +35,7 @@ func (g *guard) entitled(c *call, r *route) error {
 		return g.needRight(c, "", r.need.right)
 	case instance:
 		if r.sites == adminSite {
-			id = "" // the host names the instance: what the path names is something in it
+			id = "" // the host names the instance: the path names something in it
 		}
 		if err := g.named(c, id); err != nil {
 			return err
@@ -66,12 +66,12 @@ func (g *guard) entitled(c *call, r *route) error {
 	return j17.Errorf(j17.CodeForbidden, "No operator may do this.")
 }
 
-// may reports whether the operator who asks has a right in an instance, "" for the server.
+// may reports whether the operator has a right in an instance, "" for the server.
 func (g *guard) may(c *call, instance string, right control.Right) bool {
 	return c.principal.Kind == j17.Operator && g.registry.Operators.May(c.principal.ID, instance, right)
 }
 
-// needRight reports whether the operator who asks has a right in an instance, "" for the server. On the control host an
+// needRight returns an error unless the operator has a right in an instance, "" for the server. On the control host, an
 // instance that they may not even see does not exist for them; on its own host they know that it does.
 func (g *guard) needRight(c *call, instance string, right control.Right) error {
 	if instance == "" {

@@ -10,11 +10,12 @@ import (
 	"j17/internal/lang/diag"
 )
 
-// router is the handler of one site: one mux a method, so that patterns of different methods cannot get into each
-// other's way. Whatever matches no route gets a JSON answer too.
+// router is the handler of one site: one mux for each method, so that patterns of different methods cannot conflict.
+// Requests that match no route get a JSON answer too.
 type router struct {
 	methods map[string]*http.ServeMux
-	// own are the methods of the paths without wildcards, which are not those of aggregates for other methods.
+	// own are the methods of the paths without wildcards; for other methods, these paths are not those of aggregates
+	// either.
 	own   map[string][]string
 	other http.Handler
 }
@@ -70,7 +71,8 @@ func ofAggregates(pattern string) bool { return strings.HasPrefix(pattern, "/{ty
 // own.
 func reserved(path string) bool { return strings.HasPrefix(path, "/_") }
 
-// unlessReserved serves the paths of aggregates, and finds nothing at those that look like them and cannot be.
+// unlessReserved serves the paths of aggregates, and answers that nothing is there for reserved ones that look like
+// them.
 func (rt *router) unlessReserved(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if reserved(r.URL.Path) {
@@ -81,8 +83,8 @@ func (rt *router) unlessReserved(serve http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// meant says which of the server's own paths somebody may have meant who has asked for one that is not there; "" where
-// that is not plain.
+// meant returns the one of the server's own paths that was probably meant by one that does not exist; "" where that is
+// not clear.
 func (rt *router) meant(path string) string {
 	if strings.HasPrefix(path, "/api/instances/") && strings.HasSuffix(path, "/spec/prepared") {
 		return ". A spec that is prepared is one of an environment: at '/api/instances/{instance}/ops/{environment}/spec/prepared'."
@@ -108,7 +110,7 @@ func (rt *router) meant(path string) string {
 	})
 }
 
-// unmatched tells a path that has nothing from one that has something for other methods.
+// unmatched distinguishes a path where nothing is from one that has routes for other methods.
 func (rt *router) unmatched(c *call, w http.ResponseWriter) error {
 	r := c.request
 	if !normal(r.URL.Path) {
@@ -148,14 +150,14 @@ func normal(p string) bool {
 	return p == "/" || p != "" && p[0] == '/' && path.Clean(p) == strings.TrimSuffix(p, "/")
 }
 
-// serve lets a route's callers in, reads its parameters, calls its handler and writes its errors. Whoever may not do
-// what the route does is told so before anything else of the request is looked at.
+// serve authenticates a route's callers, reads its parameters, calls its handler and writes its errors. Rights are
+// checked before anything else of the request is read.
 func (a *API) serve(r route) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		c := callOf(req)
 		c.request, c.route = req, r.pattern
 
-		// Refusals of those who could not be let in are no attempts of anybody.
+		// Refusals before authentication cannot be attributed to an operator.
 		if err := c.api.guard.admit(c, r.access, w); err != nil {
 			c.fail(w, err)
 			return

@@ -18,7 +18,7 @@ const (
 	viewSite  // paths below /_projections/ there
 )
 
-// access is what a route asks of its caller. A route that states none is closed to everybody.
+// access is what a route demands of its caller. A route that states none is closed to everybody.
 type access uint8
 
 const (
@@ -32,24 +32,24 @@ const (
 	node     // the node secret
 )
 
-// need is the right that a route asks of an operator, and in what.
+// need is the right that a route demands of an operator, and in what.
 type need struct {
 	right control.Right
 	in    subject
 }
 
-// subject is what a right has to be one in.
+// subject is what a right applies to.
 type subject uint8
 
 const (
-	// What no operator may, so that no route for operators can do without saying what it needs.
+	// No operator has a right here, so that a route for operators cannot leave its need out.
 	nowhere          subject = iota
-	oneself                  // any operator may: the route is about who asks, or shows only what they may see
+	oneself                  // any operator may: the route is about the caller, or shows only what they may see
 	aServer                  // the whole server
 	instance                 // the instance that the path or the host names
 	instanceOfServer         // the same one has to be visible, and the right is one in the server
 	instanceOfKey            // the instance of the API key that the path names
-	self                     // who the path names is who asks, or the right is one in the server
+	self                     // the path names the caller, or the right is one in the server
 	someInstance             // any instance at all
 )
 
@@ -63,8 +63,7 @@ type route struct {
 	pattern string
 	access  access
 	need    need
-	// action is what the audit log calls an attempt that comes to nothing; "" for what only reads. What succeeds is
-	// recorded where it happens.
+	// action is what the audit log calls a failed attempt; "" for reads. Successes are recorded where they happen.
 	action string
 	handle handler
 	operation
@@ -98,18 +97,18 @@ const (
 	remove = http.MethodDelete
 )
 
-// viewPrefix starts the paths of projections. They have a router of their own, for the reason that adminPrefix has one.
+// viewPrefix starts the paths of projections, which have a router of their own for the same reason as adminPrefix.
 const viewPrefix = "/_projections/"
 
 // adminPrefix starts the paths of the administration on the hosts of an environment. They have a router of their own,
-// since "/_admin/x/{name}" and "/{type}/{id}/length" cannot stand side by side in one.
+// since one router cannot have both "/_admin/x/{name}" and "/{type}/{id}/length".
 const adminPrefix = "/_admin/"
 
 // mounted makes each row of the administration of an environment reachable in three ways: on the hosts of the
-// environment and on the control host with an operator's token, and on the internal listener with the node secret.
-// Their patterns lack what the paths begin with, and may name their wildcards as they like, but for instance_ and env_.
-// Their handlers find the environment in instance, env and tenant of the call and who asks in its principal, whichever
-// way the request came.
+// environment and on the control host with an operator's token, and on the internal listener with the node secret. The
+// patterns leave out the beginnings of the paths, and may name their wildcards freely, except for instance_ and env_.
+// Whichever way the request came, handlers find the environment in instance, env and tenant of the call and the caller
+// in its principal.
 func mounted(rows []route) []route {
 	var all []route
 	for _, row := range rows {

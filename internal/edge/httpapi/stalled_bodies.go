@@ -12,32 +12,31 @@ import (
 	"j17/internal/base/clock"
 )
 
-// stallTime is how long nothing of a body may arrive once the server is about to stop.
+// stallTime is how long a body may stall once the server is about to stop.
 const stallTime = 5 * time.Second
 
-// arrivals are the bodies of requests under way, so that none of which nothing comes any more holds up the end of the
-// server.
+// arrivals are the bodies of requests under way, so that a stalled one does not hold up the end of the server.
 type arrivals struct {
 	mu  sync.Mutex
 	all map[*arrival]struct{}
 }
 
-// arrival is a body that somebody may wait for.
+// arrival is a body that a handler may wait for.
 type arrival struct {
 	control *http.ResponseController
-	// waiting tells that somebody waits for what comes next, came counts the times that something has come.
+	// waiting reports that the handler waits for the next part; came counts the parts that have arrived.
 	waiting atomic.Bool
 	came    atomic.Int64
-	// seen is what came was at the last look, -1 before the first; the mutex of all guards it.
+	// seen is what came was at the last look, -1 before the first; the mutex of arrivals guards it.
 	seen int64
-	// over tells that the handler has ended: what still comes is read so that the connection can be used again, and for
-	// nothing else.
+	// over reports that the handler has ended: what still arrives is read only so that the connection can be used
+	// again.
 	over atomic.Bool
-	// cut is set when nobody waits any longer.
+	// cut is set when the wait has been ended.
 	cut atomic.Bool
 }
 
-// add has the body of a request looked after by the connection that its answer goes to, until remove.
+// add registers the body of a request, with the connection that its answer goes to, until remove.
 func (s *arrivals) add(w http.ResponseWriter) *arrival {
 	a := &arrival{control: http.NewResponseController(w), seen: -1}
 	s.mu.Lock()
@@ -46,15 +45,14 @@ func (s *arrivals) add(w http.ResponseWriter) *arrival {
 	return a
 }
 
-// remove ends that: nothing is done to its connection from then on.
+// remove unregisters a body: its connection is not touched from then on.
 func (s *arrivals) remove(a *arrival) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, a)
 }
 
-// look ends the waiting for bodies of which nothing has come since the last look, and for those that nobody wants any
-// more.
+// look ends the waits for bodies that have stalled since the last look, and for those whose handler has ended.
 func (s *arrivals) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,14 +63,15 @@ func (s *arrivals) look() {
 		}
 		if a.over.Load() || came >= 0 && came == a.seen {
 			a.cut.Store(true)
-			_ = a.control.SetReadDeadline(clock.System{}.Now()) // where there is no connection, nobody waits for one
+			_ = a.control.SetReadDeadline(clock.System{}.Now()) // without a connection, nothing waits
 		}
 		a.seen = came
 	}
 }
 
-// EndStalled ends requests of whose bodies nothing comes for a while, and those that wait for what they do not want,
-// until the context ends. It is for a server that is about to stop: bodies that go on arriving are read to their ends.
+// EndStalled ends requests whose bodies have stalled, and those that only wait for the rest of a body that no handler
+// wants, until the context ends. It is for a server that is about to stop: bodies that keep arriving are read to their
+// ends.
 func (a *API) EndStalled(ctx context.Context) {
 	for {
 		a.arrivals.look()
@@ -82,12 +81,12 @@ func (a *API) EndStalled(ctx context.Context) {
 	}
 }
 
-// arriving is the body of a request that is looked after.
+// arriving is the body of a registered request.
 type arriving struct {
 	io.ReadCloser
 	*arrival
-	// left is how much of it is still to come, as far as its client has said; ended tells that no more comes. Only Read
-	// changes them, and only the request's own goroutine reads.
+	// left is how much of the body is still to come, as announced by the client; ended reports that no more comes. Only
+	// Read changes them, and only the request's own goroutine reads.
 	left  int64
 	ended bool
 }
@@ -111,16 +110,16 @@ func (b *arriving) Read(p []byte) (int, error) {
 const maxPassedOver = 256 << 10
 
 // passOver reads what a request's handler has left of its body, as net/http would do over HTTP/1.1 before it sends the
-// answer: many clients read no answer before they have sent all. Only here is it known that they are waited for. Where
-// a client has asked whether to send a body, net/http answers at once and ends the connection, but only when the body
-// has come: such a client may as well send nothing more, and has drainTime.
+// answer: many clients read no answer before they have sent everything. Only here is it known that the server waits for
+// the rest. Where a client has asked whether to send a body, net/http answers at once and ends the connection, but only
+// when the body has come: such a client may as well send nothing more, and has drainTime.
 func (b *arriving) passOver(w http.ResponseWriter, r *http.Request) {
 	if b.ended || b.left >= maxPassedOver || r.ProtoMajor != 1 || r.Close {
 		return // net/http does not wait for the rest either
 	}
 	asked := r.Header.Get("Expect") != ""
 	if asked || w.Header().Get("Connection") == "close" {
-		_ = b.control.Flush() // the answer waits for nothing where its connection ends; who has gone needs none
+		_ = b.control.Flush() // where its connection ends, the answer need not wait; a client that has gone needs none
 	}
 	if asked {
 		// Of the connection, whatever the server's clock shows.

@@ -31,7 +31,7 @@ func (h *traceHandlers) getTrace(c *call, w http.ResponseWriter) error {
 		return j17.Errorf(j17.CodeNotFound, "There is no event with this stream_id. GET events lists those that there are.")
 	}
 
-	// A node asks for an operator, whom it names; where it names nobody it may itself.
+	// A node asks on behalf of an operator, whom it names; without a name it has the right itself.
 	inspects := c.principal.Kind == j17.Node && c.principal.ID == "" ||
 		h.registry.Operators.May(c.principal.ID, c.instance, control.RightInspect)
 	graph, err := h.trace.Graph(c.request.Context(), c.tenant, at, inspects)

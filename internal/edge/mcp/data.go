@@ -50,7 +50,7 @@ func atParameter(what string) parameter {
 	return parameter{"at", `{"type":["integer","string"],"minimum":0}`, "The " + what + " at the end of this second: Unix seconds, or a text as in 2026-01-31T12:00:00Z.", false}
 }
 
-// moment is a time as the server takes it, which may come as a number.
+// moment is a time as the server accepts it, which may be given as a number.
 type moment string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -65,7 +65,7 @@ func (m *moment) UnmarshalJSON(b []byte) error {
 }
 
 func (s *Server) addDataTools() {
-	// What only reads.
+	// Tools that only read.
 	add(s, tool{
 		name: "read_state", title: "Read a state",
 		description: "Returns the state of one aggregate of the running server, what the aggregate is called, and the number of events that the state is made of: the present one, or a past one by length or by time.",
@@ -124,7 +124,7 @@ func (s *Server) addDataTools() {
 		},
 	}, s.readProjection)
 
-	// What writes, if there is somebody to write through.
+	// The tool that writes, if there is a Writer.
 	if s.o.Writer == nil {
 		return
 	}
@@ -152,7 +152,7 @@ func (s *Server) addDataTools() {
 	}, s.postEvent)
 }
 
-// maxGuards is how many bytes of a description the guards of a spec take.
+// maxGuards is how many bytes the guards of a spec may take in a description.
 const maxGuards = 4 << 10
 
 // guards lists the guards of the spec that the server was started with, as far as there is room.
@@ -162,7 +162,7 @@ func (s *Server) guards() string {
 	}
 	text, err := s.o.Spec()
 	if err != nil {
-		return "" // whoever works on it hears of that
+		return "" // tools that use the spec report the error
 	}
 	compiled, _ := compile(text)
 	if compiled == nil {
@@ -218,14 +218,14 @@ type stateIn struct {
 	At     moment  `json:"at"`
 }
 
-// names is what an aggregate is called. ID is "" where it is that of the call, the others where there is none.
+// names are the names of an aggregate. ID is "" where it is that of the call, the others where there is none.
 type names struct {
 	ID       string `json:"id,omitempty"`
 	Handle   string `json:"handle,omitempty"`
 	PublicID string `json:"public_id,omitempty"`
 }
 
-// keyOf is the key of an aggregate that may have been asked for by another name.
+// keyOf returns the key of an aggregate that may have been asked for by another name.
 func (n names) keyOf(asked j17.Key) string {
 	asked.ID = cmp.Or(n.ID, asked.ID)
 	return asked.String()
@@ -350,7 +350,7 @@ func (s *Server) readFeed(ctx context.Context, in feedIn) (any, error) {
 		return nil, err
 	}
 
-	// No more than an answer may have.
+	// No more than fits into an answer.
 	size := 0
 	for i, ev := range out.Events {
 		if size += len(ev) + 1; i == 0 || size < maxAnswer-1024 {

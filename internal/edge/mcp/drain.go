@@ -9,8 +9,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// draining is a transport whose connection reports the end of its input only when all calls that came before it are
-// answered. The SDK would end the session at once and leave, say, a write without its receipt.
+// draining is a transport whose connection reports the end of its input only when all earlier calls are answered. The
+// SDK would end the session at once and, for example, leave a write without its receipt.
 type draining struct{ sdk.Transport }
 
 // Connect implements sdk.Transport.
@@ -52,7 +52,7 @@ func (c *drainingConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return msg, nil
 }
 
-// endsSoon reports whether calls of a method are answered without waiting for anything but a bounded piece of work.
+// endsSoon reports whether calls of a method wait only for a bounded piece of work.
 func endsSoon(method string) bool {
 	return method == "initialize" || method == "ping" || strings.HasPrefix(method, "tools/") ||
 		strings.HasPrefix(method, "resources/")
@@ -86,7 +86,7 @@ func (c *drainingConn) Write(ctx context.Context, msg jsonrpc.Message) error {
 		c.mu.Unlock()
 		select {
 		case c.answered <- struct{}{}:
-		default: // drain has not looked yet at the answer before
+		default: // drain has not seen the previous answer yet
 		}
 	}
 	return err

@@ -29,7 +29,7 @@ func rowPageParameters() []parameter {
 	}
 }
 
-// placeParameters are those of every question about places, around its own ones.
+// placeParameters are those of every query for places, around its own ones.
 func placeParameters(own ...parameter) []parameter {
 	all := append([]parameter{typeParameter()}, own...)
 	all = append(all, parameter{"data", `{"type":"boolean"}`, "false leaves the states of the aggregates out of the rows; they stand there otherwise.", false})
@@ -88,7 +88,7 @@ func (s *Server) addListTools() {
 	}, placesBy(s, "containing", nil))
 }
 
-// rowPageIn is what says which page of rows is wanted.
+// rowPageIn selects a page of rows.
 type rowPageIn struct {
 	page
 
@@ -178,8 +178,8 @@ func (s *Server) listRows(ctx context.Context, in listIn) (any, error) {
 	return rows, withoutRows(in.Name, err)
 }
 
-// withoutRows names the tool for a projection that has no rows. The server refuses it for the number of rows, which
-// this program has asked for by itself.
+// withoutRows names the tool for a projection that has no rows. The server refuses the number of rows there, which this
+// program has asked for itself.
 func withoutRows(name string, err error) error {
 	refused, ok := errors.AsType[*client.Error](err)
 	if !ok || !strings.Contains(refused.Problem.Message, "has no rows") {
@@ -218,7 +218,7 @@ type placesIn struct {
 	Data    *bool         `json:"data"`
 }
 
-// placesBy returns what answers one of the questions about places; check may look at its arguments.
+// placesBy returns a handler of one of the queries for places; check may check its arguments.
 func placesBy(s *Server, question string, check func(*placesIn) error) func(context.Context, placesIn) (any, error) {
 	return func(ctx context.Context, in placesIn) (any, error) {
 		if in.Type == "" {

@@ -1,8 +1,8 @@
-// Package mcp serves the Model Context Protocol to an assistant: tools to check a spec, to try events on it, to look at
+// Package mcp serves the Model Context Protocol to an assistant: tools to check a spec, to try events on it, to read
 // the data of a running server and to read the documentation. It writes only where it was given a Writer.
 //
-// What comes from the assistant is not trusted: arguments are read strictly, files are read from one folder only, and
-// answers have a bounded size. What the assistant does wrong comes back as the result of the tool, in a sentence.
+// Input from the assistant is not trusted: arguments are read strictly, files are read from one folder only, and
+// answers have a bounded size. The assistant's mistakes come back as the result of the tool, in a sentence.
 package mcp
 
 import (
@@ -51,15 +51,15 @@ type Options struct {
 	Version string
 	Docs    *docs.Library
 	Reader  Reader
-	// Writer is nil for a server that only reads. Nothing else lets a tool write.
+	// Writer is nil for a server that only reads. No tool can write in any other way.
 	Writer Writer
 	// Files is the folder that tools may read files of.
 	Files fs.FS
-	// Spec returns the text of the spec that tools work on where a call brings none. It is called each time; nil means
-	// that there is no such spec.
+	// Spec returns the text of the spec for calls that bring none. It is called each time; nil means that there is no
+	// such spec.
 	Spec  func() ([]byte, error)
 	Clock clock.Clock
-	// Hide takes secrets out of a text; every answer goes through it. nil means that there are none.
+	// Hide removes secrets from a text; every answer passes through it. nil means that there are none.
 	Hide func(text string) string
 }
 
@@ -118,7 +118,7 @@ func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	return fmt.Errorf("the connection to the assistant failed: %w", err)
 }
 
-// refuseUnknownTools answers calls of tools that are not there with a result that an assistant can read.
+// refuseUnknownTools answers calls of unknown tools with a result that an assistant can read.
 func (s *Server) refuseUnknownTools(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		call, ok := req.(*sdk.CallToolRequest)

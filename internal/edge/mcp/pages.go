@@ -67,8 +67,8 @@ func (s *Server) errorRows() map[j17.Code]errorRow {
 	return rows
 }
 
-// problem is the part of an error's body that helps to explain it. What it says comes from a server and is repeated in
-// part only.
+// problem is the part of an error's body that helps to explain it. Its text comes from a server and is repeated only in
+// part.
 type problem struct {
 	Type       string           `json:"type"`
 	Code       j17.Code         `json:"code"`

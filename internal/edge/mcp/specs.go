@@ -28,7 +28,7 @@ const (
 	maxEventBytes = 8 << 20
 )
 
-// specSource is where a call takes its spec from.
+// specSource says where a call takes its spec from.
 type specSource struct {
 	Spec json.RawMessage `json:"spec"`
 	File string          `json:"file"`
@@ -94,7 +94,7 @@ func (s *Server) text(in specSource) ([]byte, error) {
 }
 
 // file reads a file of the folder that tools may read from. Only regular files are opened, so that a pipe or a device
-// cannot hold the server up.
+// cannot block the server.
 func (s *Server) file(name string, limit int64) ([]byte, error) {
 	clean := path.Clean(strings.ReplaceAll(name, `\`, "/"))
 	if s.o.Files == nil || !fs.ValidPath(clean) || clean == "." {
@@ -186,7 +186,7 @@ type eventFinding struct {
 	Event int    `json:"event"`
 	Code  string `json:"code"`
 	Path  string `json:"path,omitempty"`
-	// Rule is the place in the spec of what refuses the event, and Requirement what a guard calls that.
+	// Rule is the place in the spec of the rule that refuses the event, and Requirement its code if it is a guard.
 	Rule        string `json:"rule,omitempty"`
 	Requirement string `json:"requirement,omitempty"`
 	diag.Diagnostic

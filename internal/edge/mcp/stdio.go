@@ -17,8 +17,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// stdio is a transport with one message a line. A line that is no message is answered with an error and passed over;
-// the transport of the SDK would end the session.
+// stdio is a transport with one message a line. An invalid line is answered with an error and skipped; the transport of
+// the SDK would end the session.
 type stdio struct {
 	in  io.Reader
 	out io.Writer
@@ -53,9 +53,8 @@ type stdioConn struct {
 
 	mu  sync.Mutex // guards what follows, and keeps lines whole
 	out io.Writer
-	// calls are those that were not answered yet, by the ids that the SDK has for them, and open these ids by those
-	// that the client has. last is the last id that was given. The SDK reads ids as numbers of 64 bits, which not all
-	// are that clients have.
+	// calls are the unanswered calls by the ids that the SDK has for them, and open these ids by those that the client
+	// has. last is the last id given. The SDK reads ids as numbers of 64 bits, which clients' ids need not be.
 	calls map[jsonrpc.ID]call
 	open  map[string]jsonrpc.ID
 	last  int64
@@ -63,10 +62,10 @@ type stdioConn struct {
 
 // call is one that was not answered yet.
 type call struct {
-	// id is what the client has for an id, which its answer has with the same text.
+	// id is the client's id of the call, which the answer repeats with the same text.
 	id     json.RawMessage
 	method string
-	// batch is what it came in, nil for none.
+	// batch is the batch that the call came in, nil for none.
 	batch *batch
 }
 
@@ -76,8 +75,8 @@ type batch struct {
 	answers []json.RawMessage
 }
 
-// readLines reads to the end of the input or of the connection. It is a goroutine of its own because nothing can end a
-// read of standard input.
+// readLines reads to the end of the input or of the connection. It has a goroutine of its own because nothing can
+// interrupt a read of standard input.
 func (c *stdioConn) readLines(in *bufio.Reader, longest int) {
 	for {
 		line, err := readLine(in, longest)
@@ -136,7 +135,7 @@ func (c *stdioConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return next, nil
 }
 
-// take puts the messages of a line into the queue and answers what is none.
+// take puts the messages of a line into the queue and answers invalid ones.
 func (c *stdioConn) take(line inputLine) error {
 	if line.long {
 		return c.refuse(nil, nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("The message is longer than %d MiB. Pass large specs and files of events by their names.", maxMessage>>20))
@@ -152,7 +151,7 @@ func (c *stdioConn) take(line inputLine) error {
 	if len(several) == 0 {
 		return c.refuse(nil, nil, jsonrpc.CodeInvalidRequest, "A batch must have at least one message.")
 	}
-	b := &batch{open: 1} // itself, until all of it was taken
+	b := &batch{open: 1} // the batch itself, until all of it was taken
 	for _, one := range several {
 		if err := c.takeOne(one, b); err != nil {
 			return err
@@ -179,14 +178,14 @@ func (c *stdioConn) takeOne(raw json.RawMessage, b *batch) error {
 		return err
 	}
 
-	// What is neither a request nor an answer to one.
+	// Messages that are neither a request nor an answer to one.
 	msg, err := jsonrpc.DecodeMessage(known)
 	_, answers := msg.(*jsonrpc.Response)
 	if err != nil || answers && members["result"] == nil && members["error"] == nil {
 		return c.refuse(id, b, jsonrpc.CodeInvalidRequest, malformed)
 	}
 
-	// A call, whose answer is waited for.
+	// A call, which needs an answer.
 	if req, ok := msg.(*jsonrpc.Request); ok && isCall {
 		if params := bytes.TrimSpace(req.Params); len(params) > 0 && params[0] != '{' && string(params) != "null" {
 			return c.refuse(id, b, jsonrpc.CodeInvalidParams, `"params" must be an object.`)
@@ -209,14 +208,14 @@ func (c *stdioConn) takeOne(raw json.RawMessage, b *batch) error {
 	return nil
 }
 
-// renameCancelled names the call that a message cancels by the id that the SDK has for it.
+// renameCancelled replaces the id of the call that a message cancels by the id that the SDK has for it.
 func (c *stdioConn) renameCancelled(members map[string]json.RawMessage) {
 	if string(members["method"]) != `"notifications/cancelled"` {
 		return
 	}
 	var params map[string]json.RawMessage
 	if json.Unmarshal(members["params"], &params) != nil || params["requestId"] == nil {
-		return // whoever reads it hears of that
+		return // the SDK reports it
 	}
 	c.mu.Lock()
 	id, ok := c.open[string(params["requestId"])]
@@ -230,8 +229,7 @@ func (c *stdioConn) renameCancelled(members map[string]json.RawMessage) {
 	}
 }
 
-// refuse answers something that is not handed over. id is what it has for an id, nil for none, b the batch that it is
-// part of.
+// refuse answers a message that is not passed on. id is its id, nil for none, b the batch that it is part of.
 func (c *stdioConn) refuse(id json.RawMessage, b *batch, code int, message string) error {
 	said, err := json.Marshal(jsonrpc.Error{Code: int64(code), Message: message})
 	if err != nil {
@@ -255,7 +253,7 @@ func answerOf(id json.RawMessage, member string, content json.RawMessage) json.R
 	return slices.Concat([]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"`+member+`":`), content, []byte("}"))
 }
 
-// settle notes that a part of a batch has its answer, nil for none, and sends all of them after the last one.
+// settle notes that a part of a batch has its answer, nil for none, and sends all answers after the last one.
 func (c *stdioConn) settle(b *batch, answer json.RawMessage) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -284,7 +282,7 @@ func (c *stdioConn) writeLine(raw []byte) error {
 	return err
 }
 
-// inward is what messages of the SDK say in terms of its own code.
+// inward matches messages of the SDK that speak of its own code.
 var inward = regexp.MustCompile(`\bGo (value|struct)|\bmcp\.|jsonrpc2|unmarshal|reflect\.`)
 
 // Write implements sdk.Connection.
@@ -329,7 +327,7 @@ func answerTo(id json.RawMessage, raw []byte) (json.RawMessage, error) {
 	return answerOf(id, "result", of.Result), nil
 }
 
-// outward is an answer whose error says what is wrong with the call, not what the SDK has run into with it.
+// outward returns an answer whose error says what is wrong with the call, instead of what went wrong in the SDK.
 func outward(answer *jsonrpc.Response, method string) *jsonrpc.Response {
 	e, ok := errors.AsType[*jsonrpc.Error](answer.Error)
 	text := ""

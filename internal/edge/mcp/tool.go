@@ -60,7 +60,7 @@ func (t *tool) inputSchema() json.RawMessage {
 	return slices.Concat(properties, []byte("},"), required, []byte("]}"))
 }
 
-// add registers a tool. Arguments are read by this package and not by the SDK, which would round numbers and forget the
+// add registers a tool. Arguments are read by this package and not by the SDK, which would round numbers and lose the
 // order of keys.
 func add[In any](s *Server, t tool, handle func(context.Context, In) (any, error)) {
 	s.tools = append(s.tools, t.name)
@@ -95,7 +95,7 @@ func compiledShape(text json.RawMessage) *schema.Schema {
 	return schema.NewGroup(&diag.List{}).Compile(v, "")
 }
 
-// shownFailures is how many reasons are told why arguments do not fit.
+// shownFailures is how many reasons are given why arguments do not fit.
 const shownFailures = 3
 
 // read checks the arguments of a call against the schema of the tool and decodes them. An optional one that is null
@@ -112,7 +112,7 @@ func (t *tool) read(ctx context.Context, arguments json.RawMessage, shape *schem
 		return sentencef("The arguments of %s must be a JSON object.", t.name)
 	}
 
-	// No arguments but those of the tool.
+	// Unknown arguments are refused.
 	names := make([]string, 0, len(t.parameters))
 	for _, p := range t.parameters {
 		names = append(names, p.name)
@@ -140,7 +140,7 @@ func (t *tool) read(ctx context.Context, arguments json.RawMessage, shape *schem
 		}
 	}
 
-	// What they may be.
+	// The values of the arguments.
 	failures, err := shape.Validate(v, work.New(ctx, work.Command))
 	if err != nil {
 		return err
@@ -214,8 +214,7 @@ func (s *Server) failed(err error) *sdk.CallToolResult {
 	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: s.withoutSecrets(text)}}}
 }
 
-// withTool adds which tool does what the message of a server sends its readers to. The message says so where it has the
-// words.
+// withTool adds which tool does what a server's message refers to: where the message has the given words.
 func withTool(err error, words, tool string) error {
 	e, ok := errors.AsType[*client.Error](err)
 	if !ok || !strings.Contains(e.Problem.Message, words) {
@@ -227,7 +226,7 @@ func withTool(err error, words, tool string) error {
 	return &told
 }
 
-// describe tells all that is known about a failure.
+// describe returns all that is known about a failure.
 func (s *Server) describe(e *j17.Error) string {
 	var b strings.Builder
 	b.WriteString(full(e.Message))
@@ -244,8 +243,8 @@ func (s *Server) describe(e *j17.Error) string {
 	return b.String()
 }
 
-// full makes a sentence of the text of an error: a capital at its beginning, unless that is a name, a full stop at its
-// end.
+// full turns the text of an error into a sentence: a capital at its beginning, unless that is a name, a full stop at
+// its end.
 func full(text string) string {
 	if text == "" {
 		return "The call failed without saying why."

@@ -22,8 +22,8 @@ const (
 // maxShown bounds the JSON that is shown of a value.
 const maxShown = 400
 
-// differences compares a value with what is expected of it. Numbers are compared by what they are worth. Members that
-// are not expected do not matter, unless exact; arrays have to have the same length.
+// differences compares a value with an expectation. Numbers compare by value. Members that are not expected are
+// ignored, unless exact; arrays have to have the same length.
 func differences(expected, got value.Value, at diag.Pointer, exact bool) []difference {
 	if expected.Kind() == value.Object && expected.Len() == 1 {
 		// The two words that stand for no value and for any.

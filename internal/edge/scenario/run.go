@@ -57,7 +57,7 @@ func (r *run) run(ctx context.Context) error {
 		}
 		if refused != nil {
 			r.fail(r.given[i].at, "a write of \"given\" was refused: "+refused.Error())
-			return nil // What follows means nothing.
+			return nil // The rest would mean nothing.
 		}
 	}
 	if r.when != nil {
@@ -78,7 +78,8 @@ func (r *run) run(ctx context.Context) error {
 	return nil
 }
 
-// act makes the write of the scenario and compares what comes back. It reports whether what follows means anything.
+// act makes the write of the scenario and compares its answer. It reports whether the rest of the scenario means
+// anything.
 func (r *run) act(ctx context.Context) (bool, error) {
 	correlation, err := uuid.NewRandom()
 	if err != nil {
@@ -185,7 +186,7 @@ func (r *run) transaction(
 	return receipt, nil, nil
 }
 
-// events returns the events of a write with their identifiers.
+// events returns the events of a write with placeholders filled in.
 func (r *run) events(w *write) []client.NewEvent {
 	events := make([]client.NewEvent, len(w.events))
 	for i, ev := range w.events {
@@ -194,7 +195,7 @@ func (r *run) events(w *write) []client.NewEvent {
 	return events
 }
 
-// aboutApplication tells refusals that a scenario may expect from those that make running it pointless.
+// aboutApplication distinguishes refusals that a scenario may expect from those that make running it pointless.
 func aboutApplication(e *client.Error) bool {
 	const firstServerError = 500
 	//nolint:exhaustive // all others are about the request
@@ -209,7 +210,7 @@ func aboutApplication(e *client.Error) bool {
 	return e.Status < firstServerError
 }
 
-// reason is what a refusal is called: as the guard declares it, else the code of the error.
+// reason is the name of a refusal: the guard's code, else the code of the error.
 func reason(e *client.Error) string {
 	var declared struct {
 		Requirement string `json:"requirement"`
@@ -304,7 +305,7 @@ func withoutTimestamps(expected, got value.Value) value.Value {
 	return got
 }
 
-// compareImplied compares the events that the write has brought about with those that were expected, in any order.
+// compareImplied compares the events that followed from the write with the expected ones, in any order.
 func (r *run) compareImplied(ctx context.Context, receipt client.Receipt, correlation string) error {
 	p := r.at.Key("then").Key("implied")
 
@@ -386,8 +387,8 @@ func (r *run) fill(s string) string {
 	})
 }
 
-// fresh returns an identifier that nobody has used: a UUID of version 4, or of 7 for names that begin with "uuid7:", or
-// a humane code for "code:".
+// fresh returns an unused identifier: a UUID of version 4, or of 7 for names that begin with "uuid7:", or a humane code
+// for "code:".
 func fresh(name string) string {
 	switch kind, _, _ := strings.Cut(name, ":"); kind {
 	case "uuid7":

@@ -31,8 +31,7 @@ type Scenario struct {
 	then  expectation
 }
 
-// write is a write as it stands in a scenario, with placeholders: to one aggregate, or where it has several writes, of
-// those to theirs.
+// write is a write of a scenario, with placeholders: to one aggregate, or a list of writes to several.
 type write struct {
 	at            diag.Pointer
 	key, as       string
@@ -50,18 +49,19 @@ type event struct {
 	data value.Value
 }
 
-// expectation is what has to hold in the end. Parts that are missing do not matter.
+// expectation is what has to hold in the end. Missing parts are not checked.
 type expectation struct {
 	// states are an object by keys of aggregates.
 	states value.Value
-	// projections are an object by what stands behind /_projections/ in a request: name/id, or name?parameter=value.
+	// projections are an object by what follows /_projections/ in a request: name/id, or name?parameter=value.
 	projections value.Value
-	// failure is the refusal of the write, missing where it has to succeed. refused names it shorter: by the code that
-	// the guard declares, or by that of the error where there is none; "" where failure says it, or nothing does.
+	// failure is the refusal of the write, missing where the write has to succeed. refused names it in short: by the
+	// code of the guard, or by that of the error where the guard has none; "" where failure describes it, or there is
+	// no refusal.
 	failure value.Value
 	refused string
 	implied []impliedEvent
-	// hasImplied tells an empty list from none.
+	// hasImplied distinguishes an empty list from none.
 	hasImplied bool
 	exact      bool
 }
@@ -72,8 +72,8 @@ type impliedEvent struct {
 	data      value.Value
 }
 
-// Parse reads the scenarios of a file: one object, or an array of them. Findings tell all that is wrong with it, with
-// their places; then there are no scenarios.
+// Parse reads the scenarios of a file: one object, or an array of them. Findings are all faults with their places; if
+// there are any, no scenarios are returned.
 func Parse(file, src string) ([]*Scenario, []diag.Diagnostic) {
 	root, err := value.ParseString(src)
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *Scenario) line(p diag.Pointer) int {
 	return line
 }
 
-// reader takes scenarios apart and gathers what is wrong with them.
+// reader parses scenarios and gathers what is wrong with them.
 type reader struct{ list diag.List }
 
 // members checks that a value is an object with none but known members.
@@ -298,7 +298,7 @@ func parseView(text string) (view, bool) {
 	return v, err == nil && name != "" && (id != "") == of && !strings.Contains(id, "/") && asked == (len(params) > 0)
 }
 
-// key reads the key of an aggregate. What its id is, is not known before the placeholders are.
+// key reads the key of an aggregate. Its id is known only once placeholders are filled in.
 func (r *reader) key(p diag.Pointer, v value.Value) string {
 	key := r.text(p, v, "key", true)
 	if _, ok := j17.ParseKey(key); !ok && key != "" {
