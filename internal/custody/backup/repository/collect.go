@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// A marker says that somebody writes or collects. It counts for markerLife, by the clock of the storage, and is renewed
-// after markerRenewal.
+// A marker shows that a backup is written, or that parts are collected. It is valid for markerLife, by the clock of the
+// storage, and is renewed after markerRenewal.
 const (
 	markerLife    = time.Hour
 	markerRenewal = 10 * time.Minute
-	// markerLook is how often it is looked whether somebody still collects.
+	// markerLook is how often it is checked whether a collection still runs.
 	markerLook = 200 * time.Millisecond
 )
 
-// marker is one of our own.
+// marker is a marker of this repository's own.
 type marker struct {
 	repository *Repository
 	name       string
@@ -30,11 +30,11 @@ type marker struct {
 func (m *marker) put(ctx context.Context) error {
 	s := m.repository.storage
 	m.renewed = m.repository.clock.Now()
-	err := s.Put(ctx, m.name, nil) // it takes no room: what is on a full disk can still be removed
+	err := s.Put(ctx, m.name, nil) // it is empty, so that deleting works on a full disk too
 	return describe(s, m.name, "stored", err)
 }
 
-// refresh renews the marker where it is about time.
+// refresh renews the marker if it is due.
 func (m *marker) refresh(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -47,8 +47,7 @@ func (m *marker) refresh(ctx context.Context) error {
 // removeWait is how long it may take to remove a marker.
 const removeWait = 3 * time.Second
 
-// remove removes the marker. One that stays ceases to count by itself: nobody waits long for a storage that does not
-// answer.
+// remove removes the marker, without waiting long for a storage that does not answer. A marker that stays expires.
 func (m *marker) remove(ctx context.Context) {
 	if m != nil {
 		ctx, stop := context.WithTimeout(ctx, removeWait)
@@ -57,8 +56,8 @@ func (m *marker) remove(ctx context.Context) {
 	}
 }
 
-// mark says that a backup is being written, and waits until no collection runs. A collection puts a marker before it
-// looks for those of writers: one of the two sees the other.
+// mark puts a marker for a backup that is being written, and waits until no collection runs. A collection puts its
+// marker before it looks for those of writers, so one of the two sees the other.
 func (r *Repository) mark(ctx context.Context, id string) (*marker, error) {
 	m := &marker{repository: r, name: writing + "/" + id}
 	if err := m.put(ctx); err != nil {
@@ -70,7 +69,7 @@ func (r *Repository) mark(ctx context.Context, id string) (*marker, error) {
 			err = r.clock.Wait(ctx, r.clock.Now().Add(markerLook))
 		}
 		if err == nil {
-			err = m.refresh(ctx) // what a crash has left ceases to count by the time of our own
+			err = m.refresh(ctx) // keeps our time current, by which markers of a crash expire
 		}
 		if err != nil {
 			m.remove(context.WithoutCancel(ctx))
@@ -82,7 +81,8 @@ func (r *Repository) mark(ctx context.Context, id string) (*marker, error) {
 	}
 }
 
-// live reports whether a folder has a marker that counts, by the time of the storage at which our own one was written.
+// live reports whether a folder has a valid marker other than our own, whose time is taken as the current time of the
+// storage.
 func (r *Repository) live(ctx context.Context, folder, own string) (bool, error) {
 	now, err := r.written(ctx, own)
 	if err != nil {
@@ -110,7 +110,7 @@ func (r *Repository) written(ctx context.Context, name string) (at time.Time, er
 	return at, nil
 }
 
-// Abandon says that the backup of that id is no longer written: its writer was cut short.
+// Abandon removes the marker of the backup of that id, whose writer was interrupted.
 func (r *Repository) Abandon(ctx context.Context, id string) error {
 	if !plainName(id) {
 		return nil
@@ -119,10 +119,10 @@ func (r *Repository) Abandon(ctx context.Context, id string) error {
 	return describe(r.storage, name, "deleted", r.storage.Delete(ctx, name))
 }
 
-// Collect removes the parts that no backup has, and tells how many there were. While a backup is written it does
-// nothing but return ErrBusy. A manifest that cannot be read keeps everything, since nobody knows what it lists.
+// Collect removes the parts that no backup has, and returns their number and size. While a backup is written it only
+// returns ErrBusy. A manifest that cannot be read keeps all parts, since it is unknown which ones it lists.
 func (r *Repository) Collect(ctx context.Context) (removed int, bytes int64, err error) {
-	// Where there are no parts there is nothing to do, nor a place for a marker.
+	// Without parts there is nothing to do, and no place for a marker.
 	empty := true
 	for _, err := range r.storage.List(ctx, parts) {
 		if err != nil {
@@ -189,7 +189,7 @@ func (r *Repository) used(ctx context.Context) (map[string]bool, error) {
 	return used, nil
 }
 
-// sweep removes what somebody has left on its way who was cut short.
+// sweep removes unfinished files of interrupted writers.
 func (r *Repository) sweep(ctx context.Context, own string) error {
 	now, err := r.written(ctx, own)
 	if err != nil {

@@ -25,13 +25,13 @@ type Erasure struct {
 	// Note is that in the feed.
 	Note store.Note
 	At   time.Time
-	// Number tells those of one erasure apart, from 0.
+	// Number distinguishes the files of one erasure, from 0.
 	Number int
 	// Events are the replacements of erased events, each with the leaf hash that is kept.
 	Events []*j17.Event
 }
 
-// erasureJSON is the first line of the file; the others are those of a feed.
+// erasureJSON is the first line of the file; the other lines are those of a feed.
 type erasureJSON struct {
 	Format int        `json:"format"`
 	Tenant j17.Tenant `json:"tenant"`
@@ -42,12 +42,12 @@ type erasureJSON struct {
 
 func erasuresOf(t j17.Tenant) string { return erasures + "/" + string(t) }
 
-// whichBytes is how much of the hash of its subject is part of the name of a file.
+// whichBytes is how much of the hash of its content is part of the name of a file.
 const whichBytes = 16
 
-// file is the name of an erasure. Those of other streams, or other events, under the same note have another one: an
-// aggregate that goes along with an erasure may be asked for itself before anything else is written. The name tells
-// nothing about the streams to whom the seal keeps out.
+// file is the name of an erasure's file. Other streams or events under the same note give another name, since an
+// aggregate that is erased with another one may also be requested itself before anything else is written. The name
+// discloses nothing about the streams without the seal's key.
 func (e *Erasure) file(seal Seal) string {
 	var which []byte
 	for _, s := range e.Note.Streams {
@@ -61,7 +61,7 @@ func (e *Erasure) file(seal Seal) string {
 	)
 }
 
-// PutErasure notes an erasure. To note the same one again changes nothing.
+// PutErasure notes an erasure. Noting the same one again changes nothing.
 func (r *Repository) PutErasure(ctx context.Context, e Erasure, seal Seal) error {
 	head := erasureJSON{
 		Format: Format, Tenant: e.Tenant, At: e.At.UTC(), Note: noteJSON{At: e.Note.Position.String()},
@@ -95,7 +95,7 @@ func (r *Repository) PutErasure(ctx context.Context, e Erasure, seal Seal) error
 	return describe(r.storage, name, "stored", err)
 }
 
-// DropErasures forgets those of a tenant whose notes are not behind a position: no backup has what they erase.
+// DropErasures removes those of a tenant whose notes are not after a position: no backup has what they erase.
 func (r *Repository) DropErasures(ctx context.Context, t j17.Tenant, upTo j17.StreamID) error {
 	files, err := r.erasureFiles(ctx, t)
 	if err != nil {
@@ -112,7 +112,7 @@ func (r *Repository) DropErasures(ctx context.Context, t j17.Tenant, upTo j17.St
 	return nil
 }
 
-// Erasures yields those of a tenant that were noted behind a position, in their order.
+// Erasures yields those of a tenant that were noted after a position, in their order.
 func (r *Repository) Erasures(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, identities Identities,
 ) iter.Seq2[*Erasure, error] {

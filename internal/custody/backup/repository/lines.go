@@ -15,14 +15,14 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The words that lines of feeds begin with which are not events: those begin with their version.
+// The first words of the lines of feeds that are not events; lines of events begin with their version.
 const (
 	leafWord = "leaf "
 	tagsWord = "tags "
 	noteWord = "note "
 )
 
-// positionOf is where an element of a feed stands.
+// positionOf is the position of an element of a feed.
 func positionOf(a *store.Archived) j17.StreamID {
 	if a.Note != nil {
 		return a.Note.Position
@@ -71,7 +71,7 @@ func appendNote(dst []byte, n *store.Note) ([]byte, error) {
 	return append(append(append(dst, noteWord...), text...), '\n'), nil
 }
 
-// readFeed passes the entries of a section of a feed. They are views of the content.
+// readFeed calls do with the entries of a section of a feed. They are views of the content.
 func readFeed(content []byte, do func(*store.Archived) error) error {
 	var kept []byte
 	var tags []string
@@ -161,7 +161,7 @@ type itemJSON struct {
 	valueJSON
 }
 
-// valueJSON is a value: as text where it is text.
+// valueJSON is a value, encoded as text if it is text.
 type valueJSON struct {
 	Text  string `json:"text,omitempty"`
 	Value []byte `json:"value,omitempty"`
@@ -256,7 +256,7 @@ func parseCommand(line []byte) (store.ArchivedCommand, error) {
 	return c, err
 }
 
-// readLines passes the lines of a part with items or commands.
+// readLines calls do with the lines of a part that has items or commands.
 func readLines[T any](content []byte, parse func([]byte) (T, error), do func(T) error) error {
 	for n := 1; len(content) > 0; n++ {
 		line, rest, ok := bytes.Cut(content, []byte("\n"))

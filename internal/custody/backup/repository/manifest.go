@@ -19,7 +19,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Format is the version of what docs/storage-format.md says about backups.
+// Format is the version of the backup format in docs/storage-format.md.
 const Format = 1
 
 // Scope is what a backup holds.
@@ -36,41 +36,41 @@ const (
 // Kind is how a backup was made.
 type Kind string
 
-// The kinds. Every backup is whole by itself: kinds differ in what was read again for it.
+// The kinds. Every backup is complete by itself: kinds differ in what was read again for it.
 const (
-	// Full: everything was read, and what was stored before was compared.
+	// Full: everything was read, and compared with what was stored before.
 	Full Kind = "full"
-	// Incremental: the feed was read from where the parent ends.
+	// Incremental: the feed was read from the end of the parent.
 	Incremental Kind = "incremental"
 )
 
-// Manifest says what a backup holds and where. It can be read without any key: it has no data and no names of
-// aggregates.
+// Manifest describes the contents of a backup and its parts. It can be read without a key: it has no data and no names
+// of aggregates.
 type Manifest struct {
 	Format int    `json:"format"`
 	ID     string `json:"id"`
 	Scope  Scope  `json:"scope"`
 	Kind   Kind   `json:"kind"`
-	// Parent is the backup that an incremental one went on from. It need not be there any longer.
+	// Parent is the backup that an incremental one continues from. It may have been removed.
 	Parent string `json:"parent,omitempty"`
 	// Program is the version of j17 that made it.
 	Program     string    `json:"program,omitempty"`
 	CreatedAt   time.Time `json:"created_at"`
 	CompletedAt time.Time `json:"completed_at"`
-	// Recipients are to whom the parts are encrypted, in order; none where they are not. SealedNames is the key of
-	// their names, encrypted likewise.
+	// Recipients are those that the parts are encrypted to, in order; none if they are not encrypted. SealedNames is
+	// the key of their names, encrypted to the same recipients.
 	Recipients  []string `json:"recipients,omitempty"`
 	SealedNames []byte   `json:"sealed_names,omitempty"`
-	// Bytes is how much was stored for this backup that was not there before.
+	// Bytes is how much was newly stored for this backup.
 	Bytes int64 `json:"bytes"`
-	// Tenants are what it holds, the System tenant first where it is there.
+	// Tenants are its contents, the System tenant first if it is included.
 	Tenants []TenantManifest `json:"tenants"`
 }
 
 // Encrypted reports whether the parts are encrypted.
 func (m *Manifest) Encrypted() bool { return len(m.Recipients) > 0 }
 
-// Of returns what the manifest has of a tenant, nil where that is nothing.
+// Of returns the manifest of a tenant, nil if the backup has nothing of it.
 func (m *Manifest) Of(t j17.Tenant) *TenantManifest {
 	for i := range m.Tenants {
 		if m.Tenants[i].Tenant == t {
@@ -80,7 +80,7 @@ func (m *Manifest) Of(t j17.Tenant) *TenantManifest {
 	return nil
 }
 
-// Contents is how many bytes all parts hold.
+// Contents is the total size of the contents of all parts, in bytes.
 func (m *Manifest) Contents() (bytes int64) {
 	for i := range m.Tenants {
 		for p := range m.Tenants[i].Parts() {
@@ -90,7 +90,7 @@ func (m *Manifest) Contents() (bytes int64) {
 	return bytes
 }
 
-// Position is that of the last event of all.
+// Position is that of the last event of all tenants.
 func (m *Manifest) Position() (last j17.StreamID) {
 	for i := range m.Tenants {
 		if p := m.Tenants[i].Position; p.Compare(last) > 0 {
@@ -100,16 +100,16 @@ func (m *Manifest) Position() (last j17.StreamID) {
 	return last
 }
 
-// TenantHead tells what a tenant held when it was read.
+// TenantHead describes a tenant at the time when it was read.
 type TenantHead struct {
 	Tenant j17.Tenant
-	// What the registry knows of an environment that is needed to serve it: nothing of the System tenant.
+	// The registry's data about an environment that is needed to serve it: none for the System tenant.
 	Instance          string
 	Name              string
 	Plan              string
 	InstanceCreatedAt time.Time
 	Environment       j17.Environment
-	// Position is that of the last event, Moment that of the last event or note: everything up to it is there.
+	// Position is that of the last event, Moment that of the last event or note: the backup is complete up to it.
 	Position, Moment j17.StreamID
 	// Time is when it was read, in Unix milliseconds.
 	Time int64
@@ -118,7 +118,7 @@ type TenantHead struct {
 	Root [32]byte
 }
 
-// TenantManifest is what a backup holds of a tenant.
+// TenantManifest describes the contents of a backup for one tenant.
 type TenantManifest struct {
 	TenantHead
 	// Feed are the segments of the feed in order, Items and Commands the other parts.
@@ -126,7 +126,7 @@ type TenantManifest struct {
 	Items, Commands []Part
 }
 
-// Part is a file of a repository that is named after what it holds.
+// Part is a file of a repository that is named after its content.
 type Part struct {
 	Name string `json:"part"`
 	// Bytes is the length of its content.
@@ -229,7 +229,7 @@ func (m *Manifest) encode() ([]byte, error) {
 
 // decodeManifest reads the file of the backup of that id.
 func decodeManifest(id string, text []byte) (Manifest, error) {
-	// A newer version may have more to it than the first line, which always tells so.
+	// A manifest of a newer version may have more than the first line, which always has the version.
 	line, rest, _ := bytes.Cut(text, []byte("\n"))
 	var version struct {
 		Format int `json:"format"`
@@ -255,7 +255,7 @@ func decodeManifest(id string, text []byte) (Manifest, error) {
 	return m, nil
 }
 
-// elements is at least how many elements the JSON of a manifest consists of.
+// elements is a lower bound of the number of elements in the JSON of a manifest.
 func elements(line []byte) (n int) {
 	for _, sign := range []string{",", "[", "{"} {
 		n += bytes.Count(line, []byte(sign))
@@ -263,7 +263,7 @@ func elements(line []byte) (n int) {
 	return n
 }
 
-// check reports whether the manifest can be one of ours.
+// check reports whether the manifest is plausible.
 func (m *Manifest) check(id string) error {
 	if m.ID != id {
 		return errors.New("it is that of another backup")
@@ -328,10 +328,10 @@ const (
 )
 
 const (
-	// mostParts is how many parts a backup has at most: of events, two TiB. What lists them is read as a whole.
+	// mostParts is how many parts a backup has at most: two TiB of events. Their list is read as a whole.
 	mostParts = 1 << 18
-	// maxManifest bounds a manifest, in bytes, and mostElements what it may consist of, since each may take more memory
-	// than it has bytes.
+	// maxManifest bounds a manifest, in bytes, and mostElements its elements, since each may take more memory than it
+	// has bytes.
 	maxManifest  = mostParts * 256
 	mostElements = mostParts * 8
 )
@@ -343,8 +343,8 @@ func manifestFile(id string) string { return manifests + "/" + id }
 
 func partFile(name string) string { return parts + "/" + name[:2] + "/" + name }
 
-// Manifests returns those of all backups, without their lists of parts, the newest first, and what is wrong with those
-// that cannot be read.
+// Manifests returns those of all backups, without their lists of parts, the newest first, and the errors of those that
+// cannot be read.
 func (r *Repository) Manifests(ctx context.Context) (all []Manifest, damaged []*DamagedError, err error) {
 	for m, err := range r.each(ctx) {
 		broken, ok := errors.AsType[*DamagedError](err)
@@ -366,7 +366,7 @@ func (r *Repository) Manifests(ctx context.Context) (all []Manifest, damaged []*
 	return all, damaged, nil
 }
 
-// each yields the manifests one by one, or for one that cannot be read a *DamagedError, behind which it goes on.
+// each yields the manifests one by one. For one that cannot be read it yields a *DamagedError and goes on.
 func (r *Repository) each(ctx context.Context) iter.Seq2[Manifest, error] {
 	return func(yield func(Manifest, error) bool) {
 		for f, err := range r.storage.List(ctx, manifests) {
@@ -385,7 +385,7 @@ func (r *Repository) each(ctx context.Context) iter.Seq2[Manifest, error] {
 	}
 }
 
-// Manifest returns that of one backup. It is ErrNotFound where there is none, a *DamagedError where it cannot be read.
+// Manifest returns that of one backup. It is ErrNotFound if there is none, a *DamagedError if it cannot be read.
 func (r *Repository) Manifest(ctx context.Context, id string) (Manifest, error) {
 	if !plainName(id) {
 		return Manifest{}, ErrNotFound
@@ -407,7 +407,8 @@ func (r *Repository) Manifest(ctx context.Context, id string) (Manifest, error) 
 	return m, nil
 }
 
-// Delete removes a backup. What no other one has goes with the next Collect. It is ErrNotFound where there is none.
+// Delete removes a backup. The next Collect removes the parts that no other backup has. It is ErrNotFound if there is
+// none.
 func (r *Repository) Delete(ctx context.Context, id string) error {
 	if _, err := r.Manifest(ctx, id); err != nil {
 		if _, damaged := errors.AsType[*DamagedError](err); !damaged {

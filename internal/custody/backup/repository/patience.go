@@ -13,22 +13,22 @@ import (
 )
 
 // How long an object store may keep its caller waiting. Each request may take requestTime, and a second for each
-// slowest bytes that it moves; what it takes beyond that is taken off the grace, which quick requests fill up again.
+// slowest bytes that it moves; more than that is deducted from the grace, which fast requests refill.
 const (
 	grace       = 2 * time.Minute
 	requestTime = 5 * time.Second
 	slowest     = 16 << 10
 )
 
-// maxAnswer bounds an answer that is no content of an object, in bytes: a page of a listing has a thousand names.
+// maxAnswer bounds an answer that is not the content of an object, in bytes: a page of a listing has a thousand names.
 const maxAnswer = 8 << 20
 
 // errSlow is the error of an object store that has used up the time that it may take.
 var errSlow = errors.New("the server is too slow: it takes more than 5 seconds a request, or sends and takes less than 16 KiB a second, for too long")
 
-// patience is a transport that waits for a server as long as it gets on: what that costs is counted in bytes and
-// requests, so that a server which hangs, or sends a byte now and then, is given up soon, and stays given up. A server
-// that is just fast enough is waited for as long as there are requests; those of a listing are counted.
+// patience is a transport that waits for a server as long as it makes progress, measured in bytes and requests. A
+// server that hangs, or sends only a byte now and then, is soon given up, and stays so. A server that is just fast
+// enough is waited for as long as there are requests; those of a listing are limited.
 type patience struct {
 	next  http.RoundTripper
 	clock clock.Clock
@@ -39,7 +39,7 @@ type patience struct {
 }
 
 func newPatience(next http.RoundTripper) *patience {
-	// What is waited for is a machine, whatever the server's clock shows.
+	// The real clock, whatever the server's clock shows.
 	return &patience{next: next, clock: clock.System{}, left: grace}
 }
 
@@ -57,7 +57,7 @@ func (p *patience) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if refused != nil {
 		if req.Body != nil {
-			_ = req.Body.Close() // it is only read
+			_ = req.Body.Close() // it was only read
 		}
 		return nil, refused
 	}
@@ -78,7 +78,7 @@ func (p *patience) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	body := &watched{ReadCloser: answer.Body, ctx: ctx, wait: w}
-	object := req.Method == http.MethodGet && req.URL.RawQuery == "" // which its reader bounds
+	object := req.Method == http.MethodGet && req.URL.RawQuery == "" // whose size its reader limits
 	if !object || answer.StatusCode != http.StatusOK {
 		body.limit = maxAnswer
 	}
@@ -86,23 +86,23 @@ func (p *patience) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// wait is a request that is waited for.
+// wait is a request in progress.
 type wait struct {
 	of *patience
-	// began is when, and allowed how long it may take beside what its bytes may.
+	// began is its start, allowed how long it may take beside the time for its bytes.
 	began   time.Time
 	allowed time.Duration
-	// moved counts bytes: those of the request from its beginning on, those of the answer as they come.
+	// moved counts bytes: those of the request from its beginning, those of the answer as they arrive.
 	moved atomic.Int64
 	end   func()
 }
 
-// until is when the request has to be at its end, unless more comes.
+// until is when the request has to end unless more bytes arrive.
 func (w *wait) until() time.Time {
 	return w.began.Add(w.allowed + time.Duration(w.moved.Load())*time.Second/slowest)
 }
 
-// watch cuts the request off when its time is over.
+// watch cancels the request when its time is over.
 func (w *wait) watch(ctx context.Context, cut context.CancelCauseFunc) {
 	for {
 		until := w.until()
@@ -120,7 +120,7 @@ func (w *wait) watch(ctx context.Context, cut context.CancelCauseFunc) {
 	}
 }
 
-// settle counts what the request has taken, once it has ended.
+// settle deducts the time of an ended request from the grace, or refills it.
 func (w *wait) settle() {
 	w.of.mu.Lock()
 	defer w.of.mu.Unlock()
@@ -133,7 +133,7 @@ type watched struct {
 	io.ReadCloser
 	ctx  context.Context //nolint:containedctx // that of the request, which ends with the body
 	wait *wait
-	// limit, if not 0, is how many bytes it may have.
+	// limit, if not 0, is the maximum size in bytes.
 	limit int64
 	read  int64
 }

@@ -13,10 +13,10 @@ import (
 	"j17/internal/storage/store"
 )
 
-// ahead is how many parts are read and opened before somebody needs them.
+// ahead is how many parts are read and opened in advance.
 const ahead = 2
 
-// Reader reads what a backup holds. Nothing of a part is handed out before all of it was found to be what was stored.
+// Reader reads the contents of a backup. A part is verified completely before any of it is returned.
 type Reader struct {
 	repository *Repository
 	identities Identities
@@ -28,11 +28,11 @@ type Reader struct {
 // File names the manifest for people.
 func (x *Reader) File() string { return x.repository.String() + "/" + manifestFile(x.manifest.ID) }
 
-// Bytes tells how much was read so far, of what the parts hold. It can be called at any time.
+// Bytes returns how much of the contents of the parts was read so far. It can be called at any time.
 func (x *Reader) Bytes() int64 { return x.bytes.Load() }
 
-// Read opens a backup, which has to be as Manifest returns it. It is an *IdentityError where it is encrypted to
-// somebody else.
+// Read opens a backup, which has to be as Manifest returns it. It is an *IdentityError if it is encrypted to other
+// recipients.
 func (r *Repository) Read(m Manifest, identities Identities) (*Reader, error) {
 	x := &Reader{repository: r, identities: identities, manifest: m}
 	if !m.Encrypted() {
@@ -73,10 +73,10 @@ func (x *Reader) Feed(ctx context.Context, t *TenantManifest) iter.Seq2[*store.A
 	}
 }
 
-// errEnough ends a reading whose caller has enough.
+// errEnough ends a reading when the caller stops.
 var errEnough = errors.New("enough")
 
-// segment passes the entries of a segment and checks that they are those that the manifest says.
+// segment yields the entries of a segment and checks that they match the manifest.
 func (x *Reader) segment(s *Segment, content []byte, yield func(*store.Archived) bool) error {
 	var events uint64
 	var last j17.StreamID
@@ -108,7 +108,7 @@ func (x *Reader) Items(ctx context.Context, t *TenantManifest) iter.Seq2[store.A
 	return linesOf(ctx, x, t.Items, parseItem)
 }
 
-// Commands yields what a tenant keeps of commands.
+// Commands yields the stored commands of a tenant.
 func (x *Reader) Commands(ctx context.Context, t *TenantManifest) iter.Seq2[store.ArchivedCommand, error] {
 	return linesOf(ctx, x, t.Commands, parseCommand)
 }
@@ -141,7 +141,7 @@ func linesOf[T any](ctx context.Context, x *Reader, wanted []Part, parse func([]
 	}
 }
 
-// opened is a part that was read, or why it could not be.
+// opened is a part that was read, or the error of reading it.
 type opened struct {
 	content []byte
 	err     error
@@ -152,11 +152,11 @@ func (x *Reader) contents(ctx context.Context, wanted []Part) iter.Seq2[[]byte, 
 	return func(yield func([]byte, error) bool) {
 		ctx, stop := context.WithCancel(ctx)
 
-		// Each part is read on a goroutine of its own, some before they are wanted.
+		// Each part is read on a goroutine of its own, some of them in advance.
 		results := make(chan chan opened, ahead)
 		defer func() {
 			stop()
-			for result := range results { // until those who read have ended
+			for result := range results { // until the readers have ended
 				<-result
 			}
 		}()
@@ -180,7 +180,7 @@ func (x *Reader) contents(ctx context.Context, wanted []Part) iter.Seq2[[]byte, 
 			}
 		}()
 
-		// What was read is handed on in its order.
+		// The parts are yielded in their order.
 		for range wanted {
 			result, ok := <-results
 			if !ok {
@@ -195,7 +195,7 @@ func (x *Reader) contents(ctx context.Context, wanted []Part) iter.Seq2[[]byte, 
 	}
 }
 
-// Part returns the content of a part. It is a *DamagedError where it is not what was stored.
+// Part returns the content of a part. It is a *DamagedError if that is not what was stored.
 func (x *Reader) Part(ctx context.Context, p Part) ([]byte, error) {
 	s, name := x.repository.storage, partFile(p.Name)
 	file, err := s.Get(ctx, name, maxFile)
@@ -212,7 +212,7 @@ func (x *Reader) Part(ctx context.Context, p Part) ([]byte, error) {
 	defer decoder.Close()
 	content, err := x.identities.unpack(decoder, file, x.manifest.Encrypted(), p.Bytes)
 	if of, ok := errors.AsType[*IdentityError](err); ok {
-		// The key fits the manifest: somebody has put a file of another backup there.
+		// The key fits the manifest, so this is a file of another backup.
 		err = errors.New("it is encrypted to somebody else (" + of.Error() + ")")
 	}
 	if err == nil && (int64(len(content)) != p.Bytes || nameOf(x.names, content) != p.Name) {

@@ -1,5 +1,5 @@
-// Package repository keeps backups in a folder or in a bucket of an S3 server: parts that are named after what they
-// hold, so that nothing is stored twice, and a manifest for each backup that lists its parts. docs/storage-format.md
+// Package repository keeps backups in a folder or in a bucket of an S3 server: parts that are named after their
+// content, so that nothing is stored twice, and a manifest for each backup that lists its parts. docs/storage-format.md
 // describes the files.
 //
 // It needs no key to write, list and remove encrypted backups, and only the private key to read them.
@@ -17,23 +17,23 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Repository is a place with backups. It is safe for concurrent use, and so are several of the same place, also on
-// other machines.
+// Repository is a place with backups. It is safe for concurrent use, and so are several for the same place, even on
+// different machines.
 type Repository struct {
 	storage storage
 	clock   clock.Clock
 }
 
-// The errors that callers tell apart.
+// The errors that callers distinguish.
 var (
 	// ErrNotFound: there is no such backup.
 	ErrNotFound = errors.New("there is no such backup")
-	// ErrMissing: a part that was to be kept is not there.
+	// ErrMissing: a part to be kept does not exist.
 	ErrMissing = errors.New("the part no longer exists")
-	// ErrBusy: a backup is being written, so that nothing can be collected.
+	// ErrBusy: a backup is being written, so nothing can be collected.
 	ErrBusy = errors.New("a backup is being written")
-	// ErrDoubt is what the error of Finish wraps where the backup may be there nevertheless: it was stored without an
-	// answer, and could not be removed.
+	// ErrDoubt is wrapped by the error of Finish if the backup may exist nevertheless: it was stored without an answer,
+	// and could not be removed.
 	ErrDoubt = errors.New("whether the backup is there is not known")
 )
 
@@ -47,15 +47,15 @@ type DamagedError struct {
 // Error names the file.
 func (e *DamagedError) Error() string { return e.File + " cannot be used: " + e.Reason }
 
-// OpenFolder returns the repository in a folder. Nothing is touched: the folder is made when something is written.
+// OpenFolder returns the repository in a folder. Nothing is changed: the folder is made when something is written.
 func OpenFolder(path string, c clock.Clock) *Repository {
 	return &Repository{storage: newFolder(path), clock: c}
 }
 
-// String names the place for people.
+// String names the place, for people.
 func (r *Repository) String() string { return r.storage.String() }
 
-// damaged returns the error of a file that is not as it should be.
+// damaged returns the error of an invalid file.
 func (r *Repository) damaged(name string, err error) *DamagedError {
 	reason := err.Error()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,23 +64,22 @@ func (r *Repository) damaged(name string, err error) *DamagedError {
 	return &DamagedError{File: r.storage.String() + "/" + name, Reason: reason}
 }
 
-// partBytes is about how much a part holds, and smallPart what a buffer for one has at first.
+// partBytes is the approximate size of a part's content, and smallPart the initial size of its buffer.
 const (
 	partBytes = 8 << 20
 	smallPart = 1 << 20
 )
 
-// itemPartBytes is about how much a part with side items holds. Where one changes, its part is stored again.
+// itemPartBytes is the approximate size of a part with side items. When one of them changes, its part is stored again.
 const itemPartBytes = 1 << 20
 
-// maxContent bounds what a part holds: the largest value, in base64, may come on top.
+// maxContent bounds the content of a part, which may exceed its size by the largest value in base64.
 const maxContent = partBytes + store.MaxUnitBytes/3*4 + 1<<20
 
-// maxFile bounds the file of a part, of which encryption and a compression that does not help make at most so much.
+// maxFile bounds the file of a part; encryption and ineffective compression add at most this much.
 const maxFile = maxContent + maxContent/64 + 1<<20
 
-// Try finds out whether backups can be written, read, listed and removed. It leaves nothing behind, unless removing
-// fails.
+// Try tests whether backups can be written, read, listed and removed. It leaves nothing behind, unless removing fails.
 func (r *Repository) Try(ctx context.Context) (err error) {
 	name, content := temporary+"/try-"+rand.Text(), []byte("written to see whether backups can be\n")
 	if err := r.storage.Put(ctx, name, content); err != nil {

@@ -24,20 +24,20 @@ import (
 	"j17/internal/base/clock"
 )
 
-// S3Options says where a bucket is and who may use it.
+// S3Options say where a bucket is and with which credentials it is used.
 type S3Options struct {
 	// Endpoint is the URL of the server, without a path; "" means that of Amazon for the region.
 	Endpoint string
 	Bucket   string
 	Region   string
-	// Prefix is what the names of all objects begin with, as a folder.
+	// Prefix begins the names of all objects, as a folder.
 	Prefix               string
 	AccessKey, SecretKey string
 	// Dial, if not nil, makes the connections.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// S3Error tells which of the options cannot be used.
+// S3Error reports which of the options cannot be used.
 type S3Error struct {
 	// Member is "endpoint", "bucket", "region", "prefix", "access_key" or "secret_key".
 	Member string
@@ -47,8 +47,8 @@ type S3Error struct {
 // Error describes the mistake.
 func (e *S3Error) Error() string { return "the " + e.Member + " " + e.Reason }
 
-// How long it may take to make a connection, and how long one stays open that nobody uses. How long requests may take
-// says patience.
+// How long it may take to make a connection, and how long an idle one stays open. The time of requests is limited by
+// patience.
 const (
 	connectWait = 20 * time.Second
 	idleWait    = time.Minute
@@ -62,8 +62,8 @@ type bucket struct {
 	prefix string
 }
 
-// OpenS3 returns the repository in a bucket, which has to be there. The options are checked, no request is made. What
-// is wrong with them is an *S3Error.
+// OpenS3 returns the repository in a bucket, which must exist. The options are checked, no request is made. A mistake
+// in them is an *S3Error.
 func OpenS3(o S3Options, c clock.Clock) (*Repository, error) {
 	at, err := o.check()
 	if err != nil {
@@ -130,9 +130,9 @@ func (b *bucket) String() string {
 
 func (b *bucket) Cheap() bool { return false }
 
-// Put writes an object. S3 has it as a whole or not at all.
+// Put writes an object. S3 stores it as a whole or not at all.
 func (b *bucket) Put(ctx context.Context, name string, content []byte) error {
-	// A file of a backup is far below the size from which on an object has to be sent in pieces.
+	// A file of a backup is far below the size above which an object has to be sent in pieces.
 	_, err := b.client.PutObject(ctx, b.name, b.prefix+name, bytes.NewReader(content), int64(len(content)),
 		minio.PutObjectOptions{
 			ContentType: "application/octet-stream", DisableMultipart: true, SendContentMd5: true,
@@ -140,7 +140,7 @@ func (b *bucket) Put(ctx context.Context, name string, content []byte) error {
 	return b.readable(err)
 }
 
-// Sync has nothing to do: what a server has answered for is durable.
+// Sync has nothing to do: what a server has acknowledged is durable.
 func (b *bucket) Sync(ctx context.Context) error { return ctx.Err() }
 
 func (b *bucket) Get(ctx context.Context, name string, limit int64) ([]byte, error) {
@@ -151,14 +151,14 @@ func (b *bucket) Get(ctx context.Context, name string, limit int64) ([]byte, err
 	if err != nil {
 		return nil, b.readable(err)
 	}
-	defer func() { _ = object.Close() }() // it is only read
+	defer func() { _ = object.Close() }() // it was only read
 	content, err := readBounded(object, info.Size, limit)
 	return content, b.readable(err)
 }
 
 // mostListed is how many objects a listing may have. Its requests may be emptyPages, and one more for each fewestAPage
-// objects that have come: usually a thousand come with each. The server decides what a listing says, and all objects
-// are remembered.
+// objects received: usually each request returns a thousand. These limits are needed since the server decides what a
+// listing returns, and all objects are kept in memory.
 const (
 	mostListed  = 2 << 20
 	emptyPages  = 1 << 10
@@ -170,17 +170,17 @@ var (
 	errPages = errors.New("the list of objects does not end: the server has sent more than a thousand pages with hardly any, and says that there are more")
 )
 
-// listing counts the requests of a listing, and what has come.
+// listing counts the requests of a listing, and the objects received.
 type listing struct {
 	pages, objects atomic.Int64
-	// stop ends it.
+	// stop ends the listing.
 	stop context.CancelCauseFunc
 }
 
-// listingKey is where the context of requests has the listing that they are of.
+// listingKey is the context key for the listing of a request.
 type listingKey struct{}
 
-// page counts a request, and ends the listing when there were too many.
+// page counts a request, and ends the listing after too many.
 func (l *listing) page() error {
 	if l.pages.Add(1) <= emptyPages+l.objects.Load()/fewestAPage {
 		return nil
@@ -208,7 +208,7 @@ func (b *bucket) List(ctx context.Context, folder string) iter.Seq2[file, error]
 			}
 			name := strings.TrimPrefix(object.Key, b.prefix)
 			if name != folder && !strings.HasPrefix(name, folder+"/") {
-				continue // begins alike
+				continue // only the beginning is the same
 			}
 			if !yield(file{Name: name, Bytes: object.Size, Modified: object.LastModified}, nil) {
 				return
@@ -237,8 +237,8 @@ type RefusedError struct{ Reason string }
 // Error returns the reason.
 func (e *RefusedError) Error() string { return e.Reason }
 
-// readable turns an error into one that says what to do. It keeps addresses of networks out, which the error may come
-// from a row that others see.
+// readable turns an error into one that says what to do. It leaves out network addresses, which may come from a
+// backup's row that others see.
 func (b *bucket) readable(err error) error {
 	for _, plain := range []error{errSlow, errTooLarge, errMany, errPages} {
 		if errors.Is(err, plain) {
@@ -272,14 +272,14 @@ func (b *bucket) readable(err error) error {
 	if brokenOff(err) {
 		return errors.New("the server cannot be reached, or has broken the connection off")
 	}
-	if s3utils.CheckValidBucketName(b.name) != nil { // which is found out before anything is asked
+	if s3utils.CheckValidBucketName(b.name) != nil { // checked before any request
 		return fmt.Errorf("there can be no bucket %s: name one of 3 to 63 letters, digits, dots and hyphens", b.name)
 	}
 	return errors.New("the request to the server failed")
 }
 
-// brokenOff reports whether there was no answer, or no whole one. Where a connection ends before the answer the client
-// has a text of its own, in the error of a URL.
+// brokenOff reports whether there was no answer, or only a part of one. If a connection ends before the answer, the
+// client's error has a text of its own, in the error of a URL.
 func brokenOff(err error) bool {
 	_, network := errors.AsType[*net.OpError](err)
 	_, request := errors.AsType[*url.Error](err)

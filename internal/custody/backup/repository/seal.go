@@ -17,11 +17,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Seal says how parts are named and to whom they are encrypted. The zero Seal encrypts nothing.
+// Seal determines the names of parts and the recipients that they are encrypted to. The zero Seal encrypts nothing.
 type Seal struct {
 	recipients []string
 	to         []age.Recipient
-	// names is the key of the names of encrypted parts: who does not have it cannot confirm a guess at what they hold.
+	// names is the key of the names of encrypted parts: without it, a guess at their content cannot be confirmed.
 	names []byte
 }
 
@@ -42,8 +42,8 @@ func (e *RecipientError) Unwrap() error { return e.Err }
 // MaxRecipients is the number of recipients that backups can be encrypted to.
 const MaxRecipients = 20
 
-// NewSeal returns the seal for age recipients, none of which leaves parts readable. With the same secret the same
-// contents have the same names. A recipient that is none is a *RecipientError.
+// NewSeal returns the seal for age recipients; without any, parts stay readable. With the same secret the same contents
+// have the same names. An invalid recipient is a *RecipientError.
 func NewSeal(recipients []string, secret []byte) (Seal, error) {
 	if len(recipients) == 0 {
 		return Seal{}, nil
@@ -52,7 +52,7 @@ func NewSeal(recipients []string, secret []byte) (Seal, error) {
 		return Seal{}, fmt.Errorf("backups can be encrypted to %d recipients, these are %d", MaxRecipients, len(recipients))
 	}
 
-	// Each is a public key that stands on one line.
+	// Each is a public key on a single line.
 	s := Seal{recipients: slices.Clone(recipients)}
 	for i, r := range recipients {
 		parsed, err := age.ParseRecipients(strings.NewReader(r))
@@ -80,7 +80,7 @@ func NewSeal(recipients []string, secret []byte) (Seal, error) {
 // Encrypted reports whether parts are encrypted.
 func (s Seal) Encrypted() bool { return len(s.to) > 0 }
 
-// Recipients returns to whom they are, in order.
+// Recipients returns the recipients, in order.
 func (s Seal) Recipients() []string { return slices.Clone(s.recipients) }
 
 // nameOf returns the name of the part with a content.
@@ -94,14 +94,14 @@ func nameOf(names, content []byte) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// packer makes files of contents. It is for one goroutine.
+// packer makes files from contents. It is for one goroutine.
 type packer struct {
 	seal    Seal
 	encoder *zstd.Encoder
 	packed  []byte
 }
 
-// packer returns what compresses: fast, since the disk should be what a backup waits for.
+// packer returns a packer. Its compression is fast, so that a backup is limited by the disk instead.
 func (s Seal) packer() (*packer, error) {
 	encoder, err := zstd.NewWriter(
 		nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(true),
@@ -109,7 +109,7 @@ func (s Seal) packer() (*packer, error) {
 	return &packer{seal: s, encoder: encoder}, err
 }
 
-// pack compresses a content and encrypts it, if it is to be. The file is valid until the next one.
+// pack compresses a content and, if the seal encrypts, encrypts it. The file is valid until the next call.
 func (p *packer) pack(content []byte) ([]byte, error) {
 	p.packed = p.encoder.EncodeAll(content, p.packed[:0])
 	p.packed = appendSum(p.packed, p.packed)
@@ -140,13 +140,13 @@ type Identities struct {
 	keys []age.Identity
 }
 
-// ReadIdentities reads private keys as a file of age has them.
+// ReadIdentities reads private keys in the file format of age.
 func ReadIdentities(in io.Reader) (Identities, error) {
 	keys, err := age.ParseIdentities(in)
 	return Identities{keys}, err
 }
 
-// NewIdentity makes a private key. It returns the text of a file of age with it, and the recipient that belongs to it.
+// NewIdentity makes a private key. It returns the text of an age file with it, and the matching recipient.
 func NewIdentity() (text, recipient string, err error) {
 	key, err := age.GenerateX25519Identity()
 	if err != nil {
@@ -156,11 +156,11 @@ func NewIdentity() (text, recipient string, err error) {
 	return fmt.Sprintf("# public key: %s\n%s\n", recipient, key), recipient, nil
 }
 
-// IdentityError reports that encrypted files cannot be opened with the keys that were given.
+// IdentityError reports that encrypted files cannot be opened with the given keys.
 type IdentityError struct {
-	// Recipients are to whom they are encrypted; nil where that is not known.
+	// Recipients are those that the files are encrypted to; nil if unknown.
 	Recipients []string
-	// Given reports that there was a key, and that it is none of those.
+	// Given reports that there was a key, but not one of those.
 	Given bool
 }
 
@@ -191,7 +191,7 @@ func (i Identities) decrypt(content []byte) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// unpack is pack the other way round, for a content of so many bytes.
+// unpack reverses pack, for a content of so many bytes.
 func (i Identities) unpack(decoder *zstd.Decoder, packed []byte, encrypted bool, size int64) ([]byte, error) {
 	if encrypted {
 		var err error
@@ -206,20 +206,20 @@ func (i Identities) unpack(decoder *zstd.Decoder, packed []byte, encrypted bool,
 	return decoder.DecodeAll(frame, make([]byte, 0, size))
 }
 
-// sumBytes is the length of a skippable frame of zstd, which programs pass over, with four bytes.
+// sumBytes is the length of a skippable zstd frame with four bytes, which other programs ignore.
 const sumBytes = 12
 
-// sumHead is what such a frame begins with.
+// sumHead begins such a frame.
 func sumHead() []byte { return []byte{0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0} }
 
-// appendSum appends a frame with the CRC-32C of content, since not each bit of a frame has a part in what it expands
-// to.
+// appendSum appends a frame with the CRC-32C of content, since not every bit of a zstd frame affects its decompressed
+// content.
 func appendSum(dst, content []byte) []byte {
 	sum := crc32.Checksum(content, crc32.MakeTable(crc32.Castagnoli))
 	return binary.LittleEndian.AppendUint32(append(dst, sumHead()...), sum)
 }
 
-// cutSum is appendSum the other way round.
+// cutSum reverses appendSum.
 func cutSum(packed []byte) ([]byte, error) {
 	n := len(packed) - sumBytes
 	if n < 0 || !bytes.Equal(appendSum(nil, packed[:n]), packed[n:]) {
@@ -228,7 +228,7 @@ func cutSum(packed []byte) ([]byte, error) {
 	return packed[:n], nil
 }
 
-// newDecoder returns what decompresses. It refuses what would come to more than a part can hold.
+// newDecoder returns a decompressor. It refuses output that is larger than any part.
 func newDecoder() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxContent))
 }

@@ -14,27 +14,27 @@ import (
 	"time"
 )
 
-// storage keeps files under names of parts that are divided by slashes. A file that is not there is fs.ErrNotExist.
+// storage keeps files under names with slashes. A file that does not exist is fs.ErrNotExist.
 type storage interface {
-	// Put writes a file, in the place of the one that may be there, as a whole or not at all.
+	// Put writes a file, replacing an existing one, as a whole or not at all.
 	Put(ctx context.Context, name string, content []byte) error
 
-	// Sync returns when everything that was put before survives a loss of power.
+	// Sync returns when all earlier Puts survive a loss of power.
 	Sync(ctx context.Context) error
 
 	// Get reads a file of at most limit bytes.
 	Get(ctx context.Context, name string, limit int64) ([]byte, error)
 
-	// List yields the files whose names begin with a folder, in no order.
+	// List yields the files in a folder, or with that name, in no order.
 	List(ctx context.Context, folder string) iter.Seq2[file, error]
 
-	// Delete removes a file; removing what is not there is no fault.
+	// Delete removes a file; it is not an error if the file does not exist.
 	Delete(ctx context.Context, name string) error
 
 	// Cheap reports that reading a file again costs no more than writing it.
 	Cheap() bool
 
-	// String names the storage for people.
+	// String names the storage, for people.
 	String() string
 }
 
@@ -42,25 +42,25 @@ type storage interface {
 type file struct {
 	Name  string
 	Bytes int64
-	// Modified is the time of the storage's own clock.
+	// Modified is by the storage's own clock.
 	Modified time.Time
 }
 
-// errTooLarge is the error of a file that no program of ours has written, since it is larger than any.
+// errTooLarge is the error of a file that j17 has not written, since it is larger than any that it writes.
 var errTooLarge = errors.New("the file is larger than any that j17 writes")
 
-// temporary is the folder of files on their way.
+// temporary is the folder of unfinished files.
 const temporary = "tmp"
 
 // folder is a storage in a folder of the machine.
 type folder struct {
 	path string
-	// mu guards dirty, which has the folders whose entries were changed since the last Sync.
+	// mu guards dirty, the folders whose entries were changed since the last Sync.
 	mu    sync.Mutex
 	dirty map[string]bool
 }
 
-// TryFolder finds out whether files can be written to a folder, or the folder be made. It leaves nothing behind. Its
+// TryFolder tests whether files can be written to a folder, or the folder can be made. It leaves nothing behind. Its
 // error names the folder.
 func TryFolder(path string) error {
 	path, err := filepath.Abs(path)
@@ -100,7 +100,7 @@ func (f *folder) Cheap() bool { return true }
 
 func (f *folder) at(name string) string { return filepath.Join(f.path, filepath.FromSlash(name)) }
 
-// Put writes a temporary file, syncs it and gives it its name.
+// Put writes a temporary file, syncs it and renames it.
 func (f *folder) Put(ctx context.Context, name string, content []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (f *folder) Put(ctx context.Context, name string, content []byte) error {
 		}
 	}
 
-	// The content, under a name that nobody looks at.
+	// The content, under a name that is ignored.
 	tmp, err := os.CreateTemp(f.at(temporary), "new-*")
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (f *folder) Put(ctx context.Context, name string, content []byte) error {
 	return nil
 }
 
-// makeFolder makes a folder and those above it that are missing.
+// makeFolder makes a folder and the missing ones above it.
 func (f *folder) makeFolder(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -194,14 +194,14 @@ func (f *folder) Get(ctx context.Context, name string, limit int64) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = in.Close() }() // it is only read
+	defer func() { _ = in.Close() }() // it was only read
 	return readBounded(in, info.Size(), limit)
 }
 
-// maxFirst is how much memory a file gets before any of it has come: only what has come proves its size.
+// maxFirst is how much memory is allocated for a file before any of it has arrived: its stated size may be wrong.
 const maxFirst = 16 << 20
 
-// readBounded reads what should have size bytes and may have limit.
+// readBounded reads content that should have size bytes, and may have limit.
 func readBounded(in io.Reader, size, limit int64) ([]byte, error) {
 	if size > limit {
 		return nil, errTooLarge
@@ -230,7 +230,7 @@ func (f *folder) List(ctx context.Context, dir string) iter.Seq2[file, error] {
 			if err == nil {
 				err = ctx.Err()
 			}
-			// Names of ours begin with no dot. What systems and programs leave beside files does.
+			// Names of ours never begin with a dot, but files of systems and other programs do.
 			hidden := err == nil && path != f.at(dir) && strings.HasPrefix(entry.Name(), ".")
 			switch {
 			case hidden && entry.IsDir():
@@ -274,14 +274,14 @@ func (f *folder) Delete(ctx context.Context, name string) error {
 	return err
 }
 
-// plainName reports whether a text can be the name of a file: it comes from somebody else where it was read.
+// plainName reports whether a text is a valid file name, since names that are read may come from others.
 func plainName(s string) bool {
 	return s != "" && len(s) <= 200 && s != "." && s != ".." && !strings.ContainsFunc(s, func(r rune) bool {
 		return r <= ' ' || r == '/' || r == '\\' || r == 0x7f || r == 0xfffd
 	})
 }
 
-// describe says of which file an error is, unless the caller has ended the work.
+// describe adds the name of the file to an error, unless the caller has ended the work.
 func describe(s storage, name, what string, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err

@@ -20,7 +20,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Head says what backup is made.
+// Head describes a backup to be made.
 type Head struct {
 	ID        string
 	Scope     Scope
@@ -32,8 +32,8 @@ type Head struct {
 	Seal    Seal
 }
 
-// leastPackers and mostPackers bound how many parts are compressed and stored at a time, waiting is how many wait for
-// it.
+// leastPackers and mostPackers bound how many parts are compressed and stored at a time; waiting is how many more wait
+// for that.
 const (
 	leastPackers = 2
 	mostPackers  = 4
@@ -43,8 +43,8 @@ const (
 // packers is how many parts are compressed and stored at a time: one for each processor.
 func packers() int { return min(max(runtime.GOMAXPROCS(0), leastPackers), mostPackers) }
 
-// Writer makes a backup. What it stores is of no use to anybody until Finish has written the manifest; what it leaves
-// behind where that does not happen the next backup finds, or Collect removes.
+// Writer makes a backup. What it stores is unused until Finish has written the manifest; if that does not happen, the
+// next backup reuses it, or Collect removes it.
 type Writer struct {
 	repository *Repository
 	ctx        context.Context //nolint:containedctx // lives as long as the backup
@@ -59,8 +59,8 @@ type Writer struct {
 	workers sync.WaitGroup
 	ended   bool
 
-	// mu guards known, the names of the parts that are there and of those that are being stored, and checked, those of
-	// them that this backup has looked at.
+	// mu guards known, the names of the parts that exist or are being stored, and checked, those that this backup has
+	// checked or stored.
 	mu             sync.Mutex
 	known, checked map[string]bool
 	parts, bytes   atomic.Int64
@@ -68,15 +68,15 @@ type Writer struct {
 	listed int
 }
 
-// job is a content that becomes a part. of is notified when that is done, or nothing is stored any longer.
+// job is a content to be stored as a part. of is notified when that is done or abandoned.
 type job struct {
 	content []byte
 	part    *Part
 	of      *sync.WaitGroup
 }
 
-// NewBackup begins a backup. The context is that of all of it: when it ends, nothing more is stored. It waits while
-// somebody collects.
+// NewBackup begins a backup. The context is that of the whole backup: when it ends, nothing more is stored. It waits
+// while a collection runs.
 func (r *Repository) NewBackup(ctx context.Context, h Head) (_ *Writer, err error) {
 	if !plainName(h.ID) {
 		return nil, fmt.Errorf("%q cannot be the name of a backup", h.ID)
@@ -97,7 +97,7 @@ func (r *Repository) NewBackup(ctx context.Context, h Head) (_ *Writer, err erro
 		}
 	}()
 
-	// No collection runs from here on, so that the present parts stay.
+	// No collection runs from here on, so the existing parts stay.
 	if w.marker, err = r.mark(ctx, h.ID); err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (r *Repository) NewBackup(ctx context.Context, h Head) (_ *Writer, err erro
 	return w, nil
 }
 
-// work stores what is handed over, until nothing is left.
+// work stores jobs until there are no more.
 func (w *Writer) work(with *packer) {
 	for j := range w.jobs {
 		if w.ctx.Err() == nil {
@@ -134,7 +134,7 @@ func (w *Writer) work(with *packer) {
 		}
 		j.of.Done()
 		if cap(j.content) > 2*partBytes {
-			continue // a rare one
+			continue // unusually large, so not reused
 		}
 		select {
 		case w.free <- j.content[:0]:
@@ -143,13 +143,13 @@ func (w *Writer) work(with *packer) {
 	}
 }
 
-// store stores a part, unless it is there.
+// store stores a part, unless it exists.
 func (w *Writer) store(with *packer, j job) error {
 	if err := w.marker.refresh(w.ctx); err != nil {
 		return err
 	}
 
-	// The name says whether it is there. The first job with a name stores the part.
+	// The name shows whether it exists. The first job with a name stores the part.
 	name := nameOf(w.seal.names, j.content)
 	j.part.Name, j.part.Bytes = name, int64(len(j.content))
 	w.mu.Lock()
@@ -172,8 +172,8 @@ func (w *Writer) store(with *packer, j job) error {
 	return nil
 }
 
-// same reports whether a part that was stored before still holds what its name says. Where that cannot be found out, or
-// costs more than to store it again, it returns false.
+// same reports whether a part that was stored before still has the content. It returns false if that cannot be checked,
+// or checking costs more than storing it again.
 func (w *Writer) same(content []byte, name string) bool {
 	if w.seal.Encrypted() || !w.repository.storage.Cheap() {
 		return false
@@ -191,10 +191,10 @@ func (w *Writer) same(content []byte, name string) bool {
 	return err == nil && bytes.Equal(stored, content)
 }
 
-// Stored tells how many parts were stored so far, and how many bytes in them. It can be called at any time.
+// Stored returns how many parts were stored so far, and their size in bytes. It can be called at any time.
 func (w *Writer) Stored() (parts, bytes int64) { return w.parts.Load(), w.bytes.Load() }
 
-// failed returns why the backup cannot go on, nil where it can.
+// failed returns why the backup cannot continue, nil if it can.
 func (w *Writer) failed() error {
 	if w.ctx.Err() != nil {
 		return context.Cause(w.ctx)
@@ -210,14 +210,14 @@ func (w *Writer) list() error {
 	return nil
 }
 
-// Tenant begins what the backup holds of one more tenant. The one before has to be closed.
+// Tenant begins the next tenant of the backup. The previous one has to be closed.
 func (w *Writer) Tenant(h TenantHead) *TenantWriter {
 	t := &TenantWriter{w: w, head: h}
 	w.tenants = append(w.tenants, t)
 	return t
 }
 
-// Finish waits for all parts and writes the manifest. With it, the backup is there.
+// Finish waits for all parts and writes the manifest, which completes the backup.
 func (w *Writer) Finish(completedAt time.Time) (Manifest, error) {
 	if w.ended {
 		return Manifest{}, errors.New("the backup has ended")
@@ -248,7 +248,7 @@ func (w *Writer) Finish(completedAt time.Time) (Manifest, error) {
 		return strings.Compare(string(a.Tenant), string(b.Tenant))
 	})
 
-	// The parts survive a loss of power before the manifest can.
+	// The parts must survive a loss of power before the manifest does.
 	text, err := m.encode()
 	if err == nil && (len(text) > maxManifest || elements(text) > mostElements) {
 		err = errParts
@@ -273,8 +273,8 @@ func (w *Writer) Finish(completedAt time.Time) (Manifest, error) {
 	return *m, nil
 }
 
-// withdraw removes a manifest that may be there although its backup has failed, and reports whether it is certain to be
-// gone: nobody would know of it, so that it would stay for good.
+// withdraw removes a manifest that may exist although its backup has failed, and reports whether it is certainly gone:
+// otherwise it would stay forever, since no list has it.
 func (w *Writer) withdraw(name string) bool {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(w.ctx), removeWait)
 	defer stop()
@@ -291,15 +291,15 @@ func (w *Writer) drain() {
 	}
 }
 
-// Abort ends the backup and lets others collect. Behind Finish it does nothing.
+// Abort ends the backup and allows collections. After Finish it does nothing.
 func (w *Writer) Abort() {
 	w.cancel(context.Canceled)
 	w.drain()
 	w.marker.remove(context.WithoutCancel(w.ctx))
 }
 
-// TenantWriter takes what a tenant holds: segments that are kept, events and notes in the order of the feed, then items
-// in the order of their spaces and keys, then commands in that of their ids. It is not safe for concurrent use.
+// TenantWriter takes the data of a tenant: kept segments, events and notes in the order of the feed, then items in the
+// order of their spaces and keys, then commands in that of their ids. It is not safe for concurrent use.
 type TenantWriter struct {
 	w    *Writer
 	head TenantHead
@@ -307,18 +307,18 @@ type TenantWriter struct {
 	feed            []*Segment
 	items, commands []*Part
 	bounds          []j17.StreamID
-	// content is what has come since the last part, of a kind; segment describes it where it is of the feed.
+	// content is the data since the last part, all of one kind; segment describes it if it is of the feed.
 	content []byte
 	filling filling
 	segment Segment
 	last    j17.StreamID
 	events  uint64
 	closed  bool
-	// storing are the parts on their way.
+	// storing waits for the parts that are being stored.
 	storing sync.WaitGroup
 }
 
-// filling is what a content consists of.
+// filling is the kind of a content.
 type filling int
 
 const (
@@ -327,7 +327,7 @@ const (
 	ofCommands
 )
 
-// Bounds makes the feed be cut where these segments end, so that what has not changed gives the same parts.
+// Bounds cuts the feed where these segments end, so that unchanged data gives the same parts.
 func (t *TenantWriter) Bounds(previous []Segment) {
 	t.bounds = nil
 	for _, s := range previous {
@@ -335,8 +335,8 @@ func (t *TenantWriter) Bounds(previous []Segment) {
 	}
 }
 
-// Keep takes over a segment of an earlier backup with the same seal. Where its part no longer exists it is ErrMissing,
-// and the section has to be read.
+// Keep adds a segment of an earlier backup with the same seal. If its part no longer exists it is ErrMissing, and the
+// section has to be read.
 func (t *TenantWriter) Keep(s Segment) error {
 	if err := t.Cut(); err != nil {
 		return err
@@ -359,7 +359,7 @@ func (t *TenantWriter) Keep(s Segment) error {
 	return nil
 }
 
-// Event takes the next event of the feed, with the tags that its metadata do not tell.
+// Event adds the next event of the feed, with the tags that do not follow from its metadata.
 func (t *TenantWriter) Event(e *j17.Event, tags []string) error {
 	if err := t.enter(e.StreamID); err != nil {
 		return err
@@ -373,7 +373,7 @@ func (t *TenantWriter) Event(e *j17.Event, tags []string) error {
 	return t.full()
 }
 
-// Note takes the next note of the feed.
+// Note adds the next note of the feed.
 func (t *TenantWriter) Note(n store.Note) error {
 	if err := t.enter(n.Position); err != nil {
 		return err
@@ -385,7 +385,7 @@ func (t *TenantWriter) Note(n store.Note) error {
 	return t.full()
 }
 
-// enter makes room for an entry of the feed.
+// enter prepares the content for an entry of the feed.
 func (t *TenantWriter) enter(at j17.StreamID) error {
 	if at.Compare(t.last) <= 0 || t.filling != ofFeed {
 		return fmt.Errorf("%s does not follow %s in the feed of %s", at, t.last, t.head.Tenant)
@@ -404,7 +404,7 @@ func (t *TenantWriter) enter(at j17.StreamID) error {
 	return nil
 }
 
-// begin takes a buffer that is free.
+// begin takes a free buffer.
 func (t *TenantWriter) begin() {
 	if t.content == nil {
 		select {
@@ -417,7 +417,7 @@ func (t *TenantWriter) begin() {
 
 func (t *TenantWriter) full() error {
 	if len(t.content) < partBytes {
-		// What does not stay small is moved once, to where all of a part has room.
+		// A content that grows is moved once, to a buffer for a whole part.
 		if len(t.content) > smallPart/2 && cap(t.content) < partBytes {
 			t.content = slices.Grow(t.content, partBytes+smallPart-len(t.content))
 		}
@@ -460,7 +460,7 @@ func (t *TenantWriter) Cut() error {
 	return nil
 }
 
-// fill ends what is of another kind.
+// fill ends a content of another kind.
 func (t *TenantWriter) fill(with filling) error {
 	if t.filling > with {
 		return errors.New("the feed comes first, then items, then commands")
@@ -475,7 +475,7 @@ func (t *TenantWriter) fill(with filling) error {
 	return nil
 }
 
-// Item takes the next side item.
+// Item adds the next side item.
 func (t *TenantWriter) Item(i store.ArchivedItem) error {
 	if err := t.fill(ofItems); err != nil {
 		return err
@@ -488,7 +488,7 @@ func (t *TenantWriter) Item(i store.ArchivedItem) error {
 	return t.cutByContent(len(t.content)-before, string(i.Space), i.Key)
 }
 
-// Command takes the next command.
+// Command adds the next command.
 func (t *TenantWriter) Command(c store.ArchivedCommand) error {
 	if err := t.fill(ofCommands); err != nil {
 		return err
@@ -501,8 +501,8 @@ func (t *TenantWriter) Command(c store.ArchivedCommand) error {
 	return t.cutByContent(len(t.content)-before, "", hex.EncodeToString(c.ID[:]))
 }
 
-// cutByContent ends a part behind what is named so and was so long, if it is one of those that end parts. That depends
-// on nothing else, so that the parts behind a change are those of the backup before.
+// cutByContent ends a part after an entry with this name and length, if it is one of those that end parts. That depends
+// on nothing else, so that the parts after a change are the same as in the previous backup.
 func (t *TenantWriter) cutByContent(length int, space, key string) error {
 	h := crc32.Checksum([]byte(space+"\x00"+key), crc32.MakeTable(crc32.Castagnoli))
 	if h%itemPartBytes < uint32(min(length, itemPartBytes)) || len(t.content) >= partBytes {
@@ -511,8 +511,7 @@ func (t *TenantWriter) cutByContent(length int, space, key string) error {
 	return nil
 }
 
-// Drop gives up what the backup holds of the tenant, so that it can be begun again, and returns the segments of what
-// has come: they are stored.
+// Drop discards the tenant, so that it can be begun again, and returns the segments so far: they are stored.
 func (t *TenantWriter) Drop() ([]Segment, error) {
 	if err := t.Cut(); err != nil {
 		return nil, err
@@ -526,7 +525,7 @@ func (t *TenantWriter) Drop() ([]Segment, error) {
 	return t.manifest().Feed, nil
 }
 
-// Close ends the tenant, and checks that all its events have come.
+// Close ends the tenant, and checks that all its events were added.
 func (t *TenantWriter) Close() error {
 	if err := t.Cut(); err != nil {
 		return err
@@ -553,9 +552,9 @@ func (t *TenantWriter) manifest() TenantManifest {
 	return m
 }
 
-// Resume returns how many of a parent's segments an incremental backup keeps that has so many events to add. The small
-// ones at the end are read again and merged with what is new, so that backups that follow each other closely do not
-// leave a heap of small parts; what is read again is at most as much as what is new at each step.
+// Resume returns how many of a parent's segments are kept by an incremental backup with fresh new events. The small
+// ones at the end are read again and merged with the new events, so that frequent backups do not leave many small
+// parts; at each step at most as much is read again as is new.
 func Resume(parent []Segment, fresh uint64) (kept int) {
 	kept = len(parent)
 	for kept > 0 && fresh > 0 {

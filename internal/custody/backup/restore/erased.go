@@ -15,7 +15,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// keyBytes is how much of the hash of a key stands for it where there may be many.
+// keyBytes is how much of the hash of a key represents it in large maps.
 const keyBytes = 16
 
 func hashOf(k j17.Key) [keyBytes]byte {
@@ -29,18 +29,18 @@ type erased struct {
 	markers markers
 	// noted has the notes, in their order.
 	noted noteFile
-	// streams are those of which something was erased, done counts those of which something was erased again.
+	// streams are those with erased events; done counts those in which events were erased again.
 	streams map[[keyBytes]byte]erasedStream
 	done    int
 }
 
-// erasedStream is what is known of a stream.
+// erasedStream describes a stream with erased events.
 type erasedStream struct {
-	// upTo is the version of its last event that was erased: all before it are too.
+	// upTo is the version of its last erased event: all before it are erased too.
 	upTo uint64
-	// given is the generation that it had last by the notes of the backup, or that was given to it here.
+	// given is its last generation by the notes of the backup, or the one that was given to it here.
 	given uint64
-	// done reports that a marker was put in the place of one of its events.
+	// done reports that one of its events was replaced by a marker.
 	done bool
 }
 
@@ -66,7 +66,7 @@ func (r *tenant) readErasures() (*erased, error) {
 	return x, nil
 }
 
-// add takes an erasure in. Where something was erased twice, the later one counts.
+// add adds an erasure. For events that were erased twice, the later one is valid.
 func (x *erased) add(e *repository.Erasure) error {
 	for _, event := range e.Events {
 		if err := x.markers.add(event.StreamID, event.Raw); err != nil {
@@ -80,7 +80,7 @@ func (x *erased) add(e *repository.Erasure) error {
 	return x.noted.add(&e.Note)
 }
 
-// had takes in what a note of the backup gives to streams.
+// had notes the generations that a note of the backup gives to streams.
 func (x *erased) had(n *store.Note) {
 	for _, g := range n.Streams {
 		of := hashOf(g.Key)
@@ -130,9 +130,9 @@ func again(e *j17.Event, err error) error {
 	return fmt.Errorf("what was erased of %s at %s cannot be erased again: %w", e.Key, e.StreamID, err)
 }
 
-// notes calls do with those about streams that are there: not those that began later, or after the backup. What was
-// erased is written down with the generation of the moment when it is, which may be one that the backup or an earlier
-// erasure gives already: each is given once.
+// notes calls do with the notes about streams that exist, without those that began later or after the backup. A note
+// has the generation of its own time, which the backup or an earlier erasure may have given already: each is given
+// once.
 func (x *erased) notes(later map[[keyBytes]byte]bool, do func(store.Note) error) error {
 	return x.noted.read(func(n store.Note) error {
 		there, at := store.Note{Position: n.Position}, map[[keyBytes]byte]int{}
@@ -167,7 +167,8 @@ type noteFile struct {
 	out  *bufio.Writer
 }
 
-// add appends one: its position and how many streams it has, and of each its generation and its key with its length.
+// add appends a note: its position and the number of its streams, and for each its generation, and its key with its
+// length.
 func (f *noteFile) add(n *store.Note) (err error) {
 	if f.file == nil {
 		if f.file, err = os.CreateTemp(f.temp, "notes-*"); err != nil {
@@ -198,8 +199,8 @@ func (f *noteFile) begin() error {
 	return err
 }
 
-// read calls do with each note, in their order. Those that follow each other with one position are one: they are parts
-// of one erasure.
+// read calls do with each note, in their order. Consecutive notes with the same position are merged: they are parts of
+// one erasure.
 func (f *noteFile) read(do func(store.Note) error) error {
 	if f.file == nil {
 		return nil
@@ -231,7 +232,7 @@ func (f *noteFile) read(do func(store.Note) error) error {
 	}
 }
 
-// readNote reads what noteFile.add has written; io.EOF where there is nothing more.
+// readNote reads what noteFile.add has written; io.EOF at the end.
 func readNote(in *bufio.Reader) (n store.Note, err error) {
 	ms, err := binary.ReadUvarint(in)
 	if err != nil {

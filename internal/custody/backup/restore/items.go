@@ -11,18 +11,19 @@ import (
 	"j17/internal/storage/store"
 )
 
-// rule says what becomes of the items of a space when an earlier moment is restored than that of the backup.
+// rule is the treatment of the items of a space when a time earlier than the backup's is restored.
 type rule int
 
 const (
-	// dropped: it follows from events and is rebuilt, or it is work that was pending at the later moment.
+	// dropped: they follow from events and are rebuilt, or are work that was pending at the later time.
 	dropped rule = iota
-	// kept: it says nothing about events.
+	// kept: they do not depend on events.
 	kept
-	// byKey and byValue: it belongs to the aggregate that the key, or the value, names, and is kept if that is there.
+	// byKey and byValue: they belong to the aggregate that the key, or the value, names, and are kept if it is
+	// restored.
 	byKey
 	byValue
-	// counted: as byValue, and the item named latest is the greatest key of those that are kept.
+	// counted: as byValue, and the item named latest is set to the greatest key among those kept.
 	counted
 	// deployed, current and announced are the versions of specs, the head and the records of deployments.
 	deployed
@@ -30,29 +31,29 @@ const (
 	announced
 )
 
-// madeAnew reports whether the items of a space are rebuilt after every restoration: what they say of events may be
-// younger than the parts that these are restored from.
+// madeAnew reports whether the items of a space are rebuilt after every restoration, since they may be newer than the
+// parts from which the events are restored.
 func madeAnew(space store.Space) bool { return space == "tagging" }
 
-// ofIndexes reports whether an item is of an index: of its rows and entries, of how it follows the feed, of its builds,
-// and of what is being removed of it.
+// ofIndexes reports whether an item belongs to indexes: their rows and entries, their subscriptions, builds and
+// removals.
 func ofIndexes(i *store.ArchivedItem) bool {
 	switch i.Space {
 	case "index.heads", "index.slots", "index.counts", "index.entries", "index.rows", "index.sources":
 		return true
 	case "feed.subscriptions", "feed.marks", "build.jobs", "build.progress", "build.removals":
-		// their keys begin with a kind
+		// the keys begin with a kind
 		return strings.HasPrefix(i.Key, "index/")
 	default:
 		return false
 	}
 }
 
-// ruleOf is the rule of a space. What is not named is dropped: whatever is new has to be shown to be true of an earlier
-// moment.
+// ruleOf is the rule of a space. Spaces that are not listed are dropped: the items of a new space must be known to be
+// valid for an earlier time before they are kept.
 func ruleOf(space store.Space) rule {
 	if strings.HasPrefix(string(space), "erasure.") {
-		return kept // what was erased, or is to be, remains so
+		return kept // what was erased, or is to be erased, remains so
 	}
 	switch space {
 	case "identity.handle", "identity.number":
@@ -82,12 +83,12 @@ func ruleOf(space store.Space) rule {
 // latestKey is the item with the last number that was given out.
 const latestKey = "latest"
 
-// pastItems takes the items of a tenant that is restored to an earlier moment.
+// pastItems restores the items of a tenant at an earlier time.
 type pastItems struct {
 	*tenant
-	// version is the last one that was deployed by then, skipped the one that was not.
+	// version is the last one that was deployed by then, skipped one that was not.
 	version, skipped string
-	// head, latest and announced wait for what decides about them.
+	// head, latest and announced are held back until the items that decide about them have been read.
 	head, latest *store.ArchivedItem
 	highest      uint64
 	announced    []store.ArchivedItem
@@ -114,7 +115,7 @@ func (r *tenant) items() error {
 	return past.end()
 }
 
-// item takes the next one, in the order of spaces and keys.
+// item restores the next item, in the order of spaces and keys.
 func (p *pastItems) item(i store.ArchivedItem) error {
 	switch ruleOf(i.Space) {
 	case kept:
@@ -156,7 +157,7 @@ func (p *pastItems) item(i store.ArchivedItem) error {
 	return p.load.Item(i)
 }
 
-// gone reports whether the aggregate with a key is not there yet.
+// gone reports whether the aggregate with a key does not exist yet.
 func (p *pastItems) gone(name string) bool {
 	key, ok := j17.ParseKey(name)
 	return ok && p.later[hashOf(key)]
@@ -183,7 +184,7 @@ func (p *pastItems) deployed(i *store.ArchivedItem) (bool, error) {
 	return true, nil
 }
 
-// end takes what had to wait.
+// end restores the items that were held back.
 func (p *pastItems) end() error {
 	if p.latest != nil && p.highest > 0 {
 		p.latest.Value = strconv.AppendUint(nil, p.highest, 10)

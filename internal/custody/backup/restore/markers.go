@@ -14,20 +14,18 @@ import (
 )
 
 const (
-	// markersHeld is how many bytes of markers are in memory before they are sorted and written down.
+	// markersHeld is how many bytes of markers are kept in memory before they are sorted and written to the file.
 	markersHeld = 16 << 20
-	// markerHeld is what a marker takes in memory beside its bytes.
+	// markerHeld is the memory of a marker beside its bytes.
 	markerHeld = 64
-	// runBuffer is the memory for reading what was written down at once. There may be thousands of these where billions
-	// of bytes were.
+	// runBuffer is the buffer for reading one run. There may be thousands of these after billions of bytes.
 	runBuffer = 4 << 10
-	// maxMarker is more than any marker has.
+	// maxMarker is larger than any marker.
 	maxMarker = 1 << 20
 )
 
-// markers sorts the replacements of erased events in the order of the feed, in bounded memory: what is more goes into a
-// file in sorted runs, which are merged when they are read. Of those of one position the last one that was added
-// counts.
+// markers sorts the replacements of erased events in the order of the feed, in bounded memory: larger amounts go to a
+// file in sorted runs, which are merged when they are read. For each position the marker that was added last is valid.
 type markers struct {
 	temp string
 	// most is markersHeld.
@@ -49,7 +47,7 @@ type marker struct {
 	raw []byte
 }
 
-// add takes one in. It keeps raw.
+// add adds a marker. It keeps raw.
 func (m *markers) add(at j17.StreamID, raw []byte) error {
 	m.fresh = append(m.fresh, marker{at, raw})
 	if m.held += markerHeld + len(raw); m.held < m.most {
@@ -58,7 +56,7 @@ func (m *markers) add(at j17.StreamID, raw []byte) error {
 	return m.write()
 }
 
-// write makes a run of what is in memory.
+// write writes a run of the markers in memory.
 func (m *markers) write() (err error) {
 	if len(m.fresh) == 0 {
 		return nil
@@ -79,7 +77,7 @@ func (m *markers) write() (err error) {
 		head = binary.BigEndian.AppendUint64(head[:0], uint64(f.at.Ms))
 		head = binary.BigEndian.AppendUint32(head, f.at.Seq)
 		head = binary.AppendUvarint(head, uint64(len(f.raw)))
-		_, _ = out.Write(head) // the error stays until Flush
+		_, _ = out.Write(head) // Flush returns the error
 		_, _ = out.Write(f.raw)
 		m.size += int64(len(head) + len(f.raw))
 	}
@@ -112,7 +110,7 @@ func (m *markers) begin() error {
 	return nil
 }
 
-// of returns the bytes that stand at a position, which is greater than that of the call before; nil for nothing.
+// of returns the bytes at a position, which must be greater than that of the call before; nil if there are none.
 func (m *markers) of(at j17.StreamID) (raw []byte, err error) {
 	for len(m.reading) > 0 {
 		first := m.reading[0]
@@ -121,7 +119,7 @@ func (m *markers) of(at j17.StreamID) (raw []byte, err error) {
 			break
 		}
 		if order == 0 && raw == nil {
-			raw = first.raw // of the last run that has the position
+			raw = first.raw // from the last run with the position
 		}
 		more, err := first.next()
 		if err != nil {
@@ -151,7 +149,7 @@ type run struct {
 	number int
 }
 
-// next goes on to the next marker, and reports whether there is one.
+// next reads the next marker, and reports whether there is one.
 func (r *run) next() (bool, error) {
 	var head [12]byte
 	if _, err := io.ReadFull(r.in, head[:]); errors.Is(err, io.EOF) {
@@ -172,8 +170,7 @@ func (r *run) next() (bool, error) {
 	return err == nil, err
 }
 
-// runHeap has runs in the order of their next markers; of those of one position the run that was written last comes
-// first.
+// runHeap has runs in the order of their next markers; for the same position the run that was written last comes first.
 type runHeap []*run
 
 func (h runHeap) Len() int { return len(h) }

@@ -1,6 +1,5 @@
-// Package restore fills an empty store with what a backup holds: all of it as it was, or the events up to a position
-// with what follows from them left out, so that it is rebuilt. What was erased after the backup is erased again on the
-// way.
+// Package restore fills an empty store from a backup: with everything as it was, or with the events up to a position,
+// without the data that follows from events, which is rebuilt. What was erased after the backup is erased again.
 package restore
 
 import (
@@ -17,13 +16,13 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Options says what is restored from where to where. All fields are required unless they say otherwise.
+// Options says what to restore, from where and to where. All fields are required unless they say otherwise.
 type Options struct {
 	Backup *repository.Reader
-	// Erasures yields what was erased of a tenant behind a position.
+	// Erasures yields what was erased of a tenant after a position.
 	Erasures func(ctx context.Context, t j17.Tenant, after j17.StreamID) iter.Seq2[*repository.Erasure, error]
 	Store    store.Archives
-	// Temp is a folder for what does not belong in memory.
+	// Temp is a folder for temporary files.
 	Temp string
 	// Progress, if not nil, is called now and then.
 	Progress func()
@@ -31,14 +30,14 @@ type Options struct {
 
 // Cut is where a restored tenant ends.
 type Cut struct {
-	// Position: events behind it are left out.
+	// Position is the last position: events after it are left out.
 	Position j17.StreamID
-	// Time is the moment in Unix milliseconds that was asked for: what was deployed later is left out. 0 means that it
-	// was a position.
+	// Time is the requested time in Unix milliseconds: what was deployed later is left out. 0 means that a position was
+	// requested.
 	Time int64
 }
 
-// AtTime returns the cut at a moment in Unix milliseconds: events of that millisecond are not left out.
+// AtTime returns the cut at a time in Unix milliseconds: events of that millisecond are restored.
 func AtTime(ms int64) *Cut {
 	return &Cut{Position: j17.StreamID{Ms: ms, Seq: math.MaxUint32}, Time: ms}
 }
@@ -68,22 +67,22 @@ func (c *Cut) moment() int64 {
 	return c.Position.Ms
 }
 
-// Report tells what was restored of a tenant.
+// Report describes what was restored of a tenant.
 type Report struct {
 	Tenant   j17.Tenant
 	Events   uint64
 	Position j17.StreamID
 	// Root is that of the environment's log.
 	Root [32]byte
-	// Past reports that pending work and what follows from events was left out, since it is that of a later moment.
+	// Past reports that pending work and data that follows from events were left out, since they are of a later time.
 	Past bool
-	// Erased counts the streams of which something was erased again that was erased after the backup, and Note is the
+	// Erased counts the streams in which events that were erased after the backup were erased again, and Note is the
 	// position of the last note about them.
 	Erased int
 	Note   j17.StreamID
 }
 
-// tenant is a restoration of one of them.
+// tenant is the restoration of one tenant.
 type tenant struct {
 	Options
 	ctx  context.Context //nolint:containedctx // lives as long as the call
@@ -110,7 +109,7 @@ const progressSteps = 4096
 // should be is a *repository.DamagedError.
 func Tenant(ctx context.Context, o Options, t *repository.TenantManifest, cut *Cut) (_ Report, err error) {
 	if t.Tenant == j17.System {
-		cut = nil // the registry has no past
+		cut = nil // the registry is always restored as a whole
 	}
 	r := &tenant{
 		Options: o, ctx: ctx, from: t, cut: cut, out: Report{Tenant: t.Tenant, Past: cut.Past(t)},
@@ -126,7 +125,7 @@ func Tenant(ctx context.Context, o Options, t *repository.TenantManifest, cut *C
 	defer r.load.Discard()
 	r.log = envlog.NewFilling(r.load.Item)
 
-	// Events first: which streams there are decides about names.
+	// Events first: the streams that exist decide about names.
 	if err := r.feed(); err != nil {
 		return Report{}, err
 	}
@@ -147,8 +146,8 @@ func Tenant(ctx context.Context, o Options, t *repository.TenantManifest, cut *C
 	return r.out, nil
 }
 
-// carriedOut reports whether all that a command has written is there, so that it must not be carried out again. Of a
-// command whose events were erased nothing is known but that it was; it stays so at any moment, since what it wrote
+// carriedOut reports whether everything that a command has written is restored, so that it must not be carried out
+// again. Of a command whose events were erased only its existence is known; it is kept for any cut, since what it wrote
 // must not come back.
 func (r *tenant) carriedOut(c *store.ArchivedCommand) bool {
 	if len(c.Lengths) == 0 {
@@ -161,7 +160,7 @@ func (r *tenant) carriedOut(c *store.ArchivedCommand) bool {
 	return !r.behind(last)
 }
 
-// failed returns what an error of the store means: an event that does not fit is the backup's fault.
+// failed translates an error of the store: an event that does not fit is the backup's fault.
 func (r *tenant) failed(err error) error {
 	if bad, ok := errors.AsType[*store.LoadError](err); ok {
 		return &repository.DamagedError{File: r.Backup.File(), Reason: fmt.Sprintf("the event %s of %s in %s does not fit those before it: %v", bad.Position, bad.Key, r.from.Tenant, bad.Err)}
@@ -187,7 +186,7 @@ func (r *tenant) feed() error {
 		}
 	}
 
-	// What was erased later has its notes behind all events.
+	// Later erasures have their notes after all events.
 	r.out.Erased = r.erased.done
 	for _, n := range r.notes {
 		if err := r.note(n); err != nil {
@@ -197,7 +196,7 @@ func (r *tenant) feed() error {
 	return r.erased.notes(r.later, r.note)
 }
 
-// note restores a note that stands behind all events, unless it is about no stream.
+// note restores a note after all events, unless it is about no stream.
 func (r *tenant) note(n store.Note) error {
 	if len(n.Streams) == 0 {
 		return nil
@@ -213,14 +212,14 @@ func (r *tenant) step() {
 	}
 }
 
-// entry restores an element of the feed, or remembers what is behind the cut.
+// entry restores an element of the feed, or remembers it if it is after the cut.
 func (r *tenant) entry(entry *store.Archived) error {
 	if entry.Note != nil {
 		r.erased.had(entry.Note)
 		if !r.behind(entry.Note.Position) {
 			return r.load.Note(*entry.Note)
 		}
-		// Streams that are there have lost something all the same.
+		// Streams that exist have lost events nevertheless.
 		note := store.Note{Position: entry.Note.Position}
 		for _, s := range entry.Note.Streams {
 			if !r.later[hashOf(s.Key)] {
@@ -253,7 +252,7 @@ func (r *tenant) entry(entry *store.Archived) error {
 	}
 	r.tree.Add(leaf)
 	if r.from.Tenant == j17.System {
-		return nil // whose log is in the backup
+		return nil // its log is in the backup
 	}
 	return r.log.Add(e.StreamID, leaf)
 }

@@ -14,11 +14,11 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Verifier checks that backups hold what their manifests say, without restoring them. A part that several have is read
+// Verifier checks that backups match their manifests, without restoring them. A part that several backups share is read
 // once.
 type Verifier struct {
-	// leaves is a file with the leaf hashes of the segments that were read, feeds tells where those of a part are.
-	// others are the other parts that were read.
+	// leaves is a file with the leaf hashes of the segments read so far, feeds has their places by part. others are the
+	// other parts read so far.
 	leaves *os.File
 	size   int64
 	feeds  map[string]span
@@ -31,7 +31,7 @@ type span struct {
 	length int
 }
 
-// NewVerifier returns one that keeps what it needs in a folder.
+// NewVerifier returns a verifier that keeps its temporary file in a folder.
 func NewVerifier(temp string) (*Verifier, error) {
 	leaves, err := os.CreateTemp(temp, "leaves-*")
 	if err != nil {
@@ -40,14 +40,13 @@ func NewVerifier(temp string) (*Verifier, error) {
 	return &Verifier{leaves: leaves, feeds: map[string]span{}, others: map[string]bool{}}, nil
 }
 
-// Close removes what it has kept.
+// Close removes the temporary file.
 func (v *Verifier) Close() {
 	_ = v.leaves.Close() // a temporary file
 	_ = os.Remove(v.leaves.Name())
 }
 
-// Backup checks one backup: each part, and the root of each log. What is not as it should be is a
-// *repository.DamagedError.
+// Backup checks one backup: each part, and the root of each log. Damage is a *repository.DamagedError.
 func (v *Verifier) Backup(ctx context.Context, x *repository.Reader, m *repository.Manifest) error {
 	for i := range m.Tenants {
 		t := &m.Tenants[i]
