@@ -12,28 +12,29 @@ import (
 	"j17/internal/storage/queue"
 )
 
-// filter tells of most of what a tenant does not have, tags or streams, that it does not, without a look at what is
-// stored: a Bloom filter. Whatever is stored is in it before it can be seen, and nothing is taken out of it, so that
-// what it says is missing is missing.
+// filter is a Bloom filter over the tags or streams of a tenant: it recognizes most of those that the tenant lacks
+// without reading the store. Everything stored is added before it becomes visible, and nothing is removed, so there are
+// no false negatives.
 type filter struct {
 	// number is the number that the tenant had when the filter was made, and events how many events it had.
 	number uint32
 	events uint64
-	// whole tells that all of what the tenant has is in it; until then it says nothing.
+	// whole reports that everything the tenant has is in the filter; until then it cannot be used.
 	whole atomic.Bool
-	// words are a power of two.
+	// words has a length that is a power of two.
 	words []atomic.Uint64
 }
 
 const (
-	// filterProbes is how many bits one thing sets, filterBits how many there are for each event when a filter is made.
+	// filterProbes is how many bits an element sets, filterBits how many bits a new filter has for each event.
 	filterProbes = 4
 	filterBits   = 16
-	// minFiltered and maxFiltered are how many events a tenant with a filter has: with less what is stored is fast
-	// enough, with more it would take long to make one.
+	// minFiltered and maxFiltered bound the events of a tenant with a filter: with fewer, reading the store is fast
+	// enough, with more, filling a filter would take long.
 	minFiltered = 1 << 12
 	maxFiltered = 1 << 24
-	// mostFilterBytes is the size of a filter, and allFilterBytes that of all. Those who come first have one.
+	// mostFilterBytes bounds the size of a filter, and allFilterBytes that of all. Tenants get filters in the order of
+	// need.
 	mostFilterBytes = 8 << 20
 	allFilterBytes  = 32 << 20
 )
@@ -47,16 +48,16 @@ func newFilter(number uint32, events uint64) *filter {
 	return &filter{number: number, events: events, words: make([]atomic.Uint64, max(filterBytes(events)/8, 1))}
 }
 
-// filtered is one thing by two hashes of it.
+// filtered is an element, as two hashes of it.
 type filtered struct{ first, second uint64 }
 
-// bit returns one of the bits of a thing.
+// bit returns one of the bits of an element.
 func (f *filter) bit(h filtered, probe int) (word *atomic.Uint64, mask uint64) {
 	at := h.first + uint64(probe)*(h.second|1)
 	return &f.words[at>>6&uint64(len(f.words)-1)], 1 << (at & 63)
 }
 
-// add adds something that the tenant with a number has. There may be no filter.
+// add adds an element that the tenant with a number has. f may be nil.
 func (f *filter) add(number uint32, h filtered) {
 	if f == nil || f.number != number {
 		return
@@ -68,7 +69,7 @@ func (f *filter) add(number uint32, h filtered) {
 	}
 }
 
-// lacks reports whether it is certain that the tenant with a number does not have something. There may be no filter.
+// lacks reports whether the tenant with a number certainly lacks an element. f may be nil.
 func (f *filter) lacks(number uint32, h filtered) bool {
 	if f == nil || f.number != number || !f.whole.Load() {
 		return false
@@ -88,12 +89,12 @@ func (f *filter) addAll(number uint32, ids []tagID) {
 	}
 }
 
-// lacksAny reports whether it is certain that no event of the tenant with a number has all of some tags.
+// lacksAny reports whether the tenant with a number certainly has no event with all of the tags.
 func (f *filter) lacksAny(number uint32, ids []tagID) bool {
 	return slices.ContainsFunc(ids, func(id tagID) bool { return f.lacks(number, id.filtered()) })
 }
 
-// size returns the bytes of a filter, 0 where there is none.
+// size returns the bytes of a filter, 0 for nil.
 func (f *filter) size() int {
 	if f == nil {
 		return 0
@@ -101,22 +102,22 @@ func (f *filter) size() int {
 	return 8 * len(f.words)
 }
 
-// filterKind is what filters are over.
+// filterKind describes what the elements of filters are.
 type filterKind struct {
-	// kind is that of the keys that name what there is, and what says in words what they are.
+	// kind is the kind of the keys that name the elements, and what describes them in words.
 	kind byte
 	what string
-	// whole reports whether all of what a tenant has is stored under such keys, and not still being indexed.
+	// whole reports whether all elements of a tenant are stored under such keys, and none is still being indexed.
 	whole func(t *tenant) bool
-	// of is where the filter of a tenant is.
+	// of returns the place of a tenant's filter.
 	of func(t *tenant) *atomic.Pointer[filter]
-	// named returns what a key names, and how many bytes the keys begin with that name the same; 0 where no other one
-	// does. It reports false for a key that is none.
+	// named returns the element that a key names, and the length of the prefix of all keys that name the same one, 0 if
+	// there are no others. ok is false for an invalid key.
 	named func(s *filters, key []byte) (h filtered, same int, ok bool)
 }
 
-// makeFilter begins to make a filter for a tenant where one would help, which somebody has found who had to look at
-// what is stored: there is none, or it would be larger by now. One is made at a time. It reports whether one is.
+// makeFilter begins to make a filter for a tenant if it has none, or a new one would be larger. It is called after a
+// read of the store that a filter might have saved. One filter is made at a time. It reports whether it began.
 func (s *filters) makeFilter(k filterKind, name j17.Tenant) (begun bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,9 +144,9 @@ func (s *filters) makeFilter(k filterKind, name j17.Tenant) (begun bool) {
 	return true
 }
 
-// fillFilter makes a filter a tenant's. It ends early when the tenant is gone.
+// fillFilter installs a filter for a tenant and fills it. It ends early if the tenant is gone.
 func (s *filters) fillFilter(k filterKind, name j17.Tenant, f *filter) error {
-	// What is stored from here on is put into it by the committer.
+	// From here on the committer adds everything that is stored.
 	err := s.queue.Do(s.life, queue.Always, func(b *batch) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -156,18 +157,18 @@ func (s *filters) fillFilter(k filterKind, name j17.Tenant, f *filter) error {
 		return nil
 	})
 	if err != nil {
-		return nil //nolint:nilerr // the store takes no writes any more and has said so
+		return nil //nolint:nilerr // the store accepts no writes any longer and has logged that
 	}
 
-	// What was stored before can be seen by now, and is read from views that come later.
+	// Everything stored before is visible now, and is read from later views.
 	for from := appendPrefix(nil, f.number, k.kind); err == nil && from != nil; {
 		from, err = s.filterSome(k, name, f, from)
 	}
 	return err
 }
 
-// dropFilter takes away a filter that could not be filled, so that another one is made soon. Where what is stored is
-// damaged none would be whole, and the filter stays as it is, without use, until the tenant has twice as many events.
+// dropFilter removes a filter that could not be filled, so that another one is made soon. If stored data is damaged no
+// filter could be completed, so the unusable one stays until the tenant has twice as many events.
 func (s *filters) dropFilter(k filterKind, name j17.Tenant, f *filter, cause error) {
 	if isDamage(cause) {
 		return
@@ -179,7 +180,7 @@ func (s *filters) dropFilter(k filterKind, name j17.Tenant, f *filter, cause err
 	}
 }
 
-// filterSome puts what there is into a filter, from a key on, and returns where to go on, nil for nowhere.
+// filterSome adds elements to a filter, from a key on, and returns the key to continue at, nil at the end.
 func (s *filters) filterSome(k filterKind, name j17.Tenant, f *filter, from []byte) (next []byte, err error) {
 	if err := s.interrupted(s.life, 0); err != nil {
 		return nil, err
@@ -195,7 +196,7 @@ func (s *filters) filterSome(k filterKind, name j17.Tenant, f *filter, from []by
 	}
 	defer closeIter(it, &err, k.what)
 
-	// Of several keys that name the same the first one is enough.
+	// Skip further keys that name the same element.
 	ok := it.First()
 	for range maxTagSteps {
 		if !ok {

@@ -18,8 +18,8 @@ import (
 // bulkWriteBudget is the memory of a bulk write for one of the two buffers of its sorter.
 const bulkWriteBudget = 16 << 20
 
-// bulkWrite is a store.BulkWrite. Its items are sorted beside the store, in the folder of loads, and become tables
-// which the committer takes in.
+// bulkWrite is a store.BulkWrite. Its items are sorted outside the store, in the folder of loads, and become tables
+// that the committer ingests.
 type bulkWrite struct {
 	store  *bulk
 	name   j17.Tenant
@@ -27,17 +27,17 @@ type bulkWrite struct {
 	// rev is the revision of all items.
 	rev uint64
 
-	// mu is held by each call: Purge ends bulk writes that somebody else is busy with.
+	// mu is held by each call, since Purge may end a bulk write that is in use.
 	mu     sync.Mutex
 	folder *workFolder
 	items  *sorter
-	// err, if not nil, is why the bulk write has failed, or that it has ended.
+	// err, if not nil, is why the bulk write has failed or ended.
 	err        error
 	ended      bool
 	key, value []byte
 }
 
-// BulkWrite begins to gather plain items. See store.BulkWrites.
+// BulkWrite begins to collect plain items. See store.BulkWrites.
 func (s *bulk) BulkWrite(ctx context.Context, name j17.Tenant) (store.BulkWrite, error) {
 	if err := store.ValidTenant(name); err != nil {
 		return nil, err
@@ -74,8 +74,8 @@ func (s *bulk) BulkWrite(ctx context.Context, name j17.Tenant) (store.BulkWrite,
 	return p, nil
 }
 
-// roomToGather is roomToLoad for bulk writes. They end well above the floor of free space, so that what can wait does
-// not fill the disk for those who write meanwhile.
+// roomToGather is roomToLoad for bulk writes. They fail well above the floor of free space, so that they do not fill
+// the disk for other writers.
 func (s *bulk) roomToGather() error {
 	if err := s.roomToLoad(); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (p *bulkWrite) Put(space store.Space, key string, value []byte) error {
 	return p.err
 }
 
-// Write makes all of it durable. See store.BulkWrite.
+// Write makes the items durable. See store.BulkWrite.
 func (p *bulkWrite) Write(ctx context.Context, side []store.Side, fences ...store.Fence) error {
 	u := &store.Append{Fences: fences, Side: side}
 	if err := u.Validate(); err != nil {
@@ -127,7 +127,7 @@ func (p *bulkWrite) write(ctx context.Context, u *store.Append) error {
 		return err
 	}
 	return p.store.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
-		// Whether it may be written is known before anything is.
+		// Check all conditions before anything is written.
 		t := b.tenant(p.name)
 		if !t.listed || t.next.Number != p.number {
 			return fmt.Errorf("tenant %s was removed: %w", p.name, store.ErrNotFound)
@@ -135,7 +135,8 @@ func (p *bulkWrite) write(ctx context.Context, u *store.Append) error {
 		if slices.ContainsFunc(
 			p.store.committer.following(), func(c *changedKeys) bool { return c.number == p.number },
 		) {
-			return fmt.Errorf("tenant %s is being loaded: %w", p.name, store.ErrBusy) // what is taken in is not noted
+			// The load would not notice the ingested items.
+			return fmt.Errorf("tenant %s is being loaded: %w", p.name, store.ErrBusy)
 		}
 		var r store.Result
 		if err := b.units.Check(t, u, &r); err != nil {
@@ -145,7 +146,7 @@ func (p *bulkWrite) write(ctx context.Context, u *store.Append) error {
 			return &r.Sides[0]
 		}
 
-		// No reader sees the tables before the batch is published, and no writer comes in between.
+		// No reader sees the tables before the batch is published, and no other write can come in between.
 		if len(tables) > 0 {
 			if err := p.store.unlessFaulted(
 				nil, func() error { return p.store.db.Ingest(context.WithoutCancel(ctx), tables) },
@@ -153,13 +154,13 @@ func (p *bulkWrite) write(ctx context.Context, u *store.Append) error {
 				return fmt.Errorf("take the tables of a bulk write in: %w", err)
 			}
 		}
-		b.units.Touch(t) // also without side writes the batch is published
+		b.units.Touch(t) // the batch must be published even without side writes
 		return b.units.Decide(t, u, &r)
 	})
 }
 
-// tables writes the items into tables and returns where they stand. Each has items of one space only: what stands
-// between the spaces is not overlapped.
+// tables writes the items into tables and returns their paths. Each table has items of one space only, so that it does
+// not overlap keys between spaces.
 func (p *bulkWrite) tables(ctx context.Context) ([]string, error) {
 	if err := p.items.settle(); err != nil {
 		return nil, err
@@ -174,7 +175,7 @@ func (p *bulkWrite) tables(ctx context.Context) ([]string, error) {
 		return writers[len(writers)-1].set(key, value)
 	})
 
-	// What a writer says is the cause of what it made fail.
+	// The error of a writer is the cause of the error of set.
 	var paths []string
 	for _, w := range writers {
 		if failed := w.close(); failed != nil {
@@ -192,11 +193,11 @@ func (p *bulkWrite) Discard() {
 	p.end(errBulkWriteEnded)
 }
 
-// errBulkWriteEnded: nothing can be done with a bulk write any more.
+// errBulkWriteEnded is the error of calls after the end of a bulk write.
 var errBulkWriteEnded = errors.New("the bulk write has ended")
 
-// end ends the bulk write and removes its files, unless it has ended. A start removes those that cannot be removed now.
-// The caller holds mu.
+// end ends the bulk write and removes its files, unless it has ended. Files that cannot be removed now are removed at
+// the next start. The caller holds mu.
 func (p *bulkWrite) end(reason error) {
 	if p.ended {
 		return
@@ -212,8 +213,7 @@ func (p *bulkWrite) end(reason error) {
 	}
 }
 
-// endBulkWrites ends the bulk writes of a tenant, "" for those of all: what they hold may be what nobody may know any
-// more.
+// endBulkWrites ends the bulk writes of a tenant, "" for all tenants, since they may hold erased data.
 func (s *bulk) endBulkWrites(of j17.Tenant, reason error) {
 	s.mu.Lock()
 	open := make([]*bulkWrite, 0, len(s.bulkWrites))

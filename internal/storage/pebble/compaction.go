@@ -12,42 +12,41 @@ import (
 )
 
 const (
-	// mostStale is how many stale keys a scan may meet until their range is merged, where they are most of what it has
-	// met: some milliseconds.
+	// mostStale is the number of stale keys that a scan may meet before their range is merged, provided they are most
+	// of the keys it met: some milliseconds.
 	mostStale = 16 << 10
-	// thinEvery is how much is written between two such merges, in bytes, so that they do not become most of what the
+	// thinEvery is how many bytes are written between two such merges, so that these do not become most of what the
 	// store writes.
 	thinEvery = 16 << 20
-	// thinTables is how many tables of the lowest level are merged at a time, at most 8 MiB each: others have their
-	// turn behind them, above all the merges that writes wait for.
+	// thinTables is how many tables of the lowest level, of at most 8 MiB each, are merged at a time: other merges get
+	// their turn in between, above all those that writes wait for.
 	thinTables = 8
 )
 
 // compactor merges the tables of ranges in which scans meet little but stale keys: those of items that were removed or
-// written again, and their removals. Tables hold them until they have come to the lowest level, and each scan has to
-// step over them: the first page of a list of what is to be done would step over all that was done.
+// written again, and their removals. Tables hold them until they reach the lowest level, and each scan has to step over
+// them: the first page of a list of pending work would step over all finished work.
 //
-// Pebble merges each table that has many removals early, read or not. Of an index that follows writes every second key
-// is a removal, and most of them are far apart, where they are in nobody's way: these merges took more processor time
-// than all others together.
+// Pebble by itself merges every table with many removals early, whether it is read or not. In an index that is kept
+// with writes every second key is a removal, and most are far apart, where they slow down nobody: these merges took
+// more processor time than all others together.
 type compactor struct {
 	*core
 
 	// running counts the merge that is under way.
 	running sync.WaitGroup
 
-	// turn guards what follows.
+	// turn guards the fields below.
 	turn sync.Mutex
 	busy bool
-	// next is how much is to be written until there is another one, as core.logged counts it, and done how many there
-	// were.
+	// next is the value of core.logged from which on there may be another merge, and done counts the merges.
 	next, done uint64
 }
 
-// footing is how far an iterator had come when a scan began.
+// footing is the step counts of an iterator when a scan began.
 type footing struct{ own, all int }
 
-// stand returns how many keys an iterator has passed to those who use it, and has met in tables.
+// stand returns how many keys an iterator has handed out, and how many it has met in tables.
 func stand(it *pebble.Iterator) footing {
 	s := it.Stats()
 	return footing{
@@ -56,10 +55,9 @@ func stand(it *pebble.Iterator) footing {
 	}
 }
 
-// thin has a range merged if a scan of it, which began where the iterator stood, has met too many stale keys there.
-// Where the scan has not come to the end of the range, the rest is left alone. The iterator stands where the scan has
-// ended. A merge writes the range once more before the old tables go, so there is none while there is little space: a
-// read does not fill the disk for those who write.
+// thin starts a merge of a range if a scan of it, whose step counts at the beginning are began, has met too many stale
+// keys. The iterator is where the scan ended; the rest of the range is left alone. A merge writes the range again
+// before the old tables are removed, so there is none while space is short: reads must not fill the disk.
 func (s *compactor) thin(it *pebble.Iterator, began footing, r keyRange, backward bool) {
 	now := stand(it)
 	passed := now.own - began.own
@@ -78,8 +76,8 @@ func (s *compactor) thin(it *pebble.Iterator, began footing, r keyRange, backwar
 	}
 }
 
-// beginThinning has a range merged if that may be now. Close waits for it: so it begins under mu, where nobody closes
-// meanwhile.
+// beginThinning starts a merge of a range if one is allowed now. Close waits for it, so it is started under mu, while
+// the store cannot be closed.
 func (s *compactor) beginThinning(r keyRange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,8 +113,8 @@ func (s *compactor) merge(r keyRange) error {
 	return nil
 }
 
-// parted returns the parts of a range that reach into so many tables each. Tables are in order, each from its first to
-// its last key.
+// parted splits a range into parts that overlap up to each tables. Tables are in order, each from its first to its last
+// key inclusive.
 func parted(r keyRange, tables []keyRange, each int) (parts []keyRange) {
 	first := sort.Search(len(tables), func(i int) bool { return bytes.Compare(tables[i].upper, r.lower) >= 0 })
 	for i := first + each - 1; i < len(tables) && bytes.Compare(tables[i].upper, r.upper) < 0; i += each {

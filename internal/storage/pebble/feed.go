@@ -12,16 +12,16 @@ import (
 	"j17/internal/storage/store"
 )
 
-// maxRun is the number of events that one entry of the feed refers to at most: whoever reads from a position inside a
-// run has to skip what is before it.
+// maxRun bounds the events that one entry of the feed refers to: reading from a position inside a run has to skip the
+// events before it.
 const maxRun = 64
 
-// A feed entry has the position of the last event of a run: events of one batch, whose positions follow each other
-// without a gap. Its value is the reference to the event if there is only one, else a zero byte and, for each, its
-// length as a varint and the reference. A reference is the rest of the event's key after the kind, and never begins
+// A feed entry has the position of the last event of a run: events of one batch with consecutive positions. Its value
+// is the reference to the event if there is only one, else a zero byte followed, for each event, by the length of its
+// reference as a varint and the reference. A reference is the rest of the event's key after the kind, and never begins
 // with a zero byte.
 
-// feedRun gathers the references of an entry.
+// feedRun collects the references of an entry.
 type feedRun struct {
 	value []byte
 	n     int
@@ -40,7 +40,7 @@ func (r *feedRun) refer(reference []byte) {
 	r.n++
 }
 
-// take returns the value of the entry, valid until the next add, and begins another one.
+// take returns the value of the entry, valid until the next add, and begins another entry.
 func (r *feedRun) take() []byte {
 	n := r.n
 	r.n = 0
@@ -51,8 +51,8 @@ func (r *feedRun) take() []byte {
 	return r.value
 }
 
-// noteMark is the first byte of a note, which stands in the feed like an entry: the number of streams, and for each the
-// length of its name, the name and the generation, all numbers as varints.
+// noteMark is the first byte of a note, which has the key of a feed entry. It is followed by the number of streams, and
+// for each the length of its name, the name and the generation; numbers are varints.
 const noteMark = 1
 
 func appendNote(dst []byte, note *store.Note) []byte {
@@ -68,7 +68,7 @@ func appendNote(dst []byte, note *store.Note) []byte {
 
 func isNote(value []byte) bool { return len(value) > 0 && value[0] == noteMark }
 
-// parseNote reads a note, which stands at a position.
+// parseNote reads the note at a position.
 func parseNote(at j17.StreamID, value []byte) (*store.Note, error) {
 	note := &store.Note{Position: at}
 	count, width := binary.Uvarint(value[1:])
@@ -94,7 +94,7 @@ func parseNote(at j17.StreamID, value []byte) (*store.Note, error) {
 	return note, nil
 }
 
-// references appends the references of a feed entry to dst. They are views into value.
+// references appends the references of a feed entry to dst. They are parts of value.
 func references(dst [][]byte, value []byte) ([][]byte, error) {
 	if isNote(value) {
 		return dst, nil
@@ -125,7 +125,7 @@ func ahead(id j17.StreamID, n int) j17.StreamID {
 	return j17.StreamID{Ms: id.Ms - 1, Seq: math.MaxUint32 - (uint32(n) - 1 - id.Seq)}
 }
 
-// feeds is the store in the role of store.Feed.
+// feeds is the part of the store that implements store.Feed.
 type feeds struct{ *core }
 
 // ReadFeed yields durable events in order of their positions. See store.Store.
@@ -137,7 +137,7 @@ func (s *feeds) ReadFeed(
 	})
 }
 
-// eventsOnly is for feeds that hold no notes.
+// eventsOnly adapts yield for feeds that are read without notes.
 func eventsOnly(yield func(*j17.Event) bool) func(store.Entry) bool {
 	return func(e store.Entry) bool { return yield(e.Event) }
 }
@@ -151,7 +151,7 @@ func (s *feeds) ReadChanges(
 	})
 }
 
-// named is an event of a feed by its name, or a note.
+// named is the key, version and position of an event of a feed, or a note.
 type named struct {
 	id      j17.StreamID
 	key     j17.Key
@@ -159,14 +159,14 @@ type named struct {
 	note    *store.Note
 }
 
-// ReadNames yields what events are called, and notes. See store.Store.
+// ReadNames yields the names of events, and notes. See store.Store.
 func (s *feeds) ReadNames(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
 ) iter.Seq2[store.Entry, error] {
 	return sequence(func(yield func(store.Entry) bool) error { return s.readNames(ctx, t, after, limit, yield) })
 }
 
-// readNames reads some names at a time, and hands them out with no view open. A rewrite changes none.
+// readNames reads some names at a time, and hands them out with no view open. Rewrites do not change names.
 func (s *feeds) readNames(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool,
 ) error {
@@ -250,11 +250,11 @@ func (r reader) names(to []named, from j17.StreamID, limit int, types *typeNames
 	return to, more, nil
 }
 
-// readPages hands out what a pager copies of a feed, page by page, like readStream.
+// readPages hands out the entries that a pager copies from a feed, page by page, like readStream.
 func (s *feeds) readPages(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool, of pager,
 ) error {
-	// A tenant that has no number has nothing.
+	// A tenant without a number has no events.
 	number, err := s.number(t)
 	if err != nil || number == 0 || limit <= 0 {
 		return err
@@ -266,26 +266,27 @@ func (s *feeds) readPages(
 	return s.eachPage(ctx, of, after, limit, func(e store.Entry, _ *eventRecord) bool { return yield(e) })
 }
 
-// pager says how pages of a feed are made.
+// pager defines how pages of a feed are made.
 type pager struct {
 	tenant j17.Tenant
-	// use has something be read for a moment.
+	// use runs a short read.
 	use func(do func(reader) error) error
 	// copy fills an empty page with up to limit entries from a position on.
 	copy func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error
-	// windows tells that the pages are all there is in the feed, so that they can be those of a window, with notes or
-	// without.
+	// windows reports that pages leave out nothing of the feed but possibly notes, so that they can come from a window;
+	// notes that notes are included.
 	windows, notes bool
-	// stale tells that what stands in a page may not be handed out any more.
+	// stale reports that the contents of a page may no longer be handed out.
 	stale func(p *page) bool
-	// rest, if not nil, is called after each part of a window that was read, with its size, while nothing is held.
+	// rest, if not nil, is called after each part of a window that was read, with its size in bytes, while nothing is
+	// held.
 	rest func(bytes int) error
-	// looked, if not nil, is told where a page has taken steps what these are and how far was looked, zero where that
-	// is not known, and says whether to go on.
+	// looked, if not nil, is called for a page that took steps, with their number and the position up to which
+	// everything was examined, zero if unknown. It reports whether to go on.
 	looked func(steps int, upTo j17.StreamID) bool
 }
 
-// feedPager is a pager of all there is, with notes or without.
+// feedPager is a pager of a whole feed, with notes or without.
 func feedPager(notes bool) pager {
 	return pager{
 		windows: true, notes: notes,
@@ -295,7 +296,7 @@ func feedPager(notes bool) pager {
 	}
 }
 
-// tell tells looked of a page.
+// tell calls looked for a page.
 func (of *pager) tell(p *page, upTo j17.StreamID) bool {
 	return of.looked == nil || p.steps == 0 || of.looked(p.steps+p.passed, upTo)
 }
@@ -327,7 +328,8 @@ func (s *feeds) eachPage(
 		for i := range p.entries {
 			entry := &p.entries[i]
 			if of.stale(p) {
-				// What stands in the page may have been erased. Smaller ones are made sooner than the next erasure.
+				// The contents of the page may have been erased. Make a smaller one, which is more likely to be done
+				// before the next erasure.
 				more, p.reached, pages, outdated = true, j17.StreamID{}, 0, true
 				break
 			}
@@ -335,7 +337,7 @@ func (s *feeds) eachPage(
 				return err
 			}
 
-			// A note of a rewrite.
+			// A note.
 			if entry.version == 0 {
 				note, err := parseNote(entry.id, entry.value)
 				if err != nil {
@@ -368,7 +370,7 @@ func (s *feeds) eachPage(
 			}
 		}
 
-		// A page says what it took, and where the next one begins.
+		// Report the steps of the page, and begin the next one after it.
 		if !p.reached.IsZero() {
 			from = p.reached.Next()
 		}
@@ -382,7 +384,7 @@ func (s *feeds) eachPage(
 	return nil
 }
 
-// nextPage makes a page, or opens the next one of a window. Where somebody reads on they are larger ones, and those of
+// nextPage fills a page, or opens the next one of a window. In a long iteration pages are larger, and come from
 // windows.
 func (s *feeds) nextPage(
 	ctx context.Context, of *pager, p *page, on bool, from j17.StreamID, limit int, names *typeNames,

@@ -13,40 +13,40 @@ import (
 )
 
 const (
-	// mostLeaves is how many leaf hashes are kept in memory of the latest events of all tenants.
+	// mostLeaves is how many leaf hashes of the latest events of all tenants are kept in memory.
 	mostLeaves = 3 << 16
-	// pieceLeaves is how many leaf hashes of a tenant are let go of at a time, or those of one commit.
+	// pieceLeaves is how many leaf hashes of a tenant are released together; more if one commit has more.
 	pieceLeaves = 256
 )
 
-// recentLeaves has the leaf hashes of the latest events, so that whoever keeps a tree over a feed close to it need not
-// read what was just written. It is guarded by core.mu.
+// recentLeaves has the leaf hashes of the latest events, so that a tree over a feed that is nearly up to date can be
+// extended without reading recent events. It is guarded by core.mu.
 type recentLeaves struct {
-	// seed is that of the hashes of types.
+	// seed is the seed of the hashes of types.
 	seed maphash.Seed
-	// most is how many are kept, held how many pieces in the queue have.
+	// most is how many hashes are kept, held how many the pieces in queue have.
 	most, held int
 	// queue has the pieces of all tenants, the oldest first.
 	queue []*leafPiece
 }
 
-// leafPiece is some leaf hashes of a tenant, in the order of the feed. It only grows.
+// leafPiece has consecutive leaf hashes of a tenant, in the order of the feed. It only grows.
 type leafPiece struct {
 	of     *tenant
 	leaves []keptLeaf
 }
 
-// keptLeaf is a leaf hash, with a hash of the type of the event's aggregate: without a pointer, so that the collector
-// does not look at it.
+// keptLeaf is a leaf hash, with a hash of the event's aggregate type. It has no pointers, so that the garbage collector
+// does not scan it.
 type keptLeaf struct {
 	store.Leaf
 
 	typ uint64
 }
 
-// tenantLeaves is what is kept of a tenant: the leaf hashes of all events greater than from, of which there are events
-// in all with those before. Nothing is known where events is 0. noted is where the last note behind from is, the zero
-// position where there is none.
+// tenantLeaves has the leaf hashes of all events of a tenant after from. events is the number of all its events,
+// including those before; nothing is known if it is 0. noted is the position of the last note after from, zero if there
+// is none.
 type tenantLeaves struct {
 	from, noted j17.StreamID
 	events      uint64
@@ -57,7 +57,7 @@ type tenantLeaves struct {
 func (r *recentLeaves) add(t *tenant) {
 	kept := &t.leaves
 	if kept.events == 0 || kept.events+uint64(len(t.added)) != t.next.Events {
-		// What there is now has not all come this way: from here on it does.
+		// Earlier events were not all added here, so begin after the last one.
 		*kept = tenantLeaves{from: t.next.Last, events: t.next.Events}
 		return
 	}
@@ -80,7 +80,7 @@ func (r *recentLeaves) add(t *tenant) {
 	}
 	r.held += len(t.added)
 
-	// The oldest go.
+	// Release the oldest.
 	for r.held > r.most {
 		oldest := r.queue[0]
 		r.queue[0], r.queue = nil, r.queue[1:]
@@ -92,8 +92,8 @@ func (r *recentLeaves) add(t *tenant) {
 	}
 }
 
-// behind returns the leaf hashes of the events of a tenant greater than a position: of all of them, or of more than a
-// limit; not ok where they are not all kept.
+// behind returns the leaf hashes of the events of a tenant after a position: of all of them, or of more than limit. ok
+// is false if they are not all kept.
 func (k *tenantLeaves) behind(after j17.StreamID, limit int) (some [][]keptLeaf, ok bool) {
 	if k.events == 0 || after.Compare(k.from) < 0 {
 		return nil, false
@@ -127,7 +127,7 @@ func (s *feeds) ReadLeaves(
 			return
 		}
 
-		// What is kept.
+		// Take the kept hashes.
 		s.mu.Lock()
 		var all [][]keptLeaf
 		kept := false
@@ -136,7 +136,7 @@ func (s *feeds) ReadLeaves(
 		}
 		s.mu.Unlock()
 
-		// Otherwise the events are read.
+		// Otherwise read the events.
 		if !kept {
 			for e, err := range s.ReadFeed(ctx, t, after, limit) {
 				leaf := store.Leaf{}
@@ -175,7 +175,7 @@ func (s *feeds) ReadOthers(
 		return nil, true
 	}
 
-	// Two types may have one hash. Then an event counts as one of those that end the reading, which is safe.
+	// Two types may have the same hash. An event may then end the reading too early, which is safe.
 	end := s.leaves.hashes(types)
 	for _, piece := range all {
 		for i := range piece {
@@ -207,8 +207,8 @@ func (s *feeds) CountRecent(
 	return n, last, upTo, ok
 }
 
-// leavesBehind returns what is kept of all events of a tenant greater than a position, or of more than a limit, where
-// these are all that there are, and no note is among them.
+// leavesBehind returns the kept leaf hashes of all events of a tenant after a position, or of more than limit. ok is
+// false if they are not all kept or there is a note after the position.
 func (s *feeds) leavesBehind(t j17.Tenant, after j17.StreamID, limit int) (some [][]keptLeaf, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,7 +219,7 @@ func (s *feeds) leavesBehind(t j17.Tenant, after j17.StreamID, limit int) (some 
 	return of.leaves.behind(after, limit)
 }
 
-// hashes returns what stands for the names of types.
+// hashes returns the hashes of names of types.
 func (r *recentLeaves) hashes(types []string) []uint64 {
 	all := make([]uint64, len(types))
 	for i, name := range types {
@@ -228,5 +228,5 @@ func (r *recentLeaves) hashes(types []string) []uint64 {
 	return all
 }
 
-// hash returns what stands for the name of a type.
+// hash returns the hash of the name of a type.
 func (r *recentLeaves) hash(name string) uint64 { return maphash.String(r.seed, name) }

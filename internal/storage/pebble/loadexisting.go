@@ -16,31 +16,31 @@ import (
 )
 
 // A load keeps the side items and commands that its tenant has. They are copied into its tables, page by page, while
-// the tenant goes on being written to. What changes from then on is noted by the committer, and is made up for when the
-// tenant gets what was loaded.
+// writes to the tenant go on. The committer records what changes from then on, and the load catches up when it is
+// committed.
 
 // changedKeys are the side items and commands of a tenant that have changed since a load began to copy them. They are
-// the committer's.
+// owned by the committer.
 type changedKeys struct {
 	number uint32
 	keys   map[string]bool
 	bytes  int
-	// lost tells that there were too many, or a whole range of them.
+	// lost reports that too many, or a whole range of them, have changed.
 	lost bool
-	// over tells that nobody asks for them any more. Whoever knows may say so.
+	// over reports that they are no longer needed. Any goroutine may set it.
 	over atomic.Bool
 }
 
 const (
-	// mostChanged and mostChangedBytes bound what changes of a tenant while a load copies it: all of it is made up for
-	// in one batch.
+	// mostChanged and mostChangedBytes bound the changes of a tenant while a load copies it: one batch has to catch up
+	// with all of them.
 	mostChanged      = 20_000
 	mostChangedBytes = 32 << 20
-	// mostCopies is how often what a tenant has is copied, where more is changed meanwhile.
+	// mostCopies bounds how often a tenant's items are copied because too many changed meanwhile.
 	mostCopies = 4
 )
 
-// note takes down what a batch changes.
+// note records the keys that a batch changes.
 func (c *changedKeys) note(writes *pebble.Batch) {
 	for r := writes.Reader(); !c.lost; {
 		kind, key, value, ok, err := r.Next()
@@ -53,7 +53,7 @@ func (c *changedKeys) note(writes *pebble.Batch) {
 		}
 		if kind == pebble.InternalKeyKindRangeKeySet || kind == pebble.InternalKeyKindRangeKeyUnset ||
 			kind == pebble.InternalKeyKindRangeKeyDelete {
-			continue // these touch ranges, and change nothing in them
+			continue // these only touch ranges and change nothing in them
 		}
 		if kind == pebble.InternalKeyKindRangeDelete {
 			c.lost = true
@@ -65,20 +65,20 @@ func (c *changedKeys) note(writes *pebble.Batch) {
 	}
 }
 
-// noteChanges tells those who follow a tenant what a batch changes of it.
+// noteChanges records the changes of a batch for the loads that follow its tenants.
 func (s *committer) noteChanges(b *batch) {
 	for _, c := range s.following() {
 		c.note(b.writes)
 	}
 }
 
-// following returns what is followed still. Only the committer calls it.
+// following returns the changedKeys that are still needed. Only the committer calls it.
 func (s *committer) following() []*changedKeys {
 	s.followed = slices.DeleteFunc(s.followed, func(c *changedKeys) bool { return c.over.Load() })
 	return s.followed
 }
 
-// follow begins to note what changes of the load's tenant.
+// follow begins to record the changes of the load's tenant.
 func (l *loading) follow(ctx context.Context) error {
 	return l.store.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		t := b.tenant(l.name)
@@ -92,8 +92,8 @@ func (l *loading) follow(ctx context.Context) error {
 	})
 }
 
-// followAgain follows the load's tenant anew, and reports that, if more of it has changed since it is followed than is
-// made up for: what it has is to be copied once more. The last time that is an error.
+// followAgain begins to follow the load's tenant again if too much has changed to catch up with, and reports whether it
+// did: its items then have to be copied again. The last time it returns an error instead.
 func (l *loading) followAgain(ctx context.Context, last bool) (again bool, err error) {
 	err = l.store.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		t := b.tenant(l.name)
@@ -113,14 +113,15 @@ func (l *loading) followAgain(ctx context.Context, last bool) (again bool, err e
 	return again, err
 }
 
-// unfollow ends that. Only the committer calls it.
+// unfollow ends the recording of changes. Only the committer calls it.
 func (l *loading) unfollow() {
 	l.store.committer.followed = slices.DeleteFunc(
 		l.store.committer.followed, func(c *changedKeys) bool { return c == l.changed },
 	)
 }
 
-// storedRange is what the tenant has under the keys of a kind: a page at a time, each as of when it is read.
+// storedRange is a source of the tenant's records with keys of a kind. It reads a page at a time, each as of when it is
+// read.
 type storedRange struct {
 	store        *core
 	number       uint32
@@ -130,7 +131,7 @@ type storedRange struct {
 	more         bool
 }
 
-// next returns the next record, a nil key behind the last one. It is valid until it is called again.
+// next returns the next record, a nil key after the last one. It is valid until next is called again.
 func (r *storedRange) next() (key, value []byte, err error) {
 	for r.at == len(r.page.placed) {
 		if !r.more {
@@ -157,8 +158,8 @@ func (r *storedRange) next() (key, value []byte, err error) {
 	return r.page.keyOf(p), r.page.data[end : end+p.value], nil
 }
 
-// takeOver puts the side items and commands that the tenant has among what is written to tables, but for those that
-// were loaded. What is there and what was loaded are in the same order.
+// takeOver adds the tenant's side items and commands to those that are written to tables, except those that were
+// loaded. Both are read in the same order.
 func (l *loading) takeOver(ctx context.Context) error {
 	for _, kind := range []byte{kindCommand, kindItem} {
 		prefix := appendPrefix(nil, l.changed.number, kind)
@@ -182,7 +183,7 @@ func (l *loading) takeOver(ctx context.Context) error {
 			return err
 		}
 		merged := eachOf(ctx, func(loaded, content []byte) error {
-			if loaded[tenantPrefix] != kind || len(content) == 0 { // of another kind, or withdrawn
+			if loaded[tenantPrefix] != kind || len(content) == 0 { // of another kind, or withdrawn from the load
 				return nil
 			}
 			if err := upTo(loaded); err != nil || key == nil ||
@@ -205,7 +206,7 @@ func (l *loading) takeOver(ctx context.Context) error {
 	return l.there.settle()
 }
 
-// keep adds what stands under one key, with what goes with it.
+// keep adds the record of one key, with its due and expiry entries.
 func (l *loading) keep(from, value []byte) error {
 	key := append(binary.BigEndian.AppendUint32(nil, l.number), from[tenantPrefix:]...)
 	var expires int64
@@ -240,7 +241,7 @@ func (l *loading) keep(from, value []byte) error {
 	return l.there.add(key, parts...)
 }
 
-// replace gives an item that was loaded another revision than that of the item whose place it takes.
+// replace gives a loaded item another revision than that of the item it replaces.
 func (l *loading) replace(key, loaded, there []byte) error {
 	if key[tenantPrefix] == kindCommand {
 		return nil
@@ -258,11 +259,10 @@ func (l *loading) replace(key, loaded, there []byte) error {
 	return l.there.add(key, appendItemRecord([]byte{0}, meta, content))
 }
 
-// revLeap is how far the revisions that a load gives lie ahead of those that the tenant's own writes can reach
-// meanwhile.
+// revLeap is how far the revisions of loaded items are ahead of those that the tenant's own writes can reach meanwhile.
 const revLeap = 1 << 32
 
-// nextRev returns a revision for what is loaded.
+// nextRev returns a revision for a loaded item.
 func (l *loading) nextRev() uint64 {
 	if l.given == 0 {
 		l.rev += revLeap
@@ -272,7 +272,7 @@ func (l *loading) nextRev() uint64 {
 	return l.rev
 }
 
-// catchUp stages what has changed of the tenant since its side items and commands were copied.
+// catchUp stages the changes of the tenant's side items and commands since they were copied.
 func (l *loading) catchUp(b *batch, t *tenant) error {
 	if l.changed.lost || l.changed.number != t.next.Number {
 		return l.overtaken()
@@ -300,7 +300,7 @@ func (l *loading) catchUp(b *batch, t *tenant) error {
 	return nil
 }
 
-// overtaken is the error of a load whose tenant has changed in a way that is not made up for.
+// overtaken returns the error of a load that cannot catch up with the changes of its tenant.
 func (l *loading) overtaken() error { return fmt.Errorf("tenant %s: %w", l.name, store.ErrOvertaken) }
 
 func (l *loading) catchUpCommand(b *batch, key, copied, now []byte) error {

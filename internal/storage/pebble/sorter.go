@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// maxRuns is the number of files of sorted records that are merged at a time.
+	// maxRuns is the number of files of sorted records that are merged together.
 	maxRuns = 64
 	// runBuffer is the memory for reading or writing one of them.
 	runBuffer = 64 << 10
-	// maxSorted is more than any key or value has.
+	// maxSorted is larger than any key or value.
 	maxSorted = store.MaxUnitBytes + 1<<20
-	// placedBytes is what a record takes in memory beside its key and value.
+	// placedBytes is the memory of a record apart from its key and value.
 	placedBytes = 24
 )
 
@@ -34,7 +34,7 @@ const (
 type workFolder struct {
 	fs   vfs.FS
 	path string
-	// check says whether there is room for another file.
+	// check returns an error if there is no space for another file.
 	check func() error
 
 	mu   sync.Mutex
@@ -54,8 +54,8 @@ func (w *workFolder) create(suffix string) (vfs.File, string, error) {
 	return f, path, err
 }
 
-// sorter puts records in the order of their keys, in bounded memory: what is more goes into files, each sorted, which
-// are merged when the records are read. Of records with the same key only the last one is kept.
+// sorter sorts records by key in bounded memory: records that do not fit go into sorted files, which are merged when
+// the records are read. Of records with the same key only the last one is kept.
 type sorter struct {
 	folder *workFolder
 	// budget is the size at which one of the two buffers is sorted and written.
@@ -63,10 +63,10 @@ type sorter struct {
 	filling *sortBuffer
 	spare   *sortBuffer
 
-	// writing is the one goroutine that sorts and writes, while the other buffer is filled.
+	// writing counts the one goroutine that sorts and writes a buffer while the other one is filled.
 	writing sync.WaitGroup
-	// Only that goroutine changes these, or who has waited for it: the files by how often their records were merged,
-	// oldest first.
+	// Changed only by that goroutine, or after waiting for it: runs has the files by how often their records were
+	// merged, oldest first.
 	runs [][]string
 	err  error
 }
@@ -81,8 +81,8 @@ type sortBuffer struct {
 	placed []placedRecord
 }
 
-// placedRecord is where a record stands in a buffer: its value follows its key. prefix is the part of the key that
-// first tells it from others.
+// placedRecord is the place of a record in a buffer, where its value follows its key. prefix is the part of the key
+// after the bytes that all keys share, for quick comparison.
 type placedRecord struct {
 	prefix     uint64
 	start      uint32
@@ -93,7 +93,7 @@ func (b *sortBuffer) keyOf(r *placedRecord) []byte { return b.data[r.start : r.s
 
 func (b *sortBuffer) bytes() int { return len(b.data) + placedBytes*len(b.placed) }
 
-// add adds a record, whose value is the parts of value after each other.
+// add adds a record, whose value is the concatenation of value.
 func (s *sorter) add(key []byte, value ...[]byte) error {
 	b := s.filling
 	r := placedRecord{start: uint32(len(b.data)), key: uint32(len(key))}
@@ -101,7 +101,7 @@ func (s *sorter) add(key []byte, value ...[]byte) error {
 		r.value += uint32(len(part))
 	}
 
-	// A buffer grows to twice its size, by which it is copied least.
+	// A buffer doubles when it grows, so that it is seldom copied.
 	if need := int(r.key + r.value); cap(b.data)-len(b.data) < need {
 		b.data = append(make([]byte, 0, len(b.data)+max(need, min(len(b.data), s.budget-len(b.data)))), b.data...)
 	}
@@ -114,7 +114,7 @@ func (s *sorter) add(key []byte, value ...[]byte) error {
 		return nil
 	}
 
-	// The buffer is written while the other one is filled.
+	// Write the buffer while the other one is filled.
 	s.writing.Wait()
 	if s.err != nil {
 		return s.err
@@ -124,7 +124,7 @@ func (s *sorter) add(key []byte, value ...[]byte) error {
 	return nil
 }
 
-// spill writes what a buffer holds into a file, and empties it. Where there are many files they are merged to one.
+// spill writes a buffer into a file and empties it. It merges files when there are maxRuns.
 func (s *sorter) spill(b *sortBuffer) error {
 	b.sort()
 	path, err := s.write(&bufferSource{buffer: b})
@@ -150,7 +150,7 @@ func (s *sorter) spill(b *sortBuffer) error {
 	}
 }
 
-// combine merges files to one.
+// combine merges files into one.
 func (s *sorter) combine(paths []string) (string, error) {
 	m := &merger{}
 	defer m.close()
@@ -185,7 +185,7 @@ func (s *sorter) write(from source) (path string, err error) {
 			return path, w.Flush()
 		}
 
-		// What Flush does not say none of these says either.
+		// Flush returns the error of any of these.
 		header = binary.AppendUvarint(binary.AppendUvarint(header[:0], uint64(len(key))), uint64(len(value)))
 		_, _ = w.Write(header)
 		_, _ = w.Write(key)
@@ -193,7 +193,7 @@ func (s *sorter) write(from source) (path string, err error) {
 	}
 }
 
-// settle ends adding: what is still in memory is sorted there.
+// settle ends adding and sorts the records still in memory.
 func (s *sorter) settle() error {
 	s.writing.Wait()
 	s.spare = &sortBuffer{}
@@ -201,12 +201,13 @@ func (s *sorter) settle() error {
 	return s.err
 }
 
-// each passes all records in the order of their keys. It can be called again. What it passes is valid until do returns.
+// each calls do for all records in the order of their keys. It can be called again. Key and value are valid until do
+// returns.
 func (s *sorter) each(ctx context.Context, do func(key, value []byte) error) error {
 	return eachOf(ctx, do, s)
 }
 
-// eachOf passes the records of several sorters, which are settled.
+// eachOf is each for the records of several sorters, which must be settled.
 func eachOf(ctx context.Context, do func(key, value []byte) error, sorters ...*sorter) error {
 	m := &merger{}
 	defer m.close()
@@ -237,13 +238,13 @@ func eachOf(ctx context.Context, do func(key, value []byte) error, sorters ...*s
 	}
 }
 
-// sort puts the records of a buffer in order, and leaves the last one of those with the same key.
+// sort sorts the records of a buffer, and keeps only the last one of those with the same key.
 func (b *sortBuffer) sort() {
 	if len(b.placed) == 0 {
 		return
 	}
 
-	// What all keys begin with is not looked at again and again.
+	// Exclude the prefix that all keys share from comparisons.
 	shared := b.keyOf(&b.placed[0])
 	for i := range b.placed {
 		key := b.keyOf(&b.placed[i])
@@ -279,13 +280,13 @@ func (b *sortBuffer) sort() {
 	b.placed = kept
 }
 
-// source is records in the order of their keys. A nil key is the end. What next returns is valid until it is called
-// again.
+// source yields records in the order of their keys. A nil key is the end. The results of next are valid until it is
+// called again.
 type source interface {
 	next() (key, value []byte, err error)
 }
 
-// bufferSource is what a sorted buffer holds.
+// bufferSource yields the records of a sorted buffer.
 type bufferSource struct {
 	buffer *sortBuffer
 	at     int
@@ -301,7 +302,7 @@ func (s *bufferSource) next() (key, value []byte, err error) {
 	return s.buffer.keyOf(r), s.buffer.data[end : end+r.value], nil
 }
 
-// runSource is what a file holds.
+// runSource yields the records of a file.
 type runSource struct {
 	file   vfs.File
 	from   *bufio.Reader
@@ -327,13 +328,14 @@ func (s *runSource) next() (key, value []byte, err error) {
 	return s.record[:n], s.record[n:], nil
 }
 
-// merger merges sources, the oldest first. Of records with the same key it passes the one of the youngest source.
+// merger merges sources, which are opened oldest first. Of records with the same key it yields the one of the youngest
+// source.
 type merger struct {
 	// heads is a heap of the sources that have a record.
 	heads []mergeHead
 	files []vfs.File
-	// last is the key of the record that was passed last. begun tells that the first head was passed and is to be moved
-	// on.
+	// last is the key of the record that was yielded last. begun reports that the first head was yielded and has to be
+	// advanced.
 	last  []byte
 	begun bool
 	n     int
@@ -369,7 +371,7 @@ func (m *merger) open(from source) error {
 	return nil
 }
 
-// before tells whether one head is passed before another: younger ones first where keys are the same.
+// before reports whether one head is yielded before another: with equal keys the younger one is first.
 func (m *merger) before(i, j int) bool {
 	a, b := &m.heads[i], &m.heads[j]
 	c := bytes.Compare(a.key, b.key)
@@ -388,7 +390,7 @@ func (m *merger) next() (key, value []byte, err error) {
 		}
 		head := &m.heads[0]
 		if m.begun && bytes.Equal(head.key, m.last) {
-			continue // one that is younger was passed
+			continue // a younger one was yielded
 		}
 		m.begun = true
 		m.last = append(m.last[:0], head.key...)
@@ -426,7 +428,7 @@ func (m *merger) advance() (err error) {
 // close closes the files.
 func (m *merger) close() {
 	for _, f := range m.files {
-		_ = f.Close() // it was only read
+		_ = f.Close() // it was opened for reading only
 	}
 	m.files = nil
 }
