@@ -6,11 +6,11 @@ import (
 	"syscall"
 )
 
-// ErrAddress says that the guard refused an address. It does not name the address, which would disclose networks to
-// somebody who may only choose the URL.
+// ErrAddress means that the guard refused an address. It does not name the address, which would disclose networks to
+// users who may only choose the URL.
 var ErrAddress = errors.New("address not allowed: it is none of the public internet (loopback, private, link-local, shared and reserved addresses are refused)")
 
-// guard is called by the dialer after a name was resolved, with the address that is about to be connected to.
+// guard is called by the dialer after a name was resolved, with the address about to be connected to.
 func guard(_, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil || !public(a.Addr()) {
@@ -19,8 +19,8 @@ func guard(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// public reports whether an address is one of the public internet: neither of this machine, nor of the networks around
-// it, nor one that is translated to such an address on the way.
+// public reports whether an address is on the public internet: neither of this machine, nor of the networks around it,
+// nor translated to such an address on the way.
 func public(a netip.Addr) bool {
 	if a = a.Unmap(); !a.IsValid() || a.Zone() != "" {
 		return false
@@ -37,8 +37,8 @@ func public(a netip.Addr) bool {
 	return a.Is4() || netip.MustParsePrefix("2000::/3").Contains(a)
 }
 
-// reserved lists what is no address of the public internet, by the IANA registries of special-purpose addresses. Of
-// IPv6, public admits little else than 2000::/3; here is what that has in it.
+// reserved lists prefixes outside the public internet, by the IANA registries of special-purpose addresses. Of IPv6,
+// public admits little else than 2000::/3; the list has the exceptions within that.
 func reserved() []netip.Prefix {
 	var all []netip.Prefix
 	for _, p := range []string{

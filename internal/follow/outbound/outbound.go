@@ -1,6 +1,6 @@
-// Package outbound sends signed requests to addresses that somebody else chose. A guard looks at each address after its
-// name was resolved, when the connection is made, so that no URL reaches into the machine or the networks around it.
-// Redirects are not followed, proxies of the environment are not used, and what comes back is bounded in size and time.
+// Package outbound sends signed requests to addresses chosen by others. A guard checks each address after its name was
+// resolved, when the connection is made, so that no URL reaches into the machine or the networks around it. Redirects
+// are not followed, proxies of the environment are not used, and answers are bounded in size and time.
 package outbound
 
 import (
@@ -26,11 +26,11 @@ import (
 
 // Options configures a sender.
 type Options struct {
-	// Clock gives the timestamp of requests, which receivers compare with their own time: the machine's.
+	// Clock gives the timestamp of requests, which receivers compare with their own time: the machine's clock.
 	Clock clock.Clock
 	// Private allows all addresses, for URLs from the server's own configuration.
 	Private bool
-	// Timeout bounds a request with all that belongs to it; 0 means 10 seconds.
+	// Timeout bounds a whole request; 0 means 10 seconds.
 	Timeout time.Duration
 }
 
@@ -50,14 +50,14 @@ type Message struct {
 	Body        []byte
 	// Headers are added to those that every request has.
 	Headers map[string]string
-	// Keys sign the message, the present one first; none leave it unsigned. The header webhook-signature has a
-	// signature by each, X-J17-Signature, which is over the body alone, that by the first.
+	// Keys sign the message, the present one first; without keys it is unsigned. The header webhook-signature has a
+	// signature by each key; X-J17-Signature, which covers the body alone, has one by the first.
 	Keys [][]byte
 }
 
-// Answer is what came back.
+// Answer is the answer to a request.
 type Answer struct {
-	// Status is 0 where there was no answer.
+	// Status is 0 if there was no answer.
 	Status int
 	// Body is its beginning, at most MaxAnswer bytes.
 	Body []byte
@@ -66,14 +66,14 @@ type Answer struct {
 // MaxAnswer is how much of an answer is kept, in bytes.
 const MaxAnswer = 4 << 10
 
-// The other limits of an answer: its headers, and the rest of its body that is read so that the connection can be used
-// again.
+// The other limits of an answer: its headers, and how much of the rest of its body is read so that the connection can
+// be reused.
 const (
 	maxHeaders = 64 << 10
 	maxDrained = 64 << 10
 )
 
-// The connections that are kept for the next request, to one host as many as go there at once.
+// Idle connections kept for further requests; to one host as many as are used at once.
 const (
 	maxIdleEach = 16
 	maxIdle     = 256
@@ -81,8 +81,8 @@ const (
 
 const defaultTimeout = 10 * time.Second
 
-// Dialer returns a dialer for addresses that somebody else chose, for clients of other protocols than Sender's. Unless
-// private is set, it refuses addresses that are none of the public internet.
+// Dialer returns a dialer for addresses chosen by others, for clients of other protocols than Sender's. Unless private
+// is set, it refuses addresses outside the public internet.
 func Dialer(private bool) *net.Dialer {
 	if private {
 		return &net.Dialer{}
@@ -107,9 +107,9 @@ func New(o Options) *Sender {
 	return s
 }
 
-// Send sends a message once. It is an error if there is no answer or one whose status is not 2xx; the text of the error
-// does not repeat the URL, which may hold a secret. An address that the guard refuses gives an error that begins with
-// "address not allowed".
+// Send sends a message once. It fails if there is no answer or one whose status is not 2xx; the text of the error does
+// not repeat the URL, which may contain a secret. If the guard refuses an address, the error begins with "address not
+// allowed".
 func (s *Sender) Send(ctx context.Context, m Message) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -123,7 +123,7 @@ func (s *Sender) Send(ctx context.Context, m Message) (Answer, error) {
 	}
 	defer resp.Body.Close() //nolint:errcheck // nothing was written to it
 
-	// A status counts even if what follows it breaks off.
+	// The status counts even if the body breaks off.
 	a := Answer{Status: resp.StatusCode}
 	a.Body, err = io.ReadAll(io.LimitReader(resp.Body, MaxAnswer))
 	if err == nil {
@@ -135,7 +135,7 @@ func (s *Sender) Send(ctx context.Context, m Message) (Answer, error) {
 	return a, nil
 }
 
-// request makes the request for a message.
+// request creates the request for a message.
 func (s *Sender) request(ctx context.Context, m Message) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, m.URL, bytes.NewReader(m.Body))
 	if err != nil || r.URL.Scheme != "https" && r.URL.Scheme != "http" || r.URL.Host == "" {
@@ -163,7 +163,7 @@ func (s *Sender) request(ctx context.Context, m Message) (*http.Request, error) 
 	return r, nil
 }
 
-// sign returns the HMAC-SHA256 of texts one after the other.
+// sign returns the HMAC-SHA256 of the concatenated texts.
 func sign(key []byte, texts ...[]byte) []byte {
 	mac := hmac.New(sha256.New, key)
 	for _, text := range texts {
@@ -172,8 +172,8 @@ func sign(key []byte, texts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// reason says why there is no answer, without the URL, and without addresses: those of the server and of its resolvers
-// would disclose its network.
+// reason returns why there is no answer, without the URL, and without addresses: those of the server and of its
+// resolvers would disclose its network.
 func (s *Sender) reason(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, ErrAddress):
@@ -198,7 +198,7 @@ func (s *Sender) reason(ctx context.Context, err error) error {
 	return errors.New("there was no answer: " + withoutAddresses(err.Error()))
 }
 
-// withoutAddresses takes the addresses out of a text.
+// withoutAddresses removes the addresses from a text.
 func withoutAddresses(text string) string {
 	words := strings.Split(strings.ReplaceAll(text, "->", " -> "), " ")
 	for i, word := range words {

@@ -16,9 +16,9 @@ import (
 // maxPage bounds the data of a page.
 const maxPage = 8 << 20
 
-// List returns up to limit events that have one of the statuses, the latest first, after the first offset of them. next
-// is the offset of the page behind it, 0 where there is none. A page ends early rather than become larger than some
-// megabytes. What is listed and gone by now, such as what was erased, is left out and counts in offsets.
+// List returns up to limit events that have one of the statuses, the latest first, after the first offset ones. next is
+// the offset of the next page, 0 if there is none. A page ends early when its data exceed maxPage. Events that are
+// listed but gone, such as erased ones, are left out, and count in offsets.
 func (s *Service) List(
 	ctx context.Context, t j17.Tenant, of []Status, offset, limit int,
 ) (page []wire.Scheduled, next int, err error) {
@@ -39,7 +39,7 @@ func (s *Service) List(
 			continue
 		}
 
-		// Its row, unless it is gone meanwhile.
+		// Its row, unless it has been removed meanwhile.
 		key, err := rowOf(l.item.Value)
 		if err != nil {
 			return nil, 0, store.UserError(err)
@@ -66,13 +66,13 @@ func (s *Service) List(
 // listPage is how many items of a list are read at a time.
 const listPage = 1000
 
-// listed is the item of a scheduled event among those of a status.
+// listed is the item of a scheduled event in the list of a status.
 type listed struct {
 	status Status
 	item   *store.Item
 }
 
-// listed yields the events with a status, the latest first, of which page are read at a time.
+// listed yields the events with a status, the latest first; it reads page of them at a time.
 func (s *Service) listed(ctx context.Context, t j17.Tenant, of Status, page int) iter.Seq2[listed, error] {
 	return func(yield func(listed, error) bool) {
 		for it, err := range store.Items(ctx, s.Store, t, of.space(), store.Range{Backward: true}, page) {
@@ -83,18 +83,18 @@ func (s *Service) listed(ctx context.Context, t j17.Tenant, of Status, page int)
 	}
 }
 
-// found is a scheduled event where it stands now.
+// found is a scheduled event with its present item.
 type found struct {
 	*row
 	status Status
 	item   store.Item
 }
 
-// find returns an event by its id; CodeNotFound where there is none.
+// find returns an event by its ID; CodeNotFound if there is none.
 func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*found, error) {
 	unknown := j17.Errorf(j17.CodeNotFound, "There is no scheduled event %s in this environment.", j17.Printable(id))
 
-	// Its id leads to its place.
+	// The item of the ID gives the place.
 	item, err := s.Store.Get(ctx, t, ids, id)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrInvalid) {
 		return nil, unknown
@@ -112,7 +112,7 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*found, er
 		return nil, store.UserError(damaged(id, err))
 	}
 
-	// What is known of it.
+	// Its row.
 	r, err := s.load(ctx, t, by+"/"+id)
 	if err != nil {
 		return nil, store.UserError(err)
@@ -121,7 +121,7 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*found, er
 		return nil, unknown
 	}
 
-	// Its status is where it is listed.
+	// Its status is the list that has it.
 	order := store.StampedKey(at, suffix(n))
 	for _, status := range append(Statuses(), Pending) { // a dead letter may become pending meanwhile
 		item, err := s.Store.Get(ctx, t, status.space(), order)
@@ -136,8 +136,8 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*found, er
 	return nil, unknown
 }
 
-// present returns the status of an event that stands among those of a status: one that is cancelled by a mark still
-// stands among the pending ones.
+// present returns the status of an event that is listed under a status: an event canceled by a mark is still listed as
+// pending.
 func (s *Service) present(ctx context.Context, t j17.Tenant, r *row, stands Status) (Status, error) {
 	if stands != Pending {
 		return stands, nil
@@ -149,11 +149,11 @@ func (s *Service) present(ctx context.Context, t j17.Tenant, r *row, stands Stat
 	return Pending, err
 }
 
-// tries is how often a change is tried that others overtake.
+// tries is how often a change is tried again when others overtake it.
 const tries = 100
 
-// change moves an event to another status: sides are what to write for that beside taking it away from where it stands.
-// It is CodeConflict where its status does not allow that.
+// change moves an event to another status: sides are the writes for that, other than its removal from the present list.
+// The error is CodeConflict if its status does not allow the change.
 func (s *Service) change(
 	ctx context.Context, t j17.Tenant, id, verb string, to Status, sides func(*found) []store.Side,
 ) (wire.Scheduled, error) {
@@ -185,7 +185,7 @@ func (s *Service) change(
 	return wire.Scheduled{}, j17.Errorf(j17.CodeBusy, "Others have changed the scheduled event %s again and again. Nothing was changed. Try again.", id)
 }
 
-// Cancel cancels an event that is pending or a dead letter.
+// Cancel cancels a pending event or a dead letter.
 func (s *Service) Cancel(ctx context.Context, t j17.Tenant, id string) (wire.Scheduled, error) {
 	e, err := s.change(ctx, t, id, "cancelled", Canceled, func(f *found) []store.Side {
 		listed := s.list(Canceled, f.at, f.N, f.key())
@@ -207,8 +207,8 @@ func (s *Service) Cancel(ctx context.Context, t j17.Tenant, id string) (wire.Sch
 	return e, err
 }
 
-// Retry makes a dead letter, or an event that was refused, pending again, to be tried at once. It counts as pending
-// again, and is cancelled by what cancels it.
+// Retry makes a dead letter, or a refused event, pending again, to be tried at once. It counts as pending, and the
+// events that cancel it do so again.
 func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (wire.Scheduled, error) {
 	most, err := s.room(ctx, t)
 	if err != nil {

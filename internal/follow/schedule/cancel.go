@@ -14,29 +14,29 @@ import (
 	"j17/internal/storage/store"
 )
 
-// An event cancels what waits for it in its own commit, as far as that is little. What is more is cancelled by a mark:
-// an item under the event's name with the event's position, in the same commit. Whatever waits for the name and was
-// scheduled before that position is cancelled from then on, whether it is still stored as pending or not: fire looks
-// for marks, and fences on them. sweep then takes what is left away, some at a time, and the mark at the end.
+// An event cancels the scheduled events that wait for it in its own commit, up to maxCanceled. More are canceled by a
+// mark: an item under the event's name with the event's position, written in the same commit. From then on everything
+// that waits for the name and was scheduled before that position is canceled, whether it is still stored as pending or
+// not: fire looks for marks, and fences on them. sweep then removes the canceled events, some at a time, and the mark
+// at the end.
 
 const (
-	// maxCanceled is how many events one command takes from among the pending ones, swept how many one try of a sweep
-	// does.
+	// maxCanceled is how many pending events one command removes, swept how many one try of a sweep removes.
 	maxCanceled = 500
 	swept       = 500
-	// maxContended bounds of how many names of events it is kept that they were contended for.
+	// maxContended bounds the number of event names whose contentions are remembered.
 	maxContended = 1000
 )
 
-// ends gathers what takes events from among the pending ones.
+// ends collects the writes that remove events from the pending ones.
 type ends struct {
 	*Service
 	tenant j17.Tenant
 	sides  []store.Side
-	// over are the places of events that are over, and pending is by how much the numbers of pending events change.
+	// over has the keys of ended events in the pending list; pending has the changes of the numbers of pending events.
 	over    map[string]bool
 	pending map[string]int64
-	// canceled are the ids of events. tried reports that nothing will be stored, and taken are the events then.
+	// canceled has the IDs of the events. tried reports that nothing will be stored; taken then has the rows.
 	canceled []string
 	tried    bool
 	taken    []*row
@@ -46,7 +46,7 @@ func (s *Service) ends(t j17.Tenant) ends {
 	return ends{Service: s, tenant: t, over: map[string]bool{}, pending: map[string]int64{}}
 }
 
-// take cancels an event that waits. Its item is there as long as it does.
+// take cancels a waiting event. Its waiting item exists as long as it waits.
 func (e *ends) take(ctx context.Context, item *store.Item, w *waiter) error {
 	by, id, ok := cutLast(w.Row)
 	if !ok {
@@ -62,7 +62,7 @@ func (e *ends) take(ctx context.Context, item *store.Item, w *waiter) error {
 	})
 	r, err := e.load(ctx, e.tenant, w.Row)
 	if err != nil || r == nil {
-		return err // It was erased, and what counts it is gone with it or goes when its time comes.
+		return err // it was erased, and its counter is gone with it, or is updated when its time comes
 	}
 	e.sides = append(
 		e.sides, store.Side{Op: store.Delete, Space: Pending.space(), Key: order}, e.list(Canceled, w.at, w.N, w.Row),
@@ -80,18 +80,19 @@ func (e *ends) take(ctx context.Context, item *store.Item, w *waiter) error {
 	return nil
 }
 
-// cancel ends what waits for an event, the number i of the command. A write that makes another one wait for it
-// meanwhile changes the item that is fenced on; where that goes on without end, a mark replaces the fence.
+// cancel cancels the events that wait for event number i of the command. If another event begins to wait for it at the
+// same time, the fenced item changes, and the command is tried again; after repeated conflicts a mark replaces the
+// fence.
 func (e *effects) cancel(ctx context.Context, on decider.Awaited, i int) error {
 	name := prefixOf(named(on))
 	contended := e.contentions(name)
 	fence := store.Fence{Space: waiting, Key: name}
 	most := max(maxCanceled-len(e.canceled), 0)
 	if contended > 1 && !e.tried {
-		most = 0 // others take the same ones away
+		most = 0 // others remove the same events
 	}
 
-	// One more than may be taken shows that there are more. The item that changes is one of those that are read.
+	// One item more than may be removed shows that there are more. The fenced item is among those read.
 	items, err := e.Store.Scan(ctx, e.tenant, waiting, store.Prefix(name), most+2)
 	if err != nil {
 		return err
@@ -129,13 +130,13 @@ func (e *effects) cancel(ctx context.Context, on decider.Awaited, i int) error {
 	return nil
 }
 
-// contended names an event of a tenant.
+// contended identifies an event of a tenant.
 type contended struct {
 	tenant j17.Tenant
 	name   string
 }
 
-// contend notes that an item of what waits was another one than somebody had read who was about to cancel it.
+// contend records a conflict on a waiting item, or on its fence, of a command that was canceling by the event's name.
 func (s *Service) contend(t j17.Tenant, key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,14 +146,14 @@ func (s *Service) contend(t j17.Tenant, key string) {
 	s.contended[contended{t, key[:strings.LastIndexByte(key, '/')+1]}]++
 }
 
-// contentions returns how often that was so of an event's name since the event was last stored.
+// contentions returns the number of conflicts on an event's name since the event was last stored.
 func (e *effects) contentions(name string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.contended[contended{e.tenant, name}]
 }
 
-// uncontend notes that events are stored that others were in the way of.
+// uncontend clears the conflicts of events that have now been stored.
 func (e *effects) uncontend() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -163,8 +164,8 @@ func (e *effects) uncontend() {
 	}
 }
 
-// readMark takes the value of a mark apart: what was scheduled before the position is cancelled, and it is taken away
-// up to a key.
+// readMark decodes the value of a mark: events scheduled before the position are canceled, and those up to a key have
+// been removed.
 func readMark(value []byte) (at j17.StreamID, upTo string, err error) {
 	_, value, err = worker.ReadAttempts(value)
 	if err != nil {
@@ -174,7 +175,8 @@ func readMark(value []byte) (at j17.StreamID, upTo string, err error) {
 	return at, string(rest), err
 }
 
-// isCanceled reports whether a pending event is cancelled by a mark, and returns the fences under which that holds.
+// isCanceled reports whether a pending event is canceled by a mark; if it is not, it returns the fences under which
+// that holds.
 func (s *Service) isCanceled(
 	ctx context.Context, t j17.Tenant, r *row,
 ) (canceled bool, fences []store.Fence, err error) {
@@ -199,7 +201,7 @@ func (s *Service) isCanceled(
 	return false, fences, nil
 }
 
-// sweep takes some of what a mark has cancelled away from among the pending ones, and the mark when that was all.
+// sweep removes some of the pending events that a mark has canceled, and the mark when none is left.
 func (s *Service) sweep(ctx context.Context, c *worker.Claim) error {
 	at, upTo, err := readMark(c.Value)
 	if err != nil {
@@ -218,7 +220,7 @@ func (s *Service) sweep(ctx context.Context, c *worker.Claim) error {
 		for i := range items {
 			upTo = items[i].Key
 			if upTo == c.Key {
-				continue // this is the one that changes
+				continue // the fenced item itself
 			}
 			w, err := readWaiter(&items[i])
 			if err != nil {
@@ -235,7 +237,7 @@ func (s *Service) sweep(ctx context.Context, c *worker.Claim) error {
 			}
 		}
 
-		// What counts them, and how far this is.
+		// The counters, and the progress.
 		all := int64(0)
 		for _, by := range slices.Sorted(maps.Keys(e.pending)) {
 			all += e.pending[by]
@@ -259,7 +261,7 @@ func (s *Service) sweep(ctx context.Context, c *worker.Claim) error {
 		case !ok:
 			return err
 		case lost.Space == marks:
-			return nil // a later event has left its mark, which begins again
+			return nil // a later event has renewed the mark, and the sweep begins again
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -10,15 +10,16 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Caused is a scheduled event with the events that it has to do with.
+// Caused is a scheduled event with the events that it is related to.
 type Caused struct {
 	wire.Scheduled
-	// By is the position of the event that scheduled it, Ended that of the one that cancelled it, zero where none has.
+	// By is the position of the event that scheduled it, Ended that of the one that canceled it, zero if there is none.
 	By, Ended j17.StreamID
 	FireAt    int64
 }
 
-// endedBy returns the writes that lead from the event number i of a command to one that it has cancelled, and back.
+// endedBy returns the writes that link event number i of a command with a scheduled event that it has canceled, in both
+// directions.
 func (s *Service) endedBy(id string, i int) []store.Side {
 	until := s.forgottenAt()
 	return []store.Side{
@@ -27,7 +28,7 @@ func (s *Service) endedBy(id string, i int) []store.Side {
 	}
 }
 
-// endedAt is endedBy for an event that is stored.
+// endedAt is endedBy for a stored event.
 func (s *Service) endedAt(id string, at j17.StreamID) []store.Side {
 	until := s.forgottenAt()
 	return []store.Side{
@@ -39,8 +40,8 @@ func (s *Service) endedAt(id string, at j17.StreamID) []store.Side {
 	}
 }
 
-// CausedBy calls do with the ids of what events at some positions, which are in their order, have scheduled or
-// cancelled.
+// CausedBy calls do with the IDs of what events at some positions have scheduled or canceled, in the order of the
+// positions.
 func (s *Service) CausedBy(
 	ctx context.Context, t j17.Tenant, positions []j17.StreamID, do func(id string) error,
 ) error {
@@ -64,7 +65,7 @@ func (s *Service) CausedBy(
 	return store.UserError(err)
 }
 
-// Caused returns a scheduled event by its id; CodeNotFound where there is none.
+// Caused returns a scheduled event by its ID; CodeNotFound if there is none.
 func (s *Service) Caused(ctx context.Context, t j17.Tenant, id string) (*Caused, error) {
 	f, err := s.find(ctx, t, id)
 	if err != nil {

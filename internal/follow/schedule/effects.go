@@ -17,8 +17,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Effects says what events schedule and what they cancel; it is one of an engine's effects. An event cancels what was
-// scheduled before it in the order of the feed, in its own commit too, and nothing that it schedules itself.
+// Effects returns what events schedule and what they cancel; it is one of an engine's effects. An event cancels what
+// was scheduled before it in the order of the feed, in its own commit too, but nothing that it schedules itself.
 func (s *Service) Effects(ctx context.Context, d *part.Decided) (part.Effects, error) {
 	w, err := s.watchOf(ctx, d.Tenant, d.Decider)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Service) Effects(ctx context.Context, d *part.Decided) (part.Effects, e
 	}, nil
 }
 
-// consequences says what a command that is only tried schedules and cancels.
+// consequences returns what a command that is only tried schedules and cancels.
 func (e *effects) consequences() (c part.Consequences) {
 	if !e.tried {
 		return c
@@ -71,26 +71,26 @@ func (e *effects) consequences() (c part.Consequences) {
 	return c
 }
 
-// effects is what one command schedules and cancels.
+// effects collects what one command schedules and cancels.
 type effects struct {
 	ends
 	d     *part.Decided
 	watch *watch
-	// next is the number of the first scheduled event that was not looked at yet, own are those before it, and awaiting
-	// has the numbers of those that an event cancels.
+	// next is the index of the first scheduled event that was not processed yet; own has those before it, and awaiting
+	// the indexes in own of those that an event cancels.
 	next     int
 	own      []own
 	awaiting map[decider.Awaited][]int
-	// seen are the events whose waiting items were looked at, marked the names of those that leave a mark.
+	// seen has the events whose waiting items were read, marked the names of those that leave a mark.
 	seen   map[decider.Awaited]bool
 	marked []string
-	// deepest is the greatest depth of what the command schedules.
+	// deepest is the greatest depth of the events that the command schedules.
 	deepest int
-	// most is the bound of all pending events, and fired is how many the command itself takes from among them.
+	// most is the bound of all pending events; fired is how many pending events the command itself removes.
 	most, fired int64
 
 	fences []store.Fence
-	// created are the ids of events, types those that are waited for for the first time.
+	// created has the IDs of scheduled events, types the types that are awaited for the first time.
 	created []string
 	types   []pair
 }
@@ -99,12 +99,11 @@ type effects struct {
 type own struct {
 	*decider.Scheduled
 	row *row
-	// over reports that another event of the command has cancelled it.
+	// over reports that another event of the command has canceled it.
 	over bool
 }
 
-// known notes what the command itself takes from among the pending ones: what is being written is not cancelled by
-// that.
+// known records which pending events the command itself removes by writing them, so that it does not cancel them.
 func (e *effects) known() {
 	for i := range e.d.Asked {
 		if side := &e.d.Asked[i]; side.Space == Pending.space() && side.Op == store.Delete {
@@ -140,14 +139,14 @@ func (e *effects) event(ctx context.Context, i int) error {
 	return nil
 }
 
-// maxDepth is how many events may schedule each other, one after the other, each to come within so many seconds, which
-// is sooner than any delay lets it. So a circle of them ends in which each says a time that is past.
+// maxDepth is the maximum length of a chain of events that schedule each other, each within soon, in seconds, which is
+// less than any delay. This ends a circle of events that each give a time in the past.
 const (
 	maxDepth = 50
 	soon     = 5 * 60
 )
 
-// tooDeep is the error of an event that would schedule another one soon, at the end of too many.
+// tooDeep returns the error for an event that would schedule another one beyond maxDepth.
 func tooDeep() error {
 	err := j17.Errorf(j17.CodeImplicationLimit, "Events schedule each other %d deep at most where each is due within %d minutes, and the event would schedule another one. "+
 		"Nothing was written. Let the spec end the circle by a condition, or by times that lie further ahead.", maxDepth, soon/60)
@@ -155,7 +154,7 @@ func tooDeep() error {
 	return err
 }
 
-// schedule adds an event that is to come later; n numbers those of one event.
+// schedule adds a scheduled event; n numbers those of one event.
 func (e *effects) schedule(later *decider.Scheduled, n int) {
 	cause := &e.d.Events[later.Cause]
 	r := &row{
@@ -189,21 +188,21 @@ func (e *effects) end(w *own, i int) {
 	e.pending[w.row.by]--
 	e.canceled = append(e.canceled, w.row.id)
 	if e.tried {
-		w.row.id = "" // it never gets one
+		w.row.id = "" // it is never stored
 		e.taken = append(e.taken, w.row)
 	}
 	e.sides = append(e.sides, store.Side{
 		Op: store.Put, Space: Canceled.space(), Key: suffix(w.row.N), Value: []byte(w.row.key()), Due: e.forgottenAt(),
 		Stamps: []int{w.Cause}, StampKey: true,
 	})
-	if w.row.id != "" { // what is only tried has none
+	if w.row.id != "" { // a tried event has no ID
 		e.sides = append(e.sides, e.endedBy(w.row.id, i)...)
 	}
 }
 
-// sums adds what stays of the command's own scheduled events, and the numbers of pending ones.
+// sums adds the items of the command's own scheduled events that remain, and the counters of pending ones.
 func (e *effects) sums(ctx context.Context) error {
-	// What is pending waits for its time, and for what cancels it.
+	// A pending event waits for its time, and for the events that cancel it.
 	now := e.Clock.Now()
 	for i := range e.own {
 		w := &e.own[i]
@@ -229,7 +228,7 @@ func (e *effects) sums(ctx context.Context) error {
 		}
 	}
 
-	// How many there are, of each aggregate and in all.
+	// The counters, of each aggregate and in all.
 	all := int64(0)
 	for _, by := range slices.Sorted(maps.Keys(e.pending)) {
 		n := e.pending[by]
@@ -250,7 +249,7 @@ func (e *effects) sums(ctx context.Context) error {
 		return nil
 	}
 	if all <= e.fired {
-		e.sides = append(e.sides, add(total, all, 0)) // there are as many as before
+		e.sides = append(e.sides, add(total, all, 0)) // no more than before
 		return nil
 	}
 	var err error
@@ -264,7 +263,7 @@ func (e *effects) sums(ctx context.Context) error {
 	return nil
 }
 
-// room returns how many events may be pending in an environment, by what is pending in the others of its instance.
+// room returns how many events may be pending in an environment, given the pending ones in the others of its instance.
 func (s *Service) room(ctx context.Context, t j17.Tenant) (int64, error) {
 	most := int64(s.MaxPerInstance)
 	for _, other := range t.Siblings() {
@@ -277,12 +276,12 @@ func (s *Service) room(ctx context.Context, t j17.Tenant) (int64, error) {
 	return max(most, 0), nil
 }
 
-// limited is the details of the error of what is one too many.
+// limited has the details of the error for an event that exceeds a bound.
 type limited struct {
 	Limit int `json:"limit"`
 }
 
-// full is the error of a number of pending events that is at its bound.
+// full returns the error for a counter of pending events that is at its bound.
 func (s *Service) full(c *store.SideConflict) error {
 	switch {
 	case c.Space != counts:
@@ -296,7 +295,7 @@ func (s *Service) full(c *store.SideConflict) error {
 	return err
 }
 
-// tooMany is the error of an instance in which too many events are pending.
+// tooMany returns the error for an instance with too many pending events.
 func (s *Service) tooMany() error {
 	err := j17.Errorf(j17.CodeScheduleLimit, "The instance may have %d scheduled events pending, and this would be more. Nothing was written. Cancel some of them, or wait until they have come.",
 		s.MaxPerInstance)
@@ -304,7 +303,7 @@ func (s *Service) tooMany() error {
 	return err
 }
 
-// committed counts and tells what is stored.
+// committed updates the counters, and logs what is stored.
 func (s *Service) committed(ctx context.Context, e *effects) {
 	s.counts.created.Add(uint64(len(e.created)))
 	s.counts.canceled.Add(uint64(len(e.canceled)))
@@ -314,16 +313,16 @@ func (s *Service) committed(ctx context.Context, e *effects) {
 	e.uncontend()
 }
 
-// pair is a type of events, whatever aggregate they are of.
+// pair is an event type of an aggregate type.
 type pair struct{ aggregateType, eventType string }
 
 func (p pair) put() store.Side {
 	return store.Side{Op: store.Put, Space: watched, Key: p.aggregateType + "/" + p.eventType}
 }
 
-// watch is what cancels scheduled events under one spec: what the spec names, and what earlier specs named by which
-// something may still wait. It does not change: what is stored under another spec is stored before this one was
-// deployed.
+// watch has the event types that cancel scheduled events under one spec: those that the spec names, and those of
+// earlier specs that events may still wait for. It does not change: items written under another spec were stored before
+// this one was deployed.
 type watch struct {
 	decider *decider.Decider
 	pairs   map[pair]bool
@@ -341,14 +340,14 @@ func (w *watch) any(events []decider.Event) bool {
 		slices.ContainsFunc(events, func(o decider.Event) bool { return w.has(pair{o.Key.Type, o.Type}) })
 }
 
-// isStored reports whether it is known to be stored that a type is waited for.
+// isStored reports whether a type is known to be stored as awaited.
 func (w *watch) isStored(p pair) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stored[p]
 }
 
-// keep notes that types are stored.
+// keep records that types are stored.
 func (w *watch) keep(types []pair) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -357,14 +356,14 @@ func (w *watch) keep(types []pair) {
 	}
 }
 
-// Forget releases what is known of a tenant that is gone.
+// Forget drops the cached state of a tenant that is gone.
 func (s *Service) Forget(t j17.Tenant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.known, t)
 }
 
-// watchOf returns what cancels scheduled events in a tenant.
+// watchOf returns the watch of a tenant.
 func (s *Service) watchOf(ctx context.Context, t j17.Tenant, d *decider.Decider) (*watch, error) {
 	s.mu.Lock()
 	w := s.known[t]
@@ -373,7 +372,7 @@ func (s *Service) watchOf(ctx context.Context, t j17.Tenant, d *decider.Decider)
 		return w, nil
 	}
 
-	// What is waited for in the store.
+	// The stored awaited types.
 	w = &watch{decider: d, pairs: map[pair]bool{}, stored: map[pair]bool{}}
 	const page = 1000
 	for it, err := range store.Items(ctx, s.Store, t, watched, store.Range{}, page) {
@@ -384,14 +383,14 @@ func (s *Service) watchOf(ctx context.Context, t j17.Tenant, d *decider.Decider)
 		w.pairs[pair{aggregateType, eventType}], w.stored[pair{aggregateType, eventType}] = true, true
 	}
 
-	// What the spec may wait for.
+	// The types that the spec may wait for.
 	for _, typ := range d.Types {
 		for _, et := range typ.Events {
 			w.read(et.Implications)
 		}
 	}
 
-	// It is remembered.
+	// Cache the watch.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.known) >= maxKnown {
@@ -401,10 +400,10 @@ func (s *Service) watchOf(ctx context.Context, t j17.Tenant, d *decider.Decider)
 	return w, nil
 }
 
-// maxKnown is of how many tenants it is kept what cancels events in them.
+// maxKnown is the number of tenants whose watches are cached.
 const maxKnown = 1000
 
-// read adds what implications name.
+// read adds the types that implications name.
 func (w *watch) read(implications []*spec.Implication) {
 	for _, imp := range implications {
 		if imp.Schedule != nil {

@@ -10,12 +10,11 @@ import (
 	"j17/internal/storage/store"
 )
 
-// erasedPage is how many rows are looked at in one go.
+// erasedPage is how many rows are read at a time.
 const erasedPage = 500
 
-// Erase cancels what is to come to streams that were rewritten, and what they had scheduled themselves. The rows of
-// such events, also of those that are long over, lose their data and what their tries have left. What was scheduled
-// after the erasure is left alone.
+// Erase cancels pending events for rewritten streams, and those that these have scheduled. The rows of such events,
+// even of long ended ones, lose their data and errors. Events scheduled after the erasure are not affected.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	gone := e.Gone()
 	is := func(r *row) bool {
@@ -48,7 +47,7 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error 
 	}
 }
 
-// clearAll takes the data out of rows: of all in one commit or, where somebody is in the way, of one after the other.
+// clearAll removes the data from rows: from all in one commit or, on a conflict, from one after the other.
 func (s *Service) clearAll(ctx context.Context, t j17.Tenant, all []*row) error {
 	for some := range slices.Chunk(all, swept) {
 		var sides []store.Side
@@ -81,7 +80,7 @@ func (s *Service) clearAll(ctx context.Context, t j17.Tenant, all []*row) error 
 	return nil
 }
 
-// clear takes the data out of a row, whatever else happens to it.
+// clear removes the data from a row, and tries again on conflicts.
 func (s *Service) clear(ctx context.Context, t j17.Tenant, key string) error {
 	for range tries {
 		r, err := s.load(ctx, t, key)
@@ -103,10 +102,10 @@ func (s *Service) clear(ctx context.Context, t j17.Tenant, key string) error {
 	return errors.New("others change the same scheduled event over and over; it is tried again")
 }
 
-// cleared returns the writes that take the data out of a row and end the waiting of its event, none where that is done.
-// canceled reports that it waits.
+// cleared returns the writes that remove the data from a row and end the waiting of its event, none if that has been
+// done. canceled reports that it was waiting.
 func (s *Service) cleared(ctx context.Context, t j17.Tenant, r *row) (sides []store.Side, canceled bool, err error) {
-	// Whether it waits: for its time, or for somebody who looks into it and may try it again.
+	// It may wait for its time, or for an operator who may retry it.
 	for _, status := range []Status{Pending, DeadLetter, Refused} {
 		item, err := s.Store.Get(ctx, t, status.space(), r.order())
 		if errors.Is(err, store.ErrNotFound) {

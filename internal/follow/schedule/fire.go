@@ -18,19 +18,19 @@ import (
 	"j17/internal/storage/store"
 )
 
-// maxTogether bounds the data of the events that are written together.
+// maxTogether bounds the data of the events written together.
 const maxTogether = 4 << 20
 
 // due is an event whose time has come.
 type due struct {
 	*row
 	claim *worker.Claim
-	// number is that of its claim.
+	// number is the number of its claim.
 	number int
 }
 
-// fire writes events whose time has come, in the order in which they were scheduled. An event, all that it brings
-// about, and the end of its schedule are one commit.
+// fire writes the due events, in the order in which they were scheduled. An event, all its consequences, and the end of
+// its schedule are one commit.
 func (s *Service) fire(ctx context.Context, claims []*worker.Claim) []error {
 	errs := make([]error, len(claims))
 	var together []due
@@ -51,8 +51,8 @@ func (s *Service) fire(ctx context.Context, claims []*worker.Claim) []error {
 	return errs
 }
 
-// dueRow returns the row of a claimed item, nil for one that a sweep is about to take away. One without a row, which
-// was erased, ends here.
+// dueRow returns the row of a claimed item, nil for an event that a sweep is about to remove. The item of an erased row
+// is removed here.
 func (s *Service) dueRow(ctx context.Context, c *worker.Claim) (*row, error) {
 	key, err := rowOf(c.Value)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Service) dueRow(ctx context.Context, c *worker.Claim) (*row, error) {
 	}))
 }
 
-// lost is nil for the error of a claim that somebody else has finished: the event was cancelled, or is written by
+// lost returns nil for the error of a claim that was finished elsewhere: the event was canceled, or is written by
 // another server.
 func lost(err error) error {
 	if _, ok := errors.AsType[*store.SideConflict](err); ok {
@@ -83,8 +83,8 @@ func lost(err error) error {
 	return err
 }
 
-// fireAll writes events together and sees to what becomes of each. alone reports that the first of them has all the
-// time of the try: where that is not enough, it counts as an attempt, since another try would be no better.
+// fireAll writes events together and handles the result of each. alone reports that the first of them has all the time
+// of the try: if that is not enough, it counts as an attempt, since another try would not be faster.
 func (s *Service) fireAll(ctx context.Context, all []due, errs []error, alone bool) {
 	if len(all) == 0 {
 		return
@@ -113,9 +113,9 @@ func (s *Service) fireAll(ctx context.Context, all []due, errs []error, alone bo
 	s.tell(ctx, t, Fired, fired)
 }
 
-// command is what writes an event.
+// command returns the command that writes an event.
 func (s *Service) command(d *due) *engine.Command {
-	data, _ := value.Parse(d.data) // what cannot be read is missing, and refused for that
+	data, _ := value.Parse(d.data) // unreadable data are missing, and refused for that
 	text := value.StringValue
 	return &engine.Command{
 		Tenant:  d.claim.Tenant,
@@ -140,8 +140,8 @@ func (s *Service) command(d *due) *engine.Command {
 	}
 }
 
-// unlessCanceled refuses an event that is cancelled by a mark, as one that somebody else has taken away; nil where
-// nothing can cancel it.
+// unlessCanceled refuses an event that is canceled by a mark, like one that was removed elsewhere; it is nil if nothing
+// can cancel the event.
 func (s *Service) unlessCanceled(d *due) part.EffectsOf {
 	if len(d.CancelOn) == 0 {
 		return nil
@@ -155,15 +155,15 @@ func (s *Service) unlessCanceled(d *due) part.EffectsOf {
 	}
 }
 
-// errSlow is the error of an event that takes longer than a try may.
+// errSlow returns the error for an event that takes longer than a try may.
 func errSlow() error {
 	err := j17.Errorf(j17.CodeWorkLimit, "The event, with all that it implies, could not be written within %d seconds: its custom code takes too long, or the server was too busy.", int(lease.Seconds()))
 	err.Plain = true
 	return err
 }
 
-// passing reports whether an error is one of the server's state and says nothing about the event: it is tried again
-// soon, and that is no attempt.
+// passing reports whether an error is about the server's state and says nothing about the event: it is tried again
+// soon, and the try does not count as an attempt.
 func (s *Service) passing(t j17.Tenant, err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return true
@@ -180,13 +180,14 @@ func (s *Service) passing(t j17.Tenant, err error) bool {
 	}
 }
 
-// failed keeps that an event could not be written: it is tried again, or given up. What the aggregate refuses is over.
+// failed records that an event could not be written: it is tried again, or given up. An event that its aggregate
+// refuses has ended.
 func (s *Service) failed(ctx context.Context, d *due, err error) error {
 	r := *d.row
 	r.Attempts++
 	r.LastError, r.LastCode, r.FailedAt = reason(err), j17.CodeOf(err), s.Clock.Now().Unix()
 
-	// What becomes of it.
+	// The resulting status.
 	status := Pending
 	switch {
 	case isRefusal(err):
@@ -204,7 +205,7 @@ func (s *Service) failed(ctx context.Context, d *due, err error) error {
 		return lost(err)
 	}
 
-	// Tell it.
+	// Log it.
 	attrs := []slog.Attr{
 		slog.String("tenant", string(d.claim.Tenant)), slog.String("scheduled_id", r.id),
 		slog.Int("attempts", r.Attempts), slog.String("error", r.LastError),
@@ -222,9 +223,8 @@ func (s *Service) failed(ctx context.Context, d *due, err error) error {
 	return nil
 }
 
-// isRefusal reports whether an event is one that its aggregate does not take, or that of an event which it implies, so
-// that trying again is nobody's business but somebody's who knows better: the spec forbids it where it would stand, or
-// custom code does.
+// isRefusal reports whether an aggregate refuses the event, or one that it implies, by its spec or by custom code.
+// Another try is useless then, unless an operator decides otherwise.
 func isRefusal(err error) bool {
 	e, ok := errors.AsType[*j17.Error](err)
 	if !ok {
@@ -234,16 +234,16 @@ func isRefusal(err error) bool {
 	return forbidden || e.Code == j17.CodeHandlerRejected
 }
 
-// maxReason bounds the text of an error that is kept.
+// maxReason bounds the text of a stored error.
 const maxReason = 1000
 
-// reason is what is kept of an error.
+// reason returns the stored text of an error.
 func reason(err error) string {
 	text := j17.Record(err)
 	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
 }
 
-// forget removes events that are long over.
+// forget removes events that ended long ago.
 func (s *Service) forget(ctx context.Context, claims []*worker.Claim) []error {
 	errs := make([]error, len(claims))
 	each := make([][]store.Side, len(claims))
@@ -259,7 +259,7 @@ func (s *Service) forget(ctx context.Context, claims []*worker.Claim) []error {
 		}
 	}
 
-	// All at once, or each by itself where the claim of one is lost.
+	// All at once, or one by one if a claim is lost.
 	t := claims[0].Tenant
 	if s.Store.WriteFreeing(ctx, t, slices.Concat(each...)) == nil {
 		return errs

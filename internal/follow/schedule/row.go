@@ -18,17 +18,17 @@ import (
 	"j17/internal/storage/store"
 )
 
-// row is what is known of a scheduled event. Its stored form is the position of the event that scheduled it, the
-// members below as JSON, and behind the end of the line the data.
+// row is the record of a scheduled event. Its stored form is the position of the event that scheduled it, a line with
+// the members below as JSON, and the data.
 type row struct {
-	// by is the aggregate that scheduled it, id the event's own: they are in the key of the item.
+	// by is the aggregate that scheduled it, id the event's own ID: they are in the key of the item.
 	by, id string
 	at     j17.StreamID
 	data   []byte
-	// rev is that of its item, 0 for one that is not stored yet.
+	// rev is the revision of its item, 0 if it is not stored yet.
 	rev uint64
 
-	// N numbers what one event has scheduled.
+	// N numbers the events scheduled by one event.
 	N             int              `json:"n"`
 	ByEvent       string           `json:"by_event"`
 	FireAt        int64            `json:"fire_at"`
@@ -38,32 +38,32 @@ type row struct {
 	Event         string           `json:"event"`
 	CancelOn      []wire.EventName `json:"cancel_on,omitempty"`
 	CorrelationID string           `json:"correlation_id,omitempty"`
-	// Depth is that of the command that writes the event.
+	// Depth is the depth of the command that writes the event.
 	Depth     int    `json:"depth,omitempty"`
 	Attempts  int    `json:"attempts,omitempty"`
 	LastError string `json:"last_error,omitempty"`
-	// LastCode is the code of that error, FailedAt when it was.
+	// LastCode is the code of that error, FailedAt its time.
 	LastCode j17.Code `json:"last_code,omitempty"`
 	FailedAt int64    `json:"failed_at,omitempty"`
 }
 
-// key is that of the row's item.
+// key returns the key of the row's item.
 func (r *row) key() string { return r.by + "/" + r.id }
 
-// suffix stands behind the position of the scheduling event in the keys of items that have the order of scheduling.
+// suffix returns what follows the position of the scheduling event in keys that have the order of scheduling.
 func suffix(n int) string { return fmt.Sprintf(".%05d", n) }
 
-// order is the key under which the event stands among those with its status.
+// order returns the key of the event in the list of its status.
 func (r *row) order() string { return store.StampedKey(r.at, suffix(r.N)) }
 
-// value is the stored form of the row without the position.
+// value returns the stored form of the row without the position.
 func (r *row) value() []byte {
 	head, _ := json.Marshal(r) // numbers and text: it cannot fail
 	return append(append(head, '\n'), r.data...)
 }
 
-// put writes a row that is there already, unless it has changed since it was read: one that was erased meanwhile must
-// not come back.
+// put returns the write of an existing row, on the condition that it has not changed since it was read: one that was
+// erased meanwhile must not come back.
 func (r *row) put() store.Side {
 	return store.Side{
 		Op: store.Put, Space: rows, Key: r.key(), Value: append(store.AppendStamp(nil, r.at), r.value()...),
@@ -71,7 +71,7 @@ func (r *row) put() store.Side {
 	}
 }
 
-// readRow takes the item of a row apart.
+// readRow decodes the item of a row.
 func readRow(item *store.Item) (*row, error) {
 	key := item.Key
 	r := &row{rev: item.Rev}
@@ -94,7 +94,7 @@ func readRow(item *store.Item) (*row, error) {
 	return r, nil
 }
 
-// cutLast cuts the key of a row into the aggregate's and the event's id.
+// cutLast splits the key of a row into the aggregate's key and the event's ID.
 func cutLast(key string) (by, id string, ok bool) {
 	i := strings.LastIndexByte(key, '/')
 	if i < 0 {
@@ -107,7 +107,7 @@ func damaged(key string, err error) error {
 	return &store.CorruptionError{Where: "the scheduled event " + key, Err: err}
 }
 
-// load reads the row with a key, nil where it is gone.
+// load reads the row with a key, nil if it is gone.
 func (s *Service) load(ctx context.Context, t j17.Tenant, key string) (*row, error) {
 	item, err := s.Store.Get(ctx, t, rows, key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -119,8 +119,8 @@ func (s *Service) load(ctx context.Context, t j17.Tenant, key string) (*row, err
 	return readRow(&item)
 }
 
-// list is the write that puts an event among those with a status that it does not wait in. In front of the value stands
-// the position of the event that scheduled it, as in all of these items.
+// list returns the write that lists an event under a status in which it does not wait. As in all list items, the
+// position of the scheduling event precedes the value.
 func (s *Service) list(status Status, at j17.StreamID, n int, key string) store.Side {
 	side := store.Side{
 		Op: store.Put, Space: status.space(), Key: store.StampedKey(at, suffix(n)),
@@ -132,7 +132,7 @@ func (s *Service) list(status Status, at j17.StreamID, n int, key string) store.
 	return side
 }
 
-// rowOf returns the key of the row of an item in the space of a status.
+// rowOf returns the key of the row of a list item.
 func rowOf(value []byte) (string, error) {
 	_, value, err := worker.ReadAttempts(value)
 	if err != nil {
@@ -142,17 +142,17 @@ func rowOf(value []byte) (string, error) {
 	return string(value), err
 }
 
-// forgottenAt is when an event is forgotten that is over now. Whole hours make for few rounds.
+// forgottenAt returns when an event that ends now is removed. It is rounded to hours, so that removals are few.
 func (s *Service) forgottenAt() time.Time {
 	return s.Clock.Now().Add(keptFor + time.Hour).Truncate(time.Hour)
 }
 
-// add is the write that changes how many events are pending.
+// add returns the write that changes a counter of pending events.
 func add(key string, n, most int64) store.Side {
 	return store.Side{Op: store.Add, Space: counts, Key: key, Value: strconv.AppendInt(nil, n, 10), Most: most}
 }
 
-// over are the writes that end the waiting of an event, without the one that takes it from among the pending ones.
+// over returns the writes that end the waiting of an event, except its removal from the pending list.
 func (r *row) over() []store.Side {
 	sides := []store.Side{add(r.by, -1, 0), add(total, -1, 0)}
 	for _, on := range r.CancelOn {
@@ -161,13 +161,14 @@ func (r *row) over() []store.Side {
 	return sides
 }
 
-// prefixOf begins the keys of what an event cancels. It is the key of the item that changes whenever there is more.
+// prefixOf returns the prefix of the keys of the events that an event cancels. It is also the key of the item that
+// changes whenever another event begins to wait.
 func prefixOf(on wire.EventName) string {
 	return on.AggregateType + ":" + on.ID + "/" + on.EventType + "/"
 }
 
-// waiter is an entry in the list of what an event cancels: where the scheduled event is. The key begins with the
-// position of the event that scheduled it.
+// waiter is an item in the list of the events that an event cancels: the place of the scheduled event. Its key contains
+// the position of the event that scheduled it.
 type waiter struct {
 	N   int    `json:"n"`
 	Row string `json:"row"`
@@ -175,8 +176,8 @@ type waiter struct {
 	at j17.StreamID
 }
 
-// await are the writes that make an event wait for those that cancel it, without the positions in front of their
-// values, and those that note that there is more.
+// await returns the writes that make an event wait for those that cancel it, without the positions in front of their
+// values, and those that record that another event waits.
 func (r *row) await(now time.Time) (items, notes []store.Side) {
 	value, _ := json.Marshal(waiter{N: r.N, Row: r.key()}) // numbers and text
 	for _, on := range r.CancelOn {
@@ -186,10 +187,10 @@ func (r *row) await(now time.Time) (items, notes []store.Side) {
 	return items, notes
 }
 
-// noteAge is how long an item is kept that says that more wait: longer than anything is under way.
+// noteAge is how long an item is kept that records that another event waits: longer than anything is under way.
 const noteAge = time.Hour
 
-// readWaiter takes an item of what an event cancels apart.
+// readWaiter decodes an item in the list of the events that an event cancels.
 func readWaiter(item *store.Item) (*waiter, error) {
 	w := &waiter{}
 	at, rest, err := store.ReadStamp(item.Value)
@@ -203,12 +204,12 @@ func readWaiter(item *store.Item) (*waiter, error) {
 	return w, nil
 }
 
-// named is an awaited event as it is stored.
+// named returns the stored form of an awaited event.
 func named(a decider.Awaited) wire.EventName {
 	return wire.EventName{AggregateType: a.Key.Type, ID: a.Key.ID, EventType: a.Type}
 }
 
-// later is a row as the outlook on a command shows it, which calls it by an id.
+// later returns the row in the form of a command's outlook, under an ID.
 func (r *row) later(id string) part.Later {
 	by, _ := j17.ParseKey(r.by)
 	l := part.Later{
@@ -223,7 +224,7 @@ func (r *row) later(id string) part.Later {
 	return l
 }
 
-// shown is a row as people see it.
+// shown returns the row in the form of the API.
 func (r *row) shown(status Status) wire.Scheduled {
 	out := wire.Scheduled{
 		ScheduledID: r.id, Status: string(status), FireAt: rfc3339(r.FireAt), CreatedAt: rfc3339(r.CreatedAt),

@@ -1,11 +1,10 @@
-// Package schedule keeps the events that are to come later. What an event schedules is written in the commit of that
-// event, what cancels it in the commit of the event that does (effects.go, cancel.go); what is due is written with the
-// end of its schedule in one commit (fire.go). So nothing of it is lost, and nothing happens twice, wherever a process
-// ends.
+// Package schedule keeps events that are to be written later. What an event schedules is written in the commit of that
+// event, what cancels it in the commit of the event that does (effects.go, cancel.go); a due event is written with the
+// end of its schedule in one commit (fire.go). So nothing is lost, and nothing happens twice, wherever a process ends.
 //
-// Of each scheduled event there is a row, and an item in the space of its status, which says what state it is in: the
-// writer that removes that item, on the condition that it still exists, has decided the fate of the event. The items
-// have the order in which the events were scheduled, which is that of the feed.
+// Each scheduled event has a row, and an item in the space of its status, which is its state: the writer that removes
+// that item, on the condition that it still exists, has decided the fate of the event. The items have the order in
+// which the events were scheduled, which is that of the feed.
 package schedule
 
 import (
@@ -23,31 +22,31 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Limits of what may be pending.
+// Limits on pending events.
 const (
-	// MaxPerAggregate is how many events of one aggregate's scheduling may be pending.
+	// MaxPerAggregate is how many events scheduled by one aggregate may be pending.
 	MaxPerAggregate = 100
-	// DefaultMaxPerInstance is how many may be pending in an instance where the options do not say.
+	// DefaultMaxPerInstance is how many events may be pending in an instance unless the options set it.
 	DefaultMaxPerInstance = 100_000
 )
 
 const (
-	// attempts is how often an event is tried in all, attemptPause how long after a failure it is tried again.
+	// attempts is the total number of tries of an event, attemptPause the pause after a failed one.
 	attempts     = 10
 	attemptPause = time.Minute
-	// keptFor is how long events are kept that are over.
+	// keptFor is how long ended events are kept.
 	keptFor = 30 * 24 * time.Hour
 	// batch is how many due events one try writes, lease how long it may take.
 	batch = 256
 	lease = 30 * time.Second
-	// atOnce is of how many environments due events are written at once.
+	// atOnce is the number of environments whose due events are written at a time.
 	atOnce = 4
 )
 
-// Status is what has become of a scheduled event.
+// Status is the status of a scheduled event.
 type Status string
 
-// The statuses. Dead letters have failed for good and wait for somebody to look into it.
+// The statuses. Dead letters have failed for good and wait for an operator.
 const (
 	Pending    Status = "pending"
 	Fired      Status = "fired"
@@ -59,28 +58,27 @@ const (
 // Statuses lists all of them.
 func Statuses() []Status { return []Status{Pending, Fired, Canceled, Refused, DeadLetter} }
 
-// space is where the items of the events with a status are.
+// space returns the space of the items of a status.
 func (s Status) space() store.Space { return store.Space("scheduled." + string(s)) }
 
 // The other spaces.
 const (
-	// rows has what is known of each event, under the key of the aggregate that scheduled it and the event's id.
+	// rows has the row of each event, under the key of the aggregate that scheduled it and the event's ID.
 	rows store.Space = "scheduled"
-	// ids leads from the id of an event to its row.
+	// ids has the place of the row of each event under the event's ID.
 	ids store.Space = "scheduled.id"
-	// counts has how many are pending, of each aggregate that scheduled some, and under total in all.
+	// counts has the number of pending events of each aggregate that scheduled some, and of all under total.
 	counts store.Space = "scheduled.count"
-	// waiting has what an event cancels: under the event's name, an item for each, and one that changes whenever there
-	// is another.
+	// waiting has the events that an event cancels: under the event's name, an item for each, and one that changes
+	// whenever another is added.
 	waiting store.Space = "scheduled.waiting"
-	// marks has the names of events that have cancelled more than their own commits took away, with the position of
-	// each.
+	// marks has, under their names, the positions of events that have canceled more than their own commits removed.
 	marks store.Space = "scheduled.marks"
-	// enders has the ids of events that were cancelled behind the positions of those that have cancelled them, ended
-	// these positions under the ids.
+	// enders has the IDs of canceled events under the positions of the events that have canceled them; ended has these
+	// positions under the IDs.
 	enders store.Space = "scheduled.enders"
 	ended  store.Space = "scheduled.ended"
-	// watched has the types of events that have ever been waited for.
+	// watched has the event types that have ever been awaited.
 	watched store.Space = "scheduled.watched"
 )
 
@@ -93,13 +91,13 @@ type Options struct {
 	Clock  clock.Clock
 	Logger *slog.Logger
 	Worker *worker.Kit
-	// Execute carries out commands of one tenant in their order: that of an engine, which is made after the service.
+	// Execute carries out commands of one tenant in order: the Execute of an engine, which is made after the service.
 	Execute func(ctx context.Context, t j17.Tenant, commands []*engine.Command) []engine.Outcome
-	// Restoring, if not nil, reports whether the spec of an environment is still to be restored: that it has none yet
-	// says nothing.
+	// Restoring, if not nil, reports whether the spec of an environment is still being restored: the lack of a spec
+	// means nothing then.
 	Restoring func(j17.Tenant) bool
-	// MaxPerInstance is how many events may be pending in an instance; 0 means DefaultMaxPerInstance. It holds exactly
-	// within each environment, and over all of them by what was stored when something was decided.
+	// MaxPerInstance is how many events may be pending in an instance; 0 means DefaultMaxPerInstance. The bound is
+	// exact within each environment; the other environments count as they were at the time of the decision.
 	MaxPerInstance int
 }
 
@@ -108,19 +106,19 @@ type Service struct {
 	Options
 	mint *ident.Minter
 	due  *worker.Queue
-	// sweeps is what marks have cancelled, over are those that are over.
+	// sweeps has the marks to be swept, over the ended events to be removed.
 	sweeps *worker.Queue
 	over   []*worker.Queue
 	counts counters
 
 	mu sync.Mutex
-	// known has what cancels events in each tenant, under the spec that is deployed to it.
+	// known has the watch of each tenant, under its deployed spec.
 	known map[j17.Tenant]*watch
-	// contended counts how often somebody was in the way of an event that cancels others.
+	// contended counts the conflicts of events that cancel others.
 	contended map[contended]int
 }
 
-// Stats counts what has become of scheduled events since the service was made.
+// Stats counts the ends of scheduled events since the service was made.
 type Stats struct {
 	Created, Fired, Canceled, Refused, DeadLettered uint64
 }
@@ -129,7 +127,7 @@ type counters struct {
 	created, fired, canceled, refused, deadLettered atomic.Uint64
 }
 
-// New returns a service. Run must be called for events to come.
+// New returns a service. Run must be called for events to be written.
 func New(o Options) *Service {
 	if o.MaxPerInstance == 0 {
 		o.MaxPerInstance = DefaultMaxPerInstance
@@ -154,18 +152,18 @@ func New(o Options) *Service {
 	return s
 }
 
-// Queues are those of the work that the service waits with until it is due.
+// Queues returns the queues of the service's due work.
 func (s *Service) Queues() worker.Queues {
 	return append(worker.Queues{s.due, s.sweeps}, s.over...)
 }
 
-// Run writes events as they become due and forgets those that are long over, until the context ends.
+// Run writes events as they become due and removes those that ended long ago, until the context ends.
 func (s *Service) Run(ctx context.Context) error { return s.Queues().Run(ctx) }
 
-// Settle does all of that which is due now.
+// Settle does all work that is due now.
 func (s *Service) Settle(ctx context.Context) error { return s.Queues().Settle(ctx) }
 
-// NextDue returns when something of it is due next, the zero time for nothing.
+// NextDue returns when the next work is due, the zero time for none.
 func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.Queues().NextDue(ctx) }
 
 // Stats returns the counters.
@@ -176,7 +174,7 @@ func (s *Service) Stats() Stats {
 	}
 }
 
-// tell logs what has become of events, all of it at once.
+// tell logs the new status of events, all of them at once.
 func (s *Service) tell(ctx context.Context, t j17.Tenant, became Status, ids []string) {
 	if len(ids) == 0 {
 		return

@@ -25,7 +25,7 @@ func (w *walk) edge(from, to, how string) {
 	w.out.Edges = append(w.out.Edges, wire.TraceEdge{From: from, To: to, How: how})
 }
 
-// draw makes nodes and edges of what was gathered.
+// draw creates the nodes and edges of what was collected.
 func (w *walk) draw() {
 	w.out = wire.Trace{Nodes: []wire.TraceNode{}, Edges: []wire.TraceEdge{}}
 	for _, e := range inOrder(w.events) {
@@ -51,8 +51,8 @@ func inOrder(of map[j17.StreamID]*event) []*event {
 	return all
 }
 
-// drawImplied adds how events have led to events. Those that are near count too: a cause for which there is no room is
-// nobody else's.
+// drawImplied adds the edges from events to the events that they led to. Nearby events count too: a cause for which
+// there is no room must not be replaced by another one.
 func (w *walk) drawImplied() {
 	all := maps.Clone(w.near)
 	maps.Copy(all, w.events)
@@ -86,7 +86,7 @@ func (w *walk) drawImplied() {
 	}
 }
 
-// fires reports whether an event is the one that was scheduled, and not one that it implies.
+// fires reports whether an event is the scheduled one itself, and not one that it implies.
 func (w *walk) fires(e *event) bool {
 	emit := &w.scheduled[e.metadata.Scheduled.ID].Emit
 	return e.key == j17.Key{Type: emit.AggregateType, ID: emit.ID} && e.typ == emit.EventType
@@ -120,7 +120,7 @@ func (w *walk) drawSagas() {
 	}
 }
 
-// refusedBy is what something was refused, by its number.
+// refusedBy returns the leaf for refusal number n of something.
 func refusedBy(by string, n int, typ, message string, at time.Time) leaf {
 	return leaf{
 		by, "refused",
@@ -129,8 +129,8 @@ func refusedBy(by string, n int, typ, message string, at time.Time) leaf {
 	}
 }
 
-// refusalsOfSaga is what a saga was refused. A timeline has the seconds of its entries, and the positions of events: a
-// refusal is no earlier than the event that the saga wrote, or was answered by, before it.
+// refusalsOfSaga returns the refusals in a saga's timeline. A timeline has times in seconds, and the positions of
+// events: a refusal is no earlier than the event before it that the saga wrote or was answered by.
 func refusalsOfSaga(id string, g *saga.Saga) (all []leaf) {
 	var before time.Time
 	for i, entry := range g.Timeline {
@@ -148,7 +148,7 @@ func refusalsOfSaga(id string, g *saga.Saga) (all []leaf) {
 	return all
 }
 
-// refusalsOfScheduled is what a scheduled event was refused.
+// refusalsOfScheduled returns the refusal of a scheduled event.
 func refusalsOfScheduled(id string, c *schedule.Caused) []leaf {
 	if c.Status != string(schedule.Refused) && c.Status != string(schedule.DeadLetter) {
 		return nil
@@ -156,7 +156,7 @@ func refusalsOfScheduled(id string, c *schedule.Caused) []leaf {
 	return []leaf{refusedBy(id, 0, c.Emit.EventType, lastError(c), time.Unix(c.FireAt, 0))}
 }
 
-// lastError is what has become of the last try of a scheduled event, "" where nothing has gone wrong.
+// lastError describes the failure of the last try of a scheduled event, "" for none.
 func lastError(c *schedule.Caused) string {
 	if c.LastError == nil {
 		return ""

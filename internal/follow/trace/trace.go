@@ -1,5 +1,5 @@
-// Package trace finds the graph that an event belongs to: what has caused it, what it has caused, and what of that was
-// refused, cancelled or is still to come.
+// Package trace finds the graph that an event belongs to: its causes, its consequences, and which of these were
+// refused, canceled or are still pending.
 //
 // The decisions behind it are in docs/internals/follow.md.
 package trace
@@ -19,7 +19,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// MaxNodes is how many nodes a graph has at most.
+// MaxNodes is the maximum number of nodes in a graph.
 const MaxNodes = 500
 
 // Options configures a Service. All fields are required.
@@ -40,10 +40,10 @@ type Service struct{ Options }
 func New(o Options) *Service { return &Service{o} }
 
 // Graph returns the graph that the event at a position belongs to, which is the same for all of its events while it has
-// no more than MaxNodes nodes. Of a larger one it has those that the fewest edges lead to from the event, the earlier
-// ones where that is the same, and then events that share nothing but a correlation id with others. inspects says that
-// whoever asks may see deliveries and errors. CodeNotFound where there is no such event, CodeIndexNotReady while events
-// are not indexed by their correlation ids yet.
+// at most MaxNodes nodes. Of a larger graph it returns the nodes closest to the event by the number of edges, the
+// earlier ones among equally close ones, and after them events that are only related by a correlation ID. inspects
+// reports whether the caller may see deliveries and errors. The error is CodeNotFound if there is no such event,
+// CodeIndexNotReady while events are not indexed by their correlation IDs yet.
 func (s *Service) Graph(ctx context.Context, t j17.Tenant, at j17.StreamID, inspects bool) (*wire.Trace, error) {
 	w := &walk{
 		Service: s, ctx: ctx, tenant: t, inspects: inspects, seen: map[string]bool{}, near: map[j17.StreamID]*event{},
@@ -67,7 +67,7 @@ func (s *Service) Graph(ctx context.Context, t j17.Tenant, at j17.StreamID, insp
 	return &w.out, nil
 }
 
-// event is an event of a graph, with what its metadata say of its causes.
+// event is an event of a graph, with the causes in its metadata.
 type event struct {
 	id       j17.StreamID
 	key      j17.Key
@@ -93,7 +93,7 @@ type metadata struct {
 	} `json:"saga"`
 }
 
-// by returns the ids of the scheduled event and of the saga that an event came of, "" where there is none.
+// by returns the IDs of the scheduled event and of the saga that an event came from, "" if there is none.
 func (m *metadata) by() (scheduled, saga string) {
 	if m.Scheduled != nil {
 		scheduled = m.Scheduled.ID
@@ -104,7 +104,7 @@ func (m *metadata) by() (scheduled, saga string) {
 	return scheduled, saga
 }
 
-// item is a node that was come upon, with what it is a node of.
+// item is a discovered node, with what it stands for.
 type item struct {
 	id        string
 	at        int64 // milliseconds
@@ -114,7 +114,7 @@ type item struct {
 	leaf      *leaf
 }
 
-// before orders nodes to which equally many edges lead.
+// before orders nodes at the same distance.
 func before(a, b item) int {
 	if byTime := cmp.Compare(a.at, b.at); byTime != 0 {
 		return byTime
@@ -125,7 +125,7 @@ func before(a, b item) int {
 	return cmp.Compare(a.id, b.id)
 }
 
-// leaf is a node that leads nowhere: a refusal or a delivery.
+// leaf is a node without further edges: a refusal or a delivery.
 type leaf struct {
 	by, how string
 	node    wire.TraceNode
@@ -133,25 +133,25 @@ type leaf struct {
 }
 
 const (
-	// maxNear is how many events are read on account of their correlation ids.
+	// maxNear is how many events are read for their correlation IDs.
 	maxNear = 20 * MaxNodes
-	// maxLevel is how many nodes of the same distance are come upon before the earliest of them are picked.
+	// maxLevel is how many nodes of one distance are discovered before the earliest of them are chosen.
 	maxLevel = 10 * MaxNodes
 )
 
-// walk gathers a graph, from the event that was asked for outwards.
+// walk collects a graph, outwards from the requested event.
 type walk struct {
 	*Service
 	ctx      context.Context
 	tenant   j17.Tenant
 	inspects bool
 
-	// seen has the ids of all nodes that were come upon, next those of the next distance.
+	// seen has the IDs of all discovered nodes, next the nodes of the next distance.
 	seen map[string]bool
 	next []item
 
-	// near are events that share a correlation id with one of the graph, whether they are a part of it or not. whole
-	// has the tags of the correlation ids of which all events are near, implied which of them an event has implied,
+	// near has events that share a correlation ID with one of the graph, whether they are a part of it or not. whole
+	// has the tags of the correlation IDs whose events are all near, implied the events that an event has implied,
 	// emitted what scheduled events and sagas have led to.
 	near    map[j17.StreamID]*event
 	whole   map[string]bool
@@ -167,7 +167,7 @@ type walk struct {
 	out       wire.Trace
 }
 
-// run takes nodes into the graph, the nearest ones first.
+// run adds nodes to the graph, the closest ones first.
 func (w *walk) run() error {
 	for room := MaxNodes; len(w.next) > 0; {
 		level := w.next
@@ -186,7 +186,7 @@ func (w *walk) run() error {
 			return err
 		}
 
-		// Where no edge leads on, the graph goes on with what shares its correlation ids.
+		// When no edge leads further, the graph continues with events that share its correlation IDs.
 		if len(w.next) == 0 {
 			for _, e := range inOrder(w.near) {
 				w.seeEvent(e)
@@ -196,7 +196,7 @@ func (w *walk) run() error {
 	return nil
 }
 
-// keep makes a node a part of the graph.
+// keep adds a node to the graph.
 func (w *walk) keep(it item) {
 	switch {
 	case it.event != nil:
@@ -210,7 +210,7 @@ func (w *walk) keep(it item) {
 	}
 }
 
-// see notes a node for the next distance, unless it was come upon before.
+// see adds a node to the next distance, unless it was discovered before.
 func (w *walk) see(it item) {
 	switch {
 	case w.seen[it.id]:
@@ -244,16 +244,16 @@ func (w *walk) seeAt(at j17.StreamID) error {
 	return nil
 }
 
-// read keeps of an event what a graph needs.
+// read returns what a graph needs of an event.
 func read(ev *j17.Event) *event {
 	e := &event{id: ev.StreamID, key: ev.Key, typ: ev.Type, erased: ev.Erased()}
 	if e.erased || json.Unmarshal(ev.Metadata, &e.metadata) != nil {
-		e.metadata = metadata{} // history may have members of our names that are something else
+		e.metadata = metadata{} // history may have members of these names with other types
 	}
 	return e
 }
 
-// seeScheduled sees a scheduled event by its id.
+// seeScheduled sees a scheduled event by its ID.
 func (w *walk) seeScheduled(id string) error {
 	if id == "" || w.seen[id] {
 		return nil
@@ -268,7 +268,7 @@ func (w *walk) seeScheduled(id string) error {
 	return err
 }
 
-// seeSaga sees a saga by its id.
+// seeSaga sees a saga by its ID.
 func (w *walk) seeSaga(id string) error {
 	if id == "" || w.seen[id] {
 		return nil
@@ -288,7 +288,7 @@ func (w *walk) seeLeaf(l leaf) {
 	w.see(item{id: l.node.ID, at: l.at.UnixMilli(), leaf: &l})
 }
 
-// around sees what edges lead to from nodes of the graph.
+// around sees the nodes that edges lead to from nodes of the graph.
 func (w *walk) around(level []item) error {
 	var positions []j17.StreamID
 	for _, it := range level {
@@ -330,7 +330,7 @@ func (w *walk) around(level []item) error {
 	})
 }
 
-// aroundEvent sees what has implied an event and what it has implied, and what its metadata name.
+// aroundEvent sees the events that have implied an event, those that it has implied, and the causes in its metadata.
 func (w *walk) aroundEvent(e *event) error {
 	if err := w.load(e); err != nil {
 		return err
@@ -374,8 +374,8 @@ func (w *walk) aroundSaga(id string, g *saga.Saga) (err error) {
 	return err
 }
 
-// load makes near what shares the correlation id of an event: all of it, or where that is more than a graph may have,
-// what lies around the event.
+// load adds the events with an event's correlation ID to near: all of them or, if they are more than a graph may have,
+// those around the event.
 func (w *walk) load(e *event) error {
 	id, _ := e.metadata.CorrelationID.(string)
 	tag := j17.CorrelationTag(id)
@@ -406,7 +406,7 @@ func (w *walk) load(e *event) error {
 	return nil
 }
 
-// tagged reads up to limit events with a tag behind a position, those before another one where there is one.
+// tagged reads up to limit events with a tag after a position and, if until is not nil, before another one.
 func (w *walk) tagged(tag string, after j17.StreamID, until *j17.StreamID, limit int) (found []*event, err error) {
 	for ev, err := range w.Store.ReadTagged(w.ctx, w.tenant, store.Tagged{Tags: []string{tag}}, after, limit, nil) {
 		if err != nil {
@@ -420,14 +420,14 @@ func (w *walk) tagged(tag string, after j17.StreamID, until *j17.StreamID, limit
 	return found, nil
 }
 
-// window reads the events with a tag around a position, as many on each side as a graph may have. Those before it are
-// looked for in stretches of time, each longer than the one behind it.
+// window reads the events with a tag around a position, on each side as many as a graph may have. The earlier ones are
+// searched for backwards in stretches of increasing length.
 func (w *walk) window(tag string, around j17.StreamID) ([]*event, error) {
 	all, err := w.tagged(tag, around.Previous(), nil, MaxNodes+1)
 	if err != nil {
 		return nil, err
 	}
-	const firstStretch, longer, shorter = 10, 4, 16 // milliseconds, and by which factor
+	const firstStretch, longer, shorter = 10, 4, 16 // milliseconds, and factors
 	until, found := around, 0
 	for stretch := int64(firstStretch); until.Ms > 0 && found < MaxNodes; {
 		from := j17.StreamID{Ms: max(0, until.Ms-stretch)}
@@ -435,7 +435,7 @@ func (w *walk) window(tag string, around j17.StreamID) ([]*event, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(earlier) == maxNear && stretch > 1 { // it may have more, which are nearer
+		if len(earlier) == maxNear && stretch > 1 { // it may have more, which are closer
 			stretch = max(1, stretch/shorter)
 			continue
 		}
@@ -446,12 +446,13 @@ func (w *walk) window(tag string, around j17.StreamID) ([]*event, error) {
 	return all, nil
 }
 
-// link notes which of the events of a correlation id, in their order, have led to which, and what came of scheduled
-// events and sagas.
+// link records which events of a correlation ID, given in order, have led to which, and what scheduled events and sagas
+// have led to.
 func (w *walk) link(all []*event) {
 	for e, cause := range causesOf(all, func(*event) bool { return false }) {
 		scheduled, saga := e.metadata.by()
-		if s, g := cause.metadata.by(); s == scheduled && g == saga { // else a schedule or a saga lies between them
+		if s, g := cause.metadata.by(); s == scheduled && g == saga {
+			// otherwise a schedule or a saga lies between them
 			w.implied[e.id] = append(w.implied[e.id], cause)
 			w.implied[cause.id] = append(w.implied[cause.id], e)
 		}
@@ -470,9 +471,8 @@ func (w *walk) link(all []*event) {
 	}
 }
 
-// causesOf returns for events, which are in their order, which of them have implied them: the cause of an implied event
-// is the latest one of its name before it. began says of which events that does not count, since something else has led
-// to them.
+// causesOf returns which event has implied each of the events, given in order: the latest event before it that has the
+// name of its cause. Events for which began reports true are left out, since something else has led to them.
 func causesOf(all []*event, began func(*event) bool) map[*event]*event {
 	type name struct {
 		key, typ string
