@@ -66,7 +66,7 @@ import, the first are shown and the others counted. Each one that fails is shown
 				return err
 			}
 
-			// What it tells, and to whom.
+			// The log, and where it goes.
 			o.Logger = slog.New(slog.NewTextHandler(stderr, logOptions(level)))
 			o.Clock = clock.System{}
 			o.Version = programVersion

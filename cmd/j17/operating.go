@@ -424,7 +424,7 @@ func printRows[T any](e *env, raw []json.RawMessage, asJSON bool, header []strin
 // listing describes a command that lists things of an environment.
 type listing[T any] struct {
 	short, example string
-	// note is told to people beside the table.
+	// note is shown to people beside the table.
 	note string
 	// path is where the rows are below the environment. The member of the answer with the rows has the same name, with
 	// "_" for "-".

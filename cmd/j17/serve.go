@@ -63,7 +63,7 @@ At the first start, a URL for creating the first operator is printed on standard
 				return err
 			}
 
-			// What it tells, and to whom.
+			// The log, and where it goes.
 			stderr := &lockedWriter{w: e.err}
 			o.Logger = serveLogger(stderr, asJSON, verbose)
 			o.Clock = clock.System{}

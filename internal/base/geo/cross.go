@@ -9,12 +9,12 @@ import (
 	"github.com/golang/geo/s2"
 )
 
-// crossing finds edges of rings that cross each other or, within one ring, touch: a path to one of them, and where that
-// is.
+// crossing finds edges of rings that cross each other or, within one ring, touch. It returns a path to one of them, and
+// the point.
 //
 // A meridian sweeps over the sphere, which was turned so that the poles are nowhere special, and meets edges in order
 // from south to north. Edges that cross are neighbours just before, so that only neighbours are compared (Shamos and
-// Hoey): with n vertices that is n times log n. Rings may share vertices where they do not cross in them.
+// Hoey): for n vertices that takes n log n. Rings may share vertices in which they do not cross.
 func crossing(polygons [][]ring) (path string, at Point, found bool) {
 	s := newSweep(polygons)
 	if i, ok := s.meeting(); ok {
@@ -65,7 +65,7 @@ type sweep struct {
 func newSweep(polygons [][]ring) *sweep {
 	s := &sweep{}
 	known := map[Point]int{}
-	// The axes are those of no chart.
+	// The axes are arbitrary, so that no chart has them.
 	z := r3.Vector{X: 0.2673912, Y: -0.5617033, Z: 0.7829358}.Normalize()
 	x := z.Cross(r3.Vector{X: 0.8017837, Y: 0.2672612, Z: -0.5345224}).Normalize()
 	y := z.Cross(x)
@@ -277,7 +277,8 @@ func (s *sweep) cross(i, j int32) bool {
 		return a.ring == b.ring &&
 			(s.on(a, b.west, w) || s.on(a, b.east, e) || s.on(b, a.west, x) || s.on(b, a.east, y))
 	}
-	// All four triangles have the same sense, so that the arcs meet, and not where one is continued around the sphere.
+	// All four triangles have the same orientation, so that the arcs themselves meet, and not their continuations
+	// around the sphere.
 	return w < 0 && e > 0 && x > 0 && y < 0 || w > 0 && e < 0 && x < 0 && y > 0
 }
 
@@ -341,7 +342,7 @@ func (t *tree) insert(n, below, above int32) {
 	}
 }
 
-// lift turns a node and its parent about.
+// lift rotates a node above its parent.
 func (t *tree) lift(n int32) {
 	p := t.nodes[n].parent
 	g := t.nodes[p].parent

@@ -83,7 +83,7 @@ func onSeam(p Point) Point {
 	return p
 }
 
-// eachDrawn passes what an edge is on the map: two edges where it crosses longitude 180 or a pole.
+// eachDrawn calls do with the edges that an edge is on the map: two where it crosses longitude 180 or a pole.
 func eachDrawn(a, b Point, do func(from, to Point)) {
 	switch poleA, poleB := math.Abs(a.Lat) == 90, math.Abs(b.Lat) == 90; {
 	case poleA:
@@ -117,11 +117,10 @@ func eachDrawn(a, b Point, do func(from, to Point)) {
 	do(a, b)
 }
 
-// corners are those of the map, in the order in which its edge is gone along with the map to the left, from the first
-// one on.
+// corners are those of the map, in the order in which its edge runs with the map to the left.
 var corners = [...]Point{{-90, -180}, {-90, 180}, {90, 180}, {90, -180}} //nolint:gochecknoglobals // a constant
 
-// edgeAt returns how far along the edge of the map a point of it is, from the first corner on.
+// edgeAt returns how far along the edge of the map a point of the edge is, from the first corner on.
 func edgeAt(p Point) float64 {
 	switch {
 	case p.Lat == -90:
@@ -135,7 +134,7 @@ func edgeAt(p Point) float64 {
 	}
 }
 
-// polygons returns what was drawn: lines are closed along the edge of the map, where the area is to the left as well.
+// polygons returns what was drawn: lines are closed along the edge of the map, with the area to their left as well.
 func (c *cutting) polygons() [][][]Point {
 	outer := append(c.outer, c.closed()...)
 	if len(outer) == 0 {
@@ -154,7 +153,7 @@ func (c *cutting) polygons() [][][]Point {
 		made[in] = append(made[in], hole)
 	}
 
-	// Long edges are no straight lines on a map, so that a ring may run the other way round there.
+	// Long edges are not straight on a map, so a ring may run the other way round there.
 	for _, rings := range made {
 		for i, ring := range rings {
 			if signed(ring) > 0 != (i == 0) {
@@ -177,7 +176,7 @@ func (c *cutting) closed() (rings [][]Point) {
 	}
 	slices.SortFunc(begins, func(a, b begin) int { return cmp.Compare(a.at, b.at) })
 
-	// A line is followed by the first one that begins behind its end.
+	// A line is followed by the first one that begins after its end.
 	next := make([]int, len(c.lines))
 	used := make([]bool, len(c.lines))
 	for i, line := range c.lines {
@@ -209,7 +208,7 @@ func (c *cutting) closed() (rings [][]Point) {
 	return rings
 }
 
-// along goes along the edge of the map to a point.
+// along follows the edge of the map to a point.
 func along(line []Point, to Point) []Point {
 	last := line[len(line)-1]
 	from, end := edgeAt(last), edgeAt(to)

@@ -8,10 +8,10 @@ import (
 	"github.com/golang/geo/s2"
 )
 
-// joined puts areas together again that were cut along longitude 180, as section 3.1.9 of RFC 7946 has it: edges that
-// two parts have there, on both sides and in opposite directions, bound nothing on the sphere. They go, and the others
-// make rings that cross that meridian or run around a pole. What was not cut is returned as it is, and so is what does
-// not fit together, which is refused later.
+// joined rejoins areas that were cut along longitude 180, as section 3.1.9 of RFC 7946 describes: edges that two parts
+// have there, on both sides and in opposite directions, bound nothing on the sphere. They are removed, and the others
+// make rings that cross that meridian or run around a pole. Areas that were not cut are returned unchanged, and so are
+// parts that do not match, which are refused later.
 func joined(polygons [][]placed) ([][]placed, error) {
 	j := joining{}
 	switch cut := j.look(polygons); {
@@ -83,8 +83,8 @@ func sideOf(a, b Point) int {
 	}
 }
 
-// look takes down what there is at the seam. It reports false where there is nothing to do: no edges on it, and no
-// place by two names.
+// look records what is at the seam. It reports false where there is nothing to do: no edges on it, and no place with
+// two names.
 func (j *joining) look(polygons [][]placed) (cut bool) {
 	for _, rings := range polygons {
 		for i := range rings {
@@ -98,8 +98,8 @@ func (j *joining) look(polygons [][]placed) (cut bool) {
 	return cut || len(j.edges) > 0
 }
 
-// lookAt takes down what there is of one ring at the seam. It reports whether the ring has a place by two names, and
-// false for one that both crosses the seam and has edges on it, which cannot be joined.
+// lookAt records what one ring has at the seam. It reports whether the ring has a place with two names, and false for
+// one that both crosses the seam and has edges on it, which cannot be joined.
 func (j *joining) lookAt(r *mapped) (cut, possible bool) {
 	n, on := len(j.rings), len(j.edges)
 	j.rings = append(j.rings, r)
@@ -136,10 +136,10 @@ func (j *joining) lookAt(r *mapped) (cut, possible bool) {
 	return cut || opened, true
 }
 
-// repeats reports whether two points are one place by different names: all longitudes of a pole, or both of the seam.
+// repeats reports whether two points are one place with different names: all longitudes of a pole, or both of the seam.
 func repeats(a, b Point) bool { return a != b && a.unique() == b.unique() }
 
-// cancel removes what lies on the seam twice. It reports false where edges there lie on each other in another way.
+// cancel removes what is on the seam twice. It reports false where edges there overlap in another way.
 func (j *joining) cancel() bool {
 	for i := range j.edges {
 		j.lats = append(j.lats, j.edges[i].low, j.edges[i].high)
@@ -202,7 +202,7 @@ func (j *joining) snapped(p Point) Point {
 	return p
 }
 
-// unrepeated returns the areas with each place once where it stood twice in a row.
+// unrepeated returns the areas, with each place once where it was repeated in a row.
 func unrepeated(polygons [][]placed) [][]placed {
 	all := make([][]placed, len(polygons))
 	for i, rings := range polygons {
@@ -214,7 +214,7 @@ func unrepeated(polygons [][]placed) [][]placed {
 	return all
 }
 
-// once returns a ring with each place once where it stood twice in a row by different names.
+// once returns a ring, with each place once where it was repeated in a row by different names.
 func once(p *placed) placed {
 	before := func(i int) Point { return p.points[(i+len(p.points)-1)%len(p.points)] }
 	if !slices.ContainsFunc(
@@ -267,7 +267,7 @@ func (j *joining) left() (edges []directed) {
 					}
 					edges = append(edges, directed{low, high, at})
 				}
-			case a.unique() != b.unique(): // which the same place by two names is not
+			case a.unique() != b.unique(): // the same place by two names is not an edge
 				edges = append(edges, directed{a, b, at})
 			}
 		}
@@ -275,8 +275,8 @@ func (j *joining) left() (edges []directed) {
 	return edges
 }
 
-// loops puts what is left of rings together. Where several edges meet, each is followed by the one that it encloses a
-// part of the area with. It reports false where they do not make loops.
+// loops joins what is left of rings. Where several edges meet, each is followed by the one with which it encloses a
+// part of the area. It reports false where they do not make loops.
 func (j *joining) loops() (loops []placed, ok bool) {
 	edges := j.left()
 	ends, begins := map[Point][]int{}, map[Point][]int{}
@@ -306,7 +306,7 @@ func (j *joining) loops() (loops []placed, ok bool) {
 		var line []int
 		on := map[Point]int{}
 		for i := first; ; i = next[i] {
-			// What comes back to a vertex is a loop of its own, such as a hole that touches its ring.
+			// A way that returns to a vertex is a loop of its own, such as a hole that touches its ring.
 			from := edges[i].from.unique()
 			if at, again := on[from]; again {
 				loops = append(loops, loop(edges, line[at:]))
@@ -367,11 +367,11 @@ func pair(edges []directed, at s2.Point, in, out []int) bool {
 	return true
 }
 
-// nest makes polygons of loops, and of the other rings of the polygons that these come from: a loop that has the area
-// on its smaller side is an outer ring, and one that has it on the larger side a hole. Polygons that were not cut stay
-// what they are.
+// nest makes polygons of loops, and of the other rings of the polygons that they come from: a loop that has the area on
+// its smaller side is an outer ring, and one that has it on the larger side a hole. Polygons that were not cut stay as
+// they are.
 func (j *joining) nest(polygons [][]placed, loops []placed) (all [][]placed, err error) {
-	// Polygons that were not cut are done. Of the others the rings that were not cut stay what they are.
+	// Polygons that were not cut are done. Of the others, the rings that were not cut stay as they are.
 	var outer []ring
 	var holes []placed
 	n := 0

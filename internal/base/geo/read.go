@@ -161,7 +161,7 @@ func readGeoShape(v value.Value) (*Shape, error) {
 		return nil, faultf("type", "%s; its type is not %s", shapeForms, j17.Printable(typ.String()))
 	}
 
-	// What there is too much of is not read at all.
+	// What exceeds the limit is not read.
 	count := 0
 	for _, rings := range polygons {
 		for _, ring := range rings.Elems() {
@@ -194,7 +194,8 @@ func tooMany(path string) error {
 	return faultf(path, "a polygon has at most %d vertices in all its rings: simplify it", MaxVertices)
 }
 
-// readRing reads the vertices of a ring, without the last one where it repeats the first. A closed one has to.
+// readRing reads the vertices of a ring, without the last one where it repeats the first, which it must in a closed
+// ring.
 func readRing(v value.Value, read func(value.Value) (Point, error), closed bool) ([]Point, error) {
 	if v.Kind() != value.Array {
 		return nil, faultf("", "a ring is an array of points, not %s", kind(v))

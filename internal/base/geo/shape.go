@@ -73,8 +73,8 @@ func newShape(polygons [][]placed) (*Shape, error) {
 		s.polygons = append(s.polygons, made)
 	}
 
-	// How they lie to each other. Rings that cross themselves may enclose as much on one side as on the other: that
-	// comes first.
+	// How the rings lie to each other. Rings that cross themselves may enclose as much on one side as on the other, so
+	// crossings are checked first.
 	if path, at, ok := crossing(s.polygons); ok {
 		hint := ""
 		if math.Abs(at.Lng) == 180 {
@@ -104,10 +104,10 @@ func newShape(polygons [][]placed) (*Shape, error) {
 	return s, nil
 }
 
-// uncut says how areas are written that lie across longitude 180.
+// uncut says how to write areas that cross longitude 180.
 const uncut = "an area across longitude 180 is one ring that crosses it, or parts that have the same edge there on both sides"
 
-// newRing checks what a ring is by itself, and turns it so that it encloses the smaller side.
+// newRing checks a ring by itself, and turns it so that it encloses the smaller side.
 func newRing(p placed) (ring, error) {
 	// The vertices.
 	if len(p.points) < 3 {
@@ -126,7 +126,7 @@ func newRing(p placed) (ring, error) {
 		seen[u], vertices[i] = i, point.vector()
 	}
 
-	// The edges: each has one shorter arc, and none goes back the way that the one before it came.
+	// The edges: each has a unique shorter arc, and none runs back along the one before it.
 	n := len(vertices)
 	for i, v := range vertices {
 		next := vertices[(i+1)%n]
@@ -152,8 +152,8 @@ func newRing(p placed) (ring, error) {
 	return r, nil
 }
 
-// halves is by how much the sides of a ring have to differ at least, in steradians, so that one of them is the smaller
-// one: roundings do not.
+// halves is by how much, in steradians, the sides of a ring have to differ for one of them to be the smaller: more than
+// roundings.
 const halves = 1e-12
 
 // folds reports whether the edges ab and bc lie on each other.
@@ -181,7 +181,7 @@ func (r ring) reversed() ring {
 
 func (r *ring) loop() *s2.Loop { return s2.LoopFromPoints(r.vertices) }
 
-// inside is what a ring encloses, for callers that compare many rings with it.
+// inside is the interior of a ring, for callers that compare many rings with it.
 type inside struct {
 	loop  *s2.Loop
 	known map[s2.Point]bool
@@ -195,7 +195,7 @@ func (r *ring) inside() *inside {
 	return in
 }
 
-// has reports whether another ring is inside, which does not cross this one: it goes by a point that is no vertex of
+// has reports whether another ring, which does not cross this one, is inside. It tests a point that is no vertex of
 // this one.
 func (in *inside) has(r *ring) bool {
 	for _, v := range r.vertices {
@@ -222,7 +222,7 @@ func (r *ring) encloses(way *s2.EdgeCrosser) bool {
 	return inside
 }
 
-// Contains reports whether a point is in one of the polygons and in none of its holes. A point of an edge that two
+// Contains reports whether a point is in one of the polygons and in none of its holes. A point on an edge that two
 // areas share is in one of them.
 func (s *Shape) Contains(p Point) bool {
 	way := wayTo(p.vector())
@@ -252,7 +252,7 @@ func (s *Shape) Vertices() int {
 	return n
 }
 
-// maxCells is about how many cells cover a shape: some of each polygon, coarser ones where there are many.
+// maxCells is about how many cells cover a shape: some for each polygon, coarser ones where there are many.
 const (
 	maxCells    = 32
 	cellsOfRing = 8

@@ -46,8 +46,8 @@ func caught(do func() error) (panicked bool, err error) {
 	return false, do()
 }
 
-// where names the files and lines that led to the panic that is under way, in one line: it goes to logs with the error,
-// and to whatever keeps what went wrong.
+// where names the files and lines that led to the panic under way, in one line, for logs and for the record of failed
+// requests.
 func where() string {
 	pcs := make([]uintptr, 4*mostFrames)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)]) // behind the function that recovers
@@ -62,8 +62,8 @@ func where() string {
 }
 
 // Parts are parts of one piece of work that run concurrently. Where one of them panics, so does the goroutine that
-// waits for them: a fault is reported where all others of the piece are reported, and the process goes on. The zero
-// Parts has none.
+// waits for them: the fault is reported where all others of the piece are, and the process goes on. The zero Parts has
+// none.
 type Parts struct {
 	running sync.WaitGroup
 	mu      sync.Mutex

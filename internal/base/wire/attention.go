@@ -2,7 +2,7 @@ package wire
 
 import "time"
 
-// Overview is what goes on in an environment. What one may not read elsewhere is left out of it.
+// Overview is what goes on in an environment. Parts that the caller may not read elsewhere are left out.
 type Overview struct {
 	// Position is that of the last event, or "0"; Events is how many there are.
 	Position string `json:"position"`
@@ -15,7 +15,7 @@ type Overview struct {
 	Sagas     *SagaLoad    `json:"sagas,omitempty"`
 	Spec      *SpecInForce `json:"spec"`
 	// Backup is the last one that was completed, RootCheckpoint the last one that was recorded: null where there is
-	// none, and left out for those who may not read them.
+	// none, and left out for callers who may not read them.
 	Backup         **LastBackup `json:"backup,omitempty"`
 	RootCheckpoint **LastRoot   `json:"root_checkpoint,omitempty"`
 	// Builds are those that run.
@@ -30,12 +30,12 @@ type Consumer struct {
 	Kind   string `json:"kind"`
 	Name   string `json:"name"`
 	Status string `json:"status"`
-	// Lag is how many events it has not looked at yet; of sagas it is how many are queued, of the schedule how many
-	// events are overdue.
+	// Lag is how many events it has not processed yet; for sagas how many are queued, for the schedule how many events
+	// are overdue.
 	Lag uint64 `json:"lag"`
 }
 
-// Outlook is what is to come. Of more than a thousand events it counts that many.
+// Outlook is what is scheduled. Of more than a thousand events it counts a thousand.
 type Outlook struct {
 	NextDue *time.Time `json:"next_due"`
 	// DueToday counts those that are to come by the end of the day (UTC), Overdue those that should have come.
@@ -43,7 +43,7 @@ type Outlook struct {
 	Overdue  int `json:"overdue"`
 }
 
-// SagaLoad is how many sagas there are that are not over.
+// SagaLoad is how many sagas have not ended.
 type SagaLoad struct {
 	Running int `json:"running"`
 	Queued  int `json:"queued"`
@@ -83,18 +83,17 @@ type Disk struct {
 	Total uint64 `json:"total"`
 }
 
-// Attention is what waits for a person for one cause.
+// Attention is what waits for a person because of one cause.
 type Attention struct {
 	// Kind is one of scheduled, saga, delivery, implication, listener, projection, place, spec, backup and erasure.
 	Kind string `json:"kind"`
-	// Cause has the code, the place and the type of what is concerned, and never data of events. It is the same in each
-	// answer.
+	// Cause has the code, the place and the type concerned, and never data of events. It is the same in each answer.
 	Cause string `json:"cause"`
 	Title string `json:"title"`
-	// Count is how many there are, and More that only so many were looked at.
+	// Count is how many there are; More reports that only so many were counted.
 	Count int  `json:"count"`
 	More  bool `json:"more,omitempty"`
-	// Since and Newest are when the first and the last one came about, null where that is not known.
+	// Since and Newest are when the first and the last one occurred, null where that is not known.
 	Since  *time.Time `json:"since"`
 	Newest *time.Time `json:"newest"`
 	// Sample has the ids or the names of up to twenty of them, the newest first.
@@ -103,7 +102,7 @@ type Attention struct {
 	Actions []string `json:"actions"`
 }
 
-// AttentionList is all that waits for a person, what came about last first.
+// AttentionList is all that waits for a person, the latest first.
 type AttentionList struct {
 	Attention []Attention `json:"attention"`
 }

@@ -6,18 +6,18 @@ import (
 	"j17"
 )
 
-// Backup is one of an environment or of a whole server.
+// Backup is a backup of an environment or of a whole server.
 type Backup struct {
 	ID     string `json:"id"`
 	Status string `json:"status"`
 	Scope  string `json:"scope"`
-	// Environment is null of a server.
+	// Environment is null for a server.
 	Environment *j17.Environment `json:"environment"`
 	Kind        string           `json:"kind"`
-	// Parent is the backup before it, of which an incremental one goes on; null of a full one.
+	// Parent is the backup that an incremental one is based on; null for a full one.
 	Parent    *string `json:"parent"`
 	Encrypted bool    `json:"encrypted"`
-	// Storage is where it is: a folder, or s3://bucket/prefix.
+	// Storage is where the backup is: a folder, or s3://bucket/prefix.
 	Storage string `json:"storage"`
 	// Bytes were newly written for it.
 	Bytes       int64          `json:"bytes"`
@@ -25,7 +25,7 @@ type Backup struct {
 	Error       *string        `json:"error"`
 	CreatedAt   time.Time      `json:"created_at"`
 	CompletedAt *time.Time     `json:"completed_at"`
-	// Position is that of the last event, Size how many there are, Root the one of the environment's log; null of a
+	// Position is that of the last event, Size how many there are, Root the one of the environment's log; null for a
 	// server, and as long as it is not known.
 	Position *string `json:"position"`
 	Size     *uint64 `json:"size"`
@@ -45,7 +45,7 @@ type BackupShown struct {
 	Backup Backup `json:"backup"`
 }
 
-// NewBackup asks for a backup: full, or incremental where there is one to go on from.
+// NewBackup asks for a backup: full, or incremental where there is one to base it on.
 type NewBackup struct {
 	Kind string `json:"kind,omitempty"`
 }
@@ -77,7 +77,7 @@ type BackupSettingsShown struct {
 	Settings BackupSettings `json:"settings"`
 }
 
-// BackupSettingsChange changes the settings that it gives; null takes a setting away.
+// BackupSettingsChange changes the settings that it has; null removes a setting.
 type BackupSettingsChange struct {
 	EveryHours *int         `json:"every_hours,omitempty"`
 	KeepLast   *int         `json:"keep_last,omitempty"`
@@ -86,8 +86,8 @@ type BackupSettingsChange struct {
 	S3         *NewBackupS3 `json:"s3,omitempty"`
 }
 
-// NewBackupS3 says where backups are to go instead of the server's folder. Without a SecretKey the one that is known is
-// kept, if endpoint and access key are those that it is for.
+// NewBackupS3 says where backups are to go instead of the server's folder. Without a SecretKey the known one is kept,
+// if it belongs to the same endpoint and access key.
 type NewBackupS3 struct {
 	Endpoint  string `json:"endpoint,omitempty"`
 	Bucket    string `json:"bucket,omitempty"`

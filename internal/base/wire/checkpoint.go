@@ -7,11 +7,11 @@ type NewCheckpoint struct {
 	Name          *string `json:"name,omitempty"`
 	Key           *string `json:"key,omitempty"`
 	AggregateType *string `json:"aggregate_type,omitempty"`
-	// Wait is false to be answered at once; the checkpoint is made in the background then.
+	// Wait is false to be answered at once; the checkpoint is then made in the background.
 	Wait *bool `json:"wait,omitempty"`
 }
 
-// Checkpoint is states of aggregates that are kept.
+// Checkpoint is a set of states of aggregates that are kept.
 type Checkpoint struct {
 	ID   string  `json:"id"`
 	Name *string `json:"name"`
@@ -27,11 +27,11 @@ type Checkpoint struct {
 	// StateHash is the SHA-256 of the export of these aggregates at the position.
 	StateHash string    `json:"state_hash"`
 	CreatedAt time.Time `json:"created_at"`
-	// Progress is how far it is while it is being made, Error why it has failed.
+	// Progress is how far the checkpoint is while it is being made, Error why it has failed.
 	Progress *CheckpointProgress `json:"progress,omitempty"`
 	Error    string              `json:"error,omitempty"`
-	// Restoring is how far a restoration of it is, while there is one: each aggregate is compared first and used then,
-	// so that it counts twice.
+	// Restoring is the progress of a restoration of it, while there is one: each aggregate is first compared and then
+	// used, so that it counts twice.
 	Restoring *CheckpointProgress `json:"restoring,omitempty"`
 }
 
@@ -76,7 +76,7 @@ type RootCheckpointMade struct {
 	RootCheckpoint RootCheckpoint `json:"root_checkpoint"`
 }
 
-// RootCheckpointSettings say when root checkpoints are made by themselves, and how many of these are kept.
+// RootCheckpointSettings say when root checkpoints are made automatically, and how many of these are kept.
 type RootCheckpointSettings struct {
 	Enabled     bool   `json:"enabled"`
 	EveryEvents uint64 `json:"every_events"`

@@ -32,7 +32,7 @@ type SessionBegun struct {
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// SessionShown says whose session the cookie of a request is; Operator is null where it has none.
+// SessionShown names the operator of the session that a request's cookie is for; Operator is null where it is for none.
 type SessionShown struct {
 	Operator  *OperatorRights `json:"operator"`
 	ExpiresAt time.Time       `json:"expires_at,omitzero"`
@@ -44,14 +44,14 @@ type OperatorRights struct {
 	Rights Rights `json:"rights"`
 }
 
-// Rights are those of an operator: in the server, which are those in every instance too, and in single instances by
+// Rights are those of an operator: in the server, which are rights in every instance too, and in single instances by
 // their ids.
 type Rights struct {
 	Server    []string            `json:"server"`
 	Instances map[string][]string `json:"instances"`
 }
 
-// Session is one of the operator who asks. Current tells that the request has its cookie.
+// Session is a session of the caller. Current reports that the request has its cookie.
 type Session struct {
 	ID        string    `json:"id"`
 	CreatedAt time.Time `json:"created_at"`
@@ -61,12 +61,13 @@ type Session struct {
 	Current   bool      `json:"current"`
 }
 
-// Sessions are those of the operator who asks, the oldest first.
+// Sessions are those of the caller, the oldest first.
 type Sessions struct {
 	Sessions []Session `json:"sessions"`
 }
 
-// LoginCode begins one session. Link is where a browser takes it; the code is in the part of it that no server sees.
+// LoginCode begins one session. Link is where a browser takes it; the code is in the fragment, which is sent to no
+// server.
 type LoginCode struct {
 	Code      string    `json:"code"`
 	Link      string    `json:"link"`
@@ -85,7 +86,7 @@ type SetUp struct {
 	Operator Operator `json:"operator"`
 }
 
-// Operator is one as people see them.
+// Operator is an operator as shown to people.
 type Operator struct {
 	ID        string    `json:"id"`
 	Email     string    `json:"email"`
@@ -112,7 +113,7 @@ type NewPassword struct {
 	Password string `json:"password"`
 }
 
-// OwnPassword changes the password of the operator who sends the request.
+// OwnPassword changes the password of the caller.
 type OwnPassword struct {
 	Current string `json:"current_password"`
 	New     string `json:"new_password"`
@@ -131,12 +132,12 @@ type Node struct {
 	Version     string `json:"version"`
 	// Instances is how many it has.
 	Instances int `json:"instances"`
-	// SeenAt and Writable are null for one that has not been heard of since the headnode started.
+	// SeenAt and Writable are null for a worker that has not been heard of since the headnode started.
 	SeenAt   *time.Time `json:"seen_at"`
 	Writable *bool      `json:"writable"`
 }
 
-// Instance is one as people see it.
+// Instance is an instance as shown to people.
 type Instance struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
@@ -147,13 +148,13 @@ type Instance struct {
 	Environments []Environment `json:"environments"`
 }
 
-// Environment is one of an instance, and where it is reached.
+// Environment is an environment of an instance, and where it is reached.
 type Environment struct {
 	Name j17.Environment `json:"name"`
 	Host string          `json:"host"`
 }
 
-// InstanceUse is an instance with its plan and what it has used of it; null where its worker does not say.
+// InstanceUse is an instance with its plan and its use of it, which is null where its worker does not say.
 type InstanceUse struct {
 	Limits Plan   `json:"limits"`
 	Usage  *Month `json:"usage"`
@@ -172,12 +173,12 @@ type InstanceChange struct {
 	Plan *string `json:"plan,omitempty"`
 }
 
-// Deletion deletes an instance. Confirm is its name, where it has events.
+// Deletion deletes an instance. Confirm is its name, required where it has events.
 type Deletion struct {
 	Confirm string `json:"confirm,omitempty"`
 }
 
-// Plan is what an instance may use. A limit that is not given is none.
+// Plan is what an instance may use. A limit that is not given is unlimited.
 type Plan struct {
 	Name              string `json:"name"`
 	EventsPerMonth    int64  `json:"events_per_month,omitempty"`
@@ -215,7 +216,7 @@ type Day struct {
 	// Reads counts the reading requests with an API key, Requests all requests with one.
 	Reads    int64 `json:"reads"`
 	Requests int64 `json:"requests"`
-	// StorageBytes is what all events of the environment occupy at the end of the day.
+	// StorageBytes is how much all events of the environment occupy at the end of the day.
 	StorageBytes int64 `json:"storage_bytes"`
 }
 
@@ -224,7 +225,7 @@ type Days struct {
 	Days []Day `json:"days"`
 }
 
-// Key is an API key as people see it.
+// Key is an API key as shown to people.
 type Key struct {
 	ID          string          `json:"id"`
 	Name        string          `json:"name"`
@@ -247,7 +248,7 @@ type NewKey struct {
 	Environment j17.Environment `json:"environment"`
 }
 
-// MadeKey is a new key with its token, which nothing else shows, and the id of the key that it replaces.
+// MadeKey is a new key with its token, which is shown nowhere else, and the id of the key that it replaces.
 type MadeKey struct {
 	Token    string `json:"key"`
 	Replaces string `json:"replaces,omitempty"`
@@ -318,7 +319,7 @@ type Fault struct {
 	Version       string          `json:"version,omitempty"`
 }
 
-// Used is what a worker says about the usage of an instance.
+// Used is what a worker reports about the usage of an instance.
 type Used struct {
 	Usage Month `json:"usage"`
 }

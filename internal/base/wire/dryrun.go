@@ -6,12 +6,12 @@ import (
 	"j17"
 )
 
-// WriteDryRun tells what a write would do. It is accepted where there are no refusals.
+// WriteDryRun is what a write would do. The write would be accepted if there are no refusals.
 type WriteDryRun struct {
 	DryRun   bool `json:"dry_run"`
 	Accepted bool `json:"accepted"`
-	// Refusals are why it would be refused: the first is what the write would be answered with, of guards all that do
-	// not hold.
+	// Refusals are why it would be refused: the first is the one that the write would be answered with; of guards, all
+	// that do not hold are listed.
 	Refusals []Refusal `json:"refusals"`
 	// Events are those of the request, each with what it implies.
 	Events []TriedEvent `json:"events"`
@@ -39,8 +39,8 @@ type Refusal struct {
 	Errors     []j17.FieldError `json:"errors,omitempty"`
 }
 
-// TriedEvent is an event that would be written. Implied are those that it implies, each a TriedEvent itself: there are
-// tools that cannot read documents of the API in which a shape leads back to itself.
+// TriedEvent is an event that would be written. Implied are the events that it implies, each a TriedEvent itself: some
+// tools cannot read documents of the API in which a shape refers to itself.
 type TriedEvent struct {
 	Key     string            `json:"key"`
 	Type    string            `json:"type"`
@@ -70,6 +70,6 @@ type TriedSaga struct {
 	Type   string `json:"type"`
 	// Status is what it would be: queued or running.
 	Status string `json:"status"`
-	// By is the event that it would begin or go on with.
+	// By is the event with which it would begin or go on.
 	By Cause `json:"by"`
 }

@@ -2,8 +2,8 @@ package wire
 
 import "strings"
 
-// SplitList takes a list apart whose elements have commas between them. In an element a comma and a backslash have a
-// backslash before them; before anything else a backslash is one.
+// SplitList splits a list whose elements have commas between them. In an element, a backslash escapes a comma or a
+// backslash; before anything else it stands for itself.
 func SplitList(list string) []string {
 	var elems []string
 	var elem strings.Builder
@@ -22,7 +22,7 @@ func SplitList(list string) []string {
 	return append(elems, elem.String())
 }
 
-// JoinList makes a list that SplitList takes apart.
+// JoinList makes a list that SplitList splits again.
 func JoinList(elems []string) string {
 	escaped := make([]string, len(elems))
 	for i, elem := range elems {

@@ -10,10 +10,10 @@ type Listener struct {
 	Events []string `json:"events"`
 	Format string   `json:"format"`
 	Secret string   `json:"secret"`
-	// PreviousSecret still counts, until PreviousSecretExpiresAt.
+	// PreviousSecret is valid until PreviousSecretExpiresAt.
 	PreviousSecret          string    `json:"previous_secret,omitempty"`
 	PreviousSecretExpiresAt time.Time `json:"previous_secret_expires_at,omitzero"`
-	// Lag is how many events the listener has not been told of yet.
+	// Lag is how many events have not been delivered to the listener yet.
 	Lag int `json:"lag"`
 }
 
@@ -28,18 +28,18 @@ type ListenerReplay struct {
 	After string `json:"after"`
 	// Until is the position of the last event, that of the latest without it.
 	Until string `json:"until,omitempty"`
-	// Only is "failed" for those that the listener has not been told of.
+	// Only is "failed" for the events that were not delivered to the listener.
 	Only   string `json:"only,omitempty"`
 	DryRun bool   `json:"dry_run,omitempty"`
 }
 
-// ListenerReplayed tells how many events there are.
+// ListenerReplayed has the number of events.
 type ListenerReplayed struct {
 	DryRun bool `json:"dry_run,omitempty"`
 	Count  int  `json:"count"`
 }
 
-// Triggered is what came of a sample.
+// Triggered is the outcome of sending a sample.
 type Triggered struct {
 	// Delivered reports that the endpoint has accepted it.
 	Delivered bool `json:"delivered"`

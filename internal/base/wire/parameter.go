@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// CalledHere returns the one of some names of parameters that means what another system calls by a name, "" where there
-// is none.
+// CalledHere returns the one of the known parameters that corresponds to a name in other systems, "" where there is
+// none.
 func CalledHere(name string, known []string) string {
 	name = strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
 	for _, alike := range [][]string{
@@ -37,6 +37,6 @@ func CalledHere(name string, known []string) string {
 	return ""
 }
 
-// LooksLikeMilliseconds reports whether a time in Unix seconds is after the year 2286, from which on milliseconds are
-// counted that somebody has taken for seconds.
+// LooksLikeMilliseconds reports whether a time in Unix seconds is after the year 2286, so that milliseconds were
+// probably meant.
 func LooksLikeMilliseconds(seconds int64) bool { return seconds >= 1e10 }

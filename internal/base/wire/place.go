@@ -3,12 +3,12 @@ package wire
 // Places are the kinds of places that aggregates of an environment have.
 type Places struct {
 	Places []PlacesOfKind `json:"places"`
-	// Verification is how far a comparison with the events is that somebody has asked for and that is under way. It
-	// counts aggregates and entries.
+	// Verification is the progress of a requested comparison with the events, while it is under way. It counts
+	// aggregates and entries.
 	Verification *Verification `json:"verification,omitempty"`
 }
 
-// PlacesOfKind is how the places of one kind are that the aggregates of a type have.
+// PlacesOfKind is the condition of the places of one kind that the aggregates of a type have.
 type PlacesOfKind struct {
 	// Type is that of the aggregates, Geo the name of the geo type, Shape point or polygon.
 	Type  string `json:"type"`
@@ -34,7 +34,7 @@ type VerifiedPlaces struct {
 // PlaceDifference is an aggregate whose place is not what the events say.
 type PlaceDifference struct {
 	Type string `json:"type"`
-	// ID is "" where something cannot be read.
+	// ID is "" where an entry cannot be read.
 	ID   string `json:"id"`
 	Geo  string `json:"geo"`
 	What string `json:"what"`

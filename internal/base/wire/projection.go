@@ -13,7 +13,7 @@ type Projections struct {
 	Environment j17.Environment `json:"environment"`
 }
 
-// Projection is a projection of an environment and how far its indexes are.
+// Projection is a projection of an environment and the progress of its indexes.
 type Projection struct {
 	Name string `json:"name"`
 	// Origin is where it is declared: spec, or admin for what was posted.
@@ -23,7 +23,7 @@ type Projection struct {
 	Problem string `json:"problem,omitempty"`
 	// Definition is as it was given.
 	Definition json.RawMessage `json:"projection"`
-	// Rows counts what its index has; null where it needs none, so that nothing counts them. Entries and Bytes are
+	// Rows counts the rows of its index; null where it needs none, so that nothing counts them. Entries and Bytes are
 	// those of its indexes.
 	Rows    *uint64 `json:"rows"`
 	Entries uint64  `json:"entries,omitempty"`
@@ -33,12 +33,11 @@ type Projection struct {
 	// Lag is the number of events behind it that they have not taken up yet.
 	Lag   uint64 `json:"lag"`
 	Build *Build `json:"build,omitempty"`
-	// Verification is how far a comparison of its indexes with the events is that somebody has asked for and that is
-	// under way.
+	// Verification is the progress of a requested comparison of its indexes with the events, while it is under way.
 	Verification *Verification `json:"verification,omitempty"`
 }
 
-// Verification is how far a comparison with the events is. Done and Total count rows and entries.
+// Verification is the progress of a comparison with the events. Done and Total count rows and entries.
 type Verification struct {
 	Done  uint64 `json:"done"`
 	Total uint64 `json:"total"`
@@ -49,7 +48,7 @@ type Build struct {
 	// Status is running, done or failed; Error says why it has failed, or what it waits for while it runs.
 	Status string `json:"status"`
 	Error  string `json:"error,omitempty"`
-	// Done and Total count streams, of tags events; Total is 0 until they are counted.
+	// Done and Total count streams, or for tags events; Total is 0 until they are counted.
 	Done  uint64 `json:"done"`
 	Total uint64 `json:"total"`
 	// Prepared is the definition that takes the place of the present one when the build is done.
@@ -65,24 +64,24 @@ type PostedProjection struct {
 
 // Price is what a projection costs.
 type Price struct {
-	// Rows and Entries are those that its index would have, Bytes what they take, Seconds what it takes to build them
-	// on this server. They follow from the rows that were tried; Exact reports that these were all.
+	// Rows and Entries are those that its index would have, Bytes their size, Seconds how long building them takes on
+	// this server. They are estimated from the rows that were tried; Exact reports that these were all.
 	Rows    uint64  `json:"rows"`
 	Entries uint64  `json:"entries"`
 	Bytes   uint64  `json:"bytes"`
 	Seconds float64 `json:"seconds"`
 	Exact   bool    `json:"exact"`
-	// Widest is the aggregate that most of the rows tried are made of: a change of it changes all of them.
+	// Widest is the aggregate on which most of the rows tried depend: a change of it changes all of them.
 	Widest *Fanout `json:"widest,omitempty"`
 }
 
-// Fanout is how many rows are made of an aggregate.
+// Fanout is how many rows depend on an aggregate.
 type Fanout struct {
 	Key  string `json:"key"`
 	Rows uint64 `json:"rows"`
 }
 
-// ProjectionDryRun is what a definition would make of an environment.
+// ProjectionDryRun is what a definition would change in an environment.
 type ProjectionDryRun struct {
 	DryRun   bool             `json:"dry_run"`
 	Name     string           `json:"name"`
@@ -92,10 +91,10 @@ type ProjectionDryRun struct {
 	Price    Price            `json:"price"`
 }
 
-// ProjectionTrial is what a spec would make of one projection.
+// ProjectionTrial is how a spec would change one projection.
 type ProjectionTrial struct {
 	Name string `json:"name"`
-	// Change is added, removed or changed: of its own definition, or of the types that it reads.
+	// Change is added, removed or changed; the change is in its own definition, or in the types that it reads.
 	Change string  `json:"change"`
 	Replay *Replay `json:"replay,omitempty"`
 	Price  *Price  `json:"price,omitempty"`

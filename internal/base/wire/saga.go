@@ -29,7 +29,7 @@ type SagaTrigger struct {
 	StreamID  string `json:"stream_id"`
 }
 
-// SagaStep is how far a step of a saga is. Times are in Unix seconds.
+// SagaStep is the progress of a step of a saga. Times are in Unix seconds.
 type SagaStep struct {
 	Name         string `json:"name"`
 	Status       string `json:"status"`

@@ -2,12 +2,12 @@ package wire
 
 import "time"
 
-// Scrub is how far the server is with looking for damage in what it stores, and what it has found.
+// Scrub is the progress of the server's search for damage in what it stores, and what it has found.
 type Scrub struct {
 	// Phase is one of tables, events, items and idle; Environment is whose events or items are looked at.
 	Phase       string `json:"phase"`
 	Environment string `json:"environment,omitempty"`
-	// Pass is the pass that is under way, or the last one; Last the last one that has come to its end.
+	// Pass is the pass under way, or the last one; Last is the last one that was completed.
 	Pass ScrubPass  `json:"pass"`
 	Last *ScrubPass `json:"last"`
 	// NextAt is when the next pass begins, null while one is under way.
@@ -15,7 +15,7 @@ type Scrub struct {
 	Damaged []Damage   `json:"damaged"`
 }
 
-// ScrubPass is what a pass over everything has looked at.
+// ScrubPass is what a pass over everything has covered.
 type ScrubPass struct {
 	Number  uint64     `json:"number"`
 	BeganAt *time.Time `json:"began_at"`
@@ -44,10 +44,10 @@ type ScrubShown struct {
 	Nodes []NodeScrub `json:"nodes,omitempty"`
 }
 
-// NodeScrub is how far a worker is.
+// NodeScrub is the progress of a worker.
 type NodeScrub struct {
 	Node string `json:"node"`
-	// Scrub is null where the worker has not told; Error says why then.
+	// Scrub is null where the worker has not reported; Error then says why.
 	Scrub *Scrub  `json:"scrub"`
 	Error *string `json:"error,omitempty"`
 }

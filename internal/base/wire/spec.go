@@ -7,7 +7,7 @@ import (
 	"j17"
 )
 
-// Deployment is a version of a spec as people see it.
+// Deployment is a version of a spec as shown to people.
 type Deployment struct {
 	ID string `json:"id"`
 	// Version counts the deployments to one environment from 1, Hash is the SHA-256 of the spec's text.
@@ -28,7 +28,7 @@ type Origin struct {
 	Version     int             `json:"version"`
 }
 
-// Spec is a deployed spec and how it came to be.
+// Spec is a deployed spec with its deployment.
 type Spec struct {
 	Deployment Deployment      `json:"deployment"`
 	Spec       json.RawMessage `json:"spec"`
@@ -99,7 +99,7 @@ type PreparedShown struct {
 	Prepared PreparedSpec `json:"prepared"`
 }
 
-// DryRun is what a deployment would make of an environment.
+// DryRun is what a deployment would change in an environment.
 type DryRun struct {
 	DryRun       bool             `json:"dry_run"`
 	Environment  j17.Environment  `json:"environment"`
@@ -108,7 +108,7 @@ type DryRun struct {
 	Incompatible []j17.FieldError `json:"incompatible"`
 	Warnings     []j17.FieldError `json:"warnings"`
 	Replay       SpecReplay       `json:"replay"`
-	// Projections are those that would yield something else.
+	// Projections are those whose results would change.
 	Projections []ProjectionTrial `json:"projections,omitempty"`
 }
 
@@ -148,16 +148,16 @@ type DebugState struct {
 	Debug Debug `json:"debug"`
 }
 
-// Replay tells what a spec would make of the states that there are.
+// Replay is how a spec would change the existing states.
 type Replay struct {
-	// Types lists the aggregate types whose states may change: their definition or their custom code is another.
+	// Types lists the aggregate types whose states may change, because their definition or their custom code has.
 	Types []string `json:"types"`
 	// Aggregates is how many were replayed, Events how many events of them. Complete reports that these are all.
 	Aggregates int    `json:"aggregates"`
 	Events     uint64 `json:"events"`
 	Complete   bool   `json:"complete"`
-	// Changed is how many have another state, Failed how many have none under the new spec, because custom code fails
-	// or because an event takes more work than it may.
+	// Changed is how many states would be different, Failed how many aggregates would have none under the new spec,
+	// because custom code fails or because an event takes more work than it may.
 	Changed int `json:"changed"`
 	Failed  int `json:"failed"`
 	// Differences shows the first of both.
@@ -166,17 +166,16 @@ type Replay struct {
 	// they changed nothing. FaultsMore is how many times more one did not, in places that are not shown.
 	Faults     []ReplayFault `json:"faults,omitempty"`
 	FaultsMore int           `json:"faults_more,omitempty"`
-	// Beyond lists the events that take more work under the new spec than one may.
+	// Beyond lists the events that take more work under the new spec than one event may.
 	Beyond []ReplayedEvent `json:"beyond,omitempty"`
 }
 
-// SpecReplay is Replay with what the guards of event types that the new spec defines otherwise would have said to the
-// stored events.
+// SpecReplay is Replay with the verdicts of guards that the new spec defines differently on the stored events.
 type SpecReplay struct {
 	Replay
 
-	// Refused is how many they would have refused, and Refusals are the first of them. Unchecked is how many of these
-	// guards look at other aggregates, so that they were not asked.
+	// Refused is how many events they would have refused, and Refusals are the first of them. Unchecked is how many of
+	// these guards read other aggregates, so that they were not evaluated.
 	Refused   int             `json:"refused"`
 	Refusals  []ReplayRefusal `json:"refusals"`
 	Unchecked int             `json:"unchecked"`
@@ -191,7 +190,7 @@ type ReplayRefusal struct {
 	Message  string `json:"message"`
 }
 
-// ReplayedEvent is a stored event: the one after which the stream of an aggregate has a length.
+// ReplayedEvent is a stored event, by its aggregate and the length of the stream after it.
 type ReplayedEvent struct {
 	Key       string `json:"key"`
 	Length    uint64 `json:"length"`
@@ -209,7 +208,7 @@ type ReplayFault struct {
 	ReplayedEvent
 }
 
-// StateDifference is an aggregate that has another state under the new spec, or none.
+// StateDifference is an aggregate that has a different state under the new spec, or none.
 type StateDifference struct {
 	Key     string        `json:"key"`
 	Length  uint64        `json:"length"`
@@ -239,7 +238,7 @@ type VersionChange struct {
 	Operation string `json:"operation"`
 }
 
-// VersionChanges are those of one version: at most 200, and how many more there are.
+// VersionChanges are those of one version: at most 200, and the number of the others.
 type VersionChanges struct {
 	Length  uint64          `json:"length"`
 	Event   json.RawMessage `json:"event"`

@@ -13,7 +13,7 @@ type DeclaredTag struct {
 	Name string `json:"name"`
 	// AggregateTypes are those with events that have it.
 	AggregateTypes []string `json:"aggregate_types"`
-	// Status is ready, or building while older events do not all have it; then Build tells how many were looked at.
+	// Status is ready, or building while some older events lack it; Build then has the progress.
 	Status string `json:"status"`
 	Build  *Build `json:"build,omitempty"`
 }

@@ -7,13 +7,13 @@ import (
 
 // NewTombstone asks for the erasure of an aggregate.
 type NewTombstone struct {
-	// LegalBasis and RequestID are what the operator wants to find again: why it is erased, and the number of the
+	// LegalBasis and RequestID are for the operator's records: why the aggregate is erased, and the number of the
 	// request.
 	LegalBasis *string `json:"legal_basis,omitempty"`
 	RequestID  *string `json:"request_id,omitempty"`
-	// RequestedBy is an object that says who has asked for it.
+	// RequestedBy is an object that identifies the person who has asked for it.
 	RequestedBy json.RawMessage `json:"requested_by,omitempty"`
-	// GracePeriodDays is how long it can be cancelled; 3 without it, and never less.
+	// GracePeriodDays is how long it can be cancelled; 3 by default, which is also the least.
 	GracePeriodDays *int `json:"grace_period_days,omitempty"`
 	// Again asks for another erasure of an aggregate that was erased and has been written to since.
 	Again bool `json:"again,omitempty"`
@@ -38,7 +38,7 @@ type Tombstone struct {
 	ExecutableAt time.Time       `json:"executable_at"`
 	// ExecutedAt is when the execution began that has completed it.
 	ExecutedAt *time.Time `json:"executed_at"`
-	// CompletedAt is the time since which nothing is left on disk.
+	// CompletedAt is the time since which nothing of the data is left on disk.
 	CompletedAt *time.Time `json:"completed_at,omitempty"`
 	// Forced reports that it was executed before its time.
 	Forced bool `json:"forced"`
@@ -51,12 +51,12 @@ type Tombstone struct {
 	AffectedStreams []AffectedStream `json:"affected_streams"`
 	AffectedCount   uint64           `json:"affected_count,omitempty"`
 	AffectedRoot    string           `json:"affected_root,omitempty"`
-	// Progress is how far an execution is, Error what its last try failed of.
+	// Progress is that of the execution, Error why its last try failed.
 	Progress *TombstoneProgress `json:"progress,omitempty"`
 	Error    *string            `json:"error,omitempty"`
 }
 
-// TombstoneProgress is how far an execution is.
+// TombstoneProgress is the progress of an execution.
 type TombstoneProgress struct {
 	// Phase is what is being done: root, find, rewrite, purge or certify.
 	Phase string `json:"phase"`
@@ -66,7 +66,7 @@ type TombstoneProgress struct {
 	// EventsDone and EventsTotal count events of these in the same way: those that are replaced.
 	EventsDone  uint64 `json:"events_done"`
 	EventsTotal uint64 `json:"events_total"`
-	// Attempts is how many tries have failed since one went well.
+	// Attempts is how many tries have failed since the last success.
 	Attempts int `json:"attempts,omitempty"`
 }
 

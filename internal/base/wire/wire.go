@@ -1,9 +1,9 @@
 // Package wire has the shapes of requests and answers, once for the server, the client, the command line and the
-// document that describes the API. It knows nothing but the vocabulary: the packages that produce a shape define its
-// content.
+// document that describes the API. It depends only on the vocabulary of package j17: the packages that produce a shape
+// define its content.
 //
-// A member of a request that has no omitempty or omitzero has to be given; one of an answer without it is always there.
-// The tag must says what a member has to be, where its type does not.
+// A member of a request without omitempty or omitzero is required; one of an answer without it is always present. The
+// tag must says what a member has to be, where its type does not.
 package wire
 
 import (
@@ -30,7 +30,7 @@ type Problem struct {
 	ErrorID    string           `json:"error_id,omitempty"`
 }
 
-// Server tells what answers.
+// Server identifies the server that answers.
 type Server struct {
 	Service string `json:"service"`
 	Version string `json:"version"`
@@ -41,7 +41,7 @@ type Advance struct {
 	By string `json:"by"`
 }
 
-// Advanced is where the clock stands then.
+// Advanced is the time that the clock shows then.
 type Advanced struct {
 	Now time.Time `json:"now"`
 }
@@ -52,10 +52,10 @@ type Agent struct {
 	ID   string `json:"id"`
 }
 
-// Target is whom events concern.
+// Target is the actor that events concern.
 type Target Agent
 
-// Metadata is what a write says beside its events.
+// Metadata is what a write has beside its events.
 type Metadata struct {
 	Actor          Agent   `json:"actor"`
 	Target         *Target `json:"target,omitempty"`
@@ -76,14 +76,14 @@ type WriteEvent struct {
 	Metadata   Metadata        `json:"metadata"`
 }
 
-// Condition says what must not have happened after a position, "" or "0" for the beginning: an event of one of the
-// types, any without them, that has all of the tags.
+// Condition describes events that must not have happened after a position, "" or "0" for the beginning: events of one
+// of the types, or of any type without them, that have all of the tags.
 type Condition struct {
 	FailIfEventsMatch Match  `json:"fail_if_events_match"`
 	After             string `json:"after,omitempty"`
 }
 
-// Match is which events a condition is about.
+// Match selects the events that a condition is about.
 type Match struct {
 	Types []string `json:"types,omitempty"`
 	Tags  []string `json:"tags"`
@@ -103,8 +103,8 @@ type WriteTransaction struct {
 	Metadata   Agents      `json:"metadata"`
 }
 
-// NewWrite is what a transaction writes to one aggregate. Its key is type:id, type:name or type:_new; As is what later
-// writes call the id of a new one by, as in "$.new.name".
+// NewWrite is what a transaction writes to one aggregate. Its key is type:id, type:name or type:_new; As is the name by
+// which later writes refer to the id of a new aggregate, as in "$.new.name".
 type NewWrite struct {
 	Key            string     `json:"key"`
 	As             string     `json:"as,omitempty"`
@@ -112,19 +112,19 @@ type NewWrite struct {
 	PreviousLength *uint64    `json:"previous_length,omitempty"`
 }
 
-// Agents are who causes events, and whom they concern.
+// Agents are the actor and the target of events.
 type Agents struct {
 	Actor  Agent   `json:"actor"`
 	Target *Target `json:"target,omitempty"`
 }
 
-// Names are what an aggregate is called beside its id.
+// Names are the names of an aggregate beside its id.
 type Names struct {
 	Handle   string `json:"handle,omitempty"`
 	PublicID string `json:"public_id,omitempty"`
 }
 
-// Written tells where events have been written. ID is given where the write made an aggregate or the aggregate has
+// Written says where events have been written. ID is given where the write made an aggregate or the aggregate has
 // names.
 type Written struct {
 	Length       uint64 `json:"length"`
@@ -153,7 +153,7 @@ type TransactionWritten struct {
 	ImpliedCount int            `json:"implied_count,omitempty"`
 }
 
-// WriteWritten tells where the events of a write of a transaction have been written.
+// WriteWritten says where the events of one write of a transaction have been written.
 type WriteWritten struct {
 	Key string `json:"key"`
 	ID  string `json:"id"`
@@ -165,29 +165,29 @@ type WriteWritten struct {
 	Length    uint64   `json:"length"`
 }
 
-// State is what the events of an aggregate have made of it.
+// State is the state that the events of an aggregate amount to.
 type State struct {
 	Data     json.RawMessage `json:"data"`
 	Metadata StateMetadata   `json:"metadata"`
 }
 
-// StateMetadata tells how many events a state is made of.
+// StateMetadata has the number of events that a state is made of.
 type StateMetadata struct {
 	Length uint64 `json:"length"`
 	ID     string `json:"id,omitempty"`
 	Names
 }
 
-// Projected is what a projection yields.
+// Projected is the result of a projection.
 type Projected struct {
 	Data json.RawMessage `json:"data"`
-	// CachedAt is when that was computed, in Unix seconds.
+	// CachedAt is when it was computed, in Unix seconds.
 	CachedAt int64             `json:"cached_at"`
 	Metadata ProjectedMetadata `json:"metadata"`
 }
 
-// ProjectedMetadata tells what is projected: the aggregate, and the position of the feed as of which it is exact, "0"
-// where there is no event.
+// ProjectedMetadata says what is projected: the aggregate, and the position of the feed as of which the result is
+// exact, "0" where there is no event.
 type ProjectedMetadata struct {
 	ID string `json:"id,omitempty"`
 	Names
@@ -201,12 +201,12 @@ type Rows struct {
 	Metadata RowsMetadata `json:"metadata"`
 }
 
-// Row is what a projection yields for an aggregate. Error replaces Data where that cannot be computed.
+// Row is the result of a projection for an aggregate. Error replaces Data where it cannot be computed.
 type Row struct {
 	ID string `json:"id"`
 	Names
-	// Distance is how far away it is in metres, where the list is one around a point, and Geo the kind of its place
-	// where that has a name.
+	// Distance is how far away the aggregate is in metres, where the list is one around a point, and Geo the kind of
+	// its place where that has a name.
 	Distance *float64 `json:"distance,omitempty"`
 	Geo      string   `json:"geo,omitempty"`
 
@@ -263,14 +263,14 @@ type WithinRow struct {
 	RowState
 }
 
-// Containing is a page of aggregates whose areas have a point, by id.
+// Containing is a page of aggregates whose areas contain a point, by id.
 type Containing struct {
 	Rows     []ContainingRow `json:"rows"`
 	Next     *string         `json:"next"`
 	Metadata RowsMetadata    `json:"metadata"`
 }
 
-// ContainingRow is an aggregate whose area has a point.
+// ContainingRow is an aggregate whose area contains a point.
 type ContainingRow struct {
 	ID string `json:"id"`
 	Names
@@ -302,7 +302,7 @@ type Length struct {
 	Length uint64 `json:"length"`
 }
 
-// Event is one as it is stored.
+// Event is a stored event.
 type Event struct {
 	StreamID string          `json:"stream_id"`
 	Key      string          `json:"key"`
@@ -311,8 +311,8 @@ type Event struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
-// AggregateType is a type in the list of types. Declared tells whether the deployed spec has it; Count is at most
-// 10,000, and More tells that there are more.
+// AggregateType is a type in the list of types. Declared reports whether the deployed spec has it; Count is at most
+// 10,000, and More reports that there are more.
 type AggregateType struct {
 	Type     string   `json:"type"`
 	Declared bool     `json:"declared"`
@@ -321,7 +321,7 @@ type AggregateType struct {
 	More     bool     `json:"more"`
 }
 
-// AggregateTypes are those of the deployed spec in its order, and behind them those of earlier ones.
+// AggregateTypes are those of the deployed spec in its order, followed by those of earlier ones.
 type AggregateTypes struct {
 	Types []AggregateType `json:"types"`
 }
@@ -356,7 +356,8 @@ type Events struct {
 	Next   *string `json:"next"`
 }
 
-// FeedPage is a page of the events of an environment. Position is how far was looked, also where nothing was found.
+// FeedPage is a page of the events of an environment. Position is how far the server has looked, even where it found
+// nothing.
 type FeedPage struct {
 	Events   []Event `json:"events"`
 	Next     *string `json:"next"`
@@ -375,14 +376,14 @@ type Singleton struct {
 	Metadata SingletonMetadata          `json:"metadata"`
 }
 
-// SingletonMetadata tells how many events each state of a singleton is made of.
+// SingletonMetadata has the number of events that each state of a singleton is made of.
 type SingletonMetadata struct {
 	Lengths map[string]uint64 `json:"lengths"`
 }
 
-// Imported tells what became of a file of events that are history.
+// Imported is the outcome of importing a file of events that are history.
 type Imported struct {
-	// Events is the number of events in the file: Stored now, or Known from the try before.
+	// Events is the number of events in the file: Stored now, or Known from an earlier try.
 	Events int `json:"events"`
 	Stored int `json:"stored"`
 	Known  int `json:"already_stored"`
@@ -392,7 +393,7 @@ type Imported struct {
 	Streams int `json:"aggregates"`
 }
 
-// Injected tells what became of test data.
+// Injected is the outcome of injecting test data.
 type Injected struct {
 	Events  int `json:"events"`
 	Stored  int `json:"stored"`
@@ -405,16 +406,16 @@ type Injected struct {
 type Trace struct {
 	Nodes []TraceNode `json:"nodes"`
 	Edges []TraceEdge `json:"edges"`
-	// Truncated says that there is more than the 500 nodes that a graph may have.
+	// Truncated reports that the graph has more than the 500 nodes that are shown.
 	Truncated bool `json:"truncated"`
 }
 
-// TraceNode is an event, or something that has to do with events. ID is a stream_id where Kind is event, and that of
-// the scheduled event, saga or delivery where it is one of these.
+// TraceNode is an event, or something related to events. ID is a stream_id where Kind is event, otherwise the id of the
+// scheduled event, saga or delivery.
 type TraceNode struct {
 	ID   string `json:"id"`
 	Kind string `json:"kind"`
-	// At is when it happened, AtMs the same in Unix milliseconds: of what is scheduled it is when it is due.
+	// At is when it happened, AtMs the same in Unix milliseconds; for something scheduled it is when it is due.
 	At     string `json:"at"`
 	AtMs   int64  `json:"at_ms"`
 	Key    string `json:"key,omitempty"`
@@ -425,7 +426,7 @@ type TraceNode struct {
 	Steps []TraceStep `json:"steps,omitempty"`
 }
 
-// TraceStep is how far a step of a saga is.
+// TraceStep is the progress of a step of a saga.
 type TraceStep struct {
 	Name   string `json:"name"`
 	Status string `json:"status"`

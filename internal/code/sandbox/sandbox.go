@@ -14,7 +14,7 @@ type Function interface {
 	Digest() [32]byte
 }
 
-// Kind tells faults of custom code apart.
+// Kind is the kind of a fault of custom code.
 type Kind string
 
 // The kinds.

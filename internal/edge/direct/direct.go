@@ -57,10 +57,10 @@ type Front struct {
 	work sync.WaitGroup
 }
 
-// Before returns a listener for server.Serve, and begins to answer: with the server's own handler, limits of time,
-// contexts and states. takes reports whether a request, by its method and path, may be answered without net/http:
-// nobody notices that its client leaves, its context ends with the connection and not with the answer, and the answer
-// can be neither flushed nor hijacked.
+// Before returns a listener for server.Serve, and begins to answer: with the server's own handler, time limits,
+// contexts and states. takes reports whether a request, by its method and path, may be answered without net/http: then
+// it goes unnoticed when its client leaves, its context ends with the connection and not with the answer, and the
+// answer can be neither flushed nor hijacked.
 func Before(l net.Listener, server *http.Server, takes func(method, path string) bool) *Front {
 	f := &Front{
 		Listener: l, server: server, takes: takes, connected: server.BaseContext(l),
@@ -198,7 +198,7 @@ type connection struct {
 	readBy, writeBy time.Time
 	// posted reports that the last request was a POST, and that nothing has arrived since.
 	posted bool
-	// begun is when the first part of the request under way came, zero where it has not been waited for any more of it.
+	// begun is when the first part of the request under way came, zero where no more of it has been waited for.
 	begun time.Time
 }
 
@@ -308,7 +308,7 @@ func (c *connection) last(begun *request) *request {
 	begun.rest.Conn, begun.rest.left = c.Conn, begun.missing
 	begun.rest.first.Reset(begun.body.text)
 	<-c.front.halted                   // else what ends a wait for requests would end that for the body
-	_ = c.SetReadDeadline(time.Time{}) // who answers it, or the end of the server, does not wait for ever
+	_ = c.SetReadDeadline(time.Time{}) // its handler, or the end of the server, does not wait forever
 	return begun
 }
 

@@ -79,12 +79,12 @@ func (p *request) http(like *http.Request) *http.Request {
 	return r
 }
 
-// parse reads a request, nil where it is not one to be answered directly. more tells that the rest of it may still
-// come: only of the body, where there is a request.
+// parse reads a request, nil where it is not one to be answered directly. more reports that the rest of it may still
+// come: only that of the body, where there is a request.
 //
-// What it takes is a small part of what HTTP allows, and of that all servers agree what it means: GET without a body,
-// or POST with a length; a path of plain letters; one field a line, each only once, with plain text behind one space; a
-// host. FuzzParse holds it against net/http.
+// It accepts a small part of HTTP, on whose meaning all servers agree: GET without a body, or POST with a length; a
+// path of plain letters; one field a line, each only once, with plain text after one space; a host. FuzzParse compares
+// it with net/http.
 func parse(b []byte) (p *request, more bool) {
 	// The whole of the head is there.
 	end := bytes.Index(b, []byte("\r\n\r\n"))

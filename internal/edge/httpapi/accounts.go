@@ -18,7 +18,7 @@ type accountHandlers struct {
 	registry *control.Registry
 }
 
-// routes are those of the operator who asks.
+// routes are those of the caller.
 func (h *accountHandlers) routes() []route {
 	own := need{in: oneself}
 	return []route{

@@ -78,7 +78,7 @@ func (h *dashboardHandlers) serve(c *call, w http.ResponseWriter) error {
 	return nil
 }
 
-// protect sets what browsers are told about everything below /ui/.
+// protect sets the headers that protect everything below /ui/ in browsers.
 func (*dashboardHandlers) protect(header http.Header) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Referrer-Policy", "no-referrer")

@@ -210,8 +210,8 @@ func (h *instanceHandlers) usageMonth(c *call, w http.ResponseWriter) error {
 	return c.done(w, http.StatusOK, wire.Used{Usage: used}, err)
 }
 
-// instanceOperators is GET /api/instances/{id}/operators: those who have a grant for the instance. Only what concerns
-// it is shown of them.
+// instanceOperators is GET /api/instances/{id}/operators: those with a grant for the instance. Only what concerns the
+// instance is shown of them.
 func (h *instanceHandlers) instanceOperators(c *call, w http.ResponseWriter) error {
 	id := c.request.PathValue("id")
 	l := c.listing()

@@ -12,13 +12,13 @@ import (
 )
 
 // maxOwnWebhooks is how many listeners a spec may have for each to have a webhook of its own in the document, and
-// maxToldEvents how many event types a listener may be told of for each to be described.
+// maxToldEvents how many event types a listener may receive for each to be described.
 const (
 	maxOwnWebhooks = 200
 	maxToldEvents  = 50
 )
 
-// webhooks adds what listeners are told.
+// webhooks adds the messages to listeners.
 func (w *describer) webhooks() {
 	if w.spec == nil || len(w.spec.Listeners) > maxOwnWebhooks {
 		return
@@ -47,7 +47,7 @@ func header(name, about string, required bool) openapi.Parameter {
 	return openapi.Parameter{Name: name, In: "header", About: about, Schema: textSchema(), Required: required}
 }
 
-// message is the schema of what a listener is told in the format of ours.
+// message is the schema of messages to a listener in the server's own format.
 func (w *describer) message(l *spec.Listener) any {
 	stored := func(typ, data any) any {
 		return objectSchema(map[string]any{
@@ -64,7 +64,7 @@ func (w *describer) message(l *spec.Listener) any {
 	})
 }
 
-// cloudEvent is the schema of what a listener is told in the format of CloudEvents.
+// cloudEvent is the schema of messages to a listener in the format of CloudEvents.
 func (w *describer) cloudEvent(l *spec.Listener) any {
 	of := func(typ, data any) any {
 		event := objectSchema(map[string]any{
@@ -84,7 +84,8 @@ func (w *describer) cloudEvent(l *spec.Listener) any {
 	}, of(textSchema(), map[string]any{}))
 }
 
-// told is the schema of the events that a listener is told of: one of each type, or of any where these are too many.
+// told is the schema of the events that are delivered to a listener: one of each type, or of any where these are too
+// many.
 func (w *describer) told(l *spec.Listener, each func(aggregateType, event string) any, other any) any {
 	var all []any
 	for _, name := range slices.Sorted(maps.Keys(w.spec.Types)) {

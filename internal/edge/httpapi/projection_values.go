@@ -96,7 +96,7 @@ func (h *projectionHandlers) project(c *call, ask *projection.Ask) (*projection.
 	return fitting(c, read, func(v *projection.Reply) int { return len(v.Data) })
 }
 
-// appendProjected appends what stands behind the data of a value.
+// appendProjected appends what follows the data of a value.
 func appendProjected(b []byte, v *projection.Reply) []byte {
 	b = append(b, `,"cached_at":`...)
 	return appendMetadata(strconv.AppendInt(b, v.Computed, 10), v)

@@ -232,7 +232,7 @@ func (*proofHandlers) verifyProof(c *call, w http.ResponseWriter) error {
 	})
 }
 
-// hashOf reads a hash that stands in a member of a body.
+// hashOf reads a hash in a member of a body.
 func hashOf(name, text string) (hash [sha256.Size]byte, err error) {
 	if len(text) == hex.EncodedLen(sha256.Size) {
 		if _, err = hex.Decode(hash[:], []byte(text)); err == nil {

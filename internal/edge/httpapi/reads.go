@@ -235,7 +235,7 @@ func (h *readHandlers) aggregate(c *call, w http.ResponseWriter) error {
 	return nil
 }
 
-// appendAbout appends what stands behind a state.
+// appendAbout appends what follows the data of a state.
 func appendAbout(b []byte, s *fold.State) []byte {
 	b = append(b, `,"metadata":{"length":`...)
 	b = strconv.AppendUint(b, s.Length, 10)

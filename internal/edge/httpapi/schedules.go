@@ -75,7 +75,7 @@ func (h *scheduleHandlers) retryScheduled(c *call, w http.ResponseWriter) error 
 	return h.changeScheduled(c, w, "scheduled.retry", h.schedule.Retry)
 }
 
-// changeScheduled changes a scheduled event and keeps who did.
+// changeScheduled changes a scheduled event and records the operator.
 func (*scheduleHandlers) changeScheduled(
 	c *call, w http.ResponseWriter, action string,
 	change func(context.Context, j17.Tenant, string) (wire.Scheduled, error),

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// taken returns how many bytes the other side of a connection has taken so far. known is false where nobody can tell,
-// and before it has taken anything.
+// taken returns how many bytes the other side of a connection has taken so far. known is false where that cannot be
+// found out, and before it has taken anything.
 func taken(conn net.Conn) (bytes uint64, known bool) {
 	socket, ok := conn.(syscall.Conn)
 	if !ok {

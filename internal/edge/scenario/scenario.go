@@ -283,7 +283,7 @@ type view struct {
 	params   map[string]string
 }
 
-// parseView reads what stands behind /_projections/ in a request.
+// parseView reads what follows /_projections/ in a request.
 func parseView(text string) (view, bool) {
 	path, query, asked := strings.Cut(text, "?")
 	name, id, of := strings.Cut(path, "/")

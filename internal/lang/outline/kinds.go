@@ -5,7 +5,7 @@ import (
 	"j17/internal/lang/diag"
 )
 
-// Kinds is a set of the types that JSON Schema tells apart.
+// Kinds is a set of the types that JSON Schema distinguishes.
 type Kinds uint8
 
 // The kinds.

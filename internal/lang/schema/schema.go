@@ -131,9 +131,9 @@ func (s *Schema) Valid(v value.Value, b *work.Budget) (bool, error) {
 	return fits, nil
 }
 
-// Validate returns why v does not fit the schema: at most MaxFailures failures in the order in which what they are
-// about stands in v, a container before its parts. It returns none if v fits. Its work is taken from the budget. Where
-// that ends, the error is the budget's, unless it is already known that v does not fit, and of one failure why.
+// Validate returns why v does not fit the schema: at most MaxFailures failures, in the order of their places in v, a
+// container before its parts. It returns none if v fits. Its work is taken from the budget. Where that ends, the error
+// is the budget's, unless at least one failure with its reason is already known.
 func (s *Schema) Validate(v value.Value, b *work.Budget) ([]Failure, error) {
 	if fits, err := s.Valid(v, b); fits || err != nil {
 		return nil, err

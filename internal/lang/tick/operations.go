@@ -11,7 +11,7 @@ import (
 // operation is a compiled operation. It either changes the state that it was meant to change or leaves it as it was.
 type operation interface {
 	apply(e *Env)
-	// origin is what all operations have, which is where faults are told.
+	// origin returns what all operations have, to which faults are reported.
 	origin() *base
 }
 

@@ -169,7 +169,7 @@ type elementsNode struct {
 	slot  int
 	match predicate
 	every bool
-	// optional tells that the match has optional paths.
+	// optional reports that the match has optional paths.
 	optional bool
 	// all reports that the match is evaluated for every element, since an operator without a value may be in each.
 	all bool

@@ -163,7 +163,7 @@ func (p *parser) charEscape(start int, inClass bool) rune {
 	return 0
 }
 
-// isPunctuation tells the marks of ASCII, of which some need no escape.
+// isPunctuation reports whether r is an ASCII punctuation mark; some of these need no escape.
 func isPunctuation(r rune) bool {
 	return r > ' ' && r < 0x7F && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 }

@@ -1,4 +1,4 @@
-// Package format knows the values of JSON Schema's keyword "format" and tells whether a text has one of them.
+// Package format knows the values of JSON Schema's keyword "format" and checks whether a text has one of them.
 package format
 
 import "j17/internal/lang/schema/ecma"
