@@ -1,6 +1,5 @@
-// Package command holds what somebody asks to be written, in typed form, and reads it from the JSON of requests
-// (read.go) and from files of events (file.go). Nothing in it was compared with a spec, a stream or a store: package
-// decider does that.
+// Package command has the typed form of requests to write, and reads it from the JSON of requests (read.go) and from
+// files of events (file.go). It compares nothing with a spec, a stream or a store: package decider does that.
 package command
 
 import (
@@ -8,25 +7,24 @@ import (
 	"j17/internal/base/value"
 )
 
-// Command asks for events, all or none. Whoever writes from inside the server fills one in; Read makes one of the body
-// of a request.
+// Command asks for events, all or none. Code inside the server fills one in; Read makes one from the body of a request.
 type Command struct {
-	// Writes are what is to happen, in order: one write for each aggregate. Several tells that the caller sent them as
-	// a list, so that an error names the number of its write.
+	// Writes are the writes in order, one for each aggregate. Several reports that the caller sent them as a list, so
+	// that an error names the number of its write.
 	Writes  []Write
 	Several bool
-	// Actor is who causes the events, Target whom they concern, nil for nobody.
+	// Actor is the agent that causes the events, Target the agent that they concern, nil for none.
 	Actor  j17.Agent
 	Target *j17.Agent
 	// Trusted lets the actor be one of the platform's own.
 	Trusted bool
-	// Conditions say what must not have happened.
+	// Conditions name events that must not have happened.
 	Conditions []Condition
-	// SkipOCC says that lengths do not matter, which only some event types allow to be said.
+	// SkipOCC turns off the check of lengths, which only some event types allow.
 	SkipOCC bool
 	Cause
 
-	// step is where fault, which is wrong with the form of what was read, comes up.
+	// step is the step of the check at which fault, a fault of the form that was found in reading, is reported.
 	step  Step
 	fault error
 }
@@ -35,15 +33,15 @@ type Command struct {
 type Write struct {
 	// Type and ID name the aggregate as the caller wrote them. ID may be one of its public names.
 	Type, ID string
-	// New asks for an aggregate that does not exist yet; ID is "" then, until it is chosen (Named). As is what later
-	// writes call that by, "" for nothing.
+	// New asks for an aggregate that does not exist yet; ID is "" until it is chosen (Named). As is the name by which
+	// later writes refer to it, "" for none.
 	New bool
 	As  string
-	// Events are what is to happen, in order. Batch tells that the caller sent them as a list, so that an error names
-	// the number of its event.
+	// Events are the events in order. Batch reports that the caller sent them as a list, so that an error names the
+	// number of its event.
 	Events []Event
 	Batch  bool
-	// Length is the number of events that the aggregate has to have; nil: any.
+	// Length is the number of events that the aggregate must have, nil for any.
 	Length *uint64
 }
 
@@ -55,11 +53,11 @@ func One(aggregateType, id, eventType string, data value.Value) []Write {
 // Event is one event of a command.
 type Event struct {
 	Type string
-	// Data is the payload. One that is missing is refused.
+	// Data is the payload. It must not be missing.
 	Data value.Value
 }
 
-// Fault returns what is wrong with the event before it is compared with a spec, nil for nothing.
+// Fault returns a fault of the event that can be found without a spec, nil for none.
 func (e *Event) Fault() error {
 	if e.Data.IsMissing() {
 		return j17.Errorf(j17.CodeMissingField, "Missing 'data': the event's payload, {} if it has none").At("data")
@@ -67,16 +65,16 @@ func (e *Event) Fault() error {
 	return nil
 }
 
-// Cause tells where a command comes from. It is kept in the metadata of events.
+// Cause describes the origin of a command. It is kept in the metadata of events.
 type Cause struct {
 	// CorrelationID is kept with every event that the command causes, "" for none.
 	CorrelationID string
-	// Members are kept with the command's own events, behind all other members of their metadata.
+	// Members are kept with the command's own events, after all other members of their metadata.
 	Members []value.Member
 }
 
-// Step is a point in the order in which a command is checked. Its form is found wrong there and not before, so that a
-// request with several faults is told of the first in that order, whether finding it takes a spec or not.
+// Step is a point in the order in which a command is checked. A fault of its form is reported at its step and not
+// before, so that of several faults the first in that order is reported, whether or not finding it needs a spec.
 type Step uint8
 
 // The steps.
@@ -89,7 +87,7 @@ const (
 	AtExpected
 )
 
-// FaultAt returns what is wrong with the form of the command and comes up at that step, nil for nothing.
+// FaultAt returns the fault of the command's form if it belongs to that step, else nil.
 func (c *Command) FaultAt(s Step) error {
 	if c.step != s {
 		return nil
@@ -97,7 +95,7 @@ func (c *Command) FaultAt(s Step) error {
 	return c.fault
 }
 
-// Fault returns what is wrong with the form of the command, nil for nothing.
+// Fault returns the fault of the command's form, nil for none.
 func (c *Command) Fault() error { return c.fault }
 
 // wrong keeps the first fault.

@@ -13,10 +13,9 @@ import (
 // MaxBatch is the number of events that one batch may hold.
 const MaxBatch = 10_000
 
-// Read makes a command of the body of a request: {"data", "conditions", "metadata"} of an event whose type is named
-// beside it, or for "" a batch, {"events": [{"type", "data"}], "conditions", "metadata"}. The command has one write,
-// whose aggregate is named beside it. What is wrong with the form of the body is kept with the command and comes up
-// when it is checked.
+// Read makes a command from the body of a request: {"data", "conditions", "metadata"} of an event of the given type, or
+// for "" a batch, {"events": [{"type", "data"}], "conditions", "metadata"}. The command has one write, whose aggregate
+// the caller sets. A fault of the form of the body is kept with the command and reported when it is checked.
 func Read(eventType string, body value.Value) Command {
 	c := Command{Writes: make([]Write, 1)}
 	if eventType != "" {
@@ -88,8 +87,7 @@ func batchEvent(v value.Value) (Event, error) {
 	return Event{Type: name.Str(), Data: data}, nil
 }
 
-// ReadMetadata reads who causes the events, whom they concern and what is expected, from the metadata of a request with
-// one write.
+// ReadMetadata reads the actor, the target and the expected length from the metadata of a request with one write.
 func (c *Command) ReadMetadata(meta value.Value) {
 	c.readAgents(meta, "actor", "target", "previous_length", "skip_occ")
 	if c.fault != nil {
@@ -100,7 +98,7 @@ func (c *Command) ReadMetadata(meta value.Value) {
 	}
 }
 
-// readAgents reads who causes the events and whom they concern, from metadata that may have the members known.
+// readAgents reads the actor and the target from metadata that may have the members known.
 func (c *Command) readAgents(meta value.Value, known ...string) {
 	if meta.IsMissing() {
 		c.wrong(AtActor, j17.Errorf(j17.CodeMissingField, "Missing 'metadata': every event names its actor").At("metadata"))
@@ -144,7 +142,7 @@ func (c *Command) readExpected(meta value.Value) (err error) {
 	return nil
 }
 
-// readLength reads the previous_length of an object at a path, nil where there is none.
+// readLength reads the previous_length of an object at a path, nil if there is none.
 func readLength(in value.Value, path string) (*uint64, error) {
 	v := in.Get("previous_length")
 	if v.IsMissing() {
@@ -201,8 +199,8 @@ func readAgent(v value.Value, path string) (j17.Agent, error) {
 	return agent, nil
 }
 
-// OnlyMembers checks that v, which stands at path, "" for the whole body, is an object without members other than
-// known. Misspelt members would be lost silently.
+// OnlyMembers checks that v, at path ("" for the whole body), is an object without members other than known. Misspelt
+// members would be lost silently.
 func OnlyMembers(v value.Value, path string, known ...string) error {
 	if v.Kind() != value.Object {
 		what := "The request body"
@@ -219,7 +217,8 @@ func OnlyMembers(v value.Value, path string, known ...string) error {
 	return nil
 }
 
-// UnknownField refuses a member of the object at path, "" for the whole body, whose fields are known.
+// UnknownField returns the error for an unknown member of the object at path ("" for the whole body). known are its
+// fields.
 func UnknownField(path, name string, known []string) error {
 	hint := "known fields are " + strings.Join(known, ", ")
 	if len(known) == 0 {

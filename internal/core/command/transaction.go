@@ -13,17 +13,16 @@ import (
 // MaxWrites is the number of writes that one transaction may hold.
 const MaxWrites = 100
 
-// The words of a transaction that stand for ids which are chosen when it is carried out: fresh, in the place of the id
-// of a key, asks for an aggregate that does not exist yet, and a text that is a name behind made is the id of the one
-// that has taken the name with "as".
+// The placeholders of a transaction for ids that are chosen when it is carried out: fresh, as the id of a key, asks for
+// a new aggregate, and a text of made followed by a name is the id of the new aggregate with that name in "as".
 const (
 	fresh = "_new"
 	made  = "$.new."
 )
 
 // ReadTransaction makes a command of the body of a request for several aggregates: {"writes": [{"key", "as", "events":
-// [{"type", "data"}], "previous_length"}], "conditions", "metadata": {"actor", "target"}}. What is wrong with the form
-// of the body is kept with the command and comes up when it is checked.
+// [{"type", "data"}], "previous_length"}], "conditions", "metadata": {"actor", "target"}}. A fault of the form of the
+// body is kept with the command and reported when it is checked.
 func ReadTransaction(body value.Value) Command {
 	c := Command{Several: true}
 	c.transaction(body)
@@ -77,7 +76,7 @@ func (c *Command) transaction(body value.Value) {
 	}
 }
 
-// readWrite reads what is to be written to one aggregate. names are those that earlier writes have declared.
+// readWrite reads the write to one aggregate. names are those that earlier writes have declared.
 func readWrite(v value.Value, at string, names map[string]bool) (Write, error) {
 	w := Write{Batch: true}
 	if err := OnlyMembers(v, at, "key", "as", "events", "previous_length"); err != nil {
@@ -97,7 +96,7 @@ func readWrite(v value.Value, at string, names map[string]bool) (Write, error) {
 	}
 	w.Length = length
 
-	// What is to happen to it.
+	// The events.
 	events := v.Get("events")
 	switch {
 	case events.IsMissing():
@@ -124,7 +123,7 @@ func readWrite(v value.Value, at string, names map[string]bool) (Write, error) {
 	return w, nil
 }
 
-// within returns an error whose path leads on from a place.
+// within returns the error with its path prefixed by a place.
 func within(err error, place string) error {
 	if e, ok := err.(*j17.Error); ok { //nolint:errorlint // made here, a moment ago
 		return e.At(j17.JoinPath(place, e.Path))
@@ -132,7 +131,7 @@ func within(err error, place string) error {
 	return err
 }
 
-// readKey reads which aggregate is meant.
+// readKey reads the key of the aggregate.
 func (w *Write) readKey(v value.Value, at string, names map[string]bool) error {
 	switch {
 	case v.IsMissing():
@@ -154,7 +153,7 @@ func (w *Write) readKey(v value.Value, at string, names map[string]bool) error {
 	return nil
 }
 
-// readAs reads the name that later writes call a new aggregate by.
+// readAs reads the name by which later writes refer to a new aggregate.
 func (w *Write) readAs(v value.Value, at string, names map[string]bool) error {
 	switch {
 	case v.IsMissing():
@@ -182,7 +181,7 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// nameOf returns the name of the aggregate for whose id a text stands. It reports false for every other text.
+// nameOf returns the name in a placeholder for the id of a new aggregate. It returns false for every other text.
 func nameOf(s string) (string, bool) {
 	name, ok := strings.CutPrefix(s, made)
 	return name, ok && isName(name)
@@ -192,8 +191,7 @@ func notDeclared(name, at string) error {
 	return j17.Errorf(j17.CodeInvalidField, "No earlier write declares the name '%s' that '%s%s' stands for: \"as\": \"%s\" does, beside a key that ends with ':%s'.", name, made, name, name, fresh).At(at)
 }
 
-// unknownName finds the first text in v that stands for the id of an aggregate which is not among names, and the path
-// to it from v.
+// unknownName finds the first placeholder in v whose name is not among names, and the path to it from v.
 func unknownName(v value.Value, names map[string]bool) (name, path string, found bool) {
 	switch v.Kind() { //nolint:exhaustive // others have no texts
 	case value.String:
@@ -215,8 +213,8 @@ func unknownName(v value.Value, names map[string]bool) (name, path string, found
 	return "", "", false
 }
 
-// Named returns the command with an id of mint for each aggregate that it makes, and with that id wherever a text
-// stands for it. c stays as it is.
+// Named returns the command with an id from mint for each new aggregate, and with the placeholders for it replaced. c
+// is not changed.
 func (c *Command) Named(mint func() string) Command {
 	named := *c
 	if !c.makes() {
@@ -233,7 +231,7 @@ func (c *Command) Named(mint func() string) Command {
 			continue
 		}
 
-		// Names of earlier writes, before its own one is known.
+		// Replace names of earlier writes before adding its own name.
 		if name, ok := nameOf(w.ID); ok {
 			w.ID = ids[name]
 		}
@@ -250,12 +248,12 @@ func (c *Command) Named(mint func() string) Command {
 	return named
 }
 
-// makes reports whether the command makes an aggregate whose id nobody has chosen.
+// makes reports whether the command creates an aggregate whose id has not been chosen.
 func (c *Command) makes() bool {
 	return slices.ContainsFunc(c.Writes, func(w Write) bool { return w.New })
 }
 
-// replaced returns v with ids in the place of the texts that stand for them, and whether there were any.
+// replaced returns v with placeholders replaced by ids, and whether there were any.
 func replaced(v value.Value, ids map[string]string) (value.Value, bool) {
 	switch v.Kind() { //nolint:exhaustive // others have no texts
 	case value.String:

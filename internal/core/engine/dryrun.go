@@ -14,39 +14,40 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Outlook is what a command would come to if it was carried out now.
+// Outlook is the result that a command would have if it was carried out now.
 type Outlook struct {
-	// Refusals are why it would be refused, each a *j17.Error: the first is what Execute would return, of guards all
-	// that do not hold. Without any it would be carried out.
+	// Refusals are why it would be refused, each a *j17.Error: the first is the error that Execute would return; all
+	// failed guards are listed. Without refusals it would be carried out.
 	Refusals []error
-	// Events are all that would be written, in their order, as far as it was decided. Their causes are numbers in this
-	// list.
+	// Events are all events that would be written, in order, as far as the command was decided. Their causes are
+	// indexes in this list.
 	Events []decider.Event
-	// States are those of all aggregates with such events afterwards, in the order of their first events; none where it
-	// would be refused.
+	// States are the resulting states of all aggregates with such events, in the order of their first events; none if
+	// it would be refused.
 	States []StateAfter
-	// Truncated tells that states stand there without JSON, because they are too many, too large or too much work.
+	// Truncated reports that some states have no JSON because they are too many, too large or too much work.
 	Truncated bool
-	// Repeated tells that a command with the same idempotency key was carried out before, so that nothing would happen.
+	// Repeated reports that a command with the same idempotency key was carried out before, so that nothing would
+	// happen.
 	Repeated bool
 	part.Consequences
 }
 
-// StateAfter is what the events of an aggregate would amount to. JSON is nil where the outlook is truncated.
+// StateAfter is the state that an aggregate would have. JSON is nil if the outlook is truncated.
 type StateAfter struct {
 	Key    j17.Key
 	Length uint64
 	JSON   []byte
 }
 
-// What an outlook shows of states at most: so many of them, and so many bytes together.
+// The limits of the states in an outlook: their number, and their bytes together.
 const (
 	maxStatesAfter     = 1000
 	maxStateBytesAfter = 8 << 20
 )
 
-// DryRun decides a command as Execute does, and stores nothing and keeps nothing. Errors are *j17.Error, of a command
-// whose form is wrong or of a server that cannot tell; why a command would be refused stands in the outlook.
+// DryRun decides a command as Execute does, but stores and caches nothing. Errors are *j17.Error: the form of the
+// command is wrong, or the server cannot decide it now. The outlook has why a command would be refused.
 func (e *Engine) DryRun(ctx context.Context, c *Command) (*Outlook, error) {
 	b := work.New(ctx, work.Command)
 	defer b.Release()
@@ -61,9 +62,9 @@ func (e *Engine) DryRun(ctx context.Context, c *Command) (*Outlook, error) {
 	return nil, j17.Errorf(j17.CodeBusy, "Others have written to what this dry run looks at %d times in a row. Try again.", maxPlanning)
 }
 
-// foresee is one try of DryRun. The error is errOvertaken where what it was decided on has changed meanwhile.
+// foresee is one try of DryRun. The error is errOvertaken if the data that it was decided on has changed meanwhile.
 func (x *execution) foresee(ctx context.Context) (*Outlook, error) {
-	// What Execute checks before it decides.
+	// Check what Execute checks before it decides.
 	var err error
 	if x.d, err = x.e.deployed(x.c.Tenant); err != nil {
 		return nil, err
@@ -81,7 +82,8 @@ func (x *execution) foresee(ctx context.Context) (*Outlook, error) {
 		return nil, err
 	}
 
-	// The plan is made as if there was nobody else, and never stored. It has as much work as one that is.
+	// The plan is made as if there were no other writers, and never stored. It has the same budget as one that is
+	// stored.
 	x.b.Renew(work.Command)
 	unnamed := *x.c
 	unnamed.IdempotencyKey = ""
@@ -108,7 +110,7 @@ func (x *execution) foresee(ctx context.Context) (*Outlook, error) {
 	return o, x.statesAfter(ctx, p, o)
 }
 
-// refusing is the outlook on a command that would be refused. The error is one that says nothing of the command.
+// refusing returns the outlook of a command that would be refused, or the error itself if it is not about the command.
 func refusing(events []decider.Event, err error) (*Outlook, error) {
 	refused, ok := errors.AsType[*j17.Error](err)
 	if !ok {
@@ -123,7 +125,8 @@ func refusing(events []decider.Event, err error) (*Outlook, error) {
 	return &Outlook{Refusals: []error{err}, Events: events}, nil
 }
 
-// bounded returns why a plan is refused whose additions would bring an item beyond its bound, as the store would find.
+// bounded returns why a plan is refused because its additions would bring an item beyond its bound, as the store would
+// find.
 func (x *execution) bounded(ctx context.Context, p *plan) error {
 	if err := p.unit.Validate(); err != nil {
 		return store.UserError(err)
@@ -145,9 +148,9 @@ func (x *execution) bounded(ctx context.Context, p *plan) error {
 	return p.refusedFull(&r)
 }
 
-// statesAfter adds what the events of a plan amount to.
+// statesAfter adds the states after the events of a plan.
 func (x *execution) statesAfter(ctx context.Context, p *plan, o *Outlook) error {
-	// The aggregates, in the order of their first events.
+	// Collect the aggregates, in the order of their first events.
 	of := map[j17.Key][]*decider.Event{}
 	var keys []j17.Key
 	for i := range p.events {
@@ -162,7 +165,7 @@ func (x *execution) statesAfter(ctx context.Context, p *plan, o *Outlook) error 
 		return store.UserError(err)
 	}
 
-	// Their states, as far as there is room and work for them.
+	// Compute their states, as far as the limits and the budget allow.
 	own, bytes := *x, 0
 	own.b = work.New(ctx, work.Command)
 	defer own.b.Release()

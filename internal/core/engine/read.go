@@ -17,7 +17,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Moment returns the moment of a position, of a store.Moment for instance: all events up to there, and none behind it.
+// Moment returns the moment of a position, for instance that of a store.Moment: all events up to the position, and none
+// after it.
 func (e *Engine) Moment(t j17.Tenant, at j17.StreamID) (*fold.Moment, error) {
 	d, err := e.deployed(t)
 	if err != nil {
@@ -26,8 +27,8 @@ func (e *Engine) Moment(t j17.Tenant, at j17.StreamID) (*fold.Moment, error) {
 	return e.states.Moment(t, d.Decider, at), nil
 }
 
-// Adopt makes a state that was folded before a base for folds of its aggregate. A state that is not of the deployed
-// handlers is ignored.
+// Adopt makes a state that was folded before a base for folds of its aggregate. A state of handlers other than the
+// deployed ones is ignored.
 func (e *Engine) Adopt(ctx context.Context, t j17.Tenant, key j17.Key, f *decider.State, generation uint64) error {
 	d, err := e.deployed(t)
 	if err != nil || d.Types[key.Type] == nil {
@@ -36,13 +37,13 @@ func (e *Engine) Adopt(ctx context.Context, t j17.Tenant, key j17.Key, f *decide
 	return e.states.Adopt(ctx, t, d.Program(key.Type), key, f, generation)
 }
 
-// LoadOptions tells which state of an aggregate is wanted.
+// LoadOptions select a state of an aggregate.
 type LoadOptions struct {
 	// Replay folds from the first event on, whatever is cached.
 	Replay bool
 	// Until, if not nil, leaves out events later than that Unix second.
 	Until *int64
-	// Length, if not nil, leaves out events after the first so many.
+	// Length, if not nil, leaves out all events after the first Length.
 	Length *uint64
 }
 
@@ -70,15 +71,15 @@ func (e *Engine) locate(
 	return d, key, heads[0], nil
 }
 
-// Load returns the state of an aggregate. Singletons always exist; other aggregates without events, and any aggregate
-// without events in the part of its history that was asked for, are CodeAggregateNotFound.
+// Load returns the state of an aggregate. Singletons always exist; for other aggregates without events, and any
+// aggregate without events in the requested part of its history, the error is CodeAggregateNotFound.
 func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id string, o LoadOptions) (fold.State, error) {
 	d, key, head, err := e.locate(ctx, t, aggregateType, id)
 	if err != nil {
 		return fold.State{}, err
 	}
 
-	// How many events are meant.
+	// Find how many events to fold.
 	e.states.CountRead()
 	length := head.Length
 	past := false
@@ -100,7 +101,7 @@ func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id strin
 		return fold.State{}, notFound()
 	}
 
-	// The state, and what the aggregate is called.
+	// Load the state and the names.
 	s, err := e.states.State(
 		ctx, t, d.Program(key.Type), key, fold.Version{Length: length, Generation: head.Generation}, past, o.Replay,
 	)
@@ -123,8 +124,8 @@ func (e *Engine) Length(ctx context.Context, t j17.Tenant, aggregateType, id str
 	return head.Length, err
 }
 
-// Events yields up to count events of an aggregate that stand after a position, in order. The bytes of an event are
-// valid until the next step.
+// Events yields up to count events of an aggregate after a position, in order. The bytes of an event are valid until
+// the next step.
 func (e *Engine) Events(
 	ctx context.Context, t j17.Tenant, aggregateType, id string, after j17.StreamID, count int,
 ) (iter.Seq2[*j17.Event, error], error) {
@@ -178,8 +179,8 @@ func (e *Engine) HasType(t j17.Tenant, aggregateType string) bool {
 	return c != nil && c.Types[aggregateType] != nil
 }
 
-// Singleton returns the states that a declared singleton has, one for each aggregate type under which it has events.
-// It reports false when the spec declares no singleton of that name.
+// Singleton returns the states that a declared singleton has, one for each aggregate type under which it has events. It
+// returns false if the spec declares no singleton of that name.
 func (e *Engine) Singleton(ctx context.Context, t j17.Tenant, name string) ([]fold.State, bool, error) {
 	d, err := e.deployed(t)
 	if err != nil {
@@ -210,14 +211,14 @@ func (e *Engine) Types(t j17.Tenant) ([]string, error) {
 	return slices.Sorted(maps.Keys(d.Types)), nil
 }
 
-// Key returns the key of the aggregate that a caller means, whether or not it has events.
+// Key returns the key of the aggregate that a caller names, whether or not it has events.
 func (e *Engine) Key(ctx context.Context, t j17.Tenant, aggregateType, id string) (j17.Key, error) {
 	_, key, _, err := e.locate(ctx, t, aggregateType, id)
 	return key, err
 }
 
-// Agent returns an actor or a target in the form in which events have it, by the rules of the tenant's spec. Whether
-// its type is declared does not matter: events of earlier days may have it.
+// Agent returns an actor or a target in the form in which events have it, by the rules of the tenant's spec. Its type
+// need not be declared: older events may have it.
 func (e *Engine) Agent(t j17.Tenant, a j17.Agent) (j17.Agent, error) {
 	d, err := e.deployed(t)
 	if err != nil {
@@ -236,7 +237,7 @@ func (e *Engine) KnowsType(ctx context.Context, t j17.Tenant, aggregateType stri
 	return len(ids) > 0, store.UserError(err)
 }
 
-// HasEvent reports whether the tenant's spec has an event type of that name, in whatever aggregate type.
+// HasEvent reports whether any aggregate type of the tenant's spec has an event type of that name.
 func (e *Engine) HasEvent(t j17.Tenant, eventType string) bool {
 	c := e.Spec(t)
 	if c == nil {
@@ -250,9 +251,9 @@ func (e *Engine) HasEvent(t j17.Tenant, eventType string) bool {
 	return false
 }
 
-// Pattern reads a pattern of event types, "type.event", "type.*" or "*". Of what the tenant's spec does not have, and
-// no stored event either, it is CodeInvalidField; known tells then whether the aggregate type is, so that an earlier
-// spec may have had the event type.
+// Pattern reads a pattern of event types, "type.event", "type.*" or "*". If neither the tenant's spec nor any stored
+// event has it, the error is CodeInvalidField; known then reports whether the aggregate type is known, so that an
+// earlier spec may have had the event type.
 func (e *Engine) Pattern(ctx context.Context, t j17.Tenant, text string) (p spec.Pattern, known bool, err error) {
 	d, err := e.deployed(t)
 	if err != nil {
@@ -273,8 +274,8 @@ func (e *Engine) Pattern(ctx context.Context, t j17.Tenant, text string) (p spec
 	}
 }
 
-// TagsDeclared is another one whenever a deployment changes which events have the tags that somebody asks for, also
-// where a later one changes it back: what was written between them has its tags by another rule.
+// TagsDeclared returns a fingerprint that changes whenever a deployment changes which events have the given tags, even
+// if a later one changes it back: events written in between are tagged by another rule.
 func (e *Engine) TagsDeclared(t j17.Tenant, given []string) (declared [32]byte) {
 	d, err := e.deployed(t)
 	if err != nil {
@@ -290,8 +291,8 @@ func (e *Engine) TagsDeclared(t j17.Tenant, given []string) (declared [32]byte) 
 	return [32]byte(h.Sum(nil))
 }
 
-// Tags returns tags that somebody asks for in the form in which events have them. One that no event can have is
-// CodeInvalidField; where older events do not have one yet it is CodeIndexNotReady.
+// Tags returns requested tags in the form in which events have them. The error is CodeInvalidField for a tag that no
+// event can have, and CodeIndexNotReady if older events do not have one yet.
 func (e *Engine) Tags(ctx context.Context, t j17.Tenant, given []string) ([]string, error) {
 	d, err := e.deployed(t)
 	if err != nil {

@@ -12,16 +12,16 @@ import (
 
 // Limits of a dry run on stored data and of its report.
 const (
-	// MaxAggregates is the number of aggregates that a dry run replays at most.
+	// MaxAggregates is the most aggregates that a dry run replays.
 	MaxAggregates = 1000
 	// MaxDiffering is how many aggregates with another state a report shows, maxChanges how many changes of each.
 	MaxDiffering = 100
 	maxChanges   = 20
-	// maxShown is how many bytes of a text or of JSON a report shows.
+	// maxShown bounds the bytes of a text or of JSON in a report.
 	maxShown = 512
 )
 
-// Compare adds to a report in which places two values of an aggregate differ, as many as can be shown.
+// Compare adds to a report the places in which two values of an aggregate differ, as many as can be shown.
 func Compare(r *wire.Replay, d wire.StateDifference, was, is value.Value) {
 	if d.Changes, d.More = differences(was, is, maxChanges); len(d.Changes) == 0 {
 		return
@@ -30,7 +30,7 @@ func Compare(r *wire.Replay, d wire.StateDifference, was, is value.Value) {
 	show(r, d)
 }
 
-// Fail adds to a report why an aggregate has no value any more.
+// Fail adds to a report why an aggregate no longer has a value.
 func Fail(r *wire.Replay, d wire.StateDifference, why string) {
 	r.Failed++
 	d.Error = why
@@ -44,8 +44,7 @@ func show(r *wire.Replay, d wire.StateDifference) {
 }
 
 // Differences lists the places in which two states differ, without the times that the server keeps in them, and how
-// many more than most there are. The work is charged to the budget, whose error it returns when that is used up; nil is
-// for no budget.
+// many more than most there are. Work is charged to b, if not nil, whose error it returns when the budget is used up.
 func Differences(was, is value.Value, most int, b *work.Budget) (changes []wire.ValueChange, more int, err error) {
 	err = Differing(was, is, b, func(at []byte, was, is value.Value) error {
 		switch {
@@ -63,10 +62,9 @@ func Differences(was, is value.Value, most int, b *work.Budget) (changes []wire.
 	return changes, more, err
 }
 
-// Differing calls each with the pointers of the places in which two values differ, as deep as they can be told apart,
-// and with what they have there: members by key, elements by index. The bytes of a pointer are valid until each
-// returns, whose error ends it. The work is charged to the budget, whose error it returns when that is used up; nil is
-// for no budget.
+// Differing calls each with the pointers of the deepest places in which two values differ, members by key and elements
+// by index, and with both values there. The bytes of a pointer are valid until each returns; an error of each ends
+// Differing. Work is charged to b, if not nil, whose error it returns when the budget is used up.
 func Differing(was, is value.Value, b *work.Budget, each func(at []byte, was, is value.Value) error) error {
 	c := comparison{budget: b, each: each}
 	return c.values(was, is)
@@ -85,7 +83,7 @@ func differences(was, is value.Value, most int) (changes []wire.ValueChange, mor
 	return changes, more
 }
 
-// changed is what has become of the value at a place.
+// changed describes the change of the value at a place.
 func changed(at []byte, was, is value.Value) wire.ValueChange {
 	change := wire.ValueChange{
 		Pointer: string(at), Change: string(compare.Changed), Before: shown(was), After: shown(is),
@@ -99,14 +97,14 @@ func changed(at []byte, was, is value.Value) wire.ValueChange {
 	return change
 }
 
-// comparison is of two values, at a place in them.
+// comparison compares two values and keeps the present place in them.
 type comparison struct {
 	at     []byte
 	budget *work.Budget
 	each   func(at []byte, was, is value.Value) error
 }
 
-// equal reports whether two values are equal, where there is room in the budget to find out.
+// equal reports whether two values are equal, or returns the error of the budget.
 func (c *comparison) equal(was, is value.Value) (bool, error) {
 	units := 1
 	equal := value.EqualCounted(was, is, &units)
@@ -123,7 +121,7 @@ func (c *comparison) values(was, is value.Value) error {
 	}
 	switch {
 	case was.Kind() == value.Object && is.Kind() == value.Object:
-		// By name: what both have or one has lost, then what is new.
+		// Members by key: first those of the old value, then the new ones.
 		for _, m := range was.Members() {
 			if err := c.member(m.Key, m.Value, is.Get(m.Key)); err != nil {
 				return err
@@ -139,7 +137,7 @@ func (c *comparison) values(was, is value.Value) error {
 		}
 		return nil
 	case was.Kind() == value.Array && is.Kind() == value.Array:
-		// By place.
+		// Elements by index.
 		for i := range max(was.Len(), is.Len()) {
 			a, b := value.Value{}, value.Value{}
 			if i < was.Len() {
@@ -163,7 +161,7 @@ func (c *comparison) member(key string, was, is value.Value) error {
 	return c.below(escape(key), was, is)
 }
 
-// below compares what is at a part of the pointer below the present place.
+// below compares the values one level below the present place, at a part of the pointer.
 func (c *comparison) below(part string, was, is value.Value) error {
 	before := len(c.at)
 	c.at = append(append(c.at, '/'), part...)
@@ -176,7 +174,7 @@ func escape(key string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 }
 
-// shown is the start of a value's JSON text.
+// shown returns the beginning of a value's JSON text.
 func shown(v value.Value) string {
 	if v.IsMissing() {
 		return ""
@@ -184,7 +182,7 @@ func shown(v value.Value) string {
 	return Beginning(string(v.AppendJSON(nil)))
 }
 
-// Beginning is the start of a text.
+// Beginning returns the beginning of a text.
 func Beginning(text string) string {
 	if len(text) <= maxShown {
 		return text

@@ -20,19 +20,18 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// DryRunResult is what would become of the events of a file.
+// DryRunResult is the result of a dry run of the events of a file.
 type DryRunResult struct {
 	// Events is the number of events in the file, Accepted how many of them are valid.
 	Events, Accepted int
-	// Findings tells what is wrong with the others, in the order of the file. At most diag.MaxKept are kept.
+	// Findings are the faults of the others, in the order of the file. At most diag.MaxKept are kept.
 	Findings []EventFinding
 	// Faults lists the operations of handlers that changed nothing. At most diag.MaxKept are kept.
 	Faults []EventFault
-	// Implied lists what the events of the file brought about, those of one event after each other. At most
-	// diag.MaxKept are kept.
+	// Implied lists the events implied by the events of the file, grouped by these. At most diag.MaxKept are kept.
 	Implied []ImpliedEvent
-	// Scheduled lists what is to come later because of events of the file and what they imply, and whether later ones
-	// cancel it. At most diag.MaxKept are kept.
+	// Scheduled lists the events that events of the file and implied ones schedule, and whether later events cancel
+	// them. At most diag.MaxKept are kept.
 	Scheduled []ScheduledEvent
 	// Dropped is how many findings, faults, implied and scheduled events were not kept.
 	Dropped int
@@ -40,7 +39,7 @@ type DryRunResult struct {
 	States []State
 }
 
-// State is what the events of an aggregate amount to.
+// State is the state of an aggregate after its events.
 type State struct {
 	Key j17.Key
 	// Data is the state, JSON its encoding.
@@ -48,34 +47,34 @@ type State struct {
 	JSON []byte
 	// Length is the number of events that were folded.
 	Length uint64
-	// EntityTag is what a server would give it. It has its quotes.
+	// EntityTag is the entity tag that a server would give it, with quotes.
 	EntityTag string
 }
 
-// EventFinding is one reason why an event is not valid. Its place is one in the file, its pointer one in the event.
+// EventFinding is one reason why an event is not valid. Its place is in the file, its pointer in the event.
 type EventFinding struct {
 	diag.Diagnostic
-	// Event is the number of the event in the file, from 1; 0 where the file cannot be taken apart.
+	// Event is the number of the event in the file, from 1; 0 if the file cannot be split into events.
 	Event int
 	Code  j17.Code
 	// Path is the pointer in the form "data.items[0].sku".
 	Path string
-	// Rule is the place in the spec of what forbids the event where nothing is wrong with it by itself, and Requirement
-	// what a guard calls that.
+	// Rule is the place in the spec that forbids an event which is valid by itself, and Requirement the code of the
+	// guard, if it is one.
 	Rule        diag.Pointer
 	Requirement string
 }
 
-// ImpliedEvent is an event that another one brings about.
+// ImpliedEvent is an event that another one implies.
 type ImpliedEvent struct {
 	// Event is the number of the event in the file at the beginning of the chain, from 1, EventLine the line where it
-	// starts. Both are 0 where there is no file.
+	// starts. Both are 0 if there is no file.
 	Event, EventLine int
 	Key              j17.Key
 	Type             string
 	Data             value.Value
-	// Depth is 1 for what an event implies itself, 2 for what that implies. An event stands behind the one that implies
-	// it.
+	// Depth is 1 for events implied by that event, 2 for those implied by these, and so on. An event comes after the
+	// one that implies it.
 	Depth int
 	// Pointer is the implication's place in the spec.
 	Pointer diag.Pointer
@@ -92,16 +91,16 @@ type EventFault struct {
 }
 
 // DryRun checks the events of a text as Execute does and folds those that are valid, in memory and in the order of the
-// text. command.Split says how events stand in it. Each of them is an object with the members "type", "data",
-// "metadata" and either "key" ("order:global") or "aggregate_type" and "id"; "metadata" may have a timestamp (Unix
-// seconds) and a correlation id beside what a write may have.
+// text. command.SplitFile defines how it is split into events. Each of them is an object with the members "type",
+// "data", "metadata" and either "key" ("order:global") or "aggregate_type" and "id"; "metadata" may have a timestamp
+// (Unix seconds) and a correlation id as well as what a write may have.
 //
 // An event with a "stream_id" was written before, by a server: ids have to ascend, the platform's own actors and event
-// types are accepted, and so is whatever else a server has put into the metadata. An event without a timestamp happens
-// at now, in Unix seconds, or with the latest event before it if that is later.
+// types are accepted, and so are all members that a server has added to the metadata. An event without a timestamp
+// happens at now, in Unix seconds, or with the latest event before it if that is later.
 //
-// functions are those of custom code, nil for none. Code without one is not run, which is a fault of the result; an
-// event that code refuses is not valid.
+// functions are those of custom code, nil for none. Code without a function is not run, which is reported as a fault;
+// an event that code refuses is not valid.
 //
 // The only error is that of a context that ends before the last event.
 func DryRun(
@@ -147,9 +146,9 @@ type dryRun struct {
 	latest int64
 	last   j17.StreamID
 	states map[j17.Key]*simulated
-	// unique says who holds which values after the events so far.
+	// unique has the holders of unique values after the events so far.
 	unique *decider.Values
-	// refusing tells that there are handlers that may refuse an event.
+	// refusing reports that some handlers may refuse an event.
 	refusing bool
 }
 
@@ -168,7 +167,7 @@ func (r *dryRun) event(ctx context.Context, text command.FileText) {
 		return
 	}
 
-	// Check it like a command, but tell all that is wrong.
+	// Check it like a command, but report all faults.
 	c, faults := r.read(v)
 	var e *decider.Examined
 	if len(faults) == 0 {
@@ -184,7 +183,7 @@ func (r *dryRun) event(ctx context.Context, text command.FileText) {
 		return
 	}
 
-	// Let it happen, with all that it brings about.
+	// Apply it, with everything that it implies.
 	if e.Timestamp == nil {
 		e.Timestamp = &r.latest
 	}
@@ -194,7 +193,7 @@ func (r *dryRun) event(ctx context.Context, text command.FileText) {
 			err = &j17.Error{Code: refused.Code, Message: refused.Message, Details: refused.Details}
 			if details, ok := refused.Details.(decider.RefusalDetails); ok && details.Chain == nil {
 				err = refused
-			} // else its places are those of the implied event, which stands nowhere in the file
+			} // else its places are in the implied event, which is not in the file
 		}
 		r.refuse(text, v, []error{err})
 		return
@@ -205,7 +204,7 @@ func (r *dryRun) event(ctx context.Context, text command.FileText) {
 	}
 }
 
-// happen folds a valid event and what it brings about. Where custom code refuses one of them, none has happened.
+// happen folds a valid event and the events that it implies. If custom code refuses one of them, none is folded.
 func (r *dryRun) happen(ctx context.Context, text command.FileText, c *command.FileEvent, e *decider.Examined) error {
 	// Fold all, or nothing.
 	faults, dropped := len(r.Faults), r.Dropped
@@ -226,7 +225,8 @@ func (r *dryRun) happen(ctx context.Context, text command.FileText, c *command.F
 		return err
 	}
 
-	// What it takes is taken for those behind it, and what has happened before has taken it then.
+	// Keep the unique values that the event takes for the events after it. A stored event has taken its values before,
+	// so faults are ignored.
 	if x != nil && x.Unique != nil {
 		r.unique.Keep(x.Unique)
 	} else if c.Stored && r.Exchange(ctx, &e.Events[0], *e.Timestamp) == nil {
@@ -235,7 +235,7 @@ func (r *dryRun) happen(ctx context.Context, text command.FileText, c *command.F
 		}
 	}
 
-	// Tell what is to come later, and what was implied.
+	// Report scheduled and implied events.
 	if x == nil {
 		r.later.happened([]decider.Event{{Key: e.Key, Type: c.Type}}, nil, *e.Timestamp, text.Number, text.Line)
 		return nil
@@ -253,8 +253,8 @@ func (r *dryRun) happen(ctx context.Context, text command.FileText, c *command.F
 	return nil
 }
 
-// mark returns a function that puts the states back that an event and what it implies are folded into. Only custom code
-// and heavy handlers refuse events then, so without any there is nothing to go back to.
+// mark returns a function that restores the states into which an event and those it implies are folded. Only custom
+// code and heavy handlers can refuse events at that point, so without any there is nothing to restore.
 func (r *dryRun) mark(x *decider.Decision, own j17.Key) (undo func()) {
 	if !r.refusing {
 		return func() {}
@@ -281,8 +281,8 @@ func (r *dryRun) mark(x *decider.Decision, own j17.Key) (undo func()) {
 	}
 }
 
-// imply computes what an event brings about, nil for nothing. An event that was written before has brought it about
-// then.
+// imply computes what an event implies, nil for nothing. A stored event implies nothing now: its implications happened
+// when it was written.
 func (r *dryRun) imply(
 	ctx context.Context, text command.FileText, c *command.FileEvent, e *decider.Examined,
 ) (*decider.Decision, error) {
@@ -316,7 +316,7 @@ func implied(o *decider.Event) ImpliedEvent {
 	return ImpliedEvent{Key: o.Key, Type: o.Type, Data: o.Data, Depth: o.Depth, Pointer: o.At}
 }
 
-// notRun says that custom code had no say.
+// notRun is the message for custom code that was not run.
 func notRun(code *spec.Code) string {
 	name := code.Artifact
 	if name == "" {
@@ -332,7 +332,7 @@ func (r *dryRun) length(key j17.Key) uint64 {
 	return 0
 }
 
-// read takes an event of a file apart. Stream ids have to ascend.
+// read parses an event of a file. Stream ids have to ascend.
 func (r *dryRun) read(v value.Value) (command.FileEvent, []error) {
 	e, faults := command.ReadFileEvent(v)
 	if e.StreamID != (j17.StreamID{}) && e.StreamID.Compare(r.last) <= 0 {
@@ -341,7 +341,7 @@ func (r *dryRun) read(v value.Value) (command.FileEvent, []error) {
 	return e, faults
 }
 
-// fold takes an event that is valid into the state of its aggregate. The error is that of custom code.
+// fold folds a valid event into the state of its aggregate. The error is that of custom code.
 func (r *dryRun) fold(ctx context.Context, text command.FileText, ev *tick.Event, key j17.Key) error {
 	p := r.Program(key.Type)
 	s := r.states[key]
@@ -359,7 +359,7 @@ func (r *dryRun) fold(ctx context.Context, text command.FileText, ev *tick.Event
 	)
 }
 
-// handlerAt is the place of a handler in a spec.
+// handlerAt returns the place of a handler in a spec.
 func handlerAt(aggregateType, eventType string) diag.Pointer {
 	return diag.Pointer("/aggregate_types").Key(aggregateType).Key("events").Key(eventType).Key("handler")
 }
@@ -375,7 +375,7 @@ func (r *dryRun) fault(text command.FileText, key j17.Key, eventType string, f t
 	})
 }
 
-// syntax adds the finding of an event that is no JSON.
+// syntax adds the finding for an event that is not JSON.
 func (r *dryRun) syntax(text command.FileText, err error) {
 	d := command.FileSyntax(err)
 	if syntax, ok := errors.AsType[*value.SyntaxError](err); ok {
@@ -384,7 +384,7 @@ func (r *dryRun) syntax(text command.FileText, err error) {
 	r.add(EventFinding{Diagnostic: d, Event: text.Number, Code: j17.CodeInvalidJSON})
 }
 
-// refuse adds the findings that errors of the checks stand for, in the order of their places.
+// refuse adds the findings for errors of the checks, in the order of their places.
 func (r *dryRun) refuse(text command.FileText, v value.Value, errs []error) {
 	var all []EventFinding
 	for _, err := range errs {
@@ -415,7 +415,7 @@ func (r *dryRun) add(f EventFinding) {
 	r.Findings = append(r.Findings, f)
 }
 
-// forbidden says where the spec forbids an event, and what is known of why.
+// forbidden describes where the spec forbids an event, and why.
 func forbidden(d *decider.RefusalDetails) string {
 	text := "the spec forbids it here, at " + string(d.Pointer)
 	switch {

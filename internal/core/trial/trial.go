@@ -18,26 +18,26 @@ import (
 
 // HandlerTrial is one event that is tried on one state.
 type HandlerTrial struct {
-	// AggregateType, ID and EventType name the aggregate and what happens to it. An ID of "" stands for "global".
+	// AggregateType and ID name the aggregate, EventType the event. An ID of "" stands for "global".
 	AggregateType, ID, EventType string
 	// State is the state before the event, missing for that of a new aggregate.
 	State value.Value
-	// Reads has the states of the aggregates that the event reads by the names of its reads, which may also be null;
-	// those that are left out are null too. It is missing or an object.
+	// Reads has the states of the aggregates that the event reads, by the names of its reads. States may be null; those
+	// left out are null too. It is missing or an object.
 	Reads value.Value
-	// Data is the event's data, {} where it is missing.
+	// Data is the event's data, {} if it is missing.
 	Data value.Value
-	// Metadata are the event's metadata. An actor and a timestamp that are left out are made up: the first agent type
-	// of the spec with the id "global", and Now.
+	// Metadata are the event's metadata. The default of the actor is the first agent type of the spec with the id
+	// "global", that of the timestamp Now.
 	Metadata value.Value
 	// Now is the time in Unix seconds.
 	Now int64
-	// Functions are those of custom code. Implications in code without a function imply nothing, which is a fault of
-	// the outcome; a handler without one cannot be tried.
+	// Functions are those of custom code. Implications in code without a function imply nothing, which is reported as a
+	// fault; a handler without one cannot be tried.
 	Functions decider.Functions
 }
 
-// HandlerOutcome tells what a handler did.
+// HandlerOutcome is the result of trying a handler.
 type HandlerOutcome struct {
 	// Key is the aggregate's key in canonical form.
 	Key j17.Key
@@ -47,17 +47,17 @@ type HandlerOutcome struct {
 	Changed bool
 	// Faults lists the operations that changed nothing because they did not fit, with their places in the spec.
 	Faults []diag.Diagnostic
-	// Implied lists what the event brings about, where other aggregates have no events yet. Each stands behind the one
+	// Implied lists the events that the event implies if other aggregates have no events yet. Each comes after the one
 	// that implies it.
 	Implied []ImpliedEvent
-	// Scheduled lists what is to come later because of the event and what it implies.
+	// Scheduled lists the events that the event and those it implies schedule.
 	Scheduled []ScheduledEvent
 }
 
-// TryHandler checks an event as Execute does and applies its handler to a state. The findings tell why it was not
-// applied: their pointers start with /data or /metadata, or are empty where the names are at fault; what the spec
-// forbids has a Rule. The error is that of Reads, of an aggregate type or an event type that does not exist, of an id,
-// or of a handler that this program cannot run.
+// TryHandler checks an event as Execute does and applies its handler to a state. The findings are why it was not
+// applied: their pointers start with /data or /metadata, or are empty if the names are at fault; findings for what the
+// spec forbids have a Rule. The error is that of Reads, of an aggregate type or an event type that does not exist, of
+// an id, or of a handler that this program cannot run.
 func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerOutcome, []EventFinding, error) {
 	d := decider.New(c, t.Functions)
 	typ, err := d.AggregateType(t.AggregateType)
@@ -75,7 +75,7 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 		return HandlerOutcome{}, nil, j17.Errorf(j17.CodeInvalidSpec, "The handler of %s.%s is custom code, which cannot be tried here", typ.Name, et.Name)
 	}
 
-	// Make up what was left out.
+	// Set defaults.
 	if t.ID == "" {
 		t.ID = ident.Global
 	}
@@ -111,7 +111,7 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 		e.Timestamp = &t.Now
 	}
 
-	// Ask the spec.
+	// Check it against the spec.
 	o, err := t.options(ctx, d, e, et)
 	if err != nil {
 		return HandlerOutcome{}, nil, err
@@ -126,7 +126,7 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 		}
 	}
 
-	// Apply the handler, and see what is implied.
+	// Apply the handler, and compute what is implied.
 	out := HandlerOutcome{Key: e.Key, State: t.State}
 	fault := func(f tick.Fault) { out.Faults = append(out.Faults, decider.Diagnose(c, f)) }
 	ev := e.Events[0].Stored(*e.Timestamp)
@@ -149,8 +149,8 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	return out, nil, err
 }
 
-// options are those of a world where the event's aggregate has the state, what the event reads is as it is said, and
-// nothing is known of other aggregates.
+// options returns the options of a decision in which the event's aggregate has State, the aggregates that the event
+// reads have Reads, and nothing is known of others.
 func (t *HandlerTrial) options(
 	ctx context.Context, d *decider.Decider, e *decider.Examined, et *spec.EventType,
 ) (decider.Options, error) {
@@ -159,7 +159,7 @@ func (t *HandlerTrial) options(
 		Work: work.New(ctx, work.Command), Alone: true,
 	}
 
-	// An aggregate without a state may be a new one or not, as the event has it.
+	// An aggregate without a state counts as new or existing, whichever the event requires.
 	length := uint64(0)
 	if t.State.Len() > 0 || et.Creates == spec.CreatesNever {
 		length = 1
@@ -172,7 +172,7 @@ func (t *HandlerTrial) options(
 		return f, nil
 	}
 
-	// What the event reads.
+	// The states that the event reads.
 	if kind := t.Reads.Kind(); kind != value.Missing && kind != value.Object {
 		return o, j17.Errorf(j17.CodeInvalidField, "The reads must be an object with a state for each name, such as {\"payee\": {\"currency\": \"EUR\"}}, not %s", t.Reads.Kind())
 	}

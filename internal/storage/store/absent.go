@@ -8,38 +8,38 @@ import (
 	"j17"
 )
 
-// Limits of what a unit may say that is absent.
+// Limits of a unit's conditions that events are absent.
 const (
 	// MaxUnless is the number of conditions of one unit.
 	MaxUnless = 100
-	// MaxAbsentTags and MaxAbsentTypes are how many tags and types one of them may name.
+	// MaxAbsentTags and MaxAbsentTypes are how many tags and types one condition may name.
 	MaxAbsentTags  = 100
 	MaxAbsentTypes = 100
 	// MaxTagBytes is the length of a tag.
 	MaxTagBytes = MaxNameBytes
-	// tagEntryBytes is about what a tag of an event takes in the index; it counts for the size of a unit.
+	// tagEntryBytes is about the size of an event's tag in the index; it counts towards the size of a unit.
 	tagEntryBytes = 40
 )
 
-// Absent is a precondition on the feed: that no event behind a position has all of some tags and one of some types. The
-// events of the unit itself do not count; those of every unit that is committed before it do.
+// Absent is a precondition on the feed: that no event after a position has all of some tags and one of some types. The
+// events of the unit itself do not count; those of every unit committed before it do.
 type Absent struct {
 	// Tags are at least one.
 	Tags []string
-	// Types are those that count; none: all.
+	// Types are the types that count; empty for all.
 	Types []TypePattern
 	// After is the position that the unit was decided at: events up to there do not count.
 	After j17.StreamID
 }
 
-// TypePattern stands for event types: those of an aggregate type, of which Event may name one.
+// TypePattern matches the event types of an aggregate type, or only Event.
 type TypePattern struct {
 	Aggregate string
-	// Event is the event type; "" stands for all of the aggregate type.
+	// Event is the event type; "" matches all of the aggregate type.
 	Event string
 }
 
-// Fits reports whether the pattern stands for an event type of an aggregate type.
+// Fits reports whether the pattern matches an event type of an aggregate type.
 func (p TypePattern) Fits(aggregate, event string) bool {
 	return p.Aggregate == aggregate && (p.Event == "" || p.Event == event)
 }
@@ -47,7 +47,7 @@ func (p TypePattern) Fits(aggregate, event string) bool {
 // Fits reports whether events of a type count.
 func (a *Absent) Fits(aggregate, event string) bool { return fit(a.Types, aggregate, event) }
 
-// fit reports whether one of some patterns stands for an event type of an aggregate type, or there are none.
+// fit reports whether one of the patterns matches an event type of an aggregate type, or there are no patterns.
 func fit(types []TypePattern, aggregate, event string) bool {
 	for _, p := range types {
 		if p.Fits(aggregate, event) {
@@ -57,18 +57,18 @@ func fit(types []TypePattern, aggregate, event string) bool {
 	return len(types) == 0
 }
 
-// Tagged says which events are read by their tags: those that have all of some tags, and one of some types.
+// Tagged selects events that have all of some tags, and one of some types.
 type Tagged struct {
 	// Tags are at least one.
 	Tags []string
-	// Types are those that are meant; none: all.
+	// Types are the selected types; empty for all.
 	Types []TypePattern
 }
 
-// Fits reports whether events of a type are meant.
+// Fits reports whether events of a type are selected.
 func (t *Tagged) Fits(aggregate, event string) bool { return fit(t.Types, aggregate, event) }
 
-// Names reports whether any event of an aggregate type may be meant.
+// Names reports whether any event of an aggregate type may be selected.
 func (t *Tagged) Names(aggregate string) bool {
 	return len(t.Types) == 0 ||
 		slices.ContainsFunc(t.Types, func(p TypePattern) bool { return p.Aggregate == aggregate })
@@ -100,8 +100,7 @@ func (a *Absent) validate() error {
 	return nil
 }
 
-// ValidRetagged checks the form and the limits of events that get other tags. What it reports is ErrInvalid or
-// ErrLimit.
+// ValidRetagged checks the form and the limits of events that get other tags. Errors are ErrInvalid or ErrLimit.
 func ValidRetagged(events []Retagged) error {
 	if len(events) > MaxUnitEvents {
 		return fmt.Errorf("%w: %d events to tag, %d are allowed at a time", ErrLimit, len(events), MaxUnitEvents)
@@ -141,7 +140,7 @@ func validTags(tags []string) error {
 		return fmt.Errorf("%w: an event with %d tags, %d are allowed", ErrLimit, len(tags), MaxEventTags)
 	}
 
-	// That each stands once is looked up where there are many.
+	// With many tags, use a map to find duplicates.
 	const many = 16
 	var seen map[string]bool
 	if len(tags) > many {
