@@ -13,8 +13,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Within yields the aggregates whose points are in an area as of a moment, by id, behind a mark. Now and then it yields
-// a mark.
+// Within yields the aggregates whose points are in an area as of a moment, by ID, after a mark. At intervals it yields
+// a mark alone.
 func (k *Kinds) Within(ctx context.Context, m store.Moment, area geo.Area, after Mark) iter.Seq2[Found, error] {
 	return k.guarded(ctx, m, k.within(ctx, m, area, after))
 }
@@ -24,8 +24,8 @@ func (k *Kinds) within(ctx context.Context, m store.Moment, area geo.Area, after
 		q := &sieve{looking: k.look(ctx, m), after: after}
 		defer q.end()
 
-		// Where the area has few points they are put in order, else the ids are gone through in theirs: of so many,
-		// enough are in it.
+		// If the area has few points, they are sorted; otherwise the records are read in the order of IDs: with so many
+		// points, enough of them are in the area.
 		rows, whole, err := q.inside(area)
 		switch {
 		case err != nil:
@@ -42,26 +42,26 @@ func (k *Kinds) within(ctx context.Context, m store.Moment, area geo.Area, after
 	}
 }
 
-// sieve looks for places in areas, or areas around a place.
+// sieve searches for places in areas, or areas around a place.
 type sieve struct {
 	looking
 
 	after Mark
-	// compared is what it took to compare points with the area, in units of work.
+	// compared is the cost of the comparisons of points with the area so far, in units of work.
 	compared int
 }
 
 const (
-	// verticesOfUnit is how many vertices of an area a point is compared with for one unit of work.
+	// verticesOfUnit is how many vertices of an area one unit of work covers in a comparison with a point.
 	verticesOfUnit = 4
-	// fewCompared is what it may take to compare points with an area before they are put in order, in units of work,
-	// and mostCompared what it may take before a mark is passed on. With both of them a page that ends at the first
-	// mark stays below half of a turn on a processor, and what lies between two marks below the budget.
+	// fewCompared is the cost of comparisons, in units of work, up to which points are sorted; mostCompared is the cost
+	// at which a mark is passed on. With both of them a page that ends at the first mark stays below half of a turn on
+	// a processor, and the cost between two marks stays below the budget.
 	fewCompared  = 1 << 19
 	mostCompared = 3 << 20
 )
 
-// contains reports whether an area has a point, and counts what that takes.
+// contains reports whether an area has a point, and charges the comparison.
 func (q *sieve) contains(area geo.Area, p geo.Point) (bool, error) {
 	n := area.Vertices() / verticesOfUnit
 	if q.compared += n; !q.budget.Spend(n) {
@@ -70,9 +70,9 @@ func (q *sieve) contains(area geo.Area, p geo.Point) (bool, error) {
 	return area.Contains(p), nil
 }
 
-// inside returns what is in an area, in order, unless its cells have too many points.
+// inside returns the aggregates in an area, sorted, unless its cells have too many points.
 func (q *sieve) inside(area geo.Area) (rows []Found, whole bool, err error) {
-	// The points of all cells that are in it.
+	// The points of all its cells.
 	cells := area.Cells()
 	for _, sl := range q.kinds.slots {
 		for _, c := range cells {
@@ -82,7 +82,7 @@ func (q *sieve) inside(area geo.Area) (rows []Found, whole bool, err error) {
 		}
 	}
 
-	// In order, and with what entries do not say.
+	// Sorted, and completed from their records.
 	slices.SortFunc(rows, func(a, b Found) int { return a.Mark.compare(b.Mark) })
 	for i := range rows {
 		if sl := q.slot(rows[i].Mark.Slot); !sl.plain() {
@@ -96,7 +96,7 @@ func (q *sieve) inside(area geo.Area) (rows []Found, whole bool, err error) {
 	return rows, true, nil
 }
 
-// insideCell adds what a slot has in an area and one of its cells, unless there are too many points in it.
+// insideCell adds the aggregates that a slot has in an area and one of its cells, unless the cell has too many points.
 func (q *sieve) insideCell(rows []Found, area geo.Area, sl *slot, c geo.Cell) (_ []Found, whole bool, err error) {
 	const chunk = 1000
 	for keys := sl.keysIn(c); ; {
@@ -138,7 +138,7 @@ func (q *sieve) slot(id string) *slot {
 	return q.kinds.slots[i]
 }
 
-// location returns where an aggregate is that has entries.
+// location returns the location of an aggregate that has entries.
 func (q *sieve) location(sl *slot, id string) (*decider.Location, error) {
 	item, err := q.get(sl.key(id))
 	if err == nil {
@@ -154,9 +154,9 @@ func (q *sieve) location(sl *slot, id string) (*decider.Location, error) {
 	return nil, err
 }
 
-// byID goes through the records of the type in the order of ids.
+// byID reads the records of the type in the order of IDs.
 func (q *sieve) byID(area geo.Area, yield func(Found, error) bool) {
-	// From where the last page has ended.
+	// After the end of the last page.
 	const chunk = 500
 	typ := q.kinds.slots[0].typ + ":"
 	keys := store.Prefix(typ)
@@ -172,7 +172,7 @@ func (q *sieve) byID(area geo.Area, yield func(Found, error) bool) {
 			return
 		}
 		for i := range items {
-			// Which aggregate it is, and in which of the kinds that are looked for.
+			// The aggregate, and whether the slot is one of the requested kinds.
 			keys = keys.After(items[i].Key)
 			cut := strings.LastIndexByte(items[i].Key, '/')
 			sl := q.slot(items[i].Key[cut+1:])
@@ -184,7 +184,7 @@ func (q *sieve) byID(area geo.Area, yield func(Found, error) bool) {
 				continue
 			}
 
-			// Whether it is in the area, and now and then how far this is.
+			// Whether it is in the area; at intervals the progress.
 			l, err := readRecord(&items[i])
 			if err != nil {
 				yield(Found{}, err)
@@ -213,8 +213,8 @@ func (q *sieve) byID(area geo.Area, yield func(Found, error) bool) {
 	}
 }
 
-// Containing yields the aggregates whose areas have a point as of a moment, by id, behind a mark. Now and then it
-// yields a mark.
+// Containing yields the aggregates whose areas have a point as of a moment, by ID, after a mark. At intervals it yields
+// a mark alone.
 func (k *Kinds) Containing(ctx context.Context, m store.Moment, p geo.Point, after Mark) iter.Seq2[Found, error] {
 	return k.guarded(ctx, m, k.containing(ctx, m, p, after))
 }
@@ -229,7 +229,7 @@ func (k *Kinds) containing(ctx context.Context, m store.Moment, p geo.Point, aft
 			return
 		}
 
-		// What the cells have is taken in the order of ids, and looked at exactly.
+		// The lanes are merged by ID, and each area is tested exactly.
 		told := q.scanned
 		for {
 			var next *lane
@@ -242,7 +242,7 @@ func (k *Kinds) containing(ctx context.Context, m store.Moment, p geo.Point, aft
 				return
 			}
 
-			// Where it is, and what that takes.
+			// Its location, and the cost of that.
 			mark := next.mark()
 			l, err := q.location(next.slot, mark.ID)
 			if err == nil {
@@ -259,7 +259,7 @@ func (k *Kinds) containing(ctx context.Context, m store.Moment, p geo.Point, aft
 				return
 			}
 
-			// Whether it has the point, and now and then how far this is.
+			// Whether it has the point; at intervals the progress.
 			if l.Shape.Contains(p) && !yield(next.slot.found(mark.ID, l, 0), nil) {
 				return
 			}
@@ -273,7 +273,7 @@ func (k *Kinds) containing(ctx context.Context, m store.Moment, p geo.Point, aft
 	}
 }
 
-// lane is the areas that one cell is a part of the cover of, in the order of their ids.
+// lane has the areas that are covered in part by one cell, in the order of their IDs.
 type lane struct {
 	slot   *slot
 	prefix string
@@ -283,9 +283,9 @@ type lane struct {
 
 func (l *lane) mark() Mark { return Mark{ID: l.ids[0], Slot: l.slot.ID} }
 
-// around returns the lanes of the cells around a point that have something in them, behind the mark. The cells are
-// asked in the order of their names: what follows the entries of one shows which of the others have none, and most of
-// them have none.
+// around returns the lanes of the cells around a point that have entries after the mark. The cells are read in the
+// order of their names: the key found behind the entries of one shows which of the following cells have none, as most
+// of them do.
 func (q *sieve) around(p geo.Point) ([]*lane, error) {
 	names := make([]string, 0, geo.MaxAround)
 	for _, c := range p.Cell().Around() {
@@ -313,20 +313,20 @@ func (q *sieve) around(p geo.Point) ([]*lane, error) {
 				lanes = append(lanes, l)
 			}
 			if behind == "" && !l.more {
-				break // there is nothing up to the end of the last one
+				break // there is nothing up to the end of the last lane
 			}
 		}
 	}
 	return lanes, nil
 }
 
-// prefix is what the keys of the entries of areas in a cell begin with.
+// prefix returns the prefix of the keys of the areas in a cell.
 func (sl *slot) prefix(cell string) string { return sl.ID + "/" + cell + "//" }
 
-// end is behind the keys of the lane.
+// end returns a key behind those of the lane.
 func (l *lane) end() string { return l.prefix + "\xff" }
 
-// pass goes on behind the first id of a lane.
+// pass moves past the first ID of a lane.
 func (q *sieve) pass(l *lane) error {
 	last := l.ids[0]
 	if l.ids = l.ids[1:]; len(l.ids) > 0 || !l.more {
@@ -336,8 +336,8 @@ func (q *sieve) pass(l *lane) error {
 	return err
 }
 
-// load gets the next ids of a lane. Where it has none it returns the first key behind them, "" if there is none before
-// the end.
+// load loads the next IDs of a lane. If there are none left, it returns the first key behind the lane, "" if there is
+// none before the end.
 func (q *sieve) load(l *lane, from, end string) (behind string, err error) {
 	n := 0
 	err = q.each(store.Range{From: l.prefix + from, To: end}, func(key []byte) bool {

@@ -15,21 +15,21 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The kinds of builds: one reads the places of older events, the other one removes what is in a slot that nobody needs
-// any longer. Their names are those of slots.
+// The kinds of builds: one reads the places of older events, the other one removes the contents of a slot that is no
+// longer needed. Builds are named after their slots.
 const (
 	filling  = "place"
 	emptying = "place-removal"
 )
 
-// What a build comes to for a slot that is not one of what is deployed: it ends where nobody needs the slot any longer,
-// and goes on with a process that has heard of the latest deployment where this one has not.
+// The results of a build whose slot is not one of the deployed spec's: it fails if the slot is no longer needed, and
+// continues in another process if this one does not know the latest deployment.
 var (
 	errUnneeded = errors.New("place: the slot is no longer needed")
 	errBehind   = errors.New("place: this process has not heard of the slot yet")
 )
 
-// unknown says why a slot is not known.
+// unknown returns the reason why a slot is not known.
 func (s *Service) unknown(ctx context.Context, p *build.Page) error {
 	items, err := s.Store.Scan(ctx, p.Tenant, slots, store.Prefix(p.Type+"/"), maxSlots)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Service) unknown(ctx context.Context, p *build.Page) error {
 	return &build.Failure{Err: errUnneeded}
 }
 
-// fill returns the records of a page of aggregates. An aggregate that has one already has got it by a later event.
+// fill returns the records of a page of aggregates. An aggregate that has a record already got it from a later event.
 func (s *Service) fill(ctx context.Context, p *build.Page) ([]store.Side, error) {
 	k, err := s.present(ctx, p.Tenant)
 	if err != nil {
@@ -79,8 +79,7 @@ func (s *Service) fill(ctx context.Context, p *build.Page) ([]store.Side, error)
 	return sides, nil
 }
 
-// last returns the last place that the events of an aggregate have, nil where none has one. Those that do not fit are
-// passed over.
+// last returns the last place that the events of an aggregate give, nil if none gives one. Invalid ones are skipped.
 func (s *Service) last(
 	ctx context.Context, t j17.Tenant, typ *spec.AggregateType, sl *slot, id string,
 ) (*decider.Location, error) {
@@ -88,12 +87,12 @@ func (s *Service) last(
 	return l, err
 }
 
-// lastOf is last of the events of versions from and to, or of all from there on for 0, and tells the version of the one
-// that has it.
+// lastOf is last for the events of versions from to to, or of all from there on if to is 0, and also returns the
+// version of the event that gives the place.
 func (s *Service) lastOf(
 	ctx context.Context, t j17.Tenant, typ *spec.AggregateType, sl *slot, id string, from, to uint64,
 ) (found *decider.Location, version uint64, err error) {
-	// The later ones are looked at first, of which there are not many before one that fits.
+	// The latest events are read first; usually few of them are needed.
 	const most = 64
 	type candidate struct {
 		geo     *spec.Geo
@@ -134,7 +133,7 @@ func (s *Service) lastOf(
 	return found, version, nil
 }
 
-// empty removes the records of a page of aggregates, and their entries with them.
+// empty removes the records of a page of aggregates, and their entries.
 func (s *Service) empty(ctx context.Context, p *build.Page) ([]store.Side, error) {
 	sl := slot{ID: p.Name, typ: p.Type}
 	var sides []store.Side

@@ -17,22 +17,21 @@ import (
 const (
 	// comparedPage is how many aggregates, or entries, are compared as of one position.
 	comparedPage = 256
-	// comparedAgain is after how long a stream that was rewritten is looked at once more: it differs until its places
-	// were erased, too.
+	// comparedAgain is when a rewritten stream is compared again: until its places are erased it differs.
 	comparedAgain = time.Minute
 )
 
-// errEvents is that events cannot be read. It says nothing against places, which could not be rebuilt either.
+// errEvents marks errors in reading events. They are no fault of places, which could not be rebuilt either.
 var errEvents = errors.New("the events of an aggregate cannot be read")
 
-// Difference is the first thing in the places of an environment that is not as it follows from events.
+// Difference is the first deviation of the places of an environment from its events.
 type Difference struct {
-	// Type and ID are those of the aggregate, Geo is the name of the geo type; ID is "" where something cannot be read.
-	// What is a sentence.
+	// Type and ID are those of the aggregate, Geo is the name of the geo type; ID is "" if data cannot be read. What is
+	// a sentence.
 	Type, ID, Geo, What string
 }
 
-// damageOf returns what says in an error of a comparison that places themselves are damaged, nil for nothing.
+// damageOf returns the damage to places themselves in an error of a comparison, nil for none.
 func damageOf(err error) error {
 	if damage, is := errors.AsType[*store.CorruptionError](err); is && !errors.Is(err, errEvents) {
 		return damage
@@ -40,20 +39,20 @@ func damageOf(err error) error {
 	return nil
 }
 
-// comparison compares a slot with what follows from events, a page as of one position.
+// comparison compares a slot with the events, each page as of one position.
 type comparison struct {
 	s    *Service
 	t    j17.Tenant
 	k    *known
 	slot *slot
-	// pause is called before each page, with what was compared since.
+	// pause is called before each page, with the number compared since the last call.
 	pause func(done int) error
-	// position is that of the last page; aggregates and entries count what was compared.
+	// position is the position of the last page; aggregates and entries count what was compared.
 	position            j17.StreamID
 	aggregates, entries uint64
 }
 
-// page opens a moment. It is errMoved where the slot was begun again meanwhile.
+// page opens a moment. The error is errMoved if the slot was begun again meanwhile.
 func (c *comparison) page(ctx context.Context, done int) (store.Moment, error) {
 	if err := c.pause(done); err != nil {
 		return nil, err
@@ -121,7 +120,7 @@ func (c *comparison) some(ctx context.Context, done int, ids []string) (*Differe
 	}
 	for i, id := range ids {
 		if heads[i].Length == 0 {
-			continue // it is younger than what is compared
+			continue // it is newer than the moment
 		}
 		what, err := c.aggregate(ctx, m, id, heads[i])
 		if what != "" && err == nil {
@@ -134,8 +133,8 @@ func (c *comparison) some(ctx context.Context, done int, ids []string) (*Differe
 	return nil, nil
 }
 
-// again compares an aggregate once more, as of now: what is read of events is as they are now, also where they were
-// rewritten since the moment of the page. Its places are erased a moment after it.
+// again compares an aggregate once more, as of now. Events are read as they are now, even if they were rewritten after
+// the moment of the page, and their places are erased a moment after that.
 func (c *comparison) again(ctx context.Context, id string) (what string, err error) {
 	key := j17.Key{Type: c.slot.typ, ID: id}
 	for waited := false; ; waited = true {
@@ -166,9 +165,10 @@ func (c *comparison) differs(id, what string) *Difference {
 	return &Difference{Type: c.slot.typ, ID: id, Geo: c.slot.place.Type.Name, What: what}
 }
 
-// aggregate says in what the record of an aggregate differs from its events, and its entries from the record.
+// aggregate describes a difference between the record of an aggregate and its events, or between its entries and the
+// record.
 func (c *comparison) aggregate(ctx context.Context, m store.Moment, id string, head store.Head) (string, error) {
-	// Where its events say that it is, and what is kept of that.
+	// The location by its events, and by its record.
 	want, _, err := c.s.lastOf(ctx, c.t, c.k.decider.Types[c.slot.typ], c.slot, id, 1, head.Length)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errEvents, err)
@@ -199,7 +199,7 @@ func (c *comparison) aggregate(ctx context.Context, m store.Moment, id string, h
 		return "", nil
 	}
 
-	// The entries by which it is found.
+	// Its entries.
 	keys, _, err := store.ReadEntries(item.Value)
 	if err != nil {
 		return "", err
@@ -220,7 +220,7 @@ func (c *comparison) aggregate(ctx context.Context, m store.Moment, id string, h
 	return "", nil
 }
 
-// equal reports whether two locations are the same one; nil is nowhere.
+// equal reports whether two locations are the same; nil means nowhere.
 func equal(a, b *decider.Location) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -240,11 +240,11 @@ func equal(a, b *decider.Location) bool {
 	return bytes.Equal(a.Properties.AppendJSON(nil), b.Properties.AppendJSON(nil))
 }
 
-// entryParts is how many parts the key of an entry has; the last one is the id.
+// entryParts is how many parts the key of an entry has; the last one is the ID.
 const entryParts = 4
 
-// owners looks whether each of a page of entries is that of the aggregate that it names. last is the last one, n how
-// many there were.
+// owners checks that each of a page of entries belongs to the aggregate that it names. last is the last entry, n their
+// number.
 func (c *comparison) owners(
 	ctx context.Context, done int, keys store.Range,
 ) (last string, n int, _ *Difference, err error) {

@@ -13,8 +13,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Erase puts streams that were rewritten where the events say that they have now, which mostly is nowhere. What a build
-// has read before does not come back.
+// Erase sets the places of rewritten streams to those of their present events, usually none. Places that a build has
+// read before do not come back.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	return s.met(ctx, t, s.erase(ctx, t, e))
 }
@@ -27,7 +27,7 @@ func (s *Service) erase(ctx context.Context, t j17.Tenant, e part.Erased) error 
 	}
 	for _, list := range k.slots {
 		for _, sl := range list {
-			_ = s.check(ctx, t, sl) // those that are not ready are treated as such
+			_ = s.check(ctx, t, sl) // slots that are not ready are treated as such
 		}
 	}
 	for _, key := range e.Keys {
@@ -39,7 +39,7 @@ func (s *Service) erase(ctx context.Context, t j17.Tenant, e part.Erased) error 
 			}
 		}
 
-		// What is in slots that nobody needs any longer, as far as this process has heard of what is deployed.
+		// Records in slots that are no longer needed, as far as this process knows the deployment.
 		held, err := store.HeldBy(ctx, s.Store, t, []store.Declared{{Space: places, OfStreams: true}}, key)
 		if err != nil {
 			return err
@@ -58,9 +58,10 @@ func (s *Service) erase(ctx context.Context, t j17.Tenant, e part.Erased) error 
 	return nil
 }
 
-// Leave returns the writes by which streams are where the events say that an erasure leaves, which mostly is nowhere:
-// who replaces their events commits them too, so that nobody is shown a place of what is erased. The writes are of the
-// slots that there are as long as the fences hold. Erase is called all the same: a build may have read it before.
+// Leave returns the writes that set the places of streams to those of the events that an erasure leaves, usually none.
+// The code that replaces the events commits these writes too, so that no place of an erased event is shown. The writes
+// apply to the present slots as long as the fences hold. Erase still has to be called: a build may have read the place
+// before.
 func (s *Service) Leave(
 	ctx context.Context, t j17.Tenant, of []part.Replaced,
 ) (sides []store.Side, fences []store.Fence, err error) {
@@ -85,8 +86,8 @@ func (s *Service) Leave(
 	return sides, append(fences, store.Fence{Space: resets, Key: resetKey, Rev: k.rev}), nil
 }
 
-// fenced returns the slots as they are now of what is deployed to a tenant, and what holds as long as it is: another
-// process may have begun them again, or builds of them, that must not bring back what they have read before.
+// fenced returns the present slots of a tenant's deployed spec, and fences that hold while it is deployed: another
+// process may have begun slots or builds again, and these must not bring back what they have read before.
 func (s *Service) fenced(ctx context.Context, t j17.Tenant) (*known, []store.Fence, error) {
 	s.known.Delete(t)
 	d, fences, err := s.Engine.Deployed(t)
@@ -97,12 +98,13 @@ func (s *Service) fenced(ctx context.Context, t j17.Tenant) (*known, []store.Fen
 	return k, slices.Clone(fences), store.UserError(err)
 }
 
-// parting returns the write that puts a stream where it is when the first events are replaced, nil where it stays.
-// Where a build has not come to it there is a record as well, so that it does not bring back what it has read before.
+// parting returns the write that sets the place of a stream when its first events are replaced, nil if the place stays.
+// If a build has not reached the stream, it still writes a record, so that the build does not bring back what it has
+// read before.
 func (s *Service) parting(
 	ctx context.Context, t j17.Tenant, k *known, sl *slot, of *part.Replaced,
 ) (*store.Side, error) {
-	// Where it is now. An aggregate without a place has none among the events that are left either.
+	// The present place. A complete slot without a record has no place in the remaining events either.
 	item, err := s.Store.Get(ctx, t, places, sl.key(of.Key.ID))
 	absent := errors.Is(err, store.ErrNotFound)
 	if err != nil && !absent {
@@ -116,7 +118,7 @@ func (s *Service) parting(
 		return nil, nil
 	}
 
-	// Where it is then. What moves it meanwhile counts.
+	// The remaining place. The write fails if the aggregate moves meanwhile.
 	l := &decider.Location{}
 	if !of.Last {
 		stays, err := s.left(ctx, t, k, sl, of)
@@ -132,15 +134,15 @@ func (s *Service) parting(
 	return &side, nil
 }
 
-// staying has, for an aggregate whose events are replaced in parts, which of them has the last place, by the keys of
-// its records: so that the rest of a long stream is not read again with each part.
+// staying records, for an aggregate whose events are replaced in parts, the version that gives its last place, by the
+// keys of its records. It saves reading the rest of a long stream again with each part.
 type staying struct {
 	key j17.Key
 	at  map[string]uint64
 }
 
-// forgetParts releases what is known of one of some aggregates: all of its events are replaced. Where something is
-// written to it over and over no part was announced as the last one.
+// forgetParts drops the staying of one of some aggregates, whose events are all replaced. It is needed where concurrent
+// writes have kept any part from being announced as the last one.
 func (s *Service) forgetParts(t j17.Tenant, keys []j17.Key) {
 	found, ok := s.staying.Load(t)
 	if !ok {
@@ -151,7 +153,7 @@ func (s *Service) forgetParts(t j17.Tenant, keys []j17.Key) {
 	}
 }
 
-// left returns the last place that the events have which are left, nil where none has one.
+// left returns the last place that the remaining events give, nil if none gives one.
 func (s *Service) left(
 	ctx context.Context, t j17.Tenant, k *known, sl *slot, of *part.Replaced,
 ) (*decider.Location, error) {
@@ -176,12 +178,12 @@ func (s *Service) left(
 	return l, nil
 }
 
-// maxOvertaken bounds how often a place is looked for again because the aggregate has moved meanwhile.
+// maxOvertaken bounds how often a place is determined again because the aggregate has moved meanwhile.
 const maxOvertaken = 100
 
 var errOvertaken = errors.New("place: the aggregate moves over and over; it is tried again")
 
-// locate writes where an aggregate is by the events that it has now.
+// locate writes the place of an aggregate by its present events.
 func (s *Service) locate(
 	ctx context.Context, t j17.Tenant, d *decider.Decider, sl *slot, key j17.Key, fences []store.Fence,
 ) error {

@@ -8,11 +8,11 @@ import (
 	"j17/internal/storage/store"
 )
 
-// looking reads what is stored for one question, and counts it.
+// looking reads stored data for one query, and counts the reads.
 type looking struct {
 	kinds *Kinds
 	m     store.Moment
-	// budget is for mostEntries since the last mark. scanned counts what was looked at, in entries.
+	// budget is the budget since the last mark: for mostEntries. scanned counts the reads, in entries.
 	budget  *work.Budget
 	scanned int
 	// text and ends are memory for keys.
@@ -20,16 +20,16 @@ type looking struct {
 	ends []int
 }
 
-// look begins to look for an answer to a question in what a moment shows.
+// look begins the reads of a query in a moment.
 func (k *Kinds) look(ctx context.Context, m store.Moment) looking {
 	k.s.counts.queries.Add(1)
 	return looking{kinds: k, m: m, budget: work.New(ctx, k.budget())}
 }
 
-// budget is what a search may take up to its first mark, and from each mark to the next, in units of work.
+// budget is the cost that a search may have up to its first mark, and from each mark to the next, in units of work.
 func (k *Kinds) budget() int64 { return int64(k.s.most) * ofEntry }
 
-// passOn yields a mark. Going on behind it costs as much as a search that begins there, so the caller has to bound how
+// passOn yields a mark. Continuing after it costs as much as a search that begins there, so the caller has to bound how
 // many marks it takes.
 func (l *looking) passOn(m Mark, yield func(Found, error) bool) bool {
 	if !yield(Found{Mark: m}, nil) {
@@ -39,10 +39,10 @@ func (l *looking) passOn(m Mark, yield func(Found, error) bool) bool {
 	return true
 }
 
-// end counts what was looked at.
+// end adds the reads to the counters.
 func (l *looking) end() { l.kinds.s.counts.scanned.Add(uint64(l.scanned)) }
 
-// count counts what costs as much as some entries.
+// count counts work that costs as much as some entries.
 func (l *looking) count(entries int) error {
 	l.scanned += entries
 	if l.budget.Spend(entries * ofEntry) {

@@ -16,19 +16,18 @@ import (
 )
 
 const (
-	// maxReplacing bounds how often it is tried to begin places again because others have changed the slots meanwhile.
+	// maxReplacing bounds how often a replacement of places is tried while others change the slots.
 	maxReplacing = 10
-	// replaceEvery is the least time between two such beginnings that the background asks for: what cannot be made is
-	// not begun over and over.
+	// replaceEvery is the minimum interval between replacements from the background, so that places that cannot be
+	// rebuilt are not begun over and over.
 	replaceEvery = time.Minute
 )
 
-// errMoved reports that the places of an environment were begun again since a question began.
+// errMoved reports that the places of an environment were begun again since a query began.
 var errMoved = errors.New("place: the slots have changed")
 
-// guarded yields what a question finds in a moment. Where the slots are not those that the moment shows, or something
-// in them cannot be read, nothing is taken for an answer: the error is one of CodeIndexNotReady, and what is damaged is
-// rebuilt.
+// guarded yields what a query finds in a moment. If the slots are not those of the moment, or something in them cannot
+// be read, the error is one of CodeIndexNotReady instead of an incomplete answer, and damaged places are rebuilt.
 func (k *Kinds) guarded(ctx context.Context, m store.Moment, found iter.Seq2[Found, error]) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		if err := k.current(m); err != nil {
@@ -46,7 +45,7 @@ func (k *Kinds) guarded(ctx context.Context, m store.Moment, found iter.Seq2[Fou
 	}
 }
 
-// current reports errMoved where a slot is not as the moment shows it: another process may have begun it again.
+// current returns errMoved if a slot differs in the moment: another process may have begun it again.
 func (k *Kinds) current(m store.Moment) error {
 	for _, sl := range k.slots {
 		item, err := m.Get(slots, sl.name())
@@ -61,19 +60,19 @@ func (k *Kinds) current(m store.Moment) error {
 	return nil
 }
 
-// unready begins the slots again where an error is damage, and says so.
+// unready begins the slots again if an error is damage, and returns the error for the caller.
 func (k *Kinds) unready(ctx context.Context, err error) error {
 	if errors.Is(err, errMoved) {
 		return notReady(k.slots[0].typ, true, build.Status{}).Because(err)
 	}
 	damage, is := errors.AsType[*store.CorruptionError](err)
 	if !is || k.s.replace(ctx, k.tenant, k.slots, damage.Error()) != nil {
-		return err // in vain: the next query tries again
+		return err // the next query tries again
 	}
 	return notReady(k.slots[0].typ, true, build.Status{})
 }
 
-// notReady is the error of places that are being read from the events, or rebuilt from them.
+// notReady returns the error for places that are being read from the events, or rebuilt from them if anew is set.
 func notReady(aggregateType string, anew bool, of build.Status) *j17.Error {
 	what := "The places of older events of '%s' are being read"
 	if anew {
@@ -85,10 +84,10 @@ func notReady(aggregateType string, anew bool, of build.Status) *j17.Error {
 	return e
 }
 
-// replace throws away all places of an environment and has them rebuilt: in one commit, since which nobody reads them
-// before that is done, while writers go on. All slots go together: their records are interleaved, and what is damaged
-// has to be removed without being read. Nothing is done where one of the given slots is not as it was, since somebody
-// has done it already.
+// replace discards all places of an environment and has them rebuilt, in one commit. After it nobody reads them until
+// they are rebuilt, while writers go on. All slots go together: their records are interleaved, and damaged ones have to
+// be removed without being read. If one of the given slots has changed, another caller has replaced them already, and
+// replace does nothing.
 func (s *Service) replace(ctx context.Context, t j17.Tenant, of []*slot, what string) error {
 	ctx = context.WithoutCancel(ctx)
 	for try := 1; ; try++ {
@@ -105,7 +104,7 @@ func (s *Service) replace(ctx context.Context, t j17.Tenant, of []*slot, what st
 			return nil
 		}
 
-		// Each slot as it was, with a build of its own.
+		// Each slot is begun again, with a build of its own.
 		var sides []store.Side
 		for _, list := range k.slots {
 			for _, sl := range list {
@@ -135,7 +134,7 @@ func (s *Service) replace(ctx context.Context, t j17.Tenant, of []*slot, what st
 	return nil
 }
 
-// said notes, and logs, that the places of an environment were begun again.
+// said records, and logs, that the places of an environment were begun again.
 func (s *Service) said(ctx context.Context, t j17.Tenant, what string) {
 	s.replaced.Store(t, s.Clock.Now())
 	s.counts.rebuilt.Add(1)
@@ -143,18 +142,18 @@ func (s *Service) said(ctx context.Context, t j17.Tenant, what string) {
 		slog.String("tenant", string(t)), slog.String("what", what))
 }
 
-// damagedSlots is that slots cannot be read, or how often they were thrown away, before that is done once more.
+// damagedSlots reports that the slots, or the count of their resets, cannot be read. before is that count.
 type damagedSlots struct {
 	error
 
 	before resetCount
 }
 
-// Unwrap returns what could not be read.
+// Unwrap returns the read error.
 func (d damagedSlots) Unwrap() error { return d.error }
 
-// resetCount is how often slots were thrown away, and the revision of that number. It is lost where it cannot be read:
-// it goes on from the time in milliseconds then, which is more than it can have been.
+// resetCount is how often slots were discarded, and the revision of that count. If the count cannot be read, it is
+// lost, and continues from the time in milliseconds, which is more than it can have been.
 type resetCount struct {
 	n, rev uint64
 	lost   bool
@@ -163,7 +162,7 @@ type resetCount struct {
 // resetKey is the key of the only item of its space.
 const resetKey = "slots"
 
-// countResets returns how often the slots of an environment were thrown away.
+// countResets returns how often the slots of an environment were discarded.
 func (s *Service) countResets(ctx context.Context, t j17.Tenant) (resetCount, error) {
 	item, err := s.Store.Get(ctx, t, resets, resetKey)
 	if errors.Is(err, store.ErrNotFound) {
@@ -181,8 +180,8 @@ func (s *Service) countResets(ctx context.Context, t j17.Tenant) (resetCount, er
 	return resetCount{n: n, rev: item.Rev}, err
 }
 
-// reset throws away all slots, which cannot be read, and all places with them: what a slot is called is known to itself
-// alone. It reports false where somebody else has done that.
+// reset discards all slots, which cannot be read, and all places, since only a slot knows its ID. It reports false if
+// another caller has done that.
 func (s *Service) reset(ctx context.Context, t j17.Tenant, damage damagedSlots) (done bool, err error) {
 	count := store.Side{
 		Op: store.Put, Space: resets, Key: resetKey, Value: strconv.AppendUint(nil, damage.before.n+1, 10),
@@ -193,8 +192,8 @@ func (s *Service) reset(ctx context.Context, t j17.Tenant, damage damagedSlots) 
 	}
 	ctx = context.WithoutCancel(ctx)
 	if damage.before.lost {
-		// What is stored of the number goes as well: how else would it be overwritten. A process in between counts from
-		// 0, under names of its own.
+		// The unreadable count is removed as well, since it could not be overwritten. A process that comes in between
+		// counts from 0, with slot IDs of its own.
 		if err = s.Store.Empty(ctx, t, []store.Space{slots, places, cells, resets}, nil); err == nil {
 			err = s.Store.Write(ctx, t, []store.Side{count})
 		}
@@ -211,7 +210,7 @@ func (s *Service) reset(ctx context.Context, t j17.Tenant, damage damagedSlots) 
 	return true, nil
 }
 
-// former returns what was known before slots were thrown away since, nil for nothing.
+// former returns the slots known before the last reset, nil if there was none since.
 func (s *Service) former(t j17.Tenant, now *known) *known {
 	found, _ := s.latest.Load(t)
 	if k, _ := found.(*known); k != nil && k.resets < now.resets {
@@ -220,15 +219,15 @@ func (s *Service) former(t j17.Tenant, now *known) *known {
 	return nil
 }
 
-// has reports whether a slot is as it was.
+// has reports whether a slot is unchanged.
 func (k *known) has(sl *slot) bool {
 	return slices.ContainsFunc(
 		k.slots[sl.typ], func(one *slot) bool { return one.ID == sl.ID && bytes.Equal(one.stored, sl.stored) },
 	)
 }
 
-// met begins places again because the background has met damage of them, unless that was done just now. It returns the
-// error.
+// met has places rebuilt because background work has found damage, unless that was done within replaceEvery. It returns
+// the error.
 func (s *Service) met(ctx context.Context, t j17.Tenant, err error) error {
 	damage, is := errors.AsType[*store.CorruptionError](err)
 	if !is {
@@ -242,8 +241,8 @@ func (s *Service) met(ctx context.Context, t j17.Tenant, err error) error {
 	return errors.Join(err, s.replace(ctx, t, nil, damage.Error()))
 }
 
-// Mend has places rebuilt where one of them that a write has to know cannot be read. It reports whether the write may
-// be tried again. It is an engine's Mend.
+// Mend has places rebuilt if a record that a write needs cannot be read. It reports whether the write may be tried
+// again. It is an engine's Mend.
 func (s *Service) Mend(ctx context.Context, t j17.Tenant, damaged store.ItemName) bool {
 	if damaged.Space == resets {
 		return s.mendResets(ctx, t)
@@ -257,7 +256,7 @@ func (s *Service) Mend(ctx context.Context, t j17.Tenant, damaged store.ItemName
 	}
 	damage, is := errors.AsType[*store.CorruptionError](err)
 	if !is {
-		return err == nil || errors.Is(err, store.ErrNotFound) // somebody else was faster
+		return err == nil || errors.Is(err, store.ErrNotFound) // already mended by another caller
 	}
 	err = s.replace(ctx, t, nil, damage.Error())
 	if err != nil {
@@ -269,8 +268,8 @@ func (s *Service) Mend(ctx context.Context, t j17.Tenant, damaged store.ItemName
 	return err == nil
 }
 
-// mendResets throws all slots away where it cannot be read how often that was done. It reports whether the write may be
-// tried again.
+// mendResets discards all slots if the count of their resets cannot be read. It reports whether the write may be tried
+// again.
 func (s *Service) mendResets(ctx context.Context, t j17.Tenant) bool {
 	_, err := s.countResets(ctx, t)
 	if damage, is := errors.AsType[damagedSlots](err); is {

@@ -16,46 +16,45 @@ import (
 )
 
 const (
-	// page is how many entries are looked at in one step, and how many points a cell may have that is not looked at by
-	// its quarters.
+	// page is how many entries one step reads, and how many points a cell may have before its quarters are searched
+	// instead.
 	page = 64
-	// ofScan is what a scan costs, in entries.
+	// ofScan is the cost of a scan, in entries.
 	ofScan = 8
-	// ofEntry is what an entry costs, in units of work: it is found, read and compared.
+	// ofEntry is the cost of an entry, in units of work: finding, reading and comparing it.
 	ofEntry = 8
-	// mostEntries is how many entries, and what costs as much, a search looks at without a mark before it is given up.
+	// mostEntries is the cost of a search without a mark, in entries, at which it is given up.
 	mostEntries = 1 << 20
-	// manyLooks is how many times more is looked at before a mark is passed on where points were found: most often they
-	// are what comes next.
+	// manyLooks is by how much more is searched before a mark is passed on if points were found: usually they come
+	// next.
 	manyLooks = 16
 	// crowd is how many groups of points are held at a time: the nearest ones.
 	crowd = 16 << 10
-	// groupsAtOnce is how many groups one piece of memory is for.
+	// groupsAtOnce is how many groups are allocated together.
 	groupsAtOnce = 16
 )
 
-// The rings in which a search goes outward: the first one, in metres, and how many times larger each is than the one
-// before it.
+// The rings in which a search expands: the radius of the first one, in metres, and the factor from each to the next.
 const (
 	firstRing = 1000
 	widening  = 8
 )
 
-// everyID is behind the ids of all aggregates.
+// everyID sorts after the IDs of all aggregates.
 const everyID = "\xff"
 
-// Near is what lies around a point.
+// Near is a query for what is around a point.
 type Near struct {
 	Center geo.Point
-	// Radius is how far away a place may be, in metres; +Inf for however far.
+	// Radius is the maximum distance of a place, in metres; +Inf for any distance.
 	Radius float64
-	// After is where to go on, the zero Mark for the beginning.
+	// After is where to continue, the zero Mark for the beginning.
 	After Mark
 }
 
-// Nearby yields the aggregates around a point as of a moment, by their distance and then by id. Now and then it yields
-// a mark. What it looks at lies in rings that widen: where the rows that are wanted are found, everything farther is
-// left alone. The error is one of CodeWorkLimit where too many points have to be compared to tell which come next.
+// Nearby yields the aggregates around a point as of a moment, by distance and then by ID. At intervals it yields a mark
+// alone. It searches rings of increasing radius: once the wanted rows are found, everything farther is left alone. The
+// error is one of CodeWorkLimit if too many points have to be compared to determine which come next.
 func (k *Kinds) Nearby(ctx context.Context, m store.Moment, n Near) iter.Seq2[Found, error] {
 	return k.guarded(ctx, m, k.nearby(ctx, m, n))
 }
@@ -78,35 +77,36 @@ func (k *Kinds) nearby(ctx context.Context, m store.Moment, n Near) iter.Seq2[Fo
 				return
 			}
 			q.after = q.limit
-			if !q.crowded { // else the rest of the ring follows
+			if !q.crowded { // otherwise the rest of the ring follows
 				ring *= widening
 			}
 		}
 	}
 }
 
-// search looks for the nearest points. It holds cells and groups of points that are still to be looked at, by how near
-// they can be.
+// search looks for the nearest points. It holds the cells and groups of points still to be searched, by their minimum
+// distance.
 type search struct {
 	looking
 
 	center geo.Point
-	// after is where the search goes on, limit the last place that may be found for now: the end of the ring, or a
-	// place before it where the ring is crowded, which is where it has more groups than are held.
+	// after is where the search continues; limit is the last place that may be found for now: the end of the ring, or a
+	// place before it if the ring is crowded, which means that it has more groups than are held.
 	after, limit Mark
 	crowded      bool
 
-	// open is what is to be looked at, groups of which are groups. room is memory for groups.
+	// open has the steps still to be taken; groups is how many of them are groups. room is memory for groups.
 	open   steps
 	groups int
 	room   []group
-	// last is where the search is, begin where it was when it began, or at the last mark that it passed on.
+	// last is the position of the search, begin its position at the start or at the last mark passed on.
 	last, begin Mark
-	// told is how much was scanned at the last mark.
+	// told is the value of scanned at the last mark.
 	told int
 }
 
-// run yields what is in the ring between after and limit. It reports false when that was all that was wanted.
+// run yields the points of the ring between after and limit. It reports false if the caller wants no more, or after an
+// error.
 func (q *search) run(yield func(Found, error) bool) bool {
 	// The cells that cover the ring.
 	start := geo.Disc{Center: q.center, Radius: min(q.limit.Distance, math.Pi*geo.EarthRadius)}.Cells()
@@ -119,7 +119,7 @@ func (q *search) run(yield func(Found, error) bool) bool {
 	for len(q.open) > 0 {
 		next := q.open.pop()
 
-		// A cell: what was found is passed on before more is looked at, and a page that ends here has got on.
+		// A cell. Before more is read a mark may be passed on, so that a page that ends here has made progress.
 		if next.group == nil {
 			if mark, due := q.due(next.near); due && !q.passOn(mark, yield) {
 				return false
@@ -131,7 +131,7 @@ func (q *search) run(yield func(Found, error) bool) bool {
 			continue
 		}
 
-		// Points at one place: the next of them.
+		// A group of points at one place: the next of them.
 		q.groups--
 		row, err := q.found(next)
 		if err == nil {
@@ -145,8 +145,8 @@ func (q *search) run(yield func(Found, error) bool) bool {
 	return true
 }
 
-// due returns where the search is before a cell that is so near, and whether that is to be reported: enough was looked
-// at since the last mark.
+// due returns the position of the search before a cell at a distance, and whether to pass it on: enough was read since
+// the last mark.
 func (q *search) due(near float64) (mark Mark, due bool) {
 	mark = q.last
 	if near > mark.Distance {
@@ -163,7 +163,7 @@ func (q *search) due(near float64) (mark Mark, due bool) {
 	return mark, true
 }
 
-// enter looks at a cell: at its entries where they are known.
+// enter searches a cell, by its entries if they are known.
 func (q *search) enter(cell step) error {
 	if cell.keys != nil {
 		return q.take(cell.slot, cell.keys)
@@ -171,7 +171,7 @@ func (q *search) enter(cell step) error {
 	return q.expand(cell.slot, cell.cell)
 }
 
-// found makes a row of the next aggregate of a group.
+// found returns the next aggregate of a group.
 func (q *search) found(next step) (Found, error) {
 	l := &decider.Location{Point: &next.point}
 	id := next.ids[0]
@@ -190,7 +190,7 @@ func (q *search) found(next step) (Found, error) {
 	return next.slot.found(id, l, next.near), nil
 }
 
-// advance puts a group back behind its first id.
+// advance removes the first ID of a group and puts the group back.
 func (q *search) advance(next step) error {
 	last := next.ids[0]
 	if next.ids = next.ids[1:]; len(next.ids) == 0 && next.more {
@@ -202,8 +202,8 @@ func (q *search) advance(next step) error {
 	return nil
 }
 
-// add puts a cell among what is to be looked at, if there can be something in it that is wanted. keys are those of all
-// its entries where they are known.
+// add adds a cell to the steps, unless nothing in it can be wanted. keys are the keys of all its entries if they are
+// known.
 func (q *search) add(sl *slot, c geo.Cell, keys []string) {
 	near, far := c.Reach(q.center)
 	if near > q.limit.Distance || far < q.after.Distance {
@@ -212,7 +212,7 @@ func (q *search) add(sl *slot, c geo.Cell, keys []string) {
 	q.open.push(step{near: max(near, q.after.Distance), slot: sl, cell: c, keys: keys})
 }
 
-// expand looks at a cell: at the points in it, or at its quarters where there are many.
+// expand searches a cell: its points, or its quarters if it has many.
 func (q *search) expand(sl *slot, c geo.Cell) error {
 	keys := sl.keysIn(c)
 	some, err := q.keys(keys, page)
@@ -227,8 +227,7 @@ func (q *search) expand(sl *slot, c geo.Cell) error {
 		return q.takeAll(sl, c, keys)
 	}
 
-	// The entries are in the order of the quarters. Those of the last one that is reached may go on behind what was
-	// read.
+	// The entries are sorted by quarter. The last quarter that is reached may have more entries than were read.
 	for _, quarter := range quarters {
 		behind := sl.keysIn(quarter).To
 		if some[len(some)-1] >= behind {
@@ -244,19 +243,19 @@ func (q *search) expand(sl *slot, c geo.Cell) error {
 	return nil
 }
 
-// keysIn is the range of the entries of the points in a cell.
+// keysIn returns the range of the keys of the points in a cell.
 func (sl *slot) keysIn(c geo.Cell) store.Range {
 	first, last := c.Range()
 	return store.Range{From: sl.ID + "/" + first, To: sl.ID + "/" + last + "\xff"}
 }
 
-// wanted returns how far away a point is, and whether it can be between after and limit.
+// wanted returns the distance of a point, and whether it can be between after and limit.
 func (q *search) wanted(p geo.Point) (float64, bool) {
 	d := q.center.Distance(p)
 	return d, d >= q.after.Distance && d <= q.limit.Distance
 }
 
-// take adds the points of a cell, of which these are the keys of all entries.
+// take adds the points of a cell, given the keys of all its entries.
 func (q *search) take(sl *slot, keys []string) error {
 	for len(keys) > 0 {
 		e, err := readEntry(keys[0])
@@ -279,7 +278,7 @@ func (q *search) take(sl *slot, keys []string) error {
 	return nil
 }
 
-// group keeps a group, many of them in one piece of memory.
+// group stores a group; many share one allocation.
 func (q *search) group(g group) *group {
 	if len(q.room) == cap(q.room) {
 		q.room = make([]group, 0, groupsAtOnce)
@@ -288,8 +287,8 @@ func (q *search) group(g group) *group {
 	return &q.room[len(q.room)-1]
 }
 
-// takeAll adds the points of one of the smallest cells, a square of a centimetre, which are many. The entries of one
-// point follow each other; those behind the first few are passed over.
+// takeAll adds the points of one of the smallest cells, a square of a centimetre, which has many. The entries of one
+// point are consecutive; those behind the first few are skipped.
 func (q *search) takeAll(sl *slot, c geo.Cell, keys store.Range) error {
 	head := len(sl.ID) + len("/") + len(c.Name()) + len("/") // of the prefix of the point
 	for again := true; again; {
@@ -301,7 +300,7 @@ func (q *search) takeAll(sl *slot, c geo.Cell, keys store.Range) error {
 		n := 0
 		again = false
 		err := q.each(keys, func(key []byte) bool {
-			if prefix == nil || !bytes.HasPrefix(key, prefix) { // another point: the group before is whole
+			if prefix == nil || !bytes.HasPrefix(key, prefix) { // another point: the previous group is complete
 				q.put(sl, g, d)
 				var p geo.Point
 				if p, damaged = pointIn(key[min(head, len(key)):]); damaged != nil {
@@ -324,7 +323,7 @@ func (q *search) takeAll(sl *slot, c geo.Cell, keys store.Range) error {
 			return err
 		}
 
-		// The page ends within a point: its group has more than these, and the next page begins behind the point.
+		// The page ends within a point: its group has more entries, and the next page begins behind the point.
 		if again {
 			keys.From = string(prefix) + "\xff"
 		}
@@ -341,7 +340,7 @@ func (q *search) takeAll(sl *slot, c geo.Cell, keys store.Range) error {
 	return nil
 }
 
-// put adds a group, from the mark on; nil is none.
+// put adds a group, from the mark on, if it is not nil.
 func (q *search) put(sl *slot, g *group, d float64) {
 	if g == nil {
 		return
@@ -353,8 +352,8 @@ func (q *search) put(sl *slot, g *group, d float64) {
 	q.push(s)
 }
 
-// push adds a group unless nothing more is wanted of it. Where there are too many then, the farther half of them goes,
-// and what is as far: it is looked for again when the nearer half is done.
+// push adds a group that is not exhausted. If there are too many groups then, the farther half is dropped with all
+// steps beyond the rest: they are searched again when the nearer half is done.
 func (q *search) push(s step) {
 	if len(s.ids) == 0 || s.mark().compare(q.limit) > 0 {
 		return
@@ -376,7 +375,7 @@ func (q *search) push(s step) {
 	q.open = q.open[:kept]
 }
 
-// load gets the next ids of a group, from one of them on.
+// load loads the next IDs of a group, from one of them on.
 func (q *search) load(g *group, from string) error {
 	keys, err := q.keys(store.Range{From: g.prefix + from, To: g.prefix + "\xff"}, page)
 	if err != nil {

@@ -20,30 +20,31 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Ask is what is looked for: one of Near, In and Having.
+// Ask is a query by one of Near, In and Having.
 type Ask struct {
 	Type string
-	// Near are points around a point, nearest first; its After does not count.
+	// Near selects points around a point, nearest first; its After does not count.
 	Near *Near
-	// In are points in an area, AreaText is what the area was asked for as.
+	// In selects points in an area, AreaText is the text of the request for the area.
 	In       geo.Area
 	AreaText string
-	// Having are areas that have a point.
+	// Having selects areas that have a point.
 	Having *geo.Point
-	// Count is how many rows a page has at most, Start what the page before it said as Next, "" for the first one.
+	// Count is the maximum number of rows of a page, Start the Next of the previous page, "" for the first one.
 	Count int
 	Start string
 	// Bare leaves out the states.
 	Bare bool
-	// Longer is how many times a page goes on where much looking would end it, with as much to look at each time.
+	// Longer is how many times a page continues when it reaches its limit of work, with the same limit each time.
 	Longer int
 }
 
-// Page is some of what was found, as of one position.
+// Page is a part of the result, as of one position.
 type Page struct {
 	Position j17.StreamID
 	Rows     []Row
-	// Next starts the next page; "" on the last one. Early reports that looking ended the page, and not its rows.
+	// Next starts the next page; "" on the last one. Early reports that the page was ended by work, and not by its
+	// rows.
 	Next  string
 	Early bool
 }
@@ -52,24 +53,23 @@ type Page struct {
 type Row struct {
 	Found
 	Names j17.Names
-	// State is the state as JSON, as of the position of the page; nil where Ask leaves it out or Err tells why there is
-	// none.
+	// State is the state as JSON, as of the position of the page; nil if Ask leaves it out or Err is why there is none.
 	State []byte
 	Err   error
 }
 
 const (
-	// maxBytes is how large the states of a page are together, unless the first one alone is larger.
+	// maxBytes is the maximum size of the states of a page, unless the first one alone is larger.
 	maxBytes = 8 << 20
 	// loaded is how many states are loaded at once.
 	loaded = 64
-	// A page that has more than fewRows gets memory for manyRows, if it may have so many.
+	// A page with more than fewRows rows gets memory for manyRows, if it may have so many.
 	fewRows, manyRows = 8, 128
 )
 
-// Page answers a question with a page: all rows and their states are those of one position, at which everything has
-// been that was acknowledged before. A page whose rows have taken much looking has fewer than it may, maybe none, and a
-// next one.
+// Page answers a query with a page: all rows and their states are those of one position, which includes everything
+// acknowledged before the call. A page whose rows took much work has fewer rows than it may, maybe none, and a next
+// page.
 func (s *Service) Page(ctx context.Context, t j17.Tenant, a *Ask) (*Page, error) {
 	shape := spec.Point
 	if a.Having != nil {
@@ -83,13 +83,13 @@ func (s *Service) Page(ctx context.Context, t j17.Tenant, a *Ask) (*Page, error)
 		}
 		p, err := s.page(ctx, t, kinds, a, after)
 		if again && errors.Is(err, errMoved) {
-			continue // what another process has begun again may be done
+			continue // places begun again by another process may be complete
 		}
 		return p, err
 	}
 }
 
-// page is Page for places that are known.
+// page is Page for given kinds.
 func (s *Service) page(ctx context.Context, t j17.Tenant, kinds *Kinds, a *Ask, after Mark) (*Page, error) {
 	rewrites := s.Store.Rewrites()
 	m, err := s.Store.Moment(ctx, t)
@@ -110,8 +110,8 @@ func (s *Service) page(ctx context.Context, t j17.Tenant, kinds *Kinds, a *Ask, 
 	return p, nil
 }
 
-// leaveErased removes rows from a page whose events were rewritten since they were found, and whose place is another
-// one since: of these the states are those of now.
+// leaveErased removes rows from a page whose events were rewritten since they were found, and whose place has changed
+// since then: their states would be the present ones.
 func (s *Service) leaveErased(ctx context.Context, t j17.Tenant, a *Ask, m store.Moment, p *Page) error {
 	keys := make([]j17.Key, len(p.Rows))
 	for i := range p.Rows {
@@ -141,7 +141,7 @@ func (s *Service) leaveErased(ctx context.Context, t j17.Tenant, a *Ask, m store
 	return nil
 }
 
-// stays reports whether an aggregate has the place now at which a moment shows it.
+// stays reports whether an aggregate still has the place that a moment shows.
 func (s *Service) stays(ctx context.Context, t j17.Tenant, aggregateType string, r *Row, m store.Moment) (bool, error) {
 	key := (&slot{ID: r.Mark.Slot, typ: aggregateType}).key(r.ID)
 	before, err := m.Get(places, key)
@@ -155,7 +155,7 @@ func (s *Service) stays(ctx context.Context, t j17.Tenant, aggregateType string,
 	return bytes.Equal(before.Value, now.Value), err
 }
 
-// find puts the rows of a page into it, as a moment shows them.
+// find fills a page with rows, as a moment shows them.
 func (s *Service) find(ctx context.Context, kinds *Kinds, a *Ask, m store.Moment, after Mark, p *Page) error {
 	longer := a.Longer
 	for found, err := range a.query(ctx, kinds, m, after) {
@@ -182,7 +182,7 @@ func (s *Service) find(ctx context.Context, kinds *Kinds, a *Ask, m store.Moment
 	return nil
 }
 
-// query is what the question asks of a moment.
+// query runs the query in a moment.
 func (a *Ask) query(ctx context.Context, kinds *Kinds, m store.Moment, after Mark) iter.Seq2[Found, error] {
 	switch {
 	case a.Near != nil:
@@ -227,7 +227,7 @@ func (s *Service) complete(ctx context.Context, t j17.Tenant, a *Ask, p *Page) e
 	return nil
 }
 
-// load adds states to rows. Of an aggregate that cannot be folded the row says why.
+// load adds states to rows. If an aggregate cannot be folded, its row has the error.
 func load(ctx context.Context, m *fold.Moment, aggregateType string, rows []Row) error {
 	var keys []j17.Key
 	at := map[string]int{}
@@ -258,10 +258,10 @@ func load(ctx context.Context, m *fold.Moment, aggregateType string, rows []Row)
 	return nil
 }
 
-// cursorBytes is the length of a cursor's part in front of the names.
+// cursorBytes is the length of a cursor before the names.
 const cursorBytes = 8 + 8
 
-// digest identifies a query: a cursor is valid for its own only.
+// digest identifies a query: its cursors are not valid for others.
 func (a *Ask) digest() []byte {
 	b := append([]byte(a.Type), 0)
 	switch {
@@ -277,13 +277,13 @@ func (a *Ask) digest() []byte {
 	return sum[:8]
 }
 
-// cursor is a mark as a page shows it.
+// cursor encodes a mark for clients.
 func (a *Ask) cursor(m Mark) string {
 	b := binary.BigEndian.AppendUint64(a.digest(), math.Float64bits(m.Distance))
 	return base64.RawURLEncoding.EncodeToString(append(b, m.Slot+"/"+m.ID...))
 }
 
-// mark is where the page starts.
+// mark returns the mark at which the page starts.
 func (a *Ask) mark() (Mark, error) {
 	if a.Start == "" {
 		return Mark{}, nil

@@ -1,10 +1,10 @@
-// Package place keeps where aggregates are, and finds them by it. What an event says of a place depends on the event
-// alone, so that its entries are written in the event's own commit (Derive): nothing is ever behind. Events that are
-// older than the spec's wish to know about places are gone through in the background (build.go). Queries see one moment
-// of the store (near.go, area.go).
+// Package place keeps the places of aggregates, and finds aggregates by them. The place that an event gives depends on
+// the event alone, so its entries are written in the event's own commit (Derive): places are never behind. Events older
+// than the spec's declaration of places are processed in the background (build.go). Queries see one moment of the store
+// (near.go, area.go).
 //
-// Each kind of place of an aggregate type, as the spec defines it, has a slot. A definition that changes gets a new
-// one; what is in the old one is removed.
+// Each kind of place of an aggregate type, as the spec defines it, has a slot. A changed definition gets a new slot,
+// and the contents of the old one are removed.
 //
 // The decisions behind it are in docs/internals/derived.md.
 package place
@@ -42,12 +42,12 @@ const (
 	places store.Space = "places"
 	// cells has entries, without values: "slot/cell/point/id" for points, "slot/cell//id" for areas.
 	cells store.Space = "place.cells"
-	// resets has one item, which counts how often slots were thrown away with all that is in them, since they could not
-	// be read.
+	// resets has one item, which counts how often slots were discarded with their contents, because they could not be
+	// read.
 	resets store.Space = "place.resets"
 )
 
-// maxSlots is more than a spec can have kinds of places.
+// maxSlots exceeds the number of kinds of places that a spec can have.
 const maxSlots = 100_000
 
 // Storage is what places need of a store.
@@ -69,25 +69,25 @@ type Options struct {
 	Clock  clock.Clock
 	Worker *worker.Kit
 	Logger *slog.Logger
-	// Scrub is the time between two looks through all places; 0 means six hours.
+	// Scrub is the interval between checks of all places; 0 means six hours.
 	Scrub time.Duration
 }
 
 // Service keeps and finds places. It is safe for concurrent use, and so are several of them over one store.
 type Service struct {
 	Options
-	// few is how many points are put in order. Of a million aggregates, a page of those that are among more is found by
-	// going through about as many records. enough is how many entries and records are looked at before a mark is passed
-	// on, most how many without one. crowd is how many groups of points are held at a time.
+	// few is how many points are sorted: above that, with a million aggregates, reading about as many records finds a
+	// page. enough is how many entries and records are read before a mark is passed on, most how many without one.
+	// crowd is how many groups of points are held at a time.
 	few, enough, most, crowd int
 
 	known sync.Map // of *known by j17.Tenant
-	// latest is what was known last, a *known by j17.Tenant: slots that can no longer be read keep their names, which
+	// latest has the last known slots, a *known by j17.Tenant: slots that can no longer be read keep their IDs, which
 	// writers may be about to use.
 	latest sync.Map
-	// replaced is when this process had places rebuilt last, a time.Time by j17.Tenant.
+	// replaced is when this process last had places rebuilt, a time.Time by j17.Tenant.
 	replaced sync.Map
-	// staying is what is known of aggregates whose events are replaced in parts, a *staying by j17.Tenant.
+	// staying is the state of aggregates whose events are replaced in parts, a *staying by j17.Tenant.
 	staying   sync.Map
 	verifying verifications
 	counts    struct {
@@ -95,12 +95,12 @@ type Service struct {
 	}
 }
 
-// Stats counts what a service has done since it was made.
+// Stats has the counters of a service since it was made.
 type Stats struct {
-	// Written counts the places that were written, Queries the pages that were asked for and Scanned the entries and
-	// records that were looked at for them.
+	// Written counts the places written, Queries the pages requested, and Scanned the entries and records read for
+	// them.
 	Written, Queries, Scanned uint64
-	// Rebuilt counts how often places were not what follows from events, and were rebuilt.
+	// Rebuilt counts how often places differed from the events, and were rebuilt.
 	Rebuilt uint64
 }
 
@@ -126,27 +126,26 @@ func (s *Service) Stats() Stats {
 	}
 }
 
-// slot is where the places of a kind are kept.
+// slot is where the places of a kind are stored.
 type slot struct {
 	ID          string `json:"slot"`
 	Fingerprint []byte `json:"fingerprint"`
-	// Built reports that there are older events, which a build goes through.
+	// Built reports that there are older events, which a build processes.
 	Built bool `json:"built,omitempty"`
-	// Rebuilt counts how often what was in it was thrown away, since it was damaged, and begun again.
+	// Rebuilt counts how often its contents were damaged, discarded and begun again.
 	Rebuilt uint64 `json:"rebuilt,omitempty"`
-	// Resets is how often slots had been thrown away when this one was made, so that it is distinguished from an
-	// earlier one.
+	// Resets is how often slots had been discarded when this one was made, which distinguishes it from earlier ones.
 	Resets uint64 `json:"resets,omitempty"`
 
 	typ   string
 	place *spec.Place
-	// stored is how it is kept.
+	// stored is its stored form.
 	stored []byte
-	// ready reports that all older events were gone through.
+	// ready reports that all older events have been processed.
 	ready atomic.Bool
 }
 
-// Forget releases what is known of the slots of a tenant that is gone.
+// Forget drops the cached slots of a tenant that is gone.
 func (s *Service) Forget(t j17.Tenant) {
 	s.known.Delete(t)
 	s.latest.Delete(t)
@@ -154,19 +153,18 @@ func (s *Service) Forget(t j17.Tenant) {
 	s.staying.Delete(t)
 }
 
-// known is the slots of what is deployed to a tenant. Which ones these are does not change: that takes a deployment.
-// What is in them may have been begun again meanwhile, which readers check (Kinds.current).
+// known has the slots of a tenant's deployed spec. The set of slots does not change without a deployment. Their
+// contents may have been begun again meanwhile, which readers check (Kinds.current).
 type known struct {
 	decider *decider.Decider
-	// slots are those of aggregate types, in the order of the names of their geo types.
+	// slots are those of each aggregate type, in the order of the names of their geo types.
 	slots map[string][]*slot
-	// resets is how often slots had been thrown away, and rev the revision of the item that says so, 0 while there is
-	// none.
+	// resets is how often slots have been discarded, rev the revision of the item that counts it, 0 if there is none.
 	resets, rev uint64
 }
 
-// of returns the slots of a tenant for what is deployed, which is written down before anything else is stored with it:
-// so that a slot has missed nothing, however often the spec goes back and forth.
+// of returns the slots of the deployed spec. It stores them before anything else is stored under that spec, so that no
+// slot misses an event, however often the spec changes back and forth.
 func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence) (*known, error) {
 	if found, ok := s.known.Load(t); ok {
 		if k, _ := found.(*known); k.decider == d {
@@ -187,7 +185,7 @@ func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fenc
 			if slices.ContainsFunc(
 				fences, func(f store.Fence) bool { return f.Space == conflict.Space && f.Key == conflict.Key },
 			) {
-				return k, nil // something else is deployed, and whatever follows from this is refused
+				return k, nil // another spec is deployed by now, so the caller's writes will be refused
 			}
 			continue
 		}
@@ -200,14 +198,14 @@ func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fenc
 	}
 }
 
-// keptSlot is a slot as it is stored, under a revision.
+// keptSlot is a stored slot with its revision.
 type keptSlot struct {
 	*slot
 
 	rev uint64
 }
 
-// kept returns all slots that are stored, by their names.
+// kept returns all stored slots by name.
 func (s *Service) kept(ctx context.Context, t j17.Tenant) (map[string]keptSlot, error) {
 	items, err := s.Store.Scan(ctx, t, slots, store.Range{}, maxSlots)
 	if err != nil {
@@ -224,8 +222,8 @@ func (s *Service) kept(ctx context.Context, t j17.Tenant) (map[string]keptSlot, 
 	return all, nil
 }
 
-// adopt returns the slots that a spec needs, and what is to be written so that there are those and no others. reset
-// reports that all were thrown away just now. The error is a damagedSlots where slots cannot be read.
+// adopt returns the slots that a spec needs, and the writes after which exactly these exist. reset reports that all
+// slots were discarded just now. The error is a damagedSlots if slots cannot be read.
 func (s *Service) adopt(
 	ctx context.Context, t j17.Tenant, d *decider.Decider, reset bool,
 ) (*known, []store.Side, error) {
@@ -241,7 +239,7 @@ func (s *Service) adopt(
 		return nil, nil, err
 	}
 
-	// Those that stay, and those that are new.
+	// Existing and new slots.
 	k := &known{decider: d, slots: map[string][]*slot{}, resets: before.n, rev: before.rev}
 	former := s.former(t, k)
 	var sides []store.Side
@@ -284,7 +282,7 @@ func (s *Service) adopt(
 		}
 	}
 
-	// Those that nobody needs.
+	// Slots that are no longer needed.
 	for key, old := range have {
 		name, _, _ := strings.Cut(key, "/")
 		sides = append(sides, store.Side{Op: store.Delete, Space: slots, Key: key, Cond: store.IfRev, Rev: old.rev})
@@ -293,7 +291,7 @@ func (s *Service) adopt(
 	return k, sides, nil
 }
 
-// leave returns the writes that begin the removal of what is in a slot.
+// leave returns the writes that begin to remove the contents of a slot.
 func (s *Service) leave(t j17.Tenant, aggregateType string, old *slot) []store.Side {
 	return append(s.Builds.Forget(filling, old.ID), s.Builds.Start(emptying, &build.Job{
 		Tenant: t, Name: old.ID, Types: []string{aggregateType},
@@ -314,10 +312,10 @@ func readSlot(item *store.Item) (*slot, error) {
 	return kept, nil
 }
 
-// name is the key of the slot's item.
+// name returns the key of the slot's item.
 func (sl *slot) name() string { return sl.typ + "/" + sl.place.Type.Name }
 
-// put is the write that keeps the slot.
+// put returns the write that stores the slot.
 func (sl *slot) put() store.Side {
 	sl.stored, _ = json.Marshal(struct { //nolint:errchkjson // texts and numbers: it cannot fail
 		ID          string `json:"slot"`
@@ -329,7 +327,7 @@ func (sl *slot) put() store.Side {
 	return store.Side{Op: store.Put, Space: slots, Key: sl.name(), Value: sl.stored}
 }
 
-// slotOf returns the slot of the places that a geo type has in an aggregate type, nil where there is none.
+// slotOf returns the slot of a geo type in an aggregate type, nil if there is none.
 func (k *known) slotOf(aggregateType string, g *spec.GeoType) *slot {
 	if k == nil {
 		return nil
@@ -342,8 +340,8 @@ func (k *known) slotOf(aggregateType string, g *spec.GeoType) *slot {
 	return nil
 }
 
-// Derive says what is kept of events: of all that one unit has about an aggregate, the last place counts. It is one of
-// an engine's Derived.
+// Derive returns the records for events: of all events that one unit has of an aggregate, the last place counts. It is
+// one of an engine's Derived.
 func (s *Service) Derive(ctx context.Context, e *part.Entering) ([]store.Side, error) {
 	k, err := s.of(ctx, e.Tenant, e.Decider, e.Fences)
 	if err != nil || len(k.slots) == 0 {
@@ -376,7 +374,7 @@ func (s *Service) Derive(ctx context.Context, e *part.Entering) ([]store.Side, e
 	}
 	if n := uint64(len(sides)); n > 0 {
 		e.WhenStored(func() { s.counts.written.Add(n) })
-		// Another server may throw the slots away, and not know what they were called.
+		// Another server may discard the slots without knowing their IDs.
 		e.Require(
 			store.Fence{Space: resets, Key: resetKey, Rev: k.rev}, func() { s.known.CompareAndDelete(e.Tenant, k) },
 		)
@@ -384,13 +382,13 @@ func (s *Service) Derive(ctx context.Context, e *part.Entering) ([]store.Side, e
 	return sides, nil
 }
 
-// Adopt makes sure that what is deployed to a tenant has its slots, and begins the builds that it takes.
+// Adopt makes sure that the slots of a tenant's deployed spec exist, and begins the builds that this takes.
 func (s *Service) Adopt(ctx context.Context, t j17.Tenant) error {
 	_, err := s.present(ctx, t)
 	return err
 }
 
-// present returns the slots of what is deployed to a tenant.
+// present returns the slots of a tenant's deployed spec.
 func (s *Service) present(ctx context.Context, t j17.Tenant) (*known, error) {
 	d, fences, err := s.Engine.Deployed(t)
 	if err != nil {
@@ -400,7 +398,7 @@ func (s *Service) present(ctx context.Context, t j17.Tenant) (*known, error) {
 	return k, store.UserError(err)
 }
 
-// adopted is Adopt after a deployment: what it fails at is logged, and made up for before the next write.
+// adopted is Adopt after a deployment: a failure is logged; the next write tries again.
 func (s *Service) adopted(ctx context.Context, t j17.Tenant) {
 	if err := s.Adopt(ctx, t); err != nil {
 		s.Logger.LogAttrs(ctx, slog.LevelWarn, "the places of an environment are not prepared yet",
@@ -408,7 +406,7 @@ func (s *Service) adopted(ctx context.Context, t j17.Tenant) {
 	}
 }
 
-// Await waits until the builds of a tenant's places have ended, or the context has.
+// Await waits until the builds of a tenant's places, or the context, have ended.
 func (s *Service) Await(ctx context.Context, t j17.Tenant) error {
 	k, err := s.present(context.WithoutCancel(ctx), t)
 	if err != nil {
@@ -427,19 +425,19 @@ func (s *Service) Await(ctx context.Context, t j17.Tenant) error {
 	return nil
 }
 
-// progress is the details of the error of a slot that is not complete yet.
+// progress has the details of the error for a slot that is not complete yet.
 type progress struct {
 	Done  uint64 `json:"done"`
 	Total uint64 `json:"total"`
 }
 
-// check returns an error of CodeIndexNotReady while older events of a slot are gone through.
+// check returns an error of CodeIndexNotReady while older events of a slot are being processed.
 func (s *Service) check(ctx context.Context, t j17.Tenant, sl *slot) error {
 	if !sl.Built || sl.ready.Load() {
 		return nil
 	}
 	status, err := s.Builds.Status(ctx, t, filling, sl.ID)
-	if err != nil && !errors.Is(err, store.ErrNotFound) { // a process that is behind has slots that are nowhere
+	if err != nil && !errors.Is(err, store.ErrNotFound) { // a process that is behind has slots that no longer exist
 		return store.UserError(err)
 	}
 	if status.State == build.Done {
@@ -457,7 +455,7 @@ type Kinds struct {
 }
 
 // Kinds returns the places of a shape, spec.Point or spec.Polygon, that the aggregates of a type have. Errors are of
-// CodeUnknownType, CodeNoGeo where it has none, and CodeIndexNotReady.
+// CodeUnknownType, CodeNoGeo if the type has none, and CodeIndexNotReady.
 func (s *Service) Kinds(ctx context.Context, t j17.Tenant, aggregateType, shape string) (*Kinds, error) {
 	k, err := s.present(ctx, t)
 	if err != nil {
@@ -488,28 +486,28 @@ func (s *Service) Kinds(ctx context.Context, t j17.Tenant, aggregateType, shape 
 
 // Found is an aggregate that has a place.
 type Found struct {
-	// ID is "" for a mark alone: what comes before it was looked at, and there may be more behind it.
+	// ID is "" for a mark alone: everything before it was searched, and there may be more after it.
 	ID string
-	// Geo is the name of the geo type, Properties are what it names, missing where it names none.
+	// Geo is the name of the geo type, Properties are those that it names, missing if it names none.
 	Geo        string
 	Properties value.Value
 	Location   decider.Location
-	// Distance is how far away it is in metres, of what is near a point.
+	// Distance is the distance in metres, for queries near a point.
 	Distance float64
-	// Mark is where it stands among all.
+	// Mark is its place in the order of results.
 	Mark Mark
 }
 
-// Mark is a place in the order of what is found. What comes after it is neither skipped nor repeated, as long as it
-// stays where it is.
+// Mark is a place in the order of results. Aggregates after it are neither skipped nor repeated, as long as they do not
+// move.
 type Mark struct {
 	Distance float64
 	ID       string
-	// Slot tells apart the places of one aggregate.
+	// Slot distinguishes the places of one aggregate.
 	Slot string
 }
 
-// compare orders marks by distance, then by id. Those of what has no distance are in the order of ids.
+// compare orders marks by distance, then by ID. Marks without distances are in the order of IDs.
 func (m Mark) compare(o Mark) int {
 	return cmp.Or(cmp.Compare(m.Distance, o.Distance), strings.Compare(m.ID, o.ID), strings.Compare(m.Slot, o.Slot))
 }

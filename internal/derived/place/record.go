@@ -12,15 +12,15 @@ import (
 	"j17/internal/storage/store"
 )
 
-// What the bytes of a record are, behind its entries.
+// The kinds of the bytes of a record that follow its entries.
 const (
 	nowhere = 'n'
 	aPoint  = 'p'
 	aShape  = 's'
 )
 
-// record is the write that puts an aggregate where an event says that it is. One that is nowhere has a record as well,
-// so that no build finds an older place for it.
+// record returns the write that sets the place of an aggregate to that of an event. An aggregate that is nowhere has a
+// record as well, so that no build finds an older place for it.
 func (sl *slot) record(id string, l *decider.Location) store.Side {
 	// Its entries, whose keys are parts of one text.
 	var own [1][]byte
@@ -38,7 +38,7 @@ func (sl *slot) record(id string, l *decider.Location) store.Side {
 	}
 	b := store.AppendEntries(make([]byte, 0, len(text)+roomBehind), keys...)
 
-	// What it is.
+	// The location.
 	switch {
 	case l.Point != nil:
 		b = geo.AppendPoint(append(b, aPoint), *l.Point)
@@ -53,7 +53,7 @@ func (sl *slot) record(id string, l *decider.Location) store.Side {
 	return store.Side{Op: store.Put, Space: places, Key: sl.key(id), Value: b, Entries: cells}
 }
 
-// key is that of an aggregate's record.
+// key returns the key of an aggregate's record.
 func (sl *slot) key(id string) string { return sl.typ + ":" + id + "/" + sl.ID }
 
 func appendLength(dst []byte, n int) []byte {
@@ -62,7 +62,7 @@ func appendLength(dst []byte, n int) []byte {
 
 var errRecord = errors.New("the record of a place has an unknown form")
 
-// readRecord reads where an aggregate is; nil for nowhere. It leaves out Cells.
+// readRecord decodes the location of an aggregate; nil means nowhere. It leaves out Cells.
 func readRecord(item *store.Item) (*decider.Location, error) {
 	damaged := &store.CorruptionError{Where: "the place of " + item.Key, Err: errRecord}
 	b, err := store.BehindEntries(item.Value)
@@ -105,13 +105,13 @@ func readRecord(item *store.Item) (*decider.Location, error) {
 }
 
 const (
-	// pointBytes is how long a point is, pointDigits how long it is in keys.
+	// pointBytes is the length of an encoded point, pointDigits its length in keys.
 	pointBytes, pointDigits = 16, 22
-	// roomBehind is what a record mostly has at most beside the keys of its entries.
+	// roomBehind is the usual maximum size of a record without the keys of its entries.
 	roomBehind = 48
 )
 
-// pointIn reads the point at the beginning of a text, which goes on with a slash.
+// pointIn decodes the point at the beginning of a text, which is followed by a slash.
 func pointIn(text []byte) (p geo.Point, err error) {
 	var b [16]byte
 	if len(text) <= pointDigits || text[pointDigits] != '/' {
@@ -124,15 +124,15 @@ func pointIn(text []byte) (p geo.Point, err error) {
 	return p, nil
 }
 
-// entry is the key of an entry, taken apart.
+// entry is a decoded key of an entry.
 type entry struct {
 	point geo.Point
 	id    string
-	// group is what the keys of all entries begin with that have the same point.
+	// group is the common prefix of the keys of all entries with the same point.
 	group string
 }
 
-// readEntry takes the key of an entry of points apart.
+// readEntry decodes the key of an entry of points.
 func readEntry(key string) (entry, error) {
 	_, rest, _ := strings.Cut(key, "/")
 	name, rest, _ := strings.Cut(rest, "/")
@@ -153,7 +153,7 @@ func readEntry(key string) (entry, error) {
 	return e, nil
 }
 
-// found makes a row of an aggregate.
+// found returns the result for an aggregate.
 func (sl *slot) found(id string, l *decider.Location, distance float64) Found {
 	return Found{
 		ID: id, Geo: sl.place.Type.Name, Properties: l.Properties, Location: *l, Distance: distance,
@@ -161,5 +161,5 @@ func (sl *slot) found(id string, l *decider.Location, distance float64) Found {
 	}
 }
 
-// plain reports whether the places of the slot have nothing but their coordinates.
+// plain reports whether the places of the slot have only coordinates.
 func (sl *slot) plain() bool { return sl.place.Type.Name == spec.Point }

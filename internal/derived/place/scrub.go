@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// scrubEvery is the time between two looks through all places where the options do not say, scrubPause what each
-	// page of them waits.
+	// scrubEvery is the interval between checks of all places unless the options set it, scrubPause the pause before
+	// each page of them.
 	scrubEvery = 6 * time.Hour
 	scrubPause = 50 * time.Millisecond
 )
 
-// Run looks through all places from time to time, slowly, until the context ends. Those that differ from the events are
-// no longer read, and are rebuilt.
+// Run checks all places at intervals, slowly, until the context ends. Places that differ from the events are taken out
+// of use and rebuilt.
 func (s *Service) Run(ctx context.Context) error {
 	s.Worker.Every(ctx, worker.Loop{Name: "place_scrub", Do: func(ctx context.Context) error {
 		if err := s.Clock.Wait(ctx, s.Clock.Now().Add(s.Scrub)); err != nil {
@@ -29,7 +29,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// scrub looks through the places of all environments that are known here.
+// scrub checks the places of all environments that are known here.
 func (s *Service) scrub(ctx context.Context) error {
 	var all []j17.Tenant
 	s.known.Range(func(t, _ any) bool {
@@ -45,9 +45,9 @@ func (s *Service) scrub(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// scrubTenant looks through the places of an environment, up to the first that differs.
+// scrubTenant checks the places of an environment, up to the first difference.
 func (s *Service) scrubTenant(ctx context.Context, t j17.Tenant) error {
-	s.known.Delete(t) // what another process has begun again is not compared before it is done
+	s.known.Delete(t) // places begun again by another process are not compared before they are complete
 	k, err := s.present(ctx, t)
 	if err != nil {
 		if j17.CodeOf(err) == j17.CodeNoSpec {
@@ -68,7 +68,7 @@ func (s *Service) scrubTenant(ctx context.Context, t j17.Tenant) error {
 				found, err = &Difference{What: damage.Error()}, nil
 			}
 			if errors.Is(err, errMoved) {
-				return nil // the next look will tell
+				return nil // the next check will tell
 			}
 			if err != nil {
 				return err

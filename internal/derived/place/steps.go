@@ -2,8 +2,8 @@ package place
 
 import "j17/internal/base/geo"
 
-// step is something to look at: a cell, with the keys of its entries where they are known, or a group of points at one
-// place, from its next id on.
+// step is a step of a search: a cell, with the keys of its entries if they are known, or a group of points at one
+// place, from its next ID on.
 type step struct {
 	near float64
 	slot *slot
@@ -12,20 +12,20 @@ type step struct {
 	*group
 }
 
-// group is the aggregates that are at one point, in the order of their ids.
+// group is the aggregates at one point, in the order of their IDs.
 type group struct {
 	point geo.Point
-	// prefix is what their keys begin with. ids are the next ones; more reports that there are others behind them.
+	// prefix is the prefix of their keys. ids are the next IDs; more reports that others follow.
 	prefix string
 	ids    []string
 	more   bool
 }
 
-// steps is a heap: what is nearest first, cells before points, points by id. (Package container/heap would take memory
-// for each step that comes and goes.)
+// steps is a heap: the nearest first, cells before points, points by ID. (Package container/heap would allocate memory
+// for each step.)
 type steps []step
 
-// mark is that of the next aggregate of a group; a cell has one that is before those of all that can be in it.
+// mark returns the mark of the next aggregate of a group; that of a cell sorts before all aggregates that can be in it.
 func (s *step) mark() Mark {
 	if s.group == nil {
 		return Mark{Distance: s.near}
@@ -33,7 +33,7 @@ func (s *step) mark() Mark {
 	return Mark{Distance: s.near, ID: s.ids[0], Slot: s.slot.ID}
 }
 
-// before reports whether a step comes before another one, both by their places in the heap.
+// before compares the steps at two indexes of the heap.
 func (s steps) before(i, j int) bool { return s[i].mark().compare(s[j].mark()) < 0 }
 
 // push adds a step.

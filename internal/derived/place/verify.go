@@ -13,29 +13,29 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Progress counts aggregates and entries that were compared, and about how many there are.
+// Progress counts the aggregates and entries compared, and about how many there are.
 type Progress struct{ Done, Total uint64 }
 
-// Verified is what a comparison of places with events has found.
+// Verified is the result of a comparison of places with events.
 type Verified struct {
-	// Position is that of the feed as of which the last of them were compared.
+	// Position is the position of the last page compared.
 	Position j17.StreamID
-	// Aggregates and Entries count what was compared: an aggregate once for each kind of places that its type has.
+	// Aggregates and Entries count what was compared: an aggregate once for each kind of places of its type.
 	Aggregates, Entries uint64
-	// Difference is the first one, nil for none.
+	// Difference is the first difference, nil for none.
 	Difference *Difference
 }
 
-// Described is how the places of one kind are that the aggregates of a type have.
+// Described describes the places of one kind of an aggregate type.
 type Described struct {
-	// Type is that of the aggregates, Geo the name of the geo type, Shape spec.Point or spec.Polygon.
+	// Type is the aggregate type, Geo the name of the geo type, Shape spec.Point or spec.Polygon.
 	Type, Geo, Shape string
 	Ready            bool
-	// Build is that of the places of older events, nil where there were none.
+	// Build is the build for older events, nil if there were none.
 	Build *build.Status
 }
 
-// verifications are the comparisons that are under way, one of each environment at most.
+// verifications has the comparisons under way, at most one of each environment.
 type verifications struct {
 	mu  sync.Mutex
 	all map[j17.Tenant]*Progress
@@ -44,11 +44,11 @@ type verifications struct {
 // mostVerified is how many environments are compared at a time, each of which keeps a processor busy.
 const mostVerified = 4
 
-// ofCompared is about what it takes to compare an aggregate or an entry, in units of work.
+// ofCompared is the approximate cost of comparing an aggregate or an entry, in units of work.
 const ofCompared = 1 << 9
 
-// begin shows a comparison until it is over. The error is one of CodeConflict where the environment is compared
-// already, and of CodeBusy where as many are as may be.
+// begin registers a comparison until over is called. The error is one of CodeConflict if the environment is being
+// compared already, and of CodeBusy if mostVerified others are.
 func (v *verifications) begin(t j17.Tenant) (over func(), err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -66,14 +66,14 @@ func (v *verifications) begin(t j17.Tenant) (over func(), err error) {
 	}, nil
 }
 
-// move says how far a comparison is.
+// move sets the progress of a comparison.
 func (v *verifications) move(t j17.Tenant, done, total uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	*v.all[t] = Progress{done, max(done, total)}
 }
 
-// of returns how far the comparison of an environment is, nil for none.
+// of returns the progress of the comparison of an environment, nil for none.
 func (v *verifications) of(t j17.Tenant) *Progress {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -83,12 +83,11 @@ func (v *verifications) of(t j17.Tenant) *Progress {
 	return new(*v.all[t])
 }
 
-// Verify compares all places of an environment with what follows from events, and all entries with the places: each
-// page of them as of one position, so that what is written meanwhile does not matter. Places that differ are no longer
-// read, and are rebuilt. Errors are of CodeNoGeo where there are none, CodeIndexNotReady where some are being made,
-// CodeConflict and CodeBusy.
+// Verify compares all places of an environment with its events, and all entries with the places: each page as of one
+// position, so that concurrent writes do not matter. Places that differ are taken out of use and rebuilt. Errors are of
+// CodeNoGeo if there are none, CodeIndexNotReady if some are being built, CodeConflict and CodeBusy.
 func (s *Service) Verify(ctx context.Context, t j17.Tenant) (Verified, error) {
-	// What there is to compare.
+	// The slots to compare.
 	s.known.Delete(t)
 	k, err := s.present(ctx, t)
 	if err != nil {
@@ -149,10 +148,10 @@ func (s *Service) Verify(ctx context.Context, t j17.Tenant) (Verified, error) {
 	return v, nil
 }
 
-// Unreadable is what is said of places of which something cannot be read.
+// Unreadable is the text of the difference if data of places cannot be read.
 const Unreadable = "some of their stored data can no longer be read, since its bytes on disk have changed"
 
-// extent is about how much is compared of a slot. Records stand among those of other slots of the type.
+// extent estimates how much is compared of a slot. Its records are stored among those of other slots of the type.
 func (s *Service) extent(ctx context.Context, t j17.Tenant, sl *slot) (uint64, error) {
 	entries, err := s.Store.Count(ctx, t, cells, store.Prefix(sl.ID+"/"), math.MaxInt)
 	if err != nil {
@@ -183,8 +182,8 @@ func (k *known) inOrder() (all []*slot) {
 	return all
 }
 
-// Describe tells which places there are and how they are, by the names of aggregate types, and how far a comparison is
-// that is under way, nil for none.
+// Describe describes the places that exist, by the names of aggregate types, and returns the progress of a comparison
+// under way, nil for none.
 func (s *Service) Describe(ctx context.Context, t j17.Tenant) ([]Described, *Progress, error) {
 	k, err := s.present(ctx, t)
 	if err != nil {

@@ -11,25 +11,25 @@ import (
 // Back is a page of events before a position, the newest first.
 type Back struct {
 	Events []*j17.Event
-	// More tells that there may be events before Next, which is the position that the next page ends before.
+	// More reports that there may be events before Next, the position before which the next page ends.
 	More bool
 	Next j17.StreamID
 }
 
 const (
-	// firstSpan is how many milliseconds are looked at first; each further look goes back spanFactor times as far as
-	// the one before.
+	// firstSpan is how many milliseconds the first stretch covers; each further one is spanFactor times as long as the
+	// one before.
 	firstSpan  = 64
 	spanFactor = 4
 	// mostBack is how many bytes of events are held for a page.
 	mostBack = 8 << 20
 )
 
-// Before returns up to count events before a position that a filter lets through, the newest first, at the cost of the
-// budget. The feed is read forwards only, so stretches of it are read, each in front of the one before and longer. A
-// stretch with far more events than are asked for is cut in half until its newest part is short enough, so that what a
-// page costs depends on what it holds and not on how events are spread over time. Where the budget is used up after the
-// first stretch the page is what was found, and More is true.
+// Before returns up to count events before a position that a filter selects, the newest first, at the cost of the
+// budget. The feed is only read forwards, so it is read in stretches, each before the previous one and longer. A
+// stretch with far more events than requested is halved until its newest part is short enough, so that the cost of a
+// page depends on its content and not on how events are spread over time. If the budget is used up after the first
+// stretch, the page has what was found, and More is true.
 func (t *Tail) Before(
 	ctx context.Context, tenant j17.Tenant, f Filter, before j17.StreamID, count int, b *work.Budget,
 ) (*Back, error) {
@@ -53,7 +53,7 @@ func (t *Tail) Before(
 			continue
 		}
 
-		// The newest of it, as many as there is room for.
+		// The newest of them, as many as there is room for.
 		for _, ev := range slices.Backward(found) {
 			if len(page.Events) == count || len(page.Events) > 0 && size+len(ev.Raw) > mostBack {
 				page.More, page.Next = true, page.Events[len(page.Events)-1].StreamID
@@ -68,12 +68,13 @@ func (t *Tail) Before(
 	return page, nil
 }
 
-// stretch reads the events from one position on and before another one, and returns the newest of those that the filter
-// lets through, most of them. It is not whole where there are far more to look at, and the stretch can be cut.
+// stretch reads the events from one position on and before another one, and returns at most most of those that the
+// filter selects, the newest ones. It is not whole if there are far more events to look at, and the stretch can be
+// halved.
 func (t *Tail) stretch(
 	ctx context.Context, tenant j17.Tenant, f Filter, from, before j17.StreamID, most int, b *work.Budget,
 ) (found []*j17.Event, whole bool, err error) {
-	after := j17.StreamID{} // everything is behind it
+	after := j17.StreamID{} // everything comes after it
 	if from.Ms > 0 {
 		after = j17.StreamID{Ms: from.Ms - 1, Seq: ^uint32(0)}
 	}

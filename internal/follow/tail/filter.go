@@ -9,23 +9,23 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Filter says which events of an environment are meant: those for which everything holds that is not zero.
+// Filter selects events of an environment: those that match all of its members that are not zero.
 type Filter struct {
 	// Type is the aggregate type, Event the event type.
 	Type, Event string
 	// Actor and Target are tags, as j17.ActorTag and j17.TargetTag make them.
 	Actor, Target string
-	// Types are patterns of which one has to fit, Tags are tags of which an event has to have all.
+	// Types are patterns of which one has to match, Tags are tags of which an event has to have all.
 	Types Types
 	Tags  Tags
-	// Key is the aggregate. It excludes tags.
+	// Key is the aggregate. It cannot be combined with tags.
 	Key j17.Key
 }
 
 // Types is a set of patterns of event types.
 type Types string
 
-// NewTypes returns a set of patterns: "type.event", "type.*", or "*" for all that there are.
+// NewTypes returns a set of patterns: "type.event", "type.*", or "*" for all.
 func NewTypes(patterns []string) Types { return Types(pack(sorted(patterns))) }
 
 func (t Types) list() []store.TypePattern {
@@ -50,10 +50,10 @@ func (t Tags) With(tag string) Tags { return NewTags(append(t.list(), tag)) }
 
 func (t Tags) list() []string { return unpack(string(t)) }
 
-// sorted returns texts in their order, each once.
+// sorted returns texts sorted and without duplicates.
 func sorted(texts []string) []string { return slices.Compact(slices.Sorted(slices.Values(texts))) }
 
-// pack makes one text of several, which unpack takes apart again: a filter can be compared so.
+// pack encodes several texts as one, which unpack decodes, so that filters can be compared.
 func pack(texts []string) []byte {
 	var b []byte
 	for _, text := range texts {
@@ -71,13 +71,13 @@ func unpack(text string) (texts []string) {
 	return texts
 }
 
-// Indexed reports whether the events are found in the store's index of tags.
+// Indexed reports whether the events are found by the store's index of tags.
 func (f *Filter) Indexed() bool { return f.Actor != "" || f.Target != "" || f.Tags != "" }
 
-// Passes reports whether a reader has to look at events that the filter does not let through.
+// Passes reports whether a reader has to look at events that the filter does not select.
 func (f *Filter) Passes() bool { return f.Type != "" || f.Event != "" || f.Types != "" }
 
-// tags are those by which events are found in the store's index.
+// tags returns the tags by which events are found in the store's index.
 func (f *Filter) tags() []string {
 	tags := f.Tags.list()
 	for _, tag := range []string{f.Actor, f.Target} {
@@ -88,7 +88,7 @@ func (f *Filter) tags() []string {
 	return tags
 }
 
-// test looks at events for a filter.
+// test tests events against a filter.
 type test struct {
 	filter Filter
 	types  []store.TypePattern
@@ -97,7 +97,7 @@ type test struct {
 
 func newTest(f Filter) test { return test{filter: f, types: f.Types.list(), tags: f.tags()} }
 
-// stored are patterns that all events fit that the filter lets through, none where it lets events of all types through.
+// stored returns patterns that match all events that the filter selects, none if it selects events of all types.
 func (t *test) stored() []store.TypePattern {
 	f := &t.filter
 	switch {
@@ -110,7 +110,7 @@ func (t *test) stored() []store.TypePattern {
 	}
 }
 
-// fits reports whether the filter lets an event through that is of its aggregate and has its tags.
+// fits reports whether the filter selects an event of its aggregate that has its tags.
 func (t *test) fits(ev *j17.Event) bool {
 	f := &t.filter
 	return (f.Type == "" || f.Type == ev.Key.Type) && (f.Event == "" || f.Event == ev.Type) &&
@@ -119,7 +119,7 @@ func (t *test) fits(ev *j17.Event) bool {
 		))
 }
 
-// lets reports whether the filter lets an event through that has tags.
+// lets reports whether the filter selects an event with tags.
 func (t *test) lets(ev *j17.Event, tags []string) bool {
 	return t.fits(ev) && (t.filter.Key == (j17.Key{}) || t.filter.Key == ev.Key) &&
 		!slices.ContainsFunc(t.tags, func(tag string) bool { return !slices.Contains(tags, tag) })

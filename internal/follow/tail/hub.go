@@ -10,9 +10,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Bounds of what is kept for readers that have been woken and have not come yet.
+// Bounds on the entries kept for readers that were woken and have not taken them yet.
 const (
-	// mostKept is how many bytes of events a hub keeps, and mostEntries how many events.
+	// mostKept is how many bytes of events a hub keeps, mostEntries how many events.
 	mostKept    = 1 << 20
 	mostEntries = 4096
 	// mostKeptOfAll is how many bytes all hubs keep together.
@@ -27,55 +27,57 @@ type hub struct {
 	tail    *Tail
 	tenant  j17.Tenant
 	readers int // under Tail.mu
-	// following is the context of what the hub does, stop ends it; started is closed when it knows where it begins.
+	// following is the context of the hub's work, stop ends it; started is closed when the hub's starting position is
+	// known.
 	following context.Context //nolint:containedctx // it lives as long as the hub, which no single call does
 	stop      context.CancelFunc
 	started   chan struct{}
 
 	mu sync.Mutex
-	// at is how far the hub has come: what a group lets through up to here has been put into its line.
+	// at is the hub's position: the events up to here that a group selects have been put into its line.
 	at     j17.StreamID
 	err    error
 	groups map[Filter]*group
-	// masks counts the groups by what their filters ask for, but for those of wide, whose filters have sets.
+	// masks counts the groups by the members that their filters use, except those in wide, whose filters have sets.
 	masks map[mask]int
 	wide  wideGroups
 	// entries are kept for readers; the first one has the number first.
 	entries []entry
 	first   uint64
 	bytes   int
-	// rewrites is that of the store when the entries were read.
+	// rewrites is the store's count of rewrites when the entries were read.
 	rewrites uint64
 
-	// watches are notified of changes: byKey and byType by what they follow, of which stirred have something to take.
+	// watches are notified of changes: byKey and byType have them by what they follow, stirred those with something to
+	// take.
 	watches map[*Watch]struct{}
 	byKey   map[j17.Key][]*Watch
 	byType  map[string][]*Watch
 	stirred []*Watch
-	// told is the number of what they were told last.
+	// told is the number of their last notification.
 	told uint64
 }
 
-// entry is an event that is kept for readers. Once waiting is 0 the bytes are gone.
+// entry is an event kept for readers. Its bytes are released once waiting is 0.
 type entry struct {
 	id      j17.StreamID
 	raw     []byte
 	waiting int
 }
 
-// group is the readers that have one filter, and the line of entries that it lets through, by their numbers.
+// group is the readers with the same filter, and the line of the numbers of entries that it selects.
 type group struct {
 	test    test
 	readers []*Reader
 	line    []uint64
-	// begin is where the line begins, counted from the beginning of the group.
+	// begin is the index of the line's first element, counted since the group was made.
 	begin uint64
 	woken bool
 }
 
 func (g *group) end() uint64 { return g.begin + uint64(len(g.line)) }
 
-// mask tells what a filter asks for: one bit for each member.
+// mask is the set of a filter's used members: one bit for each.
 type mask uint8
 
 const (
@@ -98,7 +100,7 @@ func (f *Filter) mask() (m mask) {
 	return m
 }
 
-// only returns the filter with the members of a mask.
+// only returns the filter without the members outside a mask.
 func (f Filter) only(m mask) Filter {
 	if m&ofType == 0 {
 		f.Type = ""
@@ -118,7 +120,7 @@ func (f Filter) only(m mask) Filter {
 	return f
 }
 
-// enter returns the hub of an environment, which follows its feed until as many readers have left as have entered.
+// enter returns the hub of an environment, which follows its feed until all readers that have entered have left.
 func (t *Tail) enter(ctx context.Context, tenant j17.Tenant) (*hub, error) {
 	t.mu.Lock()
 	h := t.hubs[tenant]
@@ -136,7 +138,7 @@ func (t *Tail) enter(ctx context.Context, tenant j17.Tenant) (*hub, error) {
 	h.readers++
 	t.mu.Unlock()
 
-	// The first one starts it, for all: it goes on when that one has gone, be it meanwhile.
+	// The first reader starts the hub for all. The start does not end with that reader's context.
 	if first {
 		h.start()
 	}
@@ -156,7 +158,7 @@ func (t *Tail) enter(ctx context.Context, tenant j17.Tenant) (*hub, error) {
 	return h, nil
 }
 
-// start begins to follow the feed from where it ends.
+// start begins to follow the feed from its present end.
 func (h *hub) start() {
 	defer close(h.started)
 	rewrites := h.tail.store.Rewrites()
@@ -175,7 +177,7 @@ func (h *hub) start() {
 	go h.follow(at)
 }
 
-// leave is the end of a reader. A hub without readers is forgotten.
+// leave ends the use by a reader. A hub without readers is removed.
 func (h *hub) leave() {
 	h.tail.mu.Lock()
 	h.readers--
@@ -192,8 +194,7 @@ func (h *hub) leave() {
 	}
 }
 
-// follow reads the feed after a position until the hub is stopped or the store fails, which all readers get as an
-// error.
+// follow reads the feed after a position until the hub is stopped or the store fails; all readers then get the error.
 func (h *hub) follow(at j17.StreamID) {
 	for {
 		err := panics.Caught(func() error {
@@ -210,7 +211,7 @@ func (h *hub) follow(at j17.StreamID) {
 	}
 }
 
-// read hands out what the feed has after a position, up to a bound, and returns how far it has come.
+// read distributes the events of the feed after a position, up to a bound, and returns the position reached.
 func (h *hub) read(ctx context.Context, at j17.StreamID) (j17.StreamID, error) {
 	var woken []*group
 	var failed error
@@ -235,7 +236,7 @@ func (h *hub) read(ctx context.Context, at j17.StreamID) (j17.StreamID, error) {
 	return at, failed
 }
 
-// put puts an event into the lines of the groups that it concerns, which it adds to woken.
+// put adds an event to the lines of the groups that select it, and adds these groups to woken.
 func (h *hub) put(e store.Entry, at j17.StreamID, rewrites uint64, woken []*group) []*group {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -252,7 +253,7 @@ func (h *hub) put(e store.Entry, at j17.StreamID, rewrites uint64, woken []*grou
 	}
 	h.note(e.Event.Key)
 
-	// The groups, by what filters ask for and not one by one.
+	// The groups are found by the members that filters use, not one by one.
 	full := filterOf(e.Event, h.masks)
 	number, waiting := h.first+uint64(len(h.entries)), 0
 	let := func(g *group) {
@@ -274,7 +275,7 @@ func (h *hub) put(e store.Entry, at j17.StreamID, rewrites uint64, woken []*grou
 		return woken
 	}
 
-	// Keep it for them, and nothing that is too much.
+	// The event is kept for them; if that exceeds the bounds, the oldest entries are dropped.
 	h.entries = append(h.entries, entry{id: at, raw: slices.Clone(e.Event.Raw), waiting: waiting})
 	h.bytes += len(e.Event.Raw)
 	of := h.tail.kept.Add(int64(len(e.Event.Raw)))
@@ -284,7 +285,7 @@ func (h *hub) put(e store.Entry, at j17.StreamID, rewrites uint64, woken []*grou
 	return woken
 }
 
-// filterOf returns the filter that asks for everything that an event has, as far as any of the masks does.
+// filterOf returns the filter that has all members of an event that any of the masks uses.
 func filterOf(ev *j17.Event, masks map[mask]int) Filter {
 	f := Filter{Type: ev.Key.Type, Event: ev.Type, Key: ev.Key}
 	for m := range masks {
@@ -304,7 +305,7 @@ func filterOf(ev *j17.Event, masks map[mask]int) Filter {
 	return f
 }
 
-// trim drops the entries of the queue that are no longer kept.
+// trim drops the entries of the line that are no longer kept.
 func (g *group) trim(first uint64) {
 	n := 0
 	for n < len(g.line) && g.line[n] < first {
@@ -318,7 +319,7 @@ func (g *group) trim(first uint64) {
 	g.line = g.line[n:]
 }
 
-// drop forgets the first n entries, even if readers wait for them, and returns how many bytes they had.
+// drop drops the first n entries, even if readers wait for them, and returns their size in bytes.
 func (h *hub) drop(n int) (size int) {
 	for i := range n {
 		size += len(h.entries[i].raw)
@@ -333,7 +334,7 @@ func (h *hub) drop(n int) (size int) {
 	return size
 }
 
-// passed counts that a reader no longer waits for the entry of a number, which is kept.
+// passed records that a reader no longer waits for the entry with a number, which is still kept.
 func (h *hub) passed(number uint64) {
 	e := &h.entries[number-h.first]
 	if e.waiting--; e.waiting > 0 {
@@ -349,7 +350,7 @@ func (h *hub) passed(number uint64) {
 	h.drop(done)
 }
 
-// fail ends the hub: its readers get the error, and those that come later another hub.
+// fail ends the hub: its readers get the error, and later readers get another hub.
 func (h *hub) fail(err error) {
 	h.tail.mu.Lock()
 	if h.tail.hubs[h.tenant] == h {

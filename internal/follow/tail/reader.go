@@ -7,35 +7,35 @@ import (
 	"j17/internal/base/work"
 )
 
-// Event is one that a Reader hands out. Raw has its canonical bytes and belongs to all who read it.
+// Event is an event handed out by a Reader. Raw has its canonical bytes, and is shared by all readers.
 type Event struct {
 	ID  j17.StreamID
 	Raw []byte
 }
 
-// Reader hands out the events of an environment that a filter lets through, as they come. It is for one goroutine, but
+// Reader hands out the events of an environment that a filter selects, as they come. It is for one goroutine, except
 // for Wake.
 type Reader struct {
 	hub    *hub
 	filter Filter
 	ready  chan struct{}
-	// position is how far the reader has come.
+	// position is the reader's position.
 	position j17.StreamID
 	// limit is how many events it looks at in the store at a time.
 	limit int
 
-	// The rest is under hub.mu: the group, which is nil while it is in none; where it goes on in the group's line,
-	// which begins after the position from; and its place among the readers of the group.
+	// The rest is guarded by hub.mu: the reader's group, nil while it is in none; its place in the group's line, which
+	// has everything after the position from; and its index among the readers of the group.
 	group *group
 	next  uint64
 	from  j17.StreamID
 	place int
-	// batch is the one that the reader was woken with, until it comes.
+	// batch is the batch that the reader was woken with, until it has come.
 	batch  *batch
 	closed bool
 }
 
-// How many events a reader looks at in the store at a time: it finds out how many fill a piece.
+// The bounds of limit, which adapts to how many events fill a piece.
 const (
 	leastLooks = 16
 	firstLooks = 64
@@ -65,7 +65,7 @@ func (r *Reader) Close() {
 	r.hub.leave()
 }
 
-// Ready receives when there may be something to take.
+// Ready returns a channel that receives when there may be something to take.
 func (r *Reader) Ready() <-chan struct{} { return r.ready }
 
 func (r *Reader) wake() {
@@ -75,7 +75,7 @@ func (r *Reader) wake() {
 	}
 }
 
-// Position is how far the reader has come: it has handed out everything up to there.
+// Position returns the reader's position: it has handed out everything up to there.
 func (r *Reader) Position() j17.StreamID {
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()
@@ -83,26 +83,25 @@ func (r *Reader) Position() j17.StreamID {
 	return r.position
 }
 
-// advance moves a reader that has taken all there is to where the hub is. hub.mu is held.
+// advance moves a reader that has taken everything to the hub's position. hub.mu is held.
 func (r *Reader) advance() {
 	if at := r.hub.at; r.next == r.group.end() && r.position.Compare(r.from) >= 0 && at.Compare(r.position) > 0 {
 		r.position = at
 	}
 }
 
-// Piece is what a reader hands out at a time.
+// Piece has the events handed out by one Take.
 type Piece struct {
 	Events []Event
-	// Needs, if not 0, is the size of the next event, which is larger than all that was asked for.
+	// Needs, if not 0, is the size of the next event, which exceeds the requested size.
 	Needs int
-	// More reports that there is more already: Ready may not say so.
+	// More reports that there is more already: Ready may not receive for it.
 	More bool
 	buf  []byte
 }
 
-// Take fills a piece, whose memory it uses again, with events that have most bytes together; with none where there is
-// nothing new. What it reads in the store it reads at the cost of a budget of its own, which takes turns in the name of
-// ctx.
+// Take fills a piece, whose memory it reuses, with events of at most most bytes together; with none if there is nothing
+// new. Reads of the store are charged to a budget of their own, which takes turns in the name of ctx.
 func (r *Reader) Take(ctx context.Context, p *Piece, most int) error {
 	clear(p.Events)
 	p.Events, p.Needs, p.More = p.Events[:0], 0, false
@@ -128,20 +127,21 @@ func (r *Reader) Behind() bool {
 	return r.lost() || r.position.Compare(r.from) < 0
 }
 
-// lost reports whether something is no longer kept that the reader has not taken. hub.mu is held.
+// lost reports whether entries were dropped that the reader has not taken. hub.mu is held.
 func (r *Reader) lost() bool {
 	g := r.group
 	return r.next < g.end() && (r.next < g.begin || g.line[r.next-g.begin] < r.hub.first)
 }
 
-// since is the position after which the group's line has everything for the reader.
+// since returns the position after which the group's line has everything for the reader.
 func (r *Reader) since() j17.StreamID {
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()
 	return r.from
 }
 
-// takeKept takes the entries of the group's queue. It reports true for a reader that has not come to its beginning yet.
+// takeKept takes entries of the group's line. behind reports that the reader has not reached the beginning of the line
+// yet.
 func (r *Reader) takeKept(p *Piece, most int) (behind bool, err error) {
 	h := r.hub
 	h.mu.Lock()
@@ -151,9 +151,9 @@ func (r *Reader) takeKept(p *Piece, most int) (behind bool, err error) {
 		return false, h.err
 	}
 
-	// What is no longer kept is for the store to tell.
+	// Entries no longer kept have to be read from the store.
 	if now := h.tail.store.Rewrites(); h.rewrites != now {
-		h.drop(len(h.entries)) // something of it may have been erased
+		h.drop(len(h.entries)) // some of them may have been erased
 		h.rewrites = now
 	}
 	if r.lost() {
@@ -186,7 +186,7 @@ func (r *Reader) takeKept(p *Piece, most int) (behind bool, err error) {
 	return false, nil
 }
 
-// catchUp takes from the store.
+// catchUp takes events from the store.
 func (r *Reader) catchUp(ctx context.Context, p *Piece, most int) error {
 	w := r.hub.tail.Walk(r.hub.tenant, r.filter, r.position)
 	b := work.New(ctx, work.Command)
@@ -208,7 +208,7 @@ func (r *Reader) catchUp(ctx context.Context, p *Piece, most int) error {
 	}
 	r.position = w.Position()
 
-	// As many looks the next time as fill a piece, or more where few of them find anything.
+	// The next limit is the number of events that fills a piece, or more if few of them were selected.
 	switch {
 	case filled:
 		r.limit = max(leastLooks, r.limit/2)
@@ -218,7 +218,7 @@ func (r *Reader) catchUp(ctx context.Context, p *Piece, most int) error {
 	return nil
 }
 
-// join puts a reader into the group of its filter: from here on its line has everything for it. h.mu is held.
+// join adds a reader to the group of its filter: from here on the line has everything for it. h.mu is held.
 func (h *hub) join(r *Reader) {
 	g := h.groups[r.filter]
 	if g == nil {
@@ -234,7 +234,7 @@ func (h *hub) join(r *Reader) {
 	g.readers = append(g.readers, r)
 }
 
-// part takes a reader out of its group. h.mu is held.
+// part removes a reader from its group. h.mu is held.
 func (h *hub) part(r *Reader) {
 	g := r.group
 	for i := max(r.next, g.begin); i < g.end(); i++ {

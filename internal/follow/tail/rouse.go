@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// wokenAtOnce is how many readers are woken together. What a reader does with an event takes some 40 µs, most of
-	// them for its client.
+	// wokenAtOnce is how many readers are woken together. Each reader takes some 40 µs for an event, most of them for
+	// its client.
 	wokenAtOnce = 128
-	// comeTime is how long a batch is waited for: who has not come by then is held up by a client, and finds what there
-	// is when it goes on.
+	// comeTime is how long a batch is waited for: readers that have not come by then are held up by their clients, and
+	// find the events when they continue.
 	comeTime = 10 * time.Millisecond
-	// restTime is between two batches. It lets processors run out of what batches have woken, which is when they look
-	// for what else has arrived.
+	// restTime is the pause between two batches. It lets processors run out of woken readers, which is when they look
+	// for other work that has arrived.
 	restTime = time.Millisecond
 )
 
-// batch is the readers that were woken together and have not come yet. It is under hub.mu.
+// batch is the readers that were woken together and have not come yet. It is guarded by hub.mu.
 type batch struct {
 	left int
 	done chan struct{}
 }
 
-// came notes that a reader that was woken has come, or never will. hub.mu is held.
+// came records that a woken reader has come, or never will. hub.mu is held.
 func (r *Reader) came() {
 	b := r.batch
 	if b == nil {
@@ -40,16 +40,15 @@ func (r *Reader) came() {
 	}
 }
 
-// newTurns returns the turns that batches of readers have: at most half of the processors are busy with those of one
-// environment.
+// newTurns returns the turns for batches of readers: those of one environment keep at most half of the processors busy.
 func newTurns() *work.Pool {
 	turns := int64(max(runtime.NumCPU(), 2))
 	return work.NewPool(turns, turns/2)
 }
 
-// rouse wakes the readers of groups, those of small groups first. Few are woken together. Very many are woken in
-// batches, each in a turn of the environment and when those of the one before have come: what else the server has to do
-// comes in between.
+// rouse wakes the readers of groups, those of small groups first. A few are woken together. Very many are woken in
+// batches, each in a turn of the environment, after the readers of the previous batch have come, so that other work of
+// the server can run in between.
 func (h *hub) rouse(ctx context.Context, woken []*group) {
 	readers := h.called(woken)
 	if len(readers) <= wokenAtOnce {
@@ -65,7 +64,7 @@ func (h *hub) rouse(ctx context.Context, woken []*group) {
 	}
 }
 
-// called returns the readers that are to be woken.
+// called returns the readers to be woken.
 func (h *hub) called(woken []*group) (readers []*Reader) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,7 +76,7 @@ func (h *hub) called(woken []*group) (readers []*Reader) {
 	return readers
 }
 
-// rouseSome wakes a batch and waits until it has come. The error is that of the context.
+// rouseSome wakes a batch and waits until its readers have come, at most comeTime. The error is that of the context.
 func (h *hub) rouseSome(ctx context.Context, readers []*Reader) error {
 	n, err := h.tail.turns.Take(ctx, string(h.tenant), 1)
 	if err != nil {

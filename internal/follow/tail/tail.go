@@ -1,9 +1,9 @@
 // Package tail hands out the events of environments as they come, to any number of readers: a Walk goes through the
-// present events, a Reader goes on with later ones, and a Watch is notified which aggregates have changed (watch.go).
+// present events, a Reader continues with later ones, and a Watch is notified which aggregates have changed (watch.go).
 //
-// While an environment has readers, its feed is read once for all of them (hub.go), and only those whose filter lets an
-// event through are woken. A reader that is not in time for what is kept for it reads the store itself until it has
-// caught up, so that it misses nothing and holds nobody up.
+// While an environment has readers, its feed is read once for all of them (hub.go), and only readers whose filter
+// selects an event are woken. A reader that is too late for the kept entries reads the store itself until it has caught
+// up, so that it misses nothing and holds up no other reader.
 package tail
 
 import (
@@ -27,7 +27,7 @@ type Tail struct {
 	store Storage
 	// kept is how many bytes all hubs keep for readers.
 	kept atomic.Int64
-	// turns are those of batches of readers that are woken (rouse.go), batches how many there were.
+	// turns are for batches of readers that are woken (rouse.go); batches counts them.
 	turns   *work.Pool
 	batches atomic.Uint64
 	// told numbers the notifications of the watches of all hubs.
@@ -40,22 +40,22 @@ type Tail struct {
 // New returns a Tail of the events of a store.
 func New(s Storage) *Tail { return &Tail{store: s, hubs: map[j17.Tenant]*hub{}, turns: newTurns()} }
 
-// Head returns the position up to which the feed of an environment goes at this moment.
+// Head returns the present end of the feed of an environment.
 func (t *Tail) Head(ctx context.Context, tenant j17.Tenant) (j17.StreamID, error) {
 	extent, err := t.store.Extent(ctx, tenant)
 	return extent.Last, err
 }
 
-// Stats tells what is going on.
+// Stats is a snapshot of the present load.
 type Stats struct {
-	// Followed is the number of environments whose feeds are followed, KeptBytes the memory that is kept for readers.
+	// Followed is the number of environments whose feeds are followed, KeptBytes the memory kept for readers.
 	Followed  int
 	KeptBytes int64
-	// Batches is how many batches of readers have been woken, where an event went to very many.
+	// Batches is how many batches of readers were woken, for events that concern very many.
 	Batches uint64
 }
 
-// Stats returns what is going on.
+// Stats returns the present load.
 func (t *Tail) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Walk goes through the events of an environment that a filter lets through, in their order. It is for one goroutine.
+// Walk goes through the events of an environment that a filter selects, in order. It is for one goroutine.
 type Walk struct {
 	tail     *Tail
 	tenant   j17.Tenant
@@ -24,26 +24,26 @@ func (t *Tail) Walk(tenant j17.Tenant, f Filter, after j17.StreamID) *Walk {
 	return &Walk{tail: t, tenant: tenant, test: newTest(f), position: after}
 }
 
-// Position is how far the walk has come: everything up to it was looked at, and what the filter lets through was taken.
+// Position returns the walk's position: everything up to it was looked at, and the selected events were taken.
 func (w *Walk) Position() j17.StreamID { return w.position }
 
-// Ended reports whether there was nothing more when the walk stopped.
+// Ended reports whether the walk stopped because there were no more events.
 func (w *Walk) Ended() bool { return w.ended }
 
-// What it costs to look at an event, beside its bytes, and at a place of the index of tags: some two microseconds, and
+// The cost of looking at an event, without its bytes, and at an entry of the index of tags: some two microseconds, and
 // one.
 const (
 	unitsPerEvent = 40
 	unitsPerStep  = 20
 )
 
-// Events goes on from where the walk is: it looks at up to limit events at the cost of the budget and yields those that
-// the filter lets through. Where the budget is used up the walk stops without an error, having looked at something at
-// least, and can go on with another one. An event that makes the loop break counts as not taken. Events are valid until
-// the next step.
+// Events continues from the walk's position: it looks at up to limit events at the cost of the budget and yields those
+// that the filter selects. If the budget is used up, the walk stops without an error after at least some progress, and
+// can continue with another budget. An event at which the loop breaks counts as not taken. Events are valid until the
+// next step.
 func (w *Walk) Events(ctx context.Context, limit int, b *work.Budget) iter.Seq2[*j17.Event, error] {
 	return func(yield func(*j17.Event, error) bool) {
-		// What is there. All that comes later is left to another call, so that there is an end.
+		// The present events. Later ones are left to another call, so that the walk ends.
 		w.ended = false
 		head, err := w.tail.Head(ctx, w.tenant)
 		if err != nil {
@@ -103,8 +103,8 @@ func usedUp(b *work.Budget) bool {
 	return ok && e.Code == j17.CodeWorkLimit
 }
 
-// source yields up to limit events after the position, among which are all that the filter lets through. Of what it
-// looks at without an event it tells looked, which may end it.
+// source yields up to limit events after the position, among which are all that the filter selects. It reports entries
+// that it looks at without an event to looked, which may end it.
 func (w *Walk) source(
 	ctx context.Context, limit int, looked func(steps int, upTo j17.StreamID) bool,
 ) iter.Seq2[*j17.Event, error] {

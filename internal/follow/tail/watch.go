@@ -7,32 +7,33 @@ import (
 	"j17"
 )
 
-// mostChanged is how many aggregates a watch remembers that have changed.
+// mostChanged is how many changed aggregates a watch remembers.
 const mostChanged = 1000
 
 // Watch is notified which of the aggregates that it follows have changed: they have a new event, or one was erased. It
-// gets no events, and keeps nothing of them. It is for one goroutine.
+// neither receives nor keeps events. It is for one goroutine.
 type Watch struct {
 	hub   *hub
 	ready chan struct{}
 
-	// The rest is under hub.mu: what is followed, and what has changed since the last Take.
+	// The rest is guarded by hub.mu: what is followed, and what has changed since the last Take.
 	keys    []j17.Key
 	types   []string
 	changed map[j17.Key]struct{}
-	// lost reports that more has changed than is remembered.
+	// lost reports that more aggregates have changed than it remembers.
 	lost  bool
 	woken bool
 }
 
-// Changes is what has happened to the aggregates of a watch.
+// Changes are the changes that a watch was notified of.
 type Changes struct {
-	// Keys are the aggregates that have changed; where All is set they are not known: any may have.
+	// Keys are the aggregates that have changed; if All is set, any may have.
 	Keys []j17.Key
 	All  bool
-	// At is the position up to which this is everything.
+	// At is the position up to which the changes are complete.
 	At j17.StreamID
-	// Told counts what watches have been told of: who looks when Watch.Told has come as far sees all of this.
+	// Told is the number of the last notification: a reader that looks once Watch.Told has reached it sees all of these
+	// changes.
 	Told uint64
 }
 
@@ -58,8 +59,9 @@ func (w *Watch) Close() {
 	w.hub.leave()
 }
 
-// Follow makes the watch follow these aggregates, and all of these types, in the place of what it has followed. It
-// returns the position after which it misses no change of them: who has seen them as of an earlier one looks again.
+// Follow makes the watch follow these aggregates, and all of these types, instead of those before. It returns the
+// position after which it misses no change of them: a caller that has seen them as of an earlier position has to look
+// again.
 func (w *Watch) Follow(keys []j17.Key, types []string) j17.StreamID {
 	h := w.hub
 	h.mu.Lock()
@@ -75,7 +77,7 @@ func (w *Watch) Follow(keys []j17.Key, types []string) j17.StreamID {
 	return h.at
 }
 
-// forget takes the watch out of what it follows. hub.mu is held.
+// forget removes the watch from what it follows. hub.mu is held.
 func (w *Watch) forget() {
 	for _, key := range w.keys {
 		leaveOut(w.hub.byKey, key, w)
@@ -102,10 +104,10 @@ func leaveOut[K comparable](all map[K][]*Watch, key K, w *Watch) {
 	all[key] = of[:last]
 }
 
-// Ready receives when there may be something to take.
+// Ready returns a channel that receives when there may be something to take.
 func (w *Watch) Ready() <-chan struct{} { return w.ready }
 
-// Take returns what has changed since it was called last. Errors are those of the store, which end the watch.
+// Take returns what has changed since the last call. Errors are those of the store, which end the watch.
 func (w *Watch) Take() (Changes, error) {
 	h := w.hub
 	h.mu.Lock()
@@ -118,15 +120,15 @@ func (w *Watch) Take() (Changes, error) {
 	return c, h.err
 }
 
-// Told returns what Changes.Told would be.
+// Told returns the present value of Changes.Told.
 func (w *Watch) Told() uint64 {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	return w.hub.told
 }
 
-// Stir tells all watches of an environment that anything may have changed: what is made of its aggregates is made in
-// another way now.
+// Stir notifies all watches of an environment that anything may have changed, because values are now derived from its
+// aggregates in another way.
 func (t *Tail) Stir(tenant j17.Tenant) {
 	h := t.hub(tenant)
 	if h == nil {
@@ -141,7 +143,7 @@ func (t *Tail) Stir(tenant j17.Tenant) {
 	}
 }
 
-// Touch tells the watches of aggregates that what is kept of them has changed, without an event that would say so.
+// Touch notifies the watches of aggregates that their stored data have changed without an event.
 func (t *Tail) Touch(tenant j17.Tenant, keys []j17.Key) {
 	h := t.hub(tenant)
 	if h == nil {
@@ -155,14 +157,14 @@ func (t *Tail) Touch(tenant j17.Tenant, keys []j17.Key) {
 	h.wake()
 }
 
-// hub returns that of an environment, nil where nobody watches it.
+// hub returns the hub of an environment, nil if there is none.
 func (t *Tail) hub(tenant j17.Tenant) *hub {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.hubs[tenant]
 }
 
-// note tells the watches of an aggregate that it has changed. h.mu is held.
+// note notifies the watches of an aggregate that it has changed. h.mu is held.
 func (h *hub) note(key j17.Key) {
 	h.told = h.tail.told.Add(1)
 	for _, of := range [][]*Watch{h.byKey[key], h.byType[key.Type]} {
@@ -172,7 +174,7 @@ func (h *hub) note(key j17.Key) {
 	}
 }
 
-// add remembers that an aggregate has changed. hub.mu is held.
+// add records that an aggregate has changed. hub.mu is held.
 func (w *Watch) add(key j17.Key) {
 	if !w.woken {
 		w.woken = true
@@ -189,7 +191,7 @@ func (w *Watch) add(key j17.Key) {
 	}
 }
 
-// wake tells the watches that have something to take. hub.mu is held.
+// wake signals the watches that have something to take. hub.mu is held.
 func (h *hub) wake() {
 	for i, w := range h.stirred {
 		w.woken = false

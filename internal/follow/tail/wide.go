@@ -5,11 +5,12 @@ import (
 	"j17/internal/storage/store"
 )
 
-// wide reports whether the filter has sets, so that what an event has does not make the filter.
+// wide reports whether the filter has sets, so that the filters that select an event cannot be derived from the event.
 func (f *Filter) wide() bool { return f.Types != "" || f.Tags != "" }
 
-// wideGroups are groups whose filters have sets. Each stands under one thing that an event must have: a tag, or else an
-// aggregate type, of which it may have several. So an event is compared with those alone that it may concern.
+// wideGroups are groups whose filters have sets. Each is indexed by one property that an event must have: a tag, or
+// else an aggregate type, of which it may have several. So an event is compared only with the groups that it may
+// concern.
 type wideGroups struct {
 	byTag, byType map[string][]*group
 }
@@ -18,7 +19,7 @@ func newWideGroups() wideGroups {
 	return wideGroups{byTag: map[string][]*group{}, byType: map[string][]*group{}}
 }
 
-// places calls do with where a group stands.
+// places calls do with each place of a group in the index.
 func (w *wideGroups) places(g *group, do func(in map[string][]*group, at string)) {
 	if len(g.test.tags) > 0 {
 		do(w.byTag, g.test.tags[0])
@@ -54,7 +55,7 @@ func (w *wideGroups) remove(g *group) {
 	})
 }
 
-// each calls let with the groups whose filters let an event through, each once.
+// each calls let with the groups whose filters select an event, each once.
 func (w *wideGroups) each(e *store.Entry, let func(*group)) {
 	if len(w.byTag) > 0 {
 		tags := append(j17.MetadataTags(e.Event.Metadata), e.Tags...)
@@ -67,7 +68,7 @@ func (w *wideGroups) each(e *store.Entry, let func(*group)) {
 		}
 	}
 
-	// One with patterns of this type and of all is in both places.
+	// A group with patterns of this type and of all types is in both places.
 	for _, g := range w.byType[e.Event.Key.Type] {
 		if g.test.lets(e.Event, nil) {
 			let(g)
