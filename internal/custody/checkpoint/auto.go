@@ -17,18 +17,19 @@ import (
 const (
 	// settingsKey is the only key of the spaces of settings and of hours.
 	settingsKey = "root"
-	// rootLease is how long it may take to make one by itself.
+	// rootLease is how long an automatic root checkpoint may take.
 	rootLease = 10 * time.Minute
-	// followPause is how long events are left to gather before it is looked how many there are.
+	// followPause lets events gather before they are counted.
 	followPause = 50 * time.Millisecond
 )
 
-// defaultSettings are those of an environment for which nobody has set any.
+// defaultSettings are those of an environment without settings.
 func defaultSettings() wire.RootCheckpointSettings {
 	return wire.RootCheckpointSettings{EveryEvents: 100_000, EveryHours: 24, Keep: 30}
 }
 
-// Set changes settings. What is enabled begins at once: with the events that are there, and with hours that begin now.
+// Set changes settings. Enabled triggers take effect at once: counting includes the existing events, and hours begin
+// now.
 func (s *Service) Set(
 	ctx context.Context, t j17.Tenant, change wire.RootCheckpointSettingsChange,
 ) (wire.RootCheckpointSettings, error) {
@@ -66,7 +67,7 @@ func (s *Service) Set(
 	return set, nil
 }
 
-// take sets what is given.
+// take sets a value if one is given.
 func take[T any](into *T, given *T) {
 	if given != nil {
 		*into = *given
@@ -78,7 +79,7 @@ func period(set *wire.RootCheckpointSettings) time.Duration {
 	return time.Duration(set.EveryHours) * time.Hour
 }
 
-// hourly makes a root checkpoint because the hours since the last one are over.
+// hourly makes a root checkpoint when the period since the last one is over.
 func (s *Service) hourly(ctx context.Context, c *worker.Claim) error {
 	set, err := s.Settings(ctx, c.Tenant)
 	if err != nil {
@@ -94,14 +95,14 @@ func (s *Service) hourly(ctx context.Context, c *worker.Claim) error {
 	now := s.Clock.Now()
 	next := now.Add(period(&set))
 	if last != nil && last.CreatedAt.Add(period(&set)).After(now) {
-		next = last.CreatedAt.Add(period(&set)) // events have made one meanwhile
+		next = last.CreatedAt.Add(period(&set)) // one was made meanwhile because of events
 	} else if err := s.byItself(ctx, c.Tenant, &set, 1); err != nil {
 		return err
 	}
 	return s.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(nil, next)})
 }
 
-// lastAuto returns the newest root checkpoint that was made by itself, nil where there is none.
+// lastAuto returns the newest automatic root checkpoint, nil if there is none.
 func (s *Service) lastAuto(ctx context.Context, t j17.Tenant) (last *wire.RootCheckpoint, err error) {
 	err = s.roots().each(ctx, t, func(n *numbered[wire.RootCheckpoint]) bool {
 		if n.row.Reason == Auto {
@@ -112,8 +113,8 @@ func (s *Service) lastAuto(ctx context.Context, t j17.Tenant) (last *wire.RootCh
 	return last, err
 }
 
-// byItself makes a root checkpoint, if there are at least so many events more than with the last one that was made so,
-// and any that no root checkpoint has.
+// byItself makes an automatic root checkpoint, if there are at least so many events more than at the last automatic
+// one, and some that no root checkpoint covers.
 func (s *Service) byItself(ctx context.Context, t j17.Tenant, set *wire.RootCheckpointSettings, events uint64) error {
 	extent, err := s.Store.Extent(ctx, t)
 	if err != nil {
@@ -142,8 +143,8 @@ func (s *Service) byItself(ctx context.Context, t j17.Tenant, set *wire.RootChec
 	return nil
 }
 
-// await notes after how many events the next root checkpoint of an environment is made, if any is, and has it looked
-// at; the last one had so many.
+// await sets the number of events at which the next root checkpoint of an environment is made, if any is, given the
+// number at the last one; look also makes it due for a check.
 func (s *Service) await(t j17.Tenant, set *wire.RootCheckpointSettings, last uint64, look bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,20 +159,20 @@ func (s *Service) await(t j17.Tenant, set *wire.RootCheckpointSettings, last uin
 	}
 }
 
-// tell wakes who looks at environments. The caller holds mu.
+// tell wakes the goroutine that checks environments. The caller holds mu.
 func (s *Service) tell() {
 	select {
 	case s.changed <- struct{}{}:
-	default: // told already
+	default: // signalled already
 	}
 }
 
-// follow returns what makes root checkpoints when there are enough events, a round at a time.
+// follow returns a function that makes root checkpoints when there are enough events, one round a call.
 func (s *Service) follow() func(context.Context) error {
 	var unknown []j17.Tenant
 	listed, seen := false, uint64(0)
 	return func(ctx context.Context) (err error) {
-		// Whose are to be made is known after the first round, but of those whose settings cannot be read.
+		// After the first round the settings of all environments are known, except for those that cannot be read.
 		if !listed {
 			if unknown, err = s.Store.Tenants(ctx); err != nil {
 				return err
@@ -191,7 +192,7 @@ func (s *Service) follow() func(context.Context) error {
 			}
 		}
 
-		// Look at those that have changed. What is wrong with one holds up no other.
+		// Check those that have changed. A failure of one holds up no other.
 		changed, err := s.Store.Changed(ctx, seen, changedAtOnce)
 		if err != nil {
 			return err
@@ -203,7 +204,7 @@ func (s *Service) follow() func(context.Context) error {
 			if err := s.enough(ctx, t, due); err != nil {
 				failed = append(failed, fmt.Errorf("%s: %w", t, err))
 				if _, damaged := errors.AsType[*store.CorruptionError](err); !damaged {
-					// else a change of it is looked at again
+					// otherwise only a change makes it due again
 					s.again(t)
 				}
 			}
@@ -212,11 +213,11 @@ func (s *Service) follow() func(context.Context) error {
 	}
 }
 
-// changedAtOnce is how many environments that have changed are looked at in one round.
+// changedAtOnce is how many changed environments are checked in one round.
 const changedAtOnce = 256
 
-// recall finds out for which of some environments root checkpoints are made by themselves, and returns those of which
-// it cannot be known yet. One whose settings are damaged is reported once.
+// recall reads which of some environments have automatic root checkpoints, and returns those for which that is still
+// unknown. Damaged settings are reported once.
 func (s *Service) recall(ctx context.Context, of []j17.Tenant) (left []j17.Tenant, err error) {
 	var failed []error
 	for i, t := range of {
@@ -239,7 +240,8 @@ func (s *Service) recall(ctx context.Context, of []j17.Tenant) (left []j17.Tenan
 	return left, errors.Join(failed...)
 }
 
-// awaitChange waits until an environment is to be looked at; as long as there is none that ever is, it waits for that.
+// awaitChange waits until an environment has to be checked; if none has automatic root checkpoints, it waits for one
+// that does.
 func (s *Service) awaitChange(ctx context.Context, seen uint64) error {
 	s.mu.Lock()
 	some, now := len(s.auto) > 0, len(s.look) > 0
@@ -255,7 +257,7 @@ func (s *Service) awaitChange(ctx context.Context, seen uint64) error {
 		return ctx.Err()
 	}
 
-	// Whatever comes first ends the other.
+	// The first of both to happen ends the other wait.
 	waiting, stop := context.WithCancel(ctx)
 	var told sync.WaitGroup
 	told.Go(func() {
@@ -274,8 +276,7 @@ func (s *Service) awaitChange(ctx context.Context, seen uint64) error {
 	return err
 }
 
-// toLook returns the environments that are to be looked at, and with how many events their next root checkpoints are
-// made.
+// toLook returns the environments to check, with the number of events at which their next root checkpoints are made.
 func (s *Service) toLook(changed []store.Change) map[j17.Tenant]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -292,7 +293,7 @@ func (s *Service) toLook(changed []store.Change) map[j17.Tenant]uint64 {
 	return look
 }
 
-// again has an environment looked at in the next round.
+// again makes an environment due for a check in the next round.
 func (s *Service) again(t j17.Tenant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -302,7 +303,7 @@ func (s *Service) again(t j17.Tenant) {
 	}
 }
 
-// enough makes a root checkpoint if there are as many events as are to be.
+// enough makes a root checkpoint if there are as many events as are due.
 func (s *Service) enough(ctx context.Context, t j17.Tenant, due uint64) error {
 	extent, err := s.Store.Extent(ctx, t)
 	if err != nil || extent.Events < due {

@@ -1,10 +1,9 @@
-// Package checkpoint keeps what an environment was at a position: the states of aggregates (named.go), from which they
-// can be folded on later, and roots of the log of its events (roots.go), with which somebody can show later that
-// nothing was changed. It also yields the states of all aggregates at one moment (states.go), which is what the hash of
-// a checkpoint is of.
+// Package checkpoint keeps the state of an environment at a position: the states of aggregates (named.go), from which
+// later states can be folded, and roots of the log of its events (roots.go), which can prove later that nothing was
+// changed. It also yields the states of all aggregates at one moment (states.go), over which the hash of a checkpoint
+// is computed.
 //
-// A kept state is stored under the key of its stream: an erasure of the stream finds it there, in whatever checkpoint
-// it is.
+// A kept state is stored under the key of its stream: an erasure of the stream finds it there, in any checkpoint.
 package checkpoint
 
 import (
@@ -26,22 +25,20 @@ import (
 
 // The side spaces of an environment.
 const (
-	// named and roots have the rows of checkpoints under numbers, in the order in which they were made; named and roots
-	// with ".ids" lead from their ids to these.
+	// named and roots have the rows of checkpoints under numbers, in the order in which they were made; the spaces with
+	// ".ids" map their ids to these.
 	named    store.Space = "checkpoints"
 	namedIDs store.Space = "checkpoints.ids"
 	roots    store.Space = "checkpoint.roots"
 	rootIDs  store.Space = "checkpoint.roots.ids"
 	// states has the states that checkpoints keep, each under the key of its stream and the id of the checkpoint.
 	states store.Space = "checkpoint.states"
-	// jobs has what is to be removed: the states of checkpoints that were deleted, or that their process did not live
-	// to finish.
+	// jobs has the removals: of the states of checkpoints that were deleted, or that their process could not finish.
 	jobs store.Space = "checkpoint.jobs"
-	// settings says when root checkpoints are made by themselves; hours has an item that is due when the hours are
-	// over.
+	// settings has when automatic root checkpoints are made; hours has an item that is due when the period is over.
 	settings store.Space = "checkpoint.settings"
 	hours    store.Space = "checkpoint.hours"
-	// counts has how many aggregates there were at a position.
+	// counts has the number of aggregates at a position.
 	counts store.Space = "checkpoint.counts"
 )
 
@@ -61,7 +58,7 @@ type Options struct {
 	Clock  clock.Clock
 	Logger *slog.Logger
 	Worker *worker.Kit
-	// Log has the logs of which there are roots.
+	// Log has the logs that root checkpoints are made from.
 	Log *envlog.Service
 }
 
@@ -69,29 +66,29 @@ type Options struct {
 type Service struct {
 	Options
 	*rootStore
-	// erasing is held while kept states of erased streams are removed, and shared by those who write states: a writer
-	// has looked at what was erased before, or its states are removed.
+	// erasing is held while kept states of erased streams are removed, and shared by writers of states: either a writer
+	// checks after the erasure whether its streams were erased, or its states are removed.
 	erasing sync.RWMutex
 
 	removals, periods *worker.Queue
 
 	mu sync.Mutex
-	// making are the checkpoints that this process makes, or is about to, by their ids; waiting those of them that wait
-	// for their turn in the background, in their order; failed those that have failed there, the latest at the end.
+	// making are the checkpoints that this process makes, or is about to, by their ids; waiting are those that wait for
+	// their turn in the background, in their order; failed are those that have failed there, the latest last.
 	making          map[string]*making
 	waiting, failed []*making
-	// restoring are the restorations that are under way.
+	// restoring are the restorations in progress.
 	restoring map[*restoring]bool
-	// more is signalled when some wait.
+	// more is signalled when checkpoints wait.
 	more chan struct{}
-	// auto has the environments for which root checkpoints are made by themselves, and with how many events the next
-	// one is; look those that are to be looked at for it, and changed is signalled for these.
+	// auto has the environments with automatic root checkpoints, and the number of events at which the next one is
+	// made; look has those that have to be checked for it, and changed is signalled for these.
 	auto    map[j17.Tenant]uint64
 	look    map[j17.Tenant]bool
 	changed chan struct{}
 }
 
-// New returns a service. Run must be called for what it does by itself.
+// New returns a service. Its background work needs Run.
 func New(o Options) *Service {
 	s := &Service{
 		Options: o,
@@ -111,16 +108,16 @@ func New(o Options) *Service {
 	return s
 }
 
-// Queues are those of the work that the service waits with until it is due.
+// Queues are the queues of scheduled work.
 func (s *Service) Queues() worker.Queues { return worker.Queues{s.removals, s.periods} }
 
-// Settle does all of that which is due now.
+// Settle does the scheduled work that is due now.
 func (s *Service) Settle(ctx context.Context) error { return s.Queues().Settle(ctx) }
 
-// NextDue returns when something of it is due next, the zero time for nothing.
+// NextDue returns when scheduled work is next due, the zero time for never.
 func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.Queues().NextDue(ctx) }
 
-// Run makes root checkpoints by themselves, and removes what is no longer needed, until the context ends.
+// Run makes automatic root checkpoints, and removes what is no longer needed, until the context ends.
 func (s *Service) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return s.Queues().Run(ctx) })

@@ -10,9 +10,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// A kept state begins with keptFormat. Behind it stand the first half of the SHA-256 of the rest; the fingerprint of
-// the handlers that made the state; as numbers of 8 bytes the generation and the length of its stream and the timestamp
-// of the first event; as numbers of 4 bytes where in the line the state begins and how long it is; and the line.
+// A kept state begins with keptFormat, followed by the first half of the SHA-256 of the rest; the fingerprint of the
+// handlers that made the state; as numbers of 8 bytes the generation and the length of its stream and the timestamp of
+// the first event; as numbers of 4 bytes the offset and the length of the state in the line; and the line.
 const (
 	keptFormat = 1
 
@@ -26,7 +26,7 @@ const (
 	keptLine        = keptSize + 4
 )
 
-// kept is a state of an aggregate as a checkpoint keeps it.
+// kept is a state of an aggregate as stored in a checkpoint.
 type kept struct {
 	// generation is that of the stream when the state was made.
 	generation uint64
@@ -34,7 +34,7 @@ type kept struct {
 	line       []byte
 }
 
-// keep encodes a state that was made by the handlers of a fingerprint.
+// keep encodes a state that was made by handlers with a fingerprint.
 func keep(st *State, fingerprint [32]byte) []byte {
 	begins := uint32(st.begins)
 	size := uint32(len(st.JSON))
@@ -53,8 +53,7 @@ func keep(st *State, fingerprint [32]byte) []byte {
 	return b
 }
 
-// readKept decodes a state that was kept; it shares the bytes of the item. What is not as it was written is a
-// *store.CorruptionError.
+// readKept decodes a kept state; it shares the bytes of the item. Damage is a *store.CorruptionError.
 func readKept(item *store.Item) (*kept, error) {
 	b := item.Value
 	if len(b) < keptLine || b[0] != keptFormat {
@@ -82,10 +81,10 @@ func damagedState(key, why string) error {
 	return &store.CorruptionError{Where: "the checkpoint's state " + key, Err: errors.New(why)}
 }
 
-// keptKey is where a checkpoint keeps the state of an aggregate.
+// keptKey is the key under which a checkpoint keeps the state of an aggregate.
 func keptKey(key j17.Key, id string) string { return key.String() + "/" + id }
 
-// checkKept returns what is wrong with a state that is kept, nil for nothing.
+// checkKept returns what is wrong with a kept state, nil if it is intact.
 func checkKept(key string, value []byte) error {
 	_, err := readKept(&store.Item{Key: key, Value: value})
 	return err

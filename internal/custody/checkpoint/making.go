@@ -23,36 +23,35 @@ const (
 
 const (
 	// atOnce is how many checkpoints are made in the background at a time, mostUnfinished how many of one environment
-	// may be under way or wait there.
+	// may be in progress or wait there.
 	atOnce         = 2
 	mostUnfinished = 4
-	// mostFailed is how many are remembered that have failed in the background.
+	// mostFailed is how many failed background checkpoints are remembered.
 	mostFailed = 100
 )
 
-// making is a checkpoint on its way. What it keeps is not there before its end, and nothing is left of it where this
-// process does not live to see that.
+// making is a checkpoint in progress. Its states become visible only at its end, and are removed if this process does
+// not reach that.
 type making struct {
 	tenant j17.Tenant
 	ask    wire.NewCheckpoint
 	first  *States
-	// begun is the checkpoint as it was when it was begun, made its progress, which belongs to the goroutine that makes
-	// it.
+	// begun is the checkpoint at its beginning, made its progress, which belongs to the goroutine that makes it.
 	begun wire.Checkpoint
 	made  row
-	// background reports that nobody waits for it.
+	// background reports that no caller waits for it.
 	background bool
 	// done and total count the aggregates.
 	done, total atomic.Uint64
-	// cancelled is closed when somebody no longer wants it, ended when nothing is done for it any longer.
+	// cancelled is closed when it is cancelled, ended when all work on it has ended.
 	cancelled, ended chan struct{}
-	// given is set where it is not going to be completed, and err says why. The service's mu guards them, and the
-	// closing of cancelled.
+	// given is set if it will not be completed, and err says why. The service's mu guards them, and the closing of
+	// cancelled.
 	given bool
 	err   error
 }
 
-// shown is the checkpoint as people see it.
+// shown is the checkpoint as clients see it.
 func (m *making) shown() wire.Checkpoint {
 	c, done := m.begun, m.done.Load()
 	c.Aggregates, c.Progress = done, &wire.CheckpointProgress{Done: done, Total: max(m.total.Load(), done)}
@@ -62,7 +61,7 @@ func (m *making) shown() wire.Checkpoint {
 	return c
 }
 
-// isCancelled reports whether somebody no longer wants the checkpoint.
+// isCancelled reports whether the checkpoint was cancelled.
 func (m *making) isCancelled() bool {
 	select {
 	case <-m.cancelled:
@@ -72,7 +71,7 @@ func (m *making) isCancelled() bool {
 	}
 }
 
-// told is what may be shown of an error.
+// told returns the part of an error that may be shown.
 func told(err error) string {
 	if e, ok := errors.AsType[*j17.Error](err); ok {
 		return e.Message
@@ -80,11 +79,10 @@ func told(err error) string {
 	return "The server has failed to make it; its log says why."
 }
 
-// errCancelled is the error of a checkpoint that somebody has cancelled.
+// errCancelled is the error of a cancelled checkpoint.
 func errCancelled() error { return j17.Errorf(j17.CodeConflict, "The checkpoint was cancelled.") }
 
-// Create keeps the states that aggregates have now. It takes as long as it takes to fold them; when ctx ends nothing is
-// kept.
+// Create keeps the states that aggregates have now. It takes as long as folding them; if ctx ends nothing is kept.
 func (s *Service) Create(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoint) (wire.Checkpoint, error) {
 	m, err := s.begin(ctx, t, ask, false)
 	if err != nil {
@@ -95,7 +93,7 @@ func (s *Service) Create(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoi
 }
 
 // Start is Create in the background: it returns when it is certain that the checkpoint will be made, or fail. Get shows
-// how far it is.
+// its progress.
 func (s *Service) Start(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoint) (wire.Checkpoint, error) {
 	m, err := s.begin(ctx, t, ask, true)
 	if err != nil {
@@ -109,7 +107,7 @@ func (s *Service) Start(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoin
 	return shown, nil
 }
 
-// signal begins to make what waits.
+// signal wakes the goroutines that make waiting checkpoints.
 func (s *Service) signal() {
 	select {
 	case s.more <- struct{}{}:
@@ -117,8 +115,8 @@ func (s *Service) signal() {
 	}
 }
 
-// begin finds out what a checkpoint is of, and notes that it is about to be made. Whatever becomes of this process:
-// what is not finished is removed.
+// begin determines the scope of a checkpoint, and plans the removal of its states, which takes place if this process
+// does not finish it.
 func (s *Service) begin(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoint, background bool) (*making, error) {
 	if err := s.admit(ctx, t, ask.Name); err != nil {
 		return nil, err
@@ -140,7 +138,7 @@ func (s *Service) begin(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoin
 	}
 	if err := s.plan(ctx, t, &m.made); err != nil {
 		s.mu.Lock()
-		m.background = false // a caller is notified at once
+		m.background = false // the caller gets the error directly
 		s.mu.Unlock()
 		s.leave(m, err)
 		return nil, err
@@ -148,7 +146,7 @@ func (s *Service) begin(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoin
 	return m, nil
 }
 
-// enter adds a checkpoint to those that are being made.
+// enter adds a checkpoint to those in progress.
 func (s *Service) enter(m *making) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,12 +163,12 @@ func (s *Service) enter(m *making) error {
 	return nil
 }
 
-// leave removes it from these. One that nobody waits for is remembered where it has failed.
+// leave removes it from these. A failed background checkpoint is remembered.
 func (s *Service) leave(m *making, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.making, m.made.ID)
-	m.first = nil // states hang on what folds them
+	m.first = nil // states hold on to what folds them
 	if m.err = err; err != nil && m.background {
 		s.failed = append(s.failed, m)
 		s.failed = s.failed[max(0, len(s.failed)-mostFailed):]
@@ -178,7 +176,7 @@ func (s *Service) leave(m *making, err error) {
 	close(m.ended)
 }
 
-// next makes checkpoints that wait, until there are none.
+// next makes waiting checkpoints, until there are none.
 func (s *Service) next(ctx context.Context) error {
 	for ctx.Err() == nil {
 		s.mu.Lock()
@@ -191,7 +189,7 @@ func (s *Service) next(ctx context.Context) error {
 		left := len(s.waiting)
 		s.mu.Unlock()
 		if left > 0 {
-			s.signal() // for another one
+			s.signal() // for another goroutine
 		}
 		if s.make(ctx, m); m.err != nil && !m.isCancelled() {
 			s.Logger.LogAttrs(
@@ -226,14 +224,14 @@ func (s *Service) make(ctx context.Context, m *making) {
 			err = errCancelled()
 		}
 		s.mu.Lock()
-		m.given = true // what it has kept may go
+		m.given = true // its states may be removed
 		s.mu.Unlock()
 		err = errors.Join(err, s.giveUp(ctx, m.tenant, m.made.ID))
 	}
 	s.leave(m, err)
 }
 
-// keep gathers the states of a checkpoint, from the beginning again where some were erased on the way, and lists it.
+// keep gathers the states of a checkpoint, again from the beginning if some were erased meanwhile, and lists it.
 func (s *Service) keep(ctx context.Context, m *making) error {
 	total, err := m.first.count(ctx)
 	if err != nil {
@@ -249,7 +247,7 @@ func (s *Service) keep(ctx context.Context, m *making) error {
 		if again, err = s.wanted(ctx, m.tenant, &m.ask); err != nil {
 			break
 		}
-		if !slices.Equal(rowOf(again).Types, m.made.Types) { // what is to be removed of it is planned already
+		if !slices.Equal(rowOf(again).Types, m.made.Types) { // its removal is planned for the first types
 			err = j17.Errorf(j17.CodeBusy, "Events were erased while their states were gathered, and a spec with other types was deployed. Try again.")
 			break
 		}
@@ -265,7 +263,7 @@ func (s *Service) keep(ctx context.Context, m *making) error {
 	return err
 }
 
-// count returns how many aggregates there are now, of which those are gone through that were there at the moment.
+// count returns how many aggregates exist now; the states are those of the ones that existed at their moment.
 func (x *States) count(ctx context.Context) (n uint64, err error) {
 	if x.only != (j17.Key{}) {
 		return 1, nil
@@ -288,7 +286,8 @@ func (x *States) count(ctx context.Context) (n uint64, err error) {
 	return n, nil
 }
 
-// unfinished returns what is being made of an environment, and has failed in the background, the newest first.
+// unfinished returns the checkpoints of an environment that are in progress or have failed in the background, the
+// newest first.
 func (s *Service) unfinished(t j17.Tenant) (all []wire.Checkpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -316,8 +315,8 @@ func (s *Service) unfinishedOne(t j17.Tenant, id string) (wire.Checkpoint, bool)
 	return all[at], true
 }
 
-// cancel ends the making of a checkpoint and waits for that, or forgets that it has failed; nil where there is none, or
-// it was completed first.
+// cancel ends the making of a checkpoint and waits for that, or forgets a failed one; nil if there is none, or it was
+// completed first.
 func (s *Service) cancel(ctx context.Context, t j17.Tenant, id string) (*wire.Checkpoint, error) {
 	s.mu.Lock()
 	m := s.making[id]
@@ -341,7 +340,7 @@ func (s *Service) cancel(ctx context.Context, t j17.Tenant, id string) (*wire.Ch
 	}
 	s.mu.Unlock()
 	if at >= 0 {
-		s.make(ctx, m) // which ends at once
+		s.make(ctx, m) // this ends at once
 	}
 	select {
 	case <-m.ended:

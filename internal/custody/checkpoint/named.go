@@ -36,19 +36,19 @@ const (
 	flushBytes = 4 << 20
 )
 
-// row is what is stored of a checkpoint.
+// row is the stored form of a checkpoint.
 type row struct {
 	wire.Checkpoint
-	// Types are those whose streams were gone through, none where it is about one aggregate.
+	// Types are those whose streams were read, none if it is of a single aggregate.
 	Types []string `json:"types,omitempty"`
 }
 
 func (s *Service) named() *list[row] { return &list[row]{store: s.Store, rows: named, ids: namedIDs} }
 
-// errErased reports that a state is not that of its stream any longer, since events were erased meanwhile.
+// errErased reports that a state no longer matches its stream, since events were erased meanwhile.
 var errErased = errors.New("checkpoint: events were erased meanwhile")
 
-// admit checks what a checkpoint is to be called, and that there may be another one.
+// admit checks the name of a checkpoint, and that there may be another one.
 func (s *Service) admit(ctx context.Context, t j17.Tenant, name *string) error {
 	if name != nil && (*name == "" || len(*name) > maxName || !utf8.ValidString(*name)) {
 		return j17.Errorf(j17.CodeInvalidField, "'name' must be a text of 1 to %d bytes, or be left out", maxName).At("name")
@@ -68,7 +68,7 @@ func (s *Service) room(ctx context.Context, t j17.Tenant) error {
 	return nil
 }
 
-// wanted returns the aggregates that are asked for, as they are now.
+// wanted returns the requested aggregates, as they are now.
 func (s *Service) wanted(ctx context.Context, t j17.Tenant, ask *wire.NewCheckpoint) (*States, error) {
 	switch {
 	case ask.Key != nil && ask.AggregateType != nil:
@@ -95,7 +95,7 @@ func (s *Service) wanted(ctx context.Context, t j17.Tenant, ask *wire.NewCheckpo
 	return x, x.one(ctx, key)
 }
 
-// rowOf says what a checkpoint of states is of.
+// rowOf describes the scope of a checkpoint of states.
 func rowOf(x *States) (made row) {
 	made.Scope, made.Types = ofEnvironment, x.types
 	switch {
@@ -107,7 +107,7 @@ func rowOf(x *States) (made row) {
 	return made
 }
 
-// plan notes that a checkpoint is to be removed unless it comes to its end.
+// plan plans the removal of a checkpoint, which takes place unless it is completed.
 func (s *Service) plan(ctx context.Context, t j17.Tenant, made *row) error {
 	side, err := s.removal(made, s.Clock.Now().Add(unfinishedPause))
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Service) plan(ctx context.Context, t j17.Tenant, made *row) error {
 	return store.UserError(s.Store.Write(ctx, t, []store.Side{side}))
 }
 
-// gather keeps states, and notes how many there are and what their hash is.
+// gather keeps states, and records their number and their hash.
 func (s *Service) gather(ctx context.Context, m *making, x *States) error {
 	t, made := m.tenant, &m.made
 	m.done.Store(0)
@@ -147,7 +147,7 @@ func hashLine(sum hash.Hash, line []byte) {
 	_, _ = sum.Write([]byte{'\n'})
 }
 
-// keeping are states that are to be written together.
+// keeping are states to be written together.
 type keeping struct {
 	sides       []store.Side
 	keys        []j17.Key
@@ -164,7 +164,7 @@ func (k *keeping) add(st *State, id string, fingerprint [32]byte) {
 	k.bytes += len(value)
 }
 
-// flush writes states, if they are still those of their streams; errErased where they are not.
+// flush writes states, if they still match their streams; errErased if they do not.
 func (s *Service) flush(ctx context.Context, t j17.Tenant, k *keeping) error {
 	if len(k.sides) == 0 {
 		return nil
@@ -187,7 +187,8 @@ func (s *Service) flush(ctx context.Context, t j17.Tenant, k *keeping) error {
 	return nil
 }
 
-// addNamed makes a checkpoint whose states are kept one of those that there are. Others may have been made meanwhile.
+// addNamed lists a checkpoint whose states are kept. It checks the limit again, since others may have been made
+// meanwhile.
 func (s *Service) addNamed(ctx context.Context, t j17.Tenant, made *row) error {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -225,7 +226,7 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*numbered[
 	return found, err
 }
 
-// List returns up to limit checkpoints behind the first offset ones: first those that are not completed, then the
+// List returns up to limit checkpoints after skipping offset of them: first those that are not completed, then the
 // others, the newest first.
 func (s *Service) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]wire.Checkpoint, error) {
 	unfinished := s.unfinished(t)
@@ -247,7 +248,7 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]
 	return all, err
 }
 
-// Delete removes a checkpoint, and in the background what it keeps. One that is being made is cancelled.
+// Delete removes a checkpoint, and in the background its states. One in progress is cancelled.
 func (s *Service) Delete(ctx context.Context, t j17.Tenant, id string) (wire.Checkpoint, error) {
 	if c, err := s.cancel(ctx, t, id); c != nil || err != nil {
 		return *cmp.Or(c, &wire.Checkpoint{}), err
@@ -266,29 +267,29 @@ func (s *Service) Delete(ctx context.Context, t j17.Tenant, id string) (wire.Che
 }
 
 const (
-	// unfinishedPause is how often somebody looks whether a checkpoint is still being made.
+	// unfinishedPause is how often it is checked whether a checkpoint is still being made.
 	unfinishedPause = time.Minute
-	// removalLease is how long a part of a removal may take, removedAtOnce of how many streams it is.
+	// removalLease is how long a step of a removal may take, removedAtOnce how many streams it covers.
 	removalLease  = time.Minute
 	removedAtOnce = 20_000
 )
 
-// removing is a removal of what a checkpoint keeps.
+// removing is the removal of the states of a checkpoint.
 type removing struct {
-	// Key is that of the only aggregate; else Types are those whose streams are still to be gone through, those of the
-	// first one after an id.
+	// Key is that of the only aggregate; otherwise Types are those with remaining streams, those of the first one after
+	// an id.
 	Key   string   `json:"key,omitempty"`
 	Types []string `json:"types,omitempty"`
 	After string   `json:"after,omitempty"`
 }
 
-// removal returns the write that plans the removal of what a checkpoint keeps.
+// removal returns the write that plans the removal of the states of a checkpoint.
 func (s *Service) removal(of *row, due time.Time) (store.Side, error) {
 	raw, err := json.Marshal(removing{Key: of.Key, Types: of.Types})
 	return store.Side{Op: store.Put, Space: jobs, Key: of.ID, Value: raw, Due: due}, err
 }
 
-// giveUp has what an unfinished checkpoint keeps removed now.
+// giveUp makes the removal of an unfinished checkpoint due now.
 func (s *Service) giveUp(ctx context.Context, t j17.Tenant, id string) error {
 	ctx = context.WithoutCancel(ctx)
 	item, err := s.Store.Get(ctx, t, jobs, id)
@@ -307,8 +308,8 @@ func (s *Service) giveUp(ctx context.Context, t j17.Tenant, id string) error {
 	return store.UserError(err)
 }
 
-// remove carries out a part of a removal, as long as its claim holds: a checkpoint that was completed meanwhile has no
-// removal any longer, and keeps its states.
+// remove carries out a step of a removal while its claim holds: a checkpoint that was completed meanwhile no longer has
+// a removal, and keeps its states.
 func (s *Service) remove(ctx context.Context, c *worker.Claim) error {
 	if s.isMaking(c.Key) {
 		return store.UserError(s.Store.Write(ctx, c.Tenant, []store.Side{

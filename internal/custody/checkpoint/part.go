@@ -5,7 +5,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Part returns what checkpoints are to the rest of the program.
+// Part returns checkpoints as a part of the program.
 func (s *Service) Part() part.Part {
 	return part.Part{
 		Name: "checkpoint",

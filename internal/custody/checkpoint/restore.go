@@ -14,17 +14,17 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Restore makes the states of a checkpoint a base for replays, after all of them were compared with its hash: from
-// there on they are folded on, not from the first event. States never change by it. CodeCheckpointOutdated where the
-// states would be others by now, since handlers have changed or events were erased. When ctx ends, what was used by
-// then stays used, and another restoration uses all.
+// Restore makes the states of a checkpoint a base for replays, after all of them were compared with its hash: later
+// states are folded from them instead of from the first event. This never changes states. It is CodeCheckpointOutdated
+// if the states would differ by now, since handlers have changed or events were erased. If ctx ends, the states adopted
+// so far stay in use, and another restoration adopts all.
 func (s *Service) Restore(ctx context.Context, t j17.Tenant, id string) (uint64, wire.Checkpoint, error) {
 	found, err := s.find(ctx, t, id)
 	if err != nil {
 		return 0, wire.Checkpoint{}, err
 	}
 
-	// First all of it is looked at, then it is used.
+	// All states are compared before any is adopted.
 	r := &restoring{s: s, t: t, row: &found.row}
 	defer s.restores(r)()
 	if err := r.each(ctx, nil); err != nil {
@@ -36,7 +36,7 @@ func (s *Service) Restore(ctx context.Context, t j17.Tenant, id string) (uint64,
 	return found.row.Aggregates, found.row.Checkpoint, nil
 }
 
-// adopt hands a state to the engine, unless its stream is being erased: an erasure comes here before it comes to the
+// adopt hands a state to the engine, unless its stream is being erased: an erasure reaches this package before the
 // engine.
 func (s *Service) adopt(ctx context.Context, t j17.Tenant, key j17.Key, k *kept) error {
 	s.erasing.RLock()
@@ -49,13 +49,13 @@ type restoring struct {
 	s   *Service
 	t   j17.Tenant
 	row *row
-	// erased reports that there is an aggregate without a kept state of which events were erased.
+	// erased reports that events of an aggregate without a kept state were erased.
 	erased bool
-	// done counts the states that were compared, and those that were used.
+	// done counts the states that were compared, and those that were adopted.
 	done atomic.Uint64
 }
 
-// restores notes that a restoration is under way, until what it returns is called.
+// restores registers a restoration in progress, until end is called.
 func (s *Service) restores(r *restoring) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *Service) restores(r *restoring) (end func()) {
 	}
 }
 
-// restored shows with a checkpoint how far the restoration of it is that is the furthest.
+// restored adds the progress of the furthest restoration to a checkpoint.
 func (s *Service) restored(t j17.Tenant, c wire.Checkpoint) wire.Checkpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,9 +79,9 @@ func (s *Service) restored(t j17.Tenant, c wire.Checkpoint) wire.Checkpoint {
 	return c
 }
 
-// each passes the states of the checkpoint to use, which may be nil, and compares all of them with its hash.
+// each calls use, which may be nil, with the states of the checkpoint, and compares all of them with its hash.
 func (r *restoring) each(ctx context.Context, use func(j17.Key, *kept) error) error {
-	// All states that are kept, in the order in which they were.
+	// All kept states, in their original order.
 	sum, n := sha256.New(), uint64(0)
 	page := func(keys []j17.Key) (bool, error) {
 		all, err := r.page(ctx, keys)
@@ -105,13 +105,13 @@ func (r *restoring) each(ctx context.Context, use func(j17.Key, *kept) error) er
 	}
 	var err error
 	if r.row.Key != "" {
-		key, _ := j17.ParseKey(r.row.Key) // it was one
+		key, _ := j17.ParseKey(r.row.Key) // it was made from a key
 		_, err = page([]j17.Key{key})
 	} else {
 		err = r.s.streams(ctx, r.t, r.row.Types, "", page)
 	}
 
-	// They are those of the checkpoint.
+	// They must be those of the checkpoint.
 	switch {
 	case err != nil:
 		return err
@@ -125,7 +125,7 @@ func (r *restoring) each(ctx context.Context, use func(j17.Key, *kept) error) er
 	return nil
 }
 
-// page returns the kept states of aggregates, nil where there is none.
+// page returns the kept states of aggregates, nil for those without one.
 func (r *restoring) page(ctx context.Context, keys []j17.Key) ([]*kept, error) {
 	d, err := r.s.Engine.Decider(r.t)
 	if err != nil {
@@ -168,9 +168,9 @@ func outdated(why string) error {
 	return j17.Errorf(j17.CodeCheckpointOutdated, "The checkpoint no longer matches its aggregates: %s Make a new one.", why)
 }
 
-// Erase removes the kept states of streams that were rewritten, in whatever checkpoint they are.
+// Erase removes the kept states of streams that were rewritten, from all checkpoints.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
-	// A writer that looked at the streams before they were rewritten has written by now, and one that looks later sees
+	// A writer that checked the streams before they were rewritten has written by now, and one that checks later sees
 	// that they were.
 	s.erasing.Lock()
 	defer s.erasing.Unlock()

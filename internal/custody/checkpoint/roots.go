@@ -20,14 +20,14 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The reasons for which root checkpoints are made.
+// The reasons for making root checkpoints.
 const (
 	Manual    = "manual"
 	Auto      = "auto"
 	Tombstone = "tombstone"
 )
 
-// rootStore makes and keeps root checkpoints, and has the settings for those that are made by themselves.
+// rootStore makes and keeps root checkpoints, and has the settings for the automatic ones.
 type rootStore struct {
 	store  Storage
 	engine *engine.Engine
@@ -42,12 +42,12 @@ func (r *rootStore) roots() *list[wire.RootCheckpoint] {
 	return &list[wire.RootCheckpoint]{store: r.store, rows: roots, ids: rootIDs}
 }
 
-// Root makes a root checkpoint of all events that are there, for a reason.
+// Root makes a root checkpoint of all existing events, for a reason.
 func (r *rootStore) Root(ctx context.Context, t j17.Tenant, reason string) (wire.RootCheckpoint, error) {
 	return r.makeRoot(ctx, t, reason, nil)
 }
 
-// RootOf makes one because somebody asks for it; with an aggregate type, its aggregates are counted and no others.
+// RootOf makes one on request; with an aggregate type, only its aggregates are counted.
 func (r *rootStore) RootOf(ctx context.Context, t j17.Tenant, ask wire.NewRootCheckpoint) (wire.RootCheckpoint, error) {
 	if ask.AggregateType != nil {
 		d, err := r.engine.Decider(t)
@@ -64,7 +64,7 @@ func (r *rootStore) RootOf(ctx context.Context, t j17.Tenant, ask wire.NewRootCh
 func (r *rootStore) makeRoot(
 	ctx context.Context, t j17.Tenant, reason string, aggregateType *string,
 ) (wire.RootCheckpoint, error) {
-	// What it says.
+	// Its content.
 	head, err := r.log.Head(ctx, t)
 	if err != nil {
 		return wire.RootCheckpoint{}, store.UserError(err)
@@ -84,7 +84,7 @@ func (r *rootStore) makeRoot(
 		}
 	}
 
-	// It is added with what was counted for it.
+	// Add it, together with the new count.
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	sides, err := r.roots().add(ctx, t, made.ID, &made)
@@ -106,8 +106,8 @@ func (r *rootStore) makeRoot(
 	return made, store.UserError(r.store.Write(ctx, t, sides))
 }
 
-// tooMany returns the writes that remove automatic checkpoints, so that with another one there are as many as are to be
-// kept.
+// tooMany returns the writes that remove automatic checkpoints, so that the number to be kept is right after one more
+// is added.
 func (r *rootStore) tooMany(ctx context.Context, t j17.Tenant) (sides []store.Side, err error) {
 	set, err := r.Settings(ctx, t)
 	if err != nil {
@@ -127,7 +127,7 @@ func (r *rootStore) tooMany(ctx context.Context, t j17.Tenant) (sides []store.Si
 	return sides, err
 }
 
-// Roots returns up to limit root checkpoints behind the first offset ones, the newest first.
+// Roots returns up to limit root checkpoints after skipping offset of them, the newest first.
 func (r *rootStore) Roots(ctx context.Context, t j17.Tenant, offset, limit int) ([]wire.RootCheckpoint, error) {
 	return r.roots().page(ctx, t, offset, limit)
 }
@@ -172,7 +172,7 @@ func (r *rootStore) DeleteRoot(ctx context.Context, t j17.Tenant, id string) (wi
 	return found.row, store.UserError(r.store.WriteFreeing(ctx, t, r.roots().remove(found.key)))
 }
 
-// counted is how many aggregates of some types there are up to a position.
+// counted is the number of aggregates of some types up to a position.
 type counted struct {
 	Position string            `json:"position"`
 	Types    map[string]uint64 `json:"types"`
@@ -184,21 +184,20 @@ const (
 	// countPage is how many events, or ids, are read at a time.
 	countPage = 10_000
 	// countAttempts is how often aggregates are counted by their ids, if events are written meanwhile, before all
-	// events are gone through.
+	// events are read instead.
 	countAttempts = 3
 )
 
-// count counts the aggregates of the declared types that have events up to a position: from where they were counted
-// last, by the first events of those that are new.
+// count counts the aggregates of the declared types that have events up to a position: it starts from the last count
+// and adds the first events of new aggregates.
 func (r *rootStore) count(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (*counted, error) {
 	var types []string
 	d, unknown := r.engine.Decider(t)
-	if unknown == nil { // without a spec there are no types, and an erasure goes on
+	if unknown == nil { // without a spec there are no types, but an erasure must not fail
 		types = slices.Sorted(maps.Keys(d.Types))
 	}
 
-	// What was counted before, or is now. A type that the spec no longer has does not count, even if it was counted
-	// before.
+	// The last count, or a new one. Types that the spec no longer has are not counted, even if they were before.
 	c, err := r.counted(ctx, t)
 	if err != nil {
 		return nil, err
@@ -216,7 +215,7 @@ func (r *rootStore) count(ctx context.Context, t j17.Tenant, upTo j17.StreamID) 
 		return nil, &store.CorruptionError{Where: "the count of aggregates", Err: err}
 	}
 
-	// Events behind it add aggregates; where somebody else has counted further, those in between take them away again.
+	// Later events add aggregates; if the count is of a later position, the events in between are subtracted.
 	step, end := uint64(1), upTo
 	if after.Compare(upTo) > 0 {
 		step, after, end = ^uint64(0), upTo, after
@@ -240,7 +239,7 @@ func (r *rootStore) count(ctx context.Context, t j17.Tenant, upTo j17.StreamID) 
 	return c, nil
 }
 
-// counted returns what was counted last.
+// counted returns the last count.
 func (r *rootStore) counted(ctx context.Context, t j17.Tenant) (*counted, error) {
 	c := &counted{}
 	item, err := r.store.Get(ctx, t, counts, countKey)
@@ -264,8 +263,8 @@ func (c *counted) has(types []string) bool {
 	})
 }
 
-// countIDs counts the aggregates of types by their ids, which are fewer than events. It is a count as of a position
-// where no event is written meanwhile; where there is no such moment, it is that of before the first event.
+// countIDs counts the aggregates of types by their ids, which are fewer than events. The count is valid for a position
+// if no event is written meanwhile; if that fails each time, it returns the zero count before the first event.
 func (r *rootStore) countIDs(ctx context.Context, t j17.Tenant, types []string) (*counted, error) {
 	for range countAttempts {
 		before, err := r.store.Extent(ctx, t)
@@ -301,7 +300,7 @@ func (r *rootStore) countIDs(ctx context.Context, t j17.Tenant, types []string) 
 	return c, nil
 }
 
-// put is the write that keeps what was counted.
+// put is the write that stores the count.
 func (c *counted) put() (store.Side, error) {
 	raw, err := json.Marshal(c)
 	return store.Side{Op: store.Put, Space: counts, Key: countKey, Value: raw}, err
@@ -315,7 +314,7 @@ func bounded(name string, n *uint64, most uint64) error {
 	return nil
 }
 
-// The most that settings may be.
+// The upper bounds of settings.
 const (
 	mostEvents = 1_000_000_000_000
 	mostHours  = 24 * 365 * 10
@@ -330,10 +329,10 @@ func validChange(change *wire.RootCheckpointSettingsChange) error {
 	)
 }
 
-// now is the time that something is made at.
+// now is the creation time for a new item.
 func (r *rootStore) now() time.Time { return r.clock.Now().UTC().Truncate(time.Millisecond) }
 
-// Settings returns when root checkpoints are made by themselves.
+// Settings returns the settings of automatic root checkpoints.
 func (r *rootStore) Settings(ctx context.Context, t j17.Tenant) (wire.RootCheckpointSettings, error) {
 	set := defaultSettings()
 	item, err := r.store.Get(ctx, t, settings, settingsKey)

@@ -12,10 +12,10 @@ import (
 	"j17/internal/storage/store"
 )
 
-// list is a list of rows in the order in which they were added, which can be found by their ids too.
+// list is a list of rows in the order in which they were added, with an index by id.
 type list[T any] struct {
 	store store.Sides
-	// rows has them under their numbers and ids, ids their keys there.
+	// rows has them under their numbers and ids, ids the keys of these by id.
 	rows, ids store.Space
 }
 
@@ -51,7 +51,7 @@ func (l *list[T]) add(ctx context.Context, t j17.Tenant, id string, row *T) ([]s
 	}, nil
 }
 
-// get returns a row by its id, nil where there is none.
+// get returns a row by its id, nil if there is none.
 func (l *list[T]) get(ctx context.Context, t j17.Tenant, id string) (*numbered[T], error) {
 	if id == "" || len(id) > store.MaxNameBytes {
 		return nil, nil //nolint:nilnil // stated
@@ -79,7 +79,7 @@ func (l *list[T]) remove(key string) []store.Side {
 	return []store.Side{{Op: store.Delete, Space: l.rows, Key: key}, {Op: store.Delete, Space: l.ids, Key: id}}
 }
 
-// page returns up to limit rows behind the first offset ones, the newest first.
+// page returns up to limit rows after skipping offset of them, the newest first.
 func (l *list[T]) page(ctx context.Context, t j17.Tenant, offset, limit int) ([]T, error) {
 	page := []T{}
 	err := l.each(ctx, t, func(n *numbered[T]) bool {
@@ -91,7 +91,7 @@ func (l *list[T]) page(ctx context.Context, t j17.Tenant, offset, limit int) ([]
 	return page, err
 }
 
-// each passes the rows to do, the newest first, until it reports false.
+// each calls do with the rows, the newest first, until it returns false.
 func (l *list[T]) each(ctx context.Context, t j17.Tenant, do func(*numbered[T]) bool) error {
 	const most = 256
 	for it, err := range store.Items(ctx, l.store, t, l.rows, store.Range{Backward: true}, most) {

@@ -19,19 +19,19 @@ type States struct {
 	s *Service
 	t j17.Tenant
 	m *fold.Moment
-	// types are those whose aggregates are meant, typed that it is one that was asked for; only is the one aggregate
-	// that is meant, if it is not the zero key.
+	// types are those of the aggregates, typed reports that a single type was requested; only is the only aggregate, if
+	// it is not the zero key.
 	types []string
 	typed bool
 	only  j17.Key
 }
 
-// State is one of them.
+// State is the state of one aggregate.
 type State struct {
 	fold.Loaded
-	// Line is how exports show it: a JSON object. It is valid until the next step.
+	// Line is its line in an export: a JSON object. It is valid until the next step.
 	Line []byte
-	// begins is where in the line the state begins.
+	// begins is the offset of the state in the line.
 	begins int
 }
 
@@ -63,7 +63,7 @@ func (s *Service) present(ctx context.Context, t j17.Tenant) (*States, error) {
 	return &States{s: s, t: t, m: m, types: slices.Sorted(maps.Keys(m.Decider().Types))}, nil
 }
 
-// one leaves all aggregates out but one, which must have events.
+// one leaves out all aggregates but one, which must have events.
 func (x *States) one(ctx context.Context, key j17.Key) error {
 	has, err := x.m.Versions(ctx, []j17.Key{key})
 	if err != nil {
@@ -76,12 +76,12 @@ func (x *States) one(ctx context.Context, key j17.Key) error {
 	return nil
 }
 
-// Position is that of the last event that the states have.
+// Position is that of the last event in the states.
 func (x *States) Position() j17.StreamID { return x.m.At() }
 
 const (
-	// idPage is how many ids are listed at a time, loadedAtOnce how many aggregates are loaded beside each other: as
-	// many as may have large states without filling the memory.
+	// idPage is how many ids are listed at a time, loadedAtOnce how many aggregates are loaded in parallel: as many as
+	// may have large states without filling the memory.
 	idPage       = 256
 	loadedAtOnce = 4
 )
@@ -96,7 +96,7 @@ func (x *States) All(ctx context.Context) iter.Seq2[State, error] {
 	}
 }
 
-// pages passes the keys of the aggregates to do, some at a time, until it reports false.
+// pages calls do with the keys of the aggregates, some at a time, until it returns false.
 func (x *States) pages(ctx context.Context, do func(keys []j17.Key) (bool, error)) error {
 	if x.only != (j17.Key{}) {
 		_, err := do([]j17.Key{x.only})
@@ -105,8 +105,8 @@ func (x *States) pages(ctx context.Context, do func(keys []j17.Key) (bool, error
 	return x.s.streams(ctx, x.t, x.types, "", do)
 }
 
-// streams passes the keys of all streams of some types, in their order, to do until it reports false; of those of the
-// first type only those after an id.
+// streams calls do with the keys of all streams of some types, in their order, until it returns false; of the first
+// type only with those after an id.
 func (s *Service) streams(
 	ctx context.Context, t j17.Tenant, types []string, after string, do func(keys []j17.Key) (bool, error),
 ) error {
@@ -164,7 +164,7 @@ func (x *States) load(ctx context.Context, keys []j17.Key, yield func(State, err
 	return true, nil
 }
 
-// wait loads aggregates, however long it takes to fold them. The request takes turns with others.
+// wait loads aggregates, however long folding them takes. The request takes turns with others.
 func (x *States) wait(ctx context.Context, keys []j17.Key) ([]fold.Loaded, error) {
 	for {
 		loaded, err := x.m.Load(ctx, keys, false)
@@ -175,7 +175,7 @@ func (x *States) wait(ctx context.Context, keys []j17.Key) ([]fold.Loaded, error
 	}
 }
 
-// appendLine appends an aggregate as exports show it, and tells where its state begins.
+// appendLine appends the line of an aggregate, and returns the offset of its state.
 func appendLine(b []byte, l *fold.Loaded) (line []byte, begins int) {
 	b = append(b, `{"key":"`...)
 	b = append(b, l.Key.String()...)

@@ -16,11 +16,11 @@ import (
 const (
 	// anchorPause is the pause between two rounds in which heads are anchored.
 	anchorPause = time.Hour
-	// anchoredAtOnce is how many heads are anchored with one call.
+	// anchoredAtOnce is how many environments are anchored with one call.
 	anchoredAtOnce = 100
 )
 
-// anchored is a line about a head that is kept elsewhere.
+// anchored is the line about an anchored head.
 type anchored struct {
 	At          time.Time       `json:"at"`
 	Instance    string          `json:"instance"`
@@ -28,9 +28,9 @@ type anchored struct {
 	Checkpoint  string          `json:"checkpoint"`
 }
 
-// anchors has what was anchored.
+// anchors is the progress of anchoring.
 type anchors struct {
-	// seen is the number of the last change that was looked at, sizes what was anchored last of each environment since
+	// seen is the number of the last change that was handled, sizes what was last anchored for each environment since
 	// the start.
 	seen  uint64
 	sizes map[j17.Tenant]uint64
@@ -45,8 +45,8 @@ func (s *Service) anchorLoop() worker.Loop {
 	}
 }
 
-// anchorAll anchors the heads of all environments that have grown since they were anchored last. One that cannot be
-// read holds up no other: it is looked at again the next time, with those behind it.
+// anchorAll anchors the heads of all environments that have grown since they were last anchored. One that cannot be
+// read holds up no other: it is tried again the next time, with those after it.
 func (s *Service) anchorAll(ctx context.Context, a *anchors) error {
 	var failed error
 	for at := a.seen; ; {
@@ -69,7 +69,7 @@ func (s *Service) anchorAll(ctx context.Context, a *anchors) error {
 }
 
 // anchorSome anchors the heads of some environments with one call. failed is about those that could not be read, err
-// about what concerns all.
+// about all of them.
 func (s *Service) anchorSome(ctx context.Context, a *anchors, changed []store.Change) (failed, err error) {
 	var lines []byte
 	sizes := map[j17.Tenant]uint64{}
@@ -93,7 +93,7 @@ func (s *Service) anchorSome(ctx context.Context, a *anchors, changed []store.Ch
 		return failed, err
 	}
 
-	// After a restart it is not told again.
+	// Stored, so that they are not anchored again after a restart.
 	for t, size := range sizes {
 		a.sizes[t] = size
 		side := store.Side{Op: store.Put, Space: anchorSpace, Key: headItem, Value: strconv.AppendUint(nil, size, 10)}
@@ -102,7 +102,7 @@ func (s *Service) anchorSome(ctx context.Context, a *anchors, changed []store.Ch
 	return failed, nil
 }
 
-// anchorLine returns the line about the head of an environment, nil where it has not grown.
+// anchorLine returns the line about the head of an environment, nil if it has not grown.
 func (s *Service) anchorLine(ctx context.Context, a *anchors, t j17.Tenant) (size uint64, line []byte, err error) {
 	before, known := a.sizes[t]
 	if !known {
@@ -110,7 +110,7 @@ func (s *Service) anchorLine(ctx context.Context, a *anchors, t j17.Tenant) (siz
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return 0, nil, err
 		}
-		before, _ = strconv.ParseUint(string(item.Value), 10, 64) // 0 where it is not there
+		before, _ = strconv.ParseUint(string(item.Value), 10, 64) // 0 if it is missing
 		a.sizes[t] = before
 	}
 	head, err := s.Head(ctx, t)

@@ -1,6 +1,6 @@
 // Package envlog keeps a log of each environment: one tree of RFC 6962 over the leaves of all of its events in the
-// order of the feed. Events that are erased keep their leaves in it, so it only ever grows. It is made behind the
-// commit, from the feed, and signed when somebody asks.
+// order of the feed. Events that are erased keep their leaves in it, so it only ever grows. It is built from the feed
+// after commits, and signed on request.
 //
 // The decisions behind it are in docs/internals/custody.md.
 package envlog
@@ -32,12 +32,12 @@ type Options struct {
 	Worker *worker.Kit
 	// Origin names the log of an environment, when its first key is made.
 	Origin func(j17.Tenant) (string, error)
-	// Anchor, if not nil, keeps signed heads elsewhere: lines of JSON, each with its line feed. It gets the same head
-	// again where it has failed.
+	// Anchor, if not nil, keeps signed heads elsewhere: lines of JSON, each with its line feed. After a failure it gets
+	// the same head again.
 	Anchor func(ctx context.Context, lines []byte) error
 }
 
-// Service answers for the logs of all environments. It is safe for concurrent use.
+// Service provides the logs of all environments. It is safe for concurrent use.
 type Service struct {
 	Options
 
@@ -49,17 +49,17 @@ type Service struct {
 // New returns a service.
 func New(o Options) *Service { return &Service{Options: o, logs: map[j17.Tenant]*log{}} }
 
-// Head is how far a log is.
+// Head is the head of a log.
 type Head struct {
 	// Size is the number of events, Root that of the tree.
 	Size uint64
 	Root [sha256.Size]byte
-	// Position is that of the last event; zero where there is none.
+	// Position is that of the last event; zero if there is none.
 	Position j17.StreamID
 }
 
-// ErrBeyond is the error of what is asked about a tree that is larger than the log, or about an event that is not in
-// the tree.
+// ErrBeyond is the error of a request about a tree that is larger than the log, or about an event that is not in the
+// tree.
 var ErrBeyond = errors.New("envlog: the log does not reach that far")
 
 // Head returns the head of a log. It covers every event that was acknowledged before the call.
@@ -86,15 +86,15 @@ func (s *Service) HeadAt(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (
 	return head, err
 }
 
-// Inclusion shows that a log has an event.
+// Inclusion proves that a log has an event.
 type Inclusion struct {
 	Index, Size uint64
 	Leaf, Root  [sha256.Size]byte
 	Proof       [][sha256.Size]byte
 }
 
-// Include proves that the log has a leaf at an index, counted from 0, in the tree of size leaves; nil is the present
-// one.
+// Include proves that the log has a leaf at an index, counted from 0, in the tree of size leaves; nil means the current
+// tree.
 func (s *Service) Include(ctx context.Context, t j17.Tenant, index uint64, size *uint64) (p Inclusion, err error) {
 	err = s.with(ctx, t, func(r *tree) error {
 		p, err = r.include(index, size)
@@ -121,14 +121,14 @@ func (s *Service) IncludeEvent(
 	return p, err
 }
 
-// Consistency shows that a log has only grown.
+// Consistency proves that a log has only grown.
 type Consistency struct {
 	From, To         uint64
 	FromRoot, ToRoot [sha256.Size]byte
 	Proof            [][sha256.Size]byte
 }
 
-// Extend proves that the tree of size to, nil for the present one, begins with that of size from.
+// Extend proves that the tree of size to, nil for the current one, begins with that of size from.
 func (s *Service) Extend(ctx context.Context, t j17.Tenant, from uint64, to *uint64) (p Consistency, err error) {
 	err = s.with(ctx, t, func(r *tree) error {
 		p, err = r.extend(from, to)
@@ -137,7 +137,7 @@ func (s *Service) Extend(ctx context.Context, t j17.Tenant, from uint64, to *uin
 	return p, err
 }
 
-// Behind returns how many events a log does not have yet. What asks for the head of the log waits for them.
+// Behind returns how many events a log does not have yet. A request for the head of the log waits for them.
 func (s *Service) Behind(ctx context.Context, t j17.Tenant) (events uint64, err error) {
 	l, leave, err := s.enter(ctx, t)
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *Service) Behind(ctx context.Context, t j17.Tenant) (events uint64, err 
 	return extent.Events - min(extent.Events, l.size), err
 }
 
-// with calls do with the tree of a log that has every event which was acknowledged before.
+// with calls do with the tree of a log that has every event acknowledged before the call.
 func (s *Service) with(ctx context.Context, t j17.Tenant, do func(*tree) error) error {
 	l, leave, err := s.enter(ctx, t)
 	if err != nil {
@@ -168,9 +168,9 @@ func (s *Service) with(ctx context.Context, t j17.Tenant, do func(*tree) error) 
 // mostLogs is how many logs are kept in memory. Each takes some 20 KB.
 const mostLogs = 1000
 
-// enter returns the log of a tenant, as far as it is known, for its caller alone until leave is called.
+// enter returns the log of a tenant, as far as it is known, for exclusive use until leave is called.
 func (s *Service) enter(ctx context.Context, t j17.Tenant) (l *log, leave func(), err error) {
-	// Waiting for a log keeps it from being forgotten.
+	// A log with waiting callers is not removed from memory.
 	s.mu.Lock()
 	if l = s.logs[t]; l == nil {
 		l = &log{service: s, tenant: t, turn: make(chan struct{}, 1)}
@@ -200,7 +200,7 @@ func (s *Service) enter(ctx context.Context, t j17.Tenant) (l *log, leave func()
 	return l, leave, nil
 }
 
-// forget forgets the log that nobody has used for the longest time, where there are too many. s.mu is held.
+// forget removes the log that was unused for the longest time from memory, if there are too many. s.mu is held.
 func (s *Service) forget() {
 	if len(s.logs) <= mostLogs {
 		return
@@ -216,7 +216,7 @@ func (s *Service) forget() {
 	}
 }
 
-// damage is the error of a log of which something is not what it has to be.
+// damage is the error of a damaged log.
 func damage(t j17.Tenant, what string, args ...any) error {
 	return &store.CorruptionError{Where: "the log of proofs of " + string(t), Err: fmt.Errorf(what, args...)}
 }

@@ -6,13 +6,13 @@ import (
 )
 
 // Filling makes the log of an environment that has no events yet and is filled at once (store.Load), from the leaves in
-// the order of the feed: so nobody has to read the events again for it.
+// the order of the feed: so the events need not be read again for it.
 type Filling struct {
 	log log
 	put func(store.ArchivedItem) error
 }
 
-// NewFilling returns one. put receives what is to be stored beside the events.
+// NewFilling returns a filling. put receives the items to be stored beside the events.
 func NewFilling(put func(store.ArchivedItem) error) *Filling { return &Filling{put: put} }
 
 // Add adds the leaf of the event at a position, which is greater than all before.
@@ -34,7 +34,7 @@ func (f *Filling) Add(at j17.StreamID, leaf [32]byte) error {
 	return nil
 }
 
-// End says how far the log is. A small one is made when it is needed.
+// End writes the head of the log. A small log is made when it is needed.
 func (f *Filling) End() error {
 	l := &f.log
 	if l.stored == 0 {

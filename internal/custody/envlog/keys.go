@@ -17,7 +17,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Status reports whether a key signs.
+// Status is the status of a key.
 type Status string
 
 // The statuses of keys.
@@ -26,18 +26,18 @@ const (
 	Retired Status = "retired"
 )
 
-// Key is a public key of a log, which outlives restarts: what was signed by it once can be checked for good.
+// Key is a public key of a log. It is kept, so that its signatures can always be verified.
 type Key struct {
 	// Name is the origin of the log.
 	Name string `json:"name"`
-	// VKey is the verifier key, as C2SP's signed notes have it.
+	// VKey is the verifier key, in the format of C2SP's signed notes.
 	VKey      string    `json:"vkey"`
 	CreatedAt time.Time `json:"created_at"`
-	// RetiredAt is when another key took its place; the zero time while it is the active one.
+	// RetiredAt is when another key replaced it; the zero time while it is active.
 	RetiredAt time.Time `json:"retired_at,omitzero"`
 }
 
-// Status reports whether it is the active key.
+// Status returns whether the key is active.
 func (k Key) Status() Status {
 	if k.RetiredAt.IsZero() {
 		return Active
@@ -46,30 +46,30 @@ func (k Key) Status() Status {
 }
 
 const (
-	// overlap is how long a key goes on signing beside the one that has taken its place.
+	// overlap is how long a replaced key goes on signing beside its successor.
 	overlap = 24 * time.Hour
-	// mostSigners is how many keys sign a note at most, mostKeys how many a log may have had.
+	// mostSigners is how many keys sign a note at most, mostKeys how many keys a log may have had.
 	mostSigners = 8
 	mostKeys    = 1000
 )
 
-// ErrKeys is the error of a rotation where there have been too many.
+// ErrKeys is the error of a rotation after too many others.
 var ErrKeys = errors.New("envlog: the log has had too many keys")
 
-// keyRing is what is stored of the keys of a log, the active one first.
+// keyRing holds the stored keys of a log, the active one first.
 type keyRing struct {
 	Keys []Key `json:"keys"`
 
 	rev uint64
 }
 
-// Keys returns the keys of a log, the active one first. A log that has none gets one.
+// Keys returns the keys of a log, the active one first. A log without keys gets one.
 func (s *Service) Keys(ctx context.Context, t j17.Tenant) ([]Key, error) {
 	ring, _, err := s.signers(ctx, t)
 	return ring.Keys, err
 }
 
-// Rotate gives a log a new key, whose public half it returns. The one before it signs for another day.
+// Rotate gives a log a new key, whose public half it returns. The previous one signs for another day.
 func (s *Service) Rotate(ctx context.Context, t j17.Tenant) (Key, error) {
 	for {
 		ring, _, err := s.signers(ctx, t)
@@ -83,7 +83,7 @@ func (s *Service) Rotate(ctx context.Context, t j17.Tenant) (Key, error) {
 	}
 }
 
-// Sign signs a text, which ends with a line feed, by the keys of a log and returns the note.
+// Sign signs a text, which ends with a line feed, with the keys of a log and returns the note.
 func (s *Service) Sign(ctx context.Context, t j17.Tenant, text string) (string, error) {
 	_, signers, err := s.signers(ctx, t)
 	if err != nil {
@@ -122,8 +122,8 @@ func (s *Service) signHead(ctx context.Context, t j17.Tenant, head Head) (signed
 	return string(raw), ring.Keys[0].VKey, err
 }
 
-// signers returns the keys of a log and those that sign now, the active one first. Where there is no active one whose
-// private half is known, as after a restore, there is a new one.
+// signers returns the keys of a log and those that sign now, the active one first. If the private half of the active
+// key is missing, as after a restore, or there is no key, a new one is made.
 func (s *Service) signers(ctx context.Context, t j17.Tenant) (ring keyRing, signers []note.Signer, err error) {
 	for {
 		if ring, err = s.ring(ctx, t); err != nil {
@@ -132,7 +132,7 @@ func (s *Service) signers(ctx context.Context, t j17.Tenant) (ring keyRing, sign
 		if signers, err = s.signersOf(ctx, t, ring); err != nil || signers != nil {
 			return ring, signers, err
 		}
-		// Where somebody else was first, what counts is what is stored.
+		// If another process was first, its stored key is used.
 		_, err = s.replace(ctx, t, ring)
 		if _, lost := errors.AsType[*store.SideConflict](err); err != nil && !lost {
 			return ring, nil, err
@@ -160,7 +160,7 @@ func (s *Service) ring(ctx context.Context, t j17.Tenant) (ring keyRing, err err
 	return ring, nil
 }
 
-// signersOf returns what signs now, nil where the active key cannot.
+// signersOf returns the current signers, nil if the active key cannot sign.
 func (s *Service) signersOf(ctx context.Context, t j17.Tenant, ring keyRing) (signers []note.Signer, err error) {
 	now := s.Clock.Now()
 	for i := range ring.Keys[:min(len(ring.Keys), mostSigners)] {
@@ -192,7 +192,7 @@ func (s *Service) signersOf(ctx context.Context, t j17.Tenant, ring keyRing) (si
 	return signers, nil
 }
 
-// privateKey names the private half of a key: by the hash that its signatures have.
+// privateKey is the storage key of a private half: the hash that is in its signatures.
 func privateKey(vkey string) string {
 	_, hash, _ := strings.Cut(vkey, "+")
 	hash, _, _ = strings.Cut(hash, "+")
@@ -223,7 +223,7 @@ func (s *Service) replace(ctx context.Context, t j17.Tenant, ring keyRing) (Key,
 		return Key{}, fmt.Errorf("envlog: %q cannot be the name of a key: %w", name, err)
 	}
 
-	// The old one signs on for a while. What it signed with is gone then.
+	// The old key goes on signing for a while. Its private half expires then.
 	var sides []store.Side
 	keys := slices.Concat([]Key{key}, ring.Keys)
 	if len(ring.Keys) > 0 && ring.Keys[0].Status() == Active {

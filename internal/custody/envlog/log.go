@@ -18,26 +18,26 @@ const (
 	tileBytes  = tileWidth * tlog.HashSize
 )
 
-// readAtOnce is how many events are read without being asked before somebody else gets a turn.
+// readAtOnce is how many events are read in the background before it is another log's turn.
 const readAtOnce = 1 << 15
 
-// mostFresh is how many tiles are kept in memory before they are stored, mostUnstored how many there may be where they
-// cannot be.
+// mostFresh is how many tiles are kept in memory before they are stored, mostUnstored how many if they cannot be
+// stored.
 const (
 	mostFresh    = 64
 	mostUnstored = 512
 )
 
-// log is what is known of the log of one environment. It belongs to the goroutine that has its turn.
+// log is what is known about the log of one environment. It belongs to the goroutine that has its turn.
 type log struct {
 	service *Service
 	tenant  j17.Tenant
 	turn    chan struct{}
-	// users and used are under Service.mu: how many have it or wait for it, and when somebody came last.
+	// users is how many callers have it or wait for it, used the round of its last use. Both are guarded by Service.mu.
 	users int
 	used  uint64
 
-	// loaded reports that what follows is known, life of which environment (store.Extent).
+	// loaded reports that the following fields are valid, life of which environment they are (store.Extent).
 	loaded bool
 	life   uint64
 	// size is how many events it has, last the position of the last one.
@@ -48,7 +48,7 @@ type log struct {
 	// at has the positions of the events of edges[0].
 	at []j17.StreamID
 	// fresh are the full tiles that are not stored yet, in the order in which they became full; stored is how many of
-	// the lowest level are, and storedTo the position of the last event in those.
+	// the lowest level are stored, and storedTo the position of the last event in those.
 	fresh    []freshTile
 	stored   uint64
 	storedTo j17.StreamID
@@ -63,8 +63,8 @@ type freshTile struct {
 	at []j17.StreamID
 }
 
-// extent returns how far the events of the environment reach. What is known of another one does not count: the
-// environment was removed and rebuilt, or had no events and has got its log together with them.
+// extent returns the extent of the environment's events. If the log in memory is of another one, it is loaded again:
+// the environment was removed and rebuilt, or it had no events and was filled together with its log.
 func (l *log) extent(ctx context.Context) (store.Extent, error) {
 	extent, err := l.service.Store.Extent(ctx, l.tenant)
 	if err != nil || l.loaded && l.life == extent.Life {
@@ -74,7 +74,7 @@ func (l *log) extent(ctx context.Context) (store.Extent, error) {
 	return extent, l.load(ctx)
 }
 
-// catchUp reads what the feed has had when it was called.
+// catchUp reads the events that the feed had when it was called.
 func (l *log) catchUp(ctx context.Context) error {
 	extent, err := l.extent(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ func (l *log) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// read takes up to limit events from the feed.
+// read reads up to limit events from the feed.
 func (l *log) read(ctx context.Context, limit int) error {
 	for leaf, err := range l.service.Store.ReadLeaves(ctx, l.tenant, l.last, limit) {
 		if err != nil {
@@ -103,7 +103,7 @@ func (l *log) read(ctx context.Context, limit int) error {
 		}
 		l.add(leaf.Position, leaf.Hash)
 
-		// Questions are answered from memory where nothing can be written for now.
+		// While nothing can be written, requests are answered from memory.
 		if n := len(l.fresh); n >= mostFresh && len(l.at) == 0 {
 			if err := l.store(ctx); err != nil && (n >= mostUnstored || errors.Is(err, errReplaced)) {
 				return err
@@ -140,7 +140,7 @@ func (l *log) add(at j17.StreamID, leaf tlog.Hash) {
 	}
 }
 
-// rootOf returns the root of a full tile, whose nodes it writes over.
+// rootOf returns the root of a full tile, whose nodes it overwrites.
 func rootOf(nodes []tlog.Hash) tlog.Hash {
 	for n := len(nodes); n > 1; n /= 2 {
 		for i := range n / 2 {

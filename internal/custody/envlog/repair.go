@@ -12,16 +12,15 @@ import (
 	"j17/internal/storage/store"
 )
 
-// mostRepaired is how many tiles, with their positions, are rebuilt at a time: they are in memory until all of the log
-// was read.
+// mostRepaired is how many items of tiles are rebuilt at a time: they are kept in memory until the whole log was read.
 const mostRepaired = 1024
 
-// Repair makes what is damaged of a stored log again: it computes the tiles from the leaves of all events, and where
-// these come to the root that the head says, it stores those that are missing or other than they should be. It returns
-// how many items it has stored: at most a thousand tiles, others are left to the next call. Where events, or the head
-// itself, are damaged it stores nothing and is a *store.CorruptionError.
+// Repair repairs the damaged items of a stored log: it computes the tiles from the leaves of all events and, if these
+// have the root in the head, stores those that are missing or different. It returns how many items it has stored: about
+// a thousand at most, others are left to the next call. If events, or the head itself, are damaged it stores nothing
+// and is a *store.CorruptionError.
 func (s *Service) Repair(ctx context.Context, t j17.Tenant) (repaired int, err error) {
-	// What the head says, of what is stored.
+	// The stored head.
 	says := &log{service: s, tenant: t}
 	if err := says.load(ctx); err != nil {
 		return 0, err
@@ -32,7 +31,7 @@ func (s *Service) Repair(ctx context.Context, t j17.Tenant) (repaired int, err e
 		return 0, err
 	}
 
-	// The log again, tile by tile.
+	// Compute the log again, tile by tile.
 	anew := &log{service: s, tenant: t}
 	var wrong []store.Side
 	for anew.size < size {
@@ -58,7 +57,7 @@ func (s *Service) Repair(ctx context.Context, t j17.Tenant) (repaired int, err e
 		}
 	}
 
-	// It counts if it is the same log.
+	// It is used if it is the same log.
 	root, err := tlog.TreeHash(int64(size), tlog.HashReaderFunc(anew.readEdges))
 	if err != nil {
 		return 0, err
@@ -75,7 +74,7 @@ func (s *Service) Repair(ctx context.Context, t j17.Tenant) (repaired int, err e
 	return repaired, nil
 }
 
-// putTiles stores items of tiles on the condition that the log is still the one that has them.
+// putTiles stores items of tiles on the condition that the log still has them.
 func (s *Service) putTiles(ctx context.Context, t j17.Tenant, stored uint64, sides []store.Side) error {
 	item, err := s.Store.Get(ctx, t, headSpace, headItem)
 	if err != nil {
@@ -90,7 +89,7 @@ func (s *Service) putTiles(ctx context.Context, t j17.Tenant, stored uint64, sid
 	return s.Store.Write(ctx, t, append(slices.Clone(sides), head))
 }
 
-// differing returns what has to be stored so that a tile, and the positions of its events, are what they should be.
+// differing returns the writes that correct a tile and the positions of its events.
 func (s *Service) differing(ctx context.Context, t j17.Tenant, f *freshTile) (sides []store.Side, err error) {
 	for _, want := range f.sides() {
 		item, err := s.Store.Get(ctx, t, want.Space, want.Key)

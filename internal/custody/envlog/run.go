@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// upkeepPause is the pause between two rounds in which logs catch up with what was written.
+	// upkeepPause is the pause between two rounds in which logs catch up with the feeds.
 	upkeepPause = 250 * time.Millisecond
-	// upkeepEvents is how many events a log may be behind before it is brought up to date without being asked: that
-	// long nobody waits.
+	// upkeepEvents is how many events a log may be behind before it is updated in the background: a request waits for
+	// as many at most.
 	upkeepEvents = 1024
 	// changedAtOnce is how many environments are looked up at a time.
 	changedAtOnce = 256
@@ -37,8 +37,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// Upkeep brings the logs of environments up to date whose feeds have changed later than since and which are far behind,
-// and returns the number of the last change that was seen to. Environments take turns.
+// Upkeep updates the logs of environments whose feeds have changed after since and which are far behind, and returns
+// the number of the last change that was handled. Environments take turns.
 func (s *Service) Upkeep(ctx context.Context, since uint64) (seen uint64, err error) {
 	for at := since; ; {
 		changed, failed := s.Store.Changed(ctx, at, changedAtOnce)
@@ -65,7 +65,7 @@ func (s *Service) Upkeep(ctx context.Context, since uint64) (seen uint64, err er
 			behind = left
 		}
 		if err == nil {
-			since = at // what has failed is looked at again
+			since = at // failed ones are tried again
 		}
 		if len(changed) < changedAtOnce {
 			return since, err
@@ -73,7 +73,7 @@ func (s *Service) Upkeep(ctx context.Context, since uint64) (seen uint64, err er
 	}
 }
 
-// step brings a log forward that is far behind, by a bounded number of events, and reports whether it still is.
+// step updates a log that is far behind, by a bounded number of events, and reports whether it is still behind.
 func (s *Service) step(ctx context.Context, t j17.Tenant) (again bool, err error) {
 	l, leave, err := s.enter(ctx, t)
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *Service) step(ctx context.Context, t j17.Tenant) (again bool, err error
 	return false, ignoreReplaced(l.store(ctx))
 }
 
-// ignoreReplaced is no error where somebody else has stored a log: it is read again when it is needed.
+// ignoreReplaced drops the error of a log that another process has written: it is read again when it is needed.
 func ignoreReplaced(err error) error {
 	if errors.Is(err, errReplaced) {
 		return nil

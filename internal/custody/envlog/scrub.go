@@ -13,7 +13,7 @@ import (
 // TileWidth is how many leaves a tile of the lowest level has.
 const TileWidth = tileWidth
 
-// Tile returns the leaves of tile number n of the lowest level as they are stored; false where it is not stored yet.
+// Tile returns the stored leaves of tile number n of the lowest level; false if it is not stored yet.
 func (s *Service) Tile(
 	ctx context.Context, t j17.Tenant, n uint64,
 ) (leaves [][sha256.Size]byte, stored bool, err error) {
@@ -36,7 +36,7 @@ func (s *Service) Tile(
 	return leaves, stored, err
 }
 
-// check returns what is wrong with an item that has a checksum of its own, nil for nothing.
+// check returns what is wrong with an item that has a checksum of its own, nil if it is intact.
 func check(key string, value []byte) error {
 	_, err := opened(key, value)
 	return err

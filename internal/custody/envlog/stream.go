@@ -12,12 +12,12 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Stream is what a stream's own tree and chain are: those of the bytes that its events have now.
+// Stream has a stream's own tree and chain, over the current bytes of its events.
 type Stream struct {
 	// Length is the number of events, Root that of their tree, Head the last hash of their chain.
 	Length     uint64
 	Root, Head [sha256.Size]byte
-	// Bad says which event, or which hash, is not what it has to be; nil where all of it is.
+	// Bad says which event, or which hash, is wrong; nil if all are right.
 	Bad error
 }
 
@@ -57,8 +57,7 @@ func (s *Service) Stream(ctx context.Context, t j17.Tenant, key j17.Key) (of Str
 	return of, err
 }
 
-// StreamProof proves that a stream's own tree has the event with an index, counted from 0; ErrBeyond where there is
-// none.
+// StreamProof proves that a stream's own tree has the event with an index, counted from 0; ErrBeyond if there is none.
 func (s *Service) StreamProof(ctx context.Context, t j17.Tenant, key j17.Key, index uint64) (p Inclusion, err error) {
 	err = s.whole(ctx, t, key, func(head *store.Head, events func(func(*j17.Event) error) error) error {
 		if index >= head.Length {
@@ -84,11 +83,11 @@ func (s *Service) StreamProof(ctx context.Context, t j17.Tenant, key j17.Key, in
 	return p, err
 }
 
-// rewriteTries is how often a stream is read again that is rewritten while it is read.
+// rewriteTries is how often a stream is read that is rewritten meanwhile.
 const rewriteTries = 3
 
-// whole calls do with the head of a stream and what reads its events up to there, again where events were rewritten
-// meanwhile.
+// whole calls do with the head of a stream and a function that reads its events up to there, and again if events were
+// rewritten meanwhile.
 func (s *Service) whole(
 	ctx context.Context, t j17.Tenant, key j17.Key,
 	do func(head *store.Head, events func(func(*j17.Event) error) error) error,
@@ -101,7 +100,7 @@ func (s *Service) whole(
 		head := &heads[0]
 		failed := do(head, func(add func(*j17.Event) error) error { return s.events(ctx, t, key, head.Length, add) })
 
-		// Events that do not fit together may be of two generations.
+		// Inconsistent events may be of two generations.
 		after, err := s.Store.Heads(ctx, t, []j17.Key{key})
 		if err != nil {
 			return err
@@ -126,7 +125,7 @@ func (s *Service) events(ctx context.Context, t j17.Tenant, key j17.Key, n uint6
 			return err
 		}
 		if b.Left() < work.Command/2 {
-			b.Renew(work.Command) // all of it is looked at, however much that is
+			b.Renew(work.Command) // all events are read, however many they are
 		}
 		if !b.SpendBytes(hashCost + len(e.Raw)) {
 			return b.Err()
@@ -135,5 +134,5 @@ func (s *Service) events(ctx context.Context, t j17.Tenant, key j17.Key, n uint6
 	return nil
 }
 
-// hashCost is what the hashes of an event cost beside those of its bytes, in bytes.
+// hashCost is what the hashes of an event cost beside that of its bytes, in bytes.
 const hashCost = 512

@@ -27,29 +27,28 @@ const (
 	headSpace store.Space = "envlog.head"
 	// keySpace has one item: the public keys.
 	keySpace store.Space = "envlog.keys"
-	// KeySpace has the private keys, by the hashes of the public ones. What is copied to a place where others can read
-	// it leaves it out.
+	// KeySpace has the private keys, by the hashes of the public ones. It is left out of copies that others can read.
 	KeySpace store.Space = "envlog.private"
-	// anchorSpace has one item: the size of the head that was anchored last.
+	// anchorSpace has one item: the size of the head that was last anchored.
 	anchorSpace store.Space = "envlog.anchored"
 )
 
-// headItem is the key of the one item of a space that has one.
+// headItem is the key of the item in spaces with a single one.
 const headItem = "current"
 
-// Each value begins with its version, and all but tiles, which the tree itself proves, end with a checksum over key and
+// Each value begins with its version, and all except tiles, which the tree verifies, end with a checksum over key and
 // value.
 const (
 	formatVersion = 1
 	checksumBytes = crc32.Size
 )
 
-// sealed appends the checksum of a value that stands under a key.
+// sealed adds the version and the checksum to the value for a key.
 func sealed(key string, value []byte) []byte {
 	return binary.BigEndian.AppendUint32(value, checksum(key, value))
 }
 
-// opened takes the checksum off a value, and its version.
+// opened checks and removes the checksum and the version of a value.
 func opened(key string, value []byte) ([]byte, error) {
 	body := value[:max(len(value)-checksumBytes, 0)]
 	if len(body) == 0 || binary.BigEndian.Uint32(value[len(body):]) != checksum(key, body) {
@@ -70,10 +69,10 @@ func tileKey(level int, n uint64) string { return fmt.Sprintf("%02x/%012x", leve
 
 func positionKey(id j17.StreamID) string { return fmt.Sprintf("%013d-%010d", id.Ms, id.Seq) }
 
-// errReplaced is the error of a log that somebody else has written.
+// errReplaced is the error of a log that another process has written.
 var errReplaced = errors.New("envlog: the log was written by somebody else")
 
-// store stores the tiles that are full and not stored yet, and how far they reach.
+// store stores the full tiles that are not stored yet, and the new head.
 func (l *log) store(ctx context.Context) error {
 	if len(l.fresh) == 0 {
 		return nil
@@ -89,7 +88,7 @@ func (l *log) store(ctx context.Context) error {
 		}
 	}
 
-	// The head says that they count, on the condition that it is the one that they go on from, of the same environment.
+	// The head makes them valid, on the condition that it is the one that they extend, of the same environment.
 	extent, err := l.service.Store.Extent(ctx, l.tenant)
 	if err != nil {
 		return err
@@ -127,7 +126,7 @@ func (l *log) store(ctx context.Context) error {
 	return err
 }
 
-// sides are the items of a tile. Those of the lowest level bring their positions with them.
+// sides are the items of a tile. A tile of the lowest level also has an item with positions.
 func (f *freshTile) sides() []store.Side {
 	sides := []store.Side{{Op: store.Put, Space: tileSpace, Key: tileKey(f.level, f.n), Value: f.nodes, Plain: true}}
 	if f.level == 0 {
@@ -189,7 +188,7 @@ func appendNodes(dst []tlog.Hash, raw []byte) []tlog.Hash {
 	return dst
 }
 
-// load begins with what is stored.
+// load reads the stored log.
 func (l *log) load(ctx context.Context) error {
 	l.loaded, l.size, l.last, l.edges, l.at, l.fresh, l.stored, l.storedTo = false, 0, j17.StreamID{}, nil, nil, nil, 0,
 		j17.StreamID{}
@@ -209,7 +208,7 @@ func (l *log) load(ctx context.Context) error {
 	return nil
 }
 
-// appendPositions returns the value that has the positions of the events of tile n, each as the difference to the one
+// appendPositions returns the value with the positions of the events of tile n, each as the difference from the one
 // before it.
 func appendPositions(n uint64, at []j17.StreamID) []byte {
 	b := binary.AppendUvarint([]byte{formatVersion}, n)
@@ -257,13 +256,14 @@ func parsePositions(item *store.Item) (n uint64, at []j17.StreamID, err error) {
 
 var errForm = errors.New("it has not its form")
 
-// place is what is found of a position: how many events stand up to it, and where the last of them is.
+// place is the place of a position in the log: how many events there are up to it, and the position of the last of
+// them.
 type place struct {
 	upTo uint64
 	last j17.StreamID
 }
 
-// count adds the events of a list that stand up to a position.
+// count adds the events of a list up to a position.
 func (p *place) count(at []j17.StreamID, upTo j17.StreamID) {
 	n, exact := slices.BinarySearchFunc(at, upTo, j17.StreamID.Compare)
 	if exact {
@@ -275,9 +275,9 @@ func (p *place) count(at []j17.StreamID, upTo j17.StreamID) {
 	p.upTo += uint64(n)
 }
 
-// find returns how many events stand up to a position.
+// find returns how many events there are up to a position.
 func (l *log) find(ctx context.Context, upTo j17.StreamID) (p place, err error) {
-	// Behind the stored tiles everything is in memory.
+	// After the stored tiles everything is in memory.
 	if l.stored == 0 || upTo.Compare(l.storedTo) > 0 {
 		p = place{upTo: l.stored * tileWidth, last: l.storedTo}
 		for i := range l.fresh {
@@ -287,7 +287,7 @@ func (l *log) find(ctx context.Context, upTo j17.StreamID) (p place, err error) 
 		return p, nil
 	}
 
-	// Else it is in the first tile whose last event is not before it.
+	// Otherwise it is in the first tile whose last event is not before it.
 	n, at, err := l.positions(ctx, store.Range{From: positionKey(upTo)})
 	if err != nil {
 		return p, err

@@ -10,15 +10,15 @@ import (
 	"j17/internal/storage/store"
 )
 
-// tree reads the tree of a log while somebody has its turn. What it reads of the store is compared with what is in
-// memory, from which all of the tree hangs: a tile that was changed is an error that names it.
+// tree reads the tree of a log during a turn. What it reads from the store is verified against the tiles in memory,
+// which determine the root: a changed tile is an error that names it.
 type tree struct {
 	ctx    context.Context //nolint:containedctx // tlog's readers know none, and it lives as long as one question
 	log    *log
 	reader tlog.HashReader
-	// whole is the root of all of it.
+	// whole is the root of the tree.
 	whole tlog.Hash
-	// tiles and data are what was read last.
+	// tiles and data are those of the last read.
 	tiles []tlog.Tile
 	data  [][]byte
 }
@@ -45,7 +45,7 @@ func (l *log) readEdges(nodes []int64) ([]tlog.Hash, error) {
 	return hashes, nil
 }
 
-// edge returns the nodes of a tile that is not full, as far as the tile says.
+// edge returns the nodes of a tile that is not full, up to the tile's width.
 func (l *log) edge(tile tlog.Tile) []byte {
 	if tile.L >= len(l.edges) {
 		return nil
@@ -78,7 +78,7 @@ func (r *tree) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
 
 // tile returns the nodes of a tile.
 func (r *tree) tile(tile tlog.Tile) ([]byte, error) {
-	// Those that are not full, or not stored yet, are in memory.
+	// Tiles that are not full, or not stored yet, are in memory.
 	l := r.log
 	if uint64(tile.N) >= l.size>>(tileHeight*(tile.L+1)) {
 		return l.edge(tile), nil
@@ -103,14 +103,14 @@ func (r *tree) tile(tile tlog.Tile) ([]byte, error) {
 	return item.Value[:tile.W*tlog.HashSize], nil
 }
 
-// read reads nodes. All of them are compared with what the root of the tree is made of.
+// read reads nodes, all of which are verified against the root of the tree.
 func (r *tree) read(nodes []int64) ([]tlog.Hash, error) {
 	hashes, err := r.reader.ReadHashes(nodes)
 	if err == nil {
 		return hashes, nil
 	}
 
-	// The tile that is not what the one above it says.
+	// Find the tile that does not match the one above it.
 	at := map[tlog.Tile]int{}
 	for i, tile := range r.tiles {
 		at[tlog.Tile{L: tile.L, N: tile.N}] = i
@@ -128,7 +128,7 @@ func (r *tree) read(nodes []int64) ([]tlog.Hash, error) {
 	return nil, err
 }
 
-// answer calls ask with a reader of nodes, twice: first to find out which ones it needs, all of which are then read at
+// answer calls ask twice with a reader of nodes: first to find out which ones it needs, which are then all read at
 // once.
 func (r *tree) answer(ask func(tlog.HashReader) error) error {
 	var needed []int64
@@ -143,7 +143,7 @@ func (r *tree) answer(ask func(tlog.HashReader) error) error {
 		return err
 	}
 	return ask(tlog.HashReaderFunc(func(nodes []int64) ([]tlog.Hash, error) {
-		read := hashes[:len(nodes):len(nodes)] // they are asked for in the same order
+		read := hashes[:len(nodes):len(nodes)] // requested in the same order
 		hashes = hashes[len(nodes):]
 		return read, nil
 	}))
@@ -161,7 +161,7 @@ func (r *tree) root(size uint64) (root [tlog.HashSize]byte, err error) {
 	return root, err
 }
 
-// sized returns the size that a question is about: that of the present tree for nil.
+// sized returns the requested size, or for nil that of the current tree.
 func (r *tree) sized(size *uint64) uint64 {
 	if size == nil {
 		return r.log.size

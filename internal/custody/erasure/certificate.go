@@ -20,7 +20,7 @@ func (x *execution) complete(ctx context.Context) error {
 		}
 	}
 
-	// What is certified is the tombstone as it is shown from now on.
+	// The certificate describes the tombstone as it is shown from now on.
 	sides := r.become(Completed)
 	r.Phase, r.CompletedAt = "", x.o.Clock.Now().UTC().Truncate(time.Second)
 	text, err := x.certificate(ctx)
@@ -32,7 +32,7 @@ func (x *execution) complete(ctx context.Context) error {
 		return err
 	}
 
-	// It is completed with the end of its claim.
+	// The same commit completes it and ends its claim.
 	err = x.o.Store.Write(ctx, x.tenant, append(
 		sides, x.put(), x.claim.Remove(),
 		store.Side{Op: store.Put, Space: certificates, Key: r.id, Value: []byte(note)},
@@ -45,7 +45,7 @@ func (x *execution) complete(ctx context.Context) error {
 	return err
 }
 
-// total computes the root of the tree over all streams, where they are too many to be listed.
+// total computes the root of the tree over all streams, if there are too many to list.
 func (x *execution) total(ctx context.Context) error {
 	var all tree
 	for cursor := ""; ; {

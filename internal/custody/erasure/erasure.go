@@ -1,7 +1,7 @@
-// Package erasure removes personal data for good, and only it does. What a tombstone asks for is found, its events are
-// replaced by markers, data derived from them is removed, the old bytes are removed from disk, and what was done is
-// certified. Each step records its progress in the commit that does it, so that an execution goes on where it was,
-// wherever a process ends.
+// Package erasure removes personal data permanently; no other package does. It finds the streams that a tombstone
+// concerns, replaces their events by markers, removes data derived from them, removes the old bytes from disk, and
+// certifies what was done. Each step records its progress in its own commit, so that an interrupted execution continues
+// where it was.
 //
 // The decisions behind it are in docs/internals/custody.md.
 package erasure
@@ -30,7 +30,7 @@ type Storage interface {
 	Tenants(ctx context.Context) ([]j17.Tenant, error)
 }
 
-// Act is what somebody has done with a tombstone, for the audit log.
+// Act is an action on a tombstone, for the audit log.
 type Act struct {
 	// Action is one of ActionCreate, ActionCancel and ActionExecute.
 	Action string
@@ -38,7 +38,7 @@ type Act struct {
 	Tombstone, Key string
 	// Forced reports that it is executed before its time.
 	Forced bool
-	// By is who has done it, as Options.By has put it; "" where that is who acts in the context.
+	// By is the actor, encoded by Options.By; "" for the actor of the context.
 	By string
 }
 
@@ -48,17 +48,17 @@ type Options struct {
 	Clock  clock.Clock
 	Worker *worker.Kit
 	Logger *slog.Logger
-	// Resolve returns the key of the aggregate that somebody means by an id or a name.
+	// Resolve returns the key of the aggregate with an id or a name.
 	Resolve func(ctx context.Context, t j17.Tenant, aggregateType, id string) (j17.Key, error)
-	// Spec returns what is deployed to an environment, nil for nothing; Restoring reports whether that is still to be
-	// restored.
+	// Spec returns the spec that is deployed to an environment, nil if there is none; Restoring reports whether it
+	// still has to be restored.
 	Spec      func(j17.Tenant) *spec.Compiled
 	Restoring func(j17.Tenant) bool
-	// Root keeps what the log of an environment is now, and returns its root and size.
+	// Root keeps the current head of the log of an environment, and returns its root and size.
 	Root func(ctx context.Context, t j17.Tenant) (root [32]byte, size uint64, err error)
-	// Sign signs a text by the keys of the log.
+	// Sign signs a text with the keys of the log.
 	Sign func(ctx context.Context, t j17.Tenant, text string) (note string, err error)
-	// By returns who acts in a context, and Record adds to the audit log what was done.
+	// By returns the actor of a context, and Record adds an act to the audit log.
 	By     func(ctx context.Context) string
 	Record func(ctx context.Context, t j17.Tenant, a *Act) error
 }
@@ -73,13 +73,13 @@ type Service struct {
 	part uint64
 	// kept is how many streams are rewritten before all parts that keep data of them are notified.
 	kept uint64
-	// purged is of how many streams old bytes are removed at a time, with some more.
+	// purged is the approximate number of streams whose old bytes are removed at a time.
 	purged int
 }
 
 const tombstonePrefix = ident.TombstonePrefix
 
-// New returns a service. Run must be called for tombstones to be executed.
+// New returns a service. Tombstones are executed only by Run.
 func New(o Options) *Service {
 	s := &Service{
 		o: o, mint: ident.NewMinter(o.Clock.Now), part: maxRewritten, kept: releasedAtOnce, purged: purgedAtOnce,
@@ -87,24 +87,24 @@ func New(o Options) *Service {
 	s.queue = o.Worker.Queue(worker.Work{
 		Name: "erasures", Store: o.Store, Space: executions, DoAll: s.executeAll, Batch: together, Lease: lease,
 		AtOnce:  atOnce,
-		Freeing: true, // what waits for room is seen to wait, and goes on when there is some
+		Freeing: true, // work that waits for space continues when there is some
 	})
 	return s
 }
 
-// Use tells the service of the parts of the program, once, before Run. They are asked in their order.
+// Use sets the parts of the program, once, before Run. They are called in this order.
 func (s *Service) Use(parts ...part.Part) { s.parts = parts }
 
 // Run executes tombstones until the context ends.
 func (s *Service) Run(ctx context.Context) error { return s.queue.Run(ctx) }
 
-// NextDue returns when the next tombstone is to be executed, the zero time for none.
+// NextDue returns when the next tombstone is due for execution, the zero time for never.
 func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.queue.NextDue(ctx) }
 
-// Settle executes all that are due now.
+// Settle executes all tombstones that are due now.
 func (s *Service) Settle(ctx context.Context) error { return s.queue.Settle(ctx) }
 
-// record adds to the audit log what was done, which stays done if that fails.
+// record adds an act to the audit log. The act stays done if that fails.
 func (s *Service) record(ctx context.Context, t j17.Tenant, a *Act) {
 	if err := s.o.Record(context.WithoutCancel(ctx), t, a); err != nil {
 		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "what was done with a tombstone could not be added to the audit log",

@@ -14,29 +14,29 @@ import (
 )
 
 const (
-	// lease is how long one try may take: what it has done by then stays done.
+	// lease is how long one try may take: its progress is kept.
 	lease = 10 * time.Minute
-	// atOnce is of how many environments tombstones are executed at once; of one environment it is one after the other.
+	// atOnce is in how many environments tombstones are executed in parallel; within one environment they take turns.
 	atOnce = 4
-	// together is how many tombstones of an environment are carried on in one try.
+	// together is how many tombstones of an environment are continued in one try.
 	together = 32
-	// stepsPerTry is how many steps a try takes of a tombstone before others of the environment, and the lease, have
-	// their turn.
+	// stepsPerTry is how many steps a try takes for a tombstone before it is the turn of others in the environment.
 	stepsPerTry = 64
-	// streamsAtOnce is how many streams are rewritten between two notes of how far an execution is.
+	// streamsAtOnce is how many streams are rewritten between two writes of the progress.
 	streamsAtOnce = 64
-	// purgedAtOnce is how many streams are purged between two of them. Each time the tables are written again that hold
-	// something of them, which have hundreds of thousands of short streams. Tombstones that have fewer do it together.
+	// purgedAtOnce is how many streams are purged between two of them. Each time all tables with data of them are
+	// rewritten, which may hold hundreds of thousands of short streams. Tombstones with fewer streams are purged
+	// together.
 	purgedAtOnce = 1 << 16
-	// readAtOnce is how many of them are read at a time.
+	// readAtOnce is how many streams are read at a time.
 	readAtOnce = 1000
-	// releasedAtOnce is how many streams are rewritten before the parts that keep data of them remove it. Some of these
-	// go through all their data each time, however few streams it is about.
+	// releasedAtOnce is how many streams are rewritten before the parts that keep data of them remove it. Some parts
+	// read all their data each time, however few streams there are.
 	releasedAtOnce = 2048
 )
 
-// execution is a tombstone that is being executed. What it writes holds only as long as its claim does, so that of two
-// processes one goes on.
+// execution is a tombstone that is being executed. Its writes require that its claim holds, so that only one of two
+// processes continues.
 type execution struct {
 	*Service
 	tenant j17.Tenant
@@ -46,13 +46,13 @@ type execution struct {
 	steps int
 }
 
-// executeAll goes on with tombstones of an environment. Each step can be repeated, and notes what it has done with it.
+// executeAll continues tombstones of an environment. Each step can be repeated, and records its progress.
 func (s *Service) executeAll(ctx context.Context, claims []*worker.Claim) []error {
-	// Each until only old bytes are left of what it erases.
+	// Each until only the old bytes are left to remove.
 	all, errs, begun := make([]*execution, len(claims)), make([]error, len(claims)), s.o.Clock.Now()
 	for i, c := range claims {
 		if s.o.Clock.Now().Sub(begun) > lease/2 {
-			// The lease is for the others.
+			// The rest of the lease is for the others.
 			errs[i] = s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(nil, s.o.Clock.Now())})
 			continue
 		}
@@ -61,7 +61,7 @@ func (s *Service) executeAll(ctx context.Context, claims []*worker.Claim) []erro
 		}
 	}
 
-	// These go together.
+	// Purge the small ones together.
 	var some []*execution
 	streams := uint64(0)
 	for i, x := range all {
@@ -72,7 +72,7 @@ func (s *Service) executeAll(ctx context.Context, claims []*worker.Claim) []erro
 	}
 	failed := s.purgeTogether(ctx, some)
 
-	// And each to its end.
+	// Then each to its end.
 	for i, x := range all {
 		if errs[i] != nil || x == nil {
 			continue
@@ -87,7 +87,7 @@ func (s *Service) executeAll(ctx context.Context, claims []*worker.Claim) []erro
 	return errs
 }
 
-// take returns the execution that a claim is about, nil where there is nothing to be done any longer.
+// take returns the execution for a claim, nil if there is nothing left to do.
 func (s *Service) take(ctx context.Context, c *worker.Claim) (*execution, error) {
 	r, err := s.load(ctx, c.Tenant, c.Key)
 	if j17.CodeOf(err) == j17.CodeNotFound || err == nil && r.Status != Executing {
@@ -99,7 +99,7 @@ func (s *Service) take(ctx context.Context, c *worker.Claim) (*execution, error)
 	return &execution{Service: s, tenant: c.Tenant, row: r, claim: c}, nil
 }
 
-// goOn takes steps, until the next one is that of a phase, it is completed, or others have their turn.
+// goOn takes steps until the phase is the given one, the execution is completed, or it is the turn of others.
 func (x *execution) goOn(ctx context.Context, until phase) error {
 	for ; x.steps < stepsPerTry && x.row.Status != Completed && x.row.Phase != until; x.steps++ {
 		doing := x.row.Phase
@@ -110,17 +110,17 @@ func (x *execution) goOn(ctx context.Context, until phase) error {
 	return nil
 }
 
-// errNoSpec reports that it is not known yet what the spec of the environment says.
+// errNoSpec reports that the spec of the environment is not known yet.
 var errNoSpec = errors.New("the spec of the environment is still to be restored")
 
-// step does the next part of the work.
+// step does the next step of the work.
 func (x *execution) step(ctx context.Context) error {
 	switch x.row.Phase {
 	case rooting:
 		return x.begin(ctx)
 	case finding:
 		if x.restoring(x.tenant) {
-			return errNoSpec // which says what goes along
+			return errNoSpec // the spec says which streams are erased too
 		}
 		return x.find(ctx)
 	case rewriting:
@@ -134,7 +134,7 @@ func (x *execution) step(ctx context.Context) error {
 	}
 }
 
-// save stores how far the execution is, together with other writes.
+// save stores the progress of the execution, together with other writes.
 func (x *execution) save(ctx context.Context, sides ...store.Side) error {
 	return x.o.Store.Write(ctx, x.tenant, append(sides, x.put()), x.claim.Fence())
 }
@@ -165,10 +165,9 @@ func (x *execution) begin(ctx context.Context) error {
 	return x.save(ctx)
 }
 
-// rewriteSome rewrites the next streams, and has all parts that keep data of them remove it when there are enough of
-// these.
+// rewriteSome rewrites the next streams. When there are enough of them, all parts that keep data of them remove it.
 func (x *execution) rewriteSome(ctx context.Context) error {
-	// What another attempt has begun to release comes first.
+	// A release that another attempt has begun comes first.
 	r, last := x.row, false
 	if r.Note == "" {
 		some, err := x.entries(ctx, x.tenant, r.id, r.Cursor, streamsAtOnce)
@@ -197,9 +196,8 @@ func (x *execution) rewriteSome(ctx context.Context) error {
 	return x.save(ctx)
 }
 
-// release has all parts that keep data of the streams that were rewritten since the last time remove it. Another
-// attempt passes the same streams and position: what they have recorded under it is not recorded again under a later
-// one.
+// release makes all parts remove their data of the streams that were rewritten since the last release. Another attempt
+// passes the same streams and position, so that a part does not record the erasure again under a later position.
 func (x *execution) release(ctx context.Context) error {
 	r := x.row
 	if r.Note == "" {
@@ -245,8 +243,8 @@ func (x *execution) release(ctx context.Context) error {
 	return nil
 }
 
-// spaces returns where parts may have data of streams: under the streams' own keys, and in an order that does not tell
-// streams apart.
+// spaces returns where parts may have data of streams: under the streams' own keys, and in spaces whose order does not
+// distinguish streams.
 func (s *Service) spaces() (ofStreams, whole []store.Declared) {
 	for i := range s.parts {
 		for _, d := range part.Declared(s.parts[i].Spaces) {
@@ -260,8 +258,8 @@ func (s *Service) spaces() (ofStreams, whole []store.Declared) {
 	return ofStreams, whole
 }
 
-// purgeTogether removes from disk what the streams of several tombstones have lost: tables are written again as a
-// whole, however few streams it is about. It returns what has failed, of one of them or of all.
+// purgeTogether removes the old bytes of several tombstones' streams from disk at once, since tables are rewritten as a
+// whole however few streams there are. It returns the errors, of one of them or of all.
 func (s *Service) purgeTogether(ctx context.Context, some []*execution) (failed map[*execution]error) {
 	failed = map[*execution]error{}
 	var keys []j17.Key
@@ -293,8 +291,8 @@ func (s *Service) purgeTogether(ctx context.Context, some []*execution) (failed 
 	return failed
 }
 
-// purgeSome removes from disk what the next streams have lost, and at last what stood in spaces that do not tell
-// streams apart.
+// purgeSome removes the old bytes of the next streams from disk, and after the last stream those in spaces that do not
+// distinguish streams.
 func (x *execution) purgeSome(ctx context.Context) error {
 	r := x.row
 	spaces, whole := x.spaces()
@@ -317,8 +315,8 @@ func (x *execution) purgeSome(ctx context.Context) error {
 	return x.save(ctx)
 }
 
-// keys returns the streams of the tombstone behind one of them: a number of them or some more, or all that are left,
-// which is last then.
+// keys returns the tombstone's streams after one of them: at least enough of them, or all remaining ones, in which case
+// last is true.
 func (x *execution) keys(ctx context.Context, after string, enough int) (keys []j17.Key, last bool, err error) {
 	for !last && len(keys) < enough {
 		some, err := x.entries(ctx, x.tenant, x.row.id, after, readAtOnce)

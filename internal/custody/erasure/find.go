@@ -9,11 +9,11 @@ import (
 	"j17/internal/storage/store"
 )
 
-// foundAtOnce is how many events that name somebody are looked at between two notes of how far the search is.
+// foundAtOnce is how many events that name the aggregate are read between two writes of the progress.
 const foundAtOnce = 1000
 
-// roles are how somebody may be named in events: what finds those that do so, and what the spec has to say of a type
-// for its streams to go along.
+// roles are the ways in which events may name an aggregate: the tag by which such events are found, and the setting by
+// which streams of a type are erased too.
 func roles() []role {
 	return []role{
 		{j17.ActorTag, func(o *spec.OnTombstone) bool { return o.CascadeFromActor }},
@@ -26,7 +26,8 @@ type role struct {
 	cascades func(*spec.OnTombstone) bool
 }
 
-// types returns the aggregate types whose streams go along with somebody whom one of their events names in this role.
+// types returns the aggregate types whose streams are erased too if one of their events names the aggregate in this
+// role.
 func (r *role) types(c *spec.Compiled) map[string]bool {
 	types := map[string]bool{}
 	if c == nil {
@@ -40,8 +41,8 @@ func (r *role) types(c *spec.Compiled) map[string]bool {
 	return types
 }
 
-// name looks at up to foundAtOnce events behind a position that name an aggregate in a role, and returns the streams
-// among them that go along, each once. upTo is how far was looked; more reports that there may be more behind it.
+// name reads up to foundAtOnce events after a position that name an aggregate in a role, and returns the streams among
+// them that are erased too, each once. upTo is the last position read; more reports whether there may be more after it.
 func (s *Service) name(
 	ctx context.Context, t j17.Tenant, who j17.Key, in role, types map[string]bool, after j17.StreamID,
 ) (found []j17.Key, upTo j17.StreamID, more bool, err error) {
@@ -64,13 +65,13 @@ func (s *Service) name(
 }
 
 const (
-	// maxTried bounds the streams that a dry run shows, maxTriedEvents the events that it looks at.
+	// maxTried bounds the streams that a dry run shows, maxTriedEvents the events that it reads.
 	maxTried       = maxListed
 	maxTriedEvents = 100_000
 )
 
-// Try tells which streams an erasure would reach now, and stores nothing. What may be asked for, and of what, is as for
-// Create, but that another tombstone of the aggregate is in nobody's way.
+// Try returns the streams that an erasure would reach now, and stores nothing. It checks the same as Create, except
+// that another tombstone of the aggregate is no obstacle.
 func (s *Service) Try(
 	ctx context.Context, t j17.Tenant, aggregateType, id string, ask wire.NewTombstone,
 ) (wire.TombstoneDryRun, error) {
@@ -83,7 +84,7 @@ func (s *Service) Try(
 		return out, err
 	}
 
-	// Those that go along.
+	// The streams that are erased too.
 	keys, known := []j17.Key{key}, map[j17.Key]bool{key: true}
 	for _, in := range roles() {
 		types := in.types(s.o.Spec(t))
@@ -107,7 +108,7 @@ func (s *Service) Try(
 		}
 	}
 
-	// How long they are.
+	// Their lengths.
 	heads, err := s.o.Store.Heads(ctx, t, keys)
 	if err != nil {
 		return out, err
@@ -120,8 +121,8 @@ func (s *Service) Try(
 	return out, nil
 }
 
-// find looks for streams that go along, a part at a time, and notes those that it has found together with how far it
-// is.
+// find looks for streams that are erased too, a part at a time, and stores those that it has found together with its
+// progress.
 func (x *execution) find(ctx context.Context) error {
 	r := x.row
 	who := r.aggregate()
@@ -164,7 +165,7 @@ func lookedAt(looked string) (j17.StreamID, error) {
 	return j17.ParseStreamID(looked)
 }
 
-// found counts what was found.
+// found counts the streams and events that were found.
 func (x *execution) found(ctx context.Context) error {
 	streams, events := uint64(0), uint64(0)
 	for after, last := "", false; !last; {

@@ -9,8 +9,8 @@ import (
 	"j17/internal/base/value"
 )
 
-// CheckMarker reports what of an event's data and metadata no marker has that an execution writes. Importers ask, since
-// anybody can write a file. The error is a *j17.Error with the path of what is wrong.
+// CheckMarker checks that an event's data and metadata have nothing that markers of an execution lack. It is for
+// imports, since anybody can write a file. The error is a *j17.Error with the path of what is wrong.
 func CheckMarker(data, metadata value.Value) error {
 	for _, m := range data.Members() {
 		if markerText(m.Key) == nil {
@@ -23,7 +23,7 @@ func CheckMarker(data, metadata value.Value) error {
 		}
 	}
 
-	// Its author and its time. The time itself is checked like that of other events.
+	// The actor and the time. The time itself is checked like that of other events.
 	for _, m := range metadata.Members() {
 		if m.Key != "actor" && m.Key != "timestamp" {
 			return notMarked("metadata."+j17.Printable(m.Key), "is no member of its metadata")
@@ -36,7 +36,7 @@ func CheckMarker(data, metadata value.Value) error {
 	return nil
 }
 
-// markerText returns what checks the text of a member of a marker's data, nil where it has no such member.
+// markerText returns the check for the text of a member of a marker's data, nil if markers have no such member.
 func markerText(name string) func(string) bool {
 	switch name {
 	case "original_hash", "chain_hash":

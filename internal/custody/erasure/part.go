@@ -4,7 +4,7 @@ import (
 	"j17/internal/core/part"
 )
 
-// Part returns what erasure itself is to the rest of the program.
+// Part returns erasure as a part of the program.
 func (s *Service) Part() part.Part {
 	return part.Part{
 		Name:   "erasure",

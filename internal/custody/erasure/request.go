@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// leastGrace is how long every tombstone can be cancelled at the least.
+	// leastGrace is the minimum time in which a tombstone can be cancelled.
 	leastGrace = 72 * time.Hour
-	// mostGraceDays bounds how long it may be.
+	// mostGraceDays bounds that time.
 	mostGraceDays = 3650
 	// maxText bounds the texts of a request, in bytes.
 	maxText = 1000
@@ -31,8 +31,8 @@ const (
 	ActionExecute = "tombstone.execute"
 )
 
-// Create asks for the erasure of an aggregate, by its id or by a name. It is CodeAggregateNotFound where that has no
-// events, and CodeConflict while there is another tombstone of it that was not cancelled.
+// Create requests the erasure of an aggregate, by its id or by a name. It is CodeAggregateNotFound if the aggregate has
+// no events, and CodeConflict if another tombstone of it was not cancelled.
 func (s *Service) Create(
 	ctx context.Context, t j17.Tenant, aggregateType, id string, ask wire.NewTombstone,
 ) (wire.Tombstone, error) {
@@ -64,7 +64,7 @@ func (s *Service) Create(
 		Op: store.Put, Space: rows, Key: r.id, Value: r.value(), Cond: store.IfAbsent,
 	})
 
-	// Of two that are asked for at once one is the second.
+	// If two are requested at once, one is refused.
 	err = s.o.Store.Write(ctx, t, sides)
 	if _, lost := errors.AsType[*store.SideConflict](err); lost {
 		if _, err = s.vacant(ctx, t, key, head, ask.Again); err == nil {
@@ -78,7 +78,7 @@ func (s *Service) Create(
 	return s.shown(ctx, t, r)
 }
 
-// check checks what a request says.
+// check checks a request.
 func check(ask *wire.NewTombstone) error {
 	wrong := func(path, says string) error {
 		return j17.Errorf(j17.CodeInvalidField, "'%s' must be %s", path, says).At(path)
@@ -107,8 +107,8 @@ func check(ask *wire.NewTombstone) error {
 	return nil
 }
 
-// find returns the aggregate that somebody means, with its head. One that has events is found whether the spec still
-// has its type or not: aggregates whose type the spec no longer has can still be erased.
+// find returns the aggregate with an id or a name, with its head. Aggregates with events are found even if the spec no
+// longer has their type, so that they can still be erased.
 func (s *Service) find(ctx context.Context, t j17.Tenant, aggregateType, id string) (j17.Key, store.Head, error) {
 	if s.restoring(t) {
 		return j17.Key{}, store.Head{}, j17.Errorf(j17.CodeUnavailable, "The server has just started and this environment is not ready yet. Try again in a moment.")
@@ -136,17 +136,17 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, aggregateType, id stri
 	return key, heads[0], nil
 }
 
-// restoring reports whether it is not known yet what the spec of an environment says.
+// restoring reports whether the spec of an environment is not known yet.
 func (s *Service) restoring(t j17.Tenant) bool { return s.o.Restoring != nil && s.o.Restoring(t) }
 
-// conflictDetails tell which tombstone is in the way.
+// conflictDetails identify the conflicting tombstone.
 type conflictDetails struct {
 	TombstoneID string `json:"tombstone_id"`
 	Status      Status `json:"status"`
 }
 
-// vacant returns the write by which a new tombstone takes its aggregate, with the completed one that it follows, if
-// any, for its value; CodeConflict where another one has it.
+// vacant returns the write by which a new tombstone takes its aggregate, whose value is the completed one that it
+// follows, if any; CodeConflict if another one has it.
 func (s *Service) vacant(
 	ctx context.Context, t j17.Tenant, key j17.Key, head store.Head, again bool,
 ) (store.Side, error) {
@@ -163,7 +163,7 @@ func (s *Service) vacant(
 		return take, err
 	}
 
-	// A completed one may be followed by another where there is something new to erase.
+	// A completed one may be followed by another if there are new events to erase.
 	taken := j17.Errorf(j17.CodeConflict, "There is a tombstone of %s already: %s, which is %s.", key, last.id, last.Status)
 	taken.Details = conflictDetails{last.id, last.Status}
 	if last.Status != Completed {
@@ -188,8 +188,8 @@ func (s *Service) vacant(
 	return take, nil
 }
 
-// Cancel cancels a tombstone that is pending; for others it is CodeConflict. The completed one that it has followed is
-// the last one of its aggregate again.
+// Cancel cancels a pending tombstone; for others it is CodeConflict. The completed one that it followed becomes the
+// last one of its aggregate again.
 func (s *Service) Cancel(ctx context.Context, t j17.Tenant, id string) (wire.Tombstone, error) {
 	r, err := s.load(ctx, t, id)
 	if err != nil {
@@ -205,7 +205,7 @@ func (s *Service) Cancel(ctx context.Context, t j17.Tenant, id string) (wire.Tom
 	sides := append(r.become(Cancelled), r.replace(), leave)
 	err = s.o.Store.Write(ctx, t, sides)
 	if _, lost := errors.AsType[*store.SideConflict](err); lost {
-		return s.Cancel(ctx, t, id) // which finds what it has become
+		return s.Cancel(ctx, t, id) // finds the new status
 	}
 	if err != nil {
 		return wire.Tombstone{}, err
@@ -219,21 +219,21 @@ func (r *row) replace() store.Side {
 	return store.Side{Op: store.Put, Space: rows, Key: r.id, Value: r.value(), Cond: store.IfRev, Rev: r.rev}
 }
 
-// not is the error of what the status of a tombstone does not allow.
+// not is the error of an action that the status of a tombstone does not allow.
 func (s *Service) not(r *row, verb string) error {
 	err := j17.Errorf(j17.CodeConflict, "The tombstone %s is %s; it can no longer be %s.", r.id, r.Status, verb)
 	err.Details = conflictDetails{r.id, r.Status}
 	return err
 }
 
-// graceDetails tell when a tombstone can be executed.
+// graceDetails say when a tombstone can be executed.
 type graceDetails struct {
 	ExecutableAt time.Time `json:"executable_at"`
 }
 
-// Execute lets the execution of a tombstone begin, which goes on in the background. Before its time it is
-// CodeGracePeriod, unless it is forced. One that is being executed already goes on at once if its last try has failed.
-// For others than these it is CodeConflict.
+// Execute begins the execution of a tombstone, which continues in the background. Before its time it is
+// CodeGracePeriod, unless it is forced. A tombstone that is being executed continues at once if its last try has
+// failed. For all others it is CodeConflict.
 func (s *Service) Execute(ctx context.Context, t j17.Tenant, id string, force bool) (wire.Tombstone, error) {
 	r, err := s.load(ctx, t, id)
 	if err != nil {
@@ -255,12 +255,12 @@ func (s *Service) Execute(ctx context.Context, t j17.Tenant, id string, force bo
 		return wire.Tombstone{}, err
 	}
 
-	// From here on it cannot be cancelled. It names the operator who has asked until the audit log does.
+	// From here on it cannot be cancelled. The row names the operator until the audit log does.
 	r.Forced, r.Phase, r.By = early, rooting, s.o.By(ctx)
 	sides := append(r.become(Executing), r.replace(), store.Side{Op: store.Put, Space: executions, Key: r.id, Due: now})
 	err = s.o.Store.Write(ctx, t, sides)
 	if _, lost := errors.AsType[*store.SideConflict](err); lost {
-		return s.Execute(ctx, t, id, force) // which finds what it has become
+		return s.Execute(ctx, t, id, force) // finds the new status
 	}
 	if err != nil {
 		return wire.Tombstone{}, err
@@ -276,7 +276,7 @@ func (s *Service) Execute(ctx context.Context, t j17.Tenant, id string, force bo
 func (s *Service) again(ctx context.Context, t j17.Tenant, r *row, now time.Time) error {
 	item, err := s.o.Store.Get(ctx, t, executions, r.id)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // it has just been completed
+		return nil // it was completed meanwhile
 	}
 	if err != nil {
 		return err
@@ -292,12 +292,12 @@ func (s *Service) again(ctx context.Context, t j17.Tenant, r *row, now time.Time
 		Op: store.Put, Space: executions, Key: r.id, Value: item.Value, Due: now, Cond: store.IfRev, Rev: item.Rev,
 	}})
 	if _, lost := errors.AsType[*store.SideConflict](err); lost {
-		return nil // it goes on already
+		return nil // it continues already
 	}
 	return err
 }
 
-// Get returns a tombstone; CodeNotFound where there is none.
+// Get returns a tombstone; CodeNotFound if there is none.
 func (s *Service) Get(ctx context.Context, t j17.Tenant, id string) (wire.Tombstone, error) {
 	r, err := s.load(ctx, t, id)
 	if err != nil {
@@ -309,8 +309,8 @@ func (s *Service) Get(ctx context.Context, t j17.Tenant, id string) (wire.Tombst
 // maxPage bounds the streams that a page of a list shows, over all of its tombstones.
 const maxPage = 20_000
 
-// List returns up to limit tombstones of a status, "" for any, the newest first and without the first offset ones. next
-// is the offset of the page behind it, 0 where there is none. A page ends early rather than become very large.
+// List returns up to limit tombstones of a status, "" for any, the newest first, after skipping offset of them. next is
+// the offset of the next page, 0 if there is none. A page ends early rather than becoming very large.
 func (s *Service) List(
 	ctx context.Context, t j17.Tenant, of Status, offset, limit int,
 ) (page []wire.Tombstone, next int, err error) {
@@ -335,7 +335,7 @@ func (s *Service) List(
 			return nil, 0, err
 		}
 		if of != allOf && r.Status != of {
-			continue // it has become another one meanwhile
+			continue // its status has changed meanwhile
 		}
 		shown, err := s.shown(ctx, t, r)
 		if err != nil {
@@ -351,7 +351,7 @@ func (s *Service) List(
 const listedAtOnce = 1000
 
 // Streams returns up to limit streams that a tombstone has rewritten, in the order of their keys, after the key start.
-// next is the start of the page behind it, "" where there is none.
+// next is the start of the next page, "" if there is none.
 func (s *Service) Streams(
 	ctx context.Context, t j17.Tenant, id, start string, limit int,
 ) (page []wire.AffectedStream, next string, err error) {
@@ -374,7 +374,7 @@ func (s *Service) Streams(
 	return page, "", nil
 }
 
-// Certificate returns the certificate of a tombstone, a signed note; CodeConflict where it is not completed.
+// Certificate returns the certificate of a tombstone, a signed note; CodeConflict if it is not completed.
 func (s *Service) Certificate(ctx context.Context, t j17.Tenant, id string) (string, error) {
 	r, err := s.load(ctx, t, id)
 	if err != nil {

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// maxRewritten is how many events are rewritten in one commit. A longer stream takes several. It is well below what
-	// the store takes, so that nobody waits long behind such a commit.
+	// maxRewritten is how many events are rewritten in one commit. A longer stream takes several. It is well below the
+	// limit of the store, so that other writes do not wait long behind such a commit.
 	maxRewritten = 10_000
-	// tries is how often a stream is rewritten on the condition that nothing was written to it since it was read. What
-	// is written meanwhile stays then, as what is written a moment later does.
+	// tries is how often a stream is rewritten on the condition that nothing was written to it since it was read. After
+	// that, events written meanwhile stay, like any that are written a moment later.
 	tries = 3
-	// triesBeside is how often what goes with the events is asked for because others have changed meanwhile what it
-	// depends on.
+	// triesBeside is how often the parts' writes for the same commit are requested, since what they depend on may have
+	// changed meanwhile.
 	triesBeside = 10
 )
 
-// errLost reports that the execution is another's.
+// errLost reports that another process has the execution.
 var errLost = errors.New("another process goes on with the tombstone")
 
 // rewrite replaces the events of streams by markers: those of several short streams in one commit, those of a long one
@@ -61,7 +61,7 @@ func (x *execution) rewrite(ctx context.Context, some []*entry) error {
 	}
 }
 
-// rewriteUnit replaces events of streams in one commit: all of them, or of a single stream the next ones.
+// rewriteUnit replaces events of streams in one commit: all of them, or the next ones of a single stream.
 func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 	for try, beside := 1, x.beside; ; try++ {
 		keys := make([]j17.Key, len(some))
@@ -77,7 +77,7 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 			return err
 		}
 
-		// The markers, and what the streams are then.
+		// The markers, and the new entries of the streams.
 		unit := store.Rewrite{Fences: []store.Fence{x.claim.Fence()}}
 		after, replaced := make([]*entry, len(some)), make([]part.Replaced, len(some))
 		for i, e := range some {
@@ -86,7 +86,7 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 				return err
 			}
 			next.Seen = seen.String()
-			whole := next.Done && try <= tries // else something may be written meanwhile, and stays
+			whole := next.Done && try <= tries // otherwise events written meanwhile stay
 			after[i], replaced[i] = next, part.Replaced{Key: e.key, To: next.Events, Last: whole}
 			unit.Streams = append(unit.Streams, store.RewrittenStream{
 				Key: e.key, Events: markers, More: !next.Done,
@@ -110,7 +110,7 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 		_, damaged := errors.AsType[*store.CorruptionError](err)
 		switch {
 		case damaged && beside != nil:
-			beside = nil // what it is about may be what cannot be read
+			beside = nil // the damage may be in what they concern
 			continue
 		case err != nil:
 			return err
@@ -130,7 +130,7 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 	}
 }
 
-// present returns where the feed of the environment ends.
+// present returns the end of the environment's feed.
 func (x *execution) present(ctx context.Context) (j17.StreamID, error) {
 	moment, err := x.o.Store.Moment(ctx, x.tenant)
 	if err != nil {
@@ -140,8 +140,8 @@ func (x *execution) present(ctx context.Context) (j17.StreamID, error) {
 	return moment.Position(), nil
 }
 
-// markers returns what takes the place of a stream's next events, and the entry that the stream has then. Events that
-// were erased before stay as they are.
+// markers returns the replacements of a stream's next events, and the stream's entry after that. Events that were
+// erased before stay as they are.
 func (x *execution) markers(
 	ctx context.Context, e *entry, head *store.Head,
 ) (markers []store.Rewritten, next *entry, err error) {
@@ -183,7 +183,7 @@ func (x *execution) markers(
 		return markers, next, nil
 	}
 
-	// The whole stream was read: it has to be what the store says of it.
+	// The whole stream was read: it must match the store's chain.
 	whole := e.Events == 0 || e.First != hash{} // entries of older versions do not say what their events were at first
 	if !head.Rewriting() && stands != hash(head.Now()) || whole && next.First != hash(head.Chain) {
 		return nil, nil,
@@ -200,10 +200,10 @@ func (e *entry) replaced(leaf hash) {
 	e.After.add(leaf)
 }
 
-// markerMetadata are those of every marker; the store adds the time of the event.
+// markerMetadata is the metadata of every marker; the store adds the time of the event.
 const markerMetadata = `{"actor":{"type":"system","id":"system"}}`
 
-// marker is the data of what takes the place of an event. chain is that of its stream up to it, as it was.
+// marker is the data of an event's replacement. chain is that of its stream up to the event, before any replacement.
 func marker(ev *j17.Event, chain hash, id, at string) []byte {
 	original := sha256.Sum256(ev.Raw)
 	b := make([]byte, 0, 320+len(ev.Type))
@@ -212,7 +212,7 @@ func marker(ev *j17.Event, chain hash, id, at string) []byte {
 	b = append(b, `","chain_hash":"`...)
 	b = hex.AppendEncode(b, chain[:])
 	b = append(b, `","original_type":"`...)
-	b = append(b, ev.Type...) // which needs no escapes
+	b = append(b, ev.Type...) // it needs no escapes
 	b = append(b, `","tombstone_id":"`...)
 	b = append(b, id...)
 	b = append(b, `","tombstoned_at":"`...)
@@ -220,8 +220,8 @@ func marker(ev *j17.Event, chain hash, id, at string) []byte {
 	return append(b, `"}`...)
 }
 
-// beside returns the writes of all parts that belong into the commit that replaces events of streams, and what they
-// rest on.
+// beside returns the writes of all parts that belong to the commit that replaces events of streams, and the fences that
+// they depend on.
 func (s *Service) beside(
 	ctx context.Context, t j17.Tenant, of []part.Replaced,
 ) (sides []store.Side, fences []store.Fence, err error) {

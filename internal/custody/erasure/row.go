@@ -17,7 +17,7 @@ import (
 
 // The side spaces of the package. None of them holds data of events.
 const (
-	// rows has what is known of each tombstone, under its handle.
+	// rows has the record of each tombstone, under its handle.
 	rows store.Space = "erasure.tombstones"
 	// lists has the tombstones in the order of their creation: all of them, and those of each status.
 	lists store.Space = "erasure.lists"
@@ -31,7 +31,7 @@ const (
 	certificates store.Space = "erasure.certificates"
 )
 
-// Status is what has become of a tombstone.
+// Status is the status of a tombstone.
 type Status string
 
 // The statuses.
@@ -45,7 +45,7 @@ const (
 // Statuses lists all of them.
 func Statuses() []Status { return []Status{Pending, Executing, Completed, Cancelled} }
 
-// phase is what an execution does next.
+// phase is the current phase of an execution.
 type phase string
 
 const (
@@ -56,7 +56,7 @@ const (
 	certifying phase = "certify"
 )
 
-// row is what is known of a tombstone.
+// row is the record of a tombstone.
 type row struct {
 	id  string
 	rev uint64
@@ -70,42 +70,42 @@ type row struct {
 	ExecutableAt time.Time       `json:"executable_at"`
 	Forced       bool            `json:"forced,omitempty"`
 
-	// Before is the completed tombstone of the same aggregate that this one follows, which is its last one again if
-	// this is cancelled.
+	// Before is the completed tombstone of the same aggregate that this one follows. It becomes the last one again if
+	// this one is cancelled.
 	Before string `json:"before,omitempty"`
-	// By is who has asked for the execution, until the audit log has it.
+	// By is the actor who has requested the execution, until the audit log has it.
 	By string `json:"by,omitempty"`
-	// Phase is what the execution does, Cursor how far it is in it: the key of the last stream that is done. Role and
-	// Looked tell how far the search is.
+	// Phase is the phase of the execution, Cursor its progress in it: the key of the last stream that is done. Role and
+	// Looked are the progress of the search.
 	Phase  phase  `json:"phase,omitempty"`
 	Cursor string `json:"cursor,omitempty"`
 	Role   int    `json:"role,omitempty"`
 	Looked string `json:"looked,omitempty"`
-	// Note is the position under which those that are rewritten and not released are announced, while they are.
+	// Note is the position under which rewritten streams are being released; "" otherwise.
 	Note string `json:"note,omitempty"`
-	// StartedAt is when the execution began, Root and Size what the environment's log was then.
+	// StartedAt is when the execution began, Root and Size the head of the environment's log at that time.
 	StartedAt   time.Time `json:"started_at,omitzero"`
 	CompletedAt time.Time `json:"completed_at,omitzero"`
 	Root        string    `json:"root,omitempty"`
 	Size        uint64    `json:"size,omitempty"`
-	// Found is how many events the streams had when these were found.
+	// Found is how many events the streams had when they were found.
 	Found uint64 `json:"found,omitempty"`
-	// Streams is how many streams were found, Done how many of them the phase is through with, Events how many events
-	// they have.
+	// Streams is how many streams were found, Done how many of them the phase has finished, Events how many events they
+	// have.
 	Streams uint64 `json:"streams,omitempty"`
 	Done    uint64 `json:"done,omitempty"`
 	Events  uint64 `json:"events,omitempty"`
-	// Released is how many of those that are rewritten nobody keeps anything of any longer, ReleasedTo the key of the
-	// last one of them.
+	// Released is how many of the rewritten streams were released by all parts, ReleasedTo the key of the last one of
+	// them.
 	Released   uint64 `json:"released,omitempty"`
 	ReleasedTo string `json:"released_to,omitempty"`
-	// AffectedRoot is that of the tree over all streams, where there are more than are listed.
+	// AffectedRoot is that of the tree over all streams, if there are too many to list.
 	AffectedRoot string `json:"affected_root,omitempty"`
 }
 
 // aggregate returns the key of the aggregate that is erased.
 func (r *row) aggregate() j17.Key {
-	key, _ := j17.ParseKey(r.Key) // which it was made of
+	key, _ := j17.ParseKey(r.Key) // it was made from one
 	return key
 }
 
@@ -115,7 +115,7 @@ func (r *row) value() []byte {
 	return raw
 }
 
-// load reads a tombstone. It is CodeNotFound where there is none.
+// load reads a tombstone. It is CodeNotFound if there is none.
 func (s *Service) load(ctx context.Context, t j17.Tenant, id string) (*row, error) {
 	item, err := s.o.Store.Get(ctx, t, rows, id)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrInvalid) || errors.Is(err, store.ErrLimit) {
@@ -135,7 +135,7 @@ func damaged(id string, err error) error {
 	return &store.CorruptionError{Where: "the tombstone " + id, Err: err}
 }
 
-// Keys in lists have the time of creation in nanoseconds, so that the newest stand last.
+// Keys in lists have the time of creation in nanoseconds, so that the newest come last.
 const allOf = "all"
 
 func listed(of string, r *row) string {
@@ -150,7 +150,7 @@ func (r *row) list() []store.Side {
 	}
 }
 
-// become gives the tombstone another status, and returns the writes that list it so.
+// become changes the status of the tombstone, and returns the writes that list it under the new one.
 func (r *row) become(next Status) []store.Side {
 	gone := store.Side{Op: store.Delete, Space: lists, Key: listed(string(r.Status), r)}
 	r.Status = next
@@ -161,23 +161,23 @@ func (r *row) become(next Status) []store.Side {
 type entry struct {
 	key j17.Key
 
-	// Events is how many of its events are done. All of them are where Done is true.
+	// Events is how many of its events are done. Done reports that all of them are.
 	Events uint64 `json:"events,omitempty"`
 	Done   bool   `json:"done,omitempty"`
-	// Chain is that of the events that are done, before they were replaced, Present that of what took their place,
-	// First that of what they were at first; Before and After are the trees over the first two.
+	// Chain is that of the done events before their replacement, Present that of their replacements, First that of
+	// their original contents; Before and After are the trees over the first two.
 	Chain   hash `json:"chain,omitzero"`
 	Present hash `json:"present,omitzero"`
 	First   hash `json:"first,omitzero"`
 	Before  tree `json:"before,omitzero"`
 	After   tree `json:"after,omitzero"`
-	// Last is the position of the last event that is done, Seen where the feed ended when it was about to be. Entries
-	// of older versions have neither.
+	// Last is the position of the last done event, Seen the end of the feed just before it was replaced. Entries of
+	// older versions have neither.
 	Last string `json:"last,omitempty"`
 	Seen string `json:"seen,omitempty"`
 }
 
-// end returns up to where the stream is erased, that of all streams where the entry does not say.
+// end returns up to where the stream is erased; all is used if the entry does not have that.
 func (e *entry) end(all j17.StreamID) (end part.End, err error) {
 	if e.Last == "" && e.Events > 0 {
 		return part.End{Own: all, Others: all}, nil
@@ -191,7 +191,7 @@ func (e *entry) end(all j17.StreamID) (end part.End, err error) {
 	return end, err
 }
 
-// reachedKey is where the entry of a stream stands.
+// reachedKey is the key of a stream's entry.
 func reachedKey(id string, key j17.Key) string { return id + "/" + key.String() }
 
 // put writes an entry.
@@ -200,7 +200,7 @@ func (e *entry) put(id string) store.Side {
 	return store.Side{Op: store.Put, Space: reached, Key: reachedKey(id, e.key), Value: raw}
 }
 
-// readEntry takes an item apart.
+// readEntry decodes an item.
 func readEntry(item *store.Item) (*entry, error) {
 	e := &entry{}
 	_, name, _ := strings.Cut(item.Key, "/")
@@ -214,7 +214,7 @@ func readEntry(item *store.Item) (*entry, error) {
 	return e, nil
 }
 
-// entries returns up to limit streams that a tombstone reaches, in the order of their keys and greater than after.
+// entries returns up to limit streams that a tombstone reaches, in the order of their keys, after the key after.
 func (s *Service) entries(ctx context.Context, t j17.Tenant, id, after string, limit int) ([]*entry, error) {
 	keys := store.Prefix(id + "/")
 	if after != "" {
@@ -233,7 +233,7 @@ func (s *Service) entries(ctx context.Context, t j17.Tenant, id, after string, l
 	return all, nil
 }
 
-// shown is a stream as people see it.
+// shown is the stream as clients see it.
 func (e *entry) shown() wire.AffectedStream {
 	return wire.AffectedStream{
 		Key: e.key.String(), EventCount: e.Events, Action: "tombstoned", RootBefore: e.Before.root().String(),
@@ -241,11 +241,11 @@ func (e *entry) shown() wire.AffectedStream {
 	}
 }
 
-// maxListed is how many streams a tombstone shows by itself.
+// maxListed is how many streams a tombstone shows.
 const maxListed = 1000
 
-// shown is a tombstone as people see it, with its streams as far as they are rewritten: its aggregate first, the others
-// in the order of their keys.
+// shown is a tombstone as clients see it, with its rewritten streams: its own aggregate first, the others in the order
+// of their keys.
 func (s *Service) shown(ctx context.Context, t j17.Tenant, r *row) (wire.Tombstone, error) {
 	out := wire.Tombstone{
 		ID: r.id, Key: r.Key, Status: string(r.Status), LegalBasis: r.LegalBasis, RequestID: r.RequestID,
@@ -286,8 +286,7 @@ func (s *Service) shown(ctx context.Context, t j17.Tenant, r *row) (wire.Tombsto
 	return out, s.first(ctx, t, r, out.AffectedStreams)
 }
 
-// first moves the stream of the aggregate itself to the front, or puts it there in the place of the last one if it is
-// done.
+// first moves the stream of the aggregate itself to the front. If it is done but not listed, it replaces the last one.
 func (s *Service) first(ctx context.Context, t j17.Tenant, r *row, streams []wire.AffectedStream) error {
 	if len(streams) == 0 {
 		return nil
@@ -321,11 +320,11 @@ func (s *Service) first(ctx context.Context, t j17.Tenant, r *row, streams []wir
 	return nil
 }
 
-// underWay shows how far an execution is, and what its last try failed of.
+// underWay adds the progress of an execution, and the error of its last try.
 func (s *Service) underWay(ctx context.Context, t j17.Tenant, r *row, out *wire.Tombstone) error {
 	events := r.Events
 	if r.Phase == rewriting {
-		// Those of the streams that the next note is about are noted with each of them.
+		// Progress within the streams since the last write of the row is in their entries.
 		some, err := s.entries(ctx, t, r.id, r.Cursor, streamsAtOnce)
 		if err != nil {
 			return err
@@ -339,7 +338,7 @@ func (s *Service) underWay(ctx context.Context, t j17.Tenant, r *row, out *wire.
 	}
 	item, err := s.o.Store.Get(ctx, t, executions, r.id)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // it has just been completed
+		return nil // it was completed meanwhile
 	}
 	if err != nil {
 		return err

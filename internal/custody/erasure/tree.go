@@ -24,8 +24,8 @@ func (h *hash) UnmarshalText(text []byte) error {
 	return err
 }
 
-// tree is a Merkle tree of RFC 6962 that leaves are added to one by one. It holds only the roots of its full subtrees,
-// the largest first, so that it can be kept between two parts of a long stream.
+// tree is a Merkle tree of RFC 6962 to which leaves are added one by one. It holds only the roots of its full subtrees,
+// the largest first, so that it can be stored between two parts of a long stream.
 type tree struct {
 	Size uint64 `json:"size"`
 	Edge []hash `json:"edge"`
@@ -57,7 +57,7 @@ func (t *tree) root() hash {
 	return root
 }
 
-// clone returns a copy to go on with.
+// clone returns a copy to continue with.
 func (t *tree) clone() tree { return tree{t.Size, append([]hash(nil), t.Edge...)} }
 
 // parent is the hash of a node above two others.

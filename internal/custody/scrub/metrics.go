@@ -2,7 +2,7 @@ package scrub
 
 import "j17/internal/core/part"
 
-// metrics are what is counted and measured of the part.
+// metrics are the metrics of the part.
 func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Gauge("j17_scrub_damaged", "Places in what is stored that are known to be damaged.",

@@ -13,7 +13,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// step looks at the next part of a pass. An error is none of what is looked at: the same part is looked at again.
+// step checks the next part of a pass. Damage is not an error of it: after an error the same part is checked again.
 func (s *Service) step(ctx context.Context) (err error) {
 	if s.state.Phase == events || s.state.Phase == items {
 		if err := s.enter(ctx); err != nil {
@@ -27,16 +27,16 @@ func (s *Service) step(ctx context.Context) (err error) {
 		err = s.stepEvents(ctx)
 	case items:
 		err = s.stepItems(ctx)
-	default: // another version's
+	default: // a phase of another version
 		s.change(func(st *state) { st.Phase = idle })
 	}
 	if errors.Is(err, store.ErrEnded) {
-		return nil // by an erasure: it goes on with the present content
+		return nil // by an erasure: continue with the current content
 	}
 	return err
 }
 
-// enter sees to it that what was looked at of an environment belongs to the one that there is now.
+// enter makes sure that the progress in an environment belongs to the one that exists now.
 func (s *Service) enter(ctx context.Context) error {
 	extent, err := s.Store.Extent(ctx, s.state.Tenant)
 	if err != nil || extent.Life == s.state.Life {
@@ -47,14 +47,14 @@ func (s *Service) enter(ctx context.Context) error {
 	return nil
 }
 
-// again begins with an environment.
+// anew begins with an environment.
 func (st *state) anew(t j17.Tenant, life uint64) {
 	st.Phase, st.Tenant, st.Life, st.Position, st.Index, st.Item, st.Stream = events, t, life, "", 0, store.ItemName{},
 		nil
 	st.End, st.Total = "", 0
 }
 
-// replaced reports whether the environment that is looked at is no longer there, or another one has its name.
+// replaced reports whether the environment being checked is gone, or another one has its name.
 func (s *Service) replaced(ctx context.Context) bool {
 	extent, err := s.Store.Extent(ctx, s.state.Tenant)
 	return err == nil && extent.Life != s.state.Life
@@ -83,7 +83,7 @@ func (s *Service) stepTables(ctx context.Context) error {
 	return s.nextTenant(ctx, "")
 }
 
-// nextTenant goes on to the environment behind one, or ends the pass.
+// nextTenant continues with the next environment after one, or ends the pass.
 func (s *Service) nextTenant(ctx context.Context, after j17.Tenant) error {
 	all, err := s.Store.Tenants(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Service) nextTenant(ctx context.Context, after j17.Tenant) error {
 	return nil
 }
 
-// stepItems looks at some side items.
+// stepItems checks some side items.
 func (s *Service) stepItems(ctx context.Context) error {
 	t := s.state.Tenant
 	a, err := s.Store.Archive(ctx, t)
@@ -123,7 +123,7 @@ func (s *Service) stepItems(ctx context.Context) error {
 	}
 	defer a.Close()
 
-	// Items until a round is full.
+	// Items until the round is full.
 	left, last, n := int64(roundBytes), s.state.Item, uint64(0)
 	var void []store.Side
 	for it, err := range a.Items(ctx, last) {
@@ -158,7 +158,7 @@ func (s *Service) stepItems(ctx context.Context) error {
 		}
 	}
 
-	// How far that was.
+	// The progress.
 	if err := s.removeVoid(ctx, t, void); err != nil {
 		return err
 	}
@@ -176,8 +176,8 @@ func (s *Service) stepItems(ctx context.Context) error {
 // voidAtOnce is how many items are removed in one write.
 const voidAtOnce = 500
 
-// removeVoid removes items that say what no item says. Where somebody has written to one meanwhile, those beside it are
-// left to the next pass.
+// removeVoid removes items whose value means the same as no item. If one of them was written meanwhile, those in the
+// same write are left to the next pass.
 func (s *Service) removeVoid(ctx context.Context, t j17.Tenant, void []store.Side) error {
 	for some := range slices.Chunk(void, voidAtOnce) {
 		err := s.Store.WriteFreeing(ctx, t, some)
@@ -188,7 +188,7 @@ func (s *Service) removeVoid(ctx context.Context, t j17.Tenant, void []store.Sid
 	return nil
 }
 
-// stepEvents looks at some events of the feed, and at the streams that begin with them.
+// stepEvents checks some events of the feed, and the streams that begin with them.
 func (s *Service) stepEvents(ctx context.Context) error {
 	t := s.state.Tenant
 	left := int64(roundBytes)
@@ -213,7 +213,7 @@ func (s *Service) stepEvents(ctx context.Context) error {
 			if !isDamage(err) {
 				return err
 			}
-			// What follows cannot be read in the order of the feed.
+			// The rest cannot be read in the order of the feed.
 			s.found(ctx, "event", "the feed of "+string(t)+" after "+after.String(), err)
 			return s.itemsNext()
 		}
@@ -235,7 +235,7 @@ func (s *Service) stepEvents(ctx context.Context) error {
 			st.Pass.Bytes += size
 		})
 
-		// The stream that begins here comes first.
+		// The stream that begins here is checked first.
 		if e.Event.Version == 1 {
 			s.change(func(st *state) { st.Stream = &stream{Key: e.Event.Key} })
 			if err := s.stepStream(ctx, &left); err != nil {
@@ -253,7 +253,7 @@ func (s *Service) stepEvents(ctx context.Context) error {
 	return s.endEvents(ctx)
 }
 
-// end returns where the events end that are looked at.
+// end returns the position up to which events are checked.
 func (s *Service) end(ctx context.Context) (j17.StreamID, error) {
 	if s.state.End == "" {
 		extent, err := s.Store.Extent(ctx, s.state.Tenant)
@@ -262,11 +262,11 @@ func (s *Service) end(ctx context.Context) (j17.StreamID, error) {
 		}
 		s.change(func(st *state) { st.End, st.Total = extent.Last.String(), extent.Events })
 	}
-	at, _ := j17.ParseStreamID(s.state.End) // it was written by String
+	at, _ := j17.ParseStreamID(s.state.End) // written by String
 	return at, nil
 }
 
-// endEvents compares how many events there were with how many were found, unless the environment was removed meanwhile.
+// endEvents compares the number of events with how many were found, unless the environment was removed meanwhile.
 func (s *Service) endEvents(ctx context.Context) error {
 	all, err := s.Store.Tenants(ctx)
 	if err != nil {
@@ -281,16 +281,16 @@ func (s *Service) endEvents(ctx context.Context) error {
 	return s.itemsNext()
 }
 
-// itemsNext goes on with the side items of the same environment.
+// itemsNext continues with the side items of the same environment.
 func (s *Service) itemsNext() error {
 	s.tile = tile{}
 	s.change(func(st *state) { st.Phase, st.Position, st.Index, st.Stream = items, "", 0, nil })
 	return nil
 }
 
-// position is that of the last event that was looked at.
+// position is that of the last event that was checked.
 func (s *Service) position() j17.StreamID {
-	at, _ := j17.ParseStreamID(s.state.Position) // it was written by position's String
+	at, _ := j17.ParseStreamID(s.state.Position) // written by position's String
 	return at
 }
 
@@ -317,7 +317,7 @@ func (s *Service) event(ctx context.Context, e *store.Archived) error {
 	return s.leaf(ctx, ev, where)
 }
 
-// tag looks for an event under one of its tags.
+// tag looks up an event under one of its tags.
 func (s *Service) tag(ctx context.Context, at j17.StreamID, tag, where string) error {
 	for ev, err := range s.Store.ReadTagged(
 		ctx, s.state.Tenant, store.Tagged{Tags: []string{tag}}, before(at), 1, nil,
@@ -352,7 +352,7 @@ func (s *Service) lost(ctx context.Context, at j17.StreamID, tag string) (bool, 
 	return false, nil
 }
 
-// before is the position in front of another one.
+// before is the position before another one.
 func before(at j17.StreamID) j17.StreamID {
 	if at.Seq > 0 {
 		return j17.StreamID{Ms: at.Ms, Seq: at.Seq - 1}
@@ -360,14 +360,14 @@ func before(at j17.StreamID) j17.StreamID {
 	return j17.StreamID{Ms: at.Ms - 1, Seq: math.MaxUint32}
 }
 
-// ofLog reports whether the items of a space follow from events, as tiles of a log.
+// ofLog reports whether a space belongs to the log and its items follow from events, such as tiles.
 func (s *Service) ofLog(space store.Space) bool {
 	return s.spaces[space].Derived &&
 		slices.ContainsFunc(s.Log.Part().Spaces, func(of part.Space) bool { return of.Space == space })
 }
 
-// mend has the log of an environment rebuilt if one of its items is bad, and returns what is wrong with the item then.
-// What counts is what is stored now: an item of before may have been mended together with another one.
+// mend rebuilds the log of an environment if one of its items is bad, and returns what is then still wrong with the
+// item. It reads the item again, since it may have been repaired together with another one.
 func (s *Service) mend(
 	ctx context.Context, t j17.Tenant, name store.ItemName, check func(key string, value []byte) error,
 ) (bad, err error) {
@@ -392,9 +392,9 @@ func (s *Service) mend(
 	return now()
 }
 
-// repaired has the log of an environment rebuilt where it is damaged, and reports whether that could be done: the
-// caller that has met damage then looks again. That reads all of the log, so there is no other attempt in the same pass
-// once one has failed or has mended nothing.
+// repaired rebuilds the log of an environment where it is damaged, and reports whether that succeeded: the caller that
+// has found damage then checks again. A repair reads the whole log, so there is no other one in the same pass after one
+// has failed or repaired nothing.
 func (s *Service) repaired(ctx context.Context, t j17.Tenant) bool {
 	if s.hopeless {
 		return false
@@ -404,22 +404,21 @@ func (s *Service) repaired(ctx context.Context, t j17.Tenant) bool {
 	if n > 0 {
 		s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged parts of the log of an environment were rebuilt from its events", slog.String("tenant", string(t)), slog.Int("items", n))
 	}
-	return err == nil // the caller that has met the damage reports it
+	return err == nil // the caller reports the damage that it has found
 }
 
-// tile is the tile of the log that the event which is looked at is in.
+// tile is the tile of the log that has the current event.
 type tile struct {
 	loaded bool
 	n      uint64
 	leaves [][32]byte
 	stored bool
-	// off reports that an event was not the one that the log has: those behind it are probably not in their places
-	// either.
+	// off reports that an event did not match the log: later ones are probably displaced too.
 	off bool
 }
 
-// leaf compares an event with its leaf in the log of its environment, if that is stored: the first of each tile with a
-// proof that the tile is one of the tree.
+// leaf compares an event with its leaf in the log of its environment, if that is stored. For the first event of each
+// tile it also checks a proof that the tile is in the tree.
 func (s *Service) leaf(ctx context.Context, ev *j17.Event, where string) error {
 	if s.state.Tenant == j17.System || s.tile.off {
 		return nil
@@ -445,7 +444,7 @@ func (s *Service) leaf(ctx context.Context, ev *j17.Event, where string) error {
 	return nil
 }
 
-// load reads tile number n of the log, and proves that it is one of the tree.
+// load reads tile number n of the log, and proves that it is in the tree.
 func (s *Service) load(ctx context.Context, n uint64) (err error) {
 	s.tile = tile{loaded: true, n: n}
 	s.tile.leaves, s.tile.stored, err = s.Log.Tile(ctx, s.state.Tenant, n)

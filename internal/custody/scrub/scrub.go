@@ -1,7 +1,7 @@
-// Package scrub looks for damage before somebody needs what is damaged. It reads all that is stored again and again,
-// slowly: files against their checksums, events against their own bytes, the chains of their streams, the index of tags
-// and the log of their environment, and side items against what their owners know of them. Its findings appear in
-// metrics, in the readiness of the server and in notices to operators until a later pass finds the data intact.
+// Package scrub looks for damage before the damaged data is needed. It reads all stored data again and again, slowly:
+// files against their checksums, events against their own bytes, the chains of their streams, the index of tags and the
+// log of their environment, and side items against the checks of their owners. Its findings appear in metrics, in the
+// readiness of the server and in notices to operators until a later pass finds the data intact.
 package scrub
 
 import (
@@ -21,7 +21,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Storage is what is read.
+// Storage is what the service reads.
 type Storage interface {
 	store.Aggregates
 	store.Archives
@@ -40,15 +40,16 @@ type Options struct {
 	Worker *worker.Kit
 	// Committed counts the events that were written since the start.
 	Committed func() uint64
-	// Spaces are those of all parts of the program. A pass removes items that say the same as none: an older version of
-	// the program may have left some, and their keys may tell what nobody may know any longer. Of spaces without a
-	// check it is only looked whether items can be read.
+	// Spaces are those of all parts of the program. A pass removes items whose value means the same as no item: an
+	// older version of the program may have left some, and their keys may disclose erased data. In spaces without a
+	// check it only tests whether items can be read.
 	Spaces []part.Space
 }
 
-// How much of the machine a pass may have, and how often there is one. An event costs as much as eventCost bytes beside
-// its own: it is looked up in its stream, in the index of tags and in the log. Where busyEvents were written since the
-// round before, the pause is busyPauses times as long: at four MiB a second a pass takes up to a sixth of a processor.
+// How much of the machine a pass may use, and how often there is one. An event costs as much as eventCost bytes beside
+// its own: it is looked up in its stream, in the index of tags and in the log. If busyEvents were written since the
+// previous round, the pause is busyPauses times as long: at four MiB a second a pass takes up to a sixth of a
+// processor.
 const (
 	roundPause = 250 * time.Millisecond
 	busyPauses = 8
@@ -56,16 +57,16 @@ const (
 	roundBytes = 1 << 20
 	eventCost  = 2 << 10
 	passPause  = 24 * time.Hour
-	// firstPause is how long after its start a server lets others have the machine.
+	// firstPause is the pause after the start of a server.
 	firstPause = time.Minute
-	// savedEvery is after how many rounds it is noted how far a pass is.
+	// savedEvery is the number of rounds between two writes of the progress.
 	savedEvery = 120
-	// maxFindings is how many findings are kept, maxText how long their texts may be.
+	// maxFindings is how many findings are kept, maxText the limit of their texts.
 	maxFindings = 100
 	maxText     = 500
 )
 
-// space has, in the System tenant, how far the pass is.
+// space has the progress of the pass, in the System tenant.
 const (
 	space store.Space = "scrub"
 
@@ -80,19 +81,19 @@ const (
 	idle   = "idle"
 )
 
-// Finding is something that is damaged.
+// Finding describes damage.
 type Finding struct {
-	// What it is: a table, an event, a stream, an index, the log, or an item. Where says which one, Error what is wrong
-	// with it.
+	// What is the kind of thing: a table, an event, a stream, an index, the log, or an item. Where identifies it, Error
+	// says what is wrong with it.
 	What  string `json:"what"`
 	Where string `json:"where"`
 	Error string `json:"error"`
-	// Tenant is whose it is, "" where that is not known.
+	// Tenant is its owner, "" if unknown.
 	Tenant j17.Tenant `json:"tenant,omitempty"`
 	At     time.Time  `json:"at"`
 }
 
-// Pass is what a pass over everything has looked at.
+// Pass counts what a pass over everything has checked.
 type Pass struct {
 	Number  uint64    `json:"number"`
 	BeganAt time.Time `json:"began_at"`
@@ -104,31 +105,31 @@ type Pass struct {
 	Bytes   uint64    `json:"bytes"`
 }
 
-// state is how far a pass is, as it is stored.
+// state is the stored progress of a pass.
 type state struct {
 	Pass Pass `json:"pass"`
-	// Last is the last pass that has come to its end.
+	// Last is the last pass that was completed.
 	Last  *Pass  `json:"last,omitempty"`
 	Phase string `json:"phase"`
-	// Table is the last table that was looked at; Tenant the environment that is, with its life (store.Extent) and the
-	// position and number of its last event, or its last item.
+	// Table is the last table that was checked; Tenant the environment being checked, with its life (store.Extent) and
+	// the position and number of its last event, or its last item.
 	Table    string     `json:"table,omitempty"`
 	Tenant   j17.Tenant `json:"tenant,omitempty"`
 	Life     uint64     `json:"life,omitempty"`
 	Position string     `json:"position,omitempty"`
 	Index    uint64     `json:"index,omitempty"`
-	// End is where the feed ended when the environment was begun, and Total how many events it had: what was written
-	// since is for the next pass, so that a pass ends however much is written.
+	// End is the end of the feed when the environment was begun, and Total the number of its events: later events are
+	// for the next pass, so that a pass ends however much is written.
 	End   string         `json:"end,omitempty"`
 	Total uint64         `json:"total,omitempty"`
 	Item  store.ItemName `json:"item,omitzero"`
-	// Stream is the stream that is being looked at, nil for none.
+	// Stream is the stream being checked, nil for none.
 	Stream *stream `json:"stream,omitempty"`
-	// Found is what this pass has found, Before what the one before had, which counts until this one has come to its
-	// end.
+	// Found are the findings of this pass, Before those of the previous one, which are valid until this one is
+	// completed.
 	Found  []Finding `json:"found,omitempty"`
 	Before []Finding `json:"before,omitempty"`
-	// Next is when the next pass begins, while none is under way.
+	// Next is when the next pass begins, if none is in progress.
 	Next time.Time `json:"next,omitzero"`
 }
 
@@ -140,14 +141,14 @@ type Service struct {
 	// wake begins a pass at once.
 	wake chan struct{}
 
-	// The rest is the loop's, but for state, which is under mu.
+	// The remaining fields belong to the loop, except for state, which is guarded by mu.
 	rounds int
 	// committed is how many events were written before the last round.
 	committed uint64
-	// looked is how many bytes of files the round has looked at.
+	// looked is how many bytes of files the round has read.
 	looked int64
 	tile   tile
-	// hopeless reports that the log of the environment that is looked at cannot be repaired in this pass.
+	// hopeless reports that the log of the current environment cannot be repaired in this pass.
 	hopeless bool
 
 	mu    sync.Mutex
@@ -155,34 +156,34 @@ type Service struct {
 	known bool
 }
 
-// New returns a service. Run must be called for it to do anything.
+// New returns a service. It does nothing unless Run is called.
 func New(o Options) *Service {
 	return &Service{Options: o, spaces: part.ByName(o.Spaces), wake: make(chan struct{}, 1)}
 }
 
-// Run looks at everything again and again until the context ends.
+// Run checks everything again and again until the context ends.
 func (s *Service) Run(ctx context.Context) error {
 	s.Worker.Every(ctx, worker.Loop{Name: "scrub", Do: s.Round})
 	if err := s.save(context.WithoutCancel(ctx)); err != nil {
-		// Nothing is lost but the work of a while: the next start goes on from what was stored before.
+		// Only some work is lost: the next start continues from what was stored before.
 		s.Logger.LogAttrs(ctx, slog.LevelWarn, "how far the search for damage was could not be stored", slog.Any("error", err))
 	}
 	return nil
 }
 
-// Status is how far the service is, and what it has found.
+// Status is the progress of the service, and its findings.
 type Status struct {
-	// Phase is what is looked at, of which environment; idle between two passes.
+	// Phase is what is being checked, of which environment; idle between two passes.
 	Phase  string
 	Tenant j17.Tenant
 	Pass   Pass
 	Last   *Pass
 	Next   time.Time
-	// Damaged is what was found, the first one first.
+	// Damaged are the findings, oldest first.
 	Damaged []Finding
 }
 
-// Status returns it.
+// Status returns the status.
 func (s *Service) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +202,7 @@ func (s *Service) Status() Status {
 	return st
 }
 
-// Begin begins a pass now, if none is under way.
+// Begin begins a pass now, if none is in progress.
 func (s *Service) Begin() {
 	s.mu.Lock()
 	under := s.known && s.state.Phase != idle
@@ -211,7 +212,7 @@ func (s *Service) Begin() {
 	}
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is about to
+	default: // already signalled
 	}
 }
 
@@ -221,7 +222,7 @@ func contains(all []Finding, f *Finding) bool {
 	)
 }
 
-// Round looks at a bounded part of what is stored, and then waits until the next one may be looked at.
+// Round checks a bounded part of the stored data, and then waits until the next round may begin.
 func (s *Service) Round(ctx context.Context) error {
 	if err := s.recall(ctx); err != nil {
 		return err
@@ -238,8 +239,7 @@ func (s *Service) Round(ctx context.Context) error {
 			return err
 		}
 	}
-	// A file is looked at in one go, however large it is: what follows waits the longer. And it does where somebody
-	// writes.
+	// A file is checked as a whole, however large: the pause is longer after it, and also while events are written.
 	pause := roundPause * time.Duration(max(s.looked/roundBytes, 1))
 	committed := s.Committed()
 	if committed-s.committed >= busyEvents {
@@ -249,7 +249,7 @@ func (s *Service) Round(ctx context.Context) error {
 	return s.Clock.Wait(ctx, s.Clock.Now().Add(pause))
 }
 
-// recall reads how far the process before this one was.
+// recall reads the progress of the previous process.
 func (s *Service) recall(ctx context.Context) error {
 	if s.known {
 		return nil
@@ -261,7 +261,7 @@ func (s *Service) recall(ctx context.Context) error {
 	case err != nil:
 		return err
 	default:
-		if json.Unmarshal(item.Value, &first) != nil { // another version's: it begins again
+		if json.Unmarshal(item.Value, &first) != nil { // of another version: begin again
 			first = state{Phase: idle, Next: s.Clock.Now().Add(firstPause)}
 		}
 	}
@@ -274,7 +274,7 @@ func (s *Service) recall(ctx context.Context) error {
 	return nil
 }
 
-// save notes how far it is.
+// save stores the progress.
 func (s *Service) save(ctx context.Context) error {
 	s.mu.Lock()
 	raw, err := json.Marshal(s.state)
@@ -286,7 +286,7 @@ func (s *Service) save(ctx context.Context) error {
 	return s.Store.Write(ctx, j17.System, []store.Side{{Op: store.Put, Space: space, Key: stateKey, Value: raw}})
 }
 
-// rest waits for the time of the next pass, or until somebody wants one, and begins it.
+// rest waits for the time of the next pass, or until one is requested, and begins it.
 func (s *Service) rest(ctx context.Context) error {
 	waiting, stop := context.WithCancel(ctx)
 	var woken sync.WaitGroup
@@ -324,8 +324,7 @@ func (s *Service) change(do func(*state)) {
 	do(&s.state)
 }
 
-// found notes that something is damaged, and says so once; but not where it does not fit what was seen of an
-// environment that no longer exists.
+// found records damage and logs it once, unless it is about an environment that no longer exists.
 func (s *Service) found(ctx context.Context, what, where string, err error) {
 	if s.state.Phase != tables && s.replaced(ctx) {
 		return
@@ -358,7 +357,7 @@ func short(s string) string {
 	return s
 }
 
-// isDamage tells damage from what only this look has failed for.
+// isDamage distinguishes damage from errors of this attempt.
 func isDamage(err error) bool {
 	_, ok := errors.AsType[*store.CorruptionError](err)
 	return ok

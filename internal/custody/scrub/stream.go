@@ -11,12 +11,12 @@ import (
 
 const width = envlog.TileWidth
 
-// stream is a stream that is being looked at from its first event on. It is replaced and never changed, since it is
+// stream is a stream that is being checked from its first event on. It is replaced and never changed, since it is
 // stored with the state.
 type stream struct {
 	Key  j17.Key    `json:"key"`
 	Head store.Head `json:"head"`
-	// Next is the version that comes next; 0 before the first look.
+	// Next is the next version; 0 before the first step.
 	Next     uint64       `json:"next"`
 	Chain    [32]byte     `json:"chain"`
 	Present  [32]byte     `json:"present"`
@@ -24,7 +24,7 @@ type stream struct {
 	LastTime int64        `json:"last_time"`
 }
 
-// stepStream looks at the next events of a stream, as many as are left, and forgets it when it has come to its end.
+// stepStream checks the next events of a stream, as many as fit into left, and leaves it at its end.
 func (s *Service) stepStream(ctx context.Context, left *int64) error {
 	x := *s.state.Stream
 	t, where := s.state.Tenant, "the stream "+x.Key.String()
@@ -35,7 +35,7 @@ func (s *Service) stepStream(ctx context.Context, left *int64) error {
 	if heads[0].Length == 0 && x.Next > 0 {
 		return s.leaveStream() // the environment was removed
 	}
-	if x.Next == 0 || heads[0].Generation != x.Head.Generation { // from its beginning, also after an erasure
+	if x.Next == 0 || heads[0].Generation != x.Head.Generation { // from the beginning, also after an erasure
 		x = stream{Key: x.Key, Head: heads[0], Next: 1}
 	}
 
@@ -61,7 +61,7 @@ func (s *Service) stepStream(ctx context.Context, left *int64) error {
 		}
 	}
 
-	// They are those that the head says, unless somebody has erased some meanwhile: then it is looked at again.
+	// They must match the head, unless some were erased meanwhile: then the stream is checked again.
 	now, err := s.Store.Heads(ctx, t, []j17.Key{x.Key})
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (s *Service) stepStream(ctx context.Context, left *int64) error {
 	return nil
 }
 
-// streamFailed gives a stream up that is damaged; other errors are those of this look.
+// streamFailed gives up a damaged stream; other errors are those of this attempt.
 func (s *Service) streamFailed(ctx context.Context, where string, err error) error {
 	if !isDamage(err) {
 		return err
@@ -94,7 +94,7 @@ func (s *Service) streamFailed(ctx context.Context, where string, err error) err
 	return s.leaveStream()
 }
 
-// leaveStream goes on behind the stream.
+// leaveStream continues after the stream.
 func (s *Service) leaveStream() error {
 	s.change(func(st *state) { st.Stream = nil })
 	return nil

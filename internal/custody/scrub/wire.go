@@ -2,7 +2,7 @@ package scrub
 
 import "j17/internal/base/wire"
 
-// Wire returns the status as people see it.
+// Wire returns the status as clients see it.
 func (st *Status) Wire() wire.Scrub {
 	shape := wire.Scrub{
 		Phase: st.Phase, Environment: string(st.Tenant), Pass: st.Pass.wire(), NextAt: wire.OrNull(st.Next),
