@@ -26,7 +26,7 @@ const (
 	statusInvalid  = "invalid"
 )
 
-// survey is what operators are shown of the projections of an environment, as of one position.
+// survey has the projections of an environment for operators, as of one position.
 type survey struct {
 	*reading
 
@@ -34,7 +34,7 @@ type survey struct {
 	prepared map[string]*prepared
 }
 
-// survey looks at an environment. It is nil where no spec is deployed, so that there can be no projections.
+// survey surveys an environment. It is nil if no spec is deployed, so that there can be no projections.
 func (s *Service) survey(ctx context.Context, t j17.Tenant) (*survey, error) {
 	if s.engine.Spec(t) == nil {
 		return nil, nil //nolint:nilnil // stated
@@ -59,7 +59,7 @@ func (s *Service) survey(ctx context.Context, t j17.Tenant) (*survey, error) {
 }
 
 // DescribeAll returns the projections of an environment: those of the spec in its order, then the posted ones by name;
-// none where no spec is deployed.
+// none if no spec is deployed.
 func (s *Service) DescribeAll(ctx context.Context, t j17.Tenant) ([]wire.Projection, error) {
 	v, err := s.survey(ctx, t)
 	if err != nil || v == nil {
@@ -81,7 +81,7 @@ func (s *Service) DescribeAll(ctx context.Context, t j17.Tenant) ([]wire.Project
 	return all, nil
 }
 
-// Describe returns a projection of an environment. It is a *j17.Error of CodeUnknownProjection where there is none.
+// Describe returns a projection of an environment; a *j17.Error of CodeUnknownProjection if there is none.
 func (s *Service) Describe(ctx context.Context, t j17.Tenant, name string) (wire.Projection, error) {
 	v, err := s.survey(ctx, t)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Service) Describe(ctx context.Context, t j17.Tenant, name string) (wire
 	return s.describe(v, name), nil
 }
 
-// unknown is the error of a name that no projection has.
+// unknown returns the error for a name without a projection.
 func unknown(v *survey, name string) error {
 	near := ""
 	if v != nil {
@@ -102,7 +102,7 @@ func unknown(v *survey, name string) error {
 	return j17.Errorf(j17.CodeUnknownProjection, "There is no projection '%s' in this environment.%s", j17.Printable(name), near)
 }
 
-// describe shows a projection that is there, or is going to be.
+// describe describes a projection that exists, or is being prepared.
 func (s *Service) describe(v *survey, name string) wire.Projection {
 	p := wire.Projection{Name: name, Origin: originAdmin, Status: statusReady, Position: v.m.At().PositionText()}
 	d, next := v.in.all[name], v.prepared[name]
@@ -125,7 +125,7 @@ func (s *Service) describe(v *survey, name string) wire.Projection {
 	return p
 }
 
-// indexed shows how far the indexes of a projection are.
+// indexed adds the state of a projection's indexes.
 func (s *Service) indexed(v *survey, d *definition, p *wire.Projection) {
 	needs := s.needs(v.reading, d)
 	behind := v.m.At()
@@ -147,19 +147,19 @@ func (s *Service) indexed(v *survey, d *definition, p *wire.Projection) {
 	p.Position, p.Build = behind.PositionText(), v.buildOf(needs)
 }
 
-// Posting is a definition that somebody posts.
+// Posting is a request to post a definition.
 type Posting struct {
 	// Definition is its text.
 	Definition []byte
 	// By is the handle of the operator who posts it.
 	By string
-	// Prepare lets the definition count only when its indexes are built. Until then the one before it does.
+	// Prepare delays the definition until its indexes are built. Until then the previous one stays in force.
 	Prepare bool
 }
 
-// PostDefinition puts a definition beside the spec of an environment, in the place of the one that was posted under its
-// name before. Errors are *j17.Errors: CodeInvalidSpec with all that is wrong, CodeConflict where the spec declares a
-// projection of that name. The answer's build is that of the definition if it is still to take its place.
+// PostDefinition adds a definition to an environment, replacing an earlier one posted under its name. Errors are
+// *j17.Errors: CodeInvalidSpec with all findings, CodeConflict if the spec declares a projection of that name. The
+// answer has a build if the definition is not in force yet.
 func (s *Service) PostDefinition(ctx context.Context, t j17.Tenant, p Posting) (wire.PostedProjection, error) {
 	var answer wire.PostedProjection
 	var next *posting
@@ -190,7 +190,7 @@ func (s *Service) PostDefinition(ctx context.Context, t j17.Tenant, p Posting) (
 		return wire.PostedProjection{}, err
 	}
 
-	// Its indexes are built, for a client that has gone too.
+	// Its indexes are built even if the client has disconnected.
 	ctx = context.WithoutCancel(ctx)
 	if p.Prepare {
 		err = s.prepare(ctx, t, next)
@@ -222,8 +222,8 @@ func (s *Service) admit(p *Posting, in *spec.Compiled) (*posting, []diag.Diagnos
 	}, found, nil
 }
 
-// Remove removes what was posted under a name. Errors are *j17.Errors: CodeUnknownProjection where there is none of
-// that name, CodeConflict where the spec declares it.
+// Remove removes the definition posted under a name. Errors are *j17.Errors: CodeUnknownProjection if there is none of
+// that name, CodeConflict if the spec declares it.
 func (s *Service) Remove(ctx context.Context, t j17.Tenant, name string) error {
 	err := s.change(ctx, t, func(in *spec.Compiled, there *postings) (map[string]*posting, []store.Side, error) {
 		switch {

@@ -13,11 +13,11 @@ import (
 	"j17/internal/storage/store"
 )
 
-// settleTime is how long a change of definitions waits for the indexes that it needs before it is answered.
+// settleTime is how long the answer to a change of definitions waits for the indexes that it needs.
 const settleTime = 2 * time.Second
 
-// needs returns the indexes that a projection needs: that of its rows, and those of its queries, which others may need
-// as well.
+// needs returns the indexes that a projection needs: that of its rows, and those of its queries, which other
+// projections may share.
 func (s *Service) needs(r *reading, d *definition) []*index.Definition {
 	var all []*index.Definition
 	if s.indexes == nil {
@@ -32,7 +32,7 @@ func (s *Service) needs(r *reading, d *definition) []*index.Definition {
 	return all
 }
 
-// turns lets the indexes of an environment be brought in line by one at a time.
+// turns serializes the changes to the indexes of each environment.
 type turns struct{ all sync.Map } // of *sync.Mutex by j17.Tenant
 
 func (t *turns) take(tenant j17.Tenant) (done func()) {
@@ -42,8 +42,8 @@ func (t *turns) take(tenant j17.Tenant) (done func()) {
 	return mu.Unlock
 }
 
-// Adopted brings the indexes of an environment in line with what is deployed to it, now or earlier: those that are
-// missing are built in the background, those that nobody needs any longer are removed.
+// Adopted brings the indexes of an environment in line with its deployment: missing ones are built in the background,
+// those no longer needed are removed.
 func (s *Service) Adopted(ctx context.Context, t j17.Tenant) {
 	if err := s.adopt(ctx, t); err != nil {
 		s.logger.LogAttrs(ctx, slog.LevelError, "the indexes of an environment could not be brought in line with its projections; deploy its spec again, or restart the server",
@@ -60,7 +60,7 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
 	}
 	defer s.adopting.take(t)()
 
-	// What is needed, by what is in force and by what is prepared.
+	// The indexes needed by projections in force and by prepared ones.
 	v, err := s.survey(ctx, t)
 	if err != nil {
 		return err
@@ -85,13 +85,13 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
 		}
 	}
 	keep := false
-	if next == nil { // after a start it is not known yet what a spec needs that is prepared
+	if next == nil { // after a start the needs of a prepared spec are not known yet
 		if keep, err = s.specPrepared(ctx, t); err != nil {
 			return err
 		}
 	}
 
-	// What is missing, and what is no longer needed.
+	// Missing indexes, and those no longer needed.
 	var errs []error
 	for _, x := range wanted {
 		if _, err := s.indexes.Ensure(ctx, t, x); err != nil {
@@ -106,7 +106,7 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
 	return errors.Join(errs...)
 }
 
-// Settled waits a little for the indexes of an environment that are being built.
+// Settled waits for a limited time for the indexes of an environment that are being built.
 func (s *Service) Settled(ctx context.Context, t j17.Tenant) {
 	if s.indexes == nil {
 		return
@@ -116,7 +116,7 @@ func (s *Service) Settled(ctx context.Context, t j17.Tenant) {
 	there, err := s.indexes.List(wait, t)
 	for i := 0; i < len(there) && err == nil; i++ {
 		if b := there[i].Build; b != nil && b.State == build.Running {
-			_, err = s.indexes.Await(wait, t, there[i].ID) // that it takes longer is said where it is needed
+			_, err = s.indexes.Await(wait, t, there[i].ID) // readers get an error if it takes longer
 		}
 	}
 }
@@ -127,7 +127,7 @@ func (s *Service) await(ctx context.Context, t j17.Tenant) error {
 	return nil
 }
 
-// Rebuild builds the indexes of a projection again. Those that there are serve until the new ones have caught up.
+// Rebuild builds the indexes of a projection again. The present ones serve until the new ones have caught up.
 func (s *Service) Rebuild(ctx context.Context, t j17.Tenant, name string) error {
 	var err error
 	for range maxChanges {
@@ -138,7 +138,7 @@ func (s *Service) Rebuild(ctx context.Context, t j17.Tenant, name string) error 
 	return j17.Errorf(j17.CodeBusy, "The projections of the environment are being changed by others. Try again in a moment.").Because(err)
 }
 
-// rebuild is Rebuild. It is store.ErrNotFound where an index has gone meanwhile: then others are needed.
+// rebuild is Rebuild. It returns store.ErrNotFound if an index has gone meanwhile: then others are needed.
 func (s *Service) rebuild(ctx context.Context, t j17.Tenant, name string) error {
 	v, err := s.survey(ctx, t)
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *Service) rebuild(ctx context.Context, t j17.Tenant, name string) error 
 		}
 	}
 
-	// What was begun after the projections have changed, nobody would remove.
+	// Builds that begin after the projections have changed would never be removed.
 	over, err := s.lookups.isOver(ctx, v.reading)
 	if err != nil || !over {
 		return err
@@ -169,8 +169,8 @@ func (s *Service) rebuild(ctx context.Context, t j17.Tenant, name string) error 
 	return store.ErrNotFound
 }
 
-// CancelBuild gives up what is being built for a projection: a definition that is prepared, or a rebuild of its
-// indexes. Errors are *j17.Errors: CodeConflict where nothing is being built that can be given up.
+// CancelBuild cancels what is being built for a projection: a prepared definition, or a rebuild of its indexes. Errors
+// are *j17.Errors: CodeConflict if no build can be canceled.
 func (s *Service) CancelBuild(ctx context.Context, t j17.Tenant, name string) error {
 	v, err := s.survey(ctx, t)
 	if err != nil {
@@ -180,7 +180,7 @@ func (s *Service) CancelBuild(ctx context.Context, t j17.Tenant, name string) er
 		return unknown(v, name)
 	}
 
-	// What is prepared goes away, with the indexes that only it needs.
+	// A prepared definition is removed, with the indexes that only it needs.
 	if p := v.prepared[name]; p != nil {
 		err := s.store.Write(ctx, t, []store.Side{
 			{Op: store.Delete, Space: preparedSpace, Key: name, Cond: store.IfRev, Rev: p.rev},
@@ -193,12 +193,12 @@ func (s *Service) CancelBuild(ctx context.Context, t j17.Tenant, name string) er
 		}
 	}
 
-	// A rebuild ends, and the present index goes on serving.
+	// A rebuild ends, and the present index continues to serve.
 	canceled := false
 	if d := v.in.all[name]; d != nil && s.indexes != nil {
 		for _, x := range s.needs(v.reading, d) {
 			if !v.statuses[x.ID].Ready {
-				continue // it is the first build: without it there would be nothing
+				continue // the first build is not canceled: without it there would be no index
 			}
 			err := s.indexes.Cancel(ctx, t, x.ID)
 			if err != nil && !errors.Is(err, store.ErrNotFound) {

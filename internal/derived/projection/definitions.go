@@ -20,38 +20,38 @@ import (
 	"j17/internal/storage/store"
 )
 
-// inForce is all projections of an environment under one spec and one revision of the posted definitions. It is
+// inForce has all projections of an environment under one spec and one revision of the posted definitions. It is
 // immutable.
 type inForce struct {
 	compiled *spec.Compiled
 	posted   *postings
 	all      map[string]*definition
-	// invalid says of posted definitions why they are not valid under the spec. They are not in force. No deployment
-	// leaves such ones behind, but another version of the program may find them wrong.
+	// invalid has the reasons why posted definitions are invalid under the spec; they are not in force. No deployment
+	// leaves such definitions behind, but another version of the program may reject them.
 	invalid map[string]string
-	// deployed reports that it was read from the environment, and is not what is tried or prepared.
+	// deployed reports that it was read from the environment, and is neither tried nor prepared.
 	deployed bool
-	// key is that of Declared.
+	// key returns the Key of Declared.
 	key func() string
 }
 
 // definition is a projection that is in force.
 type definition struct {
 	*spec.Projection
-	// posted is how it was posted, nil for what the spec declares.
+	// posted is its posting, nil if the spec declares it.
 	posted *posting
-	// identified is the latest identity that was asked for.
+	// identified caches the latest identity.
 	identified atomic.Pointer[identity]
 }
 
-// identity tells what decides a projection's values beside the events of its sources.
+// identity has what determines a projection's values, besides the events of its sources.
 type identity struct {
 	of  *decider.Decider
 	sum [sha256.Size]byte
 }
 
-// identity changes whenever the same events may yield other values than before: with the definition, and with the
-// handlers of the types that it reads.
+// identity returns a digest that changes whenever the same events may give other values: with the definition, and with
+// the handlers of the types that it reads.
 func (d *definition) identity(of *decider.Decider) [sha256.Size]byte {
 	if known := d.identified.Load(); known != nil && known.of == of {
 		return known.sum
@@ -66,10 +66,10 @@ func (d *definition) identity(of *decider.Decider) [sha256.Size]byte {
 	return id.sum
 }
 
-// sets keeps the projections in force of each environment as long as nothing changes.
+// sets caches the projections in force of each environment while nothing changes.
 type sets struct{ latest sync.Map } // of *inForce by j17.Tenant
 
-// inForce returns the projections of an environment under a spec, with those that are posted at a moment of the store.
+// inForce returns the projections of an environment under a spec, with those posted in a moment of the store.
 func (s *readings) inForce(t j17.Tenant, compiled *spec.Compiled, sm store.Moment) (*inForce, error) {
 	head, err := sm.Get(headSpace, headKey)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -90,7 +90,7 @@ func (s *readings) inForce(t j17.Tenant, compiled *spec.Compiled, sm store.Momen
 	return in, nil
 }
 
-// newInForce compiles what is posted. What an earlier set has compiled of the same text is taken from there.
+// newInForce compiles posted definitions. Definitions that an earlier set has compiled from the same text are reused.
 func newInForce(compiled *spec.Compiled, posted *postings, known *inForce) *inForce {
 	in := &inForce{
 		compiled: compiled, posted: posted,
@@ -128,7 +128,7 @@ func newInForce(compiled *spec.Compiled, posted *postings, known *inForce) *inFo
 	return in
 }
 
-// digest is the key of Declared.
+// digest returns the key of Declared.
 func (in *inForce) digest() string {
 	if len(in.posted.all) == 0 {
 		return in.compiled.Hash
@@ -141,16 +141,15 @@ func (in *inForce) digest() string {
 	return in.compiled.Hash + " " + hex.EncodeToString(h.Sum(nil))
 }
 
-// Declared is what an environment has: its spec, and the projections that are in force, those of the spec and those
-// that were posted.
+// Declared is what an environment has: its spec, and the projections in force, those of the spec and posted ones.
 type Declared struct {
 	Spec        *spec.Compiled
 	Projections map[string]*spec.Projection
-	// Key is the same for the same spec with the same definitions beside it, and for no others.
+	// Key is equal exactly for the same spec with the same posted definitions.
 	Key string
 }
 
-// Declared returns what an environment has now; CodeNoSpec where no spec is deployed to it.
+// Declared returns what an environment has now; CodeNoSpec if no spec is deployed to it.
 func (s *Service) Declared(ctx context.Context, t j17.Tenant) (Declared, error) {
 	r, err := s.readings.now(ctx, t)
 	if err != nil {
@@ -163,7 +162,7 @@ func (s *Service) Declared(ctx context.Context, t j17.Tenant) (Declared, error) 
 	return d, nil
 }
 
-// firstError says what is wrong first.
+// firstError returns the message of the first error.
 func firstError(found []diag.Diagnostic) string {
 	for _, d := range found {
 		if d.Severity == diag.Error {
@@ -173,7 +172,8 @@ func firstError(found []diag.Diagnostic) string {
 	return ""
 }
 
-// names are those of the projections as lists have them: the spec's in the order of its text, then the posted ones.
+// names returns the names of the projections in the order of lists: the spec's in the order of its text, then the
+// posted ones.
 func (in *inForce) names() ([]string, error) {
 	declared, err := spec.DeclaredProjections(in.compiled.Source)
 	if err != nil {
@@ -193,8 +193,8 @@ func (in *inForce) names() ([]string, error) {
 	return names, nil
 }
 
-// nearest is a sentence with the projection that is called nearly so, or with all of them where none is and there are
-// few.
+// nearest returns a sentence with the projection of the most similar name or, if there is none and they are few, with
+// all of them.
 func (in *inForce) nearest(name string) string {
 	const few = 12
 	all := slices.Sorted(maps.Keys(in.all))
@@ -210,7 +210,7 @@ func (in *inForce) nearest(name string) string {
 	return ""
 }
 
-// Forget releases what is known of the projections of a tenant that is gone.
+// Forget drops the cached projections of a tenant that is gone.
 func (s *Service) Forget(t j17.Tenant) {
 	s.readings.sets.latest.Delete(t)
 	s.specs.all.Delete(t)

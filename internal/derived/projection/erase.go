@@ -7,14 +7,14 @@ import (
 	"j17/internal/core/part"
 )
 
-// Erase releases the values of an environment that are kept. One that is computed at this moment is no longer good when
-// it is asked for, since the streams that it was made of have other generations.
+// Erase drops the cached values of an environment. A value that is being computed fails the check when it is next
+// requested, since the streams of its sources have other generations.
 func (s *Service) Erase(_ context.Context, t j17.Tenant, _ part.Erased) error {
 	s.values.kept.drop(t)
 	return nil
 }
 
-// drop forgets all values of a tenant.
+// drop drops all values of a tenant.
 func (k *keptValues) drop(t j17.Tenant) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

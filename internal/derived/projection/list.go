@@ -14,30 +14,30 @@ import (
 	"j17/internal/storage/store"
 )
 
-// ListAsk is what a list is asked for.
+// ListAsk is the request for a page of a list.
 type ListAsk struct {
 	Name string
-	// Filters are the parameters that are fields, with their operators; Order is nil where none was given.
+	// Filters are the parameters that are fields, with their operators; Order is nil if none was given.
 	Filters map[string]string
 	Order   *string
-	// Near, if not nil, asks for the rows around a point, by their distance; its After does not count.
+	// Near, if not nil, asks for the rows around a point, by distance; its After is ignored.
 	Near *place.Near
-	// Count is how many rows a page may have, and Start the Next of the page before.
+	// Count is the maximum number of rows of a page, Start the Next of the previous page.
 	Count int
 	Start string
 }
 
-// List is a page of a list: what all its rows were as of one position.
+// List is a page of a list: all its rows as of one position.
 type List struct {
 	Rows []Row
-	// Next is where the page after this one starts, "" for the last one. Early reports that looking ended the page, and
-	// not its rows.
+	// Next is where the next page starts, "" for the last page. Early reports that the page was ended by work, and not
+	// by its rows.
 	Next     string
 	Early    bool
 	Position j17.StreamID
-	// Types are the aggregate types that rows are made of.
+	// Types are the aggregate types that rows are computed from.
 	Types []string
-	// last is where the aggregate stands that was looked at last around a point.
+	// last is the mark of the aggregate last looked at around a point.
 	last string
 }
 
@@ -45,10 +45,10 @@ type List struct {
 type Row struct {
 	ID string
 	j17.Names
-	// Distance is how far away it is in metres, where the list is one around a point, and Geo the kind of its place.
+	// Distance is the distance in metres, in a list around a point, and Geo the kind of the row's place.
 	Distance float64
 	Geo      string
-	// Data is the row's value as JSON, and Tag its entity tag. Where it could not be computed, Err says why.
+	// Data is the row's value as JSON, Tag its entity tag. If it could not be computed, Err is the reason.
 	Data []byte
 	Tag  string
 	Err  error
@@ -56,13 +56,13 @@ type Row struct {
 
 // Limits of a page beside its number of rows. A page that reaches one ends early, with at least one row.
 const (
-	// maxListBytes is how many bytes of data the rows of a page have together.
+	// maxListBytes is the maximum size of the data of a page's rows.
 	maxListBytes = 8 << 20
 	// maxListSources is how many aggregates are read for them.
 	maxListSources = 50_000
-	// maxListWork is what computing them may cost, in units of package work, beside folding states.
+	// maxListWork is the maximum cost of computing them, in units of package work, without folding states.
 	maxListWork = work.Replay
-	// firstRows and mostRows are how many rows are computed side by side: first a few, to see how large they are.
+	// firstRows and mostRows are how many rows are computed together: a few at first, to learn their size.
 	firstRows, mostRows = 16, 256
 )
 
@@ -93,7 +93,7 @@ func (s *Service) list(ctx context.Context, t j17.Tenant, ask *ListAsk) (*List, 
 		)
 	}
 
-	// Rows are computed as of the position that the index has.
+	// Rows are computed as of the position of the index.
 	view, err := s.view(ctx, r, d)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (s *Service) list(ctx context.Context, t j17.Tenant, ask *ListAsk) (*List, 
 	return g.fill(ctx, after, p.pages(work.New(ctx, work.Replay), view, after, ask.Count+1))
 }
 
-// planned finds out what is asked for, and how it is served.
+// planned reads the request and plans how it is served.
 func (s *Service) planned(ctx context.Context, t j17.Tenant, ask *ListAsk) (*reading, *definition, plan, error) {
 	r, err := s.readings.now(ctx, t)
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *Service) count(ctx context.Context, t j17.Tenant, name string, filters 
 	return p.countIn(work.New(ctx, work.Replay), view)
 }
 
-// rowsOf returns a projection that has rows.
+// rowsOf returns a projection of the named form.
 func (r *reading) rowsOf(name string) (*definition, error) {
 	d, err := r.definition(name)
 	if err != nil {
@@ -160,7 +160,7 @@ func (r *reading) rowsOf(name string) (*definition, error) {
 	return d, nil
 }
 
-// planFor reads the filters of a list and finds out how it is served.
+// planFor reads the filters of a list and plans how it is served.
 func planFor(d *definition, filters map[string]string, order *string) (plan, error) {
 	q, err := readQuery(d.Indexes, filters, order)
 	if err != nil {
@@ -169,8 +169,8 @@ func planFor(d *definition, filters map[string]string, order *string) (plan, err
 	return planQuery(d.Projection, q)
 }
 
-// identity says what list of a definition a plan makes: pages of another one have other cursors, also where an index of
-// the same fields has other values in them.
+// identity identifies the list that a plan produces. Cursors of other lists are invalid for it, even if an index of the
+// same fields has other values in them.
 func (p *plan) identity(d *definition) string {
 	by := ""
 	if p.index != byID {
@@ -181,7 +181,7 @@ func (p *plan) identity(d *definition) string {
 	) + " " + p.query.canonical()
 }
 
-// as returns the reading of another position with the same projections and the same spec.
+// as returns a reading at another position with the same projections and the same spec.
 func (s *Service) as(r *reading, at j17.StreamID) (*reading, error) {
 	if at == r.m.At() {
 		return r, nil
@@ -196,8 +196,8 @@ func (s *Service) as(r *reading, at j17.StreamID) (*reading, error) {
 	return r.as(m), nil
 }
 
-// found is a row that belongs to a list, with its place in it. nulls reports that it was found where all fields of its
-// index are null.
+// found is a row of a list, with its place in it. nulls reports that it was found where all fields of its index are
+// null.
 type found struct {
 	id, place string
 	nulls     bool
@@ -210,14 +210,14 @@ type page struct {
 	d     *definition
 	list  string
 	count int
-	// bytes and sources are what the rows so far have and were made of, work is what they took.
+	// bytes and sources are the size of the rows so far and the number of their sources, work is their cost.
 	bytes, sources int
 	work           int64
-	// budget is that of some rows, one after the other.
+	// budget is reused for groups of rows, one after the other.
 	budget *work.Budget
 }
 
-// fill computes the rows of a page: scan returns up to limit places of rows after one, fewer only at the end.
+// fill computes the rows of a page: scan returns up to limit places of rows after a given one, fewer only at the end.
 func (g *page) fill(
 	ctx context.Context, after string, scan func(after string, limit int) ([]found, error),
 ) (*List, error) {
@@ -244,7 +244,7 @@ func (g *page) fill(
 	}
 }
 
-// nextStep returns how many rows are computed next.
+// nextStep returns how many rows to compute next.
 func (g *page) nextStep(rows int) int {
 	step := mostRows
 	if rows > 0 {
@@ -253,8 +253,8 @@ func (g *page) nextStep(rows int) int {
 	return max(step, 1)
 }
 
-// add computes rows and adds them to the page, and moves after behind the last of them. It reports true where a limit
-// of the page leaves the rest, or all further ones, to the next page.
+// add computes rows and adds them to the page, and moves after behind the last of them. It reports true if a limit of
+// the page leaves some of them, or all further ones, to the next page.
 func (g *page) add(ctx context.Context, l *List, some []found, after *string) (full bool, err error) {
 	ids := make([]string, len(some))
 	for i := range some {
@@ -267,7 +267,7 @@ func (g *page) add(ctx context.Context, l *List, some []found, after *string) (f
 	for i, computed := 0, g.work; i < len(values); i++ {
 		v := values[i]
 		if j17.CodeOf(v.Err) == j17.CodeAggregateNotFound {
-			*after = some[i].place // it came after the position
+			*after = some[i].place // it began after the position
 			continue
 		}
 		if v.Err != nil && !Permanent(v.Err) {
@@ -292,8 +292,8 @@ func (g *page) add(ctx context.Context, l *List, some []found, after *string) (f
 	return len(values) < len(some), nil
 }
 
-// values computes rows, as many as the page may take work for, but one at least. What is too much work for some rows
-// together is computed fewer at a time, so that what a row shows does not depend on those beside it.
+// values computes rows, as many as the page has work left for, but at least one. Rows that are too much work together
+// are computed fewer at a time, so that the content of a row does not depend on the others.
 func (g *page) values(ctx context.Context, ids []string) (values []*Value, err error) {
 	if g.budget == nil {
 		g.budget = work.New(ctx, maxWork)
@@ -320,16 +320,16 @@ func (g *page) values(ctx context.Context, ids []string) (values []*Value, err e
 	return values, nil
 }
 
-// worn reports whether a value took more work than there was.
+// worn reports whether a value failed for lack of work.
 func worn(v *Value) bool { return j17.CodeOf(v.Err) == j17.CodeWorkLimit }
 
-// crowded reports whether some rows together have used up a budget that would do for one of them alone.
+// crowded reports whether several rows together have used up a budget, which might suffice for one of them.
 func crowded(b *work.Budget, rows int) bool {
 	return rows > 1 && j17.CodeOf(b.Err()) == j17.CodeWorkLimit
 }
 
-// rowsByID returns up to limit aggregates of the projection's type after one, in order of their ids. Those that came
-// after the reading's position are among them.
+// rowsByID returns up to limit aggregates of the projection's type after a given one, in the order of IDs. They include
+// those that began after the reading's position.
 func (s *Service) rowsByID(ctx context.Context, r *reading, d *definition, after string, limit int) ([]found, error) {
 	ids, err := s.store.Streams(ctx, r.t, d.ForEach, after, limit)
 	if err != nil {
@@ -345,8 +345,8 @@ func (s *Service) rowsByID(ctx context.Context, r *reading, d *definition, after
 // streamsAtOnce is how many streams are counted at a time.
 const streamsAtOnce = 10_000
 
-// countStreams counts the aggregates of a type as of the reading's position. Streams never end, so that those that have
-// begun since are all that is to be left out; the feed tells which.
+// countStreams counts the aggregates of a type as of the reading's position. Streams never end, so only those that have
+// begun since have to be left out; the feed has these.
 func (s *Service) countStreams(ctx context.Context, r *reading, aggregateType string) (count uint64, err error) {
 	b := work.New(ctx, work.Replay)
 	begun, at := map[string]struct{}{}, r.m.At()
@@ -381,8 +381,8 @@ func (s *Service) countStreams(ctx context.Context, r *reading, aggregateType st
 	}
 }
 
-// Permanent reports whether an error is that of a row as it is: the same row comes to the same error again. Its fields
-// count as null then.
+// Permanent reports whether an error is one of the row as it is: computing the row again gives the same error. Its
+// fields then count as null.
 func Permanent(err error) bool {
 	switch j17.CodeOf(err) { //nolint:exhaustive // the others pass, or are of the server
 	case j17.CodeCustomCodeFailed, j17.CodeProjectionLimit, j17.CodeWorkLimit, j17.CodeCorruption,
@@ -393,11 +393,10 @@ func Permanent(err error) bool {
 	}
 }
 
-// errRedeployed reports that another spec was deployed, or other projections posted, while a read was under way: it
-// begins again.
+// errRedeployed reports that another spec was deployed, or other projections posted, during a read: it begins again.
 var errRedeployed = errors.New("projection: other projections have come into force meanwhile")
 
-// settled does a read until nothing was deployed meanwhile.
+// settled repeats a read until nothing is deployed during it.
 func settled[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	for {
 		v, err := read()

@@ -9,11 +9,11 @@ import (
 	"j17"
 )
 
-// A cursor says behind which place of a list a page begins: an ordered key of the index, or an id. It carries a digest
-// of the place and of what the list is, so that it fits no other list, and a changed one none at all.
+// A cursor is the place in a list after which a page begins: an ordered key of the index, or an ID. It carries a digest
+// of the place and of the list, so that it is invalid for any other list, or when modified.
 const (
 	digestBytes = 9
-	// maxPlace bounds the place that a cursor may name: keys of side items are not longer.
+	// maxPlace bounds the place in a cursor: keys of side items are not longer.
 	maxPlace = 1024
 )
 
@@ -23,7 +23,7 @@ func cursorTo(list, place string) string {
 	return base64.RawURLEncoding.EncodeToString(append(sum[:digestBytes:digestBytes], place...))
 }
 
-// placeOf returns the place of a cursor, "" for none.
+// placeOf returns the place in a cursor, "" for none.
 func placeOf(list, cursor string) (string, error) {
 	if cursor == "" {
 		return "", nil

@@ -18,9 +18,10 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// rowIndexID names the index of a projection's rows by what decides their entries: what is indexed, how texts are
-// divided into words where some are, and how the states come about that this depends on. So a program that finds other
-// words begins another index when it starts, and removes the one before it. It is "" where there are no indexes.
+// rowIndexID returns the ID of the index of a projection's rows, made from what determines its entries: the index
+// definitions, the division of texts into words if there are words, and the handlers that the states depend on. So a
+// program version with other words begins another index when it starts, and removes the previous one. It is "" if there
+// are no indexes.
 func rowIndexID(of *decider.Decider, d *definition) string {
 	if len(d.Indexes) == 0 {
 		return ""
@@ -32,7 +33,7 @@ func rowIndexID(of *decider.Decider, d *definition) string {
 	}
 	for _, name := range d.IndexTypes() {
 		if of.Types[name] == nil {
-			return "" // it was taken out of the spec
+			return "" // the spec no longer has it
 		}
 		sum := of.Program(name).Fingerprint
 		_, _ = h.Write(sum[:])
@@ -40,7 +41,7 @@ func rowIndexID(of *decider.Decider, d *definition) string {
 	return "rows/" + d.ForEach + "/" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// rowIndex returns the index of a projection's rows under the reading's spec; nil where it needs none.
+// rowIndex returns the index of a projection's rows under the reading's spec; nil if it needs none.
 func (s *Service) rowIndex(r *reading, d *definition) *index.Definition {
 	id := rowIndexID(r.m.Decider(), d)
 	if id == "" {
@@ -60,7 +61,7 @@ func (s *Service) rowIndex(r *reading, d *definition) *index.Definition {
 	}
 }
 
-// readsOthers reports whether rows are made of other aggregates of their own type.
+// readsOthers reports whether rows are computed from other aggregates of their own type.
 func readsOthers(d *definition) bool {
 	for _, stage := range d.IndexStages {
 		for _, i := range stage {
@@ -72,8 +73,8 @@ func readsOthers(d *definition) bool {
 	return false
 }
 
-// indexRows returns the entries of rows in the indexes of a projection, each as of the reading's moment. What is too
-// much work for all of them together is computed in halves.
+// indexRows returns the entries of rows in the indexes of a projection, each as of the reading's moment. Rows that are
+// too much work together are computed in halves.
 func (s *Service) indexRows(ctx context.Context, r *reading, d *definition, ids []string) ([]index.Row, error) {
 	all := make([]index.Row, len(ids))
 	var failed error
@@ -139,13 +140,13 @@ func (e *evaluation) entries(r *row) ([]index.Entry, error) {
 	return entries, nil
 }
 
-// overfull is the error of a row with some data that has more entries than a row may have, nil for any other one.
+// overfull returns the error for a row whose data have too many entries, nil for any other row.
 func overfull(d *definition, data value.Value) error {
 	return overfullWithin(work.Counted(maxListWork), d, data)
 }
 
-// overfullWithin is overfull, charged to a budget, whose error it returns where it is used up before that is known.
-// Entries are counted and not made.
+// overfullWithin is overfull, charged to a budget, whose error it returns if it is used up first. Entries are counted,
+// not created.
 func overfullWithin(b *work.Budget, d *definition, data value.Value) error {
 	entries, size := 0, 0
 	for place := range d.Indexes {
@@ -154,7 +155,7 @@ func overfullWithin(b *work.Budget, d *definition, data value.Value) error {
 		for i := range x.Fields {
 			path, err := jsonpath.ParseState(x.Fields[i].Name)
 			if err != nil {
-				return err // it was one when the projection was deployed
+				return err // the projection was deployed with valid steps
 			}
 			values[i] = data.At(path.Steps)
 		}
@@ -169,12 +170,12 @@ func overfullWithin(b *work.Budget, d *definition, data value.Value) error {
 	return nil
 }
 
-// beyondLimits reports whether a row may not have so many entries, of so many bytes together.
+// beyondLimits reports whether a number of entries, or their size together, exceeds what a row may have.
 func beyondLimits(entries, size int) bool {
 	return entries > index.MaxRowEntries || size > index.MaxRowBytes
 }
 
-// tooManyEntries is the error of a row that has more entries than a row may have, in an index and those before it.
+// tooManyEntries returns the error for a row with too many entries in an index and those before it.
 func tooManyEntries(x *spec.Index) error {
 	in := "the indexes up to " + string(declaredIndex(fieldNames(x), x.Words))
 	return j17.Errorf(j17.CodeProjectionLimit, "The row has more than 10,000 entries in %s, or 1 MiB of them, so that lists find it as if all of its fields were null. Keep its arrays and texts smaller, or index other fields.", in)
@@ -188,8 +189,8 @@ func entriesOf(x *spec.Index, number int, values []value.Value) ([]index.Entry, 
 	return index.Words(number, textIn(values[0]))
 }
 
-// sizeOf returns how many entries entriesOf gives, and how many bytes they have together, charged to a budget. It
-// reports false where there are none, and where that is used up.
+// sizeOf returns the number of entries that entriesOf returns, and their size, charged to a budget. It reports false if
+// there are none, or the budget is used up.
 func sizeOf(b *work.Budget, x *spec.Index, number int, values []value.Value) (entries, size int, ok bool) {
 	if !x.Words {
 		return index.Measure(b, values...)
@@ -205,10 +206,10 @@ func sizeOf(b *work.Budget, x *spec.Index, number int, values []value.Value) (en
 	return len(some), size, ok
 }
 
-// dividing is what it costs to divide a text into words, in units of work a byte.
+// dividing is the cost of dividing a text into words, in units of work per byte.
 const dividing = 4
 
-// textIn is the text that a field has words of: its own, or those of its elements in lines.
+// textIn returns the text of a field for words: its own, or those of its elements as lines.
 func textIn(field value.Value) string {
 	texts := []value.Value{field}
 	if field.Kind() == value.Array {
@@ -223,7 +224,7 @@ func textIn(field value.Value) string {
 	return strings.Join(all, "\n")
 }
 
-// nullEntries are the entries of a row that cannot be computed.
+// nullEntries returns the entries of a row that cannot be computed.
 func nullEntries(d *definition) []index.Entry {
 	entries := []index.Entry{index.NewEntry(allRows)}
 	for place := range d.Indexes {

@@ -9,17 +9,17 @@ import (
 	"j17/internal/derived/index"
 )
 
-// number is that of the plan's index among those of the definition.
+// number returns the number of the plan's index among those of the definition.
 func (p *plan) number() int { return numberOf(p.index) }
 
-// numberOf returns the number of the index in a place of a definition: allRows comes before them.
+// numberOf returns the number of the index at a position in the definition: allRows comes before them.
 func numberOf(place int) int { return place + 1 }
 
 // allRows is the number of the index that has every row once.
 const allRows = 0
 
-// lookup is the plan as the index carries it out: for each reading of the equalities a lane, with the ranges of the
-// next field in their order.
+// lookup returns the plan as a query of the index: a lane for each reading of the equalities, with the ranges of the
+// next field in order.
 func (p *plan) lookup() index.Query {
 	all := index.All(p.number(), len(p.fields))
 	lanes := [][]value.Value{nil}
@@ -39,7 +39,7 @@ func (p *plan) lookup() index.Query {
 	return q
 }
 
-// ranges returns the parts of a range that meet a condition on its next field, nil for none.
+// ranges returns the parts of a range that meet a condition on its next field; nil means no condition.
 func (c *condition) ranges(of index.Range) []index.Range {
 	switch {
 	case c == nil:
@@ -60,13 +60,13 @@ func (c *condition) ranges(of index.Range) []index.Range {
 	return ranges
 }
 
-// view opens the index of a projection, which has everything up to the reading's position.
+// view opens the index of a projection, at the reading's position or a later one.
 func (s *Service) view(ctx context.Context, r *reading, d *definition) (*index.View, error) {
 	return s.lookups.indexAt(ctx, r, s.rowIndex(r, d), r.m.At())
 }
 
-// pages returns what reads up to limit rows after a place, page after page, in the order of the plan. About most are
-// wanted of all of them, behind the place where the first page begins.
+// pages returns a function that reads up to limit rows after a place, page after page, in the order of the plan. About
+// most rows are wanted in total, after the place where the first page begins.
 func (p *plan) pages(
 	b *work.Budget, view *index.View, begin string, most int,
 ) func(after string, limit int) ([]found, error) {
@@ -95,7 +95,7 @@ func (p *plan) pages(
 	}
 }
 
-// words are those that the plan asks for, nil where it asks for other things.
+// words returns the words that the plan looks for, nil if it does not look for words.
 func (p *plan) words() []string {
 	if p.next == nil || p.next.op != words {
 		return nil
@@ -110,8 +110,8 @@ func (p *plan) asksNulls() bool {
 	})
 }
 
-// fitting returns a row that was found where all fields of its index are null, with an error in the place of its data
-// where that is since it has more entries than a row may have.
+// fitting checks a row that was found where all fields of its index are null. If the reason is that it has too many
+// entries, the result has an error instead of data.
 func (g *page) fitting(v *Value) (*Value, error) {
 	data, err := g.parsed(v)
 	if err != nil {
@@ -120,10 +120,10 @@ func (g *page) fitting(v *Value) (*Value, error) {
 	return g.unlessOverfull(v, data)
 }
 
-// parsing is what it costs to parse a byte of the data of a row, in the time that it takes to read one.
+// parsing is the cost of parsing a byte of a row's data, relative to reading it.
 const parsing = 8
 
-// parsed returns the data of a row, as what the page takes work for.
+// parsed parses the data of a row, at the cost of the page.
 func (g *page) parsed(v *Value) (value.Value, error) {
 	g.budget.Renew(maxListWork)
 	defer func() { g.work += g.budget.Spent() }()
@@ -133,8 +133,8 @@ func (g *page) parsed(v *Value) (value.Value, error) {
 	return value.ParseStored(string(v.Data))
 }
 
-// unlessOverfull returns a row with its data or, where it has more entries than a row may have, with an error in the
-// place of that. To find out is what the page takes work for; a row for which that is too much has the error of that.
+// unlessOverfull returns a row unchanged or, if it has too many entries, with that error instead of data. The check is
+// charged to the page; a row for which it is too much work has that error.
 func (g *page) unlessOverfull(v *Value, data value.Value) (*Value, error) {
 	g.budget.Renew(maxListWork)
 	err := overfullWithin(g.budget, g.d, data)
@@ -148,7 +148,7 @@ func (g *page) unlessOverfull(v *Value, data value.Value) (*Value, error) {
 	return nil, err
 }
 
-// failed returns the value as one that could not be computed.
+// failed returns the value with an error instead of data.
 func (v *Value) failed(err error) *Value {
 	return &Value{
 		Key: v.Key, Names: v.Names, Computed: v.Computed, At: v.At, Sources: v.Sources, Versions: v.Versions,

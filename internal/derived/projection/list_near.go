@@ -20,7 +20,7 @@ const (
 	maxNear  = 5000
 )
 
-// listNear is the page of a list around a point. All of it is as of the position of one moment of the store.
+// listNear returns a page of a list around a point, as of the position of one moment of the store.
 func (s *Service) listNear(ctx context.Context, t j17.Tenant, ask *ListAsk) (*List, error) {
 	r, d, p, err := s.planned(ctx, t, ask)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Service) listNear(ctx context.Context, t j17.Tenant, ask *ListAsk) (*Li
 		return nil, err
 	}
 
-	// Where it goes on.
+	// The place to continue at.
 	g := &page{s: s, at: r, d: d, list: p.identity(d) + " near " + strconv.FormatFloat(
 		ask.Near.Center.Lat, 'g', -1, 64,
 	) + " " + strconv.FormatFloat(ask.Near.Center.Lng, 'g', -1, 64) + " " + strconv.FormatFloat(
@@ -64,7 +64,7 @@ func (s *Service) listNear(ctx context.Context, t j17.Tenant, ask *ListAsk) (*Li
 		return nil, err
 	}
 
-	// A few at a time are computed and looked at, fewer where they are large.
+	// A few aggregates at a time are computed and filtered, fewer if they are large.
 	l := &List{Position: r.m.At(), Types: d.Types()}
 	looked, step, batch := 0, firstRows, make([]place.Found, 0, nearStep)
 	for found, err := range kinds.Nearby(ctx, sm, query) {
@@ -91,8 +91,8 @@ func (s *Service) listNear(ctx context.Context, t j17.Tenant, ask *ListAsk) (*Li
 	return l, err
 }
 
-// addNear adds those of a batch to the page that the filters let through. It reports true where the page is full, or as
-// much was looked at as may be for one, and there is more.
+// addNear adds the aggregates of a batch that the filters select to the page. It reports true if the page is full, or
+// has reached its limits of work, and there is more.
 func (g *page) addNear(
 	ctx context.Context, l *List, p *plan, steps [][]value.Step, batch []place.Found,
 ) (full bool, err error) {
@@ -113,7 +113,7 @@ func (g *page) addNear(
 			return false, v.Err
 		}
 
-		// What filters leave out was read as well.
+		// Rows left out by filters were read as well.
 		if g.sources += len(v.Sources); l.last != "" && (g.sources > maxListSources || g.work-computed >= maxListWork) {
 			l.Next, l.Early = cursorTo(g.list, l.last), len(p.equal) > 0
 			return true, nil
@@ -141,22 +141,22 @@ func (g *page) addNear(
 	return full, nil
 }
 
-// fieldSteps are the ways to the fields of the plan's equalities in the data of a row.
+// fieldSteps returns the paths to the fields of the plan's equalities in the data of a row.
 func fieldSteps(p *plan) ([][]value.Step, error) {
 	steps := make([][]value.Step, len(p.equal))
 	for i, c := range p.equal {
 		path, err := jsonpath.ParseState(c.field)
 		if err != nil {
-			return nil, err // it was one when the projection was deployed
+			return nil, err // the projection was deployed with valid steps
 		}
 		steps[i] = path.Steps
 	}
 	return steps, nil
 }
 
-// filtered returns a row as the equalities of the plan let it through, nil where they do not. All fields of one that
-// cannot be computed are null to them, and so are those of one that has more entries than a row may have, which has an
-// error in the place of its data then, as where an index finds it.
+// filtered returns a row if the equalities of the plan select it, else nil. If the row cannot be computed, or has too
+// many entries, its fields count as null; in the latter case it has an error instead of data, as when an index finds
+// it.
 func (g *page) filtered(p *plan, v *Value, steps [][]value.Step) (*Value, error) {
 	if len(p.equal) == 0 {
 		return v, nil
@@ -169,7 +169,7 @@ func (g *page) filtered(p *plan, v *Value, steps [][]value.Step) (*Value, error)
 		}
 	}
 
-	// Counting entries takes longer than comparing, and only where nulls are asked for can it let a row through.
+	// Counting entries takes longer than comparing, and can only select a row if nulls are asked for.
 	passes := p.holds(data, steps)
 	if v.Err == nil && (passes || p.asksNulls()) {
 		var err error
@@ -186,7 +186,7 @@ func (g *page) filtered(p *plan, v *Value, steps [][]value.Step) (*Value, error)
 	return v, nil
 }
 
-// holds reports whether the data of a row meet the equalities of the plan, to whose fields steps lead.
+// holds reports whether the data of a row meet the equalities of the plan; steps are the paths to their fields.
 func (p *plan) holds(data value.Value, steps [][]value.Step) bool {
 	for i, c := range p.equal {
 		if !c.holds(data.At(steps[i])) {
@@ -196,12 +196,12 @@ func (p *plan) holds(data value.Value, steps [][]value.Step) bool {
 	return true
 }
 
-// textOfMark writes where a row stands around a point.
+// textOfMark encodes a place around a point.
 func textOfMark(m place.Mark) string {
 	return strconv.FormatUint(math.Float64bits(m.Distance), 16) + " " + m.Slot + " " + m.ID
 }
 
-// markOf reads what textOfMark has written, the zero Mark for "".
+// markOf decodes textOfMark, the zero Mark for "".
 func markOf(text string) (m place.Mark, err error) {
 	if text == "" {
 		return m, nil

@@ -9,15 +9,15 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// plan says how a query is served: by which index, and what its conditions are to it.
+// plan is how a query is served: by which index, and with which conditions on its fields.
 type plan struct {
 	query listQuery
-	// index is the place of the index in the definition, -1 for rows by id, which need none.
+	// index is the index's position in the definition, -1 for rows by ID, which need none.
 	index int
 	// fields are those of the index.
 	fields []string
-	// equal are the conditions on the first fields, in the order of the index; next is that on the field behind them,
-	// nil for none.
+	// equal are the conditions on the first fields, in the order of the index; next is the condition on the following
+	// field, nil for none.
 	equal []*condition
 	next  *condition
 }
@@ -25,9 +25,9 @@ type plan struct {
 // byID is the index of a plan that needs none.
 const byID = -1
 
-// planQuery finds the index that serves a query: equality on its first fields, one other condition or the order on the
-// next one. Of several it is the shortest, of those the first. What no index serves is refused with the index that
-// would.
+// planQuery finds the index that serves a query: equalities on its first fields, and one other condition or the order
+// on the next one. Of several indexes it takes the shortest, and of those the first. A query that no index serves is
+// refused with a description of the index that would.
 func planQuery(of *spec.Projection, q listQuery) (plan, error) {
 	if len(q.conditions) == 0 && q.order == "" {
 		return plan{query: q, index: byID}, nil
@@ -64,7 +64,7 @@ func serves(x *spec.Index, q listQuery) (p plan, ok bool) {
 			p.next.field == p.fields[0]
 	}
 
-	// The fields of the equalities are the first ones, in whatever order they are asked for.
+	// The fields of the equalities come first, in any order.
 	n := len(p.equal)
 	if n > len(p.fields) {
 		return p, false
@@ -78,7 +78,7 @@ func serves(x *spec.Index, q listQuery) (p plan, ok bool) {
 		p.equal, func(a, b *condition) int { return slices.Index(p.fields, a.field) - slices.Index(p.fields, b.field) },
 	)
 
-	// What is asked of another field, and the order, is about the next one.
+	// A condition on another field, and the order, must be on the next field.
 	var behind string
 	if n < len(p.fields) {
 		behind = p.fields[n]
@@ -86,14 +86,14 @@ func serves(x *spec.Index, q listQuery) (p plan, ok bool) {
 	return p, (p.next == nil || p.next.field == behind) && (q.order == "" || q.order == behind)
 }
 
-// indexDetails are the details of a query that no index serves.
+// indexDetails has the details of a query that no index serves.
 type indexDetails struct {
-	// Indexes are those that there are, and Declare the one that would serve the query, each as a definition has it.
+	// Indexes are the present ones, Declare the one that would serve the query, each in the form of a definition.
 	Indexes []json.RawMessage `json:"indexes"`
 	Declare json.RawMessage   `json:"declare,omitempty"`
 }
 
-// declared are the details of a query that none of the indexes serves, without one that would.
+// declared returns the details of a query that none of the indexes serves, without one that would.
 func declared(indexes []spec.Index) indexDetails {
 	details := indexDetails{Indexes: []json.RawMessage{}}
 	for i := range indexes {
@@ -102,14 +102,14 @@ func declared(indexes []spec.Index) indexDetails {
 	return details
 }
 
-// unservable is the error of a filter that no index can serve in its place; indexes are those that there are.
+// unservable returns the error for a filter that no index can serve; indexes are the present ones.
 func unservable(indexes []spec.Index, parameter, says string) error {
 	e := j17.Errorf(j17.CodeNotIndexed, "%s", says)
 	e.Details = declared(indexes)
 	return e.At(j17.Printable(parameter))
 }
 
-// notIndexed is the error of a query that no index serves.
+// notIndexed returns the error for a query that no index serves.
 func notIndexed(of *spec.Projection, q listQuery) error {
 	details := declared(of.Indexes)
 	var there []string
@@ -145,8 +145,8 @@ func notIndexed(of *spec.Projection, q listQuery) error {
 	return e.At(j17.Printable(q.conditions[0].field))
 }
 
-// noSuchFilter begins the refusal of a query. Of a field in an index with a word behind it that is no filter, it first
-// says which there are: who writes that hardly means a member of that name.
+// noSuchFilter returns the beginning of a refusal. If a parameter is an indexed field followed by a word that is no
+// operator, it lists the operators first, because the word is hardly meant as a member.
 func noSuchFilter(of *spec.Projection, q listQuery) string {
 	for i := range q.conditions {
 		c := &q.conditions[i]
@@ -160,7 +160,7 @@ func noSuchFilter(of *spec.Projection, q listQuery) string {
 	return "No"
 }
 
-// meant says how what was asked for may have been meant, where an index serves that.
+// meant suggests another form of the query, if an index serves that.
 func meant(of *spec.Projection, q listQuery) string {
 	for i := range q.conditions {
 		c := &q.conditions[i]
@@ -175,8 +175,8 @@ func meant(of *spec.Projection, q listQuery) string {
 // maxIndexFields is how many fields an index has at most.
 const maxIndexFields = 5
 
-// wantedIndex returns the fields of the index that would serve a query, whether the result has them or not; none where
-// no index can.
+// wantedIndex returns the fields of the index that would serve a query, whether the result has them or not; none if no
+// index can.
 func wantedIndex(q listQuery) (fields []string, isWords bool) {
 	next := q.order
 	for i := range q.conditions {
@@ -204,7 +204,7 @@ func wantedIndex(q listQuery) (fields []string, isWords bool) {
 	return fields, false
 }
 
-// declaredIndex is an index as a definition has it.
+// declaredIndex returns an index in the form of a definition.
 func declaredIndex(fields []string, isWords bool) json.RawMessage {
 	var shape any = fields
 	switch {
@@ -217,7 +217,7 @@ func declaredIndex(fields []string, isWords bool) json.RawMessage {
 	}
 	raw, err := json.Marshal(shape)
 	if err != nil {
-		return nil // texts are always JSON
+		return nil // texts can always be encoded
 	}
 	return raw
 }

@@ -13,10 +13,10 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// operator says how a filter compares a field.
+// operator is how a filter compares a field.
 type operator uint8
 
-// The operators; equal has no word of its own in a URL.
+// The operators; equal has no word in a URL.
 const (
 	equal operator = iota
 	among
@@ -28,7 +28,7 @@ const (
 	words
 )
 
-// operators are the words that stand for operators behind the name of a field.
+// operators returns the operators by their words, which follow the name of a field.
 func operators() map[string]operator {
 	return map[string]operator{
 		"in": among, "prefix": prefix, "gt": above, "gte": least, "lt": below, "lte": most, "words": words,
@@ -37,25 +37,25 @@ func operators() map[string]operator {
 
 // Limits of a query.
 const (
-	// maxAmong is how many values a filter may name with "in".
+	// maxAmong is how many values a filter with "in" may have.
 	maxAmong = 100
-	// maxWords is how many words may be looked for.
+	// maxWords is how many words a filter may have.
 	maxWords = 20
-	// maxOperand is how many bytes the value of a filter may have.
+	// maxOperand is the maximum size of a filter's value, in bytes.
 	maxOperand = 4 << 10
 )
 
-// condition is what a query asks of one field. Which members count depends on the kind of the first operator: an
-// equality or a list of values has values; a prefix or words a text; and a range its bounds.
+// condition is the condition of a query on one field. The first operator determines which members are used: an equality
+// or a list has values; a prefix or words a text; a range its bounds.
 type condition struct {
 	field string
 	op    operator
-	// values are what the field may equal: the readings of one text or of several.
+	// values are the values that the field may equal: all readings of one text or of several.
 	values []value.Value
 	// text is the prefix, or all words.
 	text string
-	// low and high are the bounds of a range, missing where it has none; never reports that they are of different
-	// kinds, so that no value is between them.
+	// low and high are the bounds of a range, missing if it has none; never reports that they are of different kinds,
+	// so that no value is between them.
 	low, high bound
 	never     bool
 }
@@ -67,17 +67,17 @@ type bound struct {
 	open bool
 }
 
-// listQuery is what a list is asked for. Its conditions are in the order of their fields.
+// listQuery is the query of a list. Its conditions are in the order of their fields.
 type listQuery struct {
 	conditions []condition
-	// order is the field by which rows are to come, "" where that is not said, or where all rows have the same value in
-	// it; backward asks for the reverse.
+	// order is the field that sorts the rows, "" if none is given, or all rows have the same value in it; backward
+	// reverses the order.
 	order    string
 	backward bool
 }
 
-// readQuery reads the filters of a list and its order; indexes are those of the projection. What is wrong with a value
-// is an error of the parameter; whether an index serves the query is the planner's business.
+// readQuery reads the filters of a list and its order; indexes are those of the projection. An invalid value is an
+// error of the parameter; whether an index serves the query is left to the planner.
 func readQuery(indexes []spec.Index, filters map[string]string, order *string) (listQuery, error) {
 	var q listQuery
 	if order != nil {
@@ -107,8 +107,8 @@ func readQuery(indexes []spec.Index, filters map[string]string, order *string) (
 		}
 	}
 
-	// What all rows share orders nothing. Where an equal value has several readings, such as 5 and "5", rows come in
-	// the order of these, as those of a list of values do.
+	// A value that all rows share sorts nothing. If an equal value has several readings, such as 5 and "5", rows come
+	// in their order, as for a list of values.
 	if c := byField[q.order]; c != nil && c.op == equal {
 		if len(c.values) == 1 {
 			q.order = ""
@@ -124,7 +124,7 @@ func readQuery(indexes []spec.Index, filters map[string]string, order *string) (
 
 func (c *condition) isRange() bool { return c.op >= above && c.op <= most }
 
-// narrow adds a bound to a range: of two at the same end the narrower one counts.
+// narrow adds a bound to a range: of two at the same end, the narrower one applies.
 func (c *condition) narrow(with *condition) {
 	for _, b := range []bound{with.low, with.high} {
 		for _, had := range []bound{c.low, c.high} {
@@ -135,7 +135,8 @@ func (c *condition) narrow(with *condition) {
 	c.high.narrow(&with.high, -1)
 }
 
-// narrow takes another bound of the same end, 1 for the lower one and -1 for the upper one, where that leaves less.
+// narrow replaces the bound by another one of the same end, 1 for the lower one and -1 for the upper one, if that is
+// narrower.
 func (b *bound) narrow(with *bound, end int) {
 	if with.value.IsMissing() {
 		return
@@ -149,8 +150,8 @@ func (b *bound) narrow(with *bound, end int) {
 	}
 }
 
-// readCondition reads one parameter. A name that is an indexed field as it stands means that field; else its last step
-// may be an operator.
+// readCondition reads one parameter. A name that is an indexed field means that field; otherwise its last step may be
+// an operator.
 func readCondition(indexes []spec.Index, name, text string) (condition, error) {
 	c := condition{field: name}
 	indexed := slices.ContainsFunc(
@@ -194,8 +195,8 @@ func readCondition(indexes []spec.Index, name, text string) (condition, error) {
 	return c, nil
 }
 
-// setBound sets the end of the range that the operator is about. A text that spells a scalar of JSON means that: a
-// bound finds values of its own kind.
+// setBound sets the end of the range that the operator is about. A text that is a JSON scalar means that value: a bound
+// applies to values of its own kind.
 func (c *condition) setBound(text string, open bool) {
 	b := bound{value: value.StringValue(literalText(text)), open: open}
 	if v, err := value.ParseString(text); err == nil && isScalar(v) {
@@ -208,14 +209,14 @@ func (c *condition) setBound(text string, open bool) {
 	}
 }
 
-// isHugeNumber reports whether a text is a number as JSON has them, and beyond the limits that numbers have here.
+// isHugeNumber reports whether a text is a JSON number that exceeds the limits of numbers.
 func isHugeNumber(text string) bool {
 	_, err := value.ParseString(text)
 	digits := strings.TrimPrefix(strings.TrimSpace(text), "-")
 	return err != nil && digits != "" && digits[0] >= '0' && digits[0] <= '9' && json.Valid([]byte(text))
 }
 
-// literalText is a text from a URL without the quotes that it may be written in.
+// literalText removes the quotes that a text in a URL may have.
 func literalText(text string) string {
 	if v, err := value.ParseString(text); err == nil && v.Kind() == value.String {
 		return v.Str()
@@ -223,8 +224,8 @@ func literalText(text string) string {
 	return text
 }
 
-// splitList takes a list of values apart at its commas, but for those in quotes. It is closed unless a value begins
-// with a quote that no other one ends.
+// splitList splits a list of values at its commas, except in quotes. closed is false if a value begins with a quote
+// that is not closed.
 func splitList(text string) (parts []string, closed bool) {
 	for {
 		end := strings.IndexByte(text, ',')
@@ -246,8 +247,8 @@ func splitList(text string) (parts []string, closed bool) {
 	}
 }
 
-// quotedPrefix returns the length of the JSON string that a list begins with, 0 where it begins with none that is a
-// whole value, and -1 where it has no end.
+// quotedPrefix returns the length of the JSON string at the beginning of a list, 0 if there is none that is a whole
+// value, and -1 if it has no end.
 func quotedPrefix(text string) int {
 	if !strings.HasPrefix(text, `"`) {
 		return 0
@@ -275,8 +276,8 @@ func isScalar(v value.Value) bool {
 	return false
 }
 
-// rank orders kinds as rows come: null and what is missing, false, true, numbers, texts, and then what has no order of
-// its own.
+// rank orders kinds of values like rows: null and missing, false, true, numbers, texts, and then kinds without an
+// order.
 func rank(v value.Value) int {
 	switch v.Kind() {
 	case value.Missing, value.Null:
@@ -295,7 +296,7 @@ func rank(v value.Value) int {
 	return 5
 }
 
-// compareValues orders values as rows come.
+// compareValues orders values like rows.
 func compareValues(a, b value.Value) int {
 	if x, y := rank(a), rank(b); x != y {
 		return x - y
@@ -311,7 +312,7 @@ func compareValues(a, b value.Value) int {
 	return 0
 }
 
-// holds reports whether one of the values of a field meets the condition: those of an array are its elements.
+// holds reports whether a value of a field meets the condition; the values of an array are its elements.
 func (c *condition) holds(field value.Value) bool {
 	if field.Kind() != value.Array {
 		return c.holdsFor(field)
@@ -321,7 +322,7 @@ func (c *condition) holds(field value.Value) bool {
 
 func (c *condition) holdsFor(v value.Value) bool {
 	switch r := rank(v); {
-	case r == 5: // it has no order, and equals nothing that can be written in a URL
+	case r == 5: // it has no order, and equals no value that a URL can express
 		return false
 	case c.op == equal, c.op == among:
 		return slices.ContainsFunc(c.values, func(w value.Value) bool { return compareValues(v, w) == 0 })
@@ -345,7 +346,7 @@ func (b *bound) allows(v value.Value, side int) bool {
 	return d > 0 || d == 0 && !b.open
 }
 
-// kindOf is the kind of a value, where null and missing are one.
+// kindOf returns the kind of a value, with null for missing.
 func kindOf(v value.Value) value.Kind {
 	if v.IsMissing() {
 		return value.Null
@@ -353,7 +354,7 @@ func kindOf(v value.Value) value.Kind {
 	return v.Kind()
 }
 
-// canonical is a text that two queries share if, and only if, they ask for the same rows in the same order.
+// canonical returns a text that two queries share if, and only if, they select the same rows in the same order.
 func (q *listQuery) canonical() string {
 	b := []byte(strconv.FormatBool(q.backward))
 	b = strconv.AppendQuote(append(b, ' '), q.order)
@@ -374,7 +375,7 @@ func (q *listQuery) canonical() string {
 	return string(b)
 }
 
-// kind is the operator, one for all ranges.
+// kind returns the operator, the same for all ranges.
 func (c *condition) kind() operator {
 	if c.isRange() {
 		return above
@@ -382,7 +383,7 @@ func (c *condition) kind() operator {
 	return c.op
 }
 
-// fieldNames are the fields of an index.
+// fieldNames returns the fields of an index.
 func fieldNames(x *spec.Index) []string {
 	names := make([]string, len(x.Fields))
 	for i := range x.Fields {

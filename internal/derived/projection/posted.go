@@ -19,7 +19,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The side spaces of the definitions that were posted to an environment. They belong to its data: an export has them.
+// The side spaces of the definitions posted to an environment. They belong to its data, and are exported.
 const (
 	// postedSpace has each definition under the projection's name.
 	postedSpace store.Space = "projections"
@@ -30,21 +30,20 @@ const (
 const headKey = "head"
 
 const (
-	// MaxPosted is how many definitions may be posted to an environment, maxPostedBytes how many bytes they may have
-	// together.
+	// MaxPosted is how many definitions may be posted to an environment, maxPostedBytes their maximum size together.
 	MaxPosted      = 1000
 	maxPostedBytes = 8 << 20
-	// maxChanges is how often a change is tried again that others have overtaken.
+	// maxChanges is how often a change is tried again after conflicts.
 	maxChanges = 20
 )
 
-// postedHead sums up what is posted.
+// postedHead summarizes the posted definitions.
 type postedHead struct {
 	Count int `json:"count"`
 	Bytes int `json:"bytes"`
 }
 
-// posting is a definition as it was posted.
+// posting is a posted definition.
 type posting struct {
 	Name       string          `json:"-"`
 	Definition json.RawMessage `json:"definition"`
@@ -52,14 +51,14 @@ type posting struct {
 	PostedBy   string          `json:"posted_by,omitempty"`
 }
 
-// postings are all that were posted to an environment as of one revision, by name.
+// postings are all definitions posted to an environment as of one revision, by name.
 type postings struct {
 	rev  uint64
 	head postedHead
 	all  []posting
 }
 
-// postedAt reads what is posted at a moment.
+// postedAt reads the posted definitions in a moment.
 func postedAt(sm store.Moment) (*postings, error) {
 	p := &postings{}
 	it, err := sm.Get(headSpace, headKey)
@@ -87,7 +86,7 @@ func postedAt(sm store.Moment) (*postings, error) {
 	return p, nil
 }
 
-// posted reads what is posted to an environment.
+// posted reads the definitions posted to an environment.
 func (s *Service) posted(ctx context.Context, t j17.Tenant) (*postings, error) {
 	sm, err := s.store.Moment(ctx, t)
 	if err != nil {
@@ -97,7 +96,7 @@ func (s *Service) posted(ctx context.Context, t j17.Tenant) (*postings, error) {
 	return postedAt(sm)
 }
 
-// find returns the definition that is posted under a name, nil for none.
+// find returns the definition posted under a name, nil for none.
 func (p *postings) find(name string) *posting {
 	if i, ok := slices.BinarySearchFunc(
 		p.all, name, func(d posting, name string) int { return strings.Compare(d.Name, name) },
@@ -107,8 +106,8 @@ func (p *postings) find(name string) *posting {
 	return nil
 }
 
-// write returns the writes that replace what is posted under some names, nil for what goes away. They hold if nobody
-// else has changed anything since.
+// write returns the writes that replace the definitions under some names; nil removes one. They hold if nothing else
+// has changed since the definitions were read.
 func (p *postings) write(change map[string]*posting) ([]store.Side, error) {
 	head, sides := p.head, []store.Side{}
 	for _, name := range slices.Sorted(maps.Keys(change)) {
@@ -142,8 +141,8 @@ func (p *postings) write(change map[string]*posting) ([]store.Side, error) {
 	return append(sides, store.Side{Op: store.Put, Space: headSpace, Key: headKey, Value: raw}.On(p.rev)), nil
 }
 
-// change changes what is posted to an environment under the spec that is deployed to it: decide says what replaces
-// what, nil for nothing. It is asked again when others were faster.
+// change changes the posted definitions of an environment under its deployed spec: decide returns the replacements, nil
+// for none. After a conflict it is called again.
 func (s *Service) change(
 	ctx context.Context, t j17.Tenant,
 	decide func(*spec.Compiled, *postings) (map[string]*posting, []store.Side, error),
@@ -165,7 +164,7 @@ func (s *Service) change(
 					return err
 				}
 			}
-			// What is begun is finished, for a client that has gone too.
+			// The write completes even if the client has disconnected.
 			return s.store.Write(context.WithoutCancel(ctx), t, append(sides, more...), deployed)
 		})
 		if _, overtaken := errors.AsType[*store.SideConflict](err); !overtaken {
@@ -186,7 +185,7 @@ func failure(err error) error {
 	return store.UserError(err)
 }
 
-// Unwrap takes the definition out of the body of a request: {"projection": {...}}, or the definition itself.
+// Unwrap returns the definition in the body of a request: {"projection": {...}}, or the definition itself.
 func Unwrap(body string) ([]byte, error) {
 	v, err := value.ParseString(body)
 	if err != nil {
@@ -207,7 +206,7 @@ func Unwrap(body string) ([]byte, error) {
 	if inner.Kind() != value.Object {
 		return nil, j17.Errorf(j17.CodeInvalidField, "'projection' must be an object: the definition").At("projection")
 	}
-	// The text is kept as it is, so that places count in the definition.
+	// The text is kept unchanged, so that positions in it refer to the definition.
 	var parts map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(body), &parts); err != nil {
 		return nil, j17.Errorf(j17.CodeInvalidJSON, "The request body is not valid JSON: %s", err).Because(err)
@@ -215,7 +214,7 @@ func Unwrap(body string) ([]byte, error) {
 	return parts["projection"], nil
 }
 
-// compiled compiles a definition that somebody has given. The error is one of CodeInvalidSpec with all that is wrong.
+// compiled compiles a posted definition. The error is one of CodeInvalidSpec with all findings.
 func compiled(definition []byte, in *spec.Compiled) (*spec.Projection, []diag.Diagnostic, error) {
 	p, found := lint.CheckProjection(definition, in)
 	if p != nil {
@@ -231,20 +230,20 @@ func compiled(definition []byte, in *spec.Compiled) (*spec.Projection, []diag.Di
 	return nil, nil, e
 }
 
-// ofSpec is the refusal of a change to what the spec declares.
+// ofSpec returns the refusal of a change to a projection of the spec.
 func ofSpec(name, action string) error {
 	return j17.Errorf(j17.CodeConflict, "The spec declares the projection '%s', so it cannot be %s here. Change the spec and deploy it.", name, action)
 }
 
-// Beside tells what a spec would mean for what was posted to an environment: what it declares itself is taken over, and
-// what is not valid under it goes away if it is deployed by force.
+// Beside reports what a spec would mean for the posted definitions of an environment: those that it declares itself are
+// taken over, and those that are invalid under it are removed if it is deployed by force.
 func (s *Service) Beside(ctx context.Context, t j17.Tenant, after *spec.Compiled) (part.Beside, error) {
 	there, err := s.posted(ctx, t)
 	if err != nil {
 		return part.Beside{}, store.UserError(err)
 	}
 
-	// Each is looked at.
+	// Each definition is checked.
 	var b part.Beside
 	gone := map[string]*posting{}
 	for i := range there.all {
@@ -270,7 +269,7 @@ func (s *Service) Beside(ctx context.Context, t j17.Tenant, after *spec.Compiled
 		}
 	}
 
-	// What is prepared under a name that the spec declares no longer takes its place.
+	// Prepared definitions under names that the spec declares are dropped.
 	waiting, err := s.store.Scan(ctx, t, preparedSpace, store.Range{}, maxPrepared)
 	if err != nil {
 		return part.Beside{}, store.UserError(err)
@@ -289,7 +288,7 @@ func (s *Service) Beside(ctx context.Context, t j17.Tenant, after *spec.Compiled
 		}
 	}
 
-	// The projections that were examined must be those in force when the spec is stored.
+	// The checked definitions must still be in force when the spec is stored.
 	if len(gone) > 0 {
 		sides, err := there.write(gone)
 		b.Sides = append(b.Sides, sides...)

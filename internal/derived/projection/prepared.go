@@ -20,17 +20,17 @@ import (
 	"j17/internal/storage/store"
 )
 
-// preparedSpace has the definitions that take the place of the present ones once their indexes are built, under their
-// names. They are due when it is to be looked whether that is so; one that cannot be is no longer due, and says why.
+// preparedSpace has the definitions that replace the present ones once their indexes are built, under their names. They
+// are due for the next check of that. A definition that cannot take effect is no longer due, and has the reason.
 const preparedSpace store.Space = "projections.prepared"
 
 const (
-	// preparedPause is how long it takes until it is looked again whether indexes are built.
+	// preparedPause is the pause between checks whether indexes are built.
 	preparedPause = time.Second
 	preparedLease = time.Minute
-	// preparedAtOnce is how many are looked at side by side.
+	// preparedAtOnce is how many are checked at a time.
 	preparedAtOnce = 4
-	// maxPrepared is how many definitions of an environment may be prepared at a time.
+	// maxPrepared is how many prepared definitions an environment may have.
 	maxPrepared = 20
 )
 
@@ -38,15 +38,15 @@ const (
 type prepared struct {
 	posting
 
-	// Failed says why it cannot take its place.
+	// Failed is the reason why it cannot take effect, "" if there is none.
 	Failed string `json:"failed,omitempty"`
 
 	rev uint64
-	// definition is nil where it is not valid under the present spec.
+	// definition is nil if it is not valid under the present spec.
 	definition *definition
 }
 
-// preparedAt reads what is prepared at a moment, by name.
+// preparedAt reads the prepared definitions in a moment, by name.
 func preparedAt(sm store.Moment, in *inForce) (map[string]*prepared, error) {
 	items, err := sm.Scan(preparedSpace, store.Range{}, maxPrepared)
 	if err != nil || len(items) == 0 {
@@ -76,7 +76,7 @@ func readPrepared(it *store.Item) (*prepared, error) {
 	return &p, nil
 }
 
-// preparation is the write that begins to prepare a definition.
+// preparation returns the write that begins to prepare a definition.
 func (s *Service) preparation(ctx context.Context, t j17.Tenant, next *posting) (store.Side, error) {
 	items, err := s.store.Scan(ctx, t, preparedSpace, store.Range{}, maxPrepared)
 	if err != nil {
@@ -93,8 +93,8 @@ func (s *Service) preparation(ctx context.Context, t j17.Tenant, next *posting) 
 	}, err
 }
 
-// prepare begins to build what a prepared definition needs, waits a little, and lets it take its place if that was
-// enough. Else that is left to the background.
+// prepare begins to build the indexes of a prepared definition, waits for a limited time, and puts it into force if
+// they are built by then. Otherwise that is left to the background.
 func (s *Service) prepare(ctx context.Context, t j17.Tenant, next *posting) error {
 	s.Adopted(ctx, t)
 	s.Settled(ctx, t)
@@ -111,13 +111,13 @@ func (s *Service) prepare(ctx context.Context, t j17.Tenant, next *posting) erro
 	}
 	built, failed, err := s.built(ctx, t, p)
 	if err != nil || failed != "" || !built {
-		return err // the background says what has failed
+		return err // the background records the failure
 	}
 	err = s.take(ctx, t, p, store.Side{
 		Op: store.Delete, Space: preparedSpace, Key: p.Name, Cond: store.IfRev, Rev: p.rev,
 	})
 	if noRoom(err) != "" {
-		return nil // the same
+		return nil // likewise
 	}
 	return err
 }
@@ -141,7 +141,7 @@ func (s *Service) built(ctx context.Context, t j17.Tenant, p *prepared) (done bo
 		return false, "", err
 	}
 
-	// What was begun after it was given up, nobody would remove.
+	// A build that began after the preparation was canceled would never be removed.
 	if _, err = s.store.Get(ctx, t, preparedSpace, p.Name); errors.Is(err, store.ErrNotFound) {
 		s.Adopted(ctx, t)
 		return false, "", nil
@@ -149,7 +149,7 @@ func (s *Service) built(ctx context.Context, t j17.Tenant, p *prepared) (done bo
 	return done, failed, store.UserError(err)
 }
 
-// allBuilt reports whether indexes are built, or why they cannot be. Those that nobody has begun are begun.
+// allBuilt reports whether indexes are built, or why they cannot be. It begins builds that have not begun.
 func (s *Service) allBuilt(
 	ctx context.Context, t j17.Tenant, needs []*index.Definition,
 ) (done bool, failed string, err error) {
@@ -167,16 +167,15 @@ func (s *Service) allBuilt(
 	return done, "", nil
 }
 
-// take lets a prepared definition take its place: from one position on it counts, with its indexes. finish is the write
-// that ends its preparation.
+// take puts a prepared definition into force, with its indexes. finish is the write that ends its preparation.
 func (s *Service) take(ctx context.Context, t j17.Tenant, p *prepared, finish store.Side) error {
 	err := s.change(ctx, t, func(in *spec.Compiled, _ *postings) (map[string]*posting, []store.Side, error) {
 		it, err := s.store.Get(ctx, t, preparedSpace, p.Name)
 		if errors.Is(err, store.ErrNotFound) {
-			return nil, nil, nil // it is done, or was given up
+			return nil, nil, nil // it is done, or was canceled
 		}
 		if err != nil || it.Rev != finish.Rev {
-			return nil, nil, err // another process goes on with it
+			return nil, nil, err // another process continues it
 		}
 		if _, _, err := s.admit(&Posting{Definition: p.Definition}, in); err != nil {
 			return nil, nil, err
@@ -189,7 +188,7 @@ func (s *Service) take(ctx context.Context, t j17.Tenant, p *prepared, finish st
 	return err
 }
 
-// carryOn looks whether a definition that is prepared can take its place.
+// carryOn checks whether a prepared definition can be put into force.
 func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 	p, err := readPrepared(&store.Item{Key: c.Key, Value: c.Value})
 	if err != nil {
@@ -217,8 +216,7 @@ func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 	}
 }
 
-// noRoom says that there is no room for a definition among those that are posted, where that is why it could not take
-// its place; else "".
+// noRoom returns the reason if a definition could not be put into force because too many are posted; otherwise "".
 func noRoom(err error) string {
 	if refused, ok := errors.AsType[*j17.Error](err); ok && refused.Code == j17.CodePayloadTooLarge {
 		return "There was no room for it: " + refused.Message
@@ -226,7 +224,7 @@ func noRoom(err error) string {
 	return ""
 }
 
-// buildOf sums up the builds of indexes; nil where none is known.
+// buildOf sums up the builds of indexes; nil if none is known.
 func (v *survey) buildOf(needs []*index.Definition) *wire.Build {
 	var sum *wire.Build
 	for _, x := range needs {
@@ -249,7 +247,7 @@ func (v *survey) buildOf(needs []*index.Definition) *wire.Build {
 	return sum
 }
 
-// preparing shows how far a definition is that is prepared.
+// preparing describes the progress of a prepared definition.
 func (v *survey) preparing(p *prepared, s *Service) *wire.Build {
 	b := &wire.Build{Status: string(build.Running)}
 	if p.definition != nil {
@@ -267,10 +265,10 @@ func (v *survey) preparing(p *prepared, s *Service) *wire.Build {
 	return b
 }
 
-// nextSpecs has the readings under the specs that are prepared, of each environment.
+// nextSpecs has the readings under the prepared specs of environments.
 type nextSpecs struct{ all sync.Map } // of *reading by j17.Tenant
 
-// needs returns the indexes that the spec which is prepared for an environment needs.
+// needs returns the indexes that the prepared spec of an environment needs.
 func (n *nextSpecs) needs(s *Service, t j17.Tenant) []*index.Definition {
 	found, _ := n.all.Load(t)
 	r, _ := found.(*reading)
@@ -284,13 +282,13 @@ func (n *nextSpecs) needs(s *Service, t j17.Tenant) []*index.Definition {
 	return all
 }
 
-// Ready begins to build the indexes that a spec needs which is to be deployed, waits a little, and tells how far they
-// are.
+// Ready begins to build the indexes that a spec to be deployed needs, waits for a limited time, and returns the
+// progress.
 func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decider) (part.Readiness, error) {
 	r, err := s.readings.now(ctx, t)
 	if err != nil {
 		if j17.CodeOf(err) == j17.CodeNoSpec {
-			return part.Readiness{Done: true}, nil // there is nobody to wait for it
+			return part.Readiness{Done: true}, nil // nothing is deployed, so there is nothing to wait for
 		}
 		return part.Readiness{}, err
 	}
@@ -305,7 +303,7 @@ func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decide
 		return part.Readiness{}, err
 	}
 
-	// How far those are that are not there.
+	// The progress of the missing indexes.
 	ready := part.Readiness{Done: done, Failed: failed}
 	for _, x := range needs {
 		status, err := s.indexes.Status(ctx, t, x.ID)
@@ -320,7 +318,7 @@ func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decide
 	return ready, nil
 }
 
-// Unready releases a spec that was prepared. Indexes that only it needs are removed.
+// Unready drops a spec that was prepared. Indexes that only it needs are removed.
 func (s *Service) Unready(ctx context.Context, t j17.Tenant, _ bool) error {
 	s.specs.all.Delete(t)
 	s.Adopted(ctx, t)

@@ -10,10 +10,11 @@ import (
 )
 
 const (
-	// maxPriced is how many rows of each index are made to tell what it costs, pricedAtOnce how many of them together.
+	// maxPriced is how many rows of each index are computed to determine its price, pricedAtOnce how many of them
+	// together.
 	maxPriced    = 10_000
 	pricedAtOnce = 256
-	// widerBy is how many times more rows are made together than in the step before.
+	// widerBy is the factor by which a step has more rows than the one before.
 	widerBy = 4
 	// maxCounted is how many streams are counted for that.
 	maxCounted = 10_000_000
@@ -21,27 +22,29 @@ const (
 	countedAtOnce = 10_000
 )
 
-// pricing is what may be made for the prices of one dry run, of all of its indexes together.
+// pricing is the budget for the prices of one dry run, over all of its indexes.
 type pricing struct{ rows, entries, bytes uint64 }
 
-// newPricing is for some seconds of work. An index of ten thousand rows with twenty entries each is made whole.
+// newPricing returns a pricing for some seconds of work. It suffices for an index of ten thousand rows with twenty
+// entries each.
 func newPricing() *pricing { return &pricing{rows: 5 * maxPriced, entries: 200_000, bytes: 64 << 20} }
 
-// share is an equal part for each of some that follow. What one does not use of it goes to those after it.
+// share returns an equal share of the pricing for each of a number of remaining users. The unused part of a share is
+// left for later ones.
 func (p *pricing) share(of int) pricing {
 	n := uint64(max(of, 1))
 	return pricing{p.rows / n, p.entries / n, p.bytes / n}
 }
 
-// spend takes what was made. The last rows may be more than there was room for.
+// spend deducts what was computed. The last rows may exceed the pricing.
 func (p *pricing) spend(made pricing) {
 	p.rows -= min(made.rows, p.rows)
 	p.entries -= min(made.entries, p.entries)
 	p.bytes -= min(made.bytes, p.bytes)
 }
 
-// next is how many rows are made in the next step of an index when so much was made of it, 0 where it is enough. The
-// first step has one row, the others as many as there is room for when they are like those before.
+// next returns how many rows the next step of an index has, given what was computed so far, 0 to stop. The first step
+// has one row, the others as many as there is room for if they are like those before.
 func (p *pricing) next(made pricing, last int) int {
 	if made.rows == 0 {
 		return 1
@@ -52,7 +55,7 @@ func (p *pricing) next(made pricing, last int) int {
 	return int(min(n, left.entries*made.rows/max(made.entries, 1), left.bytes*made.rows/max(made.bytes, 1)))
 }
 
-// cost adds up what the indexes of a definition cost. It makes rows of them as far as its part of the pricing goes.
+// cost adds up the prices of a definition's indexes. It computes rows of them within its share of the pricing.
 func (t *dryRun) cost(ctx context.Context, room pricing) error {
 	t.price.Exact = true
 	all := t.s.needs(t.after, t.is)
@@ -67,9 +70,9 @@ func (t *dryRun) cost(ctx context.Context, room pricing) error {
 	return nil
 }
 
-// costOf makes rows of an index as a build would, and infers from them what all would cost.
+// costOf computes rows of an index as a build would, and extrapolates the cost of all.
 func (t *dryRun) costOf(ctx context.Context, x *index.Definition, room pricing) (made pricing, err error) {
-	// Some rows, all of them if that is not too much. A row that is not there takes room as well.
+	// Some rows, or all of them if they are few. A row that does not exist takes room as well.
 	began := t.s.clock.Now()
 	var rows uint64
 	after, more := "", true
@@ -94,7 +97,7 @@ func (t *dryRun) costOf(ctx context.Context, x *index.Definition, room pricing) 
 	}
 	seconds := t.s.clock.Now().Sub(began).Seconds()
 
-	// All streams there are.
+	// The number of all streams.
 	all := made.rows
 	for more && all < maxCounted {
 		ids, err := t.s.store.Streams(ctx, t.before.t, x.Type, after, countedAtOnce)
@@ -118,8 +121,8 @@ func (t *dryRun) costOf(ctx context.Context, x *index.Definition, room pricing) 
 	return made, nil
 }
 
-// rowsOf makes rows of an index, fewer at a time where they are too much together. A row that is too much by itself is
-// left out.
+// rowsOf computes rows of an index, fewer at a time if they are too much work together. A row that is too much work by
+// itself is left out.
 func (t *dryRun) rowsOf(ctx context.Context, x *index.Definition, ids []string) ([]index.Row, error) {
 	rows, err := x.Rows(ctx, t.before.t, t.after.m.At(), ids)
 	switch middle := len(ids) / 2; {
@@ -137,7 +140,7 @@ func (t *dryRun) rowsOf(ctx context.Context, x *index.Definition, ids []string) 
 	}
 }
 
-// depends notes what a row of an index was made of.
+// depends records the sources of a row of an index.
 func (t *dryRun) depends(sources []j17.Key) {
 	for _, key := range sources {
 		t.indexed[key]++

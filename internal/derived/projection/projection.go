@@ -1,9 +1,9 @@
 // Package projection answers reads of projections: views over several aggregates that a spec declares, or that were
-// posted to an environment. Whatever is read is what all aggregates were as of one position of the feed, and that
-// position is not before any write that was acknowledged when the request came.
+// posted to an environment. Everything that a read returns is as of one position of the feed, and that position is not
+// before any write that was acknowledged when the request came.
 //
-// Reading: now takes the position (projection.go), evaluate.go loads sources stage by stage and puts the result
-// together, kept.go holds results as long as nothing that they were made of has changed (read.go).
+// Reading: now takes the position (projection.go), evaluate.go loads sources stage by stage and computes the result,
+// kept.go caches results while none of their sources has changed (read.go).
 //
 // The decisions behind it are in docs/internals/derived.md.
 package projection
@@ -40,25 +40,25 @@ type Options struct {
 	Engine *engine.Engine
 	// Indexes answers queries and lists.
 	Indexes *index.Service
-	// Places finds rows by where they are.
+	// Places finds rows by their places.
 	Places *place.Service
 	Clock  clock.Clock
 	Logger *slog.Logger
-	// CacheBytes bounds the memory for values that are kept; 0 means DefaultCacheBytes.
+	// CacheBytes bounds the memory for cached values; 0 means DefaultCacheBytes.
 	CacheBytes int64
-	// Hold calls f while no spec is deployed to an environment, with the spec that is deployed there and what holds as
-	// long as it is: that of the service that deploys, which is made after this one.
+	// Hold calls f while no spec is deployed to an environment, with its deployed spec and a fence that holds while
+	// that stays deployed. It is a method of the deploying service, which is made after this one.
 	Hold func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
 	// SpecPrepared, if not nil, reports whether a spec of an environment waits for its indexes to be built.
 	SpecPrepared func(ctx context.Context, t j17.Tenant) (bool, error)
-	// Worker does what goes on in the background.
+	// Worker runs background work.
 	Worker *worker.Kit
-	// Changed, if not nil, is called for environments whose projections or handlers have changed: code that shows their
-	// values reads them again.
+	// Changed, if not nil, is called for environments whose projections or handlers have changed, so that code that
+	// shows their values can read them again.
 	Changed func(j17.Tenant)
 }
 
-// DefaultCacheBytes is the memory for values that are kept where the options do not say.
+// DefaultCacheBytes is the memory for cached values unless the options set it.
 const DefaultCacheBytes = 64 << 20
 
 // Service answers reads of projections. It is safe for concurrent use.
@@ -73,19 +73,19 @@ type Service struct {
 	changed      func(j17.Tenant)
 	specPrepared func(ctx context.Context, t j17.Tenant) (bool, error)
 
-	// waiting hands out the definitions that are prepared, adopting has whose turn it is to change the indexes of an
-	// environment, specs has the specs that are prepared.
+	// waiting is the queue of prepared definitions, adopting serializes changes to the indexes of an environment, specs
+	// has the prepared specs.
 	waiting  *worker.Queue
 	adopting turns
 	specs    nextSpecs
 	// settle is how long a change waits for indexes: settleTime.
 	settle time.Duration
 
-	// readings says what a read sees, lookups finds rows by indexes, values computes and keeps what projections yield.
+	// readings creates readings, lookups finds rows by indexes, values computes and caches values.
 	readings *readings
 	lookups  *indexReader
 	values   *evaluator
-	// verifying are the comparisons with events that are under way.
+	// verifying has the comparisons with events under way.
 	verifying verifications
 }
 
@@ -115,39 +115,39 @@ func New(o Options) *Service {
 	return s
 }
 
-// bound says how many bytes of states may be looked at together; all evaluations may have twice as many, and those of
+// bound sets the size of the states of one evaluation; all evaluations together may have twice as much, and those of
 // one environment three quarters of that.
 func (s *evaluator) bound(states int) {
 	s.maxStates, s.memory = states, work.NewPool(2*int64(states), int64(states)*3/2)
 }
 
-// Run lets prepared definitions take their places, until the context ends.
+// Run puts prepared definitions into force, until the context ends.
 func (s *Service) Run(ctx context.Context) error {
 	return s.waiting.Run(ctx)
 }
 
-// Settle and NextDue are those of the work that waits for a time.
+// Settle does all due work on prepared definitions.
 func (s *Service) Settle(ctx context.Context) error { return s.waiting.Settle(ctx) }
 
-// NextDue returns when the next prepared definition is looked at.
+// NextDue returns when the next prepared definition is checked.
 func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.waiting.NextDue(ctx) }
 
-// readings makes what reads see.
+// readings creates the readings of reads.
 type readings struct {
 	store  Storage
 	engine *engine.Engine
-	// sets are the projections in force of each environment.
+	// sets caches the projections in force of each environment.
 	sets sets
 }
 
-// reading is what a read sees: aggregates as of one position, and the projections that are in force.
+// reading is what a read sees: aggregates as of one position, and the projections in force.
 type reading struct {
 	t  j17.Tenant
 	m  *fold.Moment
 	in *inForce
 }
 
-// now returns the reading of the present position: it has all that was acknowledged before.
+// now returns a reading at the present position, which includes everything acknowledged before.
 func (s *readings) now(ctx context.Context, t j17.Tenant) (*reading, error) {
 	sm, err := s.store.Moment(ctx, t)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *readings) now(ctx context.Context, t j17.Tenant) (*reading, error) {
 	return s.of(t, sm)
 }
 
-// of returns the reading of what a moment of the store shows.
+// of returns the reading of a moment of the store.
 func (s *readings) of(t j17.Tenant, sm store.Moment) (*reading, error) {
 	m, err := s.engine.Moment(t, sm.Position())
 	if err != nil {
@@ -170,10 +170,10 @@ func (s *readings) of(t j17.Tenant, sm store.Moment) (*reading, error) {
 	return &reading{t: t, m: m, in: in}, nil
 }
 
-// as returns the reading of another moment, with the same projections.
+// as returns a reading of another moment, with the same projections.
 func (r *reading) as(m *fold.Moment) *reading { return &reading{t: r.t, m: m, in: r.in} }
 
-// definition returns a projection that is in force; CodeUnknownProjection where there is none of that name.
+// definition returns a projection in force; CodeUnknownProjection if there is none of that name.
 func (r *reading) definition(name string) (*definition, error) {
 	if d := r.in.all[name]; d != nil {
 		return d, nil

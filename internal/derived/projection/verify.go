@@ -11,11 +11,11 @@ import (
 	"j17/internal/storage/store"
 )
 
-// verifications are the comparisons that are under way, one of each projection at most.
+// verifications has the comparisons under way, at most one of each projection.
 type verifications struct {
 	mu  sync.Mutex
 	all map[verified]*wire.Verification
-	// turns are for all of them, each of which keeps a processor busy.
+	// turns limits the comparisons, each of which keeps a processor busy.
 	turns *work.Pool
 }
 
@@ -29,14 +29,14 @@ func newVerifications() verifications {
 	return verifications{all: map[verified]*wire.Verification{}, turns: work.NewPool(mostVerified, sharedVerified)}
 }
 
-// verified names a projection of an environment.
+// verified identifies a projection of an environment.
 type verified struct {
 	tenant j17.Tenant
 	name   string
 }
 
-// begin shows a comparison until it is over. The error is one of CodeConflict where the projection is compared already,
-// and of CodeBusy where as many are as may be.
+// begin registers a comparison until over is called. The error is one of CodeConflict if the projection is being
+// compared already, and of CodeBusy if as many are as may be.
 func (v *verifications) begin(of verified) (progress *wire.Verification, over func(), err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -57,14 +57,14 @@ func (v *verifications) begin(of verified) (progress *wire.Verification, over fu
 	}, nil
 }
 
-// move says how far a comparison is.
+// move sets the progress of a comparison.
 func (v *verifications) move(progress *wire.Verification, done, total uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	progress.Done, progress.Total = done, total
 }
 
-// of returns how far the comparison of a projection is, nil for none.
+// of returns the progress of the comparison of a projection, nil for none.
 func (v *verifications) of(of verified) *wire.Verification {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -74,9 +74,9 @@ func (v *verifications) of(of verified) *wire.Verification {
 	return new(*v.all[of])
 }
 
-// Verify makes the rows of a projection again and compares them with its indexes, and all entries of these with the
-// rows. What has not been built yet, or is lost meanwhile, is CodeIndexNotReady. It is CodeConflict while the
-// projection is compared already, and CodeBusy while too many others are. Describe shows how far it is.
+// Verify computes the rows of a projection again and compares them with its indexes, and all entries of these with the
+// rows. The error is one of CodeIndexNotReady if an index is not built yet, or is lost meanwhile; of CodeConflict if
+// the projection is being compared already, and of CodeBusy if too many others are. Describe shows the progress.
 func (s *Service) Verify(ctx context.Context, t j17.Tenant, name string) (wire.VerifiedProjection, error) {
 	v, err := s.survey(ctx, t)
 	if err != nil {
