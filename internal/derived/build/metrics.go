@@ -2,7 +2,7 @@ package build
 
 import "j17/internal/core/part"
 
-// metrics are what is counted and measured of the part.
+// metrics returns the metrics of the part.
 func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_build_streams_total", "Aggregates that builds have processed.",
@@ -17,7 +17,7 @@ func metrics(s *Service) []part.Metric {
 	}
 }
 
-// tagMetrics are what is counted of tags.
+// tagMetrics returns the metrics of tags.
 func tagMetrics(s *Tagger) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_tagging_events_total", "Older events that were processed because a deployment had changed tags.",

@@ -2,7 +2,7 @@ package index
 
 import "j17/internal/core/part"
 
-// metrics are what is counted and measured of the part.
+// metrics returns the metrics of the part.
 func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_index_rows_total", "Rows that were computed because of events.",

@@ -2,7 +2,7 @@ package place
 
 import "j17/internal/core/part"
 
-// metrics are what is counted and measured of the part.
+// metrics returns the metrics of the part.
 func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_places_written_total", "Places of aggregates that were written with their events.",

@@ -2,7 +2,7 @@ package projection
 
 import "j17/internal/core/part"
 
-// metrics are what is counted and measured of the part.
+// metrics returns the metrics of the part.
 func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_projection_hits_total", "Values of projections that were served from the cache.",

@@ -2,7 +2,7 @@ package feed
 
 import "j17/internal/core/part"
 
-// metrics are what is counted and measured of the part.
+// metrics returns the metrics of the part.
 func metrics(s *Subscriptions) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_subscription_events_total", "Events that subscriptions have passed.",

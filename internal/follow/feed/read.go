@@ -65,7 +65,7 @@ func (r *reader) adopt(it *item) {
 		r.until, r.idle = time.Time{}, 0
 	}
 	if it.RetryAt.After(r.until) && !it.RetryAt.Equal(r.saved.RetryAt) {
-		// else the pause is known, and somebody has ended it
+		// otherwise the pause is known already, and was ended
 		r.pauseFor(r.h.s.o.Clock.Now(), it.RetryAt.Sub(r.h.s.o.Clock.Now()))
 	}
 	r.saved, r.rev = it.checkpoint, it.rev

@@ -294,8 +294,8 @@ func (s *Service) newDelivery(l *listener, track string, ev *j17.Event, now time
 	return d
 }
 
-// claimedLane returns the write that puts a delivery into its lane as made ready by this process. It is due for other
-// processes when the lease ends, unless this process gives it back before.
+// claimedLane returns the write that puts a delivery into its lane as made ready by this process. It is due for others
+// when the lease ends, or at once if this process ends before.
 func claimedLane(d *delivery, now time.Time) store.Side {
 	side := laneSide(d, now.Add(lease))
 	side.Claimed = now

@@ -2,7 +2,7 @@ package listener
 
 import "j17/internal/core/part"
 
-// metrics are what is counted and measured of the part.
+// metrics returns the metrics of the part.
 func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_deliveries_delivered_total", "Attempts of deliveries that a listener accepted.",

@@ -12,7 +12,7 @@ func (s *Service) Part() part.Part {
 		Spaces: append(
 			part.Spaces(laneSpace, behindSpace, listSpace, failedSpace, eventSpace, replaySpace, noticeSpace),
 			part.Space{Declared: store.Declared{Space: stateSpace}, Sealed: part.Always, Open: withoutSecrets},
-			// What endpoints have answered.
+			// Answers of endpoints.
 			part.Space{Declared: store.Declared{Space: logSpace, OfStreams: true}},
 			part.Space{Declared: store.Declared{Space: deliverySpace, Whole: true}},
 		),

@@ -122,7 +122,7 @@ func (s *stateStore) endWaiting(ctx context.Context, t j17.Tenant, name string) 
 			}
 			it, err := s.o.Store.Get(ctx, t, laneSpace, lane.Key)
 			if err != nil || it.Rev != lane.Rev {
-				continue // it goes on by itself
+				continue // the lane continues by itself
 			}
 			_, id, err := worker.ReadAttempts(it.Value)
 			if err != nil || len(id) == 0 {

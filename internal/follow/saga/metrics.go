@@ -2,7 +2,7 @@ package saga
 
 import "j17/internal/core/part"
 
-// metrics are what is counted and measured of the part.
+// metrics returns the metrics of the part.
 func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_sagas_started_total", "Sagas that began to run.", func() uint64 { return s.Stats().Started }),

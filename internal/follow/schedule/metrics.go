@@ -2,7 +2,7 @@ package schedule
 
 import "j17/internal/core/part"
 
-// metrics are what is counted and measured of the part.
+// metrics returns the metrics of the part.
 func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_scheduled_created_total", "Events that were scheduled for later.",

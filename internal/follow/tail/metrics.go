@@ -2,7 +2,7 @@ package tail
 
 import "j17/internal/core/part"
 
-// metrics are what is counted and measured of the part.
+// metrics returns the metrics of the part.
 func metrics(t *Tail) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_stream_batches_total", "Batches of streams that were woken one after the other, where an event went to very many.",

@@ -307,7 +307,7 @@ func (w *walk) around(level []item) error {
 		}
 	}
 
-	// What the positions of events lead to.
+	// The sagas, scheduled events and deliveries that the positions of events lead to.
 	slices.SortFunc(positions, j17.StreamID.Compare)
 	if err := w.Schedule.CausedBy(w.ctx, w.tenant, positions, w.seeScheduled); err != nil {
 		return err
