@@ -1,6 +1,6 @@
-// Package attention tells operators what goes on in an environment: an overview that may be asked for all the time, and
-// all that waits for a person, by its cause. It asks the services that know, keeps nothing itself, and tries again what
-// has failed for one cause.
+// Package attention shows operators what goes on in an environment: an overview that may be requested continually, and
+// everything that waits for a person, by its cause. It asks other services, stores nothing itself, and retries what has
+// failed for one cause.
 //
 // The decisions behind it are in docs/internals/custody.md.
 package attention
@@ -48,22 +48,22 @@ type Options struct {
 	Checkpoints *checkpoint.Service
 	Erasures    *erasure.Service
 	Scrub       *scrub.Service
-	// Disk returns how much room there is on the volume of the store, and its size.
+	// Disk returns the free space on the volume of the store, and its size.
 	Disk   func() (free, total uint64, err error)
 	Clock  clock.Clock
 	Logger *slog.Logger
 }
 
-// Service tells what goes on. It is safe for concurrent use.
+// Service reports what goes on. It is safe for concurrent use.
 type Service struct {
 	o Options
-	// looked bounds the things of one kind that are looked at for one request.
+	// looked bounds the things of one kind that are read for one request.
 	looked int
 
 	mu sync.Mutex
-	// surveys are what was found out last, of each environment.
+	// surveys are the latest surveys, by environment.
 	surveys map[j17.Tenant]*survey
-	// retries are those under way. A turn is held while things of an environment are retried.
+	// retries are those in progress. A turn is held while things of an environment are retried.
 	retries map[retry]bool
 	turns   map[j17.Tenant]*sync.Mutex
 
@@ -73,7 +73,7 @@ type Service struct {
 	under    sync.WaitGroup
 }
 
-// maxLooked is how many things of one kind are looked at for one request.
+// maxLooked is how many things of one kind are read for one request.
 const maxLooked = 10_000
 
 // New returns a service. Retries go on until Run ends.
@@ -86,11 +86,11 @@ func New(ctx context.Context, o Options) *Service {
 	return s
 }
 
-// Part returns what the service is to the rest of the program.
+// Part returns the service as a part of the program.
 func (s *Service) Part() part.Part { return part.Part{Name: "attention", Work: part.Work{Run: s.Run}} }
 
-// Run waits for the context to end, and then for the retries under way, which it cuts off: what they have not come to
-// waits for a person as before.
+// Run waits for the end of the context, and then cancels the retries in progress and waits for them: what they have not
+// retried waits for a person as before.
 func (s *Service) Run(ctx context.Context) error {
 	<-ctx.Done()
 	s.mu.Lock()
@@ -110,7 +110,7 @@ func instanceOf(t j17.Tenant) (string, j17.Environment) {
 	return string(t), ""
 }
 
-// seconds is a moment in whole seconds, nil for the zero time.
+// seconds is a time in whole seconds, nil for the zero time.
 func seconds(at time.Time) *time.Time {
 	if at.IsZero() {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"j17/internal/follow/schedule"
 )
 
-// The kinds of what waits for a person.
+// The kinds of things that wait for a person.
 const (
 	kindScheduled   = "scheduled"
 	kindSaga        = "saga"
@@ -33,7 +33,7 @@ const (
 	kindErasure     = "erasure"
 )
 
-// titleOf returns what people call a kind.
+// titleOf returns the name of a kind for people.
 func titleOf(kind string) string {
 	return map[string]string{
 		kindScheduled: "Scheduled events", kindSaga: "Sagas", kindDelivery: "Deliveries",
@@ -44,19 +44,19 @@ func titleOf(kind string) string {
 }
 
 const (
-	// maxSample is how many ids are shown of a cause, maxCauses how many causes of a kind.
+	// maxSample is how many ids are shown for a cause, maxCauses how many causes for a kind.
 	maxSample = 20
 	maxCauses = 1000
 	// farBehind is how many events a listener may be behind.
 	farBehind = 1000
-	// maxBackups is how many of the latest backups are looked at, maxTombstones how many tombstones of a status.
+	// maxBackups is how many of the latest backups are read, maxTombstones how many tombstones of a status.
 	maxBackups    = 50
 	maxTombstones = 1000
-	// lookWork is the most work that looking at one thing is.
+	// lookWork bounds the work of reading one thing.
 	lookWork = 256
 )
 
-// thing is one that waits for a person.
+// thing is a thing that waits for a person.
 type thing struct {
 	id, cause string
 	at        time.Time
@@ -97,8 +97,8 @@ func (c *causes) add(x thing) {
 	}
 }
 
-// Causes returns all that waits for a person, by its cause, what came about last first. Of each kind it looks at some
-// thousand things.
+// Causes returns everything that waits for a person, by its cause, the latest first. Of each kind it reads up to
+// maxLooked things.
 func (s *Service) Causes(ctx context.Context, t j17.Tenant) ([]wire.Attention, error) {
 	all := []wire.Attention{}
 	for _, kind := range []string{
@@ -108,7 +108,7 @@ func (s *Service) Causes(ctx context.Context, t j17.Tenant) ([]wire.Attention, e
 		found := causes{kind: kind, all: map[string]*wire.Attention{}}
 		more, err := s.each(ctx, t, kind, func(x thing) bool { found.add(x); return true })
 		if j17.CodeOf(err) == j17.CodeCorruption {
-			// which is when somebody looks: all else is told, and that this cannot be read
+			// Damage must not hide the other kinds: they are returned, with this one as unreadable.
 			found.add(thing{cause: causeOf("damage", kind), actions: []string{"open"}})
 			more, err = true, nil
 		}
@@ -128,7 +128,7 @@ func (s *Service) Causes(ctx context.Context, t j17.Tenant) ([]wire.Attention, e
 	return all, nil
 }
 
-// timeOf is a moment that may be unknown.
+// timeOf is a time that may be unknown.
 func timeOf(at *time.Time) time.Time {
 	if at == nil {
 		return time.Time{}
@@ -136,8 +136,8 @@ func timeOf(at *time.Time) time.Time {
 	return *at
 }
 
-// each passes the things of a kind, the newest first, until do reports false. more tells that there are others that it
-// has not looked at.
+// each calls do with the things of a kind, the newest first, until it returns false. more reports that there are others
+// that were not read.
 func (s *Service) each(ctx context.Context, t j17.Tenant, kind string, do func(thing) bool) (more bool, err error) {
 	looked := 0
 	pass := func(x thing) bool {
@@ -170,12 +170,12 @@ func (s *Service) each(ctx context.Context, t j17.Tenant, kind string, do func(t
 	return more, err
 }
 
-// causeOf joins code, place and type. None of them is data: all stand in the spec, or in the program.
+// causeOf joins code, place and type. None of them is event data: all are in the spec, or in the program.
 func causeOf(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), " ")
 }
 
-// unknownCode is the code of what was given up before its code was kept.
+// unknownCode is the code of work that was given up before codes were stored.
 const unknownCode = "unknown"
 
 func retriable() []string { return []string{"retry", "open"} }
@@ -214,7 +214,7 @@ func deliveryThing(d *listener.Delivery) thing {
 	return thing{d.ID, causeOf(code, d.Listener, key.Type), d.Created, retriable()}
 }
 
-// few returns the things of a kind of which there are few.
+// few returns the things of a kind that has only few.
 func (s *Service) few(ctx context.Context, t j17.Tenant, kind string) ([]thing, error) {
 	switch kind {
 	case kindImplication:
@@ -250,7 +250,7 @@ func (s *Service) implications(ctx context.Context, t j17.Tenant) (all []thing, 
 	return all, err
 }
 
-// standing are listeners that are told nothing, or too little.
+// standing are listeners that are stopped, or far behind.
 func (s *Service) standing(ctx context.Context, t j17.Tenant) (all []thing, err error) {
 	listeners, err := s.o.Listeners.List(ctx, t, 0, maxCauses)
 	for i := range listeners {
@@ -299,10 +299,10 @@ func (s *Service) placeFaults(ctx context.Context, t j17.Tenant) (all []thing, e
 	return append(all, s.damage(t, "place")...), err
 }
 
-// damage is what the search for damage has found among the items of some spaces.
+// damage returns the findings of the search for damage among the items of some spaces.
 func (s *Service) damage(t j17.Tenant, spaces ...string) (all []thing) {
 	for _, f := range s.o.Scrub.Status().Damaged {
-		// As the search says it, and as the store does.
+		// The text comes from the search, or from the store.
 		of, isItem := strings.CutPrefix(strings.TrimPrefix(f.Where, "the "), "side item ")
 		name, _, _ := strings.Cut(of, "/")
 		if f.Tenant == t && isItem &&
@@ -337,7 +337,7 @@ func (s *Service) backupFaults(ctx context.Context, t j17.Tenant) (all []thing, 
 		return nil, err
 	}
 
-	// Those that failed since one was completed.
+	// Backups that have failed since the last completed one.
 	var completed, oldest time.Time
 	for i := range backups {
 		b := &backups[i]

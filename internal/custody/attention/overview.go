@@ -15,24 +15,25 @@ import (
 )
 
 const (
-	// surveyAge is how long what an overview has of services is shown again: so many may ask, and it is found out once.
+	// surveyAge is how long a survey is reused, so that many requests cost one survey.
 	surveyAge = 2 * time.Second
 	// maxConsumers bounds the consumers of one kind that an overview shows.
 	maxConsumers = 100
-	// running is the status of what has no other one.
+	// running is the status of consumers that have no other.
 	running = "running"
 )
 
-// survey is what an overview has of services. It is made by one who asks, and shown to all who ask meanwhile.
+// survey is the part of an overview that comes from services. It is made by one request, and shared by all that arrive
+// meanwhile.
 type survey struct {
 	mu sync.Mutex
-	// at is when it was made, by the clock of the machine; the zero time for never.
+	// at is when it was made, by the machine's clock; the zero time for never.
 	at   time.Time
 	seen wire.Overview
 }
 
-// Overview tells what goes on in an environment. Position, events and rates are those of the moment, all else may be
-// two seconds old.
+// Overview describes what goes on in an environment. Position, events and rates are current, everything else may be two
+// seconds old.
 func (s *Service) Overview(ctx context.Context, t j17.Tenant) (wire.Overview, error) {
 	extent, err := s.o.Store.Extent(ctx, t)
 	if err != nil {
@@ -46,7 +47,7 @@ func (s *Service) Overview(ctx context.Context, t j17.Tenant) (wire.Overview, er
 	return found, nil
 }
 
-// survey returns what services say, as it was found out last, or anew.
+// survey returns the latest survey, or makes a new one if that is too old.
 func (s *Service) survey(ctx context.Context, t j17.Tenant) (wire.Overview, error) {
 	s.mu.Lock()
 	v := s.surveys[t]
@@ -58,7 +59,7 @@ func (s *Service) survey(ctx context.Context, t j17.Tenant) (wire.Overview, erro
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if now := (clock.System{}).Now(); v.at.IsZero() || now.Sub(v.at) >= surveyAge || now.Before(v.at) {
-		// Others wait for it, whoever has asked first and may be gone.
+		// Other requests wait for it, so it goes on if the first one ends.
 		seen, err := s.look(context.WithoutCancel(ctx), t)
 		if err != nil {
 			return wire.Overview{}, err
@@ -84,7 +85,7 @@ func (s *Service) look(ctx context.Context, t j17.Tenant) (o wire.Overview, err 
 	return o, nil
 }
 
-// spec tells what is deployed and what is prepared.
+// spec adds the deployed and the prepared spec.
 func (s *Service) spec(ctx context.Context, t j17.Tenant, o *wire.Overview) error {
 	instance, env := instanceOf(t)
 	switch current, err := s.o.Registry.Specs.Current(ctx, instance, env); {
@@ -168,7 +169,7 @@ func (s *Service) tags(ctx context.Context, t j17.Tenant, o *wire.Overview) erro
 	return err
 }
 
-// workflows tells of sagas and of events that are to come.
+// workflows adds sagas and scheduled events.
 func (s *Service) workflows(ctx context.Context, t j17.Tenant, o *wire.Overview) error {
 	begun, queued, err := s.o.Sagas.Load(ctx, t)
 	if err != nil {
@@ -186,7 +187,7 @@ func (s *Service) workflows(ctx context.Context, t j17.Tenant, o *wire.Overview)
 	return nil
 }
 
-// kept tells of the last backup and of the last recorded root.
+// kept adds the last backup and the last recorded root.
 func (s *Service) kept(ctx context.Context, t j17.Tenant, o *wire.Overview) error {
 	var last *wire.LastBackup
 	all, err := s.o.Backups.List(ctx, t, 0, maxBackups)

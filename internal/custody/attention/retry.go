@@ -15,19 +15,19 @@ import (
 const (
 	// MaxRetried is how many things one request retries.
 	MaxRetried = 1000
-	// restFactor is for how many times as long as a retry has taken the next one is put off. The retry is a quarter of
-	// the time, and what it lets go on is written meanwhile: that is at most another one. Half of the rate of writes is
-	// left to others.
+	// restFactor is how many times as long as a retry the pause after it lasts. The retry takes a quarter of the time,
+	// and the writes of the work that it resumes at most as much again, so half of the rate of writes is left to
+	// others.
 	restFactor = 3
 )
 
-// retry is of all that has one cause.
+// retry identifies a retry of everything with one cause.
 type retry struct {
 	tenant      j17.Tenant
 	kind, cause string
 }
 
-// one returns what retries a thing of a kind, and the action that the audit log has of it; nil for a kind that cannot
+// one returns the function that retries a thing of a kind, and its action in the audit log; nil for a kind that cannot
 // be retried.
 func (s *Service) one(kind string) (
 	try func(context.Context, j17.Tenant, string) (map[string]string, error), action string,
@@ -56,8 +56,8 @@ func (s *Service) one(kind string) (
 	}
 }
 
-// Count returns how many things of a kind have a cause, as Causes counts them. Errors are *j17.Errors: CodeInvalidField
-// for a kind that cannot be retried, CodeNotFound where nothing has the cause.
+// Count returns how many things of a kind have a cause, as counted by Causes. Errors are *j17.Errors: CodeInvalidField
+// for a kind that cannot be retried, CodeNotFound if nothing has the cause.
 func (s *Service) Count(ctx context.Context, t j17.Tenant, kind, cause string) (int, error) {
 	ids, err := s.ids(ctx, t, kind, cause, s.looked)
 	return len(ids), err
@@ -81,10 +81,10 @@ func (s *Service) ids(ctx context.Context, t j17.Tenant, kind, cause string, lim
 	return ids, err
 }
 
-// Retry begins to retry up to MaxRetried things of a kind that have a cause, one after the other, and returns how many
-// they are. It goes on when it has returned, and ends with the process; what it has not come to by then waits as
-// before. The audit log gets a record of the whole before it begins, and one of each thing. Errors are those of Count,
-// and CodeConflict while the same is under way.
+// Retry begins to retry up to MaxRetried things of a kind that have a cause, one after the other, and returns their
+// number. It continues after it has returned, and ends with the process; what it has not retried by then waits as
+// before. The audit log gets a record of the whole before it begins, and one for each thing. Errors are those of Count,
+// and CodeConflict while the same retry is in progress.
 func (s *Service) Retry(ctx context.Context, t j17.Tenant, kind, cause string) (int, error) {
 	of := retry{t, kind, cause}
 	turn, err := s.claim(of)
@@ -104,7 +104,7 @@ func (s *Service) Retry(ctx context.Context, t j17.Tenant, kind, cause string) (
 		return 0, err
 	}
 
-	// Who acts goes along; the end of the request does not.
+	// The actor is kept; the end of the request does not end the retry.
 	by := context.WithoutCancel(ctx)
 	go func() {
 		defer s.release(of)
@@ -121,10 +121,10 @@ func (s *Service) Retry(ctx context.Context, t j17.Tenant, kind, cause string) (
 	return len(ids), nil
 }
 
-// maxWaiting bounds the retries of all environments that are under way or wait for their turn.
+// maxWaiting bounds the retries of all environments that are in progress or wait for their turn.
 const maxWaiting = 100
 
-// claim notes that a retry is under way, and returns the turn of its environment.
+// claim registers a retry, and returns the turn of its environment.
 func (s *Service) claim(of retry) (*sync.Mutex, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *Service) release(of retry) {
 	s.under.Done()
 }
 
-// all retries things one after the other. What somebody else has retried meanwhile, or what is gone, is passed over.
+// all retries things one after the other. Things that are gone, or were retried by others meanwhile, are skipped.
 func (s *Service) all(ctx context.Context, of retry, ids []string) {
 	instance, env := instanceOf(of.tenant)
 	try, action := s.one(of.kind)

@@ -12,8 +12,8 @@ import (
 const (
 	// upkeepPause is the pause between two rounds in which logs catch up with the feeds.
 	upkeepPause = 250 * time.Millisecond
-	// upkeepEvents is how many events a log may be behind before it is updated in the background: a request waits for
-	// as many at most.
+	// upkeepEvents is how many events a log may be behind before it is updated in the background; requests catch up
+	// with fewer themselves.
 	upkeepEvents = 1024
 	// changedAtOnce is how many environments are looked up at a time.
 	changedAtOnce = 256

@@ -17,14 +17,15 @@ import (
 // certificateLine is the first line of a certificate.
 const certificateLine = "j17 erasure certificate"
 
-// Certificate says what was erased, when, on what grounds and at whose request. It holds nothing of what was erased.
-// Signed by the log of the environment it can be checked by anyone who has the key. Roots are 64 hexadecimal digits.
+// Certificate says what was erased, when, on what legal basis and at whose request. It holds nothing of the erased
+// data. It is signed by the log of the environment and can be verified by anyone who has the key. Roots are 64
+// hexadecimal digits.
 type Certificate struct {
 	ID          string          `json:"id"`
 	TombstoneID string          `json:"tombstone_id"`
 	Instance    string          `json:"instance"`
 	Environment j17.Environment `json:"environment"`
-	// Key is the aggregate that was asked for.
+	// Key is the requested aggregate.
 	Key         string `json:"key"`
 	Status      string `json:"status"`
 	LegalBasis  string `json:"legal_basis,omitempty"`
@@ -34,22 +35,22 @@ type Certificate struct {
 	CreatedAt    time.Time `json:"created_at"`
 	ExecutableAt time.Time `json:"executable_at"`
 	ExecutedAt   time.Time `json:"executed_at"`
-	// CompletedAt is when nothing was left on disk any longer.
+	// CompletedAt is when the last of the data had been removed from disk.
 	CompletedAt time.Time `json:"completed_at,omitzero"`
 	Forced      bool      `json:"forced"`
 	// PreTombstoneRoot and PreTombstoneSize are the head of the environment's log before the erasure.
 	PreTombstoneRoot string `json:"pre_tombstone_root"`
 	PreTombstoneSize uint64 `json:"pre_tombstone_size"`
-	// Events is how many events were erased in all.
+	// Events is the total number of erased events.
 	Events  uint64         `json:"events"`
 	Streams []ErasedStream `json:"affected_streams"`
-	// AffectedCount is how many streams were affected where they are too many to be listed, AffectedRoot the root of
-	// the tree over all of them, in the order of their keys, with the leaf hash of each as the list would have it.
+	// AffectedCount is the number of affected streams if there are too many to list, AffectedRoot the root of the tree
+	// over all of them, in the order of their keys; the leaves are the hashes of their lines in the list.
 	AffectedCount uint64 `json:"affected_count,omitempty"`
 	AffectedRoot  string `json:"affected_root,omitempty"`
 }
 
-// ErasedStream is a stream of which all events were erased, with the roots of its own tree.
+// ErasedStream is a stream in which all events were erased, with the roots of its own tree.
 type ErasedStream struct {
 	Key        string `json:"key"`
 	Events     uint64 `json:"event_count"`
@@ -58,7 +59,7 @@ type ErasedStream struct {
 	RootAfter  string `json:"root_after"`
 }
 
-// Text returns the text that is signed: two lines, the second one of which is the certificate as compact JSON.
+// Text returns the text to be signed: two lines, the second of which is the certificate as compact JSON.
 func (c *Certificate) Text() (string, error) {
 	var b strings.Builder
 	b.WriteString(certificateLine + "\n")
@@ -82,7 +83,7 @@ func ParseCertificate(text string) (*Certificate, error) {
 		return nil, errors.New("the second line of the certificate is not the compact JSON that a certificate has")
 	}
 
-	// What is said in two places has to be the same.
+	// Redundant values must agree.
 	events := uint64(0)
 	roots := []string{c.PreTombstoneRoot}
 	asked := false
@@ -112,8 +113,7 @@ func ParseCertificate(text string) (*Certificate, error) {
 	return &c, nil
 }
 
-// checkStreams holds the list of all streams that were erased against the certificate. What does not hold is a
-// *Failure.
+// checkStreams compares the list of all erased streams with the certificate. A difference is a *Failure.
 func (c *Certificate) checkStreams(list io.Reader) error {
 	listed := map[string]ErasedStream{}
 	for _, s := range c.Streams {
@@ -138,7 +138,7 @@ func (c *Certificate) checkStreams(list io.Reader) error {
 		return err
 	}
 
-	// What is not listed by itself the root tells.
+	// The root covers the streams that the certificate does not list.
 	root := tree.Root()
 	all := max(c.AffectedCount, uint64(len(c.Streams)))
 	switch {
@@ -152,8 +152,8 @@ func (c *Certificate) checkStreams(list io.Reader) error {
 	return nil
 }
 
-// eachStream passes the streams of a list: JSON arrays of them, or objects that have one as their member "streams", one
-// behind the other.
+// eachStream calls do with the streams of a list: consecutive JSON arrays of them, or objects with one as their member
+// "streams".
 func eachStream(list io.Reader, do func(ErasedStream) error) error {
 	d := json.NewDecoder(list)
 	rows := func() error {
@@ -188,7 +188,7 @@ func eachStream(list io.Reader, do func(ErasedStream) error) error {
 	}
 }
 
-// inObject reads the rest of an object and passes its member "streams" on.
+// inObject reads the rest of an object and calls rows at its member "streams".
 func inObject(d *json.Decoder, rows func() error) error {
 	for d.More() {
 		name, err := d.Token()
@@ -215,7 +215,7 @@ func inObject(d *json.Decoder, rows func() error) error {
 
 var errStreams = errors.New("it is no list of streams")
 
-// streamsFailure returns the failure of a list that cannot be read; other errors are those of its reader.
+// streamsFailure returns the failure of a list that cannot be parsed; other errors are those of its reader.
 func streamsFailure(err error) error {
 	_, syntax := errors.AsType[*json.SyntaxError](err)
 	_, typed := errors.AsType[*json.UnmarshalTypeError](err)

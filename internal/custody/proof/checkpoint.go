@@ -11,7 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// TreeHead is how large a log is and what its root is, as a checkpoint of C2SP has it.
+// TreeHead is the size and the root of a log, as in a C2SP checkpoint.
 type TreeHead struct {
 	// Origin names the log: it is the name of its key.
 	Origin string
@@ -19,12 +19,12 @@ type TreeHead struct {
 	Root   [sha256.Size]byte
 }
 
-// Text returns the text of the checkpoint, which is what is signed.
+// Text returns the text of the checkpoint, which is signed.
 func (h TreeHead) Text() string {
 	return h.Origin + "\n" + strconv.FormatUint(h.Size, 10) + "\n" + base64.StdEncoding.EncodeToString(h.Root[:]) + "\n"
 }
 
-// ParseTreeHead reads the text of a checkpoint. Lines behind the first three are extensions and do not count.
+// ParseTreeHead reads the text of a checkpoint. Lines after the first three are extensions and are ignored.
 func ParseTreeHead(text string) (h TreeHead, err error) {
 	lines := strings.SplitN(text, "\n", 4)
 	if len(lines) < 4 || lines[0] == "" {
@@ -42,7 +42,7 @@ func ParseTreeHead(text string) (h TreeHead, err error) {
 	return h, nil
 }
 
-// CheckKey returns an error for what is no verifier key: one that was mistyped, for the most part.
+// CheckKey returns an error for an invalid verifier key, usually a mistyped one.
 func CheckKey(vkey string) error {
 	_, err := parseKey(vkey)
 	return err
@@ -56,8 +56,8 @@ func parseKey(vkey string) (note.Verifier, error) {
 	return v, nil
 }
 
-// Open returns the text of a signed note and the verifier keys, of those given, by which it is signed. A signature by
-// one of them that is wrong is an error, and so is a note without a signature by any.
+// Open returns the text of a signed note, and those of the given verifier keys that have signed it. A wrong signature
+// by one of them is an error, and so is a note without a signature by any.
 func Open(signed string, vkeys []string) (text string, by []string, err error) {
 	var known []note.Verifier
 	names := map[string]string{}

@@ -1,5 +1,5 @@
-// Package proof has what proves that events are those that were stored: trees of RFC 6962, chains of streams, signed
-// notes, and the checking of exports, checkpoints and certificates. It is pure: it needs no store, no clock and no
+// Package proof proves that events are those that were stored: it has trees of RFC 6962, chains of streams, signed
+// notes, and the verification of exports, checkpoints and certificates. It is pure: it needs no store, no clock and no
 // server.
 package proof
 
@@ -9,23 +9,23 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Tree is a Merkle tree of RFC 6962 whose leaves are added one by one. It takes the same memory however many there are.
-// The zero Tree has no leaves.
+// Tree is a Merkle tree of RFC 6962 to which leaves are added one by one. It takes the same memory however many there
+// are. The zero Tree has no leaves.
 type Tree struct {
 	size int64
-	// edge has of each level the last node with an even number: what the root is made of.
+	// edge has, for each level, the last node with an even number: the root is computed from these.
 	edge [64]tlog.Hash
-	// kept has the nodes that a proof needs, by their number in tlog's order; nil where none was asked for.
+	// kept has the nodes that a proof needs, by their number in tlog's order; nil if no proof is needed.
 	kept  map[int64]tlog.Hash
 	index int64
 	leaf  tlog.Hash
 	of    int64
 }
 
-// Prover returns a tree that can prove its leaf with an index, counted from 0, as soon as it has size leaves.
+// Prover returns a tree that can prove its leaf at an index, counted from 0, once it has size leaves.
 func Prover(index, size uint64) *Tree {
 	t := &Tree{kept: map[int64]tlog.Hash{}, index: int64(index), of: int64(size)}
-	// The reader of the nodes collects which ones the proof needs.
+	// The reader collects the nodes that the proof needs.
 	_, _ = tlog.ProveRecord(t.of, t.index, tlog.HashReaderFunc(func(nodes []int64) ([]tlog.Hash, error) {
 		for _, node := range nodes {
 			t.kept[node] = tlog.Hash{}
@@ -75,13 +75,13 @@ func (t *Tree) Root() [sha256.Size]byte {
 		return hashes, nil
 	}))
 	if err != nil {
-		panic("proof: the root of a tree in memory: " + err.Error()) // the reader has no error
+		panic("proof: the root of a tree in memory: " + err.Error()) // the reader returns no errors
 	}
 	return root
 }
 
-// Proof returns the leaf that a Prover was made for and the proof that the tree has it. It panics before the tree has
-// its size.
+// Proof returns the leaf of a Prover, and the proof that the tree has it. It panics if the tree does not have its size
+// yet.
 func (t *Tree) Proof() (leaf [sha256.Size]byte, proof [][sha256.Size]byte) {
 	if t.kept == nil || t.size != t.of {
 		panic("proof: Proof of a tree that is not a whole Prover")
@@ -108,8 +108,8 @@ func Root(leaves [][sha256.Size]byte) [sha256.Size]byte {
 	return t.Root()
 }
 
-// What no honest question goes beyond: tlog does not come to an end for trees with more than maxSize leaves, and a
-// proof has a node a level.
+// Upper bounds of valid input: tlog does not terminate for trees with more than maxSize leaves, and a proof has one
+// node for each level.
 const (
 	maxSize  = 1 << 62
 	maxNodes = 64

@@ -15,21 +15,21 @@ import (
 	"j17"
 )
 
-// VerifyOptions says what a file is held against.
+// VerifyOptions says what a file is verified against.
 type VerifyOptions struct {
-	// Keys are verifier keys by one of which it has to be signed. Without any, an export is held against the key that
-	// it brings along.
+	// Keys are verifier keys, one of which must have signed it. Without any, an export is verified with the key that it
+	// contains.
 	Keys []string
 	// Checkpoint, if not "", is an older checkpoint of the log, as a signed note: the export has to extend it.
 	Checkpoint string
-	// Streams, if not nil, is the list of all streams that an erasure has reached, as it is served: a certificate has
-	// to be about these.
+	// Streams, if not nil, is the list of all streams that an erasure has reached, as it is served: a certificate must
+	// be about these.
 	Streams io.Reader
 	// Progress, if not nil, is called after each event.
 	Progress func()
 }
 
-// Kind is what a file is.
+// Kind is the kind of a file.
 type Kind string
 
 // The kinds of files that can be verified.
@@ -39,38 +39,36 @@ const (
 	CertificateFile Kind = "certificate"
 )
 
-// Report tells what was verified.
+// Report describes what was verified.
 type Report struct {
 	Kind Kind `json:"kind"`
-	// Events, Streams and Erased count what an export has, or a certificate was made for.
+	// Events, Streams and Erased are the counts of an export, or of a certificate.
 	Events  uint64 `json:"events"`
 	Streams uint64 `json:"streams,omitempty"`
 	Erased  uint64 `json:"erased,omitempty"`
 	// Whole reports that an export has all events of the environment up to its end, and the signed head of the log over
-	// them. Of another one the chains alone were verified, and Partly counts the streams of which it does not have the
-	// beginning.
+	// them. For other exports only the chains were verified, and Partly counts the streams whose beginning is missing.
 	Whole  bool   `json:"whole"`
 	Partly uint64 `json:"streams_without_beginning,omitempty"`
 	// Origin, Size and Root are those of the signed head, Root as 64 hexadecimal digits.
 	Origin string `json:"origin,omitempty"`
 	Size   uint64 `json:"size,omitempty"`
 	Root   string `json:"root,omitempty"`
-	// SignedBy are the verifier keys whose signatures hold; OwnKey reports that it is the one that the export has
-	// brought along itself.
+	// SignedBy are the verifier keys whose signatures are valid; OwnKey reports that it is the key contained in the
+	// export.
 	SignedBy []string `json:"signed_by,omitempty"`
 	OwnKey   bool     `json:"own_key,omitempty"`
 	// Extends is the size of the older checkpoint that the export extends.
 	Extends *uint64 `json:"extends,omitempty"`
-	// AllStreams reports that all streams that a certificate is about were held against it, and not only those that it
-	// lists itself.
+	// AllStreams reports that a certificate was verified against all of its streams, and not only those that it lists.
 	AllStreams  bool         `json:"all_streams,omitempty"`
 	Certificate *Certificate `json:"certificate,omitempty"`
 }
 
-// Failure tells why a file does not prove what it says.
+// Failure says why a file does not prove what it claims.
 type Failure struct {
-	// Line counts from 1; 0 where no single line is wrong. Position and Key are those of the event there, as far as
-	// they can be read.
+	// Line counts from 1; 0 if no single line is wrong. Position and Key are those of the event there, as far as they
+	// can be read.
 	Line     int
 	Position string
 	Key      string
@@ -89,11 +87,10 @@ func (f *Failure) Error() string {
 	}
 }
 
-// ErrNoKey is the error of a checkpoint or a certificate that is to be verified without a key.
+// ErrNoKey is the error of a checkpoint or a certificate that is verified without a key.
 var ErrNoKey = errors.New("a checkpoint or a certificate is verified by a key: give the verifier key of the log")
 
-// ErrDocument is the error of an export that is one JSON document, in which the bytes that were signed are not to be
-// found line by line.
+// ErrDocument is the error of an export that is one JSON document, which does not have the signed bytes line by line.
 var ErrDocument = errors.New("the file is an export with format=json, which is one document: export the events one a line (format=ndjson), as 'j17 data export' does, and verify that")
 
 // isDocument reports whether the first line of a file begins a document with all events.
@@ -107,12 +104,12 @@ func isDocument(line []byte) bool {
 // maxLine bounds a line of a file, in bytes.
 const maxLine = 64 << 20
 
-// Verify reads an export, a checkpoint or a certificate and verifies all of it. What is wrong is a *Failure.
+// Verify reads an export, a checkpoint or a certificate and verifies all of it. An invalid file is a *Failure.
 func Verify(r io.Reader, o VerifyOptions) (Report, error) {
 	in := bufio.NewReaderSize(r, 1<<16)
-	const mark = "\uFEFF" // that some editors put in front
+	const mark = "\uFEFF" // some editors put it first
 	if start, _ := in.Peek(len(mark)); string(start) == mark {
-		_, _ = in.Discard(len(mark)) // it is there
+		_, _ = in.Discard(len(mark)) // it was peeked
 	}
 	first, err := in.Peek(1)
 	if errors.Is(err, io.EOF) {
@@ -178,8 +175,8 @@ func verifyNote(in io.Reader, o *VerifyOptions) (Report, error) {
 	return report, nil
 }
 
-// lineEnds says how the line ends of a note were changed that does not hold and would hold with those that it was
-// signed with; "" where that is not what is wrong.
+// lineEnds says how the line ends of an invalid note were changed, if it would be valid with the signed ones; ""
+// otherwise.
 func lineEnds(raw string, keys []string, err error) string {
 	if err == nil || errors.Is(err, ErrUnsigned) {
 		return ""
@@ -210,11 +207,11 @@ type verifier struct {
 	line int
 	tree Tree
 	last j17.StreamID
-	// chains has where the chain of each stream is, by its key.
+	// chains has the current chain of each stream, by its key.
 	chains map[string][sha256.Size]byte
-	// early is the first event that is not the first one of its stream, of which the file has no earlier one.
+	// early is the first event that does not begin its stream although the file has no earlier event of it.
 	early *Failure
-	// older is the checkpoint that is to be extended, olderRoot what the tree was at its size.
+	// older is the checkpoint to be extended, olderRoot the root of the tree at its size.
 	older     *TreeHead
 	olderRoot [sha256.Size]byte
 	// end is the last line of a whole export.
@@ -272,7 +269,8 @@ func verifyExport(in io.Reader, o *VerifyOptions) (Report, error) {
 	return v.Report, v.conclude()
 }
 
-// firstOf returns what was wrong first. Whether a stream without a beginning is wrong, the end of the file tells.
+// firstOf returns the earlier failure. A missing beginning of a stream is one only in a whole export, so the end of the
+// file is looked for.
 func (v *verifier) firstOf(found error, rest *bufio.Scanner) error {
 	for v.early != nil && rest.Scan() {
 		if bytes.HasPrefix(rest.Bytes(), []byte(`{"checkpoint":`)) {
@@ -335,7 +333,7 @@ func (v *verifier) event(line []byte) error {
 	return nil
 }
 
-// isMarker reports whether an event stands where one was erased.
+// isMarker reports whether an event replaces an erased one.
 func isMarker(e *j17.Event) bool {
 	var data struct {
 		OriginalHash string `json:"original_hash"`
@@ -348,7 +346,7 @@ func isMarker(e *j17.Event) bool {
 	return err == nil && len(original) == sha256.Size && data.TombstoneID != ""
 }
 
-// readOlder reads the checkpoint that is to be extended. Its signature is verified as soon as a key of it is known.
+// readOlder reads the checkpoint to be extended. Its signature is verified once a key for it is known.
 func (v *verifier) readOlder() error {
 	text, _, err := Open(v.Checkpoint, v.Keys)
 	if err != nil && (!errors.Is(err, ErrUnsigned) || len(v.Keys) > 0) {
@@ -362,14 +360,14 @@ func (v *verifier) readOlder() error {
 	return nil
 }
 
-// noteOlder notes the root of the tree when it has the size of the older checkpoint.
+// noteOlder stores the root of the tree when it has the size of the older checkpoint.
 func (v *verifier) noteOlder() {
 	if v.older != nil && v.tree.Size() == v.older.Size {
 		v.olderRoot = v.tree.Root()
 	}
 }
 
-// conclude holds all that was read against what was signed.
+// conclude compares all that was read with what was signed.
 func (v *verifier) conclude() error {
 	if v.end == nil {
 		if len(v.Keys) > 0 || v.older != nil {
@@ -397,7 +395,7 @@ func (v *verifier) conclude() error {
 	v.SignedBy = by
 	v.head(&head)
 
-	// The older checkpoint first: where it holds, what is wrong comes after it.
+	// The older checkpoint first: if it matches, the fault is after it.
 	after := ""
 	if v.older != nil {
 		if after, err = v.extends(); err != nil {
@@ -415,10 +413,10 @@ func (v *verifier) conclude() error {
 	return nil
 }
 
-// extends holds the events against the older checkpoint.
+// extends compares the events with the older checkpoint.
 func (v *verifier) extends() (after string, err error) {
 	if len(v.Keys) == 0 {
-		// The key of the export may be that of the older checkpoint too.
+		// The key of the export may have signed the older checkpoint too.
 		if _, _, err := Open(v.Checkpoint, []string{v.end.VKey}); err != nil && !errors.Is(err, ErrUnsigned) {
 			return "", &Failure{Reason: "the older checkpoint: " + err.Error()}
 		}
@@ -437,13 +435,13 @@ func (v *verifier) extends() (after string, err error) {
 type Line struct {
 	// Event has the canonical bytes, which are all that was stored.
 	Event j17.Event
-	// Chain is the chain of the event's stream up to it, Leaf what an erased event keeps in the log; nil where the line
-	// has none.
+	// Chain is the chain of the event's stream up to it, Leaf the leaf that an erased event keeps in the log; nil if
+	// the line has none.
 	Chain, Leaf *[sha256.Size]byte
 }
 
-// ReadLine reads a line of an export: the members of the event, then what exports add to them. The bytes of the event
-// are a copy.
+// ReadLine reads a line of an export: the members of the event, followed by those that exports add. The bytes of the
+// event are a copy.
 func ReadLine(line []byte) (l Line, err error) {
 	rest, ok := bytes.CutSuffix(line, []byte("}"))
 	if !ok {
@@ -467,7 +465,7 @@ func ReadLine(line []byte) (l Line, err error) {
 
 var errLine = errors.New("this is no event in its canonical form, with what an export adds to it")
 
-// cutHash takes a member with a hash off the end. Its digits are those that exports have, which are small.
+// cutHash removes a member with a hash from the end. Its digits are in lower case, as in exports.
 func cutHash(rest []byte, member string) ([]byte, *[sha256.Size]byte, error) {
 	const digits = 2 * sha256.Size
 	at := len(rest) - len(member) - digits - 1
@@ -482,7 +480,7 @@ func cutHash(rest []byte, member string) ([]byte, *[sha256.Size]byte, error) {
 	return rest[:at], &hash, nil
 }
 
-// cutName takes a member with a name off the end. Names need no escapes.
+// cutName removes a member with a name from the end. Names need no escapes.
 func cutName(rest []byte, member string) []byte {
 	at := bytes.LastIndex(rest, []byte(member))
 	if at < 0 || len(rest) < at+len(member)+1 {
@@ -494,7 +492,7 @@ func cutName(rest []byte, member string) []byte {
 	return rest[:at]
 }
 
-// sketch reads what can be read of the position and the key of a line that is no event.
+// sketch reads the position and the key, as far as possible, of a line that is not a valid event.
 func sketch(line []byte) (e j17.Event) {
 	var of struct {
 		StreamID string `json:"stream_id"`
