@@ -18,18 +18,18 @@ type StateKey struct {
 	Key    j17.Key
 }
 
-// cache holds folded states, bounded by what they are charged for; the least recently used go first. It never decides
-// whether a state is current: whoever takes one compares its length and its handlers.
+// cache holds folded states, bounded by their charged size; the least recently used are dropped first. It never decides
+// whether a state is current: its users compare length and handlers.
 type cache struct {
 	seed   maphash.Seed
 	shards [cacheShards]cacheShard
-	// passed are states that were wanted and not kept.
+	// passed are the keys of states that were offered and not kept.
 	passed *work.Recent
 }
 
 const (
 	cacheShards = 16
-	// passedShare is which part of the states that there could be room for are remembered when they were not kept.
+	// passedShare: one in passedShare of the states that could fit are remembered as not kept.
 	passedShare = 4
 )
 
@@ -58,11 +58,11 @@ func (c *cache) shard(k StateKey) *cacheShard { return &c.shards[c.hash(k)%cache
 type entry struct {
 	key   StateKey
 	state *decider.State
-	// size is what the state is charged for.
+	// size is the charged size of the state.
 	size int64
 }
 
-// get returns the state that is cached for k, nil when there is none.
+// get returns the cached state of k, nil if there is none.
 func (c *cache) get(k StateKey) *decider.State {
 	s := c.shard(k)
 	s.mu.Lock()
@@ -101,8 +101,8 @@ func (c *cache) put(k StateKey, f *decider.State) {
 	}
 }
 
-// offer is put for a state that was little work and one of many: it is kept from the second time on. Whoever reads
-// everything once drives nothing out, and leaves no million small objects for the garbage collector to go over.
+// offer is put for one of many states that took little work: it is kept from the second time on. A single read of
+// everything thus evicts nothing, and leaves no million small objects for the garbage collector to scan.
 func (c *cache) offer(k StateKey, f *decider.State) {
 	if c.passed.Again(c.hash(k)) {
 		c.put(k, f)
@@ -115,7 +115,7 @@ func (s *cacheShard) remove(el *list.Element) {
 	s.used -= e.size
 }
 
-// size returns what the cached states are charged for and how many they are.
+// size returns the charged size and the number of the cached states.
 func (c *cache) size() (bytes int64, states int) {
 	for i := range c.shards {
 		s := &c.shards[i]
@@ -127,15 +127,15 @@ func (c *cache) size() (bytes int64, states int) {
 	return bytes, states
 }
 
-// stateCharge is what a state takes beside its data.
+// stateCharge is the memory of a state apart from its data.
 const stateCharge = 256
 
-// Measure returns the memory that a state takes: its text, what its strings hold on to, and its tree.
+// Measure returns the memory that a state takes: its text, the memory that its strings keep alive, and its tree.
 func Measure(f *decider.State) int64 {
 	return stateCharge + 2*int64(len(f.JSON)) + int64(min(f.Loose, decider.CompactAbove*len(f.JSON))) + treeSize(f.Data)
 }
 
-// treeSize returns what the nodes of a tree take beside the text of strings and numbers.
+// treeSize returns the memory of the nodes of a tree, without the text of strings and numbers.
 func treeSize(v value.Value) int64 {
 	const node, member, container = 24, 40, 64
 	switch v.Kind() {

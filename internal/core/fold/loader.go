@@ -1,8 +1,8 @@
 // Package fold folds streams into states: with the handlers of a spec, from the first event on, from a snapshot, or
-// from a state in the cache. A fold that many want is shared, and one that takes long goes on in the background.
+// from a state in the cache. A fold with several callers is shared, and one that takes long goes on in the background.
 //
-// A Loader serves a state only when it was folded from all events that were asked for, with the handlers that were
-// asked for and of the present generation of the stream: caches and snapshots save work, and decide nothing.
+// A Loader serves a state only if it was folded from all requested events, with the requested handlers, and of the
+// stream's present generation: caches and snapshots only save work.
 package fold
 
 import (
@@ -19,7 +19,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Storage is what a Loader needs of a store.
+// Storage has the roles of a store that a Loader needs.
 type Storage interface {
 	store.Aggregates
 	store.Feed
@@ -37,9 +37,9 @@ type Options struct {
 	SnapshotEvery uint64
 	// ReadWait is how long a read waits for a shared fold before it is refused with CodeStateNotReady.
 	ReadWait time.Duration
-	// Program returns the handlers that are deployed for an aggregate type, nil for none: a refresh folds with them.
+	// Program returns the deployed handlers of an aggregate type, nil for none: a refresh folds with them.
 	Program func(t j17.Tenant, aggregateType string) *decider.Program
-	// Names returns what an aggregate is called.
+	// Names returns the names of an aggregate.
 	Names func(ctx context.Context, t j17.Tenant, d *decider.Decider, key j17.Key) (j17.Names, error)
 }
 
@@ -60,7 +60,7 @@ type Loader struct {
 	counts    struct{ reads, hits, folded, background, notReady atomic.Uint64 }
 }
 
-// New returns a loader. Run must be called for snapshots and warm states to be made.
+// New returns a loader. Snapshots and background folds of states need Run.
 func New(o Options) *Loader {
 	return &Loader{
 		store: o.Store, clock: o.Clock, logger: o.Logger, every: o.SnapshotEvery, readWait: o.ReadWait,
@@ -102,10 +102,10 @@ func (l *Loader) Stats() Stats {
 // CountRead counts a state that is served.
 func (l *Loader) CountRead() { l.counts.reads.Add(1) }
 
-// Peek returns the state that is cached of an aggregate, whatever it was folded with and from; nil for none.
+// Peek returns the cached state of an aggregate, whatever handlers and events it was folded with; nil for none.
 func (l *Loader) Peek(k StateKey) *decider.State { return l.cache.get(k) }
 
-// Spaces lists where states of streams are kept.
+// Spaces lists the spaces in which states of streams are kept.
 func Spaces() []store.Declared {
 	return []store.Declared{
 		{Space: snapshotSpace, OfStreams: true},
@@ -114,13 +114,13 @@ func Spaces() []store.Declared {
 	}
 }
 
-// BeginErasure makes sure that no state that was folded before is kept from now on.
+// BeginErasure ensures that states folded before are not stored from now on.
 func (l *Loader) BeginErasure(ctx context.Context, t j17.Tenant, er *part.Erased) error {
 	begin := store.Side{Op: store.Put, Space: Erasures, Key: erasuresKey, Value: []byte(er.TombstoneID)}
 	return l.store.Write(ctx, t, []store.Side{begin})
 }
 
-// Drop forgets the states of an aggregate that are in memory.
+// Drop removes the states of an aggregate from memory.
 func (l *Loader) Drop(k StateKey) {
 	l.cache.drop(k)
 	l.shared.drop(k)
@@ -134,9 +134,9 @@ func (l *Loader) Keep(k StateKey, f *decider.State) {
 	}
 }
 
-// State is what an aggregate's events fold to.
+// State is the state of an aggregate.
 type State struct {
-	// Key is the aggregate's key in canonical form, Names what else it is called.
+	// Key is the aggregate's key in canonical form, Names its other names.
 	Key j17.Key
 	j17.Names
 	// Data is the state, JSON its encoding. Both are immutable.
@@ -144,6 +144,6 @@ type State struct {
 	JSON []byte
 	// Length is the number of events that were folded.
 	Length uint64
-	// EntityTag changes whenever the state can have changed. It has its quotes.
+	// EntityTag changes whenever the state can have changed. It includes the quotes.
 	EntityTag string
 }

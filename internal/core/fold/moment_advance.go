@@ -10,22 +10,22 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Learn applies events to the cached states right before them, so that the next read of these need not read the events
-// again. They are some that follow each other in the feed, in its order, and were read when events had been rewritten
-// so often. It is a help only: where the state is not cached or the work would be large, the next read folds.
+// Learn applies events to the cached states right before them, so that the next read need not read the events again.
+// events are consecutive in the feed; rewrites is the count of rewrites before they were read. It is only an
+// optimisation: if a state is not cached or the work would be large, the next read folds.
 func (m *Moment) Learn(ctx context.Context, events []*j17.Event, rewrites uint64) error {
 	if !m.present {
-		return nil // what is not deployed is not for the cache
+		return nil // states for a spec that is not deployed are not cached
 	}
 
-	// The events of each aggregate that has a state.
+	// Group the events by aggregates with a cached state.
 	var keys []j17.Key
 	of := map[j17.Key][]*j17.Event{}
 	for _, ev := range events {
 		if some := of[ev.Key]; some != nil {
 			of[ev.Key] = append(some, ev)
 		} else if m.d.Types[ev.Key.Type] != nil && m.l.cache.get(StateKey{m.tenant, ev.Key}) != nil {
-			// It stays, the event does not.
+			// The key outlives the event.
 			key := j17.Key{Type: strings.Clone(ev.Key.Type), ID: strings.Clone(ev.Key.ID)}
 			keys, of[key] = append(keys, key), []*j17.Event{ev}
 		}
@@ -38,7 +38,7 @@ func (m *Moment) Learn(ctx context.Context, events []*j17.Event, rewrites uint64
 		return store.UserError(err)
 	}
 
-	// What they come to.
+	// Compute the new states.
 	states := make([]*decider.State, len(keys))
 	for i, key := range keys {
 		typ := m.d.Program(key.Type)
@@ -50,7 +50,7 @@ func (m *Moment) Learn(ctx context.Context, events []*j17.Event, rewrites uint64
 		states[i] = m.advanced(ctx, typ, key, base, later)
 	}
 
-	// Where something was rewritten since the events were read, they may be others than those of the states.
+	// After a rewrite since the events were read, they may not match the states.
 	if m.l.store.Rewrites() != rewrites {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (m *Moment) Learn(ctx context.Context, events []*j17.Event, rewrites uint64
 	return nil
 }
 
-// advanced returns the state after a base and events, nil where these do not follow it, or are much work.
+// advanced returns the state after a base and events, nil if these do not follow it directly, or are much work.
 func (m *Moment) advanced(
 	ctx context.Context, typ *decider.Program, key j17.Key, base *decider.State, events []*j17.Event,
 ) *decider.State {

@@ -12,23 +12,22 @@ import (
 )
 
 const (
-	// maxBatchEvents is how many events an aggregate may have to be folded in a batch with others.
+	// maxBatchEvents bounds the events of an aggregate that is folded in a batch with others.
 	maxBatchEvents = 64
-	// maxGrownEvents is how many events an aggregate may have where folding all of them costs less than looking up the
+	// maxGrownEvents is how many events an aggregate may have for folding all of them to cost less than looking up the
 	// new ones.
 	maxGrownEvents = 8
-	// minBatch is from how many such aggregates on they are folded in a batch, minParallelBatch from how many on the
-	// batch is divided among processors.
+	// minBatch is the number of such aggregates from which on they are folded in a batch, minParallelBatch that from
+	// which on the batch is divided among processors.
 	minBatch         = 4
 	minParallelBatch = 32
-	// maxLongStreams is how many longer streams a batch may meet before the rest of it is folded one by one.
+	// maxLongStreams is how many longer streams a batch may meet before the rest is folded one by one.
 	maxLongStreams = 4
 )
 
-// foldBatch loads those of some aggregates, given by their places in keys, that are not cached and have few events. It
-// reads their streams together and without their heads, since reading a head is most of the work for a handful of
-// events. It returns the places of those that it has not loaded. rewrites is how often events had been rewritten
-// before.
+// foldBatch loads uncached aggregates, given by their indexes in keys, that have few events. It reads their streams
+// together and without their heads, since reading a head is most of the work for a handful of events. It returns the
+// indexes of those that it has not loaded. rewrites is the count of rewrites before.
 func (m *Moment) foldBatch(
 	ctx context.Context, keys []j17.Key, some []int, rewrites uint64, loaded []Loaded,
 ) (left []int) {
@@ -40,7 +39,7 @@ func (m *Moment) foldBatch(
 		return m.foldTogether(ctx, keys, some, rewrites, loaded)
 	}
 
-	// Each processor gets some that stand next to each other.
+	// Each processor gets neighbouring aggregates.
 	var mu sync.Mutex
 	var folding panics.Parts
 	n := runtime.GOMAXPROCS(0)
@@ -56,9 +55,8 @@ func (m *Moment) foldBatch(
 	return left
 }
 
-// foldGrown is foldBatch for aggregates that are cached and have new events, where they have very few events and none
-// was rewritten. tried are those that foldBatch has not loaded before. parts are the prefixes that belong to the
-// moment.
+// foldGrown is foldBatch for cached aggregates that have new events, very few events in all, and no rewritten ones.
+// tried are the aggregates that foldBatch has just not loaded. parts are the prefixes that belong to the moment.
 func (m *Moment) foldGrown(
 	ctx context.Context, keys []j17.Key, rest, tried []int, parts []prefix, rewrites uint64, loaded []Loaded,
 ) (left []int) {
@@ -81,14 +79,14 @@ func (m *Moment) foldGrown(
 type batchFold struct {
 	m *Moment
 	x *steps
-	// name is the aggregate, seen is how many of its events were read, and left is set where it has to be folded by
+	// name is the aggregate, seen is how many of its events were read, and left is set if it has to be folded by
 	// itself.
 	name j17.Key
 	seen uint64
 	left bool
 }
 
-// begin begins with an aggregate.
+// begin begins an aggregate.
 func (f *batchFold) begin(ctx context.Context, key j17.Key) {
 	typ := f.m.d.Program(key.Type)
 	if f.x == nil || f.x.typ != typ {
@@ -98,9 +96,9 @@ func (f *batchFold) begin(ctx context.Context, key j17.Key) {
 	f.name, f.seen, f.left = key, 0, false
 }
 
-// next takes the next event. An aggregate is left to a fold of its own where an event takes much work, which is done in
-// slices there, and where an event was erased, because the head has the generation. An event behind the moment only
-// says that the stream goes on.
+// next takes the next event. An aggregate is left to a separate fold if an event takes much work, which is done in
+// slices there, or was erased, since the generation is in the head. An event after the moment only shows that the
+// stream goes on.
 func (f *batchFold) next(ev *j17.Event, most uint64) {
 	f.seen++
 	et := f.x.typ.Events[ev.Type]
@@ -108,7 +106,7 @@ func (f *batchFold) next(ev *j17.Event, most uint64) {
 	f.left = f.left || f.seen > most || heavy || ev.Erased() || ev.StreamID.Compare(f.m.at) <= 0 && f.x.apply(ev) != nil
 }
 
-// state returns the state of the aggregate, nil where it is left.
+// state returns the state of the aggregate, nil if it is left.
 func (f *batchFold) state() *decider.State {
 	if f.left || f.x.f.Finish(f.x.te.Key) != nil {
 		return nil
@@ -117,12 +115,12 @@ func (f *batchFold) state() *decider.State {
 	return &state
 }
 
-// foldTogether folds the aggregates at some places, in the order of their keys, and returns the places of those that it
-// has not folded. An aggregate without events is among these: only its head says that it has none.
+// foldTogether folds the aggregates at some indexes, in the order of their keys, and returns the indexes of those that
+// it has not folded. These include aggregates without events: only the head shows that there are none.
 func (m *Moment) foldTogether(
 	ctx context.Context, keys []j17.Key, some []int, rewrites uint64, loaded []Loaded,
 ) (left []int) {
-	most := min(maxBatchEvents, m.l.every-1) // what may have a snapshot is folded from there
+	most := min(maxBatchEvents, m.l.every-1) // streams that may have a snapshot are folded from it
 	wanted := make([]j17.Key, len(some))
 	for n, i := range some {
 		wanted[n] = keys[i]
@@ -152,7 +150,7 @@ func (m *Moment) foldTogether(
 		folded[at], seen[at] = f.state(), f.seen
 	}
 
-	// Where something was rewritten meanwhile, some may be folded from what was before and what is now.
+	// After a rewrite meanwhile, states may mix old and new events.
 	if m.l.store.Rewrites() != rewrites {
 		return some
 	}
@@ -164,11 +162,11 @@ func (m *Moment) foldTogether(
 		}
 		p := prefix{Version: Version{Length: state.Length}, past: seen[n] > state.Length}
 		if p.Length == 0 {
-			continue // it has begun behind the moment
+			continue // the stream begins after the moment
 		}
 		m.l.counts.folded.Add(state.Length)
 		loaded[i].take(state, p)
-		if !p.past && m.present { // what is of the past, or not deployed, is not for the cache
+		if !p.past && m.present { // past states, and those for a spec that is not deployed, are not cached
 			m.l.cache.offer(StateKey{m.tenant, keys[i]}, state)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"j17/internal/base/panics"
 )
 
-// refreshQueue holds the aggregates whose states are to be folded in the background. The tenants take turns.
+// refreshQueue holds the aggregates whose states have to be folded in the background. Tenants take turns.
 type refreshQueue struct {
 	mu       sync.Mutex
 	byTenant map[j17.Tenant][]StateKey
@@ -19,9 +19,9 @@ type refreshQueue struct {
 }
 
 const (
-	// refreshWorkers is how many aggregates are refreshed at once.
+	// refreshWorkers is how many aggregates are refreshed concurrently.
 	refreshWorkers = 2
-	// maxRefreshes bounds the aggregates of one tenant that wait for it.
+	// maxRefreshes bounds the waiting aggregates of one tenant.
 	maxRefreshes = 256
 )
 
@@ -32,7 +32,7 @@ func newRefreshQueue() refreshQueue {
 }
 
 // Refresh asks for an aggregate's state to be folded in the background, and for a snapshot if one is due. It drops the
-// job when its tenant has too many: the next read or the next write that is due makes up for it.
+// job if its tenant has too many: the next read, or the next write that needs a refresh, makes up for it.
 func (l *Loader) Refresh(job StateKey) {
 	q := &l.refresh
 	q.mu.Lock()
@@ -80,8 +80,8 @@ func (q *refreshQueue) next() (StateKey, bool) {
 	return job, true
 }
 
-// Run makes snapshots and keeps states warm until the context ends. Then it ends what nobody waits for and returns when
-// nothing is under way in the background any more.
+// Run makes snapshots and keeps states warm until the context ends. It then ends folds without waiting callers and
+// returns when no background work is under way any longer.
 func (l *Loader) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	for range refreshWorkers {
@@ -124,7 +124,7 @@ func (l *Loader) refreshOne(ctx context.Context, job StateKey) error {
 		heads[0].Length, true,
 	)
 	if j17.CodeOf(err) == j17.CodeStateNotReady {
-		return nil // it goes on, and comes back here when it is done
+		return nil // the fold goes on, and queues a refresh when it is done
 	}
 	if err != nil || f.Length-f.Snapshot < l.every {
 		return err

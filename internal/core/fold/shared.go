@@ -17,13 +17,13 @@ import (
 	"j17/internal/core/decider"
 )
 
-// A shared fold is one fold that all callers wait for who want its state. It begins in the goroutine of the first
-// caller; a fold that takes long, or more memory than many readers may take at once, goes on in the background, where
-// the tenants take turns, a slice each. A caller that has waited long enough is told how far the fold is, and finds it
+// A shared fold is one fold for all callers that want its state. It begins in the goroutine of the first caller; a fold
+// that takes long, or more memory than many concurrent readers may take, goes on in the background, where tenants take
+// turns, a slice each. A caller that has waited long enough gets an error with the progress of the fold, and finds it
 // finished, or further on, at its next call.
 
-// sharedKey names what is folded: the first length events of a generation, or for 0 all there are; replay is set for a
-// fold from the first event, whatever is known.
+// sharedKey identifies a fold: of the first length events of a generation, or of all for 0; replay is set for a fold
+// from the first event, whatever is cached.
 type sharedKey struct {
 	StateKey
 
@@ -39,18 +39,18 @@ type sharedFold struct {
 	sharedKey
 
 	typ *decider.Program
-	// target is the length to which it folds, at the one that it has got to.
+	// target is the length to which it folds, at the length that it has reached.
 	target uint64
 	at     atomic.Uint64
 
 	ctx    context.Context //nolint:containedctx // it ends with the last caller that wants the fold
 	cancel context.CancelFunc
-	// waiting is the number of callers. A detached fold goes on without any.
+	// waiting counts the waiting callers. A detached fold goes on without any.
 	waiting  int
 	detached bool
 	// large is set once the fold has begun and its state is larger than InlineBytes.
 	large bool
-	// done is closed when the fold is finished, if a caller waits.
+	// done, made when a caller waits, is closed when the fold is finished.
 	done     chan struct{}
 	finished bool
 	state    *decider.State
@@ -61,8 +61,8 @@ type sharedFold struct {
 type sharedFolds struct {
 	mu    sync.Mutex
 	byKey map[sharedKey]*sharedFold
-	// unfetched are finished detached folds whose states nobody has fetched yet and which are in no cache, the oldest
-	// first.
+	// unfetched are finished detached folds, oldest first, whose states no caller has fetched yet and which are not
+	// cached.
 	unfetched []*sharedFold
 	// unfetchedBytes is the size of their states as JSON.
 	unfetchedBytes int
@@ -73,35 +73,34 @@ type sharedFolds struct {
 	large int
 	// taken counts the folds that workers have taken.
 	taken uint
-	// ending is set when folds without callers are to end. idle is closed when the last worker ends.
+	// ending is set when folds without callers have to end. idle is closed when the last worker ends.
 	ending bool
 	idle   chan struct{}
 }
 
 const (
-	// inlineWork is what a fold may cost, in units of package work, before it goes on in the background; sliceWork is
-	// what it may cost there before it is another one's turn.
+	// inlineWork is the cost of a fold, in units of package work, after which it goes on in the background; sliceWork
+	// is the cost of one turn there.
 	inlineWork = 1 << 20
 	sliceWork  = 8 << 20
-	// InlineBytes is how large, as JSON, a state and the event that is folded into it may be for a reader to fold it
-	// itself. A tree takes up to some twenty times as much memory as its text, so what is larger is left to the
-	// background.
+	// InlineBytes bounds the size, as JSON, of a state together with the next event that a reader folds itself. A tree
+	// takes up to some twenty times as much memory as its text, so larger ones are left to the background.
 	InlineBytes = 256 << 10
-	// maxLarge is how many folds with larger states are begun before others have to wait for one of them to finish.
+	// maxLarge is how many folds with larger states may be under way; further ones wait for one of them to finish.
 	maxLarge = 4
-	// foldWorkers is how many folds go on at once in the background.
+	// foldWorkers is how many folds run concurrently in the background.
 	foldWorkers = 2
-	// maxBegun is how many folds of one tenant may wait in the background with the state that they have got to; others
-	// begin again when it is their turn. maxShared bounds all of them.
+	// maxBegun is how many folds of one tenant may wait in the background with the state that they have reached; others
+	// begin again at their turn. maxShared bounds all of them.
 	maxBegun  = 16
 	maxShared = 1024
-	// maxUnfetched bounds the states that wait for being fetched.
+	// maxUnfetched bounds the states that wait to be fetched.
 	maxUnfetched = 16
 	// maxUnfetchedBytes bounds their text.
 	maxUnfetchedBytes = 64 << 20
 )
 
-// errAbandoned is the result of a fold whose caller has gone, for the others that wait for it.
+// errAbandoned is the result of a fold whose first caller has given up, for the others that wait for it.
 var errAbandoned = errors.New("engine: the fold was given up")
 
 // errRewritten is the result of a fold of events that were rewritten meanwhile: its state may mix both versions.
@@ -113,8 +112,8 @@ type notReady struct {
 	Total uint64 `json:"total"`
 }
 
-// foldTo returns the state that k names, after target events or, where k names the present, after more. keep makes the
-// fold go on without the caller, which does not wait for one that takes long.
+// foldTo returns the state of k after target events, or after more if k is for all events. keep makes a long fold go on
+// without the caller, which then does not wait for it.
 func (l *Loader) foldTo(
 	ctx context.Context, k sharedKey, typ *decider.Program, target uint64, keep bool,
 ) (*decider.State, error) {
@@ -160,7 +159,7 @@ func (s *sharedFolds) join(k sharedKey, typ *decider.Program, target uint64) (fl
 		lead = true
 	}
 	fl.waiting++
-	if fl.finished { // and waits for being fetched
+	if fl.finished { // and waits to be fetched
 		s.forget(fl)
 	} else if !lead && fl.done == nil {
 		fl.done = make(chan struct{})
@@ -168,7 +167,7 @@ func (s *sharedFolds) join(k sharedKey, typ *decider.Program, target uint64) (fl
 	return fl, lead
 }
 
-// forget takes a finished fold out of the list of those that wait for being fetched. The caller holds mu.
+// forget removes a finished fold from those that wait to be fetched. The caller holds mu.
 func (s *sharedFolds) forget(fl *sharedFold) {
 	delete(s.byKey, fl.sharedKey)
 	for i, f := range s.unfetched {
@@ -180,12 +179,12 @@ func (s *sharedFolds) forget(fl *sharedFold) {
 	}
 }
 
-// begin folds for a moment, and hands on what is not done then.
+// begin folds up to inlineWork, and hands an unfinished fold to the background.
 func (l *Loader) begin(ctx context.Context, fl *sharedFold, keep bool) {
 	over := false
 	defer func() {
 		if !over {
-			l.finish(ctx, fl, nil, errAbandoned) // a panic ends the caller alone: the others begin again
+			l.finish(ctx, fl, nil, errAbandoned) // a panic ends only the caller: the others begin again
 		}
 	}()
 	base, err := l.base(ctx, fl, InlineBytes)
@@ -217,8 +216,8 @@ func (l *Loader) begin(ctx context.Context, fl *sharedFold, keep bool) {
 	l.finish(ctx, fl, base, err)
 }
 
-// base is the state from which a fold starts: the longest that is known and not too long; nil where that has more than
-// most bytes.
+// base returns the state from which a fold starts: the longest known one that is not too long; nil if that has more
+// than most bytes.
 func (l *Loader) base(ctx context.Context, fl *sharedFold, most int) (*decider.State, error) {
 	if fl.replay {
 		return fl.first(), nil
@@ -235,14 +234,14 @@ func (l *Loader) base(ctx context.Context, fl *sharedFold, most int) (*decider.S
 	return f, err
 }
 
-// first is the state before the first event of the fold's generation.
+// first returns the state before the first event of the fold's generation.
 func (fl *sharedFold) first() *decider.State {
 	own := *fl.typ.First()
 	own.Generation = fl.generation
 	return &own
 }
 
-// enqueueFold hands a fold to the background. It reports false when the tenant has too many there.
+// enqueueFold hands a fold to the background. It returns false if the tenant has too many there.
 func (l *Loader) enqueueFold(fl *sharedFold, keep bool) bool {
 	s := &l.shared
 	s.mu.Lock()
@@ -271,8 +270,8 @@ func (s *sharedFolds) push(fl *sharedFold) {
 	s.queue[fl.Tenant] = append(waiting, fl)
 }
 
-// requeue puts a fold that is not finished behind the others of its tenant, but before them if it is large: it is to
-// finish, and release its memory, before the next one begins. The caller holds mu.
+// requeue puts an unfinished fold behind the others of its tenant, but before them if it is large, so that it finishes
+// and releases its memory before the next one begins. The caller holds mu.
 func (s *sharedFolds) requeue(fl *sharedFold) {
 	if large := fl.state.Data.Size() > InlineBytes; large != fl.large {
 		s.setLarge(fl, large)
@@ -284,7 +283,7 @@ func (s *sharedFolds) requeue(fl *sharedFold) {
 	}
 }
 
-// setLarge keeps count of the folds that are large. The caller holds mu.
+// setLarge keeps the count of large folds. The caller holds mu.
 func (s *sharedFolds) setLarge(fl *sharedFold, large bool) {
 	switch {
 	case large && !fl.large:
@@ -295,8 +294,8 @@ func (s *sharedFolds) setLarge(fl *sharedFold, large bool) {
 	fl.large = large
 }
 
-// pop returns the next fold, of the tenant whose turn it is; where there are enough large ones, of the first that has
-// one of them. The caller holds mu.
+// pop returns the next fold, of the tenant whose turn it is; if there are maxLarge large ones, every other time that of
+// the first tenant with one of them. The caller holds mu.
 func (s *sharedFolds) pop() *sharedFold {
 	if len(s.turn) == 0 {
 		return nil
@@ -353,7 +352,7 @@ func (l *Loader) runWorker() {
 	}
 }
 
-// foldSlice folds some more events of a fold. It reports whether there are more to fold.
+// foldSlice folds some events of a fold. It reports whether there are more.
 func (l *Loader) foldSlice(fl *sharedFold) (more bool) {
 	err := panics.Caught(func() error {
 		more = l.foldSome(fl)
@@ -365,7 +364,7 @@ func (l *Loader) foldSlice(fl *sharedFold) (more bool) {
 	return more
 }
 
-// foldSome is foldSlice without a guard against panics.
+// foldSome is foldSlice without the guard against panics.
 func (l *Loader) foldSome(fl *sharedFold) (more bool) {
 	if fl.state == nil {
 		base, err := l.base(fl.ctx, fl, math.MaxInt)
@@ -383,7 +382,7 @@ func (l *Loader) foldSome(fl *sharedFold) (more bool) {
 		l.snapshots.keepPastIfDue(fl.ctx, fl.Tenant, fl.Key, fl.state)
 	}
 
-	// A part of the events, so that other folds get their turns.
+	// Fold a part of the events, so that other folds get their turns.
 	f, cost, err := l.advance(fl.ctx, fl.Tenant, fl.typ, fl.Key, fl.state, fl.next(fl.state.Length), bound{
 		sliceWork, math.MaxInt,
 	})
@@ -412,7 +411,7 @@ func (l *Loader) foldSome(fl *sharedFold) (more bool) {
 	return true
 }
 
-// next is how far to fold at once: to where a state may be kept on its way.
+// next returns the length to fold to in one step: the next one at which a past state may be kept.
 func (fl *sharedFold) next(length uint64) uint64 {
 	if fl.replay {
 		return fl.target
@@ -420,7 +419,7 @@ func (fl *sharedFold) next(length uint64) uint64 {
 	return min(fl.target, (length/pastEvery+1)*pastEvery)
 }
 
-// unchanged reports an error where the events that were folded need not be those that its stream has.
+// unchanged returns an error if the folded events may no longer be those of the stream.
 func (l *Loader) unchanged(ctx context.Context, fl *sharedFold) error {
 	if l.store.Rewrites() == 0 {
 		return nil
@@ -432,7 +431,7 @@ func (l *Loader) unchanged(ctx context.Context, fl *sharedFold) error {
 	return err
 }
 
-// finish gives the result of a fold to all that wait for it.
+// finish hands the result of a fold to all waiting callers.
 func (l *Loader) finish(ctx context.Context, fl *sharedFold, f *decider.State, err error) {
 	if err == nil {
 		err = l.unchanged(ctx, fl)
@@ -455,7 +454,7 @@ func (l *Loader) finish(ctx context.Context, fl *sharedFold, f *decider.State, e
 		fl.cancel()
 	}
 
-	// Wake those that wait.
+	// Wake the waiting callers.
 	s := &l.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -468,7 +467,7 @@ func (l *Loader) finish(ctx context.Context, fl *sharedFold, f *decider.State, e
 	if err != nil || fl.waiting > 0 || !fl.detached || fl.length == 0 && !fl.replay {
 		return
 	}
-	// A caller has been told to come again. The text is kept without the tree, which takes many times as much.
+	// A caller has been told to call again, so keep the text, without the tree, which takes many times as much memory.
 	text := *f
 	text.Data = value.Value{}
 	fl.state = &text
@@ -479,7 +478,7 @@ func (l *Loader) finish(ctx context.Context, fl *sharedFold, f *decider.State, e
 	}
 }
 
-// await waits until a fold is finished, for as long as a read may wait.
+// await waits until a fold is finished, but at most as long as a read may wait.
 func (l *Loader) await(ctx context.Context, fl *sharedFold, keep bool) error {
 	s := &l.shared
 	s.mu.Lock()
@@ -523,7 +522,7 @@ func (l *Loader) leave(fl *sharedFold, keep bool) {
 	}
 }
 
-// notReady is the error of a caller that no longer waits for a fold.
+// notReady returns the error for a caller that no longer waits for a fold.
 func (l *Loader) notReady(fl *sharedFold) error {
 	l.counts.notReady.Add(1)
 	d := notReady{Done: fl.at.Load(), Total: fl.target}
@@ -532,7 +531,7 @@ func (l *Loader) notReady(fl *sharedFold) error {
 	return err
 }
 
-// endFolds ends the folds that nobody waits for, and waits for the rest.
+// endFolds ends the folds without waiting callers, and waits for the others.
 func (l *Loader) endFolds() {
 	s := &l.shared
 	s.mu.Lock()
@@ -553,7 +552,7 @@ func (l *Loader) endFolds() {
 	}
 }
 
-// drop forgets the states of a stream that wait for being fetched.
+// drop forgets the states of a stream that wait to be fetched.
 func (s *sharedFolds) drop(k StateKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

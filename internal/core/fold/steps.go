@@ -13,9 +13,9 @@ import (
 	"j17/internal/storage/store"
 )
 
-// State returns the state after the first events of a stream, of a length and a generation. past is set where the
-// stream has more of them; such states are not cached. replay starts from nothing, whatever is known. Where events are
-// rewritten meanwhile, the state is that of the generation which they have then.
+// State returns the state after the first events of a stream, given by a length and a generation. past is set if the
+// stream has more events; such states are not cached. replay folds from the first event, whatever is cached. If events
+// are rewritten meanwhile, the state is that of their new generation.
 func (l *Loader) State(
 	ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, of Version, past, replay bool,
 ) (*decider.State, error) {
@@ -32,8 +32,8 @@ func (l *Loader) State(
 	return l.foldTo(ctx, k, typ, of.Length, false)
 }
 
-// Cached returns the cached state of the type's present handlers and of the generation with at least so many events;
-// exactly so many when the caller wants the past.
+// Cached returns the cached state of the type's present handlers and of the generation with at least of.Length events;
+// with past, exactly that many.
 func (l *Loader) Cached(k StateKey, typ *decider.Program, of Version, past bool) *decider.State {
 	f := l.cache.get(k)
 	if f == nil || f.Fingerprint != typ.Fingerprint || f.Generation != of.Generation || f.Length < of.Length ||
@@ -44,23 +44,23 @@ func (l *Loader) Cached(k StateKey, typ *decider.Program, of Version, past bool)
 }
 
 const (
-	// eventWork is what it costs to read an event, beside its bytes, and codeWork what a call of custom code may take:
-	// a guess, since what it takes is not counted in the same units.
+	// eventWork is the cost of reading an event, apart from its bytes, and codeWork that of a call of custom code: a
+	// guess, since that is not measured in the same units.
 	eventWork = 32
 	codeWork  = 1 << 17
-	// ContextEvery is how many events a fold applies between two looks at its context.
+	// ContextEvery is how many events a fold applies between two checks of its context.
 	ContextEvery = 256
 )
 
-// bound is how much of a fold is done at once: until it has cost work units, and as long as the state and the next
-// event together have at most so many bytes.
+// bound limits one portion of a fold: it ends once it has cost work, or when the state and the next event together have
+// more than bytes.
 type bound struct {
 	work  int64
 	bytes int
 }
 
-// advance applies events after base up to length, or until the portion is done. It returns what it has cost, in units
-// of package work. The state has no JSON until it is finished, unless it is base.
+// advance applies events after base up to length, or until the portion is full. It returns the cost in units of package
+// work. The state has no JSON until it is finished, unless it is base.
 func (l *Loader) advance(
 	ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, base *decider.State, length uint64,
 	most bound,
@@ -69,7 +69,7 @@ func (l *Loader) advance(
 		return base, 0, nil
 	}
 
-	// The state is a copy: other readers have the one before.
+	// Work on a copy of the state: other readers have the original.
 	x := l.steps(ctx, typ)
 	x.begin(key, base)
 	done := false
@@ -81,7 +81,7 @@ func (l *Loader) advance(
 			return nil, x.cost, ctx.Err()
 		}
 
-		// A portion is full when it has cost, or holds, so much.
+		// The portion is full at either limit.
 		if done = x.cost > most.work || x.f.Data.Size()+len(ev.Data) > most.bytes; done {
 			break
 		}
@@ -104,16 +104,16 @@ func (l *Loader) advance(
 
 // steps applies events to a state.
 type steps struct {
-	ctx    context.Context //nolint:containedctx // that of one call of the engine
+	ctx    context.Context //nolint:containedctx // the context of one call of the engine
 	typ    *decider.Program
 	ed     *value.Editor
 	budget *work.Budget
 	f      decider.State
 	cost   int64
-	te     tick.Event // of its own memory in every turn, it would be a quarter of all that a replay allocates
+	te     tick.Event // reused: allocated for each event, it would be a quarter of all that a replay allocates
 }
 
-// steps returns one for the aggregates of a type.
+// steps returns steps for the aggregates of a type.
 func (l *Loader) steps(ctx context.Context, typ *decider.Program) *steps {
 	return &steps{ctx: sandbox.ForReplay(ctx), typ: typ, budget: work.New(ctx, work.Replay)}
 }
@@ -135,7 +135,7 @@ func (x *steps) apply(ev *j17.Event) error {
 		return decider.ReplayFailed(err, &x.te, x.f.Length+1)
 	}
 
-	// What it has cost, for the cache and for snapshots.
+	// Count the cost, for the cache and for snapshots.
 	x.f.Loose += len(ev.Data)
 	x.f.Since += len(ev.Data) + len(ev.Metadata)
 	x.cost += x.budget.Spent() + eventWork + int64(len(ev.Data))/work.BytesPerUnit

@@ -14,10 +14,10 @@ import (
 
 const (
 	// minGathered and maxGathered bound how many events of a feed are looked up at a time for a page of pageBytes. Few
-	// are enough for who follows the feed; many, in the order in which they are stored, are found with less work.
+	// are enough for a reader that follows the feed; looking up many in the order of storage takes less work for each.
 	minGathered, maxGathered = maxRun, 1024
-	// dividedFrom is the number of events from which several look for them, each for half as many or more; mostLooking
-	// is how many.
+	// dividedFrom is the number of events from which on several goroutines, up to mostLooking, look them up, each half
+	// as many or more.
 	dividedFrom = 4 * maxRun
 	mostLooking = 4
 )
@@ -29,25 +29,24 @@ type gathering struct {
 	notes  bool
 	refs   []gathered
 	order  []sought
-	// bytes is how many the largest of the events has that were looked up by themselves, or all of the others on
-	// average.
+	// bytes is the size of the first event if only that was looked up, else the average size of the events looked up.
 	bytes int
-	// keys and values are what the references point to.
+	// keys and values are the memory that refs point to.
 	keys   []byte
 	values [mostLooking]copies
 }
 
-// copies is what values are copied to. They stay where they are: where no more go in there is other memory for those
-// that follow, so that no memory is kept for values that were copied once more.
+// copies is a buffer for copies of values. Copies are never moved: when a buffer is full, a new one is allocated for
+// those that follow, so that no memory is held twice.
 type copies struct {
-	// to is what is copied to, and largest is the largest that was, which is used again.
+	// to is the present buffer, and largest the largest one so far, which is reused.
 	to, largest []byte
 }
 
-// begin gives the values back.
+// begin discards the values.
 func (c *copies) begin() { c.to = c.largest[:0] }
 
-// add copies a value. About as many bytes are expected with those that follow.
+// add copies a value. expected is about the size of it together with those that follow.
 func (c *copies) add(value []byte, expected int) []byte {
 	if cap(c.to)-len(c.to) < len(value) {
 		c.to = make([]byte, 0, max(len(value), expected))
@@ -60,24 +59,24 @@ func (c *copies) add(value []byte, expected int) []byte {
 	return c.to[begin:]
 }
 
-// gathered is an event that is looked up, or a note.
+// gathered is an event to be looked up, or a note.
 type gathered struct {
 	id j17.StreamID
-	// key is the event's.
+	// key is the key of the event.
 	key []byte
-	// value is what stands under it, nil where it was not looked up yet, or the note.
+	// value is the value of the event, nil before it is looked up, or the note.
 	value []byte
 	note  bool
 }
 
-// sought is an event that is to be looked up: the first bytes of its key in which the keys differ, as a number, and its
-// place in the feed.
+// sought is an event to be looked up: the first bytes of its key after those that all keys share, as a number, and its
+// index in the order of the feed.
 type sought struct {
 	prefix uint64
 	at     int
 }
 
-// begin begins to gather for a page.
+// begin begins to collect for a page.
 func (g *gathering) begin(l *lookup, r reader, notes bool) {
 	g.lookup, g.reader, g.notes = l, r, notes
 	for i := range g.values {
@@ -85,10 +84,10 @@ func (g *gathering) begin(l *lookup, r reader, notes bool) {
 	}
 }
 
-// end lets go of the feed. What was looked up is the page's.
+// end releases the feed. The values looked up belong to the page.
 func (g *gathering) end() { g.lookup, g.reader = nil, reader{} }
 
-// trim keeps the memory that is not too much.
+// trim drops buffers that are too large to keep.
 func (g *gathering) trim() {
 	clear(g.refs)
 	for i := range g.values {
@@ -101,7 +100,7 @@ func (g *gathering) trim() {
 	}
 }
 
-// next returns how many events to gather when the ones so far have not filled a page.
+// next returns how many events to collect when those so far have not filled a page.
 func (g *gathering) next(p *page) int {
 	if len(g.refs) == 0 {
 		return minGathered
@@ -110,8 +109,8 @@ func (g *gathering) next(p *page) int {
 	return min(max(room+room/16, minGathered), maxGathered*(p.size()/pageBytes))
 }
 
-// gather takes the references of n events from a position on, and of the rest of their run, but not of more than limit.
-// It reports whether there may be more behind that.
+// gather collects the references of n events from a position on, and of the rest of the last run, but of at most limit.
+// It reports whether there may be more after them.
 func (g *gathering) gather(from j17.StreamID, n, limit int) (more bool, err error) {
 	g.refs, g.keys = slices.Grow(g.refs[:0], min(n, limit)), g.keys[:0]
 	for more = true; more && len(g.refs) < min(n, limit); more = g.feed.Next() {
@@ -136,9 +135,9 @@ func (g *gathering) gather(from j17.StreamID, n, limit int) (more bool, err erro
 	return more, g.feed.Error()
 }
 
-// fetch looks up what was gathered, in the order of the keys, for a page that has room for so many bytes more. Where
-// the first event says that they do not all go in there, or that many bytes were looked up, the others are left to
-// value, in the order of the feed: what is read and not handed out is little, however large the events are.
+// fetch looks up the collected events, in the order of their keys, for a page with room for so many bytes. If, going by
+// the first event, they do not fit by far, or once that many bytes were looked up, the others are left to value, in the
+// order of the feed. So little is read in vain, however large the events are.
 func (g *gathering) fetch(room int) error {
 	g.order, g.bytes = slices.Grow(g.order[:0], len(g.refs)), 0
 	for i := range g.refs {
@@ -167,8 +166,8 @@ func (g *gathering) fetch(room int) error {
 		g.bytes = all / max(n, 1)
 	}()
 
-	// The others, in the order in which they are stored, as far as they are not many more bytes than there is room for.
-	// Several look, each in a part of what is stored, and for its share of the bytes.
+	// Look up the others in the order of storage, up to slightly more bytes than there is room for. Several goroutines
+	// do so, each for a part of the events and its share of the bytes.
 	most := room + room/8
 	g.order = g.order[1:]
 	g.sort()
@@ -193,7 +192,7 @@ func (g *gathering) fetch(room int) error {
 	return errors.Join(errs...)
 }
 
-// sort puts what is to be looked up in the order of the keys, and of the feed where that is the same.
+// sort sorts the events to be looked up by key, and equal keys by place in the feed.
 func (g *gathering) sort() {
 	if len(g.order) == 0 {
 		return
@@ -220,7 +219,7 @@ func (g *gathering) sort() {
 	})
 }
 
-// value returns what stands under a reference. It is valid until the next look-up.
+// value returns the value of an event or a note. It is valid until the next look-up.
 func (g *gathering) value(ref *gathered) ([]byte, error) {
 	if ref.value != nil {
 		return ref.value, nil
@@ -228,7 +227,8 @@ func (g *gathering) value(ref *gathered) ([]byte, error) {
 	return g.lookup.value(ref.key)
 }
 
-// collect looks up some of what was gathered, until it is as many bytes as its share. The last event may exceed that.
+// collect looks up some of the collected events, until they have as many bytes as its share. The last event may exceed
+// that.
 func (g *gathering) collect(part int, with *lookup, order []sought, share int) error {
 	taken, average := 0, g.bytes
 	for i := range order {

@@ -8,17 +8,17 @@ import (
 	"io"
 )
 
-// Pebble reads a log until the first chunk that is not whole, and takes that for the end: a write that was cut short
-// ends a log like this, and a crash of the machine may even leave some of what was written behind it. Damage further in
-// front would end it as well. What tells the two apart is that each chunk says how far the log was synced when the
-// chunk was made. One that says that the place was synced proves the damage. What it says is too little, though, where
-// writes went across the end of a block. So it counts as well how often it changes: what is not synced was written at
-// once, while or after the write before was synced, and so it has two values at most that the chunk in front does not
-// have. Pebble itself looks for the first sign only, and in later blocks only; what a server has written in its last
-// moments mostly stands in one.
+// Pebble reads a log up to the first chunk that is not intact, and takes that for the end: a write that was cut short
+// ends a log like this, and a crash of the machine may even leave some of the bytes written after it. But damage
+// further in front would end the log as well. To tell the two apart, each chunk records how far the log was synced when
+// the chunk was made. A chunk after the bad place that records it as synced proves damage. The record can be too low,
+// though, for writes across the end of a block. So the changes of the record are counted too: bytes that were never
+// synced were written at once, while or after the write before them was synced, so they have at most two values that
+// the chunk in front does not have. Pebble itself checks only the first sign, and only in later blocks; but the last
+// writes of a server are mostly in one block.
 
 // A log consists of blocks, and a block of chunks: checksum (4 bytes), length of the content (2), form (1), number of
-// the log (4), how far it was synced (8), content. Numbers are little-endian.
+// the log (4), length of the log that was synced (8), content. Numbers are little-endian.
 const (
 	logBlockBytes   = 32 << 10
 	chunkHeader     = 19
@@ -30,16 +30,17 @@ const (
 	mostForm        = 12
 	checksumRotate  = 15
 	checksumRotated = 0xa282ead8
-	// unsyncedValues is how many other values chunks that were never synced may have than the one in front of them.
+	// unsyncedValues is how many values, other than that of the chunk in front, chunks that were never synced may have.
 	unsyncedValues = 2
 )
 
-// damagedAt returns where a log is damaged in front of something that was written when this place had been synced; -1
-// where it is whole, or ends with a write that was cut short.
+// damagedAt returns where a log is damaged at a place that had been synced before later bytes were written; -1 if the
+// log is intact, or ends with a write that was cut short.
 func damagedAt(log io.Reader, number uint32, table *crc32.Table) (int64, error) {
 	block := make([]byte, logBlockBytes)
 	damaged := int64(-1)
-	last, values := uint64(0), 0 // what the last whole chunk said, and how often that has changed behind the damage
+	// The greatest synced length recorded so far, and how often it has grown after the damage.
+	last, values := uint64(0), 0
 	for from := int64(0); ; from += logBlockBytes {
 		n, err := io.ReadFull(log, block)
 		if n == 0 && errors.Is(err, io.EOF) {
@@ -80,9 +81,9 @@ type chunks struct {
 	table  *crc32.Table
 }
 
-// chunk returns how long the chunk is that begins somewhere in the block, how far the log was synced before it, and
-// whether it is whole. The length is 0 where none can begin there. What a chunk holds is passed over even where that is
-// damaged: somebody may have written there what looks like a chunk.
+// chunk returns the length of the chunk that begins at a place in the block, how far the log was synced before it, and
+// whether it is intact. The length is 0 if no chunk can begin there. The content of a chunk is skipped even if it is
+// damaged, since it may contain data that looks like a chunk.
 func (c *chunks) chunk(at int) (length int, synced uint64, whole bool) {
 	b := c.block[at:]
 	if len(b) < chunkHeader || b[chunkForm] < leastForm || b[chunkForm] > mostForm ||
@@ -90,7 +91,7 @@ func (c *chunks) chunk(at int) (length int, synced uint64, whole bool) {
 		return 0, 0, false
 	}
 
-	// The checksum is not over the length, so it tells which bit of that was changed.
+	// The checksum does not cover the length, so it can tell which bit of the length was changed.
 	says, synced := binary.LittleEndian.Uint16(b[chunkLength:]), binary.LittleEndian.Uint64(b[chunkSynced:])
 	if length = chunkHeader + int(says); length <= len(b) && c.holds(b[:length]) {
 		return length, synced, true
@@ -106,14 +107,14 @@ func (c *chunks) chunk(at int) (length int, synced uint64, whole bool) {
 	return length, synced, false
 }
 
-// holds reports whether a chunk has the checksum that it says.
+// holds reports whether a chunk has the checksum in its header.
 func (c *chunks) holds(chunk []byte) bool {
 	sum := crc32.Checksum(chunk[chunkForm:], c.table)
 	sum = sum>>checksumRotate | sum<<(32-checksumRotate)
 	return sum+checksumRotated == binary.LittleEndian.Uint32(chunk)
 }
 
-// next returns the first place behind another one where a chunk may begin.
+// next returns the first place after another one at which a chunk may begin.
 func (c *chunks) next(at int) int {
 	if at++; at+chunkLog >= len(c.block) {
 		return len(c.block)
@@ -124,7 +125,7 @@ func (c *chunks) next(at int) int {
 	return len(c.block)
 }
 
-// filled reports whether a block ends with what is too short for a chunk.
+// filled reports whether the rest of a block is padding that is too short for a chunk.
 func (c *chunks) filled(at int) bool {
 	if len(c.block) < logBlockBytes || len(c.block)-at >= chunkHeader {
 		return false

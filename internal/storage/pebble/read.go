@@ -14,15 +14,15 @@ import (
 	"j17/internal/storage/store"
 )
 
-// cancelEvery is the number of events after which an iteration looks whether it was cancelled.
+// cancelEvery is the number of events after which an iteration checks whether it was cancelled.
 const cancelEvery = 1024
 
 var errGap = errors.New("an event is missing")
 
-// usualHeadKey is as long as the keys of heads mostly are, so that memory for one need not be taken from the heap.
+// usualHeadKey is the length of most keys of heads, so that they need no memory from the heap.
 const usualHeadKey = 128
 
-// streams is the store in the role of store.Aggregates.
+// streams is the part of the store that implements store.Aggregates.
 type streams struct{ *core }
 
 // Heads returns the durable heads of streams. See store.Store.
@@ -48,7 +48,7 @@ func (s *streams) Heads(_ context.Context, t j17.Tenant, keys []j17.Key) ([]stor
 		s.mu.Unlock()
 		return heads, nil
 	}
-	// The view of the same moment.
+	// Take the view of the same moment.
 	var err error
 	r.view, err = s.acquireLocked()
 	s.mu.Unlock()
@@ -72,10 +72,10 @@ func (s *streams) Heads(_ context.Context, t j17.Tenant, keys []j17.Key) ([]stor
 	return heads, nil
 }
 
-// manyHeads is from how many heads on one iterator finds them.
+// manyHeads is the number of heads from which on they are read with one iterator.
 const manyHeads = 4
 
-// loadMany is load for the keys at some places.
+// loadMany is load for the keys at some indexes.
 func (r reader) loadMany(keys []j17.Key, places []int, heads []store.Head) (err error) {
 	prefix := appendPrefix(nil, r.tenant, kindHead)
 	it, err := r.iterate(prefix, after(prefix))
@@ -89,7 +89,7 @@ func (r reader) loadMany(keys []j17.Key, places []int, heads []store.Head) (err 
 			continue
 		}
 		want = appendStream(want[:len(prefix)], keys[i])
-		if it.SeekPrefixGE(want) && bytes.Equal(it.Key(), want) { // filters say which levels do not have it
+		if it.SeekPrefixGE(want) && bytes.Equal(it.Key(), want) { // filters exclude levels that do not have it
 			v, err := it.ValueAndErr()
 			if err != nil {
 				return fault("the head of "+keys[i].String(), err)
@@ -115,11 +115,11 @@ func (r reader) loadMany(keys []j17.Key, places []int, heads []store.Head) (err 
 	return nil
 }
 
-// canExist reports whether a stream can have the key. What cannot is no fault of the caller's: it has no events.
+// canExist reports whether a stream can have the key. An impossible key is not an error: it has no events.
 func canExist(key j17.Key) bool { return store.ValidKey(key) == nil }
 
-// load reads a head from disk and puts it into the cache, unless it may be outdated. The cache also keeps that a
-// stream has no events: its first one probably comes next.
+// load reads a head from disk and puts it into the cache, unless it may be outdated. The cache also records that a
+// stream has no events: its first one is probably written next.
 func (r reader) load(key j17.Key) (store.Head, error) {
 	headKey := appendHeadKey(make([]byte, 0, usualHeadKey), r.tenant, key)
 	if r.lacks(headKey) {
@@ -165,7 +165,7 @@ func (s *streams) ReadStream(
 	})
 }
 
-// sequence turns a function that passes something to yield, until that says false, into an iterator.
+// sequence turns a function that calls yield until it returns false, or fails, into an iterator.
 func sequence[T any](read func(yield func(T) bool) error) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		stopped := false
@@ -180,7 +180,7 @@ func sequence[T any](read func(yield func(T) bool) error) iter.Seq2[T, error] {
 	}
 }
 
-// interrupted tells whether an iteration has to end before its nth step: the store closes, or ctx has ended.
+// interrupted returns an error if an iteration has to end before its nth step: the store closes, or ctx has ended.
 func (s *core) interrupted(ctx context.Context, n uint64) error {
 	if s.ending.Load() {
 		return store.ErrClosed
@@ -191,8 +191,7 @@ func (s *core) interrupted(ctx context.Context, n uint64) error {
 	return nil
 }
 
-// readStream reads page by page. Between its pages, and while whoever reads is busy with one, nothing of the engine is
-// held.
+// readStream reads page by page. It holds nothing of the engine between pages, and while the caller handles one.
 func (s *streams) readStream(
 	ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64, yield func(*j17.Event) bool,
 ) error {
@@ -201,7 +200,7 @@ func (s *streams) readStream(
 		return err
 	}
 
-	// The range is within what the head promises.
+	// Limit the range to what the head has.
 	from = max(from, 1)
 	if to == 0 || to > head.Length {
 		to = head.Length
@@ -218,7 +217,7 @@ func (s *streams) readStream(
 		for i := range p.entries {
 			entry := &p.entries[i]
 			if s.rewrites.Load() != p.rewrites {
-				break // what stands in the page may have been erased
+				break // the contents of the page may have been erased
 			}
 			if err := s.interrupted(ctx, version); err != nil {
 				return err
@@ -227,7 +226,7 @@ func (s *streams) readStream(
 				return corruption(err, "%s version %d of tenant %s", key, version, t)
 			}
 
-			// A stream that is cut short cannot pass for whole.
+			// A stream that is cut short must not pass for complete.
 			if version == head.Length && (c.event.StreamID != head.Last || c.event.Timestamp != head.LastTime) {
 				return corruption(errors.New("the last event is not the one that the head names"), "%s of tenant %s", key, t)
 			}
@@ -240,7 +239,7 @@ func (s *streams) readStream(
 	return nil
 }
 
-// number returns the number of a tenant; 0 for one that has nothing.
+// number returns the number of a tenant; 0 for one that holds nothing.
 func (s *core) number(t j17.Tenant) (uint32, error) {
 	r, err := s.read(t)
 	if err != nil {
@@ -271,7 +270,7 @@ func (s *streams) readStreams(
 		}
 	}
 
-	// A page at a time of what is left. The snapshot of a page is closed before its events are handed out.
+	// Read the rest a page at a time. The snapshot of a page is closed before its events are handed out.
 	p := s.pages.get()
 	defer s.pages.put(p)
 	var c eventCursor
@@ -286,7 +285,7 @@ func (s *streams) readStreams(
 			entry := &p.entries[i]
 			if s.rewrites.Load() != p.rewrites {
 				more = true
-				break // what stands in the page may have been erased
+				break // the contents of the page may have been erased
 			}
 			if err := s.interrupted(ctx, n); err != nil {
 				return err
@@ -341,7 +340,7 @@ type typeNames struct{ names []string }
 func (t *typeNames) name(b []byte) string {
 	for i, name := range t.names {
 		if name == string(b) {
-			// The next event probably has the same type, or one that stood near it.
+			// The next event probably has the same type, or one seen recently.
 			if i > 0 {
 				t.names[i], t.names[i-1] = t.names[i-1], t.names[i]
 			}
@@ -364,13 +363,13 @@ func (s *streams) VersionAfter(_ context.Context, t j17.Tenant, key j17.Key, aft
 	}
 	defer r.close()
 
-	// Nothing of the stream is later than its last event.
+	// No event of the stream is later than its last one.
 	head, err := r.head(key)
 	if err != nil || after.Compare(head.Last) >= 0 {
 		return head.Length + 1, err
 	}
 
-	// Positions rise with versions, so that halving finds the place.
+	// Positions rise with versions, so use a binary search.
 	it, err := r.iterate(appendEventKey(nil, r.tenant, key, 1), next(appendEventKey(nil, r.tenant, key, head.Length)))
 	if err != nil {
 		return 0, err

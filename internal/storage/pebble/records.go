@@ -13,7 +13,7 @@ import (
 	"j17/internal/storage/unit"
 )
 
-// recordFormat is the first byte of every value but those of the feed, due and expiry entries.
+// recordFormat is the first byte of every value except those of the feed, due and expiry entries.
 const recordFormat = 1
 
 const hashBytes = sha256.Size
@@ -23,10 +23,10 @@ var (
 	errFormat = errors.New("the record has an unknown format")
 )
 
-// An event's value is a header, a zero byte and the canonical bytes. An erased one keeps a leaf hash after the header,
-// one with tags that its metadata do not tell has them there: the length of all, and each with its length before it.
-// The zero byte is the one that RFC 6962 puts before a leaf, so that the leaf hash is that of the end of the value as
-// it stands.
+// An event's value is a header, a zero byte and the canonical bytes. An erased event keeps a leaf hash after the
+// header. An event with tags that do not come from its metadata has these there: the length of all, and each preceded
+// by its length. The zero byte is the one that RFC 6962 puts before a leaf, so that the leaf hash is the hash of the
+// end of the value.
 const (
 	eventHeader   = 1 + 1 + 8 + 4 + 8 + 4 + 4
 	flagRewritten = 1
@@ -39,14 +39,14 @@ const (
 	idMember       = `{"stream_id":"`
 )
 
-// eventRecord is a parsed event value. Its slices are views into the value.
+// eventRecord is a parsed event value. Its slices are parts of the value.
 type eventRecord struct {
 	id        j17.StreamID
 	timestamp int64
 	layout    j17.Layout
 	// kept is the leaf hash of the event that a rewritten one replaced, nil for others.
 	kept []byte
-	// tags are those that the metadata do not tell, in their stored form.
+	// tags are those that do not come from the metadata, in their stored form.
 	tags []byte
 	// raw is the canonical bytes; leafInput is raw with the zero byte before it.
 	raw       []byte
@@ -64,7 +64,7 @@ func appendEventRecord(
 	return dst
 }
 
-// appendEventHeader appends what the value of an event has before the zero byte and the canonical bytes.
+// appendEventHeader appends the part of an event's value before the zero byte and the canonical bytes.
 func appendEventHeader(dst []byte, id j17.StreamID, timestamp int64, layout j17.Layout, kept, tags []byte) []byte {
 	var h [eventHeader]byte
 	h[0] = recordFormat
@@ -85,14 +85,14 @@ func appendEventHeader(dst []byte, id j17.StreamID, timestamp int64, layout j17.
 	return dst
 }
 
-// putLayout puts the places of data and metadata into a header.
+// putLayout writes the places of data and metadata into a header.
 func putLayout(header []byte, layout j17.Layout) {
 	binary.BigEndian.PutUint32(header[22:], uint32(layout.Data))
 	binary.BigEndian.PutUint32(header[26:], uint32(layout.Metadata))
 }
 
-// leafOffset returns where the input of the leaf hash begins in the value of an event that is not erased, whose tags
-// take so many bytes.
+// leafOffset returns where the input of the leaf hash begins in the value of an event that is not erased; tags is the
+// length of its tags.
 func leafOffset(tags int) int {
 	if tags == 0 {
 		return eventHeader
@@ -119,7 +119,7 @@ func (r *eventRecord) parse(v []byte) error {
 	r.layout = j17.Layout{Data: int(binary.BigEndian.Uint32(v[22:])), Metadata: int(binary.BigEndian.Uint32(v[26:]))}
 	r.kept, r.tags = nil, nil
 
-	// What the header says is in front of the canonical bytes: the leaf that was first written, tags.
+	// The parts before the canonical bytes that the header announces: the leaf that was first written, tags.
 	rest := v[eventHeader:]
 	if v[1]&flagRewritten != 0 {
 		if len(rest) <= hashBytes {
@@ -135,7 +135,7 @@ func (r *eventRecord) parse(v []byte) error {
 		r.tags, rest = rest[width:width+int(n)], rest[width+int(n):]
 	}
 
-	// The canonical bytes, with data and metadata where the header says they are.
+	// The canonical bytes, with data and metadata at the places in the header.
 	if rest[0] != 0 {
 		return errFormat
 	}
@@ -177,7 +177,7 @@ func (r *eventRecord) leaf() [hashBytes]byte {
 	return sha256.Sum256(r.leafInput)
 }
 
-// A head of a later generation has that and the chain over its present bytes behind the rest.
+// A head of a later generation ends with the generation and the chain over the present bytes.
 const (
 	headRecordBytes      = 1 + 8 + hashBytes + 8 + 4 + 8 + 8
 	rewrittenRecordBytes = headRecordBytes + 8 + hashBytes
@@ -227,7 +227,7 @@ func parsePosition(v []byte) (j17.StreamID, bool) {
 	return j17.StreamID{Ms: int64(ms), Seq: binary.BigEndian.Uint32(v[8:])}, true
 }
 
-// tenantState is what the committer must know of a tenant to go on where it stopped.
+// tenantState is what the committer needs to know of a tenant to continue.
 type tenantState struct {
 	unit.State
 
@@ -279,7 +279,7 @@ func parseStateRecord(v []byte) (tenantState, error) {
 type itemMeta struct {
 	unit.Meta
 
-	// sealed tells that the value is stored encrypted.
+	// sealed reports that the value is stored encrypted.
 	sealed bool
 }
 
@@ -287,7 +287,7 @@ func expired(expires, now int64) bool { return expires != 0 && expires <= now }
 
 const itemHeader = 1 + 8 + 8 + 8
 
-// sealedFormat is in the place of recordFormat where the value of an item is sealed.
+// sealedFormat replaces recordFormat if the value of an item is sealed.
 const sealedFormat = 2
 
 func appendItemRecord(dst []byte, m itemMeta, value []byte) []byte {
@@ -302,7 +302,7 @@ func appendItemRecord(dst []byte, m itemMeta, value []byte) []byte {
 	return append(dst, value...)
 }
 
-// parseItemRecord returns the item's meta data and a view of its value as it is stored.
+// parseItemRecord returns the item's metadata and its value as it is stored, which is a part of v.
 func parseItemRecord(v []byte) (itemMeta, []byte, error) {
 	if len(v) < itemHeader {
 		return itemMeta{}, nil, errShort
@@ -329,8 +329,8 @@ func fromNanos(n int64) time.Time {
 	return time.Unix(0, n).UTC()
 }
 
-// appendCommandRecord appends the value that keeps a unit's result. The positions of a unit are consecutive, so
-// the first one stands for all.
+// appendCommandRecord appends the record of a unit's result. The positions of a unit are consecutive, so the first one
+// is enough.
 func appendCommandRecord(dst []byte, expires int64, r *store.Result, memo []byte) []byte {
 	dst = append(dst, recordFormat)
 	dst = appendTime(dst, expires)
@@ -351,7 +351,7 @@ const commandHeader = 1 + 8 + 8 + 12
 
 // parseCommandRecord returns the stored result as that of a duplicate, and when it expires.
 func parseCommandRecord(v []byte) (*store.Result, int64, error) {
-	// The header: when it expires, when it was done, where its first event is.
+	// The header: expiry, time and the position of the first event.
 	if len(v) < commandHeader {
 		return nil, 0, errShort
 	}
@@ -365,7 +365,7 @@ func parseCommandRecord(v []byte) (*store.Result, int64, error) {
 		Timestamp: int64(binary.BigEndian.Uint64(v[9:])),
 	}
 
-	// The events, whose positions follow each other.
+	// The events, at consecutive positions.
 	v = v[commandHeader:]
 	count, n := binary.Uvarint(v)
 	if n <= 0 || count > store.MaxUnitEvents {
@@ -387,14 +387,14 @@ func parseCommandRecord(v []byte) (*store.Result, int64, error) {
 		id = id.Next()
 	}
 
-	// The memo is what is left.
+	// The rest is the memo.
 	if len(v) > 0 {
 		r.Memo = append([]byte(nil), v...)
 	}
 	return r, expires, nil
 }
 
-// appendNumber is the form of the format version, of tenant numbers and of the next one.
+// appendNumber appends the stored form of the format version, of tenant numbers and of the next one.
 func appendNumber(dst []byte, n uint32) []byte { return binary.BigEndian.AppendUint32(dst, n) }
 
 func parseNumber(v []byte) (uint32, error) {

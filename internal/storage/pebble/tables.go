@@ -21,20 +21,21 @@ import (
 // tableBytes is the size at which a table of a load ends: about that of the tables that the engine makes.
 const tableBytes = 8 << 20
 
-// tableWriter writes records, which come in the order of their keys, into tables. None has keys of two kinds: what
-// others write stands between them. A goroutine of its own compresses and writes, while the next records are made.
+// tableWriter writes records, which come in the order of their keys, into tables. No table has keys of two kinds, since
+// keys of other writers lie between the kinds. A separate goroutine compresses and writes while the next records are
+// made.
 type tableWriter struct {
 	folder *workFolder
 	form   sstable.WriterOptions
 
-	// filling takes records; full ones go to the goroutine, which gives them back.
+	// filling takes records; full buffers go to the goroutine, which returns them.
 	filling    *sortBuffer
 	full, free chan *sortBuffer
 	writing    sync.WaitGroup
-	// failed tells that err is there.
+	// failed reports that err is set.
 	failed atomic.Bool
 
-	// These are the goroutine's until it has ended.
+	// Owned by the goroutine until it has ended.
 	open  *sstable.Writer
 	kind  byte
 	n     int
@@ -82,7 +83,7 @@ func (w *tableWriter) set(key, value []byte) error {
 	return nil
 }
 
-// errTables: the end of a table writer tells why it has failed.
+// errTables is the error of set after a failure; close returns the cause.
 var errTables = errors.New("a table could not be written")
 
 // putAll writes the records of a buffer.
@@ -122,7 +123,7 @@ func (w *tableWriter) put(key, value []byte) error {
 	return nil
 }
 
-// end ends a table, which is durable from then on.
+// end completes a table, which is durable from then on.
 func (w *tableWriter) end() error {
 	if w.open == nil {
 		return nil
@@ -132,7 +133,7 @@ func (w *tableWriter) end() error {
 	return err
 }
 
-// close ends the last table, and says what has failed.
+// close completes the last table, and returns the first error.
 func (w *tableWriter) close() error {
 	if w.full == nil {
 		return nil
@@ -148,13 +149,13 @@ func (l *loading) newTables() *tableWriter {
 	return &tableWriter{folder: l.folder, form: l.store.tableForm}
 }
 
-// tables writes all tables of a load and returns where they stand, those with items and commands by themselves. No two
-// of them overlap, since none has keys of the kinds of another.
+// tables writes all tables of a load and returns their paths, those with items and commands separately. No two tables
+// overlap, since writers have different kinds of keys.
 func (l *loading) tables(ctx context.Context) (paths, ofItems []string, err error) {
 	events, heads, feed, tags, items := l.newTables(), l.newTables(), l.newTables(), l.newTables(), l.newTables()
 	all := []*tableWriter{events, heads, feed, tags, items}
 
-	// Two work, and where one fails the other one ends.
+	// Two goroutines write, and if one fails the other one ends.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var other error
@@ -184,7 +185,7 @@ func (l *loading) tables(ctx context.Context) (paths, ofItems []string, err erro
 		err = context.Cause(ctx)
 	}
 
-	// What a writer says is the cause of what those say that wrote to it.
+	// The error of a writer is the cause of errTables.
 	for _, w := range all {
 		if failed := w.close(); failed != nil && (err == nil || errors.Is(err, errTables)) {
 			err = failed
@@ -196,7 +197,7 @@ func (l *loading) tables(ctx context.Context) (paths, ofItems []string, err erro
 	return paths, items.paths, err
 }
 
-// itemsAnew writes the tables with items and commands once more, with what the tenant has by now.
+// itemsAnew writes the tables with items and commands again, with what the tenant has now.
 func (l *loading) itemsAnew(ctx context.Context) ([]string, error) {
 	l.there = newSorter(l.folder, itemBudget)
 	items := l.newTables()
@@ -207,21 +208,21 @@ func (l *loading) itemsAnew(ctx context.Context) ([]string, error) {
 	return items.paths, err
 }
 
-// streamOf is the stream whose events a load writes.
+// streamOf is the stream whose events are being written.
 type streamOf struct {
-	// name is as in keys, nil before the first stream.
+	// name is in the form of keys, nil before the first stream.
 	name []byte
 	key  j17.Key
 	head store.Head
-	// present is the chain over the bytes that the events have.
+	// present is the chain over the present bytes of the events.
 	present [hashBytes]byte
 	erased  bool
-	// line and at are those of what came last.
+	// line and at are those of the last event or note.
 	line int
 	at   j17.StreamID
 }
 
-// fail says what is wrong with the event that came last.
+// fail returns an error about the last event or note.
 func (s *streamOf) fail(err error) error {
 	return &store.LoadError{Line: s.line, Position: s.at, Key: s.key, Err: err}
 }
@@ -243,7 +244,7 @@ func (l *loading) eventTables(ctx context.Context, events, heads *tableWriter) e
 		return heads.set(headKey, head)
 	}
 	err := l.events.each(ctx, func(key, value []byte) error {
-		// Where another stream begins the one before is whole.
+		// When another stream begins the one before is complete.
 		name := key[:len(key)-1-positionBytes]
 		if stream.name == nil || !bytes.Equal(name, stream.name) {
 			if err := finish(); err != nil {
@@ -258,7 +259,7 @@ func (l *loading) eventTables(ctx context.Context, events, heads *tableWriter) e
 			return err
 		}
 
-		// Its place in the stream is known now.
+		// The event's version is known now.
 		eventKey = binary.BigEndian.AppendUint64(
 			append(append(eventKey[:tenantPrefix+1], name...), 0), stream.head.Length,
 		)
@@ -273,7 +274,7 @@ func (l *loading) eventTables(ctx context.Context, events, heads *tableWriter) e
 	return finish()
 }
 
-// begin begins with another stream.
+// begin begins another stream.
 func (s *streamOf) begin(name []byte) error {
 	key, ok := splitStream(name)
 	if !ok {
@@ -283,7 +284,7 @@ func (s *streamOf) begin(name []byte) error {
 	return nil
 }
 
-// next takes what stands next for the stream, and returns the record of an event, nil for a note.
+// next takes the next event or note of the stream, and returns the record of an event, nil for a note.
 func (s *streamOf) next(key, value []byte, record *eventRecord) ([]byte, error) {
 	var ok bool
 	if s.at, ok = parsePosition(key[len(key)-positionBytes:]); !ok {
@@ -301,7 +302,7 @@ func (s *streamOf) next(key, value []byte, record *eventRecord) ([]byte, error) 
 		return nil, nil
 	}
 
-	// What was said of the event.
+	// Parse what was given with the event.
 	bytesLeaf, rest := [hashBytes]byte(rest), rest[hashBytes:]
 	var want []byte
 	if kind == sortedChained {
@@ -320,7 +321,7 @@ func (s *streamOf) next(key, value []byte, record *eventRecord) ([]byte, error) 
 		return nil, s.fail(fmt.Errorf("its version is %d, and the one that follows in its stream is %d", version, h.Length+1))
 	}
 
-	// The stream grows by it.
+	// Add the event to the stream.
 	leaf := bytesLeaf
 	if record.kept != nil {
 		leaf, s.erased = [hashBytes]byte(record.kept), true
@@ -362,7 +363,7 @@ func (l *loading) feedTables(ctx context.Context, feed *tableWriter) error {
 		return err
 	}
 
-	// Events that follow each other without a gap are runs, as Event has them for the tags.
+	// Consecutive events are runs, the same ones as for the tags in Event.
 	var run feedRun
 	var last j17.StreamID
 	key := appendPrefix(nil, l.number, kindFeed)
@@ -395,9 +396,9 @@ func (l *loading) feedTables(ctx context.Context, feed *tableWriter) error {
 	return finish()
 }
 
-// itemTables writes the side items and commands, and what goes with them.
+// itemTables writes the side items and commands, with due times, expiries and entries.
 func (l *loading) itemTables(ctx context.Context, items *tableWriter) error {
-	// Only the last one of items with the same name is left: what goes with it is made now.
+	// Only the last of the items with the same name is left, so due times, expiries and entries can be derived now.
 	if l.derives && !l.derived {
 		l.derived = true
 		if err := l.items.each(ctx, l.deriveFrom); err != nil {
@@ -423,7 +424,7 @@ func (l *loading) itemTables(ctx context.Context, items *tableWriter) error {
 	}, l.items, l.others, l.there)
 }
 
-// deriveFrom adds what goes with an item: its due and expiry entries, and its entries.
+// deriveFrom adds the due and expiry entries of an item, and its entries.
 func (l *loading) deriveFrom(key, value []byte) error {
 	if len(value) == 0 { // withdrawn
 		return nil
