@@ -432,7 +432,7 @@ func (o *VerifyOptions) trial(
 	defer func() { err = errors.Join(err, st.Close()) }()
 	for i := range m.Tenants {
 		if m.Tenants[i].Size == 0 || m.Tenants[i].Tenant == j17.System {
-			continue // what the registry has recorded since is behind it
+			continue // its log may have more records by now
 		}
 		if err := restore.Same(ctx, st, reader, &m.Tenants[i]); err != nil {
 			return err

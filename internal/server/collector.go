@@ -20,7 +20,7 @@ const (
 	// leastLive is the smallest live size assumed: with a smaller one, a few large requests could multiply the live
 	// size before the next look, and the collector would wait for a multiple of that.
 	leastLive = 24 << 20
-	// busyBytes is how much a server allocates between two looks at the least to count as busy.
+	// busyBytes is the least that a busy server allocates between two looks.
 	busyBytes = 24 << 20
 	// lookEvery is the time between two looks.
 	lookEvery = time.Second

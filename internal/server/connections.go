@@ -291,7 +291,7 @@ func (n *connection) Read(b []byte) (int, error) {
 func (n *connection) Unread(b []byte, late time.Duration) { n.unread, n.late = b, late }
 
 // SetReadDeadline ends the wait for what the client sends. The times that the server allows for the header and for the
-// whole request count from the first byte, whoever has read it.
+// whole request count from the first byte, even if other code has read it.
 func (n *connection) SetReadDeadline(at time.Time) error {
 	if !at.IsZero() && n.idle.Load() != 0 {
 		at = at.Add(-n.late)

@@ -17,20 +17,20 @@ const (
 	fillBytes, fillLooks = 64 << 10, 2
 )
 
-// forgetHeap overwrites what is on the heap and is no longer referred to. The runtime frees objects without touching
-// their content: it can be read in the memory of the process until the place is taken again.
+// forgetHeap overwrites the unreferenced memory of the heap. The runtime frees objects without clearing them: their
+// content stays readable in the memory of the process until it is allocated again.
 //
-//  1. Free pages are allocated once, which clears them: collections, and stacks of goroutines, would take them as they
-//     are.
-//  2. Two collections free what neither the program nor its pools refer to. The second one gives pages without objects
-//     back to the operating system, from which they come empty.
-//  3. The free slots in pages that have other objects are allocated once too.
-//  4. What that has taken is given back.
+//  1. Free pages are allocated once, which clears them: collections, and stacks of goroutines, would use them without
+//     clearing them.
+//  2. Two collections free what neither the program nor its pools refer to. The second one returns pages without
+//     objects to the operating system, which provides them again empty.
+//  3. The free slots in pages with other objects are allocated once too.
+//  4. The memory that this has taken is returned.
 //
-// What the runtime takes from pages that were freed, and does not clear, is out of reach: the unused part of stacks,
-// and what is left over behind the last object of a span that is still in use. With GODEBUG=clobberfree=1 there is
-// nothing in these either, since the runtime overwrites each object when it frees it. It takes as long as three
-// collections, and for a moment about as much memory as is free on the heap.
+// Memory that the runtime takes from freed pages without clearing it is out of reach: the unused part of stacks, and
+// the rest after the last object of a span that is still in use. With GODEBUG=clobberfree=1 these hold nothing either,
+// since the runtime overwrites each object when it frees it. forgetHeap takes as long as three collections, and for a
+// moment about as much memory as is free on the heap.
 func forgetHeap() {
 	fillPages()
 	runtime.GC()

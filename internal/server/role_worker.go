@@ -256,7 +256,7 @@ func (f *follower) round(ctx context.Context) {
 	case <-f.arrived:
 		select {
 		case f.arrived <- struct{}{}: // for the next round
-		default: // more has come
+		default: // more specs have arrived
 		}
 	case <-ctx.Done():
 	}

@@ -71,8 +71,8 @@ const (
 	DefaultScheduledMax = schedule.DefaultMaxPerInstance
 	// DefaultProjectionCacheMiB is the size of the cache of projection values.
 	DefaultProjectionCacheMiB = projection.DefaultCacheBytes >> 20
-	// The default size of the store's cache, which holds blocks of stored data and recent writes, is the memory divided
-	// by StoreCacheOf, but between LeastStoreCacheMiB and MostStoreCacheMiB.
+	// LeastStoreCacheMiB and MostStoreCacheMiB bound the default size of the store's cache, which holds blocks of
+	// stored data and recent writes: the memory divided by StoreCacheOf.
 	LeastStoreCacheMiB = pebble.DefaultCacheBytes >> 20
 	MostStoreCacheMiB  = 2048
 	StoreCacheOf       = 16
@@ -380,7 +380,7 @@ func (s *Server) openServices(ctx context.Context) error {
 	})
 	s.openListeners(ctx)
 
-	// What is kept of a whole environment, and what checks it.
+	// Logs, checkpoints, the search for damage, backups, erasures and attention.
 	if err := s.openProofs(); err != nil {
 		return err
 	}

@@ -80,7 +80,8 @@ func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 		}
 	}
 
-	// Now it is stored: as a whole, or a unit at a time. From here on the store itself decides who holds which values.
+	// Now it is stored: as a whole, or a unit at a time. From here on the store itself decides which aggregate holds
+	// which value.
 	c.forget()
 	c.whole = c.done.Events <= cmp.Or(l.most, wholeEvents) && c.bytes <= wholeBytes && len(c.known) == 0
 	c.checked, c.done = c.done.Events, Imported{Streams: len(c.streams)}

@@ -47,7 +47,7 @@ func (s *Service) enter(ctx context.Context) error {
 	return nil
 }
 
-// anew begins with an environment.
+// anew starts the check of an environment from its beginning.
 func (st *state) anew(t j17.Tenant, life uint64) {
 	st.Phase, st.Tenant, st.Life, st.Position, st.Index, st.Item, st.Stream = events, t, life, "", 0, store.ItemName{},
 		nil

@@ -415,7 +415,7 @@ type moduleCache struct {
 	compiler Modules
 	mu       sync.Mutex
 	compiled map[string]weak.Pointer[module] // by SHA-256
-	// turns has an entry for each instance that compiles or waits to.
+	// turns has an entry for each instance that compiles or waits to, with the number of these users.
 	turns map[string]*turn
 }
 

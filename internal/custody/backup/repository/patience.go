@@ -138,7 +138,7 @@ type watched struct {
 	read  int64
 }
 
-// Read reads what has come.
+// Read reads the bytes that have arrived.
 func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.ReadCloser.Read(p)
 	w.wait.moved.Add(int64(n))

@@ -94,19 +94,19 @@ type tenant struct {
 	out  Report
 	// erased is what was erased after the backup.
 	erased *erased
-	// later are the streams that began behind the cut, notes those about streams that are there, which stand behind the
-	// last event.
+	// later are the streams that began after the cut, notes those about existing streams, which are after the last
+	// event.
 	later map[[keyBytes]byte]bool
 	notes []store.Note
 	// steps counts what was read.
 	steps int
 }
 
-// progressSteps is how many events or items lie between two calls of Options.Progress.
+// progressSteps is how many events or items are read between two calls of Options.Progress.
 const progressSteps = 4096
 
-// Tenant restores a tenant. Nothing of it is seen in the store before it returns without an error. What is not as it
-// should be is a *repository.DamagedError.
+// Tenant restores a tenant. Nothing of it is visible in the store before it returns without an error. Damage is a
+// *repository.DamagedError.
 func Tenant(ctx context.Context, o Options, t *repository.TenantManifest, cut *Cut) (_ Report, err error) {
 	if t.Tenant == j17.System {
 		cut = nil // the registry is always restored as a whole
