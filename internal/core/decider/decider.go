@@ -1,6 +1,5 @@
-// Package decider decides: it turns a command into the events that it brings about, and events into a state. It is
-// pure. States that a decision looks at are handed in, time is a number, and what comes out is written by somebody
-// else.
+// Package decider turns a command into events, and events into a state. It is pure: states that a decision reads are
+// passed in, time is a number, and the results are written elsewhere.
 //
 // Admit checks a command (admit.go), Expand adds what its events imply (imply.go) and Handle applies those whose
 // handlers may refuse them (code.go). Program.Apply is one step of a fold.
@@ -28,8 +27,7 @@ import (
 // Functions has the function of each custom code of a spec.
 type Functions map[*spec.Code]sandbox.Function
 
-// Decider is a spec with the functions of its custom code. It decides what a command brings about and what events
-// amount to.
+// Decider is a spec with the functions of its custom code. It decides commands and computes states.
 type Decider struct {
 	*spec.Compiled
 
@@ -54,7 +52,7 @@ type Program struct {
 	Fingerprint [32]byte
 }
 
-// NewProgram returns what computes the states of one aggregate type.
+// NewProgram returns the program of one aggregate type.
 func NewProgram(typ *spec.AggregateType, functions Functions) *Program {
 	p := &Program{AggregateType: typ, Functions: functions, Fingerprint: typ.Fingerprint}
 	var names []string
@@ -80,14 +78,14 @@ func NewProgram(typ *spec.AggregateType, functions Functions) *Program {
 	return p
 }
 
-// First is the state before the first event.
+// First returns the state before the first event.
 func (p *Program) First() *State {
 	return &State{Fingerprint: p.Fingerprint, Data: value.ObjectValue()}
 }
 
-// Apply takes one more event into the state. faults, if not nil, is told of the operations that did not fit. All work
-// is charged to b. The error is that of b or of custom code; the state is then what it was, but whoever goes on with it
-// must have frozen ed before.
+// Apply applies one more event to the state. faults, if not nil, is called for operations that did not fit. All work is
+// charged to b. The error is that of b or of custom code; the state is then unchanged, but can only be used further if
+// ed was frozen before.
 func (p *Program) Apply(
 	ctx context.Context, f *State, ed *value.Editor, ev *tick.Event, b *work.Budget, faults func(tick.Fault),
 ) error {
@@ -111,8 +109,8 @@ func (p *Program) Apply(
 	return nil
 }
 
-// Steps is Apply for callers that want to know what each operation of the handler does: step is told the place of the
-// operation in the spec, or of the handler where it is custom code, and the state after it.
+// Steps is Apply for callers that need the effect of each operation of the handler: step is called with the place of
+// the operation in the spec, or that of the handler if it is custom code, and the state after it.
 func (p *Program) Steps(
 	ctx context.Context, f *State, ed *value.Editor, ev *tick.Event, b *work.Budget,
 	step func(at diag.Pointer, state value.Value),
@@ -136,10 +134,10 @@ func (p *Program) Steps(
 	return nil
 }
 
-// Program returns what computes the states of an aggregate type that the spec has.
+// Program returns the program of an aggregate type of the spec.
 func (d *Decider) Program(aggregateType string) *Program { return d.programs[aggregateType] }
 
-// AggregateType returns what the spec says of an aggregate type; CodeUnknownType where it does not know it.
+// AggregateType returns the declaration of an aggregate type; the error is CodeUnknownType if the spec has none.
 func (d *Decider) AggregateType(name string) (*spec.AggregateType, error) {
 	if at := d.Types[name]; at != nil {
 		return at, nil
@@ -169,7 +167,7 @@ func (p *Program) EntityTag(length, generation uint64) string {
 	return string(append(b, '"'))
 }
 
-// Diagnose gives a fault of a handler its place in the spec.
+// Diagnose returns the diagnostic of a handler's fault, with its place in the spec.
 func Diagnose(c *spec.Compiled, f tick.Fault) diag.Diagnostic {
 	line, column := c.Position(f.Pointer)
 	return diag.Diagnostic{Severity: diag.Warning, Pointer: f.Pointer, Line: line, Column: column, Message: f.Message}

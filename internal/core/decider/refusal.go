@@ -15,25 +15,25 @@ type Link struct {
 	EventType string `json:"event_type"`
 }
 
-// ImplicationFailure tells of a write that was rejected because of what it implied.
+// ImplicationFailure describes a write that was rejected because of an implied event.
 type ImplicationFailure struct {
 	// At is the Unix second of the rejection.
 	At int64 `json:"at"`
 	// Trigger is the event that was written; Chain leads from it to the event that was refused.
 	Trigger Link   `json:"trigger"`
 	Chain   []Link `json:"chain"`
-	// Pointer is the place of the implication in the spec; where the spec forbids the refused event it is the place of
-	// what does, and Implication that of the implication.
+	// Pointer is the place of the implication in the spec; if the spec forbids the refused event, it is the place that
+	// forbids it, and Implication is that of the implication.
 	Pointer     diag.Pointer `json:"pointer,omitempty"`
 	Implication diag.Pointer `json:"implication,omitempty"`
 	Code        j17.Code     `json:"code"`
-	// Error is what may be kept of the refused event's own error: j17.Record. Of an event that the spec forbids it is
-	// the code and the path alone: what a guard says is for who writes.
+	// Error is the part of the refused event's own error that may be kept: j17.Record. For an event that the spec
+	// forbids it is only the code and the path, since a guard's message is for the writer.
 	Error string `json:"error"`
 	Path  string `json:"path,omitempty"`
 }
 
-// implicationDetails are the details of the error that rejects a write because of what it implied.
+// implicationDetails are the details of the error that rejects a write because of an implied event.
 type implicationDetails struct {
 	Chain   []Link       `json:"chain"`
 	Pointer diag.Pointer `json:"pointer,omitempty"`
@@ -43,14 +43,13 @@ type implicationDetails struct {
 	Limit   int      `json:"limit,omitempty"`
 }
 
-// ImpliedBy returns the place in the spec of the implication by which a write was refused; "" where the error is of
-// another kind.
+// ImpliedBy returns the place in the spec of the implication because of which a write was refused; "" for other errors.
 func ImpliedBy(err *j17.Error) diag.Pointer {
 	details, _ := err.Details.(implicationDetails)
 	return details.Pointer
 }
 
-// chain leads from the command's own event to the event number i.
+// chain returns the chain from the command's own event to event number i.
 func (x *Decision) chain(i int) []Link {
 	if i < 0 {
 		return nil
@@ -59,18 +58,18 @@ func (x *Decision) chain(i int) []Link {
 	return append(x.chain(o.Cause), Link{o.Key.String(), o.Type})
 }
 
-// refuse rejects the write because of the implied event o. Faults of the server and of custom code stay what they are.
+// refuse rejects the write because of the implied event o. Errors of the server and of custom code stay as they are.
 func (s *scene) refuse(o *Event, err error) error {
 	return s.Reject(s.cause, &Link{o.Key.Type + ":" + j17.Printable(o.Key.ID), o.Type}, o.At, err)
 }
 
-// refuseAt rejects the write because of an implication that has not got as far as to an event.
+// refuseAt rejects the write because of an implication that failed before it made an event.
 func (s *scene) refuseAt(at diag.Pointer, err error) error {
 	return s.Reject(s.cause, nil, at, err)
 }
 
-// Reject rejects the write because of what event number i implies; refused is that, if it has got as far as to an
-// event.
+// Reject rejects the write because of an implication of event number i; refused is the implied event, nil if there is
+// none yet.
 func (x *Decision) Reject(i int, refused *Link, at diag.Pointer, err error) error {
 	chain := x.chain(i)
 	if refused != nil {
@@ -101,15 +100,15 @@ func (x *Decision) Reject(i int, refused *Link, at diag.Pointer, err error) erro
 		Path: cause.Path,
 	}
 	if refused != nil && cause.Code == j17.CodeInvalidIdentifier {
-		// What is no identifier is a value like others, and is not kept.
+		// A value that is not an identifier is data, and must not be kept.
 		typ, _, _ := strings.Cut(refused.Key, ":")
 		x.Failure.Chain = append(chain[:len(chain)-1:len(chain)-1], Link{Key: typ, EventType: refused.EventType})
 	}
 	return x.inOwn(out, i)
 }
 
-// tooMuch says of a budget that is used up, where nothing has said it yet, that the work for event number i took it up:
-// for its handler, or for the implication at a place of the spec. Other errors are returned as they are.
+// tooMuch adds to the error of an exhausted budget, unless it has been added before, that the work for event number i
+// used it up: its handler, or the implication at a place of the spec. Other errors are returned as they are.
 func (x *Decision) tooMuch(err error, i int, what string, at diag.Pointer) error {
 	cause, ok := errors.AsType[*j17.Error](err)
 	if !ok || cause.Code != j17.CodeWorkLimit {
@@ -132,10 +131,10 @@ func (x *Decision) tooMuch(err error, i int, what string, at diag.Pointer) error
 	return x.inOwn(out.Because(cause), i)
 }
 
-// inOwn adds to an error which of the command's events it goes back to; i is the number of any event.
+// inOwn adds to an error the number of the command's own event that caused it; i is the number of any event.
 func (x *Decision) inOwn(err error, i int) error { return x.command.InOwn(err, x.Events[i].Own) }
 
-// limit rejects the write because of an implied event that is one too many.
+// limit rejects the write because an implied event exceeds a limit.
 func (s *scene) limit(o *Event, what string, limit int) error {
 	chain := append(s.chain(s.cause), Link{o.Key.Type + ":" + j17.Printable(o.Key.ID), o.Type})
 	s.Failure = &ImplicationFailure{

@@ -11,8 +11,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// plan is one atomic append that carries out a command or a unit of a recording: what is decided, what is checked at
-// the commit, and what is told afterwards.
+// plan is one atomic append that carries out a command or a unit of a recording: what was decided, what the commit
+// checks, and the functions that are called afterwards.
 type plan struct {
 	unit store.Append
 	decision
@@ -20,48 +20,47 @@ type plan struct {
 	notices
 }
 
-// decision is what a command comes to.
+// decision is the result of deciding a command.
 type decision struct {
-	// of is the command. A recording has none.
+	// of is the command, nil for a recording.
 	of *decider.Admitted
-	// events are those of the unit. A recording has them in its file.
+	// events are the events of the unit. For a recording they are in its file.
 	events []decider.Event
 	// writes are the aggregates of the command, own is the number of the command's own events; they come first. A
 	// recording has neither.
 	writes []plannedWrite
 	own    int
-	// byKey has the numbers of several writes, once one is asked for.
+	// byKey has the numbers of writes by key, made on first use if there are several.
 	byKey map[j17.Key]int
-	// oneWrite and oneEvent are the room for writes and for events of the unit where there is one.
+	// oneWrite and oneEvent save allocations if there is only one.
 	oneWrite [1]plannedWrite
 	oneEvent [1]store.NewEvent
 	// after has the states after the commit that planning had to compute.
 	after []*decider.Computed
-	// scheduled are the events that are to come later.
+	// scheduled are the events for later.
 	scheduled []decider.Scheduled
-	// charged is how many of the unit's side writes were charged.
+	// charged is how many of the unit's side writes were charged to the budget.
 	charged int
-	// failure describes why there is no plan, where that is worth knowing.
+	// failure describes why the plan failed because of an implied event, if it did.
 	failure *decider.ImplicationFailure
-	// tried is set for a dry run: refusals are all guards that do not hold then, and consequences what the effects
-	// would do.
+	// tried is set for a dry run: refusals then has all failed guards, and consequences what the effects would do.
 	tried        bool
 	refusals     []error
 	consequences part.Consequences
 }
 
-// checks are what a plan was decided on, and what explains a commit that was refused because it has changed.
+// checks has what a plan was decided on, and explains a commit that was refused because that has changed.
 type checks struct {
-	// before has the states that were looked at.
+	// before has the states that were read.
 	before map[j17.Key]*decider.State
-	// unique is what was looked at of unique values, and changed, nil for nothing.
+	// unique has the unique values that were read or changed, nil for none.
 	unique *decider.Values
-	// lengths are those that were looked at without a state. They are no preconditions of the commit.
+	// lengths are those that were read without a state. They are not preconditions of the commit.
 	lengths []store.Pre
-	// side is what the caller wants to be written beside the events. A conflict with it is the caller's to resolve:
-	// planning again would change nothing.
+	// side are the caller's side writes. A conflict with them is the caller's to resolve: planning again would change
+	// nothing.
 	side []store.Side
-	// full return why the command is refused where the additions of its effects exceed a bound.
+	// full return why the command is refused if the additions of its effects exceed a bound.
 	full []func(*store.SideConflict) error
 }
 
@@ -69,7 +68,7 @@ type checks struct {
 type notices struct {
 	// changed are told of a side item that had changed: caches drop it before the command is decided again.
 	changed []func(*store.SideConflict)
-	// stored are told the positions of the events, entered that the events are stored.
+	// stored are called with the positions of the events, entered when the events are stored.
 	stored  []func([]j17.StreamID)
 	entered []func()
 }
@@ -81,10 +80,10 @@ type plannedWrite struct {
 	last int
 }
 
-// plan turns an admitted command into an append. What it reads becomes a precondition: a stream that was not looked at
-// cannot conflict. All work is charged to the budget.
+// plan turns an admitted command into an append. Streams that it reads become preconditions; others cannot conflict.
+// All work is charged to the budget.
 func (x *execution) plan(ctx context.Context) (*plan, error) {
-	x.b.Release() // the states that an earlier plan has looked at
+	x.b.Release() // the states that an earlier plan has read
 	p := &plan{}
 	p.of, p.own, p.tried = x.a, len(x.a.Events), x.tried
 	if p.writes = p.oneWrite[:]; len(x.a.Writes) != 1 {
@@ -92,7 +91,7 @@ func (x *execution) plan(ctx context.Context) (*plan, error) {
 	}
 	p.unit.Timestamp, p.unit.Decided = x.d.env.now(), x.view != nil || x.a.Reacts()
 
-	// What the caller expects.
+	// The caller's expectations.
 	for i := range x.a.Writes {
 		w := &x.a.Writes[i]
 		p.writes[i].AdmittedWrite = w
@@ -114,7 +113,7 @@ func (x *execution) plan(ctx context.Context) (*plan, error) {
 		})
 	}
 
-	// The events, what they imply, and what else comes with them.
+	// The events, those that they imply, and the writes that come with them.
 	p.events = x.a.Events
 	p.write(x.a.Events, nil)
 	if x.a.Reacts() || len(x.a.Conditions) > 0 {
@@ -147,7 +146,7 @@ func (x *execution) plan(ctx context.Context) (*plan, error) {
 	}
 	p.assign(x.d, x.e.mint)
 
-	// What a retry finds.
+	// The record for a retry.
 	if x.c.IdempotencyKey != "" {
 		p.unit.Command = &store.Command{
 			ID:      commandID(x.c.IdempotencyKey),
@@ -158,9 +157,9 @@ func (x *execution) plan(ctx context.Context) (*plan, error) {
 	return p, nil
 }
 
-// react adds to the plan all that the command's events bring about. The states that it looked at become preconditions.
+// react adds to the plan everything that the command's events imply. The states that it has read become preconditions.
 func (x *execution) react(ctx context.Context, p *plan) error {
-	ctx = sandbox.ForCommand(ctx) // States that are looked at are folded as replays all the same.
+	ctx = sandbox.ForCommand(ctx) // States that are read are folded as replays all the same.
 	holders := x.d.holding(x.view)
 	all, err := x.d.Expand(ctx, x.a, decider.Options{
 		Timestamp: p.unit.Timestamp, MaxDepth: x.e.maxDepth, MaxImplied: x.e.maxImplied, Work: x.b,
@@ -200,8 +199,8 @@ func (x *execution) react(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// expect compares the lengths that the caller expects with those that the writer sees: whether the spec allows an event
-// is asked after that.
+// expect compares the lengths that the caller expects with those that the writer sees, before the events are checked
+// against the spec.
 func (x *execution) expect(ctx context.Context, p *plan) error {
 	for i := range p.writes {
 		w := &p.writes[i]
@@ -237,8 +236,8 @@ func (x *execution) matching(ctx context.Context, key j17.Key) (store.Head, erro
 	return store.Head{}, preconditionFailed()
 }
 
-// write adds events to the unit, which happened at a Unix second, or for nil happen when the unit does. What is tagged
-// with that is decided at it.
+// write adds events to the unit, which happened at a Unix second or, for nil, happen at the time of the unit. Events
+// with tags of their time are decided for that time.
 func (p *plan) write(events []decider.Event, at *int64) {
 	if len(events) == 1 && p.unit.Events == nil {
 		p.unit.Events = p.oneEvent[:0]
@@ -256,7 +255,7 @@ func (p *plan) write(events []decider.Event, at *int64) {
 	}
 }
 
-// timeOf returns when an event of the unit happens that has a time of its own or nil.
+// timeOf returns when an event of the unit happens: at its own time, or for nil at that of the unit.
 func (p *plan) timeOf(at *int64) int64 {
 	if at == nil {
 		return p.unit.Timestamp

@@ -11,27 +11,27 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Claim is an item that is due and leased to one process.
+// Claim is a due item that is leased to one process.
 type Claim struct {
 	Tenant j17.Tenant
 	Key    string
-	// Value is that of the item. What a failed try leaves in it is there for the next one.
+	// Value is the value of the item. Changes made by a failed try are kept for the next one.
 	Value   []byte
 	Expires time.Time
-	// Attempt counts the tries from 1. Tries that their process did not survive are not counted.
+	// Attempt counts the tries from 1. Tries cut off by the end of their process are not counted.
 	Attempt int
 
 	space store.Space
 	rev   uint64
 }
 
-// Remove is the write that finishes the item by removing it. It holds only as long as the claim does.
+// Remove returns the write that finishes the item by removing it. It holds only as long as the claim does.
 func (c *Claim) Remove() store.Side {
 	return store.Side{Op: store.Delete, Space: c.space, Key: c.Key, Cond: store.IfRev, Rev: c.rev}
 }
 
-// Replace is the write that finishes the try with another value and due time; with the zero time the item stays and is
-// not due any more. It holds only as long as the claim does.
+// Replace returns the write that finishes the try with another value and due time; with the zero time the item stays
+// and is no longer due. It holds only as long as the claim does.
 func (c *Claim) Replace(value []byte, due time.Time) store.Side {
 	return store.Side{
 		Op: store.Put, Space: c.space, Key: c.Key, Value: value, Expires: c.Expires, Due: due, Cond: store.IfRev,
@@ -39,10 +39,10 @@ func (c *Claim) Replace(value []byte, due time.Time) store.Side {
 	}
 }
 
-// Fence is the condition that the claim holds, for commits that do not finish the item.
+// Fence returns the condition that the claim holds, for commits that do not finish the item.
 func (c *Claim) Fence() store.Fence { return store.Fence{Space: c.space, Key: c.Key, Rev: c.rev} }
 
-// start begins a try of items that were claimed.
+// start begins a try of claimed items.
 func (q *Queue) start(ctx context.Context, t j17.Tenant, items []store.Item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -71,9 +71,9 @@ func (q *Queue) end(t j17.Tenant, items int) {
 	}
 }
 
-// handle tries items once and sees to what becomes of them.
+// handle tries items once and handles the results.
 func (q *Queue) handle(ctx context.Context, t j17.Tenant, items []store.Item) {
-	// Take their values apart.
+	// Parse their values.
 	claims, past := make([]*Claim, 0, len(items)), make([]Attempts, 0, len(items))
 	for i := range items {
 		it := &items[i]
@@ -93,7 +93,7 @@ func (q *Queue) handle(ctx context.Context, t j17.Tenant, items []store.Item) {
 		return
 	}
 
-	// Try them, each alone where they cannot be tried together.
+	// Try them, each alone if trying them together panics.
 	errs, ok := q.try(ctx, claims, items[0].Due)
 	if !ok && len(claims) > 1 {
 		errs = errs[:0]
@@ -112,15 +112,14 @@ func (q *Queue) handle(ctx context.Context, t j17.Tenant, items []store.Item) {
 	}
 }
 
-// errLease is why the context of a try ends with its lease.
+// errLease is the cause of a context that ends with its lease.
 var errLease = errors.New("the lease of the item is over")
 
-// Overdue reports whether the context of a try has ended because its lease is over: whatever was under way then has
-// taken too long.
+// Overdue reports whether the context of a try has ended because its lease is over, which means that the try took too
+// long.
 func Overdue(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errLease) }
 
-// try calls DoAll with a context that ends with the lease, and turns a panic, which is not ok, into an error of each
-// claim.
+// try calls DoAll with a context that ends with the lease. After a panic ok is false, and each claim has an error.
 func (q *Queue) try(ctx context.Context, claims []*Claim, until time.Time) (errs []error, ok bool) {
 	limited, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
@@ -144,10 +143,10 @@ func (q *Queue) failed(ctx context.Context, c *Claim, a Attempts, err error, fin
 	side := c.Replace(c.Value, now)
 	dead := false
 
-	// What becomes of the item.
+	// Decide what to do with the item.
 	switch {
 	case ctx.Err() != nil:
-		// The process ends: that is nobody's failure, and the next one begins at once.
+		// The process is ending, which is not a failure of the item: the next process tries it at once.
 		if a.Failed > 0 {
 			side.Value = a.with(c.Value)
 		}
@@ -160,13 +159,13 @@ func (q *Queue) failed(ctx context.Context, c *Claim, a Attempts, err error, fin
 		side.Value = a.with(c.Value)
 	}
 
-	// The process may be ending, but what has happened is noted.
+	// The process may be ending, but the result is recorded all the same.
 	kept := context.WithoutCancel(ctx)
 	lost, fault := q.write(kept, c.Tenant, side)
 	switch {
 	case lost:
 		q.count.lost.Add(1)
-	case fault != nil: // It comes up again after its lease.
+	case fault != nil: // The item is due again after its lease.
 		q.report(kept, c, errors.Join(err, fault))
 	case ctx.Err() != nil:
 	case dead:
@@ -181,7 +180,7 @@ func (q *Queue) failed(ctx context.Context, c *Claim, a Attempts, err error, fin
 	}
 }
 
-// report logs the first of a row of failures of a tenant's items, and another error.
+// report logs the first failure of a series of a tenant's items, and any different error.
 func (q *Queue) report(ctx context.Context, c *Claim, err error) {
 	q.mu.Lock()
 	told := q.failing[c.Tenant] == err.Error()
@@ -194,7 +193,7 @@ func (q *Queue) report(ctx context.Context, c *Claim, err error) {
 	}
 }
 
-// recovered ends a row of failures of a tenant.
+// recovered ends a series of failures of a tenant.
 func (q *Queue) recovered(t j17.Tenant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// maxBatchBytes is the size at which a batch takes no more units. The last one may exceed it.
+	// maxBatchBytes is the size from which on a batch takes no further units. The last one may exceed it.
 	maxBatchBytes = 4 << 20
-	// reapAt is the number of former views that are closed together. Closing the oldest one makes Pebble look for
-	// work, which is too dear for every batch.
+	// reapAt is the number of former views that are closed together. Closing the oldest one makes Pebble look for work,
+	// which is too expensive for every batch.
 	reapAt = 64
-	// keptScratch is the number of things that a batch keeps room for, keptBytes the size of a value: after a large
-	// batch the next ones are as cheap as before.
+	// keptScratch bounds the elements for which a batch keeps memory, keptBytes the size of a value, so that batches
+	// after a large one are as cheap as before it.
 	keptScratch = 1024
 	keptBytes   = 1 << 20
 )
@@ -27,7 +27,7 @@ const (
 // call is one call that waits for the committer.
 type call = queue.Call[*batch]
 
-// admit returns why a call is not worth queueing: space is short, and the call would wait for it.
+// admit returns an error for a call that is not worth queueing, because space is short and the call would wait for it.
 func (s *committer) admit(need queue.Need) error {
 	if s.disk.short.Load() && s.disk.check() && s.disk.refuses(need) {
 		return store.ErrFull
@@ -41,7 +41,7 @@ func (s *appender) Barrier(ctx context.Context) error {
 	return s.queue.Do(ctx, queue.Always, func(*batch) error { return nil })
 }
 
-// committer does all writing: it takes the calls that wait, and makes them durable and visible in batches.
+// committer does all writing: it takes the waiting calls, and makes them durable and visible in batches.
 type committer struct {
 	*core
 
@@ -51,7 +51,7 @@ type committer struct {
 	// nextNumber is the number of the next new tenant, nextChange that of the latest change of a feed.
 	nextNumber uint32
 	nextChange uint64
-	// followed are the tenants of which changes are noted.
+	// followed records the changes of tenants for loads.
 	followed []*changedKeys
 }
 
@@ -68,10 +68,10 @@ func (s *committer) commitLoop() {
 	}
 }
 
-// commitAll executes and answers calls. It reports false when the calls were answered by somebody else, who then
-// also has the slice.
+// commitAll executes and answers calls. It returns false if the calls were answered elsewhere; the slice then belongs
+// to that code.
 func (s *committer) commitAll(b *batch, calls []*call) bool {
-	// What is known before anything is tried: a full disk, a clock that cannot be believed, descriptors that run out.
+	// Check what is known before anything is tried: the free space, the clock and the file descriptors.
 	var refusal error
 	if s.disk.check() {
 		refusal = store.ErrFull
@@ -102,7 +102,7 @@ func (s *committer) commitAll(b *batch, calls []*call) bool {
 			}
 		}
 
-		// They are durable now.
+		// These calls are durable now.
 		for _, c := range calls[:complete] {
 			c.Finish()
 		}
@@ -125,7 +125,7 @@ func (s *committer) write(b *batch) (ours bool, err error) {
 		return ours, queue.Unknown(err)
 	}
 
-	// What it leaves in memory, unless those have their answer who wrote it: it is theirs.
+	// Keep its items in memory, unless their writers have been answered and may reuse the memory.
 	b.settled = ours && !b.operated
 	if ours {
 		b.keepRecent()
@@ -175,7 +175,7 @@ func (s *committer) publish(b *batch) {
 	}
 }
 
-// move sets the position of the last durable event and wakes those who wait for another one. It needs core.mu.
+// move sets the position of the last durable event and wakes the waiting readers. The caller holds core.mu.
 func (t *tenant) move(last j17.StreamID) {
 	if t.last == last {
 		return
@@ -203,7 +203,7 @@ func (s *committer) reap() {
 	clear(s.retired[len(busy):])
 	s.retired = busy
 	s.mu.Unlock()
-	// The youngest first: only closing the oldest one of all makes Pebble look for work.
+	// Close the youngest first: only closing the oldest one of all makes Pebble look for work.
 	for _, v := range slices.Backward(idle) {
 		if err := v.snapshot.Close(); err != nil {
 			s.disk.fail(fmt.Errorf("release a snapshot: %w", err))

@@ -10,7 +10,7 @@ import (
 // Whether a unit's conditions on the feed hold is decided in two parts: by the Reader for what is committed, and by the
 // events of the units before it in the same batch, which the Reader does not have yet.
 
-// tagged are the events of a batch by their tags. They are put in order when a unit asks for it first.
+// tagged has the events of a batch by their tags. It is sorted when a unit first needs it.
 type tagged[T Stateful] struct {
 	units []Appended[T]
 	// sorted is the number of units whose events are in byTag.
@@ -18,7 +18,7 @@ type tagged[T Stateful] struct {
 	byTag  map[tagKey][]placed
 }
 
-// Appended is the events of a unit, and where they are.
+// Appended has the events of a unit and their positions.
 type Appended[T Stateful] struct {
 	Tenant T
 	Events []store.NewEvent
@@ -41,7 +41,7 @@ func (s *tagged[T]) add(tenant T, events []store.NewEvent, ids []j17.StreamID) {
 	s.units = append(s.units, Appended[T]{tenant, events, ids})
 }
 
-// clear forgets all of them.
+// clear removes all events.
 func (s *tagged[T]) clear() {
 	clear(s.units)
 	s.units, s.sorted = s.units[:0], 0
@@ -53,9 +53,9 @@ func (s *tagged[T]) clear() {
 	}
 }
 
-// match reports whether one of the events is what a unit requires to be absent.
+// match reports whether one of the events is one that a unit requires to be absent.
 func (s *tagged[T]) match(number uint32, a *store.Absent) bool {
-	// Those that were added since a unit asked.
+	// Index the events of the units added since the last call.
 	if s.byTag == nil {
 		s.byTag = map[tagKey][]placed{}
 	}

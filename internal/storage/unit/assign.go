@@ -7,8 +7,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// assignment is the items of an assignment, and the value that the owner gets, "" where it has one. index is the item
-// under the value, counter is nil where the value was proposed.
+// assignment has the items of an assignment, and the value that the owner gets, "" if it has one already. index is the
+// item under the value, counter is nil if the value was proposed.
 type assignment struct {
 	owner   *Item
 	index   *Item
@@ -45,8 +45,8 @@ func (b *Batch[T]) checkAssignments(t T, u *store.Append, r *store.Result) error
 	return nil
 }
 
-// pendingAssignments is what earlier assignments of a unit, which are not written yet, are going to change: the owners
-// that get a value, the items under values that the unit proposes, and what counters have come to.
+// pendingAssignments are the changes of earlier assignments of a unit that are not written yet: the owners that get a
+// value, the items under proposed values, and the numbers that counters have reached.
 type pendingAssignments struct {
 	owners map[*Item]bool
 	values map[*Item]bool
@@ -55,7 +55,7 @@ type pendingAssignments struct {
 	sides []*store.Side
 }
 
-// sidesOf returns the side writes of a unit that can change what its assignments come to, in their order.
+// sidesOf returns, in order, the side writes of a unit that can change the result of its assignments.
 func sidesOf(u *store.Append) (sides []*store.Side) {
 	spaces := map[store.Space]bool{}
 	for i := range u.Assign {
@@ -80,7 +80,7 @@ func (b *Batch[T]) checkAssignment(
 	// An owner that has a value, stored or from earlier in the unit, keeps it.
 	has := b.liveAfter(p.sides, a.Space, a.Owner, staged.owner) || p.owners[staged.owner]
 
-	// A value by name: it must be free.
+	// A proposed value must be free.
 	if a.Counter == "" {
 		if staged.index, err = b.Item(t, a.Index, a.Value); err != nil || has {
 			return staged, err
@@ -90,7 +90,7 @@ func (b *Batch[T]) checkAssignment(
 		}
 		staged.value = a.Value
 	} else {
-		// A number from a counter, which goes on from where the unit or the store has left it.
+		// A counter continues from the number in the unit or the store.
 		if staged.counter, err = b.Item(t, a.Index, a.Counter); err != nil {
 			return staged, err
 		}
@@ -103,7 +103,7 @@ func (b *Batch[T]) checkAssignment(
 		if has {
 			return staged, nil
 		}
-		// Numbers that others were given by name are passed over.
+		// Skip numbers that other owners have as proposed values.
 		for taken := true; taken; {
 			last++
 			staged.value = strconv.FormatUint(last, 10)
@@ -119,7 +119,7 @@ func (b *Batch[T]) checkAssignment(
 	return staged, nil
 }
 
-// liveAfter reports whether an item is live when the side writes of the unit have been applied.
+// liveAfter reports whether an item is live after the side writes of the unit.
 func (b *Batch[T]) liveAfter(sides []*store.Side, space store.Space, key string, item *Item) bool {
 	live := item.Live(b.now)
 	for _, w := range sides {
@@ -130,7 +130,7 @@ func (b *Batch[T]) liveAfter(sides []*store.Side, space store.Space, key string,
 	return live
 }
 
-// count returns the last number that a counter has given out when the side writes of the unit have been applied.
+// count returns the last number given out by a counter, after the side writes of the unit.
 func (b *Batch[T]) count(t T, sides []*store.Side, a *store.Assignment, counter *Item) (n uint64, err error) {
 	if counter.Live(b.now) {
 		if n, err = strconv.ParseUint(string(counter.Value), 10, 63); err != nil {
@@ -144,7 +144,7 @@ func (b *Batch[T]) count(t T, sides []*store.Side, a *store.Assignment, counter 
 		if w.Space != a.Index || w.Key != a.Counter {
 			continue
 		}
-		// What is no number counts as none.
+		// A value that is not a number counts as 0.
 		written, _ := strconv.ParseUint(string(w.Value), 10, 63)
 		switch w.Op {
 		case store.Raise:
@@ -161,7 +161,7 @@ func (b *Batch[T]) count(t T, sides []*store.Side, a *store.Assignment, counter 
 	return n, nil
 }
 
-// writeAssignments writes the values of owners that have none, and puts those of all into r.
+// writeAssignments writes the values of owners that have none, and puts the values of all owners into r.
 func (b *Batch[T]) writeAssignments(t T, u *store.Append, r *store.Result) {
 	for i := range u.Assign {
 		a, staged := &u.Assign[i], &b.assign[i]

@@ -8,7 +8,7 @@ import (
 
 // Check tests the conditions of a unit and puts those that fail into r.
 func (b *Batch[T]) Check(t T, u *store.Append, r *store.Result) error {
-	// The lengths of streams, written to or only looked at.
+	// The lengths of streams, whether or not the unit writes to them.
 	for i := range u.Pre {
 		p := &u.Pre[i]
 		h, err := b.Head(t, p.Key)
@@ -20,7 +20,7 @@ func (b *Batch[T]) Check(t T, u *store.Append, r *store.Result) error {
 		}
 	}
 
-	// Revisions of side items that are only looked at.
+	// Fences.
 	for i := range u.Fences {
 		f := &u.Fences[i]
 		item, err := b.fenced(t, f.Space, f.Key)
@@ -54,7 +54,7 @@ func (b *Batch[T]) Check(t T, u *store.Append, r *store.Result) error {
 		return err
 	}
 
-	// What must not have happened.
+	// Events that must not exist.
 	var err error
 	r.Matched, err = b.matches(t, u)
 	return err
@@ -74,9 +74,9 @@ func (b *Batch[T]) meets(item *Item, w *store.Side) bool {
 	return true
 }
 
-// checkSums puts the items into r that the unit's additions would bring beyond their bounds.
+// checkSums puts into r the items that the unit's additions would bring beyond their bounds.
 func (b *Batch[T]) checkSums(t T, u *store.Append, r *store.Result) error {
-	// What the unit adds to each item, all additions together.
+	// The sum of the unit's additions to each item.
 	var sums map[*Item]int64
 	for i := range u.Side {
 		w := &u.Side[i]
@@ -97,7 +97,7 @@ func (b *Batch[T]) checkSums(t T, u *store.Append, r *store.Result) error {
 		return nil
 	}
 
-	// An item that only gets less is not too full, whatever it has.
+	// An item that only decreases is never too full.
 	for i := range u.Side {
 		w := &u.Side[i]
 		if w.Op != store.Add || w.Most == 0 {

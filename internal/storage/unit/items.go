@@ -23,7 +23,7 @@ func (m Meta) Live(now int64) bool { return m.Rev != 0 && !expired(m.Expires, no
 
 func expired(expires, now int64) bool { return expires != 0 && expires <= now }
 
-// Nanos is the form of times in a Meta.
+// Nanos returns a time in the form of Meta.
 func Nanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -31,14 +31,14 @@ func Nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// Item is a side item after what was decided so far. Value is its value where it was written, asked for, or is not
-// longer than MaxValue; nil where it is not known.
+// Item is a side item after all units decided so far. Value is its value if it was written, read, or is not longer than
+// MaxValue; nil if unknown.
 type Item struct {
 	Meta
 
 	Value []byte
-	// keep says that the item is worth keeping: fences are on the same items over and over, and items with entries
-	// mostly get others soon.
+	// keep reports that the item is worth keeping: fences are on the same items again and again, and items with entries
+	// are mostly written again soon.
 	keep bool
 }
 
@@ -50,8 +50,7 @@ func (i *Item) present(now int64) uint64 {
 	return i.Rev
 }
 
-// holds reports whether the value of an item, empty where it is absent, is another one, which has at most MaxValue
-// bytes.
+// holds reports whether the item has a value of at most MaxValue bytes. An absent item has the empty value.
 func (i *Item) holds(value string, now int64) bool {
 	if !i.Live(now) {
 		return value == ""
@@ -59,7 +58,7 @@ func (i *Item) holds(value string, now int64) bool {
 	return i.Value != nil && string(i.Value) == value
 }
 
-// number returns the number that an item is, 0 where it is absent or none.
+// number returns the value of an item as a number, 0 if it is absent or not a number.
 func (i *Item) number(now int64) int64 {
 	n, err := strconv.ParseInt(string(i.Value), 10, 63)
 	if err != nil || !i.Live(now) {
@@ -68,7 +67,7 @@ func (i *Item) number(now int64) int64 {
 	return n
 }
 
-// less reports whether an item is absent, no number, or a smaller one than a valid one.
+// less reports whether an item is absent, not a number, or less than number, which must be valid.
 func (i *Item) less(number []byte, now int64) bool {
 	want, _ := strconv.ParseUint(string(number), 10, 63)
 	have, err := strconv.ParseUint(string(i.Value), 10, 63)
@@ -81,12 +80,12 @@ type itemKey struct {
 	key    string
 }
 
-// keptItems are side items as the last batch has left them: nothing but batches changes items. It has two halves: when
-// the young one is full, it becomes the old one, whose items are forgotten unless they were used since. That only
-// happens between batches.
+// keptItems caches side items as of the last batch; only batches change items. It has two halves: when the young one is
+// full it becomes the old one, and the items of the previous old one are dropped unless they were used since. That
+// happens only between batches.
 type keptItems struct{ young, old map[itemKey]*Item }
 
-// keptHalf is the number of items in half of those that are kept between batches, some 300 bytes each.
+// keptHalf is the number of items in one half, some 300 bytes each.
 const keptHalf = 4096
 
 // get returns an item, nil if it is not kept.
@@ -101,8 +100,8 @@ func (k *keptItems) get(key itemKey) *Item {
 	return item
 }
 
-// add takes what a batch has looked up or changed, and keeps what is worth it and not large. It copies values and keys,
-// which belong to those who have written them.
+// add takes the items that a batch has read or changed, and keeps those that are worth it and not large. It copies
+// values and keys, which belong to the writers.
 func (k *keptItems) add(items map[itemKey]*Item) {
 	for key, item := range items {
 		if !item.keep || len(item.Value) > MaxValue {
@@ -134,7 +133,7 @@ func (k *keptItems) clear() {
 	}
 }
 
-// Item returns a side item after what was decided so far.
+// Item returns a side item after all units decided so far.
 func (b *Batch[T]) Item(t T, space store.Space, key string) (*Item, error) {
 	k := itemKey{t.Now().Number, space, key}
 	if item := b.items[k]; item != nil {
@@ -153,7 +152,7 @@ func (b *Batch[T]) Item(t T, space store.Space, key string) (*Item, error) {
 	return item, nil
 }
 
-// fenced returns a side item that a fence is on, after what was decided so far. The unit does not write it.
+// fenced returns a side item that a fence is on, after all units decided so far. The unit does not write it.
 func (b *Batch[T]) fenced(t T, space store.Space, key string) (*Item, error) {
 	if item := b.kept.get(itemKey{t.Now().Number, space, key}); item != nil {
 		return item, nil
@@ -165,7 +164,7 @@ func (b *Batch[T]) fenced(t T, space store.Space, key string) (*Item, error) {
 	return item, err
 }
 
-// forget keeps nothing of an item that is written without a look at it.
+// forget drops what is known of an item that is written unseen.
 func (b *Batch[T]) forget(k itemKey) {
 	if item := b.items[k]; item != nil {
 		item.keep = false
@@ -173,7 +172,7 @@ func (b *Batch[T]) forget(k itemKey) {
 	b.kept.forget(k)
 }
 
-// expectNone says of an item that it was not there before the batch, so that it is not looked for.
+// expectNone records that an item did not exist before the batch, so that it is not looked up.
 func (b *Batch[T]) expectNone(t T, space store.Space, key string) {
 	k := itemKey{t.Now().Number, space, key}
 	if b.items[k] == nil && b.kept.get(k) == nil {
@@ -181,12 +180,12 @@ func (b *Batch[T]) expectNone(t T, space store.Space, key string) {
 	}
 }
 
-// Times are the times that an item gets, in Unix nanoseconds, 0 for none. Claimed is that of store.Side.
+// Times are the new times of an item, in Unix nanoseconds, 0 for none. Claimed is store.Side.Claimed.
 type Times struct{ Expires, Due, Claimed int64 }
 
 func timesOf(w *store.Side) Times { return Times{Nanos(w.Expires), Nanos(w.Due), Nanos(w.Claimed)} }
 
-// WriteSides writes the side writes of a unit that was loaded and whose conditions hold. ids are the positions of its
+// WriteSides applies the side writes of a unit that was loaded and whose conditions hold. ids are the positions of its
 // events.
 func (b *Batch[T]) WriteSides(t T, u *store.Append, ids []j17.StreamID) {
 	for i := range u.Side {
@@ -249,7 +248,7 @@ func (b *Batch[T]) Put(t T, space store.Space, key string, item *Item, times Tim
 	b.writer.WriteItem(t, &b.write)
 }
 
-// remove writes that an item is removed, if it is there.
+// remove removes an item, if it exists.
 func (b *Batch[T]) remove(t T, w *store.Side, item *Item) {
 	if item.Rev != 0 {
 		b.Touch(t)
@@ -259,7 +258,7 @@ func (b *Batch[T]) remove(t T, w *store.Side, item *Item) {
 	}
 }
 
-// writePlain writes an item whatever was there.
+// writePlain writes a plain item, whatever was there before.
 func (b *Batch[T]) writePlain(t T, w *store.Side) {
 	b.writeUnseen(t, w.Space, w.Key, w.Op == store.Put, w.Value)
 }
@@ -277,9 +276,9 @@ func (b *Batch[T]) writeUnseen(t T, space store.Space, key string, put bool, val
 	b.writer.WriteItem(t, &b.write)
 }
 
-// writeEntries writes the entries that an item has after a write, in place of those before it.
+// writeEntries replaces the entries that an item had before a write by those that it has after it.
 func (b *Batch[T]) writeEntries(t T, w *store.Side, item *Item) {
-	// What cannot be read has no entries: Load has refused it, or it was written by somebody who knows of none.
+	// A value that cannot be read has no entries: Load has refused it, or it was written without entries.
 	var had, has [][]byte
 	if item.Rev != 0 {
 		had, _, _ = store.ReadEntries(item.Value)

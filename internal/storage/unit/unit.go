@@ -1,8 +1,8 @@
-// Package unit decides units: whether their conditions hold, and what those that hold change, down to positions, times,
+// Package unit decides units: whether their conditions hold and, if so, what they change, down to positions, times,
 // bytes, hashes and revisions. All engines use it, so that a unit means the same on each.
 //
-// A Batch decides units one after the other, each on what the units before it leave. What is stored it asks of a
-// Reader, and what changes it hands to a Writer. It is used by one goroutine at a time.
+// A Batch decides units one after the other, each on the result of those before it. It reads stored data from a Reader
+// and hands changes to a Writer. It is used by one goroutine at a time.
 package unit
 
 import (
@@ -15,27 +15,27 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Stateful is what an engine knows of a tenant.
+// Stateful is an engine's type for a tenant.
 type Stateful interface {
 	comparable
-	// Now returns the tenant's state after all that was decided. The batch changes it.
+	// Now returns the tenant's state after all decided units. The batch changes it.
 	Now() *State
 }
 
-// State is what must be known of a tenant to go on where it stopped.
+// State is what must be known of a tenant to continue its feed and its revisions.
 type State struct {
-	// Name is the tenant's, Number what the engine keeps its data under.
+	// Name is the tenant's name, Number the one under which the engine keeps its data.
 	Name   j17.Tenant
 	Number uint32
 	// Last is the position of the last event or note, LastTime the latest timestamp of all events.
 	Last     j17.StreamID
 	LastTime int64
-	// Rev is the last Rev that a side item got.
+	// Rev is the last revision given to a side item.
 	Rev uint64
 	// Events counts the events of the feed.
 	Events uint64
 
-	// changed says that the present batch changes the tenant.
+	// changed reports that the present batch changes the tenant.
 	changed bool
 }
 
@@ -47,27 +47,26 @@ func (s *State) Raise(timestamp int64) int64 {
 	return max(timestamp, s.LastTime)
 }
 
-// Reader returns what was stored before the batch.
+// Reader reads what was stored before the batch.
 type Reader[T Stateful] interface {
 	// ReadHead returns the head of a stream; the zero Head for a stream without events.
 	ReadHead(t T, key j17.Key) (store.Head, error)
-	// ReadItem returns a side item, even if it has expired; the zero Item where there is none. A value that is longer
-	// than MaxValue, or that the engine cannot compare, is nil. Others are the batch's from then on.
+	// ReadItem returns a side item, even if it has expired; the zero Item if there is none. A value that is longer than
+	// MaxValue, or that the engine cannot compare, is nil; others belong to the batch from then on.
 	ReadItem(t T, space store.Space, key string) (Item, error)
-	// ReadEntries returns the value of an item with entries whose value ReadItem has left out.
+	// ReadEntries returns the value of an item with entries for which ReadItem returned a nil value.
 	ReadEntries(t T, space store.Space, key string) ([]byte, error)
-	// ReadCommand returns the result of a command, even if it has expired, and when it expires; nil where there is
-	// none.
+	// ReadCommand returns the result of a command, even if it has expired, and when it expires; nil if there is none.
 	ReadCommand(t T, id store.CommandID) (result *store.Result, expires int64, err error)
 	// ReadMatch reports whether there is an event that a unit requires to be absent.
 	ReadMatch(t T, a *store.Absent) (bool, error)
 }
 
-// MaxValue is the length of the longest value that conditions compare: that of a name.
+// MaxValue bounds the length of values that conditions compare, like that of names.
 const MaxValue = store.MaxNameBytes
 
-// Writer takes what units change. It cannot fail: whatever can was asked of the Reader before. What it is passed is
-// valid until it returns.
+// Writer takes the changes of units. It cannot fail: everything that can was read from the Reader before. Arguments are
+// valid until a method returns.
 type Writer[T Stateful] interface {
 	WriteEvent(t T, e *Event)
 	WriteItem(t T, w *ItemChange)
@@ -81,7 +80,7 @@ type Event struct {
 	ID        j17.StreamID
 	Version   uint64
 	Timestamp int64
-	// LeafInput is a zero byte and the canonical bytes, which Layout is of, and Leaf their hash.
+	// LeafInput is a zero byte and the canonical bytes, whose layout is Layout, and Leaf the hash of LeafInput.
 	LeafInput []byte
 	Layout    j17.Layout
 	Leaf      [32]byte
@@ -91,18 +90,18 @@ type Event struct {
 type ItemChange struct {
 	Space store.Space
 	Key   string
-	// Was is the item before. It is not known where Unseen is set: then the item has no times, before and after.
+	// Was is the item before. It is unknown if Unseen is set: the item then has no times, before or after.
 	Was    Meta
 	Unseen bool
-	// Is is the item now: removed where its Rev is 0.
+	// Is is the item now; it is removed if its Rev is 0.
 	Is    Meta
 	Value []byte
-	// Claimed, if not 0, is when the item was due before the lease that ends when it is due now.
+	// Claimed, if not 0, is when the item was due before the lease that ends at its present due time.
 	Claimed int64
 }
 
-// CommandRecord is the result of a unit with a command, and when that is forgotten. Was is when an expired one was, 0
-// where there is none.
+// CommandRecord is the result of a unit with a command, and when that is forgotten. Was is when an expired one was
+// forgotten, 0 if there is none.
 type CommandRecord struct {
 	ID           store.CommandID
 	Result       *store.Result
@@ -117,7 +116,7 @@ type Batch[T Stateful] struct {
 	// now is the time of the batch in Unix nanoseconds, ms in milliseconds.
 	now, ms int64
 
-	// What units of the batch have asked for or changed.
+	// What units of the batch have read or changed.
 	heads    map[headKey]*Head[T]
 	slab     []Head[T]
 	changed  []*Head[T]
@@ -127,7 +126,7 @@ type Batch[T Stateful] struct {
 	commands map[commandKey]*command
 	events   tagged[T]
 
-	// Results that are handed out; never reused.
+	// Slices for results, which are handed out and never reused.
 	ids     []j17.StreamID
 	lengths []uint64
 
@@ -140,8 +139,8 @@ type Batch[T Stateful] struct {
 	write   ItemChange
 }
 
-// keptScratch is the number of things that a batch keeps room for: after a large batch the next ones are as cheap as
-// before.
+// keptScratch bounds the memory that a batch keeps, in elements, so that batches after a large one are as cheap as
+// before it.
 const keptScratch = 1024
 
 type (
@@ -155,8 +154,8 @@ type (
 	}
 )
 
-// command is a command that was looked up or decided. result is nil when there is none; one that has expired
-// is there until the engine removes it.
+// command is a command that was looked up or decided. result is nil if there is none; an expired one is found until the
+// engine removes it.
 type command struct {
 	result  *store.Result
 	memo    []byte
@@ -173,8 +172,8 @@ func New[T Stateful](reader Reader[T], writer Writer[T]) *Batch[T] {
 	return b
 }
 
-// Reset begins an empty batch at a time. keep says that what the last one has left is stored, and nothing else has
-// changed since: then items that are looked at again and again need not be read.
+// Reset begins an empty batch at a time. keep reports that the result of the last batch is stored and nothing has
+// changed since, so that frequently used items need not be read again.
 func (b *Batch[T]) Reset(now time.Time, keep bool) {
 	b.now, b.ms = now.UnixNano(), now.UnixMilli()
 	b.events.clear()
@@ -193,13 +192,13 @@ func (b *Batch[T]) Reset(now time.Time, keep bool) {
 	if cap(b.input) > keptBytes {
 		b.input = nil
 	}
-	// What was handed out is not used again, but probably as much is needed as the last time.
+	// Memory that was handed out is not reused, but as much is probably needed as the last time.
 	b.ids = make([]j17.StreamID, 0, min(cap(b.ids), keptScratch))
 	b.lengths = make([]uint64, 0, min(cap(b.lengths), keptScratch))
 }
 
-// Stored reports that the batch is durable. Its items are kept for the next one unless those who have written them use
-// their memory already.
+// Stored tells the batch that it is durable. With keep its items are kept for the next one; without, their writers may
+// reuse the memory already.
 func (b *Batch[T]) Stored(keep bool) {
 	if keep {
 		b.kept.add(b.items)
@@ -207,7 +206,8 @@ func (b *Batch[T]) Stored(keep bool) {
 	b.events.clear()
 }
 
-// Emptied returns an empty map: m, unless clearing that would take long, which goes by the most that it ever held.
+// Emptied returns an empty map: m cleared, unless that would take long, since the time depends on the most that m ever
+// held.
 func Emptied[K comparable, V any](m map[K]V) map[K]V {
 	if len(m) > keptScratch {
 		return make(map[K]V)
@@ -233,7 +233,7 @@ func (b *Batch[T]) Touch(t T) {
 	}
 }
 
-// Decide decides a unit and writes it if it holds. An error leaves nothing written.
+// Decide decides a unit and writes it if its conditions hold. After an error nothing is written.
 func (b *Batch[T]) Decide(t T, u *store.Append, r *store.Result) error {
 	// A command that was carried out already is answered from its record.
 	command, err := b.command(t, u)
@@ -246,7 +246,7 @@ func (b *Batch[T]) Decide(t T, u *store.Append, r *store.Result) error {
 		return nil
 	}
 
-	// The conditions, and that the decision has seen the latest time.
+	// Test the conditions, and that the unit was not decided for an earlier time.
 	*r = store.Result{Timestamp: t.Now().Raise(u.Timestamp)}
 	if err := b.Check(t, u, r); err != nil {
 		return err
@@ -259,7 +259,7 @@ func (b *Batch[T]) Decide(t T, u *store.Append, r *store.Result) error {
 		r.Outcome = store.TooEarly
 		return nil
 	}
-	// Everything that can fail comes before the first change.
+	// Do everything that can fail before the first change.
 	if err := b.Load(t, u); err != nil {
 		return err
 	}
@@ -278,7 +278,7 @@ func (b *Batch[T]) Decide(t T, u *store.Append, r *store.Result) error {
 	return nil
 }
 
-// command looks the unit's command up; it returns nil when the unit has none.
+// command looks up the unit's command; it returns nil if the unit has none.
 func (b *Batch[T]) command(t T, u *store.Append) (*command, error) {
 	if u.Command == nil {
 		return nil, nil
@@ -305,7 +305,7 @@ func (b *Batch[T]) writeCommand(t T, cmd *store.Command, c *command, r *store.Re
 	b.writer.WriteCommand(t, &CommandRecord{ID: cmd.ID, Result: r, Memo: cmd.Memo, Expires: c.expires, Was: was})
 }
 
-// Load reads what a unit changes, after which writing it cannot fail.
+// Load reads everything that a unit changes, so that writing it cannot fail.
 func (b *Batch[T]) Load(t T, u *store.Append) error {
 	b.written, b.sides = b.written[:0], b.sides[:0]
 	for i := range u.Events {
@@ -325,10 +325,10 @@ func (b *Batch[T]) Load(t T, u *store.Append) error {
 	return nil
 }
 
-// loadSide returns the item of a side write; nil where it does not matter what it was.
+// loadSide returns the item of a side write; nil if its previous content does not matter.
 func (b *Batch[T]) loadSide(t T, w *store.Side) (*Item, error) {
 	if w.StampKey || w.Plain {
-		return nil, nil // its key is not known yet, and nobody has it; or it does not matter what it was
+		return nil, nil // its key is not known yet, and new; or the previous content does not matter
 	}
 	if n := w.Stream; n > 0 && b.written[n-1].Length == 0 {
 		b.expectNone(t, w.Space, w.Key)
@@ -344,18 +344,18 @@ func (b *Batch[T]) loadSide(t T, w *store.Side) (*Item, error) {
 	return item, err
 }
 
-// Head is the head of a stream after what was decided so far.
+// Head is the head of a stream after all units decided so far.
 type Head[T Stateful] struct {
 	store.Head
 
 	Tenant T
 	Key    j17.Key
-	// Fresh says that the tenant did not have the stream before the batch.
+	// Fresh reports that the tenant did not have the stream before the batch.
 	Fresh   bool
 	changed bool
 }
 
-// Head returns the head of a stream after what was decided so far.
+// Head returns the head of a stream after all units decided so far.
 func (b *Batch[T]) Head(t T, key j17.Key) (*Head[T], error) {
 	k := headKey{t.Now().Number, key}
 	if h := b.heads[k]; h != nil {
@@ -383,7 +383,7 @@ func (b *Batch[T]) Change(h *Head[T]) {
 	}
 }
 
-// Position returns the position of what comes next in a tenant's feed.
+// Position returns the position of the next event or note in a tenant's feed.
 func (b *Batch[T]) Position(t T) j17.StreamID {
 	last := t.Now().Last
 	if id := (j17.StreamID{Ms: b.ms}); id.Compare(last) > 0 {
@@ -407,7 +407,7 @@ func (b *Batch[T]) appendEvents(t T, u *store.Append, r *store.Result) {
 			e.Timestamp = *e.NewEvent.Timestamp
 		}
 
-		// The bytes, and the leaf that joins the stream's hashes.
+		// The bytes, and the leaf that is linked into the stream's chain.
 		b.input = append(b.input[:0], 0)
 		b.input, e.Layout = j17.AppendEvent(b.input, id, e.Key, e.Type, e.Data, e.Metadata, e.Timestamp)
 		e.LeafInput = b.input
