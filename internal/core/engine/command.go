@@ -12,29 +12,29 @@ type Command struct {
 	command.Command
 
 	Tenant j17.Tenant
-	// IdempotencyKey, if not "", makes a retry answer what the first try answered.
+	// IdempotencyKey, if not "", makes a retry return the result of the first try.
 	IdempotencyKey string
-	// Fingerprint tells requests with the same idempotency key apart: a digest of everything the
-	// caller sent but the aggregate's name, of which it may have several.
+	// Fingerprint distinguishes requests with the same idempotency key: a digest of everything the caller sent except
+	// the name of the aggregate, which may have several.
 	Fingerprint [32]byte
-	// IfMatch lists entity tags of which the aggregate must have one; "*" is any that exists. Empty: no condition.
+	// IfMatch lists entity tags of which the aggregate must have one; "*" matches any existing aggregate. Empty means
+	// no condition.
 	IfMatch []string
-	// Side is written in the commit of the events, all or nothing: a claim that is finished, a cursor that moves on. A
-	// condition that does not hold any more refuses the command with CodeConflict; the *store.SideConflict is its
-	// cause.
+	// Side is written in the commit of the events, all or nothing: a claim that is finished, a cursor that moves on. If
+	// a condition no longer holds, the command is refused with CodeConflict, whose cause is a *store.SideConflict.
 	Side []store.Side
-	// Effects, if not nil, says what else is to be written in that commit, as the effects of parts do: for what depends
-	// on what the command comes to.
+	// Effects, if not nil, returns further writes of that commit, which depend on the decision, like the effects of
+	// parts.
 	Effects part.EffectsOf
 
-	// Depth is how many sagas and scheduled events have led to the command, each brought about by the one before and
-	// soon after it; 0 for what comes from elsewhere.
+	// Depth is how many sagas and scheduled events have led to the command, each caused by the one before and soon
+	// after it; 0 for other commands.
 	Depth int
 }
 
-// Receipt tells what a command has written.
+// Receipt describes what a command has written.
 type Receipt struct {
-	// Writes are what became of the command's writes, in order.
+	// Writes are the results of the command's writes, in order.
 	Writes []Written
 	// Implied is the number of events that the command's events implied.
 	Implied int
@@ -42,9 +42,9 @@ type Receipt struct {
 	Replayed bool
 }
 
-// Written tells what a write has written.
+// Written describes the result of a write.
 type Written struct {
-	// Key is the aggregate's, Names what else it is called.
+	// Key is the key of the aggregate, Names its other names.
 	Key j17.Key
 	j17.Names
 	// IDs are the positions of the write's own events, in order.

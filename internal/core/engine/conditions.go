@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// maxMatched is how many of the events are named that a condition forbids.
+	// maxMatched bounds the forbidden events that an error names.
 	maxMatched = 10
-	// workOfMatch and workOfStep are what it costs to look at an event that matches, and at a place of the index or the
+	// workOfMatch is the cost of reading an event that matches, workOfStep that of a look-up in the index or of the
 	// type of an event.
 	workOfMatch = 40
 	workOfStep  = 20
-	// workOfCondition is what a condition costs that nothing matches.
+	// workOfCondition is the cost of a condition without matching events.
 	workOfCondition = 200
-	// workOfConditions is what all conditions of a command may take, which is enough for a million events with their
-	// tags. What they look at in vain is remembered, so that mostly it is done once.
+	// workOfConditions is the budget of all conditions of a command, which is enough for a million events with their
+	// tags. Fruitless searches are remembered, so that they are mostly done once.
 	workOfConditions = 12 * work.Command
 )
 
@@ -32,12 +32,12 @@ type conditionDetails struct {
 	Position  string   `json:"position"`
 }
 
-// tooManyDetails are the details of a condition for which too many events would have to be looked at.
+// tooManyDetails are the details of a condition for which too many events would have to be read.
 type tooManyDetails struct {
 	Condition int `json:"condition"`
 }
 
-// indexedTags makes sure that all events have those of some tags that they should have.
+// indexedTags returns an error unless all events have those of the tags that they should have.
 func (d *deployed) indexedTags(ctx context.Context, tags []string) error {
 	names := decider.TagNames(tags)
 	if names == nil || d.env.e.hooks.tagged == nil {
@@ -46,12 +46,12 @@ func (d *deployed) indexedTags(ctx context.Context, tags []string) error {
 	return store.UserError(d.env.e.hooks.tagged(ctx, d.env.tenant, d.Decider, d.fences, names))
 }
 
-// unless is a condition as a commit compares it that was decided at a position.
+// unless returns a condition that was decided at a position in the form that the commit tests.
 func unless(c *decider.Condition, at j17.StreamID) store.Absent {
 	return store.Absent{Tags: c.Tags, Types: typesOf(c), After: at}
 }
 
-// typesOf returns the types of a condition as the store compares them, none for all.
+// typesOf returns the types of a condition in the form of the store, none for all.
 func typesOf(c *decider.Condition) []store.TypePattern {
 	types := make([]store.TypePattern, 0, len(c.Types))
 	for _, p := range c.Types {
@@ -63,8 +63,7 @@ func typesOf(c *decider.Condition) []store.TypePattern {
 	return types
 }
 
-// absent looks whether anything has happened that a condition of the command forbids. The commit looks at what comes
-// after that.
+// absent tests whether anything has happened that a condition of the command forbids. The commit tests later events.
 func (x *execution) absent(ctx context.Context, p *plan) error {
 	if len(x.a.Conditions) == 0 {
 		return nil
@@ -75,7 +74,7 @@ func (x *execution) absent(ctx context.Context, p *plan) error {
 		}
 	}
 
-	// What is there comes before what the commit compares.
+	// Take the position after which the commit tests.
 	extent, err := x.e.store.Extent(ctx, x.d.env.tenant)
 	if err != nil {
 		return store.UserError(err)
@@ -88,7 +87,7 @@ func (x *execution) absent(ctx context.Context, p *plan) error {
 		}
 	}
 
-	// They have a budget of their own.
+	// Conditions have a separate budget.
 	left := x.b.Left()
 	x.b.Renew(x.e.workOfConditions)
 	for i := range x.a.Conditions {
@@ -101,14 +100,15 @@ func (x *execution) absent(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// forbidden refuses a command for the events that one of its conditions forbids. What it costs depends on the events
-// with the rarest of its tags; what others have looked at in vain is not looked at again.
+// forbidden refuses a command for the events that one of its conditions forbids. The cost depends on the events with
+// the rarest of its tags; fruitless searches are not repeated.
 func (x *execution) forbidden(ctx context.Context, p *plan, c *decider.Condition, number int, at j17.StreamID) error {
 	if !x.b.Spend(workOfCondition) {
 		return x.b.Err()
 	}
 
-	// The first that match. One is enough to refuse the command: what is left of the work goes into telling of more.
+	// Find the first matching events. One is enough to refuse the command; the rest of the budget goes into naming
+	// more.
 	const all = 1 << 30
 	var matched []string
 	reached, spent := x.d.absent.since(c), x.b.Spent()
@@ -159,7 +159,7 @@ func (x *execution) forbidden(ctx context.Context, p *plan, c *decider.Condition
 		x.e.counts.conflicts.Add(1)
 	}
 	if len(matched) == maxMatched || x.b.Err() != nil {
-		at = reached // there may be more behind it
+		at = reached // there may be more after it
 	}
 	out := j17.Errorf(j17.CodeConditionFailed, "A condition does not hold: events have happened that it says must not be there, the first at %s. Nothing was written. Read them and decide again.", matched[0]).
 		At(fmt.Sprintf("conditions[%d]", number))

@@ -13,7 +13,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The store takes in one unit what one command may write.
+// The store accepts in one unit as many events as one command may write.
 const _ = uint(store.MaxUnitEvents - decider.MaxEvents)
 
 // Execute writes the events of a command. When it returns without an error they are durable. Errors are *j17.Error.
@@ -40,7 +40,7 @@ type execution struct {
 	c *Command
 	// a is the command once it is admitted.
 	a *decider.Admitted
-	// b is the budget that all of it is charged to.
+	// b is the budget for all work.
 	b *work.Budget
 	// view is what a writer that holds locks sees, nil for one that holds none.
 	view *groupcommit.View
@@ -48,7 +48,7 @@ type execution struct {
 	tried bool
 }
 
-// run executes the command. The error is errRedeployed where another spec was deployed meanwhile.
+// run executes the command. The error is errRedeployed if another spec was deployed meanwhile.
 func (x *execution) run(ctx context.Context) (Receipt, error) {
 	x.b = work.New(ctx, work.Command)
 	defer x.b.Release()
@@ -60,13 +60,13 @@ func (x *execution) run(ctx context.Context) (Receipt, error) {
 		return x.replay(ctx, first)
 	}
 
-	// Decide what it brings about, and store that.
+	// Decide the command and store the result.
 	p, r, err := x.write(ctx)
 	if err == nil {
 		return x.done(ctx, p, &r)
 	}
 
-	// Another try of the same command may have been stored meanwhile, and be what this one was refused for.
+	// Another try of the same command may have been stored meanwhile, and be the reason for the refusal.
 	if first, failure := x.first(ctx); first != nil {
 		return x.replay(ctx, first)
 	} else if failure != nil {
@@ -75,7 +75,7 @@ func (x *execution) run(ctx context.Context) (Receipt, error) {
 	return Receipt{}, x.refused(ctx, p, err)
 }
 
-// first returns what the command was stored as before, nil where it was not.
+// first returns the result of an earlier try of the command, nil if there is none.
 func (x *execution) first(ctx context.Context) (*store.Result, error) {
 	if x.c.IdempotencyKey == "" {
 		return nil, nil
@@ -84,7 +84,7 @@ func (x *execution) first(ctx context.Context) (*store.Result, error) {
 	return first, store.UserError(err)
 }
 
-// admit checks the command. first is not nil where it was carried out before.
+// admit checks the command. first is not nil if it was carried out before.
 func (x *execution) admit(ctx context.Context) (first *store.Result, err error) {
 	x.a = nil
 	if first, err = x.first(ctx); first != nil || err != nil {
@@ -117,7 +117,7 @@ func (x *execution) done(ctx context.Context, p *plan, r *store.Result) (Receipt
 	return receipt, nil
 }
 
-// refused keeps what is worth knowing of a plan that failed, and returns why it did.
+// refused records the failure of an implication, if that was the cause, and returns err.
 func (x *execution) refused(ctx context.Context, p *plan, err error) error {
 	if p != nil && p.failure != nil {
 		x.e.failed.keep(context.WithoutCancel(ctx), x.c.Tenant, p.failure)
@@ -125,7 +125,7 @@ func (x *execution) refused(ctx context.Context, p *plan, err error) error {
 	return err
 }
 
-// committed does what has to follow a write: counting, keeping states that are known, and making the snapshots and warm
+// committed does what has to follow a write: it counts it, caches the known states, and requests the snapshots and warm
 // states that are due.
 func (d *deployed) committed(p *plan, r *store.Result) {
 	e, t := d.env.e, d.env.tenant

@@ -15,28 +15,27 @@ import (
 
 // A write is stored in one of three ways.
 //
-// Optimistic: it is planned from what is stored, without a lock, and the commit checks that this has not changed. A
-// write that nobody is in the way of needs no more.
+// Optimistic: it is planned from stored data, without a lock, and the commit checks that this has not changed. That is
+// enough for a write without contention.
 //
-// Locked: a write that was overtaken, or that comes to streams where writers have been in each other's way lately, is
-// planned under the locks of the streams that it needs, on what earlier writers leave behind there, and is stored in a
-// group with others.
+// Locked: a write that was overtaken, or that needs streams with recent contention, is planned under the locks of these
+// streams, on the states that earlier writers leave there, and is stored in a group with others.
 //
-// Blind: events that bring about nothing more, for which no lock could be had in time, are appended without a look at
-// any state.
+// Blind: events without further effects, for which no lock could be had in time, are appended without reading any
+// state.
 
-// maxPlanning is how many times its budget a write may use for planning again.
+// maxPlanning bounds the work of repeated planning, in budgets of one write.
 const maxPlanning = 8
 
-// errOvertaken is returned where what a plan was made of has changed.
+// errOvertaken is returned if the data that a plan was made from has changed.
 var errOvertaken = errors.New("engine: what the write was decided on has changed")
 
-// errNoLock is returned by a locked write whose locks could not be had in time, or whose events bring about nothing and
-// were overtaken.
+// errNoLock is returned by a locked write whose locks could not be had in time, or whose events have no further effects
+// and were overtaken.
 var errNoLock = errors.New("engine: the locks could not be had in time")
 
-// write plans the command and stores its events, or finds that they are stored already. The error is errRedeployed
-// where another spec was deployed meanwhile.
+// write plans the command and stores its events, or finds that they are stored already. The error is errRedeployed if
+// another spec was deployed meanwhile.
 func (x *execution) write(ctx context.Context) (*plan, store.Result, error) {
 	var want groupcommit.Locks
 	for i := range x.a.Writes {
@@ -66,8 +65,8 @@ func (x *execution) write(ctx context.Context) (*plan, store.Result, error) {
 	}
 }
 
-// writeOptimistic is write without locks. want is not nil where others are in the way: then it is to be written under
-// these locks.
+// writeOptimistic is write without locks. If there is contention, want has the locks under which the command has to be
+// written.
 func (x *execution) writeOptimistic(ctx context.Context) (p *plan, r store.Result, want groupcommit.Locks, err error) {
 	for {
 		// Plan it.
@@ -110,8 +109,7 @@ func (x *execution) writeOptimistic(ctx context.Context) (p *plan, r store.Resul
 	}
 }
 
-// writeBlind is write for events that bring about nothing more. No state was looked at, so that nobody can overtake
-// them.
+// writeBlind is write for events without further effects. No state was read, so nothing can overtake them.
 func (x *execution) writeBlind(ctx context.Context) (*plan, store.Result, error) {
 	for try := 1; ; try++ {
 		x.b.Renew(work.Command)
@@ -130,24 +128,24 @@ func (x *execution) writeBlind(ctx context.Context) (*plan, store.Result, error)
 			}
 		}
 		if try == maxPlanning {
-			// Names that were made up are taken, or the entity tag "*" is of a stream that many write to.
+			// Generated names were taken, or the entity tag "*" is for a stream with many writers.
 			x.e.counts.busy.Add(1)
 			return nil, store.Result{}, j17.Errorf(j17.CodeBusy, "Others have been faster %s in a row. Nothing was written. Try again.", j17.Count(try, "time"))
 		}
 	}
 }
 
-// writeLocked is write under locks. The error is errNoLock where they could not be had in time, or where an event that
-// brings about nothing was overtaken.
+// writeLocked is write under locks. The error is errNoLock if they could not be had in time, or if events without
+// further effects were overtaken.
 func (x *execution) writeLocked(ctx context.Context, want groupcommit.Locks) (*plan, store.Result, error) {
-	// Waiting ends by the clock, and planning by what it has cost.
+	// Waiting is limited by time, and planning by its cost.
 	queue := x.d.env.commits
 	deadline := x.e.clock.Now().Add(x.e.writeWait)
 	waiting, stop := clock.Until(ctx, x.e.clock, deadline)
 	defer stop()
 	spent := int64(0)
 	for waited := false; ; {
-		// The clock is asked too: the context ends a little later.
+		// Check the clock too: the context ends slightly later.
 		late := waiting.Err() != nil || !x.e.clock.Now().Before(deadline)
 		if spent > maxPlanning*work.Command || late && ctx.Err() == nil {
 			return nil, store.Result{}, errNoLock
@@ -167,7 +165,7 @@ func (x *execution) writeLocked(ctx context.Context, want groupcommit.Locks) (*p
 		x.view = queue.View(want)
 		x.b.Renew(work.Command)
 		p, a, more, err := func() (*plan, *groupcommit.Append, groupcommit.Locks, error) {
-			defer queue.Unlock(want) // also where it panics
+			defer queue.Unlock(want) // even after a panic
 			return x.planLocked(ctx)
 		}()
 		spent += x.b.Spent()
@@ -214,15 +212,15 @@ func (x *execution) writeLocked(ctx context.Context, want groupcommit.Locks) (*p
 	}
 }
 
-// planLocked plans the command from what the view shows, and adds the plan to the pending appends. more is not nil
-// where it needs locks that it does not hold; the append is nil where what it was decided on has failed meanwhile.
+// planLocked plans the command from what the view shows, and adds the plan to the pending appends. more has the locks
+// if it needs some that it does not hold; the append is nil if one that it was decided on has failed meanwhile.
 func (x *execution) planLocked(
 	ctx context.Context,
 ) (p *plan, a *groupcommit.Append, more groupcommit.Locks, err error) {
 	p, err = x.plan(ctx)
 	if err != nil {
 		if p != nil && (x.view.ShowsPending() || len(p.before) > 1 || p.unique != nil) {
-			// It was refused on several states, or on some that are not stored: all have to be of one moment.
+			// The command was refused on several states, or on some that are not stored: all must be of one moment.
 			more = x.missing(p)
 		}
 		if more != nil {
@@ -231,7 +229,7 @@ func (x *execution) planLocked(
 		return p, nil, nil, err
 	}
 
-	// It needs the locks of everything that it looked at.
+	// The writer needs the locks of everything that it has read.
 	if more = x.missing(p); more != nil {
 		return nil, nil, more, nil
 	}
@@ -250,8 +248,8 @@ func (x *execution) planLocked(
 	return p, a, nil, nil
 }
 
-// missing returns the locks that the writer needs for a plan together with those that it holds, nil where it holds all
-// that it needs.
+// missing returns the locks that the writer holds and those that it needs for a plan, nil if it holds all that it
+// needs.
 func (x *execution) missing(p *plan) groupcommit.Locks {
 	want, _ := p.locks(x.d.env.commits)
 	held := x.view.Locks()
@@ -265,16 +263,16 @@ func (x *execution) missing(p *plan) groupcommit.Locks {
 }
 
 // refusedAtOneMoment reports whether the refusal of a plan holds for what was stored at one moment. States that were
-// looked at one after the other need not have existed together, and what others are about to store may never be.
+// read one after the other need not have existed together, and pending appends of others may never be stored.
 func (x *execution) refusedAtOneMoment(ctx context.Context, p *plan) (bool, error) {
 	if x.view != nil && !x.view.Stored(ctx) {
 		return false, nil
 	}
 	if p == nil || x.view != nil && x.view.ShowsPending() {
-		return true, nil // the locks have kept together what is stored by now
+		return true, nil // the locks have kept the states consistent, and they are stored now
 	}
 
-	// What the caller expects was not looked at: it need not be so, and mostly is what the command is refused for.
+	// The caller's expectations were not read: they need not hold, and mostly are why the command is refused.
 	looked := *p
 	looked.writes, looked.unit.Pre = nil, slices.Clone(p.lengths)
 	for i := range p.unit.Pre {

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	// ErrOvertaken is the error of an append that was not stored because one that it was decided on was not.
+	// ErrOvertaken is the error of an append that was not stored because one that it depends on was not.
 	ErrOvertaken = errors.New("groupcommit: what the write was decided on was not stored")
 	// ErrStale is the error of an append whose basis is no longer valid.
 	ErrStale = errors.New("groupcommit: what the write was decided with is no longer valid")
@@ -20,7 +20,7 @@ var (
 
 // Basis is what an append was decided with: a deployed spec.
 type Basis interface {
-	// Current reports whether the basis is still valid. An append is not stored where it is not.
+	// Current reports whether the basis is still valid. If it is not, the append is not stored.
 	Current() bool
 	// RefusedBy reports whether a unit was refused because the basis is no longer valid in the store.
 	RefusedBy(r *store.Result) bool
@@ -32,21 +32,21 @@ type Append struct {
 	Unit  store.Append
 	// Needs are the appends on whose events the unit was decided.
 	Needs []*Append
-	// After has the states that the unit leaves behind in streams whose locks its writer held alone.
+	// After has the states that the unit leaves in streams whose locks its writer held alone.
 	After []State
 
-	// done is closed when the outcome is known: result or err. Committer.mu guards state, and the others until then.
+	// done is closed when the outcome, result or err, is known. Committer.mu guards state, and the other fields until
+	// then.
 	done   chan struct{}
 	state  appendState
 	result store.Result
 	err    error
-	// displaced is set where the unit was stored behind events that came in between, so that the states that were
-	// computed with it never existed.
+	// displaced is set if the unit was stored behind other events, so that the states computed with it never existed.
 	displaced bool
 }
 
-// State is the state of one stream after an append, nil where it is not known, and what the aggregate holds in the sets
-// of unique values that its writer has looked at.
+// State is the state of one stream after an append, nil if unknown, and the unique values that the aggregate holds in
+// the sets that its writer has read.
 type State struct {
 	Key   j17.Key
 	State *decider.State
@@ -63,19 +63,19 @@ const (
 	failed
 )
 
-// NewAppend returns an append of what a view has shown.
+// NewAppend returns an append that depends on the appends that a view has shown.
 func NewAppend(basis Basis, unit store.Append, v *View, after []State) *Append {
 	return &Append{Basis: basis, Unit: unit, Needs: v.needs, After: after, done: make(chan struct{})}
 }
 
-// Result returns what became of an append that Await has returned for.
+// Result returns the result of an append for which Await has returned.
 func (a *Append) Result() *store.Result { return &a.result }
 
-// open reports whether the outcome of the append is not known yet. Committer.mu is held.
+// open reports whether the outcome of the append is not known yet. The caller holds Committer.mu.
 func (a *Append) open() bool { return a.state == waiting || a.state == grouped }
 
-// exact reports whether a state that was computed with the append is the one that its events have left behind: an event
-// that has no precondition may be stored behind events of writers that hold no lock.
+// exact reports whether a state computed with the append is the one that its events have left: an event without a
+// precondition may be stored behind events of writers that hold no lock.
 func (a *Append) exact(after State, r *store.Result) bool {
 	for i, length := range slices.Backward(r.Lengths) {
 		if a.Unit.Events[i].Key == after.Key {
@@ -85,8 +85,8 @@ func (a *Append) exact(after State, r *store.Result) bool {
 	return false
 }
 
-// View is what a writer that holds locks sees: the states that those before it leave behind, stored or not. It notes
-// which appends it has shown.
+// View is what a writer that holds locks sees: the states that earlier writers leave, stored or not. It records which
+// appends it has shown.
 type View struct {
 	c     *Committer
 	held  Locks
@@ -99,10 +99,10 @@ func (c *Committer) View(held Locks) *View { return &View{c: c, held: held} }
 // Locks returns the locks that the writer holds.
 func (v *View) Locks() Locks { return v.held }
 
-// ShowsPending reports whether the view has shown what was not stored yet.
+// ShowsPending reports whether the view has shown data that was not stored yet.
 func (v *View) ShowsPending() bool { return len(v.needs) > 0 }
 
-// State returns the state that the last writer of a stream leaves behind, nil where all of it is stored.
+// State returns the state that the last writer of a stream leaves, nil if everything is stored.
 func (v *View) State(ctx context.Context, key j17.Key) (*decider.State, error) {
 	if _, ok := v.held.Find(key); !ok {
 		return nil, nil
@@ -118,8 +118,8 @@ func (v *View) State(ctx context.Context, key j17.Key) (*decider.State, error) {
 	return p.state, nil
 }
 
-// Peek returns the state that the last writer of a stream leaves behind without waiting for it. pending is false where
-// all of it is stored.
+// Peek returns the state that the last writer of a stream leaves, without waiting for it. pending is false if
+// everything is stored.
 func (v *View) Peek(key j17.Key) (state *decider.State, pending bool) {
 	p := v.c.pendingOf(key)
 	if p == nil {
@@ -129,8 +129,8 @@ func (v *View) Peek(key j17.Key) (state *decider.State, pending bool) {
 	return p.state, true
 }
 
-// Settle waits until nothing of a stream is pending. A view that is nil, or does not hold the lock of the stream, has
-// nothing to wait for.
+// Settle waits until nothing of a stream is pending. A nil view, or one that does not hold the lock of the stream, does
+// not wait.
 func (v *View) Settle(ctx context.Context, key j17.Key) error {
 	if v == nil {
 		return nil
@@ -148,8 +148,8 @@ func (v *View) Settle(ctx context.Context, key j17.Key) error {
 	return nil
 }
 
-// Held returns what an aggregate holds in a set, nil for nothing, once the appends before are stored; known is false
-// where the store says it.
+// Held returns what an aggregate holds in a set, nil for nothing, once the earlier appends are stored; known is false
+// if the answer is in the store.
 func (v *View) Held(set *spec.UniqueSet, key j17.Key) (own *[32]byte, known bool) {
 	if _, ok := v.held.Find(key); !ok {
 		return nil, false
@@ -178,7 +178,7 @@ func (v *View) Stored(ctx context.Context) bool {
 	return true
 }
 
-// pendingOf returns what is pending of a stream, nil for nothing.
+// pendingOf returns the pending state of a stream, nil for none.
 func (c *Committer) pendingOf(key j17.Key) *pending {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +188,7 @@ func (c *Committer) pendingOf(key j17.Key) *pending {
 	return nil
 }
 
-// heldIn returns what an aggregate holds in a set by a write that is not stored yet; by is nil where there is none.
+// heldIn returns what an aggregate holds in a set by a write that is not stored yet; by is nil if there is none.
 func (c *Committer) heldIn(key j17.Key, set *spec.UniqueSet) pendingValue {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,11 +1,11 @@
-// Package groupcommit lets the writers of one tenant that look at the same streams decide one after the other, each on
-// the states that the one before it leaves behind, and stores what they have decided in groups, each with one commit.
+// Package groupcommit lets the writers of one tenant that read the same streams decide one after the other, each on the
+// states that the one before it leaves, and stores their units in groups, each with one commit.
 //
-// A stream has a lock from the moment in which writers got in each other's way there until they have not for a while;
-// streams without a lock cost nothing. A writer holds locks while it decides, not while its events are stored. What was
-// decided and is not stored yet is a pending append: the next writer decides on the state that it leaves behind, and
-// its own append is stored in the same group or a later one, and only if those that it depends on were. So a stream
-// takes as many writers a sync as come.
+// A stream has a lock from the first contention of writers until there has been none for a while; streams without a
+// lock cost nothing. A writer holds locks while it decides, not while its events are stored. A unit that was decided
+// but is not stored yet is a pending append: the next writer decides on the state that it leaves, and its own append is
+// stored in the same group or a later one, and only if those that it depends on were. So the number of writers per sync
+// of a stream is not limited.
 package groupcommit
 
 import (
@@ -25,7 +25,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// MaxUnits and MaxBytes bound what one group stores. The last append may exceed the bytes.
+// MaxUnits and MaxBytes bound one group. The last append may exceed the bytes.
 const (
 	MaxUnits = 256
 	MaxBytes = 4 << 20
@@ -35,7 +35,7 @@ const (
 type Options struct {
 	// Commit stores units in one commit.
 	Commit func(ctx context.Context, units []store.Append) ([]store.Result, error)
-	// Keep caches the state that the last append of a group has left behind in a stream.
+	// Keep caches the state that the last append of a group has left in a stream.
 	Keep   func(key j17.Key, state *decider.State)
 	Logger *slog.Logger
 }
@@ -43,14 +43,14 @@ type Options struct {
 // Committer has the locks and the pending appends of one tenant. It is safe for concurrent use.
 type Committer struct {
 	o Options
-	// count is the number of locks, for those who only want to know that there are none.
+	// count is the number of locks, for a quick check that there are none.
 	count atomic.Int64
 
 	mu    sync.Mutex
 	locks map[j17.Key]*streamLock
-	// unused has the locks that nobody needs at the moment, those longest unused first.
+	// unused has the locks that no writer needs at the moment, those longest unused first.
 	unused list.List // of *lock
-	// pending has the appends that wait for a group, in order. committing is set while a goroutine stores them.
+	// pending has the appends that wait for a group, in order. committing is set while a goroutine stores appends.
 	pending    []*Append
 	committing bool
 }
@@ -58,8 +58,8 @@ type Committer struct {
 // New returns a committer without locks and appends.
 func New(o Options) *Committer { return &Committer{o: o, locks: map[j17.Key]*streamLock{}} }
 
-// Add puts an append behind the others, and what it leaves behind into the locks, which the caller holds. It reports
-// false where something that the append depends on has failed.
+// Add queues an append behind the others, and puts the states that it leaves into the locks, which the caller holds. It
+// returns false if an append that it depends on has failed.
 func (c *Committer) Add(ctx context.Context, a *Append) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +78,7 @@ func (c *Committer) Add(ctx context.Context, a *Append) bool {
 	return true
 }
 
-// Await waits until an append was stored or has failed. One that is not in a group yet when ctx ends is given up.
+// Await waits until an append was stored or has failed. An append that is not in a group yet when ctx ends is given up.
 func (c *Committer) Await(ctx context.Context, a *Append) error {
 	select {
 	case <-a.done:
@@ -94,9 +94,9 @@ func (c *Committer) Await(ctx context.Context, a *Append) error {
 	return a.err
 }
 
-// end notes the outcome of an append. The caller holds mu.
+// end records the outcome of an append. The caller holds mu.
 func (c *Committer) end(a *Append, state appendState, err error) {
-	a.state, a.err, a.Needs = state, err, nil // the outcome of what it needed is known
+	a.state, a.err, a.Needs = state, err, nil // the outcomes of the appends that it needed are known
 	for _, after := range a.After {
 		if l := c.locks[after.Key]; l != nil && l.pending != nil && l.pending.by == a {
 			l.pending = nil
@@ -109,7 +109,7 @@ func (c *Committer) end(a *Append, state appendState, err error) {
 // commitAll stores pending appends until there are none.
 func (c *Committer) commitAll(ctx context.Context) {
 	for {
-		// A writer that is about to add an append comes into the same group.
+		// Let writers that are about to add an append get into the same group.
 		for known := -1; ; runtime.Gosched() {
 			n := c.length()
 			if n == known || n >= MaxUnits {
@@ -129,7 +129,7 @@ func (c *Committer) length() int {
 	return len(c.pending)
 }
 
-// commitGroup stores as many appends as one group takes. It reports false where there were none.
+// commitGroup stores as many appends as one group takes. It returns false if there were none.
 func (c *Committer) commitGroup(ctx context.Context) bool {
 	group, units := c.nextGroup()
 	if group == nil {
@@ -152,7 +152,7 @@ func (c *Committer) commitGroup(ctx context.Context) bool {
 	}
 	err = ErrorOfEach(err, len(units))
 
-	// Cache the states, and tell the writers.
+	// Cache the states, and wake the writers.
 	fault := panics.Caught(func() error {
 		c.keepLast(group, results)
 		return nil
@@ -164,8 +164,8 @@ func (c *Committer) commitGroup(ctx context.Context) bool {
 	return true
 }
 
-// nextGroup takes the next appends. Those that were decided on what is no longer valid, or on what was not stored, fail
-// here. group is nil where there were no appends at all; then nothing is committing any more.
+// nextGroup takes the next appends. Appends whose basis is no longer valid, or that depend on one that was not stored,
+// fail here. group is nil if there were no appends at all; committing is then over.
 func (c *Committer) nextGroup() (group []*Append, units []store.Append) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,7 +174,7 @@ func (c *Committer) nextGroup() (group []*Append, units []store.Append) {
 		return nil, nil
 	}
 
-	// Each takes the place behind those that it was decided on.
+	// Each is placed after those that it was decided on.
 	group = []*Append{}
 	n, size := 0, 0
 	for _, a := range c.pending {
@@ -206,7 +206,7 @@ func (c *Committer) nextGroup() (group []*Append, units []store.Append) {
 	return group, units
 }
 
-// endGroup notes the outcomes of the appends of a group.
+// endGroup records the outcomes of the appends of a group.
 func (c *Committer) endGroup(group []*Append, results []store.Result, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,7 +229,7 @@ func (c *Committer) endGroup(group []*Append, results []store.Result, err error)
 	}
 }
 
-// keepLast caches the last state of each stream that the appends of a group have left behind.
+// keepLast caches the last state of each stream that the appends of a group have left.
 func (c *Committer) keepLast(group []*Append, results []store.Result) {
 	if results == nil {
 		return
@@ -257,16 +257,16 @@ func UnitBytes(u *store.Append) int {
 	return size
 }
 
-// ErrorOfEach returns what an error of a commit means for each of its units.
+// ErrorOfEach returns the error that each unit of a commit gets for the error of the commit.
 func ErrorOfEach(err error, units int) error {
 	if err != nil && units > 1 && !refusedWhole(err) {
-		// It is the error of one unit; those before it may be stored.
-		err = fmt.Errorf("%w: %v", store.ErrUnknown, err) //nolint:errorlint // what it wraps concerns another write
+		// The error is that of one unit; units before it may be stored.
+		err = fmt.Errorf("%w: %v", store.ErrUnknown, err) //nolint:errorlint // the wrapped error concerns another write
 	}
 	return err
 }
 
-// refusedWhole reports whether an error of a commit says of all its units what became of them.
+// refusedWhole reports whether an error of a commit applies to all its units.
 func refusedWhole(err error) bool {
 	return errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrFailed) ||
 		errors.Is(err, store.ErrUnknown) ||

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// calmAcquisitions is after how many acquisitions in a row without contention a lock is given up.
+	// calmAcquisitions is the number of consecutive acquisitions without contention after which a lock is removed.
 	calmAcquisitions = 64
-	// maxUnused bounds the locks that nobody needs at the moment.
+	// maxUnused bounds the locks that no writer needs at the moment.
 	maxUnused = 1024
 	// maxWaiting bounds the writers that wait for one lock.
 	maxWaiting = 1000
@@ -23,15 +23,15 @@ const (
 // ErrTooManyWaiting is returned to a writer that would wait behind too many others.
 var ErrTooManyWaiting = errors.New("groupcommit: too many writers wait for the lock of a stream")
 
-// streamLock is the lock of one stream, with the writers that wait for it and what the last writer leaves behind.
-// Committer.mu guards it.
+// streamLock is the lock of one stream, with the waiting writers and the state that the last writer leaves. It is
+// guarded by Committer.mu.
 type streamLock struct {
 	key j17.Key
-	// shared is how many hold the lock together with others; exclusive is set while one holds it alone.
+	// shared counts the writers that share the lock; exclusive is set while one holds it alone.
 	shared    int
 	exclusive bool
 	waiting   []*waiter
-	// pending, if not nil, is the state that the last writer leaves behind and that is not stored yet.
+	// pending, if not nil, is the state that the last writer leaves and that is not stored yet.
 	pending *pending
 	calm    int
 	spare   *list.Element
@@ -40,10 +40,10 @@ type streamLock struct {
 // pending is a state that is not stored yet. Only writers may see it.
 type pending struct {
 	by *Append
-	// state is nil where it is not known: a writer that needs it waits until it is stored.
+	// state is nil if unknown: a writer that needs it waits until it is stored.
 	state *decider.State
-	// held is what the aggregate holds in sets of unique values by writes that are not stored yet. For other sets, the
-	// store says it.
+	// held has the unique values that the aggregate holds by writes that are not stored yet. Those of other sets are in
+	// the store.
 	held map[*spec.UniqueSet]pendingValue
 }
 
@@ -59,8 +59,7 @@ type waiter struct {
 	granted   chan struct{}
 }
 
-// Lock is the lock of a stream that a writer needs: an exclusive one where it writes what it looks at, else a shared
-// one.
+// Lock is the lock of a stream that a writer needs: exclusive if it writes to the stream that it reads, else shared.
 type Lock struct {
 	Key       j17.Key
 	Exclusive bool
@@ -94,7 +93,7 @@ func (c Locks) Cover(other Locks) bool {
 	return true
 }
 
-// Contended reports whether a stream has a lock: writers have been in each other's way there lately.
+// Contended reports whether a stream has a lock, because there was contention lately.
 func (c *Committer) Contended(key j17.Key) bool {
 	if c.count.Load() == 0 {
 		return false
@@ -137,8 +136,7 @@ func (c *Committer) Lock(ctx context.Context, want Locks) (waited bool, err erro
 	return waited, nil
 }
 
-// join takes a lock, or a place behind those that wait for it. The waiter is nil where the caller holds the lock
-// already.
+// join takes a lock, or queues for it. The waiter is nil if the caller got the lock at once.
 func (c *Committer) join(need Lock) (*waiter, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,7 +195,7 @@ func (l *streamLock) drop(exclusive bool) {
 	}
 }
 
-// Unlock gives back what Lock has taken.
+// Unlock releases the locks that Lock has taken.
 func (c *Committer) Unlock(held Locks) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,7 +206,8 @@ func (c *Committer) Unlock(held Locks) {
 	}
 }
 
-// settle grants a lock to those who may hold it now, and puts away one that nobody needs. The caller holds mu.
+// settle grants a lock to the waiting writers that may hold it now, and moves one that no writer needs to unused, or
+// removes it. The caller holds mu.
 func (c *Committer) settle(l *streamLock) {
 	for len(l.waiting) > 0 && l.free(l.waiting[0].exclusive) {
 		l.hold(l.waiting[0].exclusive)
@@ -232,7 +231,7 @@ func (c *Committer) settle(l *streamLock) {
 	}
 }
 
-// forget removes a lock that nobody needs. The caller holds mu.
+// forget removes an unused lock. The caller holds mu.
 func (c *Committer) forget(l *streamLock) {
 	if l.spare != nil {
 		c.unused.Remove(l.spare)
@@ -242,7 +241,7 @@ func (c *Committer) forget(l *streamLock) {
 	c.count.Add(-1)
 }
 
-// holds returns what the aggregate holds after an append that has changed some of it, or looked at it.
+// holds returns the unique values that the aggregate holds after an append that has changed or read some of them.
 func (l *streamLock) holds(by *Append, own map[*spec.UniqueSet]*[32]byte) (held map[*spec.UniqueSet]pendingValue) {
 	keep := func(set *spec.UniqueSet, v pendingValue) {
 		if held == nil {
