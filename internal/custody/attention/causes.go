@@ -250,7 +250,7 @@ func (s *Service) implications(ctx context.Context, t j17.Tenant) (all []thing, 
 	return all, err
 }
 
-// standing are listeners that are stopped, or far behind.
+// standing are listeners that are not active, or far behind.
 func (s *Service) standing(ctx context.Context, t j17.Tenant) (all []thing, err error) {
 	listeners, err := s.o.Listeners.List(ctx, t, 0, maxCauses)
 	for i := range listeners {

@@ -28,8 +28,7 @@ func defaultSettings() wire.RootCheckpointSettings {
 	return wire.RootCheckpointSettings{EveryEvents: 100_000, EveryHours: 24, Keep: 30}
 }
 
-// Set changes settings. Enabled triggers take effect at once: counting includes the existing events, and hours begin
-// now.
+// Set changes settings. Enabling takes effect at once: the existing events count, and the hours begin now.
 func (s *Service) Set(
 	ctx context.Context, t j17.Tenant, change wire.RootCheckpointSettingsChange,
 ) (wire.RootCheckpointSettings, error) {

@@ -34,7 +34,7 @@ func (f *Filling) Add(at j17.StreamID, leaf [32]byte) error {
 	return nil
 }
 
-// End writes the head of the log. A small log is made when it is needed.
+// End writes the head of the log. A log without a full tile is made when it is needed.
 func (f *Filling) End() error {
 	l := &f.log
 	if l.stored == 0 {

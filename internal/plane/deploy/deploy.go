@@ -195,8 +195,8 @@ func (r *Result) Warnings() []diag.Diagnostic {
 func (r *Result) Breaks() []diag.Diagnostic { return errorsOf(r.Incompatible) }
 
 // Deploy deploys a spec. Readers and writers see the old spec or the new one, never anything in between. Errors are
-// *j17.Errors: CodeInvalidSpec and CodeIncompatibleSpec with all findings, CodePreconditionFailed if Base is not
-// deployed, CodeConflict if another deployment was first.
+// *j17.Errors: CodeInvalidSpec and CodeIncompatibleSpec with all findings, CodePreconditionFailed if the deployed spec
+// is not Base, CodeConflict if another deployment was first.
 func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 	// The environment may be in the body and in the path, which must not contradict each other.
 	envelope, found := spec.Unwrap(r.Source)
