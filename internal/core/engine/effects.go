@@ -10,7 +10,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// derive adds to a plan what is kept of its events.
+// derive adds to a plan the derived data of its events.
 func (p *plan) derive(ctx context.Context, d *deployed, events []decider.Event) error {
 	sides, entering, err := d.derived(ctx, events)
 	if len(entering.Required) > 0 {
@@ -25,7 +25,7 @@ func (p *plan) derive(ctx context.Context, d *deployed, events []decider.Event) 
 	return err
 }
 
-// derived returns what is kept of events, and what else whoever keeps it has asked for.
+// derived returns the derived data of events, with the fences and callbacks that parts have registered.
 func (d *deployed) derived(
 	ctx context.Context, events []decider.Event,
 ) (sides []store.Side, entering *part.Entering, err error) {
@@ -44,8 +44,8 @@ func (d *deployed) derived(
 	return sides, entering, nil
 }
 
-// Deployed returns what is deployed to a tenant, and what holds in the store as long as it is; CodeNoSpec where there
-// is nothing.
+// Deployed returns what is deployed to a tenant, and fences that hold as long as it is; the error is CodeNoSpec if
+// nothing is.
 func (e *Engine) Deployed(t j17.Tenant) (*decider.Decider, []store.Fence, error) {
 	d, err := e.deployed(t)
 	if err != nil {
@@ -54,9 +54,9 @@ func (e *Engine) Deployed(t j17.Tenant) (*decider.Decider, []store.Fence, error)
 	return d.Decider, d.fences, nil
 }
 
-// effects adds to a plan what its command and its events bring about beside events.
+// effects adds to a plan the effects of its command and its events other than events.
 func (x *execution) effects(ctx context.Context, p *plan) error {
-	// What the command writes itself, and who is asked for more.
+	// The command's own side writes, and the functions that return further effects.
 	p.side = x.c.Side
 	if len(x.c.Side) > 0 {
 		p.unit.Side = slices.Concat(p.unit.Side, x.c.Side)
@@ -69,7 +69,7 @@ func (x *execution) effects(ctx context.Context, p *plan) error {
 		return nil
 	}
 
-	// Each sees what was decided.
+	// Each of them gets the decision.
 	decided := &part.Decided{
 		Tenant: x.c.Tenant, Decider: x.d.Decider, Events: p.events, Timestamp: p.unit.Timestamp, Scheduled: p.scheduled,
 		Asked: x.c.Side, CorrelationID: x.c.CorrelationID, Depth: x.c.Depth, Work: x.b, Tried: p.tried,

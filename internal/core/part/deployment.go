@@ -6,18 +6,18 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Readiness tells how far what a spec needs is built.
+// Readiness is the progress of building what a spec needs.
 type Readiness struct {
 	Done bool
-	// Failed says why it cannot be built.
+	// Failed is why it cannot be built, "" if it can.
 	Failed string
 	// Built of Total streams are done; Total is 0 until they are counted.
 	Built, Total uint64
 }
 
-// Beside is what a spec means for the projections that were posted to an environment.
+// Beside is the effect of a spec on the projections that were posted to an environment.
 type Beside struct {
-	// Invalid are those that are not valid under the spec, and go away if it is deployed by force; Taken those that
+	// Invalid are those that are not valid under the spec, and are removed if it is deployed by force; Taken those that
 	// it declares itself.
 	Invalid, Taken []string
 	// Found has an error for each that is not valid, and a warning for each that is taken over.
@@ -27,17 +27,17 @@ type Beside struct {
 	Fences []store.Fence
 }
 
-// Trial is what a spec would make of what an environment has.
+// Trial is the result of trying a spec on the data of an environment.
 type Trial struct {
-	// Found is against deploying it.
+	// Found are the diagnostics against deploying it.
 	Found []diag.Diagnostic
-	// Partial tells that there is more history than was looked at.
+	// Partial reports that there is more history than was examined.
 	Partial bool
-	// Projections says what becomes of the rows of projections.
+	// Projections describes the changes of the rows of projections.
 	Projections []wire.ProjectionTrial
 }
 
-// Add adds what is built for another part.
+// Add adds the readiness of another part.
 func (r *Readiness) Add(other Readiness) {
 	r.Done, r.Built, r.Total = r.Done && other.Done, r.Built+other.Built, r.Total+other.Total
 	if r.Failed == "" {
@@ -45,7 +45,7 @@ func (r *Readiness) Add(other Readiness) {
 	}
 }
 
-// Add adds what it means for another part.
+// Add adds the results of another part.
 func (b *Beside) Add(other *Beside) {
 	b.Invalid, b.Taken = append(b.Invalid, other.Invalid...), append(b.Taken, other.Taken...)
 	b.Found = append(b.Found, other.Found...)

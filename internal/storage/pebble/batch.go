@@ -12,7 +12,7 @@ import (
 	"j17/internal/storage/unit"
 )
 
-// batch is what the committer writes at once, and the state after it.
+// batch has the writes that the committer makes in one commit, and the state after them.
 type batch struct {
 	store  *committer
 	writes *pebble.Batch
@@ -22,15 +22,15 @@ type batch struct {
 	// dropped are tenants that are removed, and due is work that was added.
 	dropped []*tenant
 	due     []dueWork
-	// rewritten says that events were rewritten, built, if not nil, of which tenant all older events are indexed from
-	// then on.
+	// rewritten reports that events were rewritten; built, if not nil, is the tenant whose older events are all indexed
+	// from then on.
 	rewritten bool
 	built     *tenant
-	// operated says that there is something other than units in it, settled that the batch before it was written and
-	// had units only.
+	// operated reports that the batch has something other than units, settled that the batch before it was written and
+	// had only units.
 	operated, settled bool
 
-	// recent are the tenants of whose latest events tags are kept, the one with the first condition first.
+	// recent are the tenants for whose latest events tags are kept, the one with the first condition first.
 	recent []*tenant
 	// lookup, if not nil, finds heads and items on disk.
 	lookup *pebble.Iterator
@@ -58,7 +58,7 @@ func newBatch(s *committer) *batch {
 	return b
 }
 
-// reset makes the batch an empty one of the present moment.
+// reset empties the batch and sets its time to now.
 func (b *batch) reset() {
 	b.endLookup()
 	if b.writes != nil {
@@ -71,7 +71,7 @@ func (b *batch) reset() {
 	}
 	b.units.Reset(b.store.clock.Now(), b.settled)
 	b.rewritten, b.built, b.settled, b.operated = false, nil, false, false
-	b.tags.clear() // of a run that a failure has cut short
+	b.tags.clear() // left by a run that a failure has cut short
 	b.run.n, b.runOf = 0, nil
 	b.dropped, b.due, b.headKeys = b.dropped[:0], b.due[:0], b.headKeys[:0]
 	if cap(b.due) > keptScratch {
@@ -112,7 +112,7 @@ func (b *batch) fill(calls []*call, full, unbelieved error) int {
 	return len(calls)
 }
 
-// stageUnits stages the units of a call. It reports false when the batch was full before the last one.
+// stageUnits stages the units of a call. It returns false if the batch was full before the last one.
 func (b *batch) stageUnits(c *call) bool {
 	t := b.tenant(c.Tenant)
 	return c.Stage(
@@ -132,10 +132,10 @@ func (b *batch) putNextNumber() {
 	b.put(appendPrefix(b.key[:0], storeNumber, kindNext), appendNumber(b.value[:0], b.store.nextNumber))
 }
 
-// finish stages what is written once a batch.
+// finish stages the writes that are made once per batch.
 func (b *batch) finish() {
 	b.endRun()
-	// In the order of their keys: the engine finds the place of the next one from that of the last.
+	// Write heads in the order of their keys: the engine finds the place of each one from that of the last.
 	changed := b.units.Changed()
 	slices.SortFunc(
 		changed, func(x, y *unit.Head[*tenant]) int { return compareHeads(x.Tenant, x.Key, y.Tenant, y.Key) },
@@ -177,14 +177,14 @@ func (b *batch) put(key, value []byte) {
 
 func (b *batch) remove(key []byte) { must(b.writes.Delete(key, nil)) }
 
-// must takes the errors of a batch that has no index: there are none.
+// must asserts that an error is nil: writes to a batch without an index cannot fail.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// wantedHead is a stream whose head a batch is going to ask for.
+// wantedHead is a stream whose head a batch will need.
 type wantedHead struct {
 	tenant *tenant
 	key    j17.Key
@@ -193,9 +193,9 @@ type wantedHead struct {
 // mostWanted bounds how many heads are looked up together.
 const mostWanted = 256
 
-// lookUp looks up the heads that calls are going to ask for, in descending order of their keys: neighbours are found in
-// tables that are open already, and the engine does not try to walk through its memory from one to the next, as it does
-// where keys ascend. What cannot be read is met again by the unit that needs it.
+// lookUp looks up the heads that calls will need, in descending order of their keys: neighbours are found in tables
+// that are open already, and the engine does not try to walk through its memory from one to the next, as it does where
+// keys ascend. Errors are ignored here: the unit that needs the head meets them again.
 func (b *batch) lookUp(calls []*call) {
 	b.wanted = b.wanted[:0]
 	for _, c := range calls {
@@ -219,9 +219,9 @@ func (b *batch) lookUp(calls []*call) {
 	clear(b.wanted)
 }
 
-// find reads what is stored under a key, nil for nothing. It is valid until the next call. One iterator serves the
-// whole batch: unlike single look-ups it need not be made anew for each key, and it asks the filters of the lowest
-// level too, which tell of most new streams and items that they are new without reading a block.
+// find returns the stored value of a key, nil for none, valid until the next call. One iterator serves the whole batch:
+// unlike for single look-ups it is not made again for each key, and it also uses the filters of the lowest level, which
+// recognize most new streams and items without reading a block.
 func (b *batch) find(key []byte) ([]byte, error) {
 	if b.lookup == nil {
 		lookup, err := b.store.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
@@ -239,15 +239,15 @@ func (b *batch) find(key []byte) ([]byte, error) {
 // endLookup closes the batch's iterator, if there is one.
 func (b *batch) endLookup() {
 	if b.lookup != nil {
-		// What a seek could not read it has reported.
+		// Errors of seeks have been reported by then.
 		_ = b.lookup.Close()
 		b.lookup = nil
 	}
 }
 
-// addToRun adds the event with the key b.key to the run of its tenant. The positions that a tenant gets in a batch
-// follow each other, so that a run goes on over units: an entry of the feed, and of each tag, is much cheaper for many
-// events than one for each.
+// addToRun adds the event with the key b.key to the run of its tenant. The positions of a tenant in a batch are
+// consecutive, so a run spans units: one entry of the feed, and of each tag, for many events is much cheaper than one
+// for each.
 func (b *batch) addToRun(t *tenant, id j17.StreamID, tags []string) {
 	if b.runOf != t {
 		b.endRun()

@@ -14,8 +14,8 @@ import (
 	"j17/internal/storage/unit"
 )
 
-// The entry of an item in the order of due times tells whether its time is the end of a lease: then its value is the
-// time at which the item was due before it was claimed. Else it is empty.
+// If the time of an item's entry in the order of due times is the end of a lease, the entry's value is the time at
+// which the item was due before it was claimed. Else the value is empty.
 
 // claimMark returns the value of an entry in the order of due times.
 func claimMark(claimed int64) []byte {
@@ -25,7 +25,7 @@ func claimMark(claimed int64) []byte {
 	return appendTime(nil, claimed)
 }
 
-// parseClaim returns when the item of an entry with a value was due before it was claimed, 0 where it is not claimed.
+// parseClaim returns when the item of an entry with a value was due before it was claimed, 0 if it is not claimed.
 func parseClaim(v []byte) (claimed int64, err error) {
 	if len(v) == 0 {
 		return 0, nil
@@ -42,10 +42,10 @@ func parseClaim(v []byte) (claimed int64, err error) {
 // releasedAtOnce is how many claims are given back in one batch.
 const releasedAtOnce = 1000
 
-// ReleaseClaims gives back the claims of processes that have ended: all that there are, since no other process can have
-// the folder open. See store.Store.
+// ReleaseClaims gives back the claims of processes that have ended: all claims, since no other process can have the
+// folder open. See store.Store.
 func (s *dueItems) ReleaseClaims(ctx context.Context) (released int, err error) {
-	// Who has due work. No lease ends later than the bound, even if the clock was set back since.
+	// Find the tenants with due work. No lease ends later than the bound, even if the clock was set back since.
 	bound := s.guard.latest().Add(store.MaxLease).UnixNano()
 	type place struct {
 		tenant j17.Tenant
@@ -63,7 +63,7 @@ func (s *dueItems) ReleaseClaims(ctx context.Context) (released int, err error) 
 	}
 	s.mu.Unlock()
 
-	// What is damaged in one place keeps no other claims from being released.
+	// Damage in one place does not keep other claims from being released.
 	for _, p := range places {
 		for from := p.from; from != 0; {
 			var n int
@@ -82,7 +82,7 @@ func (s *dueItems) ReleaseClaims(ctx context.Context) (released int, err error) 
 }
 
 // releaseSome gives back the first claims of a tenant in a space whose leases end at a time or later. It returns the
-// time to go on from, 0 where that were all.
+// time to continue at, 0 if those were all.
 func (s *dueItems) releaseSome(
 	ctx context.Context, t j17.Tenant, space store.Space, from, bound int64,
 ) (n int, next int64, err error) {
@@ -142,8 +142,8 @@ func (s *dueItems) claimed(
 	return entries, 0, nil
 }
 
-// release makes a claimed item due again when it was before it was claimed. It reports false where it is not claimed
-// any more, or damaged.
+// release makes a claimed item due again when it was before it was claimed. It returns false if the item is no longer
+// claimed, or is damaged.
 func (b *batch) release(t *tenant, space store.Space, entry []byte) (bool, error) {
 	v, closer, err := b.store.db.Get(entry)
 	if errors.Is(err, pebble.ErrNotFound) {

@@ -11,41 +11,40 @@ import (
 )
 
 const (
-	// longestPause is how far the clock may have moved while nobody looked: while the store was closed, or the machine
-	// asleep.
+	// longestPause is how far the clock may move without a check: while the store is closed, or the machine asleep.
 	longestPause = 400 * 24 * time.Hour
-	// steadyTime is how long a clock that has jumped by no more than that must go on evenly until it is believed:
-	// whoever keeps clocks in step has put a wrong one right by then.
+	// steadyTime is how long a clock that has jumped by at most longestPause must run evenly until it is trusted: time
+	// synchronisation has corrected a wrong clock by then.
 	steadyTime = 10 * time.Minute
 	// acceptName is the file by which the operator confirms the clock.
 	acceptName = "accept-clock"
 )
 
-// clockGuard keeps a clock that has jumped ahead away from what is stored: a single event that is stored while the
-// clock shows another year holds the time of its environment there until that year.
+// clockGuard protects stored data from a clock that has jumped ahead: a single event stored while the clock shows a
+// later year keeps the time of its environment there until that year.
 //
-// The clock is looked at with every batch and once in sweepEvery. A step of more than the bound is not believed, until
-// the clock is back, has gone on evenly for steadyTime, or the operator has confirmed it. After the store was closed,
-// and when it has gone on evenly, the bound is longestPause.
+// The clock is checked with every batch and once in sweepEvery. A step of more than the bound is not trusted until the
+// clock is back, has run evenly for steadyTime, or the operator has confirmed it. After the store was closed, and when
+// the clock has run evenly, the bound is longestPause.
 type clockGuard struct {
 	clock  clock.Clock
 	logger *slog.Logger
 	disk   *disk
-	// bound is the longest step that is believed; 0 believes any.
+	// bound is the longest trusted step; 0 trusts any.
 	bound time.Duration
 
 	mu sync.Mutex
-	// seen is the latest time that was believed, 0 if there is none.
+	// seen is the latest trusted time, 0 if there is none.
 	seen time.Time
-	// looked tells whether the clock was believed since the store was opened.
+	// looked reports whether the clock has been trusted since the store was opened.
 	looked bool
-	// refused, if not nil, is why the clock is not believed. It showed the time last when it was looked at, and has
-	// gone on evenly since steady.
+	// refused, if not nil, is why the clock is not trusted. last is the time of the last check, steady the time since
+	// which the clock has run evenly.
 	refused      error
 	last, steady time.Time
 }
 
-// check looks at the clock and returns why it is not believed, or nil.
+// check checks the clock and returns why it is not trusted, or nil.
 func (g *clockGuard) check() error {
 	if g.bound == 0 {
 		return nil
@@ -74,7 +73,7 @@ func (g *clockGuard) check() error {
 	return g.refused
 }
 
-// latest returns the latest time that the clock has shown, also before the store was opened.
+// latest returns the latest trusted time, even from before the store was opened, or the clock's if that is later.
 func (g *clockGuard) latest() time.Time {
 	now := g.clock.Now()
 	g.mu.Lock()
@@ -85,8 +84,8 @@ func (g *clockGuard) latest() time.Time {
 	return now
 }
 
-// even notes what the clock shows and reports whether it has gone on evenly for steadyTime since it jumped. It needs
-// mu.
+// even records the clock's time and reports whether the clock has run evenly for steadyTime since it jumped. The caller
+// holds mu.
 func (g *clockGuard) even(now time.Time) bool {
 	if step := now.Sub(g.last); g.refused == nil || step < 0 || step > 2*sweepEvery {
 		g.steady = now
@@ -95,7 +94,7 @@ func (g *clockGuard) even(now time.Time) bool {
 	return g.refused != nil && now.Sub(g.steady) >= steadyTime
 }
 
-// believe takes now for the time. It needs mu.
+// believe accepts now as the time. The caller holds mu.
 func (g *clockGuard) believe(now time.Time) {
 	if g.refused != nil {
 		g.logger.Info("the clock is believed again, writes are accepted", slog.Time("now", now))
@@ -110,7 +109,7 @@ func (g *clockGuard) believe(now time.Time) {
 	}
 }
 
-// confirmed reports whether the operator has confirmed the clock, for this once. It needs mu.
+// confirmed reports whether the operator has confirmed the clock, and uses the confirmation up. The caller holds mu.
 func (g *clockGuard) confirmed() bool {
 	path := g.disk.PathJoin(g.disk.dir, acceptName)
 	if _, err := g.disk.Stat(path); err != nil {

@@ -14,18 +14,17 @@ import (
 )
 
 const (
-	// maxOpenFiles is the number of files that the storage engine keeps open where the limit of the process allows it.
+	// maxOpenFiles is the number of files that the storage engine keeps open if the limit of the process allows it.
 	maxOpenFiles = 1000
 	// reserved is the number of descriptors that are held back for when the process has no more: enough for a new log,
 	// and for the tables that flushing and compacting write at the same time.
 	reserved = 16
-	// ownDescriptors is what a store needs beside the files that the engine keeps open.
+	// ownDescriptors is how many descriptors a store needs besides those of the engine's files.
 	ownDescriptors = reserved + 16
 )
 
 // Descriptors returns how many of the file descriptors that the process may have open belong to the store, the others
-// being free for connections: at most 1032, and no more than half of them. limit is RLIMIT_NOFILE, 0 where there is
-// none.
+// being free for connections: at most 1032, and no more than half of them. limit is RLIMIT_NOFILE, 0 if there is none.
 func Descriptors(limit uint64) int {
 	if limit == 0 || limit >= 2*(maxOpenFiles+ownDescriptors) {
 		return maxOpenFiles + ownDescriptors
@@ -42,13 +41,14 @@ func noDescriptors(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// descriptors holds some file descriptors back, for the store to go on when others have used up all there are.
+// descriptors keeps some file descriptors in reserve, so that the store can go on when all others are used up.
 type descriptors struct {
 	fs     vfs.FS
 	dir    string
 	clock  clock.Clock
 	logger *slog.Logger
-	// starving is the number of operations that wait for a descriptor, wanting tells that the reserve is not complete.
+	// starving is the number of operations that wait for a descriptor, wanting reports that the reserve is not
+	// complete.
 	starving atomic.Int64
 	wanting  atomic.Bool
 
@@ -58,8 +58,8 @@ type descriptors struct {
 	next time.Time
 }
 
-// giveBack releases one descriptor of the reserve, for whoever has just been refused one. It reports false when there
-// is none left.
+// giveBack releases one descriptor of the reserve for an operation that was refused one. It returns false if there is
+// none left.
 func (d *descriptors) giveBack() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,7 +78,7 @@ func (d *descriptors) giveBack() bool {
 	return true
 }
 
-// fill fills the reserve. Where that fails it is tried again later.
+// fill fills the reserve. If that fails it is tried again later.
 func (d *descriptors) fill() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,13 +13,13 @@ import (
 	"j17/internal/storage/store"
 )
 
-// engineLogger passes Pebble's messages on. What would end the process stops all writes instead.
+// engineLogger passes on Pebble's messages. Errors that would end the process stop all writes instead.
 type engineLogger struct {
 	logger *slog.Logger
 	fatal  func(error)
 }
 
-// Infof logs what only a developer of the store wants to know.
+// Infof logs messages for developers of the store.
 func (l *engineLogger) Infof(format string, args ...any) {
 	l.logger.Debug("storage engine", slog.String("message", fmt.Sprintf(format, args...)))
 }
@@ -33,27 +33,27 @@ func (l *engineLogger) Errorf(format string, args ...any) {
 func (l *engineLogger) Fatalf(format string, args ...any) { l.fatal(fmt.Errorf(format, args...)) }
 
 const (
-	// sayAgain is after how long the log has again what goes on, and mostSaid of how many such messages it is known
-	// when they were said.
+	// sayAgain is the time after which a repeated message is logged again, and mostSaid bounds the messages whose last
+	// time is remembered.
 	sayAgain = time.Minute
 	mostSaid = 64
 )
 
-// seldom says once in a while what happens thousands of times a second: Pebble repeats what has failed at once, for as
-// long as it fails.
+// seldom limits how often a message is logged that comes thousands of times a second: Pebble retries failed work at
+// once, for as long as it fails.
 type seldom struct {
 	clock clock.Clock
 	mu    sync.Mutex
 	said  map[string]saying
 }
 
-// saying is when something was said last, and how often it came since.
+// saying is when a message was logged last, and how often it came since.
 type saying struct {
 	at    time.Time
 	times int
 }
 
-// say says something, with how often it came since it was said last, unless that is less than a minute ago.
+// say logs a message, with how often it came since it was logged last, unless that was less than sayAgain ago.
 func (s *seldom) say(what string, log func(since slog.Attr)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ type events struct {
 
 func newEvents() *events { return &events{changed: make(chan struct{}), failed: make(chan struct{})} }
 
-// failing returns a channel that is closed when background work fails the next time.
+// failing returns a channel that is closed at the next failure of background work.
 func (e *events) failing() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -98,7 +98,7 @@ func (e *events) fail() {
 	e.failed = make(chan struct{})
 }
 
-// next returns a channel that is closed when files change the next time.
+// next returns a channel that is closed at the next change of files.
 func (e *events) next() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -112,7 +112,7 @@ func (e *events) broadcast() {
 	e.changed = make(chan struct{})
 }
 
-// listener returns what Pebble tells of its work. What the disk knows of it is kept up to date.
+// listener returns the listener for Pebble's work. It also keeps the state of the disk up to date.
 func (e *events) listener(logger *slog.Logger, now clock.Clock, d *disk) *pebble.EventListener {
 	again := &seldom{clock: now}
 	return &pebble.EventListener{
@@ -151,7 +151,7 @@ func (e *events) listener(logger *slog.Logger, now clock.Clock, d *disk) *pebble
 	}
 }
 
-// fault gives an error of Pebble the type that the store promises.
+// fault turns an error of Pebble into one that the store documents.
 func fault(where string, err error) error {
 	if pebble.IsCorruptionError(err) {
 		return &store.CorruptionError{Where: where, Err: legible{err}}
@@ -162,8 +162,8 @@ func fault(where string, err error) error {
 	return fmt.Errorf("read %s: %w", where, err)
 }
 
-// corruption reports data that contradict themselves. What could not be read for want of a descriptor says nothing of
-// them.
+// corruption returns an error for inconsistent data. A read that failed for lack of a file descriptor is not
+// corruption.
 func corruption(err error, where string, args ...any) error {
 	if noDescriptors(err) {
 		return fault(fmt.Sprintf(where, args...), err)

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// sweepEvery is the time between two searches for what has expired.
+	// sweepEvery is the time between two searches for expired data.
 	sweepEvery = time.Minute
 	// sweepLimit is the number of items that are removed in one batch.
 	sweepLimit = 1000
 )
 
-// sweeper removes what has expired.
+// sweeper removes expired items and commands.
 type sweeper struct {
 	*core
 
 	directory *directory
 }
 
-// sweepLoop removes what has expired. Reads do not see it anyway.
+// sweepLoop removes expired data from time to time. Reads do not see it anyway.
 func (s *sweeper) sweepLoop() {
 	for s.clock.Wait(s.life, s.clock.Now().Add(sweepEvery)) == nil {
 		s.disk.descriptors.fill()
@@ -42,10 +42,9 @@ func (s *sweeper) sweepLoop() {
 	}
 }
 
-// sweep removes everything that has expired by now. What cannot be removed of one tenant does not keep it from the
-// others.
+// sweep removes everything that has expired. A failure for one tenant does not keep it from the others.
 func (s *sweeper) sweep(ctx context.Context) {
-	// It fails only when the store is closed.
+	// This fails only if the store is closed.
 	names, _ := s.directory.Tenants(ctx)
 	for _, name := range names {
 		var from []byte
@@ -66,8 +65,8 @@ func (s *sweeper) sweep(ctx context.Context) {
 	}
 }
 
-// sweepTenant removes some of what has expired, from an entry in the order of expiry on, nil for the first. It returns
-// the entry to go on from, nil when there is no more.
+// sweepTenant removes some expired data, from an entry in the order of expiry on, nil for the first. It returns the
+// entry to continue at, nil if there is no more.
 func (s *sweeper) sweepTenant(ctx context.Context, name j17.Tenant, from []byte) (next []byte, err error) {
 	found, err := s.expired(name, from)
 	if err != nil || !found {
@@ -98,7 +97,7 @@ func (s *sweeper) expired(name j17.Tenant, from []byte) (found bool, err error) 
 	return found, nil
 }
 
-// expiredBefore returns where the order of expiry has what has expired by now, from an entry on unless that is another
+// expiredBefore returns the range of expired entries in the order of expiry, from an entry on unless that is another
 // tenant's.
 func expiredBefore(tenant uint32, from []byte, now int64) keyRange {
 	lower := appendPrefix(nil, tenant, kindExpiry)
@@ -119,8 +118,8 @@ func hasAny(from pebble.Reader, lower, upper []byte) (found bool, err error) {
 	return it.First(), nil
 }
 
-// removeExpired removes some of what has expired, from an entry on, and returns the entry to go on from, nil when there
-// is no more. So those that were just removed are not stepped over again and again.
+// removeExpired removes some expired data, from an entry on, and returns the entry to continue at, nil if there is no
+// more, so that removed entries need not be stepped over again.
 func (b *batch) removeExpired(t *tenant, from []byte) (next []byte, err error) {
 	prefix := appendPrefix(nil, t.next.Number, kindExpiry)
 	bounds := expiredBefore(t.next.Number, from, b.units.Now())
@@ -141,13 +140,13 @@ func (b *batch) removeExpired(t *tenant, from []byte) (next []byte, err error) {
 	return nil, nil
 }
 
-// removeEntry stages the removal of what an expiry entry, without its prefix, refers to, and of the entry.
+// removeEntry stages the removal of an expiry entry, given without its prefix, and of the data that it refers to.
 func (b *batch) removeEntry(t *tenant, entry []byte) error {
 	if len(entry) <= timeBytes {
 		return corruption(errFormat, "the order of expiry of tenant %s", t.name)
 	}
 
-	// The entry says when, and what.
+	// The entry has the time and the key.
 	expires := int64(binary.BigEndian.Uint64(entry))
 	kind, rest := entry[timeBytes], entry[timeBytes+1:]
 	b.units.Touch(t)
@@ -162,7 +161,7 @@ func (b *batch) removeEntry(t *tenant, entry []byte) error {
 			return err
 		}
 		if item.Rev == 0 || item.Expires != expires {
-			// The entry is not that of an item, so that it alone goes. What it belonged to cannot be told any more.
+			// The entry belongs to no item, so only the entry is removed. What it belonged to is no longer known.
 			b.store.logger.Error("an entry in the order of expiry has no item and is removed",
 				slog.String("tenant", string(t.name)), slog.String("space", space))
 			b.remove(append(appendTime(appendPrefix(nil, t.next.Number, kindExpiry), expires), entry[timeBytes:]...))

@@ -6,20 +6,20 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// mostSublevels is how deep the top level may be for merges to stand back: twice as deep as begins a merge. A deeper
-// one makes every read slower, and in the end writes would have to wait.
+// mostSublevels is the depth of the top level up to which merges may be paused: twice the depth that begins a merge. A
+// deeper one makes every read slower, and in the end writes would have to wait.
 const mostSublevels = topLevelThreshold
 
-// merging pauses merges of tables while somebody has deferred them: a merge takes a processor for seconds, and nothing
-// depends on when it is done as long as there are not too many tables.
+// merging pauses merges of tables while they are deferred: a merge takes a processor for seconds, and may be done at
+// any time as long as there are not too many tables.
 type merging struct {
-	// sublevels tells how deep the top level is. It is set when the store is open.
+	// sublevels returns the depth of the top level. It is set when the store is open.
 	sublevels func() int
 
 	mu sync.Mutex
-	// deferrals is how many have deferred merges.
+	// deferrals counts the callers that have deferred merges.
 	deferrals int
-	// changed is closed when merges that stand back have to look again.
+	// changed is closed when paused merges have to check again.
 	changed chan struct{}
 }
 
@@ -32,7 +32,7 @@ func (s *Store) DeferCompaction() (done func()) {
 	return sync.OnceFunc(func() { m.change(-1) })
 }
 
-// change changes how many have deferred merges, and lets paused ones look again.
+// change adds to the count of deferrals, and lets paused merges check again.
 func (m *merging) change(deferrals int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -41,10 +41,10 @@ func (m *merging) change(deferrals int) {
 	m.changed = make(chan struct{})
 }
 
-// look lets merges that stand back look again.
+// look lets paused merges check again.
 func (m *merging) look() { m.change(0) }
 
-// back returns what ends the wait of a merge that is to stand back, nil for one that is not.
+// back returns the channel that ends the pause of a merge, nil if it must not pause.
 func (m *merging) back() <-chan struct{} {
 	m.mu.Lock()
 	deferrals, changed := m.deferrals, m.changed
@@ -55,10 +55,10 @@ func (m *merging) back() <-chan struct{} {
 	return changed
 }
 
-// mergeCategory is what Pebble calls what it writes when it merges tables.
+// mergeCategory is Pebble's category for writes of merges.
 const mergeCategory vfs.DiskWriteCategory = "pebble-compaction"
 
-// standBackOf returns where who writes a table of a category waits, nil where he does not.
+// standBackOf returns the function in which writers of a table of a category pause, nil if they do not.
 func (d *disk) standBackOf(category vfs.DiskWriteCategory) func() {
 	if category == mergeCategory {
 		return d.standBack
@@ -66,8 +66,7 @@ func (d *disk) standBackOf(category vfs.DiskWriteCategory) func() {
 	return nil
 }
 
-// standBack is where a merge waits while somebody has deferred it. Where writes wait for it, or it makes room, it does
-// not.
+// standBack pauses a merge while merges are deferred, unless writes wait for it or it makes room.
 func (d *disk) standBack() {
 	for d.phase.Load() == running && !d.stalled.Load() && !d.short.Load() {
 		changed := d.merging.back()

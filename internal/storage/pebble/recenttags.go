@@ -15,11 +15,11 @@ import (
 type recentTags struct {
 	mu   sync.RWMutex
 	last map[string]j17.StreamID
-	// Events behind from are in it, up to to.
+	// It has the tags of events after from, up to to.
 	from, to j17.StreamID
 }
 
-// mostRecentTags bounds how many tags of a tenant are kept, and mostRecent of how many tenants.
+// mostRecentTags bounds the tags kept for a tenant, and mostRecent the tenants.
 const (
 	mostRecentTags = 1 << 13
 	mostRecent     = 64
@@ -45,8 +45,7 @@ func (b *batch) forgetRecent(t *tenant) {
 	b.recent = slices.DeleteFunc(b.recent, func(other *tenant) bool { return other == t })
 }
 
-// lacks reports whether it is certain that no event behind a position, up to that of the last event, has all of some
-// tags.
+// lacks reports whether certainly no event after a position, up to that of the last event, has all of the tags.
 func (r *recentTags) lacks(tags []string, after, last j17.StreamID) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -62,8 +61,8 @@ func (r *recentTags) lacks(tags []string, after, last j17.StreamID) bool {
 	})
 }
 
-// add adds the events of a unit that is durable. before is where the tenant's last event was: what has come up to there
-// in another way cannot be told from the units, so that the tags begin anew.
+// add adds the events of a unit that is durable. before is the position of the tenant's last event before: if it is
+// after to, events have come that were not added here, and the tags start again.
 func (r *recentTags) add(u *unit.Appended[*tenant], before j17.StreamID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +73,7 @@ func (r *recentTags) add(u *unit.Appended[*tenant], before j17.StreamID) {
 	for i := range u.Events {
 		for _, tag := range u.Events[i].Tags {
 			if j17.IsCorrelationTag(tag) {
-				continue // nearly each event has one of its own, and no condition asks for it
+				continue // nearly every event has a different one, and no condition needs it
 			}
 			if _, ok := r.last[tag]; !ok {
 				tag = strings.Clone(tag) // which may be a part of something large
@@ -99,20 +98,20 @@ func (b *batch) keepRecent() {
 	}
 }
 
-// tagging is what memory tells of a tenant's index of tags, as of a view.
+// tagging is what is known in memory of a tenant's index of tags, as of a view.
 type tagging struct {
-	// building tells that older events are still being indexed.
+	// building reports that older events are still being indexed.
 	building bool
-	// linking tells that older events are still being indexed by their correlation ids, and by nothing else.
+	// linking reports that older events are still being indexed, but only by their correlation ids.
 	linking bool
-	// recent, if not nil, are the tags of the latest events, the last one of which is at last.
+	// recent, if not nil, has the tags of the latest events, up to position last.
 	recent *recentTags
 	last   j17.StreamID
-	// filter, if not nil, are the tags of all events.
+	// filter, if not nil, is the filter over the tags of all events.
 	filter *filter
 }
 
-// taggingLocked returns what memory tells of the index of tags as of the present view.
+// taggingLocked returns what is known in memory of the index of tags as of the present view.
 func (t *tenant) taggingLocked() tagging {
 	return tagging{
 		building: t.building != 0 && t.building == t.number, linking: t.linking != 0 && t.linking == t.number,
@@ -120,7 +119,7 @@ func (t *tenant) taggingLocked() tagging {
 	}
 }
 
-// lacksTags reports whether it is certain that no event behind a position has all of some tags, which have those ids.
+// lacksTags reports whether certainly no event after a position has all of the tags; ids are the ids of tags.
 func (r *reader) lacksTags(tags []string, ids []tagID, after j17.StreamID) bool {
 	t := &r.tagging
 	return t.recent != nil && t.recent.lacks(tags, after, t.last) || t.filter.lacksAny(r.tenant, ids)
@@ -135,7 +134,7 @@ func (b *batch) ReadMatch(t *tenant, a *store.Absent) (bool, error) {
 	return b.committed(t, a)
 }
 
-// committed reports whether there is an event in earlier batches that a unit says is absent.
+// committed reports whether there is an event in earlier batches that a unit requires to be absent.
 func (b *batch) committed(t *tenant, a *store.Absent) (found bool, err error) {
 	tenant := t.next.Number
 	if t.building == tenant { // which only the committer changes
@@ -148,7 +147,7 @@ func (b *batch) committed(t *tenant, a *store.Absent) (found bool, err error) {
 		}
 	}
 
-	// Where the tags meet.
+	// Walk over the events that have all tags.
 	ids := make([]tagID, len(a.Tags))
 	for i, tag := range a.Tags {
 		ids[i] = idOfTag([]byte(tag))

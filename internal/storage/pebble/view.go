@@ -43,8 +43,8 @@ func (s *core) release(v *view) {
 	}
 }
 
-// awaitRelease blocks until condition, which is tested under mu, holds. It reports false when one of
-// the channels is closed first.
+// awaitRelease blocks until condition, which is tested under mu, holds. It returns false if one of the channels is
+// closed first.
 func (s *core) awaitRelease(done, end <-chan struct{}, condition func() bool) bool {
 	for {
 		s.mu.Lock()
@@ -72,8 +72,8 @@ type reader struct {
 	*view
 	store  *core
 	tenant uint32
-	// tagging is what memory tells of the tenant's index of tags, for whoever reads by tags. streamFilter, if not nil,
-	// is that over its streams.
+	// tagging is what is known in memory of the tenant's index of tags, for reads by tags. streamFilter, if not nil, is
+	// the filter over its streams.
 	tagging      tagging
 	streamFilter *filter
 }
@@ -92,7 +92,7 @@ func (s *core) read(t j17.Tenant) (reader, error) {
 	return s.readerLocked(v, t), nil
 }
 
-// readerLocked returns a reader of the present view, which whoever closes it lets go of.
+// readerLocked returns a reader of the present view, which is released when the reader is closed.
 func (s *core) readerLocked(v *view, t j17.Tenant) reader {
 	r := reader{view: v, store: s}
 	if known := s.tenants[t]; known != nil {
@@ -146,9 +146,9 @@ func (s *core) getNumber(key []byte) (uint32, error) {
 	return n, nil
 }
 
-// headCache holds the durable heads of streams that were used lately, by the keys under which they are stored. It has
-// two halves: entries enter the young one, and when that is full, it becomes the old one, whose entries are forgotten
-// unless they were used since.
+// headCache holds recently used durable heads of streams, by the keys under which they are stored. It has two halves:
+// entries enter the young one, and when that is full it becomes the old one, and the entries of the previous old one
+// are dropped unless they were used since.
 type headCache struct {
 	young, old map[string]store.Head
 	// limit is how many entries either of them takes.
