@@ -20,28 +20,27 @@ type FileText struct {
 	Number int
 	// Offset is where Text starts in the file, in bytes, and Line the number of its line, from 1.
 	Offset, Line int
-	// Element tells that the event is an element of an array; else it is a line.
+	// Element reports that the event is an element of an array; else it is a line.
 	Element bool
 	Text    string
 }
 
-// MaxFileText is how many bytes the text of one event in a file may have.
+// MaxFileText bounds the bytes of one event's text in a file.
 const MaxFileText = 16 << 20
 
-// FileReader finds the events in a file, as people write it or as an export has it. Dry runs and imports read files
-// through it alone, so that what can be tried can be imported. The events are the elements of a JSON array, which may
-// be the member "events" of an object, or else one event a line with empty lines in between; a byte order mark at the
-// start is passed over, and so is the signed checkpoint that an export ends with. What an event looks like inside is
-// the business of ReadFileEvent.
+// FileReader finds the events in a file, written by people or exported. Dry runs and imports read files only through
+// it, so that files that can be tried can be imported. The events are the elements of a JSON array, which may be the
+// member "events" of an object, or else one event a line with empty lines in between; a byte order mark at the start is
+// skipped, and so is the signed checkpoint at the end of an export. The events themselves are parsed by ReadFileEvent.
 type FileReader struct {
 	in      *bufio.Reader
 	started bool
-	// array is set where the file is one array, which starts at base, or an object that has it, if wrapped.
+	// array is set if the file is an array, which starts at base, or, if wrapped, an object with the array.
 	array   *json.Decoder
 	base    int
 	wrapped bool
 	lines   *lineCounter
-	// offset, line and number are those of what is read next, number counted from 0.
+	// offset, line and number are those of the next event, number counted from 0.
 	offset, line, number int
 }
 
@@ -50,7 +49,7 @@ func NewFileReader(in io.Reader) *FileReader {
 	return &FileReader{in: bufio.NewReaderSize(in, 1<<16), line: 1}
 }
 
-// FileError is a place of a file after which no event can be found.
+// FileError is a fault of a file after which no event can be found.
 type FileError struct {
 	// Line counts from 1.
 	Line    int
@@ -60,8 +59,8 @@ type FileError struct {
 // Error returns the line and the message.
 func (e *FileError) Error() string { return fmt.Sprintf("%d: %s", e.Line, e.Message) }
 
-// Next returns the next event. At the end of the file the error is io.EOF; a *FileError tells of a file that cannot
-// be taken apart, and every other error is one of the underlying reader.
+// Next returns the next event. At the end of the file the error is io.EOF; a *FileError is about a file that cannot be
+// split into events, and every other error comes from the underlying reader.
 func (r *FileReader) Next() (FileText, error) {
 	if !r.started {
 		r.started = true
@@ -81,7 +80,7 @@ func (r *FileReader) Next() (FileText, error) {
 	return text, err
 }
 
-// start finds out which of the two forms the file has.
+// start detects which of the two forms the file has.
 func (r *FileReader) start() error {
 	const mark = "\uFEFF"
 	if head, err := r.in.Peek(len(mark)); err == nil && string(head) == mark {
@@ -91,7 +90,7 @@ func (r *FileReader) start() error {
 		}
 	}
 
-	// The first character that is no white space tells.
+	// The first character that is not white space decides.
 	for {
 		c, err := r.in.ReadByte()
 		if err != nil {
@@ -122,7 +121,7 @@ func (r *FileReader) start() error {
 	}
 }
 
-// wrapper is how an object begins whose member "events" is the array. Exports have "ok" before it.
+// wrapper matches the beginning of an object whose member "events" is the array. Exports have "ok" before it.
 var wrapper = regexp.MustCompile(`^\{\s*("ok"\s*:\s*true\s*,\s*)?"events"\s*:\s*\[`)
 
 // atWrapper reports whether the array follows as a member of an object.
@@ -157,7 +156,7 @@ func (r *FileReader) nextLine() (FileText, error) {
 	}
 }
 
-// longLine returns a line that begins with what the buffer is full of.
+// longLine returns a line that is longer than the buffer and begins with its content.
 func (r *FileReader) longLine(begin []byte) (raw []byte, err error) {
 	raw = bytes.Clone(begin)
 	for more := true; more; more = errors.Is(err, bufio.ErrBufferFull) && len(raw) <= MaxFileText {
@@ -168,13 +167,13 @@ func (r *FileReader) longLine(begin []byte) (raw []byte, err error) {
 	return raw, err
 }
 
-// The members of what an export ends with.
+// The members of the checkpoint at the end of an export.
 const (
 	checkpoint = "checkpoint"
 	vkey       = "vkey"
 )
 
-// isCheckpoint reports whether a line is what an export ends with.
+// isCheckpoint reports whether a line is the checkpoint of an export.
 func isCheckpoint(line string) bool {
 	if !strings.HasPrefix(strings.TrimLeft(strings.TrimPrefix(line, "{"), " \t"), `"`+checkpoint+`"`) {
 		return false
@@ -213,7 +212,7 @@ func (r *FileReader) element() (FileText, error) {
 	return FileText{}, &FileError{r.lines.lineAt(end), "this is not valid JSON: " + err.Error()}
 }
 
-// close reads what ends the array.
+// close reads the end of the array.
 func (r *FileReader) close() error {
 	_, err := r.array.Token()
 	if err != nil || !r.wrapped {
@@ -239,7 +238,7 @@ func (r *FileReader) close() error {
 	return err
 }
 
-// lineCounter tells the lines of offsets in what is read through it. Offsets are asked for in ascending order.
+// lineCounter returns the lines of offsets in the text read through it. Offsets must be requested in ascending order.
 type lineCounter struct {
 	in      io.Reader
 	line    int
@@ -249,7 +248,7 @@ type lineCounter struct {
 	err error
 }
 
-// Read reads and notes line ends.
+// Read reads and records line ends.
 func (l *lineCounter) Read(p []byte) (int, error) {
 	n, err := l.in.Read(p)
 	for i, c := range p[:n] {
@@ -274,8 +273,8 @@ func (l *lineCounter) lineAt(offset int64) int {
 	return l.line
 }
 
-// SplitFile returns all events of a file, as a FileReader finds them. A file that cannot be taken apart is the one
-// finding that is returned.
+// SplitFile returns all events of a file, as a FileReader finds them. The only possible finding is that the file cannot
+// be split.
 func SplitFile(src string) ([]FileText, []diag.Diagnostic) {
 	if text := strings.TrimPrefix(src, "\uFEFF"); strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "[") {
 		if _, err := value.ParseString(text); err != nil {
@@ -297,7 +296,7 @@ func SplitFile(src string) ([]FileText, []diag.Diagnostic) {
 	}
 }
 
-// FileSyntax is the finding for a text that value.Parse refuses.
+// FileSyntax returns the finding for a text that value.Parse refuses.
 func FileSyntax(err error) diag.Diagnostic {
 	if syntax, ok := errors.AsType[*value.SyntaxError](err); ok {
 		return diag.Diagnostic{Line: syntax.Line, Column: syntax.Column, Message: syntax.Message}

@@ -11,32 +11,32 @@ import (
 	"j17/internal/lang/diag"
 )
 
-// FileEvent is an event of a file in its parts. Nothing of it was compared with a spec.
+// FileEvent is the parsed form of an event of a file. It has not been compared with a spec.
 type FileEvent struct {
 	AggregateType, ID, Type string
 	Data, Metadata          value.Value
-	// Stored tells that the event has a stream id, StreamID: a server has written it before, and its metadata may have
-	// any members.
+	// Stored reports that the event has a stream id, StreamID: a server has written it before, and its metadata may
+	// have any members.
 	Stored   bool
 	StreamID j17.StreamID
-	// Names is what the aggregate was called where the event comes from, "" where the file does not say.
+	// Names are the names of the aggregate where the event comes from, "" if the file has none.
 	j17.Names
 	// Chain is the hash of the aggregate's chain up to the event, and Leaf the leaf hash of the bytes that an erased
-	// event had at first, as an export has them; nil where the file does not say.
+	// event had at first, as in an export; nil if the file has none.
 	Chain, Leaf []byte
 	// Trusted lets the event name one of the platform's own actors.
 	Trusted bool
 }
 
-// ReadFileEvent takes an event of a file apart: an object with the members "type", "data", "metadata" and either "key"
+// ReadFileEvent parses an event of a file: an object with the members "type", "data", "metadata" and either "key"
 // ("order:global") or "aggregate_type" and "id", and maybe "stream_id", "handle", "public_id", "chain" and "leaf". It
-// returns all that is wrong with these, each a *j17.Error. Event.Command does the same for the metadata.
+// returns all faults of these, each a *j17.Error. FileEvent.Command does the same for the metadata.
 func ReadFileEvent(v value.Value) (FileEvent, []error) {
 	if v.Kind() != value.Object {
 		return FileEvent{}, []error{j17.Errorf(j17.CodeInvalidField, "An event must be a JSON object")}
 	}
 
-	// Members that are there must be known, and be text.
+	// Members must be known, and be text.
 	var faults []error
 	if err := OnlyMembers(
 		v, "", "stream_id", "key", "aggregate_type", "id", "type", "data", "metadata", "handle", "public_id", "chain",
@@ -55,7 +55,7 @@ func ReadFileEvent(v value.Value) (FileEvent, []error) {
 		return m.Str()
 	}
 
-	// What only a server has given out.
+	// Members that only a server gives out.
 	e := FileEvent{Data: v.Get("data"), Metadata: v.Get("metadata"), Stored: !v.Get("stream_id").IsMissing()}
 	if e.Stored {
 		if s := text("stream_id"); s != "" {
@@ -106,9 +106,9 @@ func ReadFileEvent(v value.Value) (FileEvent, []error) {
 	return e, faults
 }
 
-// Command returns the command that would write the event, and when the event has happened, in Unix seconds, nil where
-// the file does not say. The error is about what only a server writes; faults of form of what a caller writes are the
-// command's.
+// Command returns the command that would write the event, and the time of the event in Unix seconds, nil if the file
+// has none. The error is about members that only a server writes; faults in what a caller writes are kept in the
+// command.
 func (e *FileEvent) Command() (Command, *int64, error) {
 	c := Command{
 		Writes: One(e.AggregateType, e.ID, e.Type, e.Data), Trusted: e.Stored || e.Trusted,
@@ -118,7 +118,7 @@ func (e *FileEvent) Command() (Command, *int64, error) {
 		return c, nil, nil
 	}
 
-	// What only a server writes is kept apart from what a write may say.
+	// Separate members that only a server writes from those that a write may have.
 	var said []value.Member
 	var timestamp *int64
 	var err error
@@ -166,20 +166,20 @@ func (e *FileEvent) WithActor(actor j17.Agent) {
 	e.Metadata = value.ObjectValue(append(members, e.Metadata.Members()...)...)
 }
 
-// FileWrite is what an event of a file says about its write.
+// FileWrite has the metadata of an event of a file that concern its write.
 type FileWrite struct {
 	Actor j17.Agent
-	// Target is the zero Agent where there is none.
+	// Target is the zero Agent if there is none.
 	Target j17.Agent
-	// PreviousLength is nil where the length of the aggregate does not matter.
+	// PreviousLength is nil if the length of the aggregate does not matter.
 	PreviousLength *uint64
 	SkipOCC        bool
 	// Left names the members of the metadata that only a server writes, such as the timestamp.
 	Left []string
 }
 
-// Write reads the data and the metadata of an event that is to be written once more. It accepts what a dry run does,
-// apart from what needs a spec: that types are declared and identifiers valid.
+// Write reads the data and the metadata of an event that is to be written again. It accepts what a dry run does, apart
+// from what needs a spec: that types are declared and identifiers valid.
 func (e *FileEvent) Write() (FileWrite, error) {
 	c, timestamp, err := e.Command()
 	if err = cmp.Or(c.Writes[0].Events[0].Fault(), err, c.Fault()); err != nil {
@@ -201,7 +201,7 @@ func (e *FileEvent) Write() (FileWrite, error) {
 	return w, nil
 }
 
-// PathIn writes a pointer into an event in the form that errors have: "data.items[0].sku".
+// PathIn returns a pointer into an event in the form used in errors: "data.items[0].sku".
 func PathIn(event value.Value, p diag.Pointer) string {
 	path := ""
 	for _, step := range p.Steps() {

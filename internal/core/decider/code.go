@@ -37,11 +37,11 @@ type faultDetails struct {
 	Entrypoint string       `json:"entrypoint,omitempty"`
 }
 
-// callWork is what a call of custom code costs beside the bytes that go in and out, in units of package work. What the
-// code itself may do is counted where it runs.
+// callWork is the cost of a call of custom code, in units of package work, apart from its input and output. The work of
+// the code itself is counted where it runs.
 const callWork = 512
 
-// Handle computes the state after an event with a handler in custom code. What goes in and out is charged to b.
+// Handle computes the state after an event with a handler in custom code. Input and output are charged to b.
 func (f Functions) Handle(
 	ctx context.Context, code *spec.Code, state value.Value, ev *tick.Event, b *work.Budget,
 ) (value.Value, error) {
@@ -64,7 +64,7 @@ func (f Functions) Handle(
 		})
 	}
 
-	// It has a limit, and is kept without the rest of the answer.
+	// Its size is limited, and it is kept without the rest of the answer.
 	text, most := next.AppendJSON(nil), tick.Largest()
 	if sandbox.Replaying(ctx) {
 		most.Values = math.MaxInt // it was accepted before there was a limit of values
@@ -79,7 +79,7 @@ func (f Functions) Handle(
 		})
 	}
 	if size > CompactAbove*len(text) {
-		// Else the state would hold on to the whole answer.
+		// Else the state would keep the whole answer in memory.
 		if next, err = value.ParseStored(string(text)); err != nil {
 			return value.Value{}, fmt.Errorf("decider: a state from custom code cannot be read back: %w", err)
 		}
@@ -99,7 +99,7 @@ func appendEvent(dst []byte, ev *tick.Event) []byte {
 	return ev.Metadata.Value().OrNull().AppendJSON(dst)
 }
 
-// call runs custom code and returns the object that it answers, and how many bytes that was.
+// call runs custom code and returns the object that it returns, and its size in bytes.
 func (f Functions) call(
 	ctx context.Context, code *spec.Code, in []byte, b *work.Budget,
 ) (out value.Value, size int, err error) {
@@ -130,7 +130,7 @@ func (f Functions) call(
 	return out, len(raw), nil
 }
 
-// notLoaded is the fault of code that the server does not have, or could not use when the spec was deployed.
+// notLoaded returns the fault for code that the server does not have, or could not use when the spec was deployed.
 func notLoaded(code *spec.Code) *sandbox.Fault {
 	f := &sandbox.Fault{Kind: sandbox.Start, Detail: "the code is not loaded", Hint: "See what the server's log says of it, and deploy the spec again."}
 	if code.Runtime == spec.WASM {
@@ -140,7 +140,7 @@ func notLoaded(code *spec.Code) *sandbox.Fault {
 	return f
 }
 
-// rejection is the error that custom code has returned.
+// rejection returns the error for an error that custom code has returned.
 func rejection(code *spec.Code, e value.Value) error {
 	d := rejectionDetails{
 		Type: e.Get("type").Str(), Message: e.Get("message").Str(), Code: e.Get("code").Str(),
@@ -160,7 +160,7 @@ func rejection(code *spec.Code, e value.Value) error {
 	return out
 }
 
-// faulty turns a fault of custom code into what the caller sees.
+// faulty turns a fault of custom code into the error that the caller sees.
 func faulty(code *spec.Code, err error) error {
 	fault, ok := errors.AsType[*sandbox.Fault](err)
 	if !ok {
@@ -183,8 +183,8 @@ func faulty(code *spec.Code, err error) error {
 	return out.Because(fault)
 }
 
-// ReplayFailed is an error of custom code for an event that was accepted long ago: whoever asks for the state is not to
-// blame. length is that of the stream with the event.
+// ReplayFailed returns the error for an error of custom code on an event that was accepted before: it is not the fault
+// of the caller that reads the state. length is that of the stream with the event.
 func ReplayFailed(err error, ev *tick.Event, length uint64) error {
 	cause, ok := errors.AsType[*j17.Error](err)
 	if ok && cause.Code == j17.CodeWorkLimit {
@@ -205,11 +205,11 @@ func ReplayFailed(err error, ev *tick.Event, length uint64) error {
 	return out.Because(cause)
 }
 
-// WorkDetails are the details of an error that says that an event takes too much work.
+// WorkDetails are the details of the error for an event that takes too much work.
 type WorkDetails struct {
 	Key       string `json:"key"`
 	EventType string `json:"event_type"`
-	// Length is that of the stream with the event, where it is stored.
+	// Length is that of the stream with the event, if it is stored.
 	Length uint64 `json:"length,omitempty"`
 	// Pointer is the place of the implication, the handler or the schema in the spec, Chain leads from the command's
 	// own event to the event, and Details are those of a fault of custom code.
@@ -218,7 +218,8 @@ type WorkDetails struct {
 	Details any          `json:"details,omitempty"`
 }
 
-// tooMuchWork is the error for a stored event that takes more work than the fold of one may, as its handler is now.
+// tooMuchWork returns the error for a stored event that takes more work, with its present handler, than the fold of one
+// event may.
 func tooMuchWork(cause *j17.Error, ev *tick.Event, length uint64) error {
 	out := j17.Errorf(j17.CodeWorkLimit, "The state of %s cannot be computed: its stored event number %d, %s, takes more than the %d units of work that one event may take. Deploy a handler that does less.",
 		ev.Key, length, ev.Type, work.Replay)
@@ -230,7 +231,7 @@ func tooMuchWork(cause *j17.Error, ev *tick.Event, length uint64) error {
 // refusedReplay is the kind of fault of code that refuses an event which is stored already.
 const refusedReplay sandbox.Kind = "refused_replay"
 
-// replayDetails are the details of an error that a stored event has caused.
+// replayDetails are the details of an error caused by a stored event.
 type replayDetails struct {
 	faultDetails
 
@@ -240,7 +241,7 @@ type replayDetails struct {
 	Rejection any    `json:"rejection,omitempty"`
 }
 
-// Record names the stored event, by which an erasure finds what is kept of the error: see j17.Record.
+// Record names the stored event, by which an erasure finds records of the error: see j17.Record.
 func (d replayDetails) Record() string {
 	return fmt.Sprintf("the state of %s cannot be computed for its stored event number %d, %s", d.Key, d.Length, d.EventType)
 }
@@ -262,7 +263,7 @@ func (f Functions) imply(
 		return value.Value{}, err
 	}
 
-	// A step of a pipeline answers what is added for those behind it.
+	// A step of a pipeline returns the members for the steps after it.
 	if code.Transform {
 		if inner := out.Get("context"); inner.Kind() == value.Object {
 			out = inner
@@ -275,7 +276,7 @@ func (f Functions) imply(
 		return out, nil
 	}
 
-	// All others answer what is to be emitted.
+	// All others return the actions.
 	if actions := out.Get("actions"); !actions.IsMissing() {
 		out = actions
 	}

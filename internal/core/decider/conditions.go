@@ -16,7 +16,7 @@ import (
 
 // Condition is a condition of a command, compared with the spec.
 type Condition struct {
-	// Types are those that count; none: all. Tags are as events have them, each once.
+	// Types are the types that count, empty for all. Tags are in the form in which events have them, each once.
 	Types []spec.Pattern
 	Tags  []string
 	After j17.StreamID
@@ -51,8 +51,8 @@ func (d *Decider) conditions(given []command.Condition) ([]Condition, error) {
 	return list, nil
 }
 
-// Pattern reads which event types are meant, as listeners say it. What it names is in the spec; else it is
-// CodeInvalidField.
+// Pattern reads a pattern of event types, in the form that listeners use. The error is CodeInvalidField if the spec
+// does not have what it names.
 func (d *Decider) Pattern(text string) (spec.Pattern, error) {
 	p, ok := spec.ParsePattern(text)
 	if !ok {
@@ -69,8 +69,7 @@ func (d *Decider) Pattern(text string) (spec.Pattern, error) {
 	return p, nil
 }
 
-// Tag returns a tag that somebody has written in the form in which events have it. One that no event can have is
-// CodeInvalidField.
+// Tag returns a given tag in the form in which events have it. The error is CodeInvalidField if no event can have it.
 func (d *Decider) Tag(text string) (string, error) {
 	name, of, ok := strings.Cut(text, ":")
 	switch {
@@ -121,11 +120,11 @@ func (d *Decider) declared(tag string) error {
 	return j17.Errorf(j17.CodeInvalidField, "Type '%s' is not declared in the spec's %s%s", j17.Printable(typ), list, diag.Meant(typ, slices.Values(types.Sorted())))
 }
 
-// systemActor is the type of the actor of what the system itself has done.
+// systemActor is the actor type of events that the system itself has caused.
 const systemActor = "system"
 
-// Agent returns an actor or a target in the form in which events have it, by the rules of the spec. Whether its type is
-// declared does not matter: events of earlier days may have it.
+// Agent returns an actor or a target in the form in which events have it, by the rules of the spec. Its type need not
+// be declared: older events may have it.
 func (d *Decider) Agent(a j17.Agent) (j17.Agent, error) {
 	if ident.IsSystemActorType(a.Type) || a.Type == systemActor {
 		return a, nil

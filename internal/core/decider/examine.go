@@ -16,21 +16,20 @@ type Examined struct {
 	Admitted
 
 	Key j17.Key
-	// Expected is the length that the file expects the aggregate to have; nil: no expectation.
+	// Expected is the length that the file expects the aggregate to have, nil for none.
 	Expected *uint64
-	// Timestamp is when the event happened, in Unix seconds; nil for one that happens when it is written.
+	// Timestamp is when the event happened, in Unix seconds; nil if it happens when it is written.
 	Timestamp *int64
 }
 
-// Examine makes the checks of Admit and tells all that fails, not only the first. Each event has the budget of a
-// command.
+// Examine makes the checks of Admit and returns all faults, not only the first. Each event has the budget of a command.
 func (d *Decider) Examine(ctx context.Context, c *command.FileEvent) (*Examined, []error) {
 	typ, err := d.AggregateType(c.AggregateType)
 	if err != nil {
 		return nil, []error{j17.At(err, "key")}
 	}
 
-	// The aggregate, and what only a server writes.
+	// The aggregate, and the members that only a server writes.
 	var faults []error
 	a := &Examined{}
 	if a.Key, err = d.Key(c.AggregateType, c.ID); err != nil {

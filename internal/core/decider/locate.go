@@ -14,19 +14,20 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// Location is what an event says about where its aggregate is. The zero Location is nowhere.
+// Location is the location of an aggregate that an event states. The zero Location is nowhere.
 type Location struct {
-	// Point or Shape is where, by the geo type's shape; both are nil where the event says that it is nowhere.
+	// Point or Shape is the place, depending on the geo type's shape; both are nil if the event states that it is
+	// nowhere.
 	Point *geo.Point
 	Shape *geo.Shape
 	// Cells cover it.
 	Cells []geo.Cell
-	// Properties are those that the geo type names, missing where it names none.
+	// Properties are those that the geo type names, missing if it names none.
 	Properties value.Value
 }
 
-// Locate reads the place in an event's data. It is nil where there is none, so that the aggregate stays where it was.
-// The error is a *geo.Fault.
+// Locate reads the location in an event's data. It is nil if there is none: the aggregate then stays where it was. The
+// error is a *geo.Fault.
 func Locate(g *spec.Geo, data value.Value) (*Location, error) {
 	v := data.At(g.Steps)
 	switch v.Kind() {
@@ -37,7 +38,7 @@ func Locate(g *spec.Geo, data value.Value) (*Location, error) {
 	case value.Bool, value.Number, value.String, value.Array, value.Object:
 	}
 
-	// One piece of memory for all of a point.
+	// Allocate all of a point at once.
 	at := &struct {
 		Location
 		point geo.Point
@@ -59,7 +60,7 @@ func Locate(g *spec.Geo, data value.Value) (*Location, error) {
 		l.Shape, l.Cells = s, s.Cells()
 	}
 
-	// What goes with it is said beside it or in it.
+	// Properties are next to the location or in it.
 	if len(g.Type.Properties) > 0 {
 		members := make([]value.Member, len(g.Type.Properties))
 		for i, name := range g.Type.Properties {
@@ -74,10 +75,11 @@ func Locate(g *spec.Geo, data value.Value) (*Location, error) {
 	return l, nil
 }
 
-// workOfNumber is what a number of a place costs, of which a vertex has two, in units of work.
+// workOfNumber is the cost of one number of a location, in units of work. A vertex has two.
 const workOfNumber = 20
 
-// locate reads the place of an event whose data fit the schema. A wrong one is what wrong data are.
+// locate reads the location of an event whose data fit the schema. A wrong location is an error like that of wrong
+// data.
 func (o *Event) locate(b *work.Budget) error {
 	g := o.Spec.Geo
 	if g == nil {
@@ -105,7 +107,7 @@ func (o *Event) locate(b *work.Budget) error {
 	return e
 }
 
-// member is what the path of a fault leads to.
+// member returns the value at the path of a fault.
 func member(v value.Value, path string) value.Value {
 	for part := range strings.FieldsFuncSeq(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
 		if i, err := strconv.Atoi(part); err == nil {
@@ -117,7 +119,7 @@ func member(v value.Value, path string) value.Value {
 	return v
 }
 
-// pointer is the JSON pointer of a fault in what steps lead to from an event's data.
+// pointer returns the JSON pointer of a fault in the value that steps lead to from an event's data.
 func pointer(steps []value.Step, f *geo.Fault) string {
 	at := diag.Pointer("/data")
 	for _, step := range steps {

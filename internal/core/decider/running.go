@@ -12,7 +12,7 @@ import (
 )
 
 // MayRefuse reports whether an event of so many bytes has to be applied before it is written: custom code may refuse
-// it, and a handler that may take more work than a replay has must not.
+// it, and a handler must not take more work than a replay has.
 func MayRefuse(et *spec.EventType, size int) bool {
 	return et.Code != nil || et.Handler != nil && et.Handler.Heavy(size)
 }
@@ -24,20 +24,20 @@ type Computed struct {
 	Editor *value.Editor
 }
 
-// running is the state of an aggregate at a place in the write: what was before the write, and those events of the
-// aggregate that stand before the place.
+// running is the state of an aggregate at a place in the write: the state before the write with the aggregate's events
+// before the place applied.
 type running struct {
 	Computed
-	// passed is how many of the aggregate's events in the write the state has.
+	// passed is how many of the aggregate's events in the write are applied.
 	passed int
 }
 
-// number returns how many events of an aggregate stand before event number i.
+// number returns how many events of an aggregate come before event number i.
 func (x *Decision) number(key j17.Key, i int) int {
 	switch {
 	case i == 0:
 		return 0
-	case len(x.Events) == 1: // which most writes have, and need no table for
+	case len(x.Events) == 1: // the usual case, which needs no table
 		if x.Events[0].Key == key {
 			return 1
 		}
@@ -53,7 +53,7 @@ func (x *Decision) number(key j17.Key, i int) int {
 	return n
 }
 
-// nth returns the number of an aggregate's event in the write, counted from 0, after number was asked.
+// nth returns the number of an aggregate's nth event in the write, counted from 0. number must have been called before.
 func (x *Decision) nth(key j17.Key, n int) int {
 	if x.of == nil {
 		return 0
@@ -61,8 +61,8 @@ func (x *Decision) nth(key j17.Key, n int) int {
 	return x.of[key][n]
 }
 
-// at returns the state of an aggregate as event number i sees it. What comes out is good until somebody asks for a
-// later one.
+// at returns the state of an aggregate as event number i sees it. The result is valid until a later state of it is
+// requested.
 func (x *Decision) at(ctx context.Context, key j17.Key, i int) (*running, error) {
 	r := x.running[key]
 	if r == nil {
@@ -84,7 +84,7 @@ func (x *Decision) at(ctx context.Context, key j17.Key, i int) (*running, error)
 	return r, nil
 }
 
-// apply takes event number i into the state of its aggregate.
+// apply applies event number i to the state of its aggregate.
 func (x *Decision) apply(ctx context.Context, r *running, i int) error {
 	o := &x.Events[i]
 	program := x.d.Program(o.Key.Type)
@@ -117,8 +117,8 @@ func (x *Decision) handle(ctx context.Context, i int) error {
 	return err
 }
 
-// After returns the states after the commit of those aggregates that get an event and whose states the decision has had
-// to compute.
+// After returns the states after the commit of the aggregates that get an event and whose states the decision has
+// computed.
 func (x *Decision) After(ctx context.Context) ([]*Computed, error) {
 	var all []*Computed
 	for _, key := range slices.SortedFunc(maps.Keys(x.running), j17.Key.Compare) {
@@ -133,5 +133,5 @@ func (x *Decision) After(ctx context.Context) ([]*Computed, error) {
 	return all, nil
 }
 
-// inType is the place of a part of an event type in the spec.
+// inType returns the place of a part of an event type in the spec.
 func inType(et *spec.EventType, part string) diag.Pointer { return et.Pointer.Key(part) }

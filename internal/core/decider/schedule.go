@@ -14,11 +14,11 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// maxWaits bounds the events that one command schedules, with the events that cancel them. All of it is one commit,
-// which others wait for.
+// maxWaits bounds the events that one command schedules, together with the events that cancel them. They are written in
+// one commit, for which others wait.
 const maxWaits = 10_000
 
-// Scheduled is an event that is to come later. Its data is checked against the schema when it does.
+// Scheduled is an event for later. Its data is checked against the schema when it is due.
 type Scheduled struct {
 	// Cause is the number of the event that schedules it.
 	Cause int
@@ -27,8 +27,8 @@ type Scheduled struct {
 	Type string
 	Data value.Value
 	JSON []byte
-	// Delay is how long after its cause it comes, unless it is Timed: then it comes at Time, in Unix seconds, or at
-	// once where that is over.
+	// Delay is the time from its cause to the event, unless it is Timed: then it comes at Time, in Unix seconds, or at
+	// once if that is past.
 	Delay time.Duration
 	Timed bool
 	Time  int64
@@ -38,7 +38,7 @@ type Scheduled struct {
 	At diag.Pointer
 }
 
-// FireAt is when it comes if its cause happens at a time, both in Unix seconds.
+// FireAt returns when the event comes if its cause happens at a time, both in Unix seconds.
 func (s *Scheduled) FireAt(at int64) int64 {
 	if s.Timed {
 		return max(s.Time, at)
@@ -52,8 +52,8 @@ type Awaited struct {
 	Type string
 }
 
-// schedule resolves the templates of an event that is to come later. Ids that are none are refused now: they would
-// never do.
+// schedule evaluates the templates of an event for later. Invalid ids are refused now, since they would never become
+// valid.
 func (s *scene) schedule(what *spec.Schedule) error {
 	due, ok, err := s.due(what)
 	if err != nil || !ok {
@@ -76,7 +76,7 @@ func (s *scene) schedule(what *spec.Schedule) error {
 		At: o.At,
 	}
 
-	// What cancels it.
+	// The events that cancel it.
 	for i := range what.CancelOn {
 		m := &what.CancelOn[i]
 		id, ok, err := s.id(&m.ID)
@@ -84,7 +84,7 @@ func (s *scene) schedule(what *spec.Schedule) error {
 			return err
 		}
 		if !ok {
-			continue // an optional path that leads nowhere: there is no such aggregate
+			continue // an optional path without a value: there is no such aggregate
 		}
 		await := Awaited{
 			j17.Key{Type: m.AggregateType, ID: idText(id, s.Events[s.cause].Key.Type, m.AggregateType)}, m.EventType,
@@ -97,7 +97,7 @@ func (s *scene) schedule(what *spec.Schedule) error {
 		}
 	}
 
-	// It must not be one too many, and all data together have a limit.
+	// Check the limits of the number of events and of all data together.
 	if s.waits += 1 + len(later.CancelOn); s.waits > maxWaits {
 		return s.limit(o, fmt.Sprintf("One write schedules more than %d events, those that cancel them included", maxWaits), maxWaits)
 	}
@@ -112,8 +112,8 @@ func (s *scene) schedule(what *spec.Schedule) error {
 	return nil
 }
 
-// due computes the time at which an event is to come, in Unix seconds, if the schedule has one. It is not ok where it
-// is an optional path that leads nowhere: then nothing is scheduled.
+// due computes the time of an event, in Unix seconds, if the schedule has one. ok is false if that is an optional path
+// without a value: then nothing is scheduled.
 func (s *scene) due(what *spec.Schedule) (seconds int64, ok bool, err error) {
 	if what.At == nil {
 		return 0, true, nil

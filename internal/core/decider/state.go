@@ -9,22 +9,22 @@ import (
 
 // State is the state of an aggregate after the first Length events of its stream. It is immutable.
 type State struct {
-	// Fingerprint is that of the aggregate type whose handlers made the state.
+	// Fingerprint is the fingerprint of the handlers that made the state.
 	Fingerprint [32]byte
 	Length      uint64
-	// Generation is that of the events which the state was made of: how often events of the stream had been rewritten.
+	// Generation is the generation of the folded events: how often events of the stream had been rewritten.
 	Generation uint64
 	// Created is the timestamp of the first event.
 	Created int64
 	Data    value.Value
 	JSON    []byte
-	// Loose is how many bytes of events were folded since Data was last copied: it may hold on to all of them.
+	// Loose is how many bytes of events were folded since Data was last copied: Data may keep all of them in memory.
 	Loose int
-	// Since is how many bytes of events, and Cost how many units of work, were folded since a state on the way was last
+	// Since is how many bytes of events, and Cost how many units of work, were folded since the last past state was
 	// kept.
 	Since int
 	Cost  int64
-	// Snapshot is the length of the latest snapshot that was seen on the way here.
+	// Snapshot is the length of the latest snapshot met in the fold.
 	Snapshot uint64
 }
 
@@ -36,10 +36,10 @@ func (f *State) Pass(ed *value.Editor, ev *tick.Event) {
 	f.Data = tick.Stamp(ed, f.Data, f.Created, ev.Timestamp)
 }
 
-// CompactAbove is how many times the size of a state its events must have before it is copied to let go of them.
+// CompactAbove: a state is copied, to release its events, when these have more than CompactAbove times its size.
 const CompactAbove = 4
 
-// Finish encodes a state, and copies it where it holds on to much more than itself.
+// Finish encodes a state, and copies it if it keeps much more memory than its own.
 func (f *State) Finish(name string) error {
 	f.JSON = f.Data.AppendJSON(nil)
 	if f.Loose > CompactAbove*len(f.JSON) {
@@ -52,7 +52,7 @@ func (f *State) Finish(name string) error {
 	return nil
 }
 
-// Whole returns the state with its tree, where only its text was kept.
+// Whole returns the state with its tree, which is parsed if only the text was kept.
 func (f *State) Whole(name string) (*State, error) {
 	if !f.Data.IsMissing() {
 		return f, nil

@@ -13,16 +13,16 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// Limits of what an event's data can give of one tag.
+// Limits of the tags that an event's data give for one declaration.
 const (
-	// maxTagValues is how many tags an array gives.
+	// maxTagValues bounds the tags of an array.
 	maxTagValues = 100
-	// maxTagValue is how many bytes the value of a tag has.
+	// maxTagValue bounds the bytes of a tag's value.
 	maxTagValue = 256
 )
 
-// tag finds out which tags an event has beside those of its actor and its target, and those of when it happens. Its
-// key, data and metadata are known. A value that can be no tag is what wrong data are.
+// tag computes the tags of an event, apart from those of its actor and its target, and those of its time. Its key, data
+// and metadata must be set. A value that cannot be a tag is an error like that of wrong data.
 func (o *Event) tag(agents []string, b *work.Budget) error {
 	o.Tags = agents
 	if o.Spec == nil || len(o.Spec.Tags) == 0 {
@@ -49,7 +49,7 @@ func (o *Event) tag(agents []string, b *work.Budget) error {
 	return nil
 }
 
-// Timed reports whether the event has tags of when it happens.
+// Timed reports whether the event has tags that depend on its time.
 func (o *Event) Timed() bool {
 	return o.Spec != nil && slices.ContainsFunc(o.Spec.Tags, func(tag *spec.Tag) bool { return tag.OfTime })
 }
@@ -69,7 +69,7 @@ func (o *Event) TagsAt(timestamp int64) []string {
 }
 
 // DeclaredTags returns the tags that the spec gives an event which is stored, without those of its actor and its
-// target. What can be no tag gives none: the event may be older than what it is asked for. The error is that of the
+// target. Values that cannot be tags are ignored: the event may be older than the declaration. The error is that of the
 // budget.
 func (d *Decider) DeclaredTags(stored *j17.Event, b *work.Budget) ([]string, error) {
 	typ := d.Types[stored.Key.Type]
@@ -90,12 +90,12 @@ func (d *Decider) DeclaredTags(stored *j17.Event, b *work.Budget) ([]string, err
 	return t.tags, nil
 }
 
-// tagger gathers the tags of an event.
+// tagger collects the tags of an event.
 type tagger struct {
 	tags []string
 	env  *tick.Env
 	work *work.Budget
-	// lenient passes over what can be no tag.
+	// lenient ignores values that cannot be tags.
 	lenient bool
 }
 
@@ -156,7 +156,7 @@ func tagFault(tag *spec.Tag, at string, received value.Value, format string, arg
 	return e
 }
 
-// tagText is how a value stands in a tag. It is not ok for what can stand in none.
+// tagText returns the text of a value in a tag. ok is false for values that cannot be tags.
 func tagText(v value.Value) (text string, ok bool) {
 	switch v.Kind() {
 	case value.String:
@@ -170,8 +170,8 @@ func tagText(v value.Value) (text string, ok bool) {
 	return "", false
 }
 
-// numberText is the one text that all texts of a number have in common: its digits, with a point where there are some
-// behind it. What would be too long for a tag ends behind that length.
+// numberText returns the same text for all spellings of a number: its digits, with a decimal point if there are digits
+// after it. A text that is too long for a tag is cut off.
 func numberText(v value.Value) string {
 	digits, sign, magnitude := v.AppendDigits(nil)
 	switch {

@@ -10,14 +10,13 @@ import (
 	"j17/internal/storage/store"
 )
 
-// maxCounted is how many aggregates of a type are counted, maxCountedInAll how many of all types that are asked for at
-// once.
+// maxCounted bounds the counted aggregates of a type, maxCountedInAll those of all requested types together.
 const (
 	maxCounted      = 10_000
 	maxCountedInAll = 200_000
 )
 
-// TypeCount is how many aggregates a type has; More tells that there are more than were counted.
+// TypeCount is how many aggregates a type has; More reports that there are more than were counted.
 type TypeCount struct {
 	Count int
 	More  bool
@@ -48,10 +47,10 @@ type Aggregate struct {
 }
 
 // Aggregates returns up to count aggregates of a type whose ids, handles or public ids begin with a prefix: first by id
-// those whose ids do, then those whose handles do, then those whose public ids do, each by that name. start is where
-// the page begins, "" for the beginning: an id or a name that an earlier page ended with. next is the start of what
-// follows, "" where nothing does; where few aggregates of many have the type, a page may have fewer than count, or
-// none, and be followed by others. The type need not be declared, if it has aggregates.
+// those whose ids do, then those whose handles do, then those whose public ids do, each by that name. start is the id
+// or name with which an earlier page ended, "" for the first page. next is the start of the next page, "" if there is
+// none. If few of many aggregates have the type, a page may have fewer than count, or none, and still be followed by
+// others. The type need not be declared, if it has aggregates.
 func (e *Engine) Aggregates(
 	ctx context.Context, t j17.Tenant, typ, prefix, start string, count int,
 ) (found []Aggregate, next string, err error) {
@@ -67,7 +66,7 @@ func (e *Engine) Aggregates(
 		return nil, "", err
 	}
 
-	// One more than the page has tells that there are more. A page behind one that a name has ended has no ids.
+	// Look for one more than the page has, to know whether there are more. A page that begins after a name has no ids.
 	l := &listing{e: e, ctx: ctx, tenant: t, d: d, typ: typ, prefix: prefix, most: count + 1}
 	names := l.namesFrom(start)
 	if len(names) == 0 || names[0].start == "" {
@@ -85,7 +84,7 @@ func (e *Engine) Aggregates(
 		l.next = l.found[count-1].at
 	}
 
-	// What they are, as far as they are there.
+	// Load the aggregates that exist.
 	keys := make([]j17.Key, len(l.found))
 	for i := range l.found {
 		keys[i] = j17.Key{Type: typ, ID: l.found[i].id}
@@ -109,38 +108,38 @@ func (e *Engine) Aggregates(
 	return found, l.next, nil
 }
 
-// maxNames is how many names a page looks at: those of other types stand between those of one.
+// maxNames bounds the names that a page reads: names of other types lie between those of one.
 const maxNames = 10_000
 
-// listing gathers a page of aggregates.
+// listing collects a page of aggregates.
 type listing struct {
 	e           *Engine
 	ctx         context.Context
 	tenant      j17.Tenant
 	d           *deployed
 	typ, prefix string
-	// most is how many are looked for.
+	// most bounds the aggregates that are collected.
 	most  int
 	found []listed
-	// next is where the next page begins, where this one ended early.
+	// next is where the next page begins if this one ended early.
 	next string
-	// looked is how many names were looked at.
+	// looked counts the names that were read.
 	looked int
 }
 
 // listed is an aggregate of a page; at is the id or the name by which it was found.
 type listed struct{ id, at string }
 
-// nameRange are the names of one kind that begin with a prefix, from the one behind start on.
+// nameRange is the range of names of one kind that begin with a prefix, after start.
 type nameRange struct {
 	space store.Space
 	keys  store.Range
 	start string
-	// text is how a key of the space is written as a name.
+	// text returns the name for a key of the space.
 	text func(key string) string
 }
 
-// namesFrom returns which names a page looks at that begins at start.
+// namesFrom returns the ranges of names for a page that begins at start.
 func (l *listing) namesFrom(start string) (all []nameRange) {
 	typ := l.d.Types[l.typ]
 	if typ == nil || l.prefix == "" {

@@ -11,7 +11,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The spaces of names. Under the key of an aggregate stands its name, under the name, in the index, the key.
+// The spaces of names. A space of names has an aggregate's name under its key, the index has the key under the name.
 const (
 	handles      store.Space = "identity.handle"
 	handleIndex  store.Space = "identity.handle.index"
@@ -23,12 +23,12 @@ const (
 // names reads the names of aggregates.
 type names struct{ store Storage }
 
-// Names returns the names that an aggregate has taken.
+// Names returns the names of an aggregate.
 func (e *Engine) Names(ctx context.Context, t j17.Tenant, d *decider.Decider, key j17.Key) (j17.Names, error) {
 	return e.names.of(ctx, t, d, key)
 }
 
-// of returns the names that an aggregate has taken.
+// of returns the names of an aggregate.
 func (n *names) of(ctx context.Context, t j17.Tenant, d *decider.Decider, key j17.Key) (j17.Names, error) {
 	var id j17.Names
 	typ := d.Types[key.Type]
@@ -51,7 +51,7 @@ func (n *names) of(ctx context.Context, t j17.Tenant, d *decider.Decider, key j1
 	return id, nil
 }
 
-// mintID returns an id for a new aggregate: a UUID of version 7 where the spec accepts those, else of version 4.
+// mintID returns an id for a new aggregate: a UUID of version 7 if the spec accepts those, else of version 4.
 func mintID(mint *ident.Minter, d *deployed) string {
 	if id := mint.UUIDv7(); acceptsID(d, id) {
 		return id
@@ -59,8 +59,8 @@ func mintID(mint *ident.Minter, d *deployed) string {
 	return mint.UUIDv4()
 }
 
-// assign lets every aggregate of the unit that has none yet take its names. The names of the command's own aggregates
-// stand first, in the order of its writes.
+// assign adds assignments of names for every aggregate of the unit that has none yet, those of the command's own
+// aggregates first, in the order of its writes.
 func (p *plan) assign(d *deployed, mint *ident.Minter) {
 	var seen map[j17.Key]bool
 	for i := range p.unit.Events {
@@ -86,8 +86,8 @@ func (p *plan) assign(d *deployed, mint *ident.Minter) {
 	}
 }
 
-// assigned returns the names that an aggregate of the command has after the commit, and the values of others, which
-// stand behind those of its own.
+// assigned returns the names that an aggregate of the command has after the commit, and the rest of the values, which
+// belong to others.
 func (d *deployed) assigned(aggregateType string, values []string) (j17.Names, []string) {
 	var id j17.Names
 	typ := d.Types[aggregateType]
@@ -109,8 +109,8 @@ func (n *names) name(ctx context.Context, t j17.Tenant, space store.Space, key s
 	return string(item.Value), store.UserError(err)
 }
 
-// Resolve returns the key of an aggregate by its id or one of its public names. An aggregate of an id need not exist;
-// the error is CodeUnknownType, CodeInvalidIdentifier or, for a name that nobody has, CodeAggregateNotFound.
+// Resolve returns the key of an aggregate by its id or one of its public names. An aggregate given by its id need not
+// exist; the error is CodeUnknownType, CodeInvalidIdentifier or, for an unknown name, CodeAggregateNotFound.
 func (e *Engine) Resolve(ctx context.Context, t j17.Tenant, aggregateType, id string) (j17.Key, error) {
 	d, err := e.deployed(t)
 	if err != nil {
@@ -122,14 +122,14 @@ func (e *Engine) Resolve(ctx context.Context, t j17.Tenant, aggregateType, id st
 	return e.names.resolve(ctx, t, d, aggregateType, id)
 }
 
-// resolve turns what a caller calls an aggregate into its key. A handle or a public id of an aggregate type that has
-// them leads to an existing aggregate and is CodeAggregateNotFound otherwise; anything else is an id.
+// resolve returns the key of an aggregate that a caller names. A handle or a public id, for an aggregate type that has
+// them, must belong to an existing aggregate, else the error is CodeAggregateNotFound; anything else is an id.
 func (n *names) resolve(ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string) (j17.Key, error) {
 	key, _, err := n.lookUp(ctx, t, d, aggregateType, id)
 	return key, err
 }
 
-// lookUp is resolve. For a name that nobody has it returns what holds as long as nobody has it.
+// lookUp is resolve. For an unknown name it returns a fence that holds as long as no aggregate has the name.
 func (n *names) lookUp(
 	ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string,
 ) (j17.Key, []store.Fence, error) {
@@ -156,7 +156,7 @@ func (n *names) lookUp(
 	switch {
 	case !ok:
 		return j17.Key{}, []store.Fence{{Space: index, Key: name}}, notFound()
-	case ownerType != aggregateType: // names are for good
+	case ownerType != aggregateType: // a name stays with its aggregate
 		return j17.Key{}, nil, j17.Errorf(j17.CodeAggregateNotFound, "Aggregate not found: '%s' is one of type '%s'", id, ownerType).At("key")
 	default:
 		return j17.Key{Type: ownerType, ID: ownerID}, nil, nil

@@ -10,15 +10,15 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Outcome is what became of one of several commands.
+// Outcome is the outcome of one of several commands.
 type Outcome struct {
 	Receipt Receipt
-	// Err is that of Execute.
+	// Err is the error of Execute.
 	Err error
 }
 
 // ExecuteInOrder carries out commands of one tenant as if each had been executed after the one before. Those that do
-// not depend on each other are stored together, so that many take few syncs. The outcomes stand in the order of the
+// not depend on each other are stored together, so that many take few syncs. The outcomes are in the order of the
 // commands.
 func (e *Engine) ExecuteInOrder(ctx context.Context, t j17.Tenant, commands []*Command) []Outcome {
 	outcomes := make([]Outcome, len(commands))
@@ -39,7 +39,7 @@ func (e *Engine) ExecuteInOrder(ctx context.Context, t j17.Tenant, commands []*C
 		r.last.Release()
 		from += n
 		if n == 0 || from < len(commands) && r.stopped {
-			// This one cannot go with others: it was refused, has to wait for locks, or was overtaken.
+			// This command cannot be stored with others: it was refused, has to wait for locks, or was overtaken.
 			outcomes[from].Receipt, outcomes[from].Err = e.Execute(ctx, commands[from])
 			from++
 		}
@@ -47,7 +47,7 @@ func (e *Engine) ExecuteInOrder(ctx context.Context, t j17.Tenant, commands []*C
 	return outcomes
 }
 
-// batch is commands that are stored together.
+// batch has commands that are stored together.
 type batch struct {
 	e          *Engine
 	d          *deployed
@@ -58,20 +58,20 @@ type batch struct {
 	size       int
 	// touched are the streams that the commands write.
 	touched map[j17.Key]bool
-	// last is the budget of the last command. Where it holds memory, nobody comes behind it, so that none of a batch
-	// waits for memory that others of the batch hold.
+	// last is the budget of the last command. If it holds memory, no command follows it in the batch, so that none
+	// waits for memory held by another one of the batch.
 	last *work.Budget
-	// stopped tells that the next command has to be executed by itself.
+	// stopped reports that the next command has to be executed by itself.
 	stopped bool
 }
 
-// batchTime is how long commands are planned before those that are planned are stored. Where code makes each take long,
-// a caller whose time is over before all are planned gets somewhere.
+// batchTime is how long commands are planned before the planned ones are stored. If code makes each take long, a caller
+// whose time ends before all are planned still makes progress.
 const batchTime = time.Second
 
-// add plans a command and reports whether it goes with those before it.
+// add plans a command and reports whether it joins the batch.
 func (r *batch) add(ctx context.Context, c *Command) bool {
-	// A batch is stored before it takes too much room or time.
+	// Store the batch before it takes too much memory or time.
 	if len(r.units) == groupcommit.MaxUnits || r.size >= groupcommit.MaxBytes || r.last.Holds() {
 		return false
 	}
@@ -79,8 +79,8 @@ func (r *batch) add(ctx context.Context, c *Command) bool {
 		return false
 	}
 
-	// The command is decided. What is refused, was done before, has a condition on entity tags, or may have to wait for
-	// locks is executed by itself when the batch is stored.
+	// Decide the command. One that is refused, was carried out before, has a condition on entity tags, or may have to
+	// wait for locks is executed by itself once the batch is stored.
 	r.stopped = true
 	x := &execution{e: r.e, d: r.d, c: c, b: work.New(ctx, work.Command)}
 	r.last = x.b
@@ -96,7 +96,7 @@ func (r *batch) add(ctx context.Context, c *Command) bool {
 		return false
 	}
 
-	// Where the batch is about to change what it was decided on, the next batch begins with it.
+	// If the batch is about to change the streams that it was decided on, the next batch begins with it.
 	for key := range p.looked() {
 		if r.touched[key] {
 			r.stopped = false
@@ -107,7 +107,7 @@ func (r *batch) add(ctx context.Context, c *Command) bool {
 		return false
 	}
 
-	// It goes with those before it.
+	// It joins the batch.
 	r.stopped = false
 	for i := range p.unit.Events {
 		r.touched[p.unit.Events[i].Key] = true
@@ -122,8 +122,8 @@ func (r *batch) add(ctx context.Context, c *Command) bool {
 	return true
 }
 
-// store stores the batch and returns how many of its commands are done. The one behind them, if there is one, is then
-// to be executed by itself.
+// store stores the batch and returns how many of its commands are done. The command after them, if there is one, then
+// has to be executed by itself.
 func (r *batch) store(ctx context.Context, outcomes []Outcome) (done int) {
 	if len(r.units) == 0 {
 		return 0

@@ -41,7 +41,7 @@ func testSide(s *suite) {
 	missing(tenant, "note", "s\x00k")
 	missing(tenant, "notes\x00k", "k")
 	missing(other, space, "k")
-	// Every write gives another Rev, also across deletion and reopening.
+	// Every write gives another Rev, even across deletion and reopening.
 	revs := []uint64{one.Rev, timed.Rev}
 	for i := range 6 {
 		switch i {
@@ -63,7 +63,7 @@ func testSide(s *suite) {
 		}
 		revs = append(revs, item.Rev)
 	}
-	// What was written and what was read belong to the caller.
+	// Values that were written and read belong to the caller.
 	value := []byte("mine")
 	write(t, f, tenant, store.Side{Op: store.Put, Space: space, Key: "k", Value: value})
 	value[0] = 'X'
@@ -80,7 +80,7 @@ func testSideConditions(s *suite) {
 	write(t, f, tenant, put("k", "v"))
 	rev := get(t, f, tenant, space, "k").Rev
 
-	// One condition that does not hold is in the way of all writes of a unit.
+	// One condition that does not hold prevents all writes of a unit.
 	for _, op := range []store.SideOp{store.Put, store.Delete} {
 		for _, c := range []struct {
 			key  string
@@ -106,14 +106,14 @@ func testSideConditions(s *suite) {
 		t.Fatalf("a conflict has written: %v", err)
 	}
 
-	// Each condition looks at what was there before the unit.
+	// Each condition is tested on the state before the unit.
 	write(t, f, tenant,
 		store.Side{Op: store.Put, Space: space, Key: "k", Value: []byte("w"), Cond: store.IfRev, Rev: rev},
 		store.Side{Op: store.Put, Space: space, Key: "new", Cond: store.IfAbsent},
 		store.Side{Op: store.Delete, Space: space, Key: "new", Cond: store.IfAbsent},
 	)
 
-	// All that do not hold are told.
+	// All failed conditions are reported.
 	r := appendUnit(t, f, tenant, store.Append{Side: []store.Side{
 		{Op: store.Delete, Space: space, Key: "k", Cond: store.IfRev, Rev: rev},
 		{Op: store.Delete, Space: space, Key: "none", Cond: store.IfAbsent},
@@ -126,12 +126,12 @@ func testSideConditions(s *suite) {
 	}
 }
 
-// testValueConditions checks conditions on what items hold.
+// testValueConditions checks conditions on the values of items.
 func testValueConditions(s *suite) {
 	t := s.t
 	f := s.fixture(t)
 
-	// Nothing else is looked at, and what is absent has the empty value.
+	// Only the value is compared, and an absent item has the empty value.
 	write(t, f, tenant, put("k", "v"))
 	write(t, f, tenant, put("k", "w"), put("empty", ""))
 	ifValue := func(key, was, value string) store.Side {
@@ -165,7 +165,7 @@ func testValueConditions(s *suite) {
 		}
 	}
 
-	// Who was decided on what is not stored yet names what that leaves behind.
+	// A unit decided on an unstored write names the value that the write leaves.
 	results, err := f.Append(t.Context(), tenant, []store.Append{
 		{Side: []store.Side{ifValue("k", "w", "1")}},
 		{
@@ -180,7 +180,7 @@ func testValueConditions(s *suite) {
 		t.Fatalf("units of one call: %+v, %v", results, err)
 	}
 
-	// What makes no sense is refused.
+	// Invalid combinations are refused.
 	for why, u := range map[string]store.Append{
 		"a long value":   {Side: []store.Side{ifValue("k", strings.Repeat("w", store.MaxNameBytes+1), "")}},
 		"a lost value":   {Side: []store.Side{{Op: store.Put, Space: space, Key: "k", Was: "w"}}},
@@ -229,7 +229,7 @@ func testFences(s *suite) {
 	if h := head(t, f, tenant, order("a")); h.Length != 1 {
 		t.Fatalf("%d events behind fences that did not hold", h.Length)
 	}
-	// Both kinds of conflict can be told apart, and both are told at once.
+	// The two kinds of conflict are distinguished, and reported together.
 	both := store.Append{Pre: []store.Pre{pre(order("a"), 0)}, Fences: []store.Fence{fence("head", rev)}}
 	if r := appendUnit(t, f, tenant, both); len(r.Streams) != 1 || len(r.Sides) != 1 {
 		t.Errorf("%+v", r)
@@ -242,7 +242,7 @@ func testFences(s *suite) {
 	if err != nil || results[0].Outcome != store.Committed || results[1].Outcome != store.Conflict {
 		t.Fatalf("%+v, %v", results, err)
 	}
-	// What has expired is absent. A fence alone writes nothing, not even a tenant.
+	// An expired item is absent. A fence alone writes nothing, not even a tenant.
 	expires := put("short", "")
 	expires.Expires = f.clock.Now().Add(time.Second)
 	write(t, f, tenant, expires)
@@ -280,7 +280,7 @@ func testScan(s *suite) {
 	write(t, f, tenant, put("a/0", ""), store.Side{Op: store.Put, Space: space, Key: "a/25", Expires: f.clock.Now()})
 	write(t, f, tenant, store.Side{Op: store.Delete, Space: space, Key: "a/0"})
 
-	// What ranges find of them.
+	// The items that ranges find.
 	for _, c := range []struct {
 		keys  store.Range
 		limit int
@@ -487,7 +487,7 @@ func testDue(s *suite) {
 	if !slices.Equal(keysOf(again), []string{"b"}) {
 		t.Fatalf("claimed %v, want b", keysOf(again))
 	}
-	// Who lost the lease cannot finish.
+	// A worker that lost the lease cannot finish.
 	lost := store.Side{Op: store.Delete, Space: "work", Key: "b", Cond: store.IfRev, Rev: got[1].Rev}
 	if r := appendUnit(t, f, tenant, store.Append{
 		Events: events(order("b"), `1`), Side: []store.Side{lost},
@@ -769,7 +769,7 @@ func testStamps(s *suite) {
 		t.Errorf("claimed %q, want %q", got, want)
 	}
 
-	// What has no position, or none that is certain to be new, is refused.
+	// Writes without a position, or with a key that need not be new, are refused.
 	for name, bad := range map[string]store.Side{
 		"no event":    {Op: store.Put, Space: space, Key: "k", StampKey: true},
 		"a condition": {Op: store.Put, Space: space, Key: "k", StampKey: true, Stamps: []int{0}, Cond: store.IfAbsent},
