@@ -17,8 +17,8 @@ import (
 )
 
 // A folder of format 1 or 2 has no index of tags, one of format 3 has no correlation ids in it. When it is opened for
-// the first time, each of its tenants gets a build: a record of what is still to be indexed, which the store does in
-// the background, also over restarts. Events that are written meanwhile are indexed in their own commit.
+// the first time, each of its tenants gets a build: a record of the events still to be indexed. The store indexes them
+// in the background, across restarts. Events that are written meanwhile are indexed in their own commit.
 
 const (
 	// buildEvents is how many events are indexed in one batch, which other writes wait for.
@@ -33,7 +33,7 @@ type build struct {
 	reached, end j17.StreamID
 	// done and total count them.
 	done, total uint64
-	// linking says that it is of correlation ids alone: what else is found by tags is whole.
+	// linking reports that the build is only of correlation ids: the index of all other tags is complete.
 	linking bool
 }
 
@@ -84,7 +84,7 @@ func getBuild(from pebble.Reader, number uint32) (*build, error) {
 	return &state, nil
 }
 
-// indexed tells whether all events of the tenant are indexed by some tags.
+// indexed reports whether all events of the tenant are indexed by some tags.
 func (r reader) indexed(tags []string) error {
 	if !r.tagging.building && (!r.tagging.linking || !slices.ContainsFunc(tags, j17.IsCorrelationTag)) {
 		return nil
@@ -100,7 +100,7 @@ func (r reader) indexed(tags []string) error {
 type tagBuilder struct {
 	*core
 
-	// builds are the tenants whose older events are to be indexed.
+	// builds are the tenants whose older events have to be indexed.
 	builds []j17.Tenant
 }
 
@@ -124,7 +124,7 @@ func (s *tagBuilder) upgrade(version uint32) (err error) {
 			if err != nil && !isDamage(err) {
 				return err
 			}
-			todo.linking = unfinished == nil && err == nil // or all of it begins anew
+			todo.linking = unfinished == nil && err == nil // else the whole build starts again
 		}
 		must(b.Set(appendPrefix(nil, t.number, kindBuild), appendBuildRecord(nil, &todo), nil))
 	}
@@ -153,7 +153,7 @@ func (s *tagBuilder) findBuilds() ([]j17.Tenant, error) {
 			return nil, err
 		}
 		if state != nil || err != nil {
-			names = append(names, t.name) // what is damaged is told when it is built
+			names = append(names, t.name) // damage is reported by the build
 			if state != nil && state.linking {
 				t.linking = t.number
 			} else {
@@ -164,7 +164,7 @@ func (s *tagBuilder) findBuilds() ([]j17.Tenant, error) {
 	return names, nil
 }
 
-// buildLoop builds what is to be built for the tenants, and ends. One that is damaged is tried again after all others.
+// buildLoop runs the builds of the tenants, and ends. A tenant with damage is tried again after all others.
 func (s *tagBuilder) buildLoop(names []j17.Tenant) {
 	left := names
 	for len(left) > 0 {
@@ -187,8 +187,8 @@ func (s *tagBuilder) buildLoop(names []j17.Tenant) {
 	}
 }
 
-// buildTenant builds what is to be built for a tenant, and reports whether that is done: what is damaged is left. The
-// error says that the store closes.
+// buildTenant runs the build of a tenant, and reports whether it is complete: it stops at damage. An error means that
+// the store closes.
 func (s *tagBuilder) buildTenant(name j17.Tenant, left int) (whole bool, err error) {
 	for {
 		state, err := s.buildSome(s.life, name)
@@ -246,7 +246,7 @@ func (b *batch) index(t *tenant, state *build) (err error) {
 	}
 	defer l.close(&err)
 
-	// Each run of the feed is indexed whole, so that a build can go on behind any of them.
+	// Each run of the feed is indexed completely, so that a build can continue after any of them.
 	begun := state.done
 	var record eventRecord
 	for ok := l.feed.SeekGE(appendFeedKey(nil, t.next.Number, state.reached.Next())); ; ok = l.feed.Next() {

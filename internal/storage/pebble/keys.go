@@ -9,7 +9,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The kinds of keys. A key is the number of a tenant (4 bytes), a kind and what the functions below append.
+// The kinds of keys. A key is the number of a tenant (4 bytes), a kind and the parts that the functions below append.
 // docs/storage-format.md describes them all; a change there and here needs a new format version.
 const (
 	kindState   = 's'
@@ -25,7 +25,7 @@ const (
 	kindPurge   = 'r'
 )
 
-// The kinds of keys of tenant number 0, which holds what belongs to the store itself.
+// The kinds of keys of tenant number 0, which holds the data of the store itself.
 const (
 	kindFormat  = 'v'
 	kindNext    = 'n'
@@ -53,7 +53,7 @@ func appendPrefix(dst []byte, tenant uint32, kind byte) []byte {
 	return append(binary.BigEndian.AppendUint32(dst, tenant), kind)
 }
 
-// appendStream appends what names a stream inside its tenant, without the kind.
+// appendStream appends the name of a stream in its tenant, without the kind.
 func appendStream(dst []byte, key j17.Key) []byte {
 	dst = append(dst, key.Type...)
 	dst = append(dst, 0)
@@ -73,7 +73,7 @@ func appendHeadKey(dst []byte, tenant uint32, key j17.Key) []byte {
 	return appendStream(appendPrefix(dst, tenant, kindHead), key)
 }
 
-// appendEventPrefix appends what all event keys of a stream start with.
+// appendEventPrefix appends the prefix of all event keys of a stream.
 func appendEventPrefix(dst []byte, tenant uint32, key j17.Key) []byte {
 	return append(appendStream(appendPrefix(dst, tenant, kindEvent), key), 0)
 }
@@ -102,7 +102,7 @@ func feedPosition(key []byte) (j17.StreamID, bool) {
 // tagID stands for a tag in keys: the first bytes of its SHA-256, so that long tags cost no more than short ones.
 type tagID [16]byte
 
-// tagPrefixBytes is the length of what the keys of a tag's entries begin with.
+// tagPrefixBytes is the length of the prefix of the keys of a tag's entries.
 const tagPrefixBytes = tenantPrefix + 1 + len(tagID{})
 
 func appendTagPrefix(dst []byte, tenant uint32, id tagID) []byte {

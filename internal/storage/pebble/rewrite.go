@@ -15,7 +15,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// eraser is the store in the roles of those who change or remove what is stored.
+// eraser is the part of the store that changes or removes stored data.
 type eraser struct {
 	*core
 
@@ -34,7 +34,7 @@ func (s *eraser) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (re
 	return s.rewrite(ctx, t, &r, known)
 }
 
-// rewrite replaces events of streams whose chains are known as far as they went a moment ago.
+// rewrite replaces events of streams. Their chains are known up to the lengths that they had just before.
 func (s *eraser) rewrite(
 	ctx context.Context, t j17.Tenant, r *store.Rewrite, known []presentChain,
 ) (result store.Result, err error) {
@@ -114,7 +114,7 @@ func (b *batch) rewrite(
 	}
 	b.rewritten = true
 
-	// The head. Mostly only what was appended meanwhile is still to be linked.
+	// The head. Mostly only events appended meanwhile have to be linked.
 	h, err := b.units.Head(t, key)
 	if err != nil {
 		return 0, err
@@ -140,7 +140,7 @@ type presentChain struct {
 	generation uint64
 	length     uint64
 	chain      [hashBytes]byte
-	// rewriting tells that parts of the stream were rewritten before.
+	// rewriting reports that parts of the stream were rewritten before.
 	rewriting bool
 }
 
@@ -150,8 +150,8 @@ func rewrites(stream *store.RewrittenStream, rewriting bool) bool {
 	return len(stream.Events) > 0 || rewriting && !stream.More
 }
 
-// presentChains computes the chains of streams as they are at this moment, before the committer has to: that hashes all
-// of their events, and who hashes a long stream there lets all who write wait for it.
+// presentChains computes the present chains of streams outside the committer: that hashes all of their events, and
+// hashing a long stream in the committer would make all writers wait.
 func (s *eraser) presentChains(
 	ctx context.Context, t j17.Tenant, streams []store.RewrittenStream,
 ) ([]presentChain, error) {
