@@ -36,7 +36,7 @@ func (f *State) Pass(ed *value.Editor, ev *tick.Event) {
 	f.Data = tick.Stamp(ed, f.Data, f.Created, ev.Timestamp)
 }
 
-// CompactAbove: a state is copied, to release its events, when these have more than CompactAbove times its size.
+// CompactAbove is how many times the size of a state its events may have before it is copied, to release them.
 const CompactAbove = 4
 
 // Finish encodes a state, and copies it if it keeps much more memory than its own.
