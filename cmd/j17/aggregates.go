@@ -32,7 +32,7 @@ func aggregatesTypesCommand(e *env) *cobra.Command {
 		Long: `List the aggregate types of an environment with the number of their aggregates, which counts to 10,000: those of the deployed spec, and behind them
 those of earlier ones that have aggregates.`,
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o, err := operate(e, cmd, r)
@@ -130,12 +130,14 @@ func aggregatesListCommand(e *env) *cobra.Command {
 handle or public id begins so.`,
 		Example: "  j17 aggregates list order\n  j17 aggregates list order --prefix SHOP-12 --json",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	cmd.Flags().StringVar(&prefix, "prefix", "", "only those whose id, handle or public id begins with this `text`")
 	cmd.Flags().StringVar(&start, "start", "", "only those after this `id`")
 	much.flags(cmd, "aggregates")
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// What is asked for.
 		wanted, err := much.wanted(cmd, "aggregates")
 		if err != nil {
 			return err
@@ -147,6 +149,7 @@ handle or public id begins so.`,
 			}
 		}
 
+		// Its pages.
 		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
@@ -168,6 +171,7 @@ handle or public id begins so.`,
 		if err != nil {
 			return err
 		}
+
 		if more {
 			e.note("There are more than these; --count says how many are shown, --all shows all.\n")
 		}
@@ -223,7 +227,7 @@ that made the change, as a pointer into the spec. Values are cut; --json has up 
 Exit code 6: there is no such aggregate.`,
 		Example: "  j17 aggregates changes order/7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05 --from 7 --count 1",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	cmd.Flags().Uint64Var(&from, "from", 1, "the first `version`, counted from 1")
 	much.flags(cmd, "versions")
 	jsonFlag(cmd, &asJSON)
@@ -327,7 +331,7 @@ func aggregatesBlameCommand(e *env) *cobra.Command {
 Exit code 6: there is no such aggregate.`,
 		Example: "  j17 aggregates blame order/7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05 --length 7",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	cmd.Flags().Uint64Var(&length, "length", 0, "the state after the first `n` events")
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -20,7 +20,7 @@ func overviewCommand(e *env) *cobra.Command {
 		Long: `Show what goes on in an environment: how many events were written in the last hour, who follows them and how far, what is due, and what was kept
 last. What your role may not read is left out.`,
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o, err := operate(e, cmd, r)
@@ -91,7 +91,7 @@ func attentionListCommand(e *env) *cobra.Command {
 		Use: "list", Short: "List all that waits for a person in an environment, by its cause", Args: noArgs,
 		Example: "  j17 attention list --env prod",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o, err := operate(e, cmd, r)
@@ -139,7 +139,7 @@ func attentionRetryCommand(e *env) *cobra.Command {
 Exit code 6: nothing waits for this cause.`,
 		Example: "  j17 attention retry scheduled 'validation_failed order.was_reminded' --dry-run",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only count them")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -76,7 +76,9 @@ Exit code 6: the log has no such event; 7: the proof does not hold.`,
 	cmd.Flags().Uint64Var(&index, "index", 0, "the `number` of the event, counted from 0")
 	cmd.Flags().Uint64Var(&size, "size", 0, "`number` of events in the tree (default all there are)")
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// The server's proof.
 		q := numbersGiven(cmd, map[string]*uint64{"index": &index, "size": &size})
 		if len(args) > 0 {
 			q.Set("stream_id", args[0])
@@ -89,6 +91,8 @@ Exit code 6: the log has no such event; 7: the proof does not hold.`,
 		if err := c.Audit(cmd.Context(), []string{"proof", "inclusion"}, q, &p); err != nil {
 			return c.explained(cmd.Context(), err)
 		}
+
+		// It is checked here.
 		hashes, err := hashesOf(append([]string{p.LeafHash, p.Root}, p.Proof...))
 		if err != nil || !proof.CheckInclusion(p.Index, p.Size, hashes[0], hashes[2:], hashes[1]) {
 			return doesNotHold()

@@ -23,7 +23,7 @@ to the destination in the settings of the server.
 The command waits until the backup is made and shows the progress; --detach does not wait. Interrupted, the server goes on by itself.`,
 		Example: "  j17 backup create --env prod\n  j17 backup create --whole-server --full --detach",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&wholeServer, "whole-server", false, "of the whole server, and not of an environment")
 	f.BoolVar(&full, "full", false, "read everything, and do not go on from the newest backup")

@@ -40,7 +40,8 @@ func (o *operating) blobPath(ctx context.Context, more ...string) ([]string, err
 	return o.opsPath(ctx, append([]string{"blobs"}, more...)...)
 }
 
-func blobFlags(cmd *cobra.Command) *remote {
+// opsFlags adds the flags that say which environment a command of operators is about.
+func opsFlags(cmd *cobra.Command) *remote {
 	r := serverFlags(cmd)
 	instanceFlag(cmd, r)
 	environmentFlag(cmd, r)
@@ -59,7 +60,7 @@ is no new version.`,
 		},
 	}
 
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
@@ -125,7 +126,7 @@ func blobsListCommand(e *env) *cobra.Command {
 		Example: "  j17 blobs list --env staging\n  j17 blobs list orders.wasm --env staging", Args: atMost("NAME"),
 	}
 
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -169,7 +170,7 @@ func blobsGetCommand(e *env) *cobra.Command {
 		Example: "  j17 blobs get orders.wasm --version 2 -o orders.wasm --env staging",
 	}
 
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	versionFlag(cmd, &version, "the latest")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write")
 
@@ -271,7 +272,7 @@ func blobsDeleteCommand(e *env) *cobra.Command {
 		Example: "  j17 blobs delete orders.wasm --version 1 --env staging",
 	}
 
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	versionFlag(cmd, &version, "all")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	jsonFlag(cmd, &asJSON)

@@ -67,7 +67,7 @@ The command waits until the checkpoint is made, and interrupting it cancels that
 		Example: "  j17 checkpoint create --name before-migration --env prod\n  j17 checkpoint create --type order",
 	}
 	var detach bool
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&name, "name", "", "what to call it, a `text`")
 	f.StringVar(&key, "key", "", "one aggregate only, by its `key`: type:id")
@@ -192,7 +192,7 @@ only take fewer events to compute. It is refused (exit code 4) where handlers ha
 Interrupting the command ends it; what is a base by then stays one, and another 'restore' makes the rest one too.`,
 		Example: "  j17 checkpoint restore chk_4k7vx9tz2nqr8w3",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o, err := operate(e, cmd, r)
@@ -258,7 +258,7 @@ func rootLine(r *wire.RootCheckpoint) string {
 func rootCreateCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "create", Short: "Record the root of the log of all events", Example: "  j17 checkpoint root create --env prod --json", Args: noArgs}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -304,7 +304,7 @@ are new events; and how many of these roots are kept.`,
 	}
 
 	// The settings that can be given.
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&enabled, "enabled", false, "whether roots are noted by themselves; --enabled=false turns it off")
 	f.Uint64Var(&events, "every-events", 0, "after how many events, a `number`")

@@ -21,7 +21,7 @@ that aggregate. It takes the login of an operator with the right read.
 Exit code 6: there is no event with this stream_id.`,
 		Example: "  j17 events show 1706789012345-0",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o, err := operate(e, cmd, r)

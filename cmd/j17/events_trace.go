@@ -18,7 +18,7 @@ has fired or cancelled them, sagas with what triggered them, what they wrote and
 from whichever event of the graph it is asked. A graph has 500 nodes at most.`,
 		Example: "  j17 events trace 1706789012345-0\n  j17 events trace 1706789012345-0 --env staging --json",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

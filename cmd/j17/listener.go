@@ -68,7 +68,7 @@ func listenerReplayCommand(e *env) *cobra.Command {
 		Long:    "Replay events to a listener, in their order, as new deliveries. With --dry-run the command only counts them.",
 		Example: "  j17 listener replay accounting --after 0 --dry-run\n  j17 listener replay accounting --after 1706789012345-0 --only failed",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&ask.After, "after", "", "from behind an event on, by its `stream_id`; 0 for the first one")
 	f.StringVar(&ask.Until, "until", "", "up to an event, by its `stream_id`")
@@ -107,7 +107,7 @@ func listenerTriggerCommand(e *env) *cobra.Command {
 and it is sent once.`,
 		Example: "  j17 listener trigger accounting --env staging", Args: exactly("NAME"),
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -474,7 +474,7 @@ func (f *rowFilter) check(given string) error {
 func listCommand[T any](e *env, l listing[T]) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "list", Short: l.short, Example: l.example, Args: noArgs}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	given := make([]*string, len(l.filters))
 	for i := range l.filters {
 		given[i] = l.filters[i].text(cmd)
@@ -586,7 +586,7 @@ func verbCommand[T any](e *env, v verb[T]) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: v.use, Short: v.short, Long: v.long, Example: v.example, Args: exactly(strings.Fields(v.use)[1]),
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 	if v.confirm != "" {
 		cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")

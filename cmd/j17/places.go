@@ -145,7 +145,7 @@ Exit code 7: they differ; the first difference is named. All places of the envir
 Exit code 6: the spec has no places.`,
 		Example: "  j17 places verify --env staging",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

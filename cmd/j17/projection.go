@@ -83,7 +83,7 @@ func projectionShowCommand(e *env) *cobra.Command {
 		Long:    "Print the definition of a projection. --json adds where it is declared and the progress of its index.",
 		Example: "  j17 projection show order_with_details --env staging > order_with_details.json",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -329,7 +329,7 @@ takes effect only when its index is built: until then the previous one serves.
 Exit code 0: deployed, 3: the definition is not valid, 4: the spec declares a projection of that name.`,
 		Example: "  j17 projection deploy order_summary.json --env staging",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	w.flags(cmd)
 	cmd.Flags().BoolVar(&prepare, "prepare", false, "build the index first, and let the definition count when that is done")
 	jsonFlag(cmd, &asJSON)
@@ -395,7 +395,7 @@ deployed under its name, which could not be computed, and what its index would c
 Exit code 0: it could be deployed, 3: the definition is not valid.`,
 		Example: "  j17 projection dry-run order_summary.json --env staging",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	cmd.Flags().IntVar(&aggregates, "aggregates", 100, "at most this `number` of rows is made")
 	jsonFlag(cmd, &asJSON)
 
@@ -466,7 +466,7 @@ func projectionRemoveCommand(e *env) *cobra.Command {
 		Long:    "Remove a projection that was deployed by itself, and its index. What the spec declares goes away with the spec.",
 		Example: "  j17 projection remove order_summary --env staging",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	jsonFlag(cmd, &asJSON)
 

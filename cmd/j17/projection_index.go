@@ -23,7 +23,7 @@ func projectionRebuildCommand(e *env) *cobra.Command {
 --detach does not.`,
 		Example: "  j17 projection rebuild open_tickets --env staging",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	w.flags(cmd)
 	jsonFlag(cmd, &asJSON)
 
@@ -69,7 +69,7 @@ func projectionCancelCommand(e *env) *cobra.Command {
 		Long:    "Cancel the preparation of a definition, or the rebuild of a projection's indexes. The present indexes go on serving.",
 		Example: "  j17 projection cancel open_tickets --env staging",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -103,7 +103,7 @@ Exit code 7: they differ; the first difference is named. The index is then no lo
 has the progress. Reads by id go on.`,
 		Example: "  j17 projection verify open_tickets --env staging",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

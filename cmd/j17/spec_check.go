@@ -23,7 +23,7 @@ Nothing is stored, and no events are read; 'j17 spec deploy --dry-run' tries a s
 Exit code 0: the spec is valid, 3: it is not, or, with --strict, there is a warning.`,
 		Example: "  j17 spec check spec.json --env staging",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	cmd.Flags().BoolVar(&strict, "strict", false, "take warnings for errors")
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -93,7 +93,7 @@ Exit code 3: the spec is not valid; 6: there is no such aggregate.`,
 			return completeKeys(e, false)(cmd, args[1:], to)
 		},
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	cmd.Flags().Uint64Var(&length, "length", 0, "the states after the first `n` events")
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -72,7 +72,7 @@ Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid
 		Example: "  j17 spec deploy spec.json --env staging\n  j17 spec deploy spec.json --dry-run",
 	}
 
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	d.flags(cmd)
 	cmd.Flags().BoolVar(&d.prepare, "prepare", false, "build the indexes that are needed first, and let the spec count when that is done")
 
@@ -189,7 +189,7 @@ func specRollbackCommand(e *env) *cobra.Command {
 		Example: "  j17 spec rollback 3 --env staging",
 	}
 
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	d.flags(cmd)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

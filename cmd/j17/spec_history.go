@@ -24,7 +24,7 @@ func specHistoryCommand(e *env) *cobra.Command {
 		Example: "  j17 spec history --env staging",
 	}
 
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -76,7 +76,7 @@ func specShowCommand(e *env) *cobra.Command {
 		Example: "  j17 spec show --env staging --version 2 > old.json",
 	}
 
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	versionFlag(cmd, &version, "the current one")
 	jsonFlag(cmd, &asJSON)
 

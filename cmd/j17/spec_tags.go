@@ -19,7 +19,7 @@ added or changed is "building" until all older events have it, with the progress
 until then. The tags actor and target, which are always there, are not listed.`,
 		Example: "  j17 spec tags --env staging",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -39,7 +39,7 @@ would be erased.
 Exit code 4: there is a tombstone of the aggregate already, 6: the aggregate has no events.`,
 		Example: "  j17 tombstone create user/0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10 --legal-basis gdpr_article_17 --request REQ-7",
 	}
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&basis, "legal-basis", "", "`why` it is erased, for the certificate")
 	f.StringVar(&request, "request", "", "the `number` of the request, for the certificate")
@@ -185,7 +185,7 @@ func tombstoneCommand(
 	e *env, cmd *cobra.Command, do func(cmd *cobra.Command, o *operating, path []string) error,
 ) *cobra.Command {
 	cmd.Args = exactly("ID")
-	r := blobFlags(cmd)
+	r := opsFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o, err := operate(e, cmd, r)
 		if err != nil {

@@ -336,19 +336,27 @@ func (s *Service) underWay(ctx context.Context, t j17.Tenant, r *row, out *wire.
 	out.Progress = &wire.TombstoneProgress{
 		Phase: string(r.Phase), Done: r.Done, Total: r.Streams, EventsDone: events, EventsTotal: max(r.Found, events),
 	}
-	item, err := s.o.Store.Get(ctx, t, executions, r.id)
+	_, tried, err := s.execution(ctx, t, r)
+	if tried.Failed > 0 {
+		out.Progress.Attempts, out.Error = tried.Failed, &tried.Error
+	}
+	return err
+}
+
+// execution returns the item by which a tombstone is executed, and its failed tries; zero ones if the execution was
+// completed meanwhile.
+func (s *Service) execution(
+	ctx context.Context, t j17.Tenant, r *row,
+) (item store.Item, tried worker.Attempts, err error) {
+	item, err = s.o.Store.Get(ctx, t, executions, r.id)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // it was completed meanwhile
+		return item, tried, nil
 	}
 	if err != nil {
-		return err
+		return item, tried, err
 	}
-	failed, _, err := worker.ReadAttempts(item.Value)
-	if err != nil {
-		return damaged(r.id, err)
+	if tried, _, err = worker.ReadAttempts(item.Value); err != nil {
+		err = damaged(r.id, err)
 	}
-	if failed.Failed > 0 {
-		out.Progress.Attempts, out.Error = failed.Failed, &failed.Error
-	}
-	return nil
+	return item, tried, err
 }

@@ -11,7 +11,6 @@ import (
 
 	"j17"
 	"j17/internal/base/wire"
-	"j17/internal/core/worker"
 	"j17/internal/storage/store"
 )
 
@@ -274,19 +273,9 @@ func (s *Service) Execute(ctx context.Context, t j17.Tenant, id string, force bo
 
 // again makes an execution due whose last try has failed.
 func (s *Service) again(ctx context.Context, t j17.Tenant, r *row, now time.Time) error {
-	item, err := s.o.Store.Get(ctx, t, executions, r.id)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil // it was completed meanwhile
-	}
-	if err != nil {
+	item, tried, err := s.execution(ctx, t, r)
+	if err != nil || tried.Failed == 0 || !item.Due.After(now) {
 		return err
-	}
-	failed, _, err := worker.ReadAttempts(item.Value)
-	if err != nil {
-		return damaged(r.id, err)
-	}
-	if failed.Failed == 0 || !item.Due.After(now) {
-		return nil
 	}
 	err = s.o.Store.Write(ctx, t, []store.Side{{
 		Op: store.Put, Space: executions, Key: r.id, Value: item.Value, Due: now, Cond: store.IfRev, Rev: item.Rev,

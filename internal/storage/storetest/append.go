@@ -374,6 +374,8 @@ func testLimits(s *suite) {
 func testInvalid(s *suite) {
 	t := s.t
 	f := s.fixture(t)
+
+	// Units that no store takes.
 	good := event(order("a"), `1`)
 	bad := func(change func(*store.NewEvent)) store.Append {
 		e := good
@@ -410,11 +412,14 @@ func testInvalid(s *suite) {
 			t.Errorf("%s: error %v, want ErrInvalid", name, err)
 		}
 	}
+
+	// Tenants that cannot be.
 	for _, name := range []j17.Tenant{"", "a\x00b", "\xff"} {
 		if _, err := f.Heads(t.Context(), name, nil); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("tenant %q: error %v, want ErrInvalid", name, err)
 		}
 	}
+
 	// Reading what cannot exist finds nothing.
 	odd := j17.Key{Type: "order", ID: "a\x00b"}
 	if h := head(t, f, tenant, odd); h != (store.Head{}) || len(readStream(t, f, tenant, odd, 1, 0)) != 0 {

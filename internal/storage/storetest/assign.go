@@ -179,6 +179,8 @@ func testAssignmentsMixed(s *suite) {
 					results = append(results, appendUnit(t, f, tenant, u))
 				}
 			}
+
+			// Each number has one owner, in both directions.
 			owners := map[string]string{}
 			for i, r := range results {
 				if r.Outcome != store.Committed {
