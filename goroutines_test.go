@@ -207,7 +207,8 @@ func TestGoroutines(t *testing.T) {
 	for name, files := range sources(t) {
 		switch name {
 		case "internal/edge/client", "internal/edge/client/send", "internal/edge/mcp", "internal/base/panics",
-			"internal/storage/storetest", "internal/base/work/worktest", "internal/core/engine/enginetest":
+			"internal/storage/storetest", "internal/storage/postgres/pgtest", "internal/base/work/worktest",
+			"internal/core/engine/enginetest":
 			continue
 		}
 		for _, file := range files {
