@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -108,7 +109,7 @@ func (h *home) make(ctx context.Context) error {
 	}
 
 	// Initialize a database cluster as others are: with texts in the order of a language, which must not matter.
-	h.superuser, h.role = password(), password()
+	h.superuser, h.role = rand.Text(), rand.Text()
 	h.template = filepath.Join(h.folder, "template")
 	secret := filepath.Join(h.folder, "password") // nobody else can look into the folder
 	if err := os.WriteFile(secret, []byte(h.superuser), 0o644); err != nil {

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -44,20 +43,24 @@ func settings() []string {
 		"min_wal_size=32MB",
 		"max_wal_size=512MB",
 		"wal_recycle=off",
+		"dynamic_shared_memory_type=mmap", // in the folder, so that nothing is left of a server that was killed
 		"log_line_prefix='%m [%p] %a '",
 	}
 }
 
-// Server is a server of PostgreSQL on this machine.
+// Server is a server of PostgreSQL on this machine. Any number of goroutines may use its addresses and execute
+// statements, but one at a time may end, stop and start it.
 type Server struct {
 	home   *home
 	folder string
 	port   int
 
-	mu      sync.Mutex
+	name    string // as a standby, if it is in a cluster
+	schemas atomic.Int64
+
 	process *os.Process
 	ended   chan struct{} // closed when process has ended
-	schemas atomic.Int64
+	stopped bool
 }
 
 // Shared returns the server that all tests of a program share. They must not change its settings. Without PostgreSQL
@@ -68,7 +71,7 @@ func Shared(tb testing.TB) *Server {
 	var s *Server
 	if err := atHome(tb.Context(), func(h *home) error {
 		if h.shared == nil {
-			made, err := h.newServer(tb.Context())
+			made, err := h.newServer(tb.Context(), "")
 			if err != nil {
 				return err
 			}
@@ -89,7 +92,7 @@ func Start(tb testing.TB, settings ...string) *Server {
 	Skip(tb)
 	var s *Server
 	if err := atHome(tb.Context(), func(h *home) (err error) {
-		s, err = h.newServer(tb.Context(), settings...)
+		s, err = h.newServer(tb.Context(), "", settings...)
 		return err
 	}); err != nil {
 		tb.Fatal("the server of PostgreSQL does not start: ", err)
@@ -99,10 +102,9 @@ func Start(tb testing.TB, settings ...string) *Server {
 }
 
 // newServer starts a server on a copy of the template.
-func (h *home) newServer(ctx context.Context, more ...string) (*Server, error) {
-	h.servers++
-	s := &Server{home: h, folder: filepath.Join(h.folder, strconv.Itoa(h.servers))}
-	if err := s.makeFolder(); err != nil {
+func (h *home) newServer(ctx context.Context, name string, more ...string) (*Server, error) {
+	s, err := h.place(name)
+	if err != nil {
 		return nil, err
 	}
 	if _, err := h.run(ctx, "", "/bin/cp", "-a", h.template, s.data()); err != nil {
@@ -119,11 +121,14 @@ func (h *home) newServer(ctx context.Context, more ...string) (*Server, error) {
 	return s, s.startSomewhere(ctx)
 }
 
-func (s *Server) makeFolder() error {
-	if err := os.Mkdir(s.folder, 0o700); err != nil || s.home.as == nil {
-		return err
+// place returns a server with a folder that has no data yet.
+func (h *home) place(name string) (*Server, error) {
+	h.servers++
+	s := &Server{home: h, name: name, folder: filepath.Join(h.folder, strconv.Itoa(h.servers))}
+	if err := os.Mkdir(s.folder, 0o700); err != nil || h.as == nil {
+		return s, err
 	}
-	return os.Chown(s.folder, int(s.home.as.Uid), int(s.home.as.Gid))
+	return s, os.Chown(s.folder, int(h.as.Uid), int(h.as.Gid))
 }
 
 func (s *Server) data() string    { return filepath.Join(s.folder, "data") }
@@ -178,9 +183,6 @@ func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.It
 
 // start starts the server on its port and returns when it takes connections.
 func (s *Server) start(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
 	// It outlives the test that needs it first.
 	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -194,6 +196,7 @@ func (s *Server) start(ctx context.Context) error {
 	c := s.home.command(
 		context.WithoutCancel(ctx), "postgres", "-D", s.data(), "-c", "port="+strconv.Itoa(s.port),
 		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="+s.folder,
+		"-c", "cluster_name="+s.name,
 	)
 	c.Stdout, c.Stderr = log, log
 	if err := c.Start(); err != nil {
@@ -204,7 +207,7 @@ func (s *Server) start(ctx context.Context) error {
 		_ = c.Wait() // how it has ended says its log
 		close(ended)
 	}()
-	s.process, s.ended = c.Process, ended
+	s.process, s.ended, s.stopped = c.Process, ended, false
 
 	// The last line of postmaster.pid says how far it is.
 	err = await(ctx, func() (bool, error) {
@@ -221,11 +224,7 @@ func (s *Server) start(ctx context.Context) error {
 			return false, fmt.Errorf("postgres has ended:\n%s", text)
 		default:
 		}
-		text, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
-		if err != nil {
-			return false, nil //nolint:nilerr // it is still to come
-		}
-		lines := strings.Split(string(text), "\n")
+		lines := s.postmaster()
 		return len(lines) > 7 && lines[0] == strconv.Itoa(c.Process.Pid) && strings.TrimSpace(lines[7]) == "ready", nil
 	})
 	if err != nil {
@@ -233,6 +232,15 @@ func (s *Server) start(ctx context.Context) error {
 		<-ended
 	}
 	return err
+}
+
+// postmaster returns the lines of the file in which the server says how it runs, and nil where there is none.
+func (s *Server) postmaster() []string {
+	text, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
+	if err != nil {
+		return nil
+	}
+	return strings.Split(string(text), "\n")
 }
 
 // await asks again and again, until is returns true or an error; at the latest after a time that no machine needs.
@@ -256,37 +264,35 @@ func (s *Server) remove(tb testing.TB) {
 		text := s.Log(tb)
 		tb.Logf("the log of the server at port %d ends so:\n%s", s.port, text[max(0, len(text)-8<<10):])
 	}
-	s.end(syscall.SIGQUIT)
+	if s.process != nil {
+		s.end(tb, syscall.SIGQUIT)
+	}
 	if err := os.RemoveAll(s.folder); err != nil {
 		tb.Error(err)
 	}
 }
 
-// end sends the server a signal that ends it, and waits until it has ended.
-func (s *Server) end(signal syscall.Signal) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_ = s.process.Signal(signal) // it may have ended
-	<-s.ended
-}
-
-// Port returns the port of 127.0.0.1 on which the server listens.
-func (s *Server) Port() int { return s.port }
+// Host returns where the server listens, as 127.0.0.1:12345.
+func (s *Server) Host() string { return loopback(s.port) }
 
 // Address returns the address of the server for the role with few rights, which may create schemas in its database.
-func (s *Server) Address() string { return s.address(role, s.home.role, database) }
+// With hosts it leads there instead: to proxies, or to several servers.
+func (s *Server) Address(hosts ...string) string { return s.address(role, s.home.role, hosts) }
 
 // Superuser returns the address of the same database for the superuser.
-func (s *Server) Superuser() string { return s.address(superuser, s.home.superuser, database) }
-
-func (s *Server) address(user, password, database string) string {
-	return (&url.URL{
-		Scheme: "postgres", User: url.UserPassword(user, password), Path: "/" + database, RawQuery: "sslmode=disable",
-		Host: loopback(s.port),
-	}).String()
+func (s *Server) Superuser(hosts ...string) string {
+	return s.address(superuser, s.home.superuser, hosts)
 }
 
-func password() string { return rand.Text() }
+func (s *Server) address(user, password string, hosts []string) string {
+	if len(hosts) == 0 {
+		hosts = []string{s.Host()}
+	}
+	return (&url.URL{
+		Scheme: "postgres", User: url.UserPassword(user, password), Host: strings.Join(hosts, ","),
+		Path: "/" + database, RawQuery: "sslmode=disable",
+	}).String()
+}
 
 // Schema returns the name of a schema that does not exist, for one test. The schema is dropped when the test ends: it
 // is an error if sessions are still using it then.
