@@ -149,34 +149,37 @@ var errPort = errors.New("the port is in use")
 
 // startSomewhere starts the server on a port of its own. Ports above 32767 may belong to the other end of somebody's
 // connection at any moment, so lower ones are tried.
-func (s *Server) startSomewhere(ctx context.Context) (err error) {
+func (s *Server) startSomewhere(ctx context.Context) error {
 	for range 20 {
-		if s.port, err = freePort(ctx); err != nil {
+		free, err := listen(ctx)
+		if err != nil {
 			return err
 		}
+		address, ok := free.Addr().(*net.TCPAddr)
+		if err := free.Close(); err != nil || !ok {
+			return err
+		}
+		s.port = address.Port
 		if err = s.start(ctx); !errors.Is(err, errPort) {
 			return err
 		}
 	}
-	return err
+	return errPort
 }
 
-// freePort returns a port of 127.0.0.1 at which nobody listens at the moment.
-func freePort(ctx context.Context) (int, error) {
+// listen listens at a port of 127.0.0.1 of which nobody else makes use.
+func listen(ctx context.Context) (net.Listener, error) {
 	const first, end = 12000, 32768
-	var err error
-	for range 100 {
-		var n *big.Int
-		if n, err = rand.Int(rand.Reader, big.NewInt(end-first)); err != nil {
-			return 0, err
+	for tries := 100; ; tries-- {
+		n, err := rand.Int(rand.Reader, big.NewInt(end-first))
+		if err != nil {
+			return nil, err
 		}
-		port := first + int(n.Int64())
-		var l net.Listener
-		if l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", loopback(port)); err == nil {
-			return port, l.Close()
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", loopback(first+int(n.Int64())))
+		if err == nil || tries == 0 {
+			return l, err
 		}
 	}
-	return 0, err
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
