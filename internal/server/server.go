@@ -348,13 +348,13 @@ func (s *Server) openServices(ctx context.Context) error {
 	s.feed = feed.New(feed.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Sole: true})
 	s.builds = build.New(build.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
 	s.indexes = index.New(index.Options{
-		Store: s.store, Feed: s.feed, Build: s.builds, Clock: o.Clock, Worker: s.worker, Logger: o.Logger,
+		Store: s.store, Feed: s.feed, Build: s.builds, Clock: o.Clock, Logger: o.Logger,
 	})
 	s.tagging = build.NewTagger(build.TaggerOptions{
 		Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Engine: s.engine,
 	})
 	s.places = place.New(place.Options{
-		Store: s.store, Builds: s.builds, Engine: s.engine, Clock: o.Clock, Worker: s.worker, Logger: o.Logger,
+		Store: s.store, Builds: s.builds, Engine: s.engine, Clock: o.Clock, Logger: o.Logger,
 	})
 	s.unique = unique.New(unique.Options{
 		Store: s.store, Builds: s.builds, Engine: s.engine, Worker: s.worker, Logger: o.Logger,

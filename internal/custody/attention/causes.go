@@ -288,12 +288,10 @@ func (s *Service) placeFaults(ctx context.Context, t j17.Tenant) (all []thing, e
 	if s.o.Engine.Spec(t) == nil {
 		return nil, nil
 	}
-	places, _, err := s.o.Places.Describe(ctx, t)
-	for i := range places {
-		if b := places[i].Build; b != nil && b.State == build.Failed {
-			all = append(all, thing{
-				id: places[i].Type, cause: causeOf("build_failed", places[i].Type), actions: []string{"open"},
-			})
+	described, err := s.o.Places.Describe(ctx, t)
+	for _, p := range described.Places {
+		if b := p.Build; b != nil && b.Status == string(build.Failed) {
+			all = append(all, thing{id: p.Type, cause: causeOf("build_failed", p.Type), actions: []string{"open"}})
 		}
 	}
 	return append(all, s.damage(t, "place")...), err

@@ -180,13 +180,13 @@ func (h *house) open() {
 	h.events = feed.New(feed.Options{Store: st, Clock: h.clock, Logger: log, Worker: kit})
 	h.builds = build.New(build.Options{Store: st, Clock: h.clock, Worker: kit, Logger: log})
 	h.indexes = index.New(index.Options{
-		Store: st, Feed: h.events, Build: h.builds, Clock: h.clock, Worker: kit, Logger: log,
+		Store: st, Feed: h.events, Build: h.builds, Clock: h.clock, Logger: log,
 	})
 	tagging := build.NewTagger(build.TaggerOptions{
 		Store: st, Engine: h.engine, Clock: h.clock, Logger: log, Worker: kit,
 	})
 	h.places = place.New(place.Options{
-		Store: st, Builds: h.builds, Engine: h.engine, Clock: h.clock, Worker: kit, Logger: log,
+		Store: st, Builds: h.builds, Engine: h.engine, Clock: h.clock, Logger: log,
 	})
 	h.projections = projection.New(projection.Options{
 		Store: st, Engine: h.engine, Indexes: h.indexes, Places: h.places, Clock: h.clock, Logger: log, Worker: kit,

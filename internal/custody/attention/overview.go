@@ -124,11 +124,7 @@ func (s *Service) projections(ctx context.Context, t j17.Tenant, o *wire.Overvie
 				Kind: kindProjection, Name: p.Name, Status: p.Status, Lag: p.Lag,
 			})
 		}
-		if b := p.Build; b != nil && b.Status == string(build.Running) && len(o.Builds) < maxConsumers {
-			o.Builds = append(o.Builds, wire.RunningBuild{
-				Kind: kindProjection, Name: p.Name, Done: b.Done, Total: b.Total,
-			})
-		}
+		building(o, kindProjection, p.Name, p.Build)
 	}
 	return err
 }
@@ -137,19 +133,12 @@ func (s *Service) places(ctx context.Context, t j17.Tenant, o *wire.Overview) er
 	if s.o.Engine.Spec(t) == nil {
 		return nil
 	}
-	all, _, err := s.o.Places.Describe(ctx, t)
-	for i := range all {
-		p := &all[i]
-		c := wire.Consumer{Kind: kindPlace, Name: p.Type, Status: "ready"}
-		if !p.Ready {
-			c.Status = "building"
-		}
+	described, err := s.o.Places.Describe(ctx, t)
+	for i, p := range described.Places {
 		if i < maxConsumers {
-			o.Consumers = append(o.Consumers, c)
+			o.Consumers = append(o.Consumers, wire.Consumer{Kind: kindPlace, Name: p.Type, Status: p.Status})
 		}
-		if b := p.Build; b != nil && b.State == build.Running && len(o.Builds) < maxConsumers {
-			o.Builds = append(o.Builds, wire.RunningBuild{Kind: kindPlace, Name: p.Type, Done: b.Done, Total: b.Total})
-		}
+		building(o, kindPlace, p.Type, p.Build)
 	}
 	return err
 }
@@ -160,13 +149,16 @@ func (s *Service) tags(ctx context.Context, t j17.Tenant, o *wire.Overview) erro
 	}
 	all, err := s.o.Tagging.Tags(ctx, t)
 	for i := range all {
-		if !all[i].Ready && len(o.Builds) < maxConsumers {
-			o.Builds = append(o.Builds, wire.RunningBuild{
-				Kind: "tag", Name: all[i].Name, Done: all[i].Done, Total: all[i].Total,
-			})
-		}
+		building(o, "tag", all[i].Name, all[i].Build)
 	}
 	return err
+}
+
+// building adds a build of derived data if it is running.
+func building(o *wire.Overview, kind, name string, b *wire.Build) {
+	if b != nil && b.Status == string(build.Running) && len(o.Builds) < maxConsumers {
+		o.Builds = append(o.Builds, wire.RunningBuild{Kind: kind, Name: name, Done: b.Done, Total: b.Total})
+	}
 }
 
 // workflows adds sagas and scheduled events.

@@ -1,8 +1,8 @@
 // Package build derives data from the streams of an environment: a build goes through all streams of some types in the
 // order of their keys, and its kind returns the writes for each page of streams. These commit together with the
 // progress of the build, so that a crash at any point neither loses nor repeats anything. Builds are due items: any
-// process with room continues one, and tenants take turns. Data no longer used are removed in the same manner, see
-// removal.go.
+// process with room continues one, and tenants take turns. Data no longer used are removed in the same manner
+// (removal.go). Data in use are compared with events, when somebody asks and at intervals (compare.go).
 package build
 
 import (
@@ -17,6 +17,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/base/wire"
 	"j17/internal/core/worker"
 	"j17/internal/storage/store"
 )
@@ -117,6 +118,12 @@ const (
 // Canceled is the error of a canceled build.
 const Canceled = "canceled"
 
+// The statuses of derived data that people see.
+const (
+	StatusReady    = "ready"
+	StatusBuilding = "building"
+)
+
 // Status is the progress of a build.
 type Status struct {
 	State State
@@ -125,6 +132,11 @@ type Status struct {
 	// Error is why the build has failed, or what it waits for: the error of the last try, or the reason why nothing can
 	// be written.
 	Error string
+}
+
+// Wire returns the progress as people see it.
+func (s *Status) Wire() *wire.Build {
+	return &wire.Build{Status: string(s.State), Error: s.Error, Done: s.Done, Total: s.Total}
 }
 
 // Stats has the counters of a service since it was made.

@@ -14,6 +14,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/base/wire"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
 	"j17/internal/core/part"
@@ -81,21 +82,12 @@ type TaggerStats struct{ Events, Ended uint64 }
 // Stats returns the counters.
 func (s *Tagger) Stats() TaggerStats { return TaggerStats{s.events.Load(), s.ended.Load()} }
 
-// DeclaredTag is a tag that the deployed spec declares.
-type DeclaredTag struct {
-	Name string
-	// Types are the aggregate types with events that have the tag.
-	Types []string
-	// Ready reports whether all events have the tag that should. Until then Done of Total events were looked at.
-	Ready       bool
-	Done, Total uint64
-}
-
 // Tags returns the tags that the deployed spec declares, sorted by name; none if nothing is deployed.
-func (s *Tagger) Tags(ctx context.Context, t j17.Tenant) ([]DeclaredTag, error) {
+func (s *Tagger) Tags(ctx context.Context, t j17.Tenant) ([]wire.DeclaredTag, error) {
+	all := []wire.DeclaredTag{}
 	d, fences, err := s.Engine.Deployed(t)
 	if j17.CodeOf(err) == j17.CodeNoSpec {
-		return nil, nil
+		return all, nil
 	}
 	if err != nil {
 		return nil, err
@@ -107,11 +99,11 @@ func (s *Tagger) Tags(ctx context.Context, t j17.Tenant) ([]DeclaredTag, error) 
 	if err != nil {
 		return nil, store.UserError(err)
 	}
-	all := make([]DeclaredTag, 0, len(d.TagNames))
 	for _, name := range slices.Sorted(maps.Keys(d.TagNames)) {
-		tag := DeclaredTag{Name: name, Types: d.TagNames[name].Types, Ready: !slices.Contains(st.Pending, name)}
-		if !tag.Ready {
-			tag.Done, tag.Total = st.Done, st.Total
+		tag := wire.DeclaredTag{Name: name, AggregateTypes: d.TagNames[name].Types, Status: StatusReady}
+		if slices.Contains(st.Pending, name) {
+			tag.Status = StatusBuilding
+			tag.Build = (&Status{State: Running, Done: st.Done, Total: st.Total}).Wire()
 		}
 		all = append(all, tag)
 	}

@@ -84,7 +84,7 @@ func (y *yard) start() {
 	y.feed = feed.New(feed.Options{Store: y.store, Clock: clock.System{}, Logger: log, Worker: kit})
 	y.build = build.New(build.Options{Store: y.store, Clock: clock.System{}, Worker: kit, Logger: log})
 	y.index = index.New(index.Options{
-		Store: y.store, Feed: y.feed, Build: y.build, Clock: clock.System{}, Worker: kit, Logger: log,
+		Store: y.store, Feed: y.feed, Build: y.build, Clock: clock.System{}, Logger: log,
 	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(y.tb.Context()))
 	var running sync.WaitGroup

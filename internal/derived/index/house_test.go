@@ -91,7 +91,7 @@ func (h *house) start(st store.Store, with ...func(*feed.Options)) *process {
 		build: build.New(build.Options{Store: st, Clock: clock.System{}, Worker: kit, Logger: h.logger, Parallel: 2}),
 	}
 	p.Service = index.New(index.Options{
-		Store: st, Feed: p.feed, Build: p.build, Clock: clock.System{}, Worker: kit, Logger: h.logger, Scrub: h.scrub,
+		Store: st, Feed: p.feed, Build: p.build, Clock: clock.System{}, Logger: h.logger, Scrub: h.scrub,
 	})
 	if h.hasty {
 		p.Hasten()

@@ -27,7 +27,6 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/base/work"
-	"j17/internal/core/worker"
 	"j17/internal/derived/build"
 	"j17/internal/follow/feed"
 	"j17/internal/storage/store"
@@ -80,7 +79,6 @@ type Options struct {
 	Build *build.Service
 	// Clock gives the times for lags, deferrals and scrubs; it is the store's.
 	Clock  clock.Clock
-	Worker *worker.Kit
 	Logger *slog.Logger
 	// Scrub is the interval between two checks of all indexes; 0 means six hours.
 	Scrub time.Duration
@@ -156,9 +154,6 @@ const kind = "index"
 
 // New returns a service and registers its kinds of subscriptions and builds.
 func New(o Options) *Service {
-	if o.Scrub <= 0 {
-		o.Scrub = scrubEvery
-	}
 	large := int64(max(runtime.NumCPU(), 2))
 	s := &Service{
 		o: o, known: map[place]*Definition{}, slots: map[place]string{}, idle: map[place]bool{},

@@ -577,7 +577,7 @@ func TestVerify(t *testing.T) {
 					t.Fatal(err)
 				}
 				difference, err := p.Verify(t.Context(), prod, "one", nil)
-				if err != nil || difference == nil || !strings.HasPrefix(difference.Row, "i") || difference.What == "" {
+				if err != nil || difference == nil || !strings.HasPrefix(difference.ID, "i") || difference.What == "" {
 					t.Errorf("%s %q: %+v, %v", what, it.Key, difference, err)
 				}
 				h.pass(time.Minute)

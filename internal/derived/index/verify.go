@@ -7,22 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"j17"
-	"j17/internal/base/work"
-	"j17/internal/core/worker"
+	"j17/internal/derived/build"
 	"j17/internal/storage/store"
 )
-
-// Difference is the first deviation of an index from what events give.
-type Difference struct {
-	// Row is the ID of the row, What a sentence about the difference.
-	Row, What string
-}
 
 // verifyPage is how many rows, or entries, are compared as of one position.
 const verifyPage = 256
@@ -36,9 +27,6 @@ type verification struct {
 	t    j17.Tenant
 	d    *Definition
 	slot string
-	// pause is called before each page. done counts the rows and entries compared.
-	pause func(done uint64) error
-	done  uint64
 }
 
 // Verify computes all rows again and compares them with the index: each expected row with its record and all of its
@@ -50,139 +38,89 @@ type verification struct {
 // too far behind to be compared.
 func (s *Service) Verify(
 	ctx context.Context, t j17.Tenant, id string, progress func(done, total uint64),
-) (*Difference, error) {
+) (*build.Difference, error) {
 	status, err := s.Status(ctx, t, id)
 	if err != nil {
 		return nil, err
 	}
-	b := work.New(ctx, math.MaxInt64) // no limit, but it takes turns with others
-	slot, difference, err := s.verify(ctx, t, id, func(done uint64) error {
+	difference, err := s.verify(ctx, t, id, build.InTurns(ctx, ofVerified, func(done uint64) {
 		if progress != nil {
 			progress(done, max(status.Rows+status.Entries, done))
 		}
-		if !b.Spend(verifyPage * ofVerified) {
-			return b.Err()
-		}
-		return ctx.Err()
-	})
-	found := difference
-	if damage := damageOf(err); damage != nil {
-		difference, found, err = &Difference{What: Unreadable}, &Difference{What: damage.Error()}, nil
+	}))
+	if difference != nil && difference.Unreadable {
+		difference.What = Unreadable
 	}
-	if difference == nil || err != nil {
-		return nil, err
-	}
-	return difference, s.replace(context.WithoutCancel(ctx), place{t, id}, slot, found)
+	return difference, err
 }
 
 // Unreadable is the text of the difference if data of an index cannot be read.
 const Unreadable = "some of it can no longer be read, since its bytes on disk have changed; it is being rebuilt"
 
-// damageOf returns the damage to the index itself in an error of a verification, nil for none.
-func damageOf(err error) error {
-	if damage, is := errors.AsType[*store.CorruptionError](err); is && !errors.Is(err, errEvents) {
-		return damage
-	}
-	return nil
-}
-
-const (
-	// scrubEvery is the interval between checks of all indexes unless the options set it, scrubPause the pause before
-	// each page of them.
-	scrubEvery = 6 * time.Hour
-	scrubPause = 50 * time.Millisecond
-)
-
 // Run checks all indexes at intervals, slowly, until the context ends. An index that differs is taken out of use and
 // rebuilt.
 func (s *Service) Run(ctx context.Context) error {
-	s.o.Worker.Every(ctx, worker.Loop{Name: "index_scrub", Do: func(ctx context.Context) error {
-		if err := s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(s.o.Scrub)); err != nil {
-			return err
-		}
-		return s.scrub(ctx)
-	}})
-	return nil
+	return s.o.Build.Scrub(ctx, s.o.Clock, "index_scrub", s.o.Scrub, s.scrub)
 }
 
 // scrub checks all indexes whose definitions are known here.
-func (s *Service) scrub(ctx context.Context) error {
+func (s *Service) scrub(ctx context.Context, pause build.Pause) error {
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.known))
 	s.mu.Unlock()
 	var errs []error
 	for _, at := range all {
-		slot, difference, err := s.verify(ctx, at.tenant, at.name, func(uint64) error {
-			return s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(scrubPause))
-		})
-		damage := damageOf(err)
-		_, notReady := errors.AsType[*NotReadyError](err)
-		switch {
-		case damage != nil:
-			difference, err = &Difference{What: damage.Error()}, nil
-		case notReady || errors.Is(err, store.ErrNotFound):
-			continue
+		_, err := s.verify(ctx, at.tenant, at.name, pause)
+		if _, notReady := errors.AsType[*NotReadyError](err); !notReady && !errors.Is(err, store.ErrNotFound) {
+			errs = append(errs, err)
 		}
-		if difference != nil {
-			err = s.replace(ctx, at, slot, difference)
-		}
-		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
 // replace drops a slot because of a difference, and begins to rebuild the index. If the slot has been dropped already,
 // it does nothing and logs nothing.
-func (s *Service) replace(ctx context.Context, of place, slot string, what *Difference) error {
+func (s *Service) replace(ctx context.Context, of place, slot string, what *build.Difference) error {
 	dropped, err := s.rebuild(ctx, of.tenant, of.name, slot)
 	if dropped || err != nil {
 		s.counts.differences.Add(1)
 		s.o.Logger.LogAttrs(ctx, slog.LevelError, "an index differs from the events: it is no longer read, and is rebuilt",
-			slog.String("tenant", string(of.tenant)), slog.String("index", of.name), slog.String("row", what.Row),
+			slog.String("tenant", string(of.tenant)), slog.String("index", of.name), slog.String("row", what.ID),
 			slog.String("what", what.What))
 	}
 	s.waiters.wake(of.tenant, slot)
 	return err
 }
 
-// errEvents marks errors in computing rows. They are no fault of the index, which could not be rebuilt either.
-var errEvents = errors.New("rows cannot be computed from events")
-
 // errMoved makes a verification begin again.
 var errMoved = errors.New("another build of the index serves by now")
 
-// verify is Verify, and also returns the slot that it compared.
+// verify compares the serving slot of an index with what events give, and replaces it if it differs.
 func (s *Service) verify(
-	ctx context.Context, t j17.Tenant, id string, pause func(done uint64) error,
-) (slot string, _ *Difference, _ error) {
+	ctx context.Context, t j17.Tenant, id string, pause build.Pause,
+) (*build.Difference, error) {
 	for {
 		d := s.knows(t, id)
 		if d == nil {
-			return "", nil, store.ErrNotFound
+			return nil, store.ErrNotFound
 		}
 		h, err := s.head(ctx, t, id)
 		if err != nil {
-			return "", nil, err
+			return nil, err
 		}
-		v := &verification{s: s, t: t, d: d, slot: h.Serving, pause: pause}
-		difference, err := v.rows(ctx)
-		if err == nil && difference == nil {
-			difference, err = v.owners(ctx, entrySpace)
+		v := &verification{s: s, t: t, d: d, slot: h.Serving}
+		replace := func(ctx context.Context, found *build.Difference) error {
+			return s.replace(ctx, place{t, id}, v.slot, found)
 		}
-		if err == nil && difference == nil {
-			difference, err = v.owners(ctx, sourceSpace)
-		}
+		difference, err := build.Compare(ctx, pause, replace, v.rows, v.owners(entrySpace), v.owners(sourceSpace))
 		if !errors.Is(err, errMoved) {
-			return v.slot, difference, err
+			return difference, err
 		}
 	}
 }
 
 // view opens a view of the compared slot, at a position or a later one.
 func (v *verification) view(ctx context.Context, p j17.StreamID) (*View, error) {
-	if err := v.pause(v.done); err != nil {
-		return nil, err
-	}
 	view, err := v.s.At(ctx, v.t, v.d.ID, p)
 	if err != nil {
 		return nil, err
@@ -194,39 +132,26 @@ func (v *verification) view(ctx context.Context, p j17.StreamID) (*View, error) 
 	return view, nil
 }
 
-// rows compares all aggregates and all records, in the order of IDs.
-func (v *verification) rows(ctx context.Context) (*Difference, error) {
-	for after := ""; ; {
-		last, difference, err := v.page(ctx, after)
-		if err != nil || difference != nil || last == "" {
-			return difference, err
-		}
-		after = last
-	}
-}
-
-// page compares the rows after an ID, and returns the last one compared, "" at the end. It ends early after a row that
-// it had to compare again.
-func (v *verification) page(ctx context.Context, after string) (last string, difference *Difference, err error) {
+// rows compares the aggregates and the records after an ID, in the order of IDs. It ends early after a row that it had
+// to compare again.
+func (v *verification) rows(
+	ctx context.Context, after string,
+) (last string, n int, difference *build.Difference, err error) {
 	view, err := v.view(ctx, j17.StreamID{})
 	if err != nil {
-		return "", nil, err
+		return "", 0, nil, err
 	}
 	defer view.Close()
 
 	// The records and the aggregates, up to the last ID that both pages cover.
 	ids, err := v.s.o.Store.Streams(ctx, v.t, v.d.Type, after, verifyPage)
 	if err != nil {
-		return "", nil, fmt.Errorf("%w: %w", errEvents, err)
+		return "", 0, nil, build.EventsError(err)
 	}
 	prefix := v.slot + "/"
-	keys := store.Prefix(prefix)
-	if after != "" {
-		keys = keys.After(prefix + after)
-	}
-	items, err := view.moment.Scan(rowSpace, keys, verifyPage)
+	items, err := view.moment.Scan(rowSpace, store.Prefix(prefix).After(prefix+after), verifyPage)
 	if err != nil {
-		return "", nil, err
+		return "", 0, nil, err
 	}
 	upTo := beyond
 	if len(ids) == verifyPage {
@@ -236,7 +161,7 @@ func (v *verification) page(ctx context.Context, after string) (last string, dif
 	for i := range items {
 		id := items[i].Key[len(prefix):]
 		if records[id], err = parseRecord(items[i].Value); err != nil {
-			return "", &Difference{Row: id, What: "what is kept of the row cannot be read"}, nil
+			return "", 0, &build.Difference{ID: id, What: "what is kept of the row cannot be read"}, nil
 		}
 		ids = append(ids, id)
 	}
@@ -250,32 +175,32 @@ func (v *verification) page(ctx context.Context, after string) (last string, dif
 	for some := range slices.Chunk(ids, slice) {
 		rows, err := v.s.compute(ctx, v.t, v.d, view.at, some)
 		if err != nil {
-			return "", nil, fmt.Errorf("%w: %w", errEvents, err)
+			return "", 0, nil, build.EventsError(err)
 		}
 		for i := range rows {
 			id := rows[i].ID
 			what, err := view.compare(&rows[i], records[id])
 			if err != nil {
-				return "", nil, err
+				return "", 0, nil, err
 			}
-			v.done++
+			n++
 			if what != "" {
 				view.Close()
 				difference, err := v.again(ctx, id)
-				return id, difference, err
+				return id, n, difference, err
 			}
 		}
 	}
 	if upTo == beyond {
-		return "", nil, nil
+		upTo = ""
 	}
-	return upTo, nil, nil
+	return upTo, n, nil, nil
 }
 
 // again repeats the comparison of a row that differs. The first comparison computed the row from the events as they are
 // now; if some were rewritten and the index has not handled that yet, the index shows the old ones. So again waits for
 // the index, until nothing is rewritten during a comparison.
-func (v *verification) again(ctx context.Context, id string) (*Difference, error) {
+func (v *verification) again(ctx context.Context, id string) (*build.Difference, error) {
 	for {
 		rewrites := v.s.o.Store.Rewrites()
 		what, err := v.once(ctx, id)
@@ -283,7 +208,7 @@ func (v *verification) again(ctx context.Context, id string) (*Difference, error
 			return nil, err
 		}
 		if v.s.o.Store.Rewrites() == rewrites {
-			return &Difference{Row: id, What: what}, nil
+			return &build.Difference{ID: id, What: what}, nil
 		}
 	}
 }
@@ -301,7 +226,7 @@ func (v *verification) once(ctx context.Context, id string) (what string, err er
 	defer view.Close()
 	rows, err := v.s.compute(ctx, v.t, v.d, view.at, []string{id})
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", errEvents, err)
+		return "", build.EventsError(err)
 	}
 	have, err := readRecord(view.moment.Get, v.slot, id)
 	if err != nil {
@@ -351,55 +276,44 @@ func (v *View) compare(row *Row, have *record) (what string, err error) {
 }
 
 // owners checks that each entry, or note about a source, belongs to a row.
-func (v *verification) owners(ctx context.Context, space store.Space) (*Difference, error) {
-	prefix := v.slot + "/"
-	for keys := store.Prefix(prefix); ; {
-		last, difference, err := v.ownersOf(ctx, space, keys)
-		if err != nil || difference != nil || last == "" {
-			return difference, err
-		}
-		keys = keys.After(last)
-	}
-}
-
-// ownersOf checks a page of entries, and returns its last key, "" at the end.
-func (v *verification) ownersOf(
-	ctx context.Context, space store.Space, keys store.Range,
-) (last string, difference *Difference, err error) {
-	view, err := v.view(ctx, j17.StreamID{})
-	if err != nil {
-		return "", nil, err
-	}
-	defer view.Close()
-	items, err := view.moment.Scan(space, keys, verifyPage)
-	if err != nil {
-		return "", nil, err
-	}
-	for i := range items {
-		last = items[i].Key
-		text, id := last[len(v.slot)+1:], idOf([]byte(last))
-		text = strings.TrimSuffix(text, end+id)
-		rec, err := readRecord(view.moment.Get, v.slot, id)
+func (v *verification) owners(space store.Space) build.Pages {
+	return func(ctx context.Context, after string) (last string, n int, _ *build.Difference, err error) {
+		view, err := v.view(ctx, j17.StreamID{})
 		if err != nil {
-			return "", nil, err
+			return "", 0, nil, err
 		}
-		owned := false
-		switch {
-		case rec == nil:
-		case space == entrySpace:
-			owned = slices.ContainsFunc(rec.entries, func(e Entry) bool { return e.text == text })
-		default:
-			owned = slices.Contains(rec.names, text)
+		defer view.Close()
+		prefix := v.slot + "/"
+		items, err := view.moment.Scan(space, store.Prefix(prefix).After(after), verifyPage)
+		if err != nil {
+			return "", 0, nil, err
 		}
-		if !owned {
-			return "", &Difference{Row: id, What: fmt.Sprintf("the index has something in %s that is none of the row's", space)}, nil
+		for i := range items {
+			last = items[i].Key
+			text, id := last[len(prefix):], idOf([]byte(last))
+			text = strings.TrimSuffix(text, end+id)
+			rec, err := readRecord(view.moment.Get, v.slot, id)
+			if err != nil {
+				return "", 0, nil, err
+			}
+			owned := false
+			switch {
+			case rec == nil:
+			case space == entrySpace:
+				owned = slices.ContainsFunc(rec.entries, func(e Entry) bool { return e.text == text })
+			default:
+				owned = slices.Contains(rec.names, text)
+			}
+			if !owned {
+				return "", 0, &build.Difference{ID: id, What: fmt.Sprintf("the index has something in %s that is none of the row's", space)}, nil
+			}
 		}
+		if space == entrySpace {
+			n = len(items)
+		}
+		if len(items) < verifyPage {
+			last = ""
+		}
+		return last, n, nil, nil
 	}
-	if space == entrySpace {
-		v.done += uint64(len(items))
-	}
-	if len(items) < verifyPage {
-		last = ""
-	}
-	return last, nil, nil
 }

@@ -60,7 +60,7 @@ func TestVerifyDuringErasures(t *testing.T) {
 					} else {
 						left.Store(3)
 						difference, err := p.Verify(context.WithValue(t.Context(), looking{}, true), prod, "one", nil)
-						if err != nil || (difference != nil) != harmed || harmed && difference.Row != "i05" {
+						if err != nil || (difference != nil) != harmed || harmed && difference.ID != "i05" {
 							t.Errorf("%+v, %v", difference, err)
 						}
 					}
@@ -99,7 +99,7 @@ func TestADifferenceIsNotServed(t *testing.T) {
 			t.Fatal(err)
 		}
 		difference, err := p.Verify(t.Context(), prod, "one", nil)
-		if err != nil || difference == nil || difference.Row == "" {
+		if err != nil || difference == nil || difference.ID == "" {
 			t.Fatalf("%+v, %v", difference, err)
 		}
 		_, err = p.At(t.Context(), prod, "one", j17.StreamID{})

@@ -201,7 +201,7 @@ func (s *Service) noticed(ctx context.Context, t j17.Tenant, id, slot string, er
 	if !is {
 		return err
 	}
-	if failed := s.replace(ctx, place{t, id}, slot, &Difference{What: damage.Error()}); failed != nil {
+	if failed := s.replace(ctx, place{t, id}, slot, &build.Difference{What: damage.Error()}); failed != nil {
 		return errors.Join(err, failed)
 	}
 	return &NotReadyError{}

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"j17"
 	"j17/internal/core/decider"
+	"j17/internal/derived/build"
 	"j17/internal/storage/store"
 )
 
@@ -21,42 +21,28 @@ const (
 	comparedAgain = time.Minute
 )
 
-// errEvents marks errors in reading events. They are no fault of places, which could not be rebuilt either.
-var errEvents = errors.New("the events of an aggregate cannot be read")
-
-// Difference is the first deviation of the places of an environment from its events.
-type Difference struct {
-	// Type and ID are those of the aggregate, Geo is the name of the geo type; ID is "" if data cannot be read. What is
-	// a sentence.
-	Type, ID, Geo, What string
-}
-
-// damageOf returns the damage to places themselves in an error of a comparison, nil for none.
-func damageOf(err error) error {
-	if damage, is := errors.AsType[*store.CorruptionError](err); is && !errors.Is(err, errEvents) {
-		return damage
-	}
-	return nil
-}
-
 // comparison compares a slot with the events, each page as of one position.
 type comparison struct {
 	s    *Service
 	t    j17.Tenant
 	k    *known
 	slot *slot
-	// pause is called before each page, with the number compared since the last call.
-	pause func(done int) error
 	// position is the position of the last page; aggregates and entries count what was compared.
 	position            j17.StreamID
 	aggregates, entries uint64
 }
 
-// page opens a moment. The error is errMoved if the slot was begun again meanwhile.
-func (c *comparison) page(ctx context.Context, done int) (store.Moment, error) {
-	if err := c.pause(done); err != nil {
-		return nil, err
+// run compares the records of all aggregates with their events, and all entries with the records. Places that differ
+// are rebuilt. The error is errMoved if the slot is begun again meanwhile.
+func (c *comparison) run(ctx context.Context, pause build.Pause) (*build.Difference, error) {
+	replace := func(ctx context.Context, found *build.Difference) error {
+		return c.s.replace(ctx, c.t, []*slot{c.slot}, c.slot.typ+" "+found.ID+": "+found.What)
 	}
+	return build.Compare(ctx, pause, replace, c.records, c.owners)
+}
+
+// moment opens a moment, in which the slot is the compared one.
+func (c *comparison) moment(ctx context.Context) (store.Moment, error) {
 	m, err := c.s.Store.Moment(ctx, c.t)
 	if err != nil {
 		return nil, err
@@ -70,44 +56,17 @@ func (c *comparison) page(ctx context.Context, done int) (store.Moment, error) {
 	return m, nil
 }
 
-// all compares the records of all aggregates with their events, and all entries with the records. It returns the first
-// difference, nil for none.
-func (c *comparison) all(ctx context.Context) (*Difference, error) {
-	done := 0
-	for after := ""; ; {
-		ids, err := c.s.Store.Streams(ctx, c.t, c.slot.typ, after, comparedPage)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errEvents, err)
-		}
-		if difference, err := c.some(ctx, done, ids); difference != nil || err != nil {
-			return difference, err
-		}
-		done = len(ids)
-		c.aggregates += uint64(done)
-		if done < comparedPage {
-			break
-		}
-		after = ids[done-1]
-	}
-	for keys := store.Prefix(c.slot.ID + "/"); ; {
-		last, n, difference, err := c.owners(ctx, done, keys)
-		if difference != nil || err != nil {
-			return difference, err
-		}
-		done = n
-		c.entries += uint64(n)
-		if n < comparedPage {
-			return nil, nil
-		}
-		keys = keys.After(last)
-	}
-}
-
-// some compares a page of aggregates.
-func (c *comparison) some(ctx context.Context, done int, ids []string) (*Difference, error) {
-	m, err := c.page(ctx, done)
+// records compares the records of the aggregates after an ID.
+func (c *comparison) records(
+	ctx context.Context, after string,
+) (last string, n int, _ *build.Difference, err error) {
+	ids, err := c.s.Store.Streams(ctx, c.t, c.slot.typ, after, comparedPage)
 	if err != nil {
-		return nil, err
+		return "", 0, nil, build.EventsError(err)
+	}
+	m, err := c.moment(ctx)
+	if err != nil {
+		return "", 0, nil, err
 	}
 	defer m.Close()
 	keys := make([]j17.Key, len(ids))
@@ -116,7 +75,7 @@ func (c *comparison) some(ctx context.Context, done int, ids []string) (*Differe
 	}
 	heads, err := m.Heads(keys)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errEvents, err)
+		return "", 0, nil, build.EventsError(err)
 	}
 	for i, id := range ids {
 		if heads[i].Length == 0 {
@@ -126,11 +85,18 @@ func (c *comparison) some(ctx context.Context, done int, ids []string) (*Differe
 		if what != "" && err == nil {
 			what, err = c.again(ctx, id)
 		}
-		if what != "" || err != nil {
-			return c.differs(id, what), err
+		switch {
+		case err != nil:
+			return "", 0, nil, err
+		case what != "":
+			return "", 0, &build.Difference{ID: id, What: what}, nil
 		}
 	}
-	return nil, nil
+	c.aggregates += uint64(len(ids))
+	if len(ids) == comparedPage {
+		last = ids[comparedPage-1]
+	}
+	return last, len(ids), nil, nil
 }
 
 // again compares an aggregate once more, as of now. Events are read as they are now, even if they were rewritten after
@@ -144,7 +110,7 @@ func (c *comparison) again(ctx context.Context, id string) (what string, err err
 		}
 		heads, err := m.Heads([]j17.Key{key})
 		if err != nil {
-			err = fmt.Errorf("%w: %w", errEvents, err)
+			err = build.EventsError(err)
 		} else {
 			what, err = c.aggregate(ctx, m, id, heads[0])
 		}
@@ -158,20 +124,13 @@ func (c *comparison) again(ctx context.Context, id string) (what string, err err
 	}
 }
 
-func (c *comparison) differs(id, what string) *Difference {
-	if what == "" {
-		return nil
-	}
-	return &Difference{Type: c.slot.typ, ID: id, Geo: c.slot.place.Type.Name, What: what}
-}
-
 // aggregate describes a difference between the record of an aggregate and its events, or between its entries and the
 // record.
 func (c *comparison) aggregate(ctx context.Context, m store.Moment, id string, head store.Head) (string, error) {
 	// The location by its events, and by its record.
 	want, _, err := c.s.lastOf(ctx, c.t, c.k.decider.Types[c.slot.typ], c.slot, id, 1, head.Length)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", errEvents, err)
+		return "", build.EventsError(err)
 	}
 	if want != nil && want.Point == nil && want.Shape == nil {
 		want = nil
@@ -243,17 +202,16 @@ func equal(a, b *decider.Location) bool {
 // entryParts is how many parts the key of an entry has; the last one is the ID.
 const entryParts = 4
 
-// owners checks that each of a page of entries belongs to the aggregate that it names. last is the last entry, n their
-// number.
+// owners checks that each of the entries after a key belongs to the aggregate that it names.
 func (c *comparison) owners(
-	ctx context.Context, done int, keys store.Range,
-) (last string, n int, _ *Difference, err error) {
-	m, err := c.page(ctx, done)
+	ctx context.Context, after string,
+) (last string, n int, _ *build.Difference, err error) {
+	m, err := c.moment(ctx)
 	if err != nil {
 		return "", 0, nil, err
 	}
 	defer m.Close()
-	items, err := m.Scan(cells, keys, comparedPage)
+	items, err := m.Scan(cells, store.Prefix(c.slot.ID+"/").After(after), comparedPage)
 	if err != nil {
 		return "", 0, nil, err
 	}
@@ -273,8 +231,12 @@ func (c *comparison) owners(
 			return "", 0, nil, err
 		}
 		if !slices.ContainsFunc(own, func(k []byte) bool { return string(k) == last }) {
-			return "", 0, c.differs(id, "there is an entry in its name that is none of its place"), nil
+			return "", 0, &build.Difference{ID: id, What: "there is an entry in its name that is none of its place"}, nil
 		}
+	}
+	c.entries += uint64(len(items))
+	if len(items) < comparedPage {
+		last = ""
 	}
 	return last, len(items), nil, nil
 }

@@ -28,7 +28,6 @@ import (
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
 	"j17/internal/core/part"
-	"j17/internal/core/worker"
 	"j17/internal/derived/build"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
@@ -67,7 +66,6 @@ type Options struct {
 	// Engine calls Derive and Mend of the code that made it.
 	Engine *engine.Engine
 	Clock  clock.Clock
-	Worker *worker.Kit
 	Logger *slog.Logger
 	// Scrub is the interval between checks of all places; 0 means six hours.
 	Scrub time.Duration
@@ -88,9 +86,9 @@ type Service struct {
 	// replaced is when this process last had places rebuilt, a time.Time by j17.Tenant.
 	replaced sync.Map
 	// staying is the state of aggregates whose events are replaced in parts, a *staying by j17.Tenant.
-	staying   sync.Map
-	verifying verifications
-	counts    struct {
+	staying     sync.Map
+	comparisons *build.Comparisons
+	counts      struct {
 		written, queries, scanned, rebuilt atomic.Uint64
 	}
 }
@@ -106,12 +104,9 @@ type Stats struct {
 
 // New returns a service, and adds its kinds of builds to Options.Builds.
 func New(o Options) *Service {
-	if o.Scrub == 0 {
-		o.Scrub = scrubEvery
-	}
 	s := &Service{
 		Options: o, few: 8000, enough: 20_000, most: mostEntries, crowd: crowd,
-		verifying: verifications{all: map[j17.Tenant]*Progress{}},
+		comparisons: build.NewComparisons(mostVerified, 1),
 	}
 	o.Builds.Handle(build.Kind{Name: filling, Page: s.fill})
 	o.Builds.Handle(build.Kind{Name: emptying, Page: s.empty})

@@ -65,7 +65,7 @@ func newHouse(tb testing.TB, src string) *house {
 	log, pauses := slog.New(slog.DiscardHandler), &hasty{now: time.Unix(1_700_000_000, 0)}
 	h.builds = build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
 	h.places = place.New(place.Options{
-		Store: h.Store, Builds: h.builds, Engine: h.Engine, Clock: pauses, Worker: worker.New(pauses, log), Logger: log,
+		Store: h.Store, Builds: h.builds, Engine: h.Engine, Clock: pauses, Logger: log,
 	})
 	if src != "" {
 		h.DeploySource(tb, src)
@@ -438,7 +438,7 @@ func (h *house) onto(e *engine.Engine, st place.Storage) (*build.Service, *place
 	log, pauses := slog.New(slog.DiscardHandler), &hasty{now: time.Unix(1_700_000_000, 0)}
 	builds := build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
 	return builds, place.New(place.Options{
-		Store: st, Builds: builds, Engine: e, Clock: pauses, Worker: worker.New(pauses, log), Logger: log,
+		Store: st, Builds: builds, Engine: e, Clock: pauses, Logger: log,
 	})
 }
 

@@ -5,147 +5,127 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"sync"
 
 	"j17"
-	"j17/internal/base/work"
+	"j17/internal/base/wire"
 	"j17/internal/derived/build"
 	"j17/internal/storage/store"
 )
 
-// Progress counts the aggregates and entries compared, and about how many there are.
-type Progress struct{ Done, Total uint64 }
-
-// Verified is the result of a comparison of places with events.
-type Verified struct {
-	// Position is the position of the last page compared.
-	Position j17.StreamID
-	// Aggregates and Entries count what was compared: an aggregate once for each kind of places of its type.
-	Aggregates, Entries uint64
-	// Difference is the first difference, nil for none.
-	Difference *Difference
-}
-
-// Described describes the places of one kind of an aggregate type.
-type Described struct {
-	// Type is the aggregate type, Geo the name of the geo type, Shape spec.Point or spec.Polygon.
-	Type, Geo, Shape string
-	Ready            bool
-	// Build is the build for older events, nil if there were none.
-	Build *build.Status
-}
-
-// verifications has the comparisons under way, at most one of each environment.
-type verifications struct {
-	mu  sync.Mutex
-	all map[j17.Tenant]*Progress
-}
-
-// mostVerified is how many environments are compared at a time, each of which keeps a processor busy.
+// mostVerified is how many environments are compared at a time.
 const mostVerified = 4
 
 // ofCompared is the approximate cost of comparing an aggregate or an entry, in units of work.
 const ofCompared = 1 << 9
 
-// begin registers a comparison until over is called. The error is one of CodeConflict if the environment is being
-// compared already, and of CodeBusy if mostVerified others are.
-func (v *verifications) begin(t j17.Tenant) (over func(), err error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	switch {
-	case v.all[t] != nil:
-		return nil, j17.Errorf(j17.CodeConflict, "The places of this environment are being compared already: their 'verification' says how far that is. Wait until it is over.")
-	case len(v.all) >= mostVerified:
-		return nil, j17.Errorf(j17.CodeBusy, "The places of %d environments are being compared, as many as may be at a time. Try again when one of them is done.", mostVerified)
-	}
-	v.all[t] = &Progress{}
-	return func() {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		delete(v.all, t)
-	}, nil
-}
-
-// move sets the progress of a comparison.
-func (v *verifications) move(t j17.Tenant, done, total uint64) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	*v.all[t] = Progress{done, max(done, total)}
-}
-
-// of returns the progress of the comparison of an environment, nil for none.
-func (v *verifications) of(t j17.Tenant) *Progress {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.all[t] == nil {
-		return nil
-	}
-	return new(*v.all[t])
-}
-
 // Verify compares all places of an environment with its events, and all entries with the places: each page as of one
 // position, so that concurrent writes do not matter. Places that differ are taken out of use and rebuilt. Errors are of
 // CodeNoGeo if there are none, CodeIndexNotReady if some are being built, CodeConflict and CodeBusy.
-func (s *Service) Verify(ctx context.Context, t j17.Tenant) (Verified, error) {
+func (s *Service) Verify(ctx context.Context, t j17.Tenant) (v wire.VerifiedPlaces, err error) {
 	// The slots to compare.
 	s.known.Delete(t)
 	k, err := s.present(ctx, t)
 	if err != nil {
-		return Verified{}, err
+		return v, err
 	}
 	all := k.inOrder()
 	if len(all) == 0 {
-		return Verified{}, j17.Errorf(j17.CodeNoGeo, "There are no places to compare: no event has a \"geo\" in the spec of this environment.")
+		return v, j17.Errorf(j17.CodeNoGeo, "There are no places to compare: no event has a \"geo\" in the spec of this environment.")
 	}
 	for _, sl := range all {
 		if err := s.check(ctx, t, sl); err != nil {
-			return Verified{}, err
+			return v, err
 		}
 	}
-	over, err := s.verifying.begin(t)
+	move, over, err := s.comparisons.Begin(
+		t, "",
+		j17.Errorf(j17.CodeConflict, "The places of this environment are being compared already: their 'verification' says how far that is. Wait until it is over."),
+		j17.Errorf(j17.CodeBusy, "The places of %d environments are being compared, as many as may be at a time. Try again when one of them is done.", mostVerified),
+	)
 	if err != nil {
-		return Verified{}, err
+		return v, err
 	}
 	defer over()
-	var done, total uint64
+	var total uint64
 	for _, sl := range all {
 		n, err := s.extent(ctx, t, sl)
 		if err != nil {
-			return Verified{}, store.UserError(err)
+			return v, store.UserError(err)
 		}
 		total += n
 	}
 
 	// One kind after the other.
-	b := work.New(ctx, math.MaxInt64) // it takes as long as it takes, in turns with others
-	var v Verified
+	v.Verified = true
+	pause := build.InTurns(ctx, ofCompared, func(done uint64) { move(done, total) })
 	for _, sl := range all {
-		c := comparison{s: s, t: t, k: k, slot: sl, pause: func(n int) error {
-			done += uint64(n)
-			s.verifying.move(t, done, total)
-			if !b.Spend((n + 1) * ofCompared) {
-				return b.Err()
-			}
-			return ctx.Err()
-		}}
-		found, err := c.all(ctx)
-		v.Position, v.Aggregates, v.Entries = c.position, v.Aggregates+c.aggregates, v.Entries+c.entries
-		var what string
-		switch damage := damageOf(err); {
-		case errors.Is(err, errMoved):
+		c := comparison{s: s, t: t, k: k, slot: sl}
+		found, err := c.run(ctx, pause)
+		v.Position, v.Aggregates, v.Entries = c.position.PositionText(), v.Aggregates+c.aggregates, v.Entries+c.entries
+		if errors.Is(err, errMoved) {
 			return v, j17.Errorf(j17.CodeConflict, "The places were rebuilt meanwhile. Try again.").Because(err)
-		case damage != nil:
-			v.Difference, what = &Difference{Type: sl.typ, Geo: sl.place.Type.Name, What: Unreadable}, damage.Error()
-		case err != nil:
-			return v, store.UserError(err)
-		case found != nil:
-			v.Difference, what = found, found.Type+" "+found.ID+": "+found.What
-		default:
-			continue
 		}
-		return v, store.UserError(s.replace(ctx, t, []*slot{sl}, what))
+		if found != nil {
+			v.Verified, v.Difference = false, &wire.PlaceDifference{
+				Type: sl.typ, ID: found.ID, Geo: sl.place.Type.Name, What: found.What,
+			}
+			if found.Unreadable {
+				v.Difference.What = Unreadable
+			}
+		}
+		if found != nil || err != nil {
+			return v, store.UserError(err)
+		}
 	}
 	return v, nil
+}
+
+// Run checks all places at intervals, slowly, until the context ends. Places that differ from the events are taken out
+// of use and rebuilt.
+func (s *Service) Run(ctx context.Context) error {
+	return s.Builds.Scrub(ctx, s.Clock, "place_scrub", s.Scrub, s.scrub)
+}
+
+// scrub checks the places of all environments that are known here.
+func (s *Service) scrub(ctx context.Context, pause build.Pause) error {
+	var all []j17.Tenant
+	s.known.Range(func(t, _ any) bool {
+		tenant, _ := t.(j17.Tenant)
+		all = append(all, tenant)
+		return true
+	})
+	slices.Sort(all)
+	var errs []error
+	for _, t := range all {
+		errs = append(errs, s.scrubTenant(ctx, t, pause))
+	}
+	return errors.Join(errs...)
+}
+
+// scrubTenant checks the places of an environment, up to the first difference.
+func (s *Service) scrubTenant(ctx context.Context, t j17.Tenant, pause build.Pause) error {
+	s.known.Delete(t) // places begun again by another process are not compared before they are complete
+	k, err := s.present(ctx, t)
+	if j17.CodeOf(err) == j17.CodeNoSpec {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, sl := range k.inOrder() {
+		if s.check(ctx, t, sl) != nil {
+			continue
+		}
+		c := comparison{s: s, t: t, k: k, slot: sl}
+		found, err := c.run(ctx, pause)
+		if errors.Is(err, errMoved) {
+			return nil // the next check will tell
+		}
+		if found != nil || err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Unreadable is the text of the difference if data of places cannot be read.
@@ -182,27 +162,31 @@ func (k *known) inOrder() (all []*slot) {
 	return all
 }
 
-// Describe describes the places that exist, by the names of aggregate types, and returns the progress of a comparison
-// under way, nil for none.
-func (s *Service) Describe(ctx context.Context, t j17.Tenant) ([]Described, *Progress, error) {
+// Describe describes the places that exist, by the names of aggregate types, and a comparison under way.
+func (s *Service) Describe(ctx context.Context, t j17.Tenant) (wire.Places, error) {
+	answer := wire.Places{Places: []wire.PlacesOfKind{}}
 	k, err := s.present(ctx, t)
 	if err != nil {
-		return nil, nil, err
+		return answer, err
 	}
-	var all []Described
 	for _, sl := range k.inOrder() {
-		d := Described{Type: sl.typ, Geo: sl.place.Type.Name, Shape: sl.place.Type.Shape, Ready: true}
+		d := wire.PlacesOfKind{
+			Type: sl.typ, Geo: sl.place.Type.Name, Shape: sl.place.Type.Shape, Status: build.StatusReady,
+		}
 		if sl.Built {
 			status, err := s.Builds.Status(ctx, t, filling, sl.ID)
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
-				return nil, nil, store.UserError(err)
+				return answer, store.UserError(err)
 			}
 			if err == nil {
-				d.Build = &status
+				d.Build = status.Wire()
 			}
-			d.Ready = status.State == build.Done
+			if status.State != build.Done {
+				d.Status = build.StatusBuilding
+			}
 		}
-		all = append(all, d)
+		answer.Places = append(answer.Places, d)
 	}
-	return all, s.verifying.of(t), nil
+	answer.Verification = s.comparisons.Of(t, "")
+	return answer, nil
 }

@@ -6,8 +6,9 @@ import (
 
 	"j17"
 	"j17/internal/base/geo"
+	"j17/internal/base/wire"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/derived/place"
+	"j17/internal/derived/build"
 	"j17/internal/storage/store"
 )
 
@@ -20,20 +21,23 @@ func TestVerify(t *testing.T) {
 		space store.Space
 		// of has what is changed, and to says what its key becomes; "" removes it.
 		of, from, to string
-		want         place.Difference
+		want         wire.PlaceDifference
 	}{
-		"nothing": {want: place.Difference{}},
+		"nothing": {want: wire.PlaceDifference{}},
 		"a missing place": {
 			"places", "shop:" + id(7) + "/", "", "",
-			place.Difference{Type: "shop", ID: id(7), Geo: "point", What: "its place is missing"},
+			wire.PlaceDifference{Type: "shop", ID: id(7), Geo: "point", What: "its place is missing"},
 		},
 		"a place too many": {
 			"places", "person:" + id(7) + "/", id(7), id(21),
-			place.Difference{Type: "person", ID: id(7), Geo: "home", What: "its place is missing"},
+			wire.PlaceDifference{Type: "person", ID: id(7), Geo: "home", What: "its place is missing"},
 		},
-		"a missing entry": {"place.cells", point, "", "", place.Difference{What: "an entry of its place is missing"}},
+		"a missing entry": {
+			"place.cells", point, "", "", wire.PlaceDifference{What: "an entry of its place is missing"},
+		},
 		"an entry too many": {
-			"place.cells", point, "/" + id(7), "/" + id(77), place.Difference{What: "an entry of its place is missing"},
+			"place.cells", point, "/" + id(7), "/" + id(77),
+			wire.PlaceDifference{What: "an entry of its place is missing"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,8 +52,8 @@ func TestVerify(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.space == "" {
-				if v.Difference != nil || v.Aggregates != 20+20+21+21 || v.Entries < 60 || v.Position != h.end() ||
-					h.places.Stats().Rebuilt != 0 {
+				if v.Difference != nil || v.Aggregates != 20+20+21+21 || v.Entries < 60 ||
+					v.Position != h.end().PositionText() || h.places.Stats().Rebuilt != 0 {
 					t.Errorf("%+v, %+v", v, v.Difference)
 				}
 				return
@@ -62,9 +66,9 @@ func TestVerify(t *testing.T) {
 			if _, err := h.places.Verify(t.Context(), enginetest.Tenant); j17.CodeOf(err) != j17.CodeIndexNotReady {
 				t.Errorf("while they are made: %v", err)
 			}
-			if all, _, err := h.places.Describe(t.Context(), enginetest.Tenant); err != nil || len(all) != 4 ||
-				all[0].Ready || all[0].Build == nil {
-				t.Errorf("%+v, %v", all, err)
+			if of, err := h.places.Describe(t.Context(), enginetest.Tenant); err != nil || len(of.Places) != 4 ||
+				of.Places[0].Status != build.StatusBuilding || of.Places[0].Build == nil {
+				t.Errorf("%+v, %v", of, err)
 			}
 			h.settle()
 			for what, ids := range h.answers(h.places) {
@@ -86,9 +90,9 @@ func TestVerifyNothing(t *testing.T) {
 	if _, err := h.places.Verify(t.Context(), enginetest.Tenant); j17.CodeOf(err) != j17.CodeNoGeo {
 		t.Error(err)
 	}
-	if all, under, err := h.places.Describe(t.Context(), enginetest.Tenant); err != nil || len(all) > 0 ||
-		under != nil {
-		t.Errorf("%+v, %v, %v", all, under, err)
+	if of, err := h.places.Describe(t.Context(), enginetest.Tenant); err != nil || len(of.Places) > 0 ||
+		of.Verification != nil {
+		t.Errorf("%+v, %v", of, err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/base/wire"
+	"j17/internal/derived/build"
 	"j17/internal/derived/index"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
@@ -21,9 +22,7 @@ const (
 	originSpec  = "spec"
 	originAdmin = "admin"
 
-	statusReady    = "ready"
-	statusBuilding = "building"
-	statusInvalid  = "invalid"
+	statusInvalid = "invalid"
 )
 
 // survey has the projections of an environment for operators, as of one position.
@@ -104,7 +103,7 @@ func unknown(v *survey, name string) error {
 
 // describe describes a projection that exists, or is being prepared.
 func (s *Service) describe(v *survey, name string) wire.Projection {
-	p := wire.Projection{Name: name, Origin: originAdmin, Status: statusReady, Position: v.m.At().PositionText()}
+	p := wire.Projection{Name: name, Origin: originAdmin, Status: build.StatusReady, Position: v.m.At().PositionText()}
 	d, next := v.in.all[name], v.prepared[name]
 	switch {
 	case d != nil && d.posted == nil:
@@ -116,12 +115,12 @@ func (s *Service) describe(v *survey, name string) wire.Projection {
 	case v.in.posted.find(name) != nil:
 		p.Status, p.Problem, p.Definition = statusInvalid, v.in.invalid[name], v.in.posted.find(name).Definition
 	default:
-		p.Status, p.Definition = statusBuilding, next.Definition
+		p.Status, p.Definition = build.StatusBuilding, next.Definition
 	}
 	if next != nil {
 		p.Build = v.preparing(next, s)
 	}
-	p.Verification = s.verifying.of(verified{v.t, name})
+	p.Verification = s.verifying.Of(v.t, name)
 	return p
 }
 
@@ -132,7 +131,7 @@ func (s *Service) indexed(v *survey, d *definition, p *wire.Projection) {
 	for i, x := range needs {
 		status := v.statuses[x.ID]
 		if !status.Ready {
-			p.Status = statusBuilding
+			p.Status = build.StatusBuilding
 		}
 		if i == 0 && len(d.Indexes) > 0 {
 			p.Rows = &status.Rows

@@ -98,7 +98,7 @@ func (s *server) open(tb testing.TB) {
 	feeds := feed.New(feed.Options{Store: st, Clock: s.clock, Logger: logger, Worker: kit})
 	s.builds = build.New(build.Options{Store: st, Clock: s.clock, Worker: kit, Logger: logger, Parallel: 2})
 	s.indexes = index.New(index.Options{
-		Store: looked{st, s}, Feed: feeds, Build: s.builds, Clock: s.clock, Worker: kit, Logger: logger,
+		Store: looked{st, s}, Feed: feeds, Build: s.builds, Clock: s.clock, Logger: logger,
 	})
 	s.views = projection.New(projection.Options{
 		Store: st, Engine: s.engine, Indexes: s.indexes, Clock: s.clock, Logger: logger, Worker: kit,

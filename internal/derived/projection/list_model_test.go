@@ -54,7 +54,7 @@ func newListed(tb testing.TB) *fixture {
 	feeds := feed.New(feed.Options{Store: store, Clock: clk, Logger: logger, Worker: kit})
 	builds := build.New(build.Options{Store: store, Clock: clk, Worker: kit, Logger: logger, Parallel: 2})
 	o.Indexes = index.New(index.Options{
-		Store: store, Feed: feeds, Build: builds, Clock: clk, Worker: kit, Logger: logger,
+		Store: store, Feed: feeds, Build: builds, Clock: clk, Logger: logger,
 	})
 	ctx, cancel := context.WithCancel(tb.Context())
 	var running sync.WaitGroup

@@ -20,6 +20,7 @@ import (
 	"j17/internal/core/engine"
 	"j17/internal/core/fold"
 	"j17/internal/core/worker"
+	"j17/internal/derived/build"
 	"j17/internal/derived/index"
 	"j17/internal/derived/place"
 	"j17/internal/lang/spec"
@@ -86,7 +87,7 @@ type Service struct {
 	lookups  *indexReader
 	values   *evaluator
 	// verifying has the comparisons with events under way.
-	verifying verifications
+	verifying *build.Comparisons
 }
 
 // New returns a service.
@@ -97,7 +98,7 @@ func New(o Options) *Service {
 	s := &Service{
 		store: o.Store, engine: o.Engine, indexes: o.Indexes, places: o.Places, clock: o.Clock, logger: o.Logger,
 		hold: o.Hold, changed: o.Changed, specPrepared: o.SpecPrepared, settle: settleTime,
-		verifying: newVerifications(),
+		verifying: build.NewComparisons(mostVerified, sharedVerified),
 	}
 	s.readings = &readings{store: o.Store, engine: o.Engine}
 	s.lookups = &indexReader{indexes: o.Indexes, readings: s.readings, adopting: &s.adopting}

@@ -30,7 +30,7 @@ func newIndexed(tb testing.TB, source string) *fixture {
 	feeds := feed.New(feed.Options{Store: f.Store, Clock: f.Clock, Logger: logger, Worker: kit})
 	builds := build.New(build.Options{Store: f.Store, Clock: f.Clock, Worker: kit, Logger: logger, Parallel: 2})
 	indexes := index.New(index.Options{
-		Store: f.Store, Feed: feeds, Build: builds, Clock: f.Clock, Worker: kit, Logger: logger,
+		Store: f.Store, Feed: feeds, Build: builds, Clock: f.Clock, Logger: logger,
 	})
 	ctx, cancel := context.WithCancel(tb.Context())
 	var running sync.WaitGroup

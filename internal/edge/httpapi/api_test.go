@@ -93,7 +93,7 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 	)...)
 	builds := build.New(build.Options{Store: s, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger)})
 	places = place.New(place.Options{
-		Store: s, Engine: e, Builds: builds, Clock: f.clock, Worker: worker.New(f.clock, logger), Logger: logger,
+		Store: s, Engine: e, Builds: builds, Clock: f.clock, Logger: logger,
 	})
 	e.Deploy(j17.TenantOf(f.instance.ID, j17.Prod), compiled, nil)
 	follow := tail.New(s)

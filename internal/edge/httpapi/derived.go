@@ -181,27 +181,8 @@ func (h *derivedHandlers) removeProjection(c *call, w http.ResponseWriter) error
 }
 
 func (h *derivedHandlers) describePlaces(c *call, w http.ResponseWriter) error {
-	all, under, err := h.places.Describe(c.request.Context(), c.tenant)
-	if err != nil {
-		return err
-	}
-	answer := wire.Places{Places: []wire.PlacesOfKind{}}
-	for _, d := range all {
-		kind := wire.PlacesOfKind{Type: d.Type, Geo: d.Geo, Shape: d.Shape, Status: "ready"}
-		if !d.Ready {
-			kind.Status = "building"
-		}
-		if d.Build != nil {
-			kind.Build = &wire.Build{
-				Status: string(d.Build.State), Error: d.Build.Error, Done: d.Build.Done, Total: d.Build.Total,
-			}
-		}
-		answer.Places = append(answer.Places, kind)
-	}
-	if under != nil {
-		answer.Verification = &wire.Verification{Done: under.Done, Total: under.Total}
-	}
-	return c.answer(w, http.StatusOK, answer)
+	all, err := h.places.Describe(c.request.Context(), c.tenant)
+	return c.done(w, http.StatusOK, all, err)
 }
 
 func (h *derivedHandlers) verifyPlaces(c *call, w http.ResponseWriter) error {
@@ -210,31 +191,10 @@ func (h *derivedHandlers) verifyPlaces(c *call, w http.ResponseWriter) error {
 	}
 	c.allowTime(w, transferTime)
 	found, err := h.places.Verify(c.request.Context(), c.tenant)
-	if err != nil {
-		return err
-	}
-	answer := wire.VerifiedPlaces{
-		Verified: found.Difference == nil, Position: found.Position.PositionText(), Aggregates: found.Aggregates,
-		Entries: found.Entries,
-	}
-	if d := found.Difference; d != nil {
-		answer.Difference = &wire.PlaceDifference{Type: d.Type, ID: d.ID, Geo: d.Geo, What: d.What}
-	}
-	return c.answer(w, http.StatusOK, answer)
+	return c.done(w, http.StatusOK, found, err)
 }
 
 func (h *derivedHandlers) listTags(c *call, w http.ResponseWriter) error {
 	all, err := h.tagging.Tags(c.request.Context(), c.tenant)
-	if err != nil {
-		return err
-	}
-	out := wire.Tags{Tags: make([]wire.DeclaredTag, len(all)), Environment: c.env}
-	for i, tag := range all {
-		out.Tags[i] = wire.DeclaredTag{Name: tag.Name, AggregateTypes: tag.Types, Status: "ready"}
-		if !tag.Ready {
-			out.Tags[i].Status, out.Tags[i].Build = "building",
-				&wire.Build{Status: "running", Done: tag.Done, Total: tag.Total}
-		}
-	}
-	return c.answer(w, http.StatusOK, out)
+	return c.done(w, http.StatusOK, wire.Tags{Tags: all, Environment: c.env}, err)
 }

@@ -50,8 +50,8 @@ func TestWhatIndexesHaveIsShown(t *testing.T) {
 		kit := worker.New(o.Clock, o.Logger)
 		builds = build.New(build.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Worker: kit})
 		o.Indexes = index.New(index.Options{
-			Store: st, Clock: o.Clock, Logger: o.Logger, Worker: kit, Build: builds,
-			Feed: feed.New(feed.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Worker: kit}),
+			Store: st, Clock: o.Clock, Logger: o.Logger, Build: builds,
+			Feed: feed.New(feed.Options{Store: st, Clock: o.Clock, Logger: o.Logger}),
 		})
 	})
 	const a, b = "0b6e9d4e-6f0a-4f3c-8c53-000000000001", "0b6e9d4e-6f0a-4f3c-8c53-000000000002"

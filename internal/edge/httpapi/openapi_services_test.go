@@ -95,7 +95,7 @@ func provide(tb testing.TB) *provided {
 func (p *provided) indexed(o *httpapi.Options) {
 	p.builds = build.New(build.Options{Store: p.store, Clock: o.Clock, Worker: p.kit, Logger: o.Logger})
 	o.Indexes = index.New(index.Options{
-		Store: p.store, Feed: p.events, Build: p.builds, Clock: o.Clock, Worker: p.kit, Logger: o.Logger,
+		Store: p.store, Feed: p.events, Build: p.builds, Clock: o.Clock, Logger: o.Logger,
 	})
 	p.views = projection.New(projection.Options{
 		Store: p.store, Engine: o.Engine, Indexes: o.Indexes, Places: o.Places, Clock: o.Clock, Logger: o.Logger,
