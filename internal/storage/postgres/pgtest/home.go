@@ -21,6 +21,7 @@ import (
 const (
 	memory     = "/dev/shm"
 	roomNeeded = 4 << 30
+	pattern    = "j17-postgres-"
 )
 
 // home is where the servers of a test program have their data.
@@ -86,12 +87,14 @@ func (h *home) make(ctx context.Context) error {
 
 	// Make the folder, and begin the process that removes it. Its process group is its own, so that a signal to that of
 	// the tests does not reach it.
-	base := os.TempDir()
 	var room syscall.Statfs_t
 	if syscall.Statfs(memory, &room) == nil && room.Bavail*uint64(room.Bsize) >= roomNeeded {
-		base = memory
+		h.folder, err = os.MkdirTemp(memory, pattern)
 	}
-	if h.folder, err = os.MkdirTemp(base, "j17-postgres-"); err != nil {
+	if h.folder == "" {
+		h.folder, err = os.MkdirTemp("", pattern)
+	}
+	if err != nil {
 		return err
 	}
 	if h.as != nil {
