@@ -1,7 +1,7 @@
 // Command testrun runs `go test` with the arguments it is given and tells of each package when it ends, with a running
 // count; `go test` itself keeps results back until all packages before them have ended. Packages with more test code
-// are begun earlier, so that in the end no long one runs alone. What failed is shown in full, and the slowest packages
-// at the end. It exits as `go test` does.
+// are begun earlier, so that in the end no long one runs alone. What failed is shown in full, and at the end the
+// slowest packages, and tests that were skipped because something is not installed. It exits as `go test` does.
 //
 // With -race, the tests of files with the line "//go:build !race" run in a pass of their own, without the race
 // detector: they compute for long in one goroutine, where it makes them many times slower and has nothing to find. A
@@ -217,6 +217,8 @@ type report struct {
 	second  bool
 	outputs map[tested]*output
 	times   []timing
+	// skipped are the tests that tell why they did not run: reasons, packages and names.
+	skipped map[string]map[string]map[string]bool
 	// minutes asks for a line about what is under way; quiet is how many came since a package ended.
 	minutes chan struct{}
 	quiet   int
@@ -243,7 +245,10 @@ type output struct {
 }
 
 func newReport(out io.Writer, all int) *report {
-	return &report{out: out, all: all, outputs: map[tested]*output{}, minutes: make(chan struct{})}
+	return &report{
+		out: out, all: all, outputs: map[tested]*output{}, skipped: map[string]map[string]map[string]bool{},
+		minutes: make(chan struct{}),
+	}
 }
 
 // follow runs queues of `go test` side by side, those of a queue one after the other, and reports their packages. It
@@ -362,6 +367,10 @@ func (r *report) event(e event) {
 		}
 		o.tests[e.Test].WriteString(e.Output)
 	case e.Test != "" && (e.Action == "pass" || e.Action == "skip"):
+		if text := o.tests[e.Test]; text != nil && e.Action == "skip" {
+			test, _, _ := strings.Cut(e.Test, "/")
+			r.skip(pkg, test, text.String())
+		}
 		delete(o.tests, e.Test)
 	case e.Test == "" && slices.Contains([]string{"pass", "fail", "skip"}, e.Action):
 		r.packageEnded(pkg, e, o)
@@ -388,11 +397,32 @@ func (r *report) packageEnded(pkg string, e event, o *output) {
 	case strings.Contains(o.own.String(), "(cached)"):
 		word = "same" // as in an earlier run
 	}
+	r.skip(pkg, "all", o.own.String())
 	r.times = append(r.times, timing{pkg, e.Elapsed})
 	_, _ = fmt.Fprintf(r.out, "[%*d/%d] %s %7.1f s  %s\n", len(fmt.Sprint(r.all)), r.ended, r.all, word, e.Elapsed, pkg)
 	if e.Action == "fail" {
 		_, _ = fmt.Fprint(r.out, indent(o.text()))
 	}
+}
+
+// unmet is how tests begin what they say when they are skipped because something is not installed.
+var unmet = regexp.MustCompile(`\b(?:SKIPPED|NOT TESTED): (.+)`)
+
+// skip notes that a test was skipped, where it says that something is not installed.
+func (r *report) skip(pkg, test, text string) {
+	found := unmet.FindStringSubmatch(text)
+	if found == nil {
+		return
+	}
+	packages := r.skipped[found[1]]
+	if packages == nil {
+		packages = map[string]map[string]bool{}
+		r.skipped[found[1]] = packages
+	}
+	if packages[pkg] == nil {
+		packages[pkg] = map[string]bool{}
+	}
+	packages[pkg][test] = true
 }
 
 // text returns what tests that have not passed have printed, and the package itself.
@@ -433,7 +463,7 @@ func indent(text string) string {
 	return b.String()
 }
 
-// end says what was slow and what failed.
+// end says what was slow, what was skipped and what failed.
 func (r *report) end() {
 	slices.SortFunc(r.times, func(a, b timing) int { return cmp.Compare(b.seconds, a.seconds) })
 	var slow []string
@@ -444,6 +474,14 @@ func (r *report) end() {
 	}
 	if len(slow) > 0 {
 		_, _ = fmt.Fprintf(r.out, "The slowest: %s.\n", strings.Join(slow, ", "))
+	}
+	for _, reason := range slices.Sorted(maps.Keys(r.skipped)) {
+		_, _ = fmt.Fprintf(r.out, "Not tested: %s\n", reason)
+		packages := r.skipped[reason]
+		for _, pkg := range slices.Sorted(maps.Keys(packages)) {
+			tests := slices.Sorted(maps.Keys(packages[pkg]))
+			_, _ = fmt.Fprintf(r.out, "    %s: %s\n", pkg, strings.Join(tests, ", "))
+		}
 	}
 	if len(r.failed) > 0 {
 		_, _ = fmt.Fprintf(r.out, "%d of %d packages failed: %s\n", len(r.failed), r.all, strings.Join(r.failed, ", "))

@@ -50,6 +50,24 @@ func TestReport(t *testing.T) {
 `,
 			want: "[1/3] FAIL  1200.0 s  j17/a\n    panic: test timed out after 20m0s\nThe slowest: j17/a 1200 s.\n1 of 3 packages failed: j17/a\n",
 		},
+		"what is not installed": {
+			events: `{"Action":"output","Package":"j17/a","Test":"TestX/y","Output":"    x.go:1: SKIPPED: there is no x: install it\n"}
+{"Action":"skip","Package":"j17/a","Test":"TestX/y"}
+{"Action":"output","Package":"j17/a","Test":"TestX/z","Output":"    x.go:1: SKIPPED: there is no x: install it\n"}
+{"Action":"skip","Package":"j17/a","Test":"TestX/z"}
+{"Action":"pass","Package":"j17/a","Test":"TestX"}
+{"Action":"output","Package":"j17/a","Test":"TestW","Output":"    x.go:1: SKIPPED: there is no x: install it\n"}
+{"Action":"skip","Package":"j17/a","Test":"TestW"}
+{"Action":"output","Package":"j17/a","Test":"TestOther","Output":"    x.go:2: not on this system\n"}
+{"Action":"skip","Package":"j17/a","Test":"TestOther"}
+{"Action":"pass","Package":"j17/a","Elapsed":0.1}
+{"Action":"output","Package":"j17/b","Output":"SKIPPED: all tests. They need y.\n"}
+{"Action":"pass","Package":"j17/b","Elapsed":0.1}
+`,
+			want: "[1/3] ok       0.1 s  j17/a\n[2/3] ok       0.1 s  j17/b\n" +
+				"Not tested: all tests. They need y.\n    j17/b: all\n" +
+				"Not tested: there is no x: install it\n    j17/a: TestW, TestX\n",
+		},
 		"lines that are no events": {
 			events: "go: downloading x\n",
 			want:   "go: downloading x\n",
