@@ -3,12 +3,12 @@ package pebble
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"j17"
 	"j17/internal/storage/queue"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 )
 
@@ -17,18 +17,8 @@ type appender struct{ *core }
 
 // Append commits units. See store.Store.
 func (s *appender) Append(ctx context.Context, t j17.Tenant, units []store.Append) ([]store.Result, error) {
-	if err := store.ValidTenant(t); err != nil {
+	if err := store.ValidAppend(t, units); err != nil {
 		return nil, err
-	}
-	for i := range units {
-		if err := units[i].Validate(); err != nil {
-			return nil, fmt.Errorf("unit %d: %w", i, err)
-		}
-		for _, n := range units[i].After {
-			if n < 0 || n >= i {
-				return nil, fmt.Errorf("%w: unit %d is decided on the events of unit %d, which does not come before it", store.ErrInvalid, i, n)
-			}
-		}
 	}
 	if len(units) == 0 {
 		return []store.Result{}, nil
@@ -60,7 +50,7 @@ func getCommand(from pebble.Reader, tenant uint32, id store.CommandID) (*store.R
 	if err != nil {
 		return nil, 0, fault("a command", err)
 	}
-	result, expires, err := parseCommandRecord(value)
+	result, expires, err := record.ParseCommand(value)
 	if err = errors.Join(err, closer.Close()); err != nil {
 		return nil, 0, corruption(err, "command %x", id)
 	}

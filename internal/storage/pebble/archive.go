@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"j17"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 )
 
@@ -372,7 +373,7 @@ func (a *archive) Commands(ctx context.Context) iter.Seq2[store.ArchivedCommand,
 				return false, err
 			}
 			var c store.ArchivedCommand
-			result, expires, err := parseCommandRecord(value)
+			result, expires, err := record.ParseCommand(value)
 			if err == nil && len(key) != len(prefix)+len(c.ID) {
 				err = errFormat
 			}

@@ -13,6 +13,7 @@ import (
 
 	"j17"
 	"j17/internal/storage/queue"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 )
 
@@ -47,7 +48,7 @@ func appendBuildRecord(dst []byte, s *build) []byte {
 	if s.linking {
 		format = linkingFormat
 	}
-	dst = appendPosition(appendPosition(append(dst, format), s.reached), s.end)
+	dst = record.AppendPosition(record.AppendPosition(append(dst, format), s.reached), s.end)
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, s.done), s.total)
 }
 
@@ -55,8 +56,8 @@ func parseBuildRecord(v []byte) (build, error) {
 	if len(v) != buildRecordBytes || v[0] != recordFormat && v[0] != linkingFormat {
 		return build{}, errFormat
 	}
-	reached, ok := parsePosition(v[1:])
-	end, ok2 := parsePosition(v[1+positionBytes:])
+	reached, ok := record.ParsePosition(v[1:])
+	end, ok2 := record.ParsePosition(v[1+positionBytes:])
 	if !ok || !ok2 {
 		return build{}, errFormat
 	}

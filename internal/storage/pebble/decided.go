@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"j17"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 	"j17/internal/storage/unit"
 )
@@ -89,7 +90,7 @@ func (b *batch) ReadCommand(t *tenant, id store.CommandID) (*store.Result, int64
 // WriteEvent stages an event under its key, and in the feed in runs that the batch ends.
 func (b *batch) WriteEvent(t *tenant, e *unit.Event) {
 	t.added = append(t.added, keptLeaf{store.Leaf{Position: e.ID, Hash: e.Leaf}, b.store.leaves.hash(e.Key.Type)})
-	b.own = appendTags(b.own[:0], e.Tags)
+	b.own = record.AppendTags(b.own[:0], e.Tags)
 	b.value = append(appendEventHeader(b.value[:0], e.ID, e.Timestamp, e.Layout, nil, b.own), e.LeafInput...)
 	b.key = appendEventKey(b.key[:0], t.next.Number, e.Key, e.Version)
 	must(b.writes.Set(b.key, b.value, nil))
@@ -102,7 +103,7 @@ func (b *batch) WriteItem(t *tenant, w *unit.ItemChange) {
 	if w.Is.Rev == 0 {
 		b.remove(b.key)
 	} else {
-		b.put(b.key, b.store.sealing.record(b.value[:0], w.Space, w.Key, itemMeta{Meta: w.Is}, w.Value))
+		b.put(b.key, b.store.itemRecord(b.value[:0], w.Space, w.Key, itemMeta{Meta: w.Is}, w.Value))
 	}
 	if w.Unseen {
 		return
@@ -134,7 +135,7 @@ func (b *batch) removeItem(number uint32, space store.Space, key string, was uni
 func (b *batch) WriteCommand(t *tenant, c *unit.CommandRecord) {
 	b.key = appendCommandKey(b.key[:0], t.next.Number, c.ID)
 	b.replaceExpiry(t.next.Number, c.Was, c.Expires)
-	b.put(b.key, appendCommandRecord(b.value[:0], c.Expires, c.Result, c.Memo))
+	b.put(b.key, record.AppendCommand(b.value[:0], c.Expires, c.Result, c.Memo))
 }
 
 // replaceExpiry moves the expiry entry of the item or command whose key is b.key.

@@ -18,6 +18,7 @@ import (
 
 	"j17"
 	"j17/internal/storage/queue"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 	"j17/internal/storage/unit"
 )
@@ -565,7 +566,7 @@ func (b *batch) claim(t *tenant, c *store.Claim, from int64) (items []store.Item
 
 // getDue returns the item of an entry of the index by time, with a copy of its value.
 func getDue(
-	s *sealing, from pebble.Reader, tenant uint32, space store.Space, entry []byte,
+	s *record.Sealing, from pebble.Reader, tenant uint32, space store.Space, entry []byte,
 ) (key string, meta itemMeta, value []byte, err error) {
 	rest := entry[len(appendSpace(nil, tenant, kindDue, space)):]
 	if len(rest) <= timeBytes {

@@ -9,6 +9,7 @@ import (
 	"math"
 
 	"j17"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 )
 
@@ -51,52 +52,9 @@ func (r *feedRun) take() []byte {
 	return r.value
 }
 
-// noteMark is the first byte of a note, which has the key of a feed entry. It is followed by the number of streams, and
-// for each the length of its name, the name and the generation; numbers are varints.
-const noteMark = 1
-
-func appendNote(dst []byte, note *store.Note) []byte {
-	dst = binary.AppendUvarint(append(dst, noteMark), uint64(len(note.Streams)))
-	for i := range note.Streams {
-		g := &note.Streams[i]
-		name := appendStream(nil, g.Key)
-		dst = append(binary.AppendUvarint(dst, uint64(len(name))), name...)
-		dst = binary.AppendUvarint(dst, g.Number)
-	}
-	return dst
-}
-
-func isNote(value []byte) bool { return len(value) > 0 && value[0] == noteMark }
-
-// parseNote reads the note at a position.
-func parseNote(at j17.StreamID, value []byte) (*store.Note, error) {
-	note := &store.Note{Position: at}
-	count, width := binary.Uvarint(value[1:])
-	if width <= 0 || count == 0 || count > store.MaxUnitEvents {
-		return nil, errFormat
-	}
-	for value = value[1+width:]; count > 0; count-- {
-		n, width := binary.Uvarint(value)
-		if width <= 0 || n > uint64(len(value)-width) {
-			return nil, errFormat
-		}
-		key, ok := splitStream(value[width : width+int(n)])
-		value = value[width+int(n):]
-		generation, width := binary.Uvarint(value)
-		if width <= 0 || !ok {
-			return nil, errFormat
-		}
-		note.Streams, value = append(note.Streams, store.Generation{Key: key, Number: generation}), value[width:]
-	}
-	if len(value) > 0 {
-		return nil, errFormat
-	}
-	return note, nil
-}
-
 // references appends the references of a feed entry to dst. They are parts of value.
 func references(dst [][]byte, value []byte) ([][]byte, error) {
-	if isNote(value) {
+	if record.IsNote(value) {
 		return dst, nil
 	}
 	if len(value) > 0 && value[0] != 0 {
@@ -222,7 +180,7 @@ func (r reader) names(to []named, from j17.StreamID, limit int, types *typeNames
 			return to, false, l.fault(err, from)
 		}
 		if l.note != nil {
-			note, err := parseNote(last, l.note)
+			note, err := record.ParseNote(last, l.note)
 			if err != nil {
 				return to, false, l.fault(err, last)
 			}
@@ -339,7 +297,7 @@ func (s *feeds) eachPage(
 
 			// A note.
 			if entry.version == 0 {
-				note, err := parseNote(entry.id, entry.value)
+				note, err := record.ParseNote(entry.id, entry.value)
 				if err != nil {
 					return corruption(err, "the note at %s of tenant %s", entry.id, of.tenant)
 				}

@@ -6,6 +6,7 @@ import (
 
 	"j17"
 	"j17/internal/storage/queue"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 )
 
@@ -34,7 +35,7 @@ func (s *appender) ForgetCommands(ctx context.Context, t j17.Tenant, of []store.
 				if expires == 0 {
 					b.remove(b.key)
 				} else {
-					b.put(b.key, appendCommandRecord(b.value[:0], expires, &store.Result{}, nil))
+					b.put(b.key, record.AppendCommand(b.value[:0], expires, &store.Result{}, nil))
 				}
 				replaced[string(b.key)] = 1
 			}
@@ -82,7 +83,7 @@ func (s *appender) commandsOf(
 		if err != nil {
 			return nil, fault("a command", err)
 		}
-		result, _, err := parseCommandRecord(v)
+		result, _, err := record.ParseCommand(v)
 		if err != nil {
 			return nil, corruption(err, "command %x", it.Key()[len(prefix):])
 		}

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"j17"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 )
 
@@ -83,7 +84,7 @@ func appendEventKey(dst []byte, tenant uint32, key j17.Key, version uint64) []by
 }
 
 func appendFeedKey(dst []byte, tenant uint32, id j17.StreamID) []byte {
-	return appendPosition(appendPrefix(dst, tenant, kindFeed), id)
+	return record.AppendPosition(appendPrefix(dst, tenant, kindFeed), id)
 }
 
 // feedPosition returns the position that a feed key names.
@@ -99,8 +100,10 @@ func feedPosition(key []byte) (j17.StreamID, bool) {
 	return j17.StreamID{Ms: int64(ms), Seq: binary.BigEndian.Uint32(key[8:])}, true
 }
 
-// tagID stands for a tag in keys: the first bytes of its SHA-256, so that long tags cost no more than short ones.
-type tagID [16]byte
+// tagID stands for a tag in keys.
+type tagID record.TagID
+
+func idOfTag(tag []byte) tagID { return tagID(record.IDOfTag(tag)) }
 
 // tagPrefixBytes is the length of the prefix of the keys of a tag's entries.
 const tagPrefixBytes = tenantPrefix + 1 + len(tagID{})
@@ -110,7 +113,7 @@ func appendTagPrefix(dst []byte, tenant uint32, id tagID) []byte {
 }
 
 func appendTagKey(dst []byte, tenant uint32, id tagID, last j17.StreamID) []byte {
-	return appendPosition(appendTagPrefix(dst, tenant, id), last)
+	return record.AppendPosition(appendTagPrefix(dst, tenant, id), last)
 }
 
 func appendSpace(dst []byte, tenant uint32, kind byte, space store.Space) []byte {

@@ -13,6 +13,7 @@ import (
 
 	"j17"
 	"j17/internal/storage/queue"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 	"j17/internal/storage/unit"
 )
@@ -208,7 +209,7 @@ func (l *loading) event(e *store.LoadedEvent) error {
 	// Its bytes are those that a write would make.
 	l.own = l.own[:0]
 	if e.Kept == nil {
-		l.own = appendTags(l.own, e.Tags)
+		l.own = record.AppendTags(l.own, e.Tags)
 	}
 	l.value = appendEventRecord(
 		l.value[:0], e.StreamID, e.Key, e.Type, e.Data, l.canonical[:n], e.Timestamp, e.Kept, l.own,
@@ -254,7 +255,7 @@ func (l *loading) addEvent(e *store.LoadedEvent, leaf *[hashBytes]byte) error {
 			l.run.mark(id)
 		}
 		for _, tag := range e.Tags {
-			if !told(tag) {
+			if !record.FromMetadata(tag) {
 				l.run.mark(idOfTag([]byte(tag)))
 			}
 		}
@@ -267,7 +268,7 @@ func (l *loading) addEvent(e *store.LoadedEvent, leaf *[hashBytes]byte) error {
 	l.count++
 
 	// The record goes to its stream.
-	l.key = appendPosition(append(appendStream(l.key[:0], e.Key), 0), e.StreamID)
+	l.key = record.AppendPosition(append(appendStream(l.key[:0], e.Key), 0), e.StreamID)
 	var header [1 + 2*binary.MaxVarintLen64 + 2*hashBytes]byte
 	about := append(append(header[:0], sortedEvent), leaf[:]...)
 	if e.Chain != nil {
@@ -307,14 +308,14 @@ func (l *loading) Note(n store.Note) error {
 		if err := store.ValidKey(g.Key); err != nil || g.Number == 0 {
 			return l.fail(fmt.Errorf("the note at %s cannot be loaded: the generation %d of %s is none: %w", n.Position, g.Number, g.Key, err))
 		}
-		l.key = appendPosition(append(appendStream(l.key[:0], g.Key), 0), n.Position)
+		l.key = record.AppendPosition(append(appendStream(l.key[:0], g.Key), 0), n.Position)
 		if err := l.events.add(l.key, binary.AppendUvarint([]byte{sortedNote}, g.Number)); err != nil {
 			return l.fail(err)
 		}
 	}
 	l.last = n.Position
-	l.key = appendPosition(l.key[:0], n.Position)
-	return l.fail(l.feed.add(l.key, appendNote(l.value[:0], &n)))
+	l.key = record.AppendPosition(l.key[:0], n.Position)
+	return l.fail(l.feed.add(l.key, record.AppendNote(l.value[:0], &n)))
 }
 
 // Item adds a side item. See store.Load.
@@ -336,7 +337,7 @@ func (l *loading) Item(i store.ArchivedItem) error {
 	l.derives = l.derives || i.Entries != "" || !i.Expires.IsZero() || !i.Due.IsZero()
 	l.key = appendItemKey(l.key[:0], l.number, i.Space, i.Key)
 	l.own = append(append(l.own[:0], i.Entries...), 0)
-	l.value = l.store.sealing.record(
+	l.value = l.store.itemRecord(
 		l.value[:0], i.Space, i.Key,
 		itemMeta{Meta: unit.Meta{Rev: i.Rev, Expires: unit.Nanos(i.Expires), Due: unit.Nanos(i.Due)}}, i.Value,
 	)
@@ -376,7 +377,7 @@ func (l *loading) Command(c store.ArchivedCommand) error {
 	expires := unit.Nanos(c.Expires)
 	l.commands = true
 	l.key = appendCommandKey(l.key[:0], l.number, c.ID)
-	if err := l.others.add(l.key, appendCommandRecord(l.value[:0], expires, &r, c.Memo)); err != nil || expires == 0 {
+	if err := l.others.add(l.key, record.AppendCommand(l.value[:0], expires, &r, c.Memo)); err != nil || expires == 0 {
 		return l.fail(err)
 	}
 	return l.fail(l.others.add(appendExpiryKey(nil, l.number, expires, l.key)))

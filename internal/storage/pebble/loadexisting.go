@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"j17/internal/storage/queue"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 )
 
@@ -212,7 +213,7 @@ func (l *loading) keep(from, value []byte) error {
 	var expires int64
 	var parts [][]byte
 	if from[tenantPrefix] == kindCommand {
-		_, until, err := parseCommandRecord(value)
+		_, until, err := record.ParseCommand(value)
 		if err != nil {
 			return corruption(err, "a command of tenant %s", l.name)
 		}
@@ -308,7 +309,7 @@ func (l *loading) catchUpCommand(b *batch, key, copied, now []byte) error {
 		if l.commands {
 			return l.overtaken() // it may have been loaded
 		}
-		_, expires, err := parseCommandRecord(copied)
+		_, expires, err := record.ParseCommand(copied)
 		if err != nil {
 			return corruption(err, "a command of tenant %s", l.name)
 		}
@@ -319,7 +320,7 @@ func (l *loading) catchUpCommand(b *batch, key, copied, now []byte) error {
 	if now == nil {
 		return nil
 	}
-	_, expires, err := parseCommandRecord(now)
+	_, expires, err := record.ParseCommand(now)
 	if err != nil {
 		return corruption(err, "a command of tenant %s", l.name)
 	}

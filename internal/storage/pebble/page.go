@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"j17"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 )
 
@@ -382,7 +383,7 @@ func (l *lookup) open() (j17.StreamID, error) {
 	last, ok := feedPosition(l.feed.Key())
 	value, err := l.feed.ValueAndErr()
 	l.note = nil
-	if err == nil && isNote(value) {
+	if err == nil && record.IsNote(value) {
 		l.note = value
 	}
 	if err == nil {

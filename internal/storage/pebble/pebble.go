@@ -27,7 +27,9 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/base/keyfile"
 	"j17/internal/storage/queue"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 )
 
@@ -122,7 +124,7 @@ type core struct {
 	queue  *queue.Writes[*batch]
 	guard  *clockGuard
 	// sealing does not change after the store was opened.
-	sealing sealing
+	sealing record.Sealing
 	// background counts the goroutines of the store except the committer.
 	background sync.WaitGroup
 	// tableForm is the format of tables written outside the engine, readForm that of tables read without it.
@@ -310,9 +312,11 @@ func (s *Store) open(o Options) error {
 		}
 		return errors.Join(fmt.Errorf("open the data folder %s: %w", o.Dir, err), s.disk.unlock())
 	}
-	if err := s.sealing.open(&o); err != nil {
+	sealing, err := record.NewSealing(o.Sealed, keyfile.At(o.KeyFile))
+	if err != nil {
 		return errors.Join(err, s.closeEngine())
 	}
+	s.sealing = sealing
 	if err := s.unlessFaulted(nil, s.load); err != nil {
 		return errors.Join(fmt.Errorf("open the data folder %s: %w", o.Dir, err), s.closeEngine())
 	}

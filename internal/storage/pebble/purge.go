@@ -11,6 +11,7 @@ import (
 
 	"j17"
 	"j17/internal/storage/queue"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 )
 
@@ -24,7 +25,8 @@ func (b *batch) stagePurge(t *tenant, at j17.StreamID, changed map[string]uint64
 		return
 	}
 	must(b.writes.Set(
-		appendPosition(appendPrefix(nil, t.next.Number, kindPurge), at), purgeRecord(slices.Sorted(maps.Keys(changed))),
+		record.AppendPosition(appendPrefix(nil, t.next.Number, kindPurge), at),
+		purgeRecord(slices.Sorted(maps.Keys(changed))),
 		nil,
 	))
 }

@@ -11,6 +11,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 )
 
@@ -239,7 +240,7 @@ func TestWindowsHaveNotes(t *testing.T) {
 					e := &p.entries[i]
 					from = e.id.Next()
 					if e.version == 0 {
-						note, err := parseNote(e.id, e.value)
+						note, err := record.ParseNote(e.id, e.value)
 						if err != nil || note.Streams[0].Key != windowedKey(notes) {
 							t.Fatalf("note %d is %+v, %v", notes, note, err)
 						}

@@ -4,11 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
 	"j17"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 	"j17/internal/storage/unit"
 )
@@ -19,8 +19,8 @@ const recordFormat = 1
 const hashBytes = sha256.Size
 
 var (
-	errShort  = errors.New("the record is too short")
-	errFormat = errors.New("the record has an unknown format")
+	errShort  = record.ErrShort
+	errFormat = record.ErrFormat
 )
 
 // An event's value is a header, a zero byte and the canonical bytes. An erased event keeps a leaf hash after the
@@ -187,7 +187,7 @@ func appendHeadRecord(dst []byte, h *store.Head) []byte {
 	dst = append(dst, recordFormat)
 	dst = binary.BigEndian.AppendUint64(dst, h.Length)
 	dst = append(dst, h.Chain[:]...)
-	dst = appendPosition(dst, h.Last)
+	dst = record.AppendPosition(dst, h.Last)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(h.FirstTime))
 	dst = binary.BigEndian.AppendUint64(dst, uint64(h.LastTime))
 	if h.Generation == 0 {
@@ -203,7 +203,7 @@ func parseHeadRecord(v []byte) (store.Head, error) {
 	h := store.Head{Length: binary.BigEndian.Uint64(v[1:]), Chain: [hashBytes]byte(v[9:])}
 	v = v[9+hashBytes:]
 	var ok bool
-	if h.Last, ok = parsePosition(v); !ok || h.Length == 0 {
+	if h.Last, ok = record.ParsePosition(v); !ok || h.Length == 0 {
 		return store.Head{}, errFormat
 	}
 	h.FirstTime = int64(binary.BigEndian.Uint64(v[12:]))
@@ -212,19 +212,6 @@ func parseHeadRecord(v []byte) (store.Head, error) {
 		h.Generation, h.Present = binary.BigEndian.Uint64(rest), [hashBytes]byte(rest[8:])
 	}
 	return h, nil
-}
-
-func appendPosition(dst []byte, id j17.StreamID) []byte {
-	dst = binary.BigEndian.AppendUint64(dst, uint64(id.Ms))
-	return binary.BigEndian.AppendUint32(dst, id.Seq)
-}
-
-func parsePosition(v []byte) (j17.StreamID, bool) {
-	ms := binary.BigEndian.Uint64(v)
-	if ms > math.MaxInt64 {
-		return j17.StreamID{}, false
-	}
-	return j17.StreamID{Ms: int64(ms), Seq: binary.BigEndian.Uint32(v[8:])}, true
 }
 
 // tenantState is what the committer needs to know of a tenant to continue.
@@ -248,7 +235,7 @@ const (
 
 func appendStateRecord(dst []byte, s *tenantState) []byte {
 	dst = append(dst, recordFormat)
-	dst = appendPosition(dst, s.Last)
+	dst = record.AppendPosition(dst, s.Last)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(s.LastTime))
 	dst = binary.BigEndian.AppendUint64(dst, s.Rev)
 	dst = binary.BigEndian.AppendUint64(dst, s.Events)
@@ -259,7 +246,7 @@ func parseStateRecord(v []byte) (tenantState, error) {
 	if (len(v) != stateRecordBytes && len(v) != olderStateBytes) || v[0] != recordFormat {
 		return tenantState{}, errFormat
 	}
-	last, ok := parsePosition(v[1:])
+	last, ok := record.ParsePosition(v[1:])
 	if !ok {
 		return tenantState{}, errFormat
 	}
@@ -327,71 +314,6 @@ func fromNanos(n int64) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, n).UTC()
-}
-
-// appendCommandRecord appends the record of a unit's result. The positions of a unit are consecutive, so the first one
-// is enough.
-func appendCommandRecord(dst []byte, expires int64, r *store.Result, memo []byte) []byte {
-	dst = append(dst, recordFormat)
-	dst = appendTime(dst, expires)
-	dst = binary.BigEndian.AppendUint64(dst, uint64(r.Timestamp))
-	var first j17.StreamID
-	if len(r.IDs) > 0 {
-		first = r.IDs[0]
-	}
-	dst = appendPosition(dst, first)
-	dst = binary.AppendUvarint(dst, uint64(len(r.Lengths)))
-	for _, n := range r.Lengths {
-		dst = binary.AppendUvarint(dst, n)
-	}
-	return append(dst, memo...)
-}
-
-const commandHeader = 1 + 8 + 8 + 12
-
-// parseCommandRecord returns the stored result as that of a duplicate, and when it expires.
-func parseCommandRecord(v []byte) (*store.Result, int64, error) {
-	// The header: expiry, time and the position of the first event.
-	if len(v) < commandHeader {
-		return nil, 0, errShort
-	}
-	expires := int64(binary.BigEndian.Uint64(v[1:]))
-	id, ok := parsePosition(v[17:])
-	if v[0] != recordFormat || expires < 0 || !ok {
-		return nil, 0, errFormat
-	}
-	r := &store.Result{
-		Outcome:   store.Duplicate,
-		Timestamp: int64(binary.BigEndian.Uint64(v[9:])),
-	}
-
-	// The events, at consecutive positions.
-	v = v[commandHeader:]
-	count, n := binary.Uvarint(v)
-	if n <= 0 || count > store.MaxUnitEvents {
-		return nil, 0, fmt.Errorf("%w: number of events", errFormat)
-	}
-	v = v[n:]
-	if count > 0 {
-		r.IDs = make([]j17.StreamID, 0, count)
-		r.Lengths = make([]uint64, 0, count)
-	}
-	for range count {
-		length, n := binary.Uvarint(v)
-		if n <= 0 {
-			return nil, 0, errShort
-		}
-		v = v[n:]
-		r.IDs = append(r.IDs, id)
-		r.Lengths = append(r.Lengths, length)
-		id = id.Next()
-	}
-
-	// The rest is the memo.
-	if len(v) > 0 {
-		r.Memo = append([]byte(nil), v...)
-	}
-	return r, expires, nil
 }
 
 // appendNumber appends the stored form of the format version, of tenant numbers and of the next one.

@@ -13,6 +13,7 @@ import (
 
 	"j17"
 	"j17/internal/storage/queue"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 )
 
@@ -54,9 +55,9 @@ func (s *eraser) otherwiseTagged(t j17.Tenant, events []store.Retagged) (other [
 		if err != nil {
 			return nil, notThere(err, e, t)
 		}
-		var record eventRecord
-		err = record.parse(v)
-		differs := err == nil && record.kept == nil && !bytes.Equal(record.tags, appendTags(nil, e.Tags))
+		var stored eventRecord
+		err = stored.parse(v)
+		differs := err == nil && stored.kept == nil && !bytes.Equal(stored.tags, record.AppendTags(nil, e.Tags))
 		if err = errors.Join(err, closer.Close()); err != nil {
 			return nil, corruption(err, "%s version %d of tenant %s", e.Key, e.Version, t)
 		}
@@ -88,23 +89,23 @@ func (b *batch) retag(t *tenant, events []store.Retagged) (err error) {
 		if err != nil {
 			return notThere(err, e, t.name)
 		}
-		var record eventRecord
-		if err := record.parse(v); err != nil {
+		var stored eventRecord
+		if err := stored.parse(v); err != nil {
 			return corruption(err, "%s version %d of tenant %s", e.Key, e.Version, t.name)
 		}
-		if record.kept != nil {
+		if stored.kept != nil {
 			continue // it was erased meanwhile
 		}
-		before, err := record.ownTags()
+		before, err := stored.ownTags()
 		if err == nil {
-			err = b.retagEntries(l, &record, before, e.Tags, changed, removed)
+			err = b.retagEntries(l, &stored, before, e.Tags, changed, removed)
 		}
 		if err != nil {
 			return corruption(err, "the tags of %s version %d of tenant %s", e.Key, e.Version, t.name)
 		}
 		b.put(
 			appendEventKey(b.key[:0], t.next.Number, e.Key, e.Version),
-			record.withTags(b.value[:0], v, appendTags(nil, e.Tags)),
+			stored.withTags(b.value[:0], v, record.AppendTags(nil, e.Tags)),
 		)
 	}
 
@@ -136,10 +137,10 @@ type tagEntryBits struct {
 // retagEntries changes the entries of an event's tags. changed has the entries as they will be, removed those that a
 // tag was removed from.
 func (b *batch) retagEntries(
-	l *lookup, record *eventRecord, before, now []string, changed map[string]tagEntryBits, removed map[string]uint64,
+	l *lookup, stored *eventRecord, before, now []string, changed map[string]tagEntryBits, removed map[string]uint64,
 ) error {
 	// The run of the feed that the event is in, and its place there.
-	if !l.feed.SeekGE(appendFeedKey(nil, l.tenant, record.id)) {
+	if !l.feed.SeekGE(appendFeedKey(nil, l.tenant, stored.id)) {
 		return errors.Join(errGap, l.feed.Error())
 	}
 	last, err := l.open()
@@ -147,7 +148,7 @@ func (b *batch) retagEntries(
 		return err
 	}
 	n := 0
-	for n < len(l.run) && ahead(last, n) != record.id {
+	for n < len(l.run) && ahead(last, n) != stored.id {
 		n++
 	}
 	if n == len(l.run) {
@@ -178,7 +179,7 @@ func (b *batch) retagEntries(
 		had[tag] = true
 	}
 	for _, tag := range now {
-		if told(tag) {
+		if record.FromMetadata(tag) {
 			continue
 		}
 		if err := change(tag, true); err != nil {
@@ -226,7 +227,7 @@ func (b *batch) stageReplaced(t *tenant, replaced map[string]uint64) {
 	}
 	t.next.Rev++
 	b.units.Touch(t)
-	key := appendPosition(appendPrefix(nil, t.next.Number, kindPurge), t.next.Last)
+	key := record.AppendPosition(appendPrefix(nil, t.next.Number, kindPurge), t.next.Last)
 	must(b.writes.Set(
 		binary.BigEndian.AppendUint64(key, t.next.Rev), purgeRecord(slices.Sorted(maps.Keys(replaced))), nil,
 	))

@@ -12,6 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/storage/queue"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 )
 
@@ -240,7 +241,7 @@ func (c *presentChain) extend(
 // stageNote stages a note in the feed.
 func (b *batch) stageNote(t *tenant, note *store.Note) {
 	b.units.Touch(t)
-	must(b.writes.Set(appendFeedKey(nil, t.next.Number, note.Position), appendNote(nil, note), nil))
+	must(b.writes.Set(appendFeedKey(nil, t.next.Number, note.Position), record.AppendNote(nil, note), nil))
 	t.next.Last, t.noted = note.Position, note.Position
 }
 

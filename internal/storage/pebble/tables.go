@@ -14,6 +14,7 @@ import (
 
 	"j17"
 	"j17/internal/base/panics"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 	"j17/internal/storage/unit"
 )
@@ -230,7 +231,7 @@ func (s *streamOf) fail(err error) error {
 // eventTables writes the events and the heads of their streams, and adds the references to the events to the feed.
 func (l *loading) eventTables(ctx context.Context, events, heads *tableWriter) error {
 	var stream streamOf
-	var record eventRecord
+	var stored eventRecord
 	eventKey, headKey, head := appendPrefix(nil, l.number, kindEvent), appendPrefix(nil, l.number, kindHead),
 		[]byte(nil)
 	finish := func() error {
@@ -254,7 +255,7 @@ func (l *loading) eventTables(ctx context.Context, events, heads *tableWriter) e
 				return err
 			}
 		}
-		stored, err := stream.next(key, value, &record)
+		stored, err := stream.next(key, value, &stored)
 		if err != nil || stored == nil {
 			return err
 		}
@@ -285,9 +286,9 @@ func (s *streamOf) begin(name []byte) error {
 }
 
 // next takes the next event or note of the stream, and returns the record of an event, nil for a note.
-func (s *streamOf) next(key, value []byte, record *eventRecord) ([]byte, error) {
+func (s *streamOf) next(key, value []byte, stored *eventRecord) ([]byte, error) {
 	var ok bool
-	if s.at, ok = parsePosition(key[len(key)-positionBytes:]); !ok {
+	if s.at, ok = record.ParsePosition(key[len(key)-positionBytes:]); !ok {
 		return nil, errFormat
 	}
 
@@ -314,7 +315,7 @@ func (s *streamOf) next(key, value []byte, record *eventRecord) ([]byte, error) 
 		return nil, errFormat
 	}
 	s.line, rest = int(line), rest[width+width2:]
-	if err := record.parse(rest); err != nil {
+	if err := stored.parse(rest); err != nil {
 		return nil, s.fail(err)
 	}
 	if version != 0 && version != h.Length+1 {
@@ -323,8 +324,8 @@ func (s *streamOf) next(key, value []byte, record *eventRecord) ([]byte, error) 
 
 	// Add the event to the stream.
 	leaf := bytesLeaf
-	if record.kept != nil {
-		leaf, s.erased = [hashBytes]byte(record.kept), true
+	if stored.kept != nil {
+		leaf, s.erased = [hashBytes]byte(stored.kept), true
 	}
 	if !s.erased {
 		h.Chain = j17.Link(h.Chain, leaf)
@@ -336,9 +337,9 @@ func (s *streamOf) next(key, value []byte, record *eventRecord) ([]byte, error) 
 		return nil, s.fail(errors.New("the chain of the stream's events up to it is not the one that was given with it"))
 	}
 	if h.Length++; h.Length == 1 {
-		h.FirstTime = record.timestamp
+		h.FirstTime = stored.timestamp
 	}
-	h.Last, h.LastTime = s.at, record.timestamp
+	h.Last, h.LastTime = s.at, stored.timestamp
 	return rest, nil
 }
 
@@ -371,20 +372,20 @@ func (l *loading) feedTables(ctx context.Context, feed *tableWriter) error {
 		if run.n == 0 {
 			return nil
 		}
-		return feed.set(appendPosition(key[:tenantPrefix+1], last), run.take())
+		return feed.set(record.AppendPosition(key[:tenantPrefix+1], last), run.take())
 	}
 	err := l.feed.each(ctx, func(position, value []byte) error {
-		at, ok := parsePosition(position)
+		at, ok := record.ParsePosition(position)
 		if !ok {
 			return errFormat
 		}
-		if run.n == maxRun || at != last.Next() || isNote(value) {
+		if run.n == maxRun || at != last.Next() || record.IsNote(value) {
 			if err := finish(); err != nil {
 				return err
 			}
 		}
-		if isNote(value) {
-			return feed.set(appendPosition(key[:tenantPrefix+1], at), value)
+		if record.IsNote(value) {
+			return feed.set(record.AppendPosition(key[:tenantPrefix+1], at), value)
 		}
 		last = at
 		run.refer(value)

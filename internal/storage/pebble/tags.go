@@ -3,19 +3,18 @@ package pebble
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
 	"math/bits"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"j17"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 	"j17/internal/storage/unit"
 )
@@ -25,26 +24,6 @@ import (
 
 // maxTagSteps bounds the index entries read for one page, so that no view is held for long if nothing matches.
 const maxTagSteps = 4096
-
-func idOfTag(tag []byte) tagID {
-	sum := sha256.Sum256(tag)
-	return tagID(sum[:len(tagID{})])
-}
-
-// told reports whether the tag is one that comes from the metadata of an event.
-func told(tag string) bool {
-	return strings.HasPrefix(tag, "actor:") || strings.HasPrefix(tag, "target:") || j17.IsCorrelationTag(tag)
-}
-
-// appendTags appends the stored form of the tags that do not come from the metadata.
-func appendTags(dst []byte, tags []string) []byte {
-	for _, tag := range tags {
-		if !told(tag) {
-			dst = append(binary.AppendUvarint(dst, uint64(len(tag))), tag...)
-		}
-	}
-	return dst
-}
 
 // allTags returns the tags of an event, none if it was erased.
 func (r *eventRecord) allTags() ([]string, error) {
@@ -56,17 +35,7 @@ func (r *eventRecord) allTags() ([]string, error) {
 }
 
 // ownTags returns the tags that do not come from the metadata.
-func (r *eventRecord) ownTags() (tags []string, err error) {
-	for rest := r.tags; len(rest) > 0; {
-		n, width := binary.Uvarint(rest)
-		if width <= 0 || n > uint64(len(rest)-width) {
-			return nil, errFormat
-		}
-		rest = rest[width:]
-		tags, rest = append(tags, string(rest[:n])), rest[n:]
-	}
-	return tags, nil
-}
+func (r *eventRecord) ownTags() (tags []string, err error) { return record.ParseTags(r.tags) }
 
 // tagRun collects the tags of a run.
 type tagRun struct {
@@ -164,9 +133,9 @@ func tagBits(value []byte) (uint64, error) {
 }
 
 // untag stages the removal of an event's tags. staged holds the entries that the rewrite has changed so far.
-func (b *batch) untag(t *tenant, record *eventRecord, staged map[string]uint64) error {
+func (b *batch) untag(t *tenant, stored *eventRecord, staged map[string]uint64) error {
 	// Each tag has an entry for the run, with the set of the events that have it.
-	tags, err := record.allTags()
+	tags, err := stored.allTags()
 	if err != nil {
 		return err
 	}
@@ -176,7 +145,7 @@ func (b *batch) untag(t *tenant, record *eventRecord, staged map[string]uint64) 
 		if err != nil {
 			return err
 		}
-		key, set, err := tagEntry(it, appendPosition(prefix, record.id))
+		key, set, err := tagEntry(it, record.AppendPosition(prefix, stored.id))
 		if err = errors.Join(err, it.Close()); err != nil {
 			return err
 		}
@@ -190,12 +159,12 @@ func (b *batch) untag(t *tenant, record *eventRecord, staged map[string]uint64) 
 		}
 
 		// Find the event's place in the run.
-		last, ok := parsePosition(key[len(key)-positionBytes:])
+		last, ok := record.ParsePosition(key[len(key)-positionBytes:])
 		if !ok {
 			return errFormat
 		}
 		n := 0
-		for n < maxRun && ahead(last, n) != record.id {
+		for n < maxRun && ahead(last, n) != stored.id {
 			n++
 		}
 		if n == maxRun {
@@ -295,7 +264,7 @@ func (c *tagCursor) seek(it *pebble.Iterator, from j17.StreamID) (at j17.StreamI
 	if it == c.it {
 		limit = nil
 	}
-	state := it.SeekGEWithLimit(appendPosition(c.prefix, from), limit)
+	state := it.SeekGEWithLimit(record.AppendPosition(c.prefix, from), limit)
 	for ; state == pebble.IterValid && bytes.HasPrefix(it.Key(), c.prefix); state = it.NextWithLimit(limit) {
 		value, err := it.ValueAndErr()
 		if err != nil {
@@ -306,7 +275,7 @@ func (c *tagCursor) seek(it *pebble.Iterator, from j17.StreamID) (at j17.StreamI
 		if err != nil || len(key) != len(c.prefix)+positionBytes {
 			return at, false, errFormat
 		}
-		if c.last, ok = parsePosition(key[len(c.prefix):]); !ok {
+		if c.last, ok = record.ParsePosition(key[len(c.prefix):]); !ok {
 			return at, false, errFormat
 		}
 		if at, ok = c.ofRun(from); ok {

@@ -12,6 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/storage/queue"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 )
 
@@ -80,7 +81,7 @@ func (r reader) extent() (extent store.Extent, err error) {
 		if err != nil {
 			return store.Extent{}, fault("the feed", err)
 		}
-		if isNote(value) {
+		if record.IsNote(value) {
 			continue
 		}
 		if extent.Last, ok = feedPosition(it.Key()); !ok {

@@ -20,6 +20,8 @@ type Call[B any] struct {
 	split bool
 	op    func(B) error
 	need  Need
+	// number is that of the call in a shared queue.
+	number uint64
 
 	err      error
 	state    atomic.Int32
@@ -61,6 +63,16 @@ func (c *Call[B]) Waiting() []store.Append { return c.Units[c.done:] }
 
 // Op returns the operation, nil where the call appends units.
 func (c *Call[B]) Op() func(B) error { return c.op }
+
+// Progress returns how many units were decided, and Rewind goes back to such a number: the batch with the units behind
+// it was not written, and they are decided again.
+func (c *Call[B]) Progress() (done int, split bool) { return c.done, c.split }
+
+// Rewind is described at Progress.
+func (c *Call[B]) Rewind(done int, split bool) { c.done, c.split, c.err = done, split, nil }
+
+// Complete reports whether all units of the call are decided, or the call has an error.
+func (c *Call[B]) Complete() bool { return c.err != nil || c.done == len(c.Units) }
 
 // Fail sets the call's error, which Answer passes on when the batch is durable.
 func (c *Call[B]) Fail(err error) {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -16,10 +17,13 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Writes holds the calls between their callers and the committer.
+// Writes holds the calls between their callers and the committer, or several committers that each work on tenants of
+// their own at a time (NewShared).
 type Writes[B any] struct {
 	// admit, if not nil, returns why a call is not worth queueing.
 	admit func(Need) error
+	// most bounds the units that Take returns, 0 for no bound.
+	most int
 
 	mu      sync.Mutex
 	filled  sync.Cond
@@ -31,12 +35,27 @@ type Writes[B any] struct {
 	refused error
 	faulted chan struct{}
 	pool    sync.Pool
+
+	// busy, if not nil, has the tenants that committers are at work on.
+	busy map[j17.Tenant]bool
+	// number is the number of the last call, open the numbers of those that are not answered, for Settled.
+	number  uint64
+	open    map[uint64]bool
+	closing sync.Cond
 }
 
 // New returns an empty queue. admit, if not nil, returns the error of a call that is refused before it is queued.
 func New[B any](admit func(Need) error) *Writes[B] {
 	q := &Writes[B]{admit: admit, faulted: make(chan struct{})}
-	q.filled.L = &q.mu
+	q.filled.L, q.closing.L = &q.mu, &q.mu
+	return q
+}
+
+// NewShared returns an empty queue for several committers. Take then returns calls of tenants that no other committer
+// is at work on, of at most about most units, and the committer gives the tenants back by Release.
+func NewShared[B any](admit func(Need) error, most int) *Writes[B] {
+	q := New[B](admit)
+	q.most, q.busy, q.open = most, map[j17.Tenant]bool{}, map[uint64]bool{}
 	return q
 }
 
@@ -55,7 +74,12 @@ func (q *Writes[B]) Append(ctx context.Context, t j17.Tenant, units []store.Appe
 
 // Do executes an operation in the committer, in a batch of its own.
 func (q *Writes[B]) Do(ctx context.Context, need Need, op func(B) error) error {
-	return q.submit(ctx, &Call[B]{op: op, need: need, answered: make(chan struct{}, 1)})
+	return q.DoFor(ctx, "", need, op)
+}
+
+// DoFor is Do for an operation on one tenant: committers that share a queue work on others meanwhile.
+func (q *Writes[B]) DoFor(ctx context.Context, t j17.Tenant, need Need, op func(B) error) error {
+	return q.submit(ctx, &Call[B]{Tenant: t, op: op, need: need, answered: make(chan struct{}, 1)})
 }
 
 // submit queues a call and waits for its answer. A call that ctx cancels before the committer has taken it is not
@@ -77,11 +101,45 @@ func (q *Writes[B]) submit(ctx context.Context, c *Call[B]) error {
 	case <-ctx.Done():
 		if c.state.CompareAndSwap(queued, cancelled) {
 			q.drop(c)
+			q.answeredCall(c)
 			return ctx.Err()
 		}
 		<-c.answered
 	}
+	q.answeredCall(c)
 	return c.err
+}
+
+// answeredCall records that a call needs no answer any more.
+func (q *Writes[B]) answeredCall(c *Call[B]) {
+	if q.open == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.open, c.number)
+	q.closing.Broadcast()
+}
+
+// Settled returns when all calls that were queued before it are answered. The queue is a shared one.
+func (q *Writes[B]) Settled(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.closing.Broadcast()
+	})
+	defer stop()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	before := slices.Collect(maps.Keys(q.open))
+	isOpen := func(number uint64) bool { return q.open[number] }
+	for slices.ContainsFunc(before, isOpen) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		q.closing.Wait()
+	}
+	return nil
 }
 
 // get returns a fresh call.
@@ -110,10 +168,23 @@ func (q *Writes[B]) push(c *Call[B]) error {
 		return q.refused
 	}
 	q.waiting = append(q.waiting, c)
-	if len(q.waiting) == 1 {
+	if q.open != nil {
+		q.number++
+		c.number = q.number
+		q.open[c.number] = true
+	}
+	if len(q.waiting) == 1 || q.busy != nil && !q.busy[c.Tenant] {
 		q.filled.Signal()
 	}
 	return nil
+}
+
+// ready reports whether there is a call that Take would return. It needs mu.
+func (q *Writes[B]) ready() bool {
+	if len(q.busy) == 0 {
+		return len(q.waiting) > 0
+	}
+	return slices.ContainsFunc(q.waiting, func(c *Call[B]) bool { return !q.busy[c.Tenant] })
 }
 
 // drop removes a cancelled call, so that those that were given up do not pile up behind a commit that takes long.
@@ -134,8 +205,8 @@ const gatherRounds = 8
 func (q *Writes[B]) Wait() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.waiting) == 0 {
-		if q.refused != nil {
+	for !q.ready() {
+		if q.refused != nil && len(q.waiting) == 0 {
 			return false
 		}
 		q.filled.Wait()
@@ -156,24 +227,49 @@ func (q *Writes[B]) Wait() bool {
 func (q *Writes[B]) Take(calls []*Call[B]) []*Call[B] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := 0
-	for _, c := range q.waiting {
-		if c.op != nil && len(calls) > 0 {
+	var passed map[j17.Tenant]bool // tenants whose calls stay, and those behind them too
+	units, rest := 0, q.waiting[:0]
+	for i, c := range q.waiting {
+		if q.most > 0 && units >= q.most || c.op != nil && len(calls) > 0 && q.busy == nil {
+			rest = append(rest, q.waiting[i:]...)
 			break
 		}
-		n++
+		if q.busy != nil && (passed[c.Tenant] || q.busy[c.Tenant] || c.op != nil && len(calls) > 0) {
+			if passed == nil {
+				passed = map[j17.Tenant]bool{}
+			}
+			passed[c.Tenant] = true
+			rest = append(rest, c)
+			continue
+		}
 		if !c.state.CompareAndSwap(queued, taken) {
 			continue
 		}
 		calls = append(calls, c)
+		units += max(len(c.Units), 1)
 		if c.op != nil {
+			rest = append(rest, q.waiting[i+1:]...)
 			break
 		}
 	}
-	rest := copy(q.waiting, q.waiting[n:])
-	clear(q.waiting[rest:])
-	q.waiting = q.waiting[:rest]
+	clear(q.waiting[len(rest):])
+	q.waiting = rest
+	if q.busy != nil {
+		for _, c := range calls {
+			q.busy[c.Tenant] = true
+		}
+	}
 	return calls
+}
+
+// Release gives back the tenants of calls that Take has returned.
+func (q *Writes[B]) Release(tenants ...j17.Tenant) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, t := range tenants {
+		delete(q.busy, t)
+	}
+	q.filled.Broadcast()
 }
 
 // Begin marks calls as waiting for a commit, so that Abandon can answer them. After a fault it returns their answer
@@ -206,7 +302,7 @@ func (q *Writes[B]) Shut(err error) {
 	if errors.Is(err, store.ErrFailed) {
 		close(q.faulted)
 	}
-	q.filled.Signal()
+	q.filled.Broadcast()
 }
 
 // Abandon answers all calls that would have to wait for a commit which may never end: with ErrUnknown for a cause those

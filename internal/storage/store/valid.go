@@ -32,6 +32,24 @@ const (
 	MaxUnitBytes = 64 << 20
 )
 
+// ValidAppend checks the arguments of Append. Errors are ErrInvalid or ErrLimit.
+func ValidAppend(t j17.Tenant, units []Append) error {
+	if err := ValidTenant(t); err != nil {
+		return err
+	}
+	for i := range units {
+		if err := units[i].Validate(); err != nil {
+			return fmt.Errorf("unit %d: %w", i, err)
+		}
+		for _, n := range units[i].After {
+			if n < 0 || n >= i {
+				return fmt.Errorf("%w: unit %d is decided on the events of unit %d, which does not come before it", ErrInvalid, i, n)
+			}
+		}
+	}
+	return nil
+}
+
 // Validate checks the form and the limits of the unit. Errors are ErrInvalid or ErrLimit.
 func (a *Append) Validate() error {
 	// Check counts before anything whose cost is proportional to them.

@@ -84,6 +84,8 @@ type Event struct {
 	LeafInput []byte
 	Layout    j17.Layout
 	Leaf      [32]byte
+	// Head is that of the stream after the event.
+	Head *store.Head
 }
 
 // ItemChange is a change of a side item.
@@ -426,7 +428,7 @@ func (b *Batch[T]) appendEvents(t T, u *store.Append, r *store.Result) {
 		h.Last, h.LastTime = id, e.Timestamp
 		b.Change(h)
 
-		e.Version = h.Length
+		e.Version, e.Head = h.Length, &h.Head
 		b.writer.WriteEvent(t, e)
 		b.ids = append(b.ids, id)
 		b.lengths = append(b.lengths, h.Length)

@@ -1,0 +1,61 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"j17"
+	"j17/internal/storage/queue"
+	"j17/internal/storage/record"
+	"j17/internal/storage/store"
+)
+
+// appender is the store in the role of store.Events.
+type appender struct{ *core }
+
+// Append is part of store.Events.
+func (a *appender) Append(ctx context.Context, t j17.Tenant, units []store.Append) ([]store.Result, error) {
+	if err := store.ValidAppend(t, units); err != nil {
+		return nil, err
+	}
+	if len(units) == 0 {
+		return []store.Result{}, nil
+	}
+	return a.queue.Append(ctx, t, units, queue.NeedOf(units))
+}
+
+// Command is part of store.Events.
+func (l *lookups) Command(ctx context.Context, t j17.Tenant, id store.CommandID) (*store.Result, error) {
+	var at int
+	q, err := l.ask(ctx, "a command", func(q *questions) { at = q.commands.add(t, id) })
+	if err != nil || q.commands.results[at] == nil {
+		return nil, err
+	}
+	result, expires, err := record.ParseCommand(q.commands.results[at])
+	if err != nil {
+		return nil, corruption(err, "command %x", id)
+	}
+	if expires != 0 && expires <= l.clock.Now().UnixNano() {
+		return nil, nil
+	}
+	return result, nil
+}
+
+// Barrier is part of store.Health.
+func (a *appender) Barrier(ctx context.Context) error {
+	if err := a.queue.Settled(ctx); err != nil {
+		return err
+	}
+	return a.doubts.settle(ctx, a.core)
+}
+
+// Status is part of store.Health.
+func (c *core) Status() store.Status {
+	if c.isClosed() {
+		return store.Status{Reason: "the store is closed"}
+	}
+	return store.Status{Readable: true, Writable: true}
+}
+
+// errNotYet is for what this store does not do.
+func errNotYet(what string) error { return fmt.Errorf("%s is not there yet", what) }

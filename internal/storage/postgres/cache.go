@@ -1,0 +1,102 @@
+package postgres
+
+import (
+	"sync"
+
+	"j17"
+	"j17/internal/storage/store"
+	"j17/internal/storage/unit"
+)
+
+// cache has what was read and written lately: heads of streams and small side items of tenants. It counts only as long
+// as nobody else writes to the tenant: what is decided on it is committed if the tenant's row has not changed since. It
+// has two halves: when the young one is full it becomes the old one, and what is in the old one by then is dropped
+// unless it was used since.
+type cache struct {
+	mu         sync.Mutex
+	young, old half
+}
+
+type half struct {
+	heads map[headKey]store.Head
+	items map[itemKey]unit.Item
+	bytes int
+}
+
+type headKey struct {
+	number, epoch uint32
+	key           j17.Key
+}
+
+type itemKey struct {
+	number, epoch uint32
+	space         store.Space
+	key           string
+}
+
+// halfBytes is the memory of one half, about. entryBytes is what an entry takes beside its key and value.
+const (
+	halfBytes  = 32 << 20
+	entryBytes = 200
+)
+
+func (c *cache) head(t *tenant, key j17.Key) (store.Head, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := headKey{t.next.Number, t.epoch, key}
+	if h, is := c.young.heads[k]; is {
+		return h, true
+	}
+	h, is := c.old.heads[k]
+	if is {
+		c.put(entryBytes+len(key.ID), func(young *half) { young.heads[k] = h })
+	}
+	return h, is
+}
+
+func (c *cache) item(t *tenant, space store.Space, key string) (unit.Item, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := itemKey{t.next.Number, t.epoch, space, key}
+	if i, is := c.young.items[k]; is {
+		return i, true
+	}
+	i, is := c.old.items[k]
+	if is {
+		c.put(entryBytes+len(key)+len(i.Value), func(young *half) { young.items[k] = i })
+	}
+	return i, is
+}
+
+func (c *cache) putHead(t *tenant, key j17.Key, h store.Head) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := headKey{t.next.Number, t.epoch, key}
+	c.put(entryBytes+len(key.ID), func(young *half) { young.heads[k] = h })
+}
+
+// putItem keeps an item whose value and key belong to the cache from then on.
+func (c *cache) putItem(t *tenant, space store.Space, key string, i unit.Item) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := itemKey{t.next.Number, t.epoch, space, key}
+	c.put(entryBytes+len(key)+len(i.Value), func(young *half) { young.items[k] = i })
+}
+
+// forgetItem drops an item.
+func (c *cache) forgetItem(t *tenant, space store.Space, key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := itemKey{t.next.Number, t.epoch, space, key}
+	delete(c.young.items, k)
+	delete(c.old.items, k)
+}
+
+// put adds an entry of a size to the young half. It needs mu.
+func (c *cache) put(size int, add func(*half)) {
+	if c.young.heads == nil || c.young.bytes+size > halfBytes {
+		c.old, c.young = c.young, half{heads: map[headKey]store.Head{}, items: map[itemKey]unit.Item{}}
+	}
+	c.young.bytes += size
+	add(&c.young)
+}

@@ -1,0 +1,214 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"j17"
+	"j17/internal/storage/store"
+)
+
+// changes is the tenants in the order in which their feeds have changed last, as far as this store knows. Numbers begin
+// anew with each start, above all that were given before: who follows changes is told of each tenant once more then.
+// It is guarded by core.mu.
+type changes struct {
+	// order is ascending. An entry whose number is not that of its tenant is outdated.
+	order  []change
+	latest uint64
+	// grown and due, if not nil, are closed at the next change, and when the next item with a due time was written.
+	grown, due chan struct{}
+}
+
+type change struct {
+	tenant *tenant
+	number uint64
+}
+
+func (c change) outdated() bool { return c.tenant.number != c.number }
+
+// startShift is how far the number of a start is shifted in the numbers of changes.
+const startShift = 40
+
+const selectLast = `SELECT nm.name, x.ms, x.n FROM names nm JOIN tenants x ON x.t = nm.t WHERE x.ms > 0 ORDER BY nm.t`
+
+// open begins with the tenants that have events.
+func (c *changes) open(ctx context.Context, s *core) error {
+	return s.read(ctx, "the tenants", func(conn reading) error {
+		var starts int64
+		err := conn.QueryRow(ctx, `UPDATE cluster SET starts = starts + 1 RETURNING starts`).Scan(&starts)
+		if err != nil {
+			return err
+		}
+		rows, err := conn.Query(ctx, selectLast)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.start = starts
+		c.latest, c.order = uint64(starts)<<startShift, nil
+		s.mu.Unlock()
+		var name []byte
+		var last j17.StreamID
+		var seq int64
+		_, err = pgx.ForEachRow(rows, []any{&name, &last.Ms, &seq}, func() error {
+			last.Seq = uint32(seq)
+			t := s.tenant(j17.Tenant(name))
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			t.last = last
+			c.note(t)
+			return nil
+		})
+		return err
+	})
+}
+
+// note takes down that a tenant has changed. The caller holds core.mu.
+func (c *changes) note(t *tenant) {
+	c.latest++
+	t.number = c.latest
+	c.order = append(c.order, change{t, c.latest})
+	const outdatedMost = 1024
+	if len(c.order) > outdatedMost && len(c.order)%outdatedMost == 0 {
+		c.order = slices.DeleteFunc(c.order, change.outdated)
+	}
+	wake(&c.grown)
+	wake(&t.changed)
+}
+
+// wake closes a channel if there is one, and forgets it.
+func wake(c *chan struct{}) {
+	if *c != nil {
+		close(*c)
+		*c = nil
+	}
+}
+
+// publish tells those who wait what a batch has changed.
+func (c *changes) publish(b *batch, stale map[*tenant]bool) {
+	b.lane.mu.Lock()
+	defer b.lane.mu.Unlock()
+	for _, t := range b.units.Tenants() {
+		switch {
+		case stale[t]:
+		case !t.named:
+			// It was removed.
+			t.last, t.number = j17.StreamID{}, 0
+			wake(&t.changed)
+		case t.was.Last != t.last:
+			t.last = t.was.Last
+			c.note(t)
+		}
+	}
+	if b.w.hasDue() {
+		wake(&c.due)
+	}
+}
+
+// close ends all waits.
+func (c *changes) close(s *core) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wake(&c.grown)
+	wake(&c.due)
+	for _, t := range s.tenants {
+		wake(&t.changed)
+	}
+}
+
+// dueWritten returns a channel that is closed when the next item with a due time was written.
+func (c *changes) dueWritten(s *core) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.due == nil {
+		c.due = make(chan struct{})
+	}
+	return c.due
+}
+
+// await waits until a channel is closed.
+func (c *core) await(ctx context.Context, until <-chan struct{}) error {
+	select {
+	case <-until:
+		return c.unlessClosed(nil)
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.ending.Done():
+		return store.ErrClosed
+	}
+}
+
+// Changed is part of store.Feed.
+func (f *feeds) Changed(_ context.Context, since uint64, limit int) ([]store.Change, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, store.ErrClosed
+	}
+	from, _ := slices.BinarySearchFunc(
+		f.changes.order, since+1, func(c change, number uint64) int { return cmp.Compare(c.number, number) },
+	)
+	var list []store.Change
+	for _, c := range f.changes.order[from:] {
+		if len(list) >= limit {
+			break
+		}
+		if !c.outdated() {
+			list = append(list, store.Change{Tenant: c.tenant.name, Number: c.number})
+		}
+	}
+	return list, nil
+}
+
+// AwaitChange is part of store.Feed.
+func (f *feeds) AwaitChange(ctx context.Context, since uint64) error {
+	for {
+		f.mu.Lock()
+		if f.closed {
+			f.mu.Unlock()
+			return store.ErrClosed
+		}
+		if order := f.changes.order; len(order) > 0 && order[len(order)-1].number > since {
+			f.mu.Unlock()
+			return nil
+		}
+		if f.changes.grown == nil {
+			f.changes.grown = make(chan struct{})
+		}
+		grown := f.changes.grown
+		f.mu.Unlock()
+		if err := f.await(ctx, grown); err != nil {
+			return err
+		}
+	}
+}
+
+// AwaitFeed is part of store.Feed.
+func (f *feeds) AwaitFeed(ctx context.Context, name j17.Tenant, after j17.StreamID) error {
+	t := f.tenant(name)
+	for {
+		f.mu.Lock()
+		if f.closed {
+			f.mu.Unlock()
+			return store.ErrClosed
+		}
+		if t.last.Compare(after) > 0 {
+			f.mu.Unlock()
+			return nil
+		}
+		if t.changed == nil {
+			t.changed = make(chan struct{})
+		}
+		changed := t.changed
+		f.mu.Unlock()
+		if err := f.await(ctx, changed); err != nil {
+			return err
+		}
+	}
+}
+
+// Rewrites is part of store.Feed.
+func (f *feeds) Rewrites() uint64 { return f.rewrites.Load() }

@@ -1,0 +1,180 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"j17"
+	"j17/internal/base/panics"
+	"j17/internal/storage/store"
+)
+
+// lookups answers questions about single things. All who ask at the same time share a trip, which begins after they
+// have asked: nothing that was acknowledged before is missing from the answer.
+type lookups struct {
+	*core
+
+	mu      sync.Mutex
+	waiting *group
+	running int
+}
+
+// group is questions that share a trip.
+type group struct {
+	questions
+
+	done chan struct{}
+	err  error
+}
+
+func newLookups(c *core) *lookups { return &lookups{core: c} }
+
+// ask adds questions to the next trip and waits for it.
+func (l *lookups) ask(ctx context.Context, what string, add func(q *questions)) (*questions, error) {
+	if l.isClosed() {
+		return nil, store.ErrClosed
+	}
+	l.mu.Lock()
+	if l.waiting == nil {
+		l.waiting = &group{done: make(chan struct{})}
+	}
+	g := l.waiting
+	add(&g.questions)
+	if l.running < lookupCount {
+		l.running++
+		l.working.Go(l.run)
+	}
+	l.mu.Unlock()
+	select {
+	case <-g.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if g.err != nil {
+		return nil, ofQuestion(what, g.err)
+	}
+	return &g.questions, nil
+}
+
+// ofQuestion is the error of a trip for one who shared it.
+func ofQuestion(what string, err error) error {
+	if damage, is := errors.AsType[*store.CorruptionError](err); is {
+		return &store.CorruptionError{Where: damage.Where, Item: damage.Item, Err: damage.Err}
+	}
+	return fault(what, err)
+}
+
+// run makes trips as long as there are questions.
+func (l *lookups) run() {
+	for {
+		l.mu.Lock()
+		g := l.waiting
+		l.waiting = nil
+		if g == nil {
+			l.running--
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+		g.err = panics.Caught(func() error {
+			return l.read(l.ending, "look-ups", func(conn reading) error { return g.ask(l.ending, conn) })
+		})
+		close(g.done)
+	}
+}
+
+// Heads is part of store.Aggregates.
+func (l *lookups) Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]store.Head, error) {
+	heads := make([]store.Head, len(keys))
+	places := make([]int, len(keys))
+	asked := false
+	if l.isClosed() {
+		return nil, store.ErrClosed
+	}
+	for i := range keys {
+		asked = asked || canExist(keys[i])
+	}
+	if !asked {
+		return heads, nil
+	}
+	q, err := l.ask(ctx, "heads of streams", func(q *questions) {
+		for i, key := range keys {
+			if places[i] = -1; canExist(key) {
+				places[i] = q.heads.add(t, key)
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, at := range places {
+		if at >= 0 {
+			heads[i] = q.heads.heads[at]
+		}
+	}
+	return heads, nil
+}
+
+// Get is part of store.Sides.
+func (l *lookups) Get(ctx context.Context, t j17.Tenant, space store.Space, key string) (store.Item, error) {
+	items, err := l.items(ctx, t, space, key)
+	if err != nil {
+		return store.Item{}, err
+	}
+	if items[0] == nil {
+		return store.Item{}, store.ErrNotFound
+	}
+	return *items[0], nil
+}
+
+// items returns the live items with some keys, nil for those that there are not.
+func (l *lookups) items(
+	ctx context.Context, t j17.Tenant, space store.Space, keys ...string,
+) ([]*store.Item, error) {
+	list := make([]*store.Item, len(keys))
+	number, err := l.spaces.number(ctx, space)
+	if err != nil || number == noSpace {
+		return list, err
+	}
+	first := 0
+	q, err := l.ask(ctx, "side items", func(q *questions) {
+		first = len(q.items.names)
+		for _, key := range keys {
+			q.items.add(t, number, key, true)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	now := l.clock.Now().UnixNano()
+	for i, key := range keys {
+		stored := q.items.items[first+i]
+		if !stored.Live(now) {
+			continue
+		}
+		item, err := l.itemOf(space, key, &stored)
+		if err != nil {
+			return nil, err
+		}
+		list[i] = &item
+	}
+	return list, nil
+}
+
+// Extent is part of store.Feed.
+func (l *lookups) Extent(ctx context.Context, t j17.Tenant) (extent store.Extent, err error) {
+	_, failed := l.ask(ctx, "the extent of a tenant", func(q *questions) {
+		q.states = append(q.states, string(t))
+		before := q.state
+		q.state = func(row *tenantRow) {
+			if before != nil {
+				before(row)
+			}
+			if j17.Tenant(row.name) == t {
+				extent = store.Extent{Events: uint64(row.events), Last: row.last, Life: uint64(row.t)}
+			}
+		}
+	})
+	return extent, failed
+}

@@ -1,0 +1,219 @@
+// Package postgres is the event store on a database that is reached by the PostgreSQL protocol: one schema, and no data
+// anywhere else.
+//
+// Lanes do all writing: a lane takes the calls of tenants that no other lane is at work on, reads what they depend on
+// in one trip, has package unit decide them, and commits the result by one statement. The statement begins with a
+// compare-and-set on the row of each tenant, so a decision counts only if nothing was written to the tenant since what
+// it was made on. Positions, bytes, hashes and revisions are made here; the database stores them.
+//
+// The decisions behind it are in docs/internals/storage.md.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/base/keyfile"
+	"j17/internal/storage/queue"
+	"j17/internal/storage/record"
+	"j17/internal/storage/store"
+)
+
+// Options specify where and how a store is opened.
+type Options struct {
+	// Address is a connection string or URL of the form that libpq documents.
+	Address string
+	// Schema is the schema that has all tables; "" means DefaultSchema. It is made if it does not exist.
+	Schema string
+	// Clock gives positions and expiry their time; nil means the machine's clock.
+	Clock clock.Clock
+	// Logger gets messages for the operator; nil means that nothing is logged.
+	Logger *slog.Logger
+	// Connections is how many connections the store uses; 0 means DefaultConnections, LeastConnections is the least.
+	Connections int
+	// Sealed are the spaces with values that must not be readable in the database or a copy of it; the function selects
+	// the values, nil all of them. They are sealed with Key.
+	Sealed map[store.Space]func(value []byte) bool
+	Key    *keyfile.File
+	// Shared says that other stores write to the same schema at the same time, so that this one has to ask for changes
+	// that it has not made itself.
+	Shared bool
+}
+
+const (
+	// DefaultSchema is the schema of a store if Options do not name one.
+	DefaultSchema = "j17"
+	// DefaultConnections is the number of connections of a store if Options do not set it.
+	DefaultConnections = 32
+	// LeastConnections is the least number of connections that a store can work with.
+	LeastConnections = 12
+
+	// Of the connections, laneCount are those of lanes, and lookupCount those of look-ups. The others are shared by
+	// readers; at most mostMoments of them are held by moments and archives.
+	laneCount   = 4
+	lookupCount = 2
+	mostMoments = 16
+)
+
+// Store is the event store on PostgreSQL. It implements store.Engine. Each of its parts implements a few roles.
+type Store struct {
+	*core
+	*appender
+	*lookups
+	*streams
+	*feeds
+	*sides
+	*dueItems
+	*moments
+	*directory
+	*bulk
+	*eraser
+}
+
+// core is shared by all parts of the store.
+type core struct {
+	o       Options
+	clock   clock.Clock
+	logger  *slog.Logger
+	address *pgx.ConnConfig
+	// pool has the connections of readers.
+	pool    *pgxpool.Pool
+	queue   *queue.Writes[*batch]
+	spaces  spaces
+	texts   sync.Map
+	sealing record.Sealing
+	cache   cache
+	doubts  doubts
+	// start is the number of this start of a store among all of the schema.
+	start int64
+	// rewrites counts how often events were rewritten. It grows when the new content is committed, before Rewrite
+	// returns.
+	rewrites atomic.Uint64
+	// working counts the lanes and other goroutines of the store. ending ends those that wait.
+	working sync.WaitGroup
+	life    context.Context //nolint:containedctx // never ends, and has the values of the one that Open was given
+	ending  context.Context //nolint:containedctx // the lifetime of the store
+	end     context.CancelFunc
+
+	mu      sync.Mutex
+	closed  bool
+	tenants map[j17.Tenant]*tenant
+	changes changes
+}
+
+var _ store.Engine = (*Store)(nil)
+
+// Open opens a store, and makes its tables if they do not exist.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Schema == "" {
+		o.Schema = DefaultSchema
+	}
+	if o.Connections == 0 {
+		o.Connections = DefaultConnections
+	}
+	o.Connections = max(o.Connections, LeastConnections)
+	c := &core{o: o, clock: o.Clock, logger: o.Logger, tenants: map[j17.Tenant]*tenant{}}
+	c.queue = queue.NewShared[*batch](nil, mostUnits)
+	c.life = context.WithoutCancel(ctx)
+	c.ending, c.end = context.WithCancel(c.life)
+	c.spaces.core = c
+	var err error
+	if c.sealing, err = record.NewSealing(o.Sealed, o.Key); err != nil {
+		return nil, err
+	}
+	if err := c.connect(ctx); err != nil {
+		return nil, err
+	}
+	s := newStore(c)
+	if err := s.begin(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// newStore returns a store whose parts know each other.
+func newStore(c *core) *Store {
+	lookups := newLookups(c)
+	appends := &appender{core: c}
+	moments := &moments{core: c, open: make(chan struct{}, mostMoments)}
+	return &Store{
+		core: c, appender: appends, lookups: lookups, streams: &streams{core: c, lookups: lookups},
+		feeds: &feeds{core: c}, sides: &sides{core: c, appender: appends, lookups: lookups},
+		dueItems: &dueItems{core: c}, moments: moments, directory: &directory{core: c},
+		bulk: &bulk{core: c, moments: moments}, eraser: &eraser{core: c},
+	}
+}
+
+// begin makes the tables where there are none, reads what the store keeps in memory, and starts the lanes.
+func (s *Store) begin(ctx context.Context) error {
+	if err := s.migrate(ctx); err != nil {
+		return err
+	}
+	if err := s.spaces.load(ctx); err != nil {
+		return err
+	}
+	if err := s.changes.open(ctx, s.core); err != nil {
+		return err
+	}
+	for n := range laneCount {
+		l := newLane(s.core, n)
+		s.working.Go(l.run)
+	}
+	return nil
+}
+
+// Close is part of store.Engine.
+func (s *Store) Close() error { return s.Shutdown(s.life) }
+
+// Shutdown is part of store.Engine.
+func (s *Store) Shutdown(ctx context.Context) error {
+	s.core.mu.Lock()
+	again := s.closed
+	s.closed = true
+	s.core.mu.Unlock()
+	if again {
+		return nil
+	}
+
+	// Calls that wait are still carried out; waiting readers end.
+	s.queue.Shut(store.ErrClosed)
+	s.changes.close(s.core)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.working.Wait()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.end()
+		return ctx.Err()
+	}
+	s.end()
+	s.pool.Close()
+	return nil
+}
+
+// holder is what claims have of the store that has made them.
+func (c *core) holder() int64 { return c.start }
+
+// isClosed reports whether the store was closed.
+func (c *core) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}

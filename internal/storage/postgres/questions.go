@@ -1,0 +1,232 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"j17"
+	"j17/internal/storage/record"
+	"j17/internal/storage/store"
+	"j17/internal/storage/unit"
+)
+
+// questions are look-ups that are made together, in one trip. Tenants are named: a name is resolved in the same
+// statement that reads what it leads to.
+type questions struct {
+	states   []string
+	heads    headQuestions
+	items    itemQuestions
+	commands commandQuestions
+	matches  []matchQuestion
+
+	// state is called for the row of each tenant that exists.
+	state func(row *tenantRow)
+}
+
+// headQuestions ask for the heads of streams.
+type headQuestions struct {
+	names, streams [][]byte
+	heads          []store.Head
+}
+
+// add asks for a head, and returns the index of the answer.
+func (q *headQuestions) add(t j17.Tenant, key j17.Key) int {
+	q.names, q.streams = append(q.names, []byte(t)), append(q.streams, record.Stream(key))
+	return len(q.names) - 1
+}
+
+const selectHeads = `SELECT u.i, e.version, e.chain, e.ms, e.n, e.first_time, e.time, e.generation, e.present
+FROM unnest($1::bytea[], $2::bytea[]) WITH ORDINALITY u (name, stream, i) JOIN names nm ON nm.name = u.name,
+LATERAL (
+	SELECT * FROM events e WHERE e.t = nm.t AND e.stream = u.stream AND e.kind = 0 ORDER BY e.version DESC LIMIT 1
+) e`
+
+// scan reads the heads. Streams without events have no row.
+func (q *headQuestions) scan(rows pgx.Rows) error {
+	q.heads = make([]store.Head, len(q.names))
+	var at, version, seq, generation int64
+	var chain, present []byte
+	var h store.Head
+	_, err := pgx.ForEachRow(
+		rows, []any{&at, &version, &chain, &h.Last.Ms, &seq, &h.FirstTime, &h.LastTime, &generation, &present},
+		func() error {
+			h.Length, h.Generation, h.Last.Seq = uint64(version), uint64(generation), uint32(seq)
+			copy(h.Chain[:], chain)
+			h.Present = [32]byte{}
+			copy(h.Present[:], present)
+			q.heads[at-1] = h
+			return nil
+		},
+	)
+	return err
+}
+
+// itemQuestions ask for side items.
+type itemQuestions struct {
+	names, keys [][]byte
+	spaces      []int16
+	whole       []bool
+	items       []storedItem
+}
+
+// storedItem is a side item as it is stored, with a Rev of 0 for none. Its value is nil where it is longer than
+// unit.MaxValue and was not asked for as a whole.
+type storedItem struct {
+	unit.Meta
+
+	claimed int64
+	sealed  bool
+	value   []byte
+}
+
+// add asks for an item, and returns the index of the answer.
+func (q *itemQuestions) add(t j17.Tenant, space int16, key string, whole bool) int {
+	q.names, q.keys = append(q.names, []byte(t)), append(q.keys, []byte(key))
+	q.spaces, q.whole = append(q.spaces, space), append(q.whole, whole)
+	return len(q.names) - 1
+}
+
+// itemLives is the condition that an item i is not covered by a row of cleared.
+const itemLives = `NOT EXISTS (
+	SELECT 1 FROM cleared c WHERE c.t = i.t AND c.space = i.space AND c.rev >= i.rev AND c.from_key <= i.key
+	AND (c.to_key IS NULL OR i.key < c.to_key)
+)`
+
+// itemColumns are the columns that storedItem.targets has.
+const itemColumns = `i.rev, coalesce(i.expires, 0), coalesce(i.due, 0), coalesce(i.claimed, 0), i.sealed, i.sum`
+
+const selectItems = `SELECT u.i, ` + itemColumns + `,
+	CASE WHEN u.whole OR length(i.value) <= 1024 THEN i.value END
+FROM unnest($1::bytea[], $2::smallint[], $3::bytea[], $4::bool[]) WITH ORDINALITY u (name, space, key, whole, i)
+JOIN names nm ON nm.name = u.name,
+LATERAL (SELECT * FROM items i WHERE i.t = nm.t AND i.space = u.space AND i.key = u.key LIMIT 1) i WHERE ` + itemLives
+
+// targets are what the columns of an item are read into.
+func (i *storedItem) targets(rev, sum *int64) []any {
+	return []any{rev, &i.Expires, &i.Due, &i.claimed, &i.sealed, sum, &i.value}
+}
+
+// scan reads the items.
+func (q *itemQuestions) scan(rows pgx.Rows) error {
+	q.items = make([]storedItem, len(q.names))
+	var at, rev, sum int64
+	var i storedItem
+	_, err := pgx.ForEachRow(rows, append([]any{&at}, i.targets(&rev, &sum)...), func() error {
+		i.Rev = uint64(rev)
+		if i.value != nil && int64(sumOf(i.value)) != sum {
+			return corruption(errSum, "side item %s of tenant %s", q.keys[at-1], q.names[at-1])
+		}
+		q.items[at-1] = i
+		i.value = nil
+		return nil
+	})
+	return err
+}
+
+// commandQuestions ask for the results of commands.
+type commandQuestions struct {
+	names, ids [][]byte
+	results    [][]byte
+	expires    []int64
+}
+
+// add asks for a command, and returns the index of the answer.
+func (q *commandQuestions) add(t j17.Tenant, id store.CommandID) int {
+	q.names, q.ids = append(q.names, []byte(t)), append(q.ids, id[:])
+	return len(q.names) - 1
+}
+
+const selectCommands = `SELECT u.i, coalesce(c.expires, 0), c.result
+FROM unnest($1::bytea[], $2::bytea[]) WITH ORDINALITY u (name, id, i) JOIN names nm ON nm.name = u.name,
+LATERAL (SELECT * FROM commands c WHERE c.t = nm.t AND c.id = u.id LIMIT 1) c`
+
+// scan reads the results.
+func (q *commandQuestions) scan(rows pgx.Rows) error {
+	q.results, q.expires = make([][]byte, len(q.names)), make([]int64, len(q.names))
+	var at, expires int64
+	var result []byte
+	_, err := pgx.ForEachRow(rows, []any{&at, &expires, &result}, func() error {
+		q.results[at-1], q.expires[at-1], result = result, expires, nil
+		return nil
+	})
+	return err
+}
+
+// matchQuestion asks whether there is an event that a unit requires to be absent.
+type matchQuestion struct {
+	tenant j17.Tenant
+	of     *store.Absent
+	found  bool
+}
+
+const selectMatch = `SELECT EXISTS (
+	SELECT 1 FROM tags g WHERE g.t = (SELECT t FROM names WHERE name = $1) AND g.tag = $2 AND (g.ms, g.n) > ($3, $4)
+	AND NOT EXISTS (
+		SELECT 1 FROM unnest($5::bytea[]) r (tag)
+		WHERE NOT EXISTS (SELECT 1 FROM tags o WHERE o.t = g.t AND o.tag = r.tag AND o.ms = g.ms AND o.n = g.n)
+	)
+	AND (cardinality($6::bytea[]) = 0 OR EXISTS (
+		SELECT 1 FROM events e, unnest($6::bytea[], $7::bytea[]) p (aggregate, type)
+		WHERE e.t = g.t AND e.ms = g.ms AND e.n = g.n
+		AND substring(e.stream FROM 1 FOR length(p.aggregate)) = p.aggregate AND (p.type = '' OR p.type = e.type)
+	))
+)`
+
+// arguments are those of selectMatch.
+func (q *matchQuestion) arguments() []any {
+	others := make([][]byte, 0, len(q.of.Tags))
+	for _, tag := range q.of.Tags[1:] {
+		others = append(others, tagID(tag))
+	}
+	aggregates, types := patterns(q.of.Types)
+	return []any{
+		[]byte(q.tenant), tagID(q.of.Tags[0]), q.of.After.Ms, int64(q.of.After.Seq), others, aggregates, types,
+	}
+}
+
+// patterns returns patterns of types as the beginnings of streams and the types of events, empty for any.
+func patterns(of []store.TypePattern) (aggregates, types [][]byte) {
+	aggregates, types = make([][]byte, len(of)), make([][]byte, len(of))
+	for i, p := range of {
+		aggregates[i], types[i] = append([]byte(p.Aggregate), 0), []byte(p.Event)
+	}
+	return aggregates, types
+}
+
+// empty reports whether nothing is asked.
+func (q *questions) empty() bool {
+	return len(q.states)+len(q.heads.names)+len(q.items.names)+len(q.commands.names)+len(q.matches) == 0
+}
+
+// ask has all questions answered in one trip.
+func (q *questions) ask(ctx context.Context, conn reading) error {
+	b := &pgx.Batch{}
+	if len(q.states) > 0 {
+		names := make([][]byte, len(q.states))
+		for i := range q.states {
+			names[i] = []byte(q.states[i])
+		}
+		b.Queue(selectStates, names).Query(func(rows pgx.Rows) error {
+			list, err := pgx.CollectRows(rows, readState)
+			for i := range list {
+				q.state(&list[i])
+			}
+			return err
+		})
+	}
+	if h := &q.heads; len(h.names) > 0 {
+		b.Queue(selectHeads, h.names, h.streams).Query(h.scan)
+	}
+	if i := &q.items; len(i.names) > 0 {
+		b.Queue(selectItems, i.names, i.spaces, i.keys, i.whole).Query(i.scan)
+	}
+	if c := &q.commands; len(c.names) > 0 {
+		b.Queue(selectCommands, c.names, c.ids).Query(c.scan)
+	}
+	for i := range q.matches {
+		m := &q.matches[i]
+		b.Queue(selectMatch, m.arguments()...).QueryRow(func(row pgx.Row) error { return row.Scan(&m.found) })
+	}
+	return conn.SendBatch(ctx, b).Close()
+}
