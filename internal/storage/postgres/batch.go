@@ -415,6 +415,9 @@ func (b *batch) publish(stale map[*tenant]bool) {
 			t.forget()
 			t.named = false
 		}
+		if b.w.clears(t) {
+			t.epoch++
+		}
 		t.was = t.next
 	}
 	b.lane.changes.publish(b, stale)

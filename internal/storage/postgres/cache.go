@@ -10,14 +10,15 @@ import (
 
 // cache has what was read and written lately: heads of streams and small side items of tenants. It counts only as long
 // as nobody else writes to the tenant: what is decided on it is committed if the tenant's row has not changed since. It
-// has two halves: when the young one is full it becomes the old one, and what is in the old one by then is dropped
-// unless it was used since.
+// has a young and an old part: when the young one is full it becomes the old one, and what is in the old one by then is
+// dropped unless it was used since.
 type cache struct {
 	mu         sync.Mutex
-	young, old half
+	young, old entries
 }
 
-type half struct {
+// entries are what one part of a cache has.
+type entries struct {
 	heads map[headKey]store.Head
 	items map[itemKey]unit.Item
 	bytes int
@@ -34,9 +35,9 @@ type itemKey struct {
 	key           string
 }
 
-// halfBytes is the memory of one half, about. entryBytes is what an entry takes beside its key and value.
+// partBytes is the memory of one part, about. entryBytes is what an entry takes beside its key and value.
 const (
-	halfBytes  = 32 << 20
+	partBytes  = 32 << 20
 	entryBytes = 200
 )
 
@@ -49,7 +50,7 @@ func (c *cache) head(t *tenant, key j17.Key) (store.Head, bool) {
 	}
 	h, is := c.old.heads[k]
 	if is {
-		c.put(entryBytes+len(key.ID), func(young *half) { young.heads[k] = h })
+		c.put(entryBytes+len(key.ID), func(young *entries) { young.heads[k] = h })
 	}
 	return h, is
 }
@@ -63,7 +64,7 @@ func (c *cache) item(t *tenant, space store.Space, key string) (unit.Item, bool)
 	}
 	i, is := c.old.items[k]
 	if is {
-		c.put(entryBytes+len(key)+len(i.Value), func(young *half) { young.items[k] = i })
+		c.put(entryBytes+len(key)+len(i.Value), func(young *entries) { young.items[k] = i })
 	}
 	return i, is
 }
@@ -72,7 +73,7 @@ func (c *cache) putHead(t *tenant, key j17.Key, h store.Head) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := headKey{t.next.Number, t.epoch, key}
-	c.put(entryBytes+len(key.ID), func(young *half) { young.heads[k] = h })
+	c.put(entryBytes+len(key.ID), func(young *entries) { young.heads[k] = h })
 }
 
 // putItem keeps an item whose value and key belong to the cache from then on.
@@ -80,7 +81,7 @@ func (c *cache) putItem(t *tenant, space store.Space, key string, i unit.Item) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := itemKey{t.next.Number, t.epoch, space, key}
-	c.put(entryBytes+len(key)+len(i.Value), func(young *half) { young.items[k] = i })
+	c.put(entryBytes+len(key)+len(i.Value), func(young *entries) { young.items[k] = i })
 }
 
 // forgetItem drops an item.
@@ -92,10 +93,10 @@ func (c *cache) forgetItem(t *tenant, space store.Space, key string) {
 	delete(c.old.items, k)
 }
 
-// put adds an entry of a size to the young half. It needs mu.
-func (c *cache) put(size int, add func(*half)) {
-	if c.young.heads == nil || c.young.bytes+size > halfBytes {
-		c.old, c.young = c.young, half{heads: map[headKey]store.Head{}, items: map[itemKey]unit.Item{}}
+// put adds an entry of a size to the young part. It needs mu.
+func (c *cache) put(size int, add func(*entries)) {
+	if c.young.heads == nil || c.young.bytes+size > partBytes {
+		c.old, c.young = c.young, entries{heads: map[headKey]store.Head{}, items: map[itemKey]unit.Item{}}
 	}
 	c.young.bytes += size
 	add(&c.young)

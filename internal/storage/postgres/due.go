@@ -144,8 +144,8 @@ func (d *dueItems) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (i
 	if err := store.ValidTenant(t); err != nil {
 		return nil, err
 	}
-	if c.Lease <= 0 || c.Lease > store.MaxLease {
-		return nil, fmt.Errorf("%w: a lease of %s, it is more than nothing and at most %s", store.ErrInvalid, c.Lease, store.MaxLease)
+	if c.Lease < 0 || c.Lease > store.MaxLease {
+		return nil, fmt.Errorf("%w: a lease of %s", store.ErrInvalid, c.Lease)
 	}
 	number, err := d.spaces.number(ctx, c.Space)
 	if err != nil || number == noSpace || c.Limit <= 0 {
@@ -259,7 +259,7 @@ func (d *dueItems) ReleaseClaims(ctx context.Context) (released int, err error) 
 		err := d.read(ctx, "claims", func(conn reading) error {
 			rows, err := conn.Query(
 				ctx, `SELECT DISTINCT nm.name FROM items i JOIN names nm ON nm.t = i.t
-				WHERE i.claimed IS NOT NULL AND i.due > 0 AND i.holder <> $1 LIMIT 100`, d.holder(),
+				WHERE i.claimed IS NOT NULL AND i.due > 0 AND i.holder <> $1 LIMIT 100`, d.living(),
 			)
 			if err != nil {
 				return err
@@ -288,6 +288,15 @@ func (d *dueItems) ReleaseClaims(ctx context.Context) (released int, err error) 
 	}
 }
 
+// living is the holder whose claims are not given back, 0 for none: a store that has a schema for itself is asked
+// before any work begins, so all claims are those of stores that have ended.
+func (d *dueItems) living() int64 {
+	if d.o.Shared {
+		return d.holder()
+	}
+	return 0
+}
+
 // selectClaims selects items of a tenant that are claimed by others.
 const selectClaims = `SELECT i.space, i.key, ` + itemColumns + `, i.value FROM items i WHERE i.t = $1
 AND i.claimed IS NOT NULL AND i.due > 0 AND i.holder <> $2 AND ` + itemLives + ` LIMIT $3`
@@ -300,7 +309,7 @@ func (d *dueItems) releaseSome(ctx context.Context, t j17.Tenant) (n int, err er
 		if !of.named {
 			return nil
 		}
-		rows, err := b.lane.conn.Query(b.lane.ending, selectClaims, int32(of.next.Number), d.holder(), releasedAtOnce)
+		rows, err := b.lane.conn.Query(b.lane.ending, selectClaims, int32(of.next.Number), d.living(), releasedAtOnce)
 		if err != nil {
 			return b.lane.failed("claims", err)
 		}

@@ -119,7 +119,7 @@ func (l *lookups) Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]st
 // Get is part of store.Sides.
 func (l *lookups) Get(ctx context.Context, t j17.Tenant, space store.Space, key string) (store.Item, error) {
 	items, err := l.items(ctx, t, space, key)
-	if err != nil {
+	if err = l.unlessClosed(err); err != nil {
 		return store.Item{}, err
 	}
 	if items[0] == nil {

@@ -161,6 +161,11 @@ func (w *writes) command(t int32, c *unit.CommandRecord) {
 // changes reports whether the batch changes a tenant.
 func (w *writes) changes(t *tenant) bool { return slices.Contains(w.tenants.t, int32(t.next.Number)) }
 
+// clears reports whether the batch makes a range of a tenant's items cease to exist.
+func (w *writes) clears(t *tenant) bool {
+	return slices.ContainsFunc(w.cleared, func(r clearedRange) bool { return r.t == int32(t.next.Number) })
+}
+
 // hasDue reports whether the batch writes items with a due time.
 func (w *writes) hasDue() bool {
 	for _, i := range w.items {
