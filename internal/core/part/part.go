@@ -116,8 +116,8 @@ type Deploy struct {
 	// writes that put the results into force and with the diagnostics against the deployment.
 	Fill func(ctx context.Context, t j17.Tenant, after *decider.Decider, commit CommitSpec) error
 	// Adopt is called when the engine has received the spec of an environment, after a deployment or at the start.
-	// Failures are logged and made up for later.
-	Adopt func(ctx context.Context, t j17.Tenant)
+	// Failures are logged, and made up for later.
+	Adopt func(ctx context.Context, t j17.Tenant) error
 	// Await waits until everything built after a deployment is complete, or the context ends.
 	Await func(ctx context.Context, t j17.Tenant) error
 	// Forget drops from memory everything about the spec of an environment that no longer has one.

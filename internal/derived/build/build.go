@@ -2,7 +2,10 @@
 // order of their keys, and its kind returns the writes for each page of streams. These commit together with the
 // progress of the build, so that a crash at any point neither loses nor repeats anything. Builds are due items: any
 // process with room continues one, and tenants take turns. Data no longer used are removed in the same manner
-// (removal.go). Data in use are compared with events, when somebody asks and at intervals (compare.go).
+// (removal.go).
+//
+// Kinds that build nothing use it too: an Adoption keeps what a kind has for a deployed spec (adoption.go), and data in
+// use are compared with events, when somebody asks and at intervals (compare.go).
 package build
 
 import (
@@ -132,6 +135,12 @@ type Status struct {
 	// Error is why the build has failed, or what it waits for: the error of the last try, or the reason why nothing can
 	// be written.
 	Error string
+}
+
+// Progress is the details of the error for derived data that are not complete yet.
+type Progress struct {
+	Done  uint64 `json:"done"`
+	Total uint64 `json:"total"`
 }
 
 // Wire returns the progress as people see it.
@@ -313,10 +322,13 @@ func (s *Service) ForgetAll(ctx context.Context, t j17.Tenant, kind string) (sid
 	return sides, nil
 }
 
-// Status returns the progress of a build, or how it has ended; store.ErrNotFound if there was none.
+// Status returns the progress of a build, or how it has ended; the zero Status if there was none.
 func (s *Service) Status(ctx context.Context, t j17.Tenant, kind, name string) (Status, error) {
 	at := key(kind, name)
 	p, _, err := s.progress(ctx, t, at)
+	if errors.Is(err, store.ErrNotFound) {
+		return Status{}, nil
+	}
 	if err != nil {
 		return Status{}, err
 	}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,7 +51,7 @@ type TaggerOptions struct {
 type Tagger struct {
 	TaggerOptions
 	builds *worker.Queue
-	known  sync.Map // of *deployedTags by j17.Tenant
+	known  *Adoption[*deployedTags]
 	events atomic.Uint64
 	ended  atomic.Uint64
 }
@@ -60,6 +59,11 @@ type Tagger struct {
 // NewTagger returns a tagger that does nothing before Run.
 func NewTagger(o TaggerOptions) *Tagger {
 	s := &Tagger{TaggerOptions: o}
+	s.known = NewAdoption(o.Engine, func(
+		ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence,
+	) (*deployedTags, error) {
+		return &deployedTags{decider: d}, s.adopt(ctx, t, d, fences)
+	})
 	s.builds = o.Worker.Queue(worker.Work{
 		Name: "tagging", Store: o.Store, Space: tagSpace, Do: s.runPass, Lease: tagLease, AtOnce: 2, Each: 1,
 	})
@@ -85,22 +89,19 @@ func (s *Tagger) Stats() TaggerStats { return TaggerStats{s.events.Load(), s.end
 // Tags returns the tags that the deployed spec declares, sorted by name; none if nothing is deployed.
 func (s *Tagger) Tags(ctx context.Context, t j17.Tenant) ([]wire.DeclaredTag, error) {
 	all := []wire.DeclaredTag{}
-	d, fences, err := s.Engine.Deployed(t)
+	k, _, err := s.known.Present(ctx, t)
 	if j17.CodeOf(err) == j17.CodeNoSpec {
 		return all, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.of(ctx, t, d, fences); err != nil {
-		return nil, store.UserError(err)
-	}
 	st, _, err := s.load(ctx, t)
 	if err != nil {
 		return nil, store.UserError(err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.TagNames)) {
-		tag := wire.DeclaredTag{Name: name, AggregateTypes: d.TagNames[name].Types, Status: StatusReady}
+	for _, name := range slices.Sorted(maps.Keys(k.decider.TagNames)) {
+		tag := wire.DeclaredTag{Name: name, AggregateTypes: k.decider.TagNames[name].Types, Status: StatusReady}
 		if slices.Contains(st.Pending, name) {
 			tag.Status = StatusBuilding
 			tag.Build = (&Status{State: Running, Done: st.Done, Total: st.Total}).Wire()
@@ -111,7 +112,7 @@ func (s *Tagger) Tags(ctx context.Context, t j17.Tenant) ([]wire.DeclaredTag, er
 }
 
 // Forget drops the cached tags of a tenant that is gone.
-func (s *Tagger) Forget(t j17.Tenant) { s.known.Delete(t) }
+func (s *Tagger) Forget(t j17.Tenant) { s.known.Forget(t) }
 
 // deployedTags is the cached state of the tags of a deployed spec.
 type deployedTags struct {
@@ -185,36 +186,6 @@ func (s *Tagger) load(ctx context.Context, t j17.Tenant) (st *tagState, rev uint
 	return st, it.Rev, err
 }
 
-// of returns the cached tags of the deployed spec. It stores their state before anything else is stored under that
-// spec, so that no event is missed, however often the spec changes back and forth.
-func (s *Tagger) of(
-	ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence,
-) (*deployedTags, error) {
-	if found, ok := s.known.Load(t); ok {
-		if k, _ := found.(*deployedTags); k.decider == d {
-			return k, nil
-		}
-	}
-	for {
-		err := s.adopt(ctx, t, d, fences)
-		if conflict, ok := errors.AsType[*store.SideConflict](err); ok {
-			if slices.ContainsFunc(
-				fences, func(f store.Fence) bool { return f.Space == conflict.Space && f.Key == conflict.Key },
-			) {
-				// Another spec is deployed by now, so the caller's writes will be refused.
-				return &deployedTags{decider: d}, nil
-			}
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		k := &deployedTags{decider: d}
-		s.known.Store(t, k)
-		return k, nil
-	}
-}
-
 // adopt records the tags of a spec as those of events, and begins the build that this takes.
 func (s *Tagger) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence) error {
 	st, rev, err := s.load(ctx, t)
@@ -269,33 +240,20 @@ func (s *Tagger) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, fe
 // Derive makes sure that the tags of the deployed spec are recorded before anything is stored under it. It is one of an
 // engine's Derived.
 func (s *Tagger) Derive(ctx context.Context, e *part.Entering) ([]store.Side, error) {
-	_, err := s.of(ctx, e.Tenant, e.Decider, e.Fences)
+	_, err := s.known.Of(ctx, e.Tenant, e.Decider, e.Fences)
 	return nil, err
 }
 
 // Adopt makes sure that the tags of a tenant's deployed spec are recorded, and begins the build that this takes.
 func (s *Tagger) Adopt(ctx context.Context, t j17.Tenant) error {
-	d, fences, err := s.Engine.Deployed(t)
-	if err != nil {
-		return err
-	}
-	_, err = s.of(ctx, t, d, fences)
-	return store.UserError(err)
-}
-
-// adopted is Adopt after a deployment: a failure is logged; the next write tries again.
-func (s *Tagger) adopted(ctx context.Context, t j17.Tenant) {
-	if err := s.Adopt(ctx, t); err != nil {
-		s.Logger.LogAttrs(ctx, slog.LevelWarn, "the tags of an environment are not prepared yet",
-			slog.String("tenant", string(t)), slog.Any("error", err))
-	}
+	_, _, err := s.known.Present(ctx, t)
+	return err
 }
 
 // tagProgress has the details of the error for tags that older events do not all have yet.
 type tagProgress struct {
-	Tags  []string `json:"tags"`
-	Done  uint64   `json:"done"`
-	Total uint64   `json:"total"`
+	Tags []string `json:"tags"`
+	Progress
 }
 
 // Tagged returns an error of CodeIndexNotReady while events do not all have the named tags. It is one of an engine's
@@ -303,7 +261,7 @@ type tagProgress struct {
 func (s *Tagger) Tagged(
 	ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence, names []string,
 ) error {
-	k, err := s.of(ctx, t, d, fences)
+	k, err := s.known.Of(ctx, t, d, fences)
 	if err != nil || k.ready.Load() {
 		return err
 	}
@@ -322,7 +280,7 @@ func (s *Tagger) Tagged(
 		return nil
 	}
 	out := j17.Errorf(j17.CodeIndexNotReady, "Older events are being given the tag '%s': %d of %d events are done. Try again in a moment.", missing[0], st.Done, st.Total)
-	out.Details = tagProgress{missing, st.Done, st.Total}
+	out.Details = tagProgress{missing, Progress{st.Done, st.Total}}
 	return out
 }
 

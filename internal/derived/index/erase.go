@@ -105,7 +105,7 @@ func (s *Service) beginAnew(ctx context.Context, t j17.Tenant, sl *slot) error {
 		return err
 	}
 	status, err := s.o.Build.Status(ctx, t, kind, sl.name)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err != nil {
 		return err
 	}
 	gone, err := s.drop(ctx, t, sl.name)

@@ -612,10 +612,10 @@ func (s *Service) buildOf(ctx context.Context, t j17.Tenant, h *head) (*build.St
 		return nil, nil
 	}
 	status, err := s.o.Build.Status(ctx, t, kind, h.Building)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
+	if err != nil || status.State == "" {
+		return nil, err
 	}
-	return &status, err
+	return &status, nil
 }
 
 // number reads one of the counters of a slot, 0 if it does not exist.
@@ -666,9 +666,7 @@ func (s *Service) List(ctx context.Context, t j17.Tenant) (all []Status, err err
 func (s *Service) Await(ctx context.Context, t j17.Tenant, id string) (Status, error) {
 	h, err := s.head(ctx, t, id)
 	if err == nil && h.Building != "" {
-		if _, err = s.o.Build.Await(ctx, t, kind, h.Building); errors.Is(err, store.ErrNotFound) {
-			err = nil
-		}
+		_, err = s.o.Build.Await(ctx, t, kind, h.Building)
 	}
 	status, failed := s.Status(context.WithoutCancel(ctx), t, id)
 	return status, errors.Join(err, failed)

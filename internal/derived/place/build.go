@@ -45,7 +45,7 @@ func (s *Service) unknown(ctx context.Context, p *build.Page) error {
 
 // fill returns the records of a page of aggregates. An aggregate that has a record already got it from a later event.
 func (s *Service) fill(ctx context.Context, p *build.Page) ([]store.Side, error) {
-	k, err := s.present(ctx, p.Tenant)
+	k, _, err := s.known.Present(ctx, p.Tenant)
 	if err != nil {
 		return nil, err
 	}

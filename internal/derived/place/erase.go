@@ -83,19 +83,14 @@ func (s *Service) Leave(
 			s.staying.Delete(t)
 		}
 	}
-	return sides, append(fences, store.Fence{Space: resets, Key: resetKey, Rev: k.rev}), nil
+	return sides, append(slices.Clip(fences), store.Fence{Space: resets, Key: resetKey, Rev: k.rev}), nil
 }
 
-// fenced returns the present slots of a tenant's deployed spec, and fences that hold while it is deployed: another
+// fenced returns the present slots as they are stored, and fences that hold while their spec is deployed: another
 // process may have begun slots or builds again, and these must not bring back what they have read before.
 func (s *Service) fenced(ctx context.Context, t j17.Tenant) (*known, []store.Fence, error) {
-	s.known.Delete(t)
-	d, fences, err := s.Engine.Deployed(t)
-	if err != nil {
-		return nil, nil, err
-	}
-	k, err := s.of(ctx, t, d, fences)
-	return k, slices.Clone(fences), store.UserError(err)
+	s.known.Forget(t)
+	return s.known.Present(ctx, t)
 }
 
 // parting returns the write that sets the place of a stream when its first events are replaced, nil if the place stays.

@@ -53,7 +53,7 @@ func (k *Kinds) current(m store.Moment) error {
 			return err
 		}
 		if !bytes.Equal(item.Value, sl.stored) {
-			k.s.known.Delete(k.tenant)
+			k.s.known.Forget(k.tenant)
 			return errMoved
 		}
 	}
@@ -80,7 +80,7 @@ func notReady(aggregateType string, anew bool, of build.Status) *j17.Error {
 	}
 	total := max(of.Total, of.Done)
 	e := j17.Errorf(j17.CodeIndexNotReady, what+": %d of %d aggregates are done. Try again in a moment.", aggregateType, of.Done, total)
-	e.Details = progress{of.Done, total}
+	e.Details = build.Progress{Done: of.Done, Total: total}
 	return e
 }
 
@@ -91,12 +91,7 @@ func notReady(aggregateType string, anew bool, of build.Status) *j17.Error {
 func (s *Service) replace(ctx context.Context, t j17.Tenant, of []*slot, what string) error {
 	ctx = context.WithoutCancel(ctx)
 	for try := 1; ; try++ {
-		s.known.Delete(t)
-		d, fences, err := s.Engine.Deployed(t)
-		if err != nil {
-			return err
-		}
-		k, err := s.of(ctx, t, d, fences)
+		k, fences, err := s.fenced(ctx, t)
 		if err != nil {
 			return err
 		}
@@ -129,7 +124,7 @@ func (s *Service) replace(ctx context.Context, t j17.Tenant, of []*slot, what st
 		}
 		break
 	}
-	s.known.Delete(t)
+	s.known.Forget(t)
 	s.said(ctx, t, what)
 	return nil
 }

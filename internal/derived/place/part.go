@@ -16,7 +16,7 @@ func (s *Service) Part() part.Part {
 			part.Space{Declared: store.Declared{Space: cells, Whole: true}},
 		),
 		Commit:  part.Commit{Derive: s.Derive, Mend: s.Mend},
-		Deploy:  part.Deploy{Adopt: s.adopted, Await: s.Await, Forget: s.Forget},
+		Deploy:  part.Deploy{Adopt: s.Adopt, Await: s.Await, Forget: s.Forget},
 		Erase:   part.Erase{Beside: s.Leave, Streams: s.Erase},
 		Work:    part.Work{Run: s.Run},
 		Metrics: metrics(s),

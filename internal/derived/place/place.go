@@ -16,7 +16,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -79,7 +78,7 @@ type Service struct {
 	// crowd is how many groups of points are held at a time.
 	few, enough, most, crowd int
 
-	known sync.Map // of *known by j17.Tenant
+	known *build.Adoption[*known]
 	// latest has the last known slots, a *known by j17.Tenant: slots that can no longer be read keep their IDs, which
 	// writers may be about to use.
 	latest sync.Map
@@ -108,6 +107,7 @@ func New(o Options) *Service {
 		Options: o, few: 8000, enough: 20_000, most: mostEntries, crowd: crowd,
 		comparisons: build.NewComparisons(mostVerified, 1),
 	}
+	s.known = build.NewAdoption(o.Engine, s.adopt)
 	o.Builds.Handle(build.Kind{Name: filling, Page: s.fill})
 	o.Builds.Handle(build.Kind{Name: emptying, Page: s.empty})
 	return s
@@ -142,7 +142,7 @@ type slot struct {
 
 // Forget drops the cached slots of a tenant that is gone.
 func (s *Service) Forget(t j17.Tenant) {
-	s.known.Delete(t)
+	s.known.Forget(t)
 	s.latest.Delete(t)
 	s.replaced.Delete(t)
 	s.staying.Delete(t)
@@ -158,39 +158,23 @@ type known struct {
 	resets, rev uint64
 }
 
-// of returns the slots of the deployed spec. It stores them before anything else is stored under that spec, so that no
-// slot misses an event, however often the spec changes back and forth.
-func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence) (*known, error) {
-	if found, ok := s.known.Load(t); ok {
-		if k, _ := found.(*known); k.decider == d {
-			return k, nil
+// adopt returns the slots of a spec, and stores those that are missing.
+func (s *Service) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence) (*known, error) {
+	k, sides, err := s.slotsFor(ctx, t, d, false)
+	if damage, is := errors.AsType[damagedSlots](err); is {
+		reset, failed := s.reset(ctx, t, damage)
+		if failed != nil {
+			return nil, failed
 		}
+		k, sides, err = s.slotsFor(ctx, t, d, reset)
 	}
-	for reset := false; ; {
-		k, sides, err := s.adopt(ctx, t, d, reset)
-		if damage, is := errors.AsType[damagedSlots](err); is && !reset {
-			if reset, err = s.reset(ctx, t, damage); err == nil {
-				continue
-			}
-		}
-		if err == nil && len(sides) > 0 {
-			err = s.Store.Write(ctx, t, sides, fences...)
-		}
-		if conflict, ok := errors.AsType[*store.SideConflict](err); ok {
-			if slices.ContainsFunc(
-				fences, func(f store.Fence) bool { return f.Space == conflict.Space && f.Key == conflict.Key },
-			) {
-				return k, nil // another spec is deployed by now, so the caller's writes will be refused
-			}
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		s.known.Store(t, k)
+	if err == nil && len(sides) > 0 {
+		err = s.Store.Write(ctx, t, sides, fences...)
+	}
+	if err == nil {
 		s.latest.Store(t, k)
-		return k, nil
 	}
+	return k, err
 }
 
 // keptSlot is a stored slot with its revision.
@@ -217,9 +201,9 @@ func (s *Service) kept(ctx context.Context, t j17.Tenant) (map[string]keptSlot, 
 	return all, nil
 }
 
-// adopt returns the slots that a spec needs, and the writes after which exactly these exist. reset reports that all
+// slotsFor returns the slots that a spec needs, and the writes after which exactly these exist. reset reports that all
 // slots were discarded just now. The error is a damagedSlots if slots cannot be read.
-func (s *Service) adopt(
+func (s *Service) slotsFor(
 	ctx context.Context, t j17.Tenant, d *decider.Decider, reset bool,
 ) (*known, []store.Side, error) {
 	before, err := s.countResets(ctx, t)
@@ -338,7 +322,7 @@ func (k *known) slotOf(aggregateType string, g *spec.GeoType) *slot {
 // Derive returns the records for events: of all events that one unit has of an aggregate, the last place counts. It is
 // one of an engine's Derived.
 func (s *Service) Derive(ctx context.Context, e *part.Entering) ([]store.Side, error) {
-	k, err := s.of(ctx, e.Tenant, e.Decider, e.Fences)
+	k, err := s.known.Of(ctx, e.Tenant, e.Decider, e.Fences)
 	if err != nil || len(k.slots) == 0 {
 		return nil, err
 	}
@@ -371,7 +355,7 @@ func (s *Service) Derive(ctx context.Context, e *part.Entering) ([]store.Side, e
 		e.WhenStored(func() { s.counts.written.Add(n) })
 		// Another server may discard the slots without knowing their IDs.
 		e.Require(
-			store.Fence{Space: resets, Key: resetKey, Rev: k.rev}, func() { s.known.CompareAndDelete(e.Tenant, k) },
+			store.Fence{Space: resets, Key: resetKey, Rev: k.rev}, func() { s.known.Forget(e.Tenant) },
 		)
 	}
 	return sides, nil
@@ -379,31 +363,13 @@ func (s *Service) Derive(ctx context.Context, e *part.Entering) ([]store.Side, e
 
 // Adopt makes sure that the slots of a tenant's deployed spec exist, and begins the builds that this takes.
 func (s *Service) Adopt(ctx context.Context, t j17.Tenant) error {
-	_, err := s.present(ctx, t)
+	_, _, err := s.known.Present(ctx, t)
 	return err
-}
-
-// present returns the slots of a tenant's deployed spec.
-func (s *Service) present(ctx context.Context, t j17.Tenant) (*known, error) {
-	d, fences, err := s.Engine.Deployed(t)
-	if err != nil {
-		return nil, err
-	}
-	k, err := s.of(ctx, t, d, fences)
-	return k, store.UserError(err)
-}
-
-// adopted is Adopt after a deployment: a failure is logged; the next write tries again.
-func (s *Service) adopted(ctx context.Context, t j17.Tenant) {
-	if err := s.Adopt(ctx, t); err != nil {
-		s.Logger.LogAttrs(ctx, slog.LevelWarn, "the places of an environment are not prepared yet",
-			slog.String("tenant", string(t)), slog.Any("error", err))
-	}
 }
 
 // Await waits until the builds of a tenant's places, or the context, have ended.
 func (s *Service) Await(ctx context.Context, t j17.Tenant) error {
-	k, err := s.present(context.WithoutCancel(ctx), t)
+	k, _, err := s.known.Present(context.WithoutCancel(ctx), t)
 	if err != nil {
 		return err
 	}
@@ -420,19 +386,13 @@ func (s *Service) Await(ctx context.Context, t j17.Tenant) error {
 	return nil
 }
 
-// progress has the details of the error for a slot that is not complete yet.
-type progress struct {
-	Done  uint64 `json:"done"`
-	Total uint64 `json:"total"`
-}
-
 // check returns an error of CodeIndexNotReady while older events of a slot are being processed.
 func (s *Service) check(ctx context.Context, t j17.Tenant, sl *slot) error {
 	if !sl.Built || sl.ready.Load() {
 		return nil
 	}
 	status, err := s.Builds.Status(ctx, t, filling, sl.ID)
-	if err != nil && !errors.Is(err, store.ErrNotFound) { // a process that is behind has slots that no longer exist
+	if err != nil {
 		return store.UserError(err)
 	}
 	if status.State == build.Done {
@@ -452,7 +412,7 @@ type Kinds struct {
 // Kinds returns the places of a shape, spec.Point or spec.Polygon, that the aggregates of a type have. Errors are of
 // CodeUnknownType, CodeNoGeo if the type has none, and CodeIndexNotReady.
 func (s *Service) Kinds(ctx context.Context, t j17.Tenant, aggregateType, shape string) (*Kinds, error) {
-	k, err := s.present(ctx, t)
+	k, _, err := s.known.Present(ctx, t)
 	if err != nil {
 		return nil, err
 	}

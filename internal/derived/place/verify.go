@@ -23,8 +23,8 @@ const ofCompared = 1 << 9
 // CodeNoGeo if there are none, CodeIndexNotReady if some are being built, CodeConflict and CodeBusy.
 func (s *Service) Verify(ctx context.Context, t j17.Tenant) (v wire.VerifiedPlaces, err error) {
 	// The slots to compare.
-	s.known.Delete(t)
-	k, err := s.present(ctx, t)
+	s.known.Forget(t)
+	k, _, err := s.known.Present(ctx, t)
 	if err != nil {
 		return v, err
 	}
@@ -88,15 +88,8 @@ func (s *Service) Run(ctx context.Context) error {
 
 // scrub checks the places of all environments that are known here.
 func (s *Service) scrub(ctx context.Context, pause build.Pause) error {
-	var all []j17.Tenant
-	s.known.Range(func(t, _ any) bool {
-		tenant, _ := t.(j17.Tenant)
-		all = append(all, tenant)
-		return true
-	})
-	slices.Sort(all)
 	var errs []error
-	for _, t := range all {
+	for _, t := range s.known.Tenants() {
 		errs = append(errs, s.scrubTenant(ctx, t, pause))
 	}
 	return errors.Join(errs...)
@@ -104,8 +97,8 @@ func (s *Service) scrub(ctx context.Context, pause build.Pause) error {
 
 // scrubTenant checks the places of an environment, up to the first difference.
 func (s *Service) scrubTenant(ctx context.Context, t j17.Tenant, pause build.Pause) error {
-	s.known.Delete(t) // places begun again by another process are not compared before they are complete
-	k, err := s.present(ctx, t)
+	s.known.Forget(t) // places begun again by another process are not compared before they are complete
+	k, _, err := s.known.Present(ctx, t)
 	if j17.CodeOf(err) == j17.CodeNoSpec {
 		return nil
 	}
@@ -165,7 +158,7 @@ func (k *known) inOrder() (all []*slot) {
 // Describe describes the places that exist, by the names of aggregate types, and a comparison under way.
 func (s *Service) Describe(ctx context.Context, t j17.Tenant) (wire.Places, error) {
 	answer := wire.Places{Places: []wire.PlacesOfKind{}}
-	k, err := s.present(ctx, t)
+	k, _, err := s.known.Present(ctx, t)
 	if err != nil {
 		return answer, err
 	}
@@ -175,10 +168,10 @@ func (s *Service) Describe(ctx context.Context, t j17.Tenant) (wire.Places, erro
 		}
 		if sl.Built {
 			status, err := s.Builds.Status(ctx, t, filling, sl.ID)
-			if err != nil && !errors.Is(err, store.ErrNotFound) {
+			if err != nil {
 				return answer, store.UserError(err)
 			}
-			if err == nil {
+			if status.State != "" {
 				d.Build = status.Wire()
 			}
 			if status.State != build.Done {

@@ -121,6 +121,12 @@ func (s *Service) Settled(ctx context.Context, t j17.Tenant) {
 	}
 }
 
+// adopted is Adopted, after a deployment.
+func (s *Service) adopted(ctx context.Context, t j17.Tenant) error {
+	s.Adopted(ctx, t)
+	return nil
+}
+
 // await is Settled, for a deployment.
 func (s *Service) await(ctx context.Context, t j17.Tenant) error {
 	s.Settled(ctx, t)

@@ -11,7 +11,7 @@ func (s *Service) Part() part.Part {
 		Spaces: part.Spaces(postedSpace, headSpace, preparedSpace),
 		Deploy: part.Deploy{
 			Beside: s.Beside, Try: s.try, Ready: s.Ready, Unready: s.Unready,
-			Adopt: s.Adopted, Await: s.await, Forget: s.Forget,
+			Adopt: s.adopted, Await: s.await, Forget: s.Forget,
 		},
 		Erase:   part.Erase{Streams: s.Erase},
 		Work:    part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},

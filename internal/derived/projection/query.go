@@ -14,6 +14,7 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/base/work"
 	"j17/internal/core/fold"
+	"j17/internal/derived/build"
 	"j17/internal/derived/index"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
@@ -373,14 +374,8 @@ func indexNotReady(err error) error {
 	case late.Total == 0:
 		e = j17.Errorf(j17.CodeIndexNotReady, "The index that this read needs is being built, or is behind. Try again in a moment.")
 	}
-	e.Details = indexProgress{late.Done, late.Total}
+	e.Details = build.Progress{Done: late.Done, Total: late.Total}
 	return e.Because(err)
-}
-
-// indexProgress has the details of CodeIndexNotReady.
-type indexProgress struct {
-	Done  uint64 `json:"done"`
-	Total uint64 `json:"total"`
 }
 
 // unmoved reports whether the queries of a value still find what they found.

@@ -13,7 +13,7 @@ import (
 
 // Adopt puts the sets of the deployed spec into force where they are missing: after a restoration to an earlier moment,
 // or when a new version of the program computes other values. Of several aggregates with one value, the first one holds
-// it. Adopt also removes what an interrupted deployment has left. A tenant it fails for is left to AdoptLeft.
+// it. Adopt also removes what an interrupted deployment has left. Run tries again for a tenant for which it has failed.
 func (s *Service) Adopt(ctx context.Context, t j17.Tenant) error {
 	err := s.adopt(ctx, t)
 	if err == nil || gone(err) {
@@ -32,15 +32,6 @@ func (s *Service) Adopt(ctx context.Context, t j17.Tenant) error {
 func gone(err error) bool {
 	code := j17.CodeOf(err)
 	return code == j17.CodeNoSpec || code == j17.CodeNotFound
-}
-
-// adopted is Adopt after a deployment: a failure is logged, and Run tries again.
-func (s *Service) adopted(ctx context.Context, t j17.Tenant) {
-	if err := s.Adopt(ctx, t); err != nil {
-		s.Logger.LogAttrs(ctx, slog.LevelError,
-			"who holds unique values in an environment is not known yet, and what takes one is refused until then; it is tried again",
-			slog.String("tenant", string(t)), slog.Any("error", err))
-	}
 }
 
 // Run repeats failed adoptions until the context ends.

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"j17"
@@ -74,7 +75,7 @@ type Service struct {
 	// maxLooked bounds what a trial looks at.
 	maxLooked uint64
 
-	known sync.Map // of *known by j17.Tenant
+	known *build.Adoption[known]
 	// deciders has the decider of each spec that sets are filled for, by the ID of the filling's first generation.
 	deciders sync.Map // of *decider.Decider by string
 	// left has the tenants for which Adopt has failed; failed is signaled when one is added.
@@ -87,6 +88,7 @@ func New(o Options) *Service {
 	s := &Service{
 		Options: o, pageEvents: 10_000, pageItems: 2_000, maxLooked: maxLooked, failed: make(chan struct{}, 1),
 	}
+	s.known = build.NewAdoption(o.Engine, s.of)
 	o.Builds.Handle(build.Kind{Name: emptying, Page: s.empty})
 	return s
 }
@@ -146,50 +148,38 @@ func readGeneration(item *store.Item) (*generation, error) {
 }
 
 // Forget releases the cached generations of a tenant that is gone.
-func (s *Service) Forget(t j17.Tenant) { s.known.Delete(t) }
+func (s *Service) Forget(t j17.Tenant) { s.known.Forget(t) }
 
 // known has the generations of the spec deployed to a tenant. It is immutable.
-type known struct {
-	decider     *decider.Decider
-	generations map[*spec.UniqueSet]*generation
-}
+type known map[*spec.UniqueSet]*generation
 
-// of returns the generations of the spec deployed to a tenant. A missing generation is an error of CodeIndexNotReady;
-// if the fences no longer hold, so that the command's writes will be refused anyway, it returns nil.
-func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence) (*known, error) {
-	if found, ok := s.known.Load(t); ok {
-		if k, _ := found.(*known); k.decider == d {
-			return k, nil
-		}
-	}
+// of returns the generations of a spec. A missing generation is an error of CodeIndexNotReady, or a conflict if the
+// fences no longer hold.
+func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence) (known, error) {
 	all, err := s.present(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	k := &known{decider: d, generations: map[*spec.UniqueSet]*generation{}}
+	k := known{}
 	for name, typ := range d.Types {
 		for _, set := range typ.Unique {
-			for _, g := range all {
-				if g.of(name, set) {
-					k.generations[set] = g
-				}
-			}
-			if k.generations[set] != nil {
+			i := slices.IndexFunc(all, func(g *generation) bool { return g.of(name, set) })
+			if i >= 0 {
+				k[set] = all[i]
 				continue
 			}
 			for _, f := range fences {
-				item, err := s.Store.Get(ctx, t, f.Space, f.Key)
-				if err != nil && !errors.Is(err, store.ErrNotFound) {
-					return nil, err
+				item, err := s.get(ctx, t, f.Space, f.Key)
+				if err == nil && item.Rev != f.Rev {
+					err = &store.SideConflict{Space: f.Space, Key: f.Key, Rev: item.Rev}
 				}
-				if item.Rev != f.Rev {
-					return nil, nil
+				if err != nil {
+					return nil, err
 				}
 			}
 			return nil, j17.Errorf(j17.CodeIndexNotReady, "Who holds values of the unique set '%s' of '%s' is not known yet. Try again in a moment.", set.Name, name)
 		}
 	}
-	s.known.Store(t, k)
 	return k, nil
 }
 
@@ -264,7 +254,7 @@ type look struct {
 	t      j17.Tenant
 	d      *decider.Decider
 	fences []store.Fence
-	k      *known
+	k      known
 
 	values map[valueOf]seen[j17.Key]
 	held   map[heldOf]seen[*[32]byte]
@@ -290,13 +280,13 @@ type seen[T any] struct {
 // generation returns the generation of a set, nil if the fences no longer hold.
 func (l *look) generation(ctx context.Context, set *spec.UniqueSet) (*generation, error) {
 	if l.k == nil {
-		k, err := l.s.of(ctx, l.t, l.d, l.fences)
+		k, err := l.s.known.Of(ctx, l.t, l.d, l.fences)
 		if k == nil {
 			return nil, err
 		}
 		l.k, l.values, l.held = k, map[valueOf]seen[j17.Key]{}, map[heldOf]seen[*[32]byte]{}
 	}
-	return l.k.generations[set], nil
+	return l.k[set], nil
 }
 
 // Holder returns the aggregate that holds a value.
@@ -364,7 +354,7 @@ func (l *look) Effects(after *decider.Values) (e part.Effects) {
 	for set, digest := range after.Values() {
 		holder, _ := after.Holder(set, digest)
 		before, asked := l.values[valueOf{set, digest}]
-		at := l.k.generations[set].valueKey(digest)
+		at := l.k[set].valueKey(digest)
 		if asked && holder == before.was {
 			e.Fences = append(e.Fences, store.Fence{Space: values, Key: at, ByValue: true, Value: before.value})
 			continue
@@ -381,7 +371,7 @@ func (l *look) Effects(after *decider.Values) (e part.Effects) {
 	for set, key := range after.Keepers() {
 		own, _ := after.Held(set, key)
 		before := l.held[heldOf{set, key}]
-		at := l.k.generations[set].heldKey(key)
+		at := l.k[set].heldKey(key)
 		if own == nil && before.was == nil || own != nil && before.was != nil && *own == *before.was {
 			e.Fences = append(e.Fences, store.Fence{Space: held, Key: at, ByValue: true, Value: before.value})
 			continue

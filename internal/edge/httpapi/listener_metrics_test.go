@@ -56,7 +56,9 @@ func TestDeliveriesAreCounted(t *testing.T) {
 	f.Engine.Deploy(tenant, specOf(
 		t, strings.TrimSuffix(strings.TrimSpace(apiSpec), "}")+`, "listeners": {`+strings.Join(listeners, ",")+`}}`,
 	), nil)
-	service.Adopted(ctx, tenant)
+	if err := service.Adopted(ctx, tenant); err != nil {
+		t.Fatal(err)
+	}
 	go func() { ended <- events.Run(ctx) }()
 	go func() { ended <- service.Run(ctx) }()
 	defer func() {

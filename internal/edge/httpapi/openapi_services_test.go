@@ -111,7 +111,9 @@ func (p *provided) indexed(o *httpapi.Options) {
 		Settled: p.views.Settled,
 	})
 	o.Deploy.Use(p.views.Part(), part.Part{
-		Deploy: part.Deploy{Adopt: func(ctx context.Context, t j17.Tenant) { p.listeners.Adopted(ctx, t) }},
+		Deploy: part.Deploy{
+			Adopt: func(ctx context.Context, t j17.Tenant) error { return p.listeners.Adopted(ctx, t) },
+		},
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -61,14 +60,7 @@ func (s *Service) Prepare(ctx context.Context, t j17.Tenant, before, after *spec
 }
 
 // Adopted brings the listeners of an environment in line with its deployed spec.
-func (s *Service) Adopted(ctx context.Context, t j17.Tenant) {
-	if err := s.adopt(ctx, t); err != nil {
-		s.o.Logger.LogAttrs(ctx, slog.LevelError, "the listeners of an environment could not be brought in line with its spec; deploy it again, or restart the server",
-			slog.String("tenant", string(t)), slog.Any("error", err))
-	}
-}
-
-func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
+func (s *Service) Adopted(ctx context.Context, t j17.Tenant) error {
 	_, env := s.o.Name(t)
 	there, err := s.o.Feed.List(ctx, t, kind)
 	if err != nil {

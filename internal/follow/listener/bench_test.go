@@ -48,7 +48,9 @@ func BenchmarkDeliveries(b *testing.B) {
 		Name:     func(j17.Tenant) (string, j17.Environment) { return "shop", j17.Prod },
 		Disabled: func(context.Context, j17.Tenant, string, string) error { return nil },
 	})
-	s.Adopted(ctx, shop)
+	if err := s.Adopted(ctx, shop); err != nil {
+		b.Fatal(err)
+	}
 
 	// The events are there before the clock of the benchmark runs.
 	for n := 0; n < b.N; {

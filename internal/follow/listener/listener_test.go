@@ -141,7 +141,7 @@ func (h *house) serveOn(st store.Store) *service {
 	there := h.spec != nil
 	h.mu.Unlock()
 	if there {
-		s.Adopted(ctx, shop)
+		_ = s.Adopted(ctx, shop) // a deployment goes on where it fails
 	}
 	ended := make(chan error, 2)
 	go func() { ended <- subscriptions.Run(ctx) }()
@@ -210,7 +210,7 @@ func (h *house) deploy(s *service, listeners string) {
 	h.mu.Lock()
 	h.spec = after
 	h.mu.Unlock()
-	s.Adopted(h.tb.Context(), shop)
+	_ = s.Adopted(h.tb.Context(), shop) // as above
 }
 
 // write stores an event.

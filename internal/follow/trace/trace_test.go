@@ -130,7 +130,9 @@ func newHouse(tb testing.TB) *house {
 		tb.Fatal(err)
 	}
 	h.engine.Deploy(tenant, compiled, nil)
-	h.listeners.Adopted(tb.Context(), tenant)
+	if err := h.listeners.Adopted(tb.Context(), tenant); err != nil {
+		tb.Fatal(err)
+	}
 
 	running, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
 	var all sync.WaitGroup

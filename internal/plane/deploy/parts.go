@@ -113,7 +113,10 @@ func (s *Service) unready(ctx context.Context, t j17.Tenant) {
 func (s *Service) adopted(ctx context.Context, t j17.Tenant) {
 	for i := range s.parts {
 		if adopt := s.parts[i].Deploy.Adopt; adopt != nil {
-			adopt(ctx, t)
+			if err := adopt(ctx, t); err != nil {
+				s.logger.LogAttrs(ctx, slog.LevelError, "a part of an environment does not follow its deployed spec yet; if it does not recover by itself, deploy the spec again, or restart the server",
+					slog.String("part", s.parts[i].Name), slog.String("tenant", string(t)), slog.Any("error", err))
+			}
 		}
 	}
 }
