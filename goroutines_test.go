@@ -187,6 +187,7 @@ func bareGoroutines() map[string]string {
 		"pebble Open":                            "commits commits commits commits",
 		"pebble Store.settle":                    "begins",
 		"pebble core.unlessFaulted":              "begins",
+		"postgres Node.takeOver":                 "waits",
 		"postgres Store.Shutdown":                "waits",
 		"postgres Store.begin":                   "commits",
 		"postgres lookups.ask":                   "inside",

@@ -75,8 +75,8 @@ func refused(err error) bool {
 
 // fault is the error of a statement as the store returns it.
 func fault(what string, err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, store.ErrBusy) {
+		return err
 	}
 	said, is := errors.AsType[*pgconn.PgError](err)
 	if !is {

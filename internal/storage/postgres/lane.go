@@ -132,11 +132,30 @@ func (l *lane) commit(calls []*call) (complete int, stale map[*tenant]bool, err 
 	}
 	complete = b.fill(calls)
 	stale, err = l.write(b)
+	if err == nil && stale != nil {
+		err = l.replaced()
+	}
 	if err != nil {
 		return 0, nil, err
 	}
 	b.publish(stale)
 	return complete, stale, nil
+}
+
+// replaced returns an error if another node works: it is why nothing was written.
+func (l *lane) replaced() error {
+	n := l.o.Node
+	if n == nil {
+		return nil
+	}
+	var term int64
+	if err := l.conn.QueryRow(l.ending, `SELECT term FROM cluster`).Scan(&term); err != nil {
+		return l.failed("which node works", err)
+	}
+	if term != n.Term() {
+		return fmt.Errorf("%w: %w", store.ErrBusy, ErrReplaced)
+	}
+	return nil
 }
 
 // connect sees to it that the lane has a connection. It gives up after the time for which callers can be expected to

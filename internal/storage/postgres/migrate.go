@@ -8,18 +8,18 @@ import (
 )
 
 // migrate makes the tables if there are none.
-func (s *Store) migrate(ctx context.Context) error {
-	return s.read(ctx, "the tables of the store", func(conn reading) error {
+func (c *core) migrate(ctx context.Context) error {
+	return c.read(ctx, "the tables of the store", func(conn reading) error {
 		var there bool
 		err := conn.QueryRow(
-			ctx, `SELECT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'meta')`, s.o.Schema,
+			ctx, `SELECT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'meta')`, c.o.Schema,
 		).Scan(&there)
 		if err != nil || there {
 			return err
 		}
-		sql := "BEGIN; CREATE SCHEMA IF NOT EXISTS " + pgx.Identifier{s.o.Schema}.Sanitize() + ";" +
+		sql := "BEGIN; CREATE SCHEMA IF NOT EXISTS " + pgx.Identifier{c.o.Schema}.Sanitize() + ";" +
 			fmt.Sprintf(schema1, cells) + "COMMIT"
-		return s.script(ctx, sql)
+		return c.script(ctx, sql)
 	})
 }
 

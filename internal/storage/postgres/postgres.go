@@ -46,6 +46,9 @@ type Options struct {
 	// Shared says that other stores write to the same schema at the same time, so that this one has to ask for changes
 	// that it has not made itself.
 	Shared bool
+	// Node, if not nil, is the one that this store belongs to, and which works: the store writes only as long as no
+	// other node works, and answers only as long as none can.
+	Node *Node
 }
 
 const (
@@ -113,6 +116,19 @@ var _ store.Engine = (*Store)(nil)
 
 // Open opens a store, and makes its tables if they do not exist.
 func Open(ctx context.Context, o Options) (*Store, error) {
+	c, err := prepare(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s := newStore(c)
+	if err := s.begin(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// prepare connects to the database, and makes the tables if they do not exist.
+func prepare(ctx context.Context, o Options) (*core, error) {
 	if o.Clock == nil {
 		o.Clock = clock.System{}
 	}
@@ -138,11 +154,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := c.connect(ctx); err != nil {
 		return nil, err
 	}
-	s := newStore(c)
-	if err := s.begin(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
+	if err := c.migrate(ctx); err != nil {
+		c.end()
+		c.pool.Close()
+		return nil, err
 	}
-	return s, nil
+	return c, nil
 }
 
 // newStore returns a store whose parts know each other.
@@ -158,11 +175,8 @@ func newStore(c *core) *Store {
 	}
 }
 
-// begin makes the tables where there are none, reads what the store keeps in memory, and starts the lanes.
+// begin reads what the store keeps in memory, and starts the lanes.
 func (s *Store) begin(ctx context.Context) error {
-	if err := s.migrate(ctx); err != nil {
-		return err
-	}
 	if err := s.spaces.load(ctx); err != nil {
 		return err
 	}

@@ -29,7 +29,13 @@ func (c *core) read(ctx context.Context, what string, do func(conn reading) erro
 		if c.isClosed() {
 			return store.ErrClosed
 		}
+		if err := c.works(); err != nil {
+			return err
+		}
 		err := c.readOnce(ctx, do)
+		if err == nil {
+			err = c.works() // what was read may be what another node has changed since
+		}
 		switch {
 		case err == nil || ctx.Err() != nil || !broken(err):
 			return fault(what, err)

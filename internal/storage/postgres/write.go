@@ -286,7 +286,8 @@ const (
 		last_time = u.last_time, lane = ?, lane_n = ?
 	FROM unnest(?::int[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[])
 		u (t, ver, term, ms, n, events, rev, last_time)
-	WHERE x.t = u.t AND x.ver = u.ver AND x.term = u.term RETURNING x.t
+	WHERE x.t = u.t AND x.ver = u.ver AND x.term = u.term`
+	returningTenants = ` RETURNING x.t
 )`
 	insertNames = `nm AS (
 	INSERT INTO names (name, t) SELECT u.name, u.t FROM unnest(?::bytea[], ?::int[]) u (name, t) WHERE` + ofWritten + `
@@ -341,9 +342,12 @@ const (
 // compose puts the statement together.
 func (w *writes) compose(s *text, l *lane, b *batch) {
 	c := &w.tenants
-	s.add(
-		updateTenants, b.id[:], l.id, l.batches, c.t, c.ver, c.term, c.ms, c.n, c.events, c.rev, c.lastTime,
-	)
+	update := []any{b.id[:], l.id, l.batches, c.t, c.ver, c.term, c.ms, c.n, c.events, c.rev, c.lastTime}
+	fence := ""
+	if n := l.o.Node; n != nil {
+		fence, update = ofNode, append(update, n.Term())
+	}
+	s.add(updateTenants+fence+returningTenants, update...)
 	if len(w.named) > 0 {
 		var names [][]byte
 		var t []int32

@@ -1,0 +1,287 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/storage/store"
+)
+
+const (
+	// beatInterval is how often the working node shows that it lives, and waiting nodes look.
+	beatInterval = time.Second
+	// leaseTime is how long the working node may answer after the beginning of its last beat that was committed.
+	leaseTime = 3 * time.Second
+	// deadAfter is how long a waiting node must have seen the same beat before it takes over. The working node has
+	// ended its answers by then, whichever of the two clocks is faster by less than half.
+	deadAfter = 5 * time.Second
+)
+
+// ErrReplaced is why a node does not work any more: another one does.
+var ErrReplaced = errors.New("another node works now")
+
+// Node is one of several processes on a schema, of which one works at a time. The row of cluster says which: its term
+// changes with each take-over, and every statement that writes asks for the term. Who was replaced, and does not know it
+// yet, writes nothing.
+type Node struct {
+	core *core
+	name string
+	url  string
+	// clock is the machine's: how long others have been silent does not depend on a clock that is moved.
+	clock clock.Clock
+	// incarnation is this process's among all of its name.
+	incarnation int64
+
+	conn   *pgx.Conn
+	warned bool
+
+	mu   sync.Mutex
+	term int64
+	// good is when the last beat began that was committed.
+	good time.Time
+	lost chan struct{}
+	// stop ends the beats, which close stopped.
+	stop    context.CancelFunc
+	stopped chan struct{}
+}
+
+// Worker is the node that works, as the others see it.
+type Worker struct {
+	Name, URL string
+	// Silent is how long it has shown no sign of life, as far as the node that asks can tell.
+	Silent time.Duration
+}
+
+// Join makes this process one of the nodes on a schema, whose tables it makes if they do not exist. name is its own
+// among them. url, where others can reach it, is for messages only. c is the machine's clock.
+func Join(ctx context.Context, o Options, name, url string, c clock.Clock) (*Node, error) {
+	s, err := prepare(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	n := &Node{
+		core: s, name: name, url: url, clock: c, incarnation: int64(binary.BigEndian.Uint64(id[:]) >> 1),
+		lost: make(chan struct{}),
+	}
+	return n, nil
+}
+
+// clusterRow is the row of the node that works.
+type clusterRow struct {
+	active, url             string
+	incarnation, term, beat int64
+}
+
+const selectCluster = `SELECT active, url, incarnation, term, beat FROM cluster`
+
+// Await returns when it is this node that works. Until then it calls waiting, if it is not nil, whenever it has looked
+// who does. A node that has the name of the working one takes over at once: a process that has its addresses is the only
+// one of the name.
+func (n *Node) Await(ctx context.Context, waiting func(Worker)) error {
+	var seen clusterRow
+	var since time.Time
+	for {
+		row, err := n.look(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil && broken(err):
+			// What was not seen counts for nothing.
+			seen, since = clusterRow{}, time.Time{}
+		case err != nil:
+			return fault("which node works", err)
+		default:
+			now := n.clock.Now()
+			if row != seen || since.IsZero() {
+				seen, since = row, now
+			}
+			if row.active == "" || row.active == n.name || now.Sub(since) >= deadAfter {
+				taken, err := n.takeOver(ctx, &row)
+				if err == nil && taken {
+					return nil
+				}
+				if err != nil && !broken(err) {
+					return fault("taking over", err)
+				}
+				seen, since = clusterRow{}, time.Time{}
+				break
+			}
+			if waiting != nil {
+				waiting(Worker{Name: row.active, URL: row.url, Silent: now.Sub(since)})
+			}
+		}
+		if err := n.clock.Wait(ctx, n.clock.Now().Add(beatInterval)); err != nil {
+			return err
+		}
+	}
+}
+
+// connect sees to it that the node has a connection of its own.
+func (n *Node) connect(ctx context.Context) error {
+	if n.conn != nil && !n.conn.IsClosed() {
+		return nil
+	}
+	conn, err := n.core.dial(ctx, func(*pgconn.Notice) { n.warned = true })
+	n.conn = conn
+	return err
+}
+
+// look reads which node works.
+func (n *Node) look(ctx context.Context) (row clusterRow, err error) {
+	trip, cancel := context.WithTimeout(ctx, beatInterval)
+	defer cancel()
+	if err := n.connect(trip); err != nil {
+		return row, err
+	}
+	err = n.conn.QueryRow(trip, selectCluster).Scan(&row.active, &row.url, &row.incarnation, &row.term, &row.beat)
+	return row, err
+}
+
+// updateCluster takes over from the node that was seen, if it has shown no sign of life since. The registry's row is
+// changed too, so that a change of it which is still under way is waited for, and none can follow.
+const updateCluster = `WITH c AS (
+	UPDATE cluster SET active = $1, url = $2, incarnation = $3, term = term + 1, beat = beat + 1
+	WHERE term = $4 AND beat = $5 RETURNING term
+), r AS (
+	UPDATE tenants x SET term = x.term + 1, ver = x.ver + 1 FROM names nm, c WHERE nm.name = $6 AND x.t = nm.t
+)
+SELECT term FROM c`
+
+// takeOver makes this node the one that works, and reports whether it has.
+func (n *Node) takeOver(ctx context.Context, from *clusterRow) (bool, error) {
+	began := n.clock.Now()
+	n.warned = false
+	var term int64
+	err := n.conn.QueryRow(
+		ctx, updateCluster, n.name, n.url, n.incarnation, from.term, from.beat, []byte(j17.System),
+	).Scan(&term)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil || n.warned {
+		return false, err // if it was committed, the node finds its own name and takes over again
+	}
+	if from.active != "" && from.active != n.name {
+		n.core.logger.WarnContext(ctx, "this node works from now on", slog.String("instead_of", from.active))
+	}
+	n.mu.Lock()
+	n.term, n.good = term, began
+	n.mu.Unlock()
+	beats, stop := context.WithCancel(n.core.life)
+	n.stop, n.stopped = stop, make(chan struct{})
+	go func() {
+		defer close(n.stopped)
+		n.beatLoop(beats)
+	}()
+	return true, nil
+}
+
+const updateBeat = `UPDATE cluster SET beat = beat + 1 WHERE term = $1 RETURNING term`
+
+// beatLoop commits a beat each second, until the node is stopped or replaced.
+func (n *Node) beatLoop(ctx context.Context) {
+	for n.clock.Wait(ctx, n.clock.Now().Add(beatInterval)) == nil {
+		if errors.Is(n.beat(ctx), ErrReplaced) {
+			close(n.lost)
+			return
+		}
+	}
+}
+
+// beat commits one beat.
+func (n *Node) beat(ctx context.Context) error {
+	began := n.clock.Now()
+	trip, cancel := context.WithTimeout(ctx, leaseTime)
+	defer cancel()
+	if err := n.connect(trip); err != nil {
+		return err
+	}
+	n.warned = false
+	var term int64
+	err := n.conn.QueryRow(trip, updateBeat, n.term).Scan(&term)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		n.core.logger.ErrorContext(ctx, "another node works now, this one stops")
+		return ErrReplaced
+	case err != nil || n.warned:
+		// A beat that was not replicated may be lost, and the node with it.
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.good = began
+	return nil
+}
+
+// Term returns the number of the take-over by which this node works.
+func (n *Node) Term() int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.term
+}
+
+// Works reports whether this node may answer: its last beat is not older than the time for which nobody else takes over.
+// Of the machine's clock and the time that has passed while it ran, which stands still while some machines sleep, the
+// greater one counts.
+func (n *Node) Works() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := n.clock.Now()
+	return !n.good.IsZero() && now.Sub(n.good) < leaseTime && now.Round(0).Sub(n.good.Round(0)) < leaseTime
+}
+
+// BeatAge returns how old the last beat is.
+func (n *Node) BeatAge() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.clock.Now().Sub(n.good)
+}
+
+// Lost is closed when another node works.
+func (n *Node) Lost() <-chan struct{} { return n.lost }
+
+const giveUp = `UPDATE cluster SET active = '', beat = beat + 1 WHERE term = $1`
+
+// Leave ends the node. If it works, another one may take over at once: nothing may be answered any more.
+func (n *Node) Leave(ctx context.Context) error {
+	if n.stop != nil {
+		n.stop()
+		<-n.stopped
+	}
+	n.mu.Lock()
+	worked := !n.good.IsZero()
+	n.good = time.Time{}
+	n.mu.Unlock()
+	var err error
+	if n.conn != nil {
+		if worked && !n.conn.IsClosed() {
+			_, err = n.conn.Exec(ctx, giveUp, n.term)
+		}
+		err = errors.Join(err, n.conn.Close(ctx))
+	}
+	n.core.end()
+	n.core.pool.Close()
+	return err
+}
+
+// ofNode is the condition of statements that they come from the node that works.
+const ofNode = ` AND EXISTS (SELECT 1 FROM cluster WHERE term = ?)`
+
+// working returns an error if the store belongs to a node that may not answer.
+func (c *core) works() error {
+	if n := c.o.Node; n != nil && !n.Works() {
+		return fmt.Errorf("%w: this node has shown no sign of life to the database for %s", store.ErrBusy, leaseTime)
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/storage/postgres"
+	"j17/internal/storage/postgres/pgtest"
+	"j17/internal/storage/store"
+)
+
+// machine is a node with a clock of its own, as on a machine that can be frozen.
+type machine struct {
+	*postgres.Node
+
+	clock *steps
+	o     postgres.Options
+}
+
+// steps is a clock that counts who has begun to wait for it.
+type steps struct {
+	*clock.Manual
+
+	mu     sync.Mutex
+	begun  sync.Cond
+	waited int
+	passed int
+}
+
+// Wait is part of clock.Clock.
+func (s *steps) Wait(ctx context.Context, until time.Time) error {
+	s.mu.Lock()
+	s.waited++
+	s.begun.Broadcast()
+	s.mu.Unlock()
+	return s.Manual.Wait(ctx, until)
+}
+
+// ready returns once somebody waits who did not when the last second passed.
+func (s *steps) ready() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.waited <= s.passed {
+		s.begun.Wait()
+	}
+}
+
+// pass lets a second pass once somebody waits for it.
+func (s *steps) pass() {
+	s.ready()
+	s.mu.Lock()
+	s.passed = s.waited
+	s.mu.Unlock()
+	s.Advance(time.Second)
+}
+
+func join(t *testing.T, o postgres.Options, name string) *machine {
+	t.Helper()
+	m := &machine{clock: &steps{Manual: clock.NewManual(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}, o: o}
+	m.clock.begun.L = &m.clock.mu
+	n, err := postgres.Join(t.Context(), o, name, "http://"+name, m.clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Node = n
+	t.Cleanup(func() {
+		if err := n.Leave(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// await waits until the node works, and lets a second pass each time it has looked who does. It returns how many
+// seconds that took, and who worked until then.
+func (m *machine) await(t *testing.T) (seconds int, before string) {
+	t.Helper()
+	looked := make(chan postgres.Worker)
+	done := make(chan error, 1)
+	go func() { done <- m.Await(t.Context(), func(w postgres.Worker) { looked <- w }) }()
+	for {
+		select {
+		case w := <-looked:
+			before = w.Name
+			m.clock.pass()
+			seconds++
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			return seconds, before
+		}
+	}
+}
+
+// store opens the node's store.
+func (m *machine) store(t *testing.T) store.Store {
+	t.Helper()
+	o := m.o
+	o.Node = m.Node
+	s := store.Whole(open(t, o))
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func options(t *testing.T) postgres.Options {
+	t.Helper()
+	server := pgtest.Shared(t)
+	return postgres.Options{
+		Address: server.Address(), Schema: server.Schema(t), Connections: postgres.LeastConnections,
+	}
+}
+
+// change appends an event.
+func change(t *testing.T, s store.Events) error {
+	t.Helper()
+	_, err := s.Append(t.Context(), j17.System, []store.Append{{Events: []store.NewEvent{{
+		Key: j17.Key{Type: "order", ID: "a"}, Type: "was_changed", Data: []byte("1"), Metadata: []byte("{}"),
+	}}}})
+	return err
+}
+
+// TestTakeOver freezes the node that works: another one takes over, and who wakes writes nothing and answers nothing.
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	first, second := join(t, o, "first"), join(t, o, "second")
+	if seconds, _ := first.await(t); seconds != 0 {
+		t.Fatalf("the first node waited for %d s", seconds)
+	}
+	one := first.store(t)
+	if err := change(t, one); err != nil {
+		t.Fatal(err)
+	}
+
+	// The first machine stands still.
+	seconds, before := second.await(t)
+	if before != "first" || seconds < 5 || seconds > 10 {
+		t.Fatalf("the second node took over after %d s from %q", seconds, before)
+	}
+	two := second.store(t)
+	if err := change(t, two); err != nil {
+		t.Fatal(err)
+	}
+
+	// It wakes, and does not know it yet.
+	if err := change(t, one); !errors.Is(err, postgres.ErrReplaced) {
+		t.Errorf("the first node writes: %v", err)
+	}
+	if extent, err := two.Extent(t.Context(), j17.System); err != nil || extent.Events != 2 {
+		t.Errorf("there are %d events, %v", extent.Events, err)
+	}
+	first.clock.Advance(3 * time.Second)
+	keys := []j17.Key{{Type: "order", ID: "a"}}
+	if _, err := one.Heads(t.Context(), j17.System, keys); !errors.Is(err, store.ErrBusy) {
+		t.Errorf("the first node answers: %v", err)
+	}
+	select {
+	case <-first.Lost():
+	case <-t.Context().Done():
+		t.Error("the first node does not find out that it was replaced")
+	}
+	if first.Works() || !second.Works() {
+		t.Error("the wrong node works")
+	}
+}
+
+// TestBeats keeps a node at work for as long as it beats, and lets it answer for three seconds without a beat.
+func TestBeats(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	first, second := join(t, o, "first"), join(t, o, "second")
+	first.await(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	looked := make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		done <- second.Await(ctx, func(postgres.Worker) { looked <- struct{}{} })
+	}()
+	for range 20 {
+		<-looked
+		first.clock.pass()
+		first.clock.ready() // the beat was committed
+		second.clock.pass()
+		if !first.Works() {
+			t.Fatal("a node that beats does not work")
+		}
+	}
+	cancel()
+	for {
+		select {
+		case <-looked:
+			continue
+		case err := <-done:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("the second node ends with %v", err)
+			}
+		}
+		break
+	}
+}
+
+// TestLeave lets a node end in order, and start again under its name: nobody waits.
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	first, second := join(t, o, "first"), join(t, o, "second")
+	first.await(t)
+	if err := first.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if first.Works() {
+		t.Error("a node that has left works")
+	}
+	if seconds, _ := second.await(t); seconds != 0 {
+		t.Errorf("the second node waited for %d s", seconds)
+	}
+
+	// A process of the same name has the addresses of the one before, which has ended.
+	again := join(t, o, "second")
+	if seconds, _ := again.await(t); seconds != 0 {
+		t.Errorf("a new process of the node waited for %d s", seconds)
+	}
+	if err := change(t, again.store(t)); err != nil {
+		t.Error(err)
+	}
+}
