@@ -45,6 +45,27 @@ func Until(ctx context.Context, c Clock, t time.Time) (context.Context, context.
 	return limited, stop
 }
 
+// Either waits until c shows t, or until a channel is closed or delivers, and reports whether it was the channel. If the
+// context ends first, it returns as if c showed t.
+func Either(ctx context.Context, c Clock, t time.Time, signal <-chan struct{}) bool {
+	waiting, stop := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = c.Wait(waiting, t) // an error is the end of the wait
+	}()
+	defer func() {
+		stop()
+		<-over
+	}()
+	select {
+	case <-signal:
+		return true
+	case <-over:
+		return false
+	}
+}
+
 // Movable runs ahead of another clock by an offset that can be enlarged. Waiters notice at once.
 type Movable struct {
 	base Clock

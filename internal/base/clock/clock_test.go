@@ -25,6 +25,27 @@ func TestSystem(t *testing.T) {
 	})
 }
 
+// TestEither: the time, the channel and the end of the context each end the wait.
+func TestEither(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c clock.System
+		begin := c.Now()
+		signal := make(chan struct{})
+		if clock.Either(t.Context(), c, begin.Add(time.Minute), signal) || c.Now().Sub(begin) != time.Minute {
+			t.Errorf("waited %v without a signal", c.Now().Sub(begin))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if clock.Either(ctx, c, begin.Add(time.Hour), signal) || c.Now().Sub(begin) != time.Minute+time.Second {
+			t.Errorf("waited %v until the context had ended", c.Now().Sub(begin))
+		}
+		close(signal)
+		if !clock.Either(t.Context(), c, begin.Add(time.Hour), signal) || c.Now().Sub(begin) > time.Hour/2 {
+			t.Errorf("waited %v with a signal", c.Now().Sub(begin))
+		}
+	})
+}
+
 func TestMovable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.NewMovable(clock.System{})

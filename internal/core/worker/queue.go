@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/base/clock"
 	"j17/internal/storage/store"
 )
 
@@ -157,7 +158,8 @@ func (q *Queue) await(ctx context.Context, looked bool) (again bool, err error) 
 	if next.IsZero() {
 		q.kit.rest(waiting, 0, q.more)
 	} else {
-		q.kit.until(waiting, next, q.more)
+		// A clock that is set forward while next is worked out is not missed.
+		clock.Either(waiting, q.kit.clock, next, q.more)
 	}
 	stop()
 	sooner.Wait()

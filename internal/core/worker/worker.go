@@ -239,21 +239,6 @@ func (k *Kit) rest(ctx context.Context, pause time.Duration, wake <-chan struct{
 		case <-ctx.Done():
 		}
 	default:
-		k.until(ctx, k.clock.Now().Add(pause), wake)
-	}
-}
-
-// until waits for a moment or for a signal. A clock that is set forward while the caller works out the moment is not
-// missed.
-func (k *Kit) until(ctx context.Context, at time.Time, wake <-chan struct{}) {
-	waiting, stop := context.WithCancel(ctx)
-	over := make(chan error, 1)
-	go func() { over <- k.clock.Wait(waiting, at) }()
-	select {
-	case <-wake:
-		stop()
-		_ = <-over
-	case _ = <-over:
-		stop()
+		clock.Either(ctx, k.clock, k.clock.Now().Add(pause), wake)
 	}
 }

@@ -371,18 +371,7 @@ func (s *Service) Await(ctx context.Context, t j17.Tenant, kind, name string) (S
 		if err != nil || status.State != Running || ctx.Err() != nil {
 			return status, errors.Join(err, ctx.Err())
 		}
-		waiting, stop := context.WithCancel(ctx)
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
-			_ = machine.Wait(waiting, machine.Now().Add(awaitEvery)) // in either case the build is checked again
-		}()
-		select {
-		case <-moved:
-		case <-over:
-		}
-		stop()
-		<-over
+		clock.Either(ctx, machine, machine.Now().Add(awaitEvery), moved)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 
+	"j17/internal/base/clock"
 	"j17/internal/storage/store"
 )
 
@@ -46,20 +47,8 @@ func (t *pass) await(ctx context.Context) error {
 		<-done
 		return nil
 	}
-	waiting, stop := context.WithCancel(ctx)
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		_ = t.s.o.Clock.Wait(waiting, t.until) // in either case the wait for the page ends
-	}()
-	defer func() {
-		stop()
-		<-over
-	}()
-	select {
-	case <-done:
+	if clock.Either(ctx, t.s.o.Clock, t.until, done) {
 		return nil
-	case <-over:
 	}
 	if err := t.commitPart(ctx); err != nil {
 		return err

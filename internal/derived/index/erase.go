@@ -75,22 +75,10 @@ func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, no
 		}
 
 		// Wait for its next step.
-		waiting, stop := context.WithCancel(ctx)
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
-			_ = machine.Wait(waiting, machine.Now().Add(lookEvery)) // in either case the slot is checked again
-		}()
-		select {
-		case <-next.moved:
-		case <-over:
-			if !roused {
-				roused = true
-				s.deferrals.resume(ctx, t, name) // it may rest in another process
-			}
+		if !clock.Either(ctx, machine, machine.Now().Add(lookEvery), next.moved) && !roused {
+			roused = true
+			s.deferrals.resume(ctx, t, name) // it may rest in another process
 		}
-		stop()
-		<-over
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -67,14 +67,12 @@ type View struct {
 // store.ErrNotFound if there is none.
 func (s *Service) At(ctx context.Context, t j17.Tenant, id string, p j17.StreamID) (*View, error) {
 	machine := clock.System{}
-	waiting, stop := context.WithCancel(ctx)
-	defer stop()
 	var until time.Time
 	roused := false
 	var next *wait
 	defer func() { next.leave() }()
 	for {
-		v, behind, err := s.open(waiting, t, id, p)
+		v, behind, err := s.open(ctx, t, id, p)
 		next.leave()
 		next = behind
 		if v != nil || err != nil {
@@ -94,22 +92,10 @@ func (s *Service) At(ctx context.Context, t j17.Tenant, id string, p j17.StreamI
 			s.counts.late.Add(1)
 			return nil, errors.Join(ctx.Err(), s.late(ctx, t, id))
 		}
-		look, looked := context.WithCancel(waiting)
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
-			_ = machine.Wait(look, now.Add(lookEvery)) // in either case the index is checked again
-		}()
-		select {
-		case <-next.moved:
-		case <-over:
-			if !roused {
-				roused = true
-				s.rouse(ctx, t, id)
-			}
+		if !clock.Either(ctx, machine, now.Add(lookEvery), next.moved) && !roused {
+			roused = true
+			s.rouse(ctx, t, id)
 		}
-		looked()
-		<-over
 	}
 }
 
