@@ -45,8 +45,8 @@ func Until(ctx context.Context, c Clock, t time.Time) (context.Context, context.
 	return limited, stop
 }
 
-// Either waits until c shows t, or until a channel is closed or delivers, and reports whether it was the channel. If the
-// context ends first, it returns as if c showed t.
+// Either waits until c shows t, or until a channel is closed or delivers, and reports whether it was the channel. If
+// the context ends first, it returns as if c showed t.
 func Either(ctx context.Context, c Clock, t time.Time, signal <-chan struct{}) bool {
 	waiting, stop := context.WithCancel(ctx)
 	over := make(chan struct{})
