@@ -80,7 +80,7 @@ func fault(what string, err error) error {
 	}
 	said, is := errors.AsType[*pgconn.PgError](err)
 	if !is {
-		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		if !broken(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
 		return fmt.Errorf("%w: %s: %v", store.ErrBusy, what, err) //nolint:errorlint // the call is worth another try

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -116,6 +117,12 @@ func (c *core) scanItems(
 	if err != nil {
 		return nil, err
 	}
+	items, _, err = c.collectItems(rows, space)
+	return items, err
+}
+
+// collectItems reads rows of items of a space, and returns the size of their keys and values as they are stored.
+func (c *core) collectItems(rows pgx.Rows, space store.Space) (items []store.Item, size int, err error) {
 	var key []byte
 	var rev, sum int64
 	var i storedItem
@@ -125,11 +132,47 @@ func (c *core) scanItems(
 			return damagedItem(space, string(key))
 		}
 		item, err := c.itemOf(space, string(key), &i)
+		size += len(key) + len(i.value)
 		i.value = nil
 		items = append(items, item)
 		return err
 	})
-	return items, err
+	return items, size, err
+}
+
+const (
+	// A page ends with the item with which its keys and values reach pageBytes.
+	pageBytes = 256 << 10
+	// The first page of an iteration has at most firstRows rows, since many callers need few. Each further one may have
+	// rowsGrow times as many, up to mostRows.
+	firstRows, rowsGrow, mostRows = 64, 4, 4096
+)
+
+// pageOfItems returns the first live items of a space whose keys are in a range, up to rows of them, and whether there
+// may be more.
+func (c *core) pageOfItems(
+	ctx context.Context, conn reading, t j17.Tenant, space store.Space, keys store.Range, rows int,
+) (items []store.Item, more bool, err error) {
+	q, ok, err := c.itemQuery(ctx, t, space, keys)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	found, err := conn.Query(ctx, q.page(rows), q.args...)
+	if err != nil {
+		return nil, false, err
+	}
+	items, size, err := c.collectItems(found, space)
+	return items, len(items) == rows || size >= pageBytes, err
+}
+
+// page returns the statement for a page. Its rows have the columns of scanItems.
+func (q *itemQuery) page(rows int) string {
+	return `SELECT key, rev, expires, due, claimed, sealed, sum, value FROM (
+		SELECT i.key, i.rev, coalesce(i.expires, 0) AS expires, coalesce(i.due, 0) AS due,
+			coalesce(i.claimed, 0) AS claimed, i.sealed, i.sum, i.value,
+			sum(length(i.key) + length(i.value)) OVER (` + q.order + ` ROWS UNBOUNDED PRECEDING)
+				- length(i.key) - length(i.value) AS before` + q.where + q.order + q.limit(rows) + `
+	) p WHERE before < ` + strconv.Itoa(pageBytes)
 }
 
 // countItems counts live items of a space whose keys are in a range, up to a limit.
@@ -212,9 +255,10 @@ func (s *sides) Clear(ctx context.Context, t j17.Tenant, space store.Space, keys
 	})
 }
 
-// clear makes the items of a space whose keys are in a range cease to exist.
+// clear makes the items of a space whose keys are in a range cease to exist, in the cache too.
 func (b *batch) clear(t *tenant, space int16, keys store.Range) {
 	b.units.Touch(t)
+	t.epoch++
 	r := clearedRange{t: int32(t.next.Number), space: space, from: []byte(keys.From), rev: int64(t.next.Rev)}
 	if keys.To != "" {
 		r.to = []byte(keys.To)

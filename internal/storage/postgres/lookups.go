@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"j17"
@@ -86,34 +87,18 @@ func (l *lookups) run() {
 
 // Heads is part of store.Aggregates.
 func (l *lookups) Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]store.Head, error) {
-	heads := make([]store.Head, len(keys))
-	places := make([]int, len(keys))
-	asked := false
 	if l.isClosed() {
 		return nil, store.ErrClosed
 	}
-	for i := range keys {
-		asked = asked || canExist(keys[i])
+	if !slices.ContainsFunc(keys, canExist) {
+		return make([]store.Head, len(keys)), nil
 	}
-	if !asked {
-		return heads, nil
-	}
-	q, err := l.ask(ctx, "heads of streams", func(q *questions) {
-		for i, key := range keys {
-			if places[i] = -1; canExist(key) {
-				places[i] = q.heads.add(t, key)
-			}
-		}
-	})
+	var places []int
+	q, err := l.ask(ctx, "heads of streams", func(q *questions) { places = q.heads.addAll(t, keys) })
 	if err != nil {
 		return nil, err
 	}
-	for i, at := range places {
-		if at >= 0 {
-			heads[i] = q.heads.heads[at]
-		}
-	}
-	return heads, nil
+	return q.heads.at(places), nil
 }
 
 // Get is part of store.Sides.

@@ -2,20 +2,260 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"j17"
 	"j17/internal/storage/store"
+)
+
+const (
+	// A moment that is open for longestMoment ends, since the server keeps all old versions of rows while it is open.
+	longestMoment = 30 * time.Second
+	// patienceForMoments is how long callers wait while too many moments are open.
+	patienceForMoments = 2 * time.Second
 )
 
 // moments is the store in the role of store.Moments.
 type moments struct {
 	*core
 
-	// open has an element for each moment that is open.
+	// open has an element for each snapshot that is open.
 	open chan struct{}
+	// longest and patience are longestMoment and patienceForMoments but in tests.
+	longest, patience time.Duration
 }
+
+// newMoments returns the role for a number of connections of readers. A third of them is left to others.
+func newMoments(c *core, readers int) *moments {
+	most := min(mostMoments, max(1, readers*2/3))
+	return &moments{
+		core: c, open: make(chan struct{}, most), longest: longestMoment, patience: patienceForMoments,
+	}
+}
+
+// snapshot is a transaction that shows a tenant as it was when the transaction began. It has a connection of its own,
+// which serves one call at a time.
+type snapshot struct {
+	*core
+
+	name j17.Tenant
+	// row is the tenant's row, nil if it has none.
+	row *tenantRow
+	// lasting ends with the snapshot, whose cause it has. It is the context of all statements.
+	lasting context.Context //nolint:containedctx // the lifetime of the snapshot
+	end     context.CancelCauseFunc
+
+	mu   sync.Mutex
+	conn *pgxpool.Conn
+}
+
+const beginSnapshot = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`
+
+// snapshot begins a snapshot of a tenant, which ends after a while if it is not closed before.
+func (m *moments) snapshot(ctx context.Context, name j17.Tenant, longest time.Duration) (*snapshot, error) {
+	if err := store.ValidTenant(name); err != nil {
+		return nil, err
+	}
+	if err := m.admit(ctx); err != nil {
+		return nil, err
+	}
+	s := &snapshot{core: m.core, name: name}
+	err := m.retry(ctx, "a moment", func() (err error) {
+		s.conn, err = m.pool.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		s.row = nil
+		q := &questions{states: []string{string(name)}, state: func(row *tenantRow) { s.row = row }}
+		if err = q.ask(ctx, s.conn, beginSnapshot); err != nil {
+			s.conn.Release() // which closes it, since its transaction is open
+		}
+		return err
+	})
+	if err != nil {
+		<-m.open
+		return nil, err
+	}
+
+	lasting, end := context.WithCancelCause(m.ending)
+	s.lasting, s.end = lasting, end
+	//nolint:forbidigo // what a snapshot costs does not depend on the store's clock
+	late := time.AfterFunc(longest, func() {
+		end(fmt.Errorf("%w: it was open for %s", store.ErrEnded, longest))
+	})
+	context.AfterFunc(lasting, func() {
+		late.Stop()
+		s.release()
+		<-m.open
+	})
+	return s, nil
+}
+
+// admit waits until another snapshot may be opened.
+func (m *moments) admit(ctx context.Context) error {
+	select {
+	case m.open <- struct{}{}:
+		return nil
+	default:
+	}
+	waiting, cancel := context.WithTimeout(ctx, m.patience)
+	defer cancel()
+	select {
+	case m.open <- struct{}{}:
+		return nil
+	case <-m.ending.Done():
+		return store.ErrClosed
+	case <-waiting.Done():
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %d moments are open, which is the most", store.ErrBusy, cap(m.open))
+	}
+}
+
+// release gives the connection back.
+func (s *snapshot) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.life, time.Second)
+	defer cancel()
+	_, _ = s.conn.Exec(ctx, "ROLLBACK") // a connection that is still in a transaction is closed
+	s.conn.Release()
+	s.conn = nil
+}
+
+// use calls do with the connection.
+func (s *snapshot) use(what string, do func(ctx context.Context, conn reading) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lasting.Err() != nil {
+		return s.over()
+	}
+	err := do(s.lasting, s.conn)
+	if err != nil && s.lasting.Err() != nil {
+		return s.over()
+	}
+	if err == nil {
+		err = s.works()
+	}
+	return fault(what, err)
+}
+
+// over is the error of a snapshot that has ended.
+func (s *snapshot) over() error {
+	if cause := context.Cause(s.lasting); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return store.ErrClosed
+}
+
+// moment is a store.Moment.
+type moment struct{ *snapshot }
 
 // Moment is part of store.Moments.
 func (m *moments) Moment(ctx context.Context, t j17.Tenant) (store.Moment, error) {
-	return nil, errNotYet("this")
+	s, err := m.snapshot(ctx, t, m.longest)
+	if err != nil {
+		return nil, err
+	}
+	return moment{s}, nil
 }
+
+// Position is part of store.Moment.
+func (s *snapshot) Position() j17.StreamID {
+	if s.row == nil {
+		return j17.StreamID{}
+	}
+	return s.row.last
+}
+
+// Heads is part of store.Moment.
+func (s *snapshot) Heads(keys []j17.Key) (heads []store.Head, err error) {
+	err = s.use("heads of streams", func(ctx context.Context, conn reading) error {
+		q := &questions{}
+		places := q.heads.addAll(s.name, keys)
+		if !q.empty() {
+			if err := q.ask(ctx, conn); err != nil {
+				return err
+			}
+		}
+		heads = q.heads.at(places)
+		return nil
+	})
+	return heads, err
+}
+
+// Get is part of store.Moment.
+func (s *snapshot) Get(space store.Space, key string) (item store.Item, err error) {
+	err = s.use("a side item", func(ctx context.Context, conn reading) error {
+		number, err := s.spaces.number(ctx, space)
+		if err != nil {
+			return err
+		}
+		if number == noSpace {
+			return store.ErrNotFound
+		}
+		q := &questions{}
+		q.items.add(s.name, number, key, true)
+		if err := q.ask(ctx, conn); err != nil {
+			return err
+		}
+		stored := &q.items.items[0]
+		if !stored.Live(s.clock.Now().UnixNano()) {
+			return store.ErrNotFound
+		}
+		item, err = s.itemOf(space, key, stored)
+		return err
+	})
+	return item, err
+}
+
+// Scan is part of store.Moment.
+func (s *snapshot) Scan(space store.Space, keys store.Range, limit int) (items []store.Item, err error) {
+	err = s.use("side items", func(ctx context.Context, conn reading) (err error) {
+		items, err = s.scanItems(ctx, conn, s.name, space, keys, limit)
+		return err
+	})
+	return items, err
+}
+
+// Count is part of store.Moment.
+func (s *snapshot) Count(space store.Space, keys store.Range, limit int) (n int, err error) {
+	err = s.use("side items", func(ctx context.Context, conn reading) (err error) {
+		n, err = s.countItems(ctx, conn, s.name, space, keys, limit)
+		return err
+	})
+	return n, err
+}
+
+// Each is part of store.Moment. It holds the connection only while it reads a page, so do may look at the moment too.
+func (s *snapshot) Each(space store.Space, keys store.Range, do func(key, value []byte) bool) error {
+	for rows := firstRows; ; rows = min(rows*rowsGrow, mostRows) {
+		var page []store.Item
+		var more bool
+		err := s.use("side items", func(ctx context.Context, conn reading) (err error) {
+			page, more, err = s.pageOfItems(ctx, conn, s.name, space, keys, rows)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			if !do([]byte(page[i].Key), page[i].Value) {
+				return nil
+			}
+		}
+		if !more {
+			return nil
+		}
+		keys = keys.Beyond(page[len(page)-1].Key)
+	}
+}
+
+// Close is part of store.Moment.
+func (s *snapshot) Close() { s.end(store.ErrClosed) }

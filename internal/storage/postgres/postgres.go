@@ -166,7 +166,7 @@ func prepare(ctx context.Context, o Options) (*core, error) {
 func newStore(c *core) *Store {
 	lookups := newLookups(c)
 	appends := &appender{core: c}
-	moments := &moments{core: c, open: make(chan struct{}, mostMoments)}
+	moments := newMoments(c, c.o.Connections-laneCount-lookupCount)
 	return &Store{
 		core: c, appender: appends, lookups: lookups, streams: &streams{core: c, lookups: lookups},
 		feeds: &feeds{core: c}, sides: &sides{core: c, appender: appends, lookups: lookups},

@@ -36,6 +36,28 @@ func (q *headQuestions) add(t j17.Tenant, key j17.Key) int {
 	return len(q.names) - 1
 }
 
+// addAll asks for several heads, and returns the indexes of the answers, -1 for a key that no stream can have.
+func (q *headQuestions) addAll(t j17.Tenant, keys []j17.Key) (places []int) {
+	places = make([]int, len(keys))
+	for i, key := range keys {
+		if places[i] = -1; canExist(key) {
+			places[i] = q.add(t, key)
+		}
+	}
+	return places
+}
+
+// at returns the answers at some indexes, with the zero Head for -1.
+func (q *headQuestions) at(places []int) []store.Head {
+	heads := make([]store.Head, len(places))
+	for i, place := range places {
+		if place >= 0 {
+			heads[i] = q.heads[place]
+		}
+	}
+	return heads
+}
+
 const selectHeads = `SELECT u.i, e.version, e.chain, e.ms, e.n, e.first_time, e.time, e.generation, e.present
 FROM unnest($1::bytea[], $2::bytea[]) WITH ORDINALITY u (name, stream, i) JOIN names nm ON nm.name = u.name,
 LATERAL (
@@ -199,9 +221,12 @@ func (q *questions) empty() bool {
 	return len(q.states)+len(q.heads.names)+len(q.items.names)+len(q.commands.names)+len(q.matches) == 0
 }
 
-// ask has all questions answered in one trip.
-func (q *questions) ask(ctx context.Context, conn reading) error {
+// ask has all questions answered in one trip, after some statements.
+func (q *questions) ask(ctx context.Context, conn reading, after ...string) error {
 	b := &pgx.Batch{}
+	for _, sql := range after {
+		b.Queue(sql)
+	}
 	if len(q.states) > 0 {
 		names := make([][]byte, len(q.states))
 		for i := range q.states {

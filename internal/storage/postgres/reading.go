@@ -24,6 +24,11 @@ type reading interface {
 // read calls do with a connection of the pool. A connection that breaks is replaced by another one for as long as a
 // caller can be expected to wait, so do may be called several times.
 func (c *core) read(ctx context.Context, what string, do func(conn reading) error) error {
+	return c.retry(ctx, what, func() error { return c.readOnce(ctx, do) })
+}
+
+// retry calls do again and again while its connection breaks, for as long as a caller can be expected to wait.
+func (c *core) retry(ctx context.Context, what string, do func() error) error {
 	begun := time.Now() //nolint:forbidigo // how long the network takes is not the store's time
 	for {
 		if c.isClosed() {
@@ -32,7 +37,7 @@ func (c *core) read(ctx context.Context, what string, do func(conn reading) erro
 		if err := c.works(); err != nil {
 			return err
 		}
-		err := c.readOnce(ctx, do)
+		err := do()
 		if err == nil {
 			err = c.works() // what was read may be what another node has changed since
 		}

@@ -30,11 +30,7 @@ func Items(
 			if len(items) < page {
 				return
 			}
-			if last := items[len(items)-1].Key; keys.Backward {
-				keys.To = last
-			} else {
-				keys = keys.After(last)
-			}
+			keys = keys.Beyond(items[len(items)-1].Key)
 		}
 	}
 }

@@ -245,7 +245,8 @@ type Compaction interface {
 // Moments is the role of a caller that reads several things as of one moment.
 type Moments interface {
 	// Moment shows a tenant as it is now, whatever is written later. It must be closed, and soon: while it is open the
-	// store keeps on disk what it shows. A tenant without events has one too.
+	// store keeps on disk what it shows. A store may bound how many are open, with ErrBusy for those who have waited in
+	// vain, and for how long, with ErrEnded afterwards. A tenant without events has one too.
 	Moment(ctx context.Context, t j17.Tenant) (Moment, error)
 }
 

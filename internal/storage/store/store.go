@@ -375,6 +375,15 @@ func (r Range) After(key string) Range {
 	return r
 }
 
+// Beyond returns the part of the range that comes after key in the order of the range.
+func (r Range) Beyond(key string) Range {
+	if r.Backward {
+		r.To = key
+		return r
+	}
+	return r.After(key)
+}
+
 // SideOp is what a side write does.
 type SideOp uint8
 
@@ -521,8 +530,9 @@ var (
 	ErrNotEmpty = errors.New("store: tenant is not empty")
 	// ErrOvertaken: a load found that too much of the tenant's data had changed while it was committed.
 	ErrOvertaken = errors.New("store: tenant has changed too much meanwhile")
-	// ErrEnded: something that an archive shows was erased. The copy has to start again with a new archive.
-	ErrEnded = errors.New("store: an erasure has ended the archive, start again")
+	// ErrEnded: something that an archive shows was erased, or a moment was open for longer than the store keeps what
+	// it shows. Reading has to start again with a new one.
+	ErrEnded = errors.New("store: what was read has ended, start again")
 )
 
 // IndexingError is ErrIndexing with its progress. The events of a folder that an older version has written are indexed

@@ -24,6 +24,8 @@ func UserError(err error) error {
 		return j17.Errorf(j17.CodeUnavailable, "The server's clock has jumped and is not believed: nothing was written. Reads go on; its operator has to set the clock right or confirm it.").Because(err)
 	case errors.Is(err, ErrBusy):
 		return j17.Errorf(j17.CodeBusy, "The server is short of file descriptors: nothing was written. Try again in a moment.").Because(err)
+	case errors.Is(err, ErrEnded):
+		return j17.Errorf(j17.CodeBusy, "The read has taken longer than the server keeps what it shows. Try again, and ask for less at a time.").Because(err)
 	case errors.Is(err, ErrUnknown):
 		return j17.Errorf(j17.CodeOutcomeUnknown, "The write may or may not have been stored. Read the aggregate, or retry with the same idempotency key.").Because(err)
 	case errors.Is(err, ErrLimit):
