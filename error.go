@@ -68,6 +68,7 @@ const (
 	CodeStorageFull        Code = "storage_full"
 	CodeOutcomeUnknown     Code = "outcome_unknown"
 	CodeUnavailable        Code = "unavailable"
+	CodeStandby            Code = "standby"
 	CodeWorkLimit          Code = "work_limit"
 	CodeBusy               Code = "busy"
 	CodeStateNotReady      Code = "state_not_ready"
@@ -93,7 +94,7 @@ func Codes() []Code {
 		CodeRequirementFailed, CodeAlreadyExists,
 		CodeConditionFailed, CodeNotUnique, CodeInvalidOperand, CodeHandlerRejected, CodeImplicationFailed,
 		CodeImplicationLimit, CodeScheduleLimit, CodeCustomCodeFailed, CodeInvalidBlob, CodeBlobInUse, CodeRateLimited,
-		CodeInternal, CodeCorruption, CodeNoSpec, CodeStorageFull, CodeOutcomeUnknown, CodeUnavailable,
+		CodeInternal, CodeCorruption, CodeNoSpec, CodeStorageFull, CodeOutcomeUnknown, CodeUnavailable, CodeStandby,
 		CodeWorkLimit, CodeBusy, CodeStateNotReady, CodeIndexNotReady, CodeNoGeo, CodeTooManyStreams,
 		CodeUnknownProjection, CodeProjectionLimit, CodeNotIndexed, CodeCheckpointOutdated,
 	}

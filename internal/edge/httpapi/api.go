@@ -133,6 +133,8 @@ type Options struct {
 	// for all environments.
 	Restoring    func(j17.Tenant) bool
 	RestoringAny func() bool
+	// Working, if not nil, reports whether this server may answer: it may not once another node may work.
+	Working func() bool
 	// AdvanceClock, if not nil, moves a development server's clock and returns the new time once due work has run.
 	AdvanceClock func(context.Context, time.Duration) (time.Time, error)
 	// AwaitWrite, if not nil, waits until a command for events may be carried out; its only error is that of the
@@ -254,7 +256,7 @@ func (a *API) Public() http.Handler {
 		},
 		MaxAge: int((24 * time.Hour).Seconds()),
 	})
-	served := crossOrigin.Handler(compressed(http.HandlerFunc(a.dispatch)))
+	served := crossOrigin.Handler(compressed(a.whileWorking(http.HandlerFunc(a.dispatch))))
 	return a.observed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodOptions && r.Header["Access-Control-Request-Method"] != nil {
 			a.guard.showLimit(callOf(r), w) // a browser asks before it sends what counts
@@ -271,7 +273,7 @@ func (a *API) Internal() http.Handler {
 	get.HandleFunc("/debug/pprof/", pprof.Index)
 	get.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	get.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return a.observed(rt)
+	return a.observed(a.whileWorking(rt))
 }
 
 // dispatch picks the site by the request's host.

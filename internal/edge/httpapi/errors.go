@@ -144,6 +144,8 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusServiceUnavailable, "Outcome unknown"}
 	case j17.CodeUnavailable:
 		return problem{http.StatusServiceUnavailable, "Unavailable"}
+	case j17.CodeStandby:
+		return problem{http.StatusServiceUnavailable, "Standby"}
 	case j17.CodeNotIndexed:
 		return problem{http.StatusBadRequest, "Not indexed"}
 	case j17.CodeProjectionLimit:

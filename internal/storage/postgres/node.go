@@ -32,8 +32,8 @@ const (
 var ErrReplaced = errors.New("another node works now")
 
 // Node is one of several processes on a schema, of which one works at a time. The row of cluster says which: its term
-// changes with each take-over, and every statement that writes asks for the term. Who was replaced, and does not know it
-// yet, writes nothing.
+// changes with each take-over, and every statement that writes asks for the term. Who was replaced, and does not know
+// it yet, writes nothing.
 type Node struct {
 	core *core
 	name string
@@ -88,8 +88,8 @@ type clusterRow struct {
 const selectCluster = `SELECT active, url, incarnation, term, beat FROM cluster`
 
 // Await returns when it is this node that works. Until then it calls waiting, if it is not nil, whenever it has looked
-// who does. A node that has the name of the working one takes over at once: a process that has its addresses is the only
-// one of the name.
+// who does. A node that has the name of the working one takes over at once: a process that has its addresses is the
+// only one of the name.
 func (n *Node) Await(ctx context.Context, waiting func(Worker)) error {
 	var seen clusterRow
 	var since time.Time
@@ -231,8 +231,8 @@ func (n *Node) Term() int64 {
 	return n.term
 }
 
-// Works reports whether this node may answer: its last beat is not older than the time for which nobody else takes over.
-// Of the machine's clock and the time that has passed while it ran, which stands still while some machines sleep, the
+// Works reports whether this node may answer: its last beat is not older than the time for which nobody else takes
+// over. Of the machine's clock and the time that has passed while it ran, which stands still while some machines sleep, the
 // greater one counts.
 func (n *Node) Works() bool {
 	n.mu.Lock()
