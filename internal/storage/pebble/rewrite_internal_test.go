@@ -10,6 +10,7 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/storage/store"
+	"j17/internal/storage/unit"
 )
 
 // lengthen adds events to a stream, one a unit.
@@ -84,12 +85,12 @@ func TestTheCommitterLinksWhatIsNew(t *testing.T) {
 	check("what was looked at, and what is new")
 
 	// What was looked at before another rewrite, and what is of another stream of that name, says nothing.
-	for _, wrong := range []presentChain{
+	for _, wrong := range []unit.PresentChain{
 		known[0],
-		{tenant: known[0].tenant + 1, generation: 2, length: 7},
-		{tenant: known[0].tenant, generation: 3, length: all + 2},
+		{Number: known[0].Number + 1, Generation: 2, PresentChain: store.PresentChain{Version: 7}},
+		{Number: known[0].Number, Generation: 3, PresentChain: store.PresentChain{Version: all + 2}},
 	} {
-		if _, err := s.rewrite(t.Context(), tenant, of(5), []presentChain{wrong}); err != nil {
+		if _, err := s.rewrite(t.Context(), tenant, of(5), []unit.PresentChain{wrong}); err != nil {
 			t.Error(err)
 		}
 		check(fmt.Sprintf("%+v", wrong))
