@@ -584,9 +584,11 @@ func (s *Service) Status(ctx context.Context, t j17.Tenant, id string) (Status, 
 	for name, into := range map[string]*uint64{
 		countRows: &status.Rows, countEntries: &status.Entries, countBytes: &status.Bytes,
 	} {
-		if *into, err = s.number(ctx, t, sl.name+"/"+name); err != nil {
+		n, err := store.Counter(ctx, s.o.Store, t, countSpace, sl.name+"/"+name)
+		if err != nil {
 			return status, err
 		}
+		*into = uint64(n)
 	}
 	feeding, err := s.o.Feed.Status(ctx, t, kind, sl.name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -616,18 +618,6 @@ func (s *Service) buildOf(ctx context.Context, t j17.Tenant, h *head) (*build.St
 		return nil, err
 	}
 	return &status, nil
-}
-
-// number reads one of the counters of a slot, 0 if it does not exist.
-func (s *Service) number(ctx context.Context, t j17.Tenant, key string) (uint64, error) {
-	it, err := s.o.Store.Get(ctx, t, countSpace, key)
-	if errors.Is(err, store.ErrNotFound) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseUint(string(it.Value), 10, 64)
 }
 
 func decimal(n int64) []byte { return strconv.AppendInt(nil, n, 10) }

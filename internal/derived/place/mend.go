@@ -236,39 +236,28 @@ func (s *Service) met(ctx context.Context, t j17.Tenant, err error) error {
 	return errors.Join(err, s.replace(ctx, t, nil, damage.Error()))
 }
 
-// Mend has places rebuilt if a record that a write needs cannot be read. It reports whether the write may be tried
-// again. It is an engine's Mend.
+// Mend has places rebuilt if an item that a write needs cannot be read: a record, or the count of resets, with which
+// all slots are discarded. It reports whether the write may be tried again. It is an engine's Mend.
 func (s *Service) Mend(ctx context.Context, t j17.Tenant, damaged store.ItemName) bool {
-	if damaged.Space == resets {
-		return s.mendResets(ctx, t)
-	}
-	if damaged.Space != places {
+	var err error
+	switch damaged.Space {
+	case places:
+		var item store.Item
+		if item, err = s.Store.Get(ctx, t, places, damaged.Key); err == nil {
+			_, err = store.BehindEntries(item.Value)
+		}
+		if damage, is := errors.AsType[*store.CorruptionError](err); is {
+			err = s.replace(ctx, t, nil, damage.Error())
+		} else if errors.Is(err, store.ErrNotFound) {
+			return true // already mended by another caller
+		}
+	case resets:
+		_, err = s.countResets(ctx, t)
+		if damage, is := errors.AsType[damagedSlots](err); is {
+			_, err = s.reset(ctx, t, damage)
+		}
+	default:
 		return false
-	}
-	item, err := s.Store.Get(ctx, t, places, damaged.Key)
-	if err == nil {
-		_, err = store.BehindEntries(item.Value)
-	}
-	damage, is := errors.AsType[*store.CorruptionError](err)
-	if !is {
-		return err == nil || errors.Is(err, store.ErrNotFound) // already mended by another caller
-	}
-	err = s.replace(ctx, t, nil, damage.Error())
-	if err != nil {
-		s.Logger.LogAttrs(
-			ctx, slog.LevelWarn, "damaged places cannot be rebuilt", slog.String("tenant", string(t)),
-			slog.Any("error", store.UserError(err)),
-		)
-	}
-	return err == nil
-}
-
-// mendResets discards all slots if the count of their resets cannot be read. It reports whether the write may be tried
-// again.
-func (s *Service) mendResets(ctx context.Context, t j17.Tenant) bool {
-	_, err := s.countResets(ctx, t)
-	if damage, is := errors.AsType[damagedSlots](err); is {
-		_, err = s.reset(ctx, t, damage)
 	}
 	if err != nil {
 		s.Logger.LogAttrs(

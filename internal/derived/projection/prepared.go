@@ -109,8 +109,8 @@ func (s *Service) prepare(ctx context.Context, t j17.Tenant, next *posting) erro
 	if err != nil {
 		return store.UserError(err)
 	}
-	built, failed, err := s.built(ctx, t, p)
-	if err != nil || failed != "" || !built {
+	ready, err := s.built(ctx, t, p)
+	if err != nil || ready.Failed != "" || !ready.Done {
 		return err // the background records the failure
 	}
 	err = s.take(ctx, t, p, store.Side{
@@ -122,49 +122,53 @@ func (s *Service) prepare(ctx context.Context, t j17.Tenant, next *posting) erro
 	return err
 }
 
-// built reports whether the indexes of a prepared definition are built, or why they cannot be.
-func (s *Service) built(ctx context.Context, t j17.Tenant, p *prepared) (done bool, failed string, err error) {
+// built returns how far the indexes of a prepared definition are built, or why it cannot take effect.
+func (s *Service) built(ctx context.Context, t j17.Tenant, p *prepared) (ready part.Readiness, err error) {
 	r, err := s.readings.now(ctx, t)
 	if err != nil {
-		return false, "", err
+		return ready, err
 	}
 	made, found := spec.CompileProjection(p.Definition, r.in.compiled)
 	switch {
 	case made == nil:
-		return false, "It is not valid under the spec that has been deployed meanwhile: " + firstError(found), nil
+		ready.Failed = "It is not valid under the spec that has been deployed meanwhile: " + firstError(found)
+		return ready, nil
 	case r.in.compiled.Projections[p.Name] != nil:
-		return false, "A spec that declares a projection of that name has been deployed meanwhile.", nil
+		ready.Failed = "A spec that declares a projection of that name has been deployed meanwhile."
+		return ready, nil
 	}
-	if done, failed, err = s.allBuilt(ctx, t, s.needs(r, &definition{
-		Projection: made, posted: &p.posting,
-	})); err != nil {
-		return false, "", err
+	if ready, err = s.ready(ctx, t, s.needs(r, &definition{Projection: made, posted: &p.posting})); err != nil {
+		return ready, err
 	}
 
 	// A build that began after the preparation was canceled would never be removed.
 	if _, err = s.store.Get(ctx, t, preparedSpace, p.Name); errors.Is(err, store.ErrNotFound) {
 		s.Adopted(ctx, t)
-		return false, "", nil
+		return part.Readiness{}, nil
 	}
-	return done, failed, store.UserError(err)
+	return ready, store.UserError(err)
 }
 
-// allBuilt reports whether indexes are built, or why they cannot be. It begins builds that have not begun.
-func (s *Service) allBuilt(
+// ready returns how far indexes are built, or why they cannot be. It begins builds that have not begun.
+func (s *Service) ready(
 	ctx context.Context, t j17.Tenant, needs []*index.Definition,
-) (done bool, failed string, err error) {
-	done = true
+) (all part.Readiness, err error) {
+	all.Done = true
 	for _, x := range needs {
 		status, err := s.indexes.Ensure(ctx, t, x)
 		if err != nil {
-			return false, "", store.UserError(err)
+			return part.Readiness{}, store.UserError(err)
 		}
-		if b := status.Build; !status.Ready && b != nil && b.State == build.Failed {
-			return false, "The index could not be built: " + b.Error, nil
+		of := part.Readiness{Done: status.Ready}
+		if b := status.Build; b != nil && !status.Ready {
+			of.Built, of.Total = b.Done, b.Total
+			if b.State == build.Failed {
+				of.Failed = "The index could not be built: " + b.Error
+			}
 		}
-		done = done && status.Ready
+		all.Add(of)
 	}
-	return done, "", nil
+	return all, nil
 }
 
 // take puts a prepared definition into force, with its indexes. finish is the write that ends its preparation.
@@ -196,20 +200,20 @@ func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 	}
 	finish := c.Remove()
 	p.rev = finish.Rev
-	done, failed, err := s.built(ctx, c.Tenant, p)
-	if err == nil && done {
+	ready, err := s.built(ctx, c.Tenant, p)
+	p.Failed = ready.Failed
+	if err == nil && p.Failed == "" && ready.Done {
 		err = s.take(ctx, c.Tenant, p, finish)
-		failed = noRoom(err)
+		p.Failed = noRoom(err)
 	}
 	switch {
-	case failed != "":
-		p.Failed = failed
+	case p.Failed != "":
 		raw, err := json.Marshal(p)
 		if err != nil {
 			return err
 		}
 		return s.store.Write(ctx, c.Tenant, []store.Side{c.Replace(raw, time.Time{})})
-	case err == nil && !done:
+	case err == nil && !ready.Done:
 		return s.store.Write(ctx, c.Tenant, []store.Side{c.Replace(c.Value, s.clock.Now().Add(preparedPause))})
 	default:
 		return err
@@ -294,28 +298,12 @@ func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decide
 	}
 	s.specs.all.Store(t, &reading{t: t, m: r.m.Under(after), in: newInForce(after.Compiled, r.in.posted, nil)})
 	needs := s.specs.needs(s, t)
-	done, failed, err := s.allBuilt(ctx, t, needs)
-	if err == nil && !done && failed == "" {
+	ready, err := s.ready(ctx, t, needs)
+	if err == nil && !ready.Done && ready.Failed == "" {
 		s.Settled(ctx, t)
-		done, failed, err = s.allBuilt(ctx, t, needs)
+		ready, err = s.ready(ctx, t, needs)
 	}
-	if err != nil {
-		return part.Readiness{}, err
-	}
-
-	// The progress of the missing indexes.
-	ready := part.Readiness{Done: done, Failed: failed}
-	for _, x := range needs {
-		status, err := s.indexes.Status(ctx, t, x.ID)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return ready, store.UserError(err)
-		}
-		if status.Build != nil && !status.Ready {
-			ready.Built += status.Build.Done
-			ready.Total += status.Build.Total
-		}
-	}
-	return ready, nil
+	return ready, err
 }
 
 // Unready drops a spec that was prepared. Indexes that only it needs are removed.
