@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -167,15 +168,7 @@ func AppendEvent(
 	dst []byte, id StreamID, key Key, typ string, data, metadata []byte, timestamp int64,
 ) ([]byte, Layout) {
 	start := len(dst)
-	dst = append(dst, `{"stream_id":"`...)
-	dst = id.Append(dst)
-	dst = append(dst, `","key":"`...)
-	dst = append(dst, key.Type...)
-	dst = append(dst, ':')
-	dst = append(dst, key.ID...)
-	dst = append(dst, `","type":"`...)
-	dst = append(dst, typ...)
-	dst = append(dst, `","data":`...)
+	dst = appendHead(dst, id, key, typ)
 	var at Layout
 	at.Data = len(dst) - start
 	dst = append(dst, data...)
@@ -185,10 +178,49 @@ func AppendEvent(
 	if len(metadata) > len(`{}`) {
 		dst = append(dst, ',')
 	}
+	return appendTail(dst, timestamp), at
+}
+
+// appendHead appends the canonical bytes before the data.
+func appendHead(dst []byte, id StreamID, key Key, typ string) []byte {
+	dst = append(dst, `{"stream_id":"`...)
+	dst = id.Append(dst)
+	dst = append(dst, `","key":"`...)
+	dst = append(dst, key.Type...)
+	dst = append(dst, ':')
+	dst = append(dst, key.ID...)
+	dst = append(dst, `","type":"`...)
+	dst = append(dst, typ...)
+	return append(dst, `","data":`...)
+}
+
+// appendTail appends the canonical bytes from the timestamp on.
+func appendTail(dst []byte, timestamp int64) []byte {
 	dst = append(dst, `"timestamp":`...)
 	dst = strconv.AppendInt(dst, timestamp, 10)
-	dst = append(dst, "}}"...)
-	return dst, at
+	return append(dst, "}}"...)
+}
+
+// SetRaw gives an event whose position, key, type and timestamp are known its canonical bytes, in which data and
+// metadata stand at some places. It returns an error if the bytes are those of another event, or the places are wrong.
+// It does not look into data and metadata.
+func (e *Event) SetRaw(raw []byte, at Layout) error {
+	const usual = 256
+	head := appendHead(make([]byte, 0, usual), e.StreamID, e.Key, e.Type)
+	if at.Data != len(head) || !bytes.HasPrefix(raw, head) {
+		return errors.New("the canonical bytes have another position, key or type")
+	}
+	tail := appendTail(make([]byte, 0, usual), e.Timestamp)
+	end := len(raw) - len(tail)
+	if at.Metadata <= at.Data+len(metadataMember) || at.Metadata >= end || raw[at.Metadata] != '{' ||
+		string(raw[at.Metadata-len(metadataMember):at.Metadata]) != metadataMember {
+		return errors.New("the canonical bytes have data or metadata elsewhere")
+	}
+	if string(raw[end:]) != string(tail) || raw[end-1] != ',' && end-1 != at.Metadata {
+		return errors.New("the canonical bytes have another timestamp")
+	}
+	e.Raw, e.Data, e.Metadata = raw, at.DataOf(raw), at.MetadataOf(raw)
+	return nil
 }
 
 // DataOf returns the data inside canonical bytes.

@@ -23,6 +23,12 @@ func TestParseEvent(t *testing.T) {
 				t.Errorf("%s: %+v", raw, e)
 			}
 
+			known := j17.Event{StreamID: id, Key: key, Type: "was_placed", Timestamp: -12}
+			if err := known.SetRaw(raw, layout); err != nil || string(known.Data) != data ||
+				string(known.Metadata) != string(e.Metadata) || len(known.Raw) != len(raw) {
+				t.Errorf("%s: %+v, %v", raw, known, err)
+			}
+
 			// No part of it is an event, nor is it with anything in front or behind.
 			for i := range raw {
 				if _, err := j17.ParseEvent(raw[:i]); err == nil {
@@ -35,6 +41,53 @@ func TestParseEvent(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestSetRawRefuses gives an event the bytes of other events, and its own ones with other places.
+func TestSetRawRefuses(t *testing.T) {
+	good := j17.Event{
+		StreamID: j17.StreamID{Ms: 1706789012345, Seq: 7}, Key: j17.Key{Type: "order", ID: "a"}, Type: "was_placed",
+		Timestamp: 12,
+	}
+	bytesOf := func(e j17.Event) ([]byte, j17.Layout) {
+		return j17.AppendEvent(nil, e.StreamID, e.Key, e.Type, []byte(`{"a":1}`), []byte(`{"b":2}`), e.Timestamp)
+	}
+	for name, change := range map[string]func(*j17.Event){
+		"position": func(e *j17.Event) { e.StreamID.Seq = 8 }, "key": func(e *j17.Event) { e.Key.ID = "b" },
+		"type": func(e *j17.Event) { e.Type = "was_sold" }, "timestamp": func(e *j17.Event) { e.Timestamp = 112 },
+		"longer timestamp": func(e *j17.Event) { e.Timestamp = 1212 },
+	} {
+		other := good
+		change(&other)
+		raw, at := bytesOf(other)
+		if err := good.SetRaw(raw, at); err == nil {
+			t.Errorf("bytes with another %s are taken", name)
+		}
+	}
+	raw, at := bytesOf(good)
+	for _, wrong := range []j17.Layout{
+		{},
+		{Data: at.Data + 1, Metadata: at.Metadata},
+		{Data: at.Data, Metadata: at.Metadata - 1},
+		{Data: at.Data, Metadata: len(raw)},
+		{Data: at.Data, Metadata: at.Data},
+		{Data: -1, Metadata: -1},
+	} {
+		if err := good.SetRaw(raw, wrong); err == nil {
+			t.Errorf("the places %+v are taken", wrong)
+		}
+	}
+	for n := range raw {
+		if err := good.SetRaw(raw[:n], at); err == nil {
+			t.Errorf("%s is taken", raw[:n])
+		}
+	}
+	if good.Raw != nil {
+		t.Error("a refused event has bytes")
+	}
+	if err := good.SetRaw(raw, at); err != nil {
+		t.Error(err)
 	}
 }
 

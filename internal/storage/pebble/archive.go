@@ -338,7 +338,7 @@ func (a *archive) Items(ctx context.Context, from store.ItemName) iter.Seq2[stor
 		lower = next(appendItemKey(nil, a.tenant, from.Space, from.Key))
 	}
 	now := a.store.clock.Now().UnixNano()
-	return sequence(func(yield func(store.ArchivedItem) bool) error {
+	return store.Sequence(func(yield func(store.ArchivedItem) bool) error {
 		n := uint64(0)
 		return a.pages(lower, after(prefix), false, func(key, value []byte) (bool, error) {
 			n++
@@ -365,7 +365,7 @@ func (a *archive) Items(ctx context.Context, from store.ItemName) iter.Seq2[stor
 func (a *archive) Commands(ctx context.Context) iter.Seq2[store.ArchivedCommand, error] {
 	prefix := appendPrefix(nil, a.tenant, kindCommand)
 	now := a.store.clock.Now().UnixNano()
-	return sequence(func(yield func(store.ArchivedCommand) bool) error {
+	return store.Sequence(func(yield func(store.ArchivedCommand) bool) error {
 		n := uint64(0)
 		return a.pages(prefix, after(prefix), false, func(key, value []byte) (bool, error) {
 			n++

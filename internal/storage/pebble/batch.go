@@ -67,7 +67,7 @@ func (b *batch) reset() {
 	}
 	b.writes = b.store.db.NewBatch()
 	for _, t := range b.units.Tenants() {
-		t.added, t.noted = nil, j17.StreamID{}
+		t.added = nil
 	}
 	b.units.Reset(b.store.clock.Now(), b.settled)
 	b.rewritten, b.built, b.settled, b.operated = false, nil, false, false

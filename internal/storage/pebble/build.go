@@ -241,7 +241,7 @@ func (s *tagBuilder) buildSome(ctx context.Context, name j17.Tenant) (state *bui
 
 // index stages the index of the next events of a build.
 func (b *batch) index(t *tenant, state *build) (err error) {
-	l, err := newLookup(b.store.db, t.next.Number, &typeNames{})
+	l, err := newLookup(b.store.db, t.next.Number, &record.TypeNames{})
 	if err != nil {
 		return err
 	}

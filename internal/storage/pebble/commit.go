@@ -153,7 +153,7 @@ func (s *committer) publish(b *batch) {
 		if t.next.Last != t.last {
 			s.changes.note(t, t.next.change, len(s.tenants))
 		}
-		s.leaves.add(t)
+		s.leaves.Add(&t.leaves, t.added, t.next.Last, t.next.Events)
 		t.move(t.next.Last)
 	}
 	if b.built != nil {
@@ -163,8 +163,9 @@ func (s *committer) publish(b *batch) {
 		s.due.noteDue(w)
 	}
 	for _, t := range b.dropped {
-		t.next, t.listed, t.number, t.events, t.change, t.leaves, t.touched = stateOf(t.name, 0), false, 0, 0, 0,
-			tenantLeaves{}, fresh.number
+		t.next, t.listed, t.number, t.events, t.change, t.touched = stateOf(t.name, 0), false, 0, 0, 0,
+			fresh.number
+		t.leaves.Forget()
 		b.forgetRecent(t)
 		s.filters.held -= t.tagFilter.Swap(nil).size() + t.streamFilter.Swap(nil).size()
 		t.move(t.next.Last)

@@ -89,7 +89,7 @@ func (b *batch) ReadCommand(t *tenant, id store.CommandID) (*store.Result, int64
 
 // WriteEvent stages an event under its key, and in the feed in runs that the batch ends.
 func (b *batch) WriteEvent(t *tenant, e *unit.Event) {
-	t.added = append(t.added, keptLeaf{store.Leaf{Position: e.ID, Hash: e.Leaf}, b.store.leaves.hash(e.Key.Type)})
+	t.added = append(t.added, b.store.leaves.Leaf(e.ID, e.Leaf, e.Key.Type))
 	b.own = record.AppendTags(b.own[:0], e.Tags)
 	b.value = append(appendEventHeader(b.value[:0], e.ID, e.Timestamp, e.Layout, nil, b.own), e.LeafInput...)
 	b.key = appendEventKey(b.key[:0], t.next.Number, e.Key, e.Version)

@@ -90,7 +90,7 @@ type feeds struct{ *core }
 func (s *feeds) ReadFeed(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
 ) iter.Seq2[*j17.Event, error] {
-	return sequence(func(yield func(*j17.Event) bool) error {
+	return store.Sequence(func(yield func(*j17.Event) bool) error {
 		return s.readPages(ctx, t, after, limit, eventsOnly(yield), feedPager(false))
 	})
 }
@@ -104,7 +104,7 @@ func eventsOnly(yield func(*j17.Event) bool) func(store.Entry) bool {
 func (s *feeds) ReadChanges(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
 ) iter.Seq2[store.Entry, error] {
-	return sequence(func(yield func(store.Entry) bool) error {
+	return store.Sequence(func(yield func(store.Entry) bool) error {
 		return s.readPages(ctx, t, after, limit, yield, feedPager(true))
 	})
 }
@@ -121,7 +121,7 @@ type named struct {
 func (s *feeds) ReadNames(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
 ) iter.Seq2[store.Entry, error] {
-	return sequence(func(yield func(store.Entry) bool) error { return s.readNames(ctx, t, after, limit, yield) })
+	return store.Sequence(func(yield func(store.Entry) bool) error { return s.readNames(ctx, t, after, limit, yield) })
 }
 
 // readNames reads some names at a time, and hands them out with no view open. Rewrites do not change names.
@@ -133,7 +133,7 @@ func (s *feeds) readNames(
 		return err
 	}
 	var some []named
-	var types typeNames
+	var types record.TypeNames
 	var event j17.Event
 	n := 0
 	for more := limit > 0; more && n < limit; {
@@ -168,7 +168,9 @@ func (s *feeds) readNames(
 
 // names appends the names of up to limit events and notes of a feed from a position on. It reports whether there may be
 // more.
-func (r reader) names(to []named, from j17.StreamID, limit int, types *typeNames) (_ []named, more bool, err error) {
+func (r reader) names(
+	to []named, from j17.StreamID, limit int, types *record.TypeNames,
+) (_ []named, more bool, err error) {
 	l, err := newLookup(r.snapshot, r.tenant, types)
 	if err != nil {
 		return to, false, err
@@ -230,7 +232,7 @@ type pager struct {
 	// use runs a short read.
 	use func(do func(reader) error) error
 	// copy fills an empty page with up to limit entries from a position on.
-	copy func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error
+	copy func(r reader, p *page, from j17.StreamID, limit int, names *record.TypeNames) error
 	// windows reports that pages leave out nothing of the feed but possibly notes, so that they can come from a window;
 	// notes that notes are included.
 	windows, notes bool
@@ -248,7 +250,7 @@ type pager struct {
 func feedPager(notes bool) pager {
 	return pager{
 		windows: true, notes: notes,
-		copy: func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
+		copy: func(r reader, p *page, from j17.StreamID, limit int, names *record.TypeNames) error {
 			return p.feed(r, from, limit, names, notes)
 		},
 	}
@@ -267,7 +269,7 @@ func (s *feeds) eachPage(
 	p := s.pages.get()
 	defer s.pages.put(p)
 	var c eventCursor
-	var aggregates typeNames
+	var aggregates record.TypeNames
 	n, from := 0, after.Next()
 	for more, pages := true, 0; more; pages++ {
 		if err := s.nextPage(ctx, &of, p, pages >= growAfter, from, limit-n, &aggregates); errors.Is(err, errOutdated) {
@@ -345,7 +347,7 @@ func (s *feeds) eachPage(
 // nextPage fills a page, or opens the next one of a window. In a long iteration pages are larger, and come from
 // windows.
 func (s *feeds) nextPage(
-	ctx context.Context, of *pager, p *page, on bool, from j17.StreamID, limit int, names *typeNames,
+	ctx context.Context, of *pager, p *page, on bool, from j17.StreamID, limit int, names *record.TypeNames,
 ) error {
 	if !p.window.left() && on {
 		s.pages.grow(p, of.windows)

@@ -7,6 +7,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 )
 
@@ -42,7 +43,7 @@ func TestGatheredIsNotMuchMoreThanAPageTakes(t *testing.T) {
 	var p page
 	for range 2 {
 		p.clear()
-		if err := p.feed(r, j17.StreamID{}, small+large, &typeNames{}, false); err != nil {
+		if err := p.feed(r, j17.StreamID{}, small+large, &record.TypeNames{}, false); err != nil {
 			t.Fatal(err)
 		}
 		if !p.full || p.bytes > pageBytes+5000 {
@@ -101,7 +102,7 @@ func TestErasureTakesTheMemoryOfWidePages(t *testing.T) {
 	of := pager{
 		tenant: "a/prod",
 		use:    func(do func(reader) error) error { return s.use("a/prod", r.tenant, do) },
-		copy: func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
+		copy: func(r reader, p *page, from j17.StreamID, limit int, names *record.TypeNames) error {
 			if g := &p.gathering; stale && looked == erasedAt {
 				kept := cap(p.values) + cap(p.entries) + cap(g.refs) + cap(g.order) + cap(g.keys)
 				for i := range g.values {

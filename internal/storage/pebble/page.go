@@ -239,7 +239,7 @@ type eventCursor struct {
 	event  j17.Event
 	record eventRecord
 	keyLen int
-	types  typeNames
+	types  record.TypeNames
 }
 
 // load fills c.event with an event of a page.
@@ -249,7 +249,7 @@ func (c *eventCursor) load(entry *pageEntry) error {
 }
 
 // feed copies up to limit events of the feed, and notes if they are wanted, from a position on.
-func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames, notes bool) (err error) {
+func (p *page) feed(r reader, from j17.StreamID, limit int, names *record.TypeNames, notes bool) (err error) {
 	l, err := newLookup(r.snapshot, r.tenant, names)
 	if err != nil {
 		return err
@@ -318,11 +318,11 @@ type lookup struct {
 	last j17.StreamID
 	// note is the entry itself if it is a note.
 	note  []byte
-	names *typeNames
+	names *record.TypeNames
 }
 
 // newLookup opens a feed, which must be closed.
-func newLookup(from pebble.Reader, tenant uint32, names *typeNames) (*lookup, error) {
+func newLookup(from pebble.Reader, tenant uint32, names *record.TypeNames) (*lookup, error) {
 	prefix := appendPrefix(nil, tenant, kindFeed)
 	feed, err := newIter(from, prefix, after(prefix))
 	if err != nil {
@@ -433,7 +433,7 @@ func typeOf(reference, value []byte) ([]byte, error) {
 func aggregateOf(reference []byte) []byte { return reference[:max(bytes.IndexByte(reference, 0), 0)] }
 
 // parseReference returns the key and the version that a reference of the feed names.
-func parseReference(reference []byte, names *typeNames) (j17.Key, uint64, error) {
+func parseReference(reference []byte, names *record.TypeNames) (j17.Key, uint64, error) {
 	n := len(reference) - versionSuffix - 1
 	if n < 0 || reference[n] != 0 {
 		return j17.Key{}, 0, errFormat
@@ -442,5 +442,5 @@ func parseReference(reference []byte, names *typeNames) (j17.Key, uint64, error)
 	if !ok {
 		return j17.Key{}, 0, errFormat
 	}
-	return j17.Key{Type: names.name(typ), ID: string(id)}, binary.BigEndian.Uint64(reference[n+1:]), nil
+	return j17.Key{Type: names.Name(typ), ID: string(id)}, binary.BigEndian.Uint64(reference[n+1:]), nil
 }

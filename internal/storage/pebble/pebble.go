@@ -28,6 +28,7 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/base/keyfile"
+	"j17/internal/storage/leaves"
 	"j17/internal/storage/queue"
 	"j17/internal/storage/record"
 	"j17/internal/storage/store"
@@ -156,7 +157,7 @@ type core struct {
 	// list.
 	retired []*view
 	changes changes
-	leaves  recentLeaves
+	leaves  *leaves.Latest
 	// tagHints are used by reads by tags.
 	tagHints tagHints
 }
@@ -166,7 +167,7 @@ func newStore(o *Options) *Store {
 	c := &core{
 		clock: o.Clock, logger: o.Logger, life: &lifetime{done: make(chan struct{})}, events: newEvents(),
 		tenants: map[j17.Tenant]*tenant{}, heads: newHeadCache(),
-		leaves: recentLeaves{seed: maphash.MakeSeed(), most: mostLeaves},
+		leaves: leaves.New(),
 	}
 	c.filters = &filters{core: c, streamSeed: maphash.MakeSeed()}
 	c.stale = &compactor{core: c}
@@ -195,10 +196,8 @@ type tenant struct {
 	// present batch changes it, and the tags of its latest events if there are conditions on them.
 	next   tenantState
 	listed bool
-	// added are the leaf hashes of the events that the present batch adds, noted is the position of the last note that
-	// it adds.
-	added []keptLeaf
-	noted j17.StreamID
+	// added are the leaf hashes of the events that the present batch adds.
+	added []leaves.Leaf
 
 	// missed counts the new streams that were looked up on disk since a filter over streams was requested.
 	missed uint64
@@ -220,7 +219,7 @@ type tenant struct {
 	linking uint32
 	// change is the number of the last change of the feed, 0 when there was none.
 	change uint64
-	leaves tenantLeaves
+	leaves leaves.Kept
 	// touched is the number of a view since which the tenant has not changed.
 	touched uint64
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 )
 
@@ -160,24 +161,9 @@ func (r reader) head(key j17.Key) (store.Head, error) {
 func (s *streams) ReadStream(
 	ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64,
 ) iter.Seq2[*j17.Event, error] {
-	return sequence(func(yield func(*j17.Event) bool) error {
+	return store.Sequence(func(yield func(*j17.Event) bool) error {
 		return s.readStream(ctx, t, key, from, to, yield)
 	})
-}
-
-// sequence turns a function that calls yield until it returns false, or fails, into an iterator.
-func sequence[T any](read func(yield func(T) bool) error) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		stopped := false
-		err := read(func(t T) bool {
-			stopped = !yield(t, nil)
-			return !stopped
-		})
-		if err != nil && !stopped {
-			var none T
-			yield(none, err)
-		}
-	}
 }
 
 // interrupted returns an error if an iteration has to end before its nth step: the store closes, or ctx has ended.
@@ -253,7 +239,7 @@ func (s *core) number(t j17.Tenant) (uint32, error) {
 func (s *streams) ReadStreams(
 	ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64,
 ) iter.Seq2[*j17.Event, error] {
-	return sequence(func(yield func(*j17.Event) bool) error { return s.readStreams(ctx, t, keys, most, yield) })
+	return store.Sequence(func(yield func(*j17.Event) bool) error { return s.readStreams(ctx, t, keys, most, yield) })
 }
 
 // readStreams is readStream for the first events of several streams.
@@ -320,7 +306,7 @@ func (s *streams) headOf(t j17.Tenant, key j17.Key) (uint32, store.Head, error) 
 }
 
 // fill parses an event's value into e, which has key and version already.
-func (r *eventRecord) fill(v []byte, keyLen int, types *typeNames, e *j17.Event) error {
+func (r *eventRecord) fill(v []byte, keyLen int, types *record.TypeNames, e *j17.Event) error {
 	if err := r.parse(v); err != nil {
 		return err
 	}
@@ -328,31 +314,10 @@ func (r *eventRecord) fill(v []byte, keyLen int, types *typeNames, e *j17.Event)
 	if err != nil {
 		return err
 	}
-	e.StreamID, e.Timestamp, e.Type = r.id, r.timestamp, types.name(typ)
+	e.StreamID, e.Timestamp, e.Type = r.id, r.timestamp, types.Name(typ)
 	e.Raw, e.Kept = slices.Clip(r.raw), r.kept
 	e.Data, e.Metadata = r.layout.DataOf(r.raw), r.layout.MetadataOf(r.raw)
 	return nil
-}
-
-// typeNames keeps the names of types, so that an iteration allocates each of them once.
-type typeNames struct{ names []string }
-
-func (t *typeNames) name(b []byte) string {
-	for i, name := range t.names {
-		if name == string(b) {
-			// The next event probably has the same type, or one seen recently.
-			if i > 0 {
-				t.names[i], t.names[i-1] = t.names[i-1], t.names[i]
-			}
-			return name
-		}
-	}
-	name := string(b)
-	const enough = 32
-	if len(t.names) < enough {
-		t.names = append(t.names, name)
-	}
-	return name
 }
 
 // VersionAfter returns the version of the first event after a position. See store.Store.

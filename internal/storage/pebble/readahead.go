@@ -16,6 +16,7 @@ import (
 
 	"j17"
 	"j17/internal/base/panics"
+	"j17/internal/storage/record"
 )
 
 const (
@@ -79,7 +80,7 @@ func (r *reference) id() j17.StreamID { return j17.StreamID{Ms: r.ms, Seq: r.seq
 func (w *window) left() bool { return w.at < len(w.buckets) }
 
 // open turns the next bucket into a page and releases the bucket.
-func (w *window) open(p *page, names *typeNames) error {
+func (w *window) open(p *page, names *record.TypeNames) error {
 	b := w.buckets[w.at]
 	w.buckets[w.at] = bucket{}
 	w.at++
@@ -94,7 +95,7 @@ func (w *window) open(p *page, names *typeNames) error {
 			continue
 		}
 		typ, id, _ := strings.Cut(w.streams[ref.stream], "\x00")
-		p.entries[i].key, p.entries[i].version = j17.Key{Type: names.name([]byte(typ)), ID: id}, ref.version
+		p.entries[i].key, p.entries[i].version = j17.Key{Type: names.Name([]byte(typ)), ID: id}, ref.version
 	}
 
 	// The values.

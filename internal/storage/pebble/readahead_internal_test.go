@@ -90,7 +90,7 @@ func TestWindowsHoldNoMoreThanTheirRoom(t *testing.T) {
 			read, windows := 0, 0
 			of := windowPager(t, s, &used)
 			p := page{room: 1 << 20}
-			var names typeNames
+			var names record.TypeNames
 			var from j17.StreamID
 			check := func() {
 				for i := range p.entries {
@@ -225,7 +225,7 @@ func TestWindowsHaveNotes(t *testing.T) {
 		of := windowPager(t, s, &used)
 		of.notes = with == 1
 		p := page{room: 1 << 20}
-		var names typeNames
+		var names record.TypeNames
 		events, erased, notes := 0, 0, 0
 		var from j17.StreamID
 		for p.full = true; p.full; {

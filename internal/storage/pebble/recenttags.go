@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"j17"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 	"j17/internal/storage/unit"
 )
@@ -177,7 +178,7 @@ func (b *batch) committed(t *tenant, a *store.Absent) (found bool, err error) {
 
 // fits reports whether the event at a position has one of the types that count.
 func (b *batch) fits(tenant uint32, at j17.StreamID, a *store.Absent) (fits bool, err error) {
-	l, err := newLookup(b.store.db, tenant, &typeNames{})
+	l, err := newLookup(b.store.db, tenant, &record.TypeNames{})
 	if err != nil {
 		return false, err
 	}

@@ -77,7 +77,7 @@ func notThere(err error, e *store.Retagged, t j17.Tenant) error {
 
 // retag stages other tags of events.
 func (b *batch) retag(t *tenant, events []store.Retagged) (err error) {
-	l, err := newLookup(b.store.db, t.next.Number, &typeNames{})
+	l, err := newLookup(b.store.db, t.next.Number, &record.TypeNames{})
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,6 @@ func (b *rewriting) ReadEvents(
 // WriteNote is part of unit.Rewriter.
 func (b *rewriting) WriteNote(t *tenant, note *store.Note) {
 	must(b.writes.Set(appendFeedKey(nil, t.next.Number, note.Position), record.AppendNote(nil, note), nil))
-	t.noted = note.Position
 	b.stagePurge(t, note.Position, b.untagged)
 }
 

@@ -8,6 +8,7 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/storage/queue"
+	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 )
 
@@ -124,7 +125,7 @@ func TestOneEventOfARunIsLookedUpAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.close()
-	l, err := newLookup(r.snapshot, r.tenant, &typeNames{})
+	l, err := newLookup(r.snapshot, r.tenant, &record.TypeNames{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -201,7 +201,7 @@ func (s *feeds) ReadTagged(
 	ctx context.Context, t j17.Tenant, of store.Tagged, after j17.StreamID, limit int,
 	looked func(steps int, upTo j17.StreamID) bool,
 ) iter.Seq2[*j17.Event, error] {
-	return sequence(func(yield func(*j17.Event) bool) error {
+	return store.Sequence(func(yield func(*j17.Event) bool) error {
 		if len(of.Tags) == 0 {
 			return fmt.Errorf("%w: no tags to read events by", store.ErrInvalid)
 		}
@@ -209,7 +209,7 @@ func (s *feeds) ReadTagged(
 		for i, tag := range of.Tags {
 			ids[i] = idOfTag([]byte(tag))
 		}
-		copied := func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
+		copied := func(r reader, p *page, from j17.StreamID, limit int, names *record.TypeNames) error {
 			if err := r.indexed(of.Tags); err != nil {
 				return err
 			}
@@ -408,7 +408,7 @@ func (w *tagWalk) next(at *j17.StreamID, step func(passed j17.StreamID) bool) (b
 
 // tagged copies up to limit events from a position on that have all tags, and one of the types.
 func (p *page) tagged(
-	r reader, ids []tagID, of *store.Tagged, at j17.StreamID, limit int, names *typeNames,
+	r reader, ids []tagID, of *store.Tagged, at j17.StreamID, limit int, names *record.TypeNames,
 ) (err error) {
 	w, err := r.store.newTagWalk(r.snapshot, r.tenant, ids)
 	if err != nil {

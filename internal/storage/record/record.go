@@ -123,6 +123,28 @@ func ParseStream(name []byte) (key j17.Key, ok bool) {
 	return j17.Key{Type: typ, ID: id}, ok
 }
 
+// TypeNames keeps the names of types, so that an iteration allocates each of them once.
+type TypeNames struct{ names []string }
+
+// Name returns a name as a string.
+func (n *TypeNames) Name(b []byte) string {
+	for i, name := range n.names {
+		if name == string(b) {
+			// The next event probably has the same type, or one seen recently.
+			if i > 0 {
+				n.names[i], n.names[i-1] = n.names[i-1], n.names[i]
+			}
+			return name
+		}
+	}
+	name := string(b)
+	const enough = 32
+	if len(n.names) < enough {
+		n.names = append(n.names, name)
+	}
+	return name
+}
+
 // IsNote reports whether a value is that of a note, where other values never begin so.
 func IsNote(value []byte) bool { return len(value) > 0 && value[0] == Version }
 

@@ -35,6 +35,21 @@ func Items(
 	}
 }
 
+// Sequence turns a function that calls yield until it returns false, or fails, into an iterator.
+func Sequence[T any](read func(yield func(T) bool) error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		stopped := false
+		err := read(func(t T) bool {
+			stopped = !yield(t, nil)
+			return !stopped
+		})
+		if err != nil && !stopped {
+			var none T
+			yield(none, err)
+		}
+	}
+}
+
 // Places yields what stands behind a prefix in the keys of a space that begin with it, in byte order. See Items.
 func Places(
 	ctx context.Context, from Sides, t j17.Tenant, space Space, prefix string, page int,
