@@ -1,5 +1,5 @@
-// Package keyfile seals texts with a key that is in a file beside the store: sealed texts are useless to anyone who has
-// only the store, or a copy of it.
+// Package keyfile seals texts with a key that is in a file beside the store, or made of a secret: sealed texts are
+// useless to anyone who has only the store, or a copy of it.
 package keyfile
 
 import (
@@ -16,7 +16,7 @@ import (
 	"sync"
 )
 
-// File is a key file. It is made when it is first needed.
+// File is a key file, which is made when it is first needed, or a key that is known without one.
 type File struct {
 	name string
 
@@ -26,6 +26,26 @@ type File struct {
 
 // At returns the key file of that name.
 func At(name string) *File { return &File{name: name} }
+
+// Of returns what has the given key, of Bytes bytes, and is in no file.
+func Of(key []byte) *File { return &File{key: key} }
+
+// OfSecret returns what has a key made of a secret, which must be too long to be guessed.
+func OfSecret(secret string) *File {
+	key := sha256.Sum256([]byte(secret))
+	return Of(key[:])
+}
+
+// Exists reports whether the key is known, or its file is there.
+func (f *File) Exists() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.key != nil {
+		return true
+	}
+	_, err := os.Stat(f.name)
+	return err == nil
+}
 
 // Bytes is the length of keys.
 const Bytes = 32

@@ -49,13 +49,5 @@ func (a *appender) Barrier(ctx context.Context) error {
 	return a.doubts.settle(ctx, a.core)
 }
 
-// Status is part of store.Health.
-func (c *core) Status() store.Status {
-	if c.isClosed() {
-		return store.Status{Reason: "the store is closed"}
-	}
-	return store.Status{Readable: true, Writable: true}
-}
-
 // errNotYet is for what this store does not do.
 func errNotYet(what string) error { return fmt.Errorf("%s is not there yet", what) }

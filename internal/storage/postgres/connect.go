@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,29 +25,28 @@ const patience = 10 * time.Second
 
 // connect reads the address and makes the pool of readers.
 func (c *core) connect(ctx context.Context) error {
-	config, err := pgxpool.ParseConfig(c.o.Address)
-	if err != nil {
-		return fmt.Errorf("the address of the store: %w", err)
+	address, found := ParseAddress(c.o.Address, c.o.Password, c.o.Plain)
+	if len(found) > 0 {
+		return errors.Join(found...)
 	}
-	config.MaxConns = int32(c.o.Connections - laneCount - lookupCount)
-	config.ConnConfig.ConnectTimeout = patience
-	config.AfterConnect = c.setSession
-	c.address = config.ConnConfig.Copy()
-	if c.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-		return fmt.Errorf("the address of the store: %w", err)
-	}
-	return nil
+	address.pool.MaxConns = int32(c.o.readers())
+	address.pool.AfterConnect = c.setSession
+	address.pool.ConnConfig.ValidateConnect = suitable
+	c.address = address
+	var err error
+	c.pool, err = pgxpool.NewWithConfig(ctx, address.pool.Copy())
+	return err
 }
 
 // setSession prepares a new connection.
 func (c *core) setSession(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, sessionSettings+pgx.Identifier{c.o.Schema}.Sanitize())
+	_, err := conn.Exec(ctx, sessionSettings+quoted(c.o.Schema))
 	return err
 }
 
 // dial makes a connection of its own. warned is called for each warning of the server.
 func (c *core) dial(ctx context.Context, warned func(*pgconn.Notice)) (*pgx.Conn, error) {
-	config := c.address.Copy()
+	config := c.address.pool.ConnConfig.Copy()
 	if warned != nil {
 		config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 			if n.SeverityUnlocalized == "WARNING" {
@@ -61,6 +62,37 @@ func (c *core) dial(ctx context.Context, warned func(*pgconn.Notice)) (*pgx.Conn
 		return nil, errors.Join(err, conn.Close(ctx))
 	}
 	return conn, nil
+}
+
+// quoted is a name as it stands in SQL.
+func quoted(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// leastVersion is the oldest version of PostgreSQL that a store can be on.
+const leastVersion = 15
+
+// versionError is a server of a version that is too old.
+type versionError struct{ version string }
+
+// Error describes the version.
+func (e *versionError) Error() string {
+	return fmt.Sprintf("its version is %s, and j17 needs PostgreSQL %d or later", e.version, leastVersion)
+}
+
+// suitable returns why a server that was connected to cannot be used: another one of the address may be. Servers say
+// what they are when a connection begins; some poolers do not pass all of it on.
+func suitable(ctx context.Context, conn *pgconn.PgConn) error {
+	version := conn.ParameterStatus("server_version")
+	digits := strings.TrimLeft(version, "0123456789")
+	if major, err := strconv.Atoi(version[:len(version)-len(digits)]); err == nil && major < leastVersion {
+		return &versionError{version}
+	}
+	switch standby := conn.ParameterStatus("in_hot_standby"); {
+	case standby == "":
+		return pgconn.ValidateConnectTargetSessionAttrsReadWrite(ctx, conn)
+	case standby == "on" || conn.ParameterStatus("default_transaction_read_only") == "on":
+		return pgconn.ErrReadOnlyConnection
+	}
+	return nil
 }
 
 // refused reports whether an error says for certain that a statement which was sent has changed nothing: the server has

@@ -121,6 +121,9 @@ func (l *lane) forget(calls []*call) {
 // commit decides calls and commits what they write. It returns how many are complete: with stale tenants, only those of
 // others. The error is the answer to all calls.
 func (l *lane) commit(calls []*call) (complete int, stale map[*tenant]bool, err error) {
+	if err := l.guard.admit(queue.Always); err != nil {
+		return 0, nil, err // they have waited since before writes stopped
+	}
 	if err := l.connect(); err != nil {
 		return 0, nil, err
 	}

@@ -21,7 +21,8 @@ func openOnServer(t *testing.T) *Store {
 	t.Helper()
 	server := pgtest.Shared(t)
 	s, err := Open(t.Context(), Options{
-		Address: server.Address(), Schema: server.Schema(t), Connections: LeastConnections,
+		AllowSingle: true,
+		Address:     server.Address(), Schema: server.Schema(t), Connections: LeastConnections,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -116,7 +116,8 @@ func options(t *testing.T) postgres.Options {
 	t.Helper()
 	server := pgtest.Shared(t)
 	return postgres.Options{
-		Address: server.Address(), Schema: server.Schema(t), Connections: postgres.LeastConnections,
+		AllowSingle: true,
+		Address:     server.Address(), Schema: server.Schema(t), Connections: postgres.LeastConnections,
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/base/keyfile"
+	"j17/internal/base/panics"
 	"j17/internal/storage/queue"
 	"j17/internal/storage/record"
 	"j17/internal/storage/store"
@@ -29,8 +30,9 @@ import (
 
 // Options specify where and how a store is opened.
 type Options struct {
-	// Address is a connection string or URL of the form that libpq documents.
-	Address string
+	// Address, Password and Plain are those of ParseAddress.
+	Address, Password string
+	Plain             bool
 	// Schema is the schema that has all tables; "" means DefaultSchema. It is made if it does not exist.
 	Schema string
 	// Clock gives positions and expiry their time; nil means the machine's clock.
@@ -40,15 +42,19 @@ type Options struct {
 	// Connections is how many connections the store uses; 0 means DefaultConnections, LeastConnections is the least.
 	Connections int
 	// Sealed are the spaces with values that must not be readable in the database or a copy of it; the function selects
-	// the values, nil all of them. They are sealed with Key.
+	// the values, nil all of them. They are sealed with a key that the schema has, which is sealed itself: with Key,
+	// or with one of Keys until a store is opened whose Key is another. Without Key nothing is sealed.
 	Sealed map[store.Space]func(value []byte) bool
 	Key    *keyfile.File
+	Keys   []*keyfile.File
 	// Shared says that other stores write to the same schema at the same time, so that this one has to ask for changes
 	// that it has not made itself.
 	Shared bool
 	// Node, if not nil, is the one that this store belongs to, and which works: the store writes only as long as no
 	// other node works, and answers only as long as none can.
 	Node *Node
+	// AllowAsync accepts a server whose settings can lose what it has acknowledged, AllowSingle one without standbys.
+	AllowAsync, AllowSingle bool
 }
 
 const (
@@ -59,12 +65,18 @@ const (
 	// LeastConnections is the least number of connections that a store can work with.
 	LeastConnections = 12
 
-	// Of the connections, laneCount are those of lanes, and lookupCount those of look-ups. The others are shared by
-	// readers; at most mostMoments of them are held by moments and archives.
+	// Of the connections, laneCount are those of lanes, guardCount those of the look at the server's settings, and
+	// beatCount those of the node. The others are shared by readers: at most lookupCount of them are used by look-ups,
+	// and mostMoments held by moments and archives.
 	laneCount   = 4
+	guardCount  = 2
+	beatCount   = 1
 	lookupCount = 2
 	mostMoments = 16
 )
+
+// readers is how many connections readers share.
+func (o *Options) readers() int { return o.Connections - laneCount - guardCount - beatCount }
 
 // Store is the event store on PostgreSQL. It implements store.Engine. Each of its parts implements a few roles.
 type Store struct {
@@ -86,7 +98,7 @@ type core struct {
 	o       Options
 	clock   clock.Clock
 	logger  *slog.Logger
-	address *pgx.ConnConfig
+	address *Address
 	// pool has the connections of readers.
 	pool    *pgxpool.Pool
 	queue   *queue.Writes[*batch]
@@ -95,6 +107,9 @@ type core struct {
 	sealing record.Sealing
 	cache   cache
 	doubts  doubts
+	guard   *guard
+	// key seals what belongs to the schema; nil seals nothing.
+	key *keyfile.File
 	// start is the number of this start of a store among all of the schema.
 	start int64
 	// rewrites counts how often events were rewritten. It grows when the new content is committed, before Rewrite
@@ -114,7 +129,8 @@ type core struct {
 
 var _ store.Engine = (*Store)(nil)
 
-// Open opens a store, and makes its tables if they do not exist.
+// Open opens a store, and makes its tables if they do not exist. A server that does not keep what it acknowledges is
+// refused, and so is a schema that belongs to something else.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	c, err := prepare(ctx, o)
 	if err != nil {
@@ -127,8 +143,42 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// prepare connects to the database, and makes the tables if they do not exist.
+// prepare connects to the database for the first time, and makes the tables if they do not exist. It returns why a
+// store cannot be on the server, or in the schema.
 func prepare(ctx context.Context, o Options) (*core, error) {
+	c, err := newCore(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := c.dialFirst(ctx)
+	if err == nil {
+		err = errors.Join(c.take(ctx, conn), conn.Close(c.life))
+	}
+	if err != nil {
+		c.end()
+		c.pool.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// take makes the schema one of this program.
+func (c *core) take(ctx context.Context, conn *pgx.Conn) (err error) {
+	if err := c.guard.begin(ctx, conn); err != nil {
+		return err
+	}
+	if _, _, err = c.migrate(ctx, conn, migrations()); err != nil {
+		return err
+	}
+	if c.key, err = c.clusterKey(ctx, conn); err != nil {
+		return err
+	}
+	c.sealing, err = record.NewSealing(c.o.Sealed, c.key)
+	return err
+}
+
+// newCore returns what all that works on a store shares. Nothing is connected yet.
+func newCore(ctx context.Context, o Options) (*core, error) {
 	if o.Clock == nil {
 		o.Clock = clock.System{}
 	}
@@ -143,30 +193,19 @@ func prepare(ctx context.Context, o Options) (*core, error) {
 	}
 	o.Connections = max(o.Connections, LeastConnections)
 	c := &core{o: o, clock: o.Clock, logger: o.Logger, tenants: map[j17.Tenant]*tenant{}}
-	c.queue = queue.NewShared[*batch](nil, mostUnits)
 	c.life = context.WithoutCancel(ctx)
 	c.ending, c.end = context.WithCancel(c.life)
+	c.guard = newGuard(c)
+	c.queue = queue.NewShared[*batch](c.guard.admit, mostUnits)
 	c.spaces.core = c
-	var err error
-	if c.sealing, err = record.NewSealing(o.Sealed, o.Key); err != nil {
-		return nil, err
-	}
-	if err := c.connect(ctx); err != nil {
-		return nil, err
-	}
-	if err := c.migrate(ctx); err != nil {
-		c.end()
-		c.pool.Close()
-		return nil, err
-	}
-	return c, nil
+	return c, c.connect(ctx)
 }
 
 // newStore returns a store whose parts know each other.
 func newStore(c *core) *Store {
 	lookups := newLookups(c)
 	appends := &appender{core: c}
-	moments := newMoments(c, c.o.Connections-laneCount-lookupCount)
+	moments := newMoments(c, c.o.readers())
 	return &Store{
 		core: c, appender: appends, lookups: lookups, streams: &streams{core: c, lookups: lookups},
 		feeds: &feeds{core: c}, sides: &sides{core: c, appender: appends, lookups: lookups},
@@ -187,6 +226,8 @@ func (s *Store) begin(ctx context.Context) error {
 		l := newLane(s.core, n)
 		s.working.Go(l.run)
 	}
+	s.working.Go(func() { _ = panics.Caught(s.guard.watch) }) // each look has its own
+	s.working.Go(func() { _ = panics.Caught(s.guard.watch) }) // each look has its own
 	return nil
 }
 
@@ -206,6 +247,7 @@ func (s *Store) Shutdown(ctx context.Context) error {
 	// Calls that wait are still carried out; waiting readers end.
 	s.queue.Shut(store.ErrClosed)
 	s.changes.close(s.core)
+	s.guard.stop()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -434,9 +434,14 @@ func (w *writes) composeItems(s *text, l *lane) {
 }
 
 // isUnique reports whether an error says that a row exists already.
-func isUnique(err error) bool {
-	said, is := errors.AsType[*pgconn.PgError](err)
-	return is && said.Code == "23505"
+func isUnique(err error) bool { return sqlState(err) == "23505" }
+
+// sqlState returns the code of an error that the server has told, "" for any other.
+func sqlState(err error) string {
+	if said, is := errors.AsType[*pgconn.PgError](err); is {
+		return said.Code
+	}
+	return ""
 }
 
 // corruption is the error of stored data that contradicts itself.

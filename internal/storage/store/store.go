@@ -501,7 +501,28 @@ type Status struct {
 	Reason string
 	// FreeBytes is the free space of the volume, 0 where unknown.
 	FreeBytes uint64
+	// Replication is nil for a store on a disk of this machine.
+	Replication *Replication
 }
+
+// Replication says how what is stored is kept on more than one machine.
+type Replication struct {
+	Mode ReplicationMode
+	// Standbys counts those that commits wait for, LagBytes is by how much of the log the last of them is behind.
+	Standbys int
+	LagBytes int64
+	// Async reports that the settings of the server can lose what it has acknowledged.
+	Async bool
+}
+
+// ReplicationMode is whether commits wait for a second machine.
+type ReplicationMode string
+
+// The modes: commits wait for a standby, or there is one machine only.
+const (
+	Quorum ReplicationMode = "quorum"
+	Single ReplicationMode = "single"
+)
 
 // Errors that concern a whole call.
 var (

@@ -10,9 +10,12 @@ import (
 // UserError is the failure of a store's call as a caller sees it, nil for nil.
 func UserError(err error) error {
 	var corruption *CorruptionError
+	var told *j17.Error
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &told):
+		return err
 	case errors.As(err, &corruption):
 		return j17.Errorf(j17.CodeCorruption, "Stored data is damaged and is not served. "+
 			"Restore it from a backup with 'j17 backup restore'; 'j17 scrub status' says what is damaged.").Because(err)
@@ -23,7 +26,7 @@ func UserError(err error) error {
 	case errors.Is(err, ErrClock):
 		return j17.Errorf(j17.CodeUnavailable, "The server's clock has jumped and is not believed: nothing was written. Reads go on; its operator has to set the clock right or confirm it.").Because(err)
 	case errors.Is(err, ErrBusy):
-		return j17.Errorf(j17.CodeBusy, "The server is short of file descriptors: nothing was written. Try again in a moment.").Because(err)
+		return j17.Errorf(j17.CodeBusy, "The server lacks something for a moment, such as file descriptors or its database: nothing was written. Try again in a moment.").Because(err)
 	case errors.Is(err, ErrEnded):
 		return j17.Errorf(j17.CodeBusy, "The read has taken longer than the server keeps what it shows. Try again, and ask for less at a time.").Because(err)
 	case errors.Is(err, ErrUnknown):
