@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,8 +85,10 @@ func TestUniqueSetsAreAdoptedAgain(t *testing.T) {
 		}
 		write(store.Delete, sets, items[0].Key, "")
 		write(store.Put, "unique.fillings", "deployment", "damaged")
-		if err := s.unique.Adopt(t.Context(), tenant); err == nil {
-			t.Fatal("it has not failed")
+		instance, env, _ := strings.Cut(string(tenant), "/")
+		s.deploy.Forget(instance)
+		if err := s.deploy.Adopt(t.Context(), instance, j17.Environment(env)); err != nil {
+			t.Fatal(err)
 		}
 		write(store.Delete, "unique.fillings", "deployment", "")
 		if items := inForce(tenant); len(items) != 0 {
@@ -95,7 +98,7 @@ func TestUniqueSetsAreAdoptedAgain(t *testing.T) {
 		// The server goes on.
 		running, stop := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- s.unique.Run(running) }()
+		go func() { done <- s.deploy.Run(running) }()
 		synctest.Wait()
 		machine := clock.System{}
 		for tries := 0; len(inForce(tenant)) == 0 && tries < 100; tries++ { // seconds of the bubble, which cost nothing

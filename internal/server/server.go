@@ -49,7 +49,6 @@ import (
 	"j17/internal/follow/saga"
 	"j17/internal/follow/schedule"
 	"j17/internal/follow/tail"
-	"j17/internal/lang/spec"
 	"j17/internal/plane/auth"
 	"j17/internal/plane/blob"
 	"j17/internal/plane/control"
@@ -357,10 +356,7 @@ func (s *Server) openServices(ctx context.Context) error {
 		Store: s.store, Builds: s.builds, Engine: s.engine, Clock: o.Clock, Logger: o.Logger,
 	})
 	s.unique = unique.New(unique.Options{
-		Store: s.store, Builds: s.builds, Engine: s.engine, Worker: s.worker, Logger: o.Logger,
-		Hold: func(ctx context.Context, t j17.Tenant, f func() error) error {
-			return s.deploy.Hold(ctx, t, func(*spec.Compiled, store.Fence) error { return f() })
-		},
+		Store: s.store, Builds: s.builds, Engine: s.engine, Logger: o.Logger,
 	})
 	s.projections = projection.New(projection.Options{
 		Store: s.store, Engine: s.engine, Indexes: s.indexes, Places: s.places, Clock: o.Clock, Logger: o.Logger,

@@ -116,7 +116,7 @@ type Deploy struct {
 	// writes that put the results into force and with the diagnostics against the deployment.
 	Fill func(ctx context.Context, t j17.Tenant, after *decider.Decider, commit CommitSpec) error
 	// Adopt is called when the engine has received the spec of an environment, after a deployment or at the start.
-	// Failures are logged, and made up for later.
+	// After a failure it is called again.
 	Adopt func(ctx context.Context, t j17.Tenant) error
 	// Await waits until everything built after a deployment is complete, or the context ends.
 	Await func(ctx context.Context, t j17.Tenant) error

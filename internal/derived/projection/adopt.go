@@ -43,15 +43,21 @@ func (t *turns) take(tenant j17.Tenant) (done func()) {
 }
 
 // Adopted brings the indexes of an environment in line with its deployment: missing ones are built in the background,
-// those no longer needed are removed.
+// those no longer needed are removed. A failure is logged.
 func (s *Service) Adopted(ctx context.Context, t j17.Tenant) {
-	if err := s.adopt(ctx, t); err != nil {
+	if err := s.adopted(ctx, t); err != nil {
 		s.logger.LogAttrs(ctx, slog.LevelError, "the indexes of an environment could not be brought in line with its projections; deploy its spec again, or restart the server",
 			slog.String("tenant", string(t)), slog.Any("error", err))
 	}
+}
+
+// adopted is Adopted, and returns the error.
+func (s *Service) adopted(ctx context.Context, t j17.Tenant) error {
+	err := s.adopt(ctx, t)
 	if s.changed != nil {
 		s.changed(t)
 	}
+	return err
 }
 
 func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
@@ -119,12 +125,6 @@ func (s *Service) Settled(ctx context.Context, t j17.Tenant) {
 			_, err = s.indexes.Await(wait, t, there[i].ID) // readers get an error if it takes longer
 		}
 	}
-}
-
-// adopted is Adopted, after a deployment.
-func (s *Service) adopted(ctx context.Context, t j17.Tenant) error {
-	s.Adopted(ctx, t)
-	return nil
 }
 
 // await is Settled, for a deployment.

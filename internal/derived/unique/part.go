@@ -21,6 +21,5 @@ func (s *Service) Part() part.Part {
 			Try: s.Try, Ready: s.Ready, Unready: s.Unready, Fill: s.Deploy, Adopt: s.Adopt, Forget: s.Forget,
 		},
 		Erase: part.Erase{Streams: s.Erase},
-		Work:  part.Work{Run: s.Run},
 	}
 }

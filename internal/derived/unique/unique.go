@@ -22,7 +22,6 @@ import (
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
 	"j17/internal/core/part"
-	"j17/internal/core/worker"
 	"j17/internal/derived/build"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
@@ -59,11 +58,7 @@ type Options struct {
 	Builds *build.Service
 	// Engine gets Look from the code that made it.
 	Engine *engine.Engine
-	Worker *worker.Kit
 	Logger *slog.Logger
-	// Hold calls a function while nothing is deployed to a tenant. If the tenant or its spec is gone, the error has
-	// CodeNoSpec or CodeNotFound.
-	Hold func(ctx context.Context, t j17.Tenant, f func() error) error
 }
 
 // Service records the holders of unique values. It is safe for concurrent use.
@@ -78,16 +73,11 @@ type Service struct {
 	known *build.Adoption[known]
 	// deciders has the decider of each spec that sets are filled for, by the ID of the filling's first generation.
 	deciders sync.Map // of *decider.Decider by string
-	// left has the tenants for which Adopt has failed; failed is signaled when one is added.
-	left   sync.Map // of struct{} by j17.Tenant
-	failed chan struct{}
 }
 
 // New returns a service, and adds its kind of builds to Options.Builds.
 func New(o Options) *Service {
-	s := &Service{
-		Options: o, pageEvents: 10_000, pageItems: 2_000, maxLooked: maxLooked, failed: make(chan struct{}, 1),
-	}
+	s := &Service{Options: o, pageEvents: 10_000, pageItems: 2_000, maxLooked: maxLooked}
 	s.known = build.NewAdoption(o.Engine, s.of)
 	o.Builds.Handle(build.Kind{Name: emptying, Page: s.empty})
 	return s

@@ -45,8 +45,6 @@ const (
 
 // house is an engine with unique values, on a store in memory.
 type house struct {
-	// held counts how often nothing was deployed meanwhile.
-	held int
 	*enginetest.Fixture
 	tb     testing.TB
 	unique *unique.Service
@@ -74,11 +72,7 @@ func (h *house) open() {
 	log := slog.New(slog.DiscardHandler)
 	h.builds = build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
 	h.unique = unique.New(unique.Options{
-		Store: h.Store, Builds: h.builds, Engine: h.Engine, Worker: worker.New(h.Clock, log), Logger: log,
-		Hold: func(_ context.Context, _ j17.Tenant, f func() error) error {
-			h.held++
-			return f()
-		},
+		Store: h.Store, Builds: h.builds, Engine: h.Engine, Logger: log,
 	})
 	h.Use(h.part())
 }

@@ -66,6 +66,10 @@ type Service struct {
 	sides      store.Sides
 	// waiting has the prepared specs; nil if none is prepared.
 	waiting *worker.Queue
+	worker  *worker.Kit
+	// behind has the tenants with parts that have failed to adopt their spec; failed is signaled when one is added.
+	behind sync.Map // of struct{} by j17.Tenant
+	failed chan struct{}
 	// asking is the work that the guards of a dry run may take.
 	asking  int64
 	settled func(ctx context.Context, t j17.Tenant)
@@ -100,7 +104,8 @@ func New(o Options) *Service {
 	s := &Service{
 		registry: o.Registry, engine: o.Engine, blobs: o.Blobs, modules: newModuleCache(o.Modules),
 		containers: o.Containers,
-		clock:      o.Clock, logger: o.Logger, settled: o.Settled, sides: o.Store,
+		clock:      o.Clock, logger: o.Logger, settled: o.Settled, sides: o.Store, worker: o.Worker,
+		failed: make(chan struct{}, 1),
 		asking: maxAsking, environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
 	}
 	if o.Store != nil && o.Worker != nil {

@@ -50,8 +50,9 @@ type fixture struct {
 	modules  *modules
 	log      *bytes.Buffer
 	instance string
-	// beside, if not nil, and settled are hooks of the service.
+	// beside and adopt, if not nil, and settled are hooks of the service.
 	beside  func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (part.Beside, error)
+	adopt   func() error
 	settled atomic.Int64 // how often it was called
 }
 
@@ -110,6 +111,12 @@ func (f *fixture) join(tb testing.TB, st *pebble.Store) {
 				return part.Beside{}, nil
 			}
 			return f.beside(ctx, t, after)
+		},
+		Adopt: func(context.Context, j17.Tenant) error {
+			if f.adopt == nil {
+				return nil
+			}
+			return f.adopt()
 		},
 	}})
 	if err := f.Restore(tb.Context()); err != nil {

@@ -3,12 +3,14 @@ package deploy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"j17"
 	"j17/internal/core/decider"
 	"j17/internal/core/part"
 	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
 )
 
 // Use sets the parts of the program, once, before anything is deployed. They are called in this order.
@@ -109,14 +111,47 @@ func (s *Service) unready(ctx context.Context, t j17.Tenant) {
 	}
 }
 
-// adopted notifies the parts of the deployment to an environment.
+// adopted notifies the parts of the deployment to an environment. Those that fail are notified again by AdoptAgain.
 func (s *Service) adopted(ctx context.Context, t j17.Tenant) {
+	if err := s.notify(ctx, t); err != nil {
+		s.logger.LogAttrs(ctx, slog.LevelError, "parts of an environment do not follow its deployed spec yet; it is tried again",
+			slog.String("tenant", string(t)), slog.Any("error", err))
+		s.behind.Store(t, struct{}{})
+		select {
+		case s.failed <- struct{}{}:
+		default: // already signaled
+		}
+	}
+}
+
+// notify has all parts adopt the deployed spec of an environment.
+func (s *Service) notify(ctx context.Context, t j17.Tenant) error {
+	var errs []error
 	for i := range s.parts {
 		if adopt := s.parts[i].Deploy.Adopt; adopt != nil {
 			if err := adopt(ctx, t); err != nil {
-				s.logger.LogAttrs(ctx, slog.LevelError, "a part of an environment does not follow its deployed spec yet; if it does not recover by itself, deploy the spec again, or restart the server",
-					slog.String("part", s.parts[i].Name), slog.String("tenant", string(t)), slog.Any("error", err))
+				errs = append(errs, fmt.Errorf("%s: %w", s.parts[i].Name, err))
 			}
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// AdoptAgain notifies the parts again, once for each tenant with parts that have failed to adopt their spec.
+func (s *Service) AdoptAgain(ctx context.Context) error {
+	var failed error
+	for at := range s.behind.Range {
+		t, _ := at.(j17.Tenant)
+		err := s.Hold(ctx, t, func(*spec.Compiled, store.Fence) error { return s.notify(ctx, t) })
+		switch code := j17.CodeOf(err); {
+		case err == nil:
+			s.logger.LogAttrs(ctx, slog.LevelInfo, "all parts of an environment follow its deployed spec again", slog.String("tenant", string(t)))
+			s.behind.Delete(t)
+		case code == j17.CodeNoSpec || code == j17.CodeNotFound: // nothing is deployed any longer
+			s.behind.Delete(t)
+		default:
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/base/panics"
 	"j17/internal/core/decider"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
@@ -348,8 +349,13 @@ func final(code j17.Code) bool {
 	}
 }
 
-// Run deploys prepared specs when they are ready, until the context ends.
+// Run deploys prepared specs when they are ready, and repeats failed adoptions, until the context ends.
 func (s *Service) Run(ctx context.Context) error {
+	var adopting panics.Parts
+	adopting.Go(func() {
+		s.worker.Every(ctx, worker.Loop{Name: "spec_adoption", Wake: s.failed, Do: s.AdoptAgain})
+	})
+	defer adopting.Wait()
 	return s.waiting.Run(ctx)
 }
 
