@@ -232,8 +232,8 @@ func (n *Node) Term() int64 {
 }
 
 // Works reports whether this node may answer: its last beat is not older than the time for which nobody else takes
-// over. Of the machine's clock and the time that has passed while it ran, which stands still while some machines sleep, the
-// greater one counts.
+// over. Of the machine's clock and the time that has passed while it ran, which stands still while some machines sleep,
+// the greater one counts.
 func (n *Node) Works() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

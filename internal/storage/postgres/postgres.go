@@ -68,7 +68,7 @@ const (
 	// Of the connections, laneCount are those of lanes, guardCount those of the look at the server's settings, and
 	// beatCount those of the node. The others are shared by readers: at most lookupCount of them are used by look-ups,
 	// and mostMoments held by moments and archives.
-	laneCount   = 4
+	laneCount   = 2
 	guardCount  = 2
 	beatCount   = 1
 	lookupCount = 2
