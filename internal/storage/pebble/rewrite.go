@@ -135,7 +135,8 @@ func eventsOf(from pebble.Reader) unit.Events {
 		for ok := it.First(); after < upTo; ok = it.Next() {
 			after++
 			if !ok || !bytes.HasSuffix(it.Key(), binary.BigEndian.AppendUint64(nil, after)) {
-				return corruption(errors.Join(errGap, it.Error()), "%s version %d of tenant number %d", key, after, number)
+				err := errors.Join(errGap, it.Error())
+				return corruption(err, "%s version %d of tenant number %d", key, after, number)
 			}
 			v, err := it.ValueAndErr()
 			if err == nil {
