@@ -37,9 +37,6 @@ func TestSpecsOfDeletedInstancesAreForgotten(t *testing.T) {
 		t.Fatal("nothing is deployed")
 	}
 	s.deploy.Forget(instance)
-	for at := range specs {
-		s.indexes.Forget(at)
-	}
 
 	// Pools keep what is in them for some collections.
 	for range 5 {

@@ -98,9 +98,10 @@ type Service struct {
 	idle map[place]bool
 	// reached has the positions up to which slots show all events although nothing was written for the last ones.
 	reached map[place]reach
-	// resetting is held while all indexes of an environment are thrown away; resets has the time of the last reset.
+	// resetting is held while all indexes of an environment are thrown away; resets has the time of the last reset, a
+	// time.Time by j17.Tenant.
 	resetting sync.Mutex
-	resets    map[j17.Tenant]time.Time
+	resets    sync.Map
 	// large has a place for each query that holds many IDs in memory.
 	large *work.Pool
 	// waiters has the readers that wait for slots to advance, deferrals the state of deferred upkeep.
@@ -157,9 +158,9 @@ func New(o Options) *Service {
 	large := int64(max(runtime.NumCPU(), 2))
 	s := &Service{
 		o: o, known: map[place]*Definition{}, slots: map[place]string{}, idle: map[place]bool{},
-		reached: map[place]reach{}, resets: map[j17.Tenant]time.Time{},
-		large:  work.NewPool(large, large/2),
-		limits: usual(),
+		reached: map[place]reach{},
+		large:   work.NewPool(large, large/2),
+		limits:  usual(),
 	}
 	s.waiters = &waiters{clock: o.Clock, slots: map[place]*slotWaiters{}}
 	s.deferrals = &deferrals{
@@ -524,9 +525,7 @@ func (s *Service) forget(t j17.Tenant, id string, d *Definition) {
 
 // Forget releases the cached state of the indexes of a tenant that is gone.
 func (s *Service) Forget(t j17.Tenant) {
-	s.resetting.Lock()
-	delete(s.resets, t)
-	s.resetting.Unlock()
+	s.resets.Delete(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := func(at place) bool { return at.tenant == t }

@@ -17,6 +17,7 @@ func (s *Service) Part() part.Part {
 			part.Space{Declared: store.Declared{Space: sourceSpace, Whole: true}},
 			part.Space{Declared: store.Declared{Space: slotSpace, Whole: true}},
 		),
+		Deploy:  part.Deploy{Forget: s.Forget},
 		Erase:   part.Erase{Streams: s.Erase, Waits: true},
 		Work:    part.Work{Run: s.Run},
 		Metrics: metrics(s),

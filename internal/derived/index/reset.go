@@ -37,8 +37,10 @@ func (s *Service) reset(ctx context.Context, t j17.Tenant, err error) error {
 	s.resetting.Lock()
 	defer s.resetting.Unlock()
 	now := s.o.Clock.Now()
-	if last, ok := s.resets[t]; ok && now.Sub(last) < resetEvery {
-		return &NotReadyError{} // another caller has seen the same damage, and has reset the indexes
+	if last, ok := s.resets.Load(t); ok {
+		if at, _ := last.(time.Time); now.Sub(at) < resetEvery {
+			return &NotReadyError{} // another caller has seen the same damage, and has reset the indexes
+		}
 	}
 
 	// Builds and subscriptions end, so that nothing writes for slots that are gone. Subscriptions of slots not known
@@ -59,7 +61,7 @@ func (s *Service) reset(ctx context.Context, t j17.Tenant, err error) error {
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
-	s.resets[t] = now
+	s.resets.Store(t, now)
 	s.counts.differences.Add(1)
 	s.o.Logger.LogAttrs(ctx, slog.LevelError, "the directory of the indexes of an environment cannot be read: each index is rebuilt when it is asked for",
 		slog.String("tenant", string(t)), slog.String("what", err.Error()))

@@ -81,7 +81,7 @@ func newHandlers(o *Options) handlers {
 		dashboard:   dashboardHandlers{files: o.Dashboard, public: o.PublicPath, packed: new(sync.Map)},
 		operators:   operatorHandlers{registry: o.Registry},
 		instances: instanceHandlers{
-			defaultInstance: o.DefaultInstance, deploy: o.Deploy, indexes: o.Indexes, registry: o.Registry,
+			defaultInstance: o.DefaultInstance, deploy: o.Deploy, registry: o.Registry,
 			usage: o.Usage,
 		},
 		keys:      keyHandlers{registry: o.Registry},

@@ -10,7 +10,6 @@ import (
 
 	"j17"
 	"j17/internal/base/wire"
-	"j17/internal/derived/index"
 	"j17/internal/plane/control"
 	"j17/internal/plane/deploy"
 	"j17/internal/plane/usage"
@@ -20,7 +19,6 @@ import (
 type instanceHandlers struct {
 	defaultInstance string
 	deploy          *deploy.Service
-	indexes         *index.Service
 	registry        *control.Registry
 	usage           *usage.Meter
 }
@@ -136,11 +134,6 @@ func (h *instanceHandlers) deleteInstance(c *call, w http.ResponseWriter) error 
 	}
 	if h.deploy != nil {
 		h.deploy.Forget(id)
-	}
-	if h.indexes != nil {
-		for _, env := range j17.Environments() {
-			h.indexes.Forget(j17.TenantOf(id, env))
-		}
 	}
 	if h.usage != nil {
 		if err := h.usage.Forget(c.request.Context(), id); err != nil {
