@@ -183,6 +183,10 @@ bench-peers: ## compare the server with PostgreSQL, Redis and PocketBase behind 
 bench-bulk: ## writes before and after an import, and what memory comes to (EVENTS=1000000 SECONDS_EACH=4 ROUNDS=3)
 	@bench/bulk.sh
 
+.PHONY: bench-postgres
+bench-postgres: ## ways of writing to PostgreSQL beside their bars (ROUNDS=3); needs PostgreSQL
+	@J17_BENCH=1 ROUNDS='$(ROUNDS)' go test -count=1 -run '^TestSpeed$$' -v ./internal/storage/postgres
+
 .PHONY: bench-compare
 bench-compare: ## compare this tree with another commit, path by path (BASE=commit ROUNDS=10 EACH=2s)
 	@[ -n '$(BASE)' ] || { echo 'Name the commit to compare with: make bench-compare BASE=main' >&2; exit 2; }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"hash/crc32"
+	"strconv"
 
 	"j17"
 	"j17/internal/storage/record"
@@ -26,6 +27,14 @@ type batch struct {
 	items    map[itemKey]int
 	commands map[commandKey]int
 	matches  map[*store.Absent]int
+	// counts is how many numbers units want of each counter.
+	counts map[counterKey]int
+}
+
+type counterKey struct {
+	t       *tenant
+	index   store.Space
+	counter string
 }
 
 type commandKey struct {
@@ -52,6 +61,7 @@ func (b *batch) ask() {
 	b.q = &questions{}
 	b.heads, b.items = map[headKey]int{}, map[itemKey]int{}
 	b.commands, b.matches = map[commandKey]int{}, map[*store.Absent]int{}
+	b.counts = map[counterKey]int{}
 }
 
 // prepare reads what calls depend on, as far as it is not known.
@@ -107,8 +117,12 @@ func (b *batch) need(t *tenant, u *store.Append) error {
 		}
 	}
 	for i := range u.Assign {
-		if err := give(u.Assign[i].Space, u.Assign[i].Index); err != nil {
+		a := &u.Assign[i]
+		if err := give(a.Space, a.Index); err != nil {
 			return err
+		}
+		if a.Counter != "" {
+			b.counts[counterKey{t, a.Index, a.Counter}]++
 		}
 	}
 	return nil
@@ -127,6 +141,7 @@ func (b *batch) prepareUnit(t *tenant, u *store.Append) error {
 
 // read has the questions answered.
 func (b *batch) read() error {
+	b.askNumbers()
 	if b.q.empty() {
 		return nil
 	}
@@ -135,6 +150,20 @@ func (b *batch) read() error {
 		return b.lane.failed("what writes depend on", err)
 	}
 	return nil
+}
+
+// askNumbers asks whether the next numbers of counters are taken, where it is known how far they have come.
+func (b *batch) askNumbers() {
+	for c, count := range b.counts {
+		item, known := b.lane.cache.item(c.t, c.index, c.counter)
+		last, err := strconv.ParseUint(string(item.Value), 10, 63)
+		if !known || err != nil && item.Rev != 0 {
+			continue
+		}
+		for n := range uint64(count) {
+			needed{b, c.t}.Item(c.index, strconv.FormatUint(last+n+1, 10))
+		}
+	}
 }
 
 // readStates reads the rows of tenants.
