@@ -186,7 +186,7 @@ func bareGoroutines() map[string]string {
 		"pebble core.unlessFaulted":              "begins",
 		"postgres Node.takeOver":                 "waits",
 		"postgres Store.Shutdown":                "waits",
-		"postgres Store.begin":                   "commits",
+		"postgres Store.begin":                   "commits inside",
 		"postgres lookups.ask":                   "inside",
 		"tail hub.start":                         "inside",
 		"usage Meter.Run":                        "loops",

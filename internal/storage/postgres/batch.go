@@ -450,6 +450,9 @@ func (b *batch) publish(stale map[*tenant]bool) {
 		t.was = t.next
 	}
 	b.lane.changes.publish(b, stale)
+	if len(b.w.unnamed)+len(b.w.cleared) > 0 {
+		b.lane.wakeSweeper()
+	}
 	b.units.Stored(false)
 }
 

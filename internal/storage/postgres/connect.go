@@ -18,7 +18,7 @@ import (
 // The planner has to choose the same plan whatever the tables hold when a statement is prepared: all statements find
 // few rows by indexes. Plans are made once a connection, since making one costs more than a write.
 const sessionSettings = `SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off;
-SET enable_mergejoin = off; SET jit = off; SET search_path = `
+SET enable_mergejoin = off; SET enable_bitmapscan = off; SET enable_sort = off; SET jit = off; SET search_path = `
 
 // patience is how long calls wait for a database that cannot be reached.
 const patience = 10 * time.Second

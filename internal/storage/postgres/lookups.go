@@ -87,6 +87,9 @@ func (l *lookups) run() {
 
 // Heads is part of store.Aggregates.
 func (l *lookups) Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]store.Head, error) {
+	if err := store.ValidTenant(t); err != nil {
+		return nil, err
+	}
 	if l.isClosed() {
 		return nil, store.ErrClosed
 	}

@@ -17,13 +17,16 @@ import (
 )
 
 // openOnServer opens a store with a schema of its own, which is closed with the test.
-func openOnServer(t *testing.T) *Store {
+func openOnServer(t *testing.T, with ...func(o *Options)) *Store {
 	t.Helper()
 	server := pgtest.Shared(t)
-	s, err := Open(t.Context(), Options{
-		AllowSingle: true,
-		Address:     server.Address(), Schema: server.Schema(t), Connections: LeastConnections,
-	})
+	o := Options{
+		Address: server.Address(), Schema: server.Schema(t), Connections: LeastConnections, AllowSingle: true,
+	}
+	for _, change := range with {
+		change(&o)
+	}
+	s, err := Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

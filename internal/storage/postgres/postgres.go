@@ -91,6 +91,8 @@ type Store struct {
 	*directory
 	*bulk
 	*eraser
+
+	sweeper *sweeper
 }
 
 // core is shared by all parts of the store.
@@ -115,11 +117,16 @@ type core struct {
 	// rewrites counts how often events were rewritten. It grows when the new content is committed, before Rewrite
 	// returns.
 	rewrites atomic.Uint64
-	// working counts the lanes and other goroutines of the store. ending ends those that wait.
+	// working counts the lanes and other goroutines of the store. closing ends what is not to be finished when the
+	// store is closed, ending what waits still when all else is finished.
 	working sync.WaitGroup
 	life    context.Context //nolint:containedctx // never ends, and has the values of the one that Open was given
+	closing context.Context //nolint:containedctx // ends with the call of Close
 	ending  context.Context //nolint:containedctx // the lifetime of the store
+	shut    context.CancelFunc
 	end     context.CancelFunc
+	// sweepable has an element if there may be rows to delete.
+	sweepable chan struct{}
 
 	mu      sync.Mutex
 	closed  bool
@@ -195,6 +202,8 @@ func newCore(ctx context.Context, o Options) (*core, error) {
 	c := &core{o: o, clock: o.Clock, logger: o.Logger, tenants: map[j17.Tenant]*tenant{}}
 	c.life = context.WithoutCancel(ctx)
 	c.ending, c.end = context.WithCancel(c.life)
+	c.closing, c.shut = context.WithCancel(c.ending)
+	c.sweepable = make(chan struct{}, 1)
 	c.guard = newGuard(c)
 	c.queue = queue.NewShared[*batch](c.guard.admit, mostUnits)
 	c.spaces.core = c
@@ -211,6 +220,7 @@ func newStore(c *core) *Store {
 		feeds: &feeds{core: c}, sides: &sides{core: c, appender: appends, lookups: lookups},
 		dueItems: &dueItems{core: c}, moments: moments, directory: &directory{core: c},
 		bulk: &bulk{core: c, moments: moments}, eraser: &eraser{core: c},
+		sweeper: &sweeper{core: c},
 	}
 }
 
@@ -227,7 +237,7 @@ func (s *Store) begin(ctx context.Context) error {
 		s.working.Go(l.run)
 	}
 	s.working.Go(func() { _ = panics.Caught(s.guard.watch) }) // each look has its own
-	s.working.Go(func() { _ = panics.Caught(s.guard.watch) }) // each look has its own
+	s.working.Go(s.sweeper.run)
 	return nil
 }
 
@@ -246,6 +256,7 @@ func (s *Store) Shutdown(ctx context.Context) error {
 
 	// Calls that wait are still carried out; waiting readers end.
 	s.queue.Shut(store.ErrClosed)
+	s.shut()
 	s.changes.close(s.core)
 	s.guard.stop()
 	done := make(chan struct{})

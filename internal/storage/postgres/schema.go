@@ -3,8 +3,10 @@ package postgres
 // The tables, all in one schema. docs/internals/storage.md describes them.
 //
 // Names and keys are bytea, so that their order is that of their bytes. A stream is the aggregate type, a zero byte,
-// and the id; its head is its last row in events. Positions are two columns, which are compared as a row. A row of
-// items that a row of cleared covers is not there: it is deleted later.
+// and the id; its head is its last row in events. Positions are two columns, which are compared as a row.
+//
+// A row of items that a row of cleared covers is not there: it is deleted later. So are the rows of a tenant that
+// unnamed has without an owner. One with an owner is being loaded by the store with that number of its start.
 
 // cells is how many partitions the large tables have when a schema is made.
 const cells = 8
@@ -17,6 +19,7 @@ CREATE TABLE cluster (
 	term bigint NOT NULL, beat bigint NOT NULL, starts bigint NOT NULL
 );
 CREATE TABLE names (name bytea PRIMARY KEY, t int NOT NULL UNIQUE);
+CREATE TABLE unnamed (t int PRIMARY KEY, owner bigint);
 CREATE TABLE tenants (
 	t int PRIMARY KEY, ver bigint NOT NULL, term bigint NOT NULL, batch bytea, ms bigint NOT NULL, n bigint NOT NULL,
 	last_time bigint NOT NULL, events bigint NOT NULL, rev bigint NOT NULL, lane bigint NOT NULL, lane_n bigint NOT NULL
@@ -28,6 +31,7 @@ CREATE TABLE events (
 	data_at int, metadata_at int, raw bytea NOT NULL, PRIMARY KEY (t, ms, n)
 ) PARTITION BY HASH (t);
 CREATE UNIQUE INDEX events_stream ON events (t, stream, version) WHERE kind = 0;
+CREATE INDEX events_notes ON events (t, ms, n) WHERE kind = 1;
 CREATE INDEX events_first ON events (t, stream) WHERE kind = 0 AND version = 1;
 CREATE TABLE tags (
 	t int NOT NULL, tag bytea NOT NULL, ms bigint NOT NULL, n bigint NOT NULL, PRIMARY KEY (t, tag, ms, n)
@@ -38,12 +42,12 @@ CREATE TABLE items (
 	PRIMARY KEY (t, space, key)
 ) PARTITION BY HASH (t);
 CREATE INDEX items_due ON items (space, due, t) WHERE due IS NOT NULL;
-CREATE INDEX items_expires ON items (t, expires) WHERE expires IS NOT NULL;
+CREATE INDEX items_expires ON items (expires) WHERE expires IS NOT NULL;
 CREATE INDEX items_claimed ON items (due) WHERE claimed IS NOT NULL;
 CREATE TABLE commands (
 	t int NOT NULL, id bytea NOT NULL, expires bigint, result bytea NOT NULL, PRIMARY KEY (t, id)
 ) PARTITION BY HASH (t);
-CREATE INDEX commands_expires ON commands (t, expires) WHERE expires IS NOT NULL;
+CREATE INDEX commands_expires ON commands (expires) WHERE expires IS NOT NULL;
 CREATE TABLE spaces (space smallint PRIMARY KEY, name bytea UNIQUE NOT NULL);
 CREATE TABLE cleared (
 	t int NOT NULL, space smallint NOT NULL, from_key bytea NOT NULL, to_key bytea, rev bigint NOT NULL

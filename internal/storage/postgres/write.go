@@ -296,6 +296,9 @@ const (
 )`
 	deleteNames = `un AS (
 	DELETE FROM names x USING unnest(?::int[]) u (t) WHERE x.t = u.t AND` + ofWritten + `
+	RETURNING x.t
+), rm AS (
+	INSERT INTO unnamed (t) SELECT t FROM un
 )`
 	insertEvents = `ev AS (
 	INSERT INTO events (

@@ -1,0 +1,220 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"j17/internal/base/clock"
+	"j17/internal/base/panics"
+)
+
+// sweepEvery is the time between two searches for what has expired. The rows of a statement that deletes are 5,000.
+const sweepEvery = time.Minute
+
+// sweeper deletes the rows that nobody can see any more: those of tenants that no name leads to, items that a row of
+// cleared covers, and items and commands that have expired. Snapshots keep what they show, archives end with their
+// tenants, and loads have a row of unnamed with their owner.
+type sweeper struct {
+	*core
+
+	// turn is held by whoever sweeps.
+	turn sync.Mutex
+}
+
+// wakeSweeper makes the sweeper look for rows to delete.
+func (c *core) wakeSweeper() {
+	select {
+	case c.sweepable <- struct{}{}:
+	default: // it has been told
+	}
+}
+
+// run sweeps until the store is closed: at the start, when something was removed, and from time to time.
+func (s *sweeper) run() {
+	for s.closing.Err() == nil {
+		err := panics.Logged(s.closing, s.logger, "deleting rows", func() error { return s.sweep(s.closing) })
+		if err != nil && s.closing.Err() == nil {
+			s.logger.WarnContext(
+				s.closing, "rows that nobody can see were not deleted, and will be later", slog.Any("error", err),
+			)
+		}
+		clock.Either(s.closing, s.clock, s.clock.Now().Add(sweepEvery), s.sweepable)
+	}
+}
+
+// sweep deletes everything that nobody can see now.
+func (s *sweeper) sweep(ctx context.Context) error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	for _, part := range []func(context.Context) error{s.sweepUnnamed, s.sweepCleared, s.sweepExpired} {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pages deletes rows page by page. sql selects a page, deletes its rows, and returns columns of the last one if the
+// page is full, which take the places of the last arguments for the next page.
+func (s *sweeper) pages(ctx context.Context, sql string, args ...any) error {
+	for more := true; more; {
+		err := s.read(ctx, "deleting rows", func(conn reading) error {
+			rows, err := conn.Query(ctx, sql, args...)
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			if more = rows.Next(); !more {
+				return rows.Err()
+			}
+			last, err := rows.Values()
+			if err == nil {
+				args = append(args[:len(args)-len(last)], last...)
+				rows.Close()
+				err = rows.Err()
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keyOrder is a table in the order of its key, which begins with t.
+type keyOrder struct {
+	table string
+	// key are the columns behind t, before are values that come before all that they have.
+	key    []string
+	before []any
+}
+
+// keyOrders returns the tables with rows of tenants.
+func keyOrders() []keyOrder {
+	return []keyOrder{
+		{"events", []string{"ms", "n"}, []any{int64(-1), int64(-1)}},
+		{"tags", []string{"tag", "ms", "n"}, []any{[]byte{}, int64(-1), int64(-1)}},
+		{"items", []string{"space", "key"}, []any{noSpace, []byte{}}},
+		{"commands", []string{"id"}, []any{[]byte{}}},
+	}
+}
+
+// deletePage returns the statement that deletes the next page of a tenant's rows. Its arguments are t and the key of
+// the last row before the page.
+func (o *keyOrder) deletePage() string {
+	var places, same []string
+	for i, column := range o.key {
+		places = append(places, fmt.Sprintf("$%d", i+2))
+		same = append(same, fmt.Sprintf("x.%s = p.%s", column, column))
+	}
+	return fmt.Sprintf(
+		`WITH page AS (SELECT t, %[2]s FROM %[1]s WHERE t = $1 AND (%[2]s) > (%[3]s) ORDER BY %[2]s LIMIT 5000),
+		gone AS (DELETE FROM %[1]s x USING page p WHERE x.t = p.t AND %[4]s)
+		SELECT %[2]s FROM page OFFSET 4999`,
+		o.table, strings.Join(o.key, ", "), strings.Join(places, ", "), strings.Join(same, " AND "),
+	)
+}
+
+// deleteTenant deletes what is left of a tenant without rows.
+const deleteTenant = `WITH c AS (DELETE FROM cleared WHERE t = $1), x AS (DELETE FROM tenants WHERE t = $1)
+DELETE FROM unnamed WHERE t = $1`
+
+// sweepUnnamed deletes the rows of tenants that no name leads to, and nobody loads.
+func (s *sweeper) sweepUnnamed(ctx context.Context) error {
+	var list []int32
+	err := s.read(ctx, "removed tenants", func(conn reading) error {
+		rows, err := conn.Query(ctx, `SELECT t FROM unnamed WHERE owner IS NULL ORDER BY t`)
+		if err == nil {
+			list, err = pgx.CollectRows(rows, pgx.RowTo[int32])
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, t := range list {
+		for _, order := range keyOrders() {
+			if err := s.pages(ctx, order.deletePage(), append([]any{t}, order.before...)...); err != nil {
+				return err
+			}
+		}
+		if err := s.pages(ctx, deleteTenant, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	// deleteCovered deletes a page of the items that a row of cleared covers. A row that a lane is writing is left: to
+	// wait for it while holding others could make both wait for ever.
+	deleteCovered = `WITH page AS (
+		SELECT t, space, key FROM items WHERE t = $1 AND space = $2 AND key > $6 AND key >= $3
+		AND key < coalesce($4, '\xff'::bytea) AND rev <= $5 ORDER BY key LIMIT 5000 FOR UPDATE SKIP LOCKED
+	), gone AS (
+		DELETE FROM items x USING page p WHERE x.t = p.t AND x.space = p.space AND x.key = p.key AND x.rev <= $5
+	) SELECT key FROM page OFFSET 4999`
+	// deleteCleared deletes a row of cleared that covers nothing any more.
+	deleteCleared = `DELETE FROM cleared WHERE t = $1 AND space = $2 AND from_key = $3 AND to_key IS NOT DISTINCT FROM $4
+	AND rev = $5 AND NOT EXISTS (
+		SELECT 1 FROM items WHERE t = $1 AND space = $2 AND key >= $3 AND key < coalesce($4, '\xff'::bytea) AND rev <= $5
+	)`
+)
+
+// sweepCleared deletes items that a row of cleared covers, and then the row.
+func (s *sweeper) sweepCleared(ctx context.Context) error {
+	var list [][]any
+	err := s.read(ctx, "removed items", func(conn reading) error {
+		rows, err := conn.Query(ctx, `SELECT t, space, from_key, to_key, rev FROM cleared`)
+		if err == nil {
+			list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) ([]any, error) { return row.Values() })
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, cleared := range list {
+		if err := s.pages(ctx, deleteCovered, append(cleared[:5:5], []byte{})...); err != nil {
+			return err
+		}
+		if err := s.pages(ctx, deleteCleared, cleared...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	// deleteExpiredItems and deleteExpiredCommands delete a page of what has expired, from a time on.
+	deleteExpiredItems = `WITH page AS (
+		SELECT t, space, key, expires FROM items WHERE expires <= $1 AND expires >= $2
+		ORDER BY expires LIMIT 5000 FOR UPDATE SKIP LOCKED
+	), gone AS (
+		DELETE FROM items x USING page p WHERE x.t = p.t AND x.space = p.space AND x.key = p.key AND x.expires <= $1
+	) SELECT expires FROM page OFFSET 4999`
+	deleteExpiredCommands = `WITH page AS (
+		SELECT t, id, expires FROM commands WHERE expires <= $1 AND expires >= $2
+		ORDER BY expires LIMIT 5000 FOR UPDATE SKIP LOCKED
+	), gone AS (
+		DELETE FROM commands x USING page p WHERE x.t = p.t AND x.id = p.id AND x.expires <= $1
+	) SELECT expires FROM page OFFSET 4999`
+)
+
+// sweepExpired deletes items and commands that have expired.
+func (s *sweeper) sweepExpired(ctx context.Context) error {
+	now := s.clock.Now().UnixNano()
+	for _, sql := range []string{deleteExpiredItems, deleteExpiredCommands} {
+		if err := s.pages(ctx, sql, now, int64(0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
