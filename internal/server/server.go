@@ -349,9 +349,7 @@ func (s *Server) openServices(ctx context.Context) error {
 	s.indexes = index.New(index.Options{
 		Store: s.store, Feed: s.feed, Build: s.builds, Clock: o.Clock, Logger: o.Logger,
 	})
-	s.tagging = build.NewTagger(build.TaggerOptions{
-		Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Engine: s.engine,
-	})
+	s.tagging = build.NewTagger(build.TaggerOptions{Store: s.store, Builds: s.builds, Engine: s.engine})
 	s.places = place.New(place.Options{
 		Store: s.store, Builds: s.builds, Engine: s.engine, Clock: o.Clock, Logger: o.Logger,
 	})

@@ -182,9 +182,7 @@ func (h *house) open() {
 	h.indexes = index.New(index.Options{
 		Store: st, Feed: h.events, Build: h.builds, Clock: h.clock, Logger: log,
 	})
-	tagging := build.NewTagger(build.TaggerOptions{
-		Store: st, Engine: h.engine, Clock: h.clock, Logger: log, Worker: kit,
-	})
+	tagging := build.NewTagger(build.TaggerOptions{Store: st, Engine: h.engine, Builds: h.builds})
 	h.places = place.New(place.Options{
 		Store: st, Builds: h.builds, Engine: h.engine, Clock: h.clock, Logger: log,
 	})

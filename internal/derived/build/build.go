@@ -180,10 +180,10 @@ const (
 
 // Service carries out builds. It is safe for concurrent use, and so are several of them over one store.
 type Service struct {
-	o        Options
-	kinds    map[string]*Kind
-	jobs     *worker.Queue
-	removals *worker.Queue
+	o     Options
+	kinds map[string]*Kind
+	// work has the queues of builds, of removals and of tags.
+	work worker.Queues
 	// slots has a token for each page that is being made.
 	slots chan struct{}
 	// heldSides and partBytes are only changed by tests.
@@ -218,12 +218,14 @@ func New(o Options) *Service {
 		partBytes: partBytes,
 		moved:     make(chan struct{}), made: map[buildKey]progress{},
 	}
-	s.jobs = o.Worker.Queue(worker.Work{
-		Name: "builds", Store: o.Store, Space: jobSpace, Do: s.runPass, Lease: lease, AtOnce: atOnce, Each: each,
-	})
-	s.removals = o.Worker.Queue(worker.Work{
-		Name: "removals", Store: o.Store, Space: removalSpace, Do: s.remove, Lease: lease, AtOnce: 1, Freeing: true,
-	})
+	s.work = worker.Queues{
+		o.Worker.Queue(worker.Work{
+			Name: "builds", Store: o.Store, Space: jobSpace, Do: s.runPass, Lease: lease, AtOnce: atOnce, Each: each,
+		}),
+		o.Worker.Queue(worker.Work{
+			Name: "removals", Store: o.Store, Space: removalSpace, Do: s.remove, Lease: lease, AtOnce: 1, Freeing: true,
+		}),
+	}
 	return s
 }
 
@@ -245,15 +247,13 @@ func (s *Service) Stats() Stats {
 }
 
 // Run carries out builds until the context ends.
-func (s *Service) Run(ctx context.Context) error { return s.queues().Run(ctx) }
+func (s *Service) Run(ctx context.Context) error { return s.work.Run(ctx) }
 
 // Settle carries out all that can be done now. Work that waits for something else is left.
-func (s *Service) Settle(ctx context.Context) error { return s.queues().Settle(ctx) }
+func (s *Service) Settle(ctx context.Context) error { return s.work.Settle(ctx) }
 
 // NextDue returns when the next work is due, the zero time for none.
-func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.queues().NextDue(ctx) }
-
-func (s *Service) queues() worker.Queues { return worker.Queues{s.jobs, s.removals} }
+func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.work.NextDue(ctx) }
 
 // key returns the key of a build's items.
 func key(kind, name string) string { return kind + "/" + name }

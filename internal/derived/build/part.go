@@ -21,7 +21,6 @@ func (s *Tagger) Part() part.Part {
 		Spaces:  part.Spaces(tagSpace),
 		Commit:  part.Commit{Derive: s.Derive, Tagged: s.Tagged},
 		Deploy:  part.Deploy{Adopt: s.Adopt, Await: s.Await, Forget: s.Forget},
-		Work:    part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
 		Metrics: tagMetrics(s),
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -36,10 +35,9 @@ type TaggerStorage interface {
 
 // TaggerOptions configures a Tagger. All fields are required.
 type TaggerOptions struct {
-	Store  TaggerStorage
-	Clock  clock.Clock
-	Worker *worker.Kit
-	Logger *slog.Logger
+	Store TaggerStorage
+	// Builds runs the builds.
+	Builds *Service
 	// Engine is used by the builds, and gets Derive and Tagged from the code that made it.
 	Engine *engine.Engine
 }
@@ -50,13 +48,12 @@ type TaggerOptions struct {
 // over one store.
 type Tagger struct {
 	TaggerOptions
-	builds *worker.Queue
 	known  *Adoption[*deployedTags]
 	events atomic.Uint64
 	ended  atomic.Uint64
 }
 
-// NewTagger returns a tagger that does nothing before Run.
+// NewTagger returns a tagger, and adds its builds to those of TaggerOptions.Builds, which must not run yet.
 func NewTagger(o TaggerOptions) *Tagger {
 	s := &Tagger{TaggerOptions: o}
 	s.known = NewAdoption(o.Engine, func(
@@ -64,20 +61,11 @@ func NewTagger(o TaggerOptions) *Tagger {
 	) (*deployedTags, error) {
 		return &deployedTags{decider: d}, s.adopt(ctx, t, d, fences)
 	})
-	s.builds = o.Worker.Queue(worker.Work{
+	o.Builds.work = append(o.Builds.work, o.Builds.o.Worker.Queue(worker.Work{
 		Name: "tagging", Store: o.Store, Space: tagSpace, Do: s.runPass, Lease: tagLease, AtOnce: 2, Each: 1,
-	})
+	}))
 	return s
 }
-
-// Run tags events until the context ends.
-func (s *Tagger) Run(ctx context.Context) error { return s.builds.Run(ctx) }
-
-// Settle does all that can be done now.
-func (s *Tagger) Settle(ctx context.Context) error { return s.builds.Settle(ctx) }
-
-// NextDue returns when the next work is due, the zero time for none.
-func (s *Tagger) NextDue(ctx context.Context) (time.Time, error) { return s.builds.NextDue(ctx) }
 
 // TaggerStats counts, since the tagger was made, the older events that builds have looked at, and the builds that have
 // ended.
@@ -232,7 +220,7 @@ func (s *Tagger) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, fe
 	if extent.Events > 0 {
 		next.Pending, next.Types, next.End, next.Total = st.Pending, slices.Compact(types), extent.Last.String(),
 			extent.Events
-		due = s.Clock.Now()
+		due = s.Builds.o.Clock.Now()
 	}
 	return s.Store.Write(ctx, t, []store.Side{next.side(due).On(rev)}, fences...)
 }

@@ -51,7 +51,7 @@ func (s *Tagger) runPass(ctx context.Context, c *worker.Claim) error {
 	}
 
 	// The progress, or the end of the build.
-	due := s.Clock.Now()
+	due := s.Builds.o.Clock.Now()
 	if st.Reached = b.reached.String(); ended {
 		*st, due = tagState{Names: st.Names}, time.Time{}
 	}
@@ -61,7 +61,7 @@ func (s *Tagger) runPass(ctx context.Context, c *worker.Claim) error {
 	}
 	if err == nil && ended {
 		s.ended.Add(1)
-		s.Logger.InfoContext(ctx, "all older events have the tags that the spec declares", slog.String("tenant", string(c.Tenant)), slog.Uint64("events", b.done))
+		s.Builds.o.Logger.InfoContext(ctx, "all older events have the tags that the spec declares", slog.String("tenant", string(c.Tenant)), slog.Uint64("events", b.done))
 	}
 	return err
 }
@@ -95,8 +95,8 @@ func (b *tagBuild) run(ctx context.Context) (ended bool, err error) {
 	}
 	fences = append(slices.Clone(fences), b.claim.Fence())
 
-	until := b.s.Clock.Now().Add(tagPassTime)
-	for looked := 0; looked < tagPassEvents && b.s.Clock.Now().Before(until); {
+	until := b.s.Builds.o.Clock.Now().Add(tagPassTime)
+	for looked := 0; looked < tagPassEvents && b.s.Builds.o.Clock.Now().Before(until); {
 		// The tags that the next events should have.
 		begin := clock.System{}.Now()
 		var list []store.Retagged

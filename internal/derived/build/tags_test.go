@@ -36,6 +36,7 @@ type tagHouse struct {
 	*enginetest.Fixture
 	tb      testing.TB
 	tagging *build.Tagger
+	builds  *build.Service
 }
 
 func newTagHouse(tb testing.TB) *tagHouse {
@@ -47,11 +48,17 @@ func newTagHouse(tb testing.TB) *tagHouse {
 }
 
 func (h *tagHouse) begin() {
-	log := slog.New(slog.DiscardHandler)
-	h.tagging = build.NewTagger(build.TaggerOptions{
-		Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log, Engine: h.Engine,
-	})
+	h.on(h.Store)
 	h.Use(h.tagging.Part())
+}
+
+// on makes a tagger on what shows the store.
+func (h *tagHouse) on(st build.TaggerStorage) {
+	log := slog.New(slog.DiscardHandler)
+	h.builds = build.New(build.Options{
+		Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log,
+	})
+	h.tagging = build.NewTagger(build.TaggerOptions{Store: st, Builds: h.builds, Engine: h.Engine})
 }
 
 // deploy deploys a spec, behind a fence on what says that it is deployed.
@@ -76,7 +83,7 @@ func (h *tagHouse) deploy(booking, course string) {
 
 func (h *tagHouse) settle() {
 	h.tb.Helper()
-	if err := h.tagging.Settle(h.tb.Context()); err != nil {
+	if err := h.builds.Settle(h.tb.Context()); err != nil {
 		h.tb.Fatal(err)
 	}
 }
@@ -238,11 +245,8 @@ func TestTaggingIsCutShort(t *testing.T) {
 				h.book(n, `{"course":"a","student":"s"}`)
 			}
 			cut := &interrupted{TaggerStorage: h.Store, left: 1}
-			log := slog.New(slog.DiscardHandler)
-			first := build.NewTagger(build.TaggerOptions{
-				Store: cut, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log, Engine: h.Engine,
-			})
-			h.tagging = first
+			h.on(cut)
+			first := h.builds
 			h.deploy(course, "")
 			want := []string{"course:a 700", "student:s invalid_field"}
 			switch what {

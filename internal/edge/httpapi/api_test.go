@@ -105,10 +105,8 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 	o := httpapi.Options{
 		Tail: follow, Engine: e, Loader: &loading.Loader{Engine: e, Store: s}, Store: s, Registry: f.registry,
 		Auth: auth.New(f.registry, f.clock), Clock: f.clock, Logger: logger,
-		Places: places,
-		Tagging: build.NewTagger(build.TaggerOptions{
-			Store: s, Engine: e, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger),
-		}),
+		Places:  places,
+		Tagging: build.NewTagger(build.TaggerOptions{Store: s, Engine: e, Builds: builds}),
 		Checkpoints: checkpoint.New(checkpoint.Options{
 			Store: s, Engine: e, Log: logs, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger),
 		}),
