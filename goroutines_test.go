@@ -185,7 +185,6 @@ func bareGoroutines() map[string]string {
 		"pebble Store.settle":                    "begins",
 		"pebble core.unlessFaulted":              "begins",
 		"postgres Node.takeOver":                 "waits",
-		"postgres Store.Shutdown":                "waits",
 		"postgres Store.begin":                   "commits inside",
 		"postgres lookups.ask":                   "inside",
 		"tail hub.start":                         "inside",

@@ -43,10 +43,7 @@ func (l *lookups) Command(ctx context.Context, t j17.Tenant, id store.CommandID)
 
 // Barrier is part of store.Health.
 func (a *appender) Barrier(ctx context.Context) error {
-	if err := a.unlessClosed(a.queue.Settled(ctx)); err != nil {
-		return err
-	}
-	return a.doubts.settle(ctx, a.core)
+	return a.unlessClosed(a.queue.Settled(ctx))
 }
 
 // errNotYet is for what this store does not do.

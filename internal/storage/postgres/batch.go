@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"hash/crc32"
+	"slices"
 	"strconv"
 
 	"j17"
@@ -411,6 +412,11 @@ func (b *batch) WriteCommand(t *tenant, c *unit.CommandRecord) {
 
 // changedTenants returns the tenants that the batch changes.
 func (b *batch) changedTenants() []*tenant { return b.units.Tenants() }
+
+// wrote reports whether a tenant that the batch changes is among those that were written.
+func (b *batch) wrote(written map[int32]bool) bool {
+	return slices.ContainsFunc(b.w.tenants.t, func(t int32) bool { return written[t] })
+}
 
 // staleOf returns the tenants of the batch that are not among those that were written, or found unchanged.
 func (b *batch) staleOf(written map[int32]bool) (stale map[*tenant]bool) {

@@ -2,52 +2,88 @@ package postgres
 
 import (
 	"context"
-	"sync"
+	"errors"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5"
+
+	"j17/internal/storage/queue"
 )
 
-// doubts are the tenants of batches whose outcome could not be looked up in time.
-type doubts struct {
-	mu      sync.Mutex
-	tenants map[int32]bool
+// errOverwritten is why it is not known what became of a batch although it can be asked.
+var errOverwritten = errors.New("another node has written to the tenant since")
+
+// settleTerms changes the terms of tenants, which waits for whatever is still under way and keeps out what has not
+// begun, and returns whose batch was the last one.
+const settleTerms = `UPDATE tenants SET term = term + 1 WHERE t = ANY($1) RETURNING t, ver, batch`
+
+// settle finds out whether a batch was committed, however long that takes: its tenants are the lane's until then. The
+// batch counts as committed when a later commit was acknowledged, before which it stands in the log.
+func (l *lane) settle(b *batch, done *outcome, cause error) error {
+	l.logger.Warn("the outcome of a commit has to be looked up", slog.Any("cause", cause))
+	l.primary.doubt()
+	l.callers.limitTo(patience, true)
+	for {
+		err := l.settleOnce(b, done)
+		if err == nil {
+			return nil
+		}
+		if wait(l.ending, retryAfter) != nil {
+			return queue.Unknown(errors.Join(cause, err))
+		}
+	}
 }
 
-func (d *doubts) add(tenants []*tenant) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.tenants == nil {
-		d.tenants = map[int32]bool{}
-	}
-	for _, t := range tenants {
-		d.tenants[int32(t.next.Number)] = true
-	}
-}
-
-// settle waits until nothing of what is in doubt is under way: the new terms of the tenants wait for it.
-func (d *doubts) settle(ctx context.Context, c *core) error {
-	d.mu.Lock()
-	var list []int32
-	for t := range d.tenants {
-		list = append(list, t)
-	}
-	d.mu.Unlock()
-	if len(list) == 0 {
-		return nil
-	}
-	err := c.read(ctx, "the outcome of writes", func(conn reading) error {
-		rows, err := conn.Query(ctx, settleTerms, list)
-		if err != nil {
+// settleOnce sets the outcome of a batch.
+func (l *lane) settleOnce(b *batch, done *outcome) error {
+	if l.conn.IsClosed() {
+		if err := l.redial(l.ending); err != nil {
 			return err
 		}
-		rows.Close()
-		return rows.Err()
-	})
+	}
+	s := sessionOf(l.conn)
+	s.warned = nil
+	began := l.primary.begins()
+	written, overwritten, err := l.lastBatches(l.ending, b)
+	if err == nil {
+		err = s.warning()
+	}
 	if err != nil {
+		l.hangUp()
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, t := range list {
-		delete(d.tenants, t)
+	l.primary.acknowledge(s.server, began)
+	for _, t := range b.changedTenants() {
+		t.term++ // if this is wrong, the next batch finds out
+		if overwritten[int32(t.next.Number)] {
+			if done.doubtful == nil {
+				done.doubtful = map[*tenant]bool{}
+			}
+			done.doubtful[t] = true
+		}
 	}
+	done.stale = b.staleOf(written)
 	return nil
+}
+
+// lastBatches returns the tenants whose last batch is the given one, and those that it and others may have written to.
+func (l *lane) lastBatches(ctx context.Context, b *batch) (written, overwritten map[int32]bool, err error) {
+	was := map[int32]int64{}
+	for i, t := range b.w.tenants.t {
+		was[t] = b.w.tenants.ver[i]
+	}
+	rows, err := l.conn.Query(ctx, settleTerms, b.w.tenants.t)
+	if err != nil {
+		return nil, nil, err
+	}
+	written, overwritten = map[int32]bool{}, map[int32]bool{}
+	var t int32
+	var ver int64
+	var id []byte
+	_, err = pgx.ForEachRow(rows, []any{&t, &ver, &id}, func() error {
+		written[t] = string(id) == string(b.id[:])
+		overwritten[t] = !written[t] && ver > was[t]+1
+		return nil
+	})
+	return written, overwritten, err
 }

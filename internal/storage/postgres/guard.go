@@ -95,7 +95,7 @@ func (g *guard) begin(ctx context.Context, conn *pgx.Conn) error {
 // look asks a server for its settings, and returns what it thinks of them. It makes another connection, to see whether
 // both keep their sessions.
 func (g *guard) look(ctx context.Context, conn *pgx.Conn) (s serverSettings, found []Finding, err error) {
-	other, err := g.dial(ctx, nil)
+	other, err := g.dialAny(ctx)
 	if err != nil {
 		return s, nil, whyUnreachable(g.address, err)
 	}
@@ -145,7 +145,7 @@ func (g *guard) lookNow() error {
 	ctx, cancel := context.WithTimeout(g.end, patience)
 	defer cancel()
 	was := *g.now.Load()
-	conn, err := g.dial(ctx, nil)
+	conn, err := g.dialAny(ctx)
 	if err != nil {
 		err = whyUnreachable(g.address, err)
 	}

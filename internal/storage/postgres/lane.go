@@ -5,7 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -33,13 +33,15 @@ type lane struct {
 	// id is the lane's among all lanes that there ever were, batches how many batches it has written.
 	id, batches int64
 	conn        *pgx.Conn
-	// warned is the last warning that the server gave during a statement.
-	warned *pgconn.Notice
-	batch  *batch
+	batch       *batch
+	callers     callers
+	// raced says that the last batch was in the way of somebody else's and is tried once more.
+	raced bool
 }
 
 func newLane(c *core, n int) *lane {
 	l := &lane{core: c, id: c.holder()*laneCount + int64(n)}
+	l.callers.core = c
 	l.batch = newBatch(l)
 	return l
 }
@@ -52,16 +54,17 @@ func (l *lane) run() {
 		if len(calls) == 0 {
 			continue // another lane was faster
 		}
-		var names []j17.Tenant
+		var tenants []j17.Tenant
 		for _, c := range calls {
-			names = append(names, c.Tenant)
+			tenants = append(tenants, c.Tenant)
 		}
+		l.callers.begin(tenants)
 		l.work(calls)
-		l.queue.Release(names...)
+		l.queue.Release(tenants...)
 		clear(calls)
 	}
 	if l.conn != nil {
-		l.hangUp()
+		hangUp(l.life, l.conn)
 	}
 }
 
@@ -71,38 +74,96 @@ type place struct {
 	split bool
 }
 
+func placesOf(calls []*call) []place {
+	places := make([]place, len(calls))
+	for i, c := range calls {
+		places[i].done, places[i].split = c.Progress()
+	}
+	return places
+}
+
+// rewind goes back to where calls were.
+func rewind(calls []*call, places []place) {
+	for i, c := range calls {
+		c.Rewind(places[i].done, places[i].split)
+	}
+}
+
 // work carries out and answers calls, as many at a time as fit into a batch.
 func (l *lane) work(calls []*call) {
 	for len(calls) > 0 {
-		places := make([]place, len(calls))
-		for i, c := range calls {
-			places[i].done, places[i].split = c.Progress()
-		}
-		complete, stale, err := l.commit(calls)
+		waiting, stop := l.callers.attend()
+		l.raced = false
+		places := placesOf(calls)
+		done, err := l.commit(waiting, calls, places)
+		stop()
 		switch {
+		case done == nil && err == nil:
+			return // they were answered while their outcome was not known
+		case err != nil && len(calls) > 1 && ofOne(err):
+			// One of them is the reason. The others are not to suffer from it.
+			rewind(calls, places)
+			for i := range calls {
+				l.work(calls[i : i+1 : i+1])
+			}
+			return
 		case err != nil:
 			l.forget(calls)
-			queue.Refuse(calls, err)
-			return
-		case stale != nil:
-			calls = l.answer(calls, complete, places, stale)
+			calls = l.refuse(calls, places, err)
 		default:
-			for _, c := range calls[:complete] {
-				c.Finish()
-			}
-			calls = calls[complete:]
+			calls = l.answer(calls, places, done)
 		}
 	}
 }
 
+// ofOne reports whether an error may be that of one call among several.
+func ofOne(err error) bool {
+	return !errors.Is(err, store.ErrBusy) && !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrClosed) &&
+		!errors.Is(err, store.ErrUnknown)
+}
+
+// refuse answers calls of which nothing was written. Where space is wanting, calls that make room are tried without the
+// others: it returns them.
+func (l *lane) refuse(calls []*call, places []place, err error) (rest []*call) {
+	if errors.Is(err, store.ErrFull) {
+		var others []*call
+		for i, c := range calls {
+			c.Rewind(places[i].done, places[i].split)
+			if c.Need() == queue.Ordinary {
+				others = append(others, c)
+			} else {
+				rest = append(rest, c)
+			}
+		}
+		if len(others) > 0 {
+			queue.Refuse(others, err)
+			return rest
+		}
+	}
+	queue.Refuse(calls, err)
+	return nil
+}
+
+// outcome is what became of a batch.
+type outcome struct {
+	// complete is how many of the calls are decided to the end. Those up to parts have a part in the batch.
+	complete, parts int
+	// stale are the tenants that somebody else has written to since they were read; nothing of theirs was written.
+	// Of those in doubt it cannot be told.
+	stale, doubtful map[*tenant]bool
+}
+
 // answer answers the complete calls of tenants that are not stale, and returns the others, which are decided again.
-func (l *lane) answer(calls []*call, complete int, places []place, stale map[*tenant]bool) (rest []*call) {
+func (l *lane) answer(calls []*call, places []place, done *outcome) (rest []*call) {
 	for i, c := range calls {
+		t := l.tenant(c.Tenant)
 		switch {
-		case stale[l.tenant(c.Tenant)]:
+		case done.doubtful[t] && i < done.parts:
+			c.Answer(queue.Unknown(errOverwritten))
+		case done.stale[t]:
 			c.Rewind(places[i].done, places[i].split)
 			rest = append(rest, c)
-		case i < complete:
+		case i < done.complete:
 			c.Finish()
 		default:
 			rest = append(rest, c)
@@ -118,42 +179,173 @@ func (l *lane) forget(calls []*call) {
 	}
 }
 
-// commit decides calls and commits what they write. It returns how many are complete: with stale tenants, only those of
-// others. The error is the answer to all calls.
-func (l *lane) commit(calls []*call) (complete int, stale map[*tenant]bool, err error) {
-	if err := l.guard.admit(queue.Always); err != nil {
-		return 0, nil, err // they have waited since before writes stopped
-	}
-	if err := l.connect(); err != nil {
-		return 0, nil, err
-	}
+// commit decides calls and commits what they write. The error is the answer to all of them: nothing was written. Where
+// neither is returned, the calls have their answers.
+func (l *lane) commit(ctx context.Context, calls []*call, places []place) (*outcome, error) {
 	b := l.batch
-	b.reset()
 	defer b.reset() // other lanes may have the tenants next
-	if err := b.prepare(calls); err != nil {
-		return 0, nil, err
+	for pause := time.Duration(0); ; pause = min(2*pause+retryAfter, retryMost) {
+		if err := l.guard.admit(queue.Always); err != nil {
+			return nil, err // they have waited since before writes stopped
+		}
+		if err := l.connect(ctx); err != nil {
+			return nil, err
+		}
+		b.reset()
+		err := b.prepare(calls)
+		complete := 0
+		if err == nil {
+			complete = b.fill(calls)
+		}
+		var done *outcome
+		if l.conn.IsClosed() {
+			err = errLost // whatever else was said
+		} else if err == nil {
+			done, err = l.write(b, calls, places, complete)
+		}
+		if err == nil {
+			return done, nil
+		}
+		if !l.again(err) {
+			return nil, l.because(err)
+		}
+		rewind(calls, places)
+		l.forget(calls)
+		_ = wait(ctx, pause) // connect notices
 	}
-	complete = b.fill(calls)
-	stale, err = l.write(b)
-	if err == nil && stale != nil {
-		err = l.replaced()
-	}
-	if err != nil {
-		return 0, nil, err
-	}
-	b.publish(stale)
-	return complete, stale, nil
 }
 
-// replaced returns an error if another node works: it is why nothing was written.
-func (l *lane) replaced() error {
+// errLost is the error of a batch whose connection was lost before it was sent.
+var errLost = errors.New("the connection was lost")
+
+// again reports whether a batch of which nothing was written is worth another try.
+func (l *lane) again(err error) bool {
+	switch {
+	case l.callers.tooLate() != nil:
+		return false
+	case errors.Is(err, errLost) || broken(err):
+		l.callers.limitTo(patience, false)
+		return true
+	case raced(err) && !l.raced:
+		l.raced = true
+		return true
+	}
+	return false
+}
+
+// because returns the error of calls of which nothing was written.
+func (l *lane) because(err error) error {
+	if late := l.callers.tooLate(); late != nil {
+		return late
+	}
+	if isFull(err) {
+		l.full.note()
+	}
+	return fault("a commit", err)
+}
+
+// write commits the batch, in which complete calls have all they want, and perhaps the next one a part. With an error,
+// nothing was written.
+func (l *lane) write(b *batch, calls []*call, places []place, complete int) (*outcome, error) {
+	done := &outcome{complete: complete, parts: complete}
+	if complete < len(calls) {
+		if n, _ := calls[complete].Progress(); n > places[complete].done {
+			done.parts++
+		}
+	}
+	changes := len(b.changedTenants()) > 0
+	switch {
+	case !changes && len(b.decided) == 0:
+		return done, nil
+	case !changes:
+		// What was looked at must not have changed.
+		written, err := b.w.run(l, b)
+		if err != nil {
+			return nil, l.lost(err)
+		}
+		done.stale = b.staleOf(written)
+	default:
+		if err := l.callers.send(calls, done.parts); err != nil {
+			return nil, err
+		}
+		err := l.execute(b, done)
+		wanted := l.callers.decided()
+		if err == nil {
+			b.publish(done.stale)
+		}
+		if !wanted {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return done, l.replaced(b, done)
+}
+
+// lost is the error of a statement that has changed nothing, whatever has become of it.
+func (l *lane) lost(err error) error {
+	if !refused(err) {
+		l.hangUp()
+		return errLost
+	}
+	return err
+}
+
+// execute sends what the batch changes, and finds out what became of it. With an error, nothing was written.
+func (l *lane) execute(b *batch, done *outcome) error {
+	if _, err := rand.Read(b.id[:]); err != nil {
+		return err
+	}
+	s := sessionOf(l.conn)
+	s.warned = nil
+	began := l.primary.begins()
+	l.batches++
+	written, err := b.w.run(l, b)
+	if err == nil {
+		err = s.warning()
+	}
+	switch {
+	case err == nil:
+		if b.wrote(written) {
+			l.primary.acknowledge(s.server, began)
+		}
+	case ofNames(err):
+		written = map[int32]bool{} // somebody else has created a tenant of one of these names
+	case refused(err):
+		if sqlState(err) == "25006" {
+			l.primary.lose(s.server)
+			l.hangUp()
+		}
+		for t := range b.decided {
+			t.forget()
+		}
+		return err
+	default:
+		return l.settle(b, done, err)
+	}
+	done.stale = b.staleOf(written)
+	return nil
+}
+
+// ofNames reports whether an error says that a tenant of a name exists already.
+func ofNames(err error) bool {
+	said, is := errors.AsType[*pgconn.PgError](err)
+	return is && isUnique(err) && said.TableName == "names"
+}
+
+// replaced returns an error if another node works, which may be why nothing was written.
+func (l *lane) replaced(b *batch, done *outcome) error {
 	n := l.o.Node
-	if n == nil {
+	if n == nil || done.stale == nil || slices.ContainsFunc(b.changedTenants(), func(t *tenant) bool {
+		return !done.stale[t] && !done.doubtful[t]
+	}) {
 		return nil
 	}
 	var term int64
 	if err := l.conn.QueryRow(l.ending, `SELECT term FROM cluster`).Scan(&term); err != nil {
-		return l.failed("which node works", err)
+		_ = l.lost(err) // the next try finds out
+		return nil
 	}
 	if term != n.Term() {
 		return fmt.Errorf("%w: %w", store.ErrBusy, ErrReplaced)
@@ -161,135 +353,52 @@ func (l *lane) replaced() error {
 	return nil
 }
 
-// connect sees to it that the lane has a connection. It gives up after the time for which callers can be expected to
-// wait.
-func (l *lane) connect() error {
-	if l.conn != nil && !l.conn.IsClosed() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(l.ending, patience)
-	defer cancel()
-	for {
-		conn, err := l.dial(ctx, func(n *pgconn.Notice) { l.warned = n })
-		if err == nil {
-			l.conn, l.warned = conn, nil
-			return nil
+// connect sees to it that the lane has a connection, as long as its callers wait.
+func (l *lane) connect(ctx context.Context) error {
+	for l.conn == nil || l.conn.IsClosed() {
+		if err := l.callers.tooLate(); err != nil {
+			return err
 		}
-		if ctx.Err() != nil || !broken(err) {
-			return fmt.Errorf("%w: the database cannot be reached: %v", store.ErrBusy, err) //nolint:errorlint // it is worth another try
-		}
-		if wait(ctx, retryAfter) != nil {
-			return fmt.Errorf("%w: the database cannot be reached: %v", store.ErrBusy, err) //nolint:errorlint // the same
+		err := l.redial(ctx)
+		switch {
+		case err == nil:
+		case l.ending.Err() != nil:
+			return store.ErrClosed
+		case ctx.Err() != nil:
+		case !broken(err) && !crowded(err):
+			return fault("the connection to the database", err)
+		default:
+			l.callers.limitTo(patience, false)
+			_ = wait(ctx, retryAfter) // the loop notices
 		}
 	}
+	return l.callers.tooLate()
 }
 
-// retryAfter is the pause between two tries to connect.
-const retryAfter = 50 * time.Millisecond
-
-// wait waits for a while, by the machine's clock: networks do not follow the store's.
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d) //nolint:forbidigo // see above
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// redial makes a new connection.
+func (l *lane) redial(ctx context.Context) error {
+	if l.conn != nil {
+		l.hangUp()
 	}
+	conn, err := l.dial(ctx)
+	if err != nil {
+		return err
+	}
+	l.conn = conn
+	l.callers.use(conn.PgConn().Conn())
+	return nil
 }
 
 // hangUp ends the lane's connection.
 func (l *lane) hangUp() {
-	ctx, cancel := context.WithTimeout(l.life, time.Second)
-	defer cancel()
-	_ = l.conn.Close(ctx) // nothing depends on it any more
-	l.conn = nil
+	l.callers.use(nil)
+	hangUp(l.life, l.conn)
 }
 
 // failed is the error of a statement that has changed nothing that anybody relies on.
 func (l *lane) failed(what string, err error) error {
-	if !refused(err) && l.conn != nil {
-		l.hangUp()
+	if err != nil {
+		_ = l.lost(err) // which is why the connection is looked at
 	}
 	return fault(what, err)
-}
-
-// write commits the batch. stale are the tenants that somebody else has written to since they were read; nothing of
-// theirs was written.
-func (l *lane) write(b *batch) (stale map[*tenant]bool, err error) {
-	if b.w.empty() && len(b.decided) == 0 {
-		return nil, nil
-	}
-	if err := l.connect(); err != nil {
-		return nil, err
-	}
-	if _, err := rand.Read(b.id[:]); err != nil {
-		return nil, err
-	}
-	l.warned = nil
-	l.batches++
-	written, err := b.w.run(l, b)
-	switch {
-	case err == nil && l.warned == nil:
-	case err == nil:
-		// The server gave up waiting for a standby: what was committed may be lost with the server.
-		return l.settle(b, fmt.Errorf("the database has warned: %s", l.warned.Message))
-	case isUnique(err) && len(b.w.named) > 0:
-		// Somebody else has created a tenant of one of these names.
-		written = map[int32]bool{}
-	case refused(err):
-		return nil, l.failed("a commit", err)
-	default:
-		return l.settle(b, err)
-	}
-	return b.staleOf(written), nil
-}
-
-// settle finds out whether the batch was committed: it changes the terms of the batch's tenants, which waits for
-// whatever is still under way, and looks whose batch was the last one.
-func (l *lane) settle(b *batch, cause error) (stale map[*tenant]bool, err error) {
-	l.logger.Warn("the outcome of a commit has to be looked up", slog.Any("cause", cause))
-	ctx, cancel := context.WithTimeout(l.ending, patience)
-	defer cancel()
-	for {
-		l.hangUp()
-		written, err := l.settleOnce(ctx, b)
-		if err == nil {
-			return b.staleOf(written), nil
-		}
-		if ctx.Err() != nil || wait(ctx, retryAfter) != nil {
-			l.doubts.add(b.changedTenants())
-			return nil, queue.Unknown(errors.Join(cause, err))
-		}
-	}
-}
-
-const settleTerms = `UPDATE tenants SET term = term + 1 WHERE t = ANY($1) RETURNING t, batch`
-
-// settleOnce returns the tenants whose last batch is the given one.
-func (l *lane) settleOnce(ctx context.Context, b *batch) (written map[int32]bool, err error) {
-	if err := l.connect(); err != nil {
-		return nil, err
-	}
-	rows, err := l.conn.Query(ctx, settleTerms, b.w.tenants.t)
-	if err != nil {
-		return nil, err
-	}
-	written = map[int32]bool{}
-	var t int32
-	var id []byte
-	_, err = pgx.ForEachRow(rows, []any{&t, &id}, func() error {
-		if string(id) == string(b.id[:]) {
-			written[t] = true
-		}
-		return nil
-	})
-	if err == nil && l.warned != nil {
-		err = fmt.Errorf("the database has warned: %s", l.warned.Message)
-	}
-	for _, tn := range b.changedTenants() {
-		tn.term++ // if this is wrong, the next batch finds out
-	}
-	return written, err
 }

@@ -79,7 +79,9 @@ func (l *lookups) run() {
 		}
 		l.mu.Unlock()
 		g.err = panics.Caught(func() error {
-			return l.read(l.ending, "look-ups", func(conn reading) error { return g.ask(l.ending, conn) })
+			return l.readFrom(l.ending, l.lookupPool, "look-ups", func(conn reading) error {
+				return g.ask(l.ending, conn)
+			})
 		})
 		close(g.done)
 	}

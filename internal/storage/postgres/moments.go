@@ -65,8 +65,8 @@ func (m *moments) snapshot(ctx context.Context, name j17.Tenant, longest time.Du
 		return nil, err
 	}
 	s := &snapshot{core: m.core, name: name}
-	err := m.retry(ctx, "a moment", func() (err error) {
-		s.conn, err = m.pool.Acquire(ctx)
+	err := m.retry(ctx, "a moment", func(ctx context.Context) (err error) {
+		s.conn, err = m.acquire(ctx, m.pool)
 		if err != nil {
 			return err
 		}
@@ -139,6 +139,9 @@ func (s *snapshot) use(what string, do func(ctx context.Context, conn reading) e
 	err := do(s.lasting, s.conn)
 	if err != nil && s.lasting.Err() != nil {
 		return s.over()
+	}
+	if err == nil {
+		err = s.primary.kept(s.lasting, sessionOf(s.conn.Conn()).server)
 	}
 	if err == nil {
 		err = s.works()

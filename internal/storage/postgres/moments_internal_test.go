@@ -121,7 +121,7 @@ func TestMomentEach(t *testing.T) {
 // for all arguments.
 func plan(t *testing.T, s *Store, sql string, args ...any) string {
 	t.Helper()
-	conn, err := s.dial(t.Context(), nil)
+	conn, err := s.dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"j17"
 	"j17/internal/base/clock"
@@ -43,8 +42,7 @@ type Node struct {
 	// incarnation is this process's among all of its name.
 	incarnation int64
 
-	conn   *pgx.Conn
-	warned bool
+	conn *pgx.Conn
 
 	mu   sync.Mutex
 	term int64
@@ -132,8 +130,13 @@ func (n *Node) connect(ctx context.Context) error {
 	if n.conn != nil && !n.conn.IsClosed() {
 		return nil
 	}
-	conn, err := n.core.dial(ctx, func(*pgconn.Notice) { n.warned = true })
-	n.conn = conn
+	if n.conn != nil {
+		hangUp(n.core.life, n.conn)
+	}
+	conn, err := n.core.dial(ctx)
+	if err == nil {
+		n.conn = conn
+	}
 	return err
 }
 
@@ -161,7 +164,6 @@ SELECT term FROM c`
 // takeOver makes this node the one that works, and reports whether it has.
 func (n *Node) takeOver(ctx context.Context, from *clusterRow) (bool, error) {
 	began := n.clock.Now()
-	n.warned = false
 	var term int64
 	err := n.conn.QueryRow(
 		ctx, updateCluster, n.name, n.url, n.incarnation, from.term, from.beat, []byte(j17.System),
@@ -169,7 +171,10 @@ func (n *Node) takeOver(ctx context.Context, from *clusterRow) (bool, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
-	if err != nil || n.warned {
+	if err == nil {
+		err = sessionOf(n.conn).warning()
+	}
+	if err != nil {
 		return false, err // if it was committed, the node finds its own name and takes over again
 	}
 	if from.active != "" && from.active != n.name {
@@ -207,16 +212,17 @@ func (n *Node) beat(ctx context.Context) error {
 	if err := n.connect(trip); err != nil {
 		return err
 	}
-	n.warned = false
 	var term int64
 	err := n.conn.QueryRow(trip, updateBeat, n.term).Scan(&term)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		n.core.logger.ErrorContext(ctx, "another node works now, this one stops")
 		return ErrReplaced
-	case err != nil || n.warned:
-		// A beat that was not replicated may be lost, and the node with it.
+	case err != nil:
 		return err
+	}
+	if err := sessionOf(n.conn).warning(); err != nil {
+		return err // a beat that was not replicated may be lost, and the node with it
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -268,10 +274,9 @@ func (n *Node) Leave(ctx context.Context) error {
 		if worked && !n.conn.IsClosed() {
 			_, err = n.conn.Exec(ctx, giveUp, n.term)
 		}
-		err = errors.Join(err, n.conn.Close(ctx))
+		hangUp(ctx, n.conn)
 	}
-	n.core.end()
-	n.core.pool.Close()
+	n.core.close()
 	return err
 }
 

@@ -34,7 +34,7 @@ func connected(ctx context.Context, o Options, do func(c *core, conn *pgx.Conn) 
 	if err != nil {
 		return err
 	}
-	defer c.pool.Close()
+	defer c.close()
 	conn, err := c.dialFirst(ctx)
 	if err != nil {
 		return err

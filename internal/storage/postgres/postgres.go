@@ -65,18 +65,20 @@ const (
 	// LeastConnections is the least number of connections that a store can work with.
 	LeastConnections = 12
 
-	// Of the connections, laneCount are those of lanes, guardCount those of the look at the server's settings, and
-	// beatCount those of the node. The others are shared by readers: at most lookupCount of them are used by look-ups,
-	// and mostMoments held by moments and archives.
+	// Of the connections, laneCount are those of lanes, lookupCount those of look-ups, guardCount those of the look at
+	// the server's settings, and beatCount those of the node and of the search for the primary. The others are shared
+	// by readers: at most mostMoments of them are held by moments and archives.
 	laneCount   = 2
 	guardCount  = 2
-	beatCount   = 1
 	lookupCount = 2
+	beatCount   = 1
 	mostMoments = 16
 )
 
 // readers is how many connections readers share.
-func (o *Options) readers() int { return o.Connections - laneCount - guardCount - beatCount }
+func (o *Options) readers() int {
+	return o.Connections - laneCount - lookupCount - guardCount - beatCount
+}
 
 // Store is the event store on PostgreSQL. It implements store.Engine. Each of its parts implements a few roles.
 type Store struct {
@@ -101,14 +103,20 @@ type core struct {
 	clock   clock.Clock
 	logger  *slog.Logger
 	address *Address
-	// pool has the connections of readers.
-	pool    *pgxpool.Pool
+	// hosts are configurations that lead to one server of the address each.
+	hosts   []*pgx.ConnConfig
+	primary primary
+	// proofs counts the commits that connections begin with.
+	proofs atomic.Uint64
+	// pool has the connections of readers, lookupPool those of look-ups.
+	pool, lookupPool *pgxpool.Pool
+
 	queue   *queue.Writes[*batch]
 	spaces  spaces
 	texts   sync.Map
 	sealing record.Sealing
 	cache   cache
-	doubts  doubts
+	full    fullness
 	guard   *guard
 	// key seals what belongs to the schema; nil seals nothing.
 	key *keyfile.File
@@ -162,8 +170,7 @@ func prepare(ctx context.Context, o Options) (*core, error) {
 		err = errors.Join(c.take(ctx, conn), conn.Close(c.life))
 	}
 	if err != nil {
-		c.end()
-		c.pool.Close()
+		c.close()
 		return nil, err
 	}
 	return c, nil
@@ -205,8 +212,8 @@ func newCore(ctx context.Context, o Options) (*core, error) {
 	c.closing, c.shut = context.WithCancel(c.ending)
 	c.sweepable = make(chan struct{}, 1)
 	c.guard = newGuard(c)
-	c.queue = queue.NewShared[*batch](c.guard.admit, mostUnits)
-	c.spaces.core = c
+	c.queue = queue.NewShared[*batch](c.admit, laneCount, mostUnits)
+	c.spaces.core, c.primary.core, c.full.core = c, c, c
 	return c, c.connect(ctx)
 }
 
@@ -254,25 +261,35 @@ func (s *Store) Shutdown(ctx context.Context) error {
 		return nil
 	}
 
-	// Calls that wait are still carried out; waiting readers end.
+	// Calls that wait are still carried out, or told that their outcome is not known; waiting readers end.
 	s.queue.Shut(store.ErrClosed)
 	s.shut()
 	s.changes.close(s.core)
 	s.guard.stop()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.working.Wait()
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		s.end()
-		return ctx.Err()
+	err := s.queue.Answered(ctx)
+	s.close()
+	return err
+}
+
+// close ends all that is under way, and the connections.
+func (c *core) close() {
+	c.primary.shut()
+	c.end()
+	c.working.Wait()
+	c.pool.Close()
+	c.lookupPool.Close()
+	c.primary.end()
+}
+
+// admit returns the error of calls that are not worth queueing.
+func (c *core) admit(need queue.Need) error {
+	if err := c.primary.admit(); err != nil {
+		return err
 	}
-	s.end()
-	s.pool.Close()
-	return nil
+	if err := c.guard.admit(need); err != nil {
+		return err
+	}
+	return c.full.admit(need)
 }
 
 // holder is what claims have of the store that has made them.

@@ -3,13 +3,11 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"j17/internal/storage/store"
 )
@@ -22,54 +20,94 @@ type reading interface {
 }
 
 // read calls do with a connection of the pool. A connection that breaks is replaced by another one for as long as a
-// caller can be expected to wait, so do may be called several times.
+// caller can be expected to wait, so do may be called several times. What do has read counts once read has returned.
 func (c *core) read(ctx context.Context, what string, do func(conn reading) error) error {
-	return c.retry(ctx, what, func() error { return c.readOnce(ctx, do) })
+	return c.readFrom(ctx, c.pool, what, do)
 }
 
-// retry calls do again and again while its connection breaks, for as long as a caller can be expected to wait.
-func (c *core) retry(ctx context.Context, what string, do func() error) error {
-	begun := time.Now() //nolint:forbidigo // how long the network takes is not the store's time
+// readFrom is read with a connection of any pool.
+func (c *core) readFrom(ctx context.Context, pool *pgxpool.Pool, what string, do func(conn reading) error) error {
+	return c.retry(ctx, what, func(ctx context.Context) error { return c.readOnce(ctx, pool, do) })
+}
+
+// retry calls do again and again while its connection breaks, for as long as a caller can be expected to wait. The
+// context of do ends where the database does not answer for that long, and with the store.
+func (c *core) retry(ctx context.Context, what string, do func(ctx context.Context) error) error {
+	attended, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	defer context.AfterFunc(c.ending, func() { giveUp(store.ErrClosed) })()
+	defer c.primary.attend(giveUp)()
+	begun := now()
+	var pause time.Duration
 	for {
-		if c.isClosed() {
-			return store.ErrClosed
+		err := c.works()
+		if err == nil && !c.isClosed() {
+			err = do(attended)
 		}
-		if err := c.works(); err != nil {
-			return err
-		}
-		err := do()
 		if err == nil {
 			err = c.works() // what was read may be what another node has changed since
 		}
 		switch {
-		case err == nil || ctx.Err() != nil || !broken(err):
+		case c.isClosed():
+			return store.ErrClosed
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case attended.Err() != nil:
+			return context.Cause(attended)
+		case !broken(err) && !crowded(err):
 			return fault(what, err)
-		case time.Since(begun) > patience: //nolint:forbidigo // the same
-			return fmt.Errorf("%w: %s: %v", store.ErrBusy, what, err) //nolint:errorlint // worth another try
+		case now().Sub(begun) > patience:
+			return busy(what, err)
+		}
+		_ = wait(attended, pause) // do notices
+		pause = min(2*pause+retryAfter, retryMost)
+	}
+}
+
+// readOnce calls do with a connection of a pool, and returns when what it has read is kept.
+func (c *core) readOnce(ctx context.Context, pool *pgxpool.Pool, do func(conn reading) error) error {
+	conn, err := c.acquire(ctx, pool)
+	if err != nil {
+		return err
+	}
+	s := sessionOf(conn.Conn())
+	stop := breakOff(ctx, conn.Conn())
+	err = do(conn)
+	stop()
+	conn.Release()
+	switch {
+	case err == nil:
+		return c.primary.kept(ctx, s.server)
+	case broken(err):
+		pool.Reset() // the others are likely to be broken as well
+	}
+	return err
+}
+
+// breakOff closes a connection when ctx ends, until stop is called. A connection that was closed is not used again.
+func breakOff(ctx context.Context, conn *pgx.Conn) (stop func()) {
+	socket, done := conn.PgConn().Conn(), make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		defer close(done)
+		_ = socket.Close() // it may be closed
+	})
+	return func() {
+		if !cancel() {
+			<-done
+			hangUp(ctx, conn)
 		}
 	}
 }
 
-// readOnce calls do with a connection of the pool.
-func (c *core) readOnce(ctx context.Context, do func(conn reading) error) error {
-	conn, err := c.pool.Acquire(ctx)
-	if err != nil {
-		return err
+// acquire takes a connection from a pool.
+func (c *core) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
+	conn, err := pool.Acquire(ctx)
+	if failed, is := errors.AsType[*pgconn.ConnectError](err); is {
+		c.primary.failed(failed)
 	}
-	defer conn.Release()
-	return do(conn)
-}
-
-// broken reports whether an error is that of a connection, so that the statement is worth another try on a new one.
-func broken(err error) bool {
-	said, is := errors.AsType[*pgconn.PgError](err)
-	if is {
-		return len(said.Code) == 5 && (said.Code[:2] == "57" || said.Code[:2] == "08")
-	}
-	_, connecting := errors.AsType[*pgconn.ConnectError](err)
-	_, network := errors.AsType[net.Error](err)
-	return connecting || network || pgconn.SafeToRetry(err) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
+	return conn, err
 }
 
 // errSum is the cause of damage that a checksum shows.

@@ -219,7 +219,7 @@ func (s *speedBench) bare(units int) func(t *testing.T) speed {
 			t.Fatal(err)
 		}
 		l := newLane(st.core, laneCount)
-		if err := l.connect(); err != nil {
+		if err := l.connect(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		defer l.hangUp()

@@ -35,9 +35,10 @@ type tenant struct {
 // Now returns what is known of the tenant after all that was decided.
 func (t *tenant) Now() *unit.State { return &t.next }
 
-// forget makes the next batch read the tenant's row, and all that was cached with it.
+// forget makes the next batch read the tenant's row, and all that was cached with it. A number that was reserved is not
+// used: somebody else may have written to its row.
 func (t *tenant) forget() {
-	t.known = false
+	t.known, t.reserved = false, 0
 	t.epoch++
 }
 

@@ -106,11 +106,11 @@ func reasonOf(a *Address, err error) reason {
 	return reason{text: "what answers is no PostgreSQL, or it has ended the connection", lasting: true}
 }
 
-// dialFirst is dial for a store that is being opened. It waits for servers that are starting, or changing places.
+// dialFirst is dialAny for a store that is being opened. It waits for servers that are starting, or changing places.
 func (c *core) dialFirst(ctx context.Context) (*pgx.Conn, error) {
 	begun := time.Now() //nolint:forbidigo // how long the network takes is not the store's time
 	for told := false; ; told = true {
-		conn, err := c.dial(ctx, nil)
+		conn, err := c.dialAny(ctx)
 		if err == nil || ctx.Err() != nil {
 			return conn, err
 		}

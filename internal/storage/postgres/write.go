@@ -3,7 +3,6 @@ package postgres
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"j17/internal/storage/record"
 	"j17/internal/storage/store"
@@ -78,10 +76,6 @@ type (
 // reset empties the writes.
 func (w *writes) reset() {
 	*w = writes{items: map[writtenItem]*itemWrite{}, commands: map[writtenCommand]*commandWrite{}}
-}
-
-func (w *writes) empty() bool {
-	return len(w.events.t)+len(w.items)+len(w.commands)+len(w.unnamed)+len(w.cleared)+len(w.more) == 0
 }
 
 // tenantColumns are the rows of tenants that a batch changes.
@@ -436,17 +430,6 @@ func (w *writes) composeItems(s *text, l *lane) {
 			put.sealed, put.sums, put.values,
 		)
 	}
-}
-
-// isUnique reports whether an error says that a row exists already.
-func isUnique(err error) bool { return sqlState(err) == "23505" }
-
-// sqlState returns the code of an error that the server has told, "" for any other.
-func sqlState(err error) string {
-	if said, is := errors.AsType[*pgconn.PgError](err); is {
-		return said.Code
-	}
-	return ""
 }
 
 // corruption is the error of stored data that contradicts itself.

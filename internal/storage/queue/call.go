@@ -20,8 +20,9 @@ type Call[B any] struct {
 	split bool
 	op    func(B) error
 	need  Need
-	// number is that of the call in a shared queue.
+	// In a shared queue, number is that of the call, and large says that it shares no batch.
 	number uint64
+	large  bool
 
 	err      error
 	state    atomic.Int32
@@ -99,7 +100,7 @@ func (c *Call[B]) Answer(err error) {
 func (c *Call[B]) Stage(full func() bool, decide func(u *store.Append, r *store.Result) error) bool {
 	for ; c.done < len(c.Units); c.done++ {
 		if full() {
-			c.split = true
+			c.split = c.done > 0
 			return false
 		}
 		u, r := &c.Units[c.done], &c.Results[c.done]

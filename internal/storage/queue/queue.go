@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -22,8 +21,6 @@ import (
 type Writes[B any] struct {
 	// admit, if not nil, returns why a call is not worth queueing.
 	admit func(Need) error
-	// most bounds the units that Take returns, 0 for no bound.
-	most int
 
 	mu      sync.Mutex
 	filled  sync.Cond
@@ -36,26 +33,14 @@ type Writes[B any] struct {
 	faulted chan struct{}
 	pool    sync.Pool
 
-	// busy, if not nil, has the tenants that committers are at work on.
-	busy map[j17.Tenant]bool
-	// number is the number of the last call, open the numbers of those that are not answered, for Settled.
-	number  uint64
-	open    map[uint64]bool
-	closing sync.Cond
+	// shared, if not nil, has the calls that wait in place of waiting, by tenant.
+	shared *shared[B]
 }
 
 // New returns an empty queue. admit, if not nil, returns the error of a call that is refused before it is queued.
 func New[B any](admit func(Need) error) *Writes[B] {
 	q := &Writes[B]{admit: admit, faulted: make(chan struct{})}
-	q.filled.L, q.closing.L = &q.mu, &q.mu
-	return q
-}
-
-// NewShared returns an empty queue for several committers. Take then returns calls of tenants that no other committer
-// is at work on, of at most about most units, and the committer gives the tenants back by Release.
-func NewShared[B any](admit func(Need) error, most int) *Writes[B] {
-	q := New[B](admit)
-	q.most, q.busy, q.open = most, map[j17.Tenant]bool{}, map[uint64]bool{}
+	q.filled.L = &q.mu
 	return q
 }
 
@@ -64,6 +49,7 @@ func (q *Writes[B]) Append(ctx context.Context, t j17.Tenant, units []store.Appe
 	results := make([]store.Result, len(units))
 	c := q.get()
 	c.Tenant, c.Units, c.Results, c.need = t, units, results, need
+	c.large = q.shared != nil && bytesOf(units) > largeBytes
 	err := q.submit(ctx, c)
 	q.release(c)
 	if err != nil {
@@ -110,38 +96,6 @@ func (q *Writes[B]) submit(ctx context.Context, c *Call[B]) error {
 	return c.err
 }
 
-// answeredCall records that a call needs no answer any more.
-func (q *Writes[B]) answeredCall(c *Call[B]) {
-	if q.open == nil {
-		return
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.open, c.number)
-	q.closing.Broadcast()
-}
-
-// Settled returns when all calls that were queued before it are answered. The queue is a shared one.
-func (q *Writes[B]) Settled(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.closing.Broadcast()
-	})
-	defer stop()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	before := slices.Collect(maps.Keys(q.open))
-	isOpen := func(number uint64) bool { return q.open[number] }
-	for slices.ContainsFunc(before, isOpen) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		q.closing.Wait()
-	}
-	return nil
-}
-
 // get returns a fresh call.
 func (q *Writes[B]) get() *Call[B] {
 	c, ok := q.pool.Get().(*Call[B])
@@ -167,30 +121,32 @@ func (q *Writes[B]) push(c *Call[B]) error {
 	if q.refused != nil {
 		return q.refused
 	}
-	q.waiting = append(q.waiting, c)
-	if q.open != nil {
-		q.number++
-		c.number = q.number
-		q.open[c.number] = true
+	if q.shared != nil {
+		return q.pushShared(c)
 	}
-	if len(q.waiting) == 1 || q.busy != nil && !q.busy[c.Tenant] {
+	q.waiting = append(q.waiting, c)
+	if len(q.waiting) == 1 {
 		q.filled.Signal()
 	}
 	return nil
 }
 
-// ready reports whether there is a call that Take would return. It needs mu.
-func (q *Writes[B]) ready() bool {
-	if len(q.busy) == 0 {
-		return len(q.waiting) > 0
+// count returns how many calls wait, and whether Take would return any. It needs mu.
+func (q *Writes[B]) count() (n int, ready bool) {
+	if q.shared != nil {
+		return q.shared.waiting, q.shared.ready()
 	}
-	return slices.ContainsFunc(q.waiting, func(c *Call[B]) bool { return !q.busy[c.Tenant] })
+	return len(q.waiting), len(q.waiting) > 0
 }
 
 // drop removes a cancelled call, so that those that were given up do not pile up behind a commit that takes long.
 func (q *Writes[B]) drop(c *Call[B]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.shared != nil {
+		q.shared.drop(c)
+		return
+	}
 	if i := slices.Index(q.waiting, c); i >= 0 {
 		q.waiting = slices.Delete(q.waiting, i, i+1)
 	}
@@ -205,18 +161,19 @@ const gatherRounds = 8
 func (q *Writes[B]) Wait() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.ready() {
-		if q.refused != nil && len(q.waiting) == 0 {
+	n, ready := q.count()
+	for ; !ready; n, ready = q.count() {
+		if q.refused != nil && n == 0 {
 			return false
 		}
 		q.filled.Wait()
 	}
 	for range gatherRounds {
-		n := len(q.waiting)
+		before := n
 		q.mu.Unlock()
 		runtime.Gosched()
 		q.mu.Lock()
-		if len(q.waiting) == n {
+		if n, _ = q.count(); n == before {
 			break
 		}
 	}
@@ -227,49 +184,27 @@ func (q *Writes[B]) Wait() bool {
 func (q *Writes[B]) Take(calls []*Call[B]) []*Call[B] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var passed map[j17.Tenant]bool // tenants whose calls stay, and those behind them too
-	units, rest := 0, q.waiting[:0]
-	for i, c := range q.waiting {
-		if q.most > 0 && units >= q.most || c.op != nil && len(calls) > 0 && q.busy == nil {
-			rest = append(rest, q.waiting[i:]...)
+	if q.shared != nil {
+		return q.takeShared(calls)
+	}
+	n := 0
+	for _, c := range q.waiting {
+		if c.op != nil && len(calls) > 0 {
 			break
 		}
-		if q.busy != nil && (passed[c.Tenant] || q.busy[c.Tenant] || c.op != nil && len(calls) > 0) {
-			if passed == nil {
-				passed = map[j17.Tenant]bool{}
-			}
-			passed[c.Tenant] = true
-			rest = append(rest, c)
-			continue
-		}
+		n++
 		if !c.state.CompareAndSwap(queued, taken) {
 			continue
 		}
 		calls = append(calls, c)
-		units += max(len(c.Units), 1)
 		if c.op != nil {
-			rest = append(rest, q.waiting[i+1:]...)
 			break
 		}
 	}
-	clear(q.waiting[len(rest):])
-	q.waiting = rest
-	if q.busy != nil {
-		for _, c := range calls {
-			q.busy[c.Tenant] = true
-		}
-	}
+	rest := copy(q.waiting, q.waiting[n:])
+	clear(q.waiting[rest:])
+	q.waiting = q.waiting[:rest]
 	return calls
-}
-
-// Release gives back the tenants of calls that Take has returned.
-func (q *Writes[B]) Release(tenants ...j17.Tenant) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, t := range tenants {
-		delete(q.busy, t)
-	}
-	q.filled.Broadcast()
 }
 
 // Begin marks calls as waiting for a commit, so that Abandon can answer them. After a fault it returns their answer

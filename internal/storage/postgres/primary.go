@@ -1,0 +1,416 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"j17/internal/base/panics"
+	"j17/internal/storage/store"
+)
+
+const (
+	// patience is how long calls wait for a database that cannot be reached.
+	patience = 10 * time.Second
+	// slow is how long something may take until somebody looks whether the server still takes commits.
+	slow = time.Second
+	// retryAfter is the pause between two tries to connect, and grows up to retryMost.
+	retryAfter = 50 * time.Millisecond
+	retryMost  = 4 * retryAfter
+)
+
+// server is one that has taken a commit of ours: it is the primary, and what it showed then is kept.
+type server struct {
+	// config leads to it alone.
+	config *pgx.ConnConfig
+	// started is when it was started, by which it is told from others that are reached in the same way.
+	started string
+	// left ends when another server has taken its place. That closes the connections to it, whatever they wait for.
+	left  context.Context //nolint:containedctx // the time for which it is the primary
+	leave context.CancelFunc
+}
+
+// primary knows which server takes writes, and whether all that it shows is kept.
+//
+// A server that is connected to may show commits that no standby has, since a restart shows what had been waiting. So a
+// connection is used only after a commit of its own: that was acknowledged, and what stands before it in the log is as
+// safe. Servers are searched by one goroutine, with one connection to each: a commit that waits for a standby is never
+// cut off, and commits that pile up would use up the server's connections.
+type primary struct {
+	*core
+
+	mu sync.Mutex
+	// server is the one that was found last. lost says that it cannot be connected to any more.
+	server *server
+	lost   bool
+	search *search
+	// reason is why the latest try to connect failed. acknowledged is when a commit was last acknowledged.
+	reason       error
+	acknowledged time.Time
+	// down says that the database could not be reached for longer than callers wait. closed is set when the store ends.
+	down, closed bool
+
+	// doubted counts the moments from which on something may be visible that is not kept, proven is up to which of them
+	// a later commit has shown that it is. progress, if not nil, is closed when proven or server changes.
+	doubted, proven uint64
+	progress        chan struct{}
+}
+
+// search is a search for the primary. found is closed when it has ended, late when callers have waited long enough.
+type search struct {
+	begun       time.Time
+	found, late chan struct{}
+	stop        context.CancelFunc
+}
+
+// errMoved is the error of what was read from a server that is not the primary any more.
+var errMoved = errors.New("another server has become the primary")
+
+// now is the time of the machine: networks do not follow the store's clock.
+func now() time.Time { return time.Now() } //nolint:forbidigo // see above
+
+// hosts returns configurations that lead to one server each.
+func hosts(all *pgx.ConnConfig) (list []*pgx.ConnConfig) {
+	first := &pgconn.FallbackConfig{Host: all.Host, Port: all.Port, TLSConfig: all.TLSConfig}
+	ways := append([]*pgconn.FallbackConfig{first}, all.Fallbacks...)
+	known := map[string]*pgx.ConnConfig{}
+	for _, way := range ways {
+		name := hostName(way.Host, way.Port)
+		if host := known[name]; host != nil {
+			host.Fallbacks = append(host.Fallbacks, way)
+			continue
+		}
+		host := all.Copy()
+		host.Host, host.Port, host.TLSConfig, host.Fallbacks = way.Host, way.Port, way.TLSConfig, nil
+		known[name] = host
+		list = append(list, host)
+	}
+	return list
+}
+
+func hostName(host string, port uint16) string {
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+// find returns the primary. While it is being searched, it waits for as long as callers can be expected to.
+func (p *primary) find(ctx context.Context) (*server, error) {
+	for {
+		p.mu.Lock()
+		if p.server != nil && !p.lost && p.search == nil {
+			defer p.mu.Unlock()
+			return p.server, nil
+		}
+		s := p.seek()
+		p.mu.Unlock()
+		if err := p.join(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// check returns once a server has taken a commit since, or with an error when callers have waited long enough for that.
+func (p *primary) check(ctx context.Context) error {
+	begun := now()
+	p.mu.Lock()
+	s := p.seek()
+	p.mu.Unlock()
+	err := p.join(ctx, s)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ctx.Err() == nil && p.acknowledged.After(begun) {
+		return nil
+	}
+	return err
+}
+
+// join waits for a search.
+func (p *primary) join(ctx context.Context, s *search) error {
+	select {
+	case <-s.found:
+		return nil
+	case <-s.late:
+		return p.unreachable()
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.ending.Done():
+		return store.ErrClosed
+	}
+}
+
+// unreachable is the error of calls that have waited long enough for the database.
+func (p *primary) unreachable() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	reason := p.reason
+	if reason == nil {
+		reason = errors.New("it does not answer, or no standby confirms what it writes")
+	}
+	return fmt.Errorf("%w: the database cannot be reached: %v", store.ErrBusy, reason) //nolint:errorlint // it is worth another try
+}
+
+// lose says that a server takes no writes.
+func (p *primary) lose(s *server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s == p.server {
+		p.lost = true
+	}
+}
+
+// because takes down why the primary is not found.
+func (p *primary) because(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reason = err
+}
+
+// admit returns the error of calls that are not worth queueing.
+func (p *primary) admit() error {
+	p.mu.Lock()
+	down := p.down
+	p.mu.Unlock()
+	if down {
+		return p.unreachable()
+	}
+	return nil
+}
+
+// failed says that a connection could not be made. A server that has none left is still there.
+func (p *primary) failed(err *pgconn.ConnectError) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reason = err
+	if s := p.server; s != nil && s.name() == hostName(err.Config.Host, err.Config.Port) && !crowded(err) {
+		p.lost = true
+	}
+}
+
+// seek begins to search the primary, unless somebody does. It needs mu.
+func (p *primary) seek() *search {
+	if p.search != nil {
+		return p.search
+	}
+	ctx, stop := context.WithCancel(p.ending)
+	s := &search{begun: now(), found: make(chan struct{}), late: make(chan struct{}), stop: stop}
+	p.search, p.reason = s, nil
+	if p.closed {
+		return s // nobody waits for it
+	}
+	p.working.Go(func() {
+		_ = panics.Logged(p.ending, p.logger, "the search for the primary", func() error {
+			p.run(ctx, s)
+			return nil
+		})
+	})
+	return s
+}
+
+// run tries all servers, until one of them has taken a commit or the search is over for another reason.
+func (p *primary) run(ctx context.Context, s *search) {
+	defer s.stop()
+	timer := time.AfterFunc(patience, func() { p.miss(s) }) //nolint:forbidigo // see now
+	defer timer.Stop()
+	var trying panics.Parts
+	for _, config := range p.hosts {
+		trying.Go(func() {
+			for pause := retryAfter; ctx.Err() == nil; pause = min(2*pause, retryMost) {
+				conn, err := p.connectTo(ctx, &server{config: config})
+				if err == nil {
+					p.finish(s, sessionOf(conn))
+					hangUp(p.life, conn)
+					return
+				}
+				if ctx.Err() == nil {
+					p.because(err)
+				}
+				_ = wait(ctx, pause) // the loop looks
+			}
+		})
+	}
+	trying.Wait()
+}
+
+// miss says that a search has lasted for longer than callers wait.
+func (p *primary) miss(s *search) {
+	p.mu.Lock()
+	if p.search != s {
+		p.mu.Unlock()
+		return
+	}
+	close(s.late)
+	p.down = p.acknowledged.Before(s.begun)
+	down := p.down
+	p.mu.Unlock()
+	if down {
+		err := p.unreachable()
+		p.logger.Error("the database cannot be reached: nothing is written", slog.Any("error", err))
+		p.queue.RefuseWaiting(err)
+	}
+}
+
+// finish ends a search with a connection to the server that was found.
+func (p *primary) finish(s *search, found *session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.search != s {
+		return
+	}
+	p.become(found.server)
+	p.lost = false
+	p.shown(found.began)
+}
+
+// shown takes down that the primary takes commits, which ends every search, and that what was visible there at a moment
+// is kept. It needs mu.
+func (p *primary) shown(began uint64) {
+	p.acknowledged = now()
+	if began > p.proven {
+		p.proven = began
+		p.tell()
+	}
+	if p.search == nil || p.lost {
+		return
+	}
+	if p.down {
+		p.logger.Warn("the database can be reached again")
+	}
+	close(p.search.found)
+	p.search.stop()
+	p.search, p.down = nil, false
+}
+
+// become takes over which server is the primary. It needs mu.
+func (p *primary) become(found *server) {
+	was := p.server
+	if was == found {
+		return
+	}
+	p.server, p.lost = found, false
+	p.tell()
+	if was != nil {
+		p.logger.Warn("another server is the primary", slog.String("server", found.name()))
+		was.leave()
+	}
+}
+
+func (s *server) name() string { return hostName(s.config.Host, s.config.Port) }
+
+// met returns the server that a connection to s has led to, which has taken a commit and was started at a time: s
+// itself, or the one that has taken its place.
+func (p *primary) met(s *server, started string) *server {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	current := p.server
+	switch {
+	case s.started == started:
+		return s
+	case current != nil && current.started == started && current.name() == s.name():
+		return current
+	}
+	found := &server{config: s.config, started: started}
+	found.left, found.leave = context.WithCancel(p.life)
+	context.AfterFunc(found.left, func() {
+		p.pool.Reset()
+		p.lookupPool.Reset()
+	})
+	if s == current {
+		p.become(found)
+	}
+	return found
+}
+
+// doubt says that from now on something may be visible that is not kept: answers wait for the next commit.
+func (p *primary) doubt() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.doubted++
+}
+
+// begins is called before a commit, and its result given to acknowledge after it.
+func (p *primary) begins() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.doubted
+}
+
+// acknowledge says that a server has acknowledged a commit, without a warning. All that was visible there when the
+// commit began is kept.
+func (p *primary) acknowledge(s *server, began uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s == p.server {
+		p.shown(began)
+	}
+}
+
+// tell wakes those who wait for progress. It needs mu.
+func (p *primary) tell() { wake(&p.progress) }
+
+// kept returns when all that a server has shown so far is kept.
+func (p *primary) kept(ctx context.Context, s *server) error {
+	for {
+		p.mu.Lock()
+		moved, proven := s != p.server, p.proven == p.doubted
+		if !moved && !proven && p.progress == nil {
+			p.progress = make(chan struct{})
+		}
+		progress := p.progress
+		p.mu.Unlock()
+		if moved {
+			return errMoved
+		}
+		if proven {
+			return nil
+		}
+		select {
+		case <-progress:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// attend looks after something that waits for the database: where no server takes commits for as long as callers can be
+// expected to wait, it calls giveUp. It goes on until stop is called.
+func (p *primary) attend(giveUp func(error)) (stop func()) {
+	ctx, cancel := context.WithCancel(p.ending)
+	timer := time.AfterFunc(slow, func() { //nolint:forbidigo // see now
+		for ctx.Err() == nil {
+			if err := p.check(ctx); err != nil {
+				if ctx.Err() == nil {
+					giveUp(err)
+				}
+				return
+			}
+			_ = wait(ctx, slow) // the loop looks
+		}
+	})
+	return func() {
+		timer.Stop()
+		cancel()
+	}
+}
+
+// shut says that nothing is to be searched any more.
+func (p *primary) shut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+}
+
+// end closes what is left of connections.
+func (p *primary) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.server != nil {
+		p.server.leave()
+	}
+}
