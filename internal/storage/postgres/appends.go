@@ -26,6 +26,9 @@ func (a *appender) Append(ctx context.Context, t j17.Tenant, units []store.Appen
 
 // Command is part of store.Events.
 func (l *lookups) Command(ctx context.Context, t j17.Tenant, id store.CommandID) (*store.Result, error) {
+	if err := l.admits(t); err != nil {
+		return nil, err
+	}
 	var at int
 	q, err := l.ask(ctx, "a command", func(q *questions) { at = q.commands.add(t, id) })
 	if err != nil || q.commands.results[at] == nil {

@@ -145,7 +145,7 @@ func (c *core) await(ctx context.Context, until <-chan struct{}) error {
 func (f *feeds) Changed(_ context.Context, since uint64, limit int) ([]store.Change, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
+	if f.isClosed() {
 		return nil, store.ErrClosed
 	}
 	from, _ := slices.BinarySearchFunc(
@@ -167,7 +167,7 @@ func (f *feeds) Changed(_ context.Context, since uint64, limit int) ([]store.Cha
 func (f *feeds) AwaitChange(ctx context.Context, since uint64) error {
 	for {
 		f.mu.Lock()
-		if f.closed {
+		if f.isClosed() {
 			f.mu.Unlock()
 			return store.ErrClosed
 		}
@@ -188,10 +188,13 @@ func (f *feeds) AwaitChange(ctx context.Context, since uint64) error {
 
 // AwaitFeed is part of store.Feed.
 func (f *feeds) AwaitFeed(ctx context.Context, name j17.Tenant, after j17.StreamID) error {
+	if err := store.ValidTenant(name); err != nil {
+		return err
+	}
 	t := f.tenant(name)
 	for {
 		f.mu.Lock()
-		if f.closed {
+		if f.isClosed() {
 			f.mu.Unlock()
 			return store.ErrClosed
 		}

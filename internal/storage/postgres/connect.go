@@ -22,7 +22,7 @@ import (
 // long as they take, whatever limits the server, the database or the role has: the outcome of a commit that is cut off
 // is not known. Warnings are never held back, since they say that a commit was not replicated.
 const sessionSettings = `SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off;
-SET enable_mergejoin = off; SET enable_bitmapscan = off; SET enable_sort = off; SET jit = off;
+SET enable_mergejoin = off; SET enable_bitmapscan = off; SET enable_sort = off; SET enable_memoize = off; SET jit = off;
 SET client_min_messages = warning;
 SET default_transaction_isolation = 'read committed';
 SELECT set_config(name, '0', false) FROM pg_settings WHERE setting <> '0' AND name IN ('statement_timeout',

@@ -89,9 +89,12 @@ func (d *dueItems) DueTenants(ctx context.Context, space store.Space, limit int)
 func (d *dueItems) CountDue(
 	ctx context.Context, t j17.Tenant, space store.Space, before time.Time, limit int,
 ) (n int, first time.Time, err error) {
+	if err := d.admits(t); err != nil {
+		return 0, time.Time{}, err
+	}
 	number, err := d.spaces.number(ctx, space)
 	if err != nil || number == noSpace {
-		return 0, time.Time{}, d.unlessClosed(err)
+		return 0, time.Time{}, err
 	}
 	err = d.read(ctx, "due work", func(conn reading) error {
 		n, first = 0, time.Time{}

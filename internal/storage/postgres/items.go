@@ -197,6 +197,9 @@ func damagedItem(space store.Space, key string) error {
 func (s *sides) Scan(
 	ctx context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int,
 ) (items []store.Item, err error) {
+	if err := s.admits(t); err != nil {
+		return nil, err
+	}
 	err = s.read(ctx, "side items", func(conn reading) (err error) {
 		items, err = s.scanItems(ctx, conn, t, space, keys, limit)
 		return err
@@ -208,6 +211,9 @@ func (s *sides) Scan(
 func (s *sides) Count(
 	ctx context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int,
 ) (n int, err error) {
+	if err := s.admits(t); err != nil {
+		return 0, err
+	}
 	err = s.read(ctx, "side items", func(conn reading) (err error) {
 		n, err = s.countItems(ctx, conn, t, space, keys, limit)
 		return err

@@ -89,11 +89,8 @@ func (l *lookups) run() {
 
 // Heads is part of store.Aggregates.
 func (l *lookups) Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]store.Head, error) {
-	if err := store.ValidTenant(t); err != nil {
+	if err := l.admits(t); err != nil {
 		return nil, err
-	}
-	if l.isClosed() {
-		return nil, store.ErrClosed
 	}
 	if !slices.ContainsFunc(keys, canExist) {
 		return make([]store.Head, len(keys)), nil
@@ -109,7 +106,7 @@ func (l *lookups) Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]st
 // Get is part of store.Sides.
 func (l *lookups) Get(ctx context.Context, t j17.Tenant, space store.Space, key string) (store.Item, error) {
 	items, err := l.items(ctx, t, space, key)
-	if err = l.unlessClosed(err); err != nil {
+	if err != nil {
 		return store.Item{}, err
 	}
 	if items[0] == nil {
@@ -122,6 +119,9 @@ func (l *lookups) Get(ctx context.Context, t j17.Tenant, space store.Space, key 
 func (l *lookups) items(
 	ctx context.Context, t j17.Tenant, space store.Space, keys ...string,
 ) ([]*store.Item, error) {
+	if err := l.admits(t); err != nil {
+		return nil, err
+	}
 	list := make([]*store.Item, len(keys))
 	number, err := l.spaces.number(ctx, space)
 	if err != nil || number == noSpace {
@@ -154,6 +154,9 @@ func (l *lookups) items(
 
 // Extent is part of store.Feed.
 func (l *lookups) Extent(ctx context.Context, t j17.Tenant) (extent store.Extent, err error) {
+	if err := l.admits(t); err != nil {
+		return extent, err
+	}
 	_, failed := l.ask(ctx, "the extent of a tenant", func(q *questions) {
 		q.states = append(q.states, string(t))
 		before := q.state

@@ -136,8 +136,9 @@ type core struct {
 	// sweepable has an element if there may be rows to delete.
 	sweepable chan struct{}
 
+	closed atomic.Bool
+
 	mu      sync.Mutex
-	closed  bool
 	tenants map[j17.Tenant]*tenant
 	changes changes
 }
@@ -223,7 +224,7 @@ func newStore(c *core) *Store {
 	appends := &appender{core: c}
 	moments := newMoments(c, c.o.readers())
 	return &Store{
-		core: c, appender: appends, lookups: lookups, streams: &streams{core: c, lookups: lookups},
+		core: c, appender: appends, lookups: lookups, streams: &streams{core: c},
 		feeds: &feeds{core: c}, sides: &sides{core: c, appender: appends, lookups: lookups},
 		dueItems: &dueItems{core: c}, moments: moments, directory: &directory{core: c},
 		bulk: &bulk{core: c, moments: moments}, eraser: &eraser{core: c},
@@ -253,11 +254,7 @@ func (s *Store) Close() error { return s.Shutdown(s.life) }
 
 // Shutdown is part of store.Engine.
 func (s *Store) Shutdown(ctx context.Context) error {
-	s.core.mu.Lock()
-	again := s.closed
-	s.closed = true
-	s.core.mu.Unlock()
-	if again {
+	if s.closed.Swap(true) {
 		return nil
 	}
 
@@ -296,8 +293,7 @@ func (c *core) admit(need queue.Need) error {
 func (c *core) holder() int64 { return c.start }
 
 // isClosed reports whether the store was closed.
-func (c *core) isClosed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closed
-}
+func (c *core) isClosed() bool { return c.closed.Load() }
+
+// admits returns why a tenant cannot be read: its name cannot be one, or the store was closed.
+func (c *core) admits(t j17.Tenant) error { return c.unlessClosed(store.ValidTenant(t)) }

@@ -183,17 +183,22 @@ type matchQuestion struct {
 }
 
 const selectMatch = `SELECT EXISTS (
-	SELECT 1 FROM tags g WHERE g.t = (SELECT t FROM names WHERE name = $1) AND g.tag = $2 AND (g.ms, g.n) > ($3, $4)
-	AND NOT EXISTS (
-		SELECT 1 FROM unnest($5::bytea[]) r (tag)
-		WHERE NOT EXISTS (SELECT 1 FROM tags o WHERE o.t = g.t AND o.tag = r.tag AND o.ms = g.ms AND o.n = g.n)
-	)
-	AND (cardinality($6::bytea[]) = 0 OR EXISTS (
-		SELECT 1 FROM events e, unnest($6::bytea[], $7::bytea[]) p (aggregate, type)
-		WHERE e.t = g.t AND e.ms = g.ms AND e.n = g.n
-		AND substring(e.stream FROM 1 FOR length(p.aggregate)) = p.aggregate AND (p.type = '' OR p.type = e.type)
-	))
+	SELECT 1 FROM tags g WHERE g.t = ` + ofTenant + ` AND g.tag = $2 AND (g.ms, g.n) > ($3, $4)
+	AND NOT EXISTS (SELECT 1 FROM unnest($5::bytea[]) o (tag) WHERE ` + lacksTag + `)
+	AND (cardinality($6::bytea[]) = 0 OR (
+		SELECT 1 FROM events e WHERE e.t = ` + ofTenant + ` AND e.ms = g.ms AND e.n = g.n
+		AND EXISTS (SELECT 1 FROM unnest($6::bytea[], $7::bytea[]) p (aggregate, type) WHERE ` + ofPattern + `) LIMIT 1
+	) IS NOT NULL)
 )`
+
+// lacksTag is the condition that the event of a row g of tags does not have the tag o. It is no NOT EXISTS, for which
+// the planner may read all tags of the tenant once instead of looking up each.
+const lacksTag = `(
+	SELECT 1 FROM tags h WHERE h.t = ` + ofTenant + ` AND h.tag = o.tag AND h.ms = g.ms AND h.n = g.n LIMIT 1
+) IS NULL`
+
+// ofPattern is the condition that an event e has a pattern p of types.
+const ofPattern = `substring(e.stream FROM 1 FOR length(p.aggregate)) = p.aggregate AND (p.type = '' OR p.type = e.type)`
 
 // arguments are those of selectMatch.
 func (q *matchQuestion) arguments() []any {

@@ -2,6 +2,7 @@
 package record
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -119,9 +120,12 @@ func AppendStream(dst []byte, key j17.Key) []byte {
 
 // ParseStream returns the key of the stream with a name.
 func ParseStream(name []byte) (key j17.Key, ok bool) {
-	typ, id, ok := strings.Cut(string(name), "\x00")
-	return j17.Key{Type: typ, ID: id}, ok
+	typ, id, ok := CutStream(name)
+	return j17.Key{Type: string(typ), ID: string(id)}, ok
 }
+
+// CutStream returns the type and the id in the name of a stream.
+func CutStream(name []byte) (typ, id []byte, ok bool) { return bytes.Cut(name, []byte{0}) }
 
 // TypeNames keeps the names of types, so that an iteration allocates each of them once.
 type TypeNames struct{ names []string }
