@@ -56,11 +56,7 @@ type Tagger struct {
 // NewTagger returns a tagger, and adds its builds to those of TaggerOptions.Builds, which must not run yet.
 func NewTagger(o TaggerOptions) *Tagger {
 	s := &Tagger{TaggerOptions: o}
-	s.known = NewAdoption(o.Engine, func(
-		ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence,
-	) (*deployedTags, error) {
-		return &deployedTags{decider: d}, s.adopt(ctx, t, d, fences)
-	})
+	s.known = NewAdoption(o.Engine, s.adopt)
 	o.Builds.work = append(o.Builds.work, o.Builds.o.Worker.Queue(worker.Work{
 		Name: "tagging", Store: o.Store, Space: tagSpace, Do: s.runPass, Lease: tagLease, AtOnce: 2, Each: 1,
 	}))
@@ -175,14 +171,13 @@ func (s *Tagger) load(ctx context.Context, t j17.Tenant) (st *tagState, rev uint
 }
 
 // adopt records the tags of a spec as those of events, and begins the build that this takes.
-func (s *Tagger) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence) error {
+func (s *Tagger) adopt(
+	ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence,
+) (*deployedTags, error) {
+	k, names := &deployedTags{decider: d}, tagDefinitions(d)
 	st, rev, err := s.load(ctx, t)
-	if err != nil {
-		return err
-	}
-	names := tagDefinitions(d)
-	if st.of(names) {
-		return nil
+	if err != nil || st.of(names) {
+		return k, err
 	}
 
 	// The changed tags, with those that an earlier build has left pending.
@@ -213,7 +208,7 @@ func (s *Tagger) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, fe
 	// All present events may lack the tags. New events have them.
 	extent, err := s.Store.Extent(ctx, t)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	next := tagState{Names: names}
 	var due time.Time
@@ -222,7 +217,7 @@ func (s *Tagger) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, fe
 			extent.Events
 		due = s.Builds.o.Clock.Now()
 	}
-	return s.Store.Write(ctx, t, []store.Side{next.side(due).On(rev)}, fences...)
+	return k, s.Store.Write(ctx, t, []store.Side{next.side(due).On(rev)}, fences...)
 }
 
 // Derive makes sure that the tags of the deployed spec are recorded before anything is stored under it. It is one of an
