@@ -81,7 +81,7 @@ func (h *home) make(ctx context.Context) error {
 	if h.programs, err = programs(); err != nil {
 		return err
 	}
-	if h.as, err = unprivileged(); err != nil {
+	if h.as, err = User(); err != nil {
 		return err
 	}
 
@@ -138,8 +138,8 @@ func (h *home) make(ctx context.Context) error {
 	return err
 }
 
-// unprivileged returns a user that servers may run as, or nil for the user that runs the tests.
-func unprivileged() (*syscall.Credential, error) {
+// User returns a user that servers may run as, or nil for the user that runs the tests.
+func User() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}

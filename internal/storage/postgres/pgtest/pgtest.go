@@ -37,6 +37,18 @@ func Skip(tb testing.TB) {
 	}
 }
 
+// Programs returns the folder with the programs of the newest PostgreSQL that is installed. Without PostgreSQL the test
+// is skipped; see Skip.
+func Programs(tb testing.TB) string {
+	tb.Helper()
+	Skip(tb)
+	folder, err := programs()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return folder
+}
+
 // programs returns the folder with the programs of the newest PostgreSQL: those of Debian's packages, and the one that
 // PATH leads to.
 var programs = sync.OnceValues(func() (string, error) {

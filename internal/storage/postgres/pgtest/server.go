@@ -151,20 +151,28 @@ var errPort = errors.New("the port is in use")
 // connection at any moment, so lower ones are tried.
 func (s *Server) startSomewhere(ctx context.Context) error {
 	for range 20 {
-		free, err := listen(ctx)
-		if err != nil {
+		var err error
+		if s.port, err = FreePort(ctx); err != nil {
 			return err
 		}
-		address, ok := free.Addr().(*net.TCPAddr)
-		if err := free.Close(); err != nil || !ok {
-			return err
-		}
-		s.port = address.Port
 		if err = s.start(ctx); !errors.Is(err, errPort) {
 			return err
 		}
 	}
 	return errPort
+}
+
+// FreePort returns a port of 127.0.0.1 below 32768 of which nobody makes use at the moment.
+func FreePort(ctx context.Context) (int, error) {
+	l, err := listen(ctx)
+	if err != nil {
+		return 0, err
+	}
+	address, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0, errPort
+	}
+	return address.Port, l.Close()
 }
 
 // listen listens at a port of 127.0.0.1 of which nobody else makes use.
