@@ -351,7 +351,7 @@ func (s *start) items(sides []store.Side) error {
 	for i := range sides {
 		w := &sides[i]
 		if w.Op == store.Delete {
-			if err := s.load.Withdraw(store.ItemName{Space: w.Space, Key: w.Key}); err != nil {
+			if err := s.load.Withdraw(store.ItemName{Space: w.Space, Key: w.Key}, w.Entries); err != nil {
 				return err
 			}
 			continue

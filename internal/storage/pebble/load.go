@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -32,10 +31,6 @@ const (
 	itemBudget  = 4 << 20
 )
 
-// lastLoadable is the greatest time of a position, in Unix milliseconds, that a load accepts: one year before positions
-// need another digit, in 2286.
-const lastLoadable = 9_999_999_999_999 - 365*24*60*60*1000
-
 // loading is a store.Load.
 type loading struct {
 	store  *bulk
@@ -49,9 +44,9 @@ type loading struct {
 	// in the order of storage, and so are others: commands, and the due times, expiries and entries of items. A record
 	// of items without a value is that of a withdrawn item.
 	events, feed, tags, items, others *sorter
-	// derives reports that some items have due times, expiries or entries, revised that some have revisions of their
-	// own, commands that there are commands; derived reports that the records for derives were made.
-	derives, revised, commands, derived bool
+	// derives reports that some items have due times, expiries or entries, commands that there are commands; derived
+	// reports that the records for derives were made.
+	derives, commands, derived bool
 
 	// there, if takes is set, has what the tenant has, and the items that get another revision because of it. changed
 	// are the changes since it was copied.
@@ -59,19 +54,13 @@ type loading struct {
 	takes   bool
 	changed *changedKeys
 
-	// The position of the last event or note, and the present run of consecutive events in the feed.
-	last j17.StreamID
-	run  tagRun
-	// The state of the tenant.
-	any      bool
-	lastTime int64
-	count    uint64
-	// rev is the greatest revision so far. Loaded items get revisions after given, which is 0 before the first one.
-	rev, given uint64
+	// state is that of the tenant, run the present run of consecutive events in the feed.
+	state unit.Load
+	run   tagRun
 
 	// Scratch space.
-	key, value, own, canonical []byte
-	told                       toldTags
+	key, value, own []byte
+	told            unit.LoadedTags
 }
 
 // errLoadEnded is the error of calls after the end of a load.
@@ -102,7 +91,7 @@ func (s *bulk) Load(ctx context.Context, name j17.Tenant) (store.Load, error) {
 		if err := withoutEvents(t); err != nil {
 			return err
 		}
-		l.rev = t.next.Rev
+		l.state.Rev = t.next.Rev
 		l.number = b.allocate()
 		b.putNextNumber()
 		b.put(appendPendingKey(b.key[:0], l.number), nil)
@@ -173,37 +162,21 @@ func (l *loading) Event(e store.LoadedEvent) (leaf [hashBytes]byte, err error) {
 	if l.err != nil {
 		return leaf, l.err
 	}
-	if err := l.event(&e); err != nil {
+	metadata, err := l.event(&e)
+	if err != nil {
 		return leaf, l.fail(&store.LoadError{Line: e.Line, Position: e.StreamID, Key: e.Key, Err: err})
 	}
 	leaf = sha256.Sum256(l.value[leafAt(e.Kept, l.own):])
-	if err := l.fail(l.addEvent(&e, &leaf)); err != nil || e.Kept == nil {
+	if err := l.fail(l.addEvent(&e, metadata, &leaf)); err != nil || e.Kept == nil {
 		return leaf, err
 	}
 	return [hashBytes]byte(e.Kept), nil
 }
 
-// event checks an event by itself and makes its record.
-func (l *loading) event(e *store.LoadedEvent) error {
-	// Its place in the feed.
-	if err := l.place(e.StreamID); err != nil {
-		return err
-	}
-
-	// Its parts, as a write would check them.
-	l.canonical = append(strconv.AppendInt(append(l.canonical[:0], `"timestamp":`...), e.Timestamp, 10), '}')
-	metadata, found := bytes.CutSuffix(e.Metadata, l.canonical)
-	if !found {
-		return errors.New("its metadata do not end with its timestamp")
-	}
-	l.canonical = append(append(l.canonical[:0], bytes.TrimSuffix(metadata, []byte(","))...), '}')
-	n := len(l.canonical)
-	one := store.NewEvent{Key: e.Key, Type: e.Type, Data: e.Data, Metadata: l.canonical, Tags: e.Tags}
-	if err := one.Validate(); err != nil {
-		return err
-	}
-	if e.Kept != nil && len(e.Kept) != hashBytes {
-		return fmt.Errorf("the leaf that it keeps has %d bytes", len(e.Kept))
+// event checks an event by itself and makes its record. It returns its metadata without the timestamp.
+func (l *loading) event(e *store.LoadedEvent) (metadata []byte, err error) {
+	if metadata, err = l.state.Event(e); err != nil {
+		return nil, err
 	}
 
 	// Its bytes are those that a write would make.
@@ -211,28 +184,15 @@ func (l *loading) event(e *store.LoadedEvent) error {
 	if e.Kept == nil {
 		l.own = record.AppendTags(l.own, e.Tags)
 	}
-	l.value = appendEventRecord(
-		l.value[:0], e.StreamID, e.Key, e.Type, e.Data, l.canonical[:n], e.Timestamp, e.Kept, l.own,
-	)
+	l.value = appendEventRecord(l.value[:0], e.StreamID, e.Key, e.Type, e.Data, metadata, e.Timestamp, e.Kept, l.own)
 	if !bytes.HasSuffix(l.value, e.Raw) || len(l.value) != leafAt(e.Kept, l.own)+1+len(e.Raw) {
-		return errors.New("its bytes are not in canonical form")
+		return nil, unit.ErrLoadedBytes
 	}
-	return nil
+	return metadata, nil
 }
 
 // leafAt returns where the input of the leaf hash begins in a record.
 func leafAt(kept, own []byte) int { return leafOffset(len(own)) + len(kept) }
-
-// place checks a position.
-func (l *loading) place(at j17.StreamID) error {
-	if at.Compare(l.last) <= 0 {
-		return fmt.Errorf("it does not come after the position before it, %s", l.last)
-	}
-	if at.Ms > lastLoadable {
-		return fmt.Errorf("the position %s leaves no room for events to come", at)
-	}
-	return nil
-}
 
 // The first byte of a record that is sorted by stream is its kind. The leaf hash of an event's bytes follows.
 const (
@@ -242,17 +202,17 @@ const (
 )
 
 // addEvent adds an event whose record is l.value. leaf is the leaf hash of its bytes.
-func (l *loading) addEvent(e *store.LoadedEvent, leaf *[hashBytes]byte) error {
+func (l *loading) addEvent(e *store.LoadedEvent, metadata []byte, leaf *[hashBytes]byte) error {
 	// Add the tags, in the runs of the feed.
-	if l.run.n > 0 && (l.run.n == maxRun || l.last.Next() != e.StreamID) {
+	if l.run.n > 0 && (l.run.n == maxRun || l.state.Last.Next() != e.StreamID) {
 		if err := l.endRun(); err != nil {
 			return err
 		}
 	}
 	l.run.n++
 	if e.Kept == nil {
-		for _, id := range l.told.of(l.canonical) {
-			l.run.mark(id)
+		for _, id := range l.told.Of(metadata) {
+			l.run.mark(tagID(id))
 		}
 		for _, tag := range e.Tags {
 			if !record.FromMetadata(tag) {
@@ -260,12 +220,7 @@ func (l *loading) addEvent(e *store.LoadedEvent, leaf *[hashBytes]byte) error {
 			}
 		}
 	}
-
-	// The state.
-	if l.last = e.StreamID; !l.any || e.Timestamp > l.lastTime {
-		l.any, l.lastTime = true, e.Timestamp
-	}
-	l.count++
+	l.state.Add(e)
 
 	// The record goes to its stream.
 	l.key = record.AppendPosition(append(appendStream(l.key[:0], e.Key), 0), e.StreamID)
@@ -279,9 +234,9 @@ func (l *loading) addEvent(e *store.LoadedEvent, leaf *[hashBytes]byte) error {
 	return l.events.add(l.key, about, l.value)
 }
 
-// endRun adds the tags of a run of events that ends at l.last.
+// endRun adds the tags of a run of events that ends at the last one.
 func (l *loading) endRun() (err error) {
-	l.run.each(l.last, l.number, func(key, value []byte) {
+	l.run.each(l.state.Last, l.number, func(key, value []byte) {
 		if err == nil {
 			err = l.tags.add(key, value)
 		}
@@ -294,26 +249,19 @@ func (l *loading) Note(n store.Note) error {
 	if l.err != nil {
 		return l.err
 	}
-	if err := l.place(n.Position); err != nil {
-		return l.fail(fmt.Errorf("the note at %s cannot be loaded: %w", n.Position, err))
-	}
-	if len(n.Streams) == 0 || len(n.Streams) > store.MaxUnitEvents {
-		return l.fail(fmt.Errorf("the note at %s cannot be loaded: it names %d streams", n.Position, len(n.Streams)))
-	}
 	if err := l.endRun(); err != nil {
+		return l.fail(err)
+	}
+	if err := l.state.Note(&n); err != nil {
 		return l.fail(err)
 	}
 	for i := range n.Streams {
 		g := &n.Streams[i]
-		if err := store.ValidKey(g.Key); err != nil || g.Number == 0 {
-			return l.fail(fmt.Errorf("the note at %s cannot be loaded: the generation %d of %s is none: %w", n.Position, g.Number, g.Key, err))
-		}
 		l.key = record.AppendPosition(append(appendStream(l.key[:0], g.Key), 0), n.Position)
 		if err := l.events.add(l.key, binary.AppendUvarint([]byte{sortedNote}, g.Number)); err != nil {
 			return l.fail(err)
 		}
 	}
-	l.last = n.Position
 	l.key = record.AppendPosition(l.key[:0], n.Position)
 	return l.fail(l.feed.add(l.key, record.AppendNote(l.value[:0], &n)))
 }
@@ -323,16 +271,8 @@ func (l *loading) Item(i store.ArchivedItem) error {
 	if l.err != nil {
 		return l.err
 	}
-	side := store.Side{
-		Op: store.Put, Space: i.Space, Key: i.Key, Value: i.Value, Expires: i.Expires, Due: i.Due, Entries: i.Entries,
-	}
-	if err := (&store.Append{Side: []store.Side{side}}).Validate(); err != nil {
-		return l.fail(fmt.Errorf("the side item %s/%s cannot be loaded: %w", i.Space, i.Key, err))
-	}
-	if i.Rev == 0 {
-		i.Rev = l.nextRev()
-	} else {
-		l.revised, l.rev = true, max(l.rev, i.Rev)
+	if err := l.state.Item(&i); err != nil {
+		return l.fail(err)
 	}
 	l.derives = l.derives || i.Entries != "" || !i.Expires.IsZero() || !i.Due.IsZero()
 	l.key = appendItemKey(l.key[:0], l.number, i.Space, i.Key)
@@ -345,13 +285,12 @@ func (l *loading) Item(i store.ArchivedItem) error {
 }
 
 // Withdraw removes an item again. See store.Load.
-func (l *loading) Withdraw(n store.ItemName) error {
+func (l *loading) Withdraw(n store.ItemName, _ store.Space) error {
 	if l.err != nil {
 		return l.err
 	}
-	side := store.Side{Op: store.Delete, Space: n.Space, Key: n.Key}
-	if err := (&store.Append{Side: []store.Side{side}}).Validate(); err != nil {
-		return l.fail(fmt.Errorf("the side item %s/%s cannot be withdrawn: %w", n.Space, n.Key, err))
+	if err := l.state.Withdraw(n); err != nil {
+		return l.fail(err)
 	}
 	l.key = appendItemKey(l.key[:0], l.number, n.Space, n.Key)
 	return l.fail(l.items.add(l.key))
@@ -362,22 +301,14 @@ func (l *loading) Command(c store.ArchivedCommand) error {
 	if l.err != nil {
 		return l.err
 	}
-	one := store.Append{Command: &c.Command}
-	err := one.Validate()
-	if err == nil && (len(c.Lengths) > store.MaxUnitEvents || c.First.IsZero() != (len(c.Lengths) == 0)) {
-		err = errors.New("its result contradicts itself")
-	}
+	result, err := l.state.Command(&c)
 	if err != nil {
-		return l.fail(fmt.Errorf("the command %x cannot be loaded: %w", c.ID, err))
-	}
-	r := store.Result{Timestamp: c.Timestamp, Lengths: c.Lengths}
-	if len(c.Lengths) > 0 {
-		r.IDs = []j17.StreamID{c.First}
+		return l.fail(err)
 	}
 	expires := unit.Nanos(c.Expires)
 	l.commands = true
 	l.key = appendCommandKey(l.key[:0], l.number, c.ID)
-	if err := l.others.add(l.key, record.AppendCommand(l.value[:0], expires, &r, c.Memo)); err != nil || expires == 0 {
+	if err := l.others.add(l.key, result); err != nil || expires == 0 {
 		return l.fail(err)
 	}
 	return l.fail(l.others.add(appendExpiryKey(nil, l.number, expires, l.key)))
@@ -518,35 +449,11 @@ func (l *loading) list(b *batch, fences []store.Fence) error {
 
 	// The directory and the state, which finish writes.
 	t.next.Number = l.number
-	t.next.Last, t.next.LastTime, t.next.Events, t.next.Rev = l.last, l.lastTime, l.count, max(t.next.Rev, l.rev)
+	t.next.Last, t.next.LastTime, t.next.Events = l.state.Last, l.state.LastTime, l.state.Events
+	t.next.Rev = max(t.next.Rev, l.state.Rev)
 	t.listed = true
 	b.units.Touch(t)
 	b.list(t.name, t.next.Number)
 	b.remove(appendPendingKey(nil, l.number))
 	return nil
-}
-
-// toldTags returns the tags that come from metadata. It caches some, since many events have the same actor and target.
-type toldTags struct{ known map[string][]tagID }
-
-// maxToldMetadata bounds the number of cached metadata, maxToldBytes their size.
-const maxToldMetadata, maxToldBytes = 4096, 512
-
-// of returns the tags that come from metadata without a timestamp.
-func (c *toldTags) of(metadata []byte) []tagID {
-	if ids, ok := c.known[string(metadata)]; ok {
-		return ids
-	}
-	tags := j17.MetadataTags(metadata)
-	ids := make([]tagID, len(tags))
-	for i, tag := range tags {
-		ids[i] = idOfTag([]byte(tag))
-	}
-	if len(metadata) <= maxToldBytes {
-		if c.known == nil || len(c.known) >= maxToldMetadata {
-			c.known = map[string][]tagID{}
-		}
-		c.known[string(slices.Clone(metadata))] = ids
-	}
-	return ids
 }

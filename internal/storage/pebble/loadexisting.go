@@ -87,7 +87,7 @@ func (l *loading) follow(ctx context.Context) error {
 			return err
 		}
 		l.changed, l.takes = &changedKeys{number: t.next.Number, keys: map[string]bool{}}, t.listed
-		l.rev = max(l.rev, t.next.Rev)
+		l.state.Rev = max(l.state.Rev, t.next.Rev)
 		b.store.followed = append(b.store.followed, l.changed)
 		return nil
 	})
@@ -107,7 +107,7 @@ func (l *loading) followAgain(ctx context.Context, last bool) (again bool, err e
 		again = true
 		l.unfollow()
 		l.changed = &changedKeys{number: t.next.Number, keys: map[string]bool{}}
-		l.rev = max(l.rev, t.next.Rev)
+		l.state.Rev = max(l.state.Rev, t.next.Rev)
 		b.store.followed = append(b.store.followed, l.changed)
 		return nil
 	})
@@ -256,21 +256,8 @@ func (l *loading) replace(key, loaded, there []byte) error {
 	if err != nil || meta.Rev != had.Rev {
 		return err
 	}
-	meta.Rev = l.nextRev()
+	meta.Rev = l.state.NextRev()
 	return l.there.add(key, appendItemRecord([]byte{0}, meta, content))
-}
-
-// revLeap is how far the revisions of loaded items are ahead of those that the tenant's own writes can reach meanwhile.
-const revLeap = 1 << 32
-
-// nextRev returns a revision for a loaded item.
-func (l *loading) nextRev() uint64 {
-	if l.given == 0 {
-		l.rev += revLeap
-		l.given = l.rev
-	}
-	l.rev++
-	return l.rev
 }
 
 // catchUp stages the changes of the tenant's side items and commands since they were copied.
@@ -339,9 +326,9 @@ func (l *loading) catchUpItem(b *batch, t *tenant, key, copied, now []byte) erro
 		switch {
 		case err != nil:
 			return corruption(err, "a side item of tenant %s", l.name)
-		case l.given != 0 && meta.Rev > l.given:
+		case l.state.Given != 0 && meta.Rev > l.state.Given:
 			return nil // it was loaded, which counts
-		case l.revised:
+		case l.state.Revised:
 			return l.overtaken() // it may have been loaded
 		}
 		b.removeItem(l.number, space, name, meta.Meta)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -211,13 +210,11 @@ func (l *loading) itemsAnew(ctx context.Context) ([]string, error) {
 
 // streamOf is the stream whose events are being written.
 type streamOf struct {
+	unit.LoadedStream
+
 	// name is in the form of keys, nil before the first stream.
 	name []byte
 	key  j17.Key
-	head store.Head
-	// present is the chain over the present bytes of the events.
-	present [hashBytes]byte
-	erased  bool
 	// line and at are those of the last event or note.
 	line int
 	at   j17.StreamID
@@ -238,10 +235,11 @@ func (l *loading) eventTables(ctx context.Context, events, heads *tableWriter) e
 		if stream.name == nil {
 			return nil
 		}
-		if err := stream.end(); err != nil {
-			return err
+		if stream.Length == 0 {
+			return stream.fail(unit.ErrNoEvents)
 		}
-		headKey, head = append(headKey[:tenantPrefix+1], stream.name...), appendHeadRecord(head[:0], &stream.head)
+		whole := stream.Whole()
+		headKey, head = append(headKey[:tenantPrefix+1], stream.name...), appendHeadRecord(head[:0], &whole)
 		return heads.set(headKey, head)
 	}
 	err := l.events.each(ctx, func(key, value []byte) error {
@@ -262,7 +260,7 @@ func (l *loading) eventTables(ctx context.Context, events, heads *tableWriter) e
 
 		// The event's version is known now.
 		eventKey = binary.BigEndian.AppendUint64(
-			append(append(eventKey[:tenantPrefix+1], name...), 0), stream.head.Length,
+			append(append(eventKey[:tenantPrefix+1], name...), 0), stream.Length,
 		)
 		if err := l.feed.add(key[len(key)-positionBytes:], eventKey[tenantPrefix+1:]); err != nil {
 			return err
@@ -293,21 +291,20 @@ func (s *streamOf) next(key, value []byte, stored *eventRecord) ([]byte, error) 
 	}
 
 	// A note gives a generation.
-	h, kind, rest := &s.head, value[0], value[1:]
+	kind, rest := value[0], value[1:]
 	if kind == sortedNote {
 		generation, _ := binary.Uvarint(rest)
-		if generation <= h.Generation {
-			return nil, s.fail(fmt.Errorf("a note there gives its stream the generation %d, and it had %d before", generation, h.Generation))
+		if err := s.Note(generation); err != nil {
+			return nil, s.fail(err)
 		}
-		h.Generation = generation
 		return nil, nil
 	}
 
 	// Parse what was given with the event.
-	bytesLeaf, rest := [hashBytes]byte(rest), rest[hashBytes:]
-	var want []byte
+	leaf, rest := [hashBytes]byte(rest), rest[hashBytes:]
+	var want *[hashBytes]byte
 	if kind == sortedChained {
-		want, rest = rest[:hashBytes], rest[hashBytes:]
+		want, rest = (*[hashBytes]byte)(rest), rest[hashBytes:]
 	}
 	line, width := binary.Varint(rest)
 	version, width2 := binary.Uvarint(rest[max(width, 0):])
@@ -318,44 +315,12 @@ func (s *streamOf) next(key, value []byte, stored *eventRecord) ([]byte, error) 
 	if err := stored.parse(rest); err != nil {
 		return nil, s.fail(err)
 	}
-	if version != 0 && version != h.Length+1 {
-		return nil, s.fail(fmt.Errorf("its version is %d, and the one that follows in its stream is %d", version, h.Length+1))
-	}
 
 	// Add the event to the stream.
-	leaf := bytesLeaf
-	if stored.kept != nil {
-		leaf, s.erased = [hashBytes]byte(stored.kept), true
+	if err := s.Event(s.at, stored.timestamp, version, want, leaf, stored.kept); err != nil {
+		return nil, s.fail(err)
 	}
-	if !s.erased {
-		h.Chain = j17.Link(h.Chain, leaf)
-		s.present = h.Chain
-	} else {
-		h.Chain, s.present = j17.Link(h.Chain, leaf), j17.Link(s.present, bytesLeaf)
-	}
-	if want != nil && !bytes.Equal(want, s.present[:]) {
-		return nil, s.fail(errors.New("the chain of the stream's events up to it is not the one that was given with it"))
-	}
-	if h.Length++; h.Length == 1 {
-		h.FirstTime = stored.timestamp
-	}
-	h.Last, h.LastTime = s.at, stored.timestamp
 	return rest, nil
-}
-
-// end completes the head.
-func (s *streamOf) end() error {
-	h := &s.head
-	if h.Length == 0 {
-		return s.fail(errors.New("a note there names a stream that has no events"))
-	}
-	if s.erased {
-		h.Generation = max(h.Generation, 1)
-	}
-	if h.Generation > 0 {
-		h.Present = s.present
-	}
-	return nil
 }
 
 // feedTables writes the feed.
@@ -454,7 +419,7 @@ func (l *loading) deriveFrom(key, value []byte) error {
 		return err
 	}
 	for _, name := range names {
-		entry := appendItemRecord([]byte{0}, itemMeta{Meta: unit.Meta{Rev: l.nextRev()}}, nil)
+		entry := appendItemRecord([]byte{0}, itemMeta{Meta: unit.Meta{Rev: l.state.NextRev()}}, nil)
 		if err := l.others.add(appendItemKey(nil, l.number, store.Space(entries), string(name)), entry); err != nil {
 			return err
 		}

@@ -569,7 +569,7 @@ func testLoadItems(s *suite) {
 		if n.Key != "never" {
 			err = errors.Join(err, l.Item(given))
 		}
-		if err = errors.Join(err, l.Withdraw(n)); n.Key == "again" {
+		if err = errors.Join(err, l.Withdraw(n, given.Entries)); n.Key == "again" {
 			err = errors.Join(err, l.Item(item(space, "again", []byte("a"))))
 		}
 	}
