@@ -167,7 +167,10 @@ func full(n int64) store.Append {
 	u.Events[0].Tags = []string{fmt.Sprint("course:", n%500)}
 	u.Side = []store.Side{
 		{Op: store.Put, Space: "once", Key: strconv.FormatInt(n, 10), Value: []byte("v"), Cond: store.IfAbsent},
-		{Op: store.Put, Space: "work", Key: strconv.FormatInt(n, 10), Value: []byte("v"), Due: time.Now().Add(time.Hour)},
+		{
+			Op: store.Put, Space: "work", Key: strconv.FormatInt(n, 10), Value: []byte("v"),
+			Due: time.Now().Add(time.Hour),
+		},
 	}
 	u.Assign = []store.Assignment{{
 		Space: "numbers", Owner: strconv.FormatInt(n, 10), Index: "owners", Counter: "counter",
