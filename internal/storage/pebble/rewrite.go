@@ -85,12 +85,8 @@ func (b *rewriting) Replace(_ context.Context, t *tenant, stream *store.Rewritte
 	return nil
 }
 
-// ReadEvents is part of unit.Rewriter.
-func (b *rewriting) ReadEvents(
-	ctx context.Context, number uint32, key j17.Key, after, upTo uint64, do func(j17.StreamID, int64, []byte),
-) error {
-	return eventsOf(b.store.db)(ctx, number, key, after, upTo, do)
-}
+// Events is part of unit.Rewriter.
+func (b *rewriting) Events(t *tenant) unit.Events { return eventsOf(b.store.db, t.next.Number, t.name) }
 
 // WriteNote is part of unit.Rewriter.
 func (b *rewriting) WriteNote(t *tenant, note *store.Note) {
@@ -116,13 +112,13 @@ func (s *eraser) presentChains(
 			return nil, err
 		}
 	}
-	return unit.PresentChains(ctx, r.tenant, streams, heads, eventsOf(r.snapshot))
+	return unit.PresentChains(ctx, r.tenant, streams, heads, eventsOf(r.snapshot, r.tenant, t))
 }
 
-// eventsOf reads events of streams.
-func eventsOf(from pebble.Reader) unit.Events {
+// eventsOf reads events of streams of a tenant.
+func eventsOf(from pebble.Reader, number uint32, name j17.Tenant) unit.Events {
 	return func(
-		ctx context.Context, number uint32, key j17.Key, after, upTo uint64, do func(j17.StreamID, int64, []byte),
+		ctx context.Context, key j17.Key, after, upTo uint64, do func(j17.StreamID, int64, []byte),
 	) (err error) {
 		it, err := newIter(
 			from, appendEventKey(nil, number, key, after+1), next(appendEventKey(nil, number, key, upTo)),
@@ -136,14 +132,14 @@ func eventsOf(from pebble.Reader) unit.Events {
 			after++
 			if !ok || !bytes.HasSuffix(it.Key(), binary.BigEndian.AppendUint64(nil, after)) {
 				err := errors.Join(errGap, it.Error())
-				return corruption(err, "%s version %d of tenant number %d", key, after, number)
+				return corruption(err, "%s version %d of tenant %s", key, after, name)
 			}
 			v, err := it.ValueAndErr()
 			if err == nil {
 				err = record.parse(v)
 			}
 			if err != nil {
-				return corruption(err, "%s version %d of tenant number %d", key, after, number)
+				return corruption(err, "%s version %d of tenant %s", key, after, name)
 			}
 			if err := ctx.Err(); err != nil {
 				return err

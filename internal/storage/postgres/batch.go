@@ -455,6 +455,9 @@ func (b *batch) publish(stale map[*tenant]bool) {
 		}
 		t.was = t.next
 	}
+	if b.w.stored.rewritten && len(stale) == 0 {
+		b.lane.rewrites.Add(1)
+	}
 	b.lane.changes.publish(b, stale)
 	if len(b.w.unnamed)+len(b.w.cleared) > 0 {
 		b.lane.wakeSweeper()

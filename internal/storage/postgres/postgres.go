@@ -227,7 +227,7 @@ func newStore(c *core) *Store {
 		core: c, appender: appends, lookups: lookups, streams: &streams{core: c},
 		feeds: &feeds{core: c}, sides: &sides{core: c, appender: appends, lookups: lookups},
 		dueItems: &dueItems{core: c}, moments: moments, directory: &directory{core: c},
-		bulk: &bulk{core: c, moments: moments}, eraser: &eraser{core: c},
+		bulk: &bulk{core: c, moments: moments}, eraser: &eraser{core: c, lookups: lookups},
 		sweeper: &sweeper{core: c},
 	}
 }

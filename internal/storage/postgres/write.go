@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"j17"
 	"j17/internal/storage/record"
 	"j17/internal/storage/store"
 	"j17/internal/storage/unit"
@@ -26,6 +27,7 @@ type writes struct {
 	items    map[writtenItem]*itemWrite
 	commands map[writtenCommand]*commandWrite
 	cleared  []clearedRange
+	stored   storedChanges
 	// more are statements of their own that belong to the same commit.
 	more []statement
 	// bytes is about how much all of it takes.
@@ -99,6 +101,12 @@ type tagColumns struct {
 	ms, n []int64
 }
 
+// add adds a tag of the event at a position.
+func (c *tagColumns) add(t int32, tag string, id j17.StreamID) {
+	c.t, c.tag = append(c.t, t), append(c.tag, tagID(tag))
+	c.ms, c.n = append(c.ms, id.Ms), append(c.n, int64(id.Seq))
+}
+
 // event adds an event.
 func (w *writes) event(t int32, e *unit.Event) {
 	c := &w.events
@@ -117,8 +125,7 @@ func (w *writes) event(t int32, e *unit.Event) {
 	c.raw = append(c.raw, bytes.Clone(e.LeafInput[1:]))
 	c.dataAt, c.metadataAt = append(c.dataAt, int32(e.Layout.Data)), append(c.metadataAt, int32(e.Layout.Metadata))
 	for _, tag := range e.Tags {
-		w.tags.t, w.tags.tag = append(w.tags.t, t), append(w.tags.tag, tagID(tag))
-		w.tags.ms, w.tags.n = append(w.tags.ms, e.ID.Ms), append(w.tags.n, int64(e.ID.Seq))
+		w.tags.add(t, tag, e.ID)
 		w.bytes += tagRowBytes
 	}
 	w.bytes += len(e.LeafInput) + eventRowBytes
@@ -389,6 +396,7 @@ func (w *writes) compose(s *text, l *lane, b *batch) {
 		}
 		s.add(insertCleared, t, spaces, from, to, rev)
 	}
+	w.stored.compose(s)
 	for _, more := range w.more {
 		s.add(more.sql, more.arguments...)
 	}

@@ -18,11 +18,10 @@ type PresentChain struct {
 	Rewriting bool
 }
 
-// Events calls do for the events of a stream with versions greater than after, up to upTo, in order. The canonical
-// bytes raw are valid until do returns. If an event is missing the error is a *store.CorruptionError.
+// Events calls do for the events of a stream of a tenant with versions greater than after, up to upTo, in order. The
+// canonical bytes raw are valid until do returns. If an event is missing the error is a *store.CorruptionError.
 type Events func(
-	ctx context.Context, number uint32, key j17.Key, after, upTo uint64,
-	do func(id j17.StreamID, timestamp int64, raw []byte),
+	ctx context.Context, key j17.Key, after, upTo uint64, do func(id j17.StreamID, timestamp int64, raw []byte),
 ) error
 
 // Rewriter is what an engine does of a rewrite.
@@ -30,11 +29,8 @@ type Rewriter[T Stateful] interface {
 	// Replace writes the new content of a stream's events, without tags, each with the leaf hash of its first content.
 	// The error wraps store.ErrNotFound if a version is missing.
 	Replace(ctx context.Context, t T, stream *store.RewrittenStream) error
-	// ReadEvents is Events, for events that are stored.
-	ReadEvents(
-		ctx context.Context, number uint32, key j17.Key, after, upTo uint64,
-		do func(id j17.StreamID, timestamp int64, raw []byte),
-	) error
+	// Events returns what reads the events of a tenant that are stored.
+	Events(t T) Events
 	// WriteNote writes a note. It cannot fail.
 	WriteNote(t T, note *store.Note)
 }
@@ -78,16 +74,14 @@ func (c *PresentChain) extend(ctx context.Context, stream *store.RewrittenStream
 		rewritten[stream.Events[i].Version] = &stream.Events[i]
 	}
 	var fresh []byte
-	return events(
-		ctx, c.Number, stream.Key, c.Version, length, func(id j17.StreamID, timestamp int64, raw []byte) {
-			c.Version++
-			if e := rewritten[c.Version]; e != nil {
-				fresh, _ = j17.AppendEvent(fresh[:0], id, stream.Key, e.Type, e.Data, e.Metadata, timestamp)
-				raw = fresh
-			}
-			c.Chain = j17.Link(c.Chain, j17.Leaf(raw))
-		},
-	)
+	return events(ctx, stream.Key, c.Version, length, func(id j17.StreamID, timestamp int64, raw []byte) {
+		c.Version++
+		if e := rewritten[c.Version]; e != nil {
+			fresh, _ = j17.AppendEvent(fresh[:0], id, stream.Key, e.Type, e.Data, e.Metadata, timestamp)
+			raw = fresh
+		}
+		c.Chain = j17.Link(c.Chain, j17.Leaf(raw))
+	})
 }
 
 // Rewrite decides a rewrite and writes it if its conditions hold. known are the present chains of its streams as they
@@ -152,7 +146,7 @@ func (b *Batch[T]) rewriteStream(
 		known = PresentChain{Number: number}
 	}
 	if h.Present = [32]byte{}; !stream.More {
-		if err := known.extend(ctx, stream, h.Length, with.ReadEvents); err != nil {
+		if err := known.extend(ctx, stream, h.Length, with.Events(t)); err != nil {
 			return 0, err
 		}
 		h.Present = known.Chain
