@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,7 +65,11 @@ func (c *core) Status() store.Status {
 	}
 	is := c.guard.now.Load()
 	why := is.refused
-	if why == "" && is.unreached != "" {
+	switch err := cmp.Or(c.primary.admit(), c.full.admit(queue.Ordinary)); {
+	case why != "":
+	case err != nil:
+		why = err.Error()
+	default:
 		why = is.unreached
 	}
 	return store.Status{Readable: true, Writable: why == "", Reason: why, Replication: &is.Replication}

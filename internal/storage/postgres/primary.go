@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,8 +53,9 @@ type primary struct {
 	server *server
 	lost   bool
 	search *search
-	// reason is why the latest try to connect failed. acknowledged is when a commit was last acknowledged.
-	reason       error
+	// reasons are why the servers were not found at the latest try, by their names. acknowledged is when a commit was
+	// last acknowledged.
+	reasons      map[string]error
 	acknowledged time.Time
 	// down says that the database could not be reached for longer than callers wait. closed is set when the store ends.
 	down, closed bool
@@ -149,11 +151,34 @@ func (p *primary) join(ctx context.Context, s *search) error {
 func (p *primary) unreachable() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	reason := p.reason
-	if reason == nil {
-		reason = errors.New("it does not answer, or no standby confirms what it writes")
+	var why []string
+	for _, config := range p.hosts {
+		name := hostName(config.Host, config.Port)
+		text := "it does not answer, or no standby confirms its commits"
+		if err := p.reasons[name]; err != nil {
+			text = whyUnreachable(p.address, err).reasons[0].text
+		}
+		why = append(why, name+": "+text)
 	}
-	return fmt.Errorf("%w: the database cannot be reached: %v", store.ErrBusy, reason) //nolint:errorlint // it is worth another try
+	return fmt.Errorf("%w: the database cannot be written to: %s", store.ErrBusy, strings.Join(why, "; "))
+}
+
+// failed says that a connection could not be made. A server that has none left is still there.
+func (p *primary) failed(err *pgconn.ConnectError) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	name := hostName(err.Config.Host, err.Config.Port)
+	p.reasons[name] = err
+	if s := p.server; s != nil && s.name() == name && !crowded(err) {
+		p.lost = true
+	}
+}
+
+// asks says that a server is asked once more.
+func (p *primary) asks(config *pgx.ConnConfig) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.reasons, hostName(config.Host, config.Port))
 }
 
 // lose says that a server takes no writes.
@@ -163,13 +188,6 @@ func (p *primary) lose(s *server) {
 	if s == p.server {
 		p.lost = true
 	}
-}
-
-// because takes down why the primary is not found.
-func (p *primary) because(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reason = err
 }
 
 // admit returns the error of calls that are not worth queueing.
@@ -183,16 +201,6 @@ func (p *primary) admit() error {
 	return nil
 }
 
-// failed says that a connection could not be made. A server that has none left is still there.
-func (p *primary) failed(err *pgconn.ConnectError) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reason = err
-	if s := p.server; s != nil && s.name() == hostName(err.Config.Host, err.Config.Port) && !crowded(err) {
-		p.lost = true
-	}
-}
-
 // seek begins to search the primary, unless somebody does. It needs mu.
 func (p *primary) seek() *search {
 	if p.search != nil {
@@ -200,7 +208,7 @@ func (p *primary) seek() *search {
 	}
 	ctx, stop := context.WithCancel(p.ending)
 	s := &search{begun: now(), found: make(chan struct{}), late: make(chan struct{}), stop: stop}
-	p.search, p.reason = s, nil
+	p.search, p.reasons = s, map[string]error{}
 	if p.closed {
 		return s // nobody waits for it
 	}
@@ -222,14 +230,15 @@ func (p *primary) run(ctx context.Context, s *search) {
 	for _, config := range p.hosts {
 		trying.Go(func() {
 			for pause := retryAfter; ctx.Err() == nil; pause = min(2*pause, retryMost) {
+				p.asks(config)
 				conn, err := p.connectTo(ctx, &server{config: config})
 				if err == nil {
 					p.finish(s, sessionOf(conn))
 					hangUp(p.life, conn)
 					return
 				}
-				if ctx.Err() == nil {
-					p.because(err)
+				if failed, is := errors.AsType[*pgconn.ConnectError](err); is && ctx.Err() == nil {
+					p.failed(failed)
 				}
 				_ = wait(ctx, pause) // the loop looks
 			}
@@ -264,7 +273,6 @@ func (p *primary) finish(s *search, found *session) {
 		return
 	}
 	p.become(found.server)
-	p.lost = false
 	p.shown(found.began)
 }
 
@@ -276,7 +284,8 @@ func (p *primary) shown(began uint64) {
 		p.proven = began
 		p.tell()
 	}
-	if p.search == nil || p.lost {
+	p.lost = false
+	if p.search == nil {
 		return
 	}
 	if p.down {
