@@ -8,15 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // TestTheClockStopsWhereSomethingIsDue moves a clock over a recurrence, something that makes another kind of work due,
@@ -26,13 +25,7 @@ func TestTheClockStopsWhereSomethingIsDue(t *testing.T) {
 	const tenant j17.Tenant = "i_prod"
 	clk := clock.NewMovable(clock.NewManual(time.Unix(1_700_000_000, 0)))
 	begin := clk.Now()
-	s, err := pebble.Open(pebble.Options{
-		Dir: "data", FS: vfs.NewMem(), Clock: clk, MaxClockJump: 20 * 365 * 24 * time.Hour,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := testopen.Open(t, clk)
 	put := func(space store.Space, key string, due time.Time) store.Side {
 		return store.Side{Op: store.Put, Space: space, Key: key, Due: due}
 	}
@@ -124,14 +117,9 @@ func (e *endless) Settle(context.Context) error {
 func TestTheClockStopsAtWorkWithoutEnd(t *testing.T) {
 	clk := clock.NewMovable(clock.NewManual(time.Unix(1_700_000_000, 0)))
 	begin := clk.Now()
-	s, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: clk})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
 	work := &endless{clock: clk, from: begin.Add(time.Hour)}
 	st := stepper{
-		clock: clk, feed: s, works: []part.Work{{NextDue: work.NextDue, Settle: work.Settle}}, gate: newTurnstile(clk),
+		clock: clk, feed: testopen.Open(t, clk), works: []part.Work{{NextDue: work.NextDue, Settle: work.Settle}}, gate: newTurnstile(clk),
 		busy: make(chan struct{}, 1), move: func(time.Duration) error { return nil },
 	}
 	if _, err := st.advance(t.Context(), 2*time.Hour); j17.CodeOf(err) != j17.CodeWorkLimit ||

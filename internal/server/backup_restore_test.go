@@ -173,7 +173,7 @@ func TestRestoreMakesAFolderOrNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// What another restoration has left goes, but not what one works on.
+	// What another restoration has left goes, but not what one works on: an embedded store in a folder.
 	left, used := filepath.Join(root, ".j17-restoring-new-1"), filepath.Join(root, ".j17-restoring-new-2")
 	for _, dir := range []string{left, used} {
 		st, err := pebble.Open(pebble.Options{Dir: filepath.Join(dir, "store")})

@@ -7,13 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/core/part"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // pauses is a clock that notes how long somebody wants to wait, and lets nobody wait: it moves by that, unless it is
@@ -151,11 +149,7 @@ func TestTheClockMovesBesideAWriter(t *testing.T) {
 	machine := &standing{Manual: clock.NewManual(time.Unix(1_700_000_000, 0)), waiting: make(chan struct{})}
 	clk := clock.NewMovable(machine.Manual)
 	begin := clk.Now()
-	s, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: clk})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := testopen.Open(t, clk)
 
 	// The writer, who goes on until the end.
 	gate := newTurnstile(machine)

@@ -14,22 +14,14 @@ import (
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
 	"j17/internal/lang/spec"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // newBench is an engine on a store in a folder, on the machine's own clock and disk.
 func newBench(b *testing.B) *engine.Engine {
 	b.Helper()
-	s, err := pebble.Open(pebble.Options{Dir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			b.Error(err)
-		}
-	})
+	s := testopen.OnDisk(b).Open(b, clock.System{})
 	e := engine.New(engine.Options{Store: s, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler)})
 	c, found := spec.Compile([]byte(enginetest.CounterSpec))
 	if c == nil {
@@ -40,7 +32,7 @@ func newBench(b *testing.B) *engine.Engine {
 }
 
 // head returns the fence that a server gives what it deploys.
-func head(b *testing.B, s *pebble.Store) store.Fence {
+func head(b *testing.B, s store.Store) store.Fence {
 	b.Helper()
 	f := store.Fence{Space: "spec.head", Key: "current"}
 	if err := s.Write(b.Context(), tenant, []store.Side{

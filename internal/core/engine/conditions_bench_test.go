@@ -16,7 +16,7 @@ import (
 	"j17/internal/core/command"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/storage/pebble"
+	"j17/internal/storage/testopen"
 )
 
 // BenchmarkConditions measures synced writes into a feed of a million events, by 64 writers, each to an aggregate of
@@ -24,11 +24,7 @@ import (
 // have, and ones that forbid what has happened since the end of the feed was read. A turn is a thousand of each.
 func BenchmarkConditions(b *testing.B) {
 	const long, batch = 1_000_000, 10_000
-	s, err := pebble.Open(pebble.Options{Dir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = s.Close() })
+	s := testopen.OnDisk(b).Open(b, clock.System{})
 	e := engine.New(engine.Options{Store: s, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler)})
 	e.Deploy(tenant, enginetest.Compiled(b, bookingSpec), nil, head(b, s))
 	for n := range long / batch {

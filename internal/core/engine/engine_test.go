@@ -584,9 +584,6 @@ func TestSnapshots(t *testing.T) {
 	f.snapshot(t)
 	want := f.State(t, "counter/"+id, engine.LoadOptions{Replay: true})
 	f.Post(t, "counter/"+id+"/was_counted", count(1000))
-	if err := f.Store.Close(); err != nil {
-		t.Fatal(err)
-	}
 	f.Open(t, engine.Options{SnapshotEvery: 10})
 	f.DeploySource(t, enginetest.CounterSpec)
 	if got := f.State(t, "counter/"+id, engine.LoadOptions{Length: new(uint64(35))}); got != want {

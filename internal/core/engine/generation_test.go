@@ -11,7 +11,6 @@ import (
 	"j17"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
 )
 
@@ -26,7 +25,7 @@ const generationSpec = `{"agent_types": ["user"], "aggregate_types": {
 }}`
 
 // eraseAll replaces all events of a stream by markers.
-func eraseAll(tb testing.TB, s *pebble.Store, key j17.Key) {
+func eraseAll(tb testing.TB, s store.Store, key j17.Key) {
 	tb.Helper()
 	stream := store.RewrittenStream{Key: key}
 	for e, err := range s.ReadStream(tb.Context(), enginetest.Tenant, key, 1, 0) {
@@ -77,9 +76,6 @@ func TestRewrittenStates(t *testing.T) {
 	}
 	eraseAll(t, f.Store, key)
 	look("in the same process")
-	if err := f.Store.Close(); err != nil {
-		t.Fatal(err)
-	}
 	f.Open(t, engine.Options{SnapshotEvery: 2})
 	f.DeploySource(t, generationSpec)
 	look("in the next process")
@@ -99,7 +95,7 @@ func TestRewrittenStates(t *testing.T) {
 
 // rewriting is a store that calls before ahead of the next append, or while the next fold reads.
 type rewriting struct {
-	*pebble.Store
+	store.Store
 	before func()
 }
 

@@ -16,7 +16,6 @@ import (
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
 )
 
@@ -32,7 +31,7 @@ const purseSpec = `{"agent_types": ["user"], "singletons": ["a", "b", "c"], "agg
 
 // interrupted is a store that lets something happen before each look at a stream.
 type interrupted struct {
-	*pebble.Store
+	store.Store
 
 	before func(key j17.Key)
 }
@@ -140,7 +139,7 @@ func TestGuardsInARace(t *testing.T) {
 // late is a store in which something happens before it is looked for the first time what a command has come to, or
 // before a unit is stored.
 type late struct {
-	*pebble.Store
+	store.Store
 
 	afterLookup, beforeAppend func()
 }

@@ -391,9 +391,6 @@ func TestNamesAreStoredAsDocumented(t *testing.T) {
 func TestNamesAreThereAfterARestart(t *testing.T) {
 	f := naming(t)
 	r := f.Post(t, "refund/"+id+"/was_made", enginetest.Body(`{"v":1}`))
-	if err := f.Store.Close(); err != nil {
-		t.Fatal(err)
-	}
 	f.Open(t, engine.Options{})
 	f.DeploySource(t, enginetest.NamesSpec)
 	for _, name := range []string{id, r.Handle, r.PublicID} {

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"j17"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
 	"j17/internal/core/part"
+	"j17/internal/storage/testopen"
 )
 
 const heavySpec = `{"agent_types": ["user"], "aggregate_types": {"account": {"events": {
@@ -67,7 +67,7 @@ const (
 // at a large state waits for room in vain, one that looks at a small state does not; when the first has ended, there is
 // room again.
 func TestLargeStatesThatWritesLookAtAreAccountedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		h := newHeavy(t, first, second, small)
 		holds := h.see(t, first)
 		holds.CorrelationID = atGate
@@ -107,7 +107,7 @@ func TestLargeStatesThatWritesLookAtAreAccountedFor(t *testing.T) {
 // TestWritesInOrderDoNotWaitForEachOthersMemory looks at more large states in one row than there is room for. It ends
 // without waiting: nothing moves the clock of the bubble but waiting.
 func TestWritesInOrderDoNotWaitForEachOthersMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		h := newHeavy(t, first, second, small)
 		start := time.Now()
 		var row []*engine.Command

@@ -20,8 +20,8 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/core/worker"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 const space store.Space = "test.work"
@@ -30,7 +30,6 @@ const space store.Space = "test.work"
 type house struct {
 	store.Store
 	tb  testing.TB
-	fs  *vfs.MemFS
 	log *logged
 	kit *worker.Kit
 }
@@ -38,17 +37,15 @@ type house struct {
 // inBubble runs a test with a store whose time is made up.
 func inBubble(t *testing.T, test func(t *testing.T, h *house)) {
 	t.Helper()
+	inBubbleOn(t, testopen.NewData(t), test)
+}
+
+// inBubbleOn is inBubble for a store on data that are there.
+func inBubbleOn(t *testing.T, data *testopen.Data, test func(t *testing.T, h *house)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		fs := vfs.NewMem()
-		st, err := pebble.Open(pebble.Options{Dir: "data", FS: fs, Clock: clock.System{}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		k, log := kit()
-		test(t, &house{Store: st, tb: t, fs: fs, log: log, kit: k})
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
+		test(t, &house{Store: data.Open(t, clock.System{}), tb: t, log: log, kit: k})
 	})
 }
 
@@ -446,13 +443,10 @@ func TestDrain(t *testing.T) {
 // TestAClockThatJumps moves a development server's clock over several moments at which something is due: all of it is
 // handled at once, in order, and a queue that sleeps is woken by an item that is due before the one that it sleeps for.
 func TestAClockThatJumps(t *testing.T) {
+	data := testopen.NewData(t)
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.NewMovable(clock.System{})
-		st, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: c})
-		if err != nil {
-			t.Fatal(err)
-		}
-		h := &house{Store: st, tb: t, kit: worker.New(c, slog.New(slog.DiscardHandler))}
+		h := &house{Store: data.Open(t, c), tb: t, kit: worker.New(c, slog.New(slog.DiscardHandler))}
 		var got []string
 		q := h.queue(worker.Work{Do: func(ctx context.Context, c *worker.Claim) error {
 			got = append(got, c.Key)
@@ -474,9 +468,6 @@ func TestAClockThatJumps(t *testing.T) {
 			t.Errorf("after the jump (-want +got):\n%s", diff)
 		}
 		stop()
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -512,11 +503,7 @@ func (l *looked) NextDue(ctx context.Context, s store.Space) (time.Time, error) 
 // TestAClockThatJumpsBeforeARest moves the clock while a queue works out how long to rest.
 func TestAClockThatJumpsBeforeARest(t *testing.T) {
 	j := &jumping{Manual: clock.NewManual(time.Unix(1e9, 0))}
-	st, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: j.Manual})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = st.Close() })
+	st := testopen.Open(t, j.Manual)
 	side := store.Side{Op: store.Put, Space: space, Key: "a", Due: j.Manual.Now().Add(time.Minute)}
 	if err := st.Write(t.Context(), "ins_1/prod", []store.Side{side}); err != nil {
 		t.Fatal(err)
@@ -538,11 +525,13 @@ func TestAClockThatJumpsBeforeARest(t *testing.T) {
 	}
 }
 
-// TestFullDisk checks that work that makes room goes on while the disk is full, and only that.
+// TestFullDisk checks that work that makes room goes on while the disk is full, and only that. The disk is that of the
+// embedded store, which alone knows how much room it has left.
 func TestFullDisk(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house) {
+	disk := vfs.NewMem()
+	inBubbleOn(t, testopen.Embedded(disk), func(t *testing.T, h *house) {
 		t.Helper()
-		free := func(bytes uint64) { h.fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: bytes, TotalBytes: 1 << 30}) }
+		free := func(bytes uint64) { disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: bytes, TotalBytes: 1 << 30}) }
 		free(1 << 30)
 		for i := range 250 {
 			h.put("a/prod", fmt.Sprintf("%03d", i), 0)

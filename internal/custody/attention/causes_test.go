@@ -20,6 +20,9 @@ import (
 	"j17/internal/derived/projection"
 	"j17/internal/plane/deploy"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // TestNothingWaits asks of an environment that is as it should be, without a spec and with one.
@@ -163,10 +166,11 @@ func TestProjectionsWait(t *testing.T) {
 	h.want("projection", "build_failed totals", "open")
 }
 
-// TestDamageWaits spoils what was built of events, which the search for damage finds.
+// TestDamageWaits spoils what was built of events, in the files of the embedded store, which the search for damage
+// finds.
 func TestDamageWaits(t *testing.T) {
 	for kind, space := range map[string]string{"projection": "index.rows", "place": "places"} {
-		h := newHouse(t)
+		h := newHouseOn(t, testopen.Embedded(vfs.NewMem()))
 		h.deployed(indexed())
 		h.must("order/"+id(1)+"/was_made", `{"total":7,"name":"`+secret+`"}`)
 		h.must("shop/"+id(2)+"/was_opened", `{"at":{"lat":1,"lng":2},"name":"`+secret+`"}`)
@@ -184,9 +188,10 @@ func TestDamageWaits(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeReadWaits spoils what a kind is found by: that is told, and so is what waits of other kinds.
+// TestWhatCannotBeReadWaits spoils what a kind is found by, in the files of the embedded store: that is told, and so is
+// what waits of other kinds.
 func TestWhatCannotBeReadWaits(t *testing.T) {
-	h := newHouse(t)
+	h := newHouseOn(t, testopen.Embedded(vfs.NewMem()))
 	const posted = `{"name":"sums","for_each":"order","sources":{"order":"$key"},"select":{"total":"$.order.total"}}`
 	if _, err := h.projections.PostDefinition(t.Context(), h.tenant, projection.Posting{
 		Definition: []byte(posted),

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	raw "github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"j17"
 	"j17/internal/base/clock"
@@ -45,8 +44,8 @@ import (
 	"j17/internal/plane/control"
 	"j17/internal/plane/deploy"
 	"j17/internal/plane/usage"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // secret is in the data of all events. No cause may have it.
@@ -81,17 +80,15 @@ func indexed() string {
 	return fmt.Sprintf(works, `, "projections": {"totals": {"for_each": "order", "sources": {"order": "$key"}, "select": {"total": "$.order.total"}, "index": ["total"]}}`)
 }
 
-// house is all that a server has, on a store in memory, at a time that stands still.
+// house is all that a server has, at a time that stands still.
 type house struct {
 	*attention.Service
-	tb testing.TB
-	fs *vfs.MemFS
-	// disk is what the store is on, fs where nothing else is said.
-	disk vfs.FS
+	tb   testing.TB
+	data *testopen.Data
 	// reads counts what is read of scheduled events.
 	reads    atomic.Int64
 	clock    *clock.Manual
-	store    *pebble.Store
+	store    store.Store
 	registry *control.Registry
 	instance control.Instance
 	tenant   j17.Tenant
@@ -123,8 +120,12 @@ type house struct {
 
 func newHouse(tb testing.TB) *house {
 	tb.Helper()
-	h := &house{tb: tb, fs: vfs.NewMem(), clock: clock.NewManual(time.Unix(1_700_000_000, 0)), folder: tb.TempDir()}
-	h.disk = h.fs
+	return newHouseOn(tb, testopen.NewData(tb))
+}
+
+func newHouseOn(tb testing.TB, data *testopen.Data) *house {
+	tb.Helper()
+	h := &house{tb: tb, data: data, clock: clock.NewManual(time.Unix(1_700_000_000, 0)), folder: tb.TempDir()}
 	h.answers.Store(http.StatusInternalServerError)
 	h.open()
 	tb.Cleanup(h.close)
@@ -134,7 +135,7 @@ func newHouse(tb testing.TB) *house {
 
 // counting is a store that counts what is read of it.
 type counting struct {
-	*pebble.Store
+	store.Store
 	reads *atomic.Int64
 }
 
@@ -155,9 +156,7 @@ func (h *house) open() {
 	h.tb.Helper()
 	ctx := h.tb.Context()
 	var err error
-	if h.store, err = pebble.Open(pebble.Options{Dir: "data", FS: h.disk, Clock: h.clock}); err != nil {
-		h.tb.Fatal(err)
-	}
+	h.store = h.data.Open(h.tb, h.clock)
 	log := slog.New(slog.DiscardHandler)
 	kit := worker.New(h.clock, log)
 	st := h.store
@@ -296,11 +295,11 @@ func (h *house) close() {
 	_ = h.store.Close()
 }
 
-// again opens the store anew after something was done with its records behind its back.
+// again opens an embedded store anew, after something was done with its records on the disk.
 func (h *house) again(do func(db *raw.DB)) {
 	h.tb.Helper()
 	h.close()
-	db, err := raw.Open("data", &raw.Options{FS: h.fs, FormatMajorVersion: raw.FormatNewest, Logger: quiet{}})
+	db, err := raw.Open("data", &raw.Options{FS: h.data.Disk(), FormatMajorVersion: raw.FormatNewest, Logger: quiet{}})
 	if err != nil {
 		h.tb.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"j17/internal/custody/attention"
 	"j17/internal/plane/control"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 const (
@@ -266,16 +267,12 @@ func (s slow) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File,
 }
 
 // TestRetriesLeaveHalfTheRateToOthers retries on a disk whose writes take time, and has what is retried be tried
-// meanwhile: no more than half of the time somebody writes for it.
+// meanwhile: no more than half of the time somebody writes for it. The disk is that of the embedded store.
 func TestRetriesLeaveHalfTheRateToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &house{tb: t, clock: clock.NewManual(time.Unix(1_700_000_000, 0)), folder: t.TempDir()}
-		h.answers.Store(500)
 		var syncs atomic.Int64
 		var fast atomic.Bool
-		h.disk = slow{vfs.NewMem(), &syncs, &fast}
-		h.open()
-		h.deployed(plain())
+		h := newHouseOn(t, testopen.Embedded(slow{vfs.NewMem(), &syncs, &fast}))
 		const n = 50
 		h.given(n)
 

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
@@ -24,14 +23,14 @@ import (
 	"j17/internal/custody/backup"
 	"j17/internal/custody/backup/repository"
 	"j17/internal/plane/control"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
-// house is a service on a store in memory, whose backups go to a folder.
+// house is a service whose backups go to a folder.
 type house struct {
 	*backup.Service
-	store    *pebble.Store
+	store    store.Store
 	registry *control.Registry
 	clock    *clock.Manual
 	app      control.Instance
@@ -72,10 +71,8 @@ func newHouse(tb testing.TB, change func(*backup.Options)) *house {
 		folder: filepath.Join(tb.TempDir(), "backups"), log: &logged{}, stop: func() {},
 	}
 	var err error
-	if h.store, err = pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: h.clock}); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { h.stop(); _ = h.store.Close() })
+	h.store = testopen.Open(tb, h.clock)
+	tb.Cleanup(func() { h.stop() })
 	logger := slog.New(slog.NewTextHandler(h.log, nil))
 	if h.registry, err = control.Open(tb.Context(), control.Options{
 		Store: h.store, Clock: h.clock, Logger: logger, PasswordMemory: 64,

@@ -6,11 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"j17"
 	"j17/internal/base/clock"
-	"j17/internal/storage/pebble"
+	"j17/internal/storage/testopen"
 )
 
 // TestWhatIsMadeAgainIsNotCleared: a backup of which something may be left from its last turn is being made again.
@@ -30,11 +28,7 @@ func TestWhatIsMadeAgainIsNotCleared(t *testing.T) {
 func TestWhatMayBeThereIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	now := clock.NewManual(time.Date(2027, 1, 1, 10, 0, 0, 0, time.UTC))
-	st, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = st.Close() })
+	st := testopen.Open(t, now)
 	s := &Service{
 		Options: Options{Store: st, Clock: now, Folder: "new", Logger: slog.New(slog.DiscardHandler)}, rows: rows{st},
 	}
@@ -43,7 +37,7 @@ func TestWhatMayBeThereIsNotForgotten(t *testing.T) {
 	s.collector = newCollector(s.places)
 	of := j17.TenantOf("ins_1", j17.Prod)
 	j := &job{row: &Backup{ID: "bak_1", Status: Running, Scope: of, Left: true, Place: place{Folder: "old"}, key: "1"}}
-	err = s.make(t.Context(), j)
+	err := s.make(t.Context(), j)
 	if !errors.Is(err, errMoved) {
 		t.Fatal(err)
 	}

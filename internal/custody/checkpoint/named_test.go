@@ -104,9 +104,6 @@ func TestCheckpointsKeepStates(t *testing.T) {
 
 	// They are there for others to find, also for another process, and are a base for replays.
 	before := exported("")
-	if err := f.Store.Close(); err != nil {
-		t.Fatal(err)
-	}
 	f.Open(t, engine.Options{SnapshotEvery: 2})
 	f.DeploySource(t, enginetest.CounterSpec)
 	f.Service = f.checkpoints()

@@ -14,6 +14,7 @@ import (
 	"j17/internal/core/engine/enginetest"
 	"j17/internal/custody/checkpoint"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // rootsOf tells of what sizes the root checkpoints are and why they were made, the newest first.
@@ -43,7 +44,7 @@ func (f *fixture) seen(t *testing.T, n int) {
 // and keeps so many.
 func TestRootsByThemselves(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t, enginetest.CounterSpec, engine.Options{})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -120,7 +121,7 @@ func TestRootsByThemselves(t *testing.T) {
 // made by themselves.
 func TestRootsBesideDamagedSettings(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t, enginetest.CounterSpec, engine.Options{})
 		f.seen(t, 11)
 		if _, err := f.Set(t.Context(), enginetest.Tenant, wire.RootCheckpointSettingsChange{

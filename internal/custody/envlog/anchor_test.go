@@ -12,15 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/core/worker"
 	"j17/internal/custody/envlog"
 	"j17/internal/custody/proof"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // anchored keeps lines about heads, and fails when it is told to.
@@ -74,13 +72,8 @@ func (a *anchored) take(t *testing.T, vkey string) (sizes []uint64) {
 // a restart.
 func TestAnchors(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := &fixture{fs: vfs.NewMem(), clock: clock.NewManual(time.Now())}
-		var err error
-		if f.store, err = pebble.Open(pebble.Options{Dir: "data", FS: f.fs, Clock: clock.System{}}); err != nil {
-			t.Fatal(err)
-		}
-		defer f.store.Close() //nolint:errcheck // what counts was read
+	testopen.Bubble(t, func(t *testing.T) {
+		f := &fixture{store: testopen.Open(t, clock.System{}), clock: clock.NewManual(time.Now())}
 		a := &anchored{}
 		start := func() (stop func()) {
 			logger := slog.New(slog.DiscardHandler)
@@ -152,13 +145,8 @@ func TestAnchors(t *testing.T) {
 // can.
 func TestAnEnvironmentThatCannotBeAnchoredHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := &fixture{fs: vfs.NewMem(), clock: clock.NewManual(time.Now())}
-		var err error
-		if f.store, err = pebble.Open(pebble.Options{Dir: "data", FS: f.fs, Clock: clock.System{}}); err != nil {
-			t.Fatal(err)
-		}
-		defer f.store.Close() //nolint:errcheck // what counts was read
+	testopen.Bubble(t, func(t *testing.T) {
+		f := &fixture{store: testopen.Open(t, clock.System{}), clock: clock.NewManual(time.Now())}
 		for n := range 150 {
 			event := store.NewEvent{
 				Key: j17.Key{Type: "note", ID: "a"}, Type: "was_written", Data: []byte(`{}`), Metadata: []byte(`{}`),

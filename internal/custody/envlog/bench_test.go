@@ -15,8 +15,8 @@ import (
 	"j17/internal/base/work/worktest"
 	"j17/internal/core/worker"
 	"j17/internal/custody/envlog"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // benchUnit returns a unit of n events of about 300 bytes, spread over streams.
@@ -31,17 +31,9 @@ func benchUnit(from, n int) store.Append {
 	return u
 }
 
-func openBench(b *testing.B) (*pebble.Store, *envlog.Service) {
+func openBench(b *testing.B) (store.Store, *envlog.Service) {
 	b.Helper()
-	st, err := pebble.Open(pebble.Options{Dir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := st.Close(); err != nil {
-			b.Error(err)
-		}
-	})
+	st := testopen.OnDisk(b).Open(b, clock.System{})
 	return st, envlog.New(envlog.Options{
 		Store: st, Clock: clock.System{}, Worker: worker.New(clock.System{}, slog.New(slog.DiscardHandler)),
 		Origin: func(j17.Tenant) (string, error) { return "bench.example/prod", nil },

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
@@ -16,17 +15,17 @@ import (
 	"j17/internal/core/worker"
 	"j17/internal/custody/envlog"
 	"j17/internal/custody/proof"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 const tenant = j17.Tenant("ins_test/prod")
 
-// fixture is a service of logs on a store in memory, and what the logs have to have.
+// fixture is a service of logs, and what the logs have to have.
 type fixture struct {
 	*envlog.Service
-	store *pebble.Store
-	fs    *vfs.MemFS
+	data  *testopen.Data
+	store store.Store
 	clock *clock.Manual
 	// leaves are those of the events that were written to tenant, ids their positions.
 	leaves [][sha256.Size]byte
@@ -35,19 +34,15 @@ type fixture struct {
 
 func newFixture(tb testing.TB) *fixture {
 	tb.Helper()
-	f := &fixture{fs: vfs.NewMem(), clock: clock.NewManual(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))}
+	f := &fixture{data: testopen.NewData(tb), clock: clock.NewManual(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))}
 	f.open(tb)
-	tb.Cleanup(func() { _ = f.store.Close() })
 	return f
 }
 
 // open opens the store, and a service that knows nothing.
 func (f *fixture) open(tb testing.TB) {
 	tb.Helper()
-	var err error
-	if f.store, err = pebble.Open(pebble.Options{Dir: "data", FS: f.fs, Clock: f.clock}); err != nil {
-		tb.Fatal(err)
-	}
+	f.store = f.data.Open(tb, f.clock)
 	f.forget()
 }
 
@@ -121,9 +116,6 @@ func TestHead(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.head(t)
-	}
-	if err := f.store.Close(); err != nil {
-		t.Fatal(err)
 	}
 	f.open(t)
 	f.head(t)

@@ -12,13 +12,12 @@ import (
 	"j17"
 	"j17/internal/core/worker"
 	"j17/internal/custody/envlog"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
 )
 
 // counting is a store that counts the leaves that are read of a tenant.
 type counting struct {
-	*pebble.Store
+	store.Store
 	of     *j17.Tenant
 	leaves *int
 }
@@ -105,7 +104,7 @@ func TestFilling(t *testing.T) {
 }
 
 // fill fills a tenant with the events of another one, and with its log.
-func fill(t *testing.T, st *pebble.Store, to j17.Tenant) {
+func fill(t *testing.T, st store.Store, to j17.Tenant) {
 	t.Helper()
 	a, err := st.Archive(t.Context(), tenant)
 	if err != nil {

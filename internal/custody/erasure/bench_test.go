@@ -12,21 +12,15 @@ import (
 	"j17/internal/core/worker"
 	"j17/internal/custody/erasure"
 	"j17/internal/lang/spec"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // BenchmarkTombstone erases an aggregate of 10,000 events, whose actors are others, from a folder that has a million
 // events.
 func BenchmarkTombstone(b *testing.B) {
 	const erased, others, unit = 10_000, 1_000_000, 20_000
-	s, err := pebble.Open(pebble.Options{
-		Dir: b.TempDir(), Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
+	s := testopen.OnDisk(b).Open(b, clock.System{})
 	metadata := []byte(`{"actor":{"type":"user","id":"` + bob + `"}}`)
 	fill := func(n int, key func(i int) j17.Key) {
 		for from := 0; from < n; from += unit {

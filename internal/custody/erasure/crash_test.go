@@ -15,7 +15,6 @@ import (
 	"j17/internal/base/wire"
 	"j17/internal/core/part"
 	"j17/internal/custody/erasure"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
 )
 
@@ -46,7 +45,7 @@ func crashAt(t *testing.T, at int, after bool) bool {
 	made := f.ask(t, alice)
 	f.force(t, made.ID)
 	crash := &failing{at: at, after: after, err: errCrash}
-	f.open(t, func(s *pebble.Store) erasure.Storage {
+	f.open(t, func(s store.Store) erasure.Storage {
 		crash.Store = s
 		return crash
 	})
@@ -68,7 +67,7 @@ func crashAt(t *testing.T, at int, after bool) bool {
 
 	// The next process gives back the claims of the one before it, and goes on.
 	next := &failing{written: make(chan struct{}, 1)}
-	f.open(t, func(s *pebble.Store) erasure.Storage {
+	f.open(t, func(s store.Store) erasure.Storage {
 		next.Store = s
 		return next
 	})
@@ -118,7 +117,7 @@ func TestALongStreamGoesOnWhereItWas(t *testing.T) {
 		made := f.ask(t, alice)
 		f.force(t, made.ID)
 		crash := &failing{at: at, err: errCrash}
-		f.open(t, func(s *pebble.Store) erasure.Storage {
+		f.open(t, func(s store.Store) erasure.Storage {
 			crash.Store = s
 			return crash
 		})
@@ -156,7 +155,7 @@ func TestFullDisk(t *testing.T) {
 	made := f.ask(t, alice)
 	f.force(t, made.ID)
 	full := &failing{at: 4, err: store.ErrFull}
-	f.open(t, func(s *pebble.Store) erasure.Storage {
+	f.open(t, func(s store.Store) erasure.Storage {
 		full.Store = s
 		return full
 	})
@@ -185,7 +184,7 @@ func TestRestoring(t *testing.T) {
 	made := f.ask(t, alice)
 	f.force(t, made.ID)
 	crash := &failing{at: 3, err: errCrash} // after the root, before anything is found
-	f.open(t, func(s *pebble.Store) erasure.Storage {
+	f.open(t, func(s store.Store) erasure.Storage {
 		crash.Store = s
 		return crash
 	})
@@ -252,7 +251,7 @@ func TestFailures(t *testing.T) {
 
 // choosy is a store that cannot write an item beside rewritten events, as if what it replaces were damaged.
 type choosy struct {
-	*pebble.Store
+	store.Store
 	refused int
 }
 
@@ -289,7 +288,7 @@ func TestBeside(t *testing.T) {
 				}
 				return []store.Side{{Op: store.Delete, Space: seen, Key: c.key}}, nil, c.err
 			}
-			f.open(t, func(s *pebble.Store) erasure.Storage {
+			f.open(t, func(s store.Store) erasure.Storage {
 				st.Store = s
 				return st
 			})
@@ -319,7 +318,7 @@ func TestBeside(t *testing.T) {
 
 // overtaken is a store on which somebody writes before each of the first rewrites.
 type overtaken struct {
-	*pebble.Store
+	store.Store
 	write func()
 	times int
 }
@@ -345,7 +344,7 @@ func TestWriters(t *testing.T) {
 		f.write(t, "user/"+alice+"/was_renamed", `{"name":"secret"}`, alice, "")
 		made := f.ask(t, alice)
 		f.force(t, made.ID)
-		f.open(t, func(s *pebble.Store) erasure.Storage {
+		f.open(t, func(s store.Store) erasure.Storage {
 			return &overtaken{
 				s, func() { f.write(t, "user/"+alice+"/was_renamed", `{"name":"later"}`, alice, "") }, times,
 			}
@@ -370,7 +369,7 @@ func TestWriters(t *testing.T) {
 
 // counting is a store that counts what is asked of it.
 type counting struct {
-	*pebble.Store
+	store.Store
 	rewrites, purges, writes, largest int
 }
 
@@ -459,7 +458,7 @@ func TestManyStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := &counting{}
-	f.open(t, func(s *pebble.Store) erasure.Storage {
+	f.open(t, func(s store.Store) erasure.Storage {
 		count.Store = s
 		return count
 	})
@@ -511,7 +510,7 @@ func TestLongStream(t *testing.T) {
 	}
 	before := f.events(t, "user", alice)
 	count := &counting{}
-	f.open(t, func(s *pebble.Store) erasure.Storage {
+	f.open(t, func(s store.Store) erasure.Storage {
 		count.Store = s
 		return count
 	})
@@ -545,7 +544,7 @@ func TestTogether(t *testing.T) {
 	}
 	count := &counting{}
 	unsaved := &unpurged{counting: count, left: 1, unsaved: made[3]}
-	f.open(t, func(s *pebble.Store) erasure.Storage {
+	f.open(t, func(s store.Store) erasure.Storage {
 		count.Store = s
 		return unsaved
 	})

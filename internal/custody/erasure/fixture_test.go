@@ -17,7 +17,6 @@ import (
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/erasure"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
 )
 
@@ -42,7 +41,7 @@ const people = `{"agent_types": ["user", "admin"], "target_types": ["user"], "ag
 	"plain": {"events": {"was_written": {"schema": {}, "handler": []}}}
 }}`
 
-// fixture is a service on an engine with a store in memory.
+// fixture is a service on an engine.
 type fixture struct {
 	*enginetest.Fixture
 	tombs  *erasure.Service
@@ -96,7 +95,7 @@ func newFixture(t *testing.T) *fixture {
 
 // open makes a new service on the present store, as a new process does; wrap, if not nil, puts something in front of
 // the store.
-func (f *fixture) open(t *testing.T, wrap func(*pebble.Store) erasure.Storage) {
+func (f *fixture) open(t *testing.T, wrap func(store.Store) erasure.Storage) {
 	t.Helper()
 	f.DeploySource(t, f.source)
 	var s erasure.Storage = f.Store
@@ -232,7 +231,7 @@ func wantCode(t *testing.T, err error, want j17.Code) {
 // failing is a store whose writes fail: the one with the number at, before or after it has been carried out, and all
 // that follow while stopped.
 type failing struct {
-	*pebble.Store
+	store.Store
 	mu    sync.Mutex
 	n, at int
 	after bool

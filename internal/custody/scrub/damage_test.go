@@ -11,16 +11,24 @@ import (
 	"testing"
 
 	engine "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"j17"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
+
+// newDamaged returns a fixture whose records can be changed, which is on the embedded store: its files are.
+func newDamaged(t *testing.T) *fixture {
+	t.Helper()
+	return newFixtureOn(t, testopen.Embedded(vfs.NewMem()))
+}
 
 // raw does something with the records of the store behind its back, while it is closed.
 func (f *fixture) raw(t *testing.T, do func(db *engine.DB)) {
 	t.Helper()
 	f.close(t)
-	db, err := engine.Open("data", &engine.Options{FS: f.fs, FormatMajorVersion: engine.FormatNewest, Logger: quiet{}})
+	db, err := engine.Open("data", &engine.Options{FS: f.data.Disk(), FormatMajorVersion: engine.FormatNewest, Logger: quiet{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +74,7 @@ func record(t *testing.T, db *engine.DB, kind byte, in string, n int) (key, valu
 // tiles of the log and kept states. Each change is found and named until it is no longer there.
 func TestDamageIsFound(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := newDamaged(t)
 	f.write(t, 1200)
 	if _, err := f.logs.Upkeep(t.Context(), 0); err != nil {
 		t.Fatal(err)
@@ -137,7 +145,7 @@ func TestDamageIsFound(t *testing.T) {
 // damaged too it is not.
 func TestTheLogIsMadeAnew(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := newDamaged(t)
 	f.write(t, 1200)
 	if _, err := f.logs.Upkeep(t.Context(), 0); err != nil {
 		t.Fatal(err)
@@ -215,7 +223,7 @@ func TestTheLogIsMadeAnew(t *testing.T) {
 // a pass.
 func TestItemsOfTheLogAreMendedTogether(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := newDamaged(t)
 	f.write(t, 1280)
 	if _, err := f.logs.Upkeep(t.Context(), 0); err != nil {
 		t.Fatal(err)
@@ -260,7 +268,7 @@ func TestItemsOfTheLogAreMendedTogether(t *testing.T) {
 // TestALongStreamIsGoneOnWith has each round be another process's: the end of a long stream is looked at nevertheless.
 func TestALongStreamIsGoneOnWith(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := newDamaged(t)
 	var unit store.Append
 	for range 150 {
 		unit.Events = append(unit.Events, store.NewEvent{

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/core/part"
@@ -20,8 +18,8 @@ import (
 	"j17/internal/custody/checkpoint"
 	"j17/internal/custody/envlog"
 	"j17/internal/custody/scrub"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 const tenant = j17.Tenant("ins_test/prod")
@@ -40,11 +38,11 @@ func (h waitless) Wait(ctx context.Context, until time.Time) error {
 	return nil
 }
 
-// fixture is a store in memory and what looks for damage in it.
+// fixture is a store and what looks for damage in it.
 type fixture struct {
-	fs    vfs.FS
+	data  *testopen.Data
 	clock *clock.Manual
-	store *pebble.Store
+	store store.Store
 	// committed is how many events the service is told to have been written.
 	committed uint64
 	logs      *envlog.Service
@@ -56,7 +54,7 @@ type fixture struct {
 
 // counting is a store that counts who begins to read all leaves of an environment.
 type counting struct {
-	*pebble.Store
+	store.Store
 	whole *int
 }
 
@@ -72,19 +70,20 @@ func (c counting) ReadLeaves(
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{fs: vfs.NewMem(), clock: clock.NewManual(time.Unix(1_700_000_000, 0))}
+	return newFixtureOn(t, testopen.NewData(t))
+}
+
+func newFixtureOn(t *testing.T, data *testopen.Data) *fixture {
+	t.Helper()
+	f := &fixture{data: data, clock: clock.NewManual(time.Unix(1_700_000_000, 0))}
 	f.open(t)
-	t.Cleanup(func() { _ = f.store.Close() })
 	return f
 }
 
 // open opens the store, with services that know nothing yet.
 func (f *fixture) open(t *testing.T) {
 	t.Helper()
-	var err error
-	if f.store, err = pebble.Open(pebble.Options{Dir: "data", FS: f.fs, Clock: f.clock}); err != nil {
-		t.Fatal(err)
-	}
+	f.store = f.data.Open(t, f.clock)
 	logger := slog.New(slog.NewTextHandler(&f.log, nil))
 	kit := worker.New(f.clock, logger)
 	f.logs = envlog.New(envlog.Options{
@@ -195,7 +194,7 @@ func TestWholeDataHaveNoDamage(t *testing.T) {
 }
 
 // large is a store that has one file of 64 MiB.
-type large struct{ *pebble.Store }
+type large struct{ store.Store }
 
 // CheckTables finds nothing in it.
 func (large) CheckTables(context.Context, string, int64) (store.TablesChecked, error) {
@@ -341,7 +340,7 @@ func TestEndsWhileOthersWrite(t *testing.T) {
 }
 
 // full is a store without room.
-type full struct{ *pebble.Store }
+type full struct{ store.Store }
 
 func (full) Write(context.Context, j17.Tenant, []store.Side, ...store.Fence) error {
 	return store.ErrFull

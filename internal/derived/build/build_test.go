@@ -12,16 +12,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/core/worker"
 	"j17/internal/derived/build"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
 	"j17/internal/storage/storetest"
+	"j17/internal/storage/testopen"
 )
 
 const (
@@ -31,22 +30,17 @@ const (
 	kind    = "thing"
 )
 
-// house is a store in memory at a time that stands still.
+// house is a store at a time that stands still.
 type house struct {
 	tb    testing.TB
 	clock *clock.Manual
-	store *pebble.Store
+	store store.Store
 }
 
 func newHouse(tb testing.TB) *house {
 	tb.Helper()
 	h := &house{tb: tb, clock: clock.NewManual(time.Unix(1_700_000_000, 0))}
-	st, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: h.clock})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	h.store = st
-	tb.Cleanup(func() { _ = st.Close() })
+	h.store = testopen.Open(tb, h.clock)
 	return h
 }
 

@@ -31,7 +31,7 @@ func spec(booking, course string) string {
 // head is what the fences of deployments are on.
 const head store.Space = "test.head"
 
-// tagHouse is an engine whose older events are tagged, on a store in memory.
+// tagHouse is an engine whose older events are tagged.
 type tagHouse struct {
 	*enginetest.Fixture
 	tb      testing.TB
@@ -271,9 +271,6 @@ func TestTaggingIsCutShort(t *testing.T) {
 			_ = first.Settle(t.Context()) // it does not come to an end
 			if what == "crash" {
 				h.want("course:a index_not_ready")
-				if err := h.Store.Close(); err != nil {
-					t.Fatal(err)
-				}
 				h.Open(t, engine.Options{})
 			}
 
@@ -304,10 +301,7 @@ func TestTagsOfBefore(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	h.Fixture = &enginetest.Fixture{Store: h.Store, Clock: h.Clock, FS: h.FS}
-	if err := h.Store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	h.Fixture = &enginetest.Fixture{Store: h.Store, Clock: h.Clock, Data: h.Data}
 	h.Open(t, engine.Options{})
 	h.begin()
 	h.deploy("", `"course": "$.data.course"`)

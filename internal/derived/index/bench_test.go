@@ -23,8 +23,8 @@ import (
 	"j17/internal/derived/build"
 	"j17/internal/derived/index"
 	"j17/internal/follow/feed"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // benchSpec has orders whose states are what their events say.
@@ -34,7 +34,7 @@ const benchSpec = `{"agent_types": ["user"], "aggregate_types": {"order": {"even
 // yard is an engine on a disk, with an index of orders by status and time, by customer, and by price.
 type yard struct {
 	tb     testing.TB
-	store  *pebble.Store
+	store  store.Store
 	engine *engine.Engine
 	feed   *feed.Subscriptions
 	build  *build.Service
@@ -59,21 +59,13 @@ func benchRows(tb testing.TB) int {
 
 func newYard(tb testing.TB) *yard {
 	tb.Helper()
-	st, err := pebble.Open(pebble.Options{Dir: tb.TempDir(), Clock: clock.System{}})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	st := testopen.OnDisk(tb).Open(tb, clock.System{})
 	log := slog.New(slog.DiscardHandler)
 	y := &yard{tb: tb, store: st, engine: engine.New(engine.Options{Store: st, Clock: clock.System{}, Logger: log})}
 	y.engine.Deploy(prod, enginetest.Compiled(tb, benchSpec), nil)
 	y.d = &index.Definition{ID: "orders", Type: "order", Rows: y.rows, Learn: y.learn}
 	y.start()
-	tb.Cleanup(func() {
-		y.stop()
-		if err := st.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
+	tb.Cleanup(func() { y.stop() })
 	return y
 }
 

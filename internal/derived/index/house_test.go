@@ -14,8 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/base/value"
@@ -23,8 +21,8 @@ import (
 	"j17/internal/derived/build"
 	"j17/internal/derived/index"
 	"j17/internal/follow/feed"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 const (
@@ -36,7 +34,6 @@ const (
 // there.
 type house struct {
 	tb   testing.TB
-	fs   *vfs.MemFS
 	disk store.Store
 	log  *bytes.Buffer
 	// logger is the only one that writes to log: loggers do not know of each other.
@@ -50,23 +47,10 @@ type house struct {
 // inBubble runs a test with a store whose time is made up.
 func inBubble(t *testing.T, test func(t *testing.T, h *house)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		h := &house{tb: t, fs: vfs.NewMem(), log: &bytes.Buffer{}}
+	testopen.Bubble(t, func(t *testing.T) {
+		h := &house{tb: t, disk: testopen.Open(t, clock.System{}), log: &bytes.Buffer{}}
 		h.logger = slog.New(slog.NewTextHandler(h.log, nil))
-		st, err := pebble.Open(pebble.Options{Dir: "data", FS: h.fs, Clock: clock.System{}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		h.disk = st
 		test(t, h)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := st.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-		if ctx.Err() != nil {
-			panic("a view of the store was not closed") // the store is left open then, and the bubble would never end
-		}
 	})
 }
 

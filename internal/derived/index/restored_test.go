@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"j17"
 	"j17/internal/base/clock"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
 	"j17/internal/storage/storetest"
+	"j17/internal/storage/testopen"
 )
 
 // copied is a store whose environment is copied, as a backup is made of it, when a build has come to it for the nth
@@ -51,17 +48,7 @@ func TestARestorationMeetsABuild(t *testing.T) {
 			inBubble(t, func(t *testing.T, h *house) {
 				t.Helper()
 				h.load(prod, 24)
-				restored, err := pebble.Open(pebble.Options{Dir: "restored", FS: vfs.NewMem(), Clock: clock.System{}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer func() {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-					defer cancel()
-					if err := restored.Shutdown(ctx); err != nil {
-						t.Error(err)
-					}
-				}()
+				restored := testopen.Open(t, clock.System{})
 				of, left := h.disk, &atomic.Int64{}
 				left.Store(int64(moments) + 1)
 				p := h.start(copied{of, left, func() {

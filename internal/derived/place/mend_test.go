@@ -14,6 +14,7 @@ import (
 	"time"
 
 	raw "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"j17"
 	"j17/internal/base/geo"
@@ -24,6 +25,7 @@ import (
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
 	"j17/internal/storage/storetest"
+	"j17/internal/storage/testopen"
 )
 
 // silent is a logger that says nothing.
@@ -61,13 +63,19 @@ func (c *hasty) Wait(ctx context.Context, t time.Time) error {
 	return ctx.Err()
 }
 
+// newSpoiled returns a house that can be spoiled, which is on the embedded store: its files are changed.
+func newSpoiled(tb testing.TB) *house {
+	tb.Helper()
+	return newHouseOn(tb, testopen.Embedded(vfs.NewMem()), shops)
+}
+
 // spoil changes what is stored behind the back of the store, which it closes and opens again.
 func (h *house) spoil(change func(db *raw.DB)) {
 	h.tb.Helper()
 	if err := h.Store.Close(); err != nil {
 		h.tb.Fatal(err)
 	}
-	db, err := raw.Open("data", &raw.Options{FS: h.FS, FormatMajorVersion: raw.FormatNewest, Logger: silent{}})
+	db, err := raw.Open("data", &raw.Options{FS: h.Data.Disk(), FormatMajorVersion: raw.FormatNewest, Logger: silent{}})
 	if err != nil {
 		h.tb.Fatal(err)
 	}
@@ -215,7 +223,7 @@ func (h *house) answers(p *place.Service) map[string][]string {
 // settled fills a house with a few places of each shape.
 func settled(t *testing.T) *house {
 	t.Helper()
-	h := newHouse(t, shops)
+	h := newSpoiled(t)
 	for n := range 20 {
 		h.put("shop", n, "was_opened", at(geo.Point{Lat: float64(n), Lng: 1}))
 		h.put("person", n, "has_moved", fmt.Sprintf(`{"name":"n%d","at":{"lat":%d,"lng":2}}`, n, n))
@@ -348,7 +356,7 @@ func TestRightPlacesAreLeftAlone(t *testing.T) {
 
 // TestMendingIsGoneOnWith ends the process while places are rebuilt, and lets the next one go on.
 func TestMendingIsGoneOnWith(t *testing.T) {
-	h := newHouse(t, shops)
+	h := newSpoiled(t)
 	const n = 2000
 	h.fill(
 		"shop", "was_opened", n,
@@ -367,9 +375,6 @@ func TestMendingIsGoneOnWith(t *testing.T) {
 	}
 	end()
 	_ = <-building // it was ended
-	if err := h.Store.Close(); err != nil {
-		t.Fatal(err)
-	}
 	h.begin()
 	h.Clock.Advance(time.Hour) // so that nobody has a claim any longer
 	h.settle()
@@ -384,7 +389,7 @@ func TestMendingIsGoneOnWith(t *testing.T) {
 // TestMendingBesideWriters moves aggregates while their places are rebuilt, by two processes over one store: one has
 // found the damage, the other one has known all places to be whole.
 func TestMendingBesideWriters(t *testing.T) {
-	h := newHouse(t, shops)
+	h := newSpoiled(t)
 	const n = 600
 	h.fill(
 		"shop", "was_opened", n,

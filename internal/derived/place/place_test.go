@@ -26,6 +26,7 @@ import (
 	"j17/internal/derived/place"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 const shops = `{"agent_types": ["user"], "geo_types": {"zone": {"type": "polygon", "properties": ["name", "fee"]}, "home": {"type": "point", "properties": ["name"]}},
@@ -40,7 +41,7 @@ const shops = `{"agent_types": ["user"], "geo_types": {"zone": {"type": "polygon
 		"depot": {"events": {"was_planned": {"schema": {}, "handler": [], "implications": [
 			{"emit": {"aggregate_type": "shop", "id": "$.key", "event_type": "was_opened", "data": {"at": "$.data.at"}}}]}}}}}`
 
-// house is an engine that keeps places, on a store in memory.
+// house is an engine that keeps places.
 type house struct {
 	*enginetest.Fixture
 	tb     testing.TB
@@ -52,8 +53,13 @@ type house struct {
 
 func newHouse(tb testing.TB, src string) *house {
 	tb.Helper()
+	return newHouseOn(tb, testopen.NewData(tb), src)
+}
+
+func newHouseOn(tb testing.TB, data *testopen.Data, src string) *house {
+	tb.Helper()
 	h := &house{tb: tb}
-	h.Fixture = enginetest.New(tb, engine.Options{}, enginetest.Derived(
+	h.Fixture = enginetest.NewOn(tb, data, engine.Options{}, enginetest.Derived(
 		func(ctx context.Context, e *part.Entering) ([]store.Side, error) {
 			sides, err := h.places.Derive(ctx, e)
 			if h.deciding != nil {

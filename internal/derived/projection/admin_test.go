@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
@@ -32,17 +31,17 @@ import (
 	"j17/internal/plane/blob"
 	"j17/internal/plane/control"
 	"j17/internal/plane/deploy"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
-// server is all that deploys specs and projections to an environment, over a store in memory at a time that stands
-// still. Nothing is built until build is called.
+// server is all that deploys specs and projections to an environment, at a time that stands still. Nothing is built
+// until build is called.
 type server struct {
-	fs    vfs.FS
+	data  *testopen.Data
 	clock *clock.Manual
 
-	store    *pebble.Store
+	store    store.Store
 	registry *control.Registry
 	engine   *engine.Engine
 	builds   *build.Service
@@ -68,7 +67,7 @@ type server struct {
 
 func newServer(tb testing.TB) *server {
 	tb.Helper()
-	s := &server{fs: vfs.NewMem(), clock: clock.NewManual(time.Unix(1_700_000_000, 0))}
+	s := &server{data: testopen.NewData(tb), clock: clock.NewManual(time.Unix(1_700_000_000, 0))}
 	s.open(tb)
 	app, err := s.registry.Instances.Create(tb.Context(), "app")
 	if err != nil {
@@ -83,10 +82,8 @@ func (s *server) open(tb testing.TB) {
 	tb.Helper()
 	var err error
 	logger := slog.New(slog.DiscardHandler)
-	if s.store, err = pebble.Open(pebble.Options{Dir: "data", FS: s.fs, Clock: s.clock}); err != nil {
-		tb.Fatal(err)
-	}
-	var st store.Store = s.store
+	s.store = s.data.Open(tb, s.clock)
+	st := s.store
 	if s.over != nil {
 		st = s.over(st)
 	}

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"pgregory.net/rapid"
 
 	"j17"
@@ -25,7 +24,7 @@ import (
 	"j17/internal/derived/index"
 	"j17/internal/derived/projection"
 	"j17/internal/follow/feed"
-	"j17/internal/storage/pebble"
+	"j17/internal/storage/testopen"
 )
 
 // listSpec has tickets with indexes of all sorts.
@@ -40,12 +39,8 @@ const listSpec = `{"agent_types":["user"],"aggregate_types":{
 func newListed(tb testing.TB) *fixture {
 	tb.Helper()
 	var o projection.Options
-	store, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem()})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = store.Close() })
 	clk, logger := clock.System{}, slog.New(slog.DiscardHandler)
+	store := testopen.Open(tb, clk)
 	f := &fixture{Fixture: &enginetest.Fixture{
 		Store: store, Engine: engine.New(engine.Options{Store: store, Clock: clk, Logger: logger}),
 	}}

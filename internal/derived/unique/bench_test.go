@@ -4,25 +4,18 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"j17"
-	"j17/internal/base/clock"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // newDisk returns a house on a disk.
 func newDisk(b *testing.B, src string) *house {
 	b.Helper()
-	b.Chdir(b.TempDir())
-	h := &house{tb: b}
-	h.Fixture = &enginetest.Fixture{Clock: clock.NewManual(time.Unix(1_700_000_000, 0)), FS: vfs.Default}
-	h.Open(b, engine.Options{})
-	b.Cleanup(func() { _ = h.Store.Close() })
+	h := &house{tb: b, Fixture: enginetest.NewOn(b, testopen.OnDisk(b), engine.Options{})}
 	h.open()
 	if err := h.deploy(src, false); err != nil {
 		b.Fatal(err)

@@ -14,10 +14,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"j17"
-	"j17/internal/base/clock"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // crashes takes a copy of what would be on disk, before some of the writes to it.
@@ -56,13 +56,12 @@ func (c *crashes) MaybeError(op errorfs.Op) error {
 }
 
 // TestCrashes takes the power away while users take addresses, transfer them, and sets are deployed over what they
-// have: whatever is on disk then, all that was acknowledged is there, and those hold values who do by the events.
+// have: whatever is on disk then, all that was acknowledged is there, and those hold values who do by the events. It is
+// the disk of the embedded store, of which copies can be taken.
 func TestCrashes(t *testing.T) {
 	const looked = 100
 	c := &crashes{fs: vfs.NewCrashableMem(), r: rand.New(rand.NewPCG(7, 7))}
-	h := &house{tb: t}
-	h.Fixture = &enginetest.Fixture{Clock: clock.NewManual(time.Unix(1_700_000_000, 0)), FS: errorfs.Wrap(c.fs, c)}
-	h.Open(t, engine.Options{})
+	h := &house{tb: t, Fixture: enginetest.NewOn(t, testopen.Embedded(errorfs.Wrap(c.fs, c)), engine.Options{})}
 	h.open()
 	h.unique.Pages(5, 3)
 	r := rand.New(rand.NewPCG(8, 8))
@@ -98,10 +97,8 @@ func TestCrashes(t *testing.T) {
 	c.r.Shuffle(len(c.copies), func(i, j int) { c.copies[i], c.copies[j] = c.copies[j], c.copies[i] })
 	enforced := 0
 	for i, at := range c.copies[:min(len(c.copies), looked)] {
-		again := &house{tb: t}
-		// Leases are over.
-		again.Fixture = &enginetest.Fixture{Clock: clock.NewManual(time.Unix(1_700_000_100, 0)), FS: at.fs}
-		again.Open(t, engine.Options{})
+		again := &house{tb: t, Fixture: enginetest.NewOn(t, testopen.Embedded(at.fs), engine.Options{})}
+		again.Clock.Advance(100 * time.Second) // leases are over
 		again.open()
 		err := again.adopt()
 		if errors.Is(err, store.ErrNotFound) {

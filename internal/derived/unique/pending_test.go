@@ -16,13 +16,12 @@ import (
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
 	"j17/internal/core/part"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
 )
 
 // gate is a store at which what the engine stores can be held up.
 type gate struct {
-	*pebble.Store
+	store.Store
 
 	mu sync.Mutex
 	// shut, if not nil, holds up who comes until it is closed; then he is told failure, if that is not nil.

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/klauspost/compress/zstd"
 
 	"j17"
@@ -36,8 +35,8 @@ import (
 	"j17/internal/lang/spec"
 	"j17/internal/plane/auth"
 	"j17/internal/plane/control"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 const apiSpec = `{
@@ -50,7 +49,7 @@ const apiSpec = `{
 
 const actor = `"metadata":{"actor":{"type":"user","id":"global"}}`
 
-// fixture is an API on a store in memory.
+// fixture is an API on a store.
 type fixture struct {
 	*httpapi.API
 	handler  http.Handler
@@ -63,11 +62,8 @@ type fixture struct {
 func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 	tb.Helper()
 	f := &fixture{clock: clock.NewManual(time.Unix(1_700_000_000, 0))}
-	s, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: f.clock})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = s.Close() })
+	s := testopen.Open(tb, f.clock)
+	var err error
 	if f.registry, err = control.Open(tb.Context(), control.Options{
 		Store: s, Clock: f.clock, PasswordMemory: 64,
 	}); err != nil {

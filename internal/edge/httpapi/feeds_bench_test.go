@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/base/clock"
 	"j17/internal/edge/httpapi"
 	"j17/internal/follow/tail"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // BenchmarkStreamLatency writes 5,000 events a second, to disk, and measures how long it takes until a client of
@@ -23,11 +24,7 @@ import (
 func BenchmarkStreamLatency(b *testing.B) {
 	const perSecond, writers, everyMs = 5000, 64, 2
 	f := newFixture(b, nil)
-	s, err := pebble.Open(pebble.Options{Dir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = s.Close() })
+	s := testopen.OnDisk(b).Open(b, clock.System{})
 	o := f.Options
 	o.Store, o.Tail = s, tail.New(s)
 	f.API = httpapi.New(o)

@@ -25,6 +25,7 @@ import (
 	"j17/internal/edge/httpapi"
 	"j17/internal/lang/spec"
 	"j17/internal/plane/control"
+	"j17/internal/storage/testopen"
 )
 
 // write writes a note and returns its stream_id.
@@ -222,7 +223,7 @@ func TestTypesOfEarlierSpecs(t *testing.T) {
 // TestFeedWaits: a page waits for an event that the filter lets through, for as long as it was told to, or until the
 // server stops.
 func TestFeedWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t, nil)
 		f.write(t, "global/was_written", `{}`)
 		begin := time.Now()
@@ -403,7 +404,7 @@ func (c *client) event(tb testing.TB) string {
 
 // TestCorrelation finds the events with a correlation id, by the page and as a stream, in whatever case it is written.
 func TestCorrelation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t, nil)
 		p := f.serve(t)
 		const of, other = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10", "1b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
@@ -456,7 +457,7 @@ func TestStreams(t *testing.T) {
 		{"/note/global/events/stream?after=0", "abde"},
 		{"/note/" + noteID + "/events/stream?after=0", "cf"},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		testopen.Bubble(t, func(t *testing.T) {
 			f := newFixture(t, nil)
 			p := f.serve(t)
 			ids := map[string]string{}
@@ -499,7 +500,7 @@ func TestStreams(t *testing.T) {
 
 // TestHeartbeats: a silent stream shows that it lives, and how far it has come.
 func TestHeartbeats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t, nil)
 		p := f.serve(t)
 		f.write(t, "global/was_written", `{}`)
@@ -523,7 +524,7 @@ func TestHeartbeats(t *testing.T) {
 
 // TestWhoTakesNothingIsCutOff: a client that does not read ends within seconds, and nobody else notices.
 func TestWhoTakesNothingIsCutOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t, nil)
 		p := f.serve(t)
 		for range 50 {
@@ -572,7 +573,7 @@ func (s *slow) Read(p []byte) (int, error) {
 // TestWhoTakesLittleIsNotCutOff: a client that takes a few bytes a second gets all that there is. When it takes nothing
 // any more it is cut off.
 func TestWhoTakesLittleIsNotCutOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t, nil)
 		p := f.serve(t)
 		here, there := net.Pipe()
@@ -633,7 +634,7 @@ func (*plainAnswer) WriteHeader(int)               {}
 
 // TestStreamsEndWithTheirKey revokes keys, of a client that reads and of one that does not.
 func TestStreamsEndWithTheirKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t, nil)
 		p := f.serve(t)
 		key, token, err := f.registry.Keys.Create(t.Context(), control.NewKey{
@@ -665,7 +666,7 @@ func TestStreamsEndWithTheirKey(t *testing.T) {
 
 // TestStreamsEndWithTheServer stops the server under clients that read and under one that does not.
 func TestStreamsEndWithTheServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t, nil)
 		p := f.serve(t)
 		reads, stuck := f.stream(t, p, "/_events/stream"), f.stream(t, p, "/_events/stream")
@@ -686,7 +687,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 
 // TestNumbersOfStreams: nobody has more streams than allowed, and those that have ended count no more.
 func TestNumbersOfStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t, func(o *httpapi.Options) { o.StreamsPerKey, o.Streams = 3, 5 })
 		p := f.serve(t)
 		var open []*client

@@ -10,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/storage/testopen"
 )
 
 // passesSpec has notes around a point.
@@ -53,7 +54,7 @@ func after(t *testing.T, d time.Duration) {
 // TestLiveListsShareTheirPasses follows one list with many streams of two keys: each write has it read and compared
 // once, whatever the order of their parameters and how often they have heartbeats, and all get the row.
 func TestLiveListsShareTheirPasses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		const streams, notes, writes = 40, 50, 10
 		f := newRows(t, passesSpec)
 		p := f.serve(t)
@@ -96,7 +97,7 @@ func TestLiveListsShareTheirPasses(t *testing.T) {
 // somebody writes all the time: how often they are read depends on what that costs, and in the end each shows what
 // there is.
 func TestLiveListsAreReadAtTheirPace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		const streams, notes, size, seconds = 20, 200, 4000, 3
 		f := newRows(t, passesSpec)
 		p := f.serve(t)
@@ -137,7 +138,7 @@ func TestLiveListsAreReadAtTheirPace(t *testing.T) {
 
 // TestLiveListsTakeTurns: what a live list shows is read in a turn of its environment.
 func TestLiveListsTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newRows(t, passesSpec)
 		p := f.serve(t)
 		f.large(t, 20, 1000)
@@ -161,7 +162,7 @@ func TestLiveListsTakeTurns(t *testing.T) {
 
 // TestALiveListOutlivesItsReader lets the stream end that reads for the others: they go on.
 func TestALiveListOutlivesItsReader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newRows(t, passesSpec)
 		p := f.serve(t)
 		f.large(t, 20, 1000)

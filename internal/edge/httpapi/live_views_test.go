@@ -7,13 +7,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/edge/httpapi"
 	"j17/internal/lang/spec"
+	"j17/internal/storage/testopen"
 )
 
 // liveEvent is an event of a live view.
@@ -86,7 +86,7 @@ func (ev *liveEvent) shows(tb testing.TB, data, since string) {
 
 // TestLiveValues follows a value while its sources change, and other things that it is not made of.
 func TestLiveValues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newRows(t, liveSpec)
 		p := f.serve(t)
 		f.write(t, noteA+"/was_written", `{"text":"one","by":"`+ann+`"}`)
@@ -125,7 +125,7 @@ func TestLiveValues(t *testing.T) {
 
 // TestLiveValuesCoalesce: a burst is sent as what it has come to, and at most 20 times a second.
 func TestLiveValuesCoalesce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newRows(t, liveSpec)
 		p := f.serve(t)
 		f.write(t, noteA+"/was_written", `{"text":"0"}`)
@@ -154,7 +154,7 @@ func TestLiveValuesCoalesce(t *testing.T) {
 
 // TestLiveHeartbeats: a silent view shows that it lives.
 func TestLiveHeartbeats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newRows(t, liveSpec)
 		p := f.serve(t)
 		f.write(t, noteA+"/was_written", `{}`)
@@ -193,7 +193,7 @@ func TestLiveHeartbeats(t *testing.T) {
 
 // TestLiveValuesFollowTheSpec deploys another handler, of which the view yields something else without any event.
 func TestLiveValuesFollowTheSpec(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newRows(t, liveSpec)
 		p := f.serve(t)
 		f.write(t, noteA+"/was_written", `{"text":"one"}`)
@@ -254,7 +254,7 @@ func (c *client) nextRow(tb testing.TB) string {
 
 // TestLiveRows follows all rows of a projection, whose sources change as well.
 func TestLiveRows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newRows(t, liveSpec)
 		p := f.serve(t)
 		f.write(t, noteA+"/was_written", `{"text":"one","by":"`+ann+`"}`)
@@ -289,7 +289,7 @@ func TestLiveRows(t *testing.T) {
 
 // TestLiveRowsSayWhyTheyEnd follows a list that becomes too large to be followed, and one that a deployment takes away.
 func TestLiveRowsSayWhyTheyEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newRows(t, liveSpec)
 		p := f.serve(t)
 		ends := func(c *client, code j17.Code) {
@@ -364,7 +364,7 @@ const geofenceSpec = `{
 
 // TestZones follows which areas have a point.
 func TestZones(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newRows(t, placesSpec)
 		p := f.serve(t)
 		draw := func(south string) string {
@@ -389,7 +389,7 @@ func TestZones(t *testing.T) {
 
 // TestGeofences follows what is around a point: rows come and go as they move.
 func TestGeofences(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newRows(t, geofenceSpec)
 		p := f.serve(t)
 		move := func(id, lat, text string) {
@@ -488,7 +488,7 @@ const peopleSpec = `{
 // TestGeofencesOfSeveralPlaces follows aggregates that are in an area twice: what has not changed is not sent again,
 // and that one of the two places is left is told.
 func TestGeofencesOfSeveralPlaces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newRows(t, peopleSpec)
 		p := f.serve(t)
 		move := func(id, event, lat string) { f.write(t, id+"/"+event, `{"place":{"lat":`+lat+`,"lng":10}}`) }

@@ -34,6 +34,7 @@ import (
 	"j17/internal/plane/deploy"
 	"j17/internal/plane/usage"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // provided is an API with all that a server as a whole has. It is made in a bubble of synctest, so that nobody waits in
@@ -188,7 +189,7 @@ func all(tb testing.TB, ask func(tb testing.TB, method, target, body string) ans
 
 // TestNodesAreAnswered asks a headnode for what workers ask, and a worker for what a headnode asks.
 func TestNodesAreAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		p := provide(t)
 		inside := func(tb testing.TB, method, target, body string) answer {
 			tb.Helper()
@@ -251,7 +252,7 @@ func TestNodesAreAnswered(t *testing.T) {
 
 // TestListenersAreAnswered does all that can be done with listeners whose endpoint fails, and with their deliveries.
 func TestListenersAreAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		p := provide(t)
 		p.run(t, p.events.Run, p.listeners.Run)
 		all(t, p.deploysTo, asked{201, "POST", "staging", `{"agent_types":["user"],"aggregate_types":{"order":{"events":{"was_made":{"schema":{},"handler":[]}}}},
@@ -313,7 +314,7 @@ const indexedSpec = `{"agent_types":["user"],"aggregate_types":{
 // TestPreparationsAreAnswered prepares a spec and a definition, which wait for their indexes, gives them up, and does
 // all else that takes its time.
 func TestPreparationsAreAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		p := provide(t)
 		p.run(t, p.events.Run, p.Indexes.Run)
 		all(t, p.deploysTo,
@@ -343,7 +344,7 @@ func TestPreparationsAreAnswered(t *testing.T) {
 
 // TestPlacesAreCompared has the places of an environment compared with the events.
 func TestPlacesAreCompared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		p := provide(t)
 		p.deploysTo(t, "POST", "staging", placesSpec).wants(t, 201)
 		p.staging(t, "GET", "places", "").wants(t, 200,
@@ -358,7 +359,7 @@ func TestPlacesAreCompared(t *testing.T) {
 
 // TestBackupsAreAnswered does all that can be done with backups of an environment and of the whole server.
 func TestBackupsAreAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		p := provide(t)
 		ctl := func(tb testing.TB, method, target, body string) answer {
 			tb.Helper()
@@ -383,7 +384,7 @@ func TestBackupsAreAnswered(t *testing.T) {
 
 // TestOthersAreAnswered asks for what else no test of a service asks for over HTTP.
 func TestOthersAreAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		p := provide(t)
 		ctl := func(tb testing.TB, method, target, body string) answer {
 			tb.Helper()
@@ -410,7 +411,7 @@ func TestOthersAreAnswered(t *testing.T) {
 
 // TestOperatorsAreAnswered asks for what operators read of an environment, and for what goes on in it.
 func TestOperatorsAreAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		p := provide(t)
 		at := p.write(t, "global/was_written", `{"text":"read by an operator"}`)
 		all(t, func(tb testing.TB, method, target, body string) answer {

@@ -4,7 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
+
+	"j17/internal/storage/testopen"
 )
 
 // TestBeforeTheFirstEvent: the position before the first event is "0" in all answers, and may be spelt as those of
@@ -30,7 +31,7 @@ func TestBeforeTheFirstEvent(t *testing.T) {
 			t.Errorf("%s: %d %s", kind, got.status, got.body)
 		}
 	}
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t, nil)
 		p := f.serve(t)
 		for path, last := range map[string]string{

@@ -16,12 +16,13 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/plane/control"
+	"j17/internal/storage/testopen"
 )
 
 // TestBodiesThatArriveSlowlyTakeWhatThereIs fills an environment's share with bodies that stop in their middle. Another
 // large one of that environment is refused in time, a small one and those of other environments are not.
 func TestBodiesThatArriveSlowlyTakeWhatThereIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t, nil)
 		more := make(chan struct{})
 		var slow sync.WaitGroup
@@ -83,7 +84,7 @@ func TestExportsTakeTurns(t *testing.T) {
 	for target, states := range map[string]int{
 		"export?of=aggregates": 30, "export?of=aggregates&format=json": 30, "export": 5, "export?format=json": 5,
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		testopen.Bubble(t, func(t *testing.T) {
 			a := administer(t)
 			for range states {
 				if got := a.do(t, "POST", "/note/_new", batchOf(200<<10)); got.status != http.StatusCreated {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"j17/internal/plane/control"
+	"j17/internal/storage/testopen"
 )
 
 // TestStreamsEndWithTheirSession opens streams with the cookie of a session, and ends what let them in: each stream
@@ -68,7 +69,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testopen.Bubble(t, func(t *testing.T) {
 				p := newPlane(t, nil)
 				op := p.operator(t, "op@example.com", control.RoleInstanceAdmin, p.instance.ID)
 				cookie := p.signIn(t, "op@example.com")
@@ -103,7 +104,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 
 // TestStreamsOutliveWhatTheySurvive changes what leaves a session with its rights.
 func TestStreamsOutliveWhatTheySurvive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		p := newPlane(t, nil)
 		op := p.operator(t, "op@example.com", control.RoleInstanceAdmin, p.instance.ID)
 		cookie := p.signIn(t, "op@example.com")

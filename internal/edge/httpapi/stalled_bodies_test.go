@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"j17/internal/storage/testopen"
 )
 
 // TestAServerThatStopsWaitsForBodiesThatArrive: a body of which nothing comes for a while is cut off, and its client
@@ -20,7 +22,7 @@ func TestAServerThatStopsWaitsForBodiesThatArrive(t *testing.T) {
 	for name, speak := range map[string]func(*http.Protocols, bool){
 		"HTTP/1.1": (*http.Protocols).SetHTTP1, "HTTP/2": (*http.Protocols).SetUnencryptedHTTP2,
 	} {
-		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testStalledBodies(t, speak) }) })
+		t.Run(name, func(t *testing.T) { testopen.Bubble(t, func(t *testing.T) { testStalledBodies(t, speak) }) })
 	}
 }
 
@@ -157,7 +159,7 @@ func (p *pipes) refused(t *testing.T, fields, body string) exchange {
 // TestAServerThatStopsDoesNotReadWhatItHasRefused: a request that is refused before its body has come waits for the
 // rest as net/http does, so that its connection can be used again, but not once the server is about to stop.
 func TestAServerThatStopsDoesNotReadWhatItHasRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t, nil)
 		spoken := &http.Protocols{}
 		spoken.SetHTTP1(true)
@@ -222,7 +224,7 @@ func TestWhoAsksWhetherToSendABody(t *testing.T) {
 		"a part in chunks": {"Transfer-Encoding: chunked", "64\r\n{"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testopen.Bubble(t, func(t *testing.T) {
 				f := newFixture(t, nil)
 				spoken := &http.Protocols{}
 				spoken.SetHTTP1(true)

@@ -13,6 +13,7 @@ import (
 	"j17/internal/core/engine/enginetest"
 	"j17/internal/edge/httpapi"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // TestStreamsEndWithTheirTags: a stream that asks for a tag ends when a deployment gives it to other events, before any
@@ -24,7 +25,7 @@ func TestStreamsEndWithTheirTags(t *testing.T) {
 	}
 	const word, other = `"word":"$.data.s"`, `"other":"$.data.t"`
 	for _, end := range []string{"event", "heartbeat"} {
-		synctest.Test(t, func(t *testing.T) {
+		testopen.Bubble(t, func(t *testing.T) {
 			var e *engine.Engine
 			f := newFixture(t, func(o *httpapi.Options) { e = o.Engine })
 			p := f.serve(t)
@@ -76,7 +77,7 @@ func TestPagesThatWaitEndWithTheirTags(t *testing.T) {
 			"was_written": {"schema": {}, "handler": [], "tags": {"word": "` + from + `"}}, "was_coded": {"schema": {}, "handler": []}}}}}`
 	}
 	for _, ends := range []string{"an event", "the time"} {
-		synctest.Test(t, func(t *testing.T) {
+		testopen.Bubble(t, func(t *testing.T) {
 			var e *engine.Engine
 			var st store.Store
 			f := newFixture(t, func(o *httpapi.Options) {

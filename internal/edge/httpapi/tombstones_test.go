@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"j17"
@@ -16,6 +15,7 @@ import (
 	"j17/internal/edge/httpapi"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // holding is a part that keeps something of streams, and does this when it is to remove it.
@@ -26,7 +26,7 @@ func holding(do func() error) part.Part {
 // TestErasedPlacesGo follows what is around a point while an aggregate there is erased. Its events are replaced first,
 // which its followers are told; that its place is let go of after that is no event, and they hear of it all the same.
 func TestErasedPlacesGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		compiled, found := spec.Compile([]byte(geofenceSpec))
 		if compiled == nil {
 			t.Fatal(found)

@@ -15,8 +15,8 @@ import (
 	"j17/internal/base/clock"
 	"j17/internal/core/worker"
 	"j17/internal/follow/feed"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // benchUnit returns a unit of n events of about 300 bytes, spread over streams.
@@ -52,20 +52,11 @@ func benchSet(b *testing.B, st store.Store, counts func(*feed.Batch)) *feed.Subs
 	return s
 }
 
-func openBench(b *testing.B, dir string) *pebble.Store {
-	b.Helper()
-	st, err := pebble.Open(pebble.Options{Dir: dir})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return st
-}
-
 // BenchmarkCatchUp reads a feed from disk from its beginning.
 func BenchmarkCatchUp(b *testing.B) {
 	const events = 200_000
-	dir := b.TempDir()
-	st := openBench(b, dir)
+	data := testopen.OnDisk(b)
+	st := data.Open(b, clock.System{})
 	for i := 0; i < events; i += 10_000 {
 		var units []store.Append
 		for from := i; from < i+10_000; from += 5 {
@@ -78,12 +69,7 @@ func BenchmarkCatchUp(b *testing.B) {
 	if err := st.Close(); err != nil {
 		b.Fatal(err)
 	}
-	st = openBench(b, dir)
-	b.Cleanup(func() {
-		if err := st.Close(); err != nil {
-			b.Error(err)
-		}
-	})
+	st = data.Open(b, clock.System{})
 	var left atomic.Int64
 	done := make(chan struct{}, 1)
 	s := benchSet(b, st, func(batch *feed.Batch) {
@@ -117,12 +103,7 @@ func processor() time.Duration {
 func BenchmarkAppendFollowed(b *testing.B) {
 	for _, followed := range []bool{false, true} {
 		b.Run(fmt.Sprintf("followed=%t", followed), func(b *testing.B) {
-			st := openBench(b, b.TempDir())
-			b.Cleanup(func() {
-				if err := st.Close(); err != nil {
-					b.Error(err)
-				}
-			})
+			st := testopen.OnDisk(b).Open(b, clock.System{})
 			var handled atomic.Int64
 			s := benchSet(b, st, func(batch *feed.Batch) { handled.Add(int64(len(batch.Entries))) })
 			if followed {

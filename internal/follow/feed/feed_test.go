@@ -13,15 +13,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/core/worker"
 	"j17/internal/follow/feed"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 const (
@@ -32,9 +31,9 @@ const (
 // house is a store in a bubble of its own time.
 type house struct {
 	store.Store
-	tb  testing.TB
-	fs  *vfs.MemFS
-	log *bytes.Buffer
+	tb   testing.TB
+	data *testopen.Data
+	log  *bytes.Buffer
 	// logger is the only one that writes to log: loggers do not know of each other.
 	logger *slog.Logger
 	n      int
@@ -43,24 +42,12 @@ type house struct {
 // inBubble runs a test with a store whose time is made up.
 func inBubble(t *testing.T, test func(t *testing.T, h *house)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		h := &house{tb: t, fs: vfs.NewMem(), log: &bytes.Buffer{}}
+	testopen.Bubble(t, func(t *testing.T) {
+		h := &house{tb: t, data: testopen.NewData(t), log: &bytes.Buffer{}}
+		h.Store = h.data.Open(t, clock.System{})
 		h.logger = slog.New(slog.NewTextHandler(h.log, nil))
-		h.open(t)
 		test(t, h)
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
 	})
-}
-
-func (h *house) open(tb testing.TB) {
-	tb.Helper()
-	st, err := pebble.Open(pebble.Options{Dir: "data", FS: h.fs, Clock: clock.System{}})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	h.Store = st
 }
 
 // append stores n events of a tenant, in one unit.

@@ -15,8 +15,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"j17"
+	"j17/internal/base/clock"
 	"j17/internal/follow/feed"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // link is the way of a set to the store. It can be frozen, and cut.
@@ -101,16 +103,13 @@ func linked(l *link) func(*feed.Options) { return func(o *feed.Options) { o.Stor
 
 // TestCheckpointBehindUnhandled crashes at random moments while batches are under way, some of which fail, and looks
 // whether all that was not handled by then comes after a restart: a checkpoint that stands ahead of events that nobody
-// has acknowledged skips them.
+// has acknowledged skips them. It is the disk of the embedded store, of which copies can be taken.
 func TestCheckpointBehindUnhandled(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
 		rng := rand.New(rand.NewPCG(1, 2))
-		if err := h.Close(); err != nil {
-			t.Fatal(err)
-		}
-		h.fs = vfs.NewCrashableMem()
-		h.open(t)
+		disk := vfs.NewCrashableMem()
+		h.Store = testopen.Embedded(disk).Open(t, clock.System{})
 		type crash struct {
 			fs      *vfs.MemFS
 			handled int
@@ -125,7 +124,7 @@ func TestCheckpointBehindUnhandled(t *testing.T) {
 			}
 			if calls++; calls%12 == 5 {
 				crashes = append(crashes, crash{
-					h.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}), len(handled),
+					disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}), len(handled),
 				})
 			}
 			rest(ctx, 100*time.Millisecond)
@@ -142,15 +141,11 @@ func TestCheckpointBehindUnhandled(t *testing.T) {
 		stop()
 		all := h.all(shop)
 		same(t, "handed out", all, handled)
-		if err := h.Close(); err != nil {
-			t.Fatal(err)
-		}
 
 		// What a restart hands out begins at the first event that was not handled, or before.
 		for _, c := range crashes {
 			var g heard
-			h.fs = c.fs
-			h.open(t)
+			h.Store = testopen.Embedded(c.fs).Open(t, clock.System{})
 			again := h.set(feed.Kind{Do: g.take})
 			stop := h.run(again)
 			pass(t, time.Minute)
@@ -159,14 +154,10 @@ func TestCheckpointBehindUnhandled(t *testing.T) {
 			if first := len(all) - len(got); first > c.handled || !slices.Equal(all[first:], got) {
 				t.Errorf("%d events were handled before the crash; after the restart come %d of %d", c.handled, len(got), len(all))
 			}
-			if err := h.Close(); err != nil {
-				t.Fatal(err)
-			}
 		}
 		if len(crashes) < 3 {
 			t.Errorf("%d crashes", len(crashes))
 		}
-		h.open(t)
 	})
 }
 

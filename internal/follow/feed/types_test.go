@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/base/clock"
 	"j17/internal/follow/feed"
 	"j17/internal/storage/store"
 	"j17/internal/storage/storetest"
@@ -142,10 +143,7 @@ func TestTypesOfManyHistories(t *testing.T) {
 			}
 			stop()
 			if round%2 == 1 { // nothing of the last round is in memory any longer
-				if err := h.Close(); err != nil {
-					t.Fatal(err)
-				}
-				h.open(t)
+				h.Store = h.data.Open(t, clock.System{})
 			}
 		}
 		s := h.set(orders(&g))

@@ -17,8 +17,8 @@ import (
 	"j17/internal/follow/listener"
 	"j17/internal/follow/outbound"
 	"j17/internal/lang/spec"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // BenchmarkDeliveries measures deliveries to an endpoint on this machine that answers at once, over a store on disk.
@@ -32,11 +32,7 @@ func BenchmarkDeliveries(b *testing.B) {
 	}))
 	b.Cleanup(endpoint.Close)
 	c := compiled(b, `{"hook": {"url": "`+endpoint.URL+`", "events": ["order.*"]}}`)
-	st, err := pebble.Open(pebble.Options{Dir: b.TempDir(), Clock: clock.System{}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = st.Close() })
+	st := testopen.OnDisk(b).Open(b, clock.System{})
 	log := slog.New(slog.DiscardHandler)
 	kit := worker.New(clock.System{}, log)
 	ctx, cancel := context.WithCancel(b.Context())

@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
@@ -25,8 +24,8 @@ import (
 	"j17/internal/follow/listener"
 	"j17/internal/follow/outbound"
 	"j17/internal/lang/spec"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 const shop j17.Tenant = "shop/prod"
@@ -35,7 +34,7 @@ const shop j17.Tenant = "shop/prod"
 type house struct {
 	store.Store
 	tb    testing.TB
-	fs    *vfs.MemFS
+	data  *testopen.Data
 	clock *clock.Movable
 	spec  *spec.Compiled
 
@@ -57,17 +56,14 @@ type message struct {
 // inBubble runs a test with a store whose time is made up, and listeners of that many aggregate types and patterns.
 func inBubble(t *testing.T, listeners string, test func(t *testing.T, h *house)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		h := &house{
-			tb: t, fs: vfs.NewCrashableMem(), clock: clock.NewMovable(clock.System{}),
+			tb: t, data: testopen.NewData(t), clock: clock.NewMovable(clock.System{}),
 			answers: map[string]func(message) (int, time.Duration){},
 		}
 		h.spec = compiled(t, listeners)
-		h.open()
+		h.Store = h.data.Open(t, h.clock)
 		test(t, h)
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -82,24 +78,11 @@ func compiled(tb testing.TB, listeners string) *spec.Compiled {
 	return c
 }
 
-func (h *house) open() {
-	h.tb.Helper()
-	st, err := pebble.Open(pebble.Options{Dir: "data", FS: h.fs, Clock: h.clock})
-	if err != nil {
-		h.tb.Fatal(err)
-	}
-	h.Store = st
-}
-
 // crash goes on with what was on disk.
 func (h *house) crash() {
 	h.tb.Helper()
-	fs := h.fs.CrashClone(vfs.CrashCloneCfg{})
-	if err := h.Close(); err != nil {
-		h.tb.Error(err)
-	}
-	h.fs = fs
-	h.open()
+	h.data = h.data.Crashed(h.tb)
+	h.Store = h.data.Open(h.tb, h.clock)
 }
 
 // service is a set of workers with its own view of the store.

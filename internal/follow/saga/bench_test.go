@@ -7,24 +7,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"j17/internal/base/clock"
 	"j17/internal/follow/saga"
-	"j17/internal/storage/pebble"
+	"j17/internal/storage/testopen"
 )
 
 // newDisk returns a house on the machine's disk.
 func newDisk(b *testing.B, clk clock.Clock, most int) *house {
 	b.Helper()
-	h := &house{tb: b, time: clk, specs: &versions{}, most: most}
-	st, err := pebble.Open(pebble.Options{Dir: b.TempDir(), FS: vfs.Default, Clock: h.time})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = st.Close() })
-	h.disk = st
-	h.work(st)
+	h := &house{tb: b, time: clk, specs: &versions{}, most: most, disk: testopen.OnDisk(b).Open(b, clk)}
+	h.work(h.disk)
 	h.deploy(shop)
 	return h
 }

@@ -20,8 +20,8 @@ import (
 	"j17/internal/core/worker"
 	"j17/internal/follow/saga"
 	"j17/internal/follow/schedule"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // patient is a spec whose saga asks a desk and waits for a day for an answer that the question itself schedules, unless
@@ -49,18 +49,12 @@ const patient = `{
 
 // TestSagasAndSchedulesOnAFullDisk lets the disk run full while sagas wait for answers that are scheduled, more than
 // may run at once. Nothing happens until there is room, no try is counted, and then each thing happens once, as if
-// nothing had been.
+// nothing had been. The disk is that of the embedded store, which alone knows how much room it has left.
 func TestSagasAndSchedulesOnAFullDisk(t *testing.T) {
-	h := &house{
-		tb: t, fs: vfs.NewCrashableMem(), clock: clock.NewManual(time.Unix(1_700_000_000, 0)), specs: &versions{},
-		most: 5,
-	}
+	h := &house{tb: t, clock: clock.NewManual(time.Unix(1_700_000_000, 0)), specs: &versions{}, most: 5}
 	h.time = h.clock
-	st, err := pebble.Open(pebble.Options{Dir: "data", FS: h.fs, Clock: h.clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = st.Close() })
+	disk := vfs.NewMem()
+	st := testopen.Embedded(disk).Open(t, h.clock)
 	h.disk, h.store = st, st
 	log := slog.New(slog.DiscardHandler)
 	kit := worker.New(h.clock, log)
@@ -87,7 +81,7 @@ func TestSagasAndSchedulesOnAFullDisk(t *testing.T) {
 		return err
 	}
 	until := func(writable bool, free uint64) {
-		h.fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 30})
+		disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 30})
 		for st.Status().Writable != writable {
 			h.clock.Advance(time.Minute)
 			_, _ = h.try(prod, "desk/"+id(99)+"/was_told", `{}`)

@@ -9,10 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"j17"
 	"j17/internal/base/clock"
@@ -25,8 +22,8 @@ import (
 	"j17/internal/follow/saga"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 const (
@@ -111,11 +108,10 @@ func (v *versions) Compiled(_ context.Context, _ j17.Tenant, version int) (*spec
 	return v.all[version-1], nil
 }
 
-// house is a store in memory, with an engine and sagas over it, at a time that stands still.
+// house is a store with an engine and sagas over it, at a time that stands still.
 type house struct {
 	*saga.Service
 	tb    testing.TB
-	fs    *vfs.MemFS
 	disk  store.Store
 	store store.Store
 	// clock is nil where time is that of a bubble.
@@ -134,35 +130,23 @@ type house struct {
 func newHouse(tb testing.TB, most int) *house {
 	tb.Helper()
 	c := clock.NewManual(time.Unix(1_700_000_000, 0))
-	h := &house{tb: tb, fs: vfs.NewMem(), clock: c, time: c, specs: &versions{}, most: most}
-	h.open()
-	tb.Cleanup(func() { _ = h.disk.Close() })
-	h.deploy(shop)
-	return h
+	return (&house{tb: tb, clock: c, time: c, specs: &versions{}, most: most}).open()
 }
 
 // inBubble runs a test with a house whose time is made up.
 func inBubble(t *testing.T, most int, test func(t *testing.T, h *house)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		h := &house{tb: t, fs: vfs.NewMem(), time: clock.System{}, specs: &versions{}, most: most}
-		h.open()
-		h.deploy(shop)
-		test(t, h)
-		if err := h.disk.Close(); err != nil {
-			t.Error(err)
-		}
+	testopen.Bubble(t, func(t *testing.T) {
+		test(t, (&house{tb: t, time: clock.System{}, specs: &versions{}, most: most}).open())
 	})
 }
 
-func (h *house) open() {
+func (h *house) open() *house {
 	h.tb.Helper()
-	st, err := pebble.Open(pebble.Options{Dir: "data", FS: h.fs, Clock: h.time})
-	if err != nil {
-		h.tb.Fatal(err)
-	}
-	h.disk = st
-	h.work(st)
+	h.disk = testopen.Open(h.tb, h.time)
+	h.work(h.disk)
+	h.deploy(shop)
+	return h
 }
 
 // work makes an engine and sagas over a store, as another process of the same would be.

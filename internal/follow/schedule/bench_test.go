@@ -13,18 +13,14 @@ import (
 	"j17/internal/core/engine/enginetest"
 	"j17/internal/core/worker"
 	"j17/internal/follow/schedule"
-	"j17/internal/storage/pebble"
+	"j17/internal/storage/testopen"
 )
 
 // BenchmarkFire writes due events to a disk, a hundred for each aggregate, from the claim to the end of each schedule.
 func BenchmarkFire(b *testing.B) {
 	c := clock.NewManual(time.Unix(1_700_000_000, 0))
-	st, err := pebble.Open(pebble.Options{Dir: b.TempDir(), Clock: c})
-	if err != nil {
-		b.Fatal(err)
-	}
+	st := testopen.OnDisk(b).Open(b, c)
 	h := &house{tb: b, clock: c, store: st, most: 10_000_000}
-	b.Cleanup(func() { _ = st.Close() })
 	log := slog.New(slog.DiscardHandler)
 	h.kit = worker.New(c, log)
 	h.service = schedule.New(schedule.Options{

@@ -15,7 +15,6 @@ import (
 	"j17/internal/core/engine/enginetest"
 	"j17/internal/core/part"
 	"j17/internal/follow/schedule"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
 )
 
@@ -64,9 +63,6 @@ func TestOneEventCancelsMany(t *testing.T) {
 	}
 
 	// Then they are taken away, and counted as what they are. A restart is no matter.
-	if err := h.store.Close(); err != nil {
-		t.Fatal(err)
-	}
 	h.open()
 	h.advance(time.Minute)
 	if got := h.counts(); got != fmt.Sprintf("3 fired, %d canceled", many) || h.items("scheduled.count") != 0 ||
@@ -96,7 +92,7 @@ func TestABatchCancelsMany(t *testing.T) {
 
 // hooked is a store that calls something before it appends for the first time.
 type hooked struct {
-	*pebble.Store
+	store.Store
 	before func()
 	once   sync.Once
 }

@@ -21,6 +21,7 @@ import (
 	"j17/internal/core/part"
 	"j17/internal/follow/schedule"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // only returns the one event of prod with a status.
@@ -331,8 +332,7 @@ func TestAProcessThatEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		left, fs := h.store, h.fs
-		h.fs = fs.CrashClone(vfs.CrashCloneCfg{})
+		h.data = h.data.Crashed(t)
 		h.open()
 		h.advance(time.Minute)
 		for i := range 20 {
@@ -349,22 +349,22 @@ func TestAProcessThatEnds(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		_ = left.Close()
 	}
 }
 
 // TestAFullDisk: nothing comes while the disk is full, no attempt is counted, and all of it comes in its order when
-// there is room.
+// there is room. The disk is that of the embedded store, which alone knows how much room it has left.
 func TestAFullDisk(t *testing.T) {
-	h := newHouse(t, 0)
+	disk := vfs.NewMem()
+	h := newHouseOn(t, testopen.Embedded(disk), 0)
 	free := func(bytes uint64) {
-		h.fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: bytes, TotalBytes: 1 << 30})
+		disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: bytes, TotalBytes: 1 << 30})
 		h.clock.Advance(time.Hour) // until the store has noticed
 	}
 	free(1 << 30)
 	h.post("job/"+id(1), "was_timed", `{"n":1}`, `{"n":2}`)
 	h.post("job/"+id(2), "was_picky", `{"n":"three"}`)
-	h.fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 100, TotalBytes: 1 << 30})
+	disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 100, TotalBytes: 1 << 30})
 	full := func() bool { return !h.store.Status().Writable }
 	for !full() {
 		h.clock.Advance(time.Minute)
@@ -563,7 +563,7 @@ func (slow) Digest() [32]byte { return sha256.Sum256([]byte("slow")) }
 // TestSlowCode: many events are due at once whose custom code takes longer for all of them than one try may: they come
 // nevertheless.
 func TestSlowCode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		h := newHouse(t, 0)
 		c := h.compile(strings.Replace(specText("integer"), `[{"append": {"target": "log", "value": "$.data.n"}}]`, `{"wasm": "slow.wasm"}`, 1))
 		functions := decider.Functions{}
@@ -585,7 +585,7 @@ func TestSlowCode(t *testing.T) {
 // TestCodeThatTakesLongerThanATry: an event whose custom code takes longer than a try may is tried so many times and
 // given up with the reason. Those behind it come nevertheless.
 func TestCodeThatTakesLongerThanATry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		h := newHouse(t, 0)
 		c := h.compile(strings.Replace(specText("integer"), `[{"append": {"target": "log", "value": "$.data.n"}}]`, `{"wasm": "slow.wasm"}`, 1))
 		functions := decider.Functions{}

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
@@ -26,8 +25,8 @@ import (
 	"j17/internal/core/worker"
 	"j17/internal/follow/schedule"
 	"j17/internal/lang/spec"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 const (
@@ -71,12 +70,12 @@ func specText(number string) string {
 	return fmt.Sprintf(laterSpec, strings.TrimSuffix(greedy, ","), number)
 }
 
-// house is an engine with scheduled events on a store in memory, at a time that stands still.
+// house is an engine with scheduled events, at a time that stands still.
 type house struct {
 	tb      testing.TB
-	fs      *vfs.MemFS
+	data    *testopen.Data
 	clock   *clock.Manual
-	store   *pebble.Store
+	store   store.Store
 	kit     *worker.Kit
 	engine  *engine.Engine
 	service *schedule.Service
@@ -87,19 +86,19 @@ type house struct {
 
 func newHouse(tb testing.TB, most int) *house {
 	tb.Helper()
-	h := &house{tb: tb, fs: vfs.NewCrashableMem(), clock: clock.NewManual(time.Unix(1_700_000_000, 5)), most: most}
+	return newHouseOn(tb, testopen.NewData(tb), most)
+}
+
+func newHouseOn(tb testing.TB, data *testopen.Data, most int) *house {
+	tb.Helper()
+	h := &house{tb: tb, data: data, clock: clock.NewManual(time.Unix(1_700_000_000, 5)), most: most}
 	h.open()
-	tb.Cleanup(func() { _ = h.store.Close() })
 	return h
 }
 
 func (h *house) open() {
 	h.tb.Helper()
-	st, err := pebble.Open(pebble.Options{Dir: "data", FS: h.fs, Clock: h.clock})
-	if err != nil {
-		h.tb.Fatal(err)
-	}
-	h.store = st
+	h.store = h.data.Open(h.tb, h.clock)
 	h.kit, h.engine, h.service = h.workers()
 }
 
@@ -424,9 +423,6 @@ func TestWhatCancelsOutlivesItsSpec(t *testing.T) {
 	h.post("job/"+id(1), "was_closed", `{}`)
 	if got := h.counts(); got != "1 pending, 1 canceled" {
 		t.Errorf("under another spec: %s", got)
-	}
-	if err := h.store.Close(); err != nil {
-		t.Fatal(err)
 	}
 	h.open()
 	h.engine.Deploy(prod, h.compile(plain), nil)

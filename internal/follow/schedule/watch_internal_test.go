@@ -6,26 +6,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/core/decider"
 	"j17/internal/core/worker"
 	"j17/internal/lang/spec"
-	"j17/internal/storage/pebble"
+	"j17/internal/storage/testopen"
 )
 
 // TestWhatIsKnownIsBounded looks at more environments than are kept.
 func TestWhatIsKnownIsBounded(t *testing.T) {
 	c := clock.NewManual(time.Unix(1_700_000_000, 0))
-	st, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: c})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = st.Close() })
 	log := slog.New(slog.DiscardHandler)
-	s := New(Options{Store: st, Clock: c, Logger: log, Worker: worker.New(c, log)})
+	s := New(Options{Store: testopen.Open(t, c), Clock: c, Logger: log, Worker: worker.New(c, log)})
 	d := &decider.Decider{Compiled: &spec.Compiled{}}
 	for n := range 2*maxKnown + 1 {
 		tenant := j17.Tenant(fmt.Sprintf("ins_%d/prod", n))

@@ -8,17 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"j17"
+	"j17/internal/base/clock"
 	"j17/internal/follow/tail"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // faulty is the real store, whose feed panics where it is told to.
 type faulty struct {
-	*pebble.Store
+	store.Store
 	panics atomic.Bool
 }
 
@@ -35,11 +34,7 @@ func (f *faulty) ReadChanges(
 // TestAPanicIsToldToReaders lets the reading of a feed panic, on the goroutine that reads for all who follow it: they
 // are told, and who comes later follows it again.
 func TestAPanicIsToldToReaders(t *testing.T) {
-	s, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := testopen.Open(t, clock.System{})
 	f := &faulty{Store: s}
 	all := &fixture{Tail: tail.New(f), store: &counted{Store: s}}
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -50,6 +45,7 @@ func TestAPanicIsToldToReaders(t *testing.T) {
 	take(t, r, 1<<20)
 	f.panics.Store(true)
 	all.write(t, "order:a", "was_made", 1, 1, "{}")
+	var err error
 	for p := new(tail.Piece); err == nil; {
 		select {
 		case <-r.Ready():

@@ -8,6 +8,7 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/follow/tail"
+	"j17/internal/storage/testopen"
 )
 
 // TestManyReadersAreWokenInBatches has an event for many readers of one filter, and for one of another: the one is
@@ -15,7 +16,7 @@ import (
 // the event.
 func TestManyReadersAreWokenInBatches(t *testing.T) {
 	const many, batch = 1000, 128
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t)
 		var readers []*tail.Reader
 		for range many {

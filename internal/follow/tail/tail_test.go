@@ -12,22 +12,22 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
+	"j17/internal/base/clock"
 	"j17/internal/base/work"
 	"j17/internal/follow/tail"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
 	"j17/internal/storage/storetest"
+	"j17/internal/storage/testopen"
 )
 
 const tenant = j17.Tenant("ins_test/prod")
 
 // counted is a store that counts how many events were read from it. While it is frozen nobody reads changes.
 type counted struct {
-	*pebble.Store
+	store.Store
 	read   atomic.Int64
 	frozen atomic.Bool
 }
@@ -76,12 +76,7 @@ type fixture struct {
 
 func newFixture(tb testing.TB) *fixture {
 	tb.Helper()
-	s, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem()})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = s.Close() })
-	c := &counted{Store: s}
+	c := &counted{Store: testopen.Open(tb, clock.System{})}
 	return &fixture{tail.New(c), c}
 }
 
@@ -517,7 +512,7 @@ func TestTagsThatDoNotMeetCostTheBudget(t *testing.T) {
 
 // TestReadersEndWithTheStore: nobody waits for a store that was closed.
 func TestReadersEndWithTheStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t)
 		r := f.open(t, tail.Filter{}, j17.StreamID{})
 		_ = take(t, r, 1)
@@ -549,7 +544,7 @@ func (g *gated) Extent(ctx context.Context, t j17.Tenant) (store.Extent, error) 
 // TestTheFirstReaderMayGo lets the reader for which the feed begins to be followed go at once: the others get what they
 // came for.
 func TestTheFirstReaderMayGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t)
 		g := &gated{counted: f.store, gate: make(chan struct{})}
 		f.Tail = tail.New(g)

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"j17"
 	"j17/internal/follow/tail"
 	"j17/internal/storage/store"
 	"j17/internal/storage/storetest"
+	"j17/internal/storage/testopen"
 )
 
 func (f *fixture) watch(tb testing.TB, keys []j17.Key, types ...string) *tail.Watch {
@@ -177,7 +177,7 @@ func TestWatchesMissNothing(t *testing.T) {
 
 // TestWatchesEndWithTheStore: nobody waits for a store that was closed.
 func TestWatchesEndWithTheStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t)
 		w := f.watch(t, []j17.Key{noteKey(1)})
 		if err := f.store.Close(); err != nil {

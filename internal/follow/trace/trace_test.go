@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/base/wire"
@@ -27,8 +25,8 @@ import (
 	"j17/internal/follow/schedule"
 	"j17/internal/follow/trace"
 	"j17/internal/lang/spec"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 const tenant = enginetest.Tenant
@@ -73,12 +71,12 @@ const works = `{
 	}}
 }`
 
-// house is an engine with schedules, sagas and listeners on a store in memory.
+// house is an engine with schedules, sagas and listeners.
 type house struct {
 	*trace.Service
 	tb        testing.TB
 	clock     *clock.Manual
-	store     *pebble.Store
+	store     store.Store
 	engine    *engine.Engine
 	schedule  *schedule.Service
 	sagas     *saga.Service
@@ -101,10 +99,7 @@ func (s oneSpec) Compiled(context.Context, j17.Tenant, int) (*spec.Compiled, err
 func newHouse(tb testing.TB) *house {
 	tb.Helper()
 	h := &house{tb: tb, clock: clock.NewManual(time.Unix(1_700_000_000, 0))}
-	var err error
-	if h.store, err = pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: h.clock}); err != nil {
-		tb.Fatal(err)
-	}
+	h.store = testopen.Open(tb, h.clock)
 	log := slog.New(slog.DiscardHandler)
 	kit := worker.New(h.clock, log)
 	compiled := enginetest.Compiled(tb, works)

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -14,7 +13,7 @@ import (
 	"j17/internal/base/clock"
 	"j17/internal/plane/auth"
 	"j17/internal/plane/control"
-	"j17/internal/storage/pebble"
+	"j17/internal/storage/testopen"
 )
 
 const (
@@ -34,13 +33,9 @@ type server struct {
 func start(tb testing.TB) *server {
 	tb.Helper()
 	s := &server{clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))}
-	st, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: s.clock})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = st.Close() })
+	var err error
 	if s.registry, err = control.Open(tb.Context(), control.Options{
-		Store: st, Clock: s.clock, PasswordMemory: 64,
+		Store: testopen.Open(tb, s.clock), Clock: s.clock, PasswordMemory: 64,
 	}); err != nil {
 		tb.Fatal(err)
 	}

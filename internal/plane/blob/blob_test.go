@@ -23,26 +23,22 @@ import (
 	"j17/internal/base/clock"
 	"j17/internal/core/worker"
 	"j17/internal/plane/blob"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 const prod j17.Tenant = "ins_1/prod"
 
 type fixture struct {
 	*blob.Store
-	store *pebble.Store
+	store store.Store
 	clock *clock.Manual
 }
 
-func open(tb testing.TB, fs vfs.FS) *fixture {
+func open(tb testing.TB, data *testopen.Data) *fixture {
 	tb.Helper()
 	f := &fixture{clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 5, time.UTC))}
-	var err error
-	if f.store, err = pebble.Open(pebble.Options{Dir: "data", FS: fs, Clock: f.clock}); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = f.store.Close() })
+	f.store = data.Open(tb, f.clock)
 	f.Store = blob.New(blob.Options{
 		Store: f.store, Clock: f.clock, Worker: worker.New(f.clock, slog.New(slog.DiscardHandler)), MaxBytes: 5 << 20,
 		MaxModuleBytes: 2 << 20,
@@ -87,7 +83,7 @@ func hash(content string) string {
 }
 
 func TestVersions(t *testing.T) {
-	f := open(t, vfs.NewMem())
+	f := open(t, testopen.NewData(t))
 	big := strings.Repeat("0123456789abcdef", 3<<20/16) + "tail" // three chunks and a bit
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	first := blob.Blob{
@@ -163,7 +159,7 @@ func TestVersions(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	f := open(t, vfs.NewMem())
+	f := open(t, testopen.NewData(t))
 	upload := func(name string, r io.Reader) error {
 		_, err := f.Upload(t.Context(), prod, name, "opr_x", r)
 		return err
@@ -224,7 +220,7 @@ func (zeros) Read(p []byte) (int, error) {
 
 // TestUncommitted checks that content which never became a version is invisible and goes away.
 func TestUncommitted(t *testing.T) {
-	f := open(t, vfs.NewMem())
+	f := open(t, testopen.NewData(t))
 	u, err := f.Upload(t.Context(), prod, "a", "opr_x", io.LimitReader(zeros{}, 3<<20))
 	if err != nil {
 		t.Fatal(err)
@@ -288,7 +284,7 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 // TestConcurrent checks that uploads of one name at the same time each get a version, and deletions in between do no
 // harm.
 func TestConcurrent(t *testing.T) {
-	f := open(t, vfs.NewMem())
+	f := open(t, testopen.NewData(t))
 	const writers, each = 8, 5
 	var g sync.WaitGroup
 	for w := range writers {
@@ -326,12 +322,12 @@ func TestConcurrent(t *testing.T) {
 }
 
 // TestCrash cuts the power at many points of an upload and a deletion: a file is there whole or not at all, and what is
-// left of it is swept away.
+// left of it is swept away. It is the disk of the embedded store, of which copies can be taken.
 func TestCrash(t *testing.T) {
 	content := strings.Repeat("x", 2<<20) + "end"
 	for point := range 12 {
 		fs := vfs.NewCrashableMem()
-		f := open(t, fs)
+		f := open(t, testopen.Embedded(fs))
 		f.put(t, prod, "a", "old")
 		clones := []*vfs.MemFS{}
 		clone := func() { clones = append(clones, fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0})) }
@@ -359,7 +355,7 @@ func TestCrash(t *testing.T) {
 			if point > 0 && i >= len(clones)-3 {
 				break // what is around the commit does not depend on the point before it
 			}
-			g := open(t, c)
+			g := open(t, testopen.Embedded(c))
 			g.clock.Advance(2 * time.Hour)
 			if err := g.Sweep(t.Context()); err != nil {
 				t.Fatal(err)
@@ -384,7 +380,7 @@ func TestCrash(t *testing.T) {
 
 // TestDamage checks that content which is not what was uploaded is never handed out whole.
 func TestDamage(t *testing.T) {
-	f := open(t, vfs.NewMem())
+	f := open(t, testopen.NewData(t))
 	f.put(t, prod, "a", "right")
 	items, err := f.store.Scan(t.Context(), prod, "blob.chunks", store.Range{}, 10)
 	if err != nil || len(items) != 1 {
@@ -405,13 +401,9 @@ func TestDamage(t *testing.T) {
 }
 
 func TestRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		var c clock.System
-		f := &fixture{}
-		var err error
-		if f.store, err = pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: c}); err != nil {
-			t.Fatal(err)
-		}
+		f := &fixture{store: testopen.Open(t, c)}
 		f.Store = blob.New(blob.Options{Store: f.store, Clock: c, Worker: worker.New(c, slog.New(slog.DiscardHandler))})
 		if _, err := f.Upload(t.Context(), prod, "a", "opr_x", strings.NewReader("x")); err != nil {
 			t.Fatal(err)
@@ -427,19 +419,19 @@ func TestRun(t *testing.T) {
 			t.Errorf("%d chunks are left", n)
 		}
 		cancel()
-		if err := errors.Join(<-done, f.store.Close()); err != nil {
+		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
 }
 
 // TestFullDisk checks that an upload onto a full disk is refused as such, that reads go on, and that uploads work again
-// when there is room.
+// when there is room. The disk is that of the embedded store, which alone knows how much room it has left.
 func TestFullDisk(t *testing.T) {
 	fs := vfs.NewMem()
 	free := func(bytes uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: bytes, TotalBytes: 1 << 30}) }
 	free(1 << 30)
-	f := open(t, fs)
+	f := open(t, testopen.Embedded(fs))
 	f.put(t, prod, "a", "old")
 	f.put(t, prod, "b", "other")
 	begun := readerFunc(func(p []byte) (int, error) {
@@ -484,7 +476,7 @@ func (h *hasty) Get(ctx context.Context, t j17.Tenant, space store.Space, key st
 
 // TestTheLatestIsDeletedMeanwhile: whoever asks for the latest version while that is deleted gets the one before.
 func TestTheLatestIsDeletedMeanwhile(t *testing.T) {
-	f := open(t, vfs.NewMem())
+	f := open(t, testopen.NewData(t))
 	f.put(t, prod, "a.wasm", "one")
 	f.put(t, prod, "a.wasm", "two")
 	h := &hasty{Store: f.store}

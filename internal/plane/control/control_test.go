@@ -11,21 +11,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/plane/control"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
 	"j17/internal/storage/storetest"
+	"j17/internal/storage/testopen"
 )
 
-// server is a registry on a store of its own, whose disk is in memory and outlives both.
+// server is a registry on a store of its own, whose data outlive both.
 type server struct {
 	*control.Registry
-	disk  vfs.FS
+	data  *testopen.Data
 	clock *clock.Manual
 	store store.Store
 	// passwordMemory is little, unless a test is about hashing.
@@ -41,20 +40,16 @@ func start(tb testing.TB) *server {
 func startHashing(tb testing.TB, passwordMemory uint32) *server {
 	tb.Helper()
 	s := &server{
-		disk: vfs.NewMem(), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 500, time.UTC)),
+		data: testopen.NewData(tb), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 500, time.UTC)),
 		passwordMemory: passwordMemory,
 	}
 	s.open(tb)
-	tb.Cleanup(func() { _ = s.store.Close() })
 	return s
 }
 
 func (s *server) open(tb testing.TB) {
 	tb.Helper()
-	var err error
-	if s.store, err = pebble.Open(pebble.Options{Dir: "data", FS: s.disk, Clock: s.clock}); err != nil {
-		tb.Fatal(err)
-	}
+	s.store = s.data.Open(tb, s.clock)
 	s.Registry = s.node(tb)
 }
 
@@ -72,9 +67,6 @@ func (s *server) node(tb testing.TB) *control.Registry {
 
 func (s *server) restart(tb testing.TB) {
 	tb.Helper()
-	if err := s.store.Close(); err != nil {
-		tb.Fatal(err)
-	}
 	s.open(tb)
 }
 
@@ -248,11 +240,7 @@ func TestSecretsAreMadeOnceAndKept(t *testing.T) {
 
 func TestServersThatStartAtOnceAgreeOnSecrets(t *testing.T) {
 	clk := clock.NewManual(time.Unix(1, 0))
-	st, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: clk})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = st.Close() }()
+	st := testopen.Open(t, clk)
 	nodes := make([]*control.Registry, 8)
 	race(len(nodes), func(i int) (err error) {
 		nodes[i], err = control.Open(t.Context(), control.Options{Store: st, Clock: clk})

@@ -1,7 +1,6 @@
 package control_test
 
 import (
-	"log/slog"
 	"testing"
 	"time"
 
@@ -10,28 +9,19 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/plane/control"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
-// TestDeletingOnAFullDisk deletes and revokes while nothing can be created.
+// TestDeletingOnAFullDisk deletes and revokes while nothing can be created. The disk is that of the embedded store,
+// which alone knows how much room it has left.
 func TestDeletingOnAFullDisk(t *testing.T) {
 	disk := vfs.NewMem()
-	const floor = 1 << 20
-	free := func(bytes uint64) { disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: bytes, TotalBytes: 1 << 30}) }
+	const floor = 64 << 20 // a twentieth of the disk
+	free := func(bytes uint64) { disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: bytes, TotalBytes: 20 * floor}) }
 	free(10 * floor)
 	clk := clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
-	st, err := pebble.Open(pebble.Options{
-		Dir: "data", FS: disk, Clock: clk, MinFreeBytes: floor, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	st := testopen.Embedded(disk).Open(t, clk)
 	r, err := control.Open(t.Context(), control.Options{Store: st, Clock: clk})
 	if err != nil {
 		t.Fatal(err)

@@ -11,12 +11,13 @@ import (
 
 	"j17"
 	"j17/internal/plane/control"
+	"j17/internal/storage/testopen"
 )
 
 // TestServersOfOneStoreKnowEachOthersChanges changes something by one server and asks another one, which follows the
 // log.
 func TestServersOfOneStoreKnowEachOthersChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		s := start(t)
 		other := s.node(t)
 		ctx, stop := context.WithCancel(t.Context())

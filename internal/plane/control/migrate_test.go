@@ -15,6 +15,7 @@ import (
 	"j17/internal/plane/control"
 	"j17/internal/storage/store"
 	"j17/internal/storage/storetest"
+	"j17/internal/storage/testopen"
 )
 
 // ending is a store whose program ends when it has written a number of times.
@@ -206,7 +207,7 @@ func TestNothingIsCommittedUnderAFormerSpec(t *testing.T) {
 // TestADeploymentIsToldOfLater ends the program between a deployment and its announcement: the audit log has it once
 // all the same, as soon as someone looks.
 func TestADeploymentIsToldOfLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		s := start(t)
 		app := s.instance(t, "app")
 		for writes := 1; writes <= 3; writes++ {
@@ -255,7 +256,7 @@ func upkeep(t *testing.T, s *server) {
 // TestALateRecordHidesNoOther puts the record of a deployment into the log behind records of later times, by whoever
 // opens the registry next.
 func TestALateRecordHidesNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		s := start(t)
 		app := s.instance(t, "app")
 		r, err := control.Open(t.Context(), control.Options{Store: &ending{s.store, 1}, Clock: s.clock})

@@ -7,11 +7,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"j17"
 	"j17/internal/base/clock"
-	"j17/internal/storage/pebble"
+	"j17/internal/storage/testopen"
 )
 
 func TestHasherBoundsWhoWaits(t *testing.T) {
@@ -74,12 +72,7 @@ func TestHashesOfAnotherCostAndDamagedOnes(t *testing.T) {
 
 // TestAPasswordThatChangesWhileItIsChecked holds a check up until the password is another one.
 func TestAPasswordThatChangesWhileItIsChecked(t *testing.T) {
-	st, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: clock.System{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close() //nolint:errcheck // in memory
-	r, err := Open(t.Context(), Options{Store: st, Clock: clock.System{}})
+	r, err := Open(t.Context(), Options{Store: testopen.Open(t, clock.System{}), Clock: clock.System{}})
 	if err != nil {
 		t.Fatal(err)
 	}

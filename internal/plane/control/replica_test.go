@@ -13,6 +13,7 @@ import (
 	"j17"
 	"j17/internal/plane/control"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // headnode is the upstream of a replica in a test: the registry itself.
@@ -294,7 +295,7 @@ func TestReplicaIsReadOnly(t *testing.T) {
 }
 
 func TestAwaitReplicas(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testopen.Bubble(t, func(t *testing.T) {
 		s := start(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

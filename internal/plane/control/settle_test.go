@@ -15,7 +15,7 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/plane/control"
-	"j17/internal/storage/pebble"
+	"j17/internal/storage/testopen"
 )
 
 // full is a disk that has no room for the log while it is on.
@@ -40,23 +40,16 @@ type doubtful struct {
 	token string
 }
 
-// inDoubt runs f with a registry whose disk can be full. Time is that of a bubble, since the store waits for room.
+// inDoubt runs f with a registry whose disk can be full, which is that of the embedded store. Time is that of a bubble,
+// since the store waits for room.
 func inDoubt(t *testing.T, f func(t *testing.T, d *doubtful)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d := &doubtful{server: &server{disk: vfs.NewMem(), clock: clock.NewManual(time.Now())}, full: &full{}}
-		st, err := pebble.Open(pebble.Options{Dir: "data", FS: errorfs.Wrap(d.disk, d.full), Clock: clock.System{}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.store = st
-		defer func() {
-			d.full.on.Store(false)
-			if err := st.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		if d.Registry, err = control.Open(t.Context(), control.Options{Store: st, Clock: clock.System{}}); err != nil {
+		d := &doubtful{server: &server{clock: clock.NewManual(time.Now())}, full: &full{}}
+		d.store = testopen.Embedded(errorfs.Wrap(vfs.NewMem(), d.full)).Open(t, clock.System{})
+		defer d.full.on.Store(false) // the store is closed
+		var err error
+		if d.Registry, err = control.Open(t.Context(), control.Options{Store: d.store, Clock: clock.System{}}); err != nil {
 			t.Fatal(err)
 		}
 		d.app = d.instance(t, "app")

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
@@ -34,15 +33,16 @@ import (
 	"j17/internal/plane/blob"
 	"j17/internal/plane/control"
 	"j17/internal/plane/deploy"
-	"j17/internal/storage/pebble"
+	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
-// fixture is a service on a store in memory.
+// fixture is a service on a store.
 type fixture struct {
 	*deploy.Service
-	fs       vfs.FS
+	data     *testopen.Data
 	clock    *clock.Manual
-	store    *pebble.Store
+	store    store.Store
 	registry *control.Registry
 	engine   *engine.Engine
 	blobs    *blob.Store
@@ -59,7 +59,7 @@ type fixture struct {
 func start(tb testing.TB) *fixture {
 	tb.Helper()
 	f := &fixture{
-		fs: vfs.NewMem(), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)),
+		data: testopen.NewData(tb), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)),
 		modules: &modules{closed: make(chan string, 100)},
 	}
 	f.open(tb)
@@ -68,21 +68,16 @@ func start(tb testing.TB) *fixture {
 		tb.Fatal(err)
 	}
 	f.instance = app.ID
-	tb.Cleanup(func() { _ = f.store.Close() })
 	return f
 }
 
 func (f *fixture) open(tb testing.TB) {
 	tb.Helper()
-	st, err := pebble.Open(pebble.Options{Dir: "data", FS: f.fs, Clock: f.clock})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	f.join(tb, st)
+	f.join(tb, f.data.Open(tb, f.clock))
 }
 
 // join makes the fixture one more server of a store.
-func (f *fixture) join(tb testing.TB, st *pebble.Store) {
+func (f *fixture) join(tb testing.TB, st store.Store) {
 	tb.Helper()
 	var err error
 	f.store = st
@@ -126,9 +121,6 @@ func (f *fixture) join(tb testing.TB, st *pebble.Store) {
 
 func (f *fixture) restart(tb testing.TB) {
 	tb.Helper()
-	if err := f.store.Close(); err != nil {
-		tb.Fatal(err)
-	}
 	f.open(tb)
 }
 

@@ -202,7 +202,7 @@ func TestDeployedElsewhere(t *testing.T) {
 func TestServersOfOneStore(t *testing.T) {
 	f := start(t)
 	f.deploy(t, simple(keep))
-	other := &fixture{fs: f.fs, clock: f.clock, modules: f.modules, instance: f.instance}
+	other := &fixture{clock: f.clock, modules: f.modules, instance: f.instance}
 	other.join(t, f.store)
 	write := func() error {
 		body, err := value.ParseString(`{"data":{},"metadata":{"actor":{"type":"user","id":"550e8400-e29b-41d4-a716-446655440001"}}}`)

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
@@ -20,14 +19,14 @@ import (
 	"j17/internal/core/worker"
 	"j17/internal/plane/control"
 	"j17/internal/plane/usage"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
-// fixture is a meter on a store in memory that outlives it.
+// fixture is a meter on a store that outlives it.
 type fixture struct {
 	*usage.Meter
-	disk     vfs.FS
+	data     *testopen.Data
 	clock    *clock.Manual
 	raw      store.Store
 	store    store.Events // counted
@@ -40,10 +39,9 @@ type fixture struct {
 func start(tb testing.TB, channels ...usage.Channel) *fixture {
 	tb.Helper()
 	f := &fixture{
-		disk: vfs.NewMem(), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), channels: channels,
+		data: testopen.NewData(tb), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), channels: channels,
 	}
 	f.open(tb)
-	tb.Cleanup(func() { _ = f.raw.Close() })
 	var err error
 	if f.app, err = f.registry.Instances.Add(tb.Context(), control.NewInstance{
 		Name: "app", Plan: "small",
@@ -56,9 +54,7 @@ func start(tb testing.TB, channels ...usage.Channel) *fixture {
 func (f *fixture) open(tb testing.TB) {
 	tb.Helper()
 	var err error
-	if f.raw, err = pebble.Open(pebble.Options{Dir: "data", FS: f.disk, Clock: f.clock}); err != nil {
-		tb.Fatal(err)
-	}
+	f.raw = f.data.Open(tb, f.clock)
 	if f.registry, err = control.Open(tb.Context(), control.Options{
 		Store: f.raw, Clock: f.clock,
 		Plans: []control.Plan{{Name: "small", EventsPerMonth: 100, StorageBytes: 1 << 30}},

@@ -9,12 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"j17"
 	"j17/internal/base/clock"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 const (
@@ -26,17 +24,7 @@ const (
 // filled returns a store that has the items a/0 to a/9 and b/0.
 func filled(t *testing.T) store.Sides {
 	t.Helper()
-	s, err := pebble.Open(pebble.Options{
-		Dir: "data", FS: vfs.NewMem(), Clock: clock.NewManual(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := testopen.Open(t, clock.NewManual(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)))
 	sides := []store.Side{{Op: store.Put, Space: things, Key: "b/0", Value: []byte(`{`)}}
 	for i := range 10 {
 		sides = append(sides, store.Side{

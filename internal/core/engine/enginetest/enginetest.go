@@ -1,4 +1,4 @@
-// Package enginetest is for tests: an engine on a store in memory, and short ways to write to it and to read from it.
+// Package enginetest is for tests: an engine on a store of its own, and short ways to write to it and to read from it.
 package enginetest
 
 import (
@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/base/value"
@@ -17,7 +15,8 @@ import (
 	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/lang/spec"
-	"j17/internal/storage/pebble"
+	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 // What commands are about where a test says nothing else.
@@ -56,34 +55,34 @@ const NamesSpec = `{"agent_types": ["user"], "target_types": ["user"], "project_
 	"note": {"events": {"was_written": {"schema": {}, "handler": {"merge":{"target":"","value":"$.data"}}}}}
 }}`
 
-// Fixture is an engine on a store in memory, at a time that stands still. A test may put another engine into it.
+// Fixture is an engine on a store of its own, at a time that stands still. A test may put another engine into it.
 type Fixture struct {
 	*engine.Engine
-	Store *pebble.Store
+	Store store.Store
 	Clock *clock.Manual
-	// FS is what the store's folder is on.
-	FS vfs.FS
+	Data  *testopen.Data
 }
 
 // New returns a fixture whose engine has options and parts, and nothing deployed. Its store is closed when the test
 // ends.
 func New(tb testing.TB, o engine.Options, parts ...part.Part) *Fixture {
 	tb.Helper()
-	f := &Fixture{Clock: clock.NewManual(time.Unix(1_700_000_000, 0)), FS: vfs.NewMem()}
+	return NewOn(tb, testopen.NewData(tb), o, parts...)
+}
+
+// NewOn is New for a store on data that are there.
+func NewOn(tb testing.TB, data *testopen.Data, o engine.Options, parts ...part.Part) *Fixture {
+	tb.Helper()
+	f := &Fixture{Clock: clock.NewManual(time.Unix(1_700_000_000, 0)), Data: data}
 	f.Open(tb, o, parts...)
-	tb.Cleanup(func() { _ = f.Store.Close() })
 	return f
 }
 
 // Open opens the store anew, as after a crash or a Close, with an engine that knows nothing.
 func (f *Fixture) Open(tb testing.TB, o engine.Options, parts ...part.Part) {
 	tb.Helper()
-	s, err := pebble.Open(pebble.Options{Dir: "data", FS: f.FS, Clock: f.Clock})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	f.Store = s
-	o.Store, o.Clock, o.Logger = s, f.Clock, slog.New(slog.DiscardHandler)
+	f.Store = f.Data.Open(tb, f.Clock)
+	o.Store, o.Clock, o.Logger = f.Store, f.Clock, slog.New(slog.DiscardHandler)
 	f.Engine = engine.New(o).Use(parts...)
 }
 

@@ -11,15 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/custody/backup/repository"
 	"j17/internal/custody/backup/restore"
 	"j17/internal/custody/proof"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
+	"j17/internal/storage/testopen"
 )
 
 const tenant = j17.Tenant("ins_1/prod")
@@ -30,30 +28,16 @@ func startTime() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UT
 type world struct {
 	t     *testing.T
 	clock *clock.Manual
-	st    *pebble.Store
+	st    store.Store
 	dir   string
 	repo  *repository.Repository
-}
-
-func open(t *testing.T, c clock.Clock) *pebble.Store {
-	t.Helper()
-	st, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: c})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return st
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	c := clock.NewManual(startTime())
 	dir := t.TempDir()
-	return &world{t: t, clock: c, st: open(t, c), dir: dir, repo: repository.OpenFolder(dir, c)}
+	return &world{t: t, clock: c, st: testopen.Open(t, c), dir: dir, repo: repository.OpenFolder(dir, c)}
 }
 
 // write appends events of one stream and returns the position of the last one.
@@ -104,7 +88,7 @@ func (w *world) erase(id string, version uint64) store.Note {
 }
 
 // archive passes everything that a store has of the tenant.
-func archive(t *testing.T, st *pebble.Store, do func(a store.Archive)) {
+func archive(t *testing.T, st store.Store, do func(a store.Archive)) {
 	t.Helper()
 	a, err := st.Archive(t.Context(), tenant)
 	if err != nil {
@@ -176,13 +160,13 @@ func (w *world) backup(id string) repository.Manifest {
 }
 
 // restore restores a backup into a new store.
-func (w *world) restore(m repository.Manifest, cut *restore.Cut) (*pebble.Store, restore.Report, error) {
+func (w *world) restore(m repository.Manifest, cut *restore.Cut) (store.Store, restore.Report, error) {
 	w.t.Helper()
 	x, err := w.repo.Read(m, repository.Identities{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	st := open(w.t, w.clock)
+	st := testopen.Open(w.t, w.clock)
 	report, err := restore.Tenant(w.t.Context(), restore.Options{
 		Backup: x, Store: st, Temp: w.t.TempDir(),
 		Erasures: func(ctx context.Context, t j17.Tenant, after j17.StreamID) iter.Seq2[*repository.Erasure, error] {
@@ -193,7 +177,7 @@ func (w *world) restore(m repository.Manifest, cut *restore.Cut) (*pebble.Store,
 }
 
 // lines are what a store has of the tenant, as text.
-func lines(t *testing.T, st *pebble.Store) (events, items, commands []string) {
+func lines(t *testing.T, st store.Store) (events, items, commands []string) {
 	t.Helper()
 	archive(t, st, func(a store.Archive) {
 		for c, err := range a.Changes(t.Context(), j17.StreamID{}) {
