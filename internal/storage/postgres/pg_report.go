@@ -60,11 +60,15 @@ func Check(ctx context.Context, o Options) (r Report, err error) {
 
 		// The schema, and whether this node belongs to it.
 		f := Finding{Name: "schema", Value: c.o.Schema}
-		if r.Version, err = c.version(ctx, conn, r.Newest); err == nil && r.Version > 0 && o.Key != nil {
-			err = c.opens(ctx, conn)
-		}
-		if err == nil && r.Version == 0 {
+		r.Version, err = c.version(ctx, conn, r.Newest)
+		switch {
+		case err != nil:
+		case r.Version == 0:
 			err = c.mayCreate(ctx, conn)
+		default:
+			if err = c.mustBeFinished(ctx, conn); err == nil && o.Key != nil {
+				err = c.opens(ctx, conn)
+			}
 		}
 		if err != nil {
 			f.Text, f.Refused = err.Error(), true

@@ -55,6 +55,8 @@ type Options struct {
 	Node *Node
 	// AllowAsync accepts a server whose settings can lose what it has acknowledged, AllowSingle one without standbys.
 	AllowAsync, AllowSingle bool
+	// Restoring opens a schema between BeginRestoration and FinishRestoration.
+	Restoring bool
 }
 
 const (
@@ -183,6 +185,9 @@ func (c *core) take(ctx context.Context, conn *pgx.Conn) (err error) {
 		return err
 	}
 	if _, _, err = c.migrate(ctx, conn, migrations()); err != nil {
+		return err
+	}
+	if err := c.mustBeFinished(ctx, conn); err != nil {
 		return err
 	}
 	if c.key, err = c.clusterKey(ctx, conn); err != nil {
