@@ -329,8 +329,9 @@ func quietLogger(e *env) *slog.Logger { return slog.New(slog.DiscardHandler) }
 func backupRestoreCommand(e *env) *cobra.Command {
 	b := &backups{env: e}
 	var data, at, position, environment string
+	var into server.StoreOptions
 	cmd := &cobra.Command{
-		Use: "restore FOLDER", Short: "Restore a data folder from a backup",
+		Use: "restore FOLDER", Short: "Restore a data folder, or a store on PostgreSQL, from a backup",
 		Long: `Restore a data folder from a backup: from the newest one, or from that of --backup. 'j17 dev' and 'j17 serve' run on it. What is restored has the
 bytes, positions and proofs that it had, and what was erased after the backup is erased again.
 
@@ -342,6 +343,9 @@ The backup of an environment becomes a folder with an instance of the old id, wi
 --environment the same is made of a server's backup.
 
 The data folder must not exist or be empty. It is there when all of it is: after a failure or a crash, run the same command again.
+
+With --store the same goes to a schema of PostgreSQL, which must not exist or be empty, for servers with the secret of
+--node-secret-file. Without a node secret the key of the store is in the folder of --data, which the server then needs.
 
 ` + repositoryHelp + `
 
@@ -355,15 +359,22 @@ damaged; it is named.`,
 	f.StringVar(&data, "data", "", "data `folder` to make")
 	f.StringVar(&at, "at", "", "`time` up to which events are restored: Unix seconds, or as in 2026-01-31T12:00:00Z")
 	f.StringVar(&position, "position", "", "`stream id` of the last event that is restored")
+	storeFlags(f, &into)
+	secretFlag(f, &into)
 	f.StringVar(&environment, "environment", "", "one `environment` of a server's backup: INSTANCE/prod, by the instance's id or name")
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		// What is asked for.
-		if data == "" {
-			return usageError{errors.New("name the data folder to make with --data")}
+		var problems []error
+		if data == "" || cmd.Flags().Changed(storeFlag) {
+			problems = e.storeSettings(cmd.Flags(), &into)
 		}
 		o := server.RestoreOptions{
-			Backup: b.id, Environment: environment, Dir: data, Clock: clock.System{}, Logger: quietLogger(e),
+			Backup: b.id, Environment: environment, Dir: data, Store: into, Clock: clock.System{},
+			Logger: quietLogger(e),
+		}
+		if problems = append(problems, o.Check()...); len(problems) > 0 {
+			return usageError{errors.Join(problems...)}
 		}
 		var err error
 		if o.Until, err = until(at, position); err != nil {
@@ -383,7 +394,7 @@ damaged; it is named.`,
 		if err != nil {
 			return interrupted(cmd.Context(), err)
 		}
-		return b.restored(data, out, b.id == "")
+		return b.restored(&o, out, b.id == "")
 	}
 	return cmd
 }
@@ -425,7 +436,7 @@ type restoredTenant struct {
 }
 
 // restored reports what was restored; newest reports that the backup was not named.
-func (b *backups) restored(data string, out server.Restored, newest bool) error {
+func (b *backups) restored(o *server.RestoreOptions, out server.Restored, newest bool) error {
 	rows := []restoredTenant{}
 	var events uint64
 	past, erased := false, 0
@@ -439,11 +450,19 @@ func (b *backups) restored(data string, out server.Restored, newest bool) error 
 		events, past, erased = events+t.Events, past || t.Past, erased+t.Erased
 	}
 	if b.asJSON {
-		return b.env.printJSON(map[string]any{"backup": out.Backup.ID, "data": data, "tenants": rows})
+		shown := map[string]any{"backup": out.Backup.ID, "data": o.Dir, "tenants": rows}
+		if o.Store.Given() {
+			shown["store"] = o.Store.String()
+		}
+		return b.env.printJSON(shown)
 	}
-	text := fmt.Sprintf("Restored %s of %s from the backup %s to %s.\n", j17.Count(int(events), "event"), j17.Count(len(rows), "environment"), out.Backup.ID, fileName(data))
+	place, kind := fileName(o.Dir), "folder"
+	if o.Store.Given() {
+		place, kind = printable(o.Store.String()), "store"
+	}
+	text := fmt.Sprintf("Restored %s of %s from the backup %s to %s.\n", j17.Count(int(events), "event"), j17.Count(len(rows), "environment"), out.Backup.ID, place)
 	if newest && out.Backup.Scope == repository.OfEnvironment {
-		text += "The newest backup is of this environment alone: the folder has no operators, keys or other environments. Backups of the whole server are with 'server' in 'j17 backup list'; --backup takes one.\n"
+		text += "The newest backup is of this environment alone: the " + kind + " has no operators, keys or other environments. Backups of the whole server are with 'server' in 'j17 backup list'; --backup takes one.\n"
 	}
 	if past {
 		text += "Schedules, sagas and deliveries that were pending at the moment of the backup were left out.\n"

@@ -59,7 +59,9 @@ import, the first are shown and the others counted. Each one that fails is shown
 			if verbose {
 				level = slog.LevelDebug
 			}
-			if problems := append(o.Check(), devProblems(&o)...); len(problems) > 0 {
+			problems := e.storeSettings(cmd.Flags(), &o.Store)
+			problems = append(problems, o.Check()...)
+			if problems = append(problems, devProblems(&o)...); len(problems) > 0 {
 				return usageError{errors.Join(problems...)}
 			}
 			if usable, err := usableSpec(e, o.SpecFile); !usable {
@@ -94,7 +96,7 @@ import, the first are shown and the others counted. Each one that fails is shown
 				err = json.NewEncoder(e.out).Encode(ready)
 			default:
 				err = printReady(
-					e.out, ready, o.Dir, firstRequests(d.Spec(), specBeside(), d.URL(), ready.Keys[j17.Prod].Write),
+					e.out, ready, dataOf(&o.Options), firstRequests(d.Spec(), specBeside(), d.URL(), ready.Keys[j17.Prod].Write),
 				)
 			}
 			if err == nil {
@@ -110,6 +112,7 @@ import, the first are shown and the others counted. Each one that fails is shown
 	// Its flags.
 	f := cmd.Flags()
 	f.StringVar(&o.Dir, "data", "j17-data", "data `folder`")
+	storeFlags(f, &o.Store)
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:17000", "public `address`")
 	f.StringVar(&o.InternalListen, "internal-listen", "127.0.0.1:17001", "internal `address`: metrics and health")
 	f.IntVar(&o.KeyRate, "rate-limit-per-key", 0, "requests a minute of each API key; 0 for no limit")
@@ -326,10 +329,18 @@ func changesOf(d server.DeployAttempt) string {
 	return text
 }
 
+// dataOf says where a server has its data.
+func dataOf(o *server.Options) string {
+	if o.Store.Given() {
+		return o.Store.String()
+	}
+	return o.Dir
+}
+
 // printReady shows a person how to use the server; first says what to try.
-func printReady(out io.Writer, r server.Ready, dir, first string) error {
+func printReady(out io.Writer, r server.Ready, data, first string) error {
 	var b, rows strings.Builder
-	fmt.Fprintf(&b, "\nj17 %s is ready. Its data is in %s.\n\n", r.Version, dir)
+	fmt.Fprintf(&b, "\nj17 %s is ready. Its data is in %s.\n\n", r.Version, data)
 	for _, env := range j17.Environments() {
 		fmt.Fprintf(&rows, "  %s\t%s\n", env, r.URLs[string(env)])
 		fmt.Fprintf(&rows, "\twrite key\t%s\n", r.Keys[env].Write)

@@ -221,7 +221,7 @@ func rootCommand(e *env) *cobra.Command {
 		scheduledCommand(e), overviewCommand(e), attentionCommand(e), aggregatesCommand(e), tombstonesCommand(e),
 		listenCommand(e), checkpointsCommand(e), scrubCommand(e), testCommand(e),
 	)
-	root.AddCommand(serveCommand(e), healthCommand(e))
+	root.AddCommand(serveCommand(e), healthCommand(e), storeCommand(e))
 	completeFlags(e, root)
 	// Of the commands that cobra adds, these two take any argument for one that asks for help.
 	root.InitDefaultHelpCmd()

@@ -42,6 +42,7 @@ At the first start, a URL for creating the first operator is printed on standard
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// All faults of the settings, at once.
+			o.Store.AddressShown = cmd.Flags().Changed(storeFlag)
 			problems := configure(cmd.Flags(), e.getenv)
 			o.CheckOnly = check
 			problems = append(problems, o.Check()...)
@@ -112,7 +113,8 @@ const (
 
 func serveFlags(f *pflag.FlagSet, o *server.ServeOptions) {
 	// Where it is.
-	f.StringVar(&o.Dir, "data", "", "data `folder`")
+	f.StringVar(&o.Dir, "data", "", "data `folder`; beside --store, that of what may be lost")
+	storeFlags(f, &o.Store)
 	f.StringVar(&o.BaseDomain, "base-domain", "", "`domain` under which instances have their hosts")
 	f.StringVar(&o.DefaultInstance, "default-instance", "", "`name` of the instance that answers for the base domain itself")
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:17000", "public `address`")
@@ -163,20 +165,7 @@ func serveFlags(f *pflag.FlagSet, o *server.ServeOptions) {
 // configure sets flags that are not on the command line from the environment and the configuration file, and returns
 // all faults of these.
 func configure(flags *pflag.FlagSet, getenv func(string) string) []error {
-	var problems []error
-	set := func(f *pflag.Flag, source, text string) {
-		if err := flags.Set(f.Name, text); err != nil {
-			problems = append(problems, fmt.Errorf("%s: %q is not what %s takes, which is %s", source, text, f.Name, taken(f)))
-		}
-	}
-
-	// Variables of the environment.
-	flags.VisitAll(func(f *pflag.Flag) {
-		name := variableOf(f.Name)
-		if text := getenv(name); text != "" && !f.Changed && (isSetting(f) || f.Name == configFlag) {
-			set(f, name, text)
-		}
-	})
+	problems := fromVariables(flags, getenv, func(f *pflag.Flag) bool { return isSetting(f) || f.Name == configFlag })
 
 	// The file, which is checked even where a flag or a variable overrides it.
 	file := flags.Lookup(configFlag).Value.String()
@@ -212,10 +201,33 @@ func configure(flags *pflag.FlagSet, getenv func(string) string) []error {
 				problems = append(problems, fmt.Errorf("%s: %s takes a text in quotes, not %s", file, m.name, m.text))
 				continue
 			}
-			set(f, file, m.text)
+			if err := setFlag(flags, f, file, m.text); err != nil {
+				problems = append(problems, err)
+			}
 		}
 	}
 	return problems
+}
+
+// fromVariables sets flags that are not on the command line from the environment, and returns all faults.
+func fromVariables(flags *pflag.FlagSet, getenv func(string) string, is func(*pflag.Flag) bool) (problems []error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		name := variableOf(f.Name)
+		if text := getenv(name); text != "" && !f.Changed && is(f) {
+			if err := setFlag(flags, f, name, text); err != nil {
+				problems = append(problems, err)
+			}
+		}
+	})
+	return problems
+}
+
+// setFlag sets a flag to a text from somewhere else than the command line.
+func setFlag(flags *pflag.FlagSet, f *pflag.Flag, source, text string) error {
+	if flags.Set(f.Name, text) != nil {
+		return fmt.Errorf("%s: %q is not what %s takes, which is %s", source, text, f.Name, taken(f))
+	}
+	return nil
 }
 
 // fileSetting is one member of a configuration file, as the text that its flag takes.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,7 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"j17/internal/base/keyfile"
 	"j17/internal/storage/pebble"
+	"j17/internal/storage/postgres"
 )
 
 // workPlace is where a data folder is built before it takes its final place.
@@ -73,6 +76,47 @@ func newWorkPlace(target string) (*workPlace, error) {
 	}
 	p.work, err = os.MkdirTemp(parent, prefix)
 	return p, err
+}
+
+// schemaPlace is a schema of PostgreSQL that is being filled.
+type schemaPlace struct {
+	// store is what the schema is opened with meanwhile, temp a temporary folder.
+	store StoreOptions
+	temp  string
+	ctx   context.Context //nolint:containedctx // of the restoration; what it has left is removed even when that has ended
+	o     postgres.Options
+}
+
+// newSchemaPlace makes a place for what is restored to PostgreSQL. Remains of an interrupted restoration are removed.
+func newSchemaPlace(ctx context.Context, r *restoring) (p *schemaPlace, err error) {
+	p = &schemaPlace{store: r.Store, ctx: ctx}
+	if p.store.keys == nil {
+		if _, err := makeFolder(r.Dir); err != nil {
+			return nil, fmt.Errorf("the folder for the key file cannot be made: %w", err)
+		}
+		p.store.keys = []*keyfile.File{keyfile.At(keyFileOf(r.Dir))}
+	}
+	p.o = p.store.postgres(r.Clock, r.Logger, nil)
+	if p.temp, err = os.MkdirTemp("", "j17-restore-*"); err != nil {
+		return nil, fmt.Errorf("there is no room for a temporary folder, name another one by TMPDIR: %w", err)
+	}
+	p.store.restoring = true
+	if err := postgres.BeginRestoration(ctx, p.o); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(p.temp))
+	}
+	return p, nil
+}
+
+// discard leaves an empty schema.
+func (p *schemaPlace) discard() error {
+	return errors.Join(
+		os.RemoveAll(p.temp), postgres.DiscardRestoration(context.WithoutCancel(p.ctx), p.o),
+	)
+}
+
+// finish makes the schema that of a store.
+func (p *schemaPlace) finish() error {
+	return errors.Join(postgres.FinishRestoration(context.WithoutCancel(p.ctx), p.o), os.RemoveAll(p.temp))
 }
 
 // sweep removes the folders with this prefix that no process uses any longer.

@@ -17,7 +17,6 @@ import (
 	"j17/internal/custody/backup/repository"
 	"j17/internal/custody/backup/restore"
 	"j17/internal/plane/control"
-	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
 )
 
@@ -32,12 +31,28 @@ type RestoreOptions struct {
 	Environment string
 	// Until is where the restored feeds end.
 	Until Until
-	// Dir is the data folder, which must be empty or not exist.
+	// Dir is the data folder, which must be empty or not exist. With Store, which has been checked, it is the one of the
+	// key file, and may be missing where there is a node secret.
 	Dir    string
+	Store  StoreOptions
 	Clock  clock.Clock
 	Logger *slog.Logger
 	// Progress, if not nil, is called now and then with the bytes read so far and their total.
 	Progress func(done, total int64)
+}
+
+// Check returns everything that is wrong with where the backup is to go.
+func (o *RestoreOptions) Check() []error {
+	var c checks
+	c.store(&o.Store)
+	c.dataBeside(&Options{Dir: o.Dir, Store: o.Store})
+	switch {
+	case !o.Store.Given() && o.Dir == "":
+		c.add("name the data folder to make with --data, or a PostgreSQL with --store")
+	case o.Store.Given() && o.Dir == "" && o.Store.NodeSecretFile == "":
+		c.add("give the secret of the servers on that store with --node-secret-file, or with --data the folder in which its key is kept")
+	}
+	return c.found
 }
 
 // Until is the time or the position at which the restored data ends; the zero Until is the end of the backup.
@@ -68,7 +83,7 @@ type Restored struct {
 // errNotEmpty is the error of a data folder that is not empty.
 var errNotEmpty = errors.New("it is not empty")
 
-// Restore makes a data folder from a backup. The folder is either complete, or as it was before.
+// Restore makes a data folder, or a schema, from a backup. It is either complete, or as it was before.
 func Restore(ctx context.Context, o RestoreOptions) (Restored, error) {
 	// Select what to restore. Mistakes are found before anything is written.
 	m, err := chosen(ctx, o.Repository, o.Backup)
@@ -83,12 +98,27 @@ func Restore(ctx context.Context, o RestoreOptions) (Restored, error) {
 		return Restored{}, err
 	}
 
-	// It is built beside the folder, and replaces it as a whole.
-	place, err := newWorkPlace(o.Dir)
+	// A folder is built beside the one that is named, and replaces it as a whole. A schema is not one of a store before
+	// it is complete.
+	var place interface {
+		finish() error
+		discard() error
+	}
+	r := restoring{RestoreOptions: o, manifest: &m, reader: reader}
+	if o.Store.Given() {
+		var at *schemaPlace
+		if at, err = newSchemaPlace(ctx, &r); err == nil {
+			place, r.Store, r.dir = at, at.store, at.temp
+		}
+	} else {
+		var at *workPlace
+		if at, err = newWorkPlace(o.Dir); err == nil {
+			place, r.dir = at, at.work
+		}
+	}
 	if err != nil {
 		return Restored{}, err
 	}
-	r := restoring{RestoreOptions: o, manifest: &m, reader: reader, dir: place.work}
 	out, err := r.run(ctx)
 	if err == nil {
 		err = ctx.Err()
@@ -171,10 +201,7 @@ type restoring struct {
 
 func (r *restoring) run(ctx context.Context) (Restored, error) {
 	out := Restored{Backup: *r.manifest}
-	st, err := pebble.Open(pebble.Options{
-		Dir: filepath.Join(r.dir, "store"), Clock: r.Clock, Logger: r.Logger, Sealed: sealedSpaces(),
-		KeyFile: keyFileOf(r.dir),
-	})
+	st, _, err := r.options().openStore(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -210,6 +237,11 @@ func (r *restoring) run(ctx context.Context) (Restored, error) {
 	return out, r.forget(ctx, out.Tenants)
 }
 
+// options are those of a server on what is being restored.
+func (r *restoring) options() *Options {
+	return &Options{Dir: r.dir, Store: r.Store, Clock: r.Clock, Logger: r.Logger, BaseDomain: devBaseDomain}
+}
+
 // forgottenAtOnce is how many aggregates are forgotten at a time: some parts go through all their data each time.
 // purgedAtOnce is for how many aggregates the old bytes are removed at a time: tables are rewritten each time.
 const (
@@ -222,7 +254,7 @@ func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err e
 	if !slices.ContainsFunc(reports, func(t restore.Report) bool { return t.Erased > 0 }) {
 		return nil
 	}
-	s := newServer(Options{Dir: r.dir, Clock: r.Clock, Logger: r.Logger, BaseDomain: devBaseDomain})
+	s := newServer(*r.options())
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if err := s.open(ctx); err != nil {
 		return err
@@ -302,7 +334,7 @@ func specless(t *repository.TenantManifest, err error) error {
 }
 
 // register creates the instances of the restored environments.
-func (r *restoring) register(ctx context.Context, st *pebble.Store) error {
+func (r *restoring) register(ctx context.Context, st store.Store) error {
 	registry, err := control.Open(ctx, control.Options{Store: st, Clock: r.Clock, Logger: r.Logger})
 	if err != nil {
 		return err
@@ -422,10 +454,7 @@ func (o *VerifyOptions) trial(
 	if _, err := r.run(ctx); err != nil {
 		return err
 	}
-	st, err := pebble.Open(pebble.Options{
-		Dir: filepath.Join(dir, "store"), Clock: o.Clock, Logger: o.Logger, Sealed: sealedSpaces(),
-		KeyFile: keyFileOf(dir),
-	})
+	st, _, err := r.options().openStore(ctx)
 	if err != nil {
 		return err
 	}

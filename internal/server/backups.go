@@ -33,7 +33,7 @@ func (s *Server) openBackups(ctx context.Context) (err error) {
 	s.backups, err = backup.New(ctx, backup.Options{
 		Store: s.store, Registry: s.registry, Clock: o.Clock, Worker: s.worker, Logger: o.Logger,
 		Head: s.headOf, Spaces: spaces(),
-		Folder: folder, KeyFile: keyFileOf(o.Dir), Private: o.PrivateBackups, Program: o.Version,
+		Folder: folder, Key: s.key, Private: o.PrivateBackups, Program: o.Version,
 		Free: freeSpace, ByDefault: o.backupsByDefault,
 		Committed: s.committed,
 	})

@@ -48,6 +48,7 @@ func (s *Server) parts() []part.Part {
 		loading.Part(),
 		s.tail.Part(),
 		s.attention.Part(),
+		ownFilesPart(),
 		{Name: "handover", Work: part.Work{Run: s.settle}},
 		{Name: "memory", Erase: part.Erase{Completed: s.forgetting.completed}, Work: part.Work{Run: s.runForgetting}},
 	}
@@ -67,6 +68,18 @@ func sealedSpaces() map[store.Space]func(value []byte) bool {
 	for _, s := range spaces() {
 		if s.Sealed != nil {
 			sealed[s.Space] = s.Sealed
+		}
+	}
+	return sealed
+}
+
+// sealedElsewhere are those of a store that is not on this machine's disk: the keys that the server signs with are
+// sealed there too.
+func sealedElsewhere() map[store.Space]func(value []byte) bool {
+	sealed := sealedSpaces()
+	for _, s := range spaces() {
+		if s.Secret {
+			sealed[s.Space] = part.Always
 		}
 	}
 	return sealed

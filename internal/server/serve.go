@@ -103,6 +103,8 @@ func (o *ServeOptions) Check() []error {
 	var c checks
 	c.addresses(o)
 	c.proxies(o)
+	c.store(&o.Store)
+	c.dataBeside(&o.Options)
 	c.publicTLS(o)
 	c.operator(o)
 	c.nodes(o)
@@ -124,6 +126,8 @@ func (o *ServeOptions) Check() []error {
 // Check returns everything that is wrong with the options of a development server.
 func (o *DevOptions) Check() []error {
 	var c checks
+	c.store(&o.Store)
+	c.dataBeside(&o.Options)
 	c.limits(&o.Options)
 	c.containers(&o.Options)
 	c.anchor(&o.Options)
@@ -255,7 +259,9 @@ func (c *checks) folders(o *ServeOptions) {
 	if err := repository.TryFolder(o.Dir); err != nil {
 		c.add("data: %w", err)
 	}
-	if _, err := os.Stat(o.storeFolder()); o.NoBackups || err == nil && !o.CheckOnly {
+	// Whether a store on PostgreSQL has data cannot be told here.
+	_, err := os.Stat(o.storeFolder())
+	if o.NoBackups || (err == nil || o.Store.Given()) && !o.CheckOnly {
 		return
 	}
 	if err := repository.TryFolder(o.backupFolder()); err != nil {
@@ -480,15 +486,7 @@ func (c *checks) nodes(o *ServeOptions) {
 	// Headnodes and workers need the secret and the certificates; a single server may have them too.
 	o.nodeSecrets = nil
 	if o.NodeSecretFile != "" {
-		raw, err := os.ReadFile(o.NodeSecretFile)
-		if err == nil {
-			if o.nodeSecrets, err = parseSecrets(raw); err != nil {
-				err = fmt.Errorf("%s: %w", o.NodeSecretFile, err)
-			}
-		}
-		if err != nil {
-			c.add("node-secret-file: %w", err)
-		}
+		o.nodeSecrets = c.nodeSecrets(o.NodeSecretFile)
 	}
 	c.certificate("internal-tls", o.InternalCertificate)
 	c.pool("internal-ca", o.InternalCAFile)
@@ -502,6 +500,9 @@ func (c *checks) nodes(o *ServeOptions) {
 		o.cluster = &cluster{}
 		if o.NodeSecretFile == "" {
 			c.add("node-secret-file: a %s needs the secret that all nodes share", o.Role)
+		}
+		if o.Store.Given() {
+			c.add("store: a %s keeps what it has in its data folder. Servers on one PostgreSQL have the role all", o.Role)
 		}
 	default:
 		c.add("role: it must be %s, %s or %s", RoleAll, RoleHeadnode, RoleWorker)
@@ -521,6 +522,20 @@ func (c *checks) nodes(o *ServeOptions) {
 	if len(o.nodeSecrets) > 0 { // otherwise reported already
 		o.cluster.upstream.secret = o.nodeSecrets[0]
 	}
+}
+
+// nodeSecrets reads the secrets that a file holds.
+func (c *checks) nodeSecrets(file string) (secrets []string) {
+	raw, err := os.ReadFile(file) //nolint:gosec // the operator names it
+	if err == nil {
+		if secrets, err = parseSecrets(raw); err != nil {
+			err = fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	if err != nil {
+		c.add("node-secret-file: %w", err)
+	}
+	return secrets
 }
 
 func (c *checks) worker(o *ServeOptions) {

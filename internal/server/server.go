@@ -5,7 +5,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +26,7 @@ import (
 	"j17"
 	"j17/dashboard"
 	"j17/internal/base/clock"
+	"j17/internal/base/keyfile"
 	"j17/internal/code/container"
 	"j17/internal/core/engine"
 	"j17/internal/core/worker"
@@ -86,8 +86,11 @@ type Options struct {
 	// none.
 	NoDashboard bool
 	PublicPath  string
-	// Dir is the data folder. It is created if it does not exist.
+	// Dir is the data folder. It is created if it does not exist. With a store on PostgreSQL it has nothing that must
+	// not be lost, but for the key file where there is no node secret.
 	Dir string
+	// Store says where the store is, if not in the data folder.
+	Store StoreOptions
 	// Listen and InternalListen are the addresses of the two listeners.
 	Listen         string
 	InternalListen string
@@ -170,9 +173,11 @@ type Options struct {
 
 // Server is one running process.
 type Server struct {
-	options  Options
-	store    store.Store
-	worker   *worker.Kit
+	options Options
+	store   store.Store
+	worker  *worker.Kit
+	// key seals what belongs to the store.
+	key      *keyfile.File
 	registry *control.Registry
 	engine   *engine.Engine
 	auth     *auth.Authenticator
@@ -266,19 +271,15 @@ func (s *Server) open(ctx context.Context) (err error) {
 	}
 
 	// The store, and the data about the server itself.
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+	undo, err := makeFolder(o.Dir)
+	if err != nil {
 		return fmt.Errorf("the data folder cannot be made: %w", err)
 	}
 	closeToOthers(o.Dir, o.Logger)
-	opened, err := pebble.Open(pebble.Options{
-		Dir: s.storeFolder(), Clock: o.Clock, Logger: o.Logger, MaxClockJump: o.maxClockJump, Sealed: sealedSpaces(),
-		KeyFile:    keyFileOf(o.Dir),
-		CacheBytes: int64(cmp.Or(o.StoreCacheMiB, storeCacheMiB(Memory()))) << 20,
-	})
-	if err != nil {
+	if s.store, s.key, err = o.openStore(ctx); err != nil {
+		undo()
 		return err
 	}
-	s.store = store.Whole(opened)
 	s.takeUp(ctx)
 	if s.registry, err = control.Open(ctx, control.Options{
 		Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Plans: o.Plans,
@@ -488,9 +489,12 @@ func rateLimit(perMinute int) *auth.RateLimit {
 // progress, and returns. Requests that are not answered within drainTime are cut off. workers run beside it and are
 // stopped after the listeners.
 func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(context.Context) error) error {
-	folder, err := os.Stat(s.storeFolder()) // before the first answer
-	if err != nil {
-		return fmt.Errorf("the data folder cannot be looked at: %w", err)
+	if !s.options.Store.Given() {
+		folder, err := os.Stat(s.storeFolder()) // before the first answer
+		if err != nil {
+			return fmt.Errorf("the data folder cannot be looked at: %w", err)
+		}
+		workers = append(workers, func(ctx context.Context) error { s.watchFolder(ctx, api, folder); return nil })
 	}
 	requests, stopRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRequests()
@@ -515,13 +519,12 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		workers = append(workers, func(ctx context.Context) error { newCollector().run(ctx, s.worker); return nil })
 	}
 	s.building.Store(true)
-	watch := func(ctx context.Context) error { s.watchFolder(ctx, api, folder); return nil }
 	for _, p := range s.parts() {
 		if p.Work.Run != nil {
 			workers = append(workers, p.Work.Run)
 		}
 	}
-	for _, worker := range append(workers, watch) {
+	for _, worker := range workers {
 		g.Go(func() error { return worker(work) })
 	}
 	var answered *direct.Front
@@ -563,7 +566,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 			return err
 		})
 	}
-	err = drained.Wait()
+	err := drained.Wait()
 	stopLooking()
 	looking.Wait()
 	if errors.Is(err, context.DeadlineExceeded) {

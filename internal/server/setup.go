@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/crypto/acme/autocert"
+
 	"j17/internal/base/keyfile"
 )
 
-// setupFile keeps the setup token in the data folder until it is used, so that its URL holds over restarts.
+// setupFile keeps the setup token until it is used, so that its URL holds over restarts.
 const setupFile = "setup-token"
 
 // firstOperator makes sure that there is an operator, or a way to create one.
@@ -27,9 +29,9 @@ func (s *Serve) firstOperator(ctx context.Context) error {
 	}
 
 	// The token of an earlier start remains valid until there is an operator.
-	file := filepath.Join(s.options.Dir, setupFile)
-	raw, err := os.ReadFile(file) //nolint:gosec // a fixed name in the data folder
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	files := s.server.files("")
+	raw, err := files.Get(ctx, setupFile)
+	if err != nil && !errors.Is(err, autocert.ErrCacheMiss) {
 		return err
 	}
 	token := string(raw)
@@ -45,12 +47,9 @@ func (s *Serve) firstOperator(ctx context.Context) error {
 		}
 		token = fresh
 		if !needed {
-			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			return nil
+			return files.Delete(ctx, setupFile)
 		}
-		if err := keyfile.Write(file, []byte(token)); err != nil {
+		if err := files.Put(ctx, setupFile, []byte(token)); err != nil {
 			return err
 		}
 	}

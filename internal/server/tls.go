@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -164,7 +163,7 @@ func (s *Server) publicTLS(o ServeOptions) error {
 			}}
 		}
 		s.acme = &autocert.Manager{
-			Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(filepath.Join(o.Dir, "acme")), Email: o.ACME.Email,
+			Prompt: autocert.AcceptTOS, Cache: s.files("acme"), Email: o.ACME.Email,
 			Client: client,
 			HostPolicy: func(_ context.Context, host string) error {
 				if !s.hasHost(host) {

@@ -36,6 +36,23 @@ type Server struct {
 	Version string `json:"version"`
 }
 
+// Readiness is the answer of a server that takes writes, or answers reads.
+type Readiness struct {
+	// Store is there for a store on a database server.
+	Store *Replication `json:"store,omitempty"`
+}
+
+// Replication says whether what a database server acknowledges is on a second machine.
+type Replication struct {
+	// Mode is "quorum" if commits wait for a standby, and "single" if they do not.
+	Mode string `json:"mode"`
+	// Standbys counts those that commits wait for, LagBytes is by how much of the log the last of them is behind.
+	Standbys int   `json:"standbys"`
+	LagBytes int64 `json:"lag_bytes"`
+	// Async reports that settings of the server can lose what it has acknowledged.
+	Async bool `json:"async"`
+}
+
 // Advance moves a development server's clock by a duration such as "90s".
 type Advance struct {
 	By string `json:"by"`

@@ -20,6 +20,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/base/keyfile"
 	"j17/internal/base/wire"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
@@ -228,7 +229,7 @@ func (h *house) open() {
 			extent, err := st.Extent(ctx, t)
 			return extent.Events, root, err
 		},
-		Folder: filepath.Join(h.folder, "backups"), KeyFile: filepath.Join(h.folder, "backup.key"),
+		Folder: filepath.Join(h.folder, "backups"), Key: keyfile.At(filepath.Join(h.folder, "backup.key")),
 		Free:      func(string) (free, total uint64, err error) { return 1 << 40, 1 << 41, nil },
 		Committed: func() uint64 { return 0 },
 	}); err != nil {

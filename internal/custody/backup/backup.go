@@ -52,8 +52,8 @@ type Options struct {
 	// ByDefault, if not nil, returns the settings of an instance without any of its own, or with "" those of the
 	// server. If it is nil there are none, and it is not tested whether the folder can be written.
 	ByDefault func(instance string) Settings
-	// KeyFile is the file of the key that secrets are sealed with.
-	KeyFile string
+	// Key is what secrets are sealed with.
+	Key *keyfile.File
 	// Private allows object stores at addresses of this machine and of the networks around it.
 	Private bool
 	// Free returns the free and the total space of a folder, in bytes.
@@ -68,9 +68,8 @@ type Options struct {
 type Service struct {
 	Options
 	// spaces are those of the options, by their names.
-	spaces  map[store.Space]part.Space
-	mint    *ident.Minter
-	keyFile *keyfile.File
+	spaces map[store.Space]part.Space
+	mint   *ident.Minter
 	// settings are those of instances and of the server, rows the listed backups, places where they are; collector
 	// removes parts there that no backup needs.
 	settings  *settingsStore
@@ -137,11 +136,11 @@ func (s *Service) Stats() Stats {
 // New returns a service. When it returns, backups that were not finished when the server last ended have failed.
 func New(ctx context.Context, o Options) (*Service, error) {
 	s := &Service{
-		Options: o, spaces: part.ByName(o.Spaces), mint: ident.NewMinter(o.Clock.Now), keyFile: keyfile.At(o.KeyFile),
+		Options: o, spaces: part.ByName(o.Spaces), mint: ident.NewMinter(o.Clock.Now),
 		active: map[j17.Tenant]*job{},
 		more:   make(chan struct{}, 1), turns: map[string]uint64{},
 	}
-	s.settings = &settingsStore{store: o.Store, keyFile: s.keyFile, byDefault: o.ByDefault}
+	s.settings = &settingsStore{store: o.Store, key: o.Key, byDefault: o.ByDefault}
 	s.rows = rows{o.Store}
 	s.places = &places{settings: s.settings, clock: o.Clock, folder: o.Folder, private: o.Private}
 	s.collector = newCollector(s.places)

@@ -18,6 +18,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/base/keyfile"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/backup"
@@ -94,7 +95,7 @@ func newHouse(tb testing.TB, change func(*backup.Options)) *house {
 			{Declared: store.Declared{Space: "made.anew"}, Derived: true},
 			{Declared: store.Declared{Space: "half"}, Open: beforeSecret},
 		},
-		Folder: h.folder, KeyFile: filepath.Join(tb.TempDir(), "backup.key"), Private: true, Program: "test",
+		Folder: h.folder, Key: keyfile.At(filepath.Join(tb.TempDir(), "backup.key")), Private: true, Program: "test",
 		Free:      func(string) (uint64, uint64, error) { return 1 << 40, 1 << 41, nil },
 		Committed: func() uint64 { return 0 },
 	}

@@ -235,7 +235,7 @@ func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17
 	var seal repository.Seal
 	if !inClear {
 		slices.Sort(recipients)
-		key, err := s.keyFile.Derived(forNames)
+		key, err := s.Key.Derived(forNames)
 		if err != nil {
 			return err
 		}

@@ -105,7 +105,7 @@ func (s *Service) sealOf(ctx context.Context, t j17.Tenant, set *Settings) (repo
 	if len(recipients) == 0 {
 		return repository.Seal{}, nil
 	}
-	key, err := s.keyFile.Derived(forNames)
+	key, err := s.Key.Derived(forNames)
 	if err != nil {
 		return repository.Seal{}, err
 	}

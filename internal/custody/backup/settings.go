@@ -130,7 +130,7 @@ func (s *Service) Settings(ctx context.Context, instance string) (Settings, erro
 // settingsStore has the settings of instances and of the server.
 type settingsStore struct {
 	store     Storage
-	keyFile   *keyfile.File
+	key       *keyfile.File
 	byDefault func(instance string) Settings
 }
 
@@ -163,7 +163,7 @@ func (s *settingsStore) unseal(at *S3) (err error) {
 	if at == nil || at.Sealed == nil {
 		return nil
 	}
-	box, err := s.keyFile.Box(forSecretKeys)
+	box, err := s.key.Box(forSecretKeys)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (s *settingsStore) unseal(at *S3) (err error) {
 
 // seal encrypts the secret key for storage.
 func (s *settingsStore) seal(at *S3) error {
-	box, err := s.keyFile.Box(forSecretKeys)
+	box, err := s.key.Box(forSecretKeys)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"filippo.io/age"
 
 	"j17"
+	"j17/internal/base/keyfile"
 	"j17/internal/custody/backup"
 	"j17/internal/storage/store"
 )
@@ -65,10 +66,8 @@ func TestSettings(t *testing.T) {
 		t.Errorf("%+v %v", set, err)
 	}
 
-	// Without its key file the server says so, and can be told again.
-	if err := os.Remove(h.options.KeyFile); err != nil {
-		t.Fatal(err)
-	}
+	// Without its key the server says so, and can be told again.
+	h.options.Key = keyfile.OfSecret("another key")
 	h.open(t)
 	h.run(t)
 	if set, err := h.Settings(t.Context(), h.app.ID); err != nil || set.S3.SecretKey != "" {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/base/keyfile"
 	shapes "j17/internal/base/wire"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
@@ -141,7 +142,7 @@ func (p *provided) kept(tb testing.TB, o *httpapi.Options, st backup.Storage) {
 			extent, err := p.store.Extent(ctx, t)
 			return extent.Events, root, err
 		},
-		Folder: filepath.Join(tb.TempDir(), "backups"), KeyFile: filepath.Join(tb.TempDir(), "backup.key"),
+		Folder: filepath.Join(tb.TempDir(), "backups"), Key: keyfile.At(filepath.Join(tb.TempDir(), "backup.key")),
 		Private:   true,
 		Free:      func(string) (free, total uint64, err error) { return 1 << 40, 1 << 41, nil },
 		Committed: func() uint64 { return 0 },

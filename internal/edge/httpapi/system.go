@@ -11,6 +11,7 @@ import (
 	"j17/internal/base/wire"
 	"j17/internal/lang/spec"
 	"j17/internal/plane/control"
+	"j17/internal/storage/store"
 )
 
 // serverHandlers answer what a server is and how it is.
@@ -33,7 +34,7 @@ func (h *serverHandlers) routes() []route {
 		}},
 		{all, get, "/readyz", free, need{}, "", h.ready, operation{
 			id: "getReadiness", about: "Check that the server accepts writes, or serves reads", query: readiness(),
-			headers: signHeader(),
+			headers: signHeader(), gives: wire.Readiness{},
 		}},
 	}
 }
@@ -83,7 +84,8 @@ func (h *serverHandlers) ready(c *call, w http.ResponseWriter) error {
 		return j17.Errorf(j17.CodeUnavailable, "The server is shutting down")
 	default:
 	}
-	switch s := h.store.Status(); {
+	s := h.store.Status()
+	switch {
 	case !s.Readable:
 		return j17.Errorf(j17.CodeUnavailable, "The server answers no reads: %s", s.Reason)
 	case h.restoringAny != nil && h.restoringAny():
@@ -98,7 +100,18 @@ func (h *serverHandlers) ready(c *call, w http.ResponseWriter) error {
 			return err
 		}
 	}
-	return h.live(c, w)
+	if h.sign != "" {
+		w.Header().Set(HeaderSign, h.sign)
+	}
+	return c.done(w, http.StatusOK, wire.Readiness{Store: replication(s.Replication)}, nil)
+}
+
+// replication shows how what is stored is replicated, nil for a store on this machine's disk.
+func replication(r *store.Replication) *wire.Replication {
+	if r == nil {
+		return nil
+	}
+	return &wire.Replication{Mode: string(r.Mode), Standbys: r.Standbys, LagBytes: r.LagBytes, Async: r.Async}
 }
 
 // maxAdvance bounds one move of a development server's clock.

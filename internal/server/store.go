@@ -1,0 +1,254 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/crypto/acme/autocert"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/base/keyfile"
+	"j17/internal/core/part"
+	"j17/internal/storage/pebble"
+	"j17/internal/storage/postgres"
+	"j17/internal/storage/store"
+)
+
+// Defaults and bounds of stores on PostgreSQL.
+const (
+	DefaultStoreSchema      = postgres.DefaultSchema
+	DefaultStoreConnections = postgres.DefaultConnections
+
+	mostStoreConnections = 1000
+	// mostSchemaName is how long names can be in PostgreSQL.
+	mostSchemaName = 63
+)
+
+// StoreOptions say which PostgreSQL the store is on. Without an address it is in the data folder.
+type StoreOptions struct {
+	Address string
+	// PasswordFile has the password, unless the address has it.
+	PasswordFile string
+	// AddressShown reports that the address was given on the command line, where others can read it.
+	AddressShown bool
+	// Schema is where the tables are; "" means DefaultStoreSchema.
+	Schema string
+	// AllowSingle and AllowAsync accept servers that do not keep all that they acknowledge; Plain accepts connections
+	// to other machines without TLS.
+	AllowSingle, AllowAsync, Plain bool
+	// Connections is how many connections there are; 0 means DefaultStoreConnections.
+	Connections int
+	// NodeSecretFile is that of a server, for what works on the store without one.
+	NodeSecretFile string
+
+	password string
+	// keys, if not nil, are what the store is sealed with; restoring opens one that is being restored.
+	keys      []*keyfile.File
+	restoring bool
+}
+
+// Given reports whether the store is on PostgreSQL.
+func (o *StoreOptions) Given() bool { return o.Address != "" }
+
+// Check returns everything that is wrong with the options, and reads the password.
+func (o *StoreOptions) Check() []error {
+	var c checks
+	c.store(o)
+	return c.found
+}
+
+func (c *checks) store(o *StoreOptions) {
+	o.password, o.keys = "", nil
+	if o.NodeSecretFile != "" {
+		for _, secret := range c.nodeSecrets(o.NodeSecretFile) {
+			o.keys = append(o.keys, keyfile.OfSecret(secret))
+		}
+	}
+	if o.PasswordFile != "" {
+		var err error
+		if o.password, err = readPassword(o.PasswordFile); err != nil {
+			c.add("store-password-file: %w", err)
+		} else if o.password == "" {
+			c.add("store-password-file: there is no password in %s", o.PasswordFile)
+		}
+	}
+	switch {
+	case len(o.Schema) > mostSchemaName || strings.ContainsRune(o.Schema, 0):
+		c.add("store-schema: %q is no name of a schema, which has %d bytes at most", o.Schema, mostSchemaName)
+	case strings.HasPrefix(o.Schema, "pg_") || o.Schema == "information_schema":
+		c.add("store-schema: the schema %s belongs to PostgreSQL itself; choose another one", o.Schema)
+	}
+	if n := o.Connections; n != 0 && (n < postgres.LeastConnections || n > mostStoreConnections) {
+		c.add("store-connections: %d is not between %d and %d", n, postgres.LeastConnections, mostStoreConnections)
+	}
+	if !o.Given() {
+		if o.PasswordFile != "" || o.AllowAsync || o.AllowSingle || o.Plain {
+			c.add("store: the address is missing beside other settings of the store")
+		}
+		return
+	}
+	address, found := postgres.ParseAddress(o.Address, o.password, o.Plain)
+	for _, err := range found {
+		c.add("store: %w", err)
+	}
+	if address != nil && address.HasPassword() && o.AddressShown {
+		c.add("store: the password in the address shows in every list of processes: set the address by the variable J17_STORE, or give the password by store-password-file")
+	}
+}
+
+// dataBeside reports a data folder that has a store of its own beside one on PostgreSQL.
+func (c *checks) dataBeside(o *Options) {
+	if !o.Store.Given() || o.Dir == "" {
+		return
+	}
+	if _, err := os.Stat(o.storeFolder()); err == nil {
+		c.add("data: the folder %s holds a store, and beside a store on PostgreSQL it is for what may be lost only. Name another folder, or leave store out to run on this one", o.Dir)
+	}
+}
+
+// postgres are the options of a store on PostgreSQL, which seals with one of the keys.
+func (o *StoreOptions) postgres(clk clock.Clock, logger *slog.Logger, keys []*keyfile.File) postgres.Options {
+	p := postgres.Options{
+		Address: o.Address, Password: o.password, Plain: o.Plain, Schema: o.Schema, Connections: o.Connections,
+		AllowAsync: o.AllowAsync, AllowSingle: o.AllowSingle, Clock: clk, Logger: logger, Sealed: sealedElsewhere(),
+		Restoring: o.restoring,
+	}
+	if o.keys != nil {
+		keys = o.keys
+	}
+	if len(keys) > 0 {
+		p.Key, p.Keys = keys[0], keys[1:]
+	}
+	return p
+}
+
+// String returns the address without the password, and the schema.
+func (o *StoreOptions) String() string {
+	address, _ := postgres.ParseAddress(o.Address, o.password, o.Plain)
+	return address.String() + " (schema " + cmp.Or(o.Schema, DefaultStoreSchema) + ")"
+}
+
+// storeKeys are what a store on PostgreSQL may be sealed with, the first one from now on: the node secrets, or a file
+// of the data folder, which has to be kept then.
+func (o *Options) storeKeys() (keys []*keyfile.File) {
+	for _, secret := range o.nodeSecrets {
+		keys = append(keys, keyfile.OfSecret(secret))
+	}
+	if o.Dir != "" {
+		keys = append(keys, keyfile.At(keyFileOf(o.Dir)))
+	}
+	return keys
+}
+
+// openStore opens the store, and returns it with the key that seals what belongs to it.
+func (o *Options) openStore(ctx context.Context) (store.Store, *keyfile.File, error) {
+	if o.Store.Given() {
+		p := o.Store.postgres(o.Clock, o.Logger, o.storeKeys())
+		opened, err := postgres.Open(ctx, p)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(o.nodeSecrets) == 0 && o.Store.keys == nil {
+			o.Logger.LogAttrs(ctx, slog.LevelInfo, "secrets in the store are sealed with the key file of the data folder: keep a copy of it, or give a node secret", slog.String("file", keyFileOf(o.Dir)))
+		}
+		return store.Whole(opened), opened.Key(), nil
+	}
+	opened, err := pebble.Open(pebble.Options{
+		Dir: o.storeFolder(), Clock: o.Clock, Logger: o.Logger, MaxClockJump: o.maxClockJump, Sealed: sealedSpaces(),
+		KeyFile:    keyFileOf(o.Dir),
+		CacheBytes: int64(cmp.Or(o.StoreCacheMiB, storeCacheMiB(Memory()))) << 20,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return store.Whole(opened), keyfile.At(keyFileOf(o.Dir)), nil
+}
+
+// makeFolder makes the data folder, and returns what removes it again if it is new and still empty.
+func makeFolder(dir string) (undo func(), err error) {
+	_, err = os.Stat(dir)
+	isNew := errors.Is(err, fs.ErrNotExist)
+	return func() {
+		if isNew {
+			_ = os.Remove(dir) // which removes nothing that has anything in it
+		}
+	}, os.MkdirAll(dir, 0o700)
+}
+
+// ownFilesSpace has what a server keeps for itself and other servers of the same store need: the setup token, and what
+// an authority of certificates has given.
+const ownFilesSpace store.Space = "own_files"
+
+// ownFilesPart declares the items. What they hold is made again where it is missing, so no backup has it.
+func ownFilesPart() part.Part {
+	return part.Part{Name: "own files", Spaces: []part.Space{
+		{Declared: store.Declared{Space: ownFilesSpace}, Sealed: part.Always, Derived: true},
+	}}
+}
+
+// files returns where the server keeps small secrets for itself: in a folder below the data folder, or as items where
+// the store is on PostgreSQL.
+func (s *Server) files(folder string) autocert.Cache {
+	if s.options.Store.Given() {
+		return itemFiles{sides: s.store, folder: folder}
+	}
+	return autocert.DirCache(filepath.Join(s.options.Dir, folder))
+}
+
+// itemFiles are files that are items of the system tenant.
+type itemFiles struct {
+	sides  store.Sides
+	folder string
+}
+
+// Get is part of autocert.Cache.
+func (f itemFiles) Get(ctx context.Context, name string) ([]byte, error) {
+	item, err := f.sides.Get(ctx, j17.System, ownFilesSpace, f.key(name))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, autocert.ErrCacheMiss
+	}
+	return item.Value, err
+}
+
+// Put is part of autocert.Cache.
+func (f itemFiles) Put(ctx context.Context, name string, data []byte) error {
+	return f.sides.Write(ctx, j17.System, []store.Side{
+		{Space: ownFilesSpace, Key: f.key(name), Op: store.Put, Value: data},
+	})
+}
+
+// Delete is part of autocert.Cache.
+func (f itemFiles) Delete(ctx context.Context, name string) error {
+	return f.sides.Write(ctx, j17.System, []store.Side{{Space: ownFilesSpace, Key: f.key(name), Op: store.Delete}})
+}
+
+func (f itemFiles) key(name string) string { return f.folder + "/" + name }
+
+// StoreReport is what can be said of a server before a store is opened there.
+type StoreReport = postgres.Report
+
+// StoreStats is how much a store holds.
+type StoreStats = postgres.Stats
+
+// Look looks at the server and the schema, and changes nothing.
+func (o *StoreOptions) Look(ctx context.Context, logger *slog.Logger) (StoreReport, error) {
+	return postgres.Check(ctx, o.postgres(nil, logger, nil))
+}
+
+// Migrate brings the tables to the version of this program, and returns the version that they had, 0 for none, and the
+// one that they have.
+func (o *StoreOptions) Migrate(ctx context.Context, logger *slog.Logger) (from, to int, err error) {
+	return postgres.Migrate(ctx, o.postgres(nil, logger, nil))
+}
+
+// Measure asks how much the store holds.
+func (o *StoreOptions) Measure(ctx context.Context, logger *slog.Logger) (StoreStats, error) {
+	return postgres.Measure(ctx, o.postgres(nil, logger, nil))
+}
