@@ -78,15 +78,21 @@ At the first start, a URL for creating the first operator is printed on standard
 			o.Reload = reload
 			tuneRuntime(e.getenv, &o.Options)
 
-			// The server is open before it reports that it is ready.
-			s, err := server.OpenServe(cmd.Context(), o)
-			if err != nil {
-				return portTaken(err)
+			// The server is open before it reports that it is ready. One that another node has replaced waits for its
+			// turn again.
+			for {
+				s, err := server.OpenServe(cmd.Context(), o)
+				if err != nil {
+					return portTaken(err)
+				}
+				if err = showReady(e.out, s.Ready(), asJSON); err == nil {
+					err = s.Run(cmd.Context())
+				}
+				replaced := errors.Is(err, server.ErrReplaced)
+				if err = errors.Join(err, s.Close()); !replaced || cmd.Context().Err() != nil {
+					return err
+				}
 			}
-			if err = showReady(e.out, s.Ready(), asJSON); err == nil {
-				err = s.Run(cmd.Context())
-			}
-			return errors.Join(err, s.Close())
 		},
 	}
 
@@ -153,10 +159,10 @@ func serveFlags(f *pflag.FlagSet, o *server.ServeOptions) {
 	// What it is among several.
 	f.StringVar((*string)(&o.Role), "role", string(server.RoleAll), "`part` of this server: all, headnode or worker")
 	f.StringVar(&o.NodeSecretFile, "node-secret-file", "", "`file` with the secret that all nodes share")
-	f.StringVar(&o.Node, "node", "", "`name` of this worker")
+	f.StringVar(&o.Node, "node", "", "`name` of this worker, or of this server among those on a database; empty for the machine and the port")
 	f.StringVar(&o.Headnode, "headnode", "", "`URL` of the headnode's internal listener")
 	f.StringVar(&o.PublicURL, "public-url", "", "`URL` at which clients reach this worker; empty for its address")
-	f.StringVar(&o.InternalURL, "internal-url", "", "`URL` at which the headnode reaches this worker; empty for its internal address")
+	f.StringVar(&o.InternalURL, "internal-url", "", "`URL` at which other servers reach this one; empty for its internal address")
 	f.StringVar(&o.InternalCertificate.CertFile, "internal-tls-cert", "", "`file` with the certificate of the internal listener")
 	f.StringVar(&o.InternalCertificate.KeyFile, "internal-tls-key", "", "`file` with the key of that certificate")
 	f.StringVar(&o.InternalCAFile, "internal-ca", "", "`file` with certificates by which those of other nodes are checked")

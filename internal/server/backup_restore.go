@@ -201,7 +201,7 @@ type restoring struct {
 
 func (r *restoring) run(ctx context.Context) (Restored, error) {
 	out := Restored{Backup: *r.manifest}
-	st, _, err := r.options().openStore(ctx)
+	st, _, err := r.options().openStore(ctx, nil)
 	if err != nil {
 		return out, err
 	}
@@ -454,7 +454,7 @@ func (o *VerifyOptions) trial(
 	if _, err := r.run(ctx); err != nil {
 		return err
 	}
-	st, _, err := r.options().openStore(ctx)
+	st, _, err := r.options().openStore(ctx, nil)
 	if err != nil {
 		return err
 	}

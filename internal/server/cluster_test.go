@@ -61,6 +61,12 @@ func start(tb testing.TB, o server.ServeOptions) *node {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return running(tb, o, s)
+}
+
+// running lets a server that is open run until the test ends.
+func running(tb testing.TB, o server.ServeOptions, s *server.Serve) *node {
+	tb.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
 	n := &node{options: o, serve: s, stop: stop, ended: make(chan error, 1)}
 	go func() { n.ended <- s.Run(ctx) }()

@@ -179,7 +179,9 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 		return nil, err
 	}
 
-	if d.server, err = Open(ctx, o.Options); err != nil {
+	d.server = newServer(o.Options)
+	d.server.alone = true
+	if err := d.server.start(ctx, func(context.Context) error { return nil }); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -511,7 +511,7 @@ func (c *checks) nodes(o *ServeOptions) {
 
 	// Settings of a worker alone.
 	if o.Role != RoleWorker {
-		if o.Node != "" || o.Headnode != "" || o.PublicURL != "" || o.InternalURL != "" {
+		if o.Headnode != "" || o.PublicURL != "" || !o.Store.Given() && (o.Node != "" || o.InternalURL != "") {
 			c.add("role: node, headnode, public-url and internal-url are settings of a worker; this server is a %s", o.Role)
 		}
 		return
@@ -580,8 +580,19 @@ const maxClockJump = 24 * time.Hour
 // OpenServe opens a server whose options have been checked.
 func OpenServe(ctx context.Context, o ServeOptions) (_ *Serve, err error) {
 	o.maxClockJump, o.backupsByDefault = maxClockJump, o.byDefault()
-	s := &Serve{options: o}
-	if s.server, err = Open(ctx, o.Options); err != nil {
+	s := &Serve{options: o, server: newServer(o.Options)}
+	s.server.reload, s.server.nodeName, s.server.internalURL = o.Reload, o.Node, o.InternalURL
+
+	// The listeners, each with its certificates, and the store.
+	var transport *http.Transport
+	if err := s.server.start(ctx, func(ctx context.Context) (err error) {
+		s.warn(ctx)
+		if err := s.server.publicTLS(o); err != nil {
+			return err
+		}
+		transport, err = s.server.internalTLS(o)
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -590,16 +601,7 @@ func OpenServe(ctx context.Context, o ServeOptions) (_ *Serve, err error) {
 		}
 	}()
 
-	// The listeners, each with its certificates, and the redirect from HTTP to HTTPS.
-	s.server.reload = o.Reload
-	s.warn(ctx)
-	if err := s.server.publicTLS(o); err != nil {
-		return nil, err
-	}
-	transport, err := s.server.internalTLS(o)
-	if err != nil {
-		return nil, err
-	}
+	// The redirect from HTTP to HTTPS.
 	if err := s.server.redirect(ctx, o); err != nil {
 		return nil, err
 	}

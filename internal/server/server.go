@@ -55,6 +55,7 @@ import (
 	"j17/internal/plane/deploy"
 	"j17/internal/plane/usage"
 	"j17/internal/storage/pebble"
+	"j17/internal/storage/postgres"
 	"j17/internal/storage/store"
 )
 
@@ -218,11 +219,17 @@ type Server struct {
 	erasures *erasure.Service
 	// attention reports what goes on, and what waits for a person.
 	attention *attention.Service
-	// public and internal are the open listeners, connections the accepted connections.
-	public      net.Listener
-	internal    net.Listener
-	connections *connections
-	forgetting  forgetting
+	// public and internal are the open listeners, sockets what they listen on, connections the accepted connections.
+	public   net.Listener
+	internal net.Listener
+	sockets  []*net.TCPListener
+	// node is this process among those on a database; nil for a store in the data folder. nodeName and internalURL are
+	// what it says of itself, "" for what follows from where it is; alone says that it does not wait for others.
+	node                  *postgres.Node
+	nodeName, internalURL string
+	alone                 bool
+	connections           *connections
+	forgetting            forgetting
 
 	// The rest is set by OpenServe, if needed: the wrapper of the public handler, the plain listener beside an
 	// encrypted one with its handler, certificates from files, the signal to read them again, those of an authority,
@@ -244,18 +251,28 @@ const defaultDrainTime = 20 * time.Second
 // called.
 func Open(ctx context.Context, o Options) (*Server, error) {
 	s := newServer(o)
-	// A new folder is made after the addresses are taken, so that a port in use leaves no folder behind. An existing
-	// folder may take long to open, so it is opened first: clients are refused meanwhile, and not kept waiting.
-	steps := []func(context.Context) error{s.open, s.listen}
-	if _, err := os.Stat(s.storeFolder()); errors.Is(err, fs.ErrNotExist) {
-		slices.Reverse(steps)
+	return s, s.start(ctx, func(context.Context) error { return nil })
+}
+
+// start opens the store and both listeners. listened is called when there are listeners, and before anything is served
+// on them. On a database, the store is opened once it is this process that works.
+func (s *Server) start(ctx context.Context, listened func(context.Context) error) error {
+	steps := []func(context.Context) error{s.listen, listened, s.join, s.open}
+	if !s.options.Store.Given() {
+		// A new folder is made after the addresses are taken, so that a port in use leaves no folder behind. An
+		// existing folder may take long to open, so it is opened first: clients are refused meanwhile, and not kept
+		// waiting.
+		steps = []func(context.Context) error{s.open, s.listen, listened}
+		if _, err := os.Stat(s.storeFolder()); errors.Is(err, fs.ErrNotExist) {
+			steps = []func(context.Context) error{s.listen, listened, s.open}
+		}
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
-			return nil, errors.Join(err, s.Close())
+			return errors.Join(err, s.Close())
 		}
 	}
-	return s, nil
+	return nil
 }
 
 func newServer(o Options) *Server { return &Server{options: o, worker: worker.New(o.Clock, o.Logger)} }
@@ -276,7 +293,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return fmt.Errorf("the data folder cannot be made: %w", err)
 	}
 	closeToOthers(o.Dir, o.Logger)
-	if s.store, s.key, err = o.openStore(ctx); err != nil {
+	if s.store, s.key, err = o.openStore(ctx, s.node); err != nil {
 		undo()
 		return err
 	}
@@ -422,6 +439,11 @@ func (s *Server) listen(ctx context.Context) (err error) {
 	if s.internal, err = listen.Listen(ctx, "tcp", s.options.InternalListen); err != nil {
 		return fmt.Errorf("the internal address cannot be listened on: %w", err)
 	}
+	for _, l := range []net.Listener{s.public, s.internal} {
+		if socket, is := l.(*net.TCPListener); is {
+			s.sockets = append(s.sockets, socket)
+		}
+	}
 	s.public, s.internal = s.connections.wrap(s.public), s.connections.wrap(s.internal)
 	return nil
 }
@@ -451,6 +473,15 @@ func (s *Server) Close() error {
 		cancel()
 		s.store = nil
 	}
+	if s.node != nil {
+		//nolint:forbidigo // the same
+		end, cancel := context.WithTimeout(context.Background(), leaveTime)
+		if err := s.node.Leave(end); err != nil {
+			s.options.Logger.LogAttrs(end, slog.LevelWarn, "the database was not told that this node ends: another one waits until it is silent for long", slog.Any("error", err))
+		}
+		cancel()
+		s.node = nil
+	}
 	return errors.Join(errs...)
 }
 
@@ -469,6 +500,9 @@ func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.TrustedProxies, o.ForwardedHeader = s.options.TrustedProxies, s.options.ForwardedHeader
 	o.StreamsPerKey, o.Streams = s.options.StreamsPerKey, s.options.Streams
 	o.Keys, o.Addresses = rateLimit(s.options.KeyRate), rateLimit(s.options.AddressRate)
+	if s.node != nil {
+		o.Working = s.node.Works
+	}
 	if r := s.restoration; r != nil {
 		o.Restoring, o.RestoringAny = r.of, func() bool { return r.left() > 0 }
 	}
@@ -495,6 +529,9 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 			return fmt.Errorf("the data folder cannot be looked at: %w", err)
 		}
 		workers = append(workers, func(ctx context.Context) error { s.watchFolder(ctx, api, folder); return nil })
+	}
+	if s.node != nil {
+		workers = append(workers, s.watchNode)
 	}
 	requests, stopRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRequests()
@@ -660,14 +697,21 @@ const (
 	idleTime   = 120 * time.Second
 )
 
-// httpServer returns the server for a listener. Long headers are let in only if their memory is counted, which it is
-// not on encrypted connections: HTTP/2 reads the headers of many requests side by side.
+// httpServer returns the server for a listener. When it stops, no further connections are let in.
 func (s *Server) httpServer(requests context.Context, l net.Listener, h http.Handler) *http.Server {
+	server := s.limited(requests, l, h)
+	server.RegisterOnShutdown(s.connections.end)
+	return server
+}
+
+// limited returns a server for a listener with the limits on its clients. Long headers are let in only if their memory is counted, which it is
+// not on encrypted connections: HTTP/2 reads the headers of many requests side by side.
+func (s *Server) limited(requests context.Context, l net.Listener, h http.Handler) *http.Server {
 	longest := httpapi.MaxHeader
 	if _, plain := l.(*watched); plain {
 		longest = httpapi.LongestHeader
 	}
-	server := &http.Server{
+	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTime,
 		ReadTimeout:       readTime,
@@ -679,6 +723,4 @@ func (s *Server) httpServer(requests context.Context, l net.Listener, h http.Han
 		ConnContext:       httpapi.ConnContext,
 		ConnState:         s.connections.observe,
 	}
-	server.RegisterOnShutdown(s.connections.end)
-	return server
 }

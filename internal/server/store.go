@@ -148,9 +148,10 @@ func (o *Options) storeKeys() (keys []*keyfile.File) {
 }
 
 // openStore opens the store, and returns it with the key that seals what belongs to it.
-func (o *Options) openStore(ctx context.Context) (store.Store, *keyfile.File, error) {
+func (o *Options) openStore(ctx context.Context, node *postgres.Node) (store.Store, *keyfile.File, error) {
 	if o.Store.Given() {
 		p := o.Store.postgres(o.Clock, o.Logger, o.storeKeys())
+		p.Node = node
 		opened, err := postgres.Open(ctx, p)
 		if err != nil {
 			return nil, nil, err
@@ -197,20 +198,20 @@ func ownFilesPart() part.Part {
 // the store is on PostgreSQL.
 func (s *Server) files(folder string) autocert.Cache {
 	if s.options.Store.Given() {
-		return itemFiles{sides: s.store, folder: folder}
+		return itemFiles{of: s, folder: folder}
 	}
 	return autocert.DirCache(filepath.Join(s.options.Dir, folder))
 }
 
 // itemFiles are files that are items of the system tenant.
 type itemFiles struct {
-	sides  store.Sides
+	of     *Server
 	folder string
 }
 
 // Get is part of autocert.Cache.
 func (f itemFiles) Get(ctx context.Context, name string) ([]byte, error) {
-	item, err := f.sides.Get(ctx, j17.System, ownFilesSpace, f.key(name))
+	item, err := f.of.store.Get(ctx, j17.System, ownFilesSpace, f.key(name))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, autocert.ErrCacheMiss
 	}
@@ -219,14 +220,14 @@ func (f itemFiles) Get(ctx context.Context, name string) ([]byte, error) {
 
 // Put is part of autocert.Cache.
 func (f itemFiles) Put(ctx context.Context, name string, data []byte) error {
-	return f.sides.Write(ctx, j17.System, []store.Side{
+	return f.of.store.Write(ctx, j17.System, []store.Side{
 		{Space: ownFilesSpace, Key: f.key(name), Op: store.Put, Value: data},
 	})
 }
 
 // Delete is part of autocert.Cache.
 func (f itemFiles) Delete(ctx context.Context, name string) error {
-	return f.sides.Write(ctx, j17.System, []store.Side{{Space: ownFilesSpace, Key: f.key(name), Op: store.Delete}})
+	return f.of.store.Write(ctx, j17.System, []store.Side{{Space: ownFilesSpace, Key: f.key(name), Op: store.Delete}})
 }
 
 func (f itemFiles) key(name string) string { return f.folder + "/" + name }

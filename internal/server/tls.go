@@ -296,6 +296,9 @@ func (s *Server) hasHost(host string) bool {
 			break
 		}
 	}
+	if s.registry == nil {
+		return false // it waits for its turn
+	}
 	instance, ok := s.registry.Instances.ByName(label)
 	return ok && s.owns(instance)
 }

@@ -64,9 +64,14 @@ type Worker struct {
 // Join makes this process one of the nodes on a schema, whose tables it makes if they do not exist. name is its own
 // among them. url, where others can reach it, is for messages only. c is the machine's clock.
 func Join(ctx context.Context, o Options, name, url string, c clock.Clock) (*Node, error) {
+	logger := o.Logger
+	o.Logger = slog.New(slog.DiscardHandler) // what the settings are is told when the store is opened
 	s, err := prepare(ctx, o)
 	if err != nil {
 		return nil, err
+	}
+	if logger != nil {
+		s.logger = logger
 	}
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
