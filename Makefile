@@ -35,6 +35,9 @@ TIMEOUT   ?= 20m
 # The acceptance suites that must pass whole.
 SUITES    ?= tick data_plane implications control identity repairs workflows projections custody decisions gaps dashboard
 
+# Those that pass on PostgreSQL too. The language of handlers and the dashboard meet no store of their own.
+POSTGRES_SUITES ?= $(filter-out tick dashboard,$(SUITES))
+
 # One way to compile what runs, is checked, or is tested without the race detector, so that targets share what they have compiled. Tests
 # under the race detector cannot share it. Flags of one's own are kept.
 COMPILED := CGO_ENABLED=0 GOFLAGS="$$(go env GOFLAGS) -trimpath"
@@ -220,6 +223,10 @@ acceptance: build ## run the black-box suites against bin/j17 (SUITES='tick data
 	else \
 		J17_AXE='$(wildcard $(CURDIR)/dashboard/node_modules/axe-core/axe.min.js)' J17_BIN='$(CURDIR)/bin/j17' .ci/acceptance '$(J17_SHARED)/acceptance' $(SUITES); \
 	fi
+
+.PHONY: acceptance-postgres
+acceptance-postgres: ## run the black-box suites on PostgreSQL (POSTGRES_SUITES='data_plane custody')
+	@.ci/on-postgres $(MAKE) --no-print-directory acceptance SUITES='$(POSTGRES_SUITES)'
 
 # --- Check
 
