@@ -96,7 +96,8 @@ import, the first are shown and the others counted. Each one that fails is shown
 				err = json.NewEncoder(e.out).Encode(ready)
 			default:
 				err = printReady(
-					e.out, ready, dataOf(&o.Options), firstRequests(d.Spec(), specBeside(), d.URL(), ready.Keys[j17.Prod].Write),
+					e.out, ready, dataOf(&o.Options),
+					firstRequests(d.Spec(), specBeside(), d.URL(), ready.Keys[j17.Prod].Write),
 				)
 			}
 			if err == nil {

@@ -187,7 +187,8 @@ counted last; no table is read as a whole.` + storeHelp,
 
 func printStoreStats(e *env, s *server.StoreStats) error {
 	if _, err := fmt.Fprintf(e.out, "%s, schema %s: %s of %s, %s.\n%d of %d connections, oldest snapshot %.0f s.\n\n",
-		printable(s.Store), printable(s.Schema), j17.Count(int(s.Events), "event"), j17.Count(int(s.Tenants), "environment"),
+		printable(s.Store), printable(s.Schema), j17.Count(int(s.Events), "event"),
+		j17.Count(int(s.Tenants), "environment"),
 		j17.Count(int(s.Bytes), "byte"), s.Connections, s.Most, s.OldestSnapshotSeconds); err != nil {
 		return err
 	}

@@ -29,7 +29,9 @@ type database struct {
 func newDatabase(t *testing.T) *database {
 	t.Helper()
 	pg := pgtest.Shared(t)
-	d := &database{server: pg, address: pg.Address(), schema: pg.Schema(t), password: filepath.Join(t.TempDir(), "password")}
+	d := &database{
+		server: pg, address: pg.Address(), schema: pg.Schema(t), password: filepath.Join(t.TempDir(), "password"),
+	}
 	u, err := url.Parse(d.address)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +97,8 @@ func TestStoreCommands(t *testing.T) {
 	d.call(t, nil, exitUsage, []string{"J17_STORE", "list of processes"}, "store", "check", "--store", d.address)
 	d.call(t, nil, exitUsage, []string{"name the server"}, "store", "check")
 	d.call(
-		t, []string{"J17_STORE_CONNECTIONS=3"}, exitUsage, []string{"is another machine", "3 is not between 12", "pg_x"},
+		t, []string{"J17_STORE_CONNECTIONS=3"}, exitUsage,
+		[]string{"is another machine", "3 is not between 12", "pg_x"},
 		"store", "check", "--store", "postgres://j17@db/j17?sslmode=disable", "--store-schema", "pg_x",
 	)
 	d.call(t, []string{"J17_STORE_CONNECTIONS=many"}, exitUsage, []string{`"many" is not what store-connections takes`}, "store", "check")
@@ -105,7 +108,8 @@ func TestStoreCommands(t *testing.T) {
 	d.call(t, nil, exitFailure, said, append([]string{"store", "check"}, d.flags()...)...)
 	var report server.StoreReport
 	out := d.call(
-		t, []string{"J17_STORE=" + d.address, "J17_STORE_SCHEMA=" + d.schema, "J17_STORE_ALLOW_SINGLE=true"}, exitOK, nil,
+		t, []string{"J17_STORE=" + d.address, "J17_STORE_SCHEMA=" + d.schema, "J17_STORE_ALLOW_SINGLE=true"}, exitOK,
+		nil,
 		"store", "check", "--json",
 	)
 	if err := json.Unmarshal([]byte(out), &report); err != nil || report.Version != 0 || report.Refused() != 0 {
@@ -139,14 +143,18 @@ func TestStoreSettings(t *testing.T) {
 		t, nil, exitUsage, []string{"holds a store"}, append([]string{"dev", "--data", used}, d.flags()...)...,
 	)
 	d.call(
-		t, nil, exitUsage, []string{"store: the address is missing"}, "dev", "--data", t.TempDir(), "--store-allow-single",
+		t, nil, exitUsage, []string{"store: the address is missing"}, "dev", "--data", t.TempDir(),
+		"--store-allow-single",
 	)
 
 	// A folder that was not there is not left behind by a start that fails.
 	fresh := filepath.Join(t.TempDir(), "data")
 	d.call(
 		t, nil, exitFailure, []string{"--store-allow-single"},
-		append([]string{"dev", "--data", fresh, "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0"}, d.flags()...)...,
+		append(
+			[]string{"dev", "--data", fresh, "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0"},
+			d.flags()...,
+		)...,
 	)
 	if _, err := os.Stat(fresh); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("the data folder is there: ", err)
@@ -160,7 +168,8 @@ func TestStoreSettings(t *testing.T) {
 func (d *database) serveOn(t *testing.T, more ...string) (p *process, setup string) {
 	t.Helper()
 	cmd := startable(t, "j17", append([]string{
-		"serve", "--json", "--base-domain", "example.test", "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0",
+		"serve", "--json", "--base-domain", "example.test", "--listen", "127.0.0.1:0", "--internal-listen",
+		"127.0.0.1:0",
 		"--no-backups", "--store-allow-single",
 	}, append(d.flags(), more...)...)...)
 	p = &process{cmd: cmd}
@@ -231,12 +240,16 @@ func TestServeOnPostgres(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if slices.ContainsFunc(files, func(f string) bool { return filepath.Base(f) == "backup.key" || filepath.Base(f) == "setup-token" }) {
+	if slices.ContainsFunc(
+		files, func(f string) bool { return filepath.Base(f) == "backup.key" || filepath.Base(f) == "setup-token" },
+	) {
 		t.Errorf("the data folder has %q", files)
 	}
 	// Neither the token nor a key that the server signs with can be read in the database.
 	count := func(sql string, args ...any) int {
-		return pgtest.Ask[int](t, d.server, "SELECT count(*)::int FROM "+strings.ReplaceAll(sql, "$.", d.schema+"."), args...)
+		return pgtest.Ask[int](
+			t, d.server, "SELECT count(*)::int FROM "+strings.ReplaceAll(sql, "$.", d.schema+"."), args...,
+		)
 	}
 	if n := count("$.items WHERE position(convert_to($1,'UTF8') IN value)>0", token); n != 0 {
 		t.Error("the setup token can be read in the database")
@@ -282,7 +295,8 @@ func TestDevOnPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, out, errs := h.run(
-			t, dir, "", "events", "post", "note/global", "was_written", `{"text":"x"}`, "--actor", "user:global", "--json",
+			t, dir, "", "events", "post", "note/global", "was_written", `{"text":"x"}`, "--actor", "user:global",
+			"--json",
 		)
 		if code != exitOK || !strings.Contains(out, `"length":`+want) {
 			t.Errorf("start %d: %d %s%s", i, code, out, errs)

@@ -119,7 +119,8 @@ func TestTheClockStopsAtWorkWithoutEnd(t *testing.T) {
 	begin := clk.Now()
 	work := &endless{clock: clk, from: begin.Add(time.Hour)}
 	st := stepper{
-		clock: clk, feed: testopen.Open(t, clk), works: []part.Work{{NextDue: work.NextDue, Settle: work.Settle}}, gate: newTurnstile(clk),
+		clock: clk, feed: testopen.Open(t, clk), works: []part.Work{{NextDue: work.NextDue, Settle: work.Settle}},
+		gate: newTurnstile(clk),
 		busy: make(chan struct{}, 1), move: func(time.Duration) error { return nil },
 	}
 	if _, err := st.advance(t.Context(), 2*time.Hour); j17.CodeOf(err) != j17.CodeWorkLimit ||

@@ -31,8 +31,8 @@ type RestoreOptions struct {
 	Environment string
 	// Until is where the restored feeds end.
 	Until Until
-	// Dir is the data folder, which must be empty or not exist. With Store, which has been checked, it is the one of the
-	// key file, and may be missing where there is a node secret.
+	// Dir is the data folder, which must be empty or not exist. With Store, which has been checked, it is the one of
+	// the key file, and may be missing where there is a node secret.
 	Dir    string
 	Store  StoreOptions
 	Clock  clock.Clock

@@ -704,8 +704,8 @@ func (s *Server) httpServer(requests context.Context, l net.Listener, h http.Han
 	return server
 }
 
-// limited returns a server for a listener with the limits on its clients. Long headers are let in only if their memory is counted, which it is
-// not on encrypted connections: HTTP/2 reads the headers of many requests side by side.
+// limited returns a server for a listener with the limits on its clients. Long headers are let in only if their memory
+// is counted, which it is not on encrypted connections: HTTP/2 reads the headers of many requests side by side.
 func (s *Server) limited(requests context.Context, l net.Listener, h http.Handler) *http.Server {
 	longest := httpapi.MaxHeader
 	if _, plain := l.(*watched); plain {

@@ -97,7 +97,10 @@ func (s *Server) standby(ctx context.Context, await func(context.Context, func(p
 	}
 	err := await(ctx, func(w postgres.Worker) {
 		if works.Swap(w.Name) != w.Name {
-			s.options.Logger.LogAttrs(ctx, slog.LevelInfo, "another node works, this one waits", slog.String("works", w.Name), slog.String("url", w.URL))
+			s.options.Logger.LogAttrs(
+				ctx, slog.LevelInfo, "another node works, this one waits", slog.String("works", w.Name),
+				slog.String("url", w.URL),
+			)
 		}
 	})
 

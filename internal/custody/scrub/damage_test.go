@@ -28,7 +28,9 @@ func newDamaged(t *testing.T) *fixture {
 func (f *fixture) raw(t *testing.T, do func(db *engine.DB)) {
 	t.Helper()
 	f.close(t)
-	db, err := engine.Open("data", &engine.Options{FS: f.data.Disk(), FormatMajorVersion: engine.FormatNewest, Logger: quiet{}})
+	db, err := engine.Open(
+		"data", &engine.Options{FS: f.data.Disk(), FormatMajorVersion: engine.FormatNewest, Logger: quiet{}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,9 @@ func inDoubt(t *testing.T, f func(t *testing.T, d *doubtful)) {
 		d.store = testopen.Embedded(errorfs.Wrap(vfs.NewMem(), d.full)).Open(t, clock.System{})
 		defer d.full.on.Store(false) // the store is closed
 		var err error
-		if d.Registry, err = control.Open(t.Context(), control.Options{Store: d.store, Clock: clock.System{}}); err != nil {
+		if d.Registry, err = control.Open(
+			t.Context(), control.Options{Store: d.store, Clock: clock.System{}},
+		); err != nil {
 			t.Fatal(err)
 		}
 		d.app = d.instance(t, "app")

@@ -39,7 +39,8 @@ type fixture struct {
 func start(tb testing.TB, channels ...usage.Channel) *fixture {
 	tb.Helper()
 	f := &fixture{
-		data: testopen.NewData(tb), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), channels: channels,
+		data: testopen.NewData(tb), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)),
+		channels: channels,
 	}
 	f.open(tb)
 	var err error

@@ -51,6 +51,9 @@ func newBatch(l *lane) *batch {
 
 // reset empties the batch and sets its time to now.
 func (b *batch) reset() {
+	for _, t := range b.units.Tenants() {
+		t.added = nil
+	}
 	b.units.Reset(b.lane.clock.Now(), false)
 	b.w.reset()
 	b.decided = map[*tenant]bool{}
@@ -394,6 +397,7 @@ func (b *batch) ReadMatch(t *tenant, a *store.Absent) (bool, error) {
 // WriteEvent is part of unit.Writer.
 func (b *batch) WriteEvent(t *tenant, e *unit.Event) {
 	b.w.event(int32(t.next.Number), e)
+	t.added = append(t.added, b.lane.leaves.Leaf(e.ID, e.Leaf, e.Key.Type))
 }
 
 // WriteItem is part of unit.Writer.
@@ -455,7 +459,7 @@ func (b *batch) publish(stale map[*tenant]bool) {
 		}
 		t.was = t.next
 	}
-	if b.w.stored.rewritten && len(stale) == 0 {
+	if b.w.stored.rewritten && len(stale) == 0 && !b.lane.o.Shared {
 		b.lane.rewrites.Add(1)
 	}
 	b.lane.changes.publish(b, stale)

@@ -32,7 +32,7 @@ func (c change) outdated() bool { return c.tenant.number != c.number }
 // startShift is how far the number of a start is shifted in the numbers of changes.
 const startShift = 40
 
-const selectLast = `SELECT nm.name, x.ms, x.n FROM names nm JOIN tenants x ON x.t = nm.t WHERE x.ms > 0 ORDER BY nm.t`
+const selectLast = `SELECT nm.name, nm.t, x.ms, x.n FROM names nm JOIN tenants x ON x.t = nm.t WHERE x.ms > 0 ORDER BY nm.t`
 
 // open begins with the tenants that have events.
 func (c *changes) open(ctx context.Context, s *core) error {
@@ -42,28 +42,50 @@ func (c *changes) open(ctx context.Context, s *core) error {
 		if err != nil {
 			return err
 		}
-		rows, err := conn.Query(ctx, selectLast)
-		if err != nil {
-			return err
-		}
 		s.mu.Lock()
 		s.start = starts
 		c.latest, c.order = uint64(starts)<<startShift, nil
 		s.mu.Unlock()
+		if s.o.Shared {
+			if err := s.beside.load(ctx, conn); err != nil {
+				return err
+			}
+		}
+		rows, err := conn.Query(ctx, selectLast)
+		if err != nil {
+			return err
+		}
 		var name []byte
+		var life uint32
 		var last j17.StreamID
 		var seq int64
-		_, err = pgx.ForEachRow(rows, []any{&name, &last.Ms, &seq}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&name, &life, &last.Ms, &seq}, func() error {
 			last.Seq = uint32(seq)
-			t := s.tenant(j17.Tenant(name))
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			t.last = last
-			c.note(t)
+			c.observe(s, j17.Tenant(name), life, last)
 			return nil
 		})
 		return err
 	})
+}
+
+// observe takes down how far the feed of a tenant reaches in the database, unless more is known already.
+func (c *changes) observe(s *core, name j17.Tenant, life uint32, last j17.StreamID) {
+	t := s.tenant(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.advance(t, life, last)
+}
+
+// advance is observe, for a caller that holds core.mu. Tenants of one name get greater numbers one after the other.
+func (c *changes) advance(t *tenant, life uint32, last j17.StreamID) {
+	if life < t.life || life == t.life && last.Compare(t.last) <= 0 {
+		return
+	}
+	if t.life, t.last = life, last; last.IsZero() {
+		t.number = 0
+	} else {
+		c.note(t)
+	}
 }
 
 // note takes down that a tenant has changed. The caller holds core.mu.
@@ -97,10 +119,11 @@ func (c *changes) publish(b *batch, stale map[*tenant]bool) {
 		case !t.named:
 			// It was removed.
 			t.last, t.number = j17.StreamID{}, 0
+			t.leaves.Forget()
 			wake(&t.changed)
-		case t.was.Last != t.last:
-			t.last = t.was.Last
-			c.note(t)
+		default:
+			b.lane.leaves.Add(&t.leaves, t.added, t.was.Last, t.was.Events)
+			c.advance(t, t.was.Number, t.was.Last)
 		}
 	}
 	if b.w.hasDue() {
@@ -119,6 +142,13 @@ func (c *changes) close(s *core) {
 	}
 }
 
+// noteDue takes down that items with a due time may have been written.
+func (c *changes) noteDue(s *core) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wake(&c.due)
+}
+
 // dueWritten returns a channel that is closed when the next item with a due time was written.
 func (c *changes) dueWritten(s *core) <-chan struct{} {
 	s.mu.Lock()
@@ -129,8 +159,19 @@ func (c *changes) dueWritten(s *core) <-chan struct{} {
 	return c.due
 }
 
+// known returns the number of a change as one of this start, 0 for one of another start: nothing is known of what that
+// one has seen. The caller holds core.mu.
+func (c *changes) known(number uint64) uint64 {
+	if number>>startShift != c.latest>>startShift {
+		return 0
+	}
+	return number
+}
+
 // await waits until a channel is closed.
 func (c *core) await(ctx context.Context, until <-chan struct{}) error {
+	c.beside.waiting.Add(1)
+	defer c.beside.waiting.Add(-1)
 	select {
 	case <-until:
 		return c.unlessClosed(nil)
@@ -142,12 +183,18 @@ func (c *core) await(ctx context.Context, until <-chan struct{}) error {
 }
 
 // Changed is part of store.Feed.
-func (f *feeds) Changed(_ context.Context, since uint64, limit int) ([]store.Change, error) {
+func (f *feeds) Changed(ctx context.Context, since uint64, limit int) ([]store.Change, error) {
+	if f.o.Shared {
+		if err := f.beside.ask(ctx); err != nil {
+			return nil, err
+		}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.isClosed() {
 		return nil, store.ErrClosed
 	}
+	since = f.changes.known(since)
 	from, _ := slices.BinarySearchFunc(
 		f.changes.order, since+1, func(c change, number uint64) int { return cmp.Compare(c.number, number) },
 	)
@@ -171,7 +218,7 @@ func (f *feeds) AwaitChange(ctx context.Context, since uint64) error {
 			f.mu.Unlock()
 			return store.ErrClosed
 		}
-		if order := f.changes.order; len(order) > 0 && order[len(order)-1].number > since {
+		if order := f.changes.order; len(order) > 0 && order[len(order)-1].number > f.changes.known(since) {
 			f.mu.Unlock()
 			return nil
 		}
@@ -192,6 +239,11 @@ func (f *feeds) AwaitFeed(ctx context.Context, name j17.Tenant, after j17.Stream
 		return err
 	}
 	t := f.tenant(name)
+	if f.o.Shared {
+		if err := f.beside.look(ctx, t, after); err != nil {
+			return err
+		}
+	}
 	for {
 		f.mu.Lock()
 		if f.isClosed() {
@@ -214,4 +266,4 @@ func (f *feeds) AwaitFeed(ctx context.Context, name j17.Tenant, after j17.Stream
 }
 
 // Rewrites is part of store.Feed.
-func (f *feeds) Rewrites() uint64 { return f.rewrites.Load() }
+func (f *feeds) Rewrites() uint64 { return f.rewritten() }

@@ -20,7 +20,9 @@ func TestCutCommits(t *testing.T) {
 	l.start(8, 2)
 	l.more(50)
 	points := []pgtest.Point{pgtest.BeforeRequest, pgtest.BeforeReply, pgtest.DuringReply, pgtest.AfterReply}
-	texts := []string{"UPDATE tenants x SET ver", "UPDATE tenants x SET ver", "UPDATE tenants SET term", "WITH ORDINALITY", "beat/"}
+	texts := []string{
+		"UPDATE tenants x SET ver", "UPDATE tenants x SET ver", "UPDATE tenants SET term", "WITH ORDINALITY", "beat/",
+	}
 	for i := range rounds(40, 200) {
 		text := texts[i%len(texts)]
 		done := proxy.CutNext(points[i/len(texts)%len(points)], text)

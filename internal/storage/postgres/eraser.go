@@ -45,6 +45,9 @@ func (e *eraser) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (re
 		}
 		return err
 	})
+	if err == nil && len(result.IDs) > 0 && e.o.Shared {
+		e.beside.outlast()
+	}
 	return result, err
 }
 
@@ -191,7 +194,8 @@ LATERAL (SELECT * FROM events e WHERE e.t = $1 AND e.stream = u.stream AND e.ver
 
 // storedEvents calls do for events of a tenant. The error wraps store.ErrNotFound if one of them does not exist.
 func storedEvents(
-	ctx context.Context, conn reading, number uint32, p *eventNames, raw bool, do func(at eventName, e *storedEvent) error,
+	ctx context.Context, conn reading, number uint32, p *eventNames, raw bool,
+	do func(at eventName, e *storedEvent) error,
 ) error {
 	rows, err := conn.Query(ctx, selectStored, int32(number), p.streams, p.versions, raw)
 	if err != nil {

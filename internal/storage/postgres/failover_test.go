@@ -255,8 +255,8 @@ func TestStandbysAway(t *testing.T) {
 	}
 }
 
-// TestOldPrimaryWakes stops the primary, promotes a standby, and lets the old one go on: nobody's commit is acknowledged
-// there, and the store works with the new one.
+// TestOldPrimaryWakes stops the primary, promotes a standby, and lets the old one go on: nobody's commit is
+// acknowledged there, and the store works with the new one.
 func TestOldPrimaryWakes(t *testing.T) {
 	t.Parallel()
 	c := pgtest.StartCluster(t, 3)
@@ -303,8 +303,8 @@ func TestOldPrimaryWakes(t *testing.T) {
 	t.Logf("%d acknowledged, %d busy, %d unknown, the slowest took %s", acked, busy, unknown, l.slowest)
 }
 
-// TestServerStops stops a server for longer than callers wait: they are told that nothing was written, or that it is not
-// known, and a barrier waits until it is.
+// TestServerStops stops a server for longer than callers wait: they are told that nothing was written, or that it is
+// not known, and a barrier waits until it is.
 func TestServerStops(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

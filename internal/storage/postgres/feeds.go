@@ -103,26 +103,3 @@ func (f *feeds) readFeed(
 	}
 	return nil
 }
-
-func none[T any](yield func(T, error) bool) { var zero T; yield(zero, errNotYet("this")) }
-
-// ReadLeaves is part of store.Feed.
-func (f *feeds) ReadLeaves(
-	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
-) iter.Seq2[store.Leaf, error] {
-	return none[store.Leaf]
-}
-
-// ReadOthers is part of store.Feed.
-func (f *feeds) ReadOthers(
-	t j17.Tenant, after j17.StreamID, types []string, limit int,
-) (leaves []store.Leaf, more bool) {
-	return nil, true
-}
-
-// CountRecent is part of store.Feed.
-func (f *feeds) CountRecent(
-	t j17.Tenant, after j17.StreamID, types []string,
-) (n uint64, last, upTo j17.StreamID, ok bool) {
-	return 0, after, after, false
-}

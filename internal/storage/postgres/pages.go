@@ -16,8 +16,8 @@ import (
 
 const (
 	// firstEvents is how many events the first page of an iteration has at most. The next ones depend on the lengths of
-	// those before, with leastEvents and mostRows as bounds. A page ends with the event with which it reaches pageBytes;
-	// pageEnd has that too.
+	// those before, with leastEvents and mostRows as bounds. A page ends with the event with which it reaches
+	// pageBytes; pageEnd has that too.
 	firstEvents = 512
 	leastEvents = 32
 	// cancelEvery is the number of events after which an iteration checks whether it was cancelled.
@@ -52,8 +52,8 @@ type page struct {
 	values  []byte
 	// bytes is the size of all values.
 	bytes int
-	// more reports that there may be others after the last entry. outdated reports that the rest of the page was not handed
-	// out, since it may have been erased.
+	// more reports that there may be others after the last entry. outdated reports that the rest of the page was not
+	// handed out, since it may have been erased.
 	more, outdated bool
 	// damage, if not nil, is what is wrong with the event behind the last entry.
 	damage error
@@ -178,7 +178,7 @@ const selectNumber = `SELECT t FROM names WHERE name = $1`
 // for one row, which begins with the tenant's number and is read into targets. The error is store.ErrNotFound if the
 // tenant was removed since the first page, even if there is another one of that name.
 func (p *pager) fill(ctx context.Context, first statement, targets []any, rows statement, limit int) error {
-	p.asOf = p.rewrites.Load()
+	p.asOf = p.rewritten()
 	var number int32
 	removed := false
 	err := p.read(ctx, p.what, func(conn reading) error {
@@ -245,7 +245,7 @@ func (c *core) interrupted(ctx context.Context, n uint64) error {
 // leaves that out and marks the page as outdated.
 func (p *pager) each(ctx context.Context, yield func(e *pageEntry) (bool, error)) error {
 	for i := range p.entries {
-		if p.rewrites.Load() != p.asOf {
+		if p.rewritten() != p.asOf {
 			// A small page is more likely to be handed out before the next erasure.
 			p.more, p.outdated, p.rows = true, true, leastEvents
 			return nil

@@ -23,6 +23,7 @@ import (
 	"j17/internal/base/clock"
 	"j17/internal/base/keyfile"
 	"j17/internal/base/panics"
+	"j17/internal/storage/leaves"
 	"j17/internal/storage/queue"
 	"j17/internal/storage/record"
 	"j17/internal/storage/store"
@@ -118,6 +119,7 @@ type core struct {
 	texts   sync.Map
 	sealing record.Sealing
 	cache   cache
+	leaves  *leaves.Latest
 	full    fullness
 	guard   *guard
 	// key seals what belongs to the schema; nil seals nothing.
@@ -139,6 +141,9 @@ type core struct {
 	sweepable chan struct{}
 
 	closed atomic.Bool
+
+	// beside finds out what other stores change.
+	beside beside
 
 	mu      sync.Mutex
 	tenants map[j17.Tenant]*tenant
@@ -212,7 +217,8 @@ func newCore(ctx context.Context, o Options) (*core, error) {
 		o.Connections = DefaultConnections
 	}
 	o.Connections = max(o.Connections, LeastConnections)
-	c := &core{o: o, clock: o.Clock, logger: o.Logger, tenants: map[j17.Tenant]*tenant{}}
+	c := &core{o: o, clock: o.Clock, logger: o.Logger, tenants: map[j17.Tenant]*tenant{}, leaves: leaves.New()}
+	c.beside.core = c
 	c.life = context.WithoutCancel(ctx)
 	c.ending, c.end = context.WithCancel(c.life)
 	c.closing, c.shut = context.WithCancel(c.ending)
@@ -251,6 +257,9 @@ func (s *Store) begin(ctx context.Context) error {
 	}
 	s.working.Go(func() { _ = panics.Caught(s.guard.watch) }) // each look has its own
 	s.working.Go(s.sweeper.run)
+	if s.o.Shared {
+		s.working.Go(func() { _ = panics.Caught(s.beside.run) }) // each question has its own
+	}
 	return nil
 }
 

@@ -16,7 +16,7 @@ const schema1 = `
 CREATE TABLE meta (key text PRIMARY KEY, value bytea NOT NULL);
 CREATE TABLE cluster (
 	one int PRIMARY KEY CHECK (one = 1), active text NOT NULL, url text NOT NULL, incarnation bigint NOT NULL,
-	term bigint NOT NULL, beat bigint NOT NULL, starts bigint NOT NULL
+	term bigint NOT NULL, beat bigint NOT NULL, starts bigint NOT NULL, rewrites bigint NOT NULL
 );
 CREATE TABLE names (name bytea PRIMARY KEY, t int NOT NULL UNIQUE);
 CREATE TABLE unnamed (t int PRIMARY KEY, owner bigint);
@@ -54,7 +54,7 @@ CREATE TABLE cleared (
 );
 CREATE INDEX cleared_place ON cleared (t, space);
 INSERT INTO meta VALUES ('version', '1'), ('tenants', '0'), ('migration', '');
-INSERT INTO cluster VALUES (1, '', '', 0, 0, 0, 0);
+INSERT INTO cluster VALUES (1, '', '', 0, 0, 0, 0, 0);
 DO $$ BEGIN
 	FOR i IN 0..%[1]d - 1 LOOP
 		EXECUTE format('CREATE TABLE events_%%s PARTITION OF events FOR VALUES WITH (MODULUS %[1]d, REMAINDER %%s)', i, i);

@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"j17"
+	"j17/internal/storage/leaves"
 	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 	"j17/internal/storage/unit"
@@ -25,11 +26,16 @@ type tenant struct {
 	// epoch is part of the keys of what is cached of the tenant. It changes when somebody else has written.
 	epoch uint32
 
-	// These are guarded by core.mu. last is the position of the last event that was committed, number that of the
-	// latest change; changed, if not nil, is closed with the next one.
+	// added are the leaf hashes of the events that the present batch adds.
+	added []leaves.Leaf
+
+	// These are guarded by core.mu. last is the position of the last event that was committed, life the number that the
+	// tenant had then, and number that of the latest change; changed, if not nil, is closed with the next one.
 	last    j17.StreamID
+	life    uint32
 	number  uint64
 	changed chan struct{}
+	leaves  leaves.Kept
 }
 
 // Now returns what is known of the tenant after all that was decided.

@@ -397,6 +397,9 @@ func (w *writes) compose(s *text, l *lane, b *batch) {
 		s.add(insertCleared, t, spaces, from, to, rev)
 	}
 	w.stored.compose(s)
+	if w.stored.rewritten && l.o.Shared {
+		s.add(countRewrite)
+	}
 	for _, more := range w.more {
 		s.add(more.sql, more.arguments...)
 	}

@@ -88,8 +88,8 @@ type Load interface {
 	// same name the last one counts, and it replaces one that the tenant has.
 	Item(i ArchivedItem) error
 
-	// Withdraw removes an item that was added to the load before, if there is one, and what it lists in the space of its
-	// entries, "" if it has none. An item of that name that the tenant has stays.
+	// Withdraw removes an item that was added to the load before, if there is one, and what it lists in the space of
+	// its entries, "" if it has none. An item of that name that the tenant has stays.
 	Withdraw(n ItemName, entries Space) error
 
 	// Command adds the result of a command.

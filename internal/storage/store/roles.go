@@ -130,7 +130,9 @@ type Feed interface {
 	CountRecent(t j17.Tenant, after j17.StreamID, types []string) (n uint64, last, upTo j17.StreamID, ok bool)
 
 	// Changed returns up to limit tenants whose feeds have changed later than since, in the order of their last
-	// changes. The cost does not depend on tenants that have not changed.
+	// changes; what other stores on the same data have changed is in the order in which it was found. If since is from
+	// before the store was opened, tenants that have not changed may be named again, and those that changed before are
+	// in any order. The cost does not depend on tenants that have not changed.
 	Changed(ctx context.Context, since uint64, limit int) ([]Change, error)
 
 	// AwaitChange blocks until the feed of any tenant has changed later than since.

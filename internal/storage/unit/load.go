@@ -179,8 +179,8 @@ func (s *LoadedStream) Note(generation uint64) error {
 	return nil
 }
 
-// Event adds an event to the stream. version is the one that it must have, 0 for any, and want, if not nil, the chain up
-// to it over the present bytes. leaf is that of its bytes, kept that of its first ones if it was erased.
+// Event adds an event to the stream. version is the one that it must have, 0 for any, and want, if not nil, the chain
+// up to it over the present bytes. leaf is that of its bytes, kept that of its first ones if it was erased.
 func (s *LoadedStream) Event(
 	at j17.StreamID, timestamp int64, version uint64, want *[32]byte, leaf [32]byte, kept []byte,
 ) error {
