@@ -179,6 +179,7 @@ func bareGoroutines() map[string]string {
 		"scrub Service.rest":                     "waits",
 		"server Server.restore":                  "loops",
 		"server Server.run":                      "inside loops waits begins",
+		"server Server.standby":                  "inside",
 		"server follower.round":                  "loops",
 		"server handover.round":                  "inside",
 		"pebble Open":                            "commits commits commits commits",

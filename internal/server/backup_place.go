@@ -83,8 +83,9 @@ type schemaPlace struct {
 	// store is what the schema is opened with meanwhile, temp a temporary folder.
 	store StoreOptions
 	temp  string
-	ctx   context.Context //nolint:containedctx // of the restoration; what it has left is removed even when that has ended
-	o     postgres.Options
+	// ctx is that of the restoration; what it has left is removed even when that has ended.
+	ctx context.Context //nolint:containedctx // see above
+	o   postgres.Options
 }
 
 // newSchemaPlace makes a place for what is restored to PostgreSQL. Remains of an interrupted restoration are removed.

@@ -18,7 +18,7 @@ import (
 // smallDisk mounts a file system of some megabytes, in which a server can have tables.
 func smallDisk(t *testing.T, size string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "j17-disk-") //nolint:usetesting // the servers' user cannot look into the test's folder
+	dir, err := os.MkdirTemp("", "j17-disk-") //nolint:usetesting // the servers' user cannot read that of the test
 	if err != nil {
 		t.Fatal(err)
 	}
