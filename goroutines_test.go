@@ -186,7 +186,7 @@ func bareGoroutines() map[string]string {
 		"pebble Store.settle":                    "begins",
 		"pebble core.unlessFaulted":              "begins",
 		"postgres Node.takeOver":                 "waits",
-		"postgres Store.begin":                   "commits inside",
+		"postgres Store.begin":                   "commits inside inside",
 		"postgres lookups.ask":                   "inside",
 		"tail hub.start":                         "inside",
 		"usage Meter.Run":                        "loops",

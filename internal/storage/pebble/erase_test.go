@@ -438,69 +438,6 @@ func TestEraseWaitsForRemoval(t *testing.T) {
 	})
 }
 
-// TestForgetCommands forgets the commands that have written events of a stream up to a position, and no others: of
-// those nothing is known but that they were carried out, until they expire.
-func TestForgetCommands(t *testing.T) {
-	t.Parallel()
-	now := clock.NewManual(frozenTime())
-	s := open(t, pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: now})
-	defer func() { closeStore(t, s) }()
-	unit := func(n byte, keys ...string) store.Append {
-		u := store.Append{
-			Timestamp: 7,
-			Command:   &store.Command{ID: store.CommandID{n}, Memo: []byte{n}, Expires: now.Now().Add(time.Hour)},
-		}
-		for _, name := range keys {
-			u.Events = append(u.Events, events(key(name), `1`)...)
-		}
-		return u
-	}
-	write := func(u store.Append) store.Result {
-		t.Helper()
-		r, err := s.Append(t.Context(), tenant, []store.Append{u})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r[0]
-	}
-	write(unit(1, "a"))
-	write(unit(2, "b", "c"))
-	forGood := unit(5, "a")
-	forGood.Command.Expires = time.Time{}
-	write(forGood)
-	upTo := write(unit(3, "c", "c", "a", "d")).IDs[3]
-	write(unit(4, "a"))
-	for range 2 {
-		if err := s.ForgetCommands(t.Context(), tenant, []store.StreamPart{
-			{Key: key("a"), UpTo: upTo}, {Key: key("b")}, {Key: key("none"), UpTo: upTo},
-		}); err != nil {
-			t.Fatal(err)
-		}
-		for n, events := range map[byte]int{1: 0, 2: 2, 3: 0, 4: 1} {
-			r, err := s.Command(t.Context(), tenant, store.CommandID{n})
-			if err != nil || r == nil || r.Outcome != store.Duplicate || len(r.IDs) != events ||
-				len(r.Lengths) != events || (r.Memo != nil) != (events > 0) || (r.Timestamp != 0) != (events > 0) {
-				t.Errorf("command %d: %+v, %v", n, r, err)
-			}
-		}
-		if r, err := s.Command(t.Context(), tenant, store.CommandID{5}); r != nil || err != nil {
-			t.Errorf("what never expires would be there for good: %+v, %v", r, err)
-		}
-	}
-	if r := write(unit(1, "a")); r.Outcome != store.Duplicate || len(r.IDs) != 0 {
-		t.Errorf("a command that was forgotten: %+v", r)
-	}
-	now.Advance(2 * time.Hour)
-	if r := write(unit(1, "a")); r.Outcome != store.Committed {
-		t.Errorf("when it has expired: %+v", r)
-	}
-	if err := s.ForgetCommands(t.Context(), "ins_none/prod", []store.StreamPart{
-		{Key: key("a"), UpTo: upTo},
-	}); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestForgottenBytes: what was known of a command that was forgotten is gone from the disk with the events.
 func TestForgottenBytes(t *testing.T) {
 	t.Parallel()

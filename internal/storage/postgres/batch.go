@@ -444,11 +444,15 @@ func (b *batch) publish(stale map[*tenant]bool) {
 		}
 	}
 	b.w.cacheItems(&b.lane.cache, stale)
+	capture := b.lane.capture.Load()
 	for _, t := range b.units.Tenants() {
 		if stale[t] {
 			continue
 		}
 		t.ver++
+		if capture != nil {
+			capture.written(int32(t.next.Number), t.ver)
+		}
 		t.named, t.reserved = true, 0
 		if b.w.drops(t) {
 			t.forget()

@@ -20,6 +20,7 @@ type eraser struct {
 	*core
 
 	lookups *lookups
+	cells   *cellJob
 }
 
 // Rewrite is part of store.Erasure.
@@ -231,11 +232,4 @@ func (b *batch) stored(t *tenant, p *eventNames, raw bool, do func(at eventName,
 		return damage
 	}
 	return b.lane.failed("stored events", err)
-}
-
-// Purge is part of store.Erasure.
-func (e *eraser) Purge(
-	ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName,
-) error {
-	return errNotYet("this")
 }

@@ -269,6 +269,9 @@ func (l *lane) write(b *batch, calls []*call, places []place, complete int) (*ou
 			return nil, err
 		}
 		err := l.execute(b, done)
+		if c := l.capture.Load(); c != nil && !errors.Is(err, store.ErrUnknown) {
+			c.settled(b.id)
+		}
 		wanted := l.callers.decided()
 		if err == nil {
 			b.publish(done.stale)

@@ -54,7 +54,12 @@ type snapshot struct {
 	conn *pgxpool.Conn
 }
 
-const beginSnapshot = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`
+// A snapshot does not show rows that were copied after it began, so no table takes the place of a partition from before
+// it begins until it ends: each exchange waits for this lock.
+const (
+	beginSnapshot = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`
+	holdCells     = `LOCK TABLE ONLY events IN ACCESS SHARE MODE`
+)
 
 // snapshot begins a snapshot of a tenant, which ends after a while if it is not closed before.
 func (m *moments) snapshot(ctx context.Context, name j17.Tenant, longest time.Duration) (*snapshot, error) {
@@ -72,7 +77,7 @@ func (m *moments) snapshot(ctx context.Context, name j17.Tenant, longest time.Du
 		}
 		s.row = nil
 		q := &questions{states: []string{string(name)}, state: func(row *tenantRow) { s.row = row }}
-		if err = q.ask(ctx, s.conn, beginSnapshot); err != nil {
+		if err = q.ask(ctx, s.conn, beginSnapshot, holdCells); err != nil {
 			s.conn.Release() // which closes it, since its transaction is open
 		}
 		return err

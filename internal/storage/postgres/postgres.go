@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -58,6 +59,8 @@ type Options struct {
 	AllowAsync, AllowSingle bool
 	// Restoring opens a schema between BeginRestoration and FinishRestoration.
 	Restoring bool
+	// EraseEvery is the time from one rewrite of a cell to the next, in which erasures wait for each other.
+	EraseEvery time.Duration
 }
 
 const (
@@ -129,6 +132,8 @@ type core struct {
 	// rewrites counts how often events were rewritten. It grows when the new content is committed, before Rewrite
 	// returns.
 	rewrites atomic.Uint64
+	// capture, if not nil, is told by lanes what they write.
+	capture atomic.Pointer[capture]
 	// working counts the lanes and other goroutines of the store. closing ends what is not to be finished when the
 	// store is closed, ending what waits still when all else is finished.
 	working sync.WaitGroup
@@ -234,12 +239,13 @@ func newStore(c *core) *Store {
 	lookups := newLookups(c)
 	appends := &appender{core: c}
 	moments := newMoments(c, c.o.readers())
+	sweeper := &sweeper{core: c}
 	return &Store{
 		core: c, appender: appends, lookups: lookups, streams: &streams{core: c},
 		feeds: &feeds{core: c}, sides: &sides{core: c, appender: appends, lookups: lookups},
 		dueItems: &dueItems{core: c}, moments: moments, directory: &directory{core: c},
-		bulk: &bulk{core: c, moments: moments}, eraser: &eraser{core: c, lookups: lookups},
-		sweeper: &sweeper{core: c},
+		bulk: &bulk{core: c, moments: moments}, sweeper: sweeper,
+		eraser: &eraser{core: c, lookups: lookups, cells: newCellJob(c, sweeper)},
 	}
 }
 
@@ -257,6 +263,7 @@ func (s *Store) begin(ctx context.Context) error {
 	}
 	s.working.Go(func() { _ = panics.Caught(s.guard.watch) }) // each look has its own
 	s.working.Go(s.sweeper.run)
+	s.working.Go(s.cells.run)
 	if s.o.Shared {
 		s.working.Go(func() { _ = panics.Caught(s.beside.run) }) // each question has its own
 	}

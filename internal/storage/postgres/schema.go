@@ -53,6 +53,11 @@ CREATE TABLE cleared (
 	t int NOT NULL, space smallint NOT NULL, from_key bytea NOT NULL, to_key bytea, rev bigint NOT NULL
 );
 CREATE INDEX cleared_place ON cleared (t, space);
+CREATE TABLE cells (
+	cell int PRIMARY KEY, wanted bigint NOT NULL, copied bigint NOT NULL, done bigint NOT NULL, since bigint NOT NULL,
+	rewritten bigint NOT NULL, run bigint NOT NULL, holder bigint NOT NULL, lsn text NOT NULL, report bytea
+);
+INSERT INTO cells SELECT i, 0, 0, 0, 0, 0, 0, 0, '' FROM generate_series(0, %[1]d - 1) i;
 INSERT INTO meta VALUES ('version', '1'), ('tenants', '0'), ('migration', '');
 INSERT INTO cluster VALUES (1, '', '', 0, 0, 0, 0, 0);
 DO $$ BEGIN
@@ -63,4 +68,9 @@ DO $$ BEGIN
 		EXECUTE format('CREATE TABLE commands_%%s PARTITION OF commands FOR VALUES WITH (MODULUS %[1]d, REMAINDER %%s)', i, i);
 	END LOOP;
 END $$;
+ALTER TABLE events ALTER stream SET STATISTICS 0, ALTER type SET STATISTICS 0, ALTER chain SET STATISTICS 0,
+	ALTER present SET STATISTICS 0, ALTER kept SET STATISTICS 0, ALTER tags SET STATISTICS 0, ALTER raw SET STATISTICS 0;
+ALTER TABLE tags ALTER tag SET STATISTICS 0;
+ALTER TABLE items ALTER key SET STATISTICS 0, ALTER value SET STATISTICS 0;
+ALTER TABLE commands ALTER id SET STATISTICS 0, ALTER result SET STATISTICS 0;
 `

@@ -130,3 +130,23 @@ func (c *storedChanges) compose(s *text) {
 		s.add(deleteCommands, c.forgotten, c.t)
 	}
 }
+
+// keys adds the keys of the rows that are changed.
+func (c *storedChanges) keys(events, tags, commands map[rowKey]bool) {
+	for _, list := range [][2][]int64{
+		{c.replaced.ms, c.replaced.n}, {c.heads.ms, c.heads.n}, {c.retagged.ms, c.retagged.n},
+	} {
+		for i := range list[0] {
+			events[rowKey{t: c.t, x: list[0][i], y: list[1][i]}] = true
+		}
+	}
+	if c.noted != nil {
+		events[rowKey{t: c.t, x: c.note.Ms, y: int64(c.note.Seq)}] = true
+	}
+	for i, tag := range c.untagged.tags {
+		tags[rowKey{t: c.t, text: string(tag), x: c.untagged.ms[i], y: c.untagged.n[i]}] = true
+	}
+	for _, id := range c.forgotten {
+		commands[rowKey{t: c.t, text: string(id)}] = true
+	}
+}

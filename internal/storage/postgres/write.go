@@ -202,6 +202,9 @@ func (w *writes) cacheItems(c *cache, stale map[*tenant]bool) {
 // it writes to are written to, the others were only looked at.
 func (w *writes) run(l *lane, b *batch) (written map[int32]bool, err error) {
 	w.collectTenants(b)
+	if c := l.capture.Load(); c != nil {
+		c.note(l.core, w, b.id)
+	}
 	text := &text{}
 	w.compose(text, l, b)
 	send := &pgx.Batch{}

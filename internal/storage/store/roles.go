@@ -299,6 +299,39 @@ type Erasure interface {
 	Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared, items []ItemName) error
 }
 
+// LatePurge is the role of an engine that removes old bytes of several erasures together, so that a Purge may take a
+// day. Whoever cannot wait for it as long asks for the removal, and later whether it is done. See Late.
+type LatePurge interface {
+	// RequestPurge asks for what Purge does, for everything that a tenant has lost so far, and returns the name of the
+	// request.
+	RequestPurge(ctx context.Context, t j17.Tenant) (request string, err error)
+
+	// AwaitPurge returns when what was requested is done, and earlier if it has to wait for a time that is still to
+	// come or ctx ends, which is no error.
+	AwaitPurge(ctx context.Context, request string) (PurgeProgress, error)
+}
+
+// PurgeProgress is how far a removal of old bytes is.
+type PurgeProgress struct {
+	Done bool
+	// Waits is what it waits for or works at, "" if it is done, and Until the time at which that begins at the latest,
+	// if it is still to come.
+	Waits string
+	Until time.Time
+	// Purged describes what was done.
+	Purged Purged
+}
+
+// Purged describes what a removal of old bytes rests on, for those who have to prove it.
+type Purged struct {
+	// Method is a sentence. LSN is the place in the server's log of changes before which nothing is left.
+	Method string `json:"method"`
+	LSN    string `json:"lsn"`
+	// Servers are those on which the log was looked at, Unseen says of what could not be looked at why.
+	Servers []string `json:"servers"`
+	Unseen  []string `json:"unseen,omitempty"`
+}
+
 // Retagging is the role of a caller that changes the tags of stored events.
 type Retagging interface {
 	// Retag replaces all tags of events that do not come from their metadata. Events that have the given tags already

@@ -20,11 +20,15 @@ func Whole(e Engine) Store {
 		return s
 	}
 	w := &whole{Engine: e, Compaction: nothing{}, Scrubbing: nothing{}, Footprint: nothing{}, Memory: nothing{}}
+	w.late, _ = e.(LatePurge)
 	if role, is := e.(BulkWrites); is {
 		w.BulkWrites = role
 	} else {
 		spools := &spools{of: e, open: map[*spool]bool{}}
 		w.BulkWrites, w.Engine = spools, purging{e, spools}
+		if w.late != nil {
+			w.late = latePurging{w.late, spools}
+		}
 	}
 	if role, is := e.(Compaction); is {
 		w.Compaction = role
@@ -49,6 +53,17 @@ type whole struct {
 	Scrubbing
 	Footprint
 	Memory
+
+	late LatePurge
+}
+
+// Late returns the store in the role of LatePurge, nil if its Purge does what it has to do at once.
+func Late(s Store) LatePurge {
+	if w, is := s.(*whole); is {
+		return w.late
+	}
+	late, _ := s.(LatePurge)
+	return late
 }
 
 // nothing plays roles where there is nothing to do.
@@ -256,6 +271,23 @@ func (p *spool) end(reason error) {
 	p.spools.mu.Unlock()
 }
 
+// endOf ends the spools of a tenant.
+func (s *spools) endOf(t j17.Tenant) {
+	s.mu.Lock()
+	var of []*spool
+	for p := range s.open {
+		if p.tenant == t {
+			of = append(of, p)
+		}
+	}
+	s.mu.Unlock()
+	for _, p := range of {
+		p.mu.Lock()
+		p.end(ErrEnded)
+		p.mu.Unlock()
+	}
+}
+
 // purging is an engine whose Purge ends spools.
 type purging struct {
 	Engine
@@ -264,18 +296,18 @@ type purging struct {
 
 // Purge is part of Erasure.
 func (p purging) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared, items []ItemName) error {
-	p.spools.mu.Lock()
-	var of []*spool
-	for s := range p.spools.open {
-		if s.tenant == t {
-			of = append(of, s)
-		}
-	}
-	p.spools.mu.Unlock()
-	for _, s := range of {
-		s.mu.Lock()
-		s.end(ErrEnded)
-		s.mu.Unlock()
-	}
+	p.spools.endOf(t)
 	return p.Engine.Purge(ctx, t, keys, spaces, items)
+}
+
+// latePurging is the role of an engine whose Purge ends spools.
+type latePurging struct {
+	LatePurge
+	spools *spools
+}
+
+// RequestPurge is part of LatePurge.
+func (p latePurging) RequestPurge(ctx context.Context, t j17.Tenant) (string, error) {
+	p.spools.endOf(t)
+	return p.LatePurge.RequestPurge(ctx, t)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -172,5 +173,78 @@ func testHeldBy(s *suite) {
 	}
 	if err != nil || !slices.Equal(held, want) {
 		t.Errorf("held are %v, %v; want %v", held, err, want)
+	}
+}
+
+// testForgetCommands forgets the commands that have written events of a stream up to a position, and no others: of
+// those nothing is known but that they were carried out, until they expire.
+func testForgetCommands(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	unit := func(n byte, keys ...string) store.Append {
+		u := store.Append{
+			Timestamp: 7,
+			Command:   &store.Command{ID: store.CommandID{n}, Memo: []byte{n}, Expires: f.clock.Now().Add(time.Hour)},
+		}
+		for _, name := range keys {
+			u.Events = append(u.Events, events(order(name), `1`)...)
+		}
+		return u
+	}
+	commit(t, f, tenant, unit(1, "a"))
+	commit(t, f, tenant, unit(2, "b", "c"))
+	forGood := unit(5, "a")
+	forGood.Command.Expires = time.Time{}
+	commit(t, f, tenant, forGood)
+	upTo := commit(t, f, tenant, unit(3, "c", "c", "a", "d")).IDs[3]
+	commit(t, f, tenant, unit(4, "a"))
+	for range 2 {
+		if err := f.ForgetCommands(t.Context(), tenant, []store.StreamPart{
+			{Key: order("a"), UpTo: upTo}, {Key: order("b")}, {Key: order("none"), UpTo: upTo},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for n, events := range map[byte]int{1: 0, 2: 2, 3: 0, 4: 1} {
+			r, err := f.Command(t.Context(), tenant, store.CommandID{n})
+			if err != nil || r == nil || r.Outcome != store.Duplicate || len(r.IDs) != events ||
+				len(r.Lengths) != events || (r.Memo != nil) != (events > 0) || (r.Timestamp != 0) != (events > 0) {
+				t.Errorf("command %d: %+v, %v", n, r, err)
+			}
+		}
+		if r, err := f.Command(t.Context(), tenant, store.CommandID{5}); r != nil || err != nil {
+			t.Errorf("what never expires would be there for good: %+v, %v", r, err)
+		}
+	}
+	if r := appendUnit(t, f, tenant, unit(1, "a")); r.Outcome != store.Duplicate || len(r.IDs) != 0 {
+		t.Errorf("a command that was forgotten: %+v", r)
+	}
+	f.clock.Advance(2 * time.Hour)
+	commit(t, f, tenant, unit(1, "a"))
+	if err := f.ForgetCommands(t.Context(), other, []store.StreamPart{{Key: order("a"), UpTo: upTo}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// testLatePurge asks for a purge, and waits for it, of stores that let callers wait.
+func testLatePurge(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	late := store.Late(f.Store)
+	if late == nil {
+		return // its Purge does it at once
+	}
+	commit(t, f, tenant, store.Append{Events: events(order("a"), `1`)})
+	for _, name := range []j17.Tenant{tenant, other} {
+		request, err := late.RequestPurge(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := late.AwaitPurge(t.Context(), request)
+		if err != nil || !p.Done || p.Waits != "" || (p.Purged.Method != "") != (name == tenant) {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+	if p, err := late.AwaitPurge(t.Context(), "none"); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("a request that was never made: %+v, %v", p, err)
 	}
 }

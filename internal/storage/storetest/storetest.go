@@ -111,6 +111,8 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Rewrite", testRewrite},
 		{"Notes", testNotes},
 		{"HeldBy", testHeldBy},
+		{"ForgetCommands", testForgetCommands},
+		{"LatePurge", testLatePurge},
 
 		// The end.
 		{"Closed", testClosed},
