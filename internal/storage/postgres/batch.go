@@ -109,7 +109,7 @@ func (b *batch) need(t *tenant, u *store.Append) error {
 			if _, known := b.lane.spaces.known(name); known || name == "" {
 				continue
 			}
-			if _, err := b.lane.spaces.give(b.lane.ending, name); err != nil {
+			if err := b.lane.spaces.give(b.lane.ending, name); err != nil {
 				return err
 			}
 		}
@@ -424,6 +424,9 @@ func (b *batch) wrote(written map[int32]bool) bool {
 
 // staleOf returns the tenants of the batch that are not among those that were written, or found unchanged.
 func (b *batch) staleOf(written map[int32]bool) (stale map[*tenant]bool) {
+	if l := b.w.loaded; l != nil && l.was.Number != 0 && !written[int32(l.was.Number)] {
+		written = nil // the name leads where it did
+	}
 	for t := range b.decided {
 		if !written[int32(t.next.Number)] && (t.named || b.w.changes(t)) {
 			if stale == nil {
@@ -449,6 +452,7 @@ func (b *batch) publish(stale map[*tenant]bool) {
 		if stale[t] {
 			continue
 		}
+		b.lane.noteFollowed(&b.w, t)
 		t.ver++
 		if capture != nil {
 			capture.written(int32(t.next.Number), t.ver)
@@ -467,7 +471,7 @@ func (b *batch) publish(stale map[*tenant]bool) {
 		b.lane.rewrites.Add(1)
 	}
 	b.lane.changes.publish(b, stale)
-	if len(b.w.unnamed)+len(b.w.cleared) > 0 {
+	if len(b.w.unnamed)+len(b.w.cleared) > 0 || b.w.loaded != nil {
 		b.lane.wakeSweeper()
 	}
 	b.units.Stored(false)

@@ -18,8 +18,3 @@ type bulk struct {
 func (b *bulk) Archive(ctx context.Context, t j17.Tenant) (store.Archive, error) {
 	return nil, errNotYet("this")
 }
-
-// Load is part of store.Archives.
-func (b *bulk) Load(ctx context.Context, t j17.Tenant) (store.Load, error) {
-	return nil, errNotYet("this")
-}

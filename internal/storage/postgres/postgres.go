@@ -153,6 +153,8 @@ type core struct {
 	mu      sync.Mutex
 	tenants map[j17.Tenant]*tenant
 	changes changes
+	// followed has the tenants that loads copy, by their numbers.
+	followed map[int32]*followed
 }
 
 var _ store.Engine = (*Store)(nil)
@@ -222,7 +224,10 @@ func newCore(ctx context.Context, o Options) (*core, error) {
 		o.Connections = DefaultConnections
 	}
 	o.Connections = max(o.Connections, LeastConnections)
-	c := &core{o: o, clock: o.Clock, logger: o.Logger, tenants: map[j17.Tenant]*tenant{}, leaves: leaves.New()}
+	c := &core{
+		o: o, clock: o.Clock, logger: o.Logger, tenants: map[j17.Tenant]*tenant{}, followed: map[int32]*followed{},
+		leaves: leaves.New(),
+	}
 	c.beside.core = c
 	c.life = context.WithoutCancel(ctx)
 	c.ending, c.end = context.WithCancel(c.life)
@@ -255,6 +260,9 @@ func (s *Store) begin(ctx context.Context) error {
 		return err
 	}
 	if err := s.changes.open(ctx, s.core); err != nil {
+		return err
+	}
+	if err := s.endLoads(ctx); err != nil {
 		return err
 	}
 	for n := range laneCount {

@@ -58,7 +58,10 @@ func (q *headQuestions) at(places []int) []store.Head {
 	return heads
 }
 
-const selectHeads = `SELECT u.i, e.version, e.chain, e.ms, e.n, e.first_time, e.time, e.generation, e.present
+// headColumns are the columns that make a head.
+const headColumns = `e.version, e.chain, e.ms, e.n, e.first_time, e.time, e.generation, e.present`
+
+const selectHeads = `SELECT u.i, ` + headColumns + `
 FROM unnest($1::bytea[], $2::bytea[]) WITH ORDINALITY u (name, stream, i) JOIN names nm ON nm.name = u.name,
 LATERAL (
 	SELECT * FROM events e WHERE e.t = nm.t AND e.stream = u.stream AND e.kind = 0 ORDER BY e.version DESC LIMIT 1
@@ -66,7 +69,7 @@ LATERAL (
 
 // scan reads the heads. Streams without events have no row.
 func (q *headQuestions) scan(rows pgx.Rows) error {
-	q.heads = make([]store.Head, len(q.names))
+	q.heads = make([]store.Head, len(q.streams))
 	var at, version, seq, generation int64
 	var chain, present []byte
 	var h store.Head

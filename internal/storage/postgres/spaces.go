@@ -81,25 +81,18 @@ func (s *spaces) name(number int16) store.Space {
 const newSpace = `INSERT INTO spaces (space, name) SELECT coalesce(max(space), 0) + 1, $1 FROM spaces
 ON CONFLICT (name) DO NOTHING`
 
-// give returns the number of a space that is written to, and gives it one if it has none.
-func (s *spaces) give(ctx context.Context, name store.Space) (int16, error) {
+// give gives a space that is written to its number, if it has none.
+func (s *spaces) give(ctx context.Context, name store.Space) error {
 	for {
 		if number, err := s.number(ctx, name); number != noSpace || err != nil {
-			return number, err
-		}
-		err := s.read(ctx, "a new space", func(conn reading) error {
-			rows, err := conn.Query(ctx, newSpace, []byte(name))
-			if err == nil {
-				rows.Close()
-				err = rows.Err()
-			}
-			if isUnique(err) {
-				return nil // another space got the number
-			}
 			return err
-		})
+		}
+		err := s.execute(ctx, "a new space", newSpace, []byte(name))
+		if isUnique(err) {
+			err = nil // another space got the number
+		}
 		if err = errors.Join(err, s.load(ctx)); err != nil {
-			return noSpace, err
+			return err
 		}
 	}
 }

@@ -14,6 +14,9 @@ import (
 	"j17/internal/base/panics"
 )
 
+// deleting says in messages what a sweep does.
+const deleting = "deleting rows"
+
 // sweepEvery is the time between two searches for what has expired. The rows of a statement that deletes are 5,000.
 const sweepEvery = time.Minute
 
@@ -38,7 +41,7 @@ func (c *core) wakeSweeper() {
 // run sweeps until the store is closed: at the start, when something was removed, and from time to time.
 func (s *sweeper) run() {
 	for s.closing.Err() == nil {
-		err := panics.Logged(s.closing, s.logger, "deleting rows", func() error { return s.sweep(s.closing) })
+		err := panics.Logged(s.closing, s.logger, deleting, func() error { return s.sweep(s.closing) })
 		if err != nil && s.closing.Err() == nil {
 			s.logger.WarnContext(
 				s.closing, "rows that nobody can see were not deleted, and will be later", slog.Any("error", err),
@@ -60,11 +63,11 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	return nil
 }
 
-// pages deletes rows page by page. sql selects a page, deletes its rows, and returns columns of the last one if the
-// page is full, which take the places of the last arguments for the next page.
-func (s *sweeper) pages(ctx context.Context, sql string, args ...any) error {
+// pages executes a statement for a page of rows again and again. It returns columns of the last row of a full page,
+// which take the places of the last arguments for the next page.
+func (c *core) pages(ctx context.Context, what, sql string, args ...any) error {
 	for more := true; more; {
-		err := s.read(ctx, "deleting rows", func(conn reading) error {
+		err := c.read(ctx, what, func(conn reading) error {
 			rows, err := conn.Query(ctx, sql, args...)
 			if err != nil {
 				return err
@@ -141,11 +144,11 @@ func (s *sweeper) sweepUnnamed(ctx context.Context) error {
 	}
 	for _, t := range list {
 		for _, order := range keyOrders() {
-			if err := s.pages(ctx, order.deletePage(), append([]any{t}, order.before...)...); err != nil {
+			if err := s.pages(ctx, deleting, order.deletePage(), append([]any{t}, order.before...)...); err != nil {
 				return err
 			}
 		}
-		if err := s.pages(ctx, deleteTenant, t); err != nil {
+		if err := s.execute(ctx, deleting, deleteTenant, t); err != nil {
 			return err
 		}
 	}
@@ -182,10 +185,10 @@ func (s *sweeper) sweepCleared(ctx context.Context) error {
 		return err
 	}
 	for _, cleared := range list {
-		if err := s.pages(ctx, deleteCovered, append(cleared[:5:5], []byte{})...); err != nil {
+		if err := s.pages(ctx, deleting, deleteCovered, append(cleared[:5:5], []byte{})...); err != nil {
 			return err
 		}
-		if err := s.pages(ctx, deleteCleared, cleared...); err != nil {
+		if err := s.execute(ctx, deleting, deleteCleared, cleared...); err != nil {
 			return err
 		}
 	}
@@ -212,7 +215,7 @@ const (
 func (s *sweeper) sweepExpired(ctx context.Context) error {
 	now := s.clock.Now().UnixNano()
 	for _, sql := range []string{deleteExpiredItems, deleteExpiredCommands} {
-		if err := s.pages(ctx, sql, now, int64(0)); err != nil {
+		if err := s.pages(ctx, deleting, sql, now, int64(0)); err != nil {
 			return err
 		}
 	}

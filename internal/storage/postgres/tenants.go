@@ -142,13 +142,16 @@ func (t *tenant) take(row *tenantRow) {
 	t.was = t.next
 }
 
-// newNumber gives a new tenant its number, which is never given again.
-const newNumber = `WITH m AS (
+const (
+	// nextNumber makes the number of a new tenant, which is never given again.
+	nextNumber = `m AS (
 	UPDATE meta SET value = convert_to((convert_from(value, 'UTF8')::int + 1)::text, 'UTF8') WHERE key = 'tenants'
 	RETURNING convert_from(value, 'UTF8')::int AS t
-)
-INSERT INTO tenants (t, ver, term, ms, n, last_time, events, rev, lane, lane_n)
+)`
+	insertTenant = `INSERT INTO tenants (t, ver, term, ms, n, last_time, events, rev, lane, lane_n)
 SELECT t, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM m RETURNING t`
+	newNumber = `WITH ` + nextNumber + ` ` + insertTenant
+)
 
 // number sees to it that a tenant has a number.
 func (l *lane) number(t *tenant) error {

@@ -28,6 +28,8 @@ type writes struct {
 	commands map[writtenCommand]*commandWrite
 	cleared  []clearedRange
 	stored   storedChanges
+	// loaded, if not nil, says that a tenant becomes that of a load.
+	loaded *loadedTenant
 	// more are statements of their own that belong to the same commit.
 	more []statement
 	// bytes is about how much all of it takes.
@@ -68,6 +70,13 @@ type (
 		space    int16
 		from, to []byte
 		rev      int64
+	}
+	// loadedTenant is what a tenant was before it was loaded, with the version and term of its row. Its number is 0 if
+	// it held nothing. due reports that items with due times were loaded.
+	loadedTenant struct {
+		was       unit.State
+		ver, term int64
+		due       bool
 	}
 	statement struct {
 		sql       string
@@ -169,6 +178,9 @@ func (w *writes) clears(t *tenant) bool {
 
 // hasDue reports whether the batch writes items with a due time.
 func (w *writes) hasDue() bool {
+	if w.loaded != nil && w.loaded.due {
+		return true
+	}
 	for _, i := range w.items {
 		if i.Due != 0 {
 			return true
@@ -236,18 +248,27 @@ const unchanged = `SELECT x.t FROM tenants x, unnest($1::int[], $2::bigint[]) u 
 
 // collectTenants makes the rows of the tenants that the batch changes, in the order in which all writers lock them.
 func (w *writes) collectTenants(b *batch) {
-	list := slices.Clone(b.units.Tenants())
-	slices.SortFunc(list, func(x, y *tenant) int { return cmp.Compare(x.next.Number, y.next.Number) })
+	type row struct {
+		*unit.State
+		ver, term int64
+	}
+	var list []row
+	for _, t := range b.units.Tenants() {
+		list = append(list, row{&t.next, t.ver, t.term})
+		if !t.named && !w.drops(t) {
+			w.named = append(w.named, tenantName{[]byte(t.name), int32(t.next.Number), t})
+		}
+	}
+	if l := w.loaded; l != nil && l.was.Number != 0 {
+		list = append(list, row{&l.was, l.ver, l.term})
+	}
+	slices.SortFunc(list, func(x, y row) int { return cmp.Compare(x.Number, y.Number) })
 	c := &w.tenants
-	for _, t := range list {
-		s := &t.next
-		c.t, c.ver, c.term = append(c.t, int32(s.Number)), append(c.ver, t.ver), append(c.term, t.term)
+	for _, s := range list {
+		c.t, c.ver, c.term = append(c.t, int32(s.Number)), append(c.ver, s.ver), append(c.term, s.term)
 		c.ms, c.n = append(c.ms, s.Last.Ms), append(c.n, int64(s.Last.Seq))
 		c.events, c.rev = append(c.events, int64(s.Events)), append(c.rev, int64(s.Rev))
 		c.lastTime = append(c.lastTime, s.LastTime)
-		if !t.named && !w.drops(t) {
-			w.named = append(w.named, tenantName{[]byte(t.name), int32(s.Number), t})
-		}
 	}
 }
 
@@ -377,17 +398,8 @@ func (w *writes) compose(s *text, l *lane, b *batch) {
 	if g := &w.tags; len(g.t) > 0 {
 		s.add(insertTags, g.t, g.tag, g.ms, g.n)
 	}
-	w.composeItems(s, l)
-	if len(w.commands) > 0 {
-		var t []int32
-		var ids, results [][]byte
-		var expires []int64
-		for k, c := range w.commands {
-			t, ids = append(t, k.t), append(ids, bytes.Clone(k.id[:]))
-			expires, results = append(expires, c.expires), append(results, c.result)
-		}
-		s.add(upsertCommands, t, ids, expires, results)
-	}
+	w.composeItems(s, l.core)
+	w.composeCommands(s)
 	if len(w.cleared) > 0 {
 		var t []int32
 		var spaces []int16
@@ -408,8 +420,23 @@ func (w *writes) compose(s *text, l *lane, b *batch) {
 	}
 }
 
+// composeCommands adds the commands that are written.
+func (w *writes) composeCommands(s *text) {
+	if len(w.commands) == 0 {
+		return
+	}
+	var t []int32
+	var ids, results [][]byte
+	var expires []int64
+	for k, c := range w.commands {
+		t, ids = append(t, k.t), append(ids, bytes.Clone(k.id[:]))
+		expires, results = append(expires, c.expires), append(results, c.result)
+	}
+	s.add(upsertCommands, t, ids, expires, results)
+}
+
 // composeItems adds the items that are written, and those that are removed.
-func (w *writes) composeItems(s *text, l *lane) {
+func (w *writes) composeItems(s *text, of *core) {
 	var put, gone struct {
 		t                                []int32
 		spaces                           []int16
@@ -418,7 +445,7 @@ func (w *writes) composeItems(s *text, l *lane) {
 		sealed                           []bool
 	}
 	for k, i := range w.items {
-		number, known := l.spaces.known(k.space)
+		number, known := of.spaces.known(k.space)
 		switch {
 		case i.Rev == 0 && !known:
 			// Nothing was ever written to the space.
@@ -440,7 +467,7 @@ func (w *writes) composeItems(s *text, l *lane) {
 	}
 	if len(put.t) > 0 {
 		s.add(
-			upsertItems, l.holder(), put.t, put.spaces, put.keys, put.rev, put.expires, put.due, put.claimed,
+			upsertItems, of.holder(), put.t, put.spaces, put.keys, put.rev, put.expires, put.due, put.claimed,
 			put.sealed, put.sums, put.values,
 		)
 	}
