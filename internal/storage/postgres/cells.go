@@ -88,6 +88,9 @@ func (j *cellJob) due(c *cellRow) time.Time {
 
 // RequestPurge is part of store.LatePurge.
 func (e *eraser) RequestPurge(ctx context.Context, t j17.Tenant) (string, error) {
+	if err := e.endArchives(ctx); err != nil {
+		return "", err
+	}
 	number, err := e.lookups.number(ctx, t)
 	if err != nil || number == 0 {
 		return "", err

@@ -187,9 +187,8 @@ func (d *dueItems) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (i
 
 // dueItem is an item that is due.
 type dueItem struct {
-	storedItem
+	namedItem
 
-	key   string
 	plain []byte
 }
 
@@ -200,7 +199,7 @@ func (d *dueItems) collect(rows pgx.Rows, space store.Space) (list []dueItem, er
 	var i storedItem
 	_, err = pgx.ForEachRow(rows, append([]any{&key}, i.targets(&rev, &sum)...), func() error {
 		i.Rev = uint64(rev)
-		one := dueItem{storedItem: i, key: string(key)}
+		one := dueItem{namedItem: namedItem{i, string(key)}}
 		i.value = nil
 		var err error
 		if int64(sumOf(one.value)) != sum {

@@ -117,12 +117,33 @@ func (c *core) scanItems(
 	if err != nil {
 		return nil, err
 	}
-	items, _, err = c.collectItems(rows, space)
-	return items, err
+	stored, _, err := collectItems(rows, space)
+	if err != nil {
+		return nil, err
+	}
+	return c.itemsOf(space, stored)
+}
+
+// itemsOf returns stored items in their public form.
+func (c *core) itemsOf(space store.Space, stored []namedItem) (items []store.Item, err error) {
+	items = make([]store.Item, len(stored))
+	for i := range stored {
+		if items[i], err = c.itemOf(space, stored[i].key, &stored[i].storedItem); err != nil {
+			return nil, err
+		}
+	}
+	return items, nil
+}
+
+// namedItem is a stored item with its key.
+type namedItem struct {
+	storedItem
+
+	key string
 }
 
 // collectItems reads rows of items of a space, and returns the size of their keys and values as they are stored.
-func (c *core) collectItems(rows pgx.Rows, space store.Space) (items []store.Item, size int, err error) {
+func collectItems(rows pgx.Rows, space store.Space) (items []namedItem, size int, err error) {
 	var key []byte
 	var rev, sum int64
 	var i storedItem
@@ -131,11 +152,10 @@ func (c *core) collectItems(rows pgx.Rows, space store.Space) (items []store.Ite
 		if int64(sumOf(i.value)) != sum {
 			return damagedItem(space, string(key))
 		}
-		item, err := c.itemOf(space, string(key), &i)
 		size += len(key) + len(i.value)
+		items = append(items, namedItem{i, string(key)})
 		i.value = nil
-		items = append(items, item)
-		return err
+		return nil
 	})
 	return items, size, err
 }
@@ -152,7 +172,7 @@ const (
 // may be more.
 func (c *core) pageOfItems(
 	ctx context.Context, conn reading, t j17.Tenant, space store.Space, keys store.Range, rows int,
-) (items []store.Item, more bool, err error) {
+) (items []namedItem, more bool, err error) {
 	q, ok, err := c.itemQuery(ctx, t, space, keys)
 	if err != nil || !ok {
 		return nil, false, err
@@ -161,7 +181,7 @@ func (c *core) pageOfItems(
 	if err != nil {
 		return nil, false, err
 	}
-	items, size, err := c.collectItems(found, space)
+	items, size, err := collectItems(found, space)
 	return items, len(items) == rows || size >= pageBytes, err
 }
 

@@ -244,7 +244,7 @@ func (s *snapshot) Count(space store.Space, keys store.Range, limit int) (n int,
 // Each is part of store.Moment. It holds the connection only while it reads a page, so do may look at the moment too.
 func (s *snapshot) Each(space store.Space, keys store.Range, do func(key, value []byte) bool) error {
 	for rows := firstRows; ; rows = min(rows*rowsGrow, mostRows) {
-		var page []store.Item
+		var page []namedItem
 		var more bool
 		err := s.use("side items", func(ctx context.Context, conn reading) (err error) {
 			page, more, err = s.pageOfItems(ctx, conn, s.name, space, keys, rows)
@@ -254,14 +254,18 @@ func (s *snapshot) Each(space store.Space, keys store.Range, do func(key, value 
 			return err
 		}
 		for i := range page {
-			if !do([]byte(page[i].Key), page[i].Value) {
+			item, err := s.itemOf(space, page[i].key, &page[i].storedItem)
+			if err != nil {
+				return err
+			}
+			if !do([]byte(item.Key), item.Value) {
 				return nil
 			}
 		}
 		if !more {
 			return nil
 		}
-		keys = keys.Beyond(page[len(page)-1].Key)
+		keys = keys.Beyond(page[len(page)-1].key)
 	}
 }
 

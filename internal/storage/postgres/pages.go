@@ -193,20 +193,7 @@ func (p *pager) fill(ctx context.Context, first statement, targets []any, rows s
 			return err
 		})
 		b.Queue(rows.sql, rows.arguments...).Query(func(list pgx.Rows) error {
-			var r eventRow
-			columns := r.targets()
-			if p.ofTag {
-				columns = append(columns, &r.row)
-			}
-			_, err := pgx.ForEachRow(list, columns, func() error {
-				if r.t != number || p.damage != nil {
-					removed = removed || r.t != number
-					return nil
-				}
-				p.damage = p.add(&r, p.namesOnly)
-				return nil
-			})
-			return err
+			return p.collect(list, number, func() { removed = true })
 		})
 		return conn.SendBatch(ctx, b).Close()
 	})
@@ -217,6 +204,31 @@ func (p *pager) fill(ctx context.Context, first statement, targets []any, rows s
 		return fmt.Errorf("tenant %s was removed while it was read: %w", p.tenant, store.ErrNotFound)
 	}
 	p.number, p.begun = number, true
+	p.turn(limit)
+	return nil
+}
+
+// collect adds rows to the page, and calls other for those that are not of a tenant with a number.
+func (p *pager) collect(list pgx.Rows, number int32, other func()) error {
+	var r eventRow
+	columns := r.targets()
+	if p.ofTag {
+		columns = append(columns, &r.row)
+	}
+	_, err := pgx.ForEachRow(list, columns, func() error {
+		switch {
+		case r.t != number:
+			other()
+		case p.damage == nil:
+			p.damage = p.add(&r, p.namesOnly)
+		}
+		return nil
+	})
+	return err
+}
+
+// turn completes a page with rows up to a limit, and says how many the next one may have.
+func (p *pager) turn(limit int) {
 	p.more = len(p.entries) >= limit || p.bytes >= pageBytes
 	if n := len(p.entries); n > 0 && p.bytes > 0 {
 		p.rows = min(max(pageBytes/(p.bytes/n+1)*5/4, leastEvents), mostRows)
@@ -227,7 +239,6 @@ func (p *pager) fill(ctx context.Context, first statement, targets []any, rows s
 		p.damage = corruption(p.damage, "the event at %s of tenant %s", last, p.tenant)
 		p.entries = p.entries[:len(p.entries)-1]
 	}
-	return nil
 }
 
 // interrupted returns an error if an iteration has to end before its nth step: the store closes, or ctx has ended.

@@ -153,8 +153,9 @@ type core struct {
 	mu      sync.Mutex
 	tenants map[j17.Tenant]*tenant
 	changes changes
-	// followed has the tenants that loads copy, by their numbers.
+	// followed has the tenants that loads copy, by their numbers, archives those that are open.
 	followed map[int32]*followed
+	archives map[*archive]bool
 }
 
 var _ store.Engine = (*Store)(nil)
@@ -226,7 +227,7 @@ func newCore(ctx context.Context, o Options) (*core, error) {
 	o.Connections = max(o.Connections, LeastConnections)
 	c := &core{
 		o: o, clock: o.Clock, logger: o.Logger, tenants: map[j17.Tenant]*tenant{}, followed: map[int32]*followed{},
-		leaves: leaves.New(),
+		archives: map[*archive]bool{}, leaves: leaves.New(),
 	}
 	c.beside.core = c
 	c.life = context.WithoutCancel(ctx)
@@ -249,7 +250,7 @@ func newStore(c *core) *Store {
 		core: c, appender: appends, lookups: lookups, streams: &streams{core: c},
 		feeds: &feeds{core: c}, sides: &sides{core: c, appender: appends, lookups: lookups},
 		dueItems: &dueItems{core: c}, moments: moments, directory: &directory{core: c},
-		bulk: &bulk{core: c, moments: moments}, sweeper: sweeper,
+		bulk: &bulk{core: c, moments: moments, spoolAfter: spoolAfter}, sweeper: sweeper,
 		eraser: &eraser{core: c, lookups: lookups, cells: newCellJob(c, sweeper)},
 	}
 }
