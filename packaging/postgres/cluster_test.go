@@ -54,7 +54,7 @@ func (m *machines) createRole(t *testing.T) {
 	}
 	psql := filepath.Join(m.programs, "psql")
 	primary := m.members(t)["leader"].Name
-	m.run(t, []string{"J17_STORE_PASSWORD=" + password}, string(sql), psql, m.superuser(t, primary)...)
+	m.run(t, []string{"STORE_PASSWORD=" + password}, string(sql), psql, m.superuser(t, primary)...)
 	for _, name := range databases() {
 		await(t, "the role on "+name, func() bool {
 			return m.command(t, nil, psql, append(m.superuser(t, name), "-d", "j17", "-c", "SELECT")...).Run() == nil

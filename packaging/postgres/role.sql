@@ -1,11 +1,11 @@
 -- The database of j17 and its role, with the least rights. On the machine of the primary, as postgres:
 --
---   J17_STORE_PASSWORD=... psql -f role.sql
+--   STORE_PASSWORD=... psql -f role.sql
 --
 -- The password is stored as a hash, but while log_statement is ddl or all, this statement is in the server's log with
 -- it.
 \set ON_ERROR_STOP on
-\getenv password J17_STORE_PASSWORD
+\getenv password STORE_PASSWORD
 CREATE ROLE j17 LOGIN PASSWORD :'password';
 CREATE DATABASE j17 ENCODING 'UTF8' TEMPLATE template0;
 REVOKE ALL ON DATABASE j17 FROM PUBLIC;

@@ -26,7 +26,7 @@ func TestRole(t *testing.T) {
 		t.Helper()
 		program := filepath.Join(pgtest.Programs(t), "psql")
 		c := exec.Command(program, append([]string{"-Xq", address.String()}, args...)...)
-		c.Env = append(os.Environ(), "J17_STORE_PASSWORD="+password)
+		c.Env = append(os.Environ(), "STORE_PASSWORD="+password)
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("psql: %v\n%s", err, out)
 		}

@@ -21,8 +21,8 @@ import (
 
 const (
 	// An archive has its items and commands from a snapshot. One that is open for longer than spoolAfter copies them to
-	// a file, and lets go of the snapshot; it has until longestArchive for that, since the server keeps all old versions
-	// of rows while the snapshot is open.
+	// a file, and lets go of the snapshot; it has until longestArchive for that, since the server keeps all old
+	// versions of rows while the snapshot is open.
 	spoolAfter     = time.Minute
 	longestArchive = 10 * time.Minute
 )
