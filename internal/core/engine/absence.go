@@ -10,30 +10,31 @@ import (
 	"j17/internal/core/decider"
 )
 
-// absences are what conditions have not found, as long as one spec is deployed: events do not get tags later on that
-// conditions are compared with, so what is not there will not come. Only those are kept that were much to look at, so
-// that the next one looks at what is new.
+// absences records, while one spec is deployed, between which positions conditions have found no event. Events do not
+// get further tags that conditions are compared with, so none appears there later. Only absences that took much work to
+// find are kept, so that the next search covers only newer events.
 type absences struct {
 	mu    sync.Mutex
 	known map[[32]byte]absence
-	// uses counts how often one was kept or helped.
+	// uses counts how often an absence was kept or used.
 	uses uint64
 }
 
-// absence says that there is no event behind a position, up to another one. used is the number of its last use.
+// absence says that no event matches a condition after from, up to and including to. used is the number of its last
+// use.
 type absence struct {
 	from, to j17.StreamID
 	used     uint64
 }
 
 const (
-	// mostAbsences bounds how many are kept: those used last.
+	// mostAbsences bounds the absences that are kept: those used last.
 	mostAbsences = 1024
-	// muchToLook is how much work a condition is whose absence is kept.
+	// muchToLook is the least work of a search, in units of package work, whose absence is kept.
 	muchToLook = 1000 * workOfMatch
 )
 
-// absenceOf names a condition, wherever it begins.
+// absenceOf returns the key of a condition in absences.known, which does not depend on its After.
 func absenceOf(c *decider.Condition) [32]byte {
 	var b []byte
 	add := func(text string) { b = append(binary.AppendUvarint(b, uint64(len(text))), text...) }
@@ -48,7 +49,8 @@ func absenceOf(c *decider.Condition) [32]byte {
 	return sha256.Sum256(b)
 }
 
-// since returns from where on to look for what comes behind a position.
+// since returns the position after which a search for a condition begins: its After, or a later one if nothing lies in
+// between.
 func (a *absences) since(c *decider.Condition) j17.StreamID {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -64,21 +66,21 @@ func (a *absences) since(c *decider.Condition) j17.StreamID {
 	return found.to
 }
 
-// use notes one as the last that was used.
+// use stores an absence as the last one used. The caller holds mu.
 func (a *absences) use(k [32]byte, found absence) {
 	a.uses++
 	found.used = a.uses
 	a.known[k] = found
 }
 
-// keep notes that there was nothing behind a position, up to another one.
+// keep records that no event matches a condition after from, up to and including to.
 func (a *absences) keep(c *decider.Condition, from, to j17.StreamID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := absenceOf(c)
 	found, ok := a.known[k]
 	switch {
-	case ok && found.from.Compare(from) <= 0 && found.to.Compare(from) >= 0: // they join
+	case ok && found.from.Compare(from) <= 0 && found.to.Compare(from) >= 0: // the two overlap or touch
 		from = found.from
 		if found.to.Compare(to) > 0 {
 			to = found.to
@@ -91,8 +93,8 @@ func (a *absences) keep(c *decider.Condition, from, to j17.StreamID) {
 	a.use(k, absence{from: from, to: to})
 }
 
-// leastUsed returns the one whose last use is the longest ago. To look at all of them is little beside what each was to
-// look for.
+// leastUsed returns the key of the absence whose last use is the longest ago. Comparing all of them is little work
+// beside one search. The caller holds mu.
 func (a *absences) leastUsed() (least [32]byte) {
 	first := uint64(math.MaxUint64)
 	for k, found := range a.known {

@@ -9,11 +9,11 @@ import (
 )
 
 // What a plan makes is charged to the budget of its command, by the table of package work: each effect as it is made,
-// and all that is stored by its bytes. The budget ends before a unit of the store is full, so that a write is refused
-// before its commit was made, and not for its size after.
+// and all stored data by its bytes. The budget is used up before a unit of the store is full, so that a write is
+// refused while it is planned, and not at the commit for its size.
 
-// chargeEvents takes what the events of a plan cost beside their decision: their bytes, and the listeners that are to
-// be told of them.
+// chargeEvents charges what the events of a plan cost beyond their decision: their bytes, and the deliveries to
+// listeners.
 func (p *plan) chargeEvents(b *work.Budget) error {
 	told := 0
 	for i := range p.unit.Events {
@@ -37,7 +37,7 @@ func (p *plan) chargeEvents(b *work.Budget) error {
 	return nil
 }
 
-// chargeItems takes what is stored beside the events and was not charged yet.
+// chargeItems charges the side writes that were not charged yet.
 func (p *plan) chargeItems(b *work.Budget) error {
 	size := 0
 	more := p.unit.Side[p.charged:]
@@ -51,7 +51,7 @@ func (p *plan) chargeItems(b *work.Budget) error {
 	return nil
 }
 
-// usedUp is the error of a budget that has ended, with what it has ended for.
+// usedUp returns the error of a budget that has ended; what says what has used it up.
 func usedUp(b *work.Budget, what string) error {
 	cause, ok := errors.AsType[*j17.Error](b.Err())
 	if !ok || cause.Code != j17.CodeWorkLimit {

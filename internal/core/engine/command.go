@@ -7,7 +7,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Command asks for events, all or none.
+// Command is a request to write events, all or none of them.
 type Command struct {
 	command.Command
 

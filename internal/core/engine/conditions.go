@@ -20,13 +20,14 @@ const (
 	// workOfCondition is the cost of a condition without matching events.
 	workOfCondition = 200
 	// workOfConditions is the budget of all conditions of a command, which is enough for a million events with their
-	// tags. Fruitless searches are remembered, so that they are mostly done once.
+	// tags. Searches that find nothing are remembered, so that they are mostly done once.
 	workOfConditions = 12 * work.Command
 )
 
 // conditionDetails are the details of a condition that does not hold.
 type conditionDetails struct {
-	// Condition is its number, Matched are the first events that it forbids, and Position is up to where was looked.
+	// Condition is its index, Matched are the positions of the first events that it forbids, and Position is the one up
+	// to which events were searched.
 	Condition int      `json:"condition"`
 	Matched   []string `json:"matched"`
 	Position  string   `json:"position"`
@@ -37,7 +38,7 @@ type tooManyDetails struct {
 	Condition int `json:"condition"`
 }
 
-// indexedTags returns an error unless all events have those of the tags that they should have.
+// indexedTags returns an error unless every stored event that should have one of the tags has it.
 func (d *deployed) indexedTags(ctx context.Context, tags []string) error {
 	names := decider.TagNames(tags)
 	if names == nil || d.env.e.hooks.tagged == nil {
@@ -46,12 +47,12 @@ func (d *deployed) indexedTags(ctx context.Context, tags []string) error {
 	return store.UserError(d.env.e.hooks.tagged(ctx, d.env.tenant, d.Decider, d.fences, names))
 }
 
-// unless returns a condition that was decided at a position in the form that the commit tests.
+// unless returns a condition in the form that the commit tests: that no event after the position matches it.
 func unless(c *decider.Condition, at j17.StreamID) store.Absent {
 	return store.Absent{Tags: c.Tags, Types: typesOf(c), After: at}
 }
 
-// typesOf returns the types of a condition in the form of the store, none for all.
+// typesOf returns the types of a condition in the form of the store, nil for all types.
 func typesOf(c *decider.Condition) []store.TypePattern {
 	types := make([]store.TypePattern, 0, len(c.Types))
 	for _, p := range c.Types {
@@ -63,7 +64,7 @@ func typesOf(c *decider.Condition) []store.TypePattern {
 	return types
 }
 
-// absent tests whether anything has happened that a condition of the command forbids. The commit tests later events.
+// absent returns an error if there is an event that a condition of the command forbids. The commit tests later events.
 func (x *execution) absent(ctx context.Context, p *plan) error {
 	if len(x.a.Conditions) == 0 {
 		return nil
@@ -100,8 +101,8 @@ func (x *execution) absent(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// forbidden refuses a command for the events that one of its conditions forbids. The cost depends on the events with
-// the rarest of its tags; fruitless searches are not repeated.
+// forbidden returns an error if there are events that a condition of the command forbids. The cost depends on the
+// number of events with the rarest of its tags; searches that find nothing are not repeated.
 func (x *execution) forbidden(ctx context.Context, p *plan, c *decider.Condition, number int, at j17.StreamID) error {
 	if !x.b.Spend(workOfCondition) {
 		return x.b.Err()
@@ -119,7 +120,7 @@ func (x *execution) forbidden(ctx context.Context, p *plan, c *decider.Condition
 		}
 		if x.b.Spent()-rested > work.Command {
 			rested = x.b.Spent()
-			x.b.Rest() // others come in between
+			x.b.Rest() // lets other requests run in between
 		}
 		return x.b.Spend(steps * workOfStep)
 	}

@@ -47,7 +47,8 @@ const (
 )
 
 // DryRun decides a command as Execute does, but stores and caches nothing. Errors are *j17.Error: the form of the
-// command is wrong, or the server cannot decide it now. The outlook has why a command would be refused.
+// command is wrong, or the server cannot decide it now. The reasons why the command would be refused are in the
+// outlook.
 func (e *Engine) DryRun(ctx context.Context, c *Command) (*Outlook, error) {
 	b := work.New(ctx, work.Command)
 	defer b.Release()
@@ -125,8 +126,7 @@ func refusing(events []decider.Event, err error) (*Outlook, error) {
 	return &Outlook{Refusals: []error{err}, Events: events}, nil
 }
 
-// bounded returns why a plan is refused because its additions would bring an item beyond its bound, as the store would
-// find.
+// bounded returns the error of a plan whose additions would bring an item beyond its bound, as the commit would find.
 func (x *execution) bounded(ctx context.Context, p *plan) error {
 	if err := p.unit.Validate(); err != nil {
 		return store.UserError(err)
@@ -148,7 +148,7 @@ func (x *execution) bounded(ctx context.Context, p *plan) error {
 	return p.refusedFull(&r)
 }
 
-// statesAfter adds the states after the events of a plan.
+// statesAfter adds the states after a plan to the outlook.
 func (x *execution) statesAfter(ctx context.Context, p *plan, o *Outlook) error {
 	// Collect the aggregates, in the order of their first events.
 	of := map[j17.Key][]*decider.Event{}

@@ -54,9 +54,9 @@ func (e *Engine) Deployed(t j17.Tenant) (*decider.Decider, []store.Fence, error)
 	return d.Decider, d.fences, nil
 }
 
-// effects adds to a plan the effects of its command and its events other than events.
+// effects adds to a plan what its command and its events cause apart from other events.
 func (x *execution) effects(ctx context.Context, p *plan) error {
-	// The command's own side writes, and the functions that return further effects.
+	// Add the command's own side writes, and collect the functions that return further effects.
 	p.side = x.c.Side
 	if len(x.c.Side) > 0 {
 		p.unit.Side = slices.Concat(p.unit.Side, x.c.Side)
@@ -69,7 +69,7 @@ func (x *execution) effects(ctx context.Context, p *plan) error {
 		return nil
 	}
 
-	// Each of them gets the decision.
+	// Call each of them with the decision.
 	decided := &part.Decided{
 		Tenant: x.c.Tenant, Decider: x.d.Decider, Events: p.events, Timestamp: p.unit.Timestamp, Scheduled: p.scheduled,
 		Asked: x.c.Side, CorrelationID: x.c.CorrelationID, Depth: x.c.Depth, Work: x.b, Tried: p.tried,

@@ -1,10 +1,10 @@
-// Package engine turns commands into committed events and streams into states. It is the only writer of events:
-// whatever else wants to write one sends a command here.
+// Package engine turns commands into committed events and streams into states. It is the only writer of events: other
+// packages send commands to it.
 //
-// Writing: Execute (execute.go) admits a command, plans one atomic append (plan.go) and stores it (write.go), where
-// writers are in each other's way in groups (package groupcommit). Reading: Load (read.go) has streams folded (package
-// fold). A state is served only when it was folded up to the durable head of its stream under the spec that is deployed
-// at that moment.
+// Writing: Execute (execute.go) admits a command, plans one atomic append (plan.go) and stores it (write.go), under
+// contention in a group with others (package groupcommit). Reading: Load (read.go) folds streams (package fold). A
+// state is served only if it was folded up to the durable head of its stream under the spec that is deployed at that
+// moment.
 //
 // The decisions behind it are in docs/internals/core.md.
 package engine
@@ -38,13 +38,13 @@ type Options struct {
 	Store  Storage
 	Clock  clock.Clock
 	Logger *slog.Logger
-	// CacheBytes bounds the memory for states of aggregates; 0 means 64 MiB.
+	// CacheBytes bounds the cache of states, in bytes; 0 means 64 MiB.
 	CacheBytes int64
-	// LookedBytes bounds the memory for large states that writes look at and that are not among those of CacheBytes; 0
-	// means 128 MiB.
+	// LookedBytes bounds the memory, in bytes, for large states that writes read and that are not cached; 0 means 128
+	// MiB.
 	LookedBytes int64
-	// MaxDepth and MaxImplied bound what one event may imply: how long the chains and how many the events are; 0 means
-	// 5 and 100.
+	// MaxDepth bounds the length of a chain of implied events, MaxImplied the number of events that one event implies;
+	// 0 means 5 and 100.
 	MaxDepth, MaxImplied int
 	// SnapshotEvery is the number of events after which a stream gets a new snapshot; 0 means 1000.
 	SnapshotEvery uint64
@@ -67,7 +67,7 @@ type Engine struct {
 	// maxDepth and maxImplied are those of the options.
 	maxDepth, maxImplied int
 
-	// workOfConditions is what the conditions of a command may take.
+	// workOfConditions is the budget for the conditions of a command, in units of package work.
 	workOfConditions int64
 
 	writeWait time.Duration
@@ -77,7 +77,7 @@ type Engine struct {
 
 	names  *names
 	states *fold.Loader
-	// looked is the memory for large states that writes look at.
+	// looked is the memory for large states that writes read.
 	looked *work.Pool
 	failed *failureLog
 	counts counters
@@ -90,7 +90,7 @@ type Stats struct {
 	Events    uint64 // events committed, implied ones included
 	Conflicts uint64 // commands refused with a conflict
 	Waited    uint64 // writes that waited for a lock
-	Replanned uint64 // plans of writes that others had overtaken
+	Replanned uint64 // plans made again because another write was stored first
 	Busy      uint64 // writes refused because they got no lock in time
 }
 
@@ -99,20 +99,20 @@ type counters struct{ events, conflicts, waited, replanned, busy atomic.Uint64 }
 const (
 	defaultCacheBytes  = 64 << 20
 	defaultLookedBytes = 128 << 20
-	// defaultSnapshotEvery is the distance of snapshots in events. Folding a thousand in the background costs about a
-	// microsecond a write.
+	// defaultSnapshotEvery is the number of events from one snapshot to the next. Folding a thousand events in the
+	// background costs about a microsecond per write.
 	defaultSnapshotEvery = 1000
 )
 
-// DefaultWriteWait is how long a write waits for locks where the options do not say.
+// DefaultWriteWait is the default of Options.WriteWait.
 const DefaultWriteWait = 5 * time.Second
 
-// DefaultReadWait is how long a read waits for a state where the options do not say.
+// DefaultReadWait is the default of Options.ReadWait.
 const DefaultReadWait = 2 * time.Second
 
-// New returns an engine. Run must be called for snapshots and warm states to be made.
+// New returns an engine. It makes snapshots and keeps states warm only while Run is running.
 func New(o Options) *Engine {
-	// Defaults.
+	// Fill in the defaults.
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCacheBytes
 	}
@@ -164,8 +164,8 @@ func New(o Options) *Engine {
 	return e
 }
 
-// Run makes snapshots and keeps states warm until the context ends. Then it ends the folds that nobody waits for, and
-// returns when nothing is under way in the background.
+// Run makes snapshots and keeps states warm until the context ends. It then ends the folds that no caller waits for,
+// and returns when no background work is under way.
 func (e *Engine) Run(ctx context.Context) error { return e.states.Run(ctx) }
 
 // Stats returns the counters.

@@ -50,7 +50,7 @@ type deployed struct {
 	retagged map[string]uint64
 }
 
-// renewal is one call of the hook Renew, for what was deployed then. err counts once done is closed.
+// renewal is one call of the hook Renew, for what was deployed then. err is valid once done is closed.
 type renewal struct {
 	of   *deployed
 	done chan struct{}
@@ -60,11 +60,11 @@ type renewal struct {
 // errRedeployed reports that a write was decided under a spec that is no longer deployed. Nothing was written.
 var errRedeployed = errors.New("engine: another spec has been deployed meanwhile")
 
-// Deploy makes c the spec of a tenant, with the functions of its custom code: event types whose code has none are
-// refused with CodeCustomCodeFailed. Reads and writes that begin afterwards see it; states that were folded with other
-// handlers or functions are no longer used. Units decided with c are stored only while the fences hold: a fence on the
-// item that records the deployment of c makes the switch exact, whoever makes the next deployment. Writes whose fences
-// no longer hold are decided again with what the hook Renew deploys.
+// Deploy makes c the spec of a tenant, with the functions of its custom code: event types whose code has no function
+// are refused with CodeCustomCodeFailed. Reads and writes that begin afterwards see it; states that were folded with
+// other handlers or functions are no longer used. Units decided with c are stored only while the fences hold: a fence
+// on the item that records the deployment of c makes the switch exact, whoever makes the next deployment. Writes whose
+// fences no longer hold are decided again with what the hook Renew deploys.
 func (e *Engine) Deploy(t j17.Tenant, c *spec.Compiled, functions decider.Functions, fences ...store.Fence) {
 	d := &deployed{Decider: decider.New(c, functions), fences: fences, replaced: make(chan struct{})}
 	for {
@@ -95,7 +95,7 @@ func newEnvironment(e *Engine, t j17.Tenant) *environment {
 	return env
 }
 
-// deploy returns false if the environment has been undeployed.
+// deploy makes d the present one; it returns false if the environment has been undeployed.
 func (env *environment) deploy(d *deployed) bool {
 	env.mu.Lock()
 	defer env.mu.Unlock()
@@ -223,8 +223,8 @@ func (env *environment) commit(ctx context.Context, units []store.Append) ([]sto
 }
 
 // Hold calls do while no events of a tenant are stored: this engine stores none, and no other can, since the one
-// process that has a store open locks it. Writers wait until do has returned. What they have decided stays decided, so
-// do may change items that it is fenced on.
+// process that has a store open locks it. Writers wait until do has returned. They keep their decisions, which the
+// store refuses if do has changed items that they are fenced on.
 func (e *Engine) Hold(t j17.Tenant, do func() error) error {
 	found, ok := e.environments.Load(t)
 	if !ok {
@@ -302,7 +302,7 @@ func (env *environment) ask(ctx context.Context, r *renewal) {
 // now returns the time for decisions, in Unix seconds: the clock's, or that of the latest event if it is later.
 func (env *environment) now() int64 { return max(env.e.clock.Now().Unix(), env.latest.Load()) }
 
-// observe records that there are events of that time.
+// observe records that there is an event of that Unix second.
 func (env *environment) observe(timestamp int64) {
 	for {
 		latest := env.latest.Load()

@@ -9,16 +9,16 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Erase removes the states of streams that were rewritten, on disk and in memory, the results of the commands that
-// wrote their events, but that they were carried out, and what is kept of writes that failed because of them, which has
-// no values. A state that is folded at this moment is kept by nobody.
+// Erase removes what the engine keeps of streams that were rewritten: their states, on disk and in memory; the results
+// of the commands that wrote their events, though not the fact that these were carried out; and the rejections that
+// name them, which contain no values. A state that is being folded meanwhile is not kept.
 func (e *Engine) Erase(ctx context.Context, t j17.Tenant, er part.Erased) error {
-	// From here on nobody keeps a state of before.
+	// From here on no state from before the erasure is kept.
 	if err := e.states.BeginErasure(ctx, t, &er); err != nil {
 		return err
 	}
 
-	// The states.
+	// Remove the states.
 	for _, key := range er.Keys {
 		held, err := store.HeldBy(ctx, e.store, t, fold.Spaces(), key)
 		if err != nil {

@@ -15,24 +15,24 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Step is what one operation of a handler made of the state.
+// Step is the state after one operation of a handler.
 type Step struct {
-	// At is the place of the operation in the spec; that of the handler where it is custom code.
+	// At is the place of the operation in the spec, or that of the handler if it is custom code.
 	At    diag.Pointer
 	State value.Value
 }
 
-// Made is one version of an aggregate: its event, the state before and after it, and how its handler came from the one
-// to the other.
+// Made is one version of an aggregate: its event, the states before and after it, and the steps of its handler in
+// between.
 type Made struct {
 	Event         *j17.Event
 	Before, After value.Value
 	Steps         []Step
 }
 
-// History hands the versions of an aggregate from one on, up to count of them, to each, and returns how many versions
-// there are. All work is charged to the budget. What each is handed is valid until it returns. The error of each ends
-// it.
+// History calls each with up to count versions of an aggregate, from the given one on, and returns how many versions
+// there are. The work on these versions is charged to the budget. A Made is valid until each returns. An error of each
+// ends History, which returns it.
 func (e *Engine) History(
 	ctx context.Context, t j17.Tenant, aggregateType, id string, from uint64, count int, b *work.Budget,
 	each func(Made) error,
@@ -48,7 +48,7 @@ func (e *Engine) History(
 		return head.Length, nil
 	}
 
-	// The state before the first of them.
+	// Load the state before the first of them.
 	e.states.CountRead()
 	typ := d.Program(key.Type)
 	f := *typ.First()
@@ -66,7 +66,7 @@ func (e *Engine) History(
 		f = *whole
 	}
 
-	// One event after the other.
+	// Apply one event after the other.
 	ed := value.NewEditor()
 	replaying := sandbox.ForReplay(ctx)
 	last := min(head.Length, from+uint64(count)-1)

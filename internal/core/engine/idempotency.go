@@ -15,16 +15,16 @@ import (
 // idempotencyWindow is how long the outcome of a command with an idempotency key is kept.
 const idempotencyWindow = 24 * time.Hour
 
-// commandID names an idempotency key in the store.
+// commandID returns the store's id for the command with an idempotency key.
 func commandID(key string) store.CommandID {
 	sum := sha256.Sum256([]byte(key))
 	return store.CommandID(sum[:16])
 }
 
-// memo is what is kept with a command's result: the fingerprint of its request, and of its write the number of its own
-// events, that of the last event of its aggregate, and the aggregate's id. Where there are several, a 0 and their
-// number stand before, and of each the number of its first event and the length of its key as well, with the key in
-// place of the id.
+// memo returns what is kept with a command's result: the fingerprint of its request, then numbers as varints. For one
+// write these are the number of its own events and the index of its aggregate's last event in the unit, followed by the
+// aggregate's id. For several writes they are a 0, the number of writes and, for each, the number of its own events,
+// the index of its aggregate's last event and the length of the aggregate's key, followed by that key.
 func memo(fingerprint [32]byte, p *plan) []byte {
 	b := fingerprint[:]
 	if len(p.writes) == 1 {
@@ -46,7 +46,8 @@ func memo(fingerprint [32]byte, p *plan) []byte {
 	return b
 }
 
-// readMemo returns a plan with what a memo says of a command's writes. aggregateType is that of a single one.
+// readMemo returns a plan with the writes of a memo, which is given without its fingerprint. aggregateType is the type
+// of the aggregate of a single write, events the number of events of the unit. The error is CodeCorruption.
 func readMemo(memo []byte, aggregateType string, events int) (*plan, error) {
 	ok := true
 	number := func(most int) int {
@@ -83,13 +84,13 @@ func readMemo(memo []byte, aggregateType string, events int) (*plan, error) {
 	return p, nil
 }
 
-// replay answers a command that was carried out before.
+// replay returns the receipt of a command that was carried out before, from the result of that time.
 func (x *execution) replay(ctx context.Context, first *store.Result) (Receipt, error) {
 	if len(first.IDs) == 0 {
 		return Receipt{}, j17.Errorf(j17.CodeIdempotencyErased, "A request with this idempotency key was carried out before, and what it wrote was erased since. Nothing was written. Use a new key to write it again.")
 	}
 
-	// It is the same request.
+	// Check that it is the same request.
 	reused := j17.Errorf(j17.CodeIdempotencyReuse, "The idempotency key was used before with a different request. Use a new key for a new operation.")
 	if len(first.Memo) <= len(x.c.Fingerprint) || [32]byte(first.Memo) != x.c.Fingerprint {
 		return Receipt{}, reused
@@ -99,7 +100,7 @@ func (x *execution) replay(ctx context.Context, first *store.Result) (Receipt, e
 		return Receipt{}, err
 	}
 	if w := &x.c.Writes[0]; !x.c.Several && !w.New {
-		// The aggregate, which the fingerprint does not have, may be called by another of its names.
+		// The fingerprint does not include the aggregate, since the retry may give another of its names.
 		key, err := x.e.names.resolve(ctx, x.c.Tenant, x.d, w.Type, w.ID)
 		if err != nil && j17.CodeOf(err) != j17.CodeAggregateNotFound && j17.CodeOf(err) != j17.CodeInvalidIdentifier {
 			return Receipt{}, err
@@ -109,7 +110,7 @@ func (x *execution) replay(ctx context.Context, first *store.Result) (Receipt, e
 		}
 	}
 
-	// The names that its aggregates have now are those that they had then.
+	// Add the names of its aggregates, which never change.
 	r := p.receipt(first)
 	r.Replayed = true
 	for i := range r.Writes {

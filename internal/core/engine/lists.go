@@ -46,11 +46,11 @@ type Aggregate struct {
 	UpdatedAt time.Time
 }
 
-// Aggregates returns up to count aggregates of a type whose ids, handles or public ids begin with a prefix: first by id
-// those whose ids do, then those whose handles do, then those whose public ids do, each by that name. start is the id
-// or name with which an earlier page ended, "" for the first page. next is the start of the next page, "" if there is
-// none. If few of many aggregates have the type, a page may have fewer than count, or none, and still be followed by
-// others. The type need not be declared, if it has aggregates.
+// Aggregates returns up to count aggregates of a type whose ids, handles or public ids begin with a prefix: first those
+// whose ids do, then those whose handles do, then those whose public ids do, each group in the order of these. start is
+// the id or name with which an earlier page ended, "" for the first page. next is the start of the next page, "" if
+// there is none. If only few of many names with the prefix belong to the type, a page may have fewer than count
+// aggregates, or none, and still be followed by others. The type need not be declared, if it has aggregates.
 func (e *Engine) Aggregates(
 	ctx context.Context, t j17.Tenant, typ, prefix, start string, count int,
 ) (found []Aggregate, next string, err error) {
@@ -108,7 +108,7 @@ func (e *Engine) Aggregates(
 	return found, l.next, nil
 }
 
-// maxNames bounds the names that a page reads: names of other types lie between those of one.
+// maxNames bounds the names that a page reads: names of other types lie between those of its type.
 const maxNames = 10_000
 
 // listing collects a page of aggregates.

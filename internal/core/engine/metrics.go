@@ -2,7 +2,7 @@ package engine
 
 import "j17/internal/core/part"
 
-// metrics are what is counted and measured of the part.
+// metrics returns the metrics of the engine.
 func metrics(e *Engine) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_events_committed_total", "Events written, implied ones included.",

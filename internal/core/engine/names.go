@@ -12,6 +12,7 @@ import (
 )
 
 // The spaces of names. A space of names has an aggregate's name under its key, the index has the key under the name.
+// numberLatest is the key in numberIndex of the highest number so far.
 const (
 	handles      store.Space = "identity.handle"
 	handleIndex  store.Space = "identity.handle.index"
@@ -129,7 +130,7 @@ func (n *names) resolve(ctx context.Context, t j17.Tenant, d *deployed, aggregat
 	return key, err
 }
 
-// lookUp is resolve. For an unknown name it returns a fence that holds as long as no aggregate has the name.
+// lookUp is resolve, and for an unknown name also returns a fence that holds as long as no aggregate has the name.
 func (n *names) lookUp(
 	ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string,
 ) (j17.Key, []store.Fence, error) {
@@ -147,7 +148,7 @@ func (n *names) lookUp(
 		}
 	}
 
-	// The name of an aggregate, of this type, of another one, or of none here.
+	// Find the aggregate that has the name: one of this type, one of another type, or none.
 	owner, err := n.name(ctx, t, index, name)
 	if err != nil {
 		return j17.Key{}, nil, err
@@ -163,7 +164,7 @@ func (n *names) lookUp(
 	}
 }
 
-// isPublicID reports whether an id has the form of the public id of a project, this one or another.
+// isPublicID reports whether an id has the form of a public id, of this project or another.
 func isPublicID(id string) bool {
 	key, number, ok := strings.Cut(id, "-")
 	upper := func(r rune) bool { return r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' }

@@ -10,8 +10,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// hooks are what the parts of the program do when the engine writes, in the order of the parts. Of those that stand
-// alone one part at most has one; they are nil without it.
+// hooks are the functions of parts that the engine calls, in the order of the parts. Of renew, tagged and unique there
+// is one at most, since only one part has it; nil if none has.
 type hooks struct {
 	effects []part.EffectsOf
 	derived []part.DerivedOf
@@ -23,7 +23,8 @@ type hooks struct {
 	unique part.HoldingOf
 }
 
-// Use tells the engine of the parts of the program, once, before anything is deployed to it, and returns it.
+// Use registers the hooks of the program's parts and returns the engine. It is called once, before anything is
+// deployed.
 func (e *Engine) Use(parts ...part.Part) *Engine {
 	for i := range parts {
 		p := &parts[i]
@@ -52,7 +53,8 @@ func (e *Engine) Use(parts ...part.Part) *Engine {
 	return e
 }
 
-// mended reports whether a unit was refused for a side item that cannot be read, and may be tried again.
+// mended reports whether err is about a damaged side item that a part is rebuilding, so that the unit may be tried
+// again.
 func (env *environment) mended(ctx context.Context, err error) bool {
 	damage, is := errors.AsType[*store.CorruptionError](err)
 	if !is || damage.Item == (store.ItemName{}) {
@@ -66,7 +68,7 @@ func (env *environment) mended(ctx context.Context, err error) bool {
 	return false
 }
 
-// Part returns what the engine is to the rest of the program.
+// Part returns the engine as a part of the program.
 func (e *Engine) Part() part.Part {
 	spaces := part.Spaces(fold.Erasures, handles, handleIndex, numbers, numberIndex)
 	for _, d := range fold.Spaces() {

@@ -26,18 +26,18 @@ type decision struct {
 	of *decider.Admitted
 	// events are the events of the unit. For a recording they are in its file.
 	events []decider.Event
-	// writes are the aggregates of the command, own is the number of the command's own events; they come first. A
-	// recording has neither.
+	// writes are the writes of the command, own is the number of its own events, which come first. A recording has
+	// neither.
 	writes []plannedWrite
 	own    int
-	// byKey has the numbers of writes by key, made on first use if there are several.
+	// byKey has the indexes of writes by key; it is made on first use if there are several.
 	byKey map[j17.Key]int
 	// oneWrite and oneEvent save allocations if there is only one.
 	oneWrite [1]plannedWrite
 	oneEvent [1]store.NewEvent
 	// after has the states after the commit that planning had to compute.
 	after []*decider.Computed
-	// scheduled are the events for later.
+	// scheduled are the events that are to come later.
 	scheduled []decider.Scheduled
 	// charged is how many of the unit's side writes were charged to the budget.
 	charged int
@@ -60,13 +60,13 @@ type checks struct {
 	// side are the caller's side writes. A conflict with them is the caller's to resolve: planning again would change
 	// nothing.
 	side []store.Side
-	// full return why the command is refused if the additions of its effects exceed a bound.
+	// full return the error of the command if the additions of its effects exceed a bound.
 	full []func(*store.SideConflict) error
 }
 
 // notices are the functions that are called once the outcome of the commit is known.
 type notices struct {
-	// changed are told of a side item that had changed: caches drop it before the command is decided again.
+	// changed are called with each side item that had changed: caches drop it before the command is decided again.
 	changed []func(*store.SideConflict)
 	// stored are called with the positions of the events, entered when the events are stored.
 	stored  []func([]j17.StreamID)
@@ -76,14 +76,14 @@ type notices struct {
 // plannedWrite is the part of a plan that concerns one aggregate of the command.
 type plannedWrite struct {
 	*decider.AdmittedWrite
-	// last is the number of the last event of the aggregate, which may be an implied one.
+	// last is the index in the unit of the aggregate's last event, which may be an implied one.
 	last int
 }
 
 // plan turns an admitted command into an append. Streams that it reads become preconditions; others cannot conflict.
 // All work is charged to the budget.
 func (x *execution) plan(ctx context.Context) (*plan, error) {
-	x.b.Release() // the states that an earlier plan has read
+	x.b.Release() // the memory of states that an earlier plan has read
 	p := &plan{}
 	p.of, p.own, p.tried = x.a, len(x.a.Events), x.tried
 	if p.writes = p.oneWrite[:]; len(x.a.Writes) != 1 {
@@ -91,7 +91,7 @@ func (x *execution) plan(ctx context.Context) (*plan, error) {
 	}
 	p.unit.Timestamp, p.unit.Decided = x.d.env.now(), x.view != nil || x.a.Reacts()
 
-	// The caller's expectations.
+	// Add the caller's expectations.
 	for i := range x.a.Writes {
 		w := &x.a.Writes[i]
 		p.writes[i].AdmittedWrite = w
@@ -113,7 +113,7 @@ func (x *execution) plan(ctx context.Context) (*plan, error) {
 		})
 	}
 
-	// The events, those that they imply, and the writes that come with them.
+	// Add the events, those that they imply, and the side writes that come with them.
 	p.events = x.a.Events
 	p.write(x.a.Events, nil)
 	if x.a.Reacts() || len(x.a.Conditions) > 0 {
@@ -146,7 +146,7 @@ func (x *execution) plan(ctx context.Context) (*plan, error) {
 	}
 	p.assign(x.d, x.e.mint)
 
-	// The record for a retry.
+	// Add the record for a retry.
 	if x.c.IdempotencyKey != "" {
 		p.unit.Command = &store.Command{
 			ID:      commandID(x.c.IdempotencyKey),
@@ -221,7 +221,8 @@ func (x *execution) expect(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// matching returns the present head of the aggregate if it has one of the command's entity tags.
+// matching returns the present head of the aggregate if it has one of the command's entity tags; otherwise the error is
+// CodePreconditionFailed.
 func (x *execution) matching(ctx context.Context, key j17.Key) (store.Head, error) {
 	heads, err := x.e.store.Heads(ctx, x.c.Tenant, []j17.Key{key})
 	if err != nil {
@@ -236,8 +237,8 @@ func (x *execution) matching(ctx context.Context, key j17.Key) (store.Head, erro
 	return store.Head{}, preconditionFailed()
 }
 
-// write adds events to the unit, which happened at a Unix second or, for nil, happen at the time of the unit. Events
-// with tags of their time are decided for that time.
+// write adds events to the unit. at is the Unix second at which they happened, nil for the time of the unit. Tags that
+// depend on the time of the unit make it a decision at that time.
 func (p *plan) write(events []decider.Event, at *int64) {
 	if len(events) == 1 && p.unit.Events == nil {
 		p.unit.Events = p.oneEvent[:0]
@@ -255,7 +256,7 @@ func (p *plan) write(events []decider.Event, at *int64) {
 	}
 }
 
-// timeOf returns when an event of the unit happens: at its own time, or for nil at that of the unit.
+// timeOf returns the Unix second of an event of the unit: at, or for nil the time of the unit.
 func (p *plan) timeOf(at *int64) int64 {
 	if at == nil {
 		return p.unit.Timestamp
@@ -263,7 +264,7 @@ func (p *plan) timeOf(at *int64) int64 {
 	return *at
 }
 
-// writeOf returns the number of the write to an aggregate.
+// writeOf returns the index of the write to an aggregate, false if there is none.
 func (p *plan) writeOf(key j17.Key) (int, bool) {
 	if len(p.writes) < 2 {
 		return 0, len(p.writes) == 1 && p.writes[0].Key == key

@@ -12,9 +12,10 @@ import (
 	"j17/internal/storage/store"
 )
 
-// locks returns the locks that the plan needs: exclusive ones of the streams that it writes after it has looked at
-// them, or at the unique values that they hold, and of those that it only writes where others hold locks; shared ones
-// of those that it only looks at. contended reports whether one of them has a lock already. The result is never nil.
+// locks returns the locks that the plan needs. Streams that it has read, or whose unique values it has read, need an
+// exclusive lock if it writes to them, otherwise a shared one. Streams that it writes without reading need an exclusive
+// lock, but only if they have a lock already. contended reports whether one of the streams has a lock already. want is
+// never nil.
 func (p *plan) locks(q *groupcommit.Committer) (want groupcommit.Locks, contended bool) {
 	want = groupcommit.Locks{}
 	for key := range p.before {
@@ -39,7 +40,7 @@ func (p *plan) locks(q *groupcommit.Committer) (want groupcommit.Locks, contende
 	return want, contended
 }
 
-// keepers yields the aggregates of which it was looked at what unique values they hold. Some may come more than once.
+// keepers yields the aggregates whose unique values were read, some more than once.
 func (p *plan) keepers() iter.Seq[j17.Key] {
 	return func(yield func(j17.Key) bool) {
 		if p.unique == nil {
@@ -53,7 +54,7 @@ func (p *plan) keepers() iter.Seq[j17.Key] {
 	}
 }
 
-// looked yields the aggregates on which the plan was decided. Some may come more than once.
+// looked yields the aggregates on which the plan was decided, some more than once.
 func (p *plan) looked() iter.Seq[j17.Key] {
 	return func(yield func(j17.Key) bool) {
 		for key := range p.keepers() {
@@ -69,7 +70,8 @@ func (p *plan) looked() iter.Seq[j17.Key] {
 	}
 }
 
-// holds returns what aggregates hold after the plan, in the sets that were looked at.
+// holds returns, for each aggregate and each set of unique values that were read, the value held after the plan; nil
+// for none.
 func (p *plan) holds() map[j17.Key]map[*spec.UniqueSet]*[32]byte {
 	if p.unique == nil {
 		return nil
@@ -84,9 +86,10 @@ func (p *plan) holds() map[j17.Key]map[*spec.UniqueSet]*[32]byte {
 	return all
 }
 
-// refusal is the error of a plan that was overtaken where the caller named a length or a revision that does not hold.
-// In all other cases a new plan from fresh state may succeed, or finds that no entity tag of the caller's matches any
-// more.
+// refusal tells caches of the items that had changed, and returns the error of a conflict that a new plan cannot
+// resolve: a length or a revision that the caller expects does not hold, or an item is full. It returns nil for other
+// conflicts: a new plan from present data may succeed, or finds that none of the caller's entity tags matches any
+// longer.
 func (p *plan) refusal(r *store.Result) error {
 	for _, changed := range p.changed {
 		for i := range r.Sides {
@@ -107,10 +110,10 @@ func (p *plan) refusal(r *store.Result) error {
 	return p.refusedFull(r)
 }
 
-// refusedFull returns why a command is refused whose effects have no room, nil where that does not refuse it.
+// refusedFull returns the error of a command whose effects exceed a bound, nil if it is to be planned again.
 func (p *plan) refusedFull(r *store.Result) error {
 	if slices.ContainsFunc(r.Sides, func(c store.SideConflict) bool { return !c.Full }) {
-		return nil // it was decided on what has changed meanwhile, and there may be room by that
+		return nil // what it was decided on has changed meanwhile, so that a new plan may have room
 	}
 	for i := range r.Sides {
 		if !r.Sides[i].Full {
@@ -125,7 +128,7 @@ func (p *plan) refusedFull(r *store.Result) error {
 	return nil
 }
 
-// refusedSide returns the conflict of a side write that the caller has asked for, nil where there is none.
+// refusedSide returns the conflict of one of the caller's own side writes, nil if there is none.
 func (p *plan) refusedSide(r *store.Result) *store.SideConflict {
 	for i := range r.Sides {
 		conflict := &r.Sides[i]
@@ -139,10 +142,10 @@ func (p *plan) refusedSide(r *store.Result) *store.SideConflict {
 	return nil
 }
 
-// overtaken compares what a plan was made of with what it is now. The error is errOvertaken where they differ, or why
-// the caller's expectation does not hold.
+// overtaken compares the data that a plan was made from with the present data. The error is errOvertaken if they
+// differ, or a conflict if the caller's expectation does not hold.
 func (x *execution) overtaken(ctx context.Context, p *plan) error {
-	// What the caller expects, and what was looked at.
+	// Compare what the caller expects, and what was read.
 	var pre []store.Pre
 	for i := range p.writes {
 		if w := &p.writes[i]; w.Expected != nil {
@@ -175,7 +178,7 @@ func (x *execution) overtaken(ctx context.Context, p *plan) error {
 		}
 	}
 
-	// The items that effects have gone by, of which they may have kept old ones.
+	// Compare the items that effects were decided on: they may come from a cache.
 	for i := range p.unit.Fences {
 		fence := &p.unit.Fences[i]
 		item, err := x.e.store.Get(ctx, x.c.Tenant, fence.Space, fence.Key)

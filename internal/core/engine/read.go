@@ -27,8 +27,8 @@ func (e *Engine) Moment(t j17.Tenant, at j17.StreamID) (*fold.Moment, error) {
 	return e.states.Moment(t, d.Decider, at), nil
 }
 
-// Adopt makes a state that was folded before a base for folds of its aggregate. A state of handlers other than the
-// deployed ones is ignored.
+// Adopt lets folds of an aggregate begin with a state that was folded before. A state that was folded with handlers
+// other than the deployed ones is ignored.
 func (e *Engine) Adopt(ctx context.Context, t j17.Tenant, key j17.Key, f *decider.State, generation uint64) error {
 	d, err := e.deployed(t)
 	if err != nil || d.Types[key.Type] == nil {
@@ -49,7 +49,7 @@ type LoadOptions struct {
 
 func notFound() error { return j17.Errorf(j17.CodeAggregateNotFound, "Aggregate not found") }
 
-// locate checks an aggregate's name from outside and returns its key and durable head.
+// locate resolves the id or name that a caller gives for an aggregate, and returns its key and durable head.
 func (e *Engine) locate(
 	ctx context.Context, t j17.Tenant, aggregateType, id string,
 ) (*deployed, j17.Key, store.Head, error) {
@@ -286,7 +286,7 @@ func (e *Engine) TagsDeclared(t j17.Tenant, given []string) (declared [32]byte) 
 		if tag := d.TagNames[name]; tag != nil {
 			h.Write(tag.Fingerprint[:])
 		}
-		_ = binary.Write(h, binary.BigEndian, d.retagged[name]) // a hash takes everything
+		_ = binary.Write(h, binary.BigEndian, d.retagged[name]) // a hash returns no error
 	}
 	return [32]byte(h.Sum(nil))
 }

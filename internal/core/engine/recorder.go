@@ -213,7 +213,7 @@ func (r *Recorder) Store(ctx context.Context, u *Past) (known bool, err error) {
 				return false, err
 			}
 			r.e.counts.replanned.Add(1)
-		case store.TooEarly: // the unit has no time of its own
+		case store.TooEarly: // the next plan is for a later time
 		}
 		if !r.e.clock.Now().Before(deadline) {
 			r.e.counts.busy.Add(1)
@@ -260,7 +260,7 @@ func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
 		p.unit.Assign = append(p.unit.Assign, r.names(key, first[key].Names)...)
 	}
 
-	// Values that are taken must be free.
+	// Unique values that the events take must be free.
 	if err := r.exchange(ctx, u, p); err != nil {
 		return nil, err
 	}
@@ -323,7 +323,7 @@ func (r *Recorder) names(key j17.Key, names j17.Names) []store.Assignment {
 	return all
 }
 
-// maxTrying bounds the work of trying the events of one import: many seconds.
+// maxTrying bounds the work of trying the events of one import, in units of package work: many seconds.
 const maxTrying = 64 * work.Replay
 
 // mostTried bounds the work of trying one event: less than that of a replay, which may have to compute again what is
@@ -367,7 +367,7 @@ func (r *Recorder) try(ctx context.Context, u *Past, p *plan) error {
 		states[pre.Key] = &decider.Computed{Key: pre.Key, State: *f, Editor: value.NewEditor()}
 	}
 
-	// Apply the events. Each has at most mostTried, and all of the import maxTrying.
+	// Apply the events. Each may cost at most mostTried, and all of the import at most maxTrying.
 	b, replaying := work.New(ctx, work.Replay), sandbox.ForReplay(ctx)
 	for i := range u.Events {
 		o := &u.Events[i].Events[0]
@@ -389,8 +389,7 @@ func (r *Recorder) try(ctx context.Context, u *Past, p *plan) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		default:
-			// an error of custom code does not refuse a past event; what a fold makes of it is seen at the next
-			// deployment
+			// An error of custom code does not refuse a past event. The next deployment shows what a fold makes of it.
 			delete(states, o.Key)
 			continue
 		}

@@ -19,18 +19,18 @@ import (
 	"j17/internal/storage/store"
 )
 
-// failedImplications is the space of the latest rejections, the newest first.
+// failedImplications is the space of the latest rejections of writes because of an implied event, the newest first.
 const failedImplications store.Space = "implication.failed"
 
 const (
-	// keptFailures is how many rejections are shown; some more are kept until the next clearing. failureAge is for how
-	// long.
+	// keptFailures is how many rejections of a tenant are shown; some more are kept until trim removes them. failureAge
+	// is how long they are kept.
 	keptFailures = 100
 	failureAge   = 7 * 24 * time.Hour
 )
 
-// failureLog has the rejections that are not stored yet, by tenant. One write at a time stores those of a tenant: what
-// comes meanwhile waits for the next one, and only the latest of it.
+// failureLog stores rejections in the background, in one write at a time for each tenant. Of the rejections that arrive
+// during a write, the latest keptFailures wait for the next one.
 type failureLog struct {
 	store  Storage
 	clock  clock.Clock
@@ -49,7 +49,7 @@ func newFailureLog(st Storage, c clock.Clock, logger *slog.Logger) *failureLog {
 	}
 }
 
-// keep stores a rejection for those who look into it later, soon. What goes wrong with that is logged, no more.
+// keep has a rejection stored in the background. An error is only logged.
 func (l *failureLog) keep(ctx context.Context, t j17.Tenant, f *decider.ImplicationFailure) {
 	now := l.clock.Now()
 	raw, err := json.Marshal(f)
@@ -69,7 +69,7 @@ func (l *failureLog) keep(ctx context.Context, t j17.Tenant, f *decider.Implicat
 	}
 }
 
-// writeAll stores a tenant's rejections until there are none.
+// writeAll stores a tenant's waiting rejections until there are none.
 func (l *failureLog) writeAll(ctx context.Context, t j17.Tenant) {
 	for written := 0; ; {
 		l.mu.Lock()
@@ -128,8 +128,8 @@ func (l *failureLog) trim(ctx context.Context, t j17.Tenant) error {
 	return l.store.Write(ctx, t, side)
 }
 
-// list returns up to limit of a tenant's latest rejections, the newest first, after the first offset of
-// them, and whether there are more. The latest hundred are kept, for seven days.
+// list returns up to limit of a tenant's latest rejections, the newest first, after the first offset of them, and
+// whether there are more.
 func (l *failureLog) list(
 	ctx context.Context, t j17.Tenant, offset, limit int,
 ) (found []decider.ImplicationFailure, more bool, err error) {
@@ -163,7 +163,7 @@ func (e *Engine) ImplicationFailures(
 	return e.failed.list(ctx, t, offset, limit)
 }
 
-// erase removes what is kept of writes that failed, of events of some aggregates or because of them.
+// erase removes the rejections that have an event of one of the aggregates as their trigger or in their chain.
 func (l *failureLog) erase(ctx context.Context, t j17.Tenant, keys []j17.Key) error {
 	gone := make(map[string]bool, len(keys))
 	for _, key := range keys {

@@ -16,21 +16,20 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Replayed is what Replay tells of the events of one aggregate. Each function may be nil.
+// Replayed has the functions that Replay calls for the events of one aggregate. Each may be nil.
 type Replayed struct {
-	// Before is called for each event with the state that it meets, before its handler is applied. An error of it ends
-	// the replay.
+	// Before is called for each event with the state before it. An error of Before ends the replay.
 	Before func(id j17.StreamID, ev *tick.Event, state value.Value) error
-	// Fault is called for each operation of a handler that did not fit an event; length is the event's number. The
-	// diagnostic's pointer and place are those of the operation in the spec.
+	// Fault is called for each operation of a handler that did not change what it was meant to change; length is the
+	// event's number, from 1. The diagnostic's pointer and place are those of the operation in the spec.
 	Fault func(length uint64, eventType string, d diag.Diagnostic)
-	// Beyond is called for each event that takes more work than one may. Where it answers true, the replay goes on
+	// Beyond is called for each event that takes more work than one event may. If it returns true, the replay goes on
 	// without the event, to find the others; the error of the first one is returned all the same.
 	Beyond func(length uint64, eventType string) bool
 }
 
-// Replay returns the state that the first length events of an aggregate fold to under a spec, which need not be the
-// deployed one, with the functions of its custom code. Nothing of it is kept.
+// Replay returns the state of an aggregate after its first length events under a spec, which need not be the deployed
+// one, with the functions of its custom code. It caches nothing.
 func (e *Engine) Replay(
 	ctx context.Context, t j17.Tenant, c *spec.Compiled, functions decider.Functions, key j17.Key, length uint64,
 	told Replayed,
@@ -44,7 +43,7 @@ func (e *Engine) Replay(
 		return decider.NewProgram(typ, functions).First().Data, nil
 	}
 
-	// Apply one event after the other, without those that take too much where somebody wants to know of all.
+	// Apply one event after the other, without those that take too much work if Beyond allows it.
 	p := decider.NewProgram(typ, functions)
 	f, ed, b := *p.First(), value.NewEditor(), work.New(ctx, work.Replay)
 	replaying := sandbox.ForReplay(ctx)
@@ -84,7 +83,7 @@ func (e *Engine) Replay(
 		}
 	}
 
-	// All must have been there.
+	// Check that all events were there.
 	switch {
 	case beyond != nil:
 		return value.Value{}, beyond

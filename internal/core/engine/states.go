@@ -12,8 +12,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// look returns the present state of an aggregate, as the writer sees it. Where it is large, the writer reserves memory
-// for it, and waits for that without the state.
+// look returns the present state of an aggregate, as the writer sees it. For a large state that is not cached the
+// command reserves memory, and does not keep the state while it waits for that.
 func (x *execution) look(ctx context.Context, key j17.Key) (*decider.State, error) {
 	for waited := false; ; waited = true {
 		if x.view != nil {
@@ -26,7 +26,7 @@ func (x *execution) look(ctx context.Context, key j17.Key) (*decider.State, erro
 			return f, err
 		}
 		k := fold.StateKey{Tenant: x.d.env.tenant, Key: key}
-		if x.e.states.Peek(k) == f { // which is charged for it
+		if x.e.states.Peek(k) == f { // the cache is charged for it
 			return f, nil
 		}
 		size := fold.Measure(f)
@@ -55,7 +55,7 @@ func (x *execution) length(ctx context.Context, key j17.Key) (uint64, error) {
 	return heads[0].Length, nil
 }
 
-// storedState returns the present state of an aggregate, as far as it is stored.
+// storedState returns the present state of an aggregate, without pending appends.
 func (x *execution) storedState(ctx context.Context, key j17.Key) (*decider.State, error) {
 	heads, err := x.e.store.Heads(ctx, x.d.env.tenant, []j17.Key{key})
 	if err != nil {
@@ -69,8 +69,8 @@ func (x *execution) storedState(ctx context.Context, key j17.Key) (*decider.Stat
 	return f, store.UserError(err)
 }
 
-// statesLeft computes the states that a plan leaves behind in the streams whose locks it holds alone, and what unique
-// values are held there.
+// statesLeft computes the states after a plan of the streams that it writes under an exclusive lock, and returns them
+// with the unique values that the aggregates then hold.
 func (x *execution) statesLeft(ctx context.Context, p *plan) []groupcommit.State {
 	var after []groupcommit.State
 	held := p.holds()
@@ -101,13 +101,14 @@ func (p *plan) touches(key j17.Key) bool {
 	return false
 }
 
-// stateLeft computes the state of a stream after a plan, nil where the one before it is not in memory.
+// stateLeft computes the state of a stream after a plan; nil if the state before it is not in memory or an event cannot
+// be applied.
 func (x *execution) stateLeft(ctx context.Context, p *plan, key j17.Key) *decider.State {
 	// Find the state before it.
 	typ := x.d.Program(key.Type)
 	base := p.before[key]
 	if base == nil {
-		// The plan has not looked at the stream, and shall not have to wait because others do.
+		// The plan has not read the stream, and does not wait for a state that only later writers need.
 		if last, pending := x.view.Peek(key); pending {
 			base = last
 		} else if heads, err := x.e.store.Heads(ctx, x.d.env.tenant, []j17.Key{key}); err == nil {
@@ -138,7 +139,7 @@ func (x *execution) stateLeft(ctx context.Context, p *plan, key j17.Key) *decide
 	return &f
 }
 
-// cached returns the cached state of a stream that has at least the events of a head.
+// cached returns the cached state of a stream if it has at least the events of a head, else nil.
 func (x *execution) cached(key j17.Key, typ *decider.Program, head store.Head) *decider.State {
 	k := fold.StateKey{Tenant: x.d.env.tenant, Key: key}
 	return x.e.states.Cached(k, typ, fold.Version{Length: head.Length, Generation: head.Generation}, false)

@@ -9,7 +9,7 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// holding returns who holds unique values, as a writer with that view sees it; nil where the engine knows of none.
+// holding returns the holders of unique values, as a writer with the view sees them; nil if no part has any.
 func (d *deployed) holding(v *groupcommit.View) part.Holding {
 	if d.env.e.hooks.unique == nil {
 		return nil
@@ -21,13 +21,13 @@ func (d *deployed) holding(v *groupcommit.View) part.Holding {
 	return &pendingHolding{h, v}
 }
 
-// pendingHolding shows what aggregates hold by writes that are decided, stored or not.
+// pendingHolding is a Holding that includes the values held by writes that are decided but not stored yet.
 type pendingHolding struct {
 	part.Holding
 	v *groupcommit.View
 }
 
-// Held returns what an aggregate holds.
+// Held returns the value that an aggregate holds in a set; ok is false if it holds none.
 func (h *pendingHolding) Held(
 	ctx context.Context, set *spec.UniqueSet, key j17.Key,
 ) (value [32]byte, ok bool, err error) {
@@ -41,7 +41,7 @@ func (h *pendingHolding) Held(
 	return *own, true, nil
 }
 
-// hold adds to a plan what makes those hold unique values who do in the end.
+// hold adds to a plan the writes that store the final holders of unique values, and their fences.
 func (p *plan) hold(h part.Holding) {
 	if h == nil || p.unique == nil {
 		return

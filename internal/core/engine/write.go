@@ -128,7 +128,7 @@ func (x *execution) writeBlind(ctx context.Context) (*plan, store.Result, error)
 			}
 		}
 		if try == maxPlanning {
-			// Generated names were taken, or the entity tag "*" is for a stream with many writers.
+			// Generated names were taken, or the entity tag "*" was compared with a stream that has many writers.
 			x.e.counts.busy.Add(1)
 			return nil, store.Result{}, j17.Errorf(j17.CodeBusy, "Others have been faster %s in a row. Nothing was written. Try again.", j17.Count(try, "time"))
 		}
@@ -212,8 +212,8 @@ func (x *execution) writeLocked(ctx context.Context, want groupcommit.Locks) (*p
 	}
 }
 
-// planLocked plans the command from what the view shows, and adds the plan to the pending appends. more has the locks
-// if it needs some that it does not hold; the append is nil if one that it was decided on has failed meanwhile.
+// planLocked plans the command from what the view shows, and adds the plan to the pending appends. more has all locks
+// that it needs if it does not hold some of them; a is nil if an append that it was decided on has failed meanwhile.
 func (x *execution) planLocked(
 	ctx context.Context,
 ) (p *plan, a *groupcommit.Append, more groupcommit.Locks, err error) {
@@ -237,7 +237,7 @@ func (x *execution) planLocked(
 		return p, nil, nil, store.UserError(err)
 	}
 
-	// The next writer decides on what it leaves behind.
+	// The next writer decides on the states after this plan.
 	left := x.statesLeft(ctx, p)
 	unit := p.unit
 	unit.Fences = x.d.fence(unit.Fences)
@@ -262,8 +262,8 @@ func (x *execution) missing(p *plan) groupcommit.Locks {
 	return want
 }
 
-// refusedAtOneMoment reports whether the refusal of a plan holds for what was stored at one moment. States that were
-// read one after the other need not have existed together, and pending appends of others may never be stored.
+// refusedAtOneMoment reports whether the refusal of a plan holds for data that was stored at one moment. States that
+// were read one after the other need not have existed together, and pending appends of others may never be stored.
 func (x *execution) refusedAtOneMoment(ctx context.Context, p *plan) (bool, error) {
 	if x.view != nil && !x.view.Stored(ctx) {
 		return false, nil
@@ -272,7 +272,8 @@ func (x *execution) refusedAtOneMoment(ctx context.Context, p *plan) (bool, erro
 		return true, nil // the locks have kept the states consistent, and they are stored now
 	}
 
-	// The caller's expectations were not read: they need not hold, and mostly are why the command is refused.
+	// The caller's expectations are not data that was read: they need not hold, and mostly are the reason for the
+	// refusal.
 	looked := *p
 	looked.writes, looked.unit.Pre = nil, slices.Clone(p.lengths)
 	for i := range p.unit.Pre {
