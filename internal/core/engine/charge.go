@@ -51,7 +51,7 @@ func (p *plan) chargeItems(b *work.Budget) error {
 	return nil
 }
 
-// usedUp returns the error of a budget that has ended; what says what has used it up.
+// usedUp returns the error of a budget that has ended; what names the cost that has used it up.
 func usedUp(b *work.Budget, what string) error {
 	cause, ok := errors.AsType[*j17.Error](b.Err())
 	if !ok || cause.Code != j17.CodeWorkLimit {

@@ -223,8 +223,8 @@ func (env *environment) commit(ctx context.Context, units []store.Append) ([]sto
 }
 
 // Hold calls do while no events of a tenant are stored: this engine stores none, and no other can, since the one
-// process that has a store open locks it. Writers wait until do has returned. They keep their decisions, which the
-// store refuses if do has changed items that they are fenced on.
+// process that has a store open locks it. Writers wait until do has returned. The store then refuses decisions that are
+// fenced on items that do has changed.
 func (e *Engine) Hold(t j17.Tenant, do func() error) error {
 	found, ok := e.environments.Load(t)
 	if !ok {

@@ -47,10 +47,10 @@ type Aggregate struct {
 }
 
 // Aggregates returns up to count aggregates of a type whose ids, handles or public ids begin with a prefix: first those
-// whose ids do, then those whose handles do, then those whose public ids do, each group in the order of these. start is
-// the id or name with which an earlier page ended, "" for the first page. next is the start of the next page, "" if
-// there is none. If only few of many names with the prefix belong to the type, a page may have fewer than count
-// aggregates, or none, and still be followed by others. The type need not be declared, if it has aggregates.
+// whose ids do, then those whose handles do, then those whose public ids do, each group sorted by these. start is the
+// id or name with which an earlier page ended, "" for the first page. next is the start of the next page, "" if there
+// is none. If only few of many names with the prefix belong to the type, a page may have fewer than count aggregates,
+// or none, and still be followed by others. The type need not be declared, if it has aggregates.
 func (e *Engine) Aggregates(
 	ctx context.Context, t j17.Tenant, typ, prefix, start string, count int,
 ) (found []Aggregate, next string, err error) {

@@ -10,8 +10,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// hooks are the functions of parts that the engine calls, in the order of the parts. Of renew, tagged and unique there
-// is one at most, since only one part has it; nil if none has.
+// hooks are the functions of parts that the engine calls, in the order of the parts. At most one part has a renew,
+// tagged or unique; these are nil if none has.
 type hooks struct {
 	effects []part.EffectsOf
 	derived []part.DerivedOf

@@ -237,8 +237,8 @@ func (x *execution) matching(ctx context.Context, key j17.Key) (store.Head, erro
 	return store.Head{}, preconditionFailed()
 }
 
-// write adds events to the unit. at is the Unix second at which they happened, nil for the time of the unit. Tags that
-// depend on the time of the unit make it a decision at that time.
+// write adds events to the unit. at is the Unix second at which they happened, nil for the time of the unit. If their
+// tags depend on the time of the unit, it counts as decided at that time.
 func (p *plan) write(events []decider.Event, at *int64) {
 	if len(events) == 1 && p.unit.Events == nil {
 		p.unit.Events = p.oneEvent[:0]

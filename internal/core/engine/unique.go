@@ -9,7 +9,7 @@ import (
 	"j17/internal/lang/spec"
 )
 
-// holding returns the holders of unique values, as a writer with the view sees them; nil if no part has any.
+// holding returns the holders of unique values, as a writer with the view sees them; nil if no part provides them.
 func (d *deployed) holding(v *groupcommit.View) part.Holding {
 	if d.env.e.hooks.unique == nil {
 		return nil

@@ -9,25 +9,25 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Attempts is what is known about the failed tries of an item. It stands before the item's value, from the first
-// failure on: whoever writes items writes plain values.
+// Attempts describes the failed tries of an item. From the first failure on, it is stored in front of the item's value;
+// code that writes items writes plain values.
 type Attempts struct {
 	// Failed counts the tries that failed.
 	Failed int `json:"failed"`
-	// Error is that of the last one, cut to maxError bytes.
+	// Error is the error of the last one, cut to maxError bytes.
 	Error string `json:"error"`
 	// DeadAt is when the item was given up; the zero time while it was not.
 	DeadAt time.Time `json:"dead_at,omitzero"`
 }
 
 const (
-	// mark begins a value that has attempts before it. No JSON text and no UTF-8 text that people write begins with it.
+	// mark is the first byte of a value with attempts. No JSON text and no UTF-8 text that people write begins with it.
 	mark = 0x01
 	// maxError bounds the text of an error that is kept.
 	maxError = 1000
 )
 
-// ReadAttempts takes the value of an item apart.
+// ReadAttempts splits the value of an item into its attempts and the plain value, which shares the memory of value.
 func ReadAttempts(value []byte) (Attempts, []byte, error) {
 	var a Attempts
 	if len(value) == 0 || value[0] != mark {
@@ -40,7 +40,7 @@ func ReadAttempts(value []byte) (Attempts, []byte, error) {
 	return a, rest, json.Unmarshal(head, &a)
 }
 
-// Decode reads the JSON that a value has behind its attempts. The error is a *store.CorruptionError.
+// Decode decodes the JSON that a value has after its attempts. The error is a *store.CorruptionError.
 func Decode[T any](space store.Space, key string, value []byte) (v T, err error) {
 	_, raw, err := ReadAttempts(value)
 	if err != nil {
@@ -49,7 +49,7 @@ func Decode[T any](space store.Space, key string, value []byte) (v T, err error)
 	return store.Decode[T](space, &store.Item{Key: key, Value: raw})
 }
 
-// with puts attempts before a value.
+// with returns a value with the attempts in front of it.
 func (a Attempts) with(value []byte) []byte {
 	if len(a.Error) > maxError {
 		a.Error = a.Error[:maxError]

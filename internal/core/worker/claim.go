@@ -83,7 +83,7 @@ func (q *Queue) handle(ctx context.Context, t j17.Tenant, items []store.Item) {
 			rev: it.Rev,
 		}
 		if err != nil {
-			c.Value = it.Value // which is kept as it is
+			c.Value = it.Value // keep it as it is
 			q.failed(ctx, c, attempts, err, true)
 			continue
 		}
@@ -136,8 +136,8 @@ func (q *Queue) try(ctx context.Context, claims []*Claim, until time.Time) (errs
 	return q.DoAll(limited, claims), true
 }
 
-// failed makes an item due again after a pause, or gives it up: after its last attempt, or if this was final. All of it
-// holds only if the claim still does.
+// failed makes an item due again after a pause, or gives it up: after its last attempt, or if this one was final. It
+// changes nothing if the claim no longer holds.
 func (q *Queue) failed(ctx context.Context, c *Claim, a Attempts, err error, final bool) {
 	now := q.kit.clock.Now()
 	side := c.Replace(c.Value, now)

@@ -158,7 +158,7 @@ func (q *Queue) await(ctx context.Context, looked bool) (again bool, err error) 
 	if next.IsZero() {
 		q.kit.rest(waiting, 0, q.more)
 	} else {
-		// A clock that is set forward while next is worked out is not missed.
+		// Either also notices a clock that was set forward after next was read.
 		clock.Either(waiting, q.kit.clock, next, q.more)
 	}
 	stop()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Queues are those of one service.
+// Queues are the queues of one service.
 type Queues []*Queue
 
 // Run hands out the items of all of them until the context ends, and returns when nothing is under way any longer.
@@ -21,7 +21,7 @@ func (all Queues) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Settle does all that is due now, one queue after the other.
+// Settle handles the items that are due now, one queue after the other.
 func (all Queues) Settle(ctx context.Context) error {
 	for _, q := range all {
 		if err := q.Settle(ctx); err != nil {
@@ -31,7 +31,7 @@ func (all Queues) Settle(ctx context.Context) error {
 	return nil
 }
 
-// NextDue returns when something is due next, the zero time for nothing.
+// NextDue returns when the next item of any queue is due; the zero time if none has a due time.
 func (all Queues) NextDue(ctx context.Context) (next time.Time, err error) {
 	for _, q := range all {
 		due, err := q.NextDue(ctx)

@@ -1,6 +1,6 @@
-// Package worker is the one kit for work in the background: loops (Kit.Every), and items that become due (Queue), with
-// leases, attempts and back-off. All of it sleeps on the injected clock, goes on past errors and panics, says once what
-// fails, and is counted by name.
+// Package worker runs all background work: loops (Kit.Every), and items that become due (Queue), with leases, attempts
+// and back-off. All of it sleeps on the injected clock, continues after errors and panics, logs a series of equal
+// errors once, and is counted by name.
 package worker
 
 import (
@@ -72,7 +72,7 @@ func (k *Kit) counter(name string) *counter {
 	return c
 }
 
-// Backoff says how long to wait after failures and how often to try.
+// Backoff determines how long to wait after failures and how often to try.
 type Backoff struct {
 	// First is the pause after the first failure; 0 means a second.
 	First time.Duration
@@ -100,28 +100,28 @@ func (b Backoff) After(failures int) time.Duration {
 
 // Loop is work that is done again and again.
 type Loop struct {
-	// Name tells loops apart in the log and in metrics, such as "usage_flush".
+	// Name identifies the loop in the log and in metrics, such as "usage_flush".
 	Name string
 	// Every is the pause between rounds; the first one comes at once. With 0, rounds wait for Wake; without a Wake they
 	// follow each other at once, for a Do that waits by itself.
 	Every time.Duration
-	// Jitter is the part of each pause, between 0 and 1, that is left to chance, so that many servers do not ask one at
+	// Jitter is the part of each pause, from 0 to 1, that is random, so that many servers do not call the same one at
 	// once.
 	Jitter float64
-	// Wake, if not nil, begins a round without a pause.
+	// Wake, if not nil, ends a pause when it is signalled.
 	Wake <-chan struct{}
 	// Retry says how long the loop waits after rounds that failed; a signal ends these pauses if Eager is set.
 	Retry Backoff
 	Eager bool
 	// Do is one round. Its context is that of the loop.
 	Do func(context.Context) error
-	// Final does the work once more when the loop's context has ended, with one that has not.
+	// Final makes Do run once more when the loop's context has ended, with a context that has not.
 	Final bool
 }
 
-// Every runs loops beside each other until the context ends, and returns when their last rounds have. A round that
-// fails or panics ends no loop: the first of a row of failures is logged, and so are another error and the end of the
-// row.
+// Every runs loops concurrently until the context ends, and returns when their last rounds have ended. A loop continues
+// after a round that fails or panics: the first failure of a series is logged, and so are a different error and the end
+// of the series.
 func (k *Kit) Every(ctx context.Context, loops ...Loop) {
 	var running sync.WaitGroup
 	for _, l := range loops {
@@ -145,8 +145,8 @@ func (k *Kit) every(ctx context.Context, l Loop) {
 	}
 }
 
-// repeat runs a loop whose rounds say when the next one is due: 0 means when it is woken, or at once where nothing
-// wakes it.
+// repeat runs a loop whose rounds return the pause before the next one: 0 means until a signal of Wake, or no pause
+// without a Wake. If wait is set, the first round waits for a signal too.
 func (k *Kit) repeat(ctx context.Context, l Loop, wait bool, round func(context.Context) (time.Duration, error)) {
 	c := k.counter(l.Name)
 	if wait {
@@ -156,7 +156,7 @@ func (k *Kit) repeat(ctx context.Context, l Loop, wait bool, round func(context.
 	for ctx.Err() == nil {
 		pause, err := k.try(ctx, c, round)
 
-		// What went well ends a row of failures.
+		// A success ends a series of failures.
 		if err == nil {
 			if failures > 0 {
 				k.logger.LogAttrs(
@@ -169,7 +169,7 @@ func (k *Kit) repeat(ctx context.Context, l Loop, wait bool, round func(context.
 			continue
 		}
 
-		// What failed because the loop ends is no failure.
+		// An error because the loop ends is not a failure.
 		if ctx.Err() != nil {
 			return
 		}
@@ -204,7 +204,7 @@ func (k *Kit) try(
 	return round(ctx)
 }
 
-// panicked logs where a panic came from, which its error cannot hold.
+// panicked logs a panic with its stack, and returns an error without the stack.
 func (k *Kit) panicked(ctx context.Context, p any) error {
 	k.logger.LogAttrs(
 		ctx, slog.LevelError, "background work panicked", slog.Any("panic", p),
@@ -217,7 +217,7 @@ func (k *Kit) warn(ctx context.Context, name string, err error) {
 	k.logger.LogAttrs(ctx, slog.LevelWarn, "background work failed; it is tried again", slog.String("work", name), slog.Any("error", err))
 }
 
-// spread takes up to the given part off a pause.
+// spread shortens a pause by a random part of it, at most jitter.
 func (k *Kit) spread(pause time.Duration, jitter float64) time.Duration {
 	if jitter == 0 {
 		return pause
@@ -226,8 +226,8 @@ func (k *Kit) spread(pause time.Duration, jitter float64) time.Duration {
 	return pause - time.Duration(float64(pause)*jitter*rand.Float64())
 }
 
-// rest waits for a pause to be over or for a signal; for a signal alone if the pause is 0. Without either it returns at
-// once.
+// rest waits until a pause is over, a signal comes or the context ends. A pause of 0 never ends by itself; without a
+// wake it returns at once.
 func (k *Kit) rest(ctx context.Context, pause time.Duration, wake <-chan struct{}) {
 	switch {
 	case wake == nil && pause == 0:

@@ -1,4 +1,4 @@
-// Package enginetest is for tests: an engine on a store of its own, and short ways to write to it and to read from it.
+// Package enginetest has an engine on a store of its own for tests, and helpers that write to it and read from it.
 package enginetest
 
 import (
@@ -19,16 +19,16 @@ import (
 	"j17/internal/storage/testopen"
 )
 
-// What commands are about where a test says nothing else.
+// The tenant, the user and the aggregate of most tests.
 const (
 	Tenant = j17.Tenant("ins_test/prod")
 	User   = "550e8400-e29b-41d4-a716-446655440001"
 	ID     = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
-	// Meta is the member of a body that has the metadata: User as the actor.
+	// Meta is the metadata member of a body, with User as the actor.
 	Meta = `"metadata":{"actor":{"type":"user","id":"` + User + `"}}`
 )
 
-// CounterSpec has counters, which count and have names, one of them a singleton, and another type.
+// CounterSpec has the types counter and other, and a singleton. Counters count and have names.
 const CounterSpec = `{
 	"agent_types": ["user"], "target_types": ["thing"], "singletons": ["main"],
 	"aggregate_types": {"counter": {"events": {
@@ -40,7 +40,7 @@ const CounterSpec = `{
 	}}, "other": {"events": {"was_seen": {"schema": {"type":"object"}, "handler": []}}}}
 }`
 
-// NamesSpec has types with a handle, with a number, with both and with neither. Payments write tickets.
+// NamesSpec has types with a handle, with a number, with both and with neither. Payments imply tickets.
 const NamesSpec = `{"agent_types": ["user"], "target_types": ["user"], "project_key": "VNO", "aggregate_types": {
 	"payment": {"identity": {"handle": "pmt"}, "events": {
 		"was_made": {"schema": {}, "handler": {"merge":{"target":"","value":"$.data"}}, "implications": [
@@ -55,7 +55,8 @@ const NamesSpec = `{"agent_types": ["user"], "target_types": ["user"], "project_
 	"note": {"events": {"was_written": {"schema": {}, "handler": {"merge":{"target":"","value":"$.data"}}}}}
 }}`
 
-// Fixture is an engine on a store of its own, at a time that stands still. A test may put another engine into it.
+// Fixture is an engine on a store of its own, with a clock that only the test moves. A test may put another engine into
+// it.
 type Fixture struct {
 	*engine.Engine
 	Store store.Store
@@ -70,7 +71,7 @@ func New(tb testing.TB, o engine.Options, parts ...part.Part) *Fixture {
 	return NewOn(tb, testopen.NewData(tb), o, parts...)
 }
 
-// NewOn is New for a store on data that are there.
+// NewOn is New for a store on existing data.
 func NewOn(tb testing.TB, data *testopen.Data, o engine.Options, parts ...part.Part) *Fixture {
 	tb.Helper()
 	f := &Fixture{Clock: clock.NewManual(time.Unix(1_700_000_000, 0)), Data: data}
@@ -78,7 +79,7 @@ func NewOn(tb testing.TB, data *testopen.Data, o engine.Options, parts ...part.P
 	return f
 }
 
-// Open opens the store anew, as after a crash or a Close, with an engine that knows nothing.
+// Open opens the store again, as after a crash or a Close, with a new engine.
 func (f *Fixture) Open(tb testing.TB, o engine.Options, parts ...part.Part) {
 	tb.Helper()
 	f.Store = f.Data.Open(tb, f.Clock)
@@ -86,7 +87,7 @@ func (f *Fixture) Open(tb testing.TB, o engine.Options, parts ...part.Part) {
 	f.Engine = engine.New(o).Use(parts...)
 }
 
-// Effects returns parts that bring something about beside events.
+// Effects returns parts with these effects, one for each.
 func Effects(all ...part.EffectsOf) []part.Part {
 	parts := make([]part.Part, len(all))
 	for i, of := range all {
@@ -95,7 +96,7 @@ func Effects(all ...part.EffectsOf) []part.Part {
 	return parts
 }
 
-// Derived returns parts that keep something of events beside them.
+// Derived returns parts with these kinds of derived data, one for each.
 func Derived(all ...part.DerivedOf) []part.Part {
 	parts := make([]part.Part, len(all))
 	for i, of := range all {
@@ -123,7 +124,7 @@ func (f *Fixture) DeploySource(tb testing.TB, src string) {
 // Body returns the body of a write of one event.
 func Body(data string) string { return `{"data":` + data + `,` + Meta + `}` }
 
-// Command returns what a POST of a body to {type}/{id}/{event} or {type}/{id} asks for.
+// Command returns the command of a POST of a body to {type}/{id}/{event} or {type}/{id}.
 func Command(tb testing.TB, path, body string) *engine.Command {
 	tb.Helper()
 	v, err := value.ParseString(body)
@@ -146,13 +147,13 @@ func Creation(tb testing.TB, path, body string) *engine.Command {
 	return c
 }
 
-// Receipt tells what a command of one write has written.
+// Receipt describes what a command of one write has written.
 type Receipt struct {
 	engine.Written
 
-	// ID is the aggregate's.
+	// ID is the id of the aggregate.
 	ID string
-	// Implied is the number of events that its events implied, Replayed tells that an earlier try has written them.
+	// Implied is the number of events that its events implied, Replayed reports that an earlier try has written them.
 	Implied  int
 	Replayed bool
 }
@@ -165,13 +166,13 @@ func One(r engine.Receipt) Receipt {
 	return Receipt{r.Writes[0], r.Writes[0].Key.ID, r.Implied, r.Replayed}
 }
 
-// Post carries out a Command, which must work.
+// Post carries out a Command, which must succeed.
 func (f *Fixture) Post(tb testing.TB, path, body string) Receipt {
 	tb.Helper()
 	return f.execute(tb, path, Command(tb, path, body))
 }
 
-// Create carries out a Creation, which must work.
+// Create carries out a Creation, which must succeed.
 func (f *Fixture) Create(tb testing.TB, path, body string) Receipt {
 	tb.Helper()
 	return f.execute(tb, path, Creation(tb, path, body))
