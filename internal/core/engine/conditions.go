@@ -52,7 +52,7 @@ func unless(c *decider.Condition, at j17.StreamID) store.Absent {
 	return store.Absent{Tags: c.Tags, Types: typesOf(c), After: at}
 }
 
-// typesOf returns the types of a condition in the form of the store, nil for all types.
+// typesOf returns the types of a condition in the form of the store, empty for all types.
 func typesOf(c *decider.Condition) []store.TypePattern {
 	types := make([]store.TypePattern, 0, len(c.Types))
 	for _, p := range c.Types {
