@@ -1,6 +1,6 @@
 // Package leaves keeps the leaf hashes of the latest events in memory, so that a tree over a feed that is nearly up to
 // date can be extended, and a reader of few types can pass over other events, without reading recent events. All
-// engines use it. An engine guards everything in it by one lock.
+// engines use it. An engine must guard everything in it by one lock.
 package leaves
 
 import (
@@ -62,11 +62,11 @@ type Kept struct {
 	pieces []*piece
 }
 
-// Forget drops what is kept of a tenant.
+// Forget discards the leaf hashes of a tenant.
 func (k *Kept) Forget() { *k = Kept{} }
 
-// Add keeps the leaf hashes of the events that a commit has added to a tenant, which then has a number of events, and a
-// last event or note. The slice belongs to the memory from then on.
+// Add keeps the leaf hashes of the events that a commit has added to a tenant. last is then the tenant's last event or
+// note, events its number of events. The slice added belongs to l from then on.
 func (l *Latest) Add(k *Kept, added []Leaf, last j17.StreamID, events uint64) {
 	if k.events == 0 || k.events+uint64(len(added)) != events {
 		// Earlier events were not all added here, so begin after the last one.
@@ -105,11 +105,11 @@ func (l *Latest) Add(k *Kept, added []Leaf, last j17.StreamID, events uint64) {
 	}
 }
 
-// Some is consecutive leaf hashes of a tenant. What it has does not change any more, so it needs no lock.
+// Some has consecutive leaf hashes of a tenant. Its content no longer changes, so it needs no lock.
 type Some [][]Leaf
 
-// Behind returns the leaf hashes of the events after a position: of all of them, or of more than limit. ok is false if
-// they are not all kept. noted reports that there may be a note among the events or behind them.
+// Behind returns the leaf hashes of the events after a position: of all of them, or of somewhat more than limit. ok is
+// false if they are not all kept. noted reports that there may be a note among the events or after them.
 func (k *Kept) Behind(after j17.StreamID, limit int) (some Some, noted, ok bool) {
 	if k.events == 0 || after.Compare(k.from) < 0 {
 		return nil, false, false

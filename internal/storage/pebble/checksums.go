@@ -46,7 +46,7 @@ func (s *scrubber) CheckTables(ctx context.Context, after string, most int64) (s
 		case ctx.Err() != nil:
 			return done, ctx.Err()
 		case errors.Is(err, fs.ErrNotExist):
-			// Another table has taken its place, which is a later one.
+			// It was replaced by another table, which comes later.
 		case err == nil:
 		case pebble.IsCorruptionError(err):
 			done.Damaged = append(done.Damaged, &store.CorruptionError{Where: where, Err: legible{err}})
@@ -89,7 +89,7 @@ func (s *scrubber) tables() (names []string, sizes []int64, err error) {
 	return names, sizes, nil
 }
 
-// tableFile is the file of a table: its number, in six digits at least.
+// tableFile returns the file name of a table: its number, in six digits at least.
 func tableFile(name string) string {
 	number := strings.TrimLeft(name, "0")
 	return strings.Repeat("0", max(0, 6-len(number))) + number + ".sst"
@@ -120,7 +120,7 @@ func (s *scrubber) checkTable(ctx context.Context, name string) (err error) {
 		return err
 	}
 
-	// The engine leaves the blocks out in which earlier values of keys stand.
+	// The engine does not check the blocks with earlier values of keys.
 	layout, err := r.Layout()
 	if err != nil {
 		return err
@@ -133,11 +133,11 @@ func (s *scrubber) checkTable(ctx context.Context, name string) (err error) {
 	return nil
 }
 
-// blockTrailer is what stands behind a block: its kind, and the CRC-32C of the block and of that, in the way of
+// blockTrailer is the length of what follows a block: its kind, and the CRC-32C of the block and its kind, masked as in
 // LevelDB.
 const blockTrailer = 1 + crc32.Size
 
-// checkBlock compares a block of so many bytes with the checksum behind it.
+// checkBlock compares a block of length bytes with the checksum after it.
 func checkBlock(ctx context.Context, from objstorage.Readable, offset int64, length int) error {
 	b := make([]byte, length+blockTrailer)
 	if err := from.ReadAt(ctx, b, offset); err != nil {

@@ -13,7 +13,7 @@ import (
 // forgetAtOnce is how many results of commands are forgotten in one commit.
 const forgetAtOnce = 1000
 
-// ForgetCommands forgets the results of commands by which streams came to events. See store.Store.
+// ForgetCommands forgets the results of commands that have written events of parts of streams. See store.Store.
 func (s *appender) ForgetCommands(ctx context.Context, t j17.Tenant, of []store.StreamPart) error {
 	found, err := s.commandsOf(ctx, t, of)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *appender) ForgetCommands(ctx context.Context, t j17.Tenant, of []store.
 	return nil
 }
 
-// commandsOf finds the commands by which parts of streams came to events.
+// commandsOf finds the commands that have written events of parts of streams.
 func (s *appender) commandsOf(
 	ctx context.Context, t j17.Tenant, of []store.StreamPart,
 ) (found []store.CommandID, err error) {
@@ -67,7 +67,7 @@ func (s *appender) commandsOf(
 		return nil, err
 	}
 
-	// The positions of a command follow each other, so that few of them need to be looked at as a whole.
+	// The positions of a command are consecutive, so its first and last one are enough.
 	it, err := r.iterate(prefix, after(prefix))
 	if err != nil {
 		return nil, err

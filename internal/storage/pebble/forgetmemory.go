@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	// overwrittenAtOnce is how many bytes are written at a time to overwrite memory: so many may be left at the end of
-	// a memory table.
+	// overwrittenAtOnce is how many bytes are written at a time to overwrite memory: up to that many may be left at the
+	// end of a memory table.
 	overwrittenAtOnce = 64 << 10
-	// overwrittenFirst is how many the first time: more than the engine lets a batch keep for the next one.
+	// overwrittenFirst is how many the first time: more than the largest batch memory that the engine reuses.
 	overwrittenFirst = 1<<20 + 1
 )
 
-// Forget removes from memory what is not stored any more: blocks of tables, and what stood in the memory of memory
-// tables and of the log, which are used again and again. It overwrites these with zeros that nobody reads: as many as
-// all memory tables have bytes. What it frees others have to overwrite.
+// Forget removes from memory what is no longer stored: blocks of tables, and the content of the memory of memory tables
+// and of the log, which the engine reuses. It overwrites these by writing as many zeros as all memory tables have
+// bytes. It does not overwrite the memory that it frees.
 func (s *eraser) Forget(ctx context.Context) error {
-	// Who looks for the key finds nothing: it is removed in the batch that writes it.
+	// No reader finds the key: it is removed in the batch that writes it.
 	tables := s.db.Metrics().MemTable
 	key, zeros := appendPrefix(nil, storeNumber, kindScratch), make([]byte, overwrittenFirst)
 	for written := uint64(0); written <= tables.Size+tables.ZombieSize; written += uint64(len(zeros)) {
@@ -40,7 +40,7 @@ func (s *eraser) Forget(ctx context.Context) error {
 		return fmt.Errorf("overwrite memory: %w", err)
 	}
 
-	// The cache has room for nothing, and then for as much as before.
+	// Reserve all of the cache, which empties it, and release it again.
 	s.cache.Reserve(int(s.cache.MaxSize()))()
 	return nil
 }

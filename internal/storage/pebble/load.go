@@ -24,7 +24,7 @@ import (
 const (
 	// loadingName is the folder of the files of loads. Opening the store empties it.
 	loadingName = "loading"
-	// The memory of a load: the size of each of the two buffers of its sorters.
+	// The memory of a load: the size in bytes of each of the two buffers of its sorters.
 	eventBudget = 20 << 20
 	feedBudget  = 6 << 20
 	tagBudget   = 4 << 20
@@ -48,8 +48,8 @@ type loading struct {
 	// reports that the records for derives were made.
 	derives, commands, derived bool
 
-	// there, if takes is set, has what the tenant has, and the items that get another revision because of it. changed
-	// are the changes since it was copied.
+	// there, if takes is set, has what the tenant already has, and the loaded items that get another revision because
+	// of it. changed are the changes since that was copied.
 	there   *sorter
 	takes   bool
 	changed *changedKeys
@@ -179,7 +179,7 @@ func (l *loading) event(e *store.LoadedEvent) (metadata []byte, err error) {
 		return nil, err
 	}
 
-	// Its bytes are those that a write would make.
+	// Its bytes must be those that a write would make.
 	l.own = l.own[:0]
 	if e.Kept == nil {
 		l.own = record.AppendTags(l.own, e.Tags)
@@ -222,7 +222,7 @@ func (l *loading) addEvent(e *store.LoadedEvent, metadata []byte, leaf *[hashByt
 	}
 	l.state.Add(e)
 
-	// The record goes to its stream.
+	// Add the record, which is sorted by stream.
 	l.key = record.AppendPosition(append(appendStream(l.key[:0], e.Key), 0), e.StreamID)
 	var header [1 + 2*binary.MaxVarintLen64 + 2*hashBytes]byte
 	about := append(append(header[:0], sortedEvent), leaf[:]...)
@@ -284,7 +284,7 @@ func (l *loading) Item(i store.ArchivedItem) error {
 	return l.fail(l.items.add(l.key, l.own, l.value))
 }
 
-// Withdraw removes an item again. See store.Load.
+// Withdraw removes an item that was added. See store.Load.
 func (l *loading) Withdraw(n store.ItemName, _ store.Space) error {
 	if l.err != nil {
 		return l.err
@@ -421,7 +421,7 @@ func (l *loading) roomFor(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// list gives the tenant the number of the load, which includes the side items that it had.
+// list gives the tenant the number of the load, whose data include the side items that the tenant had.
 func (l *loading) list(b *batch, fences []store.Fence) error {
 	t := b.tenant(l.name)
 	if err := withoutEvents(t); err != nil {
@@ -447,7 +447,7 @@ func (l *loading) list(b *batch, fences []store.Fence) error {
 	b.due = append(b.due, works...)
 	l.unfollow()
 
-	// The directory and the state, which finish writes.
+	// Change the directory and the state, which finish writes.
 	t.next.Number = l.number
 	t.next.Last, t.next.LastTime, t.next.Events = l.state.Last, l.state.LastTime, l.state.Events
 	t.next.Rev = max(t.next.Rev, l.state.Rev)

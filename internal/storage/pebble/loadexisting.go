@@ -94,7 +94,7 @@ func (l *loading) follow(ctx context.Context) error {
 }
 
 // followAgain begins to follow the load's tenant again if too much has changed to catch up with, and reports whether it
-// did: its items then have to be copied again. The last time it returns an error instead.
+// did: its items then have to be copied again. With last it returns an error instead.
 func (l *loading) followAgain(ctx context.Context, last bool) (again bool, err error) {
 	err = l.store.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		t := b.tenant(l.name)
@@ -121,8 +121,8 @@ func (l *loading) unfollow() {
 	)
 }
 
-// storedRange is a source of the tenant's records with keys of a kind. It reads a page at a time, each as of when it is
-// read.
+// storedRange yields a tenant's records with keys in a range. It reads a page at a time, each as of the moment when it
+// is read.
 type storedRange struct {
 	store        *core
 	number       uint32
@@ -242,7 +242,7 @@ func (l *loading) keep(from, value []byte) error {
 	return l.there.add(key, parts...)
 }
 
-// replace gives a loaded item another revision than that of the item it replaces.
+// replace gives a loaded item a new revision if it has that of the item it replaces.
 func (l *loading) replace(key, loaded, there []byte) error {
 	if key[tenantPrefix] == kindCommand {
 		return nil
@@ -327,7 +327,7 @@ func (l *loading) catchUpItem(b *batch, t *tenant, key, copied, now []byte) erro
 		case err != nil:
 			return corruption(err, "a side item of tenant %s", l.name)
 		case l.state.Given != 0 && meta.Rev > l.state.Given:
-			return nil // it was loaded, which counts
+			return nil // it was loaded, and that one counts
 		case l.state.Revised:
 			return l.overtaken() // it may have been loaded
 		}

@@ -24,7 +24,7 @@ func (s *eraser) Retag(ctx context.Context, t j17.Tenant, events []store.Retagge
 		return err
 	}
 
-	// Those that are tagged so already are passed over here, before anybody has to wait for it.
+	// Leave out those that have the tags already, before other writers have to wait.
 	events, err = s.otherwiseTagged(t, events)
 	if err != nil || len(events) == 0 {
 		return err
@@ -75,7 +75,7 @@ func notThere(err error, e *store.Retagged, t j17.Tenant) error {
 	return corruption(err, "%s version %d of tenant %s", e.Key, e.Version, t)
 }
 
-// retag stages other tags of events.
+// retag stages new tags of events.
 func (b *batch) retag(t *tenant, events []store.Retagged) (err error) {
 	l, err := newLookup(b.store.db, t.next.Number, &record.TypeNames{})
 	if err != nil {
@@ -109,7 +109,7 @@ func (b *batch) retag(t *tenant, events []store.Retagged) (err error) {
 		)
 	}
 
-	// The entries. One without members is not needed.
+	// Stage the index entries. One without events is removed.
 	for key, entry := range changed {
 		if entry.set != 0 {
 			t.tagFilter.Load().add(t.next.Number, tagID([]byte(key)[tenantPrefix+1:]).filtered())
@@ -134,8 +134,8 @@ type tagEntryBits struct {
 	run int
 }
 
-// retagEntries changes the entries of an event's tags. changed has the entries as they will be, removed those that a
-// tag was removed from.
+// retagEntries changes the entries of an event's tags. changed has the entries as they will be, removed those that an
+// event was removed from.
 func (b *batch) retagEntries(
 	l *lookup, stored *eventRecord, before, now []string, changed map[string]tagEntryBits, removed map[string]uint64,
 ) error {
@@ -155,7 +155,7 @@ func (b *batch) retagEntries(
 		return errGap
 	}
 
-	// What is gone, and what is new.
+	// Change the entries of the tags that are removed or added.
 	change := func(tag string, has bool) error {
 		key := string(appendTagKey(nil, l.tenant, idOfTag([]byte(tag)), last))
 		entry, ok := changed[key]
@@ -208,7 +208,7 @@ func (b *batch) tagEntry(key []byte) (uint64, error) {
 	return set, errors.Join(err, closer.Close())
 }
 
-// withTags appends the event's value with other tags, in their stored form, to dst. v is the value as it is.
+// withTags appends the event's value with other tags, in their stored form, to dst. v is the present value.
 func (r *eventRecord) withTags(dst, v, tags []byte) []byte {
 	start := len(dst)
 	dst = append(dst, v[:eventHeader]...)
@@ -219,8 +219,8 @@ func (r *eventRecord) withTags(dst, v, tags []byte) []byte {
 	return append(dst, r.leafInput...)
 }
 
-// stageReplaced stages the record of what was replaced without a rewrite, entries that tags were removed from and
-// results of commands, so that an erasure which comes later finds it.
+// stageReplaced stages the record of what was replaced without a rewrite (index entries of removed tags, results of
+// commands), so that a later erasure finds it.
 func (b *batch) stageReplaced(t *tenant, replaced map[string]uint64) {
 	if len(replaced) == 0 {
 		return

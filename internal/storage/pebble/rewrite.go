@@ -35,7 +35,7 @@ func (s *eraser) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (re
 	return s.rewrite(ctx, t, &r, known)
 }
 
-// rewrite replaces events of streams. Their chains are known up to the lengths that they had just before.
+// rewrite replaces events of streams. known are their present chains, up to the lengths that they had just before.
 func (s *eraser) rewrite(
 	ctx context.Context, t j17.Tenant, r *store.Rewrite, known []unit.PresentChain,
 ) (result store.Result, err error) {
@@ -94,7 +94,7 @@ func (b *rewriting) WriteNote(t *tenant, note *store.Note) {
 	b.stagePurge(t, note.Position, b.untagged)
 }
 
-// presentChains computes the present chains of streams outside the committer, which would make all writers wait.
+// presentChains computes the present chains of streams outside the committer, where it would make all writers wait.
 func (s *eraser) presentChains(
 	ctx context.Context, t j17.Tenant, streams []store.RewrittenStream,
 ) ([]unit.PresentChain, error) {
@@ -115,7 +115,7 @@ func (s *eraser) presentChains(
 	return unit.PresentChains(ctx, r.tenant, streams, heads, eventsOf(r.snapshot, r.tenant, t))
 }
 
-// eventsOf reads events of streams of a tenant.
+// eventsOf returns a function that reads events of a tenant's streams.
 func eventsOf(from pebble.Reader, number uint32, name j17.Tenant) unit.Events {
 	return func(
 		ctx context.Context, key j17.Key, after, upTo uint64, do func(j17.StreamID, int64, []byte),

@@ -9,7 +9,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// itemRecord appends the record of an item, whose value is sealed if it is to be.
+// itemRecord appends the record of an item, with its value sealed if it has to be.
 func (s *core) itemRecord(dst []byte, space store.Space, key string, m itemMeta, value []byte) []byte {
 	if m.sealed = s.sealing.Seals(space, value); m.sealed {
 		value = s.sealing.Seal(space, key, value)
@@ -17,7 +17,7 @@ func (s *core) itemRecord(dst []byte, space store.Space, key string, m itemMeta,
 	return appendItemRecord(dst, m, value)
 }
 
-// parseItem returns an item's meta data and a view of its value, which is opened if it is sealed.
+// parseItem returns an item's metadata and a view of its value, which is opened if it is sealed.
 func parseItem[K string | []byte](
 	s *record.Sealing, space store.Space, key K, v []byte,
 ) (itemMeta, []byte, error) {
@@ -28,7 +28,7 @@ func parseItem[K string | []byte](
 	return m, value, err
 }
 
-// sealedAtOnce is how many bytes of values are sealed in one batch at the start.
+// sealedAtOnce is the size in bytes of the batches that seal values when the store is opened.
 const sealedAtOnce = 4 << 20
 
 // sealOlder seals the values that were stored before values were sealed. Revisions stay as they are.
@@ -64,7 +64,7 @@ func (s *Store) sealSpace(number uint32, space store.Space) (err error) {
 		}
 		meta, value, err := parseItemRecord(v)
 		if err != nil || meta.sealed || !s.sealing.Seals(space, value) {
-			continue // what is damaged is told of when it is read
+			continue // damage is reported when the item is read
 		}
 		must(b.Set(it.Key(), s.itemRecord(nil, space, string(it.Key()[len(all):]), meta, value), nil))
 		if b.Len() < sealedAtOnce {

@@ -41,7 +41,7 @@ func (s *directory) Tenants(context.Context) ([]j17.Tenant, error) {
 	return names, nil
 }
 
-// Extent tells how far a tenant's events reach. See store.Store.
+// Extent returns how far a tenant's events reach. See store.Store.
 func (s *feeds) Extent(_ context.Context, t j17.Tenant) (store.Extent, error) {
 	if err := store.ValidTenant(t); err != nil {
 		return store.Extent{}, err
@@ -58,7 +58,7 @@ func (s *feeds) Extent(_ context.Context, t j17.Tenant) (store.Extent, error) {
 	return store.Extent{Events: known.events, Last: known.last, Life: uint64(known.number)}, nil
 }
 
-// extent tells how far the tenant's events reach as of the reader's view, whatever notes stand behind them.
+// extent returns how far the tenant's events reach as of the reader's view, whatever notes follow them.
 func (r reader) extent() (extent store.Extent, err error) {
 	if r.tenant == 0 {
 		return store.Extent{}, nil
@@ -104,7 +104,7 @@ func (s *directory) DropTenant(ctx context.Context, name j17.Tenant) error {
 		}
 		b.remove(appendTenantKey(nil, name))
 		b.removeAll(t.next.Number)
-		// The number of its last change may be the greatest one, and no number is given out twice.
+		// Store the number of the next change: that of its last one may be the greatest, and none is used twice.
 		b.put(
 			appendPrefix(b.key[:0], storeNumber, kindChange),
 			binary.BigEndian.AppendUint64(b.value[:0], b.store.nextChange),
@@ -120,7 +120,7 @@ func (b *batch) removeAll(number uint32) {
 	must(b.writes.DeleteRange(lower, upper, nil))
 }
 
-// tenantLocked returns what is known of a tenant, and begins to know it when it is new.
+// tenantLocked returns a tenant, and makes one if the name is new. It needs mu.
 func (s *core) tenantLocked(name j17.Tenant) *tenant {
 	t := s.tenants[name]
 	if t == nil {
@@ -130,7 +130,7 @@ func (s *core) tenantLocked(name j17.Tenant) *tenant {
 	return t
 }
 
-// tenant returns a tenant with a number, under which things may be staged.
+// tenant returns a tenant that has a number, under which data may be staged.
 func (b *batch) tenant(name j17.Tenant) *tenant {
 	b.store.mu.Lock()
 	t := b.store.tenantLocked(name)
@@ -141,7 +141,7 @@ func (b *batch) tenant(name j17.Tenant) *tenant {
 	return t
 }
 
-// allocate takes a number for a tenant.
+// allocate returns a new tenant number.
 func (b *batch) allocate() uint32 {
 	b.store.nextNumber++
 	return b.store.nextNumber - 1
@@ -215,7 +215,7 @@ func getState(from pebble.Reader, number uint32) (tenantState, error) {
 	return state, nil
 }
 
-// dropPending removes what loads have left that did not end.
+// dropPending removes what unfinished loads have left.
 func (s *directory) dropPending() (err error) {
 	lower := appendPrefix(nil, storeNumber, kindPending)
 	it, err := newIter(s.db, lower, after(lower))

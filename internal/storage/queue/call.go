@@ -15,12 +15,12 @@ type Call[B any] struct {
 	Units   []store.Append
 	Results []store.Result
 
-	// done is the number of units that were decided, split says that not all are in the same batch.
+	// done is the number of units that were decided, split reports that they are not all in the same batch.
 	done  int
 	split bool
 	op    func(B) error
 	need  Need
-	// In a shared queue, number is that of the call, and large says that it shares no batch.
+	// In a shared queue, number is the number of the call, and large reports that it shares no batch.
 	number uint64
 	large  bool
 
@@ -37,7 +37,7 @@ const (
 	Ordinary Need = iota
 	// Freeing calls make room, or have to be stored before others can: they go on while there is some reserve.
 	Freeing
-	// Always is for what the store cannot do without.
+	// Always calls go on without any reserve: the store cannot do without them.
 	Always
 )
 
@@ -49,7 +49,7 @@ func NeedOf(units []store.Append) Need {
 	return Freeing
 }
 
-// The states of a call. Whichever side moves it on from queued decides whether it is executed.
+// The states of a call. The side that changes it from queued, caller or committer, decides whether it is executed.
 const (
 	queued int32 = iota
 	taken
@@ -65,21 +65,21 @@ func (c *Call[B]) Waiting() []store.Append { return c.Units[c.done:] }
 // Op returns the operation, nil where the call appends units.
 func (c *Call[B]) Op() func(B) error { return c.op }
 
-// Progress returns how many units were decided, and Rewind goes back to such a number: the batch with the units behind
-// it was not written, and they are decided again.
+// Progress returns how many units were decided, and whether they are in several batches.
 func (c *Call[B]) Progress() (done int, split bool) { return c.done, c.split }
 
-// Rewind is described at Progress.
+// Rewind goes back to an earlier Progress: the batch with the units after it was not written, so they are decided
+// again.
 func (c *Call[B]) Rewind(done int, split bool) { c.done, c.split, c.err = done, split, nil }
 
 // Complete reports whether all units of the call are decided, or the call has an error.
 func (c *Call[B]) Complete() bool { return c.err != nil || c.done == len(c.Units) }
 
-// Fail sets the call's error, which Answer passes on when the batch is durable.
+// Fail sets the call's error, which Finish passes on when the batch is durable.
 func (c *Call[B]) Fail(err error) {
 	c.err = err
 	if err != nil && c.split {
-		c.err = Unknown(err) // an earlier batch holds a part
+		c.err = Unknown(err) // an earlier batch holds some units
 	}
 }
 
@@ -95,8 +95,8 @@ func (c *Call[B]) Answer(err error) {
 	c.answered <- struct{}{}
 }
 
-// Stage decides the units of the call one after the other. It reports false when the batch was full before the last
-// one: the others go into the next batch.
+// Stage decides the units of the call one after the other. It reports false if the batch is full before the last unit:
+// the others go into the next batch.
 func (c *Call[B]) Stage(full func() bool, decide func(u *store.Append, r *store.Result) error) bool {
 	for ; c.done < len(c.Units); c.done++ {
 		if full() {
@@ -110,7 +110,7 @@ func (c *Call[B]) Stage(full func() bool, decide func(u *store.Append, r *store.
 		}
 		if c.err = decide(u, r); c.err != nil {
 			if c.done > 0 && errors.Is(c.err, store.ErrBusy) {
-				c.err = Unknown(c.err) // it promises that nothing was written, and the units before this one may be
+				c.err = Unknown(c.err) // ErrBusy promises that nothing was written, but earlier units may be
 			}
 			return true
 		}

@@ -16,24 +16,24 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Writes holds the calls between their callers and the committer, or several committers that each work on tenants of
-// their own at a time (NewShared).
+// Writes holds the calls that wait for the committer, or for several committers that work on different tenants at a
+// time (NewShared).
 type Writes[B any] struct {
-	// admit, if not nil, returns why a call is not worth queueing.
+	// admit, if not nil, returns the error of a call that is refused before it is queued.
 	admit func(Need) error
 
 	mu      sync.Mutex
 	filled  sync.Cond
 	waiting []*Call[B]
-	// taken are the calls that wait for the commit that is under way. They are answered by whichever of End and Abandon
-	// removes them.
+	// taken are the calls that wait for the commit that is under way. They are answered by Abandon or by the caller of
+	// End, whichever removes them first.
 	taken []*Call[B]
 	// refused, if not nil, is the answer to new calls.
 	refused error
 	faulted chan struct{}
 	pool    sync.Pool
 
-	// shared, if not nil, has the calls that wait in place of waiting, by tenant.
+	// shared, if not nil, has the waiting calls by tenant; waiting is then unused.
 	shared *shared[B]
 }
 
@@ -63,13 +63,13 @@ func (q *Writes[B]) Do(ctx context.Context, need Need, op func(B) error) error {
 	return q.DoFor(ctx, "", need, op)
 }
 
-// DoFor is Do for an operation on one tenant: committers that share a queue work on others meanwhile.
+// DoFor is Do for an operation on one tenant: other committers of a shared queue work on other tenants meanwhile.
 func (q *Writes[B]) DoFor(ctx context.Context, t j17.Tenant, need Need, op func(B) error) error {
 	return q.submit(ctx, &Call[B]{Tenant: t, op: op, need: need, answered: make(chan struct{}, 1)})
 }
 
 // submit queues a call and waits for its answer. A call that ctx cancels before the committer has taken it is not
-// executed; later, ctx has no influence: the answer comes with the commit.
+// executed; after that, ctx has no influence, and the answer comes with the commit.
 func (q *Writes[B]) submit(ctx context.Context, c *Call[B]) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (q *Writes[B]) submit(ctx context.Context, c *Call[B]) error {
 	return c.err
 }
 
-// get returns a fresh call.
+// get returns an empty call.
 func (q *Writes[B]) get() *Call[B] {
 	c, ok := q.pool.Get().(*Call[B])
 	if !ok {
@@ -105,7 +105,7 @@ func (q *Writes[B]) get() *Call[B] {
 	return c
 }
 
-// release takes back a call for another use. One that was cancelled may still be in the queue.
+// release returns a call to the pool, unless it was cancelled: it may then still be in the queue.
 func (q *Writes[B]) release(c *Call[B]) {
 	if c.state.Load() == cancelled {
 		return
@@ -139,7 +139,7 @@ func (q *Writes[B]) count() (n int, ready bool) {
 	return len(q.waiting), len(q.waiting) > 0
 }
 
-// drop removes a cancelled call, so that those that were given up do not pile up behind a commit that takes long.
+// drop removes a cancelled call, so that such calls do not accumulate during a long commit.
 func (q *Writes[B]) drop(c *Call[B]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -156,8 +156,8 @@ func (q *Writes[B]) drop(c *Call[B]) {
 const gatherRounds = 8
 
 // Wait blocks until there are calls. It then yields to goroutines that are ready to run, as long as they push more
-// calls: a batch costs one sync, however many calls it holds. A lone caller does not wait for anybody. Wait reports
-// false when the queue refuses new calls and none are left.
+// calls: a batch costs one sync, however many calls it holds. A single caller does not wait. Wait reports false when
+// the queue refuses new calls and none are left.
 func (q *Writes[B]) Wait() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -180,7 +180,7 @@ func (q *Writes[B]) Wait() bool {
 	return true
 }
 
-// Take appends the calls that can share a batch to calls: an operation is alone.
+// Take appends the waiting calls that can share a batch to calls. An operation shares no batch.
 func (q *Writes[B]) Take(calls []*Call[B]) []*Call[B] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -219,7 +219,7 @@ func (q *Writes[B]) Begin(calls []*Call[B]) error {
 	return nil
 }
 
-// End takes the calls back from Begin. It reports false when Abandon has answered them.
+// End removes the mark that Begin made. It reports false if Abandon has answered the calls.
 func (q *Writes[B]) End() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -228,8 +228,8 @@ func (q *Writes[B]) End() bool {
 	return ours
 }
 
-// Shut makes the queue refuse new calls. Those that wait are still executed. The error of a fault, store.ErrFailed,
-// comes once.
+// Shut makes the queue refuse new calls. Those that wait are still executed. It must be called at most once with the
+// error of a fault, store.ErrFailed.
 func (q *Writes[B]) Shut(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -240,8 +240,8 @@ func (q *Writes[B]) Shut(err error) {
 	q.filled.Broadcast()
 }
 
-// Abandon answers all calls that would have to wait for a commit which may never end: with ErrUnknown for a cause those
-// that are part of it, with refused those that are not.
+// Abandon answers all calls when a commit may never end: those that are part of it with Unknown(cause), the others with
+// refused.
 func (q *Writes[B]) Abandon(cause, refused error) {
 	q.mu.Lock()
 	running, waiting := q.taken, q.waiting
@@ -267,7 +267,7 @@ func (q *Writes[B]) Refusal() error {
 // Faulted is closed when a fault has stopped writes for good.
 func (q *Writes[B]) Faulted() <-chan struct{} { return q.faulted }
 
-// Refuse answers calls of which nothing was written, unless earlier batches hold a part.
+// Refuse answers calls of which nothing was written; with Unknown(err) if earlier batches hold some of their units.
 func Refuse[B any](calls []*Call[B], err error) {
 	for _, c := range calls {
 		if c.split && !errors.Is(err, store.ErrUnknown) {

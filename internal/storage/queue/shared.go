@@ -10,21 +10,21 @@ import (
 	"j17/internal/storage/store"
 )
 
-// largeBytes is the size of events and values from which on a call shares no batch: others would wait for it.
+// largeBytes is the size of events and values above which a call shares no batch, since others would wait for it.
 const largeBytes = 4 << 20
 
-// shared is what the queue of several committers has. The calls of each tenant are in a line, and the lines of tenants
-// that no committer is at work on take turns: a tenant with many calls is behind the others after each batch.
+// shared is the state of a queue of several committers. The calls of each tenant are in a line. The lines of tenants
+// that no committer is working on take turns: after each batch, a tenant with many calls comes after the others.
 type shared[B any] struct {
-	// most bounds the units that Take returns, mostLarge the committers that are at work on large calls.
+	// most bounds the units that Take returns, mostLarge the committers that are working on large calls.
 	most, mostLarge int
 	lines           map[j17.Tenant]*line[B]
 	// turns are the lines with calls that a committer may take, in their order.
 	turns []*line[B]
-	// waiting is the number of calls in all lines, large how many committers are at work on large calls.
+	// waiting is the number of calls in all lines, large the number of committers working on large calls.
 	waiting, large int
 
-	// number is the number of the last call, open the numbers of those that are not answered, for Settled.
+	// number is the number of the last call, open has the numbers of the unanswered calls, for Settled.
 	number  uint64
 	open    map[uint64]bool
 	closing sync.Cond
@@ -34,15 +34,15 @@ type shared[B any] struct {
 type line[B any] struct {
 	tenant j17.Tenant
 	calls  []*Call[B]
-	// busy says that a committer is at work on the tenant, large that it is at work on a large call of it.
+	// busy reports that a committer is working on the tenant, large that it is working on a large call.
 	busy, large bool
-	// stalled, if not nil, is why calls do not wait for the committer.
+	// stalled, if not nil, is the error with which calls are refused while the committer is busy.
 	stalled error
 }
 
 // NewShared returns an empty queue for several committers. Take then returns calls of tenants that no other committer
-// is at work on, of about most units at most, and the committer gives the tenants back by Release. A large call comes
-// alone, and at most half of the committers are at work on such calls.
+// is working on, with about most units in all, and the committer gives the tenants back by Release. A large call is
+// returned alone, and at most half of the committers work on such calls.
 func NewShared[B any](admit func(Need) error, committers, most int) *Writes[B] {
 	q := New[B](admit)
 	q.shared = &shared[B]{
@@ -52,7 +52,7 @@ func NewShared[B any](admit func(Need) error, committers, most int) *Writes[B] {
 	return q
 }
 
-// bytesOf is about how much data units have.
+// bytesOf returns the approximate size of units in bytes.
 func bytesOf(units []store.Append) (n int) {
 	for i := range units {
 		for j := range units[i].Events {
@@ -96,7 +96,7 @@ func (s *shared[B]) mayTake(l *line[B]) bool { return !l.calls[0].large || s.lar
 
 func (s *shared[B]) ready() bool { return slices.ContainsFunc(s.turns, s.mayTake) }
 
-// takeShared is Take. It needs mu.
+// takeShared is Take for a shared queue. It needs mu.
 func (q *Writes[B]) takeShared(calls []*Call[B]) []*Call[B] {
 	s := q.shared
 	units := 0
@@ -189,8 +189,8 @@ func (q *Writes[B]) Release(tenants ...j17.Tenant) {
 	s.closing.Broadcast()
 }
 
-// Stall says that nobody is to wait for a committer that is at work on tenants: their calls are refused until the
-// tenants are given back.
+// Stall refuses the calls of tenants that a committer is working on, waiting and new ones, until the tenants are given
+// back.
 func (q *Writes[B]) Stall(why error, tenants ...j17.Tenant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -234,11 +234,11 @@ func (q *Writes[B]) answeredCall(c *Call[B]) {
 	q.shared.closing.Broadcast()
 }
 
-// Settled returns when all calls that were queued before it are answered, and no tenant is stalled. The queue is a
-// shared one.
+// Settled returns when all calls that were queued before it are answered, and no tenant is stalled; or the error of
+// ctx. The queue must be shared.
 func (q *Writes[B]) Settled(ctx context.Context) error { return q.settled(ctx, true) }
 
-// Answered returns when all calls that were queued before it are answered. The queue is a shared one.
+// Answered is Settled, except that tenants may be stalled.
 func (q *Writes[B]) Answered(ctx context.Context) error { return q.settled(ctx, false) }
 
 func (q *Writes[B]) settled(ctx context.Context, decided bool) error {

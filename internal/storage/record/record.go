@@ -149,7 +149,7 @@ func (n *TypeNames) Name(b []byte) string {
 	return name
 }
 
-// IsNote reports whether a value is that of a note, where other values never begin so.
+// IsNote reports whether a value is that of a note. It is for places where other values never begin with Version.
 func IsNote(value []byte) bool { return len(value) > 0 && value[0] == Version }
 
 // AppendNote appends the record of a note, without its position: the number of streams, and for each the length of its
@@ -194,7 +194,7 @@ func ParseNote(at j17.StreamID, value []byte) (*store.Note, error) {
 	return note, nil
 }
 
-// TagID stands for a tag in indexes: the first bytes of its SHA-256, so that long tags cost no more than short ones.
+// TagID identifies a tag in indexes by the first bytes of its SHA-256, so that long tags cost no more than short ones.
 type TagID [16]byte
 
 // IDOfTag returns the id of a tag.
@@ -208,7 +208,7 @@ func FromMetadata(tag string) bool {
 	return strings.HasPrefix(tag, "actor:") || strings.HasPrefix(tag, "target:") || j17.IsCorrelationTag(tag)
 }
 
-// AppendTags appends the tags that do not come from the metadata, each behind its length.
+// AppendTags appends the tags that do not come from the metadata, each after its length.
 func AppendTags(dst []byte, tags []string) []byte {
 	for _, tag := range tags {
 		if !FromMetadata(tag) {

@@ -5,18 +5,18 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Sealing encrypts the values of items that must not be read in a copy of what is stored. The zero Sealing seals
+// Sealing encrypts the values of items that must not be readable in a copy of the stored data. The zero Sealing seals
 // nothing.
 type Sealing struct {
 	box *keyfile.Box
-	// spaces has the spaces with such items, and which values they are; nil means all.
+	// spaces has the spaces with such items, each with a function that selects the values; nil selects all.
 	spaces map[store.Space]func(value []byte) bool
 }
 
 // forValues is the purpose of the key that seals values.
 const forValues = "values of items"
 
-// NewSealing returns what seals the values that are selected in some spaces, with a key of the file.
+// NewSealing returns a Sealing of the selected values of some spaces, with a key of the file.
 func NewSealing(spaces map[store.Space]func(value []byte) bool, key *keyfile.File) (s Sealing, err error) {
 	if len(spaces) == 0 {
 		return s, nil

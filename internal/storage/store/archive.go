@@ -10,8 +10,8 @@ import (
 
 // Archives is the role of a caller that copies tenants as a whole.
 type Archives interface {
-	// Archive shows everything of a tenant as of one moment, for as long as it takes to copy it. It must be closed. It
-	// does not hold up erasures: a Purge of any tenant ends it if anything of its own tenant has changed since, and so
+	// Archive returns a view of a whole tenant as of one moment, for as long as it takes to copy it. It must be closed.
+	// It does not delay erasures: a Purge of any tenant ends it if anything of its own tenant has changed since, and so
 	// does Close of the store. A tenant without events has one too.
 	Archive(ctx context.Context, t j17.Tenant) (Archive, error)
 
@@ -31,8 +31,8 @@ type Archive interface {
 	// Changes yields the events and notes of the feed with positions greater than after, in order.
 	Changes(ctx context.Context, after j17.StreamID) iter.Seq2[Archived, error]
 
-	// Rest sets a function that the read-ahead of Changes calls after each small part, with the size of that in bytes.
-	// It may wait, since nothing of the store is held then, and must be safe for concurrent use. Its error ends the
+	// Rest sets a function that the read-ahead of Changes calls after each small part, with its size in bytes. It may
+	// block, since no resource of the store is held then, and must be safe for concurrent use. Its error ends the
 	// iteration. Rest is called before Changes.
 	Rest(after func(bytes int) error)
 
@@ -88,8 +88,8 @@ type Load interface {
 	// same name the last one counts, and it replaces one that the tenant has.
 	Item(i ArchivedItem) error
 
-	// Withdraw removes an item that was added to the load before, if there is one, and what it lists in the space of
-	// its entries, "" if it has none. An item of that name that the tenant has stays.
+	// Withdraw removes an item that was added to the load before, if there is one, and its entries in the space
+	// entries, "" if it has none. An item of that name that the tenant already has stays.
 	Withdraw(n ItemName, entries Space) error
 
 	// Command adds the result of a command.
@@ -107,7 +107,7 @@ type Load interface {
 // LoadedEvent is an event that is loaded.
 type LoadedEvent struct {
 	// Event has position, key, type, timestamp, Kept, and canonical bytes with the views into them. Version is the next
-	// one in its stream, or 0 for that.
+	// one in its stream, or 0, which means the same.
 	*j17.Event
 
 	// Tags are those that do not come from the metadata. Others are ignored.

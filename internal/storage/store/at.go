@@ -6,9 +6,9 @@ import (
 	"j17"
 )
 
-// EachAt calls do with the items of a space whose keys are StampedKeys of some positions, which are in their order.
-// What it costs depends on how often positions and items take turns, not on how many items lie between them. It ends
-// with the first error of do.
+// EachAt calls do with the items of a space whose keys are StampedKeys of some positions, which must ascend. Its cost
+// depends on how often positions and items alternate, not on how many items lie between positions. It ends with the
+// first error of do.
 func EachAt(
 	ctx context.Context, from Sides, t j17.Tenant, space Space, positions []j17.StreamID,
 	do func(at j17.StreamID, it *Item) error,

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// AppendEntries appends the keys of an item's entries as its value begins with them (Side.Entries).
+// AppendEntries appends the keys of an item's entries in the form in which its value begins (Side.Entries).
 func AppendEntries[K ~string | ~[]byte](dst []byte, keys ...K) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(keys)))
 	for _, key := range keys {
@@ -14,13 +14,13 @@ func AppendEntries[K ~string | ~[]byte](dst []byte, keys ...K) []byte {
 	return dst
 }
 
-// ReadEntries takes the keys of its entries off the value of an item. They are parts of it.
+// ReadEntries splits the value of an item into the keys of its entries and the rest, which share its memory.
 func ReadEntries(value []byte) (keys [][]byte, rest []byte, err error) {
 	rest, err = eachEntry(value, func(key []byte) { keys = append(keys, key) })
 	return keys, rest, err
 }
 
-// BehindEntries returns the part of an item's value behind the keys of its entries.
+// BehindEntries returns the part of an item's value after the keys of its entries, which shares its memory.
 func BehindEntries(value []byte) (rest []byte, err error) {
 	return eachEntry(value, func([]byte) {})
 }

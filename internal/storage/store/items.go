@@ -10,8 +10,8 @@ import (
 )
 
 // Items yields the side items of a space whose keys are in a range, in the order of the range, until an error has been
-// yielded. It reads page of them at a time, each page as of the moment when it is read: what is written or removed
-// meanwhile behind the item that was yielded last is seen.
+// yielded. It reads page of them at a time, each page as of the moment when it is read: the next page shows what was
+// written or removed meanwhile.
 func Items(
 	ctx context.Context, from Sides, t j17.Tenant, space Space, keys Range, page int,
 ) iter.Seq2[*Item, error] {
@@ -50,7 +50,7 @@ func Sequence[T any](read func(yield func(T) bool) error) iter.Seq2[T, error] {
 	}
 }
 
-// Places yields what stands behind a prefix in the keys of a space that begin with it, in byte order. See Items.
+// Places yields what follows a prefix in the keys of a space that begin with it, in byte order. See Items.
 func Places(
 	ctx context.Context, from Sides, t j17.Tenant, space Space, prefix string, page int,
 ) iter.Seq2[string, error] {
@@ -67,8 +67,8 @@ func Places(
 	}
 }
 
-// Merge yields what several lists have in one order: each list is in that order itself. It ends with the first error
-// that one of them yields.
+// Merge yields the elements of several lists in the order of before. Each list must be in that order itself. It ends
+// with the first error that one of them yields.
 func Merge[T any](before func(a, b T) bool, lists ...iter.Seq2[T, error]) iter.Seq2[T, error] {
 	type head struct {
 		first T
@@ -122,7 +122,7 @@ func Decode[T any](space Space, it *Item) (v T, err error) {
 	return v, nil
 }
 
-// On returns a side write that is made only if the item has a revision; 0 stands for an item that is not there.
+// On returns a side write that is made only if the item has a revision; 0 means that the item must be absent.
 func (s Side) On(rev uint64) Side {
 	if s.Cond, s.Rev = IfRev, rev; rev == 0 {
 		s.Cond = IfAbsent

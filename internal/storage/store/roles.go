@@ -119,8 +119,8 @@ type Feed interface {
 	ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[Leaf, error]
 
 	// ReadOthers returns the leaf hashes of up to limit consecutive events after a position, ending before the first
-	// event of an aggregate of one of the types. more reports that something else follows, or may. It looks only at
-	// memory, and returns nothing if that does not begin at the position or has a note after it.
+	// event of an aggregate of one of the types. more reports that something else follows or may follow. It looks only
+	// at memory, and returns nothing if that does not begin at the position or has a note after it.
 	ReadOthers(t j17.Tenant, after j17.StreamID, types []string, limit int) (leaves []Leaf, more bool)
 
 	// CountRecent counts the events after a position that belong to an aggregate of one of the types. last is the
@@ -246,9 +246,10 @@ type Compaction interface {
 
 // Moments is the role of a caller that reads several things as of one moment.
 type Moments interface {
-	// Moment shows a tenant as it is now, whatever is written later. It must be closed, and soon: while it is open the
-	// store keeps on disk what it shows. A store may bound how many are open, with ErrBusy for those who have waited in
-	// vain, and for how long, with ErrEnded afterwards. A tenant without events has one too.
+	// Moment returns a view of a tenant as it is now, whatever is written later. It must be closed, and soon: while it
+	// is open the store keeps on disk what it shows. A store may bound how many are open, and return ErrBusy to callers
+	// that have waited in vain; and for how long, after which methods return ErrEnded. A tenant without events has one
+	// too.
 	Moment(ctx context.Context, t j17.Tenant) (Moment, error)
 }
 
@@ -300,14 +301,14 @@ type Erasure interface {
 }
 
 // LatePurge is the role of an engine that removes old bytes of several erasures together, so that a Purge may take a
-// day. Whoever cannot wait for it as long asks for the removal, and later whether it is done. See Late.
+// day. A caller that cannot wait that long requests the removal, and asks later whether it is done. See Late.
 type LatePurge interface {
 	// RequestPurge asks for what Purge does, for everything that a tenant has lost so far, and returns the name of the
 	// request.
 	RequestPurge(ctx context.Context, t j17.Tenant) (request string, err error)
 
-	// AwaitPurge returns when what was requested is done, and earlier if it has to wait for a time that is still to
-	// come or ctx ends, which is no error.
+	// AwaitPurge returns when the request is done, or earlier, without an error, if it has to wait for a time in the
+	// future or ctx ends.
 	AwaitPurge(ctx context.Context, request string) (PurgeProgress, error)
 }
 
@@ -322,12 +323,12 @@ type PurgeProgress struct {
 	Purged Purged
 }
 
-// Purged describes what a removal of old bytes rests on, for those who have to prove it.
+// Purged describes the evidence of a removal of old bytes, for callers that have to prove it.
 type Purged struct {
 	// Method is a sentence. LSN is the place in the server's log of changes before which nothing is left.
 	Method string `json:"method"`
 	LSN    string `json:"lsn"`
-	// Servers are those on which the log was looked at, Unseen says of what could not be looked at why.
+	// Servers are those whose log was examined. Unseen says what could not be examined, and why.
 	Servers []string `json:"servers"`
 	Unseen  []string `json:"unseen,omitempty"`
 }
@@ -391,8 +392,8 @@ type Footprint interface {
 	// DiskBytes returns what the store occupies on disk, 0 where that is not known. It looks at every file.
 	DiskBytes() uint64
 
-	// FilterBytes returns the memory of the filters that know which tags and streams exist, apart from what is stored
-	// of them.
+	// FilterBytes returns the memory of the filters that know which tags and streams exist, not counting the part of
+	// them that is stored.
 	FilterBytes() uint64
 }
 

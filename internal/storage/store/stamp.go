@@ -15,15 +15,16 @@ func AppendStamp(dst []byte, id j17.StreamID) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(dst, uint64(id.Ms)), id.Seq)
 }
 
-// StampedKey is a key behind a position, as Side.StampKey makes it. Such keys have the order of their positions.
+// StampedKey returns a position followed by a key, as Side.StampKey makes it. Such keys have the order of their
+// positions.
 func StampedKey(id j17.StreamID, key string) string {
 	return fmt.Sprintf("%013d-%010d%s", id.Ms, id.Seq, key)
 }
 
-// stampedKeyBytes is by how much StampedKey makes a key longer.
+// stampedKeyBytes is how many bytes StampedKey adds to a key.
 const stampedKeyBytes = 13 + 1 + 10
 
-// ReadStamp takes the first position off a value.
+// ReadStamp splits a value into the position that it begins with and the rest, which shares its memory.
 func ReadStamp(value []byte) (id j17.StreamID, rest []byte, err error) {
 	if len(value) < stampBytes {
 		return id, nil,

@@ -1,6 +1,6 @@
-// Package store states what the engine needs from storage: an atomic append with preconditions and side writes, ordered
-// reads, work by due time. It is designed so that both an embedded key-value store and a PostgreSQL cluster can keep
-// the promise: everything acknowledged is on disk, and nobody sees anything before that.
+// Package store defines what the engine needs from storage: an atomic append with preconditions and side writes,
+// ordered reads, work by due time. It is designed so that both an embedded key-value store and a PostgreSQL cluster can
+// keep the promise: everything acknowledged is on disk, and nobody sees anything before that.
 //
 // The decisions behind it are in docs/internals/storage.md.
 package store
@@ -44,7 +44,7 @@ type Append struct {
 	Freeing bool
 }
 
-// Frees reports whether the unit is committed when free space is below the floor.
+// Frees reports whether the unit is committed even when free space is below the floor.
 func (a *Append) Frees() bool {
 	if a.Freeing {
 		return true
@@ -170,7 +170,7 @@ type Head struct {
 	// Chain is h(Length): h(0) is zero, h(n) = SHA-256(h(n-1) || leaf(n)), leaf(n) = SHA-256(0x00 || bytes of event n).
 	Chain [32]byte
 	Last  j17.StreamID
-	// First and LastTime are the timestamps of the first and last event in Unix seconds.
+	// FirstTime and LastTime are the timestamps of the first and last event in Unix seconds.
 	FirstTime int64
 	LastTime  int64
 	// Generation is how often events of the stream were rewritten. Anything derived from an earlier generation is
@@ -208,7 +208,7 @@ type RewrittenStream struct {
 	// More reports that other parts follow. The chain over the present bytes is computed with the last part, so that a
 	// long stream is not read again for each one.
 	More bool
-	// From is that chain up to the version Version, which comes before Events, where the caller knows it.
+	// From, if the caller knows it, is that chain up to a version before Events.
 	From PresentChain
 }
 
@@ -328,7 +328,7 @@ type Item struct {
 	Due time.Time
 }
 
-// MaxLease is how long a lease may take.
+// MaxLease is the longest lease.
 const MaxLease = time.Hour
 
 // Claim specifies which due items of a tenant are leased.
@@ -397,8 +397,8 @@ const (
 	Raise
 	// Add adds Value, a decimal number that may be negative, to an item that is a number, 0 where it is absent. An item
 	// that comes to 0, or would fall below, is removed. If everything a unit adds to an item would bring it beyond
-	// Most, the outcome is Conflict. This lets writers count exactly without a condition that each breaks for the
-	// others. A unit writes such an item only by Add.
+	// Most, the outcome is Conflict. This lets writers count exactly without a condition that the writes of others
+	// would break. A unit writes such an item only by Add.
 	Add
 )
 
@@ -505,13 +505,13 @@ type Status struct {
 	Replication *Replication
 }
 
-// Replication says how what is stored is kept on more than one machine.
+// Replication describes how stored data are kept on more than one machine.
 type Replication struct {
 	Mode ReplicationMode
-	// Standbys counts those that commits wait for, LagBytes is by how much of the log the last of them is behind.
+	// Standbys counts those that commits wait for, LagBytes is how far the last of them is behind in the log.
 	Standbys int
 	LagBytes int64
-	// Async reports that the settings of the server can lose what it has acknowledged.
+	// Async reports that, with its settings, the server can lose what it has acknowledged.
 	Async bool
 }
 

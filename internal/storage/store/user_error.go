@@ -7,7 +7,7 @@ import (
 	"j17"
 )
 
-// UserError is the failure of a store's call as a caller sees it, nil for nil.
+// UserError returns the error of a store's call in the form that users see, nil for nil.
 func UserError(err error) error {
 	var corruption *CorruptionError
 	var told *j17.Error
@@ -42,7 +42,7 @@ func UserError(err error) error {
 	}
 }
 
-// indexed says how far the index of actors and targets is.
+// indexed describes how far the index of actors and targets is.
 func indexed(err error) string {
 	if of, ok := errors.AsType[*IndexingError](err); ok {
 		return fmt.Sprintf("%d of the %d events that an older version has written are indexed", of.Done, of.Total)

@@ -13,8 +13,8 @@ import (
 	"j17"
 )
 
-// Whole returns an engine as a store with all roles: those that the engine does not play are played in general ways. It
-// is called once, where the engine is opened.
+// Whole returns an engine as a store with all roles. Those that the engine lacks get general implementations. It is
+// called once, where the engine is opened.
 func Whole(e Engine) Store {
 	if s, is := e.(Store); is {
 		return s
@@ -57,7 +57,7 @@ type whole struct {
 	late LatePurge
 }
 
-// Late returns the store in the role of LatePurge, nil if its Purge does what it has to do at once.
+// Late returns the store in the role of LatePurge, nil if its Purge does all of its work at once.
 func Late(s Store) LatePurge {
 	if w, is := s.(*whole); is {
 		return w.late
@@ -94,8 +94,7 @@ type spools struct {
 	open map[*spool]bool
 }
 
-// spool is the items of a BulkWrite, one after the other: the lengths of space, key and value as varints, and then
-// these.
+// spool has the items of a BulkWrite in a file, each as the lengths of space, key and value in varints, and then these.
 type spool struct {
 	spools *spools
 	tenant j17.Tenant
@@ -105,7 +104,7 @@ type spool struct {
 	mu   sync.Mutex
 	file *os.File
 	to   *bufio.Writer
-	// err, if not nil, is why it takes nothing any more.
+	// err, if not nil, is the error of further calls.
 	err error
 }
 
@@ -232,7 +231,7 @@ func (p *spool) writeItems(ctx context.Context, fences []Fence) error {
 	return nil
 }
 
-// readSpooled returns the next item; io.EOF behind the last one.
+// readSpooled returns the next item; io.EOF after the last one.
 func readSpooled(from *bufio.Reader) (w Side, err error) {
 	var lengths [3]uint64
 	for i := range lengths {
@@ -257,12 +256,12 @@ func (p *spool) Discard() {
 	p.end(errBulkWriteEnded)
 }
 
-// end removes the file. It needs mu.
+// end removes the file; reason is the error of further calls. It needs mu.
 func (p *spool) end(reason error) {
 	if p.file == nil {
 		return
 	}
-	// Nothing in it is needed any more.
+	// Its content is no longer needed.
 	_ = p.file.Close()
 	_ = os.Remove(p.file.Name())
 	p.file, p.err = nil, reason

@@ -1,5 +1,5 @@
 // Package testopen opens stores for the tests of other packages. The variable J17_TEST_STORE chooses the engine: with
-// postgres, the tests run on a server of PostgreSQL of their own, otherwise on the embedded store in memory.
+// postgres, the tests run on their own PostgreSQL server, otherwise on the embedded store in memory.
 package testopen
 
 import (
@@ -35,8 +35,8 @@ type Data struct {
 	last store.Engine
 }
 
-// Bubble is synctest.Test for tests that open stores in their bubble: the server, which goes on after the test, is
-// started outside.
+// Bubble is synctest.Test for tests that open stores in their bubble: the server, which outlives the test, is started
+// outside.
 func Bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	if OnPostgres() {
@@ -70,7 +70,8 @@ func OnDisk(tb testing.TB) *Data {
 	return &Data{disk: vfs.Default, folder: tb.TempDir()}
 }
 
-// Open opens a store on the data, of which it closes the one that was open. The store is closed when the test ends.
+// Open opens a store on the data, and first closes the one that it opened before. The store is closed when the test
+// ends.
 func (d *Data) Open(tb testing.TB, c clock.Clock) store.Store {
 	tb.Helper()
 	if d.last != nil {
@@ -110,7 +111,7 @@ func (d *Data) engine(tb testing.TB, c clock.Clock) (store.Engine, error) {
 }
 
 // Crashed returns the data as they are found if the process, or the machine of an embedded store, ends at this moment.
-// The store that is open on them must not be used any more, but may be closed.
+// The store that is open on them must no longer be used, but may be closed.
 func (d *Data) Crashed(tb testing.TB) *Data {
 	tb.Helper()
 	if disk, is := d.disk.(*vfs.MemFS); is {
@@ -119,7 +120,7 @@ func (d *Data) Crashed(tb testing.TB) *Data {
 	if d.server == nil {
 		tb.Fatal("crashes of the embedded store need data in memory")
 	}
-	shut(tb, d.last) // so that who still has it changes nothing
+	shut(tb, d.last) // so that code that still has it changes nothing
 	return d
 }
 

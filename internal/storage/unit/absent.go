@@ -7,10 +7,10 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Whether a unit's conditions on the feed hold is decided in two parts: by the Reader for what is committed, and by the
-// events of the units before it in the same batch, which the Reader does not have yet.
+// A unit's conditions on the feed are checked twice: by the Reader on the committed events, and here on the events of
+// earlier units of the batch, which the Reader does not have yet.
 
-// tagged has the events of a batch by their tags. It is sorted when a unit first needs it.
+// tagged has the events of a batch by their tags. Events are indexed only when a unit needs them.
 type tagged[T Stateful] struct {
 	units []Appended[T]
 	// sorted is the number of units whose events are in byTag.
@@ -53,7 +53,7 @@ func (s *tagged[T]) clear() {
 	}
 }
 
-// match reports whether one of the events is one that a unit requires to be absent.
+// match reports whether a tenant, given by its number, has an event here that a unit requires to be absent.
 func (s *tagged[T]) match(number uint32, a *store.Absent) bool {
 	// Index the events of the units added since the last call.
 	if s.byTag == nil {
@@ -70,7 +70,7 @@ func (s *tagged[T]) match(number uint32, a *store.Absent) bool {
 		}
 	}
 
-	// The rarest tag leads.
+	// Only events with the rarest tag are examined.
 	var rarest []placed
 	for i, tag := range a.Tags {
 		have := s.byTag[tagKey{number, tag}]

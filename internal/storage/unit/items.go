@@ -31,14 +31,14 @@ func Nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// Item is a side item after all units decided so far. Value is its value if it was written, read, or is not longer than
-// MaxValue; nil if unknown.
+// Item is a side item after all units decided so far. Value is known if it was written, was read, or has at most
+// MaxValue bytes; otherwise it is nil.
 type Item struct {
 	Meta
 
 	Value []byte
-	// keep reports that the item is worth keeping: fences are on the same items again and again, and items with entries
-	// are mostly written again soon.
+	// keep reports that the item is kept for later batches: fences name the same items again and again, and items with
+	// entries are often written again soon.
 	keep bool
 }
 
@@ -50,7 +50,7 @@ func (i *Item) present(now int64) uint64 {
 	return i.Rev
 }
 
-// holds reports whether the item has a value of at most MaxValue bytes. An absent item has the empty value.
+// holds reports whether the item has a value, which has at most MaxValue bytes. An absent item has the empty value.
 func (i *Item) holds(value string, now int64) bool {
 	if !i.Live(now) {
 		return value == ""
@@ -100,7 +100,7 @@ func (k *keptItems) get(key itemKey) *Item {
 	return item
 }
 
-// add takes the items that a batch has read or changed, and keeps those that are worth it and not large. It copies
+// add takes the items that a batch has read or changed, and keeps those that are marked for it and not large. It copies
 // values and keys, which belong to the writers.
 func (k *keptItems) add(items map[itemKey]*Item) {
 	for key, item := range items {
@@ -152,7 +152,7 @@ func (b *Batch[T]) Item(t T, space store.Space, key string) (*Item, error) {
 	return item, nil
 }
 
-// fenced returns a side item that a fence is on, after all units decided so far. The unit does not write it.
+// fenced returns the item of a fence, after all units decided so far. The caller must not change it.
 func (b *Batch[T]) fenced(t T, space store.Space, key string) (*Item, error) {
 	if item := b.kept.get(itemKey{t.Now().Number, space, key}); item != nil {
 		return item, nil
@@ -164,7 +164,7 @@ func (b *Batch[T]) fenced(t T, space store.Space, key string) (*Item, error) {
 	return item, err
 }
 
-// forget drops what is known of an item that is written unseen.
+// forget discards what is known of an item that is written without being read.
 func (b *Batch[T]) forget(k itemKey) {
 	if item := b.items[k]; item != nil {
 		item.keep = false

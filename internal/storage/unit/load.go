@@ -17,15 +17,14 @@ import (
 // need another digit, in 2286.
 const lastLoadable = 9_999_999_999_999 - 365*24*60*60*1000
 
-// Load checks what is added to a store.Load as far as one element shows it, and collects the state of the loaded
-// tenant.
+// Load checks each element added to a store.Load by itself, and collects the state of the loaded tenant.
 type Load struct {
 	// Last is the position of the last event or note, LastTime the latest timestamp of all events.
 	Last     j17.StreamID
 	LastTime int64
 	Events   uint64
-	// Rev is the greatest revision so far. Items without a revision get revisions after Given, which is 0 before the
-	// first one. Revised reports that items came with revisions of their own.
+	// Rev is the greatest revision so far. Items without a revision get revisions after Given, which is 0 until there
+	// is one. Revised reports that some items had revisions of their own.
 	Rev, Given uint64
 	Revised    bool
 
@@ -38,7 +37,7 @@ func (l *Load) Event(e *store.LoadedEvent) (metadata []byte, err error) {
 		return nil, err
 	}
 
-	// Its parts, as a write would check them.
+	// Check its parts as a write would.
 	l.canonical = append(strconv.AppendInt(append(l.canonical[:0], `"timestamp":`...), e.Timestamp, 10), '}')
 	before, found := bytes.CutSuffix(e.Metadata, l.canonical)
 	if !found {
@@ -137,7 +136,8 @@ func (l *Load) Command(c *store.ArchivedCommand) ([]byte, error) {
 	return record.AppendCommand(nil, Nanos(c.Expires), &r, c.Memo), nil
 }
 
-// revLeap is how far the revisions of loaded items are ahead of those that the tenant's own writes can reach meanwhile.
+// revLeap is how far the revisions given to items are ahead, so that the tenant's own writes do not reach them
+// meanwhile.
 const revLeap = 1 << 32
 
 // NextRev returns a revision for a loaded item.
@@ -160,11 +160,11 @@ type LoadedStream struct {
 	erased  bool
 }
 
-// StoredStream returns a stream that goes on behind a stored head.
+// StoredStream returns a stream that continues after a stored head.
 func StoredStream(h *store.Head) *LoadedStream {
 	s := &LoadedStream{Head: *h, present: h.Now(), erased: h.Now() != h.Chain}
 	if s.erased && h.Generation == 1 {
-		s.Generation = 0 // which may be for a note still to come
+		s.Generation = 0 // the generation 1 may be for a note still to come
 	}
 	s.Present = [32]byte{}
 	return s
@@ -179,8 +179,9 @@ func (s *LoadedStream) Note(generation uint64) error {
 	return nil
 }
 
-// Event adds an event to the stream. version is the one that it must have, 0 for any, and want, if not nil, the chain
-// up to it over the present bytes. leaf is that of its bytes, kept that of its first ones if it was erased.
+// Event adds an event to the stream. version is its expected version, 0 for any, and want, if not nil, the expected
+// chain up to it over the present bytes. leaf is the leaf hash of its bytes, kept that of its first ones if it was
+// erased.
 func (s *LoadedStream) Event(
 	at j17.StreamID, timestamp int64, version uint64, want *[32]byte, leaf [32]byte, kept []byte,
 ) error {
@@ -207,7 +208,7 @@ func (s *LoadedStream) Event(
 	return nil
 }
 
-// Whole returns the head of the stream, as it is if nothing follows.
+// Whole returns the head of the stream if nothing follows.
 func (s *LoadedStream) Whole() store.Head {
 	h := s.Head
 	if s.erased {
@@ -222,11 +223,11 @@ func (s *LoadedStream) Whole() store.Head {
 // ErrNoEvents is the error of a note about a stream that has no events.
 var ErrNoEvents = errors.New("a note there names a stream that has no events")
 
-// LoadedTags finds the tags of events that are loaded. It remembers some, since many events have the same actor and
+// LoadedTags finds the tags of events that are loaded. It caches some, since many events have the same actor and
 // target.
 type LoadedTags struct{ known map[string][]record.TagID }
 
-// maxToldMetadata bounds the number of metadata that are remembered, maxToldBytes their size.
+// maxToldMetadata bounds the number of cached metadata, maxToldBytes the size of each.
 const maxToldMetadata, maxToldBytes = 4096, 512
 
 // Of returns the tags that come from metadata without a timestamp.

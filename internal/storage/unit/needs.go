@@ -5,7 +5,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Needed is what takes the names of stored data.
+// Needed receives the names of stored data.
 type Needed interface {
 	Head(key j17.Key)
 	Item(space store.Space, key string)
@@ -13,8 +13,8 @@ type Needed interface {
 	Match(a *store.Absent)
 }
 
-// Needs names to an engine what deciding a unit will ask its Reader for, so that it can read all of it at once. What
-// depends on the answers is not named: a Reader is asked for more now and then.
+// Needs passes to of the names of what deciding a unit will ask a Reader for, so that an engine can read all of it at
+// once. It omits what depends on the answers: a Reader is sometimes asked for more.
 func Needs(u *store.Append, of Needed) {
 	if u.Command != nil {
 		of.Command(u.Command.ID)

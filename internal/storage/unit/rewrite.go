@@ -8,7 +8,7 @@ import (
 )
 
 // PresentChain is the chain over the bytes that the first events of a stream have once some of them are rewritten. It
-// holds as long as the tenant has this number and the stream this generation.
+// is valid as long as the tenant has this number and the stream this generation.
 type PresentChain struct {
 	store.PresentChain
 
@@ -24,19 +24,19 @@ type Events func(
 	ctx context.Context, key j17.Key, after, upTo uint64, do func(id j17.StreamID, timestamp int64, raw []byte),
 ) error
 
-// Rewriter is what an engine does of a rewrite.
+// Rewriter is the engine's part of a rewrite.
 type Rewriter[T Stateful] interface {
 	// Replace writes the new content of a stream's events, without tags, each with the leaf hash of its first content.
 	// The error wraps store.ErrNotFound if a version is missing.
 	Replace(ctx context.Context, t T, stream *store.RewrittenStream) error
-	// Events returns what reads the events of a tenant that are stored.
+	// Events returns a function that reads the stored events of a tenant.
 	Events(t T) Events
 	// WriteNote writes a note. It cannot fail.
 	WriteNote(t T, note *store.Note)
 }
 
 // PresentChains computes the present chains of streams that are to be rewritten, whose heads are given, before the
-// rewrite is decided: that hashes all of their events, and other writers wait for a decision.
+// rewrite is decided: it hashes all of their events, and other writers wait during a decision.
 func PresentChains(
 	ctx context.Context, number uint32, streams []store.RewrittenStream, heads []store.Head, events Events,
 ) ([]PresentChain, error) {
@@ -58,13 +58,13 @@ func PresentChains(
 }
 
 // rewrites reports whether a stream gets another generation: some of its events are replaced, or the last part is done
-// and the chain is to be made.
+// and the chain has to be computed.
 func (c *PresentChain) rewrites(stream *store.RewrittenStream) bool {
 	return len(stream.Events) > 0 || c.Rewriting && !stream.More
 }
 
-// extend links the events behind those that the chain has, up to a length: those that are rewritten with the bytes that
-// they will have.
+// extend links the events after those that the chain has, up to a length; rewritten events with the bytes that they
+// will have.
 func (c *PresentChain) extend(ctx context.Context, stream *store.RewrittenStream, length uint64, events Events) error {
 	if c.Version == length {
 		return nil
@@ -84,8 +84,8 @@ func (c *PresentChain) extend(ctx context.Context, stream *store.RewrittenStream
 	})
 }
 
-// Rewrite decides a rewrite and writes it if its conditions hold. known are the present chains of its streams as they
-// were before. After an error the batch must not be committed.
+// Rewrite decides a rewrite and writes it if its conditions hold. known is what PresentChains has returned for its
+// streams. After an error the batch must not be committed.
 func (b *Batch[T]) Rewrite(
 	ctx context.Context, t T, r *store.Rewrite, known []PresentChain, with Rewriter[T],
 ) (result store.Result, err error) {
@@ -117,7 +117,7 @@ func (b *Batch[T]) Rewrite(
 		note.Streams = append(note.Streams, store.Generation{Key: stream.Key, Number: generation})
 	}
 
-	// Readers of the feed meet the note where they would meet an event.
+	// The note has a position in the feed as an event has.
 	if len(note.Streams) > 0 {
 		b.Touch(t)
 		t.Now().Last = note.Position
@@ -136,7 +136,7 @@ func (b *Batch[T]) rewriteStream(
 		return 0, err
 	}
 
-	// Mostly only events appended meanwhile have to be linked.
+	// Usually only events appended meanwhile have to be linked.
 	h, err := b.Head(t, stream.Key)
 	if err != nil {
 		return 0, err

@@ -65,7 +65,7 @@ type Reader[T Stateful] interface {
 // MaxValue bounds the length of values that conditions compare, like that of names.
 const MaxValue = store.MaxNameBytes
 
-// Writer takes the changes of units. It cannot fail: everything that can was read from the Reader before. Arguments are
+// Writer takes the changes of units. It cannot fail: everything it needs was read from the Reader before. Arguments are
 // valid until a method returns.
 type Writer[T Stateful] interface {
 	WriteEvent(t T, e *Event)
@@ -102,8 +102,8 @@ type ItemChange struct {
 	Claimed int64
 }
 
-// CommandRecord is the result of a unit with a command, and when that is forgotten. Was is when an expired one was
-// forgotten, 0 if there is none.
+// CommandRecord is the result of a unit with a command, and when it expires in Unix nanoseconds. Was is when an older
+// one expired, 0 if there is none.
 type CommandRecord struct {
 	ID           store.CommandID
 	Result       *store.Result
@@ -199,8 +199,8 @@ func (b *Batch[T]) Reset(now time.Time, keep bool) {
 	b.lengths = make([]uint64, 0, min(cap(b.lengths), keptScratch))
 }
 
-// Stored tells the batch that it is durable. With keep its items are kept for the next one; without, their writers may
-// reuse the memory already.
+// Stored tells the batch that it is durable. With keep its items are kept for the next one; without, the writers may
+// already reuse the memory of their values.
 func (b *Batch[T]) Stored(keep bool) {
 	if keep {
 		b.kept.add(b.items)
@@ -208,8 +208,8 @@ func (b *Batch[T]) Stored(keep bool) {
 	b.events.clear()
 }
 
-// Emptied returns an empty map: m cleared, unless that would take long, since the time depends on the most that m ever
-// held.
+// Emptied returns an empty map: m cleared, unless m is large, since clearing takes time in proportion to the most that
+// it ever held.
 func Emptied[K comparable, V any](m map[K]V) map[K]V {
 	if len(m) > keptScratch {
 		return make(map[K]V)
@@ -330,7 +330,7 @@ func (b *Batch[T]) Load(t T, u *store.Append) error {
 // loadSide returns the item of a side write; nil if its previous content does not matter.
 func (b *Batch[T]) loadSide(t T, w *store.Side) (*Item, error) {
 	if w.StampKey || w.Plain {
-		return nil, nil // its key is not known yet, and new; or the previous content does not matter
+		return nil, nil // its key is new, and not known yet; or the previous content does not matter
 	}
 	if n := w.Stream; n > 0 && b.written[n-1].Length == 0 {
 		b.expectNone(t, w.Space, w.Key)
@@ -377,7 +377,7 @@ func (b *Batch[T]) Head(t T, key j17.Key) (*Head[T], error) {
 	return h, nil
 }
 
-// Change marks a head as changed: it is written once a batch, however many events change it.
+// Change marks a head as changed: it is written once per batch, however many events change it.
 func (b *Batch[T]) Change(h *Head[T]) {
 	if !h.changed {
 		h.changed = true
