@@ -21,8 +21,8 @@ func taggedEvent(id, typ string, tags ...string) store.NewEvent {
 	return e
 }
 
-// testUnless has units refuse what has happened: in earlier batches, in earlier units of the same one, and not in
-// themselves.
+// testUnless tests conditions that events are absent: events of earlier batches and of earlier units count, those of
+// the unit itself do not.
 func testUnless(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -111,7 +111,7 @@ func testUnless(s *suite) {
 		t.Error("an erased event is found by its tags")
 	}
 
-	// What is no condition.
+	// Invalid conditions are refused.
 	for what, a := range map[string]store.Absent{
 		"no tags": {}, "an empty tag": {Tags: []string{""}},
 		"too many tags": {Tags: slices.Repeat([]string{"a"}, store.MaxAbsentTags+1)},
@@ -126,13 +126,13 @@ func testUnless(s *suite) {
 	}
 }
 
-// testUnlessAtOnce has many writers take seats, each unless somebody has taken it: a seat has one taker, whoever else
-// is refused knows of it.
+// testUnlessAtOnce has many writers take seats that must be free: each seat gets one taker, and the other writers are
+// refused.
 func testUnlessAtOnce(s *suite) {
 	t := s.t
 	f := s.fixture(t)
 
-	// Each writer goes through the seats from another one on. Half of them look first.
+	// Each writer begins with another seat. Half of them look first whether a seat is free.
 	const writers, seats = 8, 30
 	var taken, refused atomic.Int64
 	var wg sync.WaitGroup
@@ -169,7 +169,7 @@ func testUnlessAtOnce(s *suite) {
 	}
 	wg.Wait()
 
-	// Each seat has one.
+	// Each seat has one taker.
 	for n := range seats {
 		if got := readTagged(t, f, tenant, j17.StreamID{}, everything, fmt.Sprintf("seat:%d", n)); len(got) != 1 {
 			t.Errorf("seat %d has %d takers", n, len(got))
@@ -180,7 +180,7 @@ func testUnlessAtOnce(s *suite) {
 	}
 }
 
-// testManyTags has events with as many tags as there may be, with any characters, and each is found by each of them.
+// testManyTags writes events with as many tags as are allowed, with any characters, and finds them by these tags.
 func testManyTags(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -200,7 +200,7 @@ func testManyTags(s *suite) {
 	}
 }
 
-// testRetag gives events of long units, of short ones and erased ones other tags, and looks at all that tells of tags.
+// testRetag changes the tags of events of long and short units and of erased ones, and reads tags in every way.
 func testRetag(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -216,7 +216,7 @@ func testRetag(s *suite) {
 	}
 	before, heads := readFeed(t, f, tenant, j17.StreamID{}, everything), head(t, f, tenant, order("0"))
 
-	// Half of them, in pieces; twice the same changes nothing.
+	// Retag half of them, in pieces. The second time changes nothing.
 	var list []store.Retagged
 	for n := range 150 {
 		if n%2 == 0 {
@@ -256,7 +256,7 @@ func testRetag(s *suite) {
 	}
 	check("copy")
 
-	// Whoever follows the feed is told of the tags as they are.
+	// Readers of the feed get the present tags.
 	for e, err := range f.ReadChanges(t.Context(), tenant, j17.StreamID{}, everything) {
 		if err != nil {
 			t.Fatal(err)
@@ -266,7 +266,7 @@ func testRetag(s *suite) {
 		}
 	}
 
-	// An erasure that comes later leaves nothing of them.
+	// A later erasure removes them.
 	again := store.Rewritten{Version: 1, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}
 	if err := Erase(t.Context(), f, tenant, order("single"), []store.Rewritten{again}); err != nil {
 		t.Fatal(err)
@@ -275,7 +275,7 @@ func testRetag(s *suite) {
 		t.Errorf("an erased event is found by %d tags", len(got))
 	}
 
-	// What is refused.
+	// Invalid calls are refused.
 	if err := f.Retag(t.Context(), tenant, []store.Retagged{
 		{Key: order("0"), Version: 51, Tags: []string{"x"}},
 	}); !errors.Is(err, store.ErrNotFound) {

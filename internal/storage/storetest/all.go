@@ -127,7 +127,7 @@ func testDueCounted(s *suite) {
 	})
 	write(t, f, other, job("x", 0))
 
-	// Before a moment, which does not belong to them; the first is told wherever it is.
+	// Count items due before a moment; the first due time is returned even if it is later.
 	count(tenant, 0, 9, 0, at(time.Minute))
 	count(tenant, time.Minute, 9, 0, at(time.Minute))
 	count(tenant, time.Minute+1, 9, 1, at(time.Minute))
@@ -137,7 +137,7 @@ func testDueCounted(s *suite) {
 	count(tenant, 2*time.Hour, 1, 1, at(time.Minute))
 	count(other, 2*time.Hour, 9, 1, start)
 
-	// What is claimed is due when its lease ends; what is removed, put off or expired counts no more.
+	// What is claimed is due when its lease ends; what is removed, postponed or expired no longer counts.
 	f.clock.Advance(time.Minute)
 	if got, err := f.ClaimDue(t.Context(), tenant, store.Claim{
 		Space: "work", Limit: 1, Lease: 4 * time.Minute,
@@ -179,7 +179,7 @@ func testDueAwaited(s *suite) {
 	if err := <-woken; err != nil {
 		t.Fatal(err)
 	}
-	// What is there already is not waited for.
+	// If there is such an item already, nobody waits.
 	if err := errors.Join(
 		f.AwaitDue(t.Context(), "work", soon), f.AwaitDue(t.Context(), "work", time.Time{}),
 	); err != nil {
@@ -193,9 +193,9 @@ func testDueAwaited(s *suite) {
 	}
 }
 
-// testTagged reads by tags what single events, long units and erased events have.
+// testTagged reads single events, events of long units and erased ones by their tags.
 func testTagged(s *suite) {
-	// A unit of many events, some with tags that few have, and later ones, one of another tenant.
+	// Write a unit of many events, some with rare tags, and later events, one of them of another tenant.
 	t := s.t
 	f := s.fixture(t)
 	tagged := func(data int, tags ...string) store.NewEvent {
@@ -251,7 +251,7 @@ func testTagged(s *suite) {
 		check(nil, none, 0, "rare")
 	}
 
-	// An erased event has no tags any longer; its neighbours keep theirs.
+	// An erased event no longer has tags; its neighbours keep theirs.
 	erased := store.Rewritten{Version: 14, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}
 	if err := Erase(t.Context(), f, tenant, order("4"), []store.Rewritten{erased}); err != nil {
 		t.Fatal(err)
@@ -267,7 +267,7 @@ func testTagged(s *suite) {
 		t.Errorf("a copy has %d of 2 tagged events", len(got))
 	}
 
-	// Tags that mean nothing are refused.
+	// Invalid tags are refused.
 	for what, tags := range map[string][]string{"no tag": nil} {
 		for _, err := range f.ReadTagged(t.Context(), tenant, store.Tagged{Tags: tags}, j17.StreamID{}, 1, nil) {
 			if !errors.Is(err, store.ErrInvalid) {
@@ -363,11 +363,11 @@ func testChanged(s *suite) {
 	f.clock.Set(f.clock.Now().Add(-time.Hour))
 	touch("b")
 	check("one, whose clock went back", "b")
-	// Only events count: who follows them need not hear of anything else.
+	// Only events count as changes.
 	write(t, f, "a", put("k", "v"))
 	appendUnit(t, f, "c", store.Append{Pre: []store.Pre{pre(order("a"), 99)}, Events: events(order("a"), `1`)})
 	check("side items and conflicts")
-	// A number is not given out again, though the tenant that had it is gone.
+	// A number is not used again, although its tenant was dropped.
 	touch("a")
 	_, latest := changed(t, f, 0, 99)
 	if err := f.DropTenant(t.Context(), "a"); err != nil {

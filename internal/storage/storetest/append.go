@@ -40,7 +40,7 @@ func testAppend(s *suite) {
 	if got := head(t, f, tenant, order("c")); got != (store.Head{}) {
 		t.Fatalf("head of a stream without events: %+v", got)
 	}
-	// An empty call and an empty unit are no faults.
+	// An empty call and an empty unit are valid.
 	if results, err := f.Append(t.Context(), tenant, nil); err != nil || len(results) != 0 {
 		t.Fatalf("append of nothing: %v, %v", results, err)
 	}
@@ -95,7 +95,7 @@ func testConflicts(s *suite) {
 	f := s.fixture(t)
 	a, b := order("a"), order("b")
 	commit(t, f, tenant, store.Append{Events: events(a, `1`, `2`)})
-	// Preconditions may name streams that the unit does not write, and all that fail are told.
+	// Preconditions may name streams that the unit does not write, and all that fail are reported.
 	u := store.Append{
 		Pre:    []store.Pre{pre(a, 1), pre(b, 4), pre(order("c"), 0)},
 		Events: events(order("c"), `1`),
@@ -113,13 +113,13 @@ func testConflicts(s *suite) {
 	if h := head(t, f, tenant, order("c")); h.Length != 0 {
 		t.Fatalf("a conflict has written %d events", h.Length)
 	}
-	// They look at what was there before the unit.
+	// They are tested on the state before the unit.
 	commit(t, f, tenant, store.Append{
 		Pre: []store.Pre{pre(b, 0), pre(b, 0), pre(a, 2)}, Events: append(events(b, `1`, `2`), events(a, `3`)...),
 	})
 	// A unit that only tests writes nothing.
 	commit(t, f, tenant, store.Append{Pre: []store.Pre{pre(b, 2)}})
-	// Conflicts in a tenant that holds nothing do not make it hold something.
+	// A conflict does not create a tenant.
 	if r := appendUnit(t, f, other, u); r.Outcome != store.Conflict {
 		t.Fatalf("outcome %d, want a conflict", r.Outcome)
 	}
@@ -176,7 +176,7 @@ func testManyUnits(s *suite) {
 	}; !cmp.Equal(got, want) {
 		t.Fatalf("outcomes %v, want %v", got, want)
 	}
-	// More than a store would put into one batch.
+	// Write more than a store puts into one batch.
 	big := strings.Repeat("x", 100_000)
 	units := make([]store.Append, 200)
 	for i := range units {
@@ -228,7 +228,7 @@ func testDuplicates(s *suite) {
 		if reopen {
 			f.reopen(t, t)
 		}
-		// The second unit is another one altogether, and would be a conflict.
+		// The second unit is entirely different, and would be a conflict.
 		r := appendUnit(t, f, tenant, store.Append{
 			Command: command("second"), Timestamp: 8, Pre: []store.Pre{pre(order("a"), 9)},
 			Events: events(order("z"), `1`),
@@ -324,7 +324,7 @@ func testCommandExpiry(s *suite) {
 	}
 	u.Command.Expires = f.clock.Now().Add(time.Hour)
 	commit(t, f, tenant, u)
-	// The old expiry is forgotten.
+	// The old expiry no longer counts.
 	f.clock.Advance(2 * time.Minute)
 	f.reopen(t, t)
 	if r := appendUnit(t, f, tenant, u); r.Outcome != store.Duplicate {
@@ -375,7 +375,7 @@ func testInvalid(s *suite) {
 	t := s.t
 	f := s.fixture(t)
 
-	// Units that no store takes.
+	// Invalid units are refused.
 	good := event(order("a"), `1`)
 	bad := func(change func(*store.NewEvent)) store.Append {
 		e := good
@@ -413,7 +413,7 @@ func testInvalid(s *suite) {
 		}
 	}
 
-	// Tenants that cannot be.
+	// Invalid names of tenants are refused.
 	for _, name := range []j17.Tenant{"", "a\x00b", "\xff"} {
 		if _, err := f.Heads(t.Context(), name, nil); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("tenant %q: error %v, want ErrInvalid", name, err)
@@ -443,7 +443,7 @@ func testCancelled(s *suite) {
 	if h := head(t, f, tenant, order("a")); h.Length != 0 {
 		t.Fatal("a cancelled append has written")
 	}
-	// Cancelled while others write: the unit is there if and only if the append said so, or did not know.
+	// Cancel while others write: a unit is stored if Append returned no error, and may be after ErrUnknown.
 	const clients, rounds = 8, 30
 	var wg sync.WaitGroup
 	for c := range clients {
@@ -500,7 +500,7 @@ func testTimestamps(s *suite) {
 	}{
 		{-5, []int64{units}, []int64{-5, -5}},
 		{100, []int64{units, units}, []int64{100, 100, 100}},
-		// Time does not run backward, but for history.
+		// Time does not run backward, except for events with their own timestamps.
 		{90, []int64{units}, []int64{100, 100}},
 		{110, []int64{50, units}, []int64{110, 50, 110}},
 		{120, []int64{60}, []int64{120, 60}},

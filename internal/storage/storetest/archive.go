@@ -17,7 +17,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Copy copies all that a tenant holds into another one, which may be that of another store.
+// Copy copies all that a tenant holds into another one, which may be in another store.
 func Copy(ctx context.Context, from store.Archives, tn j17.Tenant, to store.Archives, as j17.Tenant) error {
 	a, err := from.Archive(ctx, tn)
 	if err != nil {
@@ -75,7 +75,7 @@ func copyAll(ctx context.Context, a store.Archive, l store.Load) error {
 	return nil
 }
 
-// loadOf begins a load that is given up at the end of the test, if not before.
+// loadOf begins a load, which the caller has to end.
 func loadOf(s *suite, f *fixture, tn j17.Tenant) store.Load {
 	s.t.Helper()
 	l, err := f.Load(s.t.Context(), tn)
@@ -85,7 +85,7 @@ func loadOf(s *suite, f *fixture, tn j17.Tenant) store.Load {
 	return l
 }
 
-// testArchive copies a tenant with some of everything, and goes on with both.
+// testArchive copies a tenant with some of everything, and continues to use both.
 func testArchive(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -113,7 +113,7 @@ func testArchive(s *suite) {
 			t.Fatalf("feed (-want +got):\n%s", diff)
 		}
 		if tagged := readTagged(t, target, tenant, j17.StreamID{}, everything, "actor:user:u1"); len(tagged) != 59 {
-			// but the bare one and the erased one
+			// all but the bare one and the erased one
 			t.Fatalf("%d events have the actor's tag", len(tagged))
 		}
 		if a, b := head(t, f, tenant, order("1")), head(t, target, tenant, order("1")); a != b || a.Generation != 1 {
@@ -124,7 +124,7 @@ func testArchive(s *suite) {
 		t.Fatalf("a second load: %v, want ErrNotEmpty", err)
 	}
 
-	// The copy is as good as what was written here: commands, conditions, due work and time go on.
+	// The copy behaves like the original: commands, conditions, due work and time continue.
 	target.clock.Set(f.clock.Now())
 	for _, fix := range []*fixture{f, target} {
 		if r := appendUnit(t, fix, tenant, store.Append{
@@ -149,7 +149,7 @@ func testArchive(s *suite) {
 	}
 }
 
-// testArchiveMoment looks at an archive while its tenant is written to.
+// testArchiveMoment reads an archive while its tenant is written to.
 func testArchiveMoment(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -247,7 +247,7 @@ func testArchiveEnded(s *suite) {
 		return a
 	}
 
-	// All are in the middle.
+	// All iterations are in the middle.
 	fill(t, f, "quiet/prod")
 	a, b, quiet := archive(tenant), archive(other), archive("quiet/prod")
 	change, stop := iter.Pull2(a.Changes(t.Context(), j17.StreamID{}))
@@ -267,7 +267,7 @@ func testArchiveEnded(s *suite) {
 	}
 	write(t, f, other, put("meanwhile", ""))
 
-	// An erasure ends them, and none that begins later, nor that of a tenant of which nothing has changed.
+	// An erasure ends them, but neither later archives nor those of tenants that have not changed.
 	gone := []store.Rewritten{{Version: 1, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}}
 	if err := Erase(t.Context(), f, tenant, order("2"), gone); err != nil {
 		t.Fatal(err)
@@ -304,7 +304,7 @@ func testArchiveEnded(s *suite) {
 		}
 	}
 
-	// What is written to it later is not in it, and the next erasure ends it.
+	// Later writes to the tenant are not in its archive, and the next erasure ends it.
 	write(t, f, "quiet/prod", put("later", ""))
 	if _, err := quiet.Get(space, "later"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("what was written later is in an archive: %v", err)
@@ -317,7 +317,7 @@ func testArchiveEnded(s *suite) {
 	}
 	later = archive(tenant)
 
-	// So does the end of the store.
+	// So does closing the store.
 	f.reopen(t, t)
 	for c, err := range later.Changes(t.Context(), j17.StreamID{}) {
 		if !errors.Is(err, store.ErrClosed) {
@@ -326,7 +326,7 @@ func testArchiveEnded(s *suite) {
 	}
 }
 
-// crafted returns an event as an export of somebody else may have it.
+// crafted returns an event as an export of another program may have it.
 func crafted(at j17.StreamID, key j17.Key, timestamp int64) store.LoadedEvent {
 	raw, layout := j17.AppendEvent(
 		nil, at, key, "was_made", []byte(`1`), []byte(`{"actor":{"type":"user","id":"u1"}}`), timestamp,
@@ -337,7 +337,7 @@ func crafted(at j17.StreamID, key j17.Key, timestamp int64) store.LoadedEvent {
 	}}
 }
 
-// testLoadRefused loads what cannot be.
+// testLoadRefused loads invalid data.
 func testLoadRefused(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -389,7 +389,7 @@ func testLoadRefused(s *suite) {
 		l.Discard()
 	}
 
-	// Notes, items and commands that contradict what there is.
+	// Contradictory notes, items and commands are refused.
 	for name, do := range map[string]func(l store.Load) error{
 		"a note without streams": func(l store.Load) error { return l.Note(store.Note{Position: at(9)}) },
 		"a note of generation 0": func(l store.Load) error {
@@ -577,7 +577,7 @@ func testLoadItems(s *suite) {
 		t.Fatal(err)
 	}
 
-	// What is written meanwhile is there as well.
+	// Items written meanwhile are kept as well.
 	write(t, f, tenant, put("meanwhile", "m"))
 	if _, err := f.Get(t.Context(), tenant, space, "new"); !errors.Is(err, store.ErrNotFound) ||
 		head(t, f, tenant, order("a")).Length != 0 {
@@ -625,7 +625,7 @@ func testLoadItems(s *suite) {
 		}
 	}
 
-	// What is due and what expires do so at their time.
+	// Items become due and expire at their times.
 	f.clock.Set(soon)
 	if due, err := f.ClaimDue(t.Context(), tenant, store.Claim{
 		Space: "work", Limit: 9, Lease: time.Hour,
@@ -640,7 +640,7 @@ func testLoadItems(s *suite) {
 	write(t, f, tenant, put("after", "all"))
 }
 
-// testLoadGivenUp ends loads in all ways but by their commit.
+// testLoadGivenUp ends loads in all ways other than a commit.
 func testLoadGivenUp(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -654,7 +654,7 @@ func testLoadGivenUp(s *suite) {
 		}
 		return l
 	}
-	// Given up, and cancelled.
+	// Discard one, and cancel the commit of another.
 	l := load(tenant)
 	l.Discard()
 	l.Discard()
@@ -669,7 +669,7 @@ func testLoadGivenUp(s *suite) {
 	}
 	l.Discard()
 
-	// Somebody writes first: the tenant is his. Of two loads the first one counts.
+	// Another writer adds events first, and the load is refused. Of two loads the first one counts.
 	l = load(other)
 	commit(t, f, other, store.Append{Events: events(order("b"), `1`)})
 	if err := l.Commit(t.Context()); !errors.Is(err, store.ErrNotEmpty) {
@@ -686,7 +686,7 @@ func testLoadGivenUp(s *suite) {
 	two.Discard()
 	one.Discard()
 
-	// The store is closed under one.
+	// The store is closed during a load.
 	l = load(tenant)
 	f.reopen(t, t)
 	if err := l.Commit(t.Context()); !errors.Is(err, store.ErrClosed) {

@@ -9,8 +9,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// testAskedBefore asks for items that were asked for before, and were changed since in every way there is: what was
-// found before does not count.
+// testAskedBefore reads items again after they were changed in every possible way: what was read before does not count.
 func testAskedBefore(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -46,7 +45,7 @@ func testAskedBefore(s *suite) {
 		return now
 	}
 
-	// An item that is written, claimed, removed and written by itself.
+	// Change an item by writes, a claim and a removal, and another one by plain writes.
 	due := put("due", "1")
 	due.Due = f.clock.Now().Add(-time.Second)
 	write(t, f, tenant, due)
@@ -66,7 +65,7 @@ func testAskedBefore(s *suite) {
 	write(t, f, tenant, store.Side{Op: store.Put, Plain: true, Space: space, Key: "plain"})
 	check("plain and written anew", space, "plain", rev)
 
-	// An item with entries, whose bytes are the writer's again when it is written.
+	// Change an item with entries. Its bytes belong to the caller again after the write.
 	list := func(value []byte, behind int, keys ...string) {
 		t.Helper()
 		value = append(store.AppendEntries(value[:0], keys...), make([]byte, behind)...)
@@ -90,7 +89,7 @@ func testAskedBefore(s *suite) {
 	list(room, 4*store.MaxNameBytes, "u")
 	list(room, 0, "v")
 
-	// What was somebody's before he was removed is nobody's.
+	// Items of a removed tenant do not exist under its name.
 	rev = revisionOf(t, f, space, "plain")
 	if err := f.DropTenant(t.Context(), tenant); err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ func testAssignments(s *suite) {
 	assign([]string{"1", "2", "2"}, numbered("a"), numbered("b"), numbered("b"))
 	assign([]string{"ann", "ben", "3"}, named("a", "ann"), named("b", "ben"), numbered("c"))
 	assign([]string{"ann"}, named("a", "other"))
-	// A unit that fails takes nothing: because of a length, or of a name that somebody has.
+	// A unit that fails takes no value, because of a length or of a name that another owner has.
 	failed := []store.Append{
 		{
 			Events: events(order("1"), `1`), Pre: []store.Pre{{Key: order("1"), Length: 77}},
@@ -72,7 +72,7 @@ func testAssignments(s *suite) {
 	}
 	f.reopen(t, t)
 	assign([]string{"6", "4"}, numbered("f"), numbered("d"))
-	// Both ways are there to read, and other tenants count apart.
+	// Values and owners can both be looked up, and other tenants count separately.
 	for space, items := range map[store.Space]map[string]string{
 		numbers: {"a": "1", "f": "6"}, byNumber: {"1": "a", "6": "f"}, names: {"a": "ann"},
 		byName: {"ann": "a", "dan": "d"},
@@ -99,8 +99,8 @@ func testAssignments(s *suite) {
 	}
 }
 
-// testAssignmentsAtOnce lets writers take numbers while some of their units fail: what is given out has neither gaps
-// nor duplicates.
+// testAssignmentsAtOnce lets writers take numbers while some of their units fail: the numbers have neither gaps nor
+// duplicates.
 func testAssignmentsAtOnce(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -147,7 +147,7 @@ func checkNumbers(t *testing.T, f *fixture, owners map[string]string, n int) {
 }
 
 // testAssignmentsMixed lets a counter meet values that were proposed, in one call and in several: no two owners get the
-// same.
+// same value.
 func testAssignmentsMixed(s *suite) {
 	t := s.t
 	proposed := func(owner, value string) store.Assignment {

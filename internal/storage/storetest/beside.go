@@ -12,9 +12,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// RunBeside tests two stores that are open on the same data at once: the first as Run opens it, and Env.Beside says to
-// open the other one. Each call goes to one of them in turn, so that whatever is written by one has to be seen by the
-// other from then on.
+// RunBeside tests two stores that are open on the same data at once: the first opened as by Run, the other one with
+// Env.Beside set. Calls go to them in turn, so each has to see immediately what the other one writes.
 func RunBeside(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 	t.Helper()
 	both := func(t *testing.T, env Env) store.Store {
@@ -85,7 +84,7 @@ func testOneCloses(s *suite) {
 	}
 }
 
-// pair is two stores on the same data. What it does not hand to them in turn the first one does.
+// pair has two stores on the same data. Methods that it does not define are those of the first one.
 type pair struct {
 	store.Store
 

@@ -10,8 +10,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// testBulkWrite takes many plain items in at once, over and beside others: nothing of it is seen before the write that
-// says so, and nothing is left where that is refused or given up.
+// testBulkWrite writes many plain items at once, over and beside others: none is visible before Write, and none is left
+// if that is refused or the bulk write is discarded.
 func testBulkWrite(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -49,7 +49,7 @@ func testBulkWrite(s *suite) {
 	)
 	write(t, f, other, put("k001", "another's"))
 
-	// Out of order, in several spaces, some of them twice.
+	// Put items out of order, in several spaces, some of them twice.
 	p := begin()
 	var want []string
 	for i := range 100 {
@@ -93,7 +93,7 @@ func testBulkWrite(s *suite) {
 		t.Errorf("another tenant has %q", got.Value)
 	}
 
-	// What is refused or given up leaves nothing, and a bulk write ends once.
+	// A refused or discarded bulk write leaves nothing, and none is usable after its end.
 	p = begin()
 	add(p, space, "k001", "refused")
 	conflict := (*store.SideConflict)(nil)
@@ -130,7 +130,7 @@ func testBulkWrite(s *suite) {
 		t.Errorf("there is %q", got)
 	}
 
-	// The tenant goes: what is gathered for it has no place any longer.
+	// The tenant is dropped: the bulk write is refused.
 	p = begin()
 	add(p, space, "k003", "late")
 	if err := f.DropTenant(t.Context(), tenant); err != nil {
@@ -144,8 +144,8 @@ func testBulkWrite(s *suite) {
 	}
 }
 
-// testReadStreams reads the first events of several streams at once, in whatever order, and compares them with what
-// each has by itself.
+// testReadStreams reads the first events of several streams at once, in any order, and compares them with what each has
+// by itself.
 func testReadStreams(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -174,7 +174,7 @@ func testReadStreams(s *suite) {
 		return got
 	}
 
-	// One is not there, and the names of some begin like those of others.
+	// One does not exist, and the names of some begin like those of others.
 	var keys []j17.Key
 	for _, i := range []int{3, 5, 4, 39, 40, 6, 1, 12, 13, 20} {
 		keys = append(keys, order(strconv.Itoa(i)))
@@ -198,7 +198,7 @@ func testReadStreams(s *suite) {
 			t.Fatal(err)
 		}
 		if ev.Version == 2 {
-			break // whoever has seen enough stops
+			break // an iteration may end early
 		}
 	}
 	if got := read(tenant, nil, 9); got != nil {
@@ -208,7 +208,7 @@ func testReadStreams(s *suite) {
 		t.Errorf("of an environment without events: %q", got)
 	}
 
-	// What can be no stream is told.
+	// An invalid key is an error.
 	for _, err := range f.ReadStreams(t.Context(), tenant, []j17.Key{keys[0], {Type: "order"}}, 9) {
 		if !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%v, want ErrInvalid", err)

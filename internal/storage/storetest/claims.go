@@ -13,8 +13,8 @@ import (
 // testReleaseClaims ends a process that holds claims: the next one gives them back, and nothing else is due earlier
 // than it was.
 func testReleaseClaims(s *suite) {
-	// Work that is claimed at once, work that a writer has claimed, and work that waits: for a time within a lease, for
-	// a later one, for nothing.
+	// Write work to claim, work that a writer has claimed, and work that waits: due within a lease, due later, never
+	// due.
 	t := s.t
 	f := s.fixture(t)
 	start := f.clock.Now()
@@ -56,7 +56,7 @@ func testReleaseClaims(s *suite) {
 		t.Fatalf("claimed %v, %v", keysOf(got), err)
 	}
 
-	// One is finished, one is put off, and one is claimed a second time, as its lease is over.
+	// One is finished, one is postponed, and one is claimed a second time because its lease has ended.
 	write(t, f, tenant, store.Side{
 		Op: store.Delete, Space: "work", Key: keys[0], Cond: store.IfRev, Rev: claimed[0].Rev,
 	})
@@ -68,7 +68,7 @@ func testReleaseClaims(s *suite) {
 		t.Fatal(err)
 	}
 
-	// Another process. Whoever had a claim cannot finish any longer.
+	// Another process releases the claims: their holders can no longer finish.
 	f.reopen(t, t)
 	if n, err := f.ReleaseClaims(t.Context()); err != nil || n != many-2+2 {
 		t.Fatalf("%d claims were given back, %v", n, err)
@@ -87,7 +87,7 @@ func testReleaseClaims(s *suite) {
 		t.Fatalf("%d claims were given back once more, %v", n, err)
 	}
 
-	// All of it goes on in the order in which it was due; what waits goes on to wait.
+	// All of it is claimed in the order in which it was due; waiting work still waits.
 	want := append(slices.Clone(keys[2:]), "own")
 	if got := keysOf(claim(t, f, 2*many, time.Minute)); !slices.Equal(got, want) {
 		t.Fatalf("%d items are due, want the %d that were claimed, in their order", len(got), len(want))
@@ -98,8 +98,8 @@ func testReleaseClaims(s *suite) {
 	}
 }
 
-// testClaimedTwice lets the lease of a claim end, and gives back the claim that follows: the item is due when it was at
-// first.
+// testClaimedTwice lets the lease of a claim end, and gives back the claim that follows: the item is due at its first
+// time.
 func testClaimedTwice(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -118,7 +118,7 @@ func testClaimedTwice(s *suite) {
 		t.Fatalf("the item is due at %s, want %s", item.Due, start)
 	}
 
-	// A lease has an end.
+	// Leases longer than MaxLease are refused.
 	if _, err := f.ClaimDue(t.Context(), tenant, store.Claim{
 		Space: "work", Limit: 1, Lease: store.MaxLease + 1,
 	}); !errors.Is(err, store.ErrInvalid) {

@@ -13,12 +13,12 @@ import (
 	"j17/internal/storage/store"
 )
 
-// testContention lets clients write one stream, each with a precondition that it has read before.
+// testContention lets clients write one stream, each with the length that it knows as a precondition.
 func testContention(s *suite) {
 	t := s.t
 	f := s.fixture(t)
 
-	// Each client writes until it has won so often.
+	// Each client writes until it has committed wins units.
 	const clients, wins = 8, 25
 	key := order("hot")
 	var conflicts atomic.Int64
@@ -55,7 +55,7 @@ func testContention(s *suite) {
 		t.Log("no conflicts occurred")
 	}
 
-	// Each has what it was told that it has, and what was written last is last.
+	// Each client has the versions acknowledged to it, and the side item is from the last event.
 	got := readStream(t, f, tenant, key, 1, 0)
 	if len(got) != clients*wins {
 		t.Fatalf("%d events, want %d", len(got), clients*wins)
@@ -114,12 +114,12 @@ func streamModel() porcupine.Model {
 	}
 }
 
-// testLinearizable records what clients ask and get, and looks for an order in which that is right.
+// testLinearizable records the calls and results of clients, and checks that they are linearizable.
 func testLinearizable(s *suite) {
 	t := s.t
 	f := s.fixture(t)
 
-	// Clients append and read, and take down when they asked and when they were answered.
+	// Clients append and read, and record when each call began and ended.
 	const clients, operations, streams = 6, 40, 3
 	var tick atomic.Int64
 	histories := make([][streams][]porcupine.Operation, clients)
@@ -193,7 +193,7 @@ func testCounter(s *suite) {
 	}
 	wg.Wait()
 
-	// Nobody has a number that another one has, and none is left out.
+	// No number occurs twice, and none is left out.
 	seen := map[string]bool{}
 	for _, e := range readFeed(t, f, tenant, j17.StreamID{}, everything) {
 		seen[e.Data] = true
@@ -230,15 +230,15 @@ func draw(t failer, s store.Store, key j17.Key) store.Outcome {
 	}).Outcome
 }
 
-// testFencing lets holders of a lease be taken over: by the clock, in a race, over a restart. What a former holder
-// still wants to commit, and be it to keep the lease, is refused as a whole.
+// testFencing takes a lease from its holders: by the clock, in a race, over a restart. A unit of a former holder, even
+// one that renews the lease, is refused as a whole.
 func testFencing(s *suite) {
 	t := s.t
 	f := s.fixture(t)
 	stream := order("effects")
 	effects := uint64(0)
 
-	// tries commits an effect in each way in which a lease can be held to a revision.
+	// tries commits an effect in each way in which a unit can depend on the revision of the lease.
 	tries := func(when string, rev uint64, want store.Outcome) {
 		t.Helper()
 		keep := store.Side{
@@ -250,7 +250,7 @@ func testFencing(s *suite) {
 			{Events: events(stream, `1`), Side: []store.Side{put("effect", when), keep}},
 		}
 
-		// What comes of them.
+		// Check their outcomes.
 		for i, u := range units {
 			r := appendUnit(t, f, tenant, u)
 			if r.Outcome != want {
@@ -266,7 +266,7 @@ func testFencing(s *suite) {
 	}
 	rev := func() uint64 { return get(t, f, tenant, "work", "lease").Rev }
 
-	// The clock takes it from the first holder, who was frozen, and gives it to the second.
+	// The lease of the first holder ends, and the second one claims it.
 	write(t, f, tenant, store.Side{Op: store.Put, Space: "work", Key: "lease", Due: f.clock.Now()})
 	first := claim(t, f, 1, 10*time.Second)[0].Rev
 	f.clock.Advance(11 * time.Second)
@@ -276,7 +276,7 @@ func testFencing(s *suite) {
 	third := rev()
 	tries("renewed", second, store.Conflict)
 
-	// Many want it at once: one gets it, and what the others do then is refused.
+	// Many writers try to take it at once: one succeeds, and later units of the others are refused.
 	for round := range 10 {
 		before := rev()
 		var won atomic.Int64
@@ -302,7 +302,7 @@ func testFencing(s *suite) {
 		tries("lost in a race", before, store.Conflict)
 	}
 
-	// A lease that is gone and rebuilt is another one, also after a restart.
+	// A lease that was removed and created again is another one, also after a restart.
 	last := rev()
 	write(t, f, tenant, store.Side{Op: store.Delete, Space: "work", Key: "lease"})
 	f.reopen(t, t)

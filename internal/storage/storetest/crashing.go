@@ -8,8 +8,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Crashing is a store that its process no longer reaches after some writes: what a crash leaves behind can be looked at
-// write by write. Who goes on takes the store itself.
+// Crashing is a store whose process ends after some writes, so that tests can examine what a crash after each write
+// leaves. The process that follows uses the store itself.
 type Crashing struct {
 	store.Store
 	mu   sync.Mutex
@@ -19,7 +19,7 @@ type Crashing struct {
 }
 
 // NewCrashing returns s for a process that ends after left more writes, and never if left is below zero. The write
-// after the last one is stored if late is set; the process does not hear of it.
+// after the last one is stored if late is set; the process gets an error in either case.
 func NewCrashing(s store.Store, left int, late bool) *Crashing {
 	return &Crashing{Store: s, left: left, late: late, died: make(chan struct{})}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // Dump returns all that a tenant holds as lines of text: the streams in the order of their bytes, each with its events;
-// notes; side items; the results of commands. Where they do not fit each other, it is a *store.CorruptionError.
+// notes; side items; the results of commands. If they contradict each other, the error is a *store.CorruptionError.
 func Dump(ctx context.Context, s store.Archives, tn j17.Tenant) (string, error) {
 	a, err := s.Archive(ctx, tn)
 	if err != nil {
@@ -31,13 +31,13 @@ func Dump(ctx context.Context, s store.Archives, tn j17.Tenant) (string, error) 
 	return d.text.String(), nil
 }
 
-// dump is the text so far, and what is to come before it.
+// dump has the text so far, and the streams that come before it.
 type dump struct {
 	text    strings.Builder
 	streams map[j17.Key]*dumpedStream
 }
 
-// dumpedStream is what the events of a stream say.
+// dumpedStream has the head of a stream, as it follows from its events, and their lines.
 type dumpedStream struct {
 	key  j17.Key
 	head store.Head
@@ -104,7 +104,7 @@ func unixNanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// feed takes the events to their streams and writes the notes.
+// feed adds the events to their streams and writes the notes.
 func (d *dump) feed(ctx context.Context, a store.Archive) error {
 	var seen store.Extent
 	for c, err := range a.Changes(ctx, j17.StreamID{}) {
@@ -143,7 +143,7 @@ func (d *dump) event(c *store.Archived) error {
 		d.streams[e.Key] = stream
 	}
 
-	// The head grows by it.
+	// Add it to the head.
 	h := &stream.head
 	h.Length++
 	h.Chain, h.Present = j17.Link(h.Chain, e.Leaf()), j17.Link(h.Present, j17.Leaf(e.Raw))
@@ -167,7 +167,7 @@ func (d *dump) event(c *store.Archived) error {
 	return err
 }
 
-// heads writes the streams before what is there, and compares their heads with their events.
+// heads writes the streams before the text so far, and compares their heads with their events.
 func (d *dump) heads(_ context.Context, a store.Archive) error {
 	var list []*dumpedStream
 	for _, stream := range d.streams {

@@ -8,8 +8,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// testEmptying removes whole spaces together with writes to another one, and goes on with items of them that the
-// committer has just had in its hands.
+// testEmptying removes whole spaces together with writes to another one, and then writes items that the committer has
+// just used.
 func testEmptying(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -34,7 +34,7 @@ func testEmptying(s *suite) {
 	before := moment(t, f, tenant)
 	both := []store.Space{space, entries}
 
-	// What does not hold, or contradicts itself, changes nothing.
+	// A failed fence or a contradiction changes nothing.
 	err := f.Empty(t.Context(), tenant, both, []store.Side{state("2")}, store.Fence{
 		Space: space + "2", Key: "state", Rev: 1 << 60,
 	})
@@ -47,7 +47,7 @@ func testEmptying(s *suite) {
 	wanted(t, space, "a", "b")
 	wanted(t, entries, "1/a", "1/b", "2/a")
 
-	// All of it goes, here alone and from now on.
+	// All items are removed, in this tenant only, and not from earlier moments.
 	fence := store.Fence{Space: space + "2", Key: "state", Rev: get(t, f, tenant, space+"2", "state").Rev}
 	if err := f.Empty(t.Context(), tenant, both, []store.Side{state("2")}, fence); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func testEmptying(s *suite) {
 		t.Errorf("another tenant has %d entries, %v", n, err)
 	}
 
-	// Who writes then finds nothing of before: entries that an item had are rebuilt.
+	// Later writes find no earlier item: entries that an item had are written again.
 	write(t, f, tenant, list("a", "2/a"))
 	created := list("b", "1/b")
 	created.Cond = store.IfAbsent
@@ -75,7 +75,7 @@ func testEmptying(s *suite) {
 	wanted(t, space, "a", "b")
 	wanted(t, entries, "1/b", "2/a")
 
-	// Where there is nothing there is nothing to do.
+	// Emptying a tenant that holds nothing is no error.
 	if err := f.Empty(t.Context(), "no/prod", both, nil); err != nil {
 		t.Error(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// testEntries checks that entries are there as long as their item lists them, whoever writes it and however often in
+// testEntries checks that entries exist as long as their item lists them, regardless of who writes it and how often in
 // one commit.
 func testEntries(s *suite) {
 	t := s.t
@@ -85,7 +85,7 @@ func testEntries(s *suite) {
 	}
 	wanted("after a conflict", "1/a")
 
-	// Writers do not see each other, and leave nothing behind.
+	// Concurrent writers leave only the entries of the last write.
 	var writers sync.WaitGroup
 	for w := range 8 {
 		writers.Go(func() {
@@ -102,7 +102,7 @@ func testEntries(s *suite) {
 	keys, _ := read("a")
 	wanted("after many writes at once", keys...)
 
-	// What is no list is refused.
+	// Invalid lists are refused.
 	stamped, expiring, other, alone := list("a", "", "x"), list("a", "", "x"), list("a", "", "x"), list("a", "", "x")
 	stamped.Stamps, expiring.Expires, other.Op, alone.Stream = []int{0}, f.clock.Now(), store.Add, 1
 	for name, bad := range map[string]store.Side{

@@ -13,7 +13,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Erase rewrites events of one stream and waits until what they were is gone from disk.
+// Erase rewrites events of one stream and waits until their former content is gone from disk.
 func Erase(ctx context.Context, s store.Store, t j17.Tenant, key j17.Key, events []store.Rewritten) error {
 	r, err := s.Rewrite(ctx, t, store.Rewrite{Streams: []store.RewrittenStream{{Key: key, Events: events}}})
 	if err == nil && r.Outcome != store.Committed {
@@ -42,7 +42,7 @@ func testNotes(s *suite) {
 		Pre:     []store.Pre{pre(a, 2)}, Fences: []store.Fence{{Space: space, Key: "state", Rev: rev}},
 		Side: []store.Side{put("state", "done")},
 	}
-	// What does not hold changes nothing.
+	// A conflict changes nothing.
 	for name, change := range map[string]func(*store.Rewrite){
 		"length": func(r *store.Rewrite) { r.Pre = []store.Pre{pre(a, 1)} },
 		"fence":  func(r *store.Rewrite) { r.Fences = []store.Fence{{Space: space, Key: "state", Rev: rev + 1}} },
@@ -79,7 +79,7 @@ func testNotes(s *suite) {
 		t.Errorf("a rewrite is no change: %v", names)
 	}
 
-	// Who has looked at the events of another generation has decided on what is gone.
+	// A unit that was decided on events of an earlier generation is refused.
 	looked := store.Append{Pre: []store.Pre{{Key: a, Length: 2, Looked: true}}, Events: events(a, `3`)}
 	if r := appendUnit(t, f, tenant, looked); r.Outcome != store.Conflict || len(r.Streams) != 1 ||
 		r.Streams[0].Actual != 2 {
@@ -112,7 +112,7 @@ func testNotes(s *suite) {
 		if string(get(t, f, name, space, "state").Value) != "done" {
 			t.Errorf("%s: the side write of the rewrite is missing", name)
 		}
-		// Notes stand in the feed where the rewrites were.
+		// Notes are in the feed where the rewrites were made.
 		var got []string
 		var at []j17.StreamID
 		for e, err := range f.ReadChanges(t.Context(), name, j17.StreamID{}, everything) {
@@ -176,8 +176,8 @@ func testHeldBy(s *suite) {
 	}
 }
 
-// testForgetCommands forgets the commands that have written events of a stream up to a position, and no others: of
-// those nothing is known but that they were carried out, until they expire.
+// testForgetCommands forgets the commands that have written events of a stream up to a position, and no others: until
+// they expire, it is only known that they were carried out.
 func testForgetCommands(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -225,7 +225,7 @@ func testForgetCommands(s *suite) {
 	}
 }
 
-// testLatePurge asks for a purge, and waits for it, of stores that let callers wait.
+// testLatePurge requests a purge and waits for it, in stores that have the role LatePurge.
 func testLatePurge(s *suite) {
 	t := s.t
 	f := s.fixture(t)

@@ -17,7 +17,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// testHistories does random things to a store and to the model of one, and compares.
+// testHistories applies random operations to a store and to its model, and compares them.
 func testHistories(s *suite) {
 	t := s.t
 	rapid.Check(t, func(rt *rapid.T) {
@@ -73,7 +73,7 @@ func contents() *rapid.Generator[string] {
 	})
 }
 
-// soon is a moment before or after now, or none.
+// soon returns a moment before or after now, or none.
 func (h *history) soon(rt *rapid.T, label string) time.Time {
 	d := rapid.IntRange(-3, 20).Draw(rt, label)
 	if d < -1 {
@@ -136,7 +136,7 @@ func (h *history) fences(rt *rapid.T, name j17.Tenant) []store.Fence {
 	return []store.Fence{f}
 }
 
-// compared draws what the value of an item is compared with: mostly that.
+// compared draws what the value of an item is compared with, usually the value itself.
 func (h *history) compared(rt *rapid.T, value []byte) string {
 	if rapid.IntRange(0, 3).Draw(rt, "wrong value") > 0 {
 		return string(value)
@@ -144,7 +144,7 @@ func (h *history) compared(rt *rapid.T, value []byte) string {
 	return contents().Draw(rt, "compared")
 }
 
-// unless draws what must not have happened, some of it since an event that is there.
+// unless draws conditions that events are absent, some of them after an existing event.
 func (h *history) unless(rt *rapid.T, name j17.Tenant) (list []store.Absent) {
 	for range rapid.IntRange(1, 2).Draw(rt, "conditions") {
 		a := store.Absent{Tags: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{
@@ -242,7 +242,7 @@ func (h *history) write(rt *rapid.T) {
 	var conflict *store.SideConflict
 	switch {
 	case errors.As(err, &conflict):
-		// Write tells the first one only.
+		// Write reports only the first conflict.
 		probe := result
 		if tn.apply(&u, &probe, h.f.clock.Now()) == nil {
 			rt.Fatalf("write: conflict %v where there is none", conflict)
@@ -361,7 +361,7 @@ func (h *history) copyTenant(rt *rapid.T) {
 	from, to := tenants().Draw(rt, "from"), tenants().Draw(rt, "to")
 	source, target := h.model.tenant(from), h.model.tenant(to)
 	if !source.written || (target.written && len(target.feed) == 0) {
-		return // a load goes on with the items that are there: testLoadItems
+		return // a load keeps the items of its tenant: see testLoadItems
 	}
 	err := Copy(rt.Context(), h.f, from, h.f, to)
 	if len(target.feed) > 0 {
@@ -386,7 +386,7 @@ func (h *history) drop(rt *rapid.T) {
 
 func (h *history) moveClock(rt *rapid.T) {
 	minutes := rapid.IntRange(-5, 15).Draw(rt, "minutes")
-	// Expiry is final: a clock that runs backward could show again what was swept.
+	// Expiry is final: if the clock ran far backward, the model would show removed items again.
 	if minutes > 0 {
 		h.f.clock.Advance(time.Duration(minutes) * time.Minute)
 	} else {
@@ -441,7 +441,7 @@ func (h *history) readFeed(rt *rapid.T) {
 	}
 }
 
-// check compares the list of tenants, and in turn what can be seen of each tenant at a glance.
+// check compares the list of tenants, and the content of one of the tenants in turn.
 func (h *history) check(rt *rapid.T) {
 	h.steps++
 	name := tenantNames()[h.steps%len(tenantNames())]

@@ -10,8 +10,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// testLeaves compares leaf hashes with the events that they are of, from each position on: of events that were written
-// one by one and many at a time, by two tenants in turns, rewritten, and loaded.
+// testLeaves compares leaf hashes with their events, from each position on: events that were written one by one and
+// many at a time, in two tenants in turns, rewritten, and loaded.
 func testLeaves(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -69,7 +69,7 @@ func testLeaves(s *suite) {
 		t.Fatal("no event of another type was found in memory: the comparison shows nothing")
 	}
 
-	// What was erased has the leaf hash that it had.
+	// An erased event keeps its leaf hash.
 	if err := Erase(t.Context(), f, tenant, order("1"), []store.Rewritten{
 		{Version: 2, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)},
 	}); err != nil {
@@ -79,7 +79,7 @@ func testLeaves(s *suite) {
 	compare(tenant, "rewritten")
 	others(tenant, "rewritten")
 
-	// What was loaded was not written by anybody.
+	// Loaded events were not appended.
 	const loaded j17.Tenant = "shop/loaded"
 	commit(t, f, loaded, store.Append{Side: []store.Side{put("k", "v")}})
 	if err := Copy(t.Context(), f, other, f, loaded); err != nil {
@@ -100,12 +100,12 @@ func testLeaves(s *suite) {
 	others(other, "of a removed name")
 }
 
-// compareOthers compares what is said of events of other types, from each position on, with the feed: it may say less,
-// but not pass over anything. It returns how many events it was told of.
+// compareOthers compares ReadOthers, from each position on, with the feed: it may return fewer events, but must not
+// skip any. The result is how many events ReadOthers has returned.
 func compareOthers(t *testing.T, f store.Store, tn j17.Tenant, when string) (found int) {
 	t.Helper()
 
-	// What there is, with its leaf hashes.
+	// Read the feed and its leaf hashes.
 	var all []store.Entry
 	places := []j17.StreamID{{}}
 	for e, err := range f.ReadChanges(t.Context(), tn, j17.StreamID{}, 10_000) {
@@ -128,7 +128,7 @@ func compareOthers(t *testing.T, f store.Store, tn j17.Tenant, when string) (fou
 		leaves[leaf.Position] = leaf
 	}
 
-	// What is said behind each of it.
+	// Compare what follows each position.
 	for i, after := range places {
 		for _, types := range [][]string{nil, {"order"}, {"cart", "none"}, {"order", "cart"}} {
 			for _, limit := range []int{2, 10_000} {
@@ -153,8 +153,8 @@ func compareOthers(t *testing.T, f store.Store, tn j17.Tenant, when string) (fou
 	return found
 }
 
-// compareRecent compares how many events of some types are said to be behind a position with what is there. An event of
-// another type may be counted, so of none of the types there is hardly any.
+// compareRecent compares what CountRecent returns for the events after a position with the feed. An event of another
+// type may be counted, so of none of the types there is hardly any.
 func compareRecent(
 	t *testing.T, f store.Store, tn j17.Tenant, after j17.StreamID, types []string, behind []store.Entry, when string,
 ) {

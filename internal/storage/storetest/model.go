@@ -15,7 +15,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// model is what a store should hold, kept in maps.
+// model is the expected content of a store, in maps.
 type model map[j17.Tenant]*modelTenant
 
 type modelTenant struct {
@@ -54,8 +54,8 @@ func (m model) tenant(name j17.Tenant) *modelTenant {
 	return m[name]
 }
 
-// copied returns what a copy of the tenant holds: a deep one, in which nothing is changed in place but the maps. What
-// has expired is not in it, nor what the revisions of anything else were.
+// copied returns what a copy of the tenant holds; it shares nothing that is changed in place. It has neither what has
+// expired nor the earlier revisions of items.
 func (t *modelTenant) copied(now time.Time) *modelTenant {
 	c := *t
 	c.streams, c.chains, c.items = maps.Clone(t.streams), maps.Clone(t.chains), maps.Clone(t.items)
@@ -94,7 +94,7 @@ func (t *modelTenant) command(id store.CommandID, now time.Time) *store.Result {
 	return &r
 }
 
-// stands reports whether a fence holds on an item, which is there or not.
+// stands reports whether a fence holds on an item, which exists if ok is set.
 func stands(f *store.Fence, item *store.Item, ok bool) bool {
 	if f.ByValue {
 		return f.Value == string(item.Value)
@@ -102,8 +102,8 @@ func stands(f *store.Fence, item *store.Item, ok bool) bool {
 	return f.Rev == item.Rev && (!ok || item.Rev != 0)
 }
 
-// apply checks the result of a unit against the model and puts its effects into the model. What the store is free
-// to choose, positions, it takes from the result.
+// apply checks the result of a unit against the model and puts its effects into the model. Positions, which the store
+// is free to choose, come from the result.
 func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) error {
 	want := store.Result{Outcome: store.Committed}
 
@@ -114,7 +114,7 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 		}
 	}
 
-	// What no longer holds.
+	// Its conditions.
 	for _, p := range u.Pre {
 		if n := uint64(len(t.streams[p.Key])); n != p.Length {
 			want.Streams = append(want.Streams, store.StreamConflict{Key: p.Key, Expected: p.Length, Actual: n})
@@ -138,7 +138,7 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 		want.Matched = want.Matched || len(t.absent(&u.Unless[i])) > 0
 	}
 
-	// Its time, and whether it counts at all.
+	// Its time and outcome.
 	want.Timestamp = u.Timestamp
 	if len(t.feed) > 0 {
 		want.Timestamp = max(want.Timestamp, t.lastTime)
@@ -194,7 +194,7 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 	return same("result", want, *got)
 }
 
-// conflictOf is the next conflict that a unit should report.
+// conflictOf returns the next conflict that a unit should report.
 func conflictOf(
 	sp store.Space, key string, item store.Item, live bool, want, got []store.SideConflict,
 ) store.SideConflict {
@@ -275,20 +275,20 @@ func (t *modelTenant) retag(list []store.Retagged) {
 	}
 }
 
-// changedBy reports whether an event has other tags than those.
+// changedBy reports whether an event has other tags than those of e.
 func (t *modelTenant) changedBy(e store.Retagged) bool {
 	r := t.streams[e.Key][e.Version-1]
 	return r.Kept == "" && !slices.Equal(own(t.tags[r.ID]), own(e.Tags))
 }
 
-// own leaves out the tags that metadata tell.
+// own returns the tags that do not come from metadata.
 func own(tags []string) []string {
 	return slices.DeleteFunc(slices.Clone(tags), func(tag string) bool {
 		return strings.HasPrefix(tag, "actor:") || strings.HasPrefix(tag, "target:") || j17.IsCorrelationTag(tag)
 	})
 }
 
-// head is what the store should say about a stream.
+// head returns the expected head of a stream.
 func (t *modelTenant) head(key j17.Key) store.Head {
 	list := t.streams[key]
 	if len(list) == 0 {
@@ -318,7 +318,7 @@ func (t *modelTenant) tagged(tags []string, after j17.StreamID) (list []record) 
 	return list
 }
 
-// absent lists the events that should not be there.
+// absent lists the events that must not exist.
 func (t *modelTenant) absent(a *store.Absent) []record {
 	return slices.DeleteFunc(t.tagged(a.Tags, a.After), func(r record) bool { return !a.Fits(r.Key.Type, r.Type) })
 }
@@ -347,7 +347,7 @@ func (t *modelTenant) scan(sp store.Space, prefix, after string, now time.Time) 
 	return items
 }
 
-// due lists the keys of the live items of a space whose time has come, the earliest first.
+// due lists the keys of the live items of a space that are due, the earliest first.
 func (t *modelTenant) due(sp store.Space, now time.Time) []string {
 	var items []store.Item
 	for k := range t.items {

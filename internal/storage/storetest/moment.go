@@ -12,7 +12,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// testMoment writes while a moment is open: it shows what was there before, and the next one the rest.
+// testMoment writes while a moment is open: it shows the state before, and the next moment the state after.
 func testMoment(s *suite) {
 	// Before anything is written.
 	t := s.t
@@ -63,7 +63,7 @@ func testMoment(s *suite) {
 			}
 		}
 
-		// Items as they pass, until who looks has seen enough.
+		// Items by Each, until the function returns false.
 		var each []string
 		err = c.m.Each(space, store.Range{Backward: true}, func(key, value []byte) bool {
 			each = append(each, string(key)+"="+string(value))
@@ -88,8 +88,7 @@ func testMoment(s *suite) {
 	empty.Close()
 }
 
-// testMomentOfLooks looks at many things in one moment, in turns, one within another and at the same time: each look is
-// like the first.
+// testMomentOfLooks reads many things in one moment, in turns, nested and concurrently: each read has the same result.
 func testMomentOfLooks(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -107,7 +106,7 @@ func testMomentOfLooks(s *suite) {
 	m := moment(t, f, tenant)
 	write(t, f, tenant, put("04", "later"), put("05", "later"))
 
-	// What is to be seen: of a range, up to some, and of one key.
+	// each reads up to most items of a range, get one item.
 	each := func(of store.Space, keys store.Range, most int, do func(key string)) (seen string) {
 		n := 0
 		if err := m.Each(of, keys, func(key, value []byte) bool {
@@ -174,7 +173,7 @@ func testMomentOfLooks(s *suite) {
 	others.Wait()
 }
 
-// moment opens a moment that is closed with the test at the latest.
+// moment opens a moment that is closed at the latest when the test ends.
 func moment(t *testing.T, f *fixture, name j17.Tenant) store.Moment {
 	t.Helper()
 	m, err := f.Moment(t.Context(), name)
@@ -185,8 +184,7 @@ func moment(t *testing.T, f *fixture, name j17.Tenant) store.Moment {
 	return m
 }
 
-// testMomentsUnderWrites writes units over two streams and an item, and looks whether a moment ever shows a part of
-// one.
+// testMomentsUnderWrites writes units over two streams and an item, and checks that no moment shows a part of one.
 func testMomentsUnderWrites(s *suite) {
 	t := s.t
 	f := s.fixture(t)

@@ -64,7 +64,7 @@ func testPlain(s *suite) {
 		}
 	}
 
-	// Whoever asks finds what is stored, whatever was found before.
+	// Fences are tested on the stored item, whatever was read before.
 	revision := func() uint64 {
 		t.Helper()
 		err := f.Write(t.Context(), tenant, nil, store.Fence{Space: space, Key: "a", Rev: 1 << 60})
@@ -86,7 +86,7 @@ func testPlain(s *suite) {
 		t.Errorf("cleared, an item has the revision %d, %v", revision(), err)
 	}
 
-	// A range is cleared, for those who look from then on, and can be written again.
+	// A range is cleared, but not from earlier moments, and can be written again.
 	write(t, f, tenant, plain(store.Delete, "a", ""), store.Side{Op: store.Delete, Space: space, Key: "d"})
 	var sides []store.Side
 	for i := range 30 {
@@ -125,7 +125,7 @@ func testPlain(s *suite) {
 	}
 }
 
-// testDeferCompaction writes and reads while compaction is deferred once, and several times: all goes on as ever.
+// testDeferCompaction writes and reads while compaction is deferred once, and several times: all works as usual.
 func testDeferCompaction(s *suite) {
 	t := s.t
 	f := s.fixture(t)

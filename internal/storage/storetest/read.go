@@ -20,14 +20,14 @@ func testReadStream(s *suite) {
 	t := s.t
 	f := s.fixture(t)
 
-	// Neighbours whose keys start alike must not get in.
+	// Streams whose keys begin alike must not get in.
 	for _, key := range []j17.Key{
 		order("a"), order("aa"), {Type: "orde", ID: "r"}, {Type: "orders", ID: "a"}, order("a!"),
 	} {
 		commit(t, f, tenant, store.Append{Events: events(key, `1`, `2`)})
 	}
 
-	// The stream itself, in commits of one event each.
+	// Write the stream itself, in commits of one event each.
 	key := order("a")
 	var ids []j17.StreamID
 	for range 300 {
@@ -35,7 +35,7 @@ func testReadStream(s *suite) {
 		ids = append(ids, commit(t, f, tenant, store.Append{Events: events(key, `3`)}).IDs...)
 	}
 
-	// Parts of it, and which of them come after a position, before and after the store was opened again.
+	// Read parts of it, and find versions after positions, before and after the store was opened again.
 	const length = 302
 	for _, reopen := range []bool{false, true} {
 		if reopen {
@@ -89,7 +89,7 @@ func testReadStream(s *suite) {
 		}
 	}
 
-	// Leaving early is no fault.
+	// An iteration may end early.
 	for _, err := range f.ReadStream(t.Context(), tenant, key, 1, 0) {
 		if err != nil {
 			t.Fatal(err)
@@ -115,7 +115,7 @@ func testStreams(s *suite) {
 	t := s.t
 	f := s.fixture(t)
 
-	// Streams in no order, beside those of a type and of a tenant that are named alike.
+	// Write streams in no order, beside those of a type and of a tenant with similar names.
 	var want []string
 	for i := range 25 {
 		id := fmt.Sprintf("%02d", i*7%25)
@@ -143,7 +143,7 @@ func testStreams(s *suite) {
 		t.Fatalf("ids (-want +got):\n%s", diff)
 	}
 
-	// Nothing comes of types that there are not, and where nothing is asked for.
+	// Unknown types and a limit of 0 give no streams.
 	for _, typ := range []string{"orde", "", "order\x00"} {
 		if ids, err := f.Streams(t.Context(), tenant, typ, "", 10); err != nil || len(ids) != 0 {
 			t.Fatalf("streams of type %q: %v, %v", typ, ids, err)
@@ -202,8 +202,7 @@ func testFeed(s *suite) {
 	}
 }
 
-// sameNames compares what names of events and notes a feed yields, from each position on, with the changes that it
-// yields.
+// sameNames compares what ReadNames yields, from each position on, with what ReadChanges yields.
 func sameNames(t *testing.T, f *fixture, name j17.Tenant) {
 	t.Helper()
 	read := func(all iter.Seq2[store.Entry, error]) (entries []string, at []j17.StreamID) {
@@ -251,7 +250,7 @@ func testFeedFollowed(s *suite) {
 	const writers, readers, rounds = 6, 4, 60
 	total := writers * rounds * 2
 
-	// Readers wait for what comes behind what they have, and read that.
+	// Readers wait for events after those they have, and read them.
 	seen := make([][]j17.StreamID, readers)
 	var wg sync.WaitGroup
 	for r := range readers {
@@ -341,7 +340,7 @@ func testAwaitFeed(s *suite) {
 		t.Fatal(err)
 	}
 
-	// Where there is something already, nobody waits.
+	// If there is an event already, nobody waits.
 	if err := f.AwaitFeed(t.Context(), tenant, j17.StreamID{}); err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +349,7 @@ func testAwaitFeed(s *suite) {
 		t.Fatal(err)
 	}
 
-	// What others write wakes nobody; a wait ends with its context, and with the store.
+	// Events of other tenants end no wait; its context and the end of the store do.
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { woken <- f.AwaitFeed(ctx, tenant, first.IDs[0]) }()
 	commit(t, f, other, store.Append{Events: events(order("a"), `1`)})
@@ -375,7 +374,7 @@ func testClosed(s *suite) {
 	f.stop(t)
 	f.stop(t)
 
-	// All that can be asked of a store.
+	// Every call returns ErrClosed.
 	ctx := t.Context()
 	_, appendErr := f.Append(ctx, tenant, []store.Append{{Events: events(order("a"), `1`)}})
 	_, commandErr := f.Command(ctx, tenant, store.CommandID{})
@@ -458,7 +457,7 @@ func testClosedUnderReaders(s *suite) {
 	<-closed
 }
 
-// testExtent compares how far a tenant reaches with its feed, and tells its lives apart.
+// testExtent compares the extent of a tenant with its feed, and distinguishes its lives.
 func testExtent(s *suite) {
 	t := s.t
 	f := s.start(t)
@@ -495,7 +494,7 @@ func testExtent(s *suite) {
 		t.Errorf("it has had the lives %d and %v, and has %d", first, lives, now)
 	}
 
-	// It ends with the tenant; what is rebuilt has another one.
+	// It ends with the tenant; one that is created again has another life.
 	if err := f.DropTenant(t.Context(), tenant); err != nil {
 		t.Fatal(err)
 	}

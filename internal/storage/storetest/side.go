@@ -327,7 +327,7 @@ func testScan(s *suite) {
 	}
 }
 
-// testGetEach asks for many items at once: those that are there come, in order, each with its place and its value.
+// testGetEach reads many items at once: do gets those that exist, in order, each with its index and value.
 func testGetEach(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -361,7 +361,7 @@ func testGetEach(s *suite) {
 		}
 	}
 
-	// What ends it.
+	// An error of do ends it.
 	n := 0
 	err := f.GetEach(t.Context(), tenant, space, []string{"a", "ab"}, func(int, []byte) error {
 		n++
@@ -478,7 +478,8 @@ func testDue(s *suite) {
 	if got := claim(t, f, 1, time.Hour); !slices.Equal(keysOf(got), []string{"a"}) {
 		t.Fatalf("claimed %v, want a", keysOf(got))
 	}
-	// c is finished in the same commit as its events. b is not and comes again after its lease, also in another run.
+	// c is finished in the same commit as its events. b is not, and is claimed again after its lease, also after a
+	// restart.
 	done := store.Side{Op: store.Delete, Space: "work", Key: "c", Cond: store.IfRev, Rev: got[0].Rev}
 	commit(t, f, tenant, store.Append{Events: events(order("c"), `1`), Side: []store.Side{done}})
 	f.reopen(t, t)
@@ -522,8 +523,7 @@ func testDueAtOnce(s *suite) {
 		write(t, f, tenant, store.Side{Op: store.Put, Space: "work", Key: fmt.Sprintf("%02d", i), Due: f.clock.Now()})
 	}
 
-	// Workers at the same time, each of which claims some, fails now and then so that the lease ends, and finishes in
-	// one unit with an event.
+	// Concurrent workers each claim some, sometimes fail so that the lease ends, and finish in one unit with an event.
 	var mu sync.Mutex
 	done, attempts := map[string]int{}, map[string]int{}
 	var wg sync.WaitGroup
@@ -603,7 +603,7 @@ func testAtomicity(s *suite) {
 	}
 }
 
-// testRaise checks that a number only grows, and that a counter goes on after it.
+// testRaise checks that a number only grows, and that a counter continues after it.
 func testRaise(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -641,7 +641,7 @@ func testRaise(s *suite) {
 	}
 }
 
-// testAdd checks that counters are exact whoever writes, keep to their bounds, and leave nothing behind at 0.
+// testAdd checks that counters are exact under concurrent writes, stay within their bounds, and are removed at 0.
 func testAdd(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -649,7 +649,7 @@ func testAdd(s *suite) {
 		return store.Side{Op: store.Add, Space: space, Key: "count", Value: []byte(n), Most: most}
 	}
 
-	// Many writers at once: as many get in as there is room for.
+	// Of many concurrent writers, as many succeed as the bound allows.
 	var took atomic.Int64
 	var writers sync.WaitGroup
 	for range 20 {
@@ -669,7 +669,7 @@ func testAdd(s *suite) {
 		t.Errorf("the count is %s after %d writes", got.Value, took.Load())
 	}
 
-	// All that a unit adds counts together, and what takes away is never refused.
+	// The additions of a unit count together, and a subtraction is never refused.
 	results, err := f.Append(t.Context(), tenant, []store.Append{
 		{Side: []store.Side{add("-1", 7), add("1", 7)}},
 		{Side: []store.Side{add("-1", 7), add("1", 7), add("1", 7)}},
@@ -725,7 +725,7 @@ func testStamps(s *suite) {
 		t.Fatal(err)
 	}
 
-	// Positions stand in front of the value, in the order in which they were asked for.
+	// Positions are in front of the value, in the order in which they were asked for.
 	value := get(t, f, tenant, space, "both").Value
 	for _, n := range []int{1, 0} {
 		var id j17.StreamID
@@ -737,7 +737,7 @@ func testStamps(s *suite) {
 		t.Errorf("the value is %q", value)
 	}
 
-	// A key with a position stands in the order of events.
+	// Keys with positions are in the order of events.
 	u.Side = []store.Side{
 		{
 			Op: store.Put, Space: "stamped", Key: ".2", Value: []byte("w"), Stamps: []int{1, 0}, StampKey: true,

@@ -1,4 +1,4 @@
-// Package storetest is the conformance suite of package store: whatever passes it may stand under the engine.
+// Package storetest is the conformance suite of package store: the engine can use every store that passes it.
 package storetest
 
 import (
@@ -15,7 +15,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Env says what a test needs of a store.
+// Env describes the store that a test needs.
 type Env struct {
 	// Clock is the store's clock.
 	Clock clock.Clock
@@ -26,7 +26,7 @@ type Env struct {
 	Beside store.Store
 }
 
-// Run tests the stores that open returns, and RunLong the rest. The suite closes them.
+// Run tests the stores that open returns, and closes them. The rest of the suite is RunLong.
 func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 	t.Helper()
 	run(t, open, []test{
@@ -121,7 +121,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 	})
 }
 
-// RunLong is the part of the suite that takes long where the race detector watches, and does one thing after the other.
+// RunLong is the part of the suite that takes long under the race detector, and is sequential.
 func RunLong(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 	t.Helper()
 	run(t, open, []test{
@@ -134,7 +134,7 @@ func RunLong(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 	})
 }
 
-// inGeneral is a test of roles that an engine need not play, with the general ways of doing so.
+// inGeneral returns a test of optional roles that uses their general implementations (store.Whole).
 func inGeneral(of func(*suite)) func(*suite) {
 	return func(s *suite) {
 		of(&suite{t: s.t, open: func(t *testing.T, env Env) store.Store {
@@ -144,7 +144,7 @@ func inGeneral(of func(*suite)) func(*suite) {
 	}
 }
 
-// testRoles plays the roles that need nothing, and ends what an erasure has to end.
+// testRoles calls the roles that may do nothing, and checks that an erasure ends a bulk write.
 func testRoles(s *suite) {
 	t := s.t
 	f := s.fixture(t)

@@ -9,8 +9,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// testTaggedTypes reads by tags and types what many events of other types have as well, and counts what is told of it:
-// little more than two steps for each event with the rarest tag, and no fewer than one, however few there are.
+// testTaggedTypes reads by types and by tags that many events of other types have as well, and counts the reported
+// steps: at least one and little more than two for each event with the rarest tag.
 func testTaggedTypes(s *suite) {
 	t := s.t
 	f := s.fixture(t)
@@ -44,7 +44,7 @@ func testTaggedTypes(s *suite) {
 		put(taggedEvent("a", "was_alone", "all", fmt.Sprint("unit:", u)))
 	}
 
-	// read returns the positions of what is meant, up to a limit, and how many steps were told of, up to where.
+	// read returns the positions of the selected events, up to a limit, how many steps were reported, and up to where.
 	read := func(
 		of store.Tagged, after j17.StreamID, limit, most int,
 	) (got []j17.StreamID, steps int, upTo j17.StreamID) {
@@ -120,7 +120,7 @@ func testTaggedTypes(s *suite) {
 		}
 	}
 
-	// Whoever leaves early is told what that took, and who has had enough gets no more.
+	// A reader that stops early is told its steps, and gets nothing more once looked has returned false.
 	const seldom = "order.was_alone"
 	if got, steps, _ := read(
 		store.Tagged{Tags: []string{"all"}, Types: pattern(seldom)}, j17.StreamID{}, 1, everything,

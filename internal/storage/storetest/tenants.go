@@ -51,7 +51,7 @@ func testIsolation(s *suite) {
 	}
 }
 
-// fill writes some of everything and returns all of it.
+// fill writes some of everything and returns a dump of it.
 func fill(t *testing.T, f *fixture, tn j17.Tenant) string {
 	t.Helper()
 	for i := range 30 {
@@ -109,7 +109,7 @@ func testDrop(s *suite) {
 	if err := f.DropTenant(t.Context(), "nobody"); err != nil {
 		t.Fatal(err)
 	}
-	// A reader that has begun goes on with what was there.
+	// An iteration that has begun continues with what it has read.
 	n := 0
 	for _, err := range f.ReadStream(t.Context(), tenant, order("1"), 1, 0) {
 		if err != nil {
@@ -147,7 +147,7 @@ func testDrop(s *suite) {
 			t.Fatalf("another tenant has changed:\n%s", diff)
 		}
 	}
-	// The name can be used again, and begins again.
+	// The name can be used again, for an empty tenant.
 	r := commit(t, f, tenant, store.Append{
 		Timestamp: 5, Pre: []store.Pre{pre(order("1"), 0)}, Events: events(order("1"), `1`),
 		Command: &store.Command{ID: store.CommandID{1}},
@@ -211,7 +211,7 @@ func testRewrite(s *suite) {
 	commit(t, f, tenant, store.Append{Events: events(order("b"), `1`)})
 	before, beforeHead := readStream(t, f, tenant, key, 1, 0), head(t, f, tenant, key)
 
-	// What they are to be afterwards.
+	// Their content afterwards.
 	rewritten := []store.Rewritten{
 		{Version: 4, Type: "was_erased", Data: []byte(`{"gone":true,"why":"a longer text than there was before, much longer"}`), Metadata: []byte(`{"actor":{"type":"system","id":"system"}}`)},
 		{Version: 2, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)},
@@ -225,7 +225,7 @@ func testRewrite(s *suite) {
 		e.Type, e.Raw, e.Data, e.Metadata = r.Type, string(raw), string(r.Data), string(layout.MetadataOf(raw))
 	}
 
-	// Once, again, and after a start: events, head and feed are rewritten, and so is every copy.
+	// Rewrite once and again, and check after a restart too: events, head and feed are rewritten, and so is every copy.
 	for round := range 3 {
 		if round == 2 {
 			f.reopen(t, t)
