@@ -347,7 +347,7 @@ func (l *loading) clear() {
 		s.filling, s.spare = nil, nil
 	}
 	if l.store.disk.failed.Load() {
-		return // nothing changes the folder any longer
+		return // after a fault nothing changes the folder
 	}
 	_ = l.store.disk.FS.RemoveAll(l.folder.path) // a start removes what is left
 }
@@ -381,8 +381,7 @@ func (l *loading) commit(ctx context.Context, fences []store.Fence) error {
 		return err
 	}
 
-	// Write the tables, outside the store, with what the tenant has. If the store is closed meanwhile, that is noticed
-	// at the end.
+	// Write the tables, outside the store, with what the tenant has. The end notices if the store is closed meanwhile.
 	if err := l.follow(ctx); err != nil {
 		return err
 	}
@@ -447,7 +446,7 @@ func (l *loading) list(b *batch, fences []store.Fence) error {
 	b.due = append(b.due, works...)
 	l.unfollow()
 
-	// Change the directory and the state, which finish writes.
+	// List the tenant, and change its state, which finish writes.
 	t.next.Number = l.number
 	t.next.Last, t.next.LastTime, t.next.Events = l.state.Last, l.state.LastTime, l.state.Events
 	t.next.Rev = max(t.next.Rev, l.state.Rev)

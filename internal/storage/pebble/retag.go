@@ -195,7 +195,7 @@ func (b *batch) retagEntries(
 	return nil
 }
 
-// tagEntry returns which events of a run an entry of the index names, none where there is no such entry.
+// tagEntry returns which events of a run an entry of the index names, none if there is no such entry.
 func (b *batch) tagEntry(key []byte) (uint64, error) {
 	v, closer, err := b.store.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {

@@ -67,8 +67,8 @@ func Places(
 	}
 }
 
-// Merge yields the elements of several lists in the order of before. Each list must be in that order itself. It ends
-// with the first error that one of them yields.
+// Merge yields the elements of several lists in the order of before. Each list must be in that order. It ends with the
+// first error that one of them yields.
 func Merge[T any](before func(a, b T) bool, lists ...iter.Seq2[T, error]) iter.Seq2[T, error] {
 	type head struct {
 		first T

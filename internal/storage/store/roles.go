@@ -247,9 +247,8 @@ type Compaction interface {
 // Moments is the role of a caller that reads several things as of one moment.
 type Moments interface {
 	// Moment returns a view of a tenant as it is now, whatever is written later. It must be closed, and soon: while it
-	// is open the store keeps on disk what it shows. A store may bound how many are open, and return ErrBusy to callers
-	// that have waited in vain; and for how long, after which methods return ErrEnded. A tenant without events has one
-	// too.
+	// is open the store keeps on disk what it shows. A store may bound how many are open: callers that have waited in
+	// vain get ErrBusy. It may bound for how long: methods then return ErrEnded. A tenant without events has one too.
 	Moment(ctx context.Context, t j17.Tenant) (Moment, error)
 }
 
@@ -307,16 +306,16 @@ type LatePurge interface {
 	// request.
 	RequestPurge(ctx context.Context, t j17.Tenant) (request string, err error)
 
-	// AwaitPurge returns when the request is done, or earlier, without an error, if it has to wait for a time in the
-	// future or ctx ends.
+	// AwaitPurge returns when the request is done; or earlier, without an error, if it has to wait for
+	// PurgeProgress.Until or ctx ends.
 	AwaitPurge(ctx context.Context, request string) (PurgeProgress, error)
 }
 
 // PurgeProgress is how far a removal of old bytes is.
 type PurgeProgress struct {
 	Done bool
-	// Waits is what it waits for or works at, "" if it is done, and Until the time at which that begins at the latest,
-	// if it is still to come.
+	// Waits is what it waits for or is doing, "" if it is done. Until, if not zero, is the latest time at which it
+	// begins.
 	Waits string
 	Until time.Time
 	// Purged describes what was done.

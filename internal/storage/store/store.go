@@ -508,7 +508,7 @@ type Status struct {
 // Replication describes how stored data are kept on more than one machine.
 type Replication struct {
 	Mode ReplicationMode
-	// Standbys counts those that commits wait for, LagBytes is how far the last of them is behind in the log.
+	// Standbys counts those that commits wait for, LagBytes is how many bytes of the log the last of them is behind.
 	Standbys int
 	LagBytes int64
 	// Async reports that, with its settings, the server can lose what it has acknowledged.

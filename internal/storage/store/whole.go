@@ -66,7 +66,7 @@ func Late(s Store) LatePurge {
 	return late
 }
 
-// nothing plays roles where there is nothing to do.
+// nothing implements roles in which there is nothing to do.
 type nothing struct{}
 
 // DeferCompaction defers nothing.

@@ -99,7 +99,7 @@ func testAskedBefore(s *suite) {
 	}
 }
 
-// revisionOf returns the revision of an item, 0 where there is none.
+// revisionOf returns the revision of an item, 0 if there is none.
 func revisionOf(t *testing.T, f *fixture, of store.Space, key string) uint64 {
 	t.Helper()
 	item, err := f.Get(t.Context(), tenant, of, key)

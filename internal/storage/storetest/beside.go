@@ -65,7 +65,7 @@ func RunBeside(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 	})
 }
 
-// testOneCloses closes one of two stores: the other one goes on.
+// testOneCloses closes one of two stores: the other one stays usable.
 func testOneCloses(s *suite) {
 	t := s.t
 	f := s.fixture(t)

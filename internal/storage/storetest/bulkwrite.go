@@ -144,8 +144,8 @@ func testBulkWrite(s *suite) {
 	}
 }
 
-// testReadStreams reads the first events of several streams at once, in any order, and compares them with what each has
-// by itself.
+// testReadStreams reads the first events of several streams at once, in any order, and compares them with what
+// ReadStream yields.
 func testReadStreams(s *suite) {
 	t := s.t
 	f := s.fixture(t)

@@ -482,7 +482,7 @@ func testExtent(s *suite) {
 		return got.Life
 	}
 
-	// A life begins with the first write, and goes on over events and a restart.
+	// A life begins with the first write, and lasts over events and a restart.
 	lives := []uint64{check(tenant)}
 	write(t, f, tenant, put("k", "v"))
 	first := check(tenant)

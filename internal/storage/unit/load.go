@@ -31,7 +31,7 @@ type Load struct {
 	canonical []byte
 }
 
-// Event checks an event by itself and returns its metadata without the timestamp, which are valid until the next call.
+// Event checks an event by itself and returns its metadata without the timestamp, valid until the next call.
 func (l *Load) Event(e *store.LoadedEvent) (metadata []byte, err error) {
 	if err := l.place(e.StreamID); err != nil {
 		return nil, err

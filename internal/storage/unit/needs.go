@@ -13,7 +13,7 @@ type Needed interface {
 	Match(a *store.Absent)
 }
 
-// Needs passes to of the names of what deciding a unit will ask a Reader for, so that an engine can read all of it at
+// Needs calls of with the names of what deciding a unit will ask a Reader for, so that an engine can read all of it at
 // once. It omits what depends on the answers: a Reader is sometimes asked for more.
 func Needs(u *store.Append, of Needed) {
 	if u.Command != nil {
