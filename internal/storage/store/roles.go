@@ -391,8 +391,7 @@ type Footprint interface {
 	// DiskBytes returns what the store occupies on disk, 0 where that is not known. It looks at every file.
 	DiskBytes() uint64
 
-	// FilterBytes returns the memory of the filters that know which tags and streams exist, not counting the part of
-	// them that is stored.
+	// FilterBytes returns how many bytes of memory the filters have that know which tags and streams exist.
 	FilterBytes() uint64
 }
 
