@@ -18,23 +18,23 @@ import (
 	"j17/internal/lang/diag"
 )
 
-// Address is where a store is, and how it is connected to. As a text it has no password.
+// Address says where a store is and how to connect to it. Its text form omits the password.
 type Address struct {
 	pool *pgxpool.Config
-	// hosts are those of the address with their ports, in its order.
+	// hosts are the hosts of the address with their ports, in the order of the address.
 	hosts []string
-	// secret reports that the text has a password.
+	// secret reports whether the text has a password.
 	secret bool
 }
 
-// addressForm is what an address looks like.
+// addressForm is the form of an address.
 const addressForm = "postgres://ROLE@HOST:PORT/DATABASE"
 
 // connectTime is how long one server may take to accept a connection, unless the address says otherwise. With several
-// servers, one that does not answer delays the connection to the next by as much.
+// servers, a silent one delays the attempt at the next by that long.
 const connectTime = 3 * time.Second
 
-// parameters are those that an address may have behind the question mark.
+// parameters returns the names of the parameters that an address may have after the question mark.
 func parameters() []string {
 	return []string{
 		"application_name", "channel_binding", "connect_timeout", "host", "port", "sslcert", "sslkey", "sslmode",
@@ -42,14 +42,14 @@ func parameters() []string {
 	}
 }
 
-// ParseAddress reads an address in the form of URLs of PostgreSQL, which may have several hosts, and returns all that
-// is wrong with it. password is for an address without one; "" leaves it to the server to want none. plain allows
-// connections to other machines on which nobody knows for certain who the server is.
+// ParseAddress parses a PostgreSQL connection URL, which may have several hosts, and returns all errors in it. password
+// is for an address without one; "" means none. plain allows connections to other machines without verification of the
+// server's identity.
 func ParseAddress(text, password string, plain bool) (*Address, []error) {
 	var found []error
 	add := func(format string, args ...any) { found = append(found, fmt.Errorf(format, args...)) }
 
-	// The form, with which nothing of the text is shown: a password may be anywhere in it.
+	// The form. Its errors quote nothing of the text, since a password may be anywhere in it.
 	scheme, rest, _ := strings.Cut(text, "://")
 	if scheme != "postgres" && scheme != "postgresql" {
 		add("the address of the store must begin with postgres://, as in %s", addressForm)
@@ -105,7 +105,7 @@ func ParseAddress(text, password string, plain bool) (*Address, []error) {
 		return nil, found
 	}
 
-	// The rest is read twice, since the hosts decide how safe a connection has to be.
+	// The rest is parsed twice, since the required security of a connection depends on the hosts.
 	mode := query.Get("sslmode")
 	query.Del("target_session_attrs")
 	parse := func(mode string) (*Address, error) {
@@ -130,7 +130,7 @@ func ParseAddress(text, password string, plain bool) (*Address, []error) {
 	return a, nil
 }
 
-// newAddress reads an address without mistakes of its own.
+// newAddress parses an address whose form and parameters were checked.
 func newAddress(text string, secret bool) (*Address, error) {
 	config, err := pgxpool.ParseConfig(text)
 	if err != nil {
@@ -160,8 +160,8 @@ func newAddress(text string, secret bool) (*Address, error) {
 	return a, nil
 }
 
-// tlsMode returns the mode of TLS for what the address has, "" for nothing. Connections to other machines are encrypted
-// and the server is who it says it is, unless plain allows others.
+// tlsMode returns the sslmode to use for the given one, "" for none. Connections to other machines must be encrypted
+// and the server's certificate verified, unless plain is set.
 func (a *Address) tlsMode(given string, plain bool) (string, error) {
 	modes := []string{"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
 	safe := given == "verify-ca" || given == "verify-full"
@@ -179,7 +179,7 @@ func (a *Address) tlsMode(given string, plain bool) (string, error) {
 	return given, nil
 }
 
-// isHere reports whether a host, with its port, is this machine: a socket in a folder, or a loopback address.
+// isHere reports whether a host, given with its port, is this machine: a Unix socket or a loopback address.
 func isHere(host string) bool {
 	if strings.HasPrefix(host, "/") {
 		return true

@@ -49,5 +49,5 @@ func (a *appender) Barrier(ctx context.Context) error {
 	return a.unlessClosed(a.queue.Settled(ctx))
 }
 
-// errNotYet is for what this store does not do.
+// errNotYet returns the error of an operation that this store does not implement.
 func errNotYet(what string) error { return fmt.Errorf("%s is not there yet", what) }

@@ -12,23 +12,23 @@ import (
 	"j17/internal/storage/unit"
 )
 
-// batch has what a lane commits at once. It answers what package unit asks, from what was read before, and collects
-// what units change.
+// batch is what a lane commits at once. It answers the reads of package unit from what was read before, and collects
+// the changes of units.
 type batch struct {
 	lane  *lane
 	units *unit.Batch[*tenant]
-	// id is stored with each tenant that the batch changes, so that it can be found out whether it was committed.
+	// id is stored with each tenant that the batch changes, to find out later whether the batch was committed.
 	id [16]byte
 	w  writes
-	// decided are the tenants on whose cached data something was decided.
+	// decided are the tenants on whose cached data a decision relied.
 	decided map[*tenant]bool
-	// Of what was read: the indexes of answers.
+	// The indexes of answers to what was asked.
 	q        *questions
 	heads    map[headKey]int
 	items    map[itemKey]int
 	commands map[commandKey]int
 	matches  map[*store.Absent]int
-	// counts is how many numbers units want of each counter.
+	// counts is how many numbers units take from each counter.
 	counts map[counterKey]int
 }
 
@@ -49,7 +49,7 @@ func newBatch(l *lane) *batch {
 	return b
 }
 
-// reset empties the batch and sets its time to now.
+// reset empties the batch and sets its time to the present.
 func (b *batch) reset() {
 	for _, t := range b.units.Tenants() {
 		t.added = nil
@@ -60,7 +60,7 @@ func (b *batch) reset() {
 	b.ask()
 }
 
-// ask begins with new questions.
+// ask replaces the questions by empty ones.
 func (b *batch) ask() {
 	b.q = &questions{}
 	b.heads, b.items = map[headKey]int{}, map[itemKey]int{}
@@ -68,9 +68,9 @@ func (b *batch) ask() {
 	b.counts = map[counterKey]int{}
 }
 
-// prepare reads what calls depend on, as far as it is not known.
+// prepare reads what calls depend on, except what is cached.
 func (b *batch) prepare(calls []*call) error {
-	// The tenants' rows come with everything else, but what is cached of a tenant is known only with its row.
+	// The rows of tenants are read first: only a tenant's row tells which of its cached data is valid.
 	var unknown []*tenant
 	for _, c := range calls {
 		if t := b.lane.tenant(c.Tenant); !t.known || !t.named && b.lane.o.Shared {
@@ -101,7 +101,7 @@ func (b *batch) prepare(calls []*call) error {
 	return b.read()
 }
 
-// need collects what a unit needs, and gives numbers to the spaces that it writes to.
+// need collects what a unit reads, and assigns numbers to the spaces that it writes to.
 func (b *batch) need(t *tenant, u *store.Append) error {
 	unit.Needs(u, needed{b, t})
 	give := func(names ...store.Space) error {
@@ -132,7 +132,7 @@ func (b *batch) need(t *tenant, u *store.Append) error {
 	return nil
 }
 
-// prepareUnit reads what a unit depends on that an operation decides.
+// prepareUnit reads what a unit that is decided by an operation depends on.
 func (b *batch) prepareUnit(t *tenant, u *store.Append) error {
 	if err := b.lane.number(t); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (b *batch) prepareUnit(t *tenant, u *store.Append) error {
 	return b.read()
 }
 
-// read has the questions answered.
+// read asks the questions, if there are any.
 func (b *batch) read() error {
 	b.askNumbers()
 	if b.q.empty() {
@@ -156,7 +156,7 @@ func (b *batch) read() error {
 	return nil
 }
 
-// askNumbers asks whether the next numbers of counters are taken, where it is known how far they have come.
+// askNumbers asks whether the next numbers of counters are taken, for counters whose last number is cached.
 func (b *batch) askNumbers() {
 	for c, count := range b.counts {
 		item, known := b.lane.cache.item(c.t, c.index, c.counter)
@@ -190,7 +190,7 @@ func (l *lane) readStates(tenants ...*tenant) error {
 	return nil
 }
 
-// needed collects what the units of a tenant need.
+// needed collects what the units of a tenant read.
 type needed struct {
 	b *batch
 	t *tenant
@@ -216,7 +216,7 @@ func (n needed) Item(space store.Space, key string) {
 	if _, known := n.b.lane.cache.item(n.t, space, key); known {
 		return
 	}
-	// An error shows again where the unit asks.
+	// An error occurs again when the unit reads the item.
 	if number, err := n.b.lane.spaces.number(n.b.lane.ending, space); err == nil && number != noSpace {
 		n.b.items[k] = n.b.q.items.add(n.t.name, number, key, false)
 	}
@@ -261,7 +261,7 @@ func (b *batch) fill(calls []*call) (complete int) {
 	return len(calls)
 }
 
-// alone makes one more trip for what was not known to be needed.
+// alone makes one more round trip, for what need did not foresee.
 func (b *batch) alone(what string, ask func(q *questions)) (*questions, error) {
 	q := &questions{}
 	ask(q)
@@ -289,7 +289,7 @@ func (b *batch) ReadHead(t *tenant, key j17.Key) (store.Head, error) {
 	return q.heads.heads[0], nil
 }
 
-// canExist reports whether a stream can have the key. An impossible key is not an error: it has no events.
+// canExist reports whether a stream can have the key. An invalid key is not an error: it has no events.
 func canExist(key j17.Key) bool { return store.ValidKey(key) == nil }
 
 // ReadItem is part of unit.Reader.
@@ -320,7 +320,7 @@ func (b *batch) readItem(t *tenant, space store.Space, key string, whole bool) (
 	return q.items.items[0], nil
 }
 
-// item is what a decision sees of a stored item.
+// item returns the item as decisions see it.
 func (i *storedItem) item() unit.Item {
 	item := unit.Item{Meta: i.Meta}
 	if !i.sealed && len(i.value) <= unit.MaxValue {
@@ -345,7 +345,7 @@ func (b *batch) ReadEntries(t *tenant, space store.Space, key string) ([]byte, e
 	return stored.value, nil
 }
 
-// ofItem says of damage which side item it is of.
+// ofItem sets the side item that is damaged, if err is a CorruptionError.
 func ofItem(space store.Space, key string, err error) error {
 	if damage, is := errors.AsType[*store.CorruptionError](err); is {
 		damage.Item = store.ItemName{Space: space, Key: key}
@@ -417,15 +417,15 @@ func (b *batch) WriteCommand(t *tenant, c *unit.CommandRecord) {
 // changedTenants returns the tenants that the batch changes.
 func (b *batch) changedTenants() []*tenant { return b.units.Tenants() }
 
-// wrote reports whether a tenant that the batch changes is among those that were written.
+// wrote reports whether any tenant that the batch changes was written.
 func (b *batch) wrote(written map[int32]bool) bool {
 	return slices.ContainsFunc(b.w.tenants.t, func(t int32) bool { return written[t] })
 }
 
-// staleOf returns the tenants of the batch that are not among those that were written, or found unchanged.
+// staleOf returns the tenants of the batch that were neither written nor found unchanged.
 func (b *batch) staleOf(written map[int32]bool) (stale map[*tenant]bool) {
 	if l := b.w.loaded; l != nil && l.was.Number != 0 && !written[int32(l.was.Number)] {
-		written = nil // the name leads where it did
+		written = nil // the name still refers to the old tenant
 	}
 	for t := range b.decided {
 		if !written[int32(t.next.Number)] && (t.named || b.w.changes(t)) {
@@ -439,7 +439,7 @@ func (b *batch) staleOf(written map[int32]bool) (stale map[*tenant]bool) {
 	return stale
 }
 
-// publish makes what was committed known: to the next batches, and to those who wait for changes.
+// publish makes what was committed known to later batches and to readers that wait for changes.
 func (b *batch) publish(stale map[*tenant]bool) {
 	for _, h := range b.units.Changed() {
 		if !stale[h.Tenant] {
@@ -477,5 +477,5 @@ func (b *batch) publish(stale map[*tenant]bool) {
 	b.units.Stored(false)
 }
 
-// sumOf is the checksum of a value.
+// sumOf returns the checksum (CRC-32C) of a value.
 func sumOf(value []byte) uint32 { return crc32.Checksum(value, crc32.MakeTable(crc32.Castagnoli)) }

@@ -13,31 +13,31 @@ import (
 )
 
 const (
-	// A store that shares its schema asks every pollEvery what others have changed, and every pollSoon while somebody
-	// waits for a change.
+	// A store that shares its schema asks for the changes of other stores every pollEvery, and every pollSoon while a
+	// caller waits for a change.
 	pollEvery = 100 * time.Millisecond
 	pollSoon  = 20 * time.Millisecond
-	// seenFor is how long an answer counts: what another store has erased is handed out for no longer than that. A
-	// rewrite returns after outlasts, when it has passed on all machines.
+	// seenFor is how long an answer is valid, which bounds how long content that another store has erased is handed
+	// out. A rewrite returns after outlasts, when seenFor has passed on all machines.
 	seenFor  = 400 * time.Millisecond
 	outlasts = 500 * time.Millisecond
 )
 
-// beside finds out what other stores on the same schema change. Each lane of theirs numbers its batches, and leaves the
-// number in the rows of the tenants that it writes to. A lane commits one batch after the other, so whoever has seen
-// one of its batches has seen those before it.
+// beside finds out what other stores on the same schema change. Each of their lanes numbers its batches, and stores the
+// number in the rows of the tenants that it writes to. A lane commits one batch after the other, so all earlier batches
+// of a lane are visible with a later one.
 type beside struct {
 	*core
 
-	// waiting counts those who wait for a change.
+	// waiting counts the callers that wait for a change.
 	waiting atomic.Int32
-	// asked is when the database was asked, the last time that it has answered.
+	// asked is the time of the last question that the database has answered.
 	asked atomic.Pointer[time.Time]
 
 	// asking is held while the database is asked.
 	asking sync.Mutex
-	// lanes are those of all other stores that were opened up to now, and batches the last batch of each that was seen.
-	// Those of stores that have ended stay, since nothing says that they have. places are their indexes.
+	// lanes are the lanes of all other stores opened so far, and batches the last batch seen of each. Lanes of stores
+	// that have ended stay, since nothing tells that they have. places maps lanes to their indexes.
 	lanes, batches []int64
 	places         map[int64]int
 	// next is the number of the first lane of stores that were opened later.
@@ -46,7 +46,7 @@ type beside struct {
 	counted int64
 }
 
-// load begins with what the database has. The number of the start is known.
+// load initializes the state from the database. s.start must be set.
 func (s *beside) load(ctx context.Context, conn reading) error {
 	s.lanes, s.batches, s.places, s.next = nil, nil, map[int64]int{}, 0
 	s.know(s.start)
@@ -75,7 +75,7 @@ func (s *beside) know(start int64) {
 	}
 }
 
-// saw takes down that a batch of a lane was seen.
+// saw records that a batch of a lane was seen.
 func (s *beside) saw(lane, batch int64) {
 	s.know(lane / laneCount)
 	if at, others := s.places[lane]; others {
@@ -83,12 +83,12 @@ func (s *beside) saw(lane, batch int64) {
 	}
 }
 
-// run asks again and again, until the store is closed.
+// run asks periodically until the store is closed.
 func (s *beside) run() error {
 	for n := 1; wait(s.closing, pollSoon) == nil; n++ {
 		if s.waiting.Load() > 0 || n >= int(pollEvery/pollSoon) {
 			n = 0
-			// What is not found this time the next one finds.
+			// After an error the next question finds the same changes.
 			_ = panics.Caught(func() error { return s.ask(s.closing) })
 		}
 	}
@@ -105,7 +105,7 @@ UNION ALL
 SELECT x.lane, x.lane_n, nm.name, x.t, x.ms, x.n FROM tenants x LEFT JOIN names nm ON nm.t = x.t WHERE x.lane >= $3`
 )
 
-// ask takes down what others have changed up to now.
+// ask records what other stores have changed so far.
 func (s *beside) ask(ctx context.Context) error {
 	type seen struct {
 		lane, batch int64
@@ -115,7 +115,7 @@ func (s *beside) ask(ctx context.Context) error {
 	}
 	s.asking.Lock()
 	defer s.asking.Unlock()
-	began := time.Now() //nolint:forbidigo // other stores have other clocks, and all of them machines
+	began := time.Now() //nolint:forbidigo // all stores compare times of their machines
 	var list []seen
 	var counted int64
 	err := s.read(ctx, "what others have changed", func(conn reading) error {
@@ -150,8 +150,8 @@ func (s *beside) ask(ctx context.Context) error {
 	return nil
 }
 
-// rewritten returns the count of rewrites. If others may have rewritten events, and the database cannot be asked, it
-// grows.
+// rewritten returns the count of rewrites. It also grows where other stores may have rewritten events and the database
+// cannot be asked.
 func (c *core) rewritten() uint64 {
 	if s := &c.beside; c.o.Shared {
 		asked := s.asked.Load()
@@ -167,11 +167,11 @@ const countRewrite = `cr AS (
 	UPDATE cluster SET rewrites = rewrites + 1 WHERE EXISTS (SELECT 1 FROM h)
 )`
 
-// outlast waits until no store hands out what a batch before has rewritten.
+// outlast waits until no store hands out what a previous batch has overwritten.
 func (s *beside) outlast() { _ = wait(s.closing, outlasts) }
 
-// look makes sure that a feed which is known to have something behind a position still has it: another store may have
-// removed the tenant.
+// look checks that a feed known to have entries after a position still has them: another store may have removed the
+// tenant.
 func (s *beside) look(ctx context.Context, t *tenant, after j17.StreamID) error {
 	s.mu.Lock()
 	has, life, number := t.last.Compare(after) > 0, t.life, t.number

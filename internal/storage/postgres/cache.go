@@ -8,16 +8,16 @@ import (
 	"j17/internal/storage/unit"
 )
 
-// cache has what was read and written lately: heads of streams and small side items of tenants. It counts only as long
-// as nobody else writes to the tenant: what is decided on it is committed if the tenant's row has not changed since. It
-// has a young and an old part: when the young one is full it becomes the old one, and what is in the old one by then is
-// dropped unless it was used since.
+// cache holds heads of streams and small side items that were read or written lately. They are valid as long as nothing
+// else writes to the tenant: what is decided on them is committed only if the tenant's row has not changed since. The
+// cache has a young and an old part: a full young part becomes the old one, whose entries are dropped unless they were
+// used meanwhile.
 type cache struct {
 	mu         sync.Mutex
 	young, old entries
 }
 
-// entries are what one part of a cache has.
+// entries is one part of a cache.
 type entries struct {
 	heads map[headKey]store.Head
 	items map[itemKey]unit.Item
@@ -35,7 +35,7 @@ type itemKey struct {
 	key           string
 }
 
-// partBytes is the memory of one part, about. entryBytes is what an entry takes beside its key and value.
+// partBytes is about the memory of one part in bytes, entryBytes that of an entry without its key and value.
 const (
 	partBytes  = 32 << 20
 	entryBytes = 200
@@ -76,7 +76,7 @@ func (c *cache) putHead(t *tenant, key j17.Key, h store.Head) {
 	c.put(entryBytes+len(key.ID), func(young *entries) { young.heads[k] = h })
 }
 
-// putItem keeps an item whose value and key belong to the cache from then on.
+// putItem adds an item. The cache owns its key and value from then on.
 func (c *cache) putItem(t *tenant, space store.Space, key string, i unit.Item) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,46 +10,46 @@ import (
 	"j17/internal/storage/queue"
 )
 
-// longestCommit is how long callers wait for a commit of a server that works.
+// longestCommit is how long callers wait for a commit while the server works.
 const longestCommit = time.Minute
 
-// callers are those that a lane answers. Their calls belong to the lane while it decides them; to end their wait then
-// is to close the connection. While the lane waits for the outcome of a commit, which is never broken off, they are
-// answered beside it.
+// callers are the callers that a lane answers. The lane owns their calls while it decides them, so only closing its
+// connection ends their wait then. While the lane waits for the outcome of a commit, which is never cancelled, they are
+// answered by another goroutine.
 type callers struct {
 	core *core
 
 	mu sync.Mutex
-	// batch is the number of the batch that they wait for, which cancel says is not waited for any more.
+	// batch is the number of the batch that they wait for; cancel ends the context that attend has returned for it.
 	batch  int64
 	cancel context.CancelFunc
-	// tenants are those that the lane is at work on. socket is that of its connection. late, if not nil, is why the
-	// callers wait no longer.
+	// tenants are the tenants that the lane works on, socket is that of its connection, and late, if not nil, is why
+	// the callers no longer wait.
 	tenants []j17.Tenant
 	socket  net.Conn
 	late    error
-	// sent are the calls whose outcome is being waited for, nil for none. The first ones, parts, are in what was sent.
+	// sent are the calls whose outcome is not known yet, nil for none. The first parts of them are in the commit.
 	sent  []*call
 	parts int
-	// limit, if not nil, is when the callers have waited long enough for a connection or an outcome.
+	// limit, if not nil, fires when the callers have waited long enough for a connection or an outcome.
 	limit *time.Timer
 }
 
-// begin says which tenants the lane is at work on.
+// begin sets the tenants that the lane works on.
 func (c *callers) begin(tenants []j17.Tenant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tenants = tenants
 }
 
-// use says which connection the lane has, nil for none.
+// use sets the connection of the lane, nil for none.
 func (c *callers) use(socket net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.socket = socket
 }
 
-// attend sees to it that the callers of a batch do not wait for too long. The context ends when they have.
+// attend bounds how long the callers of a batch wait. The context ends when that time is over.
 func (c *callers) attend() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(c.core.ending)
 	c.mu.Lock()
@@ -78,7 +78,7 @@ func (c *callers) giveUpAfter(batch int64, d time.Duration) *time.Timer {
 	return time.AfterFunc(d, func() { c.giveUp(batch, c.core.primary.unreachable()) })
 }
 
-// limitTo has the callers wait for a time at most. anew begins with a time that was set before.
+// limitTo bounds how much longer the callers wait. anew restarts a limit that was set before.
 func (c *callers) limitTo(d time.Duration, anew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,15 +90,15 @@ func (c *callers) limitTo(d time.Duration, anew bool) {
 	}
 }
 
-// tooLate returns why the callers wait no longer, nil if they do.
+// tooLate returns why the callers no longer wait, nil if they do.
 func (c *callers) tooLate() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.late
 }
 
-// giveUp ends the wait of the callers of a batch. A commit that is under way goes on, and the tenants remain the lane's
-// until its outcome is known.
+// giveUp ends the wait of the callers of a batch. A commit in progress continues, and the lane keeps the tenants until
+// its outcome is known.
 func (c *callers) giveUp(batch int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,14 +117,14 @@ func (c *callers) giveUp(batch int64, err error) {
 		}
 		c.sent = nil
 	case c.socket != nil:
-		_ = c.socket.Close() // nothing was sent that changes anything
+		_ = c.socket.Close() // no change was sent
 	}
 	c.late = err
 	c.cancel()
 }
 
-// send says that something is sent, and that the first calls have a part in it. It returns an error if that is too
-// late.
+// send records that a commit is sent in which the first parts calls have a part. It returns an error if the callers no
+// longer wait.
 func (c *callers) send(calls []*call, parts int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +134,7 @@ func (c *callers) send(calls []*call, parts int) error {
 	return c.late
 }
 
-// decided says that the outcome of what was sent is known. It reports whether the calls still want their answers.
+// decided records that the outcome of what was sent is known. It reports whether the calls are still unanswered.
 func (c *callers) decided() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

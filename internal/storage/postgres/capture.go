@@ -6,25 +6,25 @@ import (
 	"sync"
 )
 
-// capture collects the keys of the rows that lanes write while a cell is written anew, so that these rows are copied
-// again. Lanes name them before they send a batch, and say when they know what has become of it: until then the rows
-// may not be visible yet.
+// capture collects the keys of the rows that lanes write while a cell is rewritten, so that these rows are copied
+// again. Lanes report them before they send a batch, and report when its outcome is known: until then the rows may not
+// be visible yet.
 //
-// What others write is found out by the versions of tenants. If a tenant has a version that no lane of this store has
-// made, all its rows are copied again.
+// Writes of other stores are detected by the versions of tenants. If a tenant has a version that no lane of this store
+// has written, all its rows are copied again.
 type capture struct {
 	mu sync.Mutex
-	// base has the versions that tenants of the cell had when their rows began to be copied. A tenant with a number up
-	// to highest that it does not have is in another cell, or is being loaded. It is nil until the versions are known.
+	// base has the version of each tenant of the cell when the copying of its rows began. A missing tenant with a
+	// number up to highest is in another cell or is being loaded. base is nil until the versions are known.
 	base    map[int32]int64
 	highest int32
 	tenants map[int32]*captured
-	// rows are those of batches whose outcome is known, pending those of others.
+	// rows are the rows of batches whose outcome is known, pending those of the others, by the ids of batches.
 	rows    capturedRows
 	pending map[[16]byte]capturedRows
 }
 
-// capturedRows are keys of rows, by the table.
+// capturedRows are keys of rows, by table.
 type capturedRows [cellTableCount]map[rowKey]bool
 
 func newCapturedRows() (rows capturedRows) {
@@ -34,12 +34,12 @@ func newCapturedRows() (rows capturedRows) {
 	return rows
 }
 
-// captured is what is known of the writes to a tenant: lanes have made the versions from first to ver, and the next one
-// if batch was committed.
+// captured is what is known of the writes to a tenant: lanes have written the versions after first up to ver, and the
+// next one if batch was committed.
 type captured struct {
 	first, ver int64
 	batch      [16]byte
-	// unnamed reports that rows were written whose keys are not known.
+	// unnamed reports whether rows were written whose keys are not known.
 	unnamed bool
 }
 
@@ -56,12 +56,12 @@ func newCapture() *capture {
 	}
 }
 
-// note takes down what a batch writes, before it is sent.
+// note records what a batch writes. It is called before the batch is sent.
 func (c *capture) note(of *core, w *writes, batch [16]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	// The tenants, and whether all rows are known. Rows that other stores sweep are copied no more.
+	// The tenants, and whether all rows are known. The keys of rows that other stores sweep are not.
 	unnamed := len(w.more) > 0 || of.o.Shared && len(w.cleared)+len(w.unnamed) > 0
 	concerned := false
 	for i, t := range w.tenants.t {
@@ -103,7 +103,7 @@ func (c *capture) note(of *core, w *writes, batch [16]byte) {
 	w.stored.keys(events, tags, commands)
 }
 
-// settled takes down that the outcome of a batch is known.
+// settled records that the outcome of a batch is known.
 func (c *capture) settled(batch [16]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +113,7 @@ func (c *capture) settled(batch [16]byte) {
 	delete(c.pending, batch)
 }
 
-// written takes down that a tenant has a version that a lane has made.
+// written records the version of a tenant that a lane has committed.
 func (c *capture) written(t int32, ver int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,7 +122,7 @@ func (c *capture) written(t int32, ver int64) {
 	}
 }
 
-// begin sets the versions at the beginning.
+// begin sets the versions of tenants when copying begins.
 func (c *capture) begin(states []cellTenant, highest int32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,17 +134,17 @@ func (c *capture) begin(states []cellTenant, highest int32) {
 	}
 }
 
-// cellTenant is the version of a tenant, and the batch that has made it.
+// cellTenant is the version of a tenant, and the id of the batch that has written it.
 type cellTenant struct {
 	t     int32
 	ver   int64
 	batch []byte
-	// loading reports that it is being loaded: its rows are not there yet, and versions say nothing.
+	// loading reports whether the tenant is being loaded: its rows are incomplete, and its version does not count them.
 	loading bool
 }
 
-// others returns the tenants to which others have written, of those that have these versions now, and takes their
-// present versions for those from which on everything is known.
+// others returns which of the tenants other stores have written to, given the present states. All later writes to the
+// returned ones are tracked from these states on.
 func (c *capture) others(states []cellTenant) (list []int32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,7 +166,7 @@ func (c *capture) others(states []cellTenant) (list []int32) {
 	return list
 }
 
-// forget makes others return a tenant again.
+// forget makes the next call of others return a tenant again.
 func (c *capture) forget(t int32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,8 +183,8 @@ func (c *capture) count() (n int) {
 	return n
 }
 
-// take returns the rows of a table that are to be copied again, and forgets them. With pending it also returns those of
-// batches whose outcome is not known, and keeps them.
+// take returns the rows of a table that are to be copied again, and forgets them. With pending it also returns the rows
+// of batches whose outcome is not known, but keeps these.
 func (c *capture) take(table int, pending bool) []rowKey {
 	c.mu.Lock()
 	defer c.mu.Unlock()

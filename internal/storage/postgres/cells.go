@@ -20,23 +20,23 @@ import (
 )
 
 // A cell is the partition of events, tags, items and commands that a tenant is in. A server keeps old versions of rows
-// until it needs their place, and the log of changes has what they were, so a Purge has the cell of its tenant written
-// anew, and waits until the log from before is gone. The table cells has what was wanted and what was done.
+// until it reuses their space, and its log of changes (WAL) holds them too. So a Purge has the cell of its tenant
+// rewritten, and waits until the earlier log is gone. The table cells has the requests and their progress.
 
-// cellJob writes cells anew. One store of a schema works at a cell at a time.
+// cellJob rewrites cells. Only one store of a schema works on a cell at a time.
 type cellJob struct {
 	*core
 
 	sweeper *sweeper
-	// wake has an element if something was wanted.
+	// wake has an element if there was a request.
 	wake chan struct{}
 
 	mu sync.Mutex
-	// changed is closed at the next change of what AwaitPurge tells.
+	// changed is closed at the next change of what AwaitPurge returns.
 	changed chan struct{}
-	// waits is what work at a cell waits for, beside the ordinary.
+	// waits is what the work on a cell waits for, "" if for nothing unusual.
 	waits map[int]string
-	// logs is how far the wait for the log is, by cell.
+	// logs is the state of the wait for the log, by cell.
 	logs map[int]*logWait
 }
 
@@ -47,17 +47,17 @@ func newCellJob(c *core, s *sweeper) *cellJob {
 	}
 }
 
-// cellRow is what the table has of a cell. Requests are counted: wanted is how many there were, copied how many of them
-// the last rewrite has covered, and done how many of them are carried out.
+// cellRow is the row of a cell. wanted is the number of requests so far, copied how many of them the last rewrite has
+// covered, and done how many are carried out.
 type cellRow struct {
 	cell                 int
 	wanted, copied, done int64
-	// since is when the first request came that no rewrite has covered, rewritten when the last one was, both in Unix
-	// nanoseconds.
+	// since is the time of the first request that no rewrite has covered, rewritten that of the last rewrite, both in
+	// Unix nanoseconds.
 	since, rewritten int64
-	// lsn is the end of the log just after the last rewrite, "" if it was not noted.
+	// lsn is the end of the log just after the last rewrite, "" if it was not recorded.
 	lsn string
-	// report is a store.Purged as JSON, of the requests that are done.
+	// report is the store.Purged of the requests that are done, as JSON.
 	report []byte
 }
 
@@ -75,7 +75,7 @@ func readCell(row pgx.CollectableRow) (c cellRow, err error) {
 	return c, err
 }
 
-// due returns when the next rewrite of a cell begins at the latest: some time after the one before.
+// due returns when the next rewrite of a cell begins at the latest: EraseEvery after the previous one.
 func (j *cellJob) due(c *cellRow) time.Time {
 	at := time.Unix(0, c.since)
 	if c.rewritten > 0 {
@@ -105,7 +105,7 @@ func (e *eraser) RequestPurge(ctx context.Context, t j17.Tenant) (string, error)
 	}
 	select {
 	case e.cells.wake <- struct{}{}:
-	default: // it has been told
+	default: // a wake-up is pending already
 	}
 	return fmt.Sprintf("%d/%d", cell, wanted), nil
 }
@@ -126,10 +126,10 @@ func (e *eraser) AwaitPurge(ctx context.Context, request string) (p store.PurgeP
 		if p, err = e.cells.progress(ctx, cell, wanted); err != nil || p.Done || !p.Until.IsZero() {
 			return p, err
 		}
-		// Another store may be at work on it.
+		// Another store may be working on it.
 		clock.Either(ctx, clock.System{}, clock.System{}.Now().Add(lookPause), changed)
 		if ctx.Err() != nil {
-			return p, nil //nolint:nilerr // that is no error, see store.LatePurge
+			return p, nil //nolint:nilerr // that is not an error, see store.LatePurge
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (j *cellJob) next() <-chan struct{} {
 	return j.changed
 }
 
-// tell says what the work at a cell waits for, "" for nothing out of the ordinary, and wakes those who wait for it.
+// tell sets what the work on a cell waits for, "" for nothing unusual, and wakes the callers that wait for the cell.
 func (j *cellJob) tell(cell int, waits string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -150,7 +150,7 @@ func (j *cellJob) tell(cell int, waits string) {
 	j.changed = make(chan struct{})
 }
 
-// progress returns what has become of a request.
+// progress returns the progress of a request.
 func (j *cellJob) progress(ctx context.Context, cell int, wanted int64) (p store.PurgeProgress, err error) {
 	var row cellRow
 	err = j.read(ctx, "how far the rewrite of a cell is", func(conn reading) error {
@@ -181,8 +181,8 @@ func (j *cellJob) progress(ctx context.Context, cell int, wanted int64) (p store
 	return p, nil
 }
 
-// Purge is part of store.Erasure. It takes as long as the rewrite of a cell of the schema, which begins at the latest
-// Options.EraseEvery after the one before.
+// Purge is part of store.Erasure. It takes as long as the rewrite of a cell of the schema, which begins at most
+// Options.EraseEvery after the previous one.
 func (e *eraser) Purge(
 	ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName,
 ) error {
@@ -207,13 +207,13 @@ func (e *eraser) Purge(
 	}
 }
 
-// lookPause is the time between two looks at the servers' logs. After errors it doubles, up to errorPause.
+// lookPause is the time between two checks of the servers' logs. After errors it doubles, up to errorPause.
 const (
 	lookPause  = time.Second
 	errorPause = time.Minute
 )
 
-// run writes cells anew until the store is closed.
+// run rewrites cells until the store is closed.
 func (j *cellJob) run() {
 	begun, again := false, lookPause
 	for j.closing.Err() == nil {
@@ -252,7 +252,7 @@ func (j *cellJob) run() {
 	}
 }
 
-// begin removes what a store that has ended has left in the middle of a rewrite.
+// begin removes what unfinished rewrites of stores that have ended left behind.
 func (j *cellJob) begin(ctx context.Context) error {
 	rows, err := j.pool.Query(ctx, `SELECT cell FROM cells WHERE holder <> 0`)
 	if err != nil {
@@ -273,14 +273,14 @@ func (j *cellJob) begin(ctx context.Context) error {
 	return j.change(ctx, `UPDATE cells SET holder = 0`)
 }
 
-// change executes a statement, also while the store is closing.
+// change executes a statement, even while the store is closing.
 func (j *cellJob) change(ctx context.Context, sql string, args ...any) error {
 	_, err := j.pool.Exec(ctx, sql, args...)
 	return err
 }
 
-// step does what is due. It returns how long to wait until there is something to do again, or until when by the store's
-// clock; neither if nothing is wanted.
+// step does the work that is due. It returns how long to wait until the next step, or the time of it by the store's
+// clock; neither if there are no requests.
 func (j *cellJob) step(ctx context.Context) (pause time.Duration, due time.Time, err error) {
 	rows, err := j.wanted(ctx)
 	if err != nil {
@@ -314,12 +314,12 @@ func (j *cellJob) step(ctx context.Context) (pause time.Duration, due time.Time,
 		}
 	}
 	if !due.IsZero() && !due.After(j.clock.Now()) {
-		pause = lookPause // another store is at work on it, or something came meanwhile
+		pause = lookPause // another store works on it, or a request came meanwhile
 	}
 	return pause, due, errors.Join(failed, err)
 }
 
-// wanted returns the cells with requests that are not carried out.
+// wanted returns the cells with requests that are not carried out yet.
 func (j *cellJob) wanted(ctx context.Context) (list []cellRow, err error) {
 	err = j.read(ctx, "the cells to write anew", func(conn reading) error {
 		rows, err := conn.Query(ctx, selectCells+`WHERE wanted > done ORDER BY since, cell`)

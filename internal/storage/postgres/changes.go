@@ -11,14 +11,14 @@ import (
 	"j17/internal/storage/store"
 )
 
-// changes is the tenants in the order in which their feeds have changed last, as far as this store knows. Numbers begin
-// anew with each start, above all that were given before: who follows changes is told of each tenant once more then.
-// It is guarded by core.mu.
+// changes has the tenants in the order of the last changes of their feeds, as far as this store knows. Each start
+// continues with greater numbers than all before, and gives every tenant a new one: readers that follow changes are
+// told of each tenant again. It is guarded by core.mu.
 type changes struct {
 	// order is ascending. An entry whose number is not that of its tenant is outdated.
 	order  []change
 	latest uint64
-	// grown and due, if not nil, are closed at the next change, and when the next item with a due time was written.
+	// grown, if not nil, is closed at the next change, due when the next item with a due time is written.
 	grown, due chan struct{}
 }
 
@@ -29,12 +29,12 @@ type change struct {
 
 func (c change) outdated() bool { return c.tenant.number != c.number }
 
-// startShift is how far the number of a start is shifted in the numbers of changes.
+// startShift is the number of bits of a change's number below the number of the start.
 const startShift = 40
 
 const selectLast = `SELECT nm.name, nm.t, x.ms, x.n FROM names nm JOIN tenants x ON x.t = nm.t WHERE x.ms > 0 ORDER BY nm.t`
 
-// open begins with the tenants that have events.
+// open counts the start, and initializes the order with the tenants that have events.
 func (c *changes) open(ctx context.Context, s *core) error {
 	return s.read(ctx, "the tenants", func(conn reading) error {
 		var starts int64
@@ -68,7 +68,7 @@ func (c *changes) open(ctx context.Context, s *core) error {
 	})
 }
 
-// observe takes down how far the feed of a tenant reaches in the database, unless more is known already.
+// observe records the end of a tenant's feed in the database, unless a later one is known.
 func (c *changes) observe(s *core, name j17.Tenant, life uint32, last j17.StreamID) {
 	t := s.tenant(name)
 	s.mu.Lock()
@@ -76,7 +76,7 @@ func (c *changes) observe(s *core, name j17.Tenant, life uint32, last j17.Stream
 	c.advance(t, life, last)
 }
 
-// advance is observe, for a caller that holds core.mu. Tenants of one name get greater numbers one after the other.
+// advance is observe for a caller that holds core.mu. Later tenants of a name have greater numbers, here life.
 func (c *changes) advance(t *tenant, life uint32, last j17.StreamID) {
 	if life < t.life || life == t.life && last.Compare(t.last) <= 0 {
 		return
@@ -88,7 +88,7 @@ func (c *changes) advance(t *tenant, life uint32, last j17.StreamID) {
 	}
 }
 
-// note takes down that a tenant has changed. The caller holds core.mu.
+// note records that a tenant has changed. The caller holds core.mu.
 func (c *changes) note(t *tenant) {
 	c.latest++
 	t.number = c.latest
@@ -101,7 +101,7 @@ func (c *changes) note(t *tenant) {
 	wake(&t.changed)
 }
 
-// wake closes a channel if there is one, and forgets it.
+// wake closes a channel and sets it to nil, unless it is nil.
 func wake(c *chan struct{}) {
 	if *c != nil {
 		close(*c)
@@ -109,7 +109,7 @@ func wake(c *chan struct{}) {
 	}
 }
 
-// publish tells those who wait what a batch has changed.
+// publish records what a batch has changed, and wakes the callers that wait for it.
 func (c *changes) publish(b *batch, stale map[*tenant]bool) {
 	b.lane.mu.Lock()
 	defer b.lane.mu.Unlock()
@@ -142,14 +142,14 @@ func (c *changes) close(s *core) {
 	}
 }
 
-// noteDue takes down that items with a due time may have been written.
+// noteDue records that items with a due time may have been written.
 func (c *changes) noteDue(s *core) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wake(&c.due)
 }
 
-// dueWritten returns a channel that is closed when the next item with a due time was written.
+// dueWritten returns a channel that is closed when the next item with a due time is written.
 func (c *changes) dueWritten(s *core) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,8 +159,8 @@ func (c *changes) dueWritten(s *core) <-chan struct{} {
 	return c.due
 }
 
-// known returns the number of a change as one of this start, 0 for one of another start: nothing is known of what that
-// one has seen. The caller holds core.mu.
+// known returns the number of a change if this start has given it, and otherwise 0: what the caller has seen then is
+// not known. The caller holds core.mu.
 func (c *changes) known(number uint64) uint64 {
 	if number>>startShift != c.latest>>startShift {
 		return 0
@@ -168,7 +168,7 @@ func (c *changes) known(number uint64) uint64 {
 	return number
 }
 
-// await waits until a channel is closed.
+// await waits until a channel is closed. The error is that of ctx, or store.ErrClosed.
 func (c *core) await(ctx context.Context, until <-chan struct{}) error {
 	c.beside.waiting.Add(1)
 	defer c.beside.waiting.Add(-1)

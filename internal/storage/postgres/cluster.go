@@ -11,8 +11,7 @@ import (
 	"j17/internal/base/keyfile"
 )
 
-// The schema has a random key, which seals what belongs to it and tells it from others. It is sealed itself, with the
-// key of the nodes.
+// The schema has a random key, which seals its data and identifies it. It is stored sealed with the key of the nodes.
 const (
 	clusterItem = "cluster"
 	clusterBox  = "the key of a store"
@@ -20,7 +19,7 @@ const (
 	selectKey = `SELECT value FROM meta WHERE key = $1`
 )
 
-// clusterKey returns the key of the schema, and makes it if there is none. It is nil for a store without a key.
+// clusterKey returns the key of the schema, and creates it if there is none. It is nil for a store without Options.Key.
 func (c *core) clusterKey(ctx context.Context, conn *pgx.Conn) (key *keyfile.File, err error) {
 	if c.o.Key == nil {
 		return nil, nil
@@ -50,7 +49,7 @@ func (c *core) clusterKey(ctx context.Context, conn *pgx.Conn) (key *keyfile.Fil
 			return nil
 		}
 
-		// From now on Key opens it.
+		// It is sealed with Key from now on.
 		box, err := c.o.Key.Box(clusterBox)
 		if err != nil {
 			return err
@@ -64,7 +63,7 @@ func (c *core) clusterKey(ctx context.Context, conn *pgx.Conn) (key *keyfile.Fil
 	return key, err
 }
 
-// unseal opens the key of the schema with one of the keys of the options. by is 0 if that was Key.
+// unseal opens the key of the schema with one of the keys of the options. by is the index of that key, 0 for Key.
 func (c *core) unseal(sealed []byte) (plain []byte, by int, err error) {
 	for i, key := range append([]*keyfile.File{c.o.Key}, c.o.Keys...) {
 		if !key.Exists() {
@@ -81,5 +80,5 @@ func (c *core) unseal(sealed []byte) (plain []byte, by int, err error) {
 	return nil, 0, fmt.Errorf("the schema %s belongs to a server with another node secret or key file: give --node-secret-file the secret that it was made with, or name another schema with --store-schema", c.o.Schema)
 }
 
-// Key returns what seals texts that belong to the store; nil if the store was opened without a key.
+// Key returns the key that seals data of the store, nil if the store was opened without one.
 func (c *core) Key() *keyfile.File { return c.key }

@@ -15,12 +15,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// sessionSettings are those of each connection.
+// sessionSettings are the settings of each connection.
 //
-// The planner has to choose the same plan whatever the tables hold when a statement is prepared: all statements find
-// few rows by indexes. Plans are made once a connection, since making one costs more than a write. Statements take as
-// long as they take, whatever limits the server, the database or the role has: the outcome of a commit that is cut off
-// is not known. Warnings are never held back, since they say that a commit was not replicated.
+// All statements find few rows by indexes, so the planner must choose the same plan whatever the tables hold when a
+// statement is prepared. Plans are made once per connection, since planning costs more than a write. Time limits of the
+// server, the database or the role are lifted: the outcome of a commit that is cancelled is not known. Warnings are
+// never suppressed, since they report that a commit was not replicated.
 const sessionSettings = `SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off;
 SET enable_mergejoin = off; SET enable_bitmapscan = off; SET enable_sort = off; SET enable_memoize = off; SET jit = off;
 SET client_min_messages = warning;
@@ -29,25 +29,25 @@ SELECT set_config(name, '0', false) FROM pg_settings WHERE setting <> '0' AND na
 	'lock_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout');
 SET search_path = `
 
-// proof is the commit of its own that a connection begins with. Each connection has one of a few rows, so that they do
-// not wait for each other.
+// proof is the commit that each connection begins with. Connections use different rows, so that they rarely wait for
+// each other.
 const proof = `; INSERT INTO meta AS m (key, value) VALUES ('beat/%d', '') ON CONFLICT (key) DO UPDATE SET value = m.value;
 SELECT pg_postmaster_start_time()::text`
 
-// proofRows is how many rows there are for proofs.
+// proofRows is the number of rows for proofs.
 const proofRows = 32
 
 // session is what the store keeps with a connection.
 type session struct {
 	server *server
-	// began is what begins returned before the commit of the connection's own.
+	// began is what primary.begins returned before the connection's first commit.
 	began uint64
-	// connected is set when the connection is there: no further one is made for it then, which would be to cancel what
-	// it does. A wait for a standby that is cancelled ends as if the standby had answered.
+	// connected is set when the connection is established. Further dials are refused then: they could only be requests
+	// to cancel a statement, and a cancelled wait for a standby ends as if the standby had answered.
 	connected atomic.Bool
-	// warned is the server's last warning. It belongs to whoever uses the connection.
+	// warned is the server's last warning. It is owned by the user of the connection.
 	warned *pgconn.Notice
-	// stop keeps the connection from being closed when its server is left.
+	// stop cancels the closing of the connection when its server is left.
 	stop func() bool
 }
 
@@ -62,16 +62,16 @@ func sessionOf(conn *pgx.Conn) *session {
 	return s
 }
 
-// errNoCancel is why no request to cancel a statement is sent.
+// errNoCancel is the error of a dial for a request to cancel a statement.
 var errNoCancel = errors.New("statements are not cancelled")
 
 // warnedError is the error of a commit that may not have been replicated.
 type warnedError struct{ notice *pgconn.Notice }
 
-// Error has the server's warning.
+// Error returns a message with the server's warning.
 func (w *warnedError) Error() string { return "the database has warned: " + w.notice.Message }
 
-// warning returns the warning of the server since the last call, as an error.
+// warning returns the last warning of the server since the previous call as an error, nil for none.
 func (s *session) warning() error {
 	if s.warned == nil {
 		return nil
@@ -81,7 +81,7 @@ func (s *session) warning() error {
 	return err
 }
 
-// connect reads the address and makes the pools of readers.
+// connect parses the address and creates the pools of readers and look-ups.
 func (c *core) connect(ctx context.Context) error {
 	address, found := ParseAddress(c.o.Address, c.o.Password, c.o.Plain)
 	if len(found) > 0 {
@@ -97,7 +97,7 @@ func (c *core) connect(ctx context.Context) error {
 		return err
 	}
 	config.BeforeClose = forget
-	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // it would be a trip
+	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // it costs a round trip
 	c.address, c.hosts = address, hosts(config.ConnConfig)
 	var err error
 	if c.pool, err = pool(ctx, config, c.o.readers()); err != nil {
@@ -113,7 +113,7 @@ func pool(ctx context.Context, config *pgxpool.Config, most int) (*pgxpool.Pool,
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// lead makes a configuration lead to a server. The connection then has a session, and has had a commit of its own.
+// lead directs a configuration to a server. Its connections get a session, and begin with a commit.
 func (c *core) lead(config *pgx.ConnConfig, to *server) {
 	config.Host, config.Port, config.TLSConfig = to.config.Host, to.config.Port, to.config.TLSConfig
 	config.Fallbacks = to.config.Fallbacks
@@ -138,9 +138,9 @@ func (c *core) lead(config *pgx.ConnConfig, to *server) {
 	}
 }
 
-// prove sets up a new session, and commits something of its own.
+// prove sets up a new session, and commits its proof.
 func (c *core) prove(ctx context.Context, conn *pgconn.PgConn, s *session) error {
-	// What waits for a standby ends only with the server that it waits on, or with ctx.
+	// A commit that waits for a standby ends only when its server is left, or with ctx.
 	broken := conn.Conn()
 	closing := context.AfterFunc(ctx, func() { _ = broken.Close() })
 	defer closing()
@@ -171,7 +171,7 @@ func (c *core) connectTo(ctx context.Context, to *server) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, config)
 }
 
-// dial makes a connection of its own to the primary. It waits for that as long as callers can be expected to.
+// dial makes a connection outside the pools to the primary. It waits for up to patience.
 func (c *core) dial(ctx context.Context) (*pgx.Conn, error) {
 	s, err := c.primary.find(ctx)
 	if err != nil {
@@ -184,7 +184,7 @@ func (c *core) dial(ctx context.Context) (*pgx.Conn, error) {
 	return conn, err
 }
 
-// dialAny makes a connection to a server that may not have the tables, or take no commits at the moment.
+// dialAny makes a connection to a server that may have no tables, or may not take commits at the moment.
 func (c *core) dialAny(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, c.address.pool.ConnConfig.Copy())
 	if err != nil {
@@ -196,13 +196,13 @@ func (c *core) dialAny(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// quoted is a name as it stands in SQL.
+// quoted returns a name as a quoted identifier of SQL.
 func quoted(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-// leastVersion is the oldest version of PostgreSQL that a store can be on.
+// leastVersion is the oldest supported major version of PostgreSQL.
 const leastVersion = 15
 
-// versionError is a server of a version that is too old.
+// versionError is the error of a server whose version is too old.
 type versionError struct{ version string }
 
 // Error describes the version.
@@ -210,8 +210,8 @@ func (e *versionError) Error() string {
 	return fmt.Sprintf("its version is %s, and j17 needs PostgreSQL %d or later", e.version, leastVersion)
 }
 
-// suitable returns why a server that was connected to cannot be used: another one of the address may be. Servers say
-// what they are when a connection begins; some poolers do not pass all of it on.
+// suitable returns an error if a connected server cannot be used, upon which the next one of the address is tried.
+// Servers report their parameters when a connection begins; some poolers do not pass on all of them.
 func suitable(ctx context.Context, conn *pgconn.PgConn) error {
 	version := conn.ParameterStatus("server_version")
 	digits := strings.TrimLeft(version, "0123456789")
@@ -227,7 +227,7 @@ func suitable(ctx context.Context, conn *pgconn.PgConn) error {
 	return nil
 }
 
-// hangUp ends a connection. What it was doing is not cancelled.
+// hangUp closes a connection. Its statement is not cancelled.
 func hangUp(ctx context.Context, conn *pgx.Conn) {
 	forget(conn)
 	if conn.IsClosed() {
@@ -235,11 +235,11 @@ func hangUp(ctx context.Context, conn *pgx.Conn) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	_ = conn.Close(ctx) // nothing depends on it any more
+	_ = conn.Close(ctx) // nothing depends on it any longer
 }
 
-// forget lets go what is kept with a connection that ends. One that was broken off is closed at once: the library would
-// wait for the server for a while.
+// forget releases the session of a connection that ends. A broken connection is closed at once: the library would wait
+// for the server for a while.
 func forget(conn *pgx.Conn) {
 	if s := sessionOf(conn); s.stop != nil {
 		s.stop()
@@ -249,7 +249,7 @@ func forget(conn *pgx.Conn) {
 	}
 }
 
-// wait waits for a while, by the machine's clock: networks do not follow the store's.
+// wait waits for a duration by the machine's clock: networks do not follow the store's. The error is that of ctx.
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d) //nolint:forbidigo // see above
 	defer timer.Stop()

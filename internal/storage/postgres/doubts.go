@@ -10,15 +10,15 @@ import (
 	"j17/internal/storage/queue"
 )
 
-// errOverwritten is why it is not known what became of a batch although it can be asked.
+// errOverwritten is why the outcome of a batch is not known although the database answers.
 var errOverwritten = errors.New("another node has written to the tenant since")
 
-// settleTerms changes the terms of tenants, which waits for whatever is still under way and keeps out what has not
-// begun, and returns whose batch was the last one.
+// settleTerms increments the terms of tenants and returns their last batches. It waits for statements in progress, and
+// makes later ones with the old terms change nothing.
 const settleTerms = `UPDATE tenants SET term = term + 1 WHERE t = ANY($1) RETURNING t, ver, batch`
 
-// settle finds out whether a batch was committed, however long that takes: its tenants are the lane's until then. The
-// batch counts as committed when a later commit was acknowledged, before which it stands in the log.
+// settle finds out whether a batch was committed, however long that takes: the lane keeps its tenants until then. The
+// batch counts as committed once a later commit was acknowledged, which the log has after it.
 func (l *lane) settle(b *batch, done *outcome, cause error) error {
 	l.logger.Warn("the outcome of a commit has to be looked up", slog.Any("cause", cause))
 	l.primary.doubt()
@@ -34,7 +34,7 @@ func (l *lane) settle(b *batch, done *outcome, cause error) error {
 	}
 }
 
-// settleOnce sets the outcome of a batch.
+// settleOnce tries to set the outcome of a batch.
 func (l *lane) settleOnce(b *batch, done *outcome) error {
 	if l.conn.IsClosed() {
 		if err := l.redial(l.ending); err != nil {
@@ -54,7 +54,7 @@ func (l *lane) settleOnce(b *batch, done *outcome) error {
 	}
 	l.primary.acknowledge(s.server, began)
 	for _, t := range b.changedTenants() {
-		t.term++ // if this is wrong, the next batch finds out
+		t.term++ // if this is wrong, the next batch detects it
 		if overwritten[int32(t.next.Number)] {
 			if done.doubtful == nil {
 				done.doubtful = map[*tenant]bool{}
@@ -66,7 +66,7 @@ func (l *lane) settleOnce(b *batch, done *outcome) error {
 	return nil
 }
 
-// lastBatches returns the tenants whose last batch is the given one, and those that it and others may have written to.
+// lastBatches returns the tenants whose last batch is b, and those that others have overwritten, with or without it.
 func (l *lane) lastBatches(ctx context.Context, b *batch) (written, overwritten map[int32]bool, err error) {
 	was := map[int32]int64{}
 	for i, t := range b.w.tenants.t {

@@ -16,12 +16,12 @@ import (
 	"j17/internal/storage/unit"
 )
 
-// dueItems is the part of the store that hands out items when they are due.
+// dueItems is the part of the store that returns items when they are due.
 type dueItems struct {
 	*core
 
 	mu sync.Mutex
-	// told is the damage that was logged.
+	// told has the texts of the errors that were logged.
 	told map[string]bool
 }
 
@@ -51,7 +51,7 @@ func (d *dueItems) NextDue(ctx context.Context, space store.Space) (time.Time, e
 	return fromNanos(next), err
 }
 
-// unlessClosed is an error, or store.ErrClosed of a closed store.
+// unlessClosed returns err, or store.ErrClosed if it is nil and the store is closed.
 func (c *core) unlessClosed(err error) error {
 	if err == nil && c.isClosed() {
 		return store.ErrClosed
@@ -192,7 +192,7 @@ type dueItem struct {
 	plain []byte
 }
 
-// collect reads due items. Damaged ones are logged, and passed over.
+// collect reads due items. Damaged ones are logged and skipped.
 func (d *dueItems) collect(rows pgx.Rows, space store.Space) (list []dueItem, err error) {
 	var key []byte
 	var rev, sum int64
@@ -236,7 +236,7 @@ func (b *batch) claim(t *tenant, c *store.Claim, i *dueItem) store.Item {
 // maxTold bounds how many logged errors are remembered.
 const maxTold = 1000
 
-// tell logs damage, once.
+// tell logs an error of damage once.
 func (d *dueItems) tell(space store.Space, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -250,13 +250,13 @@ func (d *dueItems) tell(space store.Space, err error) {
 	d.logger.Error("a due item is damaged and is passed over", slog.String("space", string(space)), slog.Any("error", err))
 }
 
-// releasedAtOnce is how many claims are given back in one batch.
+// releasedAtOnce is how many claims of a tenant are released in one batch.
 const releasedAtOnce = 1000
 
 // ReleaseClaims is part of store.Health.
 func (d *dueItems) ReleaseClaims(ctx context.Context) (released int, err error) {
 	for {
-		// The tenants with claims of others.
+		// Tenants with claims of other stores.
 		var tenants []j17.Tenant
 		err := d.read(ctx, "claims", func(conn reading) error {
 			rows, err := conn.Query(
@@ -290,8 +290,8 @@ func (d *dueItems) ReleaseClaims(ctx context.Context) (released int, err error) 
 	}
 }
 
-// living is the holder whose claims are not given back, 0 for none: a store that has a schema for itself is asked
-// before any work begins, so all claims are those of stores that have ended.
+// living returns the holder whose claims are not released, 0 for none: ReleaseClaims is called before any work begins,
+// so in a schema that is not shared all claims are those of stores that have ended.
 func (d *dueItems) living() int64 {
 	if d.o.Shared {
 		return d.holder()
@@ -299,11 +299,11 @@ func (d *dueItems) living() int64 {
 	return 0
 }
 
-// selectClaims selects items of a tenant that are claimed by others.
+// selectClaims selects items of a tenant that other stores have claimed.
 const selectClaims = `SELECT i.space, i.key, ` + itemColumns + `, i.value FROM items i WHERE i.t = $1
 AND i.claimed IS NOT NULL AND i.due > 0 AND i.holder <> $2 AND ` + itemLives + ` LIMIT $3`
 
-// releaseSome gives back claims of a tenant.
+// releaseSome releases claims of a tenant, and returns their number.
 func (d *dueItems) releaseSome(ctx context.Context, t j17.Tenant) (n int, err error) {
 	err = d.queue.DoFor(ctx, t, queue.Freeing, func(b *batch) error {
 		n = 0

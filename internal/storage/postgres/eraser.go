@@ -52,7 +52,7 @@ func (e *eraser) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (re
 	return result, err
 }
 
-// presentChains computes the present chains of streams outside the lanes.
+// presentChains computes the chains over the present bytes of streams, outside the lanes.
 func (e *eraser) presentChains(
 	ctx context.Context, t j17.Tenant, streams []store.RewrittenStream,
 ) ([]unit.PresentChain, error) {
@@ -77,7 +77,7 @@ func (l *lookups) number(ctx context.Context, t j17.Tenant) (uint32, error) {
 	return uint32(extent.Life), err
 }
 
-// eventsOf reads events of streams of a tenant.
+// eventsOf returns a function that reads events of streams of a tenant.
 func (c *core) eventsOf(t j17.Tenant) unit.Events {
 	return func(ctx context.Context, key j17.Key, after, upTo uint64, do func(j17.StreamID, int64, []byte)) error {
 		for e, err := range (&streams{core: c}).ReadStream(ctx, t, key, after+1, upTo) {
@@ -153,17 +153,17 @@ func (p *eventNames) add(key j17.Key, version uint64) {
 	p.streams, p.versions = append(p.streams, record.Stream(key)), append(p.versions, int64(version))
 }
 
-// storedEvent is what changes of stored events have to know of one.
+// storedEvent has the fields of a stored event that its changes depend on.
 type storedEvent struct {
 	id         j17.StreamID
 	time       int64
 	kept, tags []byte
-	// metadataAt is where the metadata begin in raw, which is nil unless it was asked for.
+	// metadataAt is the offset of the metadata in raw, which is nil unless it was asked for.
 	metadataAt int
 	raw        []byte
 }
 
-// leaf returns the leaf hash of the event's first content.
+// leaf returns the leaf hash of the event's original content.
 func (e *storedEvent) leaf() [32]byte {
 	if e.kept != nil {
 		return [32]byte(e.kept)
@@ -186,14 +186,14 @@ func (e *storedEvent) allTags() ([]string, error) {
 	return append(j17.MetadataTags(j17.Layout{Metadata: e.metadataAt}.MetadataOf(e.raw)), own...), nil
 }
 
-// errLayout is the cause of damage that the places of data and metadata show.
+// errLayout is the cause of a CorruptionError for wrong offsets of data and metadata.
 var errLayout = errors.New("the places of data and metadata are wrong")
 
 const selectStored = `SELECT u.i, e.ms, e.n, e.time, e.kept, e.tags, e.metadata_at, CASE WHEN $4 THEN e.raw END
 FROM unnest($2::bytea[], $3::bigint[]) WITH ORDINALITY u (stream, version, i),
 LATERAL (SELECT * FROM events e WHERE e.t = $1 AND e.stream = u.stream AND e.version = u.version AND e.kind = 0 LIMIT 1) e`
 
-// storedEvents calls do for events of a tenant. The error wraps store.ErrNotFound if one of them does not exist.
+// storedEvents calls do for each of some events of a tenant. The error wraps store.ErrNotFound if one does not exist.
 func storedEvents(
 	ctx context.Context, conn reading, number uint32, p *eventNames, raw bool,
 	do func(at eventName, e *storedEvent) error,
@@ -222,7 +222,7 @@ func storedEvents(
 	return err
 }
 
-// stored calls do for events of a tenant, in the lane.
+// stored is storedEvents on the connection of the lane.
 func (b *batch) stored(t *tenant, p *eventNames, raw bool, do func(at eventName, e *storedEvent) error) error {
 	err := storedEvents(b.lane.ending, b.lane.conn, t.next.Number, p, raw, do)
 	if errors.Is(err, store.ErrNotFound) {

@@ -12,7 +12,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// sqlState returns the code of an error that the server has told, "" for any other.
+// sqlState returns the SQLSTATE of an error that the server has reported, "" for any other error.
 func sqlState(err error) string {
 	if said, is := errors.AsType[*pgconn.PgError](err); is {
 		return said.Code
@@ -20,7 +20,7 @@ func sqlState(err error) string {
 	return ""
 }
 
-// classOf returns the class of such an error: the first two characters of its code.
+// classOf returns the class of such an error: the first two characters of its SQLSTATE.
 func classOf(err error) string {
 	if code := sqlState(err); len(code) == 5 {
 		return code[:2]
@@ -28,15 +28,15 @@ func classOf(err error) string {
 	return ""
 }
 
-// broken reports whether an error is that of a connection, so that the statement is worth another try on a new one.
+// broken reports whether an error is that of a connection, so that the statement can be retried on a new one.
 func broken(err error) bool {
 	switch classOf(err) {
 	case "08":
 		return true
 	case "57":
-		return sqlState(err) != "57014" // somebody has cancelled the statement
+		return sqlState(err) != "57014" // the statement was cancelled
 	case "25":
-		return sqlState(err) == "25006" // the server takes no writes any more
+		return sqlState(err) == "25006" // the server no longer takes writes
 	case "":
 	default:
 		return false
@@ -51,7 +51,7 @@ func broken(err error) bool {
 // crowded reports whether an error says that the server has no connection left.
 func crowded(err error) bool { return sqlState(err) == "53300" }
 
-// raced reports whether an error says that a statement was in the way of another one, and may succeed the next time.
+// raced reports whether a statement was in conflict with another one, and may succeed when it is retried.
 func raced(err error) bool { return classOf(err) == "40" && sqlState(err) != "40003" }
 
 // isFull reports whether an error says that the server has no disk space left.
@@ -60,8 +60,8 @@ func isFull(err error) bool { return sqlState(err) == "53100" }
 // isUnique reports whether an error says that a row exists already.
 func isUnique(err error) bool { return sqlState(err) == "23505" }
 
-// refused reports whether an error says for certain that a statement which was sent has changed nothing: the server has
-// answered that it failed, and goes on. Whatever else goes wrong leaves the outcome open.
+// refused reports whether a statement has certainly changed nothing: it was not sent, or the server has answered that
+// it failed and keeps the session. After all other errors the outcome is unknown.
 func refused(err error) bool {
 	if pgconn.SafeToRetry(err) {
 		return true
@@ -70,13 +70,13 @@ func refused(err error) bool {
 	return is && said.SeverityUnlocalized == "ERROR" && said.Code != "40003" // completion unknown
 }
 
-// fault is the error of a statement as the store returns it.
+// fault returns the error of a statement in the form in which the store returns it.
 func fault(what string, err error) error {
 	switch {
 	case err == nil || errors.Is(err, store.ErrBusy):
 		return err
 	case isFull(err):
-		return fmt.Errorf("%w: %s: %v", store.ErrFull, what, err) //nolint:errorlint // the call is worth another try
+		return fmt.Errorf("%w: %s: %v", store.ErrFull, what, err) //nolint:errorlint // the call can be retried
 	}
 	switch sqlState(err) {
 	case "XX001", "XX002":
@@ -96,7 +96,7 @@ func fault(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// busy is store.ErrBusy with a cause, which it does not wrap: the call is worth another try.
+// busy returns store.ErrBusy with the text of a cause, which it does not wrap: the call can be retried.
 func busy(what string, cause error) error {
 	return fmt.Errorf("%w: %s: %v", store.ErrBusy, what, cause) //nolint:errorlint // see above
 }

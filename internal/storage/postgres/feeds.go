@@ -21,7 +21,7 @@ const (
 	selectChanges = pageOf + inOrder + pageFrom + ` FROM events` + afterPosition + `
 			ORDER BY e.ms, e.n LIMIT $4` + pageEnd + inOrder
 
-	// selectNames has the columns of the others, and values of notes alone.
+	// selectNames has the same columns as the others, but raw for notes only.
 	selectNames = `SELECT e.t, e.ms, e.n, coalesce(e.version, 0), e.stream, NULL::bytea, 0::bigint, NULL::bytea, NULL::bytea,
 	0, 0, CASE WHEN e.kind <> 0 THEN e.raw END FROM events` + afterPosition + ` ORDER BY e.ms, e.n LIMIT $4`
 )
@@ -73,7 +73,7 @@ func (f *feeds) ReadNames(
 	})
 }
 
-// readFeed hands out up to limit entries of a feed behind a position, which a statement selects page by page.
+// readFeed yields up to limit entries of a feed after a position, which a statement selects page by page.
 func (f *feeds) readFeed(
 	ctx context.Context, p *pager, sql string, after j17.StreamID, limit int, yield func(e *pageEntry) (bool, error),
 ) error {

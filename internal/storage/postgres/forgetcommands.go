@@ -13,8 +13,8 @@ import (
 	"j17/internal/storage/unit"
 )
 
-// forgetAtOnce is how many results of commands are forgotten in one commit, and searchedAtOnce how many are read in one
-// trip.
+// forgetAtOnce is how many results of commands are removed in one commit, and searchedAtOnce how many rows are read in
+// one round trip.
 const (
 	forgetAtOnce   = 1000
 	searchedAtOnce = 1000
@@ -52,7 +52,7 @@ func (e *eraser) ForgetCommands(ctx context.Context, t j17.Tenant, of []store.St
 	return nil
 }
 
-// forget removes the result of a command, or what it says if the command expires.
+// forget removes the result of a command. Of a command that expires, it keeps the record with an empty result.
 func (b *batch) forget(t *tenant, id store.CommandID) error {
 	r, expires, err := b.ReadCommand(t, id)
 	if err != nil || r == nil {
@@ -68,7 +68,7 @@ func (b *batch) forget(t *tenant, id store.CommandID) error {
 	return nil
 }
 
-// commandsOf finds the commands by which parts of streams came to events.
+// commandsOf returns the commands that have appended the events of parts of streams.
 func (e *eraser) commandsOf(
 	ctx context.Context, t j17.Tenant, of []store.StreamPart,
 ) (found []store.CommandID, err error) {
@@ -87,7 +87,7 @@ func (e *eraser) commandsOf(
 	}
 	slices.SortFunc(positions, j17.StreamID.Compare)
 
-	// The positions of a command follow each other, so that few of them need to be looked at as a whole.
+	// The positions of a command's events are consecutive in the feed, so the first and the last one suffice.
 	last := []byte{}
 	for more := true; more; {
 		err := e.read(ctx, "the results of commands", func(conn reading) error {
@@ -129,7 +129,7 @@ func (e *eraser) commandsOf(
 const selectPositions = `SELECT version, ms, n FROM events WHERE t = $1 AND stream = $2 AND kind = 0 AND version > $3
 AND (ms, n) <= ($4, $5) ORDER BY version LIMIT $6`
 
-// positionsOf adds the positions of the events of a part of a stream.
+// positionsOf appends the positions of the events of a part of a stream to positions.
 func (e *eraser) positionsOf(
 	ctx context.Context, number uint32, of *store.StreamPart, positions []j17.StreamID,
 ) ([]j17.StreamID, error) {

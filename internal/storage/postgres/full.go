@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// probeInterval is how often it is looked whether a server without space has some again.
+	// probeInterval is the time between two checks whether a server without disk space has some again.
 	probeInterval = time.Second
-	// probeBytes is how much has to fit in then.
+	// probeBytes is the size of the value that has to fit in then.
 	probeBytes = 1 << 20
 )
 
-// fullness says whether the server has no disk space left. From the first write that it refuses on, only calls that
-// make room are tried, until something larger fits in.
+// fullness records whether the server has no disk space left. After the first write that fails for that, only calls
+// that free space are tried, until a probe fits in.
 type fullness struct {
 	core *core
 
@@ -27,7 +27,7 @@ type fullness struct {
 	full bool
 }
 
-// admit returns the error of calls that are not worth queueing.
+// admit returns the error of calls that would fail, nil for others.
 func (f *fullness) admit(need queue.Need) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -37,7 +37,7 @@ func (f *fullness) admit(need queue.Need) error {
 	return nil
 }
 
-// note says that the server has refused a write for lack of space. A lane calls it.
+// note records that the server has refused a write for lack of space. Lanes call it.
 func (f *fullness) note() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,7 +54,7 @@ func (f *fullness) note() {
 	})
 }
 
-// await returns when there is space again, or the store ends.
+// await returns when there is space again, or when the store ends.
 func (f *fullness) await() {
 	for wait(f.core.ending, probeInterval) == nil {
 		if err := f.probe(); err != nil {

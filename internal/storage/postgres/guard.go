@@ -18,19 +18,19 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The settings of the server are looked at each lookEvery while all is well, and each lookAgain while something is not.
-// What is found wrong has to be found twice before writes stop: a standby may just be starting again.
+// The settings of the server are checked every lookEvery while they are good, and every lookAgain otherwise. A fault
+// has to be found twice before writes stop: a standby may be restarting.
 const (
 	lookEvery = time.Minute
 	lookAgain = time.Second
 )
 
-// guard looks at the settings of the server, and stops writes while what is acknowledged might be lost.
+// guard checks the settings of the server, and stops writes while acknowledged ones might be lost.
 type guard struct {
 	*core
 
 	now atomic.Pointer[condition]
-	// found is what the last look has found wrong, if that has not stopped writes yet. Only one goroutine looks.
+	// found describes the faults that the last look has found, "" for none. Only one goroutine looks.
 	found string
 	stop  context.CancelFunc
 	end   context.Context //nolint:containedctx // the time in which it looks
@@ -38,7 +38,7 @@ type guard struct {
 
 // condition is what is known of the server.
 type condition struct {
-	// refused is why no writes are taken, unreached why nothing could be asked; "" for neither.
+	// refused is why no writes are taken, unreached why the server could not be asked; each is "" if that is not so.
 	refused, unreached string
 	store.Replication
 }
@@ -50,7 +50,7 @@ func newGuard(c *core) *guard {
 	return g
 }
 
-// admit returns why a call is not worth queueing.
+// admit returns the error of calls while writes are stopped.
 func (g *guard) admit(queue.Need) error {
 	if why := g.now.Load().refused; why != "" {
 		return j17.Errorf(j17.CodeUnavailable, "No writes are taken, since they might be lost: %s. Nothing was written. Reads go on, and writes do so by themselves once that has changed.", why).Because(store.ErrBusy)
@@ -75,7 +75,7 @@ func (c *core) Status() store.Status {
 	return store.Status{Readable: true, Writable: why == "", Reason: why, Replication: &is.Replication}
 }
 
-// begin looks for the first time. It returns the error of a server that is refused.
+// begin looks for the first time. It returns an error if the server is refused.
 func (g *guard) begin(ctx context.Context, conn *pgx.Conn) error {
 	s, found, err := g.look(ctx, conn)
 	if err != nil {
@@ -97,8 +97,8 @@ func (g *guard) begin(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// look asks a server for its settings, and returns what it thinks of them. It makes another connection, to see whether
-// both keep their sessions.
+// look asks a server for its settings, and returns its findings. It makes a second connection, to check whether both
+// keep their sessions.
 func (g *guard) look(ctx context.Context, conn *pgx.Conn) (s serverSettings, found []Finding, err error) {
 	other, err := g.dialAny(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func (g *guard) look(ctx context.Context, conn *pgx.Conn) (s serverSettings, fou
 	return s, append(s.findings(&g.o), session), nil
 }
 
-// condition is what settings mean for the store where none of them is refused.
+// condition returns the condition of a server none of whose settings is refused.
 func (s *serverSettings) condition() *condition {
 	is := &condition{Replication: store.Replication{Mode: store.Quorum, Standbys: s.standbys, LagBytes: s.lag}}
 	if s.quorum == "" {
@@ -139,7 +139,7 @@ func (g *guard) watch() error {
 			after = lookAgain
 		}
 		if wait(g.end, after) != nil {
-			return nil //nolint:nilerr // it is told, and tried again
+			return nil //nolint:nilerr // it is logged, and tried again
 		}
 		_ = panics.Logged(g.end, g.logger, "the look at the settings of the store's server", g.lookNow)
 	}
@@ -169,7 +169,7 @@ func (g *guard) lookNow() error {
 		return nil
 	}
 
-	// What is wrong, if it was so a moment before.
+	// Faults stop writes if the previous look has found some too.
 	var wrong []string
 	for _, f := range found {
 		if f.Refused {

@@ -14,7 +14,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// sides is the store in the role of store.Sides, but for what is due.
+// sides is the store in the role of store.Sides, except for due items.
 type sides struct {
 	*core
 	*appender
@@ -66,8 +66,8 @@ func (s *sides) GetEach(
 	return nil
 }
 
-// itemQuery selects live items of a space whose keys are in a range. The bounds are conditions of an index only where
-// they are there without exception, so each form of a range is a statement of its own.
+// itemQuery selects live items of a space whose keys are in a range. A bound restricts an index scan only if the
+// statement has it as a plain condition, so each form of a range has its own statement.
 type itemQuery struct {
 	where string
 	order string
@@ -161,7 +161,7 @@ func collectItems(rows pgx.Rows, space store.Space) (items []namedItem, size int
 }
 
 const (
-	// A page ends with the item with which its keys and values reach pageBytes.
+	// A page ends with the item at which its keys and values reach pageBytes.
 	pageBytes = 256 << 10
 	// The first page of an iteration has at most firstRows rows, since many callers need few. Each further one may have
 	// rowsGrow times as many, up to mostRows.
@@ -208,7 +208,7 @@ func (c *core) countItems(
 	return n, err
 }
 
-// damagedItem is the error for an item whose value is not what was stored.
+// damagedItem returns the error of an item whose value does not have the stored checksum.
 func damagedItem(space store.Space, key string) error {
 	return ofItem(space, key, corruption(errSum, "side item %s/%s", space, key))
 }
@@ -281,7 +281,7 @@ func (s *sides) Clear(ctx context.Context, t j17.Tenant, space store.Space, keys
 	})
 }
 
-// clear makes the items of a space whose keys are in a range cease to exist, in the cache too.
+// clear removes the items of a space whose keys are in a range, from the cache too.
 func (b *batch) clear(t *tenant, space int16, keys store.Range) {
 	b.units.Touch(t)
 	t.epoch++

@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	// mostUnits is about how many units a lane takes at a time.
+	// mostUnits is about the number of units that a lane takes at a time.
 	mostUnits = 256
-	// mostBatchBytes is the size from which on a batch takes no further units. The last one may exceed it.
+	// mostBatchBytes is the size in bytes at which a batch takes no further units. The last unit may exceed it.
 	mostBatchBytes = 4 << 20
 )
 
 // call is one call that waits for a lane.
 type call = queue.Call[*batch]
 
-// lane is a writer with a connection of its own. It works on tenants that no other lane works on at the same time.
+// lane is a writer with its own connection. It works on tenants that no other lane works on at the same time.
 type lane struct {
 	*core
 
-	// id is the lane's among all lanes that there ever were, batches how many batches it has written.
+	// id is unique among all lanes of all starts. batches is how many batches the lane has written.
 	id, batches int64
 	conn        *pgx.Conn
 	batch       *batch
 	callers     callers
-	// raced says that the last batch was in the way of somebody else's and is tried once more.
+	// raced reports whether the last batch was in conflict with another transaction and is tried once more.
 	raced bool
 }
 
@@ -46,7 +46,7 @@ func newLane(c *core, n int) *lane {
 	return l
 }
 
-// run carries out calls until the store is closed and no call waits.
+// run executes calls until the store is closed and no call waits.
 func (l *lane) run() {
 	var calls []*call
 	for l.queue.Wait() {
@@ -68,7 +68,7 @@ func (l *lane) run() {
 	}
 }
 
-// place is how far a call was when a batch began.
+// place is the progress of a call when a batch began.
 type place struct {
 	done  int
 	split bool
@@ -82,14 +82,14 @@ func placesOf(calls []*call) []place {
 	return places
 }
 
-// rewind goes back to where calls were.
+// rewind resets calls to their progress at places.
 func rewind(calls []*call, places []place) {
 	for i, c := range calls {
 		c.Rewind(places[i].done, places[i].split)
 	}
 }
 
-// work carries out and answers calls, as many at a time as fit into a batch.
+// work executes and answers calls, as many at a time as fit into a batch.
 func (l *lane) work(calls []*call) {
 	for len(calls) > 0 {
 		waiting, stop := l.callers.attend()
@@ -99,9 +99,9 @@ func (l *lane) work(calls []*call) {
 		stop()
 		switch {
 		case done == nil && err == nil:
-			return // they were answered while their outcome was not known
+			return // they were answered before their outcome was known
 		case err != nil && len(calls) > 1 && ofOne(err):
-			// One of them is the reason. The others are not to suffer from it.
+			// One of the calls is the reason. The others must not fail for it.
 			rewind(calls, places)
 			for i := range calls {
 				l.work(calls[i : i+1 : i+1])
@@ -116,14 +116,14 @@ func (l *lane) work(calls []*call) {
 	}
 }
 
-// ofOne reports whether an error may be that of one call among several.
+// ofOne reports whether an error may be caused by one call among several.
 func ofOne(err error) bool {
 	return !errors.Is(err, store.ErrBusy) && !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrClosed) &&
 		!errors.Is(err, store.ErrUnknown)
 }
 
-// refuse answers calls of which nothing was written. Where space is wanting, calls that make room are tried without the
-// others: it returns them.
+// refuse answers calls of which nothing was written. If disk space is missing, it returns the calls that free space,
+// which are tried without the others.
 func (l *lane) refuse(calls []*call, places []place, err error) (rest []*call) {
 	if errors.Is(err, store.ErrFull) {
 		var others []*call
@@ -144,16 +144,16 @@ func (l *lane) refuse(calls []*call, places []place, err error) (rest []*call) {
 	return nil
 }
 
-// outcome is what became of a batch.
+// outcome is the outcome of a batch.
 type outcome struct {
-	// complete is how many of the calls are decided to the end. Those up to parts have a part in the batch.
+	// complete is how many of the calls are decided completely. The first parts calls have a part in the batch.
 	complete, parts int
-	// stale are the tenants that somebody else has written to since they were read; nothing of theirs was written.
-	// Of those in doubt it cannot be told.
+	// stale are the tenants that others have written to since they were read, for which nothing was written. For the
+	// doubtful ones it is not known whether something was.
 	stale, doubtful map[*tenant]bool
 }
 
-// answer answers the complete calls of tenants that are not stale, and returns the others, which are decided again.
+// answer answers the complete calls of tenants that are not stale, and returns the others, to be decided again.
 func (l *lane) answer(calls []*call, places []place, done *outcome) (rest []*call) {
 	for i, c := range calls {
 		t := l.tenant(c.Tenant)
@@ -172,15 +172,15 @@ func (l *lane) answer(calls []*call, places []place, done *outcome) (rest []*cal
 	return rest
 }
 
-// forget makes the tenants of calls be read again.
+// forget makes the next batch read the tenants of calls again.
 func (l *lane) forget(calls []*call) {
 	for _, c := range calls {
 		l.tenant(c.Tenant).forget()
 	}
 }
 
-// commit decides calls and commits what they write. The error is the answer to all of them: nothing was written. Where
-// neither is returned, the calls have their answers.
+// commit decides calls and commits their writes. An error is the answer to all of them: nothing was written. If both
+// results are nil, the calls were answered already.
 func (l *lane) commit(ctx context.Context, calls []*call, places []place) (*outcome, error) {
 	b := l.batch
 	defer b.reset() // other lanes may have the tenants next
@@ -199,7 +199,7 @@ func (l *lane) commit(ctx context.Context, calls []*call, places []place) (*outc
 		}
 		var done *outcome
 		if l.conn.IsClosed() {
-			err = errLost // whatever else was said
+			err = errLost // whatever the error was
 		} else if err == nil {
 			done, err = l.write(b, calls, places, complete)
 		}
@@ -218,7 +218,7 @@ func (l *lane) commit(ctx context.Context, calls []*call, places []place) (*outc
 // errLost is the error of a batch whose connection was lost before it was sent.
 var errLost = errors.New("the connection was lost")
 
-// again reports whether a batch of which nothing was written is worth another try.
+// again reports whether a batch of which nothing was written is tried again.
 func (l *lane) again(err error) bool {
 	switch {
 	case l.callers.tooLate() != nil:
@@ -233,7 +233,7 @@ func (l *lane) again(err error) bool {
 	return false
 }
 
-// because returns the error of calls of which nothing was written.
+// because returns the error of calls of which nothing was written, for the cause err.
 func (l *lane) because(err error) error {
 	if late := l.callers.tooLate(); late != nil {
 		return late
@@ -244,7 +244,7 @@ func (l *lane) because(err error) error {
 	return fault("a commit", err)
 }
 
-// write commits the batch, in which complete calls have all they want, and perhaps the next one a part. With an error,
+// write commits the batch, which has all writes of complete calls, and perhaps a part of the next one. After an error,
 // nothing was written.
 func (l *lane) write(b *batch, calls []*call, places []place, complete int) (*outcome, error) {
 	done := &outcome{complete: complete, parts: complete}
@@ -258,7 +258,7 @@ func (l *lane) write(b *batch, calls []*call, places []place, complete int) (*ou
 	case !changes && len(b.decided) == 0:
 		return done, nil
 	case !changes:
-		// What was looked at must not have changed.
+		// What decisions relied on must not have changed.
 		written, err := b.w.run(l, b)
 		if err != nil {
 			return nil, l.lost(err)
@@ -286,7 +286,8 @@ func (l *lane) write(b *batch, calls []*call, places []place, complete int) (*ou
 	return done, l.replaced(b, done)
 }
 
-// lost is the error of a statement that has changed nothing, whatever has become of it.
+// lost returns the error of a statement without lasting effect. It closes the connection unless the server has
+// answered.
 func (l *lane) lost(err error) error {
 	if !refused(err) {
 		l.hangUp()
@@ -295,7 +296,8 @@ func (l *lane) lost(err error) error {
 	return err
 }
 
-// execute sends what the batch changes, and finds out what became of it. With an error, nothing was written.
+// execute commits the changes of the batch, and sets the outcome. After an error, nothing was written, unless it is
+// store.ErrUnknown.
 func (l *lane) execute(b *batch, done *outcome) error {
 	if _, err := rand.Read(b.id[:]); err != nil {
 		return err
@@ -314,7 +316,7 @@ func (l *lane) execute(b *batch, done *outcome) error {
 			l.primary.acknowledge(s.server, began)
 		}
 	case ofNames(err):
-		written = map[int32]bool{} // somebody else has created a tenant of one of these names
+		written = map[int32]bool{} // another store has created a tenant with one of the names
 	case refused(err):
 		if sqlState(err) == "25006" {
 			l.primary.lose(s.server)
@@ -331,13 +333,13 @@ func (l *lane) execute(b *batch, done *outcome) error {
 	return nil
 }
 
-// ofNames reports whether an error says that a tenant of a name exists already.
+// ofNames reports whether an error says that a tenant with a name exists already.
 func ofNames(err error) bool {
 	said, is := errors.AsType[*pgconn.PgError](err)
 	return is && isUnique(err) && said.TableName == "names"
 }
 
-// replaced returns an error if another node works, which may be why nothing was written.
+// replaced returns an error if nothing was written and another node is active.
 func (l *lane) replaced(b *batch, done *outcome) error {
 	n := l.o.Node
 	if n == nil || done.stale == nil || slices.ContainsFunc(b.changedTenants(), func(t *tenant) bool {
@@ -347,7 +349,7 @@ func (l *lane) replaced(b *batch, done *outcome) error {
 	}
 	var term int64
 	if err := l.conn.QueryRow(l.ending, `SELECT term FROM cluster`).Scan(&term); err != nil {
-		_ = l.lost(err) // the next try finds out
+		_ = l.lost(err) // the next try detects it
 		return nil
 	}
 	if term != n.Term() {
@@ -356,7 +358,7 @@ func (l *lane) replaced(b *batch, done *outcome) error {
 	return nil
 }
 
-// connect sees to it that the lane has a connection, as long as its callers wait.
+// connect makes a connection if the lane has none, and retries that as long as the callers wait.
 func (l *lane) connect(ctx context.Context) error {
 	for l.conn == nil || l.conn.IsClosed() {
 		if err := l.callers.tooLate(); err != nil {
@@ -398,10 +400,10 @@ func (l *lane) hangUp() {
 	hangUp(l.life, l.conn)
 }
 
-// failed is the error of a statement that has changed nothing that anybody relies on.
+// failed returns the error of a statement of a lane whose effects, if any, need not be known.
 func (l *lane) failed(what string, err error) error {
 	if err != nil {
-		_ = l.lost(err) // which is why the connection is looked at
+		_ = l.lost(err) // for its effect on the connection
 	}
 	return fault(what, err)
 }

@@ -64,8 +64,8 @@ func (f *feeds) CountRecent(
 	return n, last, upTo, true
 }
 
-// leavesBehind returns the leaf hashes of the events behind a position if they are in memory. What other stores write
-// is not there.
+// leavesBehind returns the leaf hashes of the events after a position if they are in memory. They are not where other
+// stores may write. noted reports whether there may be notes among them.
 func (f *feeds) leavesBehind(t j17.Tenant, after j17.StreamID, limit int) (some leaves.Some, noted, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -17,38 +17,38 @@ import (
 	"j17/internal/storage/unit"
 )
 
-// A load is written under a tenant number of its own, to which no name leads until the load is committed. unnamed has
-// the number, with the store as its owner: every statement that adds to the load asks for that row, so that nothing
-// comes after the load was given up, by this store or by the next one.
+// A load is written under a new tenant number, which has no name until the load is committed. The table unnamed has the
+// number, with the store as its owner. Every statement that adds to the load requires that row, so that nothing is
+// added after the load was given up, by this store or by the next one.
 
 const (
-	// loadedAtOnce bounds the items and commands that are written by one statement, loadedBytes their size and that of
-	// the events that are written in one transaction.
+	// loadedAtOnce bounds the items and commands that one statement writes. loadedBytes bounds their size, and that of
+	// the events that one transaction writes.
 	loadedAtOnce = 5000
 	loadedBytes  = 8 << 20
 )
 
-// loading is a store.Load. While some of what was added is written, more can be added.
+// loading is a store.Load. More can be added while what was added before is being written.
 type loading struct {
 	*core
 
 	name   j17.Tenant
 	number int32
-	// err, if not nil, is why the load has failed, or errLoadEnded.
+	// err, if not nil, is the error that the load has failed with, or errLoadEnded.
 	err error
 
-	// bytes is loadedBytes but in tests.
+	// bytes is loadedBytes, except in tests.
 	bytes int
 	state unit.Load
 	told  unit.LoadedTags
-	// What was added and not written yet: events and notes; items, and the entries that some of them list; commands.
+	// What was added and not written yet: events and notes; items and commands; and the entries that items list.
 	events  *loadedEvents
 	others  writes
 	entries map[writtenItem]listed
-	// due reports that there are items with due times, commands that there are commands.
+	// due reports whether there are items with due times, commands whether there are commands.
 	due, commands bool
 
-	// streams is owned by what is being written, whose error comes from writing, nil if there is nothing.
+	// streams is owned by the goroutine that writes. It sends its error to writing, which is nil if there is none.
 	streams loadedStreams
 	writing chan error
 
@@ -56,7 +56,7 @@ type loading struct {
 	followed *followed
 }
 
-// listed are the entries of an item, in a space of their own.
+// listed are the entries that an item lists, with their space.
 type listed struct {
 	space store.Space
 	keys  []string
@@ -68,7 +68,7 @@ var (
 	errLoadLost  = fmt.Errorf("%w: the load was removed", store.ErrBusy)
 )
 
-// newLoad gives a load its number, and the store the load.
+// newLoad creates the number of a load, with the store as its owner.
 const newLoad = `WITH ` + nextNumber + `, x AS (` + insertTenant + `)
 INSERT INTO unnamed (t, owner) SELECT t, $1 FROM x RETURNING t`
 
@@ -107,7 +107,7 @@ func withoutEvents(t *tenant) error {
 	return nil
 }
 
-// fail records an error, after which nothing can be added.
+// fail records an error, after which nothing can be added, and returns the first one.
 func (l *loading) fail(err error) error {
 	if err != nil && l.err == nil {
 		l.err = l.unlessOver(err)
@@ -115,7 +115,7 @@ func (l *loading) fail(err error) error {
 	return l.err
 }
 
-// unlessOver is an error, or store.ErrClosed of a closed store.
+// unlessOver returns err, or store.ErrClosed if the store is closed.
 func (l *loading) unlessOver(err error) error {
 	if l.isClosed() {
 		return store.ErrClosed
@@ -123,7 +123,7 @@ func (l *loading) unlessOver(err error) error {
 	return err
 }
 
-// write begins to write something when what was begun before is written. write is called by one goroutine at a time.
+// write waits for the previous write, and begins the next one in a goroutine. It is called by one goroutine at a time.
 func (l *loading) write(do func(ctx context.Context) error) error {
 	if err := l.written(); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (l *loading) write(do func(ctx context.Context) error) error {
 	return nil
 }
 
-// written waits until everything is written that was begun.
+// written waits for the write in progress, and returns its error.
 func (l *loading) written() error {
 	if l.writing == nil {
 		return nil
@@ -180,7 +180,7 @@ func (l *loading) Note(n store.Note) error {
 	return l.fail(l.writeEvents(l.bytes))
 }
 
-// writeEvents begins to write the events and notes that were added, if they have some size.
+// writeEvents begins to write the events and notes that were added, if they have at least some size in bytes.
 func (l *loading) writeEvents(least int) error {
 	if l.events.bytes < least || len(l.events.rows) == 0 {
 		return nil
@@ -260,7 +260,7 @@ func (l *loading) Command(c store.ArchivedCommand) error {
 	return l.fail(l.writeOthers(loadedAtOnce))
 }
 
-// writeOthers begins to write the items and commands that were added, if there are some.
+// writeOthers begins to write the items and commands that were added, if they are at least so many or large enough.
 func (l *loading) writeOthers(least int) error {
 	n := len(l.others.items) + len(l.others.commands)
 	if n == 0 || n < least && l.others.bytes < l.bytes {
@@ -292,10 +292,10 @@ func (l *loading) writeOthers(least int) error {
 	})
 }
 
-// ownLoad locks the row that says who owns a load.
+// ownLoad selects and locks the row with the owner of a load.
 const ownLoad = `WITH h AS (SELECT t FROM unnamed WHERE t = ? AND owner = ? FOR SHARE)`
 
-// storeOthers stores items and commands.
+// storeOthers stores items and commands. The error is errLoadLost if the load was removed.
 func (l *loading) storeOthers(ctx context.Context, conn reading, w *writes) error {
 	text := &text{}
 	text.add(ownLoad, l.number, l.holder())
@@ -312,8 +312,8 @@ func (l *loading) storeOthers(ctx context.Context, conn reading, w *writes) erro
 const selectListed = `SELECT u.i, i.sealed, i.value FROM unnest($2::smallint[], $3::bytea[]) WITH ORDINALITY u (space, key, i),
 LATERAL (SELECT * FROM items i WHERE i.t = $1 AND i.space = u.space AND i.key = u.key LIMIT 1) i`
 
-// deriveEntries adds the entries that items have to those that are written, and removes those that they had before.
-// Entries get a revision.
+// deriveEntries adds to the writes the entries that items list now, with a revision, and the removals of those that
+// they listed before.
 func (l *loading) deriveEntries(
 	ctx context.Context, conn reading, w *writes, entries map[writtenItem]listed, rev uint64,
 ) error {
@@ -359,7 +359,7 @@ func (l *loading) deriveEntries(
 	return nil
 }
 
-// giveUpLoad leaves the rows of loads to the sweeper. Nothing can be added to them any more.
+// giveUpLoad leaves the rows of a load to the sweeper. Nothing can be added to it from then on.
 const giveUpLoad = `WITH u AS (UPDATE unnamed SET owner = NULL WHERE t = $1 AND owner = $2 RETURNING t)
 DELETE FROM tenants x USING u WHERE x.t = u.t`
 
@@ -369,13 +369,13 @@ func (l *loading) Discard() {
 		return
 	}
 	l.err = errLoadEnded
-	_ = l.written() // whatever has become of it
+	_ = l.written() // its error no longer matters
 	l.unfollow(l.followed)
-	_ = l.execute(l.life, "giving up a load", giveUpLoad, l.number, l.holder()) // if this fails, the next start does it
+	_ = l.execute(l.life, "giving up a load", giveUpLoad, l.number, l.holder()) // if this fails, the next start repeats it
 	l.wakeSweeper()
 }
 
-// execute executes a statement without a result.
+// execute executes a statement and discards its rows.
 func (c *core) execute(ctx context.Context, what, sql string, args ...any) error {
 	return c.read(ctx, what, func(conn reading) error {
 		rows, err := conn.Query(ctx, sql, args...)
@@ -391,7 +391,8 @@ func (c *core) execute(ctx context.Context, what, sql string, args ...any) error
 const giveUpLoads = `WITH u AS (UPDATE unnamed SET owner = NULL WHERE owner <> $1 RETURNING t)
 DELETE FROM tenants x USING u WHERE x.t = u.t`
 
-// endLoads ends what loads have left whose stores were not closed. While others may write too, their loads may go on.
+// endLoads gives up the loads of stores that were not closed, unless the schema is shared: loads of other stores may be
+// in progress then.
 func (b *bulk) endLoads(ctx context.Context) error {
 	if b.o.Shared {
 		return nil

@@ -13,27 +13,28 @@ import (
 )
 
 // A load keeps the side items and commands that its tenant has. They are copied while writes to the tenant go on. Lanes
-// note what changes from then on, and the load catches up when it is committed.
+// record what changes meanwhile, and the load catches up with that when it is committed.
 
-// followed is what has changed of a tenant since a load began to copy it. It is guarded by core.mu.
+// followed is what of a tenant has changed since a load began to copy it. It is guarded by core.mu.
 type followed struct {
-	// number is that of the tenant, 0 if it held nothing, and ver the version of its row before batches batches.
+	// number is that of the tenant, 0 if it held nothing. ver is the version of its row at the beginning, and batches
+	// how many batches have changed it since.
 	number       int32
 	ver, batches int64
 	items        map[writtenItem]bool
 	commands     map[store.CommandID]bool
-	// lost reports that too many, or a whole range of them, have changed.
+	// lost reports whether too many items or commands have changed, or a whole range of items.
 	lost bool
 }
 
 const (
-	// mostChanged bounds the changes of a tenant while a load copies it: one batch has to catch up with all of them.
+	// mostChanged bounds the changes of a tenant while a load copies it: one batch has to apply all of them.
 	mostChanged = 10_000
-	// mostCopies bounds how often a tenant's items are copied because too many changed meanwhile.
+	// mostCopies bounds how often a tenant's items are copied because too many of them changed meanwhile.
 	mostCopies = 4
 )
 
-// noteFollowed notes what a batch that was committed has changed of a tenant, for a load that follows it.
+// noteFollowed records what a committed batch has changed of a tenant, for a load that follows it.
 func (c *core) noteFollowed(w *writes, t *tenant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +58,7 @@ func (c *core) noteFollowed(w *writes, t *tenant) {
 	f.lost = f.lost || len(f.items)+len(f.commands) > mostChanged
 }
 
-// follow begins to note the changes of the load's tenant.
+// follow begins to record the changes of the load's tenant.
 func (l *loading) follow(ctx context.Context) error {
 	return l.queue.DoFor(ctx, l.name, queue.Ordinary, func(*batch) error {
 		t := l.tenant(l.name)
@@ -76,7 +77,7 @@ func (l *loading) follow(ctx context.Context) error {
 	})
 }
 
-// unfollow ends the noting of changes.
+// unfollow ends the recording of changes.
 func (c *core) unfollow(f *followed) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,8 +131,8 @@ func (l *loading) commit(ctx context.Context, fences []store.Fence) error {
 const (
 	itemNames = `t, space, key, rev, expires, due, claimed, holder, sealed, sum, value`
 
-	// takeItems copies a page of the items of a tenant into a load, but for those that the load has. Of these, one with
-	// the same revision as the tenant's gets another one.
+	// takeItems copies a page of the items of a tenant into a load, except those that the load has. Such an item gets
+	// another revision if it has that of the tenant's item.
 	takeItems = `WITH page AS (
 		SELECT i.* FROM items i WHERE i.t = $1 AND (i.space, i.key) > ($5, $6) AND ` + itemLives + `
 		ORDER BY i.space, i.key LIMIT 5000
@@ -163,7 +164,7 @@ func (l *loading) takeOver(ctx context.Context) error {
 	return l.pages(ctx, "what a load keeps", takeCommands, old, l.number, l.holder(), []byte{})
 }
 
-// clearCopied removes what was copied: items that were loaded have later revisions.
+// clearCopied removes the copied items, which have lower revisions than the loaded ones, and all commands.
 func (l *loading) clearCopied(ctx context.Context) error {
 	err := l.execute(
 		ctx, "what a load keeps", `DELETE FROM items WHERE t = $1 AND rev <= $2`, l.number, int64(l.state.Given),
@@ -174,12 +175,12 @@ func (l *loading) clearCopied(ctx context.Context) error {
 	return l.execute(ctx, "what a load keeps", `DELETE FROM commands WHERE t = $1`, l.number)
 }
 
-// list gives the tenant the number of the load, which has the items and commands that the tenant had. It reports true
-// if too much has changed to catch up with, but for the last time: they have to be copied again.
+// list gives the tenant the number of the load. again reports whether too much has changed to catch up with, so that
+// items and commands have to be copied again; that is an error if it is the last time.
 func (l *loading) list(ctx context.Context, fences []store.Fence, last bool) (again bool, err error) {
 	u := &store.Append{Fences: fences}
 	err = l.queue.DoFor(ctx, l.name, queue.Ordinary, func(b *batch) error {
-		// Check what must hold.
+		// Check the preconditions.
 		t := l.tenant(l.name)
 		if err := withoutEvents(t); err != nil {
 			return err
@@ -216,7 +217,7 @@ func (l *loading) list(ctx context.Context, fences []store.Fence, last bool) (ag
 
 const (
 	selectLoad = `SELECT x.ver FROM tenants x, unnamed u WHERE x.t = $1 AND u.t = x.t AND u.owner = $2`
-	// moveName makes a name lead to a load. The rows that it led to before are deleted later.
+	// moveName makes a name refer to a load. The rows of the previous number are deleted later.
 	moveName = `mv AS (
 		UPDATE names x SET t = ? WHERE x.t = ? AND (SELECT count(*) FROM h) = 2 RETURNING x.t
 	), rm AS (
@@ -227,7 +228,7 @@ const (
 	nameLoad = `ld AS (DELETE FROM unnamed u USING h WHERE u.t = h.t)`
 )
 
-// list makes a tenant that of a load whose row has a version.
+// list gives a tenant the state of a load whose row has the version ver.
 func (b *batch) list(t *tenant, l *loading, ver int64) {
 	b.w.loaded = &loadedTenant{due: l.due}
 	if t.named {
@@ -270,17 +271,17 @@ const (
 	LATERAL (SELECT * FROM commands c WHERE c.t = $1 AND c.id = u.id LIMIT 1) c ON CONFLICT DO NOTHING`
 )
 
-// catchUp copies what has changed of the tenant's items and commands since they were copied. It reports true if all of
-// them have to be copied again. The last time it returns an error instead, and so it does where what was copied cannot
-// be told from what was loaded.
+// catchUp copies the tenant's items and commands that have changed since they were copied. again reports whether all of
+// them have to be copied again. That is an error if it is the last time, or if what was copied cannot be told from what
+// was loaded.
 func (l *loading) catchUp(b *batch, t *tenant, last bool) (again bool, err error) {
-	// What was copied is the tenant's, and lanes know all that has changed.
+	// The copy must be that of this tenant, and lanes must have recorded all changes.
 	f, number := l.followed, int32(0)
 	if t.named {
 		number = int32(t.next.Number)
 	}
 	if f.number != 0 && f.number != number || number > l.number {
-		// The numbers of a name ascend, so that others know which one is the latest.
+		// The numbers of a name must ascend, so that other stores know which one is the latest.
 		return false, l.overtaken()
 	}
 	l.mu.Lock()

@@ -19,7 +19,7 @@ import (
 // loadedEvent is an event or a note that is to be stored.
 type loadedEvent struct {
 	id j17.StreamID
-	// note, if not nil, is all that there is.
+	// note, if not nil, is the note; all other fields but id are unset then.
 	note *store.Note
 
 	key       j17.Key
@@ -34,18 +34,18 @@ type loadedEvent struct {
 	own       []byte
 	layout    j17.Layout
 	tags      []record.TagID
-	// head is that of the stream after the event.
+	// head is the head of the stream after the event.
 	head store.Head
 }
 
-// loadedEvents are events and notes that are stored together. bytes is about how much they take.
+// loadedEvents are events and notes that are stored together. bytes is about their size. arena holds copies of bytes.
 type loadedEvents struct {
 	rows  []loadedEvent
 	bytes int
 	arena []byte
 }
 
-// hold returns a copy of bytes.
+// hold returns a copy of b in the arena.
 func (c *loadedEvents) hold(b []byte) []byte {
 	const block = 256 << 10
 	if cap(c.arena)-len(c.arena) < len(b) {
@@ -56,8 +56,7 @@ func (c *loadedEvents) hold(b []byte) []byte {
 	return c.arena[start:len(c.arena):len(c.arena)]
 }
 
-// add adds an event that was checked, whose metadata without the timestamp are given, and returns the leaf of its
-// bytes.
+// add adds a checked event, with its metadata without the timestamp, and returns the leaf hash of its bytes.
 func (c *loadedEvents) add(e *store.LoadedEvent, metadata []byte, told *unit.LoadedTags) (leaf [32]byte, err error) {
 	row := loadedEvent{
 		id: e.StreamID, key: e.Key, typ: e.Type, time: e.Timestamp, line: e.Line, version: e.Version, chain: e.Chain,
@@ -94,9 +93,8 @@ func (c *loadedEvents) addNote(n *store.Note) {
 	c.bytes += eventRowBytes * (1 + len(note.Streams))
 }
 
-// loadedStreams has the heads of streams that are being loaded. It keeps those that were used lately, in two parts:
-// when the young one is full it takes the place of the old one. As long as nothing was dropped, a stream that is not
-// there has no events.
+// loadedStreams has the heads of streams that are being loaded. It keeps those that were used lately, in two parts: a
+// full young part replaces the old one. As long as nothing was dropped, a stream that is missing has no events.
 type loadedStreams struct {
 	// most bounds how many streams a part has.
 	most       int
@@ -104,10 +102,10 @@ type loadedStreams struct {
 	dropped    bool
 }
 
-// keptStreams is how many streams a part of loadedStreams has.
+// keptStreams is the most streams that a part of loadedStreams has.
 const keptStreams = 1 << 16
 
-// loadedStream is a stream that is being loaded. last is the row of its last event, nil if that is stored already.
+// loadedStream is a stream that is being loaded. last is its last event, nil if that is stored already.
 type loadedStream struct {
 	*unit.LoadedStream
 
@@ -139,7 +137,7 @@ LATERAL (
 	SELECT * FROM events e WHERE e.t = $1 AND e.stream = u.stream AND e.kind = 0 ORDER BY e.version DESC LIMIT 1
 ) e`
 
-// streamsOf returns the streams of some events and notes, which it reads where they are not known.
+// streamsOf returns the streams of some events and notes by their names. It reads those that are not known.
 func (l *loading) streamsOf(ctx context.Context, rows []loadedEvent) (map[string]*loadedStream, error) {
 	streams := map[string]*loadedStream{}
 	var q headQuestions
@@ -212,7 +210,8 @@ func (l *loading) storeEvents(ctx context.Context, c *loadedEvents) error {
 	})
 }
 
-// areStored reports whether events and notes are stored already: a transaction whose connection broke may have ended.
+// areStored reports whether events and notes are stored already: a transaction whose connection broke may have been
+// committed.
 func (l *loading) areStored(ctx context.Context, conn reading, rows []loadedEvent) (stored bool, err error) {
 	last := rows[len(rows)-1].id
 	err = conn.QueryRow(
@@ -222,7 +221,7 @@ func (l *loading) areStored(ctx context.Context, conn reading, rows []loadedEven
 	return stored, err
 }
 
-// link continues the streams by events and notes. It returns the streams whose notes change the row of an event that is
+// link appends events and notes to the streams. It returns the streams whose notes change the row of an event that is
 // stored already.
 func link(rows []loadedEvent, streams map[string]*loadedStream) (noted map[string]*loadedStream, err error) {
 	noted = map[string]*loadedStream{}
@@ -257,15 +256,15 @@ func link(rows []loadedEvent, streams map[string]*loadedStream) (noted map[strin
 }
 
 const (
-	// loadIsOwn asks for the row that says who owns a load, and keeps it from being changed.
+	// loadIsOwn selects the row with the owner of a load, and locks it against changes.
 	loadIsOwn = `SELECT t FROM unnamed WHERE t = $1 AND owner = $2 FOR SHARE`
-	// noteStreams gives streams their generations, which stand with their last events.
+	// noteStreams sets the generations of streams, which are stored with their last events.
 	noteStreams = `UPDATE events x SET generation = u.generation, present = u.present
 	FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[]) u (t, ms, n, generation, present)
 	WHERE x.t = u.t AND x.ms = u.ms AND x.n = u.n`
 )
 
-// storeRows stores rows of events, with their tags, and what notes change of others.
+// storeRows stores rows of events and notes, the tags of events, and what notes change of stored events.
 func (l *loading) storeRows(
 	ctx context.Context, conn *pgx.Conn, rows []loadedEvent, noted map[string]*loadedStream,
 ) error {
@@ -303,7 +302,7 @@ func (l *loading) storeRows(
 	return err
 }
 
-// presentOf returns the chain over the present bytes as rows have it, nil where it is the other one.
+// presentOf returns the chain over the present bytes as rows have it, nil if it is the same as chain.
 func presentOf(h *store.Head) []byte {
 	if h.Generation == 0 {
 		return nil
@@ -357,7 +356,7 @@ func copyEvents(number int32, rows []loadedEvent) (events, tags *copyRows) {
 	return events, tags
 }
 
-// copyNote adds the columns of a note behind its position.
+// copyNote adds the columns of a note after its position.
 func copyNote(events *copyRows, note *store.Note) {
 	const ofNote = 1
 	events.int2(ofNote)

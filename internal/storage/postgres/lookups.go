@@ -11,8 +11,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// lookups answers questions about single things. All who ask at the same time share a trip, which begins after they
-// have asked: nothing that was acknowledged before is missing from the answer.
+// lookups answers questions about single items. Concurrent questions share a round trip, which begins after all of them
+// were asked: the answers have everything that was acknowledged before.
 type lookups struct {
 	*core
 
@@ -21,7 +21,7 @@ type lookups struct {
 	running int
 }
 
-// group is questions that share a trip.
+// group is questions that share a round trip.
 type group struct {
 	questions
 
@@ -31,7 +31,7 @@ type group struct {
 
 func newLookups(c *core) *lookups { return &lookups{core: c} }
 
-// ask adds questions to the next trip and waits for it.
+// ask adds questions to the next round trip and waits for its answers.
 func (l *lookups) ask(ctx context.Context, what string, add func(q *questions)) (*questions, error) {
 	if l.isClosed() {
 		return nil, store.ErrClosed
@@ -58,7 +58,7 @@ func (l *lookups) ask(ctx context.Context, what string, add func(q *questions)) 
 	return &g.questions, nil
 }
 
-// ofQuestion is the error of a trip for one who shared it.
+// ofQuestion returns the error of a round trip for one of its callers. Each gets its own CorruptionError.
 func ofQuestion(what string, err error) error {
 	if damage, is := errors.AsType[*store.CorruptionError](err); is {
 		return &store.CorruptionError{Where: damage.Where, Item: damage.Item, Err: damage.Err}
@@ -66,7 +66,7 @@ func ofQuestion(what string, err error) error {
 	return fault(what, err)
 }
 
-// run makes trips as long as there are questions.
+// run makes round trips as long as there are questions.
 func (l *lookups) run() {
 	for {
 		l.mu.Lock()
@@ -115,7 +115,7 @@ func (l *lookups) Get(ctx context.Context, t j17.Tenant, space store.Space, key 
 	return *items[0], nil
 }
 
-// items returns the live items with some keys, nil for those that there are not.
+// items returns the live items with the given keys, nil for each that does not exist.
 func (l *lookups) items(
 	ctx context.Context, t j17.Tenant, space store.Space, keys ...string,
 ) ([]*store.Item, error) {

@@ -11,13 +11,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// migrations are what makes the tables of one version from those of the version before; the first one makes them from
-// nothing. Each is one transaction.
+// migrations returns the scripts that bring the tables from one version to the next, of which the first creates them.
+// Each is one transaction.
 func migrations() []string { return []string{fmt.Sprintf(schema1, cells)} }
 
-// migrate brings the schema to the version that the migrations lead to, and returns the version that it had, 0 for
-// none, and the one that it has. Stores that are opened at the same time wait for each other. A schema that is not one
-// of ours, or that a newer program has made, stays as it is.
+// migrate applies the missing steps, and returns the version that the schema had, 0 for none, and the one that it has.
+// Stores that are opened at the same time wait for each other. A schema that is not that of a store, or that a newer
+// program has migrated, is left unchanged and is an error.
 func (c *core) migrate(ctx context.Context, conn *pgx.Conn, steps []string) (from, to int, err error) {
 	const tries = 10
 	for range tries {
@@ -37,15 +37,15 @@ func (c *core) migrate(ctx context.Context, conn *pgx.Conn, steps []string) (fro
 	return from, from, err
 }
 
-// errOvertaken says that another store has changed the version meanwhile.
+// errOvertaken is the error of a step when another store has changed the version meanwhile.
 var errOvertaken = errors.New("another program is migrating the schema")
 
-// overtaken reports whether another store may have made the same step.
+// overtaken reports whether an error may be due to another store that takes the same step.
 func overtaken(err error) bool {
 	return errors.Is(err, errOvertaken) || slices.Contains([]string{"23505", "42P06", "42P07", "42710"}, sqlState(err))
 }
 
-// step makes the tables of version from+1.
+// step brings the tables from the version from to the next one, in one transaction.
 func (c *core) step(ctx context.Context, conn *pgx.Conn, from int, sql string) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if from == 0 {
@@ -69,7 +69,7 @@ func (c *core) step(ctx context.Context, conn *pgx.Conn, from int, sql string) e
 	})
 }
 
-// createSchema makes the schema if there is none: an operator may have made it for a role that may not.
+// createSchema creates the schema if there is none: an operator may have created it for a role that must not.
 func (c *core) createSchema(ctx context.Context, tx pgx.Tx) error {
 	var there bool
 	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, c.o.Schema).Scan(&there)
@@ -90,10 +90,10 @@ func versionOf(ctx context.Context, conn reading) (int, error) {
 	return strconv.Atoi(text)
 }
 
-// version returns the version of the schema, 0 if there is none or if it is empty. It returns an error for a schema
-// that the store cannot be in.
+// version returns the version of the schema, 0 if it does not exist or is empty. It returns an error for a schema that
+// the store cannot use.
 func (c *core) version(ctx context.Context, conn *pgx.Conn, newest int) (int, error) {
-	// What there is.
+	// The tables that there are.
 	rows, err := conn.Query(
 		ctx, `SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 			WHERE n.nspname = $1 AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') ORDER BY 1`, c.o.Schema,
@@ -113,7 +113,7 @@ func (c *core) version(ctx context.Context, conn *pgx.Conn, newest int) (int, er
 		}
 	}
 
-	// Whose it is, and how old. Erasures and migrations make and drop tables, which only their owner may.
+	// The owner and the version. Erasures and migrations create and drop tables, which only the owner may.
 	var owner string
 	var ours bool
 	err = conn.QueryRow(
@@ -138,7 +138,7 @@ func (c *core) version(ctx context.Context, conn *pgx.Conn, newest int) (int, er
 	return version, nil
 }
 
-// unmigrated is the error of a migration that has changed nothing.
+// unmigrated returns the error of a migration that has changed nothing.
 func (c *core) unmigrated(err error) error {
 	if sqlState(err) == "42501" {
 		return c.noRight()
@@ -146,7 +146,7 @@ func (c *core) unmigrated(err error) error {
 	return fmt.Errorf("the tables of the store cannot be made: %w", err)
 }
 
-// noRight is the error of a role that may not make the schema, or tables in it.
+// noRight returns the error of a role that may not create the schema, or tables in it.
 func (c *core) noRight() error {
 	role := c.address.pool.ConnConfig.User
 	return fmt.Errorf("the role %s has no right to make the schema %s, or tables in it: CREATE SCHEMA %s AUTHORIZATION %s, or GRANT CREATE ON DATABASE … TO %s",
