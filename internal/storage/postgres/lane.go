@@ -286,8 +286,7 @@ func (l *lane) write(b *batch, calls []*call, places []place, complete int) (*ou
 	return done, l.replaced(b, done)
 }
 
-// lost returns the error of a statement without lasting effect. It closes the connection unless the server has
-// answered.
+// lost returns the error of a statement that wrote nothing. It closes the connection unless the server answered.
 func (l *lane) lost(err error) error {
 	if !refused(err) {
 		l.hangUp()
@@ -296,8 +295,7 @@ func (l *lane) lost(err error) error {
 	return err
 }
 
-// execute commits the changes of the batch, and sets the outcome. After an error, nothing was written, unless it is
-// store.ErrUnknown.
+// execute commits the batch, and sets the outcome. After errors other than store.ErrUnknown nothing was written.
 func (l *lane) execute(b *batch, done *outcome) error {
 	if _, err := rand.Read(b.id[:]); err != nil {
 		return err

@@ -371,7 +371,7 @@ func (l *loading) Discard() {
 	l.err = errLoadEnded
 	_ = l.written() // its error no longer matters
 	l.unfollow(l.followed)
-	_ = l.execute(l.life, "giving up a load", giveUpLoad, l.number, l.holder()) // if this fails, the next start repeats it
+	_ = l.execute(l.life, "giving up a load", giveUpLoad, l.number, l.holder()) // the next start repeats it
 	l.wakeSweeper()
 }
 
@@ -391,8 +391,7 @@ func (c *core) execute(ctx context.Context, what, sql string, args ...any) error
 const giveUpLoads = `WITH u AS (UPDATE unnamed SET owner = NULL WHERE owner <> $1 RETURNING t)
 DELETE FROM tenants x USING u WHERE x.t = u.t`
 
-// endLoads gives up the loads of stores that were not closed, unless the schema is shared: loads of other stores may be
-// in progress then.
+// endLoads gives up the loads of earlier stores, unless the schema is shared: loads of others may go on then.
 func (b *bulk) endLoads(ctx context.Context) error {
 	if b.o.Shared {
 		return nil

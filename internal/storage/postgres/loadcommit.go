@@ -17,8 +17,7 @@ import (
 
 // followed is what of a tenant has changed since a load began to copy it. It is guarded by core.mu.
 type followed struct {
-	// number is that of the tenant, 0 if it held nothing. ver is the version of its row at the beginning, and batches
-	// how many batches have changed it since.
+	// number is the tenant's, 0 if it held nothing, ver its version at the beginning, batches how many came since.
 	number       int32
 	ver, batches int64
 	items        map[writtenItem]bool

@@ -210,8 +210,8 @@ func (l *loading) storeEvents(ctx context.Context, c *loadedEvents) error {
 	})
 }
 
-// areStored reports whether events and notes are stored already: a transaction whose connection broke may have been
-// committed.
+// areStored reports whether events and notes are stored already: a transaction may be committed though its connection
+// broke.
 func (l *loading) areStored(ctx context.Context, conn reading, rows []loadedEvent) (stored bool, err error) {
 	last := rows[len(rows)-1].id
 	err = conn.QueryRow(

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// A moment that is open for longestMoment ends, since the server keeps all old versions of rows while it is open.
+	// longestMoment is how long a moment may be open: meanwhile the server keeps all old versions of rows.
 	longestMoment = 30 * time.Second
-	// patienceForMoments is how long callers wait while too many moments are open.
+	// patienceForMoments is how long callers wait while the most moments are open.
 	patienceForMoments = 2 * time.Second
 )
 
@@ -26,11 +26,11 @@ type moments struct {
 
 	// open has an element for each snapshot that is open.
 	open chan struct{}
-	// longest and patience are longestMoment and patienceForMoments but in tests.
+	// longest and patience are longestMoment and patienceForMoments, except in tests.
 	longest, patience time.Duration
 }
 
-// newMoments returns the role for a number of connections of readers. A third of them is left to others.
+// newMoments returns the role for a number of connections of readers, a third of which is left to other readers.
 func newMoments(c *core, readers int) *moments {
 	most := min(mostMoments, max(1, readers*2/3))
 	return &moments{
@@ -38,15 +38,15 @@ func newMoments(c *core, readers int) *moments {
 	}
 }
 
-// snapshot is a transaction that shows a tenant as it was when the transaction began. It has a connection of its own,
-// which serves one call at a time.
+// snapshot is a transaction that shows a tenant as it was when the transaction began. It has its own connection, which
+// serves one call at a time.
 type snapshot struct {
 	*core
 
 	name j17.Tenant
 	// row is the tenant's row, nil if it has none.
 	row *tenantRow
-	// lasting ends with the snapshot, whose cause it has. It is the context of all statements.
+	// lasting is the context of all statements. It ends with the snapshot, and has the cause of that.
 	lasting context.Context //nolint:containedctx // the lifetime of the snapshot
 	end     context.CancelCauseFunc
 
@@ -54,14 +54,14 @@ type snapshot struct {
 	conn *pgxpool.Conn
 }
 
-// A snapshot does not show rows that were copied after it began, so no table takes the place of a partition from before
-// it begins until it ends: each exchange waits for this lock.
+// A snapshot would not show rows that were copied after it began, so partitions must not be exchanged while it is open:
+// each exchange waits for this lock.
 const (
 	beginSnapshot = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`
 	holdCells     = `LOCK TABLE ONLY events IN ACCESS SHARE MODE`
 )
 
-// snapshot begins a snapshot of a tenant, which ends after a while if it is not closed before.
+// snapshot begins a snapshot of a tenant, which ends after longest if it is not closed before.
 func (m *moments) snapshot(ctx context.Context, name j17.Tenant, longest time.Duration) (*snapshot, error) {
 	if err := store.ValidTenant(name); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (m *moments) snapshot(ctx context.Context, name j17.Tenant, longest time.Du
 	return s, nil
 }
 
-// admit waits until another snapshot may be opened.
+// admit waits until another snapshot may be opened. The error is store.ErrBusy if that takes too long.
 func (m *moments) admit(ctx context.Context) error {
 	select {
 	case m.open <- struct{}{}:
@@ -123,7 +123,7 @@ func (m *moments) admit(ctx context.Context) error {
 	}
 }
 
-// release gives the connection back.
+// release returns the connection to the pool.
 func (s *snapshot) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +134,7 @@ func (s *snapshot) release() {
 	s.conn = nil
 }
 
-// use calls do with the connection.
+// use calls do with the connection, and returns when what it has read is kept.
 func (s *snapshot) use(what string, do func(ctx context.Context, conn reading) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +154,7 @@ func (s *snapshot) use(what string, do func(ctx context.Context, conn reading) e
 	return fault(what, err)
 }
 
-// over is the error of a snapshot that has ended.
+// over returns the error of a snapshot that has ended.
 func (s *snapshot) over() error {
 	if cause := context.Cause(s.lasting); !errors.Is(cause, context.Canceled) {
 		return cause
@@ -241,7 +241,7 @@ func (s *snapshot) Count(space store.Space, keys store.Range, limit int) (n int,
 	return n, err
 }
 
-// Each is part of store.Moment. It holds the connection only while it reads a page, so do may look at the moment too.
+// Each is part of store.Moment. It holds the connection only while it reads a page, so do may read from the moment too.
 func (s *snapshot) Each(space store.Space, keys store.Range, do func(key, value []byte) bool) error {
 	for rows := firstRows; ; rows = min(rows*rowsGrow, mostRows) {
 		var page []namedItem

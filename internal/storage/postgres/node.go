@@ -18,54 +18,54 @@ import (
 )
 
 const (
-	// beatInterval is how often the working node shows that it lives, and waiting nodes look.
+	// beatInterval is the time between two beats of the active node, and between two looks of waiting nodes.
 	beatInterval = time.Second
-	// leaseTime is how long the working node may answer after the beginning of its last beat that was committed.
+	// leaseTime is how long the active node may answer after the beginning of its last committed beat.
 	leaseTime = 3 * time.Second
-	// deadAfter is how long a waiting node must have seen the same beat before it takes over. The working node has
-	// ended its answers by then, whichever of the two clocks is faster by less than half.
+	// deadAfter is how long a waiting node must have seen the same beat before it takes over. The active node no longer
+	// answers by then, as long as neither clock runs faster than the other by half.
 	deadAfter = 5 * time.Second
 )
 
-// ErrReplaced is why a node does not work any more: another one does.
+// ErrReplaced is the error of a node that is no longer active, since another one is.
 var ErrReplaced = errors.New("another node works now")
 
-// Node is one of several processes on a schema, of which one works at a time. The row of cluster says which: its term
-// changes with each take-over, and every statement that writes asks for the term. Who was replaced, and does not know
-// it yet, writes nothing.
+// Node is one of several processes on a schema, of which one is active at a time. The row of cluster says which: its
+// term changes with each take-over, and every statement that writes checks the term. So a node that was replaced, and
+// does not know it yet, writes nothing.
 type Node struct {
 	core *core
 	name string
 	url  string
-	// clock is the machine's: how long others have been silent does not depend on a clock that is moved.
+	// clock is the machine's: the silence of other nodes is not measured by a clock that tests or users move.
 	clock clock.Clock
-	// incarnation is this process's among all of its name.
+	// incarnation is a random number that identifies this process among all of its name.
 	incarnation int64
 
 	conn *pgx.Conn
 
 	mu   sync.Mutex
 	term int64
-	// good is when the last beat began that was committed.
+	// good is when the last committed beat began.
 	good time.Time
 	lost chan struct{}
-	// stop ends the beats, which close stopped.
+	// stop ends the beats. stopped is closed when they have ended.
 	stop    context.CancelFunc
 	stopped chan struct{}
 }
 
-// Worker is the node that works, as the others see it.
+// Worker is the active node, as the others see it.
 type Worker struct {
 	Name, URL string
-	// Silent is how long it has shown no sign of life, as far as the node that asks can tell.
+	// Silent is how long the asking node has seen no new beat.
 	Silent time.Duration
 }
 
-// Join makes this process one of the nodes on a schema, whose tables it makes if they do not exist. name is its own
-// among them. url, where others can reach it, is for messages only. c is the machine's clock.
+// Join makes this process one of the nodes on a schema, whose tables it creates if they do not exist. name is unique
+// among the nodes. url, where others can reach it, is for messages only. c is the machine's clock.
 func Join(ctx context.Context, o Options, name, url string, c clock.Clock) (*Node, error) {
 	logger := o.Logger
-	o.Logger = slog.New(slog.DiscardHandler) // what the settings are is told when the store is opened
+	o.Logger = slog.New(slog.DiscardHandler) // findings on the settings are logged when the store is opened
 	s, err := prepare(ctx, o)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func Join(ctx context.Context, o Options, name, url string, c clock.Clock) (*Nod
 	return n, nil
 }
 
-// clusterRow is the row of the node that works.
+// clusterRow is the row of the active node.
 type clusterRow struct {
 	active, url             string
 	incarnation, term, beat int64
@@ -90,9 +90,9 @@ type clusterRow struct {
 
 const selectCluster = `SELECT active, url, incarnation, term, beat FROM cluster`
 
-// Await returns when it is this node that works. Until then it calls waiting, if it is not nil, whenever it has looked
-// who does. A node that has the name of the working one takes over at once: a process that has its addresses is the
-// only one of the name.
+// Await returns when this node is active. Until then it calls waiting, if it is not nil, each time it has looked which
+// node is. A node with the name of the active one takes over at once: it has the addresses of that process, which
+// therefore has ended.
 func (n *Node) Await(ctx context.Context, waiting func(Worker)) error {
 	var seen clusterRow
 	var since time.Time
@@ -100,7 +100,7 @@ func (n *Node) Await(ctx context.Context, waiting func(Worker)) error {
 		row, err := n.look(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil && broken(err):
-			// What was not seen counts for nothing.
+			// Silence does not count while the database cannot be asked.
 			seen, since = clusterRow{}, time.Time{}
 		case err != nil:
 			return fault("which node works", err)
@@ -130,7 +130,7 @@ func (n *Node) Await(ctx context.Context, waiting func(Worker)) error {
 	}
 }
 
-// connect sees to it that the node has a connection of its own.
+// connect makes a connection if the node has none.
 func (n *Node) connect(ctx context.Context) error {
 	if n.conn != nil && !n.conn.IsClosed() {
 		return nil
@@ -145,7 +145,7 @@ func (n *Node) connect(ctx context.Context) error {
 	return err
 }
 
-// look reads which node works.
+// look reads which node is active.
 func (n *Node) look(ctx context.Context) (row clusterRow, err error) {
 	trip, cancel := context.WithTimeout(ctx, beatInterval)
 	defer cancel()
@@ -156,8 +156,8 @@ func (n *Node) look(ctx context.Context) (row clusterRow, err error) {
 	return row, err
 }
 
-// updateCluster takes over from the node that was seen, if it has shown no sign of life since. The registry's row is
-// changed too, so that a change of it which is still under way is waited for, and none can follow.
+// updateCluster takes over from the node that was seen, if it has made no beat since. It also changes the row of the
+// system tenant, which waits for a write to it in progress and makes later ones fail.
 const updateCluster = `WITH c AS (
 	UPDATE cluster SET active = $1, url = $2, incarnation = $3, term = term + 1, beat = beat + 1
 	WHERE term = $4 AND beat = $5 RETURNING term
@@ -166,7 +166,7 @@ const updateCluster = `WITH c AS (
 )
 SELECT term FROM c`
 
-// takeOver makes this node the one that works, and reports whether it has.
+// takeOver tries to make this node the active one, and reports whether it has.
 func (n *Node) takeOver(ctx context.Context, from *clusterRow) (bool, error) {
 	began := n.clock.Now()
 	var term int64
@@ -235,16 +235,15 @@ func (n *Node) beat(ctx context.Context) error {
 	return nil
 }
 
-// Term returns the number of the take-over by which this node works.
+// Term returns the number of the take-over by which this node became active.
 func (n *Node) Term() int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.term
 }
 
-// Works reports whether this node may answer: its last beat is not older than the time for which nobody else takes
-// over. Of the machine's clock and the time that has passed while it ran, which stands still while some machines sleep,
-// the greater one counts.
+// Works reports whether this node may answer: its last committed beat is younger than leaseTime, both by the wall clock
+// and by the monotonic clock, which stops while some machines sleep.
 func (n *Node) Works() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -252,19 +251,20 @@ func (n *Node) Works() bool {
 	return !n.good.IsZero() && now.Sub(n.good) < leaseTime && now.Round(0).Sub(n.good.Round(0)) < leaseTime
 }
 
-// BeatAge returns how old the last beat is.
+// BeatAge returns the age of the last committed beat.
 func (n *Node) BeatAge() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.clock.Now().Sub(n.good)
 }
 
-// Lost is closed when another node works.
+// Lost returns a channel that is closed when another node has become active.
 func (n *Node) Lost() <-chan struct{} { return n.lost }
 
 const giveUp = `UPDATE cluster SET active = '', beat = beat + 1 WHERE term = $1`
 
-// Leave ends the node. If it works, another one may take over at once: nothing may be answered any more.
+// Leave ends the node. If it was active, another one may take over at once, so the caller must not answer anything
+// later.
 func (n *Node) Leave(ctx context.Context) error {
 	if n.stop != nil {
 		n.stop()
@@ -285,10 +285,10 @@ func (n *Node) Leave(ctx context.Context) error {
 	return err
 }
 
-// ofNode is the condition of statements that they come from the node that works.
+// ofNode is the condition that a statement comes from the active node.
 const ofNode = ` AND EXISTS (SELECT 1 FROM cluster WHERE term = ?)`
 
-// working returns an error if the store belongs to a node that may not answer.
+// works returns an error if the store belongs to a node that may not answer.
 func (c *core) works() error {
 	if n := c.o.Node; n != nil && !n.Works() {
 		return fmt.Errorf("%w: this node has shown no sign of life to the database for %s", store.ErrBusy, leaseTime)

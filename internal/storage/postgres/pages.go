@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// firstEvents is how many events the first page of an iteration has at most. The next ones depend on the lengths of
-	// those before, with leastEvents and mostRows as bounds. A page ends with the event with which it reaches
-	// pageBytes; pageEnd has that too.
+	// firstEvents is how many events the first page of an iteration has at most. The limits of later pages depend on
+	// the sizes of events, with leastEvents and mostRows as bounds. A page ends with the event at which it reaches
+	// pageBytes, which pageEnd has as a literal.
 	firstEvents = 512
 	leastEvents = 32
 	// cancelEvery is the number of events after which an iteration checks whether it was cancelled.
 	cancelEvery = 1024
 )
 
-// The statement of a page puts a limit on rows inside, and one on bytes outside: the lengths of values are known
-// without reading them, so that what does not fit costs little.
+// The statement of a page limits rows in the inner query, and bytes in the outer one: lengths of values are known
+// without reading the values, so that rows that do not fit cost little.
 const (
-	// eventFields are the columns of events that eventRow has.
+	// eventFields are the columns of events that eventRow reads.
 	eventFields = `e.t, e.ms, e.n, e.version, e.stream, e.type, e.time, e.kept, e.tags, e.data_at, e.metadata_at, e.raw`
 
 	pageFields = `e.t, e.ms, e.n, coalesce(e.version, 0), e.stream, e.type, coalesce(e.time, 0), e.kept, e.tags,
@@ -45,17 +45,17 @@ const (
 	ofTenant = `(SELECT t FROM names WHERE name = $1)`
 )
 
-// page is a copy of consecutive events of a stream or a feed. Readers may hold it indefinitely: nothing is held in the
-// database for it. An event that is erased meanwhile is never handed out: see asOf.
+// page is a copy of consecutive events of a stream or a feed. It holds nothing in the database, so readers may keep it
+// indefinitely. An event that is erased meanwhile is never handed out: see asOf.
 type page struct {
 	entries []pageEntry
 	values  []byte
 	// bytes is the size of all values.
 	bytes int
-	// more reports that there may be others after the last entry. outdated reports that the rest of the page was not
-	// handed out, since it may have been erased.
+	// more reports whether there may be others after the last entry. outdated reports whether the rest of the page was
+	// not handed out, since it may have been erased.
 	more, outdated bool
-	// damage, if not nil, is what is wrong with the event behind the last entry.
+	// damage, if not nil, is the error of the event after the last entry.
 	damage error
 	// asOf is the count of rewrites before the page was read.
 	asOf uint64
@@ -65,14 +65,14 @@ type page struct {
 	key    j17.Key
 }
 
-// pageEntry is an event, or a note. Its slices are parts of the page.
+// pageEntry is an event or a note. The page owns the memory of its slices.
 type pageEntry struct {
 	j17.Event
 
 	// tags are those that do not come from the metadata, in their stored form.
 	tags []byte
 	note *store.Note
-	// row is the number of the row of a tag that has led to the event.
+	// row is the number of the row of tags by which the event was found.
 	row int
 }
 
@@ -110,7 +110,8 @@ func (p *page) hold(b []byte) []byte {
 	return p.values[start:len(p.values):len(p.values)]
 }
 
-// add adds a row to the page, without its canonical bytes if only names are wanted. It returns what is wrong with it.
+// add adds a row to the page, without its canonical bytes if namesOnly is set. The error says what is wrong with the
+// row.
 func (p *page) add(r *eventRow, namesOnly bool) error {
 	p.entries = append(p.entries, pageEntry{row: r.row})
 	e := &p.entries[len(p.entries)-1]
@@ -152,12 +153,12 @@ type pager struct {
 	*core
 	page
 
-	// what is read, for messages.
+	// what describes what is read, for messages.
 	what   string
 	tenant j17.Tenant
-	// namesOnly says that rows have no canonical bytes.
+	// namesOnly reports whether rows have no canonical bytes.
 	namesOnly bool
-	// ofTag says that rows have the number of a row of a tag too.
+	// ofTag reports whether rows also have the number of a row of tags.
 	ofTag bool
 	// number is the tenant's number, 0 for one that holds nothing. It is known from the first page on.
 	number int32
@@ -174,9 +175,9 @@ func (c *core) pager(t j17.Tenant, what string) *pager {
 
 const selectNumber = `SELECT t FROM names WHERE name = $1`
 
-// fill replaces the page by the rows of a statement, at most limit. In the same trip it first asks another statement
-// for one row, which begins with the tenant's number and is read into targets. The error is store.ErrNotFound if the
-// tenant was removed since the first page, even if there is another one of that name.
+// fill replaces the page by the rows of a statement, at most limit. In the same round trip it first executes another
+// statement, whose only row begins with the tenant's number and is read into targets. The error is store.ErrNotFound if
+// the tenant was removed since the first page, even if there is another one of that name.
 func (p *pager) fill(ctx context.Context, first statement, targets []any, rows statement, limit int) error {
 	p.asOf = p.rewritten()
 	var number int32
@@ -234,7 +235,7 @@ func (p *pager) turn(limit int) {
 		p.rows = min(max(pageBytes/(p.bytes/n+1)*5/4, leastEvents), mostRows)
 	}
 	if p.damage != nil {
-		// Say it when everything before was handed out.
+		// It is returned after all entries before it were handed out.
 		last := p.entries[len(p.entries)-1].StreamID
 		p.damage = corruption(p.damage, "the event at %s of tenant %s", last, p.tenant)
 		p.entries = p.entries[:len(p.entries)-1]

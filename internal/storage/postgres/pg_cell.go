@@ -16,19 +16,20 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A cell is written anew by copying its rows into fresh tables, which then take the places of the partitions. That is
-// PostgreSQL's way to be rid of old versions of rows: an engine without partitions of that kind has its own.
+// A cell is rewritten by copying its rows into new tables, which then replace the partitions. That removes old versions
+// of rows from PostgreSQL: an engine without such partitions needs another method.
 
 const (
-	// copyRate is the most that is copied, in bytes a second, so that others are not held up.
+	// copyRate is the most that is copied in bytes per second, so that other work is not delayed.
 	copyRate = 32 << 20
-	// pageRows and pageBytes bound what is copied by one statement, about.
+	// copiedRows and copiedBytes are about the most rows and bytes that one statement copies.
 	copiedRows, copiedBytes = 1000, 1 << 20
-	// keysAtOnce is how many rows are copied again by one statement, leftAtMost about how many while nobody can write.
+	// keysAtOnce is how many rows one statement copies again, leftAtMost about how many are copied while writers are
+	// blocked.
 	keysAtOnce = 1000
 	leftAtMost = 10 * keysAtOnce
-	// exchangePatience is how long writers may have to wait for those who hold up the exchange, exchangePause the time
-	// until it is tried again, which doubles up to longestPause.
+	// exchangePatience is how long the exchange waits for a lock, which delays writers. exchangePause is the time until
+	// it is tried again, which doubles up to longestPause.
 	exchangePatience = 500 * time.Millisecond
 	exchangePause    = time.Second
 	longestPause     = time.Minute
@@ -37,7 +38,7 @@ const (
 // cellTable is a table that is partitioned into cells.
 type cellTable struct {
 	name string
-	// key are the columns of its key behind t, size is about how many bytes a row has.
+	// key are the columns of its key after t, size is an expression for about the bytes of a row.
 	key  []keyColumn
 	size string
 }
@@ -68,7 +69,7 @@ func cellTables() [cellTableCount]cellTable {
 	}
 }
 
-// columns returns the columns of the key behind t, each behind a prefix.
+// columns returns the columns of the key after t, each with a prefix.
 func (t *cellTable) columns(prefix string) string {
 	names := make([]string, len(t.key))
 	for i := range t.key {
@@ -82,35 +83,35 @@ func (t *cellTable) join() string {
 	return "(i.t, " + t.columns("i.") + ") = (u.t, " + t.columns("u.") + ")"
 }
 
-// cellRun writes a cell anew.
+// cellRun is one rewrite of a cell.
 type cellRun struct {
 	*cellJob
 
 	cell, cells int
-	// number is that of the rewrite among all of the cell, covers the number of requests that it carries out.
+	// number is the number of the rewrite among those of the cell, covers the value of cellRow.wanted that it covers.
 	number, covers int64
 	conn           *pgxpool.Conn
 	capture        *capture
 	tables         [cellTableCount]cellTable
-	// owed is the time that has to pass for what was copied.
+	// owed is the time that must still pass after paid because of what was copied.
 	owed time.Duration
 	paid time.Time
 }
 
-// old and fresh return the names of the partition and of the table that takes its place.
+// old returns the name of a partition, fresh that of the table that replaces it.
 func (r *cellRun) old(table int) string { return fmt.Sprintf("%s_%d", r.tables[table].name, r.cell) }
 
 func (r *cellRun) fresh(table int) string {
 	return fmt.Sprintf("%s_%d_r%d", r.tables[table].name, r.cell, r.number)
 }
 
-// leavings is what the names of fresh tables look like; anyCell stands for the number of the cell.
+// leavings is the pattern of the names of fresh tables; anyCell matches the number of any cell.
 const (
 	leavings = `^(events|tags|items|commands)_%s_r[0-9]+$`
 	anyCell  = `[0-9]+`
 )
 
-// dropLeavings drops fresh tables that never took the place of a partition, of one cell or of any.
+// dropLeavings drops the fresh tables of one cell, or of anyCell, that have not replaced a partition.
 func (j *cellJob) dropLeavings(ctx context.Context, cell string) error {
 	var names []string
 	err := j.read(ctx, "what is left of rewrites of cells", func(conn reading) error {
@@ -135,9 +136,9 @@ const (
 	releaseCell = `UPDATE cells SET holder = 0 WHERE cell = $1 AND run = $2`
 )
 
-// rewrite writes a cell anew, unless another store is at work on it.
+// rewrite rewrites a cell, unless another store is working on it.
 func (j *cellJob) rewrite(ctx context.Context, cell int) (err error) {
-	// What nobody can see is deleted first, and not behind the copy: so all that is there has to be copied.
+	// Rows that are no longer visible are deleted first, and none during the copy, so that all rows have to be copied.
 	j.sweeper.turn.Lock()
 	defer j.sweeper.turn.Unlock()
 	for _, sweep := range []func(context.Context) error{j.sweeper.sweepUnnamed, j.sweeper.sweepCleared} {
@@ -165,7 +166,7 @@ func (j *cellJob) rewrite(ctx context.Context, cell int) (err error) {
 		return err
 	}
 
-	// Lanes name what they write from here on, and nothing is under way that was not named.
+	// From here on lanes record what they write, and when this returns, no unrecorded write is in progress.
 	j.capture.Store(r.capture)
 	defer j.capture.Store(nil)
 	if err := j.queue.Settled(ctx); err != nil {
@@ -199,13 +200,13 @@ func (j *cellJob) rewrite(ctx context.Context, cell int) (err error) {
 	}
 }
 
-// heldUp is what the end of a rewrite may wait for.
+// heldUp says what the end of a rewrite may wait for.
 const heldUp = "the end of long reads and loads, which hold up the rewrite of cells"
 
 // maxTenant is the greatest number that a tenant can have.
 const maxTenant = 1<<31 - 1
 
-// end gives the cell back, and drops the fresh tables if they have not taken the places of the partitions.
+// end releases the cell, and drops the fresh tables if they have not replaced the partitions.
 func (r *cellRun) end(exchanged bool) error {
 	ctx, cancel := context.WithTimeout(r.life, patience)
 	defer cancel()
@@ -219,11 +220,11 @@ func (r *cellRun) end(exchanged bool) error {
 	return errors.Join(err, r.change(ctx, releaseCell, r.cell, r.number))
 }
 
-// autovacuum names the settings of a table that make the server clean it up by itself.
+// autovacuum has the settings of a table for its automatic vacuum.
 const autovacuum, noAutovacuum = "(autovacuum_enabled, toast.autovacuum_enabled)",
 	"(autovacuum_enabled = false, toast.autovacuum_enabled = false)"
 
-// cleanUp lets the server clean up the partitions of a cell again.
+// cleanUp switches the automatic vacuum of the partitions of a cell on again.
 func (j *cellJob) cleanUp(ctx context.Context, cell int) error {
 	var sql strings.Builder
 	for _, t := range cellTables() {
@@ -232,8 +233,9 @@ func (j *cellJob) cleanUp(ctx context.Context, cell int) error {
 	return j.change(ctx, sql.String())
 }
 
-// make makes the fresh tables. They promise to have nothing but rows of the cell, so that they need not be read through
-// when they become partitions. The server does not clean up the old and the fresh tables meanwhile: that holds them up.
+// make creates the fresh tables. They have a constraint that all rows are of the cell, so that the server need not scan
+// them when they become partitions. The automatic vacuum of old and fresh tables is off meanwhile, since it would delay
+// the exchange.
 func (r *cellRun) make(ctx context.Context) error {
 	var sql strings.Builder
 	for i := range r.tables {
@@ -277,10 +279,10 @@ func (r *cellRun) states(ctx context.Context) ([]cellTenant, error) {
 	})
 }
 
-// begin reads the versions at the beginning.
+// begin gives the present versions of tenants to capture.
 func (r *cellRun) begin(ctx context.Context) error {
 	var highest int32
-	// A number is given in order, so none below the highest one comes later.
+	// Numbers ascend, so no tenant with a lower number than this comes later.
 	if err := r.conn.QueryRow(ctx, `SELECT coalesce(max(t), 0) FROM tenants`).Scan(&highest); err != nil {
 		return err
 	}
@@ -295,8 +297,8 @@ func (r *cellRun) begin(ctx context.Context) error {
 	return nil
 }
 
-// copyPage returns the statement that copies the rows of a page: those behind a key, up to a tenant. It returns how
-// many rows the page has, their size, and the key of the last one.
+// copyPage returns the statement that copies a page of rows: those after a key, up to a tenant. The statement yields
+// how many rows the page has, their size in bytes, and the key of the last one.
 func (r *cellRun) copyPage(table int) string {
 	t := &r.tables[table]
 	places, order := make([]string, len(t.key)), make([]string, len(t.key))
@@ -319,9 +321,9 @@ func (r *cellRun) copyPage(table int) string {
 	)
 }
 
-// copy copies the rows of a table, of the tenants with numbers greater than after, up to one.
+// copy copies the rows of a table of the tenants with numbers greater than after, up to upTo.
 func (r *cellRun) copy(ctx context.Context, table int, after, upTo int32) error {
-	// The first page begins behind the last row that a tenant before could have.
+	// The first page begins after the last row that a lower number could have.
 	t := &r.tables[table]
 	last := []any{after + 1}
 	var count, size int64
@@ -368,9 +370,9 @@ func (r *cellRun) copy(ctx context.Context, table int, after, upTo int32) error 
 	}
 }
 
-// pace waits so long that no more is copied in a second than copyRate.
+// pace waits so that no more than copyRate is copied, after some bytes were.
 func (r *cellRun) pace(ctx context.Context, bytes int64) error {
-	now := time.Now() //nolint:forbidigo // the server's work is not done by the store's clock
+	now := time.Now() //nolint:forbidigo // the server's work does not follow the store's clock
 	r.owed = max(0, r.owed-now.Sub(r.paid)) + time.Duration(bytes)*time.Second/copyRate
 	r.paid = now
 	const least = 50 * time.Millisecond
@@ -380,7 +382,7 @@ func (r *cellRun) pace(ctx context.Context, bytes int64) error {
 	return wait(ctx, r.owed)
 }
 
-// copyAgain copies the rows again that lanes have named, with pending also those that may not have been committed yet.
+// copyAgain copies the rows again that lanes have recorded, with pending also those that may not be committed yet.
 func (r *cellRun) copyAgain(ctx context.Context, pending bool) error {
 	for table := range r.tables {
 		for some := range slices.Chunk(r.capture.take(table, pending), keysAtOnce) {
@@ -392,7 +394,7 @@ func (r *cellRun) copyAgain(ctx context.Context, pending bool) error {
 	return nil
 }
 
-// copyRows makes rows of a fresh table what they are in the partition.
+// copyRows replaces rows of a fresh table by those with the same keys in the partition.
 func (r *cellRun) copyRows(ctx context.Context, table int, keys []rowKey) error {
 	t := &r.tables[table]
 	numbers := make([]int32, len(keys))
@@ -473,11 +475,11 @@ func (r *cellRun) copyTenant(ctx context.Context, t int32) error {
 const noteExchange = `UPDATE cells SET copied = $3, rewritten = $4::bigint, lsn = '',
 	since = CASE WHEN wanted > $3 THEN $4::bigint ELSE 0 END WHERE cell = $1 AND run = $2`
 
-// errTaken says that another store has begun to write the cell anew.
+// errTaken is the error of a rewrite when another store has begun to rewrite the cell.
 var errTaken = errors.New("another store has begun to write the cell anew")
 
-// exchange lets the fresh tables take the places of the partitions, and reports whether they have. Nobody reads or
-// writes meanwhile. It gives up if somebody holds it up, and if too much was written since the last look.
+// exchange replaces the partitions by the fresh tables, and reports whether it has. Reads and writes are blocked
+// meanwhile. It gives up if it waits for a lock for too long, or if too much was written since the last copy.
 func (r *cellRun) exchange(ctx context.Context) (done bool, err error) {
 	_, err = r.conn.Exec(ctx, r.exchangeBegin())
 	if err == nil {
@@ -494,7 +496,7 @@ func (r *cellRun) exchange(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 
-	// Whether a commit was carried out whose answer was lost, the row of the cell says.
+	// If the answer to COMMIT is lost, the row of the cell tells the outcome.
 	if _, err = r.conn.Exec(ctx, "COMMIT"); err == nil {
 		return true, nil
 	}
@@ -511,9 +513,9 @@ func (r *cellRun) exchange(ctx context.Context) (done bool, err error) {
 	return false, err
 }
 
-// exchangeBegin is a script that keeps all others from the tables, unless this process stands still. What is committed
-// next needs no standby: nothing but the place of what is stored changes, and what is acknowledged later is in the log
-// behind it.
+// exchangeBegin returns the script that locks the tables against all others, until the transaction ends or this process
+// pauses. Its commit needs no standby: stored content does not change, and the log has it before all that is
+// acknowledged later.
 func (r *cellRun) exchangeBegin() string {
 	return fmt.Sprintf(
 		`BEGIN; SET LOCAL lock_timeout = %[1]d; SET LOCAL idle_in_transaction_session_timeout = %[1]d;
@@ -524,7 +526,7 @@ func (r *cellRun) exchangeBegin() string {
 	)
 }
 
-// exchangeLocked exchanges the tables, but for the commit.
+// exchangeLocked exchanges the tables in the open transaction, which the caller commits.
 func (r *cellRun) exchangeLocked(ctx context.Context) (done bool, err error) {
 	if r.capture.count() > 2*leftAtMost {
 		return false, nil

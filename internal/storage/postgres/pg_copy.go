@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// COPY takes many rows with less work than inserts do. It is PostgreSQL's own: with another engine rows are inserted.
+// COPY stores many rows with less work than INSERT. It is specific to PostgreSQL: another engine would insert the rows.
 
 // copyRows are rows in the binary form that COPY takes.
 type copyRows struct {
@@ -18,7 +18,7 @@ type copyRows struct {
 	data    []byte
 }
 
-// reset begins with no rows. Behind the signature are flags and the length of an extension, of which there are none.
+// reset removes all rows and writes the header: the signature, no flags, and no extension.
 func (c *copyRows) reset() {
 	c.data = append(append(c.data[:0], "PGCOPY\n\xff\r\n\x00"...), make([]byte, 8)...)
 }
