@@ -263,8 +263,7 @@ func (n *Node) Lost() <-chan struct{} { return n.lost }
 
 const giveUp = `UPDATE cluster SET active = '', beat = beat + 1 WHERE term = $1`
 
-// Leave ends the node. If it was active, another one may take over at once, so the caller must not answer anything
-// later.
+// Leave ends the node. If it was active, another one may take over at once: the caller must answer nothing later.
 func (n *Node) Leave(ctx context.Context) error {
 	if n.stop != nil {
 		n.stop()

@@ -110,8 +110,7 @@ func (p *page) hold(b []byte) []byte {
 	return p.values[start:len(p.values):len(p.values)]
 }
 
-// add adds a row to the page, without its canonical bytes if namesOnly is set. The error says what is wrong with the
-// row.
+// add adds a row to the page, without its canonical bytes if namesOnly is set. The error is that of a damaged row.
 func (p *page) add(r *eventRow, namesOnly bool) error {
 	p.entries = append(p.entries, pageEntry{row: r.row})
 	e := &p.entries[len(p.entries)-1]

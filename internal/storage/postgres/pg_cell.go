@@ -24,8 +24,7 @@ const (
 	copyRate = 32 << 20
 	// copiedRows and copiedBytes are about the most rows and bytes that one statement copies.
 	copiedRows, copiedBytes = 1000, 1 << 20
-	// keysAtOnce is how many rows one statement copies again, leftAtMost about how many are copied while writers are
-	// blocked.
+	// keysAtOnce is how many rows one statement copies again, leftAtMost about how many while writers are blocked.
 	keysAtOnce = 1000
 	leftAtMost = 10 * keysAtOnce
 	// exchangePatience is how long the exchange waits for a lock, which delays writers. exchangePause is the time until
@@ -166,7 +165,7 @@ func (j *cellJob) rewrite(ctx context.Context, cell int) (err error) {
 		return err
 	}
 
-	// From here on lanes record what they write, and when this returns, no unrecorded write is in progress.
+	// Lanes record what they write from here on. When Settled has returned, no unrecorded write is in progress.
 	j.capture.Store(r.capture)
 	defer j.capture.Store(nil)
 	if err := j.queue.Settled(ctx); err != nil {
@@ -233,9 +232,8 @@ func (j *cellJob) cleanUp(ctx context.Context, cell int) error {
 	return j.change(ctx, sql.String())
 }
 
-// make creates the fresh tables. They have a constraint that all rows are of the cell, so that the server need not scan
-// them when they become partitions. The automatic vacuum of old and fresh tables is off meanwhile, since it would delay
-// the exchange.
+// make creates the fresh tables. A constraint says that all rows are of the cell, so that the server need not scan them
+// when they become partitions. Old and fresh tables have no automatic vacuum meanwhile: it delays both.
 func (r *cellRun) make(ctx context.Context) error {
 	var sql strings.Builder
 	for i := range r.tables {

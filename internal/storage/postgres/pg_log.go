@@ -15,46 +15,47 @@ import (
 	"j17/internal/storage/store"
 )
 
-// PostgreSQL's log of changes (WAL) has what rows were. It is in files of one size, the segments, which a checkpoint
-// removes when nobody needs them any longer, or renames to be written again: such a file has old content until then.
+// PostgreSQL's log of changes (WAL) has earlier content of rows. It consists of files of one size, the segments. A
+// checkpoint removes those that are no longer needed, or renames them for reuse: such a file has old content until it
+// is overwritten.
 
-// logWait is how far the wait for the log is, after a rewrite of a cell.
+// logWait is the state of the wait for the log after a rewrite of a cell, which ended at lsn.
 type logWait struct {
 	lsn string
-	// overwritten has, by server, the number of the last segment that was there when all from before were gone: those
-	// that were renamed may have old content until the log has passed it.
+	// overwritten has, by server, the number of the last segment that existed when all from before lsn were gone:
+	// renamed files may have old content until the log has passed it.
 	overwritten map[string]uint64
-	// switches is how many more segments may be begun only so that the log goes on: as many as may have to be passed.
-	// A server may keep its log for somebody who is away, however far it goes on.
+	// switches is how many more segments may be begun only to advance the log: about as many as have to be passed. It
+	// is bounded, since a server may keep its log for an absent standby, however far the log advances.
 	switches int
-	// begun reports that one was.
+	// begun reports whether one was begun.
 	begun bool
-	// asked has, by server, when a checkpoint was asked for last.
+	// asked has the last request of a checkpoint, by server.
 	asked map[string]asked
 }
 
-// asked is when something was asked for last, and after how long it may be again.
+// asked is the time of the last request of something, and the pause until the next one.
 type asked struct {
 	at    time.Time
 	pause time.Duration
 }
 
-// serverLog is what a server shows of its log.
+// serverLog is what a server reports of its log.
 type serverLog struct {
 	conn *pgx.Conn
-	// name is the server's, unseen why it does not show its log, "" where it does.
+	// name is the server's, unseen is why it does not show its log, "" if it does.
 	name, unseen string
 	standby      bool
-	// recycles reports that files are renamed; size is that of a segment.
+	// recycles reports whether files are renamed for reuse; size is that of a segment in bytes.
 	recycles bool
 	size     uint64
-	// current is the number of the segment that is written, redo that of the one with the last checkpoint.
+	// current is the number of the segment being written, redo that of the segment where the last checkpoint began.
 	current, redo uint64
-	// segments are those that there are.
+	// segments are the numbers of the existing segments.
 	segments []uint64
-	// attached is how many programs follow it, -1 where it does not say.
+	// attached is how many programs receive the log, -1 if the server does not tell.
 	attached int
-	// switches and checkpoints report that the role may ask for a new segment, and for a checkpoint.
+	// switches reports whether the role may begin a new segment, checkpoints whether it may request a checkpoint.
 	switches, checkpoints bool
 }
 
@@ -65,7 +66,7 @@ const selectLog = `SELECT pg_is_in_recovery(), current_setting('wal_recycle') = 
 	(SELECT redo_lsn::text FROM pg_control_checkpoint()),
 	has_function_privilege('pg_switch_wal()', 'EXECUTE'), pg_has_role('pg_checkpoint', 'USAGE')`
 
-// parseLSN reads a place in the log.
+// parseLSN parses a position in the log.
 func parseLSN(text string) (uint64, error) {
 	high, low, _ := strings.Cut(text, "/")
 	h, err := strconv.ParseUint(high, 16, 32)
@@ -73,13 +74,13 @@ func parseLSN(text string) (uint64, error) {
 	return h<<32 | l, errors.Join(err, err2)
 }
 
-// segmentOf returns the number of the segment with a place in the log.
+// segmentOf returns the number of the segment with a position in the log.
 func (l *serverLog) segmentOf(text string) (uint64, error) {
 	at, err := parseLSN(text)
 	return at / l.size, err
 }
 
-// segmentName returns the number of the segment that a file is, or a part of which it is.
+// segmentNamed returns the number of the segment that a file contains, in whole or in part.
 func (l *serverLog) segmentNamed(name string) (number uint64, is bool) {
 	const digits = 8
 	if len(name) < 3*digits {
@@ -91,7 +92,7 @@ func (l *serverLog) segmentNamed(name string) (number uint64, is bool) {
 	return high*(1<<32/l.size) + low, errors.Join(err, err2, err3) == nil
 }
 
-// look asks a server for its log: first for the files, since the log goes on meanwhile.
+// look asks a server for the state of its log: first for the files, since the log advances meanwhile.
 func (l *serverLog) look(ctx context.Context) error {
 	rows, err := l.conn.Query(ctx, `SELECT name FROM pg_ls_waldir()`)
 	if err != nil {
@@ -132,7 +133,7 @@ func (l *serverLog) look(ctx context.Context) error {
 	return nil
 }
 
-// before returns how many segments have what was written up to one, or may have it, as far as the server shows.
+// before returns how many segments have, or may have, what was written up to a segment, as far as the server shows.
 func (l *serverLog) before(last uint64, w *logWait) (n int) {
 	if l.unseen != "" {
 		if l.redo <= last {
@@ -163,14 +164,15 @@ func (l *serverLog) before(last uint64, w *logWait) (n int) {
 	return 0
 }
 
-// withoutRight is the state of an error that says that the role may not do something.
+// withoutRight is the SQLSTATE of the error that the role has no right to do something.
 const withoutRight = "42501"
 
-// servers connects to all servers of the address. Those that cannot be reached are returned as sentences.
+// servers connects to all servers of the address, and returns messages on those that cannot be asked. The caller closes
+// the connections.
 func (j *cellJob) servers(ctx context.Context) (logs []*serverLog, unseen []string) {
 	for _, host := range j.hosts {
 		name, config := hostName(host.Host, host.Port), host.Copy()
-		config.ValidateConnect = nil // standbys are looked at too
+		config.ValidateConnect = nil // standbys are asked too
 		conn, err := pgx.ConnectConfig(ctx, config)
 		if err == nil {
 			l := &serverLog{conn: conn, name: name}
@@ -185,8 +187,8 @@ func (j *cellJob) servers(ctx context.Context) (logs []*serverLog, unseen []stri
 	return logs, unseen
 }
 
-// awaitLogs looks how far the logs of the servers are, for the cells that were written anew and are not done, and
-// reports whether some of them still are not.
+// awaitLogs checks the logs of the servers for the cells that were rewritten and are not done. left reports whether
+// some of them still are not.
 func (j *cellJob) awaitLogs(ctx context.Context, rows []cellRow) (left bool, err error) {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(c cellRow) bool { return c.copied == c.done })
 	if len(rows) == 0 {
@@ -220,7 +222,7 @@ func (j *cellJob) awaitLogs(ctx context.Context, rows []cellRow) (left bool, err
 	return left, nil
 }
 
-// noteEnd notes the present end of the log for a cell that was written anew.
+// noteEnd records and returns the present end of the log for a cell that was rewritten.
 func (j *cellJob) noteEnd(ctx context.Context, cell int) (lsn string, err error) {
 	err = j.read(ctx, "the end of the log", func(conn reading) error {
 		return conn.QueryRow(
@@ -230,8 +232,8 @@ func (j *cellJob) noteEnd(ctx context.Context, cell int) (lsn string, err error)
 	return lsn, err
 }
 
-// awaitLog makes the servers remove what of their logs is from before a rewrite of a cell, as far as they let the role
-// ask for it, and reports whether it is gone.
+// awaitLog requests that the servers remove their logs from before a rewrite of a cell, as far as the role may do that,
+// and reports whether these are gone.
 func (j *cellJob) awaitLog(ctx context.Context, c *cellRow, logs []*serverLog, unseen []string) (done bool, err error) {
 	w := j.logs[c.cell]
 	if w == nil || w.lsn != c.lsn {
@@ -267,7 +269,7 @@ func (j *cellJob) awaitLog(ctx context.Context, c *cellRow, logs []*serverLog, u
 	return false, nil
 }
 
-// waiting returns the servers whose logs have something from before, or may have it.
+// waiting returns the servers whose logs have, or may have, something from before lsn.
 func (w *logWait) waiting(logs []*serverLog) (list []*serverLog, err error) {
 	for _, l := range logs {
 		last, err := l.segmentOf(w.lsn)
@@ -286,12 +288,12 @@ func (w *logWait) waiting(logs []*serverLog) (list []*serverLog, err error) {
 	return list, nil
 }
 
-// ask asks servers for what makes them remove segments: a new one to be begun, and checkpoints. It returns what the
-// role may not ask for.
+// ask makes servers remove segments, by new segments and checkpoints. It returns messages on what the role may not
+// request.
 func (j *cellJob) ask(
 	ctx context.Context, c *cellRow, w *logWait, logs, waiting []*serverLog,
 ) (missing []string, err error) {
-	// The log goes on by itself where there are writes. Where there are none, it is made to go on.
+	// Writes advance the log. Without any, it advances only by new segments.
 	for _, l := range logs {
 		switch {
 		case l.standby || w.switches <= 0:
@@ -299,7 +301,7 @@ func (j *cellJob) ask(
 		case !l.switches:
 			missing = append(missing, "the role may not begin a new file (pg_switch_wal), so that waits for writes")
 			continue
-		case w.begun: // a segment in which nothing stands is not ended
+		case w.begun: // an empty segment is not ended
 			if err := j.change(ctx, `UPDATE cells SET lsn = lsn WHERE cell = $1`, c.cell); err != nil {
 				return nil, err
 			}
@@ -311,7 +313,7 @@ func (j *cellJob) ask(
 		w.switches--
 	}
 
-	// A checkpoint is work for the server, so it is asked for seldom.
+	// A checkpoint costs the server much, so it is requested rarely.
 	const first, most = 2 * time.Second, time.Minute
 	for _, l := range waiting {
 		if !l.checkpoints {
@@ -330,7 +332,7 @@ func (j *cellJob) ask(
 	return missing, nil
 }
 
-// finish notes that requests are carried out, and what was looked at.
+// finish records that requests are carried out, and which servers were checked.
 func (j *cellJob) finish(ctx context.Context, c *cellRow, logs []*serverLog, unseen []string) error {
 	p := store.Purged{
 		Method: "The tables that had it were written anew without it, and the servers' logs of changes have nothing from before.",

@@ -7,18 +7,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Report is what an operator sees of a server and a schema before a store is opened there.
+// Report describes a server and a schema for an operator, before a store is opened there.
 type Report struct {
 	Store  string `json:"store"`
 	Server string `json:"server_version"`
 	Schema string `json:"schema"`
-	// Version is that of the tables, 0 where there are none; Newest the one that this program makes.
+	// Version is that of the tables, 0 if there are none; Newest is the version that this program migrates to.
 	Version  int       `json:"version"`
 	Newest   int       `json:"newest_version"`
 	Findings []Finding `json:"findings"`
 }
 
-// Refused counts what keeps a store from being opened.
+// Refused counts the findings that keep a store from being opened.
 func (r *Report) Refused() (n int) {
 	for _, f := range r.Findings {
 		if f.Refused {
@@ -42,8 +42,8 @@ func connected(ctx context.Context, o Options, do func(c *core, conn *pgx.Conn) 
 	return errors.Join(do(c, conn), conn.Close(c.life))
 }
 
-// Check looks at a server and a schema as Open does, and changes nothing. The error is that of a server which cannot be
-// asked.
+// Check checks a server and a schema as Open does, but changes nothing. It returns an error only if the server cannot
+// be asked.
 func Check(ctx context.Context, o Options) (r Report, err error) {
 	err = connected(ctx, o, func(c *core, conn *pgx.Conn) error {
 		r = Report{
@@ -79,7 +79,7 @@ func Check(ctx context.Context, o Options) (r Report, err error) {
 	return r, err
 }
 
-// opens returns why the key of the schema cannot be opened, nil where it has none yet.
+// opens returns an error if the key of the schema cannot be opened, nil if there is none yet.
 func (c *core) opens(ctx context.Context, conn *pgx.Conn) error {
 	var sealed []byte
 	err := conn.QueryRow(ctx, selectKey, clusterItem).Scan(&sealed)
@@ -92,7 +92,7 @@ func (c *core) opens(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// mayCreate returns why the schema, or tables in it, cannot be made.
+// mayCreate returns an error if the role may not create the schema, or tables in it.
 func (c *core) mayCreate(ctx context.Context, conn *pgx.Conn) error {
 	var may bool
 	err := conn.QueryRow(
@@ -106,8 +106,8 @@ func (c *core) mayCreate(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// Migrate brings a schema to the version that this program makes, which Open does as well, and returns the version that
-// it had, 0 for none, and the one that it has.
+// Migrate migrates a schema to the version of this program, as Open does too. It returns the version that the schema
+// had, 0 for none, and the one that it has.
 func Migrate(ctx context.Context, o Options) (from, to int, err error) {
 	err = connected(ctx, o, func(c *core, conn *pgx.Conn) error {
 		err := c.guard.begin(ctx, conn)
@@ -119,17 +119,17 @@ func Migrate(ctx context.Context, o Options) (from, to int, err error) {
 	return from, to, err
 }
 
-// Stats is how much a store holds, and how its server is.
+// Stats is how much a store holds, and the state of its server.
 type Stats struct {
 	Store   string `json:"store"`
 	Schema  string `json:"schema"`
 	Version int    `json:"version"`
-	// Tenants and Events are counted exactly; rows of tables are what the server has counted last.
+	// Tenants and Events are exact; the rows of Tables are the server's latest estimates.
 	Tenants int64       `json:"tenants"`
 	Events  int64       `json:"events"`
 	Tables  []TableSize `json:"tables"`
 	Bytes   int64       `json:"bytes"`
-	// Connections are those of all programs to the server, of which there may be Most.
+	// Connections counts those of all programs to the server, Most is how many there may be.
 	Connections int `json:"connections"`
 	Most        int `json:"max_connections"`
 	// OldestSnapshotSeconds is the age of the oldest transaction that keeps dead rows from being removed.
@@ -137,7 +137,7 @@ type Stats struct {
 	Standbys              []Standby `json:"standbys"`
 }
 
-// TableSize is the size of a table with all its parts and indexes.
+// TableSize is the size of a table with all its partitions and indexes.
 type TableSize struct {
 	Name  string `json:"name"`
 	Rows  int64  `json:"rows"`
@@ -145,7 +145,7 @@ type TableSize struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Standby is a server that follows the primary. What the role may not see of it is empty.
+// Standby is a server that follows the primary. Fields that the role may not see are empty.
 type Standby struct {
 	Name     string `json:"name"`
 	State    string `json:"state"`
@@ -170,7 +170,7 @@ FROM pg_stat_activity WHERE pid <> pg_backend_pid()`
 FROM pg_stat_replication ORDER BY 1`
 )
 
-// Measure asks a server how much a store holds. It looks at all rows of no table.
+// Measure asks a server how much a store holds. It scans no large table.
 func Measure(ctx context.Context, o Options) (s Stats, err error) {
 	err = connected(ctx, o, func(c *core, conn *pgx.Conn) error {
 		s = Stats{Store: c.address.String(), Schema: c.o.Schema, Tables: []TableSize{}, Standbys: []Standby{}}

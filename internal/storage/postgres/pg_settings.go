@@ -9,31 +9,32 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What PostgreSQL's own functions and views say of a server. An engine that only speaks its protocol has other ways to
-// promise that what it acknowledges is kept, and other views.
+// This file asks functions and views that are specific to PostgreSQL. An engine that only speaks its protocol has other
+// guarantees of durability, and other views.
 
-// Finding is one setting of a server, or one thing that a store needs of it.
+// Finding is the state of one setting of a server, or of another requirement of a store.
 type Finding struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
-	// Text says what is wrong and what to do, "" for nothing.
+	// Text says what is wrong and what to do, "" if nothing is wrong.
 	Text string `json:"text,omitempty"`
-	// Refused reports that the store does not take writes with it, and is not opened.
+	// Refused reports whether the finding keeps the store from being opened, and from taking writes.
 	Refused bool `json:"refused"`
 }
 
-// serverSettings is what a server says of itself, and of the role.
+// serverSettings are the settings of a server, of the database and of the role.
 type serverSettings struct {
 	encoding, fsync, fullPages, commit, quorum, checksums, recycle string
 	recovery                                                       bool
-	// most is how many connections the server takes, kept how many of them are for others; roleMost and databaseMost
-	// are the bounds of the role and of the database, -1 for none.
+	// most is how many connections the server takes, kept how many of them are reserved; roleMost and databaseMost are
+	// the limits of the role and of the database, -1 for none.
 	most, kept             int
 	roleMost, databaseMost int
 	role, database         string
-	// monitor reports that the role may see the standbys, checkpoint and switches that it may do what erasures do.
+	// monitor reports whether the role may see the standbys; checkpoint and switches whether it may request checkpoints
+	// and begin new segments of the log, as erasures do.
 	monitor, checkpoint, switches bool
-	// standbys counts those that commits wait for, lag is by how many bytes the last of them is behind.
+	// standbys counts those that commits may wait for; lag is how many bytes the slowest of them is behind.
 	standbys int
 	lag      int64
 }
@@ -50,11 +51,12 @@ const selectSettings = `SELECT current_setting('server_encoding'), current_setti
 	has_function_privilege('pg_switch_wal()', 'EXECUTE')
 FROM pg_roles r, pg_database d WHERE r.rolname = current_user AND d.datname = current_database()`
 
-// Behind is what a standby has not on disk yet; it is negative for one that has more than was known a moment before.
+// selectStandbys counts as lag what a standby has not flushed yet. The lag is negative for a standby that has flushed
+// more than the primary's position, which is read first.
 const selectStandbys = `SELECT count(*)::int, coalesce(max(pg_wal_lsn_diff(pg_current_wal_flush_lsn(), flush_lsn)), 0)::bigint
 FROM pg_stat_replication WHERE state = 'streaming' AND sync_state IN ('sync', 'quorum')`
 
-// settings asks a server for its settings.
+// settings reads the settings of a server.
 func settings(ctx context.Context, conn reading) (s serverSettings, err error) {
 	err = conn.QueryRow(ctx, selectSettings).Scan(
 		&s.encoding, &s.fsync, &s.fullPages, &s.commit, &s.quorum, &s.checksums, &s.recycle, &s.recovery, &s.most,
@@ -68,7 +70,8 @@ func settings(ctx context.Context, conn reading) (s serverSettings, err error) {
 	return s, err
 }
 
-// lossy returns the settings with which a server may lose what it has acknowledged when it, or its machine, ends.
+// lossy returns the findings on settings with which a server may lose what it has acknowledged when it, or its machine,
+// crashes.
 func (s *serverSettings) lossy() (found []Finding) {
 	for _, setting := range []struct{ name, value, lost string }{
 		{"fsync", s.fsync, "when its machine ends"},
@@ -87,7 +90,7 @@ func (s *serverSettings) lossy() (found []Finding) {
 	return append(found, f)
 }
 
-// replicated returns whether commits wait for a standby.
+// replicated returns the finding on whether commits wait for a standby.
 func (s *serverSettings) replicated() Finding {
 	f := Finding{Name: "synchronous_standby_names", Value: s.quorum}
 	switch {
@@ -101,7 +104,7 @@ func (s *serverSettings) replicated() Finding {
 	return f
 }
 
-// findings returns what a store needs of a server, with what is wrong with it.
+// findings returns the findings on all that a store needs of a server.
 func (s *serverSettings) findings(o *Options) (found []Finding) {
 	add := func(f Finding, refused bool) {
 		f.Refused = refused && f.Text != ""
@@ -118,7 +121,7 @@ func (s *serverSettings) findings(o *Options) (found []Finding) {
 	}
 	add(f, true)
 
-	// What keeps what is acknowledged.
+	// Durability.
 	for _, f := range s.lossy() {
 		add(f, !o.AllowAsync)
 	}
@@ -147,7 +150,7 @@ func (s *serverSettings) findings(o *Options) (found []Finding) {
 		add(f, true)
 	}
 
-	// What is worth knowing.
+	// Findings without consequences for the store.
 	f = Finding{Name: "data_checksums", Value: s.checksums}
 	if s.checksums != "on" {
 		f.Text = "data_checksums is off, so the server does not notice damaged pages: switch it on with pg_checksums while the server is stopped"
@@ -156,7 +159,7 @@ func (s *serverSettings) findings(o *Options) (found []Finding) {
 	return found
 }
 
-// erasing returns what is worth knowing before something has to be erased.
+// erasing returns the findings that matter to erasures.
 func (s *serverSettings) erasing() []Finding {
 	recycle := Finding{Name: "wal_recycle", Value: s.recycle}
 	if s.recycle != "off" {
@@ -180,14 +183,14 @@ func (s *serverSettings) erasing() []Finding {
 	return []Finding{recycle, rights}
 }
 
-// sessionsName is what findings call whether connections keep their sessions.
+// sessionsName is the name of the finding on whether connections keep their sessions.
 const sessionsName = "sessions"
 
-// errPooled is a connection that does not keep what belongs to its session.
+// errPooled is the error of a connection that does not keep its session.
 var errPooled = errors.New("what is between j17 and the server gives each statement another session, as poolers in transaction mode do: use session mode (pool_mode = session in PgBouncer), or no pooler")
 
-// sessions finds out whether two connections keep their sessions: a statement that one of them has prepared must be
-// there in its next round trip, although the other one has begun a transaction in between.
+// sessions checks whether two connections keep their sessions: a statement that one has prepared must still exist in
+// its next round trip, although the other one has begun a transaction in between.
 func sessions(ctx context.Context, one, other *pgx.Conn) (err error) {
 	const name, sql = "j17_session", "SELECT pg_backend_pid()"
 	var before, after int
@@ -214,7 +217,7 @@ func sessions(ctx context.Context, one, other *pgx.Conn) (err error) {
 	return one.Deallocate(ctx, name)
 }
 
-// pooled is errPooled where a prepared statement is not there.
+// pooled returns errPooled if err says that a prepared statement does not exist, otherwise err.
 func pooled(err error) error {
 	if sqlState(err) == "26000" {
 		return errPooled

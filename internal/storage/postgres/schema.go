@@ -2,16 +2,16 @@ package postgres
 
 // The tables, all in one schema. docs/internals/storage.md describes them.
 //
-// Names and keys are bytea, so that their order is that of their bytes. A stream is the aggregate type, a zero byte,
-// and the id; its head is its last row in events. Positions are two columns, which are compared as a row.
+// Names and keys are bytea, so that they sort by their bytes. A stream is the aggregate type, a zero byte, and the id;
+// its head is its last row in events. Positions are two columns, which are compared as a row.
 //
-// A row of items that a row of cleared covers is not there: it is deleted later. So are the rows of a tenant that
-// unnamed has without an owner. One with an owner is being loaded by the store with that number of its start.
+// A row of items that a row of cleared covers counts as deleted, and is deleted later. So are the rows of a tenant that
+// unnamed has without an owner. One with an owner is being loaded by the store whose start has that number.
 
 // cells is how many partitions the large tables have when a schema is made.
 const cells = 8
 
-// schema1 makes the tables of version 1; %[1]d is the number of cells.
+// schema1 creates the tables of version 1; %[1]d is the number of cells.
 const schema1 = `
 CREATE TABLE meta (key text PRIMARY KEY, value bytea NOT NULL);
 CREATE TABLE cluster (
