@@ -84,7 +84,7 @@ type eventRow struct {
 	stream, typ, kept, tags, value pgtype.DriverBytes
 }
 
-// targets are what the columns of a page are read into.
+// targets returns pointers to scan the columns of a page into.
 func (r *eventRow) targets() []any {
 	return []any{
 		&r.t, &r.ms, &r.n, &r.version, &r.stream, &r.typ, &r.time, &r.kept, &r.tags, &r.dataAt, &r.metadataAt, &r.value,

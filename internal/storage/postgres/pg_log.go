@@ -15,9 +15,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// PostgreSQL's log of changes (WAL) has earlier content of rows. It consists of files of one size, the segments. A
-// checkpoint removes those that are no longer needed, or renames them for reuse: such a file has old content until it
-// is overwritten.
+// PostgreSQL's log of changes (WAL) has earlier content of rows. Its files, the segments, have one size. A checkpoint
+// removes those that are no longer needed, or renames them for reuse: they have old content until then.
 
 // logWait is the state of the wait for the log after a rewrite of a cell, which ended at lsn.
 type logWait struct {
@@ -167,8 +166,7 @@ func (l *serverLog) before(last uint64, w *logWait) (n int) {
 // withoutRight is the SQLSTATE of the error that the role has no right to do something.
 const withoutRight = "42501"
 
-// servers connects to all servers of the address, and returns messages on those that cannot be asked. The caller closes
-// the connections.
+// servers connects to all servers of the address. unseen are messages on those that cannot be asked.
 func (j *cellJob) servers(ctx context.Context) (logs []*serverLog, unseen []string) {
 	for _, host := range j.hosts {
 		name, config := hostName(host.Host, host.Port), host.Copy()

@@ -32,7 +32,7 @@ type serverSettings struct {
 	roleMost, databaseMost int
 	role, database         string
 	// monitor reports whether the role may see the standbys; checkpoint and switches whether it may request checkpoints
-	// and begin new segments of the log, as erasures do.
+	// and new segments.
 	monitor, checkpoint, switches bool
 	// standbys counts those that commits may wait for; lag is how many bytes the slowest of them is behind.
 	standbys int
@@ -51,8 +51,7 @@ const selectSettings = `SELECT current_setting('server_encoding'), current_setti
 	has_function_privilege('pg_switch_wal()', 'EXECUTE')
 FROM pg_roles r, pg_database d WHERE r.rolname = current_user AND d.datname = current_database()`
 
-// selectStandbys counts as lag what a standby has not flushed yet. The lag is negative for a standby that has flushed
-// more than the primary's position, which is read first.
+// selectStandbys measures what a standby has not flushed yet. That may be negative, as the positions change.
 const selectStandbys = `SELECT count(*)::int, coalesce(max(pg_wal_lsn_diff(pg_current_wal_flush_lsn(), flush_lsn)), 0)::bigint
 FROM pg_stat_replication WHERE state = 'streaming' AND sync_state IN ('sync', 'quorum')`
 
@@ -70,8 +69,7 @@ func settings(ctx context.Context, conn reading) (s serverSettings, err error) {
 	return s, err
 }
 
-// lossy returns the findings on settings with which a server may lose what it has acknowledged when it, or its machine,
-// crashes.
+// lossy returns the findings on settings with which a crash of the server or its machine may lose acknowledged writes.
 func (s *serverSettings) lossy() (found []Finding) {
 	for _, setting := range []struct{ name, value, lost string }{
 		{"fsync", s.fsync, "when its machine ends"},

@@ -1,12 +1,11 @@
-// Package postgres is the event store on a database that is reached by the PostgreSQL protocol: one schema, and no data
-// anywhere else.
+// Package postgres is the event store on a database that speaks the PostgreSQL protocol. All data is in one schema.
 //
-// Lanes do all writing: a lane takes the calls of tenants that no other lane is at work on, reads what they depend on
-// in one trip, has package unit decide them, and commits the result by one statement. The statement begins with a
-// compare-and-set on the row of each tenant, so a decision counts only if nothing was written to the tenant since what
-// it was made on. Positions, bytes, hashes and revisions are made here; the database stores them.
+// Lanes do all writing: a lane takes the calls of tenants that no other lane works on, reads what they depend on in one
+// round trip, has package unit decide them, and commits the result by one statement. The statement begins with a
+// compare-and-set on the row of each tenant, so a decision takes effect only if nothing was written to the tenant since
+// its data was read. Positions, bytes, hashes and revisions are computed here; the database only stores them.
 //
-// The decisions behind it are in docs/internals/storage.md.
+// docs/internals/storage.md has the reasons for this design.
 package postgres
 
 import (
@@ -35,31 +34,32 @@ type Options struct {
 	// Address, Password and Plain are those of ParseAddress.
 	Address, Password string
 	Plain             bool
-	// Schema is the schema that has all tables; "" means DefaultSchema. It is made if it does not exist.
+	// Schema is the schema that has all tables; "" means DefaultSchema. It is created if it does not exist.
 	Schema string
-	// Clock gives positions and expiry their time; nil means the machine's clock.
+	// Clock is the source of time for positions and expiry; nil means the machine's clock.
 	Clock clock.Clock
 	// Logger gets messages for the operator; nil means that nothing is logged.
 	Logger *slog.Logger
 	// Connections is how many connections the store uses; 0 means DefaultConnections, LeastConnections is the least.
 	Connections int
 	// Sealed are the spaces with values that must not be readable in the database or a copy of it; the function selects
-	// the values, nil all of them. They are sealed with a key that the schema has, which is sealed itself: with Key,
-	// or with one of Keys until a store is opened whose Key is another. Without Key nothing is sealed.
+	// the values, nil selects all. They are sealed with a key that the schema stores, which is itself sealed with Key.
+	// A schema whose key is sealed with one of Keys can be opened too: its key is then sealed with Key. Without Key
+	// nothing is sealed.
 	Sealed map[store.Space]func(value []byte) bool
 	Key    *keyfile.File
 	Keys   []*keyfile.File
-	// Shared says that other stores write to the same schema at the same time, so that this one has to ask for changes
-	// that it has not made itself.
+	// Shared reports whether other stores write to the same schema at the same time, so that this one has to ask for
+	// their changes.
 	Shared bool
-	// Node, if not nil, is the one that this store belongs to, and which works: the store writes only as long as no
-	// other node works, and answers only as long as none can.
+	// Node, if not nil, is the active node that this store belongs to: the store writes only while no other node is
+	// active, and answers only while none can be.
 	Node *Node
-	// AllowAsync accepts a server whose settings can lose what it has acknowledged, AllowSingle one without standbys.
+	// AllowAsync accepts a server whose settings can lose acknowledged writes, AllowSingle one without standbys.
 	AllowAsync, AllowSingle bool
-	// Restoring opens a schema between BeginRestoration and FinishRestoration.
+	// Restoring allows to open a schema between BeginRestoration and FinishRestoration.
 	Restoring bool
-	// EraseEvery is the time from one rewrite of a cell to the next, in which erasures wait for each other.
+	// EraseEvery is the least time between two rewrites of a cell. Erasures that come meanwhile share the next one.
 	EraseEvery time.Duration
 }
 
@@ -68,12 +68,12 @@ const (
 	DefaultSchema = "j17"
 	// DefaultConnections is the number of connections of a store if Options do not set it.
 	DefaultConnections = 32
-	// LeastConnections is the least number of connections that a store can work with.
+	// LeastConnections is the least number of connections of a store.
 	LeastConnections = 12
 
-	// Of the connections, laneCount are those of lanes, lookupCount those of look-ups, guardCount those of the look at
-	// the server's settings, and beatCount those of the node and of the search for the primary. The others are shared
-	// by readers: at most mostMoments of them are held by moments and archives.
+	// Of the connections, laneCount are for lanes, lookupCount for look-ups, guardCount for checks of the server's
+	// settings, and beatCount for the node and the search for the primary. Readers share the others, of which moments
+	// and archives hold at most mostMoments.
 	laneCount   = 2
 	guardCount  = 2
 	lookupCount = 2
@@ -81,12 +81,12 @@ const (
 	mostMoments = 16
 )
 
-// readers is how many connections readers share.
+// readers returns how many connections readers share.
 func (o *Options) readers() int {
 	return o.Connections - laneCount - lookupCount - guardCount - beatCount
 }
 
-// Store is the event store on PostgreSQL. It implements store.Engine. Each of its parts implements a few roles.
+// Store is the event store on PostgreSQL. It implements store.Engine. Each of its parts implements some of the roles.
 type Store struct {
 	*core
 	*appender
@@ -109,7 +109,7 @@ type core struct {
 	clock   clock.Clock
 	logger  *slog.Logger
 	address *Address
-	// hosts are configurations that lead to one server of the address each.
+	// hosts has a configuration for each server of the address.
 	hosts   []*pgx.ConnConfig
 	primary primary
 	// proofs counts the commits that connections begin with.
@@ -127,15 +127,15 @@ type core struct {
 	guard   *guard
 	// key seals what belongs to the schema; nil seals nothing.
 	key *keyfile.File
-	// start is the number of this start of a store among all of the schema.
+	// start is the number of this start among all starts of stores on the schema.
 	start int64
 	// rewrites counts how often events were rewritten. It grows when the new content is committed, before Rewrite
 	// returns.
 	rewrites atomic.Uint64
-	// capture, if not nil, is told by lanes what they write.
+	// capture, if not nil, records what lanes write.
 	capture atomic.Pointer[capture]
-	// working counts the lanes and other goroutines of the store. closing ends what is not to be finished when the
-	// store is closed, ending what waits still when all else is finished.
+	// working counts the goroutines of the store. closing ends work that is not completed when the store is closed,
+	// ending all work that still waits after that.
 	working sync.WaitGroup
 	life    context.Context //nolint:containedctx // never ends, and has the values of the one that Open was given
 	closing context.Context //nolint:containedctx // ends with the call of Close
@@ -147,21 +147,21 @@ type core struct {
 
 	closed atomic.Bool
 
-	// beside finds out what other stores change.
+	// beside finds out what other stores change, if Options.Shared is set.
 	beside beside
 
 	mu      sync.Mutex
 	tenants map[j17.Tenant]*tenant
 	changes changes
-	// followed has the tenants that loads copy, by their numbers, archives those that are open.
+	// followed has the changes of the tenants that loads copy, by their numbers, and archives has the open archives.
 	followed map[int32]*followed
 	archives map[*archive]bool
 }
 
 var _ store.Engine = (*Store)(nil)
 
-// Open opens a store, and makes its tables if they do not exist. A server that does not keep what it acknowledges is
-// refused, and so is a schema that belongs to something else.
+// Open opens a store, and creates its tables if they do not exist. It returns an error for a server that may lose what
+// it acknowledges, and for a schema that belongs to something else.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	c, err := prepare(ctx, o)
 	if err != nil {
@@ -174,8 +174,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// prepare connects to the database for the first time, and makes the tables if they do not exist. It returns why a
-// store cannot be on the server, or in the schema.
+// prepare connects to the database for the first time, and creates the tables if they do not exist. It returns an error
+// if the server or the schema cannot be used.
 func prepare(ctx context.Context, o Options) (*core, error) {
 	c, err := newCore(ctx, o)
 	if err != nil {
@@ -192,7 +192,7 @@ func prepare(ctx context.Context, o Options) (*core, error) {
 	return c, nil
 }
 
-// take makes the schema one of this program.
+// take checks the server, migrates the schema, and opens its key.
 func (c *core) take(ctx context.Context, conn *pgx.Conn) (err error) {
 	if err := c.guard.begin(ctx, conn); err != nil {
 		return err
@@ -210,7 +210,7 @@ func (c *core) take(ctx context.Context, conn *pgx.Conn) (err error) {
 	return err
 }
 
-// newCore returns what all that works on a store shares. Nothing is connected yet.
+// newCore returns a core, which has no connection yet.
 func newCore(ctx context.Context, o Options) (*core, error) {
 	if o.Clock == nil {
 		o.Clock = clock.System{}
@@ -240,7 +240,7 @@ func newCore(ctx context.Context, o Options) (*core, error) {
 	return c, c.connect(ctx)
 }
 
-// newStore returns a store whose parts know each other.
+// newStore returns a store with all its parts.
 func newStore(c *core) *Store {
 	lookups := newLookups(c)
 	appends := &appender{core: c}
@@ -255,7 +255,7 @@ func newStore(c *core) *Store {
 	}
 }
 
-// begin reads what the store keeps in memory, and starts the lanes.
+// begin reads what the store keeps in memory, and starts its goroutines.
 func (s *Store) begin(ctx context.Context) error {
 	if err := s.spaces.load(ctx); err != nil {
 		return err
@@ -270,11 +270,11 @@ func (s *Store) begin(ctx context.Context) error {
 		l := newLane(s.core, n)
 		s.working.Go(l.run)
 	}
-	s.working.Go(func() { _ = panics.Caught(s.guard.watch) }) // each look has its own
+	s.working.Go(func() { _ = panics.Caught(s.guard.watch) }) // each look logs its own
 	s.working.Go(s.sweeper.run)
 	s.working.Go(s.cells.run)
 	if s.o.Shared {
-		s.working.Go(func() { _ = panics.Caught(s.beside.run) }) // each question has its own
+		s.working.Go(func() { _ = panics.Caught(s.beside.run) }) // each question catches its own
 	}
 	return nil
 }
@@ -288,7 +288,7 @@ func (s *Store) Shutdown(ctx context.Context) error {
 		return nil
 	}
 
-	// Calls that wait are still carried out, or told that their outcome is not known; waiting readers end.
+	// Waiting calls are still executed, or answered that their outcome is not known; the waits of readers end.
 	s.queue.Shut(store.ErrClosed)
 	s.shut()
 	s.changes.close(s.core)
@@ -298,7 +298,7 @@ func (s *Store) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// close ends all that is under way, and the connections.
+// close ends all work in progress, and closes the connections.
 func (c *core) close() {
 	c.primary.shut()
 	c.end()
@@ -308,7 +308,7 @@ func (c *core) close() {
 	c.primary.end()
 }
 
-// admit returns the error of calls that are not worth queueing.
+// admit returns the error of calls that would fail, nil for others.
 func (c *core) admit(need queue.Need) error {
 	if err := c.primary.admit(); err != nil {
 		return err
@@ -319,11 +319,11 @@ func (c *core) admit(need queue.Need) error {
 	return c.full.admit(need)
 }
 
-// holder is what claims have of the store that has made them.
+// holder returns the number by which claims and loads refer to their store.
 func (c *core) holder() int64 { return c.start }
 
 // isClosed reports whether the store was closed.
 func (c *core) isClosed() bool { return c.closed.Load() }
 
-// admits returns why a tenant cannot be read: its name cannot be one, or the store was closed.
+// admits returns an error if a tenant cannot be read: its name is invalid, or the store is closed.
 func (c *core) admits(t j17.Tenant) error { return c.unlessClosed(store.ValidTenant(t)) }

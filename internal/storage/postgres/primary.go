@@ -21,65 +21,69 @@ import (
 const (
 	// patience is how long calls wait for a database that cannot be reached.
 	patience = 10 * time.Second
-	// slow is how long something may take until somebody looks whether the server still takes commits.
+	// slow is how long a call may take until it is checked whether the server still takes commits.
 	slow = time.Second
-	// retryAfter is the pause between two tries to connect, and grows up to retryMost.
+	// retryAfter is the first pause between two attempts to connect. The pause grows up to retryMost.
 	retryAfter = 50 * time.Millisecond
 	retryMost  = 4 * retryAfter
 )
 
-// server is one that has taken a commit of ours: it is the primary, and what it showed then is kept.
+// server is a server of the address. After a commit of ours it is known to be the primary, and all that it showed
+// before is kept.
 type server struct {
-	// config leads to it alone.
+	// config connects to this server only.
 	config *pgx.ConnConfig
-	// started is when it was started, by which it is told from others that are reached in the same way.
+	// started is the time of its start, which distinguishes it from others at the same address.
 	started string
-	// left ends when another server has taken its place. That closes the connections to it, whatever they wait for.
+	// left ends when another server has become the primary. That closes the connections to this one, whatever they wait
+	// for.
 	left  context.Context //nolint:containedctx // the time for which it is the primary
 	leave context.CancelFunc
 }
 
-// primary knows which server takes writes, and whether all that it shows is kept.
+// primary tracks which server takes writes, and whether all that it shows is kept: safe from a failover.
 //
-// A server that is connected to may show commits that no standby has, since a restart shows what had been waiting. So a
-// connection is used only after a commit of its own: that was acknowledged, and what stands before it in the log is as
-// safe. Servers are searched by one goroutine, with one connection to each: a commit that waits for a standby is never
-// cut off, and commits that pile up would use up the server's connections.
+// A server may show commits that no standby has, since after a restart those that waited for a standby are visible. So
+// a connection is used only after a first commit: that was acknowledged, and all that is before it in the log is as
+// safe. One goroutine searches the primary, with one connection to each server: a commit that waits for a standby is
+// never cancelled, and many waiting commits would use up the server's connections.
 type primary struct {
 	*core
 
 	mu sync.Mutex
-	// server is the one that was found last. lost says that it cannot be connected to any more.
+	// server is the one that was found last. lost reports whether it can no longer be used.
 	server *server
 	lost   bool
 	search *search
-	// reasons are why the servers were not found at the latest try, by their names. acknowledged is when a commit was
-	// last acknowledged.
+	// reasons are the errors of the latest attempts to connect, by the names of servers. acknowledged is when a commit
+	// was last acknowledged.
 	reasons      map[string]error
 	acknowledged time.Time
-	// down says that the database could not be reached for longer than callers wait. closed is set when the store ends.
+	// down reports whether the database could not be reached for longer than callers wait. closed is set when the store
+	// ends.
 	down, closed bool
 
-	// doubted counts the moments from which on something may be visible that is not kept, proven is up to which of them
-	// a later commit has shown that it is. progress, if not nil, is closed when proven or server changes.
+	// doubted counts the events after which something visible may not be kept. proven is the count up to which a later
+	// commit has proven that all is kept. progress, if not nil, is closed when proven or server changes.
 	doubted, proven uint64
 	progress        chan struct{}
 }
 
-// search is a search for the primary. found is closed when it has ended, late when callers have waited long enough.
+// search is a search for the primary. found is closed when it ends, late when callers have waited long enough.
 type search struct {
 	begun       time.Time
 	found, late chan struct{}
 	stop        context.CancelFunc
 }
 
-// errMoved is the error of what was read from a server that is not the primary any more.
+// errMoved is the error of a read from a server that is no longer the primary.
 var errMoved = errors.New("another server has become the primary")
 
-// now is the time of the machine: networks do not follow the store's clock.
+// now returns the time of the machine: networks do not follow the store's clock.
 func now() time.Time { return time.Now() } //nolint:forbidigo // see above
 
-// hosts returns configurations that lead to one server each.
+// hosts returns a configuration for each server. The ways to connect to one server, with and without TLS, stay
+// together.
 func hosts(all *pgx.ConnConfig) (list []*pgx.ConnConfig) {
 	first := &pgconn.FallbackConfig{Host: all.Host, Port: all.Port, TLSConfig: all.TLSConfig}
 	ways := append([]*pgconn.FallbackConfig{first}, all.Fallbacks...)
@@ -102,7 +106,7 @@ func hostName(host string, port uint16) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// find returns the primary. While it is being searched, it waits for as long as callers can be expected to.
+// find returns the primary. While it is being searched, find waits for up to patience.
 func (p *primary) find(ctx context.Context) (*server, error) {
 	for {
 		p.mu.Lock()
@@ -118,7 +122,7 @@ func (p *primary) find(ctx context.Context) (*server, error) {
 	}
 }
 
-// check returns once a server has taken a commit since, or with an error when callers have waited long enough for that.
+// check returns when a server has taken a commit since the call, or with an error when that takes longer than patience.
 func (p *primary) check(ctx context.Context) error {
 	begun := now()
 	p.mu.Lock()
@@ -133,7 +137,7 @@ func (p *primary) check(ctx context.Context) error {
 	return err
 }
 
-// join waits for a search.
+// join waits for the end of a search.
 func (p *primary) join(ctx context.Context, s *search) error {
 	select {
 	case <-s.found:
@@ -147,7 +151,7 @@ func (p *primary) join(ctx context.Context, s *search) error {
 	}
 }
 
-// unreachable is the error of calls that have waited long enough for the database.
+// unreachable returns the error of calls that have waited long enough for the database.
 func (p *primary) unreachable() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +167,7 @@ func (p *primary) unreachable() error {
 	return fmt.Errorf("%w: the database cannot be written to: %s", store.ErrBusy, strings.Join(why, "; "))
 }
 
-// failed says that a connection could not be made. A server that has none left is still there.
+// failed records that a connection could not be made. A server that has no connections left is not lost.
 func (p *primary) failed(err *pgconn.ConnectError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,14 +178,14 @@ func (p *primary) failed(err *pgconn.ConnectError) {
 	}
 }
 
-// asks says that a server is asked once more.
+// asks records that a connection to a server is being tried again.
 func (p *primary) asks(config *pgx.ConnConfig) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.reasons, hostName(config.Host, config.Port))
 }
 
-// lose says that a server takes no writes.
+// lose records that a server takes no writes.
 func (p *primary) lose(s *server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,7 +194,7 @@ func (p *primary) lose(s *server) {
 	}
 }
 
-// admit returns the error of calls that are not worth queueing.
+// admit returns the error of calls while the database is down.
 func (p *primary) admit() error {
 	p.mu.Lock()
 	down := p.down
@@ -201,7 +205,7 @@ func (p *primary) admit() error {
 	return nil
 }
 
-// seek begins to search the primary, unless somebody does. It needs mu.
+// seek begins a search for the primary, unless one is in progress, and returns it. The caller holds mu.
 func (p *primary) seek() *search {
 	if p.search != nil {
 		return p.search
@@ -221,7 +225,7 @@ func (p *primary) seek() *search {
 	return s
 }
 
-// run tries all servers, until one of them has taken a commit or the search is over for another reason.
+// run tries all servers, until one of them has taken a commit or the search ends for another reason.
 func (p *primary) run(ctx context.Context, s *search) {
 	defer s.stop()
 	timer := time.AfterFunc(patience, func() { p.miss(s) }) //nolint:forbidigo // see now
@@ -247,7 +251,7 @@ func (p *primary) run(ctx context.Context, s *search) {
 	trying.Wait()
 }
 
-// miss says that a search has lasted for longer than callers wait.
+// miss records that a search has lasted for longer than callers wait.
 func (p *primary) miss(s *search) {
 	p.mu.Lock()
 	if p.search != s {
@@ -276,8 +280,8 @@ func (p *primary) finish(s *search, found *session) {
 	p.shown(found.began)
 }
 
-// shown takes down that the primary takes commits, which ends every search, and that what was visible there at a moment
-// is kept. It needs mu.
+// shown records that the primary has taken a commit, which ends a search, and that all that was visible when begins has
+// returned began is kept. The caller holds mu.
 func (p *primary) shown(began uint64) {
 	p.acknowledged = now()
 	if began > p.proven {
@@ -296,7 +300,7 @@ func (p *primary) shown(began uint64) {
 	p.search, p.down = nil, false
 }
 
-// become takes over which server is the primary. It needs mu.
+// become sets the primary. The caller holds mu.
 func (p *primary) become(found *server) {
 	was := p.server
 	if was == found {
@@ -312,8 +316,8 @@ func (p *primary) become(found *server) {
 
 func (s *server) name() string { return hostName(s.config.Host, s.config.Port) }
 
-// met returns the server that a connection to s has led to, which has taken a commit and was started at a time: s
-// itself, or the one that has taken its place.
+// met returns the server that a connection to s has reached, which has taken a commit, by the time of its start: s
+// itself, or the one that has replaced it.
 func (p *primary) met(s *server, started string) *server {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -336,21 +340,21 @@ func (p *primary) met(s *server, started string) *server {
 	return found
 }
 
-// doubt says that from now on something may be visible that is not kept: answers wait for the next commit.
+// doubt records that from now on something visible may not be kept: answers wait for the next commit.
 func (p *primary) doubt() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.doubted++
 }
 
-// begins is called before a commit, and its result given to acknowledge after it.
+// begins returns the value to pass to acknowledge after a commit. It is called before the commit.
 func (p *primary) begins() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.doubted
 }
 
-// acknowledge says that a server has acknowledged a commit, without a warning. All that was visible there when the
+// acknowledge records that a server has acknowledged a commit without a warning. All that was visible there when the
 // commit began is kept.
 func (p *primary) acknowledge(s *server, began uint64) {
 	p.mu.Lock()
@@ -360,7 +364,7 @@ func (p *primary) acknowledge(s *server, began uint64) {
 	}
 }
 
-// tell wakes those who wait for progress. It needs mu.
+// tell wakes the callers that wait for progress. The caller holds mu.
 func (p *primary) tell() { wake(&p.progress) }
 
 // kept returns when all that a server has shown so far is kept.
@@ -387,8 +391,8 @@ func (p *primary) kept(ctx context.Context, s *server) error {
 	}
 }
 
-// attend looks after something that waits for the database: where no server takes commits for as long as callers can be
-// expected to wait, it calls giveUp. It goes on until stop is called.
+// attend watches the database for a caller that waits for it: if no server takes commits for as long as patience, it
+// calls giveUp. It goes on until stop is called.
 func (p *primary) attend(giveUp func(error)) (stop func()) {
 	ctx, cancel := context.WithCancel(p.ending)
 	timer := time.AfterFunc(slow, func() { //nolint:forbidigo // see now
@@ -408,14 +412,14 @@ func (p *primary) attend(giveUp func(error)) (stop func()) {
 	}
 }
 
-// shut says that nothing is to be searched any more.
+// shut prevents further searches.
 func (p *primary) shut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
 }
 
-// end closes what is left of connections.
+// end closes the remaining connections to the primary.
 func (p *primary) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

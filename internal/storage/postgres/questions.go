@@ -11,8 +11,8 @@ import (
 	"j17/internal/storage/unit"
 )
 
-// questions are look-ups that are made together, in one trip. Tenants are named: a name is resolved in the same
-// statement that reads what it leads to.
+// questions are look-ups that are made together, in one round trip. They refer to tenants by name, which the statements
+// resolve.
 type questions struct {
 	states   []string
 	heads    headQuestions
@@ -58,7 +58,7 @@ func (q *headQuestions) at(places []int) []store.Head {
 	return heads
 }
 
-// headColumns are the columns that make a head.
+// headColumns are the columns that a head is read from.
 const headColumns = `e.version, e.chain, e.ms, e.n, e.first_time, e.time, e.generation, e.present`
 
 const selectHeads = `SELECT u.i, ` + headColumns + `
@@ -95,7 +95,7 @@ type itemQuestions struct {
 	items       []storedItem
 }
 
-// storedItem is a side item as it is stored, with a Rev of 0 for none. Its value is nil where it is longer than
+// storedItem is a side item as it is stored, with a Rev of 0 for none. Its value is nil if it is longer than
 // unit.MaxValue and was not asked for as a whole.
 type storedItem struct {
 	unit.Meta
@@ -118,7 +118,7 @@ const itemLives = `NOT EXISTS (
 	AND (c.to_key IS NULL OR i.key < c.to_key)
 )`
 
-// itemColumns are the columns that storedItem.targets has.
+// itemColumns are the columns for storedItem.targets, except the value.
 const itemColumns = `i.rev, coalesce(i.expires, 0), coalesce(i.due, 0), coalesce(i.claimed, 0), i.sealed, i.sum`
 
 const selectItems = `SELECT u.i, ` + itemColumns + `,
@@ -127,7 +127,7 @@ FROM unnest($1::bytea[], $2::smallint[], $3::bytea[], $4::bool[]) WITH ORDINALIT
 JOIN names nm ON nm.name = u.name,
 LATERAL (SELECT * FROM items i WHERE i.t = nm.t AND i.space = u.space AND i.key = u.key LIMIT 1) i WHERE ` + itemLives
 
-// targets are what the columns of an item are read into.
+// targets returns pointers to scan the columns of an item into.
 func (i *storedItem) targets(rev, sum *int64) []any {
 	return []any{rev, &i.Expires, &i.Due, &i.claimed, &i.sealed, sum, &i.value}
 }
@@ -194,16 +194,16 @@ const selectMatch = `SELECT EXISTS (
 	) IS NOT NULL)
 )`
 
-// lacksTag is the condition that the event of a row g of tags does not have the tag o. It is no NOT EXISTS, for which
-// the planner may read all tags of the tenant once instead of looking up each.
+// lacksTag is the condition that the event of a row g of tags does not have the tag o. It is not written as NOT EXISTS:
+// the planner may read all tags of the tenant for that, instead of looking up each.
 const lacksTag = `(
 	SELECT 1 FROM tags h WHERE h.t = ` + ofTenant + ` AND h.tag = o.tag AND h.ms = g.ms AND h.n = g.n LIMIT 1
 ) IS NULL`
 
-// ofPattern is the condition that an event e has a pattern p of types.
+// ofPattern is the condition that an event e matches a pattern p of types.
 const ofPattern = `substring(e.stream FROM 1 FOR length(p.aggregate)) = p.aggregate AND (p.type = '' OR p.type = e.type)`
 
-// arguments are those of selectMatch.
+// arguments returns the arguments of selectMatch.
 func (q *matchQuestion) arguments() []any {
 	others := make([][]byte, 0, len(q.of.Tags))
 	for _, tag := range q.of.Tags[1:] {
@@ -215,7 +215,7 @@ func (q *matchQuestion) arguments() []any {
 	}
 }
 
-// patterns returns patterns of types as the beginnings of streams and the types of events, empty for any.
+// patterns returns patterns of types as prefixes of streams and types of events; an empty type matches any.
 func patterns(of []store.TypePattern) (aggregates, types [][]byte) {
 	aggregates, types = make([][]byte, len(of)), make([][]byte, len(of))
 	for i, p := range of {
@@ -229,7 +229,7 @@ func (q *questions) empty() bool {
 	return len(q.states)+len(q.heads.names)+len(q.items.names)+len(q.commands.names)+len(q.matches) == 0
 }
 
-// ask has all questions answered in one trip, after some statements.
+// ask asks all questions in one round trip, after executing some statements.
 func (q *questions) ask(ctx context.Context, conn reading, after ...string) error {
 	b := &pgx.Batch{}
 	for _, sql := range after {

@@ -12,15 +12,15 @@ import (
 	"j17/internal/storage/store"
 )
 
-// reading is a connection or a transaction that is read from.
+// reading is a connection or a transaction to query.
 type reading interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// read calls do with a connection of the pool. A connection that breaks is replaced by another one for as long as a
-// caller can be expected to wait, so do may be called several times. What do has read counts once read has returned.
+// read calls do with a connection of the pool. If the connection breaks, do is called again with another one, for up to
+// patience. What do has read is valid only after read has returned without an error.
 func (c *core) read(ctx context.Context, what string, do func(conn reading) error) error {
 	return c.readFrom(ctx, c.pool, what, do)
 }
@@ -30,8 +30,8 @@ func (c *core) readFrom(ctx context.Context, pool *pgxpool.Pool, what string, do
 	return c.retry(ctx, what, func(ctx context.Context) error { return c.readOnce(ctx, pool, do) })
 }
 
-// retry calls do again and again while its connection breaks, for as long as a caller can be expected to wait. The
-// context of do ends where the database does not answer for that long, and with the store.
+// retry calls do repeatedly while its connection breaks, for up to patience. The context of do ends if the database
+// takes no commits for that long, and with the store.
 func (c *core) retry(ctx context.Context, what string, do func(ctx context.Context) error) error {
 	attended, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
@@ -45,7 +45,7 @@ func (c *core) retry(ctx context.Context, what string, do func(ctx context.Conte
 			err = do(attended)
 		}
 		if err == nil {
-			err = c.works() // what was read may be what another node has changed since
+			err = c.works() // another node may have changed what was read
 		}
 		switch {
 		case c.isClosed():
@@ -61,7 +61,7 @@ func (c *core) retry(ctx context.Context, what string, do func(ctx context.Conte
 		case now().Sub(begun) > patience:
 			return busy(what, err)
 		}
-		_ = wait(attended, pause) // do notices
+		_ = wait(attended, pause) // do returns the error of attended
 		pause = min(2*pause+retryAfter, retryMost)
 	}
 }
@@ -86,12 +86,12 @@ func (c *core) readOnce(ctx context.Context, pool *pgxpool.Pool, do func(conn re
 	return err
 }
 
-// breakOff closes a connection when ctx ends, until stop is called. A connection that was closed is not used again.
+// breakOff closes a connection if ctx ends before stop is called.
 func breakOff(ctx context.Context, conn *pgx.Conn) (stop func()) {
 	socket, done := conn.PgConn().Conn(), make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() {
 		defer close(done)
-		_ = socket.Close() // it may be closed
+		_ = socket.Close() // it may be closed already
 	})
 	return func() {
 		if !cancel() {
@@ -101,7 +101,7 @@ func breakOff(ctx context.Context, conn *pgx.Conn) (stop func()) {
 	}
 }
 
-// acquire takes a connection from a pool.
+// acquire takes a connection from a pool. The caller releases it.
 func (c *core) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
 	conn, err := pool.Acquire(ctx)
 	if failed, is := errors.AsType[*pgconn.ConnectError](err); is {
@@ -110,5 +110,5 @@ func (c *core) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, 
 	return conn, err
 }
 
-// errSum is the cause of damage that a checksum shows.
+// errSum is the cause of a CorruptionError for a wrong checksum.
 var errSum = errors.New("the checksum is not that of the value")

@@ -8,12 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A schema that is being filled from a backup has a row in meta until all of it is there. Stores are opened in it with
-// Options.Restoring only.
+// restoringItem is the key of a row in meta that a schema has while it is being filled from a backup. Until then stores
+// are opened in it only with Options.Restoring.
 const restoringItem = "restoring"
 
-// BeginRestoration makes an empty schema for what is restored from a backup. One that holds data is refused and stays
-// as it is, unless a restoration has left them that did not come to its end.
+// BeginRestoration creates an empty schema for a restoration from a backup. It returns an error for a schema that holds
+// data and leaves it unchanged, unless the data is that of an unfinished restoration.
 func BeginRestoration(ctx context.Context, o Options) error {
 	return connected(ctx, o, func(c *core, conn *pgx.Conn) error {
 		if err := c.guard.begin(ctx, conn); err != nil {
@@ -42,7 +42,7 @@ func BeginRestoration(ctx context.Context, o Options) error {
 	})
 }
 
-// FinishRestoration makes a schema that was filled one like any other.
+// FinishRestoration marks the restoration into a schema as complete.
 func FinishRestoration(ctx context.Context, o Options) error {
 	return connected(ctx, o, func(_ *core, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `DELETE FROM meta WHERE key = $1`, restoringItem)
@@ -50,7 +50,7 @@ func FinishRestoration(ctx context.Context, o Options) error {
 	})
 }
 
-// DiscardRestoration removes what a restoration has left that did not come to its end.
+// DiscardRestoration removes the tables of an unfinished restoration.
 func DiscardRestoration(ctx context.Context, o Options) error {
 	return connected(ctx, o, func(c *core, conn *pgx.Conn) error {
 		unfinished, err := isRestoring(ctx, conn)
@@ -61,13 +61,13 @@ func DiscardRestoration(ctx context.Context, o Options) error {
 	})
 }
 
-// isRestoring reports whether a restoration into the schema, which has tables, has not come to its end.
+// isRestoring reports whether the schema, which must have tables, has an unfinished restoration.
 func isRestoring(ctx context.Context, conn reading) (is bool, err error) {
 	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM meta WHERE key = $1)`, restoringItem).Scan(&is)
 	return is, err
 }
 
-// mustBeFinished returns the error of a schema that a restoration has not filled yet.
+// mustBeFinished returns an error if the schema has an unfinished restoration, unless Options.Restoring is set.
 func (c *core) mustBeFinished(ctx context.Context, conn reading) error {
 	unfinished, err := isRestoring(ctx, conn)
 	if err == nil && unfinished && !c.o.Restoring {

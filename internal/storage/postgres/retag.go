@@ -20,7 +20,7 @@ func (e *eraser) Retag(ctx context.Context, t j17.Tenant, events []store.Retagge
 		return err
 	}
 
-	// Those that are tagged so already are passed over here, before anybody has to wait for it.
+	// Events that have these tags already are skipped here, outside the lane.
 	events, err = e.otherwiseTagged(ctx, t, events)
 	if err != nil || len(events) == 0 {
 		return err
@@ -43,7 +43,7 @@ func (e *eraser) Retag(ctx context.Context, t j17.Tenant, events []store.Retagge
 	return err
 }
 
-// otherwiseTagged returns the events that have other tags at this moment.
+// otherwiseTagged returns the events whose present tags differ.
 func (e *eraser) otherwiseTagged(
 	ctx context.Context, t j17.Tenant, events []store.Retagged,
 ) (other []store.Retagged, err error) {
@@ -69,8 +69,7 @@ func (e *eraser) otherwiseTagged(
 	return other, err
 }
 
-// namesOf returns the names of events, and the tags that each is to have. Of several for an event the last ones
-// count.
+// namesOf returns the names of events, and the new tags of each. Of several for an event, the last ones are used.
 func namesOf(events []store.Retagged) (p *eventNames, tags map[eventName][]string) {
 	p, tags = &eventNames{}, make(map[eventName][]string, len(events))
 	for i := range events {
@@ -83,7 +82,7 @@ func namesOf(events []store.Retagged) (p *eventNames, tags map[eventName][]strin
 	return p, tags
 }
 
-// retag gives events other tags.
+// retag replaces the tags of events.
 func (b *batch) retag(t *tenant, events []store.Retagged) error {
 	b.units.Touch(t)
 	number := int32(t.next.Number)

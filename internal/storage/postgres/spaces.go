@@ -10,7 +10,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// spaces has the numbers of spaces. A space gets its number when it is first written to, and keeps it.
+// spaces has the numbers of spaces. A space gets its number at the first write to it, and keeps it.
 type spaces struct {
 	*core
 
@@ -19,7 +19,7 @@ type spaces struct {
 	names   map[int16]store.Space
 }
 
-// load reads the numbers that were given so far.
+// load reads the numbers that were assigned so far.
 func (s *spaces) load(ctx context.Context) error {
 	return s.read(ctx, "the names of spaces", func(conn reading) error {
 		rows, err := conn.Query(ctx, `SELECT space, name FROM spaces`)
@@ -43,7 +43,7 @@ func (s *spaces) load(ctx context.Context) error {
 	})
 }
 
-// noSpace is the number of a space without items.
+// noSpace is the number of a space that was never written to.
 const noSpace = int16(0)
 
 // number returns the number of a space, noSpace if nothing was ever written to it. Where stores share a schema, another
@@ -63,7 +63,7 @@ func (s *spaces) number(ctx context.Context, name store.Space) (int16, error) {
 	return s.numbers[name], nil
 }
 
-// known returns the number of a space as far as this store has met it.
+// known returns the number of a space if this store has it in memory.
 func (s *spaces) known(name store.Space) (number int16, is bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *spaces) name(number int16) store.Space {
 const newSpace = `INSERT INTO spaces (space, name) SELECT coalesce(max(space), 0) + 1, $1 FROM spaces
 ON CONFLICT (name) DO NOTHING`
 
-// give gives a space that is written to its number, if it has none.
+// give assigns a number to a space, if it has none.
 func (s *spaces) give(ctx context.Context, name store.Space) error {
 	for {
 		if number, err := s.number(ctx, name); number != noSpace || err != nil {

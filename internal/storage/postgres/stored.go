@@ -7,10 +7,10 @@ import (
 	"j17/internal/storage/store"
 )
 
-// storedChanges are what a batch changes of events of a tenant that are stored already: erasures and other tags do.
+// storedChanges are the changes of a batch to stored events of one tenant, as by erasures and Retag.
 type storedChanges struct {
 	t int32
-	// rewritten reports that events got another content.
+	// rewritten reports whether the content of events is replaced.
 	rewritten bool
 	replaced  struct {
 		ms, n, generation        []int64
@@ -29,16 +29,16 @@ type storedChanges struct {
 		tags  [][]byte
 		ms, n []int64
 	}
-	// noted is the record of a note at the position note, nil for none.
+	// noted is the record of a note for the position note, nil for none.
 	note  j17.StreamID
 	noted []byte
-	// forgotten are commands.
+	// forgotten are the ids of commands whose results are removed.
 	forgotten [][]byte
 	// rows has the index of each event in replaced.
 	rows map[j17.StreamID]int
 }
 
-// replace gives an event another content.
+// replace replaces the content of an event.
 func (c *storedChanges) replace(id j17.StreamID, typ string, raw []byte, layout j17.Layout, kept []byte) {
 	r := &c.replaced
 	if c.rows == nil {
@@ -51,8 +51,8 @@ func (c *storedChanges) replace(id j17.StreamID, typ string, raw []byte, layout 
 	r.dataAt, r.metadataAt = append(r.dataAt, int32(layout.Data)), append(r.metadataAt, int32(layout.Metadata))
 }
 
-// head gives a stream another generation and present chain, which stand with its last event. A row is changed once by
-// a statement, so they go with the event's other content if it has one.
+// head sets the generation and present chain of a stream, which are stored with its last event. A statement can change
+// a row only once, so they are set together with the event's new content if it has one.
 func (c *storedChanges) head(h *store.Head) {
 	chain := bytes.Clone(h.Present[:])
 	if at, replaced := c.rows[h.Last]; replaced {
@@ -63,13 +63,13 @@ func (c *storedChanges) head(h *store.Head) {
 	c.heads.generation, c.heads.chains = append(c.heads.generation, int64(h.Generation)), append(c.heads.chains, chain)
 }
 
-// retag gives an event other tags of those that do not come from its metadata.
+// retag replaces the tags of an event that do not come from its metadata.
 func (c *storedChanges) retag(id j17.StreamID, tags []byte) {
 	r := &c.retagged
 	r.ms, r.n, r.tags = append(r.ms, id.Ms), append(r.n, int64(id.Seq)), append(r.tags, tags)
 }
 
-// untag removes an event from those that have a tag.
+// untag removes the row of a tag of an event.
 func (c *storedChanges) untag(id j17.StreamID, tag string) {
 	u := &c.untagged
 	u.tags, u.ms, u.n = append(u.tags, tagID(tag)), append(u.ms, id.Ms), append(u.n, int64(id.Seq))
@@ -107,7 +107,7 @@ const (
 )`
 )
 
-// compose adds the changes to a statement, which changes no other tenant.
+// compose adds the changes to a statement, which must change no other tenant.
 func (c *storedChanges) compose(s *text) {
 	if r := &c.replaced; len(r.ms) > 0 {
 		s.add(
@@ -131,7 +131,7 @@ func (c *storedChanges) compose(s *text) {
 	}
 }
 
-// keys adds the keys of the rows that are changed.
+// keys adds the keys of the changed rows to the maps.
 func (c *storedChanges) keys(events, tags, commands map[rowKey]bool) {
 	for _, list := range [][2][]int64{
 		{c.replaced.ms, c.replaced.n}, {c.heads.ms, c.heads.n}, {c.retagged.ms, c.retagged.n},
