@@ -13,7 +13,7 @@ import (
 	"j17/internal/server"
 )
 
-// storeFlag is the flag that says where the store is; the names of its other flags begin with it and a hyphen.
+// storeFlag is the flag for the address of the store; the names of its other flags begin with it and a hyphen.
 const storeFlag = "store"
 
 // storeFlags declares the flags of a store on PostgreSQL.
@@ -27,13 +27,13 @@ func storeFlags(f *pflag.FlagSet, o *server.StoreOptions) {
 	f.IntVar(&o.Connections, "store-connections", server.DefaultStoreConnections, "how many connections to the server there are")
 }
 
-// secretFlag declares the flag of the node secret for commands without a server.
+// secretFlag declares the flag of the node secret for commands that run without a server.
 func secretFlag(f *pflag.FlagSet, o *server.StoreOptions) {
 	f.StringVar(&o.NodeSecretFile, "node-secret-file", "", "`file` with the secret of the servers on that store")
 }
 
 // storeSettings sets the flags of the store that are not on the command line from the environment, and returns all
-// faults of these.
+// errors in the environment.
 func (e *env) storeSettings(f *pflag.FlagSet, o *server.StoreOptions) []error {
 	o.AddressShown = f.Changed(storeFlag)
 	return fromVariables(f, e.getenv, func(f *pflag.Flag) bool {
@@ -54,7 +54,7 @@ const storeHelp = `
 The server is that of --store or J17_STORE. Its password stands in J17_STORE or in a file (--store-password-file), never on the
 command line. Each flag can be set by a variable as well, as for 'j17 serve'.`
 
-// onStore gives a command the flags of a store, and calls do when they are good.
+// onStore gives a command the flags of a store. The command calls do if they are valid.
 func onStore(e *env, cmd *cobra.Command, do func(cmd *cobra.Command, o *server.StoreOptions) error) *cobra.Command {
 	var o server.StoreOptions
 	cmd.Args = noArgs
@@ -73,7 +73,7 @@ func onStore(e *env, cmd *cobra.Command, do func(cmd *cobra.Command, o *server.S
 	return cmd
 }
 
-// storeLogger is for commands whose results say all that matters; what takes long is told meanwhile.
+// storeLogger returns the logger of commands that print their results: it logs only warnings and errors.
 func storeLogger(e *env) *slog.Logger {
 	return slog.New(slog.NewTextHandler(e.err, logOptions(slog.LevelWarn)))
 }

@@ -19,13 +19,14 @@ import (
 	"j17/internal/storage/postgres"
 )
 
-// ErrReplaced is why a server ends whose database another node works on now. Opened again, it waits for its turn.
+// ErrReplaced is the error of a server that ends since another node is active on its database now. If it is started
+// again, it waits until it is active.
 var ErrReplaced = postgres.ErrReplaced
 
 // leaveTime is how long a node that ends tries to tell the others.
 const leaveTime = 2 * time.Second
 
-// join makes this process one of those on the database, and returns when it is the one that works.
+// join makes this process one of the nodes on the database, and returns when it is the active one.
 func (s *Server) join(ctx context.Context) error {
 	o := &s.options
 	undo, err := makeFolder(o.Dir)
@@ -55,7 +56,7 @@ func (s *Server) join(ctx context.Context) error {
 	return s.standby(ctx, node.Await)
 }
 
-// awaitAlone returns when this node works. It is an error if another one shows a sign of life.
+// awaitAlone returns when this node is active. It returns an error if another node shows a sign of life.
 func (s *Server) awaitAlone(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -72,7 +73,7 @@ func (s *Server) awaitAlone(ctx context.Context) error {
 	return err
 }
 
-// watchNode ends the server when another node works.
+// watchNode returns ErrReplaced when another node is active, nil when ctx ends.
 func (s *Server) watchNode(ctx context.Context) error {
 	select {
 	case <-s.node.Lost():
@@ -82,8 +83,8 @@ func (s *Server) watchNode(ctx context.Context) error {
 	}
 }
 
-// standby answers on both listeners until await returns: until this node works. await tells it who does meanwhile. The
-// listeners stay open, so that clients are not refused in between.
+// standby answers on both listeners until await returns, when this node is active. Until then await tells it which node
+// is. The listeners stay open, so that no connection is refused in between.
 func (s *Server) standby(ctx context.Context, await func(context.Context, func(postgres.Worker)) error) error {
 	var works atomic.Value
 	works.Store("")
@@ -104,7 +105,7 @@ func (s *Server) standby(ctx context.Context, await func(context.Context, func(p
 		}
 	})
 
-	// Requests to a node that waits are short.
+	// Requests to a waiting node are short.
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	for _, h := range servers {
@@ -119,7 +120,7 @@ func (s *Server) standby(ctx context.Context, await func(context.Context, func(p
 	return err
 }
 
-// lent is a listener that is used for a while: to close it ends its Accept, and leaves the listener open.
+// lent is a listener that is used temporarily: Close ends its Accept, but leaves the listener open.
 type lent struct {
 	net.Listener
 

@@ -27,29 +27,29 @@ const (
 	DefaultStoreConnections = postgres.DefaultConnections
 
 	mostStoreConnections = 1000
-	// mostSchemaName is how long names can be in PostgreSQL.
+	// mostSchemaName is the greatest length of names in PostgreSQL, in bytes.
 	mostSchemaName = 63
 )
 
-// StoreOptions say which PostgreSQL the store is on. Without an address it is in the data folder.
+// StoreOptions specify the PostgreSQL server that the store is on. Without an address the store is in the data folder.
 type StoreOptions struct {
 	Address string
-	// PasswordFile has the password, unless the address has it.
+	// PasswordFile is the file with the password, unless the address has one.
 	PasswordFile string
-	// AddressShown reports that the address was given on the command line, where others can read it.
+	// AddressShown reports whether the address was given on the command line, where others can read it.
 	AddressShown bool
-	// Schema is where the tables are; "" means DefaultStoreSchema.
+	// Schema is the schema of the tables; "" means DefaultStoreSchema.
 	Schema string
-	// AllowSingle and AllowAsync accept servers that do not keep all that they acknowledge; Plain accepts connections
-	// to other machines without TLS.
+	// AllowSingle and AllowAsync accept servers that may lose acknowledged writes; Plain accepts connections to other
+	// machines without verified TLS.
 	AllowSingle, AllowAsync, Plain bool
-	// Connections is how many connections there are; 0 means DefaultStoreConnections.
+	// Connections is how many connections the store uses; 0 means DefaultStoreConnections.
 	Connections int
-	// NodeSecretFile is that of a server, for what works on the store without one.
+	// NodeSecretFile is the file with the servers' node secret, for commands that open the store without a server.
 	NodeSecretFile string
 
 	password string
-	// keys, if not nil, are what the store is sealed with; restoring opens one that is being restored.
+	// keys, if not nil, are the keys that the store is sealed with; restoring allows a store that is being restored.
 	keys      []*keyfile.File
 	restoring bool
 }
@@ -103,7 +103,7 @@ func (c *checks) store(o *StoreOptions) {
 	}
 }
 
-// dataBeside reports a data folder that has a store of its own beside one on PostgreSQL.
+// dataBeside adds an error if the store is on PostgreSQL and the data folder has a store too.
 func (c *checks) dataBeside(o *Options) {
 	if !o.Store.Given() || o.Dir == "" {
 		return
@@ -113,7 +113,7 @@ func (c *checks) dataBeside(o *Options) {
 	}
 }
 
-// postgres are the options of a store on PostgreSQL, which seals with one of the keys.
+// postgres returns the options of a store on PostgreSQL. It seals with the first of the keys, and opens with any.
 func (o *StoreOptions) postgres(clk clock.Clock, logger *slog.Logger, keys []*keyfile.File) postgres.Options {
 	p := postgres.Options{
 		Address: o.Address, Password: o.password, Plain: o.Plain, Schema: o.Schema, Connections: o.Connections,
@@ -135,8 +135,8 @@ func (o *StoreOptions) String() string {
 	return address.String() + " (schema " + cmp.Or(o.Schema, DefaultStoreSchema) + ")"
 }
 
-// storeKeys are what a store on PostgreSQL may be sealed with, the first one from now on: the node secrets, or a file
-// of the data folder, which has to be kept then.
+// storeKeys returns the keys that a store on PostgreSQL may be sealed with, of which the first one is used from now on:
+// those of the node secrets, then the key file of the data folder, which must be kept if it is used.
 func (o *Options) storeKeys() (keys []*keyfile.File) {
 	for _, secret := range o.nodeSecrets {
 		keys = append(keys, keyfile.OfSecret(secret))
@@ -147,7 +147,7 @@ func (o *Options) storeKeys() (keys []*keyfile.File) {
 	return keys
 }
 
-// openStore opens the store, and returns it with the key that seals what belongs to it.
+// openStore opens the store, and returns it with the key that seals its data.
 func (o *Options) openStore(ctx context.Context, node *postgres.Node) (store.Store, *keyfile.File, error) {
 	if o.Store.Given() {
 		p := o.Store.postgres(o.Clock, o.Logger, o.storeKeys())
@@ -172,30 +172,30 @@ func (o *Options) openStore(ctx context.Context, node *postgres.Node) (store.Sto
 	return store.Whole(opened), keyfile.At(keyFileOf(o.Dir)), nil
 }
 
-// makeFolder makes the data folder, and returns what removes it again if it is new and still empty.
+// makeFolder creates the data folder. undo removes it again if it is new and still empty.
 func makeFolder(dir string) (undo func(), err error) {
 	_, err = os.Stat(dir)
 	isNew := errors.Is(err, fs.ErrNotExist)
 	return func() {
 		if isNew {
-			_ = os.Remove(dir) // which removes nothing that has anything in it
+			_ = os.Remove(dir) // fails if the folder is not empty
 		}
 	}, os.MkdirAll(dir, 0o700)
 }
 
-// ownFilesSpace has what a server keeps for itself and other servers of the same store need: the setup token, and what
-// an authority of certificates has given.
+// ownFilesSpace has files of a server that other servers of the same store need too: the setup token, and what the ACME
+// certificate authority has issued.
 const ownFilesSpace store.Space = "own_files"
 
-// ownFilesPart declares the items. What they hold is made again where it is missing, so no backup has it.
+// ownFilesPart declares the items. Missing ones are created again, so backups omit them.
 func ownFilesPart() part.Part {
 	return part.Part{Name: "own files", Spaces: []part.Space{
 		{Declared: store.Declared{Space: ownFilesSpace}, Sealed: part.Always, Derived: true},
 	}}
 }
 
-// files returns where the server keeps small secrets for itself: in a folder below the data folder, or as items where
-// the store is on PostgreSQL.
+// files returns where the server keeps small secrets: in a folder below the data folder, or as items if the store is on
+// PostgreSQL.
 func (s *Server) files(folder string) autocert.Cache {
 	if s.options.Store.Given() {
 		return itemFiles{of: s, folder: folder}
@@ -203,7 +203,7 @@ func (s *Server) files(folder string) autocert.Cache {
 	return autocert.DirCache(filepath.Join(s.options.Dir, folder))
 }
 
-// itemFiles are files that are items of the system tenant.
+// itemFiles stores files as items of the system tenant.
 type itemFiles struct {
 	of     *Server
 	folder string
@@ -232,24 +232,24 @@ func (f itemFiles) Delete(ctx context.Context, name string) error {
 
 func (f itemFiles) key(name string) string { return f.folder + "/" + name }
 
-// StoreReport is what can be said of a server before a store is opened there.
+// StoreReport describes a server before a store is opened there.
 type StoreReport = postgres.Report
 
 // StoreStats is how much a store holds.
 type StoreStats = postgres.Stats
 
-// Look looks at the server and the schema, and changes nothing.
+// Look checks the server and the schema, and changes nothing.
 func (o *StoreOptions) Look(ctx context.Context, logger *slog.Logger) (StoreReport, error) {
 	return postgres.Check(ctx, o.postgres(nil, logger, nil))
 }
 
-// Migrate brings the tables to the version of this program, and returns the version that they had, 0 for none, and the
-// one that they have.
+// Migrate migrates the tables to the version of this program, and returns the version that they had, 0 for none, and
+// the one that they have.
 func (o *StoreOptions) Migrate(ctx context.Context, logger *slog.Logger) (from, to int, err error) {
 	return postgres.Migrate(ctx, o.postgres(nil, logger, nil))
 }
 
-// Measure asks how much the store holds.
+// Measure returns how much the store holds.
 func (o *StoreOptions) Measure(ctx context.Context, logger *slog.Logger) (StoreStats, error) {
 	return postgres.Measure(ctx, o.postgres(nil, logger, nil))
 }

@@ -8,8 +8,8 @@ import (
 	"j17/internal/base/wire"
 )
 
-// Standby returns the handler of a node that waits while another one works: it says that it lives, and refuses
-// everything else. works returns who works, "" where that is not known.
+// Standby returns the handler of a node that waits while another one is active: it answers /livez, and refuses all
+// other requests. works returns the name of the active node, "" if that is not known.
 func Standby(works func() string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -21,7 +21,7 @@ func Standby(works func() string) http.Handler {
 			return
 		}
 
-		// The others are told who works.
+		// All other requests are refused with the name of the active node.
 		e := j17.Errorf(j17.CodeStandby, "This server waits, and another one works. Send requests to that one.")
 		if name := works(); name != "" {
 			e = j17.Errorf(j17.CodeStandby, "This server waits, and %s works. Send requests to that one.", name)
@@ -32,7 +32,7 @@ func Standby(works func() string) http.Handler {
 			Detail: e.Message, Error: e.Message,
 		})
 		if err != nil {
-			raw = nil // strings and numbers can be encoded
+			raw = nil // strings and numbers can always be encoded
 		}
 		h.Set("Content-Type", "application/problem+json")
 		h.Set("Retry-After", "1")
@@ -41,7 +41,7 @@ func Standby(works func() string) http.Handler {
 	})
 }
 
-// whileWorking refuses what comes while this server may not answer because another node may work by now. What it has in
+// whileWorking refuses requests while this server may not answer because another node may be active. What it has in
 // memory may be outdated then.
 func (a *API) whileWorking(next http.Handler) http.Handler {
 	if a.Working == nil {

@@ -43,9 +43,8 @@ type Options struct {
 	// Connections is how many connections the store uses; 0 means DefaultConnections, LeastConnections is the least.
 	Connections int
 	// Sealed are the spaces with values that must not be readable in the database or a copy of it; the function selects
-	// the values, nil selects all. They are sealed with a key that the schema stores, which is itself sealed with Key.
-	// A schema whose key is sealed with one of Keys can be opened too: its key is then sealed with Key. Without Key
-	// nothing is sealed.
+	// the values, nil selects all. They are sealed with a key that the schema stores sealed with Key. If that was one
+	// of Keys until now, it is resealed with Key. Without Key nothing is sealed.
 	Sealed map[store.Space]func(value []byte) bool
 	Key    *keyfile.File
 	Keys   []*keyfile.File
@@ -57,7 +56,7 @@ type Options struct {
 	Node *Node
 	// AllowAsync accepts a server whose settings can lose acknowledged writes, AllowSingle one without standbys.
 	AllowAsync, AllowSingle bool
-	// Restoring allows to open a schema between BeginRestoration and FinishRestoration.
+	// Restoring allows a schema to be opened between BeginRestoration and FinishRestoration.
 	Restoring bool
 	// EraseEvery is the least time between two rewrites of a cell. Erasures that come meanwhile share the next one.
 	EraseEvery time.Duration

@@ -28,15 +28,13 @@ const (
 	retryMost  = 4 * retryAfter
 )
 
-// server is a server of the address. After a commit of ours it is known to be the primary, and all that it showed
-// before is kept.
+// server is a server that has taken a commit of this process, so that it was the primary and what it showed is kept.
 type server struct {
 	// config connects to this server only.
 	config *pgx.ConnConfig
 	// started is the time of its start, which distinguishes it from others at the same address.
 	started string
-	// left ends when another server has become the primary. That closes the connections to this one, whatever they wait
-	// for.
+	// left ends when another server has become the primary, which closes all connections to this one.
 	left  context.Context //nolint:containedctx // the time for which it is the primary
 	leave context.CancelFunc
 }
@@ -59,8 +57,8 @@ type primary struct {
 	// was last acknowledged.
 	reasons      map[string]error
 	acknowledged time.Time
-	// down reports whether the database could not be reached for longer than callers wait. closed is set when the store
-	// ends.
+	// down reports whether the database is unreachable for longer than callers wait, closed whether the store has
+	// ended.
 	down, closed bool
 
 	// doubted counts the events after which something visible may not be kept. proven is the count up to which a later
@@ -82,8 +80,7 @@ var errMoved = errors.New("another server has become the primary")
 // now returns the time of the machine: networks do not follow the store's clock.
 func now() time.Time { return time.Now() } //nolint:forbidigo // see above
 
-// hosts returns a configuration for each server. The ways to connect to one server, with and without TLS, stay
-// together.
+// hosts returns a configuration for each server, with all its ways to connect (with and without TLS).
 func hosts(all *pgx.ConnConfig) (list []*pgx.ConnConfig) {
 	first := &pgconn.FallbackConfig{Host: all.Host, Port: all.Port, TLSConfig: all.TLSConfig}
 	ways := append([]*pgconn.FallbackConfig{first}, all.Fallbacks...)
@@ -244,7 +241,7 @@ func (p *primary) run(ctx context.Context, s *search) {
 				if failed, is := errors.AsType[*pgconn.ConnectError](err); is && ctx.Err() == nil {
 					p.failed(failed)
 				}
-				_ = wait(ctx, pause) // the loop looks
+				_ = wait(ctx, pause) // the loop checks ctx
 			}
 		})
 	}
@@ -403,7 +400,7 @@ func (p *primary) attend(giveUp func(error)) (stop func()) {
 				}
 				return
 			}
-			_ = wait(ctx, slow) // the loop looks
+			_ = wait(ctx, slow) // the loop checks ctx
 		}
 	})
 	return func() {

@@ -16,10 +16,10 @@ import (
 	"j17/internal/storage/store"
 )
 
-// streams is the store in the role of store.Aggregates, but for heads.
+// streams is the store in the role of store.Aggregates, except for heads.
 type streams struct{ *core }
 
-// errGap is the cause of damage where an event is missing.
+// errGap is the cause of a CorruptionError for a missing event.
 var errGap = errors.New("an event is missing")
 
 const (
@@ -58,7 +58,7 @@ func (s *streams) readStream(
 		to = math.MaxInt64
 	}
 	for version <= to {
-		// A page. What is added while the stream is read is left out.
+		// A page. Events that are appended while the stream is read are left out.
 		var length int64
 		limit := int(min(uint64(p.rows), to-version+1))
 		err := p.fill(
@@ -70,7 +70,7 @@ func (s *streams) readStream(
 		}
 		to = min(to, uint64(length))
 
-		// Its events. One that is not where it should be is asked for once more: the tenant may have been removed.
+		// Its events. A missing one is asked for once more: the tenant may have been removed.
 		before, stopped := version, false
 		err = p.each(ctx, func(e *pageEntry) (bool, error) {
 			if e.Version != version || version > to {
@@ -92,10 +92,10 @@ func (s *streams) readStream(
 	return nil
 }
 
-// signed returns a version as the database has it.
+// signed returns a version as the database stores it, at most the greatest int64.
 func signed(version uint64) int64 { return int64(min(version, math.MaxInt64)) }
 
-// selectStreams selects the first events of several streams, of the first one those from a version on.
+// selectStreams selects the first events of several streams; of the first stream, those from a version on.
 const selectStreams = pageOf + `e.i, e.version` + pageFrom + `, u.i FROM unnest($2::bytea[]) WITH ORDINALITY u (stream, i),
 			LATERAL (
 				SELECT * FROM events e WHERE e.t = ` + ofTenant + ` AND e.kind = 0 AND e.stream = u.stream
@@ -110,7 +110,7 @@ func (s *streams) ReadStreams(
 	return store.Sequence(func(yield func(*j17.Event) bool) error { return s.readStreams(ctx, t, keys, most, yield) })
 }
 
-// streamsAtOnce is how many streams are asked for at a time at most.
+// streamsAtOnce is how many streams one page can ask for.
 const streamsAtOnce = 256
 
 func (s *streams) readStreams(
@@ -159,15 +159,15 @@ func (s *streams) readStreams(
 		case err != nil || stopped:
 			return err
 		case !p.more:
-			// All of these streams were read to their ends, or as far as is wanted.
+			// All of these streams were read to their ends, or up to most.
 			keys, version = next, 1
 		}
 	}
 	return nil
 }
 
-// selectVersionAfter searches a stream for its first event after a position: positions rise with versions. It yields
-// no row for a tenant that holds nothing, and two different versions if it has met a gap.
+// selectVersionAfter finds the first event of a stream after a position by binary search, since positions ascend with
+// versions. It yields no row for a tenant that holds nothing, and two different versions if it has met a gap.
 const selectVersionAfter = `WITH RECURSIVE s (low, high) AS (
 	SELECT 1::bigint, length + 1 FROM (` + selectLength + `) n (t, length)
 UNION ALL
@@ -206,7 +206,7 @@ func (s *streams) VersionAfter(ctx context.Context, t j17.Tenant, key j17.Key, a
 	return low, err
 }
 
-// selectIDs selects streams of a type, of which each has one first event.
+// selectIDs selects the streams of a type, by their first events.
 const selectIDs = `SELECT e.stream FROM events e
 WHERE e.t = ` + ofTenant + ` AND e.kind = 0 AND e.version = 1 AND e.stream > $2 AND e.stream < $3
 ORDER BY e.stream LIMIT $4`

@@ -14,19 +14,19 @@ import (
 	"j17/internal/base/panics"
 )
 
-// deleting says in messages what a sweep does.
+// deleting is the description of a sweep in messages.
 const deleting = "deleting rows"
 
-// sweepEvery is the time between two searches for what has expired. The rows of a statement that deletes are 5,000.
+// sweepEvery is the time between two searches for expired rows. A statement deletes at most 5,000 rows.
 const sweepEvery = time.Minute
 
-// sweeper deletes the rows that nobody can see any more: those of tenants that no name leads to, items that a row of
-// cleared covers, and items and commands that have expired. Snapshots keep what they show, archives end with their
-// tenants, and loads have a row of unnamed with their owner.
+// sweeper deletes the rows that are no longer visible: those of tenants without a name, items that a row of cleared
+// covers, and items and commands that have expired. Snapshots keep what they show, archives end with their tenants, and
+// loads are protected by a row of unnamed with their owner.
 type sweeper struct {
 	*core
 
-	// turn is held by whoever sweeps.
+	// turn is held during a sweep, and during a rewrite of a cell.
 	turn sync.Mutex
 }
 
@@ -34,11 +34,11 @@ type sweeper struct {
 func (c *core) wakeSweeper() {
 	select {
 	case c.sweepable <- struct{}{}:
-	default: // it has been told
+	default: // a wake-up is pending already
 	}
 }
 
-// run sweeps until the store is closed: at the start, when something was removed, and from time to time.
+// run sweeps until the store is closed: at the start, when something was removed, and every sweepEvery.
 func (s *sweeper) run() {
 	for s.closing.Err() == nil {
 		err := panics.Logged(s.closing, s.logger, deleting, func() error { return s.sweep(s.closing) })
@@ -51,7 +51,7 @@ func (s *sweeper) run() {
 	}
 }
 
-// sweep deletes everything that nobody can see now.
+// sweep deletes all rows that are not visible now.
 func (s *sweeper) sweep(ctx context.Context) error {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -63,8 +63,8 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	return nil
 }
 
-// pages executes a statement for a page of rows again and again. It returns columns of the last row of a full page,
-// which take the places of the last arguments for the next page.
+// pages executes a statement that processes a page of rows until none is left. The statement returns columns of the
+// last row of a full page, which replace the last arguments for the next page.
 func (c *core) pages(ctx context.Context, what, sql string, args ...any) error {
 	for more := true; more; {
 		err := c.read(ctx, what, func(conn reading) error {
@@ -94,7 +94,7 @@ func (c *core) pages(ctx context.Context, what, sql string, args ...any) error {
 // keyOrder is a table in the order of its key, which begins with t.
 type keyOrder struct {
 	table string
-	// key are the columns behind t, before are values that come before all that they have.
+	// key are the columns after t, before are values that are less than all of theirs.
 	key    []string
 	before []any
 }
@@ -110,7 +110,7 @@ func keyOrders() []keyOrder {
 }
 
 // deletePage returns the statement that deletes the next page of a tenant's rows. Its arguments are t and the key of
-// the last row before the page.
+// the last row of the previous page.
 func (o *keyOrder) deletePage() string {
 	var places, same []string
 	for i, column := range o.key {
@@ -125,11 +125,11 @@ func (o *keyOrder) deletePage() string {
 	)
 }
 
-// deleteTenant deletes what is left of a tenant without rows.
+// deleteTenant deletes the remaining rows of a tenant without events, tags, items and commands.
 const deleteTenant = `WITH c AS (DELETE FROM cleared WHERE t = $1), x AS (DELETE FROM tenants WHERE t = $1)
 DELETE FROM unnamed WHERE t = $1`
 
-// sweepUnnamed deletes the rows of tenants that no name leads to, and nobody loads.
+// sweepUnnamed deletes the rows of tenants that have no name and are not being loaded.
 func (s *sweeper) sweepUnnamed(ctx context.Context) error {
 	var list []int32
 	err := s.read(ctx, "removed tenants", func(conn reading) error {
@@ -156,15 +156,15 @@ func (s *sweeper) sweepUnnamed(ctx context.Context) error {
 }
 
 const (
-	// deleteCovered deletes a page of the items that a row of cleared covers. A row that a lane is writing is left: to
-	// wait for it while holding others could make both wait for ever.
+	// deleteCovered deletes a page of the items that a row of cleared covers. It skips a row that a lane is writing:
+	// waiting for that while holding locks on others could be a deadlock.
 	deleteCovered = `WITH page AS (
 		SELECT t, space, key FROM items WHERE t = $1 AND space = $2 AND key > $6 AND key >= $3
 		AND key < coalesce($4, '\xff'::bytea) AND rev <= $5 ORDER BY key LIMIT 5000 FOR UPDATE SKIP LOCKED
 	), gone AS (
 		DELETE FROM items x USING page p WHERE x.t = p.t AND x.space = p.space AND x.key = p.key AND x.rev <= $5
 	) SELECT key FROM page OFFSET 4999`
-	// deleteCleared deletes a row of cleared that covers nothing any more.
+	// deleteCleared deletes a row of cleared that no longer covers anything.
 	deleteCleared = `DELETE FROM cleared WHERE t = $1 AND space = $2 AND from_key = $3 AND to_key IS NOT DISTINCT FROM $4
 	AND rev = $5 AND NOT EXISTS (
 		SELECT 1 FROM items WHERE t = $1 AND space = $2 AND key >= $3 AND key < coalesce($4, '\xff'::bytea) AND rev <= $5
@@ -196,7 +196,8 @@ func (s *sweeper) sweepCleared(ctx context.Context) error {
 }
 
 const (
-	// deleteExpiredItems and deleteExpiredCommands delete a page of what has expired, from a time on.
+	// deleteExpiredItems deletes a page of expired items, deleteExpiredCommands one of commands, from a time of expiry
+	// on.
 	deleteExpiredItems = `WITH page AS (
 		SELECT t, space, key, expires FROM items WHERE expires <= $1 AND expires >= $2
 		ORDER BY expires LIMIT 5000 FOR UPDATE SKIP LOCKED

@@ -11,14 +11,14 @@ import (
 	"j17/internal/storage/store"
 )
 
-// A read by tags walks along the rows of one tag, and looks each of them up among those of the other tags.
+// A read by tags iterates over the rows of one tag, and looks each of them up among those of the other tags.
 const (
-	// mostTagSteps bounds the rows that are looked at for a page, firstTagSteps those for the first one.
+	// mostTagSteps bounds the steps (rows that are looked at) of a page, firstTagSteps those of the first page.
 	mostTagSteps  = 4096
 	firstTagSteps = 512
 
-	// selectRarest selects the tag that the fewest events behind a position have, by the first few of each; where all
-	// tags have so many, the one of whose events these reach farthest.
+	// selectRarest selects the tag with the fewest events after a position. It looks at the first 64 of each; if all
+	// tags have so many, it selects the one whose 64 events reach farthest.
 	selectRarest = `SELECT u.tag FROM unnest($2::bytea[]) u (tag), LATERAL (
 	SELECT count(*) AS events, max(g.ms) AS ms FROM (
 		SELECT g.ms FROM tags g WHERE g.t = ` + ofTenant + ` AND g.tag = u.tag AND (g.ms, g.n) > ($3, $4)
@@ -26,7 +26,7 @@ const (
 	) g
 ) z ORDER BY z.events, z.ms DESC LIMIT 1`
 
-	// rowsOfTag selects numbered rows of a tag of a tenant.
+	// rowsOfTag selects rows of a tag of a tenant, numbered from 1.
 	rowsOfTag = `(
 			SELECT g.*, row_number() OVER (ORDER BY g.ms, g.n) AS i FROM (
 				SELECT g.t, g.ms, g.n FROM tags g
@@ -34,15 +34,15 @@ const (
 			) g
 		)`
 
-	// selectTagEnd selects the number of a tenant and the end of its feed, and the number and position of the last row
-	// of a tag among so many, zero if there is none.
+	// selectTagEnd selects the number of a tenant and the end of its feed, and the number and position of the last of
+	// rowsOfTag, zero if there is none.
 	selectTagEnd = `SELECT x.t, x.ms, x.n, coalesce(l.i, 0), coalesce(l.ms, 0), coalesce(l.n, 0)
 FROM names nm JOIN tenants x ON x.t = nm.t LEFT JOIN LATERAL (
 	SELECT g.i, g.ms, g.n FROM ` + rowsOfTag + ` g ORDER BY g.i DESC LIMIT 1
 ) l ON true WHERE nm.name = $1`
 
-	// selectTagged selects the events that so many rows of a tag refer to, if they have all other tags and one of the
-	// types, with the numbers of the rows.
+	// selectTagged selects the events that rowsOfTag refer to, if they have all other tags and one of the types, with
+	// the numbers of the rows.
 	selectTagged = `SELECT ` + pageFields + `, e.i FROM (
 		SELECT e.*, sum(coalesce(length(e.raw), 0)) OVER (ORDER BY e.ms, e.n ROWS UNBOUNDED PRECEDING)
 			- coalesce(length(e.raw), 0) AS before FROM (
@@ -75,7 +75,7 @@ func (f *feeds) ReadTagged(
 	})
 }
 
-// tagWalk reads the events that have all of some tags, and one of some types.
+// tagWalk reads the events that have all of some tags and one of some types.
 type tagWalk struct {
 	*pager
 
@@ -84,7 +84,7 @@ type tagWalk struct {
 	after j17.StreamID
 	// aggregates and types are patterns of types.
 	aggregates, types [][]byte
-	// perRow is how many steps a row of a tag takes at most, steps how many the next page may take.
+	// perRow is the most steps that a row of a tag takes, steps how many the next page may take.
 	perRow, steps int
 }
 
@@ -102,7 +102,7 @@ func newTagWalk(c *core, t j17.Tenant, of *store.Tagged, after j17.StreamID) *ta
 	return w
 }
 
-// read hands out up to limit events, page by page.
+// read yields up to limit events, page by page.
 func (w *tagWalk) read(
 	ctx context.Context, limit int, looked func(steps int, upTo j17.StreamID) bool, yield func(*j17.Event) bool,
 ) error {
@@ -129,7 +129,7 @@ func (w *tagWalk) read(
 			return err
 		}
 
-		// How far that was: up to the last event, the last row of the tag that was looked at, or the end of the feed.
+		// The position reached: the last event, the last row of the tag that was looked at, or the end of the feed.
 		complete := !stopped && !w.more && limit > 0
 		last := complete && end.rows < rows
 		switch {
@@ -149,13 +149,13 @@ func (w *tagWalk) read(
 	return nil
 }
 
-// tagEnd is where rows of a tag, of which there are so many, and the feed end.
+// tagEnd has the count and the last position of rows of a tag, and the end of the feed.
 type tagEnd struct {
 	rows      int
 	row, feed j17.StreamID
 }
 
-// next fills the page with events that up to rows rows of a tag refer to.
+// next fills the page with events from the next rows rows of the rarest tag.
 func (w *tagWalk) next(ctx context.Context, rows, limit int) (end tagEnd, err error) {
 	if err := w.rarestFirst(ctx); err != nil {
 		return end, err
@@ -170,7 +170,7 @@ func (w *tagWalk) next(ctx context.Context, rows, limit int) (end tagEnd, err er
 	return end, err
 }
 
-// rarestFirst moves the tag to the front that the fewest of the next events have.
+// rarestFirst moves the tag that the fewest of the next events have to the front.
 func (w *tagWalk) rarestFirst(ctx context.Context) error {
 	if len(w.tags) == 1 {
 		return nil

@@ -16,21 +16,21 @@ import (
 type tenant struct {
 	name j17.Tenant
 
-	// The lane that is at work on the tenant owns these. next is its state with everything that was decided, was the
-	// state as it is stored. known reports that the row was read, and named that names has the tenant.
+	// The lane that works on the tenant owns these. next is its state after everything that was decided, was the stored
+	// state. known reports whether the row was read, and named whether the table names has the tenant.
 	next, was    unit.State
 	ver, term    int64
 	known, named bool
-	// reserved is the number of a tenant that was never written to, 0 for none.
+	// reserved is the number for a tenant that was never written to, 0 for none.
 	reserved uint32
-	// epoch is part of the keys of what is cached of the tenant. It changes when somebody else has written.
+	// epoch is part of the cache keys of the tenant. It changes when others have written to the tenant.
 	epoch uint32
 
 	// added are the leaf hashes of the events that the present batch adds.
 	added []leaves.Leaf
 
-	// These are guarded by core.mu. last is the position of the last event that was committed, life the number that the
-	// tenant had then, and number that of the latest change; changed, if not nil, is closed with the next one.
+	// These are guarded by core.mu. last is the position of the last committed event, life the tenant's number at that
+	// time, and number that of the latest change; changed, if not nil, is closed at the next change.
 	last    j17.StreamID
 	life    uint32
 	number  uint64
@@ -38,17 +38,17 @@ type tenant struct {
 	leaves  leaves.Kept
 }
 
-// Now returns what is known of the tenant after all that was decided.
+// Now returns the state of the tenant after everything that was decided.
 func (t *tenant) Now() *unit.State { return &t.next }
 
-// forget makes the next batch read the tenant's row, and all that was cached with it. A number that was reserved is not
-// used: somebody else may have written to its row.
+// forget makes the next batch read the tenant's row again, and invalidates what is cached of it. A reserved number is
+// dropped: others may have written to its row.
 func (t *tenant) forget() {
 	t.known, t.reserved = false, 0
 	t.epoch++
 }
 
-// tenant returns what is kept of a tenant.
+// tenant returns what is kept of a tenant, and creates that if necessary.
 func (c *core) tenant(name j17.Tenant) *tenant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +118,7 @@ type tenantRow struct {
 const selectStates = `SELECT nm.name, x.t, x.ver, x.term, x.ms, x.n, x.events, x.rev, x.last_time
 FROM names nm JOIN tenants x ON x.t = nm.t WHERE nm.name = ANY($1)`
 
-// take takes over what the row says, nil for a tenant that has none. It forgets what is cached if somebody else has
+// take sets the state to that of the row, nil for a tenant without one. It invalidates what is cached if others have
 // written to the tenant.
 func (t *tenant) take(row *tenantRow) {
 	if row == nil {
@@ -143,7 +143,7 @@ func (t *tenant) take(row *tenantRow) {
 }
 
 const (
-	// nextNumber makes the number of a new tenant, which is never given again.
+	// nextNumber increments the number of tenants; a number is never reused.
 	nextNumber = `m AS (
 	UPDATE meta SET value = convert_to((convert_from(value, 'UTF8')::int + 1)::text, 'UTF8') WHERE key = 'tenants'
 	RETURNING convert_from(value, 'UTF8')::int AS t
@@ -153,7 +153,7 @@ SELECT t, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM m RETURNING t`
 	newNumber = `WITH ` + nextNumber + ` ` + insertTenant
 )
 
-// number sees to it that a tenant has a number.
+// number assigns a number to a tenant if it has none.
 func (l *lane) number(t *tenant) error {
 	if t.next.Number != 0 {
 		return nil

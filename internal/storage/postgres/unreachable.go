@@ -15,17 +15,17 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// unreachable is the error of a store none of whose servers can be connected to.
+// unreachable is the error of a store that cannot connect to any of its servers.
 type unreachable struct {
 	address *Address
 	reasons []reason
 	err     error
 }
 
-// reason is why one server cannot be connected to.
+// reason is why the store cannot connect to one server.
 type reason struct {
 	server, text string
-	// lasting reasons do not go away by themselves.
+	// lasting reports whether waiting cannot help.
 	lasting bool
 }
 
@@ -44,7 +44,7 @@ func (u *unreachable) Error() string {
 // Unwrap returns the error of the library.
 func (u *unreachable) Unwrap() error { return u.err }
 
-// passes reports whether it is worth while to wait.
+// passes reports whether waiting may help.
 func (u *unreachable) passes() bool {
 	return slices.ContainsFunc(u.reasons, func(r reason) bool { return !r.lasting })
 }
@@ -106,7 +106,8 @@ func reasonOf(a *Address, err error) reason {
 	return reason{text: "what answers is no PostgreSQL, or it has ended the connection", lasting: true}
 }
 
-// dialFirst is dialAny for a store that is being opened. It waits for servers that are starting, or changing places.
+// dialFirst is dialAny for a store that is being opened. It waits up to patience for servers that are starting or
+// failing over.
 func (c *core) dialFirst(ctx context.Context) (*pgx.Conn, error) {
 	begun := time.Now() //nolint:forbidigo // how long the network takes is not the store's time
 	for told := false; ; told = true {

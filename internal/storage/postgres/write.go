@@ -17,7 +17,7 @@ import (
 	"j17/internal/storage/unit"
 )
 
-// writes are the rows that a batch writes, as columns of arrays. One statement takes all of them.
+// writes are the rows that a batch writes. One statement takes all of them, with an array for each column.
 type writes struct {
 	tenants  tenantColumns
 	named    []tenantName
@@ -28,11 +28,11 @@ type writes struct {
 	commands map[writtenCommand]*commandWrite
 	cleared  []clearedRange
 	stored   storedChanges
-	// loaded, if not nil, says that a tenant becomes that of a load.
+	// loaded, if not nil, is the tenant that becomes that of a load.
 	loaded *loadedTenant
-	// more are statements of their own that belong to the same commit.
+	// more are further parts of the statement.
 	more []statement
-	// bytes is about how much all of it takes.
+	// bytes is about the size of all of it.
 	bytes int
 }
 
@@ -64,7 +64,7 @@ type (
 		expires int64
 		result  []byte
 	}
-	// clearedRange is a range of keys whose items are there no longer; to is nil for an open end.
+	// clearedRange is a range of keys whose items up to a revision are removed; to is nil for an open end.
 	clearedRange struct {
 		t        int32
 		space    int16
@@ -140,20 +140,20 @@ func (w *writes) event(t int32, e *unit.Event) {
 	w.bytes += len(e.LeafInput) + eventRowBytes
 }
 
-// The bytes of rows beside what they hold, about.
+// The overhead of rows, about, in bytes.
 const (
 	eventRowBytes = 200
 	tagRowBytes   = 40
 	itemRowBytes  = 60
 )
 
-// tagID returns what stands for a tag in rows.
+// tagID returns the id of a tag in rows.
 func tagID(tag string) []byte {
 	id := record.IDOfTag(tag)
 	return id[:]
 }
 
-// item adds the change of an item. Of several changes of an item, the last one counts.
+// item adds the change of an item. Of several changes of an item, the last one is written.
 func (w *writes) item(t *tenant, c *unit.ItemChange, value []byte, sealed bool) {
 	w.items[writtenItem{int32(t.next.Number), c.Space, c.Key}] = &itemWrite{
 		tenant: t, Meta: c.Is, claimed: c.Claimed, value: value, sealed: sealed,
@@ -171,7 +171,7 @@ func (w *writes) command(t int32, c *unit.CommandRecord) {
 // changes reports whether the batch changes a tenant.
 func (w *writes) changes(t *tenant) bool { return slices.Contains(w.tenants.t, int32(t.next.Number)) }
 
-// clears reports whether the batch makes a range of a tenant's items cease to exist.
+// clears reports whether the batch removes a range of a tenant's items.
 func (w *writes) clears(t *tenant) bool {
 	return slices.ContainsFunc(w.cleared, func(r clearedRange) bool { return r.t == int32(t.next.Number) })
 }
@@ -192,7 +192,7 @@ func (w *writes) hasDue() bool {
 // drops reports whether the batch removes a tenant.
 func (w *writes) drops(t *tenant) bool { return slices.Contains(w.unnamed, int32(t.next.Number)) }
 
-// cacheItems keeps what the batch has written, and drops what is not worth it.
+// cacheItems puts the written items into the cache, and removes those that are sealed or too large for it.
 func (w *writes) cacheItems(c *cache, stale map[*tenant]bool) {
 	for k, i := range w.items {
 		if stale[i.tenant] {
@@ -210,8 +210,8 @@ func (w *writes) cacheItems(c *cache, stale map[*tenant]bool) {
 	}
 }
 
-// run sends the statement of the batch and returns the tenants that have not changed since they were read: those that
-// it writes to are written to, the others were only looked at.
+// run sends the statement of the batch and returns the numbers of the tenants that had not changed since they were
+// read. Of these, the ones that the batch changes are written; on the others its decisions relied only.
 func (w *writes) run(l *lane, b *batch) (written map[int32]bool, err error) {
 	w.collectTenants(b)
 	if c := l.capture.Load(); c != nil {
@@ -246,7 +246,7 @@ func (w *writes) run(l *lane, b *batch) (written map[int32]bool, err error) {
 
 const unchanged = `SELECT x.t FROM tenants x, unnest($1::int[], $2::bigint[]) u (t, ver) WHERE x.t = u.t AND x.ver = u.ver`
 
-// collectTenants makes the rows of the tenants that the batch changes, in the order in which all writers lock them.
+// collectTenants collects the rows of the tenants that the batch changes, in the order in which all writers lock them.
 func (w *writes) collectTenants(b *batch) {
 	type row struct {
 		*unit.State
@@ -272,19 +272,19 @@ func (w *writes) collectTenants(b *batch) {
 	}
 }
 
-// text is a statement that is put together from parts, with the arguments of each.
+// text is a statement that is composed of parts, with the arguments of each.
 type text struct {
 	parts     []string
 	arguments []any
 }
 
-// add adds a part of the statement, in which ? stands for one argument after the other.
+// add adds a part of the statement, in which each ? is the placeholder of the next argument.
 func (s *text) add(part string, arguments ...any) {
 	s.parts = append(s.parts, part)
 	s.arguments = append(s.arguments, arguments...)
 }
 
-// sql returns the statement. texts has those that were put together before.
+// sql returns the statement. texts caches composed statements.
 func (s *text) sql(texts *sync.Map) string {
 	raw := strings.Join(s.parts, ",\n") + "\nSELECT t FROM h"
 	if known, is := texts.Load(raw); is {
@@ -304,8 +304,8 @@ func (s *text) sql(texts *sync.Map) string {
 }
 
 const (
-	// ofWritten selects the rows of the tenants whose compare-and-set held. An array is searched faster than the two
-	// are joined, which has no hash here.
+	// ofWritten selects the rows of the tenants whose compare-and-set succeeded. A search in an array is faster than a
+	// join, for which hash joins are off.
 	ofWritten = ` u.t = ANY (ARRAY(SELECT t FROM h))`
 
 	updateTenants = `WITH h AS (
@@ -369,7 +369,7 @@ const (
 )`
 )
 
-// compose puts the statement together.
+// compose composes the statement.
 func (w *writes) compose(s *text, l *lane, b *batch) {
 	c := &w.tenants
 	update := []any{b.id[:], l.id, l.batches, c.t, c.ver, c.term, c.ms, c.n, c.events, c.rev, c.lastTime}
@@ -473,7 +473,7 @@ func (w *writes) composeItems(s *text, of *core) {
 	}
 }
 
-// corruption is the error of stored data that contradicts itself.
+// corruption returns the error of inconsistent stored data.
 func corruption(err error, where string, args ...any) error {
 	return &store.CorruptionError{Where: fmt.Sprintf(where, args...), Err: err}
 }
