@@ -19,8 +19,7 @@ import (
 	"j17/internal/storage/postgres"
 )
 
-// ErrReplaced is the error of a server that ends since another node is active on its database now. If it is started
-// again, it waits until it is active.
+// ErrReplaced is the error of a server that ends since another node is active now. Opened again, it waits its turn.
 var ErrReplaced = postgres.ErrReplaced
 
 // leaveTime is how long a node that ends tries to tell the others.

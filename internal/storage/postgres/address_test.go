@@ -10,7 +10,7 @@ import (
 	"j17/internal/storage/postgres"
 )
 
-// TestAddress reads addresses, right and wrong ones. Whatever is wrong, the password is not shown.
+// TestAddress parses valid and invalid addresses. No error shows the password.
 func TestAddress(t *testing.T) {
 	t.Parallel()
 	empty := filepath.Join(t.TempDir(), "empty.pem")
@@ -22,7 +22,7 @@ func TestAddress(t *testing.T) {
 	for _, c := range []struct {
 		text, password string
 		plain          bool
-		// shown is what is shown behind the role, wrong are parts of the mistakes; one of the two is empty.
+		// shown is the text of the address after the role, wrong are parts of the errors; one of the two is empty.
 		shown string
 		wrong []string
 	}{

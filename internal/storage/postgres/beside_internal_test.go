@@ -30,7 +30,7 @@ func append1(t *testing.T, s *Store, name j17.Tenant) {
 	}
 }
 
-// TestChangesOfStoresOpenedLater follows stores that were opened later, of which the last one writes first.
+// TestChangesOfStoresOpenedLater follows changes of stores that were opened later, of which the last one writes first.
 func TestChangesOfStoresOpenedLater(t *testing.T) {
 	t.Parallel()
 	all := openBeside(t, 3)
@@ -64,13 +64,13 @@ func TestChangesOfStoresOpenedLater(t *testing.T) {
 	changed("a", "b", "d")
 	changed()
 
-	// The number of a change is that of another one in another store.
+	// The numbers of changes of another store mean nothing to this one.
 	if list, err := third.Changed(t.Context(), since, 9); err != nil || len(list) != 4 {
 		t.Errorf("%v, %v for a number of another store", list, err)
 	}
 }
 
-// TestFeedRemovedBeside waits for a feed that another store has removed, and makes anew.
+// TestFeedRemovedBeside waits for a feed that another store removes and creates again.
 func TestFeedRemovedBeside(t *testing.T) {
 	t.Parallel()
 	all := openBeside(t, 2)
@@ -98,7 +98,7 @@ func TestFeedRemovedBeside(t *testing.T) {
 	}
 }
 
-// TestRewritesNotKnown counts what cannot be asked as a rewrite.
+// TestRewritesNotKnown checks that the count of rewrites grows while the database cannot be asked.
 func TestRewritesNotKnown(t *testing.T) {
 	t.Parallel()
 	s := openBeside(t, 1)[0]

@@ -252,7 +252,7 @@ func (j *cellJob) run() {
 	}
 }
 
-// begin removes what unfinished rewrites of stores that have ended left behind.
+// begin cleans up after unfinished rewrites of stores that have ended.
 func (j *cellJob) begin(ctx context.Context) error {
 	rows, err := j.pool.Query(ctx, `SELECT cell FROM cells WHERE holder <> 0`)
 	if err != nil {

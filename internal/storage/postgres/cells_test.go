@@ -22,7 +22,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// secret is a text that is looked for in files.
+// secret is a text to search for in files.
 const secret = "Ada-Lovelace-was-here"
 
 // filesWithSecret returns the files of a server's data folder that contain the secret.
@@ -67,8 +67,8 @@ func commit(t *testing.T, s store.Engine, tenant j17.Tenant, u store.Append) {
 	}
 }
 
-// TestPurgeLeavesNothing stores a text wherever texts are stored, erases it, and looks for it in all files of the
-// server.
+// TestPurgeLeavesNothing stores a text wherever texts are stored, erases it, and searches all files of the server for
+// it.
 func TestPurgeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -77,7 +77,7 @@ func TestPurgeLeavesNothing(t *testing.T) {
 	const tenant = j17.Tenant("shop/prod")
 	ada, other := j17.Key{Type: "user", ID: "1"}, j17.Key{Type: "user", ID: "2"}
 
-	// In an event, in one too large for a page of a table, in tags, items and results of commands.
+	// The secret is in an event, in one too large for a page of a table, in tags, items and results of commands.
 	large := strings.Repeat("x", 10) + rand.Text()
 	for len(large) < 100_000 {
 		large += rand.Text()
@@ -131,7 +131,7 @@ func TestPurgeLeavesNothing(t *testing.T) {
 		t.Errorf("after the purge it is found in %v", found)
 	}
 
-	// All else is there, and can be written to.
+	// Everything else still exists, and can be written to.
 	heads, err := s.Heads(t.Context(), tenant, []j17.Key{ada, other})
 	if err != nil || heads[0].Length != 2 || heads[0].Generation != 1 || heads[1].Length != 1 {
 		t.Errorf("%+v, %v", heads, err)
@@ -145,15 +145,15 @@ func TestPurgeLeavesNothing(t *testing.T) {
 	})
 }
 
-// acknowledged is what writers have been told is stored.
+// acknowledged is what was acknowledged to writers.
 type acknowledged struct {
 	mu     sync.Mutex
 	events map[j17.Tenant]int
 	items  map[string]string
 }
 
-// keepWriting writes to tenants until the context ends: events with tags and commands, items that come and go, and
-// other tags and contents of what is stored.
+// keepWriting writes to tenants until the context ends: events with tags and commands, items that are written and
+// deleted, and changes of tags and content of stored events.
 func keepWriting(ctx context.Context, t *testing.T, s *postgres.Store, w *acknowledged, writer int) {
 	t.Helper()
 	for n := 0; ctx.Err() == nil; n++ {
@@ -172,7 +172,7 @@ func keepWriting(ctx context.Context, t *testing.T, s *postgres.Store, w *acknow
 			Events: []store.NewEvent{event(key, `"`+text+`"`, "writer:"+fmt.Sprint(writer), "n:"+fmt.Sprint(n%10))},
 		}})
 		if errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrBusy) {
-			n-- // it is repeated under its id
+			n-- // it is repeated with its id
 			continue
 		}
 		if err != nil {
@@ -204,7 +204,7 @@ func keepWriting(ctx context.Context, t *testing.T, s *postgres.Store, w *acknow
 	}
 }
 
-// check compares what is stored with what writers were told, and each event with its tags and its stream.
+// check compares what is stored with what was acknowledged, and each event with its tags and its stream.
 func (w *acknowledged) check(t *testing.T, server *pgtest.Server, schema string, s *postgres.Store) {
 	t.Helper()
 	for tenant, n := range w.events {
@@ -218,7 +218,7 @@ func (w *acknowledged) check(t *testing.T, server *pgtest.Server, schema string,
 			"SELECT count(*) FROM s.events WHERE t = $1 AND kind = 0":                                              n,
 			"SELECT count(*) FROM s.commands WHERE t = $1":                                                         n,
 			"SELECT sum(n) FROM (SELECT max(version) n FROM s.events WHERE t = $1 AND kind = 0 GROUP BY stream) m": n,
-			// An event has two tags, one after it got other tags, none when it was erased.
+			// An event has two tags, one after a Retag, and none after it was erased.
 			`SELECT count(*) FROM s.events e WHERE t = $1 AND kind = 0 AND (
 				SELECT count(*) FROM s.tags g WHERE g.t = e.t AND g.ms = e.ms AND g.n = e.n
 			) <> CASE WHEN kept IS NOT NULL THEN 0 WHEN tags = '\x096f746865723a746167' THEN 1 ELSE 2 END`: 0,
@@ -248,7 +248,7 @@ func (w *acknowledged) check(t *testing.T, server *pgtest.Server, schema string,
 	}
 }
 
-// tables returns the tables of a schema that are no partitions and do not belong there.
+// tables counts the tables of a schema that are left over from rewrites.
 func tables(t *testing.T, server *pgtest.Server, schema string) int {
 	t.Helper()
 	return pgtest.Ask[int](
@@ -256,8 +256,8 @@ func tables(t *testing.T, server *pgtest.Server, schema string) int {
 	)
 }
 
-// TestPurgeUnderWrites writes cells anew while several writers are at work on them, and cuts the connections at all
-// points of it. Nothing is lost, nothing comes back, and no tables are left.
+// TestPurgeUnderWrites rewrites cells under several writers, and cuts the connections at all steps of the rewrite.
+// Nothing is lost, nothing erased reappears, and no tables are left over.
 func TestPurgeUnderWrites(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -305,8 +305,8 @@ func TestPurgeUnderWrites(t *testing.T) {
 	}
 }
 
-// TestFrozenInRewrite opens another store while the first one stands still in the middle of a rewrite, at several
-// points of it. The partitions are whole, the other store goes on, and nothing is left.
+// TestFrozenInRewrite opens another store while the first one is frozen at several steps of a rewrite. The partitions
+// are complete, the other store can rewrite the cell, and no tables are left over.
 func TestFrozenInRewrite(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"CREATE TABLE", "WITH p AS", "LOCK TABLE tenants", "DETACH"} {
@@ -360,7 +360,7 @@ func TestFrozenInRewrite(t *testing.T) {
 	}
 }
 
-// TestEraseEvery lets erasures wait for each other: one rewrite is for all that came since the last one.
+// TestEraseEvery checks that one rewrite serves all erasures that were requested since the last one.
 func TestEraseEvery(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -403,7 +403,7 @@ func TestEraseEvery(t *testing.T) {
 	}
 }
 
-// TestPurgeOnStandbys waits for the logs of the standbys too, where files of the log are renamed and kept.
+// TestPurgeOnStandbys waits for the logs of standbys too, which rename and keep files of the log.
 func TestPurgeOnStandbys(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.StartCluster(t, 2, "wal_recycle=on", "wal_keep_size=32MB")
@@ -438,7 +438,7 @@ func TestPurgeOnStandbys(t *testing.T) {
 	}
 }
 
-// TestPurgeWithoutRights waits for what the server does by itself where the role may not ask for it, and says so.
+// TestPurgeWithoutRights purges with a role that may not request checkpoints: it waits for the server's own.
 func TestPurgeWithoutRights(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

@@ -13,8 +13,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestCloseWhileGone closes a store under load whose server does not answer or has ended. It returns in bounded time,
-// all callers have their answers, and nothing of the store is left. It runs alone, since it looks at all goroutines.
+// TestCloseWhileGone closes a store under load whose server does not answer or has ended. Close returns in bounded
+// time, all callers are answered, and no goroutine is left. It is not parallel, since it looks at all goroutines.
 func TestCloseWhileGone(t *testing.T) {
 	stop := func(t *testing.T, s *pgtest.Server) { t.Helper(); s.Stop(t) }
 	kill := func(t *testing.T, s *pgtest.Server) { t.Helper(); s.Kill9(t) }
@@ -67,7 +67,7 @@ func TestCloseWhileGone(t *testing.T) {
 				t.Errorf("a closed store answers %v", err)
 			}
 
-			// What is left ends by itself at once, or is a leak.
+			// Remaining goroutines end by themselves at once, or are leaks.
 			var left []string
 			for range 500 {
 				if left = ofStore(); len(left) <= len(before) {
@@ -79,7 +79,7 @@ func TestCloseWhileGone(t *testing.T) {
 				t.Errorf("%d goroutines are left:\n%s", len(left)-len(before), strings.Join(left, "\n\n"))
 			}
 
-			// What callers were told is true.
+			// What callers were told must be true.
 			if strings.HasPrefix(c.name, "killed") {
 				server.Restart(t)
 			} else {
@@ -91,7 +91,7 @@ func TestCloseWhileGone(t *testing.T) {
 	}
 }
 
-// ofStore returns the stacks of goroutines that execute code of a store or of its library.
+// ofStore returns the stacks of goroutines that execute code of a store or of pgx.
 func ofStore() (stacks []string) {
 	all := make([]byte, 4<<20)
 	all = all[:runtime.Stack(all, true)]

@@ -7,8 +7,8 @@ import (
 	"j17/internal/storage/postgres/pgtest"
 )
 
-// TestCutCommits cuts connections in the middle of commits, of what settles their outcome, and of what writes depend
-// on. Callers notice nothing of it: each outcome can be found out.
+// TestCutCommits cuts connections during commits, the look-up of their outcomes, and the reads before them. Callers do
+// not notice it, since each outcome can be found out.
 func TestCutCommits(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

@@ -6,10 +6,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Look looks at the settings of the server now, and not only when a minute is over.
+// Look checks the settings of the server now, instead of at the next interval.
 func (s *Store) Look() error { return s.guard.lookNow() }
 
-// Migrated migrates the schema of a store with other migrations than those of the program.
+// Migrated migrates the schema of a store with the given migrations.
 func Migrated(ctx context.Context, o Options, steps []string) (from, to int, err error) {
 	err = connected(ctx, o, func(c *core, conn *pgx.Conn) error {
 		from, to, err = c.migrate(ctx, conn, steps)
@@ -18,5 +18,5 @@ func Migrated(ctx context.Context, o Options, steps []string) (from, to int, err
 	return from, to, err
 }
 
-// Migrations are those of the program.
+// Migrations returns the migrations of the program.
 func Migrations() []string { return migrations() }

@@ -27,10 +27,10 @@ func closeStore(t *testing.T, s *postgres.Store) {
 	}
 }
 
-// failoverTime is how long writes may stand still after a standby was promoted.
+// failoverTime is how long writes may be interrupted after a standby was promoted.
 const failoverTime = 2 * time.Second
 
-// resumes measures how long after a moment the first unit was acknowledged that was not before.
+// resumes measures the time from promoted until more than before units are acknowledged.
 func (l *load) resumes(promoted time.Time, before int) time.Duration {
 	l.t.Helper()
 	l.await("a unit after the promotion", func() bool { return l.acked > before && l.last.After(promoted) })
@@ -39,8 +39,8 @@ func (l *load) resumes(promoted time.Time, before int) time.Duration {
 	return l.last.Sub(promoted)
 }
 
-// TestPrimaryKilled kills the primary under load and promotes the most advanced standby: nothing is lost or doubled, no
-// read goes back, and writes go on by themselves.
+// TestPrimaryKilled kills the primary under load and promotes the most advanced standby: nothing is lost or duplicated,
+// no read returns an earlier state, and writes resume by themselves.
 func TestPrimaryKilled(t *testing.T) {
 	t.Parallel()
 	c := pgtest.StartCluster(t, 3)
@@ -76,9 +76,9 @@ func TestPrimaryKilled(t *testing.T) {
 	}
 }
 
-// TestWaitInterrupted has an operator cancel and end sessions that wait for a standby, while there is none: what they
-// have written is visible on the primary then, but the store neither acknowledges nor shows it. It does once a standby
-// is back; and where the primary is lost instead, callers that try again write once.
+// TestWaitInterrupted cancels and terminates sessions that wait for a standby while there is none. What they have
+// written is visible on the primary then, but the store neither acknowledges nor shows it until a standby is back. If
+// the primary is lost instead, callers that retry write once.
 func TestWaitInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"cancelled", "ended"} {
@@ -101,7 +101,7 @@ func waitInterrupted(t *testing.T, end, lose bool) {
 	l.more(5)
 	l.end()
 
-	// A writer waits for the standbys, which do not answer.
+	// A writer waits for standbys that do not answer.
 	c.Servers[1].Stop(t)
 	c.Servers[2].Stop(t)
 	acked, _, _ := l.counts()
@@ -118,7 +118,7 @@ func waitInterrupted(t *testing.T, end, lose bool) {
 		pause(t.Context(), 10*time.Millisecond)
 	}
 
-	// Everybody who asks the primary sees it.
+	// On the primary the write is visible.
 	seen := "SELECT count(*)::int FROM j17.items WHERE key = '" + itoa(w.number) + "'"
 	for pgtest.Ask[int](t, c.Primary(), seen) == 0 {
 		pause(t.Context(), 10*time.Millisecond)
@@ -154,8 +154,8 @@ func waitInterrupted(t *testing.T, end, lose bool) {
 	l.check(c.Primary())
 }
 
-// TestRestartedAlone restarts the primary while both standbys are away. It shows then what was waiting for them, and no
-// reader of the store gets it before a standby has it.
+// TestRestartedAlone restarts the primary while both standbys are down. It then shows commits that were waiting for
+// them, but readers of the store must not see these before a standby has them.
 func TestRestartedAlone(t *testing.T) {
 	t.Parallel()
 	c := pgtest.StartCluster(t, 3)
@@ -198,8 +198,8 @@ func TestRestartedAlone(t *testing.T) {
 	l.check(c.Primary())
 }
 
-// TestStandbysAway takes both standbys away for longer than callers wait, and brings them back: nothing is acknowledged
-// meanwhile, what waited is told truthfully, and all goes on by itself.
+// TestStandbysAway stops both standbys for longer than callers wait, and restarts them: nothing is acknowledged
+// meanwhile, waiting callers are told the truth, and writes resume by themselves.
 func TestStandbysAway(t *testing.T) {
 	t.Parallel()
 	c := pgtest.StartCluster(t, 3)
@@ -212,7 +212,7 @@ func TestStandbysAway(t *testing.T) {
 		c.Servers[1].Kill9(t)
 		c.Servers[2].Kill9(t)
 
-		// What is under way by now was on a standby, or is never acknowledged without one.
+		// Commits in progress by now either reached a standby, or are not acknowledged without one.
 		for pgtest.Ask[int](t, c.Primary(), "SELECT count(*)::int FROM pg_stat_activity WHERE wait_event='SyncRep'") == 0 {
 			pause(t.Context(), 10*time.Millisecond)
 		}
@@ -255,8 +255,8 @@ func TestStandbysAway(t *testing.T) {
 	}
 }
 
-// TestOldPrimaryWakes stops the primary, promotes a standby, and lets the old one go on: nobody's commit is
-// acknowledged there, and the store works with the new one.
+// TestOldPrimaryWakes pauses the primary, promotes a standby, and continues the old one: no commit is acknowledged
+// there, and the store works with the new one.
 func TestOldPrimaryWakes(t *testing.T) {
 	t.Parallel()
 	c := pgtest.StartCluster(t, 3)
@@ -285,7 +285,7 @@ func TestOldPrimaryWakes(t *testing.T) {
 			old.Continue(t)
 		}
 
-		// A commit waits there for ever.
+		// A commit waits there forever.
 		before := pgtest.Ask[int](t, old, "SELECT count(*)::int FROM j17.items")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		if commits(ctx, t, old) {
@@ -303,8 +303,8 @@ func TestOldPrimaryWakes(t *testing.T) {
 	t.Logf("%d acknowledged, %d busy, %d unknown, the slowest took %s", acked, busy, unknown, l.slowest)
 }
 
-// TestServerStops stops a server for longer than callers wait: they are told that nothing was written, or that it is
-// not known, and a barrier waits until it is.
+// TestServerStops pauses a server for longer than callers wait: they are told that nothing was written or that the
+// outcome is unknown, and a barrier waits until it is known.
 func TestServerStops(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -344,7 +344,7 @@ func TestServerStops(t *testing.T) {
 	}
 }
 
-// lockTenants makes commits wait until unlock is called, and returns when one does.
+// lockTenants makes commits wait until unlock is called, and returns when one waits.
 func lockTenants(t *testing.T, s *pgtest.Server) (unlock func()) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), s.Superuser())
@@ -361,7 +361,7 @@ func lockTenants(t *testing.T, s *pgtest.Server) (unlock func()) {
 	return func() { _ = conn.Close(t.Context()) }
 }
 
-// settled reads what has become of units whose outcome was not known when the barrier began: from then on it stays.
+// settled reads the outcome of units for which it was not known when the barrier began. It must not change later.
 func (l *load) settled() {
 	l.t.Helper()
 	l.mu.Lock()

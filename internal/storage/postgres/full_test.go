@@ -18,7 +18,7 @@ import (
 // smallDisk mounts a file system of some megabytes, in which a server can have tables.
 func smallDisk(t *testing.T, size string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "j17-disk-") //nolint:usetesting // the servers' user cannot read that of the test
+	dir, err := os.MkdirTemp("", "j17-disk-") //nolint:usetesting // the servers' user cannot read the test's folder
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,8 +36,8 @@ func smallDisk(t *testing.T, size string) string {
 	return dir
 }
 
-// TestDiskFull fills the disk of a server: writes are refused with ErrFull, reads and what makes room go on, and all is
-// well by itself once there is space again.
+// TestDiskFull fills the disk of a server: writes fail with ErrFull, reads and calls that free space go on, and writes
+// resume by themselves once there is space again.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	pgtest.Skip(t)
@@ -68,7 +68,7 @@ func TestDiskFull(t *testing.T) {
 		}
 		l.more(50)
 
-		// Others fill the disk.
+		// Other files fill the disk.
 		ballast := filepath.Join(disk, "ballast")
 		fill(t, ballast)
 		for {
@@ -85,7 +85,7 @@ func TestDiskFull(t *testing.T) {
 			t.Errorf("the store says %+v", is)
 		}
 
-		// Reads go on, and so does what makes room.
+		// Reads go on, and so do calls that free space.
 		l.mu.Lock()
 		looked := l.looked
 		l.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// beginLoad begins a load that is given up with the test, if not before.
+// beginLoad begins a load that is discarded at the end of the test, if not before.
 func beginLoad(t *testing.T, s *Store, name j17.Tenant) *loading {
 	t.Helper()
 	begun, err := s.Load(t.Context(), name)
@@ -40,8 +40,8 @@ func madeEvent(at int64, id string, kept []byte) store.LoadedEvent {
 	}}
 }
 
-// TestLoadInParts loads the same events and notes at once, and each in a transaction of its own with few streams in
-// memory: the rows are the same.
+// TestLoadInParts loads the same events and notes in one transaction, and each in its own transaction with few streams
+// in memory: the rows are the same.
 func TestLoadInParts(t *testing.T) {
 	t.Parallel()
 	s := openOnServer(t)
@@ -65,7 +65,7 @@ func TestLoadInParts(t *testing.T) {
 		for at := int64(1); at < 50; at++ {
 			add(madeEvent(at, fmt.Sprint(at%5), nil))
 		}
-		add(madeEvent(51, "erased", leaf)) // by a note still to come
+		add(madeEvent(51, "erased", leaf)) // by a note that follows
 		add(madeEvent(52, "between", leaf))
 		add(madeEvent(53, "without", leaf))
 		err = errors.Join(err, l.Note(note(60, 1, "erased", "between", "1")))
@@ -117,7 +117,7 @@ func TestLoadInParts(t *testing.T) {
 	}
 }
 
-// TestLoadFollows writes to a tenant while a load copies what it has: the tenant then has that, and what was loaded.
+// TestLoadFollows writes to a tenant while a load copies its items and commands: both are kept.
 func TestLoadFollows(t *testing.T) {
 	t.Parallel()
 	s := openOnServer(t)
@@ -179,7 +179,7 @@ func TestLoadFollows(t *testing.T) {
 	}
 }
 
-// TestLoadOvertaken changes too much of a tenant while a load copies what it has.
+// TestLoadOvertaken changes too much of a tenant while a load copies its items and commands.
 func TestLoadOvertaken(t *testing.T) {
 	t.Parallel()
 	both := openBeside(t, 2)
@@ -256,8 +256,8 @@ func TestLoadOvertaken(t *testing.T) {
 	}
 }
 
-// TestLoadOfNothing loads into tenants that hold nothing when the load begins: it has to begin again where one was made
-// since.
+// TestLoadOfNothing loads into tenants that hold nothing when the load begins. If one is created meanwhile, the load
+// has to copy again.
 func TestLoadOfNothing(t *testing.T) {
 	t.Parallel()
 	s := openOnServer(t)
@@ -287,8 +287,8 @@ func TestLoadOfNothing(t *testing.T) {
 	}
 }
 
-// TestLoadLeavings gives a load up, and opens the store again after a crash in another one: nothing is left of either,
-// and what wakes up after the crash adds nothing.
+// TestLoadLeavings discards a load, and opens the store again after a crash during another load: nothing is left of
+// either, and the old process adds nothing if it wakes up later.
 func TestLoadLeavings(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)

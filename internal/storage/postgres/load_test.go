@@ -25,7 +25,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// rounds is how many rounds a test of faults has: few where J17_SOAK is not set.
+// rounds returns how many rounds a test of faults has: few unless J17_SOAK is set.
 func rounds(few, all int) int {
 	if os.Getenv("J17_SOAK") != "" {
 		return all
@@ -33,11 +33,11 @@ func rounds(few, all int) int {
 	return few
 }
 
-// load writes units to a few tenants and reads from them, in several goroutines, until it is stopped. It takes down
-// what callers are told, and compares it with what is stored in the end.
+// load writes units to a few tenants and reads from them, in several goroutines, until it is stopped. It records what
+// callers are told, and compares that with what is stored in the end.
 //
-// Each unit has three events in three streams, a side item and a command, or no command: these are not written again
-// when their outcome is not known.
+// Each unit has three events in three streams, a side item and perhaps a command. One without a command is not retried
+// when its outcome is not known.
 type load struct {
 	t       *testing.T
 	tenants []j17.Tenant
@@ -48,18 +48,18 @@ type load struct {
 
 	mu   sync.Mutex
 	cond sync.Cond
-	// units are all that were written, by their numbers from 1 on.
+	// units are all units, by their numbers from 1 on.
 	units []*written
-	// acknowledged are the events of each stream that somebody was told of, busy and unknown count errors.
+	// acknowledged has the acknowledged length of each stream; busy and unknown count errors.
 	acknowledged  map[streamOf]uint64
 	busy, unknown int
-	// full counts refusals for lack of space.
+	// full counts refusals for lack of disk space.
 	full int
 	// acked is how many units were acknowledged, last when the last one was. slowest is the longest call.
 	acked   int
 	last    time.Time
 	slowest time.Duration
-	// looked is how many reads were answered.
+	// looked is how many reads have succeeded.
 	looked int
 	// found are the units that check has found.
 	found map[int]bool
@@ -70,7 +70,7 @@ type streamOf struct {
 	key    j17.Key
 }
 
-// written is a unit with what its caller was told.
+// written is a unit, with what its caller was told.
 type written struct {
 	tenant j17.Tenant
 	number int
@@ -120,7 +120,7 @@ func (l *load) end() {
 	l.working.Wait()
 }
 
-// begin returns a new unit.
+// begin adds and returns a new unit.
 func (l *load) begin() *written {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +130,7 @@ func (l *load) begin() *written {
 	return w
 }
 
-// keys are the streams of the unit.
+// keys returns the streams of the unit.
 func (w *written) keys() []j17.Key {
 	return []j17.Key{
 		{Type: "order", ID: "all"}, {Type: "order", ID: itoa(w.number % 7)}, {Type: "user", ID: itoa(w.number % 5)},
@@ -153,7 +153,7 @@ func (w *written) unit() store.Append {
 	return u
 }
 
-// write writes a unit, and again until its outcome is known if it may be.
+// write writes a unit. It retries a unit with a command until its outcome is known.
 func (l *load) write(w *written) {
 	for doubtful := false; ; {
 		begun := time.Now()
@@ -196,12 +196,12 @@ func (l *load) write(w *written) {
 	}
 }
 
-// pause waits for a while of real time, which a store does as well.
+// pause waits for a duration by the machine's clock, as the store does too.
 func pause(ctx context.Context, d time.Duration) {
 	_ = clock.System{}.Wait(ctx, clock.System{}.Now().Add(d))
 }
 
-// ack takes down that a unit is stored. It needs mu.
+// ack records that a unit is stored. The caller holds mu.
 func (l *load) ack(w *written, r store.Result) {
 	w.told, w.result = stored, r
 	l.acked++
@@ -212,8 +212,8 @@ func (l *load) ack(w *written, r store.Result) {
 	}
 }
 
-// read reads heads again and again. What was acknowledged before it has asked must be there, and nothing that it has
-// seen may go away.
+// read reads heads repeatedly. What was acknowledged before a read must be visible, and nothing that was visible may
+// disappear.
 func (l *load) read(tenant j17.Tenant) {
 	keys := slices.Concat((&written{number: 1}).keys(), (&written{number: 2}).keys())
 	seen := map[j17.Key]uint64{}
@@ -245,7 +245,7 @@ func (l *load) read(tenant j17.Tenant) {
 	}
 }
 
-// await waits until is is true, which is asked whenever a caller has got an answer.
+// await waits until is returns true. It is called after each answer to a caller.
 func (l *load) await(what string, is func() bool) {
 	l.t.Helper()
 	late := time.AfterFunc(time.Minute, func() {
@@ -265,7 +265,7 @@ func (l *load) await(what string, is func() bool) {
 	}
 }
 
-// more waits until so many further units are acknowledged.
+// more waits until n more units are acknowledged.
 func (l *load) more(n int) {
 	l.t.Helper()
 	l.mu.Lock()
@@ -274,8 +274,8 @@ func (l *load) more(n int) {
 	l.await(fmt.Sprintf("%d further units", n), func() bool { return l.acked >= want })
 }
 
-// counts returns how many units were acknowledged, and how many calls were told that nothing was written, and that the
-// outcome is not known.
+// counts returns how many units were acknowledged, how many calls were told that nothing was written, and how many that
+// the outcome is not known.
 func (l *load) counts() (acked, busy, unknown int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -289,9 +289,9 @@ type row struct {
 	chain    [32]byte
 }
 
-// check ends the load, and compares what a server holds with what callers were told: what was acknowledged is there
-// once, in order, with the positions and versions that were told; of what was refused there is nothing. It returns how
-// many units are there.
+// check ends the load, and compares what a server holds with what callers were told: acknowledged units are stored
+// once, in order, with the acknowledged positions and versions; nothing of refused ones is stored. It returns how many
+// units are stored.
 func (l *load) check(s *pgtest.Server) (units int) {
 	l.t.Helper()
 	l.end()
@@ -309,7 +309,7 @@ func (l *load) check(s *pgtest.Server) (units int) {
 	}
 	l.found = there
 
-	// What was told.
+	// What callers were told.
 	for _, w := range l.units {
 		switch {
 		case w.told == stored && !there[w.number]:
@@ -323,8 +323,8 @@ func (l *load) check(s *pgtest.Server) (units int) {
 	return len(there)
 }
 
-// checkTenant compares the rows of a tenant with each other and with what was told, and returns the units that are
-// there.
+// checkTenant compares the rows of a tenant with each other and with what callers were told, and returns the units that
+// are stored.
 func (l *load) checkTenant(conn *pgx.Conn, tenant j17.Tenant) map[int]bool {
 	l.t.Helper()
 	ctx := l.t.Context()
@@ -382,7 +382,7 @@ func (l *load) checkTenant(conn *pgx.Conn, tenant j17.Tenant) map[int]bool {
 		}
 	}
 
-	// Each unit is there as a whole, as its caller was told.
+	// Each unit is stored completely, as its caller was told.
 	notes, err := conn.Query(ctx, "SELECT key FROM items WHERE t = $1", t)
 	if err != nil {
 		l.t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// openOnServer opens a store with a schema of its own, which is closed with the test.
+// openOnServer opens a store with its own schema. It is closed at the end of the test.
 func openOnServer(t *testing.T, with ...func(o *Options)) *Store {
 	t.Helper()
 	server := pgtest.Shared(t)
@@ -38,7 +38,7 @@ func openOnServer(t *testing.T, with ...func(o *Options)) *Store {
 	return s
 }
 
-// TestMomentsBounded opens more moments than may be open, and one that is open too long.
+// TestMomentsBounded opens more moments than allowed, and one that is open for too long.
 func TestMomentsBounded(t *testing.T) {
 	t.Parallel()
 	s := openOnServer(t)
@@ -55,7 +55,7 @@ func TestMomentsBounded(t *testing.T) {
 		t.Errorf("one more: %v, want ErrBusy", err)
 	}
 
-	// One that is closed gives way to the next one.
+	// After one is closed, another one can be opened.
 	s.patience, s.longest = patience, 0
 	all[0].Close()
 	late, err := s.Moment(t.Context(), "a/prod")
@@ -76,7 +76,7 @@ func TestMomentsBounded(t *testing.T) {
 	}
 }
 
-// TestMomentEach passes more items than a page has, small ones and large ones, forward and backward.
+// TestMomentEach iterates over more items than a page has, small and large ones, forward and backward.
 func TestMomentEach(t *testing.T) {
 	t.Parallel()
 	s := openOnServer(t)
@@ -117,8 +117,7 @@ func TestMomentEach(t *testing.T) {
 	}
 }
 
-// plan returns how a connection executes a statement, with the rows that each step has returned. The plan is the one
-// for all arguments.
+// plan returns the generic plan by which a connection executes a statement, with the rows that each step has returned.
 func plan(t *testing.T, s *Store, sql string, args ...any) string {
 	t.Helper()
 	conn, err := s.dial(t.Context())
@@ -151,7 +150,7 @@ func plan(t *testing.T, s *Store, sql string, args ...any) string {
 	return strings.Join(text, "\n")
 }
 
-// indexed fails if a plan sorts rows, looks at all of a table, or at more rows than it has to.
+// indexed reports an error if a plan sorts rows, scans a whole table, or reads more than most rows.
 func indexed(t *testing.T, plan string, most int) {
 	t.Helper()
 	bad := strings.Contains(plan, "Sort (") || strings.Contains(plan, "Seq Scan")
@@ -164,7 +163,7 @@ func indexed(t *testing.T, plan string, most int) {
 	}
 }
 
-// manyItems gives a tenant n items, by the statement that a database has for that.
+// manyItems gives a tenant n items, by one INSERT of generated rows.
 func manyItems(t *testing.T, s *Store, name j17.Tenant, n int) {
 	t.Helper()
 	side := store.Side{Op: store.Put, Space: "notes", Key: "0", Value: []byte("v")}
@@ -180,7 +179,7 @@ func manyItems(t *testing.T, s *Store, name j17.Tenant, n int) {
 	}
 }
 
-// TestItemPlans looks at how pages of many items are read.
+// TestItemPlans checks the plans by which pages of many items are read.
 func TestItemPlans(t *testing.T) {
 	t.Parallel()
 	s := openOnServer(t)

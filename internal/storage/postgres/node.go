@@ -157,7 +157,7 @@ func (n *Node) look(ctx context.Context) (row clusterRow, err error) {
 }
 
 // updateCluster takes over from the node that was seen, if it has made no beat since. It also changes the row of the
-// system tenant, which waits for a write to it in progress and makes later ones fail.
+// system tenant, which waits for a write in progress and makes later ones of that node fail.
 const updateCluster = `WITH c AS (
 	UPDATE cluster SET active = $1, url = $2, incarnation = $3, term = term + 1, beat = beat + 1
 	WHERE term = $4 AND beat = $5 RETURNING term

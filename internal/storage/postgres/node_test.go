@@ -14,7 +14,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// machine is a node with a clock of its own, as on a machine that can be frozen.
+// machine is a node with its own clock, as on a machine that can be frozen.
 type machine struct {
 	*postgres.Node
 
@@ -22,7 +22,7 @@ type machine struct {
 	o     postgres.Options
 }
 
-// steps is a clock that counts who has begun to wait for it.
+// steps is a clock that counts the goroutines that have begun to wait for it.
 type steps struct {
 	*clock.Manual
 
@@ -41,7 +41,7 @@ func (s *steps) Wait(ctx context.Context, until time.Time) error {
 	return s.Manual.Wait(ctx, until)
 }
 
-// ready returns once somebody waits who did not when the last second passed.
+// ready returns when a goroutine has begun to wait since the last second passed.
 func (s *steps) ready() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +50,7 @@ func (s *steps) ready() {
 	}
 }
 
-// pass lets a second pass once somebody waits for it.
+// pass lets a second pass once a goroutine waits for it.
 func (s *steps) pass() {
 	s.ready()
 	s.mu.Lock()
@@ -76,8 +76,8 @@ func join(t *testing.T, o postgres.Options, name string) *machine {
 	return m
 }
 
-// await waits until the node works, and lets a second pass each time it has looked who does. It returns how many
-// seconds that took, and who worked until then.
+// await waits until the node is active, and lets a second pass after each of its looks. It returns how many seconds
+// that took, and the name of the node that was active before.
 func (m *machine) await(t *testing.T) (seconds int, before string) {
 	t.Helper()
 	looked := make(chan postgres.Worker)
@@ -130,7 +130,7 @@ func change(t *testing.T, s store.Events) error {
 	return err
 }
 
-// TestTakeOver freezes the node that works: another one takes over, and who wakes writes nothing and answers nothing.
+// TestTakeOver freezes the active node: another one takes over, and the first one does nothing when it wakes.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	o := options(t)
@@ -143,7 +143,7 @@ func TestTakeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The first machine stands still.
+	// The first machine is frozen.
 	seconds, before := second.await(t)
 	if before != "first" || seconds < 5 || seconds > 10 {
 		t.Fatalf("the second node took over after %d s from %q", seconds, before)
@@ -153,7 +153,7 @@ func TestTakeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// It wakes, and does not know it yet.
+	// It wakes, and does not know yet that it was replaced.
 	if err := change(t, one); !errors.Is(err, postgres.ErrReplaced) {
 		t.Errorf("the first node writes: %v", err)
 	}
@@ -175,7 +175,7 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestBeats keeps a node at work for as long as it beats, and lets it answer for three seconds without a beat.
+// TestBeats checks that a node stays active as long as it beats, and may answer for three seconds without a beat.
 func TestBeats(t *testing.T) {
 	t.Parallel()
 	o := options(t)
@@ -210,7 +210,7 @@ func TestBeats(t *testing.T) {
 	}
 }
 
-// TestLeave lets a node end in order, and start again under its name: nobody waits.
+// TestLeave ends a node in order, and starts it again under its name: no node has to wait.
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	o := options(t)
@@ -226,7 +226,7 @@ func TestLeave(t *testing.T) {
 		t.Errorf("the second node waited for %d s", seconds)
 	}
 
-	// A process of the same name has the addresses of the one before, which has ended.
+	// A process of the same name has the addresses of the previous one, which has ended.
 	again := join(t, o, "second")
 	if seconds, _ := again.await(t); seconds != 0 {
 		t.Errorf("a new process of the node waited for %d s", seconds)

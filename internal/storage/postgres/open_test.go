@@ -23,7 +23,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// refused opens a store that must be refused with an error that has some parts, and returns what it says.
+// refused opens a store that must be refused with an error that contains some parts, and returns its text.
 func refused(t *testing.T, o postgres.Options, parts ...string) (text string) {
 	t.Helper()
 	s, err := postgres.Open(t.Context(), o)
@@ -38,7 +38,7 @@ func refused(t *testing.T, o postgres.Options, parts ...string) (text string) {
 	return err.Error()
 }
 
-// TestOpenUnreachable opens stores whose addresses lead to nothing that a store can be on.
+// TestOpenUnreachable opens stores at addresses without a usable server.
 func TestOpenUnreachable(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -117,7 +117,7 @@ func TestOpenUnreachable(t *testing.T) {
 	}
 }
 
-// TestOpenSettings opens stores on a server whose settings are not those that a store needs. Nothing is made there.
+// TestOpenSettings opens stores on a server without the settings that a store needs. Nothing is created there.
 func TestOpenSettings(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -152,12 +152,12 @@ func TestOpenSettings(t *testing.T) {
 	latin.Address = strings.Replace(o.Address, "/j17?", "/latin?", 1)
 	refused(t, latin, "server_encoding is LATIN1", "ENCODING 'UTF8'")
 
-	// Several at once, each with its sentence.
+	// Several faults at once, each with its own message.
 	server.Configure(t, "fsync", "off")
 	server.Configure(t, "synchronous_commit", "off")
 	refused(t, single, "fsync is off", "synchronous_commit is off", "synchronous_standby_names is empty")
 
-	// Nothing was made. With what allows all that, the store is opened.
+	// Nothing was created. With the options that allow all of this, the store is opened.
 	if pgtest.Ask[bool](t, server, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname='j17')") {
 		t.Error("a schema was made")
 	}
@@ -174,8 +174,8 @@ func TestOpenSettings(t *testing.T) {
 	}
 }
 
-// TestSettingsChange changes the settings of a server while a store is open: writes stop, reads go on, and writes do so
-// as well when the settings are good again.
+// TestSettingsChange changes the settings of a server while a store is open: writes stop, reads go on, and writes
+// resume when the settings are good again.
 func TestSettingsChange(t *testing.T) {
 	t.Parallel()
 	c := pgtest.StartCluster(t, 2)
@@ -232,7 +232,7 @@ func TestSettingsChange(t *testing.T) {
 	}
 }
 
-// TestOpenStandby opens a store on a cluster: by the address of the standby alone, which is refused, and by all.
+// TestOpenStandby opens a store on a cluster: by a standby's address alone, which is refused, and by all addresses.
 func TestOpenStandby(t *testing.T) {
 	t.Parallel()
 	c := pgtest.StartCluster(t, 2)
@@ -247,7 +247,7 @@ func TestOpenStandby(t *testing.T) {
 	refused(t, o, "GRANT pg_monitor TO \"j17\"")
 }
 
-// TestOpenSchema opens stores in schemas that are not theirs. Each stays as it is.
+// TestOpenSchema opens stores in schemas that are not theirs. Each schema is left unchanged.
 func TestOpenSchema(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -257,7 +257,7 @@ func TestOpenSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Somebody else's, and one of a newer program.
+	// A schema of another program, and one of a newer version.
 	other := o
 	other.Schema = "theirs"
 	server.Exec(t, "CREATE SCHEMA theirs AUTHORIZATION j17; CREATE TABLE theirs.meta (key text)")
@@ -266,7 +266,7 @@ func TestOpenSchema(t *testing.T) {
 	refused(t, o, "newer version", "99")
 	server.Exec(t, "UPDATE j17.meta SET value='1' WHERE key='version'")
 
-	// One of other nodes, or of a data folder with another key.
+	// A schema of other nodes, or of a data folder with another key.
 	before := pgtest.Ask[[]byte](t, server, "SELECT value FROM j17.meta WHERE key='cluster'")
 	folder := filepath.Join(t.TempDir(), "key")
 	stranger := o
@@ -282,7 +282,7 @@ func TestOpenSchema(t *testing.T) {
 		t.Error("the key of the schema has changed")
 	}
 
-	// A secret that takes the place of another one, which is then worth nothing.
+	// A secret that replaces another one, which is useless from then on.
 	changed := o
 	changed.Key, changed.Keys = keyfile.OfSecret("the next secret"), []*keyfile.File{key}
 	for range 2 {
@@ -305,7 +305,7 @@ func TestOpenSchema(t *testing.T) {
 	}
 }
 
-// TestReport looks at a server from outside: before there is a schema, and when there is one.
+// TestReport checks and measures a server: before there is a schema, and with one.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -362,8 +362,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestRestoration fills schemas as a restoration does: until it has ended, nothing else opens them, and what an
-// interrupted one has left goes.
+// TestRestoration fills schemas as a restoration does: until it has ended, nothing else can open them, and what an
+// interrupted one has left is removed.
 func TestRestoration(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -407,7 +407,7 @@ func TestRestoration(t *testing.T) {
 		t.Error(err)
 	}
 
-	// What holds data is left alone.
+	// A schema that holds data is left unchanged.
 	err := postgres.BeginRestoration(t.Context(), o)
 	if err == nil || !strings.Contains(err.Error(), "holds data") {
 		t.Errorf("a restoration over data ends with %v", err)
@@ -456,7 +456,7 @@ func TestOpenTogether(t *testing.T) {
 	}
 }
 
-// TestMigrate migrates a schema by several stores at once; a step that fails changes nothing.
+// TestMigrate migrates a schema by several stores at once. A step that fails changes nothing.
 func TestMigrate(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -533,7 +533,7 @@ func TestOpenPooler(t *testing.T) {
 	)
 }
 
-// pool is a pooler in transaction mode: a client has two sessions of the server in turns.
+// pool is a pooler in transaction mode: a client gets two sessions of the server alternately.
 func pool(ctx context.Context, c net.Conn, address string) error {
 	defer func() { _ = c.Close() }()
 	client := pgproto3.NewBackend(c, c)

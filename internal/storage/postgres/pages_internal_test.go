@@ -21,7 +21,7 @@ const (
 
 func order(id string) j17.Key { return j17.Key{Type: "order", ID: id} }
 
-// write appends events to a stream, all with the tag "all", of so many bytes.
+// write appends n events of about size bytes to a stream, all with the tag "all".
 func write(t *testing.T, s *Store, key j17.Key, n, size int) store.Result {
 	t.Helper()
 	data := fmt.Appendf(nil, `"%s"`, strings.Repeat("x", size))
@@ -38,7 +38,7 @@ func write(t *testing.T, s *Store, key j17.Key, n, size int) store.Result {
 	return results[0]
 }
 
-// readings are all ways of reading events.
+// readings returns iterators for all ways of reading events.
 func readings(t *testing.T, s *Store, key j17.Key) map[string]iter.Seq2[*j17.Event, error] {
 	t.Helper()
 	ctx, none := t.Context(), j17.StreamID{}
@@ -61,7 +61,7 @@ func eventsOf(entries iter.Seq2[store.Entry, error]) iter.Seq2[*j17.Event, error
 	}
 }
 
-// damage executes a statement on the tables behind the store's back.
+// damage executes a statement on the tables, bypassing the store.
 func damage(t *testing.T, s *Store, sql string, args ...any) {
 	t.Helper()
 	tag, err := s.pool.Exec(t.Context(), sql, args...)
@@ -70,8 +70,7 @@ func damage(t *testing.T, s *Store, sql string, args ...any) {
 	}
 }
 
-// TestDamageIsTold damages one event of a stream in several ways: what comes before is read, and then the damage is
-// told.
+// TestDamageIsTold damages one event of a stream in several ways: readers get all events before it, and then an error.
 func TestDamageIsTold(t *testing.T) {
 	t.Parallel()
 	const whole, damaged = 10, 7
@@ -95,7 +94,7 @@ func TestDamageIsTold(t *testing.T) {
 			for of, events := range readings(t, s, order("a")) {
 				if name == "not there" && (of == "ReadFeed" || of == "ReadChanges") ||
 					name == "other version" && !strings.HasPrefix(of, "ReadStream") {
-					continue // the order of a feed does not say what is missing in it
+					continue // a feed does not show that an event is missing
 				}
 				n := 0
 				var last error
@@ -118,7 +117,7 @@ func TestDamageIsTold(t *testing.T) {
 	}
 }
 
-// TestRemovedUnderReaders removes a tenant, and makes another one of its name, while its events are read.
+// TestRemovedUnderReaders removes a tenant, and creates another one of its name, while its events are read.
 func TestRemovedUnderReaders(t *testing.T) {
 	t.Parallel()
 	for _, anew := range []bool{false, true} {
@@ -150,7 +149,7 @@ func TestRemovedUnderReaders(t *testing.T) {
 	}
 }
 
-// TestErasedUnderReaders replaces an event while those before it are read: what was erased is not handed out.
+// TestErasedUnderReaders replaces an event while those before it are read: the erased content is not handed out.
 func TestErasedUnderReaders(t *testing.T) {
 	t.Parallel()
 	s := openOnServer(t)
@@ -185,7 +184,7 @@ func TestErasedUnderReaders(t *testing.T) {
 	}
 }
 
-// TestReadersHoldNothing looks at the connections between two steps of iterations over several pages.
+// TestReadersHoldNothing checks that no connection is held between two steps of iterations over several pages.
 func TestReadersHoldNothing(t *testing.T) {
 	t.Parallel()
 	s := openOnServer(t)
@@ -209,8 +208,8 @@ func TestReadersHoldNothing(t *testing.T) {
 	}
 }
 
-// TestPlans looks at how the server carries out the statements of readers: each looks into the partition of its tenant
-// alone, and in the order of an index.
+// TestPlans checks the server's plans for the statements of readers: each reads only the partition of its tenant, in
+// the order of an index.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	s := openOnServer(t)

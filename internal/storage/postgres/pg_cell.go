@@ -368,7 +368,7 @@ func (r *cellRun) copy(ctx context.Context, table int, after, upTo int32) error 
 	}
 }
 
-// pace waits so that no more than copyRate is copied, after some bytes were.
+// pace is called after some bytes were copied, and waits so that the rate does not exceed copyRate.
 func (r *cellRun) pace(ctx context.Context, bytes int64) error {
 	now := time.Now() //nolint:forbidigo // the server's work does not follow the store's clock
 	r.owed = max(0, r.owed-now.Sub(r.paid)) + time.Duration(bytes)*time.Second/copyRate

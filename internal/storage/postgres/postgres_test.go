@@ -7,14 +7,14 @@ import (
 	"j17/internal/storage/postgres"
 )
 
-// open opens a store, on a single server too, that the caller closes.
+// open opens a store, which may be on a single server. The caller closes it.
 func open(tb testing.TB, o postgres.Options) *postgres.Store {
 	tb.Helper()
 	o.AllowSingle = true
 	return openStrictly(tb, o)
 }
 
-// openStrictly opens a store that the caller closes.
+// openStrictly opens a store with the options as they are. The caller closes it.
 func openStrictly(tb testing.TB, o postgres.Options) *postgres.Store {
 	tb.Helper()
 	if o.Logger == nil {

@@ -22,10 +22,10 @@ import (
 	"j17/internal/storage/store"
 )
 
-// speed is what one way of writing has reached.
+// speed is the result of one way of writing.
 type speed struct {
-	// rate is in commits a second; node and server are the microseconds of processor time a commit of this process and
-	// of the server's.
+	// rate is in commits per second; node and server are the microseconds of processor time per commit, of this process
+	// and of the server's processes.
 	rate, node, server float64
 }
 
@@ -36,8 +36,8 @@ type comparison struct {
 	a, b  func(t *testing.T) speed
 }
 
-// TestSpeed compares ways of writing, in turns on one machine, and prints a table: "make bench-postgres" runs it. It
-// fails for no number, since what else the machine does counts too.
+// TestSpeed compares ways of writing, alternating on one machine, and prints a table: "make bench-postgres" runs it. No
+// result is a failure, since other load on the machine changes the numbers.
 func TestSpeed(t *testing.T) {
 	if os.Getenv("J17_BENCH") == "" {
 		t.Skip("NOT TESTED: it measures, and is run by make bench-postgres")
@@ -90,10 +90,10 @@ func median(of []speed) speed {
 // speedBench writes to a server.
 type speedBench struct{ server *pgtest.Server }
 
-// speedTime is how long one round takes, about.
+// speedTime is about the duration of one round.
 const speedTime = 2 * time.Second
 
-// speedCallers is how many callers write at once.
+// speedCallers is how many callers write concurrently.
 const speedCallers = 64
 
 func (s *speedBench) options(t *testing.T) Options {
@@ -104,7 +104,7 @@ func (s *speedBench) options(t *testing.T) Options {
 	}
 }
 
-// measure measures do, which writes until the time is over and counts its commits.
+// measure measures do, which writes until ctx ends and counts its commits in n.
 func (s *speedBench) measure(t *testing.T, do func(ctx context.Context, n *atomic.Int64)) speed {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), speedTime)
@@ -121,14 +121,14 @@ func (s *speedBench) measure(t *testing.T, do func(ctx context.Context, n *atomi
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// ownTime is the processor time of this process.
+// ownTime returns the processor time of this process.
 func ownTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// serverTime is the processor time of the server's processes that are there now.
+// serverTime returns the processor time of the server's present processes.
 func (s *speedBench) serverTime(t *testing.T) (sum time.Duration) {
 	t.Helper()
 	pids := pgtest.Ask[[]int32](t, s.server, `SELECT array_agg(pid) FROM pg_stat_activity`)
@@ -146,7 +146,7 @@ func (s *speedBench) serverTime(t *testing.T) (sum time.Duration) {
 	return sum
 }
 
-// plain is a unit of three events in three streams.
+// plain returns a unit of three events in three streams.
 func plain(n int64) store.Append {
 	var u store.Append
 	for k := range 3 {
@@ -159,7 +159,7 @@ func plain(n int64) store.Append {
 	return u
 }
 
-// full is plain with everything that a unit may have beside.
+// full returns a unit as plain does, with everything else that a unit may have.
 func full(n int64) store.Append {
 	u := plain(n)
 	u.Command = &store.Command{Memo: []byte("memo")}
@@ -178,7 +178,7 @@ func full(n int64) store.Append {
 	return u
 }
 
-// callers writes by a store, for speedCallers callers.
+// callers returns a measurement of speedCallers callers that write to a store.
 func (s *speedBench) callers(environments int, unit func(n int64) store.Append) func(t *testing.T) speed {
 	return func(t *testing.T) speed {
 		t.Helper()
@@ -209,7 +209,7 @@ func (s *speedBench) callers(environments int, unit func(n int64) store.Append) 
 	}
 }
 
-// bare sends statements that were put together before, with some units each.
+// bare returns a measurement of statements that were composed before, with some units each.
 func (s *speedBench) bare(units int) func(t *testing.T) speed {
 	return func(t *testing.T) speed {
 		t.Helper()
@@ -246,7 +246,7 @@ func (s *speedBench) bare(units int) func(t *testing.T) speed {
 	}
 }
 
-// statements returns the statements of many batches, of which each follows on the one before.
+// statements returns the statements of many consecutive batches.
 func (l *lane) statements(t *testing.T, tn *tenant, units int) (list []statement) {
 	t.Helper()
 	const batches = 1500
@@ -269,7 +269,7 @@ func (l *lane) statements(t *testing.T, tn *tenant, units int) (list []statement
 	return list
 }
 
-// oneCall makes one commit of each unit: it locks the tenant's row, reads the heads, and writes.
+// oneCall returns a measurement of one commit per unit, which locks the tenant's row, reads the heads, and writes.
 func (s *speedBench) oneCall(environments int) func(t *testing.T) speed {
 	return func(t *testing.T) speed {
 		t.Helper()
@@ -305,7 +305,7 @@ func (s *speedBench) oneCall(environments int) func(t *testing.T) speed {
 	}
 }
 
-// lockReadWrite carries out one unit in a transaction of its own.
+// lockReadWrite executes one unit in its own transaction.
 func lockReadWrite(ctx context.Context, pool *pgxpool.Pool, t int32, u store.Append) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		var ver, ms, n int64

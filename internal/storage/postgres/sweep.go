@@ -196,8 +196,7 @@ func (s *sweeper) sweepCleared(ctx context.Context) error {
 }
 
 const (
-	// deleteExpiredItems deletes a page of expired items, deleteExpiredCommands one of commands, from a time of expiry
-	// on.
+	// deleteExpiredItems and deleteExpiredCommands delete a page of expired rows, from a time of expiry on.
 	deleteExpiredItems = `WITH page AS (
 		SELECT t, space, key, expires FROM items WHERE expires <= $1 AND expires >= $2
 		ORDER BY expires LIMIT 5000 FOR UPDATE SKIP LOCKED

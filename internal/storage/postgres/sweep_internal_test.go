@@ -11,10 +11,10 @@ import (
 	"j17/internal/storage/store"
 )
 
-// sweptAtOnce is how many rows are deleted by one statement.
+// sweptAtOnce is how many rows one statement deletes.
 const sweptAtOnce = 5000
 
-// rowsOf counts the rows of a table under the number of a tenant, which may have lost its name.
+// rowsOf counts the rows of a table with the number of a tenant, which may have no name.
 func rowsOf(t *testing.T, s *Store, table string, number int32) (n int) {
 	t.Helper()
 	err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM `+table+` WHERE t = $1`, number).Scan(&n)
@@ -34,8 +34,8 @@ func numberOf(t *testing.T, s *Store, name j17.Tenant) int32 {
 	return int32(extent.Life)
 }
 
-// manyRows gives a tenant n rows of each kind and three items beside them, by statements that a database has for that,
-// and returns its number.
+// manyRows gives a tenant n rows of each kind and three more items, by INSERTs of generated rows, and returns its
+// number.
 func manyRows(t *testing.T, s *Store, name j17.Tenant, n int) (number int32) {
 	t.Helper()
 	manyItems(t, s, name, n)
@@ -67,7 +67,7 @@ func manyRows(t *testing.T, s *Store, name j17.Tenant, n int) (number int32) {
 	return number
 }
 
-// wantRows compares how many rows a tenant has in tables.
+// wantRows reports an error unless a tenant has the wanted counts of rows in tables.
 func wantRows(t *testing.T, s *Store, what string, number int32, want map[string]int) {
 	t.Helper()
 	for table, n := range want {
@@ -77,8 +77,8 @@ func wantRows(t *testing.T, s *Store, what string, number int32, want map[string
 	}
 }
 
-// TestSweepTenant removes a tenant with many rows: the call touches none of them, and they are deleted later, all but
-// those of others. A moment still shows what it did.
+// TestSweepTenant removes a tenant with many rows: the call touches none of them, and they are deleted later, but none
+// of other tenants. A moment from before still shows them.
 func TestSweepTenant(t *testing.T) {
 	t.Parallel()
 	s := openOnServer(t)
@@ -113,7 +113,7 @@ func TestSweepTenant(t *testing.T) {
 		t.Errorf("a moment from before has %d items, %v", got, err)
 	}
 
-	// Nobody has to ask for it.
+	// The sweeper deletes rows by itself.
 	if err := s.DropTenant(t.Context(), "b/prod"); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestSweepTenant(t *testing.T) {
 	})
 }
 
-// TestSweepCleared clears ranges: the call touches no item, and they are deleted later, but for what was written since.
+// TestSweepCleared clears ranges: the call touches no item, and they are deleted later, except those written since.
 func TestSweepCleared(t *testing.T) {
 	t.Parallel()
 	s := openOnServer(t)
@@ -189,7 +189,7 @@ func TestSweepExpired(t *testing.T) {
 	wantRows(t, s, "after that", number, map[string]int{"items": 6 + 3, "commands": 4})
 }
 
-// TestSweepPlans looks at how rows to delete are found.
+// TestSweepPlans checks the plans by which rows to delete are found.
 func TestSweepPlans(t *testing.T) {
 	t.Parallel()
 	s := openOnServer(t)

@@ -143,7 +143,7 @@ func (t *tenant) take(row *tenantRow) {
 }
 
 const (
-	// nextNumber increments the number of tenants; a number is never reused.
+	// nextNumber allocates the number of a new tenant, which is never reused.
 	nextNumber = `m AS (
 	UPDATE meta SET value = convert_to((convert_from(value, 'UTF8')::int + 1)::text, 'UTF8') WHERE key = 'tenants'
 	RETURNING convert_from(value, 'UTF8')::int AS t

@@ -106,8 +106,7 @@ func reasonOf(a *Address, err error) reason {
 	return reason{text: "what answers is no PostgreSQL, or it has ended the connection", lasting: true}
 }
 
-// dialFirst is dialAny for a store that is being opened. It waits up to patience for servers that are starting or
-// failing over.
+// dialFirst is dialAny for a store that is being opened. It waits for servers that start or fail over.
 func (c *core) dialFirst(ctx context.Context) (*pgx.Conn, error) {
 	begun := time.Now() //nolint:forbidigo // how long the network takes is not the store's time
 	for told := false; ; told = true {
