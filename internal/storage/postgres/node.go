@@ -37,7 +37,7 @@ type Node struct {
 	core *core
 	name string
 	url  string
-	// clock is the machine's: the silence of other nodes is not measured by a clock that tests or users move.
+	// clock is the machine's: the silence of other nodes is not measured by a clock that can be moved.
 	clock clock.Clock
 	// incarnation is a random number that identifies this process among all of its name.
 	incarnation int64

@@ -233,7 +233,7 @@ func (j *cellJob) cleanUp(ctx context.Context, cell int) error {
 }
 
 // make creates the fresh tables. A constraint says that all rows are of the cell, so that the server need not scan them
-// when they become partitions. Old and fresh tables have no automatic vacuum meanwhile: it delays both.
+// when they become partitions. Old and fresh tables have no automatic vacuum meanwhile, since it delays the rewrite.
 func (r *cellRun) make(ctx context.Context) error {
 	var sql strings.Builder
 	for i := range r.tables {

@@ -18,7 +18,7 @@ import (
 // PostgreSQL's log of changes (WAL) has earlier content of rows. Its files, the segments, have one size. A checkpoint
 // removes those that are no longer needed, or renames them for reuse: they have old content until then.
 
-// logWait is the state of the wait for the log after a rewrite of a cell, which ended at lsn.
+// logWait is the state of the wait until the log up to lsn, the end after a rewrite of a cell, is gone.
 type logWait struct {
 	lsn string
 	// overwritten has, by server, the number of the last segment that existed when all from before lsn were gone:

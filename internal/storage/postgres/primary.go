@@ -57,8 +57,7 @@ type primary struct {
 	// was last acknowledged.
 	reasons      map[string]error
 	acknowledged time.Time
-	// down reports whether the database is unreachable for longer than callers wait, closed whether the store has
-	// ended.
+	// down reports whether the database is unreachable for longer than callers wait, closed whether the store ended.
 	down, closed bool
 
 	// doubted counts the events after which something visible may not be kept. proven is the count up to which a later

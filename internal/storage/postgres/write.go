@@ -211,7 +211,7 @@ func (w *writes) cacheItems(c *cache, stale map[*tenant]bool) {
 }
 
 // run sends the statement of the batch and returns the numbers of the tenants that had not changed since they were
-// read. Of these, the ones that the batch changes are written; on the others its decisions relied only.
+// read. Of these, the ones that the batch changes are written; the others were only read for its decisions.
 func (w *writes) run(l *lane, b *batch) (written map[int32]bool, err error) {
 	w.collectTenants(b)
 	if c := l.capture.Load(); c != nil {
