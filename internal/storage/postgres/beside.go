@@ -150,16 +150,19 @@ func (s *beside) ask(ctx context.Context) error {
 	return nil
 }
 
-// rewritten returns the count of rewrites. It also grows where other stores may have rewritten events and the database
-// cannot be asked.
+// rewritten returns the count of rewrites. It grows if another store may have rewritten events and this store cannot
+// know.
 func (c *core) rewritten() uint64 {
-	if s := &c.beside; c.o.Shared {
-		asked := s.asked.Load()
-		if (asked == nil || time.Since(*asked) > seenFor) && s.ask(s.closing) != nil { //nolint:forbidigo // see ask
-			c.rewrites.Add(1)
-		}
+	if c.works() != nil || c.o.Shared && !c.beside.current() {
+		c.rewrites.Add(1)
 	}
 	return c.rewrites.Load()
+}
+
+// current reports whether it is known what others have changed.
+func (s *beside) current() bool {
+	asked := s.asked.Load()
+	return asked != nil && time.Since(*asked) < seenFor || s.ask(s.closing) == nil //nolint:forbidigo // see ask
 }
 
 // countRewrite is the part of a batch by which other stores learn that it rewrites events.

@@ -69,7 +69,7 @@ func (d *dueItems) DueTenants(ctx context.Context, space store.Space, limit int)
 	err = d.read(ctx, "due work", func(conn reading) error {
 		rows, err := conn.Query(
 			ctx, `SELECT nm.name FROM (SELECT i.t, min(i.due) AS due`+dueWhere+` AND i.due <= $2 GROUP BY i.t) d
-			JOIN names nm ON nm.t = d.t ORDER BY d.due LIMIT $3`,
+			JOIN names nm ON nm.t = d.t ORDER BY d.due, nm.name LIMIT $3`,
 			number, now, limit,
 		)
 		if err != nil {

@@ -157,7 +157,9 @@ func (l *lookups) Extent(ctx context.Context, t j17.Tenant) (extent store.Extent
 	if err := l.admits(t); err != nil {
 		return extent, err
 	}
-	_, failed := l.ask(ctx, "the extent of a tenant", func(q *questions) {
+	// The answer is read only once the trip has ended: the caller may have left by then.
+	found := &store.Extent{}
+	_, err = l.ask(ctx, "the extent of a tenant", func(q *questions) {
 		q.states = append(q.states, string(t))
 		before := q.state
 		q.state = func(row *tenantRow) {
@@ -165,9 +167,12 @@ func (l *lookups) Extent(ctx context.Context, t j17.Tenant) (extent store.Extent
 				before(row)
 			}
 			if j17.Tenant(row.name) == t {
-				extent = store.Extent{Events: uint64(row.events), Last: row.last, Life: uint64(row.t)}
+				*found = store.Extent{Events: uint64(row.events), Last: row.last, Life: uint64(row.t)}
 			}
 		}
 	})
-	return extent, failed
+	if err != nil {
+		return extent, err
+	}
+	return *found, nil
 }

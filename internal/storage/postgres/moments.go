@@ -71,18 +71,26 @@ func (m *moments) snapshot(ctx context.Context, name j17.Tenant, longest time.Du
 	}
 	s := &snapshot{core: m.core, name: name}
 	err := m.retry(ctx, "a moment", func(ctx context.Context) (err error) {
+		if s.conn != nil {
+			s.conn.Release() // the one of an earlier try
+		}
 		s.conn, err = m.acquire(ctx, m.pool)
 		if err != nil {
+			s.conn = nil
 			return err
 		}
 		s.row = nil
 		q := &questions{states: []string{string(name)}, state: func(row *tenantRow) { s.row = row }}
 		if err = q.ask(ctx, s.conn, beginSnapshot, holdCells); err != nil {
 			s.conn.Release() // which closes it, since its transaction is open
+			s.conn = nil
 		}
 		return err
 	})
 	if err != nil {
+		if s.conn != nil {
+			s.conn.Release() // it was opened, and the store may not answer any more
+		}
 		<-m.open
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"sync"
 	"testing"
 	"time"
@@ -139,8 +140,14 @@ func TestTakeOver(t *testing.T) {
 		t.Fatalf("the first node waited for %d s", seconds)
 	}
 	one := first.store(t)
-	if err := change(t, one); err != nil {
+	if err := errors.Join(change(t, one), change(t, one)); err != nil {
 		t.Fatal(err)
+	}
+	keys := []j17.Key{{Type: "order", ID: "a"}}
+	next, stop := iter.Pull2(one.ReadStream(t.Context(), j17.System, keys[0], 1, 0))
+	defer stop()
+	if e, err, _ := next(); err != nil || e.Version != 1 {
+		t.Fatal(e, err)
 	}
 
 	// The first machine is frozen.
@@ -157,13 +164,15 @@ func TestTakeOver(t *testing.T) {
 	if err := change(t, one); !errors.Is(err, postgres.ErrReplaced) {
 		t.Errorf("the first node writes: %v", err)
 	}
-	if extent, err := two.Extent(t.Context(), j17.System); err != nil || extent.Events != 2 {
+	if extent, err := two.Extent(t.Context(), j17.System); err != nil || extent.Events != 3 {
 		t.Errorf("there are %d events, %v", extent.Events, err)
 	}
 	first.clock.Advance(3 * time.Second)
-	keys := []j17.Key{{Type: "order", ID: "a"}}
 	if _, err := one.Heads(t.Context(), j17.System, keys); !errors.Is(err, store.ErrBusy) {
 		t.Errorf("the first node answers: %v", err)
+	}
+	if e, err, _ := next(); !errors.Is(err, store.ErrBusy) {
+		t.Errorf("the first node hands out what may have been erased since: %v, %v", e, err)
 	}
 	select {
 	case <-first.Lost():

@@ -193,7 +193,8 @@ func (p *pager) fill(ctx context.Context, first statement, targets []any, rows s
 			return err
 		})
 		b.Queue(rows.sql, rows.arguments...).Query(func(list pgx.Rows) error {
-			return p.collect(list, number, func() { removed = true })
+			// A tenant that is made between the two statements held nothing when it was asked for.
+			return p.collect(list, number, func() { removed = removed || number != 0 })
 		})
 		return conn.SendBatch(ctx, b).Close()
 	})

@@ -138,7 +138,11 @@ func (w *tagWalk) read(
 		case complete && !last:
 			w.after = end.row
 		}
-		if !looked(len(w.tags)+passed*w.perRow, w.after) || last || stopped {
+		upTo := w.after
+		if stopped {
+			upTo = j17.StreamID{} // the caller may not have taken the last event
+		}
+		if !looked(len(w.tags)+passed*w.perRow, upTo) || last || stopped {
 			return nil
 		}
 		if w.steps *= 4; w.more {

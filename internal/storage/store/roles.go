@@ -143,7 +143,7 @@ type Feed interface {
 
 	// Rewrites returns how often events of any tenant were rewritten since the store was opened. It has grown before
 	// Rewrite returns: a caller that keeps copies of events checks it before handing one out, and discards copies made
-	// at another count.
+	// at another count. It grows without a rewrite too where others may have rewritten events and it cannot be known.
 	Rewrites() uint64
 
 	// Extent returns how many events the tenant holds and where its last event or note is, both as of one moment; the

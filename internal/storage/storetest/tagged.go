@@ -127,6 +127,24 @@ func testTaggedTypes(s *suite) {
 	); len(got) != 1 || steps < each {
 		t.Errorf("%d events after %d steps", len(got), steps)
 	}
+	var told j17.StreamID
+	looked := func(_ int, at j17.StreamID) bool {
+		told = at
+		return true
+	}
+	for e, err := range f.ReadTagged(
+		t.Context(), tenant, store.Tagged{Tags: []string{"all"}}, j17.StreamID{}, everything, looked,
+	) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.StreamID == ids[2] {
+			break
+		}
+	}
+	if told.Compare(ids[2]) >= 0 {
+		t.Errorf("everything up to %s counts as handed out to a reader that has left at %s", told, ids[2])
+	}
 	got, steps, upTo := read(
 		store.Tagged{Tags: []string{"all"}, Types: pattern("nobody.*")}, j17.StreamID{}, everything, 1,
 	)
