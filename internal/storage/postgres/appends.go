@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"j17"
 	"j17/internal/storage/queue"
@@ -48,6 +47,3 @@ func (l *lookups) Command(ctx context.Context, t j17.Tenant, id store.CommandID)
 func (a *appender) Barrier(ctx context.Context) error {
 	return a.unlessClosed(a.queue.Settled(ctx))
 }
-
-// errNotYet returns the error of an operation that this store does not implement.
-func errNotYet(what string) error { return fmt.Errorf("%s is not there yet", what) }

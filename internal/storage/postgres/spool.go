@@ -114,11 +114,11 @@ func (i *namedItem) append(to []byte) []byte {
 func (i *namedItem) parse(data []byte) (rest []byte, err error) {
 	var n [6]uint64
 	for at := range n {
-		width := 0
-		if n[at], width = binary.Uvarint(data); width <= 0 {
+		number, width := binary.Uvarint(data)
+		if width <= 0 {
 			return nil, record.ErrShort
 		}
-		data = data[width:]
+		n[at], data = number, data[width:]
 	}
 	if n[0] > uint64(len(data)) || n[1] > uint64(len(data))-n[0] {
 		return nil, record.ErrShort
