@@ -3,8 +3,8 @@ package postgres_test
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
+	"crypto/rand"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -455,6 +455,9 @@ func TestPurgeWithoutRights(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		p, err := s.AwaitPurge(ctx, request)
 		cancel()
+		if errors.Is(err, context.DeadlineExceeded) {
+			continue // the server was slower than that
+		}
 		if err != nil || p.Done {
 			t.Fatalf("%+v, %v", p, err)
 		}
