@@ -12,11 +12,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"j17"
+	"j17/internal/base/clock"
 	"j17/internal/base/keyfile"
 	"j17/internal/storage/postgres"
 	"j17/internal/storage/postgres/pgtest"
@@ -596,5 +598,45 @@ func pool(ctx context.Context, c net.Conn, address string) error {
 				}
 			}
 		}
+	}
+}
+
+// TestConnectionsUsedUp takes all connections away from a store that is open, and gives them back.
+func TestConnectionsUsedUp(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	s := open(t, postgres.Options{Address: server.Address(), Connections: postgres.LeastConnections})
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	write := func() error {
+		return s.Write(t.Context(), "a/prod", []store.Side{{Space: "x", Key: "k", Op: store.Put}})
+	}
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	server.Exec(t, "ALTER ROLE j17 CONNECTION LIMIT 0")
+	server.Terminate(t, "usename='j17'")
+	err := write()
+	if errors.Is(err, store.ErrUnknown) {
+		err = write() // the first one may have met the end of its connection
+	}
+	if !errors.Is(err, store.ErrBusy) {
+		t.Errorf("a write ends with %v", err)
+	}
+	if _, err := s.Get(t.Context(), "a/prod", "x", "k"); !errors.Is(err, store.ErrBusy) {
+		t.Errorf("a read ends with %v", err)
+	}
+	server.Exec(t, "ALTER ROLE j17 CONNECTION LIMIT -1")
+	system := clock.System{}
+	for err = write(); errors.Is(err, store.ErrBusy); err = write() {
+		if system.Wait(t.Context(), system.Now().Add(10*time.Millisecond)) != nil {
+			break
+		}
+	}
+	if err != nil || !s.Status().Writable {
+		t.Errorf("a write ends with %v when there are connections again", err)
 	}
 }
