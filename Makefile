@@ -153,6 +153,16 @@ test: ## run all tests, with the race detector where there is a C compiler (TEST
 		go run ./tools/testrun $(TEST_BUILD) -timeout=$(TIMEOUT) $(TESTFLAGS) ./... && echo "All tests passed; $$hint"; \
 	fi
 
+# Packages with tests that open stores by testopen.
+POSTGRES_PACKAGES ?= $(shell go list -f '{{range .TestImports}}{{.}} {{end}}{{range .XTestImports}}{{.}} {{end}}{{"\t"}}{{.ImportPath}}' ./internal/... \
+	| awk -F '\t' '$$1 ~ /storage\/testopen|engine\/enginetest/ {print $$2}')
+
+.PHONY: test-postgres
+test-postgres: ## run the tests that open stores with stores on PostgreSQL (POSTGRES_PACKAGES='./internal/plane/...', TESTFLAGS=...)
+	@echo 'J17_TEST_STORE=postgres go test $(TEST_BUILD) -timeout=$(TIMEOUT) $(TESTFLAGS) $(POSTGRES_PACKAGES)'
+	@J17_TEST_STORE=postgres GOGC=$(TEST_GOGC) $(COMPILED) go run ./tools/testrun $(TEST_BUILD) -timeout=$(TIMEOUT) $(TESTFLAGS) $(POSTGRES_PACKAGES) \
+		&& echo 'All tests passed on PostgreSQL.'
+
 .PHONY: soak
 soak: ## run all tests with the rounds of crashes and random operations that are too long for `make test`
 	@echo 'J17_SOAK=1 go test $(TEST_BUILD) -timeout=4h -count=1 $(TESTFLAGS) ./...'
