@@ -294,6 +294,12 @@ func TestDevOnPostgres(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if i == 0 {
+			_, err := startDev(t, dir, d.flags("--store-allow-single")...)
+			if err == nil || !strings.Contains(err.Error(), "works on this schema: stop it, or choose another schema") {
+				t.Errorf("a second server on the schema: %v", err)
+			}
+		}
 		code, out, errs := h.run(
 			t, dir, "", "events", "post", "note/global", "was_written", `{"text":"x"}`, "--actor", "user:global",
 			"--json",

@@ -181,7 +181,7 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 
 	d.server = newServer(o.Options)
 	d.server.alone = true
-	if err := d.server.start(ctx, func(context.Context) error { return nil }); err != nil {
+	if err := d.server.start(ctx, nil); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -3,6 +3,7 @@ package server_test
 import (
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,13 +15,11 @@ import (
 // freeAddress returns an address of this machine that nobody listens on at the moment.
 func freeAddress(tb testing.TB) string {
 	tb.Helper()
-	var listen net.ListenConfig
-	l, err := listen.Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	port, err := pgtest.FreePort(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
 // TestNodesOfOneDatabase lets two servers share a database: one works and the other one waits, until the first ends.

@@ -132,12 +132,11 @@ func (s *scale) run() {
 // open opens the server and what is deployed to it.
 func (s *scale) open(dir string) {
 	s.Helper()
-	var err error
-	s.server, err = Open(s.Context(), Options{
+	s.server = newServer(Options{
 		Dir: dir, Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Clock: s.clock,
 		Logger: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
+	if err := s.server.start(s.Context(), nil); err != nil {
 		s.Fatal(err)
 	}
 	s.server.restore(s.Context())

@@ -247,15 +247,8 @@ type Server struct {
 
 const defaultDrainTime = 20 * time.Second
 
-// Open opens the data folder and both listeners. Deployed specs are not restored yet. The server answers once Run is
-// called.
-func Open(ctx context.Context, o Options) (*Server, error) {
-	s := newServer(o)
-	return s, s.start(ctx, func(context.Context) error { return nil })
-}
-
-// start opens the store and both listeners. listened is called when there are listeners, and before anything is served
-// on them. On a database, the store is opened once it is this process that works.
+// start opens the store and both listeners. listened, if not nil, is called when there are listeners, and before
+// anything is served on them. On a database, the store is opened once it is this process that works.
 func (s *Server) start(ctx context.Context, listened func(context.Context) error) error {
 	steps := []func(context.Context) error{s.listen, listened, s.join, s.open}
 	if !s.options.Store.Given() {
@@ -268,6 +261,9 @@ func (s *Server) start(ctx context.Context, listened func(context.Context) error
 		}
 	}
 	for _, step := range steps {
+		if step == nil {
+			continue
+		}
 		if err := step(ctx); err != nil {
 			return errors.Join(err, s.Close())
 		}

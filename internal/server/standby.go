@@ -59,12 +59,12 @@ func (s *Server) join(ctx context.Context) error {
 func (s *Server) awaitAlone(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	silent := time.Duration(0)
+	var seen postgres.Worker
 	err := s.node.Await(ctx, func(w postgres.Worker) {
-		if w.Silent < silent {
+		if seen.Name == w.Name && seen.Beat != w.Beat {
 			stop(fmt.Errorf("store: another j17, %s at %s, works on this schema: stop it, or choose another schema", w.Name, w.URL))
 		}
-		silent = w.Silent
+		seen = w
 	})
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return cause

@@ -86,7 +86,8 @@ func (j *cellJob) due(c *cellRow) time.Time {
 	return at
 }
 
-// RequestPurge is part of store.LatePurge.
+// RequestPurge asks for what Purge does, for everything that a tenant has lost so far, and returns the name of the
+// request.
 func (e *eraser) RequestPurge(ctx context.Context, t j17.Tenant) (string, error) {
 	if err := e.endArchives(ctx); err != nil {
 		return "", err
@@ -110,7 +111,8 @@ func (e *eraser) RequestPurge(ctx context.Context, t j17.Tenant) (string, error)
 	return fmt.Sprintf("%d/%d", cell, wanted), nil
 }
 
-// AwaitPurge is part of store.LatePurge.
+// AwaitPurge returns when a request is done; or earlier, without an error, if it has to wait for PurgeProgress.Until or
+// ctx ends.
 func (e *eraser) AwaitPurge(ctx context.Context, request string) (p store.PurgeProgress, err error) {
 	if request == "" {
 		return store.PurgeProgress{Done: true}, nil
@@ -129,7 +131,7 @@ func (e *eraser) AwaitPurge(ctx context.Context, request string) (p store.PurgeP
 		// Another store may be working on it.
 		clock.Either(ctx, clock.System{}, clock.System{}.Now().Add(lookPause), changed)
 		if ctx.Err() != nil {
-			return p, nil //nolint:nilerr // that is not an error, see store.LatePurge
+			return p, nil //nolint:nilerr // that is not an error, see above
 		}
 	}
 }

@@ -139,6 +139,7 @@ LATERAL (
 
 // streamsOf returns the streams of some events and notes by their names. It reads those that are not known.
 func (l *loading) streamsOf(ctx context.Context, rows []loadedEvent) (map[string]*loadedStream, error) {
+	// The streams in memory, and those that may only be stored.
 	streams := map[string]*loadedStream{}
 	var q headQuestions
 	var unknown []string
@@ -166,6 +167,8 @@ func (l *loading) streamsOf(ctx context.Context, rows []loadedEvent) (map[string
 		}
 		need(rows[i].stream)
 	}
+
+	// The heads of the others.
 	if len(unknown) == 0 {
 		return streams, nil
 	}

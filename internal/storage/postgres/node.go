@@ -57,8 +57,8 @@ type Node struct {
 // Worker is the active node, as the others see it.
 type Worker struct {
 	Name, URL string
-	// Silent is how long the asking node has seen no new beat.
-	Silent time.Duration
+	// Beat changes as long as the node lives.
+	Beat int64
 }
 
 // Join makes this process one of the nodes on a schema, whose tables it creates if they do not exist. name is unique
@@ -121,7 +121,7 @@ func (n *Node) Await(ctx context.Context, waiting func(Worker)) error {
 				break
 			}
 			if waiting != nil {
-				waiting(Worker{Name: row.active, URL: row.url, Silent: now.Sub(since)})
+				waiting(Worker{Name: row.active, URL: row.url, Beat: row.beat})
 			}
 		}
 		if err := n.clock.Wait(ctx, n.clock.Now().Add(beatInterval)); err != nil {

@@ -333,6 +333,8 @@ func (r *cellRun) copy(ctx context.Context, table int, after, upTo int32) error 
 			last, targets = append(last, int64(-1)), append(targets, new(int64))
 		}
 	}
+
+	// Pages, each behind the last row of the previous one, as large as the size of the rows allows.
 	sql, limit := r.copyPage(table), int64(100)
 	for {
 		err := r.conn.QueryRow(ctx, sql, append([]any{upTo, limit}, last...)...).Scan(targets...)

@@ -31,11 +31,11 @@ type spooledPage struct {
 
 // spoolOf copies the items and commands of a snapshot to a file.
 func spoolOf(from itemSource) (s *spool, err error) {
+	// Where a file may be open without a name, nothing is left of it after a crash.
 	file, err := os.CreateTemp("", "j17-archive-")
 	if err != nil {
 		return nil, err
 	}
-	// Where a file may be open without a name, nothing is left of it after a crash.
 	_ = os.Remove(file.Name())
 	s = &spool{file: file}
 	defer func() {
@@ -43,6 +43,8 @@ func spoolOf(from itemSource) (s *spool, err error) {
 			s.Close()
 		}
 	}()
+
+	// The items, space by space.
 	spaces, err := from.spacesOf()
 	if err != nil {
 		return nil, err
@@ -62,6 +64,8 @@ func spoolOf(from itemSource) (s *spool, err error) {
 			}
 		}
 	}
+
+	// The commands.
 	last := ""
 	for more := true; more; {
 		var page []namedItem

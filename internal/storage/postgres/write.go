@@ -371,6 +371,7 @@ const (
 
 // compose composes the statement.
 func (w *writes) compose(s *text, l *lane, b *batch) {
+	// The tenants, whose rows decide about all the others, and their names.
 	c := &w.tenants
 	update := []any{b.id[:], l.id, l.batches, c.t, c.ver, c.term, c.ms, c.n, c.events, c.rev, c.lastTime}
 	fence := ""
@@ -389,6 +390,8 @@ func (w *writes) compose(s *text, l *lane, b *batch) {
 	if len(w.unnamed) > 0 {
 		s.add(deleteNames, w.unnamed)
 	}
+
+	// Events with their tags, items and commands.
 	if e := &w.events; len(e.t) > 0 {
 		s.add(
 			insertEvents, e.t, e.ms, e.n, e.stream, e.version, e.typ, e.time, e.firstTime, e.generation, e.chain,
@@ -400,6 +403,8 @@ func (w *writes) compose(s *text, l *lane, b *batch) {
 	}
 	w.composeItems(s, l.core)
 	w.composeCommands(s)
+
+	// What covers or changes stored rows.
 	if len(w.cleared) > 0 {
 		var t []int32
 		var spaces []int16

@@ -299,18 +299,6 @@ type Erasure interface {
 	Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared, items []ItemName) error
 }
 
-// LatePurge is the role of an engine that removes old bytes of several erasures together, so that a Purge may take a
-// day. A caller that cannot wait that long requests the removal, and asks later whether it is done. See Late.
-type LatePurge interface {
-	// RequestPurge asks for what Purge does, for everything that a tenant has lost so far, and returns the name of the
-	// request.
-	RequestPurge(ctx context.Context, t j17.Tenant) (request string, err error)
-
-	// AwaitPurge returns when the request is done; or earlier, without an error, if it has to wait for
-	// PurgeProgress.Until or ctx ends.
-	AwaitPurge(ctx context.Context, request string) (PurgeProgress, error)
-}
-
 // PurgeProgress is how far a removal of old bytes is.
 type PurgeProgress struct {
 	Done bool

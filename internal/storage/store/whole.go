@@ -20,15 +20,11 @@ func Whole(e Engine) Store {
 		return s
 	}
 	w := &whole{Engine: e, Compaction: nothing{}, Scrubbing: nothing{}, Footprint: nothing{}, Memory: nothing{}}
-	w.late, _ = e.(LatePurge)
 	if role, is := e.(BulkWrites); is {
 		w.BulkWrites = role
 	} else {
 		spools := &spools{of: e, open: map[*spool]bool{}}
 		w.BulkWrites, w.Engine = spools, purging{e, spools}
-		if w.late != nil {
-			w.late = latePurging{w.late, spools}
-		}
 	}
 	if role, is := e.(Compaction); is {
 		w.Compaction = role
@@ -53,17 +49,6 @@ type whole struct {
 	Scrubbing
 	Footprint
 	Memory
-
-	late LatePurge
-}
-
-// Late returns the store in the role of LatePurge, nil if its Purge does all of its work at once.
-func Late(s Store) LatePurge {
-	if w, is := s.(*whole); is {
-		return w.late
-	}
-	late, _ := s.(LatePurge)
-	return late
 }
 
 // nothing implements roles in which there is nothing to do.
@@ -297,16 +282,4 @@ type purging struct {
 func (p purging) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared, items []ItemName) error {
 	p.spools.endOf(t)
 	return p.Engine.Purge(ctx, t, keys, spaces, items)
-}
-
-// latePurging is the role of an engine whose Purge ends spools.
-type latePurging struct {
-	LatePurge
-	spools *spools
-}
-
-// RequestPurge is part of LatePurge.
-func (p latePurging) RequestPurge(ctx context.Context, t j17.Tenant) (string, error) {
-	p.spools.endOf(t)
-	return p.LatePurge.RequestPurge(ctx, t)
 }

@@ -224,27 +224,3 @@ func testForgetCommands(s *suite) {
 		t.Error(err)
 	}
 }
-
-// testLatePurge requests a purge and waits for it, in stores that have the role LatePurge.
-func testLatePurge(s *suite) {
-	t := s.t
-	f := s.fixture(t)
-	late := store.Late(f.Store)
-	if late == nil {
-		return // its Purge does it at once
-	}
-	commit(t, f, tenant, store.Append{Events: events(order("a"), `1`)})
-	for _, name := range []j17.Tenant{tenant, other} {
-		request, err := late.RequestPurge(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := late.AwaitPurge(t.Context(), request)
-		if err != nil || !p.Done || p.Waits != "" || (p.Purged.Method != "") != (name == tenant) {
-			t.Errorf("%s: %+v, %v", name, p, err)
-		}
-	}
-	if p, err := late.AwaitPurge(t.Context(), "none"); !errors.Is(err, store.ErrInvalid) {
-		t.Errorf("a request that was never made: %+v, %v", p, err)
-	}
-}

@@ -112,7 +112,6 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Notes", testNotes},
 		{"HeldBy", testHeldBy},
 		{"ForgetCommands", testForgetCommands},
-		{"LatePurge", testLatePurge},
 
 		// The end.
 		{"Closed", testClosed},
