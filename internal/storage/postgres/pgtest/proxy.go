@@ -327,13 +327,15 @@ func (l *link) requests(in io.Reader) {
 			return
 		}
 		l.proxy.passed(len(packet), 0)
+		if order != nil && order.at == BeforeReply {
+			_ = l.client.Close() // before the server has the request, and can answer it
+		}
 		if _, err := l.server.Write(packet); err != nil {
 			break
 		}
 		if order != nil && order.at == BeforeReply {
-			_ = l.client.Close() // replies goes on until the server has answered
 			order.end()
-			return
+			return // replies goes on until the server has answered
 		}
 	}
 	l.close()
