@@ -194,7 +194,8 @@ func (c compiler) declare() {
 	for _, t := range c.out.root.Get("aggregate_types").Members() {
 		events := map[string]bool{}
 		for _, e := range t.Value.Get("events").Members() {
-			events[e.Key] = true
+			retired := e.Value.Get("retired")
+			events[e.Key] = retired.Kind() != value.Object && !retired.Truth()
 		}
 		c.out.declared[t.Key] = events
 	}

@@ -255,6 +255,11 @@ func hostile() map[string]string {
 		fmt.Fprintf(&chain, `"e%d": {"schema": {}, "handler": [], "implications": [`+emit+`]},`, i, fmt.Sprint("e", i+1))
 	}
 	fmt.Fprintf(&chain, `"e9999": {"schema": {}, "handler": [], "implications": [`+emit+`]}`, "e0")
+	var renamed strings.Builder
+	for i := range 9999 {
+		fmt.Fprintf(&renamed, `"e%d": {"schema": {}, "retired": {"as": "e%d", "generation": 1}},`, i, i+1)
+	}
+	renamed.WriteString(`"e9999": {"schema": {}, "handler": []}`)
 	many := func(n int, each string) string { return strings.TrimSuffix(strings.Repeat(each+",", n), ",") }
 	return map[string]string{
 		"unknown keys": "{" + repeated(300_000, `"x%d":1`) + "}",
@@ -267,6 +272,8 @@ func hostile() map[string]string {
 		"one long cycle":      one(chain.String()),
 		"deep data":           one(`"e": {"schema": {}, "handler": [], "implications": [{"emit": {"aggregate_type": "t", "id": "$.key", "event_type": "f", "data": [` + many(20_000, strings.Repeat("[", 90)+`"$.x"`+strings.Repeat("]", 90)) + `]}}]}, "f": {"schema": {}, "handler": []}`),
 		"faults at the end":   one(`"e": {"schema": {}, "handler": [], "implications": [{"emit": {"aggregate_type": "t", "id": "$.key", "event_type": "f", "data": [` + many(400_000, `"$.x"`) + `]}}]}, "f": {"schema": {}, "handler": []}`),
+		"generations":         one(repeated(40, `"e%d": {"schema": {}, "handler": [], "generations": {`+strings.Replace(strings.ReplaceAll(repeated(100, `"%d": {"schema": {"type": "object"}, "upcast": [`+many(10, `{"set": {"target": "a.b", "value": "@.c?"}}`)+`]}`), "%", "%%"), `"0"`, `"x"`, 1)+`}}`)),
+		"one long retirement": one(renamed.String()),
 		"agents":              `{"agent_types": [` + many(1000, `"system_x"`) + `], "aggregate_types": {}}`,
 	}
 }

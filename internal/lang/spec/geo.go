@@ -156,6 +156,7 @@ func (c *typeCompiler) places(t *AggregateType) {
 			}
 		}
 		sums[key] = value.AppendString(value.AppendString(sums[key], name), g.Where)
+		sums[key] = append(sums[key], t.Events[name].upcasts()...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		t.Places = append(t.Places, &Place{Type: types[name], Fingerprint: sha256.Sum256(sums[name])})

@@ -189,27 +189,15 @@ func isSnakeCase(s string) bool {
 		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
-// statePart returns the definition of an aggregate type without what decides whether events are written.
+// statePart returns the definition of an aggregate type without what states do not depend on.
 func statePart(v value.Value) value.Value {
-	decides := func(event value.Value) bool {
-		for _, key := range DecisionKeys() {
-			if !event.Get(key).IsMissing() {
-				return true
-			}
-		}
-		return false
-	}
 	events := v.Get("events").Members()
 	kept := make([]value.Member, len(events))
 	found := false
 	for i, e := range events {
 		kept[i] = e
-		if decides(e.Value) {
-			found = true
-			kept[i].Value = value.ObjectValue(slices.DeleteFunc(slices.Clone(e.Value.Members()),
-				func(m value.Member) bool {
-					return slices.Contains(DecisionKeys(), m.Key)
-				})...)
+		if part, changed := stateMembers(e.Value); changed {
+			found, kept[i].Value = true, part
 		}
 	}
 	if !found {

@@ -38,9 +38,27 @@ const (
 		"a spec may give %+[2]q a handler; name events of your own without the underscore"
 	systemSchema diag.Message = "error at key: the event type %q must not have a schema, because the platform owns its data\n" +
 		"remove the schema"
+	systemGenerations diag.Message = "error at key: the event type %q must not have %+q, because markers of erased data are what they are for ever\n" +
+		"remove it"
 	systemEventUsed  diag.Message = "error: the event type %q belongs to the platform and cannot be named here"
 	unusedDefinition diag.Message = "warning at key: no schema uses the definition %[1]q\n" +
 		`refer to it with {"$ref": %[2]q}, or take it out`
+
+	// Generations.
+	badGeneration diag.Message = "error at key: a generation cannot be numbered %[1]q\n" +
+		`write a whole number from 1 to %[2]d without leading zeros, as in "1": {"schema": {...}, "upcast": [...]}`
+	generationGap diag.Message = "error at key: generation %[1]d is missing between %[2]d and %[3]d\n" +
+		"number generations without gaps: this is generation %[1]d, or another one has been left out"
+	assumedClosed diag.Message = "error: generation %d is closed, so that no write can be taken for one of it\n" +
+		`assume another generation, or remove "closed" there`
+	badRetired diag.Message = "error: retired cannot be %s; it is true, or an object that says what stored events are read as\n" +
+		`write true, or {"as": "was_placed", "generation": 1}, or leave the key out where the type is still written`
+	besideRetired diag.Message = `error at key: %+q cannot stand beside "retired" with "as": what is declared for the other type holds for the events` + "\n" +
+		`remove it, or write "retired": true, which leaves stored events what they are`
+	retiredCircle diag.Message = "error: %q is retired as %q, which is read as the former in the end\n" +
+		"let one of them be written, or leave its stored events what they are with \"retired\": true"
+	tooManyRetired diag.Message = "error: more than %[2]d names are read as %[1]q, its own included\n" +
+		"retire this one as another event type"
 
 	// Identity.
 	badSingleton diag.Message = "error: %v\n" +

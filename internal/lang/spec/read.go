@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -244,14 +245,18 @@ func exampleOf(what string) string {
 		"the trigger of a saga":   `{"aggregate_type": "order", "event_type": "was_placed"}`,
 		"a step of a saga":        `{"name": "charge", "emit": {...}}`,
 		"an await":                `{"aggregate_type": "payment", "event_types": ["was_charged"]}`,
+		"a generation":            `{"schema": {...}, "upcast": [{"move": {"from": "mail", "to": "email"}}]}`,
 		"a listener":              `{"url": "https://example.com/hook", "events": ["order.was_placed"]}`,
 		"select":                  `a member for each part of the result, as in {"status": "$.order.status"}`,
 	}[what]
 }
 
 func (c decoder) missingKey(at diag.Pointer, what, key string) {
-	c.Errorf(at, "%s needs the key %q", what, key).AtKey().Hint = map[string]string{
+	hints := map[string]string{
+		"as of retired":   `name the event type that stored events are read as, as in "as": "was_placed", or write "retired": true`,
 		"handler":         `write "handler": [] for events that leave the state as it is`,
+		"upcast":          `write "upcast": [] where the data fit the next generation as they are`,
+		"generation":      `write the number of the generation that the events have there, as in "generation": 1`,
 		"schema":          `write "schema": {"type": "object"} to accept every object`,
 		"delay":           `write how long to wait, as in "delay": "24h", or when it is to come, as in "at": "$.data.due"`,
 		"agent_types":     `write who or what may cause events, as in "agent_types": ["user", "service"]`,
@@ -262,7 +267,8 @@ func (c decoder) missingKey(at diag.Pointer, what, key string) {
 		"that":            `write what has to hold, as in "that": {"gte": ["$.state.balance", "$.data.amount"]}`,
 		"message":         `write the message of the refusal, as in "message": "The account is closed."`,
 		"value":           `write where the value stands in the event, as in "value": "$.data.email"`,
-	}[key]
+	}
+	c.Errorf(at, "%s needs the key %q", what, key).AtKey().Hint = cmp.Or(hints[key+" of "+what], hints[key])
 }
 
 func (c decoder) notOneOf(at diag.Pointer, what, got string, words []string) {

@@ -41,11 +41,25 @@ func (c resolver) eventTypeRef(v value.Value, at diag.Pointer, aggregateType str
 }
 
 func (c resolver) eventDeclared(at diag.Pointer, aggregateType, name string) {
-	switch {
+	switch _, declared := c.out.declared[aggregateType][name]; {
 	case ident.IsReservedEventType(name):
 		c.Report(at, systemEventUsed, name)
-	case !c.out.declared[aggregateType][name]:
+	case !declared:
 		c.undeclaredEvent(at, aggregateType, name)
+	}
+}
+
+// notRetired reports an event type that is to be written although it is retired.
+func (c resolver) notRetired(at diag.Pointer, aggregateType, name string) {
+	if written, declared := c.out.declared[aggregateType][name]; written || !declared {
+		return
+	}
+	d := c.Errorf(at, "the event type %s is retired, so that nobody can write it", diag.Quote(name))
+	of := c.out.root.Get("aggregate_types").Get(aggregateType).Get("events").Get(name)
+	if as := of.Get("retired").Get("as"); as.Kind() == value.String {
+		d.Hintf("write %s, which its stored events are read as", diag.Quote(as.Str()))
+	} else {
+		d.Hintf(`write another event type, or take "retired" out there`)
 	}
 }
 
@@ -118,6 +132,7 @@ func (c resolver) emit(v value.Value, at diag.Pointer, s tick.Scope, more ...str
 	e.AggregateType, _ = c.aggregateTypeRef(v.Get("aggregate_type"), at.Key("aggregate_type"))
 	e.ID = c.id(v.Get("id"), at.Key("id"), e.AggregateType, s)
 	e.EventType = c.eventTypeRef(v.Get("event_type"), at.Key("event_type"), e.AggregateType)
+	c.notRetired(at.Key("event_type"), e.AggregateType, e.EventType)
 	e.Data = tick.CompileTemplate(v.Get("data"), at.Key("data"), s, c.List)
 	return e
 }

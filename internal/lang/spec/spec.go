@@ -72,7 +72,7 @@ type Compiled struct {
 	TagNames map[string]*TagDeclaration
 
 	root value.Value
-	// declared has the event types of every aggregate type.
+	// declared has the event types of every aggregate type, and whether they may be written.
 	declared map[string]map[string]bool
 	// text is Source with the envelope blanked out: the text that line and column refer to.
 	text string
@@ -144,8 +144,23 @@ type EventType struct {
 	Pointer diag.Pointer
 	// System marks event types that only the platform writes. They have no schema.
 	System bool
+	// Schema is that of the newest generation.
 	Schema *schema.Schema
-	// Handler is nil where Code computes the state, and where a system event leaves it alone.
+	// Generation is the number of the newest generation, 1 where there is no other.
+	Generation int
+	// Older are the older generations in ascending order, without gaps, up to Generation-1.
+	Older []*Generation
+	// Assumed is the generation of writes that say none: the newest, unless the spec Assumes another.
+	Assumed int
+	Assumes bool
+	// Retired reports that nobody writes the type any more. As is what stored events are read as, nil where they stay
+	// what they are.
+	Retired bool
+	As      *RetiredAs
+	// ReadAs are the retired event types whose events are read as the type in the end, in the order of their names.
+	ReadAs []*EventType
+	// Handler is nil where Code computes the state, where a system event leaves it alone, and where stored events are
+	// read as those of another type.
 	Handler      *tick.Handler
 	Code         *Code
 	Implications []*Implication
@@ -170,6 +185,11 @@ type EventType struct {
 	// Releases are the names of the sets in which an event gives back what its aggregate holds, before it takes
 	// anything.
 	Releases []string
+
+	// sums are those of stored events of the newest generation, newestSum is of its schema, where events of others are
+	// compared with it.
+	sums      sums
+	newestSum [32]byte
 }
 
 // Ref names an aggregate in a template.

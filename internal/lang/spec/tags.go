@@ -2,6 +2,7 @@ package spec
 
 import (
 	"cmp"
+	"encoding/hex"
 	"maps"
 	"slices"
 
@@ -106,6 +107,9 @@ func (c *typeCompiler) tagNames() {
 				}
 				parts[tag.Name] = append(parts[tag.Name],
 					value.StringValue(aggregateType), value.StringValue(event), value.StringValue(tag.Path.Text()))
+				if up := events[event].upcasts(); up != nil {
+					parts[tag.Name] = append(parts[tag.Name], value.StringValue(hex.EncodeToString(up)))
+				}
 			}
 		}
 	}

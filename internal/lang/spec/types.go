@@ -64,6 +64,7 @@ func (c *typeCompiler) aggregateType(name string, v value.Value, at diag.Pointer
 				t.Events[event] = c.eventType(name, event, v, at)
 			})
 	}
+	c.retiredTypes(t, events)
 	c.withDefinitions(t)
 	decisionCompiler{resolver: c.resolver}.uniqueSets(t, events, at.Key("events"))
 	c.places(t)
@@ -103,33 +104,53 @@ func (c *typeCompiler) onTombstone(v value.Value, at diag.Pointer) *OnTombstone 
 }
 
 func (c *typeCompiler) eventType(aggregateType, name string, v value.Value, at diag.Pointer) *EventType {
-	e := &EventType{AggregateType: aggregateType, Name: name, Pointer: at, System: ident.IsReservedEventType(name)}
+	e := &EventType{
+		AggregateType: aggregateType, Name: name, Pointer: at, System: ident.IsReservedEventType(name),
+		Generation: 1, Assumed: 1,
+	}
 	if e.System {
 		c.systemEvent(e, v, at)
 		return e
 	}
 	c.name(name, at, "an event type")
-	if !c.object(v, at, shape{
+	s := shape{
 		what: "an event type", required: []string{"schema", "handler"},
-		optional: append([]string{"implications", "allow_skip_occ", "geo"}, DecisionKeys()...),
-	}) {
+		optional: slices.Concat([]string{"implications", "allow_skip_occ", "geo"}, DecisionKeys(), generationKeys()),
+	}
+	as := v.Get("retired").Kind() == value.Object
+	if as {
+		s.required, s.optional, s.refused = []string{"schema"}, generationKeys(), append(s.optional, "handler")
+	}
+	if !c.object(v, at, s) {
 		return e
 	}
 	if s := v.Get("schema"); !s.IsMissing() {
 		e.Schema = c.schemas.Compile(s, at.Key("schema"))
 	}
-	c.handler(e, v.Get("handler"), at.Key("handler"))
+	if !as {
+		c.handler(e, v.Get("handler"), at.Key("handler"))
+	}
 	if v.Len() == 2 && e.Schema != nil && !v.Get("handler").IsMissing() {
 		return e // it has no other members, like most event types of a large spec
+	}
+	c.generations(e, v, at)
+	c.retired(e, v.Get("retired"), at.Key("retired"))
+	if as {
+		for _, m := range v.Members() {
+			if slices.Contains(s.refused, m.Key) && !slices.Contains(s.optional, m.Key) {
+				c.Report(at.Key(m.Key), besideRetired, m.Key)
+			}
+		}
+		return e
 	}
 	e.AllowSkipOCC = c.flag(v.Get("allow_skip_occ"), at.Key("allow_skip_occ"), "allow_skip_occ")
 	if g := v.Get("geo"); !g.IsMissing() && !c.leniently(func() { e.Geo = c.geo(g, at.Key("geo")) }) {
 		e.Geo = nil
 	}
-	s, effects := eventScope(v), effectCompiler{c.resolver}
+	in, effects := eventScope(v), effectCompiler{c.resolver}
 	c.elems(v.Get("implications"), at.Key("implications"), "implications", maxImplications,
 		func(_ int, v value.Value, p diag.Pointer) {
-			if i := effects.implication(v, p, s, false); i != nil {
+			if i := effects.implication(v, p, in, false); i != nil {
 				e.Implications = append(e.Implications, i)
 			}
 		})
@@ -143,13 +164,18 @@ func (c *typeCompiler) systemEvent(e *EventType, v value.Value, at diag.Pointer)
 	}
 	if !c.object(v, at, shape{
 		what: "an event type of the platform", optional: []string{"handler"},
-		refused: append([]string{"schema"}, DecisionKeys()...),
+		refused: slices.Concat([]string{"schema"}, DecisionKeys(), generationKeys()),
 	}) {
 		return
 	}
 	for _, key := range DecisionKeys() {
 		if !v.Get(key).IsMissing() {
 			c.Report(at.Key(key), systemDecision, e.Name, key)
+		}
+	}
+	for _, key := range generationKeys() {
+		if !v.Get(key).IsMissing() {
+			c.Report(at.Key(key), systemGenerations, e.Name, key)
 		}
 	}
 	if !v.Get("schema").IsMissing() {

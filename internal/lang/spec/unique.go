@@ -2,6 +2,7 @@ package spec
 
 import (
 	"cmp"
+	"encoding/hex"
 	"maps"
 	"slices"
 
@@ -162,6 +163,9 @@ func (c decisionCompiler) uniqueSets(t *AggregateType, events value.Value, at di
 			}
 			t.Unique[set].Events = append(t.Unique[set].Events, e)
 			parts[set] = append(parts[set], value.StringValue(name), takes, value.BoolValue(releases))
+			if up := e.upcasts(); up != nil {
+				parts[set] = append(parts[set], value.StringValue(hex.EncodeToString(up)))
+			}
 		}
 	}
 	for name, set := range t.Unique {
