@@ -151,7 +151,7 @@ func valuesOf() map[string]string {
 		"releases": "[unique set]", "requires": "[guard]", "tags": "{path}", "unique": "{unique value}",
 		"generations": "{generation}", "assume_generation": "number", "retired": "retired", "upcast": "handler",
 		"closed": "flag",
-		"cache": "[aggregate]", "sagas": "{saga}", "properties": "[name]",
+		"cache":  "[aggregate]", "sagas": "{saga}", "properties": "[name]",
 		"that": "predicate", "message": "value", "code": "text", "aggregate_type": "aggregate", "id": "id",
 		"event_type": "event", "event_types": "[event]", "data": "value",
 		"condition": "predicate", "when": "predicate", "emit": "emit", "map": "map implication", "schedule": "schedule",
