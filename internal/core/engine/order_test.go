@@ -48,9 +48,6 @@ func (f *fixture) history(tb testing.TB) (lines []string) {
 func TestCommandsInOrderAreAsOneByOne(t *testing.T) {
 	const other = "1b671a64-40d5-491e-99b0-da01ff1f3341"
 	rapid.Check(t, func(rt *rapid.T) {
-		one, all := newFixture(t, engine.Options{}), newFixture(t, engine.Options{})
-		h := &counting{Store: all.Store}
-		all.Engine = engine.New(engine.Options{Store: h, Clock: all.Clock, Logger: slog.New(slog.DiscardHandler)})
 		var paths, bodies []string
 		for range rapid.IntRange(1, 12).Draw(rt, "commands") {
 			what := rapid.SampledFrom([]string{
@@ -61,33 +58,42 @@ func TestCommandsInOrderAreAsOneByOne(t *testing.T) {
 			bodies = append(bodies, `{"data":{"amount":1},"metadata":{"actor":{"type":"user","id":"`+user+`"}`+length+`}}`)
 		}
 
-		// One by one, and all in order.
-		want := make([]string, len(paths))
-		one.DeploySource(t, accountSpec)
-		for i := range paths {
-			_, err := one.Execute(t.Context(), enginetest.Command(t, paths[i], bodies[i]))
-			want[i] = string(j17.CodeOf(err))
-		}
-		all.DeploySource(t, accountSpec)
-		var commands []*engine.Command
-		for i := range paths {
-			commands = append(commands, enginetest.Command(t, paths[i], bodies[i]))
-		}
-		got := make([]string, len(paths))
-		for i, o := range all.ExecuteInOrder(t.Context(), tenant, commands) {
-			got[i] = string(j17.CodeOf(o.Err))
-			if o.Err == nil &&
-				(len(o.Receipt.Writes) != 1 || len(o.Receipt.Writes[0].IDs) != 1 || o.Receipt.Writes[0].Length == 0) {
-				rt.Errorf("command %d: the receipt is %+v", i, o.Receipt)
-			}
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			rt.Error(diff)
-		}
-		if diff := cmp.Diff(one.history(t), all.history(t)); diff != "" {
-			rt.Error(diff)
-		}
+		// Each round closes its stores, since a server takes so many connections only.
+		t.Run("", func(t *testing.T) { inOrderAsOneByOne(t, rt, paths, bodies) })
 	})
+}
+
+// inOrderAsOneByOne executes commands one by one, and others like them all in order.
+func inOrderAsOneByOne(t *testing.T, rt *rapid.T, paths, bodies []string) {
+	t.Helper()
+	one, all := newFixture(t, engine.Options{}), newFixture(t, engine.Options{})
+	h := &counting{Store: all.Store}
+	all.Engine = engine.New(engine.Options{Store: h, Clock: all.Clock, Logger: slog.New(slog.DiscardHandler)})
+	want := make([]string, len(paths))
+	one.DeploySource(t, accountSpec)
+	for i := range paths {
+		_, err := one.Execute(t.Context(), enginetest.Command(t, paths[i], bodies[i]))
+		want[i] = string(j17.CodeOf(err))
+	}
+	all.DeploySource(t, accountSpec)
+	var commands []*engine.Command
+	for i := range paths {
+		commands = append(commands, enginetest.Command(t, paths[i], bodies[i]))
+	}
+	got := make([]string, len(paths))
+	for i, o := range all.ExecuteInOrder(t.Context(), tenant, commands) {
+		got[i] = string(j17.CodeOf(o.Err))
+		if o.Err == nil &&
+			(len(o.Receipt.Writes) != 1 || len(o.Receipt.Writes[0].IDs) != 1 || o.Receipt.Writes[0].Length == 0) {
+			rt.Errorf("command %d: the receipt is %+v", i, o.Receipt)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		rt.Error(diff)
+	}
+	if diff := cmp.Diff(one.history(t), all.history(t)); diff != "" {
+		rt.Error(diff)
+	}
 }
 
 // TestCommandsInOrderShareAnAppend counts appends, also where somebody else is faster than the commands in the middle.
