@@ -402,7 +402,7 @@ func failure(err error) error {
 	case errors.Is(err, store.ErrClock):
 		told = j17.Errorf(j17.CodeUnavailable, "The server's clock has jumped and is not believed. Nothing was changed; its operator has to set the clock right or confirm it.")
 	case errors.Is(err, store.ErrBusy):
-		told = j17.Errorf(j17.CodeBusy, "The server lacks something for a moment, such as file descriptors or its database. Nothing was changed; try again in a moment.")
+		told = j17.Errorf(j17.CodeBusy, "The server lacks %s for a moment. Nothing was changed; try again in a moment.", store.Lacking(err))
 	case errors.Is(err, store.ErrUnknown):
 		told = j17.Errorf(j17.CodeOutcomeUnknown, "It is not known whether the change was saved. Look it up before you try again.")
 	case errors.Is(err, store.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

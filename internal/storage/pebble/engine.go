@@ -157,7 +157,7 @@ func fault(where string, err error) error {
 		return &store.CorruptionError{Where: where, Err: legible{err}}
 	}
 	if noDescriptors(err) {
-		return fmt.Errorf("read %s: %w: %w", where, store.ErrBusy, err)
+		return fmt.Errorf("read %s: %w: %w", where, &store.LackError{Of: store.OfDescriptors}, err)
 	}
 	return fmt.Errorf("read %s: %w", where, err)
 }

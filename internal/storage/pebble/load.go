@@ -143,7 +143,7 @@ func loadFault(err error) error {
 	case noSpace(err):
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
 	case noDescriptors(err):
-		return fmt.Errorf("%w: %w", store.ErrBusy, err)
+		return fmt.Errorf("%w: %w", &store.LackError{Of: store.OfDescriptors}, err)
 	default:
 		return err
 	}

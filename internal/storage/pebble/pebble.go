@@ -505,7 +505,8 @@ func (s *Store) stalled() {
 
 // starved answers the calls that would have to wait until the process can open files again.
 func (s *Store) starved() {
-	s.queue.Abandon(store.ErrBusy, store.ErrBusy)
+	lack := &store.LackError{Of: store.OfDescriptors}
+	s.queue.Abandon(lack, lack)
 }
 
 // Close waits for running calls and releases the store. See store.Store. After a fault it does not wait: readers may go

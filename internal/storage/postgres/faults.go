@@ -98,5 +98,9 @@ func fault(what string, err error) error {
 
 // busy returns store.ErrBusy with the text of a cause, which it does not wrap: the call can be retried.
 func busy(what string, cause error) error {
-	return fmt.Errorf("%w: %s: %v", store.ErrBusy, what, cause) //nolint:errorlint // see above
+	lack := &store.LackError{Of: store.OfDatabase, Why: fmt.Sprintf("%s: %v", what, cause)}
+	if crowded(cause) {
+		lack.Of = store.OfConnections
+	}
+	return lack
 }

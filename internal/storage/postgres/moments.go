@@ -127,7 +127,9 @@ func (m *moments) admit(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: %d moments are open, which is the most", store.ErrBusy, cap(m.open))
+		return &store.LackError{
+			Of: store.OfConnections, Why: fmt.Sprintf("%d moments are open, which is the most", cap(m.open)),
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"strconv"
@@ -151,16 +150,21 @@ func (p *primary) join(ctx context.Context, s *search) error {
 func (p *primary) unreachable() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	lack := &store.LackError{Of: store.OfDatabase}
 	var why []string
 	for _, config := range p.hosts {
 		name := hostName(config.Host, config.Port)
 		text := "it does not answer, or no standby confirms its commits"
 		if err := p.reasons[name]; err != nil {
 			text = whyUnreachable(p.address, err).reasons[0].text
+			if crowded(err) {
+				lack.Of = store.OfConnections
+			}
 		}
 		why = append(why, name+": "+text)
 	}
-	return fmt.Errorf("%w: the database cannot be written to: %s", store.ErrBusy, strings.Join(why, "; "))
+	lack.Why = "the database cannot be written to: " + strings.Join(why, "; ")
+	return lack
 }
 
 // failed records that a connection could not be made. A server that has no connections left is not lost.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"j17"
@@ -555,6 +556,36 @@ var (
 	// it shows. Reading has to start again with a new one.
 	ErrEnded = errors.New("store: what was read has ended, start again")
 )
+
+// LackError is ErrBusy with what the store lacks, in the words of operators.
+type LackError struct {
+	Of string
+	// Why, if not "", is for the log.
+	Why string
+}
+
+// Error describes what is missing.
+func (e *LackError) Error() string {
+	return ErrBusy.Error() + ": there is a lack of " + e.Of + strings.TrimSuffix(": "+e.Why, ": ")
+}
+
+// Unwrap returns ErrBusy.
+func (e *LackError) Unwrap() error { return ErrBusy }
+
+// What a store may lack.
+const (
+	OfDescriptors = "file descriptors"
+	OfConnections = "connections to its database"
+	OfDatabase    = "its database"
+)
+
+// Lacking returns what an ErrBusy says that the store lacks.
+func Lacking(err error) string {
+	if lack, ok := errors.AsType[*LackError](err); ok {
+		return lack.Of
+	}
+	return "something"
+}
 
 // IndexingError is ErrIndexing with its progress. The events of a folder that an older version has written are indexed
 // in the background.

@@ -26,7 +26,7 @@ func UserError(err error) error {
 	case errors.Is(err, ErrClock):
 		return j17.Errorf(j17.CodeUnavailable, "The server's clock has jumped and is not believed: nothing was written. Reads go on; its operator has to set the clock right or confirm it.").Because(err)
 	case errors.Is(err, ErrBusy):
-		return j17.Errorf(j17.CodeBusy, "The server lacks something for a moment, such as file descriptors or its database: nothing was written. Try again in a moment.").Because(err)
+		return j17.Errorf(j17.CodeBusy, "The server lacks %s for a moment: nothing was written. Try again in a moment.", Lacking(err)).Because(err)
 	case errors.Is(err, ErrEnded):
 		return j17.Errorf(j17.CodeBusy, "The read has taken longer than the server keeps what it shows. Try again, and ask for less at a time.").Because(err)
 	case errors.Is(err, ErrUnknown):
