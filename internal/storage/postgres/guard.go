@@ -93,7 +93,7 @@ func (g *guard) begin(ctx context.Context, conn *pgx.Conn) error {
 	if len(refused) > 0 {
 		return fmt.Errorf("the store %s cannot be used: %s", g.address, strings.Join(refused, "; "))
 	}
-	g.now.Store(s.condition())
+	g.now.Store(s.condition(&g.o))
 	return nil
 }
 
@@ -120,12 +120,12 @@ func (g *guard) look(ctx context.Context, conn *pgx.Conn) (s serverSettings, fou
 }
 
 // condition returns the condition of a server none of whose settings is refused.
-func (s *serverSettings) condition() *condition {
+func (s *serverSettings) condition(o *Options) *condition {
 	is := &condition{Replication: store.Replication{Mode: store.Quorum, Standbys: s.standbys, LagBytes: s.lag}}
 	if s.quorum == "" {
 		is.Mode = store.Single
 	}
-	for _, f := range s.lossy() {
+	for _, f := range s.lossy(o) {
 		is.Async = is.Async || f.Text != ""
 	}
 	return is
@@ -176,7 +176,7 @@ func (g *guard) lookNow() error {
 			wrong = append(wrong, f.Text)
 		}
 	}
-	why, is := strings.Join(wrong, "; "), s.condition()
+	why, is := strings.Join(wrong, "; "), s.condition(&g.o)
 	if why != "" && (g.found != "" || was.refused != "") {
 		is.refused = why
 	}

@@ -69,31 +69,40 @@ func settings(ctx context.Context, conn reading) (s serverSettings, err error) {
 	return s, err
 }
 
+// instead returns how a text about a setting goes on: with the flag that accepts its value, or that this is given.
+func instead(what, flag string, given bool) string {
+	if given {
+		return "; " + flag + " accepts it"
+	}
+	return ", or allow " + what + " with " + flag
+}
+
 // lossy returns the findings on settings with which a crash of the server or its machine may lose acknowledged writes.
-func (s *serverSettings) lossy() (found []Finding) {
+func (s *serverSettings) lossy(o *Options) (found []Finding) {
+	allow := instead("that", "--store-allow-async", o.AllowAsync)
 	for _, setting := range []struct{ name, value, lost string }{
 		{"fsync", s.fsync, "when its machine ends"},
 		{"full_page_writes", s.fullPages, "when its machine ends in the middle of a write"},
 	} {
 		f := Finding{Name: setting.name, Value: setting.value}
 		if setting.value != "on" {
-			f.Text = fmt.Sprintf("%s is %s, so the server may lose what it has acknowledged %s: set it to on, or allow that with --store-allow-async", setting.name, setting.value, setting.lost)
+			f.Text = fmt.Sprintf("%s is %s, so the server may lose what it has acknowledged %s: set it to on%s", setting.name, setting.value, setting.lost, allow)
 		}
 		found = append(found, f)
 	}
 	f := Finding{Name: "synchronous_commit", Value: s.commit}
 	if s.commit != "on" && s.commit != "remote_apply" {
-		f.Text = fmt.Sprintf("synchronous_commit is %s, so the server acknowledges writes that may be lost: set it to on or remote_apply, for the server, the database and the role, or allow that with --store-allow-async", s.commit)
+		f.Text = fmt.Sprintf("synchronous_commit is %s, so the server acknowledges writes that may be lost: set it to on or remote_apply, for the server, the database and the role%s", s.commit, allow)
 	}
 	return append(found, f)
 }
 
 // replicated returns the finding on whether commits wait for a standby.
-func (s *serverSettings) replicated() Finding {
+func (s *serverSettings) replicated(o *Options) Finding {
 	f := Finding{Name: "synchronous_standby_names", Value: s.quorum}
 	switch {
 	case s.quorum == "":
-		f.Text = "synchronous_standby_names is empty, so commits wait for no standby, and what was acknowledged is lost with the server: set it to ANY 1 (…) with the names of at least two standbys, or allow a single server with --store-allow-single"
+		f.Text = "synchronous_standby_names is empty, so commits wait for no standby, and what was acknowledged is lost with the server: set it to ANY 1 (…) with the names of at least two standbys" + instead("a single server", "--store-allow-single", o.AllowSingle)
 	case !s.monitor:
 		f.Text = fmt.Sprintf("whether a standby of synchronous_standby_names (%s) is attached cannot be seen by the role %s: GRANT pg_monitor TO %s", s.quorum, s.role, quoted(s.role))
 	case s.standbys == 0:
@@ -120,10 +129,10 @@ func (s *serverSettings) findings(o *Options) (found []Finding) {
 	add(f, true)
 
 	// Durability.
-	for _, f := range s.lossy() {
+	for _, f := range s.lossy(o) {
 		add(f, !o.AllowAsync)
 	}
-	f = s.replicated()
+	f = s.replicated(o)
 	add(f, s.quorum == "" && !o.AllowSingle || s.quorum != "" && (s.monitor || !o.AllowSingle))
 
 	// Connections.
