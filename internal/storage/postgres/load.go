@@ -90,13 +90,36 @@ func (b *bulk) Load(ctx context.Context, name j17.Tenant) (store.Load, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = b.read(ctx, "a load", func(conn reading) error {
-		return conn.QueryRow(ctx, newLoad, b.holder()).Scan(&l.number)
-	})
-	if err != nil {
+	if err := l.begin(ctx); err != nil {
 		return nil, err
 	}
 	return l, nil
+}
+
+// begin gives the load its number. If a connection breaks meanwhile there may be several, of which the sweeper gives up
+// those that are not in core.loads.
+func (l *loading) begin(ctx context.Context) error {
+	l.mu.Lock()
+	l.beginning++
+	l.mu.Unlock()
+	err := l.read(ctx, "a load", func(conn reading) error {
+		return conn.QueryRow(ctx, newLoad, l.holder()).Scan(&l.number)
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.beginning--
+	if err == nil {
+		l.loads[l.number] = true
+	}
+	return err
+}
+
+// end records that the load has ended.
+func (l *loading) end() {
+	l.err = errLoadEnded
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.loads, l.number)
 }
 
 // withoutEvents returns an error if a tenant cannot be loaded.
@@ -371,8 +394,25 @@ func (l *loading) Discard() {
 	l.err = errLoadEnded
 	_ = l.written() // its error no longer matters
 	l.unfollow(l.followed)
-	_ = l.execute(l.life, "giving up a load", giveUpLoad, l.number, l.holder()) // the next start repeats it
+	l.end()
 	l.wakeSweeper()
+}
+
+// giveUpOrphans gives up the loads of this store that have ended, and those that nobody got.
+func (s *sweeper) giveUpOrphans(ctx context.Context) error {
+	numbers, err := s.numbers(ctx, `SELECT t FROM unnamed WHERE owner = $1`, s.holder())
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	numbers = slices.DeleteFunc(numbers, func(t int32) bool { return s.beginning > 0 || s.loads[t] })
+	s.mu.Unlock()
+	for _, t := range numbers {
+		if err := s.execute(ctx, "giving up a load", giveUpLoad, t, s.holder()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // execute executes a statement and discards its rows.

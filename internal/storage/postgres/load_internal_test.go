@@ -287,8 +287,8 @@ func TestLoadOfNothing(t *testing.T) {
 	}
 }
 
-// TestLoadLeavings discards a load, and opens the store again after a crash during another load: nothing is left of
-// either, and the old process adds nothing if it wakes up later.
+// TestLoadLeavings discards a load, begins one whose number gets lost with the connection, and opens the store again
+// after a crash during another load: nothing is left of them, and the old process adds nothing if it wakes up later.
 func TestLoadLeavings(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -320,10 +320,15 @@ func TestLoadLeavings(t *testing.T) {
 	gone := map[string]int{"events": 0, "tags": 0, "items": 0, "unnamed": 0, "tenants": 0}
 	wantRows(t, first, "a load", given.number, there)
 	given.Discard()
+	var unheard int32
+	if err := first.pool.QueryRow(t.Context(), newLoad, first.holder()).Scan(&unheard); err != nil {
+		t.Fatal(err)
+	}
 	if err := first.sweeper.sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	wantRows(t, first, "a load that was given up", given.number, gone)
+	wantRows(t, first, "a load that nobody got", unheard, gone)
 	wantRows(t, first, "another load", crashed.number, there)
 
 	second := open()

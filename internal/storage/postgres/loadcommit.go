@@ -96,7 +96,7 @@ func (l *loading) Commit(ctx context.Context, fences ...store.Fence) error {
 	if err := l.commit(ctx, fences); err != nil {
 		return l.fail(err)
 	}
-	l.err = errLoadEnded
+	l.end()
 	return nil
 }
 

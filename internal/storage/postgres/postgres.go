@@ -155,6 +155,9 @@ type core struct {
 	// followed has the changes of the tenants that loads copy, by their numbers, and archives has the open archives.
 	followed map[int32]*followed
 	archives map[*archive]bool
+	// loads has the numbers of the loads that have not ended; beginning is how many more are about to have one.
+	loads     map[int32]bool
+	beginning int
 }
 
 var _ store.Engine = (*Store)(nil)
@@ -226,7 +229,7 @@ func newCore(ctx context.Context, o Options) (*core, error) {
 	o.Connections = max(o.Connections, LeastConnections)
 	c := &core{
 		o: o, clock: o.Clock, logger: o.Logger, tenants: map[j17.Tenant]*tenant{}, followed: map[int32]*followed{},
-		archives: map[*archive]bool{}, leaves: leaves.New(),
+		archives: map[*archive]bool{}, loads: map[int32]bool{}, leaves: leaves.New(),
 	}
 	c.beside.core = c
 	c.life = context.WithoutCancel(ctx)

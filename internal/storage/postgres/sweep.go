@@ -129,16 +129,24 @@ func (o *keyOrder) deletePage() string {
 const deleteTenant = `WITH c AS (DELETE FROM cleared WHERE t = $1), x AS (DELETE FROM tenants WHERE t = $1)
 DELETE FROM unnamed WHERE t = $1`
 
-// sweepUnnamed deletes the rows of tenants that have no name and are not being loaded.
-func (s *sweeper) sweepUnnamed(ctx context.Context) error {
-	var list []int32
-	err := s.read(ctx, "removed tenants", func(conn reading) error {
-		rows, err := conn.Query(ctx, `SELECT t FROM unnamed WHERE owner IS NULL ORDER BY t`)
+// numbers returns the numbers of tenants that a statement selects.
+func (s *sweeper) numbers(ctx context.Context, sql string, args ...any) (list []int32, err error) {
+	err = s.read(ctx, "removed tenants", func(conn reading) error {
+		rows, err := conn.Query(ctx, sql, args...)
 		if err == nil {
 			list, err = pgx.CollectRows(rows, pgx.RowTo[int32])
 		}
 		return err
 	})
+	return list, err
+}
+
+// sweepUnnamed deletes the rows of tenants that have no name and are not being loaded.
+func (s *sweeper) sweepUnnamed(ctx context.Context) error {
+	if err := s.giveUpOrphans(ctx); err != nil {
+		return err
+	}
+	list, err := s.numbers(ctx, `SELECT t FROM unnamed WHERE owner IS NULL ORDER BY t`)
 	if err != nil {
 		return err
 	}
