@@ -337,6 +337,17 @@ func (e *Editor) Append(arr, v Value) Value {
 	return arrayOf(a)
 }
 
+// SetValues returns the object with other values, in the order of its members, which make it grow by grown.
+func (e *Editor) SetValues(obj Value, values []Value, grown Weight) Value {
+	o := e.object(obj)
+	for i, v := range values {
+		o.members[i].Value = v
+	}
+	o.weight.grow(grown)
+	e.moved += len(values)
+	return objectOf(o)
+}
+
 // SetElem returns the array with element i replaced, which makes it grow by grown; i must be in range.
 func (e *Editor) SetElem(arr Value, i int, v Value, grown Weight) Value {
 	a := e.array(arr)

@@ -239,6 +239,17 @@ func languageAbouts() map[string]string {
 		"value.$":                        "What the path leads to, the same as the path alone.",
 		"selected.$map":                  "Shapes each element of an array: `{\"$map\": path, \"as\": \"$item\", \"to\": value}`.",
 		"selected.$lookup":               "Finds the first element whose fields have these values: `{\"$lookup\": path, \"where\": {field: value}, \"select\": value}`.",
+		"operation move.from":            "The member that moves: a state path such as `mail`.",
+		"operation move.to":              "Where it comes to, and where nothing may be: a state path such as `contact.email`.",
+		"operation drop.target":          "The member that goes: a state path such as `legacy`.",
+		"operation map_values.apply":     "Operations on each value, which `@` and targets stand for there.",
+		"operation map_values.as":        "What a value is called, `$item` if left out.",
+		"operator $split.by":             "What stands between the parts: a text that is not empty.",
+		"operator $split.limit":          "How many parts there are at most; the last one has the rest.",
+		"operator $split.part":           "Which part it is, counted from 0; from the end if it is negative. All of them if left out.",
+		"operator $join.by":              "What stands between the parts: a text.",
+		"operator $case.of":              "Pairs: what the operand may equal, and the value for it.",
+		"operator $case.else":            "The value where nothing is equal. Without it there then is none.",
 		"*.target":                       "Where in the state it writes: a state path such as `address.city`, `\"\"` for the whole state.",
 		"*.value":                        "The value: a literal, a path, or an object with an operator.",
 		"*.by":                           "The amount: a number, a path to one, or a computed value.",
@@ -303,7 +314,10 @@ func TestLanguageOfTheDashboard(t *testing.T) {
 	// What operations, predicates and operators have beside their names.
 	for _, name := range languageKeys(t, inHandler(`{"~": {}}`)) {
 		if name != "if" {
-			kinds = append(kinds, languageKind{name: "operation " + name, at: inHandler(`{"` + name + `": {"~": 0}}`)})
+			kinds = append(kinds, languageKind{
+				name: "operation " + name, at: inHandler(`{"` + name + `": {"~": 0}}`),
+				is: map[string]string{"from": "target", "to": "target"},
+			})
 		}
 	}
 	for _, name := range languageKeys(t, inHandler(`{"if": {"~": 0}, "then": []}`)) {
@@ -527,7 +541,7 @@ func (d languageDocs) table(at string) map[string]string {
 func (d languageDocs) operators() map[string]string {
 	d.t.Helper()
 	out := d.table("handlers.md#Values")
-	for _, heading := range []string{"Numbers", "Texts", "Times", "One of two values", "Everything else"} {
+	for _, heading := range []string{"Numbers", "Texts", "Times", "One of two values", "A value for a value", "Everything else"} {
 		maps.Copy(out, d.table("computed-values.md#"+heading))
 	}
 	return out

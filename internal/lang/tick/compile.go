@@ -33,6 +33,8 @@ type compiler struct {
 	count, depth int
 	// loops is how many maps are around this point.
 	loops int
+	// upcast reports that the operations are those of an upcast: they are at work on an event's data, and see no state.
+	upcast bool
 	// readsState reports that some path reads the state.
 	readsState bool
 	// roots are the members of a plain "$" that paths start at; whole reports that one is "$" itself.

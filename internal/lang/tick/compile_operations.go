@@ -240,7 +240,10 @@ func (c operationCompiler) mapping(b base, v value.Value, at diag.Pointer) opera
 	if !ok {
 		return nil
 	}
-	op := &mapOp{base: b, target: c.target(m[0], at, b.name)}
+	op := &mapOp{base: b, target: c.target(m[0], at, b.name), over: value.Array}
+	if b.name == "map_values" {
+		op.over = value.Object
+	}
 	binding := c.bindingName(m[1], at.Key("as"))
 	if !c.required(m[2], at, b.name, "apply") {
 		return nil
@@ -382,16 +385,28 @@ func (c operationCompiler) let(b base, v value.Value, at diag.Pointer) operation
 
 // target compiles the place in the state that an operation changes.
 func (c operationCompiler) target(v value.Value, at diag.Pointer, what string) place {
-	if !c.required(v, at, what, "target") {
+	return c.place(v, at, what, "target")
+}
+
+// place compiles the place that the member called key names.
+func (c operationCompiler) place(v value.Value, at diag.Pointer, what, key string) place {
+	if !c.required(v, at, what, key) {
 		return place{}
 	}
-	at = at.Key("target")
+	at = at.Key(key)
+	name := map[string]string{"target": "a target", "from": `"from"`, "to": `"to"`}[key]
 	if v.Kind() != value.String {
-		c.errorf(at, "a target is a string, not %s", kindOf(v)).Hintf(`write a state path like "items", or "" for the whole state`)
+		c.errorf(at, "%s is a string, not %s", name, kindOf(v)).Hintf(`write a state path like "items", or "" for the whole state`)
 		return place{}
 	}
-	p := c.fieldPath(v, at, "a target")
-	if text := v.Str(); c.loops == 0 && (text == createdAt || text == updatedAt) {
+	p := c.fieldPath(v, at, name)
+	switch {
+	case c.upcast && c.loops > 0:
+		p.root = "the element"
+	case c.upcast:
+		p.root = "the data"
+	}
+	if text := v.Str(); !c.upcast && c.loops == 0 && (text == createdAt || text == updatedAt) {
 		c.l.Warnf(at, "the engine sets %q itself after every event", text).Hintf("leave this operation out, or choose another name")
 	}
 	return p
@@ -424,7 +439,8 @@ func (c operationCompiler) kept(v value.Value, at diag.Pointer) operand {
 	n := c.value(v, at, true)
 	deep := false
 	for _, p := range c.nodes[first:] {
-		deep = deep || p.from == fromCurrent || p.from == fromState || p.from == fromSlot
+		deep = deep || p.from == fromCurrent || p.from == fromState || p.from == fromSlot ||
+			c.upcast && (p.from == fromData || p.from == fromEvent)
 	}
 	out := operand{node: n, deep: deep}
 	if lit, ok := n.(*literal); ok {
@@ -446,8 +462,16 @@ func operationMeant(l *diag.List, name string) string {
 		return "increment"
 	case "subtract", "dec", "minus":
 		return "decrement"
-	case "unset", "delete", "delete_at", "unset_at":
+	case "rename", "rename_field", "relocate":
+		return "move"
+	case "unset", "delete", "remove_field", "remove_key":
+		return "drop"
+	case "delete_at", "unset_at":
 		return "remove_at"
+	case "set_default", "set_if_missing", "defaults":
+		return "default"
+	case "map_object", "map_members", "each_value", "transform_values":
+		return "map_values"
 	case "find", "bind":
 		return "let"
 	case "for_each", "foreach", "each":
@@ -478,6 +502,10 @@ func example(name string) string {
 		"remove_at":     `{"remove_at": {"target": "settings", "key": "$.data.name"}}`,
 		"increment_at":  `{"increment_at": {"target": "votes", "key": "$.data.option", "by": 1}}`,
 		"decrement_at":  `{"decrement_at": {"target": "votes", "key": "$.data.option", "by": 1}}`,
+		"move":          `{"move": {"from": "mail", "to": "contact.email"}}`,
+		"drop":          `{"drop": {"target": "legacy"}}`,
+		"default":       `{"default": {"target": "currency", "value": "EUR"}}`,
+		"map_values":    `{"map_values": {"target": "prices", "apply": [{"set": {"target": "currency", "value": "EUR"}}]}}`,
 		"if":            `{"if": {"equals": ["$.data.done", true]}, "then": [...], "else": [...]}`,
 		"let":           `{"let": {"name": "$found", "find": {"in": "items", "where": {"id": "$.data.id"}}}}`,
 		"find":          `{"in": "items", "where": {"id": "$.data.id"}}`,

@@ -131,6 +131,9 @@ func (c *compiler) unbound(name string, at diag.Pointer) {
 // documentMembers lists what may follow "$." in handlers and conditions.
 func (c *compiler) documentMembers() []string {
 	out := []string{"data", "metadata", "key", "type", "state"}
+	if c.upcast {
+		out[len(out)-1] = "id"
+	}
 	for _, name := range c.scope.Members {
 		if !slices.Contains(out, name) {
 			out = append(out, name)
@@ -180,6 +183,9 @@ func (c *compiler) eventPath(n *pathNode, at diag.Pointer) {
 	// What the first step names.
 	all := n.steps
 	n.steps = all[1:]
+	if c.upcast && c.upcastPath(n, first.Key, at) {
+		return
+	}
 	switch first.Key {
 	case "data":
 		n.from = fromData
@@ -198,6 +204,21 @@ func (c *compiler) eventPath(n *pathNode, at diag.Pointer) {
 	default:
 		c.member(n, all, at)
 	}
+}
+
+// upcastPath determines what a path of an upcast reads that starts with a member which is another one in handlers.
+func (c *compiler) upcastPath(n *pathNode, first string, at diag.Pointer) bool {
+	switch first {
+	case "id":
+		n.from = fromID
+	case "state", reads:
+		n.from = fromData
+		c.errorf(at, "an upcast cannot look at states: what an event says depends on nothing but the event").
+			Hintf(`the event's data as they are now are "@", and as they were before this step "$.data"`)
+	default:
+		return false
+	}
+	return true
 }
 
 // reads is the member of "$" that has the states of other aggregates, by the names that the spec gives them.
@@ -255,6 +276,10 @@ func (c *compiler) member(n *pathNode, steps []value.Step, at diag.Pointer) {
 		d := c.errorf(at, "an event has no member %s", diag.Quote(first.Key))
 		if near := c.l.Nearest(first.Key, c.documentMembers()); near != "" {
 			d.Hintf("did you mean %q?", "$."+near)
+			return
+		}
+		if c.upcast {
+			d.Hintf(`the data as they are now are "@", and as they were before this step "$.data"`)
 			return
 		}
 		d.Hintf(`what the event carries is below "$.data"; the state is "@"`)

@@ -44,6 +44,9 @@ type Env struct {
 	data     picked
 	metadata picked
 	hits     []int
+	// strict reports that the first operation that does not fit ends them all: broken says why it did not.
+	strict bool
+	broken *Misfit
 	// work is what everything is charged to.
 	work *work.Budget
 	// misfit says why the operator that was last evaluated has no value, nil where all have one. The code that decides
@@ -138,6 +141,7 @@ func (e *Env) begin(slots int) {
 // reset releases everything that belongs to one event.
 func (e *Env) reset() {
 	e.event, e.ed, e.faults, e.work, e.told, e.misfit = nil, nil, nil, nil, 0, nil
+	e.strict, e.broken = false, nil
 	e.state, e.current = value.Value{}, value.Value{}
 	clear(e.slots)
 	e.data.reset()
@@ -147,7 +151,8 @@ func (e *Env) reset() {
 	}
 }
 
-// run applies operations one after the other. Each costs a unit beside what it charges itself.
+// run applies operations one after the other, to the first one that does not fit where that ends them. Each costs a
+// unit beside what it charges itself.
 func (e *Env) run(ops []operation) {
 	if !e.work.Spend(len(ops)) {
 		return
@@ -156,6 +161,9 @@ func (e *Env) run(ops []operation) {
 		op.apply(e)
 		if e.misfit != nil {
 			op.origin().unfit(e)
+		}
+		if e.broken != nil {
+			return
 		}
 		if n := e.ed.Moved(); n > 0 && !e.work.Spend(n/movedPerUnit) {
 			return
@@ -169,6 +177,14 @@ const movedPerUnit = 4
 // room is by how much the state may grow.
 func (e *Env) room() value.Weight { return Largest().Minus(e.total) }
 
+// named is a member whose key may come from data, in a message. Why data cannot be upcast is told without any of it.
+func (e *Env) named(key string) string {
+	if e.strict {
+		return "the member"
+	}
+	return diag.Quote(key)
+}
+
 // misfitWork is what it takes to say why an operator has no value.
 const misfitWork = 16
 
@@ -177,7 +193,7 @@ const misfitWork = 16
 func (e *Env) misfits(at diag.Pointer, format string, args ...any) (value.Value, bool) {
 	switch {
 	case !e.spend(misfitWork):
-	case e.ed != nil && (e.faults == nil || e.told >= maxFaults):
+	case e.ed != nil && !e.strict && (e.faults == nil || e.told >= maxFaults):
 		e.misfit = &e.untold
 	default:
 		e.misfit = &OperandError{Pointer: at, Message: fmt.Sprintf(format, args...)}

@@ -55,6 +55,8 @@ func TestEveryFormatComputes(t *testing.T) {
 		"$if":     {`{"$if": {"gte": [` + text + `, ` + text + `]}, "then": ` + text + `}`, all},
 		"$lower":  {`{"$lower": ` + text + `}`, all}, "$upper": {`{"$upper": ` + text + `}`, all},
 		"$trim":  {`{"$trim": ` + text + `}`, all},
+		"$split": {`{"$split": ` + text + `, "by": ":"}`, all}, "$join": {`{"$join": [` + text + `], "by": ""}`, all},
+		"$case":  {`{"$case": ` + text + `, "of": [[` + text + `, ` + text + `]]}`, all},
 		"$slice": {`{"$slice": ` + text + `, "from": 0}`, all}, "$min": {`{"$min": [` + text + `]}`, all},
 		"$max":        {`{"$max": [` + text + `, ` + text + `]}`, all},
 		"$date_trunc": {`{"$date_trunc": ` + text + `, "to": "week"}`, []string{"date", "date-time"}},
@@ -67,7 +69,7 @@ func TestEveryFormatComputes(t *testing.T) {
 	}
 	none := []string{
 		"$literal", "$merge", "$add", "$subtract", "$multiply", "$divide", "$round", "$negate", "$abs", "$sum",
-		"$count", "$now",
+		"$count", "$now", "$number",
 	}
 	for _, name := range operatorNames() {
 		o, ok := operatorNamed(name)

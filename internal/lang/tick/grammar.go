@@ -39,6 +39,8 @@ const (
 	asMatch
 	// asPredicates: an array of predicates.
 	asPredicates
+	// asPairs: an array of arrays of two values.
+	asPairs
 )
 
 // operandForm is where a part is: a member, or that of the member called within; without a key, the element at an index
@@ -88,6 +90,12 @@ func (o operandForm) parts(body value.Value, at diag.Pointer, out []Part) []Part
 		for i, e := range v.Elems() {
 			out = append(out, Part{Reading: as, Value: e, At: at.Index(i), Bound: o.bound})
 		}
+	case o.reading == asPairs:
+		for i, pair := range v.Elems() {
+			for j, e := range pair.Elems() {
+				out = append(out, Part{Value: e, At: at.Index(i).Index(j)})
+			}
+		}
 	case (o.reading == asNumbers || o.reading == asValues) && v.Kind() != value.Array:
 		out = append(out, Part{Reading: AsArray, Value: v, At: at, Bound: o.bound})
 	case o.reading == asNumbers || o.reading == asValues:
@@ -127,13 +135,21 @@ const (
 	PutsElement
 	// MergesElements: the members of the value become members of elements.
 	MergesElements
-	// ChangesElements: the value is operations, which each element goes through.
+	// ChangesElements: the value is operations, which each element goes through; ChangesValues: which each value of an
+	// object goes through.
 	ChangesElements
+	ChangesValues
 	// PutsMember, MergesMember and CountsMember do to a member of the target, whose key comes from data, what Puts,
 	// Merges and Counts do to a target.
 	PutsMember
 	MergesMember
 	CountsMember
+	// Moves: what is at Operation.From comes to the target.
+	Moves
+	// Drops: the target goes.
+	Drops
+	// Fills: the target becomes the value where there is none.
+	Fills
 )
 
 // operationForm describes an operation: a row of the one table of operations.
@@ -154,7 +170,8 @@ type operationForm struct {
 func operationNames() []string {
 	return []string{
 		"set", "merge", "append", "remove", "increment", "decrement", "filter", "map", "update_where", "upsert",
-		"append_unique", "set_at", "merge_at", "remove_at", "increment_at", "decrement_at", "if", "let",
+		"append_unique", "set_at", "merge_at", "remove_at", "increment_at", "decrement_at", "move", "drop", "default",
+		"map_values", "if", "let",
 	}
 }
 
@@ -213,6 +230,12 @@ func operationNamed(name string) (operationForm, bool) {
 				{key: "apply", reading: AsOperations, bound: true},
 			}, compile: operationCompiler.mapping,
 		}
+	case "map_values":
+		f = operationForm{
+			on: value.Object, effect: ChangesValues, from: "apply", operands: []operandForm{
+				{key: "apply", reading: AsOperations, bound: true},
+			}, compile: operationCompiler.mapping,
+		}
 	case "update_where":
 		f = operationForm{
 			on: value.Array, effect: MergesElements, from: "merge", operands: []operandForm{
@@ -236,6 +259,16 @@ func operationNamed(name string) (operationForm, bool) {
 		f = operationForm{
 			on: value.Object, makes: true, effect: CountsMember, operands: []operandForm{key, by, alias},
 			compile: operationCompiler.dynamic,
+		}
+	// What changes where members are, or whether they are there.
+	case "move":
+		f = operationForm{effect: Moves, compile: operationCompiler.move}
+	case "drop":
+		f = operationForm{effect: Drops, compile: operationCompiler.drop}
+	case "default":
+		f = operationForm{
+			makes: true, effect: Fills, from: "value", operands: []operandForm{val},
+			compile: operationCompiler.defaulting,
 		}
 	// What only says what others see, or whether they are carried out.
 	case "if":
@@ -368,8 +401,11 @@ type Operation struct {
 	TargetAt diag.Pointer
 	On       value.Kind
 	Makes    bool
-	// Over is the path to the array that parts refer to the elements of, "" where none do, and As is the name of an
-	// element there, "" for "$item".
+	// From is the place that something is moved from, FromAt where it is named.
+	From   jsonpath.Path
+	FromAt diag.Pointer
+	// Over is the path to the array that parts refer to the elements of, or to the object that they refer to the values
+	// of; "" where they refer to none. As is the name of an element there, "" for "$item".
 	Over, As string
 
 	body     value.Value
@@ -419,11 +455,17 @@ func visit(v value.Value, at diag.Pointer, yield func(*Operation) bool) bool {
 		o.Target, _ = jsonpath.ParseState(target.Str())
 		o.TargetAt = o.At.Key("target")
 	}
+	if o.Effect == Moves {
+		o.From, _ = jsonpath.ParseState(o.body.Get("from").Str())
+		o.FromAt = o.At.Key("from")
+		o.Target, _ = jsonpath.ParseState(o.body.Get("to").Str())
+		o.TargetAt = o.At.Key("to")
+	}
 	switch find := o.body.Get("find"); {
 	case o.Name == "append_unique" && !o.body.Get("uniqueField").IsMissing():
 		o.operands = []operandForm{{key: "value", reading: AsObject}} // which has the field
 		fallthrough
-	case o.On == value.Array:
+	case o.On == value.Array || o.Effect == ChangesValues:
 		o.Over, o.As = o.body.Get("target").Str(), o.body.Get("as").Str()
 	case o.Name == "let":
 		o.Over, o.As = find.Get("in").Str(), find.Get("as").Str()

@@ -63,6 +63,8 @@ func (n *naive) operator(v value.Value) (value.Value, bool) {
 		return n.folded(name, v), true
 	case "$lower", "$upper", "$trim", "$slice":
 		return n.text(name, v), true
+	case "$split", "$join", "$number", "$case":
+		return n.translated(name, v), true
 	case "$now":
 		seconds, _ := follow(n.event, "metadata.timestamp").Int64()
 		layout := map[string]string{"date": "2006-01-02", "datetime": "2006-01-02T15:04:05Z"}[o.Str()]

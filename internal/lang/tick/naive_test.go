@@ -123,6 +123,8 @@ func (n *naive) result(name string, o value.Value, at string) value.Value {
 	case "let":
 		n.let(o)
 		return n.state
+	case "move", "drop", "default", "map_values":
+		return n.moved(name, target, o, at)
 	default:
 		return n.dynamic(name, target, o)
 	}
@@ -435,6 +437,9 @@ func (n *naive) find(path string) (value.Value, bool) {
 	switch {
 	case root == "$" && strings.HasPrefix(rest, ".state"):
 		v, rest = n.before, strings.TrimPrefix(rest, ".state")
+	case root == "$" && rest == ".id":
+		_, id, _ := strings.Cut(n.event.Get("key").Str(), ":")
+		return value.StringValue(id), optional
 	case root == "$":
 		v = n.event
 	case root == "@":

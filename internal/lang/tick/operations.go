@@ -28,21 +28,27 @@ func (o *base) origin() *base { return o }
 
 // unfit reports that the operation was left out because its operands did not fit.
 func (o *base) unfit(e *Env) {
-	message := e.misfit.Message
+	misfit := *e.misfit
 	e.misfit = nil
-	if o.tells(e) {
-		o.fault(e, "%s", message)
+	switch {
+	case e.strict:
+		e.broken = &Misfit{Pointer: misfit.Pointer, Message: misfit.Message}
+	case o.tells(e):
+		o.fault(e, "%s", misfit.Message)
 	}
 }
 
 // tells reports whether one more fault is wanted.
-func (o *base) tells(e *Env) bool { return e.faults != nil && e.told < maxFaults }
+func (o *base) tells(e *Env) bool { return e.strict || e.faults != nil && e.told < maxFaults }
 
 // maxFaults is how many faults of one event are reported.
 const maxFaults = 1000
 
 func (o *base) fault(e *Env, format string, args ...any) {
-	if o.tells(e) {
+	switch {
+	case e.strict:
+		e.broken = &Misfit{Pointer: o.at, Message: o.name + " does not fit: " + fmt.Sprintf(format, args...)}
+	case o.tells(e):
 		e.told++
 		e.faults(Fault{Pointer: o.at, Message: o.name + " changes nothing: " + fmt.Sprintf(format, args...)})
 	}
@@ -285,7 +291,7 @@ func (o *base) add(e *Env, number, by value.Value, subtract bool, p *place, memb
 		o.fault(e, "the amount is %s, not a number", kindOf(by))
 	case !o.tells(e):
 	case number.Kind() != value.Number && member != "":
-		o.fault(e, "%s in %s is %s, not a number", diag.Quote(member), p, kindOf(number))
+		o.fault(e, "%s in %s is %s, not a number", e.named(member), p, kindOf(number))
 	case number.Kind() != value.Number:
 		o.fault(e, "%s is %s, not a number", p, kindOf(number))
 	default:
@@ -530,11 +536,13 @@ func (o *upsertOp) apply(e *Env) {
 	o.put(e, &o.target, arr, grown)
 }
 
-// mapOp is "map".
+// mapOp is "map" and "map_values".
 type mapOp struct {
 	base
 	target place
-	slot   int
+	// over is what the target is: an array, or an object whose values are gone through.
+	over value.Kind
+	slot int
 	// freezes reports that the binding is read, so that its value must not change while the element does.
 	freezes bool
 	// lets are the slots that operations inside bind; they are forgotten after each element.
@@ -543,16 +551,18 @@ type mapOp struct {
 }
 
 func (o *mapOp) apply(e *Env) {
-	s, ok := o.array(e, &o.target)
+	s, ok := o.container(e, &o.target, o.over)
 	if !ok || s.v.IsMissing() {
 		return
 	}
 	if o.freezes {
 		e.keep(s.v)
 	}
-	elems := s.v.Elems()
-	out := make([]value.Value, len(elems))
-	copy(out, elems)
+	out := make([]value.Value, s.v.Len())
+	copy(out, s.v.Elems())
+	for i, m := range s.v.Members() {
+		out[i] = m.Value
+	}
 	w, total := s.v.Weight(), e.total
 	root, item := e.current, e.slots[o.slot]
 	var outer []value.Value
@@ -565,6 +575,9 @@ func (o *mapOp) apply(e *Env) {
 		}
 		e.slots[o.slot], e.current = out[i], out[i]
 		e.run(o.ops)
+		if e.broken != nil {
+			return
+		}
 		out[i] = e.current
 		for j, slot := range o.lets {
 			e.slots[slot] = outer[j]
@@ -572,6 +585,10 @@ func (o *mapOp) apply(e *Env) {
 	}
 	e.slots[o.slot], e.current = item, root
 	grown := e.total.Minus(total) // the operations inside have counted it
+	if o.over == value.Object {
+		o.put(e, &o.target, e.ed.SetValues(s.v, out, grown), grown)
+		return
+	}
 	o.put(e, &o.target, e.ed.Array(out, w.Plus(grown)), grown)
 }
 
@@ -648,7 +665,7 @@ func (o *mergeAtOp) apply(e *Env) {
 	old := s.v.Get(key)
 	if old.Kind() != value.Object && !absent(old) {
 		if o.tells(e) {
-			o.fault(e, "%s in %s is %s, not an object", diag.Quote(key), &o.target, kindOf(old))
+			o.fault(e, "%s in %s is %s, not an object", e.named(key), &o.target, kindOf(old))
 		}
 		return
 	}

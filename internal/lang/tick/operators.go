@@ -47,6 +47,10 @@ const (
 	// Chosen: the members "then" and "else" of the object, one of which is the value. Without the latter it may be
 	// null.
 	Chosen
+	// Cased: the second of each pair in the member "of" of the object, and its member "else", one of which is the value.
+	Cased
+	// Texts: some array of texts; where the object has the member "part", one of them or null.
+	Texts
 )
 
 // operator is a form of object that stands for a computed value: a row of the one table of operators.
@@ -74,7 +78,7 @@ func operatorNames() []string {
 		"$", "$literal", "$merge", "merge", "$coalesce", "coalesce", "$if", "$add", "$subtract", "$multiply", "$divide",
 		"$round", "$negate", "$abs",
 		"$min", "$max", "$sum", "$count", "$concat", "concat", "$lower", "$upper", "$trim", "$slice", "$now",
-		"$add_duration", "$date_trunc", "$map", "$lookup",
+		"$add_duration", "$date_trunc", "$split", "$join", "$number", "$case", "$map", "$lookup",
 	}
 }
 
@@ -135,6 +139,21 @@ func operatorNamed(name string) (operator, bool) {
 		return row(
 			Text, false, (*compiler).sliceForm, own(AsText), operandForm{key: "from", reading: AsNumber},
 			operandForm{key: "to", reading: AsNumber},
+		)
+	case "$split":
+		return row(
+			Texts, false, (*compiler).splitForm, own(AsText), operandForm{key: "by", reading: AsText},
+			operandForm{key: "limit", reading: AsNumber}, operandForm{key: "part", reading: AsNumber},
+		)
+	case "$join":
+		return row(Text, false, (*compiler).joinForm, own(asValues), operandForm{key: "by", reading: AsText})
+	case "$number":
+		return row(Numeric, false, (*compiler).numberForm, own(AsValue))
+	// Values for values.
+	case "$case":
+		return row(
+			Cased, false, (*compiler).caseForm, own(AsValue), operandForm{key: "of", reading: asPairs},
+			operandForm{key: "else"},
 		)
 	// Times.
 	case "$now":
@@ -367,16 +386,22 @@ func operatorMeant(l *diag.List, name string, known []string) string {
 		return "$sum"
 	case "substring", "substr":
 		return "$slice"
-	case "join":
-		return "$concat"
+	case "explode", "tokens":
+		return "$split"
+	case "implode":
+		return "$join"
+	case "tonumber", "parsenumber", "parse", "float", "int", "integer":
+		return "$number"
 	case "tolower", "lowercase":
 		return "$lower"
 	case "toupper", "uppercase":
 		return "$upper"
 	case "ifnull", "default":
 		return "$coalesce"
-	case "cond", "condition", "case", "switch", "when", "choose", "ternary", "iif", "then":
+	case "cond", "condition", "when", "choose", "ternary", "iif", "then":
 		return "$if"
+	case "switch", "translate", "mapping", "lookuptable":
+		return "$case"
 	case "dateadd", "addtime":
 		return "$add_duration"
 	case "datetrunc", "startof":
@@ -448,6 +473,14 @@ func can(n node, k value.Kind) bool {
 		return k == value.Array
 	case *numbersNode:
 		return k == value.Number || k == value.String && n.orders()
+	case *numberNode:
+		return k == value.Number
+	case *joinNode:
+		return k == value.String
+	case *splitNode:
+		return k == value.Array && n.part == nil || k == value.String && n.part != nil
+	case *caseNode:
+		return n.can(k)
 	case *quotientNode, *foldNode:
 		return k == value.Number
 	case *concatNode, *textNode, *sliceNode:

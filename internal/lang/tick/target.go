@@ -1,6 +1,7 @@
 package tick
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -12,12 +13,14 @@ import (
 type place struct {
 	text  string
 	steps []value.Step
+	// root is what the place is in, the state where it is "".
+	root string
 }
 
 // String names the place in messages.
 func (p *place) String() string {
 	if p.text == "" {
-		return "the state"
+		return cmp.Or(p.root, "the state")
 	}
 	return strconv.Quote(p.text)
 }
@@ -142,11 +145,15 @@ func (o *base) fits(e *Env, p *place, s spot, grown value.Weight) bool {
 
 // tooLarge reports that the state may not grow by so much.
 func (o *base) tooLarge(e *Env, grown value.Weight) {
+	what := "the state"
+	if e.strict {
+		what = "the data"
+	}
 	if grown.Bytes > max(e.room().Bytes, 0) {
-		o.fault(e, "the state would be larger than %d MiB", MaxState>>20)
+		o.fault(e, "%s would be larger than %d MiB", what, MaxState>>20)
 		return
 	}
-	o.fault(e, "the state would have more than %d values", MaxValues)
+	o.fault(e, "%s would have more than %d values", what, MaxValues)
 }
 
 // put puts v at the place, which must not be blocked. It has to be the last step of an operation.
@@ -165,7 +172,7 @@ func (o *base) replace(e *Env, p *place, s spot, v value.Value, w value.Weight) 
 func (p *place) obstacle(v value.Value) string {
 	for i := range p.steps {
 		s := &p.steps[i]
-		above := &place{text: jsonpath.StepsText(p.steps[:i])}
+		above := &place{text: jsonpath.StepsText(p.steps[:i]), root: p.root}
 		if above.text != "" && above.text[0] == '.' {
 			above.text = above.text[1:]
 		}

@@ -81,11 +81,12 @@ type Fault struct {
 type Handler struct {
 	ops   []operation
 	slots int
-	// wantsState reports that some path starts with "$.state".
-	wantsState bool
-	data       picks
-	metadata   picks
-	reads      []string
+	// rereads reports that some path leads into what operations change as it was before: "$.state", in an upcast
+	// "$.data".
+	rereads  bool
+	data     picks
+	metadata picks
+	reads    []string
 	// light is up to how many bytes of an event the handler is not heavy.
 	light int
 	envs  sync.Pool
@@ -122,15 +123,8 @@ func (h *Handler) apply(
 	if len(h.ops) == 0 {
 		return state, nil
 	}
-	e, _ := h.envs.Get().(*Env)
-	if e == nil {
-		e = &Env{
-			slots:    make([]value.Value, h.slots),
-			data:     picked{plan: &h.data, values: make([]value.Value, h.data.n)},
-			metadata: picked{plan: &h.metadata, values: make([]value.Value, h.metadata.n)},
-		}
-	}
-	if h.wantsState {
+	e := h.env()
+	if h.rereads {
 		ed.Freeze()
 		e.state = state
 	}
@@ -154,6 +148,18 @@ func (h *Handler) apply(
 	e.reset()
 	h.envs.Put(e)
 	return state, err
+}
+
+// env returns an environment for one event.
+func (h *Handler) env() *Env {
+	if e, ok := h.envs.Get().(*Env); ok {
+		return e
+	}
+	return &Env{
+		slots:    make([]value.Value, h.slots),
+		data:     picked{plan: &h.data, values: make([]value.Value, h.data.n)},
+		metadata: picked{plan: &h.metadata, values: make([]value.Value, h.metadata.n)},
+	}
 }
 
 // Members that the engine adds to the state of every aggregate.
@@ -248,20 +254,31 @@ func planPicks(nodes []*pathNode) picks {
 // CompileHandler compiles a handler that is an array of operations or a single one. at is its place in the spec. It
 // adds everything that is wrong to l and returns nil if that includes an error.
 func CompileHandler(v value.Value, at diag.Pointer, l *diag.List) *Handler {
-	c := compiler{l: l, language: handlers}
-	before := l.Errors()
-	ops := operationCompiler{predicateCompiler{&c}}.operations(v, at, "a handler")
-	if c.count > MaxOperations {
-		l.Errorf(at, "the handler has more than %d operations, nested ones included", MaxOperations).
-			Hintf("split the event into several types, or use a WebAssembly handler")
+	c := &compiler{l: l, language: handlers}
+	h := c.handler(v, at)
+	if h != nil {
+		h.rereads = c.reading(fromState) != nil
+		h.light = lightUpTo(h.ops)
 	}
-	if l.Errors() > before {
+	return h
+}
+
+// handler compiles the operations of a handler or of an upcast. It returns nil after an error.
+func (c *compiler) handler(v value.Value, at diag.Pointer) *Handler {
+	before := c.l.Errors()
+	what, all, fewer := "a handler", "the handler", "split the event into several types, or use a WebAssembly handler"
+	if c.upcast {
+		what, all, fewer = "an upcast", "the upcast", "put one more generation between the two"
+	}
+	ops := operationCompiler{predicateCompiler{c}}.operations(v, at, what)
+	if c.count > MaxOperations {
+		c.errorf(at, "%s has more than %d operations, nested ones included", all, MaxOperations).Hintf("%s", fewer)
+	}
+	if c.l.Errors() > before {
 		return nil
 	}
-	h := &Handler{ops: ops, slots: len(c.slots), reads: c.reads()}
-	h.wantsState = c.reading(fromState) != nil
-	h.data = planPicks(c.reading(fromData))
-	h.metadata = planPicks(c.reading(fromMetadata))
-	h.light = lightUpTo(ops)
-	return h
+	return &Handler{
+		ops: ops, slots: len(c.slots), reads: c.reads(), data: planPicks(c.reading(fromData)),
+		metadata: planPicks(c.reading(fromMetadata)),
+	}
 }

@@ -172,6 +172,13 @@ func (w *weigher) operation(op operation) weight {
 			w.eval(op.key), w.size(op.key).times(1./work.BytesPerUnit), w.eval(op.by), w.amount(op.by),
 			w.digits(each(1, w.current)),
 		)
+	// What changes where members are, or whether they are there.
+	case *moveOp:
+		return sum(each(4*membersPerByte+elementsPerByte/weighedPerUnit, w.current), units(copiedUnits))
+	case *dropOp:
+		return each(2*membersPerByte, w.current)
+	case *defaultOp:
+		return w.kept(&op.value)
 	// What only binds names, or decides whether operations are carried out.
 	case *ifOp:
 		return sum(w.predicate(op.when), w.operations(op.then), w.operations(op.orElse))

@@ -55,6 +55,35 @@ func (w *weigher) computed(n node) weight {
 			total = sum(total, w.eval(n.to))
 		}
 		return total
+	case *splitNode:
+		total := sum(units(1), w.eval(n.of), w.eval(n.by), w.size(n.of).times(2./textPerUnit+1))
+		for _, v := range []node{n.limit, n.part} {
+			if v != nil {
+				total = sum(total, w.eval(v))
+			}
+		}
+		return total
+	case *joinNode:
+		if n.in != nil {
+			// What stands between elements may be as long as a state for each of them.
+			return units(2 * work.Replay)
+		}
+		total := sum(w.all(n.items), w.eval(n.by))
+		for _, v := range n.items {
+			total = sum(total, units(1), w.size(v).times(1./work.BytesPerUnit), w.size(n.by).times(1./work.BytesPerUnit))
+		}
+		return total
+	case *numberNode:
+		return sum(units(1+mostNumber/digitsPerUnit), w.eval(n.of))
+	case *caseNode:
+		total := sum(w.eval(n.of), w.all(n.keys), w.all(n.values))
+		for _, key := range n.keys {
+			total = sum(total, units(1), w.compared(n.of, key))
+		}
+		if n.other != nil {
+			total = sum(total, w.eval(n.other))
+		}
+		return total
 	case *nowNode:
 		return sum(units(timeWork), w.eval(n.seconds))
 	case *durationNode:
@@ -117,6 +146,20 @@ func (w *weigher) result(n node) weight {
 		return w.sizes(n.items)
 	case *choiceNode:
 		return sum(w.size(n.then), w.size(n.other))
+	case *caseNode:
+		if n.other != nil {
+			return sum(w.sizes(n.values), w.size(n.other))
+		}
+		return w.sizes(n.values)
+	case *splitNode:
+		return sum(units(2), w.size(n.of).times(4)) // a letter may stand for itself, quotes and a comma
+	case *joinNode:
+		if n.in != nil {
+			return units(MaxState)
+		}
+		return sum(units(2), w.sizes(n.items), w.size(n.by).times(float64(len(n.items))))
+	case *numberNode:
+		return units(mostNumber)
 	case *concatNode:
 		return sum(units(2), w.sizes(n.items).times(2)) // what is put into a text may have to be escaped
 	case *numbersNode:
