@@ -27,6 +27,11 @@ func storeFlags(f *pflag.FlagSet, o *server.StoreOptions) {
 	f.IntVar(&o.Connections, "store-connections", server.DefaultStoreConnections, "how many connections to the server there are")
 }
 
+// readsFlag declares the flag of a store on PostgreSQL that only servers have.
+func readsFlag(f *pflag.FlagSet, o *server.StoreOptions) {
+	f.StringVar(&o.Reads, "store-reads", server.DefaultStoreReads, "what answers rely on: the server's last sign of life to the database (lease), a commit with each read (quorum), or what the primary shows, replicated or not (primary)")
+}
+
 // secretFlag declares the flag of the node secret for commands that run without a server.
 func secretFlag(f *pflag.FlagSet, o *server.StoreOptions) {
 	f.StringVar(&o.NodeSecretFile, "node-secret-file", "", "`file` with the secret of the servers on that store")

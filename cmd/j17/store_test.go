@@ -103,6 +103,21 @@ func TestStoreCommands(t *testing.T) {
 	)
 	d.call(t, []string{"J17_STORE_CONNECTIONS=many"}, exitUsage, []string{`"many" is not what store-connections takes`}, "store", "check")
 
+	for _, command := range []string{"serve", "dev"} {
+		d.call(
+			t, []string{"J17_STORE_READS=always"}, exitUsage,
+			[]string{`store-reads: "always" is none of lease, quorum and primary`}, append([]string{command}, d.flags()...)...,
+		)
+	}
+	d.call(
+		t, nil, exitUsage, []string{`"always" is none of`, "the address is missing", "base-domain"},
+		"serve", "--check", "--store-reads", "always", "--data", "x",
+	)
+	d.call(
+		t, nil, exitUsage, []string{"the address is missing"},
+		"serve", "--check", "--store-reads", "quorum", "--data", "x", "--base-domain", "example.test",
+	)
+
 	// A single server is refused, unless that is allowed.
 	said := []string{"synchronous_standby_names is empty", "for 1 fault"}
 	d.call(t, nil, exitFailure, said, append([]string{"store", "check"}, d.flags()...)...)

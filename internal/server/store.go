@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/crypto/acme/autocert"
@@ -25,6 +26,7 @@ import (
 const (
 	DefaultStoreSchema      = postgres.DefaultSchema
 	DefaultStoreConnections = postgres.DefaultConnections
+	DefaultStoreReads       = string(postgres.ReadLease)
 
 	mostStoreConnections = 1000
 	// mostSchemaName is the greatest length of names in PostgreSQL, in bytes.
@@ -43,6 +45,8 @@ type StoreOptions struct {
 	// AllowSingle and AllowAsync accept servers that may lose acknowledged writes; Plain accepts connections to other
 	// machines without verified TLS.
 	AllowSingle, AllowAsync, Plain bool
+	// Reads is what answers rely on, lease, quorum or primary; "" means DefaultStoreReads.
+	Reads string
 	// Connections is how many connections the store uses; 0 means DefaultStoreConnections.
 	Connections int
 	// NodeSecretFile is the file with the servers' node secret, for commands that open the store without a server.
@@ -88,8 +92,13 @@ func (c *checks) store(o *StoreOptions) {
 	if n := o.Connections; n != 0 && (n < postgres.LeastConnections || n > mostStoreConnections) {
 		c.add("store-connections: %d is not between %d and %d", n, postgres.LeastConnections, mostStoreConnections)
 	}
+	reads := postgres.Reads(o.Reads)
+	if modes := postgres.ReadModes(); reads != "" && !slices.Contains(modes, reads) {
+		c.add("store-reads: %q is none of %s, %s and %s", o.Reads, modes[0], modes[1], modes[2])
+	}
 	if !o.Given() {
-		if o.PasswordFile != "" || o.AllowAsync || o.AllowSingle || o.Plain {
+		other := o.PasswordFile != "" || o.AllowAsync || o.AllowSingle || o.Plain
+		if other || cmp.Or(reads, postgres.ReadLease) != postgres.ReadLease {
 			c.add("store: the address is missing beside other settings of the store")
 		}
 		return
@@ -118,7 +127,7 @@ func (o *StoreOptions) postgres(clk clock.Clock, logger *slog.Logger, keys []*ke
 	p := postgres.Options{
 		Address: o.Address, Password: o.password, Plain: o.Plain, Schema: o.Schema, Connections: o.Connections,
 		AllowAsync: o.AllowAsync, AllowSingle: o.AllowSingle, Clock: clk, Logger: logger, Sealed: sealedElsewhere(),
-		Restoring: o.restoring,
+		Restoring: o.restoring, Reads: postgres.Reads(o.Reads),
 	}
 	if o.keys != nil {
 		keys = o.keys

@@ -29,19 +29,16 @@ SELECT set_config(name, '0', false) FROM pg_settings WHERE setting <> '0' AND na
 	'lock_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout');
 SET search_path = `
 
-// proof is the commit that each connection begins with. Connections use different rows, so that they rarely wait for
-// each other.
-const proof = `; INSERT INTO meta AS m (key, value) VALUES ('beat/%d', '') ON CONFLICT (key) DO UPDATE SET value = m.value;
-SELECT pg_postmaster_start_time()::text`
-
-// proofRows is the number of rows for proofs.
-const proofRows = 32
+// proof is a commit that changes nothing: once it is acknowledged, all that was visible before is kept. Sessions use
+// different rows, so that they rarely wait for each other.
+const proof = `INSERT INTO meta AS m (key, value) VALUES ('beat/' || pg_backend_pid() % 32, '')
+ON CONFLICT (key) DO UPDATE SET value = m.value`
 
 // session is what the store keeps with a connection.
 type session struct {
 	server *server
 	// began is what primary.begins returned before the connection's first commit.
-	began uint64
+	began commitStart
 	// connected is set when the connection is established. Further dials are refused then: they could only be requests
 	// to cancel a statement, and a cancelled wait for a standby ends as if the standby had answered.
 	connected atomic.Bool
@@ -90,9 +87,16 @@ func (c *core) connect(ctx context.Context) error {
 	config := address.pool
 	config.ConnConfig.ValidateConnect = suitable
 	config.BeforeConnect = func(ctx context.Context, config *pgx.ConnConfig) error {
+		if c.o.Reads == ReadPrimary {
+			s, err := c.primary.reachable(ctx)
+			if err == nil {
+				c.lead(config, s, c.setUp)
+			}
+			return err
+		}
 		s, err := c.primary.find(ctx)
 		if err == nil {
-			c.lead(config, s)
+			c.lead(config, s, c.prove)
 		}
 		return err
 	}
@@ -113,8 +117,10 @@ func pool(ctx context.Context, config *pgxpool.Config, most int) (*pgxpool.Pool,
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// lead directs a configuration to a server. Its connections get a session, and begin with a commit.
-func (c *core) lead(config *pgx.ConnConfig, to *server) {
+// lead directs a configuration to a server. Its connections get a session, which begin prepares.
+func (c *core) lead(
+	config *pgx.ConnConfig, to *server, begin func(context.Context, *pgconn.PgConn, *session) error,
+) {
 	config.Host, config.Port, config.TLSConfig = to.config.Host, to.config.Port, to.config.TLSConfig
 	config.Fallbacks = to.config.Fallbacks
 	s := &session{server: to}
@@ -134,8 +140,19 @@ func (c *core) lead(config *pgx.ConnConfig, to *server) {
 	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		s.connected.Store(true)
 		conn.CustomData()[sessionKey] = s
-		return c.prove(ctx, conn, s)
+		return begin(ctx, conn, s)
 	}
+}
+
+// setUp sets up a new session.
+func (c *core) setUp(ctx context.Context, conn *pgconn.PgConn, s *session) error {
+	if _, err := conn.Exec(ctx, sessionSettings+quoted(c.o.Schema)).ReadAll(); err != nil {
+		return err
+	}
+	if s.server.left != nil {
+		s.stop = context.AfterFunc(s.server.left, func() { _ = conn.Conn().Close() })
+	}
+	return nil
 }
 
 // prove sets up a new session, and commits its proof.
@@ -149,9 +166,12 @@ func (c *core) prove(ctx context.Context, conn *pgconn.PgConn, s *session) error
 		defer stop()
 	}
 
+	if _, err := conn.Exec(ctx, sessionSettings+quoted(c.o.Schema)).ReadAll(); err != nil {
+		return err
+	}
+	c.primary.reached(s.server)
 	s.began = c.primary.begins()
-	sql := sessionSettings + quoted(c.o.Schema) + fmt.Sprintf(proof, c.proofs.Add(1)%proofRows)
-	results, err := conn.Exec(ctx, sql).ReadAll()
+	results, err := conn.Exec(ctx, proof+`; SELECT pg_postmaster_start_time()::text`).ReadAll()
 	if err == nil {
 		err = s.warning()
 	}
@@ -167,7 +187,7 @@ func (c *core) prove(ctx context.Context, conn *pgconn.PgConn, s *session) error
 // connectTo makes a connection to a server.
 func (c *core) connectTo(ctx context.Context, to *server) (*pgx.Conn, error) {
 	config := c.address.pool.ConnConfig.Copy()
-	c.lead(config, to)
+	c.lead(config, to, c.prove)
 	return pgx.ConnectConfig(ctx, config)
 }
 

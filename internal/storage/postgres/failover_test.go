@@ -166,7 +166,9 @@ func TestRestartedAlone(t *testing.T) {
 	l.more(20)
 	c.Servers[1].Kill9(t)
 	c.Servers[2].Kill9(t)
-	for pgtest.Ask[int](t, c.Primary(), "SELECT count(*)::int FROM pg_stat_activity WHERE wait_event='SyncRep'") == 0 {
+	waiting := "SELECT count(*)::int FROM pg_stat_activity WHERE wait_event='SyncRep' AND query LIKE '%UPDATE tenants x%'" +
+		" AND NOT EXISTS (SELECT FROM pg_stat_replication)" // which might still have an answer
+	for pgtest.Ask[int](t, c.Primary(), waiting) == 0 {
 		pause(t.Context(), 10*time.Millisecond)
 	}
 	acked, _, _ := l.counts()

@@ -259,7 +259,12 @@ func (l *lane) write(b *batch, calls []*call, places []place, complete int) (*ou
 		return done, nil
 	case !changes:
 		// What decisions relied on must not have changed.
+		s := sessionOf(l.conn)
+		s.warned = nil
 		written, err := b.w.run(l, b)
+		if err == nil {
+			err = s.warning()
+		}
 		if err != nil {
 			return nil, l.lost(err)
 		}

@@ -31,6 +31,12 @@ type group struct {
 
 func newLookups(c *core) *lookups { return &lookups{core: c} }
 
+// confirm returns when a round trip with a commit has ended that began after the call.
+func (l *lookups) confirm(ctx context.Context) error {
+	_, err := l.ask(ctx, "a commit that confirms a read", func(*questions) {})
+	return err
+}
+
 // ask adds questions to the next round trip and waits for its answers.
 func (l *lookups) ask(ctx context.Context, what string, add func(q *questions)) (*questions, error) {
 	if l.isClosed() {
@@ -39,6 +45,7 @@ func (l *lookups) ask(ctx context.Context, what string, add func(q *questions)) 
 	l.mu.Lock()
 	if l.waiting == nil {
 		l.waiting = &group{done: make(chan struct{})}
+		l.waiting.commits = l.o.Reads == ReadQuorum
 	}
 	g := l.waiting
 	add(&g.questions)

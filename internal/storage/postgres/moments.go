@@ -85,6 +85,9 @@ func (m *moments) snapshot(ctx context.Context, name j17.Tenant, longest time.Du
 			s.conn.Release() // which closes it, since its transaction is open
 			s.conn = nil
 		}
+		if err == nil && m.confirm != nil {
+			err = m.confirm(ctx)
+		}
 		return err
 	})
 	if err != nil {

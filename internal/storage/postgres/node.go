@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,12 +44,16 @@ type Node struct {
 	incarnation int64
 
 	conn *pgx.Conn
+	// order numbers the commits of the node and of its store in the order in which they begin.
+	order atomic.Int64
 
 	mu   sync.Mutex
 	term int64
-	// good is when the last committed beat began.
-	good time.Time
-	lost chan struct{}
+	// good is when the last committed beat began, goodOrder its order, and at the server that has acknowledged it.
+	good      time.Time
+	goodOrder int64
+	at        *server
+	lost      chan struct{}
 	// stop ends the beats. stopped is closed when they have ended.
 	stop    context.CancelFunc
 	stopped chan struct{}
@@ -168,7 +173,7 @@ SELECT term FROM c`
 
 // takeOver tries to make this node the active one, and reports whether it has.
 func (n *Node) takeOver(ctx context.Context, from *clusterRow) (bool, error) {
-	began := n.clock.Now()
+	began, order := n.clock.Now(), n.order.Add(1)
 	var term int64
 	err := n.conn.QueryRow(
 		ctx, updateCluster, n.name, n.url, n.incarnation, from.term, from.beat, []byte(j17.System),
@@ -186,7 +191,7 @@ func (n *Node) takeOver(ctx context.Context, from *clusterRow) (bool, error) {
 		n.core.logger.WarnContext(ctx, "this node works from now on", slog.String("instead_of", from.active))
 	}
 	n.mu.Lock()
-	n.term, n.good = term, began
+	n.term, n.good, n.goodOrder, n.at = term, began, order, sessionOf(n.conn).server
 	n.mu.Unlock()
 	beats, stop := context.WithCancel(n.core.life)
 	n.stop, n.stopped = stop, make(chan struct{})
@@ -217,6 +222,7 @@ func (n *Node) beat(ctx context.Context) error {
 	if err := n.connect(trip); err != nil {
 		return err
 	}
+	order := n.order.Add(1)
 	var term int64
 	err := n.conn.QueryRow(trip, updateBeat, n.term).Scan(&term)
 	switch {
@@ -231,8 +237,16 @@ func (n *Node) beat(ctx context.Context) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.good = began
+	n.good, n.goodOrder, n.at = began, order, sessionOf(n.conn).server
 	return nil
+}
+
+// hasLeft reports whether a beat was committed on another server than s that began after the commit with an order, the
+// last one that s has acknowledged: s is not the primary any more then.
+func (n *Node) hasLeft(s *server, order int64) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.at != nil && (n.at.name() != s.name() || n.at.started != s.started) && n.goodOrder > order
 }
 
 // Term returns the number of the take-over by which this node became active.
@@ -243,10 +257,19 @@ func (n *Node) Term() int64 {
 }
 
 // Works reports whether this node may answer: its last committed beat is younger than leaseTime, both by the wall clock
-// and by the monotonic clock, which stops while some machines sleep.
+// and by the monotonic clock, which stops while some machines sleep. With ReadPrimary it may until it knows that it was
+// replaced.
 func (n *Node) Works() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.core.o.Reads == ReadPrimary {
+		select {
+		case <-n.lost:
+			return false
+		default:
+			return !n.good.IsZero()
+		}
+	}
 	now := n.clock.Now()
 	return !n.good.IsZero() && now.Sub(n.good) < leaseTime && now.Round(0).Sub(n.good.Round(0)) < leaseTime
 }

@@ -56,6 +56,8 @@ type Options struct {
 	Node *Node
 	// AllowAsync accepts a server whose settings can lose acknowledged writes, AllowSingle one without standbys.
 	AllowAsync, AllowSingle bool
+	// Reads is what an answer relies on; "" means ReadLease.
+	Reads Reads
 	// Restoring allows a schema to be opened between BeginRestoration and FinishRestoration.
 	Restoring bool
 	// EraseEvery is the least time between two rewrites of a cell. Erasures that come meanwhile share the next one.
@@ -111,8 +113,6 @@ type core struct {
 	// hosts has a configuration for each server of the address.
 	hosts   []*pgx.ConnConfig
 	primary primary
-	// proofs counts the commits that connections begin with.
-	proofs atomic.Uint64
 	// pool has the connections of readers, lookupPool those of look-ups.
 	pool, lookupPool *pgxpool.Pool
 
@@ -124,6 +124,8 @@ type core struct {
 	leaves  *leaves.Latest
 	full    fullness
 	guard   *guard
+	// confirm, if not nil, returns when a commit that began after the call was acknowledged by the primary.
+	confirm func(ctx context.Context) error
 	// key seals what belongs to the schema; nil seals nothing.
 	key *keyfile.File
 	// start is the number of this start among all starts of stores on the schema.
@@ -245,6 +247,9 @@ func newCore(ctx context.Context, o Options) (*core, error) {
 // newStore returns a store with all its parts.
 func newStore(c *core) *Store {
 	lookups := newLookups(c)
+	if c.o.Reads == ReadQuorum {
+		c.confirm = lookups.confirm
+	}
 	appends := &appender{core: c}
 	moments := newMoments(c, c.o.readers())
 	sweeper := &sweeper{core: c}

@@ -52,6 +52,8 @@ type primary struct {
 	server *server
 	lost   bool
 	search *search
+	// answering, if not nil, is a server that takes writes as it says. It is found by the search.
+	answering *server
 	// reasons are the errors of the latest attempts to connect, by the names of servers. acknowledged is when a commit
 	// was last acknowledged.
 	reasons      map[string]error
@@ -63,6 +65,15 @@ type primary struct {
 	// commit has proven that all is kept. progress, if not nil, is closed when proven or server changes.
 	doubted, proven uint64
 	progress        chan struct{}
+	// order is that of the last acknowledged commit on server.
+	order int64
+}
+
+// commitStart is what was known when a commit began: the count of doubts, and the commit's order among those of the
+// node and its store.
+type commitStart struct {
+	doubted uint64
+	order   int64
 }
 
 // search is a search for the primary. found is closed when it ends, late when callers have waited long enough.
@@ -111,10 +122,40 @@ func (p *primary) find(ctx context.Context) (*server, error) {
 		}
 		s := p.seek()
 		p.mu.Unlock()
-		if err := p.join(ctx, s); err != nil {
+		if err := p.join(ctx, s, nil); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// reachable returns the primary, or while it is being searched, a server that takes writes as it says. It waits for up
+// to patience until there is one.
+func (p *primary) reachable(ctx context.Context) (*server, error) {
+	for {
+		p.mu.Lock()
+		if p.server != nil && !p.lost {
+			defer p.mu.Unlock()
+			return p.server, nil
+		}
+		s := p.seek()
+		if p.answering != nil {
+			defer p.mu.Unlock()
+			return p.answering, nil
+		}
+		progress := p.awaited()
+		p.mu.Unlock()
+		if err := p.join(ctx, s, progress); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// reached records that a server takes writes as it says.
+func (p *primary) reached(s *server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answering = s
+	p.tell()
 }
 
 // check returns when a server has taken a commit since the call, or with an error when that takes longer than patience.
@@ -123,7 +164,7 @@ func (p *primary) check(ctx context.Context) error {
 	p.mu.Lock()
 	s := p.seek()
 	p.mu.Unlock()
-	err := p.join(ctx, s)
+	err := p.join(ctx, s, nil)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if ctx.Err() == nil && p.acknowledged.After(begun) {
@@ -132,10 +173,12 @@ func (p *primary) check(ctx context.Context) error {
 	return err
 }
 
-// join waits for the end of a search.
-func (p *primary) join(ctx context.Context, s *search) error {
+// join waits for the end of a search, or until another channel is closed.
+func (p *primary) join(ctx context.Context, s *search, other <-chan struct{}) error {
 	select {
 	case <-s.found:
+		return nil
+	case <-other:
 		return nil
 	case <-s.late:
 		return p.unreachable()
@@ -173,8 +216,14 @@ func (p *primary) failed(err *pgconn.ConnectError) {
 	defer p.mu.Unlock()
 	name := hostName(err.Config.Host, err.Config.Port)
 	p.reasons[name] = err
-	if s := p.server; s != nil && s.name() == name && !crowded(err) {
+	if crowded(err) {
+		return
+	}
+	if s := p.server; s != nil && s.name() == name {
 		p.lost = true
+	}
+	if s := p.answering; s != nil && s.name() == name {
+		p.answering = nil
 	}
 }
 
@@ -212,7 +261,7 @@ func (p *primary) seek() *search {
 	}
 	ctx, stop := context.WithCancel(p.ending)
 	s := &search{begun: now(), found: make(chan struct{}), late: make(chan struct{}), stop: stop}
-	p.search, p.reasons = s, map[string]error{}
+	p.search, p.reasons, p.answering = s, map[string]error{}, nil
 	if p.closed {
 		return s // nobody waits for it
 	}
@@ -282,10 +331,10 @@ func (p *primary) finish(s *search, found *session) {
 
 // shown records that the primary has taken a commit, which ends a search, and that all that was visible when begins has
 // returned began is kept. The caller holds mu.
-func (p *primary) shown(began uint64) {
-	p.acknowledged = now()
-	if began > p.proven {
-		p.proven = began
+func (p *primary) shown(began commitStart) {
+	p.acknowledged, p.order = now(), max(p.order, began.order)
+	if began.doubted > p.proven {
+		p.proven = began.doubted
 		p.tell()
 	}
 	p.lost = false
@@ -306,7 +355,7 @@ func (p *primary) become(found *server) {
 	if was == found {
 		return
 	}
-	p.server, p.lost = found, false
+	p.server, p.lost, p.order = found, false, 0
 	p.tell()
 	if was != nil {
 		p.logger.Warn("another server is the primary", slog.String("server", found.name()))
@@ -348,15 +397,20 @@ func (p *primary) doubt() {
 }
 
 // begins returns the value to pass to acknowledge after a commit. It is called before the commit.
-func (p *primary) begins() uint64 {
+func (p *primary) begins() commitStart {
+	began := commitStart{}
+	if n := p.o.Node; n != nil {
+		began.order = n.order.Add(1)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.doubted
+	began.doubted = p.doubted
+	return began
 }
 
 // acknowledge records that a server has acknowledged a commit without a warning. All that was visible there when the
 // commit began is kept.
-func (p *primary) acknowledge(s *server, began uint64) {
+func (p *primary) acknowledge(s *server, began commitStart) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s == p.server {
@@ -367,15 +421,27 @@ func (p *primary) acknowledge(s *server, began uint64) {
 // tell wakes the callers that wait for progress. The caller holds mu.
 func (p *primary) tell() { wake(&p.progress) }
 
-// kept returns when all that a server has shown so far is kept.
+// awaited returns a channel that is closed at the next progress. The caller holds mu.
+func (p *primary) awaited() <-chan struct{} {
+	if p.progress == nil {
+		p.progress = make(chan struct{})
+	}
+	return p.progress
+}
+
+// kept returns when all that a server has shown so far is kept, or with ReadPrimary at once. The error is errMoved if
+// the primary is another server.
 func (p *primary) kept(ctx context.Context, s *server) error {
 	for {
 		p.mu.Lock()
-		moved, proven := s != p.server, p.proven == p.doubted
-		if !moved && !proven && p.progress == nil {
-			p.progress = make(chan struct{})
+		moved, proven, progress := s != p.server, p.proven == p.doubted, p.awaited()
+		switch n := p.o.Node; {
+		case p.o.Reads == ReadPrimary:
+			known := p.server != nil && !p.lost
+			moved, proven = known && s.name() != p.server.name(), true
+		case !moved && n != nil && n.hasLeft(s, p.order):
+			moved, p.lost = true, true
 		}
-		progress := p.progress
 		p.mu.Unlock()
 		if moved {
 			return errMoved

@@ -20,6 +20,8 @@ type questions struct {
 	commands commandQuestions
 	matches  []matchQuestion
 
+	// commits reports whether the round trip ends with a commit of its own.
+	commits bool
 	// state is called for the row of each tenant that exists.
 	state func(row *tenantRow)
 }
@@ -260,6 +262,9 @@ func (q *questions) ask(ctx context.Context, conn reading, after ...string) erro
 	for i := range q.matches {
 		m := &q.matches[i]
 		b.Queue(selectMatch, m.arguments()...).QueryRow(func(row pgx.Row) error { return row.Scan(&m.found) })
+	}
+	if q.commits {
+		b.Queue(proof)
 	}
 	return conn.SendBatch(ctx, b).Close()
 }

@@ -77,10 +77,13 @@ func (c *core) readOnce(ctx context.Context, pool *pgxpool.Pool, do func(conn re
 	err = do(conn)
 	stop()
 	conn.Release()
-	switch {
-	case err == nil:
-		return c.primary.kept(ctx, s.server)
-	case broken(err):
+	if err == nil && c.confirm != nil && pool != c.lookupPool {
+		err = c.confirm(ctx)
+	}
+	if err == nil {
+		err = c.primary.kept(ctx, s.server)
+	}
+	if err != nil && broken(err) {
 		pool.Reset() // the others are likely to be broken as well
 	}
 	return err

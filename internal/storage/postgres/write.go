@@ -241,6 +241,9 @@ func (w *writes) run(l *lane, b *batch) (written map[int32]bool, err error) {
 	if len(t) > 0 {
 		send.Queue(unchanged, t, ver).Query(note)
 	}
+	if len(w.tenants.t) == 0 && l.o.Reads == ReadQuorum {
+		send.Queue(proof)
+	}
 	return written, l.conn.SendBatch(l.ending, send).Close()
 }
 
