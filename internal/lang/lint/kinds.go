@@ -116,6 +116,13 @@ func (r reader) kinds(v value.Value, formOf formOf) outline.Kinds {
 		return r.firstOf(operand)
 	case tick.Chosen:
 		return r.eitherOf(v, formOf)
+	case tick.Cased:
+		return r.anyOf(tick.Cases(v), formOf)
+	case tick.Texts:
+		if v.Get("part").IsMissing() {
+			return outline.Array
+		}
+		return outline.String | outline.Null
 	case tick.Plain:
 	}
 	return outline.KindOf(v)
@@ -123,10 +130,19 @@ func (r reader) kinds(v value.Value, formOf formOf) outline.Kinds {
 
 // eitherOf returns the kinds of the two values of an $if, of which the second is null where there is none.
 func (r reader) eitherOf(v value.Value, form formOf) outline.Kinds {
-	if !r.spend(1) {
+	return r.anyOf([]value.Value{v.Get("then"), v.Get("else").OrNull()}, form)
+}
+
+// anyOf returns the kinds of one of some values.
+func (r reader) anyOf(values []value.Value, form formOf) outline.Kinds {
+	if !r.spend(1 + len(values)) {
 		return outline.Any
 	}
-	return r.kinds(v.Get("then"), form) | r.kinds(v.Get("else").OrNull(), form)
+	var k outline.Kinds
+	for _, v := range values {
+		k |= r.kinds(v, form)
+	}
+	return k
 }
 
 // scalar returns the kinds of what an operator yields that keeps the kind of what it takes: the smallest, the largest,
@@ -202,6 +218,7 @@ func (r reader) operator(v value.Value, at diag.Pointer, parts []tick.Part) {
 		r.elements(v.Get(name), at.Key(name), outline.Number|outline.String)
 		r.alike(v.Get(name), at.Key(name), name)
 	}
+	r.elements(v.Get("$join"), at.Key("$join"), outline.Number|outline.String|outline.Boolean)
 	r.parts(parts)
 }
 
@@ -256,6 +273,11 @@ func (r reader) binding(in, as string) reader {
 	if p, err := jsonpath.ParseAny(in); err == nil && !p.Entries {
 		element = bound{schema: r.schemaOf(p).Follow([]value.Step{{IsIndex: true}}), held: r.elementsOf(p)}
 	}
+	return r.named(as, element)
+}
+
+// named returns the reader in which something has a name.
+func (r reader) named(as string, element bound) reader {
 	if r.bound = maps.Clone(r.bound); r.bound == nil {
 		r.bound = map[string]bound{}
 	}

@@ -202,7 +202,10 @@ func (r reader) operations(v value.Value, at diag.Pointer) {
 			r.parts(parts)
 			continue
 		}
-		inner := r.binding(op.Over, op.As)
+		inner := r.named(op.As, bound{}) // any value of an object
+		if op.Effect != tick.ChangesValues {
+			inner = r.binding(op.Over, op.As)
+		}
 		elements := inner.bound[elementName(op.As)].held.state
 		for _, part := range parts {
 			switch {
@@ -233,6 +236,12 @@ func (r reader) unmatched(elements *written, array string, part tick.Part) bool 
 
 // target checks the target of an operation: some handler has to write to it, and a value of the right kind.
 func (r reader) target(op *tick.Operation) {
+	if !r.element && op.Effect == tick.Moves {
+		r.neverWritten(r.state, op.FromAt, op.From.Text, op.From.Steps)
+	}
+	if !r.element && op.Effect == tick.Drops {
+		r.neverWritten(r.state, op.TargetAt, op.Target.Text, op.Target.Steps)
+	}
 	if r.element || r.state == nil || op.On == value.Missing {
 		return
 	}
@@ -322,7 +331,8 @@ func (r reader) value(v value.Value, at diag.Pointer, as tick.Reading) {
 		case tick.Chosen:
 			r.choice(v, at, as)
 			return
-		case tick.Plain, tick.Literal, tick.Merged, tick.Text, tick.Numeric, tick.Whole, tick.Scalar, tick.Computed:
+		case tick.Plain, tick.Literal, tick.Merged, tick.Text, tick.Numeric, tick.Whole, tick.Scalar, tick.Computed,
+			tick.Cased, tick.Texts:
 		}
 		if k, want := r.kindsOf(v), wanted(as); k&want == 0 && r.left > 0 {
 			r.Report(at, operandOfKind, want.Phrase(), known(k))

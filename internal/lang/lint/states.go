@@ -129,7 +129,7 @@ func (s *states) operations(root *written, v value.Value) {
 		if !s.spend(1) {
 			return
 		}
-		if op.Effect == tick.MergesElements || op.Effect == tick.ChangesElements {
+		if op.Effect == tick.MergesElements || op.Effect == tick.ChangesElements || op.Effect == tick.ChangesValues {
 			*s.changes = append(*s.changes, change{*s, root, op})
 		}
 		if !op.Makes {
@@ -137,8 +137,10 @@ func (s *states) operations(root *written, v value.Value) {
 		}
 		w := target(root, op.Target.Steps)
 		switch op.Effect {
-		case tick.Puts:
+		case tick.Puts, tick.Fills:
 			s.put(w, op.Written)
+		case tick.Moves:
+			w.anything()
 		case tick.Merges:
 			s.merge(w, op.Written)
 		case tick.PutsMember, tick.MergesMember, tick.CountsMember:
@@ -148,17 +150,21 @@ func (s *states) operations(root *written, v value.Value) {
 		case tick.PutsElement:
 			w.made |= outline.Array
 			s.put(w.element(), op.Written)
-		case tick.Nothing, tick.MergesElements, tick.ChangesElements:
+		case tick.Nothing, tick.Drops, tick.MergesElements, tick.ChangesElements, tick.ChangesValues:
 		}
 	}
 }
 
-// change notes what an operation changes in the elements of the array at a place.
-func (c *change) change(array *written) {
-	if c.op.Effect == tick.MergesElements {
-		c.merge(array.element(), c.op.Written)
-	} else {
-		c.operations(array.element(), c.op.Written)
+// change notes what an operation changes in the elements of the array at a place, or in the values of the object there,
+// of which it may make anything.
+func (c *change) change(place *written) {
+	switch c.op.Effect {
+	case tick.MergesElements:
+		c.merge(place.element(), c.op.Written)
+	case tick.ChangesValues:
+		place.open = true
+	default:
+		c.operations(place.element(), c.op.Written)
 	}
 }
 
@@ -224,9 +230,20 @@ func (s *states) putObject(w *written, v value.Value) {
 		w.put |= outline.Integer
 	case tick.Scalar:
 		w.put |= outline.Number | outline.String
+	case tick.Texts:
+		if !v.Get("part").IsMissing() {
+			w.put |= outline.String | outline.Null
+			return
+		}
+		w.put |= outline.Array
+		w.element().put |= outline.String
 	case tick.Chosen:
 		s.put(w, v.Get("then"))
 		s.put(w, v.Get("else").OrNull())
+	case tick.Cased:
+		for _, of := range tick.Cases(v) {
+			s.put(w, of)
+		}
 	case tick.Computed:
 		w.anything()
 	}

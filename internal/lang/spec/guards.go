@@ -150,11 +150,15 @@ func (c decisionCompiler) messageText(v value.Value, at diag.Pointer, s tick.Sco
 		kind = value.Object
 	case tick.Numeric, tick.Whole:
 		kind = value.Number
+	case tick.Texts:
+		if v.Get("part").IsMissing() {
+			kind = value.Array
+		}
 	case tick.Chosen:
 		_, then := c.messageText(v.Get("then").OrNull(), at.Key("then"), s)
 		_, other := c.messageText(v.Get("else").OrNull(), at.Key("else"), s)
 		return value.Value{}, then && other
-	case tick.Followed, tick.Text, tick.Scalar, tick.Computed:
+	case tick.Followed, tick.Text, tick.Scalar, tick.Computed, tick.Cased:
 	}
 	switch {
 	case kind == value.Object && c.misspelt(v, at, s):

@@ -110,7 +110,11 @@ func (c decisionCompiler) noObject(v value.Value, at diag.Pointer) {
 		object = operand.Kind() == value.Object
 	case tick.Plain:
 		object = v.Kind() == value.Object || jsonpath.IsPath(v.Str()) && !scalar(v.Str(), c.schema)
-	case tick.Followed, tick.Text, tick.Numeric, tick.Whole, tick.Scalar, tick.Computed:
+	case tick.Cased:
+		for _, of := range tick.Cases(v) {
+			c.noObject(of, at)
+		}
+	case tick.Followed, tick.Text, tick.Numeric, tick.Whole, tick.Scalar, tick.Computed, tick.Texts:
 	}
 	if object {
 		c.Report(at, uniqueObject)

@@ -106,3 +106,15 @@ func (c *compiler) caseForm(v value.Value, at diag.Pointer, name string, keeps b
 	}
 	return n
 }
+
+// Cases returns the values of a $case that compiles, that of "else" included.
+func Cases(v value.Value) []value.Value {
+	var out []value.Value
+	for _, pair := range v.Get("of").Elems() {
+		out = append(out, pair.Index(1))
+	}
+	if other := v.Get("else"); !other.IsMissing() {
+		out = append(out, other)
+	}
+	return out
+}

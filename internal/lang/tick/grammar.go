@@ -28,7 +28,7 @@ const (
 	AsText
 	// AsObject: a value that has to be an object.
 	AsObject
-	// AsTime: a value that has to be a time: a number, or a text.
+	// AsTime: a value that has to be a number or a text, such as a time.
 	AsTime
 	// asObjects: an array of objects.
 	asObjects
@@ -262,7 +262,7 @@ func operationNamed(name string) (operationForm, bool) {
 		}
 	// What changes where members are, or whether they are there.
 	case "move":
-		f = operationForm{effect: Moves, compile: operationCompiler.move}
+		f = operationForm{makes: true, effect: Moves, compile: operationCompiler.move}
 	case "drop":
 		f = operationForm{effect: Drops, compile: operationCompiler.drop}
 	case "default":

@@ -14,3 +14,10 @@ func TestRandomHandlers(t *testing.T) {
 		rapid.Check(t, checkRandomHandlers)
 	}
 }
+
+// TestRandomUpcasts holds steps of upcasts against the reference, on data at random.
+func TestRandomUpcasts(t *testing.T) {
+	for range 10 {
+		rapid.Check(t, checkRandomUpcasts)
+	}
+}

@@ -148,7 +148,7 @@ func operatorNamed(name string) (operator, bool) {
 	case "$join":
 		return row(Text, false, (*compiler).joinForm, own(asValues), operandForm{key: "by", reading: AsText})
 	case "$number":
-		return row(Numeric, false, (*compiler).numberForm, own(AsValue))
+		return row(Numeric, false, (*compiler).numberForm, own(AsTime))
 	// Values for values.
 	case "$case":
 		return row(

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"j17/internal/base/value"
+	"j17/internal/base/work"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/tick"
 )
@@ -202,11 +203,13 @@ func (g *generator) data() value.Value {
 
 // value draws a template.
 func (g *generator) value(depth int) value.Value {
-	kind := rapid.IntRange(-3, 9).Draw(g.T, "value")
-	if depth == 0 && (kind > 6 || kind == -3) {
+	kind := rapid.IntRange(-4, 9).Draw(g.T, "value")
+	if depth == 0 && (kind > 6 || kind < -2) {
 		kind = 0
 	}
 	switch kind {
+	case -4:
+		return g.translation(depth - 1)
 	case -3:
 		return g.choice(g.value(depth-1), g.value(depth-1))
 	case -2:
@@ -235,6 +238,39 @@ func (g *generator) value(depth int) value.Value {
 		return value.ArrayValue(g.value(depth-1), g.value(depth-1))
 	default:
 		return g.object(depth - 1)
+	}
+}
+
+// translation draws what splits or joins texts, reads a number or translates a value.
+func (g *generator) translation(depth int) value.Value {
+	of := str(g.pick("text", "$.data.s", "@.s", "$.data.id", "@.l[0].s", "$.data.v?"))
+	switch rapid.IntRange(0, 4).Draw(g.T, "translation") {
+	case 0:
+		pairs := []any{"$split", of, "by", g.pick("by", ":", "e", "2", "$.data.s")}
+		for _, name := range []string{"limit", "part"} {
+			if g.one(2) {
+				pairs = append(pairs, name, value.Int(int64(rapid.IntRange(1, 3).Draw(g.T, name))))
+			}
+		}
+		return obj(pairs...)
+	case 1:
+		of = str(g.pick("array", "@.t", "$.data.l", "$.data.l[0].l"))
+		if g.one(2) {
+			of = value.ArrayValue(str(g.path()), str(g.path()))
+		}
+		return obj("$join", of, "by", g.pick("by", "", " / ", "$.data.s"))
+	case 2:
+		return obj("$number", str(g.path()))
+	case 3:
+		return obj("$number", obj("$split", "$.data.s", "by", g.pick("by", "-", "T", "Y"), "part", value.Int(0)))
+	default:
+		pairs := []any{"$case", str(g.path()), "of", value.ArrayValue(
+			value.ArrayValue(g.scalar(), g.value(depth)), value.ArrayValue(str(g.path()), g.value(depth)),
+		)}
+		if g.one(2) {
+			pairs = append(pairs, "else", g.value(depth))
+		}
+		return obj(pairs...)
 	}
 }
 
@@ -422,11 +458,22 @@ func (g *generator) scenario(depth int) []value.Value {
 
 func (g *generator) operation(depth int) value.Value {
 	g.ops++
-	kind := rapid.IntRange(0, 20).Draw(g.T, "operation")
+	kind := rapid.IntRange(-5, 21).Draw(g.T, "operation")
 	if (depth > tick.MaxNesting || g.ops > 60) && kind > 17 {
 		kind = 0
 	}
 	switch kind {
+	case -5, -4, -3:
+		return obj("move", obj("from", g.statePath(g.member()), "to", g.statePath(g.member(), "new")))
+	case -2:
+		return obj("drop", obj("target", g.statePath(g.member())))
+	case -1:
+		return obj("default", obj("target", g.statePath(g.member(), "new"), "value", g.value(2)))
+	case 21:
+		o := []any{"target", g.statePath("o", "p", "l[0]")}
+		var apply value.Value
+		g.named(&o, func() { apply = g.operations(depth + 1) })
+		return obj("map_values", obj(append(o, "apply", apply)...))
 	case 0, 1:
 		return obj("set", obj("target", g.statePath(g.member()), "value", g.value(3)))
 	case 2:
@@ -602,4 +649,62 @@ func TestReadsIsComplete(t *testing.T) {
 			t.Fatalf("%s reads %v, and without the rest of the event its result is\n%s, not\n%s", handler, h.Reads(), got, want)
 		}
 	})
+}
+
+// upcast draws a step of an upcast: the operations of a handler, but that there is no state.
+func (g *generator) upcast() value.Value {
+	src := strings.ReplaceAll(g.operations(1).String(), `"$.state`, `"$.data`)
+	v, err := value.ParseString(src)
+	if err != nil {
+		g.Fatal(err)
+	}
+	return v
+}
+
+// checkRandomUpcasts takes data through up to three steps, in a way that changes containers in place and in one that
+// never does, and holds both against the reference. The first operation that does not fit in the reference has to end
+// the step at its place, with the data as they were.
+func checkRandomUpcasts(t *rapid.T) {
+	g := &generator{T: t}
+	data := g.state()
+	inPlace := value.NewEditor()
+	mine := data
+	for range rapid.IntRange(1, 3).Draw(t, "steps") {
+		g.ops, g.bindings = 0, nil
+		step := g.upcast()
+		u := compileUpcast(t, step)
+		ev := newEvent("happened", data, firstTime)
+		before := data.String()
+		next, misfit := upcastOf(t, u, data)
+		if misfit != nil && limited(tick.Fault{Message: misfit.Message}) || len(before) > largeState {
+			return
+		}
+		want, faults := naiveApply(step, data, ev.tree())
+		if data.String() != before {
+			t.Fatalf("%s changes data that were\n%s into\n%s", step, before, data)
+		}
+
+		// What does not fit has a place and changes nothing.
+		given := ev.raw()
+		if g.one(2) {
+			given.Data = tick.Parsed(mine)
+		}
+		also, err := u.Apply(inPlace, mine, given, work.New(t.Context(), work.Replay))
+		switch {
+		case (misfit != nil) != (len(faults) > 0) || (misfit != nil) != (err != nil):
+			t.Fatalf("%s on %s: %v and %v, want the faults %v", step, data, misfit, err, faults)
+		case misfit != nil && !strings.HasPrefix(string(misfit.Pointer), "/upcast"+faults[0]):
+			t.Fatalf("%s on %s: %v, want the place %s", step, data, misfit, faults[0])
+		case misfit != nil && next.String() != before:
+			t.Fatalf("%s does not fit, and makes\n%s of\n%s", step, next, before)
+		case misfit != nil:
+			return
+		}
+		for _, got := range []value.Value{next, also} {
+			if got.String() != want.String() || got.Size() != len(want.String()) {
+				t.Fatalf("%s makes of\n%s\n%s (%d bytes), want\n%s", step, before, got, got.Size(), want)
+			}
+		}
+		data, mine = next, also
+	}
 }

@@ -91,7 +91,7 @@ const largeState = 1 << 14
 
 // limited reports whether a fault comes from a limit on what one event may cost.
 func limited(f tick.Fault) bool {
-	return strings.Contains(f.Message, "the state would be larger") || strings.Contains(f.Message, "levels deep")
+	return strings.Contains(f.Message, " would be larger than 8 MiB") || strings.Contains(f.Message, "levels deep")
 }
 
 // fataler is what a test and a rapid test have in common.

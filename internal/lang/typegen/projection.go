@@ -204,6 +204,15 @@ func (s *selection) computed(v value.Value) (t *typ, optional, ok bool) {
 		t = s.model.nullable(s.model.either(&typ{kind: number}, &typ{kind: text}))
 	case tick.Merged, tick.Computed:
 		t = &typ{}
+	case tick.Texts:
+		t = s.model.nullable(texts(v))
+	case tick.Cased:
+		var options []*typ
+		for _, of := range tick.Cases(v) {
+			one, _ := s.of(of)
+			options = append(options, one)
+		}
+		t = s.model.nullable(s.model.either(options...))
 	case tick.Chosen:
 		then, may := s.of(v.Get("then"))
 		other, might := s.of(v.Get("else").OrNull())

@@ -50,13 +50,19 @@ func (s *slot) value() *slot {
 type handlers struct {
 	model *model
 	data  *typ
+	// moves are those of all handlers.
+	moves *[]move
 }
+
+// move is what a member that moves does: all that is written to one place comes to the other one too.
+type move struct{ from, to *slot }
 
 // state returns the type of an aggregate's state. data are the types of its events.
 func (m *model) state(events value.Value, data map[string]*typ) *typ {
 	var root slot
+	var moves []move
 	for _, e := range events.Members() {
-		h := handlers{model: m, data: data[e.Key]}
+		h := handlers{model: m, data: data[e.Key], moves: &moves}
 		if h.data == nil {
 			h.data = &typ{}
 		}
@@ -66,6 +72,13 @@ func (m *model) state(events value.Value, data map[string]*typ) *typ {
 			continue
 		}
 		h.operations(&root, handler)
+	}
+	// What is put as a whole has to be split into its members first, some of which move.
+	if len(moves) > 0 {
+		m.render(&root)
+	}
+	for _, moved := range moves {
+		moved.to.add(m.render(moved.from))
 	}
 	// The engine adds these to every state that is an object.
 	stamps := []string{"created_at", "updated_at"}
@@ -87,8 +100,10 @@ func (h *handlers) operations(at *slot, ops value.Value) {
 	for op := range tick.Operations(ops, "") {
 		target := follow(at, op.Target.Steps)
 		switch op.Effect {
-		case tick.Puts:
+		case tick.Puts, tick.Fills:
 			target.add(h.of(op.Written))
+		case tick.Moves:
+			*h.moves = append(*h.moves, move{follow(at, op.From.Steps), target})
 		case tick.Merges:
 			h.merge(target, h.of(op.Written))
 		case tick.Counts:
@@ -99,13 +114,15 @@ func (h *handlers) operations(at *slot, ops value.Value) {
 			h.merge(target.elem(), h.of(op.Written))
 		case tick.ChangesElements:
 			h.operations(target.elem(), op.Written)
+		case tick.ChangesValues:
+			h.operations(target.value(), op.Written)
 		case tick.PutsMember:
 			target.value().add(h.of(op.Written))
 		case tick.MergesMember:
 			h.merge(target.value(), h.of(op.Written))
 		case tick.CountsMember:
 			target.value().add(&typ{kind: number})
-		case tick.Nothing:
+		case tick.Nothing, tick.Drops:
 		}
 	}
 }
@@ -181,6 +198,17 @@ func (h *handlers) object(v value.Value) *typ {
 		return &typ{}
 	case tick.Chosen:
 		return h.model.either(h.of(v.Get("then")), h.of(v.Get("else").OrNull()))
+	case tick.Cased:
+		var options []*typ
+		for _, of := range tick.Cases(v) {
+			options = append(options, h.of(of))
+		}
+		return h.model.either(options...)
+	case tick.Texts:
+		if t := texts(v); t.kind == array {
+			return t
+		}
+		return h.model.nullable(texts(v))
 	case tick.Merged:
 		for _, item := range operand.Elems() {
 			fields, ok := h.model.members(h.of(item))
@@ -197,6 +225,14 @@ func (h *handlers) object(v value.Value) *typ {
 		}
 	}
 	return o
+}
+
+// texts returns the type of a $split: a text where it is one part, which may be null, and an array of texts otherwise.
+func texts(v value.Value) *typ {
+	if v.Get("part").IsMissing() {
+		return &typ{kind: array, elem: &typ{kind: text}}
+	}
+	return &typ{kind: text}
 }
 
 // override adds a field that takes the place of the one of the same key, always or, if it is optional, sometimes.

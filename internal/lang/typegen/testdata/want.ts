@@ -12,6 +12,33 @@ export type StoredAgent = {
   id: string;
 };
 
+/** LeafWasFoundData: the data of leaf.was_found. */
+export type LeafWasFoundData = {
+  name: string;
+  width: string;
+  sides: { [key: string]: number };
+};
+
+/** LeafState: the state of leaf, as far as its handlers tell. */
+export type LeafState = {
+  names?: {
+    latin?: string;
+  };
+  name?: string;
+  width?: string;
+  parts?: Array<string>;
+  genus?: string | null;
+  line?: string;
+  size?: number;
+  kind?: number | null | "oak";
+  seen?: number;
+  sides?: { [key: string]: {
+    length: unknown;
+  } | number };
+  created_at: number;
+  updated_at: number;
+};
+
 /** TreeNodeWasGrownData: the data of tree-node.was_grown. */
 export type TreeNodeWasGrownData = {
   /** ends * / here and there */
@@ -309,6 +336,10 @@ export type TreeStateResult = {
   all: Array<TreeNodeSource>;
   blob: unknown;
 };
+
+/** LeafEvent: type and data of every event of leaf. */
+export type LeafEvent =
+  | { type: "was_found"; data: LeafWasFoundData };
 
 /** TreeNodeEvent: type and data of every event of tree-node. */
 export type TreeNodeEvent =
