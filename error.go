@@ -79,6 +79,9 @@ const (
 	CodeProjectionLimit    Code = "projection_limit"
 	CodeNotIndexed         Code = "not_indexed"
 	CodeCheckpointOutdated Code = "checkpoint_outdated"
+	CodeUpcastFailed       Code = "upcast_failed"
+	CodeUnknownGeneration  Code = "unknown_generation"
+	CodeEventTypeRetired   Code = "event_type_retired"
 )
 
 // Codes lists every code once.
@@ -97,6 +100,7 @@ func Codes() []Code {
 		CodeInternal, CodeCorruption, CodeNoSpec, CodeStorageFull, CodeOutcomeUnknown, CodeUnavailable, CodeStandby,
 		CodeWorkLimit, CodeBusy, CodeStateNotReady, CodeIndexNotReady, CodeNoGeo, CodeTooManyStreams,
 		CodeUnknownProjection, CodeProjectionLimit, CodeNotIndexed, CodeCheckpointOutdated,
+		CodeUpcastFailed, CodeUnknownGeneration, CodeEventTypeRetired,
 	}
 }
 

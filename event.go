@@ -31,6 +31,9 @@ type Event struct {
 	Metadata  []byte
 	// Kept is the leaf hash of the bytes that an erased event had at first, nil for all others.
 	Kept []byte
+	// Stored is the event as it is stored, nil where this is it: an event in an older generation is shown in the newest
+	// one, with another Type, Data, Metadata and Raw (package upcast).
+	Stored *Event
 }
 
 // Erased reports whether the event was erased: its bytes are not those of its leaf.
@@ -48,6 +51,12 @@ func (e *Event) Clone() *Event {
 func (e *Event) CopyTo(c *Event, to []byte) []byte {
 	*c = *e
 	start := len(to)
+	if e.Stored != nil {
+		c.Stored = e.Stored.Clone()
+	}
+	if e.Raw == nil {
+		return to
+	}
 	to = append(to, e.Raw...)
 	c.Raw, c.Kept = slices.Clip(to[start:]), bytes.Clone(e.Kept)
 	at := Layout{Metadata: len(e.Raw) - len("}") - len(e.Metadata)}
@@ -56,10 +65,18 @@ func (e *Event) CopyTo(c *Event, to []byte) []byte {
 	return to
 }
 
-// Leaf returns the hash that stands for the event in chains, trees and proofs: that of its bytes, or of those that it
-// had at first.
+// AsStored returns the event as it is stored, which may be the event itself.
+func (e *Event) AsStored() *Event {
+	if e.Stored != nil {
+		return e.Stored
+	}
+	return e
+}
+
+// Leaf returns the hash that stands for the event in chains, trees and proofs: that of its stored bytes, or of those
+// that it had at first.
 func (e *Event) Leaf() [sha256.Size]byte {
-	if e.Kept != nil {
+	if e = e.AsStored(); e.Kept != nil {
 		return [sha256.Size]byte(e.Kept)
 	}
 	return Leaf(e.Raw)
@@ -179,6 +196,60 @@ func AppendEvent(
 		dst = append(dst, ',')
 	}
 	return appendTail(dst, timestamp), at
+}
+
+// generationMember begins the member of metadata that has the generation of an event's data. Events of the first
+// generation do not have it.
+const generationMember = `"generation":`
+
+// Generation returns the generation of the event's data, which is told by the last member of the metadata before the
+// timestamp, and is 1 where there is no such member. at and end are where the member stands in Metadata, with the comma
+// behind it.
+func (e *Event) Generation() (number, at, end int) {
+	// The timestamp is the last member.
+	m := e.Metadata
+	end = len(m) - len("}")
+	for end > 0 && (m[end-1] == '-' || m[end-1] >= '0' && m[end-1] <= '9') {
+		end--
+	}
+	const timestamp = `"timestamp":`
+	if end -= len(timestamp); end < len(`{"generation":2,`) || m[end-1] != ',' {
+		return 1, max(end, 0), max(end, 0)
+	}
+
+	// The number before it, and its name.
+	at = end - len(",")
+	for at > 0 && m[at-1] >= '0' && m[at-1] <= '9' {
+		at--
+	}
+	number, err := strconv.Atoi(string(m[at : end-len(",")]))
+	at -= len(generationMember)
+	if err != nil || at < 1 || string(m[at:at+len(generationMember)]) != generationMember {
+		return 1, end, end
+	}
+	return number, at, end
+}
+
+// AppendGeneration appends the member "generation" to metadata that are still open: an object without its closing
+// brace. It appends nothing for the first generation.
+func AppendGeneration(metadata []byte, number int) []byte {
+	if number < 2 {
+		return metadata
+	}
+	if len(metadata) > len("{") {
+		metadata = append(metadata, ',')
+	}
+	return strconv.AppendInt(append(metadata, generationMember...), int64(number), 10)
+}
+
+// AppendTimestamp returns a copy of compact metadata with the timestamp that a store adds to them.
+func AppendTimestamp(metadata []byte, timestamp int64) []byte {
+	b := append(make([]byte, 0, len(metadata)+len(`,"timestamp":9223372036854775807`)), metadata[:len(metadata)-1]...)
+	if len(metadata) > len("{}") {
+		b = append(b, ',')
+	}
+	b = append(b, `"timestamp":`...)
+	return append(strconv.AppendInt(b, timestamp, 10), '}')
 }
 
 // appendHead appends the canonical bytes before the data.

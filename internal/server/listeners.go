@@ -17,7 +17,7 @@ func (s *Server) openListeners(ctx context.Context) {
 	// Receivers compare the time of a message with their own, whatever the clock of a development server shows.
 	sender := outbound.New(outbound.Options{Clock: clock.System{}, Private: o.PrivateListeners})
 	s.listeners = listener.New(ctx, listener.Options{
-		Store: s.store, Feed: s.feed, Worker: s.worker, Clock: o.Clock, Logger: o.Logger,
+		Store: s.store, Shown: s.engine.Shown(), Feed: s.feed, Worker: s.worker, Clock: o.Clock, Logger: o.Logger,
 		Send: sender.Send, Spec: s.engine.Spec, Name: s.nameOf,
 		Disabled: func(ctx context.Context, t j17.Tenant, name, delivery string) error {
 			instance, env := instanceOf(t)

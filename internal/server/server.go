@@ -357,7 +357,7 @@ func (s *Server) openServices(ctx context.Context) error {
 	o := &s.options
 
 	// What reads events, and is built from them. The folder is locked: no other process uses the store.
-	s.tail = tail.New(s.store)
+	s.tail = tail.New(s.store, s.engine.Shown())
 	s.feed = feed.New(feed.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Sole: true})
 	s.builds = build.New(build.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
 	s.indexes = index.New(index.Options{

@@ -45,16 +45,27 @@ type Write struct {
 	Length *uint64
 }
 
-// One returns the writes of a command that asks for one event.
-func One(aggregateType, id, eventType string, data value.Value) []Write {
-	return []Write{{Type: aggregateType, ID: id, Events: []Event{{Type: eventType, Data: data}}}}
+// One returns the writes of a command of the server itself that asks for one event, with data of a generation of its
+// type, or of the Newest.
+func One(aggregateType, id, eventType string, data value.Value, generation int) []Write {
+	return []Write{{Type: aggregateType, ID: id, Events: []Event{{Type: eventType, Data: data, Unsaid: generation}}}}
 }
+
+// Newest stands for the newest generation of an event type.
+const Newest = -1
 
 // Event is one event of a command.
 type Event struct {
 	Type string
 	// Data is the payload. It must not be missing.
 	Data value.Value
+	// Generation is what the caller says of the generation of Data, missing where nothing is said. GenerationPath is
+	// where it says so.
+	Generation     value.Value
+	GenerationPath string
+	// Unsaid is the generation of Data where nothing is said: Newest for the newest one, and 0 for the one that the spec
+	// assumes. One that is given here may be closed.
+	Unsaid int
 }
 
 // Fault returns a fault of the event that can be found without a spec, nil for none.

@@ -33,6 +33,9 @@ const MaxFileText = 16 << 20
 // member "events" of an object, or else one event a line with empty lines in between; a byte order mark at the start is
 // skipped, and so is the signed checkpoint at the end of an export. The events themselves are parsed by ReadFileEvent.
 type FileReader struct {
+	// Unsaid is the generation of events that happened before, have no position and say none: see FileEvent.
+	Unsaid int
+
 	in      *bufio.Reader
 	started bool
 	// array is set if the file is an array, which starts at base, or, if wrapped, an object with the array.

@@ -26,6 +26,11 @@ type FileEvent struct {
 	Chain, Leaf []byte
 	// Trusted lets the event name one of the platform's own actors.
 	Trusted bool
+	// Past reports that the event happened before and is stored as it is, in the generation that it says. One that says
+	// none is of the generation Unsaid, which is 0 where it has to be said, and Newest for the newest one. Events of the
+	// first generation do not say it if they were Stored.
+	Past   bool
+	Unsaid int
 }
 
 // ReadFileEvent parses an event of a file: an object with the members "type", "data", "metadata" and either "key"
@@ -111,7 +116,7 @@ func ReadFileEvent(v value.Value) (FileEvent, []error) {
 // command.
 func (e *FileEvent) Command() (Command, *int64, error) {
 	c := Command{
-		Writes: One(e.AggregateType, e.ID, e.Type, e.Data), Trusted: e.Stored || e.Trusted,
+		Writes: One(e.AggregateType, e.ID, e.Type, e.Data, 0), Trusted: e.Stored || e.Trusted,
 	}
 	if e.Metadata.Kind() != value.Object {
 		c.ReadMetadata(e.Metadata)
@@ -140,7 +145,9 @@ func (e *FileEvent) Command() (Command, *int64, error) {
 			if c.CorrelationID = m.Value.Str(); e.Stored || c.CorrelationID == "" {
 				c.CorrelationID, c.Members = "", append(c.Members, m)
 			}
-		case "actor", "target", "previous_length", "skip_occ":
+		case "upcast_from":
+			err = j17.Errorf(j17.CodeInvalidField, "'upcast_from' says that the event is shown in another generation than the one that it is stored in. Import an export of events as they are stored").At("metadata.upcast_from")
+		case "actor", "target", "previous_length", "skip_occ", "generation":
 			said = append(said, m)
 		default:
 			if e.Stored {

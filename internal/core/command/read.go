@@ -71,7 +71,7 @@ func batchEvent(v value.Value) (Event, error) {
 	if v.Kind() != value.Object {
 		return Event{}, j17.Errorf(j17.CodeInvalidField, "An event must be a JSON object: its 'type', and its 'data' if it has any")
 	}
-	if err := OnlyMembers(v, "", "type", "data"); err != nil {
+	if err := OnlyMembers(v, "", "type", "data", "generation"); err != nil {
 		return Event{}, err
 	}
 	name, data := v.Get("type"), v.Get("data")
@@ -84,14 +84,24 @@ func batchEvent(v value.Value) (Event, error) {
 	if data.IsMissing() {
 		data = value.ObjectValue()
 	}
-	return Event{Type: name.Str(), Data: data}, nil
+	return Event{
+		Type: name.Str(), Data: data, Generation: v.Get("generation"), GenerationPath: "generation",
+	}, nil
 }
 
-// ReadMetadata reads the actor, the target and the expected length from the metadata of a request with one write.
+// ReadMetadata reads the actor, the target and the expected length from the metadata of a request with one write, and
+// the generation of the data if it has a single event.
 func (c *Command) ReadMetadata(meta value.Value) {
-	c.readAgents(meta, "actor", "target", "previous_length", "skip_occ")
+	known := []string{"actor", "target", "previous_length", "skip_occ", "generation"}
+	if c.Writes[0].Batch {
+		known = known[:len(known)-1] // each event says its own
+	}
+	c.readAgents(meta, known...)
 	if c.fault != nil {
 		return
+	}
+	if w := &c.Writes[0]; !w.Batch && len(w.Events) == 1 {
+		w.Events[0].Generation, w.Events[0].GenerationPath = meta.Get("generation"), "metadata.generation"
 	}
 	if err := c.readExpected(meta); err != nil {
 		c.wrong(AtExpected, err)

@@ -83,10 +83,11 @@ func (a *Admitted) Reacts() bool {
 const maxErrors = 20
 
 // Admit checks a command in the order of the contract: aggregate types, event types, keys, metadata, data. resolve
-// returns the key of the aggregate of a write. The check of the data is charged to b. A command returned with an error
+// returns the key of the aggregate of a write, and now is the Unix second that steps between generations see. The check
+// of the data is charged to b. A command returned with an error
 // has no fault but in the data of its events.
 func (d *Decider) Admit(
-	c *command.Command, b *work.Budget, resolve func(*command.Write) (j17.Key, error),
+	c *command.Command, now int64, b *work.Budget, resolve func(*command.Write) (j17.Key, error),
 ) (*Admitted, error) {
 	// The types of aggregates and events, and the form of the body.
 	a := &Admitted{several: c.Several}
@@ -133,6 +134,9 @@ func (d *Decider) Admit(
 		a.Events[i].Key = a.Writes[a.Events[i].Write].Key
 	}
 	for i := range a.Events {
+		if err := a.Events[i].renew(b, a.metadata, now); err != nil {
+			return a, a.InOwn(err, i)
+		}
 		if err := a.Events[i].check(b); err != nil {
 			return a, a.InOwn(err, i)
 		}
@@ -180,7 +184,8 @@ func (a *Admitted) write() {
 	for i := range a.Events {
 		from, o := len(data), &a.Events[i]
 		data = o.Data.OrNull().AppendJSON(data)
-		o.Key, o.JSON, o.Metadata, o.Tags = a.Writes[o.Write].Key, data[from:len(data):len(data)], a.metadata, a.tags
+		o.Key, o.JSON, o.Tags = a.Writes[o.Write].Key, data[from:len(data):len(data)], a.tags
+		o.Metadata = o.inGeneration(a.metadata)
 	}
 }
 
@@ -197,14 +202,20 @@ func (a *Admitted) types(d *Decider, w *command.Write, number int) error {
 	a.Events = slices.Grow(a.Events, len(w.Events))
 	for i := range w.Events {
 		et, err := EventType(typ, w.Events[i].Type)
+		generation, path := 0, "type"
+		if err == nil {
+			generation, err = writtenIn(et, &w.Events[i])
+			path = "generation"
+		}
 		switch {
 		case err != nil && w.Batch:
-			return a.InWrite(j17.InEvent(j17.At(err, "type"), i), number)
+			return a.InWrite(j17.InEvent(j17.At(err, path), i), number)
 		case err != nil:
 			return err
 		}
 		a.Events = append(a.Events, Event{
-			Type: et.Name, Spec: et, Data: w.Events[i].Data, Cause: -1, Own: from + i, Write: number,
+			Type: et.Name, Spec: et, Data: w.Events[i].Data, generation: generation, Cause: -1, Own: from + i,
+			Write: number,
 		})
 	}
 	return nil
@@ -346,11 +357,15 @@ func (o *Event) check(b *work.Budget) error {
 	if err == nil {
 		return o.locate(b)
 	}
+	return o.unchecked(err, inType(o.Spec, "schema"))
+}
+
+// unchecked returns the error for data that could not be compared with the schema at a place of the spec.
+func (o *Event) unchecked(err error, at diag.Pointer) error {
 	cause, ok := errors.AsType[*j17.Error](err)
 	if !ok || cause.Code != j17.CodeWorkLimit {
 		return err
 	}
-	at := inType(o.Spec, "schema")
 	out := j17.Errorf(j17.CodeWorkLimit, "%s; it was used up by the check of the data of an event %s against its schema, at %s. Nothing was written.", strings.TrimSuffix(cause.Message, "."), o.Type, at)
 	out.Details = WorkDetails{EventType: o.Type, Pointer: at}
 	return out.Because(cause)

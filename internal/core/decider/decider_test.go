@@ -95,7 +95,7 @@ func decided(t *testing.T, d *decider.Decider, given, when string) string {
 
 	// Then: events, or a refusal.
 	b := work.New(t.Context(), work.Command)
-	a, err := d.Admit(&c, b, func(w *command.Write) (j17.Key, error) { return d.Key(w.Type, w.ID) })
+	a, err := d.Admit(&c, 0, b, func(w *command.Write) (j17.Key, error) { return d.Key(w.Type, w.ID) })
 	if err != nil {
 		return refusal(t, err)
 	}

@@ -61,20 +61,31 @@ func (d *Decider) Examine(ctx context.Context, c *command.FileEvent) (*Examined,
 	if err != nil {
 		return nil, append(faults, j17.At(err, "type"))
 	}
-	a.oneEvent[0] = Event{Type: et.Name, Spec: et, Data: c.Data, Cause: -1}
+	o := &a.oneEvent[0]
+	*o = Event{Type: et.Name, Spec: et, Key: a.Key, Data: c.Data, past: c.Past || c.Stored, Cause: -1}
 	a.Events = a.oneEvent[:]
 	if err := a.readMetadata(d.Compiled, &written); err != nil {
 		faults = append(faults, err)
 	}
+	var at int64
+	if a.Timestamp != nil {
+		at = *a.Timestamp
+	}
 	b := work.New(ctx, work.Command)
-	if err := a.Events[0].check(b); err != nil {
+	if o.generation, err = filedIn(et, c, &written.Writes[0].Events[0]); err != nil {
+		return a, append(faults, err)
+	}
+	if err := o.renew(b, a.metadata, at); err != nil {
+		faults = append(faults, err)
+	} else if err := o.check(b); err != nil {
 		faults = append(faults, err)
 	}
-	if len(faults) == 0 {
-		a.write()
-		if err := a.Events[0].tag(a.tags, b); err != nil {
-			faults = append(faults, err)
-		}
+	if len(faults) > 0 {
+		return a, faults
+	}
+	a.write()
+	if err := o.tag(a.tags, b); err != nil {
+		faults = append(faults, err)
 	}
 	return a, faults
 }

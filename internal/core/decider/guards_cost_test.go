@@ -76,7 +76,7 @@ func TestGuardsAreBounded(t *testing.T) {
 				cmd := command.Read("e", body)
 				cmd.Writes[0].Type, cmd.Writes[0].ID = "t", "7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05"
 				b := work.New(t.Context(), work.Command/8)
-				a, err := d.Admit(&cmd, b, func(w *command.Write) (j17.Key, error) { return d.Key(w.Type, w.ID) })
+				a, err := d.Admit(&cmd, 0, b, func(w *command.Write) (j17.Key, error) { return d.Key(w.Type, w.ID) })
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -123,6 +123,12 @@ type Event struct {
 	// Exchanges are the unique values that an event which happened before takes and gives back; new events exchange
 	// theirs when they are decided.
 	Exchanges []Exchange
+	// generation is the one that the caller has sent the data in, 0 for the newest. It is 0 once they are in that.
+	generation int
+	// past reports that the event happened before.
+	past bool
+	// was is how an event that happened before is stored, nil where that is how it is read.
+	was *history
 	// reads are the states of other aggregates that the event's type reads, as of the event's place in the write.
 	reads []value.Value
 }
@@ -199,7 +205,7 @@ func (x *Decision) InOrder() []int {
 func (o *Event) seen(timestamp int64) *tick.Event {
 	return &tick.Event{
 		Key: o.Key.String(), Type: o.Type, Timestamp: timestamp, Data: tick.Parsed(o.Data),
-		Metadata: tick.Raw(appendTimestamp(o.Metadata, timestamp)),
+		Metadata: tick.Raw(j17.AppendTimestamp(o.Metadata, timestamp)),
 	}
 }
 
@@ -207,7 +213,7 @@ func (o *Event) seen(timestamp int64) *tick.Event {
 func (o *Event) Stored(timestamp int64) *tick.Event {
 	return &tick.Event{
 		Key: o.Key.String(), Type: o.Type, Timestamp: timestamp, Data: tick.Raw(o.JSON),
-		Metadata: tick.Raw(appendTimestamp(o.Metadata, timestamp)),
+		Metadata: tick.Raw(j17.AppendTimestamp(o.Metadata, timestamp)),
 	}
 }
 
@@ -249,16 +255,6 @@ func (x *Decision) scene(ctx context.Context, cause int) *scene {
 	x.env.Renew(s.event)
 	x.env.SetReads(o.reads)
 	return s
-}
-
-// appendTimestamp returns event metadata with the timestamp that the store will add.
-func appendTimestamp(metadata []byte, timestamp int64) []byte {
-	b := append(make([]byte, 0, len(metadata)+32), metadata[:len(metadata)-1]...)
-	if len(metadata) > len("{}") {
-		b = append(b, ',')
-	}
-	b = append(b, `"timestamp":`...)
-	return append(strconv.AppendInt(b, timestamp, 10), '}')
 }
 
 // needState loads the state before the command if something that is about to be evaluated reads it.
@@ -443,7 +439,7 @@ func (s *scene) add(o *Event, id value.Value) error {
 	o.Metadata = append(o.Metadata, `,"event_type":`...)
 	o.Metadata = value.AppendString(o.Metadata, s.event.Type)
 	o.Metadata = append(o.Metadata, `,"depth":`...)
-	o.Metadata = append(strconv.AppendInt(o.Metadata, int64(o.Depth), 10), "}}"...)
+	o.Metadata = o.inGeneration(append(strconv.AppendInt(o.Metadata, int64(o.Depth), 10), "}}"...))
 	if err := o.tag(s.command.tags, s.Work); s.Work.Err() != nil {
 		return s.Work.Err()
 	} else if err != nil {

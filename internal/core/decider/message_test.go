@@ -38,7 +38,7 @@ func TestMessagesAreKeptIfFixed(t *testing.T) {
 		cmd := command.Read("e", body)
 		cmd.Writes[0].Type, cmd.Writes[0].ID = "t", "global"
 		b := work.New(t.Context(), work.Command)
-		a, err := d.Admit(&cmd, b, func(w *command.Write) (j17.Key, error) { return d.Key(w.Type, w.ID) })
+		a, err := d.Admit(&cmd, 0, b, func(w *command.Write) (j17.Key, error) { return d.Key(w.Type, w.ID) })
 		if err != nil {
 			t.Fatal(err)
 		}

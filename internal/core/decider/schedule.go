@@ -27,6 +27,8 @@ type Scheduled struct {
 	Type string
 	Data value.Value
 	JSON []byte
+	// Generation is that of the payload: the newest one of its type, if that is not the first.
+	Generation int
 	// Delay is the time from its cause to the event, unless it is Timed: then it comes at Time, in Unix seconds, or at
 	// once if that is past.
 	Delay time.Duration
@@ -108,6 +110,9 @@ func (s *scene) schedule(what *spec.Schedule) error {
 		return err
 	}
 	later.JSON = o.JSON
+	if o.Spec.Generation > 1 {
+		later.Generation = o.Spec.Generation
+	}
 	s.Scheduled = append(s.Scheduled, later)
 	return nil
 }

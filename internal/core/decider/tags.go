@@ -9,6 +9,7 @@ import (
 	"j17"
 	"j17/internal/base/value"
 	"j17/internal/base/work"
+	"j17/internal/core/upcast"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
 )
@@ -73,21 +74,32 @@ func (o *Event) TagsAt(timestamp int64) []string {
 // budget.
 func (d *Decider) DeclaredTags(stored *j17.Event, b *work.Budget) ([]string, error) {
 	typ := d.Types[stored.Key.Type]
-	if typ == nil || typ.Events[stored.Type] == nil || len(typ.Events[stored.Type].Tags) == 0 || stored.Erased() {
+	if stored.Erased() || !tags(typ, stored.Type) {
 		return nil, nil
 	}
-	ev := tick.Event{
-		Key: stored.Key.String(), Type: stored.Type, Timestamp: stored.Timestamp, Data: tick.Raw(stored.Data),
-		Metadata: tick.Raw(stored.Metadata),
+	ev, err := upcast.Read(typ, stored, stored.Key.String(), b)
+	if upcast.Failure(err) != nil {
+		return nil, nil // nobody can read it
+	}
+	if err != nil {
+		return nil, err
 	}
 	t := tagger{env: tick.NewEnv(b), work: b, lenient: true}
 	t.env.Renew(&ev)
-	for _, tag := range typ.Events[stored.Type].Tags {
+	for _, tag := range typ.Events[ev.Type].Tags {
 		if err := t.add(tag); err != nil {
 			return nil, err
 		}
 	}
 	return t.tags, nil
+}
+
+// tags reports whether events that are stored under a name have tags of their own, under the type that they are read as.
+func tags(typ *spec.AggregateType, name string) bool {
+	if typ == nil || typ.Events[name] == nil {
+		return false
+	}
+	return len(typ.Events[name].Newest().Tags) > 0
 }
 
 // tagger collects the tags of an event.

@@ -7,6 +7,7 @@ import (
 	"j17"
 	"j17/internal/base/work"
 	"j17/internal/core/decider"
+	"j17/internal/core/upcast"
 	"j17/internal/storage/store"
 )
 
@@ -48,12 +49,12 @@ func (d *deployed) indexedTags(ctx context.Context, tags []string) error {
 }
 
 // unless returns a condition in the form that the commit tests: that no event after the position matches it.
-func unless(c *decider.Condition, at j17.StreamID) store.Absent {
-	return store.Absent{Tags: c.Tags, Types: typesOf(c), After: at}
+func (d *deployed) unless(c *decider.Condition, at j17.StreamID) store.Absent {
+	return store.Absent{Tags: c.Tags, Types: d.typesOf(c), After: at}
 }
 
 // typesOf returns the types of a condition in the form of the store, empty for all types.
-func typesOf(c *decider.Condition) []store.TypePattern {
+func (d *deployed) typesOf(c *decider.Condition) []store.TypePattern {
 	types := make([]store.TypePattern, 0, len(c.Types))
 	for _, p := range c.Types {
 		if p.AggregateType == "" {
@@ -61,7 +62,7 @@ func typesOf(c *decider.Condition) []store.TypePattern {
 		}
 		types = append(types, store.TypePattern{Aggregate: p.AggregateType, Event: p.EventType})
 	}
-	return types
+	return upcast.StoredTypes(d.Compiled, types)
 }
 
 // absent returns an error if there is an event that a condition of the command forbids. The commit tests later events.
@@ -95,7 +96,7 @@ func (x *execution) absent(ctx context.Context, p *plan) error {
 		if err := x.forbidden(ctx, p, &x.a.Conditions[i], i, extent.Last); err != nil {
 			return err
 		}
-		p.unit.Unless = append(p.unit.Unless, unless(&x.a.Conditions[i], extent.Last))
+		p.unit.Unless = append(p.unit.Unless, x.d.unless(&x.a.Conditions[i], extent.Last))
 	}
 	x.b.Renew(left)
 	return nil
@@ -125,7 +126,7 @@ func (x *execution) forbidden(ctx context.Context, p *plan, c *decider.Condition
 		return x.b.Spend(steps * workOfStep)
 	}
 	for ev, err := range x.e.store.ReadTagged(
-		ctx, x.d.env.tenant, store.Tagged{Tags: c.Tags, Types: typesOf(c)}, reached, all, looked,
+		ctx, x.d.env.tenant, store.Tagged{Tags: c.Tags, Types: x.d.typesOf(c)}, reached, all, looked,
 	) {
 		if err != nil {
 			return store.UserError(err)

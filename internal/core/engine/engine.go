@@ -22,6 +22,7 @@ import (
 	"j17/internal/base/work"
 	"j17/internal/core/decider"
 	"j17/internal/core/fold"
+	"j17/internal/core/upcast"
 	"j17/internal/storage/store"
 )
 
@@ -76,6 +77,7 @@ type Engine struct {
 	environments sync.Map // of *environment by j17.Tenant
 
 	names  *names
+	shown  *upcast.Reader
 	states *fold.Loader
 	// looked is the memory for large states that writes read.
 	looked *work.Pool
@@ -150,6 +152,7 @@ func New(o Options) *Engine {
 		looked: work.NewPool(o.LookedBytes, o.LookedBytes*3/4),
 		failed: newFailureLog(o.Store, o.Clock, o.Logger),
 	}
+	e.shown = upcast.NewReader(e.Spec)
 	e.states = fold.New(fold.Options{
 		Store: o.Store, Clock: o.Clock, Logger: o.Logger, CacheBytes: o.CacheBytes, SnapshotEvery: o.SnapshotEvery,
 		ReadWait: o.ReadWait,
@@ -167,6 +170,9 @@ func New(o Options) *Engine {
 // Run makes snapshots and keeps states warm until the context ends. It then ends the folds that no caller waits for,
 // and returns when no background work is under way.
 func (e *Engine) Run(ctx context.Context) error { return e.states.Run(ctx) }
+
+// Shown returns what shows stored events as the deployed specs read them.
+func (e *Engine) Shown() *upcast.Reader { return e.shown }
 
 // Stats returns the counters.
 func (e *Engine) Stats() Stats {

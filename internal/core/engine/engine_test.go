@@ -205,7 +205,7 @@ func TestACommandFromInside(t *testing.T) {
 		"was_started":{"schema":{"type":"object"},"handler":[],"implications":[{"emit":{"aggregate_type":"a","id":"global","event_type":"was_noted","data":{}}}]},
 		"was_noted":{"schema":{"type":"object"},"handler":[]}}}}}`)
 	c := &engine.Command{Tenant: tenant, Command: wanted.Command{
-		Writes: wanted.One("a", id, "was_started", value.ObjectValue()),
+		Writes: wanted.One("a", id, "was_started", value.ObjectValue(), wanted.Newest),
 		Actor:  j17.Agent{Type: "system_agent", ID: "saga_coordinator"},
 		Cause: wanted.Cause{CorrelationID: user, Members: []value.Member{
 			{Key: "saga", Value: value.ObjectValue(value.Member{Key: "step", Value: value.StringValue("pay")})},

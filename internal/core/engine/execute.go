@@ -91,7 +91,7 @@ func (x *execution) admit(ctx context.Context) (first *store.Result, err error) 
 		return first, err
 	}
 	named := x.c.Named(func() string { return mintID(x.e.mint, x.d) })
-	x.a, err = x.d.Admit(&named, x.b, func(w *command.Write) (j17.Key, error) {
+	x.a, err = x.d.Admit(&named, x.d.env.now(), x.b, func(w *command.Write) (j17.Key, error) {
 		if w.New {
 			return x.d.Key(w.Type, w.ID)
 		}

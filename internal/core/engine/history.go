@@ -10,8 +10,8 @@ import (
 	"j17/internal/code/sandbox"
 	"j17/internal/core/decider"
 	"j17/internal/core/fold"
+	"j17/internal/core/upcast"
 	"j17/internal/lang/diag"
-	"j17/internal/lang/tick"
 	"j17/internal/storage/store"
 )
 
@@ -68,7 +68,7 @@ func (e *Engine) History(
 
 	// Apply one event after the other.
 	ed := value.NewEditor()
-	replaying := sandbox.ForReplay(ctx)
+	replaying, name := sandbox.ForReplay(ctx), key.String()
 	last := min(head.Length, from+uint64(count)-1)
 	for ev, err := range e.store.ReadStream(ctx, t, key, from, last) {
 		if err != nil {
@@ -77,11 +77,15 @@ func (e *Engine) History(
 		if !b.SpendBytes(len(ev.Raw) + f.Data.Size()) {
 			return 0, b.Err()
 		}
-		te := tick.Event{
-			Key: key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data),
-			Metadata: tick.Raw(ev.Metadata),
+		shown, err := upcast.Of(typ.AggregateType, ev, b)
+		if err != nil {
+			return 0, store.UserError(err)
 		}
-		made := Made{Event: ev, Before: f.Data}
+		te, err := upcast.Read(typ.AggregateType, ev, name, b)
+		if err != nil {
+			return 0, store.UserError(err)
+		}
+		made := Made{Event: shown, Before: f.Data}
 		ed.Freeze()
 		step := func(at diag.Pointer, state value.Value) { made.Steps = append(made.Steps, Step{at, state}) }
 		if err := typ.Steps(replaying, &f, ed, &te, b, step); err != nil {

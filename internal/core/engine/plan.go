@@ -250,8 +250,9 @@ func (p *plan) write(events []decider.Event, at *int64) {
 			p.writes[n].last = len(p.unit.Events)
 		}
 		p.unit.Decided = p.unit.Decided || at == nil && o.Timed()
+		typ, data, metadata := o.Kept()
 		p.unit.Events = append(p.unit.Events, store.NewEvent{
-			Key: o.Key, Type: o.Type, Data: o.JSON, Metadata: o.Metadata, Timestamp: at, Tags: o.TagsAt(p.timeOf(at)),
+			Key: o.Key, Type: typ, Data: data, Metadata: metadata, Timestamp: at, Tags: o.TagsAt(p.timeOf(at)),
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/core/decider"
 	"j17/internal/core/fold"
+	"j17/internal/core/upcast"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
 )
@@ -124,10 +125,23 @@ func (e *Engine) Length(ctx context.Context, t j17.Tenant, aggregateType, id str
 	return head.Length, err
 }
 
-// Events yields up to count events of an aggregate after a position, in order. The bytes of an event are valid until
-// the next step.
+// Events yields up to count events of an aggregate after a position, in order, each in the newest generation of its
+// type. The bytes of an event are valid until the next step.
 func (e *Engine) Events(
 	ctx context.Context, t j17.Tenant, aggregateType, id string, after j17.StreamID, count int,
+) (iter.Seq2[*j17.Event, error], error) {
+	return e.events(ctx, t, aggregateType, id, after, count, e.shown)
+}
+
+// StoredEvents is Events for events as they are stored.
+func (e *Engine) StoredEvents(
+	ctx context.Context, t j17.Tenant, aggregateType, id string, after j17.StreamID, count int,
+) (iter.Seq2[*j17.Event, error], error) {
+	return e.events(ctx, t, aggregateType, id, after, count, nil)
+}
+
+func (e *Engine) events(
+	ctx context.Context, t j17.Tenant, aggregateType, id string, after j17.StreamID, count int, shown *upcast.Reader,
 ) (iter.Seq2[*j17.Event, error], error) {
 	_, key, head, err := e.locate(ctx, t, aggregateType, id)
 	if err != nil {
@@ -144,7 +158,7 @@ func (e *Engine) Events(
 		if from > to {
 			return
 		}
-		for ev, err := range e.store.ReadStream(ctx, t, key, from, to) {
+		for ev, err := range shown.Each(ctx, t, e.store.ReadStream(ctx, t, key, from, to)) {
 			if !yield(ev, store.UserError(err)) {
 				return
 			}

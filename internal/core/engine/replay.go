@@ -10,6 +10,7 @@ import (
 	"j17/internal/code/sandbox"
 	"j17/internal/core/decider"
 	"j17/internal/core/fold"
+	"j17/internal/core/upcast"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
@@ -46,7 +47,7 @@ func (e *Engine) Replay(
 	// Apply one event after the other, without those that take too much work if Beyond allows it.
 	p := decider.NewProgram(typ, functions)
 	f, ed, b := *p.First(), value.NewEditor(), work.New(ctx, work.Replay)
-	replaying := sandbox.ForReplay(ctx)
+	replaying, name := sandbox.ForReplay(ctx), key.String()
 	var beyond error
 	for ev, err := range e.store.ReadStream(ctx, t, key, 1, length) {
 		if err != nil {
@@ -55,9 +56,10 @@ func (e *Engine) Replay(
 		if f.Length%fold.ContextEvery == 0 && ctx.Err() != nil {
 			return value.Value{}, ctx.Err()
 		}
-		te := tick.Event{
-			Key: key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data),
-			Metadata: tick.Raw(ev.Metadata),
+		b.Renew(work.Replay)
+		te, err := upcast.Read(typ, ev, name, b)
+		if err != nil {
+			return value.Value{}, store.UserError(err)
 		}
 		var faults func(tick.Fault)
 		if told.Fault != nil {
@@ -68,7 +70,6 @@ func (e *Engine) Replay(
 				return value.Value{}, err
 			}
 		}
-		b.Renew(work.Replay)
 		err = p.Apply(replaying, &f, ed, &te, b, faults)
 		switch {
 		case err == nil:

@@ -9,6 +9,7 @@ import (
 	"j17/internal/base/work"
 	"j17/internal/code/sandbox"
 	"j17/internal/core/decider"
+	"j17/internal/core/upcast"
 	"j17/internal/lang/tick"
 	"j17/internal/storage/store"
 )
@@ -127,10 +128,11 @@ func (x *steps) begin(key j17.Key, base *decider.State) {
 
 // apply applies the next event.
 func (x *steps) apply(ev *j17.Event) error {
-	x.te = tick.Event{
-		Key: x.te.Key, Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata),
-	}
 	x.budget.Renew(work.Replay)
+	var err error
+	if x.te, err = upcast.Read(x.typ.AggregateType, ev, x.te.Key, x.budget); err != nil {
+		return err
+	}
 	if err := x.typ.Apply(x.ctx, &x.f, x.ed, &x.te, x.budget, nil); err != nil {
 		return decider.ReplayFailed(err, &x.te, x.f.Length+1)
 	}

@@ -111,7 +111,10 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 		e.Timestamp = &t.Now
 	}
 
-	// Check it against the spec.
+	// Check it against the spec, as what it is read as.
+	if !system {
+		et = e.Events[0].Spec
+	}
 	o, err := t.options(ctx, d, e, et)
 	if err != nil {
 		return HandlerOutcome{}, nil, err

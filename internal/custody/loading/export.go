@@ -12,7 +12,9 @@ import (
 	"j17"
 	"j17/internal/base/panics"
 	"j17/internal/base/value"
+	"j17/internal/base/work"
 	"j17/internal/core/decider"
+	"j17/internal/core/upcast"
 	"j17/internal/storage/store"
 )
 
@@ -29,10 +31,12 @@ type Exported struct {
 	j17.Names
 	// Chain is the hash of the aggregate's chain up to the event, over the current bytes of its events.
 	Chain [32]byte
+	// newest reports that the event is in the newest generation of its type, however it is stored.
+	newest bool
 }
 
 // AppendLine appends the line of an export: the canonical bytes of the event, and after its own members what else is
-// known about it.
+// known about it. Bytes that are not those that are stored have no chain.
 func (e *Exported) AppendLine(dst []byte) []byte {
 	dst = append(dst, e.Raw[:len(e.Raw)-1]...)
 	if e.Handle != "" {
@@ -40,6 +44,9 @@ func (e *Exported) AppendLine(dst []byte) []byte {
 	}
 	if e.PublicID != "" {
 		dst = value.AppendString(append(dst, `,"public_id":`...), e.PublicID)
+	}
+	if e.newest {
+		return append(dst, '}')
 	}
 	dst = append(dst, `,"chain":"`...)
 	dst = hex.AppendEncode(dst, e.Chain[:])
@@ -57,9 +64,11 @@ type Export struct {
 	// UpTo is the position of the last event at its beginning.
 	UpTo j17.StreamID
 
-	l      *Loader
-	t      j17.Tenant
-	d      *decider.Decider
+	l *Loader
+	t j17.Tenant
+	d *decider.Decider
+	// newest asks for events in the newest generation of their types.
+	newest bool
 	typ    string
 	from   j17.StreamID
 	write  func(dst []byte, e *Exported) []byte
@@ -71,6 +80,10 @@ type Export struct {
 	// rewrites is the number of erasures at the last check whether they concern the export.
 	rewrites uint64
 }
+
+// Newest makes the export one of events in the newest generation of their types, as the deployed spec reads them. It has
+// nothing that proves them.
+func (x *Export) Newest() { x.newest = true }
 
 // Export begins an export of the events after a position, of one aggregate type or, for "", of all. write appends the
 // exported form of an event.
@@ -105,7 +118,7 @@ func (x *Export) Whole() bool { return x.typ == "" && x.from.IsZero() }
 // Checkpoint returns the signed checkpoint of the tenant's log at the end of the export, and the verifier key of its
 // signer; "" if there is none, or nothing to sign.
 func (x *Export) Checkpoint(ctx context.Context) (note, vkey string, err error) {
-	if x.l.Log == nil || x.UpTo.IsZero() {
+	if x.l.Log == nil || x.UpTo.IsZero() || x.newest {
 		return "", "", nil
 	}
 	note, vkey, err = x.l.Log.CheckpointAt(ctx, x.t, x.UpTo)
@@ -335,7 +348,12 @@ func (x *Export) add(ctx context.Context, p *Piece, e *Exported) (err error) {
 			return err
 		}
 	}
-	if e.Chain, err = x.chain(ctx, e.Event); err == nil {
+	if e.newest = x.newest; e.newest {
+		e.Event, err = upcast.Of(x.d.Types[e.Key.Type], e.Event, work.New(ctx, work.Replay))
+	} else {
+		e.Chain, err = x.chain(ctx, e.Event)
+	}
+	if err == nil {
 		p.Bytes = x.write(p.Bytes, e)
 	}
 	return err

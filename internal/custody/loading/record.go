@@ -27,6 +27,9 @@ type History struct {
 	// ID identifies the file by its content. Importing an interrupted file again continues where it stopped, and
 	// importing a complete one again stores nothing.
 	ID [32]byte
+	// Generation is the one of events that have no position and say none, command.Newest for the newest of their types;
+	// with 0 each has to say it, unless its type has one only.
+	Generation int
 	// Open begins to read the file, which is read twice: nothing of a file with faults is stored.
 	Open func() (*command.FileReader, error)
 }
@@ -259,7 +262,11 @@ func (c *recorder) examinePast(ctx context.Context, file *command.FileEvent) (*d
 
 // examineAny examines an event of history, which may be of a server whose clock is ahead.
 func (c *recorder) examineAny(ctx context.Context, file *command.FileEvent) (*decider.Examined, error) {
-	file.Stored = true // for the rules that depend on it
+	file.Unsaid = c.r.Generation
+	if file.Stored {
+		file.Unsaid = 1
+	}
+	file.Past, file.Stored = true, true // for the rules that depend on it
 	if ident.IsReservedEventType(file.Type) && file.Type != ident.WasTombstoned {
 		return nil, j17.Errorf(
 			j17.CodeReservedEventType, "'%s' is no event type of the platform", j17.Printable(file.Type),

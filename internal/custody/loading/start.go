@@ -41,7 +41,7 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *command.FileRe
 
 	// Everything is checked and prepared beside the store.
 	c := &recorder{
-		Loader: l, past: past, d: past.Decider(), r: &History{Tenant: t}, now: past.Now(), seed: maphash.MakeSeed(),
+		Loader: l, past: past, d: past.Decider(), r: &History{Tenant: t, Generation: in.Unsaid}, now: past.Now(), seed: maphash.MakeSeed(),
 		streams: map[uint64]pastStream{}, claimed: map[uint64]uint64{}, values: newExchanged(),
 	}
 	defer c.forget()
@@ -166,15 +166,16 @@ func (c *recorder) canonical(text string, ev *pastEvent) error {
 	// They are those of the file, if a server would write these. An event with another layout keeps the order of its
 	// members.
 	o := &ev.Events[0]
+	typ, data, metadata := o.Kept()
 	encode := func(data, metadata []byte) bool {
 		size := len(text) + len(`{"stream_id":"","key":":","type":"","data":,"metadata":}`)
 		ev.raw, ev.layout = j17.AppendEvent(
-			make([]byte, 0, size), ev.file.StreamID, o.Key, o.Type, data, metadata, *ev.Timestamp,
+			make([]byte, 0, size), ev.file.StreamID, o.Key, typ, data, metadata, *ev.Timestamp,
 		)
 		n := len(ev.raw) - 1
 		return len(text) > n && text[:n] == string(ev.raw[:n])
 	}
-	if !encode(o.JSON, o.Metadata) && ev.file.Chain != nil {
+	if !encode(data, metadata) && ev.file.Chain != nil {
 		encode(ev.file.Data.OrNull().AppendJSON(nil), withoutTime(ev.file.Metadata))
 	}
 	return nil
@@ -293,8 +294,9 @@ const unnumberedWeight = 3
 // event adds one event, and the names of its aggregate with its first one.
 func (s *start) event(ev *pastEvent, fresh bool) error {
 	o := &ev.Events[0]
+	typ, data, metadata := o.Kept()
 	e := &s.current // the store copies it
-	*e = j17.Event{StreamID: ev.file.StreamID, Key: o.Key, Type: o.Type, Raw: ev.raw, Kept: ev.file.Leaf}
+	*e = j17.Event{StreamID: ev.file.StreamID, Key: o.Key, Type: typ, Raw: ev.raw, Kept: ev.file.Leaf}
 	if s.kept {
 		e.Timestamp = *ev.Timestamp
 	} else {
@@ -302,7 +304,7 @@ func (s *start) event(ev *pastEvent, fresh bool) error {
 		if ev.Timestamp != nil {
 			e.Timestamp = *ev.Timestamp
 		}
-		s.raw, ev.layout = j17.AppendEvent(s.raw[:0], e.StreamID, o.Key, o.Type, o.JSON, o.Metadata, e.Timestamp)
+		s.raw, ev.layout = j17.AppendEvent(s.raw[:0], e.StreamID, o.Key, typ, data, metadata, e.Timestamp)
 		e.Raw = s.raw
 		s.at = s.at.Next()
 	}
@@ -316,7 +318,7 @@ func (s *start) event(ev *pastEvent, fresh bool) error {
 	if ev.file.Chain != nil {
 		loaded.Chain = (*[32]byte)(ev.file.Chain)
 	}
-	s.bytes += int64(len(o.Key.Type) + len(o.Key.ID) + len(o.Type) + len(e.Data) + len(e.Metadata))
+	s.bytes += int64(len(o.Key.Type) + len(o.Key.ID) + len(typ) + len(e.Data) + len(e.Metadata))
 	leaf, err := s.load.Event(loaded)
 	if err == nil {
 		err = s.log.Add(e.StreamID, leaf)
@@ -326,11 +328,11 @@ func (s *start) event(ev *pastEvent, fresh bool) error {
 	}
 
 	// The names of the aggregate.
-	typ := s.d.Types[o.Key.Type]
-	if !fresh || !decider.Named(typ) {
+	aggregate := s.d.Types[o.Key.Type]
+	if !fresh || !decider.Named(aggregate) {
 		return nil
 	}
-	if typ.Sequence && ev.file.PublicID == "" {
+	if aggregate.Sequence && ev.file.PublicID == "" {
 		s.unnumbered = append(s.unnumbered, o.Key)
 		s.beside += unnumberedWeight
 	}

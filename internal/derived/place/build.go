@@ -9,7 +9,9 @@ import (
 
 	"j17"
 	"j17/internal/base/value"
+	"j17/internal/base/work"
 	"j17/internal/core/decider"
+	"j17/internal/core/upcast"
 	"j17/internal/derived/build"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
@@ -100,6 +102,7 @@ func (s *Service) lastOf(
 		version uint64
 	}
 	key := j17.Key{Type: sl.typ, ID: id}
+	name, b := key.String(), work.New(ctx, work.Replay)
 	var window []candidate
 	look := func() {
 		for _, c := range slices.Backward(window) {
@@ -115,13 +118,19 @@ func (s *Service) lastOf(
 			return nil, 0, err
 		}
 		et := typ.Events[ev.Type]
-		if et == nil || et.Geo == nil || et.Geo.Type.Name != sl.place.Type.Name {
+		if et == nil || et.Newest().Geo == nil || et.Newest().Geo.Type.Name != sl.place.Type.Name {
 			continue
 		}
-		data, err := value.ParseStored(string(ev.Data))
+		b.Renew(work.Replay)
+		seen, err := upcast.Read(typ, ev, name, b)
+		if upcast.Failure(err) != nil {
+			continue
+		}
 		if err != nil {
 			return nil, 0, fmt.Errorf("the data of event %d of %s: %w", ev.Version, key, err)
 		}
+		et = typ.Events[seen.Type]
+		data := seen.Data.Value()
 		if data.At(et.Geo.Steps).IsMissing() {
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	"j17"
 	"j17/internal/base/work"
 	"j17/internal/core/decider"
+	"j17/internal/core/upcast"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
 	"j17/internal/storage/store"
@@ -258,11 +259,11 @@ func (f *filling) event(ctx context.Context, ev *j17.Event) error {
 	if typ == nil {
 		return nil
 	}
-	et := typ.Events[ev.Type]
-	if et == nil || len(et.Unique) == 0 && len(et.Releases) == 0 {
-		return nil
+	exchanged, err := exchanges(ctx, typ, ev)
+	if err != nil {
+		return err
 	}
-	for _, c := range exchanges(ctx, typ, et, ev) {
+	for _, c := range exchanged {
 		if f.sets[c.Set] == nil {
 			continue
 		}
@@ -273,14 +274,22 @@ func (f *filling) event(ctx context.Context, ev *j17.Event) error {
 	return ctx.Err()
 }
 
-// exchanges returns what a stored event has taken and given back.
-func exchanges(ctx context.Context, typ *spec.AggregateType, et *spec.EventType, ev *j17.Event) []decider.Exchange {
+// exchanges returns what a stored event has taken and given back, as it is read by now.
+func exchanges(ctx context.Context, typ *spec.AggregateType, ev *j17.Event) ([]decider.Exchange, error) {
+	et := typ.Events[ev.Type]
+	if et == nil || len(et.Newest().Unique) == 0 && len(et.Newest().Releases) == 0 {
+		return nil, nil
+	}
+	seen, err := upcast.Read(typ, ev, ev.Key.String(), work.New(ctx, work.Replay))
+	if upcast.Failure(err) != nil {
+		return nil, nil // nobody can read it
+	}
+	if err != nil {
+		return nil, err
+	}
 	e := tick.NewEnv(work.New(ctx, work.Command))
-	e.Renew(&tick.Event{
-		Key: ev.Key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data),
-		Metadata: tick.Raw(ev.Metadata),
-	})
-	return decider.PastExchanges(typ, et, e)
+	e.Renew(&seen)
+	return decider.PastExchanges(typ, et.Newest(), e), nil
 }
 
 // exchange applies an exchange by an aggregate, made by the event at a position.
@@ -464,11 +473,11 @@ func (s *Service) last(
 		if ev.StreamID.Compare(upTo) > 0 {
 			break
 		}
-		et := typ.Events[ev.Type]
-		if et == nil || len(et.Unique) == 0 && len(et.Releases) == 0 {
-			continue
+		exchanged, err := exchanges(ctx, typ, ev)
+		if err != nil {
+			return nil, at, err
 		}
-		for _, c := range exchanges(ctx, typ, et, ev) {
+		for _, c := range exchanged {
 			switch {
 			case c.Set != set:
 			case c.Of == nil:

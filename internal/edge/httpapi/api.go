@@ -212,7 +212,7 @@ func New(o Options) *API {
 	}
 	a.chunks.New = func() any { return new([chunkSize]byte) }
 	if a.Tail == nil {
-		a.Tail = tail.New(o.Store)
+		a.Tail = tail.New(o.Store, o.Engine.Shown())
 	}
 	a.streams = newStreams(a, o.Registry.Alterations)
 	a.handlers, a.guard = newHandlers(&a.Options), newGuard(&a.Options)

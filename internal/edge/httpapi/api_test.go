@@ -92,7 +92,7 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 		Store: s, Engine: e, Builds: builds, Clock: f.clock, Logger: logger,
 	})
 	e.Deploy(j17.TenantOf(f.instance.ID, j17.Prod), compiled, nil)
-	follow := tail.New(s)
+	follow := tail.New(s, nil)
 	logs := envlog.New(envlog.Options{
 		Store: s, Clock: f.clock, Worker: worker.New(f.clock, logger), Origin: func(t j17.Tenant) (string, error) {
 			return "app.j17.example/" + string(t[strings.IndexByte(string(t), '/')+1:]), nil

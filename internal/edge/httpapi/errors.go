@@ -50,6 +50,12 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusBadRequest, "skip_occ is not allowed"}
 	case j17.CodeSchemaViolation:
 		return problem{http.StatusBadRequest, "Schema validation failed"}
+	case j17.CodeUnknownGeneration:
+		return problem{http.StatusBadRequest, "Unknown generation"}
+	case j17.CodeEventTypeRetired:
+		return problem{http.StatusGone, "Event type retired"}
+	case j17.CodeUpcastFailed:
+		return problem{http.StatusUnprocessableEntity, "Upcast failed"}
 
 	// Authentication and rights.
 	case j17.CodeUnauthorized:

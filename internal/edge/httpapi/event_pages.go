@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"j17"
+	"j17/internal/core/upcast"
 	"j17/internal/follow/tail"
 )
 
@@ -65,6 +66,10 @@ func (p *eventPage) measure() error {
 	}
 	p.digest, p.at = sha256.New(), p.after
 	for ev, err := range events {
+		if p.events > 0 && upcast.Failure(err) != nil {
+			p.more = true // the next page is the error
+			break
+		}
 		if err != nil {
 			return err
 		}

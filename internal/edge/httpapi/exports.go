@@ -23,6 +23,9 @@ func (h *exportHandlers) exportEvents(c *call, w http.ResponseWriter, aggregateT
 	if err != nil {
 		return err
 	}
+	if format == "cloudevents" || c.query["generation"] == generationNewest {
+		x.Newest()
+	}
 	if c.request.Method == http.MethodHead {
 		out.start()
 		return nil

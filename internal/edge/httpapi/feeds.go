@@ -34,7 +34,7 @@ type feedHandlers struct {
 func (h *feedHandlers) routes() []route {
 	return []route{
 		{dataSite, get, "/{type}/{id}/events/stream", read, need{}, "", h.aggregateStream, operation{
-			id: "streamEvents", about: "Stream the events of an aggregate", query: streamed(filtered()[0]),
+			id: "streamEvents", about: "Stream the events of an aggregate", query: streamed(filtered()[0], generationParameter()),
 			gives: file{typeStream},
 		}},
 		{dataSite, get, "/_events", read, need{}, "", h.feed, operation{
@@ -54,7 +54,7 @@ func (h *feedHandlers) adminRoutes() []route {
 	look := need{control.RightRead, instance}
 	return []route{
 		{0, get, "aggregates/{type}/{id}/events/stream", operator, look, "", h.aggregateStream, operation{
-			id: "streamAggregateEvents", about: "Stream the events of an aggregate", query: streamed(filtered()[0]),
+			id: "streamAggregateEvents", about: "Stream the events of an aggregate", query: streamed(filtered()[0], generationParameter()),
 			gives: file{typeStream},
 		}},
 		{0, get, "events", operator, look, "", h.feed, operation{
@@ -67,7 +67,8 @@ func (h *feedHandlers) adminRoutes() []route {
 			gives: file{typeStream},
 		}},
 		{0, get, "events/{position}", operator, look, "", h.event, operation{
-			id: "getEvent", about: "Get an event, with the version of its aggregate that it made", gives: wire.EventShown{},
+			id: "getEvent", about: "Get an event, with the version of its aggregate that it made",
+			query: []parameter{generationParameter()}, gives: wire.EventShown{},
 		}},
 	}
 }
@@ -167,6 +168,12 @@ func (h *feedHandlers) event(c *call, w http.ResponseWriter) error {
 	}
 	if found == nil {
 		return missing
+	}
+
+	if !c.query.stored() {
+		if found, err = h.engine.Shown().Show(ctx, c.tenant, found); err != nil {
+			return err
+		}
 	}
 
 	// Its neighbours within the aggregate.
@@ -278,6 +285,7 @@ func (h *feedHandlers) filter(c *call) (f tail.Filter, err error) {
 	if f.Types, err = h.types(c); err != nil {
 		return f, err
 	}
+	f.Stored = c.query.stored()
 	f.Tags, err = h.tags(c)
 	if id, ok := c.query["correlation"]; ok {
 		f.Tags = f.Tags.With(j17.CorrelationTag(id))
@@ -487,7 +495,7 @@ func (h *feedHandlers) aggregateStream(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return h.stream(c, w, tail.Filter{Key: key})
+	return h.stream(c, w, tail.Filter{Key: key, Stored: c.query.stored()})
 }
 
 const (

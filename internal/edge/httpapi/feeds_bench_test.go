@@ -26,7 +26,7 @@ func BenchmarkStreamLatency(b *testing.B) {
 	f := newFixture(b, nil)
 	s := testopen.OnDisk(b).Open(b, clock.System{})
 	o := f.Options
-	o.Store, o.Tail = s, tail.New(s)
+	o.Store, o.Tail = s, tail.New(s, nil)
 	f.API = httpapi.New(o)
 	f.handler = f.Public()
 	tenant := j17.TenantOf(f.instance.ID, j17.Prod)

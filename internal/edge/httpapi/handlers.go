@@ -59,6 +59,7 @@ func newHandlers(o *Options) handlers {
 		traces: traceHandlers{
 			trace: trace.New(trace.Options{
 				Store: o.Store, Schedule: o.Schedule, Sagas: o.Sagas, Listeners: o.Listeners,
+				Shown: o.Engine.Shown(),
 			}), registry: o.Registry,
 		},
 		places:      placeHandlers{engine: o.Engine, places: o.Places},

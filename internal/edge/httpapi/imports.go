@@ -31,13 +31,14 @@ func (h *importHandlers) routes() []route {
 	operate := need{control.RightOperate, instance}
 	return []route{
 		{0, post, "import", operator, operate, "events.import", h.importEvents, operation{
-			id: "importEvents", about: "Import historical events", body: eventFiles(), gives: wire.Imported{},
+			id: "importEvents", about: "Import historical events", query: importing(), body: eventFiles(), gives: wire.Imported{},
 		}},
 		{0, post, "import_jsonl", operator, operate, "events.import", h.importEvents, operation{
-			id: "importLines", about: "Import historical events", body: eventFiles(), gives: wire.Imported{},
+			id: "importLines", about: "Import historical events", query: importing(), body: eventFiles(), gives: wire.Imported{},
 		}},
 		{0, post, "cold_start", operator, operate, "events.cold_start", h.coldStart, operation{
-			id: "coldStart", about: "Import historical events into an environment without events", body: eventFiles(),
+			id: "coldStart", about: "Import historical events into an environment without events",
+			query: importing(), body: eventFiles(),
 			gives: wire.Imported{},
 		}},
 		{0, post, "inject", operator, operate, "events.inject", h.injectEvents, operation{
@@ -51,12 +52,18 @@ func (h *importHandlers) importEvents(c *call, w http.ResponseWriter) error {
 	if c.api.lost.Load() {
 		return errLost()
 	}
+	generation, err := c.unsaid()
+	if err != nil {
+		return err
+	}
 	file, err := h.eventFile(c, w)
 	if err != nil {
 		return err
 	}
 	defer file.f.Close() //nolint:errcheck // it was only read
-	done, err := h.loader.Import(c.request.Context(), &loading.History{Tenant: c.tenant, ID: file.sum, Open: file.open})
+	done, err := h.loader.Import(c.request.Context(), &loading.History{
+		Tenant: c.tenant, ID: file.sum, Generation: generation, Open: file.open,
+	})
 	if done.Stored > 0 {
 		c.record("events.import", "", eventsLoaded(done.Stored))
 	}
@@ -64,6 +71,22 @@ func (h *importHandlers) importEvents(c *call, w http.ResponseWriter) error {
 		return withStored(inFile(err), done.Stored, "Send the same file again to go on: nothing is stored twice")
 	}
 	return c.answer(w, http.StatusOK, wire.Imported(done))
+}
+
+// unsaid reads the parameter generation of an import, 0 for none.
+func (c *call) unsaid() (int, error) {
+	switch given := c.query["generation"]; given {
+	case "":
+		return 0, nil
+	case generationNewest:
+		return command.Newest, nil
+	default:
+		n, err := strconv.Atoi(given)
+		if err != nil || n < 1 {
+			return 0, j17.Errorf(j17.CodeInvalidParameter, "'generation' is the number of a generation, or newest").At("generation")
+		}
+		return n, nil
+	}
 }
 
 // coldStart is POST cold_start: the same for an environment that has no events yet, as the body arrives.
@@ -74,9 +97,15 @@ func (h *importHandlers) coldStart(c *call, w http.ResponseWriter) error {
 	if err := h.holdsEvents(c); err != nil {
 		return err
 	}
+	generation, err := c.unsaid()
+	if err != nil {
+		return err
+	}
 	c.allowTime(w, transferTime)
 	body := &steadyBody{c: c, control: http.NewResponseController(w), until: clock.System{}.Now().Add(transferTime)}
-	done, err := h.loader.ColdStart(c.request.Context(), c.tenant, command.NewFileReader(body))
+	file := command.NewFileReader(body)
+	file.Unsaid = generation
+	done, err := h.loader.ColdStart(c.request.Context(), c.tenant, file)
 	if err != nil {
 		return inFile(err)
 	}

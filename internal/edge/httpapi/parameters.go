@@ -140,8 +140,33 @@ func prefixed() []parameter {
 }
 
 func countedEvents() []parameter {
-	return []parameter{{name: "start", kind: position, about: "The stream_id before the first event to return: next of the previous page."}, countParameter()}
+	return []parameter{
+		{name: "start", kind: position, about: "The stream_id before the first event to return: next of the previous page."},
+		countParameter(), generationParameter(),
+	}
 }
+
+// generationParameter asks for events as they are stored.
+func generationParameter() parameter {
+	return parameter{
+		name: "generation", kind: choice, choices: []string{generationNewest, generationStored},
+		about: "stored: events as they are stored and hashed, instead of in the newest generation of their types.",
+	}
+}
+
+// importing says what events of a file mean that do not say it themselves.
+func importing() []parameter {
+	return []parameter{{name: "generation", about: "The generation of the data of events that have no stream_id and do not say it: a number, or newest."}}
+}
+
+// The forms in which events are shown.
+const (
+	generationNewest = "newest"
+	generationStored = "stored"
+)
+
+// stored reports whether events are asked for as they are stored.
+func (q query) stored() bool { return q["generation"] == generationStored }
 
 // moments say which state of an aggregate is meant.
 func moments() []parameter {
@@ -239,6 +264,10 @@ func exported() []parameter {
 		{name: "after", kind: positionOrZero, about: "The stream_id of the event after which to begin; 0 for the first one."},
 		{name: "format", kind: choice, choices: []string{"ndjson", "json", "cloudevents"}, about: "One object per line, one document, or one CloudEvent per line; ndjson by default."},
 		{name: "checkpoint", kind: flag, about: "Whether an export that continues another one also ends with the signed checkpoint."},
+		{
+			name: "generation", kind: choice, choices: []string{generationStored, generationNewest},
+			about: "newest: events in the newest generation of their types, without chains and checkpoint, to be read and not to be imported.",
+		},
 	}
 }
 
@@ -253,6 +282,7 @@ func filtered() []parameter {
 		{name: "types", kind: texts, least: 1, most: command.MaxConditionTypes, about: "Only events of one of these types: type.event or type.*, with commas between them."},
 		{name: "tags", kind: texts, least: 1, most: command.MaxConditionTags, about: "Only events that have all of these tags: name:value, actor:type:id or target:type:id, with commas between them; in a tag \\, is a comma and \\\\ a backslash."},
 		{name: "correlation", kind: uuidText, about: "Only events with this correlation id."},
+		generationParameter(),
 	}
 }
 

@@ -281,7 +281,11 @@ func (h *readHandlers) events(c *call, w http.ResponseWriter) error {
 		lines: acceptsLines(r.Header),
 	}
 	page.read = func(after j17.StreamID, count int) (iter.Seq2[*j17.Event, error], error) {
-		return h.engine.Events(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"), after, count)
+		events := h.engine.Events
+		if c.query.stored() {
+			events = h.engine.StoredEvents
+		}
+		return events(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"), after, count)
 	}
 	if err := page.measure(); err != nil {
 		return err

@@ -289,6 +289,9 @@ func (s *Service) lag(ctx context.Context, l *listener, b *work.Budget) (n int, 
 		if err != nil {
 			return 0, err
 		}
+		if ev, err = s.o.shown(ctx, l.tenant, ev); err != nil {
+			return n, err
+		}
 		is, err := matches(ev)
 		if err != nil {
 			return n, err
@@ -344,6 +347,9 @@ func (s *Service) countWaiting(
 		}
 		if *left--; *left < 0 {
 			break
+		}
+		if ev, err = s.o.shown(ctx, l.tenant, ev); err != nil {
+			return n, err
 		}
 		is, err := matches(ev)
 		if err != nil {

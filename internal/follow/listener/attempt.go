@@ -157,7 +157,7 @@ func (s *Service) attempt(ctx context.Context, j job, rev uint64) error {
 		if j, err = s.log.present(kept, j); err != nil {
 			return err
 		}
-		if j.event.Type != j.delivery.Type {
+		if j.event.Erased() && j.event.Type != j.delivery.Type {
 			o = outcome{over: true, try: try{Error: "the event was erased"}}
 			break
 		}

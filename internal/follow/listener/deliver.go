@@ -36,6 +36,10 @@ func (s *Service) filter(ctx context.Context, t j17.Tenant, name string, events 
 	defer done()
 	matches := matcher(l, b)
 	for _, ev := range events {
+		ev, err := s.o.shown(ctx, t, ev)
+		if err != nil {
+			return nil, err
+		}
 		is, err := matches(ev)
 		switch {
 		case err == nil:
@@ -81,7 +85,9 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	}
 	events := make([]*j17.Event, len(b.Entries))
 	for i := range b.Entries {
-		events[i] = b.Entries[i].Event
+		if events[i], err = s.o.shown(ctx, b.Tenant, b.Entries[i].Event); err != nil {
+			return err
+		}
 	}
 	taken, err := s.take(ctx, l, "", events, false, b.Done)
 	if err == nil && taken < len(events) {
@@ -273,9 +279,9 @@ func (p *plan) make(ev *j17.Event) {
 // they are sent, so that deliveries waiting for slow endpoints take little memory.
 const keptEvent = 8 << 10
 
-// kept returns a copy of an event for a ready delivery, nil if it is to be read again.
+// kept returns a copy of an event for a ready delivery, nil if it is to be read again, and may fail then.
 func kept(ev *j17.Event) *j17.Event {
-	if len(ev.Raw) > keptEvent {
+	if ev.Raw == nil || len(ev.Raw) > keptEvent {
 		return nil
 	}
 	return ev.Clone()

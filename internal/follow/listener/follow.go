@@ -98,6 +98,9 @@ func (e *ending) waiting(ctx context.Context) (w waiters, err error) {
 		if err != nil {
 			return w, err
 		}
+		if ev, err = e.s.o.shown(ctx, e.j.at.tenant, ev); err != nil {
+			return w, err
+		}
 		is := listed
 		if !listed {
 			is, err = matches(ev)

@@ -24,6 +24,7 @@ import (
 	"j17/internal/base/clock"
 	"j17/internal/base/ident"
 	"j17/internal/base/work"
+	"j17/internal/core/upcast"
 	"j17/internal/core/worker"
 	"j17/internal/follow/feed"
 	"j17/internal/follow/outbound"
@@ -40,7 +41,9 @@ type Storage interface {
 
 // Options configures a Service. All fields are required.
 type Options struct {
-	Store  Storage
+	Store Storage
+	// Shown shows events as they are delivered.
+	Shown  *upcast.Reader
 	Feed   *feed.Subscriptions
 	Worker *worker.Kit
 	// Clock decides when deliveries are due. Signatures and measured times use the machine's clock, whatever Clock

@@ -154,7 +154,11 @@ func (s *deliveryLog) event(ctx context.Context, j job) (*j17.Event, error) {
 		if err != nil {
 			return nil, err
 		}
-		return ev.Clone(), nil
+		shown, err := s.o.Shown.Show(ctx, j.at.tenant, ev)
+		if err != nil {
+			return nil, err
+		}
+		return shown.Clone(), nil
 	}
 	return nil, &store.CorruptionError{Where: "delivery " + j.delivery.ID, Err: errors.New("its event is not there")}
 }

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 
 	"j17"
 	"j17/internal/base/work"
+	"j17/internal/core/upcast"
 	"j17/internal/follow/outbound"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
@@ -197,7 +199,7 @@ func matcher(l *spec.Listener, b *work.Budget) func(*j17.Event) (selected bool, 
 		if !selects(l.Events, ev) {
 			return false, nil
 		}
-		if l.Condition == nil {
+		if l.Condition == nil || ev.Raw == nil {
 			return true, nil
 		}
 		if env == nil {
@@ -217,6 +219,16 @@ func matcher(l *spec.Listener, b *work.Budget) func(*j17.Event) (selected bool, 
 	}
 }
 
+// shown returns an event as it is delivered. One that cannot be read has no bytes: it is delivered to listeners of its
+// type, whatever their conditions, and the delivery fails.
+func (o *Options) shown(ctx context.Context, t j17.Tenant, ev *j17.Event) (*j17.Event, error) {
+	shown, err := o.Shown.Show(ctx, t, ev)
+	if upcast.Failure(err) != nil {
+		return shown, nil
+	}
+	return shown, err
+}
+
 // holds tests a condition. If that takes too much work, it returns true, so that the event is delivered rather than
 // lost.
 func holds(condition *tick.Predicate, env *tick.Env) bool {
@@ -226,7 +238,7 @@ func holds(condition *tick.Predicate, env *tick.Env) bool {
 
 func selects(patterns []spec.Pattern, ev *j17.Event) bool {
 	for _, p := range patterns {
-		if p.Matches(ev.Key.Type, ev.Type) {
+		if p.Matches(ev.Key.Type, ev.Type) || p.Matches(ev.Key.Type, ev.AsStored().Type) {
 			return true
 		}
 	}

@@ -49,6 +49,9 @@ func (s *replaySource) replayed(
 		if ev.StreamID.Compare(r.Until) > 0 {
 			return r.Until, nil
 		}
+		if ev, err = s.o.shown(ctx, l.tenant, ev); err != nil {
+			return at, err
+		}
 		is, err := matches(ev)
 		more := true
 		if err == nil && is {

@@ -75,6 +75,9 @@ func (s *Service) event(ctx context.Context, t j17.Tenant, position string) (*j1
 			return nil, store.UserError(err)
 		}
 		if ev.StreamID == at {
+			if ev, err = s.engine.Shown().Show(ctx, t, ev); err != nil {
+				return nil, store.UserError(err)
+			}
 			return &j17.Event{
 				StreamID: at, Key: ev.Key, Type: ev.Type, Timestamp: ev.Timestamp, Data: bytes.Clone(ev.Data),
 				Metadata: bytes.Clone(ev.Metadata),
@@ -209,6 +212,16 @@ func (sc *scene) command(ctx context.Context, t *task) (*engine.Command, error) 
 		return nil, err
 	}
 
+	// The templates of a saga write what was newest when it began.
+	began, err := sc.service.definitions.of(ctx, sc.tenant, sc.saga.Version)
+	if err != nil {
+		return nil, err
+	}
+	generation := command.Newest
+	if et := began.EventType(t.emit.AggregateType, t.emit.EventType); et != nil {
+		generation = et.Generation
+	}
+
 	// The origin of the event.
 	actor := ident.SagaCoordinator
 	if t.phase == Compensating {
@@ -222,7 +235,7 @@ func (sc *scene) command(ctx context.Context, t *task) (*engine.Command, error) 
 	}
 	members = append(members, value.Member{Key: "phase", Value: value.StringValue(string(t.phase))})
 	return &engine.Command{Tenant: sc.tenant, Depth: sc.saga.Depth + 1, Command: command.Command{
-		Writes: command.One(t.emit.AggregateType, id, t.emit.EventType, data),
+		Writes: command.One(t.emit.AggregateType, id, t.emit.EventType, data, generation),
 		Actor:  j17.Agent{Type: ident.SystemActorType, ID: actor}, Trusted: true,
 		Cause: command.Cause{
 			CorrelationID: sc.correlationID,

@@ -122,7 +122,7 @@ func (s *Service) command(d *due) *engine.Command {
 		Depth:   d.Depth,
 		Effects: s.unlessCanceled(d),
 		Command: command.Command{
-			Writes: command.One(d.Type, d.ID, d.Event, data), Trusted: true,
+			Writes: command.One(d.Type, d.ID, d.Event, data, max(1, d.Generation)), Trusted: true,
 			Actor: j17.Agent{Type: ident.SystemActorType, ID: ident.EventScheduler},
 			Cause: command.Cause{CorrelationID: d.CorrelationID, Members: []value.Member{
 				{Key: "implied_by", Value: value.ObjectValue(

@@ -29,13 +29,15 @@ type row struct {
 	rev uint64
 
 	// N numbers the events scheduled by one event.
-	N             int              `json:"n"`
-	ByEvent       string           `json:"by_event"`
-	FireAt        int64            `json:"fire_at"`
-	CreatedAt     int64            `json:"created_at"`
-	Type          string           `json:"type"`
-	ID            string           `json:"id"`
-	Event         string           `json:"event"`
+	N         int    `json:"n"`
+	ByEvent   string `json:"by_event"`
+	FireAt    int64  `json:"fire_at"`
+	CreatedAt int64  `json:"created_at"`
+	Type      string `json:"type"`
+	ID        string `json:"id"`
+	Event     string `json:"event"`
+	// Generation is that of the data, 0 for the first one.
+	Generation    int              `json:"generation,omitempty"`
 	CancelOn      []wire.EventName `json:"cancel_on,omitempty"`
 	CorrelationID string           `json:"correlation_id,omitempty"`
 	// Depth is the depth of the command that writes the event.

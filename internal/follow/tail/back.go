@@ -96,10 +96,14 @@ func (t *Tail) stretch(
 			break
 		}
 		seen++
-		if !w.test.fits(ev) {
+		shown, err := w.show(ctx, ev)
+		if shown != nil && !w.test.fits(shown) {
 			continue
 		}
-		found = append(found, ev.Clone())
+		if err != nil {
+			return nil, false, err
+		}
+		found = append(found, shown.Clone())
 		size += len(ev.Raw)
 		for len(found) > most || len(found) > 1 && size > mostBack {
 			size -= len(found[0].Raw)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/core/upcast"
 	"j17/internal/storage/store"
 )
 
@@ -20,6 +21,8 @@ type Filter struct {
 	Tags  Tags
 	// Key is the aggregate. It cannot be combined with tags.
 	Key j17.Key
+	// Stored asks for events as they are stored, instead of in the newest generation of their types.
+	Stored bool
 }
 
 // Types is a set of patterns of event types.
@@ -97,25 +100,28 @@ type test struct {
 
 func newTest(f Filter) test { return test{filter: f, types: f.Types.list(), tags: f.tags()} }
 
-// stored returns patterns that match all events that the filter selects, none if it selects events of all types.
-func (t *test) stored() []store.TypePattern {
+// stored returns patterns that match all stored events that the filter may select, none if it selects events of all
+// types.
+func (t *test) stored(shown *upcast.Reader, tenant j17.Tenant) []store.TypePattern {
 	f := &t.filter
 	switch {
 	case len(t.types) > 0 && !slices.ContainsFunc(t.types, func(p store.TypePattern) bool { return p.Aggregate == "" }):
-		return t.types
+		return shown.Stored(tenant, t.types)
 	case f.Type != "":
-		return []store.TypePattern{{Aggregate: f.Type, Event: f.Event}}
+		return shown.Stored(tenant, []store.TypePattern{{Aggregate: f.Type, Event: f.Event}})
 	default:
 		return nil
 	}
 }
 
-// fits reports whether the filter selects an event of its aggregate that has its tags.
+// fits reports whether the filter selects an event that is shown, by the type that it has or is stored under, of its
+// aggregate that has its tags.
 func (t *test) fits(ev *j17.Event) bool {
 	f := &t.filter
-	return (f.Type == "" || f.Type == ev.Key.Type) && (f.Event == "" || f.Event == ev.Type) &&
+	return (f.Type == "" || f.Type == ev.Key.Type) &&
+		(f.Event == "" || f.Event == ev.Type || f.Event == ev.AsStored().Type) &&
 		(len(t.types) == 0 || slices.ContainsFunc(
-			t.types, func(p store.TypePattern) bool { return p.Aggregate == "" || p.Fits(ev.Key.Type, ev.Type) },
+			t.types, func(p store.TypePattern) bool { return p.Aggregate == "" || upcast.Fits(p, ev) },
 		))
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"j17"
 	"j17/internal/base/panics"
+	"j17/internal/core/upcast"
+	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
 )
 
@@ -45,8 +47,8 @@ type hub struct {
 	entries []entry
 	first   uint64
 	bytes   int
-	// rewrites is the store's count of rewrites when the entries were read.
-	rewrites uint64
+	// version is that of the entries.
+	version version
 
 	// watches are notified of changes: byKey and byType have them by what they follow, stirred those with something to
 	// take.
@@ -60,10 +62,15 @@ type hub struct {
 
 // entry is an event kept for readers. Its bytes are released once waiting is 0.
 type entry struct {
-	id      j17.StreamID
-	raw     []byte
+	id  j17.StreamID
+	raw []byte
+	// stored are the bytes as they are stored, nil where raw is; err says why the event cannot be read otherwise.
+	stored  []byte
+	err     error
 	waiting int
 }
+
+func (e *entry) size() int { return len(e.raw) + len(e.stored) }
 
 // group is the readers with the same filter, and the line of the numbers of entries that it selects.
 type group struct {
@@ -86,12 +93,13 @@ const (
 	ofActor
 	ofTarget
 	ofKey
+	ofStored
 )
 
 func (f *Filter) mask() (m mask) {
 	for bit, asked := range map[mask]bool{
 		ofType: f.Type != "", ofEvent: f.Event != "", ofActor: f.Actor != "", ofTarget: f.Target != "",
-		ofKey: f.Key != (j17.Key{}),
+		ofKey: f.Key != (j17.Key{}), ofStored: f.Stored,
 	} {
 		if asked {
 			m |= bit
@@ -117,6 +125,7 @@ func (f Filter) only(m mask) Filter {
 	if m&ofKey == 0 {
 		f.Key = j17.Key{}
 	}
+	f.Stored = m&ofStored != 0
 	return f
 }
 
@@ -172,7 +181,7 @@ func (h *hub) start() {
 		return
 	}
 	h.mu.Lock()
-	h.at, h.rewrites = at, rewrites
+	h.at, h.version.rewrites = at, rewrites
 	h.mu.Unlock()
 	go h.follow(at)
 }
@@ -215,18 +224,26 @@ func (h *hub) follow(at j17.StreamID) {
 func (h *hub) read(ctx context.Context, at j17.StreamID) (j17.StreamID, error) {
 	var woken []*group
 	var failed error
-	rewrites := h.tail.store.Rewrites()
+	of := version{h.tail.store.Rewrites(), h.tail.shown.Spec(h.tenant)}
 	for e, err := range h.tail.store.ReadChanges(ctx, h.tenant, at, readAtOnce) {
 		if err != nil {
 			failed = err
 			break
+		}
+		shown, err := e.Event, error(nil)
+		if e.Event != nil {
+			shown, err = h.tail.shown.Show(ctx, h.tenant, e.Event)
+			if err != nil && upcast.Failure(err) == nil {
+				failed = err
+				break
+			}
 		}
 		if e.Event == nil {
 			at = e.Note.Position
 		} else {
 			at = e.Event.StreamID
 		}
-		woken = h.put(e, at, rewrites, woken)
+		woken = h.put(&e, seen{shown, err, at}, of, woken)
 	}
 
 	h.mu.Lock()
@@ -236,15 +253,34 @@ func (h *hub) read(ctx context.Context, at j17.StreamID) (j17.StreamID, error) {
 	return at, failed
 }
 
+// version is what entries depend on: the store's count of rewrites, and the spec under which they are shown.
+type version struct {
+	rewrites uint64
+	spec     *spec.Compiled
+}
+
+// outdate drops all entries if they are of another version. h.mu is held.
+func (h *hub) outdate(now version) {
+	if h.version != now {
+		h.drop(len(h.entries))
+		h.version = now
+	}
+}
+
+// seen is what a hub has found at a position: the event as it is shown, nil for a note, and why it cannot be read.
+type seen struct {
+	event *j17.Event
+	err   error
+	at    j17.StreamID
+}
+
 // put adds an event to the lines of the groups that select it, and adds these groups to woken.
-func (h *hub) put(e store.Entry, at j17.StreamID, rewrites uint64, woken []*group) []*group {
+func (h *hub) put(e *store.Entry, s seen, of version, woken []*group) []*group {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.at = at
-	if h.rewrites != rewrites {
-		h.drop(len(h.entries))
-		h.rewrites = rewrites
-	}
+	h.at = s.at
+	h.outdate(of)
+	shown := s.event
 	if e.Event == nil {
 		for _, rewritten := range e.Note.Streams {
 			h.note(rewritten.Key)
@@ -254,7 +290,7 @@ func (h *hub) put(e store.Entry, at j17.StreamID, rewrites uint64, woken []*grou
 	h.note(e.Event.Key)
 
 	// The groups are found by the members that filters use, not one by one.
-	full := filterOf(e.Event, h.masks)
+	full := filterOf(shown, h.masks)
 	number, waiting := h.first+uint64(len(h.entries)), 0
 	let := func(g *group) {
 		g.trim(h.first)
@@ -265,22 +301,31 @@ func (h *hub) put(e store.Entry, at j17.StreamID, rewrites uint64, woken []*grou
 			woken = append(woken, g)
 		}
 	}
+	under := full
+	under.Event = shown.AsStored().Type
 	for m := range h.masks {
 		if g := h.groups[full.only(m)]; g != nil {
 			let(g)
 		}
+		if g := h.groups[under.only(m)]; g != nil && m&ofEvent != 0 && under.Event != full.Event {
+			let(g)
+		}
 	}
-	h.wide.each(&e, let)
+	h.wide.each(&store.Entry{Event: shown, Tags: e.Tags}, let)
 	if waiting == 0 {
 		return woken
 	}
 
 	// The event is kept for them; if that exceeds the bounds, the oldest entries are dropped.
-	h.entries = append(h.entries, entry{id: at, raw: slices.Clone(e.Event.Raw), waiting: waiting})
-	h.bytes += len(e.Event.Raw)
-	of := h.tail.kept.Add(int64(len(e.Event.Raw)))
-	for len(h.entries) > 0 && (h.bytes > mostKept || len(h.entries) > mostEntries || of > mostKeptOfAll) {
-		of -= int64(h.drop(1))
+	kept := entry{id: s.at, raw: slices.Clone(shown.Raw), err: s.err, waiting: waiting}
+	if shown.Stored != nil {
+		kept.stored = slices.Clone(shown.Stored.Raw)
+	}
+	h.entries = append(h.entries, kept)
+	h.bytes += kept.size()
+	all := h.tail.kept.Add(int64(kept.size()))
+	for len(h.entries) > 0 && (h.bytes > mostKept || len(h.entries) > mostEntries || all > mostKeptOfAll) {
+		all -= int64(h.drop(1))
 	}
 	return woken
 }
@@ -292,7 +337,7 @@ func filterOf(ev *j17.Event, masks map[mask]int) Filter {
 		if m&(ofActor|ofTarget) == 0 {
 			continue
 		}
-		for _, tag := range j17.MetadataTags(ev.Metadata) {
+		for _, tag := range j17.MetadataTags(ev.AsStored().Metadata) {
 			switch tag[0] {
 			case 'a':
 				f.Actor = tag
@@ -322,7 +367,7 @@ func (g *group) trim(first uint64) {
 // drop drops the first n entries, even if readers wait for them, and returns their size in bytes.
 func (h *hub) drop(n int) (size int) {
 	for i := range n {
-		size += len(h.entries[i].raw)
+		size += h.entries[i].size()
 		h.entries[i] = entry{}
 	}
 	h.first += uint64(n)
@@ -340,9 +385,9 @@ func (h *hub) passed(number uint64) {
 	if e.waiting--; e.waiting > 0 {
 		return
 	}
-	h.bytes -= len(e.raw)
-	h.tail.kept.Add(int64(-len(e.raw)))
-	e.raw = nil
+	h.bytes -= e.size()
+	h.tail.kept.Add(int64(-e.size()))
+	e.raw, e.stored = nil, nil
 	done := 0
 	for done < len(h.entries) && h.entries[done].waiting == 0 {
 		done++

@@ -36,7 +36,7 @@ func (f *faulty) ReadChanges(
 func TestAPanicIsToldToReaders(t *testing.T) {
 	s := testopen.Open(t, clock.System{})
 	f := &faulty{Store: s}
-	all := &fixture{Tail: tail.New(f), store: &counted{Store: s}}
+	all := &fixture{Tail: tail.New(f, nil), store: &counted{Store: s}}
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	all.write(t, "order:a", "was_made", 1, 1, "{}")

@@ -152,10 +152,7 @@ func (r *Reader) takeKept(p *Piece, most int) (behind bool, err error) {
 	}
 
 	// Entries no longer kept have to be read from the store.
-	if now := h.tail.store.Rewrites(); h.rewrites != now {
-		h.drop(len(h.entries)) // some of them may have been erased
-		h.rewrites = now
-	}
+	h.outdate(version{h.tail.store.Rewrites(), h.tail.shown.Spec(h.tenant)})
 	if r.lost() {
 		h.part(r)
 		h.join(r)
@@ -170,14 +167,24 @@ func (r *Reader) takeKept(p *Piece, most int) (behind bool, err error) {
 		number := r.group.line[r.next-r.group.begin]
 		e := &h.entries[number-h.first]
 		if e.id.Compare(r.position) > 0 {
-			if size+len(e.raw) > most {
+			raw := e.raw
+			switch {
+			case r.filter.Stored && e.stored != nil:
+				raw = e.stored
+			case e.err != nil && !r.filter.Stored && size > 0:
+				p.More = true
+				return false, nil
+			case e.err != nil && !r.filter.Stored:
+				return false, e.err
+			}
+			if size+len(raw) > most {
 				if p.More = size > 0; !p.More {
-					p.Needs = len(e.raw)
+					p.Needs = len(raw)
 				}
 				return false, nil
 			}
-			size += len(e.raw)
-			p.Events = append(p.Events, Event{e.id, e.raw})
+			size += len(raw)
+			p.Events = append(p.Events, Event{e.id, raw})
 			r.position = e.id
 		}
 		h.passed(number)

@@ -13,6 +13,7 @@ import (
 
 	"j17"
 	"j17/internal/base/work"
+	"j17/internal/core/upcast"
 	"j17/internal/storage/store"
 )
 
@@ -25,6 +26,8 @@ type Storage interface {
 // Tail hands out events. It is safe for concurrent use.
 type Tail struct {
 	store Storage
+	// shown shows events that are stored in older generations.
+	shown *upcast.Reader
 	// kept is how many bytes all hubs keep for readers.
 	kept atomic.Int64
 	// turns are for batches of readers that are woken (rouse.go); batches counts them.
@@ -37,8 +40,10 @@ type Tail struct {
 	hubs map[j17.Tenant]*hub
 }
 
-// New returns a Tail of the events of a store.
-func New(s Storage) *Tail { return &Tail{store: s, hubs: map[j17.Tenant]*hub{}, turns: newTurns()} }
+// New returns a Tail of the events of a store, as a reader shows them.
+func New(s Storage, shown *upcast.Reader) *Tail {
+	return &Tail{store: s, shown: shown, hubs: map[j17.Tenant]*hub{}, turns: newTurns()}
+}
 
 // Head returns the present end of the feed of an environment.
 func (t *Tail) Head(ctx context.Context, tenant j17.Tenant) (j17.StreamID, error) {

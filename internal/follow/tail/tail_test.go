@@ -77,7 +77,7 @@ type fixture struct {
 func newFixture(tb testing.TB) *fixture {
 	tb.Helper()
 	c := &counted{Store: testopen.Open(tb, clock.System{})}
-	return &fixture{tail.New(c), c}
+	return &fixture{tail.New(c, nil), c}
 }
 
 func user(n int) j17.Agent { return j17.Agent{Type: "user", ID: fmt.Sprint("u", n)} }
@@ -224,7 +224,7 @@ func filters() []tail.Filter {
 	}
 	sets := slices.SortedFunc(
 		maps.Keys(withSets()),
-		func(a, b tail.Filter) int { return strings.Compare(fmt.Sprintf("%q", a), fmt.Sprintf("%q", b)) },
+		func(a, b tail.Filter) int { return strings.Compare(fmt.Sprintf("%+v", a), fmt.Sprintf("%+v", b)) },
 	)
 	return append(list, sets...)
 }
@@ -547,7 +547,7 @@ func TestTheFirstReaderMayGo(t *testing.T) {
 	testopen.Bubble(t, func(t *testing.T) {
 		f := newFixture(t)
 		g := &gated{counted: f.store, gate: make(chan struct{})}
-		f.Tail = tail.New(g)
+		f.Tail = tail.New(g, nil)
 		ctx, leave := context.WithCancel(t.Context())
 		var readers sync.WaitGroup
 		open := func(ctx context.Context) {

@@ -7,6 +7,7 @@ import (
 
 	"j17"
 	"j17/internal/base/work"
+	"j17/internal/core/upcast"
 	"j17/internal/storage/store"
 )
 
@@ -75,7 +76,15 @@ func (w *Walk) Events(ctx context.Context, limit int, b *work.Budget) iter.Seq2[
 				}
 				return
 			}
-			if w.test.fits(ev) && !yield(ev, nil) {
+			shown, err := w.show(ctx, ev)
+			if err != nil && upcast.Failure(err) == nil {
+				yield(nil, err)
+				return
+			}
+			if fits := w.test.fits(shown); fits && err != nil {
+				yield(nil, err)
+				return
+			} else if fits && !yield(shown, nil) {
 				return
 			}
 			w.position = ev.StreamID
@@ -95,6 +104,18 @@ func (w *Walk) Events(ctx context.Context, limit int, b *work.Budget) iter.Seq2[
 
 func (w *Walk) afford(b *work.Budget, size int) bool {
 	return b.Spend(unitsPerEvent + size/work.BytesPerUnit)
+}
+
+// show returns an event as the walk hands it out. An event that cannot be read is returned with the error and what is
+// known of it.
+func (w *Walk) show(ctx context.Context, ev *j17.Event) (*j17.Event, error) {
+	shown, err := w.tail.shown.Show(ctx, w.tenant, ev)
+	if !w.test.filter.Stored || err != nil && upcast.Failure(err) == nil || shown == ev {
+		return shown, err
+	}
+	named := *ev
+	named.Type, named.Stored = shown.Type, ev
+	return &named, nil
 }
 
 // usedUp reports whether a budget ended because it was used up, and for no other reason.
@@ -121,7 +142,7 @@ func (w *Walk) source(
 	}
 	if w.test.tags != nil {
 		return s.ReadTagged(
-			ctx, w.tenant, store.Tagged{Tags: w.test.tags, Types: w.test.stored()}, w.position, limit, looked,
+			ctx, w.tenant, store.Tagged{Tags: w.test.tags, Types: w.test.stored(w.tail.shown, w.tenant)}, w.position, limit, looked,
 		)
 	}
 	return s.ReadFeed(ctx, w.tenant, w.position, limit)

@@ -58,7 +58,7 @@ func (w *wideGroups) remove(g *group) {
 // each calls let with the groups whose filters select an event, each once.
 func (w *wideGroups) each(e *store.Entry, let func(*group)) {
 	if len(w.byTag) > 0 {
-		tags := append(j17.MetadataTags(e.Event.Metadata), e.Tags...)
+		tags := append(j17.MetadataTags(e.Event.AsStored().Metadata), e.Tags...)
 		for _, tag := range tags {
 			for _, g := range w.byTag[tag] {
 				if g.test.lets(e.Event, tags) {

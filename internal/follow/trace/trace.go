@@ -13,6 +13,7 @@ import (
 
 	"j17"
 	"j17/internal/base/wire"
+	"j17/internal/core/upcast"
 	"j17/internal/follow/listener"
 	"j17/internal/follow/saga"
 	"j17/internal/follow/schedule"
@@ -31,6 +32,8 @@ type Options struct {
 	Schedule  *schedule.Service
 	Sagas     *saga.Service
 	Listeners *listener.Service
+	// Shown knows as which types events are read.
+	Shown *upcast.Reader
 }
 
 // Service finds graphs. It is safe for concurrent use.
@@ -238,15 +241,15 @@ func (w *walk) seeAt(at j17.StreamID) error {
 			return store.UserError(err)
 		}
 		if ev.StreamID == at {
-			w.seeEvent(read(ev))
+			w.seeEvent(w.read(ev))
 		}
 	}
 	return nil
 }
 
 // read returns what a graph needs of an event.
-func read(ev *j17.Event) *event {
-	e := &event{id: ev.StreamID, key: ev.Key, typ: ev.Type, erased: ev.Erased()}
+func (w *walk) read(ev *j17.Event) *event {
+	e := &event{id: ev.StreamID, key: ev.Key, typ: w.Shown.Type(w.tenant, ev), erased: ev.Erased()}
 	if e.erased || json.Unmarshal(ev.Metadata, &e.metadata) != nil {
 		e.metadata = metadata{} // history may have members of these names with other types
 	}
@@ -415,7 +418,7 @@ func (w *walk) tagged(tag string, after j17.StreamID, until *j17.StreamID, limit
 		if until != nil && ev.StreamID.Compare(*until) >= 0 {
 			break
 		}
-		found = append(found, read(ev))
+		found = append(found, w.read(ev))
 	}
 	return found, nil
 }

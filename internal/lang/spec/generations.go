@@ -246,9 +246,9 @@ func (c *typeCompiler) retiredTypes(t *AggregateType, events value.Value) {
 // retiredInCircles finds out what retired event types are read as in the end. It reports those that are read as
 // themselves, and cuts the circle.
 func (c *typeCompiler) retiredInCircles(retired []*EventType) {
-	onTrail := map[*EventType]bool{}
 	for _, first := range retired {
 		var trail []*EventType
+		onTrail := map[*EventType]bool{}
 		e := first
 		for e.As != nil && e.As.newest == nil {
 			if next := e.As.Type; next == e || onTrail[next] {
