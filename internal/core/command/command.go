@@ -63,8 +63,8 @@ type Event struct {
 	// where it says so.
 	Generation     value.Value
 	GenerationPath string
-	// Unsaid is the generation of Data where nothing is said: Newest for the newest one, and 0 for the one that the spec
-	// assumes. One that is given here may be closed.
+	// Unsaid is the generation of Data where nothing is said: Newest for the newest one, and 0 for the one that the
+	// spec assumes. One that is given here may be closed.
 	Unsaid int
 }
 

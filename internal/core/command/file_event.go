@@ -27,8 +27,8 @@ type FileEvent struct {
 	// Trusted lets the event name one of the platform's own actors.
 	Trusted bool
 	// Past reports that the event happened before and is stored as it is, in the generation that it says. One that says
-	// none is of the generation Unsaid, which is 0 where it has to be said, and Newest for the newest one. Events of the
-	// first generation do not say it if they were Stored.
+	// none is of the generation Unsaid, which is 0 where it has to be said, and Newest for the newest one. Events of
+	// the first generation do not say it if they were Stored.
 	Past   bool
 	Unsaid int
 }

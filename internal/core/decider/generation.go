@@ -27,8 +27,9 @@ type retired struct {
 	As         string `json:"as,omitempty"`
 }
 
-// writtenIn returns the generation in which a caller sends the data of an event, 0 for the newest: the one that it says,
-// or the one that the spec assumes. The error says that there is no such generation, or that nobody writes it any more.
+// writtenIn returns the generation in which a caller sends the data of an event, 0 for the newest: the one that it
+// says, or the one that the spec assumes. The error says that there is no such generation, or that nobody writes it any
+// more.
 func writtenIn(et *spec.EventType, w *command.Event) (int, error) {
 	// What the caller says, or the server has kept.
 	number, said := et.Assumed, !w.Generation.IsMissing()
@@ -82,8 +83,8 @@ func (r retired) refusal() error {
 	return e
 }
 
-// filedIn is writtenIn for an event of a file. One that happened before may be of a type or generation that nobody writes
-// any more.
+// filedIn is writtenIn for an event of a file. One that happened before may be of a type or generation that nobody
+// writes any more.
 func filedIn(et *spec.EventType, c *command.FileEvent, w *command.Event) (int, error) {
 	if !c.Past && !c.Stored {
 		return writtenIn(et, w)

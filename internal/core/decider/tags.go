@@ -94,7 +94,8 @@ func (d *Decider) DeclaredTags(stored *j17.Event, b *work.Budget) ([]string, err
 	return t.tags, nil
 }
 
-// tags reports whether events that are stored under a name have tags of their own, under the type that they are read as.
+// tags reports whether events that are stored under a name have tags of their own, under the type that they are read
+// as.
 func tags(typ *spec.AggregateType, name string) bool {
 	if typ == nil || typ.Events[name] == nil {
 		return false

@@ -19,8 +19,8 @@ type Reader struct {
 // NewReader returns a reader of events under the specs that a function returns, nil for a tenant that has none.
 func NewReader(specs func(t j17.Tenant) *spec.Compiled) *Reader { return &Reader{specs} }
 
-// Show returns an event as it is read: see Of. It is valid as long as the stored one. With an error of the event itself,
-// it returns what is known of the event: the type that it would have, and no bytes, data and metadata.
+// Show returns an event as it is read: see Of. It is valid as long as the stored one. With an error of the event
+// itself, it returns what is known of the event: the type that it would have, and no bytes, data and metadata.
 func (r *Reader) Show(ctx context.Context, t j17.Tenant, ev *j17.Event) (*j17.Event, error) {
 	typ, stored := r.typeOf(t, ev.Key.Type), ev.AsStored()
 	if number, _, _ := stored.Generation(); asStored(typ, stored.Type, number) {
@@ -29,7 +29,8 @@ func (r *Reader) Show(ctx context.Context, t j17.Tenant, ev *j17.Event) (*j17.Ev
 	shown, err := Of(typ, stored, work.New(ctx, work.Replay))
 	if Failure(err) != nil {
 		shown = &j17.Event{
-			StreamID: stored.StreamID, Key: stored.Key, Version: stored.Version, Type: typ.Events[stored.Type].Newest().Name,
+			StreamID: stored.StreamID, Key: stored.Key, Version: stored.Version,
+				Type: typ.Events[stored.Type].Newest().Name,
 			Timestamp: stored.Timestamp, Stored: stored,
 		}
 	}
@@ -63,8 +64,8 @@ func (r *Reader) Each(
 	}
 }
 
-// Spec returns the spec under which events of a tenant are shown, nil for none. Events that were shown under another one
-// are outdated.
+// Spec returns the spec under which events of a tenant are shown, nil for none. Events that were shown under another
+// one are outdated.
 func (r *Reader) Spec(t j17.Tenant) *spec.Compiled {
 	if r == nil {
 		return nil

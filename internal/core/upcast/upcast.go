@@ -62,10 +62,10 @@ func Generation(ev *j17.Event) int {
 	return number
 }
 
-// Of returns the event as its aggregate type reads it: in the newest generation of its event type, or of the one that it
-// is retired as. It returns the event itself where that is how it is stored. typ may be nil, for a type that the spec
-// does not have. The work is charged to b. The error is CodeUpcastFailed with *Failed as its details, or that of the
-// budget's context.
+// Of returns the event as its aggregate type reads it: in the newest generation of its event type, or of the one that
+// it is retired as. It returns the event itself where that is how it is stored. typ may be nil, for a type that the
+// spec does not have. The work is charged to b. The error is CodeUpcastFailed with *Failed as its details, or that of
+// the budget's context.
 func Of(typ *spec.AggregateType, ev *j17.Event, b *work.Budget) (*j17.Event, error) {
 	stored := ev.AsStored()
 	r, err := read(typ, stored, "", b)
@@ -79,7 +79,8 @@ func Of(typ *spec.AggregateType, ev *j17.Event, b *work.Budget) (*j17.Event, err
 	shown.Stored, shown.Type = stored, r.newest.Name
 	metadata := r.metadata(true)
 	raw, at := j17.AppendEvent(
-		make([]byte, 0, len(stored.Raw)+64), stored.StreamID, stored.Key, shown.Type, r.data.OrNull().AppendJSON(nil), metadata,
+		make([]byte, 0, len(stored.Raw)+64), stored.StreamID, stored.Key, shown.Type, r.data.OrNull().AppendJSON(nil),
+			metadata,
 		stored.Timestamp,
 	)
 	shown.Raw, shown.Data, shown.Metadata = raw, at.DataOf(raw), at.MetadataOf(raw)
@@ -158,8 +159,8 @@ func asStored(typ *spec.AggregateType, name string, generation int) bool {
 }
 
 // Newest brings data from a generation of an event type to the newest one, which is that of another type where the type
-// is retired as that, and returns that type. ev is the event that has the data: its other members are seen by the steps.
-// The result has been compared with the schema. The errors are those of Of, without a position.
+// is retired as that, and returns that type. ev is the event that has the data: its other members are seen by the
+// steps. The result has been compared with the schema. The errors are those of Of, without a position.
 func Newest(
 	et *spec.EventType, generation int, data value.Value, ev *tick.Event, b *work.Budget,
 ) (*spec.EventType, value.Value, error) {
@@ -175,7 +176,8 @@ func Newest(
 		for ; number < et.Generation; number++ {
 			g := et.Of(number)
 			if g == nil {
-				return fail(UnknownGeneration, et.Pointer, "", fmt.Sprintf("there is no generation %d of %s", number, et.Name))
+				return fail(UnknownGeneration, et.Pointer, "", fmt.Sprintf("there is no generation %d of %s", number,
+					et.Name))
 			}
 			next, misfit, err := step(g.Upcast, data, ev, b)
 			switch {
@@ -189,7 +191,8 @@ func Newest(
 			data = next
 		}
 		if number > et.Generation {
-			return fail(UnknownGeneration, et.Pointer, "", fmt.Sprintf("the newest generation of %s is %d", et.Name, et.Generation))
+			return fail(UnknownGeneration, et.Pointer, "", fmt.Sprintf("the newest generation of %s is %d", et.Name,
+				et.Generation))
 		}
 		if et.As == nil {
 			break
@@ -217,7 +220,8 @@ func Newest(
 	switch {
 	case len(failures) > 0:
 		f := failures[0]
-		return fail(Schema, at, j17.JoinPath("data", f.Path), "its data do not meet "+strconv.Quote(f.Constraint)+" of the schema")
+		return fail(Schema, at, j17.JoinPath("data", f.Path),
+			"its data do not meet "+strconv.Quote(f.Constraint)+" of the schema")
 	case j17.CodeOf(err) == j17.CodeWorkLimit:
 		return fail(WorkLimit, at, "", "the check of its data takes more work than an event may cause")
 	}

@@ -81,8 +81,8 @@ type Export struct {
 	rewrites uint64
 }
 
-// Newest makes the export one of events in the newest generation of their types, as the deployed spec reads them. It has
-// nothing that proves them.
+// Newest makes the export one of events in the newest generation of their types, as the deployed spec reads them. It
+// has nothing that proves them.
 func (x *Export) Newest() { x.newest = true }
 
 // Export begins an export of the events after a position, of one aggregate type or, for "", of all. write appends the

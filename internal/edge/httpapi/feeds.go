@@ -34,7 +34,8 @@ type feedHandlers struct {
 func (h *feedHandlers) routes() []route {
 	return []route{
 		{dataSite, get, "/{type}/{id}/events/stream", read, need{}, "", h.aggregateStream, operation{
-			id: "streamEvents", about: "Stream the events of an aggregate", query: streamed(filtered()[0], generationParameter()),
+			id: "streamEvents", about: "Stream the events of an aggregate", query: streamed(filtered()[0],
+				generationParameter()),
 			gives: file{typeStream},
 		}},
 		{dataSite, get, "/_events", read, need{}, "", h.feed, operation{
@@ -54,7 +55,8 @@ func (h *feedHandlers) adminRoutes() []route {
 	look := need{control.RightRead, instance}
 	return []route{
 		{0, get, "aggregates/{type}/{id}/events/stream", operator, look, "", h.aggregateStream, operation{
-			id: "streamAggregateEvents", about: "Stream the events of an aggregate", query: streamed(filtered()[0], generationParameter()),
+			id: "streamAggregateEvents", about: "Stream the events of an aggregate", query: streamed(filtered()[0],
+				generationParameter()),
 			gives: file{typeStream},
 		}},
 		{0, get, "events", operator, look, "", h.feed, operation{

@@ -160,7 +160,8 @@ func (e *effects) schedule(later *decider.Scheduled, n int) {
 	r := &row{
 		by: cause.Key.String(), id: e.mint.Handle(ident.ScheduledPrefix), data: later.JSON, N: n, ByEvent: cause.Type,
 		FireAt: later.FireAt(e.d.Timestamp), CreatedAt: e.d.Timestamp,
-		Type: later.Key.Type, ID: later.Key.ID, Event: later.Type, Generation: later.Generation, CorrelationID: e.d.CorrelationID,
+		Type: later.Key.Type, ID: later.Key.ID, Event: later.Type, Generation: later.Generation,
+			CorrelationID: e.d.CorrelationID,
 	}
 	if r.FireAt < e.d.Timestamp+soon {
 		r.Depth = e.d.Depth + 1

@@ -72,14 +72,19 @@ func (w *written) kindsAt(steps []value.Step) outline.Kinds {
 	if place == nil {
 		return outline.Any
 	}
-	k := place.put | place.made
-	if place.open || len(place.members) > 0 {
+	return place.kinds() | outline.Null
+}
+
+// kinds returns the kinds of what is written to a place, all kinds where that is not known.
+func (w *written) kinds() outline.Kinds {
+	k := w.put | w.made
+	if w.open || len(w.members) > 0 {
 		k |= outline.Object
 	}
 	if k == 0 {
 		return outline.Any
 	}
-	return k | outline.Null
+	return k
 }
 
 // kinds returns the kinds that a value can have.

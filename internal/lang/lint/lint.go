@@ -128,6 +128,9 @@ func (l *linter) look() {
 			if handler := e.Value.Get("handler"); handler.Get("wasm").IsMissing() {
 				r.operations(handler, at.Key("handler"))
 			}
+			if of := s.EventType(t.Key, e.Key); of != nil {
+				l.upcasts(of, e.Value, at)
+			}
 			r.reads, r.of = l.reading(e.Value), s.EventType(t.Key, e.Key)
 			r.implications(e.Value.Get("implications"), at.Key("implications"))
 			r.decisions(e.Value, at)
@@ -251,7 +254,11 @@ func (r reader) target(op *tick.Operation) {
 	case place == nil && !op.Makes:
 		r.neverWritten(r.state, op.TargetAt, op.Target.Text, op.Target.Steps)
 	case place != nil && len(op.Target.Steps) > 0 && place.put != 0 && place.put&(on|outline.Null) == 0 && r.left > 0:
-		r.Report(op.TargetAt, neverOfKind, op.Name, op.Target.Text, place.put.Phrase(), on.Phrase())
+		message := neverOfKind
+		if r.state.data {
+			message = neverOfKindInData
+		}
+		r.Report(op.TargetAt, message, op.Name, op.Target.Text, place.put.Phrase(), on.Phrase())
 	}
 }
 

@@ -36,6 +36,8 @@ const (
 		`write {"$if": predicate, "then": value, "else": value}; {"$literal": ...} is for data that look like this, in which paths are texts`
 	neverOfKind diag.Message = "warning: %s never changes anything here: handlers set %q to %s, and it works on %s\n" +
 		"set it to %[4]s, or use a member of another name"
+	neverOfKindInData diag.Message = "warning: %s never fits here: %q is %s, and it works on %s\n" +
+		"set it to %[4]s before, or correct the target"
 	pathOfKind diag.Message = "warning: %q is never %s: it is %s\ncorrect the path, or what it leads to"
 	neverPlace diag.Message = "warning: %[1]q never leads to %[2]s that the server reads, by its schema, so that every event with a value there is refused\n" +
 		"let the schema have %[3]s"
@@ -71,6 +73,20 @@ const (
 		"declare it in the schema, or correct the path"
 	neverWritten diag.Message = "warning: %q leads to nothing: no handler of this aggregate type writes %q\n" +
 		"write it in a handler, or correct the path"
+	neverInData diag.Message = "warning: %q leads to nothing: the schema of the data does not allow %q, and no operation of the step writes it\n" +
+		"declare it in the schema of this generation, or correct the path"
+	neverTaken diag.Message = "warning: the schema of the next generation does not allow this: %s has no %q there\n" +
+		"declare it there, or correct the target"
+	neverMade diag.Message = "warning: no event ever fits the next generation: it requires %q, and nothing is there after this step\n" +
+		"move something there, set it, or give it a default"
+	neverOfNext diag.Message = "warning: no event ever fits the next generation: %q has to be %s there, and it is %s after this step\n" +
+		"set it to what it has to be"
+	neverGone diag.Message = "warning: no event ever fits the next generation: %q is always there, and not allowed after this step\n" +
+		"move it or drop it"
+	putsItself diag.Message = "warning: this never changes anything: %q becomes what it is\n" +
+		"leave it out, or correct the value"
+	fillsNothing diag.Message = "warning: this never changes anything: %q is always there, as the schema of this generation requires it\n" +
+		"leave it out, or correct the target"
 	neverWrittenBy diag.Message = "warning: %q leads to nothing: no handler of %q writes %q\n" +
 		"write it in a handler, or correct the path"
 	// neverMatched: a missing field matches nothing.

@@ -11,8 +11,11 @@ import (
 	"j17/internal/lang/tick"
 )
 
-// written is what the handlers of an aggregate type write to one place of its state.
+// written is what the handlers of an aggregate type write to one place of its state, or what may be at one place of an
+// event's data while they are brought to the next generation.
 type written struct {
+	// data reports that it is all of an event's data.
+	data bool
 	// open reports that members may be written whose names are not known in advance.
 	open bool
 	// put is the kinds of the values that are put there as a whole, made of those that operations make where there is
@@ -102,11 +105,18 @@ func (l *linter) state(events value.Value) *written {
 		s.operations(root, handler)
 	}
 
-	// Elements are changed where something is written to an array, which may happen while others are changed.
+	l.settle(root, changes)
+	return root
+}
+
+// settle notes what is changed of what is there. Elements are changed where something is written to an array, which may
+// happen while others are changed.
+func (l *linter) settle(root *written, changes []change) {
 	for done := false; !done; {
 		waiting := changes
 		changes, done = nil, true
 		for _, c := range waiting {
+			c.changes = &changes
 			place, _, name := c.root.at(c.op.Target.Steps)
 			switch {
 			case !l.spend(1):
@@ -121,7 +131,6 @@ func (l *linter) state(events value.Value) *written {
 	if l.left <= 0 {
 		root.anything()
 	}
-	return root
 }
 
 func (s *states) operations(root *written, v value.Value) {
@@ -339,7 +348,11 @@ func (l *linter) neverWritten(w *written, at diag.Pointer, text string, steps []
 	if name == "" {
 		return false
 	}
-	l.lost(l.Report(at, neverWritten, text, name), text, name, members)
+	message := neverWritten
+	if w.data {
+		message = neverInData
+	}
+	l.lost(l.Report(at, message, text, name), text, name, members)
 	return true
 }
 

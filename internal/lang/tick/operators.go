@@ -47,7 +47,8 @@ const (
 	// Chosen: the members "then" and "else" of the object, one of which is the value. Without the latter it may be
 	// null.
 	Chosen
-	// Cased: the second of each pair in the member "of" of the object, and its member "else", one of which is the value.
+	// Cased: the second of each pair in the member "of" of the object, and its member "else", one of which is the
+	// value.
 	Cased
 	// Texts: some array of texts; where the object has the member "part", one of them or null.
 	Texts

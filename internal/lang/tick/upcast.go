@@ -45,8 +45,8 @@ func (u *Upcast) Empty() bool { return len(u.steps.ops) == 0 }
 // data must not be used afterwards unless ed was frozen before. ev is the event; its Data are what "$.data" leads into,
 // and have to be those before the step.
 //
-// All work is charged to b. The error is *Misfit where something does not fit, and that of b when it has ended. The data
-// are then what they were before; but a caller that goes on with them must have frozen ed before Apply.
+// All work is charged to b. The error is *Misfit where something does not fit, and that of b when it has ended. The
+// data are then what they were before; but a caller that goes on with them must have frozen ed before Apply.
 func (u *Upcast) Apply(ed *value.Editor, data value.Value, ev *Event, b *work.Budget) (value.Value, error) {
 	h := u.steps
 	if len(h.ops) == 0 {

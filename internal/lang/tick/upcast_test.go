@@ -45,8 +45,10 @@ func TestUpcasts(t *testing.T) {
 		{
 			"members move", `[{"move":{"from":"mail","to":"contact.email"}},{"move":{"from":"a.b","to":"b"}},{"move":{"from":"w","to":"w.in"}}]`,
 			[]string{
-				`{"w":"t"}`, `{"w":{"in":"t"}}`, `{"mail":"x","n":1}`, `{"n":1,"contact":{"email":"x"}}`, `{"mail":null}`, `{"contact":{"email":null}}`,
-				`{"a":{"b":[1],"c":2}}`, `{"a":{"c":2},"b":[1]}`, `{"mail":"x","contact":{"phone":"1"}}`, `{"contact":{"phone":"1","email":"x"}}`,
+				`{"w":"t"}`, `{"w":{"in":"t"}}`, `{"mail":"x","n":1}`, `{"n":1,"contact":{"email":"x"}}`,
+					`{"mail":null}`, `{"contact":{"email":null}}`,
+				`{"a":{"b":[1],"c":2}}`, `{"a":{"c":2},"b":[1]}`, `{"mail":"x","contact":{"phone":"1"}}`,
+					`{"contact":{"phone":"1","email":"x"}}`,
 				`{"mail":"x","contact":{"email":null}}`, `! /upcast/0: move does not fit: "contact.email" is there already`,
 				`{"mail":"x","contact":"y"}`, `! /upcast/0: move does not fit: "contact.email" leads to a member of "contact", which is a string`,
 				`"text"`, `"text"`,
@@ -54,7 +56,8 @@ func TestUpcasts(t *testing.T) {
 		},
 		{
 			"data of any kind", `{"set":{"target":"","value":{"text":"@"}}}`,
-			[]string{`"hello"`, `{"text":"hello"}`, `[1,2]`, `{"text":[1,2]}`, `null`, `{"text":null}`, `7.10`, `{"text":7.10}`},
+			[]string{`"hello"`, `{"text":"hello"}`, `[1,2]`, `{"text":[1,2]}`, `null`, `{"text":null}`, `7.10`,
+				`{"text":7.10}`},
 		},
 		{
 			"what was there before", `[{"set":{"target":"b","value":{"$add":["@.a",1]}}},{"drop":{"target":"a"}},{"set":{"target":"was","value":"$.data"}},{"set":{"target":"now","value":"@"}}]`,
@@ -62,7 +65,8 @@ func TestUpcasts(t *testing.T) {
 		},
 		{
 			"the event", `{"set":{"target":"","value":["$.metadata.actor.id","$.metadata.timestamp","$.key","$.id","$.type",{"$now":"date"},"$.data.none"]}}`,
-			[]string{`{}`, `["u1",1700000000,"` + eventKey + `","` + strings.TrimPrefix(eventKey, "thing:") + `","happened","2023-11-14",null]`},
+			[]string{`{}`, `["u1",1700000000,"` + eventKey + `","` + strings.TrimPrefix(eventKey,
+				"thing:") + `","happened","2023-11-14",null]`},
 		},
 		{
 			"optional paths and missing arrays", `[{"set":{"target":"a","value":"@.none?"}},{"map":{"target":"l","apply":{"drop":{"target":"x"}}}},{"map_values":{"target":"o","apply":{"drop":{"target":"x"}}}},{"remove":{"target":"l","value":1}},{"default":{"target":"b","value":"$.data.none?"}}]`,
@@ -123,7 +127,8 @@ func TestUpcastsFollowEachOther(t *testing.T) {
 		ev.Data = tick.Parsed(data)
 		next, err := u.Apply(ed, data, ev, work.New(t.Context(), work.Replay))
 		if err != nil {
-			if misfit, ok := errors.AsType[*tick.Misfit](err); !ok || misfit.Pointer != "/upcast/0/set/value/$multiply" {
+			if misfit, ok := errors.AsType[*tick.Misfit](err); !ok ||
+				misfit.Pointer != "/upcast/0/set/value/$multiply" {
 				t.Fatal(err)
 			}
 			break
@@ -184,7 +189,8 @@ func TestUpcastsHaveLimits(t *testing.T) {
 	} {
 		data := mustParse(t, test.data)
 		ev := newEvent("happened", data, firstTime)
-		_, err := compileUpcast(t, mustParse(t, test.step)).Apply(value.NewEditor(), data, ev.parsed(), work.New(t.Context(), work.Replay))
+		_, err := compileUpcast(t, mustParse(t, test.step)).Apply(value.NewEditor(), data, ev.parsed(),
+			work.New(t.Context(), work.Replay))
 		got := ""
 		misfit, ok := errors.AsType[*tick.Misfit](err)
 		switch {

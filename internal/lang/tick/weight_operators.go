@@ -70,7 +70,8 @@ func (w *weigher) computed(n node) weight {
 		}
 		total := sum(w.all(n.items), w.eval(n.by))
 		for _, v := range n.items {
-			total = sum(total, units(1), w.size(v).times(1./work.BytesPerUnit), w.size(n.by).times(1./work.BytesPerUnit))
+			total = sum(total, units(1), w.size(v).times(1./work.BytesPerUnit),
+				w.size(n.by).times(1./work.BytesPerUnit))
 		}
 		return total
 	case *numberNode:

@@ -52,8 +52,8 @@ func replica(tb testing.TB, of *server) (*server, *headnode) {
 	return s, up
 }
 
-// impatient is a store that ends a context where it would wait for events, if the context has a function to end it with.
-// Most stores read nothing for a context that has ended.
+// impatient is a store that ends a context where it would wait for events, if the context has a function to end it
+// with. Most stores read nothing for a context that has ended.
 type impatient struct{ store.Store }
 
 // insteadOfWaiting is the key of that function.
