@@ -345,7 +345,8 @@ The backup of an environment becomes a folder with an instance of the old id, wi
 The data folder must not exist or be empty. It is there when all of it is: after a failure or a crash, run the same command again.
 
 With --store the same goes to a schema of PostgreSQL, which must not exist or be empty, for servers with the secret of
---node-secret-file. Without a node secret the key of the store is in the folder of --data, which the server then needs.
+--node-secret-file. Without a node secret the key of the store is in the folder of --data, which the server then needs. Servers that are
+started on the schema meanwhile wait for the end; where one works already, the command is refused.
 
 ` + repositoryHelp + `
 

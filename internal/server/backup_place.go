@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"j17/internal/base/clock"
 	"j17/internal/base/keyfile"
 	"j17/internal/storage/pebble"
 	"j17/internal/storage/postgres"
@@ -84,11 +85,12 @@ type schemaPlace struct {
 	store StoreOptions
 	temp  string
 	// ctx is that of the restoration; what it has left is removed even when that has ended.
-	ctx context.Context //nolint:containedctx // see above
-	o   postgres.Options
+	ctx  context.Context //nolint:containedctx // see above
+	node *postgres.Node
 }
 
-// newSchemaPlace makes a place for what is restored to PostgreSQL. Remains of an interrupted restoration are removed.
+// newSchemaPlace makes a place for what is restored to PostgreSQL. Remains of an interrupted restoration are removed. The
+// restoration is the active node of the schema: servers wait for its end, and a second one is refused.
 func newSchemaPlace(ctx context.Context, r *restoring) (p *schemaPlace, err error) {
 	p = &schemaPlace{store: r.Store, ctx: ctx}
 	if p.store.keys == nil {
@@ -97,27 +99,43 @@ func newSchemaPlace(ctx context.Context, r *restoring) (p *schemaPlace, err erro
 		}
 		p.store.keys = []*keyfile.File{keyfile.At(keyFileOf(r.Dir))}
 	}
-	p.o = p.store.postgres(r.Clock, r.Logger, nil)
 	if p.temp, err = os.MkdirTemp("", "j17-restore-*"); err != nil {
 		return nil, fmt.Errorf("there is no room for a temporary folder, name another one by TMPDIR: %w", err)
 	}
-	p.store.restoring = true
-	if err := postgres.BeginRestoration(ctx, p.o); err != nil {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "an unknown machine"
+	}
+	name := fmt.Sprintf("backup restore (process %d)", os.Getpid())
+	o := p.store.postgres(r.Clock, r.Logger, nil)
+	if p.node, err = postgres.JoinToRestore(ctx, o, name, host, clock.System{}); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(p.temp))
 	}
+	if err := awaitAlone(ctx, p.node); err != nil {
+		return nil, errors.Join(err, p.leave())
+	}
+	if err := p.node.BeginRestoration(ctx); err != nil {
+		return nil, errors.Join(err, p.leave())
+	}
+	p.store.node = p.node
 	return p, nil
+}
+
+// leave ends the node, and lets the next one work.
+func (p *schemaPlace) leave() error {
+	end, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), leaveTime)
+	defer cancel()
+	return errors.Join(p.node.Leave(end), os.RemoveAll(p.temp))
 }
 
 // discard leaves an empty schema.
 func (p *schemaPlace) discard() error {
-	return errors.Join(
-		os.RemoveAll(p.temp), postgres.DiscardRestoration(context.WithoutCancel(p.ctx), p.o),
-	)
+	return errors.Join(p.node.DiscardRestoration(context.WithoutCancel(p.ctx)), p.leave())
 }
 
 // finish makes the schema that of a store.
 func (p *schemaPlace) finish() error {
-	return errors.Join(postgres.FinishRestoration(context.WithoutCancel(p.ctx), p.o), os.RemoveAll(p.temp))
+	return errors.Join(p.node.FinishRestoration(context.WithoutCancel(p.ctx)), p.leave())
 }
 
 // sweep removes the folders with this prefix that no process uses any longer.

@@ -50,17 +50,17 @@ func (s *Server) join(ctx context.Context) error {
 	}
 	s.node = node
 	if s.alone {
-		return s.awaitAlone(ctx)
+		return awaitAlone(ctx, node)
 	}
 	return s.standby(ctx, node.Await)
 }
 
-// awaitAlone returns when this node is active. It returns an error if another node shows a sign of life.
-func (s *Server) awaitAlone(ctx context.Context) error {
+// awaitAlone returns when a node is active. It returns an error if another node shows a sign of life.
+func awaitAlone(ctx context.Context, node *postgres.Node) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var seen postgres.Worker
-	err := s.node.Await(ctx, func(w postgres.Worker) {
+	err := node.Await(ctx, func(w postgres.Worker) {
 		if seen.Name == w.Name && seen.Beat != w.Beat {
 			stop(fmt.Errorf("store: another j17, %s at %s, works on this schema: stop it, or choose another schema", w.Name, w.URL))
 		}

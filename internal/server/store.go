@@ -53,9 +53,9 @@ type StoreOptions struct {
 	NodeSecretFile string
 
 	password string
-	// keys, if not nil, are the keys that the store is sealed with; restoring allows a store that is being restored.
-	keys      []*keyfile.File
-	restoring bool
+	// keys, if not nil, are the keys that the store is sealed with; node, if not nil, restores a backup to it.
+	keys []*keyfile.File
+	node *postgres.Node
 }
 
 // Given reports whether the store is on PostgreSQL.
@@ -127,7 +127,7 @@ func (o *StoreOptions) postgres(clk clock.Clock, logger *slog.Logger, keys []*ke
 	p := postgres.Options{
 		Address: o.Address, Password: o.password, Plain: o.Plain, Schema: o.Schema, Connections: o.Connections,
 		AllowAsync: o.AllowAsync, AllowSingle: o.AllowSingle, Clock: clk, Logger: logger, Sealed: sealedElsewhere(),
-		Restoring: o.restoring, Reads: postgres.Reads(o.Reads),
+		Restoring: o.node != nil, Node: o.node, Reads: postgres.Reads(o.Reads),
 	}
 	if o.keys != nil {
 		keys = o.keys
@@ -160,7 +160,9 @@ func (o *Options) storeKeys() (keys []*keyfile.File) {
 func (o *Options) openStore(ctx context.Context, node *postgres.Node) (store.Store, *keyfile.File, error) {
 	if o.Store.Given() {
 		p := o.Store.postgres(o.Clock, o.Logger, o.storeKeys())
-		p.Node = node
+		if node != nil {
+			p.Node = node
+		}
 		opened, err := postgres.Open(ctx, p)
 		if err != nil {
 			return nil, nil, err

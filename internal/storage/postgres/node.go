@@ -71,6 +71,7 @@ type Worker struct {
 func Join(ctx context.Context, o Options, name, url string, c clock.Clock) (*Node, error) {
 	logger := o.Logger
 	o.Logger = slog.New(slog.DiscardHandler) // findings on the settings are logged when the store is opened
+	o.Restoring = true                       // a node waits for the end of a restoration, too
 	s, err := prepare(ctx, o)
 	if err != nil {
 		return nil, err
@@ -107,6 +108,8 @@ func (n *Node) Await(ctx context.Context, waiting func(Worker)) error {
 		case err != nil && ctx.Err() == nil && broken(err):
 			// Silence does not count while the database cannot be asked.
 			seen, since = clusterRow{}, time.Time{}
+		case sqlState(err) == "42P01":
+			return fmt.Errorf("the schema %s has no tables any longer, as after a restoration that has failed: start again, or run 'j17 backup restore' first", n.core.o.Schema)
 		case err != nil:
 			return fault("which node works", err)
 		default:
@@ -288,14 +291,7 @@ const giveUp = `UPDATE cluster SET active = '', beat = beat + 1 WHERE term = $1`
 
 // Leave ends the node. If it was active, another one may take over at once: the caller must answer nothing later.
 func (n *Node) Leave(ctx context.Context) error {
-	if n.stop != nil {
-		n.stop()
-		<-n.stopped
-	}
-	n.mu.Lock()
-	worked := !n.good.IsZero()
-	n.good = time.Time{}
-	n.mu.Unlock()
+	worked := n.endBeats()
 	var err error
 	if n.conn != nil {
 		if worked && !n.conn.IsClosed() {
@@ -307,12 +303,26 @@ func (n *Node) Leave(ctx context.Context) error {
 	return err
 }
 
+// endBeats makes the node inactive, and reports whether it was active.
+func (n *Node) endBeats() (worked bool) {
+	if n.stop != nil {
+		n.stop()
+		<-n.stopped
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	worked = !n.good.IsZero()
+	n.good = time.Time{}
+	return worked
+}
+
 // ofNode is the condition that a statement comes from the active node.
 const ofNode = ` AND EXISTS (SELECT 1 FROM cluster WHERE term = ?)`
 
-// works returns an error if the store belongs to a node that may not answer.
+// works returns an error if the store belongs to a node that may not answer. A restoration answers nobody, and its end
+// is refused if another node is active by then.
 func (c *core) works() error {
-	if n := c.o.Node; n != nil && !n.Works() {
+	if n := c.o.Node; n != nil && !c.o.Restoring && !n.Works() {
 		return fmt.Errorf("%w: this node has shown no sign of life to the database for %s", store.ErrBusy, leaseTime)
 	}
 	return nil

@@ -62,9 +62,18 @@ func (s *steps) pass() {
 
 func join(t *testing.T, o postgres.Options, name string) *machine {
 	t.Helper()
+	return joinBy(t, o, name, postgres.Join)
+}
+
+// joinBy is join by a variant of postgres.Join.
+func joinBy(
+	t *testing.T, o postgres.Options, name string,
+	join func(context.Context, postgres.Options, string, string, clock.Clock) (*postgres.Node, error),
+) *machine {
+	t.Helper()
 	m := &machine{clock: &steps{Manual: clock.NewManual(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}, o: o}
 	m.clock.begun.L = &m.clock.mu
-	n, err := postgres.Join(t.Context(), o, name, "http://"+name, m.clock)
+	n, err := join(t.Context(), o, name, "http://"+name, m.clock)
 	if err != nil {
 		t.Fatal(err)
 	}

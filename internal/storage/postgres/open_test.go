@@ -370,64 +370,6 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestRestoration fills schemas as a restoration does: until it has ended, nothing else can open them, and what an
-// interrupted one has left is removed.
-func TestRestoration(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Shared(t)
-	o := postgres.Options{
-		Address: server.Address(), Schema: server.Schema(t), AllowSingle: true, Connections: postgres.LeastConnections,
-	}
-	fill := func() {
-		t.Helper()
-		if err := postgres.BeginRestoration(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-		into := o
-		into.Restoring = true
-		s := open(t, into)
-		defer func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		if _, err := s.Get(t.Context(), "a/prod", "x", "k"); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("there is something left: %v", err)
-		}
-		if err := s.Write(t.Context(), "a/prod", []store.Side{{Space: "x", Key: "k", Op: store.Put}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	fill()
-	refused(t, o, "has not come to its end", "j17 backup restore")
-	fill()
-	if err := postgres.DiscardRestoration(t.Context(), o); err != nil {
-		t.Error(err)
-	}
-	if left := pgtest.Ask[int](t, server, "SELECT count(*)::int FROM pg_tables WHERE schemaname=$1", o.Schema); left != 0 {
-		t.Errorf("%d tables are left", left)
-	}
-	fill()
-	if err := postgres.FinishRestoration(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	if err := open(t, o).Close(); err != nil {
-		t.Error(err)
-	}
-
-	// A schema that holds data is left unchanged.
-	err := postgres.BeginRestoration(t.Context(), o)
-	if err == nil || !strings.Contains(err.Error(), "holds data") {
-		t.Errorf("a restoration over data ends with %v", err)
-	}
-	if err := postgres.DiscardRestoration(t.Context(), o); err != nil {
-		t.Error(err)
-	}
-	if err := open(t, o).Close(); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestOpenTogether opens stores at the same time in a schema that does not exist yet.
 func TestOpenTogether(t *testing.T) {
 	t.Parallel()
