@@ -89,8 +89,8 @@ type schemaPlace struct {
 	node *postgres.Node
 }
 
-// newSchemaPlace makes a place for what is restored to PostgreSQL. Remains of an interrupted restoration are removed. The
-// restoration is the active node of the schema: servers wait for its end, and a second one is refused.
+// newSchemaPlace makes a place for what is restored to PostgreSQL. Remains of an interrupted restoration are removed.
+// The restoration is the active node of the schema: servers wait for its end, and a second one is refused.
 func newSchemaPlace(ctx context.Context, r *restoring) (p *schemaPlace, err error) {
 	p = &schemaPlace{store: r.Store, ctx: ctx}
 	if p.store.keys == nil {

@@ -111,8 +111,14 @@ type house struct {
 // moveIn starts a server on a data folder at a time, and returns what ends it.
 func moveIn(t *testing.T, dir string, at time.Time) (h *house, moveOut func()) {
 	t.Helper()
+	return moveInto(t, dir, at, server.StoreOptions{})
+}
+
+// moveInto is moveIn for a server whose store may be on PostgreSQL.
+func moveInto(t *testing.T, dir string, at time.Time, on server.StoreOptions) (h *house, moveOut func()) {
+	t.Helper()
 	dev, err := server.OpenDev(t.Context(), server.DevOptions{Options: server.Options{
-		Dir: dir, Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Version: "test", Clock: pastOf(at),
+		Dir: dir, Store: on, Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Version: "test", Clock: pastOf(at),
 		Logger:           slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		PrivateListeners: true,
 	}})
