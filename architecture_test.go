@@ -429,3 +429,56 @@ func TestSpacesAreAccounted(t *testing.T) {
 		t.Errorf("%d spaces were found, of which there are more than a hundred: the test shows nothing", n)
 	}
 }
+
+// storedReaders are the packages that take events from a store as they are stored, and why. Every other package that
+// reads events has them brought to the newest generation of their types by package upcast.
+var storedReaders = map[string]string{
+	"internal/custody/backup":         "copies what is stored",
+	"internal/custody/backup/restore": "compares what is stored",
+	"internal/custody/checkpoint":     "counts what the log has",
+	"internal/custody/envlog":         "hashes what is stored",
+	"internal/custody/erasure":        "replaces what is stored",
+	"internal/custody/scrub":          "looks for damage in what is stored",
+	"internal/derived/build":          "the tags of an event are the decider's to find",
+	"internal/derived/index":          "learns which aggregates have changed",
+	"internal/derived/projection":     "counts versions",
+	"internal/follow/feed":            "hands on what is stored, to logs as well",
+	"internal/plane/control":          "events of the server's own, which no spec has",
+}
+
+// TestStoredReaders fails where a package reads events from a store, does not bring them to the newest generation, and
+// is not known to want them as they are stored.
+func TestStoredReaders(t *testing.T) {
+	reads := []string{"ReadStream", "ReadStreams", "ReadFeed", "ReadTagged", "ReadChanges"}
+	found := map[string]bool{}
+	for name, files := range sources(t) {
+		if strings.HasPrefix(name, "internal/storage/") {
+			continue
+		}
+		upcasts := false
+		for _, file := range files {
+			for _, i := range file.Imports {
+				upcasts = upcasts || i.Path.Value == `"j17/internal/core/upcast"`
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok {
+					found[name] = found[name] || slices.Contains(reads, s.Sel.Name)
+					upcasts = upcasts || s.Sel.Name == "Shown" // the engine's reader
+				}
+				return true
+			})
+		}
+		_, wants := storedReaders[name]
+		switch {
+		case found[name] && !upcasts && !wants:
+			t.Errorf("%s reads events as they are stored: show them with package upcast, or name the package in storedReaders", name)
+		case wants && (upcasts || !found[name]):
+			t.Errorf("%s stands in storedReaders and need not", name)
+		}
+	}
+	for name := range storedReaders {
+		if !found[name] {
+			t.Errorf("%s stands in storedReaders and reads no events", name)
+		}
+	}
+}

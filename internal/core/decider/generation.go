@@ -76,7 +76,8 @@ func (r retired) refusal() error {
 	case r.As != "":
 		text += ": write '" + r.As + "' instead, or say the generation of this type that the data are in"
 	case r.Generation > 0:
-		text = "Generation " + strconv.Itoa(r.Generation) + " of the event type '" + r.EventType + "' is closed: write a later one"
+		text = "Generation " + strconv.Itoa(r.Generation) + " of the event type '" + r.EventType +
+			"' is closed: write a later one"
 	}
 	e := j17.Errorf(j17.CodeEventTypeRetired, "%s.", text)
 	e.Details = r
