@@ -23,6 +23,8 @@ import (
 //	faults   what does not fit, over all events, each as "pointer: message"
 //	result   the state after the last event
 //
+// An example of an upcast has upcast, data and result, or misfit in the place of the result, "pointer: message".
+//
 // In the pages about the language itself every JSON block has to be such an example.
 func TestDocumentedExamples(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(moduleRoot(t), "docs", "reference", "*.md"))
@@ -75,6 +77,9 @@ type result struct {
 
 func expected(v value.Value) result {
 	r := result{State: v.Get("result").String()}
+	if misfit := v.Get("misfit"); !misfit.IsMissing() {
+		r.Faults = []string{misfit.Str()}
+	}
 	for _, s := range v.Get("errors").Elems() {
 		r.Errors = append(r.Errors, s.Str())
 	}
@@ -88,12 +93,20 @@ func run(t *testing.T, v value.Value) result {
 	t.Helper()
 	for _, m := range v.Members() {
 		switch m.Key {
-		case "handler", "errors", "state", "events", "faults", "result":
+		case "handler", "errors", "state", "events", "faults", "result", "upcast", "data", "misfit":
 		default:
 			t.Errorf("unknown key %q in an example", m.Key)
 		}
 	}
 	var r result
+	if step := v.Get("upcast"); !step.IsMissing() {
+		out, misfit := upcastOf(t, compileUpcast(t, step), v.Get("data"))
+		if r.State = out.String(); misfit != nil {
+			place := strings.TrimPrefix(string(misfit.Pointer), "/upcast")
+			r = result{Faults: []string{place + ": " + misfit.Message}}
+		}
+		return r
+	}
 	var l diag.List
 	h := tick.CompileHandler(v.Get("handler"), "", &l)
 	if h == nil {

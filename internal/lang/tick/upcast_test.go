@@ -46,9 +46,9 @@ func TestUpcasts(t *testing.T) {
 			"members move", `[{"move":{"from":"mail","to":"contact.email"}},{"move":{"from":"a.b","to":"b"}},{"move":{"from":"w","to":"w.in"}}]`,
 			[]string{
 				`{"w":"t"}`, `{"w":{"in":"t"}}`, `{"mail":"x","n":1}`, `{"n":1,"contact":{"email":"x"}}`,
-					`{"mail":null}`, `{"contact":{"email":null}}`,
+				`{"mail":null}`, `{"contact":{"email":null}}`,
 				`{"a":{"b":[1],"c":2}}`, `{"a":{"c":2},"b":[1]}`, `{"mail":"x","contact":{"phone":"1"}}`,
-					`{"contact":{"phone":"1","email":"x"}}`,
+				`{"contact":{"phone":"1","email":"x"}}`,
 				`{"mail":"x","contact":{"email":null}}`, `! /upcast/0: move does not fit: "contact.email" is there already`,
 				`{"mail":"x","contact":"y"}`, `! /upcast/0: move does not fit: "contact.email" leads to a member of "contact", which is a string`,
 				`"text"`, `"text"`,
