@@ -25,13 +25,19 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestFailover kills the primary while events are written: everything that was acknowledged is there once and in its
-// order, writes go on by themselves, and the old primary comes back as a standby. In soaks its machine is lost, and not
-// PostgreSQL alone.
-func TestFailover(t *testing.T) {
+// TestCluster runs what needs the databases one after the other, since they take long to start.
+func TestCluster(t *testing.T) {
 	begun := time.Now()
 	m := startDatabases(t)
 	t.Logf("the databases are up after %s", time.Since(begun))
+	t.Run("Nodes", m.nodes)
+	t.Run("Failover", m.failover)
+}
+
+// failover kills the primary while events are written: everything that was acknowledged is there once and in its
+// order, writes go on by themselves, and the old primary comes back as a standby. In soaks its machine is lost, and not
+// PostgreSQL alone.
+func (m *machines) failover(t *testing.T) {
 	s := m.openStore(t)
 	old := m.members(t)["leader"].Name
 	timeline := m.members(t)["leader"].Timeline
@@ -39,7 +45,7 @@ func TestFailover(t *testing.T) {
 
 	w := write(t, s, 4)
 	w.await(t, 20)
-	begun = time.Now()
+	begun := time.Now()
 	if os.Getenv("J17_SOAK") == "" {
 		m.killPostgres(t, old)
 	} else {
@@ -165,8 +171,8 @@ type writers struct {
 	acknowledged []atomic.Int64
 }
 
-// tenant is whose events are written.
-const tenant = j17.System
+// tenant is whose events are written: one that no node has.
+const tenant = j17.Tenant("orders/prod")
 
 func aggregate(n int) j17.Key { return j17.Key{Type: "order", ID: strconv.Itoa(n)} }
 
