@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -116,6 +118,44 @@ func TestOpenUnreachable(t *testing.T) {
 				t.Errorf("the password is shown: %s\n%s", text, &log)
 			}
 		})
+	}
+}
+
+// TestOpenCertificate opens stores on a server with a certificate of an unknown authority, and with one for another
+// host.
+func TestOpenCertificate(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	trusted := filepath.Join(t.TempDir(), "ca.crt")
+	encrypt := func(host string) {
+		if err := os.WriteFile(trusted, server.Encrypt(t, host), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := postgres.Options{
+		Address: strings.Replace(server.Address(), "sslmode=disable", "sslmode=verify-full", 1), AllowSingle: true,
+	}
+	knowing := o
+	knowing.Address += "&sslrootcert=" + url.QueryEscape(trusted)
+
+	encrypt("127.0.0.1")
+	store := "the store postgres://j17@" + server.Host() + "/j17 cannot be opened"
+	text := refused(t, o, store, "unknown authority", "sslrootcert")
+	if strings.Count(text, "certificate is not trusted") != 1 || strings.Contains(text, "\n") {
+		t.Errorf("it is not one sentence: %s", text)
+	}
+	if err := open(t, knowing).Close(); err != nil {
+		t.Error(err)
+	}
+
+	encrypt("10.0.0.1")
+	text = refused(t, knowing, "its certificate is for another host", "10.0.0.1", "sslmode=verify-ca")
+	if strings.Contains(text, "sslrootcert") {
+		t.Errorf("it names the authority as the fault: %s", text)
+	}
+	knowing.Address = strings.Replace(knowing.Address, "verify-full", "verify-ca", 1)
+	if err := open(t, knowing).Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -76,6 +77,7 @@ func reasonOf(a *Address, err error) reason {
 	said, answered := errors.AsType[*pgconn.PgError](err)
 	version, old := errors.AsType[*versionError](err)
 	certificate, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	host, misnamed := errors.AsType[x509.HostnameError](err)
 	lookup, unknown := errors.AsType[*net.DNSError](err)
 	network, unanswered := errors.AsType[*net.OpError](err)
 	role := a.pool.ConnConfig.User
@@ -91,6 +93,8 @@ func reasonOf(a *Address, err error) reason {
 		return reason{text: version.Error(), lasting: true}
 	case errors.Is(err, pgconn.ErrReadOnlyConnection):
 		return reason{text: "it is a standby, or read-only: the address needs the primary"}
+	case misnamed:
+		return reason{text: fmt.Sprintf("its certificate is for another host (%v). Name the host in the address as the certificate does, or do not compare the names with sslmode=verify-ca", host), lasting: true}
 	case untrusted:
 		return reason{text: fmt.Sprintf("its certificate is not trusted (%v). Name the one of its authority with sslrootcert in the address", certificate.Err), lasting: true}
 	case strings.HasSuffix(err.Error(), "server refused TLS connection"):
