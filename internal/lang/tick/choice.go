@@ -85,7 +85,7 @@ func (n *caseNode) can(k value.Kind) bool {
 }
 
 // caseForm compiles $case.
-func (c *compiler) caseForm(v value.Value, at diag.Pointer, name string, keeps bool) node {
+func caseForm(c *compiler, v value.Value, at diag.Pointer, name string, keeps bool) node {
 	c.shape(v, at, name, []string{name, "of"}, []string{"else"})
 	n := &caseNode{at: at.Key(name), of: c.value(v.Get(name), at.Key(name), false)}
 	if other := v.Get("else"); !other.IsMissing() {

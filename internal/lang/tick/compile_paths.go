@@ -183,7 +183,7 @@ func (c *compiler) eventPath(n *pathNode, at diag.Pointer) {
 	// What the first step names.
 	all := n.steps
 	n.steps = all[1:]
-	if c.upcast && c.upcastPath(n, first.Key, at) {
+	if c.upcast && upcastPath(c, n, first.Key, at) {
 		return
 	}
 	switch first.Key {
@@ -207,7 +207,7 @@ func (c *compiler) eventPath(n *pathNode, at diag.Pointer) {
 }
 
 // upcastPath determines what a path of an upcast reads that starts with a member which is another one in handlers.
-func (c *compiler) upcastPath(n *pathNode, first string, at diag.Pointer) bool {
+func upcastPath(c *compiler, n *pathNode, first string, at diag.Pointer) bool {
 	switch first {
 	case "id":
 		n.from = fromID

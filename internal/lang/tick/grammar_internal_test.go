@@ -140,7 +140,7 @@ func samePaths(t *testing.T, name, src string) {
 			case AsOperations:
 				operations(p.Value, p.At)
 			case AsValue, AsNumber, AsText, AsObject, AsTime, AsArray, AsPath, asNumbers, asValues, asObjects, asMatch,
-				asPredicates:
+				asPredicates, asPairs:
 				paths(p.Value, &got)
 			}
 		}

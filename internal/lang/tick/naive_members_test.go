@@ -109,10 +109,10 @@ func (n *naive) translated(name string, v value.Value) value.Value {
 		by := n.value(v.Get("by"))
 		var texts []string
 		for _, item := range append(items, by) {
-			switch item.Kind() {
-			case value.String:
+			switch k := item.Kind(); {
+			case k == value.String:
 				texts = append(texts, item.Str())
-			case value.Number, value.Bool:
+			case k == value.Number || k == value.Bool:
 				texts = append(texts, item.String())
 			default:
 				panic(misfit{})

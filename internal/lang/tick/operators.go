@@ -143,17 +143,17 @@ func operatorNamed(name string) (operator, bool) {
 		)
 	case "$split":
 		return row(
-			Texts, false, (*compiler).splitForm, own(AsText), operandForm{key: "by", reading: AsText},
+			Texts, false, splitForm, own(AsText), operandForm{key: "by", reading: AsText},
 			operandForm{key: "limit", reading: AsNumber}, operandForm{key: "part", reading: AsNumber},
 		)
 	case "$join":
-		return row(Text, false, (*compiler).joinForm, own(asValues), operandForm{key: "by", reading: AsText})
+		return row(Text, false, joinForm, own(asValues), operandForm{key: "by", reading: AsText})
 	case "$number":
-		return row(Numeric, false, (*compiler).numberForm, own(AsTime))
+		return row(Numeric, false, numberForm, own(AsTime))
 	// Values for values.
 	case "$case":
 		return row(
-			Cased, false, (*compiler).caseForm, own(AsValue), operandForm{key: "of", reading: asPairs},
+			Cased, false, caseForm, own(AsValue), operandForm{key: "of", reading: asPairs},
 			operandForm{key: "else"},
 		)
 	// Times.

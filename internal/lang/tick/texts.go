@@ -291,27 +291,27 @@ func (e *Env) integer(of node, at diag.Pointer, key, name string) (int64, bool) 
 }
 
 // splitForm compiles $split.
-func (c *compiler) splitForm(v value.Value, at diag.Pointer, name string, _ bool) node {
+func splitForm(c *compiler, v value.Value, at diag.Pointer, name string, _ bool) node {
 	c.shape(v, at, name, []string{name, "by"}, []string{"limit", "part"})
 	n := &splitNode{at: at.Key(name), of: c.operand(v.Get(name), at.Key(name), "the operand of "+name, value.String)}
-	n.by = c.separator(v.Get("by"), at.Key("by"))
+	n.by = separator(c, v.Get("by"), at.Key("by"))
 	if lit, ok := n.by.(*literal); ok && lit.v.Kind() == value.String && lit.v.Str() == "" {
 		c.errorf(at.Key("by"), "an empty text separates nothing").Hintf(`write what stands between the parts, such as " "`)
 	}
 	if limit := v.Get("limit"); !limit.IsMissing() {
-		n.limit = c.wholeNumber(limit, at.Key("limit"), "a limit", "it is how many parts there are at most, such as 2")
+		n.limit = wholeNumber(c, limit, at.Key("limit"), "a limit", "it is how many parts there are at most, such as 2")
 		if lit, ok := n.limit.(*literal); ok && lit.v.IsInteger() && lit.v.Sign() <= 0 {
 			c.errorf(at.Key("limit"), "a limit is at least 1").Hintf("it is how many parts there are at most; the last one has the rest")
 		}
 	}
 	if part := v.Get("part"); !part.IsMissing() {
-		n.part = c.wholeNumber(part, at.Key("part"), "a part", "the first part is 0, the last one -1")
+		n.part = wholeNumber(c, part, at.Key("part"), "a part", "the first part is 0, the last one -1")
 	}
 	return n
 }
 
 // separator compiles what stands between texts.
-func (c *compiler) separator(v value.Value, at diag.Pointer) node {
+func separator(c *compiler, v value.Value, at diag.Pointer) node {
 	if v.IsMissing() {
 		return &literal{}
 	}
@@ -319,7 +319,7 @@ func (c *compiler) separator(v value.Value, at diag.Pointer) node {
 }
 
 // wholeNumber compiles an operand that has to be a whole number.
-func (c *compiler) wholeNumber(v value.Value, at diag.Pointer, what, hint string) node {
+func wholeNumber(c *compiler, v value.Value, at diag.Pointer, what, hint string) node {
 	n := c.operand(v, at, what, value.Number)
 	if lit, ok := n.(*literal); ok && lit.v.Kind() == value.Number && !lit.v.IsInteger() {
 		c.errorf(at, "%s is a whole number, and %s is none", what, shown(lit.v)).Hintf("%s", hint)
@@ -368,9 +368,9 @@ func (n *joinNode) eval(e *Env) (value.Value, bool) {
 	var b strings.Builder
 	for i, v := range items {
 		text := v.Str()
-		switch v.Kind() {
-		case value.String:
-		case value.Number, value.Bool:
+		switch k := v.Kind(); {
+		case k == value.String:
+		case k == value.Number || k == value.Bool:
 			text = v.String()
 		default:
 			return e.misfits(n.at, "element %d of $join is %s, neither a text nor a number nor a boolean", i, kindOf(v))
@@ -390,9 +390,9 @@ func (n *joinNode) eval(e *Env) (value.Value, bool) {
 }
 
 // joinForm compiles $join.
-func (c *compiler) joinForm(v value.Value, at diag.Pointer, name string, _ bool) node {
+func joinForm(c *compiler, v value.Value, at diag.Pointer, name string, _ bool) node {
 	c.shape(v, at, name, []string{name, "by"}, nil)
-	n := &joinNode{at: at.Key(name), by: c.separator(v.Get("by"), at.Key("by"))}
+	n := &joinNode{at: at.Key(name), by: separator(c, v.Get("by"), at.Key("by"))}
 	operand := v.Get(name)
 	switch {
 	case operand.Kind() != value.Array:
@@ -402,13 +402,13 @@ func (c *compiler) joinForm(v value.Value, at diag.Pointer, name string, _ bool)
 			Hintf(`write {"%s": ["$.data.a", "$.data.b"], "by": " "}, or a path to an array`, name)
 	}
 	for i, elem := range operand.Elems() {
-		n.items = append(n.items, c.joined(elem, n.at.Index(i)))
+		n.items = append(n.items, joined(c, elem, n.at.Index(i)))
 	}
 	return n
 }
 
 // joined compiles a value that is joined to others.
-func (c *compiler) joined(v value.Value, at diag.Pointer) node {
+func joined(c *compiler, v value.Value, at diag.Pointer) node {
 	n := c.value(v, at, false)
 	if !can(n, value.String) && !can(n, value.Number) && !can(n, value.Bool) {
 		c.errorf(at, "$join takes texts, numbers and booleans, not %s", c.yielded(v, n)).Hintf("paths into the event start with \"$.\"")
@@ -449,7 +449,7 @@ func (n *numberNode) eval(e *Env) (value.Value, bool) {
 const mostNumber = value.MaxDigits + 16
 
 // numberForm compiles $number.
-func (c *compiler) numberForm(v value.Value, at diag.Pointer, name string, _ bool) node {
+func numberForm(c *compiler, v value.Value, at diag.Pointer, name string, _ bool) node {
 	c.shape(v, at, name, []string{name}, nil)
 	at = at.Key(name)
 	return &numberNode{at: at, of: c.operand(v.Get(name), at, "the operand of "+name, value.Number, value.String)}

@@ -56,8 +56,10 @@ func TestUpcasts(t *testing.T) {
 		},
 		{
 			"data of any kind", `{"set":{"target":"","value":{"text":"@"}}}`,
-			[]string{`"hello"`, `{"text":"hello"}`, `[1,2]`, `{"text":[1,2]}`, `null`, `{"text":null}`, `7.10`,
-				`{"text":7.10}`},
+			[]string{
+				`"hello"`, `{"text":"hello"}`, `[1,2]`, `{"text":[1,2]}`,
+				`null`, `{"text":null}`, `7.10`, `{"text":7.10}`,
+			},
 		},
 		{
 			"what was there before", `[{"set":{"target":"b","value":{"$add":["@.a",1]}}},{"drop":{"target":"a"}},{"set":{"target":"was","value":"$.data"}},{"set":{"target":"now","value":"@"}}]`,

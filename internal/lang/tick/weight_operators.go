@@ -65,8 +65,13 @@ func (w *weigher) computed(n node) weight {
 		return total
 	case *joinNode:
 		if n.in != nil {
-			// What stands between elements may be as long as a state for each of them.
-			return units(2 * work.Replay)
+			// What stands between elements may be as long as a state for each of them, unless it stands in the spec.
+			by, ok := n.by.(*literal)
+			if !ok {
+				return units(2 * work.Replay)
+			}
+			perByte := elementsPerByte*(1+float64(len(by.v.Str()))/work.BytesPerUnit) + 1./work.BytesPerUnit
+			return sum(units(1), w.eval(n.in), w.size(n.in).times(perByte))
 		}
 		total := sum(w.all(n.items), w.eval(n.by))
 		for _, v := range n.items {
