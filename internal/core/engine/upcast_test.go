@@ -9,8 +9,12 @@ import (
 	"testing"
 
 	"j17"
+	"j17/internal/base/value"
+	"j17/internal/base/work"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/tick"
 )
 
 // chain is a type whose events have had several shapes, and what was sent in each.
@@ -85,6 +89,28 @@ func (c *chain) name(newest int) (name string, generation int) {
 	return "e", newest
 }
 
+// newest takes data of the first generation through all steps, one by one.
+func (c *chain) newest(t *testing.T, text string) string {
+	t.Helper()
+	data, err := value.ParseString(text)
+	for i := 0; i < len(c.steps) && err == nil; i++ {
+		var found diag.List
+		source, _ := value.ParseString(c.steps[i])
+		u := tick.CompileUpcast(source, "", &found)
+		if u == nil {
+			t.Fatal(found.All())
+		}
+		ed := value.NewEditor()
+		ed.Freeze()
+		data, err = u.Apply(ed, data, &tick.Event{Type: "e", Data: tick.Parsed(data)}, work.New(t.Context(),
+			work.Replay))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data.AppendJSON(nil))
+}
+
 // TestUpcastChains writes events while types change their shapes, and again what is read of them in the end. Both have
 // the same states, before and after a restart, and what is stored stays as it was.
 func TestUpcastChains(t *testing.T) {
@@ -134,12 +160,19 @@ func TestUpcastChains(t *testing.T) {
 		old, again := id("aaaa"), id("bbbb")
 
 		// Events of each time. What is written later is what the first shape has become by then.
+		var sent []string
 		for n := 1; n <= newest; n++ {
 			f.DeploySource(t, c.spec(n))
-			f.Post(t, "t/"+old+"/e", withGeneration(c.data(r), 1))
+			sent = append(sent, c.data(r))
+			f.Post(t, "t/"+old+"/e", withGeneration(sent[n-1], 1))
 			f.State(t, "t/"+old, engine.LoadOptions{})
 		}
 		before := list(old, true)
+		for i, ev := range list(old, false) {
+			if want := c.newest(t, sent[i]); string(ev.Data) != want {
+				t.Fatalf("round %d, %s:\n%s is shown as\n%s instead of\n%s", round, c.spec(newest), sent[i], ev.Data, want)
+			}
+		}
 
 		// What is read is written in the newest shape.
 		name, number := c.name(newest)
