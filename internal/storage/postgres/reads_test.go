@@ -24,11 +24,11 @@ type look struct {
 const shownTenant j17.Tenant = "a/prod"
 
 // shownKey is the stream of the events, shownItem the key of the item that shownUnit writes.
-var shownKey = j17.Key{Type: "order", ID: "a"} //nolint:gochecknoglobals // a constant
+var shownKey = j17.Key{Type: "order", ID: "a"}
 
 const (
-	shownSpace store.Space = "notes"
-	shownItem              = "a"
+	shownSpace = store.Space("notes")
+	shownItem  = "a"
 )
 
 func shownUnit() []store.Append {

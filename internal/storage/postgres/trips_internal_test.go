@@ -143,6 +143,7 @@ func countTrips(t *testing.T, s *Store, p *pgtest.Proxy) {
 // together makes look-ups, all of which but the first ones wait for the same round trip.
 func together(ctx context.Context, s *Store, p *pgtest.Proxy, tenant j17.Tenant, key j17.Key) error {
 	const most = 20
+	l := s.lookups
 	p.Pause()
 	var asking sync.WaitGroup
 	errs := make([]error, most)
@@ -159,13 +160,13 @@ func together(ctx context.Context, s *Store, p *pgtest.Proxy, tenant j17.Tenant,
 		running, waiting := min(i+1, lookupCount), max(0, i+1-lookupCount)
 		for is := -1; is != waiting; {
 			_ = wait(ctx, retryAfter/50)
-			s.lookups.mu.Lock()
-			if g := s.lookups.waiting; s.lookups.running == running && g == nil {
+			l.mu.Lock()
+			if g := l.waiting; l.running == running && g == nil {
 				is = 0
-			} else if s.lookups.running == running {
+			} else if l.running == running {
 				is = len(g.heads.names) + len(g.items.names)
 			}
-			s.lookups.mu.Unlock()
+			l.mu.Unlock()
 		}
 	}
 	p.Resume()
