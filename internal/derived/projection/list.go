@@ -386,7 +386,8 @@ func (s *Service) countStreams(ctx context.Context, r *reading, aggregateType st
 func Permanent(err error) bool {
 	switch j17.CodeOf(err) { //nolint:exhaustive // the others pass, or are of the server
 	case j17.CodeCustomCodeFailed, j17.CodeProjectionLimit, j17.CodeWorkLimit, j17.CodeCorruption,
-		j17.CodeHandlerRejected, j17.CodeInvalidOperand, j17.CodeImplicationFailed, j17.CodeImplicationLimit:
+		j17.CodeHandlerRejected, j17.CodeInvalidOperand, j17.CodeImplicationFailed, j17.CodeImplicationLimit,
+		j17.CodeUpcastFailed:
 		return true
 	default:
 		return false
