@@ -133,6 +133,25 @@ type Event struct {
 	reads []value.Value
 }
 
+// ReadAs returns the names under which others may wait for the event: its type, and those that are read as it.
+func (o *Event) ReadAs() []string {
+	if o.Spec == nil || len(o.Spec.ReadAs) == 0 {
+		return []string{o.Type}
+	}
+	names := []string{o.Type}
+	for _, et := range o.Spec.ReadAs {
+		names = append(names, et.Name)
+	}
+	return names
+}
+
+// Is reports whether a test passes for one of the names under which others may wait for the event.
+func (o *Event) Is(test func(name string) bool) bool {
+	return test(o.Type) || o.Spec != nil && slices.ContainsFunc(
+		o.Spec.ReadAs, func(et *spec.EventType) bool { return test(et.Name) },
+	)
+}
+
 // Expand decides an admitted command. A Decision returned with an error has the states that were read, and the reason
 // for the rejection.
 func (d *Decider) Expand(ctx context.Context, a *Admitted, o Options) (*Decision, error) {

@@ -121,7 +121,7 @@ func (e *effects) answers(ctx context.Context, known map[string]bool) (err error
 	var waits map[j17.Key][]*waiter
 	for i := range e.Events {
 		ev := &e.Events[i]
-		if !known[awaited(ev.Key.Type, ev.Type)] {
+		if !ev.Is(func(name string) bool { return known[awaited(ev.Key.Type, name)] }) {
 			continue
 		}
 		all, looked := waits[ev.Key]
@@ -138,7 +138,7 @@ func (e *effects) answers(ctx context.Context, known map[string]bool) (err error
 			return e.Work.Err()
 		}
 		for _, w := range all {
-			if w.answered || !slices.Contains(w.types, ev.Type) {
+			if w.answered || !ev.Is(func(name string) bool { return slices.Contains(w.types, name) }) {
 				continue
 			}
 			w.answered = true

@@ -116,8 +116,11 @@ func (e *effects) known() {
 // event adds what one event cancels, and then what it schedules.
 func (e *effects) event(ctx context.Context, i int) error {
 	o := &e.d.Events[i]
-	on := decider.Awaited{Key: o.Key, Type: o.Type}
-	if e.watch.has(pair{o.Key.Type, o.Type}) {
+	for _, name := range o.ReadAs() {
+		if !e.watch.has(pair{o.Key.Type, name}) {
+			continue
+		}
+		on := decider.Awaited{Key: o.Key, Type: name}
 		for _, n := range e.awaiting[on] {
 			if w := &e.own[n]; !w.over {
 				w.over = true
@@ -161,7 +164,7 @@ func (e *effects) schedule(later *decider.Scheduled, n int) {
 		by: cause.Key.String(), id: e.mint.Handle(ident.ScheduledPrefix), data: later.JSON, N: n, ByEvent: cause.Type,
 		FireAt: later.FireAt(e.d.Timestamp), CreatedAt: e.d.Timestamp,
 		Type: later.Key.Type, ID: later.Key.ID, Event: later.Type, Generation: later.Generation,
-			CorrelationID: e.d.CorrelationID,
+		CorrelationID: e.d.CorrelationID,
 	}
 	if r.FireAt < e.d.Timestamp+soon {
 		r.Depth = e.d.Depth + 1
@@ -338,7 +341,9 @@ func (w *watch) has(p pair) bool { return w.pairs[p] }
 // any reports whether one of the events may cancel something.
 func (w *watch) any(events []decider.Event) bool {
 	return len(w.pairs) > 0 &&
-		slices.ContainsFunc(events, func(o decider.Event) bool { return w.has(pair{o.Key.Type, o.Type}) })
+		slices.ContainsFunc(events, func(o decider.Event) bool {
+			return o.Is(func(name string) bool { return w.has(pair{o.Key.Type, name}) })
+		})
 }
 
 // isStored reports whether a type is known to be stored as awaited.

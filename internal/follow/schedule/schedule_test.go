@@ -444,6 +444,35 @@ func dropCancel(text string) string {
 	}
 }
 
+// TestOlderGenerations: what waits when types change their names and shapes is cancelled by what they have become, and
+// comes in the shape of its time.
+func TestOlderGenerations(t *testing.T) {
+	h := newHouse(t, 1000)
+	for n := range 3 {
+		h.post("job/"+id(n), "was_touched", fmt.Sprintf(`{"n":%d}`, n))
+	}
+
+	// was_closed becomes was_ended, and the number of what is written a text.
+	text := strings.Replace(specText("integer"), `"was_closed": {"schema": {}, "handler": []},`,
+		`"was_ended": {"schema": {}, "handler": []}, "was_closed": {"schema": {}, "retired": {"as": "was_ended", "generation": 1}},`, 1)
+	text = strings.ReplaceAll(text, `"event_type": "was_closed"`, `"event_type": "was_ended"`)
+	text = strings.Replace(text, `"was_written": {"schema": {}, `, `"was_written": {
+		"generations": {"1": {"schema": {}, "upcast": {"set": {"target": "n", "value": {"$concat": ["number ", "@.n"]}}}, "closed": true}},
+		"schema": {"type": "object", "properties": {"n": {"type": "string"}}}, `, 1)
+	h.engine.Deploy(prod, h.compile(text), nil)
+	h.post("job/"+id(1), "was_ended", `{}`)
+	if got := h.counts(); got != "2 pending, 1 canceled" {
+		t.Fatal(got)
+	}
+	h.advance(10 * time.Minute)
+	if got := h.counts(); got != "2 fired, 1 canceled" {
+		t.Error(got)
+	}
+	if got := h.log(2); got != `["number 2"]` {
+		t.Error(got)
+	}
+}
+
 // TestLimits: the numbers of what is pending are exact, and what would be more refuses its whole write.
 func TestLimits(t *testing.T) {
 	h := newHouse(t, 150)

@@ -143,7 +143,7 @@ func (w *Walk) source(
 	if w.test.tags != nil {
 		return s.ReadTagged(
 			ctx, w.tenant, store.Tagged{Tags: w.test.tags, Types: w.test.stored(w.tail.shown, w.tenant)}, w.position,
-				limit, looked,
+			limit, looked,
 		)
 	}
 	return s.ReadFeed(ctx, w.tenant, w.position, limit)
