@@ -246,13 +246,14 @@ func TestToolsAndResources(t *testing.T) {
 	for _, writes := range []bool{false, true} {
 		o := options(t, r)
 		want := []string{
-			"count_rows", "dry_run_events", "explain_error", "find_containing", "find_nearby", "find_within",
+			"count_rows", "diff_specs", "dry_run_events", "explain_error", "find_containing", "find_nearby",
+			"find_within",
 			"list_ids", "list_rows",
 			"read_doc", "read_events", "read_feed", "read_projection", "read_state", "search_docs", "validate_spec",
 		}
 		if writes {
 			o.Writer = r
-			want = slices.Insert(want, 8, "post_event")
+			want = slices.Insert(want, 9, "post_event")
 		}
 		s := connect(t, o)
 		list, err := s.ListTools(t.Context(), nil)
@@ -363,6 +364,35 @@ type validation struct {
 	}
 	Omitted int
 	Types   map[string][]string `json:"aggregate_types"`
+}
+
+func TestDiffSpecs(t *testing.T) {
+	s := connect(t, options(t, &running{}))
+	type difference struct {
+		Valid      bool
+		Compatible bool
+		Tried      []string
+		Spec, Old  *validation
+		Proposals  []struct {
+			Type       string
+			Generation int
+			Definition json.RawMessage
+		}
+	}
+	spec := func(schema string) string {
+		return `{"agent_types":["user"],"aggregate_types":{"a":{"events":{"e":{"schema":` + schema + `,"handler":[]}}}}}`
+	}
+	old, next := spec(`{"properties":{"mail":{}},"required":["mail"]}`), spec(`{"properties":{"e_mail":{}},"required":["e_mail"]}`)
+	got := answer[difference](t, s, "diff_specs", `{"old":`+old+`,"spec":`+quoted(t, next)+`}`)
+	if !got.Valid || got.Compatible || len(got.Proposals) != 1 || got.Proposals[0].Type != "a.e" ||
+		!strings.Contains(string(got.Proposals[0].Definition), `{"move":{"from":"mail","to":"e_mail"}}`) {
+		t.Errorf("%+v", got)
+	}
+	if got := answer[difference](t, s, "diff_specs", `{"old_file":"counter.json","spec":{}}`); got.Valid ||
+		got.Spec == nil || got.Old != nil {
+		t.Errorf("%+v", got)
+	}
+	refusal(t, s, "diff_specs", `{"spec":`+next+`}`, `pass "old" or "old_file"`)
 }
 
 func TestValidateSpec(t *testing.T) {

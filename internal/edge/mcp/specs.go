@@ -13,6 +13,7 @@ import (
 
 	"j17/internal/base/value"
 	"j17/internal/core/trial"
+	"j17/internal/lang/compare"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
@@ -54,6 +55,16 @@ func (s *Server) addSpecTools() {
 			"strict", `{"type":"boolean"}`, "Take warnings for errors, as 'j17 spec validate --strict' does: they are about what has no effect or can never be right.", false,
 		}),
 	}, s.validateSpec)
+	add(s, tool{
+		name: "diff_specs", title: "Compare two specs",
+		description: "Compares a spec with an older one: changes, whether events that were stored under the older one survive them (compatible, findings with pointers into the newer spec), " +
+			"tried: the event types whose stored events a deploy tries, and proposals: what the newer spec lacks for stored events, an older generation of an event type with its steps, or that a type is retired. " +
+			"What only a person can know is in decide of a proposal: ask, do not guess.",
+		parameters: append([]parameter{
+			{"old", `{"type":["object","string"]}`, "The older spec, such as the deployed one: a JSON object, or its text.", false},
+			{"old_file", `{"type":"string"}`, "A file with the older spec instead: a path within the folder that the server was started in.", false},
+		}, s.specParameters()...),
+	}, s.diffSpecs)
 	add(s, tool{
 		name: "dry_run_events", title: "Try events on a spec",
 		description: "Checks events against a spec as a server would, applies the handlers in memory and returns the states of the aggregates. Nothing is stored. " +
@@ -174,6 +185,51 @@ func (s *Server) validateSpec(_ context.Context, in validateIn) (any, error) {
 	v := validationOf(compile(text))
 	v.Valid = v.Valid && (v.Warnings == 0 || !in.Strict)
 	return v, nil
+}
+
+type diffIn struct {
+	specSource
+	Old     json.RawMessage `json:"old"`
+	OldFile string          `json:"old_file"`
+}
+
+type diffOut struct {
+	// Valid reports that both specs are. Where one is not, Old or Spec says what is wrong with it, and nothing was
+	// compared.
+	Valid bool        `json:"valid"`
+	Old   *validation `json:"old,omitempty"`
+	Spec  *validation `json:"spec,omitempty"`
+	*compare.Difference
+}
+
+func (s *Server) diffSpecs(_ context.Context, in diffIn) (any, error) {
+	if len(in.Old) == 0 && in.OldFile == "" {
+		return nil, sentencef("There is nothing to compare with: pass \"old\" or \"old_file\".")
+	}
+	before, err := s.text(specSource{Spec: in.Old, File: in.OldFile})
+	if err != nil {
+		return nil, err
+	}
+	text, err := s.text(in.specSource)
+	if err != nil {
+		return nil, err
+	}
+	var out diffOut
+	old, found := compile(before)
+	if old == nil {
+		v := validationOf(nil, found)
+		out.Old = &v
+	}
+	next, found := compile(text)
+	if next == nil {
+		v := validationOf(nil, found)
+		out.Spec = &v
+	}
+	if out.Valid = old != nil && next != nil; out.Valid {
+		d := compare.Specs(old, next, true)
+		out.Difference = &d
+	}
+	return out, nil
 }
 
 type dryRunIn struct {

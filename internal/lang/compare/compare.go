@@ -68,43 +68,92 @@ func (c *comparer) events(aggregateType string, old, next *spec.Compiled, at dia
 	was, is := eventsOf(old), eventsOf(next)
 	added := missingIn(is, was)
 	for _, e := range was.Members() {
-		switch v := is.Get(e.Key); {
+		before, now := old.EventType(aggregateType, e.Key), next.EventType(aggregateType, e.Key)
+		switch {
 		case ident.IsReservedEventType(e.Key):
 			// The platform knows its own events without a spec.
-		case v.IsMissing():
-			c.renamed(c.Report(at, eventRemoved, e.Key, aggregateType), e.Key, added, "for what is stored")
-		default:
-			before, now := old.Schema(aggregateType, e.Key), next.Schema(aggregateType, e.Key)
-			if !value.Equal(before.Value, now.Value) || definesAnew(old, next, next.EventType(aggregateType, e.Key)) {
-				c.schemas(before, now, at.Key(e.Key).Key("schema"))
+		case now == nil && before.Retired:
+			// Whether some are stored is for a deploy to find out.
+		case now == nil:
+			d := c.Report(at, eventRemoved, e.Key, aggregateType)
+			if near := c.Nearest(e.Key, added); near != "" {
+				d.Hintf(
+					`if it is called %[1]q now, keep %[2]q with "retired": {"as": %[1]q, "generation": %[3]d}`, near, e.Key,
+					next.EventType(aggregateType, near).Generation,
+				)
 			}
+		default:
+			c.generations(old, next, before, now)
 		}
 	}
 }
 
-// definesAnew reports whether a shared definition that an event's schema reaches has changed.
-func definesAnew(old, next *spec.Compiled, e *spec.EventType) bool {
-	return e != nil && slices.ContainsFunc(e.Schema.Definitions(), func(name string) bool {
-		return !value.Equal(old.Root().Get("$defs").Get(name), next.Root().Get("$defs").Get(name))
-	})
+// generations compares the schemas of an event type number by number: those of stored events.
+func (c *comparer) generations(old, next *spec.Compiled, was, is *spec.EventType) {
+	// Events of the newest generation are read as they are stored, unless something is done to them: then each of them
+	// is compared with the whole schema before a deploy.
+	before, _ := was.Reading(was.Generation)
+	now, _ := is.Reading(is.Generation)
+	if was.Generation == is.Generation && before == now && !is.Retired &&
+		!sameSchema(old, next, was, is, is.Generation) {
+		c.schemas(
+			old.Schema(was.AggregateType, was.Name), next.Schema(is.AggregateType, is.Name), is.Pointer.Key("schema"),
+		)
+	}
+
+	// What the older ones are said to be is for readers of the spec, and for those who still write them.
+	for _, g := range is.Older {
+		if was.Knows(g.Number) && !sameSchema(old, next, was, is, g.Number) {
+			c.Report(g.Pointer.Key("schema"), otherGeneration, g.Number, is.Name)
+		}
+	}
+}
+
+// sameSchema reports whether data of a generation may be what they could be before.
+func sameSchema(old, next *spec.Compiled, was, is *spec.EventType, generation int) bool {
+	return value.Equal(standsAlone(old, was, generation), standsAlone(next, is, generation))
+}
+
+// standsAlone returns the schema of a generation with the shared definitions that it reaches.
+func standsAlone(c *spec.Compiled, e *spec.EventType, generation int) value.Value {
+	v, compiled := c.SchemaOf(e.AggregateType, e.Name, generation).Value, e.Schema
+	if g := e.Of(generation); g != nil {
+		compiled = g.Schema
+	}
+	reached := compiled.Definitions()
+	if len(reached) == 0 {
+		return v
+	}
+	definitions := slices.Clone(v.Get("$defs").Members())
+	for _, name := range reached {
+		definitions = append(definitions, value.Member{Key: name, Value: c.Root().Get("$defs").Get(name)})
+	}
+	return put(v, []string{"$defs"}, value.ObjectValue(definitions...))
 }
 
 func (c *comparer) schemas(was, is outline.Schema, at diag.Pointer) {
-	b := work.Counted(min(maxComparisons, c.left))
-	p := pair{c: c, budget: b, seen: map[string]verdict{}, patterns: c.patterns}
-	v := p.cover([]outline.Schema{was}, []outline.Schema{is}, "data")
-	c.left -= b.Spent()
-	if b.Err() != nil || p.refused {
+	breaks, compared := c.breaks(was, is, "data")
+	if !compared {
 		c.Report(at, tooComplex)
 		return
 	}
 	said := map[diag.Pointer]bool{}
-	for _, b := range v.breaks {
+	for _, b := range breaks {
 		if !said[b.at] {
 			said[b.at] = true
 			b.say(outline.InSpec(at, b.at))
 		}
 	}
+}
+
+// breaks returns what of a schema keeps data from fitting that could be stored before. path is where the data are, in
+// messages. It reports false where that takes too much work.
+func (c *comparer) breaks(was, is outline.Schema, path string) ([]breaking, bool) {
+	b := work.Counted(min(maxComparisons, c.left))
+	p := pair{c: c, budget: b, seen: map[string]verdict{}, patterns: c.patterns}
+	v := p.cover([]outline.Schema{was}, []outline.Schema{is}, path)
+	c.left -= b.Spent()
+	return v.breaks, b.Err() == nil && !p.refused
 }
 
 // publicIdentity compares the public names of the aggregates of a type.

@@ -4,15 +4,17 @@ import "j17/internal/lang/diag"
 
 const (
 	nowRequired diag.Message = "error: the property %s is required now and was not before; stored events may lack it\n" +
-		"leave it optional, and let handlers do without it"
+		`leave it optional, or make the former schema a generation of its own: "j17 spec diff --propose" writes it`
 	nowRequiredWith diag.Message = "error: the property %s is required now beside %q and was not before; stored events may lack it\n" +
-		"leave it optional, and let handlers do without it"
+		`leave it optional, or make the former schema a generation of its own: "j17 spec diff --propose" writes it`
 	typeChanged diag.Message = "error: the value of %s was %s and is %s now; stored events have the old type\n" +
-		"accept the old type too, or use a property of another name"
+		`accept the old type too, or make the former schema a generation of its own: "j17 spec diff --propose" writes it`
 	typeForbidden diag.Message = "error: the value of %s was %s and is not allowed now; stored events have it\n" +
-		"accept the old type too, or use a property of another name"
+		`accept the old type too, or make the former schema a generation of its own: "j17 spec diff --propose" writes it`
+	otherGeneration diag.Message = "warning: the schema of generation %d is not the one that was deployed under this number; events of %q were stored under that one\n" +
+		"leave it as it was, unless the events really are of this shape"
 	nowClosed diag.Message = "error: the object %s no longer accepts undeclared properties; stored events may have some\n" +
-		`remove "additionalProperties": false, which has to be there from the first version on`
+		`remove "additionalProperties": false, or make the former schema a generation of its own: "j17 spec diff --propose" writes it`
 	projectKeyRemoved diag.Message = "error at key: project_key was %[1]q and is gone; public ids that were given out, such as %[1]s-1, would lead nowhere\n" +
 		"keep it"
 	projectKeyChanged diag.Message = "error at key: project_key was %[1]q; every public id would change, %[1]s-1 into %[2]s-1, and those that were given out would lead nowhere\n" +
@@ -34,7 +36,7 @@ const (
 	typeRemoved diag.Message = "error at key: the aggregate type %q was removed; its events could no longer be read\n" +
 		"keep it; what is no longer written does no harm"
 	eventRemoved diag.Message = "error at key: the event type %q of %q was removed; events of it could no longer be applied\n" +
-		"keep it; what is no longer written does no harm"
+		`keep it, with "retired": true where nobody writes it any more`
 	projectionRemoved diag.Message = "warning at key: the projection %q was removed; requests for it will fail\n" +
 		"keep it while anybody still asks for it"
 	tagRemoved diag.Message = "warning at key: no event type has the tag %q any longer; conditions and filters that name it will be refused\n" +

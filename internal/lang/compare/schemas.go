@@ -30,10 +30,12 @@ const (
 // perStep is how many names or small values are looked at in about the time of one step.
 const perStep = 20
 
-// breaking is one thing that keeps stored events from fitting. at is relative to the new schema.
+// breaking is one thing that keeps stored events from fitting. at is relative to the new schema, path is where it is in
+// data.
 type breaking struct {
-	at  diag.Pointer
-	say func(at diag.Pointer)
+	at   diag.Pointer
+	path string
+	say  func(at diag.Pointer)
 }
 
 // verdict is the outcome of a comparison.
@@ -121,7 +123,8 @@ func (p *pair) cover(was, is []outline.Schema, path string) verdict {
 	}
 	if lost != 0 {
 		v.breaks = append(v.breaks, breaking{
-			at: p.blame(is, lost), say: func(at diag.Pointer) { p.typeChanged(at, path, let, lets) },
+			at: p.blame(is, lost), path: path,
+			say: func(at diag.Pointer) { p.typeChanged(at, path, let, lets) },
 		})
 	}
 	p.seen[key.String()] = v
@@ -263,7 +266,7 @@ func (p *pair) required(was, is outline.Alternative, path string) verdict {
 		for i, e := range list.Elems() {
 			if name := e.Str(); !always[name] {
 				v.breaks = append(v.breaks, breaking{
-					at:  list.At.Index(i),
+					at: list.At.Index(i), path: outline.MemberPath(path, name),
 					say: func(at diag.Pointer) { p.c.Report(at, nowRequired, outline.MemberPath(path, name)) },
 				})
 			}
@@ -275,11 +278,12 @@ func (p *pair) required(was, is outline.Alternative, path string) verdict {
 			}
 			for i, e := range m.Value.Elems() {
 				if name := e.Str(); !always[name] && !beside[[2]string{m.Key, name}] {
-					v.breaks = append(v.breaks, breaking{at: dependent.At.Key(m.Key).Index(i), say: func(
-						at diag.Pointer,
-					) {
-						p.c.Report(at, nowRequiredWith, outline.MemberPath(path, name), m.Key)
-					}})
+					v.breaks = append(v.breaks, breaking{
+						at: dependent.At.Key(m.Key).Index(i), path: outline.MemberPath(path, name),
+						say: func(at diag.Pointer) {
+							p.c.Report(at, nowRequiredWith, outline.MemberPath(path, name), m.Key)
+						},
+					})
 				}
 			}
 		}
@@ -365,7 +369,8 @@ func (p *pair) others(was, is outline.Alternative, path string) verdict {
 		case others.IsMissing():
 		case others.Never():
 			v.breaks = append(v.breaks, breaking{
-				at: others.At, say: func(at diag.Pointer) { p.c.Report(at, nowClosed, strings.TrimSuffix(path, ".*")) },
+				at: others.At, path: path,
+				say: func(at diag.Pointer) { p.c.Report(at, nowClosed, strings.TrimSuffix(path, ".*")) },
 			})
 		default:
 			v.add(p.cover(old, []outline.Schema{others}, path))

@@ -121,7 +121,40 @@ func compile(t *testing.T, src []byte) *spec.Compiled {
 func TestCompare(t *testing.T) {
 	archives(t, "compare_*.txtar", func(t *testing.T, files map[string]string) string {
 		t.Helper()
-		return written(compare.Compatibility(compile(t, whole(files["old"])), compile(t, whole(files["new"]))))
+		old, next := compile(t, whole(files["old"])), compile(t, whole(files["new"]))
+		got := written(compare.Compatibility(old, next))
+		for _, trial := range compare.Trials(old, next) {
+			got += fmt.Sprintf("tried: %s %v", trial.Name(), trial.Generations)
+			if len(trial.Unknown) > 0 {
+				got += fmt.Sprintf(", unknown %v", trial.Unknown)
+			}
+			got += "\n"
+		}
+		return got
+	})
+}
+
+// TestPropose compares proposals, and tries each: the newer spec with them is compatible with the older one.
+func TestPropose(t *testing.T) {
+	archives(t, "propose_*.txtar", func(t *testing.T, files map[string]string) string {
+		t.Helper()
+		old, next := compile(t, whole(files["old"])), compile(t, whole(files["new"]))
+		proposals := compare.Propose(old, next)
+		var b strings.Builder
+		for _, p := range proposals {
+			fmt.Fprintf(&b, "%s %d: %s", p.Type, p.Generation, spec.FormatValue(p.Definition))
+			for _, d := range p.Decide {
+				fmt.Fprintf(&b, "decide %s\n\t%s\n", d.Pointer, d.Message)
+			}
+		}
+		with := compile(t, spec.FormatValue(compare.With(next.Root(), proposals)))
+		if found := compare.Compatibility(old, with); len(found) > 0 {
+			t.Errorf("with what is proposed the spec is not compatible: %s", written(found))
+		}
+		if again := compare.Propose(old, with); len(again) > 0 {
+			t.Errorf("more is proposed for what is proposed: %v", again)
+		}
+		return b.String()
 	})
 }
 

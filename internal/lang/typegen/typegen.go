@@ -149,8 +149,11 @@ func newModel(root value.Value, called func(data string, at diag.Pointer) string
 			c.refs[""] = d.name
 			d.typ = c.of(outline.Of(s, root.Get("$defs")))
 			data[e.Key] = d.typ
-			a.events = append(a.events, event{e.Key, d.name})
-			if called == nil { // what is refused is no schema
+			if e.Value.Get("retired").Kind() != value.Object { // others are never shown under their name
+				a.events = append(a.events, event{e.Key, d.name})
+			}
+			if called == nil { // what is refused is no schema, and no component is of an older generation
+				m.generations(c.prefix, t.Key+"."+e.Key, e.Value.Get("generations"), root.Get("$defs"))
 				m.refusals(c.prefix, eventName{t.Key, e.Key}, declared)
 			}
 		}
@@ -162,6 +165,18 @@ func newModel(root value.Value, called func(data string, at diag.Pointer) string
 		m.aggregates = append(m.aggregates, a)
 	}
 	return m
+}
+
+// generations declares the data of the older generations of an event type.
+func (m *model) generations(prefix, name string, older, shared value.Value) {
+	for _, g := range older.Members() {
+		c := &schemas{model: m, prefix: prefix + "Generation" + g.Key, refs: map[diag.Pointer]string{}}
+		d := m.declare(
+			prefix+"DataGeneration"+g.Key, "the data of "+name+" in its generation "+g.Key+", an older one", &typ{},
+		)
+		c.refs[""] = d.name
+		d.typ = c.of(outline.Of(g.Value.Get("schema"), shared))
+	}
 }
 
 // agents declares who may cause events and whom they may concern. Stored events may have been caused by the platform

@@ -12,6 +12,8 @@ export function fold(state: TreeNodeState, event: TreeNodeEvent): TreeNodeState 
   switch (event.type) {
     case "was_grown":
       return { ...state, status: "young", weight: event.data.weight };
+    case "was_moved":
+      return state;
     case "was_cut":
       return { ...state, status: "cut", why: event.data.why };
     default: {

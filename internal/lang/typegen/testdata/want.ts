@@ -39,6 +39,34 @@ export type LeafState = {
   updated_at: number;
 };
 
+/** TreeNodeWasMovedData: the data of tree-node.was_moved. */
+export type TreeNodeWasMovedData = {
+  y?: number;
+};
+
+/** TreeNodeWasMovedDataGeneration1: the data of tree-node.was_moved in its generation 1, an older one. */
+export type TreeNodeWasMovedDataGeneration1 = {
+  x: string;
+  price?: Money;
+};
+
+/** Money: an amount in a currency. */
+export type Money = {
+  amount: Amount;
+  currency: string;
+  of?: Array<Money>;
+};
+
+export type Amount = number;
+
+/** TreeNodeWasMovedDataGeneration2: the data of tree-node.was_moved in its generation 2, an older one. */
+export type TreeNodeWasMovedDataGeneration2 = string;
+
+/** TreeNodeWasShiftedData: the data of tree-node.was_shifted. */
+export type TreeNodeWasShiftedData = {
+  z?: number;
+};
+
 /** TreeNodeWasGrownData: the data of tree-node.was_grown. */
 export type TreeNodeWasGrownData = {
   /** ends * / here and there */
@@ -70,15 +98,6 @@ export type TreeNodeWasGrownBranch = {
   name: string;
   next?: TreeNodeWasGrownBranch;
 };
-
-/** Money: an amount in a currency. */
-export type Money = {
-  amount: Amount;
-  currency: string;
-  of?: Array<Money>;
-};
-
-export type Amount = number;
 
 export type MoneyCurrency = string;
 
@@ -343,6 +362,7 @@ export type LeafEvent =
 
 /** TreeNodeEvent: type and data of every event of tree-node. */
 export type TreeNodeEvent =
+  | { type: "was_moved"; data: TreeNodeWasMovedData }
   | { type: "was_grown"; data: TreeNodeWasGrownData }
   | { type: "was_cut"; data: TreeNodeWasCutData };
 
