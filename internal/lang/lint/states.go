@@ -167,12 +167,13 @@ func (s *states) operations(root *written, v value.Value) {
 // change notes what an operation changes in the elements of the array at a place, or in the values of the object there,
 // of which it may make anything.
 func (c *change) change(place *written) {
-	switch {
-	case c.op.Effect == tick.MergesElements:
-		c.merge(place.element(), c.op.Written)
-	case c.op.Effect == tick.ChangesValues:
+	if c.op.Effect == tick.ChangesValues {
 		place.open = true
-	default:
+		return
+	}
+	if c.op.Effect == tick.MergesElements {
+		c.merge(place.element(), c.op.Written)
+	} else {
 		c.operations(place.element(), c.op.Written)
 	}
 }

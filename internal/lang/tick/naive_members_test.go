@@ -109,12 +109,11 @@ func (n *naive) translated(name string, v value.Value) value.Value {
 		by := n.value(v.Get("by"))
 		var texts []string
 		for _, item := range append(items, by) {
-			switch k := item.Kind(); {
-			case k == value.String:
+			if k := item.Kind(); k == value.String {
 				texts = append(texts, item.Str())
-			case k == value.Number || k == value.Bool:
+			} else if k == value.Number || k == value.Bool {
 				texts = append(texts, item.String())
-			default:
+			} else {
 				panic(misfit{})
 			}
 		}

@@ -368,11 +368,9 @@ func (n *joinNode) eval(e *Env) (value.Value, bool) {
 	var b strings.Builder
 	for i, v := range items {
 		text := v.Str()
-		switch k := v.Kind(); {
-		case k == value.String:
-		case k == value.Number || k == value.Bool:
+		if k := v.Kind(); k == value.Number || k == value.Bool {
 			text = v.String()
-		default:
+		} else if k != value.String {
 			return e.misfits(n.at, "element %d of $join is %s, neither a text nor a number nor a boolean", i, kindOf(v))
 		}
 		if i > 0 {
