@@ -122,6 +122,18 @@ type FieldError struct {
 	Column int `json:"column,omitempty"`
 	// Index is the position of the faulty event in an array of events, counted from 0; nil where there is no array.
 	Index *int `json:"index,omitempty"`
+	// FailedEvent is the stored event that fails at that place of a spec; nil for all other findings.
+	*FailedEvent
+}
+
+// FailedEvent is a stored event that cannot be read under a spec.
+type FailedEvent struct {
+	// Cause is does_not_fit, schema, work_limit or unknown_generation.
+	Cause      string `json:"cause,omitempty"`
+	StreamID   string `json:"stream_id,omitempty"`
+	Key        string `json:"key,omitempty"`
+	Type       string `json:"type,omitempty"`
+	Generation int    `json:"generation,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler.

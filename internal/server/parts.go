@@ -34,6 +34,7 @@ func (s *Server) parts() []part.Part {
 		s.sagas.Part(),
 		s.listeners.Part(),
 		s.places.Part(),
+		s.generations.Part(),
 		s.unique.Part(),
 		s.tagging.Part(),
 		s.indexes.Part(),

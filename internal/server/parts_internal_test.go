@@ -122,15 +122,14 @@ func TestPartsStandAlone(t *testing.T) {
 	count := map[string]int{}
 	for _, p := range new(Server).parts() {
 		for name, has := range map[string]bool{
-			"Renew": p.Deploy.Renew != nil, "Fill": p.Deploy.Fill != nil, "Tagged": p.Commit.Tagged != nil,
-			"Unique": p.Commit.Unique != nil,
+			"Renew": p.Deploy.Renew != nil, "Tagged": p.Commit.Tagged != nil, "Unique": p.Commit.Unique != nil,
 		} {
 			if has {
 				count[name]++
 			}
 		}
 	}
-	for _, name := range []string{"Renew", "Fill", "Tagged", "Unique"} {
+	for _, name := range []string{"Renew", "Tagged", "Unique"} {
 		if count[name] != 1 {
 			t.Errorf("%d parts have the hook %s", count[name], name)
 		}

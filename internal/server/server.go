@@ -38,6 +38,7 @@ import (
 	"j17/internal/custody/loading"
 	"j17/internal/custody/scrub"
 	"j17/internal/derived/build"
+	"j17/internal/derived/generation"
 	"j17/internal/derived/index"
 	"j17/internal/derived/place"
 	"j17/internal/derived/projection"
@@ -207,6 +208,8 @@ type Server struct {
 	backups *backup.Service
 	// places finds aggregates by their location.
 	places *place.Service
+	// generations tries stored events under specs.
+	generations *generation.Service
 	// unique records which aggregate holds a value that must be unique.
 	unique *unique.Service
 	// tagging adds the tags of the deployed spec to older events.
@@ -370,6 +373,9 @@ func (s *Server) openServices(ctx context.Context) error {
 	s.unique = unique.New(unique.Options{
 		Store: s.store, Builds: s.builds, Engine: s.engine, Logger: o.Logger,
 	})
+	s.generations = generation.New(generation.Options{
+		Store: s.store, Engine: s.engine, Clock: o.Clock, Worker: s.worker, Logger: o.Logger,
+	})
 	s.projections = projection.New(projection.Options{
 		Store: s.store, Engine: s.engine, Indexes: s.indexes, Places: s.places, Clock: o.Clock, Logger: o.Logger,
 		CacheBytes: int64(o.ProjectionCacheMiB) << 20, Hold: s.deploy.Hold, SpecPrepared: s.deploy.SpecPrepared,
@@ -485,7 +491,8 @@ func (s *Server) Close() error {
 func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store, Log: s.logs, Loaded: s.usage.Loaded, Memory: Memory()}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
-	o.Tail, o.Indexes, o.Projections, o.Places, o.Tagging = s.tail, s.indexes, s.projections, s.places, s.tagging
+	o.Tail, o.Indexes, o.Projections, o.Places, o.Tagging, o.Generations = s.tail, s.indexes, s.projections, s.places,
+		s.tagging, s.generations
 	for _, p := range s.parts() {
 		o.Metrics = append(o.Metrics, p.Metrics...)
 	}

@@ -48,7 +48,9 @@ type Build struct {
 	// Status is running, done or failed; Error says why it has failed, or what it waits for while it runs.
 	Status string `json:"status"`
 	Error  string `json:"error,omitempty"`
-	// Done and Total count streams, or for tags events; Total is 0 until they are counted.
+	// Kind is "trial" while stored events are tried under a spec, and left out for all else.
+	Kind string `json:"kind,omitempty"`
+	// Done and Total count streams, or for tags and trials events; Total is 0 until they are counted.
 	Done  uint64 `json:"done"`
 	Total uint64 `json:"total"`
 	// Prepared is the definition that takes the place of the present one when the build is done.

@@ -69,12 +69,58 @@ type Promotion struct {
 	Note    string `json:"note,omitempty"`
 }
 
+// SpecTrial is how many stored events were tried under a spec that reads them in another way, and how many fail.
+type SpecTrial struct {
+	Events uint64 `json:"events"`
+	Failed uint64 `json:"failed"`
+	// Examples shows the first events of each stored generation, of a dry run.
+	Examples []TrialExample `json:"examples,omitempty"`
+}
+
+// TrialExample is a stored event before and after it is brought to the newest generation: its data as JSON texts, cut
+// to 2 KiB. After is "" where that fails.
+type TrialExample struct {
+	StreamID   string `json:"stream_id"`
+	Key        string `json:"key"`
+	Type       string `json:"type"`
+	Generation int    `json:"generation"`
+	Before     string `json:"before"`
+	After      string `json:"after"`
+}
+
+// Generations are the event types of a spec that have generations or are retired, with what is stored of them.
+type Generations struct {
+	Types []TypeGenerations `json:"types"`
+	// Trial is that of the deployed spec.
+	Trial SpecTrial `json:"trial"`
+}
+
+// TypeGenerations is an event type, named with its aggregate type.
+type TypeGenerations struct {
+	Type string `json:"type"`
+	// Newest is its newest generation, Assume that of writes that say none.
+	Newest  int                `json:"newest"`
+	Assume  int                `json:"assume"`
+	Retired bool               `json:"retired"`
+	Stored  []StoredGeneration `json:"stored"`
+}
+
+// StoredGeneration is how many events of a name and a generation are stored, and how many of them cannot be read.
+type StoredGeneration struct {
+	Name       string `json:"name"`
+	Generation int    `json:"generation"`
+	Events     uint64 `json:"events"`
+	Failed     uint64 `json:"failed"`
+}
+
 // Deployed is the outcome of a deployment.
 type Deployed struct {
 	Deployment   Deployment       `json:"deployment"`
 	Created      bool             `json:"created"`
 	Incompatible []j17.FieldError `json:"incompatible"`
 	Warnings     []j17.FieldError `json:"warnings"`
+	// Trial is there if the spec reads stored events in another way.
+	Trial *SpecTrial `json:"trial,omitempty"`
 }
 
 // SpecPrepared is the answer to a spec that is deployed once what it needs is built.
@@ -107,6 +153,7 @@ type DryRun struct {
 	Changes      []Change         `json:"changes"`
 	Incompatible []j17.FieldError `json:"incompatible"`
 	Warnings     []j17.FieldError `json:"warnings"`
+	Trial        *SpecTrial       `json:"trial,omitempty"`
 	Replay       SpecReplay       `json:"replay"`
 	// Projections are those whose results would change.
 	Projections []ProjectionTrial `json:"projections,omitempty"`

@@ -11,7 +11,6 @@ import (
 
 	"j17"
 	"j17/internal/core/decider"
-	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
 )
@@ -102,8 +101,8 @@ type Deploy struct {
 	// Beside returns what a spec would mean for things that are deployed separately from it. It may be called for specs
 	// that are not deployed in the end, and again after those things have changed.
 	Beside func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (Beside, error)
-	// Try returns what a spec would make of the data of an environment, with up to most rows of each projection.
-	Try func(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) (Trial, error)
+	// Try returns what a spec would make of the data of an environment.
+	Try func(ctx context.Context, t j17.Tenant, after *decider.Decider, asked Asked) (Trial, error)
 	// Ready begins to build what a spec that is not deployed yet needs, waits briefly, and returns the progress.
 	// Unready discards what was built for a spec that is no longer prepared; other reports that another one is prepared
 	// now.
@@ -112,9 +111,8 @@ type Deploy struct {
 	// Prepare is called right before a spec is stored as that of an environment, with the previous one, nil if there is
 	// none. An error refuses the deployment.
 	Prepare func(ctx context.Context, t j17.Tenant, before, after *spec.Compiled) error
-	// Fill builds what has to exist when a spec comes into force. Then it calls commit, which stores the spec, with the
-	// writes that put the results into force and with the diagnostics against the deployment.
-	Fill func(ctx context.Context, t j17.Tenant, after *decider.Decider, commit CommitSpec) error
+	// Fill begins to build what has to exist when a spec comes into force; nil for nothing.
+	Fill func(ctx context.Context, t j17.Tenant, after *decider.Decider, asked Asked) (*Filling, error)
 	// Adopt is called when the engine has received the spec of an environment, after a deployment or at the start.
 	// After a failure it is called again.
 	Adopt func(ctx context.Context, t j17.Tenant) error
@@ -123,9 +121,6 @@ type Deploy struct {
 	// Forget drops from memory everything about the spec of an environment that no longer has one.
 	Forget func(t j17.Tenant)
 }
-
-// CommitSpec stores a spec with writes, or refuses it because of the diagnostics found.
-type CommitSpec func(sides []store.Side, found []diag.Diagnostic) error
 
 // Erase is what a part removes when streams are erased.
 type Erase struct {

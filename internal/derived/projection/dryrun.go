@@ -81,10 +81,10 @@ func (s *Service) letGo(ctx context.Context, r *reading, tried ...*definition) {
 
 // try is TrySpec for a dry run of a deployment; it does nothing if nothing is deployed.
 func (s *Service) try(
-	ctx context.Context, t j17.Tenant, after *decider.Decider, most int,
+	ctx context.Context, t j17.Tenant, after *decider.Decider, asked part.Asked,
 ) (trial part.Trial, err error) {
 	if s.engine.Spec(t) != nil {
-		trial.Projections, err = s.TrySpec(ctx, t, after, most)
+		trial.Projections, err = s.TrySpec(ctx, t, after, asked.Rows)
 	}
 	return trial, err
 }

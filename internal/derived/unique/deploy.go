@@ -114,42 +114,62 @@ func (s *Service) discard(t j17.Tenant, key string, rev uint64, generations []*g
 	return sides
 }
 
-// Deploy calls commit, which is to store a spec as that of a tenant, with the writes that put its sets into force. Sets
-// that the tenant lacks are filled first, while events go on; events that are still missing then are processed while
-// the engine is held, which also covers commit. found has the conflicts in history: if it is not empty and commit
-// returns nil, the first aggregate holds each value. A failed deployment leaves nothing behind.
-func (s *Service) Deploy(ctx context.Context, t j17.Tenant, after *decider.Decider, commit part.CommitSpec) error {
+// Deploy calls commit, which is to store a spec as that of a tenant, with what Fill has made.
+func (s *Service) Deploy(
+	ctx context.Context, t j17.Tenant, after *decider.Decider,
+	commit func(sides []store.Side, found []diag.Diagnostic) error,
+) error {
+	f, err := s.Fill(ctx, t, after, part.Asked{})
+	if err != nil {
+		return err
+	}
+	return store.UserError(part.Fill(
+		ctx, []*part.Filling{f}, func(do func() error) error { return s.Engine.Hold(t, do) },
+		func(filled *part.Filled) error { return commit(filled.Sides, filled.Found) },
+	))
+}
+
+// Fill begins to fill the sets that a spec has and the tenant lacks: most of history is processed while others write,
+// with as much of the new events as is worthwhile, and the rest while the engine is held. What it has found are the
+// conflicts in history: if there are any and the spec is stored, the first aggregate holds each value. A failed
+// deployment leaves nothing behind.
+func (s *Service) Fill(
+	ctx context.Context, t j17.Tenant, after *decider.Decider, _ part.Asked,
+) (*part.Filling, error) {
 	w, err := s.wants(ctx, t, after)
 	if err != nil {
-		return store.UserError(err)
+		return nil, store.UserError(err)
 	}
 	if len(w.missing) == 0 {
-		return commit(w.sides(s, t), nil)
+		return &part.Filling{
+			Follow: func(context.Context) error { return nil },
+			Finish: func(context.Context) (part.Filled, error) { return part.Filled{Sides: w.sides(s, t)}, nil },
+			End:    func(context.Context, error) {},
+		}, nil
 	}
-
-	// Most of history is processed while others write, with as much of the new events as is worthwhile.
 	f, err := s.begin(ctx, t, after, deployment, w.missing)
-	if err == nil {
-		_, err = f.follow(ctx)
+	if err != nil {
+		return nil, store.UserError(err)
 	}
-
-	// The rest, while nobody writes.
-	if err == nil {
-		err = s.Engine.Hold(t, func() error {
+	return &part.Filling{
+		Hold: true,
+		Follow: func(ctx context.Context) error {
+			_, err := f.follow(ctx)
+			return store.UserError(err)
+		},
+		Finish: func(ctx context.Context) (part.Filled, error) {
 			sides, found, err := f.finish(ctx)
-			if err != nil {
-				return err
+			return part.Filled{Sides: append(w.sides(s, t), sides...), Found: found}, store.UserError(err)
+		},
+		End: func(ctx context.Context, err error) {
+			switch {
+			case err == nil:
+				s.deciders.Delete(f.generations[0].ID)
+			case !overtaken(err):
+				s.giveUp(ctx, f)
 			}
-			return commit(append(w.sides(s, t), sides...), found)
-		})
-	}
-	switch {
-	case err == nil:
-		s.deciders.Delete(f.generations[0].ID)
-	case f != nil && !overtaken(err):
-		s.giveUp(ctx, f)
-	}
-	return store.UserError(err)
+		},
+	}, nil
 }
 
 // overtaken reports whether a write failed because others changed what it rests on; the caller tries again.
@@ -308,7 +328,8 @@ const (
 
 // Try reports the conflicts that a deployment of a spec would find, and changes nothing. The result is partial if
 // history is too long.
-func (s *Service) Try(ctx context.Context, t j17.Tenant, after *decider.Decider, _ int) (trial part.Trial, err error) {
+func (s *Service) Try(ctx context.Context, t j17.Tenant, after *decider.Decider, _ part.Asked) (trial part.Trial,
+	err error) {
 	w, err := s.wants(ctx, t, after)
 	if err != nil || len(w.missing) == 0 {
 		return trial, store.UserError(err)

@@ -18,7 +18,7 @@ func (s *Service) Part() part.Part {
 		),
 		Commit: part.Commit{Unique: s.Look},
 		Deploy: part.Deploy{
-			Try: s.Try, Ready: s.Ready, Unready: s.Unready, Fill: s.Deploy, Adopt: s.Adopt, Forget: s.Forget,
+			Try: s.Try, Ready: s.Ready, Unready: s.Unready, Fill: s.Fill, Adopt: s.Adopt, Forget: s.Forget,
 		},
 		Erase: part.Erase{Streams: s.Erase},
 	}

@@ -300,7 +300,7 @@ func TestHistoryIsFilledIn(t *testing.T) {
 
 		// A trial finds what the deployment finds, and changes nothing.
 		compiled, _ := spec.Compile([]byte(unlike))
-		trial, err := h.unique.Try(t.Context(), enginetest.Tenant, decider.New(compiled, nil), 0)
+		trial, err := h.unique.Try(t.Context(), enginetest.Tenant, decider.New(compiled, nil), part.Asked{})
 		found := trial.Found
 		if err != nil || trial.Partial || len(found) != conflicts {
 			t.Fatalf("seed %d: the trial finds %v, not %d: %v", seed, found, conflicts, err)
@@ -763,7 +763,7 @@ func TestATrialIsBounded(t *testing.T) {
 		whole bool
 	}{{3, 1, false}, {6, 1, false}, {100, 2, true}} {
 		h.unique.LookAt(test.most)
-		trial, err := h.unique.Try(t.Context(), enginetest.Tenant, after, 0)
+		trial, err := h.unique.Try(t.Context(), enginetest.Tenant, after, part.Asked{})
 		if err != nil || len(trial.Found) != test.found || trial.Partial == test.whole {
 			t.Errorf("of %d elements of the feed: %+v, %v", test.most, trial, err)
 		}

@@ -33,6 +33,7 @@ import (
 	"j17/internal/custody/loading"
 	"j17/internal/custody/scrub"
 	"j17/internal/derived/build"
+	"j17/internal/derived/generation"
 	"j17/internal/derived/index"
 	"j17/internal/derived/place"
 	"j17/internal/derived/projection"
@@ -81,6 +82,8 @@ type Options struct {
 	Logs *envlog.Service
 	// Tagging reports how far older events have their tags.
 	Tagging *build.Tagger
+	// Generations reports what is stored of which generation.
+	Generations *generation.Service
 	// Indexes reports the sizes of indexes.
 	Indexes *index.Service
 	Auth    *auth.Authenticator

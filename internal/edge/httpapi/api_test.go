@@ -28,6 +28,7 @@ import (
 	"j17/internal/custody/envlog"
 	"j17/internal/custody/loading"
 	"j17/internal/derived/build"
+	"j17/internal/derived/generation"
 	"j17/internal/derived/place"
 	"j17/internal/derived/projection"
 	"j17/internal/edge/httpapi"
@@ -103,6 +104,9 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 		Auth: auth.New(f.registry, f.clock), Clock: f.clock, Logger: logger,
 		Places:  places,
 		Tagging: build.NewTagger(build.TaggerOptions{Store: s, Engine: e, Builds: builds}),
+		Generations: generation.New(generation.Options{
+			Store: s, Engine: e, Clock: f.clock, Worker: worker.New(f.clock, logger), Logger: logger,
+		}),
 		Checkpoints: checkpoint.New(checkpoint.Options{
 			Store: s, Engine: e, Log: logs, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger),
 		}),

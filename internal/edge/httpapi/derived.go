@@ -7,6 +7,7 @@ import (
 	"j17"
 	"j17/internal/base/wire"
 	"j17/internal/derived/build"
+	"j17/internal/derived/generation"
 	"j17/internal/derived/place"
 	"j17/internal/derived/projection"
 	"j17/internal/lang/spec"
@@ -18,6 +19,7 @@ type derivedHandlers struct {
 	places      *place.Service
 	projections *projection.Service
 	tagging     *build.Tagger
+	generations *generation.Service
 }
 
 // controlRoutes show projections where the environment is a parameter.
@@ -75,6 +77,10 @@ func (h *derivedHandlers) routes() []route {
 		{0, get, "tags", operator, view, "", h.listTags, operation{
 			id: "listTags", about: "List the tags of the spec, with the progress for older events",
 			gives: wire.Tags{},
+		}},
+		{0, get, "generations", operator, need{control.RightInspect, instance}, "", h.listGenerations, operation{
+			id: "listGenerations", about: "List the event types with generations, and what is stored of each",
+			gives: wire.Generations{},
 		}},
 	}
 }
@@ -197,4 +203,11 @@ func (h *derivedHandlers) verifyPlaces(c *call, w http.ResponseWriter) error {
 func (h *derivedHandlers) listTags(c *call, w http.ResponseWriter) error {
 	all, err := h.tagging.Tags(c.request.Context(), c.tenant)
 	return c.done(w, http.StatusOK, wire.Tags{Tags: all, Environment: c.env}, err)
+}
+
+// listGenerations is GET generations. It may have to look at many events that came since they were counted last.
+func (h *derivedHandlers) listGenerations(c *call, w http.ResponseWriter) error {
+	c.allowTime(w, deployTime)
+	all, err := h.generations.List(c.request.Context(), c.tenant)
+	return c.done(w, http.StatusOK, all, err)
 }

@@ -249,6 +249,11 @@ func preparing(more ...parameter) []parameter {
 	return append(more, parameter{name: "prepare", kind: flag, about: "Build the necessary indexes first; the deployment takes effect after that."})
 }
 
+// listingFailures adds the parameter of deployments under which stored events may fail.
+func listingFailures(more ...parameter) []parameter {
+	return append(more, parameter{name: "failures", kind: whole, least: 1, most: maxFailures, about: "The number of stored events to list that cannot be read under the spec; 100 by default."})
+}
+
 func deploying() []parameter {
 	return inEnvironment(append(trying(), parameter{name: "note", about: "A comment on the version."})...)
 }

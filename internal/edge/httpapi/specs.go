@@ -27,7 +27,8 @@ func (h *specHandlers) routes() []route {
 	const path = "/api/instances/{instance_}/"
 	return []route{
 		{controlSite, post, path + "spec", operator, change, "spec.deploy", onWorker("spec", h.deploySpec), operation{
-			id: "deploySpec", about: "Deploy a spec, or test a deployment", query: preparing(deploying()...),
+			id: "deploySpec", about: "Deploy a spec, or test a deployment",
+			query: preparing(listingFailures(deploying()...)...),
 			body:  file{typeJSON},
 			gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, accepted: wire.SpecPrepared{},
 			headers: specTag(),
@@ -36,7 +37,7 @@ func (h *specHandlers) routes() []route {
 			controlSite, post, path + "spec/rollback", operator, change, "spec.rollback",
 			onWorker("spec/rollback", h.rollBackSpec),
 			operation{
-				id: "rollBackSpec", about: "Roll back to an earlier version of the spec", query: trying(),
+				id: "rollBackSpec", about: "Roll back to an earlier version of the spec", query: listingFailures(trying()...),
 				body: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{},
 				headers: specTag(),
 			},
@@ -45,7 +46,7 @@ func (h *specHandlers) routes() []route {
 			controlSite, post, path + "spec/promote", operator, change, "spec.promote",
 			onWorker("spec/promote", h.promoteSpec),
 			operation{
-				id: "promoteSpec", about: "Copy a spec from one environment to another", query: trying(),
+				id: "promoteSpec", about: "Copy a spec from one environment to another", query: listingFailures(trying()...),
 				body: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{},
 				headers: specTag(),
 			},
@@ -114,6 +115,8 @@ const (
 	maxSpecBody = spec.MaxSize + 64<<10
 	// deployTime is how long a deployment may take: it may have to build code, or to replay many events.
 	deployTime = 10 * time.Minute
+	// maxFailures is how many stored events an answer lists at most that fail under a spec.
+	maxFailures = 10_000
 	// defaultAggregates is how many aggregates a dry run replays.
 	defaultAggregates = 100
 )
@@ -210,6 +213,7 @@ func (h *specHandlers) deploySpec(c *call, w http.ResponseWriter) error {
 	c.env = j17.Environment(c.query["environment"])
 	r := deploy.Request{
 		Instance: c.instance, Environment: c.env, Note: c.query["note"], Prepare: c.query.isSet("prepare"),
+		Failures: c.query.number("failures", 0),
 	}
 	var err error
 	if r.Aggregates, err = dryRunOf(c); err != nil {
@@ -290,8 +294,9 @@ func (h *specHandlers) deployed(c *call, w http.ResponseWriter, r deploy.Result)
 	c.env = r.Environment
 	warnings, incompatible := diag.FieldErrors(r.Warnings()), diag.FieldErrors(r.Breaks())
 	if r.Replay != nil {
+		incompatible = append(incompatible, r.Failures...)
 		return c.answer(w, http.StatusOK, wire.DryRun{
-			DryRun: true, Environment: r.Environment, Compatible: len(incompatible) == 0,
+			DryRun: true, Environment: r.Environment, Compatible: len(incompatible) == 0, Trial: r.Trial,
 			Changes:      deploy.Changes(r.Changes),
 			Incompatible: incompatible, Warnings: warnings, Replay: *r.Replay, Projections: r.Projections,
 		})
@@ -308,6 +313,7 @@ func (h *specHandlers) deployed(c *call, w http.ResponseWriter, r deploy.Result)
 	w.Header().Set("Etag", `"`+r.Spec.Hash+`"`)
 	return c.answer(w, status, wire.Deployed{
 		Deployment: r.Spec.Wire(r.Environment), Created: r.Created, Incompatible: incompatible, Warnings: warnings,
+		Trial: r.Trial,
 	})
 }
 
@@ -344,7 +350,7 @@ func (h *specHandlers) rollBackSpec(c *call, w http.ResponseWriter) error {
 	c.allowTime(w, deployTime)
 	result, err := h.deploy.Rollback(c.actorContext(), deploy.Rollback{
 		Instance: c.instance, Environment: env, Version: body.Version, Force: body.Force, Note: body.Note,
-		Aggregates: aggregates,
+		Aggregates: aggregates, Failures: c.query.number("failures", 0),
 	})
 	if err != nil {
 		return err
@@ -372,6 +378,7 @@ func (h *specHandlers) promoteSpec(c *call, w http.ResponseWriter) error {
 	c.env = to
 	promotion := deploy.Promotion{
 		Instance: c.instance, From: from, To: to, Force: body.Force, Note: body.Note, Aggregates: aggregates,
+		Failures: c.query.number("failures", 0),
 	}
 	if body.Version != nil {
 		if promotion.Version = *body.Version; promotion.Version < 1 {

@@ -156,6 +156,8 @@ type Request struct {
 	Note string
 	// Aggregates, if not 0, makes this a dry run: nothing changes, and the states of that many aggregates are compared.
 	Aggregates int
+	// Failures is how many stored events are listed at most that fail under the spec, 0 for 100.
+	Failures int
 	// Prepare builds what the spec needs before it is deployed. If that takes long, it goes on in the background.
 	Prepare bool
 
@@ -163,6 +165,11 @@ type Request struct {
 	from *control.SpecOrigin
 	// ending are the writes that end the preparation of this deployment. They become durable together with the spec.
 	ending []store.Side
+}
+
+// asked returns what the parts of the program are told of the request.
+func (r *Request) asked() part.Asked {
+	return part.Asked{Rows: r.Aggregates, Failures: r.Failures, Force: r.Force}
 }
 
 // Result is the result of a deployment.
@@ -181,6 +188,10 @@ type Result struct {
 	Changes []compare.Change
 	// Replay is set by a dry run.
 	Replay *wire.SpecReplay
+	// Trial counts the stored events that were tried, nil if the spec reads all as the previous one does. Failures are
+	// those that fail, set by a dry run.
+	Trial    *wire.SpecTrial
+	Failures []j17.FieldError
 	// Projections are those whose results would change, set by a dry run.
 	Projections []wire.ProjectionTrial
 	// Prepared is set if the spec is not deployed yet, but prepared.
@@ -276,17 +287,18 @@ func (s *Service) deploy(
 	}
 
 	// Once it is written it is deployed, even if the client has gone.
-	err = s.fill(ctx, e.tenant, decider.New(compiled, nil), func(sets []store.Side, shared []diag.Diagnostic) error {
-		if len(shared) > 0 && !r.Force {
-			return sharedValues(shared, e.env)
+	err = s.fill(ctx, e.tenant, decider.New(compiled, nil), r.asked(), func(filled *part.Filled) error {
+		if len(filled.Found) > 0 && !r.Force {
+			return sharedValues(filled.Found, e.env)
 		}
-		result.Incompatible = append(result.Incompatible, shared...)
+		result.Incompatible = append(result.Incompatible, filled.Found...)
+		result.Trial = filled.Tried
 		var err error
 		result.Spec, err = s.registry.Specs.Put(context.WithoutCancel(ctx), control.Deployment{
 			Instance: e.instance, Environment: e.env, Source: compiled.Source, Base: base,
 			How: r.how, From: r.from, Forced: len(result.Breaks()) > 0, Note: r.Note,
 			Dropped: slices.Concat(result.beside.Invalid, result.beside.Taken),
-			Sides:   slices.Concat(result.beside.Sides, sets, r.ending), Fences: result.beside.Fences,
+			Sides:   slices.Concat(result.beside.Sides, filled.Sides, r.ending), Fences: result.beside.Fences,
 		})
 		return err
 	})
@@ -361,7 +373,7 @@ func (s *Service) dryRun(
 	); err != nil {
 		return result, err
 	}
-	err = s.try(ctx, e.tenant, decider.New(compiled, loaded.functions), r.Aggregates, &result)
+	err = s.try(ctx, e.tenant, decider.New(compiled, loaded.functions), r.asked(), &result)
 	return result, err
 }
 

@@ -27,6 +27,7 @@ import (
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/derived/build"
+	"j17/internal/derived/generation"
 	"j17/internal/derived/unique"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
@@ -47,6 +48,8 @@ type fixture struct {
 	engine   *engine.Engine
 	blobs    *blob.Store
 	unique   *unique.Service
+	trials   *generation.Service
+	pages    int // options of trials
 	modules  *modules
 	log      *bytes.Buffer
 	instance string
@@ -99,8 +102,12 @@ func (f *fixture) join(tb testing.TB, st store.Store) {
 		Registry: f.registry, Engine: f.engine, Blobs: f.blobs, Modules: f.modules, Clock: f.clock, Logger: logger,
 		Settled: func(context.Context, j17.Tenant) { f.settled.Add(1) }, Store: f.store, Worker: kit,
 	})
+	f.trials = generation.New(generation.Options{
+		Store: f.store, Engine: f.engine, Clock: f.clock, Worker: kit, Logger: logger, PageEvents: f.pages,
+		ReadyPages: f.pages,
+	})
 	f.engine.Use(f.Part(), f.unique.Part())
-	f.Use(f.unique.Part(), part.Part{Deploy: part.Deploy{
+	f.Use(f.trials.Part(), f.unique.Part(), part.Part{Deploy: part.Deploy{
 		Beside: func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (part.Beside, error) {
 			if f.beside == nil {
 				return part.Beside{}, nil

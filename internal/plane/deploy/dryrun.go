@@ -227,14 +227,15 @@ func told(r *wire.Replay, key j17.Key) engine.Replayed {
 	}
 }
 
-// codeError reports whether a state cannot be computed because of the handlers: their custom code fails, or one event
-// takes more work than it may. It returns the reason.
+// codeError reports whether a state cannot be computed because of the spec: custom code of handlers fails, one event
+// takes more work than it may, or cannot be read in its newest generation. It returns the reason.
 func codeError(err error) (string, bool) {
 	if fault, ok := errors.AsType[*sandbox.Fault](err); ok {
 		return fault.Detail, true
 	}
 	if e, ok := errors.AsType[*j17.Error](err); ok &&
-		(e.Code == j17.CodeCustomCodeFailed || e.Code == j17.CodeHandlerRejected || e.Code == j17.CodeWorkLimit) {
+		(e.Code == j17.CodeCustomCodeFailed || e.Code == j17.CodeHandlerRejected || e.Code == j17.CodeWorkLimit ||
+			e.Code == j17.CodeUpcastFailed) {
 		return e.Message, true
 	}
 	return "", false

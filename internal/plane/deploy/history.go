@@ -17,10 +17,11 @@ type Rollback struct {
 	Instance    string
 	Environment j17.Environment
 	Version     int
-	// Force, Note and Aggregates are those of a Request.
+	// Force, Note, Aggregates and Failures are those of a Request.
 	Force      bool
 	Note       string
 	Aggregates int
+	Failures   int
 }
 
 // Rollback deploys an earlier version again, with all checks of Deploy.
@@ -31,8 +32,8 @@ func (s *Service) Rollback(ctx context.Context, r Rollback) (Result, error) {
 	}
 	return s.Deploy(ctx, Request{
 		Instance: r.Instance, Environment: r.Environment, Source: old.Source, Force: r.Force, Note: r.Note,
-		Aggregates: r.Aggregates,
-		how:        control.RolledBack, from: &control.SpecOrigin{Environment: r.Environment, Version: old.Version},
+		Aggregates: r.Aggregates, Failures: r.Failures,
+		how: control.RolledBack, from: &control.SpecOrigin{Environment: r.Environment, Version: old.Version},
 	})
 }
 
@@ -42,10 +43,11 @@ type Promotion struct {
 	From, To j17.Environment
 	// Version is one of From's versions, 0 for the current one.
 	Version int
-	// Force, Note and Aggregates are those of a Request.
+	// Force, Note, Aggregates and Failures are those of a Request.
 	Force      bool
 	Note       string
 	Aggregates int
+	Failures   int
 }
 
 // Promote deploys the spec of one environment to another, with all checks of Deploy. Blobs are not copied: the target
@@ -69,8 +71,8 @@ func (s *Service) Promote(ctx context.Context, p Promotion) (Result, error) {
 	}
 	return s.Deploy(ctx, Request{
 		Instance: p.Instance, Environment: p.To, Source: source.Source, Force: p.Force, Note: p.Note,
-		Aggregates: p.Aggregates,
-		how:        control.Promoted, from: &control.SpecOrigin{Environment: p.From, Version: source.Version},
+		Aggregates: p.Aggregates, Failures: p.Failures,
+		how: control.Promoted, from: &control.SpecOrigin{Environment: p.From, Version: source.Version},
 	})
 }
 

@@ -42,27 +42,46 @@ func (s *Service) beside(ctx context.Context, t j17.Tenant, after *spec.Compiled
 	return all, nil
 }
 
-// fill lets a part make what has to exist when a spec comes into force, and calls commit with its writes.
-func (s *Service) fill(ctx context.Context, t j17.Tenant, after *decider.Decider, commit part.CommitSpec) error {
+// fill has the parts build what has to exist when a spec comes into force, and calls commit, which stores the spec,
+// with what they have built.
+func (s *Service) fill(
+	ctx context.Context, t j17.Tenant, after *decider.Decider, asked part.Asked, commit func(*part.Filled) error,
+) error {
+	var all []*part.Filling
 	for i := range s.parts {
-		if fill := s.parts[i].Deploy.Fill; fill != nil { // at most one part has it
-			return fill(ctx, t, after, commit)
+		fill := s.parts[i].Deploy.Fill
+		if fill == nil {
+			continue
+		}
+		f, err := fill(ctx, t, after, asked)
+		if err != nil {
+			part.Ended(ctx, all, err)
+			return err
+		}
+		if f != nil {
+			all = append(all, f)
 		}
 	}
-	return commit(nil, nil)
+	return part.Fill(ctx, all, func(do func() error) error { return s.engine.Hold(t, do) }, commit)
 }
 
 // try adds to a result the effect of a spec on the data of an environment.
-func (s *Service) try(ctx context.Context, t j17.Tenant, after *decider.Decider, most int, r *Result) error {
+func (s *Service) try(
+	ctx context.Context, t j17.Tenant, after *decider.Decider, asked part.Asked, r *Result,
+) error {
 	for i := range s.parts {
 		if try := s.parts[i].Deploy.Try; try != nil {
-			trial, err := try(ctx, t, after, most)
+			trial, err := try(ctx, t, after, asked)
 			if err != nil {
 				return err
 			}
 			r.Incompatible = append(r.Incompatible, trial.Found...)
 			r.Replay.Complete = r.Replay.Complete && !trial.Partial
 			r.Projections = append(r.Projections, trial.Projections...)
+			if trial.Tried != nil {
+				r.Trial = trial.Tried
+			}
+			r.Failures = append(r.Failures, trial.Failures...)
 		}
 	}
 	return nil

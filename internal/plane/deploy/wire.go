@@ -10,7 +10,7 @@ import (
 func (p *Prepared) Wire(env j17.Environment) wire.PreparedSpec {
 	shape := wire.PreparedSpec{
 		Hash: p.Hash, Environment: env, RequestedAt: p.RequestedAt, RequestedBy: p.By.Wire(), Note: p.Note,
-		Build: wire.Build{Status: "running", Done: p.Built, Total: p.Total},
+		Build: wire.Build{Status: "running", Kind: p.Kind, Done: p.Built, Total: p.Total},
 	}
 	if p.Failed != "" {
 		shape.Build.Status, shape.Build.Error = "failed", p.Failed
