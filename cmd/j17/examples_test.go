@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"j17/internal/base/value"
 	"j17/internal/base/work"
+	"j17/internal/core/upcast"
 	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
@@ -21,7 +23,8 @@ import (
 // apps are the examples that are whole applications. examples/counter is the first spec of README.md and nothing else.
 func apps() []string {
 	return []string{
-		"booking", "checkout", "gather", "invoicer", "ledger", "orders", "reminders", "storefinder", "taskboard",
+		"booking", "checkout", "gather", "invoicer", "ledger", "orders", "parcels", "reminders", "storefinder",
+		"taskboard",
 	}
 }
 
@@ -235,8 +238,94 @@ func checkSeed(t *testing.T, compiled *spec.Compiled, typ, id string, batch valu
 	}
 }
 
-// TestExamplesUseTheLanguage keeps the examples a tour of all that handlers can do. What there is, is read from the
-// manual.
+// TestExampleHistories reads the old events of examples as their specs do, and looks for older generations and retired
+// types that none of them has.
+func TestExampleHistories(t *testing.T) {
+	for _, app := range apps() {
+		compiled, _ := compileExample(t, app)
+		want, found := map[string]bool{}, map[string]bool{}
+		for _, typ := range compiled.Types {
+			for _, et := range typ.Events {
+				for _, older := range et.Older {
+					want[fmt.Sprintf("%s.%s %d", typ.Name, et.Name, older.Number)] = true
+				}
+				if et.Retired {
+					want[fmt.Sprintf("%s.%s %d", typ.Name, et.Name, et.Generation)] = true
+				}
+			}
+		}
+		files, err := filepath.Glob(examplePath(app, "history", "*.ndjson"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			for _, read := range readHistory(t, compiled, readExample(t, app, "history", filepath.Base(file))) {
+				found[read] = true
+			}
+		}
+		for name := range want {
+			if !found[name] {
+				t.Errorf("%s: no old event is of %s", app, name)
+			}
+		}
+	}
+}
+
+// readHistory brings each line to the newest generation and applies it to the state of its aggregate. It returns the
+// types and generations of the lines.
+func readHistory(t *testing.T, compiled *spec.Compiled, lines string) (found []string) {
+	t.Helper()
+	ed, states := value.NewEditor(), map[string]value.Value{}
+	for line := range strings.Lines(lines) {
+		v, err := value.ParseString(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, name, metadata := v.Get("key").Str(), v.Get("type").Str(), v.Get("metadata")
+		aggregate, _, _ := strings.Cut(key, ":")
+		et := compiled.EventType(aggregate, name)
+		if et == nil {
+			t.Errorf("there is no event type %s.%s", aggregate, name)
+			continue
+		}
+		generation := 1
+		if n, ok := metadata.Get("generation").Int64(); ok {
+			generation = int(n)
+		}
+		found = append(found, fmt.Sprintf("%s.%s %d", aggregate, name, generation))
+
+		timestamp, _ := metadata.Get("timestamp").Int64()
+		ev := &tick.Event{
+			Key: key, Type: name, Timestamp: timestamp, Data: tick.Parsed(v.Get("data")),
+			Metadata: tick.Parsed(metadata),
+		}
+		newest, data, err := upcast.Newest(et, generation, v.Get("data"), ev, work.New(t.Context(), work.Command))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		ev.Type, ev.Data = newest.Name, tick.Parsed(data)
+		state := states[key]
+		if state.IsMissing() {
+			state = value.ObjectValue()
+		}
+		before := state.String()
+		states[key], err = newest.Handler.Apply(
+			ed, state, ev, work.New(t.Context(), work.Replay),
+			func(f tick.Fault) { t.Errorf("%s: %s: %s", name, f.Pointer, f.Message) },
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if states[key].String() == before {
+			t.Errorf("%s changes nothing", name)
+		}
+	}
+	return found
+}
+
+// TestExamplesUseTheLanguage keeps the examples a tour of all that handlers and upcasts can do. What there is, is read
+// from the manual.
 func TestExamplesUseTheLanguage(t *testing.T) {
 	manual, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "handlers.md"))
 	if err != nil {
@@ -254,6 +343,10 @@ func TestExamplesUseTheLanguage(t *testing.T) {
 		for _, aggregate := range text.Get("aggregate_types").Members() {
 			for _, event := range aggregate.Value.Get("events").Members() {
 				keysOf(event.Value.Get("handler"), used)
+				keysOf(event.Value.Get("retired").Get("upcast"), used)
+				for _, generation := range event.Value.Get("generations").Members() {
+					keysOf(generation.Value.Get("upcast"), used)
+				}
 			}
 		}
 	}
@@ -274,7 +367,7 @@ func TestExamplesUseTheLanguage(t *testing.T) {
 			}
 		}
 	}
-	if operations != 18 || tests != 20 {
+	if operations != 22 || tests != 20 {
 		t.Errorf("the manual lists %d operations and %d predicates; examples use %v", operations, tests, slices.Sorted(maps.Keys(used)))
 	}
 }
