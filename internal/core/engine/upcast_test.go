@@ -52,8 +52,10 @@ func (chain) data(r *rand.Rand) string {
 	}
 	for i := range 4 {
 		if r.IntN(2) == 0 {
-			members = append(members, fmt.Sprintf(`"m%d":%s`, i, []string{`1.0`, `"t"`, `null`,
-				`{"in":[2]}`}[r.IntN(4)]))
+			members = append(members, fmt.Sprintf(`"m%d":%s`, i, []string{
+				`1.0`, `"t"`, `null`,
+				`{"in":[2]}`,
+			}[r.IntN(4)]))
 		}
 	}
 	r.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
@@ -203,7 +205,8 @@ func TestUpcastChains(t *testing.T) {
 			}
 		}
 		if !slices.EqualFunc(before, list(old, true), func(a,
-			b *j17.Event) bool {
+			b *j17.Event,
+		) bool {
 			return string(a.Raw) == string(b.Raw)
 		}) {
 			t.Fatalf("round %d: what is stored has changed", round)

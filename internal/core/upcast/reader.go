@@ -3,6 +3,7 @@ package upcast
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"j17"
 	"j17/internal/base/work"
@@ -30,7 +31,7 @@ func (r *Reader) Show(ctx context.Context, t j17.Tenant, ev *j17.Event) (*j17.Ev
 	if Failure(err) != nil {
 		shown = &j17.Event{
 			StreamID: stored.StreamID, Key: stored.Key, Version: stored.Version,
-				Type: typ.Events[stored.Type].Newest().Name,
+			Type:      typ.Events[stored.Type].Newest().Name,
 			Timestamp: stored.Timestamp, Stored: stored,
 		}
 	}
@@ -91,7 +92,7 @@ func StoredTypes(s *spec.Compiled, types []store.TypePattern) []store.TypePatter
 	if s == nil {
 		return types
 	}
-	all := types[:len(types):len(types)]
+	all := slices.Clip(types)
 	for _, p := range types {
 		if et := s.EventType(p.Aggregate, p.Event); et != nil {
 			for _, name := range et.ReadAs {

@@ -80,7 +80,7 @@ func Of(typ *spec.AggregateType, ev *j17.Event, b *work.Budget) (*j17.Event, err
 	metadata := r.metadata(true)
 	raw, at := j17.AppendEvent(
 		make([]byte, 0, len(stored.Raw)+64), stored.StreamID, stored.Key, shown.Type, r.data.OrNull().AppendJSON(nil),
-			metadata,
+		metadata,
 		stored.Timestamp,
 	)
 	shown.Raw, shown.Data, shown.Metadata = raw, at.DataOf(raw), at.MetadataOf(raw)

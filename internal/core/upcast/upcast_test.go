@@ -41,7 +41,7 @@ func compile(t *testing.T) *spec.Compiled {
 func stored(typ, data, generation string) *j17.Event {
 	e := &j17.Event{
 		StreamID: j17.StreamID{Ms: 1, Seq: 2}, Key: j17.Key{Type: "order", ID: "o"}, Version: 3, Type: typ,
-			Timestamp: 5,
+		Timestamp: 5,
 	}
 	metadata := `{"actor":{"type":"user","id":"u"}` + generation + `}`
 	raw, at := j17.AppendEvent(nil, e.StreamID, e.Key, typ, []byte(data), []byte(metadata), e.Timestamp)
@@ -81,8 +81,10 @@ func TestOf(t *testing.T) {
 			`,"generation":3,"timestamp":5}`,
 		},
 		{"plain", "was_read", `[1.0]`, ``, "was_read", `[1.0]`, `,"timestamp":5}`, `,"timestamp":5}`},
-		{"undeclared", "was_gone", `{}`, `,"generation":9`, "was_gone", `{}`, `,"generation":9,"timestamp":5}`,
-			`,"generation":9,"timestamp":5}`},
+		{
+			"undeclared", "was_gone", `{}`, `,"generation":9`, "was_gone", `{}`, `,"generation":9,"timestamp":5}`,
+			`,"generation":9,"timestamp":5}`,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ev := stored(c.typ, c.data, c.generation)
@@ -132,17 +134,28 @@ func TestFailures(t *testing.T) {
 		work                        int64
 	}{
 		{"operand", "was_placed", `{"total":"x"}`, ``, upcast.DoesNotFit, events + "was_placed/generations/1/upcast/0/set/value/$number", "", work.Replay},
-		{"schema", "was_placed", `{"total":"1"}`, `,"generation":2`, upcast.Schema, events + "was_placed/schema",
-			"data.total", work.Replay},
-		{"later", "was_placed", `{}`, `,"generation":4`, upcast.UnknownGeneration, events + "was_placed", "",
-			work.Replay},
+		{
+			"schema", "was_placed", `{"total":"1"}`, `,"generation":2`, upcast.Schema, events + "was_placed/schema",
+			"data.total", work.Replay,
+		},
+		{
+			"later", "was_placed", `{}`, `,"generation":4`, upcast.UnknownGeneration, events + "was_placed", "",
+			work.Replay,
+		},
 		{"earlier", "was_counted", `{}`, ``, upcast.UnknownGeneration, events + "was_counted", "", work.Replay},
-		{"without generations", "was_read", `{}`, `,"generation":2`, upcast.UnknownGeneration, events + "was_read", "",
-			work.Replay},
-		{"required", "was_counted", `{}`, `,"generation":2`, upcast.Schema, events + "was_counted/schema", "data.n",
-			work.Replay},
-		{"work", "was_placed", `{"total":"1"}`, ``, upcast.WorkLimit, events + "was_placed/generations/1/upcast", "",
-			4},
+		{
+			"without generations", "was_read", `{}`, `,"generation":2`, upcast.UnknownGeneration, events + "was_read",
+			"",
+			work.Replay,
+		},
+		{
+			"required", "was_counted", `{}`, `,"generation":2`, upcast.Schema, events + "was_counted/schema", "data.n",
+			work.Replay,
+		},
+		{
+			"work", "was_placed", `{"total":"1"}`, ``, upcast.WorkLimit, events + "was_placed/generations/1/upcast", "",
+			4,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := upcast.Of(typ, stored(c.typ, c.data, c.generation), work.New(t.Context(), c.work))

@@ -42,7 +42,7 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *command.FileRe
 	// Everything is checked and prepared beside the store.
 	c := &recorder{
 		Loader: l, past: past, d: past.Decider(), r: &History{Tenant: t, Generation: in.Unsaid}, now: past.Now(),
-			seed: maphash.MakeSeed(),
+		seed:    maphash.MakeSeed(),
 		streams: map[uint64]pastStream{}, claimed: map[uint64]uint64{}, values: newExchanged(),
 	}
 	defer c.forget()

@@ -131,7 +131,8 @@ func (p *pass) withPending(r *reading, failed []failure, most int) []failure {
 // Try tries the stored events that a spec reads in another way than the deployed one, and shows some of them before and
 // after.
 func (s *Service) Try(ctx context.Context, t j17.Tenant, after *decider.Decider, asked part.Asked) (trial part.Trial,
-	err error) {
+	err error,
+) {
 	plan := changes(s.deployed(t), after)
 	if plan.empty() {
 		return trial, nil

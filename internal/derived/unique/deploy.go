@@ -329,7 +329,8 @@ const (
 // Try reports the conflicts that a deployment of a spec would find, and changes nothing. The result is partial if
 // history is too long.
 func (s *Service) Try(ctx context.Context, t j17.Tenant, after *decider.Decider, _ part.Asked) (trial part.Trial,
-	err error) {
+	err error,
+) {
 	w, err := s.wants(ctx, t, after)
 	if err != nil || len(w.missing) == 0 {
 		return trial, store.UserError(err)

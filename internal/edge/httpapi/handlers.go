@@ -70,8 +70,10 @@ func newHandlers(o *Options) handlers {
 		exports:     exportHandlers{checkpoints: o.Checkpoints, loader: o.Loader, registry: o.Registry},
 		imports:     importHandlers{loader: o.Loader, maxImport: o.MaxImportBytes},
 		listeners:   listenerHandlers{listeners: o.Listeners, registry: o.Registry},
-		derived: derivedHandlers{places: o.Places, projections: o.Projections, tagging: o.Tagging,
-			generations: o.Generations},
+		derived: derivedHandlers{
+			places: o.Places, projections: o.Projections, tagging: o.Tagging,
+			generations: o.Generations,
+		},
 		sagas:       sagaHandlers{sagas: o.Sagas},
 		schedules:   scheduleHandlers{schedule: o.Schedule},
 		checkpoints: checkpointHandlers{checkpoints: o.Checkpoints},

@@ -32,11 +32,11 @@ func (h *importHandlers) routes() []route {
 	return []route{
 		{0, post, "import", operator, operate, "events.import", h.importEvents, operation{
 			id: "importEvents", about: "Import historical events", query: importing(), body: eventFiles(),
-				gives: wire.Imported{},
+			gives: wire.Imported{},
 		}},
 		{0, post, "import_jsonl", operator, operate, "events.import", h.importEvents, operation{
 			id: "importLines", about: "Import historical events", query: importing(), body: eventFiles(),
-				gives: wire.Imported{},
+			gives: wire.Imported{},
 		}},
 		{0, post, "cold_start", operator, operate, "events.cold_start", h.coldStart, operation{
 			id: "coldStart", about: "Import historical events into an environment without events",

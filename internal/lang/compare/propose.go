@@ -246,8 +246,10 @@ func (p *proposer) value(was, is outline.Schema, path, data string, sure bool, d
 	case from == outline.String && to&^outline.Number == 0:
 		p.solved[is.At], p.solved[is.At.Key("type")] = true, true
 		number := value.ObjectValue(value.Member{Key: "$number", Value: value.StringValue(current(path))})
-		return where(!sure, path, operation("set", textMember("target", path), value.Member{Key: "value",
-			Value: number}))
+		return where(!sure, path, operation("set", textMember("target", path), value.Member{
+			Key:   "value",
+			Value: number,
+		}))
 	case from&to&outline.Object != 0 && !was.Get("properties").IsMissing():
 		return p.object(was, is, path, data, sure, depth)
 	case from&to&outline.Array != 0:

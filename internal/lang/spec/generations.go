@@ -287,8 +287,7 @@ func (c *typeCompiler) sum(t *AggregateType, events value.Value) {
 			next.reading = c.schemaSum(e, events.Get(e.Name))
 			e.newestSum = next.reading
 		}
-		for i := len(e.Older) - 1; i >= 0; i-- {
-			g := e.Older[i]
+		for _, g := range slices.Backward(e.Older) {
 			g.sums = next.behind(e.Name+" "+strconv.Itoa(g.Number), g.upcast)
 			next = g.sums
 		}
@@ -352,12 +351,10 @@ func (e *EventType) upcasts() []byte {
 func stateMembers(event value.Value) (value.Value, bool) {
 	members, changed := make([]value.Member, 0, event.Len()), false
 	for _, m := range event.Members() {
-		left := m.Value
+		var left value.Value
 		switch {
-		case slices.Contains(DecisionKeys(), m.Key), m.Key == "assume_generation":
-			left = value.Value{}
-		case m.Key == "retired" && m.Value.Kind() == value.Bool:
-			left = value.Value{}
+		case slices.Contains(DecisionKeys(), m.Key), m.Key == "assume_generation",
+			m.Key == "retired" && m.Value.Kind() == value.Bool:
 		case m.Key == "generations":
 			left = upcastsOf(m.Value)
 		default:

@@ -541,8 +541,10 @@ func (d languageDocs) table(at string) map[string]string {
 func (d languageDocs) operators() map[string]string {
 	d.t.Helper()
 	out := d.table("handlers.md#Values")
-	for _, heading := range []string{"Numbers", "Texts", "Times", "One of two values", "A value for a value",
-		"Everything else"} {
+	for _, heading := range []string{
+		"Numbers", "Texts", "Times", "One of two values", "A value for a value",
+		"Everything else",
+	} {
 		maps.Copy(out, d.table("computed-values.md#"+heading))
 	}
 	return out
