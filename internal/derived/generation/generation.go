@@ -47,7 +47,7 @@ const (
 	flushFailures = 1000
 	// maxFailures is how many failed events are kept of one way of reading events; all of them are counted.
 	maxFailures = 10_000
-	// maxReadings is how many ways of reading events are kept of an aggregate type beside those in use.
+	// maxReadings is how many ways of reading events that are not in use are kept of an aggregate type.
 	maxReadings = 100
 	// workers is how many events are tried at a time, of one environment.
 	workers = 2

@@ -489,3 +489,25 @@ func TestNamesThatBecomeOne(t *testing.T) {
 	h.put("e", 5, `{"n":5}`)
 	h.counts("e", "e 1: 1, 0; e 2: 1, 0; e 5: 1, 1; old 1: 2, 1; ")
 }
+
+// TestManyWaysOfReading deploys many specs with other steps, each of many generations: all are tried, and what is kept
+// of those that are no longer deployed is bounded.
+func TestManyWaysOfReading(t *testing.T) {
+	var generations []string
+	for n := range 60 {
+		generations = append(generations, fmt.Sprintf(`"%d":{"schema":true,"upcast":[{"set":{"target":"n","value":{"$add":["@.n",0]}}}]}`, n+1))
+	}
+	older := `"generations":{` + strings.Join(generations, ",") + `}`
+	next := specOf(e(second, older), strings.Replace(e(second, older), `"e"`, `"f"`, 1))
+	h := newHouse(t, specOf(e(first)))
+	h.put("e", 1, `{"n":1}`)
+	h.tried(next, 1)
+	for n := range 3 {
+		h.tried(strings.ReplaceAll(next, `["@.n",0]`, fmt.Sprintf(`["@.n",%d]`, n+1)), 1)
+	}
+	h.tried(next, 1)
+	items, err := h.Store.Scan(t.Context(), enginetest.Tenant, "generation.trials", store.Range{}, 10_000)
+	if err != nil || len(items) > 360 {
+		t.Errorf("%d are kept: %v", len(items), err)
+	}
+}

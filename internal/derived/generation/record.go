@@ -51,25 +51,29 @@ func (p *pass) load(ctx context.Context) error {
 }
 
 func (p *pass) loadType(ctx context.Context, of *typePlan) error {
-	// The readings, of which those that are no longer used are removed at times.
-	stored, err := p.s.Store.Scan(ctx, p.t, trials, store.Prefix(of.name+"/"), 2*maxReadings)
-	if err != nil {
-		return err
-	}
+	// The readings. Those that are no longer used are removed when there are many.
 	used := map[string]*reading{}
 	for _, r := range of.readings {
 		used[r.key()] = r
 	}
-	for i := range stored {
-		r := used[stored[i].Key]
-		switch {
-		case r != nil:
-			err = r.read(&stored[i], p.extent)
-		case len(stored) > maxReadings && !p.deployed[stored[i].Key]:
-			err = p.s.remove(ctx, p.t, &stored[i], p.fences...)
-		}
+	var unused []*store.Item
+	for it, err := range store.Items(ctx, p.s.Store, p.t, trials, store.Prefix(of.name+"/"), maxReadings) {
 		if err != nil {
 			return err
+		}
+		if r := used[it.Key]; r != nil {
+			if err := r.read(it, p.extent); err != nil {
+				return err
+			}
+		} else if !p.deployed[it.Key] {
+			unused = append(unused, it)
+		}
+	}
+	if len(unused) > maxReadings {
+		for _, it := range unused {
+			if err := p.s.remove(ctx, p.t, it, p.fences...); err != nil {
+				return err
+			}
 		}
 	}
 
