@@ -173,6 +173,9 @@ func told(r *proof.Report) string {
 	if r.Kind == proof.CertificateFile && r.Certificate.Forced {
 		fmt.Fprintf(&b, "It was forced before its time: it could have been cancelled until %s.\n", when(r.Certificate.ExecutableAt))
 	}
+	if r.Kind == proof.CertificateFile {
+		b.WriteString(removal(r.Certificate))
+	}
 	if r.Kind == proof.CertificateFile && !r.AllStreams {
 		fmt.Fprintf(&b, "It lists %d of these aggregates. Hold the list of all against it with --streams.\n", len(r.Certificate.Streams))
 	}
@@ -186,4 +189,25 @@ func told(r *proof.Report) string {
 		fmt.Fprintf(&b, "It extends the older checkpoint of %s.\n", j17.Count(*r.Extends, "event"))
 	}
 	return b.String()
+}
+
+// removal says how what a certificate is about was removed from disk, "" for a certificate that does not say so.
+func removal(c *proof.Certificate) string {
+	var b strings.Builder
+	if c.LSN != "" {
+		fmt.Fprintf(&b, "The place lsn is %s.", plain(c.LSN))
+	}
+	if len(c.Servers) > 0 {
+		fmt.Fprintf(&b, " Looked at: %s.", plain(strings.Join(c.Servers, "; ")))
+	}
+	if len(c.Unseen) > 0 {
+		fmt.Fprintf(&b, " Not looked at: %s.", plain(strings.Join(c.Unseen, "; ")))
+	}
+	text := ""
+	for _, sentence := range []string{plain(c.Method), strings.TrimSpace(b.String()), plain(c.Remains)} {
+		if sentence != "" {
+			text += sentence + "\n"
+		}
+	}
+	return text
 }

@@ -115,6 +115,7 @@ import, the first are shown and the others counted. Each one that fails is shown
 	f.StringVar(&o.Dir, "data", "j17-data", "data `folder`")
 	storeFlags(f, &o.Store)
 	readsFlag(f, &o.Store)
+	erasureFlag(f, &o.Options, 0)
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:17000", "public `address`")
 	f.StringVar(&o.InternalListen, "internal-listen", "127.0.0.1:17001", "internal `address`: metrics and health")
 	f.IntVar(&o.KeyRate, "rate-limit-per-key", 0, "requests a minute of each API key; 0 for no limit")

@@ -122,6 +122,7 @@ func serveFlags(f *pflag.FlagSet, o *server.ServeOptions) {
 	f.StringVar(&o.Dir, "data", "", "data `folder`; beside --store, that of what may be lost")
 	storeFlags(f, &o.Store)
 	readsFlag(f, &o.Store)
+	erasureFlag(f, &o.Options, server.DefaultEraseEvery)
 	f.StringVar(&o.BaseDomain, "base-domain", "", "`domain` under which instances have their hosts")
 	f.StringVar(&o.DefaultInstance, "default-instance", "", "`name` of the instance that answers for the base domain itself")
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:17000", "public `address`")

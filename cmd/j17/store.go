@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -32,6 +33,14 @@ func readsFlag(f *pflag.FlagSet, o *server.StoreOptions) {
 	f.StringVar(&o.Reads, "store-reads", server.DefaultStoreReads, "what answers rely on: the server's last sign of life to the database (lease), a commit with each read (quorum), or what the primary shows, replicated or not (primary)")
 }
 
+// erasureFlag declares the flag for how often erasures on PostgreSQL rewrite tables.
+func erasureFlag(f *pflag.FlagSet, o *server.Options, every time.Duration) {
+	f.DurationVar(&o.EraseEvery, erasureEveryFlag, every, "`time` that has to pass on PostgreSQL until tables are written anew again for erasures, which share that")
+}
+
+// erasureEveryFlag is the name of that flag.
+const erasureEveryFlag = "erasure-every"
+
 // secretFlag declares the flag of the node secret for commands that run without a server.
 func secretFlag(f *pflag.FlagSet, o *server.StoreOptions) {
 	f.StringVar(&o.NodeSecretFile, "node-secret-file", "", "`file` with the secret of the servers on that store")
@@ -42,7 +51,8 @@ func secretFlag(f *pflag.FlagSet, o *server.StoreOptions) {
 func (e *env) storeSettings(f *pflag.FlagSet, o *server.StoreOptions) []error {
 	o.AddressShown = f.Changed(storeFlag)
 	return fromVariables(f, e.getenv, func(f *pflag.Flag) bool {
-		return f.Name == storeFlag || strings.HasPrefix(f.Name, storeFlag+"-") || f.Name == "node-secret-file"
+		return f.Name == storeFlag || strings.HasPrefix(f.Name, storeFlag+"-") || f.Name == "node-secret-file" ||
+			f.Name == erasureEveryFlag
 	})
 }
 

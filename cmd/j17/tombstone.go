@@ -155,7 +155,7 @@ func printTombstone(e *env, shown wire.TombstoneShown) error {
 	if err := e.printTable(tombstoneHeader(), [][]string{describeTombstone(shown.Tombstone)}); err != nil {
 		return err
 	}
-	_, err := io.WriteString(e.out, progressOf(shown.Tombstone)+triesOf(shown.Tombstone))
+	_, err := io.WriteString(e.out, progressOf(shown.Tombstone)+waitOf(shown.Tombstone)+triesOf(shown.Tombstone))
 	return err
 }
 
@@ -166,6 +166,19 @@ func progressOf(t wire.Tombstone) string {
 		return ""
 	}
 	return fmt.Sprintf("%d of %s in %s replaced, in the phase %s\n", p.EventsDone, j17.Count(p.EventsTotal, "event"), j17.Count(p.Total, "aggregate"), p.Phase)
+}
+
+// waitOf says what the removal of the old bytes waits for, "" where it does not wait.
+func waitOf(t wire.Tombstone) string {
+	p := t.Progress
+	if p == nil || p.WaitsFor == "" {
+		return ""
+	}
+	text := "waiting for " + plain(p.WaitsFor)
+	if p.Until != nil {
+		text += ", at the latest at " + when(*p.Until)
+	}
+	return text + "\n"
 }
 
 // triesOf says how often an execution has failed since its last success, and why it failed last, "" where it has not.
@@ -222,7 +235,8 @@ func tombstoneExecuteCommand(e *env) *cobra.Command {
 		Long: `Carry out the erasure of a tombstone. It cannot be undone. Before it is due it needs --force, which the server logs.
 
 The command waits until none of the data is left on disk and shows the progress; --detach does not wait. Interrupted, or ended with the
-server, the erasure goes on by itself; the same command watches it again.`,
+server, the erasure goes on by itself; the same command watches it again. On PostgreSQL erasures share the rewrite of tables, which may
+begin a day later ('j17 serve --erasure-every').`,
 		Example: "  j17 tombstone execute tmb_4k7vx9tz2nqr8w3",
 	}
 	f := cmd.Flags()
@@ -257,7 +271,7 @@ server, the erasure goes on by itself; the same command watches it again.`,
 
 // awaitTombstone shows how far an execution is until it is completed.
 func (o *operating) awaitTombstone(ctx context.Context, path []string, raw json.RawMessage) (json.RawMessage, error) {
-	e, system, told := o.env, clock.System{}, ""
+	e, system, told, waits := o.env, clock.System{}, "", ""
 	draw := func(*wire.TombstoneProgress) {}
 	if terminal(e.err) {
 		bar := e.bar(-1, "erasing")
@@ -277,6 +291,10 @@ func (o *operating) awaitTombstone(ctx context.Context, path []string, raw json.
 		}
 		if p := shown.Tombstone.Progress; p != nil {
 			draw(p)
+		}
+		if now := waitOf(shown.Tombstone); now != waits {
+			waits = now
+			e.note("%s", now)
 		}
 		if fault := shown.Tombstone.Error; fault != nil && *fault != told {
 			told = *fault

@@ -279,7 +279,7 @@ func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err e
 		t := &r.manifest.Tenants[i]
 		var forgotten []j17.Key
 		purge := func() error {
-			err := s.store.Purge(ctx, t.Tenant, forgotten, spaces, nil)
+			_, err := s.store.Purge(ctx, t.Tenant, forgotten, spaces, nil)
 			forgotten = nil
 			return err
 		}

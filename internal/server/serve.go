@@ -104,6 +104,7 @@ func (o *ServeOptions) Check() []error {
 	c.addresses(o)
 	c.proxies(o)
 	c.store(&o.Store)
+	c.erasures(&o.Options)
 	c.dataBeside(&o.Options)
 	c.publicTLS(o)
 	c.operator(o)
@@ -127,6 +128,7 @@ func (o *ServeOptions) Check() []error {
 func (o *DevOptions) Check() []error {
 	var c checks
 	c.store(&o.Store)
+	c.erasures(&o.Options)
 	c.dataBeside(&o.Options)
 	c.limits(&o.Options)
 	c.containers(&o.Options)

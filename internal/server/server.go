@@ -93,6 +93,9 @@ type Options struct {
 	Dir string
 	// Store says where the store is, if not in the data folder.
 	Store StoreOptions
+	// EraseEvery is the least time between two rewrites of the same tables of a store on PostgreSQL. Erasures that come
+	// meanwhile share the next one.
+	EraseEvery time.Duration
 	// Listen and InternalListen are the addresses of the two listeners.
 	Listen         string
 	InternalListen string

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/crypto/acme/autocert"
 
@@ -28,7 +29,12 @@ const (
 	DefaultStoreConnections = postgres.DefaultConnections
 	DefaultStoreReads       = string(postgres.ReadLease)
 
+	// DefaultEraseEvery is for servers that people rely on; a development server waits for nothing.
+	DefaultEraseEvery = 24 * time.Hour
+
 	mostStoreConnections = 1000
+	// mostEraseEvery is in the order of the time that laws give for an erasure.
+	mostEraseEvery = 14 * 24 * time.Hour
 	// mostSchemaName is the greatest length of names in PostgreSQL, in bytes.
 	mostSchemaName = 63
 )
@@ -112,6 +118,13 @@ func (c *checks) store(o *StoreOptions) {
 	}
 }
 
+// erasures checks how often tables may be written anew.
+func (c *checks) erasures(o *Options) {
+	if o.EraseEvery < 0 || o.EraseEvery > mostEraseEvery {
+		c.add("erasure-every: %s is not between 0s and %s", o.EraseEvery, mostEraseEvery)
+	}
+}
+
 // dataBeside adds an error if the store is on PostgreSQL and the data folder has a store too.
 func (c *checks) dataBeside(o *Options) {
 	if !o.Store.Given() || o.Dir == "" {
@@ -163,6 +176,7 @@ func (o *Options) openStore(ctx context.Context, node *postgres.Node) (store.Sto
 		if node != nil {
 			p.Node = node
 		}
+		p.EraseEvery = o.EraseEvery
 		opened, err := postgres.Open(ctx, p)
 		if err != nil {
 			return nil, nil, err

@@ -66,6 +66,10 @@ type TombstoneProgress struct {
 	// EventsDone and EventsTotal count events of these in the same way: those that are replaced.
 	EventsDone  uint64 `json:"events_done"`
 	EventsTotal uint64 `json:"events_total"`
+	// WaitsFor is what the removal of the old bytes is waiting for, where others share it. It begins at Until at the
+	// latest; without Until it has begun.
+	WaitsFor string     `json:"waits_for,omitempty"`
+	Until    *time.Time `json:"until,omitempty"`
 	// Attempts is how many tries have failed since the last success.
 	Attempts int `json:"attempts,omitempty"`
 }

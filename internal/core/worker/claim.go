@@ -5,9 +5,11 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"j17"
+	"j17/internal/base/panics"
 	"j17/internal/storage/store"
 )
 
@@ -23,6 +25,25 @@ type Claim struct {
 
 	space store.Space
 	rev   uint64
+	lease *lease
+}
+
+// lease is the lease of all claims of one try.
+type lease struct {
+	mu    sync.Mutex
+	until time.Time
+}
+
+func (l *lease) end() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.until
+}
+
+func (l *lease) renewed(until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.until = until
 }
 
 // Remove returns the write that finishes the item by removing it. It holds only as long as the claim does.
@@ -41,6 +62,66 @@ func (c *Claim) Replace(value []byte, due time.Time) store.Side {
 
 // Fence returns the condition that the claim holds, for commits that do not finish the item.
 func (c *Claim) Fence() store.Fence { return store.Fence{Space: c.space, Key: c.Key, Rev: c.rev} }
+
+// errLost reports that another process has claimed an item.
+var errLost = errors.New("the lease of the item was lost")
+
+// Keep calls do, and renews the leases of claims of one try meanwhile, since do may take longer than these. The context
+// of do ends if a lease is lost. The claims must not be used until Keep returns. Claims of the try that are not among
+// them may be lost.
+func (q *Queue) Keep(ctx context.Context, claims []*Claim, do func(context.Context) error) error {
+	doing, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		// A renewal that fails is tried again before the lease is over.
+		const rounds = 4
+		for q.kit.clock.Wait(doing, q.kit.clock.Now().Add(q.Lease/rounds)) == nil {
+			err := panics.Caught(func() error { return q.renew(doing, claims) })
+			if errors.Is(err, errLost) {
+				end(err)
+			}
+		}
+	})
+	err := do(doing)
+	end(nil)
+	renewing.Wait()
+	if lost := context.Cause(doing); errors.Is(lost, errLost) {
+		return errors.Join(lost, err)
+	}
+	return err
+}
+
+// renew renews the leases of claims.
+func (q *Queue) renew(ctx context.Context, claims []*Claim) error {
+	ctx = context.WithoutCancel(ctx) // a renewal that has begun is ended, so that the revision is known
+	until := q.kit.clock.Now().Add(q.Lease)
+	for _, c := range claims {
+		// The value has the failed attempts, so it stays.
+		item, err := q.Store.Get(ctx, c.Tenant, c.space, c.Key)
+		if errors.Is(err, store.ErrNotFound) || err == nil && item.Rev != c.rev {
+			return errLost
+		}
+		if err != nil {
+			return err
+		}
+		lost, err := q.write(ctx, c.Tenant, c.Replace(item.Value, until))
+		if lost {
+			return errLost
+		}
+		if err != nil {
+			return err
+		}
+		if item, err = q.Store.Get(ctx, c.Tenant, c.space, c.Key); err != nil {
+			return err
+		}
+		c.rev = item.Rev
+	}
+	if len(claims) > 0 {
+		claims[0].lease.renewed(until)
+	}
+	return nil
+}
 
 // start begins a try of claimed items.
 func (q *Queue) start(ctx context.Context, t j17.Tenant, items []store.Item) {
@@ -123,8 +204,16 @@ func Overdue(ctx context.Context) bool { return errors.Is(context.Cause(ctx), er
 func (q *Queue) try(ctx context.Context, claims []*Claim, until time.Time) (errs []error, ok bool) {
 	limited, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
+	l := &lease{until: until}
+	for _, c := range claims {
+		c.lease = l
+	}
 	go func() {
-		if q.kit.clock.Wait(limited, until) == nil {
+		for q.kit.clock.Wait(limited, until) == nil {
+			if end := l.end(); end.After(until) {
+				until = end
+				continue
+			}
 			cut(errLease)
 		}
 	}()

@@ -716,3 +716,54 @@ func TestSettleEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestKeep lets a try take longer than its lease: it goes on alone while the lease is renewed, with the failed attempts
+// of before, and ends when the item is another's.
+func TestKeep(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		var q *worker.Queue
+		tries := 0
+		var lost error
+		do := func(ctx context.Context, all []*worker.Claim) []error {
+			if tries++; tries == 1 {
+				return []error{errors.New("no luck"), errors.New("no luck")}
+			}
+			system := clock.System{}
+			err := q.Keep(ctx, all, func(ctx context.Context) error {
+				return system.Wait(ctx, system.Now().Add(10*time.Minute))
+			})
+			if err != nil || all[0].Attempt != 2 {
+				return []error{err, err}
+			}
+			err = errors.Join(h.finish(ctx, all[0]), h.Write(ctx, all[1].Tenant, nil, all[1].Fence()))
+			if err != nil {
+				return []error{err, err}
+			}
+			lost = q.Keep(ctx, all[1:], func(ctx context.Context) error {
+				it, _ := h.item("a/prod", "second")
+				side := store.Side{Op: store.Delete, Space: space, Key: "second", Cond: store.IfRev, Rev: it.Rev}
+				if err := h.Write(ctx, "a/prod", []store.Side{side}); err != nil {
+					return err
+				}
+				<-ctx.Done()
+				return nil
+			})
+			return nil
+		}
+		q = h.queue(worker.Work{Lease: time.Minute, Batch: 2, DoAll: do})
+		h.put("a/prod", "first", 0)
+		h.put("a/prod", "second", 0)
+		stop := h.run(q)
+		pass(t, time.Hour)
+		stop()
+		if tries != 2 || lost == nil {
+			t.Errorf("%d tries, the end of the last one: %v", tries, lost)
+		}
+		for _, key := range []string{"first", "second"} {
+			if it, there := h.item("a/prod", key); there {
+				t.Errorf("%s is left: %+v", key, it)
+			}
+		}
+	})
+}

@@ -72,7 +72,7 @@ func TestErasuresDoNotHoldUpBackups(t *testing.T) {
 		h.replace(t, staging, key)
 		ends.do = func(left int) {
 			h.put(t, h.prod, "kept", "b", fmt.Sprint(left)) // else the archive would stay
-			if err := h.store.Purge(t.Context(), staging, []j17.Key{key}, nil, nil); err != nil {
+			if _, err := h.store.Purge(t.Context(), staging, []j17.Key{key}, nil, nil); err != nil {
 				t.Error(err)
 			}
 		}
@@ -111,7 +111,7 @@ func TestErasedInTheMiddle(t *testing.T) {
 		if left == 2 {
 			h.replace(t, h.prod, key)
 		}
-		if err := h.store.Purge(t.Context(), h.prod, []j17.Key{key}, nil, nil); err != nil {
+		if _, err := h.store.Purge(t.Context(), h.prod, []j17.Key{key}, nil, nil); err != nil {
 			t.Error(err)
 		}
 	}

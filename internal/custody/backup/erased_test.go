@@ -245,7 +245,7 @@ func TestErasedBeforeTheManifest(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.await(t, func() bool { return h.Stats().Noted == 1 })
-		if err := h.store.Purge(t.Context(), h.prod, []j17.Key{key}, nil, nil); err != nil {
+		if _, err := h.store.Purge(t.Context(), h.prod, []j17.Key{key}, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		goOn()

@@ -84,6 +84,9 @@ func (x *execution) certificate(ctx context.Context) (string, error) {
 		PreTombstoneRoot: r.Root, PreTombstoneSize: r.Size, Events: r.Events, AffectedCount: shown.AffectedCount,
 		AffectedRoot: shown.AffectedRoot,
 	}
+	if p := r.Purged; p != nil {
+		c.Method, c.LSN, c.Servers, c.Unseen, c.Remains = p.Method, p.LSN, p.Servers, p.Unseen, p.Remains
+	}
 	if r.LegalBasis != nil {
 		c.LegalBasis = *r.LegalBasis
 	}

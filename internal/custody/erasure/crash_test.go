@@ -385,7 +385,7 @@ func (s *counting) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (
 
 func (s *counting) Purge(
 	ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName,
-) error {
+) (store.Purged, error) {
 	s.purges++
 	return s.Store.Purge(ctx, t, keys, spaces, items)
 }
@@ -595,9 +595,9 @@ func (s *unpurged) Write(ctx context.Context, t j17.Tenant, sides []store.Side, 
 
 func (s *unpurged) Purge(
 	ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName,
-) error {
+) (store.Purged, error) {
 	if s.left--; s.left >= 0 {
-		return errors.New("no purge")
+		return store.Purged{}, errors.New("no purge")
 	}
 	return s.counting.Purge(ctx, t, keys, spaces, items)
 }

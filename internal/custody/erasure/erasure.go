@@ -27,6 +27,7 @@ type Storage interface {
 	store.Sides
 	store.Moments
 	store.Erasure
+	store.PurgeRequests
 	Tenants(ctx context.Context) ([]j17.Tenant, error)
 }
 

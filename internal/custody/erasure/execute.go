@@ -42,14 +42,43 @@ type execution struct {
 	tenant j17.Tenant
 	row    *row
 	claim  *worker.Claim
+	// try has the executions of the same try.
+	try *try
 	// steps is how many were taken in this try.
 	steps int
+	// until is when the removal of the old bytes begins at the latest, if the tombstone has to wait for it.
+	until time.Time
+	// over reports that the claim is not used any longer.
+	over bool
+}
+
+// try is one try of several tombstones of an environment, nil for those of which nothing is left to do.
+type try []*execution
+
+// open returns the executions whose claims are used.
+func (t *try) open() (open []*execution) {
+	for _, x := range *t {
+		if x != nil && !x.over {
+			open = append(open, x)
+		}
+	}
+	return open
+}
+
+// removing calls do, which removes old bytes from disk. That may take longer than the lease, so the claims of all
+// executions of the try are renewed meanwhile.
+func (t *try) removing(ctx context.Context, queue *worker.Queue, do func(context.Context) error) error {
+	var claims []*worker.Claim
+	for _, x := range t.open() {
+		claims = append(claims, x.claim)
+	}
+	return queue.Keep(ctx, claims, do)
 }
 
 // executeAll continues tombstones of an environment. Each step can be repeated, and records its progress.
 func (s *Service) executeAll(ctx context.Context, claims []*worker.Claim) []error {
 	// Each until only the old bytes are left to remove.
-	all, errs, begun := make([]*execution, len(claims)), make([]error, len(claims)), s.o.Clock.Now()
+	all, errs, begun := make(try, len(claims)), make([]error, len(claims)), s.o.Clock.Now()
 	for i, c := range claims {
 		if s.o.Clock.Now().Sub(begun) > lease/2 {
 			// The rest of the lease is for the others.
@@ -57,31 +86,33 @@ func (s *Service) executeAll(ctx context.Context, claims []*worker.Claim) []erro
 			continue
 		}
 		if all[i], errs[i] = s.take(ctx, c); all[i] != nil {
+			all[i].try = &all
 			errs[i] = all[i].goOn(ctx, purging)
+			all[i].over = errs[i] != nil || all[i].row.Status == Completed
 		}
 	}
 
-	// Purge the small ones together.
-	var some []*execution
-	streams := uint64(0)
-	for i, x := range all {
-		if errs[i] == nil && x != nil && x.row.Phase == purging && x.row.Cursor == "" &&
-			streams+x.row.Streams <= uint64(s.purged) {
-			some, streams = append(some, x), streams+x.row.Streams
-		}
+	// Remove the old bytes of several together.
+	failed := s.purgeRequested(ctx, all.open())
+	if len(failed) == 0 {
+		failed = s.purgeTogether(ctx, all.open())
 	}
-	failed := s.purgeTogether(ctx, some)
 
-	// Then each to its end.
+	// Then each to its end, unless it has to wait.
 	for i, x := range all {
-		if errs[i] != nil || x == nil {
+		if x == nil || x.over {
 			continue
 		}
-		if errs[i] = failed[x]; errs[i] == nil {
+		if errs[i] = failed[x]; errs[i] == nil && x.until.IsZero() {
 			errs[i] = x.goOn(ctx, "")
 		}
+		x.over = true
 		if errs[i] == nil && x.row.Status != Completed {
-			errs[i] = s.o.Store.Write(ctx, x.tenant, []store.Side{x.claim.Replace(nil, s.o.Clock.Now())})
+			due := s.o.Clock.Now()
+			if x.until.After(due) {
+				due = x.until
+			}
+			errs[i] = s.o.Store.Write(ctx, x.tenant, []store.Side{x.claim.Replace(nil, due)})
 		}
 	}
 	return errs
@@ -258,10 +289,92 @@ func (s *Service) spaces() (ofStreams, whole []store.Declared) {
 	return ofStreams, whole
 }
 
-// purgeTogether removes the old bytes of several tombstones' streams from disk at once, since tables are rewritten as a
-// whole however few streams there are. It returns the errors, of one of them or of all.
-func (s *Service) purgeTogether(ctx context.Context, some []*execution) (failed map[*execution]error) {
+// purgeRequested removes the old bytes of tombstones by an engine that does so at times of its own: it asks for that,
+// and waits for what does not begin later. It returns the errors, of one of them or of all.
+func (s *Service) purgeRequested(ctx context.Context, open []*execution) (failed map[*execution]error) {
 	failed = map[*execution]error{}
+	if err := s.requestPurge(ctx, open); err != nil {
+		for _, x := range open {
+			failed[x] = fmt.Errorf("in the phase %s: %w", x.row.Phase, err)
+		}
+		return failed
+	}
+
+	// Those of one request wait for it together.
+	var p store.PurgeProgress
+	var err error
+	last := ""
+	for _, x := range open {
+		if x.row.Phase != purging || x.row.Purge == "" {
+			continue
+		}
+		if x.row.Purge != last {
+			last = x.row.Purge
+			err = x.try.removing(ctx, s.queue, func(ctx context.Context) (err error) {
+				if p, err = s.o.Store.AwaitPurge(ctx, last); err == nil && !p.Done {
+					err = ctx.Err()
+				}
+				return err
+			})
+		}
+		if failure := x.purgedBy(ctx, p, err); failure != nil {
+			failed[x] = fmt.Errorf("in the phase %s: %w", purging, failure)
+		}
+	}
+	return failed
+}
+
+// requestPurge asks the engine for the removal of the old bytes of all tombstones of an environment that have come that
+// far, and notes the request.
+func (s *Service) requestPurge(ctx context.Context, open []*execution) error {
+	request := ""
+	for _, x := range open {
+		if x.row.Phase != purging || x.row.Purge != "" {
+			continue
+		}
+		if request == "" {
+			var err error
+			if request, err = s.o.Store.RequestPurge(ctx, x.tenant); err != nil || request == "" {
+				return err
+			}
+		}
+		x.row.Purge = request
+		if err := x.save(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// purgedBy takes over how far the request is by which the old bytes are removed.
+func (x *execution) purgedBy(ctx context.Context, p store.PurgeProgress, err error) error {
+	r := x.row
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		r.Purge, x.until = "", x.o.Clock.Now() // the data were moved here from another store, which is asked anew
+	case err != nil:
+		return err
+	case !p.Done:
+		x.until = p.Until
+		return nil
+	default:
+		r.Purge, r.Purged, r.Done, r.Phase = "", &p.Purged, r.Streams, certifying
+	}
+	return x.save(ctx)
+}
+
+// purgeTogether removes the old bytes of the streams of small tombstones from disk at once, since tables are rewritten
+// as a whole however few streams there are. It returns the errors, of one of them or of all.
+func (s *Service) purgeTogether(ctx context.Context, open []*execution) (failed map[*execution]error) {
+	failed = map[*execution]error{}
+	var some []*execution
+	streams := uint64(0)
+	for _, x := range open {
+		r := x.row
+		if r.Phase == purging && x.until.IsZero() && r.Cursor == "" && streams+r.Streams <= uint64(s.purged) {
+			some, streams = append(some, x), streams+r.Streams
+		}
+	}
 	var keys []j17.Key
 	for _, x := range some {
 		more, _, err := x.keys(ctx, "", math.MaxInt)
@@ -274,14 +387,18 @@ func (s *Service) purgeTogether(ctx context.Context, some []*execution) (failed 
 		return failed
 	}
 	ofStreams, whole := s.spaces()
-	purged := s.o.Store.Purge(ctx, some[0].tenant, keys, append(ofStreams, whole...), nil)
+	var evidence store.Purged
+	purged := some[0].try.removing(ctx, s.queue, func(ctx context.Context) (err error) {
+		evidence, err = s.o.Store.Purge(ctx, some[0].tenant, keys, append(ofStreams, whole...), nil)
+		return err
+	})
 	for _, x := range some {
 		if failed[x] != nil {
 			continue
 		}
 		err := purged
 		if err == nil {
-			x.row.Done, x.row.Phase = x.row.Streams, certifying
+			x.row.Purged, x.row.Done, x.row.Phase = &evidence, x.row.Streams, certifying
 			err = x.save(ctx)
 		}
 		if err != nil {
@@ -303,7 +420,12 @@ func (x *execution) purgeSome(ctx context.Context) error {
 	if last {
 		spaces = append(spaces, whole...)
 	}
-	if err := x.o.Store.Purge(ctx, x.tenant, keys, spaces, nil); err != nil {
+	err = x.try.removing(ctx, x.queue, func(ctx context.Context) error {
+		evidence, err := x.o.Store.Purge(ctx, x.tenant, keys, spaces, nil)
+		r.Purged = &evidence
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	r.Done += uint64(len(keys))

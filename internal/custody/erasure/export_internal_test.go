@@ -8,3 +8,6 @@ func (s *Service) SetKept(n uint64) { s.kept = n }
 
 // SetPurged has old bytes removed of n streams at a time, with some more.
 func (s *Service) SetPurged(n int) { s.purged = n }
+
+// Lease is how long one try may take, unless it is renewed.
+const Lease = lease

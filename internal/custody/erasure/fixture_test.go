@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/base/clock"
 	"j17/internal/base/wire"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
@@ -52,8 +53,23 @@ type fixture struct {
 	source string
 	// restoring reports that it is not known yet what the spec says.
 	restoring bool
+	// waits, if not nil, gets the times that the worker waits for, unless they are far away.
+	waits chan time.Time
 	// beside, if not nil, is what goes with the events of streams.
 	beside func(of []part.Replaced) ([]store.Side, []store.Fence, error)
+}
+
+// waited is a clock that tells of waits that are no longer than those between renewals of a lease.
+type waited struct {
+	*clock.Manual
+	waits chan time.Time
+}
+
+func (w waited) Wait(ctx context.Context, t time.Time) error {
+	if t.Sub(w.Now()) <= erasure.Lease/4 {
+		w.waits <- t
+	}
+	return w.Manual.Wait(ctx, t)
 }
 
 // holder keeps nothing and notes what it is told.
@@ -102,7 +118,11 @@ func (f *fixture) open(t *testing.T, wrap func(store.Store) erasure.Storage) {
 	if wrap != nil {
 		s = wrap(f.Store)
 	}
-	f.worker = worker.New(f.Clock, slog.New(slog.DiscardHandler))
+	var ticks clock.Clock = f.Clock
+	if f.waits != nil {
+		ticks = waited{f.Clock, f.waits}
+	}
+	f.worker = worker.New(ticks, slog.New(slog.DiscardHandler))
 	f.tombs = erasure.New(erasure.Options{
 		Store: s, Clock: f.Clock, Worker: f.worker, Logger: slog.New(slog.NewTextHandler(f.logs, nil)),
 		Resolve: f.Resolve, Spec: f.Spec,
@@ -284,8 +304,12 @@ func (s *failing) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (r
 
 func (s *failing) Purge(
 	ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName,
-) error {
-	return s.do(func() error { return s.Store.Purge(ctx, t, keys, spaces, items) })
+) (p store.Purged, err error) {
+	err = s.do(func() error {
+		p, err = s.Store.Purge(ctx, t, keys, spaces, items)
+		return err
+	})
+	return p, err
 }
 
 // later is when a failed try has its next turn.

@@ -99,6 +99,10 @@ type row struct {
 	// them.
 	Released   uint64 `json:"released,omitempty"`
 	ReleasedTo string `json:"released_to,omitempty"`
+	// Purge is the request to the store by which the old bytes are removed, while it is not done. Purged is the
+	// evidence of the removal.
+	Purge  string        `json:"purge,omitempty"`
+	Purged *store.Purged `json:"purged,omitempty"`
 	// AffectedRoot is that of the tree over all streams, if there are too many to list.
 	AffectedRoot string `json:"affected_root,omitempty"`
 }
@@ -335,6 +339,15 @@ func (s *Service) underWay(ctx context.Context, t j17.Tenant, r *row, out *wire.
 	}
 	out.Progress = &wire.TombstoneProgress{
 		Phase: string(r.Phase), Done: r.Done, Total: r.Streams, EventsDone: events, EventsTotal: max(r.Found, events),
+	}
+	if r.Purge != "" {
+		p, err := s.o.Store.PurgeProgress(ctx, r.Purge)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if out.Progress.WaitsFor = p.Waits; !p.Until.IsZero() {
+			out.Progress.Until = &p.Until
+		}
 	}
 	_, tried, err := s.execution(ctx, t, r)
 	if tried.Failed > 0 {

@@ -38,6 +38,15 @@ type Certificate struct {
 	// CompletedAt is when the last of the data had been removed from disk.
 	CompletedAt time.Time `json:"completed_at,omitzero"`
 	Forced      bool      `json:"forced"`
+	// Method is a sentence on how the data were removed from disk, Remains one on the copies that may still have them.
+	// A store on a database server adds what was looked at: LSN is the place in the server's log of changes from before
+	// which nothing is left on Servers; Unseen says what could not be looked at. Certificates of older versions have
+	// none of these.
+	Method  string   `json:"method,omitempty"`
+	LSN     string   `json:"lsn,omitempty"`
+	Servers []string `json:"servers,omitempty"`
+	Unseen  []string `json:"unseen,omitempty"`
+	Remains string   `json:"remains,omitempty"`
 	// PreTombstoneRoot and PreTombstoneSize are the head of the environment's log before the erasure.
 	PreTombstoneRoot string `json:"pre_tombstone_root"`
 	PreTombstoneSize uint64 `json:"pre_tombstone_size"`

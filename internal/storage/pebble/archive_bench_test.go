@@ -119,7 +119,7 @@ func BenchmarkErase(b *testing.B) {
 			b.Fatal(err)
 		}
 		begun := time.Now()
-		if err := s.Purge(b.Context(), benchTenant, []j17.Key{key}, nil, nil); err != nil {
+		if _, err := s.Purge(b.Context(), benchTenant, []j17.Key{key}, nil, nil); err != nil {
 			b.Fatal(err)
 		}
 		purging += time.Since(begun)

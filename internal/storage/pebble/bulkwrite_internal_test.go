@@ -164,7 +164,7 @@ func TestPurgeEndsPiles(t *testing.T) {
 	if _, left := piled(t, s); len(left) != 1 {
 		t.Fatalf("there is %v: the test shows nothing", left)
 	}
-	if err := s.Purge(t.Context(), "a/prod", []j17.Key{key}, nil, nil); err != nil {
+	if _, err := s.Purge(t.Context(), "a/prod", []j17.Key{key}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if items, left := piled(t, s); items > 0 || len(left) > 0 {
@@ -194,7 +194,7 @@ func TestPurgeLeavesPilesOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Purge(t.Context(), "b/prod", []j17.Key{key}, nil, nil); err != nil {
+	if _, err := s.Purge(t.Context(), "b/prod", []j17.Key{key}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Write(t.Context(), nil); err != nil {

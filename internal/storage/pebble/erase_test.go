@@ -243,7 +243,7 @@ func TestErasedItems(t *testing.T) {
 	if len(holding(t, dir)) == 0 {
 		t.Error("nothing is left for Purge: the test shows nothing")
 	}
-	if err := s.Purge(t.Context(), tenant, []j17.Key{key("a")}, spaces, nil); err != nil {
+	if _, err := s.Purge(t.Context(), tenant, []j17.Key{key("a")}, spaces, nil); err != nil {
 		t.Fatal(err)
 	}
 	if found := holding(t, dir); len(found) > 0 {
@@ -284,7 +284,7 @@ func TestErasedNamelessItems(t *testing.T) {
 		t.Fatal("nothing is left for Purge: the test shows nothing")
 	}
 	spaces := []store.Declared{{Space: "index", Whole: true}, {Space: "queue"}}
-	if err := s.Purge(t.Context(), tenant, nil, spaces, []store.ItemName{{Space: "queue", Key: "7"}}); err != nil {
+	if _, err := s.Purge(t.Context(), tenant, nil, spaces, []store.ItemName{{Space: "queue", Key: "7"}}); err != nil {
 		t.Fatal(err)
 	}
 	if found := holding(t, dir); len(found) > 0 {
@@ -334,7 +334,10 @@ func TestPurgeWaitsForMoments(t *testing.T) {
 	); i++ {
 		fillLog(t, s, i, 2<<20)
 	}
-	go func() { done <- s.Purge(t.Context(), tenant, []j17.Key{key("a")}, spaces, nil) }()
+	go func() {
+		_, err := s.Purge(t.Context(), tenant, []j17.Key{key("a")}, spaces, nil)
+		done <- err
+	}()
 	select {
 	case err := <-done:
 		t.Errorf("the old bytes are said to be gone while they are shown: %v", err)
@@ -464,7 +467,7 @@ func TestForgottenBytes(t *testing.T) {
 	if len(holding(t, dir)) == 0 {
 		t.Fatal("the secret was nowhere before")
 	}
-	if err := s.Purge(t.Context(), tenant, []j17.Key{key("z")}, nil, nil); err != nil {
+	if _, err := s.Purge(t.Context(), tenant, []j17.Key{key("z")}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if found := holding(t, dir); len(found) > 0 {

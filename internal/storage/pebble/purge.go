@@ -106,6 +106,15 @@ const purgedAtOnce = 1000
 // The cost depends only on the tables that hold such keys.
 func (s *eraser) Purge(
 	ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName,
+) (store.Purged, error) {
+	return store.Purged{
+		Method:  "The tables of the data folder that had it were written anew without it, and the logs from before were deleted.",
+		Remains: "Copies of the data folder from before, such as snapshots of its disk, have what was erased until they are removed.",
+	}, s.purge(ctx, t, keys, spaces, items)
+}
+
+func (s *eraser) purge(
+	ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName,
 ) error {
 	r, err := s.read(t)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 // eraser is the part of the store that changes or removes stored data.
 type eraser struct {
 	*core
+	store.PurgesAtOnce
 
 	bulk *bulk
 }

@@ -86,8 +86,7 @@ func (j *cellJob) due(c *cellRow) time.Time {
 	return at
 }
 
-// RequestPurge asks for what Purge does, for everything that a tenant has lost so far, and returns the name of the
-// request.
+// RequestPurge is part of store.PurgeRequests.
 func (e *eraser) RequestPurge(ctx context.Context, t j17.Tenant) (string, error) {
 	if err := e.endArchives(ctx); err != nil {
 		return "", err
@@ -111,21 +110,22 @@ func (e *eraser) RequestPurge(ctx context.Context, t j17.Tenant) (string, error)
 	return fmt.Sprintf("%d/%d", cell, wanted), nil
 }
 
-// AwaitPurge returns when a request is done; or earlier, without an error, if it has to wait for PurgeProgress.Until or
-// ctx ends.
-func (e *eraser) AwaitPurge(ctx context.Context, request string) (p store.PurgeProgress, err error) {
-	if request == "" {
-		return store.PurgeProgress{Done: true}, nil
-	}
+// PurgeProgress is part of store.PurgeRequests.
+func (e *eraser) PurgeProgress(ctx context.Context, request string) (p store.PurgeProgress, err error) {
 	cellText, wantedText, _ := strings.Cut(request, "/")
 	cell, err := strconv.Atoi(cellText)
 	wanted, err2 := strconv.ParseInt(wantedText, 10, 64)
 	if err = errors.Join(err, err2); err != nil {
 		return p, fmt.Errorf("%w: no request to remove old bytes is called %q", store.ErrInvalid, request)
 	}
+	return e.cells.progress(ctx, cell, wanted)
+}
+
+// AwaitPurge is part of store.PurgeRequests.
+func (e *eraser) AwaitPurge(ctx context.Context, request string) (p store.PurgeProgress, err error) {
 	for {
 		changed := e.cells.next()
-		if p, err = e.cells.progress(ctx, cell, wanted); err != nil || p.Done || !p.Until.IsZero() {
+		if p, err = e.PurgeProgress(ctx, request); err != nil || p.Done || !p.Until.IsZero() {
 			return p, err
 		}
 		// Another store may be working on it.
@@ -156,9 +156,12 @@ func (j *cellJob) tell(cell int, waits string) {
 func (j *cellJob) progress(ctx context.Context, cell int, wanted int64) (p store.PurgeProgress, err error) {
 	var row cellRow
 	err = j.read(ctx, "how far the rewrite of a cell is", func(conn reading) error {
-		rows, err := conn.Query(ctx, selectCells+`WHERE cell = $1`, cell)
+		rows, err := conn.Query(ctx, selectCells+`WHERE cell = $1 AND wanted >= $2`, cell, wanted)
 		if err == nil {
 			row, err = pgx.CollectExactlyOneRow(rows, readCell)
+		}
+		if errors.Is(err, pgx.ErrNoRows) {
+			return store.ErrNotFound
 		}
 		return err
 	})
@@ -187,25 +190,33 @@ func (j *cellJob) progress(ctx context.Context, cell int, wanted int64) (p store
 // Options.EraseEvery after the previous one.
 func (e *eraser) Purge(
 	ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName,
-) error {
+) (store.Purged, error) {
 	if len(keys)+len(spaces)+len(items) == 0 {
-		return nil
+		return purged(), nil
 	}
 	request, err := e.RequestPurge(ctx, t)
-	if err != nil {
-		return err
+	if err != nil || request == "" {
+		return purged(), err
 	}
 	for {
 		p, err := e.AwaitPurge(ctx, request)
 		if err != nil || p.Done {
-			return err
+			return p.Purged, err
 		}
 		if err := ctx.Err(); err != nil {
-			return err
+			return store.Purged{}, err
 		}
 		if err := e.clock.Wait(ctx, p.Until); err != nil {
-			return err
+			return store.Purged{}, err
 		}
+	}
+}
+
+// purged returns the evidence without a server.
+func purged() store.Purged {
+	return store.Purged{
+		Method:  "The partitions of tables that had it were written anew without it. The logs of changes (WAL) of the servers that are named here have no file from before the place lsn.",
+		Remains: "Base backups, archives of the log of changes, copies of disks, and servers that were not looked at have what was erased until they are removed, or until the log there is.",
 	}
 }
 

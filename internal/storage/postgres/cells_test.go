@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -289,7 +290,7 @@ func TestPurgeUnderWrites(t *testing.T) {
 			for n := range 4 {
 				purges.Go(func() {
 					tenant := j17.Tenant(fmt.Sprintf("t%d/prod", n))
-					if err := s.Purge(t.Context(), tenant, nil, nil, []store.ItemName{{}}); err != nil {
+					if _, err := s.Purge(t.Context(), tenant, nil, nil, []store.ItemName{{}}); err != nil {
 						t.Error(err)
 					}
 				})
@@ -342,7 +343,7 @@ func TestFrozenInRewrite(t *testing.T) {
 			commit(t, second, tenant, store.Append{
 				Events: []store.NewEvent{event(key, `3`)}, Pre: []store.Pre{{Key: key, Length: 2}},
 			})
-			if err := second.Purge(t.Context(), tenant, []j17.Key{key}, nil, nil); err != nil {
+			if _, err := second.Purge(t.Context(), tenant, []j17.Key{key}, nil, nil); err != nil {
 				t.Fatal(err)
 			}
 			heads, err := second.Heads(t.Context(), tenant, []j17.Key{key})
@@ -360,21 +361,22 @@ func TestFrozenInRewrite(t *testing.T) {
 	}
 }
 
-// TestEraseEvery checks that one rewrite serves all erasures that were requested since the last one.
+// TestEraseEvery checks that one rewrite serves all erasures that were requested since the last one, even if the store
+// that has taken the requests is frozen meanwhile.
 func TestEraseEvery(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
 	now := clock.NewManual(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
-	schema := server.Schema(t)
-	s := open(t, postgres.Options{
-		Address: server.Address(), AllowSingle: true, Schema: schema, Clock: now, EraseEvery: 24 * time.Hour,
-		Logger: slog.New(slog.DiscardHandler),
-	})
-	defer func() { _ = s.Close() }()
+	proxy, schema := pgtest.NewProxy(t, server), server.Schema(t)
+	o := postgres.Options{
+		Address: server.Address(proxy.Host()), AllowSingle: true, Schema: schema, Clock: now,
+		EraseEvery: 24 * time.Hour, Logger: slog.New(slog.DiscardHandler),
+	}
+	s := open(t, o)
 	const tenant = j17.Tenant("shop/prod")
 	key := j17.Key{Type: "user", ID: "1"}
 	commit(t, s, tenant, store.Append{Events: []store.NewEvent{event(key, `1`)}})
-	if err := s.Purge(t.Context(), tenant, []j17.Key{key}, nil, nil); err != nil {
+	if _, err := s.Purge(t.Context(), tenant, []j17.Key{key}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	first := now.Now()
@@ -392,14 +394,117 @@ func TestEraseEvery(t *testing.T) {
 		requests = append(requests, request)
 		now.Advance(time.Hour)
 	}
+	for _, request := range []string{"9/1", "0/99", "1/99"} {
+		if p, err := s.PurgeProgress(t.Context(), request); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: %+v, %v", request, p, err)
+		}
+	}
+
+	// Another store carries out the requests.
+	proxy.Pause()
+	o.Address = server.Address()
+	second := open(t, o)
 	now.Set(first.Add(24 * time.Hour))
 	for _, request := range requests {
-		if p, err := s.AwaitPurge(t.Context(), request); err != nil || !p.Done {
+		if p, err := second.AwaitPurge(t.Context(), request); err != nil || !p.Done {
 			t.Errorf("%+v, %v", p, err)
 		}
 	}
 	if n := pgtest.Ask[int](t, server, "SELECT sum(run)::int FROM "+schema+".cells"); n != 2 {
 		t.Errorf("%d rewrites, want 2", n)
+	}
+	proxy.Resume()
+	if err := errors.Join(s.Close(), second.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReadersInRewrite rewrites a cell while a moment and an archive show what is in it. The archive lets go of its
+// snapshot, the rewrite waits for the moment, and both show everything until they are closed.
+func TestReadersInRewrite(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared(t)
+	schema := server.Schema(t)
+	s := open(t, postgres.Options{Address: server.Address(), AllowSingle: true, Schema: schema})
+	defer func() { _ = s.Close() }()
+	const tenant = j17.Tenant("shop/prod")
+	key := j17.Key{Type: "user", ID: "1"}
+	u := store.Append{Command: &store.Command{ID: store.CommandID{1}}}
+	for n := range 20 {
+		u.Events = append(u.Events, event(key, fmt.Sprint(n)))
+		side := store.Side{Op: store.Put, Space: "states", Key: fmt.Sprintf("%02d", n), Value: []byte("x")}
+		u.Side = append(u.Side, side)
+	}
+	commit(t, s, tenant, u)
+	moment, err := s.Moment(t.Context(), tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer moment.Close()
+	archive, err := s.Archive(t.Context(), tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	items, end := iter.Pull2(archive.Items(t.Context(), store.ItemName{}))
+	defer end()
+	if _, err, ok := items(); err != nil || !ok {
+		t.Fatal(err)
+	}
+
+	// The rewrite comes up to the moment.
+	request, err := s.RequestPurge(t.Context(), tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for waits := ""; !strings.Contains(waits, "long reads"); {
+		p, err := s.PurgeProgress(t.Context(), request)
+		if err != nil || p.Done {
+			t.Fatalf("it is over before the moment is: %+v, %v", p, err)
+		}
+		waits = p.Waits
+	}
+	if tables(t, server, schema) == 0 {
+		t.Error("no table is ready")
+	}
+	commit(t, s, tenant, store.Append{
+		Side: []store.Side{{Op: store.Delete, Space: "states", Key: "07"}}, Events: []store.NewEvent{event(key, `20`)},
+	})
+	if n, err := moment.Count("states", store.Range{}, 100); err != nil || n != 20 {
+		t.Errorf("the moment shows %d items: %v", n, err)
+	}
+	heads, err := moment.Heads([]j17.Key{key})
+	if err != nil || heads[0].Length != 20 {
+		t.Errorf("the moment shows %+v: %v", heads, err)
+	}
+	moment.Close()
+	if p, err := s.AwaitPurge(t.Context(), request); err != nil || !p.Done {
+		t.Fatalf("%+v, %v", p, err)
+	}
+
+	// The archive goes on where it was.
+	n := 1
+	for _, err, ok := items(); ok; _, err, ok = items() {
+		if n++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != 20 {
+		t.Errorf("the archive shows %d items", n)
+	}
+	n = 0
+	for _, err := range archive.Changes(t.Context(), j17.StreamID{}) {
+		if n++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, err := range archive.Commands(t.Context()) {
+		if n++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != 21 {
+		t.Errorf("the archive shows %d events and commands, want 21", n)
 	}
 }
 
@@ -443,8 +548,8 @@ func TestPurgeWithoutRights(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	server.Exec(t, "REVOKE pg_monitor, pg_checkpoint FROM j17; REVOKE EXECUTE ON FUNCTION pg_switch_wal() FROM j17")
-	s := open(t, postgres.Options{Address: server.Address(), AllowSingle: true, Logger: slog.New(slog.DiscardHandler)})
-	defer func() { _ = s.Close() }()
+	o := postgres.Options{Address: server.Address(), AllowSingle: true, Logger: slog.New(slog.DiscardHandler)}
+	s := open(t, o)
 	const tenant = j17.Tenant("shop/prod")
 	commit(t, s, tenant, store.Append{Events: []store.NewEvent{event(j17.Key{Type: "user", ID: "1"}, `1`)}})
 	request, err := s.RequestPurge(t.Context(), tenant)
@@ -463,10 +568,20 @@ func TestPurgeWithoutRights(t *testing.T) {
 		}
 		waits = p.Waits
 	}
+
+	// Another store goes on with the wait, and does not rewrite the cell again.
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, o)
+	defer func() { _ = s.Close() }()
 	server.Exec(t, "SELECT pg_switch_wal()")
 	server.Exec(t, "CHECKPOINT")
 	p, err := s.AwaitPurge(t.Context(), request)
-	if err != nil || !p.Done || len(p.Purged.Servers) > 0 || len(p.Purged.Unseen) != 1 {
+	if err != nil || !p.Done || len(p.Purged.Servers) > 0 || len(p.Purged.Unseen) != 1 || p.Purged.Remains == "" {
 		t.Errorf("%+v, %v", p, err)
+	}
+	if n := pgtest.Ask[int](t, server, "SELECT sum(run)::int FROM j17.cells"); n != 1 {
+		t.Errorf("%d rewrites, want 1", n)
 	}
 }

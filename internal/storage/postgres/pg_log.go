@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"j17/internal/storage/store"
 )
 
 // PostgreSQL's log of changes (WAL) has earlier content of rows. Its files, the segments, have one size. A checkpoint
@@ -332,10 +330,8 @@ func (j *cellJob) ask(
 
 // finish records that requests are carried out, and which servers were checked.
 func (j *cellJob) finish(ctx context.Context, c *cellRow, logs []*serverLog, unseen []string) error {
-	p := store.Purged{
-		Method: "The tables that had it were written anew without it, and the servers' logs of changes have nothing from before.",
-		LSN:    c.lsn, Unseen: slices.Clone(unseen),
-	}
+	p := purged()
+	p.LSN, p.Unseen = c.lsn, slices.Clone(unseen)
 	standbys, attached := 0, 0
 	for _, l := range logs {
 		name := l.name + ", primary"

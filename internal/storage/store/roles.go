@@ -15,6 +15,7 @@ type Store interface {
 
 	// An engine need not implement these: see Whole.
 	BulkWrites
+	PurgeRequests
 	Compaction
 	Scrubbing
 	Footprint
@@ -293,10 +294,29 @@ type Erasure interface {
 	Rewrite(ctx context.Context, t j17.Tenant, r Rewrite) (Result, error)
 
 	// Purge returns when the store's files no longer contain what the streams have lost by Rewrite, what the given
-	// spaces have lost of their data, or what the named items have lost. Each engine documents how; a Purge can be
-	// repeated. It ends the tenant's bulk writes, and the archives of tenants that have changed since the archive
-	// began.
-	Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared, items []ItemName) error
+	// spaces have lost of their data, or what the named items have lost. Each engine documents how, and says what it
+	// has looked at; a Purge can be repeated. It ends the tenant's bulk writes, and the archives of tenants that have
+	// changed since the archive began.
+	Purge(
+		ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared, items []ItemName,
+	) (Purged, error)
+}
+
+// PurgeRequests is the role of a caller that can wait for a Purge, with engines that remove old bytes at times of their
+// own, so that erasures share the work. A request outlives the process that has made it.
+type PurgeRequests interface {
+	// RequestPurge asks for what Purge does, for everything that a tenant has lost so far, and returns the name of the
+	// request. The name is "" if there is nothing to wait for, always so of an engine without such times: Purge then
+	// begins at once.
+	RequestPurge(ctx context.Context, t j17.Tenant) (request string, err error)
+
+	// PurgeProgress returns how far a request is; ErrNotFound if the store has no such request, as after data were
+	// moved to another store.
+	PurgeProgress(ctx context.Context, request string) (PurgeProgress, error)
+
+	// AwaitPurge returns when a request is done. It returns earlier, without an error, if the request has to wait for
+	// the time PurgeProgress.Until, or if ctx ends.
+	AwaitPurge(ctx context.Context, request string) (PurgeProgress, error)
 }
 
 // PurgeProgress is how far a removal of old bytes is.
@@ -310,14 +330,18 @@ type PurgeProgress struct {
 	Purged Purged
 }
 
-// Purged describes the evidence of a removal of old bytes, for callers that have to prove it.
+// Purged is the evidence of a removal of old bytes, for callers that have to prove it. The texts are sentences for
+// people.
 type Purged struct {
-	// Method is a sentence. LSN is the place in the server's log of changes before which nothing is left.
+	// Method says how the bytes were removed. LSN is the place in the server's log of changes before which nothing is
+	// left, "" for an engine without a server.
 	Method string `json:"method"`
-	LSN    string `json:"lsn"`
+	LSN    string `json:"lsn,omitempty"`
 	// Servers are those whose log was examined. Unseen says what could not be examined, and why.
-	Servers []string `json:"servers"`
+	Servers []string `json:"servers,omitempty"`
 	Unseen  []string `json:"unseen,omitempty"`
+	// Remains says which copies of the store's files may still have the bytes.
+	Remains string `json:"remains"`
 }
 
 // Retagging is the role of a caller that changes the tags of stored events.

@@ -19,12 +19,19 @@ func Whole(e Engine) Store {
 	if s, is := e.(Store); is {
 		return s
 	}
-	w := &whole{Engine: e, Compaction: nothing{}, Scrubbing: nothing{}, Footprint: nothing{}, Memory: nothing{}}
+	w := &whole{
+		Engine: e, PurgeRequests: PurgesAtOnce{}, Compaction: nothing{}, Scrubbing: nothing{}, Footprint: nothing{},
+		Memory: nothing{},
+	}
+	if role, is := e.(PurgeRequests); is {
+		w.PurgeRequests = role
+	}
 	if role, is := e.(BulkWrites); is {
 		w.BulkWrites = role
 	} else {
 		spools := &spools{of: e, open: map[*spool]bool{}}
 		w.BulkWrites, w.Engine = spools, purging{e, spools}
+		w.PurgeRequests = purgeRequests{w.PurgeRequests, spools}
 	}
 	if role, is := e.(Compaction); is {
 		w.Compaction = role
@@ -45,10 +52,27 @@ func Whole(e Engine) Store {
 type whole struct {
 	Engine
 	BulkWrites
+	PurgeRequests
 	Compaction
 	Scrubbing
 	Footprint
 	Memory
+}
+
+// PurgesAtOnce implements PurgeRequests for an engine that removes old bytes as soon as Purge is called.
+type PurgesAtOnce struct{}
+
+// RequestPurge makes no request.
+func (PurgesAtOnce) RequestPurge(context.Context, j17.Tenant) (string, error) { return "", nil }
+
+// PurgeProgress knows of no request.
+func (PurgesAtOnce) PurgeProgress(context.Context, string) (PurgeProgress, error) {
+	return PurgeProgress{}, ErrNotFound
+}
+
+// AwaitPurge knows of no request.
+func (PurgesAtOnce) AwaitPurge(context.Context, string) (PurgeProgress, error) {
+	return PurgeProgress{}, ErrNotFound
 }
 
 // nothing implements roles in which there is nothing to do.
@@ -279,7 +303,23 @@ type purging struct {
 }
 
 // Purge is part of Erasure.
-func (p purging) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared, items []ItemName) error {
+func (p purging) Purge(
+	ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared, items []ItemName,
+) (Purged, error) {
 	p.spools.endOf(t)
 	return p.Engine.Purge(ctx, t, keys, spaces, items)
+}
+
+// purgeRequests is an engine whose RequestPurge ends spools.
+type purgeRequests struct {
+	PurgeRequests
+	spools *spools
+}
+
+// RequestPurge is part of PurgeRequests.
+func (p purgeRequests) RequestPurge(ctx context.Context, t j17.Tenant) (request string, err error) {
+	if request, err = p.PurgeRequests.RequestPurge(ctx, t); err == nil && request != "" {
+		p.spools.endOf(t)
+	}
+	return request, err
 }

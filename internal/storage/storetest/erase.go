@@ -22,7 +22,8 @@ func Erase(ctx context.Context, s store.Store, t j17.Tenant, key j17.Key, events
 	if err != nil {
 		return err
 	}
-	return s.Purge(ctx, t, []j17.Key{key}, nil, nil)
+	_, err = s.Purge(ctx, t, []j17.Key{key}, nil, nil)
+	return err
 }
 
 // testNotes rewrites events of several streams with conditions and side writes, and follows the notes about it.

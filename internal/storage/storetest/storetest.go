@@ -156,7 +156,7 @@ func testRoles(s *suite) {
 	if err := p.Put(space, "k", []byte("v")); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Purge(t.Context(), tenant, []j17.Key{order("a")}, nil, nil); err != nil {
+	if _, err := f.Purge(t.Context(), tenant, []j17.Key{order("a")}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Write(t.Context(), nil); !errors.Is(err, store.ErrEnded) {
