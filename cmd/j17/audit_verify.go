@@ -203,11 +203,11 @@ func removal(c *proof.Certificate) string {
 	if len(c.Unseen) > 0 {
 		fmt.Fprintf(&b, " Not looked at: %s.", plain(strings.Join(c.Unseen, "; ")))
 	}
-	text := ""
+	var lines strings.Builder
 	for _, sentence := range []string{plain(c.Method), strings.TrimSpace(b.String()), plain(c.Remains)} {
 		if sentence != "" {
-			text += sentence + "\n"
+			lines.WriteString(sentence + "\n")
 		}
 	}
-	return text
+	return lines.String()
 }
