@@ -33,7 +33,7 @@ TESTFLAGS ?=
 # How long all tests of one package may take. The longest takes a good third of it on two busy processors.
 TIMEOUT   ?= 20m
 # The acceptance suites that must pass whole.
-SUITES    ?= tick data_plane implications control identity repairs workflows projections custody decisions gaps dashboard
+SUITES    ?= tick data_plane implications control identity repairs workflows projections custody decisions gaps generations dashboard
 
 # Those that pass on PostgreSQL too. The language of handlers and the dashboard meet no store of their own.
 POSTGRES_SUITES ?= $(filter-out tick dashboard,$(SUITES))
