@@ -405,7 +405,9 @@ func TestErasures(t *testing.T) {
 		h := newHouse(t, specOf(e(first)))
 		h.put("e", 1, `{"n":1}`, `{"n":1,"extra":1}`, `{"n":1,"extra":1}`)
 		next := specOf(e(second, step))
-		h.refused(next, 3, 2)
+		if refused := h.refused(next, 3, 2); refused == nil {
+			t.Fatal("it is deployed")
+		}
 		h.erase(1, tell)
 		if tell {
 			items, err := h.Store.Scan(t.Context(), enginetest.Tenant, "generation.failures", store.Range{}, 10)

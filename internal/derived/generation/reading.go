@@ -266,12 +266,11 @@ func (p *plan) unread() (found []diag.Diagnostic) {
 			d := diag.Diagnostic{Severity: diag.Error}
 			at := diag.Pointer("/aggregate_types").Key(of.name, "events")
 			events := j17.Count(n, "stored event")
-			switch e := of.typ.Events[k.Name]; {
-			case e == nil:
+			if of.typ.Events[k.Name] == nil {
 				d.Pointer = at
 				d.Message = fmt.Sprintf("the retired event type '%s' is gone, and %s %s of it", k.Name, events, are(n))
 				d.Hint = "keep it as a retired type: nobody can write it, and what is stored can be read"
-			default:
+			} else {
 				d.Pointer = at.Key(k.Name)
 				d.Message = fmt.Sprintf("%s %s in generation %d of '%s', which the spec does not have", events, are(n), k.Generation, k.Name)
 				d.Hint = "keep all generations that are stored; the way back without loss is one more generation in the older shape"

@@ -122,7 +122,7 @@ func (c *counted) load(stored *store.Item, now store.Extent) error {
 	if err != nil {
 		return err
 	}
-	if err := c.record.read(&it, stored, now); err != nil || c.at.IsZero() {
+	if err := c.read(&it, stored, now); err != nil || c.at.IsZero() {
 		return err
 	}
 	for _, n := range it.Counts {
