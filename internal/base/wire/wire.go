@@ -80,17 +80,25 @@ type Metadata struct {
 	SkipOCC        bool    `json:"skip_occ,omitempty"`
 }
 
-// NewEvent is one event of a batch.
+// EventMetadata is what a write of one event has beside its data. Generation is the one of the data, the newest or the
+// one that the spec assumes where it is missing.
+type EventMetadata struct {
+	Metadata
+	Generation int `json:"generation,omitempty"`
+}
+
+// NewEvent is one event of a batch, with the generation of its data as in EventMetadata.
 type NewEvent struct {
-	Type string          `json:"type"`
-	Data json.RawMessage `json:"data,omitempty"`
+	Type       string          `json:"type"`
+	Generation int             `json:"generation,omitempty"`
+	Data       json.RawMessage `json:"data,omitempty"`
 }
 
 // WriteEvent writes one event, whose type the path names.
 type WriteEvent struct {
 	Data       json.RawMessage `json:"data,omitempty"`
 	Conditions []Condition     `json:"conditions,omitempty"`
-	Metadata   Metadata        `json:"metadata"`
+	Metadata   EventMetadata   `json:"metadata"`
 }
 
 // Condition describes events that must not have happened after a position, "" or "0" for the beginning: events of one

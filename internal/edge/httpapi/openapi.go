@@ -135,8 +135,8 @@ func (w *describer) add(r *route) {
 			continue
 		}
 		for _, event := range slices.Sorted(maps.Keys(w.spec.Types[name].Events)) {
-			if w.spec.Types[name].Events[event].System {
-				continue
+			if e := w.spec.Types[name].Events[event]; e.System || e.Retired && e.As == nil {
+				continue // nobody writes it
 			}
 			one := described
 			one.ID, one.Path = described.ID+"."+event, strings.Replace(described.Path, "{event}", event, 1)
@@ -144,7 +144,7 @@ func (w *describer) add(r *route) {
 				"type": "object", "additionalProperties": false, "required": []string{"data", "metadata"},
 				"properties": map[string]any{
 					"data":       reference(typegen.DataComponent(name, event)),
-					"metadata":   w.b.Schema(reflect.TypeFor[wire.Metadata]()),
+					"metadata":   w.b.Schema(reflect.TypeFor[wire.EventMetadata]()),
 					"conditions": w.b.Schema(reflect.TypeFor[[]wire.Condition]()),
 				},
 			}}
