@@ -13,7 +13,7 @@ bench() { # package, pattern
   go test -run '^$' -bench "$2" -benchmem -benchtime "$time" "$1" >>"$out"
 }
 bench ./internal/lang/tick '^BenchmarkOperation$'
-bench ./internal/core/engine '^Benchmark(Load|LoadObjects)$'
+bench ./internal/core/engine '^Benchmark(Load|LoadObjects|Upcast)$'
 time=20000x bench ./internal/core/engine '^BenchmarkDecisions$'
 time=40x bench ./internal/core/engine '^BenchmarkConditions$'
 time=20000x bench ./internal/derived/unique '^BenchmarkUnique$'
@@ -53,6 +53,10 @@ cat <<TABLE
 |---|---|---|
 | cold read of 10,000 small events, half of which increment a number and half merge a text | $(ms BenchmarkLoad/replay=true) | 10 ms |
 | cold read of 10,000 events of 250 bytes, each of which sets the whole state to an object | $(ms BenchmarkLoadObjects) | |
+| cold read of 10,000 events in the newest generation of their type, to the same of a type without generations | $(faster BenchmarkUpcast/newest BenchmarkUpcast/without) | 0.98 |
+| the same of older events, one step of five moves, drops and defaults | $(faster BenchmarkUpcast/step BenchmarkUpcast/without) | 0.95 |
+| five such steps in a chain | $(faster BenchmarkUpcast/five BenchmarkUpcast/without) | 0.90 |
+| one step with three computed members | $(faster BenchmarkUpcast/computed BenchmarkUpcast/without) | 0.75 |
 | guarded write, a thousand warm aggregates, to plain write over distinct ones | $(times BenchmarkDecisions/guarded BenchmarkDecisions/plain) | 0.80 |
 | guarded write, 16 writers on one aggregate, to the same without a guard | $(times BenchmarkDecisions/hot-guarded BenchmarkDecisions/hot) | 0.50 |
 | transaction that writes to three aggregates, to plain write | $(times BenchmarkDecisions/transaction BenchmarkDecisions/plain) | 0.50 |
