@@ -223,23 +223,23 @@ func printReceipt(e *env, key j17.Key, r client.Receipt, asJSON bool) error {
 }
 
 func eventsListCommand(e *env) *cobra.Command {
-	var start string
-	var count uint64
+	var o client.EventsOptions
 	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list TYPE/ID",
 		Short: "Print the events of an aggregate",
-		Long: `Print the events of an aggregate, oldest first, one line of JSON each: exactly the bytes that are stored. The lines are
-what "j17 events send" reads.`,
+		Long: `Print the events of an aggregate, oldest first, one line of JSON each, in the newest generation of their types. With --stored the
+lines are exactly the bytes that are stored and hashed. The lines are what "j17 events send" reads.`,
 		Example: `  j17 events list order/7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05 --all > order.jsonl`,
 		Args:    exactly("TYPE/ID"), ValidArgsFunction: completeKeys(e, false),
 	}
 
 	r := remoteFlags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&start, "start", "", "only events after the one with this `stream_id`")
-	f.Uint64Var(&count, "count", 100, "how many at most")
+	f.StringVar(&o.Start, "start", "", "only events after the one with this `stream_id`")
+	f.Uint64Var(&o.Count, "count", 100, "how many at most")
 	f.BoolVar(&all, "all", false, "all of them, however many")
+	f.BoolVar(&o.Stored, "stored", false, "events as they are stored, in the generation that they were written in")
 	f.BoolVar(&asJSON, "json", false, "print one JSON array")
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -252,8 +252,8 @@ what "j17 events send" reads.`,
 		case all && f.Changed("count"):
 			return usageError{errors.New("--all and --count exclude each other")}
 		case all:
-			count = 0
-		case count == 0:
+			o.Count = 0
+		case o.Count == 0:
 			return usageError{errors.New("--count must be 1 or more; --all prints all events")}
 		}
 
@@ -262,7 +262,7 @@ what "j17 events send" reads.`,
 			return err
 		}
 		out := bufio.NewWriter(e.out)
-		err = c.explained(cmd.Context(), writeEvents(out, c.Events(cmd.Context(), key, start, count), asJSON))
+		err = c.explained(cmd.Context(), writeEvents(out, c.Events(cmd.Context(), key, o), asJSON))
 		return errors.Join(err, out.Flush())
 	}
 	return cmd

@@ -57,7 +57,8 @@ It takes an API key, or where there is none the login of an operator with the ri
 	f.StringVar(&before, "before", "", "print the events before the one with this `stream_id`, newest first, and end; now for the newest of all")
 	f.Uint64Var(&count, "count", 100, "with --before, how many events at most")
 	f.BoolVar(&there, "no-follow", false, "print what is there, and up to where that was looked for, and end")
-	f.BoolVar(&asJSON, "json", false, "print events as they are stored, one line of JSON each")
+	f.BoolVar(&filter.Stored, "stored", false, "events as they are stored, in the generation that they were written in")
+	f.BoolVar(&asJSON, "json", false, "print events as the server sends them, one line of JSON each")
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		// What is asked for.

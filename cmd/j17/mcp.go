@@ -177,13 +177,13 @@ func (s *assistedServer) State(ctx context.Context, key j17.Key, o client.StateO
 
 // Events implements mcp.Reader.
 func (s *assistedServer) Events(
-	ctx context.Context, key j17.Key, start string, count uint64,
+	ctx context.Context, key j17.Key, o client.EventsOptions,
 ) func(yield func(json.RawMessage, error) bool) {
 	c, err := s.connect()
 	if err != nil {
 		return func(yield func(json.RawMessage, error) bool) { yield(nil, err) }
 	}
-	return c.Events(ctx, key, start, count)
+	return c.Events(ctx, key, o)
 }
 
 // IDs implements mcp.Reader.

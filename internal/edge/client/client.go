@@ -389,27 +389,41 @@ func (c *Client) Length(ctx context.Context, key j17.Key) (uint64, error) {
 // maxPage is the largest page of a list.
 const maxPage = 1000
 
-// Events goes through the events of an aggregate after start, "" for all, oldest first: at most count of them, 0 for no
-// limit. Each is yielded as its canonical bytes. It ends after an error.
+// EventsOptions selects events of an aggregate.
+type EventsOptions struct {
+	// Start is the stream id after which they begin, "" for all of them; Count is how many at most, 0 for no limit.
+	Start string
+	Count uint64
+	// Stored asks for the events as they are stored, instead of in the newest generation of their types.
+	Stored bool
+}
+
+// Events goes through events of an aggregate, oldest first. Each is yielded as its canonical bytes. It ends after an
+// error.
 func (c *Client) Events(
-	ctx context.Context, key j17.Key, start string, count uint64,
+	ctx context.Context, key j17.Key, o EventsOptions,
 ) func(yield func(json.RawMessage, error) bool) {
 	return func(yield func(json.RawMessage, error) bool) {
 		if err := keptType(key.Type); err != nil {
 			yield(nil, err)
 			return
 		}
-		for left := count; count == 0 || left > 0; {
+		start := o.Start
+		for left := o.Count; o.Count == 0 || left > 0; {
 			// A page.
 			size := uint64(maxPage)
-			if count > 0 {
+			if o.Count > 0 {
 				size = min(left, maxPage)
+			}
+			query := pageQuery(start, size)
+			if o.Stored {
+				asStored(query)
 			}
 			var page struct {
 				Events []json.RawMessage `json:"events"`
 				Next   json.RawMessage   `json:"next"`
 			}
-			if err := c.get(ctx, c.route(key.Type, key.ID, "events"), pageQuery(start, size), &page, func() error {
+			if err := c.get(ctx, c.route(key.Type, key.ID, "events"), query, &page, func() error {
 				return errors.Join(needs(page.Events != nil, "events"), needs(page.Next != nil, "next"))
 			}); err != nil {
 				yield(nil, err)
@@ -485,6 +499,9 @@ func pageQuery(start string, size uint64) url.Values {
 	}
 	return q
 }
+
+// asStored has a query ask for events as they are stored.
+func asStored(q url.Values) { q.Set("generation", "stored") }
 
 // get reads the reply to a GET into a value. complete then checks the value, since not all JSON is a reply of this API;
 // an *Error that it returns is about a reply that is.

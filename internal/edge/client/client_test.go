@@ -279,7 +279,7 @@ func TestPages(t *testing.T) {
 		answer(w, 200, `{"ok":true,"ids":["a","b"],"next":`+next+`}`)
 	}, nil)
 	count := func(limit uint64) (n int) {
-		for ev, err := range c.Events(t.Context(), note, "", limit) {
+		for ev, err := range c.Events(t.Context(), note, client.EventsOptions{Count: limit}) {
 			if n++; err != nil || string(ev) != fmt.Sprintf(`{"stream_id":"%d"}`, n) {
 				t.Fatal(n, string(ev), err)
 			}
@@ -292,9 +292,15 @@ func TestPages(t *testing.T) {
 	if n := count(1200); n != 1200 {
 		t.Error(n, "events")
 	}
+	for _, err := range c.Events(t.Context(), note, client.EventsOptions{Count: 1, Stored: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	if want := []string{
 		"/note/global/events?count=1000", "/note/global/events?count=1000&start=700", "/note/global/events?count=1000&start=1400",
 		"/note/global/events?count=1000", "/note/global/events?count=500&start=700",
+		"/note/global/events?count=1&generation=stored",
 	}; !slices.Equal(asked, want) {
 		t.Error(asked)
 	}
@@ -331,7 +337,7 @@ func TestOtherServers(t *testing.T) {
 		_, lengthErr := c.Length(t.Context(), note)
 		_, postErr := c.PostEvent(t.Context(), note, client.NewEvent{Type: "was_written"}, client.WriteOptions{})
 		errs := []error{lengthErr, postErr}
-		for _, err := range c.Events(t.Context(), note, "", 0) {
+		for _, err := range c.Events(t.Context(), note, client.EventsOptions{}) {
 			errs = append(errs, err)
 		}
 		for _, err := range c.IDs(t.Context(), "note", "", 0) {
@@ -526,7 +532,7 @@ func TestRoutesOfTheServer(t *testing.T) {
 	_, placesErr := c.Places(t.Context(), key.Type, "nearby", nil)
 	_, writeErr := c.PostEvent(t.Context(), key, client.NewEvent{Type: "was_made"}, client.WriteOptions{})
 	var eventsErr, idsErr error
-	for _, err := range c.Events(t.Context(), key, "", 1) {
+	for _, err := range c.Events(t.Context(), key, client.EventsOptions{Count: 1}) {
 		eventsErr = err
 	}
 	for _, err := range c.IDs(t.Context(), key.Type, "", 1) {

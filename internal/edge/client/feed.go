@@ -33,6 +33,8 @@ type FeedFilter struct {
 	// Since is a time in Unix seconds or as RFC 3339, before which events are left out. It counts only where reading
 	// does not begin at a position.
 	Since string
+	// Stored asks for the events as they are stored, instead of in the newest generation of their types.
+	Stored bool
 }
 
 func (f *FeedFilter) query() url.Values {
@@ -48,6 +50,9 @@ func (f *FeedFilter) query() url.Values {
 	set("tags", wire.JoinList(f.Tags))
 	set("correlation", f.Correlation)
 	set("since", f.Since)
+	if f.Stored {
+		asStored(q)
+	}
 	if f.Actor != nil {
 		set("actor", j17.Key(*f.Actor).String())
 	}

@@ -81,7 +81,7 @@ func TestFollow(t *testing.T) {
 					step := script[at]
 					at++
 					if got := r.Header.Get("Last-Event-ID"); r.URL.Path != "/_events/stream" || r.URL.Query().
-						Get("type") != "note" || got != step.last || r.Header.Get("Authorization") != "Bearer secret" {
+						Encode() != "generation=stored&type=note" || got != step.last || r.Header.Get("Authorization") != "Bearer secret" {
 						t.Errorf("connection %d: %s after %q", at, r.URL, got)
 					}
 					if step.fails != nil {
@@ -102,7 +102,7 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for ev, failed := range c.Follow(t.Context(), client.FeedFilter{Type: "note"}, "") {
+		for ev, failed := range c.Follow(t.Context(), client.FeedFilter{Type: "note", Stored: true}, "") {
 			if err = failed; err == nil {
 				got = append(got, string(ev))
 			}
@@ -166,7 +166,7 @@ func TestOperatorsRead(t *testing.T) {
 		key := j17.Key{Type: "note", ID: "a/b"}
 		_, err := c.State(t.Context(), key, client.StateOptions{})
 		_, lengthErr := c.Length(t.Context(), key)
-		for _, eventsErr := range c.Events(t.Context(), key, "", 1) {
+		for _, eventsErr := range c.Events(t.Context(), key, client.EventsOptions{Count: 1}) {
 			err = errors.Join(err, eventsErr)
 		}
 		_, feedErr := c.Feed(t.Context(), client.FeedFilter{Since: "17"}, "", 1)

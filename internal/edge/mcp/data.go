@@ -42,6 +42,10 @@ const anyName = "The id of the aggregate: a UUID, a humane code or the name of a
 
 func idParameter() parameter { return parameter{"id", `{"type":"string"}`, anyName, true} }
 
+func storedParameter() parameter {
+	return parameter{"stored", `{"type":"boolean"}`, "true returns events as they are stored, in the generation that they were written in.", false}
+}
+
 func countParameter(what string) parameter {
 	return parameter{"count", `{"type":"integer","minimum":1,"maximum":200}`, "How many " + what + " at most; 20 unless said otherwise.", false}
 }
@@ -78,12 +82,13 @@ func (s *Server) addDataTools() {
 	}, s.readState)
 	add(s, tool{
 		name: "read_events", title: "Read events",
-		description: "Returns the events of one aggregate of the running server as they are stored, oldest first. If there are more, \"next\" is the \"start\" of the next call.",
+		description: "Returns the events of one aggregate of the running server, oldest first, in the newest generation of their types. If there are more, \"next\" is the \"start\" of the next call.",
 		parameters: []parameter{
 			typeParameter(),
 			idParameter(),
 			{"start", `{"type":"string"}`, "A stream_id: only events after it.", false},
 			countParameter("events"),
+			storedParameter(),
 		},
 	}, s.readEvents)
 	add(s, tool{
@@ -100,6 +105,7 @@ func (s *Server) addDataTools() {
 			{"correlation", `{"type":"string"}`, "Only events with this correlation id, a UUID.", false},
 			{"after", `{"type":"string"}`, "A stream_id: only events after it.", false},
 			countParameter("events"),
+			storedParameter(),
 		},
 	}, s.readFeed)
 	add(s, tool{
@@ -277,6 +283,8 @@ func (p page) size() uint64 {
 type eventsIn struct {
 	aggregate
 	page
+
+	Stored bool `json:"stored"`
 }
 
 type eventsOut struct {
@@ -292,7 +300,8 @@ func (s *Server) readEvents(ctx context.Context, in eventsIn) (any, error) {
 	}
 	count := in.size()
 	bytes := 0
-	events, more, err := collect(s.o.Reader.Events(ctx, key, in.Start, count+1), count, func(ev json.RawMessage) bool {
+	from := client.EventsOptions{Start: in.Start, Count: count + 1, Stored: in.Stored}
+	events, more, err := collect(s.o.Reader.Events(ctx, key, from), count, func(ev json.RawMessage) bool {
 		first := bytes == 0
 		bytes += len(ev) + 1
 		return first || bytes < maxAnswer-1024
@@ -325,11 +334,14 @@ type feedIn struct {
 	Correlation string  `json:"correlation"`
 	After       string  `json:"after"`
 	Count       *uint64 `json:"count"`
+	Stored      bool    `json:"stored"`
 }
 
 func (s *Server) readFeed(ctx context.Context, in feedIn) (any, error) {
 	count := page{Count: in.Count}.size()
-	f := client.FeedFilter{Type: in.Type, Event: in.Event, Types: in.Types, Tags: in.Tags, Correlation: in.Correlation}
+	f := client.FeedFilter{
+		Type: in.Type, Event: in.Event, Types: in.Types, Tags: in.Tags, Correlation: in.Correlation, Stored: in.Stored,
+	}
 	for name, given := range map[string]string{"actor": in.Actor, "target": in.Target} {
 		if given == "" {
 			continue

@@ -18,13 +18,13 @@ func TestReadFeed(t *testing.T) {
 		Next     *string
 		Position string
 	}
-	got := answer[page](t, s, "read_feed", `{"type":"counter","event":"was_raised","actor":"user:a:b","target":"user:c","types":["counter.*"],"tags":["a:b,c"],"count":3}`)
+	got := answer[page](t, s, "read_feed", `{"type":"counter","event":"was_raised","actor":"user:a:b","target":"user:c","types":["counter.*"],"tags":["a:b,c"],"count":3,"stored":true}`)
 	if len(got.Events) != 3 || got.Position != "1795300000000-2" {
 		t.Errorf("%+v", got)
 	}
 	want := client.FeedFilter{
 		Type: "counter", Event: "was_raised", Actor: &j17.Agent{Type: "user", ID: "a:b"},
-		Target: &j17.Agent{Type: "user", ID: "c"}, Types: []string{"counter.*"}, Tags: []string{"a:b,c"},
+		Target: &j17.Agent{Type: "user", ID: "c"}, Types: []string{"counter.*"}, Tags: []string{"a:b,c"}, Stored: true,
 	}
 	if diff := cmp.Diff(want, r.filter); diff != "" {
 		t.Error(diff)

@@ -29,7 +29,7 @@ import (
 // Reader reads the data of one environment of a running server.
 type Reader interface {
 	State(ctx context.Context, key j17.Key, o client.StateOptions) (client.State, error)
-	Events(ctx context.Context, key j17.Key, start string, count uint64) func(yield func(json.RawMessage, error) bool)
+	Events(ctx context.Context, key j17.Key, o client.EventsOptions) func(yield func(json.RawMessage, error) bool)
 	IDs(ctx context.Context, aggregateType, start string, count uint64) func(yield func(string, error) bool)
 	Feed(ctx context.Context, f client.FeedFilter, after string, count uint64) (client.FeedPage, error)
 	Projection(ctx context.Context, name, id string, o client.ProjectionOptions) (client.Projected, error)

@@ -53,6 +53,8 @@ type running struct {
 	with     []client.WriteOptions
 	// filter is what the feed was asked for last.
 	filter client.FeedFilter
+	// stored reports that events were asked for as they are stored.
+	stored bool
 	// projected is which value of a projection was asked for last, rows what is there of a list, and listed what was
 	// asked of it.
 	projected string
@@ -72,8 +74,10 @@ func (r *running) State(_ context.Context, _ j17.Key, o client.StateOptions) (cl
 }
 
 func (r *running) Events(
-	_ context.Context, key j17.Key, start string, count uint64,
+	_ context.Context, key j17.Key, o client.EventsOptions,
 ) func(yield func(json.RawMessage, error) bool) {
+	r.stored = o.Stored
+	count := o.Count
 	return func(yield func(json.RawMessage, error) bool) {
 		if r.err != nil {
 			yield(nil, r.err)
@@ -81,7 +85,7 @@ func (r *running) Events(
 		}
 		for i := range r.events {
 			id := fmt.Sprintf("1795300000000-%d", i)
-			if id <= start {
+			if id <= o.Start {
 				continue
 			}
 			if count == 0 {
@@ -118,7 +122,7 @@ func (r *running) Feed(
 	ctx context.Context, f client.FeedFilter, after string, count uint64,
 ) (p client.FeedPage, err error) {
 	p.Events, p.Position = []json.RawMessage{}, after
-	for ev, err := range r.Events(ctx, j17.Key{Type: f.Type, ID: "global"}, after, count) {
+	for ev, err := range r.Events(ctx, j17.Key{Type: f.Type, ID: "global"}, client.EventsOptions{Start: after, Count: count}) {
 		if err != nil {
 			return p, err
 		}
@@ -581,8 +585,11 @@ func TestReadEvents(t *testing.T) {
 	if len(first.Events) != 3 || first.Next == nil || *first.Next != first.Events[2].StreamID {
 		t.Fatalf("%+v", first)
 	}
-	second := answer[page](t, s, "read_events", `{"type":"counter","id":"global","count":3,"start":"`+*first.Next+`"}`)
-	if len(second.Events) != 2 || second.Next != nil {
+	if r.stored {
+		t.Error("the events were asked for as they are stored")
+	}
+	second := answer[page](t, s, "read_events", `{"type":"counter","id":"global","count":3,"stored":true,"start":"`+*first.Next+`"}`)
+	if len(second.Events) != 2 || second.Next != nil || !r.stored {
 		t.Errorf("%+v", second)
 	}
 	r.padding = 300 << 10

@@ -358,7 +358,7 @@ func (r *run) compareImplied(ctx context.Context, receipt client.Receipt, correl
 func (r *run) impliedOf(ctx context.Context, name, after, correlation string) ([]value.Value, error) {
 	key, _ := j17.ParseKey(name)
 	var implied []value.Value
-	for raw, err := range r.client.Events(ctx, key, after, 0) {
+	for raw, err := range r.client.Events(ctx, key, client.EventsOptions{Start: after}) {
 		if err != nil && (j17.CodeOf(err) == j17.CodeAggregateNotFound || j17.CodeOf(err) == j17.CodeUnknownType) {
 			return nil, nil
 		}
