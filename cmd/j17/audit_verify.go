@@ -38,7 +38,8 @@ that you have kept: then nothing of what was signed before has been changed or l
 A certificate of an erasure that has reached more than 1000 aggregates lists the first of them, and has the root of a tree over all. --streams
 holds the list of all of them ('j17 tombstone streams ID --json') against it.
 
-It exits with 7 where something is wrong, and names the first event that is.`,
+It exits with 7 where something is wrong, and names the first event that is; with 3 where the file is an export in the newest
+generation (--generation newest), which nothing proves.`,
 		Example: "  j17 audit verify events.jsonl --key 'acme.example/prod+8d5c1f2a+AZ...'\n  j17 audit verify events.jsonl --checkpoint january.txt\n  j17 audit verify certificate.txt --key 'acme.example/prod+8d5c1f2a+AZ...' --json",
 	}
 	cmd.Flags().StringArrayVar(&v.keys, "key", nil, "verifier `key` of the log, which has to have signed the file; several where the key was rotated")
@@ -113,6 +114,8 @@ func (v *verification) run(ctx context.Context, name string) error {
 		return e
 	case errors.Is(err, proof.ErrDocument):
 		return usageError{fmt.Errorf("%s cannot be verified: %w", fileName(name), err)}
+	case errors.Is(err, proof.ErrNewest):
+		return eventError{fmt.Errorf("%s cannot be verified: %w", fileName(name), err)}
 	case ctx.Err() != nil:
 		return interrupted(ctx, err)
 	case err != nil:

@@ -9,7 +9,9 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,6 +33,8 @@ type load struct {
 	// where it was: the server recognises it by its content, so that it can be sent again at any time.
 	history, resumes bool
 	yes, asJSON      bool
+	// generation is that of events that say none and have no stream id: a number, newest, or "" for none.
+	generation string
 }
 
 // loaded is what the server has done with a file.
@@ -100,6 +104,7 @@ func (l *load) command(cmd *cobra.Command) *cobra.Command {
 	instanceFlag(cmd, r)
 	environmentFlag(cmd, r)
 	if l.history {
+		cmd.Flags().StringVar(&l.generation, "generation", "", "the `generation` of events without a stream_id that say none: its number, or newest")
 		cmd.Flags().BoolVar(&l.yes, "yes", false, "do not ask before history is stored in prod")
 	}
 	jsonFlag(cmd, &l.asJSON)
@@ -108,6 +113,10 @@ func (l *load) command(cmd *cobra.Command) *cobra.Command {
 		// Test data for prod, where they would go without --env, are refused before anything is read or asked.
 		if err := l.fits(r); err != nil {
 			return err
+		}
+		if n, err := strconv.Atoi(l.generation); l.generation != "" && l.generation != "newest" && (err != nil ||
+			n < 1) {
+			return usageError{fmt.Errorf("--generation takes the number of a generation, or newest, not %q", l.generation)}
 		}
 		content, done, err := l.open(args[0])
 		if err != nil {
@@ -249,11 +258,15 @@ func (l *load) send(ctx context.Context, o *operating, path []string, name strin
 			}
 		}
 	}
+	query := url.Values{}
+	if l.generation != "" {
+		query.Set("generation", l.generation)
+	}
 	var raw json.RawMessage
 	err := o.change(ctx, true, func() error {
 		err := o.Call(ctx, client.Request{
-			Method: http.MethodPost, Path: append([]string{"api"}, path...), Body: content, Repeatable: l.resumes,
-			NothingIfBusy: l.whole(),
+			Method: http.MethodPost, Path: append([]string{"api"}, path...), Query: query, Body: content,
+			Repeatable: l.resumes, NothingIfBusy: l.whole(),
 		}, &raw)
 		l.tell(name, err)
 		return err

@@ -24,6 +24,7 @@ import (
 type export struct {
 	env                            *env
 	output, of, typ, after, format string
+	generation                     string
 	appends, asJSON                bool
 }
 
@@ -51,6 +52,7 @@ It needs an operator who may read the events (see j17 login). 'j17 data import' 
 	f.StringVar(&x.typ, "type", "", "one aggregate `type` only")
 	f.StringVar(&x.after, "after", "", "`stream id`: only events after it")
 	f.StringVar(&x.format, "format", "", "ndjson, json for one document, or cloudevents for a CloudEvent a line (default ndjson)")
+	f.StringVar(&x.generation, "generation", "", "stored, or newest: events as they are read, which nothing proves and no import takes (default stored)")
 	f.BoolVar(&x.asJSON, "json", false, "the same as --format json")
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -88,9 +90,16 @@ func (x *export) check() error {
 	case x.format == "json":
 		x.asJSON = true
 	}
+	if err := oneOf("--generation", x.generation, "", "stored", "newest"); err != nil {
+		return err
+	}
 	switch {
+	case x.generation == "newest" && x.of == "aggregates":
+		return usageError{errors.New("--generation is about events: leave --of aggregates out")}
 	case !x.appends:
 		return nil
+	case x.generation == "newest":
+		return usageError{errors.New("--append goes on with an export of events as they are stored: leave --generation newest out")}
 	case x.output == "":
 		return usageError{errors.New("--append needs -o FILE: the file that is gone on with")}
 	case x.of == "aggregates" || x.asJSON || x.format == "cloudevents":
@@ -302,6 +311,9 @@ func (x *export) download(ctx context.Context, o *operating, path []string, out 
 	}
 	if x.format != "" {
 		q.Set("format", x.format)
+	}
+	if x.generation != "" {
+		q.Set("generation", x.generation)
 	}
 	if x.appends && x.typ == "" {
 		q.Set("checkpoint", "true")

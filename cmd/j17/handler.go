@@ -63,6 +63,9 @@ nothing.`,
 					return usageError{fmt.Errorf("%s needs %s", cmd.CommandPath(), name)}
 				}
 			}
+			if cmd.Flags().Changed("generation") && t.Generation < 1 {
+				return usageError{errors.New("--generation takes the number of a generation, from 1 on")}
+			}
 			if err := stdinOnce(map[string]string{
 				"SPEC": args[0], "--state": fileOf(state), "--event-data": fileOf(data), "--metadata": fileOf(metadata),
 				"--reads": fileOf(reads),
@@ -128,6 +131,7 @@ nothing.`,
 	f.StringVar(&data, "event-data", "", "the event's data, a `document` (default {})")
 	f.StringVar(&metadata, "metadata", "", "the event's metadata, a `document`")
 	f.StringVar(&reads, "reads", "", "the states that $.reads sees by their names, a `document` (default null each)")
+	f.IntVar(&t.Generation, "generation", 0, "`number` of the generation that the data are in; they are brought to the newest one first")
 	blobs.flag(f, "run the module of that name in the spec")
 	f.BoolVar(&strict, "strict", false, "fail when an operation changed nothing")
 	f.BoolVar(&asJSON, "json", false, "print JSON")

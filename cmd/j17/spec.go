@@ -23,6 +23,7 @@ func specCommand(e *env) *cobra.Command {
 	}
 	cmd.AddCommand(
 		specValidateCommand(e), specFmtCommand(e), specDiffCommand(e), specNewCommand(e), specTypesCommand(e),
+		specGenerationsCommand(e),
 	)
 	cmd.AddCommand(
 		specDeployCommand(e), specPromoteCommand(e), specRollbackCommand(e), specHistoryCommand(e), specShowCommand(e),

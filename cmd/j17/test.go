@@ -202,8 +202,9 @@ func scenarioFiles(args []string) ([]string, error) {
 
 // scenarioWorld is what scenarios run in.
 type scenarioWorld struct {
-	// client returns the environment for the nth scenario.
-	client func(ctx context.Context, n int) (*client.Client, error)
+	// client returns the environment for the nth scenario, and what stores events in it as they are, nil where nothing
+	// does.
+	client func(ctx context.Context, n int) (*client.Client, *scenario.Past, error)
 	close  func() error
 }
 
@@ -232,7 +233,8 @@ func serverWorld(e *env, r *remote) (scenarioWorld, error) {
 		)
 	}
 	return scenarioWorld{
-		func(context.Context, int) (*client.Client, error) { return c, nil }, func() error { return nil },
+		func(context.Context, int) (*client.Client, *scenario.Past, error) { return c, nil, nil },
+		func() error { return nil },
 	}, err
 }
 
@@ -258,12 +260,12 @@ func runScenarios(
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			c, err := world.client(ctx, i)
+			c, past, err := world.client(ctx, i)
 			if err != nil {
 				return err
 			}
 			start := now.Now()
-			failures, err := s.Run(ctx, c)
+			failures, err := s.Run(ctx, c, past)
 			switch {
 			case exitCode(err) == exitAuth: // no scenario can succeed then
 				return fmt.Errorf("%w To run scenarios without a server and a key, name a spec with --spec", err)

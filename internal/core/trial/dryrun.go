@@ -15,6 +15,7 @@ import (
 	"j17/internal/base/work"
 	"j17/internal/core/command"
 	"j17/internal/core/decider"
+	"j17/internal/core/upcast"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
@@ -451,6 +452,9 @@ func findings(event value.Value, err error) []EventFinding {
 		if details, ok := e.Details.(decider.RefusalDetails); ok {
 			f.Rule, f.Requirement = details.Pointer, details.Requirement
 			f.Hint = forbidden(&details)
+		}
+		if failed := upcast.Failure(e); failed != nil {
+			f.Hint = "the place in the spec is " + string(failed.Pointer)
 		}
 		return []EventFinding{f}
 	}

@@ -27,6 +27,9 @@ type HandlerTrial struct {
 	Reads value.Value
 	// Data is the event's data, {} if it is missing.
 	Data value.Value
+	// Generation is that of the data, 0 for the one that the metadata say or the spec assumes. With it the event is
+	// read as one that is stored: its type may be retired, and its generation closed.
+	Generation int
 	// Metadata are the event's metadata. The default of the actor is the first agent type of the spec with the id
 	// "global", that of the timestamp Now.
 	Metadata value.Value
@@ -93,6 +96,9 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	}
 	if names := c.AgentTypes.Sorted(); len(names) > 0 {
 		cand.WithActor(j17.Agent{Type: names[0], ID: ident.Global})
+	}
+	if cand.Unsaid = t.Generation; t.Generation > 0 {
+		cand.Past = true
 	}
 
 	// Check the event.

@@ -101,6 +101,13 @@ func isDocument(line []byte) bool {
 		bytes.Equal(line, []byte("[")) || bytes.HasPrefix(line, []byte("[{"))
 }
 
+// isNewest reports whether the first line of a file is an event without a chain: one that is shown in the newest
+// generation of its type, however it is stored.
+func isNewest(line []byte) bool {
+	l, err := ReadLine(line)
+	return err == nil && l.Chain == nil && l.Leaf == nil
+}
+
 // maxLine bounds a line of a file, in bytes.
 const maxLine = 64 << 20
 
@@ -224,6 +231,9 @@ type lastLine struct {
 	VKey       string `json:"vkey"`
 }
 
+// ErrNewest is the error of an export of events in the newest generation of their types.
+var ErrNewest = errors.New("the file is an export with generation=newest, which shows events as they are read and has nothing that proves them: export them as they are stored, and verify that")
+
 // verifyExport verifies an export line by line.
 func verifyExport(in io.Reader, o *VerifyOptions) (Report, error) {
 	v := &verifier{VerifyOptions: o, Report: Report{Kind: ExportFile}, chains: map[string][sha256.Size]byte{}}
@@ -242,6 +252,9 @@ func verifyExport(in io.Reader, o *VerifyOptions) (Report, error) {
 		}
 		if len(lines.Bytes()) == 0 {
 			continue
+		}
+		if v.line == 1 && isNewest(lines.Bytes()) {
+			return v.Report, ErrNewest
 		}
 		if v.end != nil {
 			return v.Report, &Failure{Line: v.line, Reason: "there is more behind the checkpoint that ends the export"}

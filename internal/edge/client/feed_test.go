@@ -81,7 +81,8 @@ func TestFollow(t *testing.T) {
 					step := script[at]
 					at++
 					if got := r.Header.Get("Last-Event-ID"); r.URL.Path != "/_events/stream" || r.URL.Query().
-						Encode() != "generation=stored&type=note" || got != step.last || r.Header.Get("Authorization") != "Bearer secret" {
+						Encode() != "generation=stored&type=note" || got != step.last ||
+						r.Header.Get("Authorization") != "Bearer secret" {
 						t.Errorf("connection %d: %s after %q", at, r.URL, got)
 					}
 					if step.fails != nil {

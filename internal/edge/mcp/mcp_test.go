@@ -122,7 +122,8 @@ func (r *running) Feed(
 	ctx context.Context, f client.FeedFilter, after string, count uint64,
 ) (p client.FeedPage, err error) {
 	p.Events, p.Position = []json.RawMessage{}, after
-	for ev, err := range r.Events(ctx, j17.Key{Type: f.Type, ID: "global"}, client.EventsOptions{Start: after, Count: count}) {
+	for ev, err := range r.Events(ctx, j17.Key{Type: f.Type, ID: "global"}, client.EventsOptions{Start: after,
+		Count: count}) {
 		if err != nil {
 			return p, err
 		}
@@ -333,7 +334,7 @@ func TestPostEvent(t *testing.T) {
 	}
 	if len(r.written) != 1 || r.written[0].Type != "was_counted" ||
 		string(r.written[0].Data) != `{"z":12345678901234567890.10,"a":1}` {
-		t.Fatalf("written %s", r.written)
+		t.Fatalf("written %+v", r.written)
 	}
 	if w := r.with[0]; w.Actor.Type != "user" || w.Target == nil || w.Target.ID != "other" || w.PreviousLength == nil ||
 		*w.PreviousLength != 0 || w.IdempotencyKey != "k" {

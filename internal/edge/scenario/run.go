@@ -31,9 +31,9 @@ type Failure struct {
 }
 
 // Run runs a scenario with fresh identifiers and returns what is not as it says. The error is that of a server that
-// cannot be used, or of the context.
-func (s *Scenario) Run(ctx context.Context, c *client.Client) ([]Failure, error) {
-	r := run{Scenario: s, client: c, ids: map[string]string{}, pattern: placeholders()}
+// cannot be used, or of the context. past, unless it is nil, stores events of "given" that nobody would write now.
+func (s *Scenario) Run(ctx context.Context, c *client.Client, past *Past) ([]Failure, error) {
+	r := run{Scenario: s, client: c, past: past, ids: map[string]string{}, pattern: placeholders()}
 	if err := r.run(ctx); err != nil {
 		return nil, err
 	}
@@ -44,6 +44,7 @@ func (s *Scenario) Run(ctx context.Context, c *client.Client) ([]Failure, error)
 type run struct {
 	*Scenario
 	client   *client.Client
+	past     *Past
 	ids      map[string]string
 	pattern  *regexp.Regexp
 	failures []Failure
@@ -51,7 +52,7 @@ type run struct {
 
 func (r *run) run(ctx context.Context) error {
 	for i := range r.given {
-		_, refused, err := r.write(ctx, &r.given[i], "")
+		refused, err := r.begin(ctx, &r.given[i])
 		if err != nil {
 			return err
 		}
@@ -190,7 +191,9 @@ func (r *run) transaction(
 func (r *run) events(w *write) []client.NewEvent {
 	events := make([]client.NewEvent, len(w.events))
 	for i, ev := range w.events {
-		events[i] = client.NewEvent{Type: ev.name, Data: r.expand(ev.data).AppendJSON(nil)}
+		events[i] = client.NewEvent{
+			Type: ev.name, Data: r.expand(ev.data).AppendJSON(nil), Generation: ev.generation,
+		}
 	}
 	return events
 }

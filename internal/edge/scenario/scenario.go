@@ -5,6 +5,7 @@ package scenario
 
 import (
 	"errors"
+	"math"
 	"net/url"
 	"regexp"
 	"slices"
@@ -47,6 +48,8 @@ type write struct {
 type event struct {
 	name string
 	data value.Value
+	// generation is that of the data, 0 where it is not said.
+	generation int
 }
 
 // expectation is what has to hold in the end. Missing parts are not checked.
@@ -193,7 +196,7 @@ func (r *reader) write(p diag.Pointer, v value.Value, actor string) write {
 		}
 		for i, part := range list.Elems() {
 			at := p.Key("writes").Index(i)
-			if !r.members(at, part, "key", "as", "type", "data", "events", "previous_length") {
+			if !r.members(at, part, "key", "as", "type", "data", "generation", "events", "previous_length") {
 				continue
 			}
 			one := write{at: at, as: r.text(at, part, "as", false), previous: r.length(at, part)}
@@ -202,7 +205,8 @@ func (r *reader) write(p diag.Pointer, v value.Value, actor string) write {
 		}
 	} else {
 		if !r.members(
-			p, v, "key", "type", "data", "events", "actor", "target", "previous_length", "skip_occ", "conditions",
+			p, v, "key", "type", "data", "generation", "events", "actor", "target", "previous_length", "skip_occ",
+			"conditions",
 		) {
 			return w
 		}
@@ -233,16 +237,16 @@ func (r *reader) to(w *write, v value.Value) {
 	batch := v.Get("events")
 	switch {
 	case batch.IsMissing():
-		w.events = []event{{r.text(p, v, "type", true), data(v)}}
-	case !v.Get("type").IsMissing() || !v.Get("data").IsMissing():
-		r.list.Errorf(p, "\"events\" stands in the place of \"type\" and \"data\"")
+		w.events = []event{{r.text(p, v, "type", true), data(v), r.generation(p, v)}}
+	case !v.Get("type").IsMissing() || !v.Get("data").IsMissing() || !v.Get("generation").IsMissing():
+		r.list.Errorf(p, "\"events\" stands in the place of \"type\", \"data\" and \"generation\"")
 	case batch.Kind() != value.Array || batch.Len() == 0:
 		r.list.Errorf(p.Key("events"), "\"events\" must be an array of events")
 	default:
 		for i, ev := range batch.Elems() {
 			at := p.Key("events").Index(i)
-			if r.members(at, ev, "type", "data") {
-				w.events = append(w.events, event{r.text(at, ev, "type", true), data(ev)})
+			if r.members(at, ev, "type", "data", "generation") {
+				w.events = append(w.events, event{r.text(at, ev, "type", true), data(ev), r.generation(at, ev)})
 			}
 		}
 	}
@@ -260,6 +264,20 @@ func (r *reader) length(p diag.Pointer, v value.Value) *uint64 {
 	}
 	length := uint64(max(n, 0))
 	return &length
+}
+
+// generation reads the number of the generation that the data of an event are in, 0 where it is not said.
+func (r *reader) generation(p diag.Pointer, v value.Value) int {
+	m := v.Get("generation")
+	if m.IsMissing() {
+		return 0
+	}
+	n, ok := m.Int64()
+	if !ok || n < 1 || n > math.MaxInt32 {
+		r.list.Errorf(p.Key("generation"), "\"generation\" must be the number of a generation, a whole number from 1 on")
+		return 0
+	}
+	return int(n)
 }
 
 func (r *reader) flag(p diag.Pointer, v value.Value, name string) bool {

@@ -261,7 +261,7 @@ func runOne(t *testing.T, url, src string) []scenario.Failure {
 	if err != nil {
 		t.Fatal(err)
 	}
-	failures, err := all[0].Run(t.Context(), c)
+	failures, err := all[0].Run(t.Context(), c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +319,7 @@ func TestServersThatCannotBeUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		all, _ := scenario.Parse("f", `{"name":"n","actor":"u:global","when":{"key":"a:global","type":"x"},"then":{"error":{"status":`+"503"+`}}}`)
-		if failures, err := all[0].Run(t.Context(), c); err == nil {
+		if failures, err := all[0].Run(t.Context(), c, nil); err == nil {
 			t.Error(answer, failures)
 		}
 		server.Close()
