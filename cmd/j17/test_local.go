@@ -117,8 +117,10 @@ func (l *localServer) instance(ctx context.Context, n int) (*client.Client, *sce
 	if err := l.call(ctx, http.MethodPost, []string{"instances", made.ID, "keys"}, nil, body, &key); err != nil {
 		return nil, nil, err
 	}
-	c, err := client.New(client.Options{URL: l.url, Host: name + "." + devDomain, Key: key.Token,
-		Clock: clock.System{}})
+	c, err := client.New(client.Options{
+		URL: l.url, Host: name + "." + devDomain, Key: key.Token,
+		Clock: clock.System{},
+	})
 	past := &scenario.Past{Spec: l.spec, Import: func(ctx context.Context, lines []byte) error {
 		var raw json.RawMessage
 		return l.Call(ctx, client.Request{

@@ -191,8 +191,10 @@ func eventRequest(key j17.Key, ev NewEvent, o WriteOptions) (request, error) {
 		wire.WriteEvent
 
 		Conditions json.RawMessage `json:"conditions,omitempty"`
-	}{wire.WriteEvent{Data: ev.Data, Metadata: wire.EventMetadata{Metadata: o.metadata(), Generation: ev.Generation}},
-		o.Conditions})
+	}{
+		wire.WriteEvent{Data: ev.Data, Metadata: wire.EventMetadata{Metadata: o.metadata(), Generation: ev.Generation}},
+		o.Conditions,
+	})
 	return request{
 		method: http.MethodPost, path: []string{key.Type, key.ID, ev.Type}, body: body,
 		idempotencyKey: o.IdempotencyKey, correlationID: o.CorrelationID,

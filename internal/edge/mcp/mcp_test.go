@@ -122,8 +122,10 @@ func (r *running) Feed(
 	ctx context.Context, f client.FeedFilter, after string, count uint64,
 ) (p client.FeedPage, err error) {
 	p.Events, p.Position = []json.RawMessage{}, after
-	for ev, err := range r.Events(ctx, j17.Key{Type: f.Type, ID: "global"}, client.EventsOptions{Start: after,
-		Count: count}) {
+	for ev, err := range r.Events(ctx, j17.Key{Type: f.Type, ID: "global"}, client.EventsOptions{
+		Start: after,
+		Count: count,
+	}) {
 		if err != nil {
 			return p, err
 		}
