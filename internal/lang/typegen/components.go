@@ -51,11 +51,11 @@ func Components(root, projections value.Value) []Component {
 	return l.components
 }
 
-// eachData calls f with the name and the schema of the data of each event type.
+// eachData calls f with the name and the schema of the data of each event type that somebody may write.
 func eachData(root value.Value, f func(name string, schema value.Value)) {
 	for _, t := range root.Get("aggregate_types").Members() {
 		for _, e := range t.Value.Get("events").Members() {
-			if s := e.Value.Get("schema"); !s.IsMissing() {
+			if s := e.Value.Get("schema"); !s.IsMissing() && !e.Value.Get("retired").Truth() {
 				f(DataComponent(t.Key, e.Key), s)
 			}
 		}
