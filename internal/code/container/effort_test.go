@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"j17/internal/base/clock"
 	"j17/internal/code/container"
 	"j17/internal/code/sandbox"
 )
@@ -30,8 +31,10 @@ func TestProcessorTimeDecides(t *testing.T) {
 			}
 		}
 		spun(t.Context(), t, f, "200ms")
+		started(t, f)
 		// A replay has its own limit, and reports that one.
 		spun(sandbox.ForReplay(t.Context()), t, f, "2s")
+		started(t, f)
 		// Naps take nothing from what the calls for a command have together, which four of them would otherwise use up.
 		command := sandbox.ForCommand(t.Context())
 		for range 3 {
@@ -40,6 +43,26 @@ func TestProcessorTimeDecides(t *testing.T) {
 			}
 		}
 	})
+}
+
+// started calls until a worker answers: after several that ended without an answer, as those that have spun did, the
+// next one starts a little later.
+func started(t *testing.T, f sandbox.Function) {
+	t.Helper()
+	machine := clock.System{}
+	for tries := 0; ; tries++ {
+		_, err := f.Call(t.Context(), []byte(`{"do":"nap"}`))
+		if err == nil {
+			return
+		}
+		fault, ok := errors.AsType[*sandbox.Fault](err)
+		if !ok || fault.Kind != sandbox.Start || tries == 1000 {
+			t.Fatalf("%d tries: %v", tries, err)
+		}
+		if err := machine.Wait(t.Context(), machine.Now().Add(10*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // spun makes a call that does nothing but use the processor, until it is ended for having used so much of it. Where the

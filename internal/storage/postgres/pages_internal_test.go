@@ -75,7 +75,7 @@ func TestDamageIsTold(t *testing.T) {
 	t.Parallel()
 	const whole, damaged = 10, 7
 	for name, sql := range map[string]string{
-		"position":      `UPDATE events SET raw = overlay(raw PLACING '9' FROM 20) WHERE version = $1`,
+		"position":      `UPDATE events SET raw = set_byte(raw, 19, 48 + (get_byte(raw, 19) - 47) % 10) WHERE version = $1`,
 		"key":           `UPDATE events SET raw = decode(replace(encode(raw, 'hex'), encode('order:a', 'hex'), encode('order:b', 'hex')), 'hex') WHERE version = $1`,
 		"type":          `UPDATE events SET type = 'was_removed' WHERE version = $1`,
 		"timestamp":     `UPDATE events SET time = time + 1 WHERE version = $1`,
@@ -197,7 +197,7 @@ func TestReadersHoldNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(name, err)
 			}
-			if held := s.pool.Stat().AcquiredConns(); held != 0 {
+			if held := heldConnections(t, s); held != 0 {
 				t.Fatalf("%s holds %d connections", name, held)
 			}
 			n++
@@ -206,6 +206,21 @@ func TestReadersHoldNothing(t *testing.T) {
 			t.Errorf("%s: %d events", name, n)
 		}
 	}
+}
+
+// heldConnections returns how many connections of the pool are in use and stay so. What the store does in the
+// background has one for a moment.
+func heldConnections(t *testing.T, s *Store) (held int32) {
+	t.Helper()
+	for range 100 {
+		if held = s.pool.Stat().AcquiredConns(); held == 0 {
+			break
+		}
+		if _, err := s.pool.Exec(t.Context(), "SELECT 1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return held
 }
 
 // TestPlans checks the server's plans for the statements of readers: each reads only the partition of its tenant, in
