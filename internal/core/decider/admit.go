@@ -84,8 +84,7 @@ const maxErrors = 20
 
 // Admit checks a command in the order of the contract: aggregate types, event types, keys, metadata, data. resolve
 // returns the key of the aggregate of a write, and now is the Unix second that steps between generations see. The check
-// of the data is charged to b. A command returned with an error
-// has no fault but in the data of its events.
+// of the data is charged to b. A command returned with an error has no fault but in the data of its events.
 func (d *Decider) Admit(
 	c *command.Command, now int64, b *work.Budget, resolve func(*command.Write) (j17.Key, error),
 ) (*Admitted, error) {

@@ -77,11 +77,7 @@ func (e *Engine) History(
 		if !b.SpendBytes(len(ev.Raw) + f.Data.Size()) {
 			return 0, b.Err()
 		}
-		shown, err := upcast.Of(typ.AggregateType, ev, b)
-		if err != nil {
-			return 0, store.UserError(err)
-		}
-		te, err := upcast.Read(typ.AggregateType, ev, name, b)
+		shown, te, err := upcast.Both(typ.AggregateType, ev, name, b)
 		if err != nil {
 			return 0, store.UserError(err)
 		}

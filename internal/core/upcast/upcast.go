@@ -72,19 +72,7 @@ func Of(typ *spec.AggregateType, ev *j17.Event, b *work.Budget) (*j17.Event, err
 	if err != nil {
 		return nil, err
 	}
-	if r.unchanged {
-		return stored, nil
-	}
-	shown := *stored
-	shown.Stored, shown.Type = stored, r.newest.Name
-	metadata := r.metadata(true)
-	raw, at := j17.AppendEvent(
-		make([]byte, 0, len(stored.Raw)+64), stored.StreamID, stored.Key, shown.Type, r.data.OrNull().AppendJSON(nil),
-		metadata,
-		stored.Timestamp,
-	)
-	shown.Raw, shown.Data, shown.Metadata = raw, at.DataOf(raw), at.MetadataOf(raw)
-	return &shown, nil
+	return r.shown(), nil
 }
 
 // Read is Of for handlers, guards and all else that computes with an event: its metadata do not say how it was stored.
@@ -95,13 +83,18 @@ func Read(typ *spec.AggregateType, ev *j17.Event, key string, b *work.Budget) (t
 	if err != nil {
 		return tick.Event{}, err
 	}
-	seen := r.event(key)
-	if r.unchanged {
-		return seen, nil
+	return r.seen(key), nil
+}
+
+// Both returns what Of and Read do, for callers that show an event and compute with it.
+func Both(
+	typ *spec.AggregateType, ev *j17.Event, key string, b *work.Budget,
+) (shown *j17.Event, seen tick.Event, err error) {
+	r, err := read(typ, ev.AsStored(), key, b)
+	if err != nil {
+		return nil, tick.Event{}, err
 	}
-	seen.Type, seen.Data = r.newest.Name, tick.Parsed(r.data)
-	seen.Metadata = tick.Raw(j17.AppendTimestamp(r.metadata(false), stored.Timestamp))
-	return seen, nil
+	return r.shown(), r.seen(key), nil
 }
 
 // reading is an event on its way to the newest generation.
@@ -122,6 +115,32 @@ func (r *reading) event(key string) tick.Event {
 		Key: key, Type: r.stored.Type, Timestamp: r.stored.Timestamp, Data: tick.Raw(r.stored.Data),
 		Metadata: tick.Raw(r.stored.Metadata),
 	}
+}
+
+// shown returns the event as others are shown it.
+func (r *reading) shown() *j17.Event {
+	if r.unchanged {
+		return r.stored
+	}
+	shown := *r.stored
+	shown.Stored, shown.Type = r.stored, r.newest.Name
+	raw, at := j17.AppendEvent(
+		make([]byte, 0, len(shown.Raw)+64), shown.StreamID, shown.Key, shown.Type, r.data.OrNull().AppendJSON(nil),
+		r.metadata(true), shown.Timestamp,
+	)
+	shown.Raw, shown.Data, shown.Metadata = raw, at.DataOf(raw), at.MetadataOf(raw)
+	return &shown
+}
+
+// seen returns the event as handlers see it.
+func (r *reading) seen(key string) tick.Event {
+	seen := r.event(key)
+	if r.unchanged {
+		return seen
+	}
+	seen.Type, seen.Data = r.newest.Name, tick.Parsed(r.data)
+	seen.Metadata = tick.Raw(j17.AppendTimestamp(r.metadata(false), r.stored.Timestamp))
+	return seen
 }
 
 // read takes an event through all steps, and compares the result with the newest schema.
