@@ -150,10 +150,12 @@ func (p *primary) reachable(ctx context.Context) (*server, error) {
 	}
 }
 
-// reached records that a server takes writes as it says.
+// reached records that a server takes writes as it says. The reason for which it could not be reached before counts until
+// then, so that it is told also while the next attempt is in progress.
 func (p *primary) reached(s *server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	delete(p.reasons, s.name())
 	p.answering = s
 	p.tell()
 }
@@ -227,13 +229,6 @@ func (p *primary) failed(err *pgconn.ConnectError) {
 	}
 }
 
-// asks records that a connection to a server is being tried again.
-func (p *primary) asks(config *pgx.ConnConfig) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.reasons, hostName(config.Host, config.Port))
-}
-
 // lose records that a server takes no writes.
 func (p *primary) lose(s *server) {
 	p.mu.Lock()
@@ -283,7 +278,6 @@ func (p *primary) run(ctx context.Context, s *search) {
 	for _, config := range p.hosts {
 		trying.Go(func() {
 			for pause := retryAfter; ctx.Err() == nil; pause = min(2*pause, retryMost) {
-				p.asks(config)
 				conn, err := p.connectTo(ctx, &server{config: config})
 				if err == nil {
 					p.finish(s, sessionOf(conn))
