@@ -197,8 +197,9 @@ bench-bulk: ## writes before and after an import, and what memory comes to (EVEN
 	@bench/bulk.sh
 
 .PHONY: bench-postgres
-bench-postgres: ## ways of writing to PostgreSQL beside their bars (ROUNDS=3); needs PostgreSQL
+bench-postgres: ## PostgreSQL beside its bars: ways of writing, and requests (ROUNDS=3 EACH=3s ROWS=1000000); needs PostgreSQL
 	@J17_BENCH=1 ROUNDS='$(ROUNDS)' go test -count=1 -run '^TestSpeed$$' -v ./internal/storage/postgres
+	@J17_BENCH=1 ROUNDS='$(ROUNDS)' EACH='$(EACH)' ROWS='$(ROWS)' go test -count=1 -timeout 1h -v ./bench/stores
 
 .PHONY: bench-compare
 bench-compare: ## compare this tree with another commit, path by path (BASE=commit ROUNDS=10 EACH=2s)

@@ -76,6 +76,8 @@ func (s *Server) start(ctx context.Context, program, spec string, flags []string
 	if err != nil {
 		return err
 	}
+	var told bytes.Buffer
+	p.Stderr = &told
 	if err := p.Start(); err != nil {
 		return err
 	}
@@ -91,7 +93,8 @@ func (s *Server) start(ctx context.Context, program, spec string, flags []string
 		NodeSecret string `json:"node_secret"`
 	}
 	if err := json.NewDecoder(lines).Decode(&ready); err != nil {
-		return err
+		_ = p.Wait() // what it has said counts
+		return fmt.Errorf("%w: %s", err, told.Bytes())
 	}
 	_, port, ok := strings.Cut(strings.TrimPrefix(ready.URLs["prod"], "http://"), ":")
 	if !ok {

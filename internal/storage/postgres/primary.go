@@ -150,8 +150,8 @@ func (p *primary) reachable(ctx context.Context) (*server, error) {
 	}
 }
 
-// reached records that a server takes writes as it says. The reason for which it could not be reached before counts until
-// then, so that it is told also while the next attempt is in progress.
+// reached records that a server takes writes as it says. The reason for which it could not be reached before counts
+// until then, so that it is told also while the next attempt is in progress.
 func (p *primary) reached(s *server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -110,12 +109,12 @@ func (s *speedBench) measure(t *testing.T, do func(ctx context.Context, n *atomi
 	ctx, cancel := context.WithTimeout(t.Context(), speedTime)
 	defer cancel()
 	var n atomic.Int64
-	node, server, begun := ownTime(), s.serverTime(t), time.Now()
+	node, server, begun := ownTime(), s.server.Processor(t), time.Now()
 	do(ctx, &n)
 	commits := float64(n.Load())
 	return speed{
 		rate: commits / time.Since(begun).Seconds(), node: micros(ownTime()-node) / commits,
-		server: micros(s.serverTime(t)-server) / commits,
+		server: micros(s.server.Processor(t)-server) / commits,
 	}
 }
 
@@ -126,24 +125,6 @@ func ownTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// serverTime returns the processor time of the server's present processes.
-func (s *speedBench) serverTime(t *testing.T) (sum time.Duration) {
-	t.Helper()
-	pids := pgtest.Ask[[]int32](t, s.server, `SELECT array_agg(pid) FROM pg_stat_activity`)
-	for _, pid := range pids {
-		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			continue // it has ended
-		}
-		fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
-		for _, ticks := range fields[11:13] {
-			n, _ := strconv.Atoi(ticks)
-			sum += time.Duration(n) * 10 * time.Millisecond
-		}
-	}
-	return sum
 }
 
 // plain returns a unit of three events in three streams.

@@ -160,3 +160,22 @@ func (s *Server) interrupt(tb testing.TB, how, where string) int {
 	tb.Helper()
 	return Ask[int](tb, s, "SELECT count("+how+"(pid))::int FROM pg_stat_activity WHERE pid<>pg_backend_pid() AND ("+where+")")
 }
+
+// Processor returns the processor time that the server's present processes have taken, except those without a row in
+// pg_stat_activity. It needs Linux.
+func (s *Server) Processor(tb testing.TB) (sum time.Duration) {
+	tb.Helper()
+	const tick = 10 * time.Millisecond
+	for _, pid := range Ask[[]int32](tb, s, `SELECT array_agg(pid) FROM pg_stat_activity`) {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			continue // it has ended
+		}
+		fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
+		for _, ticks := range fields[11:13] {
+			n, _ := strconv.Atoi(ticks)
+			sum += time.Duration(n) * tick
+		}
+	}
+	return sum
+}
