@@ -222,6 +222,9 @@ func (e *Event) Generation() (number, at, end int) {
 	for at > 0 && m[at-1] >= '0' && m[at-1] <= '9' {
 		at--
 	}
+	if at == end-len(",") {
+		return 1, end, end // most often, and faster than the error below
+	}
 	number, err := strconv.Atoi(string(m[at : end-len(",")]))
 	at -= len(generationMember)
 	if err != nil || at < 1 || string(m[at:at+len(generationMember)]) != generationMember {

@@ -11,6 +11,7 @@ package work
 
 import (
 	"context"
+	"math"
 
 	"j17"
 )
@@ -92,6 +93,13 @@ func (b *Budget) Renew(limit int64) {
 func (b *Budget) Spend(n int) bool {
 	b.left -= int64(n)
 	return b.left >= b.mark || b.look()
+}
+
+// End ends the budget with an error, unless it has ended: no work is taken from then on, and Err returns it.
+func (b *Budget) End(err error) {
+	if b.err == nil {
+		b.err, b.mark = err, math.MaxInt64
+	}
 }
 
 // SpendBytes takes what reading or copying n bytes costs, beside one unit.

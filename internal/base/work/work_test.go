@@ -44,6 +44,21 @@ func TestBudgetEndsWithItsContext(t *testing.T) {
 	}
 }
 
+func TestBudgetIsEnded(t *testing.T) {
+	b, cause := work.Counted(100), errors.New("enough")
+	if !b.Spend(1) {
+		t.Fatal(b.Err())
+	}
+	b.End(cause)
+	b.End(errors.New("later"))
+	if b.Spend(0) || !errors.Is(b.Err(), cause) {
+		t.Errorf("it goes on, or ended with %v", b.Err())
+	}
+	if b.Renew(1); !b.Spend(1) || b.Err() != nil {
+		t.Error("a renewed budget is ended")
+	}
+}
+
 func BenchmarkSpend(b *testing.B) {
 	budget := work.New(b.Context(), math.MaxInt64)
 	for b.Loop() {

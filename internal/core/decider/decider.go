@@ -19,6 +19,7 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/base/work"
 	"j17/internal/code/sandbox"
+	"j17/internal/core/upcast"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
@@ -32,14 +33,19 @@ type Decider struct {
 	*spec.Compiled
 
 	Functions Functions
-	programs  map[string]*Program
+	// Tried says which stored events are known to fit the spec.
+	Tried    *upcast.Tried
+	programs map[string]*Program
 }
 
 // New returns a decider of a spec: event types whose custom code has no function are refused with CodeCustomCodeFailed.
 func New(c *spec.Compiled, functions Functions) *Decider {
-	d := &Decider{Compiled: c, Functions: functions, programs: make(map[string]*Program, len(c.Types))}
+	d := &Decider{
+		Compiled: c, Functions: functions, Tried: &upcast.Tried{}, programs: make(map[string]*Program, len(c.Types)),
+	}
 	for name, typ := range c.Types {
 		d.programs[name] = NewProgram(typ, functions)
+		d.programs[name].Tried = d.Tried
 	}
 	return d
 }
@@ -50,6 +56,8 @@ type Program struct {
 	Functions Functions
 	// Fingerprint changes whenever the handlers do, or the functions of those in custom code.
 	Fingerprint [32]byte
+	// Tried is that of the decider, nil without one.
+	Tried *upcast.Tried
 }
 
 // NewProgram returns the program of one aggregate type.

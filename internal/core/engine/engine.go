@@ -23,6 +23,7 @@ import (
 	"j17/internal/core/decider"
 	"j17/internal/core/fold"
 	"j17/internal/core/upcast"
+	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
 )
 
@@ -152,7 +153,12 @@ func New(o Options) *Engine {
 		looked: work.NewPool(o.LookedBytes, o.LookedBytes*3/4),
 		failed: newFailureLog(o.Store, o.Clock, o.Logger),
 	}
-	e.shown = upcast.NewReader(e.Spec)
+	e.shown = upcast.NewReader(func(t j17.Tenant) (*spec.Compiled, *upcast.Tried) {
+		if d := e.present(t); d != nil {
+			return d.Compiled, d.Tried
+		}
+		return nil, nil
+	})
 	e.states = fold.New(fold.Options{
 		Store: o.Store, Clock: o.Clock, Logger: o.Logger, CacheBytes: o.CacheBytes, SnapshotEvery: o.SnapshotEvery,
 		ReadWait: o.ReadWait,

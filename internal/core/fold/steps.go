@@ -2,6 +2,7 @@ package fold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"j17"
@@ -107,6 +108,7 @@ func (l *Loader) advance(
 type steps struct {
 	ctx    context.Context //nolint:containedctx // the context of one call of the engine
 	typ    *decider.Program
+	stored *upcast.Stream
 	ed     *value.Editor
 	budget *work.Budget
 	f      decider.State
@@ -116,7 +118,10 @@ type steps struct {
 
 // steps returns steps for the aggregates of a type.
 func (l *Loader) steps(ctx context.Context, typ *decider.Program) *steps {
-	return &steps{ctx: sandbox.ForReplay(ctx), typ: typ, budget: work.New(ctx, work.Replay)}
+	return &steps{
+		ctx: sandbox.ForReplay(ctx), typ: typ, stored: upcast.NewStream(typ.AggregateType, typ.Tried),
+		budget: work.New(ctx, work.Replay),
+	}
 }
 
 // begin begins with a state of an aggregate. It has no JSON until it is finished.
@@ -129,11 +134,16 @@ func (x *steps) begin(key j17.Key, base *decider.State) {
 // apply applies the next event.
 func (x *steps) apply(ev *j17.Event) error {
 	x.budget.Renew(work.Replay)
-	var err error
-	if x.te, err = upcast.Read(x.typ.AggregateType, ev, x.te.Key, x.budget); err != nil {
+	if err := x.stored.Read(ev, &x.te, x.budget); err != nil {
 		return err
 	}
 	if err := x.typ.Apply(x.ctx, &x.f, x.ed, &x.te, x.budget, nil); err != nil {
+		if _, is := errors.AsType[*tick.Misfit](err); is {
+			// An event that was tried does not fit: the comparison that was left out says where.
+			x.budget.Renew(work.Replay)
+			_, err = upcast.Read(x.typ.AggregateType, ev, x.te.Key, x.budget)
+			return err
+		}
 		return decider.ReplayFailed(err, &x.te, x.f.Length+1)
 	}
 

@@ -14,20 +14,23 @@ import (
 // Reader shows stored events as the specs in force read them, to whoever shows events to others. Code that computes
 // under a spec of its own, such as a fold, calls Of or Read with that. A nil Reader shows events as they are stored.
 type Reader struct {
-	specs func(t j17.Tenant) *spec.Compiled
+	specs func(t j17.Tenant) (*spec.Compiled, *Tried)
 }
 
-// NewReader returns a reader of events under the specs that a function returns, nil for a tenant that has none.
-func NewReader(specs func(t j17.Tenant) *spec.Compiled) *Reader { return &Reader{specs} }
+// NewReader returns a reader of events under the specs that a function returns, nil for a tenant that has none, with
+// what was tried under them.
+func NewReader(specs func(t j17.Tenant) (*spec.Compiled, *Tried)) *Reader { return &Reader{specs} }
 
 // Show returns an event as it is read: see Of. It is valid as long as the stored one. With an error of the event
 // itself, it returns what is known of the event: the type that it would have, and no bytes, data and metadata.
 func (r *Reader) Show(ctx context.Context, t j17.Tenant, ev *j17.Event) (*j17.Event, error) {
-	typ, stored := r.typeOf(t, ev.Key.Type), ev.AsStored()
-	if number, _, _ := stored.Generation(); asStored(typ, stored.Type, number) {
+	typ, tried := r.typeOf(t, ev.Key.Type)
+	stored := ev.AsStored()
+	number, _, _ := stored.Generation()
+	if asStored(typ, stored.Type, number) {
 		return stored, nil
 	}
-	shown, err := Of(typ, stored, work.New(ctx, work.Replay))
+	shown, err := show(typ, tried, stored, work.New(ctx, work.Replay))
 	if Failure(err) != nil {
 		shown = &j17.Event{
 			StreamID: stored.StreamID, Key: stored.Key, Version: stored.Version,
@@ -38,10 +41,26 @@ func (r *Reader) Show(ctx context.Context, t j17.Tenant, ev *j17.Event) (*j17.Ev
 	return shown, err
 }
 
+// show is Of, without the comparison for what was tried.
+func show(typ *spec.AggregateType, tried *Tried, ev *j17.Event, b *work.Budget) (*j17.Event, error) {
+	stored := ev.AsStored()
+	covered := false
+	if typ != nil && typ.Events[stored.Type] != nil {
+		number, _, _ := stored.Generation()
+		plan := typ.Events[stored.Type].Plan(number)
+		covered = plan != nil && tried.Covers(plan, stored.StreamID)
+	}
+	seen, err := read(typ, stored, "", covered, b)
+	if err != nil {
+		return nil, err
+	}
+	return seen.shown(), nil
+}
+
 // Type returns the type that an event is read as.
 func (r *Reader) Type(t j17.Tenant, ev *j17.Event) string {
 	stored := ev.AsStored()
-	if typ := r.typeOf(t, stored.Key.Type); typ != nil && typ.Events[stored.Type] != nil {
+	if typ, _ := r.typeOf(t, stored.Key.Type); typ != nil && typ.Events[stored.Type] != nil {
 		return typ.Events[stored.Type].Newest().Name
 	}
 	return stored.Type
@@ -56,7 +75,8 @@ func (r *Reader) Each(
 		for ev, err := range events {
 			if err == nil {
 				b.Renew(work.Replay)
-				ev, err = Of(r.typeOf(t, ev.Key.Type), ev, b)
+				typ, tried := r.typeOf(t, ev.Key.Type)
+				ev, err = show(typ, tried, ev, b)
 			}
 			if !yield(ev, err) || err != nil {
 				return
@@ -71,14 +91,19 @@ func (r *Reader) Spec(t j17.Tenant) *spec.Compiled {
 	if r == nil {
 		return nil
 	}
-	return r.specs(t)
+	s, _ := r.specs(t)
+	return s
 }
 
-func (r *Reader) typeOf(t j17.Tenant, aggregateType string) *spec.AggregateType {
-	if s := r.Spec(t); s != nil {
-		return s.Types[aggregateType]
+func (r *Reader) typeOf(t j17.Tenant, aggregateType string) (*spec.AggregateType, *Tried) {
+	if r == nil {
+		return nil, nil
 	}
-	return nil
+	s, tried := r.specs(t)
+	if s == nil {
+		return nil, nil
+	}
+	return s.Types[aggregateType], tried
 }
 
 // Stored returns patterns that find, among stored events, all that are read as one of some patterns, and those stored

@@ -68,7 +68,7 @@ func Generation(ev *j17.Event) int {
 // the budget's context.
 func Of(typ *spec.AggregateType, ev *j17.Event, b *work.Budget) (*j17.Event, error) {
 	stored := ev.AsStored()
-	r, err := read(typ, stored, "", b)
+	r, err := read(typ, stored, "", false, b)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func Of(typ *spec.AggregateType, ev *j17.Event, b *work.Budget) (*j17.Event, err
 // key is the text of the event's key.
 func Read(typ *spec.AggregateType, ev *j17.Event, key string, b *work.Budget) (tick.Event, error) {
 	stored := ev.AsStored()
-	r, err := read(typ, stored, key, b)
+	r, err := read(typ, stored, key, false, b)
 	if err != nil {
 		return tick.Event{}, err
 	}
@@ -90,7 +90,7 @@ func Read(typ *spec.AggregateType, ev *j17.Event, key string, b *work.Budget) (t
 func Both(
 	typ *spec.AggregateType, ev *j17.Event, key string, b *work.Budget,
 ) (shown *j17.Event, seen tick.Event, err error) {
-	r, err := read(typ, ev.AsStored(), key, b)
+	r, err := read(typ, ev.AsStored(), key, false, b)
 	if err != nil {
 		return nil, tick.Event{}, err
 	}
@@ -143,8 +143,8 @@ func (r *reading) seen(key string) tick.Event {
 	return seen
 }
 
-// read takes an event through all steps, and compares the result with the newest schema.
-func read(typ *spec.AggregateType, stored *j17.Event, key string, b *work.Budget) (reading, error) {
+// read takes an event through all steps, and compares the result with the newest schema, unless it was tried.
+func read(typ *spec.AggregateType, stored *j17.Event, key string, tried bool, b *work.Budget) (reading, error) {
 	r := reading{stored: stored}
 	r.generation, r.at, r.end = stored.Generation()
 	if r.unchanged = asStored(typ, stored.Type, r.generation); r.unchanged {
@@ -161,7 +161,7 @@ func read(typ *spec.AggregateType, stored *j17.Event, key string, b *work.Budget
 		key = stored.Key.String()
 	}
 	ev := r.event(key)
-	r.newest, r.data, err = Newest(typ.Events[stored.Type], r.generation, data, &ev, b)
+	r.newest, r.data, err = newest(typ.Events[stored.Type], r.generation, data, &ev, tried, b)
 	if failed := Failure(err); failed != nil {
 		failed.StreamID = stored.StreamID.String()
 	}
@@ -182,6 +182,13 @@ func asStored(typ *spec.AggregateType, name string, generation int) bool {
 // steps. The result has been compared with the schema. The errors are those of Of, without a position.
 func Newest(
 	et *spec.EventType, generation int, data value.Value, ev *tick.Event, b *work.Budget,
+) (*spec.EventType, value.Value, error) {
+	return newest(et, generation, data, ev, false, b)
+}
+
+// newest is Newest, without the comparison for data that were tried.
+func newest(
+	et *spec.EventType, generation int, data value.Value, ev *tick.Event, tried bool, b *work.Budget,
 ) (*spec.EventType, value.Value, error) {
 	from, number := et, generation
 	fail := func(cause Cause, at diag.Pointer, path, reason string) (*spec.EventType, value.Value, error) {
@@ -231,7 +238,7 @@ func Newest(
 	}
 
 	// The result, against the newest schema.
-	if et.Schema == nil {
+	if et.Schema == nil || tried {
 		return et, data, nil
 	}
 	failures, err := et.Schema.Validate(data, b)

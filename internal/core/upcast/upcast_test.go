@@ -174,11 +174,11 @@ func TestFailures(t *testing.T) {
 
 func TestReader(t *testing.T) {
 	s := compile(t)
-	r := upcast.NewReader(func(tenant j17.Tenant) *spec.Compiled {
+	r := upcast.NewReader(func(tenant j17.Tenant) (*spec.Compiled, *upcast.Tried) {
 		if tenant == "with" {
-			return s
+			return s, nil
 		}
-		return nil
+		return nil, nil
 	})
 	good, bad := stored("was_placed", `{"total":"1"}`, ""), stored("was_ordered", `{"sum":"x"}`, "")
 	events := func(list ...*j17.Event) iter.Seq2[*j17.Event, error] {

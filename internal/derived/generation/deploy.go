@@ -232,8 +232,8 @@ func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decide
 	return r, err
 }
 
-// Adopt has the events tried in the background that the deployed spec reads otherwise than they are stored, and that
-// were not: after a deployment by force, and after a restoration.
+// Adopt tells readers of the deployed spec which stored events were tried. It has the others tried in the background,
+// as far as they are read otherwise than they are stored: after a deployment by force, and after a restoration.
 func (s *Service) Adopt(ctx context.Context, t j17.Tenant) error {
 	d, fences, err := s.Engine.Deployed(t)
 	if err != nil {
@@ -250,6 +250,7 @@ func (s *Service) Adopt(ctx context.Context, t j17.Tenant) error {
 	if err := p.load(ctx); err != nil {
 		return store.UserError(err)
 	}
+	plan.tell()
 	untried := func(r *record) bool { return r.at.IsZero() }
 	if p.extent.Last.IsZero() || !slices.ContainsFunc(plan.records(), untried) {
 		return nil
@@ -290,7 +291,9 @@ func (s *Service) runPass(ctx context.Context, c *worker.Claim) error {
 		if err != nil && !overtaken(err) {
 			return err
 		}
-		ended = ended && err == nil
+		if ended = ended && err == nil; ended {
+			p.plan.tell()
+		}
 	}
 	side := c.Remove()
 	if !ended {

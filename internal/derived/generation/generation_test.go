@@ -473,6 +473,68 @@ func TestPrepared(t *testing.T) {
 	h.tried(specOf(e(second, step)), 19)
 }
 
+// TestReadersAreTold looks at which events readers of the deployed spec need not check.
+func TestReadersAreTold(t *testing.T) {
+	h := newHouse(t, specOf(e(first)))
+	h.put("e", 1, `{"n":1}`, `{"n":2}`)
+	adopt := func() {
+		t.Helper()
+		if err := h.generations.Adopt(t.Context(), enginetest.Tenant); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(covered, next bool) {
+		t.Helper()
+		d, err := h.Decider(enginetest.Tenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		extent, err := h.Store.Extent(t.Context(), enginetest.Tenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, last := d.Types["box"].Events["e"].Plan(1), extent.Last
+		after := last
+		after.Seq++
+		if d.Tried.Covers(plan, last) != covered || d.Tried.Covers(plan, after) != next {
+			t.Errorf("covered is %v, want %v; what comes next %v", !covered, covered, d.Tried.Covers(plan, after))
+		}
+	}
+
+	// What a deployment has tried, and not what comes later.
+	h.tried(specOf(e(second, step)), 2)
+	want(false, false)
+	adopt()
+	want(true, false)
+	h.put("e", 1, `{"n":3}`)
+	want(false, false)
+	h.counts("e", "e 1: 3, 0; ")
+	want(true, false)
+
+	// Nothing by force until it was tried, nor where an event fails.
+	h.put("e", 1, `{"n":"text"}`)
+	other := strings.Replace(step, `["@.n",0]`, `["@.n",1]`, 1)
+	if _, err := h.deploy(specOf(e(second, other)), part.Asked{Force: true}, nil); err != nil {
+		t.Fatal(err)
+	}
+	adopt()
+	want(false, false)
+	if err := h.generations.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want(false, false)
+	lenient := `"generations":{"1":{"schema":{"type":"object"},"upcast":[{"drop":{"target":"n"}},{"set":{"target":"n","value":1}}]}}`
+	if _, err := h.deploy(specOf(e(second, lenient)), part.Asked{Force: true}, nil); err != nil {
+		t.Fatal(err)
+	}
+	adopt()
+	want(false, false)
+	if err := h.generations.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want(true, false)
+}
+
 // TestNamesThatBecomeOne lists what is stored under several names that are read as one type.
 func TestNamesThatBecomeOne(t *testing.T) {
 	h := newHouse(t, specOf(e(first), `"old":{"schema":{},"handler":[]}`))

@@ -14,6 +14,7 @@ import (
 	"j17/internal/core/decider"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
+	"j17/internal/lang/tick"
 	"j17/internal/storage/store"
 )
 
@@ -206,6 +207,19 @@ func whole(d *decider.Decider) *plan {
 		p.types[name] = of
 	}
 	return p
+}
+
+// tell tells readers of the deployed spec what was tried, so that they do not check it again.
+func (p *plan) tell() {
+	upTo := map[*tick.Plan]j17.StreamID{}
+	for _, of := range p.types {
+		for _, r := range of.readings {
+			if steps := r.event.Plan(r.Generation); steps != nil && r.failed == 0 && !r.at.IsZero() {
+				upTo[steps] = r.at
+			}
+		}
+	}
+	p.d.Tried.Set(upTo)
 }
 
 // empty reports whether there is nothing to look at.

@@ -35,6 +35,7 @@ func (s *Service) List(ctx context.Context, t j17.Tenant) (all wire.Generations,
 	if err != nil {
 		return all, err
 	}
+	plan.tell()
 	all.Trial = *plan.trial()
 	for _, of := range plan.sorted() {
 		for _, name := range slices.Sorted(maps.Keys(of.typ.Events)) {

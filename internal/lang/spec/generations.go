@@ -59,6 +59,8 @@ type sums struct {
 	steps [32]byte
 	// reading is of the same, and of the schema that the outcome has to fit.
 	reading [32]byte
+	// plan has the steps, nil without any.
+	plan *tick.Plan
 }
 
 // Of returns an older generation, nil where there is none of that number.
@@ -102,6 +104,18 @@ func (e *EventType) Reading(generation int) (sum [32]byte, known bool) {
 		return g.sums.reading, true
 	}
 	return sum, false
+}
+
+// Plan returns the steps that bring stored events of a generation to the newest one, nil where they are read as they
+// are stored, and where there is no such generation.
+func (e *EventType) Plan(generation int) *tick.Plan {
+	if generation == e.Generation {
+		return e.sums.plan
+	}
+	if g := e.Of(generation); g != nil {
+		return g.sums.plan
+	}
+	return nil
 }
 
 // SchemaOf returns the schema of the data of one generation of an event type, that of the newest where there is none of
@@ -280,7 +294,7 @@ func (c *typeCompiler) sum(t *AggregateType, events value.Value) {
 		if e.As != nil {
 			sum(e.As.Type)
 			step := e.Name + " as " + e.As.name + " " + strconv.Itoa(e.As.Generation)
-			e.sums = e.As.Type.after(e.As.Generation).behind(step, e.As.upcast)
+			e.sums = e.As.Type.after(e.As.Generation).behind(step, e.As.upcast, e.As.Upcast)
 			next = e.sums
 		}
 		if e.As == nil && (len(e.Older) > 0 || len(e.ReadAs) > 0) {
@@ -288,7 +302,7 @@ func (c *typeCompiler) sum(t *AggregateType, events value.Value) {
 			e.newestSum = next.reading
 		}
 		for _, g := range slices.Backward(e.Older) {
-			g.sums = next.behind(e.Name+" "+strconv.Itoa(g.Number), g.upcast)
+			g.sums = next.behind(e.Name+" "+strconv.Itoa(g.Number), g.upcast, g.Upcast)
 			next = g.sums
 		}
 	}
@@ -309,13 +323,13 @@ func (e *EventType) after(generation int) sums {
 	}
 }
 
-// behind returns the sums of events that take one more step before.
-func (s sums) behind(step string, upcast value.Value) sums {
+// behind returns the sums of events that take one more step before, which may be nil.
+func (s sums) behind(step string, upcast value.Value, compiled *tick.Upcast) sums {
 	with := func(sum [32]byte) [32]byte {
 		b := append([]byte{tick.Semantics}, sum[:]...)
 		return sha256.Sum256(upcast.OrNull().AppendJSON(value.AppendString(b, step)))
 	}
-	return sums{steps: with(s.steps), reading: with(s.reading)}
+	return sums{steps: with(s.steps), reading: with(s.reading), plan: tick.NewPlan(compiled, s.plan)}
 }
 
 // schemaSum is of the schema of an event type and of the shared definitions that it reaches.

@@ -91,7 +91,7 @@ func (s source) path() string {
 		return "$.data"
 	case fromMetadata:
 		return "$.metadata"
-	case fromState, fromCurrent, fromSlot, fromID, fromMembers, fromWhole, fromRead:
+	case fromState, fromCurrent, fromSlot, fromID, fromMembers, fromWhole, fromRead, fromView:
 	}
 	return ""
 }

@@ -445,6 +445,8 @@ func (c operationCompiler) kept(v value.Value, at diag.Pointer) operand {
 	out := operand{node: n, deep: deep}
 	if lit, ok := n.(*literal); ok {
 		out.weight = lit.v.Weight()
+	} else if c.upcast {
+		out.source = v
 	}
 	return out
 }

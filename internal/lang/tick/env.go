@@ -67,6 +67,8 @@ type Env struct {
 	reads []value.Value
 	// left is how many bytes strings that are put together may still have; below 0 there were too many.
 	left int
+	// views are what expressions of steps read of an event in an older generation.
+	views *viewed
 }
 
 // NewEnv returns an environment in which all work is charged to b. It is empty: see Renew.
@@ -229,9 +231,14 @@ func (e *Env) contains(array, v value.Value) (has, ok bool) {
 // parse returns the value of one of the event's documents.
 func (e *Env) parse(d *Document) value.Value {
 	if !d.parsed {
-		e.spend(parseWork(d.Value().Weight()))
+		var err error
+		if d.tree, err = d.read(e.work); err != nil {
+			e.work.End(err)
+		}
+		d.parsed = true
+		e.spend(parseWork(d.tree.Weight()))
 	}
-	return d.Value()
+	return d.tree
 }
 
 // parseWork is what it takes to parse something of that weight.

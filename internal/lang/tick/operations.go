@@ -61,6 +61,8 @@ type operand struct {
 	deep bool
 	// weight is that of a literal.
 	weight value.Weight
+	// source is what the operand of an upcast was compiled from.
+	source value.Value
 }
 
 // take evaluates an operand that is to be kept, and returns its weight. It reports false when the operation has to be

@@ -48,6 +48,9 @@ type Document struct {
 	raw    []byte
 	tree   value.Value
 	parsed bool
+	// older is set where raw is in an older generation, late where it is not made yet.
+	older *Older
+	late  func() []byte
 }
 
 // Raw returns the document of canonical JSON text. The text must not change as long as the document is in use; values
@@ -60,12 +63,31 @@ func Parsed(v value.Value) Document { return Document{tree: v, parsed: true} }
 // Value returns the whole value, the zero Value if the text is not JSON.
 func (d *Document) Value() value.Value {
 	if !d.parsed {
+		// The error would be one that no older event has.
+		d.tree, _ = d.read(work.Counted(work.Replay))
 		d.parsed = true
-		if v, err := value.ParseStored(string(d.raw)); err == nil {
-			d.tree = v
-		}
 	}
 	return d.tree
+}
+
+// read returns the value of a document that was not parsed. The error is that of a step to the newest generation.
+func (d *Document) read(b *work.Budget) (value.Value, error) {
+	if d.older != nil {
+		return d.older.upcast(b)
+	}
+	v, err := value.ParseStored(string(d.text()))
+	if err != nil {
+		v = value.Value{}
+	}
+	return v, nil
+}
+
+// text returns the document's JSON.
+func (d *Document) text() []byte {
+	if d.late != nil {
+		d.raw, d.late = d.late(), nil
+	}
+	return d.raw
 }
 
 // Fault says why an operation did not change what it was meant to change. Faults do not stop a handler: the operation
@@ -195,16 +217,25 @@ type picked struct {
 	plan   *picks
 	values []value.Value
 	done   bool
+	// seen finds them in a document of an older generation, nil in others. through are all that were made, by plan.
+	seen    *viewed
+	through map[*Plan]*viewed
 }
 
 // at returns the value that pick i found in d.
 func (p *picked) at(e *Env, d *Document, i int) value.Value {
+	if p.seen != nil {
+		return p.seen.value(e, p.seen.of.of[i])
+	}
 	if !p.done {
 		p.done = true
+		if p.look(e, d) {
+			return p.seen.value(e, p.seen.of.of[i])
+		}
 		found := false
-		if !d.parsed {
+		if !d.parsed && d.older == nil {
 			var parsed value.Weight
-			parsed, found = p.plan.finder.Find(d.raw, p.values)
+			parsed, found = p.plan.finder.Find(d.text(), p.values)
 			e.spend(len(d.raw)/work.BytesPerUnit + parseWork(parsed))
 		}
 		if !found {
@@ -221,6 +252,10 @@ func (p *picked) reset() {
 	if p.done {
 		clear(p.values)
 		p.done = false
+	}
+	if p.seen != nil {
+		p.seen.reset()
+		p.seen = nil
 	}
 }
 

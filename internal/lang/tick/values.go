@@ -36,6 +36,8 @@ const (
 	fromMembers
 	fromWhole
 	fromRead
+	// fromView is a view of an older generation's data, whose index is the slot.
+	fromView
 )
 
 type pathNode struct {
@@ -158,6 +160,8 @@ func (n *pathNode) base(e *Env) value.Value {
 			return e.reads[n.slot].At(n.steps)
 		}
 		return value.Value{}
+	case fromView:
+		return e.views.value(e, n.slot)
 	case fromMembers:
 		return e.members.At(n.steps)
 	case fromWhole:

@@ -387,7 +387,7 @@ func (w *weigher) base(n *pathNode) weight {
 		}
 	case fromKey, fromType, fromTimestamp:
 		return units(1 << 10)
-	case fromEvent, fromData, fromMetadata, fromID, fromMembers, fromWhole, fromRead:
+	case fromEvent, fromData, fromMetadata, fromID, fromMembers, fromWhole, fromRead, fromView:
 	}
 	return units(float64(w.event))
 }
