@@ -176,16 +176,14 @@ func (l *lane) readStates(tenants ...*tenant) error {
 		return nil
 	}
 	q := &questions{}
-	rows := map[string]*tenantRow{}
 	for _, t := range tenants {
-		q.states = append(q.states, string(t.name))
+		q.states.add(t.name)
 	}
-	q.state = func(row *tenantRow) { rows[string(row.name)] = row }
 	if err := q.ask(l.ending, l.conn); err != nil {
 		return l.failed("the state of a tenant", err)
 	}
 	for _, t := range tenants {
-		t.take(rows[string(t.name)])
+		t.take(q.states.rows[t.name])
 	}
 	return nil
 }
@@ -198,11 +196,11 @@ type needed struct {
 
 // Head is part of unit.Needed.
 func (n needed) Head(key j17.Key) {
-	k := headKey{n.t.next.Number, n.t.epoch, key}
+	k := n.t.headKey(key)
 	if _, asked := n.b.heads[k]; asked || !n.t.named {
 		return
 	}
-	if _, known := n.b.lane.cache.head(n.t, key); !known {
+	if _, known := n.b.lane.cache.head(k); !known {
 		n.b.heads[k] = n.b.q.heads.add(n.t.name, key)
 	}
 }
@@ -276,10 +274,10 @@ func (b *batch) ReadHead(t *tenant, key j17.Key) (store.Head, error) {
 	if !t.named || !canExist(key) {
 		return store.Head{}, nil
 	}
-	if head, known := b.lane.cache.head(t, key); known {
+	if head, known := b.lane.cache.head(t.headKey(key)); known {
 		return head, nil
 	}
-	if at, asked := b.heads[headKey{t.next.Number, t.epoch, key}]; asked {
+	if at, asked := b.heads[t.headKey(key)]; asked {
 		return b.q.heads.heads[at], nil
 	}
 	q, err := b.alone("the head of "+key.String(), func(q *questions) { q.heads.add(t.name, key) })
@@ -443,7 +441,7 @@ func (b *batch) staleOf(written map[int32]bool) (stale map[*tenant]bool) {
 func (b *batch) publish(stale map[*tenant]bool) {
 	for _, h := range b.units.Changed() {
 		if !stale[h.Tenant] {
-			b.lane.cache.putHead(h.Tenant, h.Key, h.Head)
+			b.lane.cache.putHead(h.Tenant.headKey(h.Key), h.Head)
 		}
 	}
 	b.w.cacheItems(&b.lane.cache, stale)

@@ -29,6 +29,9 @@ type headKey struct {
 	key           j17.Key
 }
 
+// headKey returns the key of a head of the tenant, as its lane knows it.
+func (t *tenant) headKey(key j17.Key) headKey { return headKey{t.next.Number, t.epoch, key} }
+
 type itemKey struct {
 	number, epoch uint32
 	space         store.Space
@@ -41,16 +44,15 @@ const (
 	entryBytes = 200
 )
 
-func (c *cache) head(t *tenant, key j17.Key) (store.Head, bool) {
+func (c *cache) head(k headKey) (store.Head, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k := headKey{t.next.Number, t.epoch, key}
 	if h, is := c.young.heads[k]; is {
 		return h, true
 	}
 	h, is := c.old.heads[k]
 	if is {
-		c.put(entryBytes+len(key.ID), func(young *entries) { young.heads[k] = h })
+		c.put(entryBytes+len(k.key.ID), func(young *entries) { young.heads[k] = h })
 	}
 	return h, is
 }
@@ -69,11 +71,10 @@ func (c *cache) item(t *tenant, space store.Space, key string) (unit.Item, bool)
 	return i, is
 }
 
-func (c *cache) putHead(t *tenant, key j17.Key, h store.Head) {
+func (c *cache) putHead(k headKey, h store.Head) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k := headKey{t.next.Number, t.epoch, key}
-	c.put(entryBytes+len(key.ID), func(young *entries) { young.heads[k] = h })
+	c.put(entryBytes+len(k.key.ID), func(young *entries) { young.heads[k] = h })
 }
 
 // putItem adds an item. The cache owns its key and value from then on.

@@ -88,6 +88,14 @@ func (c *changes) advance(t *tenant, life uint32, last j17.StreamID) {
 	}
 }
 
+// changeOf returns the number of the latest change of a tenant that this process knows of.
+func (c *core) changeOf(name j17.Tenant) uint64 {
+	t := c.tenant(name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return t.number
+}
+
 // note records that a tenant has changed. The caller holds core.mu.
 func (c *changes) note(t *tenant) {
 	c.latest++

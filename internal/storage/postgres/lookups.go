@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"j17"
 	"j17/internal/base/panics"
 	"j17/internal/storage/store"
@@ -19,14 +21,20 @@ type lookups struct {
 	mu      sync.Mutex
 	waiting *group
 	running int
+
+	known knownHeads
 }
 
 // group is questions that share a round trip.
 type group struct {
 	questions
 
-	done chan struct{}
-	err  error
+	// callers is how many calls wait for the answers.
+	callers int
+	// server is the server that has answered.
+	server *server
+	done   chan struct{}
+	err    error
 }
 
 func newLookups(c *core) *lookups { return &lookups{core: c} }
@@ -38,7 +46,7 @@ func (l *lookups) confirm(ctx context.Context) error {
 }
 
 // ask adds questions to the next round trip and waits for its answers.
-func (l *lookups) ask(ctx context.Context, what string, add func(q *questions)) (*questions, error) {
+func (l *lookups) ask(ctx context.Context, what string, add func(q *questions)) (*group, error) {
 	if l.isClosed() {
 		return nil, store.ErrClosed
 	}
@@ -48,6 +56,7 @@ func (l *lookups) ask(ctx context.Context, what string, add func(q *questions)) 
 		l.waiting.commits = l.o.Reads == ReadQuorum
 	}
 	g := l.waiting
+	g.callers++
 	add(&g.questions)
 	if l.running < lookupCount {
 		l.running++
@@ -62,7 +71,7 @@ func (l *lookups) ask(ctx context.Context, what string, add func(q *questions)) 
 	if g.err != nil {
 		return nil, ofQuestion(what, g.err)
 	}
-	return &g.questions, nil
+	return g, nil
 }
 
 // ofQuestion returns the error of a round trip for one of its callers. Each gets its own CorruptionError.
@@ -87,6 +96,9 @@ func (l *lookups) run() {
 		l.mu.Unlock()
 		g.err = panics.Caught(func() error {
 			return l.readFrom(l.ending, l.lookupPool, "look-ups", func(conn reading) error {
+				if c, is := conn.(*pgxpool.Conn); is {
+					g.server = sessionOf(c.Conn()).server
+				}
 				return g.ask(l.ending, conn)
 			})
 		})
@@ -102,12 +114,40 @@ func (l *lookups) Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]st
 	if !slices.ContainsFunc(keys, canExist) {
 		return make([]store.Head, len(keys)), nil
 	}
+	if heads, err := l.remembered(ctx, t, keys); heads != nil || err != nil {
+		return heads, err
+	}
 	var places []int
-	q, err := l.ask(ctx, "heads of streams", func(q *questions) { places = q.heads.addAll(t, keys) })
+	change := l.changeOf(t)
+	g, err := l.ask(ctx, "heads of streams", func(q *questions) {
+		q.states.add(t)
+		q.again, places = true, q.heads.addAll(t, keys)
+	})
 	if err != nil {
 		return nil, err
 	}
-	return q.heads.at(places), nil
+	heads := g.heads.at(places)
+	if row := g.states.rows[t]; row.same(g.after.rows[t]) {
+		l.known.remember(t, g.server, row, change, keys, heads)
+	}
+	return heads, nil
+}
+
+// remembered returns heads that were found before, if the tenant's row shows that nothing has been written since; nil
+// if something was, or if not all of them are known.
+func (l *lookups) remembered(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]store.Head, error) {
+	heads, as := l.known.heads(t, l.changeOf(t), keys)
+	if heads == nil {
+		return nil, nil
+	}
+	g, err := l.ask(ctx, "heads of streams", func(q *questions) { q.states.add(t) })
+	if err != nil {
+		return nil, err
+	}
+	if g.server != as.server || !as.row.same(g.states.rows[t]) {
+		return nil, nil
+	}
+	return heads, nil
 }
 
 // Get is part of store.Sides.
@@ -164,22 +204,12 @@ func (l *lookups) Extent(ctx context.Context, t j17.Tenant) (extent store.Extent
 	if err := l.admits(t); err != nil {
 		return extent, err
 	}
-	// The answer is read only once the trip has ended: the caller may have left by then.
-	found := &store.Extent{}
-	_, err = l.ask(ctx, "the extent of a tenant", func(q *questions) {
-		q.states = append(q.states, string(t))
-		before := q.state
-		q.state = func(row *tenantRow) {
-			if before != nil {
-				before(row)
-			}
-			if j17.Tenant(row.name) == t {
-				*found = store.Extent{Events: uint64(row.events), Last: row.last, Life: uint64(row.t)}
-			}
-		}
-	})
+	g, err := l.ask(ctx, "the extent of a tenant", func(q *questions) { q.states.add(t) })
 	if err != nil {
 		return extent, err
 	}
-	return *found, nil
+	if row := g.states.rows[t]; row != nil {
+		extent = store.Extent{Events: uint64(row.events), Last: row.last, Life: uint64(row.t)}
+	}
+	return extent, nil
 }

@@ -79,12 +79,13 @@ func (m *moments) snapshot(ctx context.Context, name j17.Tenant, longest time.Du
 			s.conn = nil
 			return err
 		}
-		s.row = nil
-		q := &questions{states: []string{string(name)}, state: func(row *tenantRow) { s.row = row }}
+		q := &questions{}
+		q.states.add(name)
 		if err = q.ask(ctx, s.conn, beginSnapshot, holdCells); err != nil {
 			s.conn.Release() // which closes it, since its transaction is open
 			s.conn = nil
 		}
+		s.row = q.states.rows[name]
 		if err == nil && m.confirm != nil {
 			err = m.confirm(ctx)
 		}

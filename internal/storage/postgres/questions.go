@@ -14,16 +14,47 @@ import (
 // questions are look-ups that are made together, in one round trip. They refer to tenants by name, which the statements
 // resolve.
 type questions struct {
-	states   []string
+	states   stateQuestions
 	heads    headQuestions
 	items    itemQuestions
 	commands commandQuestions
 	matches  []matchQuestion
 
+	// again reports whether the rows of tenants are read once more behind the heads, into after.
+	again bool
+	after stateQuestions
 	// commits reports whether the round trip ends with a commit of its own.
 	commits bool
-	// state is called for the row of each tenant that exists.
-	state func(row *tenantRow)
+}
+
+// stateQuestions ask for the rows of tenants. rows has those of the tenants that exist.
+type stateQuestions struct {
+	names [][]byte
+	rows  map[j17.Tenant]*tenantRow
+}
+
+// add asks for the row of a tenant.
+func (q *stateQuestions) add(t j17.Tenant) {
+	if _, asked := q.rows[t]; asked {
+		return
+	}
+	if q.rows == nil {
+		q.rows = map[j17.Tenant]*tenantRow{}
+	}
+	q.rows[t] = nil
+	q.names = append(q.names, []byte(t))
+}
+
+// scan reads the rows.
+func (q *stateQuestions) scan(rows pgx.Rows) error {
+	for t := range q.rows {
+		q.rows[t] = nil // an earlier attempt may have found it
+	}
+	list, err := pgx.CollectRows(rows, readState)
+	for i := range list {
+		q.rows[j17.Tenant(list[i].name)] = &list[i]
+	}
+	return err
 }
 
 // headQuestions ask for the heads of streams.
@@ -228,7 +259,7 @@ func patterns(of []store.TypePattern) (aggregates, types [][]byte) {
 
 // empty reports whether nothing is asked.
 func (q *questions) empty() bool {
-	return len(q.states)+len(q.heads.names)+len(q.items.names)+len(q.commands.names)+len(q.matches) == 0
+	return len(q.states.names)+len(q.heads.names)+len(q.items.names)+len(q.commands.names)+len(q.matches) == 0
 }
 
 // ask asks all questions in one round trip, after executing some statements.
@@ -237,21 +268,15 @@ func (q *questions) ask(ctx context.Context, conn reading, after ...string) erro
 	for _, sql := range after {
 		b.Queue(sql)
 	}
-	if len(q.states) > 0 {
-		names := make([][]byte, len(q.states))
-		for i := range q.states {
-			names[i] = []byte(q.states[i])
-		}
-		b.Queue(selectStates, names).Query(func(rows pgx.Rows) error {
-			list, err := pgx.CollectRows(rows, readState)
-			for i := range list {
-				q.state(&list[i])
-			}
-			return err
-		})
+	if len(q.states.names) > 0 {
+		b.Queue(selectStates, q.states.names).Query(q.states.scan)
 	}
 	if h := &q.heads; len(h.names) > 0 {
 		b.Queue(selectHeads, h.names, h.streams).Query(h.scan)
+		if q.again {
+			q.after = stateQuestions{rows: map[j17.Tenant]*tenantRow{}}
+			b.Queue(selectStates, q.states.names).Query(q.after.scan)
+		}
 	}
 	if i := &q.items; len(i.names) > 0 {
 		b.Queue(selectItems, i.names, i.spaces, i.keys, i.whole).Query(i.scan)
