@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/base/value"
 	"j17/internal/base/wire"
 	"j17/internal/edge/client"
 	"j17/internal/lang/compare"
@@ -31,7 +30,7 @@ import (
 type deployFlags struct {
 	dryRun, force, yes, asJSON, prepare, strict bool
 	note                                        string
-	aggregates                                  int
+	aggregates, failures                        int
 }
 
 func (d *deployFlags) flags(cmd *cobra.Command) {
@@ -42,6 +41,7 @@ func (d *deployFlags) flags(cmd *cobra.Command) {
 	f.BoolVar(&d.yes, "yes", false, "do not ask before a deployment to prod")
 	f.StringVar(&d.note, "note", "", "a `line` for the history")
 	f.IntVar(&d.aggregates, "aggregates", 100, "at most this `number` of aggregates is replayed to compare states")
+	f.IntVar(&d.failures, "failures", listedFailures, "list at most this `number` of stored events that cannot be read under the spec")
 	jsonFlag(cmd, &d.asJSON)
 }
 
@@ -60,12 +60,18 @@ type deployRequest struct {
 	source []byte
 }
 
+// trialPath is where the server tells how far the trial of stored events is.
+func (q *deployRequest) trialPath() []string {
+	return []string{"instances", q.instance.ID, "ops", string(q.env), "generations", "trial"}
+}
+
 func specDeployCommand(e *env) *cobra.Command {
 	var d deployFlags
 	cmd := &cobra.Command{
 		Use: "deploy FILE", SuggestFor: []string{"apply", "publish", "push"}, Short: "Deploy a spec to an environment of a server", Args: exactly("FILE"), ValidArgsFunction: jsonFiles,
 		Long: `Show what a spec changes in an environment, and deploy it: what is added, removed and changed, what of it stored events may not
-survive, and which states would differ, of up to --aggregates aggregates. On a terminal it asks before it changes prod.
+survive, and which states would differ, of up to --aggregates aggregates. Stored events that the spec reads in another way are tried; those
+that fail are listed. A dry run shows some of them before and after. On a terminal it asks before it changes prod.
 
 Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid, or not compatible and there is no --force, or with
 --strict there is a warning, 4: somebody else has deployed in between.`,
@@ -238,9 +244,13 @@ func (o *operating) deployed(ctx context.Context, i wire.Instance, env j17.Envir
 // deploy shows what a deployment changes, asks where it should, and deploys.
 func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployFlags) error {
 	trial := url.Values{"dry_run": {"true"}, "aggregates": {strconv.Itoa(d.aggregates)}}
+	if d.failures != listedFailures {
+		trial.Set("failures", strconv.Itoa(d.failures))
+	}
 	maps.Copy(trial, q.query)
 	var raw json.RawMessage
-	if err := o.send(ctx, q, trial, &raw); err != nil {
+	try := func() error { return o.send(ctx, q, trial, &raw) }
+	if err := o.awaitTrial(ctx, q.trialPath(), try); err != nil {
 		return err
 	}
 	var tried wire.DryRun
@@ -282,7 +292,8 @@ func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployFlags)
 	if d.prepare {
 		q.query.Set("prepare", "true")
 	}
-	if err := o.send(ctx, q, q.query, &raw); err != nil {
+	deploy := func() error { return o.send(ctx, q, q.query, &raw) }
+	if err := o.awaitTrial(ctx, q.trialPath(), deploy); err != nil {
 		return err
 	}
 	prepared, err := decoded[wire.PreparedShown](raw)
@@ -326,7 +337,7 @@ func (o *operating) awaitSpec(
 ) error {
 	e := o.env
 	e.reportChange("the spec is prepared")
-	w := watchBuild(e, "building")
+	w := watchBuild(e, buildName(&p.Build))
 	for p.Build.Status == "running" {
 		if err := w.pause(ctx, p.Build.Done, p.Build.Total); err != nil {
 			e.note("The spec is still being prepared; it is deployed when its indexes are built.\n")
@@ -373,27 +384,16 @@ func (o *operating) send(ctx context.Context, q deployRequest, query url.Values,
 // showRefusal shows the findings of a refusal at their places in a file, where there is one.
 func (o *operating) showRefusal(err error, name string, source []byte) {
 	refused, ok := errors.AsType[*client.Error](err)
-	if ok && name != "" && len(refused.Problem.Errors) > 0 && !o.env.machine {
-		q := deployRequest{source: source}
-		o.env.show(name, source, q.findings(refused.Problem.Errors, diag.Error))
-		refused.Problem.Errors = nil // shown
-	}
-}
-
-// findings places what the server says about a spec in the file.
-func (q *deployRequest) findings(from []j17.FieldError, severity diag.Severity) []diag.Diagnostic {
-	var found []diag.Diagnostic
-	for _, f := range from {
-		d := diag.Diagnostic{Severity: severity, Pointer: diag.Pointer(f.Pointer), Message: f.Message, Hint: f.Hint}
-		if json.Valid(q.source) {
-			place, _ := value.Locate(string(q.source), f.Pointer)
-			d.Line, d.Column = value.Position(string(q.source), place.Key)
-		} else {
-			d.Line, d.Column = f.Line, f.Column
+	if ok && len(refused.Problem.Errors) > 0 && !o.env.machine {
+		q := deployRequest{name: name, source: source}
+		found := q.findings(refused.Problem.Errors, diag.Error)
+		if name == "" && len(found.events) == 0 {
+			return
 		}
-		found = append(found, d)
+		if q.show(o.env, found, 0) == nil {
+			refused.Problem.Errors = nil // shown
+		}
 	}
-	return found
 }
 
 // shownDifferences is how many of a kind are shown to people.
@@ -421,7 +421,7 @@ func printTried(e *env, q deployRequest, t *wire.DryRun, d *deployFlags) error {
 		fmt.Fprintf(&b, "%s replayed (%s): %d would have another state%s\n", j17.Count(r.Aggregates, "aggregate"), strings.Join(r.Types, ", "), r.Changed, rest)
 	}
 	if r.Failed > 0 {
-		fmt.Fprintf(&b, "%d would have no state, because custom code fails or an event takes too much work\n", r.Failed)
+		fmt.Fprintf(&b, "%d would have no state, because custom code fails, or an event takes too much work or cannot be read\n", r.Failed)
 	}
 
 	describeDifferences(&b, r.Differences)
@@ -451,20 +451,18 @@ func printTried(e *env, q deployRequest, t *wire.DryRun, d *deployFlags) error {
 	if !d.dryRun {
 		out = e.err // what leads to the deployment; the deployment is the data
 	}
+	describeTried(&b, t.Trial, d.dryRun, columns(out))
 	if _, err := io.WriteString(out, b.String()); err != nil {
 		return err
 	}
 
-	// Findings have places in the file, if there is one.
-	if q.name != "" {
-		found := append(q.findings(t.Incompatible, diag.Error), q.findings(t.Warnings, diag.Warning)...)
-		_, err := io.WriteString(e.err, diag.Render(q.name, q.source, found))
-		return err
+	var failed uint64
+	if t.Trial != nil {
+		failed = t.Trial.Failed
 	}
-	for _, f := range append(t.Incompatible, t.Warnings...) {
-		e.note("%s: %s\n", plain(f.Pointer), plain(f.Message))
-	}
-	return nil
+	found, warned := q.findings(t.Incompatible, diag.Error), q.findings(t.Warnings, diag.Warning)
+	found.placed = append(found.placed, warned.placed...)
+	return q.show(e, found, failed)
 }
 
 // describeRefusals says which stored events the guards of the new spec would have refused. They stay as they are.

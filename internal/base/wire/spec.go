@@ -95,6 +95,11 @@ type Generations struct {
 	Trial SpecTrial `json:"trial"`
 }
 
+// RunningTrial is the trial of stored events that a server carries out at the moment, null if there is none.
+type RunningTrial struct {
+	Build *Build `json:"build"`
+}
+
 // TypeGenerations is an event type, named with its aggregate type.
 type TypeGenerations struct {
 	Type string `json:"type"`

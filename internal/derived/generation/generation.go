@@ -12,11 +12,14 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/base/wire"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/storage/store"
 )
@@ -91,7 +94,14 @@ type Service struct {
 	Options
 	work *worker.Queue
 	// turns has the turn of each tenant: one trial of an environment runs at a time.
-	turns sync.Map // of chan struct{} by j17.Tenant
+	turns sync.Map // of *turn by j17.Tenant
+}
+
+// turn is held by the trial of an environment that runs. done and total are the entries of the feed up to where it is,
+// and all of them.
+type turn struct {
+	held        chan struct{}
+	done, total atomic.Uint64
 }
 
 // New returns a service.
@@ -106,12 +116,27 @@ func New(o Options) *Service {
 
 // turn waits for the turn of a tenant, which the caller ends.
 func (s *Service) turn(ctx context.Context, t j17.Tenant) (end func(), err error) {
-	found, _ := s.turns.LoadOrStore(t, make(chan struct{}, 1))
-	taken, _ := found.(chan struct{})
+	of := s.turnOf(t)
 	select {
-	case taken <- struct{}{}:
-		return sync.OnceFunc(func() { <-taken }), nil
+	case of.held <- struct{}{}:
+		return sync.OnceFunc(func() { <-of.held }), nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+func (s *Service) turnOf(t j17.Tenant) *turn {
+	found, _ := s.turns.LoadOrStore(t, &turn{held: make(chan struct{}, 1)})
+	of, _ := found.(*turn)
+	return of
+}
+
+// Running returns the progress of the trial of an environment that this server carries out at the moment, nil if there
+// is none.
+func (s *Service) Running(t j17.Tenant) *wire.Build {
+	of := s.turnOf(t)
+	if len(of.held) == 0 {
+		return nil
+	}
+	return &wire.Build{Kind: part.TrialKind, Status: "running", Done: of.done.Load(), Total: of.total.Load()}
 }

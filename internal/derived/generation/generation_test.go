@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -49,6 +50,8 @@ type house struct {
 	read        atomic.Int64
 	// pageEvents and readyPages are options of the service.
 	pageEvents, readyPages int
+	// reading, if not nil, is called before a page is read.
+	reading func()
 }
 
 func newHouse(tb testing.TB, src string) *house {
@@ -63,7 +66,7 @@ func newHouse(tb testing.TB, src string) *house {
 func (h *house) open() {
 	log := slog.New(slog.DiscardHandler)
 	h.generations = generation.New(generation.Options{
-		Store: &reads{Store: h.Store, n: &h.read}, Engine: h.Engine, Clock: h.Clock, Worker: worker.New(h.Clock, log),
+		Store: &reads{Store: h.Store, house: h}, Engine: h.Engine, Clock: h.Clock, Worker: worker.New(h.Clock, log),
 		Logger: log, PageEvents: h.pageEvents, ReadyPages: h.readyPages,
 	})
 }
@@ -71,15 +74,18 @@ func (h *house) open() {
 // reads counts the elements of feeds that are read.
 type reads struct {
 	store.Store
-	n *atomic.Int64
+	house *house
 }
 
 func (r *reads) ReadChanges(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
 ) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
+		if r.house.reading != nil {
+			r.house.reading()
+		}
 		for e, err := range r.Store.ReadChanges(ctx, t, after, limit) {
-			r.n.Add(1)
+			r.house.read.Add(1)
 			if !yield(e, err) {
 				return
 			}
@@ -533,6 +539,30 @@ func TestReadersAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(true, false)
+}
+
+// TestRunningIsShown asks before each page how far a trial is.
+func TestRunningIsShown(t *testing.T) {
+	h := newHouse(t, specOf(e(first)))
+	h.put("e", 1, `{"n":1}`, `{"n":2}`, `{"n":3}`, `{"n":4}`, `{"n":5}`)
+	h.pageEvents = 2
+	h.open()
+	if r := h.generations.Running(enginetest.Tenant); r != nil {
+		t.Fatalf("before: %+v", r)
+	}
+	var shown []string
+	h.reading = func() {
+		r := h.generations.Running(enginetest.Tenant)
+		shown = append(shown, fmt.Sprintf("%s %s %d/%d", r.Kind, r.Status, r.Done, r.Total))
+	}
+	h.tried(specOf(e(second, step)), 5)
+	want := []string{"trial running 0/5", "trial running 2/5", "trial running 4/5", "trial running 5/5"}
+	if !slices.Equal(shown, want) {
+		t.Errorf("shown: %q, want %q", shown, want)
+	}
+	if r := h.generations.Running(enginetest.Tenant); r != nil {
+		t.Errorf("behind: %+v", r)
+	}
 }
 
 // TestNamesThatBecomeOne lists what is stored under several names that are read as one type.

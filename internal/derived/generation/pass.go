@@ -72,7 +72,15 @@ func (s *Service) begin(ctx context.Context, t j17.Tenant, plan *plan) (*pass, e
 			p.at, p.passed = r.at, r.passed
 		}
 	}
+	p.show()
 	return p, nil
+}
+
+// show tells Running how far the pass is.
+func (p *pass) show() {
+	of := p.s.turnOf(p.t)
+	of.done.Store(p.passed)
+	of.total.Store(max(p.extent.Events, p.passed))
 }
 
 // job is an event that is tried.
@@ -141,6 +149,7 @@ func (p *pass) page(ctx context.Context) (ended bool, err error) {
 		}
 	}
 	p.unwritten += n
+	p.show()
 	ended = n < p.s.PageEvents && bytes < pageBytes
 	if !p.held && (p.unwritten >= flushEvents || len(p.pending) >= flushFailures) {
 		return ended, p.flush(ctx)

@@ -82,6 +82,10 @@ func (h *derivedHandlers) routes() []route {
 			id: "listGenerations", about: "List the event types with generations, and what is stored of each",
 			gives: wire.Generations{},
 		}},
+		{0, get, "generations/trial", operator, need{control.RightInspect, instance}, "", h.runningTrial, operation{
+			id: "getRunningTrial", about: "Say how far the trial of stored events is that runs at the moment",
+			gives: wire.RunningTrial{},
+		}},
 	}
 }
 
@@ -210,4 +214,8 @@ func (h *derivedHandlers) listGenerations(c *call, w http.ResponseWriter) error 
 	c.allowTime(w, deployTime)
 	all, err := h.generations.List(c.request.Context(), c.tenant)
 	return c.done(w, http.StatusOK, all, err)
+}
+
+func (h *derivedHandlers) runningTrial(c *call, w http.ResponseWriter) error {
+	return c.answer(w, http.StatusOK, wire.RunningTrial{Build: h.generations.Running(c.tenant)})
 }
