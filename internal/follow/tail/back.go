@@ -6,6 +6,7 @@ import (
 
 	"j17"
 	"j17/internal/base/work"
+	"j17/internal/core/upcast"
 )
 
 // Back is a page of events before a position, the newest first.
@@ -29,7 +30,8 @@ const (
 // budget. The feed is only read forwards, so it is read in stretches, each before the previous one and longer. A
 // stretch with far more events than requested is halved until its newest part is short enough, so that the cost of a
 // page depends on its content and not on how events are spread over time. If the budget is used up after the first
-// stretch, the page has what was found, and More is true.
+// stretch, the page has what was found, and More is true. Before an event that cannot be read in the newest generation
+// the page ends, and the next one is the error.
 func (t *Tail) Before(
 	ctx context.Context, tenant j17.Tenant, f Filter, before j17.StreamID, count int, b *work.Budget,
 ) (*Back, error) {
@@ -37,7 +39,7 @@ func (t *Tail) Before(
 	size := 0
 	for span := int64(firstSpan); page.Next.Ms > 0 || page.Next.Seq > 0; {
 		from := j17.StreamID{Ms: max(0, page.Next.Ms-span)}
-		found, whole, err := t.stretch(ctx, tenant, f, from, page.Next, count+1-len(page.Events), b)
+		found, whole, unreadable, err := t.stretch(ctx, tenant, f, from, page.Next, count+1-len(page.Events), b)
 		if err != nil {
 			if usedUp(b) && page.Next != before {
 				page.More = true
@@ -62,6 +64,13 @@ func (t *Tail) Before(
 			page.Events = append(page.Events, ev)
 			size += len(ev.Raw)
 		}
+		if unreadable != nil {
+			if len(page.Events) == 0 {
+				return nil, unreadable
+			}
+			page.More, page.Next = true, page.Events[len(page.Events)-1].StreamID
+			return page, nil
+		}
 		page.Next = from
 		span *= spanFactor
 	}
@@ -69,11 +78,11 @@ func (t *Tail) Before(
 }
 
 // stretch reads the events from one position on and before another one, and returns at most most of those that the
-// filter selects, the newest ones. It is not whole if there are far more events to look at, and the stretch can be
-// halved.
+// filter selects, the newest ones. They are those behind the last event that cannot be read, of which unreadable is the
+// error. It is not whole if there are far more events to look at, and the stretch can be halved.
 func (t *Tail) stretch(
 	ctx context.Context, tenant j17.Tenant, f Filter, from, before j17.StreamID, most int, b *work.Budget,
-) (found []*j17.Event, whole bool, err error) {
+) (found []*j17.Event, whole bool, unreadable, err error) {
 	after := j17.StreamID{} // everything comes after it
 	if from.Ms > 0 {
 		after = j17.StreamID{Ms: from.Ms - 1, Seq: ^uint32(0)}
@@ -87,10 +96,10 @@ func (t *Tail) stretch(
 	size, seen := 0, 0
 	for ev, err := range w.source(ctx, limit, looked) {
 		if err != nil {
-			return nil, false, err
+			return nil, false, nil, err
 		}
 		if ev.StreamID.Compare(before) >= 0 {
-			return found, true, nil
+			return found, true, unreadable, nil
 		}
 		if !w.afford(b, len(ev.Raw)) {
 			break
@@ -100,18 +109,22 @@ func (t *Tail) stretch(
 		if shown != nil && !w.test.fits(shown) {
 			continue
 		}
+		if upcast.Failure(err) != nil {
+			found, size, unreadable = nil, 0, err
+			continue
+		}
 		if err != nil {
-			return nil, false, err
+			return nil, false, nil, err
 		}
 		found = append(found, shown.Clone())
 		size += len(ev.Raw)
 		for len(found) > most || len(found) > 1 && size > mostBack {
 			size -= len(found[0].Raw)
-			found = found[1:]
+			found, unreadable = found[1:], nil // it is on a page further back
 		}
 	}
 	if err := b.Err(); err != nil {
-		return nil, false, err
+		return nil, false, nil, err
 	}
-	return found, seen < limit, nil
+	return found, seen < limit, unreadable, nil
 }

@@ -1,13 +1,19 @@
 package tail_test
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"j17"
 	"j17/internal/base/work"
+	"j17/internal/core/engine/enginetest"
+	"j17/internal/core/upcast"
 	"j17/internal/follow/tail"
+	"j17/internal/lang/spec"
 )
 
 // back pages through the feed from its end to its beginning.
@@ -83,5 +89,58 @@ func TestBeforeCostsWhatItShows(t *testing.T) {
 	}
 	if all := f.back(t, rare, 10, 100_000); all != nil {
 		t.Errorf("found %q", all)
+	}
+}
+
+// TestBeforeEndsAtWhatCannotBeRead pages back over events of which some cannot be read in the newest generation: a page
+// ends behind such an event, and the next one is its error, unless a filter leaves it out.
+func TestBeforeEndsAtWhatCannotBeRead(t *testing.T) {
+	compiled := enginetest.Compiled(t, `{"agent_types":["user"],"aggregate_types":{"note":{"events":{
+		"was_made":{"generations":{"1":{"schema":true,"upcast":{"set":{"target":"n","value":{"$number":"@.n"}}}}},"schema":true,"handler":[]},
+		"was_read":{"schema":true,"handler":[]}}}}}`)
+	f := newFixture(t)
+	specs := func(j17.Tenant) (*spec.Compiled, *upcast.Tried) { return compiled, nil }
+	f.Tail = tail.New(f.store, upcast.NewReader(specs))
+	for n, data := range []string{`{"n":"0"}`, `{"n":"x"}`, `{"n":"2"}`, `{"n":"y"}`, `{"n":"4"}`, `{"n":"5"}`} {
+		f.write(t, fmt.Sprint("note:n", n), "was_made", n, n, data)
+	}
+	f.write(t, "note:n6", "was_read", 6, 6, `{"n":6}`)
+
+	head, err := f.Head(t.Context(), tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := func(filter tail.Filter, before j17.StreamID, count int) (all string, err error) {
+		for range 10 {
+			page, err := f.Before(t.Context(), tenant, filter, before, count, work.New(t.Context(), work.Command))
+			if err != nil {
+				return all, err
+			}
+			for _, ev := range page.Events {
+				all += string(ev.Data)
+			}
+			all += ";"
+			if before = page.Next; !page.More {
+				return all, nil
+			}
+		}
+		return all, errors.New("the pages do not end")
+	}
+	const whole = `{"n":6}{"n":5}{"n":4};`
+	for count, want := range map[int]string{
+		1: `{"n":6};{"n":5};{"n":4};`, 2: `{"n":6}{"n":5};{"n":4};`, 3: whole, 100: whole,
+	} {
+		got, err := pages(tail.Filter{}, head.Next(), count)
+		if failed := upcast.Failure(err); failed == nil || failed.Key != "note:n3" || got != want {
+			t.Errorf("%d a page: %s %v, want %s", count, got, err, want)
+		}
+	}
+	got, err := pages(tail.Filter{Event: "was_read"}, head.Next(), 5)
+	if err != nil || got != `{"n":6};` {
+		t.Errorf("of another type: %s %v", got, err)
+	}
+	got, err = pages(tail.Filter{Stored: true}, head.Next(), 100)
+	if err != nil || got != `{"n":6}{"n":"5"}{"n":"4"}{"n":"y"}{"n":"2"}{"n":"x"}{"n":"0"};` {
+		t.Errorf("as stored: %s %v", got, err)
 	}
 }
