@@ -37,7 +37,9 @@ func (r reader) implication(v value.Value, at diag.Pointer) {
 	r.time(schedule.Get("at"), at.Key("schedule").Key("at"))
 	r.emit(schedule.Get("emit"), at.Key("schedule").Key("emit"))
 	for i, match := range schedule.Get("cancel_on").Elems() {
-		r.id(match.Get("id"), at.Key("schedule").Key("cancel_on").Index(i).Key("id"))
+		at := at.Key("schedule").Key("cancel_on").Index(i)
+		r.id(match.Get("id"), at.Key("id"))
+		r.comes(match, match.Get("event_type"), at.Key("event_type"))
 	}
 	r.implications(v.Get("pipeline"), at.Key("pipeline"))
 }

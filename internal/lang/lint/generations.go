@@ -112,6 +112,20 @@ func (w *written) remove(steps []value.Step) {
 	}
 }
 
+// comes warns of an event type that something waits for although it is retired. v names the aggregate type, and event
+// the event type, which stands at a place.
+func (l *linter) comes(v, event value.Value, at diag.Pointer) {
+	et := l.spec.EventType(v.Get("aggregate_type").Str(), event.Str())
+	if et == nil || !et.Retired {
+		return
+	}
+	hint := "take it out, or wait for what is written instead of it"
+	if newest := et.Newest(); newest != et {
+		hint = "write " + diag.Quote(newest.Name) + ", which its events are read as"
+	}
+	l.Report(at, neverComes, diag.Quote(et.Name), hint)
+}
+
 // idle warns of an operation that never changes anything.
 func (l *linter) idle(u *upcast, op *tick.Operation) {
 	switch {

@@ -83,6 +83,7 @@ const (
 		"set it to what it has to be"
 	neverGone diag.Message = "warning: no event ever fits the next generation: %q is always there, and not allowed after this step\n" +
 		"move it or drop it"
+	neverComes diag.Message = "warning: %[1]s is retired, so that no event of it comes any more\n%[2]s"
 	putsItself diag.Message = "warning: this never changes anything: %q becomes what it is\n" +
 		"leave it out, or correct the value"
 	fillsNothing diag.Message = "warning: this never changes anything: %q is always there, as the schema of this generation requires it\n" +

@@ -14,6 +14,7 @@ import (
 // finished its steps.
 func (l *linter) saga(v value.Value, at diag.Pointer) {
 	trigger := v.Get("trigger")
+	l.comes(trigger, trigger.Get("event_type"), at.Key("trigger").Key("event_type"))
 	r := reader{linter: l, schema: l.dataSchema(l.event(trigger, trigger.Get("event_type").Str()))}
 	steps := v.Get("steps").Elems()
 	each := l.finished(steps)
@@ -45,6 +46,9 @@ func (l *linter) saga(v value.Value, at diag.Pointer) {
 		failed.emit(step.Get("compensate"), at.Key("compensate"))
 		r.id(step.Get("await").Get("id"), at.Key("await").Key("id"))
 		r.time(step.Get("await").Get("until"), at.Key("await").Key("until"))
+		for j, event := range step.Get("await").Get("event_types").Elems() {
+			l.comes(step.Get("await"), event, at.Key("await").Key("event_types").Index(j))
+		}
 
 		if each == nil {
 			continue
