@@ -57,7 +57,7 @@ func (s *server) open(tb testing.TB) {
 func (s *server) node(tb testing.TB) *control.Registry {
 	tb.Helper()
 	r, err := control.Open(tb.Context(), control.Options{
-		Store: impatient{s.store}, Clock: s.clock, PasswordMemory: s.passwordMemory,
+		Store: s.store, Clock: s.clock, PasswordMemory: s.passwordMemory,
 	})
 	if err != nil {
 		tb.Fatal(err)

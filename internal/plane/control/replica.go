@@ -147,28 +147,31 @@ func sent(c Change) (Change, error) {
 }
 
 // Next waits until there are changes after the position of a node's replica, and returns them, or a part of them; none
-// if the context ends first. Asking for what follows a position confirms that everything up to it is stored. Positions
-// are durable: a node that was away for any time gets all changes since.
+// if the context ends first. The end of the context ends the wait alone: changes that are there are returned in any
+// case. Asking for what follows a position confirms that everything up to it is stored. Positions are durable: a node
+// that was away for any time gets all changes since.
 func (r *Replication) Next(ctx context.Context, node, position string) (Update, error) {
+	reading := context.WithoutCancel(ctx) // stores may read nothing for a context that has ended
+
 	// A position that is not of this log requires everything.
-	from, ok, err := r.placeOf(ctx, position)
+	from, ok, err := r.placeOf(reading, position)
 	if err != nil {
 		return Update{}, err
 	}
 	if !ok {
-		return r.everything(ctx)
+		return r.everything(reading)
 	}
 
 	for {
 		r.replication.reach(node, from.version)
-		end, err := r.logEnd(ctx)
+		end, err := r.logEnd(reading)
 		if err != nil {
 			return Update{}, err
 		}
 
 		// Changes that are there already.
 		if from.version < end.version {
-			to, changes, err := r.changes(ctx, from, end)
+			to, changes, err := r.changes(reading, from, end)
 			switch {
 			case err != nil:
 				return Update{}, err

@@ -52,27 +52,12 @@ func replica(tb testing.TB, of *server) (*server, *headnode) {
 	return s, up
 }
 
-// impatient is a store that ends a context where it would wait for events, if the context has a function to end it
-// with. Most stores read nothing for a context that has ended.
-type impatient struct{ store.Store }
-
-// insteadOfWaiting is the key of that function.
-type insteadOfWaiting struct{}
-
-func (i impatient) AwaitFeed(ctx context.Context, t j17.Tenant, after j17.StreamID) error {
-	if end, ok := ctx.Value(insteadOfWaiting{}).(context.CancelFunc); ok {
-		end()
-		return ctx.Err()
-	}
-	return i.Store.AwaitFeed(ctx, t, after)
-}
-
 // atOnce returns what a replica is sent without waiting.
 func atOnce(tb testing.TB, from *control.Registry, position string) (control.Update, error) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
-	defer cancel()
-	return from.Replication.Next(context.WithValue(ctx, insteadOfWaiting{}, cancel), "one", position)
+	cancel()
+	return from.Replication.Next(ctx, "one", position)
 }
 
 // catchUp brings a replica up to date and returns what it was sent.
