@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+
+	"j17/internal/storage/testopen"
 )
 
 // discarded is an answer of which nothing is kept but its status.
@@ -52,7 +54,11 @@ func TestAReadTakesFewAllocations(t *testing.T) {
 	count := func(want int) float64 {
 		return testing.AllocsPerRun(200, func() { f.handled(t, want, http.MethodGet, "/note/"+noteID, "") })
 	}
-	if own := count(http.StatusOK) - count(0); own > 18 {
+	most := 18.0
+	if testopen.OnPostgres() {
+		most = 100 // 82 by itself, with those of the client of the database
+	}
+	if own := count(http.StatusOK) - count(0); own > most {
 		t.Errorf("a read takes %v allocations", own)
 	}
 }
@@ -68,7 +74,11 @@ func TestAWriteTakesFewAllocations(t *testing.T) {
 			f.handled(t, want, http.MethodPost, fmt.Sprintf("/note/00000000-0000-4000-8000-%012x/was_written", n), `{"data":{"text":"a note"},`+actor+`}`)
 		})
 	}
-	if own := count(http.StatusCreated) - count(0); own > 48 { // 40 by itself; the race detector adds five or six
+	most := 48.0 // 40 by itself; the race detector adds five or six
+	if testopen.OnPostgres() {
+		most = 360 // 304 by itself, with those of the client of the database
+	}
+	if own := count(http.StatusCreated) - count(0); own > most {
 		t.Errorf("a write takes %v allocations", own)
 	}
 }
