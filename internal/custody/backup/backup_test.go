@@ -195,6 +195,17 @@ func (h *house) await(tb testing.TB, is func() bool) {
 	}
 }
 
+// idle reports whether no backup is under way, and no look is due, under way, or to come within half an hour.
+func (h *house) idle(tb testing.TB) bool {
+	tb.Helper()
+	stats := h.Stats()
+	next, err := h.NextDue(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return stats.Running+stats.Waiting == 0 && next.Sub(h.clock.Now()) > 30*time.Minute
+}
+
 // read returns the events and the names of the items that a backup holds of a tenant, as one text.
 func (h *house) read(tb testing.TB, id string, t j17.Tenant) string {
 	tb.Helper()
