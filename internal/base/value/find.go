@@ -189,7 +189,7 @@ func stored(text string) (Value, bool) {
 			return StringValue(strings.Clone(inner)), true
 		}
 	case c == '-' || c >= '0' && c <= '9':
-		if v, ok := integer(text); ok {
+		if v, ok := Whole(text); ok {
 			return v, true
 		}
 	}
@@ -197,8 +197,9 @@ func stored(text string) (Value, bool) {
 	return v, err == nil
 }
 
-// integer reads a whole number that is held inline.
-func integer(text string) (Value, bool) {
+// Whole reads a whole number of few digits, as JSON writes it, without keeping the text. It reports false for every
+// other text.
+func Whole(text string) (Value, bool) {
 	digits := strings.TrimPrefix(text, "-")
 	if digits == "" || len(digits) > maxInlineScale || digits[0] == '0' && len(text) > 1 {
 		return Value{}, false

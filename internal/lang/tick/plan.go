@@ -85,6 +85,10 @@ type view struct {
 	lit   value.Value
 	node  node
 	slots int
+	// always reports that there is a value: nothing in an expression may be absent.
+	always bool
+	// cheap reports that the value is chosen among some that are at hand, so that it need not be kept.
+	cheap bool
 	// test, then and other are indexes of views; steps lead from that of test to the value.
 	test, then, other int
 	steps             []value.Step
@@ -93,6 +97,7 @@ type view struct {
 type viewKind uint8
 
 const (
+	// The first three are at hand.
 	nothing viewKind = iota
 	// storedValue is found in the stored text.
 	storedValue
@@ -220,18 +225,18 @@ func (c *viewCompiler) make(path []value.Step, after int) (view, error) {
 			return view{}, err
 		}
 		inside := c.below(set, path[len(op.target.steps):])
-		return view{kind: eitherValue, test: there, then: before, other: inside}, nil
+		return c.either(there, before, inside), nil
 	case *setOp:
 		set, err := c.value(&op.value, after-1)
 		if err != nil {
 			return view{}, err
 		}
 		inside := c.below(set, path[len(op.target.steps):])
-		if c.out.all[set].kind == literalValue {
+		if c.out.all[set].always {
 			return c.out.all[inside], nil
 		}
 		before, err := c.view(path, after-1)
-		return view{kind: eitherValue, test: set, then: inside, other: before}, err
+		return c.either(set, inside, before), err
 	default:
 		return view{}, errWhole
 	}
@@ -249,7 +254,15 @@ func (c *viewCompiler) moved(from, rest, path []value.Step, after int) (view, er
 		return view{}, err
 	}
 	before, err := c.view(path, after)
-	return view{kind: eitherValue, test: there, then: brought, other: before}, err
+	return c.either(there, brought, before), err
+}
+
+// either returns the view of then if the view of test has a value, and of other if not.
+func (c *viewCompiler) either(test, then, other int) view {
+	atHand := func(at int) bool { return c.out.all[at].kind <= literalValue }
+	return view{
+		kind: eitherValue, test: test, then: then, other: other, cheap: atHand(test) && atHand(then) && atHand(other),
+	}
 }
 
 // below returns the index of the view of what lies below another one.
@@ -268,7 +281,7 @@ func literalView(v value.Value) view {
 	if v.IsMissing() {
 		return view{}
 	}
-	return view{kind: literalValue, lit: v}
+	return view{kind: literalValue, lit: v, always: true}
 }
 
 // value returns the index of the view of an operand, evaluated after the first operations.
@@ -284,7 +297,9 @@ func (c *viewCompiler) value(o *operand, after int) (int, error) {
 	if l.Errors() > 0 {
 		return 0, errWhole // it reads a binding that stands outside of it
 	}
+	always := true
 	for _, path := range again.nodes {
+		always = always && !path.optional
 		at := after
 		switch path.from {
 		case fromData:
@@ -301,7 +316,7 @@ func (c *viewCompiler) value(o *operand, after int) (int, error) {
 		}
 		path.from, path.slot, path.steps = fromView, of, nil
 	}
-	return c.add(view{kind: computed, node: n, slots: len(again.slots)}), nil
+	return c.add(view{kind: computed, node: n, slots: len(again.slots), always: always}), nil
 }
 
 // starts reports whether a path leads to a place, or below it.
@@ -367,11 +382,14 @@ func written(op operation) (places []*place, single bool) {
 
 // viewed has the values of views of one event, none where of is nil. It belongs to an Env.
 type viewed struct {
+	plan  *Plan
 	of    *views
 	older *Older
 	found []value.Value
 	got   []value.Value
 	have  []bool
+	// used reports that got has values.
+	used bool
 	// envs has what evaluates expressions, for each of those that were.
 	envs []*Env
 }
@@ -381,15 +399,18 @@ func (p *picked) look(e *Env, d *Document) bool {
 	if d.older == nil || d.parsed {
 		return false
 	}
-	plan := d.older.Plan
-	v := p.through[plan]
+	plan, v := d.older.Plan, p.last
+	if v == nil || v.plan != plan {
+		v = p.through[plan]
+	}
 	if v == nil {
-		v = newViewed(plan.viewsOf(p.plan))
+		v = newViewed(plan, plan.viewsOf(p.plan))
 		if p.through == nil || len(p.through) >= maxThrough {
 			p.through = map[*Plan]*viewed{}
 		}
 		p.through[plan] = v
 	}
+	p.last = v
 	if v.of == nil {
 		return false
 	}
@@ -402,12 +423,12 @@ func (p *picked) look(e *Env, d *Document) bool {
 	return true
 }
 
-func newViewed(of *views) *viewed {
+func newViewed(plan *Plan, of *views) *viewed {
 	if of == nil {
-		return &viewed{}
+		return &viewed{plan: plan}
 	}
 	return &viewed{
-		of: of, found: make([]value.Value, len(of.paths)), got: make([]value.Value, len(of.all)),
+		plan: plan, of: of, found: make([]value.Value, len(of.paths)), got: make([]value.Value, len(of.all)),
 		have: make([]bool, len(of.all)), envs: make([]*Env, len(of.all)),
 	}
 }
@@ -427,6 +448,10 @@ func (v *viewed) value(e *Env, at int) value.Value {
 		return w.lit
 	case computed, eitherValue, below:
 	}
+	if w.cheap {
+		return v.made(e, at, w)
+	}
+	v.used = true
 	if !v.have[at] && e.spend(1) {
 		v.got[at], v.have[at] = v.made(e, at, w), true
 	}
@@ -434,13 +459,17 @@ func (v *viewed) value(e *Env, at int) value.Value {
 }
 
 func (v *viewed) made(e *Env, at int, w *view) value.Value {
-	switch {
-	case w.kind == computed:
+	if w.kind == computed {
 		return v.computed(e, at, w)
-	case w.kind == below:
+	}
+	if w.kind == below {
 		return v.value(e, w.test).At(w.steps)
-	case v.value(e, w.test).IsMissing():
+	}
+	switch tested := v.value(e, w.test); {
+	case tested.IsMissing():
 		return v.value(e, w.other)
+	case w.then == w.test:
+		return tested
 	default:
 		return v.value(e, w.then)
 	}
@@ -469,6 +498,10 @@ func (v *viewed) computed(e *Env, at int, w *view) value.Value {
 func (v *viewed) reset() {
 	v.older = nil
 	clear(v.found)
+	if !v.used {
+		return
+	}
+	v.used = false
 	clear(v.got)
 	clear(v.have)
 	for _, in := range v.envs {

@@ -338,7 +338,8 @@ type joinNode struct {
 
 func (n *joinNode) eval(e *Env) (value.Value, bool) {
 	// What is joined, and what stands between.
-	var items []value.Value
+	var few [8]value.Value
+	items := few[:0]
 	if n.in != nil {
 		array, ok := n.in.eval(e)
 		if ok && array.Kind() != value.Array {
@@ -365,7 +366,8 @@ func (n *joinNode) eval(e *Env) (value.Value, bool) {
 	}
 
 	// One after the other.
-	var b strings.Builder
+	var buf [64]byte
+	out, between := buf[:0], ""
 	for i, v := range items {
 		text := v.Str()
 		if k := v.Kind(); k == value.Number || k == value.Bool {
@@ -373,18 +375,17 @@ func (n *joinNode) eval(e *Env) (value.Value, bool) {
 		} else if k != value.String {
 			return e.misfits(n.at, "element %d of $join is %s, neither a text nor a number nor a boolean", i, kindOf(v))
 		}
-		if i > 0 {
-			text = by.Str() + text
-		}
-		if e.left -= len(text); e.left < 0 || !e.spend(1) || !e.work.SpendBytes(len(text)) {
+		more := len(between) + len(text)
+		if e.left -= more; e.left < 0 || !e.spend(1) || !e.work.SpendBytes(more) {
 			return value.NullValue(), e.work.Err() == nil
 		}
-		if b.Len()+len(text) > MaxState {
+		if len(out)+more > MaxState {
 			return e.misfits(n.at, "the text of $join would be larger than %d MiB", MaxState>>20)
 		}
-		b.WriteString(text)
+		out = append(append(out, between...), text...)
+		between = by.Str()
 	}
-	return value.StringValue(b.String()), true
+	return value.StringValue(string(out)), true
 }
 
 // joinForm compiles $join.
@@ -435,6 +436,9 @@ func (n *numberNode) eval(e *Env) (value.Value, bool) {
 	text := v.Str()
 	if len(text) > mostNumber || !e.spend(1+len(text)/digitsPerUnit) {
 		return e.misfits(n.at, "the operand of $number is a text that is no number of at most %d digits", value.MaxDigits)
+	}
+	if number, ok := value.Whole(text); ok {
+		return number, true
 	}
 	number, err := value.ParseString(strings.Clone(text))
 	if err != nil || number.Kind() != value.Number || text[0] <= ' ' || text[len(text)-1] <= ' ' {

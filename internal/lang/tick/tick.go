@@ -217,9 +217,10 @@ type picked struct {
 	plan   *picks
 	values []value.Value
 	done   bool
-	// seen finds them in a document of an older generation, nil in others. through are all that were made, by plan.
-	seen    *viewed
-	through map[*Plan]*viewed
+	// seen finds them in a document of an older generation, nil in others. through are all that were made, by plan, and
+	// last is the one that was needed last.
+	seen, last *viewed
+	through    map[*Plan]*viewed
 }
 
 // at returns the value that pick i found in d.
