@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -28,7 +29,11 @@ type database struct {
 
 func newDatabase(t *testing.T) *database {
 	t.Helper()
-	pg := pgtest.Shared(t)
+	return newDatabaseOn(t, pgtest.Shared(t))
+}
+
+func newDatabaseOn(t *testing.T, pg *pgtest.Server) *database {
+	t.Helper()
 	d := &database{
 		server: pg, address: pg.Address(), schema: pg.Schema(t), password: filepath.Join(t.TempDir(), "password"),
 	}
@@ -179,14 +184,19 @@ func TestStoreSettings(t *testing.T) {
 	}
 }
 
+// serving returns a server for others that is not started.
+func (d *database) serving(t *testing.T, more ...string) *exec.Cmd {
+	t.Helper()
+	return startable(t, "j17", append([]string{
+		"serve", "--json", "--base-domain", "example.test", "--listen", "127.0.0.1:0", "--internal-listen",
+		"127.0.0.1:0", "--no-backups", "--store-allow-single",
+	}, append(d.flags(), more...)...)...)
+}
+
 // serveOn starts a server for others, and returns it with the address at which the first operator is made; "" for none.
 func (d *database) serveOn(t *testing.T, more ...string) (p *process, setup string) {
 	t.Helper()
-	cmd := startable(t, "j17", append([]string{
-		"serve", "--json", "--base-domain", "example.test", "--listen", "127.0.0.1:0", "--internal-listen",
-		"127.0.0.1:0",
-		"--no-backups", "--store-allow-single",
-	}, append(d.flags(), more...)...)...)
+	cmd := d.serving(t, more...)
 	p = &process{cmd: cmd}
 	cmd.Stderr = &p.err
 	out, err := said(cmd.StdoutPipe)
