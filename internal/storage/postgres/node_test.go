@@ -31,6 +31,8 @@ type steps struct {
 	begun  sync.Cond
 	waited int
 	passed int
+	// waiting has a value when a goroutine has begun to wait and nobody has taken the value since.
+	waiting chan struct{}
 }
 
 // Wait is part of clock.Clock.
@@ -39,6 +41,10 @@ func (s *steps) Wait(ctx context.Context, until time.Time) error {
 	s.waited++
 	s.begun.Broadcast()
 	s.mu.Unlock()
+	select {
+	case s.waiting <- struct{}{}:
+	default:
+	}
 	return s.Manual.Wait(ctx, until)
 }
 
@@ -71,7 +77,9 @@ func joinBy(
 	join func(context.Context, postgres.Options, string, string, clock.Clock) (*postgres.Node, error),
 ) *machine {
 	t.Helper()
-	m := &machine{clock: &steps{Manual: clock.NewManual(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}, o: o}
+	m := &machine{o: o, clock: &steps{
+		Manual: clock.NewManual(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)), waiting: make(chan struct{}, 1),
+	}}
 	m.clock.begun.L = &m.clock.mu
 	n, err := join(t.Context(), o, name, "http://"+name, m.clock)
 	if err != nil {
@@ -86,19 +94,27 @@ func joinBy(
 	return m
 }
 
-// await waits until the node is active, and lets a second pass after each of its looks. It returns how many seconds
-// that took, and the name of the node that was active before.
+// await waits until the node is active, and lets a second pass each time it waits for one. It returns how many seconds
+// have passed since its first look, or the first one after the last that failed, and the name of the node that was
+// active before.
 func (m *machine) await(t *testing.T) (seconds int, before string) {
 	t.Helper()
-	looked := make(chan postgres.Worker)
+	looked := make(chan string, 1)
 	done := make(chan error, 1)
-	go func() { done <- m.Await(t.Context(), func(w postgres.Worker) { looked <- w }) }()
+	go func() { done <- m.Await(t.Context(), func(w postgres.Worker) { looked <- w.Name }) }()
 	for {
 		select {
-		case w := <-looked:
-			before = w.Name
+		case <-m.clock.waiting:
+			if m.Term() != 0 {
+				continue // it is active, and waits for its next beat
+			}
+			select {
+			case before = <-looked:
+				seconds++
+			default:
+				seconds = 0 // silence does not count while the database does not answer in time
+			}
 			m.clock.pass()
-			seconds++
 		case err := <-done:
 			if err != nil {
 				t.Fatal(err)
@@ -200,13 +216,9 @@ func TestBeats(t *testing.T) {
 	first, second := join(t, o, "first"), join(t, o, "second")
 	first.await(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	looked := make(chan struct{})
 	done := make(chan error, 1)
-	go func() {
-		done <- second.Await(ctx, func(postgres.Worker) { looked <- struct{}{} })
-	}()
+	go func() { done <- second.Await(ctx, nil) }()
 	for range 20 {
-		<-looked
 		first.clock.pass()
 		first.clock.ready() // the beat was committed
 		second.clock.pass()
@@ -215,16 +227,8 @@ func TestBeats(t *testing.T) {
 		}
 	}
 	cancel()
-	for {
-		select {
-		case <-looked:
-			continue
-		case err := <-done:
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("the second node ends with %v", err)
-			}
-		}
-		break
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("the second node ends with %v", err)
 	}
 }
 
