@@ -26,6 +26,7 @@ func storeFlags(f *pflag.FlagSet, o *server.StoreOptions) {
 	f.BoolVar(&o.AllowAsync, "store-allow-async", false, "accept settings of the server that can lose what it has acknowledged")
 	f.BoolVar(&o.Plain, "store-plain", false, "accept connections to other machines without a verified certificate")
 	f.IntVar(&o.Connections, "store-connections", server.DefaultStoreConnections, "how many connections to the server there are")
+	f.IntVar(&o.Cells, "store-cells", server.DefaultStoreCells, "in how many `parts` the tables of a new schema are, of which an erasure rewrites one at a time")
 }
 
 // readsFlag declares the flag of a store on PostgreSQL that only servers have.

@@ -27,6 +27,7 @@ import (
 const (
 	DefaultStoreSchema      = postgres.DefaultSchema
 	DefaultStoreConnections = postgres.DefaultConnections
+	DefaultStoreCells       = postgres.DefaultCells
 	DefaultStoreReads       = string(postgres.ReadLease)
 
 	// DefaultEraseEvery is for servers that people rely on; a development server waits for nothing.
@@ -55,6 +56,8 @@ type StoreOptions struct {
 	Reads string
 	// Connections is how many connections the store uses; 0 means DefaultStoreConnections.
 	Connections int
+	// Cells is how many partitions the large tables of a new schema have; 0 means DefaultStoreCells.
+	Cells int
 	// NodeSecretFile is the file with the servers' node secret, for commands that open the store without a server.
 	NodeSecretFile string
 
@@ -98,6 +101,9 @@ func (c *checks) store(o *StoreOptions) {
 	if n := o.Connections; n != 0 && (n < postgres.LeastConnections || n > mostStoreConnections) {
 		c.add("store-connections: %d is not between %d and %d", n, postgres.LeastConnections, mostStoreConnections)
 	}
+	if n := o.Cells; n < 0 || n > postgres.MostCells {
+		c.add("store-cells: %d is not between 1 and %d", n, postgres.MostCells)
+	}
 	reads := postgres.Reads(o.Reads)
 	if modes := postgres.ReadModes(); reads != "" && !slices.Contains(modes, reads) {
 		c.add("store-reads: %q is none of %s, %s and %s", o.Reads, modes[0], modes[1], modes[2])
@@ -139,7 +145,8 @@ func (c *checks) dataBeside(o *Options) {
 func (o *StoreOptions) postgres(clk clock.Clock, logger *slog.Logger, keys []*keyfile.File) postgres.Options {
 	p := postgres.Options{
 		Address: o.Address, Password: o.password, Plain: o.Plain, Schema: o.Schema, Connections: o.Connections,
-		AllowAsync: o.AllowAsync, AllowSingle: o.AllowSingle, Clock: clk, Logger: logger, Sealed: sealedElsewhere(),
+		Cells: o.Cells, AllowAsync: o.AllowAsync, AllowSingle: o.AllowSingle, Clock: clk, Logger: logger,
+			Sealed: sealedElsewhere(),
 		Restoring: o.node != nil, Node: o.node, Reads: postgres.Reads(o.Reads),
 	}
 	if o.keys != nil {

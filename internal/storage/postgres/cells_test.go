@@ -73,8 +73,11 @@ func commit(t *testing.T, s store.Engine, tenant j17.Tenant, u store.Append) {
 func TestPurgeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
-	s := open(t, postgres.Options{Address: server.Address(), AllowSingle: true})
+	s := open(t, postgres.Options{Address: server.Address(), AllowSingle: true, Cells: 3})
 	defer func() { _ = s.Close() }()
+	if n := pgtest.Ask[int](t, server, "SELECT count(*) FROM j17.cells"); n != 3 {
+		t.Fatalf("there are %d cells", n)
+	}
 	const tenant = j17.Tenant("shop/prod")
 	ada, other := j17.Key{Type: "user", ID: "1"}, j17.Key{Type: "user", ID: "2"}
 

@@ -19,4 +19,4 @@ func Migrated(ctx context.Context, o Options, steps []string) (from, to int, err
 }
 
 // Migrations returns the migrations of the program.
-func Migrations() []string { return migrations() }
+func Migrations() []string { return (&core{o: Options{Cells: DefaultCells}}).migrations() }

@@ -13,7 +13,7 @@ import (
 
 // migrations returns the scripts that bring the tables from one version to the next, of which the first creates them.
 // Each is one transaction.
-func migrations() []string { return []string{fmt.Sprintf(schema1, cells)} }
+func (c *core) migrations() []string { return []string{fmt.Sprintf(schema1, c.o.Cells)} }
 
 // migrate applies the missing steps, and returns the version that the schema had, 0 for none, and the one that it has.
 // Stores that are opened at the same time wait for each other. A schema that is not that of a store, or that a newer

@@ -48,7 +48,7 @@ func Check(ctx context.Context, o Options) (r Report, err error) {
 	err = connected(ctx, o, func(c *core, conn *pgx.Conn) error {
 		r = Report{
 			Store: c.address.String(), Server: conn.PgConn().ParameterStatus("server_version"), Schema: c.o.Schema,
-			Newest: len(migrations()),
+			Newest: len(c.migrations()),
 		}
 		s, found, err := c.guard.look(ctx, conn)
 		if err != nil {
@@ -112,7 +112,7 @@ func Migrate(ctx context.Context, o Options) (from, to int, err error) {
 	err = connected(ctx, o, func(c *core, conn *pgx.Conn) error {
 		err := c.guard.begin(ctx, conn)
 		if err == nil {
-			from, to, err = c.migrate(ctx, conn, migrations())
+			from, to, err = c.migrate(ctx, conn, c.migrations())
 		}
 		return err
 	})
@@ -175,7 +175,7 @@ func Measure(ctx context.Context, o Options) (s Stats, err error) {
 	err = connected(ctx, o, func(c *core, conn *pgx.Conn) error {
 		s = Stats{Store: c.address.String(), Schema: c.o.Schema, Tables: []TableSize{}, Standbys: []Standby{}}
 		var err error
-		if s.Version, err = c.version(ctx, conn, len(migrations())); err != nil {
+		if s.Version, err = c.version(ctx, conn, len(c.migrations())); err != nil {
 			return err
 		}
 		if s.Version > 0 {

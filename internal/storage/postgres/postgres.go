@@ -9,6 +9,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -42,6 +43,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Connections is how many connections the store uses; 0 means DefaultConnections, LeastConnections is the least.
 	Connections int
+	// Cells is how many partitions the large tables get if the store creates them, of which a rewrite copies one at a
+	// time; 0 means DefaultCells, MostCells is the most.
+	Cells int
 	// Sealed are the spaces with values that must not be readable in the database or a copy of it; the function selects
 	// the values, nil selects all. They are sealed with a key that the schema stores sealed with Key. If that was one
 	// of Keys until now, it is resealed with Key. Without Key nothing is sealed.
@@ -71,6 +75,9 @@ const (
 	DefaultConnections = 32
 	// LeastConnections is the least number of connections of a store.
 	LeastConnections = 12
+	// DefaultCells is the number of cells of a new schema if Options do not set it, MostCells the greatest.
+	DefaultCells = 8
+	MostCells    = 16
 
 	// Of the connections, laneCount are for lanes, lookupCount for look-ups, guardCount for checks of the server's
 	// settings, and beatCount for the node and the search for the primary. Readers share the others, of which moments
@@ -201,7 +208,7 @@ func (c *core) take(ctx context.Context, conn *pgx.Conn) (err error) {
 	if err := c.guard.begin(ctx, conn); err != nil {
 		return err
 	}
-	if _, _, err = c.migrate(ctx, conn, migrations()); err != nil {
+	if _, _, err = c.migrate(ctx, conn, c.migrations()); err != nil {
 		return err
 	}
 	if err := c.mustBeFinished(ctx, conn); err != nil {
@@ -229,6 +236,7 @@ func newCore(ctx context.Context, o Options) (*core, error) {
 		o.Connections = DefaultConnections
 	}
 	o.Connections = max(o.Connections, LeastConnections)
+	o.Cells = cmp.Or(o.Cells, DefaultCells)
 	c := &core{
 		o: o, clock: o.Clock, logger: o.Logger, tenants: map[j17.Tenant]*tenant{}, followed: map[int32]*followed{},
 		archives: map[*archive]bool{}, loads: map[int32]bool{}, leaves: leaves.New(),

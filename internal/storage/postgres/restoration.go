@@ -21,7 +21,7 @@ func JoinToRestore(ctx context.Context, o Options, name, url string, c clock.Clo
 		if err := c.guard.begin(ctx, conn); err != nil {
 			return err
 		}
-		if version, err := c.version(ctx, conn, len(migrations())); err != nil || version == 0 {
+		if version, err := c.version(ctx, conn, len(c.migrations())); err != nil || version == 0 {
 			return err
 		}
 		return c.mustBeEmpty(ctx, conn)

@@ -8,9 +8,6 @@ package postgres
 // A row of items that a row of cleared covers counts as deleted, and is deleted later. So are the rows of a tenant that
 // unnamed has without an owner. One with an owner is being loaded by the store whose start has that number.
 
-// cells is how many partitions the large tables have when a schema is made.
-const cells = 8
-
 // schema1 creates the tables of version 1; %[1]d is the number of cells.
 const schema1 = `
 CREATE TABLE meta (key text PRIMARY KEY, value bytea NOT NULL);
