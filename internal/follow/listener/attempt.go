@@ -11,6 +11,7 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/base/panics"
+	"j17/internal/core/upcast"
 	"j17/internal/core/worker"
 	"j17/internal/follow/outbound"
 	"j17/internal/storage/store"
@@ -154,7 +155,12 @@ func (s *Service) attempt(ctx context.Context, j job, rev uint64) error {
 	case l.state.Status != Active:
 		o.park = true
 	default:
-		if j, err = s.log.present(kept, j); err != nil {
+		j, err = s.log.present(kept, j)
+		if upcast.Failure(err) != nil {
+			o.try.Error = err.Error() // it has no values of the event
+			break
+		}
+		if err != nil {
 			return err
 		}
 		if j.event.Erased() && j.event.Type != j.delivery.Type {

@@ -8,6 +8,7 @@ import (
 
 	"j17"
 	"j17/internal/base/work"
+	"j17/internal/core/upcast"
 	"j17/internal/core/worker"
 	"j17/internal/storage/store"
 )
@@ -117,7 +118,8 @@ func (s *Service) Delivery(ctx context.Context, t j17.Tenant, id string) (Delive
 	request := ""
 	if len(tries) > 0 {
 		ev, err := s.log.event(ctx, job{at: at{t, d.Listener}, delivery: d})
-		if err != nil {
+		unreadable := upcast.Failure(err) != nil // there is no request then
+		if err != nil && !unreadable {
 			return Delivery{}, nil, failure(err)
 		}
 		_, env := s.o.Name(t)
@@ -127,7 +129,9 @@ func (s *Service) Delivery(ctx context.Context, t j17.Tenant, id string) (Delive
 		} else if l != nil {
 			secrets = secretsOf(&l.state, l.definition)
 		}
-		request = excerpt(d.message(env, ev).Body, secrets...)
+		if !unreadable {
+			request = excerpt(d.message(env, ev).Body, secrets...)
+		}
 	}
 	log := make([]Try, len(tries))
 	for i, x := range tries {

@@ -146,7 +146,7 @@ func (s *deliveryLog) delivery(ctx context.Context, t j17.Tenant, id string) (*d
 	return d, failure(err)
 }
 
-// event reads the event of a delivery.
+// event reads the event of a delivery. With the error of an event that cannot be read it returns what is known of it.
 func (s *deliveryLog) event(ctx context.Context, j job) (*j17.Event, error) {
 	for ev, err := range s.o.Store.ReadStream(
 		ctx, j.at.tenant, j.delivery.parsedKey(), j.delivery.Version, j.delivery.Version,
@@ -155,10 +155,10 @@ func (s *deliveryLog) event(ctx context.Context, j job) (*j17.Event, error) {
 			return nil, err
 		}
 		shown, err := s.o.Shown.Show(ctx, j.at.tenant, ev)
-		if err != nil {
+		if shown == nil {
 			return nil, err
 		}
-		return shown.Clone(), nil
+		return shown.Clone(), err
 	}
 	return nil, &store.CorruptionError{Where: "delivery " + j.delivery.ID, Err: errors.New("its event is not there")}
 }

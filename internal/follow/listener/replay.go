@@ -7,6 +7,7 @@ import (
 	"j17"
 	"j17/internal/base/ident"
 	"j17/internal/base/work"
+	"j17/internal/core/upcast"
 	"j17/internal/core/worker"
 	"j17/internal/storage/store"
 )
@@ -91,9 +92,13 @@ func (s *Service) nextPage(
 	at, err = s.source.replayed(ctx, l, r, pageOf, b, func(ev *j17.Event, failed *delivery) (more bool, err error) {
 		if failed == nil {
 			ev = ev.Clone()
-		} else if ev, err = s.log.event(ctx, job{at: l.at, delivery: failed}); err != nil {
+		} else if ev, err = s.log.event(ctx, job{at: l.at, delivery: failed}); upcast.Failure(err) != nil {
+			err = nil // the delivery fails
+		}
+		if err != nil {
 			return false, err
-		} else if ev.Type != failed.Type {
+		}
+		if failed != nil && ev.Erased() && ev.Type != failed.Type {
 			return true, nil // an erased event is not a failed one
 		}
 		events = append(events, ev)

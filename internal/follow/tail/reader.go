@@ -5,6 +5,7 @@ import (
 
 	"j17"
 	"j17/internal/base/work"
+	"j17/internal/core/upcast"
 )
 
 // Event is an event handed out by a Reader. Raw has its canonical bytes, and is shared by all readers.
@@ -200,6 +201,9 @@ func (r *Reader) catchUp(ctx context.Context, p *Piece, most int) error {
 	p.buf = p.buf[:0]
 	filled, seen := false, 0
 	for ev, err := range w.Events(ctx, r.limit, b) {
+		if upcast.Failure(err) != nil && len(p.Events) > 0 {
+			break // the next piece is the error
+		}
 		if err != nil {
 			return err
 		}
