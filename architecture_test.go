@@ -446,9 +446,21 @@ var storedReaders = map[string]string{
 	"internal/plane/control":          "events of the server's own, which no spec has",
 }
 
+// readersTable has a row for each way in which events are read.
+const readersTable = "internal/server/readers_test.go"
+
+// unlistedReaders are packages that read events for themselves and have no row there, and why.
+var unlistedReaders = map[string]string{
+	"internal/follow/saga": "reads events at positions that a saga has kept, one by one, as GET events/{position} does",
+}
+
 // TestStoredReaders fails where a package reads events from a store, does not bring them to the newest generation, and
-// is not known to want them as they are stored.
+// is not known to want them as they are stored; and where one that does has no row in the table of readers.
 func TestStoredReaders(t *testing.T) {
+	table, err := os.ReadFile(readersTable)
+	if err != nil {
+		t.Fatal(err)
+	}
 	reads := []string{"ReadStream", "ReadStreams", "ReadFeed", "ReadTagged", "ReadChanges"}
 	found := map[string]bool{}
 	for name, files := range sources(t) {
@@ -472,6 +484,9 @@ func TestStoredReaders(t *testing.T) {
 		switch {
 		case found[name] && !upcasts && !wants:
 			t.Errorf("%s reads events as they are stored: show them with package upcast, or name the package in storedReaders", name)
+		case found[name] && upcasts && unlistedReaders[name] == "" && !strings.Contains(string(table),
+			strconv.Quote(name)):
+			t.Errorf("%s reads events: give its readers rows in %s", name, readersTable)
 		case wants && (upcasts || !found[name]):
 			t.Errorf("%s stands in storedReaders and need not", name)
 		}
