@@ -102,8 +102,8 @@ func TestStoreCommands(t *testing.T) {
 	d.call(t, nil, exitUsage, []string{"J17_STORE", "list of processes"}, "store", "check", "--store", d.address)
 	d.call(t, nil, exitUsage, []string{"name the server"}, "store", "check")
 	d.call(
-		t, []string{"J17_STORE_CONNECTIONS=3"}, exitUsage,
-		[]string{"is another machine", "3 is not between 12", "pg_x"},
+		t, []string{"J17_STORE_CONNECTIONS=3", "J17_STORE_CELLS=17"}, exitUsage,
+		[]string{"is another machine", "3 is not between 12", "17 is not between 1 and 16", "pg_x"},
 		"store", "check", "--store", "postgres://j17@db/j17?sslmode=disable", "--store-schema", "pg_x",
 	)
 	d.call(t, []string{"J17_STORE_CONNECTIONS=many"}, exitUsage, []string{`"many" is not what store-connections takes`}, "store", "check")
