@@ -53,6 +53,7 @@ import (
 type Storage interface {
 	store.Health
 	store.Footprint
+	store.Monitoring
 	store.Sides
 	store.Feed
 	store.Aggregates

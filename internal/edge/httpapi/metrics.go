@@ -15,7 +15,6 @@ import (
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/derived/index"
-	"j17/internal/storage/store"
 )
 
 // metrics are what /metrics on the internal listener shows.
@@ -83,38 +82,9 @@ func newMetrics(a *API) *metrics {
 	for i := range a.Metrics {
 		m.registry.MustRegister(collectorOf(&a.Metrics[i]))
 	}
-	gauge("j17_store_writable", "1 while the store takes writes.", func() float64 {
-		if a.Store.Status().Writable {
-			return 1
-		}
-		return 0
-	})
-
-	gauge(
-		"j17_store_free_bytes", "Free space of the store's volume.",
-		func() float64 { return float64(a.Store.Status().FreeBytes) },
-	)
-	replicated := func(read func(r *store.Replication) float64) func() float64 {
-		return func() float64 {
-			if r := a.Store.Status().Replication; r != nil {
-				return read(r)
-			}
-			return 0
-		}
+	for _, metric := range storeMetrics(a.Store) {
+		m.registry.MustRegister(collectorOf(&metric))
 	}
-	gauge("j17_store_standbys", "Standbys of the database that commits wait for.", replicated(func(r *store.Replication) float64 { return float64(r.Standbys) }))
-	gauge("j17_store_lag_bytes", "By how much of the log the last of these standbys is behind.", replicated(func(r *store.Replication) float64 { return float64(r.LagBytes) }))
-	gauge("j17_store_async", "1 while settings of the database can lose what it has acknowledged.", replicated(func(r *store.Replication) float64 {
-		if r.Async {
-			return 1
-		}
-		return 0
-	}))
-	gauge(
-		"j17_store_disk_bytes", "What the store occupies on disk.",
-		func() float64 { return float64(a.Store.DiskBytes()) },
-	)
-	gauge("j17_store_filter_bytes", "Memory of the store's filters of tags and streams.", func() float64 { return float64(a.Store.FilterBytes()) })
 	return m
 }
 

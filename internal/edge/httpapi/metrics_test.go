@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"j17"
 	"j17/internal/base/clock"
@@ -93,5 +94,41 @@ func TestWhatIndexesHaveIsShown(t *testing.T) {
 	if w.Code != 200 || strings.Contains(w.Body.String(), "j17_index_stored_rows") ||
 		!strings.Contains(w.Body.String(), "\nj17_store_writable 1\n") {
 		t.Errorf("%d %.2000s", w.Code, w.Body)
+	}
+}
+
+// figured is a store that has counted and measured something.
+type figured struct {
+	httpapi.Storage
+
+	figures store.Figures
+}
+
+func (f figured) Figures() store.Figures { return f.figures }
+
+// TestFiguresOfTheStoreAreShown shows a different number in each metric of a database.
+func TestFiguresOfTheStoreAreShown(t *testing.T) {
+	f := newFixture(t, func(o *httpapi.Options) {
+		o.Store = figured{o.Store, store.Figures{
+			Trips: store.Trips{Write: 1, Lookup: 2, Read: 3, Other: 4}, Batches: 5, Units: 6,
+			Commits: 7500 * time.Millisecond, Waits: 8, Waited: 9500 * time.Millisecond,
+			Doubts: store.Doubts{Committed: 10, NotWritten: 11, Unknown: 12}, Moments: 13, MomentsRefused: 14,
+			OldestSnapshot: 15500 * time.Millisecond,
+			DeadRows:       store.DeadRows{Tenants: 16, Events: 17, Tags: 18, Items: 19, Commands: 20, Other: 21},
+		}}
+	})
+	w := httptest.NewRecorder()
+	f.Internal().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	for _, want := range []string{
+		`trips_total{kind="write"} 1`, `trips_total{kind="lookup"} 2`, `trips_total{kind="read"} 3`,
+		`trips_total{kind="other"} 4`, `batches_total 5`, `units_total 6`, `commit_seconds_total 7.5`, `waits_total 8`,
+		`wait_seconds_total 9.5`, `doubts_total{outcome="committed"} 10`, `doubts_total{outcome="not_written"} 11`,
+		`doubts_total{outcome="unknown"} 12`, `moments 13`, `moments_refused_total 14`, `oldest_snapshot_seconds 15.5`,
+		`dead_rows{table="tenants"} 16`, `dead_rows{table="events"} 17`, `dead_rows{table="tags"} 18`,
+		`dead_rows{table="items"} 19`, `dead_rows{table="commands"} 20`, `dead_rows{table="other"} 21`,
+	} {
+		if !strings.Contains(w.Body.String(), "\nj17_store_"+want+"\n") {
+			t.Errorf("no %s", want)
+		}
 	}
 }

@@ -468,6 +468,9 @@ func (s *Store) checkFormat() (uint32, error) {
 	return version, err
 }
 
+// Figures returns none, since there is no database.
+func (s *Store) Figures() store.Figures { return store.Figures{} }
+
 // Status reports what the store accepts and how much space there is. See store.Store.
 func (s *Store) Status() store.Status {
 	st := store.Status{Readable: true, Writable: true}

@@ -108,6 +108,7 @@ func (c *callers) giveUp(batch int64, err error) {
 	switch {
 	case c.sent != nil:
 		c.core.queue.Stall(err, c.tenants...)
+		c.core.counts.unknown.Add(1)
 		for i, one := range c.sent {
 			if i < c.parts {
 				one.Answer(queue.Unknown(err))

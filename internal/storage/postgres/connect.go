@@ -85,7 +85,7 @@ func (c *core) connect(ctx context.Context) error {
 		return errors.Join(found...)
 	}
 	config := address.pool
-	config.ConnConfig.ValidateConnect = suitable
+	config.ConnConfig.ValidateConnect, config.ConnConfig.Tracer = suitable, &c.counts.other
 	config.BeforeConnect = func(ctx context.Context, config *pgx.ConnConfig) error {
 		if c.o.Reads == ReadPrimary {
 			s, err := c.primary.reachable(ctx)
@@ -104,15 +104,16 @@ func (c *core) connect(ctx context.Context) error {
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // it costs a round trip
 	c.address, c.hosts = address, hosts(config.ConnConfig)
 	var err error
-	if c.pool, err = pool(ctx, config, c.o.readers()); err != nil {
+	if c.pool, err = pool(ctx, config, c.o.readers(), &c.counts.reads); err != nil {
 		return err
 	}
-	c.lookupPool, err = pool(ctx, config, lookupCount)
+	c.lookupPool, err = pool(ctx, config, lookupCount, &c.counts.lookups)
 	return err
 }
 
-func pool(ctx context.Context, config *pgxpool.Config, most int) (*pgxpool.Pool, error) {
+func pool(ctx context.Context, config *pgxpool.Config, most int, count *tripCount) (*pgxpool.Pool, error) {
 	config = config.Copy()
+	config.ConnConfig.Tracer = count
 	config.MaxConns = int32(most)
 	return pgxpool.NewWithConfig(ctx, config)
 }
@@ -184,20 +185,21 @@ func (c *core) prove(ctx context.Context, conn *pgconn.PgConn, s *session) error
 	return nil
 }
 
-// connectTo makes a connection to a server.
-func (c *core) connectTo(ctx context.Context, to *server) (*pgx.Conn, error) {
+// connectTo makes a connection to a server, whose round trips are counted by count.
+func (c *core) connectTo(ctx context.Context, to *server, count *tripCount) (*pgx.Conn, error) {
 	config := c.address.pool.ConnConfig.Copy()
+	config.Tracer = count
 	c.lead(config, to, c.prove)
 	return pgx.ConnectConfig(ctx, config)
 }
 
 // dial makes a connection outside the pools to the primary. It waits for up to patience.
-func (c *core) dial(ctx context.Context) (*pgx.Conn, error) {
+func (c *core) dial(ctx context.Context, count *tripCount) (*pgx.Conn, error) {
 	s, err := c.primary.find(ctx)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := c.connectTo(ctx, s)
+	conn, err := c.connectTo(ctx, s, count)
 	if failed, is := errors.AsType[*pgconn.ConnectError](err); is {
 		c.primary.failed(failed)
 	}

@@ -42,6 +42,9 @@ func TestCutCommits(t *testing.T) {
 	if busy+unknown > 0 || units != acked {
 		t.Error("callers were told that they cannot know")
 	}
+	if d := s.Figures().Doubts; d.Committed == 0 || d.NotWritten == 0 || d.Unknown > 0 {
+		t.Errorf("the commits whose outcome was looked up: %+v", d)
+	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}

@@ -22,6 +22,7 @@ const settleTerms = `UPDATE tenants SET term = term + 1 WHERE t = ANY($1) RETURN
 func (l *lane) settle(b *batch, done *outcome, cause error) error {
 	l.logger.Warn("the outcome of a commit has to be looked up", slog.Any("cause", cause))
 	l.primary.doubt()
+	done.lookedUp = true
 	l.callers.limitTo(patience, true)
 	for {
 		err := l.settleOnce(b, done)
@@ -62,7 +63,7 @@ func (l *lane) settleOnce(b *batch, done *outcome) error {
 			done.doubtful[t] = true
 		}
 	}
-	done.stale = b.staleOf(written)
+	done.wrote, done.stale = b.wrote(written), b.staleOf(written)
 	return nil
 }
 

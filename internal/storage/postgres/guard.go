@@ -30,6 +30,8 @@ type guard struct {
 	*core
 
 	now atomic.Pointer[condition]
+	// measured is what the metrics show of the database, as of the last time that it was asked.
+	measured atomic.Pointer[measurement]
 	// found describes the faults that the last look has found, "" for none. Only one goroutine looks.
 	found string
 	stop  context.CancelFunc
@@ -47,6 +49,7 @@ func newGuard(c *core) *guard {
 	g := &guard{core: c}
 	g.end, g.stop = context.WithCancel(c.life)
 	g.now.Store(&condition{})
+	g.measured.Store(&measurement{})
 	return g
 }
 
@@ -157,7 +160,9 @@ func (g *guard) lookNow() error {
 	var s serverSettings
 	var found []Finding
 	if err == nil {
-		s, found, err = g.look(ctx, conn)
+		if s, found, err = g.look(ctx, conn); err == nil {
+			g.measure(ctx, conn)
+		}
 		err = errors.Join(err, conn.Close(g.life))
 	}
 	if err != nil {

@@ -151,12 +151,17 @@ type outcome struct {
 	// stale are the tenants that others have written to since they were read, for which nothing was written. For the
 	// doubtful ones it is not known whether something was.
 	stale, doubtful map[*tenant]bool
+	// wrote reports whether something was written, lookedUp whether that had to be looked up.
+	wrote, lookedUp bool
 }
 
 // answer answers the complete calls of tenants that are not stale, and returns the others, to be decided again.
 func (l *lane) answer(calls []*call, places []place, done *outcome) (rest []*call) {
 	for i, c := range calls {
 		t := l.tenant(c.Tenant)
+		if done.wrote && i < done.parts && !done.stale[t] {
+			l.counts.units.Add(unitsSince(c, places[i]))
+		}
 		switch {
 		case done.doubtful[t] && i < done.parts:
 			c.Answer(queue.Unknown(errOverwritten))
@@ -170,6 +175,15 @@ func (l *lane) answer(calls []*call, places []place, done *outcome) (rest []*cal
 		}
 	}
 	return rest
+}
+
+// unitsSince returns how many units of a call were decided since a place. An operation is one.
+func unitsSince(c *call, from place) uint64 {
+	if c.Op() != nil {
+		return 1
+	}
+	done, _ := c.Progress()
+	return uint64(done - from.done)
 }
 
 // forget makes the next batch read the tenants of calls again.
@@ -273,11 +287,13 @@ func (l *lane) write(b *batch, calls []*call, places []place, complete int) (*ou
 		if err := l.callers.send(calls, done.parts); err != nil {
 			return nil, err
 		}
+		begun := now()
 		err := l.execute(b, done)
 		if c := l.capture.Load(); c != nil && !errors.Is(err, store.ErrUnknown) {
 			c.settled(b.id)
 		}
 		wanted := l.callers.decided()
+		l.counts.commit(done, now().Sub(begun), err, wanted)
 		if err == nil {
 			b.publish(done.stale)
 		}
@@ -315,7 +331,7 @@ func (l *lane) execute(b *batch, done *outcome) error {
 	}
 	switch {
 	case err == nil:
-		if b.wrote(written) {
+		if done.wrote = b.wrote(written); done.wrote {
 			l.primary.acknowledge(s.server, began)
 		}
 	case ofNames(err):
@@ -388,7 +404,7 @@ func (l *lane) redial(ctx context.Context) error {
 	if l.conn != nil {
 		l.hangUp()
 	}
-	conn, err := l.dial(ctx)
+	conn, err := l.dial(ctx, &l.counts.writes)
 	if err != nil {
 		return err
 	}

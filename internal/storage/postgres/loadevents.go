@@ -284,6 +284,7 @@ func (l *loading) storeRows(
 	}
 	events, tags := copyEvents(l.number, rows)
 	for _, c := range []*copyRows{events, tags} {
+		l.counts.reads.Add(1)
 		if err := c.send(ctx, conn); err != nil {
 			return err
 		}

@@ -131,6 +131,7 @@ func (m *moments) admit(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		m.counts.momentsRefused.Add(1)
 		return &store.LackError{
 			Of: store.OfConnections, Why: fmt.Sprintf("%d moments are open, which is the most", cap(m.open)),
 		}

@@ -55,6 +55,10 @@ func TestMomentsBounded(t *testing.T) {
 		t.Errorf("one more: %v, want ErrBusy", err)
 	}
 
+	if f := s.Figures(); f.Moments != cap(s.open) || f.MomentsRefused != 1 {
+		t.Errorf("%d moments are counted, and %d that were refused, want %d and 1", f.Moments, f.MomentsRefused, cap(s.open))
+	}
+
 	// After one is closed, another one can be opened.
 	s.patience, s.longest = patience, 0
 	all[0].Close()
@@ -120,7 +124,7 @@ func TestMomentEach(t *testing.T) {
 // plan returns the generic plan by which a connection executes a statement, with the rows that each step has returned.
 func plan(t *testing.T, s *Store, sql string, args ...any) string {
 	t.Helper()
-	conn, err := s.dial(t.Context())
+	conn, err := s.dial(t.Context(), &s.counts.other)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,7 +146,7 @@ func (n *Node) connect(ctx context.Context) error {
 	if n.conn != nil {
 		hangUp(n.core.life, n.conn)
 	}
-	conn, err := n.core.dial(ctx)
+	conn, err := n.core.dial(ctx, &n.core.counts.other)
 	if err == nil {
 		n.conn = conn
 	}

@@ -162,7 +162,7 @@ WHERE n.nspname = $1 AND c.relkind = 'r' GROUP BY 1 ORDER BY 4 DESC, 1`
 
 	selectActivity = `SELECT count(*) FILTER (WHERE backend_type = 'client backend')::int,
 	current_setting('max_connections')::int,
-	coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)) FILTER (WHERE backend_xmin IS NOT NULL), 0)::float8
+	` + oldestSnapshot + `
 FROM pg_stat_activity WHERE pid <> pg_backend_pid()`
 
 	selectEachStandby = `SELECT coalesce(application_name, ''), coalesce(state, ''), coalesce(sync_state, ''),

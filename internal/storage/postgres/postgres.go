@@ -124,6 +124,7 @@ type core struct {
 	pool, lookupPool *pgxpool.Pool
 
 	queue   *queue.Writes[*batch]
+	counts  counts
 	spaces  spaces
 	texts   sync.Map
 	sealing record.Sealing
@@ -211,6 +212,7 @@ func (c *core) take(ctx context.Context, conn *pgx.Conn) (err error) {
 	if _, _, err = c.migrate(ctx, conn, c.migrations()); err != nil {
 		return err
 	}
+	c.guard.measure(ctx, conn)
 	if err := c.mustBeFinished(ctx, conn); err != nil {
 		return err
 	}
@@ -247,7 +249,7 @@ func newCore(ctx context.Context, o Options) (*core, error) {
 	c.closing, c.shut = context.WithCancel(c.ending)
 	c.sweepable = make(chan struct{}, 1)
 	c.guard = newGuard(c)
-	c.queue = queue.NewShared[*batch](c.admit, laneCount, mostUnits)
+	c.queue = queue.NewShared[*batch](c.admit, laneCount, mostUnits, now)
 	c.spaces.core, c.primary.core, c.full.core = c, c, c
 	return c, c.connect(ctx)
 }

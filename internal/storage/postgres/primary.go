@@ -278,7 +278,7 @@ func (p *primary) run(ctx context.Context, s *search) {
 	for _, config := range p.hosts {
 		trying.Go(func() {
 			for pause := retryAfter; ctx.Err() == nil; pause = min(2*pause, retryMost) {
-				conn, err := p.connectTo(ctx, &server{config: config})
+				conn, err := p.connectTo(ctx, &server{config: config}, &p.counts.other)
 				if err == nil {
 					p.finish(s, sessionOf(conn))
 					hangUp(p.life, conn)

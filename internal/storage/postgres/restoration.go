@@ -78,7 +78,7 @@ func (n *Node) DiscardRestoration(ctx context.Context) error {
 
 // alone executes do in a transaction, unless another node is active. No other one takes over before its end.
 func (n *Node) alone(ctx context.Context, do func(tx pgx.Tx) error) error {
-	conn, err := n.core.dial(ctx)
+	conn, err := n.core.dial(ctx, &n.core.counts.other)
 	if err != nil {
 		return fault("a restoration", err)
 	}

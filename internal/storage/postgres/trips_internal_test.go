@@ -17,19 +17,25 @@ import (
 // connections and prepare statements, and the store does something by itself now and then.
 const tripsTries = 6
 
-// trips returns how many round trips a call takes at the least.
-func trips(t *testing.T, p *pgtest.Proxy, call func(try int) error) (least int) {
+// trips returns how many round trips a call takes at the least, and how many of each kind the store has counted.
+func trips(t *testing.T, s *Store, p *pgtest.Proxy, call func(try int) error) (least int, counted store.Trips) {
 	t.Helper()
 	for try := range tripsTries {
-		before := p.Count().Trips
+		before, was := p.Count().Trips, s.Figures().Trips
 		if err := call(try); err != nil {
 			t.Fatal(err)
 		}
-		if n := p.Count().Trips - before; try == 0 || n < least {
-			least = n
+		n, is := p.Count().Trips-before, s.Figures().Trips
+		is.Write, is.Lookup, is.Read = is.Write-was.Write, is.Lookup-was.Lookup, is.Read-was.Read
+		if try == 0 {
+			least, counted = n, is
 		}
+		least = min(least, n)
+		counted.Write, counted.Lookup = min(counted.Write, is.Write), min(counted.Lookup, is.Lookup)
+		counted.Read = min(counted.Read, is.Read)
 	}
-	return least
+	counted.Other = 0 // what the store does by itself
+	return least, counted
 }
 
 func drained[T any](seq iter.Seq2[T, error]) error {
@@ -86,43 +92,51 @@ func countTrips(t *testing.T, s *Store, p *pgtest.Proxy) {
 	if s.o.Reads == ReadQuorum {
 		confirmed = 1
 	}
+	writes := func(n int) store.Trips { return store.Trips{Write: uint64(n)} }
+	both := func(n int) store.Trips { return store.Trips{Write: uint64(n - 1), Lookup: 1} }
+	lookups := func(n int) store.Trips { return store.Trips{Lookup: uint64(n)} }
+	reads := func(n int) store.Trips { return store.Trips{Read: uint64(n - confirmed), Lookup: uint64(confirmed)} }
 	for _, c := range []struct {
 		what string
 		most int
-		call func(try int) error
+		// kinds returns how the store counts a number of round trips.
+		kinds func(n int) store.Trips
+		call  func(try int) error
 	}{
-		{"a write to a stream whose head is known", 1, func(try int) error { return write(order, uint64(try)) }},
-		{"a write to another stream", 2, func(try int) error {
+		{"a write to a stream whose head is known", 1, writes, func(try int) error { return write(order, uint64(try)) }},
+		{"a write to another stream", 2, writes, func(try int) error {
 			return write(j17.Key{Type: "order", ID: fmt.Sprint(try)}, 0)
 		}},
-		{"the head of a stream", 1, func(int) error {
+		{"the head of a stream", 1, lookups, func(int) error {
 			_, err := s.Heads(ctx, tenant, []j17.Key{order})
 			return err
 		}},
-		{"a write to a stream, and its head", 2, func(try int) error {
+		{"a write to a stream, and its head", 2, both, func(try int) error {
 			err := write(order, uint64(tripsTries+try))
 			if err == nil {
 				_, err = s.Heads(ctx, tenant, []j17.Key{order})
 			}
 			return err
 		}},
-		{"an item", 1, func(int) error {
+		{"an item", 1, lookups, func(int) error {
 			_, err := s.Get(ctx, tenant, "notes", "a")
 			return err
 		}},
-		{"the extent of a tenant", 1, func(int) error {
+		{"the extent of a tenant", 1, lookups, func(int) error {
 			_, err := s.Extent(ctx, tenant)
 			return err
 		}},
-		{"a stream", 1 + confirmed, func(int) error { return drained(s.ReadStream(ctx, tenant, order, 1, 0)) }},
-		{"a page of a feed", 1 + confirmed, func(int) error {
+		{"a stream", 1 + confirmed, reads, func(int) error {
+			return drained(s.ReadStream(ctx, tenant, order, 1, 0))
+		}},
+		{"a page of a feed", 1 + confirmed, reads, func(int) error {
 			return drained(s.ReadFeed(ctx, tenant, j17.StreamID{}, 5))
 		}},
-		{"a page of items", 1 + confirmed, func(int) error {
+		{"a page of items", 1 + confirmed, reads, func(int) error {
 			_, err := s.Scan(ctx, tenant, "notes", store.Range{}, 5)
 			return err
 		}},
-		{"a page of items in a moment", 3 + confirmed, func(int) error {
+		{"a page of items in a moment", 3 + confirmed, reads, func(int) error {
 			m, err := s.Moment(ctx, tenant)
 			if err != nil {
 				return err
@@ -138,11 +152,15 @@ func countTrips(t *testing.T, s *Store, p *pgtest.Proxy) {
 			return err
 		}},
 	} {
-		if n := trips(t, p, c.call); n > c.most {
+		n, counted := trips(t, s, p, c.call)
+		if n > c.most {
 			t.Errorf("%s takes %d round trips, %d at most", c.what, n, c.most)
 		}
+		if want := c.kinds(n); counted != want {
+			t.Errorf("%s: the round trips are counted as %+v, want %+v", c.what, counted, want)
+		}
 	}
-	if n := trips(t, p, func(int) error { return together(ctx, s, p, tenant, order) }); n > lookupCount+1 {
+	if n, _ := trips(t, s, p, func(int) error { return together(ctx, s, p, tenant, order) }); n > lookupCount+1 {
 		t.Errorf("look-ups that wait together take %d round trips, %d at most", n, lookupCount+1)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"j17"
 	"j17/internal/storage/store"
@@ -20,9 +21,11 @@ type Call[B any] struct {
 	split bool
 	op    func(B) error
 	need  Need
-	// In a shared queue, number is the number of the call, and large reports that it shares no batch.
+	// In a shared queue, number is the number of the call, large reports that it shares no batch, and since is when it
+	// was queued.
 	number uint64
 	large  bool
+	since  time.Time
 
 	err      error
 	state    atomic.Int32

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"j17"
 	"j17/internal/storage/store"
@@ -24,6 +25,11 @@ type shared[B any] struct {
 	// waiting is the number of calls in all lines, large the number of committers working on large calls.
 	waiting, large int
 
+	// now returns the time. taken counts the calls that committers have taken, waited is how long these waited in all.
+	now    func() time.Time
+	taken  uint64
+	waited time.Duration
+
 	// number is the number of the last call, open has the numbers of the unanswered calls, for Settled.
 	number  uint64
 	open    map[uint64]bool
@@ -42,11 +48,12 @@ type line[B any] struct {
 
 // NewShared returns an empty queue for several committers. Take then returns calls of tenants that no other committer
 // is working on, with about most units in all, and the committer gives the tenants back by Release. A large call is
-// returned alone, and at most half of the committers work on such calls.
-func NewShared[B any](admit func(Need) error, committers, most int) *Writes[B] {
+// returned alone, and at most half of the committers work on such calls. The waits of calls are measured by now.
+func NewShared[B any](admit func(Need) error, committers, most int, now func() time.Time) *Writes[B] {
 	q := New[B](admit)
 	q.shared = &shared[B]{
 		most: most, mostLarge: max(committers/2, 1), lines: map[j17.Tenant]*line[B]{}, open: map[uint64]bool{},
+		now: now,
 	}
 	q.shared.closing.L = &q.mu
 	return q
@@ -80,7 +87,7 @@ func (q *Writes[B]) pushShared(c *Call[B]) error {
 		return l.stalled
 	}
 	s.number++
-	c.number = s.number
+	c.number, c.since = s.number, s.now()
 	s.open[c.number] = true
 	s.waiting++
 	l.calls = append(l.calls, c)
@@ -99,7 +106,7 @@ func (s *shared[B]) ready() bool { return slices.ContainsFunc(s.turns, s.mayTake
 // takeShared is Take for a shared queue. It needs mu.
 func (q *Writes[B]) takeShared(calls []*Call[B]) []*Call[B] {
 	s := q.shared
-	units := 0
+	units, now := 0, s.now()
 	for i := 0; i < len(s.turns) && units < s.most; {
 		l := s.turns[i]
 		if l.calls[0].alone() && len(calls) > 0 || !s.mayTake(l) {
@@ -116,6 +123,8 @@ func (q *Writes[B]) takeShared(calls []*Call[B]) []*Call[B] {
 			}
 			l.busy = true
 			calls = append(calls, c)
+			s.taken++
+			s.waited += now.Sub(c.since)
 			units += max(len(c.Units), 1)
 			if c.alone() {
 				units = s.most
@@ -134,6 +143,13 @@ func (q *Writes[B]) takeShared(calls []*Call[B]) []*Call[B] {
 		}
 	}
 	return calls
+}
+
+// Waits returns how many calls the committers of a shared queue have taken, and how long these waited for it in all.
+func (q *Writes[B]) Waits() (taken uint64, waited time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.shared.taken, q.shared.waited
 }
 
 // drop removes a call that waits. It needs mu.

@@ -19,6 +19,7 @@ type Store interface {
 	Compaction
 	Scrubbing
 	Footprint
+	Monitoring
 	Memory
 }
 
@@ -405,6 +406,13 @@ type Footprint interface {
 
 	// FilterBytes returns how many bytes of memory the filters have that know which tags and streams exist.
 	FilterBytes() uint64
+}
+
+// Monitoring is the role of a caller that shows what an engine on a database does there.
+type Monitoring interface {
+	// Figures returns what the engine has counted and measured, the zero Figures for an engine without a database. It
+	// asks the database nothing.
+	Figures() Figures
 }
 
 // Memory is the role of a caller that removes erased data from memory.

@@ -21,7 +21,7 @@ func Whole(e Engine) Store {
 	}
 	w := &whole{
 		Engine: e, PurgeRequests: PurgesAtOnce{}, Compaction: nothing{}, Scrubbing: nothing{}, Footprint: nothing{},
-		Memory: nothing{},
+		Monitoring: nothing{}, Memory: nothing{},
 	}
 	if role, is := e.(PurgeRequests); is {
 		w.PurgeRequests = role
@@ -42,6 +42,9 @@ func Whole(e Engine) Store {
 	if role, is := e.(Footprint); is {
 		w.Footprint = role
 	}
+	if role, is := e.(Monitoring); is {
+		w.Monitoring = role
+	}
 	if role, is := e.(Memory); is {
 		w.Memory = role
 	}
@@ -56,6 +59,7 @@ type whole struct {
 	Compaction
 	Scrubbing
 	Footprint
+	Monitoring
 	Memory
 }
 
@@ -91,6 +95,9 @@ func (nothing) DiskBytes() uint64 { return 0 }
 
 // FilterBytes knows of no filters.
 func (nothing) FilterBytes() uint64 { return 0 }
+
+// Figures has counted nothing.
+func (nothing) Figures() Figures { return Figures{} }
 
 // Forget has no memory to overwrite.
 func (nothing) Forget(context.Context) error { return nil }
