@@ -157,10 +157,14 @@ test: ## run all tests, with the race detector where there is a C compiler (TEST
 POSTGRES_PACKAGES ?= $(shell go list -f '{{range .TestImports}}{{.}} {{end}}{{range .XTestImports}}{{.}} {{end}}{{"\t"}}{{.ImportPath}}' ./internal/... \
 	| awk -F '\t' '$$1 ~ /storage\/testopen|engine\/enginetest/ {print $$2}')
 
+# How long all tests of one package may take there, where reads and writes are round trips. The longest takes a third of it on two busy
+# processors.
+POSTGRES_TIMEOUT ?= 90m
+
 .PHONY: test-postgres
-test-postgres: ## run the tests that open stores with stores on PostgreSQL (POSTGRES_PACKAGES='./internal/plane/...', TESTFLAGS=...)
-	@echo 'J17_TEST_STORE=postgres go test $(TEST_BUILD) -timeout=$(TIMEOUT) $(TESTFLAGS) $(POSTGRES_PACKAGES)'
-	@J17_TEST_STORE=postgres GOGC=$(TEST_GOGC) $(COMPILED) go run ./tools/testrun $(TEST_BUILD) -timeout=$(TIMEOUT) $(TESTFLAGS) $(POSTGRES_PACKAGES) \
+test-postgres: ## run the tests that open stores with stores on PostgreSQL (POSTGRES_PACKAGES='./internal/plane/...', POSTGRES_TIMEOUT=90m, TESTFLAGS=...)
+	@echo 'J17_TEST_STORE=postgres go test $(TEST_BUILD) -timeout=$(POSTGRES_TIMEOUT) $(TESTFLAGS) $(POSTGRES_PACKAGES)'
+	@J17_TEST_STORE=postgres GOGC=$(TEST_GOGC) $(COMPILED) go run ./tools/testrun $(TEST_BUILD) -timeout=$(POSTGRES_TIMEOUT) $(TESTFLAGS) $(POSTGRES_PACKAGES) \
 		&& echo 'All tests passed on PostgreSQL.'
 
 .PHONY: soak
