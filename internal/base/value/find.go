@@ -368,3 +368,35 @@ func (s *seeker) skipString() bool {
 	}
 	return false
 }
+
+// EachMember calls f with the encoded key, quotes included, and the text of each member of an object, in their order.
+// text must be JSON as this package encodes it, which key and value are parts of. It reports false if it comes upon
+// something else; it does not check what is inside the values.
+func EachMember(text []byte, f func(key, value []byte)) bool {
+	s := seeker{src: unsafe.String(unsafe.SliceData(text), len(text))}
+	if !s.at('{') {
+		return false
+	}
+	if s.pos++; s.at('}') {
+		return true
+	}
+	for {
+		start := s.pos
+		if !s.at('"') || !s.skipString() || !s.at(':') {
+			return false
+		}
+		colon := s.pos
+		s.pos++
+		if !s.skip() {
+			return false
+		}
+		f(text[start:colon], text[colon+1:s.pos])
+		if s.at('}') {
+			return true
+		}
+		if !s.at(',') {
+			return false
+		}
+		s.pos++
+	}
+}

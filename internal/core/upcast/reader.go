@@ -8,6 +8,7 @@ import (
 	"j17"
 	"j17/internal/base/work"
 	"j17/internal/lang/spec"
+	"j17/internal/lang/tick"
 	"j17/internal/storage/store"
 )
 
@@ -30,6 +31,9 @@ func (r *Reader) Show(ctx context.Context, t j17.Tenant, ev *j17.Event) (*j17.Ev
 	if asStored(typ, stored.Type, number) {
 		return stored, nil
 	}
+	if shown := edited(typ, tried, stored); shown != nil {
+		return shown, nil
+	}
 	shown, err := show(typ, tried, stored, work.New(ctx, work.Replay))
 	if Failure(err) != nil {
 		shown = &j17.Event{
@@ -44,17 +48,45 @@ func (r *Reader) Show(ctx context.Context, t j17.Tenant, ev *j17.Event) (*j17.Ev
 // show is Of, without the comparison for what was tried.
 func show(typ *spec.AggregateType, tried *Tried, ev *j17.Event, b *work.Budget) (*j17.Event, error) {
 	stored := ev.AsStored()
-	covered := false
-	if typ != nil && typ.Events[stored.Type] != nil {
-		number, _, _ := stored.Generation()
-		plan := typ.Events[stored.Type].Plan(number)
-		covered = plan != nil && tried.Covers(plan, stored.StreamID)
+	if shown := edited(typ, tried, stored); shown != nil {
+		return shown, nil
 	}
-	seen, err := read(typ, stored, "", covered, b)
+	number, _, _ := stored.Generation()
+	r, err := read(typ, stored, "", covering(typ, tried, stored, number) != nil, b)
 	if err != nil {
 		return nil, err
 	}
-	return seen.shown(), nil
+	return r.shown(), nil
+}
+
+// covering returns the plan that an event takes, nil where it was not tried or takes none.
+func covering(typ *spec.AggregateType, tried *Tried, stored *j17.Event, generation int) *tick.Plan {
+	if typ == nil || typ.Events[stored.Type] == nil {
+		return nil
+	}
+	plan := typ.Events[stored.Type].Plan(generation)
+	if plan == nil || !tried.Covers(plan, stored.StreamID) {
+		return nil
+	}
+	return plan
+}
+
+// edited returns an event that was tried as others are shown it, made of the stored text alone; nil where that is not
+// enough.
+func edited(typ *spec.AggregateType, tried *Tried, stored *j17.Event) *j17.Event {
+	r := reading{stored: stored}
+	r.generation, r.at, r.end = stored.Generation()
+	plan := covering(typ, tried, stored, r.generation)
+	if plan == nil {
+		return nil
+	}
+	var buf [1 << 10]byte
+	text, ok := plan.AppendText(buf[:0], stored.Data)
+	if !ok {
+		return nil
+	}
+	r.newest = typ.Events[stored.Type].Newest()
+	return r.shownAs(text)
 }
 
 // Type returns the type that an event is read as.

@@ -98,5 +98,5 @@ func (s *Stream) asStored(stored *j17.Event, ev *tick.Event) {
 func (s *Stream) metadata() []byte {
 	r := reading{stored: s.stored, newest: s.newest}
 	r.generation, r.at, r.end = s.stored.Generation()
-	return j17.AppendTimestamp(r.metadata(false), s.stored.Timestamp)
+	return j17.AppendTimestamp(r.appendMetadata(nil, false), s.stored.Timestamp)
 }

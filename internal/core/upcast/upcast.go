@@ -122,11 +122,17 @@ func (r *reading) shown() *j17.Event {
 	if r.unchanged {
 		return r.stored
 	}
+	return r.shownAs(r.data.OrNull().AppendJSON(nil))
+}
+
+// shownAs is shown, with data in the newest generation.
+func (r *reading) shownAs(data []byte) *j17.Event {
 	shown := *r.stored
 	shown.Stored, shown.Type = r.stored, r.newest.Name
+	var buf [1 << 9]byte
 	raw, at := j17.AppendEvent(
-		make([]byte, 0, len(shown.Raw)+64), shown.StreamID, shown.Key, shown.Type, r.data.OrNull().AppendJSON(nil),
-		r.metadata(true), shown.Timestamp,
+		make([]byte, 0, len(shown.Raw)+64+max(0, len(data)-len(shown.Data))), shown.StreamID, shown.Key, shown.Type,
+		data, r.appendMetadata(buf[:0], true), shown.Timestamp,
 	)
 	shown.Raw, shown.Data, shown.Metadata = raw, at.DataOf(raw), at.MetadataOf(raw)
 	return &shown
@@ -139,7 +145,7 @@ func (r *reading) seen(key string) tick.Event {
 		return seen
 	}
 	seen.Type, seen.Data = r.newest.Name, tick.Parsed(r.data)
-	seen.Metadata = tick.Raw(j17.AppendTimestamp(r.metadata(false), r.stored.Timestamp))
+	seen.Metadata = tick.Raw(j17.AppendTimestamp(r.appendMetadata(nil, false), r.stored.Timestamp))
 	return seen
 }
 
@@ -274,11 +280,10 @@ func failure(f *Failed) error {
 	return e
 }
 
-// metadata returns the metadata in the newest generation, without the timestamp. With from they say how the event is
-// stored.
-func (r *reading) metadata(from bool) []byte {
-	stored := r.stored.Metadata
-	m := append(make([]byte, 0, len(stored)+64), stored[:r.at]...)
+// appendMetadata appends the metadata in the newest generation to an empty slice, without the timestamp. With from they
+// say how the event is stored.
+func (r *reading) appendMetadata(empty []byte, from bool) []byte {
+	m := append(empty, r.stored.Metadata[:r.at]...)
 	if len(m) > 1 {
 		m = m[:len(m)-1] // the comma
 	}

@@ -109,12 +109,15 @@ func (w *Walk) afford(b *work.Budget, size int) bool {
 // show returns an event as the walk hands it out. An event that cannot be read is returned with the error and what is
 // known of it.
 func (w *Walk) show(ctx context.Context, ev *j17.Event) (*j17.Event, error) {
-	shown, err := w.tail.shown.Show(ctx, w.tenant, ev)
-	if !w.test.filter.Stored || err != nil && upcast.Failure(err) == nil || shown == ev {
-		return shown, err
+	if !w.test.filter.Stored {
+		return w.tail.shown.Show(ctx, w.tenant, ev)
+	}
+	name := w.tail.shown.Type(w.tenant, ev)
+	if name == ev.Type {
+		return ev, nil
 	}
 	named := *ev
-	named.Type, named.Stored = shown.Type, ev
+	named.Type, named.Stored = name, ev
 	return &named, nil
 }
 

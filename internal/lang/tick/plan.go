@@ -18,6 +18,7 @@ import (
 type Plan struct {
 	steps []*Upcast
 	views sync.Map // of *views by *picks
+	edits func() []edit
 }
 
 // NewPlan returns the plan of a step and of all those behind it. Each may be nil, which changes nothing.
@@ -29,6 +30,7 @@ func NewPlan(first *Upcast, rest *Plan) *Plan {
 	if rest != nil {
 		p.steps = append(p.steps, rest.steps...)
 	}
+	p.edits = sync.OnceValue(func() []edit { return editsOf(p.steps) })
 	return p
 }
 
@@ -50,6 +52,9 @@ func (o *Older) Newest(ev *Event) {
 // upcast returns the whole data in the newest generation. The error is that of b, or tells that a step does not fit,
 // although it is known to fit.
 func (o *Older) upcast(b *work.Budget) (value.Value, error) {
+	if text, ok := o.Plan.AppendText(nil, o.Stored.Data.raw); ok && b.SpendBytes(len(text)) {
+		return value.ParseStored(string(text))
+	}
 	data, err := value.ParseStored(string(o.Stored.Data.raw))
 	if err != nil {
 		return data, err

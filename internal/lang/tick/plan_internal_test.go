@@ -103,7 +103,7 @@ func (r planned) handler() string {
 // they make of the whole data, brought to the newest generation one step after the other.
 func TestPlans(t *testing.T) {
 	const rounds = 10_000
-	fits, single, computes := 0, 0, 0
+	fits, single, computes, edited := 0, 0, 0, 0
 	for round := range rounds {
 		r := planned{rand.New(rand.NewPCG(uint64(round), 35))}
 		source := func(text string) value.Value {
@@ -146,6 +146,15 @@ func TestPlans(t *testing.T) {
 		}
 		fits++
 
+		// The text alone, where that is enough.
+		if got, ok := plan.AppendText([]byte("before "), []byte(text)); !ok {
+			if plan.edits() != nil {
+				t.Fatalf("round %d: %s cannot be edited by %s", round, text, texts)
+			}
+		} else if edited++; string(got) != "before "+newest.String() {
+			t.Fatalf("round %d: %s is edited by %s to\n%s, want\n%s", round, text, texts, got, newest)
+		}
+
 		// A handler, for one event after the other.
 		var l diag.List
 		program := r.handler()
@@ -184,8 +193,10 @@ func TestPlans(t *testing.T) {
 			}
 		}
 	}
-	if fits < rounds/5 || single < fits/4 || computes < single/20 {
-		t.Errorf("of %d rounds %d fit, %d of them are read singly, %d compute", rounds, fits, single, computes)
+	if fits < rounds/5 || single < fits/4 || computes < single/20 || edited < fits/20 {
+		t.Errorf("of %d rounds %d fit, %d of them are read singly, %d compute, %d are edited", rounds, fits, single,
+			computes, edited)
 	}
-	t.Logf("of %d rounds %d fit, %d of them are read singly, %d compute", rounds, fits, single, computes)
+	t.Logf("of %d rounds %d fit, %d of them are read singly, %d compute, %d are edited", rounds, fits, single,
+		computes, edited)
 }
