@@ -5,6 +5,7 @@ package browser_test
 import (
 	"encoding/json"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -70,4 +71,38 @@ func TestEventOfASchedule(t *testing.T) {
 	b.settled("cart.was_doomed " + list.Events[0].StreamID)
 	b.see("region", "Causes").shows("scheduled.*failed")
 	b.see("region", "Why this happened").shows("this event")
+}
+
+// TestEventOfAnOlderGeneration shows an event in the newest generation of its type, and as it is stored, and verifies the
+// stored bytes.
+func TestEventOfAnOlderGeneration(t *testing.T) {
+	s := newSite(t, "spec.json")
+	position := s.write("note/"+uid("n"), "was_written", `{"text": "as it was"}`)
+	spec := specText(t)
+	const was = `"was_written": {"schema": {"type": "object"},`
+	newer := strings.Replace(spec, was, was+` "generations": {
+		"1": {"schema": {"type": "object"}, "upcast": [{"move": {"from": "text", "to": "body"}}]}
+	},`, 1)
+	if newer == spec {
+		t.Fatal("the spec has no such event")
+	}
+	s.control("POST", "/api/instances/"+s.ready.Instance.ID+"/spec?environment=prod", []byte(newer))
+
+	b := s.open(t, page("events/"+position))
+	b.settled("note.was_written " + position)
+	data := b.see("region", "Data")
+	data.shows(`body\W+as it was`)
+	data.shows("Stored in generation 1, shown in 2")
+	data.see("button", "As stored").click()
+	data.shows(`text\W+as it was`)
+	data.hides(`body\W`)
+	data.see("button", "As stored").click()
+	data.shows(`body\W+as it was`)
+
+	b.load(page("aggregates/note/" + uid("n")))
+	b.settled("note/" + uid("n"))
+	proof := b.see("region", "Proof")
+	proof.see("button", "Verify").click()
+	proof.shows("Verified.*1 event")
+	proof.hides("Not verified")
 }

@@ -154,13 +154,13 @@ async function good(path: string, accept: string): Promise<Response> {
   return r;
 }
 
-/** The bytes of the first events of an aggregate, a line each. */
+/** The bytes of the first events of an aggregate as they are stored, a line each. */
 async function eventLines(path: string, most: number, progress: (done: string) => void): Promise<Uint8Array[]> {
   const out: Uint8Array[] = [];
   let start = '';
   while (out.length < most) {
     const n = Math.min(1000, most - out.length);
-    const r = await good(`${path}?count=${n}${start ? `&start=${part(start)}` : ''}`, 'application/x-ndjson');
+    const r = await good(`${path}?generation=stored&count=${n}${start ? `&start=${part(start)}` : ''}`, 'application/x-ndjson');
     const bytes = new Uint8Array(await r.arrayBuffer());
     let from = 0;
     const before = out.length;
