@@ -25,6 +25,7 @@ func TestEvent(t *testing.T) {
 	b.settled("counter.was_raised " + positions[0])
 	b.see("region", "Data").shows(`by\W+7\b`)
 	b.see("region", "Metadata").shows(user)
+	b.see("region", "Metadata").hides("Happened")
 	b.see("region", "Why this happened").shows("this event")
 
 	// To its consequence, and back to its cause.
@@ -73,8 +74,8 @@ func TestEventOfASchedule(t *testing.T) {
 	b.see("region", "Why this happened").shows("this event")
 }
 
-// TestEventOfAnOlderGeneration shows an event in the newest generation of its type, and as it is stored, and verifies the
-// stored bytes.
+// TestEventOfAnOlderGeneration shows an event in the newest generation of its type, and as it is stored, and verifies
+// the stored bytes.
 func TestEventOfAnOlderGeneration(t *testing.T) {
 	s := newSite(t, "spec.json")
 	position := s.write("note/"+uid("n"), "was_written", `{"text": "as it was"}`)
