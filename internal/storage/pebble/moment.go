@@ -3,6 +3,7 @@ package pebble
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +28,14 @@ type moment struct {
 
 // Moment shows a tenant as it is now. See store.Store.
 func (s *sides) Moment(_ context.Context, t j17.Tenant) (store.Moment, error) {
+	m, err := s.moment(t)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (s *sides) moment(t j17.Tenant) (*moment, error) {
 	if err := store.ValidTenant(t); err != nil {
 		return nil, err
 	}
@@ -41,6 +50,49 @@ func (s *sides) Moment(_ context.Context, t j17.Tenant) (store.Moment, error) {
 		m.position = s.tenants[t].last
 	}
 	return m, nil
+}
+
+// ReadTogether reads several things. See store.Store.
+func (s *sides) ReadTogether(_ context.Context, t j17.Tenant, what store.Wanted) (found store.Found, err error) {
+	m, err := s.moment(t)
+	if err != nil {
+		return store.Found{}, err
+	}
+	defer m.Close()
+	found = store.Found{
+		Position: m.position, Items: make([]store.Item, len(what.Items)),
+		Pages: make([]store.FoundPage, len(what.Pages)),
+	}
+	for i, name := range what.Items {
+		found.Items[i], err = m.get(t, name.Space, name.Key)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return store.Found{}, err
+		}
+	}
+	if found.Heads, err = m.Heads(what.Heads); err != nil {
+		return store.Found{}, err
+	}
+	for i := range what.Pages {
+		if found.Pages[i], err = m.page(t, &what.Pages[i]); err != nil {
+			return store.Found{}, err
+		}
+	}
+	return found, nil
+}
+
+// page returns a page of side items as of the reader's view.
+func (r reader) page(t j17.Tenant, p *store.Page) (found store.FoundPage, err error) {
+	if p.Limit <= 0 {
+		return found, nil
+	}
+	size := 0
+	err = r.eachItem(t, p.Space, p.Keys, func(key []byte, meta itemMeta, value []byte) bool {
+		found.Items = append(found.Items, meta.item(string(key), value))
+		size += len(key) + len(value)
+		found.More = len(found.Items) == p.Limit || size >= store.PageBytes
+		return !found.More
+	})
+	return found, err
 }
 
 // Position is that of the last entry of the feed.

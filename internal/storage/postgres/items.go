@@ -162,7 +162,7 @@ func collectItems(rows pgx.Rows, space store.Space) (items []namedItem, size int
 
 const (
 	// A page ends with the item at which its keys and values reach pageBytes.
-	pageBytes = 256 << 10
+	pageBytes = store.PageBytes
 	// The first page of an iteration has at most firstRows rows, since many callers need few. Each further one may have
 	// rowsGrow times as many, up to mostRows.
 	firstRows, rowsGrow, mostRows = 64, 4, 4096

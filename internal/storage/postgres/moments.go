@@ -59,6 +59,7 @@ type snapshot struct {
 const (
 	beginSnapshot = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`
 	holdCells     = `LOCK TABLE ONLY events IN ACCESS SHARE MODE`
+	endSnapshot   = `ROLLBACK`
 )
 
 // snapshot begins a snapshot of a tenant, which ends after longest if it is not closed before.
@@ -144,7 +145,7 @@ func (s *snapshot) release() {
 	defer s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(s.life, time.Second)
 	defer cancel()
-	_, _ = s.conn.Exec(ctx, "ROLLBACK") // a connection that is still in a transaction is closed
+	_, _ = s.conn.Exec(ctx, endSnapshot) // a connection that is still in a transaction is closed
 	s.conn.Release()
 	s.conn = nil
 }

@@ -19,7 +19,10 @@ type questions struct {
 	items    itemQuestions
 	commands commandQuestions
 	matches  []matchQuestion
+	pages    []pageQuestion
 
+	// asOfOne reports whether all answers are as of one moment.
+	asOfOne bool
 	// again reports whether the rows of tenants are read once more behind the heads, into after.
 	again bool
 	after stateQuestions
@@ -257,6 +260,24 @@ func patterns(of []store.TypePattern) (aggregates, types [][]byte) {
 	return aggregates, types
 }
 
+// pageQuestion asks for side items of a space whose keys are in a range.
+type pageQuestion struct {
+	itemQuery
+
+	space store.Space
+	limit int
+	items []namedItem
+	more  bool
+}
+
+// scan reads the items.
+func (q *pageQuestion) scan(rows pgx.Rows) (err error) {
+	var size int
+	q.items, size, err = collectItems(rows, q.space)
+	q.more = len(q.items) == q.limit || size >= pageBytes
+	return err
+}
+
 // empty reports whether nothing is asked.
 func (q *questions) empty() bool {
 	return len(q.states.names)+len(q.heads.names)+len(q.items.names)+len(q.commands.names)+len(q.matches) == 0
@@ -267,6 +288,10 @@ func (q *questions) ask(ctx context.Context, conn reading, after ...string) erro
 	b := &pgx.Batch{}
 	for _, sql := range after {
 		b.Queue(sql)
+	}
+	if q.asOfOne {
+		b.Queue(beginSnapshot)
+		b.Queue(holdCells)
 	}
 	if len(q.states.names) > 0 {
 		b.Queue(selectStates, q.states.names).Query(q.states.scan)
@@ -287,6 +312,13 @@ func (q *questions) ask(ctx context.Context, conn reading, after ...string) erro
 	for i := range q.matches {
 		m := &q.matches[i]
 		b.Queue(selectMatch, m.arguments()...).QueryRow(func(row pgx.Row) error { return row.Scan(&m.found) })
+	}
+	for i := range q.pages {
+		p := &q.pages[i]
+		b.Queue(p.page(p.limit), p.args...).Query(p.scan)
+	}
+	if q.asOfOne {
+		b.Queue(endSnapshot)
 	}
 	if q.commits {
 		b.Queue(proof)

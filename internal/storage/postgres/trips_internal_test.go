@@ -136,6 +136,20 @@ func countTrips(t *testing.T, s *Store, p *pgtest.Proxy) {
 			_, err := s.Scan(ctx, tenant, "notes", store.Range{}, 5)
 			return err
 		}},
+		{"items and heads together", 1, lookups, func(int) error {
+			_, err := s.ReadTogether(ctx, tenant, store.Wanted{
+				Items: []store.ItemName{{Space: "notes", Key: "a"}, {Space: "notes", Key: "b"}},
+				Heads: []j17.Key{order},
+			})
+			return err
+		}},
+		{"items and pages together", 1 + confirmed, reads, func(int) error {
+			page := store.Page{Space: "notes", Limit: 5}
+			_, err := s.ReadTogether(ctx, tenant, store.Wanted{
+				Items: []store.ItemName{{Space: "notes", Key: "a"}}, Pages: []store.Page{page, page},
+			})
+			return err
+		}},
 		{"a page of items in a moment", 3 + confirmed, reads, func(int) error {
 			m, err := s.Moment(ctx, tenant)
 			if err != nil {
@@ -174,10 +188,13 @@ func together(ctx context.Context, s *Store, p *pgtest.Proxy, tenant j17.Tenant,
 	errs := make([]error, most)
 	for i := range most {
 		asking.Go(func() {
-			if i%2 == 0 {
+			switch i % 3 {
+			case 0:
 				_, errs[i] = s.Heads(ctx, tenant, []j17.Key{key})
-			} else {
+			case 1:
 				_, errs[i] = s.Get(ctx, tenant, "notes", key.ID)
+			case 2:
+				_, errs[i] = s.ReadTogether(ctx, tenant, store.Wanted{Heads: []j17.Key{key}})
 			}
 		})
 

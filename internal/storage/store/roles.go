@@ -252,6 +252,45 @@ type Moments interface {
 	// is open the store keeps on disk what it shows. A store may bound how many are open: callers that have waited in
 	// vain get ErrBusy. It may bound for how long: methods then return ErrEnded. A tenant without events has one too.
 	Moment(ctx context.Context, t j17.Tenant) (Moment, error)
+
+	// ReadTogether reads several things of a tenant as of one moment, which includes everything acknowledged before the
+	// call. Nothing stays open. If the store is on another machine it takes one round trip, which concurrent calls share
+	// unless they ask for pages. Damage to one of the things is the error of all.
+	ReadTogether(ctx context.Context, t j17.Tenant, what Wanted) (Found, error)
+}
+
+// Wanted says what Moments.ReadTogether reads.
+type Wanted struct {
+	Items []ItemName
+	Heads []j17.Key
+	Pages []Page
+}
+
+// Page is the first Limit live side items of a space whose keys are in a range, or fewer if these are large.
+type Page struct {
+	Space Space
+	Keys  Range
+	Limit int
+}
+
+// PageBytes is the size of keys and values at which a Page ends.
+const PageBytes = 256 << 10
+
+// Found is what Moments.ReadTogether has read, in the order in which it was asked for.
+type Found struct {
+	// Position is that of the feed's last event or note, zero before the first.
+	Position j17.StreamID
+	// Items has the zero Item for one that does not exist or has expired, Heads the zero Head for a stream without
+	// events.
+	Items []Item
+	Heads []Head
+	Pages []FoundPage
+}
+
+// FoundPage is a page of side items in the order of its range. More reports that the range may have others.
+type FoundPage struct {
+	Items []Item
+	More  bool
 }
 
 // Moment is what a tenant holds as of one position of its feed. It is safe for concurrent use.

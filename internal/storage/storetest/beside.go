@@ -53,6 +53,7 @@ func RunBeside(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Add", testAdd},
 		{"Entries", testEntries},
 		{"MomentsUnderWrites", testMomentsUnderWrites},
+		{"TogetherUnderWrites", testTogetherUnderWrites},
 		{"Due", testDue},
 		{"DueAtOnce", testDueAtOnce},
 		{"Fencing", testFencing},
@@ -199,6 +200,11 @@ func (p *pair) AwaitDue(ctx context.Context, sp store.Space, before time.Time) e
 // Moment is part of store.Store.
 func (p *pair) Moment(ctx context.Context, t j17.Tenant) (store.Moment, error) {
 	return p.next().Moment(ctx, t)
+}
+
+// ReadTogether is part of store.Store.
+func (p *pair) ReadTogether(ctx context.Context, t j17.Tenant, what store.Wanted) (store.Found, error) {
+	return p.next().ReadTogether(ctx, t, what)
 }
 
 // Rewrite is part of store.Store.

@@ -383,6 +383,7 @@ func testClosed(s *suite) {
 	_, scanErr := f.Scan(ctx, tenant, space, store.Range{}, 1)
 	_, countErr := f.Count(ctx, tenant, space, store.Range{}, 1)
 	_, momentErr := f.Moment(ctx, tenant)
+	_, togetherErr := f.ReadTogether(ctx, tenant, store.Wanted{})
 	_, claimErr := f.ClaimDue(ctx, tenant, store.Claim{Space: space, Limit: 1, Lease: 1})
 	_, tenantsErr := f.Tenants(ctx)
 	_, afterErr := f.VersionAfter(ctx, tenant, order("a"), j17.StreamID{})
@@ -403,7 +404,8 @@ func testClosed(s *suite) {
 		"Write":      f.Write(ctx, tenant, []store.Side{put("k", "v")}),
 		"AwaitFeed":  f.AwaitFeed(ctx, tenant, j17.StreamID{}),
 		"DropTenant": f.DropTenant(ctx, tenant), "Extent": extentErr, "Count": countErr, "Moment": momentErr,
-		"Barrier": f.Barrier(ctx),
+		"ReadTogether": togetherErr,
+		"Barrier":      f.Barrier(ctx),
 	} {
 		if !errors.Is(err, store.ErrClosed) {
 			t.Errorf("%s of a closed store: %v", name, err)

@@ -80,6 +80,8 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Moment", testMoment},
 		{"MomentOfLooks", testMomentOfLooks},
 		{"MomentsUnderWrites", testMomentsUnderWrites},
+		{"ReadTogether", testReadTogether},
+		{"TogetherUnderWrites", testTogetherUnderWrites},
 		{"Expiry", testExpiry},
 		{"Counter", testCounter},
 
