@@ -422,19 +422,29 @@ func (h *house) check(t j17.Tenant, v *index.View) {
 }
 
 // scan reads all pages of a query.
-func (h *house) scan(v *index.View, q index.Query, limit int) (ids []string) {
+func (h *house) scan(v *index.View, q index.Query, limit int) []string {
+	h.tb.Helper()
+	ids, err := h.pagesOf(v, q, limit)
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	return ids
+}
+
+// pagesOf is scan for a view that may be of an index that moves on.
+func (h *house) pagesOf(v *index.View, q index.Query, limit int) (ids []string, err error) {
 	h.tb.Helper()
 	for after := ""; ; {
 		hits, err := v.Scan(plenty(), q, after, limit)
 		if err != nil {
-			h.tb.Fatal(err)
+			return nil, err
 		}
 		for _, hit := range hits {
 			ids = append(ids, hit.ID)
 			after = hit.Cursor
 		}
 		if len(hits) < limit {
-			return ids
+			return ids, nil
 		}
 	}
 }

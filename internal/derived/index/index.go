@@ -94,6 +94,8 @@ type Service struct {
 	// known has the definitions by tenant and ID, slots the ID of the index that each slot belongs to.
 	known map[place]*Definition
 	slots map[place]string
+	// serving has the slot that was last seen to serve, by tenant and ID.
+	serving map[place]string
 	// idle has the slots whose subscriptions rest because the definition was not known.
 	idle map[place]bool
 	// reached has the positions up to which slots show all events although nothing was written for the last ones.
@@ -158,9 +160,9 @@ func New(o Options) *Service {
 	large := int64(max(runtime.NumCPU(), 2))
 	s := &Service{
 		o: o, known: map[place]*Definition{}, slots: map[place]string{}, idle: map[place]bool{},
-		reached: map[place]reach{},
-		large:   work.NewPool(large, large/2),
-		limits:  usual(),
+		reached: map[place]reach{}, serving: map[place]string{},
+		large:  work.NewPool(large, large/2),
+		limits: usual(),
 	}
 	s.waiters = &waiters{clock: o.Clock, slots: map[place]*slotWaiters{}}
 	s.deferrals = &deferrals{
@@ -327,12 +329,8 @@ func (s *Service) starting(ctx context.Context, t j17.Tenant, d *Definition, h *
 // present returns the present end of the feed, including notes: a reader that begins here does not see earlier
 // rewrites.
 func (s *Service) present(ctx context.Context, t j17.Tenant) (j17.StreamID, error) {
-	m, err := s.o.Store.Moment(ctx, t)
-	if err != nil {
-		return j17.StreamID{}, err
-	}
-	defer m.Close()
-	return m.Position(), nil
+	found, err := s.o.Store.ReadTogether(ctx, t, store.Wanted{})
+	return found.Position, err
 }
 
 // removalPrefix is the prefix of the names of removals.
@@ -513,6 +511,7 @@ func (s *Service) forget(t j17.Tenant, id string, d *Definition) {
 		return
 	}
 	delete(s.known, place{t, id})
+	delete(s.serving, place{t, id})
 	for at, of := range s.slots {
 		if at.tenant == t && of == id {
 			delete(s.slots, at)
@@ -531,6 +530,7 @@ func (s *Service) Forget(t j17.Tenant) {
 	of := func(at place) bool { return at.tenant == t }
 	maps.DeleteFunc(s.known, func(at place, _ *Definition) bool { return of(at) })
 	maps.DeleteFunc(s.slots, func(at place, _ string) bool { return of(at) })
+	maps.DeleteFunc(s.serving, func(at place, _ string) bool { return of(at) })
 	maps.DeleteFunc(s.idle, func(at place, _ bool) bool { return of(at) })
 	maps.DeleteFunc(s.reached, func(at place, _ reach) bool { return of(at) })
 	s.deferrals.forget(t)

@@ -117,6 +117,12 @@ func TestHistories(t *testing.T) {
 					h.random(rng, prod, rng.IntN(10))
 				}
 				h.at(p, prod)
+				v, err := p.At(t.Context(), prod, "one", h.end(prod))
+				if err != nil {
+					t.Fatal(err)
+				}
+				h.sameAhead(p, prod, v)
+				v.Close()
 			}
 			h.pass(time.Minute)
 			h.verify(p, prod)

@@ -32,7 +32,7 @@ const (
 // IDs. words are those of SplitWords.
 func (v *View) Words(b *work.Budget, n int, words []string, after string, limit int) (hits []Hit, err error) {
 	if len(words) == 1 {
-		return v.Scan(b, wordQuery(n, words[0]), after, limit)
+		return v.Scan(b, WordQuery(n, words[0]), after, limit)
 	}
 	lists, rest, err := v.lists(b, n, words)
 	if err == nil {
@@ -52,7 +52,7 @@ func (v *View) CountWords(b *work.Budget, n int, words []string) (count uint64, 
 	switch {
 	case err != nil:
 	case rest != nil && len(words) == 1:
-		return v.Count(b, wordQuery(n, words[0]))
+		return v.Count(b, WordQuery(n, words[0]))
 	default:
 		err = v.eachMatch(b, lists, rest, "", func(string) bool {
 			count++
@@ -62,8 +62,8 @@ func (v *View) CountWords(b *work.Budget, n int, words []string) (count uint64, 
 	return count, v.told(err)
 }
 
-// wordQuery returns a query for words that begin with a text.
-func wordQuery(n int, word string) Query {
+// WordQuery returns a query for the words of index n that begin with a text.
+func WordQuery(n int, word string) Query {
 	return Query{Lanes: [][]Range{{All(n, 1).Prefix(word)}}}
 }
 

@@ -48,7 +48,7 @@ func (v *View) Search(b *work.Budget, q Query, after string, most int) *Search {
 
 // SearchWord is Search for the rows that have in index n a word with the given beginning.
 func (v *View) SearchWord(b *work.Budget, n int, word, after string, most int) *Search {
-	return v.Search(b, wordQuery(n, word), after, most)
+	return v.Search(b, WordQuery(n, word), after, most)
 }
 
 // Scan returns up to limit rows after a cursor, "" for the beginning. Its errors are those of Next.

@@ -14,6 +14,7 @@ import (
 	"j17/internal/base/clock"
 	"j17/internal/base/work"
 	"j17/internal/derived/build"
+	"j17/internal/follow/feed"
 	"j17/internal/storage/store"
 )
 
@@ -46,7 +47,7 @@ func (e *NotReadyError) Error() string {
 
 // View is an index as of one position. It must be closed, and soon. It is safe for concurrent use.
 type View struct {
-	moment store.Moment
+	moment reader
 	slot   *slot
 	at     j17.StreamID
 	// held is the number of IDs that a query may hold in memory: mostIDs.
@@ -161,23 +162,39 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 	if err != nil {
 		return nil, nil, s.reset(ctx, t, err)
 	}
+	v, err = s.viewOf(ctx, place{t, id}, sl, m, known, p)
+	return v, nil, err
+}
+
+// viewOf returns the view of a slot as it is in a moment. It returns nil if the slot has not reached the position.
+func (s *Service) viewOf(
+	ctx context.Context, of place, sl *slot, m reader, known reach, p j17.StreamID,
+) (*View, error) {
 	if sl.Fanout != nil {
-		return nil, nil, nil
+		return nil, nil //nolint:nilnil // stated
 	}
 
 	// The slot shows the position, or nothing up to the position concerns it.
 	reached := known.of(sl)
 	if reached.Compare(p) < 0 {
-		quiet, err := s.quiet(ctx, t, sl, reached, p)
+		quiet, err := s.quiet(ctx, of.tenant, sl, reached, p)
 		if err != nil || !quiet {
-			return nil, nil, err
+			return nil, err
 		}
 		reached = p
 	}
-	told := func(err error) error { return s.noticed(context.WithoutCancel(ctx), t, id, sl.name, err) }
+	s.mu.Lock()
+	if s.known[of] != nil {
+		s.serving[of] = sl.name
+	}
+	s.mu.Unlock()
+	told := func(err error) error {
+		return s.noticed(context.WithoutCancel(ctx), of.tenant, of.name, sl.name, err)
+	}
 	return &View{
-		moment: m, slot: sl, at: reached, held: mostIDs, few: fewIDs, large: s.large, tenant: string(t), told: told,
-	}, nil, nil
+		moment: m, slot: sl, at: reached, held: mostIDs, few: fewIDs, large: s.large, tenant: string(of.tenant),
+		told: told,
+	}, nil
 }
 
 // noticed begins to rebuild an index if the error is damage to a stored slot, and returns a *NotReadyError. It returns
@@ -222,23 +239,38 @@ func (s *Service) handled(ctx context.Context, t j17.Tenant, name string) (known
 	if err != nil {
 		return known, err
 	}
-	s.mu.Lock()
-	known = s.reached[place{t, name}]
-	s.mu.Unlock()
-	if known.rev != sl.rev {
-		known = reach{rev: sl.rev}
-	}
+	known = s.noted(t, sl)
 
 	// The subscription is read after the slot: if the slot has the same revision later, nobody has written it in
 	// between.
-	status, err := s.o.Feed.Status(ctx, t, kind, name)
+	of := feed.StoredIn(kind, name)
+	stored, err := s.o.Store.Get(ctx, t, of.Space, of.Key)
 	if errors.Is(err, store.ErrNotFound) {
 		return known, nil // it does not follow the feed yet, or no longer
 	}
-	if status.After.Compare(known.at) > 0 {
-		known.at = status.After
+	if err != nil {
+		return known, err
+	}
+	return s.followed(t, known, &stored)
+}
+
+// followed adds to what is known of a slot how far its subscription is.
+func (s *Service) followed(t j17.Tenant, known reach, stored *store.Item) (reach, error) {
+	after, err := s.o.Feed.After(t, stored)
+	if after.Compare(known.at) > 0 {
+		known.at = after
 	}
 	return known, err
+}
+
+// noted returns what was noted of a slot as it was read.
+func (s *Service) noted(t j17.Tenant, sl *slot) reach {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.reached[place{t, sl.name}]; known.rev == sl.rev {
+		return known
+	}
+	return reach{rev: sl.rev}
 }
 
 // of returns the position up to which a slot shows all events, by its own record or by what is known of its revision.

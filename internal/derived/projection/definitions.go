@@ -69,14 +69,20 @@ func (d *definition) identity(of *decider.Decider) [sha256.Size]byte {
 // sets caches the projections in force of each environment while nothing changes.
 type sets struct{ latest sync.Map } // of *inForce by j17.Tenant
 
+// of returns the projections of an environment that were last read, nil if there are none.
+func (s *sets) of(t j17.Tenant) *inForce {
+	found, _ := s.latest.Load(t)
+	in, _ := found.(*inForce)
+	return in
+}
+
 // inForce returns the projections of an environment under a spec, with those posted in a moment of the store.
 func (s *readings) inForce(t j17.Tenant, compiled *spec.Compiled, sm store.Moment) (*inForce, error) {
 	head, err := sm.Get(headSpace, headKey)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	found, _ := s.sets.latest.Load(t)
-	known, _ := found.(*inForce)
+	known := s.sets.of(t)
 	if known != nil && known.compiled == compiled && known.posted.rev == head.Rev {
 		return known, nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/base/work"
+	"j17/internal/derived/index"
 	"j17/internal/derived/place"
 	"j17/internal/storage/store"
 )
@@ -63,7 +64,7 @@ const (
 	// maxListWork is the maximum cost of computing them, in units of package work, without folding states.
 	maxListWork = work.Replay
 	// firstRows and mostRows are how many rows are computed together: a few at first, to learn their size.
-	firstRows, mostRows = 16, 256
+	firstRows, mostRows = 64, 256
 )
 
 // List returns a page of a projection's rows: by id, or by an index, which is brought up to date first.
@@ -76,6 +77,9 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, ask ListAsk) (*List, e
 }
 
 func (s *Service) list(ctx context.Context, t j17.Tenant, ask *ListAsk) (*List, error) {
+	if l, err := s.listAhead(ctx, t, ask); l != nil || err != nil {
+		return l, err
+	}
 	r, d, p, err := s.planned(ctx, t, ask)
 	if err != nil {
 		return nil, err
@@ -103,6 +107,67 @@ func (s *Service) list(ctx context.Context, t j17.Tenant, ask *ListAsk) (*List, 
 		return nil, err
 	}
 	return g.fill(ctx, after, p.pages(work.New(ctx, work.Replay), view, after, ask.Count+1))
+}
+
+// listAhead is list for the case that the same projections are in force, and the same slot of their index serves, as
+// the last time: everything up to the first entries is then read together. It returns nil if that is not so, or if it
+// finds an error that list tells better.
+func (s *Service) listAhead(ctx context.Context, t j17.Tenant, ask *ListAsk) (*List, error) {
+	// What is wanted, under the projections in force the last time.
+	in := s.readings.sets.of(t)
+	if in == nil {
+		return nil, nil //nolint:nilnil // stated
+	}
+	r, err := s.readings.known(t, j17.StreamID{}, in.posted.rev)
+	if r == nil || err != nil || r.in.all[ask.Name] == nil || !r.in.all[ask.Name].IsNamed() {
+		return nil, nil //nolint:nilnil // stated
+	}
+	in, d := r.in, r.in.all[ask.Name]
+	p, err := planFor(d, ask.Filters, ask.Order)
+	if err != nil || p.index == byID {
+		return nil, nil //nolint:nilnil // stated
+	}
+	query, ok := p.single()
+	list := p.identity(d)
+	after, err := placeOf(list, ask.Start)
+	if err != nil || !ok {
+		return nil, nil //nolint:nilnil // stated
+	}
+	of := s.rowIndex(r, d)
+	s.indexes.Know(ctx, t, of)
+	ahead := s.indexes.Ahead(t, of.ID, query, after, ask.Count+1)
+	if ahead == nil {
+		return nil, nil //nolint:nilnil // stated
+	}
+
+	// It is read together with what says which projections are in force.
+	wanted := ahead.Wanted
+	wanted.Items = append(slices.Clip(wanted.Items), postedItem())
+	found, err := s.store.ReadTogether(ctx, t, wanted)
+	if _, damaged := errors.AsType[*store.CorruptionError](err); damaged {
+		return nil, nil //nolint:nilnil // stated
+	}
+	if err != nil {
+		return nil, store.UserError(err)
+	}
+	was := r.m.Decider()
+	r, err = s.readings.known(t, found.Position, found.Items[len(wanted.Items)-1].Rev)
+	if r == nil || err != nil || r.in != in || r.m.Decider() != was {
+		return nil, err
+	}
+
+	// The page.
+	view, err := ahead.Open(ctx, &found)
+	if view == nil {
+		return nil, indexNotReady(err)
+	}
+	defer view.Close()
+	g := &page{s: s, at: r, d: d, list: list, count: ask.Count}
+	l, err := g.fill(ctx, after, p.pages(work.New(ctx, work.Replay), view, after, ask.Count+1))
+	if errors.Is(err, index.ErrMoved) {
+		return nil, nil //nolint:nilnil // stated
+	}
+	return l, err
 }
 
 // planned reads the request and plans how it is served.

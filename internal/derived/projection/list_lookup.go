@@ -39,6 +39,18 @@ func (p *plan) lookup() index.Query {
 	return q
 }
 
+// single returns the plan as one query of the index; ok is false for several words, which take several queries.
+func (p *plan) single() (q index.Query, ok bool) {
+	switch asked := p.words(); len(asked) {
+	case 0:
+		return p.lookup(), asked == nil
+	case 1:
+		return index.WordQuery(p.number(), asked[0]), true
+	default:
+		return q, false
+	}
+}
+
 // ranges returns the parts of a range that meet a condition on its next field; nil means no condition.
 func (c *condition) ranges(of index.Range) []index.Range {
 	switch {

@@ -148,14 +148,39 @@ type reading struct {
 	in *inForce
 }
 
+// postedItem names the item that changes with every posted definition.
+func postedItem() store.ItemName { return store.ItemName{Space: headSpace, Key: headKey} }
+
 // now returns a reading at the present position, which includes everything acknowledged before.
 func (s *readings) now(ctx context.Context, t j17.Tenant) (*reading, error) {
+	found, err := s.store.ReadTogether(ctx, t, store.Wanted{Items: []store.ItemName{postedItem()}})
+	if err != nil {
+		return nil, store.UserError(err)
+	}
+	if r, err := s.known(t, found.Position, found.Items[0].Rev); r != nil || err != nil {
+		return r, err
+	}
+
+	// The projections in force are not known yet, or others were posted since.
 	sm, err := s.store.Moment(ctx, t)
 	if err != nil {
 		return nil, store.UserError(err)
 	}
 	defer sm.Close()
 	return s.of(t, sm)
+}
+
+// known returns the reading of a position at which the posted definitions have a revision, nil if the projections in
+// force there are not known.
+func (s *readings) known(t j17.Tenant, at j17.StreamID, posted uint64) (*reading, error) {
+	m, err := s.engine.Moment(t, at)
+	if err != nil {
+		return nil, err
+	}
+	if in := s.sets.of(t); in != nil && in.compiled == m.Decider().Compiled && in.posted.rev == posted {
+		return &reading{t: t, m: m, in: in}, nil
+	}
+	return nil, nil //nolint:nilnil // stated
 }
 
 // of returns the reading of a moment of the store.

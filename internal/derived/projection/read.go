@@ -49,6 +49,16 @@ func (s *Service) IsNamed(ctx context.Context, t j17.Tenant, name string) (bool,
 	return err == nil && d.IsNamed(), err
 }
 
+// WasNamed reports whether a projection had the named form when the projections of an environment were last read, and
+// whether that is known. It reads nothing.
+func (s *Service) WasNamed(t j17.Tenant, name string) (named, known bool) {
+	in := s.readings.sets.of(t)
+	if in == nil || in.all[name] == nil {
+		return false, false
+	}
+	return in.all[name].IsNamed(), true
+}
+
 // Read returns the value of a projection, exact as of a position that includes everything acknowledged before the call.
 // Its errors are CodeUnknownProjection, CodeAggregateNotFound, CodeInvalidIdentifier, CodeInvalidParameter,
 // CodeProjectionLimit and CodeWorkLimit, those of folding a source, and CodeIndexNotReady if a source is a query.
@@ -93,10 +103,10 @@ func (s *evaluator) shared(ctx context.Context, r *reading, d *definition, want 
 		if !b.Spend(v.checking()) {
 			return nil, b.Err()
 		}
-		switch good, err := s.current(ctx, r, d, v); {
+		switch good, err := s.current(ctx, r, d, []*Value{v}); {
 		case err != nil:
 			return nil, err
-		case good:
+		case good[0]:
 			s.kept.served(1, 0)
 			return &Reply{Value: v, Position: r.m.At()}, nil
 		}
@@ -147,24 +157,56 @@ func (s *evaluator) past(ctx context.Context, r *reading, d *definition, want wa
 	return &Reply{Value: v, Past: true}, nil
 }
 
-// current reports whether a cached value, nil for none, is what would be computed now.
-func (s *evaluator) current(ctx context.Context, r *reading, d *definition, v *Value) (bool, error) {
-	if v == nil || v.identity != d.identity(r.m.Decider()) {
-		return false, nil
+// maxVersions is how many sources of cached values are compared at a time, unless one value has more.
+const maxVersions = 4096
+
+// current reports for cached values, nil for none, which of them are what would be computed now. Their sources are
+// looked up together.
+func (s *evaluator) current(ctx context.Context, r *reading, d *definition, values []*Value) ([]bool, error) {
+	good, at := make([]bool, len(values)), r.m.At()
+	var sources []j17.Key
+	var compared []int
+	compare := func() error {
+		versions, err := r.m.Versions(ctx, sources)
+		if err != nil {
+			return err
+		}
+		for _, i := range compared {
+			v := values[i]
+			same := slices.Equal(versions[:len(v.Sources)], v.Versions)
+			versions = versions[len(v.Sources):]
+			if !same {
+				continue
+			}
+			if good[i], err = s.unmoved(ctx, r, d, v); err != nil {
+				return err
+			}
+			if good[i] {
+				v.checked.Store(&at)
+			}
+		}
+		sources, compared = sources[:0], compared[:0]
+		return nil
 	}
-	at := r.m.At()
-	if checked := v.checked.Load(); checked != nil && *checked == at || v.At == at {
-		return true, nil // no position has been added since
+	for i, v := range values {
+		if v == nil || v.identity != d.identity(r.m.Decider()) {
+			continue
+		}
+		if checked := v.checked.Load(); checked != nil && *checked == at || v.At == at {
+			good[i] = true // no position has been added since
+			continue
+		}
+		if len(compared) > 0 && len(sources)+len(v.Sources) > maxVersions {
+			if err := compare(); err != nil {
+				return nil, err
+			}
+		}
+		sources, compared = append(sources, v.Sources...), append(compared, i)
 	}
-	versions, err := r.m.Versions(ctx, v.Sources)
-	if err != nil || !slices.Equal(versions, v.Versions) {
-		return false, err
+	if len(compared) == 0 {
+		return good, nil
 	}
-	good, err := s.unmoved(ctx, r, d, v)
-	if good {
-		v.checked.Store(&at)
-	}
-	return good, err
+	return good, compare()
 }
 
 // The cost of checking whether a value is current, in units of work: by itself and for each of its sources.
@@ -206,17 +248,19 @@ func (s *evaluator) rows(
 	ctx context.Context, b *work.Budget, r *reading, d *definition, ids []string,
 ) ([]*Value, error) {
 	values := s.kept.rows(r.t, d.Name, ids)
+	for _, v := range values {
+		if !b.Spend(v.checking()) {
+			return nil, b.Err()
+		}
+	}
+	good, err := s.current(ctx, r, d, values)
+	if err != nil {
+		return nil, err
+	}
 	var missing []int
 	var others []string
 	for i, id := range ids {
-		if !b.Spend(values[i].checking()) {
-			return nil, b.Err()
-		}
-		good, err := s.current(ctx, r, d, values[i])
-		if err != nil {
-			return nil, err
-		}
-		if !good {
+		if !good[i] {
 			missing, others = append(missing, i), append(others, id)
 		}
 	}
@@ -225,7 +269,7 @@ func (s *evaluator) rows(
 		return values, nil
 	}
 
-	err := s.each(ctx, r, d, b, others, d.Stages, func(e *evaluation, i int, of *row) {
+	err = s.each(ctx, r, d, b, others, d.Stages, func(e *evaluation, i int, of *row) {
 		v := e.value(of)
 		if v.Err == nil {
 			v.Names, v.Err = r.m.Names(ctx, v.Key)

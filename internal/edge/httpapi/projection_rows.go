@@ -41,11 +41,28 @@ func viewedOrListed() []parameter {
 
 // projectionOrRows is GET /_projections/{name}: the rows of the named form, and what the array form yields.
 func (h *projectionHandlers) projectionOrRows(c *call, w http.ResponseWriter) error {
+	// The form of the last time is known without reading anything. Only a refusal can mean that it is another one now.
 	name := c.request.PathValue("name")
+	was, known := h.projections.WasNamed(c.tenant, name)
+	var refused error
+	if known {
+		if refused = h.inForm(c, w, was); refused == nil {
+			return nil
+		}
+	}
 	named, err := h.projections.IsNamed(c.request.Context(), c.tenant, name)
+	if known && (err != nil || named == was) {
+		return refused
+	}
 	if err != nil {
 		return err
 	}
+	return h.inForm(c, w, named)
+}
+
+// inForm answers with rows for the named form, and with a value for the other one.
+func (h *projectionHandlers) inForm(c *call, w http.ResponseWriter, named bool) error {
+	name := c.request.PathValue("name")
 	refused, handle := listed(), h.projection
 	if named {
 		refused, handle = viewed(), h.rows

@@ -188,6 +188,24 @@ func (s *Subscriptions) Status(ctx context.Context, t j17.Tenant, kind, name str
 	return s.status(t, &it, extent), err
 }
 
+// StoredIn names the side item that a subscription is stored in, for callers that read it together with other things.
+func StoredIn(kind, name string) store.ItemName {
+	return store.ItemName{Space: subscriptions, Key: subscriptionKey(kind, name)}
+}
+
+// After returns the position up to which a subscription has handled the feed, from the item that it is stored in and
+// from what the set knows beyond that. It is zero for the zero item.
+func (s *Subscriptions) After(t j17.Tenant, stored *store.Item) (j17.StreamID, error) {
+	if stored.Rev == 0 {
+		return j17.StreamID{}, nil
+	}
+	c, err := parseCheckpoint(stored.Key, stored.Value)
+	if err != nil {
+		return j17.StreamID{}, err
+	}
+	return s.status(t, &item{stored.Key, c, stored.Rev}, store.Extent{}).After, nil
+}
+
 // List returns the progress of the subscriptions of a kind, in the order of their names.
 func (s *Subscriptions) List(ctx context.Context, t j17.Tenant, kind string) ([]Status, error) {
 	items, err := s.scan(ctx, t, kind+"/")
