@@ -24,6 +24,8 @@ type moment struct {
 	// kept is an iterator that nobody uses just now: one serves many looks, since it has found its way to the blocks
 	// that it is asked for again. Who looks meanwhile makes another one.
 	kept atomic.Pointer[pebble.Iterator]
+	// asked is set with the first item that was read by itself: an iterator pays from the second one on.
+	asked atomic.Bool
 }
 
 // Moment shows a tenant as it is now. See store.Store.
@@ -137,13 +139,15 @@ func (m *moment) Get(space store.Space, key string) (item store.Item, err error)
 	if strings.IndexByte(string(space), 0) >= 0 {
 		return store.Item{}, store.ErrNotFound
 	}
-	it := m.kept.Swap(nil)
-	if it == nil {
+	if !m.asked.Swap(true) && m.kept.Load() == nil {
 		return m.get(m.name, space, key)
 	}
-	defer m.keep(it, &err)
 	all := appendItemKey(nil, m.tenant, space, key)
-	it.SetBounds(all, append(slices.Clip(all), 0))
+	it, err := m.within(all, append(slices.Clip(all), 0))
+	if err != nil {
+		return store.Item{}, err
+	}
+	defer m.keep(it, &err)
 	if !it.SeekPrefixGE(all) {
 		if err := it.Error(); err != nil {
 			return store.Item{}, fault("a side item", err)

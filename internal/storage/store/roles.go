@@ -254,8 +254,8 @@ type Moments interface {
 	Moment(ctx context.Context, t j17.Tenant) (Moment, error)
 
 	// ReadTogether reads several things of a tenant as of one moment, which includes everything acknowledged before the
-	// call. Nothing stays open. If the store is on another machine it takes one round trip, which concurrent calls share
-	// unless they ask for pages. Damage to one of the things is the error of all.
+	// call. Nothing stays open. If the store is on another machine it takes one round trip, which concurrent calls
+	// share unless they ask for pages. Damage to one of the things is the error of all.
 	ReadTogether(ctx context.Context, t j17.Tenant, what Wanted) (Found, error)
 }
 
