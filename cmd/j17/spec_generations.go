@@ -303,7 +303,11 @@ func printStored(e *env, s *storedShown) error {
 		if err := e.printTable(header, rows); err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(e.out, "\n%s of %s not read as stored, %d cannot be read\n", j17.Count(s.Trial.Events, "event"), s.Environment, s.Trial.Failed); err != nil {
+		verb := "are"
+		if s.Trial.Events == 1 {
+			verb = "is"
+		}
+		if _, err := fmt.Fprintf(e.out, "\n%s of %s %s not read as stored, %d cannot be read\n", j17.Count(s.Trial.Events, "event"), s.Environment, verb, s.Trial.Failed); err != nil {
 			return err
 		}
 	}
