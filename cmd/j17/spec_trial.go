@@ -117,7 +117,7 @@ func (q *deployRequest) show(e *env, found findings, failed uint64) error {
 	}
 
 	t := tabwriter.NewWriter(e.err, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "aggregate\tposition\ttype\tgeneration\tcause\tplace\tin the data")
+	_, _ = fmt.Fprintln(t, "aggregate\tposition\ttype\tgeneration\tcause\tplace\tin the data")
 	for i := range found.events {
 		f := &found.events[i]
 		place := f.Pointer
@@ -128,7 +128,7 @@ func (q *deployRequest) show(e *env, found findings, failed uint64) error {
 		for i := range cells {
 			cells[i] = plain(cells[i])
 		}
-		fmt.Fprintln(t, strings.TrimRight(strings.Join(append(cells, f.Path), "\t"), "\t"))
+		_, _ = fmt.Fprintln(t, strings.TrimRight(strings.Join(append(cells, f.Path), "\t"), "\t"))
 	}
 	if err := t.Flush(); err != nil {
 		return err

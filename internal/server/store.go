@@ -146,7 +146,7 @@ func (o *StoreOptions) postgres(clk clock.Clock, logger *slog.Logger, keys []*ke
 	p := postgres.Options{
 		Address: o.Address, Password: o.password, Plain: o.Plain, Schema: o.Schema, Connections: o.Connections,
 		Cells: o.Cells, AllowAsync: o.AllowAsync, AllowSingle: o.AllowSingle, Clock: clk, Logger: logger,
-			Sealed: sealedElsewhere(),
+		Sealed:    sealedElsewhere(),
 		Restoring: o.node != nil, Node: o.node, Reads: postgres.Reads(o.Reads),
 	}
 	if o.keys != nil {

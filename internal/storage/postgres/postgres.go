@@ -75,9 +75,10 @@ const (
 	DefaultConnections = 32
 	// LeastConnections is the least number of connections of a store.
 	LeastConnections = 12
-	// DefaultCells is the number of cells of a new schema if Options do not set it, MostCells the greatest.
+	// DefaultCells is the number of cells of a new schema if Options do not set it.
 	DefaultCells = 8
-	MostCells    = 16
+	// MostCells is the greatest number of cells of a new schema.
+	MostCells = 16
 
 	// Of the connections, laneCount are for lanes, lookupCount for look-ups, guardCount for checks of the server's
 	// settings, and beatCount for the node and the search for the primary. Readers share the others, of which moments
