@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,8 +14,15 @@ import (
 // TestEveryMetricIsDocumented compares the table of docs/operations.md with what a server prints, both ways: the names,
 // and of each row the types of what it names.
 func TestEveryMetricIsDocumented(t *testing.T) {
-	p, _ := started(t, plainSpec)
+	p, _ := started(t, `{"agent_types":["user"],"aggregate_types":{"note":{"events":{"was_written":{
+		"generations":{"1":{"schema":true,"upcast":[]}},"schema":{"type":"object"},"handler":[]}}}}}`)
 	metrics(t, p) // requests are counted from the first one on
+	if s := requested(
+		t, p, "POST", "prod", "/note/global/was_written", p.ready.Keys["prod"].Write,
+		`{"data":{},"metadata":{"actor":{"type":"user","id":"global"},"generation":1}}`, nil,
+	); s != http.StatusCreated {
+		t.Fatalf("an event of an older generation: %d", s)
+	}
 
 	// What the server prints.
 	answer := string(metrics(t, p))

@@ -213,8 +213,8 @@ func (a *Admitted) types(d *Decider, w *command.Write, number int) error {
 			return err
 		}
 		a.Events = append(a.Events, Event{
-			Type: et.Name, Spec: et, Data: w.Events[i].Data, generation: generation, Cause: -1, Own: from + i,
-			Write: number,
+			Type: et.Name, Spec: et, Data: w.Events[i].Data, generation: generation, kept: w.Events[i].Unsaid != 0,
+			Cause: -1, Own: from + i, Write: number,
 		})
 	}
 	return nil

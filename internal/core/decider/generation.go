@@ -116,7 +116,8 @@ func noGeneration(et *spec.EventType, path string) error {
 	return e
 }
 
-// history is how an event that happened before is stored, where it is read otherwise.
+// history is how an event was sent that is read otherwise. Only one that happened before has data and metadata, with
+// which it is stored.
 type history struct {
 	typ            string
 	data, metadata []byte
@@ -125,15 +126,24 @@ type history struct {
 
 // Kept returns the event as it is stored.
 func (o *Event) Kept() (typ string, data, metadata []byte) {
-	if o.was != nil {
+	if o.past && o.was != nil {
 		return o.was.typ, o.was.data, o.was.metadata
 	}
 	return o.Type, o.JSON, o.Metadata
 }
 
-// renew brings the data of an event that is in an older generation to the newest one, and keeps how it is stored if it
-// happened before. Data that are sent now are checked with the schema of their generation first. metadata are those of
-// the event without the time, which is at.
+// Sent returns the type and the generation in which a client has sent the event, if that is an older one. Events that
+// happened before were not sent to be written now, and the server's own are none of a client.
+func (o *Event) Sent() (typ string, generation int, older bool) {
+	if o.past || o.kept || o.was == nil {
+		return "", 0, false
+	}
+	return o.was.typ, o.was.generation, true
+}
+
+// renew brings the data of an event that is in an older generation to the newest one, and keeps how it was sent. Data
+// that are sent now are checked with the schema of their generation first. metadata are those of the event without the
+// time, which is at.
 func (o *Event) renew(b *work.Budget, metadata []byte, at int64) error {
 	if o.generation == 0 || o.generation == o.Spec.Generation && o.Spec.As == nil {
 		o.generation = 0
@@ -161,8 +171,9 @@ func (o *Event) renew(b *work.Budget, metadata []byte, at int64) error {
 		}
 		return err
 	}
+	o.was = &history{typ: o.Type, generation: o.generation}
 	if o.past {
-		o.was = &history{typ: o.Type, data: o.Data.OrNull().AppendJSON(nil), generation: o.generation}
+		o.was.data = o.Data.OrNull().AppendJSON(nil)
 	}
 	o.Type, o.Spec, o.Data, o.generation = newest.Name, newest, data, 0
 	return nil
@@ -170,7 +181,7 @@ func (o *Event) renew(b *work.Budget, metadata []byte, at int64) error {
 
 // inGeneration returns metadata that say which generation the event is in, which the first one does not.
 func (o *Event) inGeneration(metadata []byte) []byte {
-	if o.was != nil {
+	if o.past && o.was != nil {
 		o.was.metadata = withGeneration(metadata, o.was.generation)
 	}
 	if o.Spec == nil {

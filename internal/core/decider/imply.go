@@ -125,9 +125,9 @@ type Event struct {
 	Exchanges []Exchange
 	// generation is the one that the caller has sent the data in, 0 for the newest. It is 0 once they are in that.
 	generation int
-	// past reports that the event happened before.
-	past bool
-	// was is how an event that happened before is stored, nil where that is how it is read.
+	// past reports that the event happened before, kept that the server itself has kept its data until now.
+	past, kept bool
+	// was is how the event was sent, and how it is stored if it happened before; nil where that is how it is read.
 	was *history
 	// reads are the states of other aggregates that the event's type reads, as of the event's place in the write.
 	reads []value.Value

@@ -97,7 +97,10 @@ type Stats struct {
 	Busy      uint64 // writes refused because they got no lock in time
 }
 
-type counters struct{ events, conflicts, waited, replanned, busy atomic.Uint64 }
+type counters struct {
+	events, conflicts, waited, replanned, busy atomic.Uint64
+	older                                      older
+}
 
 const (
 	defaultCacheBytes  = 64 << 20

@@ -130,6 +130,11 @@ func (x *execution) refused(ctx context.Context, p *plan, err error) error {
 func (d *deployed) committed(p *plan, r *store.Result) {
 	e, t := d.env.e, d.env.tenant
 	e.counts.events.Add(uint64(len(r.IDs)))
+	for i := range p.events {
+		if typ, generation, is := p.events[i].Sent(); is {
+			e.counts.older.add(sentIn{typ, generation})
+		}
+	}
 	for _, tell := range p.entered {
 		tell()
 	}

@@ -7,6 +7,11 @@ func metrics(e *Engine) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_events_committed_total", "Events written, implied ones included.",
 			func() uint64 { return e.Stats().Events }),
+		{
+			Name: "j17_upcast_writes_total", Help: "Events that clients sent in an older generation of their type.",
+			Counter: true, Varying: []string{"type", "generation"},
+			Each: func() []part.Labeled { return e.counts.older.read() },
+		},
 		part.Counter("j17_events_folded_total", "Events that handlers were applied to.",
 			func() uint64 { return e.Stats().Folded }),
 		part.Counter("j17_states_read_total", "States of aggregates served.", func() uint64 { return e.Stats().Reads }),

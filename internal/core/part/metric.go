@@ -8,6 +8,16 @@ type Metric struct {
 	// Labels tell metrics of one name apart; nil for none.
 	Labels map[string]string
 	Read   func() float64
+	// Varying are the names of labels whose values are only known when the metric is read. Each, in the place of Read,
+	// then returns what there is, with the values in this order; whoever counts bounds how much that is.
+	Varying []string
+	Each    func() []Labeled
+}
+
+// Labeled is one value of a metric, with those of its labels.
+type Labeled struct {
+	Labels []string
+	Value  float64
 }
 
 // Counter returns a metric that counts.

@@ -90,12 +90,35 @@ func newMetrics(a *API) *metrics {
 
 // collectorOf shows a number that a part of the program counts or measures.
 func collectorOf(m *part.Metric) prometheus.Collector {
+	if m.Each != nil {
+		return varying{m, prometheus.NewDesc(m.Name, m.Help, m.Varying, m.Labels)}
+	}
 	if m.Counter {
 		return prometheus.NewCounterFunc(
 			prometheus.CounterOpts{Name: m.Name, Help: m.Help, ConstLabels: m.Labels}, m.Read,
 		)
 	}
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: m.Name, Help: m.Help, ConstLabels: m.Labels}, m.Read)
+}
+
+// varying shows a metric with labels whose values are found when it is read.
+type varying struct {
+	of   *part.Metric
+	desc *prometheus.Desc
+}
+
+// Describe tells which metric it is.
+func (v varying) Describe(ch chan<- *prometheus.Desc) { ch <- v.desc }
+
+// Collect reads the metric.
+func (v varying) Collect(ch chan<- prometheus.Metric) {
+	kind := prometheus.GaugeValue
+	if v.of.Counter {
+		kind = prometheus.CounterValue
+	}
+	for _, one := range v.of.Each() {
+		ch <- prometheus.MustNewConstMetric(v.desc, kind, one.Value, one.Labels...)
+	}
 }
 
 // metricsHandler answers with all metrics: those that are registered, and what indexes have, which is read for each
