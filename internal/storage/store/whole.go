@@ -139,6 +139,8 @@ func (s *spools) BulkWrite(ctx context.Context, t j17.Tenant) (BulkWrite, error)
 	if err != nil {
 		return nil, fmt.Errorf("make a file for items: %w", err)
 	}
+	// Where a file may be open without a name, nothing is left of it after a crash, and of what is erased by then.
+	_ = os.Remove(file.Name())
 	p := &spool{spools: s, tenant: t, life: extent.Life, file: file, to: bufio.NewWriter(file)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,7 +281,7 @@ func (p *spool) end(reason error) {
 	}
 	// Its content is no longer needed.
 	_ = p.file.Close()
-	_ = os.Remove(p.file.Name())
+	_ = os.Remove(p.file.Name()) // if it could not be removed while it was open
 	p.file, p.err = nil, reason
 	p.spools.mu.Lock()
 	delete(p.spools.open, p)

@@ -71,7 +71,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Plain", testPlain},
 		{"DeferCompaction", testDeferCompaction},
 		{"BulkWrite", testBulkWrite},
-		{"PileInGeneral", inGeneral(testBulkWrite)},
+		{"BulkWriteInGeneral", inGeneral(testBulkWrite)},
 		{"RolesInGeneral", inGeneral(testRoles)},
 		{"Entries", testEntries},
 		{"Emptying", testEmptying},
