@@ -55,6 +55,8 @@ type (
 		claimed int64
 		value   []byte
 		sealed  bool
+		// unseen reports whether it was written whatever was there before.
+		unseen bool
 	}
 	writtenCommand struct {
 		t  int32
@@ -156,7 +158,7 @@ func tagID(tag string) []byte {
 // item adds the change of an item. Of several changes of an item, the last one is written.
 func (w *writes) item(t *tenant, c *unit.ItemChange, value []byte, sealed bool) {
 	w.items[writtenItem{int32(t.next.Number), c.Space, c.Key}] = &itemWrite{
-		tenant: t, Meta: c.Is, claimed: c.Claimed, value: value, sealed: sealed,
+		tenant: t, Meta: c.Is, claimed: c.Claimed, value: value, sealed: sealed, unseen: c.Unseen,
 	}
 	w.bytes += len(c.Key) + len(value) + itemRowBytes
 }
@@ -192,13 +194,14 @@ func (w *writes) hasDue() bool {
 // drops reports whether the batch removes a tenant.
 func (w *writes) drops(t *tenant) bool { return slices.Contains(w.unnamed, int32(t.next.Number)) }
 
-// cacheItems puts the written items into the cache, and removes those that are sealed or too large for it.
+// cacheItems puts the written items into the cache, and removes those that are sealed or too large for it, or that no
+// decision reads, of which there are many when lists are built.
 func (w *writes) cacheItems(c *cache, stale map[*tenant]bool) {
 	for k, i := range w.items {
 		if stale[i.tenant] {
 			continue
 		}
-		if i.sealed || len(i.value) > unit.MaxValue {
+		if i.unseen || i.sealed || len(i.value) > unit.MaxValue {
 			c.forgetItem(i.tenant, k.space, k.key)
 			continue
 		}
