@@ -31,9 +31,6 @@ func (r *Reader) Show(ctx context.Context, t j17.Tenant, ev *j17.Event) (*j17.Ev
 	if asStored(typ, stored.Type, number) {
 		return stored, nil
 	}
-	if shown := edited(typ, tried, stored); shown != nil {
-		return shown, nil
-	}
 	shown, err := show(typ, tried, stored, work.New(ctx, work.Replay))
 	if Failure(err) != nil {
 		shown = &j17.Event{
@@ -48,11 +45,14 @@ func (r *Reader) Show(ctx context.Context, t j17.Tenant, ev *j17.Event) (*j17.Ev
 // show is Of, without the comparison for what was tried.
 func show(typ *spec.AggregateType, tried *Tried, ev *j17.Event, b *work.Budget) (*j17.Event, error) {
 	stored := ev.AsStored()
-	if shown := edited(typ, tried, stored); shown != nil {
-		return shown, nil
-	}
 	number, _, _ := stored.Generation()
-	r, err := read(typ, stored, "", covering(typ, tried, stored, number) != nil, b)
+	plan := covering(typ, tried, stored, number)
+	if plan != nil {
+		if shown := edited(typ, plan, stored); shown != nil {
+			return shown, nil
+		}
+	}
+	r, err := read(typ, stored, "", plan != nil, b)
 	if err != nil {
 		return nil, err
 	}
@@ -73,19 +73,14 @@ func covering(typ *spec.AggregateType, tried *Tried, stored *j17.Event, generati
 
 // edited returns an event that was tried as others are shown it, made of the stored text alone; nil where that is not
 // enough.
-func edited(typ *spec.AggregateType, tried *Tried, stored *j17.Event) *j17.Event {
-	r := reading{stored: stored}
-	r.generation, r.at, r.end = stored.Generation()
-	plan := covering(typ, tried, stored, r.generation)
-	if plan == nil {
-		return nil
-	}
+func edited(typ *spec.AggregateType, plan *tick.Plan, stored *j17.Event) *j17.Event {
 	var buf [1 << 10]byte
 	text, ok := plan.AppendText(buf[:0], stored.Data)
 	if !ok {
 		return nil
 	}
-	r.newest = typ.Events[stored.Type].Newest()
+	r := reading{stored: stored, newest: typ.Events[stored.Type].Newest()}
+	r.generation, r.at, r.end = stored.Generation()
 	return r.shownAs(text)
 }
 

@@ -134,7 +134,7 @@ func (p *Plan) viewsOf(of *picks) *views {
 }
 
 func (p *Plan) plan(of *picks) *views {
-	c := viewCompiler{out: &views{}, known: map[string]int{}}
+	c := viewCompiler{out: &views{}, known: map[viewKey]int{}}
 	for _, u := range p.steps {
 		begins := len(c.ops)
 		for _, op := range u.steps.ops {
@@ -162,8 +162,14 @@ type plannedOp struct {
 type viewCompiler struct {
 	out   *views
 	ops   []plannedOp
-	known map[string]int // indexes of views by how many operations precede and the path
+	known map[viewKey]int // indexes of views
 	depth int
+}
+
+// viewKey identifies the view of a path after the first operations.
+type viewKey struct {
+	after int
+	path  string
 }
 
 // view returns the index of the view of a path after the first operations.
@@ -179,7 +185,7 @@ func (c *viewCompiler) view(path []value.Step, after int) (int, error) {
 		}
 		after--
 	}
-	key := string(rune(after)) + jsonpath.StepsText(path)
+	key := viewKey{after, jsonpath.StepsText(path)}
 	if at, ok := c.known[key]; ok {
 		return at, nil
 	}
